@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tests/support/gguf_memory.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "model/source/source_gguf.h"
@@ -60,9 +61,9 @@ static size_t rewrite(const ek_gguf *g, const uint8_t *data, size_t n)
     ek_buf b = {0};
     int64_t align = 32;
     ek_buf_add(&b, data, 24);
-    for (int i = 0; i < ek_gguf_value_count(g); i++) {
-        write_value(&b, ek_gguf_value_at(g, i));
-        walk_texts(ek_gguf_value_at(g, i));
+    for (int i = 0; i < gguf_value_count(g); i++) {
+        write_value(&b, gguf_value_at(g, i));
+        walk_texts(gguf_value_at(g, i));
     }
     size_t table = b.len;
     const ek_gguf_value *a = ek_gguf_find(g, "general.alignment");
@@ -99,14 +100,14 @@ static void check_config(ek_gguf *g)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     ek_gguf *g, *cut;
-    if (ek_gguf_parse(&g, data, n, "f") != EK_OK) {
+    if (gguf_of_memory(&g, data, n, "f") != EK_OK) {
         if (g || strchr(ek_err_text(), '\n')) __builtin_trap();
         return 0;
     }
     size_t used = rewrite(g, data, n);
     uint8_t *part = ek_alloc(used); /* exactly as long, so that a read behind it is seen */
     memcpy(part, data, used - 1);
-    if (ek_gguf_parse(&cut, part, used - 1, "f") == EK_OK) __builtin_trap();
+    if (gguf_of_memory(&cut, part, used - 1, "f") == EK_OK) __builtin_trap();
     free(part);
     check_config(g);
     ek_gguf_close(g);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../tests/support/drafter.h"
+#include "../tests/support/gguf_memory.h"
 #include "../tests/support/gguf_model.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -91,10 +92,10 @@ static void *make(tables *t, size_t n)
 
 static void read_tables(tables *t, const ek_gguf *g)
 {
-    *t = (tables){.n_values = ek_gguf_value_count(g), .n_tensors = ek_gguf_tensor_count(g)};
+    *t = (tables){.n_values = gguf_value_count(g), .n_tensors = ek_gguf_tensor_count(g)};
     if (t->n_values > MAX_ROWS || t->n_tensors > MAX_ROWS) __builtin_trap();
     for (int i = 0; i < t->n_values; i++) {
-        const ek_gguf_value *v = ek_gguf_value_at(g, i);
+        const ek_gguf_value *v = gguf_value_at(g, i);
         t->value[i] = (value){
             .kind = v->kind, .is_array = v->is_array, .count = v->count, .data = v->data, .bytes = v->bytes};
         memcpy(t->value[i].key, v->key, v->n_key < KEY ? v->n_key : KEY - 1);
@@ -196,7 +197,7 @@ static const ek_gguf *base(unsigned which, unsigned how)
                    .order = order,
                    .centroid_of = how == 7};
     gguf_model(&bytes[slot], c, &o);
-    if (ek_gguf_parse(&kept[slot], (const uint8_t *)bytes[slot].data, bytes[slot].len, "base")) __builtin_trap();
+    if (gguf_of_memory(&kept[slot], (const uint8_t *)bytes[slot].data, bytes[slot].len, "base")) __builtin_trap();
     free(c);
     return kept[slot];
 }
@@ -404,7 +405,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     write_file(&t, &bytes);
     uint8_t *file = ek_alloc(bytes.len);
     memcpy(file, bytes.data, bytes.len);
-    if (!refused(ek_gguf_parse(&g, file, bytes.len, "m.gguf"), true)) {
+    if (!refused(gguf_of_memory(&g, file, bytes.len, "m.gguf"), true)) {
         ek_source *s = ek_source_gguf_of(g);
         read_all((ek_gguf_source *)s, file, bytes.len, size > 2);
         ek_source_close(s);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../tests/support/gguf_memory.h"
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "model/source/source_gguf.h"
@@ -139,7 +140,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ek_tokenizer *t;
     read_lines(&l, (const char *)data, n);
     write_file(&file, &l);
-    if (ek_gguf_parse(&g, (const uint8_t *)file.data, file.len, "f") != EK_OK) __builtin_trap();
+    if (gguf_of_memory(&g, (const uint8_t *)file.data, file.len, "f") != EK_OK) __builtin_trap();
     ek_err err = ek_gguf_tokenizer(g, &json);
     if (err && !l.llama) __builtin_trap();
     if (!err && ek_tokenizer_parse(&t, json.data, json.len) == EK_OK) {

@@ -75,17 +75,13 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
     }
 }
 
-size_t ek_cuda_attn_segment_shared(int tile, int head_dim, ek_kv_format v_format)
+/* Of ek_attn_segment_N. */
+static size_t segment_shared(int tile, int head_dim, ek_kv_format v_format)
 {
     size_t n = (size_t)tile, floats = (size_t)head_dim * n + 2 * EK_SEGMENT * n + 8 * n;
     size_t scales = sizeof(ek_f16) * EK_SEGMENT * ek_kv_groups(v_format, head_dim);
     if (ek_kv_codecs[v_format].rule == EK_KV_AFFINE) scales *= 2; /* biases */
     return floats * sizeof(float) + EK_SEGMENT + scales;
-}
-
-int ek_cuda_attn_segment_threads(int head_dim)
-{
-    return head_dim > 256 ? 256 : 128;
 }
 
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v)
@@ -113,8 +109,8 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")};
 #undef DIMS
     if (!half)
-        return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], (unsigned)ek_cuda_attn_segment_threads(head_dim),
-                                      ek_cuda_attn_segment_shared(tile, head_dim, v), 0};
+        return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
+                                      segment_shared(tile, head_dim, v), 0};
     /* of 4 queries three blocks fit a multiprocessor, which pays once two have no room for all */
     const bool third = tile == 4 && head_dim <= 256 && n_items > 2 * multiprocessors;
     const int slots = n_items <= multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS

@@ -48,9 +48,6 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
 bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v);
 ek_cuda_attn_segment ek_cuda_attn_deep_plan(int head_dim);
 
-size_t ek_cuda_attn_segment_shared(int tile, int head_dim, ek_kv_format v_format); /* of ek_attn_segment_N */
-int ek_cuda_attn_segment_threads(int head_dim);
-
 /* Levels of a stack of T for tiles of up to max_segments segments. */
 int ek_cuda_attn_levels(int max_segments);
 

@@ -18,7 +18,7 @@ static void fill_table(void)
         lib_kernels *k = &table[cpu];
         if (cpu & ~here) continue;
         ek_convert_init(&k->convert, cpu);
-        ek_product_init(&k->product, cpu);
+        ek_decoded_init(&k->product, cpu);
         ek_linear_init(&k->linear, cpu);
         ek_linear_b_init(&k->linear_b, cpu);
         ek_row_init(&k->rows, cpu);

@@ -8,7 +8,7 @@
 #include "ops/convert.h"
 #include "ops/linear/linear.h"
 #include "ops/linear/linear_b.h"
-#include "ops/linear/product.h"
+#include "ops/linear/decoded.h"
 #include "ops/rows/rows.h"
 
 _Static_assert((int)EK_TYPE_F32 == (int)EK_F32 && (int)EK_TYPE_F16 == (int)EK_F16 && (int)EK_TYPE_BF16 == (int)EK_BF16,
@@ -26,7 +26,7 @@ static inline float lib_float_at(const uint8_t *from, ek_type t)
 
 typedef struct lib_kernels {
     ek_convert_ops convert;
-    ek_product_ops product;
+    ek_decoded_ops product;
     ek_linear_ops linear;
     ek_linear_b_ops linear_b;
     ek_row_ops rows;

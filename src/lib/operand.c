@@ -163,7 +163,7 @@ void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t 
 /* The same for affine codes of 4 or 8 bits, in one go. */
 static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel)
 {
-    for (int p = 0; p < EK_PRODUCT_COLS; p += EK_PANEL)
+    for (int p = 0; p < EK_DECODED_COLS; p += EK_PANEL)
         for (int64_t at = k0, end; at < k0 + depth; at = end) {
             const uint8_t *row[EK_PANEL];
             float s[EK_PANEL], b[EK_PANEL];
@@ -176,7 +176,7 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
                 s[i] = there ? lib_float_at(m->scales + n * m->scale_row + g * m->scale_step, m->type) : 0;
                 b[i] = there ? lib_float_at(m->biases + n * m->bias_row + g * m->bias_step, m->type) : 0;
             }
-            k->product.decode_turned(panel + (at - k0) * EK_PRODUCT_COLS + p, row, (int)(end - at), m->bits, s, b);
+            k->product.decode_turned(panel + (at - k0) * EK_DECODED_COLS + p, row, (int)(end - at), m->bits, s, b);
         }
 }
 
@@ -184,10 +184,10 @@ static void fill_affine(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
 static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel,
                         float *temp)
 {
-    for (int p = 0; p < EK_PRODUCT_COLS; p += EK_PANEL) {
+    for (int p = 0; p < EK_DECODED_COLS; p += EK_PANEL) {
         for (int i = 0; i < EK_PANEL; i++) {
             int64_t n = n0 + p + i;
-            float *row = temp + i * EK_PRODUCT_DEPTH;
+            float *row = temp + i * EK_DECODED_DEPTH;
             if (n >= m->n) memset(row, 0, sizeof *row * (size_t)depth);
             else if (m->kind == LIB_DENSE)
                 lib_load(k, row, m->data + n * m->n_stride + k0 * m->k_stride, m->type, m->k_stride, depth);
@@ -199,20 +199,20 @@ static void fill_turned(const lib_kernels *k, const lib_matrix *m, int64_t n0, i
 
 static void fill_straight(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel)
 {
-    int64_t left = m->n - n0, cols = left < EK_PRODUCT_COLS ? left : EK_PRODUCT_COLS;
-    for (int i = 0; i < depth; i++, panel += EK_PRODUCT_COLS) {
+    int64_t left = m->n - n0, cols = left < EK_DECODED_COLS ? left : EK_DECODED_COLS;
+    for (int i = 0; i < depth; i++, panel += EK_DECODED_COLS) {
         if (m->kind == LIB_DENSE)
             lib_load(k, panel, m->data + n0 * m->n_stride + (k0 + i) * m->k_stride, m->type, m->n_stride, cols);
         else lib_decode(k, m, k0 + i, n0, cols, panel);
-        if (cols < EK_PRODUCT_COLS) memset(panel + cols, 0, sizeof *panel * (size_t)(EK_PRODUCT_COLS - cols));
+        if (cols < EK_DECODED_COLS) memset(panel + cols, 0, sizeof *panel * (size_t)(EK_DECODED_COLS - cols));
     }
 }
 
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp)
 {
     if (m->kind == LIB_PACKED) {
-        if (n0 + EK_PRODUCT_COLS > (int64_t)m->packed->n_panels * EK_PANEL)
-            memset(panel, 0, sizeof *panel * EK_PRODUCT_COLS * (size_t)depth);
+        if (n0 + EK_DECODED_COLS > (int64_t)m->packed->n_panels * EK_PANEL)
+            memset(panel, 0, sizeof *panel * EK_DECODED_COLS * (size_t)depth);
         k->product.unpack(panel, m->packed, (int)(n0 / EK_PANEL), (int)k0, depth);
         return;
     }

@@ -42,8 +42,8 @@ lib_matrix lib_matrix_of(const lib_quant *q, bool transposed);
 /* Decodes n values of a quantised row from column c on, a multiple of 8, to f32. */
 void lib_decode(const lib_kernels *k, const lib_matrix *m, int64_t row, int64_t c, int64_t n, float *to);
 
-/* Fills panel[k * EK_PRODUCT_COLS + n]: outputs [n0, n0 + EK_PRODUCT_COLS) (zeros past m->n) by inputs [k0, k0 +
- * depth), depth <= EK_PRODUCT_DEPTH. temp has EK_PANEL * EK_PRODUCT_DEPTH floats. */
+/* Fills panel[k * EK_DECODED_COLS + n]: outputs [n0, n0 + EK_DECODED_COLS) (zeros past m->n) by inputs [k0, k0 +
+ * depth), depth <= EK_DECODED_DEPTH. temp has EK_PANEL * EK_DECODED_DEPTH floats. */
 void lib_fill(const lib_kernels *k, const lib_matrix *m, int64_t n0, int64_t k0, int depth, float *panel, float *temp);
 
 #endif

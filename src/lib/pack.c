@@ -35,18 +35,18 @@ typedef struct float_work {
     atomic_bool rounds; /* some value is not a bf16 */
 } float_work;
 
-enum { SCRATCH = (EK_PRODUCT_COLS + EK_PANEL) * EK_PRODUCT_DEPTH };
+enum { SCRATCH = (EK_DECODED_COLS + EK_PANEL) * EK_DECODED_DEPTH };
 
 static void find_rounding_task(void *arg, int64_t task, int worker)
 {
     float_work *t = arg;
     const lib_matrix *m = t->m;
     float *panel = t->scratch + (size_t)worker * SCRATCH;
-    for (int64_t k0 = 0; k0 < m->k && !atomic_load_explicit(&t->rounds, memory_order_relaxed); k0 += EK_PRODUCT_DEPTH) {
-        int depth = (int)(m->k - k0 < EK_PRODUCT_DEPTH ? m->k - k0 : EK_PRODUCT_DEPTH);
-        lib_fill(t->k, m, task * EK_PRODUCT_COLS, k0, depth, panel, panel + EK_PRODUCT_COLS * EK_PRODUCT_DEPTH);
+    for (int64_t k0 = 0; k0 < m->k && !atomic_load_explicit(&t->rounds, memory_order_relaxed); k0 += EK_DECODED_DEPTH) {
+        int depth = (int)(m->k - k0 < EK_DECODED_DEPTH ? m->k - k0 : EK_DECODED_DEPTH);
+        lib_fill(t->k, m, task * EK_DECODED_COLS, k0, depth, panel, panel + EK_DECODED_COLS * EK_DECODED_DEPTH);
         uint32_t low = 0;
-        for (int i = 0; i < depth * EK_PRODUCT_COLS; i++) low |= ek_f32_bits(panel[i]) & 0xffffu;
+        for (int i = 0; i < depth * EK_DECODED_COLS; i++) low |= ek_f32_bits(panel[i]) & 0xffffu;
         if (low) atomic_store(&t->rounds, true);
     }
 }
@@ -70,16 +70,16 @@ static void put_task(void *arg, int64_t task, int worker)
     float_work *t = arg;
     const lib_matrix *m = t->m;
     float *panel = t->scratch + (size_t)worker * SCRATCH;
-    int64_t p0 = task * (EK_PRODUCT_COLS / EK_PANEL);
-    for (int64_t k0 = 0; k0 < m->k; k0 += EK_PRODUCT_DEPTH) {
-        int depth = (int)(m->k - k0 < EK_PRODUCT_DEPTH ? m->k - k0 : EK_PRODUCT_DEPTH);
-        lib_fill(t->k, m, task * EK_PRODUCT_COLS, k0, depth, panel, panel + EK_PRODUCT_COLS * EK_PRODUCT_DEPTH);
-        for (int p = 0; p < EK_PRODUCT_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
+    int64_t p0 = task * (EK_DECODED_COLS / EK_PANEL);
+    for (int64_t k0 = 0; k0 < m->k; k0 += EK_DECODED_DEPTH) {
+        int depth = (int)(m->k - k0 < EK_DECODED_DEPTH ? m->k - k0 : EK_DECODED_DEPTH);
+        lib_fill(t->k, m, task * EK_DECODED_COLS, k0, depth, panel, panel + EK_DECODED_COLS * EK_DECODED_DEPTH);
+        for (int p = 0; p < EK_DECODED_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
             for (int i = 0; i < depth; i++)
-                put_outputs(t->w, p0 + p, k0 + i, panel + i * EK_PRODUCT_COLS + p * EK_PANEL);
+                put_outputs(t->w, p0 + p, k0 + i, panel + i * EK_DECODED_COLS + p * EK_PANEL);
     }
     const size_t used = (size_t)m->k * EK_PANEL * ek_dtype_size(element_of(t->w));
-    for (int p = 0; p < EK_PRODUCT_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
+    for (int p = 0; p < EK_DECODED_COLS / EK_PANEL && p0 + p < t->w->n_panels; p++)
         memset(t->w->data + (size_t)(p0 + p) * t->w->panel_bytes + used, 0, t->w->panel_bytes - used);
 }
 
@@ -87,7 +87,7 @@ static ek_err pack_floats(lib_call *c, ek_linear *w, const lib_matrix *m)
 {
     const lib_kernels *k = lib_kernels_of(c->cpu);
     float_work t = {.k = k, .m = m, .w = w};
-    int64_t tasks = (m->n + EK_PRODUCT_COLS - 1) / EK_PRODUCT_COLS;
+    int64_t tasks = (m->n + EK_DECODED_COLS - 1) / EK_DECODED_COLS;
     t.scratch = lib_take_array(c, (size_t)c->n_workers, SCRATCH * sizeof *t.scratch);
     if (!t.scratch) return EK_ENOMEM;
     atomic_init(&t.rounds, m->kind == LIB_QUANTISED && m->mode == EK_AFFINE);

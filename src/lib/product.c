@@ -1,5 +1,5 @@
 /* The exact form of every product: the division into tasks by matrix, rows and outputs. A task is a tile of
- * ops/linear/product.h, up to ROWS rows; the division into tiles changes no bit. */
+ * ops/linear/decoded.h, up to ROWS rows; the division into tiles changes no bit. */
 #include "lib/product.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 
 enum {
     ROWS = 48,
-    TEMP_FLOATS = EK_PANEL * EK_PRODUCT_DEPTH /* that lib_fill needs */
+    TEMP_FLOATS = EK_PANEL * EK_DECODED_DEPTH /* that lib_fill needs */
 };
 
 typedef struct slab { /* pairs of one matrix */
@@ -71,8 +71,8 @@ static void run_task(void *arg, int64_t task, int worker)
     const slab *s = find_slab(t, task);
     if (s > t->slabs) task -= s[-1].tasks;
     const lib_matrix w = matrix_of(p, &p->pair[s->first]);
-    int64_t row_tasks = ceil_div(s->rows, t->rows), n0 = task / row_tasks * EK_PRODUCT_COLS;
-    int64_t r0 = task % row_tasks * t->rows, cols = w.n - n0 < EK_PRODUCT_COLS ? w.n - n0 : EK_PRODUCT_COLS;
+    int64_t row_tasks = ceil_div(s->rows, t->rows), n0 = task / row_tasks * EK_DECODED_COLS;
+    int64_t r0 = task % row_tasks * t->rows, cols = w.n - n0 < EK_DECODED_COLS ? w.n - n0 : EK_DECODED_COLS;
     int rows = (int)(s->rows - r0 < t->rows ? s->rows - r0 : t->rows);
 
     const float *x[ROWS];
@@ -82,13 +82,13 @@ static void run_task(void *arg, int64_t task, int worker)
     }
     float *temp = t->scratch + (size_t)worker * t->scratch_floats;
     const tile_source source = {t->k, &w, n0, temp};
-    ek_product_source from = {.fill = fill_panel, .source = &source};
-    if (w.kind == LIB_PACKED && cols == EK_PRODUCT_COLS) from.packed = w.packed, from.p0 = (int)(n0 / EK_PANEL);
-    const float *sum = ek_product_tile(&t->k->product, x, rows, w.k, &from, temp + TEMP_FLOATS);
+    ek_decoded_source from = {.fill = fill_panel, .source = &source};
+    if (w.kind == LIB_PACKED && cols == EK_DECODED_COLS) from.packed = w.packed, from.p0 = (int)(n0 / EK_PANEL);
+    const float *sum = ek_decoded_tile(&t->k->product, x, rows, w.k, &from, temp + TEMP_FLOATS);
     for (int r = 0; r < rows; r++) {
         const lib_pair *pair = &p->pair[s->first + (r0 + r) / p->m];
         lib_store(t->k, p->y.data + pair->y + (r0 + r) % p->m * p->y_row + n0 * p->y_step, p->y.type, p->y_step,
-                  sum + r * EK_PRODUCT_COLS, cols);
+                  sum + r * EK_DECODED_COLS, cols);
     }
 }
 
@@ -101,7 +101,7 @@ static bool cut_slabs(work *t)
         int64_t rows, row_tasks, here;
         if (__builtin_mul_overflow(end - i, p->m, &rows)) return false;
         row_tasks = ceil_div(rows, t->rows);
-        if (__builtin_mul_overflow(row_tasks, ceil_div(p->w.n, EK_PRODUCT_COLS), &here) ||
+        if (__builtin_mul_overflow(row_tasks, ceil_div(p->w.n, EK_DECODED_COLS), &here) ||
             __builtin_add_overflow(tasks, here, &tasks))
             return false;
         t->slabs[t->n_slabs++] = (slab){i, rows, tasks};
@@ -116,7 +116,7 @@ ek_err lib_product_run(lib_call *c, const lib_kernels *k, const lib_product *p)
     if (p->n_pairs * p->m < t.rows) t.rows = p->n_pairs * p->m;
     if ((p->w.k - 1) / EK_KBLOCK >> EK_TREE_DEPTH > 0)
         return ek_fail(EK_EINVAL, "%lld inputs are too many", (long long)p->w.k);
-    t.scratch_floats = TEMP_FLOATS + ek_product_scratch((int)t.rows, p->w.k);
+    t.scratch_floats = TEMP_FLOATS + ek_decoded_scratch((int)t.rows, p->w.k);
     t.scratch = lib_take_array(c, (size_t)c->n_workers, t.scratch_floats * sizeof *t.scratch);
     t.slabs = lib_take_array(c, (size_t)p->n_pairs, sizeof *t.slabs);
     if (!t.scratch || !t.slabs) return EK_ENOMEM;

@@ -40,7 +40,7 @@ struct ek_preparation {
 /* What making a prompt of so many bytes of text may take. Text beyond what fits the context is not made. */
 static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
-    size_t max = (size_t)p->limits.ctx_tokens * p->server->chat.max_token_bytes;
+    size_t max = (size_t)p->limits.ctx_tokens * p->server->chat->max_token_bytes;
     if (!p->dialect->end) max = text; /* it counts tokens, also of a text that does not fit */
     return 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
@@ -137,7 +137,7 @@ static ek_err prepare(ek_preparation *p)
     EK_TRY(check_values(p, &size));
     EK_TRY(check_lists(p, &size));
     EK_TRY(take(p, &size, p->n_body, p->n_body));
-    EK_TRY(ek_api_prepare(&r->req, &r->prompt, p->dialect, &p->server->chat, ek_body_text(&p->body), p->n_body,
+    EK_TRY(ek_api_prepare(&r->req, &r->prompt, p->dialect, p->server->chat, ek_body_text(&p->body), p->n_body,
                           &p->limits));
     return keep(p, kept(r, &size, p->n_body));
 }

@@ -105,9 +105,9 @@ void ek_ready_start(ek_server *s)
     static const char text[] = "The quick brown fox jumps over the lazy dog. 0 1 2 3";
     ek_canary *c = s->canary = ek_alloc(sizeof *c);
     c->n_vocab = ek_engine_vocab(s->engine);
-    int32_t bos = s->chat.tokenizer ? ek_tokenizer_id(s->chat.tokenizer, "<bos>") : -1;
+    int32_t bos = ek_tokenizer_id(s->chat->tokenizer, "<bos>");
     if (bos >= 0) ek_ids_add(&c->prompt, bos);
-    if (ek_encode(s->chat.tokenizer, text, strlen(text), NULL, 0, &c->prompt)) c->prompt.len = 0;
+    if (ek_encode(s->chat->tokenizer, text, strlen(text), NULL, 0, &c->prompt)) c->prompt.len = 0;
     size_t max = (size_t)(ek_engine_ctx(s->engine) - CANARY_TOKENS);
     if (c->prompt.len > max) c->prompt.len = max;
     submit(s);

@@ -116,8 +116,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     if (http.body_memory == 0) http.body_memory = 8 * http.max_body;
     if (http.body_memory > s->memory.total / 2) http.body_memory = s->memory.total / 2;
     if (http.body_memory < http.max_body) http.body_memory = http.max_body;
-    EK_TRY(ek_chat_model_open(&s->chat, opts->model_dir));
-    int n_ids = ek_tokenizer_size(s->chat.tokenizer), n_vocab = s->config->vocab_size;
+    int n_ids = ek_tokenizer_size(s->chat->tokenizer), n_vocab = s->config->vocab_size;
     if (n_ids > n_vocab)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
     if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce)
@@ -149,6 +148,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     EK_TRY(ek_request_memory_open());
     ek_server *s = ek_alloc(sizeof *s);
     s->engine = engine;
+    s->chat = opts->chat;
     s->config = ek_model_config(opts->model);
     s->journal = opts->journal;
     s->whole_calls = opts->whole_calls;
@@ -205,7 +205,6 @@ void ek_server_close(ek_server *s)
     if (s->hangup) event_free(s->hangup);
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
-    ek_chat_model_close(&s->chat);
     ek_model_card_fini(&s->card);
     free(s->model_name);
     free(s->fingerprint);

@@ -26,7 +26,8 @@ typedef struct ek_server_opts {
     ek_http_opts http;
     ek_server_limits limits;
     const ek_model *model;     /* the engine's model, borrowed */
-    const char *model_dir;     /* for the tokenizer and the chat template */
+    const ek_chat_model *chat; /* its tokenizer and template, borrowed */
+    const char *model_dir;     /* where it lies, for messages and what clients ask about it */
     const char *model_name;    /* in /v1/models; copied */
     bool on_device;            /* its weights lie on a device: for clients that ask where it runs */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
@@ -39,7 +40,7 @@ typedef struct ek_server_opts {
     bool whole_calls;                  /* ek_api_limits.whole_calls */
 } ek_server_opts;
 
-/* Reads the tokenizer and listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,
+/* Listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,
  * EUNSUPPORTED. */
 ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *opts);
 int ek_server_port(const ek_server *s); /* the TCP port it listens on */

@@ -28,7 +28,7 @@ struct ek_server {
     ek_workers *workers;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
-    ek_chat_model chat;
+    const ek_chat_model *chat; /* borrowed */
     ek_model_card card;
     char *model_name, *fingerprint, *cors_origins;
     char *allowed_hosts; /* NULL: not given */

@@ -22,8 +22,8 @@ static ek_err open_turn(ek_session *s, int i)
     *c = (ek_session_choice){.session = s, .index = i};
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
     if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large, and the journal's */
-    EK_TRY(ek_turn_open(&c->turn, &s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts,
-                        ek_session_on_reply, c));
+    EK_TRY(ek_turn_open(&c->turn, s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts, ek_session_on_reply,
+                        c));
     s->results[i] = ek_turn_result_of(c->turn);
     s->n_opened++;
     return EK_OK;
@@ -102,7 +102,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
                               .own = req->own,
-                              .tokenizer = server->chat.tokenizer,
+                              .tokenizer = server->chat->tokenizer,
                               .turn = &s->req.turn};
 }
 

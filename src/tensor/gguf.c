@@ -55,15 +55,6 @@ static ek_err finish(ek_gguf **out, ek_gguf *g, ek_err err)
     return err;
 }
 
-ek_err ek_gguf_parse(ek_gguf **out, const uint8_t *data, size_t size, const char *file)
-{
-    ek_gguf *g = new_gguf(1);
-    *out = NULL;
-    g->n_parts = 1;
-    g->part[0].name = ek_strdup(file);
-    return finish(out, g, ek_gguf_part_parse(g, &g->part[0], data, size));
-}
-
 int ek_gguf_part_count(const ek_gguf *g)
 {
     return g->n_parts;

@@ -66,15 +66,11 @@ typedef struct ek_gguf ek_gguf;
 /* Opens a file, all parts of a split one, or the one model of a folder. ENOTFOUND (for a part that is missing too),
  * EIO, EFORMAT; EUNSUPPORTED for another version or byte order. */
 ek_err ek_gguf_open(ek_gguf **out, const char *path);
-/* One file in memory, which stays the caller's and outlives *out; file is its name for errors. */
-ek_err ek_gguf_parse(ek_gguf **out, const uint8_t *data, size_t size, const char *file);
 void ek_gguf_close(ek_gguf *g);            /* NULL is fine */
 void ek_gguf_drop_pages(const ek_gguf *g); /* ek_map_drop_pages of its parts */
 
-/* Metadata in the order of the file; of a split one, that of its first part. */
-int ek_gguf_value_count(const ek_gguf *g);
-const ek_gguf_value *ek_gguf_value_at(const ek_gguf *g, int i);
-const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key); /* NULL if absent */
+/* Metadata; of a split file, that of its first part. NULL if absent. */
+const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key);
 
 /* Tensors in the order of the files. */
 int ek_gguf_tensor_count(const ek_gguf *g);

@@ -1,4 +1,4 @@
-/* What is known of open GGUF files. Inside src/tensor/gguf*.c only. */
+/* What is known of open GGUF files. Inside src/tensor/gguf*.c and for files of tests in memory. */
 #ifndef EK_TENSOR_GGUF_STATE_H
 #define EK_TENSOR_GGUF_STATE_H
 

@@ -65,17 +65,6 @@ ek_err ek_gguf_index(ek_gguf *g)
     return EK_OK;
 }
 
-int ek_gguf_value_count(const ek_gguf *g)
-{
-    return g->part[0].n_values;
-}
-
-const ek_gguf_value *ek_gguf_value_at(const ek_gguf *g, int i)
-{
-    EK_ASSERT(i >= 0 && i < g->part[0].n_values);
-    return &g->part[0].value[i];
-}
-
 const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key)
 {
     ek_gguf_value v = {.key = key, .n_key = strlen(key)};

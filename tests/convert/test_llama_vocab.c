@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "../support/gguf.h"
+#include "../support/gguf_memory.h"
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash/rng.h"
@@ -147,7 +148,7 @@ static ek_tokenizer *open_form(const vocab *v, const form *f)
     ek_tokenizer *t = NULL;
     ek_gguf *g;
     write_form(&file, v, f);
-    assert_int_equal(ek_gguf_parse(&g, (const uint8_t *)file.data, file.len, "f"), EK_OK);
+    assert_int_equal(gguf_of_memory(&g, (const uint8_t *)file.data, file.len, "f"), EK_OK);
     ek_err err = ek_gguf_tokenizer(g, &json);
     if (!err) err = ek_tokenizer_parse(&t, json.data, json.len);
     if (err) t = NULL;
@@ -372,7 +373,7 @@ static void merges_stand_in_the_order_of_the_reference(void **state)
     ek_gguf *g;
     make_few(&v, true);
     write_form(&file, &v, &f);
-    assert_int_equal(ek_gguf_parse(&g, (const uint8_t *)file.data, file.len, "f"), EK_OK);
+    assert_int_equal(gguf_of_memory(&g, (const uint8_t *)file.data, file.len, "f"), EK_OK);
     if (ek_gguf_tokenizer(g, &json)) fail_msg("%s", ek_err_text());
     if (!strstr(json.data, few_merges)) fail_msg("%s", strstr(json.data, "\"merges\""));
     ek_gguf_close(g);

@@ -124,13 +124,18 @@ static void a_start_has_all_of_its_item(void **state)
     }
 }
 
+static size_t shared_of(ek_kv_format v) /* 8 queries of 256 dims */
+{
+    return ek_cuda_attn_segment_plan(8, 256, v, false, 1, 132).shared;
+}
+
 static void sizes_follow_the_formats(void **state)
 {
     (void)state;
-    size_t plain = ek_cuda_attn_segment_shared(8, 256, EK_KV_I16);
+    size_t plain = shared_of(EK_KV_I16);
     assert_int_equal(plain, (256 * 8 + 2 * 256 * 8 + 64) * 4 + 256);
-    assert_int_equal(ek_cuda_attn_segment_shared(8, 256, EK_KV_Q8), plain + 256 * 8 * 2);
-    assert_int_equal(ek_cuda_attn_segment_shared(8, 256, EK_KV_Q4), plain + 2 * 256 * 8 * 2);
+    assert_int_equal(shared_of(EK_KV_Q8), plain + 256 * 8 * 2);
+    assert_int_equal(shared_of(EK_KV_Q4), plain + 2 * 256 * 8 * 2);
     assert_true(ek_cuda_attn_deep_fits(8, 512, EK_KV_Q8, EK_KV_Q4) &&
                 ek_cuda_attn_deep_fits(16, 256, EK_KV_F32, EK_KV_I16));
     assert_false(ek_cuda_attn_deep_fits(4, 512, EK_KV_F16, EK_KV_F16)); /* a tile would have queries of two rows */

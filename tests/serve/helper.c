@@ -29,6 +29,7 @@ ek_model *tiny_model(void)
 }
 
 static ek_server *server;
+static ek_chat_model chat; /* the server's */
 static pthread_t thread;
 
 static void *serve(void *arg)
@@ -46,6 +47,8 @@ ek_server *start_server(ek_engine *engine, const ek_server_opts *opts)
                             .max_unsent = 1 << 20,
                             .body_timeout = 10,
                             .idle_timeout = 10};
+    assert_int_equal(ek_chat_model_open(&chat, o.model_dir), EK_OK);
+    o.chat = &chat;
     assert_int_equal(ek_server_open(&server, engine, &o), EK_OK);
     assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
     return server;
@@ -56,6 +59,7 @@ ek_err await_server(void)
     void *err;
     pthread_join(thread, &err);
     ek_server_close(server);
+    ek_chat_model_close(&chat);
     return (ek_err)(uintptr_t)err;
 }
 
@@ -67,6 +71,7 @@ double stop_server(void)
     assert_null(err);
     double turn = ek_server_max_turn(server);
     ek_server_close(server);
+    ek_chat_model_close(&chat);
     return turn;
 }
 

@@ -11,6 +11,7 @@
 
 #include "../support/err_name.h"
 #include "../support/gguf.h"
+#include "../support/gguf_memory.h"
 #include "../support/safetensors.h"
 #include "tensor/gguf.h"
 #include "tensor/listing.h"
@@ -19,7 +20,7 @@ static const uint8_t zeros[4096];
 
 static ek_err parse(const ek_buf *b, ek_gguf **g)
 {
-    return ek_gguf_parse(g, (const uint8_t *)b->data, b->len, "x.gguf");
+    return gguf_of_memory(g, (const uint8_t *)b->data, b->len, "x.gguf");
 }
 
 static void refused(ek_buf *b, ek_err want, const char *says)
@@ -78,7 +79,7 @@ static void test_values(void **state)
     good(&f);
     gguf_bytes(&f, &b);
     if (parse(&b, &g)) fail_msg("%s", ek_err_text());
-    assert_int_equal(ek_gguf_value_count(g), 13);
+    assert_int_equal(gguf_value_count(g), 13);
     assert_true(ek_gguf_int(ek_gguf_find(g, "u32"), 0, &i) && i == 4000000000);
     assert_true(ek_gguf_float(ek_gguf_find(g, "f32"), 0, &d) && d == 1.5);
     assert_false(ek_gguf_int(ek_gguf_find(g, "f32"), 0, &i));
@@ -150,10 +151,11 @@ static void test_cut_short(void **state)
     gguf_bytes(&f, &b);
     size_t end = b.len - 28;
     for (size_t n = 0; n < end; n++) {
-        if (ek_gguf_parse(&g, (const uint8_t *)b.data, n, "x.gguf") != EK_EFORMAT) fail_msg("%zu of %zu bytes", n, end);
+        if (gguf_of_memory(&g, (const uint8_t *)b.data, n, "x.gguf") != EK_EFORMAT)
+            fail_msg("%zu of %zu bytes", n, end);
         assert_null(strchr(ek_err_text(), '\n'));
     }
-    assert_int_equal(ek_gguf_parse(&g, (const uint8_t *)b.data, end, "x.gguf"), EK_OK);
+    assert_int_equal(gguf_of_memory(&g, (const uint8_t *)b.data, end, "x.gguf"), EK_OK);
     ek_gguf_close(g);
     ek_buf_fini(&b), gguf_fini(&f);
 }

@@ -21,6 +21,6 @@ $B/fuzz/%.o: WARN += -Wno-missing-prototypes
 # One file of the command line, whose archive has a main of its own.
 $B/fuzz/fuzz_traffic: $B/src/cli/bench/traffic_reply.o
 # Models by the writer of the tests.
-$B/fuzz/fuzz_gguf_bind: $(TEST_SUPPORT)
+$B/fuzz/fuzz_gguf $B/fuzz/fuzz_gguf_bind $B/fuzz/fuzz_gguf_tokenizer: $(TEST_SUPPORT)
 $B/fuzz/fuzz_%: $B/fuzz/fuzz_%.o $(call libs,serve) $B/lib/ek_hub.a $B/lib/ek_media.a
 	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ -Wl,--start-group $^ -Wl,--end-group $(if $(filter $(TEST_SUPPORT),$^),$(TEST_LIBS)) $(LDLIBS)

@@ -77,6 +77,7 @@ static ek_err open_own(comparison *x)
     int clients = largest(&cli->batch);
     ek_open_opts o;
     EK_TRY(ek_cli_open_opts(&o, cli));
+    o.chat = true;
     o.max_requests = o.max_queue = clients;
     EK_TRY(ek_cli_open_model(&x->m, cli, &o));
     o.ctx_tokens = context(cli, x->m.model);
@@ -91,6 +92,7 @@ static ek_err open_own(comparison *x)
         .limits = {.drain_timeout = 5},
         .cors_origins = "",
         .model = x->m.model,
+        .chat = &x->m.chat,
         .model_dir = x->m.path,
         .model_name = "evenkeel",
     };

@@ -95,11 +95,12 @@ static ek_err open_engine(ek_opened *m, const ek_cli *cli, const ek_open_opts *o
     return err;
 }
 
-ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, int max_requests, int max_queue)
+ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue)
 {
     ek_open_opts o;
     *m = (ek_opened){0};
     EK_TRY(ek_cli_open_opts(&o, cli));
+    o.chat = chat;
     o.max_requests = max_requests;
     o.max_queue = max_queue > 0 ? max_queue : EK_OPEN_NONE;
     return open_engine(m, cli, &o);

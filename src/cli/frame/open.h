@@ -18,8 +18,9 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli);
 /* ek_open_model. */
 ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o);
 
-/* Model and engine for at most max_requests at once, max_queue that wait; ETOOLONG for a --ctx beyond the model's. */
-ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, int max_requests, int max_queue);
+/* Model and engine for at most max_requests at once, max_queue that wait; with chat also tokenizer and template.
+ * ETOOLONG for a --ctx beyond the model's. */
+ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue);
 /* Where a model runs, in a person's words: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)".
  * gpu NULL: the CPU. */
 void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_gpu *gpu);

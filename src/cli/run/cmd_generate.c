@@ -55,7 +55,7 @@ int ek_cmd_generate(const ek_cli *cli)
 {
     if (!cli->has.ids) return ek_cli_wrong(cli, "--ids is missing: the tokens of the prompt, as in --ids 2,17,9");
     ek_opened m;
-    if (ek_cli_open_engine(&m, cli, 1, 0)) return ek_cli_failed(cli);
+    if (ek_cli_open_engine(&m, cli, false, 1, 0)) return ek_cli_failed(cli);
     reply r = {0};
     int status = run(cli, m.engine, &r);
     ek_buf_fini(&r.ids);

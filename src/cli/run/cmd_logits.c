@@ -84,7 +84,7 @@ int ek_cmd_logits(const ek_cli *cli)
     if (!cli->has.ids) return ek_cli_wrong(cli, "--ids is missing: the tokens of the prompt, as in --ids 2,17,9");
     if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the logits");
     ek_opened m;
-    if (ek_cli_open_engine(&m, cli, 1, 0)) return ek_cli_failed(cli);
+    if (ek_cli_open_engine(&m, cli, false, 1, 0)) return ek_cli_failed(cli);
     rows r = {0};
     int status = submit(cli, m.engine, &r)       ? ek_cli_wrong(cli, "%s", ek_err_text())
                  : write_rows(cli, m.engine, &r) ? ek_cli_failed(cli)

@@ -231,7 +231,7 @@ static ek_err replay_file(replay *r)
     int n = (int)r->cli->concurrency;
     EK_TRY(ek_file_check(r->cli->arg)); /* lines are read in any order */
     EK_TRY(ek_journal_file_open(&r->file, r->cli->arg));
-    EK_TRY(ek_cli_open_engine(&r->m, r->cli, n, n));
+    EK_TRY(ek_cli_open_engine(&r->m, r->cli, false, n, n));
     EK_TRY(ek_model_digest(r->model, r->m.path, r->m.pool));
     r->runs = ek_alloc((size_t)n * sizeof *r->runs);
     for (int i = 0; i < n; i++) {

@@ -150,6 +150,7 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
         .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
         .model = m->model,
+        .chat = &m->chat,
         .model_dir = m->path,
         .on_device = m->gpu != NULL,
         .model_name = cli->has.model_name ? cli->model_name : name,
@@ -188,7 +189,7 @@ int ek_cmd_serve(const ek_cli *cli)
     if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
-    ek_err err = ek_cli_open_engine(&m, cli, (int)cli->max_requests, (int)cli->queue);
+    ek_err err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
         ek_bound_close(&bound);
         return ek_cli_refused(cli, err);

@@ -18,14 +18,14 @@ template <int N> struct smem {
     float *b;       // [256][N] scores of the second chain, then what enters the fma
     uint8_t *scale; // V's scales, then biases: f16 [256][groups]
     uint8_t *seen;  // [256] a bit per query
-    int *most;      // [8 warps][N] largest exponents
+    int *max_n;     // [8 warps][N] largest exponents
     __device__ __forceinline__ smem(uint8_t *base, int dim)
     {
         q = (float *)base;
         a = q + dim * N;
         b = a + SEGMENT * N;
-        most = (int *)(b + SEGMENT * N);
-        seen = (uint8_t *)(most + 8 * N);
+        max_n = (int *)(b + SEGMENT * N);
+        seen = (uint8_t *)(max_n + 8 * N);
         scale = seen + SEGMENT;
     }
 };
@@ -221,10 +221,10 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
     { // weights: a key a thread, or two; exponents of a pair are kept until the segment's largest is known
         const int keys = SEGMENT / threads; // 1 or 2
         float p[2][N];
-        int n_of[2][N], most[N];
+        int n_of[2][N], max_n[N];
         u32 mask[2] = {0, 0};
 #pragma unroll
-        for (int n = 0; n < N; n++) most[n] = INT32_MIN;
+        for (int n = 0; n < N; n++) max_n[n] = INT32_MIN;
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             int j = tid + i * threads, page = j / PAGE;
@@ -242,19 +242,19 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
                 if (dim > CHAIN) s = s + sm.b[j * N + n];
                 if (kv.k_format == I16) s = s * key_scale;
                 p[i][n] = exp_split(s, &n_of[i][n]);
-                if (mask[i] >> n & 1) most[n] = max(most[n], n_of[i][n]);
+                if (mask[i] >> n & 1) max_n[n] = max(max_n[n], n_of[i][n]);
             }
         }
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            int m = __reduce_max_sync(~0u, most[n]);
-            if (lane == 0) sm.most[warp * N + n] = m;
+            int m = __reduce_max_sync(~0u, max_n[n]);
+            if (lane == 0) sm.max_n[warp * N + n] = m;
         }
         __syncthreads();
 #pragma unroll
         for (int n = 0; n < N; n++) {
-            most[n] = sm.most[n];
-            for (int w = 1; w < threads / 32; w++) most[n] = max(most[n], sm.most[w * N + n]);
+            max_n[n] = sm.max_n[n];
+            for (int w = 1; w < threads / 32; w++) max_n[n] = max(max_n[n], sm.max_n[w * N + n]);
         }
 #pragma unroll
         for (int i = 0; i < 2; i++) {
@@ -265,7 +265,7 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
             if (kv.v_format == I16 && mask[i]) value_scale = ((const float *)(at + k_codes(I16, kc)))[j % PAGE];
 #pragma unroll
             for (int n = 0; n < N; n++) {
-                float e = mask[i] >> n & 1 ? p[i][n] * factor(n_of[i][n] - most[n]) : 0.0f;
+                float e = mask[i] >> n & 1 ? p[i][n] * factor(n_of[i][n] - max_n[n]) : 0.0f;
                 sm.a[j * N + n] = e;
                 if (kv.v_format == I16) sm.b[j * N + n] = e * value_scale;
             }
@@ -297,8 +297,8 @@ __device__ __forceinline__ void leaf(const ek_cuda_attn_args &a, const ek_cuda_a
         u32 active = N >= 4 ? ~0u : 0xffffu; // the threads that came here
         for (int apart = 4; apart; apart /= 2) s = s + __shfl_down_sync(active, s, apart, 8);
         if (l == 0 && from[n] < to[n]) {
-            int m = sm.most[n];
-            for (int w = 1; w < threads / 32; w++) m = max(m, sm.most[w * N + n]);
+            int m = sm.max_n[n];
+            for (int w = 1; w < threads / 32; w++) m = max(m, sm.max_n[w * N + n]);
             ((float *)a.leaf_l)[number * N + n] = s;
             ((int *)a.leaf_m)[number * N + n] = m;
         }

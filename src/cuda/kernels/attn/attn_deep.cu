@@ -142,7 +142,8 @@ template <int DIM> struct deep_leaf {
     {
         using P = deep_piece<F, DIM>;
         using K = deep_keys<F>;
-        constexpr int ROWS = P::STEP / K::DIMS, UNROLL = 8 / K::DIMS;
+        constexpr int ROWS = P::STEP / K::DIMS;
+        [[maybe_unused]] constexpr int UNROLL = 8 / K::DIMS;
         const int page4 = warp * 2 + lane / 16, own = lane % 16 * 4; // chains after another: pages of a chain are four
         const float *x = q + warp / 2 * 256 * N;
 #pragma unroll 1

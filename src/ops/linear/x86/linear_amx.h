@@ -4,9 +4,9 @@
  *
  * A product with its loads and its store takes 14 ns on one core of a Xeon, its float part (4 vector operations per
  * row) 11, and the two hardly overlap: 25, where AVX-512 takes 75. What is in reach of that needs everything in the
- * first-level cache, so work is cut into stages: a tile of 16 rows by two panels by STAGE groups. A step of a stage
- * issues one product and adds one group of 8 rows by both panels of the stage before, whose X and sx are broadcast once
- * for both panels. Codes and scales of a stage are unpacked once for up to TILES tiles of rows, and fetched before.
+ * first-level cache, so work is cut into slots: a tile of 16 rows by two panels by SLOT groups. A step of a slot
+ * issues one product and adds one group of 8 rows by both panels of the slot before, whose X and sx are broadcast once
+ * for both panels. Codes and scales of a slot are unpacked once for up to TILES tiles of rows, and fetched before.
  *
  * A file includes this, writes its unpack_fn and calls AMX_FNS(a) for every size of A-group that it has, outside of
  * functions, and amx_run(). Few rows are AVX-512's: the bits are the same. */
@@ -26,8 +26,8 @@ enum {
     ROWS = 16,
     HALF = 8,       /* rows whose sums for two panels fit the registers */
     MAX_GROUP = 64, /* inputs */
-    STAGE = 2,      /* groups */
-    STEPS = PANELS * STAGE,
+    SLOT = 2,       /* groups */
+    STEPS = PANELS * SLOT,
     LAG = 2,   /* steps from a product to its store */
     TILES = 8, /* of rows, that share unpacked codes */
     MIN_ROWS = ROWS,
@@ -52,10 +52,10 @@ static void configure(int group)
     _tile_loadconfig(&c);
 }
 
-/* Weights of a stage: signed codes, group after group and of each panel after panel; s and b'. */
+/* Weights of a slot: signed codes, group after group and of each panel after panel; s and b'. */
 typedef struct weights {
-    _Alignas(64) uint8_t codes[STAGE * PANELS * MAX_GROUP * EK_PANEL];
-    _Alignas(64) unpacked_scales scale[STAGE];
+    _Alignas(64) uint8_t codes[SLOT * PANELS * MAX_GROUP * EK_PANEL];
+    _Alignas(64) unpacked_scales scale[SLOT];
 } weights;
 
 /* 16 rows: those that tiles share come out the same twice. */
@@ -65,16 +65,16 @@ typedef struct row_tile {
     int row;       /* of y */
 } row_tile;
 
-/* A tile of rows and a stage of the weights. */
-typedef struct stage {
+/* A tile of rows and a slot of the weights. */
+typedef struct slot {
     const weights *w;
     const int8_t *rows;
     ptrdiff_t ldq;
     int groups;
-    _Alignas(64) ek_act_group act[ROWS][STAGE];
-    _Alignas(64) int8_t gathered[2 * ROWS * STAGE * MAX_GROUP];    /* [limb][row][input] */
-    _Alignas(64) int32_t sum[2 * STAGE * PANELS][ROWS * EK_PANEL]; /* of two limbs two each */
-} stage;
+    _Alignas(64) ek_act_group act[ROWS][SLOT];
+    _Alignas(64) int8_t gathered[2 * ROWS * SLOT * MAX_GROUP];    /* [limb][row][input] */
+    _Alignas(64) int32_t sum[2 * SLOT * PANELS][ROWS * EK_PANEL]; /* of two limbs two each */
+} slot;
 
 static void find_rows(row_tile *t, const ek_acts *x, int row)
 {
@@ -84,8 +84,8 @@ static void find_rows(row_tile *t, const ek_acts *x, int row)
 }
 
 /* Rows of tile t over `groups` groups from input k on. */
-static void open_stage(stage *s, const weights *w, const ek_acts *x, const row_tile *t, int k, int groups, int limbs,
-                       int group)
+static void open_slot(slot *s, const weights *w, const ek_acts *x, const row_tile *t, int k, int groups, int limbs,
+                      int group)
 {
     const ptrdiff_t at = x->groups[limbs - 1] + (ptrdiff_t)sizeof(ek_act_group) * (k / group);
     s->w = w, s->groups = groups, s->ldq = t->ldq, s->rows = t->record[0] + k;
@@ -94,18 +94,18 @@ static void open_stage(stage *s, const weights *w, const ek_acts *x, const row_t
     if (t->ldq) return;
     for (int l = 0; l < limbs; l++)
         for (int r = 0; r < ROWS; r++)
-            memcpy(s->gathered + (l * ROWS + r) * STAGE * group, t->record[r] + k + l * x->low,
+            memcpy(s->gathered + (l * ROWS + r) * SLOT * group, t->record[r] + k + l * x->low,
                    (size_t)(groups * group));
     s->rows = s->gathered;
 }
 
-/* Tile registers are named by constants. Step i of a stage: group i / 2, panel i % 2. */
-INLINE void load(const stage *s, int i, ptrdiff_t low, const int group, const int limbs)
+/* Tile registers are named by constants. Step i of a slot: group i / 2, panel i % 2. */
+INLINE void load(const slot *s, int i, ptrdiff_t low, const int group, const int limbs)
 {
     const uint8_t *codes = s->w->codes + i * group * EK_PANEL;
     const int8_t *rows = s->rows + i / PANELS * group;
-    const ptrdiff_t ld = s->ldq ? s->ldq : STAGE * group;
-    if (!s->ldq) low = ROWS * STAGE * group;
+    const ptrdiff_t ld = s->ldq ? s->ldq : SLOT * group;
+    if (!s->ldq) low = ROWS * SLOT * group;
     if (i % PANELS == 0) {
         if (limbs == 2) {
             _tile_loadd(4, rows, ld);
@@ -147,7 +147,7 @@ INLINE void multiply(int i, const int limbs)
     }
 }
 
-INLINE void store(stage *s, int i, const int limbs)
+INLINE void store(slot *s, int i, const int limbs)
 {
     int32_t(*to)[ROWS * EK_PANEL] = s->sum + i * limbs;
     if (limbs == 2) {
@@ -170,7 +170,7 @@ INLINE void store(stage *s, int i, const int limbs)
 
 /* Step i of the products. Of one limb, what is loaded is multiplied a step later and stored two after that; two limbs
  * have no registers to spare, and are faster at once. */
-INLINE void product(stage *s, int i, ptrdiff_t low, const int group, const int limbs, const bool full)
+INLINE void product(slot *s, int i, ptrdiff_t low, const int group, const int limbs, const bool full)
 {
     const int n = full ? STEPS : s->groups * PANELS;
     if (limbs == 2) {
@@ -190,7 +190,7 @@ INLINE void product(stage *s, int i, ptrdiff_t low, const int group, const int l
 }
 
 /* a += group g of rows [first, first + 8) by two panels. */
-INLINE void add_group(__m512 a[PANELS][HALF], const stage *s, int g, int first, const bool biased, const int limbs)
+INLINE void add_group(__m512 a[PANELS][HALF], const slot *s, int g, int first, const bool biased, const int limbs)
 {
     __m512 scale[PANELS], centre[PANELS];
     UNROLL for (int p = 0; p < PANELS; p++)
@@ -215,18 +215,18 @@ INLINE void add_group(__m512 a[PANELS][HALF], const stage *s, int g, int first, 
 }
 
 /* The products of `next`, and leaf += those of `now`; either may be NULL. */
-INLINE void run_stage(__m512 (*leaf)[ROWS], const stage *now, stage *next, ptrdiff_t low, const int group,
-                      const bool biased, const int limbs, const bool full)
+INLINE void run_slot(__m512 (*leaf)[ROWS], const slot *now, slot *next, ptrdiff_t low, const int group,
+                     const bool biased, const int limbs, const bool full)
 {
     for (int half = 0; half < 2; half++) {
         __m512 a[PANELS][HALF];
         if (now)
             UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < HALF; r++)
                 a[p][r] = leaf[p][half * HALF + r];
-        UNROLL for (int g = 0; g < STAGE; g++)
+        UNROLL for (int g = 0; g < SLOT; g++)
         {
             if (next) {
-                if (half) product(next, STAGE + g, low, group, limbs, full);
+                if (half) product(next, SLOT + g, low, group, limbs, full);
                 else product(next, g, low, group, limbs, full);
             }
             if (now && (full || g < now->groups)) add_group(a, now, g, half * HALF, biased, limbs);
@@ -237,26 +237,26 @@ INLINE void run_stage(__m512 (*leaf)[ROWS], const stage *now, stage *next, ptrdi
     }
 }
 
-typedef void stage_fn(__m512 (*leaf)[ROWS], const stage *now, stage *next, ptrdiff_t low);
+typedef void slot_fn(__m512 (*leaf)[ROWS], const slot *now, slot *next, ptrdiff_t low);
 
 /* Its layout never settles on these. */
 /* clang-format off */
-#define STAGE_FN(a, biased, limbs)                                                                               \
-    static __attribute__((noinline)) void stage_##a##_##biased##_##limbs(__m512 (*leaf)[ROWS], const stage *now, \
-                                                                         stage *next, ptrdiff_t low)             \
+#define SLOT_FN(a, biased, limbs)                                                                               \
+    static __attribute__((noinline)) void slot_##a##_##biased##_##limbs(__m512 (*leaf)[ROWS], const slot *now, \
+                                                                         slot *next, ptrdiff_t low)             \
     {                                                                                                            \
-        const bool full = now && next && now->groups == STAGE && next->groups == STAGE;                          \
-        if (full) run_stage(leaf, now, next, low, a, biased, limbs, true);                                       \
-        else if (now && next) run_stage(leaf, now, next, low, a, biased, limbs, false);                          \
-        else if (now) run_stage(leaf, now, NULL, low, a, biased, limbs, false);                                  \
-        else run_stage(leaf, NULL, next, low, a, biased, limbs, false);                                          \
+        const bool full = now && next && now->groups == SLOT && next->groups == SLOT;                          \
+        if (full) run_slot(leaf, now, next, low, a, biased, limbs, true);                                       \
+        else if (now && next) run_slot(leaf, now, next, low, a, biased, limbs, false);                          \
+        else if (now) run_slot(leaf, now, NULL, low, a, biased, limbs, false);                                  \
+        else run_slot(leaf, NULL, next, low, a, biased, limbs, false);                                          \
     }
 #define AMX_FNS(a)                                                                                               \
-    STAGE_FN(a, 0, 1) STAGE_FN(a, 0, 2) STAGE_FN(a, 1, 1) STAGE_FN(a, 1, 2)                                      \
-    static stage_fn *const stages_##a[2][2] = {{stage_##a##_0_1, stage_##a##_0_2}, {stage_##a##_1_1, stage_##a##_1_2}};
+    SLOT_FN(a, 0, 1) SLOT_FN(a, 0, 2) SLOT_FN(a, 1, 1) SLOT_FN(a, 1, 2)                                      \
+    static slot_fn *const slots_##a[2][2] = {{slot_##a##_0_1, slot_##a##_0_2}, {slot_##a##_1_1, slot_##a##_1_2}};
 /* clang-format on */
 
-/* Share i of n of what the stage from input k on will need of the weights: all at once would wait for the memory. */
+/* Share i of n of what the slot from input k on will need of the weights: all at once would wait for the memory. */
 static void fetch_share(const ek_linear *w, const uint8_t *const *panel, int k, int groups, int i, int n)
 {
     const size_t from = w->panel_bytes * (size_t)k / (size_t)w->k + AHEAD; /* about */
@@ -268,32 +268,32 @@ static void fetch_share(const ek_linear *w, const uint8_t *const *panel, int k, 
 
 /* Two panels (of an odd number the last twice) for up to TILES tiles of rows. */
 static void panels(const ek_linear *w, const ek_acts *x, const row_tile *tiles, int n_tiles, float *y, ptrdiff_t ldy,
-                   int p, int p1, unpack_fn *unpack, stage_fn *fn)
+                   int p, int p1, unpack_fn *unpack, slot_fn *fn)
 {
     const int group = w->a_group;
     weights codes[2];
-    stage stages[2], *now = NULL;
+    slot slots[2], *now = NULL;
     __m512 leaf[TILES][PANELS][ROWS], node[TILES][PANELS][EK_LINEAR_LEVELS][ROWS];
     unsigned leaves[TILES] = {0};
     const uint8_t *panel[PANELS];
     for (int i = 0; i < PANELS; i++) panel[i] = w->data + (size_t)ek_min(p + i, p1 - 1) * w->panel_bytes;
-    const int n_stages = (w->k / group + STAGE - 1) / STAGE, per_leaf = EK_KBLOCK_Q / group / STAGE;
-    for (int n = 0; n <= n_stages * n_tiles; n++) {
-        stage *next = NULL;
-        if (n < n_stages * n_tiles) {
-            const int k = n / n_tiles * STAGE * group, groups = ek_min(STAGE, (w->k - k) / group);
+    const int n_slots = (w->k / group + SLOT - 1) / SLOT, per_leaf = EK_KBLOCK_Q / group / SLOT;
+    for (int n = 0; n <= n_slots * n_tiles; n++) {
+        slot *next = NULL;
+        if (n < n_slots * n_tiles) {
+            const int k = n / n_tiles * SLOT * group, groups = ek_min(SLOT, (w->k - k) / group);
             weights *of = &codes[n / n_tiles % 2];
-            next = &stages[n % 2];
+            next = &slots[n % 2];
             if (n % n_tiles == 0) unpack(of->codes, of->scale, w, panel, k, groups, true);
             fetch_share(w, panel, k, groups, n % n_tiles, n_tiles);
-            open_stage(next, of, x, &tiles[n % n_tiles], k, groups, w->limbs, group);
+            open_slot(next, of, x, &tiles[n % n_tiles], k, groups, w->limbs, group);
         }
         const int of = (n - 1) % n_tiles, done = (n - 1) / n_tiles;
         if (now && done % per_leaf == 0)
             for (int i = 0; i < PANELS; i++)
                 for (int r = 0; r < ROWS; r++) leaf[of][i][r] = _mm512_setzero_ps();
         fn(now ? leaf[of] : NULL, now, next, x->low);
-        if (now && (done % per_leaf == per_leaf - 1 || done == n_stages - 1)) {
+        if (now && (done % per_leaf == per_leaf - 1 || done == n_slots - 1)) {
             for (int i = 0; i < PANELS; i++) v_tree_push(*node[of][i], ROWS, leaves[of], leaf[of][i], ROWS);
             leaves[of]++;
         }
@@ -309,9 +309,9 @@ static void panels(const ek_linear *w, const ek_acts *x, const row_tile *tiles, 
     }
 }
 
-/* At least MIN_ROWS rows; fns: the stages of w's A-group. The last tile ends with the last row. */
+/* At least MIN_ROWS rows; fns: the slots of w's A-group. The last tile ends with the last row. */
 static void amx_run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
-                    unpack_fn *unpack, stage_fn *const (*fns)[2])
+                    unpack_fn *unpack, slot_fn *const (*fns)[2])
 {
     row_tile tiles[TILES];
     configure(w->a_group);

@@ -7,7 +7,7 @@ AMX_FNS(32)
 
 static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
-    amx_run(w, x, r0, r1, y, ldy, p0, p1, unpack, w->a_group == 32 ? stages_32 : stages_64);
+    amx_run(w, x, r0, r1, y, ldy, p0, p1, unpack, w->a_group == 32 ? slots_32 : slots_64);
 }
 
 /* The number of rows decides speed only: AVX-512 gives the same bits. */

@@ -9,5 +9,5 @@ AMX_FNS(16)
 void ek_linear_planes_amx(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1)
 {
     if (r1 - r0 < MIN_ROWS) ek_linear_planes_avx512(w, x, r0, r1, y, ldy, p0, p1);
-    else amx_run(w, x, r0, r1, y, ldy, p0, p1, unpack_of(w), w->a_group == 16 ? stages_16 : stages_32);
+    else amx_run(w, x, r0, r1, y, ldy, p0, p1, unpack_of(w), w->a_group == 16 ? slots_16 : slots_32);
 }

@@ -5,16 +5,16 @@
 enum { MADD_ROWS = 6 };
 #define MADD_MAX 6
 
-#include "ops/linear/x86/product_vec.h"
-#include "ops/linear/x86/product_x86.h"
+#include "ops/linear/x86/decoded_vec.h"
+#include "ops/linear/x86/decoded_x86.h"
 
 static void transpose(float *panel, const float *rows)
 {
-    for (int k = 0; k < EK_PRODUCT_DEPTH; k += 16) {
+    for (int k = 0; k < EK_DECODED_DEPTH; k += 16) {
         __m512i r[16];
-        UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(rows + i * EK_PRODUCT_DEPTH + k);
+        UNROLL for (int i = 0; i < 16; i++) r[i] = _mm512_loadu_si512(rows + i * EK_DECODED_DEPTH + k);
         vi_transpose(r);
-        UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(panel + (k + i) * EK_PRODUCT_COLS, r[i]);
+        UNROLL for (int i = 0; i < 16; i++) _mm512_storeu_si512(panel + (k + i) * EK_DECODED_COLS, r[i]);
     }
 }
 
@@ -66,14 +66,14 @@ static void decode_turned(float *panel, const uint8_t *const *rows, int n, int b
         load_dwords(r, rows, k * bits / 8);
         UNROLL for (int d = 0; d < 4; d++)
         {
-            float *to = panel + (k + d * (bits == 4 ? 8 : 4)) * EK_PRODUCT_COLS;
+            float *to = panel + (k + d * (bits == 4 ? 8 : 4)) * EK_DECODED_COLS;
             if (bits == 4)
                 UNROLL for (int j = 0; j < 8; j++)
-                    v_store(to + j * EK_PRODUCT_COLS,
+                    v_store(to + j * EK_DECODED_COLS,
                             v_fma(sv, _mm512_permutexvar_ps(_mm512_srli_epi32(r[d], 4u * (unsigned)j), value), bv));
             else
                 UNROLL for (int j = 0; j < 4; j++)
-                    v_store(to + j * EK_PRODUCT_COLS,
+                    v_store(to + j * EK_DECODED_COLS,
                             v_fma(sv, _mm512_cvtepi32_ps(vi_and(_mm512_srli_epi32(r[d], 8u * (unsigned)j), byte)), bv));
         }
     }
@@ -95,12 +95,12 @@ INLINE void unpack_panel(float *to, const ek_linear *w, const uint8_t *panel, in
             if (q8) UNROLL for (int j = 0; j < 4; j++)
                 {
                     __m512i code = vi_sub(vi_and(_mm512_srli_epi32(u, 8u * (unsigned)j), byte), zero);
-                    v_store(to + (k + j) * EK_PRODUCT_COLS, v_fma(s, _mm512_cvtepi32_ps(code), b));
+                    v_store(to + (k + j) * EK_DECODED_COLS, v_fma(s, _mm512_cvtepi32_ps(code), b));
                 }
             else UNROLL for (int j = 0; j < 8; j++)
                 {
                     __m512i code = _mm512_srli_epi32(u, 8u * (unsigned)(j % 4) + 4u * (unsigned)(j / 4));
-                    v_store(to + (k + j) * EK_PRODUCT_COLS, v_fma(s, _mm512_permutexvar_ps(code, value), b));
+                    v_store(to + (k + j) * EK_DECODED_COLS, v_fma(s, _mm512_permutexvar_ps(code, value), b));
                 }
         }
     }
@@ -108,14 +108,14 @@ INLINE void unpack_panel(float *to, const ek_linear *w, const uint8_t *panel, in
 
 static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
 {
-    for (int p = 0; p < EK_PRODUCT_COLS / EK_PANEL && p0 + p < w->n_panels; p++) {
+    for (int p = 0; p < EK_DECODED_COLS / EK_PANEL && p0 + p < w->n_panels; p++) {
         const uint8_t *from = w->data + (size_t)(p0 + p) * w->panel_bytes;
         if (w->form == EK_W_Q8) unpack_panel(panel + p * EK_PANEL, w, from, k0, depth, true);
         else unpack_panel(panel + p * EK_PANEL, w, from, k0, depth, false);
     }
 }
 
-enum { PANELS = EK_PRODUCT_COLS / EK_PANEL, FETCH = 2048 };
+enum { PANELS = EK_DECODED_COLS / EK_PANEL, FETCH = 2048 };
 
 /* The values of four panels go from codes into the sums of nr rows without a stop in memory. */
 INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, int p0, int64_t k0, int depth,
@@ -125,9 +125,9 @@ INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, in
     const __m512i zero = vi_set1(ek_linear_stored_zero(w) - w->zero), byte = vi_set1(255);
     const __m512 value = _mm512_cvtepi32_ps(vi_sub(vi_iota(), zero));
     const uint8_t *panel = w->data + (size_t)p0 * w->panel_bytes;
-    vf a[EK_PRODUCT_FEW][PANELS];
+    vf a[EK_DECODED_FEW][PANELS];
     UNROLL for (int r = 0; r < nr; r++) UNROLL for (int p = 0; p < PANELS; p++)
-        a[r][p] = v_load(acc + r * EK_PRODUCT_COLS + p * EK_PANEL);
+        a[r][p] = v_load(acc + r * EK_DECODED_COLS + p * EK_PANEL);
     for (int64_t k = k0, last = k0 + depth; k < last;) {
         int64_t in = k % w->group, end = k - in + w->group < last ? k - in + w->group : last;
         const uint8_t *g = panel + (size_t)(k / w->group) * group_bytes;
@@ -152,7 +152,7 @@ INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, in
         }
     }
     UNROLL for (int r = 0; r < nr; r++) UNROLL for (int p = 0; p < PANELS; p++)
-        v_store(acc + r * EK_PRODUCT_COLS + p * EK_PANEL, a[r][p]);
+        v_store(acc + r * EK_DECODED_COLS + p * EK_PANEL, a[r][p]);
 }
 
 INLINE void madd_any(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth,
@@ -169,9 +169,9 @@ static void madd_few(float *acc, const float *const *x, int rows, const ek_linea
     else madd_any(acc, x, rows, w, p0, k0, depth, false);
 }
 
-void ek_product_table_avx512(ek_product_ops *ops)
+void ek_decoded_table_avx512(ek_decoded_ops *ops)
 {
-    *ops = (ek_product_ops){.decode = decode,
+    *ops = (ek_decoded_ops){.decode = decode,
                             .decode_turned = decode_turned,
                             .transpose = transpose,
                             .unpack = unpack,

@@ -1,12 +1,12 @@
 /* Bodies of the exact product's kernels that are the same for any vector of ops/x86/vec_*.h. A file of one
  * instruction set defines MADD_ROWS (rows of a register tile) and MADD_MAX (the same, for the preprocessor)
  * before it includes this. */
-#ifndef EK_OPS_X86_PRODUCT_VEC_H
-#define EK_OPS_X86_PRODUCT_VEC_H
+#ifndef EK_OPS_X86_DECODED_VEC_H
+#define EK_OPS_X86_DECODED_VEC_H
 
 #include <string.h>
 
-#include "ops/linear/product.h"
+#include "ops/linear/decoded.h"
 #include "ops/linear/x86/group_vec.h"
 
 enum { MADD_VECS = 4 };
@@ -16,10 +16,10 @@ INLINE void madd_tile(float *acc, const float *const *x, int64_t at, const float
 {
     vf a[MADD_ROWS][MADD_VECS];
     UNROLL for (int r = 0; r < nr; r++) UNROLL for (int v = 0; v < MADD_VECS; v++)
-        a[r][v] = v_load(acc + r * EK_PRODUCT_COLS + c + v * W);
+        a[r][v] = v_load(acc + r * EK_DECODED_COLS + c + v * W);
     for (int k = 0; k < depth; k++) {
         vf w[MADD_VECS];
-        UNROLL for (int v = 0; v < MADD_VECS; v++) w[v] = v_load(panel + k * EK_PRODUCT_COLS + c + v * W);
+        UNROLL for (int v = 0; v < MADD_VECS; v++) w[v] = v_load(panel + k * EK_DECODED_COLS + c + v * W);
         UNROLL for (int r = 0; r < nr; r++)
         {
             vf xk = v_set1(x[r][at + k]);
@@ -27,14 +27,14 @@ INLINE void madd_tile(float *acc, const float *const *x, int64_t at, const float
         }
     }
     UNROLL for (int r = 0; r < nr; r++) UNROLL for (int v = 0; v < MADD_VECS; v++)
-        v_store(acc + r * EK_PRODUCT_COLS + c + v * W, a[r][v]);
+        v_store(acc + r * EK_DECODED_COLS + c + v * W, a[r][v]);
 }
 
 static void madd(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth)
 {
     for (int r = 0; r < rows; r += MADD_ROWS)
-        for (int c = 0; c < EK_PRODUCT_COLS; c += MADD_VECS * W) {
-            float *a = acc + r * EK_PRODUCT_COLS;
+        for (int c = 0; c < EK_DECODED_COLS; c += MADD_VECS * W) {
+            float *a = acc + r * EK_DECODED_COLS;
             switch (rows - r) {
             case 1: madd_tile(a, x + r, at, panel, depth, c, 1); break;
             case 2: madd_tile(a, x + r, at, panel, depth, c, 2); break;

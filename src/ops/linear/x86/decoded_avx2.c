@@ -4,19 +4,19 @@
 enum { MADD_ROWS = 3 };
 #define MADD_MAX 3
 
-#include "ops/linear/x86/product_vec.h"
-#include "ops/linear/x86/product_x86.h"
+#include "ops/linear/x86/decoded_vec.h"
+#include "ops/linear/x86/decoded_x86.h"
 
 static void transpose(float *panel, const float *rows)
 {
-    for (int k = 0; k < EK_PRODUCT_DEPTH; k += 8)
+    for (int k = 0; k < EK_DECODED_DEPTH; k += 8)
         for (int half = 0; half < EK_PANEL; half += 8) {
             __m256i r[8];
             UNROLL for (int i = 0; i < 8; i++)
-                r[i] = _mm256_loadu_si256((const __m256i *)(rows + (half + i) * EK_PRODUCT_DEPTH + k));
+                r[i] = _mm256_loadu_si256((const __m256i *)(rows + (half + i) * EK_DECODED_DEPTH + k));
             vi_transpose(r);
             UNROLL for (int i = 0; i < 8; i++)
-                _mm256_storeu_si256((__m256i *)(panel + (k + i) * EK_PRODUCT_COLS + half), r[i]);
+                _mm256_storeu_si256((__m256i *)(panel + (k + i) * EK_DECODED_COLS + half), r[i]);
         }
 }
 
@@ -34,7 +34,7 @@ INLINE void unpack_half(float *to, const ek_linear *w, const uint8_t *panel, int
             __m256i u = _mm256_loadu_si256((const __m256i *)c);
             for (int j = 0; j < (q8 ? 4 : 8); j++) {
                 __m256i code = vi_and(_mm256_srli_epi32(u, 8 * (j % 4) + 4 * (j / 4)), mask);
-                v_store(to + (k + j) * EK_PRODUCT_COLS, v_fma(s, _mm256_cvtepi32_ps(vi_sub(code, zero)), b));
+                v_store(to + (k + j) * EK_DECODED_COLS, v_fma(s, _mm256_cvtepi32_ps(vi_sub(code, zero)), b));
             }
         }
     }
@@ -42,7 +42,7 @@ INLINE void unpack_half(float *to, const ek_linear *w, const uint8_t *panel, int
 
 static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
 {
-    for (int p = 0; p < EK_PRODUCT_COLS / EK_PANEL && p0 + p < w->n_panels; p++)
+    for (int p = 0; p < EK_DECODED_COLS / EK_PANEL && p0 + p < w->n_panels; p++)
         for (int half = 0; half < EK_PANEL; half += 8) {
             const uint8_t *from = w->data + (size_t)(p0 + p) * w->panel_bytes;
             float *to = panel + p * EK_PANEL + half;
@@ -51,7 +51,7 @@ static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
         }
 }
 
-void ek_product_table_avx2(ek_product_ops *ops)
+void ek_decoded_table_avx2(ek_decoded_ops *ops)
 {
-    *ops = (ek_product_ops){.decode = decode_any, .transpose = transpose, .unpack = unpack, .madd = madd};
+    *ops = (ek_decoded_ops){.decode = decode_any, .transpose = transpose, .unpack = unpack, .madd = madd};
 }

@@ -5,16 +5,16 @@
 #include "base/machine/cpu.h"
 #include "check.h"
 #include "linear_case.h"
-#include "ops/linear/product.h"
+#include "ops/linear/decoded.h"
 
-enum { COLS = EK_PRODUCT_COLS, DEPTH = EK_PRODUCT_DEPTH, PANELS = COLS / EK_PANEL };
+enum { COLS = EK_DECODED_COLS, DEPTH = EK_DECODED_DEPTH, PANELS = COLS / EK_PANEL };
 static const int widths[] = {2, 3, 4, 5, 6, 8}, groups[] = {32, 64, 128};
 static const ek_dtype scales[] = {EK_BF16, EK_F32};
 
-static ek_product_ops ops_of(unsigned cpu)
+static ek_decoded_ops ops_of(unsigned cpu)
 {
-    ek_product_ops ops;
-    ek_product_init(&ops, cpu);
+    ek_decoded_ops ops;
+    ek_decoded_init(&ops, cpu);
     return ops;
 }
 
@@ -66,7 +66,7 @@ static void test_decode_turned(void **state)
     uint8_t *codes = check_alloc(EK_PANEL * ROW + 64);
     const uint8_t *row[EK_PANEL];
     float s[EK_PANEL], b[EK_PANEL];
-    const ek_product_ops plain = ops_of(0);
+    const ek_decoded_ops plain = ops_of(0);
     check_fill_bytes(codes, EK_PANEL * ROW + 64, 1);
     check_fill(s, EK_PANEL, 2, 1), check_fill(b, EK_PANEL, 3, 1);
     for (int i = 0; i < EK_PANEL; i++) row[i] = codes + i * ROW + 3;
@@ -153,22 +153,22 @@ static void test_unpack(void **state)
 
 static void check_madd_few(const linear_case *c)
 {
-    static float x[EK_PRODUCT_FEW * K], want[EK_PRODUCT_FEW * COLS], got[EK_PRODUCT_FEW * COLS], panel[COLS * DEPTH];
-    const float *xp[EK_PRODUCT_FEW] = {x, x + K, x + 2 * K};
-    const ek_product_ops plain = ops_of(0);
-    check_fill_wide(x, EK_PRODUCT_FEW * K, 8);
+    static float x[EK_DECODED_FEW * K], want[EK_DECODED_FEW * COLS], got[EK_DECODED_FEW * COLS], panel[COLS * DEPTH];
+    const float *xp[EK_DECODED_FEW] = {x, x + K, x + 2 * K};
+    const ek_decoded_ops plain = ops_of(0);
+    check_fill_wide(x, EK_DECODED_FEW * K, 8);
     CHECK_ISAS(isa, cpu)
-    for (int rows = 1; rows <= EK_PRODUCT_FEW && ops_of(cpu).madd_few; rows++)
+    for (int rows = 1; rows <= EK_DECODED_FEW && ops_of(cpu).madd_few; rows++)
         for (int k0 = 0; k0 < K; k0 += EK_KBLOCK) {
             const int depth = K - k0 < EK_KBLOCK ? K - k0 : EK_KBLOCK;
-            check_fill_wide(want, EK_PRODUCT_FEW * COLS, 9);
+            check_fill_wide(want, EK_DECODED_FEW * COLS, 9);
             memcpy(got, want, sizeof got);
             for (int at = k0; at < k0 + depth; at += DEPTH) {
                 plain.unpack(panel, &c->w, 0, at, DEPTH);
                 plain.madd(want, xp, at, rows, panel, DEPTH);
             }
             ops_of(cpu).madd_few(got, xp, rows, &c->w, 0, k0, depth);
-            check_bits("madd_few", isa, want, got, EK_PRODUCT_FEW * COLS, "%s, %d rows, input %d", c->name, rows, k0);
+            check_bits("madd_few", isa, want, got, EK_DECODED_FEW * COLS, "%s, %d rows, input %d", c->name, rows, k0);
         }
 }
 
@@ -211,11 +211,11 @@ static void test_tile(void **state)
         c.w.run(&c.w, &a, 0, TILE_ROWS, want, COLS, 0, PANELS);
         CHECK_ISAS(isa, cpu)
         for (int rows = 1; rows <= TILE_ROWS; rows++) {
-            const ek_product_ops ops = ops_of(cpu);
-            const ek_product_source from = {.fill = fill_from_weights};
-            const size_t bytes = ek_product_scratch(rows, k) * sizeof(float);
+            const ek_decoded_ops ops = ops_of(cpu);
+            const ek_decoded_source from = {.fill = fill_from_weights};
+            const size_t bytes = ek_decoded_scratch(rows, k) * sizeof(float);
             float *scratch = check_alloc(bytes);
-            const float *got = ek_product_tile(&ops, xp, rows, k, &from, scratch);
+            const float *got = ek_decoded_tile(&ops, xp, rows, k, &from, scratch);
             check_bits("tile", isa, want, got, (size_t)rows * COLS, "%d rows, %d inputs", rows, k);
             check_free(scratch, bytes);
         }
@@ -229,11 +229,11 @@ static void test_tile_of_nothing(void **state)
     (void)state;
     static float scratch[COLS * DEPTH + 4 * COLS], zeros[COLS];
     const float *x[1] = {zeros};
-    const ek_product_ops ops = ops_of(0);
-    const ek_product_source from = {.fill = fill_from_weights};
-    assert_true(ek_product_scratch(1, 0) <= sizeof scratch / sizeof *scratch);
+    const ek_decoded_ops ops = ops_of(0);
+    const ek_decoded_source from = {.fill = fill_from_weights};
+    assert_true(ek_decoded_scratch(1, 0) <= sizeof scratch / sizeof *scratch);
     check_fill(scratch, sizeof scratch / sizeof *scratch, 1, 1);
-    check_bits("tile", "scalar", zeros, ek_product_tile(&ops, x, 1, 0, &from, scratch), COLS, "no inputs");
+    check_bits("tile", "scalar", zeros, ek_decoded_tile(&ops, x, 1, 0, &from, scratch), COLS, "no inputs");
 }
 
 int main(void)
