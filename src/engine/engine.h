@@ -11,6 +11,7 @@
 #include "engine/sample/masks.h"
 #include "engine/sample/sampler.h"
 #include "model/drafter.h"
+#include "model/tower/tower.h"
 
 typedef struct ek_engine ek_engine;
 typedef uint64_t ek_request_id; /* never 0 */
@@ -35,6 +36,9 @@ typedef struct ek_event {
     ek_err err;       /* EK_FINISH_ERROR: why */
     const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
+    int n_image, n_sound;      /* of the prompt: soft tokens of images and video frames, and of sounds */
+    int n_features;            /* of these, those whose features were in the cache of features; the others were encoded,
+                                  or lie in n_cached */
     int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
     const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
                                   masked), valid during the call; NULL when token is -1 */
@@ -118,15 +122,20 @@ typedef struct ek_engine_opts {
                          others */
     int ctx_tokens;   /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
                          it; 0: the model's, or what the pages can hold */
-    int chunk;        /* prompt rows per step, at least those of the longest mutual span; speed only */
+    int chunk;        /* prompt rows per step; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
     /* Pages of finished requests are kept for prompts that begin alike, in the same pool: running requests take
      * them back when they need pages. At most these bytes; INFINITY: no limit but the pool; 0: no cache. */
     double cache_bytes;
+    /* Features of pictures and sounds are kept, too, for prompts that hold them again: at most these bytes of what no
+     * request needs now. */
+    double feature_bytes;
     double cache_audit; /* this share of hits, 0..1, is computed again in idle time and compared; see engine/audit.h */
     /* Keeps cached pages outside of memory too, where they survive a restart; NULL: none. Copied; closed by
      * ek_engine_close, and when opening fails. What it keeps must be of this model, numerics and page layout. */
     const ek_store_backend *cache_store;
+    /* What makes features, of this model; borrowed, one engine's alone. NULL: it takes text alone. */
+    ek_towers *towers;
     ek_draft_mode draft;
     ek_drafter *drafter; /* for AUTO; borrowed, one engine's alone; NULL: none */
     int draft_max;       /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
@@ -144,8 +153,7 @@ int ek_engine_max_requests(const ek_engine *e); /* that run at once */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.
- * EINVAL also for a mutual span longer than a step's chunk: open the engine with a chunk of the
- * largest possible image. */
+ * EINVAL also for a mutual span longer than a step's chunk and than the largest image. */
 ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *r, ek_request_id *id);
 /* Takes effect before the next step; unknown or finished ids are ignored. The sink gets one
  * last event with EK_FINISH_CANCELLED unless the request had already finished. */
@@ -180,6 +188,10 @@ typedef struct ek_engine_stats {
     uint64_t disk_written, disk_read, disk_evicted, disk_damaged, disk_failed, disk_bytes;
     /* The same in host memory. */
     uint64_t host_written, host_read, host_evicted, host_bytes;
+    /* Pictures (0) and sounds (1): their soft tokens in prompts, those of them that the cache of features had, contents
+     * that were encoded; entries of that cache that were dropped, and its bytes. */
+    uint64_t media_tokens[2], media_reused[2], encoded[2], feature_evicted, feature_bytes;
+    ek_histogram encode_seconds;              /* from the first slice to the last, with the steps between */
     uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */

@@ -12,6 +12,7 @@
 #define EK_ENGINE_EXECUTOR_H
 
 #include "engine/engine.h"
+#include "engine/media/encoder.h"
 #include "engine/sample/masks.h"
 
 typedef struct ek_executor_sizes {
@@ -107,6 +108,7 @@ typedef struct ek_executor {
     void (*write_page)(void *arg, ek_layer_kind kind, int32_t page, const void *in);
     /* Fills a page with NaN, for tests. */
     void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);
+    ek_encoder encoder; /* the engine's close closes it */
     /* The sentence of an error after which no step can succeed any more (a device that is lost); NULL while there is
      * none. NULL: it never happens. The engine asks after a step that failed, and after read_page, which then read
      * nothing. */

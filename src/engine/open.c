@@ -10,13 +10,19 @@
 #include "base/machine/memory.h"
 #include "engine/audit.h"
 #include "engine/budget.h"
+#include "engine/encode.h"
+#include "engine/media/encoder.h"
 #include "engine/shelf.h"
 #include "engine/state.h"
 
 ek_engine_opts ek_engine_defaults(void)
 {
-    return (ek_engine_opts){
-        .max_requests = 16, .max_queue = 256, .chunk = 512, .cache_bytes = INFINITY, .draft_max = 8};
+    return (ek_engine_opts){.max_requests = 16,
+                            .max_queue = 256,
+                            .chunk = 512,
+                            .cache_bytes = INFINITY,
+                            .feature_bytes = 256 << 20,
+                            .draft_max = 8};
 }
 
 static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
@@ -34,9 +40,17 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
         return ek_fail(EK_EINVAL, "draft_max is %d, it must be between 1 and %d", o->draft_max, EK_DRAFT_MAX);
     if (!(o->kv_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for keys and values", o->kv_bytes);
     if (!(o->cache_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for cached prefixes", o->cache_bytes);
+    if (!(o->feature_bytes >= 0)) return ek_fail(EK_EINVAL, "%g bytes for features", o->feature_bytes);
     if (!(o->cache_audit >= 0 && o->cache_audit <= 1))
         return ek_fail(EK_EINVAL, "%g of the cache hits to audit, it must be between 0 and 1", o->cache_audit);
     return EK_OK;
+}
+
+/* Prompt rows that a step can have: a chunk, or an image whose rows see each other. */
+static int whole_rows(const ek_engine *e)
+{
+    int image = e->on.config->mutual && e->on.encoder.takes[EK_PART_IMAGE] ? e->on.encoder.max_tokens : 0;
+    return image > e->opts.chunk ? image : e->opts.chunk;
 }
 
 /* Exactly the pages that the executor says, for tests; of the start kinds those of all requests if it says nothing. */
@@ -46,7 +60,7 @@ static ek_err use_given_pages(ek_engine *e, ek_budget *b)
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         b->n_pages[k] = layout->page_bytes[k] > 0 ? e->on.n_pages[k] : 0;
         if (k >= EK_KIND_COUNT && layout->page_bytes[k] > 0 && b->n_pages[k] == 0)
-            b->n_pages[k] = e->opts.max_requests * ek_page_table_max(layout, (ek_layer_kind)k, b->ctx, e->opts.chunk);
+            b->n_pages[k] = e->opts.max_requests * ek_page_table_max(layout, (ek_layer_kind)k, b->ctx, whole_rows(e));
     }
     int start = b->n_pages[EK_FULL_START] < layout->n_start ? b->n_pages[EK_FULL_START] : layout->n_start;
     int64_t max = ((int64_t)start + (start == layout->n_start ? b->n_pages[EK_FULL] : 0)) * EK_PAGE_TOKENS;
@@ -72,7 +86,7 @@ static ek_err plan_pages(ek_engine *e)
         if (e->on.room > 0) limit = e->on.room;
         if (e->opts.kv_bytes > 0) limit = e->opts.kv_bytes;
         bool shrink = e->opts.ctx_tokens == 0;
-        EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, e->opts.chunk, limit, shrink));
+        EK_TRY(ek_budget_plan(&b, layout, e->opts.max_requests, ctx, whole_rows(e), limit, shrink));
     }
     if (b.ctx < 2) return ek_fail(EK_ENOMEM, "%d pages hold no context", b.n_pages[EK_FULL]);
     if (b.ctx < ctx && !e->on.n_pages[EK_FULL])
@@ -88,7 +102,7 @@ static ek_err plan_pages(ek_engine *e)
 static void plan_step(ek_engine *e)
 {
     int requests = e->opts.max_requests, prompt = (int)(32.0 * 1048576 / sizeof(float) / e->on.config->vocab_size);
-    if (prompt > e->opts.chunk) prompt = e->opts.chunk;
+    if (prompt > whole_rows(e)) prompt = whole_rows(e);
     if (prompt < 1) prompt = 1;
     e->rules.max_prompt_logits = prompt;
     e->rules.drafts = e->opts.draft != EK_DRAFT_OFF;
@@ -96,7 +110,7 @@ static void plan_step(ek_engine *e)
     int64_t drafts = (int64_t)e->opts.draft_max * requests;
     if (drafts > EK_DRAFT_MAX) drafts = EK_DRAFT_MAX;
     e->max_draft_rows = e->rules.drafts ? (int)drafts : 0;
-    e->sizes.max_rows = e->opts.chunk + requests + e->max_draft_rows;
+    e->sizes.max_rows = whole_rows(e) + requests + e->max_draft_rows;
     e->sizes.max_logits = (prompt > e->max_draft_rows ? prompt : e->max_draft_rows) + requests;
     e->sizes.max_requests = requests;
 }
@@ -110,7 +124,10 @@ static void set_rules(ek_engine *e)
     e->rules.n_stop = c->n_stop;
     e->rules.layout = e->on.layout;
     e->rules.ctx = e->sizes.max_ctx;
-    e->rules.chunk = e->opts.chunk;
+    e->rules.whole = whole_rows(e);
+    e->rules.encoder = &e->on.encoder;
+    e->rules.media = &c->media;
+    e->rules.mutual = c->mutual;
     memcpy(e->rules.n_pages, e->sizes.n_pages, sizeof e->rules.n_pages);
 }
 
@@ -156,6 +173,7 @@ static ek_err open_step(ek_engine *e)
     EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
     if (e->opts.cache_bytes > 0)
         ek_prefix_open(&e->prefix, e->pages, e->on.layout, e->sizes.n_pages, e->sizes.max_ctx, e->opts.cache_bytes);
+    ek_encode_open(e);
     ek_audit_open(e);
     return ek_shelf_open(e);
 }
@@ -170,6 +188,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     ek_err err = check_opts(opts, x->config->max_position_embeddings);
+    if (!err && opts->towers) err = ek_encoder_open(&e->on.encoder, opts->towers, x->model);
     if (!err) err = plan_pages(e);
     if (!err) {
         plan_step(e);
@@ -197,6 +216,8 @@ void ek_engine_close(ek_engine *e)
     ek_engine_stop(e, false);
     ek_shelf_close(e);
     ek_audit_close(e);
+    ek_encode_close(e);
+    if (e->on.encoder.close) e->on.encoder.close(e->on.encoder.arg);
     ek_prefix_close(e->prefix); /* while the memory of its pages is there */
     e->on.close(e->on.arg);
     for (int k = 0; k < EK_KIND_COUNT; k++) free(e->load_want[k]);

@@ -129,15 +129,16 @@ static int oldest_share(const ek_engine *e)
 }
 
 /* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are
- * not cut; one that is longer than the share of the oldest takes what the step has, `chunk`. */
-static int choose_rows(const ek_request *r, int share, int chunk, int room)
+ * not cut; one that is longer than the share of the oldest takes what the step has, `whole`. */
+static int choose_rows(const ek_request *r, int share, int whole, int room)
 {
-    int n = ek_request_rows_left(r), piece = ek_request_piece(r);
+    int n = ek_request_ready(r, ek_request_rows_left(r)), piece = ek_request_piece(r);
+    if (n == 0) return 0; /* its next rows are being encoded */
     if (n > 1 && n > share) n = share;
     int over = ek_request_prompt_logits(r, n) - room;
     if (over > 0) n -= over; /* the rows that want logits are the last ones */
     n = ek_request_cut(r, n);
-    if (n == 0 && piece > 1 && piece <= chunk && ek_request_prompt_logits(r, piece) <= room) n = piece;
+    if (n == 0 && piece > 1 && piece <= whole && ek_request_prompt_logits(r, piece) <= room) n = piece;
     return n;
 }
 
@@ -150,7 +151,9 @@ void ek_plan_make(ek_engine *e)
     p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
-        int left = ek_request_rows_left(r), n = choose_rows(r, share, chunk, room), fit;
+        /* A span longer than a chunk is the step's only prompt. */
+        int whole = chunk == e->opts.chunk ? e->rules.whole : chunk;
+        int left = ek_request_rows_left(r), n = choose_rows(r, share, whole, room), fit;
         EK_ASSERT(left >= 1);
         if (n == 0) continue;
         while ((fit = ek_request_cut(r, ek_page_table_room(&r->table, e->pages, n))) == 0 && e->n_running > i + 1)
@@ -160,7 +163,7 @@ void ek_plan_make(ek_engine *e)
         n = fit;
         EK_ASSERT(r->table.n == r->n_done);
         EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
-        if (left > 1) share = chunk -= n; /* the others share what the oldest left */
+        if (left > 1) share = chunk = chunk > n ? chunk - n : 0; /* the others share what the oldest left */
         room -= ek_request_prompt_logits(r, n);
         p->scheduled[p->n_scheduled++] = (ek_scheduled){.req = r, .n_rows = n};
     }

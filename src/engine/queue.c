@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "engine/ahead.h"
+#include "engine/encode.h"
 #include "engine/reuse.h"
 
 static bool is_before(const ek_request *a, const ek_request *b)
@@ -69,6 +70,7 @@ static void stop_running(ek_engine *e, ek_request *r)
     e->n_running--;
     for (; at < e->n_running; at++) e->running[at] = e->running[at + 1];
     e->slot[r->slot] = NULL;
+    ek_encode_release(e, r);
     ek_reuse_give(e, r);
     ek_page_table_clear(&r->table, e->pages);
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/sha256.h"
+#include "engine/executor.h"
 #include "engine/sample/sampler.h"
 
 enum { MAX_STOP_IDS = 4096, MAX_SPANS = 65536 };
@@ -27,10 +28,10 @@ static bool is_whole(const ek_prompt_span *s)
 static ek_err check_whole(const ek_prompt_span *s, const ek_request_opts *o, const ek_request_rules *rules)
 {
     int n = s->end - s->first, shown = s->end - (o->prompt_logits_from > s->first ? o->prompt_logits_from : s->first);
-    if (n > rules->chunk)
+    if (n > rules->whole)
         return ek_fail(EK_EINVAL,
                        "positions %d to %d see each other, which takes a step of %d rows; a step has %d (chunk)",
-                       s->first, s->end - 1, n, rules->chunk);
+                       s->first, s->end - 1, n, rules->whole);
     if (o->on_prompt_logits && shown > rules->max_prompt_logits)
         return ek_fail(EK_EINVAL,
                        "positions %d to %d see each other and want %d rows of prompt logits in one step, %d fit",
@@ -60,6 +61,32 @@ static ek_err check_spans(const ek_request_opts *o, const ek_request_rules *rule
     return EK_OK;
 }
 
+/* What a part is to the decoder; its embedding comes later. */
+static ek_prompt_span span_of(const ek_part *part, const ek_request_rules *rules)
+{
+    return (ek_prompt_span){.first = part->first,
+                            .end = part->first + part->media->tokens,
+                            .mutual[EK_SLIDING] = rules->mutual && part->media->kind != EK_PART_SOUND};
+}
+
+static ek_err check_parts(const ek_request_opts *o, const ek_request_rules *rules)
+{
+    if (o->n_parts < 0 || o->n_parts > MAX_SPANS)
+        return ek_fail(EK_EINVAL, "%d pictures and sounds, at most %d are possible", o->n_parts, MAX_SPANS);
+    if (o->n_parts > 0 && o->n_spans > 0)
+        return ek_fail(EK_EINVAL, "%d spans beside %d pictures and sounds", o->n_spans, o->n_parts);
+    for (int i = 0; i < o->n_parts; i++)
+        if (!rules->encoder->takes[o->part[i].media->kind])
+            return ek_fail(EK_EUNSUPPORTED, "this model takes no %ss", ek_part_name(o->part[i].media->kind));
+    if (!rules->encoder->begin || o->n_spans > 0) return EK_OK; /* without towers the ids are ordinary tokens */
+    EK_TRY(ek_parts_check(o->part, o->n_parts, o->tokens, o->n_tokens, rules->media));
+    for (int i = 0; i < o->n_parts; i++) {
+        const ek_prompt_span s = span_of(&o->part[i], rules);
+        if (is_whole(&s)) EK_TRY(check_whole(&s, o, rules));
+    }
+    return EK_OK;
+}
+
 ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
 {
     if (o->n_tokens < 1 || !o->tokens) return ek_fail(EK_EINVAL, "a prompt needs at least one token");
@@ -73,8 +100,7 @@ ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
     EK_TRY(check_tokens("prompt position", o->tokens, o->n_tokens, rules->vocab_size));
     EK_TRY(check_tokens("stop id", o->stop, o->n_stop, rules->vocab_size));
     EK_TRY(check_spans(o, rules));
-    if (o->n_parts > 0)
-        return ek_fail(EK_EUNSUPPORTED, "this model takes no %ss", ek_part_name(o->part[0].media->kind));
+    EK_TRY(check_parts(o, rules));
     return ek_sampling_check(&o->sampling, rules->vocab_size);
 }
 
@@ -96,8 +122,33 @@ static void copy_spans(ek_request *r, const ek_request_opts *o, int hidden_size)
         if (s->embedding) s->embedding = copy(s->embedding, sizeof(float) * (size_t)n * (size_t)hidden_size);
         if (is_whole(s) && n > r->longest_piece) r->longest_piece = n;
     }
-    r->hidden_size = hidden_size;
-    r->window = r->table.window;
+}
+
+static void take_parts(ek_request *r, const ek_request_opts *o, const ek_request_rules *rules)
+{
+    if (o->n_parts == 0) return;
+    r->n_parts = r->n_spans = o->n_parts;
+    r->part = ek_alloc(sizeof *r->part * (size_t)r->n_parts);
+    r->span = ek_realloc(r->span, sizeof *r->span * (size_t)r->n_parts);
+    for (int i = 0; i < r->n_parts; i++) {
+        ek_media *m = ek_media_retain(o->part[i].media);
+        r->part[i].media = m;
+        r->span[i] = span_of(&o->part[i], rules);
+        if (is_whole(&r->span[i]) && m->tokens > r->longest_piece) r->longest_piece = m->tokens;
+        r->n_media_tokens[m->kind == EK_PART_SOUND] += m->tokens;
+    }
+}
+
+static ek_content_id id_of(const void *what, size_t n)
+{
+    char hash[65];
+    ek_content_id id;
+    ek_sha256_hex(hash, what, n);
+    hash[32] = '\0';
+    id.h[1] = strtoull(hash + 16, NULL, 16);
+    hash[16] = '\0';
+    id.h[0] = strtoull(hash, NULL, 16);
+    return id;
 }
 
 /* What an embedding is, or a span whose positions see each other: all of it stands behind each position. */
@@ -109,32 +160,42 @@ static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, 
         uint8_t embedded, mutual[EK_KIND_COUNT];
         int32_t first, end;
     } whole;
-    ek_content_id id;
-    char hash[65];
     memset(&whole, 0, sizeof whole);
     if (s->embedding) ek_sha256_hex(whole.hash, s->embedding, n * (size_t)hidden_size * sizeof *s->embedding);
     else ek_sha256_hex(whole.hash, tokens + s->first, n * sizeof *tokens);
     whole.embedded = s->embedding != NULL;
     for (int k = 0; k < EK_KIND_COUNT; k++) whole.mutual[k] = s->mutual[k];
     whole.first = s->first, whole.end = s->end;
-    ek_sha256_hex(hash, &whole, sizeof whole);
-    hash[32] = '\0';
-    id.h[1] = strtoull(hash + 16, NULL, 16);
-    hash[16] = '\0';
-    id.h[0] = strtoull(hash, NULL, 16);
-    return id;
+    return id_of(&whole, sizeof whole);
 }
 
-static void set_content(ek_request *r)
+/* A picture or sound by its content and the towers that read it; a sound's rows see nothing behind them, and still its
+ * later rows stand for others if it is another one. */
+static ek_content_id content_of_part(const ek_request *r, int i, const ek_request_rules *rules)
+{
+    struct {
+        uint8_t digest[32], towers[32];
+        int32_t kind, first, end, mutual;
+    } whole;
+    memset(&whole, 0, sizeof whole);
+    memcpy(whole.digest, r->part[i].media->digest, sizeof whole.digest);
+    memcpy(whole.towers, rules->encoder->digest, sizeof whole.towers);
+    whole.kind = (int32_t)r->part[i].media->kind;
+    whole.first = r->span[i].first, whole.end = r->span[i].end;
+    whole.mutual = is_whole(&r->span[i]);
+    return id_of(&whole, sizeof whole);
+}
+
+static void set_content(ek_request *r, const ek_request_rules *rules)
 {
     for (int i = 0; i < r->n_spans; i++)
-        if (r->span[i].embedding || is_whole(&r->span[i])) r->n_content = r->span[i].end;
+        if (r->n_parts > 0 || r->span[i].embedding || is_whole(&r->span[i])) r->n_content = r->span[i].end;
     if (r->n_content == 0) return;
     r->content = ek_alloc(sizeof *r->content * (size_t)r->n_content);
     for (int i = 0; i < r->n_spans; i++) {
         const ek_prompt_span *s = &r->span[i];
-        if (!s->embedding && !is_whole(s)) continue;
-        ek_content_id id = content_of(s, r->tokens, r->hidden_size);
+        if (r->n_parts == 0 && !s->embedding && !is_whole(s)) continue;
+        ek_content_id id = r->n_parts > 0 ? content_of_part(r, i, rules) : content_of(s, r->tokens, r->hidden_size);
         for (int pos = s->first; pos < s->end; pos++) r->content[pos] = id;
     }
 }
@@ -150,8 +211,11 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     r->tokens = ek_alloc(sizeof *r->tokens * (size_t)r->max_tokens);
     memcpy(r->tokens, o->tokens, sizeof *r->tokens * (size_t)o->n_tokens);
     ek_page_table_init(&r->table, rules->layout, r->max_tokens);
+    r->hidden_size = rules->hidden_size;
+    r->window = r->table.window;
     copy_spans(r, o, rules->hidden_size);
-    set_content(r);
+    take_parts(r, o, rules);
+    set_content(r, rules);
     r->cache_salt = o->cache_salt, r->cache_owner = o->cache_owner;
     r->client = o->client;
     r->on_cache = o->on_cache;
@@ -182,7 +246,12 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
 void ek_request_free(ek_request *r)
 {
     ek_page_table_fini(&r->table);
-    for (int i = 0; i < r->n_spans; i++) free((void *)(uintptr_t)r->span[i].embedding);
+    for (int i = 0; i < r->n_spans && r->n_parts == 0; i++) free((void *)(uintptr_t)r->span[i].embedding);
+    for (int i = 0; i < r->n_parts; i++) {
+        EK_ASSERT(!r->part[i].feature);
+        ek_media_release(r->part[i].media);
+    }
+    free(r->part);
     free(r->span);
     free(r->content);
     ek_ngram_fini(&r->ngram);
@@ -222,6 +291,7 @@ ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)
     ek_row row = ek_text_row(r->tokens[pos], pos, seq, wants_logits, r->window);
     const ek_prompt_span *s = span_at(r, pos);
     if (!s) return row;
+    EK_ASSERT(s->embedding || r->n_parts == 0); /* a row of features never is the placeholder's */
     if (s->embedding) row.embedding = s->embedding + (ptrdiff_t)(pos - s->first) * r->hidden_size;
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (s->mutual[k]) row.visible[k].end = s->end;
@@ -244,6 +314,14 @@ int ek_request_piece(const ek_request *r)
 {
     const ek_prompt_span *s = span_at(r, r->n_done);
     return s && is_whole(s) ? s->end - r->n_done : 1;
+}
+
+int ek_request_ready(const ek_request *r, int n)
+{
+    for (int i = r->first_part; i < r->n_parts && r->span[i].first < r->n_done + n; i++)
+        if (!r->part[i].feature && r->span[i].end > r->n_done)
+            return r->span[i].first > r->n_done ? r->span[i].first - r->n_done : 0;
+    return n;
 }
 
 int ek_request_prompt_logits(const ek_request *r, int n)

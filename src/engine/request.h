@@ -6,7 +6,8 @@
 
 #include "cache/prefix.h"
 #include "engine/engine.h"
-#include "engine/ngram.h"
+#include "engine/media/features.h"
+#include "engine/sample/ngram.h"
 
 /* Waiting: no page, no slot; runs from its first token. Running: has a slot and
  * the pages of its first n_done tokens. A finished request is freed at once. */
@@ -22,6 +23,13 @@ enum { EK_MAX_KEEP = 16 };
 #define EK_DRAFT_REGAIN     (1.0f / 64)
 #define EK_DRAFT_MAX_CREDIT 8.0f
 
+/* A picture or sound of a request; span[i] has its positions, and its rows while there are features. */
+typedef struct ek_request_part {
+    ek_media *media; /* one reference */
+    ek_feature *feature;
+    bool seen; /* it had features before, and was counted */
+} ek_request_part;
+
 typedef struct ek_request {
     ek_request_id id; /* ascending in order of arrival */
     ek_request_state state;
@@ -36,6 +44,12 @@ typedef struct ek_request {
     ek_page_table table;
     ek_prompt_span *span; /* owned, with the embeddings; ascending */
     int n_spans;
+    ek_request_part *part; /* owned; NULL: the spans' embeddings are its own */
+    int n_parts;           /* 0 or n_spans */
+    int first_part;        /* those before it are computed */
+    int n_media_tokens[2]; /* of images and frames, and of sounds */
+    int n_media_reused[2]; /* of them, those whose features were there already */
+    uint64_t encoded_at;   /* which encoding of the engine was its last one */
     int hidden_size, window;
     int longest_piece;    /* rows of its longest span that may not be cut; 1 without */
     ek_sampling sampling; /* bias is owned */
@@ -78,7 +92,10 @@ typedef struct ek_request {
 /* The limits and defaults of an engine: a request is checked against them and made with them. */
 typedef struct ek_request_rules {
     int vocab_size, hidden_size, ctx;
-    int chunk;             /* prompt rows of a step */
+    int whole; /* rows of the longest span that a step can compute */
+    const struct ek_encoder *encoder;
+    const ek_media_ids *media;
+    bool mutual;           /* rows of an image see each other in sliding layers */
     int max_prompt_logits; /* of them with logits */
     bool drafts;
     int n_pages[EK_PAGE_KINDS];
@@ -109,6 +126,8 @@ ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits);
 int ek_request_cut(const ek_request *r, int n);
 /* n, or the first position of the span that may not be cut and has n inside. */
 int ek_request_before_span(const ek_request *r, int n);
+/* Of the next n rows, those in front of the first position whose features are not there. */
+int ek_request_ready(const ek_request *r, int n);
 /* The minimum number of rows of the next step. */
 int ek_request_piece(const ek_request *r);
 /* Of the next n rows, those whose prompt logits were asked for. */

@@ -46,6 +46,13 @@ typedef struct ek_audit {
     uint8_t *bytes[EK_KIND_COUNT][2];
 } ek_audit;
 
+/* What is being encoded. */
+typedef struct ek_encoding {
+    ek_feature *feature; /* NULL: nothing */
+    ek_media *media;     /* one reference */
+    double since;        /* ek_now() */
+} ek_encoding;
+
 struct ek_engine {
     ek_executor on;
     ek_model *model; /* NULL in tests that bring their own executor */
@@ -57,6 +64,9 @@ struct ek_engine {
     ek_pages *pages;
     ek_prefix *prefix; /* NULL: no cache */
     ek_audit audit;
+    ek_features features;
+    ek_encoding encoding;
+    uint64_t n_encodings;   /* begun */
     ek_store *store;        /* its pages on disk; NULL: none */
     ek_request_id load_for; /* the request whose pages are being read; 0: none */
     double load_since;      /* when the last one came */

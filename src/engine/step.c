@@ -4,6 +4,7 @@
 #include "engine/ahead.h"
 #include "engine/audit.h"
 #include "engine/draft.h"
+#include "engine/encode.h"
 #include "base/clock.h"
 #include "engine/plan.h"
 #include "engine/queue.h"
@@ -18,6 +19,8 @@ static void send(const ek_request *r, ek_event event)
     event.n_prompt = r->n_prompt;
     event.n_cached = r->n_cached;
     event.n_tokens = r->n_tokens - r->n_prompt;
+    event.n_image = r->n_media_tokens[0], event.n_sound = r->n_media_tokens[1];
+    event.n_features = r->n_media_reused[0] + r->n_media_reused[1];
     event.n_drafted = r->n_drafted;
     event.n_accepted = r->n_accepted;
     r->sink(r->arg, &event);
@@ -201,6 +204,10 @@ static void count(ek_engine *e, double seconds)
         if (s->req->n_tokens != s->req->n_prompt) continue; /* the first token, and never again */
         e->stats.prompt_tokens += (uint64_t)s->req->n_prompt;
         e->stats.cached_tokens += (uint64_t)s->req->n_cached;
+        for (int k = 0; k < 2; k++) {
+            e->stats.media_tokens[k] += (uint64_t)s->req->n_media_tokens[k];
+            e->stats.media_reused[k] += (uint64_t)s->req->n_media_reused[k];
+        }
     }
     pthread_mutex_unlock(&e->lock);
 }
@@ -225,12 +232,29 @@ static void publish(ek_engine *e)
         e->stats.host_evicted = c ? atomic_load(&c->evicted) : 0;
         e->stats.host_bytes = c ? atomic_load(&c->bytes) : 0;
     }
+    e->stats.feature_evicted = e->features.evicted;
+    e->stats.feature_bytes = (uint64_t)e->features.bytes;
     e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         e->stats.pages_used[k] = e->stats.pages_total[k] - ek_pages_unused(e->pages, (ek_layer_kind)k);
         e->stats.pages_cached[k] = ek_pages_idle(e->pages, (ek_layer_kind)k);
     }
     pthread_mutex_unlock(&e->lock);
+}
+
+/* A slice of what running requests wait for. */
+static bool encode(ek_engine *e)
+{
+    ek_request *failed;
+    ek_err err;
+    if (!e->on.encoder.begin) return false;
+    ek_encode_supply(e);
+    if (!ek_encode_slice(e, &failed, &err)) return false;
+    if (!failed) return true;
+    char text[256];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    finish(e, failed, EK_FINISH_ERROR, err, text);
+    return true;
 }
 
 /* Moves every live request forward by one decoded token or one prompt chunk. The plan decides
@@ -244,6 +268,7 @@ bool ek_engine_step(ek_engine *e)
     const bool begun = ek_ahead_take(e);
     if (!begun) {
         ek_plan_admit(e);
+        worked |= encode(e);
         ek_plan_make(e);
     }
     if (p->n_scheduled > 0) {

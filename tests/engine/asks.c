@@ -55,6 +55,7 @@ static void on_event(void *arg, const ek_event *event)
     EK_ASSERT(event->n_prompt == a->n_prompt && event->n_cached >= 0 && event->n_cached < a->n_prompt);
     EK_ASSERT(a->n_got == 0 || event->n_cached == a->n_cached);
     a->n_cached = event->n_cached;
+    a->n_image = event->n_image, a->n_sound = event->n_sound, a->n_features = event->n_features;
     if (event->token >= 0) {
         float logits[FAKE_VOCAB];
         int32_t tokens[MAX_PROMPT + MAX_REPLY];
@@ -107,7 +108,9 @@ ek_request_opts opts_of(ask *a)
                              .on_prompt_logits = on_prompt,
                              .reply_logits = !a->f->beside || a->n_prompt % 32 == 0,
                              .span = a->span,
-                             .n_spans = a->n_spans,
+                             .n_spans = a->n_parts ? 0 : a->n_spans,
+                             .part = a->part,
+                             .n_parts = a->n_parts,
                              .stop = &a->own_stop,
                              .n_stop = a->own_stop > 0,
                              .client = (uint64_t)(a - asks) % 3,
@@ -190,6 +193,8 @@ void check(const ask *a)
     assert_int_equal(a->finish, stopped ? EK_FINISH_STOP : EK_FINISH_LENGTH);
 }
 
+void (*change_opts)(ek_executor *x, ek_engine_opts *o);
+
 ek_engine *open_engine(fake *f, int full, int sliding, int requests, int chunk)
 {
     ek_engine_opts o = ek_engine_defaults();
@@ -199,6 +204,7 @@ ek_engine *open_engine(fake *f, int full, int sliding, int requests, int chunk)
     o.chunk = chunk;
     o.draft = f->draft;
     o.draft_max = f->draft_max;
+    if (change_opts) change_opts(&x, &o);
     if (f->beside) x = beside_executor(f->beside, x);
     assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
     guess_for = e;

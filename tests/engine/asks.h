@@ -12,6 +12,8 @@ typedef struct ask {
     int n_prompt, max_tokens, prompt_logits_from;
     ek_prompt_span span[MAX_SPANS];
     int n_spans;
+    ek_part part[MAX_SPANS]; /* then the spans are what the engine is to make of these */
+    int n_parts;
     int32_t own_stop; /* of the request; 0: none */
     ek_sampling sampling;
     ek_logit_bias bias;
@@ -26,6 +28,7 @@ typedef struct ask {
     ek_request_id id;
     int32_t got[MAX_REPLY];
     int n_got, n_prompt_logits, n_cached;
+    int n_image, n_sound, n_features;
     ek_finish finish;
     bool cancel;
     ek_engine *engine; /* set by submit */
@@ -49,6 +52,8 @@ ek_request_opts opts_of(ask *a);
 void check(const ask *a);
 
 ek_engine *open_engine(fake *f, int full_pages, int sliding_pages, int requests, int chunk);
+/* Called by open_engine on what it is about to open; NULL: not. */
+extern void (*change_opts)(ek_executor *x, ek_engine_opts *o);
 void submit(ek_engine *e, ask *a);
 /* A drafter that knows the right replies (ask.want) and gives them, or something else: drafts of random length,
  * right up to a random token. Some of the wrong ones cannot be computed, give NaN or are stop ids. */

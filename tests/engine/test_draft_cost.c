@@ -10,7 +10,7 @@
 
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "engine/ngram.h"
+#include "engine/sample/ngram.h"
 #include "engine/request.h"
 #include "fake.h"
 

@@ -12,7 +12,7 @@
 #include "asks.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "engine/ngram.h"
+#include "engine/sample/ngram.h"
 
 /* --- the text */
 

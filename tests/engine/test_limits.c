@@ -77,7 +77,7 @@ static void wrong_requests_are_refused(void **state)
     REFUSED((o.span = &whole, o.n_spans = 1), EK_EINVAL);
     assert_string_equal(ek_err_text(),
                         "positions 2 to 51 see each other, which takes a step of 50 rows; a step has 40 (chunk)");
-    e->rules.chunk = 50, e->rules.max_prompt_logits = 20;
+    e->rules.whole = 50, e->rules.max_prompt_logits = 20;
     REFUSED((o.span = &whole, o.n_spans = 1, o.prompt_logits_from = 30), EK_EINVAL);
     assert_string_equal(ek_err_text(),
                         "positions 2 to 51 see each other and want 22 rows of prompt logits in one step, 20 fit");

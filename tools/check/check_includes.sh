@@ -46,7 +46,7 @@ BEGIN {
     inner["model/weights"] = " model/config model/source "
     inner["model/tower"] = " model/config model/source model/weights "
     inner["model"] = " model/config model/source model/weights "
-    inner["engine"] = " engine/sample "
+    inner["engine"] = " engine/sample engine/media "
     inner["serve/openai"] = inner["serve/anthropic"] = inner["serve/ollama"] = " serve/api serve/http "
     inner["serve/page"] = " serve/http "
     inner["serve"] = " serve/page serve/http serve/journal serve/api serve/openai serve/anthropic serve/ollama "

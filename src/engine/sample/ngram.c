@@ -1,4 +1,4 @@
-#include "engine/ngram.h"
+#include "engine/sample/ngram.h"
 
 #include <stdlib.h>
 

@@ -1,0 +1,170 @@
+#include "engine/encode.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+
+enum { DEFAULT_CHUNK = 512 }; /* rows of the step that a slice may be as long as */
+
+static bool is_sound(const ek_media *m)
+{
+    return m->kind == EK_PART_SOUND;
+}
+
+void ek_encode_open(ek_engine *e)
+{
+    ek_features_init(&e->features, e->rules.hidden_size, e->opts.feature_bytes);
+}
+
+/* Nothing is being encoded any more. */
+static void leave(ek_engine *e)
+{
+    ek_features_drop(&e->features, e->encoding.feature);
+    ek_media_release(e->encoding.media);
+    e->encoding = (ek_encoding){0};
+}
+
+void ek_encode_close(ek_engine *e)
+{
+    if (e->encoding.feature) {
+        e->on.encoder.drop(e->on.encoder.arg);
+        leave(e);
+    }
+    ek_features_fini(&e->features);
+}
+
+/* --- what requests hold */
+
+static void let_go(ek_engine *e, ek_request *r, int i)
+{
+    if (!r->part[i].feature) return;
+    ek_features_drop(&e->features, r->part[i].feature);
+    r->part[i].feature = NULL;
+    r->span[i].embedding = NULL;
+}
+
+static void hold(ek_request *r, int i, ek_feature *x)
+{
+    ek_request_part *p = &r->part[i];
+    p->feature = x;
+    r->span[i].embedding = x->rows;
+    if (!p->seen && x->maker != r->id) r->n_media_reused[is_sound(p->media)] += x->tokens;
+    p->seen = true;
+}
+
+void ek_encode_release(ek_engine *e, ek_request *r)
+{
+    for (int i = 0; i < r->n_parts; i++) let_go(e, r, i);
+    r->first_part = 0;
+}
+
+/* Whether the next step can reach rows of part i. */
+static bool is_near(const ek_engine *e, const ek_request *r, int i)
+{
+    int rows = e->opts.chunk > r->longest_piece ? e->opts.chunk : r->longest_piece;
+    return r->span[i].first < (int64_t)r->n_done + rows;
+}
+
+static void supply(ek_engine *e, ek_request *r)
+{
+    for (; r->first_part < r->n_parts && r->span[r->first_part].end <= r->n_done; r->first_part++)
+        let_go(e, r, r->first_part);
+    for (int i = r->first_part; i < r->n_parts && is_near(e, r, i); i++) {
+        ek_feature *x = r->part[i].feature ? NULL : ek_features_find(&e->features, r->part[i].media);
+        if (x) hold(r, i, x);
+    }
+}
+
+void ek_encode_supply(ek_engine *e)
+{
+    for (int i = 0; i < e->n_running; i++)
+        if (e->running[i]->n_parts > 0) supply(e, e->running[i]);
+}
+
+/* --- what they wait for */
+
+/* The next part, from i on, that is near and has no features; n_parts: there is none. */
+static int missing(const ek_engine *e, const ek_request *r, int i)
+{
+    while (i < r->n_parts && r->part[i].feature) i++;
+    return i < r->n_parts && is_near(e, r, i) ? i : r->n_parts;
+}
+
+/* The oldest request that waits for what is being encoded. */
+static ek_request *who_waits(const ek_engine *e)
+{
+    for (int k = 0; k < e->n_running; k++) {
+        ek_request *r = e->running[k];
+        for (int i = missing(e, r, r->first_part); i < r->n_parts; i = missing(e, r, i + 1))
+            if (ek_feature_is_of(e->encoding.feature, r->part[i].media)) return r;
+    }
+    return NULL;
+}
+
+/* The one that waits and whose last picture was encoded longest ago. */
+static ek_request *whose_turn(const ek_engine *e)
+{
+    ek_request *next = NULL;
+    for (int k = 0; k < e->n_running; k++) {
+        ek_request *r = e->running[k];
+        if (missing(e, r, r->first_part) < r->n_parts && (!next || r->encoded_at < next->encoded_at)) next = r;
+    }
+    return next;
+}
+
+/* --- the work */
+
+static ek_err begin(ek_engine *e, ek_request *r)
+{
+    ek_media *m = r->part[missing(e, r, r->first_part)].media;
+    ek_feature *x;
+    EK_TRY(ek_features_make(&e->features, m, &x));
+    ek_err err = e->on.encoder.begin(e->on.encoder.arg, m, x->rows);
+    if (err) {
+        ek_features_drop(&e->features, x);
+        return err;
+    }
+    x->maker = r->id;
+    r->encoded_at = ++e->n_encodings;
+    e->encoding = (ek_encoding){.feature = x, .media = ek_media_retain(m), .since = ek_now()};
+    return EK_OK;
+}
+
+/* Whoever waits for the features gets them before nobody holds them, when the limit could take them away. */
+static void finish(ek_engine *e)
+{
+    const ek_encoding *x = &e->encoding;
+    pthread_mutex_lock(&e->lock);
+    e->stats.encoded[is_sound(x->media)]++;
+    ek_histogram_add(&e->stats.encode_seconds, EK_HISTOGRAM_SECONDS, ek_now() - x->since);
+    pthread_mutex_unlock(&e->lock);
+    ek_features_add(&e->features, x->feature);
+    ek_encode_supply(e);
+    leave(e);
+}
+
+bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err)
+{
+    const ek_encoder *by = &e->on.encoder;
+    *failed = NULL;
+    *err = EK_OK;
+    if (e->encoding.feature && !who_waits(e)) {
+        by->drop(by->arg);
+        leave(e);
+    }
+    if (!e->encoding.feature) {
+        ek_request *r = whose_turn(e);
+        if (!r) return false;
+        *err = begin(e, r);
+        *failed = *err ? r : NULL;
+        if (*err) return true;
+    }
+    int rows = e->opts.chunk < DEFAULT_CHUNK ? e->opts.chunk : DEFAULT_CHUNK;
+    bool done = false;
+    *err = by->advance(by->arg, rows * by->row_macs, &done);
+    if (*err) {
+        *failed = who_waits(e);
+        leave(e);
+    } else if (done) finish(e);
+    return true;
+}

@@ -1,0 +1,25 @@
+/* Pictures and sounds of running requests become features: work that is cut into slices, one between two steps, each
+ * no longer than a step of the default chunk, so that other requests' tokens go on meanwhile.
+ *
+ * A request that runs computes its prompt up to the first part without features and waits there. It holds the features
+ * of the parts that the next steps can reach, and lets them go once their rows are computed: what it waits for is
+ * bounded, whatever the number of its pictures. Those that run take turns, one picture each. What is cut, when, and in
+ * what company never reaches a bit of the features (model/tower). Engine thread only. */
+#ifndef EK_ENGINE_ENCODE_H
+#define EK_ENGINE_ENCODE_H
+
+#include "engine/state.h"
+
+/* After opening the step's memory; before closing. */
+void ek_encode_open(ek_engine *e);
+void ek_encode_close(ek_engine *e);
+
+/* Before a plan: every running request holds what features there are for its next rows. */
+void ek_encode_supply(ek_engine *e);
+/* One slice, if a running request lacks features: true if there was something to do. A request whose picture cannot be
+ * encoded is to end: *failed, with the error in err.h. */
+bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err);
+/* r stops running: it holds no features any more. */
+void ek_encode_release(ek_engine *e, ek_request *r);
+
+#endif

@@ -1,0 +1,72 @@
+#include "engine/media/encoder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/sha256.h"
+
+enum { MAX_IMAGE_TOKENS = 1120 }; /* the largest budget */
+
+typedef struct host {
+    ek_towers *towers;
+    ek_tower_work *work;
+    float *rows; /* the engine's */
+} host;
+
+static ek_err begin(void *arg, const ek_media *m, float *rows)
+{
+    host *h = arg;
+    h->rows = rows;
+    if (m->kind == EK_PART_SOUND) return ek_tower_begin_sound(&h->work, h->towers, &m->sound);
+    return ek_tower_begin_image(&h->work, h->towers, &m->picture);
+}
+
+static void drop(void *arg)
+{
+    host *h = arg;
+    ek_tower_free(h->work);
+    h->work = NULL;
+}
+
+static ek_err advance(void *arg, double macs, bool *done)
+{
+    host *h = arg;
+    ek_tower_advance(h->work, macs, done);
+    if (!*done) return EK_OK;
+    int n;
+    const float *rows = ek_tower_rows(h->work, &n);
+    memcpy(h->rows, rows, sizeof *rows * (size_t)n * (size_t)ek_towers_get(h->towers)->hidden);
+    drop(h);
+    return EK_OK;
+}
+
+static void close_host(void *arg)
+{
+    drop(arg);
+    free(arg);
+}
+
+ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m)
+{
+    const ek_towers_info *info = ek_towers_get(t);
+    uint64_t digest[2] = {0};
+    if (!info->image && !info->sound) return EK_OK;
+    if (info->hidden != ek_model_config(m)->hidden_size)
+        return ek_fail(EK_EFORMAT, "the towers make rows of %d, the model has %d", info->hidden,
+                       ek_model_config(m)->hidden_size);
+    if (info->image) EK_TRY(ek_towers_digest_image(t, &digest[0]));
+    if (info->sound) EK_TRY(ek_towers_digest_sound(t, &digest[1]));
+    host *h = ek_alloc(sizeof *h);
+    h->towers = t;
+    *out = (ek_encoder){.takes = {info->image, info->image, info->sound},
+                        .max_tokens = MAX_IMAGE_TOKENS,
+                        .row_macs = ek_model_macs_prompt_row(m),
+                        .arg = h,
+                        .begin = begin,
+                        .advance = advance,
+                        .drop = drop,
+                        .close = close_host};
+    ek_sha256(out->digest, digest, sizeof digest);
+    return EK_OK;
+}

@@ -1,0 +1,29 @@
+/* What makes rows of pictures and sounds, one at a time, in slices that the engine puts between steps. On whatever
+ * device it computes: the same bits. All calls come from the engine's thread. */
+#ifndef EK_ENGINE_MEDIA_ENCODER_H
+#define EK_ENGINE_MEDIA_ENCODER_H
+
+#include "media/part.h"
+#include "model/model.h"
+#include "model/tower/tower.h"
+
+typedef struct ek_encoder {
+    bool takes[EK_PART_KINDS];
+    uint8_t digest[32]; /* of all that rows depend on besides the content: weights, how they are packed, arithmetic */
+    int max_tokens;     /* of an image */
+    double row_macs;    /* multiply-adds of a row of a prompt: what a slice is measured by */
+    void *arg;
+    /* rows: tokens x hidden_size floats, written when it is done; m is borrowed until then. */
+    ek_err (*begin)(void *arg, const ek_media *m, float *rows); /* NULL: there are no towers */
+    /* Goes on by about so many multiply-adds. After an error it is as if it was dropped. */
+    ek_err (*advance)(void *arg, double macs, bool *done);
+    void (*drop)(void *arg); /* what was begun and is not done */
+    void (*close)(void *arg);
+} ek_encoder;
+
+/* The towers of a model on the host's processors: for the CPU's executor, and for a device's until it has its own.
+ * Packs the weights of every sense that the model has: seconds. t and m are borrowed. Without towers *out stays as it
+ * is. It computes on the towers' pool. */
+ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m);
+
+#endif
