@@ -1,0 +1,170 @@
+/* A conformer layer: feed forward, attention, convolution, feed forward. Each step reads what the steps before have
+ * left, product by product; rows between products go over the pool. */
+#include "model/tower/tower_audio_work.h"
+
+/* ln(1 + e) / ln 2 */
+#define K_SCALE 1.8946361239720115f
+
+static void ffw_begin(const ek_audio_work *w, int r)
+{
+    float *y = ek_audio_at(w->norm, w, r);
+    ek_audio_norm(w, y, ek_audio_at(w->x, w, w->r0 + r), w->ffw->pre);
+    ek_audio_in(w, &w->ffw->up.clip, y, y, ek_audio_width(w));
+}
+
+static void ffw_middle(const ek_audio_work *w, int r)
+{
+    const int n = 4 * ek_audio_width(w);
+    float *y = w->wide + (ptrdiff_t)r * n;
+    ek_audio_out(w, &w->ffw->up.clip, y, n);
+    ek_audio_rows_of(w)->sigmoid_mul(y, y, y, n);
+    ek_audio_in(w, &w->ffw->down.clip, y, y, n);
+}
+
+static void ffw_end(const ek_audio_work *w, int r)
+{
+    float *y = ek_audio_at(w->y, w, r);
+    ek_audio_out(w, &w->ffw->down.clip, y, ek_audio_width(w));
+    ek_audio_norm(w, y, y, w->ffw->post);
+    ek_audio_rows_of(w)->axpy(ek_audio_at(w->x, w, w->r0 + r), w->a->c.residual, y, ek_audio_width(w));
+}
+
+static void feed_forward(ek_audio_work *w, const ek_audio_ffw *f)
+{
+    const int h = ek_audio_width(w);
+    w->ffw = f;
+    ek_audio_each(w, ffw_begin, w->rows);
+    ek_audio_product(w, &f->up.w, w->norm, h, w->rows, w->wide, 4 * h);
+    ek_audio_each(w, ffw_middle, w->rows);
+    ek_audio_product(w, &f->down.w, w->wide, 4 * h, w->rows, w->y, h);
+    ek_audio_each(w, ffw_end, w->rows);
+}
+
+/* Rows as each of the three products clips them, one behind the other. */
+static void attn_begin(const ek_audio_work *w, int r)
+{
+    const ek_audio_layer *l = w->layer;
+    const ek_clip *clip[] = {&l->q.clip, &l->k.clip, &l->v.clip};
+    float *y = ek_audio_at(w->norm, w, r);
+    ek_audio_norm(w, y, ek_audio_at(w->x, w, w->r0 + r), l->pre_attn);
+    for (int i = 0; i < 3; i++)
+        ek_audio_in(w, clip[i], ek_audio_at(w->wide, w, i * EK_AUDIO_ROWS + r), y, ek_audio_width(w));
+}
+
+static void attn_scale(const ek_audio_work *w, int r)
+{
+    const ek_audio_layer *l = w->layer;
+    float *q = ek_audio_at(w->y, w, r), *k = ek_audio_at(w->k, w, w->r0 + r);
+    ek_audio_out(w, &l->q.clip, q, ek_audio_width(w));
+    ek_audio_rows_of(w)->mul(q, l->q_scale, ek_audio_width(w));
+    ek_audio_out(w, &l->k.clip, k, ek_audio_width(w));
+    ek_audio_rows_of(w)->scale(k, K_SCALE, ek_audio_width(w));
+    ek_audio_out(w, &l->v.clip, ek_audio_at(w->v, w, w->r0 + r), ek_audio_width(w));
+}
+
+static void attn_rows(const ek_audio_work *w, int r)
+{
+    const ek_audio_config *c = &w->a->c;
+    const ek_near near = {c->n_heads, c->hidden / c->n_heads, c->span, c->cap, w->layer->rel_row};
+    float *o = ek_audio_at(w->norm, w, r);
+    w->a->near(&near, o, ek_audio_at(w->y, w, r), w->k, w->v, c->hidden, w->r0 + r);
+    ek_audio_in(w, &w->layer->post.clip, o, o, c->hidden);
+}
+
+static void attn_end(const ek_audio_work *w, int r)
+{
+    float *y = ek_audio_at(w->y, w, r);
+    ek_audio_out(w, &w->layer->post.clip, y, ek_audio_width(w));
+    ek_audio_norm(w, y, y, w->layer->post_attn);
+    ek_audio_rows_of(w)->add(ek_audio_at(w->x, w, w->r0 + r), y, ek_audio_width(w));
+}
+
+static void attend(const ek_audio_work *w)
+{
+    const ek_audio_layer *l = w->layer;
+    const ek_tower_ops *k = w->a->part.kernels;
+    const ek_linear *m[] = {&l->q.w, &l->k.w, &l->v.w};
+    float *to[] = {w->y, ek_audio_at(w->k, w, w->r0), ek_audio_at(w->v, w, w->r0)};
+    ek_acts acts[3];
+    ek_linear_job job[3];
+    ek_audio_each(w, attn_begin, w->rows);
+    for (int i = 0; i < 3; i++) {
+        uint8_t *mem = (uint8_t *)w->acts + (size_t)i * ek_acts_bytes(EK_AUDIO_ROWS, ek_audio_width(w));
+        ek_acts_bind(&acts[i], mem, ek_audio_at(w->wide, w, i * EK_AUDIO_ROWS), ek_audio_width(w), w->rows,
+                     ek_audio_width(w));
+        ek_acts_quantize_for(&k->linear, k->pool, &acts[i], m[i]);
+        job[i] = (ek_linear_job){.w = m[i], .x = &acts[i], .y = to[i], .ldy = ek_audio_width(w)};
+    }
+    ek_linear_run(&k->linear, k->pool, 3, job);
+    ek_audio_each(w, attn_scale, w->rows);
+    ek_audio_each(w, attn_rows, w->rows);
+    ek_audio_product(w, &l->post.w, w->norm, ek_audio_width(w), w->rows, w->y, ek_audio_width(w));
+    ek_audio_each(w, attn_end, w->rows);
+}
+
+static void conv_begin(const ek_audio_work *w, int r)
+{
+    float *y = ek_audio_at(w->norm, w, r);
+    ek_audio_rows_of(w)->rms_norm(y, ek_audio_at(w->x, w, w->r0 + r), w->layer->conv_pre, ek_audio_width(w),
+                                  w->a->c.eps);
+    ek_audio_in(w, &w->layer->start.clip, y, y, ek_audio_width(w));
+}
+
+static void conv_gate(const ek_audio_work *w, int r)
+{
+    const int h = ek_audio_width(w);
+    float *u = w->wide + (ptrdiff_t)r * 2 * h;
+    ek_audio_out(w, &w->layer->start.clip, u, 2 * h);
+    ek_audio_rows_of(w)->sigmoid_mul(ek_audio_at(w->gate, w, w->r0 + r), u, u + h, h);
+}
+
+static void conv_taps(const ek_audio_work *w, int r)
+{
+    const ek_audio_config *c = &w->a->c;
+    const int h = c->hidden;
+    float *y = ek_audio_at(w->norm, w, r);
+    memset(y, 0, sizeof *y * (size_t)h);
+    for (int j = 0; j < c->taps; j++) {
+        const int row = w->r0 + r - (c->taps - 1) + j;
+        if (row >= 0)
+            ek_audio_rows_of(w)->mul_add(y, w->layer->tap + (ptrdiff_t)j * h, ek_audio_at(w->gate, w, row), h);
+    }
+    ek_audio_rows_of(w)->clamp(y, y, -c->limit, c->limit, h);
+    ek_audio_rows_of(w)->rms_norm(y, y, w->layer->conv_norm, h, c->eps);
+    ek_audio_rows_of(w)->sigmoid_mul(y, y, y, h);
+    ek_audio_in(w, &w->layer->end.clip, y, y, h);
+}
+
+static void conv_end(const ek_audio_work *w, int r)
+{
+    float *y = ek_audio_at(w->y, w, r);
+    ek_audio_out(w, &w->layer->end.clip, y, ek_audio_width(w));
+    ek_audio_rows_of(w)->add(ek_audio_at(w->x, w, w->r0 + r), y, ek_audio_width(w));
+}
+
+static void light_conv(const ek_audio_work *w)
+{
+    const int h = ek_audio_width(w);
+    ek_audio_each(w, conv_begin, w->rows);
+    ek_audio_product(w, &w->layer->start.w, w->norm, h, w->rows, w->wide, 2 * h);
+    ek_audio_each(w, conv_gate, w->rows);
+    ek_audio_each(w, conv_taps, w->rows);
+    ek_audio_product(w, &w->layer->end.w, w->norm, h, w->rows, w->y, h);
+    ek_audio_each(w, conv_end, w->rows);
+}
+
+static void layer_out(const ek_audio_work *w, int r)
+{
+    float *x = ek_audio_at(w->x, w, w->r0 + r);
+    ek_audio_norm(w, x, x, w->layer->out);
+}
+
+void ek_audio_layer_run(ek_audio_work *w, const ek_audio_layer *l)
+{
+    w->layer = l;
+    feed_forward(w, &l->ffw[0]);
+    attend(w);
+    light_conv(w);
+    feed_forward(w, &l->ffw[1]);
+    ek_audio_each(w, layer_out, w->rows);
+}

@@ -1,0 +1,37 @@
+/* Small audio towers on disk with hashed weights, and the same towers in float64 in the steps of transformers (blocks
+ * of queries, padding, relative shift), which share nothing with the program. */
+#ifndef EK_TESTS_MODEL_AUDIO_SCENE_H
+#define EK_TESTS_MODEL_AUDIO_SCENE_H
+
+#include <stdbool.h>
+
+#include "base/buf.h"
+#include "model/tower/tower.h"
+#include "../support/safetensors.h"
+
+typedef struct audio_spec {
+    int hidden, layers, heads, channels0, channels1, taps, chunk, left, right, output, text;
+    double cap, residual, limit, eps;
+    bool clips, mlx;  /* mlx: convolutions as mlx-vlm stores them, names without "model." */
+    bool f32;         /* otherwise BF16 */
+    const char *skip; /* a tensor that is left out, by its name without "model." */
+    const char *replace;
+    float with; /* the scalar that stands there instead */
+} audio_spec;
+
+audio_spec audio_a1(void);
+
+/* Writes config.json and model.safetensors into dir. */
+void audio_write(const char *dir, const audio_spec *s);
+
+/* Opens what lies in dir; the test fails if that fails. */
+ek_towers *audio_open(const char *dir, unsigned cpu, ek_pool *pool);
+/* All rows of a clip, in slices of max_macs; free them. */
+float *audio_rows(ek_towers *t, const ek_sound *s, double max_macs, int *n);
+/* Noise and tones, a function of seed and length. */
+ek_sound audio_clip(int samples, uint64_t seed);
+
+/* What the rows must be; free them. clipped: the fraction of values that bounds cut. */
+double *audio_exact(const audio_spec *s, const ek_sound *sound, int *n, double *clipped);
+
+#endif
