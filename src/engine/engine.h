@@ -136,6 +136,7 @@ typedef struct ek_engine_opts {
     const ek_store_backend *cache_store;
     /* What makes features, of this model; borrowed, one engine's alone. NULL: it takes text alone. */
     ek_towers *towers;
+    bool load_towers; /* when it is opened; else with the first prompt that has need of them, which waits for seconds */
     ek_draft_mode draft;
     ek_drafter *drafter; /* for AUTO; borrowed, one engine's alone; NULL: none */
     int draft_max;       /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */

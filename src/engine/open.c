@@ -189,6 +189,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
     pthread_cond_init(&e->wake, NULL);
     ek_err err = check_opts(opts, x->config->max_position_embeddings);
     if (!err && opts->towers) err = ek_encoder_open(&e->on.encoder, opts->towers, x->model);
+    if (!err && opts->load_towers) err = ek_encoder_load(&e->on.encoder);
     if (!err) err = plan_pages(e);
     if (!err) {
         plan_step(e);

@@ -34,6 +34,7 @@ void ek_queue_drain_inbox(ek_engine *e)
         if (r->place < last) at = &e->waiting;
         last = r->place;
         at = put_waiting(at, r);
+        e->unnamed |= r->n_parts > 0;
     }
 }
 

@@ -126,7 +126,6 @@ static void copy_spans(ek_request *r, const ek_request_opts *o, int hidden_size)
 
 static void take_parts(ek_request *r, const ek_request_opts *o, const ek_request_rules *rules)
 {
-    if (o->n_parts == 0) return;
     r->n_parts = r->n_spans = o->n_parts;
     r->part = ek_alloc(sizeof *r->part * (size_t)r->n_parts);
     r->span = ek_realloc(r->span, sizeof *r->span * (size_t)r->n_parts);
@@ -171,7 +170,7 @@ static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, 
 
 /* A picture or sound by its content and the towers that read it; a sound's rows see nothing behind them, and still its
  * later rows stand for others if it is another one. */
-static ek_content_id content_of_part(const ek_request *r, int i, const ek_request_rules *rules)
+static ek_content_id content_of_part(const ek_request *r, int i, const ek_encoder *encoder)
 {
     struct {
         uint8_t digest[32], towers[32];
@@ -179,24 +178,35 @@ static ek_content_id content_of_part(const ek_request *r, int i, const ek_reques
     } whole;
     memset(&whole, 0, sizeof whole);
     memcpy(whole.digest, r->part[i].media->digest, sizeof whole.digest);
-    memcpy(whole.towers, rules->encoder->digest, sizeof whole.towers);
+    memcpy(whole.towers, encoder->digest, sizeof whole.towers);
     whole.kind = (int32_t)r->part[i].media->kind;
     whole.first = r->span[i].first, whole.end = r->span[i].end;
     whole.mutual = is_whole(&r->span[i]);
     return id_of(&whole, sizeof whole);
 }
 
-static void set_content(ek_request *r, const ek_request_rules *rules)
+static void set_content(ek_request *r)
 {
     for (int i = 0; i < r->n_spans; i++)
-        if (r->n_parts > 0 || r->span[i].embedding || is_whole(&r->span[i])) r->n_content = r->span[i].end;
+        if (r->span[i].embedding || is_whole(&r->span[i])) r->n_content = r->span[i].end;
     if (r->n_content == 0) return;
     r->content = ek_alloc(sizeof *r->content * (size_t)r->n_content);
     for (int i = 0; i < r->n_spans; i++) {
         const ek_prompt_span *s = &r->span[i];
-        if (r->n_parts == 0 && !s->embedding && !is_whole(s)) continue;
-        ek_content_id id = r->n_parts > 0 ? content_of_part(r, i, rules) : content_of(s, r->tokens, r->hidden_size);
+        if (!s->embedding && !is_whole(s)) continue;
+        ek_content_id id = content_of(s, r->tokens, r->hidden_size);
         for (int pos = s->first; pos < s->end; pos++) r->content[pos] = id;
+    }
+}
+
+void ek_request_name_parts(ek_request *r, const ek_encoder *encoder)
+{
+    EK_ASSERT(encoder->loaded && r->n_parts > 0 && !r->content);
+    r->n_content = r->span[r->n_parts - 1].end;
+    r->content = ek_alloc(sizeof *r->content * (size_t)r->n_content);
+    for (int i = 0; i < r->n_parts; i++) {
+        ek_content_id id = content_of_part(r, i, encoder);
+        for (int pos = r->span[i].first; pos < r->span[i].end; pos++) r->content[pos] = id;
     }
 }
 
@@ -214,8 +224,8 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     r->hidden_size = rules->hidden_size;
     r->window = r->table.window;
     copy_spans(r, o, rules->hidden_size);
-    take_parts(r, o, rules);
-    set_content(r, rules);
+    if (o->n_parts > 0) take_parts(r, o, rules);
+    else set_content(r);
     r->cache_salt = o->cache_salt, r->cache_owner = o->cache_owner;
     r->client = o->client;
     r->on_cache = o->on_cache;

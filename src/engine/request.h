@@ -108,6 +108,8 @@ typedef struct ek_request_rules {
 ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules);
 /* A waiting request with its own copy of everything in o, which was checked. */
 ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rules);
+/* Names the contents of its parts, once the encoder is loaded; until then nothing of it may be looked up. */
+void ek_request_name_parts(ek_request *r, const struct ek_encoder *encoder);
 void ek_request_free(ek_request *r); /* its table holds nothing */
 
 bool ek_request_is_stop(const ek_request *r, int32_t token);

@@ -67,6 +67,7 @@ struct ek_engine {
     ek_features features;
     ek_encoding encoding;
     uint64_t n_encodings;   /* begun */
+    bool unnamed;           /* a request of the wait queue may have parts that were not named yet */
     ek_store *store;        /* its pages on disk; NULL: none */
     ek_request_id load_for; /* the request whose pages are being read; 0: none */
     double load_since;      /* when the last one came */

@@ -242,6 +242,24 @@ static void publish(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* What new requests with pictures and sounds are told apart by; the first one waits for the towers. */
+static void name_parts(ek_engine *e)
+{
+    for (ek_request *r = e->unnamed ? e->waiting : NULL, *next; r; r = next) {
+        next = r->next;
+        if (r->n_parts == 0 || r->content) continue;
+        ek_err err = ek_encoder_load(&e->on.encoder);
+        if (!err) {
+            ek_request_name_parts(r, &e->on.encoder);
+            continue;
+        }
+        char text[256];
+        snprintf(text, sizeof text, "%s", ek_err_text());
+        finish(e, r, EK_FINISH_ERROR, err, text);
+    }
+    e->unnamed = false;
+}
+
 /* A slice of what running requests wait for. */
 static bool encode(ek_engine *e)
 {
@@ -264,6 +282,7 @@ bool ek_engine_step(ek_engine *e)
     ek_plan *p = &e->plan;
     ek_queue_drain_inbox(e);
     bool worked = drop_cancelled(e);
+    name_parts(e);
     if (e->waiting || e->n_running > 0) ek_audit_pause(e);
     const bool begun = ek_ahead_take(e);
     if (!begun) {

@@ -73,6 +73,14 @@ static ek_err open_path(ek_opened *m, const ek_open_opts *o)
     return err;
 }
 
+static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_opts *opts)
+{
+    if (!o->media || o->synthetic) return EK_OK;
+    const ek_towers_opts towers = {
+        .cpu = opts->cpu, .exact = opts->exact, .quantise = opts->quantise, .pool = opts->pool};
+    return ek_towers_open(&m->towers, m->path, &towers);
+}
+
 static ek_err open_model(ek_opened *m, const ek_open_opts *o)
 {
     ek_model_opts opts;
@@ -82,6 +90,7 @@ static ek_err open_model(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_pool_open_nodes(&m->pool, o->threads ? o->threads : ek_cpu_count(), ""));
     opts.pool = m->pool;
     EK_TRY(ek_open_weights(&m->model, m->path, o, &opts));
+    EK_TRY(open_towers(m, o, &opts));
     return open_drafter(m, o, &opts);
 }
 
@@ -111,6 +120,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_open_store(&store, &any, m, o));
     if (any) opts.cache_store = &store;
     opts.drafter = m->drafter;
+    opts.towers = m->towers;
     if (!m->gpu) return ek_engine_open(&m->engine, m->model, &opts);
     ek_executor on = ek_gpu_executor(m->gpu);
     return ek_engine_open_on(&m->engine, &on, &opts);
@@ -172,6 +182,7 @@ ek_err ek_open(ek_opened *m, const ek_open_opts *o)
 void ek_opened_close(ek_opened *m)
 {
     if (m->engine) ek_engine_close(m->engine);
+    ek_towers_close(m->towers);
     if (m->drafter) ek_drafter_close(m->drafter);
     ek_gpu_close(m->gpu);
     if (m->model) ek_model_close(m->model);

@@ -12,6 +12,7 @@ typedef struct ek_opened {
     char *path; /* what was opened; a synthetic model's name */
     ek_pool *pool;
     ek_model *model;
+    ek_towers *towers;   /* NULL without ek_open_opts.media; what the model takes: ek_towers_get */
     ek_drafter *drafter; /* NULL: none */
     ek_gpu *gpu;         /* NULL: the CPU */
     ek_engine *engine;   /* NULL after ek_open_model */

@@ -70,6 +70,7 @@ static ek_err check_sizes(const ek_open_opts *o)
         {"cache_bytes", o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes, INFINITY},
         {"cache_host_bytes", o->cache_host_bytes, INFINITY},
         {"cache_disk_bytes", o->cache_disk_bytes, INFINITY},
+        {"feature_bytes", o->feature_bytes == EK_OPEN_NONE ? 0 : o->feature_bytes, INFINITY},
         {"cache_audit", o->cache_audit, 1},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
@@ -132,6 +133,8 @@ ek_engine_opts ek_open_engine_opts(const ek_open_opts *o)
     out.ctx_tokens = o->ctx_tokens;
     out.kv_bytes = o->kv_bytes;
     if (o->cache_bytes != 0) out.cache_bytes = o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes;
+    if (o->feature_bytes != 0) out.feature_bytes = o->feature_bytes == EK_OPEN_NONE ? 0 : o->feature_bytes;
+    out.load_towers = o->media && o->media_now;
     out.cache_audit = o->cache_audit;
     out.draft = !strcmp(draft, "off") ? EK_DRAFT_OFF : !strcmp(draft, "ngram") ? EK_DRAFT_NGRAM : EK_DRAFT_AUTO;
     return out;

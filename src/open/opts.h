@@ -22,6 +22,8 @@ typedef struct ek_open_opts {
     const char *kv;        /* formats of keys and values, K or K:V (ops/kv/kv.h); NULL: "f16" */
     int kv_start;          /* positions kept in more bits, a multiple of 256 (ek_model_opts.kv_start) */
     const char *activations; /* "8" or "16" bits in products with quantised weights; NULL: "auto" */
+    bool media;              /* pictures and sounds too, if the model has towers; they are packed with the first one */
+    bool media_now;          /* or when the engine is opened */
     bool chat;               /* tokenizer and chat template too: EK_EFORMAT and others for a model without */
 
     /* Where and how fast it runs. Never changes an answer. */
@@ -50,6 +52,7 @@ typedef struct ek_open_opts {
     double cache_host_bytes; /* keeps pages in host memory besides; 0: not */
     const char *cache_dir;   /* keeps pages in a file of this folder; NULL: not */
     double cache_disk_bytes; /* pages in cache_dir; 0: 8 GiB */
+    double feature_bytes;    /* features of pictures and sounds that are kept; 0: 256 MiB, EK_OPEN_NONE: none */
     double cache_audit;      /* share of cached prompts computed again in idle time and compared, 0 to 1 */
 } ek_open_opts;
 

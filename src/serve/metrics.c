@@ -64,6 +64,26 @@ static double kv_usage(const ek_engine_stats *st)
     return usage;
 }
 
+static void by_sense(ek_buf *b, const char *name, const char *help, const uint64_t n[2])
+{
+    head(b, name, "counter", help);
+    for (int k = 0; k < 2; k++)
+        ek_buf_fmt(b, "%s{kind=\"%s\"} %llu\n", name, k ? "sound" : "image", (unsigned long long)n[k]);
+}
+
+static void put_media(ek_buf *b, const ek_engine_stats *st)
+{
+    by_sense(b, "evenkeel_media_tokens_total", "Prompt tokens that stood for images or sounds.", st->media_tokens);
+    by_sense(b, "evenkeel_media_cached_tokens_total", "Of these, those whose features were in the cache of features.",
+             st->media_reused);
+    by_sense(b, "evenkeel_media_encoded_total", "Images and sounds that were encoded.", st->encoded);
+    counter(b, "evenkeel_features_evicted_total", "Images and sounds whose features were dropped for others.",
+            st->feature_evicted);
+    gauge(b, "evenkeel_features_bytes", "Bytes of features in memory.", (double)st->feature_bytes);
+    histogram(b, "evenkeel_encode_seconds", "Time from the first slice of an encoding to its last.",
+              &st->encode_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+}
+
 static void put_engine(ek_buf *b, const ek_engine_stats *st)
 {
     gauge(b, "evenkeel_requests_running", "Requests that the engine computes.", st->running);
@@ -206,6 +226,7 @@ static void write_text(ek_buf *b, const ek_server *s)
     put_label(b, s->fingerprint);
     ek_buf_str(b, "\"} 1\n");
     put_engine(b, &st);
+    put_media(b, &st);
     put_server(b, s);
     put_aliases(b, s, &st);
 }

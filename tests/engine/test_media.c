@@ -76,6 +76,17 @@ static void drop(void *arg)
     t->dropped++;
 }
 
+static int loads;
+static bool no_load;
+
+static ek_err load(void *arg, uint8_t digest[32])
+{
+    (void)arg;
+    loads++;
+    memset(digest, 7, 32);
+    return no_load ? ek_fail(EK_EFORMAT, "the towers are damaged") : EK_OK;
+}
+
 static double feature_bytes;
 static int max_tokens;
 
@@ -86,6 +97,7 @@ static void with_towers(ek_executor *x, ek_engine_opts *o)
                               .max_tokens = max_tokens,
                               .row_macs = 10,
                               .arg = &now,
+                              .load = load,
                               .begin = begin,
                               .advance = advance,
                               .drop = drop};
@@ -314,6 +326,39 @@ static void streams_go_on(void **state)
     free_media();
 }
 
+/* Towers are loaded with the first picture, once, and text does not wait for them. */
+static void towers_are_loaded_when_needed(void **state)
+{
+    (void)state;
+    change_opts = with_towers;
+    make_media();
+    feature_bytes = 1e9, max_tokens = LONGEST;
+    fake f;
+    init(&f, 24, false);
+    loads = 0;
+    ek_engine *e = open_engine(&f, 60, 60, 4, 64);
+    for (int i = 0; i < 4; i++) {
+        grow(&asks[i], &f, 40 + (uint64_t)i, 30);
+        asks[i].n_prompt = 0;
+        add_text(&asks[i], (uint64_t)i, 9);
+        if (i > 0) add(&asks[i], i);
+        add_text(&asks[i], 8, 9);
+        asks[i].prompt_logits_from = asks[i].n_prompt;
+        set_want(&asks[i], 4096);
+        no_load = i == 1;
+        submit(e, &asks[i]);
+        step_until_idle(e);
+        assert_int_equal(loads, i);
+        if (i == 3) break;
+        if (i == 1) assert_string_equal(asks[i].text, "the towers are damaged");
+        else check(&asks[i]);
+        if (i == 2) loads++; /* and is not asked again */
+    }
+    check(&asks[3]);
+    ek_engine_close(e);
+    free_media();
+}
+
 /* Only the request whose picture cannot be encoded ends. */
 static void failures_are_the_request_s_own(void **state)
 {
@@ -404,7 +449,9 @@ int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {cmocka_unit_test(replies_are_those_of_the_content),
-                                       cmocka_unit_test(pages_know_the_content), cmocka_unit_test(streams_go_on),
+                                       cmocka_unit_test(pages_know_the_content),
+                                       cmocka_unit_test(streams_go_on),
+                                       cmocka_unit_test(towers_are_loaded_when_needed),
                                        cmocka_unit_test(failures_are_the_request_s_own),
                                        cmocka_unit_test(what_is_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);

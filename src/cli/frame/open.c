@@ -71,6 +71,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .cache_host_bytes = cli->has.cache_host_bytes ? cli->cache_host_bytes : 0,
         .cache_dir = cli->has.cache_dir ? cli->cache_dir : NULL,
         .cache_disk_bytes = cli->cache_disk_bytes,
+        .feature_bytes = none_if_zero(true, cli->feature_bytes),
         .cache_audit = cli->cache_audit,
     };
     if (out->cache_bytes != EK_OPEN_NONE || (!cli->has.cache_dir && !cli->has.cache_host_bytes)) return EK_OK;

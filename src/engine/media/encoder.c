@@ -47,26 +47,42 @@ static void close_host(void *arg)
     free(arg);
 }
 
+static ek_err load(void *arg, uint8_t digest[32])
+{
+    const host *h = arg;
+    const ek_towers_info *info = ek_towers_get(h->towers);
+    uint64_t of[2] = {0};
+    if (info->image) EK_TRY(ek_towers_digest_image(h->towers, &of[0]));
+    if (info->sound) EK_TRY(ek_towers_digest_sound(h->towers, &of[1]));
+    ek_sha256(digest, of, sizeof of);
+    return EK_OK;
+}
+
+ek_err ek_encoder_load(ek_encoder *x)
+{
+    if (x->loaded || !x->begin) return EK_OK;
+    if (x->load) EK_TRY(x->load(x->arg, x->digest));
+    x->loaded = true;
+    return EK_OK;
+}
+
 ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m)
 {
     const ek_towers_info *info = ek_towers_get(t);
-    uint64_t digest[2] = {0};
     if (!info->image && !info->sound) return EK_OK;
     if (info->hidden != ek_model_config(m)->hidden_size)
         return ek_fail(EK_EFORMAT, "the towers make rows of %d, the model has %d", info->hidden,
                        ek_model_config(m)->hidden_size);
-    if (info->image) EK_TRY(ek_towers_digest_image(t, &digest[0]));
-    if (info->sound) EK_TRY(ek_towers_digest_sound(t, &digest[1]));
     host *h = ek_alloc(sizeof *h);
     h->towers = t;
     *out = (ek_encoder){.takes = {info->image, info->image, info->sound},
                         .max_tokens = MAX_IMAGE_TOKENS,
                         .row_macs = ek_model_macs_prompt_row(m),
                         .arg = h,
+                        .load = load,
                         .begin = begin,
                         .advance = advance,
                         .drop = drop,
                         .close = close_host};
-    ek_sha256(out->digest, digest, sizeof digest);
     return EK_OK;
 }

@@ -10,9 +10,12 @@
 typedef struct ek_encoder {
     bool takes[EK_PART_KINDS];
     uint8_t digest[32]; /* of all that rows depend on besides the content: weights, how they are packed, arithmetic */
+    bool loaded;        /* digest is known; set by ek_encoder_load */
     int max_tokens;     /* of an image */
     double row_macs;    /* multiply-adds of a row of a prompt: what a slice is measured by */
     void *arg;
+    /* Gets ready, which may take seconds, and says the digest; NULL: it is ready. */
+    ek_err (*load)(void *arg, uint8_t digest[32]);
     /* rows: tokens x hidden_size floats, written when it is done; m is borrowed until then. */
     ek_err (*begin)(void *arg, const ek_media *m, float *rows); /* NULL: there are no towers */
     /* Goes on by about so many multiply-adds. After an error it is as if it was dropped. */
@@ -21,9 +24,12 @@ typedef struct ek_encoder {
     void (*close)(void *arg);
 } ek_encoder;
 
-/* The towers of a model on the host's processors: for the CPU's executor, and for a device's until it has its own.
- * Packs the weights of every sense that the model has: seconds. t and m are borrowed. Without towers *out stays as it
- * is. It computes on the towers' pool. */
+/* Once, before anything is encoded. */
+ek_err ek_encoder_load(ek_encoder *x);
+
+/* The towers of a model on the host's processors: for the CPU's executor, and for a device's until it has its own. t
+ * and m are borrowed. Without towers *out stays as it is. It computes on the towers' pool; load packs the weights of
+ * every sense that the model has. */
 ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m);
 
 #endif
