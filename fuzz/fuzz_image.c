@@ -34,6 +34,17 @@ static void check_same(const ek_image *a, const ek_image *b)
     if (memcmp(a->rgb, b->rgb, ek_image_bytes(a)) != 0) __builtin_trap();
 }
 
+/* Blended on white, a picture has its size, and no sample is darker than the one that is stored. */
+static void check_on_white(const ek_image *image, const uint8_t *data, size_t n)
+{
+    ek_image white;
+    if (ek_image_decode_on(&white, data, n, EK_ALPHA_WHITE)) __builtin_trap();
+    if (white.width != image->width || white.height != image->height) __builtin_trap();
+    for (size_t i = 0; i < ek_image_bytes(image); i++)
+        if (white.rgb[i] < image->rgb[i]) __builtin_trap();
+    ek_image_free(&white);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     check_exif(data, n);
@@ -56,6 +67,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (ek_image_decode(&again, data, n)) __builtin_trap();
     check_same(&image, &again);
     ek_image_free(&again);
+    check_on_white(&image, data, n);
     size_t cut = n - 1 - data[n - 1] % n;
     if (ek_image_decode(&again, data, cut) == EK_OK && again.width == image.width && again.height == image.height)
         check_same(&image, &again);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "media/mel.h"
+#include "media/split.h"
 
 static float *rows_of(const ek_sound *s)
 {
@@ -39,6 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     if (s.samples != info.samples) __builtin_trap();
+    if (ek_sound_read_long(&again, data, n)) __builtin_trap();
+    if (again.samples != s.samples || memcmp(s.v, again.v, (size_t)s.samples * sizeof *s.v)) __builtin_trap();
+    if (ek_sound_pieces(s.samples, EK_SOUND_UNIFIED) != 1) __builtin_trap();
+    ek_sound_free(&again);
     if (ek_sound_read(&again, data, n) || memcmp(s.v, again.v, (size_t)s.samples * sizeof *s.v)) __builtin_trap();
     ek_sound_free(&again);
     for (int i = 0; i < s.samples; i++) /* what is louder than 1e30 is not what log-mel rows are for */

@@ -109,14 +109,16 @@ static void colours(uint8_t rgb[256][3], const ColorMapObject *map)
     }
 }
 
-static ek_err read_rows(GifFileType *gif, ek_image_sink *to, int background)
+/* transparent: an index, -1 without. */
+static ek_err read_rows(GifFileType *gif, ek_image_sink *to, int transparent)
 {
     static const int first[] = {0, 4, 2, 1}, apart[] = {8, 8, 4, 2};
     const GifImageDesc *frame = &gif->Image;
     uint8_t rgb[256][3], *row = ek_alloc(3 * (size_t)to->width), *line = ek_alloc((size_t)frame->Width);
     ek_err err = EK_OK;
     colours(rgb, frame->ColorMap ? frame->ColorMap : gif->SColorMap);
-    for (int x = 0; x < to->width; x++) memcpy(row + 3 * x, rgb[background], 3);
+    if (to->on_white && transparent >= 0) memset(rgb[transparent], 255, 3);
+    for (int x = 0; x < to->width; x++) memcpy(row + 3 * x, rgb[transparent < 0 ? 0 : transparent], 3);
     for (int y = 0; y < to->height; y++)
         if (y < frame->Top || y >= frame->Top + frame->Height) ek_sink_row(to, y, row);
     for (int pass = 0; !err && pass < (frame->Interlace ? 4 : 1); pass++)
@@ -151,7 +153,7 @@ static ek_err find_frame(GifFileType *gif)
 static ek_err decode(ek_image_sink *to, ek_media_bytes f)
 {
     walk w;
-    int background = start(&w, f) && next_frame(&w) && w.transparent >= 0 ? w.transparent : 0, code = 0;
+    int transparent = start(&w, f) && next_frame(&w) ? w.transparent : -1, code = 0;
     source s = {f};
     GifFileType *gif = DGifOpen(&s, read_bytes, &code);
     if (!gif) return damaged(code);
@@ -160,7 +162,7 @@ static ek_err decode(ek_image_sink *to, ek_media_bytes f)
     if (!err && (frame->Left < 0 || frame->Top < 0 || frame->Width < 1 || frame->Height < 1 ||
                  frame->Width > to->width - frame->Left || frame->Height > to->height - frame->Top))
         err = ek_image_damaged("GIF", "its first frame lies outside");
-    if (!err) err = read_rows(gif, to, background);
+    if (!err) err = read_rows(gif, to, transparent);
     DGifCloseFile(gif, &code);
     return err;
 }

@@ -1,11 +1,13 @@
 /* HEIC and AVIF by libheif, where it was installed when this was built. Its own boxes say how a picture is turned, so
  * that EXIF is not asked. */
+#include <stdlib.h>
 #include <string.h>
 
 #ifdef EK_HAVE_HEIF
 #include <libheif/heif.h>
 #endif
 
+#include "base/alloc.h"
 #include "media/image_read.h"
 
 static bool names(ek_media_bytes f, const char *const *brands)
@@ -77,16 +79,25 @@ static ek_err read_pixels(opened *o, ek_image_sink *to, ek_media_bytes f)
     struct heif_decoding_options *options = heif_decoding_options_alloc();
     if (!options) return ek_fail(EK_ENOMEM, "no memory for a picture");
     options->convert_hdr_to_8bit = 1;
-    struct heif_error e = heif_decode_image(o->handle, &o->image, heif_colorspace_RGB, heif_chroma_interleaved_RGB,
+    const bool alpha = to->on_white && heif_image_handle_has_alpha_channel(o->handle);
+    struct heif_error e = heif_decode_image(o->handle, &o->image, heif_colorspace_RGB,
+                                            alpha ? heif_chroma_interleaved_RGBA : heif_chroma_interleaved_RGB,
                                             options);
     heif_decoding_options_free(options);
     if (e.code != heif_error_Ok) return refused(f, e);
     int stride = 0;
+    uint8_t *row = alpha ? ek_alloc(4 * (size_t)to->width) : NULL;
     const uint8_t *p = heif_image_get_plane_readonly(o->image, heif_channel_interleaved, &stride);
     if (!p || heif_image_get_width(o->image, heif_channel_interleaved) != to->width ||
-        heif_image_get_height(o->image, heif_channel_interleaved) != to->height)
+        heif_image_get_height(o->image, heif_channel_interleaved) != to->height) {
+        free(row);
         return ek_image_damaged(is_avif(f) ? "AVIF" : "HEIC", "its size changes");
-    for (int y = 0; y < to->height; y++) ek_sink_row(to, y, p + (ptrdiff_t)y * stride);
+    }
+    for (int y = 0; y < to->height; y++) {
+        if (row) ek_sink_blend(row, p + (ptrdiff_t)y * stride, to->width);
+        ek_sink_row(to, y, row ? row : p + (ptrdiff_t)y * stride);
+    }
+    free(row);
     return EK_OK;
 }
 

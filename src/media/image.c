@@ -103,6 +103,11 @@ ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n)
 
 ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n)
 {
+    return ek_image_decode_on(out, bytes, n, EK_ALPHA_DROP);
+}
+
+ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha alpha)
+{
     *out = (ek_image){0};
     ek_media_bytes file = {bytes, n};
     ek_image_header h;
@@ -110,7 +115,11 @@ ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n)
     EK_TRY(probe(&h, &reader, file));
     bool turned = h.orientation >= 5;
     EK_TRY(ek_image_make(out, (int)(turned ? h.height : h.width), (int)(turned ? h.width : h.height)));
-    ek_image_sink sink = {.out = out, .width = (int)h.width, .height = (int)h.height, .orientation = h.orientation};
+    ek_image_sink sink = {.out = out,
+                          .width = (int)h.width,
+                          .height = (int)h.height,
+                          .orientation = h.orientation,
+                          .on_white = alpha == EK_ALPHA_WHITE};
     ek_err err = reader->decode(&sink, file);
     ek_sink_done(&sink, !err);
     if (err) ek_image_free(out);

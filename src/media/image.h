@@ -31,10 +31,20 @@ typedef struct ek_image {
     uint8_t *rgb;      /* owned */
 } ek_image;
 
+/* What becomes of transparency. */
+typedef enum ek_alpha {
+    EK_ALPHA_DROP, /* the colour that is stored under it, as transformers' processors show it */
+    EK_ALPHA_WHITE /* blended on white: what a browser shows of a screenshot or a drawing with a transparent ground */
+} ek_alpha;
+
 /* Probes, decodes and turns upright. Colours as Pillow's convert("RGB") has them: alpha is dropped, not blended; the
  * palette's colour where an index is transparent; CMYK through 255 - K; colour profiles are ignored. Of 16 bits per
  * sample the upper 8 are taken. A file that ends early fails, also where its decoder would fill the rest with grey. */
 ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n);
+/* The same with the transparency that is asked for. On white a sample v of alpha a becomes (v a + 255 (255 - a)) / 255,
+ * rounded to nearest, as Pillow's paste through a mask has it; a transparent index is white, and of an animated WebP
+ * what its frame does not cover. */
+ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha alpha);
 
 /* Room for a picture whose size is within the limits; not initialised. ENOMEM. */
 ek_err ek_image_make(ek_image *out, int width, int height);

@@ -24,9 +24,12 @@ typedef struct ek_image_sink {
     ek_image *out;
     int width, height; /* as stored */
     int orientation;
+    bool on_white;  /* transparency is blended on white: ek_sink_blend; otherwise it is dropped */
     uint8_t *whole; /* ek_sink_whole's own room; NULL if it is out's */
 } ek_image_sink;
 
+/* n pixels of red, green, blue and alpha on white. to may be rgba: then they move to the front. */
+void ek_sink_blend(uint8_t *to, const uint8_t *rgba, int n);
 /* Row y of the stored picture, width pixels; each row once, in any order. */
 void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb);
 /* Room for the stored picture at once, zeroed, for decoders that do not go row by row. NULL after ENOMEM. ek_sink_done

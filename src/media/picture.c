@@ -56,7 +56,7 @@ ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_pi
     ek_image image;
     *out = (ek_picture){0};
     EK_TRY(ek_picture_probe(&cost, bytes, n, o)); /* a wrong budget costs no decoding */
-    EK_TRY(ek_image_decode(&image, bytes, n));
+    EK_TRY(ek_image_decode_on(&image, bytes, n, o->alpha));
     ek_err err = ek_picture_make(out, &image, o);
     ek_image_free(&image);
     return err;

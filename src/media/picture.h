@@ -9,6 +9,7 @@
 typedef struct ek_picture_opts {
     int budget; /* soft tokens, ek_budget_known */
     ek_resizer resizer;
+    ek_alpha alpha;       /* of ek_picture_read */
     ek_patching patching; /* of the model; zeros: that of every published one */
 } ek_picture_opts;
 

@@ -23,7 +23,7 @@ static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
     h->width = ek_be32(p);
     h->height = ek_be32(p + 4);
     if (p[8] > 16 || p[9] > 6) return ek_image_damaged(h->format, "its colour type is unknown");
-    h->memory = p[12] ? 3 : 1; /* interlaced: whole passes are kept */
+    h->memory = p[12] ? 4 : 1; /* interlaced: whole passes are kept, with alpha where it is blended */
     return EK_OK;
 }
 
@@ -51,6 +51,7 @@ typedef struct decoder {
     ek_media_bytes left;
     char why[96];
     uint8_t *row;
+    uint8_t *passes; /* of an interlaced picture with alpha */
 } decoder;
 
 static void read_bytes(png_structp png, png_bytep to, size_t n)
@@ -74,20 +75,30 @@ static void be_silent(png_structp png, png_const_charp why)
     (void)png, (void)why;
 }
 
-/* 8 bits per sample, red, green, blue: the upper byte of 16 bits, alpha dropped, palettes and grey spread out. */
-static void ask_for_rgb(decoder *d)
+/* 8 bits per sample, red, green, blue: the upper byte of 16 bits, palettes and grey spread out; alpha dropped, or
+ * behind them where it is blended. Returns the bytes of a pixel. */
+static size_t ask_for_rgb(decoder *d, bool on_white)
 {
     int type = png_get_color_type(d->png, d->info), depth = png_get_bit_depth(d->png, d->info);
     if (depth == 16) png_set_strip_16(d->png);
     if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(d->png);
     if (type == PNG_COLOR_TYPE_GRAY && depth < 8) png_set_expand_gray_1_2_4_to_8(d->png);
-    if (type & PNG_COLOR_MASK_ALPHA) png_set_strip_alpha(d->png);
+    const bool alpha = type & PNG_COLOR_MASK_ALPHA || png_get_valid(d->png, d->info, PNG_INFO_tRNS);
+    if (on_white && alpha) png_set_tRNS_to_alpha(d->png);
+    else png_set_strip_alpha(d->png);
     if (type == PNG_COLOR_TYPE_GRAY || type == PNG_COLOR_TYPE_GRAY_ALPHA) png_set_gray_to_rgb(d->png);
+    return on_white && alpha ? 4 : 3;
 }
 
-static void read_rows(decoder *d, ek_image_sink *to)
+static void put_row(ek_image_sink *to, int y, uint8_t *row, size_t pixel)
 {
-    size_t row = 3 * (size_t)to->width;
+    if (pixel == 4) ek_sink_blend(row, row, to->width);
+    ek_sink_row(to, y, row);
+}
+
+static void read_rows(decoder *d, ek_image_sink *to, size_t pixel)
+{
+    size_t row = pixel * (size_t)to->width;
     int passes = png_set_interlace_handling(d->png);
     png_read_update_info(d->png, d->info);
     if (png_get_rowbytes(d->png, d->info) != row || (int)png_get_image_height(d->png, d->info) != to->height)
@@ -95,13 +106,14 @@ static void read_rows(decoder *d, ek_image_sink *to)
     if (passes == 1) {
         for (int y = 0; y < to->height; y++) {
             png_read_row(d->png, d->row, NULL);
-            ek_sink_row(to, y, d->row);
+            put_row(to, y, d->row, pixel);
         }
     } else {
-        uint8_t *whole = ek_sink_whole(to);
+        uint8_t *whole = pixel == 3 ? ek_sink_whole(to) : (d->passes = ek_alloc_big(row * (size_t)to->height));
         if (!whole) png_error(d->png, "no memory");
         for (int pass = 0; pass < passes; pass++)
             for (int y = 0; y < to->height; y++) png_read_row(d->png, whole + (size_t)y * row, NULL);
+        for (int y = 0; y < to->height && pixel == 4; y++) put_row(to, y, whole + (size_t)y * row, pixel);
     }
     png_read_end(d->png, NULL);
 }
@@ -109,18 +121,19 @@ static void read_rows(decoder *d, ek_image_sink *to)
 static bool run(decoder *d, ek_image_sink *to)
 {
     /* What libpng knows and would keep; those it does not know are dropped as well. */
-    static const png_byte ignored[] = "bKGD\0cHRM\0cICP\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
-                                      "sPLT\0sRGB\0sTER\0tEXt\0tIME\0tRNS\0zTXt";
+    static const png_byte ignored[] =
+        "tRNS\0bKGD\0cHRM\0cICP\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0"
+        "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
+    const int kept = to->on_white ? 1 : 0; /* the first of them is wanted then */
     if (setjmp(png_jmpbuf(d->png))) return false;
     png_set_read_fn(d->png, &d->left, read_bytes);
     png_set_user_limits(d->png, EK_IMAGE_MAX_SIDE, EK_IMAGE_MAX_SIDE);
     png_set_chunk_malloc_max(d->png, 1 << 20);
     png_set_chunk_cache_max(d->png, 4);
     png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, NULL, 0);
-    png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, ignored, (int)(sizeof ignored / 5));
+    png_set_keep_unknown_chunks(d->png, PNG_HANDLE_CHUNK_NEVER, ignored + 5 * kept, (int)(sizeof ignored / 5) - kept);
     png_read_info(d->png, d->info);
-    ask_for_rgb(d);
-    read_rows(d, to);
+    read_rows(d, to, ask_for_rgb(d, to->on_white));
     return true;
 }
 
@@ -133,10 +146,11 @@ static ek_err decode(ek_image_sink *to, ek_media_bytes f)
         png_destroy_read_struct(&d.png, NULL, NULL);
         return ek_fail(EK_ENOMEM, "no memory for a PNG picture");
     }
-    d.row = ek_alloc(3 * (size_t)to->width);
+    d.row = ek_alloc(4 * (size_t)to->width);
     bool good = run(&d, to);
     png_destroy_read_struct(&d.png, &d.info, NULL);
     free(d.row);
+    ek_free_big(d.passes, 4 * (size_t)to->width * (size_t)to->height);
     return good ? EK_OK : ek_image_damaged("PNG", d.why);
 }
 

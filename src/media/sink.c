@@ -21,6 +21,17 @@ static void place(const ek_image_sink *s, int x, int y, int *to_x, int *to_y)
     }
 }
 
+void ek_sink_blend(uint8_t *to, const uint8_t *rgba, int n)
+{
+    for (int i = 0; i < n; i++, rgba += 4) {
+        const unsigned a = rgba[3];
+        for (int c = 0; c < 3; c++) {
+            const unsigned v = rgba[c] * a + 255 * (255 - a) + 128;
+            *to++ = (uint8_t)(((v >> 8) + v) >> 8);
+        }
+    }
+}
+
 void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb)
 {
     int x0, y0, x1, y1;

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "media/limits.h"
 #include "media/sound_read.h"
+#include "media/split.h"
 
 ek_err ek_sound_damaged(const char *format, const char *why)
 {
@@ -32,7 +33,7 @@ static ek_err find(ek_sound_header *h, ek_media_bytes f, bool *own)
     return ek_sndfile_header(h, f);
 }
 
-static ek_err check(const ek_sound_header *h)
+static ek_err check(const ek_sound_header *h, int max_seconds)
 {
     if (h->rate < EK_SOUND_MIN_RATE || h->rate > EK_SOUND_MAX_RATE)
         return ek_fail(EK_EINVAL, "%s sound of %lld samples per second; %d to %d are read", h->format,
@@ -41,18 +42,18 @@ static ek_err check(const ek_sound_header *h)
         return ek_fail(EK_EINVAL, "%s sound of %lld channels, 1 to %d are read", h->format, (long long)h->channels,
                        EK_SOUND_MAX_CHANNELS);
     if (h->frames < 1) return ek_fail(EK_EINVAL, "%s sound of 0 samples", h->format);
-    int64_t max = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE * h->rate;
+    int64_t max = max_seconds * h->rate;
     if (h->frames > max)
         return ek_fail(EK_EINVAL, "%s sound of %.1f s, %lld samples at %lld per second; at most %d s, %lld samples",
                        h->format, (double)h->frames / (double)h->rate, (long long)h->frames, (long long)h->rate,
-                       EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE, (long long)max);
+                       max_seconds, (long long)max);
     return EK_OK;
 }
 
-static ek_err probe(ek_sound_header *h, ek_sound_info *out, ek_media_bytes f, bool *own)
+static ek_err probe(ek_sound_header *h, ek_sound_info *out, ek_media_bytes f, int max_seconds, bool *own)
 {
     EK_TRY(find(h, f, own));
-    EK_TRY(check(h));
+    EK_TRY(check(h, max_seconds));
     *out = (ek_sound_info){
         .format = h->format, .rate = (int)h->rate, .channels = (int)h->channels, .frames = h->frames};
     out->samples = (int)((h->frames * EK_SOUND_RATE + h->rate - 1) / h->rate);
@@ -61,11 +62,20 @@ static ek_err probe(ek_sound_header *h, ek_sound_info *out, ek_media_bytes f, bo
     return EK_OK;
 }
 
+enum { SECONDS = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE };
+
 ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n)
 {
     ek_sound_header h;
     bool own;
-    return probe(&h, out, (ek_media_bytes){bytes, n}, &own);
+    return probe(&h, out, (ek_media_bytes){bytes, n}, SECONDS, &own);
+}
+
+ek_err ek_sound_probe_long(ek_sound_info *out, const void *bytes, size_t n)
+{
+    ek_sound_header h;
+    bool own;
+    return probe(&h, out, (ek_media_bytes){bytes, n}, EK_SOUND_MAX_SECONDS, &own);
 }
 
 /* HQ, 20 bits, linear phase, one thread, over the whole sound: as librosa calls it. */
@@ -101,20 +111,29 @@ static ek_err read_samples(ek_sound *out, const ek_sound_header *h, float *v, ek
     return check_finite(h, out->v, out->samples);
 }
 
-ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n)
+static ek_err read_sound(ek_sound *out, ek_media_bytes f, int max_seconds)
 {
-    ek_media_bytes f = {bytes, n};
     ek_sound_header h;
     ek_sound_info info;
     bool own;
     *out = (ek_sound){0};
-    EK_TRY(probe(&h, &info, f, &own));
+    EK_TRY(probe(&h, &info, f, max_seconds, &own));
     *out = (ek_sound){.samples = info.samples, .v = ek_alloc((size_t)info.samples * sizeof(float))};
     float *v = info.rate == EK_SOUND_RATE ? out->v : ek_alloc((size_t)info.frames * sizeof *v);
     ek_err err = read_samples(out, &h, v, f, own);
     if (v != out->v) free(v);
     if (err) ek_sound_free(out);
     return err;
+}
+
+ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n)
+{
+    return read_sound(out, (ek_media_bytes){bytes, n}, SECONDS);
+}
+
+ek_err ek_sound_read_long(ek_sound *out, const void *bytes, size_t n)
+{
+    return read_sound(out, (ek_media_bytes){bytes, n}, EK_SOUND_MAX_SECONDS);
 }
 
 void ek_sound_free(ek_sound *s)

@@ -4,6 +4,7 @@
 #include <webp/decode.h>
 #include <webp/demux.h>
 
+#include "base/alloc.h"
 #include "media/exif.h"
 #include "media/image_read.h"
 
@@ -33,7 +34,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     h->width = found.width;
     h->height = found.height;
     h->animated = found.has_animation;
-    h->memory = 9; /* lossless: 4 for the pixels, 4 for codes */
+    h->memory = 13; /* lossless: 4 for the pixels, 4 for codes; 4 for what is blended */
     for (size_t at = 12; f.n - at >= 8;) {
         size_t n = ek_le32(f.p + at + 4);
         if (n > f.n - at - 8) break;
@@ -48,8 +49,8 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     return EK_OK;
 }
 
-/* A still picture of width x height at `at` of a canvas. */
-static ek_err still(uint8_t *at, size_t stride, int width, int height, const uint8_t *p, size_t n)
+/* A still picture of width x height at `at` of a canvas; its pixels have 3 bytes, or 4 with their alpha. */
+static ek_err still(uint8_t *at, size_t stride, size_t pixel, int width, int height, const uint8_t *p, size_t n)
 {
     WebPDecoderConfig config;
     if (!WebPInitDecoderConfig(&config)) return ek_image_damaged("WebP", "another version of the library is installed");
@@ -57,17 +58,17 @@ static ek_err still(uint8_t *at, size_t stride, int width, int height, const uin
     if (code != VP8_STATUS_OK) return ek_image_damaged("WebP", said(code));
     if (config.input.width != width || config.input.height != height)
         return ek_image_damaged("WebP", "its size changes");
-    config.output.colorspace = MODE_RGB;
+    config.output.colorspace = pixel == 4 ? MODE_RGBA : MODE_RGB;
     config.output.is_external_memory = 1;
     config.output.u.RGBA.rgba = at;
     config.output.u.RGBA.stride = (int)stride;
-    config.output.u.RGBA.size = stride * (size_t)(height - 1) + 3 * (size_t)width;
+    config.output.u.RGBA.size = stride * (size_t)(height - 1) + pixel * (size_t)width;
     code = WebPDecode(p, n, &config);
     WebPFreeDecBuffer(&config.output);
     return code == VP8_STATUS_OK ? EK_OK : ek_image_damaged("WebP", said(code));
 }
 
-static ek_err first_frame(uint8_t *canvas, const ek_image_sink *to, ek_media_bytes f)
+static ek_err first_frame(uint8_t *canvas, size_t pixel, const ek_image_sink *to, ek_media_bytes f)
 {
     WebPData data = {f.p, f.n};
     WebPDemuxState state;
@@ -78,13 +79,13 @@ static ek_err first_frame(uint8_t *canvas, const ek_image_sink *to, ek_media_byt
     if (!WebPDemuxGetFrame(demuxer, 1, &frame)) {
         err = ek_image_damaged("WebP", "it ends before its first frame");
     } else {
-        size_t stride = 3 * (size_t)to->width;
+        size_t stride = pixel * (size_t)to->width;
         if (frame.x_offset < 0 || frame.y_offset < 0 || frame.width < 1 || frame.height < 1 ||
             frame.width > to->width - frame.x_offset || frame.height > to->height - frame.y_offset)
             err = ek_image_damaged("WebP", "its first frame lies outside");
         else
-            err = still(canvas + (size_t)frame.y_offset * stride + 3 * (size_t)frame.x_offset, stride, frame.width,
-                        frame.height, frame.fragment.bytes, frame.fragment.size);
+            err = still(canvas + (size_t)frame.y_offset * stride + pixel * (size_t)frame.x_offset, stride, pixel,
+                        frame.width, frame.height, frame.fragment.bytes, frame.fragment.size);
         WebPDemuxReleaseIterator(&frame);
     }
     WebPDemuxDelete(demuxer);
@@ -95,10 +96,20 @@ static ek_err decode(ek_image_sink *to, ek_media_bytes f)
 {
     WebPBitstreamFeatures found;
     if (WebPGetFeatures(f.p, f.n, &found) != VP8_STATUS_OK) return ek_image_damaged("WebP", "its header changes");
-    uint8_t *whole = ek_sink_whole(to);
+    /* On white: on a canvas with alpha, transparent where no frame is. Without alpha nothing is to be blended. */
+    const size_t pixel = to->on_white && (found.has_alpha || found.has_animation) ? 4 : 3;
+    const size_t stride = pixel * (size_t)to->width, bytes = stride * (size_t)to->height;
+    uint8_t *whole = pixel == 3 ? ek_sink_whole(to) : ek_alloc_big(bytes);
     if (!whole) return EK_ENOMEM;
-    if (found.has_animation) return first_frame(whole, to, f);
-    return still(whole, 3 * (size_t)to->width, to->width, to->height, f.p, f.n);
+    ek_err err = found.has_animation ? first_frame(whole, pixel, to, f)
+                                     : still(whole, stride, pixel, to->width, to->height, f.p, f.n);
+    for (int y = 0; !err && pixel == 4 && y < to->height; y++) {
+        uint8_t *row = whole + (size_t)y * stride;
+        ek_sink_blend(row, row, to->width);
+        ek_sink_row(to, y, row);
+    }
+    if (pixel == 4) ek_free_big(whole, bytes);
+    return err;
 }
 
 const ek_image_reader ek_webp_reader = {is_webp, header, decode};

@@ -13,7 +13,12 @@
 #include <libheif/heif.h>
 #endif
 
+#include <math.h>
+#include <webp/encode.h>
+
+#include "base/hash/crc32.h"
 #include "draw.h"
+#include "media/image_read.h"
 #include "media/exif.h"
 #include "media/limits.h"
 
@@ -121,6 +126,107 @@ static void png_colours(void **state)
             ek_buf_fini(&b);
             ek_image_free(&want);
         }
+}
+
+static void assert_on_white(const ek_buf *file, const uint8_t *want, size_t n)
+{
+    ek_image got;
+    if (ek_image_decode_on(&got, file->data, file->len, EK_ALPHA_WHITE)) fail_msg("%s", ek_err_text());
+    assert_int_equal(ek_image_bytes(&got), n);
+    for (size_t i = 0; i < n; i++)
+        if (got.rgb[i] != want[i]) fail_msg("sample %zu is %d, should be %d", i, got.rgb[i], want[i]);
+    ek_image_free(&got);
+}
+
+static uint8_t on_white(unsigned v, unsigned alpha)
+{
+    return (uint8_t)floor((v * alpha + 255.0 * (255 - alpha)) / 255.0 + 0.5);
+}
+
+/* A chunk before the pixels, as encoders write tRNS. */
+static void put_chunk(ek_buf *png, const char *name, const uint8_t *data, size_t n)
+{
+    ek_buf b = {0};
+    size_t at = 8;
+    while (memcmp(png->data + at + 4, "IDAT", 4) != 0) at += 12 + ek_be32((uint8_t *)png->data + at);
+    ek_buf_add(&b, png->data, at);
+    const uint8_t size[] = {0, 0, (uint8_t)(n >> 8), (uint8_t)n};
+    ek_buf_add(&b, size, 4);
+    const size_t from = b.len;
+    ek_buf_add(&b, name, 4);
+    ek_buf_add(&b, data, n);
+    const uint32_t crc = ek_crc32(0, b.data + from, 4 + n);
+    ek_buf_add(&b, (uint8_t[]){(uint8_t)(crc >> 24), (uint8_t)(crc >> 16), (uint8_t)(crc >> 8), (uint8_t)crc}, 4);
+    ek_buf_add(&b, png->data + at, png->len - at);
+    ek_buf_fini(png);
+    *png = b;
+}
+
+/* Every kind of transparency, interlaced, turned and 16 bits deep too; without any the picture is what it was. */
+static void transparency_on_white(void **state)
+{
+    (void)state;
+    enum { W = 16, H = 16 };
+    static const int kind[][2] = {{4, 8}, {4, 16}, {6, 8}, {6, 16}, {2, 8}, {3, 8}};
+    for (size_t k = 0; k < sizeof kind / sizeof *kind; k++)
+        for (int interlaced = 0; interlaced < 2; interlaced++)
+            for (int orientation = 0; orientation <= 3; orientation += 3) {
+                const int type = kind[k][0], bytes = kind[k][1] / 8;
+                const int channels = type == 4 ? 2 : type == 6 ? 4 : type == 2 ? 3 : 1;
+                uint8_t rows[W * H * 8] = {0}, want[W * H * 3];
+                for (int i = 0; i < W * H; i++) {
+                    unsigned v[4], at = (unsigned)(orientation == 3 ? W * H - 1 - i : i);
+                    for (int c = 0; c < channels; c++) {
+                        v[c] = ((unsigned)i * 2654435u + (unsigned)c * 40503u) >> 3 & 255;
+                        if (type == 2) v[c] = i % 7 == 0 ? 77 : v[c];
+                        if (type == 3 && i % 5 < 2) v[c] = (unsigned)i % 5;
+                        rows[(i * channels + c) * bytes] = (uint8_t)v[c];
+                    }
+                    unsigned alpha = type == 4 ? v[1] : type == 6 ? v[3] : 255;
+                    if (type == 3) alpha = v[0] == 0 ? 0 : v[0] == 1 ? 128 : 255; /* as put_png writes them */
+                    if (type == 2 && v[0] == 77 && v[1] == 77 && v[2] == 77) alpha = 0;
+                    const unsigned palette[] = {v[0], 2 * v[0] & 255, 255 - v[0]};
+                    for (int c = 0; c < 3; c++)
+                        want[3 * at + (unsigned)c] = on_white(type == 3 ? palette[c] : type == 4 ? v[0] : v[c], alpha);
+                }
+                ek_buf b = {0};
+                put_png(&b, rows, W, H, type, kind[k][1], interlaced, orientation);
+                if (type == 2) put_chunk(&b, "tRNS", (uint8_t[]){0, 77, 0, 77, 0, 77}, 6);
+                assert_on_white(&b, want, sizeof want);
+                ek_buf_fini(&b);
+            }
+    ek_image plain = draw(W, H);
+    uint8_t rgba[W * H * 4], want[W * H * 3], *webp;
+    for (int i = 0; i < W * H; i++) {
+        memcpy(rgba + 4 * i, plain.rgb + 3 * i, 3), rgba[4 * i + 3] = (uint8_t)(i * 3);
+        for (int c = 0; c < 3; c++) want[3 * i + c] = on_white(rgba[4 * i + c], rgba[4 * i + 3]);
+    }
+    ek_buf b = {0};
+    size_t n = WebPEncodeLosslessRGBA(rgba, W, H, 4 * W, &webp);
+    ek_buf_add(&b, webp, n);
+    WebPFree(webp);
+    assert_on_white(&b, want, sizeof want);
+    for (int i = 0; i < 6; i++) { /* of no transparency */
+        ek_buf_clear(&b);
+        if (i < 2) put_png(&b, plain.rgb, W, H, 2, 8, i, 0);
+        else if (i == 2) put_webp(&b, &plain);
+        else put_gif(&b, W, H, 0, 0, W, H, i == 4, i == 5 ? 9 : -1);
+        if (i >= 3)
+            for (int p = 0; p < W * H; p++) {
+                const int index = (p % W + 3 * (p / W)) % 16;
+                memcpy(want + 3 * p, (uint8_t[]){(uint8_t)index, (uint8_t)(2 * index), (uint8_t)(255 - index)}, 3);
+                if (i == 5 && index == 9) memset(want + 3 * p, 255, 3);
+            }
+        assert_on_white(&b, i < 3 ? plain.rgb : want, sizeof want);
+    }
+    ek_buf_clear(&b);
+    put_webp_animated(&b, &plain); /* at (2, 4) of a canvas that is larger by 6 and 8 */
+    uint8_t canvas[(W + 6) * (H + 8) * 3];
+    memset(canvas, 255, sizeof canvas);
+    for (int y = 0; y < H; y++) memcpy(canvas + 3 * ((y + 4) * (W + 6) + 2), plain.rgb + 3 * y * W, 3 * W);
+    assert_on_white(&b, canvas, sizeof canvas);
+    ek_buf_fini(&b);
+    ek_image_free(&plain);
 }
 
 /* Grey and CMYK of one value are exact: a block with a constant term alone. */
@@ -411,6 +517,7 @@ int main(void)
         cmocka_unit_test(jpegs_turn_by_either_byte_order),
         cmocka_unit_test(exif_is_bounded),
         cmocka_unit_test(png_colours),
+        cmocka_unit_test(transparency_on_white),
         cmocka_unit_test(jpeg_colours),
         cmocka_unit_test(webp_without_loss),
         cmocka_unit_test(webp_containers),

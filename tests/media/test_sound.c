@@ -16,6 +16,7 @@
 #include "media/limits.h"
 #include "media/mel.h"
 #include "media/real.h"
+#include "media/split.h"
 
 static void put_number(ek_buf *to, double v, unsigned codec, unsigned bits)
 {
@@ -250,6 +251,55 @@ static sf_count_t m_tell(void *u)
 }
 
 /* A tone through each of libsndfile's formats: FLAC without loss, the others near it; another rate keeps the tone. */
+/* A sound of 61 s and more: refused as one, cut into three, and each piece is what it is by itself. */
+static void long_sounds_are_cut(void **state)
+{
+    (void)state;
+    enum { N = 2 * EK_SOUND_MAX_SAMPLES + 16161 };
+    static float v[N];
+    ek_buf data = {0}, file = {0}, piece = {0};
+    ek_sound_info info;
+    ek_sound s, again;
+    int tokens;
+    for (int i = 0; i < N; i++) v[i] = (float)(i * 7 % 1009) / 1009.0f - 0.4f;
+    assert_true(ek_sound_wav(&file, v, N));
+    refused(&file, EK_EINVAL, "at most 30 s");
+    assert_int_equal(ek_sound_probe_long(&info, file.data, file.len), EK_OK);
+    assert_int_equal(info.samples, N);
+    assert_int_equal(ek_sound_read_long(&s, file.data, file.len), EK_OK);
+    assert_memory_equal(s.v, v, sizeof v);
+    assert_int_equal(ek_sound_pieces(N, EK_SOUND_TOWER), 3);
+    for (int i = 0; i < 3; i++) {
+        ek_sound p = ek_sound_piece(&s, i);
+        assert_int_equal(p.samples, i < 2 ? EK_SOUND_MAX_SAMPLES : 16161);
+        assert_ptr_equal(p.v, s.v + i * EK_SOUND_MAX_SAMPLES);
+        ek_buf_clear(&piece);
+        assert_true(ek_sound_wav(&piece, p.v, p.samples));
+        assert_int_equal(ek_sound_read(&again, piece.data, piece.len), EK_OK);
+        assert_int_equal(again.samples, p.samples);
+        assert_memory_equal(again.v, p.v, sizeof *p.v * (size_t)p.samples);
+        ek_sound_free(&again);
+    }
+    assert_int_equal(ek_sound_tokens_long(&tokens, N, EK_SOUND_TOWER), EK_OK);
+    assert_int_equal(tokens, 750 + 750 + 26); /* 101 rows */
+    assert_int_equal(ek_sound_tokens_long(&tokens, N, EK_SOUND_UNIFIED), EK_OK);
+    assert_int_equal(tokens, 750 + 750 + 26);
+    static const int count[][3] = {{0, 0, 0},      {160, 0, 1},    {161, 1, 1},    {480000, 1, 1},
+                                   {480160, 1, 2}, {480161, 2, 2}, {960000, 2, 2}, {9600000, 20, 20}};
+    for (size_t i = 0; i < sizeof count / sizeof *count; i++)
+        for (int kind = 0; kind < 2; kind++)
+            assert_int_equal(ek_sound_pieces(count[i][0], (ek_sound_kind)kind), count[i][1 + kind]);
+    assert_int_equal(ek_sound_tokens_long(&tokens, 160, EK_SOUND_TOWER), EK_EINVAL);
+    assert_int_equal(ek_sound_tokens_long(&tokens, 9600001, EK_SOUND_TOWER), EK_EINVAL);
+    for (int i = 0; i < 8000 * 601; i++) ek_buf_char(&data, 7);
+    ek_buf_clear(&file);
+    put_wav(&file, 1, 1, 8000, 8, data.data, data.len);
+    assert_int_equal(ek_sound_probe_long(&info, file.data, file.len), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "at most 600 s"));
+    ek_sound_free(&s);
+    ek_buf_fini(&file), ek_buf_fini(&piece), ek_buf_fini(&data);
+}
+
 static void other_formats_and_rates(void **state)
 {
     (void)state;
@@ -294,6 +344,7 @@ int main(void)
         cmocka_unit_test(tokens_of_samples),
         cmocka_unit_test(limits_of_sounds),
         cmocka_unit_test(other_formats_and_rates),
+        cmocka_unit_test(long_sounds_are_cut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
