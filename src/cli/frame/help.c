@@ -124,7 +124,7 @@ void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all)
 /* Commands for every day first. */
 static const struct {
     const char *title;
-    ek_cmd_id command[8];
+    ek_cmd_id command[10];
     int n;
 } shelves[] = {
     {"every day", {EK_CMD_run, EK_CMD_serve, EK_CMD_ps, EK_CMD_stop}, 4},
@@ -132,8 +132,8 @@ static const struct {
     {"this machine and the promise", {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_version, EK_CMD_help}, 5},
     {"inspection, for tests and tools",
      {EK_CMD_logits, EK_CMD_generate, EK_CMD_draft, EK_CMD_tokenize, EK_CMD_detokenize, EK_CMD_render, EK_CMD_parse,
-      EK_CMD_preprocess},
-     8},
+      EK_CMD_preprocess, EK_CMD_features},
+     9},
 };
 
 void ek_cli_usage(ek_buf *out)

@@ -1,28 +1,10 @@
 /* preprocess: what a model would be given of a picture or a sound, without a model. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/file.h"
 #include "base/hash/crc32.h"
-#include "cli/frame/cli.h"
-#include "media/limits.h"
+#include "cli/media/files.h"
 #include "media/mel.h"
-#include "media/picture.h"
-
-/* Half a result must not be taken for one. */
-static ek_err write_out(const char *path, const void *bytes, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    if (!f) return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
-    bool good = fwrite(bytes, 1, n, f) == n;
-    good = fclose(f) == 0 && good;
-    if (good) return EK_OK;
-    ek_err err = ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
-    if (ek_is_file(path)) remove(path);
-    return err;
-}
 
 static void print_image(const ek_cli *cli, const ek_image *image, const ek_picture *p)
 {
@@ -36,13 +18,12 @@ static void print_image(const ek_cli *cli, const ek_image *image, const ek_pictu
 
 static ek_err preprocess_image(const ek_cli *cli, const ek_buf *file)
 {
-    ek_picture_opts o = {.budget = atoi(cli->image_tokens),
-                         .resizer = strcmp(cli->resize, "pillow") == 0 ? EK_RESIZE_PILLOW : EK_RESIZE_TORCH};
+    const ek_picture_opts o = ek_cli_picture_opts(cli);
     ek_image image;
     ek_picture p;
     EK_TRY(ek_image_decode(&image, file->data, file->len));
     ek_err err = ek_picture_make(&p, &image, &o);
-    if (!err && cli->has.out) err = write_out(cli->out, p.image.rgb, ek_image_bytes(&p.image));
+    if (!err && cli->has.out) err = ek_cli_write_file(cli->out, p.image.rgb, ek_image_bytes(&p.image));
     if (!err) print_image(cli, &image, &p);
     ek_picture_free(&p);
     ek_image_free(&image);
@@ -57,7 +38,7 @@ static ek_err print_sound(const ek_cli *cli, const ek_sound *s)
     float *rows = malloc(n);
     if (!rows) return ek_fail(EK_ENOMEM, "no memory for %d rows", frames);
     ek_mel_rows(rows, s);
-    ek_err err = cli->has.out ? write_out(cli->out, rows, n) : EK_OK;
+    ek_err err = cli->has.out ? ek_cli_write_file(cli->out, rows, n) : EK_OK;
     free(rows);
     if (!err)
         printf(cli->json ? "{\"samples\":%d,\"frames\":%d,\"bins\":%d,\"tokens\":%d}\n"
@@ -78,12 +59,11 @@ static ek_err preprocess_sound(const ek_cli *cli, const ek_buf *file)
 int ek_cmd_preprocess(const ek_cli *cli)
 {
     if (cli->has.image == cli->has.audio) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
-    const char *path = cli->has.image ? cli->image : cli->audio;
     ek_buf file = {0};
-    ek_err err = ek_file_read(&file, path, EK_MEDIA_MAX_BYTES);
+    ek_err err = ek_cli_read_media(&file, cli);
     if (!err) {
         err = cli->has.image ? preprocess_image(cli, &file) : preprocess_sound(cli, &file);
-        if (err && err != EK_EIO) ek_fail_in(err, "%s", path);
+        if (err && err != EK_EIO) ek_fail_in(err, "%s", cli->has.image ? cli->image : cli->audio);
     }
     ek_buf_fini(&file);
     return err ? ek_cli_failed(cli) : 0;

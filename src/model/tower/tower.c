@@ -302,8 +302,7 @@ static ek_err check_cut(const ek_towers *t, const ek_image_fit *fit)
 ek_err ek_tower_cost_image(ek_tower_cost *out, const ek_towers *t, const ek_image_fit *fit)
 {
     EK_TRY(check_cut(t, fit));
-    ek_tower_image_cost(out, t->image.part, fit);
-    return EK_OK;
+    return ek_tower_image_cost(out, t->image.part, fit);
 }
 
 ek_err ek_tower_cost_sound(ek_tower_cost *out, const ek_towers *t, int samples)

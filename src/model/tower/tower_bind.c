@@ -115,12 +115,3 @@ ek_err ek_tower_clipped(ek_tower_binder *b, const char *name, int n, int k, bool
     snprintf(linear, sizeof linear, "%s.linear", name);
     return ek_tower_matrix(b, linear, n, k, &w->w);
 }
-
-void ek_clamp(float *y, const float *x, int64_t n, const float bounds[2])
-{
-    const float min = bounds[0], max = bounds[1];
-    for (int64_t i = 0; i < n; i++) {
-        const float low = x[i] < min ? min : x[i];
-        y[i] = low > max ? max : low;
-    }
-}

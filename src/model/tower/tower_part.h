@@ -57,9 +57,6 @@ static inline bool ek_clips_out(const ek_clip *c)
     return c->out[0] > -__builtin_inff() || c->out[1] < __builtin_inff();
 }
 
-/* y[i] = x[i] below min: min, above max: max, else x[i], a NaN too. y may be x. */
-void ek_clamp(float *y, const float *x, int64_t n, const float bounds[2]);
-
 /* ------------------------------------------------------------------ kernels of this machine */
 
 typedef struct ek_tower_ops {

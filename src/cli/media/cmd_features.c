@@ -1,0 +1,94 @@
+/* features: the rows that a model's tower makes of a picture or a sound, as they enter the text model. */
+#include <stdlib.h>
+
+#include "base/machine/cpu.h"
+#include "cli/frame/open.h"
+#include "cli/media/files.h"
+#include "model/tower/tower.h"
+
+typedef struct opened {
+    ek_buf path;
+    ek_pool *pool;
+    ek_towers *towers;
+} opened;
+
+static void close_all(opened *m)
+{
+    ek_towers_close(m->towers);
+    if (m->pool) ek_pool_close(m->pool);
+    ek_buf_fini(&m->path);
+}
+
+static ek_err open_towers(opened *m, const ek_cli *cli)
+{
+    const char *dir;
+    ek_open_opts o;
+    ek_model_opts model;
+    if (!cli->has.model) EK_TRY(ek_cli_model_dir(cli, &dir)); /* its sentence speaks of --model */
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    EK_TRY(ek_open_check(&o));
+    EK_TRY(ek_open_model_opts(&o, &model));
+    EK_TRY(ek_open_path(&m->path, &o));
+    EK_TRY(ek_pool_open_nodes(&m->pool, o.threads ? o.threads : ek_cpu_count(), ""));
+    const ek_towers_opts towers = {.cpu = model.cpu, .exact = model.exact, .quantise = model.quantise, .pool = m->pool};
+    return ek_towers_open(&m->towers, ek_buf_text(&m->path), &towers);
+}
+
+static ek_err begin_image(ek_tower_work **out, ek_towers *t, const ek_cli *cli, const ek_buf *file)
+{
+    ek_picture_opts o = ek_cli_picture_opts(cli);
+    ek_picture p;
+    EK_TRY(ek_towers_takes_image(t));
+    o.patching = ek_towers_get(t)->patching;
+    EK_TRY(ek_picture_read(&p, file->data, file->len, &o));
+    ek_err err = ek_tower_begin_image(out, t, &p);
+    ek_picture_free(&p);
+    return err;
+}
+
+static ek_err begin_sound(ek_tower_work **out, ek_towers *t, const ek_buf *file)
+{
+    ek_sound s;
+    EK_TRY(ek_towers_takes_sound(t));
+    EK_TRY(ek_sound_read(&s, file->data, file->len));
+    ek_err err = ek_tower_begin_sound(out, t, &s);
+    ek_sound_free(&s);
+    return err;
+}
+
+/* In slices of --chunk rows' work. */
+static ek_err encode(ek_tower_work *w, const ek_towers *t, const ek_cli *cli)
+{
+    int rows;
+    bool done = false;
+    const double slice = ek_tower_left(w) * (double)cli->chunk / 1024;
+    while (!done) ek_tower_advance(w, slice, &done);
+    const float *v = ek_tower_rows(w, &rows);
+    return ek_cli_write_file(cli->out, v, sizeof *v * (size_t)rows * (size_t)ek_towers_get(t)->hidden);
+}
+
+static ek_err run(const ek_cli *cli, opened *m)
+{
+    ek_buf file = {0};
+    ek_tower_work *work = NULL;
+    ek_err err = ek_cli_read_media(&file, cli);
+    if (!err) {
+        err = cli->has.image ? begin_image(&work, m->towers, cli, &file) : begin_sound(&work, m->towers, &file);
+        if (err) ek_fail_in(err, "%s", cli->has.image ? cli->image : cli->audio);
+    }
+    if (!err) err = encode(work, m->towers, cli);
+    ek_tower_free(work);
+    ek_buf_fini(&file);
+    return err;
+}
+
+int ek_cmd_features(const ek_cli *cli)
+{
+    if (cli->has.image == cli->has.audio) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
+    if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the rows");
+    opened m = {0};
+    ek_err err = open_towers(&m, cli);
+    if (!err) err = run(cli, &m);
+    close_all(&m);
+    return err ? ek_cli_failed(cli) : 0;
+}

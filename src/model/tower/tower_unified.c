@@ -1,0 +1,226 @@
+#include "model/tower/tower_unified.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash/rng.h"
+#include "model/tower/tower_rows.h"
+
+/* The norms with a bias have PyTorch's epsilon, not the model's. */
+static const float LAYER_NORM_EPS = 1e-5f;
+
+enum { BLOCK = 128, LEAST = 8 };
+
+typedef struct unified {
+    ek_tower_part part;
+    ek_patching patching;
+    int width, floats, n_positions; /* floats: of a patch */
+    float eps;
+    ek_linear input, projection;
+    float *bias, *ln1[2], *ln2[2], *ln3[2]; /* weight, bias */
+    ek_embedding_table positions;           /* [n_positions][2][width]: of columns and of lines */
+} unified;
+
+typedef struct work {
+    ek_tower_work work;
+    const unified *u;
+    ek_picture picture; /* a copy; its pixels in the block */
+    int across, down, row, m;
+    uint8_t *block;
+    size_t bytes;
+    ek_span x, y, temp;
+    void *acts;
+} work;
+
+/* ------------------------------------------------------------------ opening */
+
+static ek_err bind(unified *u, int hidden, ek_tower_binder *b)
+{
+    const struct {
+        const char *name;
+        int n;
+        float **to;
+    } vector[] = {{"patch_ln1.weight", u->floats, &u->ln1[0]}, {"patch_ln1.bias", u->floats, &u->ln1[1]},
+                  {"patch_dense.bias", u->width, &u->bias},    {"patch_ln2.weight", u->width, &u->ln2[0]},
+                  {"patch_ln2.bias", u->width, &u->ln2[1]},    {"pos_norm.weight", u->width, &u->ln3[0]},
+                  {"pos_norm.bias", u->width, &u->ln3[1]}};
+    const int64_t positions[] = {u->n_positions, 2, u->width};
+    char name[64];
+    for (size_t i = 0; i < sizeof vector / sizeof *vector; i++) {
+        snprintf(name, sizeof name, "embed_vision.%s", vector[i].name);
+        EK_TRY(ek_tower_vector(b, name, vector[i].n, vector[i].to));
+    }
+    EK_TRY(ek_tower_matrix(b, "embed_vision.patch_dense", u->width, u->floats, &u->input));
+    EK_TRY(ek_tower_table(b, "embed_vision.pos_embedding", 3, positions, &u->positions));
+    return ek_tower_matrix(b, "embed_vision.multimodal_embedder.embedding_projection", hidden, u->width,
+                           &u->projection);
+}
+
+static ek_err read_config(unified *u, const ek_settings *f)
+{
+    int out;
+    EK_TRY(ek_setting_need_int(&u->width, f, "mm_embed_dim", 1, EK_MAX_WIDTH));
+    EK_TRY(ek_setting_may_int(&out, f, "output_proj_dims", u->width, 1, EK_MAX_WIDTH));
+    EK_TRY(ek_setting_may_int(&u->n_positions, f, "mm_posemb_size", 1120, 1, 1 << 20));
+    EK_TRY(ek_setting_may_float(&u->eps, f, "rms_norm_eps", 1e-6, 0, 1));
+    if (out == u->width) return EK_OK;
+    return ek_fail(EK_EFORMAT, "%s: %soutput_proj_dims is %d, mm_embed_dim %d; they must be the same", f->file, f->in,
+                   out, u->width);
+}
+
+static uint64_t hash(const ek_tower_part *p, uint64_t h)
+{
+    const unified *u = (const unified *)p;
+    const double number[] = {u->patching.side, u->patching.pool, u->width, (double)u->eps};
+    return ek_hash64(h, number, sizeof number);
+}
+
+static void close_unified(ek_tower_part *p)
+{
+    free(p);
+}
+
+const ek_tower_part_ops ek_unified_ops = {.hash = hash, .close = close_unified};
+
+ek_err ek_unified_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config)
+{
+    const int side = info->patching.side * info->patching.pool;
+    unified *u = ek_alloc(sizeof *u);
+    u->part.ops = &ek_unified_ops;
+    u->patching = info->patching;
+    u->floats = 3 * side * side;
+    ek_err err = read_config(u, config);
+    if (!err) err = bind(u, info->hidden, b);
+    if (err) close_unified(&u->part);
+    else *out = &u->part;
+    return err;
+}
+
+/* ------------------------------------------------------------------ a block of patches */
+
+static void patch_row(const void *self, int i, int thread)
+{
+    const work *w = self;
+    const unified *u = w->u;
+    float *x = ek_row_at(&w->x, i);
+    (void)thread;
+    ek_picture_patches(x, NULL, &w->picture, EK_PATCH_UNIFIED, w->row + i, 1);
+    u->part.kernels->rows.layer_norm(x, x, u->ln1[0], u->ln1[1], u->floats, LAYER_NORM_EPS);
+}
+
+static void dense_row(const void *self, int i, int thread)
+{
+    const work *w = self;
+    const unified *u = w->u;
+    const ek_row_ops *ops = &u->part.kernels->rows;
+    const int p = w->row + i, n = u->width;
+    float *y = ek_row_at(&w->y, i), *column = ek_row_at(&w->temp, 2 * thread), *line = column + w->temp.ld;
+    ops->add(y, u->bias, n);
+    ops->layer_norm(y, y, u->ln2[0], u->ln2[1], n, LAYER_NORM_EPS);
+    ek_embedding_row(&u->positions, 2 * (p % w->across), 0, n, column);
+    ek_embedding_row(&u->positions, 2 * (p / w->across) + 1, 0, n, line);
+    ops->add(column, line, n);
+    ops->add(y, column, n);
+    ops->layer_norm(y, y, u->ln3[0], u->ln3[1], n, LAYER_NORM_EPS);
+    ops->rms_norm(y, y, NULL, n, u->eps);
+}
+
+static void multiply(const work *w, const ek_linear *m, const ek_span *x, float *y, ptrdiff_t ldy)
+{
+    const ek_tower_ops *ops = w->u->part.kernels;
+    ek_acts a;
+    ek_acts_bind(&a, w->acts, x->at, x->ld, w->m, m->k);
+    ek_linear_forward(&ops->linear, ops->pool, m, &a, y, ldy);
+}
+
+static double row_macs(const unified *u)
+{
+    return (double)u->width * ((double)u->floats + u->part.hidden);
+}
+
+static void advance(ek_tower_work *self, double max_macs)
+{
+    work *w = (work *)self;
+    const unified *u = w->u;
+    const double each = row_macs(u);
+    do {
+        const double may = max_macs / each;
+        w->m = may >= BLOCK ? BLOCK : may <= LEAST ? LEAST : (int)may;
+        if (w->m > self->n_rows - w->row) w->m = self->n_rows - w->row;
+        ek_tower_each_row(u->part.kernels->pool, patch_row, w, w->m);
+        multiply(w, &u->input, &w->x, w->y.at, w->y.ld);
+        ek_tower_each_row(u->part.kernels->pool, dense_row, w, w->m);
+        multiply(w, &u->projection, &w->y, self->rows + (ptrdiff_t)w->row * u->part.hidden, u->part.hidden);
+        w->row += w->m;
+        max_macs -= each * w->m;
+    } while (w->row < self->n_rows && max_macs > 0);
+    self->left = each * (self->n_rows - w->row);
+}
+
+static void free_work(ek_tower_work *self)
+{
+    work *w = (work *)self;
+    ek_free_big(w->block, w->bytes);
+    free(w);
+}
+
+/* ------------------------------------------------------------------ memory */
+
+static void lay_out(work *w, ek_layout *l)
+{
+    const unified *u = w->u;
+    const int wide = u->floats > u->width ? u->floats : u->width;
+    w->x = ek_take_rows(l, BLOCK, u->floats);
+    w->y = ek_take_rows(l, BLOCK, u->width);
+    w->temp = ek_take_rows(l, 2 * ek_pool_threads(u->part.kernels->pool), u->width);
+    w->picture.image.rgb = ek_take(l, ek_image_bytes(&w->picture.image));
+    if (u->input.a_group || u->projection.a_group) w->acts = ek_take(l, ek_acts_bytes(BLOCK, wide));
+}
+
+static void measure(work *w, const unified *u, const ek_image_fit *fit, ek_layout *l)
+{
+    const int side = u->patching.side * u->patching.pool;
+    *w = (work){.u = u, .across = fit->width / side, .down = fit->height / side};
+    w->picture.fit = *fit;
+    w->picture.image.width = fit->width, w->picture.image.height = fit->height;
+    lay_out(w, l);
+}
+
+ek_err ek_unified_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image_fit *fit)
+{
+    const unified *u = (const unified *)p;
+    ek_layout l = {0};
+    work w;
+    measure(&w, u, fit, &l);
+    if (w.across > u->n_positions || w.down > u->n_positions)
+        return ek_fail(EK_EINVAL, "a picture of %d x %d patches; this model has positions for %d in a row or column",
+                       w.across, w.down, u->n_positions);
+    *out = (ek_tower_cost){.rows = fit->tokens,
+                           .macs = fit->tokens * row_macs(u),
+                           .bytes = l.used + sizeof(float) * (size_t)fit->tokens * (size_t)p->hidden};
+    return EK_OK;
+}
+
+ek_err ek_unified_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture)
+{
+    static const ek_tower_work_ops ops = {.advance = advance, .free = free_work};
+    const unified *u = (const unified *)p;
+    ek_tower_cost cost;
+    ek_layout l = {0};
+    EK_TRY(ek_unified_cost(&cost, p, &picture->fit));
+    work *w = ek_alloc(sizeof *w);
+    measure(w, u, &picture->fit, &l);
+    w->work = (ek_tower_work){.ops = &ops, .part = p, .n_rows = cost.rows, .left = cost.macs};
+    w->bytes = l.used;
+    w->block = ek_alloc_big(l.used);
+    w->work.rows = w->block ? ek_alloc_big(sizeof(float) * (size_t)cost.rows * (size_t)p->hidden) : NULL;
+    if (!w->work.rows) {
+        free_work(&w->work);
+        return EK_ENOMEM;
+    }
+    l = (ek_layout){.base = w->block};
+    lay_out(w, &l);
+    memcpy(w->picture.image.rgb, picture->image.rgb, ek_image_bytes(&picture->image));
+    *out = &w->work;
+    return EK_OK;
+}
