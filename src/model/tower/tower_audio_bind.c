@@ -107,13 +107,25 @@ static ek_err bind_taps(ek_tower_binder *b, const char *of, int channels, int ta
     return EK_OK;
 }
 
+/* A vector, with whatever dimensions of 1 a container has beside. */
+static ek_err bind_vector(ek_tower_binder *b, const char *of, int n, float **v)
+{
+    ek_tower_tensor t;
+    char needs[32];
+    snprintf(needs, sizeof needs, "[%d]", n);
+    EK_TRY(find(b, of, n, needs, &t));
+    const ek_weight_data data = {.type = t.type, .n = 1, .k = n, .plane = {t.data}};
+    ek_tower_vector_of(b, of, &data, v);
+    return EK_OK;
+}
+
 static ek_err bind_ffw(namer *n, const char *which, const ek_audio_config *c, ek_audio_ffw *f)
 {
     char text[80];
     const int h = c->hidden;
 #define PART(rest) (snprintf(text, sizeof text, "%s.%s", which, rest), name(n, text))
-    EK_TRY(ek_tower_vector(n->b, PART("pre_layer_norm.weight"), h, &f->pre));
-    EK_TRY(ek_tower_vector(n->b, PART("post_layer_norm.weight"), h, &f->post));
+    EK_TRY(bind_vector(n->b, PART("pre_layer_norm.weight"), h, &f->pre));
+    EK_TRY(bind_vector(n->b, PART("post_layer_norm.weight"), h, &f->post));
     EK_TRY(ek_tower_clipped(n->b, PART("ffw_layer_1"), 4 * h, h, c->clips, &f->up));
     return ek_tower_clipped(n->b, PART("ffw_layer_2"), h, 4 * h, c->clips, &f->down);
 #undef PART
@@ -124,17 +136,17 @@ static ek_err bind_layer(namer *n, const ek_audio_config *c, ek_audio_layer *l)
     const int h = c->hidden;
     EK_TRY(bind_ffw(n, "feed_forward1", c, &l->ffw[0]));
     EK_TRY(bind_ffw(n, "feed_forward2", c, &l->ffw[1]));
-    EK_TRY(ek_tower_vector(n->b, name(n, "norm_pre_attn.weight"), h, &l->pre_attn));
-    EK_TRY(ek_tower_vector(n->b, name(n, "norm_post_attn.weight"), h, &l->post_attn));
-    EK_TRY(ek_tower_vector(n->b, name(n, "norm_out.weight"), h, &l->out));
+    EK_TRY(bind_vector(n->b, name(n, "norm_pre_attn.weight"), h, &l->pre_attn));
+    EK_TRY(bind_vector(n->b, name(n, "norm_post_attn.weight"), h, &l->post_attn));
+    EK_TRY(bind_vector(n->b, name(n, "norm_out.weight"), h, &l->out));
     EK_TRY(ek_tower_clipped(n->b, name(n, "self_attn.q_proj"), h, h, c->clips, &l->q));
     EK_TRY(ek_tower_clipped(n->b, name(n, "self_attn.k_proj"), h, h, c->clips, &l->k));
     EK_TRY(ek_tower_clipped(n->b, name(n, "self_attn.v_proj"), h, h, c->clips, &l->v));
     EK_TRY(ek_tower_clipped(n->b, name(n, "self_attn.post"), h, h, c->clips, &l->post));
     EK_TRY(ek_tower_matrix(n->b, name(n, "self_attn.relative_k_proj"), h, h, &l->rel));
-    EK_TRY(ek_tower_vector(n->b, name(n, "self_attn.per_dim_scale"), h / c->n_heads, &l->scale));
-    EK_TRY(ek_tower_vector(n->b, name(n, "lconv1d.pre_layer_norm.weight"), h, &l->conv_pre));
-    EK_TRY(ek_tower_vector(n->b, name(n, "lconv1d.conv_norm.weight"), h, &l->conv_norm));
+    EK_TRY(bind_vector(n->b, name(n, "self_attn.per_dim_scale"), h / c->n_heads, &l->scale));
+    EK_TRY(bind_vector(n->b, name(n, "lconv1d.pre_layer_norm.weight"), h, &l->conv_pre));
+    EK_TRY(bind_vector(n->b, name(n, "lconv1d.conv_norm.weight"), h, &l->conv_norm));
     EK_TRY(ek_tower_clipped(n->b, name(n, "lconv1d.linear_start"), 2 * h, h, c->clips, &l->start));
     EK_TRY(ek_tower_clipped(n->b, name(n, "lconv1d.linear_end"), h, h, c->clips, &l->end));
     return bind_taps(n->b, name(n, "lconv1d.depthwise_conv1d.weight"), h, c->taps, &l->tap);
@@ -150,7 +162,7 @@ ek_err ek_audio_bind(ek_audio *a, ek_tower_binder *b)
         snprintf(text, sizeof text, "audio_tower.subsample_conv_projection.layer%d.", i);
         stem(&n, text);
         EK_TRY(bind_conv(b, name(&n, "conv.weight"), c->channels[i], i ? c->channels[0] : 1, &a->conv[i]));
-        EK_TRY(ek_tower_vector(b, name(&n, "norm.weight"), c->channels[i], &a->conv_norm[i]));
+        EK_TRY(bind_vector(b, name(&n, "norm.weight"), c->channels[i], &a->conv_norm[i]));
     }
     EK_TRY(ek_tower_matrix(b, "audio_tower.subsample_conv_projection.input_proj_linear", c->hidden,
                            ek_audio_bands(c) * c->channels[1], &a->input));
@@ -161,7 +173,7 @@ ek_err ek_audio_bind(ek_audio *a, ek_tower_binder *b)
         EK_TRY(bind_layer(&n, c, &a->layer[i]));
     }
     EK_TRY(ek_tower_matrix(b, "audio_tower.output_proj", c->output, c->hidden, &a->output));
-    EK_TRY(ek_tower_vector(b, "audio_tower.output_proj.bias", c->output, &a->bias));
+    EK_TRY(bind_vector(b, "audio_tower.output_proj.bias", c->output, &a->bias));
     return ek_tower_matrix(b, "embed_audio.embedding_projection", c->text, c->output, &a->embed);
 }
 

@@ -1,0 +1,112 @@
+#define _GNU_SOURCE /* memmem */
+#include "serve/api/multipart.h"
+
+#include <string.h>
+#include <strings.h>
+
+static bool boundary_char(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+           (c != '\0' && strchr("'()+_,-./:=? ", c) != NULL);
+}
+
+const char *ek_form_begin(ek_form *f, const char *body, size_t n)
+{
+    static const char no_form[] = "the body must be multipart/form-data";
+    const size_t most = n < EK_FORM_MAX_BOUNDARY + 4 ? n : EK_FORM_MAX_BOUNDARY + 4;
+    const char *line = n >= 2 && body[0] == '-' && body[1] == '-' ? memmem(body, most, "\r\n", 2) : NULL;
+    *f = (ek_form){0};
+    if (!line || line == body + 2) return no_form;
+    for (const char *c = body + 2; c < line; c++)
+        if (!boundary_char(*c)) return no_form;
+    *f = (ek_form){.at = line + 2, .end = body + n, .boundary = body, .n_boundary = (size_t)(line - body)};
+    return NULL;
+}
+
+/* The value of NAME="VALUE" or NAME=VALUE among the parameters of a line. */
+static bool parameter(const char *line, const char *end, const char *name, const char **value, size_t *n)
+{
+    const size_t len = strlen(name);
+    bool quoted = false;
+    for (const char *c = line; c < end; c++) {
+        if (quoted) {
+            if (*c == '\\' && c + 1 < end) c++;
+            else if (*c == '"') quoted = false;
+            continue;
+        }
+        if (*c == '"') quoted = true;
+        if (*c != ';') continue;
+        const char *key = c + 1;
+        while (key < end && (*key == ' ' || *key == '\t')) key++;
+        if ((size_t)(end - key) <= len || strncasecmp(key, name, len) != 0 || key[len] != '=') continue;
+        const char *v = key + len + 1, *last = v;
+        if (v < end && *v == '"') {
+            for (last = ++v; last < end && *last != '"'; last++)
+                if (*last == '\\' && last + 1 < end) last++;
+            if (last >= end) return false;
+        } else {
+            while (last < end && *last != ';' && *last != ' ' && *last != '\t') last++;
+        }
+        *value = v, *n = (size_t)(last - v);
+        return true;
+    }
+    return false;
+}
+
+/* The lines before a part's data; *data is behind them. */
+static const char *read_head(ek_form_part *p, const char *at, const char *end, const char **data)
+{
+    static const char disposition[] = "content-disposition:";
+    const size_t n = sizeof disposition - 1;
+    for (;;) {
+        const char *line_end = memmem(at, (size_t)(end - at), "\r\n", 2);
+        if (!line_end) return "the body has a part whose head does not end within 8192 bytes";
+        if (line_end == at) break;
+        if ((size_t)(line_end - at) > n && strncasecmp(at, disposition, n) == 0) {
+            if (!parameter(at + n, line_end, "name", &p->name, &p->n_name)) return "the body has a part without a name";
+            if (!parameter(at + n, line_end, "filename", &p->file_name, &p->n_file_name)) p->file_name = NULL;
+        }
+        at = line_end + 2;
+    }
+    *data = at + 2;
+    return p->name ? NULL : "the body has a part without a name";
+}
+
+/* "\r\n--BOUNDARY" from `at` on; NULL if there is none. A line that only begins like it is the end of a part too, as
+ * RFC 2046 has it: boundaries do not occur in what they divide. */
+static const char *find_boundary(const ek_form *f, const char *at)
+{
+    char line[EK_FORM_MAX_BOUNDARY + 6] = "\r\n";
+    memcpy(line + 2, f->boundary, f->n_boundary);
+    return memmem(at, (size_t)(f->end - at), line, f->n_boundary + 2);
+}
+
+const char *ek_form_next(ek_form *f, ek_form_part *out)
+{
+    static const char cut[] = "the body ends before its last boundary";
+    const char *head_end = f->end - f->at > EK_FORM_MAX_HEAD ? f->at + EK_FORM_MAX_HEAD : f->end;
+    *out = (ek_form_part){0};
+    if (f->done) return NULL;
+    if (++f->n_parts > EK_FORM_MAX_PARTS) return "the body has more than 64 parts";
+    const char *why = read_head(out, f->at, head_end, &out->data);
+    if (why) return why;
+    /* Data of no bytes: the line end before the boundary is the one that ended the head. */
+    const char *last = find_boundary(f, out->data - 2);
+    if (!last) return cut;
+    out->n = last > out->data ? (size_t)(last - out->data) : 0;
+    const char *at = last + 2 + f->n_boundary;
+    if (f->end - at >= 2 && at[0] == '-' && at[1] == '-') {
+        f->done = true;
+        f->at = f->end;
+        return NULL;
+    }
+    while (at < f->end && (*at == ' ' || *at == '\t')) at++;
+    if (f->end - at < 2 || at[0] != '\r' || at[1] != '\n') return cut;
+    f->at = at + 2;
+    return NULL;
+}
+
+bool ek_form_is(const ek_form_part *p, const char *name)
+{
+    return p->n_name == strlen(name) && memcmp(p->name, name, p->n_name) == 0;
+}
