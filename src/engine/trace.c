@@ -31,6 +31,7 @@ static void on_event(void *arg, const ek_event *event)
         t->reply[t->n_reply++] = event->token;
     }
     t->n_cached = event->n_cached;
+    t->n_features = event->n_features;
     if (event->text) snprintf(t->text, sizeof t->text, "%s", event->text);
     t->finish = event->finish;
 }
@@ -49,6 +50,8 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
                          .on_prompt_logits = on_prompt_logits,
                          .span = a->span,
                          .n_spans = a->n_spans,
+                         .part = a->part,
+                         .n_parts = a->n_parts,
                          .reply_logits = !a->digests,
                          .reply_digest = true,
                          .cache_salt = a->cache_salt,

@@ -13,6 +13,8 @@ typedef struct ek_ask {
     bool ignore_eos;
     const ek_prompt_span *span; /* borrowed */
     int n_spans;
+    const ek_part *part; /* borrowed */
+    int n_parts;
     ek_sampling sampling;
     int arrive; /* the step before which it is submitted */
     int cancel; /* the step before which it is cancelled; 0: never */
@@ -26,6 +28,7 @@ typedef struct ek_trace {
     ek_finish finish;
     int n_prompt, n_reply, max_tokens;
     int n_cached;           /* of the prompt */
+    int n_features;         /* of the prompt's pictures and sounds: tokens whose features were there */
     int prompt_logits_from; /* positions before it have no row */
     int32_t *reply;         /* [max_tokens] */
     uint64_t *row;          /* [n_prompt + max_tokens]: hash of the logits at a position; 0: not received */

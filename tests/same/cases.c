@@ -1,10 +1,17 @@
 #include "cases.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/machine/cpu.h"
+#include "cache/store_sqlite.h"
 #include "base/hash/rng.h"
+
+static int end_of(const ek_part *p)
+{
+    return p->first + p->media->tokens;
+}
 
 static int rows_of(const ek_ask *a)
 {
@@ -38,6 +45,7 @@ static ek_err one(const scene *s, company *base, company c, const char *variant,
     c.before = base->before;
     c.spoil = base->spoil;
     c.want = base->want;
+    if (!c.store) c.feature_bytes = (double)(c.chunk % 3) * 20000;
     if (!c.want && c.draft == EK_DRAFT_AUTO) c.draft = EK_DRAFT_NGRAM;
     c.ask = ask;
     c.n = n;
@@ -46,6 +54,8 @@ static ek_err one(const scene *s, company *base, company c, const char *variant,
     base->steps += c.steps;
     base->hits += c.hits;
     base->followed += c.followed;
+    base->encoded += c.encoded;
+    base->reused += c.reused;
     base->drafted += c.drafted;
     base->accepted += c.accepted;
     bool good = check(arg, variant, out, which, n);
@@ -181,6 +191,7 @@ static ek_err run_cached(const scene *s, company *base, company c, const char *v
     int whose[MAX_ASKS] = {0}, n_got = 0;
     c.before = base->before;
     c.spoil = base->spoil;
+    if (!c.store && c.feature_bytes == 0) c.feature_bytes = (double)(c.chunk % 3) * 20000;
     c.ask = ask;
     c.n = n;
     EK_TRY(run_in_company(s, &c, out));
@@ -189,6 +200,8 @@ static ek_err run_cached(const scene *s, company *base, company c, const char *v
     base->waits += c.waits;
     base->preempted += c.preempted;
     base->followed += c.followed;
+    base->encoded += c.encoded;
+    base->reused += c.reused;
     for (int i = 0; i < n; i++)
         if (which[i] >= 0) got[n_got] = out[i], whose[n_got++] = which[i];
     bool good = check(arg, variant, got, whose, n_got);
@@ -222,7 +235,9 @@ static ek_err cached_at_every_length(const scene *s, company *base, check_fn *ch
     for (int k = 0; k < CUTS && a->n_tokens > 1; k++) {
         int cut = cut_at(s, a->n_tokens, k);
         memcpy(other[k], a->tokens, sizeof *other[k] * (size_t)cut);
-        other[k][cut] = (a->tokens[cut < a->n_tokens ? cut : 0] + 1) % s->config.vocab_size;
+        for (int i = 0; i < a->n_parts; i++) /* no placeholder without its picture */
+            if (a->part[i].first < cut && cut < end_of(&a->part[i])) cut = a->part[i].first;
+        other[k][cut] = (a->tokens[cut < a->n_tokens ? cut : 0] + 1) % (s->config.vocab_size - 4);
         which[n] = -1;
         ask[n] = *a;
         ask[n].tokens = other[k];
@@ -231,6 +246,8 @@ static ek_err cached_at_every_length(const scene *s, company *base, check_fn *ch
         ask[n].cache_salt = (uint64_t)k + 1;
         ask[n].n_spans = 0;
         while (ask[n].n_spans < a->n_spans && a->span[ask[n].n_spans].end <= cut) ask[n].n_spans++;
+        ask[n].n_parts = 0;
+        while (ask[n].n_parts < a->n_parts && a->part[ask[n].n_parts].first < cut) ask[n].n_parts++;
         ask[n].arrive = k * 40;
         n++;
         which[n] = longest;
@@ -291,6 +308,10 @@ static ek_err cached_in_a_burst(const scene *s, company *base, check_fn *check, 
         if (i % 2 == 0 || ask[i].n_tokens < 2) continue;
         which[i] = -1; /* cut, it has another reply */
         ask[i].n_tokens -= 1 + (int)(draw(s, 850 + (uint64_t)i) % (uint64_t)(ask[i].n_tokens - 1));
+        while (ask[i].n_parts > 0 && end_of(&ask[i].part[ask[i].n_parts - 1]) > ask[i].n_tokens) {
+            const ek_part *last = &ask[i].part[--ask[i].n_parts];
+            if (last->first < ask[i].n_tokens) ask[i].n_tokens = last->first;
+        }
         ask[i].prompt_logits_from = ask[i].n_tokens;
         while (ask[i].n_spans > 0 && ask[i].span[ask[i].n_spans - 1].end > ask[i].n_tokens) ask[i].n_spans--;
         if (i % 4 == 3) ask[i].cancel = 1 + i;
@@ -337,6 +358,74 @@ static ek_err ahead(const scene *s, company *base, check_fn *check, void *arg)
     return cached_again(s, base, "twice", (company){.ahead = true, .max_requests = 8, .chunk = 100}, check, arg);
 }
 
+/* --- pictures and sounds */
+
+/* The prompt with pictures that is longest below LONGEST_PROMPT / 2; -1: there is none. */
+static int with_pictures(const scene *s)
+{
+    int best = -1;
+    for (int i = 0; i < s->n; i++)
+        if (s->ask[i].n_parts > 0 && s->ask[i].n_tokens < LONGEST_PROMPT / 2 &&
+            (best < 0 || s->ask[i].n_tokens > s->ask[best].n_tokens))
+            best = i;
+    return best;
+}
+
+static ek_err media_chunks(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    int one = with_pictures(s), which[] = {one};
+    for (int chunk = 1; one >= 0 && chunk <= LONGEST_SPAN + 3; chunk += 1 + chunk / 8) {
+        char variant[32];
+        snprintf(variant, sizeof variant, "chunk %d", chunk);
+        ask[0] = s->ask[one];
+        company c = {.chunk = chunk, .max_requests = 1};
+        EK_TRY(run_cached(s, base, c, variant, ask, which, 1, check, arg));
+    }
+    return EK_OK;
+}
+
+/* What one engine leaves on disk another one begins with; its encoder is not asked for what the pages hold. */
+static ek_err media_from_disk(const scene *s, company *base, check_fn *check, void *arg)
+{
+    char dir[] = "/tmp/evenkeel-same-XXXXXX";
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = s->n < 8 ? s->n : 8;
+    if (!mkdtemp(dir)) return ek_fail(EK_EIO, "no folder for the test");
+    ek_err err = EK_OK;
+    uint64_t hits = 0;
+    for (int round = 0; round < 2 && !err; round++) {
+        ek_store_backend store;
+        company c = {.max_requests = n, .chunk = 100, .store = &store};
+        for (int i = 0; i < n; i++) {
+            ask[i] = s->ask[i];
+            if (round) ask[i].prompt_logits_from = ask[i].n_tokens;
+            which[i] = i;
+        }
+        hits = base->hits;
+        err = ek_store_sqlite_open(&store, dir, "same", 1e9, ek_model_kv_layout(s->model));
+        if (!err) err = run_cached(s, base, c, round ? "from disk" : "to disk", ask, which, n, check, arg);
+    }
+    for (int i = 0; i < n; i++)
+        if (!err && s->ask[i].n_tokens > 2 * EK_PAGE_TOKENS && base->hits == hits)
+            err = ek_fail(EK_EINTERNAL, "nothing came from disk");
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    return system(command) && !err ? ek_fail(EK_EIO, "%s", command) : err;
+}
+
+static ek_err media(const scene *s, company *base, check_fn *check, void *arg)
+{
+    if (!s->media[0]) return EK_OK;
+    EK_TRY(media_chunks(s, base, check, arg));
+    company all = {.max_requests = 4, .chunk = 40, .feature_bytes = 1e9};
+    EK_TRY(cached_again(s, base, "features are there again", all, check, arg));
+    int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    company none = {.max_requests = 3, .chunk = 9, .full_pages = max};
+    EK_TRY(cached_again(s, base, "no room for features, few pages", none, check, arg));
+    return media_from_disk(s, base, check, arg);
+}
+
 /* Everything above at once. */
 static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
 {
@@ -372,6 +461,7 @@ const same_case cases[] = {
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
+    {"media", media, "pictures: cut at every border, again from memory, from disk and without room for features"},
     {"crowd", crowd, "all of these at once"},
 };
 const int n_cases = sizeof cases / sizeof *cases;

@@ -94,10 +94,121 @@ static void grow_spans(scene *s)
     }
 }
 
+/* Other than a soft token. */
+static int32_t text_token(const scene *s, int32_t token)
+{
+    return token >= s->config.vocab_size - EK_PART_KINDS ? token - EK_PART_KINDS : token;
+}
+
+static void make_media(scene *s)
+{
+    static const int tokens[N_CONTENTS / 2] = {9, LONGEST_SPAN, 20, 33};
+    for (int k = 0; k < EK_PART_KINDS; k++) s->config.media.soft[k] = s->config.vocab_size - 1 - k;
+    for (int i = 0; i < N_CONTENTS; i++) {
+        ek_media *m = s->media[i] = ek_alloc(sizeof *m);
+        m->kind = (ek_part_kind)(i / 2 % EK_PART_KINDS);
+        m->tokens = tokens[i / 2];
+        for (int k = 0; k < 4; k++) {
+            uint64_t r = draw(s, 8000 + (uint64_t)(i * 4 + k));
+            memcpy(m->digest + 8 * k, &r, sizeof r);
+        }
+        atomic_init(&m->refs, 1);
+    }
+}
+
+/* As the ask before, but for one of its pictures. */
+static void grow_twin(scene *s, int i)
+{
+    ek_ask *a = &s->ask[i];
+    const ek_ask *of = &s->ask[i - 1];
+    int at = (int)(draw(s, 8300 + (uint64_t)i) % (uint64_t)of->n_parts);
+    a->n_tokens = of->n_tokens, a->n_parts = of->n_parts, a->prompt_logits_from = of->prompt_logits_from;
+    s->tokens[i] = ek_realloc(s->tokens[i], sizeof *s->tokens[i] * (size_t)a->n_tokens);
+    a->tokens = memcpy(s->tokens[i], of->tokens, sizeof *of->tokens * (size_t)a->n_tokens);
+    memcpy(s->part[i], s->part[i - 1], sizeof s->part[i]);
+    int which = 0;
+    while (s->media[which] != s->part[i][at].media) which++;
+    s->part[i][at].media = s->media[which ^ 1];
+}
+
+static void grow_media(scene *s)
+{
+    make_media(s);
+    for (int i = 0; i < s->n; i++) {
+        ek_ask *a = &s->ask[i];
+        a->part = s->part[i];
+        if (i > 0 && s->ask[i - 1].n_parts > 0 && draw(s, 8400 + (uint64_t)i) % 2) {
+            grow_twin(s, i);
+            continue;
+        }
+        for (int k = 0; k < a->n_tokens; k++) s->tokens[i][k] = text_token(s, s->tokens[i][k]);
+        for (int k = 0, at = 0; k < MAX_SPANS; k++) {
+            uint64_t r = draw(s, 8100 + (uint64_t)(i * MAX_SPANS + k));
+            ek_part *part = &s->part[i][k];
+            *part = (ek_part){s->media[(r >> 8) % N_CONTENTS], at + 1 + (int)(r % 50)};
+            at = part->first + part->media->tokens;
+            if (at > a->n_tokens) break;
+            for (int p = part->first; p < at; p++) s->tokens[i][p] = s->config.media.soft[part->media->kind];
+            a->n_parts++;
+        }
+    }
+}
+
+/* --- a tower: rows are a hash of the content */
+
+static struct {
+    const ek_media *m;
+    float *rows;
+    double left;
+    int hidden;
+} tower;
+
+static ek_err begin_tower(void *arg, const ek_media *m, float *rows)
+{
+    (void)arg;
+    EK_ASSERT(!tower.m);
+    tower.m = m, tower.rows = rows, tower.left = m->tokens * 1000.0;
+    memset(rows, 0xff, sizeof *rows * (size_t)m->tokens * (size_t)tower.hidden);
+    return EK_OK;
+}
+
+static ek_err advance_tower(void *arg, double macs, bool *done)
+{
+    const ek_media *m = tower.m;
+    uint64_t h;
+    (void)arg;
+    tower.left -= macs;
+    *done = tower.left <= 0;
+    if (!*done) return EK_OK;
+    memcpy(&h, m->digest, sizeof h);
+    for (int i = 0; i < m->tokens * tower.hidden; i++)
+        tower.rows[i] = (float)(int32_t)(ek_mix64(h + (uint64_t)i) >> 32) * 0x1p-31f;
+    tower.m = NULL;
+    return EK_OK;
+}
+
+static void drop_tower(void *arg)
+{
+    (void)arg;
+    tower.m = NULL;
+}
+
+static ek_encoder encoder_of(const scene *s)
+{
+    tower.m = NULL;
+    tower.hidden = s->config.hidden_size;
+    return (ek_encoder){.takes = {true, true, true},
+                        .max_tokens = LONGEST_SPAN,
+                        .row_macs = 100,
+                        .begin = begin_tower,
+                        .advance = advance_tower,
+                        .drop = drop_tower};
+}
+
 ek_err scene_open(scene *s, uint64_t seed)
 {
-    bool spans = seed & SCENE_SPANS;
-    seed &= ~SCENE_SPANS;
+    bool spans = seed & SCENE_SPANS, media = seed & SCENE_MEDIA;
+    seed &= ~SCENE_FLAGS;
     static const int sizes[] = {2, 3, 5, 8, 16, 64}, bits[] = {4, 8, 0};
     static const ek_kv_format kv[][2] = {{EK_KV_I16, EK_KV_I16},   {EK_KV_F16, EK_KV_F16}, {EK_KV_F32, EK_KV_F32},
                                          {EK_KV_BF16, EK_KV_BF16}, {EK_KV_F32, EK_KV_F16}, {EK_KV_Q8, EK_KV_Q8},
@@ -132,7 +243,8 @@ ek_err scene_open(scene *s, uint64_t seed)
     /* a few long prompts: windows wrap, segments of 256 keys are crossed */
     for (int i = 0; i < s->n; i++) grow_ask(s, i, i < 2 && s->n < 64 && !large ? LONGEST_PROMPT : s->n < 16 ? 90 : 24);
     if (spans) grow_spans(s);
-    s->seed |= spans ? SCENE_SPANS : 0; /* for messages */
+    if (media) grow_media(s);
+    s->seed |= (spans ? SCENE_SPANS : 0) | (media ? SCENE_MEDIA : 0); /* for messages */
     return model_again(s, &s->model, s->opts.cpu, NULL);
 }
 
@@ -140,6 +252,10 @@ void scene_close(scene *s)
 {
     if (s->model) ek_model_close(s->model);
     for (int i = 0; i < s->n; i++) free(s->tokens[i]);
+    for (int i = 0; i < N_CONTENTS && s->media[i]; i++) {
+        EK_ASSERT(atomic_load(&s->media[i]->refs) == 1);
+        ek_media_release(s->media[i]);
+    }
     free(s->embedding);
 }
 
@@ -154,7 +270,10 @@ void scene_describe(const scene *s, char *out, size_t room)
              !s->opts.kv_start                 ? ""
              : ek_kv_rotated(s->opts.k_format) ? ", start in i12"
                                                : ", start in bf16",
-             s->n, s->embedding ? ", spans" : "");
+             s->n,
+             s->embedding  ? ", spans"
+             : s->media[0] ? ", pictures"
+                           : "");
 }
 
 ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
@@ -162,7 +281,7 @@ ek_err model_again(const scene *s, ek_model **out, unsigned cpu, ek_pool *pool)
     ek_model_opts opts = s->opts;
     opts.cpu = cpu;
     opts.pool = pool;
-    return ek_model_synthetic(out, &s->config, s->bits, s->seed & ~SCENE_SPANS, &opts);
+    return ek_model_synthetic(out, &s->config, s->bits, s->seed & ~SCENE_FLAGS, &opts);
 }
 
 /* --- an executor around the CPU's, for wrong kernels; a drafter */
@@ -295,6 +414,9 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     o.chunk = s->embedding && chunk < LONGEST_SPAN ? LONGEST_SPAN : chunk; /* a span is not cut */
     o.max_queue = queue;
     if (c->cache_bytes > 0) o.cache_bytes = c->cache_bytes;
+    if (s->media[0]) on.encoder = encoder_of(s);
+    o.feature_bytes = c->feature_bytes;
+    o.cache_store = c->store;
     on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
     on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;
     on.poison = true;
@@ -349,6 +471,8 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     c->drafted += stats.drafted_tokens;
     c->accepted += stats.accepted_tokens;
     c->drafts += x.hash;
+    c->encoded += stats.encoded[0] + stats.encoded[1];
+    c->reused += stats.media_reused[0] + stats.media_reused[1];
     ek_engine_close(e);
     ek_drafter_close(x.model);
     return err;

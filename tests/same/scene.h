@@ -7,11 +7,16 @@
 #include "engine/executor.h"
 #include "engine/trace.h"
 
-enum { MAX_ASKS = 64, LONGEST_PROMPT = 700, MAX_SPANS = 3, LONGEST_SPAN = 48 };
+enum { MAX_ASKS = 64, LONGEST_PROMPT = 700, MAX_SPANS = 3, LONGEST_SPAN = 48, N_CONTENTS = 8 };
 
 /* A seed with this bit: the scene of the seed without it, but parts of its prompts are embeddings, and some of
  * these spans are mutual, as those of an image. */
 #define SCENE_SPANS ((uint64_t)1 << 40)
+
+/* The same with pictures, frames and sounds in its prompts, whose features a made-up tower gives; some prompts differ
+ * from another in the picture alone. */
+#define SCENE_MEDIA ((uint64_t)1 << 41)
+#define SCENE_FLAGS (SCENE_SPANS | SCENE_MEDIA)
 
 typedef struct scene {
     uint64_t seed;
@@ -23,8 +28,10 @@ typedef struct scene {
     ek_ask ask[MAX_ASKS];
     int32_t *tokens[MAX_ASKS];
     ek_prompt_span span[MAX_ASKS][MAX_SPANS];
-    float *embedding; /* [MAX_ASKS + LONGEST_SPAN][hidden_size] */
-    ek_model *model;  /* one thread, all instruction sets */
+    ek_part part[MAX_ASKS][MAX_SPANS];
+    ek_media *media[N_CONTENTS]; /* NULL without SCENE_MEDIA; those of a pair differ in the content alone */
+    float *embedding;            /* [MAX_ASKS + LONGEST_SPAN][hidden_size] */
+    ek_model *model;             /* one thread, all instruction sets */
 } scene;
 
 /* Flags of a seed: a vocabulary of 33,803 tokens instead of the shape's; 8 of 128 experts instead of the shape's; keys
@@ -62,7 +69,10 @@ typedef struct company {
     void (*before)(const ek_step *step);     /* called before every step: gives a wrong kernel the step's rows */
     void (*spoil)(ek_model *m);              /* gives `model` the wrong kernel */
     double cache_bytes;                      /* 0: no limit but the pool */
+    double feature_bytes;                    /* 0: none are kept beyond their use */
+    const ek_store_backend *store;           /* NULL: none */
     uint64_t preempted, steps, hits, waits;  /* out */
+    uint64_t encoded, reused;                /* out: contents; tokens of contents whose features were there */
     uint64_t followed;                       /* out: steps begun ahead */
     uint64_t drafted, accepted;              /* out */
     uint64_t drafts;                         /* out, with `drafter`: a sum of hashes of its drafts */

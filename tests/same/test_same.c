@@ -49,6 +49,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 
 typedef struct tally {
     uint64_t scenes, rows, steps, preempted, hits, waits, followed, drafted, accepted, masked_drafts, masked_accepted;
+    uint64_t encoded, reused;
     int failed;
 } tally;
 
@@ -79,6 +80,8 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->preempted += base.preempted;
         t->hits += base.hits;
         t->waits += base.waits;
+        t->encoded += base.encoded;
+        t->reused += base.reused;
         t->followed += base.followed;
         t->drafted += base.drafted;
         t->accepted += base.accepted;
@@ -110,6 +113,18 @@ static void company_does_not_matter_to_spans(void **state)
     for (uint64_t seed = 0; seed < CHECK_SPANS; seed++) run_scene((seed * 4 + 1) | SCENE_SPANS, NULL, &t);
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 1000 && t.preempted > 0);
+}
+
+static void company_does_not_matter_to_pictures(void **state)
+{
+    (void)state;
+    tally t = {0};
+    for (uint64_t seed = 0; seed < CHECK_SPANS; seed++) run_scene((seed * 5 + 2) | SCENE_MEDIA, NULL, &t);
+    printf("%llu rows of logits, %llu images and sounds encoded, features of %llu tokens were there\n",
+           (unsigned long long)t.rows, (unsigned long long)t.encoded, (unsigned long long)t.reused);
+    assert_int_equal(t.failed, 0);
+    assert_true(t.rows > 1000 && t.preempted > 0 && t.hits > 0);
+    assert_true(t.encoded > 100 && t.reused > 100);
 }
 
 static void company_does_not_matter(void **state)
@@ -219,6 +234,7 @@ static int run_many(uint64_t from, uint64_t n)
     for (uint64_t seed = from; seed < from + n; seed++) {
         run_scene(seed, NULL, &t);
         if (seed % 3 == 0) run_scene(seed | SCENE_SPANS, NULL, &t);
+        if (seed % 3 == 1) run_scene(seed | SCENE_MEDIA, NULL, &t);
         ek_progress("scenes", (double)(seed - from + 1), (double)n);
     }
     printf("%llu scenes, %llu rows of logits, %llu preempted, %.0f s\n", (unsigned long long)t.scenes,
@@ -256,6 +272,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(company_does_not_matter),
         cmocka_unit_test(company_does_not_matter_to_spans),
+        cmocka_unit_test(company_does_not_matter_to_pictures),
         cmocka_unit_test(a_free_order_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

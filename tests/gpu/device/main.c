@@ -184,7 +184,7 @@ static ek_err model_of(const scene *s, ek_model **out, int layers)
         c.n_layers = c.first_shared = layers, c.n_kv_shared_layers = 0;
         EK_TRY(ek_config_finish(&c));
     }
-    return ek_model_synthetic(out, &c, s->bits, s->seed & ~SCENE_SPANS, &opts);
+    return ek_model_synthetic(out, &c, s->bits, s->seed & ~SCENE_FLAGS, &opts);
 }
 
 static void find_stage(const scene *s)
@@ -305,6 +305,7 @@ int main(int argc, char **argv)
     for (int i = first; i < first + scenes; i++) {
         run_scene(i < N_CHECK_SCENES ? check_seed(i) : (uint64_t)(i - 3));
         if (i % 3 == 0) run_scene(check_seed(i % 27) | SCENE_SPANS);
+        if (i % 3 == 1) run_scene(check_seed(i % 27) | SCENE_MEDIA);
         few_leaves = i % 5 == 4;
     }
     ek_cuda_enter(hold);
