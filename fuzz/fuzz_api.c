@@ -61,6 +61,8 @@ static const ek_config config = {.hidden_size = 1, .n_layers = 1};
 static const ek_model_card card = {
     .name = (char[]){"model"}, .format = "gguf", .weights = (char[]){"bf16"}, .config = &config};
 
+static const ek_chat_media media = {.image = true, .audio = true};
+
 /* What needs no prompt and no model is said in JSON. */
 static void check_answer(const ek_dialect *d, ek_api_request *r)
 {
@@ -92,6 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.95f, .top_k = 64, .repetition_penalty = 1},
                             .n_vocab = VOCAB,
                             .ctx_tokens = 8192,
+                            .media = &media,
                             .card = &card,
                             .responses = store};
     ek_buf texts[2] = {{0}};

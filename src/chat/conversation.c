@@ -34,6 +34,29 @@ void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t
     ek_buf_add(&ek_message_add(m, kind)->text, text, n);
 }
 
+static int *count_of(ek_conversation *c, ek_media_kind kind)
+{
+    if (kind == EK_MEDIA_SOUND) return &c->n_sounds;
+    return kind == EK_MEDIA_FRAME ? &c->n_frames : &c->n_images;
+}
+
+ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_media_kind kind, int n_files)
+{
+    ek_block *b = ek_message_add(m, EK_BLOCK_MEDIA);
+    b->media = kind;
+    b->files = ek_alloc((size_t)n_files * sizeof *b->files);
+    b->n_files = n_files;
+    for (int i = 0; i < n_files; i++) b->files[i].number = c->n_files++;
+    *count_of(c, kind) += n_files;
+    return b;
+}
+
+void ek_conversation_take(ek_conversation *c, ek_message *m)
+{
+    *ek_conversation_add(c, m->role) = *m;
+    *m = (ek_message){0};
+}
+
 void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request)
 {
     ek_message *m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
@@ -52,10 +75,12 @@ void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *
     }
 }
 
-static void free_message(ek_message *m)
+void ek_message_fini(ek_message *m)
 {
     for (int i = 0; i < m->n_blocks; i++) {
         ek_block *b = &m->blocks[i];
+        for (int k = 0; k < b->n_files; k++) ek_buf_fini(&b->files[k].bytes);
+        free(b->files);
         ek_buf_fini(&b->text);
         ek_buf_fini(&b->id);
         ek_buf_fini(&b->name);
@@ -64,6 +89,7 @@ static void free_message(ek_message *m)
     free(m->blocks);
     ek_buf_fini(&m->call_id);
     ek_buf_fini(&m->name);
+    *m = (ek_message){0};
 }
 
 /* Of the template's own, with where its control tokens stand: around a message or block, and around a text or a key;
@@ -99,7 +125,12 @@ size_t ek_conversation_bytes(const ek_conversation *c, const json_t *tools)
 
 void ek_conversation_cut(ek_conversation *c, int n_messages)
 {
-    while (c->n_messages > n_messages) free_message(&c->messages[--c->n_messages]);
+    while (c->n_messages > n_messages) {
+        ek_message *m = &c->messages[--c->n_messages];
+        for (int i = 0; i < m->n_blocks; i++)
+            if (m->blocks[i].kind == EK_BLOCK_MEDIA) *count_of(c, m->blocks[i].media) -= m->blocks[i].n_files;
+        ek_message_fini(m);
+    }
 }
 
 void ek_conversation_fini(ek_conversation *c)

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "media/part.h"
 #include "text/template/chat.h"
 #include "text/reply/reply.h"
 
@@ -21,9 +22,17 @@ typedef enum ek_block_kind {
     EK_BLOCK_CALL,   /* a tool call */
     EK_BLOCK_RESULT, /* a tool's result as a JSON value, in the message of the call; results as text are
                         messages of EK_ROLE_TOOL */
-    EK_BLOCK_MEDIA,  /* a placeholder */
+    EK_BLOCK_MEDIA,  /* a picture, a sound, or a video as its frames */
     EK_BLOCK_TOOL    /* a tool that may be called from here on, whose declaration stands here */
 } ek_block_kind;
+
+/* A picture or a sound of a conversation, as it came. */
+typedef struct ek_media_file {
+    ek_buf bytes;   /* of the file */
+    int number;     /* no other of the conversation has it; from 0, below ek_conversation.n_files */
+    int budget;     /* soft tokens of a picture, ek_budget_known; 0: what the prompt has for its kind */
+    double seconds; /* of a frame: since the video began, 0 and up */
+} ek_media_file;
 
 typedef struct ek_block {
     ek_block_kind kind;
@@ -31,8 +40,10 @@ typedef struct ek_block {
     ek_buf id, name;     /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
     json_t *value;       /* CALL: the arguments, a JSON object, or a JSON text that is none. RESULT: any value, NULL for
                             undefined. TOOL: the declaration as the template takes it */
-    ek_media_kind media; /* MEDIA */
-    bool cut;            /* CALL: it was cut off while it was written; without a result it was never made */
+    ek_media_kind media; /* MEDIA: its kind, */
+    ek_media_file *files; /* and one file, or the frames of a video in order; owned. None: a bare placeholder */
+    int n_files;
+    bool cut; /* CALL: it was cut off while it was written; without a result it was never made */
 } ek_block;
 
 typedef struct ek_message {
@@ -47,6 +58,8 @@ typedef struct ek_message {
 typedef struct ek_conversation {
     ek_message *messages;
     int n_messages, cap_messages;
+    int n_files;                      /* numbers given so far */
+    int n_images, n_sounds, n_frames; /* files of each kind in it now */
 } ek_conversation;
 
 /* Appends an empty message; the pointer is valid until the next one is added. */
@@ -55,10 +68,17 @@ ek_message *ek_conversation_add(ek_conversation *c, ek_role role);
 ek_block *ek_message_add(ek_message *m, ek_block_kind kind);
 /* Appends a block of kind TEXT or REASONING. */
 void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t n);
+/* Appends a block of kind MEDIA with n_files empty files to m, which is a message of c, or will be one. The pointer is
+ * valid until the next block is added. */
+ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_media_kind kind, int n_files);
+/* Appends *m, which is emptied, to c. */
+void ek_conversation_take(ek_conversation *c, ek_message *m);
+/* Frees a message that is in no conversation. */
+void ek_message_fini(ek_message *m);
 /* Appends the answer a as a message of the assistant: reasoning, text, calls. The id of call i is
  * ek_call_id("call_", request, i). */
 void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *request);
-/* About how many bytes of text a prompt of c and tools has; rather more than less. */
+/* About how many bytes of text a prompt of c and tools has; rather more than less. Files count for nothing. */
 size_t ek_conversation_bytes(const ek_conversation *c, const json_t *tools);
 /* Removes every message from index n_messages on. */
 void ek_conversation_cut(ek_conversation *c, int n_messages);

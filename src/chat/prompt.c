@@ -141,8 +141,7 @@ static ek_err render(ek_prompt *out, const ek_chat_model *m, const json_t *messa
                       .text_arguments = true,
                       .loose_tools = true,
                       .max_bytes = max_bytes};
-    EK_TRY(ek_chat_render(out, messages, tools, &o));
-    return out->n_media > 0 ? ek_fail(EK_EUNSUPPORTED, "this model takes text only") : EK_OK;
+    return ek_chat_render(out, messages, tools, &o);
 }
 
 /* The whole text of a prompt, of which p has so much that it does not fit. Counts it, or says about how long it is. */
@@ -159,14 +158,52 @@ static ek_err count_all(ek_prompt *p, const ek_chat_model *m, json_t *messages, 
     return err ? err : ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, 0, opts);
 }
 
-/* Its length is known if it is at most max, where encoding stopped. */
-static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, const ek_prompt *p, const ek_prompt_opts *opts)
+/* Its length is known if it is at most max, where encoding stopped. more: tokens that come on top. */
+static ek_err encode(ek_turn_prompt *out, const ek_chat_model *m, const ek_prompt *p, size_t more,
+                     const ek_prompt_opts *opts)
 {
     size_t ctx = (size_t)opts->ctx_tokens, max = 2 * ctx;
     EK_TRY(ek_encode_max(m->tokenizer, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, max, &out->ids));
-    if (out->ids.len < ctx) return EK_OK;
-    if (out->ids.len <= max) return too_long(out->ids.len, opts->ctx_tokens, true);
-    return ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, 0, opts);
+    if (out->ids.len + more < ctx) return EK_OK;
+    if (out->ids.len <= max) return too_long(out->ids.len + more, opts->ctx_tokens, true);
+    return ek_prompt_too_long(m, ek_buf_text(&p->text), p->text.len, p->control, p->n_control, more, opts);
+}
+
+/* Pictures and sounds, one after the other: what is counted for each while it is decoded is more than it is then. */
+static ek_err decode(ek_turn_prompt *out, const ek_chat_model *m, const ek_runs *runs, const int *first,
+                     const ek_prompt_opts *opts)
+{
+    out->part = ek_alloc((size_t)(runs->n + 1) * sizeof *out->part);
+    for (int i = 0; i < runs->n; i++) {
+        size_t memory = runs->at[i].memory;
+        EK_TRY(ek_wanted_check());
+        EK_TRY(may_take(opts, memory));
+        EK_TRY(ek_run_decode(&out->part[i].media, runs, i, &m->media));
+        out->part[i].first = first[i];
+        out->n_parts = i + 1;
+        size_t kept = ek_media_memory(out->part[i].media);
+        if (opts->give && memory > kept) opts->give(opts->room_arg, memory - kept);
+    }
+    return EK_OK;
+}
+
+static ek_err encode_all(ek_turn_prompt *out, const ek_chat_model *m, const ek_prompt *p, const ek_conversation *c,
+                         const ek_prompt_opts *opts)
+{
+    ek_runs runs = {0};
+    const ek_run_budgets budgets = {opts->image_tokens ? opts->image_tokens : EK_BUDGET_IMAGE, EK_BUDGET_FRAME};
+    ek_err err = ek_runs_find(&runs, c, p->media, p->n_media, &m->media, &budgets);
+    int *first = ek_alloc((size_t)(runs.n + 1) * sizeof *first);
+    if (!err) err = encode(out, m, p, (size_t)runs.more, opts);
+    if (!err) err = ek_runs_expand(&out->ids, first, &runs, &m->media.ids);
+    if (!err) {
+        out->n_image_tokens = runs.n_image_tokens;
+        out->n_sound_tokens = runs.n_sound_tokens;
+    }
+    if (!err && runs.n > 0 && !opts->headers) err = decode(out, m, &runs, first, opts);
+    free(first);
+    ek_runs_fini(&runs);
+    return err;
 }
 
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
@@ -183,7 +220,7 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
     } else {
         json_decref(messages); /* before encoding takes memory */
         if (!err) err = ek_wanted_check();
-        if (!err) err = encode(out, m, &p, opts);
+        if (!err) err = encode_all(out, m, &p, c, opts);
     }
     ek_prompt_fini(&p);
     return err;
@@ -192,5 +229,14 @@ ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek
 void ek_turn_prompt_fini(ek_turn_prompt *p)
 {
     ek_ids_fini(&p->ids);
+    for (int i = 0; i < p->n_parts; i++) ek_media_release(p->part[i].media);
+    free(p->part);
     *p = (ek_turn_prompt){0};
+}
+
+size_t ek_turn_prompt_media(const ek_turn_prompt *p)
+{
+    size_t n = 0;
+    for (int i = 0; i < p->n_parts; i++) n += ek_media_memory(p->part[i].media);
+    return n;
 }

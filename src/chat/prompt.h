@@ -2,7 +2,7 @@
 #ifndef EK_CHAT_PROMPT_H
 #define EK_CHAT_PROMPT_H
 
-#include "chat/conversation.h"
+#include "chat/media.h"
 #include "text/tokenizer/tokenizer.h"
 #include "text/grammar/vocab.h"
 
@@ -13,6 +13,7 @@ typedef struct ek_chat_model {
     ek_chat_variant variant;
     size_t max_token_bytes; /* of the longest token: a context holds at most so many bytes per token */
     ek_vocab *vocab;        /* for grammars; has a lock of its own */
+    ek_chat_media media;    /* what it takes beside text; whoever opens its towers says it, before it is shared */
 } ek_chat_model;
 
 /* Opens the tokenizer of the model at path, in any container (model/source/source.h). The caller closes it.
@@ -35,9 +36,13 @@ typedef enum ek_thinking {
 typedef struct ek_prompt_opts {
     ek_thinking thinking;
     bool preserve_thinking, continue_final, add_generation_prompt; /* as in ek_chat_opts */
-    int ctx_tokens; /* prompt and reply together: the prompt has to be shorter */
-    /* Asked before a prompt that is far too long is rendered to be counted: may it take so many bytes? NULL: yes. */
+    int ctx_tokens;   /* prompt and reply together: the prompt has to be shorter */
+    int image_tokens; /* soft tokens of pictures that do not say how many, ek_budget_known; 0: EK_BUDGET_IMAGE */
+    bool headers;     /* pictures and sounds are counted by their headers and not decoded: the prompt is not run */
+    /* Asked before a prompt that is far too long is rendered to be counted, and before a picture or a sound is decoded:
+     * may it take so many bytes? NULL: yes. */
     ek_err (*room)(void *arg, size_t bytes);
+    void (*give)(void *arg, size_t bytes); /* what it gave is free again. NULL with room */
     void *room_arg;
 } ek_prompt_opts;
 
@@ -45,12 +50,16 @@ typedef struct ek_prompt_opts {
 typedef struct ek_turn_prompt {
     ek_ids ids;
     bool thinking; /* whether thinking was on */
+    ek_part *part; /* pictures and sounds, in order of their positions; owned, with a reference of each */
+    int n_parts;   /* none with ek_prompt_opts.headers */
+    int n_image_tokens, n_sound_tokens; /* soft tokens among ids */
 } ek_turn_prompt;
 
 /* Renders and encodes c into out, which is zeroed. Any thread: the result is a function of the arguments. tools: NULL,
  * or a list of declarations as in the chat template
  * ({"type": "function", "function": {…}}). EINVAL where the template refuses the conversation, with the
- * index of the message as the template counts them; EUNSUPPORTED for media; ETOOLONG where the prompt does not fit the
+ * index of the message as the template counts them; of ek_runs_find for pictures and
+ * sounds; ETOOLONG where the prompt does not fit the
  * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for, which size what they
  * leave out by N and M. N is counted for a second of this thread's time at most, in memory that opts->room allows;
  * where that is not enough N is an estimate, and the sentence says so. ECANCELLED where it is not wanted any more
@@ -58,6 +67,7 @@ typedef struct ek_turn_prompt {
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts);
 void ek_turn_prompt_fini(ek_turn_prompt *p);
+size_t ek_turn_prompt_media(const ek_turn_prompt *p); /* bytes of its pictures and sounds */
 
 /* For a text that does not fit, behind so many tokens: counts it and returns ETOOLONG with that sentence; EK_OK if it
  * fits after all. */

@@ -1,5 +1,6 @@
 #include "chat/template.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,12 +82,29 @@ static void put_text(writer *w, const char *s, size_t n)
     append_to(w->at, "content", part);
 }
 
-static void put_media(writer *w, ek_media_kind kind)
+/* Minutes and seconds as transformers' processor has them: the minutes have two digits or more, of the seconds what is
+ * behind the point is cut off. */
+static json_t *time_of(double seconds)
 {
-    static const char *const types[] = {"image", "audio", "video"};
+    char text[32];
+    long long s = (long long)seconds;
+    snprintf(text, sizeof text, "%02lld:%02lld", s / 60, s % 60);
+    return json_string_nocheck(text);
+}
+
+static void put_media(writer *w, const ek_block *b)
+{
+    static const char *const types[] = {"image", "video", "audio"};
     json_t *part = json_object();
     make_parts(w);
-    set(part, "type", json_string_nocheck(types[kind]));
+    set(part, "type", json_string_nocheck(types[b->media]));
+    if (b->media != EK_MEDIA_FRAME && b->n_files == 1) set(part, "file", json_integer(b->files[0].number));
+    for (int i = 0; b->media == EK_MEDIA_FRAME && i < b->n_files; i++) {
+        json_t *frame = json_object();
+        set(frame, "time", time_of(b->files[i].seconds));
+        set(frame, "file", json_integer(b->files[i].number));
+        append_to(part, "frames", frame);
+    }
     append_to(w->at, "content", part);
 }
 
@@ -125,7 +143,7 @@ static void put_block(writer *w, const ek_block *b)
     w->visible |= ek_block_shows(b);
     switch (b->kind) {
     case EK_BLOCK_TEXT: put_text(w, ek_buf_text(&b->text), b->text.len); break;
-    case EK_BLOCK_MEDIA: put_media(w, b->media); break;
+    case EK_BLOCK_MEDIA: put_media(w, b); break;
     case EK_BLOCK_TOOL: put_tool(w, b->value); break;
     case EK_BLOCK_REASONING: set(w->at, "reasoning_content", string(&b->text)); break;
     case EK_BLOCK_CALL: put_call(w, b); break;
@@ -204,12 +222,17 @@ static void put_result_message(writer *w, const ek_message *m, int call)
     for (int i = 0; i < m->n_blocks; i++) put_block(w, &m->blocks[i]);
 }
 
-/* Among the results that the message of the call holds itself: the template looks at no others then. */
-static void put_own_result(json_t *list, const ek_message *m, const ek_block *call)
+/* Among the results that the message of the call holds itself: the template looks at no others then. What is no text
+ * stands behind them all, where the template has it too. */
+static void put_own_result(writer *w, json_t *list, const ek_message *m, const ek_block *call)
 {
     json_t *result = json_object();
     ek_buf text = {0};
-    for (int i = 0; i < m->n_blocks; i++) ek_buf_add(&text, ek_buf_text(&m->blocks[i].text), m->blocks[i].text.len);
+    for (int i = 0; i < m->n_blocks; i++) {
+        const ek_block *b = &m->blocks[i];
+        if (b->kind == EK_BLOCK_MEDIA) put_media(w, b);
+        else ek_buf_add(&text, ek_buf_text(&b->text), b->text.len);
+    }
     set(result, "name", string(&call->name));
     set(result, "response", string(&text));
     json_array_append_new(list, result);
@@ -241,7 +264,7 @@ static void put_results(writer *w, const ek_conversation *c)
     json_t *own = json_object_get(w->at, "tool_responses");
     for (int i = 0; i < n; i++) {
         const ek_message *m = &c->messages[all[i].message];
-        if (own) put_own_result(own, m, p->calls[all[i].call].block);
+        if (own) put_own_result(w, own, m, p->calls[all[i].call].block);
         else put_result_message(w, m, all[i].call);
     }
     free(all);

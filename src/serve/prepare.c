@@ -60,11 +60,19 @@ static ek_err check_lists(const ek_preparation *p, const ek_json_size *size)
                    max);
 }
 
+/* Bytes of text among n_new bytes of JSON; what looks like a file may be text all the same, and is counted as such once
+ * that is known (settle_text). */
+static size_t text_among(const ek_preparation *p, const ek_json_size *size, size_t n_new)
+{
+    bool files = p->limits.media && (p->limits.media->image || p->limits.media->audio);
+    return files && size->coded < n_new ? n_new - size->coded : n_new;
+}
+
 /* Counts what reading n bytes of JSON, and what making a prompt of them, may take; n_new of them are text that was not
  * counted before. */
 static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t n_new)
 {
-    if (n_new > 0) n_new += size->growth;
+    if (n_new > 0) n_new = text_among(p, size, n_new) + size->growth;
     size_t cost = ek_json_cost(size, n) + size->containers * PER_CONTAINER;
     cost += prompt_cost(p, p->n_text + n_new) - prompt_cost(p, p->n_text);
     EK_TRY(ek_request_memory_take(&p->server->memory, p->taken, cost));
@@ -102,6 +110,25 @@ static ek_err take_more(void *arg, size_t bytes)
     return EK_OK;
 }
 
+/* ek_api_limits.text */
+static ek_err settle_text(void *arg, size_t bytes)
+{
+    ek_preparation *p = arg;
+    if (bytes <= p->n_text) return EK_OK;
+    EK_TRY(take_more(p, prompt_cost(p, bytes) - prompt_cost(p, p->n_text)));
+    p->n_text = bytes;
+    return EK_OK;
+}
+
+/* ek_api_limits.give */
+static void give(void *arg, size_t bytes)
+{
+    ek_preparation *p = arg;
+    if (bytes > p->taken) bytes = p->taken;
+    ek_request_memory_give(&p->server->memory, bytes);
+    p->taken -= bytes;
+}
+
 /* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine, their
  * log-probabilities, which the reply repeats as text, and what the dialect keeps. */
 static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body)
@@ -114,8 +141,8 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     size_t logprobs = r->req.turn.prompt_logprobs
                           ? sizeof(ek_logprobs) + EK_PER_LOGPROB * (size_t)(r->req.turn.n_top + 2)
                           : 0;
-    return tools + r->req.answer.cap + r->req.own_bytes + form + n * ids * logprobs + ek_grammar_bytes(r->req.grammar) +
-           (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
+    return tools + ek_turn_prompt_media(&r->prompt) + r->req.answer.cap + r->req.own_bytes + form + n * ids * logprobs +
+           ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
 /* What was counted for the preparation, which has ended, becomes what the request holds. */
@@ -212,6 +239,8 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.count = count;
     p->limits.weigh = weigh;
     p->limits.take = take_more;
+    p->limits.text = settle_text;
+    p->limits.give = give;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;

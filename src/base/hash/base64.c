@@ -26,7 +26,8 @@ static int value_of(char c)
 
 bool ek_base64_decode(ek_buf *out, const char *s, size_t n)
 {
-    size_t before = out->len;
+    if (!ek_buf_reserve(out, n / 4 * 3 + 3)) return false;
+    char *at = out->data + out->len;
     uint32_t v = 0;
     int bits = 0, pad = 0;
     bool ok = true;
@@ -42,13 +43,11 @@ bool ek_base64_decode(ek_buf *out, const char *s, size_t n)
         bits += 6;
         if (bits < 8) continue;
         bits -= 8;
-        ek_buf_char(out, (char)(v >> bits & 255));
+        *at++ = (char)(v >> bits & 255);
     }
     /* A single digit beyond the last group is no byte; what padding there is must complete the group. */
     ok = ok && bits < 6 && (pad == 0 || pad * 2 == bits);
-    if (!ok && out->len > before) {
-        out->len = before;
-        out->data[before] = '\0';
-    }
+    if (ok) out->len = (size_t)(at - out->data);
+    out->data[out->len] = '\0';
     return ok;
 }

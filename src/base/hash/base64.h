@@ -9,7 +9,7 @@
 /* Appends the digits of n bytes, padded to a multiple of four. */
 void ek_base64_encode(ek_buf *out, const void *bytes, size_t n);
 /* Appends the bytes that n digits stand for. Line breaks between them are skipped; the padding may be missing. false,
- * and nothing appended, for anything else. */
+ * and nothing appended, for anything else, and where the system has no memory for them. */
 bool ek_base64_decode(ek_buf *out, const char *s, size_t n);
 
 #endif

@@ -4,6 +4,7 @@
 #include "serve/anthropic/anthropic.h"
 #include "serve/api/arguments.h"
 #include "serve/api/field.h"
+#include "serve/api/media.h"
 #include "serve/api/parts.h"
 #include "serve/api/sealed.h"
 #include "serve/api/tools.h"
@@ -47,159 +48,219 @@ static ek_err copy_member(ek_buf *out, const json_t *block, const char *key)
     return EK_OK;
 }
 
-static ek_err add_blocks(ek_buf *out, const json_t *list, const char *where,
-                         ek_err (*add)(ek_buf *, const json_t *, const char *))
+/* Where blocks go: their texts become one, joined by newlines, because the template would add blanks, or nothing,
+ * between parts; a picture begins another. */
+typedef struct sink {
+    ek_conversation *c;
+    ek_message *m; /* of c, or about to be */
+    const ek_api_limits *limits;
+} sink;
+
+static ek_buf *text_of(const sink *to)
 {
+    int i = to->m->n_blocks - 1;
+    while (i >= 0 && to->m->blocks[i].kind == EK_BLOCK_TOOL) i--;
+    if (i >= 0 && to->m->blocks[i].kind == EK_BLOCK_TEXT) return &to->m->blocks[i].text;
+    return &ek_message_add(to->m, EK_BLOCK_TEXT)->text;
+}
+
+/* Before each block that is text. any: whether there was one. */
+static void begin_text(const sink *to, bool *any)
+{
+    if (*any) ek_buf_char(text_of(to), '\n');
+    *any = true;
+}
+
+static ek_err add_source_of_image(const sink *to, const json_t *block)
+{
+    const json_t *source = ek_field(block, "source");
+    const char *type = type_of(source), *media = ek_json_get_text(source, "media_type", NULL);
+    size_t n = 0;
+    const char *data = ek_json_get_text(source, "data", &n);
+    if (!strcmp(type, "base64")) {
+        if (!data) return ek_fail(EK_EINVAL, "the source of an image needs a text data");
+        return ek_media_base64(to->c, to->m, EK_MEDIA_IMAGE, data, n, media, to->limits);
+    }
+    const char *url = ek_json_get_text(source, "url", &n);
+    if (!strcmp(type, "url") && url) return ek_media_url(to->c, to->m, EK_MEDIA_IMAGE, url, n, to->limits);
+    return ek_part_refuse("images with a source", type, "this message");
+}
+
+static ek_err add_image(const sink *to, const json_t *block, const char *where)
+{
+    ek_err err = ek_media_taken(EK_MEDIA_IMAGE, to->m, &(ek_media_place){"blocks", "image", where}, to->limits);
+    if (!err) err = add_source_of_image(to, block);
+    return err == EK_EINVAL ? with_capability(err, "image_block") : err;
+}
+
+static ek_err add_text_block(const sink *to, const json_t *block, const char *where)
+{
+    if (strcmp(type_of(block), "text")) return wrong_block(type_of(block), where);
+    return copy_member(text_of(to), block, "text");
+}
+
+static ek_err add_text_or_image(const sink *to, const json_t *block, const char *where)
+{
+    return strcmp(type_of(block), "image") ? add_text_block(to, block, where) : add_image(to, block, where);
+}
+
+static ek_err add_blocks(const sink *to, const json_t *list, const char *where,
+                         ek_err (*add)(const sink *, const json_t *, const char *))
+{
+    bool any = false;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        if (i > 0) ek_buf_char(out, '\n');
-        EK_TRY(add(out, json_array_get(list, i), where));
+        const json_t *block = json_array_get(list, i);
+        if (strcmp(type_of(block), "image")) begin_text(to, &any);
+        EK_TRY(add(to, block, where));
     }
     return EK_OK;
 }
 
-static ek_err add_text_block(ek_buf *out, const json_t *block, const char *where)
-{
-    if (strcmp(type_of(block), "text")) return wrong_block(type_of(block), where);
-    return copy_member(out, block, "text");
-}
-
 /* The text that a document's source is. PDFs, URLs and uploaded files are none. */
-static ek_err add_source(ek_buf *out, const json_t *source, const char *where)
+static ek_err add_source(const sink *to, const json_t *source, const char *where)
 {
     const char *type = type_of(source), *media = ek_json_get_text(source, "media_type", NULL);
     const json_t *content = ek_field(source, "content");
     size_t n = 0;
     const char *data = ek_json_get_text(source, "data", &n);
-    if (!strcmp(type, "text")) return copy_member(out, source, "data");
+    if (!strcmp(type, "text")) return copy_member(text_of(to), source, "data");
     if (!strcmp(type, "content")) {
-        if (json_is_array(content)) return add_blocks(out, content, "the content of a document", add_text_block);
-        return copy_member(out, source, "content");
+        if (json_is_array(content)) return add_blocks(to, content, "the content of a document", add_text_or_image);
+        return copy_member(text_of(to), source, "content");
     }
-    if (!strcmp(type, "base64") && data && media) return refused_document(ek_part_file(out, data, n, media, where));
+    if (!strcmp(type, "base64") && data && media)
+        return refused_document(ek_part_file(text_of(to), data, n, media, where));
     return refused_document(ek_part_refuse("documents with a source", type, where));
 }
 
-static ek_err add_document(ek_buf *out, const json_t *block, const char *where)
+static ek_err add_document(const sink *to, const json_t *block, const char *where)
 {
     static const char *const names[] = {"title", "context", NULL};
     const json_t *source = ek_field(block, "source");
     if (!source) return wrong_block("document", where);
-    ek_part_open(out, "document", block, names);
-    EK_TRY(add_source(out, source, where));
-    ek_part_close(out, "document");
+    ek_part_open(text_of(to), "document", block, names);
+    EK_TRY(add_source(to, source, where));
+    ek_part_close(text_of(to), "document");
     return EK_OK;
 }
 
-static ek_err add_search_result(ek_buf *out, const json_t *block)
+static ek_err add_search_result(const sink *to, const json_t *block)
 {
     static const char *const names[] = {"source", "title", NULL};
     const json_t *content = ek_field(block, "content");
     if (!json_is_array(content)) return ek_fail(EK_EINVAL, "a block of type search_result needs a list content");
-    ek_part_open(out, "search_result", block, names);
-    EK_TRY(add_blocks(out, content, "a search_result", add_text_block));
-    ek_part_close(out, "search_result");
+    ek_part_open(text_of(to), "search_result", block, names);
+    EK_TRY(add_blocks(to, content, "a search_result", add_text_block));
+    ek_part_close(text_of(to), "search_result");
     return EK_OK;
 }
 
-static bool is_text(const char *type)
+static bool is_known(const char *type)
 {
-    return !strcmp(type, "text") || !strcmp(type, "document") || !strcmp(type, "search_result");
+    return !strcmp(type, "text") || !strcmp(type, "document") || !strcmp(type, "search_result") ||
+           !strcmp(type, "image");
 }
 
-/* A block that is text, or becomes it. */
-static ek_err add_block(ek_buf *out, const json_t *block, const char *where)
+/* A block that is text, or becomes it, or is a picture. */
+static ek_err add_block(const sink *to, const json_t *block, const char *where)
 {
     const char *type = type_of(block);
-    if (!strcmp(type, "document")) return add_document(out, block, where);
-    return !strcmp(type, "search_result") ? add_search_result(out, block) : add_text_block(out, block, where);
+    if (!strcmp(type, "document")) return add_document(to, block, where);
+    return !strcmp(type, "search_result") ? add_search_result(to, block) : add_text_or_image(to, block, where);
 }
 
-/* A text, or blocks joined by a newline: as one text, because the template would add blanks, or nothing, between
- * parts. */
-static ek_err read_text(ek_buf *out, const json_t *v, const char *where)
+/* A text, or blocks. */
+static ek_err read_text(const sink *to, const json_t *v, const char *where)
 {
     if (!v) return EK_OK;
     if (ek_json_is_text(v)) {
-        ek_buf_add(out, json_string_value(v), json_string_length(v));
+        ek_buf_add(text_of(to), json_string_value(v), json_string_length(v));
         return EK_OK;
     }
     if (!json_is_array(v)) return ek_fail(EK_EINVAL, "%s must be a text or a list of blocks", where);
-    return add_blocks(out, v, where, strcmp(where, "system") ? add_block : add_text_block);
+    return add_blocks(to, v, where, strcmp(where, "system") ? add_block : add_text_or_image);
 }
 
-static ek_err read_system(ek_conversation *c, const json_t *v)
+static ek_err read_system(ek_conversation *c, const json_t *v, const ek_api_limits *limits)
 {
-    ek_buf text = {0};
-    ek_err err = read_text(&text, v, "system");
-    if (!err) {
-        ek_drop_billing(&text);
-        if (text.len) ek_message_text(ek_conversation_add(c, EK_ROLE_SYSTEM), EK_BLOCK_TEXT, text.data, text.len);
+    ek_message m = {.role = EK_ROLE_SYSTEM};
+    sink to = {c, &m, limits};
+    ek_err err = read_text(&to, v, "system");
+    if (!err && m.n_blocks > 0) {
+        ek_drop_billing(&m.blocks[0].text);
+        if (m.blocks[0].text.len) ek_conversation_take(c, &m);
     }
-    ek_buf_fini(&text);
+    ek_message_fini(&m);
     return err;
 }
 
 /* What a result says, and the tools that it refers to, which stand behind it. */
-static ek_err read_result_content(ek_api_request *r, ek_message *m, ek_buf *text, const json_t *content,
-                                  const ek_api_limits *limits)
+static ek_err read_result_content(ek_api_request *r, const sink *to, const json_t *content)
 {
     bool any = false;
-    if (!json_is_array(content)) return read_text(text, content, "a tool_result");
+    if (!json_is_array(content)) return read_text(to, content, "a tool_result");
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         if (!strcmp(type_of(block), "tool_reference")) continue;
-        if (any) ek_buf_char(text, '\n');
-        any = true;
-        EK_TRY(add_block(text, block, "a tool_result"));
+        if (strcmp(type_of(block), "image")) begin_text(to, &any);
+        EK_TRY(add_block(to, block, "a tool_result"));
     }
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         const char *name = ek_json_get_text(block, "tool_name", NULL);
         if (strcmp(type_of(block), "tool_reference")) continue;
         if (!name) return ek_fail(EK_EINVAL, "a block of type tool_reference needs a text tool_name");
-        EK_TRY(ek_tools_refer(r, m, name, limits));
+        EK_TRY(ek_tools_refer(r, to->m, name, to->limits));
     }
     return EK_OK;
 }
 
-static ek_err read_result(ek_api_request *r, const json_t *block, const ek_api_limits *limits)
+static void mark_error(ek_buf *text)
 {
     static const char mark[] = "Error: ";
-    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_TOOL);
-    ek_message_add(m, EK_BLOCK_TEXT);
-    EK_TRY(copy_member(&m->call_id, block, "tool_use_id"));
-    ek_buf text = {0};
-    ek_err err = read_result_content(r, m, &text, ek_field(block, "content"), limits);
-    bool marked = text.len >= sizeof mark - 1 && !memcmp(text.data, mark, sizeof mark - 1);
-    if (json_is_true(ek_json_get(block, "is_error")) && !marked) ek_buf_str(&m->blocks[0].text, mark);
-    ek_buf_add(&m->blocks[0].text, ek_buf_text(&text), text.len);
-    ek_buf_fini(&text);
-    return err;
+    ek_buf marked = {0};
+    if (text->len >= sizeof mark - 1 && !memcmp(text->data, mark, sizeof mark - 1)) return;
+    ek_buf_str(&marked, mark);
+    ek_buf_add(&marked, ek_buf_text(text), text->len);
+    ek_buf_fini(text);
+    *text = marked;
+}
+
+static ek_err read_result(ek_api_request *r, const json_t *block, const ek_api_limits *limits)
+{
+    sink to = {&r->conversation, ek_conversation_add(&r->conversation, EK_ROLE_TOOL), limits};
+    ek_message_add(to.m, EK_BLOCK_TEXT);
+    EK_TRY(copy_member(&to.m->call_id, block, "tool_use_id"));
+    EK_TRY(read_result_content(r, &to, ek_field(block, "content")));
+    if (json_is_true(ek_json_get(block, "is_error"))) mark_error(&to.m->blocks[0].text);
+    return EK_OK;
+}
+
+static ek_err read_user_blocks(ek_api_request *r, const sink *to, const json_t *content)
+{
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        const char *type = type_of(block);
+        if (!strcmp(type, "tool_result")) {
+            EK_TRY(read_result(r, block, to->limits));
+            continue;
+        }
+        if (!is_known(type)) return wrong_block(type, "a message of the user");
+        if (strcmp(type, "image")) begin_text(to, &any);
+        EK_TRY(add_block(to, block, "a message of the user"));
+    }
+    return EK_OK;
 }
 
 /* Results become messages of their own, before the message with the text. */
 static ek_err read_user(ek_api_request *r, const json_t *content, const ek_api_limits *limits)
 {
-    ek_buf text = {0};
-    bool has_text = !json_is_array(content);
-    ek_err err = has_text ? read_text(&text, content, "content") : EK_OK;
-    for (size_t i = 0; !err && i < json_array_size(content); i++) {
-        const json_t *block = json_array_get(content, i);
-        const char *type = type_of(block);
-        if (!strcmp(type, "tool_result")) {
-            err = read_result(r, block, limits);
-        } else if (!is_text(type)) {
-            err = wrong_block(type, "a message of the user");
-        } else {
-            if (has_text) ek_buf_char(&text, '\n');
-            has_text = true;
-            err = add_block(&text, block, "a message of the user");
-        }
-    }
-    if (!err && has_text)
-        ek_message_text(ek_conversation_add(&r->conversation, EK_ROLE_USER), EK_BLOCK_TEXT, ek_buf_text(&text),
-                        text.len);
-    ek_buf_fini(&text);
+    ek_message m = {.role = EK_ROLE_USER};
+    sink to = {&r->conversation, &m, limits};
+    ek_err err = json_is_array(content) ? read_user_blocks(r, &to, content) : read_text(&to, content, "content");
+    if (!err && m.n_blocks > 0) ek_conversation_take(&r->conversation, &m);
+    ek_message_fini(&m);
     return err;
 }
 
@@ -237,7 +298,10 @@ static ek_err read_assistant_text(ek_message *m, const json_t *block)
 static ek_err read_assistant(ek_conversation *c, const json_t *content, const ek_api_limits *limits)
 {
     ek_message *m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
-    if (!json_is_array(content)) return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, content, "content");
+    if (!json_is_array(content)) {
+        ek_message_add(m, EK_BLOCK_TEXT);
+        return read_text(&(sink){c, m, limits}, content, "content");
+    }
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         const char *type = type_of(block);
@@ -270,9 +334,10 @@ static ek_err read_tool_change(ek_api_request *r, ek_message *m, const json_t *b
 static ek_err read_system_message(ek_api_request *r, const json_t *content, const ek_api_limits *limits)
 {
     ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_SYSTEM);
+    const sink to = {&r->conversation, m, limits};
     bool any = false;
     ek_message_add(m, EK_BLOCK_TEXT);
-    if (!json_is_array(content)) return read_text(&m->blocks[0].text, content, "content");
+    if (!json_is_array(content)) return read_text(&to, content, "content");
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         const char *type = type_of(block);
@@ -280,9 +345,8 @@ static ek_err read_system_message(ek_api_request *r, const json_t *content, cons
             EK_TRY(read_tool_change(r, m, block, limits));
             continue;
         }
-        if (any) ek_buf_char(&m->blocks[0].text, '\n');
-        any = true;
-        EK_TRY(add_block(&m->blocks[0].text, block, "a system message"));
+        begin_text(&to, &any);
+        EK_TRY(add_block(&to, block, "a system message"));
     }
     return EK_OK;
 }
@@ -311,7 +375,7 @@ static bool is_beginning(const ek_conversation *c)
 ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *list = ek_field(body, "messages");
-    ek_err err = read_system(&r->conversation, ek_field(body, "system"));
+    ek_err err = read_system(&r->conversation, ek_field(body, "system"), limits);
     if (err) {
         r->param = "system";
         return ek_fail_in(err, "system");

@@ -51,6 +51,13 @@ static ek_err make_answer(ek_api_request *r, const ek_turn_prompt *prompt, const
     return EK_OK;
 }
 
+/* Of the prompt, about. A body that has no conversation is counted whole. */
+static size_t text_bytes(const ek_api_request *r, size_t n)
+{
+    if (r->turn.plain || r->conversation.n_messages == 0) return n;
+    return ek_conversation_bytes(&r->conversation, r->declared ? r->declared : r->tools);
+}
+
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits)
 {
@@ -58,7 +65,10 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     *prompt = (ek_turn_prompt){0};
     EK_TRY(d->parse(r, body, n, limits));
     EK_TRY(ek_wanted_check());
+    if (limits->text) EK_TRY(limits->text(limits->count_arg, text_bytes(r, n)));
     r->answered |= !d->end;
+    r->prompt.headers = r->answered;
+    r->prompt.give = limits->give;
     r->prompt.ctx_tokens = d->end ? limits->ctx_tokens : INT_MAX;
     r->prompt.room = limits->take;
     r->prompt.room_arg = limits->count_arg;

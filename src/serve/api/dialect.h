@@ -49,6 +49,7 @@ typedef struct ek_api_limits {
     int ctx_tokens;                      /* prompt and reply together */
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
     uint64_t owner;                      /* of what this request stores and may continue */
+    const ek_chat_media *media;          /* what the model takes beside text; NULL: nothing */
     const struct ek_model_card *card;    /* of the model; NULL: paths that describe it are not served */
     int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */
@@ -62,7 +63,15 @@ typedef struct ek_api_limits {
     /* Counts further memory that making the prompt may take, for as long as that lasts, or that the reply of a path
      * that generates nothing is about to take. ENOMEM, ETOOLARGE: it must not be made. NULL: nothing is counted. */
     ek_err (*take)(void *arg, size_t bytes);
-    void *count_arg; /* of the three */
+    /* Told how many bytes of text the prompt is made of, before it is made: pictures and sounds of the body are none,
+     * and count less. ENOMEM, ETOOLARGE. NULL with count. */
+    ek_err (*text)(void *arg, size_t bytes);
+    /* Gives back what take counted and is free again. NULL with take. */
+    void (*give)(void *arg, size_t bytes);
+    /* Appends what a URL of http or https gives, which was fetched or is about to be. ECANCELLED: not yet; EINVAL with
+     * the reason. NULL: nothing is fetched here. */
+    ek_err (*fetch)(void *arg, const char *url, size_t n, ek_buf *out);
+    void *count_arg; /* of them all */
 } ek_api_limits;
 
 /* Seconds that a reply took, for APIs that report them; nothing that computes an answer reads them. */

@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
+#include "media/budget.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 
@@ -37,13 +38,26 @@ ek_err ek_field_model(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
+/* The budget of pictures that do not say how closely they are looked at. */
+static ek_err read_image_tokens(ek_api_request *r, const json_t *ours)
+{
+    const json_t *v = ek_field(ours, "image_tokens");
+    int64_t n = json_is_integer(v) ? json_integer_value(v) : 0;
+    if (!v) return EK_OK;
+    if (n < 0 || n > INT_MAX || !ek_budget_known((int)n))
+        return ek_field_kind(r, "evenkeel.image_tokens", "70, 140, 280, 560 or 1120 is needed", v);
+    r->prompt.image_tokens = (int)n;
+    return EK_OK;
+}
+
 ek_err ek_field_ours(ek_api_request *r, const json_t *body)
 {
     const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
     if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
     if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
-    return ek_field_bool(r, ours, "digest", &r->turn.digest);
+    EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
+    return read_image_tokens(r, ours);
 }
 
 const json_t *ek_field(const json_t *object, const char *key)

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/field.h"
+#include "serve/api/media.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
 
@@ -30,11 +31,35 @@ ek_err ek_ollama_model(ek_api_request *r, const json_t *body)
     return r->model && *r->model ? EK_OK : ek_field_wrong(r, "model", "a name is required");
 }
 
-ek_err ek_ollama_no_images(const json_t *object)
+/* The blocks from index k on come before the others. */
+static void move_to_front(ek_message *m, int k)
+{
+    int n = m->n_blocks - k;
+    ek_block *first = ek_alloc((size_t)(n + 1) * sizeof *first);
+    memcpy(first, m->blocks + k, (size_t)n * sizeof *first);
+    memmove(m->blocks + n, m->blocks, (size_t)k * sizeof *first);
+    memcpy(m->blocks, first, (size_t)n * sizeof *first);
+    free(first);
+}
+
+/* A list of base64, into m: in Ollama's prompts pictures stand before the text of their message. */
+static ek_err read_images(ek_api_request *r, ek_message *m, const json_t *object, const char *where,
+                          const ek_api_limits *limits)
 {
     const json_t *images = ek_field(object, "images");
+    int n_others = m->n_blocks;
     if (!images || (json_is_array(images) && json_array_size(images) == 0)) return EK_OK;
-    return ek_fail(EK_EINVAL, "images are not taken: the model that is served here reads text alone (no vision)");
+    EK_TRY(ek_media_taken(EK_MEDIA_IMAGE, m, &(ek_media_place){"members", "images", where}, limits));
+    if (!json_is_array(images)) return ek_fail(EK_EINVAL, "images must be a list of pictures in base64");
+    for (size_t i = 0; i < json_array_size(images); i++) {
+        const json_t *one = json_array_get(images, i);
+        ek_err err = ek_json_is_text(one) ? ek_media_base64(&r->conversation, m, EK_MEDIA_IMAGE, json_string_value(one),
+                                                            json_string_length(one), NULL, limits)
+                                          : ek_fail(EK_EINVAL, "a picture in base64 is needed");
+        if (err) return ek_fail_in(err, "images[%zu]", i);
+    }
+    move_to_front(m, n_others);
+    return EK_OK;
 }
 
 /* --- fields of both --- */
@@ -180,11 +205,11 @@ static json_t *openai_message(const json_t *v)
 static ek_err read_message(ek_api_request *r, const json_t *v, const ek_api_limits *limits)
 {
     if (!json_is_object(v)) return ek_fail(EK_EINVAL, "an object with role and content is needed");
-    EK_TRY(ek_ollama_no_images(v));
     json_t *m = openai_message(v);
     ek_err err = ek_openai_message(&r->conversation, m, limits);
     json_decref(m);
-    return err;
+    EK_TRY(err);
+    return read_images(r, &r->conversation.messages[r->conversation.n_messages - 1], v, "this message", limits);
 }
 
 static ek_err read_messages(ek_api_request *r, const json_t *list, const ek_api_limits *limits)
@@ -231,9 +256,6 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
                      (json_is_array(v) && json_array_size(v) == 0);
         if (!empty) return ek_field_wrong(r, fields[i].key, fields[i].why);
     }
-    r->param = "images";
-    EK_TRY(ek_ollama_no_images(body));
-    r->param = NULL;
     return EK_OK;
 }
 
@@ -261,6 +283,8 @@ static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_
     EK_TRY(read_text(r, body, "system", &system));
     EK_TRY(ek_field_bool(r, body, "raw", &own->raw));
     EK_TRY(refuse_unsupported(r, body));
+    if (own->raw && json_array_size(ek_field(body, "images")) > 0)
+        return ek_field_wrong(r, "images", "a raw prompt is taken as it stands, without pictures");
     if (own->raw && json_string_length(system) > 0)
         return ek_field_wrong(r, "system", "a raw prompt is taken as it stands, without a system message");
     if (json_string_length(prompt) == 0) {
@@ -275,6 +299,9 @@ static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_
     }
     add_message(r, EK_ROLE_SYSTEM, system);
     add_message(r, EK_ROLE_USER, prompt);
+    r->param = "images";
+    EK_TRY(read_images(r, &r->conversation.messages[r->conversation.n_messages - 1], body, "this request", limits));
+    r->param = NULL;
     ek_drop_billing_line(&r->conversation);
     r->prompt.add_generation_prompt = true;
     return EK_OK;

@@ -27,8 +27,6 @@ ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limi
 ek_err ek_ollama_options(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 /* How long to keep the model: a number of seconds or a text such as "5m"; *zero: not at all. */
 ek_err ek_ollama_keep_alive(ek_api_request *r, const json_t *body, bool *zero);
-/* EINVAL where an object has `images`. */
-ek_err ek_ollama_no_images(const json_t *object);
 /* `model`, once `name`, into r->model. EINVAL without. */
 ek_err ek_ollama_model(ek_api_request *r, const json_t *body);
 

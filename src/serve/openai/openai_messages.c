@@ -4,6 +4,7 @@
 #include "serve/api/arguments.h"
 #include "serve/api/custom.h"
 #include "serve/api/field.h"
+#include "serve/api/media.h"
 #include "serve/api/openai.h"
 #include "serve/api/parts.h"
 #include "text/json/json.h"
@@ -45,32 +46,38 @@ static bool read_role(const json_t *v, ek_role *role)
     return false;
 }
 
-/* A file whose text the part holds. Uploaded ones are not here. */
-static ek_err read_file(ek_message *m, const json_t *file)
+/* A file that the part holds: a text, a picture or a sound. Uploaded ones are not here. */
+static ek_err read_file(ek_conversation *c, ek_message *m, const json_t *file, const ek_api_limits *limits)
 {
     size_t n = 0;
     const char *data = ek_json_get_text(file, "file_data", &n);
+    bool media;
     if (!data) return ek_part_refuse("content parts", "file", "a message without file_data");
+    EK_TRY(ek_media_file_part(c, m, data, n, "this message", limits, &media));
+    if (media) return EK_OK;
     return ek_part_named_file(&ek_message_add(m, EK_BLOCK_TEXT)->text, file, data, n, "a message");
 }
 
-static ek_err read_part(ek_message *m, const json_t *part)
+static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)
 {
     size_t n;
+    bool media;
     const char *type = ek_json_get_text(part, "type", NULL), *text = ek_json_get_text(part, "text", &n);
     if (!type) return ek_fail(EK_EINVAL, "a content part needs a type");
     if (!strcmp(type, "refusal")) { /* a part without text */
         ek_message_text(m, EK_BLOCK_TEXT, "", 0);
         return EK_OK;
     }
-    if (!strcmp(type, "file")) return read_file(m, ek_field(part, "file"));
+    if (!strcmp(type, "file")) return read_file(c, m, ek_field(part, "file"), limits);
+    EK_TRY(ek_media_part(c, m, part, "content parts", "a message", limits, &media));
+    if (media) return EK_OK;
     if (strcmp(type, "text")) return ek_part_refuse("content parts", type, "a message");
     if (!text) return ek_fail(EK_EINVAL, "a text part needs a text");
     ek_message_text(m, EK_BLOCK_TEXT, text, n);
     return EK_OK;
 }
 
-static ek_err read_content(ek_message *m, const json_t *content)
+static ek_err read_content(ek_conversation *c, ek_message *m, const json_t *content, const ek_api_limits *limits)
 {
     if (!content) return EK_OK;
     if (ek_json_is_text(content)) {
@@ -79,7 +86,7 @@ static ek_err read_content(ek_message *m, const json_t *content)
     }
     if (!json_is_array(content)) return ek_fail(EK_EINVAL, "content must be a text or a list of parts");
     m->parts = true;
-    for (size_t i = 0; i < json_array_size(content); i++) EK_TRY(read_part(m, json_array_get(content, i)));
+    for (size_t i = 0; i < json_array_size(content); i++) EK_TRY(read_part(c, m, json_array_get(content, i), limits));
     return EK_OK;
 }
 
@@ -170,7 +177,7 @@ ek_err ek_openai_message(ek_conversation *c, const json_t *v, const ek_api_limit
         EK_TRY(read_name(&m->name, v));
     }
     EK_TRY(read_reasoning(m, v));
-    EK_TRY(read_content(m, ek_field(v, "content")));
+    EK_TRY(read_content(c, m, ek_field(v, "content"), limits));
     EK_TRY(read_calls(m, v, limits));
     return read_results(m, ek_json_get(v, "tool_responses"));
 }

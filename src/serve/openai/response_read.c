@@ -57,6 +57,7 @@ static void add_size(ek_json_size *sum, const char *text, size_t n)
     sum->values += one.values;
     sum->containers += one.containers;
     sum->growth += one.growth;
+    sum->coded += one.coded;
 }
 
 static ek_err count_chain(const chain *c, const ek_api_limits *limits)

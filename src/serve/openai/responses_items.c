@@ -3,6 +3,7 @@
 
 #include "serve/api/arguments.h"
 #include "serve/api/field.h"
+#include "serve/api/media.h"
 #include "serve/api/parts.h"
 #include "serve/openai/responses.h"
 #include "serve/api/sealed.h"
@@ -23,6 +24,12 @@ static ek_err read_file(ek_buf *out, const json_t *part)
     return ek_part_named_file(out, part, data, n, "a part of type input_file");
 }
 
+static bool is_text(const char *type)
+{
+    return is(type, "input_text") || is(type, "output_text") || is(type, "text") || is(type, "reasoning_text") ||
+           is(type, "summary_text");
+}
+
 /* A text, or parts whose texts are joined with `between`. */
 static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
 {
@@ -38,20 +45,63 @@ static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
         size_t n;
         const char *text = ek_json_get_text(part, "text", &n);
         if (is(type, "refusal")) continue;
-        if (is(type, "input_file")) {
-            if (any) ek_buf_str(out, between);
-            any = true;
-            EK_TRY(read_file(out, part));
-            continue;
-        }
-        if (!is(type, "input_text") && !is(type, "output_text") && !is(type, "text") && !is(type, "reasoning_text") &&
-            !is(type, "summary_text"))
-            return ek_part_refuse("parts", type ? type : "", "input");
+        if (!is_text(type)) return ek_part_refuse("parts", type ? type : "", "input");
         if (!text) return ek_fail(EK_EINVAL, "a part of type %s needs a text", type);
         if (any) ek_buf_str(out, between);
         any = true;
         ek_buf_add(out, text, n);
     }
+    return EK_OK;
+}
+
+/* The text that m ends with, behind those that it has; a new one behind a picture. */
+static ek_buf *text_at_end(ek_message *m)
+{
+    bool any = false;
+    for (int i = 0; i < m->n_blocks; i++) any |= m->blocks[i].kind == EK_BLOCK_TEXT;
+    ek_block *last = m->n_blocks ? &m->blocks[m->n_blocks - 1] : NULL;
+    ek_buf *text = last && last->kind == EK_BLOCK_TEXT ? &last->text : &ek_message_add(m, EK_BLOCK_TEXT)->text;
+    if (any) ek_buf_char(text, '\n');
+    return text;
+}
+
+/* A part of a message that is no text yet: a picture, a sound, a file. */
+static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, const char *type,
+                        const ek_api_limits *limits)
+{
+    bool media;
+    size_t n = 0;
+    EK_TRY(ek_media_part(c, m, part, "parts", "input", limits, &media));
+    if (media) return EK_OK;
+    if (!is(type, "input_file")) return ek_part_refuse("parts", type ? type : "", "input");
+    const char *data = ek_json_get_text(part, "file_data", &n), *url = ek_json_get_text(part, "file_url", NULL);
+    if (data) EK_TRY(ek_media_file_part(c, m, data, n, "this message", limits, &media));
+    if (!data && url && limits->fetch) {
+        EK_TRY(ek_media_taken(EK_MEDIA_IMAGE, m, &(ek_media_place){"parts", "input_file", "this message"}, limits));
+        return ek_media_url(c, m, EK_MEDIA_IMAGE, url, strlen(url), limits);
+    }
+    return media ? EK_OK : read_file(text_at_end(m), part);
+}
+
+/* The content of a message, or what a tool gave: a text, or parts, whose texts are joined with newlines where nothing
+ * stands between them. */
+static ek_err read_content(ek_conversation *c, ek_message *m, const json_t *v, const ek_api_limits *limits)
+{
+    if (!json_is_array(v)) return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, v, "");
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *part = json_array_get(v, i);
+        const char *type = ek_json_get_text(part, "type", NULL);
+        size_t n;
+        const char *text = ek_json_get_text(part, "text", &n);
+        if (is(type, "refusal")) continue;
+        if (!is_text(type)) {
+            EK_TRY(read_part(c, m, part, type, limits));
+            continue;
+        }
+        if (!text) return ek_fail(EK_EINVAL, "a part of type %s needs a text", type);
+        ek_buf_add(text_at_end(m), text, n);
+    }
+    if (m->n_blocks == 0) ek_message_add(m, EK_BLOCK_TEXT);
     return EK_OK;
 }
 
@@ -62,7 +112,7 @@ static ek_message *assistant(ek_conversation *c)
     return last && last->role == EK_ROLE_ASSISTANT ? last : ek_conversation_add(c, EK_ROLE_ASSISTANT);
 }
 
-static ek_err read_message(ek_conversation *c, const json_t *item)
+static ek_err read_message(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
 {
     static const struct {
         const char *name;
@@ -72,9 +122,7 @@ static ek_err read_message(ek_conversation *c, const json_t *item)
     const json_t *content = ek_field(item, "content");
     if (is(role, "assistant")) return read_text(&ek_message_add(assistant(c), EK_BLOCK_TEXT)->text, content, "");
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
-        if (is(role, roles[i].name))
-            return read_text(&ek_message_add(ek_conversation_add(c, roles[i].role), EK_BLOCK_TEXT)->text, content,
-                             "\n");
+        if (is(role, roles[i].name)) return read_content(c, ek_conversation_add(c, roles[i].role), content, limits);
     return ek_field_wrong_role(item, "user, assistant, system, developer");
 }
 
@@ -112,14 +160,14 @@ static ek_err read_call(ek_conversation *c, const json_t *item, const ek_api_lim
     return EK_OK;
 }
 
-static ek_err read_result(ek_conversation *c, const json_t *item)
+static ek_err read_result(ek_conversation *c, const json_t *item, const ek_api_limits *limits)
 {
     size_t n = 0;
     const char *id = ek_json_get_text(item, "call_id", &n);
     if (!id) return ek_fail(EK_EINVAL, "a function_call_output needs a call_id");
     ek_message *m = ek_conversation_add(c, EK_ROLE_TOOL);
     ek_buf_add(&m->call_id, id, n);
-    return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, ek_field(item, "output"), "\n");
+    return read_content(c, m, ek_field(item, "output"), limits);
 }
 
 /* The result of a search for tools, which are declared where it stands. */
@@ -137,9 +185,9 @@ static ek_err read_found(ek_api_request *r, const json_t *item)
 static ek_err read_plain(ek_api_request *r, const json_t *item, const char *type, const ek_api_limits *limits)
 {
     ek_conversation *c = &r->conversation;
-    if (!type || is(type, "message")) return read_message(c, item);
+    if (!type || is(type, "message")) return read_message(c, item, limits);
     if (is(type, "function_call")) return read_call(c, item, limits);
-    if (is(type, "function_call_output")) return read_result(c, item);
+    if (is(type, "function_call_output")) return read_result(c, item, limits);
     if (is(type, "reasoning")) return read_reasoning(c, item);
     if (is(type, "tool_search_output")) return read_found(r, item);
     if (is(type, "additional_tools"))

@@ -5,13 +5,22 @@
 
 #include "text/utf8.h"
 
-/* The end of a string whose opening quote stands before at; adds how many of its bytes are control characters. */
-static size_t skip_string(const char *text, size_t n, size_t at, size_t *controls)
+enum { CODED = 4096 };
+
+/* The end of a string whose opening quote stands before at; adds how many of its bytes are control characters, and all
+ * of them to coded where that is what they look like. */
+static size_t skip_string(const char *text, size_t n, size_t at, size_t *controls, size_t *coded)
 {
+    size_t from = at;
+    bool plain = true;
     for (; at < n && text[at] != '"'; at++) {
-        *controls += (unsigned char)text[at] < 0x20;
-        if (text[at] == '\\') at++;
+        unsigned char c = (unsigned char)text[at];
+        *controls += c < 0x20;
+        plain &= c > ' ' && c < 0x80 && c != '\\';
+        if (c == '\\') at++;
     }
+    if (at > n) at = n;
+    if (plain && at - from >= CODED) *coded += at - from;
     return at < n ? at + 1 : n;
 }
 
@@ -29,7 +38,7 @@ void ek_json_scan(ek_json_size *out, const char *text, size_t n)
         char c = text[i++];
         if (c == '"') {
             s.values++;
-            i = skip_string(text, n, i, &controls);
+            i = skip_string(text, n, i, &controls, &s.coded);
         } else if (c == '{' || c == '[') {
             s.values++;
             s.containers++;

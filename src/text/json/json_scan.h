@@ -10,6 +10,8 @@ typedef struct ek_json_size {
     size_t containers; /* of these: objects and lists */
     size_t depth;      /* of nesting */
     size_t growth;     /* bytes by which its strings may grow where they are read and written again */
+    size_t coded;      /* bytes of its strings of 4 KiB and more without a blank, an escape or a byte beyond ASCII: most
+                          likely files in base64 */
     size_t max_list;   /* the most objects that stand directly in one list of the outermost object (`messages`) */
 } ek_json_size;
 

@@ -38,14 +38,16 @@ typedef struct ek_chat_opts {
     size_t max_bytes; /* of the text, where rendering stops with ETOOLONG; 0: no limit */
 } ek_chat_opts;
 
-typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
+typedef enum ek_placeholder { EK_PLACEHOLDER_IMAGE, EK_PLACEHOLDER_AUDIO, EK_PLACEHOLDER_VIDEO } ek_placeholder;
 
 /* A rendered prompt. Zero-initialise; ek_prompt_fini when done. */
 typedef struct ek_prompt {
     ek_buf text;
     size_t *control; /* ascending byte offsets in text of intended control tokens, for ek_encode */
     size_t n_control, cap_control;
-    size_t n_media;   /* placeholders <|image|>, <|audio|> and <|video|>; each is a control token */
+    int *media; /* of each placeholder <|image|>, <|audio|> or <|video|>, in order, which are control tokens: the
+                   number of its file, -1 where the part names none */
+    size_t n_media, cap_media;
     size_t max_bytes; /* ek_chat_opts.max_bytes */
     bool full;        /* the text is longer than that: nothing is added any more */
     bool loose_tools; /* ek_chat_opts.loose_tools */
@@ -55,7 +57,9 @@ void ek_prompt_fini(ek_prompt *p);
 
 /* Renders into the empty prompt p. tools may be NULL or json null. Beyond the template, a content part {"type":
  * "tool_reference", "tool": {…}} declares a tool where it stands, in the words that the system turn has for those of
- * tools: in a tool's result as its member `tools`, in a system message behind its text. Messages are borrowed and
+ * tools: in a tool's result as its member `tools`, in a system message behind its text. A part of a picture or a sound
+ * may name its file, "file": N, and one of a video its frames, "frames": [{"time": "00:01", "file": N}, …], which are
+ * written as transformers' processor writes them: each time and placeholder, blanks between. Messages are borrowed and
  * not changed. EINVAL where the template raises an error, with the index of the message and the
  * reason; ETOOLONG beyond opts->max_bytes. The content of p is then undefined, but p must still be freed by
  * ek_prompt_fini. Time is linear in the size of messages, tools and text, but for sorting the members of an object

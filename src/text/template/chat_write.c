@@ -77,10 +77,31 @@ void ek_put_quoted_upper(ek_prompt *p, const json_t *v)
 
 static const char *const media_marks[] = {"<|image|>", "<|audio|>", "<|video|>"};
 
-void ek_put_media(ek_prompt *p, ek_media_kind kind)
+static void put_placeholder(ek_prompt *p, ek_placeholder kind, const json_t *file)
 {
-    p->n_media++;
+    if (p->full) return;
+    if (p->n_media == p->cap_media) {
+        p->cap_media = p->cap_media ? 2 * p->cap_media : 8;
+        p->media = ek_realloc(p->media, p->cap_media * sizeof *p->media);
+    }
+    p->media[p->n_media++] = json_is_integer(file) ? (int)json_integer_value(file) : -1;
     ek_put_mark(p, media_marks[kind]);
+}
+
+void ek_put_media(ek_prompt *p, ek_placeholder kind, const json_t *part)
+{
+    const json_t *frames = kind == EK_PLACEHOLDER_VIDEO ? ek_json_get(part, "frames") : NULL;
+    if (!json_is_array(frames)) {
+        put_placeholder(p, kind, ek_json_get(part, "file"));
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(frames); i++) {
+        const json_t *frame = json_array_get(frames, i);
+        if (i > 0) ek_put(p, " ");
+        ek_put_str(p, ek_json_get(frame, "time"));
+        ek_put(p, " ");
+        put_placeholder(p, kind, ek_json_get(frame, "file"));
+    }
 }
 
 void ek_put_value(ek_prompt *p, const json_t *v, bool quoted_keys)
@@ -135,5 +156,6 @@ void ek_prompt_fini(ek_prompt *p)
 {
     ek_buf_fini(&p->text);
     free(p->control);
+    free(p->media);
     *p = (ek_prompt){0};
 }

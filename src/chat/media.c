@@ -1,0 +1,168 @@
+#include "chat/media.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+/* --- the files of a prompt --- */
+
+/* Of each number: its file and kind. The caller frees the list. */
+static ek_run *list_files(const ek_conversation *c)
+{
+    ek_run *all = ek_alloc((size_t)(c->n_files + 1) * sizeof *all);
+    for (int i = 0; i < c->n_messages; i++)
+        for (int k = 0; k < c->messages[i].n_blocks; k++) {
+            const ek_block *b = &c->messages[i].blocks[k];
+            for (int j = 0; j < b->n_files; j++)
+                all[b->files[j].number] = (ek_run){.file = &b->files[j], .kind = b->media};
+        }
+    return all;
+}
+
+static ek_err check_taken(const ek_run *r, const ek_chat_media *media)
+{
+    bool sound = r->kind == EK_MEDIA_SOUND;
+    if (sound ? media->audio : media->image) return EK_OK;
+    if (!media->image && !media->audio)
+        return ek_fail(EK_EUNSUPPORTED, "this model takes text alone: it has no %s",
+                       sound ? "ears (audio tower)" : "eyes (vision tower)");
+    return ek_fail(EK_EUNSUPPORTED, "this model has no %s: it takes text and %s",
+                   sound ? "ears (audio tower)" : "eyes (vision tower)", sound ? "images" : "sounds");
+}
+
+/* Which one of its kind: "image 2". */
+static ek_err name_it(ek_err err, const ek_runs *runs, int i)
+{
+    int n = 1;
+    for (int k = 0; k < i; k++) n += runs->at[k].kind == runs->at[i].kind;
+    if (err == EK_EPARSE || err == EK_ETOOLARGE) err = EK_EINVAL;
+    return ek_fail_in(err, "%s %d", ek_media_name(runs->at[i].kind), n);
+}
+
+static ek_picture_opts opts_of(const ek_run *r, const ek_chat_media *media)
+{
+    ek_picture_opts o = media->picture;
+    o.budget = r->budget;
+    return o;
+}
+
+static ek_err count_tokens(ek_run *r, const ek_chat_media *media)
+{
+    const void *bytes = ek_buf_text(&r->file->bytes);
+    size_t n = r->file->bytes.len;
+    if (r->kind == EK_MEDIA_SOUND) {
+        ek_sound_info info;
+        EK_TRY(ek_sound_probe(&info, bytes, n));
+        r->memory = info.memory;
+        return ek_sound_tokens(&r->tokens, info.samples, media->sound);
+    }
+    ek_picture_cost cost;
+    ek_picture_opts o = opts_of(r, media);
+    EK_TRY(ek_picture_probe(&cost, bytes, n, &o));
+    r->memory = cost.memory;
+    r->tokens = cost.fit.tokens;
+    return EK_OK;
+}
+
+static ek_err find_one(ek_runs *out, int i, const ek_run *file, const ek_chat_media *media, const ek_run_budgets *b)
+{
+    ek_run *r = &out->at[i];
+    if (!media->image && !media->audio) EK_TRY(check_taken(file ? file : r, media));
+    if (!file || !file->file)
+        return ek_fail(EK_EINVAL, "a placeholder stands for a picture or a sound that is not there");
+    *r = *file;
+    EK_TRY(check_taken(r, media));
+    r->budget = r->file->budget ? r->file->budget : r->kind == EK_MEDIA_FRAME ? b->frame : b->image;
+    ek_err err = count_tokens(r, media);
+    if (err) return name_it(err, out, i);
+    out->more += r->tokens + 1;
+    *(r->kind == EK_MEDIA_SOUND ? &out->n_sound_tokens : &out->n_image_tokens) += r->tokens;
+    return EK_OK;
+}
+
+ek_err ek_runs_find(ek_runs *out, const ek_conversation *c, const int *number, size_t n, const ek_chat_media *media,
+                    const ek_run_budgets *budgets)
+{
+    if (n == 0) return EK_OK;
+    ek_run *files = list_files(c);
+    ek_err err = EK_OK;
+    out->at = ek_alloc(n * sizeof *out->at);
+    for (size_t i = 0; i < n && !err; i++) {
+        bool known = number[i] >= 0 && number[i] < c->n_files;
+        err = find_one(out, (int)i, known ? &files[number[i]] : NULL, media, budgets);
+        out->n = (int)i + 1;
+    }
+    free(files);
+    return err;
+}
+
+void ek_runs_fini(ek_runs *r)
+{
+    free(r->at);
+    *r = (ek_runs){0};
+}
+
+/* --- tokens --- */
+
+static int32_t *add_run(int32_t *to, const ek_run *r, const ek_media_ids *marks)
+{
+    *to++ = marks->begin[r->kind];
+    for (int k = 0; k < r->tokens; k++) *to++ = marks->soft[r->kind];
+    *to++ = marks->end[r->kind];
+    return to;
+}
+
+ek_err ek_runs_expand(ek_ids *ids, int *first, const ek_runs *runs, const ek_media_ids *marks)
+{
+    if (runs->n == 0) return EK_OK;
+    ek_ids out = {0};
+    out.cap = out.len = ids->len + (size_t)runs->more;
+    out.data = ek_alloc(out.cap * sizeof *out.data);
+    int32_t *to = out.data;
+    int n = 0;
+    for (size_t i = 0; i < ids->len; i++) {
+        const ek_run *r = n < runs->n ? &runs->at[n] : NULL;
+        if (!r || ids->data[i] != marks->soft[r->kind]) {
+            *to++ = ids->data[i];
+            continue;
+        }
+        if (first) first[n] = (int)(to - out.data) + 1;
+        to = add_run(to, r, marks);
+        n++;
+    }
+    if (n < runs->n) { /* nothing was written beyond what there is room for: each that is missing would take more */
+        ek_ids_fini(&out);
+        return ek_fail(EK_EUNSUPPORTED, "the tokenizer of this model has no token for an %s",
+                       ek_media_name(runs->at[n].kind));
+    }
+    EK_ASSERT(to == out.data + out.len);
+    ek_ids_fini(ids);
+    *ids = out;
+    return EK_OK;
+}
+
+/* --- pixels and samples --- */
+
+static ek_err decode_frame(ek_media **out, const ek_media_file *f, const ek_picture_opts *o)
+{
+    ek_image image;
+    EK_TRY(ek_image_decode(&image, ek_buf_text(&f->bytes), f->bytes.len));
+    ek_err err = ek_media_make_picture(out, EK_MEDIA_FRAME, &image, o);
+    ek_image_free(&image);
+    return err;
+}
+
+ek_err ek_run_decode(ek_media **out, const ek_runs *runs, int i, const ek_chat_media *media)
+{
+    const ek_run *r = &runs->at[i];
+    const ek_media_file *f = r->file;
+    ek_picture_opts o = opts_of(r, media);
+    ek_err err;
+    if (r->kind == EK_MEDIA_SOUND) err = ek_media_read_sound(out, ek_buf_text(&f->bytes), f->bytes.len, media->sound);
+    else if (r->kind == EK_MEDIA_FRAME) err = decode_frame(out, f, &o);
+    else err = ek_media_read_image(out, ek_buf_text(&f->bytes), f->bytes.len, &o);
+    if (err) return name_it(err, runs, i);
+    EK_ASSERT((*out)->tokens == r->tokens);
+    return EK_OK;
+}

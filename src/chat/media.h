@@ -1,0 +1,51 @@
+/* From the files of a conversation to what a prompt carries of them: how many soft tokens each takes, and what the
+ * towers read. Inside src/chat, but for what a model takes. */
+#ifndef EK_CHAT_MEDIA_H
+#define EK_CHAT_MEDIA_H
+
+#include "chat/conversation.h"
+#include "text/tokenizer/tokenizer.h"
+
+/* What a model takes beside text. Zeroed: nothing. */
+typedef struct ek_chat_media {
+    bool image, audio;       /* it has eyes, it has ears */
+    ek_media_ids ids;        /* of its vocabulary */
+    ek_picture_opts picture; /* how its pictures are cut; its budget is not used */
+    ek_sound_kind sound;
+} ek_chat_media;
+
+/* What stands behind one placeholder of a prompt. */
+typedef struct ek_run {
+    const ek_media_file *file; /* the conversation's */
+    ek_media_kind kind;
+    int budget;    /* soft tokens at most, of pictures */
+    int tokens;    /* soft tokens */
+    size_t memory; /* bytes that decoding takes at its peak */
+} ek_run;
+
+/* Zero-initialise; ek_runs_fini when done. */
+typedef struct ek_runs {
+    ek_run *at;
+    int n;
+    int64_t more; /* tokens that the prompt has beyond one for each of them */
+    int n_image_tokens, n_sound_tokens;
+} ek_runs;
+
+/* How many soft tokens pictures get that do not say it themselves. */
+typedef struct ek_run_budgets {
+    int image, frame;
+} ek_run_budgets;
+
+/* Finds the files of c for the n placeholders of a prompt, given by their numbers (ek_prompt.media), and counts their
+ * tokens from their headers alone. EUNSUPPORTED in a sentence for what the model does not take; EINVAL for a
+ * placeholder without a file and for a file that is damaged; it names "image 2". */
+ek_err ek_runs_find(ek_runs *out, const ek_conversation *c, const int *number, size_t n, const ek_chat_media *media,
+                    const ek_run_budgets *budgets);
+/* ids: tokens with one soft token per run, in order. Each becomes begin, its soft tokens, end; first[i], unless it is
+ * NULL, is where the soft tokens of run i begin. EUNSUPPORTED where the tokenizer has no token for a placeholder. */
+ek_err ek_runs_expand(ek_ids *ids, int *first, const ek_runs *runs, const ek_media_ids *marks);
+/* Decodes one; the caller has a reference. EINVAL names it; ENOMEM. */
+ek_err ek_run_decode(ek_media **out, const ek_runs *runs, int i, const ek_chat_media *media);
+void ek_runs_fini(ek_runs *r);
+
+#endif

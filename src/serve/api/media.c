@@ -1,0 +1,369 @@
+#include "serve/api/media.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/hash/base64.h"
+#include "media/image.h"
+#include "media/limits.h"
+#include "media/sound.h"
+#include "serve/api/data_url.h"
+#include "serve/api/field.h"
+#include "text/json/json.h"
+
+static const char *noun(ek_media_kind kind)
+{
+    static const char *const names[] = {"an image", "a frame of a video", "a sound"};
+    return names[kind];
+}
+
+/* --- what is taken --- */
+
+static bool model_takes(ek_media_kind kind, const ek_chat_media *media)
+{
+    return media && (kind == EK_MEDIA_SOUND ? media->audio : media->image);
+}
+
+static ek_err refuse(const ek_media_place *at, const char *why)
+{
+    ek_buf quoted = {0};
+    ek_field_quote(&quoted, at->type, strlen(at->type));
+    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken in %s: %s", at->what, quoted.data, at->where, why);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+ek_err ek_media_taken(ek_media_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits)
+{
+    const ek_chat_media *media = limits->media;
+    bool image = model_takes(EK_MEDIA_IMAGE, media), audio = model_takes(EK_MEDIA_SOUND, media);
+    if (!model_takes(kind, media)) {
+        const char *also = image ? "text and images" : audio ? "text and sounds" : "text alone";
+        ek_buf why = {0};
+        ek_buf_fmt(&why, "the model that is served has no %s, it takes %s",
+                   kind == EK_MEDIA_SOUND ? "ears (audio tower)" : "eyes (vision tower)", also);
+        ek_err err = refuse(at, why.data);
+        ek_buf_fini(&why);
+        return err;
+    }
+    if (m->role == EK_ROLE_USER || m->role == EK_ROLE_TOOL) return EK_OK;
+    return refuse(at, "messages of the user and results of tools have them, no others");
+}
+
+/* more of this kind are about to come. */
+static ek_err check_count(const ek_conversation *c, ek_media_kind kind, size_t more)
+{
+    static const char *const names[] = {"images", "frames of videos", "sounds"};
+    const int max[] = {EK_MEDIA_MAX_IMAGES, EK_MEDIA_MAX_FRAMES, EK_MEDIA_MAX_SOUNDS};
+    const int has[] = {c->n_images, c->n_frames, c->n_sounds};
+    size_t n = (size_t)has[kind] + more;
+    if (n <= (size_t)max[kind]) return EK_OK;
+    return ek_fail(EK_EINVAL, "the request has %zu %s or more, at most %d are allowed", n, names[kind], max[kind]);
+}
+
+/* --- bytes --- */
+
+static ek_err check_size(ek_media_kind kind, size_t n)
+{
+    if (n <= EK_MEDIA_MAX_BYTES) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s has %zu bytes, at most %d are allowed", noun(kind), n, EK_MEDIA_MAX_BYTES);
+}
+
+static ek_err decode(ek_buf *out, ek_media_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+{
+    size_t bytes = n / 4 * 3;
+    if (bytes > EK_MEDIA_MAX_BYTES + EK_MEDIA_MAX_BYTES / 32) EK_TRY(check_size(kind, bytes)); /* lines may break */
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, bytes + 4));
+    if (!ek_buf_reserve(out, bytes + 3))
+        return ek_fail(EK_ENOMEM, "the system has no memory for %s of %zu bytes now, try again later", noun(kind),
+                       bytes);
+    if (!ek_base64_decode(out, s, n)) return ek_fail(EK_EINVAL, "%s is not valid base64", noun(kind));
+    return check_size(kind, out->len);
+}
+
+/* image/… or audio/…; nothing at all is no claim. */
+static bool type_fits(ek_media_kind kind, const char *type, size_t n)
+{
+    static const char *const main_types[] = {"image/", "image/", "audio/"};
+    return n == 0 || (n > 6 && !strncasecmp(type, main_types[kind], 6));
+}
+
+static ek_err wrong_type(ek_media_kind kind, const char *type, size_t n)
+{
+    ek_buf quoted = {0};
+    ek_field_quote(&quoted, type, n);
+    ek_err err = ek_fail(EK_EINVAL, "%s cannot be of type %s", noun(kind), quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static ek_err read_data_url(ek_buf *out, ek_media_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+{
+    ek_data_url u;
+    const char *why = ek_data_url_parse(&u, s, n);
+    if (why) return ek_fail(EK_EINVAL, "the data: URL of %s %s", noun(kind), why);
+    if (!type_fits(kind, u.type, u.n_type)) return wrong_type(kind, u.type, u.n_type);
+    if (!u.base64) return ek_fail(EK_EINVAL, "the data: URL of %s has no ;base64 before its comma", noun(kind));
+    return decode(out, kind, u.data, u.n_data, limits);
+}
+
+static ek_err read_url(ek_buf *out, ek_media_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+{
+    if (ek_is_data_url(s, n)) return read_data_url(out, kind, s, n, limits);
+    bool web = (n > 7 && !strncasecmp(s, "http://", 7)) || (n > 8 && !strncasecmp(s, "https://", 8));
+    if (!web) {
+        ek_buf quoted = {0};
+        ek_field_quote(&quoted, s, n);
+        ek_err err = ek_fail(EK_EINVAL, "the URL of %s must be a data: URL%s, not %s", noun(kind),
+                             limits->fetch ? " or one of http or https" : "", quoted.data);
+        ek_buf_fini(&quoted);
+        return err;
+    }
+    if (!limits->fetch)
+        return ek_fail(EK_EINVAL,
+                       "the URL of %s must be a data: URL: this server fetches nothing from others (--media-urls)",
+                       noun(kind));
+    return limits->fetch(limits->count_arg, s, n, out);
+}
+
+/* --- files --- */
+
+/* What the header says, before anything else is done with it. Damaged ones are the client's mistake. */
+static ek_err check_header(ek_media_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
+{
+    enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
+    ek_image_info image = {0};
+    ek_sound_info sound = {0};
+    ek_err err = kind == EK_MEDIA_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
+                                        : ek_image_probe(&image, ek_buf_text(bytes), bytes->len);
+    if (err == EK_EINVAL || err == EK_EPARSE || err == EK_ETOOLARGE) return ek_fail_in(EK_EINVAL, "%s", noun(kind));
+    if (err || !limits->weigh) return err;
+    return limits->weigh(limits->count_arg, (image.memory + sound.memory) / PER_BYTE);
+}
+
+/* Takes the bytes over. */
+static ek_err add_file(ek_conversation *c, ek_message *m, ek_media_kind kind, ek_buf *bytes, int budget,
+                       const ek_api_limits *limits)
+{
+    ek_err err = check_header(kind, bytes, limits);
+    if (err) {
+        ek_buf_fini(bytes);
+        return err;
+    }
+    ek_media_file *f = ek_conversation_media(c, m, kind, 1)->files;
+    f->bytes = *bytes;
+    f->budget = budget;
+    *bytes = (ek_buf){0};
+    return EK_OK;
+}
+
+static ek_err add_url(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *url, size_t n, int budget,
+                      const ek_api_limits *limits)
+{
+    ek_buf bytes = {0};
+    EK_TRY(check_count(c, kind, 1));
+    ek_err err = read_url(&bytes, kind, url, n, limits);
+    if (!err) return add_file(c, m, kind, &bytes, budget, limits);
+    ek_buf_fini(&bytes);
+    return err;
+}
+
+ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *url, size_t n,
+                    const ek_api_limits *limits)
+{
+    return add_url(c, m, kind, url, n, 0, limits);
+}
+
+ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *s, size_t n, const char *type,
+                       const ek_api_limits *limits)
+{
+    ek_buf bytes = {0};
+    EK_TRY(check_count(c, kind, 1));
+    if (type && !type_fits(kind, type, strlen(type))) return wrong_type(kind, type, strlen(type));
+    ek_err err = ek_is_data_url(s, n) ? read_data_url(&bytes, kind, s, n, limits) : decode(&bytes, kind, s, n, limits);
+    if (!err) return add_file(c, m, kind, &bytes, 0, limits);
+    ek_buf_fini(&bytes);
+    return err;
+}
+
+/* --- parts of OpenAI's APIs --- */
+
+/* How closely the model looks, in soft tokens; 0: as the request says, or as the model does by itself. */
+static ek_err read_detail(int *budget, const json_t *v)
+{
+    static const struct {
+        const char *name;
+        int budget;
+    } details[] = {{"auto", 0}, {"low", 70}, {"high", 1120}, {"original", 1120}};
+    if (!v) return EK_OK;
+    for (size_t i = 0; ek_json_is_text(v) && i < sizeof details / sizeof *details; i++)
+        if (!strcmp(json_string_value(v), details[i].name)) {
+            *budget = details[i].budget;
+            return EK_OK;
+        }
+    ek_buf says = {0};
+    ek_field_not(&says, v);
+    ek_err err = ek_fail(EK_EINVAL, "detail must be \"auto\", \"low\", \"high\" or \"original\"%s", says.data);
+    ek_buf_fini(&says);
+    return err;
+}
+
+/* A text, or an object with a text url. */
+static const json_t *url_of(const json_t *v)
+{
+    if (json_is_object(v)) v = ek_field(v, "url");
+    return ek_json_is_text(v) ? v : NULL;
+}
+
+static ek_err read_url_part(ek_conversation *c, ek_message *m, const json_t *part, const char *key, ek_media_kind kind,
+                            const ek_api_limits *limits)
+{
+    const json_t *v = ek_field(part, key), *url = url_of(v);
+    int budget = 0;
+    if (!v && ek_field(part, "file_id"))
+        return ek_fail(EK_EINVAL, "file_id names an uploaded file, and nothing is uploaded here: %s takes a data: URL",
+                       key);
+    if (!url) return ek_fail(EK_EINVAL, "%s needs a text url", key);
+    EK_TRY(read_detail(&budget, ek_field(part, "detail")));
+    if (json_is_object(v)) EK_TRY(read_detail(&budget, ek_field(v, "detail")));
+    return add_url(c, m, kind, json_string_value(url), json_string_length(url), budget, limits);
+}
+
+static ek_err read_sound_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)
+{
+    static const char *const formats[] = {"wav", "mp3", "flac", "ogg"};
+    const json_t *audio = ek_field(part, "input_audio"), *format = ek_field(audio, "format");
+    size_t n = 0;
+    const char *data = ek_json_get_text(audio, "data", &n);
+    bool known = !format;
+    for (size_t i = 0; ek_json_is_text(format) && i < sizeof formats / sizeof *formats; i++)
+        known |= !strcasecmp(json_string_value(format), formats[i]);
+    if (!known) {
+        ek_buf says = {0};
+        ek_field_not(&says, format);
+        ek_err err = ek_fail(EK_EINVAL, "the format of input_audio must be \"wav\", \"mp3\", \"flac\" or \"ogg\"%s",
+                             says.data);
+        ek_buf_fini(&says);
+        return err;
+    }
+    if (!data) return ek_fail(EK_EINVAL, "input_audio needs a text data");
+    return ek_media_base64(c, m, EK_MEDIA_SOUND, data, n, NULL, limits);
+}
+
+/* --- videos --- */
+
+enum { MAX_SECONDS = 360000 }; /* 100 hours */
+
+/* Where frame i of n stands, in seconds. */
+static ek_err read_time(double *out, const json_t *part, size_t i, size_t n)
+{
+    const json_t *times = ek_field(part, "timestamps"), *fps = ek_field(part, "fps");
+    double rate = json_is_number(fps) ? json_number_value(fps) : 0;
+    if (times) {
+        const json_t *one = json_array_get(times, i);
+        if (json_array_size(times) != n)
+            return ek_fail(EK_EINVAL, "timestamps must be a list of as many numbers as there are frames, %zu", n);
+        *out = json_is_number(one) ? json_number_value(one) : -1;
+        if (*out >= 0 && *out <= MAX_SECONDS) return EK_OK;
+        return ek_fail(EK_EINVAL, "timestamps[%zu]: a number of seconds from 0 to %d is needed", i, MAX_SECONDS);
+    }
+    if (!fps) rate = 1;
+    if (!(rate >= 0.001 && rate <= 1000)) return ek_fail(EK_EINVAL, "fps: a number from 0.001 to 1000 is needed");
+    *out = (double)i / rate;
+    return EK_OK;
+}
+
+static ek_err read_frame(ek_media_file *f, const json_t *v, const ek_api_limits *limits)
+{
+    const json_t *url = url_of(v);
+    if (!url) return ek_fail(EK_EINVAL, "a text url is needed");
+    EK_TRY(read_url(&f->bytes, EK_MEDIA_FRAME, json_string_value(url), json_string_length(url), limits));
+    return check_header(EK_MEDIA_FRAME, &f->bytes, limits);
+}
+
+/* The frames come with it: their bytes are freed with the block where one of them is wrong. */
+static ek_err read_video_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)
+{
+    const json_t *frames = ek_field(part, "video");
+    size_t n = json_array_size(frames);
+    int budget = 0;
+    double last = 0;
+    if (n == 0) return ek_fail(EK_EINVAL, "video needs a list of the URLs of its frames");
+    EK_TRY(check_count(c, EK_MEDIA_FRAME, n));
+    EK_TRY(read_detail(&budget, ek_field(part, "detail")));
+    ek_block *b = ek_conversation_media(c, m, EK_MEDIA_FRAME, (int)n);
+    for (size_t i = 0; i < n; i++) {
+        ek_media_file *f = &b->files[i];
+        f->budget = budget;
+        EK_TRY(read_time(&f->seconds, part, i, n));
+        if (f->seconds < last) return ek_fail(EK_EINVAL, "timestamps[%zu]: frames stand in the order of time", i);
+        last = f->seconds;
+        ek_err err = read_frame(f, json_array_get(frames, i), limits);
+        if (err) return ek_fail_in(err, "video[%zu]", i);
+    }
+    return EK_OK;
+}
+
+ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, const char *what, const char *where,
+                     const ek_api_limits *limits, bool *is)
+{
+    static const struct {
+        const char *type, *key;
+        ek_media_kind kind;
+    } types[] = {
+        {"image_url", "image_url", EK_MEDIA_IMAGE},
+        {"input_image", "image_url", EK_MEDIA_IMAGE},
+        {"input_audio", "input_audio", EK_MEDIA_SOUND},
+        {"audio_url", "audio_url", EK_MEDIA_SOUND},
+        {"video", "video", EK_MEDIA_FRAME},
+    };
+    const char *type = ek_json_get_text(part, "type", NULL);
+    *is = false;
+    for (size_t i = 0; type && i < sizeof types / sizeof *types; i++) {
+        if (strcmp(type, types[i].type) != 0) continue;
+        *is = true;
+        EK_TRY(ek_media_taken(types[i].kind, m, &(ek_media_place){what, type, where}, limits));
+        if (types[i].kind == EK_MEDIA_FRAME) return read_video_part(c, m, part, limits);
+        if (!strcmp(type, "input_audio")) return read_sound_part(c, m, part, limits);
+        return read_url_part(c, m, part, types[i].key, types[i].kind, limits);
+    }
+    return EK_OK;
+}
+
+/* --- files --- */
+
+/* What its first bytes look like; -1: neither. */
+static int kind_of(const char *s, size_t n)
+{
+    static const struct {
+        const char *begin;
+        ek_media_kind kind;
+    } known[] = {{"iVBORw0KGgo", EK_MEDIA_IMAGE}, {"/9j/", EK_MEDIA_IMAGE},  {"R0lGODdh", EK_MEDIA_IMAGE},
+                 {"R0lGODlh", EK_MEDIA_IMAGE},    {"ZkxhQ", EK_MEDIA_SOUND}, {"T2dnU", EK_MEDIA_SOUND},
+                 {"SUQz", EK_MEDIA_SOUND},        {"//", EK_MEDIA_SOUND}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (n >= strlen(known[i].begin) && !strncmp(s, known[i].begin, strlen(known[i].begin))) return known[i].kind;
+    if (n < 16 || strncmp(s, "UklGR", 5) != 0) return -1; /* RIFF, four bytes, and what it is */
+    return !strncmp(s + 12, "RUJQ", 4) ? EK_MEDIA_IMAGE : !strncmp(s + 12, "QVZF", 4) ? EK_MEDIA_SOUND : -1;
+}
+
+ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size_t n, const char *where,
+                          const ek_api_limits *limits, bool *is)
+{
+    int kind = -1;
+    char type[96] = ""; /* more than is quoted */
+    ek_data_url u;
+    if (!ek_is_data_url(s, n)) {
+        kind = kind_of(s, n);
+    } else if (!ek_data_url_parse(&u, s, n) && u.n_type > 0) {
+        if (type_fits(EK_MEDIA_IMAGE, u.type, u.n_type)) kind = EK_MEDIA_IMAGE;
+        if (type_fits(EK_MEDIA_SOUND, u.type, u.n_type)) kind = EK_MEDIA_SOUND;
+        snprintf(type, sizeof type, "%.*s", (int)(u.n_type < sizeof type ? u.n_type : sizeof type), u.type);
+    }
+    *is = kind >= 0;
+    if (!*is) return EK_OK;
+    if (!*type) snprintf(type, sizeof type, "%s", kind == EK_MEDIA_IMAGE ? "image" : "audio");
+    EK_TRY(ek_media_taken((ek_media_kind)kind, m, &(ek_media_place){"files", type, where}, limits));
+    return ek_media_base64(c, m, (ek_media_kind)kind, s, n, NULL, limits);
+}
