@@ -24,7 +24,7 @@ DEPS_same   := engine cache model media ops tensor base
 DEPS_golden := engine cache model media ops tensor base
 DEPS_gpu    := gpu engine cache model media cuda ops tensor base
 DEPS_chat   := chat engine cache model media ops tensor text base
-DEPS_serve  := serve chat engine cache model media ops tensor text base
+DEPS_serve  := serve chat engine cache model media ops tensor hub text base
 DEPS_open   := open chat gpu engine cache model media cuda ops tensor hub text base
 DEPS_cli    := cli serve open chat convert gpu engine cache model cuda ops tensor media hub text base
 

@@ -34,13 +34,13 @@ void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t
     ek_buf_add(&ek_message_add(m, kind)->text, text, n);
 }
 
-static int *count_of(ek_conversation *c, ek_media_kind kind)
+static int *count_of(ek_conversation *c, ek_part_kind kind)
 {
-    if (kind == EK_MEDIA_SOUND) return &c->n_sounds;
-    return kind == EK_MEDIA_FRAME ? &c->n_frames : &c->n_images;
+    if (kind == EK_PART_SOUND) return &c->n_sounds;
+    return kind == EK_PART_FRAME ? &c->n_frames : &c->n_images;
 }
 
-ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_media_kind kind, int n_files)
+ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_part_kind kind, int n_files)
 {
     ek_block *b = ek_message_add(m, EK_BLOCK_MEDIA);
     b->media = kind;

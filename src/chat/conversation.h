@@ -36,11 +36,11 @@ typedef struct ek_media_file {
 
 typedef struct ek_block {
     ek_block_kind kind;
-    ek_buf text;         /* TEXT, REASONING: UTF-8, NUL allowed */
-    ek_buf id, name;     /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
-    json_t *value;       /* CALL: the arguments, a JSON object, or a JSON text that is none. RESULT: any value, NULL for
-                            undefined. TOOL: the declaration as the template takes it */
-    ek_media_kind media; /* MEDIA: its kind, */
+    ek_buf text;        /* TEXT, REASONING: UTF-8, NUL allowed */
+    ek_buf id, name;    /* CALL: its id (empty: none) and function. RESULT: name, empty if unknown */
+    json_t *value;      /* CALL: the arguments, a JSON object, or a JSON text that is none. RESULT: any value, NULL for
+                           undefined. TOOL: the declaration as the template takes it */
+    ek_part_kind media; /* MEDIA: its kind, */
     ek_media_file *files; /* and one file, or the frames of a video in order; owned. None: a bare placeholder */
     int n_files;
     bool cut; /* CALL: it was cut off while it was written; without a result it was never made */
@@ -70,7 +70,7 @@ ek_block *ek_message_add(ek_message *m, ek_block_kind kind);
 void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t n);
 /* Appends a block of kind MEDIA with n_files empty files to m, which is a message of c, or will be one. The pointer is
  * valid until the next block is added. */
-ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_media_kind kind, int n_files);
+ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_part_kind kind, int n_files);
 /* Appends *m, which is emptied, to c. */
 void ek_conversation_take(ek_conversation *c, ek_message *m);
 /* Frees a message that is in no conversation. */

@@ -5,6 +5,25 @@
 
 #include "base/alloc.h"
 
+void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config)
+{
+    *out = (ek_chat_media){0};
+    if (!towers) return;
+    const ek_towers_info *info = ek_towers_get(towers);
+    const ek_media_ids *ids = &config->media;
+    *out = (ek_chat_media){.image = info->image && ids->soft[EK_PART_IMAGE] > 0,
+                           .audio = info->sound && ids->soft[EK_PART_SOUND] > 0,
+                           .ids = *ids,
+                           .picture = {.patching = info->patching},
+                           .sound = info->sound_kind};
+}
+
+const char *ek_chat_media_words(const ek_chat_media *media)
+{
+    if (media->image && media->audio) return "text, images and sounds";
+    return media->image ? "text and images" : media->audio ? "text and sounds" : "text alone";
+}
+
 /* --- the files of a prompt --- */
 
 /* Of each number: its file and kind. The caller frees the list. */
@@ -22,13 +41,10 @@ static ek_run *list_files(const ek_conversation *c)
 
 static ek_err check_taken(const ek_run *r, const ek_chat_media *media)
 {
-    bool sound = r->kind == EK_MEDIA_SOUND;
+    bool sound = r->kind == EK_PART_SOUND;
     if (sound ? media->audio : media->image) return EK_OK;
-    if (!media->image && !media->audio)
-        return ek_fail(EK_EUNSUPPORTED, "this model takes text alone: it has no %s",
-                       sound ? "ears (audio tower)" : "eyes (vision tower)");
-    return ek_fail(EK_EUNSUPPORTED, "this model has no %s: it takes text and %s",
-                   sound ? "ears (audio tower)" : "eyes (vision tower)", sound ? "images" : "sounds");
+    return ek_fail(EK_EUNSUPPORTED, "this model has no %s: it takes %s",
+                   sound ? "ears (audio tower)" : "eyes (vision tower)", ek_chat_media_words(media));
 }
 
 /* Which one of its kind: "image 2". */
@@ -37,7 +53,7 @@ static ek_err name_it(ek_err err, const ek_runs *runs, int i)
     int n = 1;
     for (int k = 0; k < i; k++) n += runs->at[k].kind == runs->at[i].kind;
     if (err == EK_EPARSE || err == EK_ETOOLARGE) err = EK_EINVAL;
-    return ek_fail_in(err, "%s %d", ek_media_name(runs->at[i].kind), n);
+    return ek_fail_in(err, "%s %d", ek_part_name(runs->at[i].kind), n);
 }
 
 static ek_picture_opts opts_of(const ek_run *r, const ek_chat_media *media)
@@ -51,7 +67,7 @@ static ek_err count_tokens(ek_run *r, const ek_chat_media *media)
 {
     const void *bytes = ek_buf_text(&r->file->bytes);
     size_t n = r->file->bytes.len;
-    if (r->kind == EK_MEDIA_SOUND) {
+    if (r->kind == EK_PART_SOUND) {
         ek_sound_info info;
         EK_TRY(ek_sound_probe(&info, bytes, n));
         r->memory = info.memory;
@@ -73,11 +89,11 @@ static ek_err find_one(ek_runs *out, int i, const ek_run *file, const ek_chat_me
         return ek_fail(EK_EINVAL, "a placeholder stands for a picture or a sound that is not there");
     *r = *file;
     EK_TRY(check_taken(r, media));
-    r->budget = r->file->budget ? r->file->budget : r->kind == EK_MEDIA_FRAME ? b->frame : b->image;
+    r->budget = r->file->budget ? r->file->budget : r->kind == EK_PART_FRAME ? b->frame : b->image;
     ek_err err = count_tokens(r, media);
     if (err) return name_it(err, out, i);
     out->more += r->tokens + 1;
-    *(r->kind == EK_MEDIA_SOUND ? &out->n_sound_tokens : &out->n_image_tokens) += r->tokens;
+    *(r->kind == EK_PART_SOUND ? &out->n_sound_tokens : &out->n_image_tokens) += r->tokens;
     return EK_OK;
 }
 
@@ -134,7 +150,7 @@ ek_err ek_runs_expand(ek_ids *ids, int *first, const ek_runs *runs, const ek_med
     if (n < runs->n) { /* nothing was written beyond what there is room for: each that is missing would take more */
         ek_ids_fini(&out);
         return ek_fail(EK_EUNSUPPORTED, "the tokenizer of this model has no token for an %s",
-                       ek_media_name(runs->at[n].kind));
+                       ek_part_name(runs->at[n].kind));
     }
     EK_ASSERT(to == out.data + out.len);
     ek_ids_fini(ids);
@@ -148,7 +164,7 @@ static ek_err decode_frame(ek_media **out, const ek_media_file *f, const ek_pict
 {
     ek_image image;
     EK_TRY(ek_image_decode(&image, ek_buf_text(&f->bytes), f->bytes.len));
-    ek_err err = ek_media_make_picture(out, EK_MEDIA_FRAME, &image, o);
+    ek_err err = ek_media_make_picture(out, EK_PART_FRAME, &image, o);
     ek_image_free(&image);
     return err;
 }
@@ -159,8 +175,8 @@ ek_err ek_run_decode(ek_media **out, const ek_runs *runs, int i, const ek_chat_m
     const ek_media_file *f = r->file;
     ek_picture_opts o = opts_of(r, media);
     ek_err err;
-    if (r->kind == EK_MEDIA_SOUND) err = ek_media_read_sound(out, ek_buf_text(&f->bytes), f->bytes.len, media->sound);
-    else if (r->kind == EK_MEDIA_FRAME) err = decode_frame(out, f, &o);
+    if (r->kind == EK_PART_SOUND) err = ek_media_read_sound(out, ek_buf_text(&f->bytes), f->bytes.len, media->sound);
+    else if (r->kind == EK_PART_FRAME) err = decode_frame(out, f, &o);
     else err = ek_media_read_image(out, ek_buf_text(&f->bytes), f->bytes.len, &o);
     if (err) return name_it(err, runs, i);
     EK_ASSERT((*out)->tokens == r->tokens);

@@ -4,6 +4,8 @@
 #define EK_CHAT_MEDIA_H
 
 #include "chat/conversation.h"
+#include "model/tower/tower.h"
+#include "model/config/config.h"
 #include "text/tokenizer/tokenizer.h"
 
 /* What a model takes beside text. Zeroed: nothing. */
@@ -14,10 +16,15 @@ typedef struct ek_chat_media {
     ek_sound_kind sound;
 } ek_chat_media;
 
+/* What a model of this configuration takes with these towers; NULL: nothing. */
+void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config);
+/* In words: "text alone", "text and images", "text and sounds" or "text, images and sounds". */
+const char *ek_chat_media_words(const ek_chat_media *media);
+
 /* What stands behind one placeholder of a prompt. */
 typedef struct ek_run {
     const ek_media_file *file; /* the conversation's */
-    ek_media_kind kind;
+    ek_part_kind kind;
     int budget;    /* soft tokens at most, of pictures */
     int tokens;    /* soft tokens */
     size_t memory; /* bytes that decoding takes at its peak */

@@ -21,6 +21,12 @@ void ek_record_begin(ek_record *r, const ek_request_opts *request)
     if (r->mode == EK_RECORD_NONE) return;
     r->n_prompt = request->n_tokens;
     r->prompt_hash = ek_prompt_hash(request->tokens, request->n_tokens);
+    r->n_parts = request->n_parts;
+    for (int i = 0; i < r->n_parts; i++) {
+        const uint8_t *digest = request->part[i].media->digest;
+        r->prompt_hash = ek_hash64(r->prompt_hash, digest, sizeof request->part[i].media->digest);
+    }
+    if (r->n_parts > 0) r->mode = EK_RECORD_FACTS;
     r->sampling = request->sampling;
     r->ignore_eos = request->ignore_eos;
     r->forced = request->mask != NULL;

@@ -8,14 +8,15 @@
 typedef enum ek_record_mode {
     EK_RECORD_NONE,
     EK_RECORD_FACTS, /* counts, hash and options: nothing of what was said */
-    EK_RECORD_TOKENS /* also the tokens of prompt and reply */
+    EK_RECORD_TOKENS /* also the tokens of prompt and reply, of prompts that are text alone */
 } ek_record_mode;
 
 /* Zero-initialise; ek_record_fini when done. */
 typedef struct ek_record {
     ek_record_mode mode;
     int n_prompt;
-    uint64_t prompt_hash; /* ek_prompt_hash */
+    uint64_t prompt_hash; /* ek_prompt_hash, and of each part its digest behind it */
+    int n_parts;          /* pictures and sounds: their bytes are not kept, and so neither are the tokens */
     ek_ids prompt, reply; /* EK_RECORD_TOKENS: all of them; otherwise empty */
     ek_sampling sampling; /* as the engine got it: this turn's own seed, bias owned by the record */
     bool ignore_eos;

@@ -98,8 +98,8 @@ static void put_media(writer *w, const ek_block *b)
     json_t *part = json_object();
     make_parts(w);
     set(part, "type", json_string_nocheck(types[b->media]));
-    if (b->media != EK_MEDIA_FRAME && b->n_files == 1) set(part, "file", json_integer(b->files[0].number));
-    for (int i = 0; b->media == EK_MEDIA_FRAME && i < b->n_files; i++) {
+    if (b->media != EK_PART_FRAME && b->n_files == 1) set(part, "file", json_integer(b->files[0].number));
+    for (int i = 0; b->media == EK_PART_FRAME && i < b->n_files; i++) {
         json_t *frame = json_object();
         set(frame, "time", time_of(b->files[i].seconds));
         set(frame, "file", json_integer(b->files[i].number));

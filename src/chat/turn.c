@@ -138,6 +138,8 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     t->reply = ek_reply_open(m->tokenizer, &r);
     ek_reply_start(t->reply, prompt->ids.data, prompt->ids.len);
     t->result.n_prompt = t->n_prompt = (int)prompt->ids.len;
+    t->result.n_images = prompt->n_image_tokens;
+    t->result.n_sounds = prompt->n_sound_tokens;
     ek_bounds_init(&t->bounds, m, opts->grammar, opts->plain ? 0 : opts->max_thinking, prompt->ids.data,
                    prompt->ids.len, prompt->thinking);
     t->thinking = prompt->thinking;
@@ -239,6 +241,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
         .tokens = prompt->ids.data,
         .n_tokens = (int)prompt->ids.len,
+        .part = prompt->part,
+        .n_parts = prompt->n_parts,
         .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */
         .sampling = s,
         .ignore_eos = t->opts.ignore_eos,

@@ -69,6 +69,7 @@ typedef struct ek_turn_result {
     char *error;                /* EK_END_ERROR: its sentence; otherwise NULL */
     ek_answer answer;           /* the sum of the sink's events */
     int n_prompt, n_cached;     /* prompt tokens; of these, taken from a cache */
+    int n_images, n_sounds;     /* of n_prompt: tokens of pictures, frames of videos included, and of sounds */
     int n_tokens;               /* of the reply, stop tokens included */
     int n_reasoning;            /* of n_tokens: reasoning */
     int n_malformed;            /* malformed calls, returned as text */

@@ -16,7 +16,7 @@ typedef struct ek_opened {
     ek_drafter *drafter; /* NULL: none */
     ek_gpu *gpu;         /* NULL: the CPU */
     ek_engine *engine;   /* NULL after ek_open_model */
-    ek_chat_model chat;  /* zeroed without ek_open_opts.chat */
+    ek_chat_model chat;  /* zeroed without ek_open_opts.chat; chat.media says what the towers take */
 } ek_opened;
 
 /* Opens pool, model and drafter, and with o->chat the tokenizer before them. Everything is closed again on failure.

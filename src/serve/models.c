@@ -7,14 +7,24 @@
 #include "serve/server_state.h"
 #include "text/json/json.h"
 
+/* As OpenRouter's and vLLM's lists have it, which clients ask before they send a picture. */
+static void put_modalities(ek_buf *out, const ek_server *s)
+{
+    const ek_chat_media *m = &s->chat->media;
+    ek_buf_fmt(out, ",\"architecture\":{\"input_modalities\":[\"text\"%s%s],\"output_modalities\":[\"text\"]}",
+               m->image ? ",\"image\"" : "", m->audio ? ",\"audio\"" : "");
+}
+
 static void openai_entry(ek_buf *out, const ek_server *s)
 {
     ek_buf_str(out, "{\"id\":");
     ek_put_string(out, s->model_name);
     ek_buf_fmt(
         out,
-        ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d}",
+        ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d",
         (long long)s->started, ek_engine_ctx(s->engine), ek_engine_ctx(s->engine));
+    put_modalities(out, s);
+    ek_buf_char(out, '}');
 }
 
 static void anthropic_entry(ek_buf *out, const ek_server *s)

@@ -32,6 +32,8 @@ struct ek_preparation {
     size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
     ek_api_limits limits;
     bool again;                     /* it is to begin again, among the large ones */
+    bool fetching;                  /* the job is fetching what the body names */
+    ek_fetches fetches;             /* by URLs: those that are not done are to be fetched before it begins again */
     size_t n_beside;                /* bytes of JSON beside the body that it reads */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
     ek_prepared result;
@@ -110,10 +112,27 @@ static ek_err take_more(void *arg, size_t bytes)
     return EK_OK;
 }
 
+/* ek_api_limits.fetch: URLs are gathered while the body is read, which is read again once they are there. */
+static ek_err fetch(void *arg, const char *url, size_t n, ek_buf *out)
+{
+    ek_preparation *p = arg;
+    ek_fetched *f = ek_fetches_find(&p->fetches, url, n);
+    if (!f) ek_fetches_add(&p->fetches, url, n);
+    if (!f || f >= p->fetches.at + p->fetches.n_done) return ek_fail(EK_ECANCELLED, "it is to be fetched");
+    if (f->err) return ek_fail(f->err, "%s", f->why);
+    EK_TRY(take_more(p, f->bytes.len));
+    ek_buf_add(out, ek_buf_text(&f->bytes), f->bytes.len);
+    return EK_OK;
+}
+
 /* ek_api_limits.text */
 static ek_err settle_text(void *arg, size_t bytes)
 {
     ek_preparation *p = arg;
+    if (p->fetches.n > p->fetches.n_done) {
+        p->again = true;
+        return ek_fail(EK_ECANCELLED, "it begins again with what is fetched first");
+    }
     if (bytes <= p->n_text) return EK_OK;
     EK_TRY(take_more(p, prompt_cost(p, bytes) - prompt_cost(p, p->n_text)));
     p->n_text = bytes;
@@ -174,6 +193,10 @@ static void run(ek_job *j)
     ek_preparation *p = (ek_preparation *)j;
     ek_prepared *r = &p->result;
     if (atomic_load(&p->dropped)) return;
+    if (p->fetching) {
+        ek_fetches_run(&p->fetches, p->server->fetch_from, &p->dropped);
+        return;
+    }
     size_t spent = ek_reserve_times_spent();
     ek_wanted_until(&p->dropped);
     r->err = prepare(p);
@@ -196,19 +219,42 @@ static void run(ek_job *j)
     ek_body_fini(&p->body);
 }
 
+/* Beside the preparations, which do not wait for the hosts of others. */
+static bool begin_fetching(ek_preparation *p)
+{
+    ek_prepared *r = &p->result;
+    p->fetching = true;
+    r->err = p->server->fetchers ? ek_workers_add(p->server->fetchers, &p->job)
+                                 : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
+    if (!r->err) return true;
+    snprintf(r->text, sizeof r->text, "%s", ek_err_text());
+    p->fetching = false;
+    return false;
+}
+
+/* Does it go on? */
+static bool goes_on(ek_preparation *p)
+{
+    if (atomic_load(&p->dropped) || !(p->again || p->fetching)) return false;
+    if (p->again) {
+        p->result = (ek_prepared){0};
+        p->again = false;
+        p->n_text = p->n_values = p->taken = 0;
+        if (p->fetches.n > p->fetches.n_done) return begin_fetching(p);
+        p->job.large = true;
+        p->job.cost = BASE_COST + p->n_beside;
+    }
+    p->fetching = false;
+    ek_workers_add_always(p->server->workers, &p->job);
+    return true;
+}
+
 static void done(ek_job *j)
 {
     ek_preparation *p = (ek_preparation *)j;
     ek_prepared *r = &p->result;
-    if (p->again && !atomic_load(&p->dropped)) {
-        *r = (ek_prepared){0};
-        p->again = false;
-        p->n_text = p->n_values = p->taken = 0;
-        p->job.large = true;
-        p->job.cost = BASE_COST + p->n_beside;
-        ek_workers_add_always(p->server->workers, &p->job);
-        return;
-    }
+    if (goes_on(p)) return;
+    ek_fetches_fini(&p->fetches);
     ek_http_body_freed(p->server->http, p->n_body);
     ek_body_fini(&p->body); /* of one that was dropped */
     if (!atomic_load(&p->dropped)) {
@@ -241,6 +287,8 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.take = take_more;
     p->limits.text = settle_text;
     p->limits.give = give;
+    if (s->fetch_from != EK_FETCH_OFF) p->limits.fetch = fetch;
+    p->fetches.memory = &s->memory;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
     p->n_body = p->body.len;

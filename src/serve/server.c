@@ -79,6 +79,8 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
     else ek_log(EK_LOG_INFO, "event=keys outcome=read keys=%d", ek_keys_count(s->keys));
 }
 
+enum { FETCH_THREADS = 8, FETCH_QUEUE = 64 };
+
 static ek_err open_loop(ek_server *s)
 {
     s->base = event_base_new();
@@ -87,6 +89,10 @@ static ek_err open_loop(ek_server *s)
     s->responses = ek_response_store_open(EK_RESPONSES_MAX, EK_RESPONSES_BYTES);
     EK_TRY(ek_mailbox_open(&s->mailbox, &s->loop, ek_session_news));
     EK_TRY(ek_workers_open(&s->workers, &s->loop, s->limits.prepare_threads, s->limits.prepare_queue));
+    if (s->fetch_from != EK_FETCH_OFF) {
+        EK_TRY(ek_fetch_open());
+        EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));
+    }
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -152,6 +158,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->config = ek_model_config(opts->model);
     s->journal = opts->journal;
     s->whole_calls = opts->whole_calls;
+    s->fetch_from = opts->media_urls;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
     s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");
@@ -160,6 +167,8 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->started = ek_unix_time();
     ek_model_card_make(&s->card, opts->model, opts->model_dir, opts->model_name, ek_engine_ctx(engine));
     s->card.on_device = opts->on_device;
+    s->card.image = s->chat->media.image;
+    s->card.audio = s->chat->media.audio;
     set_limits(s, &opts->limits);
     ek_err err = open_all(s, opts);
     if (err) {
@@ -195,6 +204,8 @@ ek_err ek_server_run(ek_server *s)
 
 void ek_server_close(ek_server *s)
 {
+    if (s->fetchers) ek_workers_close(s->fetchers);
+    s->fetchers = NULL;
     if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
     s->workers = NULL;
     if (s->http) ek_http_close(s->http);

@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "serve/api/dialect.h"
+#include "serve/http/fetch.h"
 #include "serve/http/http.h"
 
 typedef struct ek_server ek_server;
@@ -37,6 +38,7 @@ typedef struct ek_server_opts {
                                   the server through a browser: on loopback without keys. Else checked always */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
+    ek_fetch_from media_urls;          /* from where pictures and sounds are fetched that requests name by URLs */
     bool whole_calls;                  /* ek_api_limits.whole_calls */
 } ek_server_opts;
 

@@ -3,6 +3,7 @@
 #define EK_SERVE_SERVER_STATE_H
 
 #include "serve/api/model_card.h"
+#include "serve/http/fetch.h"
 #include "serve/http/keys.h"
 #include "serve/http/loop.h"
 #include "serve/mailbox.h"
@@ -26,6 +27,8 @@ struct ek_server {
     ek_journal *journal; /* NULL: none */
     bool whole_calls;
     ek_workers *workers;
+    ek_workers *fetchers; /* NULL with EK_FETCH_OFF */
+    ek_fetch_from fetch_from;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
     const ek_chat_model *chat; /* borrowed */

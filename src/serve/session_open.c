@@ -167,7 +167,7 @@ ek_api_limits ek_session_limits(const ek_server *server)
                        .n_vocab = config->vocab_size,
                        .ctx_tokens = ek_engine_ctx(server->engine),
                        .responses = server->responses,
-                       .media = &server->chat.media,
+                       .media = &server->chat->media,
                        .card = &server->card,
                        .now = ek_unix_time(),
                        .keep_forms = ek_journal_mode(server->journal) == EK_RECORD_TOKENS,

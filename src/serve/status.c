@@ -75,8 +75,10 @@ void ek_props_reply(ek_server *s, ek_exchange *x)
     ek_put_string(&b, s->model_name);
     ek_buf_str(&b, ",\"model_path\":"); /* its name: where it lies is nobody's business */
     ek_put_string(&b, s->model_name);
-    ek_buf_str(&b, ",\"chat_template\":\"\",\"modalities\":{\"vision\":false,\"audio\":false},\"bos_token\":\"<bos>\","
-                   "\"eos_token\":\"<turn|>\",\"build_info\":\"evenkeel " EK_VERSION "\",\"is_sleeping\":false}");
+    ek_buf_fmt(&b,
+               ",\"chat_template\":\"\",\"modalities\":{\"vision\":%s,\"audio\":%s},\"bos_token\":\"<bos>\","
+               "\"eos_token\":\"<turn|>\",\"build_info\":\"evenkeel " EK_VERSION "\",\"is_sleeping\":false}",
+               s->chat->media.image ? "true" : "false", s->chat->media.audio ? "true" : "false");
     ek_reply_json(x, 200, &b);
     ek_buf_fini(&b);
 }

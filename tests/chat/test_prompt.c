@@ -66,7 +66,7 @@ static void texts_parts_and_media(void **state)
     ek_message *m = add_text(&c, EK_ROLE_SYSTEM, "a");
     m->parts = true;
     m = add_text(&c, EK_ROLE_USER, "b");
-    ek_message_add(m, EK_BLOCK_MEDIA)->media = EK_MEDIA_SOUND;
+    ek_message_add(m, EK_BLOCK_MEDIA)->media = EK_PART_SOUND;
     add_call(ek_conversation_add(&c, EK_ROLE_ASSISTANT), "7", "h", "{\"x\":1}");
     m = add_text(&c, EK_ROLE_TOOL, "");
     ek_buf_str(&m->call_id, "7");

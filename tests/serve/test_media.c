@@ -93,7 +93,7 @@ static void stand_where_they_were_sent(void **state)
          "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":\"t\","
          "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":"
          "\"t\",\"content\":[" TEXT("r") "," IMAGE_URL "]}]}",
-         "[" CALLED "{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":[" TEXT("r") "," PLACE(0) "]}]"},
+         "[" CALLED "{\"role\":\"tool\",\"content\":[" TEXT("r") "," PLACE(0) "],\"tool_call_id\":\"t\"}]"},
         {&ek_dialect_responses,
          INPUT("{\"type\":\"input_text\",\"text\":\"a\"}," INPUT_IMAGE ",{\"type\":\"input_text\","
                "\"text\":\"b\"}"),

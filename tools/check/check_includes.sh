@@ -21,7 +21,7 @@ BEGIN {
     allow["gpu"]    = allow["engine"] "cuda gpu "
     allow["chat"]   = allow["engine"] "text chat "
     allow["open"]   = allow["chat"] "cuda gpu hub open "
-    allow["serve"]  = allow["chat"] "open serve "
+    allow["serve"]  = allow["chat"] "hub open serve "
     allow["cli"]    = allow["serve"] "convert cuda gpu hub cli "
 
     inner["base/hash"] = inner["base/machine"] = " base "

@@ -23,6 +23,11 @@ typedef struct ek_list {
     int n;
 } ek_list;
 
+typedef struct ek_names {
+    const char **v; /* the list is owned by the ek_cli, the texts are not */
+    int n;
+} ek_names;
+
 /* Field types by kind of option. */
 #define EK_OPT_T_STR    const char *
 #define EK_OPT_T_CHOICE const char *
@@ -31,6 +36,7 @@ typedef struct ek_list {
 #define EK_OPT_T_SIZE   double
 #define EK_OPT_T_FLAG   bool
 #define EK_OPT_T_LIST   ek_list
+#define EK_OPT_T_FILES  ek_names
 
 /* A parsed call. Options of other commands keep their defaults. */
 typedef struct ek_cli {
@@ -58,7 +64,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
 void ek_cli_fini(ek_cli *cli);
 
 /* Sets one option of cli's command from a text, as the command line does; name with dashes or underscores. value NULL:
- * as if it had not been given. EINVAL names the option. Not for lists. */
+ * as if it had not been given. EINVAL names the option. Not for lists and files. */
 ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value);
 
 const char *ek_cmd_name(ek_cmd_id id);

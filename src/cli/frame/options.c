@@ -159,6 +159,15 @@ static ek_err set_list(ek_cli *cli, const given *g)
     }
 }
 
+static ek_err set_files(ek_cli *cli, const given *g)
+{
+    ek_names *names = field_of(cli, g->o);
+    if (!*g->value) return ek_fail(EK_EINVAL, "%s: an empty value", g->where);
+    names->v = ek_realloc(names->v, (size_t)(names->n + 1) * sizeof *names->v);
+    names->v[names->n++] = g->value;
+    return EK_OK;
+}
+
 /* Where an empty text says something of its own: no origin at all. */
 static bool may_be_empty(const ek_option *o)
 {
@@ -189,7 +198,7 @@ static ek_err set(ek_cli *cli, const given *g)
 {
     static ek_err (*const by_kind[])(ek_cli *, const given *) = {
         [OPT_STR] = set_str,   [OPT_CHOICE] = set_choice, [OPT_INT] = set_int,   [OPT_NUM] = set_num,
-        [OPT_SIZE] = set_size, [OPT_FLAG] = set_flag,     [OPT_LIST] = set_list,
+        [OPT_SIZE] = set_size, [OPT_FLAG] = set_flag,     [OPT_LIST] = set_list, [OPT_FILES] = set_files,
     };
     EK_TRY(by_kind[g->o->kind](cli, g));
     *((bool *)((char *)cli + g->o->has)) = true;
@@ -365,10 +374,16 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
 
 void ek_cli_fini(ek_cli *cli)
 {
-    for (int i = 0; i < ek_n_options; i++)
+    for (int i = 0; i < ek_n_options; i++) {
+        if (ek_options[i].kind == OPT_FILES) {
+            ek_names *names = field_of(cli, &ek_options[i]);
+            free(names->v);
+            *names = (ek_names){0};
+        }
         if (ek_options[i].kind == OPT_LIST) {
             ek_list *list = field_of(cli, &ek_options[i]);
             free(list->v);
             *list = (ek_list){0};
         }
+    }
 }

@@ -74,7 +74,7 @@ static ek_err run(const ek_cli *cli, opened *m)
     ek_err err = ek_cli_read_media(&file, cli);
     if (!err) {
         err = cli->has.image ? begin_image(&work, m->towers, cli, &file) : begin_sound(&work, m->towers, &file);
-        if (err) ek_fail_in(err, "%s", cli->has.image ? cli->image : cli->audio);
+        if (err) ek_fail_in(err, "%s", cli->has.image ? cli->image.v[0] : cli->audio.v[0]);
     }
     if (!err) err = encode(work, m->towers, cli);
     ek_tower_free(work);
@@ -84,7 +84,7 @@ static ek_err run(const ek_cli *cli, opened *m)
 
 int ek_cmd_features(const ek_cli *cli)
 {
-    if (cli->has.image == cli->has.audio) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
+    if (cli->image.n + cli->audio.n != 1) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
     if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the rows");
     opened m = {0};
     ek_err err = open_towers(&m, cli);

@@ -58,12 +58,12 @@ static ek_err preprocess_sound(const ek_cli *cli, const ek_buf *file)
 
 int ek_cmd_preprocess(const ek_cli *cli)
 {
-    if (cli->has.image == cli->has.audio) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
+    if (cli->image.n + cli->audio.n != 1) return ek_cli_wrong(cli, "either --image FILE or --audio FILE");
     ek_buf file = {0};
     ek_err err = ek_cli_read_media(&file, cli);
     if (!err) {
         err = cli->has.image ? preprocess_image(cli, &file) : preprocess_sound(cli, &file);
-        if (err && err != EK_EIO) ek_fail_in(err, "%s", cli->has.image ? cli->image : cli->audio);
+        if (err && err != EK_EIO) ek_fail_in(err, "%s", cli->has.image ? cli->image.v[0] : cli->audio.v[0]);
     }
     ek_buf_fini(&file);
     return err ? ek_cli_failed(cli) : 0;

@@ -16,8 +16,8 @@ ek_picture_opts ek_cli_picture_opts(const ek_cli *cli)
 
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)
 {
-    if (cli->has.image == cli->has.audio) return ek_fail(EK_EINVAL, "either --image FILE or --audio FILE");
-    return ek_file_read(out, cli->has.image ? cli->image : cli->audio, EK_MEDIA_MAX_BYTES);
+    if (cli->image.n + cli->audio.n != 1) return ek_fail(EK_EINVAL, "either --image FILE or --audio FILE");
+    return ek_file_read(out, cli->has.image ? cli->image.v[0] : cli->audio.v[0], EK_MEDIA_MAX_BYTES);
 }
 
 /* Half a result must not be taken for one. */

@@ -190,21 +190,24 @@ static void do_tools(ek_chat *c, const char *arg)
     }
 }
 
-static void no_senses(const char *what, const char *organ)
+static void attach(ek_chat *c, ek_part_kind kind, const char *arg)
 {
-    printf("this model has no %s here: evenkeel gives text alone to models, so far, and no %s\n", organ, what);
+    ek_buf says = {0};
+    if (ek_dialogue_takes(c->d, kind)) say_error();
+    else if (!*arg) printf("/%s FILE: the name of a file is needed\n", kind == EK_PART_SOUND ? "audio" : "image");
+    else if (ek_dialogue_attach(c->d, kind, arg, &says)) say_error();
+    else ek_cli_put(stdout, ek_buf_text(&says)), puts(": it goes with the next message");
+    ek_buf_fini(&says);
 }
 
 static void do_image(ek_chat *c, const char *arg)
 {
-    (void)c, (void)arg;
-    no_senses("pictures", "eyes");
+    attach(c, EK_PART_IMAGE, arg);
 }
 
 static void do_audio(ek_chat *c, const char *arg)
 {
-    (void)c, (void)arg;
-    no_senses("sounds", "ears");
+    attach(c, EK_PART_SOUND, arg);
 }
 
 static void do_quit(ek_chat *c, const char *arg)

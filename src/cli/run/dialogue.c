@@ -56,7 +56,10 @@ void ek_dialogue_add(ek_dialogue *d, ek_role role, const char *text, const ek_bl
         ek_buf_add(&id, ek_buf_text(&call->id), call->id.len);
         ek_buf_add(&name, ek_buf_text(&call->name), call->name.len);
     }
-    ek_message *m = ek_conversation_add(&d->history, role);
+    if (role == EK_ROLE_USER && d->next.n_blocks > 0) ek_conversation_take(&d->history, &d->next);
+    else ek_conversation_add(&d->history, role);
+    ek_message *m = &d->history.messages[d->history.n_messages - 1];
+    m->role = role;
     m->call_id = id;
     m->name = name;
     ek_utf8_clean(&ek_message_add(m, EK_BLOCK_TEXT)->text, text, strlen(text));
@@ -65,6 +68,7 @@ void ek_dialogue_add(ek_dialogue *d, ek_role role, const char *text, const ek_bl
 void ek_dialogue_reset(ek_dialogue *d)
 {
     ek_conversation_cut(&d->history, 0);
+    ek_message_fini(&d->next);
     if (d->system) ek_dialogue_add(d, EK_ROLE_SYSTEM, d->system, NULL);
 }
 
@@ -99,13 +103,17 @@ ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli)
     if (cli->has.system) d->system = ek_strdup(cli->system);
     ek_dialogue_reset(d);
     if (cli->has.tools) EK_TRY(ek_dialogue_tools(d, cli->tools));
-    return ek_cli_open_chat(&d->m, d->cli);
+    EK_TRY(ek_cli_open_chat(&d->m, d->cli));
+    for (int i = 0; i < cli->image.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_IMAGE, cli->image.v[i], NULL));
+    for (int i = 0; i < cli->audio.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_SOUND, cli->audio.v[i], NULL));
+    return EK_OK;
 }
 
 void ek_dialogue_close(ek_dialogue *d)
 {
     ek_opened_close(&d->m);
     ek_conversation_fini(&d->history);
+    ek_message_fini(&d->next);
     json_decref(d->tools);
     ek_buf_fini(&d->thought);
     free(d->system);
@@ -259,6 +267,7 @@ ek_err ek_dialogue_answer(ek_dialogue *d, const volatile int *stop)
 {
     ek_prompt_opts opts = {.thinking = d->think ? EK_THINKING_ON : EK_THINKING_UNSET,
                            .add_generation_prompt = true,
+                           .image_tokens = atoi(d->cli->image_tokens),
                            .ctx_tokens = ek_engine_ctx(d->m.engine)};
     ek_turn_prompt prompt = {0};
     ek_err err = ek_turn_prompt_make(&prompt, &d->m.chat, &d->history, d->tools, &opts);

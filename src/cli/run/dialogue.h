@@ -24,9 +24,10 @@ typedef struct ek_dialogue {
     const ek_cli *cli;
     ek_opened m;
     ek_conversation history;
-    json_t *tools; /* owned; NULL: none */
-    char *system;  /* owned: the system message; NULL without */
-    char *model;   /* owned: the name of a model that was chosen since; NULL without */
+    ek_message next; /* what was added to the next message of the user: pictures and sounds */
+    json_t *tools;   /* owned; NULL: none */
+    char *system;    /* owned: the system message; NULL without */
+    char *model;     /* owned: the name of a model that was chosen since; NULL without */
     bool think;
     ek_look look;
     ek_buf thought; /* the last one */
@@ -46,7 +47,14 @@ void ek_dialogue_system(ek_dialogue *d, const char *text);
  * before is open again, or, where *lost is set, none is: the dialogue can only be closed. */
 ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost);
 
-/* Adds a message to the history. call: NULL, or the call that this message of EK_ROLE_TOOL answers. */
+/* EK_OK where the model takes it; EINVAL says what it lacks. */
+ek_err ek_dialogue_takes(const ek_dialogue *d, ek_part_kind kind);
+/* Reads a picture, or a sound, for the next message of the user. says: what it is and costs, as one line; to be freed
+ * with ek_buf_fini. EINVAL where the model does not take it, and for a file that cannot be read as one. */
+ek_err ek_dialogue_attach(ek_dialogue *d, ek_part_kind kind, const char *path, ek_buf *says);
+
+/* Adds a message to the history; a user's begins with what was attached. call: NULL, or the call that this message of
+ * EK_ROLE_TOOL answers. */
 void ek_dialogue_add(ek_dialogue *d, ek_role role, const char *text, const ek_block *call);
 
 /* Lets the model answer: content to standard output, reasoning to standard error, both at once. Adds the

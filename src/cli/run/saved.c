@@ -1,5 +1,6 @@
 #include "cli/run/saved.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,11 +10,13 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hash/base64.h"
 #include "cli/frame/hub.h"
+#include "media/image.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
 
-enum { MAX_FILE = 64 << 20 };
+enum { MAX_FILE = 512 << 20 };
 
 /* ------------------------------------------------------------------ writing */
 
@@ -55,6 +58,87 @@ static void write_calls(ek_buf *out, const ek_message *m)
     if (n) ek_buf_char(out, ']');
 }
 
+static const char *lower(char *room, size_t n, const char *format)
+{
+    snprintf(room, n, "%s", format);
+    for (char *c = room; *c; c++) *c = (char)tolower((unsigned char)*c);
+    return room;
+}
+
+static void write_url(ek_buf *out, const ek_media_file *f)
+{
+    ek_image_info info = {.format = "PNG"};
+    char format[8];
+    (void)ek_image_probe(&info, ek_buf_text(&f->bytes), f->bytes.len);
+    ek_buf_fmt(out, "\"data:image/%s;base64,", lower(format, sizeof format, info.format));
+    ek_base64_encode(out, ek_buf_text(&f->bytes), f->bytes.len);
+    ek_buf_char(out, '"');
+}
+
+static void write_image(ek_buf *out, const ek_media_file *f)
+{
+    static const char *const detail[] = {"low", "high"};
+    ek_buf_str(out, "{\"type\": \"image_url\", \"image_url\": {\"url\": ");
+    write_url(out, f);
+    if (f->budget == 70 || f->budget == 1120) ek_buf_fmt(out, ", \"detail\": \"%s\"", detail[f->budget == 1120]);
+    ek_buf_str(out, "}}");
+}
+
+static void write_sound(ek_buf *out, const ek_media_file *f)
+{
+    ek_sound_info info = {.format = "WAV"};
+    char format[8];
+    (void)ek_sound_probe(&info, ek_buf_text(&f->bytes), f->bytes.len);
+    ek_buf_str(out, "{\"type\": \"input_audio\", \"input_audio\": {\"data\": \"");
+    ek_base64_encode(out, ek_buf_text(&f->bytes), f->bytes.len);
+    ek_buf_fmt(out, "\", \"format\": \"%s\"}}", lower(format, sizeof format, info.format));
+}
+
+static void write_video(ek_buf *out, const ek_block *b)
+{
+    ek_buf_str(out, "{\"type\": \"video\", \"timestamps\": [");
+    for (int i = 0; i < b->n_files; i++) ek_buf_fmt(out, "%s%.17g", i ? ", " : "", b->files[i].seconds);
+    ek_buf_str(out, "], \"video\": [");
+    for (int i = 0; i < b->n_files; i++) {
+        if (i > 0) ek_buf_str(out, ", ");
+        write_url(out, &b->files[i]);
+    }
+    ek_buf_str(out, "]}");
+}
+
+static void write_part(ek_buf *out, const ek_block *b)
+{
+    if (b->kind == EK_BLOCK_TEXT) {
+        ek_buf_str(out, "{\"type\": \"text\"");
+        member(out, "text", ek_buf_text(&b->text), b->text.len);
+        ek_buf_char(out, '}');
+    } else if (b->media == EK_PART_SOUND) {
+        write_sound(out, &b->files[0]);
+    } else if (b->media == EK_PART_FRAME) {
+        write_video(out, b);
+    } else {
+        write_image(out, &b->files[0]);
+    }
+}
+
+/* A message with pictures or sounds: its content as a list of parts, which hold the files. */
+static bool write_parts(ek_buf *out, const ek_message *m)
+{
+    int n = 0;
+    bool any = false;
+    for (int i = 0; i < m->n_blocks; i++) any |= m->blocks[i].n_files > 0;
+    if (!any) return false;
+    ek_buf_str(out, ", \"content\": [");
+    for (int i = 0; i < m->n_blocks; i++) {
+        const ek_block *b = &m->blocks[i];
+        if (b->kind != EK_BLOCK_TEXT && b->n_files == 0) continue;
+        ek_buf_str(out, n++ ? ", " : "");
+        write_part(out, b);
+    }
+    ek_buf_char(out, ']');
+    return true;
+}
+
 static void write_message(ek_buf *out, const ek_message *m)
 {
     static const char *const role[] = {"system", "developer", "user", "assistant", "tool"};
@@ -63,7 +147,8 @@ static void write_message(ek_buf *out, const ek_message *m)
     if (m->role == EK_ROLE_TOOL) member(out, "tool_call_id", ek_buf_text(&m->call_id), m->call_id.len);
     if (text_of(&text, m, EK_BLOCK_REASONING)) member(out, "reasoning_content", ek_buf_text(&text), text.len);
     ek_buf_clear(&text);
-    if (text_of(&text, m, EK_BLOCK_TEXT)) member(out, "content", ek_buf_text(&text), text.len);
+    if (write_parts(out, m)) (void)0;
+    else if (text_of(&text, m, EK_BLOCK_TEXT)) member(out, "content", ek_buf_text(&text), text.len);
     else ek_buf_str(out, ", \"content\": null");
     write_calls(out, m);
     ek_buf_char(out, '}');
@@ -154,6 +239,7 @@ ek_err ek_chat_load(ek_dialogue *d, const char *path, int *n)
     ek_buf body = {0};
     ek_api_request r = {0};
     ek_api_limits limits = {.defaults = ek_sampling_greedy(),
+                            .media = &d->m.chat.media,
                             .n_vocab = ek_model_config(d->m.model)->vocab_size,
                             .ctx_tokens = ek_engine_ctx(d->m.engine)};
     ek_err err = read_body(&body, path);

@@ -116,11 +116,19 @@ static void note_running(const ek_cli *cli, const ek_opened *m, const char *name
     if (ek_running_write(&r)) ek_log(EK_LOG_DEBUG, "`evenkeel ps` will not list this server: %s", ek_err_text());
 }
 
+static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
+{
+    if (cli->has.max_body) return (size_t)cli->max_body;
+    return (media->image || media->audio ? 128u : 32u) << 20;
+}
+
 /* bound: becomes the server's, or is closed. */
 static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
 {
     ek_journal *journal = NULL;
-    ek_err err = open_journal(cli, m, &journal);
+    ek_fetch_from urls;
+    ek_err err = ek_fetch_parse(&urls, cli->media_urls);
+    if (!err) err = open_journal(cli, m, &journal);
     if (err) {
         ek_bound_close(bound);
         return err;
@@ -131,7 +139,7 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
                  .port = (int)cli->port,
                  .bound = bound,
                  .max_connections = (int)cli->max_connections,
-                 .max_body = (size_t)cli->max_body,
+                 .max_body = max_body(cli, &m->chat.media),
                  .max_unsent = (size_t)cli->stream_buffer,
                  .min_body_rate = (double)cli->body_rate,
                  .body_timeout = (double)cli->body_timeout,
@@ -149,6 +157,7 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
         .cors_origins = cli->cors_origins,
         .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
+        .media_urls = urls,
         .model = m->model,
         .chat = &m->chat,
         .model_dir = m->path,

@@ -79,16 +79,16 @@ static ek_err add_source_of_image(const sink *to, const json_t *block)
     const char *data = ek_json_get_text(source, "data", &n);
     if (!strcmp(type, "base64")) {
         if (!data) return ek_fail(EK_EINVAL, "the source of an image needs a text data");
-        return ek_media_base64(to->c, to->m, EK_MEDIA_IMAGE, data, n, media, to->limits);
+        return ek_media_base64(to->c, to->m, EK_PART_IMAGE, data, n, media, to->limits);
     }
     const char *url = ek_json_get_text(source, "url", &n);
-    if (!strcmp(type, "url") && url) return ek_media_url(to->c, to->m, EK_MEDIA_IMAGE, url, n, to->limits);
+    if (!strcmp(type, "url") && url) return ek_media_url(to->c, to->m, EK_PART_IMAGE, url, n, to->limits);
     return ek_part_refuse("images with a source", type, "this message");
 }
 
 static ek_err add_image(const sink *to, const json_t *block, const char *where)
 {
-    ek_err err = ek_media_taken(EK_MEDIA_IMAGE, to->m, &(ek_media_place){"blocks", "image", where}, to->limits);
+    ek_err err = ek_media_taken(EK_PART_IMAGE, to->m, &(ek_media_place){"blocks", "image", where}, to->limits);
     if (!err) err = add_source_of_image(to, block);
     return err == EK_EINVAL ? with_capability(err, "image_block") : err;
 }

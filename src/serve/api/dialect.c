@@ -142,6 +142,8 @@ ek_api_usage ek_api_usage_of(const ek_api_reply *r)
     for (int i = 0; i < r->n; i += per_prompt) {
         u.prompt += r->choices[i]->n_prompt;
         u.cached += r->choices[i]->n_cached;
+        u.images += r->choices[i]->n_images;
+        u.sounds += r->choices[i]->n_sounds;
     }
     for (int i = 0; i < r->n; i++) {
         u.completion += r->choices[i]->n_tokens;

@@ -166,6 +166,7 @@ void ek_drop_billing_line(ek_conversation *c);
 /* Token counts of all choices together; each prompt counts once. */
 typedef struct ek_api_usage {
     int64_t prompt, cached, completion, reasoning;
+    int64_t images, sounds; /* of prompt: tokens of pictures and of sounds */
 } ek_api_usage;
 ek_api_usage ek_api_usage_of(const ek_api_reply *r);
 

@@ -12,7 +12,7 @@
 #include "serve/api/field.h"
 #include "text/json/json.h"
 
-static const char *noun(ek_media_kind kind)
+static const char *noun(ek_part_kind kind)
 {
     static const char *const names[] = {"an image", "a frame of a video", "a sound"};
     return names[kind];
@@ -20,9 +20,9 @@ static const char *noun(ek_media_kind kind)
 
 /* --- what is taken --- */
 
-static bool model_takes(ek_media_kind kind, const ek_chat_media *media)
+static bool model_takes(ek_part_kind kind, const ek_chat_media *media)
 {
-    return media && (kind == EK_MEDIA_SOUND ? media->audio : media->image);
+    return kind == EK_PART_SOUND ? media->audio : media->image;
 }
 
 static ek_err refuse(const ek_media_place *at, const char *why)
@@ -34,25 +34,22 @@ static ek_err refuse(const ek_media_place *at, const char *why)
     return err;
 }
 
-ek_err ek_media_taken(ek_media_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits)
+ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits)
 {
-    const ek_chat_media *media = limits->media;
-    bool image = model_takes(EK_MEDIA_IMAGE, media), audio = model_takes(EK_MEDIA_SOUND, media);
+    static const ek_chat_media none = {0};
+    const ek_chat_media *media = limits->media ? limits->media : &none;
     if (!model_takes(kind, media)) {
-        const char *also = image ? "text and images" : audio ? "text and sounds" : "text alone";
-        ek_buf why = {0};
-        ek_buf_fmt(&why, "the model that is served has no %s, it takes %s",
-                   kind == EK_MEDIA_SOUND ? "ears (audio tower)" : "eyes (vision tower)", also);
-        ek_err err = refuse(at, why.data);
-        ek_buf_fini(&why);
-        return err;
+        char why[128];
+        snprintf(why, sizeof why, "the model that is served has no %s, it takes %s",
+                 kind == EK_PART_SOUND ? "ears (audio tower)" : "eyes (vision tower)", ek_chat_media_words(media));
+        return refuse(at, why);
     }
     if (m->role == EK_ROLE_USER || m->role == EK_ROLE_TOOL) return EK_OK;
     return refuse(at, "messages of the user and results of tools have them, no others");
 }
 
 /* more of this kind are about to come. */
-static ek_err check_count(const ek_conversation *c, ek_media_kind kind, size_t more)
+static ek_err check_count(const ek_conversation *c, ek_part_kind kind, size_t more)
 {
     static const char *const names[] = {"images", "frames of videos", "sounds"};
     const int max[] = {EK_MEDIA_MAX_IMAGES, EK_MEDIA_MAX_FRAMES, EK_MEDIA_MAX_SOUNDS};
@@ -64,13 +61,15 @@ static ek_err check_count(const ek_conversation *c, ek_media_kind kind, size_t m
 
 /* --- bytes --- */
 
-static ek_err check_size(ek_media_kind kind, size_t n)
+enum { MAX_URL = 8192 }; /* of http */
+
+static ek_err check_size(ek_part_kind kind, size_t n)
 {
     if (n <= EK_MEDIA_MAX_BYTES) return EK_OK;
     return ek_fail(EK_EINVAL, "%s has %zu bytes, at most %d are allowed", noun(kind), n, EK_MEDIA_MAX_BYTES);
 }
 
-static ek_err decode(ek_buf *out, ek_media_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+static ek_err decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
     size_t bytes = n / 4 * 3;
     if (bytes > EK_MEDIA_MAX_BYTES + EK_MEDIA_MAX_BYTES / 32) EK_TRY(check_size(kind, bytes)); /* lines may break */
@@ -83,13 +82,13 @@ static ek_err decode(ek_buf *out, ek_media_kind kind, const char *s, size_t n, c
 }
 
 /* image/… or audio/…; nothing at all is no claim. */
-static bool type_fits(ek_media_kind kind, const char *type, size_t n)
+static bool type_fits(ek_part_kind kind, const char *type, size_t n)
 {
     static const char *const main_types[] = {"image/", "image/", "audio/"};
     return n == 0 || (n > 6 && !strncasecmp(type, main_types[kind], 6));
 }
 
-static ek_err wrong_type(ek_media_kind kind, const char *type, size_t n)
+static ek_err wrong_type(ek_part_kind kind, const char *type, size_t n)
 {
     ek_buf quoted = {0};
     ek_field_quote(&quoted, type, n);
@@ -98,7 +97,7 @@ static ek_err wrong_type(ek_media_kind kind, const char *type, size_t n)
     return err;
 }
 
-static ek_err read_data_url(ek_buf *out, ek_media_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+static ek_err read_data_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
     ek_data_url u;
     const char *why = ek_data_url_parse(&u, s, n);
@@ -108,7 +107,7 @@ static ek_err read_data_url(ek_buf *out, ek_media_kind kind, const char *s, size
     return decode(out, kind, u.data, u.n_data, limits);
 }
 
-static ek_err read_url(ek_buf *out, ek_media_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+static ek_err read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
     if (ek_is_data_url(s, n)) return read_data_url(out, kind, s, n, limits);
     bool web = (n > 7 && !strncasecmp(s, "http://", 7)) || (n > 8 && !strncasecmp(s, "https://", 8));
@@ -124,26 +123,37 @@ static ek_err read_url(ek_buf *out, ek_media_kind kind, const char *s, size_t n,
         return ek_fail(EK_EINVAL,
                        "the URL of %s must be a data: URL: this server fetches nothing from others (--media-urls)",
                        noun(kind));
+    bool clean = n <= MAX_URL;
+    for (size_t i = 0; i < n && clean; i++) clean = s[i] > ' ' && s[i] < 127;
+    if (!clean)
+        return ek_fail(EK_EINVAL, "the URL of %s must have at most %d printable ASCII characters and no blanks",
+                       noun(kind), MAX_URL);
     return limits->fetch(limits->count_arg, s, n, out);
+}
+
+/* Is it fetched only once the body is read? It is then read again. */
+static bool comes_later(ek_err err, const char *url, size_t n)
+{
+    return err == EK_ECANCELLED && !ek_is_data_url(url, n);
 }
 
 /* --- files --- */
 
 /* What the header says, before anything else is done with it. Damaged ones are the client's mistake. */
-static ek_err check_header(ek_media_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
+static ek_err check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
 {
     enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
     ek_image_info image = {0};
     ek_sound_info sound = {0};
-    ek_err err = kind == EK_MEDIA_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
-                                        : ek_image_probe(&image, ek_buf_text(bytes), bytes->len);
+    ek_err err = kind == EK_PART_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
+                                       : ek_image_probe(&image, ek_buf_text(bytes), bytes->len);
     if (err == EK_EINVAL || err == EK_EPARSE || err == EK_ETOOLARGE) return ek_fail_in(EK_EINVAL, "%s", noun(kind));
     if (err || !limits->weigh) return err;
     return limits->weigh(limits->count_arg, (image.memory + sound.memory) / PER_BYTE);
 }
 
 /* Takes the bytes over. */
-static ek_err add_file(ek_conversation *c, ek_message *m, ek_media_kind kind, ek_buf *bytes, int budget,
+static ek_err add_file(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
                        const ek_api_limits *limits)
 {
     ek_err err = check_header(kind, bytes, limits);
@@ -158,7 +168,7 @@ static ek_err add_file(ek_conversation *c, ek_message *m, ek_media_kind kind, ek
     return EK_OK;
 }
 
-static ek_err add_url(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *url, size_t n, int budget,
+static ek_err add_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *url, size_t n, int budget,
                       const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
@@ -166,16 +176,16 @@ static ek_err add_url(ek_conversation *c, ek_message *m, ek_media_kind kind, con
     ek_err err = read_url(&bytes, kind, url, n, limits);
     if (!err) return add_file(c, m, kind, &bytes, budget, limits);
     ek_buf_fini(&bytes);
-    return err;
+    return comes_later(err, url, n) ? EK_OK : err;
 }
 
-ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *url, size_t n,
+ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *url, size_t n,
                     const ek_api_limits *limits)
 {
     return add_url(c, m, kind, url, n, 0, limits);
 }
 
-ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *s, size_t n, const char *type,
+ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *s, size_t n, const char *type,
                        const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
@@ -216,7 +226,7 @@ static const json_t *url_of(const json_t *v)
     return ek_json_is_text(v) ? v : NULL;
 }
 
-static ek_err read_url_part(ek_conversation *c, ek_message *m, const json_t *part, const char *key, ek_media_kind kind,
+static ek_err read_url_part(ek_conversation *c, ek_message *m, const json_t *part, const char *key, ek_part_kind kind,
                             const ek_api_limits *limits)
 {
     const json_t *v = ek_field(part, key), *url = url_of(v);
@@ -248,7 +258,7 @@ static ek_err read_sound_part(ek_conversation *c, ek_message *m, const json_t *p
         return err;
     }
     if (!data) return ek_fail(EK_EINVAL, "input_audio needs a text data");
-    return ek_media_base64(c, m, EK_MEDIA_SOUND, data, n, NULL, limits);
+    return ek_media_base64(c, m, EK_PART_SOUND, data, n, NULL, limits);
 }
 
 /* --- videos --- */
@@ -278,8 +288,10 @@ static ek_err read_frame(ek_media_file *f, const json_t *v, const ek_api_limits 
 {
     const json_t *url = url_of(v);
     if (!url) return ek_fail(EK_EINVAL, "a text url is needed");
-    EK_TRY(read_url(&f->bytes, EK_MEDIA_FRAME, json_string_value(url), json_string_length(url), limits));
-    return check_header(EK_MEDIA_FRAME, &f->bytes, limits);
+    ek_err err = read_url(&f->bytes, EK_PART_FRAME, json_string_value(url), json_string_length(url), limits);
+    if (comes_later(err, json_string_value(url), json_string_length(url))) return EK_OK;
+    if (err) return err;
+    return check_header(EK_PART_FRAME, &f->bytes, limits);
 }
 
 /* The frames come with it: their bytes are freed with the block where one of them is wrong. */
@@ -290,9 +302,9 @@ static ek_err read_video_part(ek_conversation *c, ek_message *m, const json_t *p
     int budget = 0;
     double last = 0;
     if (n == 0) return ek_fail(EK_EINVAL, "video needs a list of the URLs of its frames");
-    EK_TRY(check_count(c, EK_MEDIA_FRAME, n));
+    EK_TRY(check_count(c, EK_PART_FRAME, n));
     EK_TRY(read_detail(&budget, ek_field(part, "detail")));
-    ek_block *b = ek_conversation_media(c, m, EK_MEDIA_FRAME, (int)n);
+    ek_block *b = ek_conversation_media(c, m, EK_PART_FRAME, (int)n);
     for (size_t i = 0; i < n; i++) {
         ek_media_file *f = &b->files[i];
         f->budget = budget;
@@ -310,13 +322,13 @@ ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, cons
 {
     static const struct {
         const char *type, *key;
-        ek_media_kind kind;
+        ek_part_kind kind;
     } types[] = {
-        {"image_url", "image_url", EK_MEDIA_IMAGE},
-        {"input_image", "image_url", EK_MEDIA_IMAGE},
-        {"input_audio", "input_audio", EK_MEDIA_SOUND},
-        {"audio_url", "audio_url", EK_MEDIA_SOUND},
-        {"video", "video", EK_MEDIA_FRAME},
+        {"image_url", "image_url", EK_PART_IMAGE},
+        {"input_image", "image_url", EK_PART_IMAGE},
+        {"input_audio", "input_audio", EK_PART_SOUND},
+        {"audio_url", "audio_url", EK_PART_SOUND},
+        {"video", "video", EK_PART_FRAME},
     };
     const char *type = ek_json_get_text(part, "type", NULL);
     *is = false;
@@ -324,7 +336,7 @@ ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, cons
         if (strcmp(type, types[i].type) != 0) continue;
         *is = true;
         EK_TRY(ek_media_taken(types[i].kind, m, &(ek_media_place){what, type, where}, limits));
-        if (types[i].kind == EK_MEDIA_FRAME) return read_video_part(c, m, part, limits);
+        if (types[i].kind == EK_PART_FRAME) return read_video_part(c, m, part, limits);
         if (!strcmp(type, "input_audio")) return read_sound_part(c, m, part, limits);
         return read_url_part(c, m, part, types[i].key, types[i].kind, limits);
     }
@@ -338,14 +350,14 @@ static int kind_of(const char *s, size_t n)
 {
     static const struct {
         const char *begin;
-        ek_media_kind kind;
-    } known[] = {{"iVBORw0KGgo", EK_MEDIA_IMAGE}, {"/9j/", EK_MEDIA_IMAGE},  {"R0lGODdh", EK_MEDIA_IMAGE},
-                 {"R0lGODlh", EK_MEDIA_IMAGE},    {"ZkxhQ", EK_MEDIA_SOUND}, {"T2dnU", EK_MEDIA_SOUND},
-                 {"SUQz", EK_MEDIA_SOUND},        {"//", EK_MEDIA_SOUND}};
+        ek_part_kind kind;
+    } known[] = {{"iVBORw0KGgo", EK_PART_IMAGE}, {"/9j/", EK_PART_IMAGE},  {"R0lGODdh", EK_PART_IMAGE},
+                 {"R0lGODlh", EK_PART_IMAGE},    {"ZkxhQ", EK_PART_SOUND}, {"T2dnU", EK_PART_SOUND},
+                 {"SUQz", EK_PART_SOUND},        {"//", EK_PART_SOUND}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (n >= strlen(known[i].begin) && !strncmp(s, known[i].begin, strlen(known[i].begin))) return known[i].kind;
     if (n < 16 || strncmp(s, "UklGR", 5) != 0) return -1; /* RIFF, four bytes, and what it is */
-    return !strncmp(s + 12, "RUJQ", 4) ? EK_MEDIA_IMAGE : !strncmp(s + 12, "QVZF", 4) ? EK_MEDIA_SOUND : -1;
+    return !strncmp(s + 12, "RUJQ", 4) ? EK_PART_IMAGE : !strncmp(s + 12, "QVZF", 4) ? EK_PART_SOUND : -1;
 }
 
 ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size_t n, const char *where,
@@ -357,13 +369,13 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
     if (!ek_is_data_url(s, n)) {
         kind = kind_of(s, n);
     } else if (!ek_data_url_parse(&u, s, n) && u.n_type > 0) {
-        if (type_fits(EK_MEDIA_IMAGE, u.type, u.n_type)) kind = EK_MEDIA_IMAGE;
-        if (type_fits(EK_MEDIA_SOUND, u.type, u.n_type)) kind = EK_MEDIA_SOUND;
+        if (type_fits(EK_PART_IMAGE, u.type, u.n_type)) kind = EK_PART_IMAGE;
+        if (type_fits(EK_PART_SOUND, u.type, u.n_type)) kind = EK_PART_SOUND;
         snprintf(type, sizeof type, "%.*s", (int)(u.n_type < sizeof type ? u.n_type : sizeof type), u.type);
     }
     *is = kind >= 0;
     if (!*is) return EK_OK;
-    if (!*type) snprintf(type, sizeof type, "%s", kind == EK_MEDIA_IMAGE ? "image" : "audio");
-    EK_TRY(ek_media_taken((ek_media_kind)kind, m, &(ek_media_place){"files", type, where}, limits));
-    return ek_media_base64(c, m, (ek_media_kind)kind, s, n, NULL, limits);
+    if (!*type) snprintf(type, sizeof type, "%s", kind == EK_PART_IMAGE ? "image" : "audio");
+    EK_TRY(ek_media_taken((ek_part_kind)kind, m, &(ek_media_place){"files", type, where}, limits));
+    return ek_media_base64(c, m, (ek_part_kind)kind, s, n, NULL, limits);
 }

@@ -15,7 +15,7 @@ typedef struct ek_media_place {
 } ek_media_place;
 
 /* EK_OK where the model takes this kind, and messages of this role may have it. */
-ek_err ek_media_taken(ek_media_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits);
+ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits);
 
 /* A part of OpenAI's APIs: {"image_url": URL or {"url", "detail"}, "detail"}; {"input_audio": {"data", "format"}};
  * {"audio_url": URL or {"url"}}; {"video": [URL or {"url"}, …], "timestamps": [seconds, …] or "fps": N, "detail"}. *is
@@ -23,10 +23,10 @@ ek_err ek_media_taken(ek_media_kind kind, const ek_message *m, const ek_media_pl
 ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, const char *what, const char *where,
                      const ek_api_limits *limits, bool *is);
 /* Base64, or a data: URL. type: what the client says of it, as "image/png"; NULL: nothing. */
-ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *s, size_t n, const char *type,
+ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *s, size_t n, const char *type,
                        const ek_api_limits *limits);
 /* A data: URL, or one of http(s) where the operator allows them. */
-ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_media_kind kind, const char *url, size_t n,
+ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *url, size_t n,
                     const ek_api_limits *limits);
 /* A file part whose data is a picture or a sound: a data: URL that says so, or base64 that begins like one. *is as
  * above. */

@@ -14,6 +14,7 @@ typedef struct ek_model_card {
     int64_t modified;   /* seconds since 1970, of the newest of them, else of this call */
     uint64_t parameters;
     bool on_device;          /* weights lie on a device */
+    bool image, audio;       /* it takes pictures, and sounds */
     int ctx_tokens;          /* prompt and reply together */
     const ek_config *config; /* borrowed from the model */
 } ek_model_card;

@@ -56,6 +56,7 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l)
     add_text(out, "numerics", l->numerics);
     ek_buf_fmt(out, ",\"choice\":%d,\"n_prompt\":%d,\"n_cached\":%d,\"prompt_hash\":\"%016llx\"", l->choice,
                r->n_prompt, l->n_cached, (unsigned long long)r->prompt_hash);
+    if (r->n_parts > 0) ek_buf_fmt(out, ",\"media\":%d", r->n_parts);
     add_sampling(out, r);
     if (r->forced) ek_buf_str(out, ",\"forced\":true");
     if (r->has_bounds)

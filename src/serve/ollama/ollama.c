@@ -49,11 +49,11 @@ static ek_err read_images(ek_api_request *r, ek_message *m, const json_t *object
     const json_t *images = ek_field(object, "images");
     int n_others = m->n_blocks;
     if (!images || (json_is_array(images) && json_array_size(images) == 0)) return EK_OK;
-    EK_TRY(ek_media_taken(EK_MEDIA_IMAGE, m, &(ek_media_place){"members", "images", where}, limits));
+    EK_TRY(ek_media_taken(EK_PART_IMAGE, m, &(ek_media_place){"members", "images", where}, limits));
     if (!json_is_array(images)) return ek_fail(EK_EINVAL, "images must be a list of pictures in base64");
     for (size_t i = 0; i < json_array_size(images); i++) {
         const json_t *one = json_array_get(images, i);
-        ek_err err = ek_json_is_text(one) ? ek_media_base64(&r->conversation, m, EK_MEDIA_IMAGE, json_string_value(one),
+        ek_err err = ek_json_is_text(one) ? ek_media_base64(&r->conversation, m, EK_PART_IMAGE, json_string_value(one),
                                                             json_string_length(one), NULL, limits)
                                           : ek_fail(EK_EINVAL, "a picture in base64 is needed");
         if (err) return ek_fail_in(err, "images[%zu]", i);

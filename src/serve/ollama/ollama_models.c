@@ -48,7 +48,11 @@ static void put_details(ek_buf *out, const ek_model_card *card)
     ek_buf_fmt(out, ",\"context_length\":%d,\"embedding_length\":%d}", card->ctx_tokens, card->config->hidden_size);
 }
 
-static const char capabilities[] = "\"capabilities\":[\"completion\",\"tools\",\"thinking\"]";
+static void put_capabilities(ek_buf *out, const ek_model_card *card)
+{
+    ek_buf_fmt(out, "\"capabilities\":[\"completion\",\"tools\",\"thinking\"%s%s]", card->image ? ",\"vision\"" : "",
+               card->audio ? ",\"audio\"" : "");
+}
 
 /* What a list of models has of this one, without its braces. */
 static void put_entry(ek_buf *out, const ek_model_card *card)
@@ -74,7 +78,9 @@ void ek_ollama_tags(ek_buf *out, const ek_model_card *card)
     put_entry(out, card);
     ek_buf_str(out, ",\"modified_at\":");
     ek_ollama_time(out, card->modified);
-    ek_buf_fmt(out, ",%s}]}", capabilities);
+    ek_buf_char(out, ',');
+    put_capabilities(out, card);
+    ek_buf_str(out, "}]}");
 }
 
 /* It is loaded as long as the server runs. */
@@ -168,7 +174,9 @@ static ek_err write_show(ek_buf *out, const ek_chat_model *m, const ek_api_reque
     put_details(out, o->card);
     ek_buf_char(out, ',');
     put_info(out, o->card);
-    ek_buf_fmt(out, ",%s,\"modified_at\":", capabilities);
+    ek_buf_char(out, ',');
+    put_capabilities(out, o->card);
+    ek_buf_str(out, ",\"modified_at\":");
     ek_ollama_time(out, o->card->modified);
     ek_buf_char(out, '}');
     return EK_OK;

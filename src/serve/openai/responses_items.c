@@ -77,8 +77,8 @@ static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, c
     const char *data = ek_json_get_text(part, "file_data", &n), *url = ek_json_get_text(part, "file_url", NULL);
     if (data) EK_TRY(ek_media_file_part(c, m, data, n, "this message", limits, &media));
     if (!data && url && limits->fetch) {
-        EK_TRY(ek_media_taken(EK_MEDIA_IMAGE, m, &(ek_media_place){"parts", "input_file", "this message"}, limits));
-        return ek_media_url(c, m, EK_MEDIA_IMAGE, url, strlen(url), limits);
+        EK_TRY(ek_media_taken(EK_PART_IMAGE, m, &(ek_media_place){"parts", "input_file", "this message"}, limits));
+        return ek_media_url(c, m, EK_PART_IMAGE, url, strlen(url), limits);
     }
     return media ? EK_OK : read_file(text_at_end(m), part);
 }

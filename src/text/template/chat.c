@@ -74,7 +74,7 @@ static ek_err put_content(ek_renderer *r, const json_t *content, bool model)
     if (json_object_size(content) > 0) return ek_fail(EK_EINVAL, "content is an object");
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i), *text = ek_json_get(part, "text");
-        ek_placeholder kind;
+        ek_media_kind kind;
         if (!json_is_object(part)) return ek_fail(EK_EINVAL, "content part %zu is not an object", i);
         if (ek_chat_media_kind(part, &kind)) ek_put_media(r->p, kind, part);
         else if (ek_chat_is_tool(part)) EK_TRY(ek_put_tool(r->p, ek_json_get(part, "tool")));

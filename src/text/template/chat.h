@@ -38,7 +38,7 @@ typedef struct ek_chat_opts {
     size_t max_bytes; /* of the text, where rendering stops with ETOOLONG; 0: no limit */
 } ek_chat_opts;
 
-typedef enum ek_placeholder { EK_PLACEHOLDER_IMAGE, EK_PLACEHOLDER_AUDIO, EK_PLACEHOLDER_VIDEO } ek_placeholder;
+typedef enum ek_media_kind { EK_MEDIA_IMAGE, EK_MEDIA_AUDIO, EK_MEDIA_VIDEO } ek_media_kind;
 
 /* A rendered prompt. Zero-initialise; ek_prompt_fini when done. */
 typedef struct ek_prompt {

@@ -42,7 +42,7 @@ static inline bool ek_chat_is_tool(const json_t *part)
 }
 
 /* Whether the part stands for media, and which. */
-bool ek_chat_media_kind(const json_t *part, ek_placeholder *kind);
+bool ek_chat_media_kind(const json_t *part, ek_media_kind *kind);
 ek_err ek_chat_put_calls(ek_renderer *r, const json_t *calls);
 /* A message's own tool_responses. *responded: there was one. */
 ek_err ek_chat_put_given_responses(ek_renderer *r, const json_t *responses, bool *responded);

@@ -5,12 +5,12 @@
 #include "text/template/chat_state.h"
 #include "text/utf8.h"
 
-bool ek_chat_media_kind(const json_t *part, ek_placeholder *kind)
+bool ek_chat_media_kind(const json_t *part, ek_media_kind *kind)
 {
     const json_t *type = ek_json_get(part, "type");
-    if (ek_chat_text_is(type, "image") || ek_chat_text_is(type, "image_url")) *kind = EK_PLACEHOLDER_IMAGE;
-    else if (ek_chat_text_is(type, "audio") || ek_chat_text_is(type, "input_audio")) *kind = EK_PLACEHOLDER_AUDIO;
-    else if (ek_chat_text_is(type, "video")) *kind = EK_PLACEHOLDER_VIDEO;
+    if (ek_chat_text_is(type, "image") || ek_chat_text_is(type, "image_url")) *kind = EK_MEDIA_IMAGE;
+    else if (ek_chat_text_is(type, "audio") || ek_chat_text_is(type, "input_audio")) *kind = EK_MEDIA_AUDIO;
+    else if (ek_chat_text_is(type, "video")) *kind = EK_MEDIA_VIDEO;
     else return false;
     return true;
 }
@@ -136,7 +136,7 @@ static ek_err put_tool_parts(ek_renderer *r, const json_t *name, const json_t *p
     ek_buf_fini(&text);
     EK_TRY(e);
     for (size_t i = 0; i < json_array_size(parts); i++) {
-        ek_placeholder kind;
+        ek_media_kind kind;
         const json_t *part = json_array_get(parts, i);
         if (ek_chat_media_kind(part, &kind)) ek_put_media(r->p, kind, part);
     }

@@ -77,7 +77,7 @@ void ek_put_quoted_upper(ek_prompt *p, const json_t *v)
 
 static const char *const media_marks[] = {"<|image|>", "<|audio|>", "<|video|>"};
 
-static void put_placeholder(ek_prompt *p, ek_placeholder kind, const json_t *file)
+static void put_placeholder(ek_prompt *p, ek_media_kind kind, const json_t *file)
 {
     if (p->full) return;
     if (p->n_media == p->cap_media) {
@@ -88,9 +88,9 @@ static void put_placeholder(ek_prompt *p, ek_placeholder kind, const json_t *fil
     ek_put_mark(p, media_marks[kind]);
 }
 
-void ek_put_media(ek_prompt *p, ek_placeholder kind, const json_t *part)
+void ek_put_media(ek_prompt *p, ek_media_kind kind, const json_t *part)
 {
-    const json_t *frames = kind == EK_PLACEHOLDER_VIDEO ? ek_json_get(part, "frames") : NULL;
+    const json_t *frames = kind == EK_MEDIA_VIDEO ? ek_json_get(part, "frames") : NULL;
     if (!json_is_array(frames)) {
         put_placeholder(p, kind, ek_json_get(part, "file"));
         return;

@@ -13,7 +13,7 @@ void ek_put_str(ek_prompt *p, const json_t *v);            /* as Python's str(v)
 void ek_put_quoted(ek_prompt *p, const char *s, size_t n); /* between <|"|> markers */
 void ek_put_quoted_str(ek_prompt *p, const json_t *v);
 void ek_put_quoted_upper(ek_prompt *p, const json_t *v);
-void ek_put_media(ek_prompt *p, ek_placeholder kind, const json_t *part); /* its placeholder, or those of its frames */
+void ek_put_media(ek_prompt *p, ek_media_kind kind, const json_t *part); /* its placeholder, or those of its frames */
 
 /* A value in the notation of declarations (quoted_keys) or of calls and results. */
 void ek_put_value(ek_prompt *p, const json_t *v, bool quoted_keys);
