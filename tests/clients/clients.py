@@ -3,19 +3,23 @@
 
 Without FILE the official SDKs of this folder, with the packages of its package-lock.json (npm ci); openai_python.py needs the
 Python package openai. NODE names the program that runs .mjs files, `node` by default."""
-import os, subprocess, sys
+import os, subprocess, sys, tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(here, "..", "e2e"))
 from client import Server
+import seeing_model
 
 NAMES = sorted(f for f in os.listdir(here) if f.endswith(".mjs") and f != "harness.mjs") + ["openai_python.py"]
 
 
-def main(program, model, *files):
+SEEING = ["pictures.mjs"]  # of a random model with eyes and ears
+
+
+def run(program, model, names):
     failed = passed = 0
     with Server(program, "--model", model, "--max-requests", 4) as s:
-        for name in files or NAMES:
+        for name in names:
             r = subprocess.run([os.environ.get("NODE", "node") if name.endswith(".mjs") else sys.executable, os.path.join(here, name), f"http://127.0.0.1:{s.port}"],
                                capture_output=True, text=True, timeout=240)
             last = (r.stdout.strip().splitlines() or [""])[-1]
@@ -28,6 +32,17 @@ def main(program, model, *files):
                 continue
             passed += int(last.split()[0])
             failed += int(last.split()[2])
+    return passed, failed
+
+
+def main(program, model, *files):
+    names = files or NAMES
+    passed, failed = run(program, model, [n for n in names if n not in SEEING])
+    if any(n in SEEING for n in names):
+        with tempfile.TemporaryDirectory() as folder:
+            seeing_model.main(folder)
+            more = run(program, folder, [n for n in names if n in SEEING])
+        passed, failed = passed + more[0], failed + more[1]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
