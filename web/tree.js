@@ -56,7 +56,7 @@ export function tipOf(messages, leaf) {
 
 function part(file) {
   if (file.kind === 'image') return { type: 'image_url', image_url: { url: `data:${file.type};base64,${file.data}` } };
-  if (file.kind === 'audio') return { type: 'input_audio', input_audio: { data: file.data, format: /wav/.test(file.type) ? 'wav' : /mpeg|mp3/.test(file.type) ? 'mp3' : file.type.split('/')[1] } };
+  if (file.kind === 'audio') return { type: 'input_audio', input_audio: { data: file.data, format: /wav/.test(file.type) ? 'wav' : /mpeg|mp3/.test(file.type) ? 'mp3' : /flac/.test(file.type) ? 'flac' : 'ogg' } };
   const bytes = new TextEncoder().encode(file.data);
   let binary = '';
   for (let i = 0; i < bytes.length; i += 0x8000) binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000));
