@@ -112,9 +112,9 @@ static void stand_where_they_were_sent(void **state)
              "\\ns") "]},"
                      "{\"role\":\"user\",\"content\":\"now\"}]"},
         {&ek_dialect_anthropic, CALL_AND_RESULT(IMAGE),
-         "[" CALLED
-         "{\"role\":\"tool\",\"content\":[" TEXT("") "," PLACE(0) "]},"
-                                                                  "{\"role\":\"user\",\"content\":\"now\"}]"},
+         "[" CALLED "{\"role\":\"tool\",\"tool_call_id\":\"t\",\"content\":[" TEXT("") "," PLACE(
+             0) "]},"
+                "{\"role\":\"user\",\"content\":\"now\"}]"},
         {&ek_dialect_anthropic,
          BLOCKS("{\"type\":\"document\",\"source\":{\"type\":\"content\",\"content\":[" TEXT("x") "," IMAGE "]}}"),
          USER_OF(TEXT("<document>\\nx") "," PLACE(0) "," TEXT("\\n</document>"))},
