@@ -13,7 +13,8 @@ import seeing_model
 NAMES = sorted(f for f in os.listdir(here) if f.endswith(".mjs") and f != "harness.mjs") + ["openai_python.py"]
 
 
-SEEING = ["pictures.mjs"]  # of a random model with eyes and ears
+SEEING = {"pictures.mjs", "ai_sdk_pictures.mjs"}  # of a random model with eyes and ears
+sees = lambda name: os.path.basename(name) in SEEING
 
 
 def run(program, model, names):
@@ -37,11 +38,11 @@ def run(program, model, names):
 
 def main(program, model, *files):
     names = files or NAMES
-    passed, failed = run(program, model, [n for n in names if n not in SEEING])
-    if any(n in SEEING for n in names):
+    passed, failed = run(program, model, [n for n in names if not sees(n)])
+    if any(sees(n) for n in names):
         with tempfile.TemporaryDirectory() as folder:
             seeing_model.main(folder)
-            more = run(program, folder, [n for n in names if n in SEEING])
+            more = run(program, folder, [n for n in names if sees(n)])
         passed, failed = passed + more[0], failed + more[1]
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
