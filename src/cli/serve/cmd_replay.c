@@ -164,6 +164,7 @@ static const char *obstacle(const replay *r, const ek_journal_line *l)
     static char why[256];
     const char *numerics = ek_model_numerics_id(r->m.model);
     if (l->n_tokens == 0) return "a reply without tokens";
+    if (l->record.n_parts > 0) return "its prompt has pictures or sounds, which the journal does not keep";
     if (l->record.mode != EK_RECORD_TOKENS) return "it has no prompt: the server ran without --journal-prompts";
     if (strcmp(l->numerics, numerics))
         snprintf(why, sizeof why, "its numerics are \"%.80s\", here they are \"%.80s\"", l->numerics, numerics);

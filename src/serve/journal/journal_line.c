@@ -232,6 +232,7 @@ static ek_err get_all(ek_journal_line *l, const json_t *o)
     EK_TRY(get_int(&l->record.n_prompt, o, "n_prompt"));
     EK_TRY(get_u64(&l->record.prompt_hash, o, "prompt_hash", 16));
     EK_TRY(get_u64(&l->digest, o, "digest", 16));
+    if (json_object_get(o, "media")) EK_TRY(get_int(&l->record.n_parts, o, "media"));
     l->digest_version = 1;
     if (json_object_get(o, "digest_version")) EK_TRY(get_int(&l->digest_version, o, "digest_version"));
     EK_TRY(get_sampling(&l->record, o));
