@@ -24,7 +24,10 @@ def chunk(kind, data):
 
 
 def png(width, height, seed=0, level=6):
-    rows = b"".join(b"\0" + bytes((x * (3 + seed) + y * 5 + c * 40 + seed * 77) & 255 for x in range(width) for c in range(3)) for y in range(height))
+    if width * height < 10000:
+        rows = b"".join(b"\0" + bytes((x * (3 + seed) + y * 5 + c * 40 + seed * 77) & 255 for x in range(width) for c in range(3)) for y in range(height))
+    else:
+        rows = (b"\0" + bytes(range(250)) * (3 * width // 250 + 1))[:1 + 3 * width] * height
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, level)) + chunk(b"IEND", b"")
 
@@ -62,6 +65,14 @@ def tokens(s, *parts, **more):
 
 def digest(reply):
     return reply["evenkeel"]["digest"]
+
+
+def metrics(s):
+    c = s.open()
+    c.request("GET", "/metrics")
+    r = c.getresponse().read().decode()
+    c.close()
+    return r
 
 
 def refused(s, path, body, *says, status=400):
@@ -267,6 +278,19 @@ def deaf_models_say_so(s):
     assert tokens(s, image()) > 266
 
 
+def memory_is_counted(s):
+    used = lambda: next(float(l.split()[1]) for l in metrics(s).splitlines() if l.startswith("evenkeel_request_memory_bytes "))
+    path = "/v1/chat/completions"
+    refused(s, path, {"messages": user(image(png(5000, 5000)))}, "MiB", status=413)  # 75 MB of pixels, of 64 MiB for all
+    refused(s, path, {"messages": user(image(png(2000, 2000)[:-40]))}, "image 1")
+    assert tokens(s, image(png(1000, 1000)), text("?")) > 256
+    for _ in range(50):
+        if used() == 0:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{used()} bytes stay counted")
+
+
 # ---------------------------------------------------------------- URLs
 
 class Files(http.server.BaseHTTPRequestHandler):
@@ -392,6 +416,8 @@ def main():
             one(f, s)
     with Server(PROGRAM, "--model", both, *ctx, "--media-urls", "all") as s:
         one(urls_are_fetched, s)
+    with Server(PROGRAM, "--model", both, *ctx, "--request-memory", "64M") as s:
+        one(memory_is_counted, s)
     with Server(PROGRAM, "--model", eyes, *ctx, "--media-urls", "public") as s:
         one(urls_of_this_machine_are_not, s)
         one(deaf_models_say_so, s)
