@@ -60,6 +60,7 @@ static ek_picture_opts opts_of(const ek_run *r, const ek_chat_media *media)
 {
     ek_picture_opts o = media->picture;
     o.budget = r->budget;
+    o.alpha = r->alpha;
     return o;
 }
 
@@ -90,6 +91,7 @@ static ek_err find_one(ek_runs *out, int i, const ek_run *file, const ek_chat_me
     *r = *file;
     EK_TRY(check_taken(r, media));
     r->budget = r->file->budget ? r->file->budget : r->kind == EK_PART_FRAME ? b->frame : b->image;
+    r->alpha = b->alpha;
     ek_err err = count_tokens(r, media);
     if (err) return name_it(err, out, i);
     out->more += r->tokens + 1;
@@ -163,7 +165,7 @@ ek_err ek_runs_expand(ek_ids *ids, int *first, const ek_runs *runs, const ek_med
 static ek_err decode_frame(ek_media **out, const ek_media_file *f, const ek_picture_opts *o)
 {
     ek_image image;
-    EK_TRY(ek_image_decode(&image, ek_buf_text(&f->bytes), f->bytes.len));
+    EK_TRY(ek_image_decode_on(&image, ek_buf_text(&f->bytes), f->bytes.len, o->alpha));
     ek_err err = ek_media_make_picture(out, EK_PART_FRAME, &image, o);
     ek_image_free(&image);
     return err;

@@ -25,7 +25,8 @@ const char *ek_chat_media_words(const ek_chat_media *media);
 typedef struct ek_run {
     const ek_media_file *file; /* the conversation's */
     ek_part_kind kind;
-    int budget;    /* soft tokens at most, of pictures */
+    int budget; /* soft tokens at most, of pictures */
+    ek_alpha alpha;
     int tokens;    /* soft tokens */
     size_t memory; /* bytes that decoding takes at its peak */
 } ek_run;
@@ -38,9 +39,10 @@ typedef struct ek_runs {
     int n_image_tokens, n_sound_tokens;
 } ek_runs;
 
-/* How many soft tokens pictures get that do not say it themselves. */
+/* How many soft tokens pictures get that do not say it themselves, and what shows where they are transparent. */
 typedef struct ek_run_budgets {
     int image, frame;
+    ek_alpha alpha;
 } ek_run_budgets;
 
 /* Finds the files of c for the n placeholders of a prompt, given by their numbers (ek_prompt.media), and counts their

@@ -126,6 +126,14 @@ def pixels_decide_and_their_coding_does_not(s):
 
 
 @test
+def transparency(s):
+    clear = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 6, 0, 0, 0)) + chunk(b"IDAT", zlib.compress((b"\0" + b"\x10\x20\x30\0" * 8) * 8)) + chunk(b"IEND", b"")
+    ours = ({}, {"image_alpha": "drop"}, {"image_alpha": "white"})
+    plain, drop, white = (digest(chat(s, image(clear), text("?"), evenkeel={"digest": True, **o})) for o in ours)
+    assert plain == drop != white, (plain, drop, white)
+
+
+@test
 def budgets(s):
     base = tokens(s, text("?"))
     for want, more in ((266, {}), (63, {"detail": "low"}), (1064, {"detail": "high"}), (266, {"detail": "auto"})):

@@ -50,6 +50,18 @@ static ek_err read_image_tokens(ek_api_request *r, const json_t *ours)
     return EK_OK;
 }
 
+/* What shows where a picture is transparent. */
+static ek_err read_image_alpha(ek_api_request *r, const json_t *ours)
+{
+    const json_t *v = ek_field(ours, "image_alpha");
+    const char *word = ek_json_is_text(v) ? json_string_value(v) : "";
+    if (!v) return EK_OK;
+    if (strcmp(word, "drop") != 0 && strcmp(word, "white") != 0)
+        return ek_field_kind(r, "evenkeel.image_alpha", "\"drop\" or \"white\" is needed", v);
+    r->prompt.alpha = *word == 'w' ? EK_ALPHA_WHITE : EK_ALPHA_DROP;
+    return EK_OK;
+}
+
 ek_err ek_field_ours(ek_api_request *r, const json_t *body)
 {
     const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
@@ -57,7 +69,8 @@ ek_err ek_field_ours(ek_api_request *r, const json_t *body)
     if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
-    return read_image_tokens(r, ours);
+    EK_TRY(read_image_tokens(r, ours));
+    return read_image_alpha(r, ours);
 }
 
 const json_t *ek_field(const json_t *object, const char *key)

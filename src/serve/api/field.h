@@ -16,7 +16,8 @@ ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api
 ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits);
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
-/* evenkeel: {"digest": true or false, "image_tokens": 70, 140, 280, 560 or 1120}; cache_salt, a text: only requests of
+/* evenkeel: {"digest": true or false, "image_tokens": 70, 140, 280, 560 or 1120, "image_alpha":
+ * "drop" or "white"}; cache_salt, a text: only requests of
  * one salt share cached prefixes. */
 ek_err ek_field_ours(ek_api_request *r, const json_t *body);
 
