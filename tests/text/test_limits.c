@@ -55,6 +55,31 @@ static void scan_counts_what_is_read(void **state)
     assert_int_equal(s.depth, 1);
 }
 
+/* What looks like a file in base64: long, and without blanks, escapes and bytes beyond ASCII. */
+static void scan_tells_files_from_text(void **state)
+{
+    (void)state;
+    enum { LONG = 4096 };
+    static const struct {
+        const char *end; /* of LONG digits */
+        size_t coded;
+    } rows[] = {{"", LONG}, {"==", LONG + 2}, {" x", 0}, {"\\/x", 0}, {"\xC3\xA4", 0}};
+    char text[LONG + 16];
+    ek_json_size s;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        text[0] = '"';
+        memset(text + 1, 'A', LONG);
+        int n = snprintf(text + 1 + LONG, 15, "%s\"", rows[i].end);
+        ek_json_scan(&s, text, 1 + LONG + (size_t)n);
+        assert_int_equal(s.coded, rows[i].coded);
+    }
+    ek_json_scan(&s, text + 2, LONG - 1); /* no string at all */
+    assert_int_equal(s.coded, 0);
+    text[1] = '"';
+    ek_json_scan(&s, text + 1, LONG - 1); /* one that does not end, and is too short */
+    assert_int_equal(s.coded, 0);
+}
+
 static json_t *calls_and_results(int n)
 {
     json_t *messages = json_array(), *call = json_array();
