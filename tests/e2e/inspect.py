@@ -17,6 +17,7 @@ import tempfile
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), sys.argv[2]
 ROOT = tempfile.mkdtemp(prefix="evenkeel-inspect-")
 CONFIG = json.load(open(os.path.join(MODEL, "config.json"), encoding="utf-8"))
+TEXT = {**{k: v for k, v in CONFIG.items() if k.startswith("quantization")}, **(CONFIG.get("text_config") or CONFIG)}   # as a model without towers
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "EVENKEEL_"))}
 ENV["HF_HOME"] = ROOT
 wrong = []
@@ -74,7 +75,10 @@ def a_model():
     check(r["runs"] and "why" not in r and r["what"].startswith("Gemma 4"), str(r)[:300])
     check(r["tensors"] == sum(t["tensors"] for t in r["types"].values()), "tensors")
     check(r["bytes"] == sum(t["bytes"] for t in r["types"].values()), "bytes")
-    check(abs(m["weight_bytes"] + m["mapped_bytes"] - r["bytes"]) < r["bytes"] / 4 + 65536, "weights are far from the file's size")
+    with open(os.path.join(MODEL, "model.safetensors"), "rb") as f:
+        head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+    text = sum(t["data_offsets"][1] - t["data_offsets"][0] for name, t in head.items() if "_tower." not in name and "embed_vision." not in name and "data_offsets" in t)
+    check(abs(m["weight_bytes"] + m["mapped_bytes"] - text) < text / 4 + 65536, "weights are far from the size of the text model's tensors")
     kv = {k["kv"]: k for k in m["kv_formats"]}
     check({"f32", "f16", "bf16", "16", "8", "4"} <= set(kv), str(set(kv)))
     for name, k in kv.items():  # the table says what the model's own layout says
@@ -93,9 +97,9 @@ def a_model():
 def saved_again():
     """As transformers saves a model since 5.15: the full layers' sizes in per_layer_config alone, under padded numbers, in
     the text's section or bare; at every door that reads a model."""
-    old = {k: v for k, v in CONFIG.items() if k not in ("global_head_dim", "num_global_key_value_heads", "per_layer_config")}
-    full = [i for i, kind in enumerate(CONFIG["layer_types"]) if kind == "full_attention"]
-    wide = CONFIG["global_head_dim"]
+    old = {k: v for k, v in TEXT.items() if k not in ("global_head_dim", "num_global_key_value_heads", "per_layer_config")}
+    full = [i for i, kind in enumerate(TEXT["layer_types"]) if kind == "full_attention"]
+    wide = TEXT["global_head_dim"]
 
     def again(name, entries, nested):
         text = {**old, "per_layer_config": entries}
@@ -142,7 +146,7 @@ def saved_again():
 
 def what_cannot_run_is_described():
     q = {"quant_method": "gptq", "bits": 4, "group_size": 128}
-    config = {k: v for k, v in CONFIG.items() if k not in ("quantization", "quantization_config")}
+    config = {k: v for k, v in TEXT.items() if k not in ("quantization", "quantization_config")}
     r = report(folder("quantised", {**config, "quantization_config": q}, {
         "model.layers.0.mlp.up_proj.qzeros": ("I32", [1], bytes(4)), "model.norm.weight": ("F16", [2], bytes(4))}))
     check(not r["runs"] and r["format"].startswith("gptq") and "4 bits in groups of 128" in r["format"], str(r)[:400])
@@ -150,11 +154,11 @@ def what_cannot_run_is_described():
     r = report(folder("other", {"model_type": "llama", "architectures": ["LlamaForCausalLM"]},
                       {"model.norm.weight": ("BF16", [2], bytes(4))}))
     check(not r["runs"] and r["what"] == "llama, safetensors, bf16" and "llama" in r["why"], str(r)[:400])
-    r = report(folder("weightless", CONFIG))
+    r = report(folder("weightless", TEXT))
     check(not r["runs"] and "model" in r and "safetensors" in r["why"], str(r)[:400])
-    r = report(folder("speechless", CONFIG, link=True))
+    r = report(folder("speechless", TEXT, link=True))
     check(not r["runs"] and "tokenizer.json: No such file" in r["why"] and r["model"]["memory"], str(r)[:400])
-    r = report(folder("shapes", {**CONFIG, "vocab_size": 2 * CONFIG.get("vocab_size", 4096)}, link=True))
+    r = report(folder("shapes", {**TEXT, "vocab_size": 2 * TEXT.get("vocab_size", 4096)}, link=True))
     check(not r["runs"] and "shape" in r["why"] and r["bytes"] > 0, str(r)[:400])
 
 

@@ -24,11 +24,7 @@ STOPS = (1, 106, 50)
 
 
 def load(folder, device):
-    with open(folder + "/config.json") as f:
-        cfg = json.load(f)
-    cfg.pop("quantization", None)
-    cfg.pop("quantization_config", None)
-    config = Gemma4TextConfig(**cfg)
+    config = Gemma4TextConfig(**export.text_config(folder))
     model = Gemma4ForCausalLM._from_config(config, dtype=torch.float32, attn_implementation="sdpa")
     weights = {k: torch.from_numpy(np.array(v)) for k, v in export.dequantized(folder).items()}
     missing, unexpected = model.load_state_dict(weights, strict=False)

@@ -45,23 +45,30 @@ def read_safetensors(path):
             for k, v in header.items() if k != "__metadata__"}
 
 
+def text_config(folder):
+    """Of the text model, without what says how it is quantised."""
+    with open(os.path.join(folder, "config.json")) as f:
+        c = json.load(f)
+    return {k: v for k, v in c.get("text_config", c).items() if k not in ("quantization", "quantization_config")}
+
+
 def dequantized(folder):
-    """{Hugging Face name: float32 array} of an MLX folder."""
+    """{name: float32 array} of an MLX folder's text model, named as in a model without towers."""
     with open(os.path.join(folder, "config.json")) as f:
         q = json.load(f)["quantization"]
     t, out = read_safetensors(os.path.join(folder, "model.safetensors")), {}
     for name, x in t.items():
-        if name.endswith((".scales", ".biases")):
+        if name.endswith((".scales", ".biases")) or name.startswith(("model.vision_tower.", "model.embed_vision.")):
             continue
-        base = name[:-len(".weight")]
+        base, own = name[:-len(".weight")], name.replace("model.language_model.", "model.")
         if x.dtype.str != "<u4":
-            out[name] = quant.from_bf16(x) if x.dtype.str == "<u2" else x
+            out[own] = quant.from_bf16(x) if x.dtype.str == "<u2" else x
             continue
         bits = q.get(base, q)["bits"]
         codes = (x[..., None] >> (np.arange(32 // bits, dtype=np.uint32) * bits)) & (2 ** bits - 1)
         codes = codes.reshape(x.shape[0], -1, quant.GROUP).astype(np.float32)
         s, b = quant.from_bf16(t[base + ".scales"]), quant.from_bf16(t[base + ".biases"])
-        out[name] = (codes * s[..., None] + b[..., None]).reshape(x.shape[0], -1)
+        out[own] = (codes * s[..., None] + b[..., None]).reshape(x.shape[0], -1)
     return out
 
 

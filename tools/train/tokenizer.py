@@ -21,7 +21,7 @@ SPACE = "\u2581"
 VOCAB = 4096
 NAMED = {0: "<pad>", 1: "<eos>", 2: "<bos>", 3: "<unk>", 4: "<mask>", 46: "<|tool>", 47: "<tool|>", 48: "<|tool_call>",
          49: "<tool_call|>", 50: "<|tool_response>", 51: "<tool_response|>", 52: '<|"|>', 98: "<|think|>", 100: "<|channel>",
-         101: "<channel|>", 105: "<|turn>", 106: "<turn|>"}
+         101: "<channel|>", 102: "<|image>", 103: "<|image|>", 104: "<image|>", 105: "<|turn>", 106: "<turn|>"}
 FIRST_PLAIN = 107       # newline, as in the published vocabulary
 PUNCT = [(":", "{"), ("}", ","), ("}", "}"), ('"', ":"), ('"', ","), ("{", '"'), ('"', "}"), ("[", '"'), ('"', "]"), ("\n", "\n"),
          (SPACE, SPACE), (SPACE * 2, SPACE * 2), (SPACE * 4, SPACE * 4)]
