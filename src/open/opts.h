@@ -22,9 +22,10 @@ typedef struct ek_open_opts {
     const char *kv;        /* formats of keys and values, K or K:V (ops/kv/kv.h); NULL: "f16" */
     int kv_start;          /* positions kept in more bits, a multiple of 256 (ek_model_opts.kv_start) */
     const char *activations; /* "8" or "16" bits in products with quantised weights; NULL: "auto" */
-    bool media;              /* pictures and sounds too, if the model has towers; they are packed with the first one */
-    bool media_now;          /* or when the engine is opened */
-    bool chat;               /* tokenizer and chat template too: EK_EFORMAT and others for a model without */
+    const char *mmproj; /* beside a GGUF: the file with the towers; NULL: the one that lies there (docs/MEDIA.md) */
+    bool media;         /* pictures and sounds too, if the model has towers; they are packed with the first one */
+    bool media_now;     /* or when the engine is opened */
+    bool chat;          /* tokenizer and chat template too: EK_EFORMAT and others for a model without */
 
     /* Where and how fast it runs. Never changes an answer. */
     const char *device;     /* "cpu", "cuda", "cuda:N"; NULL: "auto", the first CUDA device if the model fits there */

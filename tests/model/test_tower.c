@@ -128,8 +128,8 @@ static void same_bits_in_any_company(void **state)
         for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
             unsigned cpu;
             assert_int_equal(ek_cpu_mask(*isa, &cpu), EK_OK);
-            static const double slices[] = {0, 1, 3e5, 5e6};
-            for (int s = 0; s < 4; s++) {
+            static const double slices[] = {0, 1, 3e5};
+            for (int s = cpu ? 0 : 2; s < 3; s++) {
                 const run_opts o = {.cpu = cpu, .threads = 1 + s, .slice = slices[s]};
                 float *got = rows_of(dir, &p, &o, &n);
                 same(c.name, want, got, n * c.hidden);
@@ -201,19 +201,18 @@ static void layouts_of_the_same_values(void **state)
         }
         /* Products in integers are near, on every instruction set the same. */
         float *first = NULL;
+        double *wanted = tower_oracle(&c, &p);
         for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
             unsigned cpu;
             assert_int_equal(ek_cpu_mask(*isa, &cpu), EK_OK);
             float *got = rows_of(dir, &p, &(run_opts){.cpu = cpu, .threads = 2}, &n);
             if (first) same(c.name, first, got, n * c.hidden);
-            double *wanted = tower_oracle(&c, &p), d = worst(got, wanted, n * c.hidden);
+            const double d = worst(got, wanted, n * c.hidden);
             if (!(d < 2e-2)) fail_msg("%s in integers: %g", c.name, d);
-            free(wanted);
             free(first);
             first = got;
         }
-        free(first);
-        free(want);
+        free(first), free(want), free(wanted);
         ek_picture_free(&p), tower_free(&c);
         remove_dir(dir);
     }

@@ -52,6 +52,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .synthetic = cli->has.synthetic ? cli->synthetic : NULL,
         .synthetic_layers = cli->has.layers ? (int)cli->layers : 0,
         .synthetic_bits = atoi(cli->bits),
+        .mmproj = cli->has.mmproj ? cli->mmproj : NULL,
         .weights = cli->weights,
         .kv = cli->kv,
         .kv_start = (int)cli->kv_start,

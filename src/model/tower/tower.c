@@ -44,7 +44,7 @@ static ek_err read_ids(ek_towers_info *i, const ek_settings *f, int vocab)
         const char *key = id[k].other && !ek_setting(f, id[k].key) ? id[k].other : id[k].key;
         int value;
         EK_TRY(ek_setting_may_int(&value, f, key, id[k].absent < vocab ? id[k].absent : -1, 0, vocab - 1));
-        *id[k].to = value;
+        *id[k].to = value > 0 ? value : -1;
     }
     return EK_OK;
 }

@@ -33,10 +33,18 @@ void ek_tower_vector_of(ek_tower_binder *b, const char *name, const ek_weight_da
     new_item(b, name, data)->vector = v;
 }
 
+/* Data that the source has made lives as long as the binder. */
+static void take_made(ek_tower_binder *b)
+{
+    if (b->from->made) ek_tower_own(b, b->from->made);
+    b->from->made = NULL;
+}
+
 ek_err ek_tower_matrix(ek_tower_binder *b, const char *name, int n, int k, ek_linear *w)
 {
     ek_weight_data data = {0};
     EK_TRY(ek_tower_source_matrix(b->from, name, n, k, &data));
+    take_made(b);
     ek_tower_matrix_of(b, name, &data, w);
     return EK_OK;
 }
@@ -48,6 +56,7 @@ static ek_err find_floats(ek_tower_binder *b, const char *name, int n_dims, cons
     ek_tower_tensor t;
     int64_t count = 1;
     EK_TRY(ek_tower_source_need(b->from, name, n_dims, dim, &t));
+    take_made(b);
     for (int d = 0; d < n_dims; d++) count *= dim[d];
     if (count > EK_LINEAR_MAX * (int64_t)16)
         return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has %lld numbers", t.file, t.name, (long long)count);

@@ -3,7 +3,7 @@
 #define EK_MODEL_TOWER_PART_H
 
 #include "model/tower/tower.h"
-#include "model/tower/tower_source.h"
+#include "model/tower/source/tower_source.h"
 #include "model/weights/weights.h"
 #include "ops/attn/attn_tensors.h"
 #include "ops/linear/linear.h"

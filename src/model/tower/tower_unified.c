@@ -19,6 +19,7 @@ typedef struct unified {
     ek_linear input, projection;
     float *bias, *ln1[2], *ln2[2], *ln3[2]; /* weight, bias */
     ek_embedding_table positions;           /* [n_positions][2][width]: of columns and of lines */
+    bool apart;                             /* or, in GGUF, [2][n_positions][width] */
 } unified;
 
 typedef struct work {
@@ -44,14 +45,15 @@ static ek_err bind(unified *u, int hidden, ek_tower_binder *b)
                   {"patch_dense.bias", u->width, &u->bias},    {"patch_ln2.weight", u->width, &u->ln2[0]},
                   {"patch_ln2.bias", u->width, &u->ln2[1]},    {"pos_norm.weight", u->width, &u->ln3[0]},
                   {"pos_norm.bias", u->width, &u->ln3[1]}};
-    const int64_t positions[] = {u->n_positions, 2, u->width};
+    const int64_t positions[] = {u->n_positions, 2, u->width}, apart[] = {2, u->n_positions, u->width};
     char name[64];
     for (size_t i = 0; i < sizeof vector / sizeof *vector; i++) {
         snprintf(name, sizeof name, "embed_vision.%s", vector[i].name);
         EK_TRY(ek_tower_vector(b, name, vector[i].n, vector[i].to));
     }
     EK_TRY(ek_tower_matrix(b, "embed_vision.patch_dense", u->width, u->floats, &u->input));
-    EK_TRY(ek_tower_table(b, "embed_vision.pos_embedding", 3, positions, &u->positions));
+    u->apart = b->from->gguf;
+    EK_TRY(ek_tower_table(b, "embed_vision.pos_embedding", 3, u->apart ? apart : positions, &u->positions));
     return ek_tower_matrix(b, "embed_vision.multimodal_embedder.embedding_projection", hidden, u->width,
                            &u->projection);
 }
@@ -117,8 +119,9 @@ static void dense_row(const void *self, int i, int thread)
     float *y = ek_row_at(&w->y, i), *column = ek_row_at(&w->temp, 2 * thread), *line = column + w->temp.ld;
     ops->add(y, u->bias, n);
     ops->layer_norm(y, y, u->ln2[0], u->ln2[1], n, LAYER_NORM_EPS);
-    ek_embedding_row(&u->positions, 2 * (p % w->across), 0, n, column);
-    ek_embedding_row(&u->positions, 2 * (p / w->across) + 1, 0, n, line);
+    const int each = u->apart ? 1 : 2, lines = u->apart ? u->n_positions : 1;
+    ek_embedding_row(&u->positions, each * (p % w->across), 0, n, column);
+    ek_embedding_row(&u->positions, each * (p / w->across) + lines, 0, n, line);
     ops->add(column, line, n);
     ops->add(y, column, n);
     ops->layer_norm(y, y, u->ln3[0], u->ln3[1], n, LAYER_NORM_EPS);

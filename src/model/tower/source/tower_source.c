@@ -1,11 +1,12 @@
-#include "model/tower/tower_source.h"
+#include "model/tower/source/tower_source.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "model/tower/tower_folder.h"
+#include "model/tower/source/tower_folder.h"
+#include "model/tower/source/tower_gguf.h"
 
 /* ------------------------------------------------------------------ which container */
 
@@ -16,7 +17,7 @@ ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char 
         if (mmproj) return ek_fail(EK_EINVAL, "%s is no GGUF: its towers lie in the folder, not in %s", path, mmproj);
         return ek_tower_folder_open(out, path);
     }
-    return EK_OK;
+    return ek_tower_gguf_open(out, path, mmproj);
 }
 
 void ek_tower_source_close(ek_tower_source *s)
