@@ -87,10 +87,47 @@ def sound(file, out):
     refused(1, "at most 30 s", "--audio", file)
 
 
+def pieces(file, out):
+    """A sound of 65 s is three; the rows of the first are those that it has alone."""
+    frames = b"".join(struct.pack("<h", i * 7919 % 20011 - 10000) for i in range(65 * 16000))
+    def write(n):
+        with wave.open(file, "wb") as w:
+            w.setparams((1, 2, 16000, 0, "NONE", ""))
+            w.writeframes(frames[:2 * n])
+    write(480000)
+    run("--audio", file, "--out", out)
+    first = open(out, "rb").read()
+    write(65 * 16000)
+    refused(1, "at most 30 s", "--audio", file)
+    code, text, err = run("--audio", file, "--split", "--json", "--out", out)
+    want = {"samples": 65 * 16000, "frames": 2999 + 2999 + 499, "bins": 128, "tokens": 750 + 750 + 125}
+    check("--split", code == 0 and json.loads(text or "{}") == want, f"{code} {text}{err}")
+    rows = open(out, "rb").read()
+    check("a piece is heard by itself", len(rows) == (2999 * 2 + 499) * 512 and rows[:len(first)] == first)
+    write(16000)
+    alike = [run("--audio", file, "--json", *more)[1] for more in ((), ("--split",))]
+    check("one piece is the sound", alike[0] == alike[1] != "", alike)
+
+
+def transparency(file, out):
+    width, height = 960, 672
+    rows = b"".join(b"\0" + bytes((200, 100, 0, 255 if y < 300 else 0)) * width for y in range(height))
+    head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    with open(file, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    for alpha, below in (("drop", (200, 100, 0)), ("white", (255, 255, 255))):
+        code, text, err = run("--image", file, "--alpha", alpha, "--out", out)
+        got = open(out, "rb").read()
+        check(f"--alpha {alpha}", code == 0 and got == bytes((200, 100, 0)) * width * 300 + bytes(below) * width * 372, f"{code} {err}")
+    refused(2, "--alpha", "--image", file, "--alpha", "black")
+
+
 with tempfile.TemporaryDirectory() as folder:
     names = os.path.join(folder, "file"), os.path.join(folder, "out")
     image(*names)
     sound(*names)
+    pieces(*names)
+    transparency(*names)
     refused(2, "--image FILE or --audio FILE")
     refused(2, "--image FILE or --audio FILE", "--image", names[0], "--audio", names[0])
     refused(2, "--image-tokens", "--image", names[0], "--image-tokens", "100")

@@ -47,39 +47,55 @@ static ek_err begin_image(ek_tower_work **out, ek_towers *t, const ek_cli *cli, 
     return err;
 }
 
-static ek_err begin_sound(ek_tower_work **out, ek_towers *t, const ek_buf *file)
-{
-    ek_sound s;
-    EK_TRY(ek_towers_takes_sound(t));
-    EK_TRY(ek_sound_read(&s, file->data, file->len));
-    ek_err err = ek_tower_begin_sound(out, t, &s);
-    ek_sound_free(&s);
-    return err;
-}
-
-/* In slices of --chunk rows' work. */
-static ek_err encode(ek_tower_work *w, const ek_towers *t, const ek_cli *cli)
+/* In slices of --chunk rows' work; the rows are appended to out, and the work is freed. */
+static void encode(ek_buf *out, ek_tower_work *w, const ek_towers *t, const ek_cli *cli)
 {
     int rows;
     bool done = false;
     const double slice = ek_tower_left(w) * (double)cli->chunk / 1024;
     while (!done) ek_tower_advance(w, slice, &done);
     const float *v = ek_tower_rows(w, &rows);
-    return ek_cli_write_file(cli->out, v, sizeof *v * (size_t)rows * (size_t)ek_towers_get(t)->hidden);
+    ek_buf_add(out, v, sizeof *v * (size_t)rows * (size_t)ek_towers_get(t)->hidden);
+    ek_tower_free(w);
+}
+
+static ek_err encode_image(ek_buf *out, ek_towers *t, const ek_cli *cli, const ek_buf *file)
+{
+    ek_tower_work *work;
+    EK_TRY(begin_image(&work, t, cli, file));
+    encode(out, work, t, cli);
+    return EK_OK;
+}
+
+/* One piece after the other. */
+static ek_err encode_sound(ek_buf *out, ek_towers *t, const ek_cli *cli, const ek_buf *file)
+{
+    ek_sound s;
+    int pieces;
+    EK_TRY(ek_towers_takes_sound(t));
+    EK_TRY(ek_cli_read_sound(&s, &pieces, cli, file, ek_towers_get(t)->sound_kind));
+    ek_err err = EK_OK;
+    for (int i = 0; !err && i < pieces; i++) {
+        const ek_sound piece = ek_cli_piece(cli, &s, i);
+        ek_tower_work *work;
+        err = ek_tower_begin_sound(&work, t, &piece);
+        if (!err) encode(out, work, t, cli);
+    }
+    ek_sound_free(&s);
+    return err;
 }
 
 static ek_err run(const ek_cli *cli, opened *m)
 {
-    ek_buf file = {0};
-    ek_tower_work *work = NULL;
+    ek_buf file = {0}, rows = {0};
     ek_err err = ek_cli_read_media(&file, cli);
     if (!err) {
-        err = cli->has.image ? begin_image(&work, m->towers, cli, &file) : begin_sound(&work, m->towers, &file);
+        err = (cli->has.image ? encode_image : encode_sound)(&rows, m->towers, cli, &file);
         if (err) ek_fail_in(err, "%s", cli->has.image ? cli->image.v[0] : cli->audio.v[0]);
     }
-    if (!err) err = encode(work, m->towers, cli);
-    ek_tower_free(work);
+    if (!err) err = ek_cli_write_file(cli->out, rows.data, rows.len);
     ek_buf_fini(&file);
+    ek_buf_fini(&rows);
     return err;
 }
 

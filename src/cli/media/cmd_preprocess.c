@@ -21,7 +21,7 @@ static ek_err preprocess_image(const ek_cli *cli, const ek_buf *file)
     const ek_picture_opts o = ek_cli_picture_opts(cli);
     ek_image image;
     ek_picture p;
-    EK_TRY(ek_image_decode(&image, file->data, file->len));
+    EK_TRY(ek_image_decode_on(&image, file->data, file->len, o.alpha));
     ek_err err = ek_picture_make(&p, &image, &o);
     if (!err && cli->has.out) err = ek_cli_write_file(cli->out, p.image.rgb, ek_image_bytes(&p.image));
     if (!err) print_image(cli, &image, &p);
@@ -30,14 +30,24 @@ static ek_err preprocess_image(const ek_cli *cli, const ek_buf *file)
     return err;
 }
 
-static ek_err print_sound(const ek_cli *cli, const ek_sound *s)
+/* The rows of all pieces, one piece after the other. */
+static ek_err print_sound(const ek_cli *cli, const ek_sound *s, int pieces)
 {
-    int tokens, frames = ek_mel_frames(s->samples);
-    EK_TRY(ek_sound_tokens(&tokens, s->samples, EK_SOUND_TOWER));
+    int tokens = 0, frames = 0;
+    for (int i = 0; i < pieces; i++) {
+        int n;
+        const ek_sound piece = ek_cli_piece(cli, s, i);
+        EK_TRY(ek_sound_tokens(&n, piece.samples, EK_SOUND_TOWER));
+        tokens += n, frames += ek_mel_frames(piece.samples);
+    }
     size_t n = (size_t)frames * EK_MEL_BINS * sizeof(float);
-    float *rows = malloc(n);
+    float *rows = malloc(n), *at = rows;
     if (!rows) return ek_fail(EK_ENOMEM, "no memory for %d rows", frames);
-    ek_mel_rows(rows, s);
+    for (int i = 0; i < pieces; i++) {
+        const ek_sound piece = ek_cli_piece(cli, s, i);
+        ek_mel_rows(at, &piece);
+        at += (size_t)ek_mel_frames(piece.samples) * EK_MEL_BINS;
+    }
     ek_err err = cli->has.out ? ek_cli_write_file(cli->out, rows, n) : EK_OK;
     free(rows);
     if (!err)
@@ -50,8 +60,9 @@ static ek_err print_sound(const ek_cli *cli, const ek_sound *s)
 static ek_err preprocess_sound(const ek_cli *cli, const ek_buf *file)
 {
     ek_sound s;
-    EK_TRY(ek_sound_read(&s, file->data, file->len));
-    ek_err err = print_sound(cli, &s);
+    int pieces;
+    EK_TRY(ek_cli_read_sound(&s, &pieces, cli, file, EK_SOUND_TOWER));
+    ek_err err = print_sound(cli, &s, pieces);
     ek_sound_free(&s);
     return err;
 }

@@ -11,7 +11,25 @@
 ek_picture_opts ek_cli_picture_opts(const ek_cli *cli)
 {
     return (ek_picture_opts){.budget = atoi(cli->image_tokens),
-                             .resizer = strcmp(cli->resize, "pillow") == 0 ? EK_RESIZE_PILLOW : EK_RESIZE_TORCH};
+                             .resizer = strcmp(cli->resize, "pillow") == 0 ? EK_RESIZE_PILLOW : EK_RESIZE_TORCH,
+                             .alpha = strcmp(cli->alpha, "white") == 0 ? EK_ALPHA_WHITE : EK_ALPHA_DROP};
+}
+
+ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek_buf *file, ek_sound_kind kind)
+{
+    int tokens;
+    *pieces = 1;
+    if (!cli->split) return ek_sound_read(out, file->data, file->len);
+    EK_TRY(ek_sound_read_long(out, file->data, file->len));
+    *pieces = ek_sound_pieces(out->samples, kind);
+    ek_err err = ek_sound_tokens_long(&tokens, out->samples, kind);
+    if (err) ek_sound_free(out);
+    return err;
+}
+
+ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i)
+{
+    return cli->split ? ek_sound_piece(s, i) : *s;
 }
 
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)
