@@ -121,7 +121,11 @@ INLINE vi vi_shl(vi a, int n)
 INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
 {
     const __m256i both = _mm256_castps_si256(_mm256_broadcast_ss((const float *)(const void *)pair));
+#ifdef __AVXVNNI__
+    sum = _mm256_dpwssd_avx_epi32(sum, a, both);
+#else
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, both));
+#endif
     IN_REGISTER(sum);
     return sum;
 }

@@ -6,6 +6,7 @@
 
 /* Each overwrites the slots that it has kernels for. */
 void ek_attn_table_avx2(ek_attn_ops *ops);
+void ek_attn_table_avxvnni(ek_attn_ops *ops);
 void ek_attn_table_avx512(ek_attn_ops *ops);
 
 #endif
