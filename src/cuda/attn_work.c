@@ -108,6 +108,7 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
                              *const halves[][4] = {DIMS("ek_attn_half_1"), DIMS("ek_attn_half_2"),
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")};
 #undef DIMS
+    if (ek_kv_rotated(v)) return (ek_cuda_attn_segment){"ek_attn_int", 256, 0, 0};
     if (!half)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
                                       segment_shared(tile, head_dim, v), 0};
@@ -124,7 +125,7 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
 static bool deep_takes(ek_kv_format f)
 {
     const ek_kv_codec *c = &ek_kv_codecs[f];
-    return c->rule != EK_KV_AFFINE || c->bits == 4;
+    return c->rule != EK_KV_ROTATED && (c->rule != EK_KV_AFFINE || c->bits == 4);
 }
 
 bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v)
@@ -147,7 +148,7 @@ int ek_cuda_attn_levels(int max_segments)
 }
 
 /* The kinds of formats of cuda/kernels/kv.cuh. */
-enum { KIND_F32, KIND_F16, KIND_BF16, KIND_I16, KIND_Q8, KIND_Q4, KIND_PLANES };
+enum { KIND_F32, KIND_F16, KIND_BF16, KIND_I16, KIND_Q8, KIND_Q4, KIND_PLANES, KIND_ROTATED };
 
 static int kind_of(ek_kv_format f)
 {
@@ -157,7 +158,7 @@ static int kind_of(ek_kv_format f)
     case EK_KV_BFLOAT: return KIND_BF16;
     case EK_KV_TOKEN: return KIND_I16;
     case EK_KV_SYMMETRIC: return KIND_Q8;
-    case EK_KV_ROTATED: EK_ASSERT(0); /* refused when the device is opened */
+    case EK_KV_ROTATED: return KIND_ROTATED;
     default: return ek_kv_codecs[f].bits == 4 ? KIND_Q4 : KIND_PLANES;
     }
 }
@@ -177,11 +178,25 @@ void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head
     kv->k_shift = shift_of(k), kv->v_shift = shift_of(v);
 }
 
-const char *ek_cuda_attn_prompt_name(ek_kv_format k_format)
+ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format)
 {
     static const char *const name[] = {
         [KIND_F32] = "ek_attn_prompt_f32",      [KIND_F16] = "ek_attn_prompt_f16", [KIND_BF16] = "ek_attn_prompt_bf16",
         [KIND_I16] = "ek_attn_prompt_16",       [KIND_Q8] = "ek_attn_prompt_8",    [KIND_Q4] = "ek_attn_prompt_4",
         [KIND_PLANES] = "ek_attn_prompt_planes"};
-    return name[kind_of(k_format)];
+    if (ek_kv_rotated(k_format))
+        return (ek_cuda_attn_segment){"ek_attn_int_prompt", EK_CUDA_INT_PROMPT_THREADS, EK_CUDA_INT_PROMPT_SHARED, 1};
+    return (ek_cuda_attn_segment){name[kind_of(k_format)], 256, EK_CUDA_PROMPT_SHARED, 1};
+}
+
+size_t ek_cuda_attn_stack_floats(int levels, int head_dim)
+{
+    return (size_t)levels * EK_CUDA_PROMPT_TILE * (size_t)((head_dim + 63) / 64 * 64 + 2);
+}
+
+ek_cuda_attn_joiner ek_cuda_attn_join_plan(ek_kv_format v_format, int head_dim)
+{
+    if (ek_kv_rotated(v_format))
+        return (ek_cuda_attn_joiner){"ek_attn_int_join", 1, (unsigned)(head_dim + 31) / 32 * 32};
+    return (ek_cuda_attn_joiner){"ek_attn_join", (unsigned)(head_dim + 127) / 128, 128};
 }

@@ -33,7 +33,8 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
  * faster where a tile has EK_CUDA_ATTN_JOINED leaves or fewer. */
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
 /* The kernel of leaves for a tile, its threads and dynamic shared memory. half: ek_attn_half_N, which must fit; else
- * ek_attn_segment_N (2, 4 or 8), whose queries ek_heads finishes and whose leaves ek_attn_join joins. */
+ * ek_attn_segment_N (2, 4 or 8), or of attention in integers ek_attn_int, whose queries ek_heads finishes and whose
+ * leaves ek_attn_join, or ek_attn_int_join, joins. */
 typedef struct ek_cuda_attn_segment {
     const char *name;
     unsigned threads;
@@ -51,8 +52,17 @@ ek_cuda_attn_segment ek_cuda_attn_deep_plan(int head_dim);
 /* Levels of a stack of T for tiles of up to max_segments segments. */
 int ek_cuda_attn_levels(int max_segments);
 
-/* "ek_attn_prompt_bf16": the kernel for keys in this format. */
-const char *ek_cuda_attn_prompt_name(ek_kv_format k_format);
+/* The kernel of prompts for keys in this format, its threads and shared memory; slots: blocks of a multiprocessor. */
+ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format);
+/* Floats of a block's stack. */
+size_t ek_cuda_attn_stack_floats(int levels, int head_dim);
+
+/* The kernel that joins leaves: grid (tiles, tile, z). */
+typedef struct ek_cuda_attn_joiner {
+    const char *name;
+    unsigned z, threads;
+} ek_cuda_attn_joiner;
+ek_cuda_attn_joiner ek_cuda_attn_join_plan(ek_kv_format v_format, int head_dim);
 
 /* Fills the fields of kv that the formats and the head's dims decide. */
 void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head_dim);

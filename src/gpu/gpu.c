@@ -31,8 +31,9 @@ static ek_err check(const ek_model *m)
     if (c->n_experts > EK_CUDA_MAX_EXPERTS || c->top_k_experts > EK_CUDA_MAX_TOP_K)
         return ek_fail(EK_EUNSUPPORTED, "%d of %d experts, the CUDA kernels take up to %d of %d", c->top_k_experts,
                        c->n_experts, EK_CUDA_MAX_TOP_K, EK_CUDA_MAX_EXPERTS);
-    if (ek_kv_rotated(m->k_format) || ek_kv_rotated(m->v_format))
-        return ek_fail(EK_EUNSUPPORTED, "keys in %s, values in %s: there are no CUDA kernels for attention in integers",
+    if (ek_kv_rotated(m->k_format) != ek_kv_rotated(m->v_format))
+        return ek_fail(EK_EUNSUPPORTED,
+                       "keys in %s, values in %s: the CUDA kernels take both in integers (i12, i8) or neither",
                        ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
     for (int i = 0; i < c->n_layers; i++)
         if (c->layer[i].head_dim % 4 != 0)

@@ -84,8 +84,8 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
 static size_t prompt_stack(const ek_gpu_run *x)
 {
     int segments = x->z.max_ctx / EK_SEGMENT + 2;
-    return (size_t)ek_cuda_multiprocessors(x->g->c) * (size_t)ek_cuda_attn_levels(segments) * EK_CUDA_PROMPT_TILE *
-           EK_MAX_HEAD_DIM * sizeof(float);
+    return (size_t)ek_cuda_multiprocessors(x->g->c) * (size_t)ek_cuda_attn_prompt_plan(x->g->m->k_format).slots *
+           ek_cuda_attn_stack_floats(ek_cuda_attn_levels(segments), EK_MAX_HEAD_DIM) * sizeof(float);
 }
 
 static void lay_out_draft(ek_gpu_run *x, arena *a)

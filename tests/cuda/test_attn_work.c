@@ -154,9 +154,8 @@ static void every_format_is_described_to_the_kernels(void **state)
     for (int f = 0; f < EK_KV_FORMAT_COUNT; f++) {
         const ek_kv_codec *c = &ek_kv_codecs[f];
         ek_cuda_kv kv = {0};
-        if (ek_kv_rotated((ek_kv_format)f)) continue; /* none reads it */
         ek_cuda_kv_formats(&kv, (ek_kv_format)f, EK_KV_Q5_64, 100);
-        assert_non_null(ek_cuda_attn_prompt_name((ek_kv_format)f));
+        assert_non_null(ek_cuda_attn_prompt_plan((ek_kv_format)f).name);
         assert_int_equal(kv.k_bytes, ek_kv_k_bytes((ek_kv_format)f, 100));
         assert_int_equal(kv.v_bytes, ek_kv_v_bytes(EK_KV_Q5_64, 100));
         assert_int_equal(kv.k_bits, c->bits);

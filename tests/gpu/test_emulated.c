@@ -409,6 +409,14 @@ static void first_positions_may_have_a_format_of_their_own(void **state)
     compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_F32, .v_format = EK_KV_Q4, .kv_start = EK_SEGMENT}, true, 258);
 }
 
+static void keys_and_values_may_be_integers(void **state)
+{
+    (void)state;
+    compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I8, .v_format = EK_KV_I8, .kv_start = EK_SEGMENT}, true, 262);
+    compare("T1", 0, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12}, true, few_scenes() ? 70 : 290);
+    if (!few_scenes()) compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I8}, true, 90);
+}
+
 /* --- a page that was not copied */
 
 static CUresult (*copy)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
@@ -540,6 +548,7 @@ int main(void)
         cmocka_unit_test(files_with_their_own_scales_too),
         cmocka_unit_test(a_drafter_drafts_what_it_drafts_on_the_cpu),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
+        cmocka_unit_test(keys_and_values_may_be_integers),
         cmocka_unit_test(steps_begin_ahead),
         cmocka_unit_test(a_page_that_is_not_copied_ends_in_an_error),
         cmocka_unit_test(draws_of_many_candidates_are_in_the_step),

@@ -11,8 +11,9 @@
 namespace ek
 {
 
-// Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits, whose number is known only at run time.
-enum { F32, F16, BF16, I16, Q8, Q4, PLANES };
+// Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits, whose number is known only at run time. ROTATED:
+// of attention in integers, 16 or 8 bits (attn/attn_int.cuh).
+enum { F32, F16, BF16, I16, Q8, Q4, PLANES, ROTATED };
 
 constexpr int PAGE = 64, SEGMENT = 256, BLOCK = 32; // BLOCK: dims of a value whose codes lie together
 
@@ -55,7 +56,7 @@ __device__ __forceinline__ kv_codec values_of(const ek_cuda_kv &kv)
 // 8 and 4 bits and PLANES have scales by groups; 4 bits and PLANES biases, too.
 __device__ __forceinline__ constexpr bool grouped(int f)
 {
-    return f >= Q8;
+    return f >= Q8 && f <= PLANES;
 }
 
 __device__ __forceinline__ constexpr bool affine(int f)

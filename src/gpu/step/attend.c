@@ -26,24 +26,24 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
     if (list->joined) return;
-    ek_gpu_launch(x->g, "ek_attn_join",
-                  (ek_cuda_grid){.x = (unsigned)wave->n_tiles,
-                                 .y = (unsigned)list->tile,
-                                 .z = (unsigned)(a.kv.head_dim + 127) / 128,
-                                 .threads = 128,
-                                 .overlap = true},
-                  &a);
+    const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(m->v_format, a.kv.head_dim);
+    ek_gpu_launch(
+        x->g, j.name,
+        (ek_cuda_grid){
+            .x = (unsigned)wave->n_tiles, .y = (unsigned)list->tile, .z = j.z, .threads = j.threads, .overlap = true},
+        &a);
 }
 
 static void attend_prompt(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list)
 {
-    const int blocks = ek_cuda_multiprocessors(x->g->c);
+    const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(x->g->m->k_format);
+    const int blocks = ek_cuda_multiprocessors(x->g->c) * p.slots;
     a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = EK_CUDA_PROMPT_TILE, a.levels = list->levels;
     a.leaf_o = x->segments, a.ended = x->ended;
-    ek_gpu_launch(x->g, ek_cuda_attn_prompt_name(x->g->m->k_format),
+    ek_gpu_launch(x->g, p.name,
                   (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
-                                 .threads = 256,
-                                 .shared = EK_CUDA_PROMPT_SHARED,
+                                 .threads = p.threads,
+                                 .shared = p.shared,
                                  .overlap = true},
                   &a);
 }

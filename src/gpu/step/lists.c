@@ -6,6 +6,7 @@
 #include "cuda/attn_work.h"
 #include "cuda/model_args.h"
 #include "gpu/step/run.h"
+#include "ops/kv/kv_codec.h"
 
 enum { DEEP_ITEMS = 133 };                                /* segments from which on ek_attn_deep_DIM computes them */
 enum { SEGMENT_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
@@ -26,6 +27,14 @@ static int tile_of(int ratio, int n_rows)
     return tile;
 }
 
+/* Of attention in integers a block's time does not depend on its queries, up to 8: as many as a run has. */
+static int int_tile_of(int max_queries)
+{
+    int tile = 2;
+    while (tile < EK_CUDA_ATTN_INT_TILE && tile < max_queries) tile *= 2;
+    return tile;
+}
+
 static size_t segment_size(int tile, int head_dim)
 {
     return sizeof(float) * (size_t)tile * (size_t)(head_dim + 2);
@@ -41,7 +50,7 @@ size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
         const int ratio = c->n_heads / l->n_kv_heads;
         size_t segments = (size_t)x->z.max_ctx / EK_SEGMENT + 2;
         for (int rows = 1; rows <= 4; rows += 3) {
-            const int tile = tile_of(ratio, rows);
+            const int tile = ek_kv_rotated(x->g->m->v_format) ? EK_CUDA_ATTN_INT_TILE : tile_of(ratio, rows);
             size_t one = (size_t)((ratio + tile - 1) / tile * l->n_kv_heads) * segments *
                          segment_size(tile, l->head_dim);
             size_t all = one * (size_t)x->z.max_requests;
@@ -210,14 +219,14 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
 {
     const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
     void *to = NULL;
-    int n_few = 0, n_segments = 0, max = 0;
+    int n_few = 0, n_segments = 0, max = 0, max_queries = 0;
     list->n_waves = list->n_prompt = 0;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_attn_row) * (size_t)n, &to, &list->rows));
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
         if (of_prompt(rows, r, n, ratio)) continue;
-        n_few += end - r;
+        n_few += end - r, max_queries = (end - r) * ratio > max_queries ? (end - r) * ratio : max_queries;
         for (int i = r; i < end; i++) {
             const int seen = (rows[i].end - 1) / EK_SEGMENT - rows[i].lo / EK_SEGMENT + 1;
             n_segments += seen, max = seen > max ? seen : max;
@@ -227,7 +236,8 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     list->joined = half && max <= EK_CUDA_ATTN_JOINED;
     list->tile = list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
-                              : tile_of(ratio, n_few);
+                 : ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries)
+                                                    : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = l->n_kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};

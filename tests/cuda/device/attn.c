@@ -32,7 +32,9 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
     free(seen);
     int levels = ek_cuda_attn_levels(c->w.max_segments);
     size_t leaves = prompt ? (size_t)blocks * (size_t)levels : (size_t)c->w.n_items;
-    c->leaf_o = up(d, NULL, leaves * (size_t)(tile * dim) * 4);
+    c->leaf_o = up(d, NULL,
+                   prompt ? (size_t)blocks * ek_cuda_attn_stack_floats(levels, dim) * 4
+                          : leaves * (size_t)(tile * dim) * 4);
     c->leaf_l = up(d, NULL, leaves * (size_t)tile * 4);
     c->leaf_m = up(d, NULL, leaves * (size_t)tile * 4);
     int32_t *zero = calloc((size_t)c->w.n_tiles, sizeof *zero);
@@ -69,14 +71,17 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, in
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
     if (tile == EK_CUDA_PROMPT_TILE) {
-        k.prompt = find(d, ek_cuda_attn_prompt_name(shape->k_format), EK_CUDA_PROMPT_SHARED);
+        const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(shape->k_format);
+        k.blocks *= (unsigned)p.slots, k.shared = p.shared, k.threads = p.threads;
+        k.prompt = find(d, p.name, p.shared);
         return k;
     }
     const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, half, n_items,
                                                              (int)k.blocks);
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
-    k.join = find(d, "ek_attn_join", 0);
+    const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);
+    k.join = find(d, j.name, 0), k.join_z = j.z, k.join_threads = j.threads;
     return k;
 }
 
@@ -85,6 +90,8 @@ kernels kernels_find_deep(dev *d, int head_dim)
     const ek_cuda_attn_segment p = ek_cuda_attn_deep_plan(head_dim);
     return (kernels){.leaf = find(d, p.name, p.shared),
                      .join = find(d, "ek_attn_join", 0),
+                     .join_z = (unsigned)(head_dim + 127) / 128,
+                     .join_threads = 128,
                      .shared = p.shared,
                      .threads = p.threads};
 }
@@ -93,8 +100,8 @@ void call_run(dev *d, const kernels *k, const call *c)
 {
     if (c->tile == EK_CUDA_PROMPT_TILE) {
         unsigned blocks = (unsigned)c->w.n_tiles < k->blocks ? (unsigned)c->w.n_tiles : k->blocks;
-        launch(d, &k->prompt,
-               (ek_cuda_grid){.x = blocks, .threads = 256, .shared = EK_CUDA_PROMPT_SHARED, .overlap = true}, &c->a);
+        launch(d, &k->prompt, (ek_cuda_grid){.x = blocks, .threads = k->threads, .shared = k->shared, .overlap = true},
+               &c->a);
         return;
     }
     launch(d, &k->leaf,
@@ -104,8 +111,8 @@ void call_run(dev *d, const kernels *k, const call *c)
     launch(d, &k->join,
            (ek_cuda_grid){.x = (unsigned)c->w.n_tiles,
                           .y = (unsigned)c->tile,
-                          .z = (unsigned)(c->a.kv.head_dim + 127) / 128,
-                          .threads = 128,
+                          .z = k->join_z,
+                          .threads = k->join_threads,
                           .overlap = true},
            &c->a);
 }
@@ -186,12 +193,37 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     scene_close(&s);
 }
 
+/* Formats in integers: heads of every kind of block of R, few and many segments, positions beyond 2^17. */
+void test_attn_int(dev *d)
+{
+    static const struct {
+        int heads, kv, dim, keys;
+        ek_kv_format k, v;
+        float loud;
+    } c[] = {{8, 1, 256, 700, EK_KV_I12, EK_KV_I12, 1},   {8, 1, 512, 300, EK_KV_I12, EK_KV_I12, 0.5f},
+             {8, 1, 256, 300, EK_KV_I8, EK_KV_I8, 8},     {4, 1, 512, 540, EK_KV_I8, EK_KV_I12, 1},
+             {16, 8, 72, 300, EK_KV_I12, EK_KV_I8, 1},    {4, 2, 128, 1100, EK_KV_I12, EK_KV_I12, 30},
+             {3, 1, 100, 400, EK_KV_I8, EK_KV_I8, 1},     {16, 1, 320, 300, EK_KV_I12, EK_KV_I12, 1},
+             {2, 2, 4, 700, EK_KV_I12, EK_KV_I12, 8},     {32, 16, 256, 1300, EK_KV_I12, EK_KV_I12, 1},
+             {5, 1, 36, 4400, EK_KV_I12, EK_KV_I8, 3},    {1, 1, 64, 1, EK_KV_I8, EK_KV_I8, 1},
+             {16, 2, 512, 2100, EK_KV_I12, EK_KV_I12, 1}, {8, 1, 256, 3000, EK_KV_I8, EK_KV_I8, 1}};
+    for (size_t i = 0; i < (size_t)cases(d, 3, 7, sizeof c / sizeof *c); i++) {
+        ek_attn_shape shape = {EK_FULL, c[i].k, c[i].v, c[i].heads, c[i].kv, c[i].dim, 0};
+        compare(d, &shape, d->few && c[i].keys > 300 ? 300 : c[i].keys, (int)i % 2, c[i].loud, !d->quick, false);
+    }
+    for (int dim = 64; dim <= 256 && !d->quick; dim *= 4) {
+        ek_attn_shape shape = {EK_FULL, EK_KV_I12, dim == 64 ? EK_KV_I8 : EK_KV_I12, 4, 1, dim, 0};
+        compare(d, &shape, 262144, 0, 1, false, true);
+    }
+}
+
 void test_attn(dev *d)
 {
+    test_attn_int(d);
     for (int k = 0; k < EK_KV_FORMAT_COUNT; k++) /* every format, and every pair of kinds of kernels */
         for (int v = 0; v < EK_KV_FORMAT_COUNT; v++) {
             ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, k % 2 ? 64 : 160, 0};
-            if (ek_kv_rotated((ek_kv_format)k) || ek_kv_rotated((ek_kv_format)v)) continue; /* no kernels yet */
+            if (ek_kv_rotated((ek_kv_format)k) != ek_kv_rotated((ek_kv_format)v)) continue; /* refused by name */
             if (k != v && (d->quick || ((k > EK_KV_Q4 || v > EK_KV_Q4) && (k * 7 + v) % 5))) continue;
             compare(d, &shape, d->quick ? 270 : 600, (k + v) % 2, 1, k == v && !d->quick, false);
         }

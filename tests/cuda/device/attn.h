@@ -16,7 +16,7 @@ typedef struct call { /* arguments of a launch, and what they hold */
 typedef struct kernels {
     ek_cuda_kernel leaf, join, prompt;
     size_t shared;
-    unsigned threads, blocks;
+    unsigned threads, blocks, join_z, join_threads;
     int slots;
 } kernels;
 

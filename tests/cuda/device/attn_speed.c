@@ -251,3 +251,22 @@ void speed_prompt(dev *d)
     time_prompt(d, EK_KV_F16, 32, 16, 256, 2048, 1024);
     time_prompt(d, EK_KV_Q6, 8, 1, 512, 2048, 0);
 }
+
+void speed_attn_int(dev *d)
+{
+    static const int tiles[] = {8, 2, 0};
+    static const ek_kv_format f[] = {EK_KV_F16, EK_KV_I12, EK_KV_I8};
+    for (int i = 0; i < 3; i++) {
+        time_decode(d, f[i], 8, 1, 512, 1, 32768, tiles);
+        time_decode(d, f[i], 32, 4, 512, 1, 32768, tiles);
+        time_decode(d, f[i], 8, 1, 256, 16, 8192, tiles);
+        time_decode(d, f[i], 32, 4, 512, 8, 8192, tiles);
+        time_decode(d, f[i], 32, 16, 256, 8, 1024, tiles + 1);
+    }
+    for (int i = 0; i < 3; i++) {
+        time_prompt(d, f[i], 8, 1, 256, 2048, 512);
+        time_prompt(d, f[i], 8, 1, 512, 8192, 0);
+        time_prompt(d, f[i], 32, 4, 512, 8192, 0);
+        time_prompt(d, f[i], 32, 16, 256, 8192, 1024);
+    }
+}

@@ -336,50 +336,13 @@ LEAF(8)
 // grid (tiles, tile, dims / 128): T over the leaves of a query, a dim a thread; o / l.
 extern "C" __global__ void __launch_bounds__(128) ek_attn_join(const __grid_constant__ ek_cuda_attn_args a)
 {
-    constexpr int LEVELS = 16; // of nodes of 8 leaves: 524,288 leaves
     let_next_start();
     wait_for_previous();
     const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = blockIdx.z * 128 + threadIdx.x;
     if (n >= t.n_q || d >= dim) return; // where rows are quantised: whole groups of threads
-    const int row = row_of(a, t, n), leaves = leaves_of(a, t, n);
-    const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * a.tile + n) * dim + d;
-    const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * a.tile + n;
-    const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * a.tile + n;
-    auto read = [&](int i) {
-        return node{o[(int64_t)i * a.tile * dim], l[(int64_t)i * a.tile], m[(int64_t)i * a.tile]};
-    };
-    node stack[LEVELS], sum;
-    int eights = leaves / 8, rest = leaves % 8;
-    for (int i = 0; i < eights; i++) {
-        node x[8];
-#pragma unroll
-        for (int k = 0; k < 8; k++) x[k] = read(i * 8 + k);
-        node up = join_up_to(x, 8);
-        bool put = false;
-#pragma unroll
-        for (int level = 0; level < LEVELS; level++) {
-            if (put) continue;
-            if (i >> level & 1) up = combine(stack[level], up);
-            else stack[level] = up, put = true;
-        }
-    }
-    // what is left of less than 8, from the last leaf back; nodes of equal size first
-    bool any = rest > 0;
-    if (rest) {
-        node x[7];
-#pragma unroll
-        for (int k = 0; k < 7; k++)
-            if (k < rest) x[k] = read(eights * 8 + k);
-        sum = join_up_to(x, rest);
-    }
-#pragma unroll
-    for (int level = 0; level < LEVELS; level++) {
-        if (!(eights >> level & 1)) continue;
-        sum = any ? combine(stack[level], sum) : stack[level];
-        any = true;
-    }
-    const float value = finish(sum);
+    const int row = row_of(a, t, n);
+    const float value = finish(join_leaves(a, t, n, d));
     const int place = head_of(a, t, n) * dim + d;
     ((float *)a.o)[row * a.ldo + place] = value;
     if (!a.to.q) return;

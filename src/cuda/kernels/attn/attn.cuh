@@ -91,4 +91,48 @@ __device__ __forceinline__ int leaves_of(const ek_cuda_attn_args &a, const ek_cu
     return (((const ek_cuda_attn_row *)a.rows)[row_of(a, t, n)].end - 1) / SEGMENT - t.seg0 + 1;
 }
 
+// T over the leaves of query n of a tile, at dim d.
+__device__ __forceinline__ node join_leaves(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n, int d)
+{
+    constexpr int LEVELS = 16; // of nodes of 8 leaves: 524,288 leaves
+    const int dim = a.kv.head_dim, leaves = leaves_of(a, t, n);
+    const float *o = (const float *)a.leaf_o + ((int64_t)t.leaf0 * a.tile + n) * dim + d;
+    const float *l = (const float *)a.leaf_l + (int64_t)t.leaf0 * a.tile + n;
+    const int *m = (const int *)a.leaf_m + (int64_t)t.leaf0 * a.tile + n;
+    auto read = [&](int i) {
+        return node{o[(int64_t)i * a.tile * dim], l[(int64_t)i * a.tile], m[(int64_t)i * a.tile]};
+    };
+    node stack[LEVELS], sum;
+    int eights = leaves / 8, rest = leaves % 8;
+    for (int i = 0; i < eights; i++) {
+        node x[8];
+#pragma unroll
+        for (int k = 0; k < 8; k++) x[k] = read(i * 8 + k);
+        node up = join_up_to(x, 8);
+        bool put = false;
+#pragma unroll
+        for (int level = 0; level < LEVELS; level++) {
+            if (put) continue;
+            if (i >> level & 1) up = combine(stack[level], up);
+            else stack[level] = up, put = true;
+        }
+    }
+    // what is left of less than 8, from the last leaf back; nodes of equal size first
+    bool any = rest > 0;
+    if (rest) {
+        node x[7];
+#pragma unroll
+        for (int k = 0; k < 7; k++)
+            if (k < rest) x[k] = read(eights * 8 + k);
+        sum = join_up_to(x, rest);
+    }
+#pragma unroll
+    for (int level = 0; level < LEVELS; level++) {
+        if (!(eights >> level & 1)) continue;
+        sum = any ? combine(stack[level], sum) : stack[level];
+        any = true;
+    }
+    return sum;
+}
+
 } // namespace ek
