@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "serve/api/multipart.h"
+#include "serve/http/multipart.h"
 
 static void check_any(const char *body, size_t n)
 {

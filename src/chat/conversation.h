@@ -10,7 +10,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
-#include "media/part.h"
+#include "media/part/part.h"
 #include "text/template/chat.h"
 #include "text/reply/reply.h"
 

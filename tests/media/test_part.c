@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "draw.h"
-#include "media/part.h"
+#include "media/part/part.h"
 
 enum { IMAGE = 90, FRAME, SOUND, BEGIN, END, BEGIN_SOUND, END_SOUND };
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "serve/api/multipart.h"
+#include "serve/http/multipart.h"
 
 /* Every part as NAME(FILE)=DATA; or the sentence. */
 static void read_all(ek_buf *out, const char *body, size_t n)

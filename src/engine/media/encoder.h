@@ -3,7 +3,7 @@
 #ifndef EK_ENGINE_MEDIA_ENCODER_H
 #define EK_ENGINE_MEDIA_ENCODER_H
 
-#include "media/part.h"
+#include "media/part/part.h"
 #include "model/model.h"
 #include "model/tower/tower.h"
 

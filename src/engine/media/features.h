@@ -8,7 +8,7 @@
 
 #include <stdbool.h>
 
-#include "media/part.h"
+#include "media/part/part.h"
 
 typedef struct ek_feature {
     uint8_t digest[32];

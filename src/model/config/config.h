@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "media/part.h"
+#include "media/part/part.h"
 #include "ops/kv/kv.h"
 
 enum {

@@ -1,5 +1,5 @@
 /* Which positions of a prompt belong to which picture or sound. */
-#include "media/part.h"
+#include "media/part/part.h"
 
 const char *ek_part_name(ek_part_kind kind)
 {

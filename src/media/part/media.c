@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/hash/sha256.h"
 #include "media/limits.h"
-#include "media/part.h"
+#include "media/part/part.h"
 
 static ek_media *make(ek_part_kind kind)
 {

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* memmem */
-#include "serve/api/multipart.h"
+#include "serve/http/multipart.h"
 
 #include <string.h>
 #include <strings.h>
