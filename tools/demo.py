@@ -1,5 +1,5 @@
 """The parts of tools/demo.sh that are easier in Python: requests, checks, and many at once."""
-import hashlib, json, sys, threading, time, urllib.request
+import base64, hashlib, json, os, sys, threading, time, urllib.request
 
 TOOL = {"type": "function", "function": {
     "name": "get_weather", "description": "Get the weather for a city",
@@ -113,5 +113,29 @@ def drafts(url):
     sys.exit(accepted == 0)
 
 
-COMMANDS = {"question": lambda: print(json.dumps(question())), "check-call": check_call, "result": result, "show": show, "together": together, "drafts": drafts}
+def picture(url):
+    """A word drawn for this run, and what the model reads."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "train", "eyes"))
+    import draw
+    word, ask, wide = "KEEL", "What does it say?", 72
+    scene = draw.scene(2_000_000, 15, "word", text=word)
+    scene["noise"], color = 0, scene["paths"][0]["color"]
+    small_wide, small_high, rgb = draw.render(scene, wide / scene["size"][0])
+    near = lambda x, y: sum((rgb[(y * small_wide + x) * 3 + c] - color[c]) ** 2 for c in range(3)) < 6000
+    rows = ["".join("#" if near(x, y) or near(x, y + 1) else " " for x in range(small_wide)).rstrip() for y in range(0, small_high - 1, 2)]
+    while not rows[0]:
+        rows.pop(0)
+    while not rows[-1]:
+        rows.pop()
+    print("\n".join("  " + row for row in rows))
+    data = "data:image/png;base64," + base64.b64encode(draw.png(*draw.render(scene))).decode()
+    reply = post(url, {"model": "pocket", "messages": [{"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": data, "detail": "low"}}, {"type": "text", "text": ask}]}], "temperature": 0, "max_tokens": 20})
+    said = reply["choices"][0]["message"]["content"]
+    print(f"you:    {ask}\nmodel:  {said}")
+    sys.exit(said != word)
+
+
+COMMANDS = {"question": lambda: print(json.dumps(question())), "check-call": check_call, "result": result, "show": show, "together": together, "drafts": drafts, "picture": picture}
 COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -43,7 +43,11 @@ echo "== 4. tokens that were guessed while they were generated"
 python3 tools/demo.py drafts "${url%/v1/*}/metrics"
 
 echo
-echo "== 5. stop the server"
+echo "== 5. a picture that was drawn just now, and what the model reads"
+python3 tools/demo.py picture "$url"
+
+echo
+echo "== 6. stop the server"
 kill -TERM "$server"
 status=0
 wait "$server" || status=$?

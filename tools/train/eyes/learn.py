@@ -110,7 +110,6 @@ def main():
     feed = asking.Feed(o.model + "/tokenizer.json", o.seed, o.batch, o.workers)
     torch.manual_seed(o.seed)
     weights = export.dequantized(o.model)
-    weights = {k: v for k, v in weights.items() if "vision" not in k}
     dec = T.Decoder(weights, dtype, dev)
     eyes, probe = T.Eyes(T.Config(), 256).to(dev), T.Probe(T.Config().hidden_size).to(dev)
     matrices = [p for p in eyes.parameters() if p.ndim == 2]
