@@ -42,10 +42,14 @@ def texts(check, b, s):
     check("no button for what the model does not take", b.js("document.getElementById('picture').hidden && document.getElementById('sound').hidden"))
 
 
+def taking(*kinds):
+    """What /v1/models says of a model that takes these."""
+    return {"object": "list", "data": [{"id": "pocket", "object": "model", "context_length": 4096, "architecture": {"input_modalities": list(kinds)}}]}
+
+
 def media(check, b, real):
     """A model with eyes and ears, as /v1/models tells it."""
-    models = {"object": "list", "data": [{"id": "seeing", "object": "model", "context_length": 4096, "architecture": {"input_modalities": ["text", "image", "audio"]}}]}
-    with StandIn(real.port, Model(), models) as s:
+    with StandIn(real.port, Model(), taking("text", "image", "audio")) as s:
         start(b, s)
         b.until("!document.getElementById('picture').hidden && !document.getElementById('sound').hidden", what="buttons for pictures and sounds")
         give(b, [("p.png", "image/png", b"\x89PNG")], "paste")
@@ -85,7 +89,7 @@ def fields(check, b, s):
 
 
 def run(check, b, real):
-    with StandIn(real.port, Model()) as s:
+    with StandIn(real.port, Model(), taking("text")) as s:
         start(b, s)
         texts(check, b, s)
         fields(check, b, s)
