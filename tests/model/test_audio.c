@@ -307,6 +307,12 @@ static void runs_of_samples(void **state)
         free(got), free(scalar);
         ek_sound_free(&s);
     }
+    put_text(dir, "config.json",
+             "{\"model_type\": \"gemma4_unified\", \"audio_config\": {}, " /* as GGUF files know it */
+             "\"text_config\": {\"hidden_size\": 40, \"vocab_size\": 512}}");
+    ek_towers *nameless = audio_open(dir, 0, NULL);
+    assert_int_equal(ek_towers_get(nameless)->sound_kind, EK_SOUND_UNIFIED);
+    ek_towers_close(nameless);
     ek_sound none = {0};
     ek_tower_work *w;
     assert_int_equal(ek_tower_begin_sound(&w, t, &none), EK_EINVAL);

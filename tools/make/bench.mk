@@ -8,6 +8,11 @@ $B/bench/bench_grammar: $B/bench/bench_grammar.o $(call libs,chat)
 $B/bench/bench_steps: $B/bench/bench_steps.o $(call libs,engine)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
+$B/bench/bench_audio: $B/bench/bench_audio.o $(call libs,model)
+	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+
+bench-audio: $B/bench/bench_audio ## 30 s of sound through an audio tower of E2B's shapes, on THREADS
+	@$< $(THREADS)
 bench-grammar: $B/bench/bench_grammar ## masks of structured output, on TOKENIZER
 	@$< $(or $(TOKENIZER),models/pocket/tokenizer.json)
 bench-linear: $B/bench/bench_linear ## linear layers against memory bandwidth and multiply-add peak

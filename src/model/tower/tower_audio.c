@@ -190,7 +190,9 @@ ek_err ek_tower_audio_open(ek_tower_part **out, ek_sound_kind *kind, ek_tower_bi
     if (!f.object) return EK_OK;
     EK_TRY(ek_setting_may_text(&type, &f, "model_type"));
     if (!ek_tower_source_has(b->from, "audio_tower.") && !ek_tower_source_has(b->from, "embed_audio.")) return EK_OK;
-    const bool unified = type ? strcmp(type, "gemma4_unified_audio") == 0 : ek_setting(&f, "audio_embed_dim") != NULL;
+    /* GGUF files name no type: what has no tower has runs of samples. */
+    const bool unified = type ? strcmp(type, "gemma4_unified_audio") == 0
+                              : !ek_tower_source_has(b->from, "audio_tower.");
     if (type && !unified && strcmp(type, "gemma4_audio") != 0)
         return ek_fail(EK_EUNSUPPORTED,
                        "%s: audio_config.model_type is %.60s; gemma4_audio and gemma4_unified_audio can be run", f.file,
