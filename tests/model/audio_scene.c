@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "../support/gguf_model.h"
 #include "../support/hashed.h"
 #include "tensor/dtype.h"
 
@@ -74,7 +75,74 @@ static float stored(const audio_spec *s, const char *name, int64_t i)
 typedef struct writer {
     const audio_spec *s;
     st_file file;
+    gguf_file *gguf; /* written instead */
+    bool ollama;
 } writer;
+
+/* What follows "audio_tower.layers.N." up to the last dot, and what the converters call it. */
+static const char *const theirs[][3] = {
+    {"feed_forward1.pre_layer_norm", "ffn_norm", "ffn_norm"},
+    {"feed_forward1.post_layer_norm", "ffn_post_norm", "ffn_post_norm"},
+    {"feed_forward1.ffw_layer_1", "ffn_up", "ffn_up"},
+    {"feed_forward1.ffw_layer_2", "ffn_down", "ffn_down"},
+    {"feed_forward2.pre_layer_norm", "ffn_norm_1", "ffn_norm_1"},
+    {"feed_forward2.post_layer_norm", "ffn_post_norm_1", "ffn_post_norm_1"},
+    {"feed_forward2.ffw_layer_1", "ffn_up_1", "ffn_up_1"},
+    {"feed_forward2.ffw_layer_2", "ffn_down_1", "ffn_down_1"},
+    {"norm_pre_attn", "attn_pre_norm", "ln1"},
+    {"norm_post_attn", "attn_post_norm", "ln2"},
+    {"norm_out", "ln2", "layer_pre_norm"},
+    {"self_attn.q_proj", "attn_q", "attn_q"},
+    {"self_attn.k_proj", "attn_k", "attn_k"},
+    {"self_attn.v_proj", "attn_v", "attn_v"},
+    {"self_attn.post", "attn_out", "attn_out"},
+    {"self_attn.relative_k_proj", "attn_k_rel", "linear_pos"},
+    {"lconv1d.pre_layer_norm", "conv_norm", "conv_norm"},
+    {"lconv1d.conv_norm", "norm_conv", "norm_conv"},
+    {"lconv1d.linear_start", "conv_pw1", "conv_pw1"},
+    {"lconv1d.linear_end", "conv_pw2", "conv_pw2"},
+    {"lconv1d.depthwise_conv1d", "conv_dw", "conv_dw"},
+    {"audio_tower.subsample_conv_projection.layer0.conv", "a.conv1d.0", "a.conv1d.0"},
+    {"audio_tower.subsample_conv_projection.layer1.conv", "a.conv1d.1", "a.conv1d.1"},
+    {"audio_tower.subsample_conv_projection.layer0.norm", "a.conv1d.0.norm", "a.conv1d.0.norm"},
+    {"audio_tower.subsample_conv_projection.layer1.norm", "a.conv1d.1.norm", "a.conv1d.1.norm"},
+    {"audio_tower.subsample_conv_projection.input_proj_linear", "a.input_projection", "a.pre_encode.out"},
+    {"audio_tower.output_proj", "a.pre_encode.out", "mm.a.fc"},
+    {"embed_audio.embedding_projection", "mm.a.input_projection", "mm.a.input_projection"},
+};
+
+/* Matrices as BF16, all else as F32; scales behind softplus; [channels][taps] without the 1. */
+static void put_gguf(const writer *w, const char *name, int n_dims, const int64_t *dim, const float *v, size_t n)
+{
+    char full[128], module[128];
+    int layer = -1, at = 0;
+    int64_t turned[4] = {1, 1, 1, 1};
+    float *soft = ek_alloc(sizeof *soft * n);
+    uint16_t *half = ek_alloc(sizeof *half * n);
+    sscanf(name, "audio_tower.layers.%d.%n", &layer, &at);
+    snprintf(module, sizeof module, "%s", name + at);
+    char *last = strrchr(module, '.'), *linear = strstr(module, ".linear.");
+    if (linear) *linear = '\0';
+    if (last) *last = '\0';
+    const char *called = "per_dim_scale",
+               *end = last && !ends(name, "per_dim_scale") ? name + at + (last - module) : ".weight";
+    for (size_t i = 0; i < sizeof theirs / sizeof *theirs; i++)
+        if (strcmp(module, theirs[i][0]) == 0) called = theirs[i][1 + w->ollama];
+    if (layer >= 0) snprintf(full, sizeof full, "a.blk.%d.%s%s", layer, called, end);
+    else snprintf(full, sizeof full, "%s%s", called, end);
+    for (size_t i = 0; i < n; i++) {
+        soft[i] = ends(name, "per_dim_scale") ? (float)log1p(exp((double)v[i])) : v[i];
+        half[i] = ek_f32_bf16(v[i]);
+    }
+    if (n_dims == 3) turned[0] = dim[2], turned[1] = dim[0], n_dims = 2;
+    else if (n_dims == 0) n_dims = 1;
+    else
+        for (int d = 0; d < n_dims; d++) turned[d] = dim[n_dims - 1 - d];
+    if (ends(name, "_proj.weight") || linear || ends(name, "_projection.weight") || ends(name, "_linear.weight"))
+        gguf_tensor(w->gguf, full, GGUF_BF16, n_dims, turned, half, 2 * n);
+    else gguf_tensor(w->gguf, full, GGUF_F32, n_dims, turned, soft, 4 * n);
+    free(soft), free(half);
+}
 
 static void put(writer *w, const char *name, int n_dims, const int64_t *dim, const int64_t *of)
 {
@@ -89,7 +157,8 @@ static void put(writer *w, const char *name, int n_dims, const int64_t *dim, con
         half[i] = ek_f32_bf16(v[i]);
     }
     snprintf(full, sizeof full, "%s%s", w->s->mlx ? "" : "model.", name);
-    if (w->s->f32) st_add(&w->file, full, "F32", n_dims, dim, v, 4 * (size_t)count);
+    if (w->gguf) put_gguf(w, name, n_dims, dim, v, (size_t)count);
+    else if (w->s->f32) st_add(&w->file, full, "F32", n_dims, dim, v, 4 * (size_t)count);
     else st_add(&w->file, full, "BF16", n_dims, dim, half, 2 * (size_t)count);
     free(v), free(half);
 }
@@ -181,11 +250,11 @@ static void put_config(const char *dir, const audio_spec *s)
     ek_buf_fini(&b);
 }
 
-void audio_write(const char *dir, const audio_spec *s)
+static void put_all(writer *to)
 {
-    writer w = {.s = s};
+    writer w = *to;
+    const audio_spec *s = w.s;
     static const char stem[] = "audio_tower.subsample_conv_projection.";
-    put_config(dir, s);
     put_conv(&w, "audio_tower.subsample_conv_projection.layer0.conv.weight", s->channels0, 1);
     put_vector(&w, stem, "layer0.norm.weight", s->channels0);
     put_conv(&w, "audio_tower.subsample_conv_projection.layer1.conv.weight", s->channels1, s->channels0);
@@ -195,7 +264,30 @@ void audio_write(const char *dir, const audio_spec *s)
     put_matrix(&w, "audio_tower.", "output_proj", s->output, s->hidden);
     put_vector(&w, "audio_tower.", "output_proj.bias", s->output);
     put_matrix(&w, "embed_audio.", "embedding_projection", s->text, s->output);
+    *to = w;
+}
+
+void audio_write(const char *dir, const audio_spec *s)
+{
+    writer w = {.s = s};
+    put_config(dir, s);
+    put_all(&w);
     st_save(&w.file, dir, "model.safetensors");
+}
+
+void audio_put_gguf(gguf_file *f, const audio_spec *s, bool ollama)
+{
+    static const char *const key[] = {"block_count", "embedding_length", "attention.head_count"};
+    const int value_of[] = {s->layers, s->hidden, s->heads};
+    writer w = {.s = s, .gguf = f, .ollama = ollama};
+    for (int i = 0; i < 3; i++) {
+        char full[80];
+        snprintf(full, sizeof full, "%s.audio.%s", ollama ? "gemma4" : "clip", key[i]);
+        gguf_u32(f, full, (uint32_t)value_of[i]);
+    }
+    gguf_f32(f, ollama ? "gemma4.audio.attention.layer_norm_epsilon" : "clip.audio.attention.layer_norm_epsilon",
+             1e-5f);
+    put_all(&w);
 }
 
 /* ------------------------------------------------------------------ the program */

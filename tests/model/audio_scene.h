@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "model/tower/tower.h"
+#include "../support/gguf.h"
 #include "../support/safetensors.h"
 
 typedef struct audio_spec {
@@ -23,6 +24,9 @@ audio_spec audio_a1(void);
 
 /* Writes config.json and model.safetensors into dir. */
 void audio_write(const char *dir, const audio_spec *s);
+
+/* Appends the same tower to a GGUF file, as llama.cpp writes an mmproj file, or as Ollama writes it into the model. */
+void audio_put_gguf(gguf_file *f, const audio_spec *s, bool ollama);
 
 /* Opens what lies in dir; the test fails if that fails. */
 ek_towers *audio_open(const char *dir, unsigned cpu, ek_pool *pool);

@@ -7,12 +7,14 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "audio_scene.h"
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
+#include "../support/gguf_model.h"
 #include "../support/hashed.h"
 
 static void check_against(const audio_spec *s, const char *what, const int *samples, int n_clips, double least_cut)
@@ -162,6 +164,49 @@ static void both_layouts_of_files_give_the_same(void **state)
     assert_true(digest[0] == digest[1]);
     free(rows[0]), free(rows[1]);
     ek_sound_free(&sound);
+}
+
+static audio_spec of_model;
+
+static void put_ollama(gguf_file *f)
+{
+    audio_put_gguf(f, &of_model, true);
+}
+
+/* llama.cpp's mmproj file beside a model, and Ollama's one file: the bytes of the safetensors. */
+static void gguf_gives_the_same(void **state)
+{
+    (void)state;
+    ek_config *config = ek_alloc(sizeof *config);
+    char *dir = temp_dir(), *llama = temp_dir(), *ollama = temp_dir(), path[256];
+    gguf_file f = {0};
+    int n, m;
+    assert_int_equal(ek_config_tiny(config, "T1"), EK_OK);
+    of_model = audio_a1();
+    of_model.text = config->hidden_size;
+    audio_write(dir, &of_model);
+    ek_sound sound = audio_clip(20000, 6);
+    ek_towers *t = audio_open(dir, ek_cpu_detect(), NULL);
+    float *want = audio_rows(t, &sound, 1e9, &n);
+    ek_towers_close(t);
+    write_gguf(llama, "model.gguf", config, &(gguf_opts){.type = GGUF_F32}, NULL);
+    gguf_text(&f, "general.architecture", "clip");
+    gguf_text(&f, "clip.audio.projector_type", "gemma4a");
+    audio_put_gguf(&f, &of_model, false);
+    gguf_save(&f, llama, "mmproj.gguf");
+    write_gguf(ollama, "model.gguf", config, &(gguf_opts){.type = GGUF_F32, .extra = put_ollama}, NULL);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/model.gguf", i ? ollama : llama);
+        t = audio_open(path, ek_cpu_detect(), NULL);
+        if (!ek_towers_get(t)->sound) fail_msg("%s has no ears", i ? "Ollama's file" : "llama.cpp's file");
+        float *got = audio_rows(t, &sound, 1e9, &m);
+        same(i ? "Ollama's file" : "llama.cpp's file", want, n, got, m, of_model.text);
+        free(got);
+        ek_towers_close(t);
+    }
+    free(want), free(config);
+    ek_sound_free(&sound);
+    remove_dir(dir), remove_dir(llama), remove_dir(ollama);
 }
 
 /* A digest tells towers apart whose weights are alike: by a bound, and by a number of the configuration. */
@@ -348,6 +393,7 @@ int main(void)
         cmocka_unit_test(no_cut_and_no_machine_changes_a_bit),
         cmocka_unit_test(clips_do_not_know_each_other),
         cmocka_unit_test(both_layouts_of_files_give_the_same),
+        cmocka_unit_test(gguf_gives_the_same),
         cmocka_unit_test(digests_tell_towers_apart),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(lengths_are_checked),

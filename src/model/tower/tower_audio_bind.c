@@ -179,11 +179,14 @@ ek_err ek_audio_bind(ek_audio *a, ek_tower_binder *b)
 
 /* ------------------------------------------------------------------ what is computed once */
 
-/* ln(1 + exp(x)); what is lost in 1 + e comes back by its first order. */
+/* ln(1 + exp(x)) in float64, rounded once, so that it is what a GGUF file has: with e = exp(-|x|) and t = e / (2 + e),
+ * at most 1/3, ln(1 + e) = 2 (t + t^3 / 3 + t^5 / 5 + …). */
 static float softplus(float x)
 {
-    const float e = ek_exp(-fabsf(x)), u = 1.0f + e;
-    return (x > 0 ? x : 0) + (ek_ln(u) - (u - 1.0f - e) / u);
+    const double a = fabs((double)x), e = ek_pow(2.718281828459045, a < 80 ? -a : -80), t = e / (2 + e), z = t * t;
+    double sum = 0;
+    for (int k = 17; k >= 0; k--) sum = sum * z + 1.0 / (2 * k + 1);
+    return (float)((x > 0 ? (double)x : 0) + 2 * t * sum);
 }
 
 /* sin(d t_i), then cos(d t_i), of rows that lie d back; t_i = 10000^(-i / (n - 1)), in the steps of transformers, each
