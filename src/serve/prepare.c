@@ -178,11 +178,12 @@ static ek_err keep(ek_preparation *p, size_t held)
 static ek_err prepare(ek_preparation *p)
 {
     ek_prepared *r = &p->result;
-    ek_json_size size;
-    ek_json_scan(&size, ek_body_text(&p->body), p->n_body);
+    ek_json_size size = {0};
+    const bool json = !p->dialect->binary;
+    if (json) ek_json_scan(&size, ek_body_text(&p->body), p->n_body);
     EK_TRY(check_values(p, &size));
     EK_TRY(check_lists(p, &size));
-    EK_TRY(take(p, &size, p->n_body, p->n_body));
+    EK_TRY(take(p, &size, json ? p->n_body : 0, json ? p->n_body : 0));
     EK_TRY(ek_api_prepare(&r->req, &r->prompt, p->dialect, p->server->chat, ek_body_text(&p->body), p->n_body,
                           &p->limits));
     return keep(p, kept(r, &size, p->n_body));

@@ -106,11 +106,13 @@ void ek_session_send_whole(ek_session *s)
 {
     if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
     put_ignored(s);
+    const char *type = s->dialect->whole_type ? s->dialect->whole_type(&s->req) : NULL;
+    if (!type) type = "application/json";
     if (s->out.len <= COPIED_WHOLE) {
-        ek_reply_json(s->x, 200, &s->out);
+        ek_exchange_reply(s->x, 200, type, ek_buf_text(&s->out), s->out.len);
     } else {
         ek_outgoing bytes = own_out(s);
-        ek_exchange_reply_from(s->x, 200, "application/json", &bytes);
+        ek_exchange_reply_from(s->x, 200, type, &bytes);
     }
     ek_session_leave_client(s, EK_OUTCOME_DONE);
 }

@@ -103,6 +103,7 @@ typedef struct ek_dialect {
     ek_api_vendor vendor;
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
+    bool binary;              /* the body is no JSON: parse counts what it takes of it, by limits->take and weigh */
     bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
     const char *stream_type;  /* media type of streams; NULL: text/event-stream */
@@ -122,6 +123,9 @@ typedef struct ek_dialect {
     /* A bound of the bytes that answer will take; NULL where they are few. */
     size_t (*answer_bytes)(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt);
 
+    /* The media type of a reply in one piece; NULL, or one that returns it: application/json. */
+    const char *(*whole_type)(const ek_api_request *r);
+
     /* Each appends to out. Calls of a stream: begin, event…, finish per choice, choices interleaved; then
      * end. After a failure, failed replaces the remaining calls. For a reply in one piece only end is called. Results
      * are complete at finish and end; n_prompt and n_cached at begin. */
@@ -139,6 +143,7 @@ typedef struct ek_dialect {
 /* The built-in dialects, NULL at the end. The first one writes the errors of paths that belong to no dialect. */
 extern const ek_dialect *const ek_dialects[];
 extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, ek_dialect_responses;
+extern const ek_dialect ek_dialect_transcription;
 extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
 extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;

@@ -1,0 +1,301 @@
+/* Bodies of OpenAI's transcriptions: a form with a sound. What would need times of words, or knows voices, is refused
+ * by name. A sound of more than 30 s is heard in pieces of 30 s, all of one prompt. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "media/limits.h"
+#include "media/split.h"
+#include "serve/api/field.h"
+#include "serve/api/multipart.h"
+#include "serve/openai/openai_transcription.h"
+#include "text/utf8.h"
+
+enum { MAX_VALUE = 64 << 10, SECONDS = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE };
+
+typedef struct form {
+    ek_api_request *r;
+    ek_form_part file; /* data NULL: none so far */
+    ek_form_part prompt;
+} form;
+
+/* EINVAL: "NAME: need, not VALUE". */
+static ek_err wrong(ek_api_request *r, const char *name, const char *need, const ek_form_part *p)
+{
+    ek_buf quoted = {0};
+    r->param = name;
+    ek_field_quote(&quoted, p->data, p->n);
+    ek_err err = ek_fail(EK_EINVAL, "%s: %s, not %s", name, need, quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static bool is_value(const ek_form_part *p, const char *value)
+{
+    return p->n == strlen(value) && memcmp(p->data, value, p->n) == 0;
+}
+
+/* --- fields --- */
+
+static ek_err read_form(form *f, const ek_form_part *p)
+{
+    static const struct {
+        const char *name;
+        ek_transcription_form form;
+    } forms[] = {
+        {"json", EK_TRANSCRIPTION_JSON}, {"text", EK_TRANSCRIPTION_TEXT}, {"verbose_json", EK_TRANSCRIPTION_VERBOSE}};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (is_value(p, forms[i].name)) {
+            ((ek_transcription *)f->r->own)->form = forms[i].form;
+            return EK_OK;
+        }
+    if (is_value(p, "srt") || is_value(p, "vtt"))
+        return ek_field_wrong(f->r, "response_format", "the model gives no times, which srt and vtt are made of");
+    if (is_value(p, "diarized_json"))
+        return ek_field_wrong(f->r, "response_format", "the model does not tell voices apart");
+    return wrong(f->r, "response_format", "must be \"json\", \"text\" or \"verbose_json\"", p);
+}
+
+static ek_err read_language(form *f, const ek_form_part *p)
+{
+    ek_transcription *t = f->r->own;
+    bool good = p->n < sizeof t->language;
+    for (size_t i = 0; i < p->n && good; i++) {
+        const char c = p->data[i];
+        good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == ' ';
+    }
+    if (!good) return wrong(f->r, "language", "must be a code such as \"en\", or the name of a language", p);
+    memcpy(t->language, p->data, p->n);
+    t->language[p->n] = '\0';
+    return EK_OK;
+}
+
+static ek_err read_stream(form *f, const ek_form_part *p)
+{
+    static const char *const yes[] = {"true", "True", "1"}, *const no[] = {"false", "False", "0", ""};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) f->r->stream |= is_value(p, yes[i]);
+    if (f->r->stream) return EK_OK;
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (is_value(p, no[i])) return EK_OK;
+    return wrong(f->r, "stream", "must be \"true\" or \"false\"", p);
+}
+
+static ek_err read_temperature(form *f, const ek_form_part *p)
+{
+    char text[32] = "", *end = text;
+    if (p->n < sizeof text) memcpy(text, p->data, p->n);
+    const double v = strtod(text, &end);
+    if (end == text || *end || !(v >= 0 && v <= 2))
+        return wrong(f->r, "temperature", "must be a number from 0 to 2", p);
+    f->r->turn.sampling.temperature = (float)v;
+    return EK_OK;
+}
+
+static ek_err read_seed(form *f, const ek_form_part *p)
+{
+    char text[24] = "";
+    if (p->n < sizeof text) memcpy(text, p->data, p->n);
+    if (!*text || strspn(text, "0123456789") != p->n) return wrong(f->r, "seed", "must be a whole number", p);
+    f->r->turn.sampling.seed = strtoull(text, NULL, 10);
+    f->r->has_seed = true;
+    return EK_OK;
+}
+
+static ek_err read_chunking(form *f, const ek_form_part *p)
+{
+    if (is_value(p, "auto") || p->n == 0) return EK_OK;
+    return wrong(f->r, "chunking_strategy", "a sound is cut every 30 s: \"auto\" can be asked for", p);
+}
+
+static ek_err no_times(form *f, const ek_form_part *p)
+{
+    return wrong(f->r, "timestamp_granularities", "the model gives no times", p);
+}
+
+static ek_err no_logprobs(form *f, const ek_form_part *p)
+{
+    return wrong(f->r, "include", "nothing can be included", p);
+}
+
+static ek_err no_voices(form *f, const ek_form_part *p)
+{
+    (void)p;
+    return ek_field_wrong(f->r, "known_speaker_names", "the model does not tell voices apart");
+}
+
+static ek_err read_model(form *f, const ek_form_part *p)
+{
+    char *name = ek_alloc(p->n + 1);
+    memcpy(name, p->data, p->n);
+    free(f->r->model);
+    f->r->model = name;
+    return memchr(name, '\0', p->n) ? ek_field_wrong(f->r, "model", "must be a text") : EK_OK;
+}
+
+static ek_err keep_prompt(form *f, const ek_form_part *p)
+{
+    f->prompt = *p;
+    return EK_OK;
+}
+
+static ek_err keep_file(form *f, const ek_form_part *p)
+{
+    if (f->file.data) return ek_field_wrong(f->r, "file", "one sound can be transcribed at a time");
+    f->file = *p;
+    return EK_OK;
+}
+
+/* Fields of other names are ignored, as in other bodies. */
+static ek_err read_part(form *f, const ek_form_part *p)
+{
+    static const struct {
+        const char *name;
+        ek_err (*read)(form *f, const ek_form_part *p);
+    } fields[] = {{"file", keep_file},
+                  {"model", read_model},
+                  {"language", read_language},
+                  {"prompt", keep_prompt},
+                  {"response_format", read_form},
+                  {"stream", read_stream},
+                  {"temperature", read_temperature},
+                  {"seed", read_seed},
+                  {"chunking_strategy", read_chunking},
+                  {"timestamp_granularities", no_times},
+                  {"timestamp_granularities[]", no_times},
+                  {"include", no_logprobs},
+                  {"include[]", no_logprobs},
+                  {"known_speaker_names[]", no_voices},
+                  {"known_speaker_references[]", no_voices}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        if (!ek_form_is(p, fields[i].name)) continue;
+        if (i > 0 && p->n > MAX_VALUE) {
+            f->r->param = fields[i].name;
+            return ek_fail(EK_EINVAL, "%s: it has %zu bytes, at most %d are allowed", fields[i].name, p->n, MAX_VALUE);
+        }
+        return fields[i].read(f, p);
+    }
+    return EK_OK;
+}
+
+static ek_err read_parts(form *f, const char *body, size_t n)
+{
+    ek_form parts;
+    const char *why = ek_form_begin(&parts, body, n);
+    while (!why && !parts.done) {
+        ek_form_part p;
+        why = ek_form_next(&parts, &p);
+        if (!why) EK_TRY(read_part(f, &p));
+    }
+    return why ? ek_fail(EK_EINVAL, "%s", why) : EK_OK;
+}
+
+/* --- the sound --- */
+
+static ek_err add_bytes(ek_api_request *r, ek_message *m, ek_buf *bytes)
+{
+    ek_conversation_media(&r->conversation, m, EK_PART_SOUND, 1)->files->bytes = *bytes;
+    *bytes = (ek_buf){0};
+    return EK_OK;
+}
+
+/* Of up to 30 s: as it came. */
+static ek_err add_short(ek_api_request *r, ek_message *m, const ek_form_part *file, const ek_api_limits *limits)
+{
+    ek_buf bytes = {0};
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, file->n));
+    if (!ek_buf_reserve(&bytes, file->n)) return ek_fail(EK_ENOMEM, "the system has no memory for a sound now");
+    ek_buf_add(&bytes, file->data, file->n);
+    return add_bytes(r, m, &bytes);
+}
+
+/* Longer: decoded here, each piece a sound of its own of the same samples. */
+static ek_err add_pieces(ek_api_request *r, ek_message *m, const ek_form_part *file, const ek_sound_info *info,
+                         const ek_api_limits *limits)
+{
+    ek_sound sound;
+    const size_t pieces = (size_t)info->samples * sizeof(float);
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, info->memory + pieces));
+    ek_err err = ek_sound_read_long(&sound, file->data, file->n);
+    const int n = err ? 0 : ek_sound_pieces(sound.samples, limits->media->sound);
+    for (int i = 0; !err && i < n; i++) {
+        const ek_sound piece = ek_sound_piece(&sound, i);
+        ek_buf bytes = {0};
+        if (ek_sound_wav(&bytes, piece.v, piece.samples)) err = add_bytes(r, m, &bytes);
+        else err = ek_fail(EK_ENOMEM, "the system has no memory for a sound now");
+    }
+    if (limits->give) limits->give(limits->count_arg, info->memory);
+    ek_sound_free(&sound);
+    return err;
+}
+
+static ek_err add_sound(ek_api_request *r, ek_message *m, const ek_form_part *file, const ek_api_limits *limits)
+{
+    enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
+    ek_sound_info info;
+    if (file->n > EK_MEDIA_MAX_BYTES) {
+        r->param = "file";
+        return ek_fail(EK_EINVAL, "file: it has %zu bytes, at most %d are allowed", file->n, EK_MEDIA_MAX_BYTES);
+    }
+    ek_err err = ek_sound_probe_long(&info, file->data, file->n);
+    if (!err && limits->weigh) EK_TRY(limits->weigh(limits->count_arg, info.memory / PER_BYTE));
+    if (!err) {
+        ((ek_transcription *)r->own)->seconds = (double)info.frames / info.rate;
+        err = info.samples <= EK_SOUND_MAX_SAMPLES ? add_short(r, m, file, limits)
+                                                   : add_pieces(r, m, file, &info, limits);
+    }
+    if (err != EK_EINVAL && err != EK_EPARSE && err != EK_ETOOLARGE) return err;
+    r->param = "file";
+    return ek_fail_in(EK_EINVAL, "file");
+}
+
+/* --- the prompt --- */
+
+/* What is asked of the model, behind the sound. */
+static void add_task(form *f, ek_message *m)
+{
+    const ek_transcription *t = f->r->own;
+    ek_buf b = {0};
+    ek_buf_str(&b, "Transcribe the speech in this audio");
+    if (*t->language) ek_buf_fmt(&b, ", which is in the language \"%s\",", t->language);
+    ek_buf_str(&b, " in its original language. Write only the transcription, without line breaks. Write numbers as "
+                   "digits.");
+    if (f->prompt.n > 0) {
+        ek_buf_str(&b, " For names, spelling and context: ");
+        ek_buf_add(&b, f->prompt.data, f->prompt.n);
+    }
+    ek_message_text(m, EK_BLOCK_TEXT, b.data, b.len);
+    ek_buf_fini(&b);
+}
+
+static ek_err check(form *f, const ek_api_limits *limits)
+{
+    if (!limits->media || !limits->media->audio)
+        return ek_fail(EK_EINVAL,
+                       "the model that is served has no ears (audio tower), so that nothing can be transcribed");
+    if (!f->file.data) return ek_field_wrong(f->r, "file", "a sound is needed");
+    if (f->prompt.n > 0 && !ek_utf8_valid(f->prompt.data, f->prompt.n))
+        return ek_field_wrong(f->r, "prompt", "must be UTF-8");
+    return EK_OK;
+}
+
+ek_err ek_transcription_parse(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits)
+{
+    form f = {.r = r};
+    r->own = ek_alloc(sizeof(ek_transcription));
+    r->n = 1;
+    r->turn.sampling = limits->defaults;
+    r->turn.sampling.temperature = 0;
+    r->turn.max_tokens = INT_MAX;
+    r->prompt.add_generation_prompt = true;
+    r->prompt.thinking = EK_THINKING_OFF;
+    EK_TRY(read_parts(&f, body, n));
+    EK_TRY(check(&f, limits));
+    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_USER);
+    m->parts = true;
+    EK_TRY(add_sound(r, m, &f.file, limits));
+    add_task(&f, m);
+    return EK_OK;
+}
