@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Transcriptions by `evenkeel serve`: hearing.py PROGRAM DIR
+
+DIR is a folder for random models with ears and without (seeing_model.py). Prints one line per test and closes with
+`N passed, N failed`."""
+import http.client, json, os, struct, sys, threading, traceback
+
+import seeing_model, tiny_model
+from client import Server
+
+PROGRAM, DIR = sys.argv[1], sys.argv[2]
+TESTS = []
+
+
+def test(f):
+    TESTS.append(f)
+    return f
+
+
+def wav(seconds, seed=0, rate=16000):
+    n = int(seconds * rate)
+    data = b"".join(struct.pack("<h", ((i * (37 + seed)) % 601 - 300) * 60) for i in range(n))
+    return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, rate, 2 * rate, 2, 16) + b"data" + struct.pack("<I", len(data)) + data
+
+
+SOUND = wav(1)
+
+
+def form(sound, **fields):
+    """As clients write it: the fields, then the file."""
+    b = b"--7MA4YWxkTrZu0gW"
+    out = b"".join(b + f'\r\nContent-Disposition: form-data; name="{k}"\r\n\r\n{v}\r\n'.encode() for k, v in fields.items())
+    if sound is not None:
+        out += b + b'\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\n' + sound + b"\r\n"
+    return out + b + b"--\r\n"
+
+
+def post(s, body, type="multipart/form-data; boundary=7MA4YWxkTrZu0gW", path="/v1/audio/transcriptions"):
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
+    try:
+        c.request("POST", path, body, {"content-type": type})
+        r = c.getresponse()
+        return r.status, r.getheader("content-type"), r.read().decode()
+    finally:
+        c.close()
+
+
+def ask(s, sound=SOUND, **fields):
+    status, type, text = post(s, form(sound, **fields))
+    assert status == 200, (status, text)
+    return type, text
+
+
+def refused(s, body, *says, status=400):
+    got, _, text = post(s, body)
+    assert got == status, (got, text)
+    error = json.loads(text)["error"]
+    for word in says:
+        assert word in error["message"], (word, error)
+    return error
+
+
+@test
+def forms_agree(s):
+    type, text = ask(s, model="m")
+    reply = json.loads(text)
+    assert type == "application/json" and set(reply) == {"text", "usage"}, (type, reply)
+    u = reply["usage"]
+    assert u["type"] == "tokens" and u["input_token_details"]["audio_tokens"] == 25, u
+    assert u["input_tokens"] == 25 + u["input_token_details"]["text_tokens"] and u["total_tokens"] == u["input_tokens"] + u["output_tokens"], u
+    type, plain = ask(s, response_format="text")
+    assert type.startswith("text/plain") and plain == reply["text"] + "\n", (type, plain, reply)
+    verbose = json.loads(ask(s, response_format="verbose_json", language="de")[1])
+    assert verbose["duration"] == 1 and verbose["language"] == "de" and verbose["task"] == "transcribe", verbose
+    assert json.loads(ask(s, wav(1, 5))[1])["text"] != reply["text"]
+    type, stream = ask(s, stream="true")
+    events = [json.loads(line[6:]) for line in stream.split("\n") if line.startswith("data: {")]
+    assert type.startswith("text/event-stream") and stream.endswith("data: [DONE]\n\n"), (type, stream[-200:])
+    assert "".join(e["delta"] for e in events[:-1]) == events[-1]["text"] == reply["text"], events
+    assert {e["type"] for e in events[:-1]} == {"transcript.text.delta"} and events[-1]["type"] == "transcript.text.done", events
+    assert events[-1]["usage"] == u, events[-1]
+    assert post(s, form(SOUND), path="/audio/transcriptions")[2] == text
+
+
+@test
+def the_same_in_company(s):
+    """15 clips, each alone and all of them together, staggered by the order in which they arrive."""
+    clips = [wav(0.5 + 0.1 * (i % 5), i) for i in range(15)]
+    alone = [json.loads(ask(s, c)[1])["text"] for c in clips]
+    together = [None] * 15
+    def one(i):
+        together[i] = json.loads(ask(s, clips[i])[1])["text"]
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(15)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert together == alone, [i for i in range(15) if together[i] != alone[i]]
+    assert len(set(alone)) > 10, alone
+
+
+@test
+def long_sounds_are_heard_in_pieces(s):
+    reply = json.loads(ask(s, wav(65))[1])
+    assert reply["usage"]["input_token_details"]["audio_tokens"] == 750 + 750 + 125, reply
+    refused(s, form(wav(601, rate=8000)), "file", "601.0 s", "at most 600 s")
+
+
+@test
+def what_is_no_sound_is_refused(s):
+    assert refused(s, form(None, model="m"), "a sound is needed")["param"] == "file"
+    refused(s, form(b"no sound"), "file: not a sound of a known kind")
+    refused(s, form(SOUND[:1000]), "file: damaged WAV sound")
+    refused(s, form(SOUND, response_format="srt"), "no times")
+    refused(s, form(SOUND)[:-6], "the body ends before its last boundary")
+    refused(s, b'{"model":"m"}', "the body must be multipart/form-data")
+    refused(s, b"", "the body must be multipart/form-data")
+    assert json.loads(ask(s)[1])["text"], "the server goes on"
+
+
+def models_without_ears_say_so(s):
+    refused(s, form(SOUND), "has no ears")
+
+
+def main():
+    both, blind = (os.path.join(DIR, n) for n in ("hearing", "deaf"))
+    seeing_model.main(both)
+    tiny_model.main(blind)
+    passed = failed = 0
+    def one(f, s):
+        nonlocal passed, failed
+        try:
+            f(s)
+            passed += 1
+            print(f"ok {f.__name__}")
+        except Exception:
+            failed += 1
+            print(f"FAIL {f.__name__}")
+            traceback.print_exc(file=sys.stdout)
+        sys.stdout.flush()
+    ctx = ("--ctx", "4096", "--max-requests", "16")
+    with Server(PROGRAM, "--model", both, *ctx) as s:
+        for f in TESTS:
+            one(f, s)
+    with Server(PROGRAM, "--model", blind, *ctx) as s:
+        one(models_without_ears_say_so, s)
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
