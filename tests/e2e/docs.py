@@ -14,6 +14,7 @@ KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", 
 
 # Commands that another check runs.
 ELSEWHERE = {
+    "curl http://127.0.0.1:8080/v1/audio/transcriptions -F file=@speech.wav -F model=e2b": "tests/e2e/hearing.py runs it against a model with ears, which the bundled one has not",
     "tools/bench/plot.py bench.json > bench.svg": "tests/e2e/compare.py draws results of its own",
     "evenkeel stop": "tests/e2e/program.py stops servers of its own; here it would stop those that other lines talk to",
     "build/release/evenkeel stop": "the same; tests/e2e/first.py runs README's",

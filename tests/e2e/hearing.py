@@ -3,7 +3,7 @@
 
 DIR is a folder for random models with ears and without (seeing_model.py). Prints one line per test and closes with
 `N passed, N failed`."""
-import http.client, json, os, struct, sys, threading, traceback
+import http.client, json, os, shutil, struct, subprocess, sys, threading, traceback
 
 import seeing_model, tiny_model
 from client import Server
@@ -80,6 +80,17 @@ def forms_agree(s):
     assert {e["type"] for e in events[:-1]} == {"transcript.text.delta"} and events[-1]["type"] == "transcript.text.done", events
     assert events[-1]["usage"] == u, events[-1]
     assert post(s, form(SOUND), path="/audio/transcriptions")[2] == text
+
+
+@test
+def curl_sends_the_documented_line(s):
+    if not shutil.which("curl"):
+        return
+    file = os.path.join(DIR, "speech.wav")
+    with open(file, "wb") as f:
+        f.write(SOUND)
+    out = subprocess.run(["curl", "-sS", f"http://127.0.0.1:{s.port}/v1/audio/transcriptions", "-F", f"file=@{file}", "-F", "model=e2b"], capture_output=True, timeout=60)
+    assert json.loads(out.stdout)["text"] == json.loads(ask(s)[1])["text"], out
 
 
 @test
