@@ -54,6 +54,25 @@ static float bound(const char *name)
     return infinite ? INFINITY : ek_bf16_f32(ek_f32_bf16(v));
 }
 
+enum { GROUP = 32 };
+
+static bool is_matrix(const char *name)
+{
+    return ends(name, "_proj.weight") || ends(name, ".linear.weight") || ends(name, "_projection.weight") ||
+           ends(name, "_linear.weight");
+}
+
+static unsigned code(const char *name, int64_t i)
+{
+    return (unsigned)(hashed_bits(name, (uint64_t)i) % 256);
+}
+
+/* Exact in bf16; the bias is -128 of it, so that a value is scale (code - 128), exactly. */
+static float scale(const char *name, int64_t group)
+{
+    return (float)(1 + hashed_bits(name, (uint64_t)(group + 100000000)) % 8) * 0x1p-11f;
+}
+
 static float value(const char *name, int64_t i)
 {
     if (ends(name, "_min") || ends(name, "_max")) return bound(name);
@@ -66,6 +85,7 @@ static float value(const char *name, int64_t i)
 static float stored(const audio_spec *s, const char *name, int64_t i)
 {
     if (s->replace && strcmp(name, s->replace) == 0) return s->with;
+    if (s->codes && is_matrix(name)) return scale(name, i / GROUP) * (float)((int)code(name, i) - 128);
     const float v = value(name, i);
     return s->f32 || isinf(v) ? v : ek_bf16_f32(ek_f32_bf16(v));
 }
@@ -138,14 +158,35 @@ static void put_gguf(const writer *w, const char *name, int n_dims, const int64_
     else if (n_dims == 0) n_dims = 1;
     else
         for (int d = 0; d < n_dims; d++) turned[d] = dim[n_dims - 1 - d];
-    if (ends(name, "_proj.weight") || linear || ends(name, "_projection.weight") || ends(name, "_linear.weight"))
-        gguf_tensor(w->gguf, full, GGUF_BF16, n_dims, turned, half, 2 * n);
+    if (is_matrix(name)) gguf_tensor(w->gguf, full, GGUF_BF16, n_dims, turned, half, 2 * n);
     else gguf_tensor(w->gguf, full, GGUF_F32, n_dims, turned, soft, 4 * n);
     free(soft), free(half);
 }
 
+/* MLX's three tensors of a module. */
+static void put_codes(writer *w, const char *name, int64_t n, int64_t k)
+{
+    char full[200];
+    const int stem = (int)(strlen(name) - strlen(".weight"));
+    const int64_t groups = n * k / GROUP;
+    uint8_t *codes = ek_alloc((size_t)(n * k));
+    uint16_t *half = ek_alloc(sizeof *half * (size_t)groups);
+    for (int64_t i = 0; i < n * k; i++) codes[i] = (uint8_t)code(name, i);
+    st_add(&w->file, name, "U32", 2, (int64_t[]){n, k / 4}, codes, (size_t)(n * k));
+    for (int b = 0; b < 2; b++) {
+        for (int64_t g = 0; g < groups; g++) half[g] = ek_f32_bf16(scale(name, g) * (b ? -128.0f : 1.0f));
+        snprintf(full, sizeof full, "%.*s%s", stem, name, b ? ".biases" : ".scales");
+        st_add(&w->file, full, "BF16", 2, (int64_t[]){n, k / GROUP}, half, 2 * (size_t)groups);
+    }
+    free(codes), free(half);
+}
+
 static void put(writer *w, const char *name, int n_dims, const int64_t *dim, const int64_t *of)
 {
+    if (w->s->codes && w->s->mlx && n_dims == 2 && is_matrix(name) && dim[1] % GROUP == 0) {
+        put_codes(w, name, dim[0], dim[1]);
+        return;
+    }
     int64_t count = 1;
     char full[200];
     if (w->s->skip && strcmp(name, w->s->skip) == 0) return;
@@ -235,6 +276,7 @@ static void put_config(const char *dir, const audio_spec *s)
     ek_buf b = {0};
     ek_buf_fmt(&b, "{\"model_type\": \"gemma4\", \"text_config\": {\"hidden_size\": %d, \"vocab_size\": 512},\n",
                s->text);
+    if (s->codes && s->mlx) ek_buf_fmt(&b, "\"quantization\": {\"group_size\": %d, \"bits\": 8},\n", GROUP);
     ek_buf_fmt(&b,
                "\"audio_config\": {\"model_type\": \"gemma4_audio\", \"hidden_size\": %d, \"num_hidden_layers\": %d, ",
                s->hidden, s->layers);

@@ -13,8 +13,9 @@
 typedef struct audio_spec {
     int hidden, layers, heads, channels0, channels1, taps, chunk, left, right, output, text;
     double cap, residual, limit, eps;
-    bool clips, mlx;  /* mlx: convolutions as mlx-vlm stores them, names without "model." */
-    bool f32;         /* otherwise BF16 */
+    bool clips, mlx; /* mlx: convolutions as mlx-vlm stores them, names without "model." */
+    bool codes; /* matrices have values that codes of 8 bits in groups of 32 stand for; with mlx they are stored so */
+    bool f32;   /* otherwise BF16 */
     const char *skip; /* a tensor that is left out, by its name without "model." */
     const char *replace;
     float with; /* the scalar that stands there instead */

@@ -166,6 +166,47 @@ static void both_layouts_of_files_give_the_same(void **state)
     ek_sound_free(&sound);
 }
 
+/* In exact mode quantised matrices give the bits of the values that they stand for; otherwise they are near, and the
+ * same on any instruction set. */
+static void quantised_towers(void **state)
+{
+    (void)state;
+    audio_spec s = audio_a1();
+    char *floats = temp_dir(), *codes = temp_dir();
+    ek_sound sound = audio_clip(60000, 8);
+    float *rows[2], top = 0;
+    int n, m;
+    s.codes = s.f32 = true;
+    audio_write(floats, &s);
+    s.mlx = true;
+    audio_write(codes, &s);
+    for (int i = 0; i < 2; i++) {
+        ek_towers *t;
+        const ek_towers_opts o = {.cpu = ek_cpu_detect(), .exact = true};
+        if (ek_towers_open(&t, i ? codes : floats, &o)) fail_msg("%s", ek_err_text());
+        rows[i] = audio_rows(t, &sound, 1e7, i ? &m : &n);
+        ek_towers_close(t);
+    }
+    same("exact", rows[0], n, rows[1], m, s.text);
+    free(rows[1]);
+    for (int i = 0; i < n * s.text; i++) top = fmaxf(top, fabsf(rows[0][i]));
+    float *first = NULL;
+    for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
+        unsigned cpu;
+        assert_int_equal(ek_cpu_mask(*isa, &cpu), EK_OK);
+        ek_towers *t = audio_open(codes, cpu, NULL);
+        float *got = audio_rows(t, &sound, first ? 3e5 : INFINITY, &m), worst = 0;
+        ek_towers_close(t);
+        for (int i = 0; i < n * s.text; i++) worst = fmaxf(worst, fabsf(got[i] - rows[0][i]));
+        if (first) same(*isa, first, n, got, m, s.text), free(got);
+        else print_message("quantised: largest difference %.2g of %.3g\n", (double)worst, (double)top), first = got;
+        assert_true(worst > 0 && worst < 0.01f * top);
+    }
+    free(first), free(rows[0]);
+    ek_sound_free(&sound);
+    remove_dir(floats), remove_dir(codes);
+}
+
 static audio_spec of_model;
 
 static void put_ollama(gguf_file *f)
@@ -394,6 +435,7 @@ int main(void)
         cmocka_unit_test(clips_do_not_know_each_other),
         cmocka_unit_test(both_layouts_of_files_give_the_same),
         cmocka_unit_test(gguf_gives_the_same),
+        cmocka_unit_test(quantised_towers),
         cmocka_unit_test(digests_tell_towers_apart),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(lengths_are_checked),
