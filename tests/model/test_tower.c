@@ -384,6 +384,39 @@ static void positions_end(void **state)
     remove_dir(dir);
 }
 
+/* Parameters and multiply-adds of the published towers, as their configurations give them: 167.4 and 569.5 million
+ * numbers with 15.7 and 23.6 million of them in the table of positions; a picture of 280 tokens has 2,520 patches. */
+static void published_towers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        double bytes, macs;
+        int hidden;
+    } row[] = {{"e2b", 2 * (167.4e6 - 15.7e6), (0.76e12 + 0.31e12) / 2, 1536},
+               {"e4b", 2 * (167.4e6 - 15.7e6), (0.76e12 + 0.31e12) / 2, 2560},
+               {"26b", 2 * (569.5e6 - 23.6e6), (2.75e12 + 0.79e12) / 2, 2816},
+               {"31b", 2 * (569.5e6 - 23.6e6), (2.75e12 + 0.79e12) / 2, 5376},
+               {"12b", 2 * (6912 * 3840 + 3840 * 3840), 280.0 * (6912 * 3840 + 3840 * 3840), 3840}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ek_towers *t;
+        ek_tower_cost cost;
+        ek_image_fit fit;
+        assert_int_equal(ek_towers_open(&t, NULL, &(ek_towers_opts){.synthetic = row[i].name}), EK_OK);
+        assert_int_equal(ek_towers_get(t)->hidden, row[i].hidden);
+        assert_int_equal(ek_image_fit_budget(&fit, 960, 672, 280, ek_towers_get(t)->patching), EK_OK);
+        assert_int_equal(ek_tower_cost_image(&cost, t, &fit), EK_OK);
+        assert_int_equal(cost.rows, 280);
+        if (!(fabs(cost.macs / row[i].macs - 1) < 0.02)) fail_msg("%s: %g multiply-adds", row[i].name, cost.macs);
+        const double bytes = (double)ek_towers_image_bytes(t) -
+                             2.0 * row[i].hidden * (i < 4 ? (i < 2 ? 768 : 1152) : 0);
+        if (!(fabs(bytes / row[i].bytes - 1) < 0.01)) fail_msg("%s: %g bytes", row[i].name, bytes);
+        ek_towers_close(t);
+    }
+    ek_towers *t;
+    assert_int_equal(ek_towers_open(&t, NULL, &(ek_towers_opts){.synthetic = "3b"}), EK_ENOTFOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +429,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_is_told),
         cmocka_unit_test(bounds_are_checked),
         cmocka_unit_test(positions_end),
+        cmocka_unit_test(published_towers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include "base/machine/peak.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/compare.h"
+#include "cli/bench/pictures.h"
 #include "cli/frame/open.h"
 #include "text/json/json.h"
 
@@ -277,6 +278,7 @@ static void print_json(const report *r)
 int ek_cmd_bench(const ek_cli *cli)
 {
     if (cli->has.compare) return ek_bench_compare(cli);
+    if (cli->has.pictures) return ek_bench_pictures(cli);
     ek_opened m;
     ek_err err = open_all(cli, &m);
     if (err) return ek_cli_refused(cli, err);

@@ -106,7 +106,7 @@ static ek_err plan(ek_towers *t, sense *s)
 
 static ek_err open_all(ek_towers *t, const char *path)
 {
-    EK_TRY(ek_tower_source_open(&t->source, path, t->opts.mmproj));
+    EK_TRY(ek_tower_source_open(&t->source, path, t->opts.mmproj, t->opts.synthetic));
     if (!t->source) return EK_OK;
     EK_TRY(read_config(t));
     t->image.bound.from = t->sound.bound.from = t->source;
@@ -128,7 +128,7 @@ ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *o
     t->info.video_token = -1;
     init_kernels(&t->kernels, opts->cpu, opts->pool);
     ek_err err = open_all(t, path);
-    t->opts.mmproj = NULL; /* was borrowed */
+    t->opts.mmproj = t->opts.synthetic = NULL; /* was borrowed */
     *out = err ? NULL : t;
     if (err) ek_towers_close(t);
     return err;
@@ -242,6 +242,7 @@ static uint64_t hash_item(const ek_item *it, const ek_pool *pool)
     uint64_t h = ek_fnv1a64(it->name);
     if (it->matrix) return hash_matrix(h, it->matrix, pool);
     if (it->vector) return ek_hash64(h, *it->vector, sizeof(float) * (size_t)it->data.k);
+    if (!it->data.plane[0]) return h; /* synthetic */
     const size_t row = ek_weight_row_bytes(it->data.type, it->data.k);
     return ek_hash64(h, it->data.plane[0], row * (size_t)it->data.n);
 }

@@ -7,12 +7,14 @@
 #include "base/file.h"
 #include "model/tower/source/tower_folder.h"
 #include "model/tower/source/tower_gguf.h"
+#include "model/tower/source/tower_synthetic.h"
 
 /* ------------------------------------------------------------------ which container */
 
-ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj)
+ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj, const char *synthetic)
 {
     *out = NULL;
+    if (synthetic) return ek_tower_synthetic_open(out, synthetic);
     if (ek_is_dir(path) && !ek_gguf_is_folder(path)) {
         if (mmproj) return ek_fail(EK_EINVAL, "%s is no GGUF: its towers lie in the folder, not in %s", path, mmproj);
         return ek_tower_folder_open(out, path);
@@ -53,6 +55,11 @@ ek_err ek_tower_source_need(ek_tower_source *s, const char *name, int n_dims, co
     if (!out->type || !out->type->load)
         return ek_fail(EK_EFORMAT, "%s: tensor %s has type %s, it must be F32, F16 or BF16", out->file, out->name,
                        out->type ? out->type->name : "unknown");
+    if (out->n_dims < 0) { /* synthetic */
+        out->n_dims = n_dims;
+        memcpy(out->dim, dim, sizeof *dim * (size_t)n_dims);
+        return EK_OK;
+    }
     if (out->n_dims == n_dims && memcmp(out->dim, dim, sizeof *dim * (size_t)n_dims) == 0) return EK_OK;
     shape_text(has, sizeof has, out->n_dims, out->dim);
     shape_text(needs, sizeof needs, n_dims, dim);

@@ -12,7 +12,7 @@
 /* A tensor as it is stored: borrowed from the source. */
 typedef struct ek_tower_tensor {
     const char *name, *file;
-    int n_dims;
+    int n_dims;                 /* -1: synthetic, of any shape and without data */
     int64_t dim[EK_MAX_DIMS];   /* outermost first */
     const ek_weight_type *type; /* NULL: of no type that floats can be read from */
     const uint8_t *data;
@@ -40,8 +40,8 @@ struct ek_tower_source {
     bool gguf;        /* its tensors are in the order of llama.cpp and Ollama: see tower_gguf.h */
 };
 
-/* mmproj: of ek_towers_opts. *out NULL: no place for towers there (a GGUF without a file of them). */
-ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj);
+/* mmproj, synthetic: of ek_towers_opts. *out NULL: no place for towers there (a GGUF without a file of them). */
+ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj, const char *synthetic);
 void ek_tower_source_close(ek_tower_source *s);
 
 /* Whether any tensor's name begins like this: "audio_tower.". */
