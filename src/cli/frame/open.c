@@ -72,7 +72,8 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .cache_host_bytes = cli->has.cache_host_bytes ? cli->cache_host_bytes : 0,
         .cache_dir = cli->has.cache_dir ? cli->cache_dir : NULL,
         .cache_disk_bytes = cli->cache_disk_bytes,
-        .media = cli->command == EK_CMD_run || cli->command == EK_CMD_serve,
+        .media = cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_logits ||
+                 cli->command == EK_CMD_generate,
         .feature_bytes = none_if_zero(true, cli->feature_bytes),
         .cache_audit = cli->cache_audit,
     };

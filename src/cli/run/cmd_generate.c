@@ -4,6 +4,7 @@
 
 #include "cli/frame/open.h"
 #include "cli/frame/sampling.h"
+#include "cli/run/parts.h"
 
 typedef struct reply {
     ek_buf ids;
@@ -31,11 +32,13 @@ static void print(const ek_cli *cli, reply *r)
     puts(ek_buf_text(&r->ids));
 }
 
-static int run(const ek_cli *cli, ek_engine *e, reply *r)
+static int run(const ek_cli *cli, ek_engine *e, const ek_cli_parts *parts, reply *r)
 {
     int64_t max_tokens = cli->has.max_tokens ? cli->max_tokens : 128;
     ek_request_opts o = {.tokens = cli->ids.v,
                          .n_tokens = cli->ids.n,
+                         .part = parts->part,
+                         .n_parts = parts->n,
                          .max_tokens = max_tokens < INT_MAX ? (int)max_tokens : INT_MAX,
                          .sampling = ek_cli_sampling(cli, ek_model_config(ek_engine_model(e))),
                          .ignore_eos = cli->ignore_eos,
@@ -57,7 +60,10 @@ int ek_cmd_generate(const ek_cli *cli)
     ek_opened m;
     if (ek_cli_open_engine(&m, cli, false, 1, 0)) return ek_cli_failed(cli);
     reply r = {0};
-    int status = run(cli, m.engine, &r);
+    ek_cli_parts parts = {0};
+    int status = ek_cli_parts_read(&parts, cli, &m) ? ek_cli_wrong(cli, "%s", ek_err_text())
+                                                    : run(cli, m.engine, &parts, &r);
+    ek_cli_parts_fini(&parts);
     ek_buf_fini(&r.ids);
     ek_opened_close(&m);
     return status;

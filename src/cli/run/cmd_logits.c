@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/frame/open.h"
 #include "cli/frame/stop.h"
+#include "cli/run/parts.h"
 
 typedef struct rows {
     FILE *file;
@@ -41,13 +42,15 @@ static void stop(int number)
     stopped = 1;
 }
 
-static ek_err submit(const ek_cli *cli, ek_engine *e, rows *r)
+static ek_err submit(const ek_cli *cli, ek_engine *e, const ek_cli_parts *parts, rows *r)
 {
     int n = cli->ids.n;
     int last = cli->has.last && cli->last < n ? (int)cli->last : n;
     r->vocab_size = ek_engine_vocab(e);
     ek_request_opts o = {.tokens = cli->ids.v,
                          .n_tokens = n,
+                         .part = parts->part,
+                         .n_parts = parts->n,
                          .max_tokens = 1,
                          .sampling = ek_sampling_greedy(),
                          .sink = on_event,
@@ -86,9 +89,11 @@ int ek_cmd_logits(const ek_cli *cli)
     ek_opened m;
     if (ek_cli_open_engine(&m, cli, false, 1, 0)) return ek_cli_failed(cli);
     rows r = {0};
-    int status = submit(cli, m.engine, &r)       ? ek_cli_wrong(cli, "%s", ek_err_text())
-                 : write_rows(cli, m.engine, &r) ? ek_cli_failed(cli)
-                                                 : 0;
+    ek_cli_parts parts = {0};
+    ek_err err = ek_cli_parts_read(&parts, cli, &m);
+    if (!err) err = submit(cli, m.engine, &parts, &r);
+    int status = err ? ek_cli_wrong(cli, "%s", ek_err_text()) : write_rows(cli, m.engine, &r) ? ek_cli_failed(cli) : 0;
+    ek_cli_parts_fini(&parts);
     ek_opened_close(&m);
     return status;
 }

@@ -13,6 +13,7 @@
 #include "cli/frame/open.h"
 #include "cli/selftest/selftest_cache.h"
 #include "cli/selftest/selftest_kv.h"
+#include "cli/selftest/selftest_media.h"
 #include "cli/selftest/selftest_plan.h"
 #include "open/device.h"
 #include "engine/executor.h"
@@ -227,6 +228,17 @@ static void report_formats(selftest *t)
     report_row(t, "every --kv", good, good ? did : where, start);
 }
 
+static void report_media(selftest *t)
+{
+    char where[160] = "", did[160] = "";
+    const double start = ek_now();
+    bool any = false;
+    if (t->cli->has.synthetic) return;
+    bool good = ek_selftest_media(&any, t->model, ek_buf_text(&t->path), &t->opts, (uint64_t)t->cli->seed, did, where,
+                                  sizeof where);
+    if (any) report_row(t, "pictures and sounds", good, good ? did : where, start);
+}
+
 static void close_model(selftest *t)
 {
     ek_model_close(t->model);
@@ -385,6 +397,7 @@ static ek_err run_all(selftest *t)
     for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
     for (int i = 0; i < ek_n_cached_rows && !device_only; i++) report_cached(t, &ek_cached_rows[i]);
     if (!device_only) report_formats(t);
+    if (!device_only) report_media(t);
     EK_TRY(run_device(t, device));
     close_model(t);
     if (device_only) return EK_OK;
