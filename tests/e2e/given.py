@@ -11,6 +11,7 @@ import wave
 import zlib
 
 import seeing_model
+import tiny_model
 from counted import check, closing
 
 EVENKEEL = os.path.abspath(sys.argv[1])
@@ -62,41 +63,52 @@ def run_of(kind, begin, end, n):
     return [IDS[begin]] + [IDS[kind]] * n + [IDS[end]]
 
 
-def main(folder):
+def main(folder, mutual):
+    """mutual: as in 12B, 26B-A4B and 31B the rows of an image see each other in sliding layers, whose window is shorter
+    than the image here; a sound's never do."""
+    tiny_model.CONFIG.update(use_bidirectional_attention="vision" if mutual else None, sliding_window=24 if mutual else 64)
     seeing_model.main(folder)
-    model = Model(folder)
-    a, b, tall, low, high = (os.path.join(folder, name) for name in ("a.png", "b.png", "tall.png", "low.wav", "high.wav"))
+    model, name = Model(folder), "mutual" if mutual else "causal"
+    a, b, tall, low, high = (os.path.join(folder, f) for f in ("a.png", "b.png", "tall.png", "low.wav", "high.wav"))
     picture(a, 96, 60, 1), picture(b, 96, 60, 2), picture(tall, 30, 90, 3), sound(low, 300), sound(high, 900)
     flat, narrow = run_of("image", "boi", "eoi", 10 * 6), run_of("image", "boi", "eoi", 4 * 14)
     heard = run_of("audio", "boa", "eoa", 6)  # 4,000 samples: 24 frames
+    row = 512 * 4
 
-    one = [2, 9] + flat + [11, 12, 13]
+    front = [2] + [9 + i % 30 for i in range(40)]
+    one = front + flat + [11, 12, 13]
     want = model.logits(one, "--image", a)
-    check("a row per position", len(want) == len(one) * 512 * 4, f"{len(want)} bytes")
-    for args in (["--chunk", "1"], ["--chunk", "7"], ["--chunk", "59"], ["--chunk", "64"], ["--threads", "1"], ["--isa", "scalar"]):
-        check(f"the same bits with {args}", model.logits(one, "--image", a, *args) == want, "they differ")
+    check(f"{name}: a row per position", len(want) == len(one) * row, f"{len(want)} bytes")
+    for args in (["--chunk", "1"], ["--chunk", "7"], ["--chunk", "41"], ["--chunk", "59"], ["--chunk", "64"], ["--threads", "1"], ["--isa", "scalar"]):
+        check(f"{name}: the same bits with {args}", model.logits(one, "--image", a, *args) == want, "they differ")
     other = model.logits(one, "--image", b)
-    last = 512 * 4
-    check("another picture, other logits", other[-last:] != want[-last:], "they are the same")
-    check("and the same in front of it", other[: 3 * last] == want[: 3 * last], "they differ")
+    check(f"{name}: another picture, other logits", other[-row:] != want[-row:], "they are the same")
+    n = len(front) + 1
+    check(f"{name}: and the same in front of it", other[: n * row] == want[: n * row], "they differ")
 
-    both = [2] + flat + [9] + heard + narrow + [11]
-    files = ["--image", a, "--image", tall, "--audio", low]
+    both = [2] + flat + narrow + [9] + heard + narrow + [11]  # two beside each other
+    files = ["--image", a, "--image", tall, "--image", tall, "--audio", low]
     want = model.logits(both, *files)
     for args in (["--chunk", "1"], ["--chunk", "13"], ["--threads", "1"]):
-        check(f"two pictures and a sound, {args}", model.logits(both, *files, *args) == want, "they differ")
-    check("another sound", model.logits(both, "--image", a, "--image", tall, "--audio", high)[-last:] != want[-last:], "the same")
+        check(f"{name}: three pictures and a sound, {args}", model.logits(both, *files, *args) == want, "they differ")
+    check(f"{name}: another sound", model.logits(both, *files[:-1], high)[-row:] != want[-row:], "the same")
     replies = {model.call("generate", both, "--image-tokens", "70", *files, "--max-tokens", "9", "--chunk", c)[1] for c in ("1", "20", "512")}
-    check("one reply", len(replies) == 1 and len(replies.pop()) > 8, str(replies))
+    check(f"{name}: one reply", len(replies) == 1 and len(replies.pop()) > 8, str(replies))
+    return model, one, (a, b, tall, low), want
 
+
+def refusals(model, one, a, b, tall, low):
     model.refused("is a place for an image, and none is attached for it", one)
     model.refused("2 images are attached, the prompt has 1 place for them", one, "--image", a, "--image", b)
     model.refused("1 sound is attached, the prompt has 0 places for them", one, "--image", a, "--audio", low)
     model.refused("image 1 has 56 soft tokens, the prompt has a place of 60 for it", one, "--image", tall)
-    model.refused("none.png", one, "--image", os.path.join(folder, "none.png"))
+    model.refused("a.png.none", one, "--image", a + ".none")
     model.refused("low.wav", one, "--image", low)
 
 
 with tempfile.TemporaryDirectory() as temporary:
-    main(os.path.join(temporary, "model"))
+    model, one, files, causal = main(os.path.join(temporary, "causal"), False)
+    refusals(model, one, *files)
+    mutual = main(os.path.join(temporary, "mutual"), True)[-1]
+    check("rows of an image see what is behind them", causal[: 3 * 2048] != mutual[: 3 * 2048], "they are the same")
 sys.exit(closing())
