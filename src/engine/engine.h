@@ -60,6 +60,7 @@ typedef struct ek_prompt_span {
      * window still cuts the past (Gemma 4 12B, 26B, 31B: images, in sliding layers). If any is set, the span is
      * computed in one step, whatever the chunks. */
     bool mutual[EK_KIND_COUNT];
+    bool uncut; /* nor does the window cut the past within the span */
 } ek_prompt_span;
 
 /* How a prompt fared in the prefix cache. Pointers are valid during the call. */

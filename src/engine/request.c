@@ -61,12 +61,17 @@ static ek_err check_spans(const ek_request_opts *o, const ek_request_rules *rule
     return EK_OK;
 }
 
-/* What a part is to the decoder; its embedding comes later. */
+/* What a part is to the decoder; its embedding comes later. Rows of images see each other where the model says so: in
+ * sliding layers within the window (transformers, Gemma4ForConditionalGeneration); in models without a tower in all
+ * layers, and the window does not cut inside of an image (Gemma4UnifiedForConditionalGeneration). */
 static ek_prompt_span span_of(const ek_part *part, const ek_request_rules *rules)
 {
+    const bool mutual = rules->mutual && part->media->kind != EK_PART_SOUND;
+    const bool everywhere = mutual && rules->encoder->everywhere;
     return (ek_prompt_span){.first = part->first,
                             .end = part->first + part->media->tokens,
-                            .mutual[EK_SLIDING] = rules->mutual && part->media->kind != EK_PART_SOUND};
+                            .mutual = {[EK_SLIDING] = mutual, [EK_FULL] = everywhere},
+                            .uncut = everywhere};
 }
 
 static ek_err check_parts(const ek_request_opts *o, const ek_request_rules *rules)
@@ -156,7 +161,7 @@ static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, 
     size_t n = (size_t)(s->end - s->first);
     struct {
         char hash[65];
-        uint8_t embedded, mutual[EK_KIND_COUNT];
+        uint8_t embedded, mutual[EK_KIND_COUNT], uncut;
         int32_t first, end;
     } whole;
     memset(&whole, 0, sizeof whole);
@@ -164,6 +169,7 @@ static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, 
     else ek_sha256_hex(whole.hash, tokens + s->first, n * sizeof *tokens);
     whole.embedded = s->embedding != NULL;
     for (int k = 0; k < EK_KIND_COUNT; k++) whole.mutual[k] = s->mutual[k];
+    whole.uncut = s->uncut;
     whole.first = s->first, whole.end = s->end;
     return id_of(&whole, sizeof whole);
 }
@@ -174,14 +180,14 @@ static ek_content_id content_of_part(const ek_request *r, int i, const ek_encode
 {
     struct {
         uint8_t digest[32], towers[32];
-        int32_t kind, first, end, mutual;
+        int32_t kind, first, end, mutual, uncut;
     } whole;
     memset(&whole, 0, sizeof whole);
     memcpy(whole.digest, r->part[i].media->digest, sizeof whole.digest);
     memcpy(whole.towers, encoder->digest, sizeof whole.towers);
     whole.kind = (int32_t)r->part[i].media->kind;
     whole.first = r->span[i].first, whole.end = r->span[i].end;
-    whole.mutual = is_whole(&r->span[i]);
+    whole.mutual = is_whole(&r->span[i]), whole.uncut = r->span[i].uncut;
     return id_of(&whole, sizeof whole);
 }
 
@@ -303,8 +309,11 @@ ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)
     if (!s) return row;
     EK_ASSERT(s->embedding || r->n_parts == 0); /* a row of features never is the placeholder's */
     if (s->embedding) row.embedding = s->embedding + (ptrdiff_t)(pos - s->first) * r->hidden_size;
-    for (int k = 0; k < EK_KIND_COUNT; k++)
-        if (s->mutual[k]) row.visible[k].end = s->end;
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        if (!s->mutual[k]) continue;
+        row.visible[k].end = s->end;
+        if (s->uncut && row.visible[k].lo > s->first) row.visible[k].lo = s->first;
+    }
     return row;
 }
 

@@ -81,6 +81,7 @@ void fake_logits(const fake *f, const fake_prompt *p, int pos, float *logits)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         int lo = k == EK_SLIDING && pos >= f->layout.sliding_window ? pos - f->layout.sliding_window + 1 : 0;
         int end = own && own->mutual[k] ? own->end : pos + 1;
+        if (own && own->mutual[k] && own->uncut && lo > own->first) lo = own->first;
         bool alone = k == EK_SLIDING && f->layout.sliding_window == 1; /* sees nothing before it */
         for (int j = 0; f->layout.page_bytes[k] && j < end; j++) {
             const ek_prompt_span *s = span_of(p, j);

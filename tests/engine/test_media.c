@@ -88,6 +88,7 @@ static ek_err load(void *arg, uint8_t digest[32])
 }
 
 static double feature_bytes;
+static bool everywhere; /* as 12B: rows of images see each other in all layers, past the window too */
 static int max_tokens;
 
 static void with_towers(ek_executor *x, ek_engine_opts *o)
@@ -95,6 +96,7 @@ static void with_towers(ek_executor *x, ek_engine_opts *o)
     now = (tower){0};
     x->encoder = (ek_encoder){.takes = {true, true, true},
                               .max_tokens = max_tokens,
+                              .everywhere = everywhere,
                               .row_macs = 10,
                               .arg = &now,
                               .load = load,
@@ -151,6 +153,7 @@ static void add(ask *a, int which)
     a->part[a->n_parts++] = (ek_part){media[which], a->n_prompt};
     *s = (ek_prompt_span){.first = a->n_prompt, .end = a->n_prompt + m->tokens, .embedding = row[which]};
     s->mutual[EK_SLIDING] = a->f->config.mutual && m->kind != EK_PART_SOUND;
+    s->mutual[EK_FULL] = s->uncut = s->mutual[EK_SLIDING] && everywhere;
     for (int i = 0; i < m->tokens; i++) a->prompt[a->n_prompt++] = a->f->config.media.soft[m->kind];
     a->prompt[a->n_prompt++] = END;
 }
@@ -219,8 +222,15 @@ static void replies_are_those_of_the_content(void **state)
     change_opts = with_towers;
     make_media();
     for (uint64_t seed = 1; seed <= 12; seed++)
-        for (int mutual = 0; mutual < 2; mutual++)
-            company(chunks[seed % 4], seed % 2 ? 20 : 60, seed % 3 == 0 ? 0 : seed % 3 == 1 ? 700 : 1e9, mutual, seed);
+        for (int mutual = 0; mutual < 3; mutual++) {
+            everywhere = mutual == 2;
+            company(chunks[seed % 4], seed % 2 ? 20 : 60,
+                    seed % 3 == 0   ? 0
+                    : seed % 3 == 1 ? 700
+                                    : 1e9,
+                    mutual > 0, seed);
+        }
+    everywhere = false;
     free_media();
 }
 

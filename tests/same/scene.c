@@ -198,6 +198,7 @@ static ek_encoder encoder_of(const scene *s)
     tower.m = NULL;
     tower.hidden = s->config.hidden_size;
     return (ek_encoder){.takes = {true, true, true},
+                        .everywhere = s->seed % 2,
                         .max_tokens = LONGEST_SPAN,
                         .row_macs = 100,
                         .begin = begin_tower,

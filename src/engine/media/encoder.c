@@ -76,6 +76,7 @@ ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m)
     host *h = ek_alloc(sizeof *h);
     h->towers = t;
     *out = (ek_encoder){.takes = {info->image, info->image, info->sound},
+                        .everywhere = info->image_kind == EK_PATCH_UNIFIED,
                         .max_tokens = MAX_IMAGE_TOKENS,
                         .row_macs = ek_model_macs_prompt_row(m),
                         .arg = h,

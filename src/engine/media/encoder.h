@@ -11,6 +11,7 @@ typedef struct ek_encoder {
     bool takes[EK_PART_KINDS];
     uint8_t digest[32]; /* of all that rows depend on besides the content: weights, how they are packed, arithmetic */
     bool loaded;        /* digest is known; set by ek_encoder_load */
+    bool everywhere;    /* if an image's rows see each other, in full layers too, and whatever the window (12B) */
     int max_tokens;     /* of an image */
     double row_macs;    /* multiply-adds of a row of a prompt: what a slice is measured by */
     void *arg;
