@@ -127,7 +127,7 @@ static bool run_company(bed *b, int chunk, int apart, char *where, size_t room)
         good = good && ek_trace_same(&b->want[i % N_ASKS], &got[i], where, room);
         ek_trace_fini(&got[i]);
     }
-    if (good && stats.media_reused[0] + stats.media_reused[1] == 0) {
+    if (good && b->media[0] && stats.media_reused[0] == 0) {
         snprintf(where, room, "no features were there again: this row proved nothing");
         return false;
     }
