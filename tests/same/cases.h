@@ -15,6 +15,13 @@ typedef struct same_case {
 } same_case;
 
 ek_err masked(const scene *s, company *base, check_fn *check, void *arg); /* masked.c */
+ek_err media(const scene *s, company *base, check_fn *check, void *arg);  /* media.c; nothing without pictures */
+
+/* Runs n requests; those with which[i] >= 0 are checked. */
+ek_err run_cached(const scene *s, company *base, company c, const char *variant, const ek_ask *ask, const int *which,
+                  int n, check_fn *check, void *arg);
+/* Every request a second time; how much of the prompt is asked for again differs. */
+ek_err cached_again(const scene *s, company *base, const char *variant, company c, check_fn *check, void *arg);
 
 extern const same_case cases[];
 extern const int n_cases;

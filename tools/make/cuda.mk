@@ -50,7 +50,7 @@ check-programs: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
-$(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $(TEST_SUPPORT) $(call libs,gpu)
+$(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $B/tests/same/media.o $B/tests/same/pictures.o $(TEST_SUPPORT) $(call libs,gpu)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 check-programs: $(GPU_TEST)
