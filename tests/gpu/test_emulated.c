@@ -413,8 +413,8 @@ static void keys_and_values_may_be_integers(void **state)
 {
     (void)state;
     compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I8, .v_format = EK_KV_I8, .kv_start = EK_SEGMENT}, true, 262);
-    compare("T1", 0, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12}, true, few_scenes() ? 70 : 290);
-    if (!few_scenes()) compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I8}, true, 90);
+    compare("T1", 0, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12}, true, 290);
+    compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I8}, true, 90);
 }
 
 /* --- a page that was not copied */
