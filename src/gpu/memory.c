@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "cuda/attn_work.h"
 #include "cuda/model_args.h"
+#include "cuda/many.h"
 #include "cuda/product/wide.h"
 #include "gpu/recipe/recipe.h"
 #include "gpu/step/graph.h"
@@ -160,8 +161,11 @@ static double gb(size_t bytes)
 static void size_products(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
-    const int blocks = EK_CUDA_WIDE_BLOCKS * ek_cuda_multiprocessors(x->g->c), rows = x->z.max_rows;
-    x->stack_bytes = (size_t)blocks * (size_t)x->g->levels * 128 * 64 * sizeof(float);
+    const int rows = x->z.max_rows;
+    const size_t node = 128 * 64 * sizeof(float), multiprocessors = (size_t)ek_cuda_multiprocessors(x->g->c);
+    x->stack_bytes = multiprocessors * node *
+                     larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
+                            EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
     x->operand_bytes = 0;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_gpu_layer *w = &x->g->w.layer[i];

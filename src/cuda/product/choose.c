@@ -53,9 +53,17 @@ static ek_cuda_product plan_tiles(const ek_cuda_linear *l, int rows, int multipr
     return best;
 }
 
+static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
+{
+    double us;
+    const ek_cuda_product tiles = ek_cuda_floats_plan_tiles(l, rows, multiprocessors, room, &us);
+    if (rows > FEW && us < ek_cuda_floats_few_us(l, rows, multiprocessors)) return tiles;
+    return ek_cuda_floats_plan_few(l, rows);
+}
+
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
 {
-    if (!l->units) return ek_cuda_floats_plan(l, rows);
+    if (!l->units) return plan_floats(l, rows, multiprocessors, room);
     const bool warp = ek_cuda_warp_fits(l);
     if (warp && rows <= FEW) return plan_few(l, rows, multiprocessors);
     if (!warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
@@ -106,7 +114,11 @@ static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int mat
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
 {
     const ek_cuda_product none = {.name = ""};
-    if (!l->units) return !jobs && rows == 1 ? none : ek_cuda_floats_plan_many(l, rows, jobs, matrices);
+    if (!l->units && !jobs &&
+        (rows == 1 || (rows > FEW && ek_cuda_floats_tiles_us(l, rows, 0, multiprocessors) <
+                                         ek_cuda_floats_few_us(l, rows, multiprocessors))))
+        return none;
+    if (!l->units) return ek_cuda_floats_plan_many(l, rows, jobs, matrices);
     if (jobs && rows > EK_CUDA_UNITS_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
     if (!jobs && rows * l->limbs > EK_CUDA_UNITS_ROWS &&
         ek_cuda_tile_us(l, rows, 0, multiprocessors) < ek_cuda_units_us(l, rows))

@@ -2,7 +2,16 @@
 
 #include <stdio.h>
 
+#include "cuda/many.h"
+#include "cuda/product/parts.h"
+#include "cuda/product/times.h"
+
 enum { ROWS = 8 }; /* of a tile */
+
+int ek_cuda_floats_levels(int k)
+{
+    return ek_cuda_nodes(ek_cuda_over(k, EK_KBLOCK));
+}
 
 static const char *name_of(const ek_cuda_linear *l)
 {
@@ -20,11 +29,45 @@ static ek_cuda_product plan(const ek_cuda_linear *l, int per_tile, int tiles)
                                       .overlap = true}};
 }
 
-ek_cuda_product ek_cuda_floats_plan(const ek_cuda_linear *l, int rows)
+ek_cuda_product ek_cuda_floats_plan_few(const ek_cuda_linear *l, int rows)
 {
     const int per_tile = rows == 1 ? 1 : ROWS;
     ek_cuda_product p = plan(l, per_tile, ek_cuda_over(rows, per_tile));
     snprintf(p.name, sizeof p.name, "ek_product_%s_r%d", name_of(l), per_tile);
+    return p;
+}
+
+static int tiles_of(const ek_cuda_linear *l, int rows)
+{
+    return ek_cuda_over(rows, EK_CUDA_MANY_ROWS) * ek_cuda_over(l->n, EK_CUDA_MANY_OUTPUTS);
+}
+
+double ek_cuda_floats_few_us(const ek_cuda_linear *l, int rows, int multiprocessors)
+{
+    const int waves = ek_cuda_over(l->n_panels * ek_cuda_over(rows, ROWS), multiprocessors);
+    return ek_cuda_us.floats.launch + ek_cuda_us.floats.few * waves * l->k;
+}
+
+double ek_cuda_floats_tiles_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
+{
+    const int each = units ? units * 64 : l->k, parts = ek_cuda_over(l->k, each);
+    const int waves = ek_cuda_over(tiles_of(l, rows) * parts, multiprocessors);
+    return ek_cuda_us.floats.launch + each * (waves == 1 ? ek_cuda_us.floats.alone : ek_cuda_us.floats.shared * waves);
+}
+
+ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
+                                          double *us)
+{
+    const int tiles = tiles_of(l, rows), max = EK_CUDA_MANY_BLOCKS * multiprocessors;
+    ek_cuda_product p = {.levels = ek_cuda_floats_levels(l->k),
+                         .grid = {.x = (unsigned)(tiles < max ? tiles : max),
+                                  .threads = EK_CUDA_MANY_THREADS,
+                                  .shared = EK_CUDA_MANY_SHARED,
+                                  .overlap = true}};
+    p.stack = p.grid.x * (size_t)p.levels * EK_CUDA_MANY_ROWS * EK_CUDA_MANY_OUTPUTS * sizeof(float);
+    snprintf(p.name, sizeof p.name, "ek_product_%s_many", name_of(l));
+    *us = ek_cuda_floats_tiles_us(l, rows, 0, multiprocessors);
+    ek_cuda_in_parts(&p, l, rows, multiprocessors, room, tiles, EK_CUDA_MANY_BLOCKS, ek_cuda_floats_tiles_us, us);
     return p;
 }
 

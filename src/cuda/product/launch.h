@@ -30,6 +30,15 @@ typedef struct ek_cuda_heads {
     int q_blocks, k_blocks, k_tiles;
 } ek_cuda_heads;
 
+/* Nodes of T that lie in front of a leaf, at most, while so many leaves are added. */
+static inline int ek_cuda_nodes(int leaves)
+{
+    int most = 0;
+    for (int leaf = 0; leaf < leaves; leaf++)
+        if (__builtin_popcount((unsigned)leaf) > most) most = __builtin_popcount((unsigned)leaf);
+    return most;
+}
+
 static inline int ek_cuda_over(int n, int by)
 {
     return (n + by - 1) / by;

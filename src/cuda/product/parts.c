@@ -2,14 +2,13 @@
 
 #include "cuda/product/times.h"
 
-enum { LEAF_UNITS = EK_KBLOCK_Q / 64 };
-
 void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
                       int tiles, int blocks, ek_cuda_part_us *part_us, double *us)
 {
     const size_t part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
-    for (int units = LEAF_UNITS; units < l->units; units *= 2) {
-        const int parts = ek_cuda_over(l->units, units);
+    const int all_units = ek_cuda_over(l->k, 64), leaf_units = (l->units ? EK_KBLOCK_Q : EK_KBLOCK) / 64;
+    for (int units = leaf_units; units < all_units; units *= 2) {
+        const int parts = ek_cuda_over(all_units, units);
         const size_t bytes = part_bytes * (size_t)parts;
         if (bytes > room) continue;
         const double t = part_us(l, rows, units, multiprocessors) + ek_cuda_us.parts.sum +

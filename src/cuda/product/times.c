@@ -4,6 +4,7 @@ const ek_cuda_times ek_cuda_us = {
     .small = {.group_32 = 1.45, .group_16 = 2.4}, /* `device planes` */
     .units = {.weight = {0.82e-6, 0.52e-6}},      /* `device choice` */
     .tile = {.alone = 0.72, .shared = {0.63, 0.51}},
+    .floats = {.launch = 3, .few = 0.0033, .alone = 0.045, .shared = 0.05}, /* `device floats` */
     .parts = {.sum = 4, .bytes = 2.5e6},
     .warp_64 = {.launch = 2, /* `device choice` */
                 .weight_l1 = 0.24e-6,

@@ -19,6 +19,11 @@ typedef struct ek_cuda_times {
     struct {
         double alone, shared[2];
     } tile;
+    /* Form F: a launch; an input of 16 outputs and 8 rows, by panels, where a multiprocessor has so many of them; an
+     * input of a tile of 64 rows and 128 outputs, alone on its multiprocessor, and for each of more */
+    struct {
+        double launch, few, alone, shared;
+    } floats;
     /* what the sum of parts takes, and bytes that it reads or writes in a us */
     struct {
         double sum, bytes;

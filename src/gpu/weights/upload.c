@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "cuda/model_args.h"
+#include "cuda/product/floats.h"
 #include "cuda/product/layout.h"
 #include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
@@ -95,9 +96,11 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
         note(u, ek_cuda_linear_plan(&to->l, from));
         if (!ek_wform_is_q(from->form)) to->l.bytes = (to->l.bytes + ALIGN - 1) / ALIGN * ALIGN;
         if (ek_wform_is_q(from->form) && from->panel_bytes > u->buffer_bytes) u->buffer_bytes = from->panel_bytes;
-        int leaves = (from->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, levels = 0;
-        while (leaves >> levels) levels++;
-        if (levels > u->g->levels) u->g->levels = levels;
+        const bool q = ek_wform_is_q(from->form);
+        int leaves = (from->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, levels = q ? 0 : ek_cuda_floats_levels(from->k);
+        int *most = q ? &u->g->levels : &u->g->float_levels;
+        while (q && leaves >> levels) levels++;
+        if (levels > *most) *most = levels;
     }
     to->at = take(u, to->l.bytes * (size_t)copies);
     for (int i = 0; i < copies && u->copies && !u->err; i++) {

@@ -7,6 +7,7 @@
 
 #include "../../support/device_pack.h"
 #include "base/hash/rng.h"
+#include "cuda/product/floats.h"
 #include "cuda/product/tile.h"
 #include "cuda/product/units.h"
 #include "linear.h"
@@ -143,6 +144,8 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int multiproce
     case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
     case BY_TILES: return ek_cuda_tile_plan(l, rows, multiprocessors, 0, &us);
     case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
+    case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows);
+    case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, multiprocessors, (size_t)1 << 30, &us);
     case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, (size_t)1 << 30, &us);
     default: return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     }
@@ -242,6 +245,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     if (ek_cuda_wide_fits(&l)) by[n_by++] = BY_WIDE;
     if (ek_cuda_own_scales(&l)) by[n_by++] = BY_WARPS;
     if (ek_cuda_mid_fits(&l)) by[n_by++] = BY_MID;
+    if (!l.units) by[n_by++] = BY_MANY_FLOATS;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
@@ -312,6 +316,12 @@ void test_linear(dev *d)
             shape s = {130, k > 15000 ? 21504 : k, 0, 0, 0, 0, floats[f], false};
             compare(d, &s, some, false);
         }
+    for (size_t f = 0; f < 3; f++) { /* towers': several tiles a block, nodes of T, NaN and infinity */
+        shape s = {f == 0 ? 4304 : 768, f == 0 ? 768 : f == 1 ? 1152 : 4304, 0, 0, 0, 0, floats[f], false};
+        static const int tower[] = {64, 200, 2520, 0}, small[] = {70, 0};
+        if (d->quick) s.n = 300;
+        if (!d->few || f == 1) compare(d, &s, d->quick ? small : tower, f == 2);
+    }
     /* up to 8 rows by chunks of 512 inputs: warps that have several, halves of chunks and rests behind the last */
     static const int chunks[] = {1728, 256, 512, 768, 1536, 2112, 2816, 5376, 6144, 10240, 12288, 21504},
                      eight[] = {1, 2, 3, 4, 5, 7, 8, 0};

@@ -33,7 +33,7 @@ static void time_product(dev *d, shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    static const char *const names[] = {"units ", "tiles ", "warps ", "wide  ", "mid   "};
+    static const char *const names[] = {"units ", "tiles ", "warps ", "wide  ", "mid   ", "few   ", "many  "};
     printf("%s %s%d bits %d limbs %6d x %5d, %6.1f MB:", gguf ? gguf : "", by_kernel < 0 ? "" : names[by_kernel],
            s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
@@ -148,6 +148,28 @@ void speed_planes(dev *d)
             time_product(d, &s, by == 0 || by == 2 ? few_rows : by == 3 ? mid : all);
         }
     gguf = NULL, by_kernel = -1;
+}
+
+/* Form F: towers' matrices and those of decoders, by both kernels. */
+void speed_floats(dev *d)
+{
+    static const int few[] = {8, 16, 32, 64, 0}, many[] = {16, 32, 64, 128, 256, 512, 2520, 0},
+                     prompt[] = {512, 2048, 0};
+    static const struct {
+        int n, k;
+    } c[] = {{768, 768},   {3072, 768},  {768, 3072},  {1152, 1152}, {4304, 1152},
+             {1152, 4304}, {2048, 1536}, {6144, 1536}, {1536, 6144}, {21504, 5376}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        shape s = {c[i].n, c[i].k, 0, 0, 0, 0, EK_BF16, false};
+        by_kernel = BY_FEW_FLOATS, time_product(d, &s, few);
+        by_kernel = BY_MANY_FLOATS, time_product(d, &s, many);
+    }
+    by_kernel = BY_FEW_FLOATS;
+    shape one = {6144, 1536, 0, 0, 0, 0, EK_BF16, false}, wide = {3072, 768, 0, 0, 0, 0, EK_F32, false};
+    time_product(d, &one, prompt);
+    by_kernel = BY_MANY_FLOATS;
+    time_product(d, &wide, many + 6);
+    by_kernel = -1;
 }
 
 void speed_linear(dev *d)

@@ -1,8 +1,8 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
  * Usage: device [emulated LIBRARY] [quick | bits | kv | int | int-speed | linear | gate | layer | experts | speed |
- * decode | shallow | products | prompt | read | choice | planes] [quick: fewer cases; few: one or two of a family of
- * kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that LIBRARY makes of the
- * CPU (tests/emulate). */
+ * decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer cases; few: one or two
+ * of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that
+ * LIBRARY makes of the CPU (tests/emulate). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -167,10 +167,11 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
     else if (!strcmp(what, "experts")) section(&d, "experts", test_experts), section(&d, "jobs", test_jobs);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
+    else if (!strcmp(what, "tower")) section(&d, "tower", test_tower);
     else if (!strcmp(what, "int")) section(&d, "kv", test_kv), section(&d, "int", test_attn_int);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
-             strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed")) {
+             strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
@@ -184,15 +185,18 @@ int main(int argc, char **argv)
         section(&d, "experts", test_experts);
         section(&d, "jobs", test_jobs);
         section(&d, "planes", test_planes);
+        section(&d, "tower", test_tower);
     }
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||
-        !strcmp(what, "planes") || !strcmp(what, "int-speed") || products)
+        !strcmp(what, "planes") || !strcmp(what, "int-speed") || !strcmp(what, "floats") || products)
         section(&d, "stream", speed_stream);
     if (!strcmp(what, "int-speed")) section(&d, "int", speed_attn_int);
     if (!strcmp(what, "shallow")) section(&d, "shallow", speed_shallow);
     if (!strcmp(what, "decode")) section(&d, "decode", speed_attn);
     if (!strcmp(what, "layer")) section(&d, "layer", speed_layer_end);
     if (!strcmp(what, "planes")) section(&d, "planes", speed_planes);
+    if (!strcmp(what, "floats")) section(&d, "floats", speed_floats);
+    if (!strcmp(what, "tower") && !emulates) section(&d, "tower", speed_tower);
     if (!strcmp(what, "choice")) section(&d, "choice", speed_choice);
     if (!strcmp(what, "speed") || products) section(&d, "linear", speed_linear);
     if (!strcmp(what, "speed")) {

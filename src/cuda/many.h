@@ -1,0 +1,14 @@
+/* ek_product_*_many (kernels/product/product_many.cu), what a launch must know: blocks of a multiprocessor, threads,
+ * rows and outputs of a tile, shared memory. Its arguments: ek_cuda_linear_args. */
+#ifndef EK_CUDA_MANY_H
+#define EK_CUDA_MANY_H
+
+enum {
+    EK_CUDA_MANY_BLOCKS = 3,
+    EK_CUDA_MANY_THREADS = 128,
+    EK_CUDA_MANY_ROWS = 64,
+    EK_CUDA_MANY_OUTPUTS = 128,
+    EK_CUDA_MANY_SHARED = 25600
+};
+
+#endif

@@ -1,0 +1,12 @@
+/* How attention over tensors is launched (kernels/attn/attn_tensors.cu): towers of images. */
+#ifndef EK_CUDA_TOWER_TENSORS_H
+#define EK_CUDA_TOWER_TENSORS_H
+
+#include "cuda/product/launch.h"
+
+enum { EK_CUDA_TENSORS_MAX_DIM = 128 };
+
+/* name, grid, stack and levels; dim up to EK_CUDA_TENSORS_MAX_DIM. */
+ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, int multiprocessors);
+
+#endif

@@ -1,0 +1,77 @@
+/* The arguments of the kernels of towers, of images and sounds, under the rules of cuda/args.h. */
+#ifndef EK_CUDA_TOWER_ARGS_H
+#define EK_CUDA_TOWER_ARGS_H
+
+#include "cuda/args.h"
+
+/* ek_attn_tensors_COLS: attention of `rows` rows over `keys` keys, all of which all see (ops/attn/attn_tensors.h, Form
+ * A, scale 1); COLS: 32, 64, 72 or 128, at least dim. The result is then held within clip. Any grid (x), 128 threads,
+ * EK_CUDA_TENSORS_SHARED(COLS) bytes; stack: for each block `levels` nodes of EK_CUDA_TENSORS_NODE(COLS) bytes. */
+enum { EK_CUDA_TENSORS_TILE = 64 };
+#define EK_CUDA_TENSORS_SLOT(cols)   ((cols) > 65 ? 32 * (cols) : 2080)
+#define EK_CUDA_TENSORS_SHARED(cols) (4 * (3 * EK_CUDA_TENSORS_SLOT(cols) + 64 * (cols) + 64 * 256 + 128))
+#define EK_CUDA_TENSORS_NODE(cols)   (((cols) / 8 + 4) * 128 * 16)
+
+typedef struct ek_cuda_tensors_args {
+    ek_cuda_ptr q, k, v, o; /* f32, heads of dim elements in a row */
+    int64_t ldq, ldk, ldv, ldo;
+    ek_cuda_ptr stack;
+    int32_t heads, kv_heads, rows, keys, dim, levels;
+    float clip[2];
+} ek_cuda_tensors_args;
+
+/* The rows between the products of a tower (kernels/rows/tower.cu): row operators of ops/rows/rows.h. A row by a block
+ * of 32 threads per 256 elements; rows of up to EK_CUDA_TOWER_WIDTH elements. A clip holds elements within [0] and [1],
+ * as ek_row_ops.clamp does; infinities where there is none. */
+enum { EK_CUDA_TOWER_WIDTH = 8192, EK_CUDA_TOWER_INPUTS = 3 };
+
+/* ek_tower_patch: patches of a picture of `across` patches in a line, x[p][i] = value[sample i of patch p]; a patch is
+ * side x side pixels of 3 samples. grid (ceil(3 side side / 256), patches), 256 threads. */
+typedef struct ek_cuda_patch_args {
+    ek_cuda_ptr x, rgb, value; /* value: 256 floats */
+    int64_t ldx;
+    int32_t side, across;
+} ek_cuda_patch_args;
+
+/* ek_tower_stage: y = clip(y, y_clip), h = h + norm(y, y_norm), where there is a y; then x[i] = clip(norm(h, x_norm),
+ * x_clip[i]) for i < n_x. column, line: without y, h = h + (column[p % across] + line[p / across]) of row p first. */
+typedef struct ek_cuda_tower_stage_args {
+    ek_cuda_ptr h, y, y_norm, x_norm, x[EK_CUDA_TOWER_INPUTS], column, line;
+    int64_t ld; /* of all */
+    float y_clip[2], x_clip[EK_CUDA_TOWER_INPUTS][2];
+    float eps;
+    int32_t n, n_x, across;
+} ek_cuda_tower_stage_args;
+
+/* ek_tower_heads: in place, heads of queries and keys normed with weights and rotated, in their first half by cos and
+ * sin of the column, in their second by those of the line (tables of dim / 4 per position); values normed without
+ * weights. All held within their clips first. grid (rows), EK_CUDA_TOWER_HEADS_THREADS; dim up to 128. */
+enum { EK_CUDA_TOWER_HEADS_THREADS = 256 };
+
+typedef struct ek_cuda_tower_heads_args {
+    ek_cuda_ptr q, k, v, q_norm, k_norm, cos, sin;
+    int64_t ldq, ldk, ldv;
+    float clip[3][2];
+    float eps;
+    int32_t heads, kv_heads, dim, across;
+} ek_cuda_tower_heads_args;
+
+/* ek_tower_gate: y = clip(gelu(clip(g, g_clip)) * clip(u, u_clip), y_clip); y may be g. grid (ceil(n / 1024), rows),
+ * 256 threads. */
+typedef struct ek_cuda_tower_gate_args {
+    ek_cuda_ptr y, g, u;
+    int64_t ld; /* of all */
+    float g_clip[2], u_clip[2], y_clip[2];
+    int32_t n;
+} ek_cuda_tower_gate_args;
+
+/* ek_tower_pool: x[t] = norm((sum over a token's side x side patches of fma(share, h, sum) times factor), with bias
+ * (x - bias) * scale before the norm, which has no weights. A block a token. */
+typedef struct ek_cuda_tower_pool_args {
+    ek_cuda_ptr x, h, bias, scale;
+    int64_t ldx, ldh;
+    float share, factor, eps;
+    int32_t n, side, across; /* across: patches in a line */
+} ek_cuda_tower_pool_args;
+
+#endif
