@@ -188,7 +188,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     ek_err err = check_opts(opts, x->config->max_position_embeddings);
-    if (!err && opts->towers) err = ek_encoder_open(&e->on.encoder, opts->towers, x->model);
+    if (!err && opts->towers && !e->on.encoder.begin) err = ek_encoder_open(&e->on.encoder, opts->towers, x->model);
     if (!err && opts->load_towers) err = ek_encoder_load(&e->on.encoder);
     if (!err) err = plan_pages(e);
     if (!err) {

@@ -63,6 +63,15 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
     return EK_OK;
 }
 
+ek_err ek_gpu_open_towers(ek_gpu **out, const ek_gpu_driver *driver, int ordinal)
+{
+    ek_gpu *g = ek_alloc(sizeof *g);
+    ek_err err = ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal);
+    if (err) ek_gpu_close(g);
+    else *out = g;
+    return err;
+}
+
 /* Time per time of a step of the target. A layer of few rows takes the device as long as its launches, so layers count
  * where bytes do not; projections and head are as two. Measured on an H200: E2B 0.16 to 0.20, this says 0.17. */
 static float draft_cost(const ek_drafter *d, const ek_model *own, const ek_model *target)

@@ -83,15 +83,20 @@ int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind)
     return fit->width / ek_patch_side(fit, kind) * (fit->height / ek_patch_side(fit, kind));
 }
 
+void ek_patch_values(float of[256], ek_patch_kind kind)
+{
+    for (int i = 0; i < 256; i++) {
+        of[i] = (float)i * (float)(1.0 / 255.0);
+        if (kind == EK_PATCH_TOWER) of[i] = 2.0f * (of[i] - 0.5f);
+    }
+}
+
 void ek_picture_patches(float *values, int32_t *positions, const ek_picture *p, ek_patch_kind kind, int first, int n)
 {
     int side = ek_patch_side(&p->fit, kind), across = p->fit.width / side;
     size_t row = 3 * (size_t)side, stride = 3 * (size_t)p->fit.width;
     float of[256];
-    for (int i = 0; i < 256; i++) {
-        of[i] = (float)i * (float)(1.0 / 255.0);
-        if (kind == EK_PATCH_TOWER) of[i] = 2.0f * (of[i] - 0.5f);
-    }
+    ek_patch_values(of, kind);
     EK_ASSERT(first >= 0 && n >= 0 && n <= ek_patch_count(&p->fit, kind) - first);
     for (int i = first; i < first + n; i++) {
         int x = i % across, y = i / across;

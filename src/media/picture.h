@@ -46,6 +46,8 @@ int ek_patch_side(const ek_image_fit *fit, ek_patch_kind kind);   /* pixels */
 int ek_patch_floats(const ek_image_fit *fit, ek_patch_kind kind); /* of one patch */
 int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind);  /* of a picture; there is no padding */
 
+/* What the samples 0 to 255 become. */
+void ek_patch_values(float of[256], ek_patch_kind kind);
 /* n patches from the first one on: n x ek_patch_floats into values, n pairs (column, row) into positions; either may be
  * NULL. x = (float)sample * (float)(1 / 255), as torchvision's backend rescales. */
 void ek_picture_patches(float *values, int32_t *positions, const ek_picture *p, ek_patch_kind kind, int first, int n);

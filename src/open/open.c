@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/executor.h"
+#include "gpu/tower/encoder.h"
 #include "open/device.h"
 #include "open/find.h"
 #include "open/store.h"
@@ -125,7 +126,10 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     opts.towers = m->towers;
     if (!m->gpu) return ek_engine_open(&m->engine, m->model, &opts);
     ek_executor on = ek_gpu_executor(m->gpu);
-    return ek_engine_open_on(&m->engine, &on, &opts);
+    ek_err err = m->towers ? ek_gpu_encoder_open(&on, m->gpu, m->towers) : EK_OK;
+    if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
+    on.close(on.arg);
+    return err;
 }
 
 /* What was copied to the device. */

@@ -1,19 +1,27 @@
 /* features: the rows that a model's tower makes of a picture or a sound, as they enter the text model. */
+#include <math.h>
 #include <stdlib.h>
 
+#include "base/alloc.h"
+#include "base/log.h"
 #include "base/machine/cpu.h"
 #include "cli/frame/open.h"
 #include "cli/media/files.h"
-#include "model/tower/tower.h"
+#include "gpu/tower/vision.h"
+#include "open/device.h"
 
 typedef struct opened {
     ek_buf path;
     ek_pool *pool;
     ek_towers *towers;
+    ek_gpu *gpu; /* NULL: the CPU encodes */
+    ek_gpu_vision *vision;
 } opened;
 
 static void close_all(opened *m)
 {
+    ek_gpu_vision_close(m->vision);
+    ek_gpu_close(m->gpu);
     ek_towers_close(m->towers);
     if (m->pool) ek_pool_close(m->pool);
     ek_buf_fini(&m->path);
@@ -35,16 +43,35 @@ static ek_err open_towers(opened *m, const ek_cli *cli)
     return ek_towers_open(&m->towers, ek_buf_text(&m->path), &towers);
 }
 
-static ek_err begin_image(ek_tower_work **out, ek_towers *t, const ek_cli *cli, const ek_buf *file)
+/* On the device, but for what its kernels lack. */
+static ek_err open_vision(opened *m, int ordinal)
+{
+    ek_gpu_driver driver;
+    EK_TRY(ek_gpu_driver_load(&driver));
+    EK_TRY(ek_gpu_open_towers(&m->gpu, &driver, ordinal));
+    EK_TRY(ek_towers_load_image(m->towers));
+    const ek_vision *v = ek_towers_vision(m->towers);
+    if (v && ek_gpu_vision_check(v) == EK_OK) return ek_gpu_vision_open(&m->vision, m->gpu, v);
+    ek_log(EK_LOG_WARN, "the CPU encodes: %s", v ? ek_err_text() : "images of this model pass no tower");
+    return EK_OK;
+}
+
+static ek_err open_device(opened *m, const ek_cli *cli)
+{
+    ek_device d;
+    EK_TRY(ek_device_parse(&d, cli->device));
+    if (!d.cuda || !cli->has.image) return EK_OK;
+    EK_TRY(ek_towers_takes_image(m->towers));
+    const ek_err err = open_vision(m, d.ordinal);
+    return d.may_be_cpu ? EK_OK : err;
+}
+
+static ek_err read_image(ek_picture *out, const ek_towers *t, const ek_cli *cli, const ek_buf *file)
 {
     ek_picture_opts o = ek_cli_picture_opts(cli);
-    ek_picture p;
     EK_TRY(ek_towers_takes_image(t));
     o.patching = ek_towers_get(t)->patching;
-    EK_TRY(ek_picture_read(&p, file->data, file->len, &o));
-    ek_err err = ek_tower_begin_image(out, t, &p);
-    ek_picture_free(&p);
-    return err;
+    return ek_picture_read(out, file->data, file->len, &o);
 }
 
 /* In slices of --chunk rows' work; the rows are appended to out, and the work is freed. */
@@ -59,17 +86,33 @@ static void encode(ek_buf *out, ek_tower_work *w, const ek_towers *t, const ek_c
     ek_tower_free(w);
 }
 
-static ek_err encode_image(ek_buf *out, ek_towers *t, const ek_cli *cli, const ek_buf *file)
+static ek_err encode_on_device(ek_buf *out, const opened *m, const ek_picture *p)
 {
+    const size_t n = (size_t)p->fit.tokens * (size_t)ek_towers_get(m->towers)->hidden;
+    float *rows = ek_alloc(sizeof *rows * n);
+    bool done;
+    ek_err err = ek_gpu_vision_begin(m->vision, p, rows);
+    if (!err) err = ek_gpu_vision_advance(m->vision, INFINITY, &done);
+    if (!err) ek_buf_add(out, rows, sizeof *rows * n);
+    free(rows);
+    return err;
+}
+
+static ek_err encode_image(ek_buf *out, const opened *m, const ek_cli *cli, const ek_buf *file)
+{
+    ek_picture p;
     ek_tower_work *work;
-    EK_TRY(begin_image(&work, t, cli, file));
-    encode(out, work, t, cli);
-    return EK_OK;
+    EK_TRY(read_image(&p, m->towers, cli, file));
+    ek_err err = m->vision ? encode_on_device(out, m, &p) : ek_tower_begin_image(&work, m->towers, &p);
+    if (!err && !m->vision) encode(out, work, m->towers, cli);
+    ek_picture_free(&p);
+    return err;
 }
 
 /* One piece after the other. */
-static ek_err encode_sound(ek_buf *out, ek_towers *t, const ek_cli *cli, const ek_buf *file)
+static ek_err encode_sound(ek_buf *out, const opened *m, const ek_cli *cli, const ek_buf *file)
 {
+    ek_towers *const t = m->towers;
     ek_sound s;
     int pieces;
     EK_TRY(ek_towers_takes_sound(t));
@@ -88,9 +131,10 @@ static ek_err encode_sound(ek_buf *out, ek_towers *t, const ek_cli *cli, const e
 static ek_err run(const ek_cli *cli, opened *m)
 {
     ek_buf file = {0}, rows = {0};
-    ek_err err = ek_cli_read_media(&file, cli);
+    ek_err err = open_device(m, cli);
+    if (!err) err = ek_cli_read_media(&file, cli);
     if (!err) {
-        err = (cli->has.image ? encode_image : encode_sound)(&rows, m->towers, cli, &file);
+        err = (cli->has.image ? encode_image : encode_sound)(&rows, m, cli, &file);
         if (err) ek_fail_in(err, "%s", cli->has.image ? cli->image.v[0] : cli->audio.v[0]);
     }
     if (!err) err = ek_cli_write_file(cli->out, rows.data, rows.len);

@@ -8,6 +8,7 @@
 #include "model/config/setting.h"
 #include "model/tower/tower_audio.h"
 #include "model/tower/tower_image.h"
+#include "model/tower/tower_vision.h"
 
 /* One sense. */
 typedef struct sense {
@@ -219,6 +220,11 @@ ek_err ek_towers_load_sound(ek_towers *t)
 {
     EK_TRY(ek_towers_takes_sound(t));
     return load(t, &t->sound);
+}
+
+const ek_vision *ek_towers_vision(const ek_towers *t)
+{
+    return t->image.packed && t->info.image_kind == EK_PATCH_TOWER ? (const ek_vision *)t->image.part : NULL;
 }
 
 /* ------------------------------------------------------------------ digests */
