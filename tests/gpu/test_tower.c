@@ -14,15 +14,15 @@
 #include "../model/tower_case.h"
 #include "../support/files.h"
 #include "gpu/gpu.h"
+#include "gpu/tower/encoder.h"
 #include "gpu/tower/vision.h"
 
 static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
 
 /* The library lies beside the programs: BUILD/tests/gpu/test_tower, BUILD/tests/emulate/libcuda.so.1. */
-static ek_gpu *open_device(void)
+static ek_gpu_driver emulated(void)
 {
     char path[4096];
-    ek_gpu *g;
     ssize_t n = readlink("/proc/self/exe", path, sizeof path - 64);
     assert_true(n > 0);
     path[n] = 0;
@@ -30,6 +30,13 @@ static ek_gpu *open_device(void)
     strcat(path, "/emulate/libcuda.so.1");
     ek_gpu_driver d = {.modules = modules, .built_with = 13000};
     assert_int_equal(ek_cuda_load(&d.api, path), EK_OK);
+    return d;
+}
+
+static ek_gpu *open_device(void)
+{
+    const ek_gpu_driver d = emulated();
+    ek_gpu *g;
     assert_int_equal(ek_gpu_open_towers(&g, &d, 0), EK_OK);
     return g;
 }
@@ -128,9 +135,63 @@ static void quantised_weights_are_refused(void **state)
     remove_dir(dir);
 }
 
+/* What the engine calls: a picture, one that is dropped, the picture again; by the device, or where its kernels lack
+ * something by the host. */
+static void the_executor_has_an_encoder(void **state)
+{
+    (void)state;
+    static ek_config config;
+    const ek_model_opts mo = {0};
+    const ek_gpu_driver d = emulated();
+    ek_model *m;
+    ek_gpu *g;
+    assert_int_equal(ek_config_tiny(&config, "Q1"), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &config, 0, 5, &mo), EK_OK);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    for (int quantised = 0; quantised < 2; quantised++) {
+        tower_case c = cases[0].c;
+        const tower_layout layout = {.dtype = "BF16", .prefix = "model."};
+        const ek_towers_opts opts = {.quantise = quantised};
+        char *dir = temp_dir();
+        ek_towers *t;
+        c.hidden = config.hidden_size;
+        tower_make(&c);
+        tower_write(dir, &c, &layout);
+        assert_int_equal(ek_towers_open(&t, dir, &opts), EK_OK);
+        ek_media media = {.kind = EK_PART_IMAGE}, other = {.kind = EK_PART_FRAME};
+        tower_picture(&media.picture, &c, 100, 75, 70), tower_picture(&other.picture, &c, 50, 75, 70);
+        const size_t n = (size_t)media.picture.fit.tokens * (size_t)c.hidden;
+        float *want = rows_of_host(t, &media.picture), *got = calloc(n, sizeof *got);
+        float *unused = malloc((size_t)other.picture.fit.tokens * (size_t)c.hidden * sizeof *unused);
+        ek_executor on = ek_gpu_executor(g);
+        const double room = on.room;
+        assert_int_equal(ek_gpu_encoder_open(&on, g, t), EK_OK);
+        assert_true(on.room < room && on.room >= 1);
+        assert_int_equal(ek_encoder_load(&on.encoder), EK_OK);
+        bool done = false;
+        assert_int_equal(on.encoder.begin(on.encoder.arg, &other, unused), EK_OK);
+        assert_int_equal(on.encoder.advance(on.encoder.arg, 1, &done), EK_OK);
+        assert_false(done);
+        on.encoder.drop(on.encoder.arg);
+        assert_int_equal(on.encoder.begin(on.encoder.arg, &media, got), EK_OK);
+        while (!done) assert_int_equal(on.encoder.advance(on.encoder.arg, 1e6, &done), EK_OK);
+        assert_memory_equal(want, got, n * sizeof *got);
+        on.encoder.close(on.encoder.arg);
+        on.close(on.arg);
+        ek_towers_close(t);
+        ek_picture_free(&media.picture), ek_picture_free(&other.picture);
+        free(want), free(got), free(unused);
+        tower_free(&c);
+        remove_dir(dir);
+    }
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits_as_the_host),
+                                       cmocka_unit_test(the_executor_has_an_encoder),
                                        cmocka_unit_test(quantised_weights_are_refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
