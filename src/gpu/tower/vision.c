@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "cuda/tower/tensors.h"
 #include "cuda/tower_args.h"
-#include "gpu/tower/vision_state.h"
+#include "gpu/tower/vision_run.h"
 #include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
 

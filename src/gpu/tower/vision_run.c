@@ -1,11 +1,12 @@
-/* The kernels of the vision tower, in order: what model/tower/tower_vision_run.c computes row by row. */
+/* What model/tower/tower_vision_run.c computes row by row. */
+#include "gpu/tower/vision_run.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "cuda/product/choose.h"
 #include "cuda/tower/tensors.h"
 #include "cuda/tower_args.h"
-#include "gpu/tower/vision_state.h"
 #include "gpu/weights/launch.h"
 
 static unsigned over(int n, int by)

@@ -2,7 +2,10 @@
 #ifndef EK_GPU_TOWER_VISION_STATE_H
 #define EK_GPU_TOWER_VISION_STATE_H
 
-#include "gpu/tower/vision.h"
+#include "gpu/weights/state.h"
+#include "model/tower/tower_vision.h"
+
+typedef struct ek_gpu_vision ek_gpu_vision;
 
 typedef struct ek_gpu_vision_layer {
     ek_gpu_matrix q, k, v, o, gate, up, down;
@@ -28,12 +31,5 @@ struct ek_gpu_vision {
     CUdeviceptr rgb, value, column, line, cos, sin;
     CUdeviceptr h, q, k, val, o, y, gate, up, x[EK_GPU_VISION_INPUTS], pooled, rows, stack;
 };
-
-/* Queue the kernels of the patches' embedding, of a layer, of soft tokens; failures are noted in g->err. */
-void ek_gpu_vision_embed(ek_gpu_vision *x);
-void ek_gpu_vision_layer_of(ek_gpu_vision *x, int layer);
-void ek_gpu_vision_tokens(ek_gpu_vision *x);
-/* Bytes of stack that any of them needs. */
-size_t ek_gpu_vision_stack(const ek_gpu_vision *x);
 
 #endif

@@ -51,7 +51,8 @@ __device__ __forceinline__ float clamped(float s)
 }
 
 // Scores of 16 queries, those of the warp, for 8 keys of a lane, then their weights.
-struct __align__(16) scores {
+struct __align__(16) scores
+{
     float v[16][8];
 
     __device__ __forceinline__ void clear()
@@ -62,7 +63,8 @@ struct __align__(16) scores {
             for (int i = 0; i < 8; i++) v[q][i] = 0;
     }
 
-    struct __align__(16) dim {
+    struct __align__(16) dim
+    {
         float q[16], k[8];
 
         // q: the warp's queries of the dim; k: the lane's first key
@@ -114,7 +116,7 @@ struct __align__(16) scores {
         }
     }
 
-    __device__ __forceinline__ void put(float (*e)[TILE], int piece) const
+    __device__ __forceinline__ void put(float(*e)[TILE], int piece) const
     {
 #pragma unroll
         for (int i = 0; i < 8; i++)
@@ -157,7 +159,8 @@ __device__ __forceinline__ void weigh(float (*e)[TILE], int piece, int n, const 
 }
 
 // A node of T for 8 queries of a half warp: ACROSS dims of each, and REST of 4 of them one more dim.
-template <int ACROSS, int REST> struct __align__(16) node {
+template <int ACROSS, int REST> struct __align__(16) node
+{
     float o[8][ACROSS], rest[REST ? REST : 1], l[8];
     int m[8];
     static constexpr int OWN = 8 * ACROSS / 4 + REST / 4, FOURS = OWN + 4; // as it lies in scratch memory
@@ -209,7 +212,7 @@ template <int ACROSS, int REST> struct __align__(16) node {
         }
     }
 
-    __device__ __forceinline__ void put(float4 *to) const
+    __device__ __forceinline__ void put(float4 * to) const
     {
 #pragma unroll
         for (int i = 0; i < 8 * ACROSS; i += 4)
@@ -334,7 +337,8 @@ template <int COLS> struct tile {
     }
 
     // A key's weights for the half warp's queries, and the lane's dims of its value.
-    struct __align__(16) value {
+    struct __align__(16) value
+    {
         float e[8], v[S::ACROSS], rest_e[4], rest_v;
 
         __device__ __forceinline__ void read(const float *weights, const float *from, int piece, int key)

@@ -86,7 +86,8 @@ struct sums {
             for (int o = 0; o < 4; o++) v[r][o] = 0;
     }
 
-    struct __align__(16) input {
+    struct __align__(16) input
+    {
         float x[DOWN], w[4];
 
         __device__ __forceinline__ void read(const shared &sm, int now, int i)
