@@ -10,7 +10,7 @@
 #include "media/limits.h"
 #include "media/split.h"
 #include "serve/api/field.h"
-#include "serve/api/multipart.h"
+#include "serve/http/multipart.h"
 #include "serve/openai/openai_transcription.h"
 #include "text/utf8.h"
 
