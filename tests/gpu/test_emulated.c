@@ -171,6 +171,85 @@ static void steps_begin_ahead(void **state)
     compare_ahead("T2", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q8});
 }
 
+/* --- prompts with pictures */
+
+static int rows_hidden;
+
+static ek_err begin_rows(void *arg, const ek_media *m, float *rows)
+{
+    (void)arg;
+    for (int i = 0; i < m->tokens * rows_hidden; i++)
+        rows[i] = (float)((i * 37 + m->digest[0] * 11) % 101 - 50) / 50.0f;
+    return EK_OK;
+}
+
+static ek_err end_rows(void *arg, double macs, bool *done)
+{
+    (void)arg, (void)macs;
+    *done = true;
+    return EK_OK;
+}
+
+/* Alone on the CPU in one step, and together on the device in small chunks. everywhere: the rows of an image see each
+ * other in full layers too, and past the window. */
+static void compare_pictures(const char *shape, int bits, bool mutual, bool everywhere)
+{
+    enum { TOKENS = 20, PROMPT = 75, AT = 30 };
+    static ek_config c;
+    static int32_t tokens[2][PROMPT];
+    ek_model *m;
+    ek_gpu *g;
+    ek_ask ask[2];
+    ek_trace want[2], got[2];
+    ek_media image[2] = {{.tokens = TOKENS, .digest = {1}, .refs = 9}, {.tokens = TOKENS, .digest = {2}, .refs = 9}};
+    ek_part part[2] = {{&image[0], AT}, {&image[1], AT}};
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    c.mutual = mutual, c.media.soft[EK_PART_IMAGE] = c.vocab_size - 1;
+    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    rows_hidden = c.hidden_size;
+    for (int i = 0; i < 2; i++) {
+        for (int t = 0; t < PROMPT; t++)
+            tokens[i][t] = t >= AT && t < AT + TOKENS ? c.vocab_size - 1 : (t * 7 + 5) % (c.vocab_size - 1);
+        ask[i] = (ek_ask){.tokens = tokens[i],
+                          .n_tokens = PROMPT,
+                          .max_tokens = 3,
+                          .part = &part[i],
+                          .n_parts = 1,
+                          .ignore_eos = true,
+                          .sampling = ek_sampling_greedy()};
+    }
+    const ek_encoder encoder = {.takes = {true},
+                                .everywhere = everywhere,
+                                .max_tokens = TOKENS,
+                                .row_macs = 1,
+                                .begin = begin_rows,
+                                .advance = end_rows};
+    for (int i = 0; i < 2; i++) {
+        ek_executor cpu = ek_executor_cpu(m);
+        cpu.encoder = encoder;
+        run(&cpu, &ask[i], 1, PROMPT, &want[i]);
+    }
+    assert_true(want[0].row[PROMPT - 1] != want[1].row[PROMPT - 1]);
+    ek_gpu_driver d = emulated();
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
+    ek_executor device = ek_gpu_executor(g);
+    device.encoder = encoder;
+    run(&device, ask, 2, 9, got);
+    compare_traces(shape, want, got, 2);
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
+static void pictures(void **state)
+{
+    (void)state;
+    compare_pictures("T1", 0, false, false);
+    compare_pictures("T2", 0, true, false);
+    compare_pictures("T2", 0, true, true);
+    compare_pictures("Q2", 4, true, true);
+}
+
 static void compare(const char *shape, int bits, ek_model_opts o, bool table, int prompt)
 {
     static ek_config c;
@@ -535,6 +614,7 @@ int main(void)
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
         cmocka_unit_test(keys_and_values_may_be_integers),
         cmocka_unit_test(steps_begin_ahead),
+        cmocka_unit_test(pictures),
         cmocka_unit_test(a_page_that_is_not_copied_ends_in_an_error),
         cmocka_unit_test(draws_of_many_candidates_are_in_the_step),
         cmocka_unit_test(rows_for_groups_of_32_leave_no_image_for_others),
