@@ -442,11 +442,11 @@ def refusals_in_the_log():
         user = lambda *content: [{"role": "user", "content": [{"type": "text", "text": "my secret"}, *content]}]
         tool = lambda schema: [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object", "properties": {"x": schema}}}}]
         named = ( # what was wrong, in the words of the body, escaped and cut
-            ("/v1/messages", {"max_tokens": 1, "messages": user({"type": "image"})}, 'messages[0]: blocks of type \\"image\\"'),
+            ("/v1/messages", {"max_tokens": 1, "messages": user({"type": "image"})}, "(capability_rejected: image_block)"),
             ("/v1/messages", {"max_tokens": 1, "messages": user({"type": "a\x1b[2J\n" + 99 * "b"})}, "a\\\\u001b[2J\\\\n" + 74 * "b" + "…"),
             ("/v1/chat/completions", {"messages": user(), "tools": tool({"type": "string", "pattern": "(?=a)"})}, "pattern"),
             ("/v1/chat/completions", {"messages": user(), "temperature": -7.5}, "from 0 to 100 is needed, not -7.5"),
-            ("/v1/responses", {"input": user({"type": "input_image"})}, 'input[0]: parts of type \\"input_image\\"'),
+            ("/v1/responses", {"input": user({"type": "input_video"})}, 'input[0]: parts of type \\"input_video\\"'),
         )
         for i, (path, body, word) in enumerate(named):
             assert s.call("POST", path, body)[0] == 400

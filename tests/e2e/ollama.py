@@ -327,7 +327,8 @@ def llama_servers_paths(s):
     assert becomes(lambda: not any(x["is_processing"] for x in get("/slots")))
     props, slots, served = get("/props"), get("/slots"), get("/v1/models")["data"][0]
     assert props["default_generation_settings"]["n_ctx"] == served["max_model_len"] and props["total_slots"] == len(slots) == 4, props
-    assert props["modalities"] == {"vision": False, "audio": False} and props["model_alias"] == served["id"] and not props["is_sleeping"], props
+    takes = served["architecture"]["input_modalities"]
+    assert props["modalities"] == {"vision": "image" in takes, "audio": "audio" in takes} and props["model_alias"] == served["id"] and not props["is_sleeping"], props
     assert [x["id"] for x in slots] == [0, 1, 2, 3] and all(x["n_ctx"] == served["max_model_len"] and x["is_processing"] is False for x in slots), slots
     assert raw(s, "POST", "/props", {})[0] == 405 and raw(s, "POST", "/slots/0", {})[0] in (404, 405)
     stream = s.stream({"messages": user("On and on."), "max_tokens": 3000, "ignore_eos": True})

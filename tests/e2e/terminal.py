@@ -230,9 +230,12 @@ def another_model(home):
 @test
 def no_eyes_and_no_ears(home):
     with Chat(home) as t:
-        for call, organ in (("/image x.png", "eyes"), ("/audio x.wav", "ears"), ("/image", "eyes"), ("/audio", "ears")):
-            said = t.ask(call)
-            assert f"this model has no {organ}" in said and said.count("\n") == 1, said
+        for call, organ in (("/image", "eyes"), ("/audio", "ears")):
+            said, named = t.ask(call), t.ask(call + " /no/such/file")
+            if "a file is needed" in said:  # it has them: what there is to see is not there
+                assert "No such file" in named and named.count("\n") == 1, named
+                continue
+            assert f"this model has no {organ}" in said and said == named and said.count("\n") == 1, (said, named)
         assert t.messages() == []
 
 
