@@ -18,7 +18,7 @@ struct few_shared {
     u32 q[HEAD][2][32][2];         // limbs of queries by 32 dims, as a lane has them of operand b: low, high
     u32 p[SEGMENT / 32][2][32][2]; // of weights, by 32 keys
     float q_scale[N];
-    u32 most[WARPS][N], sum[WARPS][N];
+    u32 max_n[WARPS][N], sum[WARPS][N];
     float largest[WARPS][N];
     int from[N], to[N];
     const uint8_t *page[SEGMENT / PAGE]; // the head's part; 0: nobody sees any
@@ -141,7 +141,7 @@ __device__ __forceinline__ void weigh(few_shared &sm, const ek_cuda_attn_args &a
     const int t = lane % 4, key0 = warp * 32 + lane / 4 * 2;
     const uint8_t *page = sm.page[warp / 2];
     bool seen[2][4];
-    u32 most[2] = {0, 0}, sum[2] = {0, 0};
+    u32 max_n[2] = {0, 0}, sum[2] = {0, 0};
     float largest[2] = {0, 0}, scale[2][2] = {};
 #pragma unroll
     for (int m = 0; m < 2; m++) {
@@ -155,25 +155,25 @@ __device__ __forceinline__ void weigh(few_shared &sm, const ek_cuda_attn_args &a
             const int n = t * 2 + i % 2, key = key0 + m * 16 + i / 2;
             seen[m][i] = key >= sm.from[n] && key < sm.to[n];
             s[m][i] = held_score(s[m][i]);
-            if (seen[m][i]) most[i % 2] = max(most[i % 2], exponent_bits(s[m][i]));
+            if (seen[m][i]) max_n[i % 2] = max(max_n[i % 2], exponent_bits(s[m][i]));
         }
     }
 #pragma unroll
     for (int c = 0; c < 2; c++) {
-        most[c] = over_keys(most[c], [](u32 x, u32 y) { return max(x, y); });
-        if (lane < 4) sm.most[warp][t * 2 + c] = most[c];
+        max_n[c] = over_keys(max_n[c], [](u32 x, u32 y) { return max(x, y); });
+        if (lane < 4) sm.max_n[warp][t * 2 + c] = max_n[c];
     }
     __syncthreads();
 #pragma unroll
     for (int c = 0; c < 2; c++)
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) most[c] = max(most[c], sm.most[w][t * 2 + c]);
+        for (int w = 0; w < WARPS; w++) max_n[c] = max(max_n[c], sm.max_n[w][t * 2 + c]);
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int c = i % 2;
-            const float e = seen[m][i] ? weight_of(s[m][i], most[c]) : 0.0f;
+            const float e = seen[m][i] ? weight_of(s[m][i], max_n[c]) : 0.0f;
             sum[c] += sum_bits(e) - WHOLE_BITS;
             s[m][i] = seen[m][i] ? e * scale[m][i / 2] : 0.0f;
             largest[c] = fmaxf(largest[c], s[m][i]);
@@ -195,7 +195,7 @@ __device__ __forceinline__ void weigh(few_shared &sm, const ek_cuda_attn_args &a
         factor[c] = code_factor(largest[c]), unit[c] = code_unit(largest[c]);
         if (threadIdx.x < 4 && sm.from[n] < sm.to[n]) {
             ((float *)a.leaf_l)[number * a.tile + n] = (float)(int)all * (1.0f / (1 << SUM_BITS));
-            ((int *)a.leaf_m)[number * a.tile + n] = (int)(most[c] - WHOLE_BITS);
+            ((int *)a.leaf_m)[number * a.tile + n] = (int)(max_n[c] - WHOLE_BITS);
         }
     }
 #pragma unroll

@@ -145,13 +145,13 @@ __device__ __forceinline__ u32 exponent_bits(float s)
     return __float_as_uint(__fadd_rn(__fmul_rn(s, 1.44269504f), WHOLE));
 }
 
-// e = p 2^(n - m) of a held score, +0 when n - m < -125; most: m as bits of WHOLE + m.
-__device__ __forceinline__ float weight_of(float s, u32 most)
+// e = p 2^(n - m) of a held score, +0 when n - m < -125; max_n: m as bits of WHOLE + m.
+__device__ __forceinline__ float weight_of(float s, u32 max_n)
 {
     const u32 n = exponent_bits(s);
     float r, q = exp_rest(s, bits(n) - WHOLE, r);
     const float p = __fadd_rn(fma_(q, __fmul_rn(r, r), r), 1.0f);
-    const int apart = (int)(n - most);
+    const int apart = (int)(n - max_n);
     return apart < -125 ? 0.0f : bits(__float_as_uint(p) + ((u32)apart << 23)); // p is above 1/2: exact
 }
 

@@ -73,28 +73,28 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
         return (u32)((page0 + p) * PAGE + key0 + r - sm.from[q]) < (u32)sm.seen[q];
     };
     {
-        u32 most[16];
+        u32 max_n[16];
 #pragma unroll
         for (int n = 0; n < 16; n++) {
             const int q = n / 2 * 8 + t * 2 + n % 2;
-            most[n] = 0;
+            max_n[n] = 0;
 #pragma unroll
             for (int p = 0; p < OWN; p++)
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
                     const u32 x = exponent_bits(s[p][n / 2 * 4 + r * 2 + n % 2]);
-                    if (!MASKED || sees(q, p, r)) most[n] = max(most[n], x);
+                    if (!MASKED || sees(q, p, r)) max_n[n] = max(max_n[n], x);
                 }
         }
-        over_keys(most, [](u32 x, u32 y) { return max(x, y); });
-        *(uint2 *)&sm.part[0][warp][query_of(lane)] = make_uint2(most[0], most[1]);
+        over_keys(max_n, [](u32 x, u32 y) { return max(x, y); });
+        *(uint2 *)&sm.part[0][warp][query_of(lane)] = make_uint2(max_n[0], max_n[1]);
     }
     __syncthreads();
     if (tid < TILE) {
         u32 top = 0;
 #pragma unroll
         for (int w = 0; w < WARPS; w++) top = max(top, sm.part[0][w][tid]);
-        sm.most[tid] = top, own_m = (int)(top - WHOLE_BITS);
+        sm.max_n[tid] = top, own_m = (int)(top - WHOLE_BITS);
     }
     float2 scale[OWN];
 #pragma unroll
@@ -111,7 +111,7 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
 #pragma unroll
         for (int n = 0; n < 16; n++) {
             const int q = n / 2 * 8 + t * 2 + n % 2;
-            const u32 most = sm.most[q];
+            const u32 max_n = sm.max_n[q];
             sum[n] = 0, largest[n] = 0;
 #pragma unroll
             for (int p = 0; p < OWN; p++)
@@ -119,7 +119,7 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
                 for (int r = 0; r < 2; r++) {
                     float &x = s[p][n / 2 * 4 + r * 2 + n % 2];
                     const bool seen = !MASKED || sees(q, p, r);
-                    const float e = seen ? weight_of(x, most) : 0.0f;
+                    const float e = seen ? weight_of(x, max_n) : 0.0f;
                     sum[n] += sum_bits(e) - WHOLE_BITS;
                     x = seen ? e * (r ? scale[p].y : scale[p].x) : 0.0f;
                     largest[n] = fmaxf(largest[n], x);

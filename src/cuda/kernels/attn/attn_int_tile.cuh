@@ -21,7 +21,7 @@ struct int_shared {
         u32 part[2][WARPS][TILE];      // of the queries, per warp
         u32 factors[MAX_LEVELS][TILE]; // of a node of T below, which the leaf meets: the node's, bf16, its own above it
     };
-    u32 most[TILE];                                  // bits of WHOLE + m
+    u32 max_n[TILE];                                 // bits of WHOLE + m
     float q_scale[TILE], unit[TILE], factor[TILE];   // factor: 1 / unit
     float l[TILE];                                   // of queries that end here
     int lo[TILE], end[TILE], from[TILE], seen[TILE]; // the last two of the segment: its first key, how many
