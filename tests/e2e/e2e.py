@@ -487,7 +487,7 @@ def main():
 
     try:
         with Server(PROGRAM, "--model", MODEL, "--model-name", "a/b c", "--ctx", 512, "--max-requests", 8, "--body-timeout", 2,
-                    "--stream-buffer", 65536) as s:
+                    "--stream-buffer", 65536, "--max-body", 32 << 20) as s:
             for t in shared:
                 run(t, s)
     except AssertionError:
