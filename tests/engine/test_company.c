@@ -120,8 +120,9 @@ static void spans_are_not_cut(void **state)
         asks[i].n_prompt = 300;
         asks[i].prompt_logits_from = 0;
         for (int k = 0; k < 300; k++) asks[i].prompt[k] = (k * 3 + i) % 90;
-        asks[i].span[0] = (ek_prompt_span){5 + i, 105 + i, NULL, {[EK_SLIDING] = true}};
-        asks[i].span[1] = (ek_prompt_span){150, 250, &embedding[0][0], {[EK_FULL] = i == 1, [EK_SLIDING] = i == 2}};
+        asks[i].span[0] = (ek_prompt_span){5 + i, 105 + i, NULL, {[EK_SLIDING] = true}, false};
+        asks[i].span[1] = (ek_prompt_span){
+            150, 250, &embedding[0][0], {[EK_FULL] = i == 1, [EK_SLIDING] = i == 2}, false};
         asks[i].n_spans = 2;
         set_want(&asks[i], 4096);
         submit(e, &asks[i]);

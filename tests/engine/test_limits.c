@@ -66,9 +66,9 @@ static void wrong_requests_are_refused(void **state)
     REFUSED((o.sampling.bias = bias, o.sampling.n_bias = 1), EK_EINVAL);
     REFUSED((o.sampling.bias = stray, o.sampling.n_bias = 1), EK_EINVAL);
     asks[0].n_prompt = 60;
-    ek_prompt_span apart[] = {{3, 7, NULL, {0}}, {6, 9, NULL, {0}}}, beyond = {50, 61, NULL, {0}},
-                   empty = {4, 4, NULL, {0}};
-    ek_prompt_span whole = {2, 52, NULL, {[EK_FULL] = true}};
+    ek_prompt_span apart[] = {{3, 7, NULL, {0}, false}, {6, 9, NULL, {0}, false}}, beyond = {50, 61, NULL, {0}, false},
+                   empty = {4, 4, NULL, {0}, false};
+    ek_prompt_span whole = {2, 52, NULL, {[EK_FULL] = true}, false};
     REFUSED((o.span = apart, o.n_spans = 2), EK_EINVAL);
     assert_string_equal(ek_err_text(), "span 1 is [6, 9); spans ascend within [7, 60)");
     REFUSED((o.span = &beyond, o.n_spans = 1), EK_EINVAL);

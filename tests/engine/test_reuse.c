@@ -148,7 +148,7 @@ static void contents_are_part_of_the_key(void **state)
         fill(asks[0].prompt, 250, 5);
         static const int want[] = {0, 80, 249, 249, 80, 81, 249};
         for (int i = 0; i < 7; i++) {
-            asks[0].span[0] = (ek_prompt_span){80, 130, image[i & 1][0], {[EK_SLIDING] = mutual}};
+            asks[0].span[0] = (ek_prompt_span){80, 130, image[i & 1][0], {[EK_SLIDING] = mutual}, false};
             asks[0].n_spans = i == 4 || i == 6 ? 0 : 1; /* plain text */
             if (i == 2) asks[0].span[0].embedding = image[0][0];
             if (i == 3) asks[0].span[0].embedding = image[1][0];
@@ -158,7 +158,7 @@ static void contents_are_part_of_the_key(void **state)
             assert_int_equal(got, want[i]);
         }
         /* one token before the end of a span whose positions see each other */
-        asks[0].span[0] = (ek_prompt_span){80, 130, image[0][0], {[EK_SLIDING] = mutual}};
+        asks[0].span[0] = (ek_prompt_span){80, 130, image[0][0], {[EK_SLIDING] = mutual}, false};
         asks[0].n_spans = 1;
         make(&asks[0], &f, 130, 3);
         assert_int_equal(run_one(e, &asks[0]), mutual ? 80 : 129);

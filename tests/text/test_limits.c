@@ -274,9 +274,10 @@ static void counts_are_lengths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scan_counts_what_is_read), cmocka_unit_test(scan_tells_files_from_text),     cmocka_unit_test(results_find_their_calls_at_once),
-        cmocka_unit_test(counts_are_lengths),           cmocka_unit_test(ids_of_any_kind_find_their_calls),
-        cmocka_unit_test(rendering_stops_at_the_limit), cmocka_unit_test(encoding_stops_at_the_limit),
+        cmocka_unit_test(scan_counts_what_is_read),         cmocka_unit_test(scan_tells_files_from_text),
+        cmocka_unit_test(results_find_their_calls_at_once), cmocka_unit_test(counts_are_lengths),
+        cmocka_unit_test(ids_of_any_kind_find_their_calls), cmocka_unit_test(rendering_stops_at_the_limit),
+        cmocka_unit_test(encoding_stops_at_the_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
