@@ -173,13 +173,15 @@ def into_temp(argv):
 
 
 def made(name):
-    """A picture or a sound for `preprocess`, of our own."""
+    """A picture or a sound of our own, or a place for rows."""
     path = os.path.join(tempfile.gettempdir(), f"evenkeel-docs-{os.getpid()}.{name}")
     if name == "png":
         chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         rows = b"".join(b"\0" + bytes((x * 3, y * 5, 99)[c] for x in range(64) for c in range(3)) for y in range(48))
         data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, 8, 2, 0, 0, 0))
         data += chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    elif name == "f32":
+        data = b"" # written by the command
     else:
         samples = b"".join(struct.pack("<h", i * 37 % 2000) for i in range(16000))
         data = b"RIFF" + struct.pack("<I", 36 + len(samples)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16)
@@ -202,7 +204,8 @@ def program(command, servers):
     """What writes into a file is run without it."""
     command = command.split(" > ")[0]
     argv = shlex.split(real_port(command, servers) if "--compare" in command else command)
-    argv = [PROGRAM] + [MODEL if a == "DIR" else file_for(argv, i) if a == "FILE" else a for i, a in enumerate(argv) if i]
+    stands_for = lambda i, a: MODEL if a == "DIR" else file_for(argv, i) if a in ("FILE", "cat.png") else made("f32") if a == "rows.f32" else a
+    argv = [PROGRAM] + [stands_for(i, a) for i, a in enumerate(argv) if i]
     if argv[1] == "serve" and "--help" not in argv:
         return servers.start(argv)
     if argv[1] == "convert" and "--help" not in argv:

@@ -88,7 +88,12 @@ class Browser:
     def until(self, expression, seconds=20, what=""):
         deadline = time.time() + seconds
         while True:
-            value = self.js(expression)
+            try:
+                value = self.js(expression)
+            except AssertionError as e:  # the page went away while it was asked, as it does when it is loaded again
+                if "navigated or closed" not in str(e):
+                    raise
+                value = None
             if value:
                 return value
             assert time.time() < deadline, f"{what or expression} did not come true in {seconds} s"

@@ -34,7 +34,7 @@ static ek_err media_chunks(const scene *s, company *base, check_fn *check, void 
 /* What one engine leaves on disk another one begins with; its encoder is not asked for what the pages hold. */
 static ek_err media_from_disk(const scene *s, company *base, check_fn *check, void *arg)
 {
-    char dir[] = "/tmp/evenkeel-same-XXXXXX";
+    char dir[] = "/tmp/evenkeel-test-XXXXXX";
     ek_ask ask[MAX_ASKS];
     int which[MAX_ASKS], n = s->n < 8 ? s->n : 8;
     if (!mkdtemp(dir)) return ek_fail(EK_EIO, "no folder for the test");

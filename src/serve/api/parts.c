@@ -12,8 +12,7 @@ ek_err ek_part_refuse(const char *what, const char *type, const char *where)
 {
     ek_buf quoted = {0};
     ek_field_quote(&quoted, type, strlen(type));
-    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken in %s; this server takes text", what, quoted.data,
-                         where);
+    ek_err err = ek_fail(EK_EINVAL, "%s of type %s are not taken in %s", what, quoted.data, where);
     ek_buf_fini(&quoted);
     return err;
 }
@@ -86,7 +85,7 @@ static ek_err check_text(ek_buf *out, size_t from, const char *where)
     if (n >= sizeof pdf - 1 && !memcmp(s, pdf, sizeof pdf - 1))
         return ek_part_refuse("files", "application/pdf", where);
     if (!ek_utf8_valid(s, n) || memchr(s, '\0', n))
-        return ek_fail(EK_EINVAL, "a file in %s is not text in UTF-8; this server takes text", where);
+        return ek_fail(EK_EINVAL, "a file in %s is not text in UTF-8", where);
     return EK_OK;
 }
 

@@ -5,7 +5,7 @@
 
 #include "serve/api/dialect.h"
 
-/* EINVAL: "WHAT of type "TYPE" are not taken in WHERE; this server takes text". */
+/* EINVAL: "WHAT of type "TYPE" are not taken in WHERE". */
 ek_err ek_part_refuse(const char *what, const char *type, const char *where);
 
 /* <TAG>, then a line <NAME>…</NAME> for each member (a text that is not empty) of object; ek_part_close ends it. The
