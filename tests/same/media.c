@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/files.h"
 #include "cache/store_sqlite.h"
 #include "cases.h"
 
@@ -34,10 +35,9 @@ static ek_err media_chunks(const scene *s, company *base, check_fn *check, void 
 /* What one engine leaves on disk another one begins with; its encoder is not asked for what the pages hold. */
 static ek_err media_from_disk(const scene *s, company *base, check_fn *check, void *arg)
 {
-    char dir[] = "/tmp/evenkeel-test-XXXXXX";
     ek_ask ask[MAX_ASKS];
     int which[MAX_ASKS], n = s->n < 8 ? s->n : 8;
-    if (!mkdtemp(dir)) return ek_fail(EK_EIO, "no folder for the test");
+    char *dir = temp_dir();
     ek_err err = EK_OK;
     uint64_t hits = 0;
     for (int round = 0; round < 2 && !err; round++) {
@@ -55,9 +55,8 @@ static ek_err media_from_disk(const scene *s, company *base, check_fn *check, vo
     for (int i = 0; i < n; i++)
         if (!err && s->ask[i].n_tokens > 2 * EK_PAGE_TOKENS && base->hits == hits)
             err = ek_fail(EK_EINTERNAL, "nothing came from disk");
-    char command[64];
-    snprintf(command, sizeof command, "rm -r %s", dir);
-    return system(command) && !err ? ek_fail(EK_EIO, "%s", command) : err;
+    remove_dir(dir);
+    return err;
 }
 
 ek_err media(const scene *s, company *base, check_fn *check, void *arg)
