@@ -19,9 +19,18 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 LIMIT_BYTES, LIMIT_SECONDS = 8 << 30, 20
 WEIGHTS = "model.safetensors"
+
+
+def png_chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+PICTURE = b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 2, 0, 0, 0)) \
+    + png_chunk(b"IDAT", zlib.compress(bytes(4))) + png_chunk(b"IEND", b"")
 
 
 class Model:
@@ -122,13 +131,14 @@ def weight_cases(m):
     yield file("an extra tensor", packed(head, m.data + b"abcd"), "x.weight")
     head["x" * 100000] = head.pop("x.weight")
     yield file("an extra tensor with a long name", packed(head, m.data + b"abcd"), "xxx")
-    towers = ("model.vision_tower.", "model.audio_tower.")      # logits of text do not read them
-    for t in (k for k in m.tensors() if ".layers.1." in k and not k.startswith(towers)):  # attention would not see such keys, and go on
+    # Attention would not see such keys, and go on. Logits of text do not read towers, features of a picture do.
+    for t in (k for k in m.tensors() if ".layers.1." in k or "_tower.patch_embedder." in k or ".embed_vision." in k):
         odd = {"BF16": b"\xc0\x7f", "F32": b"\x00\x00\x80\xff"}.get(m.head[t]["dtype"])
         at = 8 + n + m.head[t]["data_offsets"][0]
         if odd:
-            module = t.rsplit(".", 1)[0].split(".layers.")[1]
-            yield Case(f"weights: no number in {t}", {WEIGHTS: raw[:at] + odd + raw[at + len(odd):]}, (module,))
+            module = t.rsplit(".", 1)[0].split(".layers.")[-1].removeprefix("model.")
+            command = "features" if "_tower." in t or ".embed_vision." in t else "logits"
+            yield Case(f"weights: no number in {t}", {WEIGHTS: raw[:at] + odd + raw[at + len(odd):]}, (module,), command)
     for t in missing_of(m):
         yield Case(f"weights: without {t}", {WEIGHTS: without(m, t)}, (t, WEIGHTS))
     yield Case("weights: none", {WEIGHTS: None}, (WEIGHTS.split(".")[1],))
@@ -348,6 +358,10 @@ def run(program, command, where):
     argv = [program, command, "--model", where]
     if command == "logits":
         argv += ["--ids", "2,3", "--last", "1", "--threads", "1", "--out", os.path.join(where, "out")]
+    if command == "features":
+        with open(os.path.join(where, "picture.png"), "wb") as out:
+            out.write(PICTURE)
+        argv += ["--image", os.path.join(where, "picture.png"), "--image-tokens", "70", "--threads", "1", "--out", os.path.join(where, "out")]
 
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))

@@ -75,10 +75,11 @@ def a_model():
     check(r["runs"] and "why" not in r and r["what"].startswith("Gemma 4"), str(r)[:300])
     check(r["tensors"] == sum(t["tensors"] for t in r["types"].values()), "tensors")
     check(r["bytes"] == sum(t["bytes"] for t in r["types"].values()), "bytes")
+    check(abs(m["weight_bytes"] + m["mapped_bytes"] - r["bytes"]) < r["bytes"] / 4 + 65536, "weights are far from the file's size")
     with open(os.path.join(MODEL, "model.safetensors"), "rb") as f:
         head = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
-    text = sum(t["data_offsets"][1] - t["data_offsets"][0] for name, t in head.items() if "_tower." not in name and "embed_vision." not in name and "data_offsets" in t)
-    check(abs(m["weight_bytes"] + m["mapped_bytes"] - text) < text / 4 + 65536, "weights are far from the size of the text model's tensors")
+    towers = sum(t["data_offsets"][1] - t["data_offsets"][0] for name, t in head.items() if "_tower." in name or "embed_vision." in name)
+    check(abs(m["tower_bytes"] - towers) < towers / 4 + 65536, f"towers: {m['tower_bytes']} bytes, {towers} in the file")
     kv = {k["kv"]: k for k in m["kv_formats"]}
     check({"f32", "f16", "bf16", "16", "8", "4"} <= set(kv), str(set(kv)))
     for name, k in kv.items():  # the table says what the model's own layout says

@@ -14,6 +14,7 @@
 #include "cli/frame/hub.h"
 #include "open/device.h"
 #include "engine/budget.h"
+#include "model/tower/tower.h"
 #include "tensor/listing.h"
 
 /* ------------------------------------------------------------------ tensors */
@@ -53,7 +54,13 @@ static ek_err measure(ek_inspect *r)
     ek_model_opts o = {.cpu = ek_cpu_detect()};
     EK_TRY(ek_kv_format_parse(r->cli->kv, &o.k_format, &o.v_format));
     EK_TRY(ek_activations_parse(r->cli->activations, &o.activations));
-    return ek_model_measure(&r->need, r->path, &o);
+    EK_TRY(ek_model_measure(&r->need, r->path, &o));
+    const ek_towers_opts towers = {.cpu = o.cpu};
+    ek_towers *t;
+    EK_TRY(ek_towers_open(&t, r->path, &towers));
+    r->tower_bytes = (double)ek_towers_image_bytes(t) + (double)ek_towers_sound_bytes(t);
+    ek_towers_close(t);
+    return EK_OK;
 }
 
 /* Which of the published models a drafter is for. */
@@ -144,7 +151,7 @@ static ek_err size_up(ek_inspect *r)
     const int max = r->config.max_position_embeddings;
     r->ctx = r->cli->has.ctx ? (int)r->cli->ctx : max < CTX ? max : CTX;
     EK_TRY(ek_cli_check_ctx(r->cli, max));
-    r->weight_bytes = r->measured ? r->need.weight_bytes : r->file_bytes;
+    r->weight_bytes = r->measured ? r->need.weight_bytes + r->tower_bytes : r->file_bytes;
     r->free_bytes = (ek_memory_available() - r->weight_bytes) / 2;
     if (r->free_bytes < 0) r->free_bytes = 0;
     if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has none of its own */

@@ -37,7 +37,8 @@ typedef struct ek_inspect {
     ek_model_need need; /* if it runs as a model */
     bool measured;
     int ctx;
-    double weight_bytes; /* in memory; where it does not run, as stored */
+    double weight_bytes; /* in memory, those of towers too; where it does not run, as stored */
+    double tower_bytes;  /* of these, what the first picture and the first sound take */
     double free_bytes;   /* that serve would give to keys and values: half of what is left beside the weights */
     ek_inspect_kv kv[EK_KV_FORMAT_COUNT];
     int n_kv;

@@ -42,8 +42,10 @@ static void print_weights(const ek_inspect *r)
 {
     char a[16], b[16];
     ek_cli_size_text(a, r->weight_bytes);
-    ek_cli_size_text(b, r->need.mapped_bytes);
+    ek_cli_size_text(b, r->tower_bytes);
     printf("weights      %s %s", a, r->measured ? "in memory" : "as stored");
+    if (r->tower_bytes > 0) printf(" (%s for pictures and sounds)", b);
+    ek_cli_size_text(b, r->need.mapped_bytes);
     if (r->need.mapped_bytes > 0) printf(", %s stay in the file", b);
     printf("\n");
     if (r->measured) {
@@ -83,7 +85,7 @@ static void print_batches(const ek_inspect *r)
     for (int i = 0; i < r->cli->batch.n; i++) {
         double kv = ek_budget_request_bytes(&r->need.layout, r->ctx) * r->cli->batch.v[i];
         ek_cli_size_text(a, kv);
-        ek_cli_size_text(b, kv + r->need.weight_bytes);
+        ek_cli_size_text(b, kv + r->weight_bytes);
         printf("%s %3d x %d tokens: keys and values (%s) %s, with the weights %s\n",
                i ? "            " : "memory      ", r->cli->batch.v[i], r->ctx, r->cli->kv, a, b);
     }
