@@ -36,37 +36,36 @@ static ek_media *sound(int n, float value)
     return m;
 }
 
-/* What a prompt of two images, a frame and a sound becomes, and that its places are found again. */
-static void placeholders_become_runs(void **state)
+static int add_run(int32_t *to, const ek_media *m)
+{
+    to[0] = ids.begin[m->kind];
+    for (int k = 1; k <= m->tokens; k++) to[k] = ids.soft[m->kind];
+    to[m->tokens + 1] = ids.end[m->kind];
+    return m->tokens + 2;
+}
+
+/* The places of two images, a frame and a sound, in whatever order they are given. */
+static void runs_find_their_places(void **state)
 {
     (void)state;
     ek_media *m[] = {sound(641, 0.5f), picture(EK_PART_IMAGE, 100, 75), picture(EK_PART_FRAME, 900, 3),
                      picture(EK_PART_IMAGE, 64, 64)};
+    int32_t out[300] = {2};
     ek_part part[4];
-    for (int i = 0; i < 4; i++) part[i] = (ek_part){.media = m[i]};
-    const int32_t token[] = {2, IMAGE, 5, FRAME, SOUND, 6, IMAGE};
-    int64_t n = ek_parts_expanded(part, 4, 7);
-    assert_int_equal(n, 3 + (63 + 70 + 1 + 64) + 2 * 4);
-    int32_t out[300];
-    assert_int_equal(ek_parts_expand(out, part, 4, token, 7, &ids), EK_OK);
-    static const struct {
-        int which, first;
-    } want[] = {{1, 2}, {2, 68}, {0, 140}, {3, 144}};
+    int n = 1;
     for (int i = 0; i < 4; i++) {
-        assert_ptr_equal(part[i].media, m[want[i].which]);
-        assert_int_equal(part[i].first, want[i].first);
-        ek_part_kind kind = part[i].media->kind;
-        assert_int_equal(out[part[i].first - 1], ids.begin[kind]);
-        for (int k = 0; k < part[i].media->tokens; k++) assert_int_equal(out[part[i].first + k], ids.soft[kind]);
-        assert_int_equal(out[part[i].first + part[i].media->tokens], ids.end[kind]);
+        static const int which[] = {1, 2, 0, 3};
+        part[i] = (ek_part){m[which[i]], n + 1};
+        n += add_run(out + n, part[i].media);
+        out[n++] = 5;
     }
-    assert_int_equal(ek_parts_check(part, 4, out, (int)n, &ids), EK_OK);
+    assert_int_equal(ek_parts_check(part, 4, out, n, &ids), EK_OK);
     ek_part again[4] = {{m[3], 0}, {m[2], 0}, {m[1], 0}, {m[0], 0}};
-    assert_int_equal(ek_parts_place(again, 4, out, (int)n, &ids), EK_EINVAL); /* images of 64 and 63 are exchanged */
+    assert_int_equal(ek_parts_place(again, 4, out, n, &ids), EK_EINVAL); /* images of 64 and 63 are exchanged */
     assert_string_equal(ek_err_text(),
                         "image 1 has 64 soft tokens, the prompt has a place of 63 for it (from position 2)");
     again[0].media = m[1], again[2].media = m[3];
-    assert_int_equal(ek_parts_place(again, 4, out, (int)n, &ids), EK_OK);
+    assert_int_equal(ek_parts_place(again, 4, out, n, &ids), EK_OK);
     for (int i = 0; i < 4; i++) {
         assert_ptr_equal(again[i].media, part[i].media);
         assert_int_equal(again[i].first, part[i].first);
@@ -79,17 +78,17 @@ static void counts_must_agree(void **state)
     (void)state;
     ek_media *a = picture(EK_PART_IMAGE, 64, 64), *s = sound(641, 0);
     const int32_t one[] = {2, IMAGE, 3}, none[] = {2, 3}, heard[] = {SOUND};
-    int32_t out[300];
     ek_part part[] = {{a, 0}, {a, 0}, {s, 0}};
-    assert_int_equal(ek_parts_expand(out, part, 0, one, 3, &ids), EK_EINVAL);
-    assert_string_equal(ek_err_text(), "position 1 is a place for an image, and none is attached for it");
-    assert_int_equal(ek_parts_expand(out, part, 2, one, 3, &ids), EK_EINVAL);
-    assert_string_equal(ek_err_text(), "2 images are attached, the prompt has 1 place for them");
-    assert_int_equal(ek_parts_expand(out, part, 1, none, 2, &ids), EK_EINVAL);
-    assert_string_equal(ek_err_text(), "1 image is attached, the prompt has 0 places for them");
-    assert_int_equal(ek_parts_expand(out, part, 1, heard, 1, &ids), EK_EINVAL);
-    assert_string_equal(ek_err_text(), "position 0 is a place for a sound, and none is attached for it");
+    int32_t run[300];
+    const int n_run = add_run(run, a);
     assert_int_equal(ek_parts_place(part, 0, one, 3, &ids), EK_EINVAL);
+    assert_string_equal(ek_err_text(), "position 1 is a place for an image, and none is attached for it");
+    assert_int_equal(ek_parts_place(part, 2, run, n_run, &ids), EK_EINVAL);
+    assert_string_equal(ek_err_text(), "2 images are attached, the prompt has 1 place for them");
+    assert_int_equal(ek_parts_place(part, 1, none, 2, &ids), EK_EINVAL);
+    assert_string_equal(ek_err_text(), "1 image is attached, the prompt has 0 places for them");
+    assert_int_equal(ek_parts_place(part, 1, heard, 1, &ids), EK_EINVAL);
+    assert_string_equal(ek_err_text(), "position 0 is a place for a sound, and none is attached for it");
     assert_int_equal(ek_parts_place(part, 1, one, 3, &ids), EK_EINVAL); /* a run of 1 */
     assert_int_equal(ek_parts_place(part + 2, 1, heard, 1, &ids), EK_OK);
     /* Where a model has no sounds the id is text: 0 stands for none and is no placeholder either. */
@@ -149,7 +148,7 @@ static void digests_are_of_the_content(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(placeholders_become_runs), cmocka_unit_test(counts_must_agree),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(runs_find_their_places), cmocka_unit_test(counts_must_agree),
                                        cmocka_unit_test(what_the_engine_refuses),
                                        cmocka_unit_test(digests_are_of_the_content)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,33 +70,6 @@ static ek_err finish(ek_part *part, int n_parts, const cursor *c)
     return EK_OK;
 }
 
-int64_t ek_parts_expanded(const ek_part *part, int n_parts, int n)
-{
-    int64_t all = n;
-    for (int i = 0; i < n_parts; i++) all += part[i].media->tokens + 1;
-    return all;
-}
-
-ek_err ek_parts_expand(int32_t *out, ek_part *part, int n_parts, const int32_t *token, int n, const ek_media_ids *ids)
-{
-    cursor c = {{0}};
-    for (int i = 0, to = 0; i < n; i++) {
-        ek_part_kind kind = ek_part_kind_of(ids, token[i]);
-        if (kind == EK_PART_KINDS) {
-            out[to++] = token[i];
-            continue;
-        }
-        int which = next_of(part, n_parts, c.at[kind], kind);
-        if (which == n_parts) return no_media(i, kind);
-        out[to++] = ids->begin[kind];
-        part[which].first = to;
-        for (int k = 0; k < part[which].media->tokens; k++) out[to++] = token[i];
-        out[to++] = ids->end[kind];
-        c.at[kind] = which + 1;
-    }
-    return finish(part, n_parts, &c);
-}
-
 static ek_err wrong_length(const ek_part *part, int i, int first, int run)
 {
     return ek_fail(EK_EINVAL, "%s %d has %d soft tokens, the prompt has a place of %d for it (from position %d)",

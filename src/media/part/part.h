@@ -1,8 +1,8 @@
 /* How a prompt carries pictures and sounds: each is decoded once, counted, and stands behind a run of soft tokens.
  *
  *     <|image|> in the chat's text      one token per picture, in the order of the conversation
- *     ek_parts_expand                   becomes begin, as many soft tokens as the picture has, end
- *     ek_parts_place                    says at which position each run begins, and that the counts agree
+ *     chat/media.h                      makes of it begin, as many soft tokens as the picture has, end
+ *     ek_parts_place                    says of ids from elsewhere at which position each run begins
  *     ek_request_opts.part              goes to the engine, which encodes what no cache has
  */
 #ifndef EK_MEDIA_PART_H
@@ -57,12 +57,6 @@ typedef struct ek_part {
     ek_media *media; /* borrowed by whoever gets the array; one who keeps it takes a reference */
     int first;
 } ek_part;
-
-/* Tokens after each placeholder became begin, soft tokens, end: n if there are no parts. */
-int64_t ek_parts_expanded(const ek_part *part, int n_parts, int n);
-/* token: one soft token per part, of its kind, as a chat template writes them; parts of a kind in the prompt's order.
- * out: ek_parts_expanded tokens, not overlapping. Sets first of each part and sorts parts by it. EINVAL as below. */
-ek_err ek_parts_expand(int32_t *out, ek_part *part, int n_parts, const int32_t *token, int n, const ek_media_ids *ids);
 
 /* Of a prompt whose runs have their length already: sets first of each part, of each kind in the order given, and
  * sorts parts by it. EINVAL in a sentence: a soft token without a picture or sound, a part without a place, a run that

@@ -179,6 +179,24 @@ ek_err ek_towers_takes_sound(const ek_towers *t)
     return ek_fail(EK_EUNSUPPORTED, "this model takes no audio: it has no audio tower");
 }
 
+/* ------------------------------------------------------------------ what encoders share */
+
+ek_err ek_tower_take_memory(ek_tower_work *w, uint8_t **block, size_t bytes)
+{
+    *block = ek_alloc_big(bytes);
+    w->rows = *block ? ek_alloc_big(sizeof *w->rows * (size_t)w->n_rows * (size_t)w->part->hidden) : NULL;
+    if (w->rows) return EK_OK;
+    w->ops->free(w);
+    return EK_ENOMEM;
+}
+
+ek_err ek_tower_check_positions(int across, int down, int n)
+{
+    if (across <= n && down <= n) return EK_OK;
+    return ek_fail(EK_EINVAL, "a picture of %d x %d patches; this model has positions for %d in a row or column",
+                   across, down, n);
+}
+
 /* ------------------------------------------------------------------ weights */
 
 static size_t bytes(const sense *s)

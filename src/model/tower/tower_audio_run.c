@@ -156,12 +156,7 @@ ek_err ek_audio_begin(ek_tower_work **out, const ek_audio *a, const float *mel, 
     *w = (ek_audio_work){.a = a, .frames = frames, .n = tokens_of(frames), .half = (frames + 1) / 2};
     w->head = (ek_tower_work){.ops = &work_ops, .part = &a->part, .n_rows = w->n};
     lay_out(w);
-    w->block = ek_alloc_big(w->bytes);
-    w->head.rows = w->block ? ek_alloc_big(sizeof(float) * (size_t)w->n * (size_t)c->text) : NULL;
-    if (!w->head.rows) {
-        free_work(&w->head);
-        return EK_ENOMEM;
-    }
+    EK_TRY(ek_tower_take_memory(&w->head, &w->block, w->bytes));
     lay_out(w);
     memcpy(w->mel, mel, sizeof *mel * (size_t)frames * (size_t)c->bins);
     w->head.left = w->n * (ek_audio_macs_begin(c) + c->n_layers * ek_audio_macs_layer(c) + ek_audio_macs_end(c));

@@ -100,4 +100,11 @@ struct ek_tower_work {
     double left; /* multiply-adds */
 };
 
+/* Memory of ek_alloc_big for w, whose ops, part and n_rows are set: its rows, and *block of so many bytes, which
+ * ops->free frees. On ENOMEM w is freed. */
+ek_err ek_tower_take_memory(ek_tower_work *w, uint8_t **block, size_t bytes);
+
+/* EINVAL for a picture of so many patches that a table of n positions does not reach to. */
+ek_err ek_tower_check_positions(int across, int down, int n);
+
 #endif

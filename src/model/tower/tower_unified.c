@@ -195,9 +195,7 @@ ek_err ek_unified_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_imag
     ek_layout l = {0};
     work w;
     measure(&w, u, fit, &l);
-    if (w.across > u->n_positions || w.down > u->n_positions)
-        return ek_fail(EK_EINVAL, "a picture of %d x %d patches; this model has positions for %d in a row or column",
-                       w.across, w.down, u->n_positions);
+    EK_TRY(ek_tower_check_positions(w.across, w.down, u->n_positions));
     *out = (ek_tower_cost){.rows = fit->tokens,
                            .macs = fit->tokens * row_macs(u),
                            .bytes = l.used + sizeof(float) * (size_t)fit->tokens * (size_t)p->hidden};
@@ -215,12 +213,7 @@ ek_err ek_unified_begin(ek_tower_work **out, const ek_tower_part *p, const ek_pi
     measure(w, u, &picture->fit, &l);
     w->work = (ek_tower_work){.ops = &ops, .part = p, .n_rows = cost.rows, .left = cost.macs};
     w->bytes = l.used;
-    w->block = ek_alloc_big(l.used);
-    w->work.rows = w->block ? ek_alloc_big(sizeof(float) * (size_t)cost.rows * (size_t)p->hidden) : NULL;
-    if (!w->work.rows) {
-        free_work(&w->work);
-        return EK_ENOMEM;
-    }
+    EK_TRY(ek_tower_take_memory(&w->work, &w->block, w->bytes));
     l = (ek_layout){.base = w->block};
     lay_out(w, &l);
     memcpy(w->picture.image.rgb, picture->image.rgb, ek_image_bytes(&picture->image));

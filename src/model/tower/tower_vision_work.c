@@ -131,9 +131,7 @@ ek_err ek_vision_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image
     ek_layout l = {0};
     ek_vision_work w;
     measure(&w, v, fit, &l);
-    if (max(w.across, w.down) > v->n_positions)
-        return ek_fail(EK_EINVAL, "a picture of %d x %d patches; this model has positions for %d in a row or column",
-                       w.across, w.down, v->n_positions);
+    EK_TRY(ek_tower_check_positions(w.across, w.down, v->n_positions));
     const double layer = row_macs(v, EK_VISION_HEADS, w.n) + row_macs(v, EK_VISION_MIX, w.n);
     *out = (ek_tower_cost){.rows = fit->tokens,
                            .macs = w.n * (row_macs(v, EK_VISION_EMBED, w.n) + v->n_layers * layer) +
@@ -153,12 +151,7 @@ ek_err ek_vision_begin(ek_tower_work **out, const ek_tower_part *p, const ek_pic
     measure(w, v, &picture->fit, &l);
     w->work = (ek_tower_work){.ops = &ops, .part = p, .n_rows = cost.rows, .left = cost.macs};
     w->bytes = l.used;
-    w->block = ek_alloc_big(l.used);
-    w->work.rows = w->block ? ek_alloc_big(sizeof(float) * (size_t)cost.rows * (size_t)p->hidden) : NULL;
-    if (!w->work.rows) {
-        free_work(&w->work);
-        return EK_ENOMEM;
-    }
+    EK_TRY(ek_tower_take_memory(&w->work, &w->block, w->bytes));
     l = (ek_layout){.base = w->block};
     lay_out(w, &l);
     memcpy(w->picture.image.rgb, picture->image.rgb, ek_image_bytes(&picture->image));
