@@ -77,13 +77,13 @@ static bool is_quantised(const ek_vision *v)
 /* For a call of any number of rows. */
 static size_t attention_bytes(const ek_vision_work *w)
 {
-    size_t most = 0;
+    size_t largest = 0;
     for (int n = 1; n <= EK_VISION_ATTN_ROWS; n++) {
         const ek_attn_tensors t = ek_vision_attention(w, 0, 0, n);
         const size_t bytes = ek_attn_tensors_bytes(&t, 1);
-        if (bytes > most) most = bytes;
+        if (bytes > largest) largest = bytes;
     }
-    return (most + 63) / 64 * 64;
+    return (largest + 63) / 64 * 64;
 }
 
 static void lay_out(ek_vision_work *w, ek_layout *l)

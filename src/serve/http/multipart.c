@@ -13,8 +13,8 @@ static bool boundary_char(char c)
 const char *ek_form_begin(ek_form *f, const char *body, size_t n)
 {
     static const char no_form[] = "the body must be multipart/form-data";
-    const size_t most = n < EK_FORM_MAX_BOUNDARY + 4 ? n : EK_FORM_MAX_BOUNDARY + 4;
-    const char *line = n >= 2 && body[0] == '-' && body[1] == '-' ? memmem(body, most, "\r\n", 2) : NULL;
+    const size_t max = n < EK_FORM_MAX_BOUNDARY + 4 ? n : EK_FORM_MAX_BOUNDARY + 4;
+    const char *line = n >= 2 && body[0] == '-' && body[1] == '-' ? memmem(body, max, "\r\n", 2) : NULL;
     *f = (ek_form){0};
     if (!line || line == body + 2) return no_form;
     for (const char *c = body + 2; c < line; c++)

@@ -194,11 +194,10 @@ static ek_err read_parts(form *f, const char *body, size_t n)
 
 /* --- the sound --- */
 
-static ek_err add_bytes(ek_api_request *r, ek_message *m, ek_buf *bytes)
+/* Takes the bytes over. */
+static void add_bytes(ek_api_request *r, ek_message *m, ek_buf bytes)
 {
-    ek_conversation_media(&r->conversation, m, EK_PART_SOUND, 1)->files->bytes = *bytes;
-    *bytes = (ek_buf){0};
-    return EK_OK;
+    ek_conversation_media(&r->conversation, m, EK_PART_SOUND, 1)->files->bytes = bytes;
 }
 
 /* Of up to 30 s: as it came. */
@@ -208,7 +207,8 @@ static ek_err add_short(ek_api_request *r, ek_message *m, const ek_form_part *fi
     if (limits->take) EK_TRY(limits->take(limits->count_arg, file->n));
     if (!ek_buf_reserve(&bytes, file->n)) return ek_fail(EK_ENOMEM, "the system has no memory for a sound now");
     ek_buf_add(&bytes, file->data, file->n);
-    return add_bytes(r, m, &bytes);
+    add_bytes(r, m, bytes);
+    return EK_OK;
 }
 
 /* Longer: decoded here, each piece a sound of its own of the same samples. */
@@ -223,7 +223,7 @@ static ek_err add_pieces(ek_api_request *r, ek_message *m, const ek_form_part *f
     for (int i = 0; !err && i < n; i++) {
         const ek_sound piece = ek_sound_piece(&sound, i);
         ek_buf bytes = {0};
-        if (ek_sound_wav(&bytes, piece.v, piece.samples)) err = add_bytes(r, m, &bytes);
+        if (ek_sound_wav(&bytes, piece.v, piece.samples)) add_bytes(r, m, bytes);
         else err = ek_fail(EK_ENOMEM, "the system has no memory for a sound now");
     }
     if (limits->give) limits->give(limits->count_arg, info->memory);
