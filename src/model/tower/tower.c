@@ -237,7 +237,8 @@ static ek_err load(ek_towers *t, sense *s)
     ek_err err = EK_OK;
     if (s->packed) return EK_OK;
     for (int i = 0; !err && i < list->n; i++)
-        if (list->item[i].table) err = check_table(&list->item[i]);
+        if (list->item[i].table && list->item[i].data.plane[0])
+            err = check_table(&list->item[i]); /* no synthetic one */
     if (err) return ek_fail_in(err, "%s", t->source->path);
     err = ek_items_pack(list, s->block, &o);
     if (!err && s->part->ops->ready) err = s->part->ops->ready(s->part);
