@@ -167,8 +167,6 @@ static ek_err open_step(ek_engine *e)
     EK_TRY(e->on.open(e->on.arg, &e->sizes));
     ek_page_memory memory = {.arg = e->on.arg, .copy = e->on.copy_page};
     if (e->on.poison) memory.changed_hands = e->on.poison_page;
-    for (int k = 0; k < EK_PAGE_KINDS && e->on.poison; k++)
-        for (int i = 0; i < e->sizes.n_pages[k]; i++) e->on.poison_page(e->on.arg, (ek_layer_kind)k, i);
     for (int k = 0; k < EK_PAGE_KINDS; k++) e->stats.pages_total[k] = e->sizes.n_pages[k];
     EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
     if (e->opts.cache_bytes > 0)

@@ -60,7 +60,7 @@ EMULATED_SAN := $(filter -fsanitize=address,$(OPT))
 EMULATED     := $B/tests/emulate/libcuda.so.1
 EMULATED_OBJ := $(CU_SRC:src/cuda/kernels/%.cu=$B/tests/emulate/%.cu.o) \
                 $(patsubst %.cc,$B/%.cc.o,$(wildcard tests/emulate/*.cc))
-EMULATED_CXX := -std=c++17 -O1 -g1 -fPIC -fvisibility=hidden -fno-strict-aliasing -ffp-contract=off -Wall \
+EMULATED_CXX := -std=c++17 -O1 $(if $(filter release,$(CONF)),-g0,-g1) -fPIC -fvisibility=hidden -fno-strict-aliasing -ffp-contract=off -Wall \
                 -Wno-unknown-pragmas -Wno-uninitialized -Wno-maybe-uninitialized $(EMULATED_SAN) -MMD -MP -Itests -Itests/emulate -Isrc
 $B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu
 	@mkdir -p $(@D)
