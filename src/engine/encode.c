@@ -48,7 +48,10 @@ static void hold(ek_request *r, int i, ek_feature *x)
     ek_request_part *p = &r->part[i];
     p->feature = x;
     r->span[i].embedding = x->rows;
-    if (!p->seen && x->maker != r->id) r->n_media_reused[is_sound(p->media)] += x->tokens;
+    if (!p->seen && x->maker != r->id) {
+        r->n_media_reused[is_sound(p->media)] += x->tokens;
+        if (x->salt == r->cache_salt) r->n_media_kept[is_sound(p->media)] += x->tokens;
+    }
     p->seen = true;
 }
 
@@ -124,7 +127,7 @@ static ek_err begin(ek_engine *e, ek_request *r)
         ek_features_drop(&e->features, x);
         return err;
     }
-    x->maker = r->id;
+    x->maker = r->id, x->salt = r->cache_salt;
     r->encoded_at = ++e->n_encodings;
     e->encoding = (ek_encoding){.feature = x, .media = ek_media_retain(m), .since = ek_now()};
     return EK_OK;
@@ -159,9 +162,11 @@ bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err)
         *failed = *err ? r : NULL;
         if (*err) return true;
     }
-    int rows = e->opts.chunk < DEFAULT_CHUNK ? e->opts.chunk : DEFAULT_CHUNK;
+    const int rows = e->opts.chunk < DEFAULT_CHUNK ? e->opts.chunk : DEFAULT_CHUNK;
+    const double start = ek_now();
     bool done = false;
-    *err = by->advance(by->arg, rows * by->row_macs, &done);
+    *err = by->advance(by->arg, ek_pace_slice(&e->pace, rows, by->row_macs), &done);
+    if (!*err && !done) ek_pace_note(&e->pace, rows, ek_now() - start);
     if (*err) {
         *failed = who_waits(e);
         leave(e);

@@ -36,9 +36,12 @@ typedef struct ek_event {
     ek_err err;       /* EK_FINISH_ERROR: why */
     const char *text; /* its sentence; valid during the call */
     int n_prompt, n_cached, n_tokens;
-    int n_image, n_sound;      /* of the prompt: soft tokens of images and video frames, and of sounds */
-    int n_features;            /* of these, those whose features were in the cache of features; the others were encoded,
-                                  or lie in n_cached */
+    int n_image, n_sound; /* of the prompt: soft tokens of images and video frames, and of sounds */
+    int n_features;       /* of these, those whose features were in the cache of features; the others were encoded,
+                             or lie in n_cached */
+    /* Of them, those that nothing was encoded for: what lies as a whole in n_cached, and features that were made for a
+     * request of the same cache_salt. Others count as encoded: what other tenants have shown is not said. */
+    int n_image_kept, n_sound_kept;
     int n_drafted, n_accepted; /* drafted tokens so far, and those of them that the reply has */
     const float *logits;       /* with reply_logits: the row the token was sampled from (suppressed ids not yet
                                   masked), valid during the call; NULL when token is -1 */

@@ -27,7 +27,7 @@ enum { EK_MAX_KEEP = 16 };
 typedef struct ek_request_part {
     ek_media *media; /* one reference */
     ek_feature *feature;
-    bool seen; /* it had features before, and was counted */
+    bool seen; /* it had features before, or lies within n_cached, and was counted */
 } ek_request_part;
 
 typedef struct ek_request {
@@ -49,6 +49,7 @@ typedef struct ek_request {
     int first_part;        /* those before it are computed */
     int n_media_tokens[2]; /* of images and frames, and of sounds */
     int n_media_reused[2]; /* of them, those whose features were there already */
+    int n_media_kept[2];   /* as in ek_event */
     uint64_t encoded_at;   /* which encoding of the engine was its last one */
     int hidden_size, window;
     int longest_piece;    /* rows of its longest span that may not be cut; 1 without */

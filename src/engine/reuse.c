@@ -149,11 +149,21 @@ static void report(const ek_engine *e, const ek_request *r)
     r->on_cache(r->user, &c);
 }
 
+/* What the request begins with, and the pictures and sounds in it as a whole: nothing is encoded for them. */
+static void note_cached(ek_request *r)
+{
+    r->n_cached = r->n_hit;
+    for (int i = 0; i < r->n_parts && r->span[i].end <= r->n_hit; i++) {
+        r->part[i].seen = true;
+        r->n_media_kept[r->part[i].media->kind == EK_PART_SOUND] += r->part[i].media->tokens;
+    }
+}
+
 void ek_reuse_admitted(ek_engine *e, ek_request *r)
 {
     bool first = !r->admitted;
     r->admitted = true;
-    if (first) r->n_cached = r->n_hit;
+    if (first) note_cached(r);
     if (!e->prefix) return;
     if (first && r->on_cache) report(e, r);
     pthread_mutex_lock(&e->lock);

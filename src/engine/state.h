@@ -7,6 +7,7 @@
 
 #include "base/fair_queue.h"
 #include "engine/executor.h"
+#include "engine/media/pace.h"
 #include "engine/request.h"
 
 /* What one request does in a step: rows [row, row + n_rows) of the plan, of which those that want logits
@@ -66,6 +67,7 @@ struct ek_engine {
     ek_audit audit;
     ek_features features;
     ek_encoding encoding;
+    ek_pace pace;           /* of its slices */
     uint64_t n_encodings;   /* begun */
     bool unnamed;           /* a request of the wait queue may have parts that were not named yet */
     ek_store *store;        /* its pages on disk; NULL: none */

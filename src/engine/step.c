@@ -21,6 +21,7 @@ static void send(const ek_request *r, ek_event event)
     event.n_tokens = r->n_tokens - r->n_prompt;
     event.n_image = r->n_media_tokens[0], event.n_sound = r->n_media_tokens[1];
     event.n_features = r->n_media_reused[0] + r->n_media_reused[1];
+    event.n_image_kept = r->n_media_kept[0], event.n_sound_kept = r->n_media_kept[1];
     event.n_drafted = r->n_drafted;
     event.n_accepted = r->n_accepted;
     r->sink(r->arg, &event);
@@ -190,6 +191,7 @@ static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
     double waited = ek_masks_waited(p->masks);
+    ek_pace_step(&e->pace, p->n_rows, seconds);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     if (waited >= 0) ek_histogram_add(&e->stats.mask_seconds, EK_HISTOGRAM_MICRO, waited);

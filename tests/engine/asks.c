@@ -56,6 +56,7 @@ static void on_event(void *arg, const ek_event *event)
     EK_ASSERT(a->n_got == 0 || event->n_cached == a->n_cached);
     a->n_cached = event->n_cached;
     a->n_image = event->n_image, a->n_sound = event->n_sound, a->n_features = event->n_features;
+    a->n_kept = event->n_image_kept + event->n_sound_kept;
     if (event->token >= 0) {
         float logits[FAKE_VOCAB];
         int32_t tokens[MAX_PROMPT + MAX_REPLY];

@@ -28,7 +28,7 @@ typedef struct ask {
     ek_request_id id;
     int32_t got[MAX_REPLY];
     int n_got, n_prompt_logits, n_cached;
-    int n_image, n_sound, n_features;
+    int n_image, n_sound, n_features, n_kept;
     ek_finish finish;
     bool cancel;
     ek_engine *engine; /* set by submit */

@@ -269,6 +269,8 @@ static void pages_know_the_content(void **state)
         assert_true(asks[2].n_cached > 6 + media[0]->tokens);
         assert_int_equal(now.done, 2);
         assert_int_equal(asks[2].n_features, 0); /* its rows are in the pages: nothing was looked for */
+        assert_int_equal(asks[2].n_kept, media[0]->tokens);
+        assert_int_equal(asks[0].n_kept + asks[1].n_kept, 0);
         int tokens = media[0]->kind == EK_PART_SOUND ? asks[2].n_sound : asks[2].n_image;
         assert_int_equal(tokens, media[0]->tokens);
         assert_int_equal(asks[2].n_image + asks[2].n_sound, media[0]->tokens);
@@ -281,6 +283,20 @@ static void pages_know_the_content(void **state)
         check(&asks[3]);
         assert_int_equal(asks[3].n_cached, 0);
         assert_int_equal(asks[3].n_features, media[0]->tokens);
+        assert_int_equal(asks[3].n_kept, 0); /* of another tenant: what that one has shown is not said */
+        /* Behind another beginning too. */
+        grow(&asks[4], &f, 5, 40);
+        asks[4].n_prompt = 0;
+        add_text(&asks[4], 8, 5);
+        add(&asks[4], 0);
+        add_text(&asks[4], 2, 20);
+        asks[4].prompt_logits_from = asks[4].n_prompt;
+        set_want(&asks[4], 4096);
+        submit(e, &asks[4]);
+        step_until_idle(e);
+        check(&asks[4]);
+        assert_int_equal(asks[4].n_features, media[0]->tokens);
+        assert_int_equal(asks[4].n_kept, media[0]->tokens);
         assert_int_equal(now.done, 2);
         ek_engine_close(e);
     }

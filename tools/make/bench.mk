@@ -11,6 +11,11 @@ $B/bench/bench_steps: $B/bench/bench_steps.o $(call libs,engine)
 $B/bench/bench_audio: $B/bench/bench_audio.o $(call libs,model)
 	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
+$B/bench/bench_slices: $B/bench/bench_slices.o $(call libs,engine)
+	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+
+bench-slices: $B/bench/bench_slices ## how long a stream waits while an image is encoded: SHAPE, N_LAYERS, TOWERS (a folder)
+	@$< $(or $(SHAPE),e2b) $(or $(N_LAYERS),0) $(or $(THREADS),2) $(TOWERS)
 bench-audio: $B/bench/bench_audio ## 30 s of sound through an audio tower of E2B's shapes, on THREADS
 	@$< $(THREADS)
 bench-grammar: $B/bench/bench_grammar ## masks of structured output, on TOKENIZER

@@ -13,13 +13,14 @@ typedef struct ek_encoder {
     bool loaded;        /* digest is known; set by ek_encoder_load */
     bool everywhere;    /* if an image's rows see each other, in full layers too, and whatever the window (12B) */
     int max_tokens;     /* of an image */
-    double row_macs;    /* multiply-adds of a row of a prompt: what a slice is measured by */
+    double row_macs;    /* multiply-adds of a row of a prompt: what a slice has at most, of so many rows (pace.h) */
     void *arg;
     /* Gets ready, which may take seconds, and says the digest; NULL: it is ready. */
     ek_err (*load)(void *arg, uint8_t digest[32]);
     /* rows: tokens x hidden_size floats, written when it is done; m is borrowed until then. */
     ek_err (*begin)(void *arg, const ek_media *m, float *rows); /* NULL: there are no towers */
-    /* Goes on by about so many multiply-adds. After an error it is as if it was dropped. */
+    /* Goes on by about so many multiply-adds, and returns when they are done. After an error it is as if it was
+     * dropped. */
     ek_err (*advance)(void *arg, double macs, bool *done);
     void (*drop)(void *arg); /* what was begun and is not done */
     void (*close)(void *arg);

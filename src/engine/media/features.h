@@ -16,7 +16,7 @@ typedef struct ek_feature {
     int tokens;
     float *rows; /* tokens x hidden_size, as they enter the first layer */
     size_t bytes;
-    uint64_t maker;                   /* the request that it was made for */
+    uint64_t maker, salt;             /* the request that it was made for, and its cache_salt */
     int holders;                      /* requests, and the encoding that fills it */
     struct ek_feature *newer, *older; /* all entries, by use */
 } ek_feature;
