@@ -198,6 +198,8 @@ static void on_engine_event(void *arg, const ek_event *e)
                          .err = e->err,
                          .n_prompt = e->n_prompt,
                          .n_cached = e->n_cached,
+                         .n_images_kept = e->n_image_kept,
+                         .n_sounds_kept = e->n_sound_kept,
                          .digest = t->hash};
     if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
     if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
@@ -345,6 +347,7 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
     if (r->end != EK_END_NONE) return;
     r->n_prompt = news->n_prompt;
     r->n_cached = news->n_cached;
+    r->n_images_kept = news->n_images_kept, r->n_sounds_kept = news->n_sounds_kept;
     if (news->finish == EK_FINISH_ERROR) {
         r->end = EK_END_ERROR;
         r->err = news->err;

@@ -64,16 +64,17 @@ typedef struct ek_turn_logprobs {
 /* The reply so far. */
 typedef struct ek_turn_result {
     ek_turn_end end;
-    int stop_string;            /* EK_END_STOP_STRING: its index */
-    ek_err err;                 /* EK_END_ERROR: its code */
-    char *error;                /* EK_END_ERROR: its sentence; otherwise NULL */
-    ek_answer answer;           /* the sum of the sink's events */
-    int n_prompt, n_cached;     /* prompt tokens; of these, taken from a cache */
-    int n_images, n_sounds;     /* of n_prompt: tokens of pictures, frames of videos included, and of sounds */
-    int n_tokens;               /* of the reply, stop tokens included */
-    int n_reasoning;            /* of n_tokens: reasoning */
-    int n_malformed;            /* malformed calls, returned as text */
-    ek_turn_logprobs *logprobs; /* of the content's tokens, in order, if asked for */
+    int stop_string;                  /* EK_END_STOP_STRING: its index */
+    ek_err err;                       /* EK_END_ERROR: its code */
+    char *error;                      /* EK_END_ERROR: its sentence; otherwise NULL */
+    ek_answer answer;                 /* the sum of the sink's events */
+    int n_prompt, n_cached;           /* prompt tokens; of these, taken from a cache */
+    int n_images, n_sounds;           /* of n_prompt: tokens of pictures, frames of videos included, and of sounds */
+    int n_images_kept, n_sounds_kept; /* of these, those that nothing was encoded for: ek_event */
+    int n_tokens;                     /* of the reply, stop tokens included */
+    int n_reasoning;                  /* of n_tokens: reasoning */
+    int n_malformed;                  /* malformed calls, returned as text */
+    ek_turn_logprobs *logprobs;       /* of the content's tokens, in order, if asked for */
     int n_logprobs;
     const ek_logprobs *prompt_logprobs; /* n_prompt, from the first token of the reply on; the first has none (its
                                            n_top is -1). NULL unless asked for */
@@ -95,7 +96,7 @@ typedef struct ek_turn_news {
     ek_finish finish;
     ek_err err;       /* EK_FINISH_ERROR: its code */
     const char *text; /* EK_FINISH_ERROR: its sentence, valid during the call; otherwise NULL */
-    int n_prompt, n_cached;
+    int n_prompt, n_cached, n_images_kept, n_sounds_kept;
     uint64_t digest;      /* of the logits so far, if asked for */
     ek_logprobs logprobs; /* of the token, if asked for */
 } ek_turn_news;

@@ -112,6 +112,65 @@ def the_same_in_every_api(s):
     assert (r["prompt_eval_count"], r["response"]) == (want["usage"]["prompt_tokens"], said), r
 
 
+def frames(s, path, body):
+    """The JSON of a stream: of events, or of lines."""
+    c = s.open()
+    c.request("POST", path, json.dumps({**body, "stream": True}), {"content-type": "application/json"})
+    r = c.getresponse()
+    raw = r.read().decode()
+    c.close()
+    assert r.status == 200, raw
+    lines = [l[6:] if l.startswith("data: ") else l for l in raw.split("\n")]
+    return [json.loads(l) for l in lines if l.strip().startswith("{")]
+
+
+def usages(s, seed):
+    """What every API says of a prompt with a picture and, where it takes one, a sound, whole and streamed: image tokens, of
+    these kept; audio tokens, of these kept. Each time behind other words."""
+    one, word = png(64, 48, seed), ""
+    numbers = lambda u: [u.get(k) for k in ("image_tokens", "cached_image_tokens", "audio_tokens", "cached_audio_tokens")]
+    for stream in (False, True):
+        def of(path, body, get):
+            nonlocal word
+            word += "x "  # no prompt begins like one before
+            body = body(word)
+            if not stream:
+                return numbers(get(ask(s, path, body)))
+            return numbers(next(u for u in map(get, reversed(frames(s, path, body))) if u))
+        parts = lambda w: [text(w), image(one), sound(wav(1, seed))]
+        yield "chat", of("/v1/chat/completions", lambda w: {"messages": user(*parts(w)), "max_tokens": 2, "stream_options": {"include_usage": True}},
+                         lambda f: (f.get("usage") or {}).get("prompt_tokens_details"))
+        items = lambda w: user({"type": "input_text", "text": w}, {"type": "input_image", "detail": "auto", "image_url": url(one)})
+        yield "responses", of("/v1/responses", lambda w: {"input": items(w), "max_output_tokens": 2},
+                              lambda f: ((f.get("response") or f).get("usage") or {}).get("input_tokens_details"))
+        yield "messages", of("/v1/messages", lambda w: {"model": "m", "max_tokens": 2, "messages": user(text(w), block(one))}, lambda f: f.get("usage"))
+        yield "api/chat", of("/api/chat", lambda w: {"model": "m", "messages": [{"role": "user", "content": w, "images": [b64(one)]}], "options": {"num_predict": 2}, "stream": False},
+                             lambda f: f if f.get("done") else None)
+        yield "api/generate", of("/api/generate", lambda w: {"model": "m", "prompt": w, "images": [b64(one)], "options": {"num_predict": 2}, "stream": False},
+                                 lambda f: f if f.get("done") else None)
+
+
+@test
+def usage_says_what_was_encoded(s):
+    """The first prompt with a picture pays for it; those behind it in any API find its features."""
+    got = list(usages(s, 90))
+    assert len(got) == 10 and got[0] == ("chat", [266, 0, 25, 0]), got
+    for api, numbers in got[1:]:
+        assert numbers == [266, 266] + ([25, 25] if api == "chat" else [None, None]), (api, numbers)
+    body = {"messages": user(image(png(64, 48, 91)), text("again and again")), "max_tokens": 2}
+    first, then = (ask(s, "/v1/chat/completions", body)["usage"]["prompt_tokens_details"] for _ in range(2))
+    assert (first["cached_image_tokens"], then["cached_image_tokens"]) == (0, 266), (first, then)
+    assert then["cached_tokens"] > 266, then  # by the prefix cache
+    m = metrics(s)
+    for name in ("evenkeel_media_tokens_total", "evenkeel_media_cached_tokens_total", "evenkeel_media_encoded_total"):
+        for kind in ("image", "sound"):
+            n = next(float(l.split()[1]) for l in m.splitlines() if l.startswith(f'{name}{{kind="{kind}"}} '))
+            assert n > 0, (name, kind)
+    ask(s, "/v1/chat/completions", {"messages": user(text("a")), "max_tokens": 2})
+    plain = ask(s, "/v1/chat/completions", {"messages": user(text("a")), "max_tokens": 2})["usage"]["prompt_tokens_details"]
+    assert set(plain) == {"cached_tokens"}, plain
+
+
 @test
 def pixels_decide_and_their_coding_does_not(s):
     one = digest(chat(s, image(), text("?")))

@@ -38,6 +38,7 @@ static void open_reply(scene *t, const char *more)
                           .turn = &t->req.turn};
     t->result.n_prompt = 12;
     t->result.n_cached = 5;
+    t->result.n_images = 4, t->result.n_images_kept = 3;
     d->begin(&t->stream, &t->r, 0);
     ek_buf_fini(&body);
 }
@@ -180,6 +181,8 @@ static void thinking_text_and_calls(void **state)
     assert_int_equal(json_array_size(ek_json_get(start, "content")), 0);
     assert_int_equal(json_integer_value(ek_json_get(u, "input_tokens")), 7);
     assert_int_equal(json_integer_value(ek_json_get(u, "cache_read_input_tokens")), 5);
+    assert_int_equal(json_integer_value(ek_json_get(u, "image_tokens")), 4);
+    assert_int_equal(json_integer_value(ek_json_get(u, "cached_image_tokens")), 3);
     const json_t *signature = ek_json_get(ek_json_get(json_array_get(list, 5), "delta"), "signature");
     assert_true(json_string_length(signature) > 8); /* before the block's stop, never empty */
     json_decref(list);

@@ -179,7 +179,13 @@ static void test_usage_when_asked(void **state)
     ek_buf b = {0};
     scene t;
     open_reply(&t, 2, true, true);
-    t.result[0] = (ek_turn_result){.n_prompt = 5, .n_cached = 2, .n_tokens = 3, .n_reasoning = 3};
+    t.result[0] = (ek_turn_result){.n_prompt = 5,
+                                   .n_cached = 2,
+                                   .n_tokens = 3,
+                                   .n_reasoning = 3,
+                                   .n_images = 3,
+                                   .n_images_kept = 1,
+                                   .n_sounds = 1};
     t.result[1] = (ek_turn_result){.n_prompt = 5, .n_cached = 2, .n_tokens = 4};
     d->begin(&b, &t.r, 0);
     d->end(&b, &t.r);
@@ -189,7 +195,13 @@ static void test_usage_when_asked(void **state)
     const json_t *last = json_array_get(f, 1), *got = ek_json_get(last, "usage");
     assert_int_equal(json_array_size(ek_json_get(last, "choices")), 0);
     assert_int_equal(json_integer_value(ek_json_get(got, "total_tokens")), 12);
-    assert_int_equal(json_integer_value(ek_json_get(ek_json_get(got, "prompt_tokens_details"), "cached_tokens")), 2);
+    const json_t *details = ek_json_get(got, "prompt_tokens_details");
+    assert_int_equal(json_object_size(details), 5);
+    assert_int_equal(json_integer_value(ek_json_get(details, "cached_tokens")), 2);
+    assert_int_equal(json_integer_value(ek_json_get(details, "image_tokens")), 3);
+    assert_int_equal(json_integer_value(ek_json_get(details, "cached_image_tokens")), 1);
+    assert_int_equal(json_integer_value(ek_json_get(details, "audio_tokens")), 1);
+    assert_int_equal(json_integer_value(ek_json_get(details, "cached_audio_tokens")), 0);
     assert_int_equal(json_integer_value(ek_json_get(ek_json_get(got, "completion_tokens_details"), "reasoning_tokens")),
                      3);
     json_decref(f);

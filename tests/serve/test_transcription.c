@@ -90,6 +90,14 @@ static void a_form_becomes_a_prompt(void **state)
     assert_int_equal(parse_for(&r, 16000, &ears, PAIRS("stream", "true", "temperature", "0.4", "seed", "7")), EK_OK);
     assert_true(r.stream && r.has_seed && r.turn.sampling.seed == 7 && r.turn.sampling.temperature == 0.4f);
     ek_api_request_fini(&r);
+    if (parse_for(&r, 16000, &ears,
+                  PAIRS("languages[]", "en", "languages[]", "German", "keywords[]", "Zoë", "timestamp_granularities[]",
+                        "segment")))
+        fail_msg("%s", ek_err_text());
+    const char *task = ek_buf_text(&only_message(&r)->blocks[1].text);
+    assert_non_null(strstr(task, "these languages: en, German,"));
+    assert_non_null(strstr(task, "Words that may be said: Zoë"));
+    ek_api_request_fini(&r);
 }
 
 /* Of 75 s: three sounds, whose samples are those of the file. */
@@ -143,6 +151,10 @@ static void what_is_refused(void **state)
         {16000, {"language", "en\x01"}, "language", "a code such as"},
         {16000, {"prompt", "\xff"}, "prompt", "UTF-8"},
         {16000, {"chunking_strategy", "{\"type\":\"server_vad\"}"}, "chunking_strategy", "\"auto\" can be asked for"},
+        {16000, {"chunking_strategy[type]", "server_vad"}, "chunking_strategy", "not \"server_vad\""},
+        {16000, {"languages[]", "en\x01"}, "languages", "a code such as"},
+        {16000, {"keywords[]", "\xff"}, "keywords", "UTF-8"},
+        {16000, {"known_speaker_references[]", "data:,"}, "known_speaker_names", "voices"},
         {16000, {"file", "second"}, "file", "one sound can be transcribed at a time"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -173,7 +185,7 @@ static void what_is_refused(void **state)
 static void reply(ek_buf *out, const char *form, bool stream, const char **type)
 {
     ek_api_request r;
-    ek_turn_result result = {.n_prompt = 60, .n_tokens = 5, .n_sounds = 25};
+    ek_turn_result result = {.n_prompt = 60, .n_tokens = 5, .n_sounds = 25, .n_sounds_kept = 9};
     const ek_turn_result *choices[] = {&result};
     assert_int_equal(parse_for(&r, 24000, &ears, form ? PAIRS("response_format", form) : PAIRS()), EK_OK);
     *type = d->whole_type(&r);
@@ -191,9 +203,9 @@ static void reply(ek_buf *out, const char *form, bool stream, const char **type)
     ek_api_request_fini(&r);
 }
 
-#define USAGE                                                                                                              \
-    "\"usage\":{\"type\":\"tokens\",\"input_tokens\":60,\"input_token_details\":{\"audio_tokens\":25,\"text_tokens\":35}," \
-    "\"output_tokens\":5,\"total_tokens\":65}"
+#define USAGE                                                                                         \
+    "\"usage\":{\"type\":\"tokens\",\"input_tokens\":60,\"input_token_details\":{\"text_tokens\":35," \
+    "\"audio_tokens\":25,\"cached_audio_tokens\":9},\"output_tokens\":5,\"total_tokens\":65}"
 
 static void forms_of_a_reply(void **state)
 {
@@ -206,8 +218,8 @@ static void forms_of_a_reply(void **state)
         {"json", NULL, "{\"text\":\"Hello \\\"you\\\"\"," USAGE "}", false},
         {"text", "text/plain; charset=utf-8", "Hello \"you\"\n", false},
         {"verbose_json", NULL,
-         "{\"task\":\"transcribe\",\"language\":\"unknown\",\"duration\":1.500,\"text\":\"Hello \\\"you\\\"\"," USAGE
-         "}",
+         "{\"task\":\"transcribe\",\"language\":\"unknown\",\"duration\":1.500,\"text\":\"Hello \\\"you\\\"\","
+         "\"usage\":{\"type\":\"duration\",\"seconds\":1.500}}",
          false},
         {NULL, NULL,
          "data: {\"type\":\"transcript.text.delta\",\"delta\":\"Hello\"}\n\ndata: {\"type\":\"transcript.text.done\","

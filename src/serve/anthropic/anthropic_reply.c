@@ -33,13 +33,16 @@ static void put_stop(ek_buf *out, const ek_api_reply *r)
 }
 
 /* Clients add the three input counts to get the size of the prompt. */
-static void put_usage(ek_buf *out, const ek_api_reply *r)
+static void put_usage(ek_buf *out, const ek_api_reply *r, int n_tokens)
 {
     const ek_turn_result *t = r->choices[0];
+    const ek_api_usage u = ek_api_usage_of(r);
     ek_buf_fmt(out,
                "\"usage\":{\"input_tokens\":%d,\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,"
-               "\"output_tokens\":%d}",
-               t->n_prompt - t->n_cached, t->n_cached, t->n_tokens);
+               "\"output_tokens\":%d",
+               t->n_prompt - t->n_cached, t->n_cached, n_tokens);
+    ek_put_media_usage(out, &u);
+    ek_buf_char(out, '}');
 }
 
 /* A thinking block's signature: opaque to clients, and what remains of the text where it is not shown. */
@@ -88,14 +91,13 @@ void ek_anthropic_heartbeat(ek_buf *out)
 
 void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
-    const ek_turn_result *t = r->choices[choice];
+    (void)choice;
     frame_open(out, "message_start");
     ek_buf_str(out, ",\"message\":");
     put_message_head(out, r);
-    ek_buf_fmt(out,
-               "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,\"usage\":{\"input_tokens\":%d,"
-               "\"cache_creation_input_tokens\":0,\"cache_read_input_tokens\":%d,\"output_tokens\":0}}",
-               t->n_prompt - t->n_cached, t->n_cached);
+    ek_buf_str(out, "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
+    put_usage(out, r, 0);
+    ek_buf_char(out, '}');
     frame_close(out);
     ek_anthropic_heartbeat(out);
 }
@@ -175,7 +177,7 @@ void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
     ek_buf_str(out, ",\"delta\":{");
     put_stop(out, r);
     ek_buf_str(out, "},");
-    put_usage(out, r);
+    put_usage(out, r, r->choices[0]->n_tokens);
     ek_put_extension(out, r);
     frame_close(out);
 }
@@ -250,7 +252,7 @@ void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
     ek_buf_str(out, "],");
     put_stop(out, r);
     ek_buf_char(out, ',');
-    put_usage(out, r);
+    put_usage(out, r, r->choices[0]->n_tokens);
     ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }

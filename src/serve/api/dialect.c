@@ -144,12 +144,24 @@ ek_api_usage ek_api_usage_of(const ek_api_reply *r)
         u.cached += r->choices[i]->n_cached;
         u.images += r->choices[i]->n_images;
         u.sounds += r->choices[i]->n_sounds;
+        u.images_kept += r->choices[i]->n_images_kept;
+        u.sounds_kept += r->choices[i]->n_sounds_kept;
     }
     for (int i = 0; i < r->n; i++) {
         u.completion += r->choices[i]->n_tokens;
         u.reasoning += r->choices[i]->n_reasoning;
     }
     return u;
+}
+
+void ek_put_media_usage(ek_buf *out, const ek_api_usage *u)
+{
+    if (u->images > 0)
+        ek_buf_fmt(out, ",\"image_tokens\":%lld,\"cached_image_tokens\":%lld", (long long)u->images,
+                   (long long)u->images_kept);
+    if (u->sounds > 0)
+        ek_buf_fmt(out, ",\"audio_tokens\":%lld,\"cached_audio_tokens\":%lld", (long long)u->sounds,
+                   (long long)u->sounds_kept);
 }
 
 void ek_put_string(ek_buf *out, const char *s)

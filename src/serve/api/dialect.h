@@ -171,9 +171,13 @@ void ek_drop_billing_line(ek_conversation *c);
 /* Token counts of all choices together; each prompt counts once. */
 typedef struct ek_api_usage {
     int64_t prompt, cached, completion, reasoning;
-    int64_t images, sounds; /* of prompt: tokens of pictures and of sounds */
+    int64_t images, sounds;           /* of prompt: tokens of pictures and of sounds */
+    int64_t images_kept, sounds_kept; /* of these, those that nothing was encoded for */
 } ek_api_usage;
 ek_api_usage ek_api_usage_of(const ek_api_reply *r);
+/* ,"image_tokens":N,"cached_image_tokens":N where there are pictures, and the same of audio: in every API's usage, at
+ * the place of the prompt's details. OpenAI's types have the first of each. */
+void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);

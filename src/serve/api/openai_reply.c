@@ -149,8 +149,7 @@ void ek_openai_usage(ek_buf *out, const ek_api_reply *r)
                ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,\"total_tokens\":%lld,"
                "\"prompt_tokens_details\":{\"cached_tokens\":%lld",
                (long long)u.prompt, (long long)u.completion, (long long)(u.prompt + u.completion), (long long)u.cached);
-    if (u.images > 0) ek_buf_fmt(out, ",\"image_tokens\":%lld", (long long)u.images);
-    if (u.sounds > 0) ek_buf_fmt(out, ",\"audio_tokens\":%lld", (long long)u.sounds);
+    ek_put_media_usage(out, &u);
     ek_buf_fmt(out, "},\"completion_tokens_details\":{\"reasoning_tokens\":%lld}}", (long long)u.reasoning);
 }
 

@@ -10,14 +10,20 @@ static void put_text(ek_buf *out, const ek_api_reply *r)
     ek_json_quote(out, ek_buf_text(text), text->len);
 }
 
-/* ,"usage":{…} */
+/* ,"usage":{…}; verbose_json has the sound's length there, by the types of OpenAI's SDK. */
 static void put_usage(ek_buf *out, const ek_api_reply *r)
 {
+    const ek_transcription *t = r->own;
+    if (t->form == EK_TRANSCRIPTION_VERBOSE && !r->stream) {
+        ek_buf_fmt(out, ",\"usage\":{\"type\":\"duration\",\"seconds\":%.3f}", t->seconds);
+        return;
+    }
     const ek_api_usage u = ek_api_usage_of(r);
     ek_buf_fmt(out,
-               ",\"usage\":{\"type\":\"tokens\",\"input_tokens\":%lld,\"input_token_details\":{\"audio_tokens\":%lld,"
-               "\"text_tokens\":%lld},\"output_tokens\":%lld,\"total_tokens\":%lld}",
-               (long long)u.prompt, (long long)u.sounds, (long long)(u.prompt - u.sounds), (long long)u.completion,
+               ",\"usage\":{\"type\":\"tokens\",\"input_tokens\":%lld,\"input_token_details\":{\"text_tokens\":%lld",
+               (long long)u.prompt, (long long)(u.prompt - u.sounds));
+    ek_put_media_usage(out, &u);
+    ek_buf_fmt(out, "},\"output_tokens\":%lld,\"total_tokens\":%lld}", (long long)u.completion,
                (long long)(u.prompt + u.completion));
 }
 

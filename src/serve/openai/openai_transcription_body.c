@@ -20,6 +20,7 @@ typedef struct form {
     ek_api_request *r;
     ek_form_part file; /* data NULL: none so far */
     ek_form_part prompt;
+    ek_buf keywords, languages; /* lists, for the prompt */
 } form;
 
 /* EINVAL: "NAME: need, not VALUE". */
@@ -59,17 +60,43 @@ static ek_err read_form(form *f, const ek_form_part *p)
     return wrong(f->r, "response_format", "must be \"json\", \"text\" or \"verbose_json\"", p);
 }
 
-static ek_err read_language(form *f, const ek_form_part *p)
+static ek_err check_language(form *f, const char *name, const ek_form_part *p)
 {
-    ek_transcription *t = f->r->own;
-    bool good = p->n < sizeof t->language;
+    bool good = p->n < sizeof((ek_transcription *)f->r->own)->language;
     for (size_t i = 0; i < p->n && good; i++) {
         const char c = p->data[i];
         good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_' || c == ' ';
     }
-    if (!good) return wrong(f->r, "language", "must be a code such as \"en\", or the name of a language", p);
+    return good ? EK_OK : wrong(f->r, name, "must be a code such as \"en\", or the name of a language", p);
+}
+
+static ek_err read_language(form *f, const ek_form_part *p)
+{
+    ek_transcription *t = f->r->own;
+    EK_TRY(check_language(f, "language", p));
     memcpy(t->language, p->data, p->n);
     t->language[p->n] = '\0';
+    return EK_OK;
+}
+
+static void list_add(ek_buf *list, const ek_form_part *p)
+{
+    ek_buf_str(list, list->len > 0 ? ", " : "");
+    ek_buf_add(list, p->data, p->n);
+}
+
+/* Those that the sound may be in; the sound's own is `language`. */
+static ek_err read_languages(form *f, const ek_form_part *p)
+{
+    EK_TRY(check_language(f, "languages", p));
+    if (p->n > 0) list_add(&f->languages, p);
+    return EK_OK;
+}
+
+static ek_err read_keyword(form *f, const ek_form_part *p)
+{
+    if (!ek_utf8_valid(p->data, p->n)) return ek_field_wrong(f->r, "keywords", "must be UTF-8");
+    if (p->n > 0) list_add(&f->keywords, p);
     return EK_OK;
 }
 
@@ -110,8 +137,10 @@ static ek_err read_chunking(form *f, const ek_form_part *p)
     return wrong(f->r, "chunking_strategy", "a sound is cut every 30 s: \"auto\" can be asked for", p);
 }
 
+/* "segment" is what verbose_json has without the field, and what clients send with it: the reply has no segments. */
 static ek_err no_times(form *f, const ek_form_part *p)
 {
+    if (is_value(p, "segment") || p->n == 0) return EK_OK;
     return wrong(f->r, "timestamp_granularities", "the model gives no times", p);
 }
 
@@ -162,12 +191,19 @@ static ek_err read_part(form *f, const ek_form_part *p)
                   {"stream", read_stream},
                   {"temperature", read_temperature},
                   {"seed", read_seed},
+                  {"languages", read_languages},
+                  {"languages[]", read_languages},
+                  {"keywords", read_keyword},
+                  {"keywords[]", read_keyword},
                   {"chunking_strategy", read_chunking},
+                  {"chunking_strategy[type]", read_chunking},
                   {"timestamp_granularities", no_times},
                   {"timestamp_granularities[]", no_times},
                   {"include", no_logprobs},
                   {"include[]", no_logprobs},
+                  {"known_speaker_names", no_voices},
                   {"known_speaker_names[]", no_voices},
+                  {"known_speaker_references", no_voices},
                   {"known_speaker_references[]", no_voices}};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
         if (!ek_form_is(p, fields[i].name)) continue;
@@ -260,11 +296,16 @@ static void add_task(form *f, ek_message *m)
     ek_buf b = {0};
     ek_buf_str(&b, "Transcribe the speech in this audio");
     if (*t->language) ek_buf_fmt(&b, ", which is in the language \"%s\",", t->language);
+    else if (f->languages.len > 0) ek_buf_fmt(&b, ", which may be in these languages: %s,", ek_buf_text(&f->languages));
     ek_buf_str(&b, " in its original language. Write only the transcription, without line breaks. Write numbers as "
                    "digits.");
     if (f->prompt.n > 0) {
         ek_buf_str(&b, " For names, spelling and context: ");
         ek_buf_add(&b, f->prompt.data, f->prompt.n);
+    }
+    if (f->keywords.len > 0) {
+        ek_buf_str(&b, " Words that may be said: ");
+        ek_buf_add(&b, f->keywords.data, f->keywords.len);
     }
     ek_message_text(m, EK_BLOCK_TEXT, b.data, b.len);
     ek_buf_fini(&b);
@@ -278,6 +319,20 @@ static ek_err check(form *f, const ek_api_limits *limits)
     if (!f->file.data) return ek_field_wrong(f->r, "file", "a sound is needed");
     if (f->prompt.n > 0 && !ek_utf8_valid(f->prompt.data, f->prompt.n))
         return ek_field_wrong(f->r, "prompt", "must be UTF-8");
+    if (f->languages.len > 0 && *((const ek_transcription *)f->r->own)->language)
+        return ek_field_wrong(f->r, "languages", "language says which one it is already");
+    return EK_OK;
+}
+
+static ek_err read_all(form *f, const char *body, size_t n, const ek_api_limits *limits)
+{
+    ek_api_request *r = f->r;
+    EK_TRY(read_parts(f, body, n));
+    EK_TRY(check(f, limits));
+    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_USER);
+    m->parts = true;
+    EK_TRY(add_sound(r, m, &f->file, limits));
+    add_task(f, m);
     return EK_OK;
 }
 
@@ -291,11 +346,8 @@ ek_err ek_transcription_parse(ek_api_request *r, const char *body, size_t n, con
     r->turn.max_tokens = INT_MAX;
     r->prompt.add_generation_prompt = true;
     r->prompt.thinking = EK_THINKING_OFF;
-    EK_TRY(read_parts(&f, body, n));
-    EK_TRY(check(&f, limits));
-    ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_USER);
-    m->parts = true;
-    EK_TRY(add_sound(r, m, &f.file, limits));
-    add_task(&f, m);
-    return EK_OK;
+    ek_err err = read_all(&f, body, n, limits);
+    ek_buf_fini(&f.keywords);
+    ek_buf_fini(&f.languages);
+    return err;
 }

@@ -127,10 +127,12 @@ static void put_output(ek_buf *out, const ek_api_reply *r)
 static void put_usage(ek_buf *out, const ek_api_reply *r)
 {
     const ek_turn_result *t = r->choices[0];
-    ek_buf_fmt(out,
-               "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_tokens\":0},"
-               "\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
-               t->n_prompt, t->n_cached, t->n_tokens, t->n_reasoning, t->n_prompt + t->n_tokens);
+    const ek_api_usage u = ek_api_usage_of(r);
+    ek_buf_fmt(out, "{\"input_tokens\":%d,\"input_tokens_details\":{\"cached_tokens\":%d,\"cache_write_tokens\":0",
+               t->n_prompt, t->n_cached);
+    ek_put_media_usage(out, &u);
+    ek_buf_fmt(out, "},\"output_tokens\":%d,\"output_tokens_details\":{\"reasoning_tokens\":%d},\"total_tokens\":%d}",
+               t->n_tokens, t->n_reasoning, t->n_prompt + t->n_tokens);
 }
 
 /* error: of a response that failed, else NULL. Notes where in out its items stand. */
