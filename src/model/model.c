@@ -264,8 +264,9 @@ static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_mo
 {
     ek_items list = {0};
     ek_pack_opts o = pack_opts(opts, 0);
-    o.packed_dir = opts->packed_dir;
     ek_err err = bind(m, &list, dir, &o);
+    o.packed_dir = opts->packed_dir;
+    if (!err) o.packed_of = m->w.source->path;
     if (!err) err = ek_items_pack(&list, &m->w, &o);
     if (!err) err = check_key_range(m);
     if (!err && !m->w.mapped_bytes) { /* nothing stays in the files */

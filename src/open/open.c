@@ -77,8 +77,12 @@ static ek_err open_path(ek_opened *m, const ek_open_opts *o)
 static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_opts *opts)
 {
     if (!o->media || o->synthetic) return EK_OK;
-    const ek_towers_opts towers = {
-        .cpu = opts->cpu, .exact = opts->exact, .quantise = opts->quantise, .pool = opts->pool, .mmproj = o->mmproj};
+    const ek_towers_opts towers = {.cpu = opts->cpu,
+                                   .exact = opts->exact,
+                                   .quantise = opts->quantise,
+                                   .pool = opts->pool,
+                                   .packed_dir = opts->packed_dir,
+                                   .mmproj = o->mmproj};
     EK_TRY(ek_towers_open(&m->towers, m->path, &towers));
     ek_chat_media_of(&m->chat.media, m->towers, ek_model_config(m->model));
     return EK_OK;

@@ -3,8 +3,9 @@
 
 Logits without the file, with a new one, with one that is found, and with every kind of damage to it: the same bytes.
 Closes with `N passed, N failed`."""
-import glob, os, resource, shutil, signal, subprocess, sys, tempfile
+import glob, os, resource, shutil, signal, struct, subprocess, sys, tempfile
 
+import mmproj, seeing_model
 from counted import check, closing
 
 PROGRAM, MODEL = sys.argv[1:3]
@@ -62,7 +63,7 @@ with tempfile.TemporaryDirectory() as top:
     isas = subprocess.run([PROGRAM, "version", "--isas"], capture_output=True, text=True).stdout.split()
     run("another instruction set", "--isa", isas[0], found=isas == ["scalar"])
     got, log = logits(*cached, "--activations", "16")
-    check("another arithmetic is another file", got == logits("--activations", "16")[0] and " GB in " not in log, log)
+    check("another arithmetic is another file", got == logits("--activations", "16")[0] and ".packed\n" not in log, log)
 
     copy = os.path.join(top, "copy")
     shutil.copytree(MODEL, copy)
@@ -79,4 +80,70 @@ with tempfile.TemporaryDirectory() as top:
     run("after three at once", found=True)
     got, log = logits("--packed-cache", "/nowhere/at/all")
     check("a folder that cannot be made is one line", got is None and "--packed-cache /nowhere/at/all: " in log.splitlines()[-1], log)
+
+
+def towers(top):
+    """Those of a model that sees and hears: a file for each sense, under the same rules."""
+    at = lambda *names: os.path.join(top, *names)
+    seeing_model.main(at("hf"))
+    with open(at("a.gif"), "wb") as f:  # 2 x 1 pixels, black and white
+        f.write(bytes.fromhex("47494638396102000100800000000000ffffff2c0000000002000100000202440a003b"))
+    with open(at("a.wav"), "wb") as f:
+        data = b"".join(struct.pack("<h", (i * 37) % 601 * 50) for i in range(8000))
+        f.write(b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data" + struct.pack("<I", len(data)) + data)
+
+    def rows(sense, model, *args):
+        file = ("--image", at("a.gif")) if sense == "image" else ("--audio", at("a.wav"))
+        r = subprocess.run([PROGRAM, "features", "--verbose", "--model", model, *file, "--out", at("rows"), *args], capture_output=True, text=True, timeout=120)
+        with open(at("rows"), "rb") as f:
+            return f.read() if r.returncode == 0 else None, r.stderr
+
+    def run(name, sense, model, found, says="", want=None, kept="kept"):
+        want = want or rows(sense, model)[0]
+        got, log = rows(sense, model, "--packed-cache", at(kept))
+        check(f"{sense}, {name}", got == want and got, log[-300:])
+        check(f"{sense}, {name}: found", (".packed\n" in log and "B in " in log) == found, log[-300:])
+        check(f"{sense}, {name}: says", says in log, log[-300:])
+        return want
+
+    for n, sense in enumerate(("image", "audio")):
+        want = run("the first start", sense, at("hf"), False)
+        files = set(glob.glob(at("kept", "*")))
+        check(f"{sense}: a file of its own", len(files) == n + 1, files)
+        path = max(files, key=os.path.getmtime)
+        run("the second start", sense, at("hf"), True, want=want)
+        whole = open(path, "rb").read()
+        for at_byte in (9, 36, 4096 + 100, len(whole) - 1):
+            damaged = bytearray(whole)
+            damaged[at_byte] ^= 4
+            open(path, "wb").write(damaged)
+            run(f"byte {at_byte} flipped", sense, at("hf"), False, "is not used: its ", want)
+            check(f"{sense}, byte {at_byte} flipped: mended", open(path, "rb").read() == whole)
+        open(path, "wb").write(whole[:-1])
+        run("cut", sense, at("hf"), False, "is not used: its size is another", want)
+        run("mended", sense, at("hf"), True, want=want)
+    os.utime(at("hf", "model.safetensors"))
+    run("a checkpoint that was touched", "image", at("hf"), False)
+
+    # Towers in a file of their own: it counts, wherever it lies, and the model's folder does not name it.
+    os.makedirs(at("gguf")), os.makedirs(at("eyes"))
+    subprocess.run([PROGRAM, "convert", at("hf"), at("gguf", "m.gguf"), "--type", "f32"], check=True, capture_output=True, timeout=60)
+    of = at("eyes", "mm.gguf")
+    named = lambda *args: rows("image", at("gguf", "m.gguf"), "--mmproj", of, *args)
+    mmproj.to_gguf(at("hf"), of)
+    one, first = named("--packed-cache", at("kept"))[0], named()[0]
+    again, log = named("--packed-cache", at("kept"))
+    check("a file of towers: found again", one == again == first and one and ".packed\n" in log, log[-300:])
+    tensors = mmproj.read(at("hf", "model.safetensors"))
+    name = "model.embed_vision.embedding_projection.weight"
+    dtype, shape, data = tensors[name]
+    tensors[name] = (dtype, shape, b"".join(struct.pack("<f", -x) for x in mmproj.floats(data)))
+    mmproj.write(at("hf", "model.safetensors"), tensors)
+    mmproj.to_gguf(at("hf"), of)
+    other, log = named("--packed-cache", at("kept"))
+    check("another file of towers under its name", other and other != one and other == named()[0] and ".packed\n" not in log, log[-300:])
+
+
+with tempfile.TemporaryDirectory() as top:
+    towers(top)
 sys.exit(closing())

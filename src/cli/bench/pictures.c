@@ -41,6 +41,7 @@ static ek_err open_bed(bed *b, const ek_cli *cli)
                                    .exact = model.exact,
                                    .quantise = model.quantise,
                                    .pool = b->pool,
+                                   .packed_dir = model.packed_dir,
                                    .mmproj = o.mmproj,
                                    .synthetic = o.synthetic};
     EK_TRY(ek_towers_open(&b->towers, ek_buf_text(&b->path), &towers));

@@ -38,8 +38,12 @@ static ek_err open_towers(opened *m, const ek_cli *cli)
     EK_TRY(ek_open_model_opts(&o, &model));
     EK_TRY(ek_open_path(&m->path, &o));
     EK_TRY(ek_pool_open_nodes(&m->pool, o.threads ? o.threads : ek_cpu_count(), ""));
-    const ek_towers_opts towers = {
-        .cpu = model.cpu, .exact = model.exact, .quantise = model.quantise, .pool = m->pool, .mmproj = o.mmproj};
+    const ek_towers_opts towers = {.cpu = model.cpu,
+                                   .exact = model.exact,
+                                   .quantise = model.quantise,
+                                   .pool = m->pool,
+                                   .packed_dir = model.packed_dir,
+                                   .mmproj = o.mmproj};
     return ek_towers_open(&m->towers, ek_buf_text(&m->path), &towers);
 }
 

@@ -26,6 +26,7 @@ struct ek_towers {
     ek_towers_opts opts;
     ek_tower_ops kernels;
     ek_tower_source *source; /* NULL: there is no place for towers */
+    char *packed_dir;        /* NULL: what is packed is not kept */
     const char *sees;        /* use_bidirectional_attention; the source's */
     sense image, sound;
 };
@@ -94,7 +95,9 @@ static ek_pack_opts pack_opts(const ek_towers *t)
                           .quantise = t->opts.quantise,
                           .activations = EK_ACTIVATIONS_16,
                           .limit = t->opts.memory_limit,
-                          .pool = t->opts.pool};
+                          .pool = t->opts.pool,
+                          .packed_dir = t->packed_dir,
+                          .packed_of = t->source->gguf ? t->source->file : t->source->path};
 }
 
 static ek_err plan(ek_towers *t, sense *s)
@@ -130,8 +133,9 @@ ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *o
     t->info.boi = t->info.image_token = t->info.eoi = t->info.boa = t->info.sound_token = t->info.eoa = -1;
     t->info.video_token = -1;
     init_kernels(&t->kernels, opts->cpu, opts->pool);
+    if (opts->packed_dir && !opts->synthetic) t->packed_dir = ek_strdup(opts->packed_dir);
     ek_err err = open_all(t, path);
-    t->opts.mmproj = t->opts.synthetic = NULL; /* was borrowed */
+    t->opts.mmproj = t->opts.synthetic = t->opts.packed_dir = NULL; /* was borrowed */
     *out = err ? NULL : t;
     if (err) ek_towers_close(t);
     return err;
@@ -159,6 +163,7 @@ void ek_towers_close(ek_towers *t)
     close_sense(&t->image);
     close_sense(&t->sound);
     ek_tower_source_close(t->source);
+    free(t->packed_dir);
     free(t);
 }
 

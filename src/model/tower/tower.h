@@ -31,13 +31,15 @@ typedef struct ek_towers_info {
 } ek_towers_info;
 
 typedef struct ek_towers_opts {
-    unsigned cpu;          /* EK_CPU_* */
-    bool exact;            /* quantised weights are widened to f32 */
-    bool quantise;         /* matrices of floats become 8-bit codes; not with exact */
-    double memory_limit;   /* bytes of packed weights; 0: what the system has available */
-    ek_pool *pool;         /* packs the weights and encodes; borrowed for the towers' life; NULL: one thread */
-    const char *synthetic; /* instead of path: a vision tower of that published shape with random weights made in
-                              memory, "e2b", "e4b", "12b", "26b" or "31b"; NULL: none */
+    unsigned cpu;           /* EK_CPU_* */
+    bool exact;             /* quantised weights are widened to f32 */
+    bool quantise;          /* matrices of floats become 8-bit codes; not with exact */
+    double memory_limit;    /* bytes of packed weights; 0: what the system has available */
+    ek_pool *pool;          /* packs the weights and encodes; borrowed for the towers' life; NULL: one thread */
+    const char *synthetic;  /* instead of path: a vision tower of that published shape with random weights made in
+                               memory, "e2b", "e4b", "12b", "26b" or "31b"; NULL: none */
+    const char *packed_dir; /* folder that keeps packed weights for the next start, a file for each sense, as
+                               ek_model_opts.packed_dir; NULL: none */
     const char *mmproj; /* beside a GGUF: the file with the towers; NULL: the one that is found there (docs/MEDIA.md) */
 } ek_towers_opts;
 

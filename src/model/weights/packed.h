@@ -1,4 +1,5 @@
-/* Packed weights kept in a file, so that the next start maps them instead of packing the checkpoint again.
+/* Packed weights kept in a file, so that the next start maps them instead of packing the checkpoint again: those of the
+ * text model in one, those of each tower in one of its own.
  *
  * The file's name is a hash of everything that its bytes depend on: this build's layout, the processor's kernels, each
  * matrix's form, and the checkpoint's files by path, inode, size and times of change. A file is written under another

@@ -255,9 +255,9 @@ static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
     ek_packed p;
-    EK_TRY(ek_packed_open(&p, o->packed_dir, w->source->path, list, w, o));
+    EK_TRY(ek_packed_open(&p, o->packed_dir, o->packed_of, list, w, o));
     if (ek_packed_find(&p, w, o->pool)) {
-        ek_log(EK_LOG_DEBUG, "weights of %s: %.1f MB in %s", w->source->path, (double)w->block_bytes / 1e6, p.path);
+        ek_log(EK_LOG_DEBUG, "weights of %s: %.1f MB in %s", o->packed_of, (double)w->block_bytes / 1e6, p.path);
         w->packed = ek_alloc(sizeof p);
         *w->packed = p;
         w->block = (uint8_t *)p.map.data + p.first;
@@ -276,7 +276,7 @@ ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
         const ek_item *it = &list->item[i];
         if (it->table) *it->table = (ek_embedding_table){it->data, o->seed ^ ek_fnv1a64(it->name)};
     }
-    ek_err err = o->packed_dir && w->source ? fill_or_map(list, w, o) : fill(list, w, o);
+    ek_err err = o->packed_dir ? fill_or_map(list, w, o) : fill(list, w, o);
     ek_pool_leave(o->pool); /* others may run the model's steps, and threads start */
     return err;
 }

@@ -87,6 +87,7 @@ typedef struct ek_pack_opts {
     double limit;  /* bytes; 0: what the system has */
     ek_pool *pool;
     const char *packed_dir; /* folder of packed weights (model/weights/packed.h); NULL: none is kept */
+    const char *packed_of;  /* with it: where the items lie, a file or folder, as ek_packed_open has it */
 } ek_pack_opts;
 
 /* For `quantise`, before the plan: matrices of floats are packed as 8-bit codes, but those that 32 does not divide.
