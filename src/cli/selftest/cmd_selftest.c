@@ -228,15 +228,27 @@ static void report_formats(selftest *t)
     report_row(t, "every --kv", good, good ? did : where, start);
 }
 
-static void report_media(selftest *t)
+static void report_sense(selftest *t, ek_towers *towers, ek_part_kind kind, const char *name)
 {
     char where[160] = "", did[160] = "";
     const double start = ek_now();
-    bool any = false;
+    bool good = ek_selftest_media(t->model, towers, kind, (uint64_t)t->cli->seed, did, where, sizeof where);
+    report_row(t, name, good, good ? did : where, start);
+}
+
+static void report_media(selftest *t)
+{
+    ek_towers *towers;
     if (t->cli->has.synthetic) return;
-    bool good = ek_selftest_media(&any, t->model, ek_buf_text(&t->path), &t->opts, (uint64_t)t->cli->seed, did, where,
-                                  sizeof where);
-    if (any) report_row(t, "pictures and sounds", good, good ? did : where, start);
+    ek_err err = ek_selftest_towers(&towers, t->model, ek_buf_text(&t->path),
+                                    t->cli->has.mmproj ? t->cli->mmproj : NULL, &t->opts);
+    if (err) {
+        report_row(t, "pictures and sounds", false, ek_err_text(), ek_now());
+        return;
+    }
+    if (ek_towers_get(towers)->image) report_sense(t, towers, EK_PART_IMAGE, "pictures");
+    if (ek_towers_get(towers)->sound) report_sense(t, towers, EK_PART_SOUND, "sounds");
+    ek_towers_close(towers);
 }
 
 static void close_model(selftest *t)

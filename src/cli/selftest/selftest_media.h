@@ -1,13 +1,18 @@
-/* The row of selftest about pictures and sounds. */
+/* The rows of selftest about pictures and about sounds. */
 #ifndef EK_CLI_SELFTEST_MEDIA_H
 #define EK_CLI_SELFTEST_MEDIA_H
 
 #include "engine/engine.h"
 
-/* The towers of the model at path, opened with opts: prompts with drawn pictures, and a sound where the model hears,
- * run alone and then together, cut everywhere and twice. *any: the model has towers; without there is no row. False:
- * where says what differs, or why the row proved nothing. did (room bytes) gets what was done. */
-bool ek_selftest_media(bool *any, ek_model *m, const char *path, const ek_model_opts *opts, uint64_t seed, char *did,
-                       char *where, size_t room);
+/* The towers of the model at path (mmproj: of ek_towers_opts), opened with opts on the model's pool. EFORMAT and the
+ * like say what is wrong with them. */
+ek_err ek_selftest_towers(ek_towers **out, const ek_model *m, const char *path, const char *mmproj,
+                          const ek_model_opts *opts);
+
+/* Prompts with two drawn pictures, or (kind EK_PART_SOUND) two sounds, and one without, run alone and then together,
+ * cut everywhere and twice. The towers take the kind. False: where says what differs, or why the row proved nothing.
+ * did (room bytes) gets what was done. */
+bool ek_selftest_media(ek_model *m, ek_towers *t, ek_part_kind kind, uint64_t seed, char *did, char *where,
+                       size_t room);
 
 #endif
