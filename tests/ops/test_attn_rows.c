@@ -103,6 +103,18 @@ static void scores_for(const rows *x, int n_q)
         ops_of(cpu).scores(&b);
         check_scores("scores", isa, &b);
     }
+    if (x->type != EK_F32) return;
+    static _Alignas(64) float turned[EK_SCORE_KEYS * MAX_DIM];
+    for (int j = 0; j < EK_SCORE_KEYS; j++)
+        for (int d = 0; d < x->dim; d++) memcpy(&turned[16 * d + j], b.key[j] + 4 * d, 4);
+    memset(b.key, 0, sizeof b.key);
+    b.turned = turned;
+    CHECK_ISAS(isa, cpu)
+    {
+        memset(got, 0xff, sizeof got);
+        ops_of(cpu).scores(&b);
+        check_scores("turned scores", isa, &b);
+    }
 }
 
 static void scores(void **state)

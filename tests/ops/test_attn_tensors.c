@@ -218,6 +218,21 @@ static void read_row(const void *self, int64_t b, int64_t kv_head, int64_t j, fl
     memcpy(to, x->data + kv_head * x->head + j * x->row, (size_t)x->head);
 }
 
+/* A copy as kernels read keys: 16 by 16, of each head. */
+static ek_attn_operand turn(const ek_attn_tensor *x, int heads, int rows, int dim)
+{
+    const size_t head = (size_t)(rows + 15) / 16 * 16 * (size_t)dim;
+    float *to = calloc(head * (size_t)heads, sizeof *to);
+    for (int i = 0; i < rows; i++)
+        for (int h = 0; h < heads; h++)
+            for (int d = 0; d < dim; d++)
+                memcpy(&to[(size_t)h * head + (size_t)(i / 16 * 16 * dim + 16 * d + i % 16)],
+                       x->data + i * x->row + h * x->head + d * x->element, sizeof *to);
+    return (ek_attn_operand){
+        .at = {.data = (uint8_t *)to, .type = EK_F32, .head = (ptrdiff_t)(head * sizeof *to), .element = 4},
+        .turned = true};
+}
+
 static void apart(const char *isa, const machine *m, ek_dtype type)
 {
     enum { DIM = 72 };
@@ -241,6 +256,11 @@ static void apart(const char *isa, const machine *m, ek_dtype type)
     memset(again, 0xff, sizeof *again * ROWS * HEADS * DIM);
     run(&own, m);
     check_bits("read", isa, y, again, (size_t)(ROWS * HEADS * DIM), "rows that are read");
+    own.k = turn(&t.k.at, KV_HEADS, KEYS, DIM);
+    memset(again, 0xff, sizeof *again * ROWS * HEADS * DIM);
+    run(&own, m);
+    check_bits("turned", isa, y, again, (size_t)(ROWS * HEADS * DIM), "keys that are turned");
+    free(own.k.at.data);
     free(far.q.data), free(far.k.at.data), free(far.v.at.data), free(far.y.data);
     free(q), free(y), free(again);
     scene_close(&s);

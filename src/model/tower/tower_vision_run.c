@@ -137,8 +137,10 @@ static void head_row(const void *self, int i, int thread)
     }
     for (int j = 0; j < v->kv_heads; j++, k += dim, val += dim) {
         const size_t to = ((size_t)j * (size_t)w->n + (size_t)p) * (size_t)dim;
-        ops->rms_norm(w->k + to, k, l->k_norm, dim, v->eps);
-        rotate(w, w->k + to, p);
+        float *turned = w->k + (size_t)j * ek_vision_key_floats(w) + p / 16 * 16 * dim + p % 16;
+        ops->rms_norm(k, k, l->k_norm, dim, v->eps);
+        rotate(w, k, p);
+        for (int d = 0; d < dim; d++) turned[16 * d] = k[d];
         ops->rms_norm(w->val + to, val, NULL, dim, v->eps);
     }
 }
@@ -170,11 +172,12 @@ ek_attn_tensors ek_vision_attention(const ek_vision_work *w, int kv_head, int fi
                          .keys = w->n,
                          .dim = dim,
                          .scale = 1};
-    float *k = w->k + (size_t)kv_head * (size_t)w->n * (size_t)dim;
+    float *k = w->k + (size_t)kv_head * ek_vision_key_floats(w);
     float *val = w->val + (size_t)kv_head * (size_t)w->n * (size_t)dim;
     t.q = (ek_attn_tensor){(uint8_t *)(ek_row_at(&w->q, w->row + first) + head), EK_F32, 0, dim * f, w->q.ld * f, f};
     t.y = (ek_attn_tensor){(uint8_t *)(ek_row_at(&w->o, first) + head), EK_F32, 0, dim * f, w->o.ld * f, f};
     t.k.at = (ek_attn_tensor){(uint8_t *)k, EK_F32, 0, 0, dim * f, f};
+    t.k.turned = true;
     t.v.at = (ek_attn_tensor){(uint8_t *)val, EK_F32, 0, 0, dim * f, f};
     return t;
 }

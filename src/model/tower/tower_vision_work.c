@@ -94,7 +94,7 @@ static void lay_out(ek_vision_work *w, ek_layout *l)
     const int threads = ek_pool_threads(v->part.kernels->pool), grid = max(w->across, w->down);
     w->h = ek_take_rows(l, w->n, v->width);
     w->q = ek_take_rows(l, w->n, q);
-    w->k = ek_take(l, sizeof(float) * (size_t)w->n * (size_t)kv);
+    w->k = ek_take(l, sizeof(float) * (size_t)v->kv_heads * ek_vision_key_floats(w));
     w->val = ek_take(l, sizeof(float) * (size_t)w->n * (size_t)kv);
     w->o = ek_take_rows(l, b, q);
     w->y = ek_take_rows(l, b, v->width);

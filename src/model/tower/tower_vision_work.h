@@ -32,7 +32,7 @@ typedef struct ek_vision_work {
     uint8_t *block;
     size_t bytes;
     ek_span h, q;                          /* of all patches */
-    float *k, *val;                        /* [kv_heads][n][head_dim] */
+    float *k, *val;                        /* [kv_heads][n][head_dim]; k turned (ek_attn_operand), n rounded up to 16 */
     ek_span o, y, gate, up, kt, vt;        /* of a block; kt, vt: keys and values as the products leave them */
     ek_span x[EK_VISION_INPUTS];           /* what products read */
     float *cos, *sin;                      /* [positions][head_dim / 4] */
@@ -41,6 +41,12 @@ typedef struct ek_vision_work {
     uint8_t *attn;
     size_t attn_bytes; /* of a thread */
 } ek_vision_work;
+
+/* Floats of a head's turned keys. */
+static inline size_t ek_vision_key_floats(const ek_vision_work *w)
+{
+    return (size_t)(w->n + 15) / 16 * 16 * (size_t)w->v->head_dim;
+}
 
 /* A pass over the rows of the block; heads and mix of w->layer. */
 void ek_vision_embed(ek_vision_work *w);

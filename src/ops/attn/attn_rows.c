@@ -17,6 +17,12 @@ static size_t size_of(ek_dtype t)
 
 /* ------------------------------------------------------------------ Form A */
 
+static float key_at(const ek_score_block *b, int j, int d)
+{
+    if (b->turned) return b->turned[d * EK_SCORE_KEYS + j];
+    return ek_load_float(b->key[j] + (size_t)d * size_of(b->type), b->type);
+}
+
 static void scores(const ek_score_block *b)
 {
     for (int i = 0; i < b->n_q; i++)
@@ -25,8 +31,7 @@ static void scores(const ek_score_block *b)
             float s = 0;
             for (int d0 = 0; d0 < b->dim; d0 += EK_CHAIN) {
                 float chain = 0;
-                for (int d = d0; d < b->dim && d < d0 + EK_CHAIN; d++)
-                    chain = fmaf(q[d], ek_load_float(b->key[j] + (size_t)d * size_of(b->type), b->type), chain);
+                for (int d = d0; d < b->dim && d < d0 + EK_CHAIN; d++) chain = fmaf(q[d], key_at(b, j, d), chain);
                 s = d0 ? s + chain : chain;
             }
             b->e[i * EK_SEGMENT + j] = s;

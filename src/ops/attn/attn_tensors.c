@@ -86,7 +86,7 @@ static void result(const void *self, const ek_attn_tile *tile, int i, float *row
 
 static bool is_direct(const ek_attn_tensors *t, const ek_attn_operand *x)
 {
-    return !x->read && (t->dim == 1 || x->at.element == (ptrdiff_t)ek_dtype_size(x->at.type));
+    return !x->read && !x->turned && (t->dim == 1 || x->at.element == (ptrdiff_t)ek_dtype_size(x->at.type));
 }
 
 static ek_tensors_call call_of(const ek_attn_tensors *t)
@@ -105,7 +105,7 @@ static ek_attn_source source_of(const ek_tensors_call *c)
     const ek_attn_tensors *t = c->t;
     return (ek_attn_source){.self = c,
                             .n_tiles = t->entries * t->kv_heads * c->tiles_per_head,
-                            .group = 1,
+                            .group = t->pairs ? 1 : EK_ATTN_GROUP, /* Form B fetches its keys and values ahead */
                             .masked = t->mask.data != NULL,
                             .sinks = t->sinks != NULL,
                             .ldo = c->ldo,

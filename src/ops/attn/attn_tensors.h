@@ -39,6 +39,9 @@ typedef struct ek_attn_operand {
      * lie at `at`. */
     void (*read)(const void *self, int64_t b, int64_t kv_head, int64_t j, float *to);
     const void *self;
+    /* Keys in F32 that lie as kernels read them, 16 by 16: element d of key j at data + b entry + h head +
+     * 4 (j / 16 16 dim + 16 d + j % 16). Key starts are multiples of 16, and the last block is readable as a whole. */
+    bool turned;
 } ek_attn_operand;
 
 /* Broadcasts to [entries][heads][rows][keys]: a stride of 0 where it is the same for all. */

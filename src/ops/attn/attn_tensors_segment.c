@@ -30,6 +30,12 @@ static ptrdiff_t copy_row(const ek_tensors_call *c, const ek_attn_operand *x, co
     return (ptrdiff_t)sizeof *to * dim;
 }
 
+/* The block of 16 keys from j on, of turned ones. */
+static const float *block_at(const ek_attn_operand *x, const ek_tensors_tile *t, int64_t j, int dim)
+{
+    return (const float *)(x->at.data + t->b * x->at.entry + t->kv_head * x->at.head) + j * dim;
+}
+
 static void score(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t base, const ek_visible *v,
                   ek_tensors_space *space)
 {
@@ -40,6 +46,12 @@ static void score(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t ba
     for (int j0 = 0; j0 < EK_SEGMENT; j0 += EK_SCORE_KEYS) {
         unsigned some = (unsigned)(v->any[j0 / 64] >> (j0 % 64)) & 0xffffu;
         if (!some) continue;
+        if (c->t->k.turned) {
+            b.turned = block_at(&c->t->k, t, base + j0, c->t->dim);
+            b.e = space->e + j0;
+            c->t->attn->scores(&b);
+            continue;
+        }
         int first = __builtin_ctz(some); /* stands in for keys that are hidden from all */
         const bool direct = some == 0xffffu && c->k_direct;
         if (direct) b.key[0] = row_at(&c->t->k, t, base + j0);

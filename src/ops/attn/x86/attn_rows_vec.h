@@ -54,23 +54,50 @@ INLINE void score_queries(const ek_score_block *b, const ek_dtype t, int first, 
     }
 }
 
+/* The same where the keys are turned already. */
+INLINE void score_turned(const ek_score_block *b, int first, int i0, const int nq)
+{
+    const float *q = b->q + i0 * EK_Q_STRIDE, *k = b->turned + first;
+    for (int d0 = 0; d0 < b->dim; d0 += EK_CHAIN) {
+        const int end = b->dim < d0 + EK_CHAIN ? b->dim : d0 + EK_CHAIN;
+        vf acc[TILE_QUERIES];
+        UNROLL for (int i = 0; i < nq; i++) acc[i] = v_zero();
+        for (int d = d0; d < end; d++) {
+            const vf key = v_load(k + d * EK_SCORE_KEYS);
+            UNROLL for (int i = 0; i < nq; i++) acc[i] = v_fma(v_set1(q[i * EK_Q_STRIDE + d]), key, acc[i]);
+        }
+        UNROLL for (int i = 0; i < nq; i++)
+        {
+            float *to = b->e + (i0 + i) * EK_SEGMENT + first;
+            v_store(to, d0 ? v_add(v_load(to), acc[i]) : acc[i]);
+        }
+    }
+}
+
+INLINE void score_tile(const ek_score_block *b, const ek_dtype t, const bool turned, int first, int i0, const int nq)
+{
+    if (turned) score_turned(b, first, i0, nq);
+    else score_queries(b, t, first, i0, nq);
+}
+
 /* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them, one of 4 serves 3 and 4. */
-INLINE void scores_of(const ek_score_block *b, const ek_dtype t)
+INLINE void scores_of(const ek_score_block *b, const ek_dtype t, const bool turned)
 {
     for (int first = 0; first < EK_SCORE_KEYS; first += W)
         for (int i = 0; i < b->n_q; i += TILE_QUERIES) {
-            if (TILE_QUERIES > 4 && b->n_q - i > 4) score_queries(b, t, first, i, TILE_QUERIES);
-            else if (b->n_q - i > 2) score_queries(b, t, first, i, 4);
-            else if (b->n_q - i == 2) score_queries(b, t, first, i, 2);
-            else score_queries(b, t, first, i, 1);
+            if (TILE_QUERIES > 4 && b->n_q - i > 4) score_tile(b, t, turned, first, i, TILE_QUERIES);
+            else if (b->n_q - i > 2) score_tile(b, t, turned, first, i, 4);
+            else if (b->n_q - i == 2) score_tile(b, t, turned, first, i, 2);
+            else score_tile(b, t, turned, first, i, 1);
         }
 }
 
 static void scores(const ek_score_block *b)
 {
-    if (b->type == EK_F32) scores_of(b, EK_F32);
-    else if (b->type == EK_BF16) scores_of(b, EK_BF16);
-    else scores_of(b, EK_F16);
+    if (b->turned) scores_of(b, EK_F32, true);
+    else if (b->type == EK_F32) scores_of(b, EK_F32, false);
+    else if (b->type == EK_BF16) scores_of(b, EK_BF16, false);
+    else scores_of(b, EK_F16, false);
 }
 
 /* ------------------------------------------------------------------ values */
