@@ -13,7 +13,7 @@ import seeing_model
 NAMES = sorted(f for f in os.listdir(here) if f.endswith(".mjs") and f != "harness.mjs") + ["openai_python.py"]
 
 
-SEEING = {"pictures.mjs", "ai_sdk_pictures.mjs"}  # of a random model with eyes and ears
+SEEING = {"pictures.mjs", "sounds.mjs", "ai_sdk_pictures.mjs"}  # of a random model with eyes and ears
 sees = lambda name: os.path.basename(name) in SEEING
 
 

@@ -56,6 +56,20 @@ test("chat completions see a picture", async () => {
   assert.equal(low.usage.prompt_tokens, one.usage.prompt_tokens - 266 + 63);
 });
 
+test("usage says what was encoded", async () => {
+  const fresh = png(64, 48, 11).toString("base64"), words = (w) => ({ messages: [{ role: "user", content: [{ type: "text", text: w }, { type: "image_url", image_url: { url: url(fresh) } }] }] });
+  const first = await chat(fresh, words("one"));
+  assert.equal(first.usage.prompt_tokens_details.cached_image_tokens, 0);
+  let usage;
+  for await (const c of await chat(fresh, { ...words("another"), stream: true, stream_options: { include_usage: true } })) usage = c.usage ?? usage;
+  assert.equal(usage.prompt_tokens_details.image_tokens, 266);
+  assert.equal(usage.prompt_tokens_details.cached_image_tokens, 266);
+  const r = await openai.responses.create({ model: "m", max_output_tokens: 2, input: [{ role: "user", content: [{ type: "input_text", text: "a third" }, { type: "input_image", detail: "auto", image_url: url(fresh) }] }] });
+  assert.equal(r.usage.input_tokens_details.cached_image_tokens, 266);
+  const m = await anthropic.messages.create({ model: "m", max_tokens: 2, messages: [{ role: "user", content: [{ type: "text", text: "a fourth" }, { type: "image", source: { type: "base64", media_type: "image/png", data: fresh } }] }] });
+  assert.equal(m.usage.cached_image_tokens, 266);
+});
+
 test("a stream says the same", async () => {
   const one = await chat(PICTURE);
   let text = "";
@@ -85,6 +99,40 @@ test("messages see it, in a result of a tool too", async () => {
   assert.notEqual(one.evenkeel.digest, other.evenkeel.digest);
   const { input_tokens } = await anthropic.messages.countTokens({ model: "m", messages: shot(PICTURE).messages });
   assert.equal(input_tokens, one.usage.input_tokens + one.usage.cache_read_input_tokens);
+});
+
+test("pictures in results of tools: among texts, several, streamed, and what is refused", async () => {
+  const image = (source) => ({ type: "image", source });
+  const base64 = (data) => image({ type: "base64", media_type: "image/png", data });
+  const ask = (content) => ({
+    model: "m", max_tokens: 6, ...ours,
+    messages: [
+      { role: "user", content: "Look." },
+      { role: "assistant", content: [{ type: "tool_use", id: "toolu_1", name: "shot", input: {} }] },
+      { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_1", content }] },
+    ],
+  });
+  const texts = [{ type: "text", text: "before" }, { type: "text", text: "behind" }];
+  const plain = await anthropic.messages.create(ask(texts));
+  const mixed = ask([texts[0], base64(PICTURE), base64(OTHER), texts[1]]);
+  const whole = await anthropic.messages.create(mixed);
+  const size = (u) => u.input_tokens + u.cache_read_input_tokens;
+  assert.equal(size(whole.usage), size(plain.usage) + 2 * (266 + 2));
+  assert.equal(whole.usage.image_tokens, 2 * 266);
+  const streamed = await anthropic.messages.stream(mixed).finalMessage();
+  assert.deepEqual(streamed.content, whole.content);
+  assert.equal(size(streamed.usage), size(whole.usage));
+  const swapped = await anthropic.messages.create(ask([texts[0], base64(OTHER), base64(PICTURE), texts[1]]));
+  assert.notEqual(swapped.evenkeel.digest, whole.evenkeel.digest);
+  for (const [source, says] of [
+    [{ type: "base64", media_type: "image/png", data: Buffer.from("hello").toString("base64") }, /not a picture/],
+    [{ type: "url", url: "https://example.org/a.png" }, /--media-urls/],
+    [{ type: "file", file_id: "file_1" }, /file/],
+  ]) {
+    const e = await failure(anthropic.messages.create(ask([image(source)])));
+    assert.equal(e.status, 400);
+    assert.match(e.message, says);
+  }
 });
 
 test("Ollama's client sends it", async () => {
