@@ -11,7 +11,7 @@ const at = { baseURL: `${base}/v1`, apiKey: "none" };
 const models = {
   responses: createOpenAI(at)("gemma"),
   chat: createOpenAI(at).chat("gemma"),
-  compatible: createOpenAICompatible({ name: "evenkeel", ...at })("gemma"),
+  compatible: createOpenAICompatible({ name: "evenkeel", includeUsage: true, ...at })("gemma"),
   anthropic: createAnthropic(at)("gemma"),
 };
 // 2 x 1 pixels, which become 23 x 11 tokens.
