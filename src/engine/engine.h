@@ -81,6 +81,9 @@ typedef struct ek_request_opts {
     const int32_t *tokens;      /* copied */
     int n_tokens;               /* >= 1, and less than ek_engine_ctx() */
     int max_tokens;             /* >= 1; the context limit may end the request earlier */
+    int n_replied;              /* of tokens, the last ones: of the reply, sampled earlier or elsewhere, less than
+                                   max_tokens. They are computed like a prompt, and the reply goes on behind them; no
+                                   event has them, and mask has accepted them. All counts are those of the whole reply */
     const ek_prompt_span *span; /* ascending, apart; copied, embeddings too */
     int n_spans;
     /* Pictures and sounds behind the prompt's soft tokens, as ek_parts_place leaves them; the array is copied, and the
@@ -96,7 +99,7 @@ typedef struct ek_request_opts {
     int n_stop;
     ek_sink_fn *sink;
     void *arg, *user; /* user comes back in events */
-    /* Called for every prompt position from prompt_logits_from on (n_tokens: none), in order,
+    /* Called for every position of tokens from prompt_logits_from on (n_tokens: none), in order,
      * with its logits: for the command `logits`, tests and prompt logprobs. May be NULL. */
     int prompt_logits_from;
     void (*on_prompt_logits)(void *user, int pos, const float *logits);

@@ -102,7 +102,7 @@ static void lay_out(ek_engine *e, int i)
     s->row = p->n_rows, s->logits = p->n_logits, s->draw = p->n_draws;
     s->n_rows += s->n_draft;
     for (int pos = r->n_done; pos < r->n_done + s->n_rows; pos++) {
-        bool prompt = pos >= r->next_prompt_logits && pos < r->n_prompt, draws = pos >= r->n_tokens - 1;
+        bool prompt = pos >= r->next_prompt_logits && pos < r->n_given, draws = pos >= r->n_tokens - 1;
         p->row[p->n_rows++] = ek_request_row(r, pos, i, prompt || draws);
         if (prompt || draws) {
             p->digested[p->n_logits] = draws && r->reply_digest;

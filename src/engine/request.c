@@ -36,7 +36,7 @@ static ek_err check_whole(const ek_prompt_span *s, const ek_request_opts *o, con
         return ek_fail(EK_EINVAL,
                        "positions %d to %d see each other and want %d rows of prompt logits in one step, %d fit",
                        s->first, s->end - 1, shown, rules->max_prompt_logits);
-    int64_t max = (int64_t)o->n_tokens + o->max_tokens;
+    int64_t max = (int64_t)o->n_tokens - o->n_replied + o->max_tokens;
     for (int k = EK_SLIDING; k < EK_PAGE_KINDS; k += EK_KIND_COUNT) {
         int pages = ek_page_table_max(rules->layout, (ek_layer_kind)k, max < rules->ctx ? (int)max : rules->ctx, n);
         if (pages > rules->n_pages[k])
@@ -92,6 +92,24 @@ static ek_err check_parts(const ek_request_opts *o, const ek_request_rules *rule
     return EK_OK;
 }
 
+static bool is_in(const int32_t *list, int n, int32_t token)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == token) return true;
+    return false;
+}
+
+/* A reply that has ended does not go on. */
+static ek_err check_replied(const ek_request_opts *o, const ek_request_rules *rules)
+{
+    const int32_t *reply = o->tokens + o->n_tokens - o->n_replied;
+    for (int i = 0; i < o->n_replied; i++)
+        if ((!o->ignore_eos && is_in(rules->stop, rules->n_stop, reply[i])) || is_in(o->stop, o->n_stop, reply[i]))
+            return ek_fail(EK_EINVAL, "the reply ended with its token %d, %d, and %d of it are given", i, reply[i],
+                           o->n_replied);
+    return EK_OK;
+}
+
 ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
 {
     if (o->n_tokens < 1 || !o->tokens) return ek_fail(EK_EINVAL, "a prompt needs at least one token");
@@ -99,11 +117,15 @@ ek_err ek_request_check(const ek_request_opts *o, const ek_request_rules *rules)
     if (o->n_tokens >= rules->ctx)
         return ek_fail(EK_ETOOLONG, "%d prompt tokens do not fit: the context is %d, one of them for the reply",
                        o->n_tokens, rules->ctx);
+    if (o->n_replied < 0 || o->n_replied >= o->n_tokens || o->n_replied >= o->max_tokens)
+        return ek_fail(EK_EINVAL, "%d of %d tokens are a reply of at most %d: a prompt comes before and a token behind",
+                       o->n_replied, o->n_tokens, o->max_tokens);
     if (o->n_stop < 0 || o->n_stop > MAX_STOP_IDS)
         return ek_fail(EK_EINVAL, "%d stop ids, at most %d are possible", o->n_stop, MAX_STOP_IDS);
     if (o->prompt_logits_from < 0) return ek_fail(EK_EINVAL, "prompt logits from position %d", o->prompt_logits_from);
     EK_TRY(check_tokens("prompt position", o->tokens, o->n_tokens, rules->vocab_size));
     EK_TRY(check_tokens("stop id", o->stop, o->n_stop, rules->vocab_size));
+    EK_TRY(check_replied(o, rules));
     EK_TRY(check_spans(o, rules));
     EK_TRY(check_parts(o, rules));
     return ek_sampling_check(&o->sampling, rules->vocab_size);
@@ -219,11 +241,12 @@ void ek_request_name_parts(ek_request *r, const ek_encoder *encoder)
 ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rules)
 {
     ek_request *r = ek_alloc(sizeof *r);
-    int64_t max = (int64_t)o->n_tokens + o->max_tokens;
+    int64_t max = (int64_t)o->n_tokens - o->n_replied + o->max_tokens;
     r->state = EK_WAITING;
     r->arrived = ek_now();
     r->max_tokens = max < rules->ctx ? (int)max : rules->ctx;
-    r->n_prompt = r->n_tokens = o->n_tokens;
+    r->n_given = r->n_tokens = o->n_tokens;
+    r->n_prompt = o->n_tokens - o->n_replied;
     r->tokens = ek_alloc(sizeof *r->tokens * (size_t)r->max_tokens);
     memcpy(r->tokens, o->tokens, sizeof *r->tokens * (size_t)o->n_tokens);
     ek_page_table_init(&r->table, rules->layout, r->max_tokens);
@@ -279,9 +302,7 @@ void ek_request_free(ek_request *r)
 
 bool ek_request_is_stop(const ek_request *r, int32_t token)
 {
-    for (int i = 0; i < r->n_stop; i++)
-        if (r->stop[i] == token) return true;
-    return false;
+    return is_in(r->stop, r->n_stop, token);
 }
 
 /* The span of a position, or NULL. */
@@ -346,6 +367,6 @@ int ek_request_ready(const ek_request *r, int n)
 int ek_request_prompt_logits(const ek_request *r, int n)
 {
     int first = r->n_done > r->next_prompt_logits ? r->n_done : r->next_prompt_logits;
-    int end = r->n_done + n < r->n_prompt ? r->n_done + n : r->n_prompt;
+    int end = r->n_done + n < r->n_given ? r->n_done + n : r->n_given;
     return end > first ? end - first : 0;
 }

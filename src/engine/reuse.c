@@ -112,7 +112,7 @@ bool ek_reuse_waits(ek_engine *e, ek_request *r)
 int ek_reuse_max(const ek_request *r)
 {
     int max = r->n_tokens - 1;
-    return r->next_prompt_logits < r->n_prompt && max > r->next_prompt_logits ? r->next_prompt_logits : max;
+    return r->next_prompt_logits < r->n_given && max > r->next_prompt_logits ? r->next_prompt_logits : max;
 }
 
 void ek_reuse_adopt(ek_engine *e, ek_request *r)

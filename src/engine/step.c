@@ -17,7 +17,7 @@ static void send(const ek_request *r, ek_event event)
     event.request = r->id;
     event.user = r->user;
     event.n_prompt = r->n_prompt;
-    event.n_cached = r->n_cached;
+    event.n_cached = r->n_cached < r->n_prompt ? r->n_cached : r->n_prompt - 1;
     event.n_tokens = r->n_tokens - r->n_prompt;
     event.n_image = r->n_media_tokens[0], event.n_sound = r->n_media_tokens[1];
     event.n_features = r->n_media_reused[0] + r->n_media_reused[1];
@@ -137,7 +137,7 @@ static void send_prompt_logits(ek_engine *e, const ek_scheduled *s)
     for (int i = s->row; i < s->row + s->n_rows; i++) {
         const ek_row *row = &e->plan.row[i];
         if (!row->wants_logits) continue;
-        if (row->pos < r->n_prompt && row->pos >= r->next_prompt_logits) {
+        if (row->pos < r->n_given && row->pos >= r->next_prompt_logits) {
             r->on_prompt_logits(r->user, row->pos, e->on.logits(e->on.arg, logits));
             r->next_prompt_logits = row->pos + 1;
         }
@@ -203,8 +203,8 @@ static void count(ek_engine *e, double seconds)
         e->stats.reply_tokens += 1 + (uint64_t)s->n_accepted;
         e->stats.drafted_tokens += (uint64_t)s->n_draft;
         e->stats.accepted_tokens += (uint64_t)s->n_accepted;
-        if (s->req->n_tokens != s->req->n_prompt) continue; /* the first token, and never again */
-        e->stats.prompt_tokens += (uint64_t)s->req->n_prompt;
+        if (s->req->n_tokens != s->req->n_given) continue; /* the first token, and never again */
+        e->stats.prompt_tokens += (uint64_t)s->req->n_given;
         e->stats.cached_tokens += (uint64_t)s->req->n_cached;
         for (int k = 0; k < 2; k++) {
             e->stats.media_tokens[k] += (uint64_t)s->req->n_media_tokens[k];

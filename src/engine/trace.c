@@ -16,7 +16,10 @@ static void note(ek_trace *t, int pos, const float *logits)
 
 static void on_prompt_logits(void *user, int pos, const float *logits)
 {
-    note(user, pos, logits);
+    ek_trace *t = user;
+    note(t, pos, logits);
+    if (pos + 1 >= t->n_prompt && pos + 1 < t->n_given)
+        t->digest[pos + 1 - t->n_prompt] = ek_logits_digest(logits, (int)(t->row_bytes / sizeof(float)));
 }
 
 static void on_event(void *arg, const ek_event *event)
@@ -41,6 +44,7 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
     ek_request_opts o = {.tokens = a->tokens,
                          .n_tokens = a->n_tokens,
                          .max_tokens = a->max_tokens,
+                         .n_replied = a->n_replied,
                          .sampling = a->sampling,
                          .ignore_eos = a->ignore_eos,
                          .sink = on_event,
@@ -61,12 +65,16 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
 
 static void init(ek_trace *t, const ek_engine *e, const ek_ask *a)
 {
-    *t = (ek_trace){.n_prompt = a->n_tokens, .max_tokens = a->max_tokens, .prompt_logits_from = a->prompt_logits_from};
+    *t = (ek_trace){.n_prompt = a->n_tokens - a->n_replied,
+                    .n_given = a->n_tokens,
+                    .max_tokens = a->max_tokens,
+                    .prompt_logits_from = a->prompt_logits_from};
     t->row_bytes = sizeof(float) * (size_t)ek_engine_vocab(e);
     t->digests = a->digests;
     t->reply = ek_alloc(sizeof *t->reply * (size_t)a->max_tokens);
     t->digest = ek_alloc(sizeof *t->digest * (size_t)a->max_tokens);
     t->row = ek_alloc(sizeof *t->row * (size_t)(a->n_tokens + a->max_tokens));
+    for (int i = t->n_prompt; i < t->n_given && t->n_reply < a->max_tokens; i++) t->reply[t->n_reply++] = a->tokens[i];
 }
 
 void ek_trace_fini(ek_trace *t)
@@ -105,7 +113,7 @@ bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_
         snprintf(where, room, "the digest of a row is not that of its logits");
         return false;
     }
-    int first = got->prompt_logits_from < got->n_prompt ? got->prompt_logits_from : got->n_prompt - 1;
+    int first = got->prompt_logits_from < got->n_given ? got->prompt_logits_from : got->n_given - 1;
     for (int pos = first; pos < want->n_prompt + want->n_reply; pos++)
         if (want->row[pos] != got->row[pos] && !((cut || got->digests) && !got->row[pos])) {
             snprintf(where, room,
@@ -114,7 +122,8 @@ bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_
                      pos, want->n_prompt);
             return false;
         }
-    for (int i = 0; i < want->n_reply && i < got->n_reply; i++)
+    int unknown = first < got->n_prompt ? 0 : first + 1 - got->n_prompt; /* digests of rows that were not computed */
+    for (int i = unknown; i < want->n_reply && i < got->n_reply; i++)
         if (want->digest[i] != got->digest[i]) {
             snprintf(where, room, "the logits before reply token %d differ in their digest (prompt %d)", i,
                      want->n_prompt);

@@ -9,6 +9,7 @@
 typedef struct ek_ask {
     const int32_t *tokens; /* borrowed */
     int n_tokens, max_tokens;
+    int n_replied;          /* ek_request_opts.n_replied */
     int prompt_logits_from; /* the logits of prompt positions from here on are hashed as well */
     bool ignore_eos;
     const ek_prompt_span *span; /* borrowed */
@@ -27,6 +28,7 @@ typedef struct ek_trace {
     ek_request_id id;
     ek_finish finish;
     int n_prompt, n_reply, max_tokens;
+    int n_given;            /* tokens it began with: the prompt, and the reply that went on */
     int n_cached;           /* of the prompt */
     int n_features;         /* of the prompt's pictures and sounds: tokens whose features were there */
     int prompt_logits_from; /* positions before it have no row */

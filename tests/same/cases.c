@@ -390,6 +390,7 @@ const same_case cases[] = {
     {"threads", threads, "1 to 4 threads"},
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},
+    {"continued", continued, "replies that were cut anywhere and go on in another engine"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
     {"media", media, "pictures: cut at every border, again from memory, from disk and without room for features"},
     {"crowd", crowd, "all of these at once"},
