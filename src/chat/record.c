@@ -19,8 +19,8 @@ uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens)
 void ek_record_begin(ek_record *r, const ek_request_opts *request)
 {
     if (r->mode == EK_RECORD_NONE) return;
-    r->n_prompt = request->n_tokens;
-    r->prompt_hash = ek_prompt_hash(request->tokens, request->n_tokens);
+    r->n_prompt = request->n_tokens - request->n_replied;
+    r->prompt_hash = ek_prompt_hash(request->tokens, r->n_prompt);
     r->n_parts = request->n_parts;
     for (int i = 0; i < r->n_parts; i++) {
         const uint8_t *digest = request->part[i].media->digest;
@@ -35,7 +35,7 @@ void ek_record_begin(ek_record *r, const ek_request_opts *request)
     if (n_bias > 0) memcpy(bias, request->sampling.bias, n_bias * sizeof *bias);
     r->sampling.bias = bias;
     if (r->mode == EK_RECORD_TOKENS)
-        for (int i = 0; i < request->n_tokens; i++) ek_ids_add(&r->prompt, request->tokens[i]);
+        for (int i = 0; i < r->n_prompt; i++) ek_ids_add(&r->prompt, request->tokens[i]);
 }
 
 void ek_record_bounds(ek_record *r, const char *form, bool same_form, bool thinking, int max_thinking)

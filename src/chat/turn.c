@@ -1,44 +1,8 @@
-#include "chat/turn.h"
-
-#include <math.h>
+#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
-#include "base/hash/rng.h"
-#include "chat/bounds.h"
-#include "chat/cache_note.h"
-#include "text/utf8.h"
-
-struct ek_turn {
-    const ek_chat_model *model;
-    ek_turn_opts opts;
-    ek_reply *reply;
-    ek_stop *stop; /* NULL without stop strings */
-    ek_reply_sink_fn *sink;
-    void *sink_arg;
-    ek_turn_result result;
-    ek_bounds bounds; /* the engine's while the turn is live */
-    ek_record record;
-    bool stop_hit, thinking; /* thinking: on in the prompt */
-    ek_utf8_stream utf8;     /* of a plain reply */
-    ek_buf held;             /* visible text of the token being fed, until its log-probabilities are recorded */
-    bool holding;
-    size_t fed; /* bytes of content that were found so far, visible or not */
-    int cap_logprobs;
-
-    ek_engine *engine;
-    ek_request_id id;
-    bool live; /* the engine has not said its last word */
-
-    /* Written by submit, then by the engine's thread alone. */
-    ek_turn_post_fn *post;
-    void *post_arg, *user;
-    int n_vocab, n_prompt;
-    uint64_t hash;
-    ek_logprobs *prompt_logprobs; /* read by others once the first token is posted */
-};
+#include "chat/turn_state.h"
 
 /* --- text --- */
 
@@ -119,6 +83,25 @@ static void flush(ek_turn *t, bool truncated)
 
 /* --- open and close --- */
 
+static void take_resumed(ek_turn *t, const ek_turn_resumed *r)
+{
+    for (int i = 0; i < r->n; i++) ek_ids_add(&t->resumed, r->tokens[i]);
+    t->before = *r;
+    t->before.n_cached = r->n_cached < t->n_prompt ? r->n_cached : t->n_prompt - 1;
+    t->before.n_images_kept = r->n_images_kept < t->result.n_images ? r->n_images_kept : t->result.n_images;
+    t->before.n_sounds_kept = r->n_sounds_kept < t->result.n_sounds ? r->n_sounds_kept : t->result.n_sounds;
+    t->has_digest_before = r->digest && t->opts.digest;
+    if (r->digest) t->digest_before = *r->digest;
+    if (r->bounds) {
+        ek_bounds_fini(&t->bounds);
+        t->bounds = *r->bounds;
+        *r->bounds = (ek_bounds){0};
+        return;
+    }
+    ek_mask mask = ek_bounds_mask(&t->bounds);
+    for (int i = 0; i + 1 < r->n; i++) mask.accept(mask.arg, r->tokens[i]);
+}
+
 ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt *prompt, const ek_turn_opts *opts,
                     ek_reply_sink_fn *sink, void *arg)
 {
@@ -143,6 +126,8 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     ek_bounds_init(&t->bounds, m, opts->grammar, opts->plain ? 0 : opts->max_thinking, prompt->ids.data,
                    prompt->ids.len, prompt->thinking);
     t->thinking = prompt->thinking;
+    if (opts->resumed) take_resumed(t, opts->resumed);
+    t->opts.resumed = NULL;
     *out = t;
     return EK_OK;
 }
@@ -159,6 +144,8 @@ void ek_turn_close(ek_turn *t)
     free(t->result.error);
     free(t->result.logprobs);
     free(t->prompt_logprobs);
+    free(t->resumed_logprobs);
+    ek_ids_fini(&t->resumed);
     ek_buf_fini(&t->held);
     free(t);
 }
@@ -173,100 +160,6 @@ ek_record ek_turn_take_record(ek_turn *t)
     ek_record r = t->record;
     t->record = (ek_record){0};
     return r;
-}
-
-/* --- out to the engine --- */
-
-/* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
- * behind it. */
-static void on_prompt_logits(void *user, int pos, const float *logits)
-{
-    ek_turn *t = user;
-    if (pos + 1 >= t->n_prompt) return;
-    ek_logprobs *p = &t->prompt_logprobs[pos + 1];
-    ek_logprobs_of(p, logits, t->n_vocab, p->self.token, t->opts.n_top);
-}
-
-/* Runs on the engine's thread, inside a step. */
-static void on_engine_event(void *arg, const ek_event *e)
-{
-    ek_turn *t = arg;
-    if (t->opts.digest && e->token >= 0) t->hash = ek_digest_row(t->hash, e->digest);
-    ek_turn_news news = {.user = t->user,
-                         .token = e->token,
-                         .finish = e->finish,
-                         .err = e->err,
-                         .n_prompt = e->n_prompt,
-                         .n_cached = e->n_cached,
-                         .n_images_kept = e->n_image_kept,
-                         .n_sounds_kept = e->n_sound_kept,
-                         .digest = t->hash};
-    if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
-    if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
-    t->post(t->post_arg, &news);
-}
-
-/* On the engine's thread too. */
-static void on_cache(void *user, const ek_cache_report *r)
-{
-    const ek_turn *t = user;
-    ek_buf line = {0};
-    ek_cache_note(&line, t->model, r);
-    ek_log(EK_LOG_INFO, "%s", ek_buf_text(&line));
-    ek_buf_fini(&line);
-}
-
-ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
-                      void *user)
-{
-    ek_sampling s = t->opts.sampling;
-    int32_t call_open = t->model->marks.id[EK_MARK_CALL_OPEN];
-    ek_logit_bias *bias = ek_alloc(((size_t)s.n_bias + 1) * sizeof *bias);
-    if (s.n_bias > 0) memcpy(bias, s.bias, (size_t)s.n_bias * sizeof *bias);
-    if (!t->opts.tools_active && !t->opts.plain && call_open >= 0)
-        bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
-    s.bias = bias;
-    if (t->opts.choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)t->opts.choice);
-    t->engine = e;
-    t->n_vocab = t->bounds.n_vocab = ek_engine_vocab(e);
-    if (t->opts.prompt_logprobs) {
-        t->prompt_logprobs = ek_alloc(prompt->ids.len * sizeof *t->prompt_logprobs);
-        for (size_t i = 0; i < prompt->ids.len; i++) t->prompt_logprobs[i].self.token = prompt->ids.data[i];
-        t->prompt_logprobs[0].n_top = -1;
-    }
-    t->post = post;
-    t->post_arg = arg;
-    t->user = user;
-    t->live = true; /* before the first news can come */
-    ek_mask mask = ek_bounds_mask(&t->bounds);
-    ek_request_opts r = {
-        .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
-        .tokens = prompt->ids.data,
-        .n_tokens = (int)prompt->ids.len,
-        .part = prompt->part,
-        .n_parts = prompt->n_parts,
-        .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */
-        .sampling = s,
-        .ignore_eos = t->opts.ignore_eos,
-        .sink = on_engine_event,
-        .arg = t,
-        .user = t,
-        .prompt_logits_from = t->opts.prompt_logprobs ? 0 : (int)prompt->ids.len,
-        .on_prompt_logits = t->opts.prompt_logprobs ? on_prompt_logits : NULL,
-        .reply_logits = t->opts.logprobs,
-        .reply_digest = t->opts.digest,
-        .client = t->opts.client,
-        .cache_salt = t->opts.cache_salt,
-        .cache_owner = t->opts.cache_owner,
-        .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
-    };
-    ek_record_begin(&t->record, &r);
-    if (r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
-        ek_record_bounds(&t->record, t->opts.form, t->opts.same_form, t->thinking, t->bounds.thought.max);
-    ek_err err = ek_engine_submit(e, &r, &t->id);
-    if (err) t->live = false;
-    free(bias);
-    return err;
 }
 
 bool ek_turn_live(const ek_turn *t)
@@ -340,14 +233,62 @@ static void set_end(ek_turn *t, ek_finish finish)
     else if (finish == EK_FINISH_CANCELLED) r->end = EK_END_CANCELLED;
 }
 
+/* What of the prompt came from caches: for a reply that goes on, when it began. */
+static void note_cached(ek_turn *t, const ek_turn_news *news)
+{
+    ek_turn_result *r = &t->result;
+    const bool before = t->resumed.len > 0;
+    r->n_cached = before ? t->before.n_cached : news->n_cached;
+    r->n_images_kept = before ? t->before.n_images_kept : news->n_images_kept;
+    r->n_sounds_kept = before ? t->before.n_sounds_kept : news->n_sounds_kept;
+}
+
+static void wrong(ek_turn *t)
+{
+    t->result.end = EK_END_ERROR;
+    t->result.err = EK_EINVAL;
+    t->result.error = ek_strdup(ek_err_text());
+}
+
+bool ek_turn_replay(ek_turn *t)
+{
+    if (t->n_replayed + 1 >= t->resumed.len || t->result.end != EK_END_NONE) return false;
+    size_t i = t->n_replayed++;
+    note_cached(t, NULL);
+    t->result.prompt_logprobs = t->prompt_logprobs;
+    ek_turn_news news = {.token = t->resumed.data[i]};
+    if (t->resumed_logprobs) news.logprobs = t->resumed_logprobs[i];
+    feed_token(t, &news);
+    if (!t->stop_hit && !ek_reply_stopped(t->reply)) return true;
+    ek_fail(EK_EINVAL, "the reply ended with its token %zu, %d, and %zu of it are given", i, news.token,
+            t->resumed.len);
+    wrong(t);
+    return false;
+}
+
+/* Whether the turn goes on as the one before it did, by the last token that is known of that. */
+static bool goes_on(ek_turn *t, const ek_turn_news *news)
+{
+    size_t last = t->resumed.len - 1;
+    if (t->resumed.len == 0 || (size_t)t->result.n_tokens != last) return true;
+    if (news->token != t->resumed.data[last])
+        ek_fail(EK_EINVAL, "token %zu of the reply is %d here and was %d: it is another body's or another model's",
+                last, news->token, t->resumed.data[last]);
+    else if (t->has_digest_before && news->digest != t->digest_before)
+        ek_fail(EK_EINVAL, "the logits have the digest %016" PRIx64 " here and had %016" PRIx64, news->digest,
+                t->digest_before);
+    else return true;
+    wrong(t);
+    return false;
+}
+
 void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
 {
     ek_turn_result *r = &t->result;
     if (news->finish != EK_FINISH_NONE) t->live = false;
     if (r->end != EK_END_NONE) return;
     r->n_prompt = news->n_prompt;
-    r->n_cached = news->n_cached;
-    r->n_images_kept = news->n_images_kept, r->n_sounds_kept = news->n_sounds_kept;
+    note_cached(t, news);
     if (news->finish == EK_FINISH_ERROR) {
         r->end = EK_END_ERROR;
         r->err = news->err;
@@ -360,7 +301,11 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
         ek_turn_cancel(t);
         return;
     }
-    if (news->token >= 0) feed_token(t, news);
-    set_end(t, news->finish);
+    while (news->token >= 0 && ek_turn_replay(t)) {
+    }
+    if (r->end == EK_END_NONE && (news->token < 0 || goes_on(t, news))) {
+        if (news->token >= 0) feed_token(t, news);
+        set_end(t, news->finish);
+    }
     if (r->end != EK_END_NONE) ek_turn_cancel(t);
 }

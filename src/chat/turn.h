@@ -7,6 +7,7 @@
 #ifndef EK_CHAT_TURN_H
 #define EK_CHAT_TURN_H
 
+#include "chat/bounds.h"
 #include "chat/logprobs.h"
 #include "chat/prompt.h"
 #include "chat/record.h"
@@ -15,6 +16,16 @@
 #include "text/reply/stop.h"
 
 typedef struct ek_turn ek_turn;
+
+/* A reply that began in another turn, maybe of another process, and goes on in this one as if it had never stopped. The
+ * tokens before the last one are read with the prompt; the last one is sampled again, and has to be the same. */
+typedef struct ek_turn_resumed {
+    const int32_t *tokens;                      /* of the reply so far; copied */
+    int n;                                      /* 1 and up */
+    int n_cached, n_images_kept, n_sounds_kept; /* what the first turn took from caches: results say it */
+    const uint64_t *digest; /* what ek_turn_result.digest was then, to be compared (opts.digest); NULL: unknown */
+    ek_bounds *bounds;      /* NULL, or those of the reply, which accepted the tokens before the last one: taken over */
+} ek_turn_resumed;
 
 typedef struct ek_turn_opts {
     const json_t *tools;       /* borrowed until ek_turn_close; as in the prompt, or NULL */
@@ -38,6 +49,7 @@ typedef struct ek_turn_opts {
     uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
+    const ek_turn_resumed *resumed; /* NULL: the reply begins; borrowed until ek_turn_open returns */
     const char *stop[EK_STOP_MAX];  /* stop strings, for visible text; borrowed until ek_turn_open returns */
     size_t stop_len[EK_STOP_MAX];
     int n_stop;
@@ -114,6 +126,10 @@ bool ek_turn_live(const ek_turn *t);
  * ek_turn_live. A turn that ends before its request (a stop string, the first call was enough) cancels
  * the request. */
 void ek_turn_feed(ek_turn *t, const ek_turn_news *news);
+/* Processes the next token of a reply that goes on, from before this turn; false when none is left. Once news with a
+ * token came, and before they are processed; ek_turn_feed does it for an owner that does not. The turn ends with EINVAL
+ * where the reply ended among them. */
+bool ek_turn_replay(ek_turn *t);
 /* Asks the engine to end the request; the end comes as news, and the tokens until then are the answer. */
 void ek_turn_cancel(ek_turn *t);
 /* Ends the turn at once with EK_END_CANCELLED, unless it has ended; for a client that is gone. */

@@ -22,6 +22,7 @@ typedef struct ek_metrics {
     uint64_t outcome[EK_OUTCOME_COUNT];
     uint64_t cached_tokens;                              /* prompt tokens of answered requests that came from a cache */
     ek_histogram prepare, first_token, token_gap, whole; /* seconds */
+    uint64_t resumed;                                    /* streams of other servers, or earlier ones, that went on */
     uint64_t canary_mismatches, stalls;
     ek_buf text;      /* of the latest reply */
     double text_made; /* ek_now() */

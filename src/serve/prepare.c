@@ -157,11 +157,13 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
     size_t ids = r->prompt.ids.len;
     for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
     size_t form = r->req.form_text.len * 2; /* and in the first reply's record */
+    size_t resumed = r->req.resume.tokens.len * (r->req.turn.logprobs ? sizeof(ek_turn_logprobs) : 0);
+    resumed += r->req.resume.tokens.len * 4 * sizeof(int32_t);
     size_t logprobs = r->req.turn.prompt_logprobs
                           ? sizeof(ek_logprobs) + EK_PER_LOGPROB * (size_t)(r->req.turn.n_top + 2)
                           : 0;
-    return tools + ek_turn_prompt_media(&r->prompt) + r->req.answer.cap + r->req.own_bytes + form + n * ids * logprobs +
-           ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
+    return tools + ek_turn_prompt_media(&r->prompt) + r->req.answer.cap + r->req.own_bytes + form + resumed +
+           n * ids * logprobs + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
 /* What was counted for the preparation, which has ended, becomes what the request holds. */

@@ -23,6 +23,7 @@ static void free_parts(ek_job *j)
     free(s->choices);
     free(s->results);
     ek_buf_fini(&s->out);
+    ek_resume_marks_fini(&s->marks);
     ek_turn_prompt_fini(&s->prompt);
     free(s->later);
     ek_api_request_fini(&s->req);
@@ -71,7 +72,7 @@ void ek_session_leave_client(ek_session *s, ek_outcome how)
     ek_api_usage u = opened ? ek_api_usage_of(&s->reply) : (ek_api_usage){0};
     double whole = ek_now() - s->opened;
     m->outcome[how]++;
-    m->cached_tokens += (uint64_t)u.cached;
+    if (s->req.resume.tokens.len == 0) m->cached_tokens += (uint64_t)u.cached; /* else a client says it */
     if (how == EK_OUTCOME_DONE) ek_histogram_add(&m->whole, EK_HISTOGRAM_SECONDS, whole);
     ek_log(EK_LOG_INFO,
            "event=request id=%s outcome=%s stream=%d n=%d prompt_tokens=%lld cached_tokens=%lld reply_tokens=%lld "

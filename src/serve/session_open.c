@@ -21,6 +21,15 @@ static ek_err open_turn(ek_session *s, int i)
     ek_session_choice *c = &s->choices[i];
     *c = (ek_session_choice){.session = s, .index = i};
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
+    const ek_resume *resume = &s->req.resume;
+    const ek_turn_resumed resumed = {.tokens = resume->tokens.data,
+                                     .n = (int)resume->tokens.len,
+                                     .n_cached = resume->cached,
+                                     .n_images_kept = resume->cached_media[0],
+                                     .n_sounds_kept = resume->cached_media[1],
+                                     .digest = resume->has_logits ? &resume->logits : NULL,
+                                     .bounds = &s->req.resume.bounds};
+    if (resumed.n > 0) opts.resumed = &resumed;
     if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large, and the journal's */
     EK_TRY(ek_turn_open(&c->turn, s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts, ek_session_on_reply,
                         c));
@@ -74,6 +83,12 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
     ek_session_go_on(s);
 }
 
+/* Whether an event of its streams is a line, else it ends with an empty one. */
+static bool has_lines(const ek_dialect *d)
+{
+    return d->stream_type && strstr(d->stream_type, "ndjson");
+}
+
 /* Fills in what follows from a body that was read. */
 static void set_up(ek_session *s, ek_prepared *p)
 {
@@ -90,11 +105,19 @@ static void set_up(ek_session *s, ek_prepared *p)
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
-    if (!req->has_seed) req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a double */
+    const bool resumed = req->resume.tokens.len > 0; /* it has the seed of the stream that it continues */
+    if (!req->has_seed && !resumed)
+        req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a
+                                                                             double */
+    if (resumed) {
+        server->metrics.resumed++;
+        ek_log(EK_LOG_INFO, "event=resumed id=%s stream=%s tokens=%zu", s->id, req->resume.id, req->resume.tokens.len);
+        snprintf(s->id, sizeof s->id, "%s", req->resume.id);
+    }
     s->reply = (ek_api_reply){.id = s->id,
                               .model = req->model && *req->model ? req->model : server->model_name,
                               .fingerprint = server->fingerprint,
-                              .created = ek_unix_time(),
+                              .created = resumed ? req->resume.created : ek_unix_time(),
                               .stream = req->stream,
                               .n = req->n,
                               .n_open = req->n,
@@ -104,6 +127,12 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .own = req->own,
                               .tokenizer = server->chat->tokenizer,
                               .turn = &s->req.turn};
+    s->marks = (ek_resume_marks){.on = req->resume.on && req->stream,
+                                 .lines = has_lines(s->dialect),
+                                 .id = s->id,
+                                 .created = s->reply.created,
+                                 .seed = s->reply.seed};
+    if (s->marks.on) ek_resume_marks_init(&s->marks, &req->resume, &req->turn.sampling);
 }
 
 /* The whole reply of a path that generates nothing. */
@@ -153,7 +182,8 @@ static void on_prepared(void *user, ek_prepared *p)
         s->prompt = p->prompt;
         p->prompt = (ek_turn_prompt){0};
         err = begin_turns(s);
-        if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? s->dialect->prompt_param : NULL;
+        const char *named = s->req.resume.tokens.len > 0 ? "evenkeel.resume" : s->dialect->prompt_param;
+        if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? named : NULL;
     }
     ek_turn_prompt_fini(&p->prompt);
     if (err) ek_session_refuse(s, err, NULL, param);
@@ -168,6 +198,7 @@ ek_api_limits ek_session_limits(const ek_server *server)
                        .ctx_tokens = ek_engine_ctx(server->engine),
                        .responses = server->responses,
                        .media = &server->chat->media,
+                       .identity = server->fingerprint,
                        .card = &server->card,
                        .now = ek_unix_time(),
                        .keep_forms = ek_journal_mode(server->journal) == EK_RECORD_TOKENS,

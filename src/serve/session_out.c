@@ -98,6 +98,7 @@ void ek_session_flush(ek_session *s)
         }
     }
     if (!s->done || !s->x || s->out.len > 0) return;
+    open_stream(s); /* the client of one that goes on may have all of it */
     ek_exchange_end(s->x);
     ek_session_leave_client(s, EK_OUTCOME_DONE);
 }

@@ -13,6 +13,7 @@ typedef struct ek_session_choice {
     ek_session *session;
     int index;
     bool begun;        /* its part of a stream */
+    bool replayed;     /* what it had before this turn */
     double last_token; /* ek_now() */
     ek_turn *turn;
 } ek_session_choice;
@@ -32,6 +33,7 @@ struct ek_session {
     uint64_t client; /* whose turns it takes: of its key, else of its address */
     ek_api_reply reply;
     char id[64], digest[20];
+    ek_resume_marks marks; /* in the events of the stream */
     ek_session_choice *choices;
     const ek_turn_result **results;
     int n_opened; /* choices that have a turn */

@@ -18,7 +18,8 @@
 enum {
     LARGE = 64 << 10, /* bytes: more are written by a worker */
     VERY_LARGE = 4 << 20,
-    COUNTED_AT_ONCE = 64 << 10 /* of what results grow by */
+    COUNTED_AT_ONCE = 64 << 10, /* of what results grow by */
+    REPLAYED_AT_ONCE = 500      /* tokens: more are replayed by a worker */
 };
 
 /* --- sizes --- */
@@ -56,6 +57,7 @@ static piece piece_of(ek_session_choice *c, const ek_turn_news *news)
     enum { REPEATED = 5 }; /* times that the end of a stream has each text */
     piece p = {.c = c, .news = news};
     if (news) {
+        if (news->token >= 0 && !c->replayed && s->req.resume.tokens.len > REPLAYED_AT_ONCE) p.size = LARGE + 1;
         if (s->req.stream && !c->begun && news->token >= 0)
             p.counted = prompt_size(s, s->results[c->index]) + s->req.own_bytes / (size_t)s->reply.n;
     } else if (!s->req.stream && s->reply.n_open == 0) {
@@ -105,20 +107,59 @@ static void note_times(ek_session *s)
     s->reply.times = (ek_api_times){s->prepared - s->opened, first - s->prepared, now - first};
 }
 
-static void write_piece(const piece *p)
+/* What the reply had before this turn: nothing of it is written, but the dialect goes through it. */
+static void replay(ek_session_choice *c)
+{
+    ek_session *s = c->session;
+    const size_t from = s->out.len;
+    c->replayed = true;
+    while (ek_turn_replay(c->turn)) {
+        if (s->req.stream) begin(c);
+        s->out.len = from;
+    }
+    s->out.len = from;
+    if (s->out.data) s->out.data[from] = '\0';
+}
+
+static void mark(ek_session *s, size_t from)
+{
+    ek_buf extension = {0};
+    const ek_turn_result *r = s->results[0];
+    if (!s->marks.on || s->out.len == from) return;
+    ek_put_extension(&extension, &s->reply);
+    ek_resume_mark(&s->marks, &s->out, from, r, s->req.turn.digest ? &r->digest : NULL, ek_buf_text(&extension));
+    ek_buf_fini(&extension);
+}
+
+static void write_token(ek_session_choice *c, const ek_turn_news *news)
+{
+    ek_session *s = c->session;
+    if (news->token >= 0) {
+        if (!c->replayed) replay(c);
+        if (s->marks.on) ek_resume_marks_token(&s->marks, news->token);
+    }
+    ek_turn_feed(c->turn, news);
+    if (s->req.stream && news->token >= 0 && s->results[c->index]->end != EK_END_ERROR) begin(c);
+}
+
+static void write_end(const piece *p)
 {
     ek_session *s = p->c->session;
-    if (p->news) {
-        ek_turn_feed(p->c->turn, p->news);
-        if (s->req.stream && p->news->token >= 0) begin(p->c);
-        return;
-    }
     if (s->reply.n_open == 0) {
         write_digest(s);
         note_times(s);
     }
     if (s->req.stream) s->dialect->finish(&s->out, &s->reply, p->c->index);
     if (s->reply.n_open == 0) s->dialect->end(&s->out, &s->reply);
+}
+
+static void write_piece(const piece *p)
+{
+    ek_session *s = p->c->session;
+    const size_t from = s->out.len;
+    if (p->news) write_token(p->c, p->news);
+    else write_end(p);
+    mark(s, from);
 }
 
 /* --- one piece after the other --- */
@@ -129,7 +170,9 @@ static void after_token(ek_session_choice *c)
 {
     ek_session *s = c->session;
     const ek_turn_result *r = s->results[c->index];
-    if (r->end == EK_END_ERROR) {
+    if (r->end == EK_END_ERROR && r->err == EK_EINVAL && s->req.resume.tokens.len > 0) {
+        ek_session_failed(s, c->index, r->err, r->error, EK_OUTCOME_REFUSED);
+    } else if (r->end == EK_END_ERROR) {
         ek_log(EK_LOG_ERROR, "event=failure id=%s reason=\"%s\"", s->id, r->error);
         ek_session_failed(s, c->index, r->err, r->error, EK_OUTCOME_FAILED);
     } else if (r->end == EK_END_CANCELLED) {

@@ -157,7 +157,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_openai_stop(r, body, "stop_sequences"));
     EK_TRY(ek_openai_sampling(r, body, limits));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    return ek_field_ours(r, body);
+    return ek_field_ours(r, body, limits);
 }
 
 static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)

@@ -51,6 +51,36 @@ static ek_err make_answer(ek_api_request *r, const ek_turn_prompt *prompt, const
     return EK_OK;
 }
 
+static ek_err check_resumed(ek_api_request *r, const ek_turn_prompt *prompt, const ek_dialect *d,
+                            const ek_chat_model *m, const ek_api_limits *limits)
+{
+    ek_resume *c = &r->resume;
+    ek_sampling *s = &r->turn.sampling;
+    if (strncmp(c->id, d->id_prefix, strlen(d->id_prefix)) != 0)
+        return ek_fail(EK_EINVAL, "evenkeel.resume.id: ids of this path begin with %s", d->id_prefix);
+    if (!r->has_seed && !c->has_seed && s->temperature >= EK_MIN_TEMPERATURE)
+        return ek_fail(EK_EINVAL, "evenkeel.resume.seed: it is needed, from the stream's first event");
+    if (!r->has_seed) s->seed = c->seed;
+    return ek_resume_check(c, m, prompt, &r->turn, limits->n_vocab, limits->ctx_tokens);
+}
+
+/* A stream that can be continued, or that continues one. */
+static ek_err prepare_resume(ek_api_request *r, const ek_turn_prompt *prompt, const ek_dialect *d,
+                             const ek_chat_model *m, const ek_api_limits *limits)
+{
+    ek_resume *c = &r->resume;
+    if (!r->stream && c->tokens.len == 0) c->on = false;
+    if (!c->on) return EK_OK;
+    if (r->n != 1)
+        return ek_field_wrong(r, "evenkeel.resume", "only a stream of one reply continues: one prompt, and n is 1");
+    const char *identity = limits->identity ? limits->identity : "";
+    c->begin = ek_resume_begin(d->path, identity, prompt, &r->turn, ek_buf_text(&r->form_text));
+    c->begin += limits->whole_calls; /* other events for the same tokens */
+    ek_err err = c->tokens.len > 0 ? check_resumed(r, prompt, d, m, limits) : EK_OK;
+    if (err) r->param = "evenkeel.resume";
+    return err;
+}
+
 /* Of the prompt, about. A body that has no conversation is counted whole. */
 static size_t text_bytes(const ek_api_request *r, size_t n)
 {
@@ -73,7 +103,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     r->prompt.room = limits->take;
     r->prompt.room_arg = limits->count_arg;
     r->turn.tools = r->tools;
-    if (!r->answered) EK_TRY(make_grammar(r, m, limits->keep_forms));
+    if (!r->answered) EK_TRY(make_grammar(r, m, limits->keep_forms || r->resume.on));
     EK_TRY(ek_wanted_check());
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
@@ -81,7 +111,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     ek_conversation_fini(&r->conversation);
     if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
-    return err;
+    return err || r->answered ? err : prepare_resume(r, prompt, d, m, limits);
 }
 
 void ek_api_request_fini(ek_api_request *r)
@@ -92,6 +122,7 @@ void ek_api_request_fini(ek_api_request *r)
     json_decref(r->by_name);
     json_decref(r->schema);
     json_decref(r->only);
+    ek_resume_fini(&r->resume); /* before the grammar that it follows */
     ek_grammar_close(r->grammar);
     ek_buf_fini(&r->form_text);
     free(r->bias);

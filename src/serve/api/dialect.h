@@ -8,7 +8,7 @@
 #ifndef EK_SERVE_DIALECT_H
 #define EK_SERVE_DIALECT_H
 
-#include "chat/turn.h"
+#include "serve/resume/resume.h"
 #include "text/json/json_scan.h"
 
 /* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
@@ -31,6 +31,7 @@ typedef struct ek_api_request {
     int n_more;
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
+    ek_resume resume;            /* whether the stream can be continued, and where this one begins */
     char *model;                 /* as the client wrote it; NULL without */
     void *own;                   /* the dialect's own data for its replies */
     void (*free_own)(void *own); /* NULL: free() */
@@ -50,6 +51,7 @@ typedef struct ek_api_limits {
     struct ek_response_store *responses; /* that a request may continue or add to; NULL: none */
     uint64_t owner;                      /* of what this request stores and may continue */
     const ek_chat_media *media;          /* what the model takes beside text; NULL: nothing */
+    const char *identity;                /* of the arithmetic: streams continue where it is the same; NULL: "" */
     const struct ek_model_card *card;    /* of the model; NULL: paths that describe it are not served */
     int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */

@@ -62,13 +62,18 @@ static ek_err read_image_alpha(ek_api_request *r, const json_t *ours)
     return EK_OK;
 }
 
-ek_err ek_field_ours(ek_api_request *r, const json_t *body)
+ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
     if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
     if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
+    ek_err err = ek_resume_read(&r->resume, ek_field(ours, "resume"), limits->n_vocab, limits->ctx_tokens);
+    if (err) {
+        r->param = "evenkeel.resume";
+        return err;
+    }
     EK_TRY(read_image_tokens(r, ours));
     return read_image_alpha(r, ours);
 }

@@ -16,10 +16,9 @@ ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api
 ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits);
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
-/* evenkeel: {"digest": true or false, "image_tokens": 70, 140, 280, 560 or 1120, "image_alpha":
- * "drop" or "white"}; cache_salt, a text: only requests of
- * one salt share cached prefixes. */
-ek_err ek_field_ours(ek_api_request *r, const json_t *body);
+/* evenkeel: {"digest": true or false, "resume": as in serve/resume/resume.h, "image_tokens": 70, 140, 280, 560 or 1120,
+ * "image_alpha": "drop" or "white"}; cache_salt, a text: only requests of one salt share cached prefixes. */
+ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 
 /* The member, borrowed; NULL when absent or null. */
 const json_t *ek_field(const json_t *object, const char *key);

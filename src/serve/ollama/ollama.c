@@ -124,7 +124,7 @@ ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_field_bool(r, body, "truncate", &ignored));
     EK_TRY(ek_field_bool(r, body, "shift", &ignored));
     EK_TRY(ek_field_bool(r, body, "_debug_render_only", &own->render));
-    return ek_field_ours(r, body);
+    return ek_field_ours(r, body, limits);
 }
 
 /* Nothing to read or to say. */

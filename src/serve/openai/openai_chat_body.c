@@ -98,7 +98,7 @@ static ek_err read_delivery(ek_api_request *r, const json_t *body, const ek_api_
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
     EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
-    EK_TRY(ek_field_ours(r, body));
+    EK_TRY(ek_field_ours(r, body, limits));
     return ek_field_bool(r, ek_field(body, "evenkeel"), "whole_calls", &o->whole_calls);
 }
 

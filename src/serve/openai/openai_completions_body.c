@@ -117,7 +117,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
     r->turn.plain = true;
     r->turn.show_special = !skip_special;
-    return ek_field_ours(r, body);
+    return ek_field_ours(r, body, limits);
 }
 
 ek_err ek_openai_completion_parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)

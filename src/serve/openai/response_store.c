@@ -187,6 +187,8 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
     r->items = (ek_stored_items){0};
     pthread_mutex_lock(&s->lock);
     size_t size = size_of(e);
+    ek_response_entry *same = ek_response_entry_find(s, owner_id, e->id); /* of a stream that ended here before */
+    if (same) forget(s, same);
     ek_response_owner *o = owner_of(s, owner_id);
     if (make_room(s, o, size)) {
         e->owner = o;

@@ -205,7 +205,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(read_include(r, body));
     EK_TRY(ek_openai_sampling(r, body, limits));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    EK_TRY(ek_field_ours(r, body));
+    EK_TRY(ek_field_ours(r, body, limits));
     EK_TRY(read_conversation(r, body, limits));
     ek_tools_settle(r);
     EK_TRY(ek_openai_calls(r, body));

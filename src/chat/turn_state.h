@@ -1,0 +1,42 @@
+/* A turn's insides, for the files that carry it. Inside src/chat. */
+#ifndef EK_CHAT_TURN_STATE_H
+#define EK_CHAT_TURN_STATE_H
+
+#include "chat/turn.h"
+#include "text/utf8.h"
+
+struct ek_turn {
+    const ek_chat_model *model;
+    ek_turn_opts opts;
+    ek_reply *reply;
+    ek_stop *stop; /* NULL without stop strings */
+    ek_reply_sink_fn *sink;
+    void *sink_arg;
+    ek_turn_result result;
+    ek_bounds bounds; /* the engine's while the turn is live */
+    ek_record record;
+    bool stop_hit, thinking; /* thinking: on in the prompt */
+    ek_utf8_stream utf8;     /* of a plain reply */
+    ek_buf held;             /* visible text of the token being fed, until its log-probabilities are recorded */
+    bool holding;
+    size_t fed; /* bytes of content that were found so far, visible or not */
+    int cap_logprobs;
+    ek_ids resumed; /* the reply so far, when the turn was opened */
+    size_t n_replayed;
+    ek_turn_resumed before; /* its counts; pointers are none of ours */
+    bool has_digest_before;
+    uint64_t digest_before;
+
+    ek_engine *engine;
+    ek_request_id id;
+    bool live; /* the engine has not said its last word */
+
+    /* Written by submit, then by the engine's thread alone. */
+    ek_turn_post_fn *post;
+    void *post_arg, *user;
+    int n_vocab, n_prompt;
+    uint64_t hash;
+    ek_logprobs *prompt_logprobs, *resumed_logprobs; /* read by others once the first token is posted */
+};
+
+#endif

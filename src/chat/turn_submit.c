@@ -1,0 +1,135 @@
+/* A turn's way to the engine, and what the engine's thread does for it. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/hash/rng.h"
+#include "chat/cache_note.h"
+#include "chat/turn_state.h"
+
+/* A row that a token of the reply was sampled from before this turn, computed again. */
+static void on_resumed_logits(ek_turn *t, int i, const float *logits)
+{
+    if ((size_t)i + 1 >= t->resumed.len) return; /* this row gives the next token */
+    if (t->opts.digest) t->hash = ek_digest_row(t->hash, ek_logits_digest(logits, t->n_vocab));
+    if (t->resumed_logprobs)
+        ek_logprobs_of(&t->resumed_logprobs[i], logits, t->n_vocab, t->resumed.data[i], t->opts.n_top);
+}
+
+/* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
+ * behind it. */
+static void on_prompt_logits(void *user, int pos, const float *logits)
+{
+    ek_turn *t = user;
+    if (pos + 1 >= t->n_prompt) {
+        on_resumed_logits(t, pos + 1 - t->n_prompt, logits);
+        return;
+    }
+    if (!t->opts.prompt_logprobs) return;
+    ek_logprobs *p = &t->prompt_logprobs[pos + 1];
+    ek_logprobs_of(p, logits, t->n_vocab, p->self.token, t->opts.n_top);
+}
+
+/* Runs on the engine's thread, inside a step. */
+static void on_engine_event(void *arg, const ek_event *e)
+{
+    ek_turn *t = arg;
+    if (t->opts.digest && e->token >= 0) t->hash = ek_digest_row(t->hash, e->digest);
+    ek_turn_news news = {.user = t->user,
+                         .token = e->token,
+                         .finish = e->finish,
+                         .err = e->err,
+                         .n_prompt = e->n_prompt,
+                         .n_cached = e->n_cached,
+                         .n_images_kept = e->n_image_kept,
+                         .n_sounds_kept = e->n_sound_kept,
+                         .digest = t->hash};
+    if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
+    if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
+    t->post(t->post_arg, &news);
+}
+
+/* On the engine's thread too. */
+static void on_cache(void *user, const ek_cache_report *r)
+{
+    const ek_turn *t = user;
+    ek_buf line = {0};
+    ek_cache_note(&line, t->model, r);
+    ek_log(EK_LOG_INFO, "%s", ek_buf_text(&line));
+    ek_buf_fini(&line);
+}
+
+/* The prompt, and behind it what the reply has already, but for its last token. */
+static ek_ids tokens_of(const ek_turn *t, const ek_turn_prompt *prompt)
+{
+    ek_ids ids = {.len = prompt->ids.len + (t->resumed.len ? t->resumed.len - 1 : 0)};
+    ids.cap = ids.len + 1;
+    ids.data = ek_alloc(ids.cap * sizeof *ids.data);
+    if (prompt->ids.len) memcpy(ids.data, prompt->ids.data, prompt->ids.len * sizeof *ids.data);
+    if (ids.len > prompt->ids.len)
+        memcpy(ids.data + prompt->ids.len, t->resumed.data, (ids.len - prompt->ids.len) * sizeof *ids.data);
+    return ids;
+}
+
+ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
+                      void *user)
+{
+    ek_sampling s = t->opts.sampling;
+    int32_t call_open = t->model->marks.id[EK_MARK_CALL_OPEN];
+    ek_logit_bias *bias = ek_alloc(((size_t)s.n_bias + 1) * sizeof *bias);
+    if (s.n_bias > 0) memcpy(bias, s.bias, (size_t)s.n_bias * sizeof *bias);
+    if (!t->opts.tools_active && !t->opts.plain && call_open >= 0)
+        bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
+    s.bias = bias;
+    if (t->opts.choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)t->opts.choice);
+    t->engine = e;
+    t->n_vocab = t->bounds.n_vocab = ek_engine_vocab(e);
+    if (t->opts.prompt_logprobs) {
+        t->prompt_logprobs = ek_alloc(prompt->ids.len * sizeof *t->prompt_logprobs);
+        for (size_t i = 0; i < prompt->ids.len; i++) t->prompt_logprobs[i].self.token = prompt->ids.data[i];
+        t->prompt_logprobs[0].n_top = -1;
+    }
+    const int n_replied = t->resumed.len ? (int)t->resumed.len - 1 : 0, n_prompt = (int)prompt->ids.len;
+    const bool again = n_replied > 0 && (t->opts.logprobs || t->opts.digest); /* rows that its tokens came from */
+    if (again && t->opts.logprobs) t->resumed_logprobs = ek_alloc((size_t)n_replied * sizeof *t->resumed_logprobs);
+    ek_ids ids = n_replied > 0 ? tokens_of(t, prompt) : prompt->ids;
+    t->post = post;
+    t->post_arg = arg;
+    t->user = user;
+    t->live = true; /* before the first news can come */
+    ek_mask mask = ek_bounds_mask(&t->bounds);
+    ek_request_opts r = {
+        .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
+        .tokens = ids.data,
+        .n_tokens = (int)ids.len,
+        .n_replied = n_replied,
+        .part = prompt->part,
+        .n_parts = prompt->n_parts,
+        .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */
+        .sampling = s,
+        .ignore_eos = t->opts.ignore_eos,
+        .sink = on_engine_event,
+        .arg = t,
+        .user = t,
+        .prompt_logits_from = t->opts.prompt_logprobs ? 0
+                              : again                 ? n_prompt - 1
+                                                      : (int)ids.len,
+        .on_prompt_logits = t->opts.prompt_logprobs || again ? on_prompt_logits : NULL,
+        .reply_logits = t->opts.logprobs,
+        .reply_digest = t->opts.digest,
+        .client = t->opts.client,
+        .cache_salt = t->opts.cache_salt,
+        .cache_owner = t->opts.cache_owner,
+        .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
+    };
+    ek_record_begin(&t->record, &r);
+    if (r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
+        ek_record_bounds(&t->record, t->opts.form, t->opts.same_form, t->thinking, t->bounds.thought.max);
+    ek_err err = ek_engine_submit(e, &r, &t->id);
+    if (err) t->live = false;
+    if (n_replied > 0) ek_ids_fini(&ids);
+    free(bias);
+    return err;
+}
