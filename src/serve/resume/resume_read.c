@@ -70,6 +70,7 @@ static ek_err read_id(ek_resume *r, const json_t *o)
 static ek_err read_media(ek_resume *r, const json_t *o, int ctx_tokens)
 {
     const json_t *list = ek_json_get(o, "cached_media");
+    if (json_is_null(list)) list = NULL;
     bool ok = !list || json_array_size(list) == 2;
     for (size_t i = 0; i < 2 && list && ok; i++) {
         const json_t *v = json_array_get(list, i);
