@@ -142,7 +142,8 @@ static void put_server(ek_buf *b, const ek_server *s)
     for (int i = 0; i < EK_OUTCOME_COUNT; i++)
         ek_buf_fmt(b, "evenkeel_requests_total{outcome=\"%s\"} %llu\n", ek_outcome_name((ek_outcome)i),
                    (unsigned long long)m->outcome[i]);
-    counter(b, "evenkeel_resumed_total", "Of these, streams that went on here behind what was sent before.", m->resumed);
+    counter(b, "evenkeel_resumed_total", "Of these, streams that went on here behind what was sent before.",
+            m->resumed);
     head(b, "evenkeel_http_responses_total", "counter", "Responses by status.");
     for (int status = 100; status < 600; status++)
         if (ek_http_responses(s->http, status))
