@@ -7,7 +7,8 @@ deploy/resume.lua, to a client that knows nothing of it. Every stream has the ev
 repeated, none lost. Closes with `N passed, N failed`."""
 import http.client, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
-sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "examples")]
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "examples"), HERE]  # in this order: both have a resume.py
 from counted import check, closing
 from client import Server
 import resume
