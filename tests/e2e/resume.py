@@ -4,7 +4,7 @@
 Every scene is streamed once, whole. Then it is cut behind each of its events and continued from there, at the server that
 began it and at another one with other settings: what comes is what was missing, byte for byte. Then what is refused.
 Closes with `N passed, N failed`."""
-import concurrent.futures, http.client, json, os, re, sys, time
+import base64, concurrent.futures, json, os, re, struct, subprocess, sys, tempfile, time, zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from counted import check, closing
@@ -28,6 +28,15 @@ def user(text):
     return [{"role": "user", "content": text}]
 
 
+def png(width, height):
+    """A picture: two halves."""
+    rows = b"".join(b"\0" + b"\xff\x20\x20" * (width // 2) + b"\x20\x20\xff" * (width - width // 2) for _ in range(height))
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+PICTURE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(48, 48)).decode()}},
+                                        {"type": "text", "text": "What does it say?"}]}]
 OSLO, THINK = user("What's the weather in Oslo?"), user("What is a keel?")
 by_schema = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": MAIL}}
 sampled = {"temperature": 1.2, "frequency_penalty": 0.4, "presence_penalty": 0.3, "repetition_penalty": 1.1, "top_k": 40, "top_p": 0.95}
@@ -63,6 +72,8 @@ def scenes(a):
     yield "chat, stop", CHAT, {**plain, "stop": [*stops, middle]}
     yield "chat, stop candidates", CHAT, {**plain, "stop": stops, "logprobs": True}
     yield "chat, bias, no end", CHAT, {"messages": THINK, "max_tokens": 20, "ignore_eos": True, "logit_bias": {"9": 3, "11": -100}, **greedy}
+    if not SMALL:
+        yield "chat, picture", CHAT, {"messages": PICTURE, "max_tokens": 16, "ignore_eos": True, **greedy, **usage}
     yield "completions", TEXT, {"prompt": "A keel is", "max_tokens": 20, **greedy, **usage}
     yield "completions, echo, logprobs", TEXT, {"prompt": "A ship", "max_tokens": 12, "echo": True, "logprobs": 2, **greedy}
     yield "completions, sampled, special", TEXT, {"prompt": "A ship", "max_tokens": 20, "skip_special_tokens": False, "temperature": 3, "ignore_eos": True}
@@ -117,7 +128,7 @@ def merge(state, more):
 def unmarked(raw):
     """Without states, ids and times."""
     raw = re.sub(rb',"evenkeel":\{"resume":\{[^{}]*\}\}|,"resume":\{[^{}]*\}', b"", timeless(raw))
-    return re.sub(rb'"(id|item_id|call_id|created|created_at|completed_at|(?:cached|cache_read_input|input)_tokens)":("[^"]*"|\d+)', b"", raw)
+    return re.sub(rb'"(id|item_id|call_id|created|created_at|completed_at|(?:cached|cached_image|cache_read_input|input)_tokens)":("[^"]*"|\d+)', b"", raw)
 
 
 def asks(body, resume, stream=True):
@@ -209,6 +220,23 @@ def what_is_refused(a, b):
     check("without a stream the wish is nothing", post(b, CHAT, {**asks(body, True, False), "n": 2})[0] == 200)
 
 
+def journals(body):
+    """A reply that went on is in the journal as one that did not, and is found again by replay."""
+    with tempfile.TemporaryDirectory() as d:
+        file = os.path.join(d, "journal")
+        with Server(PROGRAM, "--model", MODEL, "--journal", file, "--journal-prompts") as s:
+            whole = events(post(s, CHAT, asks(body, True))[1], CHAT)
+            state = {}
+            for e in whole[:len(whole) // 2]:
+                state = merge(state, state_of(e))
+            got = post(s, CHAT, asks(body, state))
+            check("with a journal it goes on", got[1] == b"".join(whole[len(whole) // 2:]), got)
+        first, second = [{k: v for k, v in json.loads(line).items() if k not in ("time", "id", "cached")} for line in open(file)]
+        check("the journal has the same twice", first == second, (first, second))
+        r = subprocess.run([PROGRAM, "replay", file, "--model", MODEL], capture_output=True, text=True, timeout=120)
+        check("replay finds both", r.returncode == 0, r.stdout + r.stderr)
+
+
 begin = time.time()
 with Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL, "--chunk", 7, "--threads", 1, "--draft", "off", "--cache-bytes", 0) as b, \
         concurrent.futures.ThreadPoolExecutor(6) as pool:
@@ -221,5 +249,6 @@ with Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL, "
         n += cut_everywhere(name, path, body, a, b, pool)
     if not ONLY:
         what_is_refused(a, b)
+        journals({"messages": THINK, "tools": [WEATHER], "max_tokens": 30, "reasoning_effort": "low", **sampled, "seed": 4})
 print(f"{n} cuts in {time.time() - begin:.1f} s")
 sys.exit(closing())
