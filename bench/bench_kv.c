@@ -29,6 +29,8 @@ static const bench_case cases[] = {
     {"prompt of 128 at 512, 8 on 1 of 256", 8, 1, 256, 0, 512, 128},
     {"prompt of 128 at 512, 8 on 1 of 512", 8, 1, 512, 0, 512, 128},
     {"prompt of 128 at 1152, 16 on 8 of 256, window 1024", 16, 8, 256, 1024, 1152, 128},
+    {"prompt of 64 at 8192, 8 on 1 of 512", 8, 1, 512, 0, 8192, 64},
+    {"prompt of 128 at 1152, 8 on 1 of 256, window 512", 8, 1, 256, 512, 1152, 128},
 };
 
 static int threads;

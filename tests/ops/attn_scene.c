@@ -299,11 +299,9 @@ static void *scratch_of(size_t bytes)
     return memset(p + have - bytes, 0xff, bytes); /* NaN: what was not written must not be read */
 }
 
-float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views, const ek_attn_row *rows,
-              int n_rows, const float *q)
+float *attend_plan(const ek_attn *a, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views,
+                   const ek_attn_row *rows, int n_rows, const float *q)
 {
-    ek_attn *a;
-    assert_int_equal(ek_attn_plan(&a, cpu, shape), EK_OK);
     int n_keys = 0;
     for (int r = 0; r < n_rows; r++)
         if (rows[r].end > n_keys) n_keys = rows[r].end;
@@ -313,6 +311,15 @@ float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_
     float *o = malloc(sizeof *o * (size_t)ld * (size_t)n_rows);
     memset(o, 0xff, sizeof *o * (size_t)ld * (size_t)n_rows);
     ek_attn_run(a, pool, views, rows, n_rows, q, ld, o, ld, scratch);
+    return o;
+}
+
+float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views, const ek_attn_row *rows,
+              int n_rows, const float *q)
+{
+    ek_attn *a;
+    assert_int_equal(ek_attn_plan(&a, cpu, shape), EK_OK);
+    float *o = attend_plan(a, pool, shape, views, rows, n_rows, q);
     ek_attn_free(a);
     return o;
 }

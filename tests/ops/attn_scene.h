@@ -53,6 +53,9 @@ void scene_make_steep(scene *s, float *q, size_t n_q);
 size_t q_width(const ek_attn_shape *s);
 float *queries(const ek_attn_shape *shape, int n_rows, uint64_t seed);
 
+/* One run with a plan, which stays the caller's. */
+float *attend_plan(const ek_attn *a, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views,
+                   const ek_attn_row *rows, int n_rows, const float *q);
 /* One run on the given ISA and pool into fresh memory; the caller frees the result. */
 float *attend(unsigned cpu, ek_pool *pool, const ek_attn_shape *shape, const ek_kv_view *views, const ek_attn_row *rows,
               int n_rows, const float *q);

@@ -1,114 +1,11 @@
-/* Attention in integers (ops/attn/attn_int.h) where the other tests of attention do not go: codes and sums at the ends
- * of their ranges, positions beyond 2^17, and what its roundings cost beside those of other formats of the same bytes
- * over long contexts. */
+/* Attention in integers (ops/attn/attn_int.h): what its roundings cost beside those of other formats of the same bytes
+ * over long contexts. Its kernels: test_attn_ways.c. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attn_scene.h"
 #include "base/machine/cpu.h"
-#include "ops/attn/attn_int.h"
-#include "ops/math.h"
-
-static void all_isas(const scene *s, const ek_attn_row *row, const float *q, const char *what, float *out)
-{
-    const ek_attn_shape *sh = &s->shape;
-    for (int h = 0; h < sh->n_heads; h++) contract(s, row, q + h * sh->head_dim, h, out + h * sh->head_dim);
-    CHECK_ISAS(isa, cpu)
-    {
-        float *got = attend(cpu, NULL, sh, &s->view, row, 1, q);
-        check_bits("attn", isa, out, got, q_width(sh), "%s, %s:%s, dim %d", what, ek_kv_format_name(sh->k_format),
-                   ek_kv_format_name(sh->v_format), sh->head_dim);
-        free(got);
-    }
-}
-
-/* x so that every code of R x is ± the largest one, of the sign of `by`. */
-static void fill_impulse(float *x, int dim, float by)
-{
-    int n = dim & -dim;
-    for (int d = 0; d < dim; d++) x[d] = d % n ? 0 : by;
-}
-
-/* Every code at its largest, with one sign and with the other: 512 products of 2047 2047, 256 of 16383 2047. */
-static void sums_reach_their_bounds(void **state)
-{
-    (void)state;
-    enum { KEYS = 512 };
-    static const ek_kv_format formats[] = {EK_KV_I12, EK_KV_I8};
-    static const int dims[] = {512, 256, 64, 72, 20};
-    for (size_t f = 0; f < 2; f++)
-        for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)
-            for (int sign = -1; sign <= 1; sign += 2) {
-                const int dim = dims[i];
-                const ek_attn_shape sh = {EK_FULL, formats[f], formats[f], 8, 1, dim, 0};
-                scene s;
-                scene_open(&s, &sh, KEYS, 3, 11);
-                float k[512], v[512], *q = malloc(sizeof *q * q_width(&sh)), out[8 * 512];
-                int16_t code[512];
-                for (int h = 0; h < 8; h++) fill_impulse(q + h * dim, dim, 1.5f);
-                memcpy(k, q, sizeof *k * (size_t)dim);
-                ek_attn_encode(k, dim, EK_QUERY_CODE, code);
-                for (int d = 0; d < dim; d++) assert_int_equal(code[d], 2047);
-                for (int p = 0; p < KEYS; p++) {
-                    fill_impulse(k, dim, (float)sign * 0.25f);
-                    /* a weight of all but the next power of two, as e = exp(s) is the same of all keys */
-                    int e2;
-                    const float e = ek_exp_split((float)sign * 0.375f * (float)(dim / (dim & -dim)), &e2);
-                    fill_impulse(v, dim, (float)sign * 1.99999f * (float)ek_kv_int_max(formats[f]) / e);
-                    scene_store(&s, p, k, v);
-                }
-                const ek_attn_row row = {0, 0, KEYS};
-                all_isas(&s, &row, q, "largest codes", out);
-                for (int d = 0; d < 8 * dim; d++) /* all keys alike: the value itself, but for its rounding */
-                    assert_true(fabsf(out[d] - s.v[d % dim]) <= 3e-4f * fabsf(s.v[0]));
-                free(q);
-                scene_close(&s);
-            }
-}
-
-/* Unwritten slots that hold the most negative codes and NaN as their scales, and zeros as tokens. */
-static void hidden_keys_and_empty_tokens_add_nothing(void **state)
-{
-    (void)state;
-    for (int f = 0; f < 2; f++)
-        for (int zero = 0; zero < 3; zero++) {
-            const ek_kv_format format = f ? EK_KV_I8 : EK_KV_I12;
-            const ek_attn_shape sh = {EK_FULL, format, format, 6, 2, 64, 0};
-            scene s;
-            scene_open(&s, &sh, 333, 1, 5);
-            float *q = queries(&sh, 1, 6), out[6 * 64], none[2 * 64] = {0};
-            for (size_t i = 0; i < s.pool_bytes[0]; i++) s.pool[0][i] = (uint8_t)(i % 2 * 0x80);
-            for (int p = 0; p < s.n_keys; p++) {
-                const bool clear = zero == 2 || (zero == 1 && p % 3);
-                scene_store(&s, p, clear ? none : s.k + p * 128, clear ? none : s.v + p * 128);
-            }
-            const ek_attn_row rows[] = {{0, 0, 333}, {0, 300, 301}, {0, 250, 259}, {0, 64, 128}, {0, 63, 331}};
-            for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
-                all_isas(&s, &rows[r], q, "garbage", out);
-                for (int d = 0; d < 6 * 64; d++) assert_true(isfinite(out[d]) && (zero < 2 || out[d] == 0));
-            }
-            free(q);
-            scene_close(&s);
-        }
-}
-
-static void positions_beyond_2_to_17(void **state)
-{
-    (void)state;
-    enum { KEYS = (1 << 17) + 700 };
-    for (int f = 0; f < 2; f++) {
-        const ek_kv_format format = f ? EK_KV_I8 : EK_KV_I12;
-        const ek_attn_shape sh = {EK_FULL, format, format, 2, 1, 8, 0};
-        scene s;
-        scene_open(&s, &sh, KEYS, 1, 21);
-        float *q = queries(&sh, 1, 22), out[16];
-        const ek_attn_row rows[] = {{0, 0, KEYS}, {0, KEYS - 512, KEYS}, {0, (1 << 17) - 1, (1 << 17) + 1}};
-        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) all_isas(&s, &rows[r], q, "deep", out);
-        free(q);
-        scene_close(&s);
-    }
-}
 
 /* --- errors over long contexts: one query, made-up scores */
 
@@ -217,8 +114,6 @@ static void long_contexts_lose_no_more_than_stated(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        CHECK_TEST(sums_reach_their_bounds), CHECK_TEST(hidden_keys_and_empty_tokens_add_nothing),
-        CHECK_TEST(positions_beyond_2_to_17), CHECK_TEST(long_contexts_lose_no_more_than_stated)};
+    static const struct CMUnitTest tests[] = {CHECK_TEST(long_contexts_lose_no_more_than_stated)};
     return CHECK_RUN(argc, argv, tests);
 }

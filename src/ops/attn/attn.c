@@ -30,6 +30,12 @@ static ek_err plan_codec(ek_attn_codec *c, const ek_attn_ops *ops, const ek_attn
     return EK_OK;
 }
 
+static bool keeps_limbs(const ek_attn_codec *start, const ek_attn_codec *rest)
+{
+    return start->k_format == EK_KV_I12 || start->v_format == EK_KV_I12 || rest->k_format == EK_KV_I12 ||
+           rest->v_format == EK_KV_I12;
+}
+
 ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *s)
 {
     ek_attn_codec start, rest;
@@ -50,6 +56,7 @@ ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_sha
         .combine = ops->combine,
         .encode = ops->encode,
         .rotate_back = ops->rotate_back,
+        .limb_bytes = ops->limb_bytes && keeps_limbs(&start, &rest) ? ops->limb_bytes(s->head_dim) : 0,
         .ratio = s->n_heads / s->n_kv_heads,
         .ldo = (s->head_dim + 15) / 16 * 16,
     };

@@ -47,10 +47,11 @@ size_t ek_attn_worker_lay(const ek_attn_source *s, int levels, uint8_t *at)
     ek_attn_worker x = {.ready = true, .keys = -1, .queries = -1};
     size_t used = lines(sizeof x), n_nodes = (size_t)(1 + levels * (1 + s->group));
     float *e = reserve(at, &used, sizeof *e * EK_TILE * EK_SEGMENT);
+    void *shared = reserve(at, &used, s->shared_bytes);
     for (int g = 0; g < s->group; g++) {
         x.space[g].q = reserve(at, &used, sizeof *x.space[g].q * EK_TILE * EK_Q_STRIDE);
         x.space[g].own = reserve(at, &used, s->own_bytes);
-        x.space[g].e = e;
+        x.space[g].e = e, x.space[g].shared = shared;
     }
     ek_attn_node *node = reserve(at, &used, sizeof *node * n_nodes);
     uint8_t *sums = reserve(at, &used, node_bytes(s) * n_nodes);
@@ -59,6 +60,7 @@ size_t ek_attn_worker_lay(const ek_attn_source *s, int levels, uint8_t *at)
     for (int g = 0; g < s->group; g++) x.stack[g] = node + (size_t)(g * levels);
     x.joined = node + (size_t)(s->group * levels);
     x.now = node[n_nodes - 1];
+    if (s->shared_bytes) memset(shared, 0, EK_ATTN_SHARED_HEAD);
     memcpy(at, &x, sizeof x);
     return used;
 }

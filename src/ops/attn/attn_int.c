@@ -20,8 +20,7 @@ void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment)
     }
 }
 
-/* Codes of the weights of query i; returns 2^(E-13), and 0 if there are none. */
-static float weigh(ek_kv_format f, ek_attn_segment *segment, int i, int *code)
+float ek_attn_int_weigh(ek_kv_format f, ek_attn_segment *segment, int i, int *code)
 {
     const float *e = segment->e + i * EK_SEGMENT;
     float w[EK_SEGMENT], max = 0;
@@ -45,7 +44,7 @@ void ek_attn_int_values(ek_kv_format f, ek_attn_segment *segment)
     for (int i = 0; i < segment->n_q; i++) {
         if (segment->from[i] >= segment->to[i]) continue;
         int code[EK_SEGMENT];
-        const float unit = weigh(f, segment, i, code);
+        const float unit = ek_attn_int_weigh(f, segment, i, code);
         for (int d = 0; d < segment->head_dim; d++) {
             int64_t sum = 0;
             for (int j = segment->from[i]; j < segment->to[i] && unit > 0; j++)

@@ -42,6 +42,8 @@ enum {
     EK_SUM_BITS = 21, /* of e_j in the sum l */
 };
 
+/* Codes of the weights of query i, for its visible keys, and l; returns 2^(E-13), 0 if there are none. */
+float ek_attn_int_weigh(ek_kv_format f, ek_attn_segment *segment, int i, int *code);
 /* The definition: scalar kernels of a segment. */
 void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment);
 void ek_attn_int_values(ek_kv_format f, ek_attn_segment *segment);

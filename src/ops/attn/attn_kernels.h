@@ -32,6 +32,7 @@ typedef struct ek_attn_segment {
     const float *q;                          /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
     const int16_t *q_code;                   /* [EK_TILE][EK_CODE_STRIDE], 64-byte aligned: of absent queries 0; */
     const float *q_scale;                    /* [EK_TILE], scale / n; both for keys in integers only (attn_int.h) */
+    void *limbs;                             /* limb_bytes that tiles of this segment share; NULL: a tile alone */
     float *e;                                /* [EK_TILE][EK_SEGMENT]: scores, then weights */
     float *o;                                /* [EK_TILE][ldo]: sum of e_j v_j, not divided */
     ptrdiff_t ldo;                           /* head_dim rounded up to 16 */
@@ -40,7 +41,8 @@ typedef struct ek_attn_segment {
 } ek_attn_segment;
 
 typedef void ek_attn_fn(ek_attn_segment *segment);
-/* Codes of queries and the end of a result (ek_attn_encode and ek_attn_rotate_back of ops/attn/attn_int.h). */
+/* Codes of queries and the end of a result (ek_attn_encode and ek_attn_rotate_back of ops/attn/attn_int.h). code has
+ * room for EK_CODE_STRIDE: what lies behind EK_MAX_HEAD_DIM is the kernels' own. */
 typedef float ek_attn_encode_fn(float *x, int dim, int max_code, int16_t *code);
 typedef void ek_attn_rotate_fn(float *x, int dim);
 /* b = a * fa + b * fb, each product rounded; n is a multiple of 16. */
@@ -54,6 +56,9 @@ typedef struct ek_attn_ops {
     ek_attn_combine_fn *combine;            /* of two nodes of T */
     ek_attn_encode_fn *encode;
     ek_attn_rotate_fn *rotate_back;
+    /* Bytes that kernels of i12 keep of a segment for the next tile; its first 64 are 0 before a worker's first. NULL:
+     * none. */
+    size_t (*limb_bytes)(int head_dim);
 } ek_attn_ops;
 
 /* One kernel per format: a file that has scores(format, segment) and values(format, segment) as inline bodies makes
@@ -74,6 +79,7 @@ typedef struct ek_attn_ops {
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
 void ek_attn_init_x86(ek_attn_ops *ops, unsigned cpu);
+void ek_attn_init_arm(ek_attn_ops *ops, unsigned cpu);
 /* ek_attn_plan over a table of kernels. */
 ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *shape);
 

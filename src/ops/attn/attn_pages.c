@@ -162,6 +162,7 @@ static unsigned add_segment(const void *self, const ek_attn_tile *t, int64_t seg
                                .q = space->q,
                                .q_code = space->own ? ((const codes *)space->own)->code[0] : NULL,
                                .q_scale = space->own ? ((const codes *)space->own)->scale : NULL,
+                               .limbs = when.alone || !a->limb_bytes ? NULL : space->shared,
                                .e = space->e,
                                .o = out->o,
                                .ldo = a->ldo};
@@ -191,6 +192,7 @@ ek_attn_source ek_attn_source_of(const ek_attn *a, const ek_attn_pages *p, int64
                             .group = EK_ATTN_GROUP,
                             .ldo = a->ldo,
                             .own_bytes = ek_kv_rotated(a->rest.k_format) ? sizeof(codes) : 0,
+                            .shared_bytes = a->limb_bytes,
                             .combine = a->combine,
                             .tile = tile,
                             .queries = queries,

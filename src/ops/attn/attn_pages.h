@@ -18,8 +18,9 @@ struct ek_attn {
     ek_attn_combine_fn *combine;
     ek_attn_encode_fn *encode;
     ek_attn_rotate_fn *rotate_back;
-    int ratio;     /* query heads of one KV head */
-    ptrdiff_t ldo; /* head_dim rounded up to 16 */
+    size_t limb_bytes; /* of ek_attn_segment.limbs */
+    int ratio;         /* query heads of one KV head */
+    ptrdiff_t ldo;     /* head_dim rounded up to 16 */
 };
 
 static inline const ek_attn_codec *ek_attn_codec_at(const ek_attn *a, int64_t pos)

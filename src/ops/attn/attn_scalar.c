@@ -88,6 +88,8 @@ void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
                          .rotate_back = ek_attn_rotate_back};
 #if defined(__x86_64__)
     ek_attn_init_x86(ops, cpu);
+#elif defined(__aarch64__)
+    ek_attn_init_arm(ops, cpu);
 #else
     (void)cpu;
 #endif

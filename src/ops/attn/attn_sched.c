@@ -62,6 +62,7 @@ static void run_whole(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_ite
             const ek_attn_when when = {.cold = cold && seg == seg0,
                                        .begins = seg == seg0,
                                        .first = g == 0,
+                                       .alone = n == 1,
                                        .last = g == n - 1 && seg + 1 < seg1};
             push_segment(j, &t[g], w, g, seg, when, count[g]);
         }
@@ -140,7 +141,8 @@ static void run_blocks(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_it
         for (; leaf < end; leaf++) {
             const int64_t seg = t.seg0 + leaf - s->sinks;
             if (seg < t.seg0 || seg >= t.seg1) continue;
-            const ek_attn_when when = {.cold = begins, .begins = begins, .first = true, .last = seg + 1 < t.seg1};
+            const ek_attn_when when = {
+                .cold = begins, .begins = begins, .first = true, .alone = true, .last = seg + 1 < t.seg1};
             push_segment(j, &t, w, 0, seg, when, w->span->count);
             begins = false;
         }

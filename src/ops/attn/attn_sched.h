@@ -17,7 +17,10 @@
 #include "base/machine/pool.h"
 #include "ops/attn/attn_kernels.h"
 
-enum { EK_ATTN_GROUP = 4 /* tiles that share a segment; 4 trees of partial sums fit the second-level cache */ };
+enum {
+    EK_ATTN_GROUP = 4 /* tiles that share a segment; 4 trees of partial sums fit the second-level cache */,
+    EK_ATTN_SHARED_HEAD = 64 /* bytes of ek_attn_space.shared that are cleared */
+};
 
 /* A sum of segments: o relative to 2^m, l = the sum of weights. Lives in the scheduler's memory. */
 typedef struct ek_attn_node {
@@ -38,9 +41,10 @@ typedef struct ek_attn_tile {
 
 /* The working memory of one worker for one call; laid out by that worker. */
 typedef struct ek_attn_space {
-    float *q;  /* [EK_TILE][EK_Q_STRIDE] of the current tile */
-    float *e;  /* [EK_TILE][EK_SEGMENT] */
-    void *own; /* own_bytes of the source, for the current tile; not cleared */
+    float *q;     /* [EK_TILE][EK_Q_STRIDE] of the current tile */
+    float *e;     /* [EK_TILE][EK_SEGMENT] */
+    void *own;    /* own_bytes of the source, for the current tile; not cleared */
+    void *shared; /* shared_bytes of the source, for all tiles of the worker; its head is 0 when a call begins */
 } ek_attn_space;
 
 /* The place of a leaf among those of its worker: tells the kernel what to prefetch. Speed only. */
@@ -48,17 +52,18 @@ typedef struct ek_attn_when {
     bool begins; /* the first segment that a task, or a stretch of tasks, reads */
     bool cold;   /* begins, and the worker read other keys before */
     bool first;  /* the first of the tiles that share the segment */
+    bool alone;  /* no other tile shares the segment */
     bool last;   /* the last of these tiles; the next segment follows, probably on this worker */
 } ek_attn_when;
 
 typedef struct ek_attn_source {
     const void *self; /* first argument of each function */
     int64_t n_tiles;
-    int group;        /* tiles that may share segments, at most EK_ATTN_GROUP */
-    bool masked;      /* [lo, end) may have segments without a visible key */
-    bool sinks;       /* each query has a leaf before all segments: a weight without a value */
-    ptrdiff_t ldo;    /* floats of a query's o; a multiple of 16 */
-    size_t own_bytes; /* size of ek_attn_space.own */
+    int group;                      /* tiles that may share segments, at most EK_ATTN_GROUP */
+    bool masked;                    /* [lo, end) may have segments without a visible key */
+    bool sinks;                     /* each query has a leaf before all segments: a weight without a value */
+    ptrdiff_t ldo;                  /* floats of a query's o; a multiple of 16 */
+    size_t own_bytes, shared_bytes; /* sizes of ek_attn_space.own and shared */
     ek_attn_combine_fn *combine;
     /* Fills in keys, lo, end and n_q of tile t->number. */
     void (*tile)(const void *self, ek_attn_tile *t);
@@ -100,7 +105,7 @@ size_t ek_attn_cut_work(ek_attn_cut *cut, const ek_attn_source *s, int n_workers
 void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_attn_workers *workers, void *memory);
 
 /* An upper bound of ek_attn_cut_work for any call of at most n_tiles tiles with at most max_leaves leaves each, for a
- * source that is not masked. Reads ldo, own_bytes and group of s. */
+ * source that is not masked. Reads ldo, own_bytes, shared_bytes and group of s. */
 size_t ek_attn_schedule_bytes(const ek_attn_source *s, int64_t n_tiles, int64_t max_leaves, int n_workers);
 
 #endif

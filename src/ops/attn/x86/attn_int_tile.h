@@ -12,6 +12,21 @@
 
 #include "ops/math.h"
 
+#ifndef HALVED
+#define HALVED 0 /* 1: tiles of 8 queries by attn_int_halved_512.h */
+#endif
+
+/* The codes of the weights of a segment's queries, and the unit of each: 2^(E-13), 0 if all are 0. */
+typedef struct weight_codes {
+    _Alignas(64) int16_t code[EK_TILE][EK_SEGMENT];
+    float unit[EK_TILE];
+    int own[EK_TILE][EK_SEGMENT_PAGES]; /* of the codes of a page: attn_int_halved_512.h */
+} weight_codes;
+
+#if HALVED
+#include "ops/attn/x86/attn_int_halved_512.h"
+#endif
+
 /* R of ops/attn/attn_int.h where a block is whole vectors. Steps within a vector: a lane and its partner become their
  * sum and their difference. */
 INLINE void rotate_vectors(float *x, int dim, int n)
@@ -36,10 +51,25 @@ INLINE void rotate_vectors(float *x, int dim, int n)
             }
 }
 
+/* Behind a query's codes: what attn_int_halved_512.h takes off. */
+INLINE void keep_own(int16_t *code, int dim)
+{
+#if HALVED
+    const int own = own_products(code, dim);
+    memcpy(code + EK_MAX_HEAD_DIM, &own, sizeof own);
+#else
+    (void)code, (void)dim;
+#endif
+}
+
 static float int_encode(float *x, int dim, int max_code, int16_t *code)
 {
     const int n = ek_attn_block(dim);
-    if (n < W) return ek_attn_encode(x, dim, max_code, code);
+    if (n < W) {
+        const float scale = ek_attn_encode(x, dim, max_code, code);
+        keep_own(code, dim);
+        return scale;
+    }
     const vf hold = v_set1(0x1p96f), under = v_set1(-0x1p96f), whole = v_set1(0x1.8p23f);
     for (int d = 0; d < dim; d += W) v_store(x + d, v_min(v_max(v_load(x + d), under), hold)); /* NaN: under */
     rotate_vectors(x, dim, n);
@@ -54,6 +84,7 @@ static float int_encode(float *x, int dim, int max_code, int16_t *code)
         const vf c = v_min(v_max(v_mul(v_load(x + d), by), v_sub(v_zero(), limit)), limit);
         vi_store_16(code + d, vi_sub(v_bits(v_add(c, whole)), v_bits(whole)));
     }
+    keep_own(code, dim);
     return none ? 0 : t / (float)max_code;
 }
 
@@ -121,8 +152,14 @@ INLINE void int_score_pages(const ek_kv_format f, int nq, const ek_attn_segment 
             const int key = p * EK_PAGE_TOKENS + slot;
             if (key >= segment->all_to || key + step <= segment->all_from) continue;
             stream now = {segment->fetch_k && first == 0 && slot == 0 ? segment->k[p] + FETCH_ROWS * row : NULL, row};
-            int_score_tile(f, nq, INT_COLS(nq), segment, first, segment->k[p], slot,
-                           segment->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS, &ahead, now);
+            float *e = segment->e + first * EK_SEGMENT + p * EK_PAGE_TOKENS;
+#if HALVED
+            if (nq == EK_TILE) {
+                halved_score_tile(f, segment, segment->k[p], slot, e, &ahead, now);
+                continue;
+            }
+#endif
+            int_score_tile(f, nq, INT_COLS(nq), segment, first, segment->k[p], slot, e, &ahead, now);
         }
     }
 }
@@ -137,12 +174,6 @@ INLINE void int_scores(const ek_kv_format f, ek_attn_segment *segment)
         else int_score_pages(f, 1, segment, i);
     }
 }
-
-/* The codes of the weights of a segment's queries, and the unit of each: 2^(E-13), 0 if all are 0. */
-typedef struct weight_codes {
-    _Alignas(64) int16_t code[EK_TILE][EK_SEGMENT];
-    float unit[EK_TILE];
-} weight_codes;
 
 static void code_weights(ek_attn_segment *segment, size_t v_codes, weight_codes *out)
 {
@@ -173,6 +204,10 @@ static void code_weights(ek_attn_segment *segment, size_t v_codes, weight_codes 
             const vf c = v_min(v_mul(v_load(e + j), by), limit);
             vi_store_16(out->code[i] + j, vi_sub(v_bits(v_add(c, whole)), v_bits(whole)));
         }
+#if HALVED
+        for (int p = begin / EK_PAGE_TOKENS; p * EK_PAGE_TOKENS < end; p++)
+            out->own[i][p] = own_products(out->code[i] + p * EK_PAGE_TOKENS, EK_PAGE_TOKENS);
+#endif
     }
 }
 
@@ -224,6 +259,9 @@ INLINE void int_value_dims(const ek_kv_format f, int nq, const ek_attn_segment *
 {
     const int dim = segment->head_dim;
     int d = 0;
+#if HALVED
+    for (; nq == EK_TILE && d + HALVED_COLS * W <= dim; d += HALVED_COLS * W) halved_value_tile(f, segment, w, d);
+#endif
     for (; d + INT_VALUE_COLS(nq) * W <= dim; d += INT_VALUE_COLS(nq) * W)
         int_value_tile(f, nq, INT_VALUE_COLS(nq), segment, w, first, d);
     for (; d < dim; d += W) int_value_tile(f, nq, 1, segment, w, first, d);

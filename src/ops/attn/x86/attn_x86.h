@@ -8,5 +8,7 @@
 void ek_attn_table_avx2(ek_attn_ops *ops);
 void ek_attn_table_avxvnni(ek_attn_ops *ops);
 void ek_attn_table_avx512(ek_attn_ops *ops);
+void ek_attn_table_zen4(ek_attn_ops *ops);
+void ek_attn_table_amx(ek_attn_ops *ops);
 
 #endif
