@@ -348,4 +348,31 @@ def bench_explains_its_columns(home):
             assert re.search(rf"^{re.escape(column)} +\w.{{15,}}$", before, re.M) or column == "peak", (column, before)
 
 
+@test
+def bench_has_depth_by_default(home):
+    small, deep = os.path.join(home, "small"), os.path.join(home, "deep")
+    tiny_model.main(small)
+    tiny_model.main(deep)
+    with open(os.path.join(deep, "config.json"), "w") as f:
+        json.dump(tiny_model.CONFIG | {"max_position_embeddings": 65536}, f)
+    less = ("--generate", "2", "--batch", "2,1", "--runs", "1", "--threads", "2")
+
+    def measured(*args):
+        r = json.loads(run(home, "bench", *args, "--json").stdout)
+        return [x["tokens"] for x in r["prompt"]], [(x["batch"], x["depth"]) for x in r["generate"]]
+
+    prompts, depths = measured("--model", deep, *less)
+    assert prompts == [512, 2048, 32768] and depths == [(2, 0), (1, 0), (1, 32768)], (prompts, depths)
+    prompts, depths = measured("--model", deep, "--prompt", "16", *less)
+    assert prompts == [16] and depths == [(2, 0), (1, 0)], (prompts, depths)
+    prompts, depths = measured("--model", deep, "--prompt", "16", "--depth", "40", *less)
+    assert depths == [(2, 40), (1, 40)], depths
+    shown = run(home, "bench", "--model", small, *less).stdout
+    for what in ("prompt", "depth"):
+        assert f"left out: {what} 32768, the model has a context of 4096 tokens\n" in shown, shown
+    shown = run(home, "bench", "--model", deep, "--isa", "scalar", *less).stdout  # a machine that takes its time
+    for what in ("prompt", "depth"):
+        assert re.search(rf"^left out: {what} 32768, \d+ s or more here; --{what} 32768 measures it$", shown, re.M), shown
+
+
 sys.exit(run_all(tests, ONLY, done=HUB.close))

@@ -92,9 +92,82 @@ static void a_reply_goes_on(void **state)
     printf("longest gap between two tokens of a reply while %d prompts arrive: %d steps\n", LATE, most);
 }
 
+/* --- a very long prompt beside streams */
+
+enum { STREAMS = 8, VERY_LONG = 100000 };
+
+typedef struct stream {
+    int last, longest, tokens;
+} stream;
+
+static void on_one(void *arg, const ek_event *event)
+{
+    stream *s = arg;
+    assert_true(event->finish != EK_FINISH_ERROR);
+    if (event->token < 0) return;
+    if (s->last > 0 && step - s->last > s->longest) s->longest = step - s->last;
+    s->last = step, s->tokens++;
+}
+
+/* Whatever the prompt has behind it, a step takes a chunk of it and one row of each stream, and gives each a token. */
+static void streams_go_on_beside_a_prompt_of_100000(void **state)
+{
+    (void)state;
+    static int32_t tokens[VERY_LONG];
+    for (int few = 0; few < 2; few++) {
+        fake f;
+        fake_init(&f, 512, true, true);
+        f.config.max_position_embeddings = 131072;
+        ek_executor x = fake_executor(&f, few ? 1700 : 4000, 400);
+        ek_engine_opts o = ek_engine_defaults(); /* the default chunk */
+        ek_engine *e;
+        assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
+        stream streams[STREAMS] = {0};
+        const int steps = VERY_LONG / o.chunk;
+        for (int i = 0; i < STREAMS; i++) {
+            for (int t = 0; t < 30; t++) tokens[t] = (int32_t)(ek_mix64((uint64_t)(i * 30 + t)) % 90);
+            const ek_request_opts r = {.tokens = tokens,
+                                       .n_tokens = 30,
+                                       .max_tokens = steps + 20,
+                                       .sampling = ek_sampling_greedy(),
+                                       .ignore_eos = true,
+                                       .sink = on_one,
+                                       .arg = &streams[i],
+                                       .prompt_logits_from = 30};
+            assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
+        }
+        int late = 0;
+        most_rows = 0;
+        for (step = 1;; step++) {
+            const uint64_t before = f.rows;
+            if (!ek_engine_step(e)) break;
+            if ((int)(f.rows - before) > most_rows) most_rows = (int)(f.rows - before);
+            if (step != 5) continue;
+            for (int i = 0; i < VERY_LONG; i++) tokens[i] = (int32_t)(ek_mix64(77 + (uint64_t)i) % 90);
+            const ek_request_opts r = {.tokens = tokens,
+                                       .n_tokens = VERY_LONG,
+                                       .max_tokens = 4,
+                                       .sampling = ek_sampling_greedy(),
+                                       .ignore_eos = true,
+                                       .sink = on_late,
+                                       .arg = &late,
+                                       .prompt_logits_from = VERY_LONG};
+            assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
+        }
+        assert_int_equal(late, 1);
+        assert_in_range(most_rows, o.chunk, o.chunk + STREAMS);
+        for (int i = 0; i < STREAMS; i++) {
+            assert_int_equal(streams[i].tokens, steps + 20);
+            assert_in_range(streams[i].longest, 1, MAX_GAP);
+        }
+        ek_engine_close(e);
+    }
+}
+
 int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_reply_goes_on)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_reply_goes_on),
+                                       cmocka_unit_test(streams_go_on_beside_a_prompt_of_100000)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

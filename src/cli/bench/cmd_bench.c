@@ -23,7 +23,12 @@ typedef struct result {
     double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
     double limit;             /* multiply-adds a second; bytes a second */
     double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
+    bool offered;             /* nobody asked for it: left out where it takes long */
+    bool left_out;
+    double would_take; /* seconds, of what was left out; 0: the context does not hold it */
 } result;
+
+enum { LONG = 2048 /* tokens: what is longer, and nobody asked for, must be worth its time */ };
 
 /* Of the machine, per second: bytes read from memory; multiply-adds of 8-bit integers (vectors, tiles) and of floats.
  * 0: it has none. */
@@ -39,6 +44,7 @@ typedef struct report {
     peaks peaks;
     result *row;
     int n_rows;
+    int ctx; /* of the engine */
 } report;
 
 static int largest(const ek_list *l)
@@ -49,21 +55,67 @@ static int largest(const ek_list *l)
     return max;
 }
 
-static ek_err open_all(const ek_cli *cli, ek_opened *m)
+static int smallest(const ek_list *l)
 {
+    int min = l->v[0];
+    for (int i = 1; i < l->n; i++)
+        if (l->v[i] < min) min = l->v[i];
+    return min;
+}
+
+static void list_rows(report *r)
+{
+    const ek_cli *cli = r->cli;
+    const int first = smallest(&cli->batch);
+    r->row = ek_alloc((size_t)(cli->prompt.n + cli->batch.n * cli->depth.n) * sizeof *r->row);
+    for (int i = 0; i < cli->prompt.n; i++) {
+        const int n = cli->prompt.v[i];
+        r->row[r->n_rows++] = (result){.tokens = n, .offered = !cli->has.prompt && n > LONG};
+    }
+    for (int d = 0; d < cli->depth.n; d++)
+        for (int b = 0; b < cli->batch.n; b++) {
+            const result x = {.generate = true,
+                              .batch = cli->batch.v[b],
+                              .depth = cli->depth.v[d],
+                              .offered = !cli->has.depth && cli->depth.v[d] > LONG};
+            if (!x.offered || (!cli->has.prompt && x.batch == first)) r->row[r->n_rows++] = x;
+        }
+}
+
+static int context_of(const report *r, const result *x)
+{
+    if (!x->generate) return x->tokens + 1;
+    return ek_bench_context(x->batch, x->depth, (int)r->cli->generate, (int)r->cli->chunk);
+}
+
+/* What nobody asked for and the model does not hold is left out; returns the context of the others. */
+static int fit_rows(report *r, int max_ctx)
+{
+    int ctx = 0;
+    for (int i = 0; i < r->n_rows; i++) {
+        result *x = &r->row[i];
+        const int own = context_of(r, x);
+        x->left_out = x->offered && own > max_ctx;
+        if (!x->left_out && own > ctx) ctx = own;
+    }
+    return ctx;
+}
+
+static ek_err open_all(report *r, ek_opened *m)
+{
+    const ek_cli *cli = r->cli;
     ek_open_opts o;
     EK_TRY(ek_cli_open_opts(&o, cli));
     EK_TRY(ek_cli_open_model(m, cli, &o));
-    int batch = largest(&cli->batch), prompt = largest(&cli->prompt) + 1;
-    int ctx = ek_bench_context(batch, largest(&cli->depth), (int)cli->generate, (int)cli->chunk);
-    if (ctx < prompt) ctx = prompt;
+    list_rows(r);
     int max_ctx = ek_model_config(m->model)->max_position_embeddings;
-    if (ctx > max_ctx) {
+    r->ctx = fit_rows(r, max_ctx);
+    if (r->ctx > max_ctx) {
         ek_opened_close(m);
-        return ek_fail(EK_ETOOLONG, "this needs a context of %d tokens, the model has %d", ctx, max_ctx);
+        return ek_fail(EK_ETOOLONG, "this needs a context of %d tokens, the model has %d", r->ctx, max_ctx);
     }
-    o.max_requests = o.max_queue = batch;
-    o.ctx_tokens = ctx;
+    o.max_requests = o.max_queue = largest(&cli->batch);
+    o.ctx_tokens = r->ctx;
     return ek_open_engine(m, &o);
 }
 
@@ -118,10 +170,27 @@ static peaks measure_peaks(machine *x)
     return p;
 }
 
+/* How long the prompts of x take once, by the longest prompt measured so far; 0: none was. */
+static double seconds_of(const report *r, const result *x)
+{
+    const result *best = NULL;
+    for (int i = 0; i < r->n_rows; i++) {
+        const result *y = &r->row[i];
+        if (!y->generate && y->per_second > 0 && (!best || y->tokens > best->tokens)) best = y;
+    }
+    const double tokens = x->generate ? (double)x->batch * x->depth : x->tokens;
+    return best ? tokens / best->per_second : 0;
+}
+
 static ek_err measure_row(report *r, machine *limits, result *x)
 {
     int runs = (int)r->cli->runs;
     ek_bench_limit limit = {x->generate ? read_limit : int8_limit, limits, 0};
+    if (x->left_out) return EK_OK;
+    if (x->offered && seconds_of(r, x) > EK_BENCH_SECONDS) {
+        x->left_out = true, x->would_take = seconds_of(r, x);
+        return EK_OK;
+    }
     if (x->generate)
         EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
                                  &x->per_limit));
@@ -132,13 +201,7 @@ static ek_err measure_row(report *r, machine *limits, result *x)
 
 static ek_err measure(report *r)
 {
-    const ek_cli *cli = r->cli;
-    int total = cli->prompt.n + cli->batch.n * cli->depth.n;
-    r->row = ek_alloc((size_t)total * sizeof *r->row);
-    for (int i = 0; i < cli->prompt.n; i++) r->row[r->n_rows++] = (result){.tokens = cli->prompt.v[i]};
-    for (int d = 0; d < cli->depth.n; d++)
-        for (int b = 0; b < cli->batch.n; b++)
-            r->row[r->n_rows++] = (result){.generate = true, .batch = cli->batch.v[b], .depth = cli->depth.v[d]};
+    const int total = r->n_rows;
     machine limits;
     EK_TRY(open_machine(&limits, r->m->pool, r->cpu, r->m->gpu));
     r->int8_name = r->m->gpu ? NULL : ek_peak_int8_name(r->cpu);
@@ -185,6 +248,20 @@ static void explain_generate(void)
           stdout);
 }
 
+static void print_left_out(const report *r)
+{
+    for (int i = 0, n = 0; i < r->n_rows; i++) {
+        const result *x = &r->row[i];
+        if (!x->left_out) continue;
+        if (!n++) printf("\n");
+        printf("left out: %s %d, ", x->generate ? "depth" : "prompt", x->generate ? x->depth : x->tokens);
+        if (x->would_take > 0)
+            printf("%.0f s or more here; %s %d measures it\n", x->would_take, x->generate ? "--depth" : "--prompt",
+                   x->generate ? x->depth : x->tokens);
+        else printf("the model has a context of %d tokens\n", ek_model_config(r->m->model)->max_position_embeddings);
+    }
+}
+
 static void print_table(const report *r)
 {
     const ek_config *c = ek_model_config(r->m->model);
@@ -201,7 +278,7 @@ static void print_table(const report *r)
     bool head = false;
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
-        if (x->generate) continue;
+        if (x->generate || x->left_out) continue;
         if (!head) explain_prompt(r);
         if (!head)
             printf("\n%10s %12s %16s %16s %8s %10s\n", "prompt", "tokens/s", "G multiply-adds",
@@ -216,10 +293,11 @@ static void print_table(const report *r)
     printf("\n%10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "tokens/s", "each", "GB/s", "reads", "share");
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
-        if (!x->generate) continue;
+        if (!x->generate || x->left_out) continue;
         printf("%10d %10d %12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch, x->depth, x->batch * x->per_second,
                x->per_second, work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
     }
+    print_left_out(r);
 }
 
 static void add_name(ek_buf *b, const char *key, const char *value)
@@ -250,7 +328,7 @@ static void print_json(const report *r)
     const char *sep = "";
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
-        if (x->generate) continue;
+        if (x->generate || x->left_out) continue;
         ek_buf_fmt(&b, "%s{\"tokens\":%d,\"tokens_per_second\":%.3f,\"macs_per_second\":%.0f,\"again\":%.2f", sep,
                    x->tokens, x->per_second, work(r, x) * x->per_second, x->again);
         if (r->int8_name)
@@ -263,7 +341,7 @@ static void print_json(const report *r)
     sep = "";
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
-        if (!x->generate) continue;
+        if (!x->generate || x->left_out) continue;
         ek_buf_fmt(
             &b,
             "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f}",
@@ -280,9 +358,12 @@ int ek_cmd_bench(const ek_cli *cli)
     if (cli->has.compare) return ek_bench_compare(cli);
     if (cli->has.pictures) return ek_bench_pictures(cli);
     ek_opened m;
-    ek_err err = open_all(cli, &m);
-    if (err) return ek_cli_refused(cli, err);
     report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};
+    ek_err err = open_all(&r, &m);
+    if (err) {
+        free(r.row);
+        return ek_cli_refused(cli, err);
+    }
     err = cli->has.isa ? ek_cpu_mask(cli->isa, &r.cpu) : EK_OK;
     if (!err) err = measure(&r);
     int status = err ? ek_cli_failed(cli) : 0;

@@ -66,7 +66,7 @@ static int largest(const ek_list *l)
 /* A word is a few tokens in a small vocabulary. */
 static int context(const ek_cli *cli, const ek_model *m)
 {
-    int64_t n = 256 + 6 * (int64_t)largest(&cli->prompt) + cli->generate;
+    int64_t n = 256 + 6 * (int64_t)cli->prompt.v[0] + cli->generate;
     int max = ek_model_config(m)->max_position_embeddings;
     return n < max ? (int)n : max;
 }

@@ -19,7 +19,8 @@
 #include "engine/executor.h"
 #include "engine/trace.h"
 
-enum { N_ASKS = 6, REPLY = 12, CTX = 512, LONG_PROMPT = 2048, LONG_REPLY = 4 };
+enum { N_ASKS = 6, REPLY = 12, CTX = 512, LONG_PROMPT = 2048, LONG_REPLY = 4, DEEP_PROMPT = 4096 };
+static const double DEEP_MACS = 8e12;
 
 typedef struct selftest {
     const ek_cli *cli;
@@ -306,37 +307,63 @@ static const way ways[] = {
 };
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
-/* A prompt in one step, whose matrices have more tiles than a device has blocks of threads, alone on the CPU and on the
- * device. */
-static void report_long_prompt(selftest *t)
+/* One request of n tokens on the device or not; out: every row of its reply's logits. */
+static ek_err run_long(selftest *t, const way *w, const int32_t *tokens, int n, bool device, ek_trace *out)
 {
-    static const way alone = {.max_requests = 1, .chunk = LONG_PROMPT};
-    const ek_config *c = ek_model_config(t->model);
-    const int max = c->max_position_embeddings - LONG_REPLY, n = max < LONG_PROMPT ? max : LONG_PROMPT, ctx = t->ctx;
-    const double start = ek_now();
     const ek_ask kept = t->ask[0];
-    const int32_t which = 0;
+    const int which = 0, ctx = t->ctx;
     ek_gpu *const gpu = t->gpu;
     ek_engine_stats stats;
+    t->ask[0].tokens = tokens, t->ask[0].n_tokens = t->ask[0].prompt_logits_from = n, t->ask[0].max_tokens = LONG_REPLY;
+    t->ctx = n + LONG_REPLY;
+    if (!device) t->gpu = NULL;
+    const ek_err err = run(t, w, &which, 1, out, &stats);
+    t->ask[0] = kept, t->ctx = ctx, t->gpu = gpu;
+    return err;
+}
+
+/* A long prompt as `alone` has it on the CPU, and as `other`, on the device or not. */
+static void report_long(selftest *t, const char *name, int n, const char *how, way alone, way other, bool device)
+{
+    const ek_config *c = ek_model_config(t->model);
+    const int max = c->max_position_embeddings - LONG_REPLY;
+    const double start = ek_now();
     ek_trace want = {0}, got = {0};
     char where[160] = "", did[64];
+    if (n > max) n = max;
     int32_t *tokens = ek_alloc(sizeof *tokens * (size_t)n);
     for (int i = 0; i < n; i++)
         tokens[i] = (int32_t)(ek_mix64((uint64_t)t->cli->seed + (uint64_t)i * 7919) % (uint64_t)c->vocab_size);
-    t->ask[0].tokens = tokens, t->ask[0].n_tokens = t->ask[0].prompt_logits_from = n, t->ask[0].max_tokens = LONG_REPLY;
-    t->ctx = n + LONG_REPLY;
-    t->gpu = NULL;
-    ek_err err = run(t, &alone, &which, 1, &want, &stats);
-    t->gpu = gpu;
-    if (!err) err = run(t, &alone, &which, 1, &got, &stats);
-    t->ask[0] = kept, t->ctx = ctx;
+    ek_err err = run_long(t, &alone, tokens, n, false, &want);
+    if (!err) err = run_long(t, &other, tokens, n, device, &got);
     if (err) snprintf(where, sizeof where, "%s", ek_err_text());
     else if (want.finish == EK_FINISH_ERROR) err = EK_EINTERNAL, snprintf(where, sizeof where, "%.150s", want.text);
     const bool good = !err && ek_trace_same(&want, &got, where, sizeof where);
-    snprintf(did, sizeof did, "%d tokens in a step", n);
-    report_row(t, "cuda: a long prompt", good, good ? did : where, start);
+    snprintf(did, sizeof did, "%d tokens %s", n, how);
+    report_row(t, name, good, good ? did : where, start);
     ek_trace_fini(&want), ek_trace_fini(&got);
     free(tokens);
+}
+
+/* Tokens of the row about depth: no more than a model of this size computes in half a minute or so on two cores. */
+static int deep_tokens(const selftest *t)
+{
+    const double n = DEEP_MACS / t->macs;
+    return n > DEEP_PROMPT ? DEEP_PROMPT : n < LONG_PROMPT / 4 ? LONG_PROMPT / 4 : (int)n;
+}
+
+static void report_deep(selftest *t, bool device)
+{
+    const way alone = {.max_requests = 1}, other = {.max_requests = 1, .chunk = device ? 0 : 255};
+    report_long(t, device ? "cuda: deep" : "deep", deep_tokens(t), device ? "deep" : "deep, in chunks of 255", alone,
+                other, device);
+}
+
+/* A prompt in one step, whose matrices have more tiles than a device has blocks of threads. */
+static void report_long_prompt(selftest *t)
+{
+    const way alone = {.max_requests = 1, .chunk = LONG_PROMPT};
+    report_long(t, "cuda: a long prompt", LONG_PROMPT, "in a step", alone, alone, true);
 }
 
 /* The same requests on the device that --device names, compared with the CPU's rows of logits. */
@@ -357,6 +384,7 @@ static ek_err run_device(selftest *t, ek_device device)
         report(t, &w);
     }
     report_long_prompt(t);
+    report_deep(t, true);
     ek_gpu_close(t->gpu);
     t->gpu = NULL;
     return EK_OK;
@@ -368,6 +396,7 @@ static void announce(const selftest *t, bool device_only, int threads, double al
                           .n_ways = N_WAYS,
                           .n_cached = ek_n_cached_rows,
                           .threads = threads,
+                          .n_deep = deep_tokens(t),
                           .device_only = device_only,
                           .macs = t->macs,
                           .alone = alone};
@@ -408,6 +437,7 @@ static ek_err run_all(selftest *t)
     announce(t, device_only, threads, ek_now() - begun);
     for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
     for (int i = 0; i < ek_n_cached_rows && !device_only; i++) report_cached(t, &ek_cached_rows[i]);
+    if (!device_only) report_deep(t, false);
     if (!device_only) report_formats(t);
     if (!device_only) report_media(t);
     EK_TRY(run_device(t, device));

@@ -23,14 +23,15 @@ void ek_selftest_announce(const ek_selftest_plan *p)
     while (ek_cpu_isas()[n_isas]) n_isas++;
     double scalar = p->n_tokens * p->macs < SCALAR_LIMIT ? p->n_tokens * p->macs : SCALAR_LIMIT;
     double runs = p->n_ways + 2 * p->n_cached + 2 * p->n_threads + p->threads + 2 * n_isas;
-    about_text(time, p->device_only ? 10 * p->alone : runs * p->alone + FORMATS + scalar / SCALAR_RATE);
+    const double deep = 2 * p->alone * p->n_deep / p->n_tokens;
+    about_text(time, p->device_only ? 10 * p->alone : runs * p->alone + deep + FORMATS + scalar / SCALAR_RATE);
     printf("%d requests run alone, and then in other ways; each row of logits must have the same bits.\n",
            p->n_requests);
-    if (p->device_only) printf("%d ways on the device, about %s.\n\n", p->n_ways + 1, time);
+    if (p->device_only) printf("%d ways on the device, about %s.\n\n", p->n_ways + 2, time);
     else
         printf(
-            "%d rows: together, late, in chunks, interrupted, drafted, cached, in every --kv, on 1 to %d threads, on %d\n"
-            "instruction sets, the plain C definition (scalar) last; about %s.\n\n",
-            p->n_ways + p->n_cached + p->n_threads + n_isas, p->threads, n_isas, time);
+            "%d rows: together, late, in chunks, interrupted, drafted, cached, deep, in every --kv, on 1 to %d threads,\n"
+            "on %d instruction sets, the plain C definition (scalar) last; about %s.\n\n",
+            p->n_ways + p->n_cached + 1 + p->n_threads + n_isas, p->threads, n_isas, time);
     fflush(stdout);
 }

@@ -7,6 +7,7 @@
 typedef struct ek_selftest_plan {
     int n_requests, n_tokens; /* prompts and replies together */
     int n_ways, n_cached;     /* rows about company, and about caches */
+    int n_deep;               /* tokens of the row about depth */
     int threads, n_threads;   /* the most, and how many counts are tried */
     bool device_only;
     double macs;  /* multiply-adds of a token */
