@@ -5,7 +5,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit
 build=build/aarch64
-tests=${*:-test_linear_pack test_linear test_linear_shapes test_decoded test_rows test_tree test_weight_type}
+tests=${*:-test_linear_pack test_linear test_linear_shapes test_decoded test_rows test_tree test_weight_type test_attn_ways}
 
 for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
   command -v $tool >/dev/null && continue
