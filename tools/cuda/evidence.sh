@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: all evidence for the CUDA backend in one command of under ten minutes, as a report.
 # Usage: evidence.sh BUILD_DIR REPORT. Needs nothing but what `make` and `make check-all-programs` built there: evenkeel,
-# tests/cuda/device/device, tests/gpu/device/device. Exits 77 without a device, 1 where bits differ or a tool found a fault.
+# tests/cuda/device/device, tests/gpu/device/device, tests/gpu/test_tower. Exits 77 without a device, 1 where bits differ or a tool found a fault.
 set -u
 build=${1:-build/release} report=${2:-/dev/stdout}
 rc=0
@@ -18,6 +18,8 @@ part() { # title, seconds, command...
 {
   date -u
   part "kernels against the CPU" 90 "$build/tests/cuda/device/device" bits
+  part "towers' kernels against the CPU" 90 "$build/tests/cuda/device/device" tower
+  part "towers against the CPU" 90 "$build/tests/gpu/test_tower" device
   part "requests against the CPU: tiny models, alone" 90 "$build/tests/gpu/device/device" 38 0 alone
   part "requests against the CPU: tiny models, in company" 120 "$build/tests/gpu/device/device" 6
   if command -v compute-sanitizer >/dev/null; then
@@ -43,6 +45,18 @@ part() { # title, seconds, command...
   for model in e2b e4b 26b 31b; do
     part "speed of $model" 90 "$build/evenkeel" bench --device cuda --synthetic $model --prompt 2048 --chunk 2048 \
       --batch 1,8,64 --generate 64 --runs 3 --json
+  done
+  # towers: seconds of an image and of 30 s of sound, and until the first token of a question with one
+  for model in e2b e4b 12b 26b 31b; do
+    part "images of $model" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --pictures 280,1120 --prompt 16 \
+      --runs 3 --json
+  done
+  for model in e2b e4b 12b; do
+    part "sounds of $model" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --sounds 5,30 --prompt 16 --runs 3 --json
+  done
+  for model in e2b 31b; do
+    part "images of $model, weights in 8 bits" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --pictures 280 \
+      --weights 8 --runs 3 --json
   done
   date -u
   [ $rc -eq 0 ] && echo "all passed" || echo "something failed"

@@ -12,7 +12,7 @@
 #include "base/machine/peak.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/compare.h"
-#include "cli/bench/pictures.h"
+#include "cli/bench/towers.h"
 #include "cli/frame/open.h"
 #include "text/json/json.h"
 
@@ -356,7 +356,7 @@ static void print_json(const report *r)
 int ek_cmd_bench(const ek_cli *cli)
 {
     if (cli->has.compare) return ek_bench_compare(cli);
-    if (cli->has.pictures) return ek_bench_pictures(cli);
+    if (cli->has.pictures || cli->has.sounds) return ek_bench_towers(cli);
     ek_opened m;
     report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};
     ek_err err = open_all(&r, &m);

@@ -7,7 +7,7 @@
 #include "base/machine/cpu.h"
 #include "cli/frame/open.h"
 #include "cli/media/files.h"
-#include "gpu/tower/vision.h"
+#include "gpu/tower/tower.h"
 #include "open/device.h"
 
 typedef struct opened {
@@ -15,12 +15,12 @@ typedef struct opened {
     ek_pool *pool;
     ek_towers *towers;
     ek_gpu *gpu; /* NULL: the CPU encodes */
-    ek_gpu_vision *vision;
+    ek_gpu_tower *tower;
 } opened;
 
 static void close_all(opened *m)
 {
-    ek_gpu_vision_close(m->vision);
+    ek_gpu_tower_close(m->tower);
     ek_gpu_close(m->gpu);
     ek_towers_close(m->towers);
     if (m->pool) ek_pool_close(m->pool);
@@ -48,15 +48,16 @@ static ek_err open_towers(opened *m, const ek_cli *cli)
 }
 
 /* On the device, but for what its kernels lack. */
-static ek_err open_vision(opened *m, int ordinal)
+static ek_err open_tower(opened *m, bool sound, int ordinal)
 {
     ek_gpu_driver driver;
     EK_TRY(ek_gpu_driver_load(&driver));
     EK_TRY(ek_gpu_open_towers(&m->gpu, &driver, ordinal));
-    EK_TRY(ek_towers_load_image(m->towers));
-    const ek_vision *v = ek_towers_vision(m->towers);
-    if (v && ek_gpu_vision_check(v) == EK_OK) return ek_gpu_vision_open(&m->vision, m->gpu, v);
-    ek_log(EK_LOG_WARN, "the CPU encodes: %s", v ? ek_err_text() : "images of this model pass no tower");
+    EK_TRY(sound ? ek_towers_load_sound(m->towers) : ek_towers_load_image(m->towers));
+    const ek_err err = ek_gpu_tower_open(&m->tower, m->gpu,
+                                         sound ? ek_towers_sound_part(m->towers) : ek_towers_image_part(m->towers));
+    if (err != EK_EUNSUPPORTED) return err;
+    ek_log(EK_LOG_WARN, "the CPU encodes: %s", ek_err_text());
     return EK_OK;
 }
 
@@ -64,9 +65,9 @@ static ek_err open_device(opened *m, const ek_cli *cli)
 {
     ek_device d;
     EK_TRY(ek_device_parse(&d, cli->device));
-    if (!d.cuda || !cli->has.image) return EK_OK;
-    EK_TRY(ek_towers_takes_image(m->towers));
-    const ek_err err = open_vision(m, d.ordinal);
+    if (!d.cuda) return EK_OK;
+    EK_TRY(cli->has.image ? ek_towers_takes_image(m->towers) : ek_towers_takes_sound(m->towers));
+    const ek_err err = open_tower(m, !cli->has.image, d.ordinal);
     return d.may_be_cpu ? EK_OK : err;
 }
 
@@ -90,13 +91,13 @@ static void encode(ek_buf *out, ek_tower_work *w, const ek_towers *t, const ek_c
     ek_tower_free(w);
 }
 
-static ek_err encode_on_device(ek_buf *out, const opened *m, const ek_picture *p)
+static ek_err encode_on_device(ek_buf *out, const opened *m, const ek_media *media)
 {
-    const size_t n = (size_t)p->fit.tokens * (size_t)ek_towers_get(m->towers)->hidden;
+    const size_t n = (size_t)media->tokens * (size_t)ek_towers_get(m->towers)->hidden;
     float *rows = ek_alloc(sizeof *rows * n);
     bool done;
-    ek_err err = ek_gpu_vision_begin(m->vision, p, rows);
-    if (!err) err = ek_gpu_vision_advance(m->vision, INFINITY, &done);
+    ek_err err = ek_gpu_tower_begin(m->tower, media, rows);
+    if (!err) err = ek_gpu_tower_advance(m->tower, INFINITY, &done);
     if (!err) ek_buf_add(out, rows, sizeof *rows * n);
     free(rows);
     return err;
@@ -104,12 +105,14 @@ static ek_err encode_on_device(ek_buf *out, const opened *m, const ek_picture *p
 
 static ek_err encode_image(ek_buf *out, const opened *m, const ek_cli *cli, const ek_buf *file)
 {
-    ek_picture p;
+    ek_media media = {.kind = EK_PART_IMAGE};
+    ek_picture *const p = &media.picture;
     ek_tower_work *work;
-    EK_TRY(read_image(&p, m->towers, cli, file));
-    ek_err err = m->vision ? encode_on_device(out, m, &p) : ek_tower_begin_image(&work, m->towers, &p);
-    if (!err && !m->vision) encode(out, work, m->towers, cli);
-    ek_picture_free(&p);
+    EK_TRY(read_image(p, m->towers, cli, file));
+    media.tokens = p->fit.tokens;
+    ek_err err = m->tower ? encode_on_device(out, m, &media) : ek_tower_begin_image(&work, m->towers, p);
+    if (!err && !m->tower) encode(out, work, m->towers, cli);
+    ek_picture_free(p);
     return err;
 }
 
@@ -123,10 +126,11 @@ static ek_err encode_sound(ek_buf *out, const opened *m, const ek_cli *cli, cons
     EK_TRY(ek_cli_read_sound(&s, &pieces, cli, file, ek_towers_get(t)->sound_kind));
     ek_err err = EK_OK;
     for (int i = 0; !err && i < pieces; i++) {
-        const ek_sound piece = ek_cli_piece(cli, &s, i);
+        ek_media media = {.kind = EK_PART_SOUND, .sound = ek_cli_piece(cli, &s, i)};
         ek_tower_work *work;
-        err = ek_tower_begin_sound(&work, t, &piece);
-        if (!err) encode(out, work, t, cli);
+        err = ek_sound_tokens(&media.tokens, media.sound.samples, ek_towers_get(t)->sound_kind);
+        if (!err) err = m->tower ? encode_on_device(out, m, &media) : ek_tower_begin_sound(&work, t, &media.sound);
+        if (!err && !m->tower) encode(out, work, t, cli);
     }
     ek_sound_free(&s);
     return err;

@@ -32,9 +32,11 @@ static bool find(ek_tower_source *s, const char *name, ek_tower_tensor *out)
 
 static bool has(ek_tower_source *s, const char *begin)
 {
-    const json_t *v = json_object_get(s->config, "vision_config");
-    if (strcmp(begin, "vision_tower.") == 0) return json_object_get(v, "hidden_size") != NULL;
-    return strcmp(begin, "embed_vision.") == 0;
+    const json_t *v = json_object_get(s->config, "vision_config"), *a = json_object_get(s->config, "audio_config");
+    const bool towers = json_object_get(v, "hidden_size") != NULL;
+    if (strcmp(begin, "vision_tower.") == 0) return towers;
+    if (strcmp(begin, "audio_tower.") == 0) return towers && a;
+    return strcmp(begin, "embed_vision.") == 0 || (a && strcmp(begin, "embed_audio.") == 0);
 }
 
 static ek_err matrix(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out)
@@ -78,6 +80,8 @@ ek_err ek_tower_synthetic_open(ek_tower_source **out, const char *name)
         s->config = json_pack("{s:{s:i,s:i},s:o}", "text_config", "hidden_size", c->hidden_size, "vocab_size",
                               c->vocab_size, "vision_config", vision_of(c));
         EK_ASSERT(s->config);
+        /* The published conformer is what transformers takes without a word; 12B has none. */
+        if (c->per_layer_size || c->hidden_size == 3840) json_object_set_new(s->config, "audio_config", json_object());
         *out = s;
     }
     free(c);
