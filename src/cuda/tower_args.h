@@ -33,15 +33,61 @@ typedef struct ek_cuda_patch_args {
     int32_t side, across;
 } ek_cuda_patch_args;
 
-/* ek_tower_stage: y = clip(y, y_clip), h = h + norm(y, y_norm), where there is a y; then x[i] = clip(norm(h, x_norm),
- * x_clip[i]) for i < n_x. column, line: without y, h = h + (column[p % across] + line[p / across]) of row p first. */
+/* ek_tower_stage: with a y, y = clip(y, y_clip), with y_norm y = norm(y, y_norm), and h = fma(factor, y, h); without
+ * one but with column and line h = h + (column[p % across] + line[p / across]) of row p; with h_norm h = norm(h within
+ * limit, h_norm). Then x[i] = clip(norm(h within limit, x_norm), x_clip[i]) for i < n_x. */
 typedef struct ek_cuda_tower_stage_args {
-    ek_cuda_ptr h, y, y_norm, x_norm, x[EK_CUDA_TOWER_INPUTS], column, line;
+    ek_cuda_ptr h, y, y_norm, h_norm, x_norm, x[EK_CUDA_TOWER_INPUTS], column, line;
     int64_t ld; /* of all */
     float y_clip[2], x_clip[EK_CUDA_TOWER_INPUTS][2];
-    float eps;
+    float limit, factor;
+    float eps, x_eps; /* of y_norm and h_norm; of x_norm */
     int32_t n, n_x, across;
 } ek_cuda_tower_stage_args;
+
+/* ek_tower_norms: a row of x becomes one of y (which may be x), with whatever of this is asked for: + bias; layer norm
+ * with w[0], and b[0] or without; + (column[p % across] + line[p / across]) of row p; layer norm with w[1], b[1]; a
+ * norm without weights (rms); and is held within clip. A block a row. */
+typedef struct ek_cuda_tower_norms_args {
+    ek_cuda_ptr y, x, bias, w[2], b[2], column, line;
+    int64_t ldy, ldx;
+    float clip[2], ln_eps, eps;
+    int32_t n, across, layer_norms /* 0 to 2 */, rms;
+} ek_cuda_tower_norms_args;
+
+/* Elements of a thread where kernels go element by element. */
+enum { EK_CUDA_TOWER_EACH = 4 };
+
+/* ek_tower_windows: the 3 x 3 windows with stride 2 of a map of rows x cols x channels, cols even: for each row 2 t and
+ * column 2 f, 9 channels floats of y, zeros where the map ends. grid (ceil(cols / 2 9 channels / 1024), ceil(rows /
+ * 2)), 256 threads. */
+typedef struct ek_cuda_tower_windows_args {
+    ek_cuda_ptr y, x;
+    int32_t rows, cols, channels, unused;
+} ek_cuda_tower_windows_args;
+
+/* ek_tower_taps: a convolution of channels apart over the rows up to the own: y[p] = sum over j < taps in ascending
+ * order of fma(tap[j], x[p - taps + 1 + j], sum), rows before the first left out; then within limit, norm with weights,
+ * y = y sigmoid(y), clip. A block a row. */
+typedef struct ek_cuda_tower_taps_args {
+    ek_cuda_ptr y, x, tap, norm;
+    int64_t ld; /* of y and x; tap: n */
+    float clip[2], limit, eps;
+    int32_t n, taps;
+} ek_cuda_tower_taps_args;
+
+/* ek_attn_near: attention over the keys near a query (ops/attn/attn_near.h), of `rows` rows of heads x dim. q, k and v
+ * are first held within their bounds, then queries times q_scale (heads x dim), keys times k_scale; o within its own.
+ * grid (ceil(rows / EK_CUDA_NEAR_QUERIES), heads), 16 threads a query, EK_CUDA_NEAR_SHARED(span) bytes. */
+enum { EK_CUDA_NEAR_QUERIES = 16, EK_CUDA_NEAR_MAX_DIM = 256 };
+#define EK_CUDA_NEAR_SHARED(span) (EK_CUDA_NEAR_QUERIES * (size_t)(span)*4)
+
+typedef struct ek_cuda_near_args {
+    ek_cuda_ptr o, q, k, v, rel, q_scale; /* rel: span rows of heads x dim */
+    int64_t ldo, ld;                      /* ld: of q, k and v */
+    float q_clip[2], k_clip[2], v_clip[2], o_clip[2], k_scale, cap;
+    int32_t heads, dim, span, rows;
+} ek_cuda_near_args;
 
 /* ek_tower_heads: in place, heads of queries and keys normed with weights and rotated, in their first half by cos and
  * sin of the column, in their second by those of the line (tables of dim / 4 per position); values normed without
@@ -50,19 +96,19 @@ enum { EK_CUDA_TOWER_HEADS_THREADS = 256 };
 
 typedef struct ek_cuda_tower_heads_args {
     ek_cuda_ptr q, k, v, q_norm, k_norm, cos, sin;
-    int64_t ldq, ldk, ldv;
+    int64_t ld; /* of q, k and v */
     float clip[3][2];
     float eps;
     int32_t heads, kv_heads, dim, across;
 } ek_cuda_tower_heads_args;
 
-/* ek_tower_gate: y = clip(gelu(clip(g, g_clip)) * clip(u, u_clip), y_clip); y may be g. grid (ceil(n / 1024), rows),
- * 256 threads. */
+/* ek_tower_gate: y = clip(gelu(clip(g, g_clip)) * clip(u, u_clip), y_clip), with sigmoid that of g in gelu's place
+ * (ek_row_ops.sigmoid_mul); y may be g, and g may be u. grid (ceil(n / 1024), rows), 256 threads. */
 typedef struct ek_cuda_tower_gate_args {
     ek_cuda_ptr y, g, u;
-    int64_t ld; /* of all */
+    int64_t ldy, ld; /* ld: of g and u */
     float g_clip[2], u_clip[2], y_clip[2];
-    int32_t n;
+    int32_t n, sigmoid;
 } ek_cuda_tower_gate_args;
 
 /* ek_tower_pool: x[t] = norm((sum over a token's side x side patches of fma(share, h, sum) times factor), with bias

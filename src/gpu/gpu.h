@@ -24,7 +24,7 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
 /* Opens device `ordinal` and copies the weights of m, which is borrowed. Logs what the weights take before it is taken;
  * ENOMEM has the numbers. EUNSUPPORTED: a driver, device, format or size that the kernels do not support. */
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
-/* A device for towers alone (gpu/tower/vision.h), without a model. Errors of the driver and the device. */
+/* A device for towers alone (gpu/tower/tower.h), without a model. Errors of the driver and the device. */
 ek_err ek_gpu_open_towers(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 

@@ -158,7 +158,12 @@ static void put_gguf(const writer *w, const char *name, int n_dims, const int64_
     else if (n_dims == 0) n_dims = 1;
     else
         for (int d = 0; d < n_dims; d++) turned[d] = dim[n_dims - 1 - d];
-    if (is_matrix(name)) gguf_tensor(w->gguf, full, GGUF_BF16, n_dims, turned, half, 2 * n);
+    if (is_matrix(name) && w->s->gguf_type && turned[0] % 32 == 0) {
+        uint8_t *bytes = ek_alloc(4 * n);
+        const size_t size = gguf_encode(w->s->gguf_type, soft, n, bytes);
+        gguf_tensor(w->gguf, full, w->s->gguf_type, n_dims, turned, bytes, size);
+        free(bytes);
+    } else if (is_matrix(name)) gguf_tensor(w->gguf, full, GGUF_BF16, n_dims, turned, half, 2 * n);
     else gguf_tensor(w->gguf, full, GGUF_F32, n_dims, turned, soft, 4 * n);
     free(soft), free(half);
 }

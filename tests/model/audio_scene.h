@@ -16,7 +16,8 @@ typedef struct audio_spec {
     bool clips, mlx; /* mlx: convolutions as mlx-vlm stores them, names without "model." */
     bool codes; /* matrices have values that codes of 8 bits in groups of 32 stand for; with mlx they are stored so */
     bool f32;   /* otherwise BF16 */
-    const char *skip; /* a tensor that is left out, by its name without "model." */
+    uint32_t gguf_type; /* of matrices in GGUF files, where its blocks divide them; 0: BF16 */
+    const char *skip;   /* a tensor that is left out, by its name without "model." */
     const char *replace;
     float with; /* the scalar that stands there instead */
 } audio_spec;

@@ -180,22 +180,34 @@ static void put_floats(st_file *f, const char *name, const char *dtype, const to
     free(bytes);
 }
 
-/* 8-bit codes, scales that are powers of two: the values are exactly those of the tensor, which have 7 bits. */
-static void put_mlx(st_file *f, const char *name, const tower_tensor *t)
+/* Codes of 8 bits, scales that are powers of two: the values are exactly those of the tensor, which have 7 bits; of 4
+ * bits other ones, with scales in bf16 that differ. */
+static void put_mlx(st_file *f, const char *name, const tower_tensor *t, const tower_layout *l)
 {
+    const size_t group = l->quantise_group ? (size_t)l->quantise_group : 32, groups_in_all = t->n / group;
+    const bool four = l->quantise_bits == 4;
+    const char *const dtype = four ? "BF16" : "F32";
     char full[160];
     const int stem = (int)(strlen(name) - strlen("weight"));
     uint8_t *codes = ek_alloc(t->n);
-    float *scale = ek_alloc(sizeof *scale * t->n), *bias = ek_alloc(sizeof *bias * t->n);
-    for (size_t i = 0; i < t->n; i++) codes[i] = (uint8_t)(int)lrintf(t->v[i] * 512 + 127);
-    for (size_t i = 0; i < t->n / 32; i++) scale[i] = 1 / 512.0f, bias[i] = -127 / 512.0f;
-    const int64_t words[] = {t->dim[0], t->dim[1] / 4}, groups[] = {t->dim[0], t->dim[1] / 32};
-    st_add(f, name, "U32", 2, words, codes, t->n);
-    snprintf(full, sizeof full, "%.*sscales", stem, name);
-    st_add(f, full, "F32", 2, groups, scale, 4 * (t->n / 32));
-    snprintf(full, sizeof full, "%.*sbiases", stem, name);
-    st_add(f, full, "F32", 2, groups, bias, 4 * (t->n / 32));
-    free(codes), free(scale), free(bias);
+    void *of = ek_alloc(4 * groups_in_all);
+    for (size_t i = 0; i < t->n; i++) {
+        const int code = (int)lrintf(four ? t->v[i] * 30 + 7.5f : t->v[i] * 512 + 127);
+        if (four) codes[i / 2] |= (uint8_t)(code << i % 2 * 4);
+        else codes[i] = (uint8_t)code;
+    }
+    const int64_t words[] = {t->dim[0], t->dim[1] / (four ? 8 : 4)}, groups[] = {t->dim[0], t->dim[1] / (int)group};
+    st_add(f, name, "U32", 2, words, codes, t->n / (four ? 2 : 1));
+    for (int bias = 0; bias < 2; bias++) {
+        for (size_t i = 0; i < groups_in_all; i++) {
+            const float v = bias ? four ? -0.25f : -127 / 512.0f : four ? (float)(8 + i % 3) / 256 : 1 / 512.0f;
+            if (four) ((uint16_t *)of)[i] = ek_f32_bf16(v);
+            else ((float *)of)[i] = v;
+        }
+        snprintf(full, sizeof full, "%.*s%s", stem, name, bias ? "biases" : "scales");
+        st_add(f, full, dtype, 2, groups, of, (four ? 2 : 4) * groups_in_all);
+    }
+    free(codes), free(of);
 }
 
 void tower_write(const char *dir, const tower_case *c, const tower_layout *l)
@@ -210,7 +222,8 @@ void tower_write(const char *dir, const tower_case *c, const tower_layout *l)
             snprintf(name, sizeof name, "embed_vision.embedding_projection.weight");
         else if (mlx) snprintf(name, sizeof name, "vision_embedder.%s", t->name + 13);
         else snprintf(name, sizeof name, "%s%s", l->prefix, t->name);
-        if (l->quantise_bits && t->n_dims == 2 && t->dim[1] % 32 == 0) put_mlx(&f, name, t);
+        if (l->quantise_bits && t->n_dims == 2 && t->dim[1] % (l->quantise_group ? l->quantise_group : 32) == 0)
+            put_mlx(&f, name, t, l);
         else put_floats(&f, name, l->dtype, t);
     }
     st_save(&f, dir, "model.safetensors");

@@ -36,7 +36,8 @@ typedef struct tower_layout {
     const char *skip;   /* a tensor that is left out */
     const char *change; /* text of config.json that is put in place of … */
     const char *to;     /* … by this */
-    int quantise_bits;  /* linears in MLX's layout, groups of 32; 0: floats */
+    int quantise_bits;  /* linears in MLX's layout: 8 (exactly) or 4; 0: floats */
+    int quantise_group; /* 0: 32; else `change` must say so, too */
 } tower_layout;
 
 /* config.json and model.safetensors. */

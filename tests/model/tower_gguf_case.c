@@ -70,14 +70,11 @@ static void put(gguf_file *f, const char *name, uint32_t type, int n_dims, const
 {
     int64_t dim[4];
     uint8_t *bytes = ek_alloc(4 * n);
+    float *copy = ek_alloc(sizeof *copy * n);
     for (int d = 0; d < n_dims; d++) dim[d] = outermost_first[n_dims - 1 - d];
-    for (size_t i = 0; i < n; i++) {
-        const uint16_t half = type == GGUF_F16 ? ek_f32_f16(v[i]) : ek_f32_bf16(v[i]);
-        if (type == GGUF_F32) memcpy(bytes + 4 * i, &v[i], 4);
-        else memcpy(bytes + 2 * i, &half, 2);
-    }
-    gguf_tensor(f, name, type, n_dims, dim, bytes, n * (type == GGUF_F32 ? 4 : 2));
-    free(bytes);
+    memcpy(copy, v, sizeof *copy * n);
+    gguf_tensor(f, name, type, n_dims, dim, bytes, gguf_encode(type, copy, n, bytes));
+    free(bytes), free(copy);
 }
 
 /* Rows of [pixels][3] as [3][pixels]. */
@@ -100,9 +97,11 @@ static float *tables_apart(const float *v, int64_t n, int64_t width)
     return to;
 }
 
-static void put_tensor(gguf_file *f, const tower_case *c, const tower_tensor *t, const char *name, tower_gguf_dialect d)
+static void put_tensor(gguf_file *f, const tower_case *c, const tower_tensor *t, const char *name, tower_gguf_dialect d,
+                       uint32_t matrices)
 {
-    const uint32_t type = t->n_dims == 2 ? GGUF_BF16 : GGUF_F32;
+    const bool blocks = t->n_dims == 2 && t->dim[1] % 32 == 0 && strcmp(name, "v.patch_embd.weight");
+    const uint32_t type = t->n_dims != 2 ? GGUF_F32 : blocks ? matrices : GGUF_BF16;
     const int64_t pixels = t->n_dims == 2 ? t->dim[1] / 3 : t->dim[0] / 3;
     if (strcmp(name, "v.patch_embd.weight") == 0) {
         float *v = channels_first(t->v, t->dim[0], pixels);
@@ -149,6 +148,11 @@ static void put_key(gguf_file *f, const char *owner, const char *key, int v)
 
 void tower_put_gguf(gguf_file *f, const tower_case *c, tower_gguf_dialect d, const char *skip)
 {
+    tower_put_gguf_as(f, c, d, skip, GGUF_BF16);
+}
+
+void tower_put_gguf_as(gguf_file *f, const tower_case *c, tower_gguf_dialect d, const char *skip, uint32_t type)
+{
     const char *const owner = d == TOWER_OLLAMA ? "gemma4" : "clip";
     char key[96];
     put_key(f, owner, "block_count", c->layers);
@@ -165,7 +169,7 @@ void tower_put_gguf(gguf_file *f, const tower_case *c, tower_gguf_dialect d, con
         char name[128];
         const bool bound = !name_of(name, sizeof name, t->name);
         if (skip && strcmp(name, skip) == 0) continue;
-        if (!bound) put_tensor(f, c, t, name, d);
+        if (!bound) put_tensor(f, c, t, name, d, type);
         else if (d == TOWER_LLAMA) put(f, name, GGUF_F32, 1, &(int64_t){1}, t->v, 1);
     }
     if (c->clips && d == TOWER_OLLAMA && !(skip && strcmp(skip, "v.clamp_data") == 0)) put_clamps(f, c);

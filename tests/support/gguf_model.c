@@ -138,6 +138,11 @@ static size_t encode(uint32_t type, float *v, size_t n, uint8_t *out, float gain
     return at;
 }
 
+size_t gguf_encode(uint32_t type, float *v, size_t n, uint8_t *out)
+{
+    return encode(type, v, n, out, 0, 1);
+}
+
 static void put(writer *w, const char *name, uint32_t type, int n_dims, const int64_t *dim, const void *data, size_t n)
 {
     int64_t inner[4];

@@ -34,6 +34,9 @@ typedef struct gguf_opts {
 /* The name of a tensor (Hugging Face's, text-only) in GGUF files. */
 void gguf_name(char *out, size_t room, const char *name, gguf_scheme scheme);
 
+/* n values, whole blocks, as bytes of a type: at most 4 each; v becomes what they stand for. Returns the bytes. */
+size_t gguf_encode(uint32_t type, float *v, size_t n, uint8_t *out);
+
 /* Writes DIR/NAME; the values are those of write_hf. hf_dir, unless NULL, gets the values that the types can hold, in
  * the Hugging Face layout as F32. */
 void write_gguf(const char *dir, const char *name, const ek_config *c, const gguf_opts *o, const char *hf_dir);

@@ -29,6 +29,22 @@ struct stage_row {
             if (first() + i * 16 < n) x[first() + i * 16] = v[i];
     }
 
+    // the row's sum; leaf: as below
+    __device__ __forceinline__ float sum(int n, float *leaf) const
+    {
+        const int blocks = (n + 255) / 256, lane = threadIdx.x % 32;
+        float sum = 0;
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum = sum + v[i]; // 0 where there is no element changes nothing: no sum is -0
+        sum = __shfl_up_sync(~0u, sum, 16);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum = sum + v[i];
+        sum = add_lanes(sum);
+        if (lane == 16) leaf[threadIdx.x / 32] = sum;
+        __syncthreads();
+        return tree_of_squares(leaf, blocks);
+    }
+
     // 1 / root mean square; leaf: 32 that nobody else uses
     __device__ __forceinline__ float factor(int n, float eps, float *leaf) const
     {

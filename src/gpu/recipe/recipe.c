@@ -169,6 +169,14 @@ void ek_gpu_recipes_set(ek_gpu_run *x)
     v[EK_GPU_FROM] = x->from, v[EK_GPU_N_TOKEN] = x->n_token;
 }
 
+void ek_gpu_queue_written(ek_gpu_writer *w)
+{
+    EK_ASSERT(w->n_opens == 0);
+    for (int i = 0; i < w->n_lines; i++)
+        ek_gpu_launch_kernel(w->x->g, w->line[i].kernel, w->line[i].grid, w->args + w->line[i].args);
+    w->n_lines = 0, w->n_args = 0;
+}
+
 static void attend(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)
 {
     ek_cuda_attn_args a;

@@ -123,5 +123,8 @@ const ek_gpu_recipe *ek_gpu_recipe_keep(ek_gpu_recipes *r);
 /* The values of the step at hand, for all that is queued until the next call. */
 void ek_gpu_recipes_set(ek_gpu_run *x);
 void ek_gpu_queue(ek_gpu_run *x, const ek_gpu_recipe *r);
+/* Of what is computed once: queues the lines as they are written, without attention and open values, and begins anew
+ * behind them. Records and operands stay what they hold. */
+void ek_gpu_queue_written(ek_gpu_writer *w);
 
 #endif

@@ -4,58 +4,69 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "gpu/tower/vision.h"
+#include "gpu/tower/tower.h"
+
+enum { IMAGE, SOUND, SENSES };
 
 typedef struct device {
     ek_encoder host;
     ek_gpu *g;
     ek_towers *towers;
-    ek_gpu_vision *vision; /* NULL: pictures are the host's, too */
-    bool here;             /* what was begun is on the device */
+    ek_gpu_tower *tower[SENSES]; /* NULL: it is the host's */
+    ek_gpu_tower *at;            /* what was begun is there; NULL: on the host */
 } device;
+
+/* The one place that decides what stays with the CPU: what the kernels lack, or have no memory for, and the log says
+ * which. A broken device is an error. */
+static ek_err open_sense(device *d, int sense, const ek_tower_part *p)
+{
+    static const char *const name[] = {"images", "sounds"};
+    if (!p || d->tower[sense]) return EK_OK;
+    const ek_err err = ek_gpu_tower_open(&d->tower[sense], d->g, p);
+    if (!err || ek_cuda_broken(d->g->c)) return err;
+    ek_log(EK_LOG_WARN, "%s are encoded on the CPU: %s", name[sense], ek_err_text());
+    return EK_OK;
+}
 
 static ek_err load(void *arg, uint8_t digest[32])
 {
     device *d = arg;
     EK_TRY(d->host.load(d->host.arg, digest));
-    const ek_vision *v = ek_towers_vision(d->towers);
-    if (!v || d->vision) return EK_OK;
-    const ek_err err = ek_gpu_vision_open(&d->vision, d->g, v);
-    if (!err || ek_cuda_broken(d->g->c)) return err;
-    ek_log(EK_LOG_WARN, "images are encoded on the CPU: %s", ek_err_text());
-    return EK_OK;
+    EK_TRY(open_sense(d, IMAGE, ek_towers_image_part(d->towers)));
+    return open_sense(d, SOUND, ek_towers_sound_part(d->towers));
 }
 
 static ek_err begin(void *arg, const ek_media *m, float *rows)
 {
     device *d = arg;
-    d->here = d->vision && m->kind != EK_PART_SOUND;
-    return d->here ? ek_gpu_vision_begin(d->vision, &m->picture, rows) : d->host.begin(d->host.arg, m, rows);
+    d->at = d->tower[m->kind == EK_PART_SOUND ? SOUND : IMAGE];
+    return d->at ? ek_gpu_tower_begin(d->at, m, rows) : d->host.begin(d->host.arg, m, rows);
 }
 
 static ek_err advance(void *arg, double macs, bool *done)
 {
     device *d = arg;
-    return d->here ? ek_gpu_vision_advance(d->vision, macs, done) : d->host.advance(d->host.arg, macs, done);
+    return d->at ? ek_gpu_tower_advance(d->at, macs, done) : d->host.advance(d->host.arg, macs, done);
 }
 
 static void drop(void *arg)
 {
     device *d = arg;
-    if (d->here) ek_gpu_vision_drop(d->vision);
+    if (d->at) ek_gpu_tower_drop(d->at);
     else d->host.drop(d->host.arg);
 }
 
 static void close_device(void *arg)
 {
     device *d = arg;
-    ek_gpu_vision_close(d->vision);
+    for (int i = 0; i < SENSES; i++) ek_gpu_tower_close(d->tower[i]);
     d->host.close(d->host.arg);
     free(d);
 }
 
 ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)
 {
+    const ek_towers_info *info = ek_towers_get(t);
     ek_encoder host = {0};
     EK_TRY(ek_encoder_open(&host, t, on->model));
     if (!host.begin) return EK_OK;
@@ -65,7 +76,9 @@ ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)
     on->encoder.arg = d;
     on->encoder.load = load, on->encoder.begin = begin, on->encoder.advance = advance;
     on->encoder.drop = drop, on->encoder.close = close_device;
-    if (ek_towers_get(t)->image) on->room -= (double)ek_towers_image_bytes(t) + EK_GPU_VISION_SCRATCH;
-    if (on->room < 1) on->room = 1; /* 0 would ask for the host's */
+    if (info->image) on->room -= (double)ek_towers_image_bytes(t);
+    if (info->sound) on->room -= (double)ek_towers_sound_bytes(t);
+    on->room -= info->image ? EK_GPU_IMAGE_SCRATCH : EK_GPU_SOUND_SCRATCH; /* one at a time */
+    if (on->room < 1) on->room = 1;                                        /* 0 would ask for the host's */
     return EK_OK;
 }

@@ -9,14 +9,14 @@
 #include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
 
-enum { BUFFER = 64 << 20, ALIGN = 256, MAX_GRID = 65535 };
+enum { ALIGN = 256, MAX_GRID = 65535 };
 
 /* Visits everything twice: first it counts, then it copies. */
 typedef struct upload {
     ek_gpu *g;
     bool copies;
-    size_t at, buffer_bytes, done;
-    CUdeviceptr buffer;
+    size_t at;
+    ek_gpu_buffer buffer;
     ek_err err;
 } upload;
 
@@ -67,25 +67,20 @@ ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdev
     return g->err;
 }
 
-static void pack(upload *u, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to)
+ek_err ek_gpu_upload_matrix(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to, int first,
+                            ek_gpu_buffer through)
 {
-    ek_gpu *g = u->g;
-    int step = (int)(u->buffer_bytes / w->panel_bytes);
-    if (step > MAX_GRID) step = MAX_GRID;
-    for (int p = 0, n; p < w->n_panels && !u->err; p += n) {
-        n = ek_linear_adjacent(w, p) < step ? ek_linear_adjacent(w, p) : step;
-        note(u, ek_cuda_upload(g->c, u->buffer, ek_linear_panel(w, p), (size_t)n * w->panel_bytes));
-        if (!u->err) note(u, ek_gpu_pack(g, l, w, u->buffer, to, p, n));
-    }
-}
-
-static void copy(upload *u, const ek_linear *w, CUdeviceptr to)
-{
-    for (int p = 0, n; p < w->n_panels && !u->err; p += n) {
+    const bool q = ek_wform_is_q(w->form);
+    const size_t step = q ? through.bytes / w->panel_bytes : MAX_GRID;
+    for (int p = 0, n; p < w->n_panels; p += n) {
         n = ek_linear_adjacent(w, p);
-        note(u, ek_cuda_upload(u->g->c, to + (size_t)p * w->panel_bytes, ek_linear_panel(w, p),
-                               (size_t)n * w->panel_bytes));
+        if ((size_t)n > step) n = (int)step;
+        if (n > MAX_GRID) n = MAX_GRID;
+        const CUdeviceptr at = q ? through.at : to + (size_t)(first + p) * w->panel_bytes;
+        EK_TRY(ek_cuda_upload(g->c, at, ek_linear_panel(w, p), (size_t)n * w->panel_bytes));
+        if (q) EK_TRY(ek_gpu_pack(g, l, w, at, to, first + p, n));
     }
+    return EK_OK;
 }
 
 /* `copies` matrices of one layout, one after the other. */
@@ -95,7 +90,7 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
     if (!u->copies) {
         note(u, ek_cuda_linear_plan(&to->l, from));
         if (!ek_wform_is_q(from->form)) to->l.bytes = (to->l.bytes + ALIGN - 1) / ALIGN * ALIGN;
-        if (ek_wform_is_q(from->form) && from->panel_bytes > u->buffer_bytes) u->buffer_bytes = from->panel_bytes;
+        if (ek_wform_is_q(from->form) && from->panel_bytes > u->buffer.bytes) u->buffer.bytes = from->panel_bytes;
         const bool q = ek_wform_is_q(from->form);
         int leaves = (from->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, levels = q ? 0 : ek_cuda_floats_levels(from->k);
         int *most = q ? &u->g->levels : &u->g->float_levels;
@@ -104,9 +99,7 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
     }
     to->at = take(u, to->l.bytes * (size_t)copies);
     for (int i = 0; i < copies && u->copies && !u->err; i++) {
-        CUdeviceptr at = to->at + to->l.bytes * (size_t)i;
-        if (ek_wform_is_q(from[i].form)) pack(u, &to->l, &from[i], at);
-        else copy(u, &from[i], at);
+        note(u, ek_gpu_upload_matrix(u->g, &to->l, &from[i], to->at + to->l.bytes * (size_t)i, 0, u->buffer));
         ek_progress("copying weights to the device", (double)u->at, (double)u->g->bytes);
     }
 }
@@ -181,7 +174,7 @@ static ek_err take_memory(upload *u)
 
 ek_err ek_gpu_upload(ek_gpu *g)
 {
-    upload u = {.g = g, .buffer_bytes = BUFFER};
+    upload u = {.g = g, .buffer = {.bytes = EK_GPU_BUFFER}};
     if (!g->m->w.block) return ek_fail(EK_EINVAL, "the weights were released");
     if (g->m->config.hidden_size > EK_CUDA_STAGE_WIDTH)
         return ek_fail(EK_EUNSUPPORTED, "hidden_size is %d; the CUDA kernels take up to %d", g->m->config.hidden_size,
@@ -189,10 +182,10 @@ ek_err ek_gpu_upload(ek_gpu *g)
     all(&u);
     EK_TRY(u.err);
     EK_TRY(take_memory(&u));
-    EK_TRY(ek_cuda_alloc(g->c, &u.buffer, u.buffer_bytes, "weights on their way"));
+    EK_TRY(ek_cuda_alloc(g->c, &u.buffer.at, u.buffer.bytes, "weights on their way"));
     u.copies = true, u.at = 0;
     all(&u);
     if (!u.err) u.err = ek_cuda_sync(g->c);
-    ek_cuda_free(g->c, u.buffer);
+    ek_cuda_free(g->c, u.buffer.at);
     return u.err;
 }

@@ -6,6 +6,17 @@
 
 /* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
 ek_err ek_gpu_upload(ek_gpu *g);
+/* Memory of the device that weights of Form Q go through on their way: of EK_GPU_BUFFER bytes, at least of a panel. */
+enum { EK_GPU_BUFFER = 64 << 20 };
+
+typedef struct ek_gpu_buffer {
+    CUdeviceptr at;
+    size_t bytes;
+} ek_gpu_buffer;
+
+/* Queues the copy of w as panels [first, …) of the matrix at `to` with layout l. */
+ek_err ek_gpu_upload_matrix(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr to, int first,
+                            ek_gpu_buffer through);
 /* Queues the kernel that lays out n panels of w, of Form Q, which lie at `from`, as panels [first, first + n) of the
  * matrix at `to`. */
 ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdeviceptr from, CUdeviceptr to, int first,

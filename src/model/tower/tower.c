@@ -10,7 +10,6 @@
 #include "model/config/setting.h"
 #include "model/tower/tower_audio.h"
 #include "model/tower/tower_image.h"
-#include "model/tower/tower_vision.h"
 
 /* One sense. */
 typedef struct sense {
@@ -269,9 +268,14 @@ ek_err ek_towers_load_sound(ek_towers *t)
     return load(t, &t->sound);
 }
 
-const ek_vision *ek_towers_vision(const ek_towers *t)
+const ek_tower_part *ek_towers_image_part(const ek_towers *t)
 {
-    return t->image.packed && t->info.image_kind == EK_PATCH_TOWER ? (const ek_vision *)t->image.part : NULL;
+    return t->image.packed ? t->image.part : NULL;
+}
+
+const ek_tower_part *ek_towers_sound_part(const ek_towers *t)
+{
+    return t->sound.packed ? t->sound.part : NULL;
 }
 
 /* ------------------------------------------------------------------ digests */

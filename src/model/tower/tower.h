@@ -36,7 +36,7 @@ typedef struct ek_towers_opts {
     bool quantise;          /* matrices of floats become 8-bit codes; not with exact */
     double memory_limit;    /* bytes of packed weights; 0: what the system has available */
     ek_pool *pool;          /* packs the weights and encodes; borrowed for the towers' life; NULL: one thread */
-    const char *synthetic;  /* instead of path: a vision tower of that published shape with random weights made in
+    const char *synthetic;  /* instead of path: the towers of that published shape with random weights made in
                                memory, "e2b", "e4b", "12b", "26b" or "31b"; NULL: none */
     const char *packed_dir; /* folder that keeps packed weights for the next start, a file for each sense, as
                                ek_model_opts.packed_dir; NULL: none */

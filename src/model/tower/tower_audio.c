@@ -11,11 +11,7 @@
 
 /* ------------------------------------------------------------------ without a tower */
 
-typedef struct runs {
-    ek_tower_part part;
-    float eps;
-    ek_linear embed;
-} runs;
+typedef ek_sound_runs runs;
 
 typedef struct runs_work {
     ek_tower_work head;
@@ -99,6 +95,11 @@ static void runs_close(ek_tower_part *p)
 
 static const ek_tower_part_ops runs_ops = {.hash = runs_hash, .close = runs_close};
 
+const ek_sound_runs *ek_sound_runs_of(const ek_tower_part *p)
+{
+    return p && p->ops == &runs_ops ? (const runs *)p : NULL;
+}
+
 static ek_err runs_open(ek_tower_part **out, ek_tower_binder *b, const ek_settings *f, int hidden)
 {
     int run;
@@ -149,6 +150,11 @@ static void tower_close(ek_tower_part *p)
 
 static const ek_tower_part_ops tower_ops = {.ready = tower_ready, .hash = tower_hash, .close = tower_close};
 
+const ek_audio *ek_audio_of(const ek_tower_part *p)
+{
+    return p && p->ops == &tower_ops ? (const ek_audio *)p : NULL;
+}
+
 static ek_err tower_open(ek_tower_part **out, ek_tower_binder *b, const json_t *config, int hidden)
 {
     ek_audio *a = ek_alloc(sizeof *a);
@@ -172,11 +178,6 @@ static ek_err tower_begin(ek_tower_work **out, const ek_audio *a, const ek_sound
 }
 
 /* ------------------------------------------------------------------ either */
-
-static bool is_tower(const ek_tower_part *p)
-{
-    return p->ops == &tower_ops;
-}
 
 /* A model whose files of ears were left out opens as one without. */
 ek_err ek_tower_audio_open(ek_tower_part **out, ek_sound_kind *kind, ek_tower_binder *b, const ek_tower_ops *kernels,
@@ -208,8 +209,8 @@ void ek_tower_audio_cost(ek_tower_cost *out, const ek_tower_part *p, int samples
 {
     const size_t rows = sizeof(float) * (size_t)tokens * (size_t)p->hidden;
     *out = (ek_tower_cost){.rows = tokens};
-    if (is_tower(p)) {
-        const ek_audio *a = (const ek_audio *)p;
+    const ek_audio *a = ek_audio_of(p);
+    if (a) {
         const double row = ek_audio_macs_begin(&a->c) + a->c.n_layers * ek_audio_macs_layer(&a->c);
         const int frames = ek_mel_frames(samples);
         out->macs = tokens * (row + ek_audio_macs_end(&a->c));
@@ -225,5 +226,6 @@ void ek_tower_audio_cost(ek_tower_cost *out, const ek_tower_part *p, int samples
 ek_err ek_tower_audio_begin(ek_tower_work **out, const ek_tower_part *p, const ek_sound *sound, int tokens)
 {
     *out = NULL;
-    return is_tower(p) ? tower_begin(out, (const ek_audio *)p, sound) : runs_begin(out, (const runs *)p, sound, tokens);
+    const ek_audio *a = ek_audio_of(p);
+    return a ? tower_begin(out, a, sound) : runs_begin(out, (const runs *)p, sound, tokens);
 }

@@ -4,6 +4,15 @@
 
 #include "model/tower/tower_part.h"
 
+/* The 12B's: runs of EK_SOUND_RUN samples, normed, and a projection. */
+typedef struct ek_sound_runs {
+    ek_tower_part part;
+    float eps;
+    ek_linear embed;
+} ek_sound_runs;
+
+const ek_sound_runs *ek_sound_runs_of(const ek_tower_part *p); /* NULL: an encoder of another kind, or none */
+
 /* Reads audio_config of b->from, binds all weights and allocates the part. *out NULL: the model takes no sounds. kind
  * is set otherwise. */
 ek_err ek_tower_audio_open(ek_tower_part **out, ek_sound_kind *kind, ek_tower_binder *b, const ek_tower_ops *kernels,

@@ -33,12 +33,13 @@ static ek_err wrong_shape(const ek_tower_tensor *t, const char *needs)
                    needs);
 }
 
-/* Any tensor of `count` numbers; its shape is the caller's matter. */
+/* Any tensor of `count` numbers; its shape is the caller's matter, unless it is synthetic, which has none. */
 static ek_err find(ek_tower_binder *b, const char *of, int64_t count, const char *needs, ek_tower_tensor *t)
 {
     int64_t has = 1;
     if (!ek_tower_source_find(b->from, of, t))
         return ek_fail(EK_EFORMAT, "%s: tensor %.200s of the audio tower is missing", b->from->path, of);
+    if (t->n_dims < 0) return EK_OK;
     for (int d = 0; d < t->n_dims; d++) has = t->dim[d] > 0 && has <= count ? has * t->dim[d] : count + 1;
     if (has != count) return wrong_shape(t, needs);
     return ek_tower_source_need(b->from, of, t->n_dims, t->dim, t); /* its type */
@@ -65,6 +66,11 @@ static ek_err bind_conv(ek_tower_binder *b, const char *of, int out, int in, ek_
     const int64_t count = (int64_t)out * in * 9;
     snprintf(needs, sizeof needs, "[%d, %d, 3, 3] or [%d, 3, 3, %d]", out, in, out, in);
     EK_TRY(find(b, of, count, needs, &t));
+    if (t.n_dims < 0) {
+        const ek_weight_data data = {.type = t.type, .n = out, .k = 9 * in};
+        ek_tower_matrix_of(b, of, &data, w);
+        return EK_OK;
+    }
     if (t.n_dims != 4 || t.dim[0] != out) return wrong_shape(&t, needs);
     const bool last = t.dim[3] == in && t.dim[1] == 3 && t.dim[2] == 3;
     if (!last && (t.dim[1] != in || t.dim[2] != 3 || t.dim[3] != 3)) return wrong_shape(&t, needs);
@@ -92,6 +98,11 @@ static ek_err bind_taps(ek_tower_binder *b, const char *of, int channels, int ta
     const int64_t count = (int64_t)channels * taps;
     snprintf(needs, sizeof needs, "[%d, 1, %d] or [%d, %d, 1]", channels, taps, channels, taps);
     EK_TRY(find(b, of, count, needs, &t));
+    if (t.n_dims < 0) {
+        const ek_weight_data data = {.type = t.type, .n = 1, .k = (int)count};
+        ek_tower_vector_of(b, of, &data, v);
+        return EK_OK;
+    }
     if (t.n_dims < 2 || t.dim[0] != channels || (t.dim[1] != taps && t.dim[1] != 1)) return wrong_shape(&t, needs);
     float *as_stored = malloc(sizeof(float) * (size_t)count), *ours = malloc(sizeof(float) * (size_t)count);
     if (!as_stored || !ours) {

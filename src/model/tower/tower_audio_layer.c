@@ -2,9 +2,6 @@
  * left, product by product; rows between products go over the pool. */
 #include "model/tower/tower_audio_work.h"
 
-/* ln(1 + e) / ln 2 */
-#define K_SCALE 1.8946361239720115f
-
 static void ffw_begin(const ek_audio_work *w, int r)
 {
     float *y = ek_audio_at(w->norm, w, r);
@@ -58,7 +55,7 @@ static void attn_scale(const ek_audio_work *w, int r)
     ek_audio_out(w, &l->q.clip, q, ek_audio_width(w));
     ek_audio_rows_of(w)->mul(q, l->q_scale, ek_audio_width(w));
     ek_audio_out(w, &l->k.clip, k, ek_audio_width(w));
-    ek_audio_rows_of(w)->scale(k, K_SCALE, ek_audio_width(w));
+    ek_audio_rows_of(w)->scale(k, EK_AUDIO_K_SCALE, ek_audio_width(w));
     ek_audio_out(w, &l->v.clip, ek_audio_at(w->v, w, w->r0 + r), ek_audio_width(w));
 }
 

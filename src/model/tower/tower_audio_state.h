@@ -5,6 +5,9 @@
 #include "model/tower/tower_audio.h"
 #include "ops/attn/attn_near.h"
 
+#define EK_AUDIO_NORM_EPS 1e-6f               /* of the norms that rms_norm_eps does not reach */
+#define EK_AUDIO_K_SCALE  1.8946361239720115f /* of keys: ln(1 + e) / ln 2 */
+
 enum { EK_AUDIO_MAX_LAYERS = 64, EK_AUDIO_MAX_TAPS = 64, EK_AUDIO_TOKENS = 32, EK_AUDIO_ROWS = 128 };
 
 /* audio_config. Transformers' defaults where a key is absent, as its class has them. */
@@ -63,6 +66,8 @@ typedef struct ek_audio {
     ek_audio_layer layer[EK_AUDIO_MAX_LAYERS];
     float *made; /* memory of q_scale and rel_row of all layers */
 } ek_audio;
+
+const ek_audio *ek_audio_of(const ek_tower_part *p); /* NULL: an encoder of another kind, or none */
 
 /* Binds every weight of a->c. */
 ek_err ek_audio_bind(ek_audio *a, ek_tower_binder *b);

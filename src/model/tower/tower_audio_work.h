@@ -6,8 +6,6 @@
 
 #include "model/tower/tower_audio_state.h"
 
-#define EK_AUDIO_NORM_EPS 1e-6f /* of the norms that rms_norm_eps does not reach */
-
 /* One clip. */
 typedef struct ek_audio_work {
     ek_tower_work head;

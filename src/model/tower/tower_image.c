@@ -5,11 +5,6 @@
 #include "model/tower/tower_unified.h"
 #include "model/tower/tower_vision.h"
 
-static bool is_unified(const ek_tower_part *p)
-{
-    return p->ops == &ek_unified_ops;
-}
-
 ek_err ek_tower_image_open(ek_tower_part **out, ek_towers_info *info, ek_tower_binder *b, const ek_tower_ops *kernels)
 {
     ek_tower_source *from = b->from;
@@ -34,10 +29,10 @@ ek_err ek_tower_image_open(ek_tower_part **out, ek_towers_info *info, ek_tower_b
 
 ek_err ek_tower_image_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image_fit *fit)
 {
-    return is_unified(p) ? ek_unified_cost(out, p, fit) : ek_vision_cost(out, p, fit);
+    return ek_unified_of(p) ? ek_unified_cost(out, p, fit) : ek_vision_cost(out, p, fit);
 }
 
 ek_err ek_tower_image_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture)
 {
-    return is_unified(p) ? ek_unified_begin(out, p, picture) : ek_vision_begin(out, p, picture);
+    return ek_unified_of(p) ? ek_unified_begin(out, p, picture) : ek_vision_begin(out, p, picture);
 }

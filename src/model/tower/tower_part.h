@@ -86,6 +86,11 @@ struct ek_tower_part {
     int hidden; /* of the text model */
 };
 
+/* The encoders of a model that has them and has packed their weights (ek_towers_load_image, …), for a device that
+ * computes them; else NULL. */
+const ek_tower_part *ek_towers_image_part(const ek_towers *t);
+const ek_tower_part *ek_towers_sound_part(const ek_towers *t);
+
 typedef struct ek_tower_work_ops {
     void (*advance)(ek_tower_work *w, double max_macs); /* lowers w->left; 0: done */
     void (*free)(ek_tower_work *w);                     /* all but rows, which tower.c frees */

@@ -6,21 +6,9 @@
 #include "base/hash/rng.h"
 #include "model/tower/tower_rows.h"
 
-/* The norms with a bias have PyTorch's epsilon, not the model's. */
-static const float LAYER_NORM_EPS = 1e-5f;
-
 enum { BLOCK = 128, LEAST = 8 };
 
-typedef struct unified {
-    ek_tower_part part;
-    ek_patching patching;
-    int width, floats, n_positions; /* floats: of a patch */
-    float eps;
-    ek_linear input, projection;
-    float *bias, *ln1[2], *ln2[2], *ln3[2]; /* weight, bias */
-    ek_embedding_table positions;           /* [n_positions][2][width]: of columns and of lines */
-    bool apart;                             /* or, in GGUF, [2][n_positions][width] */
-} unified;
+typedef ek_unified unified;
 
 typedef struct work {
     ek_tower_work work;
@@ -82,13 +70,28 @@ static void close_unified(ek_tower_part *p)
     free(p);
 }
 
-const ek_tower_part_ops ek_unified_ops = {.hash = hash, .close = close_unified};
+static const ek_tower_part_ops part_ops = {.hash = hash, .close = close_unified};
+
+const ek_unified *ek_unified_of(const ek_tower_part *p)
+{
+    return p && p->ops == &part_ops ? (const ek_unified *)p : NULL;
+}
+
+void ek_unified_column(const ek_unified *u, int i, float *row)
+{
+    ek_embedding_row(&u->positions, u->apart ? i : 2 * i, 0, u->width, row);
+}
+
+void ek_unified_line(const ek_unified *u, int i, float *row)
+{
+    ek_embedding_row(&u->positions, u->apart ? u->n_positions + i : 2 * i + 1, 0, u->width, row);
+}
 
 ek_err ek_unified_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config)
 {
     const int side = info->patching.side * info->patching.pool;
     unified *u = ek_alloc(sizeof *u);
-    u->part.ops = &ek_unified_ops;
+    u->part.ops = &part_ops;
     u->patching = info->patching;
     u->floats = 3 * side * side;
     ek_err err = read_config(u, config);
@@ -107,7 +110,7 @@ static void patch_row(const void *self, int i, int thread)
     float *x = ek_row_at(&w->x, i);
     (void)thread;
     ek_picture_patches(x, NULL, &w->picture, EK_PATCH_UNIFIED, w->row + i, 1);
-    u->part.kernels->rows.layer_norm(x, x, u->ln1[0], u->ln1[1], u->floats, LAYER_NORM_EPS);
+    u->part.kernels->rows.layer_norm(x, x, u->ln1[0], u->ln1[1], u->floats, EK_UNIFIED_LAYER_NORM_EPS);
 }
 
 static void dense_row(const void *self, int i, int thread)
@@ -118,13 +121,12 @@ static void dense_row(const void *self, int i, int thread)
     const int p = w->row + i, n = u->width;
     float *y = ek_row_at(&w->y, i), *column = ek_row_at(&w->temp, 2 * thread), *line = column + w->temp.ld;
     ops->add(y, u->bias, n);
-    ops->layer_norm(y, y, u->ln2[0], u->ln2[1], n, LAYER_NORM_EPS);
-    const int each = u->apart ? 1 : 2, lines = u->apart ? u->n_positions : 1;
-    ek_embedding_row(&u->positions, each * (p % w->across), 0, n, column);
-    ek_embedding_row(&u->positions, each * (p / w->across) + lines, 0, n, line);
+    ops->layer_norm(y, y, u->ln2[0], u->ln2[1], n, EK_UNIFIED_LAYER_NORM_EPS);
+    ek_unified_column(u, p % w->across, column);
+    ek_unified_line(u, p / w->across, line);
     ops->add(column, line, n);
     ops->add(y, column, n);
-    ops->layer_norm(y, y, u->ln3[0], u->ln3[1], n, LAYER_NORM_EPS);
+    ops->layer_norm(y, y, u->ln3[0], u->ln3[1], n, EK_UNIFIED_LAYER_NORM_EPS);
     ops->rms_norm(y, y, NULL, n, u->eps);
 }
 

@@ -6,7 +6,24 @@
 #include "model/config/setting.h"
 #include "model/tower/tower_part.h"
 
-extern const ek_tower_part_ops ek_unified_ops;
+/* The norms with a bias have PyTorch's epsilon, not the model's. */
+#define EK_UNIFIED_LAYER_NORM_EPS 1e-5f
+
+typedef struct ek_unified {
+    ek_tower_part part;
+    ek_patching patching;
+    int width, floats, n_positions; /* floats: of a patch */
+    float eps;
+    ek_linear input, projection;
+    float *bias, *ln1[2], *ln2[2], *ln3[2]; /* weight, bias */
+    ek_embedding_table positions;           /* [n_positions][2][width]: of columns and of lines */
+    bool apart;                             /* or, in GGUF, [2][n_positions][width] */
+} ek_unified;
+
+const ek_unified *ek_unified_of(const ek_tower_part *p); /* NULL: an encoder of another kind, or none */
+/* The row of column and of line i: width floats. */
+void ek_unified_column(const ek_unified *u, int i, float *row);
+void ek_unified_line(const ek_unified *u, int i, float *row);
 
 /* Fields of info that speak of pictures are set but for what is read here. */
 ek_err ek_unified_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config);

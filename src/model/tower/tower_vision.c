@@ -142,12 +142,18 @@ static void close_vision(ek_tower_part *p)
     free(v);
 }
 
+static const ek_tower_part_ops part_ops = {.hash = hash, .close = close_vision};
+
+const ek_vision *ek_vision_of(const ek_tower_part *p)
+{
+    return p && p->ops == &part_ops ? (const ek_vision *)p : NULL;
+}
+
 ek_err ek_vision_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config)
 {
-    static const ek_tower_part_ops ops = {.hash = hash, .close = close_vision};
     ek_vision *v = ek_alloc(sizeof *v);
     bool standardise = false;
-    v->part.ops = &ops;
+    v->part.ops = &part_ops;
     v->patching = info->patching;
     ek_err err = read_config(v, &standardise, config);
     if (!err) {

@@ -29,8 +29,7 @@ typedef struct ek_vision {
 
 /* Fields of info that speak of pictures are set but for what is read here. */
 ek_err ek_vision_open(ek_tower_part **out, const ek_towers_info *info, ek_tower_binder *b, const ek_settings *config);
-/* The tower of a model that has one and has packed its weights (ek_towers_load_image); else NULL. */
-const ek_vision *ek_towers_vision(const ek_towers *t);
+const ek_vision *ek_vision_of(const ek_tower_part *p); /* NULL: an encoder of another kind, or none */
 
 ek_err ek_vision_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image_fit *fit);
 ek_err ek_vision_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture);

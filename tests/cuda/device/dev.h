@@ -61,6 +61,7 @@ void test_layer_end(dev *d);
 void test_experts(dev *d);
 void test_jobs(dev *d);
 void test_planes(dev *d);
+void test_sounds(dev *d); /* the towers of sounds, of test_tower */
 void test_tower(dev *d);
 void speed_layer_end(dev *d);
 void speed_linear(dev *d);

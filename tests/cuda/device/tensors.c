@@ -138,7 +138,10 @@ static void test_stage(dev *d, int n, int rows, int n_x)
                                       .x = {at[6], at[7], at[8]},
                                       .ld = n,
                                       .y_clip = {-2, 2},
+                                      .limit = INFINITY,
+                                      .factor = 1,
                                       .eps = 1e-6f,
+                                      .x_eps = 1e-6f,
                                       .n = n,
                                       .n_x = n_x,
                                       .across = PLACES};
@@ -173,29 +176,73 @@ static void test_stage(dev *d, int n, int rows, int n_x)
     free(h), free(y), free(w), free(w2), free(column), free(line), free(want_x), free(sum);
 }
 
+/* Of sounds: y counts by a factor, h is held within a limit before norms, one of which may be h's own; y without a
+ * norm. */
+static void test_stage_of_sounds(dev *d, int n, bool y_norm, bool h_norm)
+{
+    enum { ROWS = 5 };
+    const float limit = 0.75f;
+    const size_t all = (size_t)n * ROWS, bytes = all * 4;
+    float *h = make(all, 1, 1), *y = make(all, 2, 3), *x = malloc(bytes), *w = make((size_t)n * 3, 3, 1);
+    const CUdeviceptr dh = up(d, h, bytes), dy = up(d, y, bytes), dx = up(d, NULL, bytes),
+                      dw = up(d, w, (size_t)n * 12);
+    const CUdeviceptr second = dw + 4 * (CUdeviceptr)n, third = dw + 8 * (CUdeviceptr)n;
+    const ek_cuda_tower_stage_args a = {.h = dh,
+                                        .y = dy,
+                                        .y_norm = y_norm ? dw : 0,
+                                        .h_norm = h_norm ? second : 0,
+                                        .x_norm = third,
+                                        .x = {dx},
+                                        .ld = n,
+                                        .y_clip = {0.125f, 2},
+                                        .x_clip = {{-0.4f, 0.5f}},
+                                        .limit = limit,
+                                        .factor = 0.3f,
+                                        .eps = 1e-6f,
+                                        .x_eps = 1e-3f,
+                                        .n = n,
+                                        .n_x = 1,
+                                        .across = 1};
+    ek_cuda_kernel kernel = find(d, "ek_tower_stage", 0);
+    launch(d, &kernel, (ek_cuda_grid){.x = ROWS, .threads = (unsigned)(n + 255) / 256 * 32}, &a);
+    ek_row_ops ops;
+    ek_row_init(&ops, 0);
+    for (int r = 0; r < ROWS; r++) {
+        float *hr = h + r * n, *yr = y + r * n, *xr = x + r * n;
+        ops.clamp(yr, yr, 0.125f, 2, n);
+        if (y_norm) ops.rms_norm(yr, yr, w, n, 1e-6f);
+        ops.axpy(hr, 0.3f, yr, n);
+        if (h_norm) ops.clamp(hr, hr, -limit, limit, n), ops.rms_norm(hr, hr, w + n, n, 1e-6f);
+        ops.clamp(xr, hr, -limit, limit, n);
+        ops.rms_norm(xr, xr, w + 2 * n, n, 1e-3f);
+        ops.clamp(xr, xr, -0.4f, 0.5f, n);
+    }
+    same(d, h, down(d, dh, bytes), bytes, false, "h of a sound's stage, %d elements", n);
+    same(d, x, down(d, dx, bytes), bytes, false, "x of a sound's stage, %d elements", n);
+    drop(d, dh), drop(d, dy), drop(d, dx), drop(d, dw);
+    free(h), free(y), free(x), free(w);
+}
+
 static void test_tower_heads(dev *d, int heads, int kv, int dim, int rows)
 {
     const size_t q_width = (size_t)(heads * dim), k_width = (size_t)(kv * dim), n = (size_t)rows;
-    float *q = make(n * q_width, 1, 2), *k = make(n * k_width, 2, 2), *v = make(n * k_width, 3, 2);
+    const size_t width = q_width + 2 * k_width;
+    float *all = make(n * width, 1, 2);
     float *q_norm = make((size_t)dim, 4, 1), *k_norm = make((size_t)dim, 5, 1);
     float freq[64], *cos = malloc(PLACES * (size_t)dim), *sin = malloc(PLACES * (size_t)dim);
     const int each = dim / 4;
     ek_rope_frequencies(freq, dim / 2, 100, 1, 1);
     for (int i = 0; i < PLACES; i++) ek_rope_row(cos + i * each, sin + i * each, freq, each, i);
-    const CUdeviceptr at[] = {up(d, q, n * q_width * 4),       up(d, k, n * k_width * 4),
-                              up(d, v, n * k_width * 4),       up(d, q_norm, (size_t)dim * 4),
-                              up(d, k_norm, (size_t)dim * 4),  up(d, cos, PLACES * (size_t)dim),
-                              up(d, sin, PLACES * (size_t)dim)};
+    const CUdeviceptr at[] = {up(d, all, n * width * 4), up(d, q_norm, (size_t)dim * 4), up(d, k_norm, (size_t)dim * 4),
+                              up(d, cos, PLACES * (size_t)dim), up(d, sin, PLACES * (size_t)dim)};
     ek_cuda_tower_heads_args a = {.q = at[0],
-                                  .k = at[1],
-                                  .v = at[2],
-                                  .q_norm = at[3],
-                                  .k_norm = at[4],
-                                  .cos = at[5],
-                                  .sin = at[6],
-                                  .ldq = (int64_t)q_width,
-                                  .ldk = (int64_t)k_width,
-                                  .ldv = (int64_t)k_width,
+                                  .k = at[0] + q_width * 4,
+                                  .v = at[0] + (q_width + k_width) * 4,
+                                  .q_norm = at[1],
+                                  .k_norm = at[2],
+                                  .cos = at[3],
+                                  .sin = at[4],
+                                  .ld = (int64_t)width,
                                   .eps = 1e-6f,
                                   .heads = heads,
                                   .kv_heads = kv,
@@ -206,11 +253,11 @@ static void test_tower_heads(dev *d, int heads, int kv, int dim, int rows)
     launch(d, &kernel, (ek_cuda_grid){.x = (unsigned)rows, .threads = EK_CUDA_TOWER_HEADS_THREADS}, &a);
     ek_row_ops ops;
     ek_row_init(&ops, 0);
-    float *const rows_of[] = {q, k, v};
+    float *const rows_of[] = {all, all + q_width, all + q_width + k_width};
     for (int which = 0; which < 3; which++)
         for (int r = 0; r < rows; r++)
             for (int h = 0; h < (which ? kv : heads); h++) {
-                float *x = rows_of[which] + (size_t)r * (which ? k_width : q_width) + (size_t)(h * dim);
+                float *x = rows_of[which] + (size_t)r * width + (size_t)(h * dim);
                 const int c = r % PLACES * each, l = r / PLACES * each;
                 ops.clamp(x, x, clips[which][0], clips[which][1], dim);
                 ops.rms_norm(x, x, which == 0 ? q_norm : which == 1 ? k_norm : NULL, dim, 1e-6f);
@@ -218,27 +265,33 @@ static void test_tower_heads(dev *d, int heads, int kv, int dim, int rows)
                 ops.rope(x, cos + c, sin + c, each, each);
                 ops.rope(x + dim / 2, cos + l, sin + l, each, each);
             }
-    for (int which = 0; which < 3; which++) {
-        const size_t bytes = n * (which ? k_width : q_width) * 4;
-        same(d, rows_of[which], down(d, at[which], bytes), bytes, false, "tower's heads %d of %d", which, dim);
-    }
+    same(d, all, down(d, at[0], n * width * 4), n * width * 4, false, "tower's heads of %d", dim);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) drop(d, at[i]);
-    free(q), free(k), free(v), free(q_norm), free(k_norm), free(cos), free(sin);
+    free(all), free(q_norm), free(k_norm), free(cos), free(sin);
 }
 
-static void test_tower_gate(dev *d, int n, int rows)
+static void test_tower_gate(dev *d, int n, int rows, bool sigmoid)
 {
     const size_t all = (size_t)n * (size_t)rows;
     float *g = make(all, 1, 3), *u = make(all, 2, 3);
     const CUdeviceptr dg = up(d, g, all * 4), du = up(d, u, all * 4);
-    ek_cuda_tower_gate_args a = {
-        .y = dg, .g = dg, .u = du, .ld = n, .g_clip = {-2, 2}, .u_clip = {-1, 2.5f}, .y_clip = {-0.5f, 3}, .n = n};
+    ek_cuda_tower_gate_args a = {.y = dg,
+                                 .g = dg,
+                                 .u = du,
+                                 .ldy = n,
+                                 .ld = n,
+                                 .g_clip = {-2, 2},
+                                 .u_clip = {-1, 2.5f},
+                                 .y_clip = {-0.5f, 3},
+                                 .n = n,
+                                 .sigmoid = sigmoid};
     ek_cuda_kernel kernel = find(d, "ek_tower_gate", 0);
     launch(d, &kernel, (ek_cuda_grid){.x = (unsigned)(n + 1023) / 1024, .y = (unsigned)rows, .threads = 256}, &a);
     ek_row_ops ops;
     ek_row_init(&ops, 0);
     ops.clamp(g, g, -2, 2, (int)all), ops.clamp(u, u, -1, 2.5f, (int)all);
-    ops.gelu_mul(g, g, u, (int)all);
+    if (sigmoid) ops.sigmoid_mul(g, u, g, (int)all);
+    else ops.gelu_mul(g, g, u, (int)all);
     ops.clamp(g, g, -0.5f, 3, (int)all);
     same(d, g, down(d, dg, all * 4), all * 4, false, "tower's gate of %d", n);
     drop(d, dg), drop(d, du);
@@ -311,7 +364,11 @@ void test_tower(dev *d)
     if (!d->few) test_stage(d, 1152, 12, 2), test_stage(d, 5376, 3, 0), test_stage(d, 32, 7, 2);
     test_tower_heads(d, 12, 12, 64, 20), test_tower_heads(d, 3, 1, 12, 11);
     if (!d->few) test_tower_heads(d, 16, 16, 72, 10), test_tower_heads(d, 2, 2, 128, 3);
-    test_tower_gate(d, 37, 3), test_tower_gate(d, 3072, 2);
+    test_tower_gate(d, 37, 3, false), test_tower_gate(d, 3072, 2, true);
+    if (!d->few) test_tower_gate(d, 3072, 2, false), test_tower_gate(d, 1025, 2, true);
+    test_stage_of_sounds(d, 1024, true, true), test_stage_of_sounds(d, 32, false, false);
+    if (!d->few) test_stage_of_sounds(d, 300, true, false), test_stage_of_sounds(d, 1024, false, true);
+    test_sounds(d);
     test_tower_pool(d, 36, 3, true), test_tower_pool(d, 768, 3, false);
     if (!d->few) test_tower_pool(d, 1152, 3, true), test_tower_pool(d, 36, 2, true);
     test_patches(d, 16);

@@ -1,5 +1,5 @@
-// What lies between the products of a tower of images (cuda/tower_args.h): patches, norms with their clips and sums,
-// heads and their rotation by column and line, gates, soft tokens.
+// What lies between the products of a tower of images or sounds (cuda/tower_args.h): patches and windows, norms with
+// their clips and sums, heads and their rotation by column and line, gates, convolutions along time, soft tokens.
 #include "cuda/kernels/row.cuh"
 #include "cuda/tower_args.h"
 
@@ -32,6 +32,43 @@ __device__ __forceinline__ void scale(stage_row &row, float r, const float *w, i
     for (int i = 0; i < 8; i++) row.v[i] = row.v[i] * weight.v[i];
 }
 
+// Norm of a row whose absent elements are 0.
+__device__ __forceinline__ void norm(stage_row &row, const float *w, int n, float eps, float *leaf)
+{
+    scale(row, row.factor(n, eps, leaf), w, n);
+}
+
+// Absent elements are 0 again, which a clip or a difference may have changed.
+__device__ __forceinline__ void keep(stage_row &row, int n)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++) row.v[i] = row.first() + i * 16 < n ? row.v[i] : 0;
+}
+
+__device__ __forceinline__ void layer_norm(stage_row &row, const float *w, const float *b, int n, float eps, float *sum,
+                                           float *leaf)
+{
+    const float mean = __fdiv_rn(row.sum(n, sum), (float)n);
+#pragma unroll
+    for (int i = 0; i < 8; i++) row.v[i] = row.v[i] - mean;
+    keep(row, n);
+    const float r = row.factor(n, eps, leaf);
+    stage_row weight, bias;
+    weight.read(w, n), bias.read(b, n);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        const float v = row.v[i] * r;
+        row.v[i] = b ? fma_(v, weight.v[i], bias.v[i]) : v * weight.v[i];
+    }
+}
+
+// a sigmoid(g)
+__device__ __forceinline__ float sigmoid_mul(float a, float g)
+{
+    const float t = exp_(-fabsf(g));
+    return __fdiv_rn(a * (g < 0 ? t : 1.0f), 1.0f + t);
+}
+
 // h + (column + line) of patch p
 __device__ __forceinline__ void add_place(stage_row &h, u64 column, u64 line, int64_t ld, int p, int across, int n)
 {
@@ -55,8 +92,9 @@ extern "C" __global__ void __launch_bounds__(256) ek_tower_patch(const __grid_co
 
 extern "C" __global__ void __launch_bounds__(1024) ek_tower_stage(const __grid_constant__ ek_cuda_tower_stage_args a)
 {
-    __shared__ float leaf[2][32];
+    __shared__ float leaf[3][32];
     const int p = blockIdx.x;
+    const float limit[2] = {-a.limit, a.limit};
     float *const to = (float *)a.h + p * a.ld;
     stage_row h, y;
     let_next_start();
@@ -64,16 +102,20 @@ extern "C" __global__ void __launch_bounds__(1024) ek_tower_stage(const __grid_c
     h.read(to, a.n);
     if (a.y) {
         y.read((const float *)a.y + p * a.ld, a.n);
-        clip(y, a.y_clip); // of absent elements too
+        clip(y, a.y_clip);
+        keep(y, a.n);
+        if (a.y_norm) norm(y, (const float *)a.y_norm, a.n, a.eps, leaf[0]);
 #pragma unroll
-        for (int i = 0; i < 8; i++) y.v[i] = y.first() + i * 16 < a.n ? y.v[i] : 0;
-        scale(y, y.factor(a.n, a.eps, leaf[0]), (const float *)a.y_norm, a.n);
-#pragma unroll
-        for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i];
+        for (int i = 0; i < 8; i++) h.v[i] = fma_(a.factor, y.v[i], h.v[i]); // with 1 the sum itself
     } else if (a.column) add_place(h, a.column, a.line, a.ld, p, a.across, a.n);
+    if (a.h_norm) {
+        clip(h, limit);
+        norm(h, (const float *)a.h_norm, a.n, a.eps, leaf[1]);
+    }
     if (a.y || a.column) h.write(to, a.n);
     if (!a.n_x) return;
-    scale(h, h.factor(a.n, a.eps, leaf[1]), (const float *)a.x_norm, a.n);
+    clip(h, limit);
+    norm(h, (const float *)a.x_norm, a.n, a.x_eps, leaf[2]);
 #pragma unroll
     for (int j = 0; j < EK_CUDA_TOWER_INPUTS; j++) {
         if (j >= a.n_x) break;
@@ -97,10 +139,7 @@ extern "C" __global__ void __launch_bounds__(EK_CUDA_TOWER_HEADS_THREADS)
                                                                  : number < a.heads + a.kv_heads ? 1
                                                                                                  : 2;
         const int head = number - (which == 0 ? 0 : which == 1 ? a.heads : a.heads + a.kv_heads);
-        float *x = which == 0   ? (float *)a.q + p * a.ldq
-                   : which == 1 ? (float *)a.k + p * a.ldk
-                                : (float *)a.v + p * a.ldv;
-        x += head * a.dim;
+        float *x = (float *)(which == 0 ? a.q : which == 1 ? a.k : a.v) + p * a.ld + head * a.dim;
         const float *w = which == 0 ? (const float *)a.q_norm : which == 1 ? (const float *)a.k_norm : 0;
         const float to[2] = {a.clip[which][0], a.clip[which][1]};
         float v[OWN], sum = 0;
@@ -135,17 +174,80 @@ extern "C" __global__ void __launch_bounds__(EK_CUDA_TOWER_HEADS_THREADS)
 
 extern "C" __global__ void __launch_bounds__(256) ek_tower_gate(const __grid_constant__ ek_cuda_tower_gate_args a)
 {
-    const int64_t row = blockIdx.y * a.ld;
+    const int64_t row = blockIdx.y * a.ld, to = blockIdx.y * a.ldy;
     let_next_start();
     wait_for_previous();
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int at = blockIdx.x * 1024 + i * 256 + threadIdx.x;
+    for (int i = 0; i < EK_CUDA_TOWER_EACH; i++) {
+        const int at = (blockIdx.x * EK_CUDA_TOWER_EACH + i) * 256 + threadIdx.x;
         if (at >= a.n) break;
         const float g = clip(((const float *)a.g)[row + at], a.g_clip),
                     u = clip(((const float *)a.u)[row + at], a.u_clip);
-        ((float *)a.y)[row + at] = clip(gelu_(g) * u, a.y_clip);
+        ((float *)a.y)[to + at] = clip(a.sigmoid ? sigmoid_mul(u, g) : gelu_(g) * u, a.y_clip);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(1024) ek_tower_norms(const __grid_constant__ ek_cuda_tower_norms_args a)
+{
+    __shared__ float leaf[5][32];
+    const int p = blockIdx.x;
+    stage_row x;
+    let_next_start();
+    wait_for_previous();
+    x.read((const float *)a.x + p * a.ldx, a.n);
+    if (a.bias) {
+        stage_row bias;
+        bias.read((const float *)a.bias, a.n);
+#pragma unroll
+        for (int i = 0; i < 8; i++) x.v[i] = x.v[i] + bias.v[i];
+    }
+    if (a.layer_norms > 0) layer_norm(x, (const float *)a.w[0], (const float *)a.b[0], a.n, a.ln_eps, leaf[0], leaf[1]);
+    if (a.column) add_place(x, a.column, a.line, a.n, p, a.across, a.n);
+    if (a.layer_norms > 1) layer_norm(x, (const float *)a.w[1], (const float *)a.b[1], a.n, a.ln_eps, leaf[2], leaf[3]);
+    if (a.rms) norm(x, 0, a.n, a.eps, leaf[4]);
+    clip(x, a.clip);
+    x.write((float *)a.y + p * a.ldy, a.n);
+}
+
+extern "C" __global__ void __launch_bounds__(256) ek_tower_windows(const __grid_constant__ ek_cuda_tower_windows_args a)
+{
+    const int t = blockIdx.y, each = 9 * a.channels, n = a.cols / 2 * each;
+    float *const y = (float *)a.y + (int64_t)t * n;
+    let_next_start();
+    wait_for_previous();
+#pragma unroll
+    for (int i = 0; i < EK_CUDA_TOWER_EACH; i++) {
+        const int at = (blockIdx.x * EK_CUDA_TOWER_EACH + i) * 256 + threadIdx.x;
+        if (at >= n) break;
+        const int f = at / each, place = at % each / a.channels, channel = at % a.channels;
+        const int row = 2 * t + place / 3 - 1, col = 2 * f + place % 3 - 1;
+        const bool there = row >= 0 && row < a.rows && col >= 0 && col < a.cols;
+        y[at] = there ? ((const float *)a.x)[((int64_t)row * a.cols + col) * a.channels + channel] : 0;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(1024) ek_tower_taps(const __grid_constant__ ek_cuda_tower_taps_args a)
+{
+    __shared__ float leaf[32];
+    const int p = blockIdx.x, first = p - a.taps + 1;
+    const float limit[2] = {-a.limit, a.limit};
+    stage_row y;
+#pragma unroll
+    for (int i = 0; i < 8; i++) y.v[i] = 0;
+    let_next_start();
+    wait_for_previous();
+    for (int j = max(0, -first); j < a.taps; j++) {
+        stage_row w, x;
+        w.read((const float *)a.tap + (int64_t)j * a.n, a.n), x.read((const float *)a.x + (first + j) * a.ld, a.n);
+#pragma unroll
+        for (int i = 0; i < 8; i++) y.v[i] = fma_(w.v[i], x.v[i], y.v[i]);
+    }
+    clip(y, limit);
+    norm(y, (const float *)a.norm, a.n, a.eps, leaf);
+#pragma unroll
+    for (int i = 0; i < 8; i++) y.v[i] = sigmoid_mul(y.v[i], y.v[i]);
+    clip(y, a.clip);
+    y.write((float *)a.y + p * a.ld, a.n);
 }
 
 extern "C" __global__ void __launch_bounds__(1024) ek_tower_pool(const __grid_constant__ ek_cuda_tower_pool_args a)

@@ -1,0 +1,135 @@
+#include "gpu/tower/tower.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "gpu/tower/state.h"
+#include "gpu/weights/launch.h"
+
+/* ------------------------------------------------------------------ opening */
+
+static ek_err upload(ek_gpu_tower *t)
+{
+    ek_cuda *c = t->g->c;
+    EK_TRY(ek_cuda_enter(c));
+    t->buffer.bytes = 0;
+    t->ops->weights(t);
+    EK_TRY(t->err);
+    EK_TRY(ek_cuda_alloc(c, &t->weights, t->at, "a tower's weights"));
+    ek_log(EK_LOG_DEBUG, "weights of a tower: %.2f GB of the device's memory", (double)t->at / 1e9);
+    if (t->buffer.bytes) {
+        const size_t all = t->at < EK_GPU_BUFFER ? t->at : EK_GPU_BUFFER;
+        if (t->buffer.bytes < all) t->buffer.bytes = all;
+        EK_TRY(ek_cuda_alloc(c, &t->buffer.at, t->buffer.bytes, "weights on their way"));
+    }
+    t->base = t->weights, t->at = 0;
+    t->g->err = EK_OK;
+    t->ops->weights(t);
+    if (!t->err) t->err = ek_cuda_sync(c);
+    ek_cuda_free(c, t->buffer.at);
+    t->buffer.at = 0;
+    return t->err;
+}
+
+/* EUNSUPPORTED: what the row kernels lack; matrices are checked when their layout is planned. */
+static ek_err find(const ek_gpu_tower_ops **out, const ek_tower_part *p)
+{
+    static const ek_gpu_tower_ops *const all[] = {&ek_gpu_vision_ops, &ek_gpu_patches_ops, &ek_gpu_conformer_ops,
+                                                  &ek_gpu_runs_ops};
+    int i = 0;
+    while (!all[i]->takes(p)) i++;
+    *out = all[i];
+    return all[i]->check(p);
+}
+
+ek_err ek_gpu_tower_open(ek_gpu_tower **out, ek_gpu *g, const ek_tower_part *p)
+{
+    const ek_gpu_tower_ops *ops;
+    EK_TRY(find(&ops, p));
+    ek_gpu_tower *t = ek_alloc(ops->bytes);
+    t->ops = ops, t->part = p, t->g = g;
+    if (ops->open) ops->open(t);
+    const ek_err err = upload(t);
+    if (err) ek_gpu_tower_close(t);
+    else *out = t;
+    return err;
+}
+
+void ek_gpu_tower_close(ek_gpu_tower *t)
+{
+    if (!t) return;
+    ek_gpu_tower_drop(t);
+    if (ek_cuda_enter(t->g->c) == EK_OK) ek_cuda_free(t->g->c, t->weights), ek_cuda_free(t->g->c, t->buffer.at);
+    if (t->ops->close) t->ops->close(t);
+    free(t);
+}
+
+/* ------------------------------------------------------------------ a content */
+
+static void lay_out(ek_gpu_tower *t, CUdeviceptr base)
+{
+    ek_gpu_run *x = &t->run;
+    t->base = base, t->at = 0;
+    x->stack_bytes = x->operand_bytes = t->acts_bytes = t->parts_bytes = 0;
+    t->ops->lay_out(t);
+    t->rows = ek_gpu_tower_take_rows(t, t->tokens, t->part->hidden);
+    ek_gpu_tower_take_products(t);
+}
+
+static ek_err begin(ek_gpu_tower *t)
+{
+    ek_cuda *c = t->g->c;
+    EK_TRY(t->ops->measure(t));
+    EK_TRY(ek_cuda_enter(c));
+    lay_out(t, 0);
+    EK_TRY(ek_cuda_alloc(c, &t->scratch, t->at, "an image or a sound"));
+    lay_out(t, t->scratch);
+    t->host = ek_alloc(t->host_bytes);
+    t->ops->write(t);
+    return ek_cuda_upload(c, t->scratch, t->host, t->host_bytes);
+}
+
+ek_err ek_gpu_tower_begin(ek_gpu_tower *t, const ek_media *m, float *rows)
+{
+    EK_ASSERT(!t->media);
+    t->media = m, t->to = rows, t->next = 0;
+    const ek_err err = begin(t);
+    if (err) ek_gpu_tower_drop(t);
+    return err;
+}
+
+static ek_err advance(ek_gpu_tower *t, double macs, bool *done)
+{
+    ek_gpu *g = t->g;
+    g->err = EK_OK;
+    EK_TRY(ek_cuda_enter(g->c));
+    do {
+        macs -= t->ops->macs(t, t->next);
+        t->ops->step(t, t->next++);
+    } while (t->next < t->steps && macs > 0);
+    *done = t->next == t->steps;
+    if (*done)
+        ek_gpu_note(
+            g, ek_cuda_download(g->c, t->to, t->rows, sizeof(float) * (size_t)t->tokens * (size_t)t->part->hidden));
+    ek_gpu_note(g, ek_cuda_sync(g->c));
+    return g->err;
+}
+
+ek_err ek_gpu_tower_advance(ek_gpu_tower *t, double macs, bool *done)
+{
+    const ek_err err = advance(t, macs, done);
+    if (err || *done) ek_gpu_tower_drop(t);
+    return err;
+}
+
+void ek_gpu_tower_drop(ek_gpu_tower *t)
+{
+    if (!t->media) return;
+    if (ek_cuda_enter(t->g->c) == EK_OK) {
+        ek_cuda_sync(t->g->c); /* of copies from the host's memory */
+        ek_cuda_free(t->g->c, t->scratch);
+    }
+    free(t->host);
+    t->media = NULL, t->host = NULL, t->scratch = 0;
+}

@@ -1,0 +1,29 @@
+/* An encoder of images or sounds on a CUDA device, with the CPU's bits (model/tower/tower.h): its weights copied there,
+ * one content at a time, in slices of whole layers. */
+#ifndef EK_GPU_TOWER_TOWER_H
+#define EK_GPU_TOWER_TOWER_H
+
+#include "gpu/weights/state.h"
+#include "media/part/part.h"
+#include "model/tower/tower_part.h"
+
+typedef struct ek_gpu_tower ek_gpu_tower;
+
+/* Bytes that the largest content of the published towers takes while it is encoded: an image of 1,120 tokens, 30 s of
+ * sound. */
+#define EK_GPU_IMAGE_SCRATCH 1.1e9
+#define EK_GPU_SOUND_SCRATCH 0.3e9
+
+/* Copies the packed weights of p (ek_towers_image_part, ek_towers_sound_part), which is borrowed. EUNSUPPORTED: what
+ * the kernels lack for it; ENOMEM has the numbers. */
+ek_err ek_gpu_tower_open(ek_gpu_tower **out, ek_gpu *g, const ek_tower_part *p);
+void ek_gpu_tower_close(ek_gpu_tower *t); /* NULL is fine */
+
+/* Begins a content of the encoder's sense; it is borrowed until it is done or dropped. rows: tokens x hidden floats,
+ * written when it is done. EINVAL as of ek_tower_cost_image and ek_sound_tokens; ENOMEM. */
+ek_err ek_gpu_tower_begin(ek_gpu_tower *t, const ek_media *m, float *rows);
+/* Goes on by about so many multiply-adds, at least by a layer, and waits for them. After an error it is dropped. */
+ek_err ek_gpu_tower_advance(ek_gpu_tower *t, double macs, bool *done);
+void ek_gpu_tower_drop(ek_gpu_tower *t);
+
+#endif
