@@ -79,7 +79,10 @@ void ek_message_fini(ek_message *m)
 {
     for (int i = 0; i < m->n_blocks; i++) {
         ek_block *b = &m->blocks[i];
-        for (int k = 0; k < b->n_files; k++) ek_buf_fini(&b->files[k].bytes);
+        for (int k = 0; k < b->n_files; k++) {
+            ek_buf_fini(&b->files[k].bytes);
+            ek_media_release(b->files[k].made);
+        }
         free(b->files);
         ek_buf_fini(&b->text);
         ek_buf_fini(&b->id);

@@ -15,6 +15,9 @@ void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_conf
                            .audio = info->sound && ids->soft[EK_PART_SOUND] > 0,
                            .ids = *ids,
                            .picture = {.patching = info->patching},
+                           .image_tokens = info->image_tokens,
+                           .frame_tokens = info->frame_tokens,
+                           .video_frames = info->video_frames,
                            .sound = info->sound_kind};
 }
 
@@ -68,6 +71,10 @@ static ek_err count_tokens(ek_run *r, const ek_chat_media *media)
 {
     const void *bytes = ek_buf_text(&r->file->bytes);
     size_t n = r->file->bytes.len;
+    if (r->file->made) {
+        r->tokens = r->file->made->tokens;
+        return EK_OK;
+    }
     if (r->kind == EK_PART_SOUND) {
         ek_sound_info info;
         EK_TRY(ek_sound_probe(&info, bytes, n));
@@ -162,24 +169,16 @@ ek_err ek_runs_expand(ek_ids *ids, int *first, const ek_runs *runs, const ek_med
 
 /* --- pixels and samples --- */
 
-static ek_err decode_frame(ek_media **out, const ek_media_file *f, const ek_picture_opts *o)
-{
-    ek_image image;
-    EK_TRY(ek_image_decode_on(&image, ek_buf_text(&f->bytes), f->bytes.len, o->alpha));
-    ek_err err = ek_media_make_picture(out, EK_PART_FRAME, &image, o);
-    ek_image_free(&image);
-    return err;
-}
-
 ek_err ek_run_decode(ek_media **out, const ek_runs *runs, int i, const ek_chat_media *media)
 {
     const ek_run *r = &runs->at[i];
     const ek_media_file *f = r->file;
     ek_picture_opts o = opts_of(r, media);
-    ek_err err;
-    if (r->kind == EK_PART_SOUND) err = ek_media_read_sound(out, ek_buf_text(&f->bytes), f->bytes.len, media->sound);
-    else if (r->kind == EK_PART_FRAME) err = decode_frame(out, f, &o);
-    else err = ek_media_read_image(out, ek_buf_text(&f->bytes), f->bytes.len, &o);
+    ek_err err = EK_OK;
+    if (f->made) *out = ek_media_retain(f->made);
+    else if (r->kind == EK_PART_SOUND)
+        err = ek_media_read_sound(out, ek_buf_text(&f->bytes), f->bytes.len, media->sound);
+    else err = ek_media_read_picture(out, r->kind, ek_buf_text(&f->bytes), f->bytes.len, &o);
     if (err) return name_it(err, runs, i);
     EK_ASSERT((*out)->tokens == r->tokens);
     return EK_OK;

@@ -10,9 +10,11 @@
 
 /* What a model takes beside text. Zeroed: nothing. */
 typedef struct ek_chat_media {
-    bool image, audio;       /* it has eyes, it has ears */
-    ek_media_ids ids;        /* of its vocabulary */
-    ek_picture_opts picture; /* how its pictures are cut; its budget is not used */
+    bool image, audio;              /* it has eyes, it has ears */
+    ek_media_ids ids;               /* of its vocabulary */
+    ek_picture_opts picture;        /* how its pictures are cut; its budget is not used */
+    int image_tokens, frame_tokens; /* soft tokens of pictures and frames that do not say how many; 0: EK_BUDGET_* */
+    int video_frames;               /* that stand for a video that came as a file; 0: EK_VIDEO_SAMPLES */
     ek_sound_kind sound;
 } ek_chat_media;
 

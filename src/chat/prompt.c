@@ -191,8 +191,10 @@ static ek_err encode_all(ek_turn_prompt *out, const ek_chat_model *m, const ek_p
                          const ek_prompt_opts *opts)
 {
     ek_runs runs = {0};
-    const ek_run_budgets budgets = {opts->image_tokens ? opts->image_tokens : EK_BUDGET_IMAGE, EK_BUDGET_FRAME,
-                                    opts->alpha};
+    const ek_run_budgets budgets = {opts->image_tokens      ? opts->image_tokens
+                                    : m->media.image_tokens ? m->media.image_tokens
+                                                            : EK_BUDGET_IMAGE,
+                                    m->media.frame_tokens ? m->media.frame_tokens : EK_BUDGET_FRAME, opts->alpha};
     ek_err err = ek_runs_find(&runs, c, p->media, p->n_media, &m->media, &budgets);
     int *first = ek_alloc((size_t)(runs.n + 1) * sizeof *first);
     if (!err) err = encode(out, m, p, (size_t)runs.more, opts);

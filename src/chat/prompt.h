@@ -37,7 +37,7 @@ typedef struct ek_prompt_opts {
     ek_thinking thinking;
     bool preserve_thinking, continue_final, add_generation_prompt; /* as in ek_chat_opts */
     int ctx_tokens;   /* prompt and reply together: the prompt has to be shorter */
-    int image_tokens; /* soft tokens of pictures that do not say how many, ek_budget_known; 0: EK_BUDGET_IMAGE */
+    int image_tokens; /* soft tokens of pictures that do not say how many, ek_budget_known; 0: the model's */
     ek_alpha alpha;   /* what shows where pictures are transparent */
     bool headers;     /* pictures and sounds are counted by their headers and not decoded: the prompt is not run */
     /* Asked before a prompt that is far too long is rendered to be counted, and before a picture or a sound is decoded:

@@ -93,6 +93,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     if (below > h->height) h->height = below;
     if (ek_le16(p + 5) == 0 || ek_le16(p + 7) == 0) return ek_image_damaged(h->format, "its first frame is empty");
     h->memory = 1;
+    h->held = p[9] & 0x40 ? 3 : 0; /* rows that are interlaced come in four turns */
     if (take(&w, 10 + (p[9] & 0x80 ? (size_t)3 << ((p[9] & 7) + 1) : 0)) && take(&w, 1) && skip_blocks(&w))
         h->animated = next_frame(&w);
     return EK_OK;
@@ -109,29 +110,64 @@ static void colours(uint8_t rgb[256][3], const ColorMapObject *map)
     }
 }
 
+/* What rows are made of. */
+typedef struct rows {
+    GifFileType *gif;
+    uint8_t rgb[256][3];
+    uint8_t *line;          /* indices of one row of the frame */
+    uint8_t *empty, *drawn; /* rows of the screen: without the frame, and with the latest row of it */
+} rows;
+
+static ek_err read_row(rows *r)
+{
+    const GifImageDesc *frame = &r->gif->Image;
+    if (DGifGetLine(r->gif, r->line, frame->Width) == GIF_ERROR) return damaged(r->gif->Error);
+    for (int x = 0; x < frame->Width; x++) memcpy(r->drawn + 3 * (frame->Left + x), r->rgb[r->line[x]], 3);
+    return EK_OK;
+}
+
+static ek_err read_in_order(rows *r, ek_image_sink *to)
+{
+    const GifImageDesc *frame = &r->gif->Image;
+    for (int y = 0; y < to->height; y++) {
+        const bool in = y >= frame->Top && y < frame->Top + frame->Height;
+        if (in) EK_TRY(read_row(r));
+        ek_sink_row(to, y, in ? r->drawn : r->empty);
+    }
+    return EK_OK;
+}
+
+static ek_err read_interlaced(rows *r, ek_image_sink *to)
+{
+    static const int first[] = {0, 4, 2, 1}, apart[] = {8, 8, 4, 2};
+    const GifImageDesc *frame = &r->gif->Image;
+    const size_t n = 3 * (size_t)to->width;
+    uint8_t *whole = ek_sink_whole(to);
+    if (!whole) return EK_ENOMEM;
+    for (int y = 0; y < to->height; y++)
+        if (y < frame->Top || y >= frame->Top + frame->Height) memcpy(whole + n * (size_t)y, r->empty, n);
+    for (int pass = 0; pass < 4; pass++)
+        for (int y = first[pass]; y < frame->Height; y += apart[pass]) {
+            EK_TRY(read_row(r));
+            memcpy(whole + n * (size_t)(frame->Top + y), r->drawn, n);
+        }
+    return EK_OK;
+}
+
 /* transparent: an index, -1 without. */
 static ek_err read_rows(GifFileType *gif, ek_image_sink *to, int transparent)
 {
-    static const int first[] = {0, 4, 2, 1}, apart[] = {8, 8, 4, 2};
     const GifImageDesc *frame = &gif->Image;
-    uint8_t rgb[256][3], *row = ek_alloc(3 * (size_t)to->width), *line = ek_alloc((size_t)frame->Width);
-    ek_err err = EK_OK;
-    colours(rgb, frame->ColorMap ? frame->ColorMap : gif->SColorMap);
-    if (to->on_white && transparent >= 0) memset(rgb[transparent], 255, 3);
-    for (int x = 0; x < to->width; x++) memcpy(row + 3 * x, rgb[transparent < 0 ? 0 : transparent], 3);
-    for (int y = 0; y < to->height; y++)
-        if (y < frame->Top || y >= frame->Top + frame->Height) ek_sink_row(to, y, row);
-    for (int pass = 0; !err && pass < (frame->Interlace ? 4 : 1); pass++)
-        for (int y = frame->Interlace ? first[pass] : 0; y < frame->Height; y += frame->Interlace ? apart[pass] : 1) {
-            if (DGifGetLine(gif, line, frame->Width) == GIF_ERROR) {
-                err = damaged(gif->Error);
-                break;
-            }
-            for (int x = 0; x < frame->Width; x++) memcpy(row + 3 * (frame->Left + x), rgb[line[x]], 3);
-            ek_sink_row(to, frame->Top + y, row);
-        }
-    free(row);
-    free(line);
+    const size_t n = 3 * (size_t)to->width;
+    rows r = {.gif = gif, .line = ek_alloc((size_t)frame->Width), .empty = ek_alloc(n), .drawn = ek_alloc(n)};
+    colours(r.rgb, frame->ColorMap ? frame->ColorMap : gif->SColorMap);
+    if (to->on_white && transparent >= 0) memset(r.rgb[transparent], 255, 3);
+    for (int x = 0; x < to->width; x++) memcpy(r.empty + 3 * x, r.rgb[transparent < 0 ? 0 : transparent], 3);
+    memcpy(r.drawn, r.empty, n);
+    ek_err err = frame->Interlace ? read_interlaced(&r, to) : read_in_order(&r, to);
+    free(r.line);
+    free(r.empty);
+    free(r.drawn);
     return err;
 }
 

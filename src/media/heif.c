@@ -68,6 +68,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
         h->width = heif_image_handle_get_width(o.handle);
         h->height = heif_image_handle_get_height(o.handle);
         h->memory = 24; /* planes of up to 16 bits, their copies for turning and for colours */
+        h->held = 24;
         h->animated = heif_context_get_number_of_top_level_images(o.context) > 1;
     }
     close_all(&o);

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "media/image_read.h"
+#include "media/resize.h"
 
 static const ek_image_reader *const readers[] = {&ek_jpeg_reader, &ek_png_reader, &ek_webp_reader, &ek_gif_reader,
                                                  &ek_heif_reader};
@@ -98,6 +99,8 @@ ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n)
     /* The result, a copy to turn, what the decoder takes, and its tables. */
     size_t per_pixel = 3 + (h.orientation > 1 ? 3u : 0u) + (size_t)h.memory;
     out->memory = (size_t)(h.width * h.height) * per_pixel + ((size_t)16 << 20);
+    /* Some rows of every component, and what libraries take for themselves. */
+    out->held = (size_t)(h.width * h.height) * (size_t)h.held + (size_t)h.width * 128 + ((size_t)2 << 20);
     return EK_OK;
 }
 
@@ -122,6 +125,29 @@ ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha a
                           .on_white = alpha == EK_ALPHA_WHITE};
     ek_err err = reader->decode(&sink, file);
     ek_sink_done(&sink, !err);
+    if (err) ek_image_free(out);
+    return err;
+}
+
+ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
+                               ek_resizer how)
+{
+    *out = (ek_image){.width = width, .height = height};
+    ek_media_bytes file = {bytes, n};
+    ek_image_header h;
+    const ek_image_reader *reader;
+    ek_err err = probe(&h, &reader, file);
+    ek_image_sink sink = {.out = out,
+                          .width = (int)h.width,
+                          .height = (int)h.height,
+                          .orientation = h.orientation,
+                          .on_white = alpha == EK_ALPHA_WHITE};
+    if (!err) err = ek_resizing_begin(&sink.resizing, out, sink.width, sink.height, h.orientation, how);
+    if (!err) {
+        err = reader->decode(&sink, file);
+        ek_sink_done(&sink, !err);
+        ek_resizing_end(sink.resizing);
+    }
     if (err) ek_image_free(out);
     return err;
 }

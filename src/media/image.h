@@ -20,6 +20,8 @@ typedef struct ek_image_info {
     int orientation;    /* EXIF 1 to 8, of the pixels as stored; 1 if the file says none */
     bool animated;      /* more frames may follow the first */
     size_t memory;      /* bytes that ek_image_decode takes at its peak, what it returns included; an upper bound */
+    size_t held;        /* those that the decoder keeps by itself while rows come out of it: some rows of JPEG in one
+                           scan, PNG and GIF that are not interlaced; all of the picture of others; an upper bound */
 } ek_image_info;
 
 /* Reads the header and checks every limit. Takes no memory that grows with what the header claims. */

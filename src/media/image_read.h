@@ -17,12 +17,15 @@ typedef struct ek_image_header {
     int orientation;       /* 1 to 8; 0 if the file says none */
     bool animated;
     int memory; /* bytes per pixel that decoding takes beside the result, at its peak */
+    int held;   /* the same where rows are resized as they come: room for whole pictures included */
 } ek_image_header;
 
-/* Where decoded pixels go. Rows arrive in stored order and are laid down upright. */
+/* Where decoded pixels go. Rows arrive in stored order and are laid down upright, or go into a resize. */
 typedef struct ek_image_sink {
     ek_image *out;
-    int width, height; /* as stored */
+    struct ek_resizing *resizing; /* NULL: they are laid down in out */
+    int next;                     /* the row that it needs next */
+    int width, height;            /* as stored */
     int orientation;
     bool on_white;  /* transparency is blended on white: ek_sink_blend; otherwise it is dropped */
     uint8_t *whole; /* ek_sink_whole's own room; NULL if it is out's */
@@ -30,12 +33,12 @@ typedef struct ek_image_sink {
 
 /* n pixels of red, green, blue and alpha on white. to may be rgba: then they move to the front. */
 void ek_sink_blend(uint8_t *to, const uint8_t *rgba, int n);
-/* Row y of the stored picture, width pixels; each row once, in any order. */
+/* Row y of the stored picture, width pixels; each row once, from the first to the last. */
 void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb);
-/* Room for the stored picture at once, zeroed, for decoders that do not go row by row. NULL after ENOMEM. ek_sink_done
- * afterwards, also without it. */
+/* Room for the stored picture at once, zeroed, for decoders that do not go row by row from the first to the last: then
+ * no row is given by itself. NULL after ENOMEM. ek_sink_done afterwards, also without it. */
 uint8_t *ek_sink_whole(ek_image_sink *s);
-void ek_sink_done(ek_image_sink *s, bool good); /* lays ek_sink_whole's pixels down if good, and frees it */
+void ek_sink_done(ek_image_sink *s, bool good); /* hands ek_sink_whole's pixels on if good, and frees it */
 
 /* A decoder. is: whether these bytes begin such a file. header: see above; sizes need no check, a negative
  * or zero one is refused by the caller. decode: pixels of exactly the header's size, or an error. */

@@ -22,7 +22,13 @@ static bool is_frame(uint8_t marker)
     return marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
 }
 
-static ek_err read_frame(ek_image_header *h, const uint8_t *p, size_t n, uint8_t marker)
+/* A picture in several scans is kept as coefficients, of two bytes. Others need rows alone. */
+static void keep_coefficients(ek_image_header *h, int components)
+{
+    h->memory = h->held = 2 * components + 1;
+}
+
+static ek_err read_frame(ek_image_header *h, int *components, const uint8_t *p, size_t n, uint8_t marker)
 {
     if (n < 6) return ek_image_damaged(h->format, "its frame header is too short");
     if (p[0] != 8) return ek_fail(EK_EINVAL, "JPEG picture of %d bits per sample, 8 are read", p[0]);
@@ -30,8 +36,9 @@ static ek_err read_frame(ek_image_header *h, const uint8_t *p, size_t n, uint8_t
         return ek_fail(EK_EINVAL, "JPEG picture of %d components, 1, 3 or 4 are read", p[5]);
     h->height = ek_be16(p + 1);
     h->width = ek_be16(p + 3);
-    /* A progressive picture is kept as coefficients, of two bytes. Others need rows alone. */
-    h->memory = marker == 0xC2 || marker == 0xCA ? 2 * p[5] + 1 : 1;
+    h->memory = 1;
+    if (marker == 0xC2 || marker == 0xCA) keep_coefficients(h, p[5]);
+    *components = p[5];
     return EK_OK;
 }
 
@@ -40,6 +47,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
 {
     h->format = "JPEG";
     size_t at = 2;
+    int components = 0;
     while (f.n - at >= 4) {
         if (f.p[at] != 0xFF) return ek_image_damaged(h->format, "no marker where one has to be");
         uint8_t marker = f.p[at + 1];
@@ -47,6 +55,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
             at++;
             continue;
         }
+        if (marker == 0xDA && f.n - at > 4 && f.p[at + 4] < components) keep_coefficients(h, components);
         if (marker == 0xDA || marker == 0xD9) break;
         at += 2;
         if (marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue; /* without a length */
@@ -55,7 +64,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
         const uint8_t *p = f.p + at + 2;
         if (is_frame(marker)) {
             if (h->width) return ek_image_damaged(h->format, "it has two frame headers");
-            EK_TRY(read_frame(h, p, n - 2, marker));
+            EK_TRY(read_frame(h, &components, p, n - 2, marker));
         }
         if (marker == 0xE1 && h->orientation == 0 && n >= 8 && memcmp(p, "Exif\0\0", 6) == 0)
             h->orientation = ek_exif_orientation(p, n - 2);

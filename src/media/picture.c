@@ -9,14 +9,10 @@ ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const
 {
     EK_TRY(ek_image_probe(&out->image, bytes, n));
     EK_TRY(ek_image_fit_budget(&out->fit, out->image.width, out->image.height, o->budget, o->patching));
-    size_t decoded = 3 * (size_t)out->image.width * (size_t)out->image.height;
-    size_t between = 3 * (size_t)out->fit.width * (size_t)out->image.height;
-    size_t resized = 3 * (size_t)out->fit.width * (size_t)out->fit.height;
-    /* Weights: at most four and a half per input sample, or five per output one, as float64 and as integers. */
-    size_t sides = (size_t)out->image.width + (size_t)out->image.height + (size_t)out->fit.width +
-                   (size_t)out->fit.height;
-    size_t later = decoded + between + resized + sides * 5 * 12;
-    out->memory = out->image.memory > later ? out->image.memory : later;
+    const ek_image_info *i = &out->image;
+    const bool on_side = i->orientation >= 5;
+    out->memory = i->held + ek_resizing_memory(on_side ? i->height : i->width, on_side ? i->width : i->height,
+                                               i->orientation, out->fit.width, out->fit.height);
     return EK_OK;
 }
 
@@ -53,13 +49,12 @@ ek_err ek_picture_make(ek_picture *out, const ek_image *image, const ek_picture_
 ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_picture_opts *o)
 {
     ek_picture_cost cost;
-    ek_image image;
     *out = (ek_picture){0};
     EK_TRY(ek_picture_probe(&cost, bytes, n, o)); /* a wrong budget costs no decoding */
-    EK_TRY(ek_image_decode_on(&image, bytes, n, o->alpha));
-    ek_err err = ek_picture_make(out, &image, o);
-    ek_image_free(&image);
-    return err;
+    out->fit = cost.fit;
+    EK_TRY(ek_image_decode_resized(&out->image, bytes, n, o->alpha, cost.fit.width, cost.fit.height, o->resizer));
+    digest(out);
+    return EK_OK;
 }
 
 void ek_picture_free(ek_picture *p)

@@ -29,7 +29,7 @@ typedef struct ek_picture {
     uint8_t digest[32]; /* SHA-256 of size and resized pixels: features are a function of it and the tower */
 } ek_picture;
 
-/* Decodes and resizes. Free with ek_picture_free. */
+/* Decodes and resizes, row by row where the file is stored so. Free with ek_picture_free. */
 ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_picture_opts *o);
 /* The same from pixels at hand, such as a frame of a video. */
 ek_err ek_picture_make(ek_picture *out, const ek_image *image, const ek_picture_opts *o);

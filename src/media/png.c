@@ -24,6 +24,7 @@ static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
     h->height = ek_be32(p + 4);
     if (p[8] > 16 || p[9] > 6) return ek_image_damaged(h->format, "its colour type is unknown");
     h->memory = p[12] ? 4 : 1; /* interlaced: whole passes are kept, with alpha where it is blended */
+    h->held = p[12] ? 4 : 0;
     return EK_OK;
 }
 

@@ -54,8 +54,21 @@ static int precision_of(double largest)
     return bits;
 }
 
+/* Every sample as it is. */
+static void prepare_same(pass *p, int n)
+{
+    *p = (pass){.in = n, .out = n, .tap = ek_alloc((size_t)n * sizeof *p->tap), .weight = ek_alloc(sizeof *p->weight)};
+    p->weight[0] = 1;
+    for (int i = 0; i < n; i++) p->tap[i] = (tap){.first = i, .n = 1};
+}
+
+/* A pass that would change no size is left out: its weights are 1. */
 static void prepare(pass *p, int in, int out, ek_resizer how)
 {
+    if (in == out) {
+        prepare_same(p, in);
+        return;
+    }
     double scale = (double)in / out, largest = 0.0;
     size_t room = (size_t)ceil(2.0 * (scale > 1.0 ? scale : 1.0)) * 2 + 1;
     double *w = ek_alloc(room * (size_t)out * sizeof *w);
@@ -101,58 +114,152 @@ static void resize_row(uint8_t *to, const uint8_t *from, const pass *p)
     }
 }
 
-/* One row out of the rows that t names; n samples, sums has room for them. */
-static void resize_column(uint8_t *to, const uint8_t *from, size_t n, const pass *p, const tap *t, int32_t *sums)
+/* --- rows as they come --- */
+
+/* Rows go along the first axis of what is stored, one behind the other over the second. The resize goes along shown
+ * rows first, with 8 bits in between: of a picture that lies on its side these are stored columns. */
+struct ek_resizing {
+    ek_image *to;
+    pass along, over;
+    bool on_side;  /* stored rows are shown columns */
+    bool reversed; /* a stored row begins where the shown one ends */
+    bool upward;   /* the first stored row is the last one shown */
+    int n_rows;    /* so far */
+    int next;      /* the output over the rows that is due next */
+    int n_ring;    /* rows that are kept: as many as one output reads */
+    size_t n;      /* samples of each */
+    uint8_t *ring, *line, *turned;
+    int32_t *sums;
+};
+
+static int max_taps(const pass *p)
 {
-    for (size_t x = 0; x < n; x++) sums[x] = 1 << p->precision >> 1;
-    for (int j = 0; j < t->n; j++) {
-        const uint8_t *row = from + n * (size_t)(t->first + j);
-        int32_t w = p->weight[t->at + (size_t)j];
-        for (size_t x = 0; x < n; x++) sums[x] += w * row[x];
+    int n = 0;
+    for (int i = 0; i < p->out; i++) n = n < p->tap[i].n ? p->tap[i].n : n;
+    return n;
+}
+
+static size_t ring_bytes(const ek_resizing *r)
+{
+    return r->n * (size_t)r->n_ring;
+}
+
+ek_err ek_resizing_begin(ek_resizing **out, ek_image *to, int width, int height, int orientation, ek_resizer how)
+{
+    const int o = orientation;
+    EK_TRY(ek_image_make(to, to->width, to->height));
+    ek_resizing *r = ek_alloc(sizeof *r);
+    r->to = to;
+    r->on_side = o >= 5;
+    r->reversed = o == 2 || o == 3 || o == 7 || o == 8;
+    r->upward = o == 3 || o == 4 || o == 6 || o == 7;
+    prepare(&r->along, width, r->on_side ? to->height : to->width, how);
+    prepare(&r->over, height, r->on_side ? to->width : to->height, how);
+    r->next = r->upward ? r->over.out - 1 : 0;
+    r->n_ring = max_taps(&r->over);
+    r->n = 3 * (size_t)(r->on_side ? width : to->width);
+    r->sums = ek_alloc(r->n * sizeof *r->sums);
+    r->line = ek_alloc(r->n);
+    r->turned = ek_alloc(3 * (size_t)(width > to->height ? width : to->height));
+    r->ring = ek_alloc_big(ring_bytes(r));
+    if (!r->ring) {
+        ek_resizing_end(r);
+        return EK_ENOMEM;
     }
-    for (size_t x = 0; x < n; x++) to[x] = clip(sums[x], p->precision);
-}
-
-static ek_err horizontal(ek_image *out, const ek_image *in, int width, ek_resizer how)
-{
-    EK_TRY(ek_image_make(out, width, in->height));
-    pass p;
-    prepare(&p, in->width, width, how);
-    for (int y = 0; y < in->height; y++)
-        resize_row(out->rgb + 3 * (size_t)y * (size_t)width, in->rgb + 3 * (size_t)y * (size_t)in->width, &p);
-    finish(&p);
+    *out = r;
     return EK_OK;
 }
 
-static ek_err vertical(ek_image *out, const ek_image *in, int height, ek_resizer how)
+void ek_resizing_end(ek_resizing *r)
 {
-    EK_TRY(ek_image_make(out, in->width, height));
-    size_t n = 3 * (size_t)in->width;
-    int32_t *sums = ek_alloc(n * sizeof *sums);
-    pass p;
-    prepare(&p, in->height, height, how);
-    for (int y = 0; y < height; y++) resize_column(out->rgb + n * (size_t)y, in->rgb, n, &p, &p.tap[y], sums);
-    finish(&p);
-    free(sums);
-    return EK_OK;
+    if (!r) return;
+    finish(&r->along);
+    finish(&r->over);
+    free(r->sums);
+    free(r->line);
+    free(r->turned);
+    ek_free_big(r->ring, ring_bytes(r));
+    free(r);
 }
 
-static ek_err copy(ek_image *out, const ek_image *in)
+size_t ek_resizing_memory(int width, int height, int orientation, int to_width, int to_height)
 {
-    EK_TRY(ek_image_make(out, in->width, in->height));
-    memcpy(out->rgb, in->rgb, ek_image_bytes(in));
-    return EK_OK;
+    const bool on_side = orientation >= 5;
+    const size_t over = (size_t)(on_side ? to_width : to_height), along = (size_t)(on_side ? to_height : to_width);
+    const size_t in = (size_t)width, rows = (size_t)height, scale = rows / over + 1;
+    const size_t n = 3 * (on_side ? in : along);
+    /* The ring, its sums and two lines; weights: at most four and a half per input sample, or five per output one, as
+     * float64 and as integers, with their taps. */
+    return n * (4 * scale + 5) + n * 5 + 3 * (in > along ? in : along) + (in + rows + over + along) * (5 * 12 + 16) +
+           3 * over * along + (4u << 20); /* big blocks are rounded up */
 }
 
-/* A pass that would change no size is left out: its weights are 1. */
+/* One line out of the rows that t names. */
+static void resize_over(ek_resizing *r, uint8_t *to, const tap *t)
+{
+    const pass *p = &r->over;
+    int32_t *sums = r->sums;
+    for (size_t x = 0; x < r->n; x++) sums[x] = 1 << p->precision >> 1;
+    for (int j = 0; j < t->n; j++) {
+        const uint8_t *row = r->ring + r->n * (size_t)((t->first + j) % r->n_ring);
+        int32_t w = p->weight[t->at + (size_t)j];
+        for (size_t x = 0; x < r->n; x++) sums[x] += w * row[x];
+    }
+    for (size_t x = 0; x < r->n; x++) to[x] = clip(sums[x], p->precision);
+}
+
+static void put_row(ek_resizing *r, int y)
+{
+    resize_over(r, r->to->rgb + r->n * (size_t)y, &r->over.tap[y]);
+}
+
+static void put_column(ek_resizing *r, int x)
+{
+    uint8_t *to = r->to->rgb + 3 * (size_t)x;
+    const size_t stride = 3 * (size_t)r->to->width;
+    resize_over(r, r->line, &r->over.tap[x]);
+    resize_row(r->turned, r->line, &r->along);
+    for (int y = 0; y < r->to->height; y++, to += stride) memcpy(to, r->turned + 3 * (size_t)y, 3);
+}
+
+static const uint8_t *reverse(ek_resizing *r, const uint8_t *rgb)
+{
+    for (int x = 0; x < r->along.in; x++) memcpy(r->turned + 3 * (size_t)x, rgb + 3 * (size_t)(r->along.in - 1 - x), 3);
+    return r->turned;
+}
+
+/* Has the last row come that the next output reads? */
+static bool is_due(const ek_resizing *r, int at)
+{
+    if (r->next < 0 || r->next >= r->over.out) return false;
+    const tap *t = &r->over.tap[r->next];
+    return r->upward ? t->first >= at : t->first + t->n - 1 <= at;
+}
+
+void ek_resizing_row(ek_resizing *r, const uint8_t *rgb)
+{
+    EK_ASSERT(r->n_rows < r->over.in);
+    const int at = r->upward ? r->over.in - 1 - r->n_rows : r->n_rows;
+    uint8_t *to = r->ring + r->n * (size_t)(at % r->n_ring);
+    r->n_rows++;
+    if (r->reversed) rgb = reverse(r, rgb);
+    if (r->on_side) memcpy(to, rgb, r->n);
+    else resize_row(to, rgb, &r->along);
+    for (; is_due(r, at); r->next += r->upward ? -1 : 1)
+        if (r->on_side) put_column(r, r->next);
+        else put_row(r, r->next);
+}
+
 ek_err ek_image_resize(ek_image *out, const ek_image *in, int width, int height, ek_resizer how)
 {
-    *out = (ek_image){0};
-    if (in->width == width) return in->height == height ? copy(out, in) : vertical(out, in, height, how);
-    if (in->height == height) return horizontal(out, in, width, how);
-    ek_image between;
-    EK_TRY(horizontal(&between, in, width, how));
-    ek_err err = vertical(out, &between, height, how);
-    ek_image_free(&between);
-    return err;
+    ek_resizing *r;
+    *out = (ek_image){.width = width, .height = height};
+    ek_err err = ek_resizing_begin(&r, out, in->width, in->height, 1, how);
+    if (err) {
+        ek_image_free(out);
+        return err;
+    }
+    for (int y = 0; y < in->height; y++) ek_resizing_row(r, in->rgb + 3 * (size_t)y * (size_t)in->width);
+    ek_resizing_end(r);
+    return EK_OK;
 }

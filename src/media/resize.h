@@ -14,4 +14,21 @@ typedef enum ek_resizer {
  * rest is integers: the bytes are those of torch's and Pillow's own kernels, on any machine. ENOMEM. */
 ek_err ek_image_resize(ek_image *out, const ek_image *in, int width, int height, ek_resizer how);
 
+/* A resize under way, which is given a picture row by row and never has it whole. */
+typedef struct ek_resizing ek_resizing;
+
+/* A stored picture of width x height and what its EXIF says of it, 1 to 8; to: its size upright > 0, its pixels are
+ * made here and complete behind the last row. to stays the caller's, also after a failure. ENOMEM. */
+ek_err ek_resizing_begin(ek_resizing **out, ek_image *to, int width, int height, int orientation, ek_resizer how);
+void ek_resizing_row(ek_resizing *r, const uint8_t *rgb); /* the next stored row, width pixels */
+void ek_resizing_end(ek_resizing *r);                     /* at any time; NULL is allowed */
+/* Bytes that it takes at its peak, its result included; an upper bound. It grows with the sides of the picture, not
+ * with their product. */
+size_t ek_resizing_memory(int width, int height, int orientation, int to_width, int to_height);
+
+/* As ek_image_decode_on and ek_image_resize behind it, byte for byte, without the picture between them: of a file whose
+ * decoder goes row by row only some rows are held (ek_image_info.held). */
+ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
+                               ek_resizer how);
+
 #endif

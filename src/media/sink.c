@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "media/image_read.h"
+#include "media/resize.h"
 
 /* Where pixel (x, y) of the stored picture lies in the shown one, for each orientation. */
 static void place(const ek_image_sink *s, int x, int y, int *to_x, int *to_y)
@@ -35,6 +36,12 @@ void ek_sink_blend(uint8_t *to, const uint8_t *rgba, int n)
 void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb)
 {
     int x0, y0, x1, y1;
+    EK_ASSERT(y == s->next);
+    s->next++;
+    if (s->resizing) {
+        ek_resizing_row(s->resizing, rgb);
+        return;
+    }
     place(s, 0, y, &x0, &y0);
     place(s, 1, y, &x1, &y1);
     ptrdiff_t stride = s->out->width, step = 3 * ((x1 - x0) + (y1 - y0) * stride);
@@ -48,9 +55,8 @@ void ek_sink_row(ek_image_sink *s, int y, const uint8_t *rgb)
 
 uint8_t *ek_sink_whole(ek_image_sink *s)
 {
-    size_t n = ek_image_bytes(s->out);
-    if (s->orientation <= 1) return memset(s->out->rgb, 0, n);
-    s->whole = ek_alloc_big(n);
+    if (s->orientation <= 1 && !s->resizing) return memset(s->out->rgb, 0, ek_image_bytes(s->out));
+    s->whole = ek_alloc_big(3 * (size_t)s->width * (size_t)s->height);
     return s->whole;
 }
 
@@ -58,6 +64,6 @@ void ek_sink_done(ek_image_sink *s, bool good)
 {
     if (!s->whole) return;
     for (int y = 0; good && y < s->height; y++) ek_sink_row(s, y, s->whole + 3 * (size_t)y * (size_t)s->width);
-    ek_free_big(s->whole, ek_image_bytes(s->out));
+    ek_free_big(s->whole, 3 * (size_t)s->width * (size_t)s->height);
     s->whole = NULL;
 }

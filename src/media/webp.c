@@ -35,6 +35,7 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     h->height = found.height;
     h->animated = found.has_animation;
     h->memory = 13; /* lossless: 4 for the pixels, 4 for codes; 4 for what is blended */
+    h->held = 13;
     for (size_t at = 12; f.n - at >= 8;) {
         size_t n = ek_le32(f.p + at + 4);
         if (n > f.n - at - 8) break;

@@ -33,6 +33,7 @@ struct ek_preparation {
     ek_api_limits limits;
     bool again;                     /* it is to begin again, among the large ones */
     bool fetching;                  /* the job is fetching what the body names */
+    bool wants_aside, aside;        /* it is to begin again, or runs, where another program may be waited for */
     ek_fetches fetches;             /* by URLs: those that are not done are to be fetched before it begins again */
     size_t n_beside;                /* bytes of JSON beside the body that it reads */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
@@ -125,13 +126,22 @@ static ek_err fetch(void *arg, const char *url, size_t n, ek_buf *out)
     return EK_OK;
 }
 
+/* ek_api_limits.aside: where it may not wait the body is read to its end, so that what is to be fetched is known. */
+static ek_err may_wait(void *arg)
+{
+    ek_preparation *p = arg;
+    if (p->aside) return EK_OK;
+    p->wants_aside = true;
+    return ek_fail(EK_ECANCELLED, "it begins again where it may wait");
+}
+
 /* ek_api_limits.text */
 static ek_err settle_text(void *arg, size_t bytes)
 {
     ek_preparation *p = arg;
-    if (p->fetches.n > p->fetches.n_done) {
+    if (p->fetches.n > p->fetches.n_done || (p->wants_aside && !p->aside)) {
         p->again = true;
-        return ek_fail(EK_ECANCELLED, "it begins again with what is fetched first");
+        return ek_fail(EK_ECANCELLED, "it begins again with what is fetched or decoded first");
     }
     if (bytes <= p->n_text) return EK_OK;
     EK_TRY(take_more(p, prompt_cost(p, bytes) - prompt_cost(p, p->n_text)));
@@ -222,16 +232,13 @@ static void run(ek_job *j)
     ek_body_fini(&p->body);
 }
 
-/* Beside the preparations, which do not wait for the hosts of others. */
-static bool begin_fetching(ek_preparation *p)
+/* Beside the preparations, which wait neither for the hosts of others nor for other programs. */
+static bool begin_beside(ek_preparation *p, ek_workers *workers)
 {
     ek_prepared *r = &p->result;
-    p->fetching = true;
-    r->err = p->server->fetchers ? ek_workers_add(p->server->fetchers, &p->job)
-                                 : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
+    r->err = workers ? ek_workers_add(workers, &p->job) : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
     if (!r->err) return true;
     snprintf(r->text, sizeof r->text, "%s", ek_err_text());
-    p->fetching = false;
     return false;
 }
 
@@ -243,11 +250,12 @@ static bool goes_on(ek_preparation *p)
         p->result = (ek_prepared){0};
         p->again = false;
         p->n_text = p->n_values = p->taken = 0;
-        if (p->fetches.n > p->fetches.n_done) return begin_fetching(p);
+        if (p->fetches.n > p->fetches.n_done) return p->fetching = begin_beside(p, p->server->fetchers);
         p->job.large = true;
         p->job.cost = BASE_COST + p->n_beside;
     }
     p->fetching = false;
+    if (p->wants_aside) return p->aside = begin_beside(p, p->server->decoders);
     ek_workers_add_always(p->server->workers, &p->job);
     return true;
 }
@@ -291,6 +299,8 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.text = settle_text;
     p->limits.give = give;
     if (s->fetch_from != EK_FETCH_OFF) p->limits.fetch = fetch;
+    p->limits.ffmpeg = s->ffmpeg;
+    p->limits.aside = may_wait;
     p->fetches.memory = &s->memory;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */

@@ -79,7 +79,12 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
     else ek_log(EK_LOG_INFO, "event=keys outcome=read keys=%d", ek_keys_count(s->keys));
 }
 
-enum { FETCH_THREADS = 8, FETCH_QUEUE = 64 };
+enum {
+    FETCH_THREADS = 8,
+    FETCH_QUEUE = 64,
+    DECODE_THREADS = 3, /* of which what takes long has two: so many videos are decoded at a time */
+    DECODE_QUEUE = 64
+};
 
 static ek_err open_loop(ek_server *s)
 {
@@ -93,6 +98,7 @@ static ek_err open_loop(ek_server *s)
         EK_TRY(ek_fetch_open());
         EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));
     }
+    if (s->ffmpeg) EK_TRY(ek_workers_open(&s->decoders, &s->loop, DECODE_THREADS, DECODE_QUEUE));
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -159,6 +165,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->journal = opts->journal;
     s->whole_calls = opts->whole_calls;
     s->fetch_from = opts->media_urls;
+    s->ffmpeg = opts->ffmpeg;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
     s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");
@@ -206,6 +213,8 @@ void ek_server_close(ek_server *s)
 {
     if (s->fetchers) ek_workers_close(s->fetchers);
     s->fetchers = NULL;
+    if (s->decoders) ek_workers_close(s->decoders);
+    s->decoders = NULL;
     if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
     s->workers = NULL;
     if (s->http) ek_http_close(s->http);

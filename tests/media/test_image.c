@@ -307,20 +307,25 @@ static struct heif_error add_heif(struct heif_context *c, const void *p, size_t 
     return (struct heif_error){heif_error_Ok, heif_suberror_Unspecified, "good"};
 }
 
-/* false where this libheif has no encoder for it. */
-static bool put_heif(ek_buf *to, const ek_image *image, enum heif_compression_format format)
+/* alpha: NULL, or one for each pixel. False where this libheif has no encoder for it. */
+static bool put_heif(ek_buf *to, const ek_image *image, const uint8_t *alpha, enum heif_compression_format format)
 {
+    const int width = image->width, pixel = alpha ? 4 : 3;
     struct heif_context *c = heif_context_alloc();
     struct heif_encoder *encoder = NULL;
     struct heif_image *px = NULL;
     int stride;
     bool there = heif_context_get_encoder_for_format(c, format, &encoder).code == heif_error_Ok;
     if (there) {
-        heif_image_create(image->width, image->height, heif_colorspace_RGB, heif_chroma_interleaved_RGB, &px);
+        heif_image_create(width, image->height, heif_colorspace_RGB,
+                          alpha ? heif_chroma_interleaved_RGBA : heif_chroma_interleaved_RGB, &px);
         heif_image_add_plane(px, heif_channel_interleaved, image->width, image->height, 8);
         uint8_t *to_px = heif_image_get_plane(px, heif_channel_interleaved, &stride);
-        for (int y = 0; y < image->height; y++)
-            memcpy(to_px + y * stride, image->rgb + 3 * y * image->width, 3 * (size_t)image->width);
+        for (int i = 0; i < width * image->height; i++) {
+            uint8_t *at = to_px + i / width * stride + pixel * (i % width);
+            memcpy(at, image->rgb + 3 * i, 3);
+            if (alpha) at[3] = alpha[i];
+        }
         heif_encoder_set_lossy_quality(encoder, 95);
         there = heif_context_encode_image(c, px, encoder, NULL, NULL).code == heif_error_Ok;
         struct heif_writer writer = {.writer_api_version = 1, .write = add_heif};
@@ -347,7 +352,7 @@ static void heic_and_avif(void **state)
         ek_buf b = {0};
         ek_image got, part;
         ek_image_info info;
-        if (!put_heif(&b, &image, k ? heif_compression_AV1 : heif_compression_HEVC)) continue;
+        if (!put_heif(&b, &image, NULL, k ? heif_compression_AV1 : heif_compression_HEVC)) continue;
         made++;
         if (ek_image_probe(&info, b.data, b.len) || ek_image_decode(&got, b.data, b.len)) fail_msg("%s", ek_err_text());
         assert_string_equal(info.format, k ? "AVIF" : "HEIC");
@@ -357,6 +362,48 @@ static void heic_and_avif(void **state)
         for (size_t n = 0; n < b.len; n += 1 + n / 32)
             if (ek_image_decode(&part, b.data, n) == EK_OK) ek_image_free(&part);
         ek_image_free(&got);
+        ek_buf_fini(&b);
+    }
+    ek_image_free(&image);
+    if (!made) skip();
+#endif
+}
+
+/* Where alpha is part of the file, in areas that survive compression. */
+static void heif_transparency_on_white(void **state)
+{
+    (void)state;
+#ifndef EK_HAVE_HEIF
+    skip();
+#else
+    enum { W = 96, H = 64, OFF = 14 };
+    static const uint8_t level[] = {0, 128, 255};
+    ek_image image = draw(W, H);
+    uint8_t alpha[W * H];
+    int made = 0;
+    for (int i = 0; i < W * H; i++) {
+        memcpy(image.rgb + 3 * i, (uint8_t[]){200, 60, 120}, 3);
+        alpha[i] = level[i % W / (W / 3)];
+    }
+    for (int k = 0; k < 2; k++) {
+        ek_buf b = {0};
+        ek_image dropped, white;
+        if (!put_heif(&b, &image, alpha, k ? heif_compression_AV1 : heif_compression_HEVC)) continue;
+        made++;
+        if (ek_image_decode(&dropped, b.data, b.len)) fail_msg("%s", ek_err_text());
+        if (ek_image_decode_on(&white, b.data, b.len, EK_ALPHA_WHITE)) fail_msg("%s", ek_err_text());
+        assert_true(dropped.width == W && dropped.height == H && white.width == W && white.height == H);
+        for (int i = 0; i < W * H; i++) {
+            if (i % W % (W / 3) < 4 || i % W % (W / 3) > W / 3 - 5) continue; /* borders are smeared */
+            for (int c = 0; c < 3; c++) {
+                const int v = image.rgb[3 * i + c], want = on_white((unsigned)v, alpha[i]);
+                if (abs(dropped.rgb[3 * i + c] - v) > OFF || abs(white.rgb[3 * i + c] - want) > OFF)
+                    fail_msg("%s, sample %d of pixel %d: %d dropped, %d on white; should be %d and %d",
+                             k ? "AVIF" : "HEIC", c, i, dropped.rgb[3 * i + c], white.rgb[3 * i + c], v, want);
+            }
+        }
+        ek_image_free(&dropped);
+        ek_image_free(&white);
         ek_buf_fini(&b);
     }
     ek_image_free(&image);
@@ -522,6 +569,7 @@ int main(void)
         cmocka_unit_test(webp_without_loss),
         cmocka_unit_test(webp_containers),
         cmocka_unit_test(heic_and_avif),
+        cmocka_unit_test(heif_transparency_on_white),
         cmocka_unit_test(gif_frames),
         cmocka_unit_test(cut_files_fail),
         cmocka_unit_test(sizes_are_checked_first),

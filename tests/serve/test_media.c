@@ -179,8 +179,12 @@ static void details(void **state)
                                                             "\"image_url\":\"" URL "\"}")),
                      1120);
 #define OURS(rest) "{\"evenkeel\":{\"image_tokens\":560}," rest
+#define VLLM(rest) "{\"mm_processor_kwargs\":{\"max_soft_tokens\":560}," rest
     assert_int_equal(
         budget_of(&ek_dialect_openai_chat, OURS("\"messages\":[{\"role\":\"user\",\"content\":[" IMAGE_URL "]}]}")),
+        560);
+    assert_int_equal(
+        budget_of(&ek_dialect_openai_chat, VLLM("\"messages\":[{\"role\":\"user\",\"content\":[" IMAGE_URL "]}]}")),
         560);
     assert_int_equal(
         budget_of(&ek_dialect_responses, OURS("\"input\":[{\"role\":\"user\",\"content\":[" INPUT_IMAGE "]}]}")), 560);
@@ -274,6 +278,30 @@ static void what_is_not_taken(void **state)
          CHAT("{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"" PNG "\",\"format\":\"wav\"}}"), &both,
          "a sound"},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"video\",\"video\":[]}"), &both, "a list of the URLs"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"video\",\"video\":3}"), &both,
+         "a list of the URLs of its frames, or"},
+        {&ek_dialect_openai_chat,
+         CHAT("{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:video/mp4;base64,AAAA\"}}"), &both, "--ffmpeg"},
+        {&ek_dialect_openai_chat,
+         CHAT("{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:video/mp4;base64,AAAA\"}}"), &ears, "no eyes"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"video_url\",\"video_url\":{}}"), &both,
+         "video_url needs a text url"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"input_video\",\"input_video\":{\"data\":\"AAAA\"}}"), &both,
+         "--ffmpeg"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"input_video\",\"input_video\":{\"data\":7}}"), &both,
+         "input_video needs a text data or url"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"file\",\"file\":{\"file_data\":\"data:video/mp4;base64,AAAA\"}}"),
+         &both, "--ffmpeg"},
+        {&ek_dialect_responses, INPUT("{\"type\":\"input_video\",\"video_url\":\"data:video/mp4;base64,AAAA\"}"), &both,
+         "--ffmpeg"},
+        {&ek_dialect_openai_chat,
+         "{\"mm_processor_kwargs\":{\"max_soft_tokens\":100},\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+         &both, "mm_processor_kwargs.max_soft_tokens: 70, 140, 280, 560 or 1120 is needed, not 100"},
+        {&ek_dialect_openai_chat,
+         "{\"mm_processor_kwargs\":{\"fps\":2},\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}", &both,
+         "max_soft_tokens can be set, not \"fps\""},
+        {&ek_dialect_openai_chat, "{\"mm_processor_kwargs\":3,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]}",
+         &both, "mm_processor_kwargs: an object is needed"},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"video\",\"video\":[\"" URL "\"],\"timestamps\":[1,2]}"), &both,
          "as many numbers as there are frames, 1"},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"video\",\"video\":[\"" URL "\",\"" URL "\"],\"timestamps\":[2,1]}"),

@@ -29,14 +29,15 @@ typedef struct ek_names {
 } ek_names;
 
 /* Field types by kind of option. */
-#define EK_OPT_T_STR    const char *
-#define EK_OPT_T_CHOICE const char *
-#define EK_OPT_T_INT    int64_t
-#define EK_OPT_T_NUM    double
-#define EK_OPT_T_SIZE   double
-#define EK_OPT_T_FLAG   bool
-#define EK_OPT_T_LIST   ek_list
-#define EK_OPT_T_FILES  ek_names
+#define EK_OPT_T_STR     const char *
+#define EK_OPT_T_CHOICE  const char *
+#define EK_OPT_T_INT     int64_t
+#define EK_OPT_T_NUM     double
+#define EK_OPT_T_SIZE    double
+#define EK_OPT_T_FLAG    bool
+#define EK_OPT_T_LIST    ek_list
+#define EK_OPT_T_FILES   ek_names
+#define EK_OPT_T_PROGRAM const char * /* its path, which begins with / or .; "on": where it is found; NULL: off */
 
 /* A parsed call. Options of other commands keep their defaults. */
 typedef struct ek_cli {

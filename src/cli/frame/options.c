@@ -194,11 +194,34 @@ static ek_err set_str(ek_cli *cli, const given *g)
     return EK_OK;
 }
 
+static bool is_path(const char *s)
+{
+    return s[0] == '/' || !strncmp(s, "./", 2) || !strncmp(s, "../", 3);
+}
+
+static ek_err set_program(ek_cli *cli, const given *g)
+{
+    static const char *const words[] = {"off", "on", "0", "1", "false", "true", "no", "yes"};
+    const char **to = field_of(cli, g->o), *quote = quote_of(g->value);
+    if (is_path(g->value)) {
+        *to = g->value;
+        return EK_OK;
+    }
+    for (int i = 0; i < 8; i++)
+        if (!strcmp(g->value, words[i])) {
+            *to = i % 2 ? "on" : NULL;
+            return EK_OK;
+        }
+    return ek_fail(EK_EINVAL, "%s %s%.60s%s: on, off, or a path that begins with / or . is needed", g->where, quote,
+                   g->value, quote);
+}
+
 static ek_err set(ek_cli *cli, const given *g)
 {
     static ek_err (*const by_kind[])(ek_cli *, const given *) = {
-        [OPT_STR] = set_str,   [OPT_CHOICE] = set_choice, [OPT_INT] = set_int,   [OPT_NUM] = set_num,
-        [OPT_SIZE] = set_size, [OPT_FLAG] = set_flag,     [OPT_LIST] = set_list, [OPT_FILES] = set_files,
+        [OPT_STR] = set_str,   [OPT_CHOICE] = set_choice, [OPT_INT] = set_int,
+        [OPT_NUM] = set_num,   [OPT_SIZE] = set_size,     [OPT_FLAG] = set_flag,
+        [OPT_LIST] = set_list, [OPT_FILES] = set_files,   [OPT_PROGRAM] = set_program,
     };
     EK_TRY(by_kind[g->o->kind](cli, g));
     *((bool *)((char *)cli + g->o->has)) = true;
@@ -294,6 +317,7 @@ static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
     ek_err err = EK_OK;
     if (arg[n] == '=') g.value = arg + n + 1;
     else if (o && o->kind == OPT_FLAG) g.value = "1";
+    else if (o && o->kind == OPT_PROGRAM && !(*i + 1 < argc && is_path(argv[*i + 1]))) g.value = "on";
     else if (*i + 1 < argc) g.value = argv[++*i];
     else err = ek_fail(EK_EINVAL, "%s needs a value: %s", g.where, prompt ? "PROMPT" : o->placeholder);
     if (!err && prompt) cli->text = g.value;

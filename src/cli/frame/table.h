@@ -4,7 +4,17 @@
 
 #include "cli/frame/cli.h"
 
-typedef enum { OPT_STR, OPT_CHOICE, OPT_INT, OPT_NUM, OPT_SIZE, OPT_FLAG, OPT_LIST, OPT_FILES } ek_opt_kind;
+typedef enum {
+    OPT_STR,
+    OPT_CHOICE,
+    OPT_INT,
+    OPT_NUM,
+    OPT_SIZE,
+    OPT_FLAG,
+    OPT_LIST,
+    OPT_FILES,
+    OPT_PROGRAM
+} ek_opt_kind;
 typedef enum { EFFECT_ANSWER, EFFECT_SPEED, EFFECT_OTHER } ek_opt_effect;
 
 typedef struct ek_option {

@@ -76,6 +76,7 @@ static ek_err read_image(ek_picture *out, const ek_towers *t, const ek_cli *cli,
     ek_picture_opts o = ek_cli_picture_opts(cli);
     EK_TRY(ek_towers_takes_image(t));
     o.patching = ek_towers_get(t)->patching;
+    o.budget = ek_cli_image_tokens(cli, ek_towers_get(t)->image_tokens);
     return ek_picture_read(out, file->data, file->len, &o);
 }
 

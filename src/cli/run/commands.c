@@ -192,9 +192,10 @@ static void do_tools(ek_chat *c, const char *arg)
 
 static void attach(ek_chat *c, ek_part_kind kind, const char *arg)
 {
+    static const char *const name[] = {"image", "video", "audio"};
     ek_buf says = {0};
     if (ek_dialogue_takes(c->d, kind)) say_error();
-    else if (!*arg) printf("/%s FILE: the name of a file is needed\n", kind == EK_PART_SOUND ? "audio" : "image");
+    else if (!*arg) printf("/%s FILE: the name of a file is needed\n", name[kind]);
     else if (ek_dialogue_attach(c->d, kind, arg, &says)) say_error();
     else ek_cli_put(stdout, ek_buf_text(&says)), puts(": it goes with the next message");
     ek_buf_fini(&says);
@@ -208,6 +209,11 @@ static void do_image(ek_chat *c, const char *arg)
 static void do_audio(ek_chat *c, const char *arg)
 {
     attach(c, EK_PART_SOUND, arg);
+}
+
+static void do_video(ek_chat *c, const char *arg)
+{
+    attach(c, EK_PART_FRAME, arg);
 }
 
 static void do_quit(ek_chat *c, const char *arg)
@@ -234,6 +240,7 @@ static const struct {
     {"tools", "[FILE|off]", do_tools, "tools the model may call: a JSON list as in the API"},
     {"image", "FILE", do_image, "a picture for the next message, where the model has eyes"},
     {"audio", "FILE", do_audio, "a sound for the next message, where the model has ears"},
+    {"video", "FILE", do_video, "a video for the next message, where the model has eyes, with --ffmpeg"},
     {"model", "[NAME]", do_model, "what runs; with NAME another model, which goes on with the conversation"},
     {"save", "FILE", do_save, "writes the conversation, as a request of the chat API"},
     {"load", "FILE", do_load, "reads one, and goes on behind it"},

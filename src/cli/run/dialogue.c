@@ -12,6 +12,7 @@
 #include "cli/frame/hub.h"
 #include "cli/frame/put.h"
 #include "cli/frame/sampling.h"
+#include "cli/media/files.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 
@@ -103,15 +104,18 @@ ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli)
     if (cli->has.system) d->system = ek_strdup(cli->system);
     ek_dialogue_reset(d);
     if (cli->has.tools) EK_TRY(ek_dialogue_tools(d, cli->tools));
+    EK_TRY(ek_cli_ffmpeg(&d->ffmpeg, d->cli));
     EK_TRY(ek_cli_open_chat(&d->m, d->cli));
     for (int i = 0; i < cli->image.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_IMAGE, cli->image.v[i], NULL));
     for (int i = 0; i < cli->audio.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_SOUND, cli->audio.v[i], NULL));
+    for (int i = 0; i < cli->video.n; i++) EK_TRY(ek_dialogue_attach(d, EK_PART_FRAME, cli->video.v[i], NULL));
     return EK_OK;
 }
 
 void ek_dialogue_close(ek_dialogue *d)
 {
     ek_opened_close(&d->m);
+    ek_ffmpeg_close(d->ffmpeg);
     ek_conversation_fini(&d->history);
     ek_message_fini(&d->next);
     json_decref(d->tools);
@@ -267,7 +271,7 @@ ek_err ek_dialogue_answer(ek_dialogue *d, const volatile int *stop)
 {
     ek_prompt_opts opts = {.thinking = d->think ? EK_THINKING_ON : EK_THINKING_UNSET,
                            .add_generation_prompt = true,
-                           .image_tokens = atoi(d->cli->image_tokens),
+                           .image_tokens = ek_cli_image_tokens(d->cli, 0),
                            .ctx_tokens = ek_engine_ctx(d->m.engine)};
     ek_turn_prompt prompt = {0};
     ek_err err = ek_turn_prompt_make(&prompt, &d->m.chat, &d->history, d->tools, &opts);

@@ -5,17 +5,18 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "cli/media/files.h"
 #include "media/limits.h"
 
 static ek_err read_file(ek_media **out, const ek_cli *cli, const ek_towers_info *takes, const char *path, bool sound)
 {
-    const ek_picture_opts o = {.budget = atoi(cli->image_tokens),
+    const ek_picture_opts o = {.budget = ek_cli_image_tokens(cli, takes->image_tokens),
                                .resizer = strcmp(cli->resize, "pillow") == 0 ? EK_RESIZE_PILLOW : EK_RESIZE_TORCH,
                                .patching = takes->patching};
     ek_buf file = {0};
     EK_TRY(ek_file_read(&file, path, EK_MEDIA_MAX_BYTES));
     ek_err err = sound ? ek_media_read_sound(out, file.data, file.len, takes->sound_kind)
-                       : ek_media_read_image(out, file.data, file.len, &o);
+                       : ek_media_read_picture(out, EK_PART_IMAGE, file.data, file.len, &o);
     ek_buf_fini(&file);
     return err ? ek_fail_in(err, "%s", path) : EK_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/hash/base64.h"
 #include "cli/frame/hub.h"
 #include "media/image.h"
+#include "media/video/video.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
 
@@ -94,8 +95,22 @@ static void write_sound(ek_buf *out, const ek_media_file *f)
     ek_buf_fmt(out, "\", \"format\": \"%s\"}}", lower(format, sizeof format, info.format));
 }
 
+/* A video that came as a file goes out as one. */
+static void write_video_file(ek_buf *out, const ek_block *b)
+{
+    const ek_buf *bytes = &b->files[0].bytes;
+    const char *type = ek_video_type(ek_buf_text(bytes), bytes->len);
+    ek_buf_fmt(out, "{\"type\": \"video_url\", \"video_url\": {\"url\": \"data:%s;base64,", type ? type : "video/mp4");
+    ek_base64_encode(out, ek_buf_text(bytes), bytes->len);
+    ek_buf_str(out, "\"}}");
+}
+
 static void write_video(ek_buf *out, const ek_block *b)
 {
+    if (b->files[0].made) {
+        write_video_file(out, b);
+        return;
+    }
     ek_buf_str(out, "{\"type\": \"video\", \"timestamps\": [");
     for (int i = 0; i < b->n_files; i++) ek_buf_fmt(out, "%s%.17g", i ? ", " : "", b->files[i].seconds);
     ek_buf_str(out, "], \"video\": [");
@@ -240,6 +255,7 @@ ek_err ek_chat_load(ek_dialogue *d, const char *path, int *n)
     ek_api_request r = {0};
     ek_api_limits limits = {.defaults = ek_sampling_greedy(),
                             .media = &d->m.chat.media,
+                            .ffmpeg = d->ffmpeg,
                             .n_vocab = ek_model_config(d->m.model)->vocab_size,
                             .ctx_tokens = ek_engine_ctx(d->m.engine)};
     ek_err err = read_body(&body, path);

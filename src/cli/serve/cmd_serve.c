@@ -13,6 +13,7 @@
 #include "cli/hub/fetch.h"
 #include "cli/frame/hub.h"
 #include "cli/local/running.h"
+#include "cli/media/files.h"
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "engine/budget.h"
@@ -127,7 +128,7 @@ static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
 }
 
 /* bound: becomes the server's, or is closed. */
-static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
+static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
 {
     ek_journal *journal = NULL;
     ek_fetch_from urls;
@@ -162,6 +163,7 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
         .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
         .media_urls = urls,
+        .ffmpeg = ffmpeg,
         .model = m->model,
         .chat = &m->chat,
         .model_dir = m->path,
@@ -191,9 +193,21 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound)
     return err;
 }
 
+static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
+{
+    EK_TRY(ek_cli_ffmpeg(out, cli));
+    if (!*out) return EK_OK;
+    ek_log(EK_LOG_DEBUG, "videos are read with %s", ek_ffmpeg_text(*out));
+    if (!ek_ffmpeg_has_landlock())
+        ek_log(EK_LOG_WARN, "this kernel has no Landlock: an ffmpeg that a video takes over could read, and show its "
+                            "sender, every file that any user of this machine can read");
+    return EK_OK;
+}
+
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_opened m;
+    ek_ffmpeg *ffmpeg;
     ek_log_start();
     if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
@@ -202,14 +216,17 @@ int ek_cmd_serve(const ek_cli *cli)
     if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
-    ek_err err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
+    ek_err err = open_ffmpeg(&ffmpeg, cli);
+    if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
+        ek_ffmpeg_close(ffmpeg);
         ek_bound_close(&bound);
         return ek_cli_refused(cli, err);
     }
-    err = serve(cli, &m, &bound);
+    err = serve(cli, &m, &bound, ffmpeg);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_opened_close(&m);
+    ek_ffmpeg_close(ffmpeg);
     ek_log_stop(2);
     return status;
 }

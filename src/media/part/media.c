@@ -32,9 +32,10 @@ static ek_err done_picture(ek_media **out, ek_media *m, ek_err err)
     return give(out, m, err);
 }
 
-ek_err ek_media_read_image(ek_media **out, const void *bytes, size_t n, const ek_picture_opts *o)
+ek_err ek_media_read_picture(ek_media **out, ek_part_kind kind, const void *bytes, size_t n, const ek_picture_opts *o)
 {
-    ek_media *m = make(EK_PART_IMAGE);
+    ek_media *m = make(kind);
+    EK_ASSERT(kind == EK_PART_IMAGE || kind == EK_PART_FRAME);
     return done_picture(out, m, ek_picture_read(&m->picture, bytes, n, o));
 }
 

@@ -34,7 +34,8 @@ typedef struct ek_media {
 } ek_media;
 
 /* One reference each. Errors as of ek_picture_read and ek_picture_make. */
-ek_err ek_media_read_image(ek_media **out, const void *bytes, size_t n, const ek_picture_opts *o);
+/* kind: an image, or a frame of a video. */
+ek_err ek_media_read_picture(ek_media **out, ek_part_kind kind, const void *bytes, size_t n, const ek_picture_opts *o);
 ek_err ek_media_make_picture(ek_media **out, ek_part_kind kind, const ek_image *image, const ek_picture_opts *o);
 /* Errors of ek_sound_read and ek_sound_tokens. */
 ek_err ek_media_read_sound(ek_media **out, const void *bytes, size_t n, ek_sound_kind kind);

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/hash/rng.h"
 #include "model/config/setting.h"
+#include "model/tower/source/processor.h"
 #include "model/tower/tower_audio.h"
 #include "model/tower/tower_image.h"
 
@@ -66,6 +67,19 @@ static ek_err read_config(ek_towers *t)
     return EK_OK;
 }
 
+/* GGUF says nothing of it. */
+static ek_err read_processor(ek_towers *t)
+{
+    ek_processor p;
+    if (!t->image.part) return EK_OK;
+    ek_processor_default(&p);
+    if (t->source->folder) EK_TRY(ek_processor_read(&p, t->source->path, t->info.patching));
+    t->info.image_tokens = p.image_tokens;
+    t->info.frame_tokens = p.frame_tokens;
+    t->info.video_frames = p.frames;
+    return EK_OK;
+}
+
 static ek_err check_sees(ek_towers *t)
 {
     if (!t->image.part || !t->sees) return EK_OK;
@@ -120,6 +134,7 @@ static ek_err open_all(ek_towers *t, const char *path)
         err = ek_tower_audio_open(&t->sound.part, &t->info.sound_kind, &t->sound.bound, &t->kernels, t->info.hidden);
     if (err) return err;
     EK_TRY(check_sees(t));
+    EK_TRY(read_processor(t));
     t->info.image = t->image.part != NULL, t->info.sound = t->sound.part != NULL;
     EK_TRY(plan(t, &t->image));
     return plan(t, &t->sound);

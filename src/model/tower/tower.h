@@ -20,9 +20,11 @@ typedef struct ek_towers ek_towers;
 
 /* What a model takes besides text. */
 typedef struct ek_towers_info {
-    bool image, sound;        /* whether it takes them; the fields of what it does not take are zeros */
-    ek_patch_kind image_kind; /* EK_PATCH_TOWER or EK_PATCH_UNIFIED */
-    ek_patching patching;     /* for ek_picture_opts: pictures must have been cut like this */
+    bool image, sound;              /* whether it takes them; the fields of what it does not take are zeros */
+    ek_patch_kind image_kind;       /* EK_PATCH_TOWER or EK_PATCH_UNIFIED */
+    ek_patching patching;           /* for ek_picture_opts: pictures must have been cut like this */
+    int image_tokens, frame_tokens; /* soft tokens that pictures and frames of videos get where nobody says how many */
+    int video_frames;               /* that stand for a video */
     ek_sound_kind sound_kind;
     int hidden;         /* floats of a row: the text model's hidden size */
     bool bidirectional; /* use_bidirectional_attention "vision": rows of a picture see each other in sliding layers */

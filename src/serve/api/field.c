@@ -39,15 +39,33 @@ ek_err ek_field_model(ek_api_request *r, const json_t *body)
 }
 
 /* The budget of pictures that do not say how closely they are looked at. */
-static ek_err read_image_tokens(ek_api_request *r, const json_t *ours)
+static ek_err read_image_tokens(ek_api_request *r, const json_t *v, const char *param)
 {
-    const json_t *v = ek_field(ours, "image_tokens");
     int64_t n = json_is_integer(v) ? json_integer_value(v) : 0;
     if (!v) return EK_OK;
     if (n < 0 || n > INT_MAX || !ek_budget_known((int)n))
-        return ek_field_kind(r, "evenkeel.image_tokens", "70, 140, 280, 560 or 1120 is needed", v);
+        return ek_field_kind(r, param, "70, 140, 280, 560 or 1120 is needed", v);
     r->prompt.image_tokens = (int)n;
     return EK_OK;
+}
+
+/* The same as vLLM's clients ask for it; nothing else of a processor can be chosen here. */
+static ek_err read_processor(ek_api_request *r, const json_t *v)
+{
+    const char *key;
+    json_t *one;
+    if (!v) return EK_OK;
+    if (!json_is_object(v)) return ek_field_wrong(r, "mm_processor_kwargs", "an object is needed");
+    json_object_foreach((json_t *)(uintptr_t)v, key, one) if (strcmp(key, "max_soft_tokens") != 0 && !json_is_null(one))
+    {
+        ek_buf quoted = {0};
+        ek_field_quote(&quoted, key, strlen(key));
+        r->param = "mm_processor_kwargs";
+        ek_err err = ek_fail(EK_EINVAL, "mm_processor_kwargs: max_soft_tokens can be set, not %s", quoted.data);
+        ek_buf_fini(&quoted);
+        return err;
+    }
+    return read_image_tokens(r, ek_field(v, "max_soft_tokens"), "mm_processor_kwargs.max_soft_tokens");
 }
 
 /* What shows where a picture is transparent. */
@@ -74,7 +92,8 @@ ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits 
         r->param = "evenkeel.resume";
         return err;
     }
-    EK_TRY(read_image_tokens(r, ours));
+    EK_TRY(read_processor(r, ek_field(body, "mm_processor_kwargs")));
+    EK_TRY(read_image_tokens(r, ek_field(ours, "image_tokens"), "evenkeel.image_tokens"));
     return read_image_alpha(r, ours);
 }
 

@@ -14,7 +14,7 @@
 
 static const char *noun(ek_part_kind kind)
 {
-    static const char *const names[] = {"an image", "a frame of a video", "a sound"};
+    static const char *const names[] = {"an image", "a frame of a video", "a sound", "a video"};
     return names[kind];
 }
 
@@ -48,8 +48,7 @@ ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_pla
     return refuse(at, "messages of the user and results of tools have them, no others");
 }
 
-/* more of this kind are about to come. */
-static ek_err check_count(const ek_conversation *c, ek_part_kind kind, size_t more)
+ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more)
 {
     static const char *const names[] = {"images", "frames of videos", "sounds"};
     const int max[] = {EK_MEDIA_MAX_IMAGES, EK_MEDIA_MAX_FRAMES, EK_MEDIA_MAX_SOUNDS};
@@ -69,7 +68,7 @@ static ek_err check_size(ek_part_kind kind, size_t n)
     return ek_fail(EK_EINVAL, "%s has %zu bytes, at most %d are allowed", noun(kind), n, EK_MEDIA_MAX_BYTES);
 }
 
-static ek_err decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
     size_t bytes = n / 4 * 3;
     if (bytes > EK_MEDIA_MAX_BYTES + EK_MEDIA_MAX_BYTES / 32) EK_TRY(check_size(kind, bytes)); /* lines may break */
@@ -81,10 +80,10 @@ static ek_err decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, co
     return check_size(kind, out->len);
 }
 
-/* image/… or audio/…; nothing at all is no claim. */
+/* image/…, audio/… or video/…; nothing at all is no claim. */
 static bool type_fits(ek_part_kind kind, const char *type, size_t n)
 {
-    static const char *const main_types[] = {"image/", "image/", "audio/"};
+    static const char *const main_types[] = {"image/", "image/", "audio/", "video/"};
     return n == 0 || (n > 6 && !strncasecmp(type, main_types[kind], 6));
 }
 
@@ -104,10 +103,10 @@ static ek_err read_data_url(ek_buf *out, ek_part_kind kind, const char *s, size_
     if (why) return ek_fail(EK_EINVAL, "the data: URL of %s %s", noun(kind), why);
     if (!type_fits(kind, u.type, u.n_type)) return wrong_type(kind, u.type, u.n_type);
     if (!u.base64) return ek_fail(EK_EINVAL, "the data: URL of %s has no ;base64 before its comma", noun(kind));
-    return decode(out, kind, u.data, u.n_data, limits);
+    return ek_media_decode(out, kind, u.data, u.n_data, limits);
 }
 
-static ek_err read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
     if (ek_is_data_url(s, n)) return read_data_url(out, kind, s, n, limits);
     bool web = (n > 7 && !strncasecmp(s, "http://", 7)) || (n > 8 && !strncasecmp(s, "https://", 8));
@@ -131,16 +130,15 @@ static ek_err read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, 
     return limits->fetch(limits->count_arg, s, n, out);
 }
 
-/* Is it fetched only once the body is read? It is then read again. */
-static bool comes_later(ek_err err, const char *url, size_t n)
+bool ek_media_comes_later(ek_err err, const char *url, size_t n)
 {
     return err == EK_ECANCELLED && !ek_is_data_url(url, n);
 }
 
 /* --- files --- */
 
-/* What the header says, before anything else is done with it. Damaged ones are the client's mistake. */
-static ek_err check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
+/* Damaged ones are the client's mistake. */
+ek_err ek_media_check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
 {
     enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
     ek_image_info image = {0};
@@ -156,7 +154,7 @@ static ek_err check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_
 static ek_err add_file(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
                        const ek_api_limits *limits)
 {
-    ek_err err = check_header(kind, bytes, limits);
+    ek_err err = ek_media_check_header(kind, bytes, limits);
     if (err) {
         ek_buf_fini(bytes);
         return err;
@@ -172,11 +170,11 @@ static ek_err add_url(ek_conversation *c, ek_message *m, ek_part_kind kind, cons
                       const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
-    EK_TRY(check_count(c, kind, 1));
-    ek_err err = read_url(&bytes, kind, url, n, limits);
+    EK_TRY(ek_media_check_count(c, kind, 1));
+    ek_err err = ek_media_read_url(&bytes, kind, url, n, limits);
     if (!err) return add_file(c, m, kind, &bytes, budget, limits);
     ek_buf_fini(&bytes);
-    return comes_later(err, url, n) ? EK_OK : err;
+    return ek_media_comes_later(err, url, n) ? EK_OK : err;
 }
 
 ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *url, size_t n,
@@ -189,9 +187,10 @@ ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, con
                        const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
-    EK_TRY(check_count(c, kind, 1));
+    EK_TRY(ek_media_check_count(c, kind, 1));
     if (type && !type_fits(kind, type, strlen(type))) return wrong_type(kind, type, strlen(type));
-    ek_err err = ek_is_data_url(s, n) ? read_data_url(&bytes, kind, s, n, limits) : decode(&bytes, kind, s, n, limits);
+    ek_err err = ek_is_data_url(s, n) ? read_data_url(&bytes, kind, s, n, limits)
+                                      : ek_media_decode(&bytes, kind, s, n, limits);
     if (!err) return add_file(c, m, kind, &bytes, 0, limits);
     ek_buf_fini(&bytes);
     return err;
@@ -199,8 +198,7 @@ ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, con
 
 /* --- parts of OpenAI's APIs --- */
 
-/* How closely the model looks, in soft tokens; 0: as the request says, or as the model does by itself. */
-static ek_err read_detail(int *budget, const json_t *v)
+ek_err ek_media_read_detail(int *budget, const json_t *v)
 {
     static const struct {
         const char *name;
@@ -219,8 +217,7 @@ static ek_err read_detail(int *budget, const json_t *v)
     return err;
 }
 
-/* A text, or an object with a text url. */
-static const json_t *url_of(const json_t *v)
+const json_t *ek_media_url_of(const json_t *v)
 {
     if (json_is_object(v)) v = ek_field(v, "url");
     return ek_json_is_text(v) ? v : NULL;
@@ -229,14 +226,14 @@ static const json_t *url_of(const json_t *v)
 static ek_err read_url_part(ek_conversation *c, ek_message *m, const json_t *part, const char *key, ek_part_kind kind,
                             const ek_api_limits *limits)
 {
-    const json_t *v = ek_field(part, key), *url = url_of(v);
+    const json_t *v = ek_field(part, key), *url = ek_media_url_of(v);
     int budget = 0;
     if (!v && ek_field(part, "file_id"))
         return ek_fail(EK_EINVAL, "file_id names an uploaded file, and nothing is uploaded here: %s takes a data: URL",
                        key);
     if (!url) return ek_fail(EK_EINVAL, "%s needs a text url", key);
-    EK_TRY(read_detail(&budget, ek_field(part, "detail")));
-    if (json_is_object(v)) EK_TRY(read_detail(&budget, ek_field(v, "detail")));
+    EK_TRY(ek_media_read_detail(&budget, ek_field(part, "detail")));
+    if (json_is_object(v)) EK_TRY(ek_media_read_detail(&budget, ek_field(v, "detail")));
     return add_url(c, m, kind, json_string_value(url), json_string_length(url), budget, limits);
 }
 
@@ -261,62 +258,6 @@ static ek_err read_sound_part(ek_conversation *c, ek_message *m, const json_t *p
     return ek_media_base64(c, m, EK_PART_SOUND, data, n, NULL, limits);
 }
 
-/* --- videos --- */
-
-enum { MAX_SECONDS = 360000 }; /* 100 hours */
-
-/* Where frame i of n stands, in seconds. */
-static ek_err read_time(double *out, const json_t *part, size_t i, size_t n)
-{
-    const json_t *times = ek_field(part, "timestamps"), *fps = ek_field(part, "fps");
-    double rate = json_is_number(fps) ? json_number_value(fps) : 0;
-    if (times) {
-        const json_t *one = json_array_get(times, i);
-        if (json_array_size(times) != n)
-            return ek_fail(EK_EINVAL, "timestamps must be a list of as many numbers as there are frames, %zu", n);
-        *out = json_is_number(one) ? json_number_value(one) : -1;
-        if (*out >= 0 && *out <= MAX_SECONDS) return EK_OK;
-        return ek_fail(EK_EINVAL, "timestamps[%zu]: a number of seconds from 0 to %d is needed", i, MAX_SECONDS);
-    }
-    if (!fps) rate = 1;
-    if (!(rate >= 0.001 && rate <= 1000)) return ek_fail(EK_EINVAL, "fps: a number from 0.001 to 1000 is needed");
-    *out = (double)i / rate;
-    return EK_OK;
-}
-
-static ek_err read_frame(ek_media_file *f, const json_t *v, const ek_api_limits *limits)
-{
-    const json_t *url = url_of(v);
-    if (!url) return ek_fail(EK_EINVAL, "a text url is needed");
-    ek_err err = read_url(&f->bytes, EK_PART_FRAME, json_string_value(url), json_string_length(url), limits);
-    if (comes_later(err, json_string_value(url), json_string_length(url))) return EK_OK;
-    if (err) return err;
-    return check_header(EK_PART_FRAME, &f->bytes, limits);
-}
-
-/* The frames come with it: their bytes are freed with the block where one of them is wrong. */
-static ek_err read_video_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)
-{
-    const json_t *frames = ek_field(part, "video");
-    size_t n = json_array_size(frames);
-    int budget = 0;
-    double last = 0;
-    if (n == 0) return ek_fail(EK_EINVAL, "video needs a list of the URLs of its frames");
-    EK_TRY(check_count(c, EK_PART_FRAME, n));
-    EK_TRY(read_detail(&budget, ek_field(part, "detail")));
-    ek_block *b = ek_conversation_media(c, m, EK_PART_FRAME, (int)n);
-    for (size_t i = 0; i < n; i++) {
-        ek_media_file *f = &b->files[i];
-        f->budget = budget;
-        EK_TRY(read_time(&f->seconds, part, i, n));
-        if (f->seconds < last) return ek_fail(EK_EINVAL, "timestamps[%zu]: frames stand in the order of time", i);
-        last = f->seconds;
-        ek_err err = read_frame(f, json_array_get(frames, i), limits);
-        if (err) return ek_fail_in(err, "video[%zu]", i);
-    }
-    return EK_OK;
-}
-
 ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, const char *what, const char *where,
                      const ek_api_limits *limits, bool *is)
 {
@@ -329,6 +270,8 @@ ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, cons
         {"input_audio", "input_audio", EK_PART_SOUND},
         {"audio_url", "audio_url", EK_PART_SOUND},
         {"video", "video", EK_PART_FRAME},
+        {"video_url", "video_url", EK_PART_FRAME},
+        {"input_video", "input_video", EK_PART_FRAME},
     };
     const char *type = ek_json_get_text(part, "type", NULL);
     *is = false;
@@ -336,7 +279,7 @@ ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, cons
         if (strcmp(type, types[i].type) != 0) continue;
         *is = true;
         EK_TRY(ek_media_taken(types[i].kind, m, &(ek_media_place){what, type, where}, limits));
-        if (types[i].kind == EK_PART_FRAME) return read_video_part(c, m, part, limits);
+        if (types[i].kind == EK_PART_FRAME) return ek_media_video_part(c, m, part, types[i].key, limits);
         if (!strcmp(type, "input_audio")) return read_sound_part(c, m, part, limits);
         return read_url_part(c, m, part, types[i].key, types[i].kind, limits);
     }
@@ -371,11 +314,13 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
     } else if (!ek_data_url_parse(&u, s, n) && u.n_type > 0) {
         if (type_fits(EK_PART_IMAGE, u.type, u.n_type)) kind = EK_PART_IMAGE;
         if (type_fits(EK_PART_SOUND, u.type, u.n_type)) kind = EK_PART_SOUND;
+        if (type_fits(EK_VIDEO_FILE, u.type, u.n_type)) kind = EK_PART_FRAME;
         snprintf(type, sizeof type, "%.*s", (int)(u.n_type < sizeof type ? u.n_type : sizeof type), u.type);
     }
     *is = kind >= 0;
     if (!*is) return EK_OK;
     if (!*type) snprintf(type, sizeof type, "%s", kind == EK_PART_IMAGE ? "image" : "audio");
     EK_TRY(ek_media_taken((ek_part_kind)kind, m, &(ek_media_place){"files", type, where}, limits));
+    if (kind == EK_PART_FRAME) return ek_media_video_file(c, m, s, n, &(ek_video_asked){0}, limits);
     return ek_media_base64(c, m, (ek_part_kind)kind, s, n, NULL, limits);
 }

@@ -18,8 +18,9 @@ typedef struct ek_media_place {
 ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_place *at, const ek_api_limits *limits);
 
 /* A part of OpenAI's APIs: {"image_url": URL or {"url", "detail"}, "detail"}; {"input_audio": {"data", "format"}};
- * {"audio_url": URL or {"url"}}; {"video": [URL or {"url"}, …], "timestamps": [seconds, …] or "fps": N, "detail"}. *is
- * says whether its type is one of them; where not, nothing was done. */
+ * {"audio_url": URL or {"url"}}; {"video": [URL or {"url"}, …], "timestamps": [seconds, …] or "fps": N, "detail"}; of a
+ * file {"video_url" or "video": URL or {"url"}} or {"input_video": base64, URL, {"data"} or {"url"}}, with "fps" and
+ * "detail". *is says whether its type is one of them; where not, nothing was done. */
 ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, const char *what, const char *where,
                      const ek_api_limits *limits, bool *is);
 /* Base64, or a data: URL. type: what the client says of it, as "image/png"; NULL: nothing. */
@@ -28,9 +29,43 @@ ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, con
 /* A data: URL, or one of http(s) where the operator allows them. */
 ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *url, size_t n,
                     const ek_api_limits *limits);
-/* A file part whose data is a picture or a sound: a data: URL that says so, or base64 that begins like one. *is as
+/* A file part whose data is a picture, a sound or a video: a data: URL that says so, or base64 that begins like one of
+ * the former. *is as
  * above. */
 ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size_t n, const char *where,
                           const ek_api_limits *limits, bool *is);
+
+/* --- between media.c and video.c --- */
+
+#define EK_VIDEO_FILE EK_PART_KINDS /* as a kind: a file whose frames become parts */
+
+/* more of this kind are about to come. */
+ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more);
+/* Base64 into bytes. */
+ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits);
+/* What a data: URL or one of http(s) gives. */
+ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits);
+/* Is it fetched only once the body is read? It is then read again. */
+bool ek_media_comes_later(ek_err err, const char *url, size_t n);
+/* What the header of a picture or a sound says, before anything else is done with it. */
+ek_err ek_media_check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits);
+/* How closely the model looks, in soft tokens; 0: as the request says, or as the model does by itself. */
+ek_err ek_media_read_detail(int *budget, const json_t *v);
+/* A text, or the text url of an object; NULL for anything else. */
+const json_t *ek_media_url_of(const json_t *v);
+
+/* What is asked of a video. */
+typedef struct ek_video_asked {
+    bool url;   /* it must be one; otherwise base64 is taken too */
+    int budget; /* soft tokens of a frame; 0: the model's own */
+    double fps; /* frames per second that are taken of a file; 0: as transformers samples it */
+} ek_video_asked;
+
+/* A part of type video, video_url or input_video: a list of frames, or a file. key: the field that has it. */
+ek_err ek_media_video_part(ek_conversation *c, ek_message *m, const json_t *part, const char *key,
+                           const ek_api_limits *limits);
+/* A file: a data: URL, one of http(s), or base64. */
+ek_err ek_media_video_file(ek_conversation *c, ek_message *m, const char *s, size_t n, const ek_video_asked *asked,
+                           const ek_api_limits *limits);
 
 #endif

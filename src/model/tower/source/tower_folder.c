@@ -121,7 +121,7 @@ ek_err ek_tower_folder_open(ek_tower_source **out, const char *path)
     static const ek_tower_source_ops ops = {
         .find = find, .has = has, .matrix = matrix, .drop_pages = drop_pages, .close = close_folder};
     folder *f = ek_alloc(sizeof *f);
-    f->source = (ek_tower_source){.ops = &ops, .path = ek_strdup(path), .file = "config.json"};
+    f->source = (ek_tower_source){.ops = &ops, .path = ek_strdup(path), .file = "config.json", .folder = true};
     ek_err err = read_config(f);
     if (!err) err = ek_checkpoint_open(&f->files, path);
     if (err) close_folder(&f->source);

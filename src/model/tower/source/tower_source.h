@@ -37,6 +37,7 @@ struct ek_tower_source {
     const char *file; /* of the configuration, for messages: "config.json" */
     json_t *config;   /* in the form of config.json, whatever the container says; owned */
     void *made;       /* memory that the tensor found last lies in, not the file's; whoever keeps the data takes it */
+    bool folder;      /* path is one, with files of processors beside config.json, or without */
     bool gguf;        /* its tensors are in the order of llama.cpp and Ollama: see tower_gguf.h */
 };
 

@@ -1,0 +1,199 @@
+#include "media/video/ffmpeg.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/buf.h"
+#include "base/wanted.h"
+#include "media/video/lock.h"
+
+enum { MAX_TEXT = 64 << 10 };
+#define MEMORY ((size_t)2 << 30) /* bytes of address space; the libraries alone take half a gigabyte of it */
+
+/* --- one run --- */
+
+void ek_call_add(ek_call *c, const char *const *words)
+{
+    for (; *words; words++) {
+        EK_ASSERT(c->n < (int)(sizeof c->argv / sizeof *c->argv) - 1);
+        c->argv[c->n++] = *words;
+    }
+}
+
+/* The file is opened by its descriptor alone, whichever protocol that is. */
+void ek_call_begin(ek_call *c, const ek_ffmpeg *f, const ek_container *k)
+{
+    const char *const quiet[] = {f->path, "-hide_banner", "-nostdin", "-loglevel", "error", NULL};
+    const char *const bounds[] = {
+        "-threads", "1",  "-filter_threads", "1", "-protocol_whitelist", f->has_fd ? "fd" : "file", "-format_whitelist",
+        k->reader,  "-f", k->reader,         NULL};
+    const char *const alone[] = {"-enable_drefs", "0", "-use_absolute_path", "0", NULL};
+    const char *const input[] = {"-flags", "+bitexact", "-i", f->has_fd ? "fd:" : "file:/proc/self/fd/0",
+                                 "-map",   "0:V:0",     NULL};
+    ek_call_add(c, quiet);
+    ek_call_add(c, bounds);
+    if (!strcmp(k->reader, "mov")) ek_call_add(c, alone);
+    ek_call_add(c, input);
+}
+
+ek_err ek_call_start(ek_child *c, const ek_call *what, int file)
+{
+    const ek_child_opts o = {.argv = what->argv,
+                             .input = file,
+                             .cpu_seconds = EK_VIDEO_CPU_SECONDS,
+                             .seconds = EK_VIDEO_WALL_SECONDS,
+                             .memory = MEMORY};
+    if (file >= 0 && lseek(file, 0, SEEK_SET) < 0) return ek_fail(EK_EIO, "a video in memory: %s", strerror(errno));
+    return ek_child_start(c, &o);
+}
+
+/* Where ffmpeg's words begin: libraries that it is made of have theirs. */
+static const char *words_of(const ek_child *c)
+{
+    const char *s = c->says;
+    while (!strncmp(s, "Warning: ", 9)) {
+        s += strcspn(s, "\n");
+        s += *s == '\n';
+    }
+    return s;
+}
+
+const char *ek_call_says(const ek_child *c, char room[120])
+{
+    const char *s = words_of(c), *in = strstr(s, "] "); /* "[mov,mp4,… @ 0x55…] " */
+    if (*s == '[' && in && memchr(s, '\n', (size_t)(in - s)) == NULL) s = in + 2;
+    snprintf(room, 120, "%.*s", (int)strcspn(s, "\n"), s);
+    for (char *p = room; *p; p++)
+        if (*p < ' ' || *p > '~') *p = '?';
+    return room;
+}
+
+static ek_err damaged(const ek_container *k, const char *why)
+{
+    return ek_fail(EK_EPARSE, "damaged %s video: %s", k->name, why);
+}
+
+ek_err ek_call_end(ek_child *c, ek_err err, const ek_container *k, bool strict)
+{
+    char words[120];
+    const ek_child_end end = ek_child_finish(c, err != EK_OK);
+    if (err == EK_ETIMEOUT || (!err && end.late) || end.signal == SIGXCPU)
+        return ek_fail(EK_ETOOLARGE,
+                       "%s video that takes more than %d seconds of processor time, or %d on the clock, to decode",
+                       k->name, EK_VIDEO_CPU_SECONDS, EK_VIDEO_WALL_SECONDS);
+    if (err) return err;
+    if (!ek_is_wanted()) return EK_ECANCELLED;
+    if (strstr(c->says, "matches no streams")) return ek_fail(EK_EINVAL, "%s file without a video in it", k->name);
+    if (strstr(c->says, "Cannot allocate memory"))
+        return ek_fail(EK_ETOOLARGE, "%s video that takes more than %zu bytes of memory to decode", k->name, MEMORY);
+    if (end.status != 0 && end.status != -1)
+        return damaged(k, *words_of(c) ? ek_call_says(c, words) : "it cannot be read");
+    if (end.status != 0) return damaged(k, "reading it ended ffmpeg");
+    return *words_of(c) && strict ? damaged(k, ek_call_says(c, words)) : EK_OK;
+}
+
+/* --- the program --- */
+
+static bool is_program(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode) && access(path, X_OK) == 0;
+}
+
+static ek_err find_program(ek_ffmpeg *f, const char *path)
+{
+    static const char *const usual[] = {"/usr/bin/ffmpeg", "/usr/local/bin/ffmpeg"};
+    for (int i = 0; !path && i < 2; i++)
+        if (is_program(usual[i])) path = usual[i];
+    if (!path) return ek_fail(EK_ENOTFOUND, "there is no ffmpeg in /usr/bin or /usr/local/bin: install it, or name it");
+    if (!is_program(path)) return ek_fail(EK_ENOTFOUND, "%s is no program", path);
+    f->path = realpath(path, NULL);
+    return f->path ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
+}
+
+/* A line of its list of protocols. */
+static bool lists(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *s = text; (s = strstr(s, word)); s++) {
+        const bool whole = s > text && s[-1] == ' ' && (s[n] == '\n' || s[n] == '\0');
+        if (whole) return true;
+    }
+    return false;
+}
+
+/* The first word behind "ffmpeg version ". */
+static ek_err read_version(ek_ffmpeg *f, const char *text)
+{
+    static const char words[] = "ffmpeg version ";
+    const char *s = strstr(text, words);
+    if (!s) return ek_fail(EK_EUNSUPPORTED, "%s does not say that it is ffmpeg", f->path);
+    s += sizeof words - 1;
+    const int n = (int)strcspn(s, " \n"), version = atoi(s);
+    f->has_fps_mode = version == 0 || version >= 6; /* builds between versions have no number */
+    if (version > 0 && version < 4) return ek_fail(EK_EUNSUPPORTED, "%s is version %.*s, 4 is needed", f->path, n, s);
+    snprintf(f->text, sizeof f->text, "%s %.*s, locked up by %s", f->path, n < 40 ? n : 40, s,
+             ek_ffmpeg_has_landlock() ? "seccomp, Landlock" : "seccomp");
+    return EK_OK;
+}
+
+static ek_err try_program(ek_ffmpeg *f)
+{
+    const char *const argv[] = {f->path, "-nostdin", "-protocols", NULL};
+    ek_call what = {.n = 0};
+    ek_child c;
+    ek_buf protocols = {0};
+    char piece[4096];
+    ek_err err = EK_OK;
+    ek_call_add(&what, argv);
+    EK_TRY(ek_call_start(&c, &what, -1));
+    for (size_t n = 1; !err && n > 0 && protocols.len < MAX_TEXT;) {
+        err = ek_child_read(&c, piece, sizeof piece, &n);
+        ek_buf_add(&protocols, piece, n);
+    }
+    const ek_child_end end = ek_child_finish(&c, err != EK_OK);
+    f->has_fd = lists(ek_buf_text(&protocols), "fd");
+    ek_buf_fini(&protocols);
+    if (err) return ek_fail_in(EK_EIO, "%s", f->path);
+    char words[120];
+    if (end.status != 0)
+        return ek_fail(EK_EIO, "%s does not run locked up: %s", f->path,
+                       *c.says ? ek_call_says(&c, words) : "it says nothing");
+    return read_version(f, c.says);
+}
+
+ek_err ek_ffmpeg_open(ek_ffmpeg **out, const char *path)
+{
+    ek_ffmpeg *f = ek_alloc(sizeof *f);
+    ek_err err = find_program(f, path);
+    if (!err) err = try_program(f);
+    if (err) {
+        ek_ffmpeg_close(f);
+        f = NULL;
+    }
+    *out = f;
+    return err;
+}
+
+void ek_ffmpeg_close(ek_ffmpeg *f)
+{
+    if (!f) return;
+    free(f->path);
+    free(f);
+}
+
+bool ek_ffmpeg_has_landlock(void)
+{
+    return ek_lock_landlock() > 0;
+}
+
+const char *ek_ffmpeg_text(const ek_ffmpeg *f)
+{
+    return f->text;
+}

@@ -1,0 +1,114 @@
+#include "media/video/packets.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* A whole number with blanks before it; *s moves behind it. False where there is none or it is too large. */
+static bool number(const char **s, int64_t *v)
+{
+    static const char unknown[] = "-9223372036854775808"; /* ffmpeg's word for a time that is not known */
+    const char *p = *s;
+    bool negative;
+    int64_t x = 0;
+    while (*p == ' ') p++;
+    if (!strncmp(p, unknown, sizeof unknown - 1)) {
+        *v = INT64_MIN;
+        *s = p + sizeof unknown - 1;
+        return true;
+    }
+    negative = *p == '-';
+    p += negative;
+    if (*p < '0' || *p > '9') return false;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        if (x > (INT64_MAX - 9) / 10) return false;
+        x = 10 * x + (*p - '0');
+    }
+    *v = negative ? -x : x;
+    *s = p;
+    return true;
+}
+
+static bool skip(const char **s, char c)
+{
+    while (**s == ' ') (*s)++;
+    if (**s != c) return false;
+    (*s)++;
+    return true;
+}
+
+/* "#tb 0: 1/15360", "#dimensions 0: 640x480"; others say nothing that is needed. */
+static bool read_note(ek_packets *p, const char *s)
+{
+    static const char clock[] = "#tb 0:", size[] = "#dimensions 0:";
+    if (!strncmp(s, clock, sizeof clock - 1)) {
+        s += sizeof clock - 1;
+        return number(&s, &p->tick) && skip(&s, '/') && number(&s, &p->per) && p->tick > 0 && p->per > 0 &&
+               p->tick <= INT32_MAX && p->per <= INT32_MAX;
+    }
+    if (strncmp(s, size, sizeof size - 1) != 0) return true;
+    s += sizeof size - 1;
+    return number(&s, &p->width) && skip(&s, 'x') && number(&s, &p->height);
+}
+
+/* Bit 2 of "F=0x…": it is decoded and not shown, as at the beginning of what was cut. */
+static bool is_hidden(const char *s)
+{
+    const char *f = strstr(s, "F=0x");
+    size_t n = f ? strcspn(f + 4, ", ") : 0;
+    if (n == 0) return false;
+    const char c = f[4 + n - 1], low = (char)(c | 0x20);
+    const int digit = c <= '9' ? c - '0' : low - 'a' + 10;
+    return digit & 4;
+}
+
+/* Stream, time of decoding, time of showing, duration, bytes, checksum, flags. */
+static bool read_packet(ek_packets *p, const char *s)
+{
+    const int64_t far = INT64_C(1) << 60;
+    int64_t v[5];
+    for (int i = 0; i < 5; i++)
+        if ((i > 0 && !skip(&s, ',')) || !number(&s, &v[i])) return false;
+    const int64_t at = v[2] == INT64_MIN ? v[1] : v[2];
+    const bool timed = at != INT64_MIN;
+    if (v[0] != 0 || (timed && (at < -far || at > far)) || v[3] < 0 || v[3] > far) return false;
+    if (is_hidden(s)) return true;
+    p->n++;
+    if (!timed) return true;
+    if (!p->timed) p->first = p->begins = at, p->last = at + v[3];
+    p->timed = true;
+    if (at < p->first) p->first = at;
+    if (at > p->begins) p->begins = at;
+    if (at + v[3] > p->last) p->last = at + v[3];
+    return true;
+}
+
+static void end_line(ek_packets *p)
+{
+    p->line[p->n_line] = '\0';
+    if (p->n_line > 0 && !(p->line[0] == '#' ? read_note(p, p->line) : read_packet(p, p->line))) p->wrong = true;
+    p->n_line = 0;
+}
+
+void ek_packets_add(ek_packets *p, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n && !p->wrong; i++) {
+        if (bytes[i] == '\n') end_line(p);
+        else if (p->n_line + 1 < sizeof p->line && bytes[i]) p->line[p->n_line++] = bytes[i];
+        else if (p->line[0] != '#') p->wrong = true; /* notes may be long: what stands at their end is not needed */
+    }
+}
+
+bool ek_packets_end(ek_packets *p)
+{
+    if (p->n_line > 0 && !p->wrong) end_line(p);
+    return !p->wrong;
+}
+
+double ek_packets_fps(const ek_packets *p)
+{
+    const double tick = p->per > 0 ? (double)p->tick / (double)p->per : 0;
+    const double all = (double)(p->last - p->first) * tick, starts = (double)(p->begins - p->first) * tick;
+    /* Where no packet says how long it is shown, the last one is as long as the others are on average. */
+    if (p->last > p->begins && all > 0) return (double)p->n / all;
+    return p->n > 1 && starts > 0 ? (double)(p->n - 1) / starts : 24;
+}
