@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../tests/support/drafter.h"
+#include "../tests/support/gguf_edit.h"
 #include "../tests/support/gguf_memory.h"
 #include "../tests/support/gguf_model.h"
 #include "base/alloc.h"
@@ -17,135 +18,7 @@
 #include "model/source/source_gguf.h"
 #include "model/weights/weights.h"
 
-enum {
-    MAX_ROWS = 512,
-    MAX_EDITS = 24,
-    MAX_DATA = 1 << 20,
-    MAX_WEIGHTS = 1 << 18,
-    MAX_BLOCK = 1 << 20,
-    KEY = 96,
-    BASES = 64
-};
-
-typedef struct input {
-    const uint8_t *at, *end;
-} input;
-
-static unsigned take(input *in)
-{
-    return in->at < in->end ? *in->at++ : 0;
-}
-
-static unsigned take2(input *in)
-{
-    unsigned low = take(in);
-    return low | take(in) << 8;
-}
-
-/* Numbers that break things, or any byte. */
-static int64_t number(input *in)
-{
-    static const int64_t odd[] = {INT32_MAX, INT32_MIN, UINT32_MAX, INT64_MAX, INT64_MIN, -1,  65535, 65536,
-                                  1 << 20,   1 << 24,   1 << 28,    256,       512,       128, 64,    32};
-    unsigned v = take(in);
-    return v < 224 ? (int64_t)v : v < 240 ? odd[v - 224] : (int64_t)take2(in);
-}
-
-static double fraction(input *in)
-{
-    static const double odd[] = {0, 1, -1, NAN, INFINITY, 1e30, 1e-30, 0.25, 1e4, 30, 1e-6, 1e9, 0.5, 2, -0.0, 1e300};
-    return odd[take(in) % 16];
-}
-
-/* ------------------------------------------------------------------ tables */
-
-typedef struct value {
-    char key[KEY];
-    uint32_t kind;
-    bool is_array;
-    uint64_t count;
-    const uint8_t *data; /* of the base, or made */
-    size_t bytes;
-} value;
-
-typedef struct tensor {
-    char name[KEY];
-    uint32_t type;
-    int n_dims;
-    int64_t dim[EK_GGUF_MAX_DIMS];
-    const uint8_t *data;
-    size_t bytes, poke_at;
-    uint8_t poke;
-} tensor;
-
-typedef struct tables {
-    value value[MAX_ROWS];
-    tensor tensor[MAX_ROWS];
-    int n_values, n_tensors, n_made;
-    uint8_t *made[MAX_EDITS];
-} tables;
-
-static void *make(tables *t, size_t n)
-{
-    return t->made[t->n_made++] = ek_alloc(n + 1);
-}
-
-static void read_tables(tables *t, const ek_gguf *g)
-{
-    *t = (tables){.n_values = gguf_value_count(g), .n_tensors = ek_gguf_tensor_count(g)};
-    if (t->n_values > MAX_ROWS || t->n_tensors > MAX_ROWS) __builtin_trap();
-    for (int i = 0; i < t->n_values; i++) {
-        const ek_gguf_value *v = gguf_value_at(g, i);
-        t->value[i] = (value){
-            .kind = v->kind, .is_array = v->is_array, .count = v->count, .data = v->data, .bytes = v->bytes};
-        memcpy(t->value[i].key, v->key, v->n_key < KEY ? v->n_key : KEY - 1);
-    }
-    for (int i = 0; i < t->n_tensors; i++) {
-        const ek_gguf_tensor *v = ek_gguf_tensor_at(g, i);
-        tensor *to = &t->tensor[i];
-        *to = (tensor){.type = v->type, .n_dims = v->n_dims, .data = v->data, .bytes = v->bytes};
-        memcpy(to->dim, v->dim, sizeof to->dim);
-        memcpy(to->name, v->name, strlen(v->name) < KEY ? strlen(v->name) : KEY - 1);
-    }
-}
-
-/* What a tensor takes; 0 where nobody can say. */
-static size_t bytes_of(const tensor *t)
-{
-    const ek_gguf_type *type = ek_gguf_type_of(t->type);
-    double n = 1;
-    for (int d = 0; d < t->n_dims; d++) n *= (double)(t->dim[d] < 0 ? 1e30 : (double)t->dim[d]);
-    if (!type || n > MAX_DATA || (t->n_dims && t->dim[0] % type->block)) return 0;
-    return (size_t)n / (size_t)type->block * (size_t)type->bytes;
-}
-
-/* The file; data past MAX_DATA is left out, which its parser then says. */
-static void write_file(const tables *t, ek_buf *out)
-{
-    gguf_file f = {0};
-    ek_buf data = {0};
-    for (int i = 0; i < t->n_values; i++) {
-        const value *v = &t->value[i];
-        if (v->is_array) gguf_array(&f, v->key, v->kind, v->count, v->data, v->bytes);
-        else gguf_value(&f, v->key, v->kind, v->data, v->bytes);
-    }
-    for (int i = 0; i < t->n_tensors; i++) {
-        const tensor *one = &t->tensor[i];
-        size_t bytes = bytes_of(one);
-        ek_buf_clear(&data);
-        if (f.data.len + bytes > MAX_DATA) bytes = 0;
-        while (data.len < bytes && one->bytes) {
-            size_t left = bytes - data.len;
-            ek_buf_add(&data, one->data, left < one->bytes ? left : one->bytes);
-        }
-        while (data.len < bytes) ek_buf_char(&data, (char)data.len);
-        if (one->poke && data.len) data.data[one->poke_at % data.len] = (char)one->poke;
-        gguf_tensor(&f, one->name, one->type, one->n_dims, one->dim, ek_buf_text(&data), data.len);
-    }
-    gguf_bytes(&f, out);
-    gguf_fini(&f);
-    ek_buf_fini(&data);
-}
+enum { MAX_WEIGHTS = 1 << 18, MAX_BLOCK = 1 << 20, BASES = 64 };
 
 /* ------------------------------------------------------------------ models to begin with */
 
@@ -202,135 +75,14 @@ static const ek_gguf *base(unsigned which, unsigned how)
     return kept[slot];
 }
 
-/* ------------------------------------------------------------------ edits */
-
-static size_t kind_bytes(uint32_t kind)
-{
-    static const uint8_t size[EK_GGUF_KINDS] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    return kind < EK_GGUF_KINDS ? size[kind] : 0;
-}
-
-/* A number in place of the value, or of one element of an array. */
-static void set_value(tables *t, value *v, input *in, bool whole)
-{
-    size_t size = kind_bytes(v->kind), at = whole && v->count ? take(in) % v->count * size : 0;
-    if (!size || v->bytes < size) return;
-    uint8_t *data = make(t, v->bytes);
-    memcpy(data, v->data, v->bytes);
-    int64_t n = number(in);
-    double d = fraction(in);
-    float f = (float)d;
-    if (v->kind == EK_GGUF_F32) memcpy(data + at, &f, sizeof f);
-    else if (v->kind == EK_GGUF_F64) memcpy(data + at, &d, sizeof d);
-    else memcpy(data + at, &n, size);
-    v->data = data;
-}
-
-/* The same value in another type, array or not. */
-static void retype_value(tables *t, value *v, input *in)
-{
-    const uint64_t count = take(in) % 40;
-    v->kind = take(in) % (EK_GGUF_KINDS + 1), v->is_array = count > 0, v->count = count ? count : 1;
-    size_t size = kind_bytes(v->kind), bytes = v->kind == EK_GGUF_STRING ? v->count * 8 : v->count * size;
-    uint8_t *data = make(t, bytes);
-    if (size) /* zeros are empty strings */
-        for (size_t i = 0; i < bytes; i += size) data[i] = (uint8_t)take(in);
-    v->data = data, v->bytes = bytes;
-}
-
-static void set_text(tables *t, value *v, input *in)
-{
-    uint64_t n = take(in) % 32;
-    uint8_t *data = make(t, sizeof n + n);
-    memcpy(data, &n, sizeof n);
-    for (uint64_t i = 0; i < n; i++) data[sizeof n + i] = (uint8_t)take(in);
-    v->kind = EK_GGUF_STRING, v->is_array = false, v->count = 1, v->data = data, v->bytes = sizeof n + n;
-}
-
-static void rename_tensor(tensor *t, input *in)
-{
-    static const char *const names[] = {"output.weight",
-                                        "rope_freqs.weight",
-                                        "blk.0.attn_v.weight",
-                                        "blk.1.attn_k.weight",
-                                        "blk.0.ffn_up.scale",
-                                        "blk.0.ffn_gate_exps.weight",
-                                        "blk.0.ffn_up_exps.scale",
-                                        "blk.99999999999.ffn_up.weight",
-                                        "v.blk.0.weight",
-                                        "blk.0.rope_freqs.weight",
-                                        "per_layer_model_proj.weight",
-                                        "mtp_centroids.weight",
-                                        "blk.0.ffn_up.input_scale",
-                                        "blk.-1.attn_k.weight",
-                                        ".weight",
-                                        "blk.2.ffn_down_exps.scale"};
-    strcpy(t->name, names[take(in) % 16]);
-}
-
-static void edit_tensor(tables *t, tensor *one, unsigned how, input *in)
-{
-    tensor *other = &t->tensor[take2(in) % (unsigned)t->n_tensors], kept = *one;
-    const int d = (int)(take(in) % EK_GGUF_MAX_DIMS);
-    switch (how) {
-    case 0: *one = t->tensor[--t->n_tensors]; break;
-    case 1: one->type = take(in) % 48; break;
-    case 2: one->dim[d] = number(in); break;
-    case 3: one->n_dims = d + 1; break;
-    case 4:
-        memcpy(one->name, other->name, KEY);
-        memcpy(other->name, kept.name, KEY);
-        break;
-    case 5: rename_tensor(one, in); break;
-    case 6:
-        if (t->n_tensors == MAX_ROWS) break;
-        t->tensor[t->n_tensors] = kept;
-        rename_tensor(&t->tensor[t->n_tensors++], in);
-        break;
-    case 7: one->poke_at = take2(in), one->poke = (uint8_t)take(in); break;
-    case 8:
-        one->dim[d] = one->dim[(d + 1) % EK_GGUF_MAX_DIMS], one->dim[(d + 1) % EK_GGUF_MAX_DIMS] = kept.dim[d];
-        break;
-    default: { /* all matrices of blocks */
-        const uint32_t type = take(in) % 48;
-        for (int i = 0; i < t->n_tensors; i++)
-            if (t->tensor[i].n_dims > 1) t->tensor[i].type = type;
-    }
-    }
-}
-
-static void edit_value(tables *t, value *v, unsigned how, input *in)
-{
-    const value kept = *v, *other = &t->value[take(in) % (unsigned)t->n_values];
-    switch (how) {
-    case 0: *v = t->value[--t->n_values]; break;
-    case 1: set_value(t, v, in, false); break;
-    case 2: set_value(t, v, in, true); break;
-    case 3: retype_value(t, v, in); break;
-    case 4: set_text(t, v, in); break;
-    case 5: /* the value of another key */
-        *v = *other;
-        memcpy(v->key, kept.key, KEY);
-        break;
-    default: /* one more key of the architecture */
-        if (t->n_values == MAX_ROWS) break;
-        static const char *const keys[] = {"gemma4.rope.scaling.factor",  "gemma4.attention.value_length",
-                                           "gemma4.rope.dimension_count", "general.alignment",
-                                           "gemma4.vocab_size",           "tokenizer.ggml.suppress_tokens",
-                                           "gemma4.expert_count",         "tokenizer.ggml.tokens"};
-        t->value[t->n_values] = kept;
-        strcpy(t->value[t->n_values++].key, keys[take(in) % 8]);
-    }
-}
-
-static void edit(tables *t, input *in)
-{
-    for (int i = 0; i < MAX_EDITS && in->at < in->end && t->n_values && t->n_tensors; i++) {
-        const unsigned how = take(in) % 17, at = take2(in);
-        if (how < 10) edit_tensor(t, &t->tensor[at % (unsigned)t->n_tensors], how, in);
-        else edit_value(t, &t->value[at % (unsigned)t->n_values], how - 10, in);
-    }
-}
+static const gguf_edit_words words = {
+    .name = {"output.weight", "rope_freqs.weight", "blk.0.attn_v.weight", "blk.1.attn_k.weight", "blk.0.ffn_up.scale",
+             "blk.0.ffn_gate_exps.weight", "blk.0.ffn_up_exps.scale", "blk.99999999999.ffn_up.weight", "v.blk.0.weight",
+             "blk.0.rope_freqs.weight", "per_layer_model_proj.weight", "mtp_centroids.weight",
+             "blk.0.ffn_up.input_scale", "blk.-1.attn_k.weight", ".weight", "blk.2.ffn_down_exps.scale"},
+    .key = {"gemma4.rope.scaling.factor", "gemma4.attention.value_length", "gemma4.rope.dimension_count",
+            "general.alignment", "gemma4.vocab_size", "tokenizer.ggml.suppress_tokens", "gemma4.expert_count",
+            "tokenizer.ggml.tokens"}};
 
 /* ------------------------------------------------------------------ properties */
 
@@ -394,15 +146,15 @@ static void read_all(ek_gguf_source *s, const uint8_t *file, size_t n, bool edit
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static tables t;
-    input in = {data, data + size};
+    static gguf_tables t;
+    gguf_input in = {data, data + size};
     ek_buf bytes = {0};
     ek_gguf *g;
     ek_log_set(EK_LOG_ERROR);
-    const unsigned which = take(&in), how = take(&in);
-    read_tables(&t, base(which, how));
-    edit(&t, &in);
-    write_file(&t, &bytes);
+    const unsigned which = gguf_take(&in), how = gguf_take(&in);
+    gguf_tables_read(&t, base(which, how));
+    gguf_tables_edit(&t, &in, &words);
+    gguf_tables_write(&t, &bytes);
     uint8_t *file = ek_alloc(bytes.len);
     memcpy(file, bytes.data, bytes.len);
     if (!refused(gguf_of_memory(&g, file, bytes.len, "m.gguf"), true)) {
@@ -410,7 +162,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         read_all((ek_gguf_source *)s, file, bytes.len, size > 2);
         ek_source_close(s);
     }
-    for (int i = 0; i < t.n_made; i++) free(t.made[i]);
+    gguf_tables_fini(&t);
     free(file);
     ek_buf_fini(&bytes);
     return 0;
