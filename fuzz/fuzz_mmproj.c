@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "../tests/model/audio_scene.h"
 #include "../tests/model/tower_gguf_case.h"
+#include "../tests/support/files.h"
 #include "../tests/support/gguf_edit.h"
 #include "../tests/support/gguf_memory.h"
 #include "../tests/support/gguf_model.h"
@@ -37,18 +37,19 @@ static const gguf_edit_words words = {
 
 /* --- files to begin with --- */
 
-static char folder[] = "/tmp/ek-fuzz-XXXXXX", model[64], towers[64];
+static char *folder, model[64], towers[64];
 static int text_width;
 
 static void remove_files(void)
 {
-    unlink(model), unlink(towers), rmdir(folder);
+    remove_dir(folder);
 }
 
 static void make_model(void)
 {
     static ek_config c;
-    if (!mkdtemp(folder) || ek_config_tiny(&c, "T1")) __builtin_trap();
+    folder = temp_dir();
+    if (ek_config_tiny(&c, "T1")) __builtin_trap();
     text_width = c.hidden_size;
     write_gguf(folder, "m.gguf", &c, &(gguf_opts){.type = GGUF_F32}, NULL);
     snprintf(model, sizeof model, "%s/m.gguf", folder);

@@ -18,15 +18,23 @@
 
 #include "base/file.h"
 
+void temp_name(char *to, size_t n, const char *stem)
+{
+    const int at = snprintf(to, n, "/tmp/ek-%s-", stem);
+    memset(to + at, 'X', 6);
+    to[at + 6] = 0;
+}
+
 const char *ffmpeg_path(void)
 {
     return access("/usr/bin/ffmpeg", X_OK) == 0 ? "/usr/bin/ffmpeg" : NULL;
 }
 
-/* words: blanks between them; the files are /tmp/ek-video-XXXXXX/in and out. */
+/* words: blanks between them; the files are in and out of a folder of its own. */
 static void run(ek_buf *out, const void *in, size_t n, const char *before, const char *words)
 {
-    char folder[] = "/tmp/ek-video-XXXXXX", line[1024], from[64], to[64];
+    char folder[64], line[1024], from[80], to[80];
+    temp_name(folder, sizeof folder, "video");
     assert_non_null(mkdtemp(folder));
     snprintf(from, sizeof from, "%s/in", folder);
     snprintf(to, sizeof to, "%s/out", folder);

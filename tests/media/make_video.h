@@ -6,6 +6,9 @@
 
 #include "base/buf.h"
 
+/* "/tmp/ek-STEM-XX…", for mkstemp and mkdtemp. */
+void temp_name(char *to, size_t n, const char *stem);
+
 /* NULL: none is installed. */
 const char *ffmpeg_path(void);
 

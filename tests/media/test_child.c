@@ -21,6 +21,7 @@
 
 #include "base/clock.h"
 #include "base/wanted.h"
+#include "make_video.h"
 #include "media/video/child.h"
 #include "media/video/lock.h"
 
@@ -92,7 +93,8 @@ static void it_begins_with_nothing_of_ours(void **state)
 static void it_writes_no_file(void **state)
 {
     (void)state;
-    char path[] = "/tmp/ek-child-XXXXXX", script[256];
+    char path[64], script[256];
+    temp_name(path, sizeof path, "child");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     fchmod(fd, 0666);
@@ -110,7 +112,8 @@ static void it_reads_no_file_that_is_not_its_own(void **state)
 {
     (void)state;
     if (!ek_lock_landlock()) skip();
-    char path[] = "/tmp/ek-child-XXXXXX", script[256];
+    char path[64], script[256];
+    temp_name(path, sizeof path, "child");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "secret\n", 7), 7);

@@ -440,6 +440,7 @@ static void other_files_are_not_opened(void **state)
 static ek_ffmpeg *fake(const char *counts, const char *decodes, char path[])
 {
     FILE *f;
+    temp_name(path, 64, "fake");
     int fd = mkstemp(path);
     assert_true(fd >= 0 && (f = fdopen(fd, "w")));
     fprintf(f,
@@ -478,7 +479,7 @@ static void what_ffmpeg_writes_is_checked(void **state)
              {"printf '#tb 0: 1000/1\\n0,0,0,999,1,0x0\\n'", "exit 0", EK_ETOOLARGE, "seconds, at most 360000"}};
     ek_ffmpeg *before = ffmpeg;
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-        char path[] = "/tmp/ek-fake-XXXXXX";
+        char path[64];
         ek_buf b = {0};
         seen s;
         ffmpeg = fake(c[i].counts, c[i].decodes, path);

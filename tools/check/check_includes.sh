@@ -48,7 +48,7 @@ BEGIN {
     inner["model/tower/source"] = " model/config model/source "
     inner["model/tower"] = inner["model/tower/source"] "model/tower/source model/weights "
     inner["model"] = " model/config model/source model/weights "
-    inner["media/part"] = " media "
+    inner["media/part"] = inner["media/video"] = " media "
     inner["engine"] = " engine/sample engine/media "
     inner["serve/openai"] = inner["serve/anthropic"] = inner["serve/ollama"] = " serve/api serve/resume serve/http "
     inner["serve/page"] = " serve/http "

@@ -128,3 +128,16 @@ void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_gpu *gpu)
         snprintf(out, room, "on the CPU (no NVIDIA driver)");
     else snprintf(out, room, "on the CPU");
 }
+
+int ek_cli_image_tokens(const ek_cli *cli, int of_model)
+{
+    return cli->has.image_tokens ? atoi(cli->image_tokens) : of_model;
+}
+
+ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
+{
+    *out = NULL;
+    if (!cli->ffmpeg) return EK_OK;
+    ek_err err = ek_ffmpeg_open(out, !strcmp(cli->ffmpeg, "on") ? NULL : cli->ffmpeg);
+    return err ? ek_fail_in(err, "--ffmpeg") : EK_OK;
+}

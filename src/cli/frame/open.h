@@ -4,6 +4,7 @@
 
 #include "cli/frame/cli.h"
 #include "open/open.h"
+#include "media/video/video.h"
 
 /* --model, or the bundled model's folder (open/find.h). dir is valid until the process ends. */
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
@@ -27,5 +28,10 @@ void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_gpu *gpu);
 
 /* With the tokenizer and chat template too, and for one request. */
 ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);
+
+/* What --image-tokens says; without it what the model does. */
+int ek_cli_image_tokens(const ek_cli *cli, int of_model);
+/* The program of --ffmpeg; NULL without. Errors name the option. */
+ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli);
 
 #endif

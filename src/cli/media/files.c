@@ -6,12 +6,8 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "cli/frame/open.h"
 #include "media/limits.h"
-
-int ek_cli_image_tokens(const ek_cli *cli, int of_model)
-{
-    return cli->has.image_tokens ? atoi(cli->image_tokens) : of_model;
-}
 
 ek_picture_opts ek_cli_picture_opts(const ek_cli *cli)
 {
@@ -35,14 +31,6 @@ ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek
 ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i)
 {
     return cli->split ? ek_sound_piece(s, i) : *s;
-}
-
-ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
-{
-    *out = NULL;
-    if (!cli->ffmpeg) return EK_OK;
-    ek_err err = ek_ffmpeg_open(out, !strcmp(cli->ffmpeg, "on") ? NULL : cli->ffmpeg);
-    return err ? ek_fail_in(err, "--ffmpeg") : EK_OK;
 }
 
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)

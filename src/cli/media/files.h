@@ -6,19 +6,13 @@
 #include "cli/frame/cli.h"
 #include "media/picture.h"
 #include "media/split.h"
-#include "media/video/video.h"
 
-/* What --image-tokens says; without it what the model does. */
-int ek_cli_image_tokens(const ek_cli *cli, int of_model);
 /* What --image-tokens, --resize and --alpha say. */
 ek_picture_opts ek_cli_picture_opts(const ek_cli *cli);
 /* A sound, by --split one of many pieces, and how many those are for a model that hears like this: 1 without. */
 ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek_buf *file, ek_sound_kind kind);
 /* Piece i of them; borrowed. */
 ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i);
-
-/* The program of --ffmpeg; NULL without. Errors name the option. */
-ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli);
 
 /* The file of --image or --audio, of which one is given (else EINVAL), within the limits. */
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli);

@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "chat/video.h"
-#include "cli/media/files.h"
+#include "cli/frame/open.h"
 #include "cli/run/dialogue.h"
 #include "media/limits.h"
 

@@ -12,7 +12,7 @@
 #include "cli/frame/hub.h"
 #include "cli/frame/put.h"
 #include "cli/frame/sampling.h"
-#include "cli/media/files.h"
+#include "cli/frame/open.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "cli/media/files.h"
+#include "cli/frame/open.h"
 #include "media/limits.h"
 
 static ek_err read_file(ek_media **out, const ek_cli *cli, const ek_towers_info *takes, const char *path, bool sound)

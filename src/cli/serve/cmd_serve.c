@@ -13,7 +13,6 @@
 #include "cli/hub/fetch.h"
 #include "cli/frame/hub.h"
 #include "cli/local/running.h"
-#include "cli/media/files.h"
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "engine/budget.h"
