@@ -17,8 +17,8 @@ ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limi
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
 /* evenkeel: {"digest": true or false, "resume": as in serve/resume/resume.h, "image_tokens": 70, 140, 280, 560 or 1120,
- * "image_alpha": "drop" or "white"}; mm_processor_kwargs: {"max_soft_tokens": as image_tokens}; cache_salt, a text: only
- * requests of one salt share cached prefixes. */
+ * "image_alpha": "drop" or "white"}; mm_processor_kwargs: {"max_soft_tokens": as image_tokens}; cache_salt, a text:
+ * only requests of one salt share cached prefixes. */
 ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
 
 /* The member, borrowed; NULL when absent or null. */
