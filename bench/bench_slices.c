@@ -1,7 +1,9 @@
 /* How long a stream waits while an image or a sound of another request is encoded: an engine on random weights of a
  * published shape, 4 bits, with the towers of that shape (or of a folder). In steps of 512 rows of a prompt, by
  * processor time of the whole process, so that other programs do not count.
- * Usage: bench_slices SHAPE LAYERS THREADS [TOWERS], as in: bench_slices e2b 0 2; LAYERS 0: all; TOWERS: a folder */
+ * Usage: bench_slices SHAPE LAYERS THREADS [TOWERS [N]], as in: bench_slices e2b 0 2; LAYERS 0: all; TOWERS: a folder,
+ * or
+ * "-"; N: ends when the stream has N tokens of the time of an encoding */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +28,7 @@ static ek_config config;
 static ek_engine *engine;
 static ek_towers *towers;
 static double step; /* seconds of a step of a prompt */
+static int max_tokens = INT_MAX;
 
 static void fail_on(ek_err err)
 {
@@ -113,24 +116,27 @@ static void measure(ek_media *m, const char *what)
     while (a.tokens < 12) ek_engine_step(engine);
     const double alone = seconds(a.longest);
     a.longest = 0;
-    submit(&b, 8, 0, 1, m);
+    const ek_request_id other = submit(&b, 8, 0, 1, m);
     const clock_t start = clock();
     const int before = a.tokens;
     double longest = 0, took = 0;
     int n = 0;
-    while (!b.finished) {
+    while (!b.finished && n < max_tokens) {
         ek_engine_stats stats;
         if (took == 0) longest = seconds(a.longest), n = a.tokens - before;
         ek_engine_step(engine);
         ek_engine_stats_read(engine, &stats);
         if (took == 0 && stats.encoded[m->kind == EK_PART_SOUND]) took = seconds(clock() - start);
     }
-    ek_engine_cancel(engine, id);
+    const bool whole = took > 0;
+    if (!whole) took = seconds(clock() - start);
+    ek_engine_cancel(engine, id), ek_engine_cancel(engine, other);
     while (ek_engine_step(engine)) continue;
     printf(
-        "%s encoded in %.1f s, with %d tokens of a stream in between, at most %.3f s from one to the next, which are %.2f "
+        "%s, %s in %.1f s, with %d tokens of a stream in between, at most %.3f s from one to the next, which are %.2f "
         "steps of %d rows (%.3f s); alone %.3f s; while its rows were computed %.2f steps\n",
-        what, took, n, longest, longest / step, STEP, step, alone, seconds(a.longest) / step);
+        what, whole ? "encoded" : "begun", took, n, longest, longest / step, STEP, step, alone,
+        seconds(a.longest) / step);
 }
 
 static void measure_image(void)
@@ -161,10 +167,11 @@ static void measure_sound(void)
 int main(int argc, char **argv)
 {
     if (argc < 4) {
-        printf("usage: bench_slices SHAPE LAYERS THREADS [TOWERS]\n");
+        printf("usage: bench_slices SHAPE LAYERS THREADS [TOWERS [N]]\n");
         return 2;
     }
-    open_all(argv[1], atoi(argv[2]), atoi(argv[3]), argc > 4 ? argv[4] : NULL);
+    open_all(argv[1], atoi(argv[2]), atoi(argv[3]), argc > 4 && strcmp(argv[4], "-") != 0 ? argv[4] : NULL);
+    if (argc > 5) max_tokens = atoi(argv[5]);
     measure_step();
     if (ek_towers_get(towers)->image) measure_image();
     if (ek_towers_get(towers)->sound) measure_sound();
