@@ -4,7 +4,8 @@
 Three replicas, of which one is killed (SIGKILL) every few seconds and started again. Half of the streams are read by
 examples/resume.py, which goes from replica to replica; half come through HAProxy with deploy/haproxy-resume.cfg and
 deploy/resume.lua, to a client that knows nothing of it. Every stream has the events that one replica alone gives, none
-repeated, none lost. Closes with `N passed, N failed`."""
+repeated, none lost. The replicas share pages by a Redis, where the program and this machine have it, that is killed, full,
+emptied and damaged meanwhile. Closes with `N passed, N failed`."""
 import http.client, json, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -24,8 +25,11 @@ SCHEMA = {"type": "object", "properties": {"names": {"type": "array", "items": {
           "days": {"type": "array", "items": {"enum": ["Friday", "Montag", "日曜日 🙂"]}, "minItems": 8, "maxItems": 9}}, "required": ["names", "days"], "additionalProperties": False}
 
 
+PREFIX = "The ship has a wide deck and a deep hold. " * 20  # pages that all may share
+
+
 def user(i, text):
-    return [{"role": "user", "content": f"{text} Please." + " Thank you." * (i % 5)}]
+    return [{"role": "system", "content": PREFIX}, {"role": "user", "content": f"{text} Please." + " Thank you." * (i % 5)}]
 
 
 def ask(i):
@@ -40,7 +44,7 @@ def ask(i):
                 "seed": i, **common, "stream_options": {"include_usage": True}}),
         (CHAT, {"messages": story, "reasoning_effort": "high", "thinking_budget": 100, "max_tokens": 400, "ignore_eos": True, "seed": i, "frequency_penalty": 0.2, **common}),
         (TEXT, {"prompt": "1 2 3 4 5 6 7 8 " * 8, "max_tokens": 400, "ignore_eos": True, "seed": i, **common}),  # what drafts are good at
-        (MESSAGES, {"messages": story, "max_tokens": 120, "thinking": {"type": "enabled", "budget_tokens": 1024}, **greedy}),
+        (MESSAGES, {"system": PREFIX, "messages": story[1:], "max_tokens": 120, "thinking": {"type": "enabled", "budget_tokens": 1024}, **greedy}),
         (RESPONSES, {"input": story, "max_output_tokens": 100, "store": False, **greedy}),
     ][i % 6]
 
@@ -66,13 +70,60 @@ def events_of(lines):
     return [json.loads(line[6:]) for line in lines if line.startswith(b"data: {")]
 
 
-class Replica:
-    def __init__(self, port):
-        self.port, self.process, self.kills = port, None, 0
+class Redis:
+    """A server of shared pages, and what can happen to it."""
+    PROGRAM = next((p for p in map(shutil.which, ("redis-server", "valkey-server", "redis-check-rdb")) if p), None)  # the last: Debian's redis-tools
+
+    def __init__(self):
+        self.port, self.folder, self.turn, self.done = free_port(), tempfile.TemporaryDirectory(), 0, []
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(self.port), "--max-requests", "64", "--threads", "1"],
+        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.folder.name],
+                                        executable=self.PROGRAM, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def do(self, *words):
+        """The first bytes of the answer."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
+                words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+                s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+                return s.recv(1 << 16)
+        except OSError:
+            return b""
+
+    def harm(self):
+        how = ("damaged", "full", "emptied", "killed")[self.turn % 4]
+        self.turn += 1
+        if how == "damaged":
+            keys = re.findall(rb"evenkeel:page:[!-~]+", self.do("KEYS", "evenkeel:page:*"))[:200]
+            for i, key in enumerate(keys):
+                self.do("SETRANGE", key, 40 + i % 300, b"\xff\0wrong")
+            how += f" {len(keys)} pages"
+        elif how == "full":
+            self.do("CONFIG", "SET", "maxmemory", "1mb")
+        elif how == "emptied":
+            self.do("FLUSHALL")
+            self.do("CONFIG", "SET", "maxmemory", "0")
+        else:
+            self.stop()
+            time.sleep(0.3)
+            self.start()
+        self.done.append(how)
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Replica:
+    def __init__(self, port, redis=None):
+        self.port, self.process, self.kills = port, None, 0
+        self.shared = ["--cache-shared", f"redis://127.0.0.1:{redis.port}"] if redis else []
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(self.port), "--max-requests", "64", "--threads", "1", *self.shared],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def ready(self, seconds=30):
@@ -88,14 +139,16 @@ class Replica:
         return False
 
     def cached(self):
-        """Tokens of prompts, and of replies that go on, that came from its cache."""
+        """Tokens of prompts, and of replies that go on, that came from its caches; pages that came from another replica; pages that were wrong."""
         try:
             c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             c.request("GET", "/metrics")
-            m = re.search(rb"^vllm:prefix_cache_hits_total\{.*\} (\S+)$", c.getresponse().read(), re.M)
-            return int(float(m[1])) if m else 0
+            text = c.getresponse().read()
         except OSError:
-            return 0
+            return [0, 0, 0]
+        names = (rb"vllm:prefix_cache_hits_total\{.*\}", rb"evenkeel_cache_shared_hits_total", rb"evenkeel_cache_shared_wrong_pages_total")
+        found = [re.search(rb"^" + name + rb" (\S+)$", text, re.M) for name in names]
+        return [int(float(m[1])) if m else 0 for m in found]
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)
@@ -160,12 +213,14 @@ def main():
     check("every stream has events alone", all(len(want.get(i, [])) > 10 for i in range(STREAMS)), {i: len(w) for i, w in want.items()})
 
     ports = [free_port() for _ in range(3)]
-    replicas = [Replica(p) for p in ports]
+    able = "--cache-shared" in subprocess.run([PROGRAM, "serve", "--help-all"], capture_output=True, text=True).stdout
+    redis = Redis() if able and Redis.PROGRAM else None
+    replicas = [Replica(p, redis) for p in ports]
     check("three replicas start", all(r.ready() for r in replicas))
     folder = tempfile.TemporaryDirectory()
     proxy_port, proxy = try_proxy(folder.name, ports) if shutil.which("haproxy") else (0, None)
     stop, done, lock = time.time() + SECONDS, {"direct": 0, "proxied": 0}, threading.Lock()
-    counts = {"resumed": 0, "cached": 0}
+    counts, cached = {"resumed": 0}, [0, 0, 0]
 
     def direct(i):
         path, body = ask(i)
@@ -211,13 +266,16 @@ def main():
     while time.time() < stop:
         time.sleep(PAUSE)
         r = choose.choice(replicas)
-        counts["cached"] += r.cached()
+        cached = [x + y for x, y in zip(cached, r.cached())]
         r.kill()
+        if redis:
+            redis.harm()
         time.sleep(0.2)
         r.start()
         check("a replica is there again", r.ready())
     [t.join() for t in workers]
-    counts["cached"] += sum(r.cached() for r in replicas)
+    for r in replicas:
+        cached = [x + y for x, y in zip(cached, r.cached())]
     kills = sum(r.kills for r in replicas)
     for r in replicas:
         r.process.terminate()
@@ -227,7 +285,13 @@ def main():
         proxy.terminate()
         proxy.wait(10)
     print(f"{kills} replicas killed in {SECONDS} s; {done['direct']} streams over examples/resume.py, resumed {counts['resumed']} times, {done['proxied']} through HAProxy; "
-          f"{counts['cached']} tokens from caches" + ("" if proxy else "; haproxy is not installed"))
+          f"{cached[0]} tokens from caches" + ("" if proxy else "; haproxy is not installed"))
+    if redis:
+        redis.stop()
+        print(f"Redis was {', '.join(redis.done)}; {cached[1]} pages came from other replicas, {cached[2]} were seen to be wrong")
+        check("pages came from other replicas", cached[1] > 0)
+    else:
+        print("no pages were shared: " + ("no redis-server (Debian: redis-tools)" if able else "the program has no --cache-shared"))
     check("streams were resumed", counts["resumed"] > 0 and kills > 0)
     return closing()
 
