@@ -220,6 +220,21 @@ def what_is_refused(a, b):
     check("without a stream the wish is nothing", post(b, CHAT, {**asks(body, True, False), "n": 2})[0] == 200)
 
 
+def long_replies(a, b):
+    """More tokens than the event loop replays itself; logits that are computed again, and compared."""
+    for name, body in (("logprobs and digest", {"logprobs": True, "top_logprobs": 3, "ignore_eos": True, "evenkeel": {"digest": True}}),
+                       ("schema", {"guided_json": {"type": "array", "items": {"enum": ["red", "grün"]}, "minItems": 240, "maxItems": 250}})):
+        body = {"messages": THINK, "max_tokens": 700, "temperature": 1, "seed": 3, **body}
+        whole = events(post(a, CHAT, asks(body, True))[1], CHAT)
+        state, n = {}, len(whole) * 9 // 10
+        for e in whole[:n]:
+            state = merge(state, state_of(e))
+        got = post(b, CHAT, asks(body, state))[1]
+        check(f"{name}: behind {state['at']} tokens", state["at"] > 500 and got == b"".join(whole[n:]), difference(b"".join(whole[n:]), got))
+        if "logits" in state:
+            refused(b, CHAT, asks(body, {**state, "logits": "0123456789abcdef"}), "the logits have the digest [0-9a-f]{16} here and had 0123456789abcdef")
+
+
 def journals(body):
     """A reply that went on is in the journal as one that did not, and is found again by replay."""
     with tempfile.TemporaryDirectory() as d:
@@ -249,6 +264,8 @@ with Server(PROGRAM, "--model", MODEL) as a, Server(PROGRAM, "--model", MODEL, "
         n += cut_everywhere(name, path, body, a, b, pool)
     if not ONLY:
         what_is_refused(a, b)
+        if not SMALL:
+            long_replies(a, b)
         journals({"messages": THINK, "tools": [WEATHER], "max_tokens": 30, "reasoning_effort": "low", **sampled, "seed": 4})
 print(f"{n} cuts in {time.time() - begin:.1f} s")
 sys.exit(closing())
