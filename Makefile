@@ -3,6 +3,7 @@
 # Layers, left to right; a file includes its own layer and those to its left (tools/check/check_includes.sh
 # enforces it). One archive per layer, so that a layer's tests build without the layers to its right.
 SHELL  := /bin/bash
+, := ,
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
@@ -39,6 +40,11 @@ MEDIA_MISSING := $(strip $(foreach p,$(MEDIA_PKGS),$(if $(shell pkg-config --exi
 HEIF := $(shell pkg-config --exists libheif 2>/dev/null && echo libheif)
 MEDIA_CFLAGS := $(shell pkg-config --cflags $(MEDIA_PKGS) $(HEIF) 2>/dev/null) $(if $(HEIF),-DEK_HAVE_HEIF)
 MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) $(HEIF) 2>/dev/null)
+# Pages shared by a server (src/cache/shared): a client of its protocol and TLS, each where it is installed.
+HIREDIS := $(shell pkg-config --exists hiredis 2>/dev/null && echo hiredis)
+SSL     := $(if $(HIREDIS),$(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl))
+SHARED_CFLAGS := $(if $(HIREDIS),-DEK_HAVE_HIREDIS) $(if $(SSL),-DEK_HAVE_TLS)
+SHARED_LIBS   := $(if $(HIREDIS),-Wl$(,)--push-state$(,)--as-needed $(shell pkg-config --libs hiredis $(SSL) 2>/dev/null) -Wl$(,)--pop-state)
 TEST_LIBS  := $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 
 VERSION := 0.1.0
@@ -66,8 +72,8 @@ WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-
 # Warnings stop `make check` and CI, not somebody's build with a newer compiler.
 WERROR  ?=
 ALL_CFLAGS = -std=gnu11 $(OPT) $(HARDEN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
-             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /media/,$@),$(MEDIA_CFLAGS)) $(CFLAGS)
-LDLIBS  = $(if $(filter %/ek_media.a,$^),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
+             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /media/,$@),$(MEDIA_CFLAGS)) $(if $(findstring /cache/shared/,$@),$(SHARED_CFLAGS)) $(CFLAGS)
+LDLIBS  = $(if $(filter %/ek_cache.a,$^),$(SHARED_LIBS)) $(if $(filter %/ek_media.a,$^),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) $(HARDEN_LD) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c
@@ -144,7 +150,6 @@ ifeq ($(CONF),release)
 $B/tests/%.o: CFLAGS += -g0
 $B/tests/ops/%_avx512.o: CFLAGS += -O1
 endif
-, := ,
 define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
 $B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(TEST_SUPPORT) $(call libs,$1)

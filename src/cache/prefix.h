@@ -98,11 +98,15 @@ typedef struct ek_prefix_unsaved {
 } ek_prefix_unsaved;
 
 /* From now on names pages and remembers which were not saved; before the first put; NULL: no longer. save is called for
- * a page that is evicted before next_unsaved returned it. */
+ * a page that is evicted before next_unsaved returned it; and with a name alone, for one that is dropped because it is
+ * wrong. */
 void ek_prefix_set_saver(ek_prefix *x, void (*save)(void *arg, const ek_prefix_unsaved *node), void *arg);
 /* The node that waits longest; it counts as saved then. False: none. */
 bool ek_prefix_next_unsaved(ek_prefix *x, ek_prefix_unsaved *out);
 int ek_prefix_n_unsaved(const ek_prefix *x);
+/* A mark, and whether all nodes that were unsaved when it was taken are so no more. */
+uint64_t ek_prefix_unsaved_mark(const ek_prefix *x);
+bool ek_prefix_saved_until(const ek_prefix *x, uint64_t mark);
 /* The name of page i of the path found, or of the root with -1 (of the key's salt, in the index or not). */
 ek_chain ek_prefix_chain(const ek_prefix *x, const ek_prefix_key *key, int i);
 /* The key's page i, read from disk into pages that the caller holds, EK_NO_PAGE where it has none: they become the

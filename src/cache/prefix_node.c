@@ -147,6 +147,16 @@ int ek_prefix_n_unsaved(const ek_prefix *x)
     return x->n_unsaved;
 }
 
+uint64_t ek_prefix_unsaved_mark(const ek_prefix *x)
+{
+    return x->clock;
+}
+
+bool ek_prefix_saved_until(const ek_prefix *x, uint64_t mark)
+{
+    return x->unsaved.oldest == EK_NO_NODE || x->node[x->unsaved.oldest].used[EK_ORDER_UNSAVED] > mark;
+}
+
 /* It is about to lose a page. */
 static void save_now(ek_prefix *x, int32_t i)
 {
@@ -310,6 +320,8 @@ static void drop_one(ek_prefix *x, int32_t i)
     ek_prefix_node *d = &x->node[i];
     EK_ASSERT(d->child == EK_NO_NODE && i != x->held);
     save_now(x, i);
+    if (x->wrong && x->save && d->depth >= 0 && d->n == EK_PAGE_TOKENS)
+        x->save(x->save_arg, &(ek_prefix_unsaved){.chain = &d->chain, .page = {EK_NO_PAGE, EK_NO_PAGE}});
     ek_prefix_drop_sliding(x, i);
     if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_FULL, i), d->page[EK_FULL]);
     if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);

@@ -7,8 +7,9 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/hash/rng.h"
 
-enum { MAX_SLOTS = 32, STAGING_BYTES = 64 << 20 };
+enum { MAX_SLOTS = 32, STAGING_BYTES = 64 << 20, AHEAD = 16 };
 
 typedef struct ring {
     ek_store_page slot[MAX_SLOTS];
@@ -26,7 +27,9 @@ struct ek_store {
     pthread_mutex_t lock;
     pthread_cond_t work, news;
     bool closing, stirred;
-    ring out, in; /* out: to be written; in: loaded */
+    ring out, in;            /* out: to be written; in: loaded */
+    uint64_t saved, written; /* pages that were given to out, and left it */
+    uint64_t given;          /* what the backend had been given when the last one left */
     /* the load; the thread works on it while loading is set */
     bool loading;
     unsigned load; /* counts loads: what was read for an older one is thrown away */
@@ -36,6 +39,9 @@ struct ek_store {
     bool has_content;
     uint8_t *want[EK_KIND_COUNT];
     int next, n_pages;
+    ek_chain told_chain; /* of the last page that the backend was told of ahead */
+    int told;            /* pages below it were */
+    ek_store_page name;  /* the one it is told of; bytes are NULL */
 };
 
 static bool open_ring(ek_store *s, ring *r, int which)
@@ -74,12 +80,51 @@ static void write_some(ek_store *s)
     pthread_mutex_lock(&s->lock);
     s->out.first = (s->out.first + n) % s->out.n;
     s->out.used -= n;
+    s->written += (uint64_t)n;
+    if (s->backend.given) s->given = s->backend.given(s->backend.arg);
     stir(s);
+}
+
+static void name_page(ek_store *s, ek_store_page *p, int i, const ek_chain *before)
+{
+    memcpy(p->token, s->token + i * EK_PAGE_TOKENS, sizeof p->token);
+    if (s->has_content) memcpy(p->content, s->content + i * EK_PAGE_TOKENS, sizeof p->content);
+    else memset(p->content, 0, sizeof p->content);
+    p->chain = ek_chain_next(before, p->token, p->content);
+    p->depth = i;
+}
+
+/* A backend far away is asked for pages before they are needed. With the lock, which is released meanwhile; false if
+ * the load has ended since. */
+static bool tell_ahead(ek_store *s)
+{
+    unsigned load = s->load;
+    if (s->told < s->next || s->told == 0) {
+        s->told = s->next, s->told_chain = s->chain;
+        pthread_mutex_unlock(&s->lock);
+        s->backend.ahead(s->backend.arg, NULL, NULL);
+        pthread_mutex_lock(&s->lock);
+        if (load != s->load) return false;
+    }
+    while (s->told < s->n_pages && s->told < s->next + AHEAD) {
+        bool want[EK_KIND_COUNT];
+        int i = s->told++;
+        for (int k = 0; k < EK_KIND_COUNT; k++) want[k] = s->want[k][i];
+        name_page(s, &s->name, i, &s->told_chain);
+        s->told_chain = s->name.chain;
+        if (!want[EK_FULL] && !want[EK_SLIDING]) continue;
+        pthread_mutex_unlock(&s->lock);
+        s->backend.ahead(s->backend.arg, &s->name, want);
+        pthread_mutex_lock(&s->lock);
+        if (load != s->load) return false;
+    }
+    return true;
 }
 
 /* One page of the load. */
 static void load_one(ek_store *s)
 {
+    if (s->backend.ahead && !tell_ahead(s)) return;
     ek_store_page *p = &s->in.slot[(s->in.first + s->in.used) % s->in.n];
     int i = s->next++;
     unsigned load = s->load;
@@ -88,11 +133,8 @@ static void load_one(ek_store *s)
         want[k] = s->want[k][i];
         p->has[k] = false;
     }
-    memcpy(p->token, s->token + i * EK_PAGE_TOKENS, sizeof p->token);
-    if (s->has_content) memcpy(p->content, s->content + i * EK_PAGE_TOKENS, sizeof p->content);
-    else memset(p->content, 0, sizeof p->content);
-    p->chain = s->chain = ek_chain_next(&s->chain, p->token, p->content);
-    p->depth = i;
+    name_page(s, p, i, &s->chain);
+    s->chain = p->chain;
     if (want[EK_FULL] || want[EK_SLIDING]) {
         pthread_mutex_unlock(&s->lock);
         s->backend.read(s->backend.arg, p, want);
@@ -179,6 +221,7 @@ void ek_store_save(ek_store *s)
 {
     pthread_mutex_lock(&s->lock);
     s->out.used++;
+    s->saved++;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }
@@ -208,6 +251,7 @@ void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key,
     for (int k = 0; k < EK_KIND_COUNT; k++) memcpy(s->want[k], want[k], (size_t)n_pages);
     s->chain = *chain;
     s->next = first;
+    s->told = 0;
     s->n_pages = n_pages;
     s->loading = first < n_pages;
     pthread_cond_signal(&s->work);
@@ -260,6 +304,33 @@ const ek_store_counts *ek_store_counts_of(const ek_store *s)
 const ek_store_counts *ek_store_host_counts_of(const ek_store *s)
 {
     return s->backend.host;
+}
+
+const ek_shared_counts *ek_store_shared_counts_of(const ek_store *s)
+{
+    return s->backend.shared;
+}
+
+uint64_t ek_store_saved(const ek_store *s)
+{
+    return s->saved; /* the engine's thread alone writes it */
+}
+
+bool ek_store_settled(ek_store *s, uint64_t n)
+{
+    pthread_mutex_lock(&s->lock);
+    bool left = s->written >= n;
+    uint64_t given = s->given;
+    pthread_mutex_unlock(&s->lock);
+    return left && (!s->backend.settled || s->backend.settled(s->backend.arg, given));
+}
+
+uint64_t ek_store_sum(const ek_store_page *p, int kind, size_t n)
+{
+    uint64_t h = ek_hash64((uint64_t)kind + EK_STORE_LAYOUT, p->chain.h, sizeof p->chain.h);
+    h = ek_hash64(h, p->token, sizeof p->token);
+    h = ek_hash64(h, p->content, sizeof p->content);
+    return ek_hash64(h, p->bytes[kind], n);
 }
 
 bool ek_store_is_fleeting(const ek_store *s)

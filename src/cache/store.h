@@ -11,6 +11,8 @@
 
 #include "cache/prefix.h"
 
+enum { EK_STORE_LAYOUT = 1 }; /* of records; part of the key */
+
 /* A page of 64 positions with its name. Without bytes of any kind: the name is to be forgotten. */
 typedef struct ek_store_page {
     ek_chain chain;
@@ -29,6 +31,18 @@ typedef struct ek_store_counts {
     atomic_ullong bytes;           /* now */
 } ek_store_counts;
 
+/* Of pages that several processes share (cache/shared/store_shared.h); counts since start, any thread. */
+typedef struct ek_shared_counts {
+    atomic_ullong hits, misses;              /* pages that were looked for */
+    atomic_ullong written, known;            /* pages that were sent; that the server had already */
+    atomic_ullong read_bytes, written_bytes; /* of records */
+    atomic_ullong wrong;                     /* not what was written under their name, or refuted by the audit */
+    atomic_ullong errors;                    /* connections that failed or broke, commands that were refused */
+    atomic_ullong dropped;                   /* pages that were not written: no room in flight, or refused */
+    atomic_ullong waiting_bytes;             /* now, to be written */
+    atomic_int connected;                    /* 0, 1 or 2: the connections that read and write */
+} ek_shared_counts;
+
 /* Called on the store's thread, one at a time; close once, after it ended. */
 typedef struct ek_store_backend {
     void *arg;
@@ -36,11 +50,24 @@ typedef struct ek_store_backend {
     /* chain, token, content and depth are given; reads the kinds in want into bytes and sets has. Never anything that
      * is not the page that was written under this name. */
     void (*read)(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT]);
+    /* May be NULL. The kinds in want of this page, whose bytes are not given, will be read soon, in the order of these
+     * calls; page NULL: a new order begins, and what was told before is not wanted. */
+    void (*ahead)(void *arg, const ek_store_page *page, const bool want[EK_KIND_COUNT]);
+    /* May be NULL: whether the kind of the page is likely to be there; nothing is counted. */
+    bool (*holds)(void *arg, const ek_store_page *page, int kind);
+    /* May be NULL: everything is written when write returns. Pages given to write so far, and whether the first n of
+     * them are written or lost. Any thread. */
+    uint64_t (*given)(void *arg);
+    bool (*settled)(void *arg, uint64_t n);
     void (*close)(void *arg);
     ek_store_counts *counts;
-    ek_store_counts *host; /* of what is kept in host memory besides; NULL: nothing is */
-    bool fleeting;         /* gone with the process: nothing needs to be written at its end */
+    ek_store_counts *host;    /* of what is kept in host memory besides; NULL: nothing is */
+    ek_shared_counts *shared; /* of what is shared with other processes; NULL: nothing is */
+    bool fleeting;            /* gone with the process: nothing needs to be written at its end */
 } ek_store_backend;
+
+/* The checksum of a page's record: over its name, tokens, contents and n bytes. */
+uint64_t ek_store_sum(const ek_store_page *p, int kind, size_t n);
 
 typedef struct ek_store ek_store;
 
@@ -70,7 +97,11 @@ void ek_store_stop_load(ek_store *s);
 void ek_store_wait(ek_store *s, double seconds);
 
 const ek_store_counts *ek_store_counts_of(const ek_store *s);
-const ek_store_counts *ek_store_host_counts_of(const ek_store *s); /* may be NULL */
+const ek_store_counts *ek_store_host_counts_of(const ek_store *s);    /* may be NULL */
+const ek_shared_counts *ek_store_shared_counts_of(const ek_store *s); /* may be NULL */
+/* Pages saved so far, and whether the first n of these are written, or will not be. */
+uint64_t ek_store_saved(const ek_store *s);
+bool ek_store_settled(ek_store *s, uint64_t n);
 bool ek_store_is_fleeting(const ek_store *s);
 
 #endif

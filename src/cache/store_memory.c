@@ -185,6 +185,28 @@ static void read_page(void *arg, ek_store_page *p, const bool want[EK_KIND_COUNT
     read_below(m, p, want);
 }
 
+/* What is not here will be read below. */
+static void read_ahead(void *arg, const ek_store_page *p, const bool want[EK_KIND_COUNT])
+{
+    memory *m = arg;
+    bool rest[EK_KIND_COUNT] = {false};
+    const entry *e = p ? find(m, p) : NULL;
+    for (int k = 0; p && k < EK_KIND_COUNT; k++) rest[k] = want[k] && !(e && alike(e, p) && e->bytes[k]);
+    m->below.ahead(m->below.arg, p, p ? rest : NULL);
+}
+
+static uint64_t given_below(void *arg)
+{
+    memory *m = arg;
+    return m->below.given(m->below.arg);
+}
+
+static bool settled_below(void *arg, uint64_t n)
+{
+    memory *m = arg;
+    return m->below.settled(m->below.arg, n);
+}
+
 static void close_memory(void *arg)
 {
     memory *m = arg;
@@ -210,9 +232,13 @@ ek_err ek_store_memory_open(ek_store_backend *out, const ek_kv_layout *layout, d
     *out = (ek_store_backend){.arg = m,
                               .write = write_pages,
                               .read = read_page,
+                              .ahead = m->below.ahead ? read_ahead : NULL,
+                              .given = m->below.given ? given_below : NULL,
+                              .settled = m->below.settled ? settled_below : NULL,
                               .close = close_memory,
                               .counts = below ? below->counts : &m->no_disk,
                               .host = &m->counts,
+                              .shared = m->below.shared,
                               .fleeting = !below};
     return EK_OK;
 }

@@ -4,7 +4,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/hash/rng.h"
 #include "cache/store_sqlite.h"
 
 /* Within a batch the front of a prompt counts as used later than what follows it: a page is of no use without those
@@ -17,14 +16,6 @@ static int64_t stamp(int depth)
 static size_t bytes_of(const ek_store_db *f, const ek_store_page *p, int kind)
 {
     return ek_kv_page_bytes(&f->layout, (ek_layer_kind)kind, p->depth);
-}
-
-static uint64_t sum_of(const ek_store_page *p, int kind, size_t n)
-{
-    uint64_t h = ek_hash64((uint64_t)kind + EK_STORE_LAYOUT, p->chain.h, sizeof p->chain.h);
-    h = ek_hash64(h, p->token, sizeof p->token);
-    h = ek_hash64(h, p->content, sizeof p->content);
-    return ek_hash64(h, p->bytes[kind], n);
 }
 
 static int find(ek_store_db *f, const ek_chain *chain, int kind, int64_t *id)
@@ -88,7 +79,7 @@ static int add(ek_store_db *f, const ek_store_page *p, int kind)
     rc = ek_store_db_step(f->add);
     if (rc) return rc;
     sqlite3_bind_int64(f->add_data, 1, sqlite3_last_insert_rowid(f->db));
-    sqlite3_bind_int64(f->add_data, 2, (int64_t)sum_of(p, kind, n));
+    sqlite3_bind_int64(f->add_data, 2, (int64_t)ek_store_sum(p, kind, n));
     sqlite3_bind_blob(f->add_data, 3, p->token, sizeof p->token, SQLITE_STATIC);
     if (!is_plain(p)) sqlite3_bind_blob(f->add_data, 4, p->content, sizeof p->content, SQLITE_STATIC);
     sqlite3_bind_blob(f->add_data, 5, p->bytes[kind], (int)n, SQLITE_STATIC);
@@ -134,7 +125,7 @@ static bool take_data(ek_store_db *f, ek_store_page *p, int kind)
     if (plain != is_plain(p) || memcmp(sqlite3_column_blob(s, 1), p->token, sizeof p->token) != 0) return false;
     if (!plain && memcmp(sqlite3_column_blob(s, 2), p->content, sizeof p->content) != 0) return false;
     memcpy(p->bytes[kind], sqlite3_column_blob(s, 3), n);
-    return (uint64_t)sqlite3_column_int64(s, 0) == sum_of(p, kind, n);
+    return (uint64_t)sqlite3_column_int64(s, 0) == ek_store_sum(p, kind, n);
 }
 
 int ek_store_rows_read(ek_store_db *f, ek_store_page *p, int kind)
@@ -159,4 +150,10 @@ int ek_store_rows_read(ek_store_db *f, ek_store_page *p, int kind)
     ek_log(EK_LOG_WARN, "cache on disk: %s: a page of positions %d to %d is damaged: dropped", f->path,
            p->depth * EK_PAGE_TOKENS, p->depth * EK_PAGE_TOKENS + EK_PAGE_TOKENS - 1);
     return drop(f, id);
+}
+
+bool ek_store_rows_holds(ek_store_db *f, const ek_store_page *p, int kind)
+{
+    int64_t id;
+    return find(f, &p->chain, kind, &id) == SQLITE_ROW;
 }

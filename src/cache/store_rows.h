@@ -41,6 +41,8 @@ static inline void ek_store_db_set_total(ek_store_db *f, int64_t total)
 int ek_store_rows_write(ek_store_db *f, ek_store_page *const *page, int n);
 /* Fills the bytes of a kind and sets has, if the page is there; one that is damaged is dropped. */
 int ek_store_rows_read(ek_store_db *f, ek_store_page *p, int kind);
+/* Whether there is a row for it, good or damaged. */
+bool ek_store_rows_holds(ek_store_db *f, const ek_store_page *p, int kind);
 /* Drops the oldest until n bytes more are within the limit. */
 int ek_store_rows_make_room(ek_store_db *f, int64_t n);
 

@@ -189,6 +189,12 @@ static void read_page(void *arg, ek_store_page *page, const bool want[EK_KIND_CO
     }
 }
 
+static bool holds_page(void *arg, const ek_store_page *page, int kind)
+{
+    ek_store_db *f = arg;
+    return !f->gone && ek_store_rows_holds(f, page, kind);
+}
+
 static void close_file(void *arg)
 {
     ek_store_db *f = arg;
@@ -254,6 +260,6 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
         ek_log(EK_LOG_DEBUG, "cache on disk: %s holds %.1f of %.1f MiB", path, (double)f->total / 1048576,
                (double)f->max_bytes / 1048576);
     *out = (ek_store_backend){
-        .arg = f, .write = write_pages, .read = read_page, .close = close_file, .counts = &f->counts};
+        .arg = f, .write = write_pages, .read = read_page, .holds = holds_page, .close = close_file, .counts = &f->counts};
     return EK_OK;
 }

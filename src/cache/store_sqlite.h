@@ -11,8 +11,6 @@
 
 #include "cache/store.h"
 
-enum { EK_STORE_LAYOUT = 1 }; /* of records; part of the key */
-
 /* dir is created if it is not there (not its parents). max_bytes: of pages; the file itself is a little larger. EIO
  * with the path, also for a link, and for what is no regular file; EFORMAT for a database that is not evenkeel's; EBUSY
  * if another process uses the file. */

@@ -104,10 +104,7 @@ static bool agrees(ek_engine *e, int i)
 
 static void evict(ek_engine *e, const ek_prefix_key *key, int i)
 {
-    ek_chain chain = {{0}};
-    if (e->store) chain = ek_prefix_chain(e->prefix, key, i);
-    int pages = ek_prefix_drop(e->prefix, key, i * EK_PAGE_TOKENS);
-    if (e->store) ek_shelf_forget(e, &chain);
+    int pages = ek_shelf_drop(e, key, i);
     count(e, &e->stats.cache_audit_mismatches);
     ek_log(EK_LOG_ERROR,
            "cache audit: the cached page of positions %d to %d is not what computing it again gives: %d pages dropped",

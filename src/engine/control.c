@@ -126,7 +126,7 @@ void ek_engine_stop(ek_engine *e, bool drain)
     e->closed = true;
     for (ek_request *r = e->live; r && !drain; r = r->live_next) atomic_store(&r->cancelled, true);
     pthread_cond_signal(&e->wake);
-    bool any = e->n_live > 0;
+    bool any = e->n_live > 0 || (!e->has_thread && e->leaving);
     pthread_mutex_unlock(&e->lock);
     if (e->has_thread) {
         pthread_join(e->thread, NULL);
@@ -136,11 +136,25 @@ void ek_engine_stop(ek_engine *e, bool drain)
     while (any) any = ek_engine_step(e);
 }
 
+/* These go on while the engine rests. */
+static void read_shared(ek_engine_stats *st, const ek_shared_counts *c)
+{
+    st->shared = true;
+    st->shared_hits = atomic_load(&c->hits), st->shared_misses = atomic_load(&c->misses);
+    st->shared_written = atomic_load(&c->written), st->shared_known = atomic_load(&c->known);
+    st->shared_read_bytes = atomic_load(&c->read_bytes), st->shared_written_bytes = atomic_load(&c->written_bytes);
+    st->shared_wrong = atomic_load(&c->wrong), st->shared_errors = atomic_load(&c->errors);
+    st->shared_dropped = atomic_load(&c->dropped), st->shared_waiting_bytes = atomic_load(&c->waiting_bytes);
+    st->shared_connected = atomic_load(&c->connected);
+}
+
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out)
 {
     ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */
     pthread_mutex_lock(&open->lock);
     *out = e->stats;
+    const ek_shared_counts *shared = e->store ? ek_store_shared_counts_of(e->store) : NULL;
+    if (shared) read_shared(out, shared);
     out->waiting = e->n_live > out->running ? e->n_live - out->running : 0;
     pthread_mutex_unlock(&open->lock);
 }

@@ -21,6 +21,7 @@ typedef enum ek_finish {
     EK_FINISH_STOP,   /* a stop id was sampled */
     EK_FINISH_LENGTH, /* max_tokens, or the context is full */
     EK_FINISH_CANCELLED,
+    EK_FINISH_UNCACHED, /* less of the prompt was cached than min_cached: nothing was computed */
     EK_FINISH_ERROR
 } ek_finish;
 
@@ -111,6 +112,12 @@ typedef struct ek_request_opts {
     /* Only requests of one salt share cached prefixes: a tenant's. Never changes a bit of an answer. */
     uint64_t cache_salt;
     uint64_t cache_owner; /* whose share of the cache it uses; of one salt always the same */
+    /* 0..1: of the prompt, its last token aside, this share must be cached, wherever: otherwise it ends with
+     * EK_FINISH_UNCACHED as soon as that is known. 0: it runs anyway. */
+    float min_cached;
+    /* The last event waits until the pages of prompt and reply are where other processes can read them (a server that
+     * is shared), or cannot get there, for some seconds at most. */
+    bool publish;
     /* Called once, on the engine's thread, before the first step of the request. NULL: not. */
     void (*on_cache)(void *user, const ek_cache_report *report);
 } ek_request_opts;
@@ -196,6 +203,11 @@ typedef struct ek_engine_stats {
     uint64_t disk_written, disk_read, disk_evicted, disk_damaged, disk_failed, disk_bytes;
     /* The same in host memory. */
     uint64_t host_written, host_read, host_evicted, host_bytes;
+    /* Pages that processes share: ek_shared_counts. */
+    uint64_t shared_hits, shared_misses, shared_written, shared_known, shared_read_bytes, shared_written_bytes;
+    uint64_t shared_wrong, shared_errors, shared_dropped, shared_waiting_bytes;
+    int shared_connected; /* of two connections */
+    bool shared;          /* pages are shared at all */
     /* Pictures (0) and sounds (1): their soft tokens in prompts, those of them that the cache of features had, contents
      * that were encoded; entries of that cache that were dropped, and its bytes. */
     uint64_t media_tokens[2], media_reused[2], encoded[2], feature_evicted, feature_bytes;

@@ -40,6 +40,7 @@ void ek_plan_admit(ek_engine *e)
         if (ek_reuse_waits(e, r)) continue;
         if (!ek_shelf_ready(e, r)) return;
         ek_reuse_adopt(e, r);
+        if (!ek_reuse_suffices(e, r)) continue;
         if (e->n_running > 0 && !has_room(e, r)) {
             ek_reuse_return(e, r);
             return;
@@ -48,6 +49,7 @@ void ek_plan_admit(ek_engine *e)
         ek_reuse_admitted(e, r);
         ek_audit_note(e, r, r->n_hit);
     }
+    ek_shelf_ahead(e);
 }
 
 /* The youngest starts over later, from its tokens: prompt and reply so far are its prompt

@@ -257,6 +257,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     else set_content(r);
     r->cache_salt = o->cache_salt, r->cache_owner = o->cache_owner;
     r->client = o->client;
+    r->min_cached = o->min_cached, r->publish = o->publish;
     r->on_cache = o->on_cache;
     if (rules->drafts) {
         ek_ngram_init(&r->ngram, r->max_tokens);

@@ -84,8 +84,11 @@ typedef struct ek_request {
     uint64_t last_draw;  /* the step in which the last token was sampled; 0: none */
     int last_logits;     /* and the row of logits that it was sampled from */
     int n_drafted, n_accepted;
-    ek_mask mask;                             /* look is NULL without */
-    bool admitted;                            /* has run before */
+    ek_mask mask;  /* look is NULL without */
+    bool admitted; /* has run before */
+    float min_cached;
+    bool uncached; /* it had less: it ends before the next step */
+    bool publish;
     double arrived;                           /* ek_now() */
     struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */

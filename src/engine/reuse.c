@@ -135,6 +135,15 @@ void ek_reuse_adopt(ek_engine *e, ek_request *r)
     r->n_hit = r->n_done = n;
 }
 
+bool ek_reuse_suffices(ek_engine *e, ek_request *r)
+{
+    if (r->admitted || r->min_cached <= 0 || (float)r->n_hit >= r->min_cached * (float)(r->n_prompt - 1)) return true;
+    r->n_cached = r->n_hit; /* what the event says */
+    ek_reuse_return(e, r);
+    r->uncached = e->any_uncached = true;
+    return false;
+}
+
 void ek_reuse_return(ek_engine *e, ek_request *r)
 {
     ek_page_table_clear(&r->table, e->pages);

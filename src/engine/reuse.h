@@ -15,6 +15,9 @@ bool ek_reuse_waits(ek_engine *e, ek_request *r);
 /* The pages of the longest cached prefix of a waiting request that holds none: n_done positions. The last token is
  * never among them, because its logits are wanted, nor is a prompt position whose logits were asked for. */
 void ek_reuse_adopt(ek_engine *e, ek_request *r);
+/* Whether it has as much as it asked for, before it runs for the first time; otherwise it has given its pages back and
+ * is to be ended. */
+bool ek_reuse_suffices(ek_engine *e, ek_request *r);
 /* The waiting request gives its pages back: there is no room to run it yet. */
 void ek_reuse_return(ek_engine *e, ek_request *r);
 /* It runs now, right after adopt: counts and reports the hit. */

@@ -8,6 +8,8 @@
 #include "engine/reuse.h"
 
 enum { PATIENCE = 5, LAST_WRITES = 10, SAVES_PER_STEP = 8 }; /* seconds without a page; seconds at the end */
+#define FORGETTING 0.5
+#define GRACE      1.0 /* seconds that reading may take beyond computing the same pages */
 
 static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
 {
@@ -27,10 +29,22 @@ static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
     if (!e->broken[0]) ek_store_save(e->store); /* else nothing was read */
 }
 
-/* A page leaves memory before it was written: now or never. */
+/* Only the audit finds such pages, when nothing runs: it may wait a moment for free slots. */
+static void forget_one(ek_engine *e, const ek_chain *chain)
+{
+    ek_store_page *p;
+    while (!(p = ek_store_slot(e->store)) && ek_now() < e->forget_by) ek_store_wait(e->store, 0.02);
+    if (!p) return;
+    p->chain = *chain;
+    p->has[EK_FULL] = p->has[EK_SLIDING] = false;
+    ek_store_save(e->store);
+}
+
+/* A page leaves memory before it was written: now or never. Or it is wrong. */
 static void save_evicted(void *arg, const ek_prefix_unsaved *u)
 {
-    copy_out(arg, u);
+    if (u->page[EK_FULL] == EK_NO_PAGE && u->page[EK_SLIDING] == EK_NO_PAGE) forget_one(arg, u->chain);
+    else copy_out(arg, u);
 }
 
 /* On the store's thread. */
@@ -68,13 +82,16 @@ void ek_shelf_save(ek_engine *e)
         copy_out(e, &u);
 }
 
-void ek_shelf_forget(ek_engine *e, const ek_chain *chain)
+int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first)
 {
-    ek_store_page *p = e->store ? ek_store_slot(e->store) : NULL;
-    if (!p) return;
-    p->chain = *chain;
-    p->has[EK_FULL] = p->has[EK_SLIDING] = false;
-    ek_store_save(e->store);
+    e->forget_by = ek_now() + FORGETTING;
+    int pages = ek_prefix_drop(e->prefix, key, first * EK_PAGE_TOKENS);
+    ek_chain chain = ek_chain_root(key->salt);
+    for (int i = 0; e->store && i < key->n / EK_PAGE_TOKENS; i++) { /* those that are there alone */
+        chain = ek_chain_next(&chain, key->token + i * EK_PAGE_TOKENS, NULL);
+        if (i >= first) forget_one(e, &chain);
+    }
+    return pages;
 }
 
 void ek_shelf_close(ek_engine *e)
@@ -117,7 +134,8 @@ static bool begin_load(ek_engine *e, ek_request *r)
     const uint8_t *want[EK_KIND_COUNT] = {e->load_want[0], e->load_want[1]};
     ek_store_load(e->store, &chain, &key, first, n, want);
     e->load_for = r->id;
-    e->load_since = ek_now();
+    e->load_begun = e->load_since = ek_now();
+    e->load_taken = 0;
     return true;
 }
 
@@ -151,6 +169,15 @@ void ek_shelf_end_unwanted_load(ek_engine *e)
     if (e->load_for && !e->waiting) end_load(e);
 }
 
+/* Why reading shall end before all pages are there; NULL: it shall not. */
+static const char *too_slow(const ek_engine *e)
+{
+    const double now = ek_now(), computing = e->row_seconds * EK_PAGE_TOKENS * (e->load_taken + 1);
+    if (now - e->load_since >= PATIENCE) return "no page came for 5 seconds";
+    return e->row_seconds > 0 && now - e->load_begun > GRACE + computing ? "they come slower than they are computed"
+                                                                         : NULL;
+}
+
 bool ek_shelf_ready(ek_engine *e, ek_request *r)
 {
     if (!e->store) return true;
@@ -165,11 +192,21 @@ bool ek_shelf_ready(ek_engine *e, ek_request *r)
         bool good = take_in(e, r, p);
         ek_store_done(e->store);
         e->load_since = ek_now();
+        e->load_taken++;
         if (!good) end = true;
         if (end) break;
     }
-    if (!end && ek_now() - e->load_since < PATIENCE) return false;
-    if (!end) ek_log(EK_LOG_WARN, "cache on disk: no page for %d seconds: request computed without", PATIENCE);
+    const char *why = end ? NULL : too_slow(e);
+    if (!end && !why) return false;
+    if (why) ek_log(EK_LOG_WARN, "cached pages: %s: the rest of a prompt is computed", why);
     end_load(e);
     return true;
+}
+
+void ek_shelf_ahead(ek_engine *e)
+{
+    ek_request *r = e->waiting;
+    if (!e->store || !r || e->n_running < e->opts.max_requests) return;
+    if (e->load_for != r->id && (r->asked_disk || ek_reuse_waits(e, r))) return;
+    ek_shelf_ready(e, r);
 }

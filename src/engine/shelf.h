@@ -1,5 +1,6 @@
-/* The prefix cache's pages on disk: which are written, and when a request waits for some. The thread that reads and
- * writes is the store's (cache/store.h); here everything is on the engine's thread and waits for nothing. */
+/* The prefix cache's pages outside of the pool (host memory, disk, a server): which are written, and when a request
+ * waits for some. The thread that reads and writes is the store's (cache/store.h); here everything is on the engine's
+ * thread and waits for nothing. */
 #ifndef EK_ENGINE_SHELF_H
 #define EK_ENGINE_SHELF_H
 
@@ -12,11 +13,14 @@ void ek_shelf_close(ek_engine *e);
 
 /* Whether the first of the wait queue may be looked up now; false while pages of its prompt are being read. */
 bool ek_shelf_ready(ek_engine *e, ek_request *r);
+/* While there is no place for the first of the wait queue: begins to read what it will lack, and takes what came. */
+void ek_shelf_ahead(ek_engine *e);
 /* Ends reading for a request that is gone. Before a step goes to sleep: ready is not asked again when nobody waits. */
 void ek_shelf_end_unwanted_load(ek_engine *e);
 /* After a step: hands over pages that are not on disk, as many as there are free slots. */
 void ek_shelf_save(ek_engine *e);
-/* Page `depth` under this name turned out to be wrong: it is deleted there too. */
-void ek_shelf_forget(ek_engine *e, const ek_chain *chain);
+/* Page `first` of the key, which is plain text, turned out to be wrong: it is dropped with all that follows it, in
+ * memory and, as far as their names are known, outside of it. Returns the pages dropped in memory. */
+int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first);
 
 #endif

@@ -7,13 +7,13 @@
 #include "engine/encode.h"
 #include "base/clock.h"
 #include "engine/plan.h"
+#include "engine/publish.h"
 #include "engine/queue.h"
 #include "engine/reuse.h"
 #include "engine/shelf.h"
 
-static void send(const ek_request *r, ek_event event)
+static ek_event about(const ek_request *r, ek_event event)
 {
-    if (!r->sink) return;
     event.request = r->id;
     event.user = r->user;
     event.n_prompt = r->n_prompt;
@@ -24,7 +24,12 @@ static void send(const ek_request *r, ek_event event)
     event.n_image_kept = r->n_media_kept[0], event.n_sound_kept = r->n_media_kept[1];
     event.n_drafted = r->n_drafted;
     event.n_accepted = r->n_accepted;
-    r->sink(r->arg, &event);
+    return event;
+}
+
+static void send(const ek_request *r, const ek_event *event)
+{
+    if (r->sink) r->sink(r->arg, event);
 }
 
 /* Ends a request, in whatever state, with a last event. It is gone before that: a sink that cancels or
@@ -32,7 +37,8 @@ static void send(const ek_request *r, ek_event event)
 static void finish(ek_engine *e, ek_request *r, ek_finish how, ek_err err, const char *text)
 {
     ek_queue_remove(e, r);
-    send(r, (ek_event){.token = -1, .finish = how, .err = err, .text = text});
+    const ek_event event = about(r, (ek_event){.token = -1, .finish = how, .err = err, .text = text});
+    send(r, &event);
     ek_request_free(r);
 }
 
@@ -157,8 +163,26 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     else if (r->n_tokens == r->max_tokens) event.finish = EK_FINISH_LENGTH;
     bool last = event.finish != EK_FINISH_NONE;
     if (last) ek_queue_remove(e, r);
-    send(r, event);
+    event = about(r, event);
+    if (last && ek_publish_holds(e, r, &event)) return true;
+    send(r, &event);
+    if (last) ek_request_free(r);
     return last;
+}
+
+/* Last events that have waited; all of them once the engine ends. */
+static bool send_published(ek_engine *e)
+{
+    bool any = false, now;
+    if (!e->leaving) return false;
+    pthread_mutex_lock(&e->lock);
+    now = e->closed;
+    pthread_mutex_unlock(&e->lock);
+    for (struct ek_leaving *l; (l = ek_publish_next(e, now)) != NULL; any = true) {
+        send(ek_publish_request(l), ek_publish_event(l));
+        ek_publish_end(l);
+    }
+    return any;
 }
 
 /* What a step made is given to a request only here, after it succeeded. The pages of refused tokens go back before
@@ -179,17 +203,20 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
     ek_draft_learn(e, s);
     for (int i = 0; i < s->n_draws && i <= s->n_accepted; i++) {
         if (i > 0 && atomic_load(&r->cancelled)) return; /* no token after that, as without drafts */
-        if (send_token(e, r, &e->plan.draw[s->draw + i])) {
-            ek_request_free(r);
-            return;
-        }
+        if (send_token(e, r, &e->plan.draw[s->draw + i])) return;
     }
     ek_draft_follow(r);
 }
 
+enum { PROMPT_ROWS = 32 }; /* fewer tell little of what a row of a prompt takes */
+
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
+    if (p->n_rows >= PROMPT_ROWS) {
+        double row = seconds / p->n_rows;
+        e->row_seconds = e->row_seconds > 0 ? 0.75 * e->row_seconds + 0.25 * row : row;
+    }
     double waited = ek_masks_waited(p->masks);
     ek_pace_step(&e->pace, p->n_rows, seconds);
     pthread_mutex_lock(&e->lock);
@@ -244,6 +271,20 @@ static void publish(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* Those that shall not run without more cached tokens than there are. */
+static bool drop_uncached(ek_engine *e)
+{
+    bool any = false;
+    for (ek_request *r = e->any_uncached ? e->waiting : NULL, *next; r; r = next) {
+        next = r->next;
+        if (!r->uncached) continue;
+        finish(e, r, EK_FINISH_UNCACHED, EK_OK, NULL);
+        any = true;
+    }
+    e->any_uncached = false;
+    return any;
+}
+
 /* What new requests with pictures and sounds are told apart by; the first one waits for the towers. */
 static void name_parts(ek_engine *e)
 {
@@ -289,6 +330,7 @@ bool ek_engine_step(ek_engine *e)
     const bool begun = ek_ahead_take(e);
     if (!begun) {
         ek_plan_admit(e);
+        worked |= drop_uncached(e);
         worked |= encode(e);
         ek_plan_make(e);
     }
@@ -305,8 +347,9 @@ bool ek_engine_step(ek_engine *e)
     if (e->prefix) ek_prefix_shrink(e->prefix);
     ek_shelf_save(e);
     ek_shelf_end_unwanted_load(e);
-    if (!worked && !e->waiting) worked = ek_audit_step(e);
-    if (!worked && e->load_for) { /* nothing to do but to wait for the disk */
+    worked |= send_published(e);
+    if (!worked && !e->waiting && !e->leaving) worked = ek_audit_step(e);
+    if (!worked && (e->load_for || e->leaving)) { /* nothing to do but to wait for the store */
         ek_store_wait(e->store, 0.005);
         worked = true;
     }

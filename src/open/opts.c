@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/machine/cpu.h"
+#include "cache/shared/store_shared.h"
 #include "open/device.h"
 
 /* --- values that cannot be --- */
@@ -71,7 +72,9 @@ static ek_err check_sizes(const ek_open_opts *o)
         {"cache_host_bytes", o->cache_host_bytes, INFINITY},
         {"cache_disk_bytes", o->cache_disk_bytes, INFINITY},
         {"feature_bytes", o->feature_bytes == EK_OPEN_NONE ? 0 : o->feature_bytes, INFINITY},
-        {"cache_audit", o->cache_audit, 1},
+        {"cache_audit", o->cache_audit == EK_OPEN_NONE ? 0 : o->cache_audit, 1},
+        {"cache_shared_bytes", o->cache_shared_bytes, INFINITY},
+        {"cache_shared_rate", o->cache_shared_rate, INFINITY},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         if (!(sizes[i].value >= 0 && sizes[i].value <= sizes[i].max))
@@ -88,9 +91,13 @@ static ek_err check_pairs(const ek_open_opts *o)
     if (o->synthetic && o->chat) return ek_fail(EK_EINVAL, "synthetic: %s has no tokenizer for chat", o->synthetic);
     if (o->synthetic_layers && !o->synthetic)
         return ek_fail(EK_EINVAL, "synthetic_layers: %d, of a synthetic model only", o->synthetic_layers);
-    if (o->cache_bytes != EK_OPEN_NONE || (!o->cache_dir && o->cache_host_bytes == 0)) return EK_OK;
+    if (o->cache_shared && ek_store_shared_check(o->cache_shared)) return ek_fail_in(EK_EINVAL, "cache_shared");
+    if (o->cache_bytes != EK_OPEN_NONE || (!o->cache_dir && o->cache_host_bytes == 0 && !o->cache_shared)) return EK_OK;
     return ek_fail(EK_EINVAL, "%s: it keeps what cache_bytes %d does not allow",
-                   o->cache_dir ? "cache_dir" : "cache_host_bytes", EK_OPEN_NONE);
+                   o->cache_dir      ? "cache_dir"
+                   : o->cache_shared ? "cache_shared"
+                                     : "cache_host_bytes",
+                   EK_OPEN_NONE);
 }
 
 ek_err ek_open_check(const ek_open_opts *o)
@@ -135,7 +142,9 @@ ek_engine_opts ek_open_engine_opts(const ek_open_opts *o)
     if (o->cache_bytes != 0) out.cache_bytes = o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes;
     if (o->feature_bytes != 0) out.feature_bytes = o->feature_bytes == EK_OPEN_NONE ? 0 : o->feature_bytes;
     out.load_towers = o->media && o->media_now;
-    out.cache_audit = o->cache_audit;
+    out.cache_audit = o->cache_audit == EK_OPEN_NONE           ? 0
+                      : o->cache_audit == 0 && o->cache_shared ? 0.01
+                                                               : o->cache_audit;
     out.draft = !strcmp(draft, "off") ? EK_DRAFT_OFF : !strcmp(draft, "ngram") ? EK_DRAFT_NGRAM : EK_DRAFT_AUTO;
     return out;
 }

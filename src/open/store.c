@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/shared/store_shared.h"
 #include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
 #include "model/weights/digest.h"
@@ -15,29 +16,60 @@ static ek_err make_key(char *key, size_t room, const ek_opened *m)
     char digest[17];
     double start = ek_now();
     EK_TRY(ek_model_digest(digest, m->path, m->pool));
-    if (ek_now() - start > 1) ek_log(EK_LOG_INFO, "cache on disk: digest of the model in %.1f s", ek_now() - start);
-    snprintf(key, room, "records %d, model %s, %s, pages of %d, %zu and %zu bytes, window %d, %s", EK_STORE_LAYOUT,
-             digest, ek_model_numerics_id(m->model), EK_PAGE_TOKENS, layout->page_bytes[EK_FULL],
-             layout->page_bytes[EK_SLIDING], layout->sliding_window, m->gpu ? "cuda" : "cpu");
+    if (ek_now() - start > 1) ek_log(EK_LOG_INFO, "cached pages: digest of the model in %.1f s", ek_now() - start);
+    snprintf(key, room, "records %d, model %s, %s, pages of %d, %zu and %zu bytes, window %d", EK_STORE_LAYOUT, digest,
+             ek_model_numerics_id(m->model), EK_PAGE_TOKENS, layout->page_bytes[EK_FULL],
+             layout->page_bytes[EK_SLIDING], layout->sliding_window);
     return EK_OK;
 }
 
-static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o)
+/* A file is one process's: what a GPU left and what the CPU left are apart. */
+static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o, const char *key)
 {
     const double max_bytes = o->cache_disk_bytes > 0 ? o->cache_disk_bytes : 0x1p33;
+    char own[600];
+    snprintf(own, sizeof own, "%s, %s", key, m->gpu ? "cuda" : "cpu");
+    return ek_store_sqlite_open(out, o->cache_dir, own, max_bytes, ek_model_kv_layout(m->model));
+}
+
+/* A server is everybody's: a page has the same bytes wherever it was computed. */
+static ek_err open_shared(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o, const char *key)
+{
+    const ek_shared_opts shared = {.url = o->cache_shared,
+                                   .ca = o->cache_shared_ca,
+                                   .cert = o->cache_shared_cert,
+                                   .rate = o->cache_shared_rate,
+                                   .max_bytes = o->cache_shared_bytes > 0 ? o->cache_shared_bytes : 0x1p28,
+                                   .read_only = o->cache_shared_read_only};
+    return ek_store_shared_open(out, &shared, key, ek_model_kv_layout(m->model));
+}
+
+/* Disk and server, or either; *any is false for none. */
+static ek_err open_below(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o)
+{
+    ek_store_backend disk, shared;
     char key[512];
+    *any = o->cache_dir || o->cache_shared;
+    if (!*any) return EK_OK;
     EK_TRY(make_key(key, sizeof key, m));
-    return ek_store_sqlite_open(out, o->cache_dir, key, max_bytes, ek_model_kv_layout(m->model));
+    if (o->cache_dir) EK_TRY(open_disk(&disk, m, o, key));
+    ek_err err = o->cache_shared ? open_shared(&shared, m, o, key) : EK_OK;
+    if (err && o->cache_dir) disk.close(disk.arg);
+    if (err) return err;
+    if (o->cache_dir && o->cache_shared) ek_store_both(out, &disk, &shared);
+    else *out = o->cache_dir ? disk : shared;
+    return EK_OK;
 }
 
 ek_err ek_open_store(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o)
 {
-    ek_store_backend disk;
-    *any = o->cache_dir || o->cache_host_bytes > 0;
-    if (o->cache_dir) EK_TRY(open_disk(&disk, m, o));
-    if (o->cache_host_bytes > 0)
-        return ek_store_memory_open(out, ek_model_kv_layout(m->model), o->cache_host_bytes,
-                                    o->cache_dir ? &disk : NULL);
-    if (o->cache_dir) *out = disk;
+    ek_store_backend below;
+    EK_TRY(open_below(&below, any, m, o));
+    if (o->cache_host_bytes > 0) {
+        const bool has = *any;
+        *any = true;
+        return ek_store_memory_open(out, ek_model_kv_layout(m->model), o->cache_host_bytes, has ? &below : NULL);
+    }
+    if (*any) *out = below;
     return EK_OK;
 }

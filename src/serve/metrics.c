@@ -84,6 +84,26 @@ static void put_media(ek_buf *b, const ek_engine_stats *st)
               &st->encode_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
 }
 
+/* Of a server that several processes share; nothing without one. */
+static void put_shared(ek_buf *b, const ek_engine_stats *st)
+{
+    if (!st->shared) return;
+    counter(b, "evenkeel_cache_shared_hits_total", "Pages that the shared server had.", st->shared_hits);
+    counter(b, "evenkeel_cache_shared_misses_total", "Pages that it did not have, or not in time.", st->shared_misses);
+    counter(b, "evenkeel_cache_shared_written_pages_total", "Pages sent to it.", st->shared_written);
+    counter(b, "evenkeel_cache_shared_known_pages_total", "Pages that it had already.", st->shared_known);
+    counter(b, "evenkeel_cache_shared_read_bytes_total", "Bytes of pages that came from it.", st->shared_read_bytes);
+    counter(b, "evenkeel_cache_shared_written_bytes_total", "Bytes of pages sent to it.", st->shared_written_bytes);
+    counter(b, "evenkeel_cache_shared_wrong_pages_total",
+            "Pages that were damaged, another's, or not what computing them again gives.", st->shared_wrong);
+    counter(b, "evenkeel_cache_shared_errors_total", "Connections that failed, commands that were refused.",
+            st->shared_errors);
+    counter(b, "evenkeel_cache_shared_dropped_pages_total", "Pages not sent: no room, or refused.", st->shared_dropped);
+    gauge(b, "evenkeel_cache_shared_waiting_bytes", "Bytes of pages that wait to be sent.",
+          (double)st->shared_waiting_bytes);
+    gauge(b, "evenkeel_cache_shared_connections", "Connections to it: 2 when all is well.", st->shared_connected);
+}
+
 static void put_engine(ek_buf *b, const ek_engine_stats *st)
 {
     gauge(b, "evenkeel_requests_running", "Requests that the engine computes.", st->running);
@@ -125,6 +145,7 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
     counter(b, "evenkeel_cache_host_read_pages_total", "Cached pages taken from host memory.", st->host_read);
     counter(b, "evenkeel_cache_host_evicted_pages_total", "Pages in host memory dropped for others.", st->host_evicted);
     gauge(b, "evenkeel_cache_host_bytes", "Bytes of cached pages in host memory.", (double)st->host_bytes);
+    put_shared(b, st);
     gauge(b, "evenkeel_kv_usage_ratio", "Used share of the fuller pool of pages.", kv_usage(st));
     histogram(b, "evenkeel_queue_seconds", "Time from a request's arrival at the engine to its first step.",
               &st->queue_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);

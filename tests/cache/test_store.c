@@ -19,41 +19,19 @@
 #include <unistd.h>
 
 #include "../support/files.h"
+#include "bed.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
 #include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
 
-static const ek_kv_layout layout = {.page_bytes = {[EK_FULL] = 40000, [EK_SLIDING] = 16384}, .sliding_window = 100};
 static char *dir;
 static char path[512];
-
-static void fill(ek_store_page *p, uint64_t seed, int depth)
-{
-    static uint8_t bytes[EK_KIND_COUNT][40000];
-    memset(p, 0, sizeof *p);
-    ek_chain c = ek_chain_root(seed);
-    for (int d = 0; d <= depth; d++) {
-        for (int i = 0; i < EK_PAGE_TOKENS; i++)
-            p->token[i] = (int32_t)(ek_mix64(seed + (uint64_t)(d * 64 + i)) % 5000);
-        memset(p->content, 0, sizeof p->content);
-        if (seed % 3 == 0) p->content[5].h[1] = seed + (uint64_t)d;
-        c = ek_chain_next(&c, p->token, p->content);
-    }
-    p->chain = c;
-    p->depth = depth;
-    for (int k = 0; k < EK_KIND_COUNT; k++) {
-        for (size_t i = 0; i < layout.page_bytes[k]; i++)
-            bytes[k][i] = (uint8_t)ek_mix64(seed * 1000003 + (uint64_t)depth * 77 + (uint64_t)k + i);
-        p->bytes[k] = bytes[k];
-        p->has[k] = true;
-    }
-}
 
 static ek_store_backend open_with(const char *key, double max_bytes)
 {
     ek_store_backend b;
-    assert_int_equal(ek_store_sqlite_open(&b, dir, key, max_bytes, &layout), EK_OK);
+    assert_int_equal(ek_store_sqlite_open(&b, dir, key, max_bytes, &bed_layout), EK_OK);
     return b;
 }
 
@@ -61,7 +39,7 @@ static void write_n(ek_store_backend *b, uint64_t seed, int n)
 {
     for (int i = 0; i < n; i++) {
         ek_store_page page, *one = &page;
-        fill(&page, seed, i);
+        bed_fill(&page, seed, i);
         b->write(b->arg, &one, 1);
     }
 }
@@ -69,24 +47,8 @@ static void write_n(ek_store_backend *b, uint64_t seed, int n)
 /* How many of n pages of a prompt are there, in both kinds; whatever is there must be right. */
 static int read_n(ek_store_backend *b, uint64_t seed, int n)
 {
-    static uint8_t bytes[EK_KIND_COUNT][40000];
-    static const bool both[EK_KIND_COUNT] = {true, true};
     int good = 0;
-    for (int i = 0; i < n; i++) {
-        ek_store_page want, got;
-        fill(&want, seed, i);
-        got = want;
-        for (int k = 0; k < EK_KIND_COUNT; k++) {
-            got.has[k] = false;
-            got.bytes[k] = bytes[k];
-        }
-        b->read(b->arg, &got, both);
-        for (int k = 0; k < EK_KIND_COUNT; k++) {
-            if (!got.has[k]) continue;
-            good++;
-            assert_memory_equal(got.bytes[k], want.bytes[k], layout.page_bytes[k]);
-        }
-    }
+    for (int i = 0; i < n; i++) good += bed_read(b, seed, i);
     return good;
 }
 
@@ -134,7 +96,7 @@ static void pages_survive_a_restart(void **state)
     assert_int_equal(read_n(&b, 3, 6), 8);
     assert_int_equal(read_n(&b, 2, 6), 0);
     ek_store_page page, *one = &page; /* forgotten */
-    fill(&page, 1, 2);
+    bed_fill(&page, 1, 2);
     page.has[0] = page.has[1] = false;
     b.write(b.arg, &one, 1);
     assert_int_equal(read_n(&b, 1, 6), 8);
@@ -151,7 +113,7 @@ static void a_record_under_a_wrong_name_is_not_read(void **state)
     remove_all();
     ek_store_backend b = open_with("key", 1e9);
     ek_store_page page, *one = &page;
-    fill(&page, 1, 0);
+    bed_fill(&page, 1, 0);
     page.token[63] ^= 1;
     b.write(b.arg, &one, 1);
     assert_int_equal(read_n(&b, 1, 1), 0);
@@ -185,10 +147,10 @@ static void two_processes_do_not_share_a_file(void **state)
     (void)state;
     remove_all();
     ek_store_backend a = open_with("key", 1e9), b;
-    assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EBUSY);
+    assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &bed_layout), EK_EBUSY);
     assert_non_null(strstr(ek_err_text(), "in use by another process"));
     close_it(&a);
-    assert_int_equal(ek_store_sqlite_open(&b, "/proc/nowhere/cache", "key", 1e9, &layout), EK_EIO);
+    assert_int_equal(ek_store_sqlite_open(&b, "/proc/nowhere/cache", "key", 1e9, &bed_layout), EK_EIO);
 }
 
 static off_t size_of(const char *p)
@@ -261,7 +223,7 @@ static void a_full_disk_loses_pages_and_nothing_else(void **state)
         small.rlim_cur = limit;
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
         ek_store_backend b;
-        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_OK);
+        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &bed_layout), EK_OK);
         for (uint64_t s = 1; s <= 8; s++) write_n(&b, s, 4);
         int found = 0;
         for (uint64_t s = 1; s <= 8; s++) found += read_n(&b, s, 4);
@@ -288,7 +250,7 @@ static void a_kill_at_any_moment(void **state)
         pid_t pid = fork();
         if (pid == 0) {
             ek_store_backend b;
-            if (ek_store_sqlite_open(&b, dir, "key", 3e6, &layout)) _exit(1);
+            if (ek_store_sqlite_open(&b, dir, "key", 3e6, &bed_layout)) _exit(1);
             for (uint64_t s = round * 100;; s++) write_n(&b, s, 4);
         }
         usleep((useconds_t)(5000 + ek_mix64(round) % 90000));
@@ -320,15 +282,15 @@ static void pages_go_out_and_come_back(void **state)
     atomic_int wakes = 0;
     ek_store_backend b = open_with("key", 1e9);
     ek_store *s;
-    assert_int_equal(ek_store_open(&s, &b, &layout, 64 * N, count_wakes, &wakes), EK_OK);
+    assert_int_equal(ek_store_open(&s, &b, &bed_layout, 64 * N, count_wakes, &wakes), EK_OK);
     static int32_t tokens[64 * N];
     static uint8_t want[EK_KIND_COUNT][N + 2];
     for (int i = 0; i < N; i++) {
         ek_store_page page, *slot;
-        fill(&page, 1, i);
+        bed_fill(&page, 1, i);
         memcpy(tokens + 64 * i, page.token, sizeof page.token);
         while (!(slot = ek_store_slot(s))) ek_store_wait(s, 1);
-        for (int k = 0; k < EK_KIND_COUNT; k++) memcpy(slot->bytes[k], page.bytes[k], layout.page_bytes[k]);
+        for (int k = 0; k < EK_KIND_COUNT; k++) memcpy(slot->bytes[k], page.bytes[k], bed_layout.page_bytes[k]);
         for (int k = 0; k < EK_KIND_COUNT; k++) page.bytes[k] = slot->bytes[k];
         if (i == 70) page.has[EK_SLIDING] = false;
         *slot = page;
@@ -339,7 +301,7 @@ static void pages_go_out_and_come_back(void **state)
     ek_store_close(s); /* writes all */
     assert_true(wakes > 0);
     b = open_with("key", 1e9);
-    assert_int_equal(ek_store_open(&s, &b, &layout, 64 * N, count_wakes, &wakes), EK_OK);
+    assert_int_equal(ek_store_open(&s, &b, &bed_layout, 64 * N, count_wakes, &wakes), EK_OK);
     ek_prefix_key key = {.salt = 1, .token = tokens, .n = 64 * N};
     const uint8_t *w[EK_KIND_COUNT] = {want[0], want[1]};
     for (int round = 0; round < 4; round++) {
@@ -355,12 +317,12 @@ static void pages_go_out_and_come_back(void **state)
             }
             if (at == 30) at++;
             ek_store_page right;
-            fill(&right, 1, at);
+            bed_fill(&right, 1, at);
             assert_int_equal(p->depth, at);
             assert_true(p->has[EK_FULL]);
             assert_int_equal(p->has[EK_SLIDING], at >= 50 && at != 70);
             for (int k = 0; k < EK_KIND_COUNT; k++)
-                if (p->has[k]) assert_memory_equal(p->bytes[k], right.bytes[k], layout.page_bytes[k]);
+                if (p->has[k]) assert_memory_equal(p->bytes[k], right.bytes[k], bed_layout.page_bytes[k]);
             ek_store_done(s);
             if (++at == 10 && round == 1) break; /* not wanted any more */
         }
@@ -373,7 +335,7 @@ static void pages_go_out_and_come_back(void **state)
 static ek_store_backend memory_of(double max_bytes, const ek_store_backend *below)
 {
     ek_store_backend b;
-    assert_int_equal(ek_store_memory_open(&b, &layout, max_bytes, below), EK_OK);
+    assert_int_equal(ek_store_memory_open(&b, &bed_layout, max_bytes, below), EK_OK);
     return b;
 }
 
@@ -391,11 +353,11 @@ static void memory_keeps_the_latest_pages(void **state)
     assert_int_equal(read_n(&b, 3, 6), 8);
     assert_int_equal(read_n(&b, 2, 6), 0);
     ek_store_page page, *one = &page;
-    fill(&page, 1, 2);
+    bed_fill(&page, 1, 2);
     page.has[0] = page.has[1] = false; /* forgotten */
     b.write(b.arg, &one, 1);
     assert_int_equal(read_n(&b, 1, 6), 8);
-    fill(&page, 2, 0);
+    bed_fill(&page, 2, 0);
     page.token[63] ^= 1; /* a name that is not its tokens' */
     b.write(b.arg, &one, 1);
     assert_int_equal(read_n(&b, 2, 1), 0);
@@ -415,7 +377,7 @@ static void memory_keeps_the_latest_pages(void **state)
     assert_int_equal(read_n(&b, 1, 2), 1);
     assert_true(atomic_load(&b.host->failed) > 0);
     close_it(&b);
-    assert_int_equal(ek_store_memory_open(&b, &layout, 1e15, NULL), EK_ENOMEM);
+    assert_int_equal(ek_store_memory_open(&b, &bed_layout, 1e15, NULL), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "MiB of memory are available"));
 }
 
@@ -498,13 +460,13 @@ static void links_are_not_followed(void **state)
         snprintf(target, sizeof target, "%s/other", dir);
         unlink(link);
         assert_int_equal(symlink(target, link), 0);
-        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EIO);
+        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &bed_layout), EK_EIO);
         if (!strstr(ek_err_text(), "is a link")) fail_msg("%s: %s", tail[i], ek_err_text());
         assert_int_not_equal(access(target, F_OK), 0);
     }
     remove_all();
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EIO);
+    assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &bed_layout), EK_EIO);
     assert_int_equal(rmdir(path), 0);
 }
 
@@ -551,7 +513,7 @@ static void other_programs_databases_are_left_alone(void **state)
         sql(other[i]);
         size_t n, m;
         char *before = bytes_of_file(&n);
-        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &layout), EK_EFORMAT);
+        assert_int_equal(ek_store_sqlite_open(&b, dir, "key", 1e9, &bed_layout), EK_EFORMAT);
         if (!strstr(ek_err_text(), "the database of another program")) fail_msg("%s: %s", other[i], ek_err_text());
         char *after = bytes_of_file(&m);
         assert_int_equal(n, m);

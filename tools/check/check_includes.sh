@@ -49,6 +49,7 @@ BEGIN {
     inner["model/tower"] = inner["model/tower/source"] "model/tower/source model/weights "
     inner["model"] = " model/config model/source model/weights "
     inner["media/part"] = inner["media/video"] = " media "
+    inner["cache/shared"] = " cache "
     inner["engine"] = " engine/sample engine/media "
     inner["serve/openai"] = inner["serve/anthropic"] = inner["serve/ollama"] = " serve/api serve/resume serve/http "
     inner["serve/page"] = " serve/http "

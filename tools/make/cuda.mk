@@ -72,7 +72,7 @@ $B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
 $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 
-$B/tests/gpu/test_emulated $B/tests/gpu/test_tower: $(EMULATED)
+$B/tests/gpu/test_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower: $(EMULATED)
 check-programs: $(EMULATED)
 
 # --- the same under the thread sanitizer, for races inside of a block (tests/emulate/races.h)

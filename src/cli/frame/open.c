@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cache/shared/store_shared.h"
 #include "cli/frame/check.h"
 #include "cli/frame/hub.h"
 #include "open/find.h"
@@ -45,6 +46,19 @@ static double none_if_zero(bool has, double value)
     return !has ? 0 : value == 0 ? EK_OPEN_NONE : value;
 }
 
+/* In the words of the options. */
+static ek_err check_cache(const ek_cli *cli, const ek_open_opts *o)
+{
+    const char *kept = cli->has.cache_dir          ? "--cache-dir"
+                       : cli->has.cache_host_bytes ? "--cache-host-bytes"
+                       : cli->has.cache_shared     ? "--cache-shared"
+                                                   : NULL;
+    if (kept && o->cache_bytes == EK_OPEN_NONE)
+        return ek_fail(EK_EINVAL, "%s keeps what --cache-bytes 0 does not allow", kept);
+    if (o->cache_shared && ek_store_shared_check(o->cache_shared)) return ek_fail_in(EK_EINVAL, "--cache-shared");
+    return EK_OK;
+}
+
 ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
 {
     *out = (ek_open_opts){
@@ -75,11 +89,15 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .media = cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_logits ||
                  cli->command == EK_CMD_generate,
         .feature_bytes = none_if_zero(true, cli->feature_bytes),
-        .cache_audit = cli->cache_audit,
+        .cache_audit = none_if_zero(cli->has.cache_audit, cli->cache_audit),
+        .cache_shared = cli->has.cache_shared ? cli->cache_shared : NULL,
+        .cache_shared_bytes = cli->cache_shared_bytes,
+        .cache_shared_rate = cli->cache_shared_rate,
+        .cache_shared_read_only = cli->command == EK_CMD_serve && !strcmp(cli->role, "decode"),
+        .cache_shared_ca = cli->has.cache_shared_ca ? cli->cache_shared_ca : NULL,
+        .cache_shared_cert = cli->has.cache_shared_cert ? cli->cache_shared_cert : NULL,
     };
-    if (out->cache_bytes != EK_OPEN_NONE || (!cli->has.cache_dir && !cli->has.cache_host_bytes)) return EK_OK;
-    return ek_fail(EK_EINVAL, "%s keeps what --cache-bytes 0 does not allow",
-                   cli->has.cache_dir ? "--cache-dir" : "--cache-host-bytes");
+    return check_cache(cli, out);
 }
 
 ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)

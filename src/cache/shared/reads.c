@@ -1,0 +1,301 @@
+#include "cache/shared/reads.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+
+enum { MAX_FETCHES = 64 };
+
+typedef enum fetch_state { ASKED, SENT, HERE } fetch_state;
+
+/* In the order in which they were asked for; sent in that order, and so do replies come. */
+typedef struct fetch {
+    ek_chain chain;
+    int kind;
+    size_t bytes; /* of the record that it shall be */
+    fetch_state state;
+    bool unwanted;
+    uint8_t *data; /* HERE; NULL: there is none */
+    size_t n;
+} fetch;
+
+struct ek_shared_reads {
+    ek_shared *s;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t work, news;
+    bool up; /* connected, or to be so at once: who asks waits */
+    fetch ring[MAX_FETCHES];
+    int first, used;
+    double since; /* when the thread began the wait that it is in; 0: in none */
+    /* the thread's alone */
+    ek_shared_line line;
+};
+
+static fetch *at(ek_shared_reads *r, int i)
+{
+    return &r->ring[(r->first + i) % MAX_FETCHES];
+}
+
+/* Drops those in front that nobody wants, but for those whose reply is to come. */
+static void trim(ek_shared_reads *r)
+{
+    while (r->used > 0 && at(r, 0)->unwanted && at(r, 0)->state != SENT) {
+        free(at(r, 0)->data);
+        at(r, 0)->data = NULL;
+        r->first = (r->first + 1) % MAX_FETCHES;
+        r->used--;
+    }
+}
+
+/* --- the thread --- */
+
+/* Nothing comes any more of what was asked for. */
+static void give_up(ek_shared_reads *r)
+{
+    for (int i = 0; i < r->used; i++)
+        if (at(r, i)->state != HERE) at(r, i)->state = HERE;
+    r->up = false;
+    trim(r);
+    pthread_cond_broadcast(&r->news);
+}
+
+/* With the lock; released while the connection is made. */
+static void connect_now(ek_shared_reads *r)
+{
+    r->since = ek_now();
+    pthread_mutex_unlock(&r->lock);
+    bool good = ek_shared_line_connect(&r->line);
+    pthread_mutex_lock(&r->lock);
+    r->since = 0;
+    if (good) r->up = true;
+    else give_up(r);
+}
+
+/* After an error, with the lock. */
+static void failed(ek_shared_reads *r, ek_err err)
+{
+    r->since = 0;
+    if (!ek_shared_line_failed(&r->line, err)) {
+        give_up(r);
+        return;
+    }
+    for (int i = 0; i < r->used; i++)
+        if (at(r, i)->state == SENT) at(r, i)->state = ASKED;
+    trim(r);
+}
+
+static int count(ek_shared_reads *r, fetch_state state, size_t *bytes)
+{
+    int n = 0;
+    *bytes = 0;
+    for (int i = 0; i < r->used; i++) {
+        if (at(r, i)->state != state) continue;
+        *bytes += at(r, i)->bytes;
+        n++;
+    }
+    return n;
+}
+
+/* The first that was asked for and not sent; those that nobody wants lose their turn. */
+static fetch *next_asked(ek_shared_reads *r)
+{
+    for (int i = 0; i < r->used; i++) {
+        fetch *f = at(r, i);
+        if (f->state != ASKED) continue;
+        if (!f->unwanted) return f;
+        f->state = HERE;
+    }
+    return NULL;
+}
+
+/* As many as may be in flight: at least one. With the lock, released for each. All that were sent stand before those
+ * that were not: replies come in the order of the ring. */
+static ek_err send_asked(ek_shared_reads *r)
+{
+    for (fetch *f; (f = next_asked(r)) != NULL;) {
+        size_t flying;
+        if (count(r, SENT, &flying) > 0 && (double)(flying + f->bytes) > r->s->max_bytes) break;
+        char key[EK_RECORD_KEY];
+        ek_record_key(key, r->s->space, &f->chain, f->kind);
+        const ek_redis_arg get[] = {{"GET", 3}, {key, strlen(key)}};
+        f->state = SENT;
+        pthread_mutex_unlock(&r->lock);
+        ek_err err = ek_redis_send(r->line.redis, get, 2, ek_now() + EK_SHARED_PATIENCE);
+        pthread_mutex_lock(&r->lock);
+        EK_TRY(err);
+    }
+    return EK_OK;
+}
+
+/* The reply to the oldest that was sent. With the lock, released meanwhile. */
+static ek_err receive_one(ek_shared_reads *r)
+{
+    ek_reply reply;
+    fetch *f = NULL;
+    for (int i = 0; i < r->used && !f; i++)
+        if (at(r, i)->state == SENT) f = at(r, i);
+    size_t bytes = f->bytes;
+    pthread_mutex_unlock(&r->lock);
+    ek_err err = ek_redis_read(r->line.redis, &reply, bytes, ek_now() + ek_shared_patience((double)bytes));
+    const bool has = !err && reply.kind == EK_REPLY_BYTES;
+    if (!err && reply.kind == EK_REPLY_ERROR) ek_shared_line_refused(&r->line, "GET", reply.text);
+    else if (!err) ek_shared_line_good(&r->line);
+    uint8_t *data = has ? (uint8_t *)ek_redis_keep(r->line.redis) : NULL;
+    if (has) ek_shared_line_pay(&r->line, (double)reply.n);
+    if (has) atomic_fetch_add(&r->s->counts.read_bytes, reply.n);
+    pthread_mutex_lock(&r->lock);
+    EK_TRY(err);
+    f->data = data, f->n = has ? reply.n : 0;
+    f->state = HERE;
+    r->since = ek_now();
+    trim(r);
+    pthread_cond_broadcast(&r->news);
+    return EK_OK;
+}
+
+/* What goes on with a connection; false: there is nothing to do. */
+static bool exchange(ek_shared_reads *r)
+{
+    size_t bytes;
+    double debt = ek_shared_line_debt(&r->line);
+    if (count(r, ASKED, &bytes) == 0 && count(r, SENT, &bytes) == 0) return false;
+    if (debt > EK_SHARED_PATIENCE / 2) { /* the rate: what is asked for now is computed sooner */
+        for (int i = 0; i < r->used; i++)
+            if (at(r, i)->state == ASKED) at(r, i)->state = HERE;
+        trim(r);
+        pthread_cond_broadcast(&r->news);
+        if (count(r, SENT, &bytes) == 0) return true;
+    }
+    if (debt > 0) ek_shared_wait(&r->work, &r->lock, ek_now() + debt);
+    r->since = ek_now();
+    ek_err err = send_asked(r);
+    if (!err && count(r, SENT, &bytes) > 0) err = receive_one(r);
+    if (err) failed(r, err);
+    if (r->line.rest_until > ek_now()) give_up(r); /* refused */
+    return true;
+}
+
+static void *reads_thread(void *arg)
+{
+    ek_shared_reads *r = arg;
+    pthread_mutex_lock(&r->lock);
+    while (!atomic_load(&r->s->stop)) {
+        double now = ek_now();
+        if (r->line.rest_until > now) ek_shared_wait(&r->work, &r->lock, r->line.rest_until);
+        else if (!r->line.redis) connect_now(r);
+        else if (!r->up) r->up = true; /* a rest after a refusal has ended */
+        else if (!exchange(r)) {
+            r->since = 0;
+            pthread_cond_wait(&r->work, &r->lock);
+        }
+    }
+    give_up(r);
+    pthread_mutex_unlock(&r->lock);
+    return NULL;
+}
+
+ek_err ek_shared_reads_open(ek_shared_reads **out, ek_shared *s)
+{
+    ek_shared_reads *r = ek_alloc(sizeof *r);
+    r->s = r->line.s = s;
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_cond_init(&r->work, NULL);
+    pthread_cond_init(&r->news, NULL);
+    ek_err err = ek_shared_thread(&r->thread, reads_thread, r);
+    if (err) {
+        free(r);
+        return err;
+    }
+    *out = r;
+    return EK_OK;
+}
+
+void ek_shared_reads_close(ek_shared_reads *r)
+{
+    if (!r) return;
+    pthread_mutex_lock(&r->lock);
+    pthread_cond_broadcast(&r->work);
+    pthread_mutex_unlock(&r->lock);
+    pthread_join(r->thread, NULL);
+    ek_shared_line_close(&r->line);
+    for (int i = 0; i < MAX_FETCHES; i++) free(r->ring[i].data);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->work);
+    pthread_cond_destroy(&r->news);
+    free(r);
+}
+
+/* --- the store's thread --- */
+
+static fetch *find(ek_shared_reads *r, const ek_chain *chain, int kind)
+{
+    for (int i = 0; i < r->used; i++) {
+        fetch *f = at(r, i);
+        if (!f->unwanted && f->kind == kind && memcmp(&f->chain, chain, sizeof *chain) == 0) return f;
+    }
+    return NULL;
+}
+
+/* NULL: there is no room. */
+static fetch *add(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes)
+{
+    trim(r);
+    if (r->used == MAX_FETCHES) return NULL;
+    fetch *f = at(r, r->used++);
+    *f = (fetch){.chain = *chain, .kind = kind, .bytes = bytes, .state = ASKED};
+    pthread_cond_signal(&r->work);
+    return f;
+}
+
+/* Those before f, or all. */
+static void drop_before(ek_shared_reads *r, const fetch *f)
+{
+    for (int i = 0; i < r->used && at(r, i) != f; i++) at(r, i)->unwanted = true;
+    trim(r);
+}
+
+void ek_shared_reads_begin(ek_shared_reads *r)
+{
+    pthread_mutex_lock(&r->lock);
+    drop_before(r, NULL);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void ek_shared_reads_ask(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes)
+{
+    pthread_mutex_lock(&r->lock);
+    if (r->up && !find(r, chain, kind)) add(r, chain, kind, bytes);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Until it is there; false once the thread has been in one wait for too long. */
+static bool wait_for(ek_shared_reads *r, const fetch *f)
+{
+    while (f->state != HERE) {
+        double limit = ek_shared_patience((double)f->bytes) + 0.1, from = r->since > 0 ? r->since : ek_now();
+        if (ek_now() - from > limit) return false;
+        ek_shared_wait(&r->news, &r->lock, from + limit + 0.01);
+    }
+    return true;
+}
+
+uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes, size_t *n)
+{
+    uint8_t *data = NULL;
+    *n = 0;
+    pthread_mutex_lock(&r->lock);
+    fetch *f = find(r, chain, kind);
+    drop_before(r, f);
+    if (!f && r->up) f = add(r, chain, kind, bytes);
+    if (f && wait_for(r, f)) {
+        data = f->data, *n = f->n;
+        f->data = NULL;
+    }
+    if (f) f->unwanted = true;
+    trim(r);
+    pthread_mutex_unlock(&r->lock);
+    return data;
+}

@@ -1,0 +1,28 @@
+/* What lies on the server under a page's key. Bytes in, bytes out. Inside src/cache/shared.
+ *
+ *   key     evenkeel:page:1:SPACE:f:CHAIN, s for sliding layers. SPACE: 32 hex digits of the SHA-256 of everything that
+ *           pages depend on besides their tokens (model, numerics, layout); CHAIN: 64 of the page's name, which is a
+ *           SHA-256 over salt and tokens. One key per page and kind: no command has two, as clusters want it
+ *   value   "ekpage1", 0; kind and depth in 32 bits; bytes of the page and checksum in 64; the page. Little-endian
+ *
+ * The checksum is that of the disk's records (ek_store_sum): over name, tokens and contents, too, which the value does
+ * not hold. Nobody reads a prompt off a server, and a page under another one's key is no page. */
+#ifndef EK_CACHE_SHARED_RECORD_H
+#define EK_CACHE_SHARED_RECORD_H
+
+#include "cache/store.h"
+
+enum { EK_RECORD_HEAD = 32, EK_RECORD_KEY = 128, EK_RECORD_SPACE = 33 };
+
+/* 32 hex digits and NUL for a text that says what pages depend on. */
+void ek_record_space(char out[EK_RECORD_SPACE], const char *what);
+void ek_record_key(char out[EK_RECORD_KEY], const char *space, const ek_chain *chain, int kind);
+
+/* Of the page's record, head included. */
+size_t ek_record_bytes(const ek_kv_layout *layout, const ek_store_page *p, int kind);
+void ek_record_write(uint8_t *out, const ek_kv_layout *layout, const ek_store_page *p, int kind);
+/* Copies the bytes of the page that p names to p->bytes[kind]; false if the n bytes of data are not its record: then
+ * what it wrote there is to be forgotten. */
+bool ek_record_read(const uint8_t *data, size_t n, const ek_kv_layout *layout, const ek_store_page *p, int kind);
+
+#endif
