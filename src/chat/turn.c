@@ -230,6 +230,7 @@ static void set_end(ek_turn *t, ek_finish finish)
     else if (stopped) r->end = ek_reply_calls(t->reply) > 0 ? EK_END_CALLS : EK_END_STOP;
     else if (finish == EK_FINISH_LENGTH)
         r->end = r->n_tokens >= t->opts.max_tokens ? EK_END_MAX_TOKENS : EK_END_CONTEXT;
+    else if (finish == EK_FINISH_UNCACHED) r->end = EK_END_UNCACHED;
     else if (finish == EK_FINISH_CANCELLED) r->end = EK_END_CANCELLED;
 }
 

@@ -47,6 +47,8 @@ typedef struct ek_turn_opts {
     uint64_t client;                /* ek_request_opts.client */
     uint64_t cache_owner;           /* ek_request_opts.cache_owner */
     uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
+    float min_cached;               /* ek_request_opts.min_cached */
+    bool publish;                   /* ek_request_opts.publish */
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
     const ek_turn_resumed *resumed; /* NULL: the reply begins; borrowed until ek_turn_open returns */
@@ -61,7 +63,8 @@ typedef enum ek_turn_end {
     EK_END_CALLS,       /* the model ended its turn with at least one call */
     EK_END_STOP_STRING, /* a stop string was found */
     EK_END_MAX_TOKENS,
-    EK_END_CONTEXT, /* the context is full */
+    EK_END_CONTEXT,  /* the context is full */
+    EK_END_UNCACHED, /* less of the prompt was cached than min_cached: nothing was computed */
     EK_END_CANCELLED,
     EK_END_ERROR
 } ek_turn_end;

@@ -122,6 +122,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .client = t->opts.client,
         .cache_salt = t->opts.cache_salt,
         .cache_owner = t->opts.cache_owner,
+        .min_cached = t->opts.min_cached,
+        .publish = t->opts.publish,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_record_begin(&t->record, &r);

@@ -164,6 +164,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->config = ek_model_config(opts->model);
     s->journal = opts->journal;
     s->whole_calls = opts->whole_calls;
+    s->shares = opts->shares, s->prefill = opts->prefill;
     s->fetch_from = opts->media_urls;
     s->ffmpeg = opts->ffmpeg;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;

@@ -41,6 +41,8 @@ typedef struct ek_server_opts {
     ek_fetch_from media_urls;          /* from where pictures and sounds are fetched that requests name by URLs */
     const struct ek_ffmpeg *ffmpeg;    /* reads files of videos; borrowed, NULL: none are read */
     bool whole_calls;                  /* ek_api_limits.whole_calls */
+    bool shares;                       /* pages are shared with other replicas: prompts can be computed for them */
+    bool prefill;                      /* every request is: its reply ends after the first token */
 } ek_server_opts;
 
 /* Listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,

@@ -25,7 +25,7 @@ struct ek_server {
     ek_mailbox *mailbox;
     struct ek_response_store *responses;
     ek_journal *journal; /* NULL: none */
-    bool whole_calls;
+    bool whole_calls, shares, prefill;
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */
     ek_fetch_from fetch_from;

@@ -101,6 +101,8 @@ static void set_up(ek_session *s, ek_prepared *p)
     req->turn.tools = req->tools;
     req->turn.client = s->client;
     req->turn.cache_owner = s->salt;
+    req->turn.publish = server->shares && (server->prefill || req->turn.publish);
+    if (req->turn.publish && req->turn.max_tokens > 1) req->turn.max_tokens = 1; /* another replica writes the reply */
     if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);

@@ -161,6 +161,8 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound, const ek_f
         .cors_origins = cli->cors_origins,
         .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
+        .shares = cli->has.cache_shared,
+        .prefill = !strcmp(cli->role, "prefill"),
         .media_urls = urls,
         .ffmpeg = ffmpeg,
         .model = m->model,
@@ -214,6 +216,10 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_bound bound;
     if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
+    if (strcmp(cli->role, "both") && !cli->has.cache_shared) {
+        ek_bound_close(&bound);
+        return ek_cli_wrong(cli, "--role %s needs --cache-shared: pages are handed over there", cli->role);
+    }
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
     ek_err err = open_ffmpeg(&ffmpeg, cli);
     if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);

@@ -201,8 +201,20 @@ void ek_put_string(ek_buf *out, const char *s)
     else ek_buf_str(out, "null");
 }
 
+/* Routers hand it to the replica that writes the reply, as it is; in the form that vLLM's connectors give it. What it
+ * needs is found by its content. */
+static void put_transfer(ek_buf *out, const ek_api_reply *r)
+{
+    ek_buf_str(out, ",\"kv_transfer_params\":{\"do_remote_prefill\":true,\"do_remote_decode\":false,"
+                    "\"remote_block_ids\":[],\"remote_engine_id\":\"evenkeel\",\"remote_request_id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"remote_host\":null,\"remote_port\":null,\"tp_size\":1,\"remote_num_tokens\":%d}",
+               r->choices[0]->n_prompt);
+}
+
 void ek_put_extension(ek_buf *out, const ek_api_reply *r)
 {
+    if (r->turn && r->turn->publish) put_transfer(out, r);
     if (!r->digest && !r->seed) return;
     ek_buf_str(out, ",\"evenkeel\":{");
     if (r->seed) ek_buf_fmt(out, "\"seed\":%llu%s", (unsigned long long)*r->seed, r->digest ? "," : "");

@@ -188,7 +188,8 @@ void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);
-/* ,"evenkeel":{…}: the digest where it was asked for, and a drawn seed; nothing where there is neither. */
+/* ,"evenkeel":{…}: the digest where it was asked for, and a drawn seed; nothing where there is neither. Before it
+ * ,"kv_transfer_params":{…} of a prompt whose reply another replica writes. */
 void ek_put_extension(ek_buf *out, const ek_api_reply *r);
 
 #endif

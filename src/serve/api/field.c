@@ -80,6 +80,20 @@ static ek_err read_image_alpha(ek_api_request *r, const json_t *ours)
     return EK_OK;
 }
 
+/* do_remote_prefill says where the pages are, which is where they always are looked for. */
+static ek_err read_transfer(ek_api_request *r, const json_t *body)
+{
+    const json_t *transfer = ek_field(body, "kv_transfer_params");
+    bool prefilled = false;
+    EK_TRY(ek_field_number(r, body, "cache_hit_threshold", 0, 1, &r->turn.min_cached));
+    if (transfer && !json_is_object(transfer)) return ek_field_wrong(r, "kv_transfer_params", "an object is needed");
+    EK_TRY(ek_field_bool(r, transfer, "do_remote_prefill", &prefilled));
+    EK_TRY(ek_field_bool(r, transfer, "do_remote_decode", &r->turn.publish));
+    if (prefilled && r->turn.publish)
+        return ek_field_wrong(r, "kv_transfer_params", "do_remote_prefill or do_remote_decode, not both");
+    return EK_OK;
+}
+
 ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
@@ -87,6 +101,7 @@ ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits 
     if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
+    EK_TRY(read_transfer(r, body));
     ek_err err = ek_resume_read(&r->resume, ek_field(ours, "resume"), limits->n_vocab, limits->ctx_tokens);
     if (err) {
         r->param = "evenkeel.resume";

@@ -82,13 +82,15 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
     const ek_turn_result *t = r->choices[0];
     const ek_api_times *s = &r->times;
     const ek_api_usage u = ek_api_usage_of(r);
-    bool length = t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT;
+    const char *reason = t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT ? "length"
+                         : t->end == EK_END_UNCACHED                             ? "cache_threshold"
+                                                                                 : "stop";
     long long load = nanoseconds(s->prepare) + 1, prompt = nanoseconds(s->prompt) + 1,
               tokens = nanoseconds(s->tokens) + 1;
     ek_buf_fmt(out,
                ",\"done\":true,\"done_reason\":\"%s\",\"total_duration\":%lld,\"load_duration\":%lld,"
                "\"prompt_eval_count\":%d,\"prompt_eval_duration\":%lld,\"eval_count\":%d,\"eval_duration\":%lld",
-               length ? "length" : "stop", load + prompt + tokens, load, t->n_prompt, prompt, t->n_tokens, tokens);
+               reason, load + prompt + tokens, load, t->n_prompt, prompt, t->n_tokens, tokens);
     ek_put_media_usage(out, &u);
     ek_buf_str(out, ",\"id\":");
     ek_put_string(out, r->id);

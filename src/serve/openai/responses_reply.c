@@ -10,7 +10,7 @@
 
 static bool is_limited(const ek_turn_result *t)
 {
-    return t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT;
+    return t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT || t->end == EK_END_UNCACHED;
 }
 
 /* --- items --- */
@@ -154,7 +154,10 @@ static void put_response(ek_buf *out, const ek_api_reply *r, const char *status,
     } else {
         ek_buf_str(out, "null");
     }
-    ek_buf_fmt(out, ",\"incomplete_details\":%s", incomplete ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    ek_buf_fmt(out, ",\"incomplete_details\":%s",
+               !incomplete                 ? "null"
+               : t->end == EK_END_UNCACHED ? "{\"reason\":\"cache_threshold\"}"
+                                           : "{\"reason\":\"max_output_tokens\"}");
     ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
     ek_buf_str(out, ",\"output\":");
     o->output_from = out->len;
