@@ -259,7 +259,11 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
     if (!f->gone)
         ek_log(EK_LOG_DEBUG, "cache on disk: %s holds %.1f of %.1f MiB", path, (double)f->total / 1048576,
                (double)f->max_bytes / 1048576);
-    *out = (ek_store_backend){
-        .arg = f, .write = write_pages, .read = read_page, .holds = holds_page, .close = close_file, .counts = &f->counts};
+    *out = (ek_store_backend){.arg = f,
+                              .write = write_pages,
+                              .read = read_page,
+                              .holds = holds_page,
+                              .close = close_file,
+                              .counts = &f->counts};
     return EK_OK;
 }

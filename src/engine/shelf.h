@@ -23,4 +23,15 @@ void ek_shelf_save(ek_engine *e);
  * memory and, as far as their names are known, outside of it. Returns the pages dropped in memory. */
 int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first);
 
+/* --- last events that wait until pages can be read by other processes, for who is about to ask one for the rest */
+
+/* The request, which has left the engine, and its last event, if that has to wait: both are the list's then. */
+bool ek_shelf_holds(ek_engine *e, ek_request *r, const ek_event *event);
+/* The next whose time has come, of all of them with `now`: its event is to be sent, and both freed by ek_leaving_end.
+ * NULL: none. */
+struct ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now);
+const ek_request *ek_leaving_request(const struct ek_leaving *l);
+const ek_event *ek_leaving_event(const struct ek_leaving *l);
+void ek_leaving_end(struct ek_leaving *l);
+
 #endif

@@ -74,7 +74,7 @@ struct ek_engine {
     ek_request_id load_for;     /* the request whose pages are being read; 0: none */
     double load_since;          /* when the last one came */
     bool any_uncached;          /* of the wait queue */
-    struct ek_leaving *leaving; /* requests whose last event waits (publish.h) */
+    struct ek_leaving *leaving; /* requests whose last event waits (shelf.h) */
     double load_begun;
     double forget_by;   /* until then a wrong page waits for a slot to be forgotten by */
     int load_taken;     /* pages of it so far */

@@ -7,7 +7,6 @@
 #include "engine/encode.h"
 #include "base/clock.h"
 #include "engine/plan.h"
-#include "engine/publish.h"
 #include "engine/queue.h"
 #include "engine/reuse.h"
 #include "engine/shelf.h"
@@ -164,7 +163,7 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     bool last = event.finish != EK_FINISH_NONE;
     if (last) ek_queue_remove(e, r);
     event = about(r, event);
-    if (last && ek_publish_holds(e, r, &event)) return true;
+    if (last && ek_shelf_holds(e, r, &event)) return true;
     send(r, &event);
     if (last) ek_request_free(r);
     return last;
@@ -178,9 +177,9 @@ static bool send_published(ek_engine *e)
     pthread_mutex_lock(&e->lock);
     now = e->closed;
     pthread_mutex_unlock(&e->lock);
-    for (struct ek_leaving *l; (l = ek_publish_next(e, now)) != NULL; any = true) {
-        send(ek_publish_request(l), ek_publish_event(l));
-        ek_publish_end(l);
+    for (struct ek_leaving *l; (l = ek_shelf_next_leaving(e, now)) != NULL; any = true) {
+        send(ek_leaving_request(l), ek_leaving_event(l));
+        ek_leaving_end(l);
     }
     return any;
 }
