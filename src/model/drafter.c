@@ -216,7 +216,7 @@ ek_err ek_drafter_step(ek_drafter *d, const ek_kv_memory *kv, ek_drafter_row *ro
 {
     const ek_model *m = d->m;
     const ek_config *c = &m->config;
-    ek_pass pass = {.m = m, .s = d->s, .kv = kv, .n = n, .n_want = n, .n_views = n}, *p = &pass;
+    ek_pass pass = {.m = m, .s = d->s, .kv = kv, .n = n, .n_want = n, .n_views = n, .end = c->n_layers}, *p = &pass;
     EK_TRY(check(d, row, n));
     for (int r = 0; r < n; r++) load(d, &row[r], r);
     ek_acts fed = ek_read_rows(p, &d->fed, 2 * c->backbone_hidden_size);

@@ -181,6 +181,7 @@ static void end_row(const ek_pass *p, int r)
     int n = m->config.hidden_size, next = p->layer + 1;
     float *h = ek_at(&p->s->h, r);
     m->rows.scale(h, *weights_of(p)->scalar, n);
+    if (next == p->end && next < m->config.n_layers) return; /* what reads it is elsewhere */
     m->rows.rms_norm(ek_at(&p->s->x, r), h, next < m->config.n_layers ? m->w.layer[next].input_norm : m->w.norm, n,
                      m->config.rms_norm_eps);
     ek_put_row(p, &p->s->x, n, r);
@@ -188,7 +189,7 @@ static void end_row(const ek_pass *p, int r)
 
 static ek_act_form next_readers(const ek_pass *p)
 {
-    if (p->layer + 1 == p->m->config.n_layers) return (ek_act_form){0}; /* the head quantises its few rows itself */
+    if (p->layer + 1 == p->end) return (ek_act_form){0}; /* the head quantises its few rows itself */
     const ek_layer_weights *w = weights_of(p) + 1;
     return ek_readers(&w->q, &w->k, &w->v);
 }
@@ -314,7 +315,7 @@ static void run_per_layer(ek_pass *p)
 void ek_run_layers(ek_pass *p)
 {
     p->reads = (ek_act_form){0}; /* the first layer's rows are quantised by their first reader */
-    for (p->layer = 0; p->layer < p->m->config.n_layers; p->layer++) {
+    for (p->layer = 0; p->layer < p->end; p->layer++) {
         project_heads(p);
         if (!p->n) return;
         attend(p);
@@ -379,10 +380,24 @@ ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv
 {
     EK_ASSERT(s->m == m);
     EK_TRY(ek_pass_check(s, rows, n_rows, n_seqs));
-    ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows}, *p = &pass;
+    ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows, .end = m->config.n_layers}, *p = &pass;
     load_rows(p, rows, n_rows, seqs);
     ek_embed_rows(p);
     ek_run_layers(p);
     if (p->n) run_head(p, logits, ld);
+    return EK_OK;
+}
+
+ek_err ek_model_forward_front(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv, const ek_row *rows, int n_rows,
+                              const ek_seq *seqs, int n_seqs, int end, float *h, ptrdiff_t ld)
+{
+    EK_ASSERT(s->m == m && end <= ek_prompt_layers(&m->config));
+    EK_TRY(ek_pass_check(s, rows, n_rows, n_seqs));
+    ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows, .end = end}, *p = &pass;
+    load_rows(p, rows, n_rows, seqs);
+    p->n_want = 0; /* nothing for the layers behind, and no row leaves */
+    ek_embed_rows(p);
+    ek_run_layers(p);
+    for (int r = 0; r < n_rows; r++) memcpy(h + r * ld, ek_at(&s->h, r), sizeof *h * (size_t)m->config.hidden_size);
     return EK_OK;
 }

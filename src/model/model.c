@@ -90,43 +90,6 @@ static ek_err plan_attention(ek_model *m)
     return EK_OK;
 }
 
-static double bytes_of(const ek_linear *w)
-{
-    return (double)w->bytes;
-}
-
-static double macs_of(const ek_linear *w)
-{
-    return (double)w->n * (double)w->k;
-}
-
-static double sum_layer(const ek_model *m, int i, double (*of)(const ek_linear *))
-{
-    const ek_layer_weights *l = &m->w.layer[i];
-    const ek_linear *const dense[] = {
-        &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down, &l->router, &l->per_layer_gate, &l->per_layer_proj};
-    double sum = 0;
-    for (size_t j = 0; j < sizeof dense / sizeof *dense; j++) sum += of(dense[j]);
-    if (m->config.n_experts)
-        sum += m->config.top_k_experts * (of(l->expert_gate) + of(l->expert_up) + of(l->expert_down));
-    return sum;
-}
-
-static void count_work(ek_model *m)
-{
-    const ek_config *c = &m->config;
-    const ek_weights *w = &m->w;
-    m->bytes_per_token = bytes_of(&w->embed) + bytes_of(&w->per_layer_head) + bytes_of(&w->per_layer_tail);
-    m->macs_logit_row = macs_of(&w->embed) + macs_of(&w->per_layer_head) + macs_of(&w->per_layer_tail);
-    m->macs_prompt_row = macs_of(&w->per_layer_head);
-    for (int i = 0; i < c->n_layers; i++) {
-        m->bytes_per_token += sum_layer(m, i, bytes_of);
-        m->macs_logit_row += sum_layer(m, i, macs_of);
-        if (i < ek_prompt_layers(c)) m->macs_prompt_row += sum_layer(m, i, macs_of);
-        if (i == ek_prompt_layers(c)) m->macs_prompt_row += macs_of(&w->layer[i].k) + macs_of(&w->layer[i].v);
-    }
-}
-
 /* "ek2 w=q4.64+q8.64+bf16 a=auto kv=16:16", behind it " start=256" if the first positions are apart: the formats of the
  * weights in order of appearance; a= only where quantised weights meet quantised activations, so that the same function
  * has one name. */
@@ -159,7 +122,7 @@ static ek_err plan(ek_model *m, ek_items *list, const ek_pack_opts *o)
     EK_TRY(ek_items_plan(list, &m->w, o));
     ek_linear_init(&m->linear, o->cpu);
     ek_row_init(&m->rows, o->cpu);
-    count_work(m);
+    ek_model_count_work(m);
     name_numerics(m, list);
     return EK_OK;
 }
@@ -244,9 +207,9 @@ static ek_err finish_open(ek_model **out, ek_model *m, ek_err err)
 
 /* A key has the norm sqrt(head_dim) before its weight and at most max |weight| times that after it;
  * what f16 cannot hold would be cut off without a word. */
-static ek_err check_key_range(const ek_model *m)
+static ek_err check_key_range(const ek_model *m, int first, int end)
 {
-    for (int i = 0; i < m->config.n_layers && m->k_format == EK_KV_F16; i++) {
+    for (int i = first; i < end && m->k_format == EK_KV_F16; i++) {
         const ek_layer_config *l = &m->config.layer[i];
         float max = 0;
         for (int d = 0; d < l->head_dim && l->owns_kv; d++) max = fmaxf(max, fabsf(m->w.layer[i].k_norm[d]));
@@ -260,6 +223,38 @@ static ek_err check_key_range(const ek_model *m)
     return EK_OK;
 }
 
+static ek_err pack_all(ek_model *m, const ek_items *list, const ek_pack_opts *o)
+{
+    EK_TRY(ek_items_pack(list, &m->w, o));
+    EK_TRY(check_key_range(m, 0, m->config.n_layers));
+    if (!m->w.mapped_bytes) { /* nothing stays in the files */
+        ek_source_close(m->w.source);
+        m->w.source = NULL;
+    }
+    return EK_OK;
+}
+
+/* The list is the model's from then on, and the files stay open. */
+static void defer(ek_model *m, ek_items *list, const ek_pack_opts *o)
+{
+    m->deferred = ek_alloc(sizeof *m->deferred);
+    *m->deferred = *list, *list = (ek_items){0};
+    m->pack = *o, m->pack.packed_dir = NULL;
+}
+
+ek_err ek_model_pack(ek_model *m, const ek_model_share *share)
+{
+    EK_ASSERT(m->deferred);
+    EK_TRY(ek_items_pack_layers(m->deferred, &m->w, &m->pack, share->first, share->end, share->embed));
+    if (m->w.source) ek_source_drop_pages(m->w.source);
+    return check_key_range(m, share->first, share->end);
+}
+
+bool ek_model_is_deferred(const ek_model *m)
+{
+    return m->deferred;
+}
+
 static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_model_opts *opts)
 {
     ek_items list = {0};
@@ -267,12 +262,8 @@ static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_mo
     ek_err err = bind(m, &list, dir, &o);
     o.packed_dir = opts->packed_dir;
     if (!err) o.packed_of = m->w.source->path;
-    if (!err) err = ek_items_pack(&list, &m->w, &o);
-    if (!err) err = check_key_range(m);
-    if (!err && !m->w.mapped_bytes) { /* nothing stays in the files */
-        ek_source_close(m->w.source);
-        m->w.source = NULL;
-    }
+    if (!err && opts->deferred) defer(m, &list, &o);
+    else if (!err) err = pack_all(m, &list, &o);
     if (!err && m->w.source) ek_source_drop_pages(m->w.source);
     ek_items_fini(&list);
     return finish_open(out, m, err);
@@ -293,7 +284,8 @@ static ek_err open_invented(ek_model **out, ek_model *m, const ek_config *config
     if (err) return finish_open(out, m, err);
     ek_items_invent(&list, &m->w, config, bits);
     err = plan(m, &list, &o);
-    if (!err) err = ek_items_pack(&list, &m->w, &o);
+    if (!err && opts->deferred) defer(m, &list, &o);
+    else if (!err) err = ek_items_pack(&list, &m->w, &o);
     ek_items_fini(&list);
     return finish_open(out, m, err);
 }
@@ -347,6 +339,8 @@ void ek_model_close(ek_model *m)
         free(m->rope[k]);
     }
     ek_weights_fini(&m->w);
+    if (m->deferred) ek_items_fini(m->deferred);
+    free(m->deferred);
     free(m);
 }
 

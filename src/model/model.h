@@ -23,6 +23,7 @@ typedef struct ek_model_opts {
     ek_pool *pool;              /* borrowed for the model's life; NULL: one thread */
     double memory_limit;        /* bytes the weights may take; 0: what the system has available */
     const char *packed_dir;     /* folder that keeps packed weights for the next start; NULL: none */
+    bool deferred;              /* no weight is read: ek_model_pack does, share by share. packed_dir is not read then */
 } ek_model_opts;
 
 /* Loads a directory (Hugging Face or MLX safetensors). Logs the memory needed before it is
@@ -51,6 +52,19 @@ ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts
 ek_err ek_model_check_start(int kv_start, ek_kv_format k, ek_kv_format v);
 
 void ek_model_close(ek_model *m);
+
+/* What one of several devices has of a model: layers [first, end), the vectors that belong to no layer, and, if it
+ * looks tokens up or makes logits, their table. Layers' matrices are read by that device alone. */
+typedef struct ek_model_share {
+    int first, end;
+    bool embed;
+} ek_model_share;
+
+/* For a model opened with `deferred`: reads and packs the weights of the share, in place of those packed before. So
+ * host memory holds one share at a time. */
+ek_err ek_model_pack(ek_model *m, const ek_model_share *share);
+bool ek_model_is_deferred(const ek_model *m);
+
 /* Frees the packed weights, for a model whose weights were copied to a device. What stays in the file is still
  * read from there; scratch memory can no longer be opened, so nothing computes on the CPU. */
 void ek_model_release_weights(ek_model *m);
@@ -61,6 +75,10 @@ uint64_t ek_model_parameters(const ek_config *config);
 ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */
 unsigned ek_model_cpu(const ek_model *m);  /* EK_CPU_* that its kernels were chosen for */
 
+/* Bytes of packed weights: of all matrices of layer i; of those that belong to no layer, with or without the table of
+ * embeddings. */
+double ek_model_layer_bytes(const ek_model *m, int i);
+double ek_model_common_bytes(const ek_model *m, bool embed);
 /* Bytes of weights one decoded token reads (head included, embedding tables one row). */
 double ek_model_bytes_per_token(const ek_model *m);
 /* Multiply-adds of one prompt row over the layers it runs, and of one row through all layers
@@ -126,5 +144,11 @@ const float *ek_scratch_hidden(const ek_scratch *s, int i);
  * changes nothing. */
 ek_err ek_model_forward(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv, const ek_row *rows, int n_rows,
                         const ek_seq *seqs, int n_seqs, float *logits, ptrdiff_t ld);
+
+/* The same for layers [0, end) alone, for a device behind: hidden states of all rows, as they enter layer `end`, to h,
+ * hidden_size each, ld elements apart. kv holds what these layers have of a page. end is at most the index of the last
+ * layer that owns keys. */
+ek_err ek_model_forward_front(const ek_model *m, ek_scratch *s, const ek_kv_memory *kv, const ek_row *rows, int n_rows,
+                              const ek_seq *seqs, int n_seqs, int end, float *h, ptrdiff_t ld);
 
 #endif

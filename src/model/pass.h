@@ -27,6 +27,8 @@ struct ek_model {
     const ek_model *target;                /* of a drafter: has the keys and values that its layers read; else NULL */
     size_t kv_offset[EK_MAX_LAYERS];       /* of the layer's block in a page of its kind; of the donor's */
     size_t kv_start_offset[EK_MAX_LAYERS]; /* the same in a page of the start kind */
+    ek_items *deferred;                    /* weights that are packed share by share; NULL: all are */
+    ek_pack_opts pack;                     /* for them */
     char numerics_id[160];
     double bytes_per_token, macs_prompt_row, macs_logit_row;
 };
@@ -77,7 +79,7 @@ typedef struct ek_pass {
     const ek_kv_memory *kv;
     int n; /* rows still running: at first all, later those that want logits */
     int n_want, n_views, n_store;
-    int layer;
+    int layer, end;    /* end: layers behind are another device's */
     ek_act_form reads; /* the next product, of the rows that a stage makes: see ek_put_row */
 } ek_pass;
 
@@ -89,6 +91,9 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
 /* All layers, from s->h, s->x and the rows of p to s->x, normed for the head. Rows that want no logits are dropped
  * where nothing reads them any more; p->n says how many are left. */
 void ek_run_layers(ek_pass *p);
+
+/* Bytes per token and multiply-adds per row, from the planned matrices. */
+void ek_model_count_work(ek_model *m);
 
 /* What ek_model_forward refuses about its rows; reads m and the limits of s, nothing else of it. */
 ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);

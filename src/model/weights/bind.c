@@ -180,6 +180,7 @@ static void add_item(binder *b, const ek_weight_data *data, const rule *r, int l
     if (layer >= 0) snprintf(in_layer, sizeof in_layer, "layers.%d.", layer);
     if (r->form == EXPERT) snprintf(number, sizeof number, ".%d", expert);
     snprintf(it->name, sizeof it->name, "%s%s%s%s", in_layer, r->name, number, tail ? ".tail" : "");
+    it->layer = layer;
     it->role = r->role;
     it->data = *data;
     if (r->form == VECTOR) it->vector = into;

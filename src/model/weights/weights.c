@@ -270,14 +270,36 @@ static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opt
     return err;
 }
 
-ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+static void place_tables(const ek_items *list, const ek_pack_opts *o)
 {
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         if (it->table) *it->table = (ek_embedding_table){it->data, o->seed ^ ek_fnv1a64(it->name)};
     }
+}
+
+ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+{
+    place_tables(list, o);
     ek_err err = o->packed_dir ? fill_or_map(list, w, o) : fill(list, w, o);
     ek_pool_leave(o->pool); /* others may run the model's steps, and threads start */
+    return err;
+}
+
+ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed)
+{
+    ek_items some = {.item = ek_alloc(sizeof *some.item * (size_t)list->n)};
+    for (int i = 0; i < list->n; i++) {
+        const ek_item *it = &list->item[i];
+        const bool whole = it->layer < 0 ? it->matrix != &w->embed || embed : it->layer >= first && it->layer < end;
+        if (whole || (it->layer == end && it->vector)) some.item[some.n++] = *it;
+    }
+    ek_weights_release(w);
+    w->block_bytes = lay_out(&some, w, o, NULL);
+    place_tables(&some, o);
+    const ek_err err = fill(&some, w, o);
+    ek_pool_leave(o->pool);
+    ek_items_fini(&some);
     return err;
 }
 

@@ -60,6 +60,7 @@ static inline int ek_prompt_layers(const ek_config *c)
 /* One weight on its way into memory. */
 typedef struct ek_item {
     char name[144];            /* of the weight; of the matrix for an expert ("….3") */
+    int layer;                 /* -1: of no layer */
     ek_matrix_role role;       /* of a matrix */
     ek_linear *matrix;         /* either a matrix */
     float **vector;            /* or a vector: data.n is 1 */
@@ -97,6 +98,10 @@ void ek_items_quantise(ek_items *list);
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
 /* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
+/* The same for some of the items, in place of what was packed before: those of layers [first, end), of layer `end` the
+ * vectors, and what belongs to no layer, with the table of embeddings only if `embed` is set. packed_dir is not read.
+ */
+ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed);
 
 /* Synthetic values: element i of NAME is a hash of (seed, NAME, i). */
 void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t first, int64_t n);
