@@ -62,45 +62,48 @@ enum {
 };
 
 /* CU(name, parameters): every function of the table; all return a CUresult. */
-#define EK_CUDA_FUNCTIONS(CU)                                                                      \
-    CU(cuInit, (unsigned flags))                                                                   \
-    CU(cuDriverGetVersion, (int *version))                                                         \
-    CU(cuDeviceGetCount, (int *count))                                                             \
-    CU(cuDeviceGet, (CUdevice * device, int ordinal))                                              \
-    CU(cuDeviceGetName, (char *name, int room, CUdevice device))                                   \
-    CU(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                         \
-    CU(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                           \
-    CU(cuDevicePrimaryCtxRelease, (CUdevice device))                                               \
-    CU(cuCtxSetCurrent, (CUcontext context))                                                       \
-    CU(cuMemGetInfo, (size_t * free, size_t * total))                                              \
-    CU(cuMemAlloc, (CUdeviceptr * p, size_t bytes))                                                \
-    CU(cuMemFree, (CUdeviceptr p))                                                                 \
-    CU(cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                                   \
-    CU(cuMemFreeHost, (void *p))                                                                   \
-    CU(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))       \
-    CU(cuMemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))             \
-    CU(cuMemcpyDtoDAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))       \
-    CU(cuMemsetD8Async, (CUdeviceptr p, unsigned char value, size_t n, CUstream stream))           \
-    CU(cuStreamCreate, (CUstream * stream, unsigned flags))                                        \
-    CU(cuStreamDestroy, (CUstream stream))                                                         \
-    CU(cuStreamSynchronize, (CUstream stream))                                                     \
-    CU(cuEventCreate, (CUevent * event, unsigned flags))                                           \
-    CU(cuEventDestroy, (CUevent event))                                                            \
-    CU(cuEventRecord, (CUevent event, CUstream stream))                                            \
-    CU(cuEventSynchronize, (CUevent event))                                                        \
-    CU(cuEventElapsedTime, (float *ms, CUevent from, CUevent to))                                  \
-    CU(cuModuleLoadData, (CUmodule * module, const void *image))                                   \
-    CU(cuModuleUnload, (CUmodule module))                                                          \
-    CU(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))            \
-    CU(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                        \
-    CU(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction f, void **args, void **extra))  \
-    CU(cuStreamBeginCapture, (CUstream stream, int mode))                                          \
-    CU(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                     \
-    CU(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags)) \
-    CU(cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                         \
-    CU(cuGraphDestroy, (CUgraph graph))                                                            \
-    CU(cuGraphExecDestroy, (CUgraphExec exec))                                                     \
-    CU(cuGetErrorName, (CUresult error, const char **name))                                        \
+#define EK_CUDA_FUNCTIONS(CU)                                                                         \
+    CU(cuInit, (unsigned flags))                                                                      \
+    CU(cuDriverGetVersion, (int *version))                                                            \
+    CU(cuDeviceGetCount, (int *count))                                                                \
+    CU(cuDeviceGet, (CUdevice * device, int ordinal))                                                 \
+    CU(cuDeviceGetName, (char *name, int room, CUdevice device))                                      \
+    CU(cuDeviceGetAttribute, (int *value, int attribute, CUdevice device))                            \
+    CU(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                              \
+    CU(cuDevicePrimaryCtxRelease, (CUdevice device))                                                  \
+    CU(cuCtxSetCurrent, (CUcontext context))                                                          \
+    CU(cuMemGetInfo, (size_t * free, size_t * total))                                                 \
+    CU(cuMemAlloc, (CUdeviceptr * p, size_t bytes))                                                   \
+    CU(cuMemFree, (CUdeviceptr p))                                                                    \
+    CU(cuMemHostAlloc, (void **p, size_t bytes, unsigned flags))                                      \
+    CU(cuMemFreeHost, (void *p))                                                                      \
+    CU(cuMemcpyHtoDAsync, (CUdeviceptr to, const void *from, size_t bytes, CUstream stream))          \
+    CU(cuMemcpyDtoHAsync, (void *to, CUdeviceptr from, size_t bytes, CUstream stream))                \
+    CU(cuMemcpyDtoDAsync, (CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream))          \
+    CU(cuMemcpyPeerAsync,                                                                             \
+       (CUdeviceptr to, CUcontext at, CUdeviceptr from, CUcontext of, size_t bytes, CUstream stream)) \
+    CU(cuMemsetD8Async, (CUdeviceptr p, unsigned char value, size_t n, CUstream stream))              \
+    CU(cuStreamCreate, (CUstream * stream, unsigned flags))                                           \
+    CU(cuStreamDestroy, (CUstream stream))                                                            \
+    CU(cuStreamSynchronize, (CUstream stream))                                                        \
+    CU(cuEventCreate, (CUevent * event, unsigned flags))                                              \
+    CU(cuEventDestroy, (CUevent event))                                                               \
+    CU(cuEventRecord, (CUevent event, CUstream stream))                                               \
+    CU(cuEventSynchronize, (CUevent event))                                                           \
+    CU(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                           \
+    CU(cuEventElapsedTime, (float *ms, CUevent from, CUevent to))                                     \
+    CU(cuModuleLoadData, (CUmodule * module, const void *image))                                      \
+    CU(cuModuleUnload, (CUmodule module))                                                             \
+    CU(cuModuleGetFunction, (CUfunction * function, CUmodule module, const char *name))               \
+    CU(cuFuncSetAttribute, (CUfunction function, int attribute, int value))                           \
+    CU(cuLaunchKernelEx, (const CUlaunchConfig *config, CUfunction f, void **args, void **extra))     \
+    CU(cuStreamBeginCapture, (CUstream stream, int mode))                                             \
+    CU(cuStreamEndCapture, (CUstream stream, CUgraph * graph))                                        \
+    CU(cuGraphInstantiateWithFlags, (CUgraphExec * exec, CUgraph graph, unsigned long long flags))    \
+    CU(cuGraphLaunch, (CUgraphExec exec, CUstream stream))                                            \
+    CU(cuGraphDestroy, (CUgraph graph))                                                               \
+    CU(cuGraphExecDestroy, (CUgraphExec exec))                                                        \
+    CU(cuGetErrorName, (CUresult error, const char **name))                                           \
     CU(cuGetErrorString, (CUresult error, const char **text))
 
 typedef struct ek_cuda_api {

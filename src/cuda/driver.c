@@ -108,6 +108,16 @@ static double gb(size_t bytes)
     return (double)bytes * 1e-9;
 }
 
+ek_err ek_cuda_devices(const ek_cuda_api *api, int *n)
+{
+    char why[256];
+    *n = 0;
+    CUresult r = api->cuInit(0);
+    if (r == EK_CU_OK) r = api->cuDeviceGetCount(n);
+    if (r == EK_CU_OK || r == EK_CU_NO_DEVICE) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(api, r, why, sizeof why));
+}
+
 static ek_err find_device(ek_cuda *c, int built_with)
 {
     char why[256];
@@ -206,6 +216,11 @@ const char *ek_cuda_text(const ek_cuda *c)
     return c->text;
 }
 
+int ek_cuda_ordinal(const ek_cuda *c)
+{
+    return c->ordinal;
+}
+
 int ek_cuda_multiprocessors(const ek_cuda *c)
 {
     return c->multiprocessors;
@@ -285,6 +300,13 @@ ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes)
                          "copying on the device");
 }
 
+ek_err ek_cuda_copy_from(ek_cuda *c, CUdeviceptr to, const ek_cuda *of, CUdeviceptr from, size_t bytes)
+{
+    return ek_cuda_check(
+        c, c->broken ? EK_CU_OK : c->f.cuMemcpyPeerAsync(to, c->context, from, of->context, bytes, c->stream),
+        "copying from another device");
+}
+
 ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out)
 {
     *out = NULL;
@@ -304,6 +326,11 @@ ek_err ek_cuda_event_record(ek_cuda *c, CUevent event)
 ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event)
 {
     return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventSynchronize(event), "waiting for the device");
+}
+
+ek_err ek_cuda_follow(ek_cuda *c, CUevent event)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamWaitEvent(c->stream, event, 0), "queueing a wait");
 }
 
 ek_err ek_cuda_sync(ek_cuda *c)

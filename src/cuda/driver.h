@@ -29,6 +29,9 @@ extern const int ek_cuda_built_with;           /* version of the toolkit as 1000
 
 typedef struct ek_cuda ek_cuda;
 
+/* How many devices the driver has; 0 is no error. */
+ek_err ek_cuda_devices(const ek_cuda_api *api, int *n);
+
 /* Opens device number `ordinal`. Needs a driver at least as new as the toolkit that built the kernels and
  * compute capability 9.0, and loads all modules. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM say
  * which requirement failed. api is copied. */
@@ -37,6 +40,7 @@ void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone 
 
 /* "NVIDIA H100 80GB HBM3, 79.2 GB, 132 multiprocessors, driver 13.0" */
 const char *ek_cuda_text(const ek_cuda *c);
+int ek_cuda_ordinal(const ek_cuda *c);
 int ek_cuda_multiprocessors(const ek_cuda *c);
 const ek_cuda_api *ek_cuda_functions(const ek_cuda *c); /* for graphs and events */
 CUstream ek_cuda_stream(const ek_cuda *c);
@@ -62,11 +66,15 @@ ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes
 ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes);
 ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes);
 ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes); /* on the device */
+/* From another device, through peers' memory where they reach it, else by way of the host's. */
+ek_err ek_cuda_copy_from(ek_cuda *c, CUdeviceptr to, const ek_cuda *of, CUdeviceptr from, size_t bytes);
 /* A place in what is queued, which can be waited for alone. close: NULL is fine. */
 ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out);
 void ek_cuda_event_close(ek_cuda *c, CUevent event);
 ek_err ek_cuda_event_record(ek_cuda *c, CUevent event);
 ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event);
+/* What is queued from here on waits for an event, of any device; the host does not. */
+ek_err ek_cuda_follow(ek_cuda *c, CUevent event);
 /* Waits for all that was queued. An error of a kernel shows here; the sentence names the last one queued. */
 ek_err ek_cuda_sync(ek_cuda *c);
 

@@ -8,6 +8,7 @@
 #include "gpu/gpu.h"
 #include "gpu/memory.h"
 #include "gpu/recipe/pass.h"
+#include "gpu/step/border.h"
 #include "gpu/step/graph.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
@@ -44,8 +45,8 @@ static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
     const ek_config *c = &x->g->m->config;
     const size_t hidden = sizeof(float) * (size_t)c->hidden_size;
     for (int r = 0; r < s->n_rows; r++)
-        if (s->row[r].embedding)
-            EK_TRY(ek_cuda_upload(x->g->c, x->h + hidden * (size_t)r, s->row[r].embedding, hidden));
+        if (s->row[r].embedding && x->g->share.embed)
+            EK_TRY(ek_cuda_upload(x->g->c, ek_gpu_embedded(x) + hidden * (size_t)r, s->row[r].embedding, hidden));
     if (!c->per_layer_size || x->g->w.table.l.n) return EK_OK;
     embed_arg e = {.x = x, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
     e.behind = c->n_layers * c->per_layer_size - e.before;
@@ -105,13 +106,14 @@ static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
         return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
                        s->n_draws - x->n_draws);
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
+    EK_TRY(ek_gpu_border_take(x, s));
     EK_TRY(upload_embeddings(x, s));
     return queue_kernels(x, s);
 }
 
 static ek_gpu_flight *flight_of(ek_gpu_run *x, uint64_t step)
 {
-    return &x->flight[step % EK_GPU_FLIGHTS];
+    return &x->flight[step % (uint64_t)x->n_flights];
 }
 
 /* What the host reads of the step, and where in the stream it is there. */
@@ -127,7 +129,7 @@ static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
 {
     if (!s->follows) return EK_OK;
-    if (!flight_of(x, x->n_ended)->draws) return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
+    if (!flight_of(x, x->n_begun - 1)->draws) return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
     if (x->g->m->config.per_layer_size && !x->g->w.table.l.n)
         return ek_fail(EK_EUNSUPPORTED, "per-layer embeddings of tokens that are not known are the file's");
     if (x->pending) return ek_fail(x->pending, "%s", x->pending_text); /* of a step that is not ahead */
@@ -137,13 +139,13 @@ static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
 static ek_err begin_run(void *arg, const ek_step *s)
 {
     ek_gpu_run *x = arg;
-    EK_ASSERT(x->n_begun - x->n_ended == (s->follows ? 1 : 0));
+    EK_ASSERT(x->n_begun - x->n_ended < (uint64_t)x->n_flights && (!s->follows || x->n_begun > x->n_ended));
     EK_TRY(ek_cuda_enter(x->g->c));
     EK_TRY(check_follows(x, s));
     if (x->pending) return ek_fail(x->pending, "%s", x->pending_text);
     EK_TRY(ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs));
     ek_gpu_flight *f = flight_of(x, x->n_begun);
-    if (s->follows) flight_of(x, x->n_ended)->disturbed = true;
+    if (s->follows) flight_of(x, x->n_begun - 1)->disturbed = true;
     x->g->err = EK_OK;
     x->block.host = f->block, x->block.used = 0;
     x->first_logits = s->first_logits;
@@ -203,15 +205,14 @@ static void note_pending(ek_gpu_run *x, ek_err err)
 static CUdeviceptr page_at(const ek_gpu_run *x, ek_layer_kind kind, int32_t page)
 {
     EK_ASSERT(page >= 0 && page < x->z.n_pages[kind]);
-    return x->pages[kind] + x->g->m->layout.page_bytes[kind] * (size_t)page;
+    return x->pages[kind] + x->page_bytes[kind] * (size_t)page;
 }
 
 static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
 {
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
-    note_pending(x,
-                 ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->g->m->layout.page_bytes[kind]));
+    note_pending(x, ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->page_bytes[kind]));
 }
 
 /* A page that cannot be read must not reach a disk: the engine asks whether the device is lost, and after another error
@@ -219,7 +220,7 @@ static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t t
 static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
 {
     const ek_gpu_run *x = arg;
-    const size_t bytes = x->g->m->layout.page_bytes[kind];
+    const size_t bytes = x->page_bytes[kind];
     ek_err err = ek_cuda_enter(x->g->c);
     if (!err) err = ek_cuda_download(x->g->c, out, page_at(x, kind, page), bytes);
     if (!err) err = ek_cuda_sync(x->g->c);
@@ -230,7 +231,7 @@ static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const vo
 {
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
-    note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->g->m->layout.page_bytes[kind]));
+    note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->page_bytes[kind]));
     note_pending(x, ek_cuda_sync(x->g->c)); /* in is the caller's again */
 }
 
@@ -238,7 +239,7 @@ static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
 {
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
-    note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->g->m->layout.page_bytes[kind]));
+    note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->page_bytes[kind]));
 }
 
 static const char *broken_run(void *arg)
@@ -248,11 +249,19 @@ static const char *broken_run(void *arg)
     return why || !x->pending ? why : x->pending_text;
 }
 
+void ek_gpu_forget(const ek_executor *on)
+{
+    ek_gpu_run *x = on->arg;
+    EK_ASSERT(x->n_begun > x->n_ended);
+    if (ek_cuda_enter(x->g->c) == EK_OK) ek_cuda_sync(x->g->c); /* nothing queued may still read the block */
+    x->n_begun--;
+}
+
 ek_executor ek_gpu_executor(ek_gpu *g)
 {
     ek_gpu_run *x = ek_alloc(sizeof *x);
     size_t free = 0, total = 0;
-    x->g = g;
+    x->g = g, x->n_flights = EK_GPU_FLIGHTS;
     if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
     return (ek_executor){.config = &g->m->config,
                          .layout = &g->m->layout,

@@ -41,32 +41,51 @@ static ek_err check(const ek_model *m)
     return EK_OK;
 }
 
-static ek_err start(ek_gpu *g, const ek_gpu_driver *driver, int ordinal)
+/* Layers [first, end) and their part of a page, which ends where the next layer's begins. */
+static void set_share(ek_gpu *g, const ek_model_share *s)
 {
-    EK_TRY(check(g->m));
-    EK_TRY(ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal));
-    ek_log(EK_LOG_DEBUG, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
-    EK_TRY(ek_gpu_upload(g));
-    return ek_gpu_table_upload(g);
+    const ek_model *m = g->m;
+    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed};
+    g->share.head = s->end == m->config.n_layers;
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        size_t at = m->layout.page_bytes[k], end = at;
+        for (int i = m->config.n_layers - 1; i >= s->first; i--) {
+            const ek_layer_config *l = &m->config.layer[i];
+            const bool starts = k >= EK_KIND_COUNT;
+            if (!l->owns_kv || (int)(starts ? ek_kv_start_kind(l->kind) : l->kind) != k) continue;
+            at = starts ? m->kv_start_offset[i] : m->kv_offset[i];
+            if (i >= s->end) end = at;
+        }
+        g->share.kv_at[k] = at, g->share.kv_bytes[k] = end - at;
+    }
 }
 
-ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal)
+ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share)
 {
-    ek_gpu *g = ek_alloc(sizeof *g);
     g->m = m;
-    ek_err err = start(g, driver, ordinal);
-    if (err) {
-        ek_gpu_close(g);
-        return err;
-    }
-    *out = g;
-    return EK_OK;
+    set_share(g, share);
+    EK_TRY(check(m));
+    EK_TRY(ek_cuda_enter(g->c));
+    EK_TRY(ek_gpu_upload(g));
+    return ek_gpu_table_upload(g);
 }
 
 ek_err ek_gpu_open_towers(ek_gpu **out, const ek_gpu_driver *driver, int ordinal)
 {
     ek_gpu *g = ek_alloc(sizeof *g);
     ek_err err = ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal);
+    if (err) ek_gpu_close(g);
+    else *out = g;
+    if (!err) ek_log(EK_LOG_DEBUG, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
+    return err;
+}
+
+ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal)
+{
+    ek_gpu *g;
+    EK_TRY(check(m));
+    EK_TRY(ek_gpu_open_towers(&g, driver, ordinal));
+    ek_err err = ek_gpu_load(g, m, &(ek_model_share){0, m->config.n_layers, true});
     if (err) ek_gpu_close(g);
     else *out = g;
     return err;
@@ -94,6 +113,8 @@ ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
     EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
     own->c = g->c, own->target = g, own->m = ek_drafter_model(d);
     own->position = ek_drafter_position(d);
+    own->share = g->share; /* of pages */
+    own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;
     own->draft_cost = draft_cost(d, own->m, g->m);
     ek_err err = start_drafter(own);
     if (err) ek_gpu_close(own);
@@ -116,6 +137,18 @@ void ek_gpu_close(ek_gpu *g)
 const char *ek_gpu_text(const ek_gpu *g)
 {
     return ek_cuda_text(g->c);
+}
+
+double ek_gpu_room(ek_gpu *g)
+{
+    size_t free = 0, total = 0;
+    if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
+    return (double)free;
+}
+
+double ek_gpu_bytes(const ek_gpu *g)
+{
+    return (double)g->bytes + (double)(g->w.table.at ? g->w.table.l.bytes : 0);
 }
 
 double ek_gpu_read_rate(ek_gpu *g)

@@ -24,7 +24,9 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
 /* Opens device `ordinal` and copies the weights of m, which is borrowed. Logs what the weights take before it is taken;
  * ENOMEM has the numbers. EUNSUPPORTED: a driver, device, format or size that the kernels do not support. */
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
-/* A device for towers alone (gpu/tower/tower.h), without a model. Errors of the driver and the device. */
+/* The same in two halves: a device without a model, which is enough for towers (gpu/tower/tower.h), and the weights of
+ * a share of m, for a device of several (gpu/ranks/ranks.h). They are packed. Errors of the driver and the device. */
+ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share);
 ek_err ek_gpu_open_towers(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 
@@ -36,6 +38,14 @@ const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
 
 /* An executor for ek_engine_open_on; the engine's close frees it. */
 ek_executor ek_gpu_executor(ek_gpu *g);
+
+/* Bytes that are free on the device, and those that the weights take; 0 after an error. */
+double ek_gpu_room(ek_gpu *g);
+double ek_gpu_bytes(const ek_gpu *g);
+
+/* For an executor of g whose begin succeeded, of a step that others could not begin: it is as if it had not been begun.
+ * Waits for the device. */
+void ek_gpu_forget(const ek_executor *x);
 
 /* Bytes per second at which the device reads its memory, measured now; 0 after an error. */
 double ek_gpu_read_rate(ek_gpu *g);

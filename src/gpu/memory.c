@@ -140,10 +140,12 @@ static void lay_out(ek_gpu_run *x, arena *a)
         return;
     }
     if (x->g->drafter) x->hidden = reserve(a, logits * hidden, f);
-    x->logits = reserve(a, logits * vocab, f);
-    x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
-    x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
-    x->sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
+    if (x->g->share.head) {
+        x->logits = reserve(a, logits * vocab, f);
+        x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
+        x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
+        x->sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
+    }
     /* All five in one piece: the first four zeroed by one call, the last three copied by one. Tokens stay until the
      * next step's are drawn: it may begin with them. */
     x->best = reserve(a, logits * 40, 1);
@@ -167,7 +169,8 @@ static void size_products(ek_gpu_run *x)
                      larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
                             EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
     x->operand_bytes = 0;
-    for (int i = 0; i < c->n_layers; i++) {
+    const int behind = x->g->share.end < c->n_layers; /* whose rows are left as for a layer here */
+    for (int i = x->g->share.first; i < x->g->share.end + behind; i++) {
         const ek_gpu_layer *w = &x->g->w.layer[i];
         const ek_gpu_matrix *const dense[] = {
             &w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router, &w->per_layer_gate, &w->per_layer_proj};
@@ -211,12 +214,11 @@ static ek_err take_step(ek_gpu_run *x)
 
 static ek_err open_device_memory(ek_gpu_run *x)
 {
-    const ek_kv_layout *layout = &x->g->m->layout;
     size_t kv = 0, free, total;
     size_step(x);
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        x->page_bytes[k] = layout->page_bytes[k];
-        kv += layout->page_bytes[k] * (size_t)x->z.n_pages[k];
+        x->page_bytes[k] = x->g->share.kv_bytes[k];
+        kv += x->page_bytes[k] * (size_t)x->z.n_pages[k];
     }
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
     const size_t need = kv + x->scratch_bytes + x->block.bytes;
@@ -231,7 +233,7 @@ static ek_err open_device_memory(ek_gpu_run *x)
             gb(free), gb(kv), gb(x->scratch_bytes + x->block.bytes));
     EK_TRY(take_step(x));
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        size_t bytes = layout->page_bytes[k] * (size_t)x->z.n_pages[k];
+        size_t bytes = x->page_bytes[k] * (size_t)x->z.n_pages[k];
         if (bytes) EK_TRY(ek_cuda_alloc(x->g->c, &x->pages[k], bytes, "keys and values"));
         if (bytes) EK_TRY(ek_cuda_fill(x->g->c, x->pages[k], 0, bytes));
     }
@@ -270,14 +272,15 @@ static ek_err open_host_memory(ek_gpu_run *x)
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
     x->recipes = ek_gpu_recipes_open(x);
     EK_TRY(open_lists(x));
-    for (int i = 0; i < EK_GPU_FLIGHTS; i++) {
+    EK_TRY(ek_cuda_event_open(x->g->c, &x->taken));
+    for (int i = 0; i < x->n_flights; i++) {
         ek_gpu_flight *f = &x->flight[i];
         EK_TRY(pinned(x, &f->block, x->block.bytes));
         EK_TRY(pinned(x, &f->result, logits * 16));
         EK_TRY(ek_cuda_event_open(x->g->c, &f->ended));
     }
     x->result = x->flight[0].result;
-    EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * sizeof(float)));
+    if (x->g->share.head) EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * sizeof(float)));
     if (c->per_layer_size && !x->g->w.table.l.n)
         EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * sizeof(float)));
     x->on_device = ek_alloc(sizeof *x->on_device * logits);
@@ -343,10 +346,11 @@ static void free_run(ek_gpu_run *x)
     ek_gpu_recipes_close(x->recipes);
     ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
     for (int k = 0; k < EK_PAGE_KINDS && !x->target; k++) ek_cuda_free(c, x->pages[k]);
-    for (int i = 0; i < EK_GPU_FLIGHTS && !x->target; i++) {
+    for (int i = 0; i < x->n_flights && !x->target; i++) {
         ek_cuda_free_host(c, x->flight[i].block), ek_cuda_free_host(c, x->flight[i].result);
         ek_cuda_event_close(c, x->flight[i].ended);
     }
+    ek_cuda_event_close(c, x->taken);
     if (x->target) ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->result);
     ek_cuda_free_host(c, x->logits_host), ek_cuda_free_host(c, x->temp_host);
     for (int k = 0; k < EK_KIND_COUNT; k++) {

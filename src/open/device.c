@@ -1,44 +1,193 @@
 #include "open/device.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-ek_err ek_device_parse(ek_device *out, const char *text)
+/* --- the words */
+
+static ek_err no_device(const char *text)
 {
-    char rest;
-    *out = (ek_device){.cuda = true};
-    if (!strcmp(text, "auto")) out->may_be_cpu = true;
-    else if (!strcmp(text, "cpu")) out->cuda = false;
-    else if (strcmp(text, "cuda") != 0 && (strspn(text + 5 * !strncmp(text, "cuda:", 5), "0123456789") == 0 ||
-                                           sscanf(text, "cuda:%4d%c", &out->ordinal, &rest) != 1))
-        return ek_fail(EK_EINVAL, "device %.40s; there are auto, cpu, cuda and cuda:N", text);
+    return ek_fail(EK_EINVAL,
+                   "device %.40s; there are auto, cpu, cuda and cuda:N, several as in cuda:0,1, cuda:0-3 or cuda:all, "
+                   "and cuda:0,cpu",
+                   text);
+}
+
+static ek_err add(ek_device *d, int ordinal, const char *text)
+{
+    for (int i = 0; i < d->n; i++)
+        if (d->ordinal[i] == ordinal) return ek_fail(EK_EINVAL, "device %.40s: cuda:%d twice", text, ordinal);
+    if (d->n == EK_RANKS) return ek_fail(EK_EINVAL, "device %.40s: more than %d devices", text, EK_RANKS);
+    d->ordinal[d->n++] = ordinal;
     return EK_OK;
 }
 
-ek_err ek_device_open(ek_gpu **out, const ek_device *d, ek_model *model, char *why, size_t room)
+/* A number of at most four digits; -1: it is none. */
+static int number(const char **p)
+{
+    const size_t n = strspn(*p, "0123456789");
+    if (n < 1 || n > 4) return -1;
+    const int value = atoi(*p);
+    *p += n;
+    return value;
+}
+
+/* N or A-B, up to a comma or the end. */
+static ek_err add_numbers(ek_device *d, const char *p, const char *end, const char *text)
+{
+    const int first = number(&p);
+    int last = first;
+    if (first >= 0 && *p == '-') {
+        p++;
+        last = number(&p);
+    }
+    if (first < 0 || last < first || p != end) return no_device(text);
+    for (int i = first; i <= last; i++) EK_TRY(add(d, i, text));
+    return EK_OK;
+}
+
+static bool is(const char *p, const char *end, const char *word)
+{
+    return (size_t)(end - p) == strlen(word) && !memcmp(p, word, (size_t)(end - p));
+}
+
+/* One of a list: numbers behind the first may stand alone. */
+static ek_err add_item(ek_device *d, const char *p, const char *end, const char *text)
+{
+    if (is(p, end, "cpu")) {
+        if (d->host) return ek_fail(EK_EINVAL, "device %.40s: cpu twice", text);
+        d->host = true;
+        return EK_OK;
+    }
+    if (is(p, end, "cuda")) return add(d, 0, text);
+    if (is(p, end, "cuda:all")) {
+        if (d->all || d->n) return no_device(text);
+        d->all = true;
+        return EK_OK;
+    }
+    if (d->all) return no_device(text);
+    if (!strncmp(p, "cuda:", 5)) p += 5;
+    else if (!d->n) return no_device(text);
+    return add_numbers(d, p, end, text);
+}
+
+ek_err ek_device_parse(ek_device *out, const char *text)
+{
+    *out = (ek_device){.cuda = true};
+    if (!strcmp(text, "auto")) {
+        out->may_be_cpu = true;
+        out->n = 1;
+        return EK_OK;
+    }
+    for (const char *p = text, *end; p; p = *end ? end + 1 : NULL) {
+        end = p + strcspn(p, ",");
+        EK_TRY(add_item(out, p, end, text));
+    }
+    if (out->n || out->all) return EK_OK;
+    *out = (ek_device){0}; /* cpu alone */
+    return EK_OK;
+}
+
+/* --- opening */
+
+static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_device *d)
+{
+    *o = (ek_ranks_opts){.n = d->n, .host = d->host};
+    memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
+    if (!d->all) return EK_OK;
+    EK_TRY(ek_cuda_devices(&driver->api, &o->n));
+    if (o->n == 0) return ek_fail(EK_ENOTFOUND, "device cuda:all: the CUDA driver finds no device");
+    if (o->n > EK_RANKS) o->n = EK_RANKS;
+    for (int i = 0; i < o->n; i++) o->ordinal[i] = i;
+    return EK_OK;
+}
+
+/* What would hold the model, behind the sentence that says why the device does not. */
+static ek_err advise(const ek_gpu_driver *driver, const ek_model *model, int ordinal, ek_err err)
+{
+    char why[512], advice[256] = "";
+    ek_gpu *g = NULL;
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    if (ek_gpu_open_towers(&g, driver, ordinal) == EK_OK) ek_place_advise(advice, sizeof advice, model, ek_gpu_room(g));
+    ek_gpu_close(g);
+    return advice[0] ? ek_fail(err, "%s; %s", why, advice) : ek_fail(err, "%s", why);
+}
+
+static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model)
 {
     ek_gpu_driver driver;
-    *out = NULL;
+    ek_ranks_opts o;
+    EK_TRY(ek_gpu_driver_load(&driver));
+    if (ek_device_is_split(d) || max_bytes > 0) {
+        EK_TRY(resolve(&o, &driver, d));
+        o.max_bytes = max_bytes;
+        return ek_ranks_open(ranks, &driver, model, &o);
+    }
+    const ek_err err = ek_gpu_open(out, &driver, model, d->ordinal[0]);
+    return err == EK_ENOMEM ? advise(&driver, model, d->ordinal[0], err) : err;
+}
+
+ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model, char *why,
+                      size_t room)
+{
+    *out = NULL, *ranks = NULL;
     why[0] = '\0';
     if (!d->cuda) return EK_OK;
-    ek_err err = ek_gpu_driver_load(&driver);
-    if (!err) err = ek_gpu_open(out, &driver, model, d->ordinal);
+    const ek_err err = open_devices(out, ranks, d, max_bytes, model);
     if (!err || !d->may_be_cpu) return err;
     snprintf(why, room, "%s", ek_err_text());
+    return EK_OK;
+}
+
+static ek_err ask_rooms(double *room, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+{
+    for (int i = 0; i < o->n; i++) {
+        ek_gpu *g;
+        EK_TRY(ek_gpu_open_towers(&g, driver, o->ordinal[i]));
+        room[i] = ek_gpu_room(g);
+        ek_gpu_close(g);
+    }
+    return EK_OK;
+}
+
+ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_model *model)
+{
+    ek_gpu_driver driver = {0};
+    ek_ranks_opts o;
+    ek_place p;
+    double room[EK_RANKS];
+    if (d->all || max_bytes == 0) EK_TRY(ek_gpu_driver_load(&driver));
+    EK_TRY(resolve(&o, &driver, d));
+    for (int i = 0; i < o.n; i++) room[i] = max_bytes;
+    if (max_bytes == 0) EK_TRY(ask_rooms(room, &driver, &o));
+    EK_TRY(ek_place_layers(&p, model, room, o.n, o.host));
+    ek_place_text(out, size, &p, o.ordinal);
+    return EK_OK;
+}
+
+static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size_t room)
+{
+    const size_t used = strlen(out);
+    ek_cuda *c;
+    EK_TRY(ek_cuda_open(&c, &driver->api, driver->modules, driver->built_with, ordinal));
+    snprintf(out + used, room - used, "%scuda:%d (%s)", used ? ", " : "", ordinal, ek_cuda_text(c));
+    ek_cuda_close(c);
     return EK_OK;
 }
 
 ek_err ek_device_text(const ek_device *d, char *out, size_t room)
 {
     ek_gpu_driver driver;
-    ek_cuda *c;
+    ek_ranks_opts o = {0};
     snprintf(out, room, "cpu");
     if (!d->cuda) return EK_OK;
     ek_err err = ek_gpu_driver_load(&driver);
-    if (!err) err = ek_cuda_open(&c, &driver.api, driver.modules, driver.built_with, d->ordinal);
+    if (!err) err = resolve(&o, &driver, d);
+    if (!err) out[0] = '\0';
+    for (int i = 0; i < o.n && !err; i++) err = add_text(&driver, o.ordinal[i], out, room);
     if (err && !d->may_be_cpu) return err;
     if (err) snprintf(out, room, "cpu: %s", ek_err_text());
-    else snprintf(out, room, "cuda:%d (%s)", d->ordinal, ek_cuda_text(c));
-    if (!err) ek_cuda_close(c);
+    else if (d->host) snprintf(out + strlen(out), room - strlen(out), ", cpu");
     return EK_OK;
 }

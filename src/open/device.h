@@ -1,26 +1,41 @@
-/* The device that a model runs on: auto, cpu, cuda or cuda:N. */
+/* The devices that a model runs on: auto, cpu, cuda, cuda:N; several as cuda:0,1, cuda:0-3 and cuda:all; and with the
+ * CPU for layers that do not fit, as cuda:0,cpu. */
 #ifndef EK_OPEN_DEVICE_H
 #define EK_OPEN_DEVICE_H
 
 #include <stdbool.h>
 
 #include "gpu/gpu.h"
+#include "gpu/ranks/ranks.h"
 
 typedef struct ek_device {
     bool cuda;       /* a CUDA device is looked for */
     bool may_be_cpu; /* auto: without one, the CPU */
-    int ordinal;
+    int n, ordinal[EK_RANKS];
+    bool all;  /* every device that there is; n is 0 */
+    bool host; /* the CPU has layers, too */
 } ek_device;
 
 /* EINVAL lists the choices. */
 ek_err ek_device_parse(ek_device *out, const char *text);
+/* Layers lie on several devices. Such a model is best opened deferred (ek_model_opts). */
+static inline bool ek_device_is_split(const ek_device *d)
+{
+    return d->n > 1 || d->all || d->host;
+}
 
-/* Copies the model, which is borrowed, to the device. *out is NULL where that is the CPU; why (room bytes) then gets
- * the reason, "" if it was asked for. */
-ek_err ek_device_open(ek_gpu **out, const ek_device *d, ek_model *model, char *why, size_t room);
+/* Copies the model, which is borrowed, to the device, or to several: *out or *ranks is set. max_bytes: what each may
+ * give; 0: what is free there; otherwise it is as with several. Both are NULL where that is the CPU; why (room bytes)
+ * then gets the reason, "" if it was asked for. */
+ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model, char *why,
+                      size_t room);
+
+/* Where the layers of a model would lie, in words, on what the devices have free or, without asking them, on max_bytes
+ * each. Only for several. Weights may be deferred. */
+ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_model *model);
 
 /* The device in words; nothing is copied there: "cpu", with the reason after a colon if auto found no device, or
- * "cuda:0 (NVIDIA H100 …)". */
+ * "cuda:0 (NVIDIA H100 …)", with commas between several. */
 ek_err ek_device_text(const ek_device *d, char *out, size_t room);
 
 #endif

@@ -89,6 +89,18 @@ static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_op
     return EK_OK;
 }
 
+/* The weights of a model for several devices are read device by device, so that none of them is in host memory twice,
+ * nor all at once. */
+static ek_err defer(const ek_open_opts *o, ek_model_opts *opts)
+{
+    ek_device d;
+    EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
+    opts->deferred = ek_device_is_split(&d);
+    if (opts->deferred && opts->packed_dir)
+        ek_log(EK_LOG_WARN, "weights for several devices are packed at every start: %s is not used", opts->packed_dir);
+    return EK_OK;
+}
+
 static ek_err open_model(ek_opened *m, const ek_open_opts *o)
 {
     ek_model_opts opts;
@@ -97,7 +109,9 @@ static ek_err open_model(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_open_model_opts(o, &opts));
     EK_TRY(ek_pool_open_nodes(&m->pool, o->threads ? o->threads : ek_cpu_count(), ""));
     opts.pool = m->pool;
+    EK_TRY(defer(o, &opts));
     EK_TRY(ek_open_weights(&m->model, m->path, o, &opts));
+    opts.deferred = false;
     EK_TRY(open_towers(m, o, &opts));
     return open_drafter(m, o, &opts);
 }
@@ -116,10 +130,10 @@ ek_err ek_open_model(ek_opened *m, const ek_open_opts *o)
 static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
 {
     const bool drafts = m->drafter && ek_open_engine_opts(o).draft == EK_DRAFT_AUTO;
-    return drafts ? ek_gpu_add_drafter(m->gpu, m->drafter) : EK_OK;
+    return drafts ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_last(m->ranks), m->drafter) : EK_OK;
 }
 
-/* On m->gpu or the CPU. */
+/* On m->gpu, m->ranks or the CPU. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 {
     ek_engine_opts opts = ek_open_engine_opts(o);
@@ -129,9 +143,9 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     if (any) opts.cache_store = &store;
     opts.drafter = m->drafter;
     opts.towers = m->towers;
-    if (!m->gpu) return ek_engine_open(&m->engine, m->model, &opts);
-    ek_executor on = ek_gpu_executor(m->gpu);
-    ek_err err = m->towers ? ek_gpu_encoder_open(&on, m->gpu, m->towers) : EK_OK;
+    if (!ek_opened_gpu(m)) return ek_engine_open(&m->engine, m->model, &opts);
+    ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
+    ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
     on.close(on.arg);
     return err;
@@ -140,7 +154,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 /* What was copied to the device. */
 static void release_weights(const ek_opened *m)
 {
-    ek_model_release_weights(m->model);
+    if (!m->ranks || !ek_ranks_has_host(m->ranks)) ek_model_release_weights(m->model);
     if (m->drafter) ek_model_release_weights(ek_drafter_model(m->drafter));
 }
 
@@ -150,10 +164,12 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     char why[512];
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
-    EK_TRY(ek_device_open(&m->gpu, &d, m->model, why, sizeof why));
+    if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
+        EK_TRY(ek_model_pack(m->model, &(ek_model_share){0, ek_model_config(m->model)->n_layers, true}));
+    EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, m->model, why, sizeof why));
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);
-    if (!m->gpu) return open_engine(m, o);
+    if (!ek_opened_gpu(m)) return open_engine(m, o);
     ek_err err = add_drafter(m, o);
     if (err && d.may_be_cpu) {
         ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
@@ -163,8 +179,8 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     if (!err) release_weights(m);
     if (!err || !d.may_be_cpu) return err;
     ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
-    ek_gpu_close(m->gpu);
-    m->gpu = NULL;
+    ek_gpu_close(m->gpu), ek_ranks_close(m->ranks);
+    m->gpu = NULL, m->ranks = NULL;
     return open_engine(m, o);
 }
 
@@ -190,12 +206,23 @@ ek_err ek_open(ek_opened *m, const ek_open_opts *o)
     return ek_open_engine(m, o);
 }
 
+ek_gpu *ek_opened_gpu(const ek_opened *m)
+{
+    return m->ranks ? ek_ranks_first(m->ranks) : m->gpu;
+}
+
+const char *ek_opened_device(const ek_opened *m)
+{
+    return m->ranks ? ek_ranks_text(m->ranks) : m->gpu ? ek_gpu_text(m->gpu) : "cpu";
+}
+
 void ek_opened_close(ek_opened *m)
 {
     if (m->engine) ek_engine_close(m->engine);
     ek_towers_close(m->towers);
     if (m->drafter) ek_drafter_close(m->drafter);
     ek_gpu_close(m->gpu);
+    ek_ranks_close(m->ranks);
     if (m->model) ek_model_close(m->model);
     if (m->pool) ek_pool_close(m->pool);
     ek_chat_model_close(&m->chat);

@@ -5,6 +5,7 @@
 
 #include "chat/prompt.h"
 #include "gpu/gpu.h"
+#include "gpu/ranks/ranks.h"
 #include "open/opts.h"
 
 /* What is open. Owns all of it; ek_opened_close closes it, also when only a part was opened. */
@@ -14,12 +15,14 @@ typedef struct ek_opened {
     ek_model *model;
     ek_towers *towers;   /* NULL without ek_open_opts.media; what the model takes: ek_towers_get */
     ek_drafter *drafter; /* NULL: none */
-    ek_gpu *gpu;         /* NULL: the CPU */
+    ek_gpu *gpu;         /* NULL: the CPU, or */
+    ek_ranks *ranks;     /* several devices */
     ek_engine *engine;   /* NULL after ek_open_model */
     ek_chat_model chat;  /* zeroed without ek_open_opts.chat; chat.media says what the towers take */
 } ek_opened;
 
 /* Opens pool, model and drafter, and with o->chat the tokenizer before them. Everything is closed again on failure.
+ * For several devices the model's weights are read by ek_open_engine: until then nothing computes with them.
  * EINVAL as ek_open_check, and the errors of what it opens: ENOTFOUND, EIO, EFORMAT, EUNSUPPORTED, ENOMEM. */
 ek_err ek_open_model(ek_opened *m, const ek_open_opts *o);
 
@@ -31,6 +34,11 @@ ek_err ek_open_engine(ek_opened *m, const ek_open_opts *o);
 
 /* Both. */
 ek_err ek_open(ek_opened *m, const ek_open_opts *o);
+
+/* Where it runs in words: ek_gpu_text, ek_ranks_text, or "cpu". */
+const char *ek_opened_device(const ek_opened *m);
+/* The device, or the first of several; NULL: the CPU. */
+ek_gpu *ek_opened_gpu(const ek_opened *m);
 
 void ek_opened_close(ek_opened *m); /* a zeroed one is allowed */
 

@@ -67,6 +67,7 @@ static ek_err check_sizes(const ek_open_opts *o)
         const char *field;
         double value, max;
     } sizes[] = {
+        {"gpu_bytes", o->gpu_bytes, INFINITY},
         {"kv_bytes", o->kv_bytes, INFINITY},
         {"cache_bytes", o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes, INFINITY},
         {"cache_host_bytes", o->cache_host_bytes, INFINITY},

@@ -28,9 +28,12 @@ typedef struct ek_open_opts {
     bool chat;          /* tokenizer and chat template too: EK_EFORMAT and others for a model without */
 
     /* Where and how fast it runs. Never changes an answer. */
-    const char *device;     /* "cpu", "cuda", "cuda:N"; NULL: "auto", the first CUDA device if the model fits there */
-    int threads;            /* 1 to 1024; 0: the cores this process may use */
-    const char *isa;        /* a name of ek_cpu_isas(); NULL: the best of this machine */
+    const char *device; /* "cpu", "cuda", "cuda:N"; several, by layers: "cuda:0,1", "cuda:0-3", "cuda:all", and with the
+                           CPU for what does not fit, "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model
+                           fits there */
+    double gpu_bytes;   /* memory that each CUDA device may give; 0: what is free there */
+    int threads;        /* 1 to 1024; 0: the cores this process may use */
+    const char *isa;    /* a name of ek_cpu_isas(); NULL: the best of this machine */
     const char *packed_dir; /* keeps packed weights for the next start; NULL: nowhere */
     int chunk;              /* prompt tokens per step, 1 to 1048576; 0: 512 */
 

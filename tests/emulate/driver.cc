@@ -1,8 +1,11 @@
-// A CUDA driver whose device is the CPU (device.h): a library that is opened in place of libcuda.so.1. The kernels are
-// linked in and found by name; streams run at once; a graph repeats what was queued while it was recorded.
+// A CUDA driver whose devices are the CPU (device.h): a library that is opened in place of libcuda.so.1. The kernels are
+// linked in and found by name; a graph repeats what was queued while it was recorded. Streams run at once, but for those
+// of devices whose bits are set in EK_EMULATED_LAZY: these run as late as can be, when the host or an event waits for
+// them, so that a wait that is missing shows.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <deque>
 #include <functional>
 #include <map>
 #include <vector>
@@ -16,17 +19,62 @@ extern "C" {
 namespace {
 
 constexpr size_t MEMORY = (size_t)4 << 30;
+constexpr int DEVICES = 4; // all of one kind, which reach each other's memory
 
 typedef std::vector<std::function<void()>> work;
-std::map<uint64_t, size_t> blocks;
-size_t used;
+struct block {
+    size_t bytes;
+    int device;
+};
+std::map<uint64_t, block> blocks;
+size_t used[DEVICES];
+char contexts[DEVICES];
+int current; // of the one thread that enters contexts
 work *recording;
 int thing;
 
-CUresult queue(std::function<void()> f)
+struct stream {
+    std::deque<std::function<void()>> waiting;
+    uint64_t issued, done;
+};
+stream streams[DEVICES];
+
+struct event {
+    stream *of; // NULL: never recorded
+    uint64_t at;
+};
+
+void run_to(stream *s, uint64_t n)
 {
-    if (recording) recording->push_back(f);
-    else f();
+    while (s->done < n) {
+        const std::function<void()> f = std::move(s->waiting.front());
+        s->waiting.pop_front();
+        f();
+        s->done++;
+    }
+}
+
+bool is_lazy(const stream *s)
+{
+    const char *mask = getenv("EK_EMULATED_LAZY");
+    return mask && atoi(mask) >> (s - streams) & 1;
+}
+
+int device_of(CUcontext c)
+{
+    return (int)((char *)c - contexts);
+}
+
+CUresult queue(CUstream to, std::function<void()> f)
+{
+    stream *const s = (stream *)to;
+    if (recording) {
+        recording->push_back(f);
+        return 0;
+    }
+    s->waiting.push_back(f);
+    s->issued++;
+    if (!is_lazy(s)) run_to(s, s->issued);
     return 0;
 }
 
@@ -54,7 +102,7 @@ API cuDriverGetVersion(int *version)
 }
 API cuDeviceGetCount(int *count)
 {
-    *count = 1;
+    *count = DEVICES;
     return 0;
 }
 API cuDeviceGet(CUdevice *device, int ordinal)
@@ -74,36 +122,38 @@ API cuDeviceGetAttribute(int *value, int attribute, CUdevice)
     *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : multiprocessors;
     return 0;
 }
-API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice)
+API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 {
-    *context = (CUcontext)&thing;
+    *context = (CUcontext)&contexts[device];
     return 0;
 }
 API cuDevicePrimaryCtxRelease(CUdevice)
 {
     return 0;
 }
-API cuCtxSetCurrent(CUcontext)
+API cuCtxSetCurrent(CUcontext context)
 {
+    current = context ? device_of(context) : 0;
     return 0;
 }
 API cuMemGetInfo(size_t *free, size_t *total)
 {
-    *free = MEMORY - used, *total = MEMORY;
+    *free = MEMORY - used[current], *total = MEMORY;
     return 0;
 }
 API cuMemAlloc(CUdeviceptr *p, size_t bytes)
 {
     void *at;
-    if (bytes > MEMORY - used || posix_memalign(&at, 256, bytes)) return EK_CU_OUT_OF_MEMORY;
+    if (bytes > MEMORY - used[current] || posix_memalign(&at, 256, bytes)) return EK_CU_OUT_OF_MEMORY;
     memset(at, 0xA5, bytes);
     *p = (CUdeviceptr)(uintptr_t)at;
-    blocks[*p] = bytes, used += bytes;
+    blocks[*p] = {bytes, current}, used[current] += bytes;
     return 0;
 }
 API cuMemFree(CUdeviceptr p)
 {
-    used -= blocks[p];
+    for (stream &s : streams) run_to(&s, s.issued); // as the driver waits for what may use it
+    used[blocks[p].device] -= blocks[p].bytes;
     blocks.erase(p);
     free((void *)(uintptr_t)p);
     return 0;
@@ -118,51 +168,67 @@ API cuMemFreeHost(void *p)
     free(p);
     return 0;
 }
-API cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream)
+API cuMemcpyHtoDAsync(CUdeviceptr to, const void *from, size_t bytes, CUstream on)
 {
-    return queue([=] { memcpy((void *)(uintptr_t)to, from, bytes); });
+    return queue(on, [=] { memcpy((void *)(uintptr_t)to, from, bytes); });
 }
-API cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream)
+API cuMemcpyDtoHAsync(void *to, CUdeviceptr from, size_t bytes, CUstream on)
 {
-    return queue([=] { memcpy(to, (void *)(uintptr_t)from, bytes); });
+    return queue(on, [=] { memcpy(to, (void *)(uintptr_t)from, bytes); });
 }
-API cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream)
+API cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream on)
 {
-    return queue([=] { memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes); });
+    return queue(on, [=] { memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes); });
 }
-API cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream)
+API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream on)
 {
-    return queue([=] { memset((void *)(uintptr_t)p, value, n); });
+    return queue(on, [=] { memcpy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes); });
 }
+API cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream on)
+{
+    return queue(on, [=] { memset((void *)(uintptr_t)p, value, n); });
+}
+API cuStreamSynchronize(CUstream s);
 API cuStreamCreate(CUstream *stream, unsigned)
 {
-    *stream = (CUstream)&thing;
+    *stream = (CUstream)&streams[current];
     return 0;
 }
-API cuStreamDestroy(CUstream)
+API cuStreamDestroy(CUstream s)
 {
+    return cuStreamSynchronize(s);
+}
+API cuStreamSynchronize(CUstream s)
+{
+    run_to((stream *)s, ((stream *)s)->issued);
     return 0;
 }
-API cuStreamSynchronize(CUstream)
+API cuEventCreate(CUevent *out, unsigned)
 {
+    *out = (CUevent) new event();
     return 0;
 }
-API cuEventCreate(CUevent *event, unsigned)
+API cuEventDestroy(CUevent e)
 {
-    *event = (CUevent)&thing;
+    delete (event *)e;
     return 0;
 }
-API cuEventDestroy(CUevent)
+API cuEventRecord(CUevent e, CUstream s)
 {
+    *(event *)e = {(stream *)s, ((stream *)s)->issued};
     return 0;
 }
-API cuEventRecord(CUevent, CUstream)
+API cuEventSynchronize(CUevent e)
 {
+    const event of = *(event *)e;
+    if (of.of) run_to(of.of, of.at);
     return 0;
 }
-API cuEventSynchronize(CUevent)
+API cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
 {
-    return 0;
+    const event of = *(event *)e; // as it was recorded last
+    if (!of.of) return 0;
+    return queue(s, [=] { run_to(of.of, of.at); });
 }
 API cuEventElapsedTime(float *ms, CUevent, CUevent)
 {
@@ -210,7 +276,7 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == EK_CU_LAUNCH_CLUSTER) cluster = c->attrs[i].value.clusterDim.x;
     const unsigned together = cluster > 1 ? 1 : together_of(f);
-    return queue(
+    return queue(c->hStream,
         [=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, a.data()); });
 }
 API cuStreamBeginCapture(CUstream, int)
@@ -229,10 +295,11 @@ API cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long 
     *exec = (CUgraphExec) new work(*(work *)graph);
     return 0;
 }
-API cuGraphLaunch(CUgraphExec exec, CUstream)
+API cuGraphLaunch(CUgraphExec exec, CUstream on)
 {
-    for (const auto &f : *(work *)exec) f();
-    return 0;
+    return queue(on, [=] {
+        for (const auto &f : *(work *)exec) f();
+    });
 }
 API cuGraphDestroy(CUgraph graph)
 {

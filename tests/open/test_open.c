@@ -214,6 +214,57 @@ static void only_auto_falls_back_to_the_cpu(void **state)
     assert_null(m.model);
 }
 
+static void devices_are_lists(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int n, ordinal[4];
+        bool host, all, split;
+    } list[] = {
+        {"cuda", 1, {0}, false, false, false},          {"cuda:3", 1, {3}, false, false, false},
+        {"cuda:0,1", 2, {0, 1}, false, false, true},    {"cuda:2,0", 2, {2, 0}, false, false, true},
+        {"cuda:1-3", 3, {1, 2, 3}, false, false, true}, {"cuda:0,cuda:2-3", 3, {0, 2, 3}, false, false, true},
+        {"cuda:all", 0, {0}, false, true, true},        {"cuda:0,cpu", 1, {0}, true, false, true},
+        {"cpu,cuda:0,2", 2, {0, 2}, true, false, true}, {"cuda:all,cpu", 0, {0}, true, true, true},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        ek_device d;
+        assert_int_equal(ek_device_parse(&d, list[i].text), EK_OK);
+        assert_true(d.cuda && !d.may_be_cpu);
+        assert_int_equal(d.n, list[i].n);
+        for (int k = 0; k < d.n; k++) assert_int_equal(d.ordinal[k], list[i].ordinal[k]);
+        assert_int_equal(d.host, list[i].host);
+        assert_int_equal(d.all, list[i].all);
+        assert_int_equal(ek_device_is_split(&d), list[i].split);
+    }
+    ek_device d;
+    assert_int_equal(ek_device_parse(&d, "cpu"), EK_OK);
+    assert_true(!d.cuda && !ek_device_is_split(&d));
+    assert_int_equal(ek_device_parse(&d, "auto"), EK_OK);
+    assert_true(d.cuda && d.may_be_cpu && !ek_device_is_split(&d));
+}
+
+/* A model that was opened for several devices, whose weights were not read yet, computes on the CPU all the same. */
+static void a_deferred_model_is_read_when_it_is_needed(void **state)
+{
+    (void)state;
+    ek_opened m;
+    ek_open_opts o = small();
+    o.device = "cuda:0,1";
+    assert_int_equal(ek_open_model(&m, &o), EK_OK);
+    assert_true(ek_model_is_deferred(m.model));
+    o.device = "cpu";
+    assert_int_equal(ek_open_engine(&m, &o), EK_OK);
+    static const int32_t tokens[] = {2, 5, 9};
+    const ek_ask ask = {.tokens = tokens, .n_tokens = 3, .max_tokens = 2, .sampling = ek_sampling_greedy()};
+    ek_trace t;
+    assert_int_equal(ek_trace_run(m.engine, &ask, 1, &t), EK_OK);
+    assert_int_equal(t.n_reply, 2);
+    ek_trace_fini(&t);
+    ek_opened_close(&m);
+}
+
 /* --- what is refused --- */
 
 #define WRONG(field_, value_, quoted, ...) \
@@ -246,6 +297,19 @@ static const struct wrong {
     WRONG(activations, "4", "4"),
     WRONG(device, "gpu", "gpu"),
     WRONG(device, "cuda:x", "cuda:x"),
+    WRONG(device, "cuda:0,", "cuda:0,"),
+    WRONG(device, "cuda:0,,1", "cuda:0,,1"),
+    WRONG(device, "cuda:1,1", "cuda:1 twice"),
+    WRONG(device, "cuda:0-2,cuda:1", "cuda:1 twice"),
+    WRONG(device, "cuda:3-1", "cuda:3-1"),
+    WRONG(device, "cuda:0-", "cuda:0-"),
+    WRONG(device, "cuda:0-16", "more than 16 devices"),
+    WRONG(device, "cuda:all,1", "cuda:all,1"),
+    WRONG(device, "cuda:0,cuda:all", "cuda:0,cuda:all"),
+    WRONG(device, "cpu,cpu", "cpu twice"),
+    WRONG(device, "1", "device 1;"),
+    WRONG(device, "auto,cpu", "auto,cpu"),
+    WRONG(gpu_bytes, -1, "-1"),
     WRONG(threads, -1, "-1"),
     WRONG(threads, 1025, "1025"),
     WRONG(isa, "mmx", "mmx"),
@@ -332,6 +396,8 @@ int main(void)
         cmocka_unit_test(the_tokenizer_comes_with_chat),
         cmocka_unit_test(pages_survive_in_a_folder),
         cmocka_unit_test(only_auto_falls_back_to_the_cpu),
+        cmocka_unit_test(devices_are_lists),
+        cmocka_unit_test(a_deferred_model_is_read_when_it_is_needed),
         cmocka_unit_test(a_wrong_value_is_one_line_before_anything_is_opened),
         cmocka_unit_test(a_long_or_ugly_value_is_cut_and_escaped),
         cmocka_unit_test(what_only_the_model_tells_is_told_then),

@@ -11,12 +11,12 @@
 
 fake_cuda fake;
 
-/* Dynamic shared memory that a kernel may use, by name: one for all that ask for the kernel. */
+/* Dynamic shared memory that a kernel may use, by name: one per device for all that ask for the kernel. */
 static int *shared_of(const char *name)
 {
     for (int i = 0; i < FAKE_KERNELS; i++) {
         if (!fake.kernel[i].name[0]) snprintf(fake.kernel[i].name, sizeof fake.kernel[i].name, "%s", name);
-        if (strcmp(fake.kernel[i].name, name) == 0) return &fake.kernel[i].shared;
+        if (strcmp(fake.kernel[i].name, name) == 0) return &fake.kernel[i].shared[fake.current];
     }
     fail_msg("more than %d kernels", FAKE_KERNELS);
     return NULL;
@@ -29,16 +29,28 @@ typedef struct block {
     uint8_t data[];
 } block;
 
+static char contexts[FAKE_DEVICES];
+
+static bool is_down(void)
+{
+    return fake.down >> fake.current & 1;
+}
+
+static void go_down(void)
+{
+    fake.broken = true, fake.down |= 1u << fake.current;
+}
+
 static CUresult said(CUresult r)
 {
-    return fake.broken ? 700 : r;
+    return is_down() ? 700 : r;
 }
 
 /* At the beginning of every function. */
 static CUresult next_call(void)
 {
-    if (fake.broken || ++fake.calls != fake.fail_call) return said(0);
-    fake.broken = fake.fail_with == 700;
+    if (is_down() || ++fake.calls != fake.fail_call) return said(0);
+    if (fake.fail_with == 700) go_down();
     return fake.fail_with;
 }
 
@@ -60,7 +72,7 @@ static CUresult fake_cuDeviceGetCount(int *count)
 {
     CUresult failed = next_call();
     if (failed) return failed;
-    *count = 1;
+    *count = fake.devices;
     return 0;
 }
 static CUresult fake_cuDeviceGet(CUdevice *device, int ordinal)
@@ -90,21 +102,20 @@ static CUresult fake_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice devic
 {
     CUresult failed = next_call();
     if (failed) return failed;
-    (void)device;
-    *context = (CUcontext)&thing;
+    *context = (CUcontext)&contexts[device];
     return 0;
 }
 static CUresult fake_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     (void)device;
     return 0;
 }
 static CUresult fake_cuCtxSetCurrent(CUcontext context)
 {
+    fake.current = context ? (int)((char *)context - contexts) : 0;
     CUresult failed = next_call();
     if (failed) return failed;
-    (void)context;
     return 0;
 }
 static CUresult fake_cuMemGetInfo(size_t *free, size_t *total)
@@ -128,7 +139,7 @@ static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
 }
 static CUresult fake_cuMemFree(CUdeviceptr p)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     block *b = (block *)((uint8_t *)(uintptr_t)p - offsetof(block, data));
     fake.used -= b->bytes;
     fake.blocks--;
@@ -146,7 +157,7 @@ static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
 }
 static CUresult fake_cuMemFreeHost(void *p)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     free(p);
     fake.host_blocks--;
     return said(0);
@@ -175,6 +186,16 @@ static CUresult fake_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t 
     memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
     return said(0);
 }
+static CUresult fake_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext at, CUdeviceptr from, CUcontext of, size_t bytes,
+                                       CUstream stream)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    assert_true(at != of);
+    (void)stream;
+    memmove((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes);
+    return said(0);
+}
 static CUresult fake_cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream stream)
 {
     CUresult failed = next_call();
@@ -193,7 +214,7 @@ static CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags)
 }
 static CUresult fake_cuStreamDestroy(CUstream stream)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     (void)stream;
     return 0;
 }
@@ -202,7 +223,7 @@ static CUresult fake_cuStreamSynchronize(CUstream stream)
     CUresult failed = next_call();
     if (failed) return failed;
     (void)stream;
-    if (fake.sync == 700) fake.broken = true;
+    if (fake.sync == 700) go_down();
     return said(fake.sync);
 }
 static CUresult fake_cuModuleLoadData(CUmodule *module, const void *image)
@@ -215,7 +236,7 @@ static CUresult fake_cuModuleLoadData(CUmodule *module, const void *image)
 }
 static CUresult fake_cuModuleUnload(CUmodule module)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     (void)module;
     return 0;
 }
@@ -243,7 +264,7 @@ static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f
     assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
     assert_true(config->sharedMemBytes <= 232448);
     if (++fake.launches == fake.fail_at) {
-        if (fake.fail_with == 700) fake.broken = true;
+        if (fake.fail_with == 700) go_down();
         return fake.fail_with;
     }
     return said(0);
@@ -283,14 +304,14 @@ static CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 }
 static CUresult fake_cuGraphDestroy(CUgraph graph)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     (void)graph;
     fake.graphs--;
     return said(0);
 }
 static CUresult fake_cuGraphExecDestroy(CUgraphExec exec)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     (void)exec;
     fake.graphs--;
     return said(0);
@@ -316,7 +337,7 @@ static CUresult fake_cuEventCreate(CUevent *event, unsigned flags)
 }
 static CUresult fake_cuEventDestroy(CUevent event)
 {
-    if (!fake.broken) fake.calls++;
+    if (!is_down()) fake.calls++;
     (void)event;
     fake.events--;
     return said(0);
@@ -333,8 +354,15 @@ static CUresult fake_cuEventSynchronize(CUevent event)
     CUresult failed = next_call();
     if (failed) return failed;
     (void)event;
-    if (fake.sync == 700) fake.broken = true;
+    if (fake.sync == 700) go_down();
     return said(fake.sync);
+}
+static CUresult fake_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)stream, (void)event, (void)flags;
+    return said(0);
 }
 static CUresult fake_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
@@ -346,6 +374,7 @@ void fake_cuda_reset(ek_cuda_api *api)
 {
     memset(&fake, 0, sizeof fake);
     fake.free = (size_t)1 << 30;
+    fake.devices = 1;
     *api = (ek_cuda_api){
 #define CU(name, args) .name = fake_##name,
         EK_CUDA_FUNCTIONS(CU)

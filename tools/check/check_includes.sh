@@ -43,6 +43,7 @@ BEGIN {
     inner["gpu/recipe"] = " gpu/weights gpu/step "
     inner["gpu/tower"] = inner["gpu/recipe"] "gpu/recipe "
     inner["gpu"] = " gpu/weights gpu/step gpu/recipe "
+    inner["gpu/ranks"] = " gpu gpu/weights gpu/step "
     inner["model/source"] = " model/config "
     inner["model/weights"] = " model/config model/source "
     inner["model/tower/source"] = " model/config model/source "

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: all evidence for the CUDA backend in one command of under ten minutes, as a report.
-# Usage: evidence.sh BUILD_DIR REPORT. Needs nothing but what `make` and `make check-all-programs` built there: evenkeel,
-# tests/cuda/device/device, tests/gpu/device/device, tests/gpu/test_tower. Exits 77 without a device, 1 where bits differ or a tool found a fault.
+# Usage: evidence.sh BUILD_DIR REPORT [--devices N]; with --devices what several GPUs add, alone. Needs nothing but what
+# `make` and `make check-all-programs` built there: evenkeel, tests/cuda/device/device, tests/gpu/device/device,
+# tests/gpu/test_tower. Exits 77 without a device, 1 where bits differ or a tool found a fault.
 set -u
 build=${1:-build/release} report=${2:-/dev/stdout}
 rc=0
@@ -15,6 +16,59 @@ part() { # title, seconds, command...
 }
 "$build/tests/cuda/device/device" read >/dev/null 2>&1
 [ $? -eq 77 ] && { echo "no CUDA device"; exit 77; }
+
+# Bits over several devices, in splits that powers of two would hide; speed beside one device; a journal written on one
+# and replayed on several and on the CPU; requests that come staggered.
+several() { # how many
+  local n=$1 last=$(($1 - 1)) model split journal port=18473 asked=()
+  for model in e2b e4b 26b 31b; do
+    part "requests against the CPU: $model's first layers, cuda:0-$last" 120 "$build/evenkeel" selftest \
+      --device "cuda:0-$last" --synthetic $model --layers 8
+  done
+  for model in 26b 31b; do # of 8 GB some layers are the CPU's
+    part "requests against the CPU: $model's first layers, cuda:0,cpu" 120 "$build/evenkeel" selftest --device cuda:0,cpu \
+      --gpu-memory 8G --synthetic $model --layers 8
+  done
+  [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2" 120 "$build/evenkeel" selftest \
+    --device cuda:0-2 --synthetic 31b --layers 8
+  journal=$(mktemp)
+  "$build/evenkeel" serve --device cuda:0 --port $port --journal "$journal" --journal-prompts \
+    >/dev/null 2>&1 &
+  local server=$!
+  for _ in $(seq 60); do curl -sf "http://127.0.0.1:$port/health" >/dev/null && break; sleep 0.5; done
+  for i in 1 2 3 4; do
+    curl -sf "http://127.0.0.1:$port/v1/chat/completions" -H 'content-type: application/json' \
+      -d "{\"messages\":[{\"role\":\"user\",\"content\":\"Count to $i.\"}],\"max_tokens\":64}" >/dev/null &
+    asked+=($!)
+  done
+  wait "${asked[@]}"
+  kill $server
+  wait $server 2>/dev/null
+  for split in "cuda:0-$last" cpu; do
+    part "a journal of cuda:0, replayed on $split" 120 "$build/evenkeel" replay "$journal" --device "$split"
+  done
+  rm -f "$journal"
+  if command -v compute-sanitizer >/dev/null; then
+    part "compute-sanitizer memcheck, the bundled model on $n devices" 300 compute-sanitizer --tool memcheck \
+      --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --device "cuda:0-$last" --ids 2,5,9 --max-tokens 8
+  fi
+  for model in 31b 26b; do
+    for split in cuda:0 "cuda:0-$last"; do
+      part "speed of $model on $split" 120 "$build/evenkeel" bench --device "$split" --synthetic $model --prompt 2048,8192 \
+        --chunk 2048 --batch 1,8,64 --generate 64 --runs 2 --json
+    done
+  done
+}
+
+if [ "${3:-}" = --devices ]; then
+  {
+    date -u
+    several "${4:?how many devices}"
+    date -u
+    [ $rc -eq 0 ] && echo "all passed" || echo "something failed"
+  } >"$report"
+  exit $rc
+fi
 {
   date -u
   part "kernels against the CPU" 90 "$build/tests/cuda/device/device" bits

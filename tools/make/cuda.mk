@@ -50,7 +50,8 @@ check-programs: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
-$(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $B/tests/same/scene.o $B/tests/same/cases.o $B/tests/same/masked.o $B/tests/same/media.o $B/tests/same/pictures.o $(TEST_SUPPORT) $(call libs,gpu)
+SCENES   := $(addprefix $B/tests/same/,scene.o cases.o masked.o media.o pictures.o)
+$(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $(SCENES) $(TEST_SUPPORT) $(call libs,gpu)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
 check-programs: $(GPU_TEST)
@@ -72,7 +73,8 @@ $B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
 $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 
-$B/tests/gpu/test_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower: $(EMULATED)
+$B/tests/gpu/test_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower $B/tests/gpu/test_ranks_emulated: $(EMULATED)
+$B/tests/gpu/test_ranks_emulated: $(SCENES)
 check-programs: $(EMULATED)
 
 # --- the same under the thread sanitizer, for races inside of a block (tests/emulate/races.h)

@@ -203,8 +203,8 @@ static ek_err measure(report *r)
 {
     const int total = r->n_rows;
     machine limits;
-    EK_TRY(open_machine(&limits, r->m->pool, r->cpu, r->m->gpu));
-    r->int8_name = r->m->gpu ? NULL : ek_peak_int8_name(r->cpu);
+    EK_TRY(open_machine(&limits, r->m->pool, r->cpu, ek_opened_gpu(r->m)));
+    r->int8_name = ek_opened_gpu(r->m) ? NULL : ek_peak_int8_name(r->cpu);
     r->peaks = measure_peaks(&limits);
     ek_err err = EK_OK;
     for (int i = 0; i < total && !err; i++) {
@@ -266,7 +266,7 @@ static void print_table(const report *r)
 {
     const ek_config *c = ek_model_config(r->m->model);
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(r->m->pool), ek_cpu_isa(r->cpu));
-    if (r->m->gpu) printf("device    %s\n", ek_gpu_text(r->m->gpu));
+    if (ek_opened_gpu(r->m)) printf("device    %s\n", ek_opened_device(r->m));
     printf("model     %s%s, %d layers, %s, %.2f GB read a token\n", r->m->path,
            r->cli->has.synthetic ? " synthetic" : "", c->n_layers, ek_model_numerics_id(r->m->model),
            ek_model_bytes_per_token(r->m->model) / 1e9);
@@ -314,7 +314,7 @@ static void print_json(const report *r)
     ek_buf_char(&b, ',');
     add_name(&b, "isa", ek_cpu_isa(r->cpu));
     ek_buf_fmt(&b, ",\"threads\":%d,", ek_pool_threads(r->m->pool));
-    add_name(&b, "device", r->m->gpu ? ek_gpu_text(r->m->gpu) : "cpu");
+    add_name(&b, "device", ek_opened_device(r->m));
     ek_buf_str(&b, "},\"model\":{");
     add_name(&b, "name", r->m->path);
     ek_buf_char(&b, ',');

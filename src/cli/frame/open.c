@@ -72,6 +72,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .kv_start = (int)cli->kv_start,
         .activations = cli->activations,
         .device = cli->device,
+        .gpu_bytes = cli->has.gpu_memory ? cli->gpu_memory : 0,
         .threads = cli->has.threads ? (int)cli->threads : 0,
         .isa = cli->has.isa ? cli->isa : NULL,
         .packed_dir = cli->has.packed_cache ? cli->packed_cache : NULL,
@@ -138,10 +139,11 @@ ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli)
     return open_engine(m, cli, &o);
 }
 
-void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_gpu *gpu)
+void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m)
 {
     ek_gpu_driver driver;
-    if (gpu) snprintf(out, room, "on %s", ek_gpu_text(gpu));
+    if (m->ranks) snprintf(out, room, "with %s", ek_ranks_text(m->ranks));
+    else if (m->gpu) snprintf(out, room, "on %s", ek_gpu_text(m->gpu));
     else if (!strcmp(cli->device, "auto") && ek_gpu_driver_load(&driver) && strstr(ek_err_text(), "no NVIDIA driver"))
         snprintf(out, room, "on the CPU (no NVIDIA driver)");
     else snprintf(out, room, "on the CPU");

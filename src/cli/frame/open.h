@@ -24,7 +24,7 @@ ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
 ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue);
 /* Where a model runs, in a person's words: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)".
  * gpu NULL: the CPU. */
-void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_gpu *gpu);
+void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m);
 
 /* With the tokenizer and chat template too, and for one request. */
 ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);

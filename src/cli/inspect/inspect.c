@@ -49,11 +49,17 @@ static ek_err count_tensors(ek_inspect *r)
 
 /* ------------------------------------------------------------------ the model */
 
+static ek_err opts_of(ek_model_opts *o, const ek_cli *cli)
+{
+    *o = (ek_model_opts){.cpu = ek_cpu_detect()};
+    EK_TRY(ek_kv_format_parse(cli->kv, &o->k_format, &o->v_format));
+    return ek_activations_parse(cli->activations, &o->activations);
+}
+
 static ek_err measure(ek_inspect *r)
 {
-    ek_model_opts o = {.cpu = ek_cpu_detect()};
-    EK_TRY(ek_kv_format_parse(r->cli->kv, &o.k_format, &o.v_format));
-    EK_TRY(ek_activations_parse(r->cli->activations, &o.activations));
+    ek_model_opts o;
+    EK_TRY(opts_of(&o, r->cli));
     EK_TRY(ek_model_measure(&r->need, r->path, &o));
     const ek_towers_opts towers = {.cpu = o.cpu};
     ek_towers *t;
@@ -145,6 +151,24 @@ static void list_kv(ek_inspect *r)
     qsort(r->kv, (size_t)r->n_kv, sizeof *r->kv, most_bytes_first);
 }
 
+/* Which layers fit where. With --gpu-memory the devices need not be there. */
+static ek_err place(ek_inspect *r, const ek_device *device)
+{
+    const double each = r->cli->has.gpu_memory ? r->cli->gpu_memory : 0;
+    ek_model *m;
+    if (each > 0) snprintf(r->device, sizeof r->device, "%.200s of %.1f GB each", r->cli->device, each / 1e9);
+    else EK_TRY(ek_device_text(device, r->device, sizeof r->device));
+    if (!r->measured) return EK_OK;
+    ek_model_opts o;
+    EK_TRY(opts_of(&o, r->cli));
+    o.deferred = true;
+    EK_TRY(ek_model_open(&m, r->path, &o));
+    if (ek_device_place(r->place, sizeof r->place, device, each, m))
+        snprintf(r->place, sizeof r->place, "no: %s", ek_err_text());
+    ek_model_close(m);
+    return EK_OK;
+}
+
 static ek_err size_up(ek_inspect *r)
 {
     enum { CTX = 8192 };
@@ -157,7 +181,8 @@ static ek_err size_up(ek_inspect *r)
     if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has none of its own */
     ek_device device;
     EK_TRY(ek_device_parse(&device, r->cli->device));
-    return ek_device_text(&device, r->device, sizeof r->device);
+    if (!ek_device_is_split(&device)) return ek_device_text(&device, r->device, sizeof r->device);
+    return place(r, &device);
 }
 
 ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)

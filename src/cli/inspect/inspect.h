@@ -42,7 +42,8 @@ typedef struct ek_inspect {
     double free_bytes;   /* that serve would give to keys and values: half of what is left beside the weights */
     ek_inspect_kv kv[EK_KV_FORMAT_COUNT];
     int n_kv;
-    char device[512];
+    char device[1024];
+    char place[1024]; /* with several devices, where the layers would lie; "" else */
 } ek_inspect;
 
 /* Fails only where nothing can be said: no such path, a file of another kind, damaged weights, options that cannot be.

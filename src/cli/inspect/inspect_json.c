@@ -13,6 +13,7 @@ static json_t *shape(const ek_inspect *r)
                           "hidden_size", c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts,
                           "context", c->max_position_embeddings, "weight_bytes", r->weight_bytes, "tower_bytes",
                           r->tower_bytes, "mapped_bytes", r->need.mapped_bytes, "device", r->device);
+    if (r->place[0]) json_object_set_new(m, "placing", json_string(r->place));
     if (c->backbone_hidden_size) json_object_set_new(m, "backbone_hidden_size", json_integer(c->backbone_hidden_size));
     return m;
 }

@@ -53,6 +53,7 @@ static void print_weights(const ek_inspect *r)
         printf("a token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
     }
     printf("device       %s\n", r->device);
+    if (r->place[0]) printf("layers       %s\n", strncmp(r->place, "layer", 5) ? r->place : strchr(r->place, ' ') + 1);
 }
 
 /* Formats with groups of 64 and 128 are in the JSON. */

@@ -67,7 +67,7 @@ static ek_err open_device(opened *m, const ek_cli *cli)
     EK_TRY(ek_device_parse(&d, cli->device));
     if (!d.cuda) return EK_OK;
     EK_TRY(cli->has.image ? ek_towers_takes_image(m->towers) : ek_towers_takes_sound(m->towers));
-    const ek_err err = open_tower(m, !cli->has.image, d.ordinal);
+    const ek_err err = open_tower(m, !cli->has.image, d.ordinal[0]);
     return d.may_be_cpu ? EK_OK : err;
 }
 

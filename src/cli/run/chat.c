@@ -143,9 +143,9 @@ static char *read_message(ek_editor *editor, bool terminal)
 /* What a person has to know to begin. */
 static void say_start(const ek_dialogue *d)
 {
-    char where[200];
+    char where[640];
     char *name = ek_cli_model_name(d->cli, d->m.path);
-    ek_cli_where(where, sizeof where, d->cli, d->m.gpu);
+    ek_cli_where(where, sizeof where, d->cli, &d->m);
     ek_cli_put(stdout, name);
     printf(" %s, context %d\n/help lists the commands; Ctrl-D ends\n", where, ek_engine_ctx(d->m.engine));
     free(name);

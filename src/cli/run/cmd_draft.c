@@ -128,7 +128,9 @@ int ek_cmd_draft(const ek_cli *cli)
     ek_opened m;
     FILE *file = NULL;
     ek_open_opts o;
-    if (ek_cli_open_opts(&o, cli) || ek_cli_open_model(&m, cli, &o)) return ek_cli_failed(cli);
+    if (ek_cli_open_opts(&o, cli)) return ek_cli_failed(cli);
+    o.device = "cpu"; /* as it computes */
+    if (ek_cli_open_model(&m, cli, &o)) return ek_cli_failed(cli);
     if (check_ids(&cli->ids, ek_model_config(m.model)))
         return ek_opened_close(&m), ek_cli_wrong(cli, "%s", ek_err_text());
     ek_err err = EK_OK;

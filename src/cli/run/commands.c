@@ -144,7 +144,7 @@ static void do_model(ek_chat *c, const char *arg)
 {
     ek_dialogue *d = c->d;
     bool lost = false;
-    char where[200];
+    char where[640];
     const bool failed = *arg && ek_dialogue_model(d, !strcmp(arg, "bundled") ? NULL : arg, &lost);
     if (failed) say_error();
     if (lost) {
@@ -154,7 +154,7 @@ static void do_model(ek_chat *c, const char *arg)
         return;
     }
     char *name = ek_cli_model_name(d->cli, d->m.path);
-    ek_cli_where(where, sizeof where, d->cli, d->m.gpu);
+    ek_cli_where(where, sizeof where, d->cli, &d->m);
     if (failed) printf("still ");
     ek_cli_put(stdout, name);
     printf(" %s, context %d, in ", where, ek_engine_ctx(d->m.engine));

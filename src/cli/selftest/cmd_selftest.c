@@ -29,7 +29,9 @@ typedef struct selftest {
     ek_model_opts opts;
     ek_pool *pool;
     ek_model *model;
-    ek_gpu *gpu; /* the requests run there */
+    ek_gpu *gpu;     /* the requests run there, */
+    ek_ranks *ranks; /* or on several */
+    bool there;
     double macs; /* of one row */
     int ctx;
     int32_t tokens[N_ASKS][CTX];
@@ -129,7 +131,9 @@ static void give_scarce_pages(const selftest *t, int n, ek_executor *on)
 static ek_err open_engine(selftest *t, const way *w, int n, ek_engine **out)
 {
     ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = t->gpu ? ek_gpu_executor(t->gpu) : ek_executor_cpu(t->model);
+    ek_executor on = !t->there ? ek_executor_cpu(t->model)
+                     : t->gpu  ? ek_gpu_executor(t->gpu)
+                               : ek_ranks_executor(t->ranks);
     o.max_requests = w->max_requests ? w->max_requests : n;
     o.max_queue = n;
     o.chunk = w->chunk ? w->chunk : (int)t->cli->chunk;
@@ -311,14 +315,15 @@ enum { N_WAYS = sizeof ways / sizeof *ways };
 static ek_err run_long(selftest *t, const way *w, const int32_t *tokens, int n, bool device, ek_trace *out)
 {
     const ek_ask kept = t->ask[0];
-    const int which = 0, ctx = t->ctx;
-    ek_gpu *const gpu = t->gpu;
+    const int32_t which = 0;
+    const int ctx = t->ctx;
+    const bool there = t->there;
     ek_engine_stats stats;
     t->ask[0].tokens = tokens, t->ask[0].n_tokens = t->ask[0].prompt_logits_from = n, t->ask[0].max_tokens = LONG_REPLY;
     t->ctx = n + LONG_REPLY;
-    if (!device) t->gpu = NULL;
+    t->there = device;
     const ek_err err = run(t, w, &which, 1, out, &stats);
-    t->ask[0] = kept, t->ctx = ctx, t->gpu = gpu;
+    t->ask[0] = kept, t->ctx = ctx, t->there = there;
     return err;
 }
 
@@ -370,12 +375,13 @@ static void report_long_prompt(selftest *t)
 static ek_err run_device(selftest *t, ek_device device)
 {
     char why[512];
-    EK_TRY(ek_device_open(&t->gpu, &device, t->model, why, sizeof why));
-    if (!t->gpu) {
+    EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, t->model, why, sizeof why));
+    t->there = t->gpu || t->ranks;
+    if (!t->there) {
         if (device.cuda) printf("      no device: %s\n", why);
         return EK_OK;
     }
-    printf("%s\n", ek_gpu_text(t->gpu));
+    printf("%s\n", t->ranks ? ek_ranks_text(t->ranks) : ek_gpu_text(t->gpu));
     for (int i = 0; i < N_WAYS; i++) {
         way w = ways[i];
         char name[64];
@@ -385,8 +391,9 @@ static ek_err run_device(selftest *t, ek_device device)
     }
     report_long_prompt(t);
     report_deep(t, true);
-    ek_gpu_close(t->gpu);
-    t->gpu = NULL;
+    t->there = false;
+    ek_gpu_close(t->gpu), ek_ranks_close(t->ranks);
+    t->gpu = NULL, t->ranks = NULL;
     return EK_OK;
 }
 
@@ -468,7 +475,7 @@ int ek_cmd_selftest(const ek_cli *cli)
     t->cli = cli;
     ek_err err = open_opts(t);
     if (!err) err = run_all(t);
-    ek_gpu_close(t->gpu);
+    ek_gpu_close(t->gpu), ek_ranks_close(t->ranks);
     if (t->model) close_model(t);
     int status = err ? ek_cli_failed(cli) : t->failed > 0;
     if (!err) printf("%d passed, %d failed\n", t->passed, t->failed);

@@ -77,8 +77,8 @@ static void check_key_file(const char *path)
 static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, int port)
 {
     const bool v6 = strchr(cli->host, ':') != NULL;
-    char where[200], address[300];
-    ek_cli_where(where, sizeof where, cli, m->gpu);
+    char where[640], address[300];
+    ek_cli_where(where, sizeof where, cli, m);
     snprintf(address, sizeof address, "http://%s%s%s:%d", v6 ? "[" : "", cli->host, v6 ? "]" : "", port);
     printf("evenkeel %s serves ", EK_VERSION);
     ek_cli_put(stdout, name);
@@ -116,7 +116,7 @@ static void note_running(const ek_cli *cli, const ek_opened *m, const char *name
     ek_running r = {.port = port, .ctx = ek_engine_ctx(m->engine)};
     snprintf(r.host, sizeof r.host, "%s", cli->host);
     snprintf(r.model, sizeof r.model, "%s", name);
-    snprintf(r.device, sizeof r.device, "%s", m->gpu ? ek_gpu_text(m->gpu) : "cpu");
+    snprintf(r.device, sizeof r.device, "%s", ek_opened_device(m));
     if (ek_running_write(&r)) ek_log(EK_LOG_DEBUG, "`evenkeel ps` will not list this server: %s", ek_err_text());
 }
 
@@ -168,7 +168,7 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound, const ek_f
         .model = m->model,
         .chat = &m->chat,
         .model_dir = m->path,
-        .on_device = m->gpu != NULL,
+        .on_device = ek_opened_gpu(m) != NULL,
         .model_name = cli->has.model_name ? cli->model_name : name,
         .journal = journal,
     };

@@ -96,7 +96,8 @@ static void per_layer_inputs(ek_gpu_writer *w)
     const int n = w->of.n, want = w->of.want, before = ek_prompt_layers(c), behind = c->n_layers - before;
     const int hidden = c->hidden_size, width = before * c->per_layer_size, rest = behind * c->per_layer_size;
     const CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)width;
-    ek_gpu_input in = ek_gpu_rows(x->h, hidden, n, hidden);
+    const CUdeviceptr rows = ek_gpu_embedded(x);
+    ek_gpu_input in = ek_gpu_rows(rows, hidden, n, hidden);
     if (g->table.l.n && before)
         ek_gpu_embed(w, &g->table, ek_gpu_open_value(EK_GPU_TABLE_IDS), x->temp, width, 0, width, 1, n);
     if (g->table.l.n && want)
@@ -104,7 +105,7 @@ static void per_layer_inputs(ek_gpu_writer *w)
     if (before) per_layer_part(w, &g->per_layer_head, &in, x->per_layer_head, x->temp, before);
     if (!want) return;
     if (want < n) {
-        ek_gpu_gather(w, x->y, hidden, x->h, ek_gpu_open_value(EK_GPU_WANT), hidden, want);
+        ek_gpu_gather(w, x->y, hidden, rows, ek_gpu_open_value(EK_GPU_WANT), hidden, want);
         in = ek_gpu_rows(x->y, hidden, want, hidden);
     }
     per_layer_part(w, &g->per_layer_tail, &in, x->per_layer_tail, temp, behind);
@@ -112,11 +113,14 @@ static void per_layer_inputs(ek_gpu_writer *w)
 
 void ek_gpu_write_begin(ek_gpu_writer *w)
 {
-    const int hidden = w->x->g->m->config.hidden_size;
-    ek_gpu_embed(w, &w->x->g->w.embed, ek_gpu_open_value(EK_GPU_IDS), w->x->h, hidden, 0, hidden, sqrtf((float)hidden),
-                 w->of.n);
+    const ek_gpu_run *x = w->x;
+    const int hidden = x->g->m->config.hidden_size;
+    const bool per_layer = x->g->m->config.per_layer_size;
+    if (!x->g->share.first || per_layer)
+        ek_gpu_embed(w, &x->g->w.embed, ek_gpu_open_value(EK_GPU_IDS), ek_gpu_embedded(x), hidden, 0, hidden,
+                     sqrtf((float)hidden), w->of.n);
     ek_gpu_rope_tables(w, false, w->of.n);
-    if (w->x->g->m->config.per_layer_size) per_layer_inputs(w);
+    if (per_layer) per_layer_inputs(w);
 }
 
 CUdeviceptr ek_gpu_per_layer_rows(const ek_gpu_run *x, int i, int64_t *ld)

@@ -106,7 +106,8 @@ static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
     const ek_layer_config *l = &m->config.layer[i];
     const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
     ek_cuda_kv kv = {.pages = ek_gpu_open_value(EK_GPU_PAGES + l->kind),
-                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]),
+                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]) -
+                             x->g->share.kv_at[kind],
                      .stride = (int64_t)x->page_bytes[kind],
                      .ld_pages = (int64_t)ek_gpu_open_value(EK_GPU_LD_PAGES),
                      .n_kv_heads = l->n_kv_heads};

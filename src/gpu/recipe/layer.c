@@ -13,7 +13,8 @@
 static ek_gpu_input rows_in(ek_gpu_writer *w, int i, bool drops, int n)
 {
     const ek_gpu_reading r = {.layer = i, .n = n, .by = EK_GPU_TO_HEADS, .drops = drops};
-    return i ? ek_gpu_left_for(w, &r) : ek_gpu_write_rows_for(w, (ek_cuda_stage_args){0}, &r);
+    if (i > w->x->g->share.first) return ek_gpu_left_for(w, &r);
+    return ek_gpu_write_rows_for(w, (ek_cuda_stage_args){0}, &r);
 }
 
 /* Rows that want no logits leave: the layers behind write no keys that others could read. */

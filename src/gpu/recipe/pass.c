@@ -61,13 +61,13 @@ static void queue_layer(ek_gpu_run *x, int i, bool tail, bool drops)
                               .prompt = list->n_prompt > 0});
 }
 
-/* All layers of the rows in the block. Those that want no logits leave in the last layer that owns keys. */
+/* All layers here of the rows in the block. Those that want no logits leave in the last layer that owns keys. */
 static void queue_layers(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
     const bool drops = x->n_want < x->all.n;
     const int leaves = drops ? ek_prompt_layers(c) : c->n_layers;
-    for (int i = 0; i < c->n_layers; i++) {
+    for (int i = x->g->share.first; i < x->g->share.end; i++) {
         if (i == leaves) queue(x, (ek_gpu_subject){.section = EK_GPU_KEYS, .layer = i, .n = x->all.n});
         if (i == leaves && !x->n_want) return;
         queue_layer(x, i, i >= leaves, i + 1 == leaves && drops);

@@ -340,7 +340,7 @@ ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
     void *id = NULL, *want = NULL;
     x->n_want = 0;
     for (int r = 0; r < s->n_rows; r++)
-        if (s->row[r].wants_logits) x->want_host[x->n_want++] = r;
+        if (s->row[r].wants_logits && x->g->share.head) x->want_host[x->n_want++] = r;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &id, &x->id));
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->want));
     for (int r = 0; r < s->n_rows; r++) {

@@ -12,7 +12,8 @@
 typedef struct ek_gpu_run ek_gpu_run;
 typedef struct ek_gpu_flight ek_gpu_flight;
 
-/* What the host has of a step between its beginning and its end: two, for one may begin behind another. All pinned. */
+/* What the host has of a step between its beginning and its end: two, for one may begin behind another; of several
+ * devices more, for a step may be in pieces (gpu/ranks/pieces.h). All pinned. */
 struct ek_gpu_flight {
     uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
     int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token */
@@ -23,7 +24,7 @@ struct ek_gpu_flight {
                        one */
 };
 
-enum { EK_GPU_FLIGHTS = 2 };
+enum { EK_GPU_FLIGHTS = 2, EK_GPU_MAX_FLIGHTS = 5 };
 
 struct ek_gpu_run {
     ek_gpu *g;
@@ -44,7 +45,8 @@ struct ek_gpu_run {
     size_t page_bytes[EK_PAGE_KINDS];
     ek_gpu_block block;
     float *temp_host, *logits_host; /* pinned: per-layer embeddings of a step; shown rows of logits */
-    ek_gpu_flight flight[EK_GPU_FLIGHTS];
+    ek_gpu_flight flight[EK_GPU_MAX_FLIGHTS];
+    int n_flights;
     uint64_t n_begun, n_ended; /* steps; a step's flight is its number modulo the flights */
     int32_t *result;           /* pinned: of the step that ended last; of a drafter its tokens */
     ek_gpu_set all, tail;      /* tail: used where some rows want no logits */
@@ -74,6 +76,10 @@ struct ek_gpu_run {
     struct ek_gpu_recipes *recipes; /* gpu/recipe/recipe.h */
     ek_err pending;
     char pending_text[512];
+    /* of a device of several: where rows come from, and who has tokens (gpu/step/border.h); NULL: it has all layers */
+    struct ek_gpu_run *front, *behind, *last; /* the device that has the layers in front; behind; the last */
+    const float *given;                       /* pinned: rows of the host's layers, in front of the first device */
+    CUevent taken;                            /* the rows of the device in front were copied */
     /* drafts */
     struct ek_gpu_run *drafter; /* NULL: none */
     CUdeviceptr hidden;         /* f32 [max_logits][hidden_size], with a drafter: the last x of the rows of logits */
@@ -83,5 +89,11 @@ struct ek_gpu_run {
     ek_seq *seqs;
     CUdeviceptr from, n_token; /* in the block: int32 per row: its row of `hidden`; tokens drafted so far */
 };
+
+/* Where the rows' embeddings lie. Behind another device they are for per-layer inputs alone, and h has its rows. */
+static inline CUdeviceptr ek_gpu_embedded(const ek_gpu_run *x)
+{
+    return x->g->share.first ? x->x : x->h;
+}
 
 #endif

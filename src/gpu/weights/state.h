@@ -33,6 +33,15 @@ typedef struct ek_gpu_weights {
     ek_gpu_layer layer[EK_MAX_LAYERS];
 } ek_gpu_weights;
 
+/* What a device has of the model: its layers, and their part of a page, which lies in one piece because layers in order
+ * do. All, or with other devices some; of a drafter the part is the target's. */
+typedef struct ek_gpu_share {
+    int first, end;
+    bool embed; /* it looks tokens up */
+    bool head;  /* and it makes logits */
+    size_t kv_at[EK_PAGE_KINDS], kv_bytes[EK_PAGE_KINDS];
+} ek_gpu_share;
+
 enum { EK_GPU_KERNELS = 512 }; /* more than there are */
 
 typedef struct ek_gpu_kernel {
@@ -44,6 +53,7 @@ typedef struct ek_gpu_kernel {
 struct ek_gpu {
     ek_cuda *c;
     ek_model *m;
+    ek_gpu_share share;
     ek_gpu_weights w;
     CUdeviceptr block; /* of all weights */
     size_t bytes;

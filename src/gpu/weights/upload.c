@@ -137,12 +137,25 @@ static void layer(upload *u, ek_gpu_layer *to, const ek_layer_weights *from, con
     vector(u, &to->scalar, from->scalar, 1);
 }
 
+/* The norm of the layer behind, and how its matrices will lie on the next device: the last layer here ends as if that
+ * one were here, too. */
+static void layer_behind(upload *u, int i)
+{
+    const ek_layer_weights *from = &u->g->m->w.layer[i];
+    ek_gpu_layer *to = &u->g->w.layer[i];
+    const ek_linear *const heads[] = {&from->q, &from->k, &from->v};
+    ek_gpu_matrix *const plan[] = {&to->q, &to->k, &to->v};
+    vector(u, &to->input_norm, from->input_norm, u->g->m->config.hidden_size);
+    for (int j = 0; j < 3 && !u->copies; j++)
+        if (heads[j]->n) note(u, ek_cuda_linear_plan(&plan[j]->l, heads[j]));
+}
+
 static void all(upload *u)
 {
     ek_gpu *g = u->g;
     const ek_model *m = g->m;
     const ek_config *c = &m->config;
-    matrix(u, &g->w.embed, &m->w.embed);
+    if (g->share.embed) matrix(u, &g->w.embed, &m->w.embed);
     matrix(u, &g->w.per_layer_head, &m->w.per_layer_head), matrix(u, &g->w.per_layer_tail, &m->w.per_layer_tail);
     matrix(u, &g->w.pre_projection, &m->w.pre_projection);
     matrix(u, &g->w.post_projection, &m->w.post_projection);
@@ -155,7 +168,8 @@ static void all(upload *u)
     vector(u, &g->w.norm, m->w.norm, c->hidden_size);
     vector(u, &g->w.per_layer_norm, m->w.per_layer_norm, c->per_layer_size);
     for (int k = 0; k < EK_KIND_COUNT; k++) vector(u, &g->w.rope[k], m->rope[k], m->n_rotated[k]);
-    for (int i = 0; i < c->n_layers; i++) layer(u, &g->w.layer[i], &m->w.layer[i], &c->layer[i]);
+    for (int i = g->share.first; i < g->share.end; i++) layer(u, &g->w.layer[i], &m->w.layer[i], &c->layer[i]);
+    if (g->share.end < c->n_layers) layer_behind(u, g->share.end);
     g->w.suppress = take(u, sizeof(int32_t) * EK_MAX_STOP);
     if (u->copies) note(u, ek_cuda_upload(g->c, g->w.suppress, c->suppress, sizeof c->suppress));
 }

@@ -1,0 +1,319 @@
+/* The executor over several devices: every step, or piece of one, goes through the CPU's layers, if there are any, and
+ * then through each device's. A device's own executor (gpu/executor.c) computes its part of it. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/machine/memory.h"
+#include "gpu/ranks/front.h"
+#include "gpu/ranks/pieces.h"
+#include "gpu/ranks/ranks.h"
+#include "gpu/ranks/state.h"
+#include "gpu/step/run.h"
+
+typedef struct split {
+    ek_ranks *r;
+    int n;
+    ek_executor on[EK_RANKS];
+    ek_front *front; /* NULL: the CPU has no layers */
+    size_t front_bytes[EK_PAGE_KINDS];
+    float *rows;               /* pinned: the front's, of all pieces */
+    ek_pieces pieces[2];       /* of the step that was begun first, and of the one behind it */
+    uint64_t n_begun, n_ended; /* steps */
+} split;
+
+/* Fewer rows in a piece would cost more by themselves than two devices gain. */
+_Static_assert(EK_GPU_MAX_FLIGHTS >= EK_PIECES + 1, "of all pieces, and of a step behind");
+enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
+
+static ek_gpu_run *run_of(const split *x, int i)
+{
+    return x->on[i].arg;
+}
+
+static const ek_gpu_share *share_of(const split *x, int i)
+{
+    return &run_of(x, i)->g->share;
+}
+
+/* --- opening */
+
+static ek_err open_front(split *x, const ek_executor_sizes *z)
+{
+    const ek_config *c = &x->r->m->config;
+    void *p = NULL;
+    if (!x->r->place.host_end) return EK_OK;
+    EK_TRY(ek_front_open(&x->front, x->r->m, x->r->place.host_end, x->front_bytes, z));
+    EK_TRY(ek_cuda_enter(run_of(x, 0)->g->c));
+    EK_TRY(ek_cuda_alloc_host(run_of(x, 0)->g->c, &p, sizeof(float) * (size_t)c->hidden_size * (size_t)z->max_rows));
+    x->rows = p;
+    return EK_OK;
+}
+
+/* What was taken of a device, where less may be than is free. */
+static ek_err check_taken(const split *x, int i)
+{
+    const ek_gpu_run *run = run_of(x, i);
+    const double weights = ek_gpu_bytes(run->g), step = (double)(run->scratch_bytes + run->block.bytes);
+    double kv = 0;
+    for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->page_bytes[k] * run->z.n_pages[k];
+    if (x->r->max_bytes == 0 || weights + kv + step <= x->r->max_bytes) return EK_OK;
+    return ek_fail(
+        EK_ENOMEM,
+        "cuda:%d may give %.2f GB; weights take %.2f GB, keys and values %.2f GB and a step %.2f GB (fewer with "
+        "a smaller --ctx, --chunk, --max-requests or --kv-memory)",
+        ek_cuda_ordinal(run->g->c), x->r->max_bytes / 1e9, weights / 1e9, kv / 1e9, step / 1e9);
+}
+
+static ek_err open_split(void *arg, const ek_executor_sizes *z)
+{
+    split *x = arg;
+    EK_TRY(open_front(x, z));
+    for (int i = 0; i < 2; i++) ek_pieces_open(&x->pieces[i], z->max_rows);
+    for (int i = 0; i < x->n; i++) {
+        EK_TRY(x->on[i].open(x->on[i].arg, z));
+        EK_TRY(check_taken(x, i));
+    }
+    return EK_OK;
+}
+
+static void close_split(void *arg)
+{
+    split *x = arg;
+    if (x->rows && ek_cuda_enter(run_of(x, 0)->g->c) == EK_OK) {
+        ek_cuda_sync(run_of(x, 0)->g->c);
+        ek_cuda_free_host(run_of(x, 0)->g->c, x->rows);
+    }
+    for (int i = 0; i < x->n; i++) x->on[i].close(x->on[i].arg);
+    ek_front_close(x->front);
+    for (int i = 0; i < 2; i++) ek_pieces_close(&x->pieces[i]);
+    free(x);
+}
+
+/* --- a step */
+
+/* What device i is given of a piece: draws and logits are the last one's. */
+static ek_step step_of(const split *x, const ek_pieces *p, const ek_step *s, int piece, int i)
+{
+    ek_step own = ek_pieces_step(p, s, piece);
+    if (i + 1 < x->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
+    return own;
+}
+
+/* Keeps the first sentence while others are written. */
+typedef struct first {
+    ek_err err;
+    char text[512];
+} first;
+
+static void keep(first *f, ek_err err)
+{
+    if (!err || f->err) return;
+    f->err = err;
+    snprintf(f->text, sizeof f->text, "%s", ek_err_text());
+}
+
+static ek_err fail_with(const first *f)
+{
+    return f->err ? ek_fail(f->err, "%s", f->text) : EK_OK;
+}
+
+/* Piece by piece, so that a device begins with the first while the one behind it waits for it. */
+static ek_err begin_piece(split *x, const ek_pieces *p, const ek_step *s, int piece, int begun[EK_RANKS])
+{
+    if (x->front) {
+        const ek_step own = ek_pieces_step(p, s, piece);
+        float *rows = x->rows + (size_t)p->first[piece] * (size_t)x->r->m->config.hidden_size;
+        EK_TRY(ek_front_step(x->front, &own, rows));
+        run_of(x, 0)->given = rows;
+    }
+    for (int i = 0; i < x->n; i++) {
+        const ek_step own = step_of(x, p, s, piece, i);
+        EK_TRY(x->on[i].begin(x->on[i].arg, &own));
+        begun[i]++;
+    }
+    return EK_OK;
+}
+
+static ek_pieces *pieces_of(split *x, uint64_t step)
+{
+    return &x->pieces[step % 2];
+}
+
+/* Where embeddings of layers are decoded on the host, there is room for those of one step. */
+static int max_pieces(const split *x)
+{
+    const ek_config *c = &x->r->m->config;
+    if (x->n == 1 && !x->front) return 1;
+    for (int i = 0; i < x->n; i++)
+        if (c->per_layer_size && !run_of(x, i)->g->w.table.l.n) return 1;
+    return EK_PIECES;
+}
+
+/* A step of which one device cannot begin a piece is begun nowhere. */
+static ek_err begin_split(void *arg, const ek_step *s)
+{
+    split *x = arg;
+    ek_pieces *p = pieces_of(x, x->n_begun);
+    int begun[EK_RANKS] = {0};
+    first f = {0};
+    ek_pieces_cut(p, s, max_pieces(x), x->r->min_piece ? x->r->min_piece : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE);
+    for (int piece = 0; piece < p->n && !f.err; piece++) keep(&f, begin_piece(x, p, s, piece, begun));
+    if (!f.err) x->n_begun++;
+    for (int i = 0; i < x->n && f.err; i++)
+        for (; begun[i] > 0; begun[i]--) ek_gpu_forget(&x->on[i]);
+    return fail_with(&f);
+}
+
+static ek_err end_split(void *arg, const ek_step *s)
+{
+    split *x = arg;
+    const ek_pieces *p = pieces_of(x, x->n_ended++);
+    first f = {0};
+    for (int piece = 0; piece < p->n; piece++)
+        for (int i = 0; i < x->n; i++) {
+            const ek_step own = step_of(x, p, s, piece, i);
+            keep(&f, x->on[i].end(x->on[i].arg, &own));
+        }
+    return fail_with(&f);
+}
+
+static ek_err step_split(void *arg, const ek_step *s)
+{
+    EK_TRY(begin_split(arg, s));
+    return end_split(arg, s);
+}
+
+static const float *logits_split(void *arg, int row)
+{
+    const split *x = arg;
+    return x->on[x->n - 1].logits(x->on[x->n - 1].arg, row);
+}
+
+static uint64_t digest_split(void *arg, int row)
+{
+    const split *x = arg;
+    return x->on[x->n - 1].digest(x->on[x->n - 1].arg, row);
+}
+
+/* --- pages: what each has of one lies where its layers do */
+
+static void copy_page_split(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memcpy(ek_front_page(x->front, kind, to), ek_front_page(x->front, kind, from), bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind]) x->on[i].copy_page(x->on[i].arg, kind, from, to);
+}
+
+static void read_page_split(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memcpy(out, ek_front_page(x->front, kind, page), bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind])
+            x->on[i].read_page(x->on[i].arg, kind, page, (uint8_t *)out + share_of(x, i)->kv_at[kind]);
+}
+
+static void write_page_split(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memcpy(ek_front_page(x->front, kind, page), in, bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind])
+            x->on[i].write_page(x->on[i].arg, kind, page, (const uint8_t *)in + share_of(x, i)->kv_at[kind]);
+}
+
+static void poison_page_split(void *arg, ek_layer_kind kind, int32_t page)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memset(ek_front_page(x->front, kind, page), 0xff, bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind]) x->on[i].poison_page(x->on[i].arg, kind, page);
+}
+
+static const char *broken_split(void *arg)
+{
+    const split *x = arg;
+    for (int i = 0; i < x->n; i++) {
+        const char *why = x->on[i].broken(x->on[i].arg);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+/* --- making it */
+
+/* Bytes of whole pages of which a part of `own` bytes of each kind takes at most `room`. */
+static double pages_for(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS], double room)
+{
+    double most = 0;
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        const double part = l->page_bytes[k] ? (double)own[k] / (double)l->page_bytes[k] : 0;
+        most = part > most ? part : most;
+    }
+    return most > 0 ? room / most : INFINITY;
+}
+
+static double room_of(const split *x)
+{
+    const ek_kv_layout *l = &x->r->m->layout;
+    double room = INFINITY;
+    for (int i = 0; i < x->n; i++) {
+        double own = x->on[i].room;
+        const double left = (x->r->max_bytes - ek_gpu_bytes(x->r->gpu[i])) * 0.8; /* the rest for a step */
+        if (x->r->max_bytes > 0 && left < own) own = left;
+        const double all = pages_for(l, share_of(x, i)->kv_bytes, own);
+        room = all < room ? all : room;
+    }
+    const double host = x->r->place.host_end ? ek_memory_available() / 2 : 0;
+    const double all = host > 0 ? pages_for(l, x->front_bytes, host) : INFINITY;
+    room = all < room ? all : room;
+    return room > 1 ? room : 1; /* 0 would ask for the host's */
+}
+
+/* Of few rows: the CPU's layers cost what its executor's do. */
+static float row_cost(const split *x)
+{
+    const float device = x->on[0].row_cost, host = 0.25f;
+    return device + (host - device) * (float)x->r->place.host_end / (float)x->r->m->config.n_layers;
+}
+
+static void join(split *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        run_of(x, i)->front = i ? run_of(x, i - 1) : NULL;
+        run_of(x, i)->behind = i + 1 < x->n ? run_of(x, i + 1) : NULL;
+        run_of(x, i)->last = run_of(x, x->n - 1);
+    }
+}
+
+ek_executor ek_ranks_executor(ek_ranks *r)
+{
+    split *x = ek_alloc(sizeof *x);
+    *x = (split){.r = r, .n = r->n};
+    for (int i = 0; i < x->n; i++) {
+        x->on[i] = ek_gpu_executor(r->gpu[i]);
+        run_of(x, i)->n_flights = EK_PIECES + 1; /* and a step behind */
+    }
+    join(x);
+    memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */
+    const bool host = r->place.host_end;
+    ek_executor out = x->on[x->n - 1]; /* draft, draft_arg, draft_cost */
+    out.arg = x;
+    out.room = room_of(x), out.row_cost = row_cost(x), out.leaves_host = !host;
+    out.open = open_split, out.close = close_split;
+    out.step = step_split;
+    out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
+    out.logits = logits_split, out.digest = digest_split;
+    out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;
+    out.poison_page = poison_page_split;
+    out.broken = broken_split;
+    return out;
+}

@@ -1,0 +1,81 @@
+#include "gpu/ranks/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void ek_pieces_open(ek_pieces *p, int max_rows)
+{
+    p->row = ek_alloc(sizeof *p->row * (size_t)max_rows);
+}
+
+void ek_pieces_close(ek_pieces *p)
+{
+    free(p->row);
+}
+
+static int seen_up_to(const ek_row *row)
+{
+    int end = 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++) end = row->visible[k].end > end ? row->visible[k].end : end;
+    return end;
+}
+
+static int run_end(const ek_step *s, int first)
+{
+    int end = first + 1;
+    while (end < s->n_rows && s->row[end].seq == s->row[first].seq) end++;
+    return end;
+}
+
+/* Takes rows [from, to) of a sequence into piece i, up to where it is full and what it has sees nothing behind it.
+ * Returns how many. */
+static int take(ek_pieces *p, const ek_step *s, int i, int from, int to, int full)
+{
+    int seen = 0, good = 0;
+    for (int r = from; r < to && !s->row[r].wants_logits; r++) {
+        seen = seen_up_to(&s->row[r]) > seen ? seen_up_to(&s->row[r]) : seen;
+        if (seen <= s->row[r].pos + 1) good = r + 1 - from;
+        if (good && p->first[i + 1] - p->first[i] + good >= full) break;
+    }
+    memcpy(p->row + p->first[i + 1], s->row + from, sizeof *p->row * (size_t)good);
+    p->first[i + 1] += good;
+    return good;
+}
+
+void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min)
+{
+    const int most = s->n_rows / min < max ? s->n_rows / min : max;
+    *p = (ek_pieces){.row = p->row};
+    const int full = most > 1 && !s->follows ? s->n_rows / most : 0;
+    int i = 0;
+    for (int r = 0, end; r < s->n_rows; r = end) { /* a sequence's rows: some to pieces, the rest to the last */
+        end = run_end(s, r);
+        for (int took = 1; full && took && i + 1 < most && r < end; r += took) {
+            took = take(p, s, i, r, end, full);
+            if (p->first[i + 1] - p->first[i] >= full) i++, p->first[i + 1] = p->first[i];
+        }
+    }
+    if (p->first[i + 1] == p->first[i]) p->n = i + 1; /* the last piece begins where the others end */
+    else p->n = i + 2, p->first[i + 2] = p->first[i + 1];
+    if (p->first[p->n - 1] == s->n_rows) p->n--; /* all rows went */
+    const int last = p->n - 1, gone = p->first[last];
+    p->first[p->n] = gone;
+    for (int r = 0, g = 0, end; r < s->n_rows; r = end) { /* what its sequence did not give away */
+        end = run_end(s, r);
+        for (; g < gone && r < end && p->row[g].seq == s->row[r].seq && p->row[g].pos == s->row[r].pos; g++) r++;
+        memcpy(p->row + p->first[p->n], s->row + r, sizeof *p->row * (size_t)(end - r));
+        p->first[p->n] += end - r;
+    }
+    EK_ASSERT(p->first[p->n] == s->n_rows && p->first[p->n] > gone);
+}
+
+ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i)
+{
+    ek_step own = *s;
+    if (p->n == 1) return own;
+    own.row = p->row + p->first[i], own.n_rows = p->first[i + 1] - p->first[i];
+    if (i + 1 < p->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
+    return own;
+}

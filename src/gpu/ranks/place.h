@@ -1,0 +1,37 @@
+/* Which layers of a model lie on which device. Layers of a device are adjacent, and devices are in the order of their
+ * layers. The CPU, where it takes part, has the first ones: the head and the draws are then a device's.
+ *
+ * The last layer of each kind that owns keys, and all behind it, lie on the last device, for layers without keys, and
+ * drafters, read them. */
+#ifndef EK_GPU_RANKS_PLACE_H
+#define EK_GPU_RANKS_PLACE_H
+
+#include "model/model.h"
+
+enum { EK_RANKS = 16 }; /* devices at most */
+
+typedef struct ek_place {
+    int n;                /* devices that have layers; the others were not needed */
+    int host_end;         /* layers [0, host_end) are the CPU's */
+    int device[EK_RANKS]; /* which of those given */
+    ek_model_share share[EK_RANKS];
+    double bytes[EK_RANKS]; /* of weights */
+} ek_place;
+
+/* room: bytes that each of n devices may take for all. With `host` the last devices take as many layers as leave a
+ * quarter of their room for keys, values and a step, and the CPU the rest; without, each takes as much as its room is
+ * of all rooms. ENOMEM has the numbers. Only sizes of m are read. */
+ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host);
+
+/* "layers 0 to 29 on cuda:0 (weights 30.5 GB), 30 to 59 and the head on cuda:1 (30.7 GB)"; ordinal: of the devices
+ * given.
+ */
+void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);
+
+/* Gives the CPU layers [0, end), if it had fewer. The last device keeps those that it must have. */
+void ek_place_give_host(ek_place *p, const ek_model *m, int end);
+
+/* For a model that one device of this room has none for: what would. Appends nothing if there is no way. */
+void ek_place_advise(char *out, size_t size, const ek_model *m, double room);
+
+#endif

@@ -1,0 +1,105 @@
+#include "gpu/ranks/ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "gpu/ranks/state.h"
+#include "gpu/weights/state.h"
+#include "model/pass.h"
+
+static void say_places(ek_ranks *r)
+{
+    int ordinal[EK_RANKS] = {0};
+    for (int i = 0; i < r->n; i++) ordinal[r->place.device[i]] = ek_cuda_ordinal(r->gpu[i]->c);
+    ek_place_text(r->text, sizeof r->text, &r->place, ordinal);
+    const char *name = ek_gpu_text(r->gpu[0]);
+    const size_t used = strlen(r->text);
+    snprintf(r->text + used, sizeof r->text - used, " (%.*s)", (int)strcspn(name, ","), name);
+}
+
+static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_ranks_opts *o, double *room)
+{
+    for (int i = 0; i < o->n; i++) {
+        EK_TRY(ek_gpu_open_towers(&gpu[i], driver, o->ordinal[i]));
+        room[i] = ek_gpu_room(gpu[i]);
+        if (o->max_bytes > room[i])
+            return ek_fail(EK_ENOMEM, "cuda:%d has %.2f GB free, %.2f GB of it are to be taken", o->ordinal[i],
+                           room[i] / 1e9, o->max_bytes / 1e9);
+        if (o->max_bytes > 0) room[i] = o->max_bytes;
+    }
+    return EK_OK;
+}
+
+/* Weights in the order of the layers, the CPU's last: these stay. */
+static ek_err load(ek_ranks *r)
+{
+    const bool deferred = ek_model_is_deferred(r->m);
+    for (int i = 0; i < r->n; i++) {
+        if (deferred) EK_TRY(ek_model_pack(r->m, &r->place.share[i]));
+        EK_TRY(ek_gpu_load(r->gpu[i], r->m, &r->place.share[i]));
+    }
+    if (!deferred) return EK_OK;
+    if (r->place.host_end) return ek_model_pack(r->m, &(ek_model_share){0, r->place.host_end, true});
+    ek_model_release_weights(r->m);
+    return EK_OK;
+}
+
+static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+{
+    ek_gpu *gpu[EK_RANKS] = {0};
+    double room[EK_RANKS];
+    ek_err err = open_devices(gpu, driver, o, room);
+    if (!err) err = ek_place_layers(&r->place, r->m, room, o->n, o->host);
+    if (!err && o->host) ek_place_give_host(&r->place, r->m, o->host_layers);
+    if (!err) r->n = r->place.n;
+    for (int i = 0; i < r->n; i++) { /* those that have layers are kept */
+        r->gpu[i] = gpu[r->place.device[i]];
+        gpu[r->place.device[i]] = NULL;
+    }
+    for (int i = 0; i < o->n; i++) ek_gpu_close(gpu[i]);
+    EK_TRY(err);
+    say_places(r);
+    ek_log(EK_LOG_INFO, "%s", r->text);
+    return load(r);
+}
+
+ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o)
+{
+    EK_ASSERT(o->n >= 1 && o->n <= EK_RANKS);
+    ek_ranks *r = ek_alloc(sizeof *r);
+    r->m = m, r->max_bytes = o->max_bytes;
+    ek_err err = start(r, driver, o);
+    if (err) ek_ranks_close(r);
+    else *out = r;
+    return err;
+}
+
+void ek_ranks_close(ek_ranks *r)
+{
+    if (!r) return;
+    for (int i = 0; i < r->n; i++) ek_gpu_close(r->gpu[i]);
+    free(r);
+}
+
+const char *ek_ranks_text(const ek_ranks *r)
+{
+    return r->text;
+}
+
+bool ek_ranks_has_host(const ek_ranks *r)
+{
+    return r->place.host_end > 0;
+}
+
+ek_gpu *ek_ranks_first(const ek_ranks *r)
+{
+    return r->gpu[0];
+}
+
+ek_gpu *ek_ranks_last(const ek_ranks *r)
+{
+    return r->gpu[r->n - 1];
+}

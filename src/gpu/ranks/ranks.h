@@ -1,0 +1,38 @@
+/* A model over several CUDA devices, or over devices and the CPU: whole layers on each, one executor over all. Hidden
+ * states are copied where the layers of one device end, one float row each; no sum is cut, so bits, digests, pages on
+ * disk and the numerics id are those of one device. Each device keeps what its layers have of a page of keys and
+ * values, under one page number. */
+#ifndef EK_GPU_RANKS_RANKS_H
+#define EK_GPU_RANKS_RANKS_H
+
+#include "gpu/gpu.h"
+#include "gpu/ranks/place.h"
+
+typedef struct ek_ranks ek_ranks;
+
+typedef struct ek_ranks_opts {
+    int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
+    bool host;                /* layers that do not fit are the CPU's */
+    double max_bytes;         /* of each device; 0: what is free there */
+    int host_layers;          /* for tests: with `host`, the CPU has at least so many */
+} ek_ranks_opts;
+
+/* Opens the devices, places the layers of m, says where in the log, and copies each device's weights. A deferred model
+ * (ek_model_opts) is read device by device, and afterwards has the CPU's layers packed, if there are any; a packed one
+ * stays as it is. m is borrowed. Errors: those of ek_gpu_open, with the device's number, and of ek_place_layers. */
+ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o);
+void ek_ranks_close(ek_ranks *r); /* NULL is allowed */
+
+/* ek_place_text, and the first device's name */
+const char *ek_ranks_text(const ek_ranks *r);
+/* The CPU has layers, whose weights stay in host memory. */
+bool ek_ranks_has_host(const ek_ranks *r);
+/* The first device, for towers; the last, for a drafter (ek_gpu_add_drafter). */
+ek_gpu *ek_ranks_first(const ek_ranks *r);
+ek_gpu *ek_ranks_last(const ek_ranks *r);
+
+/* An executor for ek_engine_open_on; one open at a time, the engine's close frees it. After an error that a driver does
+ * not recover from every step fails with that device's sentence. */
+ek_executor ek_ranks_executor(ek_ranks *r);
+
+#endif

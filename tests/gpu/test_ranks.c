@@ -1,0 +1,463 @@
+/* Several devices behind one executor, on a driver made of host functions: which layers lie where, what is taken is
+ * given back, a device that fails ends requests and never answers, and pages are those of one device. Bits are
+ * test_ranks_emulated.c's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/drafter.h"
+#include "../support/fake_cuda.h"
+#include "base/log.h"
+#include "base/machine/cpu.h"
+#include "engine/trace.h"
+#include "gpu/ranks/pieces.h"
+#include "gpu/ranks/state.h"
+#include "gpu/step/run.h"
+#include "model/pass.h"
+
+static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+
+static ek_gpu_driver good(void)
+{
+    ek_gpu_driver d = {.modules = modules, .built_with = 13000};
+    fake_cuda_reset(&d.api);
+    fake.devices = FAKE_DEVICES;
+    return d;
+}
+
+static void nothing_is_left(void)
+{
+    assert_int_equal(fake.blocks, 0);
+    assert_int_equal(fake.host_blocks, 0);
+    assert_int_equal(fake.graphs, 0);
+    assert_int_equal(fake.events, 0);
+    assert_true(fake.used == 0);
+}
+
+/* --- which layers lie where */
+
+/* A model of which sizes alone are known. */
+static ek_model *open_published(const char *name, int bits)
+{
+    ek_config *c = calloc(1, sizeof *c);
+    ek_model *m;
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .deferred = true};
+    assert_int_equal(ek_config_published(c, name, 0), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, c, bits, 1, &o), EK_OK);
+    free(c);
+    return m;
+}
+
+static void check_place(const ek_place *p, const ek_model *m)
+{
+    const int layers = m->config.n_layers;
+    int at = p->host_end;
+    for (int r = 0; r < p->n; r++) {
+        assert_int_equal(p->share[r].first, at);
+        assert_true(p->share[r].end > at);
+        assert_true(p->share[r].embed || (at > 0 && r + 1 < p->n));
+        at = p->share[r].end;
+    }
+    assert_int_equal(at, layers);
+    for (int k = 0; k < EK_KIND_COUNT; k++) assert_true(m->last[k] < 0 || p->share[p->n - 1].first <= m->last[k]);
+}
+
+static void layers_are_placed_by_room(void **state)
+{
+    (void)state;
+    ek_place p;
+    ek_model *m = open_published("31b", 0); /* 61 GB in bf16 */
+    assert_int_equal(ek_place_layers(&p, m, (double[]){80e9, 80e9}, 2, false), EK_OK);
+    check_place(&p, m);
+    assert_true(p.share[0].end >= 29 && p.share[0].end <= 31);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9, 24e9}, 3, false), EK_OK);
+    check_place(&p, m);
+    for (int r = 0; r < 3; r++) assert_true(p.bytes[r] < 0.95 * 24e9);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){16e9, 80e9}, 2, false), EK_OK);
+    check_place(&p, m);
+    assert_true(p.bytes[0] < p.bytes[1] / 3);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9}, 2, false), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "on 2 devices, which have room for 24.00, 24.00 GB"));
+    char advice[256];
+    ek_place_advise(advice, sizeof advice, m, 40e9);
+    assert_non_null(strstr(advice, "2 such devices would hold it (--device cuda:0-1)"));
+    assert_non_null(strstr(advice, "--device cuda:0,cpu leaves"));
+    ek_model_close(m);
+}
+
+static void the_cpu_has_what_does_not_fit(void **state)
+{
+    (void)state;
+    ek_place p;
+    ek_model *m = open_published("31b", 4);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){12e9}, 1, true), EK_OK);
+    check_place(&p, m);
+    assert_true(p.host_end > 20 && p.host_end < 40 && p.bytes[0] <= 9e9);
+    const int one = p.host_end;
+    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 12e9}, 2, true), EK_OK);
+    check_place(&p, m);
+    assert_true(p.n == 2 && p.host_end < one && p.host_end > 0 && p.share[1].first == one);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 80e9}, 2, true), EK_OK); /* all on the last */
+    assert_true(p.n == 1 && p.device[0] == 1 && p.host_end == 0);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9}, 1, true), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "which stay together, need"));
+    ek_model_close(m);
+}
+
+/* Layers without keys of their own stay with those whose keys they read. */
+static void layers_that_share_keys_stay_together(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"e2b", "e4b", "12b", "26b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ek_place p;
+        ek_model *m = open_published(names[i], 4);
+        const double room[] = {80e9, 80e9, 80e9, 80e9};
+        for (int n = 2; n <= 4; n++) {
+            assert_int_equal(ek_place_layers(&p, m, room, n, false), EK_OK);
+            assert_int_equal(p.n, n);
+            check_place(&p, m);
+        }
+        ek_model_close(m);
+    }
+}
+
+/* --- steps */
+
+enum { REPLY = 6 };
+
+static ek_model *open_model(const char *shape, ek_kv_format kv, bool deferred)
+{
+    static ek_config c;
+    ek_model *m;
+    ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = kv, .v_format = kv, .deferred = deferred};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, shape[0] == 'Q' ? 4 : 0, 5, &o), EK_OK);
+    return m;
+}
+
+static ek_err try(ek_engine *e, ek_trace out[2])
+{
+    static const int32_t tokens[] = {2, 5, 9, 11, 3};
+    ek_ask a[2] = {{.tokens = tokens,
+                    .n_tokens = 5,
+                    .max_tokens = REPLY,
+                    .prompt_logits_from = 5,
+                    .ignore_eos = true,
+                    .digests = true, /* so that steps begin ahead */
+                    .sampling = ek_sampling_greedy()}};
+    a[1] = a[0];
+    a[1].n_tokens = 3, a[1].prompt_logits_from = 3;
+    a[1].sampling.temperature = 1;
+    return ek_trace_run(e, a, 2, out);
+}
+
+/* How many devices, and whether the CPU has the first layer. */
+static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, int n, bool host)
+{
+    const ek_ranks_opts o = {.n = n, .ordinal = {0, 1, 2, 3}, .host = host, .host_layers = 1};
+    const ek_err err = ek_ranks_open(out, d, m, &o);
+    if (!err) assert_true(ek_ranks_has_host(*out) == host);
+    if (!err) (*out)->min_piece = 2;
+    return err;
+}
+
+static ek_err open_engine(ek_engine **out, ek_ranks *r, const ek_drafter *drafter)
+{
+    ek_engine_opts o = ek_engine_defaults();
+    ek_executor on = ek_ranks_executor(r);
+    o.max_requests = 2, o.chunk = 16, o.ctx_tokens = 40;
+    o.kv_bytes = 64 << 20;
+    if (drafter) o.draft = EK_DRAFT_AUTO, o.draft_max = 2, on.row_cost = on.draft_cost = 0;
+    return ek_engine_open_on(out, &on, &o);
+}
+
+static void steps_are_queued_and_all_is_given_back(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"T1", "T2", "T4", "T6", "Q1", "Q2"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int n = 1; n <= 3; n++) {
+            ek_gpu_driver d = good();
+            ek_ranks *r;
+            ek_engine *e;
+            ek_trace out[2];
+            ek_model *m = open_model(shapes[i], EK_KV_I16, n != 2);
+            const ek_err err = open_ranks(&r, &d, m, n, n == 1);
+            if (err == EK_EUNSUPPORTED) { /* fewer layers than devices */
+                assert_non_null(strstr(ek_err_text(), "devices at most"));
+            } else {
+                assert_int_equal(err, EK_OK);
+                assert_true((m->w.block == NULL) == (n == 3)); /* deferred: the CPU's part, or nothing */
+                assert_int_equal(open_engine(&e, r, NULL), EK_OK);
+                assert_int_equal(try(e, out), EK_OK);
+                for (int k = 0; k < 2; k++) {
+                    assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+                    assert_int_equal(out[k].n_reply, REPLY);
+                    ek_trace_fini(&out[k]);
+                }
+                assert_true(fake.graph_launches > 0);
+                ek_engine_close(e);
+                ek_ranks_close(r);
+            }
+            nothing_is_left();
+            ek_model_close(m);
+        }
+}
+
+/* Host memory holds one device's weights at a time, not the model. */
+static void weights_are_read_device_by_device(void **state)
+{
+    (void)state;
+    ek_model *whole = open_model("Q1", EK_KV_F16, false), *m = open_model("Q1", EK_KV_F16, true);
+    ek_place p;
+    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
+    size_t sum = 0;
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(ek_model_pack(m, &p.share[r]), EK_OK);
+        double others = 0;
+        for (int i = 0; i < m->config.n_layers; i++)
+            if (i < p.share[r].first || i >= p.share[r].end) others += ek_model_layer_bytes(m, i);
+        assert_true(others > 0 && (double)m->w.block_bytes + others <= (double)whole->w.block_bytes);
+        sum += m->w.block_bytes;
+        for (int i = p.share[r].first; i < p.share[r].end; i++) { /* the same bytes as in the whole */
+            const ek_linear *a = &m->w.layer[i].down, *b = &whole->w.layer[i].down;
+            assert_int_equal(a->bytes, b->bytes);
+            assert_memory_equal(a->data, b->data, a->bytes);
+        }
+    }
+    assert_true(sum >= whole->w.block_bytes);
+    ek_model_close(m), ek_model_close(whole);
+}
+
+/* --- steps in pieces */
+
+/* Rows of three sequences: a long prompt whose rows 40 to 70 see each other, one that replies, one that ends. */
+static void pieces_are_the_step(void **state)
+{
+    (void)state;
+    enum { ROWS = 100 + 1 + 60 };
+    static ek_row row[ROWS];
+    ek_pieces p;
+    ek_pieces_open(&p, ROWS);
+    for (int r = 0; r < ROWS; r++) {
+        const int seq = r < 100 ? 0 : r < 101 ? 1 : 2, pos = seq == 0 ? r : seq == 1 ? 500 : r - 101;
+        row[r] = ek_text_row(r, pos, seq, seq == 1 || r + 1 == ROWS, 32);
+        if (seq == 0 && r >= 40 && r < 70) row[r].visible[EK_SLIDING].end = 70;
+    }
+    ek_draw draw[2] = {{0}};
+    const ek_step s = {.row = row, .n_rows = ROWS, .n_seqs = 3, .draw = draw, .n_draws = 2};
+    for (int max = 1; max <= EK_PIECES; max++)
+        for (int min = 1; min < 200; min++) {
+            bool there[ROWS] = {false};
+            int next[3] = {0, 500, 0};
+            ek_pieces_cut(&p, &s, max, min);
+            assert_true(p.n >= 1 && p.n <= max);
+            if (min <= 30 && max > 1) assert_true(p.n > 1);
+            for (int i = 0; i < p.n; i++) {
+                const ek_step own = ek_pieces_step(&p, &s, i);
+                assert_true(own.n_rows > 0 && own.n_draws == (i + 1 < p.n ? 0 : 2));
+                for (int r = 0; r < own.n_rows; r++) {
+                    const ek_row *at = &own.row[r];
+                    assert_false(there[at->token]);
+                    there[at->token] = true;
+                    assert_int_equal(at->pos, next[at->seq]++); /* in order, over all pieces */
+                    assert_true(i + 1 == p.n || !at->wants_logits);
+                    if (r) assert_true(at->seq >= own.row[r - 1].seq);
+                }
+                for (int r = 0; r < own.n_rows; r++) /* what it sees was written, or is by this piece */
+                    assert_true(own.row[r].visible[EK_SLIDING].end <= next[own.row[r].seq]);
+            }
+            for (int r = 0; r < ROWS; r++) assert_true(there[r]);
+        }
+    /* rows that all see the last, none of which wants logits: they go together */
+    for (int r = 0; r < 100; r++) row[r].visible[EK_SLIDING].end = 100;
+    const ek_step one = {.row = row, .n_rows = 100, .n_seqs = 1};
+    ek_pieces_cut(&p, &one, 4, 10);
+    assert_int_equal(p.n, 1);
+    ek_pieces_close(&p);
+}
+
+/* --- failures */
+
+static bool asked(ek_model *m, const ek_drafter *drafter, int n, bool host, const ek_gpu_driver *d, ek_trace out[2],
+                  bool *refused, int *from, int *to)
+{
+    ek_ranks *r = NULL;
+    ek_engine *e = NULL;
+    char why[256] = "";
+    ek_err err = open_ranks(&r, d, m, n, host);
+    if (!err && drafter) err = ek_gpu_add_drafter(ek_ranks_last(r), drafter);
+    if (!err) err = open_engine(&e, r, drafter);
+    if (err) {
+        assert_true(strlen(ek_err_text()) > 20);
+        assert_null(strchr(ek_err_text(), '\n'));
+    } else {
+        *from = fake.calls;
+        assert_int_equal(try(e, out), EK_OK);
+        *to = fake.calls;
+        *refused = ek_engine_broken(e, why, sizeof why);
+        assert_true(*refused == (strstr(why, "cannot be used any more") != NULL));
+        static const int32_t token = 3;
+        ek_request_opts one = {.tokens = &token, .n_tokens = 1, .max_tokens = 1, .sampling = ek_sampling_greedy()};
+        if (*refused) assert_int_equal(ek_engine_submit(e, &one, NULL), EK_ESHUTDOWN);
+    }
+    if (e) ek_engine_close(e);
+    ek_ranks_close(r);
+    return !err;
+}
+
+/* Every single call of a driver fails once, and with 700 that device is gone while the others go on: nothing crashes,
+ * nothing waits for ever, a request has its reply or the sentence, and the others' memory is given back. */
+static void any_call_of_any_device_may_fail(void **state)
+{
+    (void)state;
+    static const CUresult errors[] = {700, 701, EK_CU_OUT_OF_MEMORY};
+    const bool some = getenv("TIER") && strcmp(getenv("TIER"), "all") != 0;
+    static const struct {
+        const char *shape;
+        int n;
+        bool host, drafts;
+    } way[] = {{"T1", 2, false, false}, {"Q2", 3, false, true}, {"T2", 1, true, false}};
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+        ek_model *m = open_model(way[i].shape, EK_KV_Q8, false);
+        static ek_config c;
+        const ek_model_opts o = {.cpu = ek_cpu_detect()};
+        ek_drafter *drafter = NULL;
+        if (way[i].drafts) {
+            drafter_config(&c, ek_model_config(m), 0);
+            assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
+        }
+        ek_gpu_driver d = good();
+        ek_trace whole[2], out[2];
+        bool refused;
+        int from = 0, to = 0, a, b, answered = 0, failed = 0;
+        assert_true(asked(m, drafter, way[i].n, way[i].host, &d, whole, &refused, &from, &to));
+        nothing_is_left();
+        const int calls = fake.calls;
+        for (int n = 1; n <= calls; n++)
+            for (size_t k = 0; k < sizeof errors / sizeof *errors; k++) {
+                if (n % (some ? 31 : 5) != (int)k) continue; /* calls are alike */
+                d = good();
+                fake.fail_call = n, fake.fail_with = errors[k];
+                const bool opened = asked(m, drafter, way[i].n, way[i].host, &d, out, &refused, &a, &b);
+                if (!fake.broken) nothing_is_left();
+                if (!opened) {
+                    assert_true(n <= from);
+                    continue;
+                }
+                bool error = false;
+                for (int r = 0; r < 2; r++) {
+                    if (out[r].finish == EK_FINISH_ERROR) {
+                        error = true;
+                        assert_true(strlen(out[r].text) > 20);
+                    } else {
+                        assert_int_equal(out[r].finish, EK_FINISH_LENGTH);
+                        assert_int_equal(out[r].n_reply, REPLY);
+                    }
+                    ek_trace_fini(&out[r]);
+                }
+                if (fake.broken && n > from && n <= to) assert_true(error && refused);
+                if (errors[k] == 700 && !fake.broken) assert_true(!error && !refused);
+                answered += !error, failed += error;
+            }
+        assert_true(answered > 0 && failed > 0);
+        print_message("%s on %d devices%s: each of %d calls, %d runs answered, %d ended with errors\n", way[i].shape,
+                      way[i].n, way[i].host ? " and the CPU" : "", calls, answered, failed);
+        for (int r = 0; r < 2; r++) ek_trace_fini(&whole[r]);
+        ek_drafter_close(drafter);
+        ek_model_close(m);
+    }
+}
+
+static void what_is_not_there_is_refused_in_a_sentence(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    ek_model *m = open_model("Q1", EK_KV_F16, false);
+    fake.devices = 2;
+    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 2}}), EK_ENOTFOUND);
+    assert_non_null(strstr(ek_err_text(), "there is no device cuda:2, the driver has 2"));
+    nothing_is_left();
+    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .max_bytes = 2e9}),
+                     EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "cuda:0 has 1.07 GB free, 2.00 GB of it are to be taken"));
+    nothing_is_left();
+    ek_engine *e;
+    ek_place p;
+    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
+    const double most = p.bytes[0] > p.bytes[1] ? p.bytes[0] : p.bytes[1];
+    const ek_ranks_opts tight = {.n = 2, .ordinal = {0, 1}, .max_bytes = most / 0.95 + 1000};
+    assert_int_equal(ek_ranks_open(&r, &d, m, &tight), EK_OK);
+    assert_int_equal(open_engine(&e, r, NULL), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "cuda:0 may give 0.00 GB; weights take"));
+    ek_ranks_close(r);
+    nothing_is_left();
+    ek_model_close(m);
+}
+
+/* --- pages */
+
+/* A page over any devices has the bytes of a page of one: what one wrote, the others read. */
+static void pages_go_to_the_host_and_back(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"T1", "T6", "Q1"};
+    for (int way = 0; way < 9; way++) {
+        ek_gpu_driver d = good();
+        ek_ranks *r;
+        ek_model *m = open_model(shapes[way / 3], EK_KV_I16, false);
+        if (open_ranks(&r, &d, m, 1 + way % 3, way % 3 == 0)) {
+            ek_model_close(m);
+            continue;
+        }
+        ek_executor on = ek_ranks_executor(r);
+        ek_executor_sizes z = {.max_rows = 4, .max_logits = 2, .max_ctx = 128, .max_requests = 1, .n_pages = {3, 3}};
+        assert_int_equal(on.open(on.arg, &z), EK_OK);
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            size_t bytes = on.layout->page_bytes[k];
+            if (!bytes) continue;
+            uint8_t *in = malloc(bytes), *out = malloc(bytes);
+            for (size_t i = 0; i < bytes; i++) in[i] = (uint8_t)(i * 7 + 1), out[i] = 0;
+            on.poison_page(on.arg, (ek_layer_kind)k, 0), on.poison_page(on.arg, (ek_layer_kind)k, 2);
+            on.write_page(on.arg, (ek_layer_kind)k, 1, in);
+            on.read_page(on.arg, (ek_layer_kind)k, 1, out);
+            assert_memory_equal(in, out, bytes);
+            on.copy_page(on.arg, (ek_layer_kind)k, 1, 2);
+            memset(out, 0, bytes);
+            on.read_page(on.arg, (ek_layer_kind)k, 2, out);
+            assert_memory_equal(in, out, bytes);
+            on.read_page(on.arg, (ek_layer_kind)k, 0, out);
+            for (size_t i = 0; i < bytes; i++) assert_int_equal(out[i], 0xff);
+            free(in), free(out);
+        }
+        on.close(on.arg);
+        ek_ranks_close(r);
+        nothing_is_left();
+        ek_model_close(m);
+    }
+}
+
+int main(void)
+{
+    ek_log_set(EK_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_placed_by_room),
+        cmocka_unit_test(the_cpu_has_what_does_not_fit),
+        cmocka_unit_test(layers_that_share_keys_stay_together),
+        cmocka_unit_test(steps_are_queued_and_all_is_given_back),
+        cmocka_unit_test(weights_are_read_device_by_device),
+        cmocka_unit_test(pieces_are_the_step),
+        cmocka_unit_test(any_call_of_any_device_may_fail),
+        cmocka_unit_test(what_is_not_there_is_refused_in_a_sentence),
+        cmocka_unit_test(pages_go_to_the_host_and_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# The whole program over several devices, and over devices and the CPU: devices made of a CPU (tests/emulate), so that no
+# GPU is needed. What it answers is what the CPU does, byte by byte. Usage: check_devices.sh BUILD_DIR
+set -u
+build=$(realpath "${1:-build/release}")
+program=$build/evenkeel ids=2,105,2364,107,9,33,71,106
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+passed=0 failed=0
+count() { # status, what
+  if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else
+    failed=$((failed + 1))
+    echo "FAIL $2"
+  fi
+}
+run() { LD_LIBRARY_PATH="$build/tests/emulate" "$program" "$@"; }
+
+run inspect --device cuda models/pocket >/dev/null 2>"$dir/why" || { # a build without nvcc has no kernels to ask for
+  cat "$dir/why"
+  grep -q 'without CUDA kernels' "$dir/why" && exit 77
+  exit 1
+}
+run logits --device cpu --ids $ids --out "$dir/want" >/dev/null || exit 1
+run generate --device cpu --ids $ids --max-tokens 6 >"$dir/text" || exit 1
+for split in cuda:1 cuda:0,1 cuda:0-2 "cuda:0,cpu --gpu-memory 9M"; do
+  read -ra options <<<"$split"
+  run logits --device "${options[@]}" --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
+  count $? "logits on $split"
+  run generate --device "${options[@]}" --ids $ids --max-tokens 6 >"$dir/other" && cmp "$dir/text" "$dir/other"
+  count $? "generate on $split"
+done
+
+said() { # what, a pattern, options
+  local what=$1 pattern=$2
+  shift 2
+  run "$@" >"$dir/said" 2>&1
+  grep -q "$pattern" "$dir/said"
+  count $? "$what: $(head -3 "$dir/said")"
+}
+said "where layers lie" '^layers *0 to [0-9]* on cuda:0 .*and the head on cuda:1' inspect --device cuda:0,1 models/pocket
+said "where they would" 'on the CPU, .*and the head on cuda:0' inspect --device cuda:0,cpu --gpu-memory 9M models/pocket
+said "no such device" 'there is no device cuda:7, the driver has 4' generate --device cuda:0,7 --ids $ids
+said "no room" 'the weights need .* GB on 2 devices' generate --device cuda:0,1 --gpu-memory 2M --ids $ids
+echo "$passed passed, $failed failed"
+exit $((failed > 0))
