@@ -74,7 +74,7 @@ static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *roo
     if (n > border + 1)
         return ek_fail(EK_EUNSUPPORTED, "%d devices, the layers can be cut in %d places: %d devices at most", n, border,
                        border + 1);
-    for (int r = 0; r <= n; r++)
+    for (int r = 0; r <= EK_RANKS; r++)
         for (int i = 0; i <= layers; i++) fill[r][i] = r || i ? INFINITY : 0, from[r][i] = 0;
     for (int r = 1; r <= n; r++)
         for (int i = r; i <= (r < n ? border : layers); i++)
