@@ -34,7 +34,8 @@ void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, co
     x->unsaved = none;
     for (int i = 0; i < EK_PREFIX_OWNERS; i++)
         for (int o = 0; o < EK_ORDER_UNSAVED; o++) x->owner[i].list[o] = none;
-    x->path = ek_alloc(sizeof *x->path * (size_t)pages_for(max_tokens));
+    x->max_depth = pages_for(max_tokens);
+    x->path = ek_alloc(sizeof *x->path * (size_t)x->max_depth);
     x->rival = EK_NO_NODE;
     ek_page_table_init(&x->hit, layout, max_tokens);
     ek_pages_set_reclaim(p, ek_prefix_reclaim, x);
@@ -47,6 +48,8 @@ void ek_prefix_close(ek_prefix *x)
     while (ek_prefix_evict_node(x)) continue;
     EK_ASSERT(x->n_nodes == 0);
     ek_page_table_fini(&x->hit);
+    ek_held_close(x->held_queue);
+    free(x->held_path);
     free(x->path);
     free(x->bucket);
     free(x->content);
@@ -87,17 +90,11 @@ int ek_prefix_find(ek_prefix *x, const ek_prefix_key *key)
     return x->n_found;
 }
 
-static int first_visible(const ek_prefix *x, int pos)
-{
-    int lo = pos - x->layout.sliding_window + 1;
-    return lo > 0 ? lo / EK_PAGE_TOKENS : 0;
-}
-
 int ek_prefix_usable(const ek_prefix *x, int max)
 {
     int p = max < x->n_found ? max : x->n_found;
     while (p > 0 && x->has[EK_SLIDING]) {
-        int i = (p - 1) / EK_PAGE_TOKENS, lo = first_visible(x, p), have = 0;
+        int i = (p - 1) / EK_PAGE_TOKENS, lo = ek_prefix_first_visible(x, p), have = 0;
         for (; i >= lo; i--) {
             int need = p - i * EK_PAGE_TOKENS < EK_PAGE_TOKENS ? p - i * EK_PAGE_TOKENS : EK_PAGE_TOKENS;
             have = x->node[x->path[i]].n_sliding;
@@ -116,7 +113,7 @@ static void hold(ek_prefix *x, int n)
     t->n = n;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         if (!x->has[k]) continue;
-        t->first[k] = k == EK_SLIDING ? first_visible(x, n) : 0;
+        t->first[k] = k == EK_SLIDING ? ek_prefix_first_visible(x, n) : 0;
         t->end[k] = pages_for(n);
         for (int i = t->first[k]; i < t->end[k]; i++) {
             t->page[k][i] = x->node[x->path[i]].page[k];
@@ -131,7 +128,7 @@ int ek_prefix_adopt(ek_prefix *x, ek_page_table *t, int n)
     while (n > 0) {
         hold(x, n);
         /* Used now: whatever the copy evicts, it is not this path. */
-        for (int i = first_visible(x, n); i < pages_for(n); i++)
+        for (int i = ek_prefix_first_visible(x, n); i < pages_for(n); i++)
             if (x->node[x->path[i]].n_sliding > 0) ek_prefix_touch(x, EK_ORDER_SLIDING, x->path[i]);
         ek_prefix_touch_path(x, x->path[pages_for(n) - 1]);
         err = ek_page_table_adopt(t, x->pages, &x->hit, n);
@@ -216,6 +213,7 @@ static int32_t put_page(ek_prefix *x, const put *w, int32_t parent, int i, int n
             ek_pages_cache(x->pages, ek_prefix_kind(x, EK_FULL, node), x->node[node].page[EK_FULL]);
             if (n == EK_PAGE_TOKENS) ek_prefix_mark_unsaved(x, node, EK_FULL);
         }
+        ek_prefix_held_review(x, node);
     }
     put_sliding(x, w, node, i, n);
     return node;
@@ -292,6 +290,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
             x->node[node].page[EK_FULL] = page[EK_FULL];
             ek_pages_cache(x->pages, ek_prefix_kind(x, EK_FULL, node), page[EK_FULL]);
         }
+        if (node != EK_NO_NODE) ek_prefix_held_review(x, node);
     }
     x->n_path = x->n_found = 0;
     x->rival = EK_NO_NODE;
@@ -312,6 +311,6 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
 
 void ek_prefix_stats_read(const ek_prefix *x, ek_prefix_stats *out)
 {
-    *out = (ek_prefix_stats){.nodes = x->n_nodes};
+    *out = (ek_prefix_stats){.nodes = x->n_nodes, .told = x->n_told, .late = x->n_late, .told_digest = x->told_digest};
     memcpy(out->evicted, x->evicted, sizeof x->evicted);
 }

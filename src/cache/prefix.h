@@ -16,6 +16,7 @@
 #ifndef EK_CACHE_PREFIX_H
 #define EK_CACHE_PREFIX_H
 
+#include "cache/held.h"
 #include "cache/page_table.h"
 
 typedef struct ek_prefix ek_prefix;
@@ -30,6 +31,8 @@ typedef struct ek_content_id {
 typedef struct ek_prefix_key {
     uint64_t salt;
     uint64_t owner; /* whose it is; of one salt always the same */
+    ek_salt_name
+        *salt_name; /* what the salt is called where pages are told of; the index takes a reference. May be NULL */
     const int32_t *token;
     int n;
     const ek_content_id *content; /* NULL: all is plain text */
@@ -51,6 +54,8 @@ typedef struct ek_prefix_keep {
 typedef struct ek_prefix_stats {
     uint64_t evicted[EK_KIND_COUNT]; /* pages that were dropped for others or for the byte limit */
     int nodes;
+    int told, late;       /* pages that ek_prefix_tell told of and are held; those that are, and wait to be told */
+    uint64_t told_digest; /* exclusive or of the hashes of those that were told */
 } ek_prefix_stats;
 
 /* For the pages of p, n_pages of each of the EK_PAGE_KINDS, and sequences below max_tokens. Takes over p's reclaim.
@@ -112,6 +117,15 @@ ek_chain ek_prefix_chain(const ek_prefix *x, const ek_prefix_key *key, int i);
 /* The key's page i, read from disk into pages that the caller holds, EK_NO_PAGE where it has none: they become the
  * index's where it lacks them. False if the path up to it is no longer there. Ends what find remembers. */
 bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32_t page[EK_KIND_COUNT]);
+
+/* --- pages that a prompt can begin with, told to another thread */
+
+/* From now on tells of every whole page that is held: a sequence may begin behind it, or behind one further down its
+ * path. Before the first put. n_waiting: pages that may wait for the reader before further ones are told later. */
+ek_err ek_prefix_tell(ek_prefix *x, int n_waiting);
+ek_held_queue *ek_prefix_held(const ek_prefix *x); /* for the reader, until ek_prefix_close; NULL: it tells nobody */
+/* Tells what found no room, and wakes the reader: after a step. */
+void ek_prefix_held_flush(ek_prefix *x);
 
 void ek_prefix_stats_read(const ek_prefix *x, ek_prefix_stats *out);
 

@@ -252,7 +252,8 @@ int32_t ek_prefix_add_root(ek_prefix *x, const ek_prefix_key *key)
     x->node[i].owner = owner_of(x, key->owner);
     ek_prefix_owner *o = &x->owner[x->node[i].owner];
     if (o->n_roots++ == 0) o->id = key->owner;
-    if (x->save) x->node[i].chain = ek_chain_root(salt);
+    x->node[i].salt_name = ek_salt_name_retain(key->salt_name);
+    if (x->save || x->held_queue) x->node[i].chain = ek_chain_root(salt);
     enter_table(x, i, ek_prefix_hash_root(salt));
     return i;
 }
@@ -273,7 +274,7 @@ int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, in
     if (d->next != EK_NO_NODE) x->node[d->next].prev = i;
     x->node[parent].child = i;
     if (n == EK_PAGE_TOKENS) enter_table(x, i, ek_prefix_hash_page(parent, key, pos));
-    if (n == EK_PAGE_TOKENS && x->save)
+    if (n == EK_PAGE_TOKENS && (x->save || x->held_queue))
         d->chain = ek_chain_next(&x->node[parent].chain, d->token, d->has_content ? x->content[i] : NULL);
     link_newest(x, EK_ORDER_NODES, i);
     return i;
@@ -287,7 +288,9 @@ void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n)
     d->page[EK_SLIDING] = page;
     d->n_sliding = n;
     link_newest(x, EK_ORDER_SLIDING, node);
-    if (n == EK_PAGE_TOKENS) ek_prefix_mark_unsaved(x, node, EK_SLIDING);
+    if (n < EK_PAGE_TOKENS) return;
+    ek_prefix_mark_unsaved(x, node, EK_SLIDING);
+    ek_prefix_held_review(x, node);
 }
 
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
@@ -297,8 +300,10 @@ void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
     save_now(x, node);
     unlink_order(x, EK_ORDER_SLIDING, node);
     ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_SLIDING, node), d->page[EK_SLIDING]);
+    bool whole = d->n_sliding == EK_PAGE_TOKENS;
     d->page[EK_SLIDING] = EK_NO_PAGE;
     d->n_sliding = 0;
+    if (whole) ek_prefix_held_review(x, node);
 }
 
 static void give_back(ek_prefix *x, int32_t i)
@@ -323,9 +328,13 @@ static void drop_one(ek_prefix *x, int32_t i)
     if (x->wrong && x->save && d->depth >= 0 && d->n == EK_PAGE_TOKENS)
         x->save(x->save_arg, &(ek_prefix_unsaved){.chain = &d->chain, .page = {EK_NO_PAGE, EK_NO_PAGE}});
     ek_prefix_drop_sliding(x, i);
+    ek_prefix_held_drop(x, i);
     if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_FULL, i), d->page[EK_FULL]);
     if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);
-    if (d->depth < 0) x->owner[d->owner].n_roots--;
+    if (d->depth < 0) {
+        x->owner[d->owner].n_roots--;
+        ek_salt_name_release(d->salt_name);
+    }
     if (d->depth >= 0) {
         unlink_order(x, EK_ORDER_NODES, i);
         if (d->prev != EK_NO_NODE) x->node[d->prev].next = d->next;

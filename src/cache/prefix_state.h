@@ -32,11 +32,14 @@ typedef struct ek_prefix_node {
     int depth;                     /* positions [64 depth, 64 depth + n); -1: a root */
     int n_sliding;                 /* positions of the sliding page that are written; 0: no page */
     bool has_content;
-    int owner;      /* index; of roots too */
-    uint64_t salt;  /* of a root */
+    int owner;     /* index; of roots too */
+    uint64_t salt; /* of a root */
+    ek_salt_name *salt_name;
     uint64_t hash;  /* of roots and whole nodes, which are in the table */
-    ek_chain chain; /* of roots and whole nodes, if there is a saver */
+    ek_chain chain; /* of roots and whole nodes, if there is a saver or somebody is told */
     int32_t page[EK_KIND_COUNT];
+    bool startable, told;                    /* prefix_held.c */
+    int n_held;                              /* itself if it is startable, and children with any */
     bool unsaved[EK_KIND_COUNT], listed;     /* listed: in EK_ORDER_UNSAVED */
     int32_t parent, child, prev, next, same; /* next: sibling, or in the free list; same: in a bucket */
     int32_t newer[EK_ORDER_COUNT], older[EK_ORDER_COUNT];
@@ -61,7 +64,11 @@ struct ek_prefix {
     void (*save)(void *arg, const ek_prefix_unsaved *node); /* NULL: pages are not kept on disk */
     void *save_arg;
     int n_unsaved;
-    bool wrong; /* what is dropped now is wrong: it is not saved */
+    bool wrong;                /* what is dropped now is wrong: it is not saved */
+    ek_held_queue *held_queue; /* NULL: nobody is told which pages are held */
+    int32_t *held_path, late_at;
+    int n_told, n_late, max_depth;
+    uint64_t told_digest;
     /* the path found last */
     int32_t *path;
     int n_path, n_found, n_wanted;
@@ -73,6 +80,13 @@ struct ek_prefix {
 static inline ek_layer_kind ek_prefix_kind(const ek_prefix *x, ek_layer_kind kind, int32_t node)
 {
     return ek_kv_page_kind(&x->layout, kind, x->node[node].depth);
+}
+
+/* The first page of the sliding layers that a sequence needs that begins at pos. */
+static inline int ek_prefix_first_visible(const ek_prefix *x, int pos)
+{
+    int lo = pos - x->layout.sliding_window + 1;
+    return lo > 0 ? lo / EK_PAGE_TOKENS : 0;
 }
 
 /* prefix_node.c: the tree and its orders */
@@ -98,6 +112,10 @@ void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n);
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node);
 void ek_prefix_drop_node(ek_prefix *x, int32_t node); /* without children; empty ancestors without pages go too */
 int ek_prefix_drop_tree(ek_prefix *x, int32_t node);  /* returns the pages */
+
+/* prefix_held.c: after a page of a node came or went; before a node without children goes */
+void ek_prefix_held_review(ek_prefix *x, int32_t node);
+void ek_prefix_held_drop(ek_prefix *x, int32_t node);
 
 /* prefix_evict.c */
 void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n);

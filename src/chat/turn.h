@@ -49,6 +49,8 @@ typedef struct ek_turn_opts {
     uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
     float min_cached;               /* ek_request_opts.min_cached */
     bool publish;                   /* ek_request_opts.publish */
+    const char *cache_salt_text;    /* ek_request_opts; borrowed until ek_turn_submit returns */
+    size_t cache_salt_len;
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
     const ek_turn_resumed *resumed; /* NULL: the reply begins; borrowed until ek_turn_open returns */

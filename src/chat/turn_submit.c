@@ -124,6 +124,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .cache_owner = t->opts.cache_owner,
         .min_cached = t->opts.min_cached,
         .publish = t->opts.publish,
+        .cache_salt_text = t->opts.cache_salt_text,
+        .cache_salt_len = t->opts.cache_salt_len,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_record_begin(&t->record, &r);

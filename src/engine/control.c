@@ -29,6 +29,11 @@ int ek_engine_max_requests(const ek_engine *e)
     return e->opts.max_requests;
 }
 
+ek_held_queue *ek_engine_held(const ek_engine *e)
+{
+    return e->prefix ? ek_prefix_held(e->prefix) : NULL;
+}
+
 bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
 {
     ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */

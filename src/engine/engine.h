@@ -7,6 +7,7 @@
 #define EK_ENGINE_ENGINE_H
 
 #include "base/histogram.h"
+#include "cache/held.h"
 #include "cache/store.h"
 #include "engine/sample/masks.h"
 #include "engine/sample/sampler.h"
@@ -118,6 +119,8 @@ typedef struct ek_request_opts {
     /* The last event waits until the pages of prompt and reply are where other processes can read them (a server that
      * is shared), or cannot get there, for some seconds at most. */
     bool publish;
+    const char *cache_salt_text; /* what the salt is called where held pages are told of; copied; NULL: nothing */
+    size_t cache_salt_len;
     /* Called once, on the engine's thread, before the first step of the request. NULL: not. */
     void (*on_cache)(void *user, const ek_cache_report *report);
 } ek_request_opts;
@@ -145,6 +148,7 @@ typedef struct ek_engine_opts {
      * request needs now. */
     double feature_bytes;
     double cache_audit; /* this share of hits, 0..1, is computed again in idle time and compared; see engine/audit.h */
+    bool tell_held;     /* ek_engine_held says which pages the cache holds */
     /* Keeps cached pages outside of memory too, where they survive a restart; NULL: none. Copied; closed by
      * ek_engine_close, and when opening fails. What it keeps must be of this model, numerics and page layout. */
     const ek_store_backend *cache_store;
@@ -196,7 +200,10 @@ typedef struct ek_engine_stats {
     /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
      * pages, the tokens that these did not compute, pages dropped for others. */
     uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
-    uint64_t cache_waits;                          /* requests that waited for pages which another one was computing */
+    uint64_t cache_waits; /* requests that waited for pages which another one was computing */
+    /* With tell_held: pages that were told and are held, the exclusive or of their hashes, and those that wait for
+     * room. */
+    uint64_t held_pages, held_digest, held_late;
     uint64_t cache_audits, cache_audit_mismatches; /* prefixes computed again; pages that were not the same */
     /* Pages on disk: written and read so far; dropped for the byte limit, because they were damaged, because they
      * could not be written; bytes now. */
@@ -214,6 +221,9 @@ typedef struct ek_engine_stats {
     ek_histogram encode_seconds;              /* from the first slice to the last, with the steps between */
     uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
 } ek_engine_stats;
+/* News of the pages that the prefix cache holds, for one reader, which must be gone before ek_engine_close; NULL
+ * without tell_held or without a cache. */
+ek_held_queue *ek_engine_held(const ek_engine *e);
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
 
 /* Whether the executor can compute nothing any more, and why (any thread). Running requests have then ended with an

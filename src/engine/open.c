@@ -149,6 +149,8 @@ static void close_plan(ek_plan *p)
     free(p->follows);
 }
 
+enum { HELD_WAITING = 4096 }; /* pages that the reader has not taken yet, before further ones are told later */
+
 /* Everything a step needs, taken now. */
 static ek_err open_step(ek_engine *e)
 {
@@ -171,6 +173,7 @@ static ek_err open_step(ek_engine *e)
     EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
     if (e->opts.cache_bytes > 0)
         ek_prefix_open(&e->prefix, e->pages, e->on.layout, e->sizes.n_pages, e->sizes.max_ctx, e->opts.cache_bytes);
+    if (e->prefix && e->opts.tell_held) EK_TRY(ek_prefix_tell(e->prefix, HELD_WAITING));
     ek_encode_open(e);
     ek_audit_open(e);
     return ek_shelf_open(e);

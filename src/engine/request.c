@@ -210,7 +210,9 @@ static ek_content_id content_of_part(const ek_request *r, int i, const ek_encode
     whole.kind = (int32_t)r->part[i].media->kind;
     whole.first = r->span[i].first, whole.end = r->span[i].end;
     whole.mutual = is_whole(&r->span[i]), whole.uncut = r->span[i].uncut;
-    return id_of(&whole, sizeof whole);
+    ek_content_id id = id_of(&whole, sizeof whole);
+    id.h[0] = ek_media_name(r->part[i].media); /* whose half says the content, for those who are told of pages */
+    return id;
 }
 
 static void set_content(ek_request *r)
@@ -256,6 +258,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     if (o->n_parts > 0) take_parts(r, o, rules);
     else set_content(r);
     r->cache_salt = o->cache_salt, r->cache_owner = o->cache_owner;
+    if (o->cache_salt_text) r->salt_name = ek_salt_name_make(o->cache_salt_text, o->cache_salt_len);
     r->client = o->client;
     r->min_cached = o->min_cached, r->publish = o->publish;
     r->on_cache = o->on_cache;
@@ -294,6 +297,7 @@ void ek_request_free(ek_request *r)
     free(r->part);
     free(r->span);
     free(r->content);
+    ek_salt_name_release(r->salt_name);
     ek_ngram_fini(&r->ngram);
     free(r->tokens);
     free((void *)(uintptr_t)r->sampling.bias);

@@ -62,6 +62,7 @@ typedef struct ek_request {
     void (*on_prompt_logits)(void *user, int pos, const float *logits);
     bool reply_logits, reply_digest;
     uint64_t cache_salt, cache_owner;
+    ek_salt_name *salt_name;
     uint64_t client, place; /* its turn (base/fair_queue.h): set when it is submitted */
     void (*on_cache)(void *user, const ek_cache_report *report);
     ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */

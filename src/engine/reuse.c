@@ -4,6 +4,7 @@ ek_prefix_key ek_reuse_key(const ek_request *r, int n)
 {
     return (ek_prefix_key){.salt = r->cache_salt,
                            .owner = r->cache_owner,
+                           .salt_name = r->salt_name,
                            .token = r->tokens,
                            .n = n,
                            .content = r->content,

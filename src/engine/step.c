@@ -243,6 +243,7 @@ static void count(ek_engine *e, double seconds)
 static void publish(ek_engine *e)
 {
     ek_prefix_stats cache = {0};
+    if (e->prefix) ek_prefix_held_flush(e->prefix);
     if (e->prefix) ek_prefix_stats_read(e->prefix, &cache);
     pthread_mutex_lock(&e->lock);
     e->stats.running = e->n_running;
@@ -262,6 +263,9 @@ static void publish(ek_engine *e)
     }
     e->stats.feature_evicted = e->features.evicted;
     e->stats.feature_bytes = (uint64_t)e->features.bytes;
+    e->stats.held_pages = (uint64_t)cache.told;
+    e->stats.held_digest = cache.told_digest;
+    e->stats.held_late = (uint64_t)cache.late;
     e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         e->stats.pages_used[k] = e->stats.pages_total[k] - ek_pages_unused(e->pages, (ek_layer_kind)k);

@@ -146,6 +146,7 @@ ek_engine_opts ek_open_engine_opts(const ek_open_opts *o)
     out.cache_audit = o->cache_audit == EK_OPEN_NONE           ? 0
                       : o->cache_audit == 0 && o->cache_shared ? 0.01
                                                                : o->cache_audit;
+    out.tell_held = o->tell_held;
     out.draft = !strcmp(draft, "off") ? EK_DRAFT_OFF : !strcmp(draft, "ngram") ? EK_DRAFT_NGRAM : EK_DRAFT_AUTO;
     return out;
 }

@@ -64,6 +64,7 @@ typedef struct ek_open_opts {
     double cache_shared_rate;      /* bytes per second, each way; 0: any */
     bool cache_shared_read_only;   /* nothing is written there */
     double feature_bytes;          /* features of pictures and sounds that are kept; 0: 256 MiB, EK_OPEN_NONE: none */
+    bool tell_held;                /* ek_engine_held says which pages are held, for another thread */
     double cache_audit; /* share of cached prompts computed again in idle time and compared, 0 to 1; 0: none, with
                            cache_shared 0.01; EK_OPEN_NONE: none */
 } ek_open_opts;

@@ -171,6 +171,8 @@ static void put_server(ek_buf *b, const ek_server *s)
             ek_buf_fmt(b, "evenkeel_http_responses_total{code=\"%d\"} %llu\n", status,
                        (unsigned long long)ek_http_responses(s->http, status));
     counter(b, "evenkeel_cached_tokens_total", "Prompt tokens that came from a cache.", m->cached_tokens);
+    counter(b, "evenkeel_metrics_texts_total", "Texts of /metrics that were made; replies between repeat one.",
+            m->n_texts);
     gauge(b, "evenkeel_ready", "1 if /ready is 200.", ek_ready(s) == EK_READY);
     counter(b, "evenkeel_canary_mismatches_total", "Canaries whose digest was not the first one's.",
             m->canary_mismatches);
@@ -197,6 +199,22 @@ static void put_server(ek_buf *b, const ek_server *s)
               EK_HISTOGRAM_BINS);
     histogram(b, "evenkeel_request_seconds", "Time from a request's arrival to the end of its reply.", &m->whole,
               EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+}
+
+static void put_events(ek_buf *b, const ek_server *s)
+{
+    ek_events_stats e;
+    if (!s->events) return;
+    ek_events_stats_read(s->events, &e);
+    counter(b, "evenkeel_kv_events_batches_total", "Batches of --kv-events.", e.batches);
+    counter(b, "evenkeel_kv_events_bytes_total", "Bytes of these batches.", e.bytes);
+    counter(b, "evenkeel_kv_events_stored_pages_total", "Pages that they said are held.", e.came);
+    counter(b, "evenkeel_kv_events_removed_pages_total", "Pages that they said are held no more.", e.went);
+    gauge(b, "evenkeel_kv_events_pages", "Pages that are held, by these batches.", (double)e.pages);
+    counter(b, "evenkeel_kv_events_replays_total", "Requests of --kv-replay that were answered whole.", e.replays);
+    counter(b, "evenkeel_kv_events_lost_replays_total", "Those that were given up: nobody read.", e.lost_replays);
+    counter(b, "evenkeel_kv_events_bad_requests_total", "Messages at --kv-replay that are no requests.",
+            e.bad_requests);
 }
 
 static void put_label(ek_buf *b, const char *s)
@@ -251,6 +269,7 @@ static void write_text(ek_buf *b, const ek_server *s)
     put_engine(b, &st);
     put_media(b, &st);
     put_server(b, s);
+    put_events(b, s);
     put_aliases(b, s, &st);
 }
 
@@ -262,6 +281,7 @@ void ek_metrics_reply(ek_server *s, ek_exchange *x)
     double now = ek_now();
     if (m->text.len == 0 || now - m->text_made > FRESH) {
         ek_buf_clear(&m->text);
+        m->n_texts++;
         write_text(&m->text, s);
         m->text_made = now;
     }

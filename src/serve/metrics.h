@@ -25,6 +25,7 @@ typedef struct ek_metrics {
     uint64_t resumed;                                    /* streams of other servers, or earlier ones, that went on */
     uint64_t canary_mismatches, stalls;
     ek_buf text;      /* of the latest reply */
+    uint64_t n_texts; /* made so far */
     double text_made; /* ek_now() */
 } ek_metrics;
 

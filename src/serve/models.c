@@ -23,6 +23,8 @@ static void openai_entry(ek_buf *out, const ek_server *s)
         out,
         ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d",
         (long long)s->started, ek_engine_ctx(s->engine), ek_engine_ctx(s->engine));
+    ek_buf_str(out, ",\"parent\":null,\"root\":"); /* as vLLM's: no adapter of another model */
+    ek_put_string(out, s->model_name);
     put_modalities(out, s);
     ek_buf_char(out, '}');
 }

@@ -2,11 +2,43 @@
  * without /render, in the shapes of vLLM, for routers that send a conversation where its prefix is cached. */
 #include "serve/api/openai_reply.h"
 
+/* Without the brace that ends it. */
 static void put_ids(ek_buf *out, const ek_ids *ids)
 {
     ek_buf_str(out, "{\"token_ids\":[");
     for (size_t i = 0; i < ids->len; i++) ek_buf_fmt(out, i ? ",%d" : "%d", ids->data[i]);
-    ek_buf_str(out, "]}");
+    ek_buf_char(out, ']');
+}
+
+/* Of the parts of a kind: a name each, as events of cached pages have it (--kv-events), or where they stand. */
+static void put_parts(ek_buf *out, const ek_turn_prompt *p, ek_part_kind kind, bool names)
+{
+    bool any = false;
+    for (int i = 0; i < p->n_parts; i++) {
+        const ek_media *m = p->part[i].media;
+        if (m->kind != kind) continue;
+        ek_buf_str(out, any ? "," : "[");
+        any = true;
+        if (names) ek_buf_fmt(out, "\"%016llx\"", (unsigned long long)ek_media_name(m));
+        else ek_buf_fmt(out, "{\"offset\":%d,\"length\":%d}", p->part[i].first, m->tokens);
+    }
+    ek_buf_char(out, ']');
+}
+
+static void put_kinds(ek_buf *out, const ek_turn_prompt *p, bool names)
+{
+    static const char *const kinds[] = {
+        [EK_PART_IMAGE] = "image", [EK_PART_FRAME] = "video", [EK_PART_SOUND] = "audio"};
+    const char *before = "{";
+    for (int k = 0; k < EK_PART_KINDS; k++) {
+        bool any = false;
+        for (int i = 0; i < p->n_parts; i++) any |= (int)p->part[i].media->kind == k;
+        if (!any) continue;
+        ek_buf_fmt(out, "%s\"%s\":", before, kinds[k]);
+        put_parts(out, p, (ek_part_kind)k, names);
+        before = ",";
+    }
+    ek_buf_char(out, '}');
 }
 
 static ek_err parse_chat(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits)
@@ -18,6 +50,14 @@ static ek_err write_one(ek_buf *out, const ek_chat_model *m, const ek_api_reques
 {
     (void)m, (void)r;
     put_ids(out, &prompt->ids);
+    if (prompt->n_parts > 0) {
+        ek_buf_str(out, ",\"features\":{\"mm_hashes\":");
+        put_kinds(out, prompt, true);
+        ek_buf_str(out, ",\"mm_placeholders\":");
+        put_kinds(out, prompt, false);
+        ek_buf_char(out, '}');
+    }
+    ek_buf_char(out, '}');
     return EK_OK;
 }
 
@@ -38,16 +78,17 @@ static ek_err write_all(ek_buf *out, const ek_chat_model *m, const ek_api_reques
     ek_buf_char(out, '[');
     put_ids(out, &prompt->ids);
     for (int i = 0; i < r->n_more; i++) {
-        ek_buf_char(out, ',');
+        ek_buf_str(out, "},");
         put_ids(out, &r->more[i].ids);
     }
-    ek_buf_char(out, ']');
+    ek_buf_str(out, "}]");
     return EK_OK;
 }
 
 const ek_dialect ek_dialect_chat_render = {
     .path = "/v1/chat/completions/render",
     .id_prefix = "",
+    .decodes = true,
     .prompt_param = "messages",
     .parse = parse_chat,
     .answer = write_one,

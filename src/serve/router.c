@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "serve/http/cors.h"
+#include "serve/http/open_paths.h"
 #include "serve/http/origins.h"
 #include "serve/page/page.h"
 #include "serve/reply.h"
@@ -90,7 +91,8 @@ static const char *key_of(const ek_exchange *x)
 
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x)
 {
-    return ek_keys_count(s->keys) > 0 ? ek_keys_identity(key_of(x)) : 0;
+    const char *key = key_of(x); /* none on a path that is open */
+    return key && ek_keys_count(s->keys) > 0 ? ek_keys_identity(key) : 0;
 }
 
 static bool may_use(const ek_server *s, const ek_exchange *x)
@@ -113,9 +115,21 @@ static bool is_foreign_page(const ek_server *s, const ek_exchange *x)
            !ek_origins_page_fits(s->cors_origins, origin, ek_exchange_find(x, "host"));
 }
 
+/* A path that needs no key, of this client. A browser of this machine is no router of it: a page of somebody else's, or
+ * one whose name came to mean this machine. */
+static bool is_open(const ek_server *s, const ek_exchange *x)
+{
+    const char *path = ek_exchange_path(x), *origin = ek_exchange_find(x, "origin"),
+               *host = ek_exchange_find(x, "host");
+    if (ek_open_paths_to_all(&s->open_paths, path)) return true;
+    if (!ek_open_paths_to_loopback(&s->open_paths, path) || !ek_exchange_is_local(x)) return false;
+    return ek_origins_host_fits(s->allowed_hosts, host) &&
+           (!origin || ek_origins_page_fits(s->cors_origins, origin, host));
+}
+
 bool ek_route_takes_body(void *server, const ek_exchange *x)
 {
-    return may_use(server, x) && !is_foreign_host(server, x) && !is_foreign_page(server, x);
+    return (may_use(server, x) || is_open(server, x)) && !is_foreign_host(server, x) && !is_foreign_page(server, x);
 }
 
 static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, const char *header, const char *option)
@@ -137,7 +151,7 @@ bool ek_route_always(void *server, const ek_exchange *x)
     bool fits;
     const ek_route_row *row = ek_routes_find(ek_exchange_path(x), ek_exchange_method(x), &rest, &fits);
     (void)server;
-    return row && fits && row->open;
+    return row && fits && row->always;
 }
 
 static void refuse_key(ek_exchange *x, const ek_dialect *d)
@@ -200,7 +214,7 @@ void ek_route(void *server, ek_exchange *x)
     if (ek_page_answer(x)) return;
     if (d) {
         if (!ek_method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
-        else if (!may_use(s, x)) refuse_key(x, d);
+        else if (!may_use(s, x) && !is_open(s, x)) refuse_key(x, d);
         else api(s, x, d);
         return;
     }
@@ -210,7 +224,7 @@ void ek_route(void *server, ek_exchange *x)
     if (row) {
         ek_routes_methods(methods, sizeof methods, row);
         if (!fits) wrong_method(x, form, path, methods);
-        else if (!row->open && !may_use(s, x)) refuse_key(x, form);
+        else if (!row->open && !may_use(s, x) && !is_open(s, x)) refuse_key(x, form);
         else row->handler(s, x, rest);
         return;
     }

@@ -41,6 +41,12 @@ static void version(ek_server *s, ek_exchange *x, const char *rest)
     ek_version_reply(x);
 }
 
+static void debug(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_debug_reply(s, x);
+}
+
 static void props(ek_server *s, ek_exchange *x, const char *rest)
 {
     (void)rest;
@@ -111,34 +117,35 @@ static void no_other_models(ek_server *s, ek_exchange *x, const char *rest)
 }
 
 static const ek_route_row routes[] = {
-    {"/v1/models", "GET", false, models_list},
-    {"/v1/models/*", "GET", false, ek_models_one},
-    {"/health", "GET", true, health},
-    {"/ping", "GET", true, health},
-    {"/ping", "POST", true, health},
-    {"/ready", "GET", true, ready},
-    {"/load", "GET", true, load},
-    {"/version", "GET", true, version},
-    {"/metrics", "GET", true, metrics},
-    {"/v1/responses/compact", "POST", false, no_compaction},
-    {"/v1/responses/*/cancel", "POST", false, nothing_to_cancel},
-    {"/v1/responses/*/input_items", "GET", false, ek_responses_get},
-    {"/v1/responses/*", "GET", false, ek_responses_get},
-    {"/v1/responses/*", "DELETE", false, ek_responses_delete},
-    {"/v1/messages/batches", "*", false, no_batches},
-    {"/v1/messages/batches/*", "*", false, no_batches},
-    {"/api/version", "GET", true, ollama_version},
-    {"/api/tags", "GET", false, ollama_tags},
-    {"/api/ps", "GET", false, ollama_ps},
-    {"/api/embed", "*", false, no_embeddings},
-    {"/api/embeddings", "*", false, no_embeddings},
-    {"/api/create", "*", false, no_other_models},
-    {"/api/copy", "*", false, no_other_models},
-    {"/api/delete", "*", false, no_other_models},
-    {"/api/push", "*", false, no_other_models},
-    {"/api/blobs/*", "*", false, no_other_models},
-    {"/props", "GET", false, props},
-    {"/slots", "GET", false, slots},
+    {"/v1/models", "GET", false, false, models_list},
+    {"/v1/models/*", "GET", false, false, ek_models_one},
+    {"/health", "GET", true, true, health},
+    {"/ping", "GET", true, true, health},
+    {"/ping", "POST", true, true, health},
+    {"/ready", "GET", true, true, ready},
+    {"/load", "GET", false, true, load},
+    {"/version", "GET", false, true, version},
+    {"/metrics", "GET", false, true, metrics},
+    {"/v1/responses/compact", "POST", false, false, no_compaction},
+    {"/v1/responses/*/cancel", "POST", false, false, nothing_to_cancel},
+    {"/v1/responses/*/input_items", "GET", false, false, ek_responses_get},
+    {"/v1/responses/*", "GET", false, false, ek_responses_get},
+    {"/v1/responses/*", "DELETE", false, false, ek_responses_delete},
+    {"/v1/messages/batches", "*", false, false, no_batches},
+    {"/v1/messages/batches/*", "*", false, false, no_batches},
+    {"/api/version", "GET", true, true, ollama_version},
+    {"/api/tags", "GET", false, false, ollama_tags},
+    {"/api/ps", "GET", false, false, ollama_ps},
+    {"/api/embed", "*", false, false, no_embeddings},
+    {"/api/embeddings", "*", false, false, no_embeddings},
+    {"/api/create", "*", false, false, no_other_models},
+    {"/api/copy", "*", false, false, no_other_models},
+    {"/api/delete", "*", false, false, no_other_models},
+    {"/api/push", "*", false, false, no_other_models},
+    {"/api/blobs/*", "*", false, false, no_other_models},
+    {"/debug", "GET", false, false, debug},
+    {"/props", "GET", false, false, props},
+    {"/slots", "GET", false, false, slots},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };

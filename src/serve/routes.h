@@ -9,7 +9,8 @@ typedef struct ek_route_row {
      * those of the first pattern count; rows of one pattern stand together. */
     const char *pattern;
     const char *method; /* GET is HEAD too; "*": any */
-    bool open;          /* to everybody, without an API key */
+    bool open;          /* to everybody, without an API key; others are if --open-paths says so */
+    bool always;        /* answered although too many connections are open: what tells that the server is full */
     /* rest: of the path, from what "*" stands for on; "" without. */
     void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
 } ek_route_row;

@@ -117,6 +117,39 @@ static bool is_loopback(const char *host)
     return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
 }
 
+/* kv@NAME@MODEL, as llm-d takes it apart at its @. */
+static void make_topic(ek_buf *out, const ek_server *s, const ek_server_opts *o)
+{
+    ek_buf_str(out, "kv@");
+    if (o->kv_name) ek_buf_str(out, o->kv_name);
+    else ek_buf_fmt(out, strchr(o->http.host, ':') ? "[%s]:%d" : "%s:%d", o->http.host, ek_http_port(s->http));
+    ek_buf_char(out, '@');
+    for (const char *p = s->model_name; *p; p++) ek_buf_char(out, *p == '@' ? '_' : *p);
+}
+
+static ek_err open_events(ek_server *s, const ek_server_opts *o)
+{
+    ek_events_opts e = {.form = {.arrays = o->kv_arrays}, .queue = ek_engine_held(s->engine)};
+    ek_buf topic = {0};
+    if (!o->kv_events) return EK_OK;
+    if (!e.queue) return ek_fail(EK_EINVAL, "--kv-events tells of cached pages, and there is no cache");
+    e.events = *o->kv_events;
+    if (o->kv_replay) e.replay = *o->kv_replay;
+    if (e.events.open || e.replay.open)
+        ek_log(EK_LOG_WARN, "events are open to everybody who reaches %s: the tokens of prompts are in them",
+               e.events.open ? e.events.endpoint : e.replay.endpoint);
+    make_topic(&topic, s, o);
+    e.topic = ek_buf_text(&topic);
+    ek_err err = ek_events_open(&s->events, &e);
+    ek_buf_fini(&topic);
+    if (err) return ek_fail_in(err, "--kv-events, --kv-replay");
+    ek_events_stats st;
+    ek_events_stats_read(s->events, &st);
+    ek_log(EK_LOG_INFO, "event=kv_events endpoint=%s replay=%s", st.endpoint[0],
+           *st.endpoint[1] ? st.endpoint[1] : "none");
+    return EK_OK;
+}
+
 static ek_err open_all(ek_server *s, const ek_server_opts *opts)
 {
     /* Bodies wait in memory, too: at most half of what requests may take, but at least one of the largest. */
@@ -137,8 +170,10 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     if (ek_keys_count(s->keys) == 0 && !is_loopback(opts->http.host))
         ek_log(EK_LOG_WARN, "listening on %s without an API key: everybody who reaches this address can use it",
                opts->http.host);
+    EK_TRY(ek_open_paths_parse(&s->open_paths, opts->open_paths ? opts->open_paths : EK_OPEN_PATHS_DEFAULT));
     EK_TRY(open_loop(s));
-    return ek_http_open(&s->http, s->base, &http, ek_route, ek_route_error, s);
+    EK_TRY(ek_http_open(&s->http, s->base, &http, ek_route, ek_route_error, s));
+    return open_events(s, opts);
 }
 
 static void set_limits(ek_server *s, const ek_server_limits *given)
@@ -216,6 +251,7 @@ void ek_server_close(ek_server *s)
     s->fetchers = NULL;
     if (s->decoders) ek_workers_close(s->decoders);
     s->decoders = NULL;
+    ek_events_close(s->events);
     if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
     s->workers = NULL;
     if (s->http) ek_http_close(s->http);

@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "serve/api/dialect.h"
+#include "serve/events/address.h"
 #include "serve/http/fetch.h"
 #include "serve/http/http.h"
 
@@ -33,6 +34,7 @@ typedef struct ek_server_opts {
     bool on_device;            /* its weights lie on a device: for clients that ask where it runs */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
+    const char *open_paths;    /* serve/http/open_paths.h; NULL: the default of --open-paths */
     const char *cors_origins;  /* serve/http/cors.h; copied. NULL: none */
     const char *allowed_hosts; /* serve/http/origins.h; copied. NULL: those of this machine, where strangers could use
                                   the server through a browser: on loopback without keys. Else checked always */
@@ -43,6 +45,10 @@ typedef struct ek_server_opts {
     bool whole_calls;                  /* ek_api_limits.whole_calls */
     bool shares;                       /* pages are shared with other replicas: prompts can be computed for them */
     bool prefill;                      /* every request is: its reply ends after the first token */
+    /* News of cached pages (serve/events/events.h), of an engine opened with tell_held; NULL: none. Borrowed. */
+    const ek_events_address *kv_events, *kv_replay;
+    bool kv_arrays;
+    const char *kv_name; /* HOST:PORT under which routers know this server; NULL: where it listens */
 } ek_server_opts;
 
 /* Listens. The engine is borrowed; its thread must not be started yet. EIO, ENOTFOUND, EFORMAT,

@@ -3,9 +3,11 @@
 #define EK_SERVE_SERVER_STATE_H
 
 #include "serve/api/model_card.h"
+#include "serve/events/events.h"
 #include "serve/http/fetch.h"
 #include "serve/http/keys.h"
 #include "serve/http/loop.h"
+#include "serve/http/open_paths.h"
 #include "serve/mailbox.h"
 #include "serve/metrics.h"
 #include "serve/ready.h"
@@ -38,6 +40,8 @@ struct ek_server {
     char *model_name, *fingerprint, *cors_origins;
     char *allowed_hosts; /* NULL: not given */
     ek_keys *keys;
+    ek_open_paths open_paths;
+    ek_events *events; /* NULL: no --kv-events */
     ek_metrics metrics;
     ek_canary *canary;
     bool stalled;
@@ -73,6 +77,7 @@ void ek_health(ek_server *s, ek_exchange *x);
 void ek_readiness_reply(ek_server *s, ek_exchange *x);
 void ek_load_reply(ek_server *s, ek_exchange *x);
 void ek_version_reply(ek_exchange *x);
+void ek_debug_reply(ek_server *s, ek_exchange *x);
 void ek_props_reply(ek_server *s, ek_exchange *x);
 void ek_slots_reply(ek_server *s, ek_exchange *x);
 /* Of Ollama's API. */

@@ -83,6 +83,21 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
     ek_session_go_on(s);
 }
 
+/* With one key all prompts are alike to a router; those of several keys share nothing, and look apart. */
+static void name_salt(ek_session *s)
+{
+    ek_api_request *req = &s->req;
+    ek_buf name = {0};
+    if (!s->salt || ek_keys_count(s->server->keys) < 2) return;
+    ek_buf_fmt(&name, "key:%016llx", (unsigned long long)ek_mix64(s->salt));
+    if (req->turn.cache_salt_text) ek_buf_char(&name, '/');
+    if (req->turn.cache_salt_text) ek_buf_add(&name, req->salt_text.data, req->salt_text.len);
+    ek_buf_fini(&req->salt_text);
+    req->salt_text = name;
+    req->turn.cache_salt_text = ek_buf_text(&req->salt_text);
+    req->turn.cache_salt_len = req->salt_text.len;
+}
+
 /* Whether an event of its streams is a line, else it ends with an empty one. */
 static bool has_lines(const ek_dialect *d)
 {
@@ -103,6 +118,7 @@ static void set_up(ek_session *s, ek_prepared *p)
     req->turn.cache_owner = s->salt;
     req->turn.publish = server->shares && (server->prefill || req->turn.publish);
     if (req->turn.publish && req->turn.max_tokens > 1) req->turn.max_tokens = 1; /* another replica writes the reply */
+    name_salt(s);
     if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
     s->held = p->held;
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);

@@ -1,4 +1,4 @@
-/* GET /health, /ready, /ping, /load and /version; /props and /slots. */
+/* GET /health, /ready, /ping, /load, /version and /debug; /props and /slots. */
 #include "serve/reply.h"
 #include "serve/server_state.h"
 
@@ -46,6 +46,56 @@ void ek_version_reply(ek_exchange *x)
 {
     ek_buf b = {0};
     ek_buf_str(&b, "{\"version\":\"" EK_VERSION "\"}");
+    ek_reply_json(x, 200, &b);
+    ek_buf_fini(&b);
+}
+
+static void put_events(ek_buf *b, const ek_events *e)
+{
+    ek_events_stats s;
+    if (!e) {
+        ek_buf_str(b, "null");
+        return;
+    }
+    ek_events_stats_read(e, &s);
+    ek_buf_str(b, "{\"endpoint\":");
+    ek_put_string(b, s.endpoint[0]);
+    ek_buf_str(b, ",\"replay\":");
+    ek_put_string(b, *s.endpoint[1] ? s.endpoint[1] : NULL);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } numbers[] = {
+        {"sequence", s.sequence},         {"batches", s.batches},           {"bytes", s.bytes},
+        {"stored_pages", s.came},         {"removed_pages", s.went},        {"pages", s.pages},
+        {"replays", s.replays},           {"lost_replays", s.lost_replays}, {"replay_batches", s.replay_batches},
+        {"bad_requests", s.bad_requests},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        ek_buf_fmt(b, ",\"%s\":%llu", numbers[i].name, (unsigned long long)numbers[i].value);
+    ek_buf_char(b, '}');
+}
+
+/* What the index itself says it holds, beside what was published of it: a subscriber that has rebuilt the set compares
+ * its number of pages and the exclusive or of their hashes with the former. */
+void ek_debug_reply(ek_server *s, ek_exchange *x)
+{
+    static const char *const kinds[] = {"full", "sliding", "full_start", "sliding_start"};
+    ek_engine_stats st;
+    ek_engine_stats_read(s->engine, &st);
+    ek_buf b = {0};
+    ek_buf_fmt(&b,
+               "{\"running\":%d,\"waiting\":%d,\"steps\":%llu,\"held\":{\"pages\":%llu,\"digest\":\"%016llx\",\"late\":"
+               "%llu},\"pages\":{",
+               st.running, st.waiting, (unsigned long long)st.steps, (unsigned long long)st.held_pages,
+               (unsigned long long)st.held_digest, (unsigned long long)st.held_late);
+    for (int k = 0; k < EK_PAGE_KINDS; k++)
+        ek_buf_fmt(&b, "%s\"%s\":{\"used\":%d,\"cached\":%d,\"total\":%d}", k ? "," : "", kinds[k], st.pages_used[k],
+                   st.pages_cached[k], st.pages_total[k]);
+    ek_buf_str(&b, "},\"kv_events\":");
+    put_events(&b, s->events);
+    ek_buf_char(&b, '}');
+    ek_exchange_header(x, "cache-control", "no-store");
     ek_reply_json(x, 200, &b);
     ek_buf_fini(&b);
 }

@@ -49,6 +49,11 @@ static void doors_for_routers(void **state)
     check("GET", "/ping", "", 200, "\"status\":\"ok\"");
     check("POST", "/ping", "", 200, "\"status\":\"ok\"");
     check("GET", "/load", "", 200, "{\"server_load\":");
+    check("GET", "/v1/models", "", 200, ",\"owned_by\":\"evenkeel\",\"max_model_len\":512,");
+    check("GET", "/v1/models", "", 200, ",\"parent\":null,\"root\":\"tiny\",");
+    check("GET", "/debug", "", 200,
+          "\"held\":{\"pages\":0,\"digest\":\"0000000000000000\",\"late\":0},\"pages\":{\"full\":{\"used\":");
+    check("GET", "/debug", "", 200, "\"kv_events\":null}");
     check("GET", "/props", "", 200, "{\"default_generation_settings\":{\"id\":0,\"id_task\":-1,\"n_ctx\":512,");
     check("GET", "/props", "", 200, "\"total_slots\":2,");
     check("GET", "/slots", "", 200, "\r\n\r\n[{\"id\":0,");

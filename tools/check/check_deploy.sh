@@ -28,6 +28,22 @@ for proxy in nginx haproxy; do
   fi
 done
 
+# --- what routers read: manifests, llm-d, vLLM's router ---
+for python in python3 /usr/bin/python3 none; do
+  $python -c 'import yaml' 2>/dev/null && break
+done
+if [ $python != none ]; then
+  PYTHONDONTWRITEBYTECODE=1 timeout 120 $python tests/e2e/manifests.py "$build/evenkeel" models/pocket >"$dir/log" 2>&1
+  last=$(tail -n 1 "$dir/log")
+  if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+    passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2])); grep FAIL "$dir/log"
+  else
+    bad "manifests: $(tail -n 5 "$dir/log")"
+  fi
+else
+  skip "manifests: python3-yaml is not installed (make setup-checks)"
+fi
+
 # --- systemd ---
 if command -v systemd-analyze >/dev/null; then
   sed "s#/usr/local/bin/evenkeel#$PWD/$build/evenkeel#" deploy/evenkeel.service >"$dir/evenkeel.service"
@@ -51,7 +67,7 @@ for file in deploy/Containerfile docs/PROXIES.md; do
   done
 done
 # Options that the unit and the container set in the environment exist.
-for name in $(grep -ohE 'EVENKEEL_[A-Z_]+=' deploy/* | tr -d = | sort -u); do
+for name in $(grep -rohE 'EVENKEEL_[A-Z_]+=' deploy | tr -d = | sort -u); do
   [ "$name" = EVENKEEL_NAME ] && continue
   option=--$(sed 's/^EVENKEEL_//; y/ABCDEFGHIJKLMNOPQRSTUVWXYZ_/abcdefghijklmnopqrstuvwxyz-/' <<<"$name")
   if "$build/evenkeel" serve --help-all | grep -E -- "^ *(-., )?$option " >/dev/null; then good; else bad "deploy/ sets $name, but serve has no $option"; fi

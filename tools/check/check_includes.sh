@@ -55,7 +55,7 @@ BEGIN {
     inner["serve/openai"] = inner["serve/anthropic"] = inner["serve/ollama"] = " serve/api serve/resume serve/http "
     inner["serve/page"] = " serve/http "
     inner["serve/api"] = " serve/resume "
-    inner["serve"] = " serve/resume serve/page serve/http serve/journal serve/api serve/openai serve/anthropic serve/ollama "
+    inner["serve"] = " serve/resume serve/page serve/events serve/http serve/journal serve/api serve/openai serve/anthropic serve/ollama "
     inner["cli/bench"] = inner["cli/hub"] = inner["cli/inspect"] = inner["cli/media"] = inner["cli/selftest"] = inner["cli/local"] = " cli/frame "
     inner["cli/text"] = inner["cli"] = " cli/frame "
     inner["cli/run"] = " cli/frame cli/hub "

@@ -7,7 +7,7 @@ only_all="
   check_page.sh check_seeing.sh check_video.sh check_hearing.sh check_senses.sh check_program.sh check_terminal.sh
   check_ollama.sh check_tenants.sh check_run.sh check_calls.sh check_inspect.sh check_journal.sh check_deep.sh check_media.sh
   check_drafts.sh check_damage.sh check_hostile.sh check_devices.sh check_hub.sh check_load.sh check_resume.sh check_chaos.sh
-  check_shared.sh tests/gpu/test_ranks_emulated
+  check_shared.sh check_events.sh tests/gpu/test_ranks_emulated
   check_formats.sh check_convert.sh
   tests/convert/test_between tests/convert/test_gguf tests/lib/ tests/gpu/test_gpu tests/gpu/test_tower
   tests/serve/test_prepare tests/serve/test_counted tests/model/test_minifloat_source

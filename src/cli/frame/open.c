@@ -97,6 +97,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .cache_shared_read_only = cli->command == EK_CMD_serve && !strcmp(cli->role, "decode"),
         .cache_shared_ca = cli->has.cache_shared_ca ? cli->cache_shared_ca : NULL,
         .cache_shared_cert = cli->has.cache_shared_cert ? cli->cache_shared_cert : NULL,
+        .tell_held = cli->has.kv_events,
     };
     return check_cache(cli, out);
 }

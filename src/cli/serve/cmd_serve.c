@@ -17,6 +17,8 @@
 #include "cli/frame/put.h"
 #include "engine/budget.h"
 #include "model/weights/digest.h"
+#include "serve/events/events.h"
+#include "serve/http/open_paths.h"
 #include "serve/journal/journal.h"
 #include "serve/server.h"
 
@@ -126,8 +128,30 @@ static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
     return (media->image || media->audio ? 128u : 32u) << 20;
 }
 
+/* Where events go; said before the model is loaded. */
+typedef struct kv_addresses {
+    ek_events_address events, replay;
+} kv_addresses;
+
+static ek_err read_kv(kv_addresses *out, const ek_cli *cli)
+{
+    ek_open_paths open;
+    EK_TRY(ek_open_paths_parse(&open, cli->open_paths));
+    if (cli->has.kv_replay && !cli->has.kv_events)
+        return ek_fail(EK_EINVAL, "--kv-replay repeats what --kv-events publishes");
+    if (!cli->has.kv_events) return EK_OK;
+    if (!ek_events_built())
+        return ek_fail(EK_EUNSUPPORTED, "--kv-events: this program was built without libzmq and msgpack-c");
+    if (cli->has.cache_bytes && cli->cache_bytes == 0)
+        return ek_fail(EK_EINVAL, "--kv-events tells of pages that --cache-bytes 0 does not keep");
+    if (cli->has.kv_name && strchr(cli->kv_name, '@'))
+        return ek_fail(EK_EINVAL, "--kv-name %.80s: HOST:PORT is needed, without @", cli->kv_name);
+    EK_TRY(ek_events_address_parse(&out->events, "--kv-events", cli->kv_events, false));
+    return cli->has.kv_replay ? ek_events_address_parse(&out->replay, "--kv-replay", cli->kv_replay, true) : EK_OK;
+}
+
 /* bound: becomes the server's, or is closed. */
-static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
+static ek_err serve(const ek_cli *cli, const kv_addresses *kv, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
 {
     ek_journal *journal = NULL;
     ek_fetch_from urls;
@@ -158,11 +182,16 @@ static ek_err serve(const ek_cli *cli, ek_opened *m, ek_bound *bound, const ek_f
                    .stall_timeout = (double)cli->stall_timeout},
         .api_keys = cli->has.api_key ? cli->api_key : NULL,
         .api_key_file = cli->has.api_key_file ? cli->api_key_file : NULL,
+        .open_paths = cli->open_paths,
         .cors_origins = cli->cors_origins,
         .allowed_hosts = cli->has.allowed_hosts ? cli->allowed_hosts : NULL,
         .whole_calls = cli->whole_calls,
         .shares = cli->has.cache_shared,
         .prefill = !strcmp(cli->role, "prefill"),
+        .kv_events = cli->has.kv_events ? &kv->events : NULL,
+        .kv_replay = cli->has.kv_replay ? &kv->replay : NULL,
+        .kv_arrays = !strcmp(cli->kv_form, "arrays"),
+        .kv_name = cli->has.kv_name ? cli->kv_name : NULL,
         .media_urls = urls,
         .ffmpeg = ffmpeg,
         .model = m->model,
@@ -214,6 +243,8 @@ int ek_cmd_serve(const ek_cli *cli)
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
     ek_bound bound;
+    kv_addresses kv = {0};
+    if (read_kv(&kv, cli)) return ek_cli_wrong(cli, "%s", ek_err_text());
     if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (strcmp(cli->role, "both") && !cli->has.cache_shared) {
@@ -228,7 +259,7 @@ int ek_cmd_serve(const ek_cli *cli)
         ek_bound_close(&bound);
         return ek_cli_refused(cli, err);
     }
-    err = serve(cli, &m, &bound, ffmpeg);
+    err = serve(cli, &kv, &m, &bound, ffmpeg);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_opened_close(&m);
     ek_ffmpeg_close(ffmpeg);

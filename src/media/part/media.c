@@ -87,6 +87,13 @@ void ek_media_release(ek_media *m)
     free(m);
 }
 
+uint64_t ek_media_name(const ek_media *m)
+{
+    uint64_t name = 0;
+    for (int i = 0; i < 8; i++) name = name << 8 | m->digest[i];
+    return name ? name : 1;
+}
+
 size_t ek_media_memory(const ek_media *m)
 {
     return sizeof *m + (m->kind == EK_PART_SOUND ? sizeof *m->sound.v * (size_t)m->sound.samples

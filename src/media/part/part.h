@@ -42,7 +42,9 @@ ek_err ek_media_read_sound(ek_media **out, const void *bytes, size_t n, ek_sound
 /* n samples of 16 kHz, copied. */
 ek_err ek_media_make_sound(ek_media **out, const float *samples, int n, ek_sound_kind kind);
 ek_media *ek_media_retain(ek_media *m);
-void ek_media_release(ek_media *m);        /* NULL is allowed */
+void ek_media_release(ek_media *m); /* NULL is allowed */
+uint64_t ek_media_name(
+    const ek_media *m); /* half of what it is called where pages are told of: of the digest; never 0 */
 size_t ek_media_memory(const ek_media *m); /* bytes, while anybody holds it */
 
 /* The ids of a model's vocabulary; 0: it has none. Behind each kind's own id stand those around a run of it. */

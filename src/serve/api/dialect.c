@@ -97,7 +97,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     EK_TRY(ek_wanted_check());
     if (limits->text) EK_TRY(limits->text(limits->count_arg, text_bytes(r, n)));
     r->answered |= !d->end;
-    r->prompt.headers = r->answered;
+    r->prompt.headers = r->answered && !d->decodes;
     r->prompt.give = limits->give;
     r->prompt.ctx_tokens = d->end ? limits->ctx_tokens : INT_MAX;
     r->prompt.room = limits->take;
@@ -128,6 +128,7 @@ void ek_api_request_fini(ek_api_request *r)
     free(r->bias);
     for (int i = 0; i < EK_STOP_MAX; i++) free(r->stop[i]);
     free(r->model);
+    ek_buf_fini(&r->salt_text);
     for (int i = 0; i < r->n_more; i++) ek_turn_prompt_fini(&r->more[i]);
     free(r->more);
     if (r->free_own) r->free_own(r->own);

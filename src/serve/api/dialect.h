@@ -33,6 +33,7 @@ typedef struct ek_api_request {
     bool stream, has_seed;
     ek_resume resume;            /* whether the stream can be continued, and where this one begins */
     char *model;                 /* as the client wrote it; NULL without */
+    ek_buf salt_text;            /* behind turn.cache_salt_text */
     void *own;                   /* the dialect's own data for its replies */
     void (*free_own)(void *own); /* NULL: free() */
     size_t own_bytes;            /* that own may hold until the reply is sent, beyond 64 KiB per choice, and what of the
@@ -111,6 +112,7 @@ typedef struct ek_dialect {
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
     bool binary;              /* the body is no JSON: parse counts what it takes of it, by limits->take and weigh */
+    bool decodes;             /* although it generates nothing, answer wants pictures and sounds decoded */
     bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
     const char *stream_type;  /* media type of streams; NULL: text/event-stream */

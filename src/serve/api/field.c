@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
+#include "base/hash/sha256.h"
 #include "media/budget.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
@@ -94,11 +95,29 @@ static ek_err read_transfer(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
+/* Routers are told what a page's salt is called (--kv-events); a name that is too long to be told stands by its hash.
+ */
+static void take_salt(ek_api_request *r, const char *salt, size_t n)
+{
+    enum { MAX_TOLD = 1024 };
+    char hash[65];
+    r->turn.cache_salt = ek_hash64(1, salt, n);
+    ek_buf_clear(&r->salt_text);
+    if (n <= MAX_TOLD) {
+        ek_buf_add(&r->salt_text, salt, n);
+    } else {
+        ek_sha256_hex(hash, salt, n);
+        ek_buf_fmt(&r->salt_text, "sha256:%s", hash);
+    }
+    r->turn.cache_salt_text = ek_buf_text(&r->salt_text);
+    r->turn.cache_salt_len = r->salt_text.len;
+}
+
 ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
     if (salt && !ek_json_is_text(salt)) return ek_field_wrong(r, "cache_salt", "a text is needed");
-    if (salt) r->turn.cache_salt = ek_hash64(1, json_string_value(salt), json_string_length(salt));
+    if (salt) take_salt(r, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
     EK_TRY(read_transfer(r, body));

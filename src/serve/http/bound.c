@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool is_loopback(const struct sockaddr_storage *addr)
+bool ek_bound_is_loopback(const struct sockaddr_storage *addr)
 {
     if (addr->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
     const struct in6_addr *v6 = &((const struct sockaddr_in6 *)addr)->sin6_addr;
@@ -48,7 +48,7 @@ ek_err ek_bound_open(ek_bound *out, const char *host, int port)
     *out = (ek_bound){.fd = fd,
                       .port = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
                                                                : ((struct sockaddr_in *)&addr)->sin_port),
-                      .loopback = is_loopback(&addr)};
+                      .loopback = ek_bound_is_loopback(&addr)};
     return EK_OK;
 }
 

@@ -16,5 +16,7 @@ typedef struct ek_bound {
 ek_err ek_bound_open(ek_bound *out, const char *host, int port);
 ek_err ek_bound_listen(const ek_bound *b, const char *host); /* EIO with the reason */
 void ek_bound_close(ek_bound *b);
+struct sockaddr_storage;
+bool ek_bound_is_loopback(const struct sockaddr_storage *addr); /* of IPv4 or IPv6 */
 
 #endif

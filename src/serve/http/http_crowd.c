@@ -12,12 +12,15 @@ static const double STALLED = 1;    /* seconds without a byte after which a larg
 static const double QUICK = 8;      /* a body that needed fewer seconds at its rate is not given up for others */
 static const double RESERVED_S = 2; /* seconds that a connection beyond the limit has for its head */
 
-uint64_t ek_crowd_client(int fd)
+/* Stands for the peer's address, of IPv6 its /64. */
+static uint64_t client_of(int fd, bool *local)
 {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
     uint64_t id = 0;
+    *local = false;
     if (getpeername(fd, (struct sockaddr *)&a, &n)) return 1;
+    *local = ek_bound_is_loopback(&a);
     if (a.ss_family == AF_INET) {
         id = ((const struct sockaddr_in *)&a)->sin_addr.s_addr;
     } else if (a.ss_family == AF_INET6) {
@@ -37,7 +40,7 @@ static int *n_of_client(const ek_conn *c)
 
 void ek_crowd_enter(ek_conn *c)
 {
-    c->client = ek_crowd_client(c->fd);
+    c->client = client_of(c->fd, &c->local);
     (*n_of_client(c))++;
 }
 

@@ -61,6 +61,14 @@ uint64_t ek_exchange_client(const ek_exchange *x)
     return x->conn->client;
 }
 
+bool ek_exchange_is_local(const ek_exchange *x)
+{
+    static const char *const proxies[] = {"forwarded", "x-forwarded-for", "x-real-ip", "via"};
+    for (size_t i = 0; i < sizeof proxies / sizeof *proxies; i++)
+        if (ek_exchange_find(x, proxies[i])) return false;
+    return x->conn->local;
+}
+
 uint64_t ek_exchange_number(const ek_exchange *x)
 {
     return x->number;

@@ -45,6 +45,7 @@ typedef struct ek_conn {
     bool fresh;        /* no request was read yet */
     bool reserved;     /* beyond the limit of connections */
     uint64_t client;   /* stands for its address; never 0 */
+    bool local;        /* its address is this machine's loopback */
     ek_rate rate;      /* of the body */
     bool probed;       /* asked whether a client that closed its sending side still listens */
 } ek_conn;
@@ -115,7 +116,6 @@ void ek_conn_refuse(ek_conn *c, int status, const char *text);
 void ek_conn_next(ek_conn *c);
 
 /* http_crowd.c */
-uint64_t ek_crowd_client(int fd); /* stands for the peer's address, of IPv6 its /64 */
 void ek_crowd_enter(ek_conn *c);
 void ek_crowd_leave(ek_conn *c);
 /* Closes a connection that carries no request, if there is one: of the client that has most, the one that is silent
