@@ -62,6 +62,16 @@ def main():
     second = Server(folder)
     status, log = second.stop()
     check("one program per file", status == 1 and "in use by another process" in log, (status, log))
+    beside = Server(folder, "--kv", "8")
+    first = beside.ask(QUESTIONS[0])
+    check("another format has a file of its own in the folder", beside.process.poll() is None and first[1] == 0, first)
+    check("and the first serves on", s.ask(QUESTIONS[0])[0] == want[QUESTIONS[0]][0])
+    beside.stop()
+    beside = Server(folder, "--kv", "8")
+    again = beside.ask(QUESTIONS[0])
+    check("which it finds again", again[0] == first[0] and again[1] > prompt - 160, again)
+    beside.stop()
+    check("two files", len([f for f in os.listdir(folder) if f.endswith(".sqlite")]) == 2)
     status, log = s.stop()
     check("it stops in order", status == 0, (status, log))
     check("a miss is explained", "first difference at position" in log and "message 2" in log and "What is a " in log, log)
@@ -79,7 +89,7 @@ def main():
     check("after kill -9: same reply", got[0] == want[QUESTIONS[2]][0] and got[1] > prompt - 160, got)
     s.stop()
 
-    name = [f for f in os.listdir(folder) if f.endswith(".sqlite")][0]
+    name = max((f for f in os.listdir(folder) if f.endswith(".sqlite")), key=lambda f: os.path.getmtime(os.path.join(folder, f)))
     whole = open(os.path.join(folder, name), "rb").read()
     draw = random.Random(7)
     for i in range(6):
