@@ -3,7 +3,7 @@
 gaps, replays and restarts, and agrees with what the index says. kv_events.py PROGRAM MODEL [REQUESTS]
 
 Closes with `N passed, N failed`."""
-import json, os, random, signal, socket, subprocess, sys, threading, time
+import base64, json, os, random, signal, socket, struct, subprocess, sys, threading, time, zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from client import Server
@@ -123,6 +123,7 @@ def one_server():
                 agrees(f"gap {part}", s, live)
             if part == 2:
                 held_is_usable(s, live)
+                pictures(s, live)
                 late = Subscriber(e["endpoint"], e["replay"])
                 load(s, 60, "late")
                 agrees("one that came late", s, late)
@@ -130,6 +131,8 @@ def one_server():
                 late.close()
         check("gaps were seen and filled", live.gaps >= 2 and live.replays >= 3, (live.gaps, live.replays))
         check("pages went, too", live.pod.removed > 100 and d["kv_events"]["removed_pages"] > 100, (live.pod.removed, d["kv_events"]))
+        e = d["kv_events"]
+        print(f"measured: {REQUESTS} requests: {e['batches']} batches, {e['bytes']} bytes, {e['stored_pages']} pages stored, {e['removed_pages']} removed")
         host = s.call("GET", "/v1/models")[2]["data"][0]["id"]
         check("the topic", live.topic == f"kv@127.0.0.1:{s.port}@{host}", live.topic)
         m = s.metrics()
@@ -139,6 +142,41 @@ def one_server():
         agrees("after hostile peers", s, live)
         live.close()
         deaf.close()
+
+
+def png(colour):
+    """A plain picture of 160 by 160 pixels."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = zlib.compress((b"\0" + bytes(colour) * 160) * 160)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 160, 160, 8, 2, 0, 0, 0)) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode()}}
+
+
+def pictures(s, subscriber):
+    """A picture's name in events is the one that /render says; two pictures have the same tokens and not the same blocks."""
+    found = []
+    for colour in ((250, 20, 20), (20, 20, 250)):
+        body = {"messages": [{"role": "user", "content": [png(colour), {"type": "text", "text": "What is it? " * 8}]}], "max_tokens": 1, "temperature": 0,
+                "evenkeel": {"image_tokens": 70}}
+        status, _, rendered = s.call("POST", "/v1/chat/completions/render", body)
+        f = rendered.get("features", {})
+        check("features", status == 200 and list(f.get("mm_hashes", {})) == ["image"] and len(f["mm_hashes"]["image"]) == 1, rendered)
+        name, place = f["mm_hashes"]["image"][0], f["mm_placeholders"]["image"][0]
+        ids = rendered["token_ids"]
+        soft = ids[place["offset"]]
+        check("where it stands", ids[place["offset"]:place["offset"] + place["length"]] == [soft] * place["length"] and ids.count(soft) == place["length"], place)
+        s.call("POST", "/v1/chat/completions", body)
+        settled(s, subscriber)
+        mine = []
+        for h, (_, tokens, extra) in subscriber.pod.blocks.items():
+            path = subscriber.pod.path(h)[0]
+            if path == ids[:len(path)] and (name in (extra or [])):
+                mine.append((len(path) // 64 - 1, extra))
+        want = [i for i in range(len(ids) // 64) if 64 * i < place["offset"] + place["length"] and 64 * (i + 1) > place["offset"]]
+        check("each block of it has its name", sorted(mine) == [(i, [name]) for i in want] and want, (mine, want))
+        found.append((name, ids))
+    check("same tokens, other names", found[0][1] == found[1][1] and found[0][0] != found[1][0], found)
 
 
 def hostile(s, e):
