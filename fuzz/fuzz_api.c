@@ -33,6 +33,8 @@ static void check(const ek_api_request *r, bool generates)
     for (int i = 0; i < s->n_bias; i++)
         ok &= s->bias[i].token >= 0 && s->bias[i].token < VOCAB && !isnan(s->bias[i].bias);
     for (int i = 0; i < t->n_stop; i++) ok &= t->stop_len[i] >= 1 && t->stop_len[i] <= EK_STOP_BYTES;
+    for (size_t i = 0; i < r->resume.tokens.len; i++)
+        ok &= r->resume.on && r->resume.tokens.data[i] >= 0 && r->resume.tokens.data[i] < VOCAB;
     if (!ok) __builtin_trap();
 }
 
