@@ -66,18 +66,21 @@ static int smallest(const ek_list *l)
 static void list_rows(report *r)
 {
     const ek_cli *cli = r->cli;
+    static int32_t prompts[] = {512, 2048, 32768}, depths[] = {0, 32768};
+    const ek_list prompt = cli->has.prompt ? cli->prompt : (ek_list){prompts, 3};
+    const ek_list depth = cli->has.depth ? cli->depth : (ek_list){depths, 2};
     const int first = smallest(&cli->batch);
-    r->row = ek_alloc((size_t)(cli->prompt.n + cli->batch.n * cli->depth.n) * sizeof *r->row);
-    for (int i = 0; i < cli->prompt.n; i++) {
-        const int n = cli->prompt.v[i];
+    r->row = ek_alloc((size_t)(prompt.n + cli->batch.n * depth.n) * sizeof *r->row);
+    for (int i = 0; i < prompt.n; i++) {
+        const int n = prompt.v[i];
         r->row[r->n_rows++] = (result){.tokens = n, .offered = !cli->has.prompt && n > LONG};
     }
-    for (int d = 0; d < cli->depth.n; d++)
+    for (int d = 0; d < depth.n; d++)
         for (int b = 0; b < cli->batch.n; b++) {
             const result x = {.generate = true,
                               .batch = cli->batch.v[b],
-                              .depth = cli->depth.v[d],
-                              .offered = !cli->has.depth && cli->depth.v[d] > LONG};
+                              .depth = depth.v[d],
+                              .offered = !cli->has.depth && depth.v[d] > LONG};
             if (!x.offered || (!cli->has.prompt && x.batch == first)) r->row[r->n_rows++] = x;
         }
 }

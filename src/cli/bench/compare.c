@@ -63,10 +63,16 @@ static int largest(const ek_list *l)
     return max;
 }
 
+/* Of a prompt. */
+static int words_of(const ek_cli *cli)
+{
+    return cli->has.prompt ? cli->prompt.v[0] : 512;
+}
+
 /* A word is a few tokens in a small vocabulary. */
 static int context(const ek_cli *cli, const ek_model *m)
 {
-    int64_t n = 256 + 6 * (int64_t)cli->prompt.v[0] + cli->generate;
+    int64_t n = 256 + 6 * (int64_t)words_of(cli) + cli->generate;
     int max = ek_model_config(m)->max_position_embeddings;
     return n < max ? (int)n : max;
 }
@@ -147,7 +153,7 @@ static ek_err measure_row(comparison *x, int i)
         for (int s = 0; s < 2 && !err; s++) {
             ek_traffic t = {.clients = clients,
                             .each = 2,
-                            .prompt_words = x->cli->prompt.v[0],
+                            .prompt_words = words_of(x->cli),
                             .max_tokens = (int)x->cli->generate,
                             .seed = (uint32_t)(i * runs + run),
                             .max_delay = clients > 1 ? 0.1 : 0,
@@ -240,7 +246,7 @@ static void print_table(const comparison *x)
     printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(x->m.pool), ek_cpu_isa(ek_cpu_detect()));
     printf("traffic   chat requests of %d words (half of them the same, the others half to one and a half times as\n"
            "          long), at most %d tokens of reply, greedy; %d runs of each server in turns, medians\n",
-           x->cli->prompt.v[0], (int)x->cli->generate, (int)x->cli->runs);
+           words_of(x->cli), (int)x->cli->generate, (int)x->cli->runs);
     explain();
     for (int s = 0; s < 2; s++) print_side(x, &x->side[s]);
 }

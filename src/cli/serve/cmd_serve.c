@@ -85,7 +85,7 @@ static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, i
     printf("evenkeel %s serves ", EK_VERSION);
     ek_cli_put(stdout, name);
     printf(" %s at %s/v1; its page for people is %s/\n", where, address, address);
-    if (m->gpu && !cli->has.chunk)
+    if (m->gpu && cli->chunk == ek_engine_defaults().chunk)
         printf(
             "--chunk 2048 reads prompts up to 1.8 times as fast here; replies beside one then come in steps up to twice "
             "as long\n");
