@@ -93,7 +93,7 @@ static void it_begins_with_nothing_of_ours(void **state)
 static void it_writes_no_file(void **state)
 {
     (void)state;
-    char path[64], script[256];
+    char path[64], script[512];
     temp_name(path, sizeof path, "child");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
@@ -112,7 +112,7 @@ static void it_reads_no_file_that_is_not_its_own(void **state)
 {
     (void)state;
     if (!ek_lock_landlock()) skip();
-    char path[64], script[256];
+    char path[64], script[512];
     temp_name(path, sizeof path, "child");
     int fd = mkstemp(path);
     assert_true(fd >= 0);
