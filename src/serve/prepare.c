@@ -232,13 +232,16 @@ static void run(ek_job *j)
     ek_body_fini(&p->body);
 }
 
-/* Beside the preparations, which wait neither for the hosts of others nor for other programs. */
-static bool begin_beside(ek_preparation *p, ek_workers *workers)
+/* Beside the preparations, which wait neither for the hosts of others nor for other programs. *how is what the job
+ * asks: it is set before a worker has it. */
+static bool begin_beside(ek_preparation *p, ek_workers *workers, bool *how)
 {
     ek_prepared *r = &p->result;
+    *how = true;
     r->err = workers ? ek_workers_add(workers, &p->job) : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
     if (!r->err) return true;
     snprintf(r->text, sizeof r->text, "%s", ek_err_text());
+    *how = false;
     return false;
 }
 
@@ -250,12 +253,12 @@ static bool goes_on(ek_preparation *p)
         p->result = (ek_prepared){0};
         p->again = false;
         p->n_text = p->n_values = p->taken = 0;
-        if (p->fetches.n > p->fetches.n_done) return p->fetching = begin_beside(p, p->server->fetchers);
+        if (p->fetches.n > p->fetches.n_done) return begin_beside(p, p->server->fetchers, &p->fetching);
         p->job.large = true;
         p->job.cost = BASE_COST + p->n_beside;
     }
     p->fetching = false;
-    if (p->wants_aside) return p->aside = begin_beside(p, p->server->decoders);
+    if (p->wants_aside) return begin_beside(p, p->server->decoders, &p->aside);
     ek_workers_add_always(p->server->workers, &p->job);
     return true;
 }
