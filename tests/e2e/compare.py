@@ -89,6 +89,14 @@ r = subprocess.run([PROGRAM, "bench", "--model", MODEL, "--threads", "1", "--pro
 limits = json.loads(r.stdout)["limits"] if r.returncode == 0 else {}
 check("limits", limits.get("read_bytes_per_second", 0) > 0 and set(limits) == {"read_bytes_per_second", "int8_macs_per_second", "amx_macs_per_second",
       "f32_macs_per_second"}, r.stdout + r.stderr)
+seen = subprocess.run([PROGRAM, "bench", "--model", MODEL, "--threads", "1", "--device", "cpu", "--pictures", "70", "--first-token", "--prompt", "8",
+                       "--runs", "1", "--json"], capture_output=True, text=True, timeout=120)
+row = json.loads(seen.stdout)["pictures"][0] if seen.returncode == 0 else {}
+check("a picture, and the first token with one", row.get("seconds", 0) > 0 and row.get("first_token_seconds", 0) > row.get("again_seconds", 0) > 0,
+      seen.stdout + seen.stderr)
+for wrong in (("--pictures", "71"), ("--sounds", "31"), ("--pictures", "70", "--sounds", "1")):
+    seen = subprocess.run([PROGRAM, "bench", "--model", MODEL, *wrong], capture_output=True, text=True)
+    check(f"{wrong} is refused", seen.returncode == 2 and len(seen.stderr.splitlines()) == 1, seen.stderr)
 drawn = plot(r.stdout)
 check("a bar per measurement", drawn.stdout.count("<title>") == 4, drawn.stderr)
 drawn = plot("{}")

@@ -102,11 +102,11 @@ fi
   done
   # towers: seconds of an image and of 30 s of sound, and until the first token of a question with one
   for model in e2b e4b 12b 26b 31b; do
-    part "images of $model" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --pictures 280,1120 --prompt 16 \
+    part "images of $model" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --pictures 280,1120 --first-token --prompt 16 \
       --runs 3 --json
   done
   for model in e2b e4b 12b; do
-    part "sounds of $model" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --sounds 5,30 --prompt 16 --runs 3 --json
+    part "sounds of $model" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --sounds 5,30 --first-token --prompt 16 --runs 3 --json
   done
   for model in e2b 31b; do
     part "images of $model, weights in 8 bits" 60 "$build/evenkeel" bench --device cuda:0 --synthetic $model --pictures 280 \

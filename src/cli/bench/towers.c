@@ -285,7 +285,7 @@ static ek_err check(const ek_cli *cli)
             return ek_fail(EK_EINVAL, "--pictures %d: 70, 140, 280, 560 and 1120 tokens are possible",
                            (int)cli->pictures.v[i]);
     if (cli->pictures.n && cli->sounds.n) return ek_fail(EK_EINVAL, "either --pictures or --sounds");
-    if (cli->has.prompt && cli->prompt.n != 1) return ek_fail(EK_EINVAL, "--prompt: one length, of the question");
+    if (cli->first_token && cli->prompt.n != 1) return ek_fail(EK_EINVAL, "--prompt: one length, of the question");
     return EK_OK;
 }
 
@@ -303,7 +303,7 @@ int ek_bench_towers(const ek_cli *cli)
     }
     ek_gpu_tower_close(b.tower);
     b.tower = NULL; /* the engine's own takes its place */
-    if (!err && cli->has.prompt) err = measure_firsts(cli, b.sound, r, n);
+    if (!err && cli->first_token) err = measure_firsts(cli, b.sound, r, n);
     if (!err) (cli->json ? print_json : print_table)(&b, r, n);
     close_bed(&b);
     free(r);

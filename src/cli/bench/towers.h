@@ -1,5 +1,5 @@
-/* bench --pictures, --sounds: how long a model's towers take, on a CPU beside its limit, or on a device; with --prompt
- * also how long until the first token of a question with one. */
+/* bench --pictures, --sounds: how long a model's towers take, on a CPU beside its limit, or on a device; with
+ * --first-token also how long until the first token of a question with one. */
 #ifndef EK_CLI_BENCH_TOWERS_H
 #define EK_CLI_BENCH_TOWERS_H
 
