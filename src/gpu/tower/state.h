@@ -5,8 +5,11 @@
 
 #include "cuda/tower_args.h"
 #include "gpu/recipe/product.h"
-#include "gpu/tower/tower.h"
 #include "gpu/weights/upload.h"
+#include "media/part/part.h"
+#include "model/tower/tower_part.h"
+
+typedef struct ek_gpu_tower ek_gpu_tower; /* tower.h has what callers do with one */
 
 typedef struct ek_gpu_tower_ops {
     bool (*takes)(const ek_tower_part *p);   /* whether it is the encoder of p */
