@@ -17,6 +17,7 @@
 #include "base/machine/cpu.h"
 #include "engine/trace.h"
 #include "gpu/ranks/pieces.h"
+#include "gpu/ranks/ranks.h"
 #include "gpu/ranks/state.h"
 #include "gpu/step/run.h"
 #include "model/pass.h"

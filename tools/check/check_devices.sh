@@ -22,11 +22,10 @@ run inspect --device cuda models/pocket >/dev/null 2>"$dir/why" || { # a build w
 }
 run logits --device cpu --ids $ids --out "$dir/want" >/dev/null || exit 1
 run generate --device cpu --ids $ids --max-tokens 6 >"$dir/text" || exit 1
-for split in cuda:1 cuda:0,1 cuda:0-2 "cuda:0,cpu --gpu-memory 9M"; do
-  read -ra options <<<"$split"
-  run logits --device "${options[@]}" --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
+for split in cuda:1 cuda:0,1 cuda:0-2 cuda:0,cpu; do # with the last all layers fit: tests/gpu has the CPU's
+  run logits --device "$split" --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
   count $? "logits on $split"
-  run generate --device "${options[@]}" --ids $ids --max-tokens 6 >"$dir/other" && cmp "$dir/text" "$dir/other"
+  run generate --device "$split" --ids $ids --max-tokens 6 >"$dir/other" && cmp "$dir/text" "$dir/other"
   count $? "generate on $split"
 done
 
