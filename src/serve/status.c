@@ -92,7 +92,13 @@ void ek_debug_reply(ek_server *s, ek_exchange *x)
     for (int k = 0; k < EK_PAGE_KINDS; k++)
         ek_buf_fmt(&b, "%s\"%s\":{\"used\":%d,\"cached\":%d,\"total\":%d}", k ? "," : "", kinds[k], st.pages_used[k],
                    st.pages_cached[k], st.pages_total[k]);
-    ek_buf_str(&b, "},\"kv_events\":");
+    ek_buf_fmt(
+        &b,
+        "},\"shared\":{\"on\":%s,\"connections\":%d,\"hits\":%llu,\"misses\":%llu,\"written\":%llu,\"wrong\":%llu,"
+        "\"errors\":%llu},\"kv_events\":",
+        st.shared ? "true" : "false", st.shared_connected, (unsigned long long)st.shared_hits,
+        (unsigned long long)st.shared_misses, (unsigned long long)st.shared_written,
+        (unsigned long long)st.shared_wrong, (unsigned long long)st.shared_errors);
     put_events(&b, s->events);
     ek_buf_char(&b, '}');
     ek_exchange_header(x, "cache-control", "no-store");
