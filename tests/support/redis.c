@@ -2,9 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "base/err.h"
 #include "cache/shared/redis.h"
 #include "files.h"
 
@@ -25,8 +22,8 @@ static int free_port(void)
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&a, n) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &n), 0);
+    EK_ASSERT(fd >= 0 && bind(fd, (struct sockaddr *)&a, n) == 0);
+    EK_ASSERT(getsockname(fd, (struct sockaddr *)&a, &n) == 0);
     close(fd);
     return ntohs(a.sin_port);
 }
@@ -69,13 +66,13 @@ void redis_again(redis_server *r, const char *const *option)
         _exit(127);
     }
     for (double end = ek_now() + 10; !answers(r) && ek_now() < end;) usleep(5000);
-    assert_true(answers(r));
+    EK_ASSERT(answers(r));
 }
 
 bool redis_start(redis_server *r, const char *const *option)
 {
     if (!ek_redis_built() || !program()) {
-        print_message("no redis-server here, or no client built in: not run\n");
+        printf("no redis-server here, or no client built in: not run\n");
         return false;
     }
     *r = (redis_server){.port = free_port(), .dir = temp_dir()};
@@ -105,9 +102,9 @@ static ek_redis *dial(const redis_server *r)
 {
     ek_shared_url url;
     ek_redis *c;
-    assert_int_equal(ek_shared_url_parse(&url, r->url), EK_OK);
+    EK_ASSERT(ek_shared_url_parse(&url, r->url) == EK_OK);
     const ek_link_opts o = {.url = &url};
-    assert_int_equal(ek_redis_open(&c, &o, ek_now() + 5), EK_OK);
+    EK_ASSERT(ek_redis_open(&c, &o, ek_now() + 5) == EK_OK);
     ek_shared_url_fini(&url);
     return c;
 }
@@ -123,8 +120,8 @@ const char *redis_do(const redis_server *r, const char *command)
     snprintf(words, sizeof words, "%s", command);
     for (char *at = words, *word; (word = strtok_r(at, " ", &at)) != NULL && n < 16;)
         arg[n++] = (ek_redis_arg){word, strlen(word)};
-    assert_int_equal(ek_redis_send(c, arg, n, ek_now() + 5), EK_OK);
-    assert_int_equal(ek_redis_read(c, &reply, 1 << 20, ek_now() + 5), EK_OK);
+    EK_ASSERT(ek_redis_send(c, arg, n, ek_now() + 5) == EK_OK);
+    EK_ASSERT(ek_redis_read(c, &reply, 1 << 20, ek_now() + 5) == EK_OK);
     if (reply.kind == EK_REPLY_NUMBER) snprintf(text, sizeof text, "%lld", reply.number);
     else snprintf(text, sizeof text, "%s", reply.text ? reply.text : "");
     ek_redis_close(c);
@@ -138,9 +135,9 @@ char *redis_keys(const redis_server *r, const char *begin, int *n)
     ek_redis *c = dial(r);
     ek_reply reply;
     const ek_redis_arg arg[] = {{"EVAL", 4}, {script, strlen(script)}, {"0", 1}, {begin, strlen(begin)}};
-    assert_int_equal(ek_redis_send(c, arg, 4, ek_now() + 5), EK_OK);
-    assert_int_equal(ek_redis_read(c, &reply, 1 << 24, ek_now() + 5), EK_OK);
-    assert_int_equal(reply.kind, EK_REPLY_BYTES);
+    EK_ASSERT(ek_redis_send(c, arg, 4, ek_now() + 5) == EK_OK);
+    EK_ASSERT(ek_redis_read(c, &reply, 1 << 24, ek_now() + 5) == EK_OK);
+    EK_ASSERT(reply.kind == EK_REPLY_BYTES);
     char *keys = strdup(reply.text);
     *n = *keys ? 1 : 0;
     for (const char *p = keys; (p = strchr(p, ' ')) != NULL; p++) ++*n;
@@ -153,9 +150,9 @@ unsigned char *redis_get(const redis_server *r, const char *key, size_t *n)
     ek_redis *c = dial(r);
     ek_reply reply;
     const ek_redis_arg arg[] = {{"GET", 3}, {key, strlen(key)}};
-    assert_int_equal(ek_redis_send(c, arg, 2, ek_now() + 5), EK_OK);
-    assert_int_equal(ek_redis_read(c, &reply, 1 << 26, ek_now() + 5), EK_OK);
-    assert_int_equal(reply.kind, EK_REPLY_BYTES);
+    EK_ASSERT(ek_redis_send(c, arg, 2, ek_now() + 5) == EK_OK);
+    EK_ASSERT(ek_redis_read(c, &reply, 1 << 26, ek_now() + 5) == EK_OK);
+    EK_ASSERT(reply.kind == EK_REPLY_BYTES);
     *n = reply.n;
     unsigned char *bytes = (unsigned char *)ek_redis_keep(c);
     ek_redis_close(c);
@@ -167,8 +164,8 @@ void redis_set(const redis_server *r, const char *key, const unsigned char *byte
     ek_redis *c = dial(r);
     ek_reply reply;
     const ek_redis_arg arg[] = {{"SET", 3}, {key, strlen(key)}, {bytes, n}};
-    assert_int_equal(ek_redis_send(c, arg, 3, ek_now() + 5), EK_OK);
-    assert_int_equal(ek_redis_read(c, &reply, 4096, ek_now() + 5), EK_OK);
-    assert_int_equal(reply.kind, EK_REPLY_STATUS);
+    EK_ASSERT(ek_redis_send(c, arg, 3, ek_now() + 5) == EK_OK);
+    EK_ASSERT(ek_redis_read(c, &reply, 4096, ek_now() + 5) == EK_OK);
+    EK_ASSERT(reply.kind == EK_REPLY_STATUS);
     ek_redis_close(c);
 }
