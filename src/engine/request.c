@@ -84,7 +84,7 @@ static ek_err check_parts(const ek_request_opts *o, const ek_request_rules *rule
         if (!rules->encoder->takes[o->part[i].media->kind])
             return ek_fail(EK_EUNSUPPORTED, "this model takes no %ss", ek_part_name(o->part[i].media->kind));
     if (!rules->encoder->begin || o->n_spans > 0) return EK_OK; /* without towers the ids are ordinary tokens */
-    EK_TRY(ek_parts_check(o->part, o->n_parts, o->tokens, o->n_tokens, rules->media));
+    EK_TRY(ek_parts_check(o->part, o->n_parts, o->tokens, o->n_tokens - o->n_replied, rules->media));
     for (int i = 0; i < o->n_parts; i++) {
         const ek_prompt_span s = span_of(&o->part[i], rules);
         if (is_whole(&s)) EK_TRY(check_whole(&s, o, rules));

@@ -446,7 +446,7 @@ def refusals_in_the_log():
             ("/v1/messages", {"max_tokens": 1, "messages": user({"type": "a\x1b[2J\n" + 99 * "b"})}, "a\\\\u001b[2J\\\\n" + 74 * "b" + "…"),
             ("/v1/chat/completions", {"messages": user(), "tools": tool({"type": "string", "pattern": "(?=a)"})}, "pattern"),
             ("/v1/chat/completions", {"messages": user(), "temperature": -7.5}, "from 0 to 100 is needed, not -7.5"),
-            ("/v1/responses", {"input": user({"type": "input_video"})}, 'input[0]: parts of type \\"input_video\\"'),
+            ("/v1/responses", {"input": user({"type": "input_smell"})}, 'input[0]: parts of type \\"input_smell\\"'),
         )
         for i, (path, body, word) in enumerate(named):
             assert s.call("POST", path, body)[0] == 400
