@@ -4,7 +4,7 @@ Standard library only.
 usage: cache.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import json, os, random, shutil, signal, subprocess, sys, tempfile, time, urllib.request
+import json, os, random, shutil, signal, subprocess, sys, tempfile, time, urllib.error, urllib.request
 
 from counted import check, closing
 
@@ -35,6 +35,14 @@ class Server:
         u = reply["usage"]
         return (reply["evenkeel"]["digest"], reply["choices"][0]["message"]["content"]), u["prompt_tokens_details"]["cached_tokens"], u["prompt_tokens"]
 
+    def ready(self):
+        for _ in range(600):
+            try:
+                return urllib.request.urlopen(f"http://127.0.0.1:{self.port}/ready", timeout=60).close()
+            except urllib.error.HTTPError:
+                time.sleep(0.05)
+        raise TimeoutError("not ready after 30 s")
+
     def stop(self, how=signal.SIGTERM):
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -63,6 +71,7 @@ def main():
     status, log = second.stop()
     check("one program per file", status == 1 and "in use by another process" in log, (status, log))
     beside = Server(folder, "--kv", "8")
+    beside.ready()  # its own first request is no client's
     first = beside.ask(QUESTIONS[0])
     check("another format has a file of its own in the folder", beside.process.poll() is None and first[1] == 0, first)
     check("and the first serves on", s.ask(QUESTIONS[0])[0] == want[QUESTIONS[0]][0])
