@@ -142,7 +142,7 @@ static void it_makes_no_process_and_no_socket(void **state)
 static void it_has_so_much_time_and_memory(void **state)
 {
     (void)state;
-    ran r = run("/bin/sh", "while :; do :; done", (ek_child_opts){.input = -1, .cpu_seconds = 1});
+    ran r = run("/bin/sh", "trap 'exit 255' XCPU; while :; do :; done", (ek_child_opts){.input = -1, .cpu_seconds = 1});
     assert_int_equal(r.end.signal, SIGXCPU);
     assert_false(r.end.late);
     r = run("/bin/sh", "while :; do :; done", (ek_child_opts){.input = -1, .seconds = 0.3});
@@ -150,6 +150,8 @@ static void it_has_so_much_time_and_memory(void **state)
     assert_int_equal(r.end.signal, SIGKILL);
     assert_true(r.end.late && r.seconds < 5);
     r = run("/bin/sh", "exec >&-; while :; do :; done", (ek_child_opts){.input = -1, .seconds = 0.3});
+    assert_true(r.end.late && r.seconds < 5);
+    r = run("/bin/sh", "exec >&- 2>&-; while :; do :; done", (ek_child_opts){.input = -1, .seconds = 0.3});
     assert_true(r.end.late && r.seconds < 5);
     r = run("/bin/sh", "a=0123456789; while :; do a=$a$a; done",
             (ek_child_opts){.input = -1, .memory = (size_t)64 << 20});

@@ -232,13 +232,25 @@ static void drain(ek_child *c)
     }
 }
 
+/* Its pipes may be closed and it may live on: its time counts until its end. */
+static pid_t await(ek_child *c, bool killed, int *status)
+{
+    for (;;) {
+        killed = killed || c->state != EK_CHILD_RUNS;
+        const pid_t ended = waitpid(c->pid, status, killed ? 0 : WNOHANG);
+        if (ended > 0 || (ended < 0 && errno != EINTR)) return ended;
+        if (ended < 0) continue;
+        if (!ek_is_wanted() || ek_now() > c->until) (void)give_up(c);
+        else poll(NULL, 0, 1);
+    }
+}
+
 ek_child_end ek_child_finish(ek_child *c, bool kill_it)
 {
     int status = 0;
     if (kill_it && c->pid > 0) kill(c->pid, SIGKILL);
     else drain(c);
-    pid_t ended;
-    while ((ended = waitpid(c->pid, &status, 0)) < 0 && errno == EINTR) continue;
+    const pid_t ended = await(c, kill_it, &status);
     close_fd(&c->out);
     close_fd(&c->err);
     ek_child_end end = {.status = -1, .late = c->state == EK_CHILD_LATE};
