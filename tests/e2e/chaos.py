@@ -11,7 +11,8 @@ import http.client, json, os, random, re, shutil, signal, socket, subprocess, sy
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "examples"), HERE]  # in this order: both have a resume.py
 from counted import check, closing
-from client import Server
+from client import Server, free_port
+from shared import Redis, why_not
 import resume
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
@@ -70,33 +71,18 @@ def events_of(lines):
     return [json.loads(line[6:]) for line in lines if line.startswith(b"data: {")]
 
 
-class Redis:
+class Harmed(Redis):
     """A server of shared pages, and what can happen to it."""
-    PROGRAM = next((p for p in map(shutil.which, ("redis-server", "valkey-server", "redis-check-rdb")) if p), None)  # the last: Debian's redis-tools
 
     def __init__(self):
-        self.port, self.folder, self.turn, self.done = free_port(), tempfile.TemporaryDirectory(), 0, []
-        self.start()
-
-    def start(self):
-        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.folder.name],
-                                        executable=self.PROGRAM, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def do(self, *words):
-        """The first bytes of the answer."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as s:
-                words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-                s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
-                return s.recv(1 << 16)
-        except OSError:
-            return b""
+        super().__init__()
+        self.turn, self.done = 0, []
 
     def harm(self):
         how = ("damaged", "full", "emptied", "killed")[self.turn % 4]
         self.turn += 1
         if how == "damaged":
-            keys = re.findall(rb"evenkeel:page:[!-~]+", self.do("KEYS", "evenkeel:page:*"))[:200]
+            keys = self.pages()[:200]
             for i, key in enumerate(keys):
                 self.do("SETRANGE", key, 40 + i % 300, b"\xff\0wrong")
             how += f" {len(keys)} pages"
@@ -110,10 +96,6 @@ class Redis:
             time.sleep(0.3)
             self.start()
         self.done.append(how)
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Replica:
@@ -154,12 +136,6 @@ class Replica:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
         self.kills += 1
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def start_proxy(d, ports):
@@ -213,8 +189,7 @@ def main():
     check("every stream has events alone", all(len(want.get(i, [])) > 10 for i in range(STREAMS)), {i: len(w) for i, w in want.items()})
 
     ports = [free_port() for _ in range(3)]
-    able = "--cache-shared" in subprocess.run([PROGRAM, "serve", "--help-all"], capture_output=True, text=True).stdout
-    redis = Redis() if able and Redis.PROGRAM else None
+    redis = None if why_not() else Harmed()
     replicas = [Replica(p, redis) for p in ports]
     check("three replicas start", all(r.ready() for r in replicas))
     folder = tempfile.TemporaryDirectory()
@@ -252,6 +227,7 @@ def main():
             except Exception as e:
                 got = [{"exception": repr(e)}]
             ids = {e.get("id") for e in got if "choices" in e}
+            check(f"stream {i}, {how}: no states for who asked for none", how == "direct" or not any("resume" in e.get("evenkeel", {}) for e in got))
             got = [bare(e) for e in got if e.get("type") != "ping"]
             expected = [e for e in want[i] if e.get("type") != "ping"]
             at = next((k for k, (x, y) in enumerate(zip(expected, got)) if x != y), min(len(expected), len(got)))
@@ -287,11 +263,11 @@ def main():
     print(f"{kills} replicas killed in {SECONDS} s; {done['direct']} streams over examples/resume.py, resumed {counts['resumed']} times, {done['proxied']} through HAProxy; "
           f"{cached[0]} tokens from caches" + ("" if proxy else "; haproxy is not installed"))
     if redis:
-        redis.stop()
+        redis.end()
         print(f"Redis was {', '.join(redis.done)}; {cached[1]} pages came from other replicas, {cached[2]} were seen to be wrong")
         check("pages came from other replicas", cached[1] > 0)
     else:
-        print("no pages were shared: " + ("no redis-server (Debian: redis-tools)" if able else "the program has no --cache-shared"))
+        print(f"no pages were shared: {why_not()}")
     check("streams were resumed", counts["resumed"] > 0 and kills > 0)
     return closing()
 

@@ -2,6 +2,12 @@
 import http.client, json, os, signal, socket, subprocess, tempfile, time
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
 class Server:
     """`evenkeel serve` on a free port; use with `with`."""
 

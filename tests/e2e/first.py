@@ -3,10 +3,11 @@
 
 Each line of the block below "The first ten minutes" runs in its order, in a terminal, against a Hub that is played here.
 Standard library only; closes with `N passed, N failed`."""
-import os, re, shlex, socket, sys, tempfile, time
+import os, re, shlex, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server
+from client import free_port
 from screen import Terminal, plain
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
@@ -28,12 +29,6 @@ def lines():
     text = open(README, encoding="utf-8").read()
     block = re.search(r"The first ten minutes, in a terminal:\n\n```\n(.*?)```", text, re.S)[1]
     return [re.sub(r"\s+#.*", "", l) for l in block.splitlines() if l.strip()]
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def main():

@@ -3,10 +3,11 @@
 
 DIR is a folder for random models with ears and without (seeing_model.py). Prints one line per test and closes with
 `N passed, N failed`."""
-import http.client, json, os, shutil, struct, subprocess, sys, threading, traceback
+import http.client, json, os, shutil, subprocess, sys, threading, traceback
 
 import seeing_model, tiny_model
 from client import Server
+from drawn import hum
 
 PROGRAM, DIR = sys.argv[1], sys.argv[2]
 TESTS = []
@@ -17,13 +18,7 @@ def test(f):
     return f
 
 
-def wav(seconds, seed=0, rate=16000):
-    n = int(seconds * rate)
-    data = b"".join(struct.pack("<h", ((i * (37 + seed)) % 601 - 300) * 60) for i in range(n))
-    return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, rate, 2 * rate, 2, 16) + b"data" + struct.pack("<I", len(data)) + data
-
-
-SOUND = wav(1)
+SOUND = hum(1)
 
 
 def form(sound, **fields):
@@ -72,7 +67,7 @@ def forms_agree(s):
     assert type.startswith("text/plain") and plain == reply["text"] + "\n", (type, plain, reply)
     verbose = json.loads(ask(s, response_format="verbose_json", language="de")[1])
     assert verbose["duration"] == 1 and verbose["language"] == "de" and verbose["task"] == "transcribe", verbose
-    assert json.loads(ask(s, wav(1, 5))[1])["text"] != reply["text"]
+    assert json.loads(ask(s, hum(1, 5))[1])["text"] != reply["text"]
     type, stream = ask(s, stream="true")
     events = [json.loads(line[6:]) for line in stream.split("\n") if line.startswith("data: {")]
     assert type.startswith("text/event-stream") and stream.endswith("data: [DONE]\n\n"), (type, stream[-200:])
@@ -97,7 +92,7 @@ def curl_sends_the_documented_line(s):
 @test
 def the_same_in_company(s):
     """15 clips, each alone and all of them together, staggered by the order in which they arrive."""
-    clips = [wav(0.5 + 0.1 * (i % 5), i) for i in range(15)]
+    clips = [hum(0.5 + 0.1 * (i % 5), i) for i in range(15)]
     alone = [json.loads(ask(s, c)[1])["text"] for c in clips]
     together = [None] * 15
     def one(i):
@@ -113,9 +108,9 @@ def the_same_in_company(s):
 
 @test
 def long_sounds_are_heard_in_pieces(s):
-    reply = json.loads(ask(s, wav(65))[1])
+    reply = json.loads(ask(s, hum(65))[1])
     assert reply["usage"]["input_token_details"]["audio_tokens"] == 750 + 750 + 125, reply
-    refused(s, form(wav(601, rate=8000)), "file", "601.0 s", "at most 600 s")
+    refused(s, form(hum(601, rate=8000)), "file", "601.0 s", "at most 600 s")
 
 
 @test

@@ -3,11 +3,12 @@
 gaps, replays and restarts, and agrees with what the index says. kv_events.py PROGRAM MODEL [REQUESTS]
 
 Closes with `N passed, N failed`."""
-import base64, json, os, random, signal, socket, struct, subprocess, sys, threading, time, zlib
+import base64, json, os, random, signal, socket, subprocess, sys, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from client import Server
+from client import Server, free_port
 from counted import check, closing
+from drawn import png
 from kv_subscriber import Subscriber
 import zmq
 
@@ -144,20 +145,16 @@ def one_server():
         deaf.close()
 
 
-def png(colour):
-    """A plain picture of 160 by 160 pixels."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    rows = zlib.compress((b"\0" + bytes(colour) * 160) * 160)
-    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 160, 160, 8, 2, 0, 0, 0)) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
-    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode()}}
+def picture(colour):
+    """A plain one of 160 by 160 pixels."""
+    return {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(160, 160, bytes(colour) * 160 * 160)).decode()}}
 
 
 def pictures(s, subscriber):
     """A picture's name in events is the one that /render says; two pictures have the same tokens and not the same blocks."""
     found = []
     for colour in ((250, 20, 20), (20, 20, 250)):
-        body = {"messages": [{"role": "user", "content": [png(colour), {"type": "text", "text": "What is it? " * 8}]}], "max_tokens": 1, "temperature": 0,
+        body = {"messages": [{"role": "user", "content": [picture(colour), {"type": "text", "text": "What is it? " * 8}]}], "max_tokens": 1, "temperature": 0,
                 "evenkeel": {"image_tokens": 70}}
         status, _, rendered = s.call("POST", "/v1/chat/completions/render", body)
         f = rendered.get("features", {})
@@ -211,10 +208,7 @@ def hostile(s, e):
 
 def restarts():
     """The numbers begin again: what was held is forgotten. The router binds, the servers connect; events are arrays."""
-    probe = socket.socket()
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
-    probe.close()
+    port = free_port()
     router = Subscriber(f"tcp://127.0.0.1:{port}", bind=True, maps=False)
     options = ("--kv-events", f"tcp://127.0.0.1:{port}", "--kv-form", "arrays", "--kv-name", "10.1.2.3:8000")
     for n in range(3):

@@ -11,6 +11,7 @@ import wave
 import zlib
 
 from counted import check, closing
+from drawn import chunk, png_of
 
 EVENKEEL = os.path.abspath(sys.argv[1])
 
@@ -26,21 +27,12 @@ def refused(status, words, *args):
     check(f"{args} ends with {status} and says {words!r}", good, f"{code} {out}{err}")
 
 
-def chunk(name, data):
-    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-def png(width, height, rows):
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
 def image(file, out):
     width, height = 960, 672  # the size of 280 tokens: the resize changes nothing
     px = [bytes((7 * x + 13 * y + 29 * c + (x * y >> 3)) & 255 for x in range(width) for c in range(3)) for y in range(height)]
     rgb = b"".join(px)
     with open(file, "wb") as f:
-        f.write(png(width, height, b"".join(b"\0" + row for row in px)))
+        f.write(png_of(width, height, b"".join(b"\0" + row for row in px)))
     code, text, err = run("--image", file, "--json", "--out", out)
     crc = f"{zlib.crc32(rgb):08x}"
     want = {"width": width, "height": height, "rgb_crc32": crc, "resized_width": width, "resized_height": height, "resized_crc32": crc, "tokens": 280}
@@ -57,7 +49,7 @@ def image(file, out):
         refused(1, "picture", "--image", file, "--json")
     # A bomb: a few bytes that claim 900 million pixels. Memory is bounded here, so that taking it would fail another way.
     with open(file, "wb") as f:
-        f.write(png(30000, 30000, b"\0" * 1000))
+        f.write(png_of(30000, 30000, b"\0" * 1000))
     refused(1, "30000 x 30000 pixels, 900000000 together, at most 64000000", "--image", file)
     with open(file, "wb") as f:
         f.truncate((32 << 20) + 1)

@@ -7,6 +7,7 @@ import glob, os, resource, shutil, signal, struct, subprocess, sys, tempfile
 
 import mmproj, seeing_model
 from counted import check, closing
+from drawn import GIF, wav
 
 PROGRAM, MODEL = sys.argv[1:3]
 
@@ -86,11 +87,10 @@ def towers(top):
     """Those of a model that sees and hears: a file for each sense, under the same rules."""
     at = lambda *names: os.path.join(top, *names)
     seeing_model.main(at("hf"))
-    with open(at("a.gif"), "wb") as f:  # 2 x 1 pixels, black and white
-        f.write(bytes.fromhex("47494638396102000100800000000000ffffff2c0000000002000100000202440a003b"))
+    with open(at("a.gif"), "wb") as f:
+        f.write(GIF)
     with open(at("a.wav"), "wb") as f:
-        data = b"".join(struct.pack("<h", (i * 37) % 601 * 50) for i in range(8000))
-        f.write(b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data" + struct.pack("<I", len(data)) + data)
+        f.write(wav((i * 37) % 601 * 50 for i in range(8000)))
 
     def rows(sense, model, *args):
         file = ("--image", at("a.gif")) if sense == "image" else ("--audio", at("a.wav"))

@@ -7,7 +7,7 @@ Closes with `N passed, N failed`."""
 import contextlib, http.client, json, os, re, signal, socket, ssl, subprocess, sys, tempfile, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from client import Server
+from client import Server, free_port
 
 PROGRAM, MODEL, PROXY = sys.argv[1:4]
 passed = failed = 0
@@ -18,12 +18,6 @@ def check(name, good, detail=""):
     passed, failed = passed + bool(good), failed + (not good)
     if not good:
         print(f"FAIL {PROXY}: {name}: {detail}")
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 def certificate(d):

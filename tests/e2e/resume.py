@@ -4,11 +4,12 @@
 Every scene is streamed once, whole. Then it is cut behind each of its events and continued from there, at the server that
 began it and at another one with other settings: what comes is what was missing, byte for byte. Then what is refused.
 Closes with `N passed, N failed`."""
-import base64, concurrent.futures, json, os, re, struct, subprocess, sys, tempfile, time, zlib
+import base64, concurrent.futures, json, os, re, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from counted import check, closing
 from client import Server
+from drawn import png
 
 PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
 SMALL = "pocket" not in MODEL  # a random model: what it says is noise, and a sanitizer is slow
@@ -28,14 +29,7 @@ def user(text):
     return [{"role": "user", "content": text}]
 
 
-def png(width, height):
-    """A picture: two halves."""
-    rows = b"".join(b"\0" + b"\xff\x20\x20" * (width // 2) + b"\x20\x20\xff" * (width - width // 2) for _ in range(height))
-    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-
-
-PICTURE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(48, 48)).decode()}},
+PICTURE = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(png(48, 48, (b"\xff\x20\x20" * 24 + b"\x20\x20\xff" * 24) * 48)).decode()}},
                                         {"type": "text", "text": "What does it say?"}]}]
 OSLO, THINK = user("What's the weather in Oslo?"), user("What is a keel?")
 by_schema = {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": MAIL}}

@@ -7,6 +7,7 @@ import base64, http.server, json, os, socket, struct, subprocess, sys, tempfile,
 
 import seeing_model, tiny_model
 from client import Server
+from drawn import chunk, hum, png_of
 
 PROGRAM, DIR, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
 TESTS = []
@@ -19,17 +20,12 @@ def test(f):
 
 # ---------------------------------------------------------------- files
 
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
 def png(width, height, seed=0, level=6):
     if width * height < 10000:
         rows = b"".join(b"\0" + bytes((x * (3 + seed) + y * 5 + c * 40 + seed * 77) & 255 for x in range(width) for c in range(3)) for y in range(height))
     else:
         rows = (b"\0" + bytes(range(250)) * (3 * width // 250 + 1))[:1 + 3 * width] * height
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, level)) + chunk(b"IEND", b"")
+    return png_of(width, height, rows, level)
 
 
 def interlaced(width, height):
@@ -40,13 +36,7 @@ def interlaced(width, height):
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows, 1)) + chunk(b"IEND", b"")
 
 
-def wav(seconds, seed=0, rate=16000):
-    n = int(seconds * rate)
-    data = b"".join(struct.pack("<h", ((i * (37 + seed)) % 601 - 300) * 60) for i in range(n))
-    return b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, rate, 2 * rate, 2, 16) + b"data" + struct.pack("<I", len(data)) + data
-
-
-PICTURE, OTHER, SOUND = png(64, 48), png(64, 48, 1), wav(1)  # 266 and 25 tokens
+PICTURE, OTHER, SOUND = png(64, 48), png(64, 48, 1), hum(1)  # 266 and 25 tokens
 b64 = lambda b: base64.b64encode(b).decode()
 url = lambda b, kind="image/png": f"data:{kind};base64,{b64(b)}"
 image = lambda b=PICTURE, **more: {"type": "image_url", "image_url": {"url": url(b), **more}}
@@ -145,7 +135,7 @@ def usages(s, seed):
             if not stream:
                 return numbers(get(ask(s, path, body)))
             return numbers(next(u for u in map(get, reversed(frames(s, path, body))) if u))
-        parts = lambda w: [text(w), image(one), sound(wav(1, seed))]
+        parts = lambda w: [text(w), image(one), sound(hum(1, seed))]
         yield "chat", of("/v1/chat/completions", lambda w: {"messages": user(*parts(w)), "max_tokens": 2, "stream_options": {"include_usage": True}},
                          lambda f: (f.get("usage") or {}).get("prompt_tokens_details"))
         items = lambda w: user({"type": "input_text", "text": w}, {"type": "input_image", "detail": "auto", "image_url": url(one)})
@@ -188,7 +178,7 @@ def pixels_decide_and_their_coding_does_not(s):
     two = digest(chat(s, image(), image(OTHER), text("?")))
     assert two != digest(chat(s, image(OTHER), image(), text("?"))), "another order"
     assert digest(chat(s, image(), image(OTHER), text("?"))) == two
-    a, b = digest(chat(s, sound(), text("?"))), digest(chat(s, sound(wav(1, 5)), text("?")))
+    a, b = digest(chat(s, sound(), text("?"))), digest(chat(s, sound(hum(1, 5)), text("?")))
     assert a != b, "another sound"
 
 
@@ -317,9 +307,9 @@ def bad_files_fail_their_own_request(s):
     refused(s, path, chatting(image(bomb)), "900000000", "64000000")
     refused(s, path, chatting(image(b"hello")), "not a picture")
     refused(s, path, chatting(image(b"")), "an image")
-    refused(s, path, chatting(image(wav(0.1))), "an image")
+    refused(s, path, chatting(image(hum(0.1))), "an image")
     refused(s, path, chatting(sound(PICTURE)), "a sound")
-    refused(s, path, chatting(sound(wav(31))), "30")
+    refused(s, path, chatting(sound(hum(31))), "30")
     refused(s, path, chatting({"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}), "base64")
     refused(s, path, chatting({"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/a.png"}}), "--media-urls")
     refused(s, path, chatting({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), "file:///etc/passwd")

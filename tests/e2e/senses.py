@@ -3,10 +3,11 @@
 
 A folder of transformers, one in the names of mlx-vlm beside codes of mlx-lm, and a GGUF with an mmproj file beside it or
 named. Closes with `N passed, N failed`."""
-import os, re, shutil, struct, subprocess, sys
+import os, re, shutil, subprocess, sys
 
 import mmproj, seeing_model
 from counted import check, closing
+from drawn import GIF, wav
 
 PROGRAM, DIR = sys.argv[1], sys.argv[2]
 at = lambda *names: os.path.join(DIR, *names)
@@ -35,11 +36,10 @@ def features(kind, file, *args):
 def main():
     seeing_model.main(at("hf"))
     picture, sound = at("a.gif"), at("a.wav")
-    with open(picture, "wb") as f:  # 2 x 1 pixels, black and white
-        f.write(bytes.fromhex("47494638396102000100800000000000ffffff2c0000000002000100000202440a003b"))
+    with open(picture, "wb") as f:
+        f.write(GIF)
     with open(sound, "wb") as f:
-        data = b"".join(struct.pack("<h", (i * 37) % 601 * 50) for i in range(16000))
-        f.write(b"RIFF" + struct.pack("<I", 36 + len(data)) + b"WAVEfmt " + struct.pack("<IHHIIHH", 16, 1, 1, 16000, 32000, 2, 16) + b"data" + struct.pack("<I", len(data)) + data)
+        f.write(wav((i * 37) % 601 * 50 for i in range(16000)))
     os.makedirs(at("gguf")), os.makedirs(at("apart")), os.makedirs(at("elsewhere"))
     for form, to in (("f32", at("gguf", "m.gguf")), ("mlx4", at("mlx"))):
         r = run("convert", at("hf"), to, "--type", form)

@@ -7,18 +7,13 @@ usage: shared.py EVENKEEL MODEL_DIR
 The output's last line is `N passed, N failed`; exit status 77 where this machine has no such server."""
 import json, os, random, shutil, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
+from client import free_port
 from counted import check, closing
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
 SYSTEMS = [f"Ship number {i}. " + "The ship has a wide deck and a deep hold. " * 50 for i in range(3)]
 QUESTIONS = ["What is a keel?", "Name two sails."]
 NAMES = ["redis-server", "valkey-server", "redis-check-rdb"]  # Debian has the server in redis-tools, under the last name
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Redis:
@@ -427,7 +422,7 @@ def have_roles(asked, redis):
     for wrong in ({"cache_hit_threshold": 1.5}, {"cache_hit_threshold": "much"}, {"kv_transfer_params": []}, {"kv_transfer_params": {"do_remote_decode": 1}},
                   {"kv_transfer_params": {"do_remote_decode": True, "do_remote_prefill": True}}):
         status, reply = status_of(d, chat, {"messages": [{"role": "user", "content": "Hi"}], **wrong})
-        check(f"{wrong}: refused with its name", status == 400 and list(wrong)[0] in json.dumps(reply["error"]) or "do_remote" in json.dumps(reply), (status, reply))
+        check(f"{wrong}: refused with its name", status == 400 and (list(wrong)[0] in json.dumps(reply["error"]) or "do_remote" in json.dumps(reply)), (status, reply))
     check("roles: both stop in order", p.stop()[0] == 0 and d.stop()[0] == 0)
     alone = Replica(None, "--role", "prefill")
     status, log = alone.stop()
@@ -465,7 +460,7 @@ def is_faster(redis):
         there.append(seconds)
     a.stop(), b.stop()
     cold, there = sorted(cold)[1], sorted(there)[1]
-    check("8,000 tokens: sooner", cold > 3 * there, (cold, there))  # how much is told, and depends on what else runs
+    check("8,000 tokens: ten times sooner", cold > 10 * there, (cold, there))
     print(f"first token of 8,000 on two threads: {cold:.2f} s cold, {there:.3f} s with another replica's pages, {cold / there:.0f} times sooner")
 
 
@@ -477,13 +472,17 @@ def is_refused():
               and "s3cret" not in log, (status, log))
 
 
-def main():
-    if not any(shutil.which(n) for n in NAMES):
-        print("no redis-server (redis-tools) on this machine: not run")
-        sys.exit(77)
+def why_not():
+    """Why no pages can be shared here, or None."""
+    if not any(map(shutil.which, NAMES)):
+        return "no redis-server (redis-tools) on this machine"
     probe = subprocess.run([PROGRAM, "serve", "--cache-shared", "redis://127.0.0.1:1", "--model", "/nowhere"], capture_output=True, text=True)
-    if "libhiredis-dev" in probe.stderr:
-        print("built without a client of Redis' protocol: not run")
+    return "built without a client of Redis' protocol" if "libhiredis-dev" in probe.stderr else None
+
+
+def main():
+    if why_not():
+        print(f"{why_not()}: not run")
         sys.exit(77)
     asked = Asked()
     redis = Redis()
@@ -509,4 +508,5 @@ def main():
     sys.exit(closing())
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,10 +4,11 @@
 Most of it runs with a shell script in ffmpeg's place, which takes its frames out of the file that it is given: what is
 tested is ours. Where ffmpeg is installed a film that it encodes itself is answered like its frames. Prints one line per
 test and closes with `N passed, N failed, N skipped`."""
-import base64, http.server, json, os, shutil, struct, subprocess, sys, tempfile, threading, time, traceback, zlib
+import base64, http.server, json, os, shutil, subprocess, sys, tempfile, threading, time, traceback
 
 import seeing_model
 from client import Server
+from drawn import png
 
 PROGRAM, DIR, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
 PATH = "/v1/chat/completions"
@@ -45,16 +46,6 @@ def pixels(i, seed=0):
 def film(n, rate=2, seed=0, words={}):
     lines = [words.get(i) or "".join("\\%03o" % b for b in pixels(i, seed)) for i in range(n)]
     return b"OggS\n" + "\n".join([str(rate), *lines, ""]).encode()
-
-
-def chunk(kind, data):
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def png(width, height, rgb):
-    rows = b"".join(b"\0" + rgb[3 * width * y:3 * width * (y + 1)] for y in range(height))
-    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 b64 = lambda b: base64.b64encode(b).decode()
