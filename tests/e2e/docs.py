@@ -8,6 +8,8 @@ cannot run stands in NOT_RUN with the reason. Prints a line per command that fai
 `N passed, N failed, N skipped`."""
 import atexit, glob, json, os, re, shlex, shutil, signal, socket, struct, subprocess, sys, tempfile, time, zlib
 
+from client import free_port
+
 PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = "models/pocket"
 KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", "tools/bench/plot.py")
@@ -75,21 +77,16 @@ def commands():
     return out
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Servers:
     """Documented port -> a server on a free one, started by the documented command."""
 
     def __init__(self):
-        self.port, self.process = {}, []
+        self.port, self.process, self.named = {}, [], []
 
     def start(self, argv):
         documented = argv[argv.index("--port") + 1] if "--port" in argv else "8080"
         self.port[documented] = port = free_port()
+        self.named.append(documented)
         if "--port" in argv:
             argv[argv.index("--port") + 1] = str(port)
         else:
@@ -227,6 +224,9 @@ def real_port(command, servers):
 
 
 def curl(command, servers):
+    for port in re.findall(r"(?:127\.0\.0\.1|localhost):(\d+)", command):
+        if port != "8080" and servers.named.count(port) > 1:
+            return f"{servers.named.count(port)} documented servers have port {port}: which one is meant?"
     command = real_port(command, servers)
     with tempfile.NamedTemporaryFile("r") as out:
         wrong = run(f"{command.replace('curl', 'curl -sS --fail-with-body --max-time 60', 1)} >{out.name}")
@@ -254,6 +254,8 @@ def judge(command, servers):
 
 def main():
     os.chdir(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+    if os.path.exists("build/journal.jsonl"):
+        os.remove("build/journal.jsonl")  # replay is shown on what this run's server wrote
     hub, servers, passed, failed, skipped = Hub(), Servers(), 0, 0, 0
     found = commands()
     # servers before the curl lines that talk to them; the demo and other commands last
