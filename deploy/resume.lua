@@ -97,7 +97,8 @@ core.register_service("resume", "http", function(applet)
         while true do -- whole events: half of one is not passed on
           local at = rest:find("\n\n", 1, true)
           if not at then return true end
-          local event = note(state, rest:sub(1, at + 1))
+          local event = rest:sub(1, at + 1)
+          if ours then event = note(state, event) end -- states that the client asked for are the client's
           if not event then return false end
           begin()
           applet:send(event)

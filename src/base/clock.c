@@ -1,5 +1,6 @@
 #include "base/clock.h"
 
+#include <errno.h>
 #include <time.h>
 
 double ek_now(void)
@@ -14,6 +15,25 @@ int64_t ek_unix_time(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return t.tv_sec;
+}
+
+double ek_unix_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool ek_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline)
+{
+    double left = deadline - ek_now();
+    struct timespec until;
+    if (left <= 0) return false;
+    clock_gettime(CLOCK_REALTIME, &until);
+    double ns = (double)until.tv_nsec + (left < 3600 ? left : 3600) * 1e9, seconds = (double)(int64_t)(ns / 1e9);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec = (long)(ns - seconds * 1e9);
+    return pthread_cond_timedwait(cond, lock, &until) != ETIMEDOUT;
 }
 
 double ek_thread_time(void)

@@ -6,7 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -132,22 +131,17 @@ void ek_log_start(void)
 
 void ek_log_stop(double seconds)
 {
-    struct timespec end;
+    const double end = ek_now() + seconds;
     pthread_mutex_lock(&out.lock);
     if (!out.running) {
         pthread_mutex_unlock(&out.lock);
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &end);
-    end.tv_nsec += (long)(seconds * 1e9) % 1000000000L;
-    end.tv_sec += (time_t)seconds + end.tv_nsec / 1000000000L;
-    end.tv_nsec %= 1000000000L;
     out.stopping = true;
     out.running = false;
     pthread_cond_signal(&out.wake);
-    int late = 0;
-    while (!late && (out.n > 0 || out.writing || out.untold > 0))
-        late = pthread_cond_timedwait(&out.drained, &out.lock, &end);
+    bool late = false;
+    while (!late && (out.n > 0 || out.writing || out.untold > 0)) late = !ek_wait_until(&out.drained, &out.lock, end);
     pthread_t thread = out.thread;
     if (late) out.n = 0, out.untold = 0, out.writing = false, out.generation++;
     pthread_mutex_unlock(&out.lock);

@@ -4,9 +4,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash/rng.h"
 
 enum { MAX_SLOTS = 32, STAGING_BYTES = 64 << 20, AHEAD = 16 };
@@ -285,13 +285,9 @@ void ek_store_stop_load(ek_store *s)
 
 void ek_store_wait(ek_store *s, double seconds)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    long ns = until.tv_nsec + (long)(seconds * 1e9);
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
+    const double until = ek_now() + seconds;
     pthread_mutex_lock(&s->lock);
-    while (!s->stirred && pthread_cond_timedwait(&s->news, &s->lock, &until) != ETIMEDOUT) continue;
+    while (!s->stirred && ek_wait_until(&s->news, &s->lock, until)) continue;
     s->stirred = false;
     pthread_mutex_unlock(&s->lock);
 }

@@ -67,9 +67,9 @@ ek_err ek_shelf_open(ek_engine *e)
 {
     const ek_store_backend *b = e->opts.cache_store;
     if (!b) return EK_OK;
-    if (!e->prefix) return ek_fail(EK_EINVAL, "cached pages cannot be kept on disk: there is no cache in memory");
+    if (!e->prefix) return ek_fail(EK_EINVAL, "cached pages cannot be kept outside of memory: there is no cache in it");
     if (!e->on.read_page) {
-        ek_log(EK_LOG_WARN, "cached pages are not kept on disk: this device does not give them out");
+        ek_log(EK_LOG_WARN, "cached pages are not kept outside of memory: this device does not give them out");
         return EK_OK;
     }
     int max_pages = e->sizes.max_ctx / EK_PAGE_TOKENS + 2;
@@ -91,13 +91,13 @@ void ek_shelf_save(ek_engine *e)
 int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first)
 {
     e->forget_by = ek_now() + FORGETTING;
-    int pages = ek_prefix_drop(e->prefix, key, first * EK_PAGE_TOKENS);
     ek_chain chain = ek_chain_root(key->salt);
-    for (int i = 0; e->store && i < key->n / EK_PAGE_TOKENS; i++) { /* those that are there alone */
+    /* The wrong one first: there may not be time to name all that follow it. */
+    for (int i = 0; e->store && i < key->n / EK_PAGE_TOKENS; i++) {
         chain = ek_chain_next(&chain, key->token + i * EK_PAGE_TOKENS, NULL);
         if (i >= first) forget_one(e, &chain);
     }
-    return pages;
+    return ek_prefix_drop(e->prefix, key, first * EK_PAGE_TOKENS);
 }
 
 void ek_shelf_close(ek_engine *e)
@@ -112,7 +112,7 @@ void ek_shelf_close(ek_engine *e)
         if (!ek_store_slot(e->store)) ek_store_wait(e->store, 0.1);
     }
     if (last && ek_prefix_n_unsaved(e->prefix) > 0)
-        ek_log(EK_LOG_WARN, "cache on disk: %d pages were not written before the end", ek_prefix_n_unsaved(e->prefix));
+        ek_log(EK_LOG_WARN, "cached pages: %d were not written before the end", ek_prefix_n_unsaved(e->prefix));
     ek_prefix_set_saver(e->prefix, NULL, NULL);
     ek_store_close(e->store);
     e->store = NULL;
@@ -178,10 +178,11 @@ void ek_shelf_end_unwanted_load(ek_engine *e)
 /* Why reading shall end before all pages are there; NULL: it shall not. */
 static const char *too_slow(const ek_engine *e)
 {
-    const double now = ek_now(), computing = e->row_seconds * EK_PAGE_TOKENS * (e->load_taken + 1);
+    const double now = ek_now(), computing = e->pace.row_seconds * EK_PAGE_TOKENS * (e->load_taken + 1);
     if (now - e->load_since >= PATIENCE) return "no page came for 5 seconds";
-    return e->row_seconds > 0 && now - e->load_begun > GRACE + computing ? "they come slower than they are computed"
-                                                                         : NULL;
+    return e->pace.row_seconds > 0 && now - e->load_begun > GRACE + computing
+               ? "they come slower than they are computed"
+               : NULL;
 }
 
 bool ek_shelf_ready(ek_engine *e, ek_request *r)
@@ -204,7 +205,9 @@ bool ek_shelf_ready(ek_engine *e, ek_request *r)
     }
     const char *why = end ? NULL : too_slow(e);
     if (!end && !why) return false;
-    if (why) ek_log(EK_LOG_WARN, "cached pages: %s: the rest of a prompt is computed", why);
+    if (why)
+        ek_log(e->load_taken > 0 ? EK_LOG_DEBUG : EK_LOG_WARN, /* slow is no fault, silent is */
+               "cached pages: %s: the rest of a prompt is computed", why);
     end_load(e);
     return true;
 }
@@ -230,7 +233,7 @@ typedef struct ek_leaving {
     double until;
 } ek_leaving;
 
-bool ek_shelf_holds(ek_engine *e, ek_request *r, const ek_event *event)
+bool ek_shelf_take_leaving(ek_engine *e, ek_request *r, const ek_event *event)
 {
     if (!r->publish || !e->store || !e->prefix) return false;
     ek_leaving *l = ek_alloc(sizeof *l), **at = &e->leaving;

@@ -1,6 +1,6 @@
 /* The prefix cache's pages outside of the pool (host memory, disk, a server): which are written, and when a request
  * waits for some. The thread that reads and writes is the store's (cache/store.h); here everything is on the engine's
- * thread and waits for nothing. */
+ * thread and waits for nothing, but for ek_shelf_drop: half a second at most, when nothing runs. */
 #ifndef EK_ENGINE_SHELF_H
 #define EK_ENGINE_SHELF_H
 
@@ -26,7 +26,7 @@ int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first);
 /* --- last events that wait until pages can be read by other processes, for who is about to ask one for the rest */
 
 /* The request, which has left the engine, and its last event, if that has to wait: both are the list's then. */
-bool ek_shelf_holds(ek_engine *e, ek_request *r, const ek_event *event);
+bool ek_shelf_take_leaving(ek_engine *e, ek_request *r, const ek_event *event);
 /* The next whose time has come, of all of them with `now`: its event is to be sent, and both freed by ek_leaving_end.
  * NULL: none. */
 struct ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now);

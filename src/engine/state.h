@@ -67,7 +67,7 @@ struct ek_engine {
     ek_audit audit;
     ek_features features;
     ek_encoding encoding;
-    ek_pace pace;               /* of its slices */
+    ek_pace pace;               /* of its slices; and whether reading pages pays */
     uint64_t n_encodings;       /* begun */
     bool unnamed;               /* a request of the wait queue may have parts that were not named yet */
     ek_store *store;            /* its pages on disk; NULL: none */
@@ -76,9 +76,8 @@ struct ek_engine {
     bool any_uncached;          /* of the wait queue */
     struct ek_leaving *leaving; /* requests whose last event waits (shelf.h) */
     double load_begun;
-    double forget_by;   /* until then a wrong page waits for a slot to be forgotten by */
-    int load_taken;     /* pages of it so far */
-    double row_seconds; /* that a prompt's row has taken lately; 0: not known */
+    double forget_by; /* until then a wrong page waits for a slot to be forgotten by */
+    int load_taken;   /* pages of it so far */
     uint8_t *load_want[EK_KIND_COUNT];
 
     ek_request **running; /* ascending id */

@@ -163,14 +163,14 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     bool last = event.finish != EK_FINISH_NONE;
     if (last) ek_queue_remove(e, r);
     event = about(r, event);
-    if (last && ek_shelf_holds(e, r, &event)) return true;
+    if (last && ek_shelf_take_leaving(e, r, &event)) return true;
     send(r, &event);
     if (last) ek_request_free(r);
     return last;
 }
 
 /* Last events that have waited; all of them once the engine ends. */
-static bool send_published(ek_engine *e)
+static bool send_leaving(ek_engine *e)
 {
     bool any = false, now;
     if (!e->leaving) return false;
@@ -207,15 +207,9 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
     ek_draft_follow(r);
 }
 
-enum { PROMPT_ROWS = 32 }; /* fewer tell little of what a row of a prompt takes */
-
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
-    if (p->n_rows >= PROMPT_ROWS) {
-        double row = seconds / p->n_rows;
-        e->row_seconds = e->row_seconds > 0 ? 0.75 * e->row_seconds + 0.25 * row : row;
-    }
     double waited = ek_masks_waited(p->masks);
     ek_pace_step(&e->pace, p->n_rows, seconds);
     pthread_mutex_lock(&e->lock);
@@ -350,7 +344,7 @@ bool ek_engine_step(ek_engine *e)
     if (e->prefix) ek_prefix_shrink(e->prefix);
     ek_shelf_save(e);
     ek_shelf_end_unwanted_load(e);
-    worked |= send_published(e);
+    worked |= send_leaving(e);
     if (!worked && !e->waiting && !e->leaving) worked = ek_audit_step(e);
     if (!worked && (e->load_for || e->leaving)) { /* nothing to do but to wait for the store */
         ek_store_wait(e->store, 0.005);

@@ -148,6 +148,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
     on.close(on.arg);
+    if (any) store.close(store.arg);
     return err;
 }
 

@@ -28,7 +28,7 @@ static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open
 {
     const double max_bytes = o->cache_disk_bytes > 0 ? o->cache_disk_bytes : 0x1p33;
     char own[600];
-    snprintf(own, sizeof own, "%s, %s", key, m->gpu ? "cuda" : "cpu");
+    snprintf(own, sizeof own, "%s, %s", key, ek_opened_gpu(m) ? "cuda" : "cpu");
     return ek_store_sqlite_open(out, o->cache_dir, own, max_bytes, ek_model_kv_layout(m->model));
 }
 

@@ -29,13 +29,18 @@ static ek_store_backend open_shared(const ek_shared_opts *o, const char *what)
 }
 
 /* A backend with both of its connections. */
-static ek_store_backend open_at(const char *url)
+static ek_store_backend open_connected(const ek_shared_opts *o, const char *what)
 {
-    const ek_shared_opts o = {.url = url, .max_bytes = 1e8};
-    ek_store_backend b = open_shared(&o, "a model");
+    ek_store_backend b = open_shared(o, what);
     for (double end = ek_now() + 5; atomic_load(&b.shared->connected) < 2 && ek_now() < end;) usleep(1000);
     assert_int_equal(atomic_load(&b.shared->connected), 2);
     return b;
+}
+
+static ek_store_backend open_at(const char *url)
+{
+    const ek_shared_opts o = {.url = url, .max_bytes = 1e8};
+    return open_connected(&o, "a model");
 }
 
 static void settle(ek_store_backend *b)
@@ -99,8 +104,7 @@ static void pages_go_from_one_to_another(void **state)
     assert_int_equal(atomic_load(&b.shared->misses), 6 + 2 * (4 + 4 + 12));
     assert_true(atomic_load(&b.shared->read_bytes) > 2 * 24 * 56384);
     const ek_shared_opts o = {.url = r.url, .max_bytes = 1e8};
-    ek_store_backend other = open_shared(&o, "another model");
-    while (atomic_load(&other.shared->connected) < 2) usleep(1000);
+    ek_store_backend other = open_connected(&o, "another model");
     assert_int_equal(read_n(&other, 1, 5, true), 0); /* of a name of its own */
     close_it(&other);
     int n;
@@ -186,7 +190,45 @@ static void what_lies_is_not_believed(void **state)
     redis_end(&r);
 }
 
-/* Full, without rights, of another kind: refused pages are dropped and counted; it goes on when that is over. */
+/* A key that holds no bytes is a refusal: replies that were on their way behind it are no replies to what is asked
+ * next, no page is called wrong for it, and when the key is gone everything is found. */
+static void a_key_of_another_kind_costs_time_only(void **state)
+{
+    (void)state;
+    redis_server r;
+    if (!redis_start(&r, NULL)) skip();
+    ek_store_backend a = open_at(r.url);
+    for (int place = 0; place < 8; place += 3) {
+        int n;
+        write_n(&a, 1, 4);
+        assert_int_equal(read_n(&a, 1, 4, true), 8);
+        char *keys = redis_keys(&r, "evenkeel:page:1:", &n), *at = keys, *key = NULL, command[256];
+        assert_int_equal(n, 8);
+        for (int i = 0; i <= place; i++) key = strtok_r(at, " ", &at);
+        snprintf(command, sizeof command, "DEL %s", key);
+        redis_do(&r, command);
+        snprintf(command, sizeof command, "RPUSH %s a b", key);
+        redis_do(&r, command);
+        unsigned errors = (unsigned)atomic_load(&a.shared->errors);
+        int found = 0;
+        for (int i = 0; i < 3; i++) found = read_n(&a, 1, 4, true);
+        assert_true(found < 8);
+        assert_true(atomic_load(&a.shared->errors) > errors);
+        snprintf(command, sizeof command, "DEL %s", key);
+        redis_do(&r, command);
+        free(keys);
+        for (double end = ek_now() + 20; found < 8 && ek_now() < end; usleep(20000)) {
+            write_n(&a, 1, 4);
+            found = read_n(&a, 1, 4, true);
+        }
+        assert_int_equal(found, 8);
+        assert_int_equal(atomic_load(&a.shared->wrong), 0);
+    }
+    close_it(&a);
+    redis_end(&r);
+}
+
+/* Full: refused pages are dropped and counted; it goes on when that is over. */
 static void a_full_server_drops_pages_and_nothing_else(void **state)
 {
     (void)state;
@@ -277,8 +319,7 @@ static void the_bounds_hold(void **state)
     redis_server r;
     if (!redis_start(&r, NULL)) skip();
     const ek_shared_opts slow = {.url = r.url, .max_bytes = 200000, .rate = 300000};
-    ek_store_backend a = open_shared(&slow, "a model");
-    while (atomic_load(&a.shared->connected) < 2) usleep(1000);
+    ek_store_backend a = open_connected(&slow, "a model");
     double begin = ek_now();
     for (int i = 0; i < 20; i++) {
         ek_store_page page, *one = &page;
@@ -320,10 +361,15 @@ int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pages_go_from_one_to_another), cmocka_unit_test(a_refuted_page_is_not_used_again),
-        cmocka_unit_test(what_lies_is_not_believed),    cmocka_unit_test(a_full_server_drops_pages_and_nothing_else),
-        cmocka_unit_test(a_server_may_go_and_come),     cmocka_unit_test(who_may_not_enter_has_no_pages),
-        cmocka_unit_test(memory_before_a_server),       cmocka_unit_test(the_bounds_hold),
+        cmocka_unit_test(pages_go_from_one_to_another),
+        cmocka_unit_test(a_refuted_page_is_not_used_again),
+        cmocka_unit_test(what_lies_is_not_believed),
+        cmocka_unit_test(a_key_of_another_kind_costs_time_only),
+        cmocka_unit_test(a_full_server_drops_pages_and_nothing_else),
+        cmocka_unit_test(a_server_may_go_and_come),
+        cmocka_unit_test(who_may_not_enter_has_no_pages),
+        cmocka_unit_test(memory_before_a_server),
+        cmocka_unit_test(the_bounds_hold),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -293,8 +293,18 @@ static void knows_all(const world *w)
         if (w->knows[i] != w->held[i]) fail_msg("page %d: known %d, held %d", i, w->knows[i], w->held[i]);
 }
 
-/* Asked at any time, from any number, with batches that are published meanwhile: consecutive numbers, and at the end
- * what is held. */
+/* As if it had been too much to remember. */
+static void forget(world *w)
+{
+    while (w->history.next - w->history.first > (uint64_t)draw(w, 20) + 1) {
+        ek_buf *b = &w->history.item[w->history.first++ % EK_HISTORY_BATCHES];
+        ek_buf_fini(b);
+        *b = (ek_buf){0};
+    }
+}
+
+/* Asked at any time, from any number, with batches that are published and forgotten meanwhile: consecutive numbers,
+ * and at the end what is held. */
 static void walk(uint64_t seed, int batches, bool forgets)
 {
     world *w = ek_alloc(sizeof *w);
@@ -305,12 +315,7 @@ static void walk(uint64_t seed, int batches, bool forgets)
     const ek_events_frame peer = {"peer", 4};
     for (int i = 0; i < batches; i++) publish(w);
     for (int tries = 0; tries < 20; tries++) {
-        if (forgets) /* as if it had been too much to remember */
-            while (w->history.next - w->history.first > (uint64_t)draw(w, 20) + 1) {
-                ek_buf *b = &w->history.item[w->history.first++ % EK_HISTORY_BATCHES];
-                ek_buf_fini(b);
-                *b = (ek_buf){0};
-            }
+        if (forgets && tries > 0) forget(w);
         w->want = tries % 2 ? 0 : (uint64_t)draw(w, (int)w->history.next);
         if (w->want >= w->history.first && w->want > 0) w->want = w->history.first; /* knows nothing before it */
         if (w->want > 0 && w->want == w->history.first) w->want--;                  /* so it is made up */
@@ -318,12 +323,13 @@ static void walk(uint64_t seed, int batches, bool forgets)
         /* Of what is made up it may know anything. */
         memset(w->knows, w->history.first > w->want, sizeof w->knows);
         w->ended = false;
-        w->later = draw(w, 2);
+        w->later = tries == 0 || draw(w, 2);
         ek_replays_ask(&w->replays, peer, w->want, 0);
         if (draw(w, 3) == 0) ek_replays_ask(&w->replays, peer, w->want, 0); /* again: the first is forgotten */
         for (int k = 0; !w->ended; k++) {
             assert_true(k < 10000);
             if (draw(w, 4) == 0) publish(w);
+            if (forgets && w->later && draw(w, 8) == 0) forget(w); /* in the middle of a replay out of it */
             ek_replays_go_on(&w->replays, 0.001 * k, 1.5);
         }
         assert_int_equal(w->replays.n, 0);

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -85,6 +84,7 @@ void ek_shared_line_refused(ek_shared_line *l, const char *command, const char *
     snprintf(why, sizeof why, "the server answers %s to %s%s", ek_plain_name(shown, words), command,
              cluster ? " (a node of a cluster has some keys alone: name a proxy for it)" : "");
     atomic_fetch_add(&l->s->counts.errors, 1);
+    if (l->rest_until > ek_now()) return; /* of the same batch: one rest */
     l->failures++;
     warn(l->s, why, rest(l));
 }
@@ -111,18 +111,6 @@ double ek_shared_line_debt(const ek_shared_line *l)
 {
     double left = l->paid_until - ek_now();
     return left > 0 ? left : 0;
-}
-
-bool ek_shared_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline)
-{
-    double left = deadline - ek_now();
-    struct timespec until;
-    if (left <= 0) return false;
-    clock_gettime(CLOCK_REALTIME, &until);
-    double ns = (double)until.tv_nsec + (left < 3600 ? left : 3600) * 1e9, seconds = (double)(int64_t)(ns / 1e9);
-    until.tv_sec += (time_t)seconds;
-    until.tv_nsec = (long)(ns - seconds * 1e9);
-    return pthread_cond_timedwait(cond, lock, &until) != ETIMEDOUT;
 }
 
 ek_err ek_shared_thread(pthread_t *out, void *(*run)(void *arg), void *arg)

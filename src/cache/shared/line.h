@@ -59,9 +59,6 @@ void ek_shared_line_close(ek_shared_line *l);
 void ek_shared_line_pay(ek_shared_line *l, double n);
 /* Seconds until more may move; 0: now. */
 double ek_shared_line_debt(const ek_shared_line *l);
-
-/* A condition with a deadline of ek_now; false behind it. */
-bool ek_shared_wait(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline);
 /* A thread without signals: they are the program's. */
 ek_err ek_shared_thread(pthread_t *out, void *(*run)(void *arg), void *arg);
 

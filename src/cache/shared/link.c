@@ -73,7 +73,8 @@ static ek_err connect_any(ek_link *l, const ek_shared_url *url, double deadline)
     if (rc) return ek_fail(EK_EIO, "%s", gai_strerror(rc));
     ek_err err = ek_fail(EK_EIO, "no address");
     for (const struct addrinfo *a = found; a; a = a->ai_next) {
-        err = connect_to(l, a, deadline);
+        const double left = deadline - ek_now(); /* one that swallows packets leaves half to the others */
+        err = connect_to(l, a, a->ai_next ? deadline - left / 2 : deadline);
         if (!err) break;
         if (l->fd >= 0) close(l->fd);
         l->fd = -1;

@@ -169,12 +169,15 @@ static bool exchange(ek_shared_reads *r)
         pthread_cond_broadcast(&r->news);
         if (count(r, SENT, &bytes) == 0) return true;
     }
-    if (debt > 0) ek_shared_wait(&r->work, &r->lock, ek_now() + debt);
+    if (debt > 0) ek_wait_until(&r->work, &r->lock, ek_now() + debt);
     r->since = ek_now();
     ek_err err = send_asked(r);
     if (!err && count(r, SENT, &bytes) > 0) err = receive_one(r);
     if (err) failed(r, err);
-    if (r->line.rest_until > ek_now()) give_up(r); /* refused */
+    if (r->line.rest_until > ek_now()) { /* refused: what is still to come would pass for replies to later commands */
+        ek_shared_line_close(&r->line);
+        give_up(r);
+    }
     return true;
 }
 
@@ -184,9 +187,8 @@ static void *reads_thread(void *arg)
     pthread_mutex_lock(&r->lock);
     while (!atomic_load(&r->s->stop)) {
         double now = ek_now();
-        if (r->line.rest_until > now) ek_shared_wait(&r->work, &r->lock, r->line.rest_until);
+        if (r->line.rest_until > now) ek_wait_until(&r->work, &r->lock, r->line.rest_until);
         else if (!r->line.redis) connect_now(r);
-        else if (!r->up) r->up = true; /* a rest after a refusal has ended */
         else if (!exchange(r)) {
             r->since = 0;
             pthread_cond_wait(&r->work, &r->lock);
@@ -264,10 +266,18 @@ void ek_shared_reads_begin(ek_shared_reads *r)
     pthread_mutex_unlock(&r->lock);
 }
 
+/* Whether so many bytes more are within the bound, with those that came and were not taken. */
+static bool has_room(ek_shared_reads *r, size_t bytes)
+{
+    size_t all = bytes;
+    for (int i = 0; i < r->used; i++) all += at(r, i)->bytes;
+    return r->used == 0 || (double)all <= r->s->max_bytes;
+}
+
 void ek_shared_reads_ask(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes)
 {
     pthread_mutex_lock(&r->lock);
-    if (r->up && !find(r, chain, kind)) add(r, chain, kind, bytes);
+    if (r->up && has_room(r, bytes) && !find(r, chain, kind)) add(r, chain, kind, bytes);
     pthread_mutex_unlock(&r->lock);
 }
 
@@ -277,7 +287,7 @@ static bool wait_for(ek_shared_reads *r, const fetch *f)
     while (f->state != HERE) {
         double limit = ek_shared_patience((double)f->bytes) + 0.1, from = r->since > 0 ? r->since : ek_now();
         if (ek_now() - from > limit) return false;
-        ek_shared_wait(&r->news, &r->lock, from + limit + 0.01);
+        ek_wait_until(&r->news, &r->lock, from + limit + 0.01);
     }
     return true;
 }
@@ -288,7 +298,7 @@ uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kin
     *n = 0;
     pthread_mutex_lock(&r->lock);
     fetch *f = find(r, chain, kind);
-    drop_before(r, f);
+    if (f) drop_before(r, f);
     if (!f && r->up) f = add(r, chain, kind, bytes);
     if (f && wait_for(r, f)) {
         data = f->data, *n = f->n;

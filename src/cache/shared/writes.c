@@ -61,7 +61,8 @@ static int gather(const ek_shared_writes *w, item *batch[BATCH])
 {
     int n = 0;
     double bytes = 0;
-    for (item *i = w->first; i && n < BATCH && bytes < BATCH_BYTES; i = i->next) {
+    const int max = w->s->rate > 0 ? 1 : BATCH; /* under a rate each waits for the one before it */
+    for (item *i = w->first; i && n < max && bytes < BATCH_BYTES; i = i->next) {
         if (n > 0 && !i->record != !w->first->record) break;
         batch[n++] = i;
         bytes += (double)i->n;
@@ -147,12 +148,10 @@ static ek_err send_batch(ek_shared_writes *w, item *const *batch, int n, int *do
         for (int i = 0; i < n; i++) wanted[i] = true;    /* where one was wrong, others are that nobody read yet */
     else EK_TRY(ask_each(w, "TOUCH", batch, n, wanted)); /* known pages count as used there */
     for (; *done < n; ++*done) {
-        double debt = ek_shared_line_debt(&w->line);
         if (wanted[*done] && w->line.rest_until > ek_now()) { /* refused one: it would refuse these */
             atomic_fetch_add(&w->s->counts.dropped, 1);
             continue;
         }
-        if (wanted[*done] && debt > 0) return EK_OK; /* the rest of the batch once that is over */
         if (wanted[*done]) EK_TRY(send_page(w, batch[*done]));
     }
     return EK_OK;
@@ -198,7 +197,7 @@ static void *writes_thread(void *arg)
     for (;;) {
         double until = rests_until(w);
         if (w->close_by > 0 && (!w->first || !w->up || ek_now() > w->close_by)) break;
-        if (until > 0) ek_shared_wait(&w->work, &w->lock, w->close_by > 0 && w->close_by < until ? w->close_by : until);
+        if (until > 0) ek_wait_until(&w->work, &w->lock, w->close_by > 0 && w->close_by < until ? w->close_by : until);
         else if (!w->line.redis) connect_now(w);
         else if (!w->up) w->up = true; /* a rest after a refusal has ended */
         else if (w->first) exchange(w);
@@ -231,7 +230,7 @@ void ek_shared_writes_close(ek_shared_writes *w, double seconds)
     pthread_mutex_lock(&w->lock);
     w->close_by = ek_now() + seconds;
     pthread_cond_broadcast(&w->work);
-    while (w->first && w->up && ek_shared_wait(&w->room, &w->lock, w->close_by)) continue;
+    while (w->first && w->up && ek_wait_until(&w->room, &w->lock, w->close_by)) continue;
     atomic_store(&w->s->stop, true); /* whatever it waits for now */
     pthread_cond_broadcast(&w->work);
     pthread_mutex_unlock(&w->lock);
@@ -253,7 +252,7 @@ static bool has_room(ek_shared_writes *w, double n)
 {
     double deadline = ek_now() + MOMENT;
     while (w->first && w->bytes + n > w->s->max_bytes)
-        if (!w->up || !ek_shared_wait(&w->room, &w->lock, deadline)) return false;
+        if (!w->up || !ek_wait_until(&w->room, &w->lock, deadline)) return false;
     return true;
 }
 

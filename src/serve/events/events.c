@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 #include <zmq.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "serve/events/replay.h"
 
 /* Changes of one batch; batches in a turn before requests are looked at. */
@@ -39,13 +39,6 @@ struct ek_events {
     pthread_mutex_t lock;
     ek_events_stats stats; /* under the lock */
 };
-
-static double unix_time(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void put_number(uint8_t out[8], uint64_t number)
 {
@@ -85,7 +78,7 @@ static void begin_again(ek_events *e)
     ek_buf *batch;
     ek_replays_drop(&e->replays);
     ek_history_clear(&e->history);
-    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, unix_time(), EPOCH / 2);
+    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
     free(batch);
 }
@@ -99,7 +92,7 @@ static bool publish_one(ek_events *e)
     if (n == 0) return false;
     if (e->history.next >= EPOCH) begin_again(e);
     ek_buf payload = {0};
-    ek_events_write(&payload, &e->form, unix_time(), e->history.next == 0, e->change, n);
+    ek_events_write(&payload, &e->form, ek_unix_now(), e->history.next == 0, e->change, n);
     for (int i = 0; i < n; i++) ek_mirror_apply(&e->mirror, &e->change[i]);
     publish(e, &payload, came, (uint64_t)n - came);
     return n == CHANGES;
@@ -112,7 +105,7 @@ static void tell_again(ek_events *e)
     e->newcomer = false;
     e->told_again = ek_now();
     if (e->history.next == 0) return; /* the first batch clears everything anyway */
-    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, unix_time(), EPOCH / 2);
+    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
     free(batch);
 }
@@ -184,7 +177,7 @@ static void take_requests(ek_events *e)
 static bool go_on(ek_events *e)
 {
     if (e->replays.n == 0) return false;
-    bool more = ek_replays_go_on(&e->replays, ek_now(), unix_time());
+    bool more = ek_replays_go_on(&e->replays, ek_now(), ek_unix_now());
     pthread_mutex_lock(&e->lock);
     e->stats.replays = e->replays.done;
     e->stats.lost_replays = e->replays.lost;
@@ -217,7 +210,10 @@ static void *run(void *arg)
                                   {.socket = e->pub, .events = ZMQ_POLLIN},
                                   {.socket = e->router, .events = ZMQ_POLLIN}};
         bool asks = e->router && e->replays.n < EK_REPLAYS;
-        if (zmq_poll(item, asks ? 4 : 3, wait_ms(e, pending, until, more)) < 0 && errno != EINTR) return NULL;
+        if (zmq_poll(item, asks ? 4 : 3, wait_ms(e, pending, until, more)) < 0 && errno != EINTR) {
+            ek_log(EK_LOG_ERROR, "events of cached pages end: %s", zmq_strerror(errno));
+            return NULL;
+        }
         if (item[0].revents) return NULL;
         uint64_t news;
         if (item[1].revents && read(ek_held_fd(e->queue), &news, sizeof news) > 0) pending = true;

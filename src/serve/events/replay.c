@@ -111,6 +111,7 @@ static bool next_batch(ek_replays *r, ek_replay *j, double time, ek_buf *none, e
         if (snapshots(r) >= SNAPSHOTS) return false;
         j->n_snapshot = ek_events_snapshot(&j->snapshot, r->mirror, r->form, time, h->next - j->next);
         j->snapshot_end = h->next;
+        j->at = 0; /* it counted batches of the history, too */
     }
     const ek_buf *b = &h->item[j->next % EK_HISTORY_BATCHES];
     if (j->snapshot) b = j->at < j->n_snapshot ? &j->snapshot[j->at] : none;

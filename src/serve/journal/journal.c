@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -260,13 +259,6 @@ static const char *finish_of(const ek_turn_result *r)
     return words[r->end];
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Lines that are written together or not at all. */
 typedef struct batch {
     item *first, **last;
@@ -279,7 +271,7 @@ static void add_item(batch *b, const ek_journal_line *line)
     const ek_record *r = &line->record;
     item *i = ek_alloc(sizeof *i);
     i->line = *line;
-    i->line.time = now();
+    i->line.time = ek_unix_now();
     i->line.id = ek_strdup(line->id);
     i->line.api = ek_strdup(line->api);
     /* Per token up to 8 bytes in the line and 4 in the record. */
