@@ -230,7 +230,7 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     ek_log(EK_LOG_DEBUG, "videos are read with %s", ek_ffmpeg_text(*out));
     if (!ek_ffmpeg_has_landlock())
         ek_log(EK_LOG_WARN, "this kernel has no Landlock: an ffmpeg that a video takes over could read, and show its "
-                            "sender, every file that any user of this machine can read");
+                            "sender, what this server's user can read, its environment too");
     return EK_OK;
 }
 
