@@ -146,6 +146,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int multiproce
     case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
     case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows);
     case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, multiprocessors, (size_t)1 << 30, &us);
+    case BY_MANY_PARTS: return ek_cuda_floats_plan_tiles(l, rows, 132, (size_t)1 << 30, &us);
     case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, (size_t)1 << 30, &us);
     default: return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
     }
@@ -241,11 +242,11 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
-    int by[4] = {-1}, n_by = 1;
+    int by[5] = {-1}, n_by = 1;
     if (ek_cuda_wide_fits(&l)) by[n_by++] = BY_WIDE;
     if (ek_cuda_own_scales(&l)) by[n_by++] = BY_WARPS;
     if (ek_cuda_mid_fits(&l)) by[n_by++] = BY_MID;
-    if (!l.units) by[n_by++] = BY_MANY_FLOATS;
+    if (!l.units) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
@@ -312,7 +313,7 @@ void test_linear(dev *d)
                 }
     static const ek_dtype floats[] = {EK_F32, EK_F16, EK_BF16};
     for (size_t f = 0; f < 3; f++)
-        for (int k = 1; k < (d->quick ? 500 : 22000); k = k * 5 + 3) {
+        for (int k = 1; k < (d->quick ? 1100 : 22000); k = k * 5 + 3) {
             shape s = {130, k > 15000 ? 21504 : k, 0, 0, 0, 0, floats[f], false};
             compare(d, &s, some, false);
         }
