@@ -70,7 +70,7 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share)
     return ek_gpu_table_upload(g);
 }
 
-ek_err ek_gpu_open_towers(ek_gpu **out, const ek_gpu_driver *driver, int ordinal)
+ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal)
 {
     ek_gpu *g = ek_alloc(sizeof *g);
     ek_err err = ek_cuda_open(&g->c, &driver->api, driver->modules, driver->built_with, ordinal);
@@ -84,7 +84,7 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
 {
     ek_gpu *g;
     EK_TRY(check(m));
-    EK_TRY(ek_gpu_open_towers(&g, driver, ordinal));
+    EK_TRY(ek_gpu_open_device(&g, driver, ordinal));
     ek_err err = ek_gpu_load(g, m, &(ek_model_share){0, m->config.n_layers, true});
     if (err) ek_gpu_close(g);
     else *out = g;
@@ -148,7 +148,8 @@ double ek_gpu_room(ek_gpu *g)
 
 double ek_gpu_bytes(const ek_gpu *g)
 {
-    return (double)g->bytes + (double)(g->w.table.at ? g->w.table.l.bytes : 0);
+    const double table = g->w.table.at ? (double)g->w.table.l.bytes : 0;
+    return (double)g->bytes + table + (g->drafter ? ek_gpu_bytes(g->drafter) : 0);
 }
 
 double ek_gpu_read_rate(ek_gpu *g)

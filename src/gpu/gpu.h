@@ -26,8 +26,8 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
 /* The same in two halves: a device without a model, which is enough for towers (gpu/tower/tower.h), and the weights of
  * a share of m, for a device of several (gpu/ranks/ranks.h). They are packed. Errors of the driver and the device. */
+ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
 ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share);
-ek_err ek_gpu_open_towers(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 
 /* Copies d, a drafter for the model of g, to g's device: executors of g draft by it from then on. Once. d is borrowed
@@ -39,7 +39,7 @@ const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
 /* An executor for ek_engine_open_on; the engine's close frees it. */
 ek_executor ek_gpu_executor(ek_gpu *g);
 
-/* Bytes that are free on the device, and those that the weights take; 0 after an error. */
+/* Bytes that are free on the device, and those that the weights take, a drafter's too; 0 after an error. */
 double ek_gpu_room(ek_gpu *g);
 double ek_gpu_bytes(const ek_gpu *g);
 

@@ -109,7 +109,7 @@ static ek_err advise(const ek_gpu_driver *driver, const ek_model *model, int ord
     char why[512], advice[256] = "";
     ek_gpu *g = NULL;
     snprintf(why, sizeof why, "%s", ek_err_text());
-    if (ek_gpu_open_towers(&g, driver, ordinal) == EK_OK) ek_place_advise(advice, sizeof advice, model, ek_gpu_room(g));
+    if (ek_gpu_open_device(&g, driver, ordinal) == EK_OK) ek_place_advise(advice, sizeof advice, model, ek_gpu_room(g));
     ek_gpu_close(g);
     return advice[0] ? ek_fail(err, "%s; %s", why, advice) : ek_fail(err, "%s", why);
 }
@@ -144,7 +144,7 @@ static ek_err ask_rooms(double *room, const ek_gpu_driver *driver, const ek_rank
 {
     for (int i = 0; i < o->n; i++) {
         ek_gpu *g;
-        EK_TRY(ek_gpu_open_towers(&g, driver, o->ordinal[i]));
+        EK_TRY(ek_gpu_open_device(&g, driver, o->ordinal[i]));
         room[i] = ek_gpu_room(g);
         ek_gpu_close(g);
     }

@@ -11,8 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/checkpoint.h"
 #include "../support/drafter.h"
 #include "../support/fake_cuda.h"
+#include "../support/files.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
 #include "engine/trace.h"
@@ -404,6 +406,68 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_model_close(m);
 }
 
+/* --- the table of per-layer embeddings */
+
+static ek_model *open_checkpoint(char *dir, ek_config *c)
+{
+    ek_model *m;
+    const ek_model_opts o = {.cpu = ek_cpu_detect()};
+    assert_int_equal(ek_config_tiny(c, "T1"), EK_OK);
+    assert_true(c->per_layer_size > 0);
+    write_hf(dir, c, NULL, NULL);
+    if (ek_model_open(&m, dir, &o)) fail_msg("%s", ek_err_text());
+    return m;
+}
+
+/* It takes a quarter of what is left at most, of what may be taken as of what is free: the rest is for keys and values.
+ */
+static void the_table_stays_on_the_host_where_little_may_be_taken(void **state)
+{
+    (void)state;
+    static ek_config c;
+    char *dir = temp_dir();
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    ek_model *m = open_checkpoint(dir, &c);
+    ek_ranks_opts o = {.n = 1};
+    assert_int_equal(ek_ranks_open(&r, &d, m, &o), EK_OK);
+    const double table = (double)r->gpu[0]->w.table.l.bytes, weights = (double)r->gpu[0]->bytes;
+    assert_true(r->gpu[0]->w.table.at && ek_gpu_bytes(r->gpu[0]) == weights + table);
+    ek_ranks_close(r);
+    for (int fits = 0; fits < 2; fits++) {
+        o.max_bytes = weights + table * (fits ? 4 : 3.99);
+        if (ek_ranks_open(&r, &d, m, &o)) fail_msg("%s", ek_err_text());
+        assert_int_equal(r->gpu[0]->w.table.l.n > 0, fits);
+        assert_true(ek_gpu_bytes(r->gpu[0]) == weights + (fits ? table : 0));
+        ek_ranks_close(r);
+    }
+    nothing_is_left();
+    ek_model_close(m);
+    remove_dir(dir);
+}
+
+static void a_drafter_counts_as_weights(void **state)
+{
+    (void)state;
+    static ek_config c;
+    const ek_model_opts o = {.cpu = ek_cpu_detect()};
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    ek_drafter *drafter;
+    ek_model *m = open_model("Q1", EK_KV_F16, false);
+    drafter_config(&c, ek_model_config(m), 0);
+    assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
+    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}}), EK_OK);
+    const double before = ek_gpu_bytes(ek_ranks_last(r));
+    assert_int_equal(ek_gpu_add_drafter(ek_ranks_last(r), drafter), EK_OK);
+    const double own = ek_gpu_bytes(ek_ranks_last(r)->drafter);
+    assert_true(own > 0 && ek_gpu_bytes(ek_ranks_last(r)) == before + own);
+    ek_ranks_close(r);
+    nothing_is_left();
+    ek_drafter_close(drafter);
+    ek_model_close(m);
+}
+
 /* --- pages */
 
 /* A page over any devices has the bytes of a page of one: what one wrote, the others read. */
@@ -458,6 +522,8 @@ int main(void)
         cmocka_unit_test(pieces_are_the_step),
         cmocka_unit_test(any_call_of_any_device_may_fail),
         cmocka_unit_test(what_is_not_there_is_refused_in_a_sentence),
+        cmocka_unit_test(the_table_stays_on_the_host_where_little_may_be_taken),
+        cmocka_unit_test(a_drafter_counts_as_weights),
         cmocka_unit_test(pages_go_to_the_host_and_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,7 +32,7 @@ static ek_gpu *open_device(void)
 {
     const ek_gpu_driver d = driver();
     ek_gpu *g;
-    assert_int_equal(ek_gpu_open_towers(&g, &d, 0), EK_OK);
+    assert_int_equal(ek_gpu_open_device(&g, &d, 0), EK_OK);
     return g;
 }
 

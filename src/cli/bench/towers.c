@@ -50,7 +50,7 @@ static ek_err open_device(bed *b, const ek_cli *cli)
     EK_TRY(ek_device_parse(&d, cli->device));
     if (!d.cuda) return EK_OK;
     ek_err err = ek_gpu_driver_load(&driver);
-    if (!err) err = ek_gpu_open_towers(&b->gpu, &driver, d.ordinal[0]);
+    if (!err) err = ek_gpu_open_device(&b->gpu, &driver, d.ordinal[0]);
     if (!err) err = ek_gpu_tower_open(&b->tower, b->gpu, part_of(b));
     if (!err || !d.may_be_cpu) return err;
     ek_log(EK_LOG_DEBUG, "device cpu: %s", ek_err_text());

@@ -52,7 +52,7 @@ static ek_err open_tower(opened *m, bool sound, int ordinal)
 {
     ek_gpu_driver driver;
     EK_TRY(ek_gpu_driver_load(&driver));
-    EK_TRY(ek_gpu_open_towers(&m->gpu, &driver, ordinal));
+    EK_TRY(ek_gpu_open_device(&m->gpu, &driver, ordinal));
     EK_TRY(sound ? ek_towers_load_sound(m->towers) : ek_towers_load_image(m->towers));
     const ek_err err = ek_gpu_tower_open(&m->tower, m->gpu,
                                          sound ? ek_towers_sound_part(m->towers) : ek_towers_image_part(m->towers));

@@ -23,7 +23,8 @@ static void say_places(ek_ranks *r)
 static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_ranks_opts *o, double *room)
 {
     for (int i = 0; i < o->n; i++) {
-        EK_TRY(ek_gpu_open_towers(&gpu[i], driver, o->ordinal[i]));
+        EK_TRY(ek_gpu_open_device(&gpu[i], driver, o->ordinal[i]));
+        gpu[i]->max_bytes = o->max_bytes;
         room[i] = ek_gpu_room(gpu[i]);
         if (o->max_bytes > room[i])
             return ek_fail(EK_ENOMEM, "cuda:%d has %.2f GB free, %.2f GB of it are to be taken", o->ordinal[i],

@@ -57,6 +57,7 @@ struct ek_gpu {
     ek_gpu_weights w;
     CUdeviceptr block; /* of all weights */
     size_t bytes;
+    double max_bytes;                     /* that may be taken of the device; 0: what is free there */
     int levels, float_levels;             /* of the stacks of ek_product_*_tile, of ek_product_*_many */
     ek_gpu_kernel kernel[EK_GPU_KERNELS]; /* by hash of the name */
     ek_err err;                           /* the first failure of what is being queued; later launches do nothing */

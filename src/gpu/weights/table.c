@@ -55,14 +55,22 @@ static ek_err copy(ek_gpu *g, const ek_weight_data *data, piece *p, CUdeviceptr 
     return EK_OK;
 }
 
+/* Bytes that are left: free on the device, and of those that may be taken there. */
+static double left_of(const ek_gpu *g)
+{
+    size_t free, total;
+    if (ek_cuda_room(g->c, &free, &total)) return 0;
+    const double given = g->max_bytes - (double)g->bytes;
+    return g->max_bytes > 0 && given < (double)free ? given : (double)free;
+}
+
 /* Whether the table can lie on the device; fills its layout. */
 static bool fits(ek_gpu *g, const ek_weight_data *data)
 {
     ek_linear whole;
-    size_t free, total;
     if (ek_linear_plan(&whole, g->m->cpu, data->n, data->k, data->type) || ek_cuda_linear_plan(&g->w.table.l, &whole))
         return false;
-    return ek_cuda_room(g->c, &free, &total) == EK_OK && g->w.table.l.bytes <= free / 4;
+    return (double)g->w.table.l.bytes <= left_of(g) / 4;
 }
 
 ek_err ek_gpu_table_upload(ek_gpu *g)
