@@ -314,6 +314,64 @@ static void mmproj_of_codes_has_the_bits_of_the_host(void **state)
     ek_gpu_close(g);
 }
 
+/* ------------------------------------------------------------------ what fails */
+
+static __typeof__(((ek_cuda_api *)0)->cuMemcpyHtoDAsync) copy_of_driver;
+static int copies_left; /* then one fails */
+
+static CUresult copy_or_fail(CUdeviceptr to, const void *from, size_t bytes, CUstream stream)
+{
+    enum { INVALID_VALUE = 1 };
+    return copies_left-- ? copy_of_driver(to, from, bytes, stream) : INVALID_VALUE;
+}
+
+/* Whatever is copied before the first kernel: rows of what was never copied are no rows. */
+static void a_copy_that_fails_ends_a_content(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = driver();
+    ek_gpu *g;
+    copy_of_driver = d.api.cuMemcpyHtoDAsync, d.api.cuMemcpyHtoDAsync = copy_or_fail;
+    copies_left = -1;
+    assert_int_equal(ek_gpu_open_device(&g, &d, 0), EK_OK);
+    for (size_t i = 0; i < sizeof pictures / sizeof *pictures; i++) {
+        const struct picture_case *p = &pictures[i];
+        if (strcmp(p->c.name, "E") && strcmp(p->c.name, "12B")) continue;
+        char *dir = temp_dir();
+        tower_case c = p->c;
+        const tower_layout layout = {.dtype = "BF16", .prefix = "model."};
+        ek_media m;
+        ek_towers *t;
+        ek_gpu_tower *v;
+        tower_make(&c);
+        tower_write(dir, &c, &layout);
+        assert_int_equal(ek_towers_open(&t, dir, &(ek_towers_opts){0}), EK_OK);
+        make_picture(&m, &c, p->width, p->height);
+        float *want = rows_of_host(t, &m);
+        const size_t n = (size_t)m.tokens * (size_t)ek_towers_get(t)->hidden;
+        float *got = malloc(n * sizeof *got);
+        assert_int_equal(ek_gpu_tower_open(&v, g, ek_towers_image_part(t)), EK_OK);
+        for (int fails = 0; fails < 2; fails++) { /* pixels, then tables */
+            copies_left = fails;
+            assert_int_equal(ek_gpu_tower_begin(v, &m, got), EK_EINTERNAL);
+            assert_non_null(strstr(ek_err_text(), "copying to the device"));
+        }
+        bool done;
+        copies_left = 2;
+        assert_int_equal(ek_gpu_tower_begin(v, &m, got), EK_OK);
+        copies_left = -1;
+        assert_int_equal(ek_gpu_tower_advance(v, 1e18, &done), EK_OK);
+        assert_memory_equal(want, got, n * sizeof *got);
+        ek_gpu_tower_close(v);
+        free(want), free(got);
+        ek_towers_close(t);
+        ek_picture_free(&m.picture);
+        tower_free(&c);
+        remove_dir(dir);
+    }
+    ek_gpu_close(g);
+}
+
 /* ------------------------------------------------------------------ what the engine calls */
 
 /* What an executor's encoder makes of m, in slices, behind one that is dropped. */
@@ -421,6 +479,7 @@ int main(int argc, char **argv)
                                        cmocka_unit_test(sounds_have_the_bits_of_the_host),
                                        cmocka_unit_test(runs_of_samples_have_the_bits_of_the_host),
                                        cmocka_unit_test(mmproj_of_codes_has_the_bits_of_the_host),
+                                       cmocka_unit_test(a_copy_that_fails_ends_a_content),
                                        cmocka_unit_test(the_executor_encodes_pictures),
                                        cmocka_unit_test(the_executor_encodes_sounds)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,7 +20,7 @@ typedef struct ek_gpu_tower_ops {
     void (*weights)(ek_gpu_tower *t);        /* visits every weight, by the functions of weights.c; called twice */
     ek_err (*measure)(ek_gpu_tower *t);      /* of t->media: sizes, t->tokens, t->steps */
     void (*lay_out)(ek_gpu_tower *t);        /* its scratch memory, called twice: first what the host writes */
-    void (*write)(ek_gpu_tower *t);          /* what the host writes */
+    void (*write)(ek_gpu_tower *t);          /* what the host writes; failures of copies are noted in g->err */
     double (*macs)(const ek_gpu_tower *t, int step); /* multiply-adds */
     void (*step)(ek_gpu_tower *t, int step);         /* queues it; failures are noted in g->err */
 } ek_gpu_tower_ops;

@@ -86,7 +86,9 @@ static ek_err begin(ek_gpu_tower *t)
     EK_TRY(ek_cuda_alloc(c, &t->scratch, t->at, "an image or a sound"));
     lay_out(t, t->scratch);
     t->host = ek_alloc(t->host_bytes);
+    t->g->err = EK_OK;
     t->ops->write(t);
+    EK_TRY(t->g->err);
     return ek_cuda_upload(c, t->scratch, t->host, t->host_bytes);
 }
 
