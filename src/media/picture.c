@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/hash/sha256.h"
+#include "base/hex.h"
 
 ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o)
 {
@@ -30,11 +31,7 @@ static void digest(ek_picture *p)
     ek_sha256_add(&s, head, sizeof head);
     ek_sha256_add(&s, p->image.rgb, ek_image_bytes(&p->image));
     ek_sha256_end(&s, hex);
-    for (int i = 0; i < 32; i++) {
-        int high = hex[2 * i], low = hex[2 * i + 1];
-        p->digest[i] = (uint8_t)((high <= '9' ? high - '0' : high - 'a' + 10) << 4 |
-                                 (low <= '9' ? low - '0' : low - 'a' + 10));
-    }
+    for (int i = 0; i < 32; i++) p->digest[i] = (uint8_t)ek_hex_byte(hex + 2 * i, 2);
 }
 
 ek_err ek_picture_make(ek_picture *out, const ek_image *image, const ek_picture_opts *o)

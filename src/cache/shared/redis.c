@@ -154,8 +154,8 @@ static ek_redis_arg text_arg(const char *text)
     return (ek_redis_arg){text, strlen(text)};
 }
 
-/* A command of texts whose reply is OK or the like. An error of the server: `as`, with its words. */
-static ek_err ask(ek_redis *r, const char *const *word, int n, ek_err as, double deadline)
+/* A command of texts whose reply is OK or the like. An error of the server: EIO, with its words. */
+static ek_err ask(ek_redis *r, const char *const *word, int n, double deadline)
 {
     ek_redis_arg arg[4];
     ek_reply reply;
@@ -164,7 +164,7 @@ static ek_err ask(ek_redis *r, const char *const *word, int n, ek_err as, double
     EK_TRY(ek_redis_send(r, arg, n, deadline));
     EK_TRY(ek_redis_read(r, &reply, SMALL, deadline));
     if (reply.kind == EK_REPLY_STATUS) return EK_OK;
-    return ek_fail(as, "the server answers %s to %s", ek_plain_name(shown, reply.text), word[0]);
+    return ek_fail(EK_EIO, "the server answers %s to %s", ek_plain_name(shown, reply.text), word[0]);
 }
 
 static ek_err greet(ek_redis *r, const ek_shared_url *url, double deadline)
@@ -173,10 +173,10 @@ static ek_err greet(ek_redis *r, const ek_shared_url *url, double deadline)
     snprintf(db, sizeof db, "%d", url->db);
     const char *const user[] = {"AUTH", url->user, url->password}, *const password[] = {"AUTH", url->password};
     const char *const choose[] = {"SELECT", db}, *const ping[] = {"PING"};
-    if (url->user) EK_TRY(ask(r, user, 3, EK_EINVAL, deadline));
-    else if (url->password) EK_TRY(ask(r, password, 2, EK_EINVAL, deadline));
-    if (url->db > 0) EK_TRY(ask(r, choose, 2, EK_EIO, deadline));
-    return ask(r, ping, 1, EK_EIO, deadline);
+    if (url->user) EK_TRY(ask(r, user, 3, deadline));
+    else if (url->password) EK_TRY(ask(r, password, 2, deadline));
+    if (url->db > 0) EK_TRY(ask(r, choose, 2, deadline));
+    return ask(r, ping, 1, deadline);
 }
 
 ek_err ek_redis_open(ek_redis **out, const ek_link_opts *o, double deadline)

@@ -25,8 +25,8 @@ typedef struct ek_reply {
 
 bool ek_redis_built(void);
 
-/* Connects, authenticates and selects the database. Errors as ek_link_open; EINVAL: the server refuses user or
- * password; EIO with what the server says otherwise. */
+/* Connects, authenticates and selects the database. Errors as ek_link_open; EIO with what a server says that
+ * refuses. */
 ek_err ek_redis_open(ek_redis **out, const ek_link_opts *o, double deadline);
 void ek_redis_close(ek_redis *r); /* NULL is allowed */
 

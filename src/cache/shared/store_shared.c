@@ -116,34 +116,38 @@ static void close_shared(void *arg)
     free(s);
 }
 
-static ek_err check_built(const ek_shared_url *url)
+/* That this build can use. */
+static ek_err read_url(ek_shared_url *url, const char *text)
 {
+    EK_TRY(ek_shared_url_parse(url, text));
+    ek_err err = EK_OK;
     if (!ek_redis_built())
-        return ek_fail(EK_EUNSUPPORTED,
-                       "this build shares no pages: libhiredis-dev was not installed when it was built");
-    if (url->tls && !ek_link_has_tls())
-        return ek_fail(EK_EUNSUPPORTED, "this build has no TLS: libssl-dev was not installed when it was built");
-    return EK_OK;
+        err = ek_fail(EK_EUNSUPPORTED,
+                      "this build shares no pages: libhiredis-dev was not installed when it was built");
+    else if (url->tls && !ek_link_has_tls())
+        err = ek_fail(EK_EUNSUPPORTED, "this build has no TLS: libssl-dev was not installed when it was built");
+    if (err) ek_shared_url_fini(url);
+    return err;
 }
 
 ek_err ek_store_shared_check(const char *text)
 {
     ek_shared_url url;
-    EK_TRY(ek_shared_url_parse(&url, text));
-    ek_err err = check_built(&url);
+    EK_TRY(read_url(&url, text));
     ek_shared_url_fini(&url);
-    return err;
+    return EK_OK;
 }
 
 ek_err ek_store_shared_open(ek_store_backend *out, const ek_shared_opts *o, const char *what,
                             const ek_kv_layout *layout)
 {
-    EK_TRY(ek_store_shared_check(o->url));
+    ek_shared_url url;
+    EK_TRY(read_url(&url, o->url));
     shared *s = ek_alloc(sizeof *s);
     ek_shared *c = &s->common;
-    ek_err err = ek_shared_url_parse(&c->url, o->url);
+    c->url = url;
     pthread_mutex_init(&c->lock, NULL);
-    if (!err) ek_shared_url_text(&c->url, c->text);
+    ek_shared_url_text(&c->url, c->text);
     if (o->ca) c->ca = ek_strdup(o->ca);
     if (o->cert) c->cert = ek_strdup(o->cert);
     c->what = ek_strdup(what);
@@ -152,7 +156,7 @@ ek_err ek_store_shared_open(ek_store_backend *out, const ek_shared_opts *o, cons
     c->rate = o->rate, c->max_bytes = o->max_bytes;
     c->writes = !o->read_only;
     s->refuted = ek_alloc(sizeof *s->refuted * MAX_REFUTED);
-    if (!err) err = ek_shared_writes_open(&s->writes, c);
+    ek_err err = ek_shared_writes_open(&s->writes, c);
     if (!err) err = ek_shared_reads_open(&s->reads, c);
     if (err) {
         close_shared(s);

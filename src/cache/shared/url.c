@@ -5,10 +5,12 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/address.h"
 #include "base/alloc.h"
+#include "base/hex.h"
 #include "base/plain.h"
 
-enum { MAX_URL = 2048, MAX_HOST = 253, MAX_DB = 65535 };
+enum { MAX_URL = 2048, MAX_DB = 65535 };
 
 /* What is behind the last @ of a text, so that no password is shown, however broken the text is. */
 static ek_err wrong(const char *text, const char *what)
@@ -21,14 +23,6 @@ static ek_err wrong(const char *text, const char *what)
                    what);
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-}
-
 /* NULL: a broken %XX, or a zero byte. */
 static char *decode(const char *p, size_t n)
 {
@@ -36,15 +30,10 @@ static char *decode(const char *p, size_t n)
     for (size_t i = 0; i < n; i++) {
         int c = (unsigned char)p[i];
         if (c == '%') {
-            int high = i + 2 < n ? hex(p[i + 1]) : -1, low = high >= 0 ? hex(p[i + 2]) : -1;
-            if (low < 0) {
-                free(out);
-                return NULL;
-            }
-            c = high * 16 + low;
+            c = ek_hex_byte(p + i + 1, n - i - 1);
             i += 2;
         }
-        if (c == 0) {
+        if (c <= 0) {
             free(out);
             return NULL;
         }
@@ -52,29 +41,6 @@ static char *decode(const char *p, size_t n)
     }
     *to = '\0';
     return out;
-}
-
-/* A number of digits alone, at most max; -1 otherwise. */
-static int number(const char *p, size_t n, int max)
-{
-    int v = 0;
-    if (n == 0) return -1;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] < '0' || p[i] > '9') return -1;
-        v = v * 10 + (p[i] - '0');
-        if (v > max) return -1;
-    }
-    return v;
-}
-
-static bool is_host(const char *p, size_t n, bool v6)
-{
-    if (n == 0 || n > MAX_HOST) return false;
-    for (size_t i = 0; i < n; i++) {
-        bool letter = (p[i] >= 'a' && p[i] <= 'z') || (p[i] >= 'A' && p[i] <= 'Z') || (p[i] >= '0' && p[i] <= '9');
-        if (!letter && p[i] != '.' && !(v6 ? p[i] == ':' || p[i] == '%' : p[i] == '-' || p[i] == '_')) return false;
-    }
-    return true;
 }
 
 /* n bytes in front of the @. */
@@ -90,21 +56,13 @@ static const char *read_user(ek_shared_url *u, const char *p, size_t n)
 /* n bytes: host and port. */
 static const char *read_host(ek_shared_url *u, const char *p, size_t n)
 {
-    const char *end = p + n, *port = NULL;
-    bool v6 = n > 0 && *p == '[';
-    const char *stop = v6 ? memchr(p, ']', n) : memchr(p, ':', n);
-    if (v6 && !stop) return "the host's [ has no ]";
-    const char *first = v6 ? p + 1 : p;
-    size_t length = (size_t)((stop ? stop : end) - first);
-    if (!is_host(first, length, v6)) return "there is no host, or one with bytes that no host has";
-    if (v6) stop = stop + 1 < end ? stop + 1 : NULL;
-    if (stop) {
-        if (*stop != ':') return "behind the host's ] stands a port or nothing";
-        port = stop + 1;
-    }
-    u->host = ek_alloc(length + 1);
-    memcpy(u->host, first, length);
-    u->port = port ? number(port, (size_t)(end - port), 65535) : EK_SHARED_PORT;
+    ek_address a;
+    const char *what = ek_address_read(&a, p, n);
+    if (what) return what;
+    if (*a.host == '*') return "there is no host";
+    u->host = ek_alloc(a.n_host + 1);
+    memcpy(u->host, a.host, a.n_host);
+    u->port = a.port == EK_PORT_NONE ? EK_SHARED_PORT : a.port;
     return u->port > 0 ? NULL : "a port is between 1 and 65535";
 }
 
@@ -129,7 +87,7 @@ static const char *read_url(ek_shared_url *u, const char *text)
     size_t n = strcspn(p, "/");
     if ((what = read_host(u, p, n)) != NULL) return what;
     p += n;
-    if (*p && p[1]) u->db = number(p + 1, strlen(p + 1), MAX_DB);
+    if (*p && p[1]) u->db = ek_decimal(p + 1, strlen(p + 1), MAX_DB);
     return u->db >= 0 ? NULL : "a DB is a number between 0 and 65535";
 }
 

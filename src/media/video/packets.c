@@ -3,6 +3,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/hex.h"
+
 /* A whole number with blanks before it; *s moves behind it. False where there is none or it is too large. */
 static bool number(const char **s, int64_t *v)
 {
@@ -56,9 +58,8 @@ static bool is_hidden(const char *s)
     const char *f = strstr(s, "F=0x");
     size_t n = f ? strcspn(f + 4, ", ") : 0;
     if (n == 0) return false;
-    const char c = f[4 + n - 1], low = (char)(c | 0x20);
-    const int digit = c <= '9' ? c - '0' : low - 'a' + 10;
-    return digit & 4;
+    const int digit = ek_hex_digit(f[4 + n - 1]);
+    return digit > 0 && digit & 4;
 }
 
 /* Stream, time of decoding, time of showing, duration, bytes, checksum, flags. */

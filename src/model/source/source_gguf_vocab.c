@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hex.h"
 
 /* Types of tokens. Source: llama.cpp, llama.h. */
 enum { UNKNOWN = 2, CONTROL, USER_DEFINED, UNUSED, BYTE };
@@ -45,16 +46,10 @@ static bool is_mark(const char *s, size_t n)
     return n > 3 && s[0] == '<' && s[n - 1] == '>' && (s[1] == '|' || s[n - 2] == '|');
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
-
 /* The byte that <0x41> stands for; -1. */
 static int byte_of(const char *s, size_t n)
 {
-    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>' || hex(s[3]) < 0 || hex(s[4]) < 0) return -1;
-    return 16 * hex(s[3]) + hex(s[4]);
+    return n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' ? ek_hex_byte(s + 3, 2) : -1;
 }
 
 /* "[PAD7]", with which converters fill ids that have no token. */

@@ -4,6 +4,7 @@
 #include <strings.h>
 
 #include "base/hash/base64.h"
+#include "base/hex.h"
 #include "serve/api/field.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
@@ -39,20 +40,13 @@ void ek_part_close(ek_buf *out, const char *tag)
 
 /* --- files --- */
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9') return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* %41 is A, as in any URL. */
 static void add_unescaped(ek_buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        int hi = s[i] == '%' && i + 2 < n ? hex(s[i + 1]) : -1, lo = hi >= 0 ? hex(s[i + 2]) : -1;
-        ek_buf_char(out, lo >= 0 ? (char)(hi << 4 | lo) : s[i]);
-        if (lo >= 0) i += 2;
+        const int byte = s[i] == '%' ? ek_hex_byte(s + i + 1, n - i - 1) : -1;
+        ek_buf_char(out, byte >= 0 ? (char)byte : s[i]);
+        if (byte >= 0) i += 2;
     }
 }
 

@@ -4,9 +4,10 @@
 
 #include <stdbool.h>
 
+#include "base/address.h"
 #include "base/err.h"
 
-enum { EK_EVENTS_HOST_MAX = 255 };
+enum { EK_EVENTS_HOST_MAX = EK_ADDRESS_HOST };
 
 typedef struct ek_events_address {
     bool bind; /* else it connects */

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hex.h"
+
 /* --- the head --- */
 
 int ek_http_head_end(const char *buf, size_t n, size_t *scanned)
@@ -158,21 +160,13 @@ bool ek_http_head_read(ek_http_head *h, const char *buf, size_t n)
 
 enum { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER, TRAILER_LINE, TRAILER_LF, LAST_LF, ENDED };
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* One byte outside of data; false if it cannot stand here. */
 static bool step(ek_http_chunks *c, char byte)
 {
     enum { MAX_LINE = 8192 };
     switch (c->state) {
     case SIZE: {
-        int d = hex(byte);
+        int d = ek_hex_digit(byte);
         if (d >= 0) {
             c->left = c->left << 4 | (uint64_t)d;
             return ++c->n_size <= 15;
@@ -234,9 +228,9 @@ bool ek_http_path(char *out, ek_span target)
     }
     if (p == end || *p == '?') *out++ = '/';
     while (p < end && *p != '?' && *p != '#') {
-        int high = *p == '%' && end - p > 2 ? hex(p[1]) : -1, low = high >= 0 ? hex(p[2]) : -1;
-        if (low >= 0) p += 2;
-        char c = low >= 0 ? (char)(high << 4 | low) : *p;
+        const int byte = *p == '%' ? ek_hex_byte(p + 1, (size_t)(end - p) - 1) : -1;
+        const char c = byte >= 0 ? (char)byte : *p;
+        if (byte >= 0) p += 2;
         if (c == '\0') return false;
         *out++ = c;
         p++;

@@ -1,6 +1,8 @@
 /* The automaton inside strings: characters in UTF-8 or as escapes, their number, and the pattern. */
 #include "text/grammar/grammar_state.h"
 
+#include "base/hex.h"
+
 enum { LAST1 = 1, LAST2, LAST3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4 };
 enum { SECOND = EK_IN_HEX + 1, SECOND_OF_D, THIRD, FOURTH }; /* the digit of \u that comes next */
 
@@ -21,11 +23,6 @@ int ek_utf8_walk(int state, int b)
     return b == 0xf4 ? AFTER_F4 : -1;
 }
 
-static bool is_hex(int c)
-{
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
-}
-
 /* The state behind one more character of an escape (\", \n, \u and four digits), or -1. Surrogates are not offered:
  * characters beyond the first plane stand for themselves. */
 static int in_escape(int state, int c)
@@ -36,11 +33,11 @@ static int in_escape(int state, int c)
         return c == '"' || c == '\\' || c == '/' || c == 'b' || c == 'f' || c == 'n' || c == 'r' || c == 't'
                    ? EK_IN_BODY
                    : -1;
-    case EK_IN_HEX: return !is_hex(c) ? -1 : c == 'd' || c == 'D' ? SECOND_OF_D : SECOND;
-    case SECOND: return is_hex(c) ? THIRD : -1;
+    case EK_IN_HEX: return ek_hex_digit(c) < 0 ? -1 : c == 'd' || c == 'D' ? SECOND_OF_D : SECOND;
+    case SECOND: return ek_hex_digit(c) >= 0 ? THIRD : -1;
     case SECOND_OF_D: return c >= '0' && c <= '7' ? THIRD : -1;
-    case THIRD: return is_hex(c) ? FOURTH : -1;
-    default: return is_hex(c) ? EK_IN_BODY : -1;
+    case THIRD: return ek_hex_digit(c) >= 0 ? FOURTH : -1;
+    default: return ek_hex_digit(c) >= 0 ? EK_IN_BODY : -1;
     }
 }
 
@@ -103,7 +100,7 @@ static uint32_t escaped(int c)
 static bool escape_byte(const ek_pattern *p, ek_string_at *s, int was, int next, int symbol)
 {
     uint32_t lo = 0, hi = 0xffff;
-    if (was >= EK_IN_HEX) s->cp = s->cp << 4 | (uint32_t)(symbol <= '9' ? symbol - '0' : (symbol | 32) - 'a' + 10);
+    if (was >= EK_IN_HEX) s->cp = s->cp << 4 | (uint32_t)ek_hex_digit(symbol);
     else if (next == EK_IN_HEX) s->cp = 0;
     else s->cp = escaped(symbol);
     if (next != EK_IN_BODY) {

@@ -10,6 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hex.h"
 #include "text/utf8.h"
 
 typedef struct reader {
@@ -47,11 +48,7 @@ static bool hex4(const reader *r, size_t at, uint32_t *value)
     if (r->n < 4 || at > r->n - 4) return false;
     *value = 0;
     for (size_t i = 0; i < 4; i++) {
-        char c = r->text[at + i];
-        int d = c >= '0' && c <= '9'   ? c - '0'
-                : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                       : -1;
+        const int d = ek_hex_digit(r->text[at + i]);
         if (d < 0) return false;
         *value = *value << 4 | (uint32_t)d;
     }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/hex.h"
 #include "text/regex/lark_work.h"
 #include "text/utf8.h"
 
@@ -36,13 +37,6 @@ static ek_err put_char(ek_lark *l, uint32_t cp, bool folds, const ek_lark_token 
     return put(l, s, (size_t)n);
 }
 
-static int hex_digit(char c)
-{
-    if (ek_lark_is_digit(c)) return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* One character of a text, with its escapes. */
 static ek_err next_char(const ek_lark_token *t, size_t *i, uint32_t *cp)
 {
@@ -61,7 +55,7 @@ static ek_err next_char(const ek_lark_token *t, size_t *i, uint32_t *cp)
     int digits = c == 'x' ? 2 : c == 'u' ? 4 : c == 'U' ? 8 : 0;
     *cp = 0;
     for (int k = 0; k < digits; k++) {
-        int d = *i < t->n ? hex_digit(t->s[(*i)++]) : -1;
+        int d = *i < t->n ? ek_hex_digit(t->s[(*i)++]) : -1;
         if (d < 0) return ek_lark_wrong(t, "an escape in a text lacks digits");
         *cp = *cp << 4 | (uint32_t)d;
     }

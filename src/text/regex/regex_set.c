@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hex.h"
 #include "text/regex/regex_read.h"
 #include "text/utf8.h"
 
@@ -116,19 +117,11 @@ static bool known_set(ek_regex_reader *p, int32_t *out)
 
 /* --- escapes --- */
 
-static int hex(int c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 static bool read_hex(ek_regex_reader *p, int n, uint32_t *cp)
 {
     *cp = 0;
     for (int i = 0; i < n; i++) {
-        int d = hex(ek_regex_peek(p, (size_t)i));
+        int d = ek_hex_digit(ek_regex_peek(p, (size_t)i));
         if (d < 0) return false;
         *cp = *cp << 4 | (uint32_t)d;
     }
@@ -143,7 +136,8 @@ static ek_err unicode(ek_regex_reader *p, uint32_t *cp)
     if (ek_regex_peek(p, 0) == '{') {
         *cp = 0;
         size_t from = ++p->at;
-        for (int d; (d = hex(ek_regex_peek(p, 0))) >= 0 && *cp <= EK_REGEX_LAST; p->at++) *cp = *cp << 4 | (uint32_t)d;
+        for (int d; (d = ek_hex_digit(ek_regex_peek(p, 0))) >= 0 && *cp <= EK_REGEX_LAST; p->at++)
+            *cp = *cp << 4 | (uint32_t)d;
         if (ek_regex_peek(p, 0) != '}' || p->at == from || *cp > EK_REGEX_LAST)
             return ek_regex_refuse(p, "\\u{…} needs a code point up to 10FFFF");
         p->at++;

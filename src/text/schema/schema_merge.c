@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "text/json/json.h"
 #include "text/schema/schema_work.h"
 
@@ -106,22 +107,15 @@ bool ek_schema_ref_has_siblings(const json_t *schema)
 
 /* --- references --- */
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* One step of a JSON pointer in a URI: ~0, ~1 and %XX stand for characters. */
 static const char *pointer_step(const char *s, ek_buf *out)
 {
     ek_buf_clear(out);
     ek_buf_str(out, "");
     for (; *s && *s != '/'; s++) {
-        if (*s == '%' && hex(s[1]) >= 0 && hex(s[2]) >= 0) {
-            ek_buf_char(out, (char)(hex(s[1]) * 16 + hex(s[2])));
+        const int byte = *s == '%' ? ek_hex_byte(s + 1, strnlen(s + 1, 2)) : -1;
+        if (byte >= 0) {
+            ek_buf_char(out, (char)byte);
             s += 2;
         } else if (*s == '~' && (s[1] == '0' || s[1] == '1')) {
             ek_buf_char(out, *++s == '0' ? '~' : '/');

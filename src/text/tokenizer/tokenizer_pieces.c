@@ -1,5 +1,6 @@
 /* The pieces of a tokenizer: vocabulary, added tokens, and what each piece decodes to. */
 #include "base/alloc.h"
+#include "base/hex.h"
 #include "text/json/json.h"
 #include "text/tokenizer/tokenizer_load.h"
 #include "text/utf8.h"
@@ -130,14 +131,6 @@ ek_err ek_added_read(ek_tokenizer *t, const json_t *added, int32_t *cap)
     return EK_OK;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
-
 void ek_pieces_derive(ek_tokenizer *t)
 {
     memset(t->scalar, 0xFF, sizeof t->scalar);
@@ -151,11 +144,11 @@ void ek_pieces_derive(ek_tokenizer *t)
             ek_utf8_next(s, p->text.n, &cp) == (int)p->text.n)
             t->scalar[cp] = id;
         p->bytes = p->text;
-        if (p->text.n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' && hex_digit(s[3]) >= 0 && hex_digit(s[4]) >= 0) {
-            char byte = (char)(hex_digit(s[3]) << 4 | hex_digit(s[4]));
+        const int byte = p->text.n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' ? ek_hex_byte(s + 3, 2) : -1;
+        if (byte >= 0) {
             p->flags |= PIECE_BYTE;
             p->bytes = (span){(uint32_t)t->blob.len, 1};
-            ek_buf_char(&t->blob, byte);
+            ek_buf_char(&t->blob, (char)byte);
             continue;
         }
         ek_buf_clear(&b);
