@@ -33,8 +33,7 @@ typedef struct ek_media {
     atomic_int refs;
 } ek_media;
 
-/* One reference each. Errors as of ek_picture_read and ek_picture_make. */
-/* kind: an image, or a frame of a video. */
+/* *out has one reference. kind: an image, or a frame of a video. Errors of ek_picture_read and ek_picture_make. */
 ek_err ek_media_read_picture(ek_media **out, ek_part_kind kind, const void *bytes, size_t n, const ek_picture_opts *o);
 ek_err ek_media_make_picture(ek_media **out, ek_part_kind kind, const ek_image *image, const ek_picture_opts *o);
 /* Errors of ek_sound_read and ek_sound_tokens. */
@@ -43,8 +42,8 @@ ek_err ek_media_read_sound(ek_media **out, const void *bytes, size_t n, ek_sound
 ek_err ek_media_make_sound(ek_media **out, const float *samples, int n, ek_sound_kind kind);
 ek_media *ek_media_retain(ek_media *m);
 void ek_media_release(ek_media *m); /* NULL is allowed */
-uint64_t ek_media_name(
-    const ek_media *m); /* half of what it is called where pages are told of: of the digest; never 0 */
+/* The digest's first 64 bits, never 0: half of the content that keys of pages have for it, and what others are told. */
+uint64_t ek_media_name(const ek_media *m);
 size_t ek_media_memory(const ek_media *m); /* bytes, while anybody holds it */
 
 /* The ids of a model's vocabulary; 0: it has none. Behind each kind's own id stand those around a run of it. */

@@ -1,4 +1,4 @@
-/* The towers of a checkpoint: opening, packing on demand, digests, and who encodes what. */
+/* The towers of a checkpoint: opening, packing on demand, and who encodes what. */
 #include "model/tower/tower.h"
 
 #include <math.h>
@@ -6,30 +6,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash/rng.h"
 #include "model/config/setting.h"
 #include "model/tower/source/processor.h"
 #include "model/tower/tower_audio.h"
 #include "model/tower/tower_image.h"
-
-/* One sense. */
-typedef struct sense {
-    ek_tower_part *part; /* NULL: the model does not have it */
-    ek_tower_binder bound;
-    ek_weights *block; /* the memory of packed weights alone */
-    bool packed, digested;
-    uint64_t digest;
-} sense;
-
-struct ek_towers {
-    ek_towers_info info;
-    ek_towers_opts opts;
-    ek_tower_ops kernels;
-    ek_tower_source *source; /* NULL: there is no place for towers */
-    char *packed_dir;        /* NULL: what is packed is not kept */
-    const char *sees;        /* use_bidirectional_attention; the source's */
-    sense image, sound;
-};
+#include "model/tower/tower_state.h"
 
 /* ------------------------------------------------------------------ configuration */
 
@@ -113,7 +94,7 @@ static ek_pack_opts pack_opts(const ek_towers *t)
                           .packed_of = t->source->gguf ? t->source->file : t->source->path};
 }
 
-static ek_err plan(ek_towers *t, sense *s)
+static ek_err plan(ek_towers *t, ek_sense *s)
 {
     const ek_pack_opts o = pack_opts(t);
     if (!s->part) return EK_OK;
@@ -162,7 +143,7 @@ static void forget_bound(ek_tower_binder *b)
     b->own = NULL, b->n_own = 0;
 }
 
-static void close_sense(sense *s)
+static void close_sense(ek_sense *s)
 {
     forget_bound(&s->bound);
     ek_items_fini(&s->bound.items);
@@ -198,27 +179,9 @@ ek_err ek_towers_takes_sound(const ek_towers *t)
     return ek_fail(EK_EUNSUPPORTED, "this model takes no audio: it has no audio tower");
 }
 
-/* ------------------------------------------------------------------ what encoders share */
-
-ek_err ek_tower_take_memory(ek_tower_work *w, uint8_t **block, size_t bytes)
-{
-    *block = ek_alloc_big(bytes);
-    w->rows = *block ? ek_alloc_big(sizeof *w->rows * (size_t)w->n_rows * (size_t)w->part->hidden) : NULL;
-    if (w->rows) return EK_OK;
-    w->ops->free(w);
-    return EK_ENOMEM;
-}
-
-ek_err ek_tower_check_positions(int across, int down, int n)
-{
-    if (across <= n && down <= n) return EK_OK;
-    return ek_fail(EK_EINVAL, "a picture of %d x %d patches; this model has positions for %d in a row or column",
-                   across, down, n);
-}
-
 /* ------------------------------------------------------------------ weights */
 
-static size_t bytes(const sense *s)
+static size_t bytes(const ek_sense *s)
 {
     return s->block ? s->block->block_bytes : 0;
 }
@@ -249,7 +212,7 @@ static ek_err check_table(const ek_item *it)
     return err;
 }
 
-static ek_err load(ek_towers *t, sense *s)
+ek_err ek_sense_load(ek_towers *t, ek_sense *s)
 {
     const ek_pack_opts o = pack_opts(t);
     const ek_items *list = &s->bound.items;
@@ -274,13 +237,13 @@ static ek_err load(ek_towers *t, sense *s)
 ek_err ek_towers_load_image(ek_towers *t)
 {
     EK_TRY(ek_towers_takes_image(t));
-    return load(t, &t->image);
+    return ek_sense_load(t, &t->image);
 }
 
 ek_err ek_towers_load_sound(ek_towers *t)
 {
     EK_TRY(ek_towers_takes_sound(t));
-    return load(t, &t->sound);
+    return ek_sense_load(t, &t->sound);
 }
 
 const ek_tower_part *ek_towers_image_part(const ek_towers *t)
@@ -291,73 +254,6 @@ const ek_tower_part *ek_towers_image_part(const ek_towers *t)
 const ek_tower_part *ek_towers_sound_part(const ek_towers *t)
 {
     return t->sound.packed ? t->sound.part : NULL;
-}
-
-/* ------------------------------------------------------------------ digests */
-
-/* Panels in their order, wherever the nodes of the machine have them. */
-static uint64_t hash_matrix(uint64_t h, const ek_linear *w, const ek_pool *pool)
-{
-    const int nodes = w->parts ? ek_pool_nodes(pool) : 1;
-    const int shape[] = {(int)w->form, w->n, w->k, w->group, w->a_group, w->bits, w->limbs};
-    h = ek_hash64(h, shape, sizeof shape);
-    for (int j = 0; j < nodes; j++) {
-        const int first = w->parts ? w->parts->first[j] : 0, end = w->parts ? w->parts->first[j + 1] : w->n_panels;
-        const uint8_t *at = w->parts ? w->parts->data[j] : w->data;
-        for (int p = first; p < end; p++, at += w->panel_bytes) h = ek_hash64(h, at, w->panel_bytes);
-    }
-    return h;
-}
-
-static uint64_t hash_item(const ek_item *it, const ek_pool *pool)
-{
-    uint64_t h = ek_fnv1a64(it->name);
-    if (it->matrix) return hash_matrix(h, it->matrix, pool);
-    if (it->vector) return ek_hash64(h, *it->vector, sizeof(float) * (size_t)it->data.k);
-    if (!it->data.plane[0]) return h; /* synthetic */
-    const size_t row = ek_weight_row_bytes(it->data.type, it->data.k);
-    return ek_hash64(h, it->data.plane[0], row * (size_t)it->data.n);
-}
-
-typedef struct hashing {
-    const sense *s;
-    const ek_pool *pool;
-    uint64_t *of;
-} hashing;
-
-static void hash_task(void *arg, int task, int worker)
-{
-    hashing *a = arg;
-    (void)worker;
-    a->of[task] = hash_item(&a->s->bound.items.item[task], a->pool);
-}
-
-static ek_err digest(ek_towers *t, sense *s, uint64_t *out)
-{
-    EK_TRY(load(t, s));
-    if (!s->digested) {
-        const int n = s->bound.items.n;
-        hashing a = {s, t->opts.pool, ek_alloc(sizeof *a.of * (size_t)(n + 1))};
-        ek_pool_run(t->opts.pool, hash_task, &a, n);
-        s->digest = ek_hash64(EK_ARITHMETIC_VERSION, a.of, sizeof *a.of * (size_t)n);
-        s->digest = s->part->ops->hash(s->part, s->digest);
-        s->digested = true;
-        free(a.of);
-    }
-    *out = s->digest;
-    return EK_OK;
-}
-
-ek_err ek_towers_digest_image(ek_towers *t, uint64_t *out)
-{
-    EK_TRY(ek_towers_takes_image(t));
-    return digest(t, &t->image, out);
-}
-
-ek_err ek_towers_digest_sound(ek_towers *t, uint64_t *out)
-{
-    EK_TRY(ek_towers_takes_sound(t));
-    return digest(t, &t->sound, out);
 }
 
 /* ------------------------------------------------------------------ encoding */
@@ -391,7 +287,7 @@ ek_err ek_tower_begin_image(ek_tower_work **out, ek_towers *t, const ek_picture 
 {
     *out = NULL;
     EK_TRY(check_cut(t, &picture->fit));
-    EK_TRY(load(t, &t->image));
+    EK_TRY(ek_sense_load(t, &t->image));
     return ek_tower_image_begin(out, t->image.part, picture);
 }
 
@@ -401,33 +297,6 @@ ek_err ek_tower_begin_sound(ek_tower_work **out, ek_towers *t, const ek_sound *s
     *out = NULL;
     EK_TRY(ek_towers_takes_sound(t));
     EK_TRY(ek_sound_tokens(&tokens, sound->samples, t->info.sound_kind));
-    EK_TRY(load(t, &t->sound));
+    EK_TRY(ek_sense_load(t, &t->sound));
     return ek_tower_audio_begin(out, t->sound.part, sound, tokens);
-}
-
-void ek_tower_advance(ek_tower_work *w, double max_macs, bool *done)
-{
-    if (w->left > 0) w->ops->advance(w, max_macs);
-    *done = w->left <= 0;
-}
-
-double ek_tower_left(const ek_tower_work *w)
-{
-    return w->left > 0 ? w->left : 0;
-}
-
-const float *ek_tower_rows(const ek_tower_work *w, int *rows)
-{
-    EK_ASSERT(w->left <= 0);
-    *rows = w->n_rows;
-    return w->rows;
-}
-
-void ek_tower_free(ek_tower_work *w)
-{
-    if (!w) return;
-    float *rows = w->rows;
-    size_t n = (size_t)w->n_rows * (size_t)w->part->hidden * sizeof *rows;
-    w->ops->free(w);
-    ek_free_big(rows, n);
 }

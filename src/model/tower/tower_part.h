@@ -1,4 +1,5 @@
-/* Inside src/model/tower: what the encoder of one sense is to tower.c, and what all of them share. */
+/* Inside src/model/tower: what the encoder of one sense is to tower.c, and what all of them share (tower_bind.c,
+ * tower_part.c). */
 #ifndef EK_MODEL_TOWER_PART_H
 #define EK_MODEL_TOWER_PART_H
 
@@ -93,7 +94,7 @@ const ek_tower_part *ek_towers_sound_part(const ek_towers *t);
 
 typedef struct ek_tower_work_ops {
     void (*advance)(ek_tower_work *w, double max_macs); /* lowers w->left; 0: done */
-    void (*free)(ek_tower_work *w);                     /* all but rows, which tower.c frees */
+    void (*free)(ek_tower_work *w);                     /* all but rows, which ek_tower_free frees */
 } ek_tower_work_ops;
 
 /* The head of a work's own struct. */

@@ -101,15 +101,19 @@ static ek_err read_video(ek_processor *out, const ek_settings *f, ek_patching pa
     return read_budget(&out->frame_tokens, f, out->frame_tokens);
 }
 
-/* What counts for one kind: the object `in` of the first file, else the first of the others that is there. */
-static ek_settings choose(const json_t *nested, const char *in, const char *dotted, const char *const name[2],
-                          json_t *const file[2])
+/* In the order in which they count for videos; of images the last one does. */
+enum { NESTED, VIDEOS, IMAGES, FILES };
+static const char *const names[FILES] = {"processor_config.json", "video_preprocessor_config.json",
+                                         "preprocessor_config.json"};
+
+/* What counts for one kind: the object `in` (dotted: with a dot) of the first file, else the file `own` or, if it is
+ * not there, the last one. */
+static ek_settings choose(json_t *const file[FILES], const char *in, const char *dotted, int own)
 {
-    const json_t *object = nested ? json_object_get(nested, in) : NULL;
-    if (object) return (ek_settings){.file = "processor_config.json", .in = dotted, .object = object};
-    for (int i = 0; i < 2; i++)
-        if (file[i]) return (ek_settings){.file = name[i], .object = file[i]};
-    return (ek_settings){.file = name[0]};
+    const json_t *object = json_object_get(file[NESTED], in);
+    if (object) return (ek_settings){.file = names[NESTED], .in = dotted, .object = object};
+    if (!file[own]) own = IMAGES;
+    return (ek_settings){.file = names[own], .object = file[own]};
 }
 
 static ek_err check_object(const ek_settings *f)
@@ -118,24 +122,22 @@ static ek_err check_object(const ek_settings *f)
     return ek_fail(EK_EFORMAT, "%s: %.*s is not a JSON object", f->file, (int)strlen(f->in) - 1, f->in);
 }
 
+static ek_err read_all(ek_processor *out, json_t *file[FILES], const char *folder, ek_patching patching)
+{
+    for (int i = 0; i < FILES; i++) EK_TRY(read_file(&file[i], folder, names[i]));
+    const ek_settings image = choose(file, "image_processor", "image_processor.", IMAGES);
+    const ek_settings video = choose(file, "video_processor", "video_processor.", VIDEOS);
+    EK_TRY(check_object(&image));
+    EK_TRY(check_object(&video));
+    EK_TRY(read_image(out, &image, patching));
+    return read_video(out, &video, patching);
+}
+
 ek_err ek_processor_read(ek_processor *out, const char *folder, ek_patching patching)
 {
-    static const char *const images[2] = {"preprocessor_config.json", "preprocessor_config.json"};
-    static const char *const videos[2] = {"video_preprocessor_config.json", "preprocessor_config.json"};
-    json_t *nested = NULL, *old[2] = {NULL, NULL};
+    json_t *file[FILES] = {NULL};
     ek_processor_default(out);
-    ek_err err = read_file(&nested, folder, "processor_config.json");
-    if (!err) err = read_file(&old[0], folder, videos[0]);
-    if (!err) err = read_file(&old[1], folder, videos[1]);
-    json_t *const of_images[2] = {old[1], NULL};
-    const ek_settings image = choose(nested, "image_processor", "image_processor.", images, of_images);
-    const ek_settings video = choose(nested, "video_processor", "video_processor.", videos, old);
-    if (!err) err = check_object(&image);
-    if (!err) err = check_object(&video);
-    if (!err) err = read_image(out, &image, patching);
-    if (!err) err = read_video(out, &video, patching);
-    json_decref(nested);
-    json_decref(old[0]);
-    json_decref(old[1]);
+    const ek_err err = read_all(out, file, folder, patching);
+    for (int i = 0; i < FILES; i++) json_decref(file[i]);
     return err ? ek_fail_in(err, "%s", folder) : EK_OK;
 }

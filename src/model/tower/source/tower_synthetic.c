@@ -58,12 +58,12 @@ static void close_synthetic(ek_tower_source *s)
     free(s);
 }
 
-static json_t *vision_of(const ek_config *c)
+static json_t *vision_of(const char *name, const ek_config *c)
 {
     if (c->per_layer_size)
         return json_pack("{s:i,s:i,s:i,s:i,s:b}", "hidden_size", 768, "num_hidden_layers", 16, "num_attention_heads",
                          12, "intermediate_size", 3072, "use_clipped_linears", 1);
-    if (c->hidden_size == 3840) return json_pack("{s:i}", "mm_embed_dim", 3840);
+    if (!strcmp(name, "12b")) return json_pack("{s:i}", "mm_embed_dim", c->hidden_size);
     return json_pack("{s:i,s:i,s:i,s:i,s:b}", "hidden_size", 1152, "num_hidden_layers", 27, "num_attention_heads", 16,
                      "intermediate_size", 4304, "standardize", 1);
 }
@@ -78,10 +78,10 @@ ek_err ek_tower_synthetic_open(ek_tower_source **out, const char *name)
         ek_tower_source *s = ek_alloc(sizeof *s);
         *s = (ek_tower_source){.ops = &ops, .path = ek_strdup(name), .file = "config.json"};
         s->config = json_pack("{s:{s:i,s:i},s:o}", "text_config", "hidden_size", c->hidden_size, "vocab_size",
-                              c->vocab_size, "vision_config", vision_of(c));
+                              c->vocab_size, "vision_config", vision_of(name, c));
         EK_ASSERT(s->config);
         /* The published conformer is what transformers takes without a word; 12B has none. */
-        if (c->per_layer_size || c->hidden_size == 3840) json_object_set_new(s->config, "audio_config", json_object());
+        if (c->per_layer_size || !strcmp(name, "12b")) json_object_set_new(s->config, "audio_config", json_object());
         *out = s;
     }
     free(c);
