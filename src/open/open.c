@@ -77,13 +77,7 @@ static ek_err open_path(ek_opened *m, const ek_open_opts *o)
 static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_opts *opts)
 {
     if (!o->media) return EK_OK;
-    const ek_towers_opts towers = {.cpu = opts->cpu,
-                                   .exact = opts->exact,
-                                   .quantise = opts->quantise,
-                                   .pool = opts->pool,
-                                   .synthetic = o->synthetic,
-                                   .packed_dir = opts->packed_dir,
-                                   .mmproj = o->mmproj};
+    const ek_towers_opts towers = ek_open_towers_opts(o, opts);
     EK_TRY(ek_towers_open(&m->towers, m->path, &towers));
     ek_chat_media_of(&m->chat.media, m->towers, ek_model_config(m->model));
     return EK_OK;

@@ -130,6 +130,17 @@ ek_err ek_open_model_opts(const ek_open_opts *o, ek_model_opts *out)
     return EK_OK;
 }
 
+ek_towers_opts ek_open_towers_opts(const ek_open_opts *o, const ek_model_opts *m)
+{
+    return (ek_towers_opts){.cpu = m->cpu,
+                            .exact = m->exact,
+                            .quantise = m->quantise,
+                            .pool = m->pool,
+                            .synthetic = o->synthetic,
+                            .packed_dir = m->packed_dir,
+                            .mmproj = o->mmproj};
+}
+
 ek_engine_opts ek_open_engine_opts(const ek_open_opts *o)
 {
     const char *draft = text_or(o->draft, "auto");

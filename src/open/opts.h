@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "engine/engine.h"
+#include "model/tower/tower.h"
 
 /* For fields where 0 is the default: none at all. */
 enum { EK_OPEN_NONE = -1 };
@@ -75,6 +76,9 @@ ek_err ek_open_check(const ek_open_opts *o);
 
 /* What the model is opened with, without a pool; as checked. */
 ek_err ek_open_model_opts(const ek_open_opts *o, ek_model_opts *out);
+
+/* What its towers are opened with, beside a model that is opened with m, on the same pool. */
+ek_towers_opts ek_open_towers_opts(const ek_open_opts *o, const ek_model_opts *m);
 
 /* What the engine is opened with, without drafter and store; as checked. */
 ek_engine_opts ek_open_engine_opts(const ek_open_opts *o);

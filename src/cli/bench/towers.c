@@ -1,30 +1,21 @@
 #include "cli/bench/towers.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "cli/bench/first.h"
 #include "cli/frame/median.h"
 #include "cli/frame/open.h"
-#include "gpu/tower/tower.h"
+#include "cli/media/towers.h"
 #include "media/budget.h"
-#include "open/device.h"
-
-enum { RATE = 16000 };
+#include "media/limits.h"
 
 typedef struct bed {
-    ek_buf path;
-    ek_pool *pool;
-    ek_towers *towers;
-    ek_gpu *gpu; /* NULL: the CPU encodes */
-    ek_gpu_tower *tower;
-    unsigned cpu;
+    ek_cli_towers t;
     bool sound;
 } bed;
 
@@ -35,62 +26,6 @@ typedef struct row {
     double seconds, limit, share; /* of one; float multiply-adds a second beside it; of that limit. Device: no limit */
     double first, again;          /* seconds until the first token, and the second time; 0: not asked for */
 } row;
-
-/* ------------------------------------------------------------------ opening */
-
-static const ek_tower_part *part_of(const bed *b)
-{
-    return b->sound ? ek_towers_sound_part(b->towers) : ek_towers_image_part(b->towers);
-}
-
-static ek_err open_device(bed *b, const ek_cli *cli)
-{
-    ek_gpu_driver driver;
-    ek_device d;
-    EK_TRY(ek_device_parse(&d, cli->device));
-    if (!d.cuda) return EK_OK;
-    ek_err err = ek_gpu_driver_load(&driver);
-    if (!err) err = ek_gpu_open_device(&b->gpu, &driver, d.ordinal[0]);
-    if (!err) err = ek_gpu_tower_open(&b->tower, b->gpu, part_of(b));
-    if (!err || !d.may_be_cpu) return err;
-    ek_log(EK_LOG_DEBUG, "device cpu: %s", ek_err_text());
-    ek_gpu_close(b->gpu);
-    b->gpu = NULL;
-    return EK_OK;
-}
-
-static ek_err open_bed(bed *b, const ek_cli *cli)
-{
-    const char *dir;
-    ek_open_opts o;
-    ek_model_opts model;
-    if (!cli->has.model && !cli->has.synthetic) EK_TRY(ek_cli_model_dir(cli, &dir));
-    EK_TRY(ek_cli_open_opts(&o, cli));
-    EK_TRY(ek_open_check(&o));
-    EK_TRY(ek_open_model_opts(&o, &model));
-    if (!o.synthetic) EK_TRY(ek_open_path(&b->path, &o));
-    EK_TRY(ek_pool_open_nodes(&b->pool, o.threads ? o.threads : ek_cpu_count(), ""));
-    b->cpu = model.cpu;
-    const ek_towers_opts towers = {.cpu = model.cpu,
-                                   .exact = model.exact,
-                                   .quantise = model.quantise,
-                                   .pool = b->pool,
-                                   .packed_dir = model.packed_dir,
-                                   .mmproj = o.mmproj,
-                                   .synthetic = o.synthetic};
-    EK_TRY(ek_towers_open(&b->towers, ek_buf_text(&b->path), &towers));
-    EK_TRY(b->sound ? ek_towers_load_sound(b->towers) : ek_towers_load_image(b->towers));
-    return open_device(b, cli);
-}
-
-static void close_bed(bed *b)
-{
-    ek_gpu_tower_close(b->tower);
-    ek_gpu_close(b->gpu);
-    ek_towers_close(b->towers);
-    if (b->pool) ek_pool_close(b->pool);
-    ek_buf_fini(&b->path);
-}
 
 /* ------------------------------------------------------------------ what is encoded */
 
@@ -111,7 +46,7 @@ static ek_err make_picture(ek_media **m, const ek_towers_info *info, int budget)
 static ek_err make_sound(ek_media **m, const ek_towers_info *info, int seconds)
 {
     static unsigned number;
-    const int n = seconds * RATE;
+    const int n = seconds * EK_SOUND_RATE;
     float *v = ek_alloc(sizeof *v * (size_t)n);
     number++;
     for (int i = 0; i < n; i++) v[i] = (float)((unsigned)i * ((unsigned)i + number) >> 5 & 1023) / 1024 - 0.5f;
@@ -129,7 +64,7 @@ static ek_err make(ek_media **m, const ek_towers *t, bool sound, int size)
 
 static double float_limit(const bed *b)
 {
-    const double start = ek_now(), macs = ek_peak_f32(b->pool, b->cpu);
+    const double start = ek_now(), macs = ek_peak_f32(b->t.pool, b->t.cpu);
     return macs / (ek_now() - start);
 }
 
@@ -138,8 +73,8 @@ static ek_err encode_here(const bed *b, const ek_media *m, double *seconds, doub
 {
     ek_tower_work *w;
     bool done = false;
-    EK_TRY(b->sound ? ek_tower_begin_sound(&w, b->towers, &m->sound)
-                    : ek_tower_begin_image(&w, b->towers, &m->picture));
+    EK_TRY(b->sound ? ek_tower_begin_sound(&w, b->t.towers, &m->sound)
+                    : ek_tower_begin_image(&w, b->t.towers, &m->picture));
     const double before = float_limit(b), start = ek_now();
     while (!done) ek_tower_advance(w, 1e10, &done);
     *seconds = ek_now() - start;
@@ -151,11 +86,9 @@ static ek_err encode_here(const bed *b, const ek_media *m, double *seconds, doub
 /* From pixels or samples in host memory to rows in host memory. */
 static ek_err encode_there(const bed *b, const ek_media *m, double *seconds)
 {
-    float *rows = ek_alloc(sizeof *rows * (size_t)m->tokens * (size_t)ek_towers_get(b->towers)->hidden);
-    bool done;
+    float *rows = ek_alloc(sizeof *rows * (size_t)m->tokens * (size_t)ek_towers_get(b->t.towers)->hidden);
     const double start = ek_now();
-    ek_err err = ek_gpu_tower_begin(b->tower, m, rows);
-    if (!err) err = ek_gpu_tower_advance(b->tower, INFINITY, &done);
+    const ek_err err = ek_cli_encode_there(&b->t, m, rows);
     *seconds = ek_now() - start;
     free(rows);
     return err;
@@ -164,9 +97,9 @@ static ek_err encode_there(const bed *b, const ek_media *m, double *seconds)
 static ek_err measure_runs(const bed *b, const ek_media *m, int n, row *r)
 {
     double *seconds = ek_alloc(3 * sizeof *seconds * (size_t)n), *limit = seconds + n, *share = limit + n, unused;
-    ek_err err = b->gpu ? encode_there(b, m, &unused) : EK_OK; /* kernels are looked for the first time */
+    ek_err err = b->t.gpu ? encode_there(b, m, &unused) : EK_OK; /* kernels are looked for the first time */
     for (int i = 0; i < n && !err; i++) {
-        err = b->gpu ? encode_there(b, m, &seconds[i]) : encode_here(b, m, &seconds[i], &limit[i]);
+        err = b->t.gpu ? encode_there(b, m, &seconds[i]) : encode_here(b, m, &seconds[i], &limit[i]);
         share[i] = limit[i] > 0 ? r->macs / seconds[i] / limit[i] : 0;
     }
     r->seconds = ek_median(seconds, n), r->limit = ek_median(limit, n), r->share = ek_median(share, n);
@@ -178,9 +111,9 @@ static ek_err measure(const bed *b, int runs, row *r)
 {
     ek_media *m;
     ek_tower_cost cost;
-    EK_TRY(make(&m, b->towers, b->sound, r->size));
-    ek_err err = b->sound ? ek_tower_cost_sound(&cost, b->towers, m->sound.samples)
-                          : ek_tower_cost_image(&cost, b->towers, &m->picture.fit);
+    EK_TRY(make(&m, b->t.towers, b->sound, r->size));
+    ek_err err = b->sound ? ek_tower_cost_sound(&cost, b->t.towers, m->sound.samples)
+                          : ek_tower_cost_image(&cost, b->t.towers, &m->picture.fit);
     if (!err) {
         r->macs = cost.macs, r->tokens = cost.rows;
         err = measure_runs(b, m, runs, r);
@@ -232,8 +165,8 @@ static ek_err measure_firsts(const ek_cli *cli, bool sound, row *r, int n)
 
 static void explain(const bed *b, bool firsts)
 {
-    if (b->gpu) printf("device    %s\n", ek_gpu_text(b->gpu));
-    else printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(b->pool), ek_cpu_isa(b->cpu));
+    if (b->t.gpu) printf("device    %s\n", ek_gpu_text(b->t.gpu));
+    else printf("machine   %s, %d threads, %s\n", ek_cpu_model(), ek_pool_threads(b->t.pool), ek_cpu_isa(b->t.cpu));
     if (b->sound)
         printf("\nsound            soft tokens of one\n"
                "seconds          from its samples to its rows\n");
@@ -241,14 +174,14 @@ static void explain(const bed *b, bool firsts)
         printf("\npicture          soft tokens of one, of 3 to 2\n"
                "seconds          from its pixels to its rows\n");
     printf("G multiply-adds  that took, in thousands of millions a second, attention included\n");
-    if (!b->gpu)
+    if (!b->t.gpu)
         printf("float peak       what this machine does in floats, measured beside it\n"
                "share            of that which was reached\n");
     if (firsts)
         printf("first token      seconds until the first token of a question with it\n"
                "again            the same when the same question comes again\n");
     printf("\n%10s %12s %16s", b->sound ? "sound" : "picture", "seconds", "G multiply-adds");
-    if (!b->gpu) printf(" %16s %8s", "float peak", "share");
+    if (!b->t.gpu) printf(" %16s %8s", "float peak", "share");
     if (firsts) printf(" %12s %12s", "first token", "again");
     putchar('\n');
 }
@@ -258,7 +191,7 @@ static void print_table(const bed *b, const row *r, int n)
     explain(b, r->first > 0);
     for (int i = 0; i < n; i++, r++) {
         printf("%10d %12.4f %16.1f", r->tokens, r->seconds, r->macs / r->seconds / 1e9);
-        if (!b->gpu) printf(" %16.1f %6.1f %%", r->limit / 1e9, r->share * 100);
+        if (!b->t.gpu) printf(" %16.1f %6.1f %%", r->limit / 1e9, r->share * 100);
         if (r->first > 0) printf(" %12.4f %12.4f", r->first, r->again);
         putchar('\n');
     }
@@ -270,12 +203,12 @@ static void print_json(const bed *b, const row *r, int n)
     for (int i = 0; i < n; i++, r++) {
         printf("%s{\"tokens\":%d,\"seconds\":%.5f,\"macs_per_second\":%.0f", i ? "," : "", r->tokens, r->seconds,
                r->macs / r->seconds);
-        if (b->gpu) printf(",\"peak_macs_per_second\":null,\"share_of_peak\":null");
+        if (b->t.gpu) printf(",\"peak_macs_per_second\":null,\"share_of_peak\":null");
         else printf(",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f", r->limit, r->share);
         if (r->first > 0) printf(",\"first_token_seconds\":%.5f,\"again_seconds\":%.5f", r->first, r->again);
         putchar('}');
     }
-    printf("],\"device\":\"%s\"}\n", b->gpu ? ek_gpu_text(b->gpu) : "cpu");
+    printf("],\"device\":\"%s\"}\n", b->t.gpu ? ek_gpu_text(b->t.gpu) : "cpu");
 }
 
 static ek_err check(const ek_cli *cli)
@@ -296,16 +229,17 @@ int ek_bench_towers(const ek_cli *cli)
     const ek_list *sizes = b.sound ? &cli->sounds : &cli->pictures;
     const int n = sizes->n;
     row *r = ek_alloc(sizeof *r * (size_t)n);
-    ek_err err = open_bed(&b, cli);
+    ek_err err = ek_cli_open_towers(&b.t, cli);
+    if (!err) err = ek_cli_place_tower(&b.t, cli, b.sound);
     for (int i = 0; i < n && !err; i++) {
         r[i].size = sizes->v[i];
         err = measure(&b, (int)cli->runs, &r[i]);
     }
-    ek_gpu_tower_close(b.tower);
-    b.tower = NULL; /* the engine's own takes its place */
+    ek_gpu_tower_close(b.t.tower);
+    b.t.tower = NULL; /* the engine's own takes its place */
     if (!err && cli->first_token) err = measure_firsts(cli, b.sound, r, n);
     if (!err) (cli->json ? print_json : print_table)(&b, r, n);
-    close_bed(&b);
+    ek_cli_close_towers(&b.t);
     free(r);
     return err ? ek_cli_failed(cli) : 0;
 }

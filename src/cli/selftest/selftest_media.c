@@ -154,18 +154,6 @@ static bool run_all(bed *b, char *did, char *where, size_t room)
     return true;
 }
 
-ek_err ek_selftest_towers(ek_towers **out, const ek_model *m, const char *path, const char *mmproj,
-                          const ek_model_opts *opts)
-{
-    const ek_towers_opts o = {.cpu = opts->cpu,
-                              .exact = opts->exact,
-                              .quantise = opts->quantise,
-                              .pool = ek_model_pool(m),
-                              .mmproj = mmproj,
-                              .packed_dir = opts->packed_dir};
-    return ek_towers_open(out, path, &o);
-}
-
 bool ek_selftest_media(ek_model *m, ek_towers *t, ek_part_kind kind, uint64_t seed, char *did, char *where, size_t room)
 {
     bed *b = ek_alloc(sizeof *b);

@@ -4,11 +4,6 @@
 
 #include "engine/engine.h"
 
-/* The towers of the model at path (mmproj: of ek_towers_opts), opened with opts on the model's pool. EFORMAT and the
- * like say what is wrong with them. */
-ek_err ek_selftest_towers(ek_towers **out, const ek_model *m, const char *path, const char *mmproj,
-                          const ek_model_opts *opts);
-
 /* Prompts with two drawn pictures, or (kind EK_PART_SOUND) two sounds, and one without, run alone and then together,
  * cut everywhere and twice. The towers take the kind. False: where says what differs, or why the row proved nothing.
  * did (room bytes) gets what was done. */

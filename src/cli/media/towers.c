@@ -1,0 +1,70 @@
+#include "cli/media/towers.h"
+
+#include <math.h>
+
+#include "base/log.h"
+#include "base/machine/cpu.h"
+#include "cli/frame/open.h"
+#include "open/device.h"
+
+ek_err ek_cli_open_towers(ek_cli_towers *t, const ek_cli *cli)
+{
+    const char *dir;
+    ek_open_opts o;
+    ek_model_opts model;
+    if (!cli->has.model && !cli->has.synthetic)
+        EK_TRY(ek_cli_model_dir(cli, &dir)); /* its sentence speaks of --model */
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    EK_TRY(ek_open_check(&o));
+    EK_TRY(ek_open_model_opts(&o, &model));
+    if (!o.synthetic) EK_TRY(ek_open_path(&t->path, &o));
+    EK_TRY(ek_pool_open_nodes(&t->pool, o.threads ? o.threads : ek_cpu_count(), ""));
+    model.pool = t->pool;
+    t->cpu = model.cpu;
+    const ek_towers_opts towers = ek_open_towers_opts(&o, &model);
+    return ek_towers_open(&t->towers, ek_buf_text(&t->path), &towers);
+}
+
+void ek_cli_close_towers(ek_cli_towers *t)
+{
+    ek_gpu_tower_close(t->tower);
+    ek_gpu_close(t->gpu);
+    ek_towers_close(t->towers);
+    if (t->pool) ek_pool_close(t->pool);
+    ek_buf_fini(&t->path);
+    *t = (ek_cli_towers){0};
+}
+
+static ek_err place(ek_cli_towers *t, int ordinal, bool sound, bool *lacks)
+{
+    ek_gpu_driver driver;
+    EK_TRY(ek_gpu_driver_load(&driver));
+    EK_TRY(ek_gpu_open_device(&t->gpu, &driver, ordinal));
+    EK_TRY(sound ? ek_towers_load_sound(t->towers) : ek_towers_load_image(t->towers));
+    const ek_err err = ek_gpu_tower_open(&t->tower, t->gpu,
+                                         sound ? ek_towers_sound_part(t->towers) : ek_towers_image_part(t->towers));
+    *lacks = err == EK_EUNSUPPORTED;
+    return err;
+}
+
+ek_err ek_cli_place_tower(ek_cli_towers *t, const ek_cli *cli, bool sound)
+{
+    ek_device d;
+    bool lacks = false;
+    EK_TRY(ek_device_parse(&d, cli->device));
+    EK_TRY(sound ? ek_towers_takes_sound(t->towers) : ek_towers_takes_image(t->towers));
+    if (!d.cuda) return EK_OK;
+    const ek_err err = place(t, d.ordinal[0], sound, &lacks);
+    if (!err || !(lacks || d.may_be_cpu)) return err;
+    ek_log(lacks ? EK_LOG_WARN : EK_LOG_DEBUG, "the CPU encodes: %s", ek_err_text());
+    ek_gpu_close(t->gpu);
+    t->gpu = NULL;
+    return EK_OK;
+}
+
+ek_err ek_cli_encode_there(const ek_cli_towers *t, const ek_media *m, float *rows)
+{
+    bool done;
+    EK_TRY(ek_gpu_tower_begin(t->tower, m, rows));
+    return ek_gpu_tower_advance(t->tower, INFINITY, &done);
+}
