@@ -166,6 +166,20 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     return EK_OK;
 }
 
+double ek_device_room(const char *text, double max_bytes, const ek_model *model)
+{
+    ek_gpu_driver driver;
+    ek_device d;
+    ek_gpu *g;
+    if (ek_device_parse(&d, text ? text : "auto") || !d.cuda || ek_device_is_split(&d)) return 0;
+    if (ek_gpu_driver_load(&driver) || ek_gpu_open_device(&g, &driver, d.ordinal[0])) return 0;
+    const double free = ek_gpu_room(g), given = max_bytes > 0 && max_bytes < free ? max_bytes : free;
+    double weights = ek_model_common_bytes(model, true);
+    for (int i = 0; i < ek_model_config(model)->n_layers; i++) weights += ek_model_layer_bytes(model, i);
+    ek_gpu_close(g);
+    return given > weights ? (given - weights) / 2 : 0;
+}
+
 static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size_t room)
 {
     const size_t used = strlen(out);

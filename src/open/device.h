@@ -34,6 +34,10 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
  * each. Only for several. Weights may be deferred. */
 ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_model *model);
 
+/* Bytes that keys and values may take of the device beside the model's weights, which are not there yet. 0: text (NULL:
+ * "auto") names the CPU or several devices, it has no room for the weights, or cannot be asked. */
+double ek_device_room(const char *text, double max_bytes, const ek_model *model);
+
 /* The device in words; nothing is copied there: "cpu", with the reason after a colon if auto found no device, or
  * "cuda:0 (NVIDIA H100 …)", with commas between several. */
 ek_err ek_device_text(const ek_device *d, char *out, size_t room);

@@ -3,7 +3,7 @@
 
 Help, names, the first line of a server, ps and stop, a download that asks, no network, inspect, list, selftest and bench.
 Standard library only; prints a line per failure and closes with `N passed, N failed`."""
-import contextlib, json, os, re, shutil, signal, socket, subprocess, sys, tempfile, time
+import contextlib, json, os, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server, tiny_model
@@ -373,6 +373,35 @@ def bench_has_depth_by_default(home):
     shown = run(home, "bench", "--model", deep, "--isa", "scalar", *less).stdout  # a machine that takes its time
     for what in ("prompt", "depth"):
         assert re.search(rf"^left out: {what} 32768, \d+ s or more here; --{what} 32768 measures it$", shown, re.M), shown
+
+
+@test
+def bench_leaves_out_what_memory_does_not_hold(home):
+    """32,768 tokens take 537 MB of keys and values, and half of the memory that may be taken is less."""
+    if "san/" in PROGRAM:
+        return  # sanitizers reserve terabytes
+    large, old = os.path.join(home, "large"), (tiny_model.FULL_HEAD, tiny_model.KV_HEADS)
+    try:
+        tiny_model.FULL_HEAD, tiny_model.KV_HEADS = 512, 2
+        tiny_model.main(large)
+    finally:
+        tiny_model.FULL_HEAD, tiny_model.KV_HEADS = old
+    heads = {k: v | {"head_dim": 512} for k, v in tiny_model.CONFIG["per_layer_config"].items()}
+    with open(os.path.join(large, "config.json"), "w") as f:
+        json.dump(tiny_model.CONFIG | {"max_position_embeddings": 65536, "num_key_value_heads": 2, "per_layer_config": heads}, f)
+    less = ("--model", large, "--kv", "f32", "--device", "cpu", "--generate", "2", "--batch", "1", "--runs", "1", "--threads", "2")
+    limit = (1 << 30, 1 << 30)
+    r = subprocess.run([PROGRAM, "bench", *less], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=env(home),
+                       preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, limit))
+    assert r.returncode == 0, r
+    for what in ("prompt", "depth"):
+        assert f"left out: {what} 32768, 0.54 GB of keys and values, for which there is no room here\n" in r.stdout, r.stdout
+
+
+@test
+def bench_refuses_options_without_effect(home):
+    refused(home, 2, "bench", "--model", MODEL, "--first-token", says="--pictures or --sounds is missing")
+    refused(home, 2, "bench", "--model", MODEL, "--pictures", "70", "--compare", "http://127.0.0.1:1", says="either --pictures or --compare")
 
 
 sys.exit(run_all(tests, ONLY, done=HUB.close))

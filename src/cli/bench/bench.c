@@ -8,6 +8,14 @@
 #include "base/hash/rng.h"
 #include "cli/frame/median.h"
 
+int ek_bench_max(const ek_list *l)
+{
+    int max = 0;
+    for (int i = 0; i < l->n; i++)
+        if (l->v[i] > max) max = l->v[i];
+    return max;
+}
+
 typedef struct tally {
     int started; /* requests with a first token */
     int running;

@@ -2,7 +2,10 @@
 #ifndef EK_CLI_BENCH_H
 #define EK_CLI_BENCH_H
 
+#include "cli/frame/cli.h"
 #include "engine/engine.h"
+
+int ek_bench_max(const ek_list *l); /* the largest number of a list; 0: it is empty */
 
 /* Each measurement is repeated `runs` times; no repetition starts after this many seconds. The median counts. */
 enum { EK_BENCH_SECONDS = 30 };

@@ -1,4 +1,5 @@
 /* bench: speed of a model, compared with this machine's limits. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,8 @@
 #include "cli/bench/compare.h"
 #include "cli/bench/towers.h"
 #include "cli/frame/open.h"
+#include "engine/budget.h"
+#include "open/device.h"
 #include "text/json/json.h"
 
 typedef struct result {
@@ -23,9 +26,10 @@ typedef struct result {
     double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
     double limit;             /* multiply-adds a second; bytes a second */
     double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
-    bool offered;             /* nobody asked for it: left out where it takes long */
+    bool offered;             /* nobody asked for it: left out where it takes long, or more than there is */
     bool left_out;
-    double would_take; /* seconds, of what was left out; 0: the context does not hold it */
+    double would_take; /* why, seconds; */
+    double needs;      /* or bytes of keys and values; 0 and 0: the context does not hold it */
 } result;
 
 enum { LONG = 2048 /* tokens: what is longer, and nobody asked for, must be worth its time */ };
@@ -46,14 +50,6 @@ typedef struct report {
     int n_rows;
     int ctx; /* of the engine */
 } report;
-
-static int largest(const ek_list *l)
-{
-    int max = 0;
-    for (int i = 0; i < l->n; i++)
-        if (l->v[i] > max) max = l->v[i];
-    return max;
-}
 
 static int smallest(const ek_list *l)
 {
@@ -91,14 +87,35 @@ static int context_of(const report *r, const result *x)
     return ek_bench_context(x->batch, x->depth, (int)r->cli->generate, (int)r->cli->chunk);
 }
 
-/* What nobody asked for and the model does not hold is left out; returns the context of the others. */
-static int fit_rows(report *r, int max_ctx)
+/* Bytes that keys and values get where nobody says how many. */
+static double room_for_keys(const ek_open_opts *o, const ek_model *m)
+{
+    const double device = ek_device_room(o->device, o->gpu_bytes, m), have = ek_memory_available();
+    if (device > 0) return device;
+    return have > 0 ? have / 2 : INFINITY;
+}
+
+/* Whether the requests of x run together there; *needs: what they take. */
+static bool has_room(const report *r, const result *x, double room, double *needs)
+{
+    const ek_kv_layout *layout = ek_model_kv_layout(r->m->model);
+    const int own = context_of(r, x), n = x->generate ? x->batch : 1;
+    ek_budget b;
+    *needs = n * ek_budget_request_bytes(layout, own);
+    return !ek_budget_plan(&b, layout, ek_bench_max(&r->cli->batch), own, (int)r->cli->chunk, room, false) &&
+           ek_budget_requests(layout, b.n_pages, own) >= n;
+}
+
+/* What nobody asked for and the model or the memory does not hold is left out; returns the context of the others. */
+static int fit_rows(report *r, int max_ctx, double room)
 {
     int ctx = 0;
     for (int i = 0; i < r->n_rows; i++) {
         result *x = &r->row[i];
         const int own = context_of(r, x);
+        double needs;
         x->left_out = x->offered && own > max_ctx;
+        if (x->offered && !x->left_out && !has_room(r, x, room, &needs)) x->left_out = true, x->needs = needs;
         if (!x->left_out && own > ctx) ctx = own;
     }
     return ctx;
@@ -112,12 +129,12 @@ static ek_err open_all(report *r, ek_opened *m)
     EK_TRY(ek_cli_open_model(m, cli, &o));
     list_rows(r);
     int max_ctx = ek_model_config(m->model)->max_position_embeddings;
-    r->ctx = fit_rows(r, max_ctx);
+    r->ctx = fit_rows(r, max_ctx, room_for_keys(&o, m->model));
     if (r->ctx > max_ctx) {
         ek_opened_close(m);
         return ek_fail(EK_ETOOLONG, "this needs a context of %d tokens, the model has %d", r->ctx, max_ctx);
     }
-    o.max_requests = o.max_queue = largest(&cli->batch);
+    o.max_requests = o.max_queue = ek_bench_max(&cli->batch);
     o.ctx_tokens = r->ctx;
     return ek_open_engine(m, &o);
 }
@@ -261,6 +278,7 @@ static void print_left_out(const report *r)
         if (x->would_take > 0)
             printf("%.0f s or more here; %s %d measures it\n", x->would_take, x->generate ? "--depth" : "--prompt",
                    x->generate ? x->depth : x->tokens);
+        else if (x->needs > 0) printf("%.2f GB of keys and values, for which there is no room here\n", x->needs / 1e9);
         else printf("the model has a context of %d tokens\n", ek_model_config(r->m->model)->max_position_embeddings);
     }
 }
@@ -356,8 +374,19 @@ static void print_json(const report *r)
     ek_buf_fini(&b);
 }
 
+/* What another option would leave without effect. */
+static ek_err check_options(const ek_cli *cli)
+{
+    const char *encodes = cli->has.pictures ? "--pictures" : cli->has.sounds ? "--sounds" : NULL;
+    if (cli->first_token && !encodes)
+        return ek_fail(EK_EINVAL,
+                       "--first-token is of a question with a picture or a sound: --pictures or --sounds is missing");
+    return cli->has.compare && encodes ? ek_fail(EK_EINVAL, "either %s or --compare", encodes) : EK_OK;
+}
+
 int ek_cmd_bench(const ek_cli *cli)
 {
+    if (check_options(cli)) return ek_cli_wrong(cli, "%s", ek_err_text());
     if (cli->has.compare) return ek_bench_compare(cli);
     if (cli->has.pictures || cli->has.sounds) return ek_bench_towers(cli);
     ek_opened m;

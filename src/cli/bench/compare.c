@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
 #include "base/log.h"
+#include "cli/bench/bench.h"
 #include "cli/frame/median.h"
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
@@ -55,14 +56,6 @@ static void *serve_main(void *arg)
     return NULL;
 }
 
-static int largest(const ek_list *l)
-{
-    int max = 0;
-    for (int i = 0; i < l->n; i++)
-        if (l->v[i] > max) max = l->v[i];
-    return max;
-}
-
 /* Of a prompt. */
 static int words_of(const ek_cli *cli)
 {
@@ -80,7 +73,7 @@ static int context(const ek_cli *cli, const ek_model *m)
 static ek_err open_own(comparison *x)
 {
     const ek_cli *cli = x->cli;
-    int clients = largest(&cli->batch);
+    int clients = ek_bench_max(&cli->batch);
     ek_open_opts o;
     EK_TRY(ek_cli_open_opts(&o, cli));
     o.chat = true;
