@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """serve's start: start.py PROGRAM MODEL
 
-A taken port is told before the model is looked at, files that it makes are its owner's and follow no links, and key files
+What options alone say is told before the port is tried, a taken port before the model is looked at; files that it makes are its owner's and follow no links, and key files
 that others can read are warned of. Standard library only; closes with `N passed, N failed`."""
 import os, socket, sqlite3, stat, subprocess, sys, tempfile, time
 
@@ -12,13 +12,13 @@ from client import Server
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
 
 
-def refused(name, says, *args, lines=1):
+def refused(name, says, *args, lines=1, status=1):
     start = time.time()
     try:
         r = subprocess.run([PROGRAM, "serve", *map(str, args)], capture_output=True, text=True, timeout=30)
     except subprocess.TimeoutExpired:
         return check(name, False, "it serves")
-    check(name, r.returncode == 1 and r.stderr.count("\n") <= lines and says in (r.stderr.splitlines() or [""])[-1] and not r.stdout,
+    check(name, r.returncode == status and r.stderr.count("\n") <= lines and says in (r.stderr.splitlines() or [""])[-1] and not r.stdout,
           f"exit {r.returncode} after {time.time() - start:.1f} s: {r.stderr}{r.stdout}")
 
 
@@ -45,6 +45,22 @@ def ports(dir):
         port = one.port
     with Server(PROGRAM, "--model", MODEL, "--port", port) as again:
         check("the port is free after a server", again.port == port)
+
+
+def options(dir):
+    """The port is taken, which is what is told once it is tried."""
+    empty = os.path.join(dir, "keys")
+    open(empty, "w").close()
+    rows = ((2, "--role prefill needs --cache-shared", "--role", "prefill"), (2, "--role decode needs --cache-shared", "--role", "decode"),
+            (2, "--open-paths /v1/messages: it is none of", "--open-paths", "/v1/messages"), (2, "--kv-replay repeats", "--kv-replay", "tcp://*:1"),
+            (2, "--cache-shared: ", "--cache-shared", "http://h"), (2, "--cache-dir keeps what", "--cache-dir", dir, "--cache-bytes", "0"),
+            (2, "device gpu; there are auto", "--device", "gpu"), (2, "kv: ", "--kv", "i3"), (2, "an empty API key", "--api-key", ","),
+            (2, "no API key in it", "--api-key-file", empty), (1, "no-such-file", "--api-key-file", os.path.join(dir, "no-such-file")))
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(1)
+        for status, says, *args in rows:
+            refused(f"told before the port: {args[0]}", says, "--model", os.path.join(dir, "no-such-model"), "--port", s.getsockname()[1], *args, status=status)
 
 
 def port_file(dir):
@@ -111,7 +127,7 @@ def cache_files(dir):
 
 
 def main():
-    for part in (ports, port_file, key_files, cache_files):
+    for part in (ports, options, port_file, key_files, cache_files):
         with tempfile.TemporaryDirectory() as dir:
             part(dir)
     return closing()

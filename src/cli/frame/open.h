@@ -22,12 +22,12 @@ ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o)
 /* Model and engine for at most max_requests at once, max_queue that wait; with chat also tokenizer and template.
  * ETOOLONG for a --ctx beyond the model's. */
 ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue);
-/* Where a model runs, in a person's words: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)".
- * gpu NULL: the CPU. */
-void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m);
-
 /* With the tokenizer and chat template too, and for one request. */
 ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);
+
+/* Where a model runs, in a person's words: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)",
+ * "with cuda:0 …" of several. */
+void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m);
 
 /* What --image-tokens says; without it what the model does. */
 int ek_cli_image_tokens(const ek_cli *cli, int of_model);

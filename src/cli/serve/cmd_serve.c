@@ -18,6 +18,7 @@
 #include "engine/budget.h"
 #include "model/weights/digest.h"
 #include "serve/events/events.h"
+#include "serve/http/keys.h"
 #include "serve/http/open_paths.h"
 #include "serve/journal/journal.h"
 #include "serve/server.h"
@@ -75,7 +76,7 @@ static void check_key_file(const char *path)
            st.st_mode & 0022 ? "change" : "read");
 }
 
-/* The one line that a person needs, once it can be used: what, where it runs, where it is reached. */
+/* What a person needs, once it can be used: what, where it runs, where it is reached; what would make it faster. */
 static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, int port)
 {
     const bool v6 = strchr(cli->host, ':') != NULL;
@@ -128,15 +129,14 @@ static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
     return (media->image || media->audio ? 128u : 32u) << 20;
 }
 
-/* Where events go; said before the model is loaded. */
-typedef struct kv_addresses {
+/* What options say; read before anything is fetched, bound or loaded, so that what cannot be is told at once. */
+typedef struct early {
     ek_events_address events, replay;
-} kv_addresses;
+    ek_fetch_from urls;
+} early;
 
-static ek_err read_kv(kv_addresses *out, const ek_cli *cli)
+static ek_err read_events(early *out, const ek_cli *cli)
 {
-    ek_open_paths open;
-    EK_TRY(ek_open_paths_parse(&open, cli->open_paths));
     if (cli->has.kv_replay && !cli->has.kv_events)
         return ek_fail(EK_EINVAL, "--kv-replay repeats what --kv-events publishes");
     if (!cli->has.kv_events) return EK_OK;
@@ -150,13 +150,34 @@ static ek_err read_kv(kv_addresses *out, const ek_cli *cli)
     return cli->has.kv_replay ? ek_events_address_parse(&out->replay, "--kv-replay", cli->kv_replay, true) : EK_OK;
 }
 
+static ek_err check_keys(const ek_cli *cli)
+{
+    ek_keys *keys;
+    EK_TRY(
+        ek_keys_open(&keys, cli->has.api_key ? cli->api_key : NULL, cli->has.api_key_file ? cli->api_key_file : NULL));
+    ek_keys_close(keys);
+    return EK_OK;
+}
+
+static ek_err read_early(early *out, const ek_cli *cli)
+{
+    ek_open_paths paths;
+    ek_open_opts o;
+    if (strcmp(cli->role, "both") && !cli->has.cache_shared)
+        return ek_fail(EK_EINVAL, "--role %s needs --cache-shared: pages are handed over there", cli->role);
+    EK_TRY(ek_open_paths_parse(&paths, cli->open_paths));
+    EK_TRY(ek_fetch_parse(&out->urls, cli->media_urls));
+    EK_TRY(read_events(out, cli));
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    EK_TRY(ek_open_check(&o));
+    return check_keys(cli);
+}
+
 /* bound: becomes the server's, or is closed. */
-static ek_err serve(const ek_cli *cli, const kv_addresses *kv, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
+static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
 {
     ek_journal *journal = NULL;
-    ek_fetch_from urls;
-    ek_err err = ek_fetch_parse(&urls, cli->media_urls);
-    if (!err) err = open_journal(cli, m, &journal);
+    ek_err err = open_journal(cli, m, &journal);
     if (err) {
         ek_bound_close(bound);
         return err;
@@ -188,11 +209,11 @@ static ek_err serve(const ek_cli *cli, const kv_addresses *kv, ek_opened *m, ek_
         .whole_calls = cli->whole_calls,
         .shares = cli->has.cache_shared,
         .prefill = !strcmp(cli->role, "prefill"),
-        .kv_events = cli->has.kv_events ? &kv->events : NULL,
-        .kv_replay = cli->has.kv_replay ? &kv->replay : NULL,
+        .kv_events = cli->has.kv_events ? &said->events : NULL,
+        .kv_replay = cli->has.kv_replay ? &said->replay : NULL,
         .kv_arrays = !strcmp(cli->kv_form, "arrays"),
         .kv_name = cli->has.kv_name ? cli->kv_name : NULL,
-        .media_urls = urls,
+        .media_urls = said->urls,
         .ffmpeg = ffmpeg,
         .model = m->model,
         .chat = &m->chat,
@@ -241,25 +262,22 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_log_start();
     if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    early said = {0};
+    ek_err err = read_early(&said, cli);
+    if (err == EK_EINVAL || err == EK_EUNSUPPORTED) return ek_cli_wrong(cli, "%s", ek_err_text());
+    if (err || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     /* The port first: it is known at once whether it can be had, a large model is loaded in minutes. */
     ek_bound bound;
-    kv_addresses kv = {0};
-    if (read_kv(&kv, cli)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
-    if (strcmp(cli->role, "both") && !cli->has.cache_shared) {
-        ek_bound_close(&bound);
-        return ek_cli_wrong(cli, "--role %s needs --cache-shared: pages are handed over there", cli->role);
-    }
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
-    ek_err err = open_ffmpeg(&ffmpeg, cli);
+    err = open_ffmpeg(&ffmpeg, cli);
     if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
         ek_ffmpeg_close(ffmpeg);
         ek_bound_close(&bound);
         return ek_cli_refused(cli, err);
     }
-    err = serve(cli, &kv, &m, &bound, ffmpeg);
+    err = serve(cli, &said, &m, &bound, ffmpeg);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_opened_close(&m);
     ek_ffmpeg_close(ffmpeg);
