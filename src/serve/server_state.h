@@ -8,11 +8,11 @@
 #include "serve/http/keys.h"
 #include "serve/http/loop.h"
 #include "serve/http/open_paths.h"
-#include "serve/mailbox.h"
+#include "serve/threads/mailbox.h"
 #include "serve/metrics.h"
 #include "serve/ready.h"
 #include "serve/http/request_memory.h"
-#include "serve/workers.h"
+#include "serve/threads/workers.h"
 #include "serve/server.h"
 
 typedef struct ek_session ek_session;

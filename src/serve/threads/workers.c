@@ -1,4 +1,4 @@
-#include "serve/workers.h"
+#include "serve/threads/workers.h"
 
 #include <errno.h>
 #include <event2/event.h>

@@ -1,4 +1,4 @@
-#include "serve/mailbox.h"
+#include "serve/threads/mailbox.h"
 
 #include <errno.h>
 #include <event2/event.h>
