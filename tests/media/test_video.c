@@ -340,7 +340,8 @@ static void phones_are_turned_upright(void **state)
     assert_true(s.width == 64 && s.height == 32 && !s.red[0]);
     ek_buf_fini(&turned);
     make_copy(&turned, &b, "-c copy -metadata:s:v:0 rotate=90 -f mov");
-    if (look(&s, &turned, 0) == EK_OK) assert_true(s.width == 32 && s.height == 64);
+    see(&s, &turned, 0);
+    assert_true(s.width == 32 && s.height == 64);
     ek_buf_fini(&turned);
     ek_buf_fini(&b);
 }
@@ -397,9 +398,7 @@ static void what_is_broken_or_hostile_is_refused(void **state)
     put_be32(sizes + 8, 1), put_be32(sizes + 12, 0x7fffffff);
     assert_int_not_equal(look(&s, &b, 0), EK_OK);
     ek_buf_clear(&b);
-    ek_buf_str(&b, "\0"); /* a kind's first bytes and noise */
-    ek_buf_clear(&b);
-    ek_buf_add(&b,
+    ek_buf_add(&b, /* a kind's first bytes and noise */
                "\0\0\0\x18"
                "ftypisom\0\0\2\0isommp41",
                24);
@@ -419,21 +418,81 @@ static void what_is_broken_or_hostile_is_refused(void **state)
 }
 
 /* A file of QuickTime may say that its pixels lie in another file. */
+/* Makes the file's track one of another file, by an alias record as mov has it: where it lies from the root on. */
+static void name_other(ek_buf *b, const char *path)
+{
+    static const char *const around[] = {"moov", "trak", "mdia", "minf", "dinf", "dref"};
+    enum { FIXED = 150, HEAD = 8 };
+    char alias[FIXED + 256] = {0};
+    const size_t n = strlen(path), even = n + n % 2, size = FIXED + 4 + even + 4;
+    char *at = find_bytes(b, "dref"), *url = memmem(at, 64, "url ", 4);
+    assert_true(url && size <= sizeof alias && memmem(b->data, b->len, "mdat", 4) < (void *)at); /* no offset moves */
+    alias[FIXED + 1] = 2, alias[FIXED + 3] = (char)n; /* an absolute path; -1 ends it */
+    memcpy(alias + FIXED + 4, path, n);
+    memset(alias + FIXED + 4 + even, 0xff, 2);
+    for (size_t i = 0; i < sizeof around / sizeof *around; i++) {
+        uint8_t *p = (uint8_t *)find_bytes(b, around[i]) - 4;
+        const uint32_t old = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+        put_be32((char *)p, old + (uint32_t)size);
+    }
+    put_be32(url - 4, (uint32_t)(HEAD + 4 + size));
+    memcpy(url, "alis", 4);
+    url[7] = 0; /* not in this file */
+    const size_t before = (size_t)(url + HEAD - b->data), behind = b->len - before;
+    char *rest = malloc(behind);
+    memcpy(rest, url + HEAD, behind);
+    b->len = before;
+    ek_buf_add(b, alias, size);
+    ek_buf_add(b, rest, behind);
+    free(rest);
+}
+
+/* The grey of a file's first frame, by an ffmpeg that is told to open what it names. */
+static int level_with_others(const char *path)
+{
+    char line[512];
+    uint8_t last[3 * 32 * 32] = {0};
+    snprintf(line, sizeof line,
+             "%s -loglevel error -enable_drefs 1 -use_absolute_path 1 -i %s -frames:v 1 -pix_fmt rgb24 -f rawvideo -",
+             ffmpeg_path(), path);
+    FILE *f = popen(line, "r");
+    assert_non_null(f);
+    const size_t n = fread(last, 1, sizeof last, f);
+    pclose(f);
+    return n == sizeof last ? last[n - 1] : -1;
+}
+
+static void write_file(const char *path, const ek_buf *b)
+{
+    FILE *f = fopen(path, "wb");
+    assert_true(f && fwrite(b->data, 1, b->len, f) == b->len && fclose(f) == 0);
+}
+
 static void other_files_are_not_opened(void **state)
 {
     (void)state;
     NEEDS_FFMPEG();
-    const uint8_t level[] = {100, 110, 120};
-    ek_buf b = {0};
+    static const uint8_t own[] = {100, 110, 120}, others[] = {200, 210, 220};
+    static const char form[] = "-c:v rawvideo -pix_fmt rgb24 -f mov"; /* frames lie in the same places */
+    char other[64], path[64];
+    ek_buf b = {0}, second = {0};
     seen s;
-    make_video(&b, 32, 32, 3, level, "25", "-c:v png -pix_fmt rgb24 -f mov");
-    char *ref = find_bytes(&b, "dref"), *url = memmem(ref, 64, "url ", 4);
-    assert_non_null(url);
-    memcpy(url, "alis", 4);
-    url[7] = 0; /* not in this file */
-    ek_err err = look(&s, &b, 0);
-    assert_true(err != EK_OK || s.level[0] == 100); /* nothing else's pixels */
-    ek_buf_fini(&b);
+    temp_name(other, sizeof other, "other"), temp_name(path, sizeof path, "alias");
+    const int fd[] = {mkstemp(other), mkstemp(path)};
+    assert_true(fd[0] >= 0 && fd[1] >= 0);
+    make_video(&b, 32, 32, 3, own, "25", form);
+    make_video(&second, 32, 32, 3, others, "25", form);
+    write_file(other, &second);
+    see(&s, &b, 0);
+    assert_int_equal(s.level[0], 100);
+    name_other(&b, other);
+    write_file(path, &b);
+    assert_int_equal(level_with_others(path), 200); /* it can be opened */
+    assert_int_not_equal(look(&s, &b, 0), EK_OK);
+    assert_int_equal(s.level[0], 0);
+    remove(other), remove(path);
+    close(fd[0]), close(fd[1]);
+    ek_buf_fini(&b), ek_buf_fini(&second);
 }
 
 /* The program may be anything that calls itself ffmpeg: what it writes is a stranger's. */

@@ -171,6 +171,32 @@ static void positions_beyond_2_to_17(void **state)
         }
 }
 
+/* The same positions beside the contract, over keys of their own: all of them with heads of 8, the last ones of 64. */
+static void deep_positions_are_as_written(void **state)
+{
+    (void)state;
+    enum { KEYS = (1 << 17) + 700, ROWS = 3 };
+    static const ek_attn_row rows[][ROWS] = {{{0, 0, KEYS}, {0, 131000, KEYS}, {0, (1 << 17) - 1, (1 << 17) + 1}},
+                                             {{0, KEYS - 512, KEYS}, {0, 131000, KEYS}, {0, 1 << 17, KEYS - 1}}};
+    for (int f = 0; f < 2; f++)
+        for (int wide = 0; wide < 2; wide++) {
+            const ek_kv_format format = f ? EK_KV_I8 : EK_KV_I12;
+            const ek_attn_shape sh = {EK_FULL, format, format, 8, 1, wide ? 64 : 8, 0};
+            const size_t width = q_width(&sh);
+            scene s;
+            scene_open(&s, &sh, KEYS, 1, 31);
+            float *q = queries(&sh, ROWS, 32), *want = malloc(sizeof *want * width * ROWS);
+            for (size_t r = 0; r < ROWS; r++)
+                for (int h = 0; h < sh.n_heads; h++) {
+                    const size_t at = r * width + (size_t)(h * sh.head_dim);
+                    contract(&s, &rows[wide][r], q + at, h, want + at);
+                }
+            compare(&sh, &s.view, rows[wide], ROWS, q, want, "deep, as written");
+            free(want), free(q);
+            scene_close(&s);
+        }
+}
+
 /* Tiles of 8 queries that share segments, as prompts have them: heads, pairs of formats, windows, garbage. */
 static void prompts(void **state)
 {
@@ -206,8 +232,8 @@ static void prompts(void **state)
 
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {CHECK_TEST(sums_reach_their_bounds),
-                                              CHECK_TEST(hidden_keys_and_empty_tokens_add_nothing),
-                                              CHECK_TEST(positions_beyond_2_to_17), CHECK_TEST(prompts)};
+    static const struct CMUnitTest tests[] = {
+        CHECK_TEST(sums_reach_their_bounds), CHECK_TEST(hidden_keys_and_empty_tokens_add_nothing),
+        CHECK_TEST(positions_beyond_2_to_17), CHECK_TEST(deep_positions_are_as_written), CHECK_TEST(prompts)};
     return CHECK_RUN(argc, argv, tests);
 }

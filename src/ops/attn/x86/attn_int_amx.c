@@ -10,6 +10,7 @@
 enum { QUERIES = 8, TILE_VECS = 16 };
 #define FUSED 1
 
+#include "ops/attn/attn_sched.h"
 #include "ops/attn/x86/attn_decode_avx512.h"
 #include "ops/attn/x86/attn_tile.h"
 #include "ops/attn/x86/attn_x86.h"
@@ -87,6 +88,7 @@ typedef struct kept {
     const uint8_t *k[EK_SEGMENT_PAGES], *v[EK_SEGMENT_PAGES];
     _Alignas(64) uint8_t codes[];
 } kept;
+_Static_assert(offsetof(kept, codes) == EK_ATTN_SHARED_HEAD, "the pages, which are cleared, are the head");
 
 /* Two rows of pairs become a row of fours, of each limb. */
 static void take_apart(uint8_t *high, uint8_t *low, const uint8_t *codes, int fours, int lanes)
