@@ -7,7 +7,16 @@
 
 extern const char *gguf; /* a type of GGUF, which decides bits, group, a_group and biased of a shape; NULL: MLX's */
 /* Form Q by one family of kernels, then Form F, to measure which wins. */
-typedef enum family { BY_UNITS, BY_TILES, BY_WARPS, BY_WIDE, BY_MID, BY_FEW_FLOATS, BY_MANY_FLOATS, BY_MANY_PARTS } family;
+typedef enum family {
+    BY_UNITS,
+    BY_TILES,
+    BY_WARPS,
+    BY_WIDE,
+    BY_MID,
+    BY_FEW_FLOATS,
+    BY_MANY_FLOATS,
+    BY_MANY_PARTS
+} family;
 extern int by_kernel; /* a family: products are prepared by it; -1: by what the plan chooses */
 
 typedef struct product {
