@@ -5,13 +5,14 @@
 local ADDRESS, PORT = "127.0.0.1", 8090 -- bind of the frontend `balanced`
 local TRIES = 40                        -- in a row without an event, half a second apart
 
-local function request(applet, body)
+local function request(applet, body, wish)
   local lines = { applet.method .. " " .. applet.path .. (applet.qs ~= "" and "?" .. applet.qs or "") .. " HTTP/1.1" }
   for name, values in pairs(applet.headers) do
     if name ~= "content-length" and name ~= "connection" and name ~= "transfer-encoding" and name ~= "expect" then
       for _, value in pairs(values) do lines[#lines + 1] = name .. ": " .. value end
     end
   end
+  if wish then lines[#lines + 1] = "x-evenkeel-resume: true" end
   lines[#lines + 1] = "content-length: " .. #body .. "\r\nconnection: close\r\n\r\n"
   return table.concat(lines, "\r\n") .. body
 end
@@ -49,7 +50,6 @@ end
 
 -- What the events of a stream have said so far, as the body's "resume".
 local function resume(state)
-  if state.at == 0 then return "true" end
   return "{" .. state.first .. '"tokens":[' .. table.concat(state.tokens, ",") .. "]," .. state.last .. "}"
 end
 
@@ -68,14 +68,15 @@ end
 core.register_service("resume", "http", function(applet)
   local body = applet:receive() or ""
   local ours = body:match('^%s*{%s*"') and body:match('"stream"%s*:%s*true') and not body:match('"evenkeel"%s*:')
+    and not applet.headers["x-evenkeel-resume"]
   local state, begun = { tokens = {}, at = 0 }, false
   local tries = 0
   while tries < TRIES do
     local socket, before, rest = core.tcp(), state.at, ""
     socket:settimeout(900)
-    local sent = ours and body:gsub("{", '{"evenkeel":{"resume":' .. resume(state) .. "},", 1) or body
+    local sent = state.at > 0 and body:gsub("{", '{"evenkeel":{"resume":' .. resume(state) .. "},", 1) or body
     local status, headers
-    if socket:connect(ADDRESS, PORT) and socket:send(request(applet, sent)) then status, headers = head(socket) end
+    if socket:connect(ADDRESS, PORT) and socket:send(request(applet, sent, ours and state.at == 0)) then status, headers = head(socket) end
     if status and not (begun and status ~= 200) and not (ours and status >= 502 and tries + 1 < TRIES) then
       local whole = headers["content-type"] == nil or not headers["content-type"]:match("event%-stream")
       local reply = {}

@@ -281,7 +281,7 @@ static void done(ek_job *j)
 }
 
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
-                        void *user, uint64_t owner, uint64_t client)
+                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes)
 {
     ek_preparation *p = ek_alloc(sizeof *p);
     p->job = (ek_job){.run = run,
@@ -295,6 +295,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->user = user;
     p->limits = ek_session_limits(s);
     p->limits.owner = owner;
+    p->limits.resume = wishes->resume;
     p->limits.max_messages = s->limits.max_messages;
     p->limits.count = count;
     p->limits.weigh = weigh;

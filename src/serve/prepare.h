@@ -4,6 +4,7 @@
 #define EK_SERVE_PREPARE_H
 
 #include "serve/api/dialect.h"
+#include "serve/http/wishes.h"
 #include "serve/server_state.h"
 
 enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */
@@ -22,10 +23,10 @@ typedef struct ek_prepared {
 typedef void ek_prepared_fn(void *user, ek_prepared *p);
 
 /* Takes the body of x and starts. ready is called once, later, from the event loop, unless ek_prepare_drop is called
- * first. owner: as in ek_api_limits; client: whose turn in
- * the queue it takes. EBUSY when too many wait. */
+ * first. owner: as in ek_api_limits; client: whose turn in the queue it takes; wishes: of the head. EBUSY when too many
+ * wait. */
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
-                        void *user, uint64_t owner, uint64_t client);
+                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes);
 /* Nobody waits for it any more: ready is not called. */
 void ek_prepare_drop(ek_preparation *p);
 

@@ -13,6 +13,13 @@ enum { MAX_MODEL_NAME = 256 };
 
 static void on_more(evutil_socket_t fd, short what, void *arg);
 
+/* The share of a prompt that its whole pages are, as ek_request_opts.min_cached. The last token is always computed. */
+static float all_pages(const ek_turn_prompt *prompt)
+{
+    const int rest = (int)prompt->ids.len - 1, whole = rest / EK_PAGE_TOKENS * EK_PAGE_TOKENS;
+    return whole > 0 ? ((float)whole - 0.5f) / (float)rest : 0;
+}
+
 static ek_err open_turn(ek_session *s, int i)
 {
     ek_turn_opts opts = s->req.turn;
@@ -21,6 +28,8 @@ static ek_err open_turn(ek_session *s, int i)
     ek_session_choice *c = &s->choices[i];
     *c = (ek_session_choice){.session = s, .index = i};
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
+    if (s->wishes.if_available && opts.min_cached <= 0)
+        opts.min_cached = all_pages(ek_api_prompt_of(&s->req, &s->prompt, i));
     const ek_resume *resume = &s->req.resume;
     const ek_turn_resumed resumed = {.tokens = resume->tokens.data,
                                      .n = (int)resume->tokens.len,
@@ -98,6 +107,13 @@ static void name_salt(ek_session *s)
     req->turn.cache_salt_len = req->salt_text.len;
 }
 
+/* Whether another replica writes the reply: what the body says, else its head, else the role of this one. */
+static bool asks_prompt_alone(const ek_session *s)
+{
+    if (s->req.turn.publish || s->wishes.prefill == EK_WISH_YES) return true;
+    return s->server->prefill && s->wishes.prefill != EK_WISH_NO;
+}
+
 /* Whether an event of its streams is a line, else it ends with an empty one. */
 static bool has_lines(const ek_dialect *d)
 {
@@ -116,7 +132,7 @@ static void set_up(ek_session *s, ek_prepared *p)
     req->turn.tools = req->tools;
     req->turn.client = s->client;
     req->turn.cache_owner = s->salt;
-    req->turn.publish = server->shares && (server->prefill || req->turn.publish);
+    req->turn.publish = server->shares && asks_prompt_alone(s);
     if (req->turn.publish && req->turn.max_tokens > 1) req->turn.max_tokens = 1; /* another replica writes the reply */
     name_salt(s);
     if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
@@ -253,6 +269,7 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     link_session(s);
     ek_exchange_on_gone(x, ek_session_on_gone, s);
     ek_exchange_on_drained(x, ek_session_on_drained);
-    ek_err err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client);
+    ek_err err = ek_wishes_read(&s->wishes, x);
+    if (!err) err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client, &s->wishes);
     if (err) ek_session_refuse(s, err, NULL, NULL);
 }

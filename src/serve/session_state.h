@@ -30,7 +30,8 @@ struct ek_session {
     size_t promised; /* of held: for `out` */
     size_t grown;    /* bytes that results took since they were counted last */
     uint64_t salt;
-    uint64_t client; /* whose turns it takes: of its key, else of its address */
+    uint64_t client;  /* whose turns it takes: of its key, else of its address */
+    ek_wishes wishes; /* of its head */
     ek_api_reply reply;
     char id[64], digest[20];
     ek_resume_marks marks; /* in the events of the stream */

@@ -69,7 +69,7 @@ static ek_err prepare_resume(ek_api_request *r, const ek_turn_prompt *prompt, co
                              const ek_chat_model *m, const ek_api_limits *limits)
 {
     ek_resume *c = &r->resume;
-    if (!r->stream && c->tokens.len == 0) c->on = false;
+    if ((!r->stream && c->tokens.len == 0) || (c->wished && r->n != 1)) c->on = false;
     if (!c->on) return EK_OK;
     if (r->n != 1)
         return ek_field_wrong(r, "evenkeel.resume", "only a stream of one reply continues: one prompt, and n is 1");

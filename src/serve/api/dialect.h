@@ -58,6 +58,7 @@ typedef struct ek_api_limits {
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
+    bool resume; /* streams of one reply say how they go on, where the body says nothing of it */
     /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
      * body. ETOOLARGE, ENOMEM: it must not be read. NULL: nothing is counted. */
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);

@@ -121,7 +121,9 @@ ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits 
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
     EK_TRY(read_transfer(r, body));
-    ek_err err = ek_resume_read(&r->resume, ek_field(ours, "resume"), limits->n_vocab, limits->ctx_tokens);
+    const json_t *resume = ek_field(ours, "resume");
+    r->resume.on = r->resume.wished = limits->resume && !resume;
+    ek_err err = ek_resume_read(&r->resume, resume, limits->n_vocab, limits->ctx_tokens);
     if (err) {
         r->param = "evenkeel.resume";
         return err;

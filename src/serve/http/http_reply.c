@@ -31,11 +31,16 @@ const char *ek_exchange_path(const ek_exchange *x)
     return x->path;
 }
 
+const char *ek_exchange_find_next(const ek_exchange *x, const char *header, int i)
+{
+    for (int k = 0; k < x->head.n_fields; k++)
+        if (!strcasecmp(x->head.field[k].name.p, header) && i-- == 0) return x->head.field[k].value.p;
+    return NULL;
+}
+
 const char *ek_exchange_find(const ek_exchange *x, const char *header)
 {
-    for (int i = 0; i < x->head.n_fields; i++)
-        if (!strcasecmp(x->head.field[i].name.p, header)) return x->head.field[i].value.p;
-    return NULL;
+    return ek_exchange_find_next(x, header, 0);
 }
 
 ek_span ek_exchange_body(const ek_exchange *x)
@@ -159,6 +164,7 @@ static const char *reason(int status)
                    {404, "Not Found"},
                    {405, "Method Not Allowed"},
                    {408, "Request Timeout"},
+                   {412, "Precondition Failed"},
                    {413, "Content Too Large"},
                    {415, "Unsupported Media Type"},
                    {417, "Expectation Failed"},

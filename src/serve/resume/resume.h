@@ -22,6 +22,7 @@ enum { EK_RESUME_ID = 64 };
 /* What a body says. Zero-initialise; ek_resume_fini when done. */
 typedef struct ek_resume {
     bool on;       /* the stream's events say how it goes on */
+    bool wished;   /* by a header alone: on where it can be */
     ek_ids tokens; /* of the reply so far; empty: it begins */
     int events;    /* that the last one caused and the client has */
     char id[EK_RESUME_ID];

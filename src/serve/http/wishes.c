@@ -1,0 +1,65 @@
+#include "serve/http/wishes.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "base/plain.h"
+
+/* Where the preference at p ends: at a comma outside of quotes, or at the end. */
+static const char *end_of(const char *p)
+{
+    bool quoted = false;
+    for (; *p && (quoted || *p != ','); p++) {
+        if (quoted && *p == '\\' && p[1]) p++;
+        else if (*p == '"') quoted = !quoted;
+    }
+    return p;
+}
+
+bool ek_prefers(const char *list, const char *token)
+{
+    const size_t n = strlen(token);
+    for (const char *p = list, *end; *p; p = *end ? end + 1 : end) {
+        end = end_of(p);
+        p += strspn(p, " \t");
+        if (strncasecmp(p, token, n) != 0) continue;
+        const char *behind = p + n + strspn(p + n, " \t");
+        if (behind == end || *behind == ';') return true;
+    }
+    return false;
+}
+
+static ek_err wrong(const char *name, const char *need, const char *value)
+{
+    char shown[EK_PLAIN_NAME];
+    return ek_fail(EK_EINVAL, "%s: %s is needed, not %s", name, need, ek_plain_name(shown, value));
+}
+
+static ek_err read_resume(ek_wishes *w, const char *value)
+{
+    if (!strcasecmp(value, "true")) w->resume = true;
+    else if (strcasecmp(value, "false") != 0) return wrong("x-evenkeel-resume", "true or false", value);
+    return EK_OK;
+}
+
+static ek_err read_role(ek_wishes *w, const char *value)
+{
+    if (!strcasecmp(value, "prefill")) w->prefill = EK_WISH_YES;
+    else if (!strcasecmp(value, "decode") || !strcasecmp(value, "both")) w->prefill = EK_WISH_NO;
+    else return wrong("x-evenkeel-role", "prefill, decode or both", value);
+    return EK_OK;
+}
+
+ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x)
+{
+    const char *resume = ek_exchange_find(x, "x-evenkeel-resume"), *role = ek_exchange_find(x, "x-evenkeel-role");
+    *out = (ek_wishes){0};
+    if (resume) EK_TRY(read_resume(out, resume));
+    if (role) EK_TRY(read_role(out, role));
+    for (int i = 0; !out->if_available; i++) {
+        const char *prefer = ek_exchange_find_next(x, "prefer", i);
+        if (!prefer) break;
+        out->if_available = ek_prefers(prefer, "if-available");
+    }
+    return EK_OK;
+}
