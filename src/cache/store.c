@@ -144,7 +144,7 @@ static void load_one(ek_store *s)
     bool missing = want[EK_FULL] && !p->has[EK_FULL];
     if (missing || s->next == s->n_pages) s->loading = false;
     if (!missing && (p->has[EK_FULL] || p->has[EK_SLIDING])) s->in.used++;
-    stir(s);
+    if (s->in.used < 2 || !s->loading) stir(s); /* who takes the one before it looks for more */
 }
 
 static void *store_thread(void *arg)

@@ -120,29 +120,66 @@ void ek_shelf_close(ek_engine *e)
 
 /* --- loading */
 
-/* Asks for the pages that would let r begin later than it can now; false if there are none to ask for. */
-static bool begin_load(ek_engine *e, ek_request *r)
+/* Asks for pages below n, as far as memory lacks them: full ones from `found` on, where the path in memory ends, and
+ * sliding ones from `low` on. False if there are none to ask for. */
+static bool ask(ek_engine *e, const ek_request *r, const ek_prefix_key *key, int found, int low, int n)
 {
-    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
-    int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS, max = ek_reuse_max(r), n = max / EK_PAGE_TOKENS;
-    int usable = ek_prefix_usable(e->prefix, max), first = n;
-    if (usable / EK_PAGE_TOKENS >= n) return false;
-    int back = usable - r->window + 1; /* sliding pages before that are there, or of no use */
+    const bool full = e->on.layout->page_bytes[EK_FULL] > 0, sliding = e->on.layout->page_bytes[EK_SLIDING] > 0;
+    int first = n, back = ek_prefix_usable(e->prefix, ek_reuse_max(r)) - r->window + 1; /* before that: of no use */
     for (int i = n - 1; i >= 0; i--) {
-        bool has = e->on.layout->page_bytes[EK_SLIDING] > 0;
-        e->load_want[EK_FULL][i] = i >= found && e->on.layout->page_bytes[EK_FULL] > 0;
-        e->load_want[EK_SLIDING][i] = has && (i + 1) * EK_PAGE_TOKENS > back &&
+        e->load_want[EK_FULL][i] = full && i >= found;
+        e->load_want[EK_SLIDING][i] = sliding && i >= low && (i + 1) * EK_PAGE_TOKENS > back &&
                                       ek_prefix_page(e->prefix, EK_SLIDING, i) == EK_NO_PAGE;
         if (e->load_want[EK_FULL][i] || e->load_want[EK_SLIDING][i]) first = i;
     }
     if (first == n) return false;
-    ek_chain chain = ek_prefix_chain(e->prefix, &key, first - 1);
+    ek_chain chain = ek_prefix_chain(e->prefix, key, first - 1);
     const uint8_t *want[EK_KIND_COUNT] = {e->load_want[0], e->load_want[1]};
-    ek_store_load(e->store, &chain, &key, first, n, want);
+    ek_store_load(e->store, &chain, key, first, n, want);
+    return true;
+}
+
+/* Pages of sliding layers that a sequence sees which begins behind them. */
+static int window_pages(const ek_request *r)
+{
+    return (r->window - 1 + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+}
+
+/* Begins to read what would let r begin later than it can now: all full pages, and of sliding ones, which can be many
+ * times as large, what is seen from behind the last. False if there is nothing to read. */
+static bool begin_load(ek_engine *e, ek_request *r)
+{
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
+    const int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS, max = ek_reuse_max(r);
+    int n = (max + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS; /* of the last one a part is of use */
+    if (n * EK_PAGE_TOKENS > r->n_tokens) n--;
+    if (ek_prefix_usable(e->prefix, max) >= max) return false;
+    e->load_span = window_pages(r);
+    e->load_low = n > e->load_span ? n - e->load_span : 0;
+    if (!ask(e, r, &key, found, e->load_low, n)) return false;
     e->load_for = r->id;
     e->load_begun = e->load_since = ek_now();
     e->load_taken = 0;
     return true;
+}
+
+/* After a load: where r may begin nowhere behind the sliding pages that were asked for, those that are seen from the
+ * end of the full ones are, if that came early, and then those before them, four times as many each time. False: that
+ * is all. */
+static bool go_back(ek_engine *e, ek_request *r)
+{
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
+    const int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS;
+    const int usable = ek_prefix_usable(e->prefix, ek_reuse_max(r));
+    for (;;) {
+        const int end = found < e->load_low ? found : e->load_low;
+        int low = found - window_pages(r);
+        if (usable >= end * EK_PAGE_TOKENS) return false;
+        if (low >= e->load_low) low = e->load_low - (e->load_span *= 4);
+        e->load_low = low > 0 ? low : 0;
+        e->load_since = ek_now();
+        if (ask(e, r, &key, found, e->load_low, end)) return true;
+    }
 }
 
 /* A loaded page joins the index; false if there is no place for it. */
@@ -194,17 +231,18 @@ bool ek_shelf_ready(ek_engine *e, ek_request *r)
         r->asked_disk = true;
         return !begin_load(e, r);
     }
-    bool end = false;
+    bool end = false, good = true;
     for (const ek_store_page *p; (p = ek_store_loaded(e->store, &end)) != NULL;) {
-        bool good = take_in(e, r, p);
+        good = take_in(e, r, p);
         ek_store_done(e->store);
         e->load_since = ek_now();
         e->load_taken++;
-        if (!good) end = true;
-        if (end) break;
+        if (!good) break;
     }
+    end |= !good;
     const char *why = end ? NULL : too_slow(e);
     if (!end && !why) return false;
+    if (end && good && go_back(e, r)) return false;
     if (why)
         ek_log(e->load_taken > 0 ? EK_LOG_DEBUG : EK_LOG_WARN, /* slow is no fault, silent is */
                "cached pages: %s: the rest of a prompt is computed", why);

@@ -78,6 +78,8 @@ struct ek_engine {
     double load_begun;
     double forget_by; /* until then a wrong page waits for a slot to be forgotten by */
     int load_taken;   /* pages of it so far */
+    int load_low;     /* sliding pages from here on were asked for; */
+    int load_span;    /* that many at last */
     uint8_t *load_want[EK_KIND_COUNT];
 
     ek_request **running; /* ascending id */

@@ -17,6 +17,7 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "cache/shared/store_shared.h"
+#include "cache/store_memory.h"
 
 /* What the engine says of a request, whatever it is. */
 typedef struct heard {
@@ -199,6 +200,71 @@ static void pages_are_read_while_all_places_are_taken(void **state)
     ek_engine_close(e);
 }
 
+/* --- a place that outlives engines, and counts what they ask of it --- */
+
+typedef struct place {
+    ek_store_backend in;
+    bool full; /* nothing more is taken */
+    atomic_int asked[EK_KIND_COUNT];
+} place;
+
+static void place_write(void *arg, ek_store_page *const *page, int n)
+{
+    place *p = arg;
+    if (!p->full) p->in.write(p->in.arg, page, n);
+}
+
+static void place_read(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT])
+{
+    place *p = arg;
+    for (int k = 0; k < EK_KIND_COUNT; k++) atomic_fetch_add(&p->asked[k], want[k]);
+    p->in.read(p->in.arg, page, want);
+}
+
+/* Of sliding pages, which can be ten times as large as full ones, only what the place sees where the prompt goes on:
+ * behind the last page that is there, or the nearest place before it that was kept. A prompt that ends with a page has
+ * all but its last token. */
+static void no_more_is_read_than_a_prompt_needs(void **state)
+{
+    enum { N = 20 * EK_PAGE_TOKENS, WINDOW = 100, SEEN = 2 };
+    static const struct {
+        int same, n;         /* tokens that it begins with, and has */
+        int cached, sliding; /* that it begins behind; sliding pages that are asked for */
+    } next[] = {{N, N, N - 1, SEEN},
+                {N, N + 70, N, 1 + SEEN}, /* another page, which is not there; behind it all but one was asked for */
+                {N, N - 512, N - 513, SEEN},
+                {N - 512, N, N - 512, SEEN},
+                {N - 512 + 20, N, N - 512, SEEN},
+                {1100, N, N - 512, SEEN + 4 * SEEN}, /* kept 4 pages before the 17 that are there */
+                {100, N, 0, 1}};                     /* nothing is kept there */
+    (void)state;
+    fake f;
+    place p = {0};
+    int32_t tokens[N + 70];
+    heard h;
+    fake_init(&f, WINDOW, true, true);
+    assert_int_equal(ek_store_memory_open(&p.in, &f.layout, 1e8, NULL), EK_OK);
+    const ek_store_backend b = {
+        .arg = &p, .write = place_write, .read = place_read, .close = gate_close, .counts = p.in.counts};
+    for (int i = -1; i < (int)(sizeof next / sizeof *next); i++) {
+        const int n = i < 0 ? N : next[i].n;
+        atomic_store(&p.asked[EK_SLIDING], 0);
+        fill(tokens, N + 70, 1);
+        for (int k = i < 0 ? n : next[i].same; k < n; k++) tokens[k] = (tokens[k] + 1) % 90;
+        fake_init(&f, WINDOW, true, true);
+        ek_engine *e = open_with(&f, &b, 2, 0);
+        ek_request_opts o = ask_for(tokens, n, 2, &h);
+        assert_int_equal(ek_engine_submit(e, &o, NULL), EK_OK);
+        step_until_idle(e);
+        if (i >= 0 && (h.n_cached != next[i].cached || atomic_load(&p.asked[EK_SLIDING]) != next[i].sliding))
+            fail_msg("%d: %d cached, not %d; %d sliding pages asked for, not %d", i, h.n_cached, next[i].cached,
+                     atomic_load(&p.asked[EK_SLIDING]), next[i].sliding);
+        ek_engine_close(e);
+        p.full = true;
+    }
+    p.in.close(p.in.arg);
+}
+
 /* --- a replica whose memory is bad --- */
 
 static ek_store_backend inner;
@@ -293,6 +359,7 @@ int main(void)
         cmocka_unit_test(a_last_event_waits_for_its_pages),
         cmocka_unit_test(less_than_was_asked_for_is_not_computed),
         cmocka_unit_test(pages_are_read_while_all_places_are_taken),
+        cmocka_unit_test(no_more_is_read_than_a_prompt_needs),
         cmocka_unit_test(a_wrong_page_is_found_and_never_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -6,7 +6,9 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MAX_FETCHES = 64 };
+/* Of each kind as many buffers as bits of a word: those of all fetches, and those that were taken and not given back.
+ */
+enum { MAX_FETCHES = 60, N_BUFFERS = 64 };
 
 typedef enum fetch_state { ASKED, SENT, HERE } fetch_state;
 
@@ -17,9 +19,16 @@ typedef struct fetch {
     size_t bytes; /* of the record that it shall be */
     fetch_state state;
     bool unwanted;
-    uint8_t *data; /* HERE; NULL: there is none */
-    size_t n;
+    uint8_t *data; /* its buffer, from the beginning */
+    size_t n;      /* HERE: its bytes; 0: there is none */
 } fetch;
+
+/* Records of a kind, taken once and used again, from the first on: memory that was touched stays so. */
+typedef struct buffers {
+    uint8_t *base;
+    size_t each, bytes;
+    uint64_t used;
+} buffers;
 
 struct ek_shared_reads {
     ek_shared *s;
@@ -29,6 +38,7 @@ struct ek_shared_reads {
     bool up; /* connected, or to be so at once: who asks waits */
     fetch ring[MAX_FETCHES];
     int first, used;
+    buffers buffers[EK_KIND_COUNT];
     double since; /* when the thread began the wait that it is in; 0: in none */
     /* the thread's alone */
     ek_shared_line line;
@@ -39,11 +49,37 @@ static fetch *at(ek_shared_reads *r, int i)
     return &r->ring[(r->first + i) % MAX_FETCHES];
 }
 
+static uint8_t *take_buffer(buffers *b)
+{
+    EK_ASSERT(~b->used);
+    const int i = __builtin_ctzll(~b->used);
+    b->used |= UINT64_C(1) << i;
+    return b->base + (size_t)i * b->each;
+}
+
+static void give_buffer(buffers *b, const uint8_t *data)
+{
+    b->used &= ~(UINT64_C(1) << (size_t)(data - b->base) / b->each);
+}
+
+static ek_err open_buffers(ek_shared_reads *r, const ek_kv_layout *layout)
+{
+    enum { LINE = 64 };
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        buffers *b = &r->buffers[k];
+        b->each = (EK_RECORD_HEAD + ek_kv_page_bytes_max(layout, (ek_layer_kind)k) + LINE - 1) / LINE * LINE;
+        b->bytes = b->each * N_BUFFERS;
+        b->base = ek_alloc_big(b->bytes);
+        if (!b->base) return EK_ENOMEM;
+    }
+    return EK_OK;
+}
+
 /* Drops those in front that nobody wants, but for those whose reply is to come. */
 static void trim(ek_shared_reads *r)
 {
     while (r->used > 0 && at(r, 0)->unwanted && at(r, 0)->state != SENT) {
-        free(at(r, 0)->data);
+        if (at(r, 0)->data) give_buffer(&r->buffers[at(r, 0)->kind], at(r, 0)->data);
         at(r, 0)->data = NULL;
         r->first = (r->first + 1) % MAX_FETCHES;
         r->used--;
@@ -56,7 +92,7 @@ static void trim(ek_shared_reads *r)
 static void give_up(ek_shared_reads *r)
 {
     for (int i = 0; i < r->used; i++)
-        if (at(r, i)->state != HERE) at(r, i)->state = HERE;
+        if (at(r, i)->state != HERE) at(r, i)->state = HERE, at(r, i)->n = 0;
     r->up = false;
     trim(r);
     pthread_cond_broadcast(&r->news);
@@ -139,16 +175,16 @@ static ek_err receive_one(ek_shared_reads *r)
         if (at(r, i)->state == SENT) f = at(r, i);
     size_t bytes = f->bytes;
     pthread_mutex_unlock(&r->lock);
-    ek_err err = ek_redis_read(r->line.redis, &reply, bytes, ek_now() + ek_shared_patience((double)bytes));
+    ek_err err = ek_redis_read_into(r->line.redis, &reply, f->data, bytes,
+                                    ek_now() + ek_shared_patience((double)bytes));
     const bool has = !err && reply.kind == EK_REPLY_BYTES;
     if (!err && reply.kind == EK_REPLY_ERROR) ek_shared_line_refused(&r->line, "GET", reply.text);
     else if (!err) ek_shared_line_good(&r->line);
-    uint8_t *data = has ? (uint8_t *)ek_redis_keep(r->line.redis) : NULL;
     if (has) ek_shared_line_pay(&r->line, (double)reply.n);
     if (has) atomic_fetch_add(&r->s->counts.read_bytes, reply.n);
     pthread_mutex_lock(&r->lock);
     EK_TRY(err);
-    f->data = data, f->n = has ? reply.n : 0;
+    f->n = has ? reply.n + (reply.n == 0) : 0; /* an empty one is there, and is none */
     f->state = HERE;
     r->since = ek_now();
     trim(r);
@@ -199,6 +235,15 @@ static void *reads_thread(void *arg)
     return NULL;
 }
 
+static void free_reads(ek_shared_reads *r)
+{
+    for (int k = 0; k < EK_KIND_COUNT; k++) ek_free_big(r->buffers[k].base, r->buffers[k].bytes);
+    pthread_mutex_destroy(&r->lock);
+    pthread_cond_destroy(&r->work);
+    pthread_cond_destroy(&r->news);
+    free(r);
+}
+
 ek_err ek_shared_reads_open(ek_shared_reads **out, ek_shared *s)
 {
     ek_shared_reads *r = ek_alloc(sizeof *r);
@@ -206,9 +251,10 @@ ek_err ek_shared_reads_open(ek_shared_reads **out, ek_shared *s)
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->news, NULL);
-    ek_err err = ek_shared_thread(&r->thread, reads_thread, r);
+    ek_err err = open_buffers(r, &s->layout);
+    if (!err) err = ek_shared_thread(&r->thread, reads_thread, r);
     if (err) {
-        free(r);
+        free_reads(r);
         return err;
     }
     *out = r;
@@ -223,11 +269,7 @@ void ek_shared_reads_close(ek_shared_reads *r)
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
     ek_shared_line_close(&r->line);
-    for (int i = 0; i < MAX_FETCHES; i++) free(r->ring[i].data);
-    pthread_mutex_destroy(&r->lock);
-    pthread_cond_destroy(&r->work);
-    pthread_cond_destroy(&r->news);
-    free(r);
+    free_reads(r);
 }
 
 /* --- the store's thread --- */
@@ -247,7 +289,7 @@ static fetch *add(ek_shared_reads *r, const ek_chain *chain, int kind, size_t by
     trim(r);
     if (r->used == MAX_FETCHES) return NULL;
     fetch *f = at(r, r->used++);
-    *f = (fetch){.chain = *chain, .kind = kind, .bytes = bytes, .state = ASKED};
+    *f = (fetch){.chain = *chain, .kind = kind, .bytes = bytes, .state = ASKED, .data = take_buffer(&r->buffers[kind])};
     pthread_cond_signal(&r->work);
     return f;
 }
@@ -292,15 +334,15 @@ static bool wait_for(ek_shared_reads *r, const fetch *f)
     return true;
 }
 
-uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes, size_t *n)
+const uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes, size_t *n)
 {
-    uint8_t *data = NULL;
+    const uint8_t *data = NULL;
     *n = 0;
     pthread_mutex_lock(&r->lock);
     fetch *f = find(r, chain, kind);
     if (f) drop_before(r, f);
     if (!f && r->up) f = add(r, chain, kind, bytes);
-    if (f && wait_for(r, f)) {
+    if (f && wait_for(r, f) && f->n > 0) {
         data = f->data, *n = f->n;
         f->data = NULL;
     }
@@ -308,4 +350,11 @@ uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kin
     trim(r);
     pthread_mutex_unlock(&r->lock);
     return data;
+}
+
+void ek_shared_reads_give(ek_shared_reads *r, int kind, const uint8_t *data)
+{
+    pthread_mutex_lock(&r->lock);
+    give_buffer(&r->buffers[kind], data);
+    pthread_mutex_unlock(&r->lock);
 }

@@ -17,8 +17,10 @@ void ek_shared_reads_close(ek_shared_reads *r);
 void ek_shared_reads_begin(ek_shared_reads *r);
 /* A record of at most `bytes` will be taken; in the order of these calls. */
 void ek_shared_reads_ask(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes);
-/* The record, asked for before or now: n bytes to be freed with free. NULL: the server has none, or is away, or does
- * not answer in time. What was asked for before it is not wanted any more. */
-uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes, size_t *n);
+/* The record, asked for before or now: n bytes, to be given back before the next is taken; more than `bytes` are not
+ * there, whatever n says. NULL: the server has none, or is away, or does not answer in time. What was asked for before
+ * it is not wanted any more. */
+const uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes, size_t *n);
+void ek_shared_reads_give(ek_shared_reads *r, int kind, const uint8_t *data);
 
 #endif

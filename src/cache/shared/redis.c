@@ -22,13 +22,15 @@ bool ek_redis_built(void)
 }
 
 #ifdef EK_HAVE_HIREDIS
-enum { CHUNK = 128 << 10, SMALL = 16 << 10 };
+/* Bytes that are received before it is known what they are: a large reply goes where it belongs. */
+enum { CHUNK = 16 << 10, AT_ONCE = 4 << 10, SMALL = 16 << 10 };
 
 struct ek_redis {
     ek_link *link;
-    redisReader *reader;
+    redisReader *reader; /* holds nothing between two replies */
     ek_reply *last;
     uint8_t *chunk;
+    size_t first, end; /* of chunk: received, and not read */
     ek_buf out;
 };
 
@@ -86,40 +88,126 @@ static ek_err out_of_form(const char *why)
     return ek_fail(EK_EFORMAT, "not a reply of Redis: %s", ek_plain_name(shown, why));
 }
 
-/* Bytes that were received and belong to no reply yet. */
-static size_t held(const redisReader *r)
+/* At least one byte more in the chunk, which has room. */
+static ek_err receive(ek_redis *r, double deadline)
 {
-    return r->len - r->pos;
+    size_t got;
+    if (r->first == r->end) r->first = r->end = 0;
+    if (r->end + AT_ONCE > CHUNK) {
+        memmove(r->chunk, r->chunk + r->first, r->end - r->first);
+        r->end -= r->first, r->first = 0;
+    }
+    size_t room = CHUNK - r->end < AT_ONCE ? CHUNK - r->end : AT_ONCE;
+    if (room == 0) return out_of_form("a line without an end");
+    EK_TRY(ek_link_receive(r->link, r->chunk + r->end, room, &got, deadline));
+    r->end += got;
+    return EK_OK;
 }
 
-/* A list would be built of lists, and a reply of a newer protocol of what has no maker here. Only at a reply's first
- * byte: the reader is never asked before it has one. */
-static bool begins_well(const redisReader *r)
+/* The first line of the next reply: its bytes, with its end. */
+static ek_err next_line(ek_redis *r, size_t *n, double deadline)
 {
-    return r->ridx != -1 || (r->buf[r->pos] && strchr("+-:$", r->buf[r->pos]));
+    for (size_t from = 0;;) {
+        const uint8_t *at = r->chunk + r->first;
+        const size_t held = r->end - r->first;
+        const uint8_t *end = held > from ? memchr(at + from, '\n', held - from) : NULL;
+        if (end && end > at && end[-1] == '\r') {
+            *n = (size_t)(end - at) + 1;
+            return EK_OK;
+        }
+        if (end) return out_of_form("a line feed alone");
+        from = held;
+        EK_TRY(receive(r, deadline));
+    }
+}
+
+/* What follows the line: the bytes of $N, with the end behind them. -1: nothing does. */
+static ek_err bytes_behind(const char *line, size_t n, long long *bytes)
+{
+    enum { MAX_DIGITS = 12 };
+    *bytes = -1;
+    if (*line != '$' || (n == 5 && memcmp(line, "$-1", 3) == 0)) return EK_OK;
+    if (n < 4 || n > 3 + MAX_DIGITS) return out_of_form("a length that is none");
+    *bytes = 0;
+    for (size_t i = 1; i < n - 2; i++) {
+        if (line[i] < '0' || line[i] > '9') return out_of_form("a length that is none");
+        *bytes = 10 * *bytes + (line[i] - '0');
+    }
+    return EK_OK;
+}
+
+/* n bytes of the next reply, which are in the chunk or to come: into `into`, or nowhere. */
+static ek_err take(ek_redis *r, uint8_t *into, size_t n, double deadline)
+{
+    while (n > 0) {
+        size_t got = r->end - r->first;
+        if (got > 0) {
+            if (got > n) got = n;
+            if (into) memcpy(into, r->chunk + r->first, got);
+            r->first += got;
+        } else if (into) {
+            EK_TRY(ek_link_receive(r->link, into, n, &got, deadline));
+        } else {
+            EK_TRY(receive(r, deadline));
+        }
+        if (into) into += got;
+        n -= got;
+    }
+    return EK_OK;
+}
+
+/* n bytes of the next reply are all of it: hiredis reads them. */
+static ek_err parse(ek_redis *r, ek_reply *out, size_t n, double deadline)
+{
+    void *reply = NULL;
+    for (size_t got; n > 0; n -= got) {
+        if (r->first == r->end) EK_TRY(receive(r, deadline));
+        got = r->end - r->first < n ? r->end - r->first : n;
+        if (redisReaderFeed(r->reader, (const char *)r->chunk + r->first, got) != REDIS_OK)
+            return out_of_form(r->reader->errstr);
+        r->first += got;
+    }
+    if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) return out_of_form(r->reader->errstr);
+    if (!reply) return out_of_form("half of one");
+    r->last = reply;
+    *out = *r->last;
+    return EK_OK;
+}
+
+/* The head of the next reply. A list would be built of lists, and a reply of a newer protocol of what has no maker. */
+static ek_err begin_reply(ek_redis *r, size_t *line, long long *bytes, size_t max_bytes, double deadline)
+{
+    free_reply(r->last);
+    r->last = NULL;
+    EK_TRY(next_line(r, line, deadline));
+    const char *at = (const char *)r->chunk + r->first;
+    if (!*at || !strchr("+-:$", *at)) return out_of_form("a list, or no reply at all");
+    EK_TRY(bytes_behind(at, *line, bytes));
+    if (*bytes > (long long)max_bytes) return ek_fail(EK_EFORMAT, "a reply of more than %zu bytes", max_bytes);
+    return EK_OK;
 }
 
 ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadline)
 {
-    free_reply(r->last);
-    r->last = NULL;
-    for (;;) {
-        void *reply = NULL;
-        size_t got;
-        if (held(r->reader) > 0) {
-            if (!begins_well(r->reader)) return out_of_form("a list, or no reply at all");
-            if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) return out_of_form(r->reader->errstr);
-        }
-        if (reply) {
-            r->last = reply;
-            *out = *r->last;
-            return EK_OK;
-        }
-        if (held(r->reader) > max_bytes + SMALL + CHUNK)
-            return ek_fail(EK_EFORMAT, "a reply of more than %zu bytes", max_bytes);
-        EK_TRY(ek_link_receive(r->link, r->chunk, CHUNK, &got, deadline));
-        if (redisReaderFeed(r->reader, (const char *)r->chunk, got) != REDIS_OK) return out_of_form(r->reader->errstr);
-    }
+    size_t line;
+    long long bytes;
+    EK_TRY(begin_reply(r, &line, &bytes, max_bytes + SMALL, deadline));
+    return parse(r, out, line + (bytes >= 0 ? (size_t)bytes + 2 : 0), deadline);
+}
+
+ek_err ek_redis_read_into(ek_redis *r, ek_reply *out, uint8_t *into, size_t room, double deadline)
+{
+    size_t line;
+    long long bytes;
+    uint8_t end[2];
+    EK_TRY(begin_reply(r, &line, &bytes, room + EK_REDIS_SKIPPED, deadline));
+    if (bytes < 0) return parse(r, out, line, deadline);
+    r->first += line;
+    EK_TRY(take(r, (size_t)bytes > room ? NULL : into, (size_t)bytes, deadline));
+    EK_TRY(take(r, end, sizeof end, deadline));
+    if (end[0] != '\r' || end[1] != '\n') return out_of_form("bytes without an end");
+    *out = (ek_reply){.kind = EK_REPLY_BYTES, .n = (size_t)bytes};
+    return EK_OK;
 }
 
 char *ek_redis_keep(ek_redis *r)
@@ -231,6 +319,12 @@ ek_err ek_redis_send(ek_redis *r, const ek_redis_arg *arg, int n, double deadlin
 ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadline)
 {
     (void)r, (void)out, (void)max_bytes, (void)deadline;
+    return missing();
+}
+
+ek_err ek_redis_read_into(ek_redis *r, ek_reply *out, uint8_t *into, size_t room, double deadline)
+{
+    (void)r, (void)out, (void)into, (void)room, (void)deadline;
     return missing();
 }
 

@@ -55,9 +55,10 @@ static void read_one(shared *s, ek_store_page *p, int kind)
 {
     ek_shared_counts *c = &s->common.counts;
     size_t n;
-    uint8_t *data = ek_shared_reads_take(s->reads, &p->chain, kind, ek_record_bytes(&s->common.layout, p, kind), &n);
+    const size_t bytes = ek_record_bytes(&s->common.layout, p, kind);
+    const uint8_t *data = ek_shared_reads_take(s->reads, &p->chain, kind, bytes, &n);
     p->has[kind] = data && ek_record_read(data, n, &s->common.layout, p, kind);
-    free(data);
+    if (data) ek_shared_reads_give(s->reads, kind, data);
     atomic_fetch_add(p->has[kind] ? &c->hits : &c->misses, 1);
     if (!data || p->has[kind]) return;
     atomic_fetch_add(&c->wrong, 1);
