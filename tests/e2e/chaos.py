@@ -142,7 +142,7 @@ def start_proxy(d, ports):
     """HAProxy as deploy/ has it, but for addresses; the port it listens on."""
     port, balanced = free_port(), free_port()
     conf, lua = open("deploy/haproxy-resume.cfg").read(), open("deploy/resume.lua").read()
-    for was, becomes in [("bind :443 ssl crt /etc/haproxy/evenkeel.pem alpn h2,http/1.1", f"bind 127.0.0.1:{port}"), ("/etc/haproxy/resume.lua", f"{d}/resume.lua"),
+    for was, becomes in [("bind :443 ssl crt /etc/haproxy/evenkeel.pem alpn h2,http/1.1", f"bind 127.0.0.1:{port}"), ("/etc/haproxy/resume.lua", f"{d}/resume.lua"), ("/run/haproxy/admin.sock", f"{d}/admin"),
                          ("127.0.0.1:8090", f"127.0.0.1:{balanced}"), ("inter 2s", "inter 200ms"), *[(f"127.0.0.1:{8081 + i}", f"127.0.0.1:{p}") for i, p in enumerate(ports)]]:
         assert was in conf, f"the configuration has no {was!r} any more"
         conf = conf.replace(was, becomes)

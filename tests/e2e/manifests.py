@@ -186,6 +186,8 @@ def vllm_router(s):
     value = {w: words[i + 1] for i, w in enumerate(words[:-1]) if w.startswith("--") and not words[i + 1].startswith("--")}
     n = [len(value[k].split(",")) for k in ("--static-backends", "--static-models", "--static-model-types")]
     check("a model and a type for each replica", n == [3, 3, 3], n)
+    check("a lost replica's requests go to the others", int(value["--max-instance-failover-reroute-attempts"]) == 2 and int(value["--static-backend-health-check-interval"]) <= 10,
+          value)
     check("sessions", value["--routing-logic"] == "session" and value["--session-key"] == "x-session-id" and value["--port"] == "8123", value)
     for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:gpu_cache_usage_perc", "vllm:gpu_prefix_cache_hit_rate",
                  "vllm:gpu_prefix_cache_hits_total", "vllm:gpu_prefix_cache_queries_total"):

@@ -50,7 +50,9 @@ class Proxy:
             subprocess.run([*command, "-t"], check=True, capture_output=True)
         else:
             conf = replaced(open("deploy/haproxy.cfg").read(), *replicas, ("bind :443", f"bind 127.0.0.1:{self.port}"),
-                            ("/etc/haproxy/evenkeel.pem", f"{d}/pem"), ("inter 2s", "inter 200ms"))
+                            ("/etc/haproxy/evenkeel.pem", f"{d}/pem"), ("inter 2s", "inter 200ms"),
+                            ("stats socket /run/haproxy/admin.sock", f"stats socket {d}/admin"))
+            self.admin = f"{d}/admin"
             with open(f"{d}/conf", "w") as f:
                 f.write(conf)
             r = subprocess.run(["haproxy", "-c", "-f", f"{d}/conf"], capture_output=True, text=True)
@@ -138,6 +140,34 @@ def others(p, servers):
     check("a large body is answered by a replica", status == 400 and b"context_length_exceeded" in body, (status, body[:200]))
 
 
+def told(p, line):
+    """What an operator says over HAProxy's socket."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(p.admin)
+        s.sendall(line.encode() + b"\n")
+        said = s.makefile().read().strip()
+    check(line, not said, said)
+
+
+def taken_out(p, servers, where):
+    """The documented line: a replica gets nothing new, what it has begun ends whole, and its sessions come back afterwards."""
+    number = replica_of(servers[0].call("GET", "/health")[1])
+    session = next(i for i, r in where.items() if r == number)
+    c = p.open()
+    c.request("POST", CHAT, json.dumps(ask("A story.", stream=True, max_tokens=400)), {"content-type": "application/json", "x-session-id": f"session-{session}"})
+    r = c.getresponse()
+    r.readline()
+    told(p, "set server replicas/a state drain")
+    new = [replica_of(p.call("POST", CHAT, ask("Hi", max_tokens=2), x_session_id=f"session-{i}")[1]) for i in [session, *range(8)]]
+    check("a replica that is drained gets nothing new", number not in new, (number, new))
+    text = r.read()
+    c.close()
+    check("what it has begun ends whole", text.rstrip().endswith(b"data: [DONE]") and b'"digest"' in text, text[-300:])
+    told(p, "set server replicas/a state ready")
+    again = {replica_of(p.call("POST", CHAT, ask("Hi", max_tokens=2), x_session_id=f"session-{session}")[1]) for _ in range(8)}
+    check("its sessions come back", number in again, (again, number))  # the balance of load may pass on the first
+
+
 def killed(p, servers, where):
     """The reply of the replica that dies is made again by the other, with the same bits."""
     want = json.loads(p.call("POST", CHAT, ask("Long.", max_tokens=500), x_session_id="lost")[2])["evenkeel"]["digest"]
@@ -205,6 +235,8 @@ def main():
             streams(p, servers)
             where = sessions(p, servers)
             others(p, servers)
+            if PROXY == "haproxy":
+                taken_out(p, servers, where)
             drained(p, killed(p, servers, where))
         finally:
             p.stop()
