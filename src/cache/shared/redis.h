@@ -43,8 +43,8 @@ ek_err ek_redis_send(ek_redis *r, const ek_redis_arg *arg, int n, double deadlin
 /* The next reply, of at most max_bytes: whatever a server sends, no more than that is held. EFORMAT: what is no reply,
  * or too long, or one of a kind that no command here gets. */
 ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadline);
-/* The same, but bytes go to `into`, which has room for so many, and not to out->text, which is NULL then. More than these,
- * by at most EK_REDIS_SKIPPED, are thrown away: out->n alone says so. */
+/* The same, but bytes go to `into`, which has room for so many, and not to out->text, which is NULL then. More than
+ * these, by at most EK_REDIS_SKIPPED, are thrown away: out->n alone says so. */
 enum { EK_REDIS_SKIPPED = 1 << 20 };
 ek_err ek_redis_read_into(ek_redis *r, ek_reply *out, uint8_t *into, size_t room, double deadline);
 /* The text of the last reply is the caller's from now on, to be freed with free. */
