@@ -1,11 +1,14 @@
 // Pictures and sounds through the AI SDK's providers, to a model with eyes and ears: node ai_sdk_pictures.mjs http://127.0.0.1:PORT
 import assert from "node:assert/strict";
+import { File } from "node:buffer";
+
 import { createAnthropic } from "@ai-sdk/anthropic";
 import { createOpenAI } from "@ai-sdk/openai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 import { experimental_transcribe as transcribe, generateText, streamText } from "ai";
-import { base, runAll, test } from "../clients/harness.mjs";
+import { base, runAll, test } from "./harness.mjs";
 
+globalThis.File ??= File; // the SDK asks for Node.js 22; this is all that 18 lacks here
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const at = { baseURL: `${base}/v1`, apiKey: "none" };
 const models = {
