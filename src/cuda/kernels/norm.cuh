@@ -66,9 +66,9 @@ __device__ __forceinline__ float norm_factor(float ss, int n, float eps)
     return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
 }
 
-// T over sums of squares leaf[0..n), n up to 32, by a warp: the result is in all lanes. Where there is no leaf stands
-// 0, which changes no such sum, and lanes repeat the leaves, so that only n decides how many levels there are.
-__device__ __forceinline__ float tree_of_squares(const float *leaf, int n)
+// T over leaf[0..n), n up to 32 and none of them -0, by a warp: the result is in all lanes. Where there is no leaf
+// stands 0, which changes no such sum, and lanes repeat the leaves, so that only n decides how many levels there are.
+__device__ __forceinline__ float tree_of_leaves(const float *leaf, int n)
 {
     const int last = n > 16 ? 31 : n > 8 ? 15 : n > 4 ? 7 : 3, i = threadIdx.x & last;
     float s = i < n ? leaf[i] : 0;

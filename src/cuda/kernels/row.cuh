@@ -42,7 +42,7 @@ struct stage_row {
         sum = add_lanes(sum);
         if (lane == 16) leaf[threadIdx.x / 32] = sum;
         __syncthreads();
-        return tree_of_squares(leaf, blocks);
+        return tree_of_leaves(leaf, blocks);
     }
 
     // 1 / root mean square; leaf: 32 that nobody else uses
@@ -58,7 +58,7 @@ struct stage_row {
         sum = add_lanes(sum);
         if (lane == 16) leaf[threadIdx.x / 32] = sum;
         __syncthreads();
-        return norm_factor(tree_of_squares(leaf, blocks), n, eps);
+        return norm_factor(tree_of_leaves(leaf, blocks), n, eps);
     }
 };
 

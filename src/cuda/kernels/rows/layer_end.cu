@@ -58,7 +58,7 @@ __device__ __forceinline__ float row_factor(float sum, int n, float eps, float *
     sum = add_lanes(sum);
     if (threadIdx.x % 16 == 0) leaf[threadIdx.x / 16] = sum; // those past `blocks` are not read
     __syncthreads();
-    return norm_factor(tree_of_squares(leaf, blocks), n, eps);
+    return norm_factor(tree_of_leaves(leaf, blocks), n, eps);
 }
 
 constexpr int LEAF_UNITS = 1024 / 64;
