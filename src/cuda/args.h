@@ -206,16 +206,17 @@ typedef struct ek_cuda_attn_args {
     int32_t levels;  /* attn_prompt: levels of a stack */
     int32_t slots;   /* attn_half: pieces of its ring, which the launch's shared memory holds */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
-    ek_cuda_head head; /* attn_half: how rows of q become queries */
-    /* attn_half and attn_deep: single, every view has one row in the step, whose last visible key is its own. attn_half
-     * then: the new keys and values as ek_kv_store reads them, which the kernel then stores itself; 0: they are in
-     * their pages */
+    ek_cuda_head head; /* attn_half and attn_int_DIM: how rows of q become queries */
+    /* attn_half, attn_int_DIM and attn_deep: single, every view has one row in the step, whose last visible key is its
+     * own. The former two then: the new keys and values as ek_kv_store reads them, which the kernel then stores itself;
+     * 0: they are in their pages */
     ek_cuda_ptr k, v, k_norm;
     int64_t ldk;
     int32_t single;
+    int32_t starts; /* attn_int_DIM: items are ek_cuda_attn_start */
     /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
-     * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own. attn_prompt: one int32, the tiles that
-     * were asked for, zero before and after */
+     * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own. attn_int_DIM: the same per leaf, of which
+     * there may be any number. attn_prompt: one int32, the tiles that were asked for, zero before and after */
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 

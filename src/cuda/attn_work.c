@@ -84,10 +84,19 @@ static size_t segment_shared(int tile, int head_dim, ek_kv_format v_format)
     return floats * sizeof(float) + EK_SEGMENT + scales;
 }
 
+static bool dims_fit(int head_dim)
+{
+    return head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
+}
+
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v)
 {
-    const bool fits = head_dim == 64 || head_dim == 128 || head_dim == 256 || head_dim == 512;
-    return fits && k == EK_KV_F16 && v == EK_KV_F16;
+    return dims_fit(head_dim) && k == EK_KV_F16 && v == EK_KV_F16;
+}
+
+bool ek_cuda_attn_int_fits(int head_dim, ek_kv_format k, ek_kv_format v)
+{
+    return dims_fit(head_dim) && ek_kv_rotated(k) && ek_kv_rotated(v);
 }
 
 static int log2_of(int n)
@@ -97,7 +106,7 @@ static int log2_of(int n)
     return log;
 }
 
-ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
                                                int multiprocessors)
 {
 #define DIMS(name)                                        \
@@ -106,10 +115,11 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
     }
     static const char *const leaf[] = {"ek_attn_segment_2", "ek_attn_segment_4", "ek_attn_segment_8"},
                              *const halves[][4] = {DIMS("ek_attn_half_1"), DIMS("ek_attn_half_2"),
-                                                   DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")};
+                                                   DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")},
+                             *const ints[] = DIMS("ek_attn_int");
 #undef DIMS
-    if (ek_kv_rotated(v)) return (ek_cuda_attn_segment){"ek_attn_int", 256, 0, 0};
-    if (!half)
+    if (ek_kv_rotated(v)) return (ek_cuda_attn_segment){whole ? ints[log2_of(head_dim) - 6] : "ek_attn_int", 256, 0, 0};
+    if (!whole)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
                                       segment_shared(tile, head_dim, v), 0};
     /* of 4 queries three blocks fit a multiprocessor, which pays once two have no room for all */

@@ -32,16 +32,18 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
 /* Whether ek_attn_half_N takes these (both formats f16): it finishes its queries and joins its leaves itself, which is
  * faster where a tile has EK_CUDA_ATTN_JOINED leaves or fewer. */
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
-/* The kernel of leaves for a tile, its threads and dynamic shared memory. half: ek_attn_half_N, which must fit; else
- * ek_attn_segment_N (2, 4 or 8), or of attention in integers ek_attn_int, whose queries ek_heads finishes and whose
- * leaves ek_attn_join, or ek_attn_int_join, joins. */
+/* Whether ek_attn_int_DIM takes these (both formats in integers): the same, of any number of leaves. */
+bool ek_cuda_attn_int_fits(int head_dim, ek_kv_format k, ek_kv_format v);
+/* The kernel of leaves for a tile, its threads and dynamic shared memory. whole: ek_attn_half_N, or of attention in
+ * integers ek_attn_int_DIM, which must fit; else ek_attn_segment_N (2, 4 or 8), or ek_attn_int, whose queries ek_heads
+ * finishes and whose leaves ek_attn_join, or ek_attn_int_join, joins. */
 typedef struct ek_cuda_attn_segment {
     const char *name;
     unsigned threads;
     size_t shared;
-    int slots; /* half: pieces of its ring, more where n_items leave a multiprocessor to each block */
+    int slots; /* ek_attn_half_N: pieces of its ring, more where n_items leave a multiprocessor to each block */
 } ek_cuda_attn_segment;
-ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool half, int n_items,
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
                                                int multiprocessors);
 
 /* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_segment_8. A

@@ -15,6 +15,7 @@
 #include "gpu/step/graph.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
+#include "ops/kv/kv_codec.h"
 
 enum { ALIGN = 256 };
 
@@ -104,6 +105,13 @@ static void lay_out_draft(ek_gpu_run *x, arena *a)
     x->token = reserve(a, n * EK_DRAFT_MAX, sizeof(int32_t));
 }
 
+/* Of ek_cuda_attn_args: an entry per tile, or of attention in integers per leaf. */
+static size_t max_ended(const ek_gpu_run *x)
+{
+    const bool leaves = ek_kv_rotated(x->g->m->v_format) && x->max_items > x->max_tiles;
+    return (size_t)(leaves ? x->max_items : x->max_tiles);
+}
+
 static void lay_out(ek_gpu_run *x, arena *a)
 {
     const ek_config *c = &x->g->m->config;
@@ -131,7 +139,7 @@ static void lay_out(ek_gpu_run *x, arena *a)
         }
     const ek_gpu_run *t = x->target;
     x->segments = t && t->segment_bytes >= x->segment_bytes ? t->segments : reserve(a, x->segment_bytes, 1);
-    x->ended = reserve(a, (size_t)x->max_tiles, sizeof(int32_t));
+    x->ended = reserve(a, max_ended(x), sizeof(int32_t));
     x->stack = t && t->stack_bytes >= x->stack_bytes ? t->stack : reserve(a, x->stack_bytes, 1);
     const bool operands = t && t->operand_bytes >= x->operand_bytes;
     for (int i = 0; i < 2; i++) x->operand[i] = operands ? t->operand[i] : reserve(a, x->operand_bytes, 1);
@@ -207,7 +215,7 @@ static ek_err take_step(ek_gpu_run *x)
     EK_TRY(ek_cuda_alloc(x->g->c, &x->scratch, x->scratch_bytes, "the memory of a step"));
     arena a = {.base = x->scratch};
     lay_out(x, &a);
-    EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, (size_t)x->max_tiles * sizeof(int32_t)));
+    EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, max_ended(x) * sizeof(int32_t)));
     if (x->routed) EK_TRY(ek_cuda_fill(x->g->c, x->routed, 0, sizeof(int32_t)));
     return ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step");
 }

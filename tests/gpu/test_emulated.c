@@ -168,6 +168,7 @@ static void steps_begin_ahead(void **state)
 {
     (void)state;
     compare_ahead("Q1", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16});
+    compare_ahead("Q3", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12});
     compare_ahead("T2", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q8});
 }
 
@@ -479,6 +480,7 @@ static void keys_and_values_may_be_integers(void **state)
     compare("Q1", 4, (ek_model_opts){.k_format = EK_KV_I8, .v_format = EK_KV_I8, .kv_start = EK_SEGMENT}, true, 262);
     compare("T1", 0, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12}, true, 290);
     compare("Q2", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I8}, true, 90);
+    compare("Q3", 4, (ek_model_opts){.k_format = EK_KV_I8, .v_format = EK_KV_I12}, true, 280); /* in one launch */
 }
 
 /* --- a page that was not copied */

@@ -2,10 +2,11 @@
 
 #include "cuda/attn_work.h"
 #include "gpu/weights/launch.h"
+#include "ops/kv/kv_codec.h"
 
 bool ek_gpu_finishes(const ek_gpu_list *list)
 {
-    return list->joined && !list->n_prompt;
+    return list->whole && !list->n_prompt;
 }
 
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
@@ -13,19 +14,19 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     const ek_model *m = x->g->m;
     const ek_cuda_attn_segment p = list->deep
                                        ? ek_cuda_attn_deep_plan(a.kv.head_dim)
-                                       : ek_cuda_attn_segment_plan(list->tile, a.kv.head_dim, m->v_format, list->joined,
+                                       : ek_cuda_attn_segment_plan(list->tile, a.kv.head_dim, m->v_format, list->whole,
                                                                    wave->n_items, ek_cuda_multiprocessors(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
-    a.slots = p.slots;
+    a.slots = p.slots, a.starts = list->joined && ek_kv_rotated(m->v_format);
     size_t max_segments = x->segment_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
     a.leaf_o = x->segments;
     a.leaf_l = a.leaf_o + sizeof(float) * max_segments * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_segments;
-    a.ended = list->joined ? x->ended : 0;
+    a.ended = list->whole ? x->ended : 0;
     ek_gpu_launch(
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
-    if (list->joined) return;
+    if (list->whole) return;
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(m->v_format, a.kv.head_dim);
     ek_gpu_launch(
         x->g, j.name,

@@ -234,10 +234,13 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     }
     const bool half = !x->g->m->layout.n_start &&
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
-    list->joined = half && max <= EK_CUDA_ATTN_JOINED;
-    list->tile = list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
-                 : ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries)
-                                                    : tile_of(ratio, n_few);
+    const bool ints = !x->g->m->layout.n_start &&
+                      ek_cuda_attn_int_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
+    list->joined = (half || ints) && max <= EK_CUDA_ATTN_JOINED;
+    list->whole = list->joined || ints;
+    list->tile = ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries)
+                 : list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
+                                : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = l->n_kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};

@@ -36,7 +36,7 @@ struct ek_gpu_run {
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
     CUdeviceptr h_between, route_acts, expert_acts; /* with experts: f32 rows behind attention; records */
     CUdeviceptr routed;                             /* int32, zero between launches */
-    CUdeviceptr ended;                              /* int32 per tile of few queries, zero between launches */
+    CUdeviceptr ended;                              /* int32 per tile of few queries, or leaf, zero between launches */
     CUdeviceptr operand[2]; /* rows as products by wgmma of one and of two limbs read them; with a gate the second is
                                written while the first is read, and becomes the first */
     CUdeviceptr logits, stack, segments, best, draw, digest, bad, token, block_max, leaf_sums, sorted;

@@ -18,7 +18,8 @@ typedef struct ek_gpu_list {
     CUdeviceptr rows;
     ek_gpu_wave *wave; /* [max_rows] */
     int n_waves, tile;
-    bool joined;        /* by ek_attn_half_N, which joins segments and, without prompts, finishes queries itself */
+    bool whole;         /* its kernel joins segments and, without prompts, finishes queries itself */
+    bool joined;        /* so few segments that an item is a record with all that a block begins with */
     bool deep;          /* segments by ek_attn_deep_DIM */
     bool single;        /* every view has one row in the step: then it stores their keys, too */
     CUdeviceptr prompt; /* tiles */

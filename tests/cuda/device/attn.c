@@ -37,8 +37,9 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
                           : leaves * (size_t)(tile * dim) * 4);
     c->leaf_l = up(d, NULL, leaves * (size_t)tile * 4);
     c->leaf_m = up(d, NULL, leaves * (size_t)tile * 4);
-    int32_t *zero = calloc((size_t)c->w.n_tiles, sizeof *zero);
-    c->ended = up(d, zero, (size_t)c->w.n_tiles * sizeof *zero);
+    const size_t n_ended = (size_t)(c->w.n_tiles > c->w.n_items ? c->w.n_tiles : c->w.n_items);
+    int32_t *zero = calloc(n_ended, sizeof *zero);
+    c->ended = up(d, zero, n_ended * sizeof *zero);
     free(zero);
     c->out_bytes = (size_t)(n_rows * width) * 4;
     c->o = up(d, NULL, c->out_bytes);
@@ -67,7 +68,7 @@ void call_finish(call *c, dev *d)
     free(c->w.tiles), free(c->w.items);
 }
 
-kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, int n_items)
+kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, int n_items)
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
     if (tile == EK_CUDA_PROMPT_TILE) {
@@ -76,7 +77,7 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, in
         k.prompt = find(d, p.name, p.shared);
         return k;
     }
-    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, half, n_items,
+    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, whole, n_items,
                                                              (int)k.blocks);
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
@@ -155,13 +156,15 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
     static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4, 1};
     const bool half = ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
+    const bool ints = ek_cuda_attn_int_fits(shape->head_dim, shape->k_format, shape->v_format);
     for (int t = 0; t < (all_tiles ? 5 : 2); t++) {
         const bool one = tiles[t] == 1; /* of ek_attn_half only */
         if (one && !half) continue;
         kernels k = kernels_find(d, shape, tiles[t], one, 0);
         call c;
         call_prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
-        const bool may_join = tiles[t] != EK_CUDA_PROMPT_TILE && c.w.max_segments <= EK_CUDA_ATTN_JOINED && half;
+        const bool few = c.w.max_segments <= EK_CUDA_ATTN_JOINED,
+                   may_join = tiles[t] != EK_CUDA_PROMPT_TILE && ((half && few) || ints);
         if (tiles[t] == EK_CUDA_ATTN_DEEP_TILE &&
             ek_cuda_attn_deep_fits(shape->n_heads / shape->n_kv_heads, shape->head_dim, shape->k_format,
                                    shape->v_format)) {
@@ -176,8 +179,9 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  ek_kv_format_name(shape->v_format), shape->n_heads, shape->n_kv_heads, shape->head_dim, n_keys,
                  garbage);
         }
-        for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by ek_attn_half's last block */
-            if (join) c.a.ended = c.ended, c.a.single = single, c.a.items = c.starts;
+        for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by the block that ends last */
+            if (join) c.a.ended = c.ended, c.a.single = single;
+            if (join && few) c.a.items = c.starts, c.a.starts = ints;
             if (join) k = kernels_find(d, shape, tiles[t], true, c.w.n_items), c.a.slots = k.slots;
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             call_run(d, &k, &c);
@@ -220,6 +224,7 @@ void test_attn_int(dev *d)
 void test_attn(dev *d)
 {
     test_attn_int(d);
+    test_attn_whole(d);
     for (int k = 0; k < EK_KV_FORMAT_COUNT; k++) /* every format, and every pair of kinds of kernels */
         for (int v = 0; v < EK_KV_FORMAT_COUNT; v++) {
             ek_attn_shape shape = {EK_FULL, (ek_kv_format)k, (ek_kv_format)v, 4, 1, k % 2 ? 64 : 160, 0};

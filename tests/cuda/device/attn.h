@@ -22,7 +22,7 @@ typedef struct kernels {
 
 void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, CUdeviceptr q, int tile, int blocks);
 void call_finish(call *c, dev *d);
-kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool half, int n_items);
+kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, int n_items);
 kernels kernels_find_deep(dev *d, int head_dim);
 void call_run(dev *d, const kernels *k, const call *c);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attn.h"
+#include "ops/kv/kv_codec.h"
 
 double stream_gbs;
 
@@ -98,11 +99,13 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
            depth, batch, bytes * 1e-6);
     double best = 1e30;
     for (; *tiles; tiles++) {
-        const bool half = depth <= 2048 && ek_cuda_attn_half_fits(dim, f, f);
-        timed t = {d, kernels_find(d, &shape, *tiles, half, INT_MAX), malloc(sizeof(call)), layers, s.block, s.mem};
+        const bool half = depth <= 2048 && ek_cuda_attn_half_fits(dim, f, f), ints = ek_cuda_attn_int_fits(dim, f, f);
+        timed t = {d,    kernels_find(d, &shape, *tiles, half || ints, INT_MAX), malloc(sizeof(call)), layers, s.block,
+                   s.mem};
         call_prepare(t.c, &s, rows, batch, dq, *tiles, 0);
         t.c->a.slots = t.k.slots;
-        if (half) t.c->a.items = t.c->starts, t.c->a.ended = t.c->ended;
+        if (half || ints) t.c->a.ended = t.c->ended;
+        if (half || (ints && depth <= 2048)) t.c->a.items = t.c->starts, t.c->a.starts = ints;
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
         if (us < best) best = us;
@@ -164,9 +167,9 @@ static void queue_step(void *arg, int i)
     if (m->attends) queue_attention(&m->t, i);
 }
 
-static void time_shallow(dev *d, int heads, int kv, int dim, int batch, int depth, int tile)
+static void time_shallow(dev *d, ek_kv_format f, int heads, int kv, int dim, int batch, int depth, int tile)
 {
-    const ek_attn_shape shape = {EK_FULL, EK_KV_F16, EK_KV_F16, heads, kv, dim, 0};
+    const ek_attn_shape shape = {EK_FULL, f, f, heads, kv, dim, 0};
     enum { LAYERS = 24 };
     const int width = heads * dim;
     scene s;
@@ -180,23 +183,22 @@ static void time_shallow(dev *d, int heads, int kv, int dim, int batch, int dept
     call_prepare(m.t.c, &s, rows, batch, dx, tile, 0);
     m.t.k = kernels_find(d, &shape, tile, true, m.t.c->w.n_items);
     ek_cuda_attn_args *a = &m.t.c->a;
-    a->slots = m.t.k.slots, a->items = m.t.c->starts;
+    a->slots = m.t.k.slots, a->items = m.t.c->starts, a->starts = ek_kv_rotated(f);
     a->single = 1, a->k = a->v = dx, a->ldk = kv * dim, a->k_norm = norm;
     a->head = (ek_cuda_head){.norm = norm, .cos = dx, .sin = norm, .eps = 1e-6f, .rotated = dim / 2};
-    const size_t row = ek_cuda_acts_plan(&a->to, width, 64), tiles = (size_t)m.t.c->w.n_tiles;
+    const size_t row = ek_cuda_acts_plan(&a->to, width, 64);
     a->to.q = up(d, NULL, row * (size_t)batch);
-    int32_t *zero = calloc(tiles, sizeof *zero);
-    a->ended = up(d, zero, tiles * sizeof *zero);
+    a->ended = m.t.c->ended;
     const double without = time_us(d, queue_step, &m, LAYERS);
     m.attends = true;
     const double with = time_us(d, queue_step, &m, LAYERS);
     printf(
-        "shallow f16 %2d on %2d heads of %d, depth %4d, batch %2d, tile %d: %.2f us (%.2f with products, %.2f without)\n",
-        heads, kv, dim, depth, batch, tile, with - without, with, without);
+        "shallow %-3s %2d on %2d heads of %d, depth %4d, batch %2d, tile %d: %.2f us (%.2f with products, %.2f without)\n",
+        ek_kv_format_name(f), heads, kv, dim, depth, batch, tile, with - without, with, without);
     fflush(stdout);
-    drop(d, dx), drop(d, norm), drop(d, s.mem), drop(d, s.table), drop(d, a->ended), drop(d, a->to.q);
+    drop(d, dx), drop(d, norm), drop(d, s.mem), drop(d, s.table), drop(d, a->to.q);
     call_finish(m.t.c, d);
-    free(m.t.c), free(rows), free(x), free(zero), free(s.page);
+    free(m.t.c), free(rows), free(x), free(s.page);
 }
 
 void speed_shallow(dev *d)
@@ -204,12 +206,12 @@ void speed_shallow(dev *d)
     for (int batch = 1; batch <= 64; batch *= 8) {
         open_among(d, batch);
         for (int tile = 1; tile <= (batch > 1 ? 8 : 2); tile *= 2) {
-            time_shallow(d, 8, 1, 256, batch, 40, tile);
-            time_shallow(d, 8, 1, 256, batch, 120, tile);
-            time_shallow(d, 8, 1, 512, batch, 120, tile);
-            time_shallow(d, 8, 1, 256, batch, 1000, tile);
+            time_shallow(d, EK_KV_F16, 8, 1, 256, batch, 40, tile);
+            time_shallow(d, EK_KV_F16, 8, 1, 256, batch, 120, tile);
+            time_shallow(d, EK_KV_F16, 8, 1, 512, batch, 120, tile);
+            time_shallow(d, EK_KV_F16, 8, 1, 256, batch, 1000, tile);
         }
-        for (int tile = 1; tile <= 2; tile *= 2) time_shallow(d, 16, 8, 256, batch, 120, tile);
+        for (int tile = 1; tile <= 2; tile *= 2) time_shallow(d, EK_KV_F16, 16, 8, 256, batch, 120, tile);
         close_among(d);
     }
 }
@@ -262,6 +264,17 @@ void speed_attn_int(dev *d)
         time_decode(d, f[i], 8, 1, 256, 16, 8192, tiles);
         time_decode(d, f[i], 32, 4, 512, 8, 8192, tiles);
         time_decode(d, f[i], 32, 16, 256, 8, 1024, tiles + 1);
+    }
+    for (int batch = 1; batch <= 8; batch *= 8) {
+        open_among(d, batch);
+        for (int i = 0; i < 3; i++) {
+            const int tile = i ? 8 : batch > 1 ? 2 : 1; /* f16: of the fastest */
+            time_shallow(d, f[i], 8, 1, 256, batch, 120, tile);
+            time_shallow(d, f[i], 8, 1, 256, batch, 1000, tile);
+            time_shallow(d, f[i], 8, 1, 512, batch, 120, tile);
+            time_shallow(d, f[i], 16, 8, 256, batch, 120, batch > 1 || i ? 2 : 1);
+        }
+        close_among(d);
     }
     for (int i = 0; i < 3; i++) {
         time_prompt(d, f[i], 8, 1, 256, 2048, 512);

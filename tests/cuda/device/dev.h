@@ -52,6 +52,7 @@ void test_rows(dev *d);
 void test_kv(dev *d);
 void test_attn(dev *d);
 void test_attn_int(dev *d);
+void test_attn_whole(dev *d);
 void test_sample(dev *d);
 void test_linear(dev *d);
 void test_gate(dev *d);

@@ -168,7 +168,8 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "experts")) section(&d, "experts", test_experts), section(&d, "jobs", test_jobs);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "tower")) section(&d, "tower", test_tower);
-    else if (!strcmp(what, "int")) section(&d, "kv", test_kv), section(&d, "int", test_attn_int);
+    else if (!strcmp(what, "int"))
+        section(&d, "kv", test_kv), section(&d, "int", test_attn_int), section(&d, "whole", test_attn_whole);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
              strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats")) {

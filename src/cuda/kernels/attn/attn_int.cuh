@@ -36,24 +36,24 @@ __device__ __forceinline__ int rotated_place(int bits, int pair, int lanes, int 
 constexpr int HEAD = 16; // of 512 dims
 
 // R x
-__device__ __forceinline__ void rotate(float (&x)[HEAD], int dim)
+template <int COUNT> __device__ __forceinline__ void rotate(float (&x)[COUNT], int dim)
 {
     const int n = dim & -dim, lane = threadIdx.x % 32;
 #pragma unroll
     for (int h = 1; h < 32; h *= 2) {
         if (h >= n) break;
 #pragma unroll
-        for (int i = 0; i < HEAD; i++) {
+        for (int i = 0; i < COUNT; i++) {
             if (i * 32 >= dim) break;
             const float other = __shfl_xor_sync(~0u, x[i], h);
             x[i] = lane & h ? other - x[i] : x[i] + other;
         }
     }
 #pragma unroll
-    for (int h = 1; h < HEAD; h *= 2) {
+    for (int h = 1; h < COUNT; h *= 2) {
         if (h * 32 >= n) break;
 #pragma unroll
-        for (int i = 0; i < HEAD; i++) {
+        for (int i = 0; i < COUNT; i++) {
             if (i & h) continue;
             const float a = x[i], b = x[i + h];
             x[i] = a + b, x[i + h] = a - b;
@@ -62,31 +62,51 @@ __device__ __forceinline__ void rotate(float (&x)[HEAD], int dim)
 }
 
 // x becomes R x, code[i] that of x[i]; returns the scale.
-__device__ __forceinline__ float encode(float (&x)[HEAD], int dim, int largest, int (&code)[HEAD])
+template <int COUNT>
+__device__ __forceinline__ float encode(float (&x)[COUNT], int dim, int largest, int (&code)[COUNT])
 {
     const int lane = threadIdx.x % 32;
     u32 top = 0;
 #pragma unroll
-    for (int i = 0; i < HEAD; i++) x[i] = i * 32 + lane < dim ? clamp_(x[i], -0x1p96f, 0x1p96f) : 0.0f;
+    for (int i = 0; i < COUNT; i++) x[i] = i * 32 + lane < dim ? clamp_(x[i], -0x1p96f, 0x1p96f) : 0.0f;
     rotate(x, dim);
 #pragma unroll
-    for (int i = 0; i < HEAD; i++) top = max(top, __float_as_uint(x[i]) & 0x7fffffffu);
+    for (int i = 0; i < COUNT; i++) top = max(top, __float_as_uint(x[i]) & 0x7fffffffu);
     const float t = bits(__reduce_max_sync(~0u, top)), c = (float)largest;
     const bool none = t < 0x1p-100f;
     const float by = none ? 0.0f : __fdiv_rn(c, t);
 #pragma unroll
-    for (int i = 0; i < HEAD; i++) code[i] = rounded(clamp_(x[i] * by, -c, c));
+    for (int i = 0; i < COUNT; i++) code[i] = rounded(clamp_(x[i] * by, -c, c));
     return none ? 0.0f : __fdiv_rn(t, c);
 }
 
+// Codes and scale of a token to its slot of `at`, a page's keys or values of the head; x becomes R x.
+template <int COUNT>
+__device__ __forceinline__ void store_rotated(uint8_t *at, float (&x)[COUNT], int dim, int code_bits, int slot,
+                                              bool keys)
+{
+    const int lane = threadIdx.x % 32;
+    int code[COUNT];
+    const float scale = encode(x, dim, code_bits == 16 ? 2047 : 127, code);
+    if (lane == 0) ((float *)(at + rotated_codes(code_bits, dim)))[slot] = scale;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        const int d = i * 32 + lane;
+        if (d >= dim) break;
+        const int to = keys ? rotated_place(code_bits, d, PAGE, slot) : rotated_place(code_bits, slot, dim, d);
+        if (code_bits == 16) ((int16_t *)at)[to] = (int16_t)code[i];
+        else ((int8_t *)at)[to] = (int8_t)code[i];
+    }
+}
+
 // A result's R / n.
-__device__ __forceinline__ void rotate_back(float (&x)[HEAD], int dim)
+template <int COUNT> __device__ __forceinline__ void rotate_back(float (&x)[COUNT], int dim)
 {
     const float by = bits(__float_as_uint(1.0f) -
                           ((u32)(__float_as_uint((float)(dim & -dim)) - __float_as_uint(1.0f))));
     rotate(x, dim);
 #pragma unroll
-    for (int i = 0; i < HEAD; i++) x[i] = x[i] * by;
+    for (int i = 0; i < COUNT; i++) x[i] = x[i] * by;
 }
 
 // --- a lane's part of operand a of mma and wgmma: 16 columns of a page's part (keys, or dims of values) by 32 of what

@@ -100,24 +100,14 @@ __device__ __forceinline__ void put_plane(const token &s, uint8_t *to, int dim, 
     }
 }
 
-// Codes and scale of a token's rotated elements, by a warp (contract: ops/attn/attn_int.h).
-__device__ __forceinline__ void store_rotated(uint8_t *at, const float *in, const kv_codec &c, int slot, bool keys)
+// A token's part in integers, by a warp (contract: ops/attn/attn_int.h).
+__device__ __forceinline__ void store_token(uint8_t *at, const float *in, const kv_codec &c, int slot, bool keys)
 {
     const int lane = threadIdx.x % 32;
     float x[HEAD];
-    int code[HEAD];
 #pragma unroll
     for (int i = 0; i < HEAD; i++) x[i] = i * 32 + lane < c.dim ? in[i * 32 + lane] : 0.0f;
-    const float scale = encode(x, c.dim, c.bits == 16 ? 2047 : 127, code);
-    if (lane == 0) ((float *)(at + rotated_codes(c.bits, c.dim)))[slot] = scale;
-#pragma unroll
-    for (int i = 0; i < HEAD; i++) {
-        const int d = i * 32 + lane;
-        if (d >= c.dim) break;
-        const int to = keys ? rotated_place(c.bits, d, PAGE, slot) : rotated_place(c.bits, slot, c.dim, d);
-        if (c.bits == 16) ((int16_t *)at)[to] = (int16_t)code[i];
-        else ((int8_t *)at)[to] = (int8_t)code[i];
-    }
+    store_rotated(at, x, c.dim, c.bits, slot, keys);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) ek_kv_store(const __grid_constant__ ek_cuda_store_args a)
@@ -145,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_kv_store(const __grid_c
         in = finished;
     }
     if (f == ROTATED) {
-        if (threadIdx.x < 32) store_rotated(at, in, keys ? keys_of(kv) : values_of(kv), slot, keys);
+        if (threadIdx.x < 32) store_token(at, in, keys ? keys_of(kv) : values_of(kv), slot, keys);
         return;
     }
     if (grouped(f)) {

@@ -1,0 +1,112 @@
+// What becomes of the sums of a block of attention in integers of few queries (attn_int.cu): leaves of a tile are
+// joined by the blocks that end last, and the last of all turns the result back.
+#pragma once
+
+#include "cuda/kernels/attn/attn_int_few.cuh"
+
+namespace ek
+{
+
+// T over up to 8 nodes of each query, whose leaves begin `below` leaves apart from leaf `first` of the tile on: in
+// place of the first, or of all leaves to sm.all.
+template <int DIM>
+__device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
+                                     int first, int below, bool last)
+{
+    const int64_t leaf0 = (int64_t)(t.leaf0 + first) * a.tile;
+    if (threadIdx.x < t.n_q) {
+        const int n = threadIdx.x, nodes = min((sm.leaves[n] - first + below - 1) / below, 8);
+        float *const l_at = (float *)a.leaf_l + leaf0 + n;
+        int *const m_at = (int *)a.leaf_m + leaf0 + n;
+        float l[8] = {};
+        int m[8] = {}, met = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            if (k < nodes) l[k] = __ldcg(l_at + k * below * a.tile), m[k] = __ldcg(m_at + k * below * a.tile);
+#pragma unroll
+        for (int apart = 1; apart < 8; apart *= 2)
+#pragma unroll
+            for (int k = 0; k + apart < 8; k += 2 * apart, met++) {
+                if (k + apart >= nodes) continue;
+                const int most = max(m[k], m[k + apart]);
+                const float x = factor(m[k] - most), y = factor(m[k + apart] - most);
+                sm.factor[n][met][0] = x, sm.factor[n][met][1] = y;
+                l[k] = l[k] * x + l[k + apart] * y, m[k] = most;
+            }
+        sm.nodes[n] = nodes, sm.l[n] = l[0];
+        if (!last && nodes > 0) *l_at = l[0], *m_at = m[0];
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (int i = threadIdx.x; i < t.n_q * (DIM / 4); i += THREADS) {
+        const int n = i / (DIM / 4), d = i % (DIM / 4) * 4, nodes = sm.nodes[n];
+        float4 *const at = (float4 *)((float *)a.leaf_o + (leaf0 + n) * DIM + d);
+        float4 x[8];
+        int met = 0;
+#pragma unroll
+        for (int k = 0; k < 8; k++)
+            if (k < nodes) x[k] = __ldcg(at + (int64_t)k * below * a.tile * (DIM / 4));
+#pragma unroll
+        for (int apart = 1; apart < 8; apart *= 2)
+#pragma unroll
+            for (int k = 0; k + apart < 8; k += 2 * apart, met++) {
+                if (k + apart >= nodes) continue;
+                const float f = sm.factor[n][met][0], g = sm.factor[n][met][1];
+                x[k].x = x[k].x * f + x[k + apart].x * g, x[k].y = x[k].y * f + x[k + apart].y * g;
+                x[k].z = x[k].z * f + x[k + apart].z * g, x[k].w = x[k].w * f + x[k + apart].w * g;
+            }
+        if (last) *(float4 *)(sm.all + n * DIM + d) = x[0];
+        else if (nodes > 0) *at = x[0];
+    }
+}
+
+// Of 8 neighbours the block that ends last joins the nodes, and goes on with that node among its neighbours: so few
+// nodes wait for one block. False: another block goes on. Whoever counts does so at a place of leaves that meet, by
+// level.
+template <int DIM>
+__device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_start &item)
+{
+    const ek_cuda_attn_tile &t = item.t;
+    const int own = item.seg - t.seg0;
+#pragma unroll 1
+    for (int below = 1, level = 0; below < t.n_seg; below *= 8, level++) {
+        const int first = own / (below * 8) * (below * 8), meeting = min(below * 8, t.n_seg - first);
+        if (meeting <= below) continue; // nobody to meet
+        __syncthreads();
+        if (threadIdx.x == 0) { // what the others have written before the barrier is before this, too
+            int *const ended = (int *)a.ended + t.leaf0 + first + level;
+            __threadfence();
+            sm.before = atomicAdd(ended, 1);
+            __threadfence();
+            if ((sm.before + 1) * below >= meeting) *ended = 0;
+        }
+        __syncthreads();
+        if ((sm.before + 1) * below < meeting) return false;
+        meet<DIM>(sm, a, t, first, below, below * 8 >= t.n_seg);
+    }
+    return true;
+}
+
+// Rows of the tile's queries, each by a warp: R (o / l) / n, and the same quantised.
+template <int DIM>
+__device__ __forceinline__ void write_rows(const few_shared<DIM> &sm, const ek_cuda_attn_args &a,
+                                           const ek_cuda_attn_tile &t)
+{
+    const int n = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (n >= t.n_q) return;
+    const int row = row_of(a, t, n), place = head_of(a, t, n) * DIM;
+    float x[DIM / 32], *const out = (float *)a.o + row * a.ldo + place;
+#pragma unroll
+    for (int i = 0; i < DIM / 32; i++) x[i] = finish({sm.all[n * DIM + i * 32 + lane], sm.l[n], 0});
+    rotate_back(x, DIM);
+#pragma unroll
+    for (int i = 0; i < DIM / 32; i++) out[i * 32 + lane] = x[i];
+    if (!a.to.q) return;
+#pragma unroll
+    for (int g = 0; g < DIM / 64; g++) {
+        const float v[2] = {x[g * 2], x[g * 2 + 1]};
+        quantize_group(a.to, row, place / 64 + g, v);
+    }
+}
+
+} // namespace ek

@@ -1,0 +1,255 @@
+// A segment of 256 keys for a tile of few queries of attention in integers (attn_int.cu): scores, weights, values.
+//
+// A block of threads is one segment. Codes come from the page to operand a of mma.sync, 16 keys or dims at a time,
+// and serve all queries, which are its columns. Scores: a warp has 32 keys; values: 32 dims, then the next 32.
+//
+// Model, H100: a segment of 256 dims is 256 KB, 13 bytes a clock and multiprocessor at 3 TB/s. Of 4 warps' 1 KB of
+// codes unpacking takes 40 clocks (100 bytes a clock), 4 products of m16n8k32 28: the memory bounds it at any batch. It
+// answers after about 800 clocks, in which 10 KB of a multiprocessor must be on their way: of scores two blocks have
+// 32, of values 64.
+#pragma once
+
+#include "cuda/kernels/attn/attn.cuh"
+#include "cuda/kernels/attn/attn_int.cuh"
+
+namespace ek
+{
+
+constexpr int N = EK_CUDA_ATTN_INT_TILE, THREADS = 256, WARPS = 8;
+constexpr int SCORE_AHEAD = 1, VALUE_AHEAD = 2; // steps
+
+// DIM: dims of a head, a power of two of 64 to 512; 0: any, known when the kernel runs.
+template <int DIM> struct few_shared {
+    ek_cuda_attn_start item;       // here, for registers are needed for codes
+    u32 q[HEAD][2][32][2];         // limbs of queries by 32 dims, as a lane has them of operand b: low, high
+    u32 p[SEGMENT / 32][2][32][2]; // of weights, by 32 keys
+    float q_scale[N];
+    u32 max_n[WARPS][N], sum[WARPS][N];
+    float largest[WARPS][N];
+    int from[N], to[N];
+    const uint8_t *page[SEGMENT / PAGE];        // the head's part; 0: nobody sees any
+    int first, end;                             // of those that are seen
+    float l[N];                                 // of the leaf, then of the node it is joined to
+    float unit[N];                              // of the codes of weights
+    int leaves[N];                              // that a query has
+    int before;                                 // blocks that have ended, of those whose nodes meet
+    int nodes[N];                               // of a query, that meet
+    float factor[N][7][2];                      // which two nodes are multiplied with, in the order of their meetings
+    __align__(16) float all[DIM ? N * DIM : 1]; // sums of all leaves
+};
+
+// Element i of operand b's 32 inputs of column n, of both limbs of a code.
+__device__ __forceinline__ void put_limbs(u32 (&of)[2][32][2], int n, int i, int code)
+{
+    const int lane = n * 4 + i % 16 / 4;
+    ((uint8_t *)&of[0][lane][i / 16])[i % 4] = (uint8_t)(code & 127);
+    ((uint8_t *)&of[1][lane][i / 16])[i % 4] = (uint8_t)(code >> 7);
+}
+
+// Two tiles of 16 columns by a step of 32 inputs, and the codes of AHEAD steps.
+template <int BITS, bool EDGE, int AHEAD> struct two_tiles {
+    static constexpr int ROWS = fragment<BITS>::ROWS;
+    fragment<BITS> x[AHEAD][2];
+    int sum[2][3][4] = {}; // hh, mid, ll
+
+    // at: the lane's columns of the step's first row, of `rows`
+    __device__ __forceinline__ void load(int place, const uint8_t *at0, const uint8_t *at1, int ld, int rows, int lane)
+    {
+        typedef fragment<BITS> part;
+        const int first = part::row(0, lane % 4) * ld; // of the lane's rows, the others lie constants apart
+        if (!EDGE) at0 += first, at1 += first;
+#pragma unroll
+        for (int i = 0; i < BITS / 4; i++) {
+            const int64_t row = EDGE ? (int64_t)min(part::row(i, lane % 4), rows - 1) * ld : part::row(i, 0) * ld;
+            x[place][0].w[i] = *(const uint2 *)(at0 + row), x[place][1].w[i] = *(const uint2 *)(at1 + row);
+        }
+    }
+
+    __device__ __forceinline__ void add(int place, const u32 (&b)[2][32][2], int lane)
+    {
+        const uint2 low = *(const uint2 *)b[0][lane], high = *(const uint2 *)b[1][lane];
+#pragma unroll
+        for (int m = 0; m < 2; m++) {
+            u32 l[4], h[4];
+            x[place][m].limbs(l, h);
+            mma(sum[m][2], l, low.x, low.y);
+            mma(sum[m][1], l, high.x, high.y);
+            if (BITS == 8) continue;
+            mma(sum[m][1], h, low.x, low.y);
+            mma(sum[m][0], h, high.x, high.y);
+        }
+    }
+};
+
+// Number of the block's leaf.
+__device__ __forceinline__ int64_t leaf_of(const ek_cuda_attn_start &item)
+{
+    return item.t.leaf0 + item.seg - item.t.seg0;
+}
+
+// Scores of the warp's 32 keys, whose page is there: s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
+template <int BITS, int DIM>
+__device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &sm, const uint8_t *page, int dim,
+                                       int warp, int lane)
+{
+    constexpr int AHEAD = DIM ? SCORE_AHEAD : 1;
+    typedef two_tiles<BITS, !DIM, AHEAD> tiles;
+    tiles two;
+    const int(&sum)[2][3][4] = two.sum;
+    const int column = warp % 2 * 32 + lane / 4 * 2, ld = PAGE * 4, rows = dim * BITS / 32, steps = (dim + 31) / 32;
+    const uint8_t *at = page + column * 4;
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++, at += tiles::ROWS * ld)
+        if (u < steps) two.load(u, at, at + 64, ld, rows - u * tiles::ROWS, lane);
+#pragma unroll 1
+    for (int step0 = 0; step0 < steps; step0 += AHEAD)
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++, at += tiles::ROWS * ld) {
+            const int step = step0 + u;
+            if (step >= steps) break;
+            two.add(u, sm.q[step], lane);
+            if (step + AHEAD < steps) two.load(u, at, at + 64, ld, rows - (step + AHEAD) * tiles::ROWS, lane);
+        }
+    const float *scale = (const float *)(page + rotated_codes(BITS, dim)) + column;
+    const float2 q = *(const float2 *)&sm.q_scale[lane % 4 * 2];
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        const float2 k = *(const float2 *)(scale + m * 16);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[m][i] = (float)score_sum<BITS>(sum[m][0][i], sum[m][1][i], sum[m][2][i]) * (i / 2 ? k.y : k.x) *
+                      (i % 2 ? q.y : q.x);
+    }
+}
+
+// Sums of values at dims [d0, d0 + 32) over the pages that are seen: to a leaf, or of the only one to sm.all.
+template <int BITS, int DIM>
+__device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
+                                       bool alone, int d0)
+{
+    constexpr int AHEAD = DIM ? VALUE_AHEAD : 1;
+    typedef two_tiles<BITS, !DIM, AHEAD> tiles;
+    tiles two;
+    const int(&sum)[2][3][4] = two.sum;
+    const int lane = thread_again() % 32, dim = DIM ? DIM : kv.head_dim, ld = dim * 4, column = d0 + lane / 4 * 2,
+              from = sm.first * 2, to = sm.end * 2;
+    const int at0 = (DIM || column < dim ? column : 0) * 4, at1 = (DIM || column + 16 < dim ? column + 16 : 0) * 4;
+    auto load = [&](int place, int step) {
+        const uint8_t *v = sm.page[step / 2] + kv.k_bytes + step % 2 * tiles::ROWS * ld;
+        two.load(place, v + at0, v + at1, ld, tiles::ROWS, lane);
+    };
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+        if (from + u < to) load(u, from + u);
+#pragma unroll 1
+    for (int step0 = from; step0 < to; step0 += AHEAD)
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int step = step0 + u;
+            if (step >= to) break;
+            two.add(u, sm.p[step], lane);
+            if (step + AHEAD < to) load(u, step + AHEAD);
+        }
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) {
+            const int n = lane % 4 * 2 + c;
+            if (n >= sm.item.t.n_q || (!DIM && column + m * 16 >= dim)) continue;
+            float2 x;
+            x.x = value_sum_of<BITS>(sum[m][0][c], sum[m][1][c], sum[m][2][c]) * sm.unit[n];
+            x.y = value_sum_of<BITS>(sum[m][0][c + 2], sum[m][1][c + 2], sum[m][2][c + 2]) * sm.unit[n];
+            float *const out = alone ? sm.all : (float *)a.leaf_o + leaf_of(sm.item) * a.tile * dim;
+            *(float2 *)(out + n * dim + column + m * 16) = x;
+        }
+}
+
+// Of the lanes that have the same queries: lanes apart by 4, 8 and 16.
+template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
+{
+#pragma unroll
+    for (int apart = 4; apart < 32; apart *= 2) x = f(x, __shfl_xor_sync(~0u, x, apart));
+    return x;
+}
+
+// Codes of weights into sm.p; l and m of the leaf, of several to memory; units into sm.unit.
+template <int DIM>
+__device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
+                                      float (&s)[2][4], bool alone, int warp, int lane)
+{
+    const int t = lane % 4, key0 = warp * 32 + lane / 4 * 2;
+    const uint8_t *page = sm.page[warp / 2];
+    bool seen[2][4];
+    u32 max_n[2] = {0, 0}, sum[2] = {0, 0};
+    float largest[2] = {0, 0}, scale[2][2] = {};
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        if (page) {
+            const float *at = (const float *)(page + kv.k_bytes + rotated_codes(kv.v_bits, DIM ? DIM : kv.head_dim));
+            const float2 v = *(const float2 *)(at + key0 % PAGE + m * 16);
+            scale[m][0] = v.x, scale[m][1] = v.y;
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int n = t * 2 + i % 2, key = key0 + m * 16 + i / 2;
+            seen[m][i] = key >= sm.from[n] && key < sm.to[n];
+            s[m][i] = held_score(s[m][i]);
+            if (seen[m][i]) max_n[i % 2] = max(max_n[i % 2], exponent_bits(s[m][i]));
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        max_n[c] = over_keys(max_n[c], [](u32 x, u32 y) { return max(x, y); });
+        if (lane < 4) sm.max_n[warp][t * 2 + c] = max_n[c];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int c = 0; c < 2; c++)
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) max_n[c] = max(max_n[c], sm.max_n[w][t * 2 + c]);
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const int c = i % 2;
+            const float e = seen[m][i] ? weight_of(s[m][i], max_n[c]) : 0.0f;
+            sum[c] += sum_bits(e) - WHOLE_BITS;
+            s[m][i] = seen[m][i] ? e * scale[m][i / 2] : 0.0f;
+            largest[c] = fmaxf(largest[c], s[m][i]);
+        }
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        sum[c] = over_keys(sum[c], [](u32 x, u32 y) { return x + y; });
+        largest[c] = over_keys(largest[c], [](float x, float y) { return fmaxf(x, y); });
+        if (lane < 4) sm.sum[warp][t * 2 + c] = sum[c], sm.largest[warp][t * 2 + c] = largest[c];
+    }
+    __syncthreads();
+    float factor[2];
+#pragma unroll
+    for (int c = 0; c < 2; c++) {
+        const int n = t * 2 + c;
+        u32 all = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) largest[c] = fmaxf(largest[c], sm.largest[w][n]), all += sm.sum[w][n];
+        factor[c] = code_factor(largest[c]);
+        if (threadIdx.x < 4) sm.unit[n] = code_unit(largest[c]);
+        if (threadIdx.x >= 4 || sm.from[n] >= sm.to[n]) continue;
+        const float l = (float)(int)all * (1.0f / (1 << SUM_BITS));
+        sm.l[n] = l;
+        if (alone) continue;
+        ((float *)a.leaf_l)[leaf_of(sm.item) * a.tile + n] = l;
+        ((int *)a.leaf_m)[leaf_of(sm.item) * a.tile + n] = (int)(max_n[c] - WHOLE_BITS);
+    }
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int c = 0; c < 2; c++) { // two keys that are neighbours
+            const u32 x = code_bits(s[m][c], factor[c]) & 0x3fffu, y = code_bits(s[m][c + 2], factor[c]) & 0x3fffu;
+            const int n = t * 2 + c, i = m * 16 + lane / 4 * 2, to = n * 4 + i % 16 / 4;
+            ((unsigned short *)&sm.p[warp][0][to][m])[i % 4 / 2] = (unsigned short)((x & 127) | (y & 127) << 8);
+            ((unsigned short *)&sm.p[warp][1][to][m])[i % 4 / 2] = (unsigned short)(x >> 7 | y >> 7 << 8);
+        }
+    __syncthreads();
+}
+
+} // namespace ek
