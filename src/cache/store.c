@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/hash/rng.h"
 
-enum { MAX_SLOTS = 32, STAGING_BYTES = 64 << 20, AHEAD = 16 };
+enum { MAX_SLOTS = 32, MAX_IN = 8, STAGING_BYTES = 64 << 20, AHEAD = 16, READY_BYTES = 2 << 20 };
 
 typedef struct ring {
     ek_store_page slot[MAX_SLOTS];
@@ -42,6 +42,9 @@ struct ek_store {
     ek_chain told_chain; /* of the last page that the backend was told of ahead */
     int told;            /* pages below it were */
     ek_store_page name;  /* the one it is told of; bytes are NULL */
+    ek_store_ready_fn *ready;
+    void *ready_arg;
+    int ready_from[EK_PAGE_KINDS], ready_to[EK_PAGE_KINDS];
 };
 
 static bool open_ring(ek_store *s, ring *r, int which)
@@ -49,7 +52,8 @@ static bool open_ring(ek_store *s, ring *r, int which)
     size_t sliding = ek_kv_page_bytes_max(&s->layout, EK_SLIDING);
     size_t size = sliding + ek_kv_page_bytes_max(&s->layout, EK_FULL);
     size_t n = STAGING_BYTES / size;
-    r->n = n > MAX_SLOTS ? MAX_SLOTS : n < 2 ? 2 : (int)n;
+    const size_t max = which == 0 ? MAX_SLOTS : MAX_IN; /* what comes in is taken at once, or nothing waits for it */
+    r->n = n > max ? (int)max : n < 2 ? 2 : (int)n;
     s->n_bytes[which] = size * (size_t)r->n;
     s->bytes[which] = ek_alloc_big(s->n_bytes[which]);
     if (!s->bytes[which]) return false;
@@ -147,6 +151,23 @@ static void load_one(ek_store *s)
     if (s->in.used < 2 || !s->loading) stir(s); /* who takes the one before it looks for more */
 }
 
+/* False: there is nothing to do. With the lock, which is released meanwhile. */
+static bool ready_some(ek_store *s)
+{
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        const int first = s->ready_from[k], left = s->ready_to[k] - first;
+        int n = s->layout.page_bytes[k] ? (int)(READY_BYTES / s->layout.page_bytes[k]) : 0;
+        if (left <= 0) continue;
+        n = n < 1 ? 1 : n > left ? left : n;
+        s->ready_from[k] += n;
+        pthread_mutex_unlock(&s->lock);
+        s->ready(s->ready_arg, (ek_layer_kind)k, first, n);
+        pthread_mutex_lock(&s->lock);
+        return true;
+    }
+    return false;
+}
+
 static void *store_thread(void *arg)
 {
     ek_store *s = arg;
@@ -155,7 +176,7 @@ static void *store_thread(void *arg)
         if (s->loading && s->in.used < s->in.n && !s->closing) load_one(s);
         else if (s->out.used > 0) write_some(s);
         else if (s->closing) break;
-        else pthread_cond_wait(&s->work, &s->lock);
+        else if (!ready_some(s)) pthread_cond_wait(&s->work, &s->lock);
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -280,6 +301,20 @@ void ek_store_stop_load(ek_store *s)
 {
     pthread_mutex_lock(&s->lock);
     end_load(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void ek_store_set_ready(ek_store *s, ek_store_ready_fn *ready, void *arg)
+{
+    s->ready = ready;
+    s->ready_arg = arg;
+}
+
+void ek_store_ready(ek_store *s, ek_layer_kind kind, int to)
+{
+    pthread_mutex_lock(&s->lock);
+    if (to > s->ready_to[kind]) s->ready_to[kind] = to;
+    pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }
 

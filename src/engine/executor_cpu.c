@@ -1,11 +1,14 @@
+#define _GNU_SOURCE
 /* The CPU executor: pages, logits and scratch in host memory, the model's forward pass, and samplers
  * spread over the model's pool. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/machine/memory.h"
+#include "base/machine/nodes.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
 
@@ -27,6 +30,7 @@ typedef struct cpu {
     int *draft_of;             /* the draft of each */
     ek_sampler **sampler;      /* one per thread of the pool */
     int n_samplers;
+    bool one_node; /* of memory */
 } cpu;
 
 static ek_err open_pages(cpu *x, const int n_pages[EK_PAGE_KINDS])
@@ -65,6 +69,9 @@ static ek_err open_cpu(void *arg, const ek_executor_sizes *z)
 {
     cpu *x = arg;
     const ek_config *c = ek_model_config(x->model);
+    ek_nodes nodes;
+    ek_nodes_read(&nodes, "");
+    x->one_node = nodes.n == 1;
     EK_TRY(open_pages(x, z->n_pages));
     x->ld = (c->vocab_size + 15) / 16 * 16;
     x->logits_bytes = sizeof(float) * (size_t)x->ld * (size_t)z->max_logits;
@@ -182,6 +189,20 @@ static void write_page_cpu(void *arg, ek_layer_kind kind, int32_t page, const vo
     memcpy(page_at(x, kind, page), in, x->kv.stride[kind]);
 }
 
+/* A page of the system's that is touched first is cleared first: in a virtual machine that can take longer than to
+ * compute what goes there. */
+static void ready_pages_cpu(void *arg, ek_layer_kind kind, int32_t first, int n)
+{
+#ifdef MADV_POPULATE_WRITE
+    const cpu *x = arg;
+    if (!x->one_node) return; /* who writes a page first decides where it lies */
+    const uintptr_t page = 4096, from = (uintptr_t)page_at(x, kind, first) / page * page;
+    madvise((void *)from, (uintptr_t)page_at(x, kind, first + n - 1) + x->kv.stride[kind] - from, MADV_POPULATE_WRITE);
+#else
+    (void)arg, (void)kind, (void)first, (void)n;
+#endif
+}
+
 static void poison_page_cpu(void *arg, ek_layer_kind kind, int32_t page)
 {
     const cpu *x = arg;
@@ -219,6 +240,7 @@ ek_executor ek_executor_cpu(ek_model *m)
                          .copy_page = copy_page_cpu,
                          .read_page = read_page_cpu,
                          .write_page = write_page_cpu,
+                         .ready_pages = ready_pages_cpu,
                          .poison_page = poison_page_cpu,
                          .close = close_cpu};
 }

@@ -15,7 +15,8 @@ enum {
     SAVES_PER_STEP = 8
 }; /* seconds without a page; seconds at the end */
 #define FORGETTING 0.5
-#define GRACE      1.0 /* seconds that reading may take beyond computing the same pages */
+#define READY      (32u << 20) /* bytes */
+#define GRACE      1.0         /* seconds that reading may take beyond computing the same pages */
 
 static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
 {
@@ -63,6 +64,26 @@ static void wake(void *arg)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* Memory that nobody wrote to yet is made ready by the store's thread, for as many pages as one request may have, but
+ * not more bytes than READY: pages that are read would come faster than the system clears memory for them. */
+static void ready_ahead(ek_engine *e)
+{
+    for (int k = 0; k < EK_PAGE_KINDS && e->on.ready_pages; k++) {
+        const size_t bytes = e->on.layout->page_bytes[k];
+        const int all = e->sizes.n_pages[k];
+        if (bytes == 0 || all == 0) continue;
+        /* Unused pages are a stack: those that were never handed out are the last. */
+        int to = all - (ek_pages_unused(e->pages, (ek_layer_kind)k) - ek_pages_idle(e->pages, (ek_layer_kind)k));
+        const int max = ek_page_table_max(e->on.layout, (ek_layer_kind)k, e->sizes.max_ctx, 1),
+                  room = (int)(READY / bytes);
+        to += max < room ? max : room;
+        if (to > all) to = all;
+        if (to <= e->n_ready[k]) continue;
+        e->n_ready[k] = to;
+        ek_store_ready(e->store, (ek_layer_kind)k, to);
+    }
+}
+
 ek_err ek_shelf_open(ek_engine *e)
 {
     const ek_store_backend *b = e->opts.cache_store;
@@ -77,6 +98,8 @@ ek_err ek_shelf_open(ek_engine *e)
     e->opts.cache_store = NULL; /* the store closes it from here on */
     EK_TRY(ek_store_open(&e->store, b, e->on.layout, e->sizes.max_ctx, wake, e));
     ek_prefix_set_saver(e->prefix, save_evicted, e);
+    ek_store_set_ready(e->store, e->on.ready_pages, e->on.arg);
+    ready_ahead(e);
     return EK_OK;
 }
 
@@ -84,6 +107,7 @@ void ek_shelf_save(ek_engine *e)
 {
     ek_prefix_unsaved u;
     if (!e->store) return;
+    ready_ahead(e);
     for (int i = 0; i < SAVES_PER_STEP && ek_store_slot(e->store) && ek_prefix_next_unsaved(e->prefix, &u); i++)
         copy_out(e, &u);
 }

@@ -76,10 +76,11 @@ struct ek_engine {
     bool any_uncached;          /* of the wait queue */
     struct ek_leaving *leaving; /* requests whose last event waits (shelf.h) */
     double load_begun;
-    double forget_by; /* until then a wrong page waits for a slot to be forgotten by */
-    int load_taken;   /* pages of it so far */
-    int load_low;     /* sliding pages from here on were asked for; */
-    int load_span;    /* that many at last */
+    double forget_by;           /* until then a wrong page waits for a slot to be forgotten by */
+    int load_taken;             /* pages of it so far */
+    int load_low;               /* sliding pages from here on were asked for; */
+    int load_span;              /* that many at last */
+    int n_ready[EK_PAGE_KINDS]; /* pages of which memory is ready, or about to be */
     uint8_t *load_want[EK_KIND_COUNT];
 
     ek_request **running; /* ascending id */

@@ -265,6 +265,59 @@ static void no_more_is_read_than_a_prompt_needs(void **state)
     p.in.close(p.in.arg);
 }
 
+/* --- memory for pages that are to come --- */
+
+typedef struct readied {
+    int end[EK_PAGE_KINDS];
+    atomic_int pages[EK_PAGE_KINDS];
+    atomic_bool wrong;
+} readied;
+
+static readied ready;
+
+static void note_ready(void *arg, ek_layer_kind kind, int32_t first, int n)
+{
+    (void)arg;
+    if (first != ready.end[kind] || n < 1) atomic_store(&ready.wrong, true);
+    ready.end[kind] = first + n;
+    atomic_fetch_add(&ready.pages[kind], n);
+}
+
+/* Each page once, in order, before a request has it, as many as one request may have at first and all of the pool at
+ * most. */
+static void memory_is_ready_before_pages_come(void **state)
+{
+    enum { POOL = 24, CTX = 10 * EK_PAGE_TOKENS };
+    (void)state;
+    fake f;
+    gate g = {0};
+    ek_store_backend b = gate_of(&g);
+    int32_t tokens[CTX];
+    heard h;
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    fake_init(&f, 100, true, true);
+    ek_executor on = fake_executor(&f, POOL, POOL);
+    on.ready_pages = note_ready;
+    o.max_requests = 1, o.max_queue = 8, o.ctx_tokens = CTX, o.chunk = 90, o.cache_store = &b;
+    ready = (readied){0};
+    assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_OK);
+    for (double end = ek_now() + 5; atomic_load(&ready.pages[EK_FULL]) < 10 && ek_now() < end;) usleep(1000);
+    assert_int_equal(atomic_load(&ready.pages[EK_FULL]), 10);
+    assert_in_range(atomic_load(&ready.pages[EK_SLIDING]), 2, 10);
+    for (int i = 0; i < 4; i++) {
+        fill(tokens, CTX, 1 + (uint64_t)i);
+        ek_request_opts ask = ask_for(tokens, CTX - 20, 2, &h);
+        assert_int_equal(ek_engine_submit(e, &ask, NULL), EK_OK);
+        step_until_idle(e);
+    }
+    for (double end = ek_now() + 5; atomic_load(&ready.pages[EK_FULL]) < POOL && ek_now() < end;) usleep(1000);
+    assert_int_equal(atomic_load(&ready.pages[EK_FULL]), POOL);
+    assert_in_range(atomic_load(&ready.pages[EK_SLIDING]), 2, POOL);
+    ek_engine_close(e);
+    assert_false(atomic_load(&ready.wrong));
+}
+
 /* --- a replica whose memory is bad --- */
 
 static ek_store_backend inner;
@@ -360,6 +413,7 @@ int main(void)
         cmocka_unit_test(less_than_was_asked_for_is_not_computed),
         cmocka_unit_test(pages_are_read_while_all_places_are_taken),
         cmocka_unit_test(no_more_is_read_than_a_prompt_needs),
+        cmocka_unit_test(memory_is_ready_before_pages_come),
         cmocka_unit_test(a_wrong_page_is_found_and_never_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -313,7 +313,7 @@ ek_executor ek_ranks_executor(ek_ranks *r)
     out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
     out.logits = logits_split, out.digest = digest_split;
     out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;
-    out.poison_page = poison_page_split;
+    out.poison_page = poison_page_split, out.ready_pages = NULL;
     out.broken = broken_split;
     return out;
 }
