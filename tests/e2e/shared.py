@@ -108,7 +108,11 @@ class Replica:
         return self.wait("connections", lambda n: n == 2, seconds)
 
     def written(self):
-        return self.wait("written_pages_total", lambda n: n > 0) and self.wait("waiting_bytes", lambda n: n == 0)
+        """What it computed is there: sent, or known to be."""
+        end = time.time() + 10
+        while time.time() < end and not (self.count("written_pages_total") or self.count("known_pages_total")):
+            time.sleep(0.02)
+        return self.wait("waiting_bytes", lambda n: n == 0)
 
     def stop(self):
         if self.process.poll() is None:
