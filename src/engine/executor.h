@@ -106,8 +106,8 @@ typedef struct ek_executor {
      * process and in another one on the same kind of machine. NULL: neither is possible. */
     void (*read_page)(void *arg, ek_layer_kind kind, int32_t page, void *out);
     void (*write_page)(void *arg, ek_layer_kind kind, int32_t page, const void *in);
-    /* The memory of pages [first, first + n) is there from now on, whatever they hold, so that who writes them waits for
-     * no page fault. Any thread, beside everything else, between open and close. NULL: it always is. */
+    /* The memory of pages [first, first + n) is there from now on, whatever they hold, so that who writes them waits
+     * for no page fault. Any thread, beside everything else, between open and close. NULL: it always is. */
     void (*ready_pages)(void *arg, ek_layer_kind kind, int32_t first, int n);
     /* Fills a page with NaN, for tests. */
     void (*poison_page)(void *arg, ek_layer_kind kind, int32_t page);

@@ -307,8 +307,8 @@ static void memory_is_ready_before_pages_come(void **state)
     assert_in_range(atomic_load(&ready.pages[EK_SLIDING]), 2, 10);
     for (int i = 0; i < 4; i++) {
         fill(tokens, CTX, 1 + (uint64_t)i);
-        ek_request_opts ask = ask_for(tokens, CTX - 20, 2, &h);
-        assert_int_equal(ek_engine_submit(e, &ask, NULL), EK_OK);
+        ek_request_opts r = ask_for(tokens, CTX - 20, 2, &h);
+        assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
         step_until_idle(e);
     }
     for (double end = ek_now() + 5; atomic_load(&ready.pages[EK_FULL]) < POOL && ek_now() < end;) usleep(1000);
