@@ -46,6 +46,7 @@ enum {
     EK_CU_NO_BINARY = 209,           /* CUDA_ERROR_NO_BINARY_FOR_GPU */
     EK_CU_ECC = 214,                 /* CUDA_ERROR_ECC_UNCORRECTABLE */
     EK_CU_NOT_READY = 600,           /* CUDA_ERROR_NOT_READY */
+    EK_CU_ENABLED = 704,             /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED */
     EK_CU_MISMATCH = 803,            /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
     EK_CU_UNKNOWN = 999,             /* CUDA_ERROR_UNKNOWN */
     EK_CU_ATTR_MULTIPROCESSORS = 16, /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
@@ -72,6 +73,8 @@ enum {
     CU(cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))                              \
     CU(cuDevicePrimaryCtxRelease, (CUdevice device))                                                  \
     CU(cuCtxSetCurrent, (CUcontext context))                                                          \
+    CU(cuDeviceCanAccessPeer, (int *can, CUdevice device, CUdevice peer))                             \
+    CU(cuCtxEnablePeerAccess, (CUcontext peer, unsigned flags))                                       \
     CU(cuMemGetInfo, (size_t * free, size_t * total))                                                 \
     CU(cuMemAlloc, (CUdeviceptr * p, size_t bytes))                                                   \
     CU(cuMemFree, (CUdeviceptr p))                                                                    \
@@ -89,6 +92,7 @@ enum {
     CU(cuEventCreate, (CUevent * event, unsigned flags))                                              \
     CU(cuEventDestroy, (CUevent event))                                                               \
     CU(cuEventRecord, (CUevent event, CUstream stream))                                               \
+    CU(cuEventQuery, (CUevent event))                                                                 \
     CU(cuEventSynchronize, (CUevent event))                                                           \
     CU(cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned flags))                           \
     CU(cuEventElapsedTime, (float *ms, CUevent from, CUevent to))                                     \

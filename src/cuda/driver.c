@@ -14,8 +14,8 @@ struct ek_cuda {
     int ordinal;
     CUdevice device;
     CUcontext context;
-    CUstream stream;
-    CUmodule *module; /* [n_modules] */
+    CUstream stream, beside; /* beside: NULL until it is needed */
+    CUmodule *module;        /* [n_modules] */
     int n_modules, multiprocessors;
     const char *last; /* the kernel queued last */
     bool broken;
@@ -203,6 +203,7 @@ void ek_cuda_close(ek_cuda *c)
     if (!c) return;
     if (c->context) {
         for (int i = 0; i < c->n_modules; i++) c->f.cuModuleUnload(c->module[i]);
+        if (c->beside) c->f.cuStreamDestroy(c->beside);
         if (c->stream) c->f.cuStreamDestroy(c->stream);
         c->f.cuCtxSetCurrent(NULL);
         c->f.cuDevicePrimaryCtxRelease(c->device);
@@ -294,10 +295,39 @@ ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
                          "filling memory");
 }
 
+static ek_err open_beside(ek_cuda *c)
+{
+    if (c->beside) return EK_OK;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamCreate(&c->beside, EK_CU_STREAM_NON_BLOCKING),
+                         "making a second stream");
+}
+
+ek_err ek_cuda_fill_beside(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
+{
+    EK_TRY(open_beside(c));
+    EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->beside),
+                         "filling memory"));
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->beside), "filling memory");
+}
+
 ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes)
 {
     return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoDAsync(to, from, bytes, c->stream),
                          "copying on the device");
+}
+
+ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached)
+{
+    static const char doing[] = "reaching another device's memory";
+    int can = 0;
+    *reached = false;
+    EK_TRY(ek_cuda_enter(c));
+    EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuDeviceCanAccessPeer(&can, c->device, of->device), doing));
+    if (!can) return EK_OK;
+    const CUresult r = c->broken ? EK_CU_OK : c->f.cuCtxEnablePeerAccess(of->context, 0);
+    EK_TRY(ek_cuda_check(c, r == EK_CU_ENABLED ? EK_CU_OK : r, doing));
+    *reached = true;
+    return EK_OK;
 }
 
 ek_err ek_cuda_copy_from(ek_cuda *c, CUdeviceptr to, const ek_cuda *of, CUdeviceptr from, size_t bytes)
@@ -326,6 +356,13 @@ ek_err ek_cuda_event_record(ek_cuda *c, CUevent event)
 ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event)
 {
     return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventSynchronize(event), "waiting for the device");
+}
+
+ek_err ek_cuda_event_there(ek_cuda *c, CUevent event, bool *there)
+{
+    const CUresult r = c->broken ? EK_CU_OK : c->f.cuEventQuery(event);
+    *there = r == EK_CU_OK;
+    return ek_cuda_check(c, r == EK_CU_NOT_READY ? EK_CU_OK : r, "waiting for the device");
 }
 
 ek_err ek_cuda_follow(ek_cuda *c, CUevent event)

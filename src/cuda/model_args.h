@@ -166,7 +166,8 @@ typedef struct ek_cuda_job {
     int32_t expert, first, n, unused;
 } ek_cuda_job;
 
-/* ek_group: sorts pairs by expert and cuts them into jobs, in prompts the longest first. One block of 1024 threads. */
+/* ek_group: sorts pairs by expert and cuts them into jobs, in prompts the longest first. One block of 1024 threads.
+ * ek_group_ordered: an expert's pairs are in ascending order, so that other devices have the same. */
 typedef struct ek_cuda_group_args {
     ek_cuda_ptr expert;             /* of each pair */
     ek_cuda_ptr pair_row, row_pair; /* sorted pair -> row; pair -> sorted pair */

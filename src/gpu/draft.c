@@ -58,10 +58,11 @@ static ek_err lists(ek_gpu_run *x, const ek_draft *draft, int n)
 /* --- a step of the drafter */
 
 /* Feeds each row its token and its state: the next token joins the draft, and the next state lies where it is fed. */
-static ek_err queue_token(ek_gpu_run *x)
+static ek_err queue_token(ek_gpu_run *const *x, int n)
 {
-    ek_gpu_draft_token(x);
-    return x->g->err;
+    EK_ASSERT(n == 1);
+    ek_gpu_draft_token(x[0]);
+    return x[0]->g->err;
 }
 
 static ek_err queue(ek_gpu_run *x, const ek_draft *draft, int n, int steps)
@@ -71,7 +72,7 @@ static ek_err queue(ek_gpu_run *x, const ek_draft *draft, int n, int steps)
     EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_rows * 2 * sizeof(uint64_t)));
     ek_gpu_draft_first(x);
     EK_TRY(x->g->err);
-    for (int i = 0; i < steps; i++) EK_TRY(ek_gpu_replay(x, queue_token, EK_GPU_ALL));
+    for (int i = 0; i < steps; i++) EK_TRY(ek_gpu_replay(&x, 1, queue_token, EK_GPU_ALL));
     return ek_cuda_download(x->g->c, x->result, x->token, sizeof(int32_t) * (size_t)n * EK_DRAFT_MAX);
 }
 

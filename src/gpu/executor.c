@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "gpu/draft.h"
+#include "gpu/executor.h"
 #include "gpu/gpu.h"
 #include "gpu/memory.h"
 #include "gpu/recipe/pass.h"
@@ -12,6 +13,7 @@
 #include "gpu/step/graph.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
+#include "gpu/together.h"
 
 /* --- a step */
 
@@ -65,37 +67,52 @@ static ek_err download_shown(ek_gpu_run *x)
     return EK_OK;
 }
 
-static ek_err queue_forward(ek_gpu_run *x)
+static ek_err queue_forward(ek_gpu_run *const *x, int n)
 {
-    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_logits * 36));
-    ek_gpu_forward(x);
-    EK_TRY(x->g->err);
-    return download_shown(x);
+    for (int i = 0; i < n; i++) {
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(ek_cuda_fill(x[i]->g->c, x[i]->best, 0, (size_t)x[i]->z.max_logits * 36));
+    }
+    ek_gpu_forward(x, n);
+    for (int i = 0; i < n; i++) {
+        EK_TRY(x[i]->g->err);
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(download_shown(x[i]));
+    }
+    return EK_OK;
 }
 
-static ek_err queue_draws(ek_gpu_run *x)
+static ek_err queue_draws(ek_gpu_run *const *x, int n)
 {
-    ek_gpu_draw(x);
-    return x->g->err;
+    for (int i = 0; i < n; i++) {
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        ek_gpu_draw(x[i]);
+        EK_TRY(x[i]->g->err);
+    }
+    return EK_OK;
 }
 
-static ek_err queue_all(ek_gpu_run *x)
+static ek_err queue_all(ek_gpu_run *const *x, int n)
 {
-    EK_TRY(queue_forward(x));
-    return queue_draws(x);
+    EK_TRY(queue_forward(x, n));
+    return queue_draws(x, n);
 }
 
 /* All that a step queues behind its copies. Masks may still be made while the device computes the forward pass. */
-static ek_err queue_kernels(ek_gpu_run *x, const ek_step *s)
+static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
 {
-    if (!x->masks) return ek_gpu_replay(x, queue_all, EK_GPU_ALL);
-    EK_TRY(ek_gpu_replay(x, queue_forward, EK_GPU_FORWARD));
+    if (!x[0]->masks) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
+    EK_TRY(ek_gpu_replay(x, n, queue_forward, EK_GPU_FORWARD));
     ek_masks_wait(s->masks);
-    EK_TRY(ek_gpu_put_masks(x, s));
-    return ek_gpu_replay(x, queue_draws, EK_GPU_DRAWS);
+    for (int i = 0; i < n; i++) {
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(ek_gpu_put_masks(x[i], s));
+    }
+    return ek_gpu_replay(x, n, queue_draws, EK_GPU_DRAWS);
 }
 
-static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
+/* What the host brings to the step. */
+static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_gpu_lists(x, s));
     if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
@@ -105,10 +122,10 @@ static ek_err queue_step(ek_gpu_run *x, const ek_step *s)
     if (s->follows && x->n_draws < s->n_draws)
         return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
                        s->n_draws - x->n_draws);
+    if (x->follower) memset(x->shown, 0, sizeof *x->shown * (size_t)x->z.max_logits), x->digests = false;
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
     EK_TRY(ek_gpu_border_take(x, s));
-    EK_TRY(upload_embeddings(x, s));
-    return queue_kernels(x, s);
+    return upload_embeddings(x, s);
 }
 
 static ek_gpu_flight *flight_of(ek_gpu_run *x, uint64_t step)
@@ -121,6 +138,7 @@ static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 {
     f->n_draws = x->n_draws, f->draws = x->n_draws == s->n_draws, f->disturbed = false;
     EK_TRY(ek_cuda_download(x->g->c, f->result, x->digest, (size_t)x->z.max_logits * 16));
+    if (x->control) EK_TRY(ek_cuda_download(x->g->c, f->result + 4 * x->z.max_logits, x->control, 8));
     return ek_cuda_event_record(x->g->c, f->ended);
 }
 
@@ -129,48 +147,84 @@ static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
 {
     if (!s->follows) return EK_OK;
-    if (!flight_of(x, x->n_begun - 1)->draws) return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
+    ek_gpu_run *draws = x->last ? x->last : x; /* the device that has the head */
+    if (!flight_of(draws, draws->n_begun - 1)->draws)
+        return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
     if (x->g->m->config.per_layer_size && !x->g->w.table.l.n)
         return ek_fail(EK_EUNSUPPORTED, "per-layer embeddings of tokens that are not known are the file's");
     if (x->pending) return ek_fail(x->pending, "%s", x->pending_text); /* of a step that is not ahead */
     return EK_OK;
 }
 
-static ek_err begin_run(void *arg, const ek_step *s)
+/* Before anything is queued. */
+static ek_err check_step(ek_gpu_run *x, const ek_step *s)
 {
-    ek_gpu_run *x = arg;
     EK_ASSERT(x->n_begun - x->n_ended < (uint64_t)x->n_flights && (!s->follows || x->n_begun > x->n_ended));
     EK_TRY(ek_cuda_enter(x->g->c));
     EK_TRY(check_follows(x, s));
     if (x->pending) return ek_fail(x->pending, "%s", x->pending_text);
-    EK_TRY(ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs));
-    ek_gpu_flight *f = flight_of(x, x->n_begun);
+    return ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs);
+}
+
+/* Up to where devices may wait for each other. */
+static ek_err prepare(ek_gpu_run *x, const ek_step *s)
+{
+    EK_TRY(ek_cuda_enter(x->g->c));
     if (s->follows) flight_of(x, x->n_begun - 1)->disturbed = true;
     x->g->err = EK_OK;
-    x->block.host = f->block, x->block.used = 0;
+    x->block.host = flight_of(x, x->n_begun)->block, x->block.used = 0;
     x->first_logits = s->first_logits;
-    ek_err err = queue_step(x, s);
-    if (!err) err = queue_results(x, s, f);
-    if (err) {
-        char text[512];
-        snprintf(text, sizeof text, "%s", ek_err_text());
-        ek_cuda_sync(x->g->c); /* nothing queued may still read the block */
-        return ek_fail(err, "%s", text);
+    return queue_lists(x, s);
+}
+
+static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    for (int i = 0; i < n; i++) EK_TRY(prepare(x[i], s));
+    EK_TRY(queue_kernels(x, n, s));
+    for (int i = 0; i < n; i++) {
+        EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(queue_results(x[i], s, flight_of(x[i], x[i]->n_begun)));
     }
-    x->n_begun++;
     return EK_OK;
+}
+
+ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    for (int i = 0; i < n; i++) EK_TRY(check_step(x[i], s));
+    const ek_err err = queue_step(x, n, s);
+    for (int i = 0; i < n && !err; i++) x[i]->n_begun++;
+    if (!err) return EK_OK;
+    char text[512];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    ek_gpu_release(x, n); /* nothing queued may still read the block */
+    return ek_fail(err, "%s", text);
+}
+
+static ek_err begin_run(void *arg, const ek_step *s)
+{
+    ek_gpu_run *x = arg;
+    return ek_gpu_begin(&x, 1, s);
+}
+
+ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    const ek_gpu_flight *f = flight_of(x[0], x[0]->n_ended);
+    ek_err err = n == 1 ? ek_cuda_enter(x[0]->g->c) : ek_gpu_await(x, n, x[0]->n_ended);
+    for (int i = 0; i < n; i++) {
+        EK_ASSERT(x[i]->n_ended < x[i]->n_begun);
+        x[i]->result = flight_of(x[i], x[i]->n_ended++)->result;
+    }
+    EK_TRY(err);
+    if (n == 1) EK_TRY(ek_cuda_event_wait(x[0]->g->c, f->ended));
+    else EK_TRY(ek_cuda_enter(x[0]->g->c));
+    ek_masks_wait(s->masks); /* of draws that the device does not make */
+    return ek_gpu_deliver(x[0], s, f);
 }
 
 static ek_err end_run(void *arg, const ek_step *s)
 {
     ek_gpu_run *x = arg;
-    EK_ASSERT(x->n_ended < x->n_begun);
-    const ek_gpu_flight *f = flight_of(x, x->n_ended++);
-    x->result = f->result;
-    EK_TRY(ek_cuda_enter(x->g->c));
-    EK_TRY(ek_cuda_event_wait(x->g->c, f->ended));
-    ek_masks_wait(s->masks); /* of draws that the device does not make */
-    return ek_gpu_deliver(x, s, f);
+    return ek_gpu_end(&x, 1, s);
 }
 
 static ek_err step_run(void *arg, const ek_step *s)
@@ -261,13 +315,15 @@ ek_executor ek_gpu_executor(ek_gpu *g)
 {
     ek_gpu_run *x = ek_alloc(sizeof *x);
     size_t free = 0, total = 0;
+    double room;
     x->g = g, x->n_flights = EK_GPU_FLIGHTS;
     if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
+    room = (double)free * 0.8 - g->reserved; /* the rest for a step */
     return (ek_executor){.config = &g->m->config,
                          .layout = &g->m->layout,
                          .model = g->m,
                          .leaves_host = true,
-                         .room = (double)free * 0.8, /* the rest for a step */
+                         .room = room > 1 ? room : 1, /* 0 would ask for the host's */
                          .arg = x,
                          .open = ek_gpu_run_open,
                          .step = step_run,

@@ -42,10 +42,10 @@ static ek_err check(const ek_model *m)
 }
 
 /* Layers [first, end) and their part of a page, which ends where the next layer's begins. */
-static void set_share(ek_gpu *g, const ek_model_share *s)
+static void set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
 {
     const ek_model *m = g->m;
-    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed};
+    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .cut = cut};
     g->share.head = s->end == m->config.n_layers;
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         size_t at = m->layout.page_bytes[k], end = at;
@@ -57,13 +57,20 @@ static void set_share(ek_gpu *g, const ek_model_share *s)
             if (i >= s->end) end = at;
         }
         g->share.kv_at[k] = at, g->share.kv_bytes[k] = end - at;
+        for (int i = 0; i < m->config.n_layers && cut.ranks; i++) {
+            const ek_layer_config *l = &m->config.layer[i];
+            if ((int)(k >= EK_KIND_COUNT ? ek_kv_start_kind(l->kind) : l->kind) != k) continue;
+            const ek_gpu_head_part here = ek_gpu_heads_here(&cut, &m->config, l);
+            g->share.kv_bytes[k] = ek_gpu_kv_here(&here, l, end - at);
+            break; /* layers of a kind are alike */
+        }
     }
 }
 
-ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share)
+ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut)
 {
     g->m = m;
-    set_share(g, share);
+    set_share(g, share, cut);
     EK_TRY(check(m));
     EK_TRY(ek_cuda_enter(g->c));
     EK_TRY(ek_gpu_upload(g));
@@ -85,7 +92,7 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
     ek_gpu *g;
     EK_TRY(check(m));
     EK_TRY(ek_gpu_open_device(&g, driver, ordinal));
-    ek_err err = ek_gpu_load(g, m, &(ek_model_share){0, m->config.n_layers, true});
+    ek_err err = ek_gpu_load(g, m, &(ek_model_share){.end = m->config.n_layers, .embed = true}, (ek_gpu_cut){0});
     if (err) ek_gpu_close(g);
     else *out = g;
     return err;
@@ -109,6 +116,9 @@ static ek_err start_drafter(ek_gpu *own)
 
 ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
 {
+    if (g->share.cut.ranks)
+        return ek_fail(EK_EUNSUPPORTED, "a drafter model reads whole pages, which no device has where outputs are cut "
+                                        "(--split layers)");
     ek_gpu *own = ek_alloc(sizeof *own);
     EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
     own->c = g->c, own->target = g, own->m = ek_drafter_model(d);

@@ -8,6 +8,7 @@
 
 #include "cuda/driver.h"
 #include "engine/executor.h"
+#include "gpu/weights/cut.h"
 
 typedef struct ek_gpu ek_gpu;
 
@@ -25,9 +26,10 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
  * ENOMEM has the numbers. EUNSUPPORTED: a driver, device, format or size that the kernels do not support. */
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
 /* The same in two halves: a device without a model, which is enough for towers (gpu/tower/tower.h), and the weights of
- * a share of m, for a device of several (gpu/ranks/ranks.h). They are packed. Errors of the driver and the device. */
+ * a share of m, for a device of several (gpu/ranks/ranks.h), with `cut` of all layers its outputs alone. They are
+ * packed. Errors of the driver and the device. */
 ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
-ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share);
+ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 
 /* Copies d, a drafter for the model of g, to g's device: executors of g draft by it from then on. Once. d is borrowed

@@ -83,6 +83,16 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
     x->route_acts = reserve(a, record(n, c->hidden_size), 1), x->expert_acts = reserve(a, record(n, c->hidden_size), 1);
 }
 
+/* Where other devices write: by records, and who waits for whom. */
+static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
+{
+    const ek_config *c = &x->g->m->config;
+    const size_t n = (size_t)x->z.max_rows;
+    x->gathered = reserve(a, record(n, (int)larger(w->query, w->inter)), 1);
+    if (c->n_experts) x->pair_gathered = reserve(a, record(n * (size_t)c->top_k_experts, c->moe_intermediate_size), 1);
+    x->control = reserve(a, 1, sizeof(ek_cuda_exchange_control));
+}
+
 static size_t prompt_stack(const ek_gpu_run *x)
 {
     int segments = x->z.max_ctx / EK_SEGMENT + 2;
@@ -131,6 +141,7 @@ static void lay_out(ek_gpu_run *x, arena *a)
         x->temp = reserve(a, n * before + logits * behind, f);
     }
     if (c->n_experts) lay_out_experts(x, a);
+    if (x->g->share.cut.ranks) lay_out_exchange(x, a, &w);
     ek_gpu_set *const set[] = {&x->all, &x->tail};
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
@@ -217,6 +228,7 @@ static ek_err take_step(ek_gpu_run *x)
     lay_out(x, &a);
     EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, max_ended(x) * sizeof(int32_t)));
     if (x->routed) EK_TRY(ek_cuda_fill(x->g->c, x->routed, 0, sizeof(int32_t)));
+    if (x->control) EK_TRY(ek_cuda_fill_beside(x->g->c, x->control, 0, sizeof(ek_cuda_exchange_control)));
     return ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step");
 }
 
@@ -284,7 +296,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
     for (int i = 0; i < x->n_flights; i++) {
         ek_gpu_flight *f = &x->flight[i];
         EK_TRY(pinned(x, &f->block, x->block.bytes));
-        EK_TRY(pinned(x, &f->result, logits * 16));
+        EK_TRY(pinned(x, &f->result, logits * 16 + 64));
         EK_TRY(ek_cuda_event_open(x->g->c, &f->ended));
     }
     x->result = x->flight[0].result;

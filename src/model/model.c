@@ -245,7 +245,7 @@ static void defer(ek_model *m, ek_items *list, const ek_pack_opts *o)
 ek_err ek_model_pack(ek_model *m, const ek_model_share *share)
 {
     EK_ASSERT(m->deferred);
-    EK_TRY(ek_items_pack_layers(m->deferred, &m->w, &m->pack, share->first, share->end, share->embed));
+    EK_TRY(ek_items_pack_layers(m->deferred, &m->w, &m->pack, share->first, share->end, share->embed, share->rows));
     if (m->w.source) ek_source_drop_pages(m->w.source);
     return check_key_range(m, share->first, share->end);
 }

@@ -55,9 +55,11 @@ void ek_model_close(ek_model *m);
 
 /* What one of several devices has of a model: layers [first, end), the vectors that belong to no layer, and, if it
  * looks tokens up or makes logits, their table. Layers' matrices are read by that device alone. */
+struct ek_rows_wanted; /* model/weights/weights.h */
 typedef struct ek_model_share {
     int first, end;
     bool embed;
+    const struct ek_rows_wanted *rows; /* of matrices; NULL: all */
 } ek_model_share;
 
 /* For a model opened with `deferred`: reads and packs the weights of the share, in place of those packed before. So

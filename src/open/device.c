@@ -89,11 +89,20 @@ ek_err ek_device_parse(ek_device *out, const char *text)
     return EK_OK;
 }
 
+ek_err ek_device_set_split(ek_device *d, const char *split)
+{
+    if (!split || !strcmp(split, "layers")) return EK_OK;
+    if (strcmp(split, "outputs")) return ek_fail(EK_EINVAL, "split %.40s; there are layers and outputs", split);
+    if (d->host) return ek_fail(EK_EINVAL, "split outputs: cpu has whole layers, --split layers has them");
+    d->split = EK_SPLIT_OUTPUTS;
+    return EK_OK;
+}
+
 /* --- opening */
 
 static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_device *d)
 {
-    *o = (ek_ranks_opts){.n = d->n, .host = d->host};
+    *o = (ek_ranks_opts){.n = d->n, .host = d->host, .split = d->split};
     memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
     if (!d->all) return EK_OK;
     EK_TRY(ek_cuda_devices(&driver->api, &o->n));
@@ -161,7 +170,7 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     EK_TRY(resolve(&o, &driver, d));
     for (int i = 0; i < o.n; i++) room[i] = max_bytes;
     if (max_bytes == 0) EK_TRY(ask_rooms(room, &driver, &o));
-    EK_TRY(ek_place_layers(&p, model, room, o.n, o.host));
+    EK_TRY(ek_place_by(&p, model, room, o.n, o.split, o.host));
     ek_place_text(out, size, &p, o.ordinal);
     return EK_OK;
 }

@@ -14,10 +14,14 @@ typedef struct ek_device {
     int n, ordinal[EK_RANKS];
     bool all;  /* every device that there is; n is 0 */
     bool host; /* the CPU has layers, too */
+    ek_split split;
 } ek_device;
 
 /* EINVAL lists the choices. */
 ek_err ek_device_parse(ek_device *out, const char *text);
+/* How several share a model: "layers" (NULL) or "outputs". EINVAL: another word, or outputs with the CPU in the list.
+ */
+ek_err ek_device_set_split(ek_device *d, const char *split);
 /* Layers lie on several devices. Such a model is best opened deferred (ek_model_opts). */
 static inline bool ek_device_is_split(const ek_device *d)
 {

@@ -138,6 +138,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     opts.drafter = m->drafter;
     opts.towers = m->towers;
     if (!ek_opened_gpu(m)) return ek_engine_open(&m->engine, m->model, &opts);
+    if (m->towers) ek_gpu_encoder_reserve(ek_opened_gpu(m), m->towers);
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
@@ -159,8 +160,9 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     char why[512];
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
+    EK_TRY(ek_device_set_split(&d, o->split));
     if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
-        EK_TRY(ek_model_pack(m->model, &(ek_model_share){0, ek_model_config(m->model)->n_layers, true}));
+        EK_TRY(ek_model_pack(m->model, &(ek_model_share){.end = ek_model_config(m->model)->n_layers, .embed = true}));
     EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, m->model, why, sizeof why));
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);

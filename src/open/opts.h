@@ -32,6 +32,8 @@ typedef struct ek_open_opts {
     const char *device; /* "cpu", "cuda", "cuda:N"; several, by layers: "cuda:0,1", "cuda:0-3", "cuda:all", and with the
                            CPU for what does not fit, "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model
                            fits there */
+    const char *split;  /* over several CUDA devices: "layers", whole ones on each; "outputs", some of every layer's on
+                           each; NULL: "layers" */
     double gpu_bytes;   /* memory that each CUDA device may give; 0: what is free there */
     int threads;        /* 1 to 1024; 0: the cores this process may use */
     const char *isa;    /* a name of ek_cpu_isas(); NULL: the best of this machine */

@@ -1,7 +1,8 @@
 // A CUDA driver whose devices are the CPU (device.h): a library that is opened in place of libcuda.so.1. The kernels are
 // linked in and found by name; a graph repeats what was queued while it was recorded. Streams run at once, but for those
-// of devices whose bits are set in EK_EMULATED_LAZY: these run as late as can be, when the host or an event waits for
-// them, so that a wait that is missing shows.
+// of devices whose bits are set in EK_EMULATED_LAZY: these run as late as can be, when the host, an event or another
+// device waits for them, so that a wait that is missing shows. A kernel that waits for other devices begins when they
+// have come; where they never will, the host's wait fails as by a watchdog.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,20 @@
 
 extern "C" {
 #include "cuda/api.h"
+#include "cuda/exchange_args.h"
 }
 
 namespace {
 
 constexpr size_t MEMORY = (size_t)4 << 30;
 constexpr int DEVICES = 4; // all of one kind, which reach each other's memory
+constexpr CUresult TIMEOUT = 702; // CUDA_ERROR_LAUNCH_TIMEOUT
 
-typedef std::vector<std::function<void()>> work;
+struct item {
+    std::function<void()> run;
+    std::function<bool()> ready; // none: it always is
+};
+typedef std::vector<item> work;
 struct block {
     size_t bytes;
     int device;
@@ -34,30 +41,59 @@ work *recording;
 int thing;
 
 struct stream {
-    std::deque<std::function<void()>> waiting;
+    std::deque<item> waiting;
     uint64_t issued, done;
+    bool busy; // its first item is being run
 };
-stream streams[DEVICES];
+stream streams[2 * DEVICES]; // of each device, and behind those a second one
+int made[DEVICES];
 
 struct event {
     stream *of; // NULL: never recorded
     uint64_t at;
 };
 
-void run_to(stream *s, uint64_t n)
+// Whether the first item could be run.
+bool run_first(stream *s)
+{
+    if (s->busy || s->waiting.empty() || (s->waiting.front().ready && !s->waiting.front().ready())) return false;
+    const item first = std::move(s->waiting.front());
+    s->waiting.pop_front();
+    s->busy = true;
+    first.run();
+    s->busy = false;
+    s->done++;
+    return true;
+}
+
+// False: what it waits for never comes, and what was queued is dropped.
+bool run_to(stream *s, uint64_t n)
 {
     while (s->done < n) {
-        const std::function<void()> f = std::move(s->waiting.front());
-        s->waiting.pop_front();
-        f();
-        s->done++;
+        bool any = run_first(s);
+        for (stream *other = streams; other < streams + 2 * DEVICES && !any; other++) any = run_first(other);
+        if (any) continue;
+        if (s->busy) return true; // a wait within a wait: who runs it goes on
+        s->waiting.clear(), s->done = s->issued;
+        return false;
     }
+    return true;
 }
 
 bool is_lazy(const stream *s)
 {
     const char *mask = getenv("EK_EMULATED_LAZY");
-    return mask && atoi(mask) >> (s - streams) & 1;
+    return mask && atoi(mask) >> (s - streams) % DEVICES & 1;
+}
+
+// All that runs at once.
+void go_on()
+{
+    for (bool any = true; any;) {
+        any = false;
+        for (stream &s : streams)
+            while (!is_lazy(&s) && run_first(&s)) any = true;
+    }
 }
 
 int device_of(CUcontext c)
@@ -65,17 +101,34 @@ int device_of(CUcontext c)
     return (int)((char *)c - contexts);
 }
 
-CUresult queue(CUstream to, std::function<void()> f)
+CUresult queue_item(CUstream to, const item &i)
 {
     stream *const s = (stream *)to;
     if (recording) {
-        recording->push_back(f);
+        recording->push_back(i);
         return 0;
     }
-    s->waiting.push_back(f);
+    s->waiting.push_back(i);
     s->issued++;
-    if (!is_lazy(s)) run_to(s, s->issued);
+    if (!is_lazy(s)) go_on();
     return 0;
+}
+
+CUresult queue(CUstream to, std::function<void()> f)
+{
+    return queue_item(to, {f, nullptr});
+}
+
+// Whether the others have stored for the exchange that this launch of ek_exchange_take waits for.
+bool they_came(const std::vector<uint8_t> &args)
+{
+    ek_cuda_exchange_args a;
+    memcpy(&a, args.data(), sizeof a);
+    const auto *own = (const ek_cuda_exchange_control *)(uintptr_t)a.control[a.rank];
+    for (int r = 0; r < a.ranks; r++)
+        for (int b = 0; b < a.blocks && r != a.rank; b++)
+            if ((int)(own->arrived[r][b] - own->done - 1) < 0) return own->lost;
+    return true;
 }
 
 // The argument's size is not known: a structure of at most as many bytes, on a stack with more than those above it.
@@ -136,6 +189,15 @@ API cuCtxSetCurrent(CUcontext context)
     current = context ? device_of(context) : 0;
     return 0;
 }
+API cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    *can = device != peer && !getenv("EK_EMULATED_APART");
+    return 0;
+}
+API cuCtxEnablePeerAccess(CUcontext, unsigned)
+{
+    return 0;
+}
 API cuMemGetInfo(size_t *free, size_t *total)
 {
     *free = MEMORY - used[current], *total = MEMORY;
@@ -191,17 +253,17 @@ API cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream on)
 API cuStreamSynchronize(CUstream s);
 API cuStreamCreate(CUstream *stream, unsigned)
 {
-    *stream = (CUstream)&streams[current];
+    *stream = (CUstream)&streams[current + (made[current]++ ? DEVICES : 0)];
     return 0;
 }
 API cuStreamDestroy(CUstream s)
 {
+    made[((stream *)s - streams) % DEVICES]--;
     return cuStreamSynchronize(s);
 }
 API cuStreamSynchronize(CUstream s)
 {
-    run_to((stream *)s, ((stream *)s)->issued);
-    return 0;
+    return run_to((stream *)s, ((stream *)s)->issued) ? 0 : TIMEOUT;
 }
 API cuEventCreate(CUevent *out, unsigned)
 {
@@ -221,8 +283,11 @@ API cuEventRecord(CUevent e, CUstream s)
 API cuEventSynchronize(CUevent e)
 {
     const event of = *(event *)e;
-    if (of.of) run_to(of.of, of.at);
-    return 0;
+    return !of.of || run_to(of.of, of.at) ? 0 : TIMEOUT;
+}
+API cuEventQuery(CUevent e)
+{
+    return cuEventSynchronize(e);
 }
 API cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
 {
@@ -276,8 +341,12 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == EK_CU_LAUNCH_CLUSTER) cluster = c->attrs[i].value.clusterDim.x;
     const unsigned together = cluster > 1 ? 1 : together_of(f);
-    return queue(c->hStream,
-        [=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, a.data()); });
+    Dl_info info;
+    item i = {
+        [=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, a.data()); }, nullptr};
+    if (dladdr((const void *)f, &info) && info.dli_sname && !strcmp(info.dli_sname, "ek_exchange_take"))
+        i.ready = [=] { return they_came(a); };
+    return queue_item(c->hStream, i);
 }
 API cuStreamBeginCapture(CUstream, int)
 {
@@ -297,9 +366,8 @@ API cuGraphInstantiateWithFlags(CUgraphExec *exec, CUgraph graph, unsigned long 
 }
 API cuGraphLaunch(CUgraphExec exec, CUstream on)
 {
-    return queue(on, [=] {
-        for (const auto &f : *(work *)exec) f();
-    });
+    for (const item &i : *(work *)exec) queue_item(on, i);
+    return 0;
 }
 API cuGraphDestroy(CUgraph graph)
 {

@@ -1,6 +1,6 @@
-/* Several devices behind one executor, on a driver made of host functions: which layers lie where, what is taken is
- * given back, a device that fails ends requests and never answers, and pages are those of one device. Bits are
- * test_ranks_emulated.c's. */
+/* Several devices behind one executor, on a driver made of host functions: what is taken is given back, a device that
+ * fails ends requests and never answers, and pages are those of one device. Bits are test_ranks_emulated.c's, what lies
+ * where test_place.c's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,94 +43,6 @@ static void nothing_is_left(void)
     assert_true(fake.used == 0);
 }
 
-/* --- which layers lie where */
-
-/* A model of which sizes alone are known. */
-static ek_model *open_published(const char *name, int bits)
-{
-    ek_config *c = calloc(1, sizeof *c);
-    ek_model *m;
-    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .deferred = true};
-    assert_int_equal(ek_config_published(c, name, 0), EK_OK);
-    assert_int_equal(ek_model_synthetic(&m, c, bits, 1, &o), EK_OK);
-    free(c);
-    return m;
-}
-
-static void check_place(const ek_place *p, const ek_model *m)
-{
-    const int layers = m->config.n_layers;
-    int at = p->host_end;
-    for (int r = 0; r < p->n; r++) {
-        assert_int_equal(p->share[r].first, at);
-        assert_true(p->share[r].end > at);
-        assert_true(p->share[r].embed || (at > 0 && r + 1 < p->n));
-        at = p->share[r].end;
-    }
-    assert_int_equal(at, layers);
-    for (int k = 0; k < EK_KIND_COUNT; k++) assert_true(m->last[k] < 0 || p->share[p->n - 1].first <= m->last[k]);
-}
-
-static void layers_are_placed_by_room(void **state)
-{
-    (void)state;
-    ek_place p;
-    ek_model *m = open_published("31b", 0); /* 61 GB in bf16 */
-    assert_int_equal(ek_place_layers(&p, m, (double[]){80e9, 80e9}, 2, false), EK_OK);
-    check_place(&p, m);
-    assert_true(p.share[0].end >= 29 && p.share[0].end <= 31);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9, 24e9}, 3, false), EK_OK);
-    check_place(&p, m);
-    for (int r = 0; r < 3; r++) assert_true(p.bytes[r] < 0.95 * 24e9);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){16e9, 80e9}, 2, false), EK_OK);
-    check_place(&p, m);
-    assert_true(p.bytes[0] < p.bytes[1] / 3);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9}, 2, false), EK_ENOMEM);
-    assert_non_null(strstr(ek_err_text(), "on 2 devices, which have room for 24.00, 24.00 GB"));
-    char advice[256];
-    ek_place_advise(advice, sizeof advice, m, 40e9);
-    assert_non_null(strstr(advice, "2 such devices would hold it (--device cuda:0-1)"));
-    assert_non_null(strstr(advice, "--device cuda:0,cpu leaves"));
-    ek_model_close(m);
-}
-
-static void the_cpu_has_what_does_not_fit(void **state)
-{
-    (void)state;
-    ek_place p;
-    ek_model *m = open_published("31b", 4);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){12e9}, 1, true), EK_OK);
-    check_place(&p, m);
-    assert_true(p.host_end > 20 && p.host_end < 40 && p.bytes[0] <= 9e9);
-    const int one = p.host_end;
-    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 12e9}, 2, true), EK_OK);
-    check_place(&p, m);
-    assert_true(p.n == 2 && p.host_end < one && p.host_end > 0 && p.share[1].first == one);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 80e9}, 2, true), EK_OK); /* all on the last */
-    assert_true(p.n == 1 && p.device[0] == 1 && p.host_end == 0);
-    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9}, 1, true), EK_ENOMEM);
-    assert_non_null(strstr(ek_err_text(), "which stay together, need"));
-    ek_model_close(m);
-}
-
-/* Layers without keys of their own stay with those whose keys they read. */
-static void layers_that_share_keys_stay_together(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"e2b", "e4b", "12b", "26b"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        ek_place p;
-        ek_model *m = open_published(names[i], 4);
-        const double room[] = {80e9, 80e9, 80e9, 80e9};
-        for (int n = 2; n <= 4; n++) {
-            assert_int_equal(ek_place_layers(&p, m, room, n, false), EK_OK);
-            assert_int_equal(p.n, n);
-            check_place(&p, m);
-        }
-        ek_model_close(m);
-    }
-}
-
 /* --- steps */
 
 enum { REPLY = 6 };
@@ -161,12 +73,17 @@ static ek_err try(ek_engine *e, ek_trace out[2])
     return ek_trace_run(e, a, 2, out);
 }
 
-/* How many devices, and whether the CPU has the first layer. */
-static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, int n, bool host)
+typedef enum how { LAYERS, HOST, OUTPUTS } how; /* HOST: the CPU has the first layer */
+
+static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, int n, how by)
 {
-    const ek_ranks_opts o = {.n = n, .ordinal = {0, 1, 2, 3}, .host = host, .host_layers = 1};
+    const ek_ranks_opts o = {.n = n,
+                             .ordinal = {0, 1, 2, 3},
+                             .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                             .host = by == HOST,
+                             .host_layers = 1};
     const ek_err err = ek_ranks_open(out, d, m, &o);
-    if (!err) assert_true(ek_ranks_has_host(*out) == host);
+    if (!err) assert_true(ek_ranks_has_host(*out) == (by == HOST));
     if (!err) (*out)->min_piece = 2;
     return err;
 }
@@ -181,62 +98,50 @@ static ek_err open_engine(ek_engine **out, ek_ranks *r, const ek_drafter *drafte
     return ek_engine_open_on(out, &on, &o);
 }
 
+/* What cannot be shared out among so many. */
+static void is_refused_in_words(how by)
+{
+    assert_non_null(strstr(ek_err_text(), by == OUTPUTS ? "cannot be cut for" : "devices at most"));
+}
+
+static void check_steps(const char *shape, int n, how by)
+{
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    ek_engine *e;
+    ek_trace out[2];
+    ek_model *m = open_model(shape, EK_KV_I16, n != 2);
+    const ek_err err = open_ranks(&r, &d, m, n, by);
+    if (err == EK_EUNSUPPORTED) {
+        is_refused_in_words(by);
+    } else {
+        assert_int_equal(err, EK_OK);
+        assert_true((m->w.block == NULL) == (n == 3)); /* deferred: the CPU's part, or nothing */
+        for (int i = 0; i < n; i++)                    /* each reaches the others: they are neighbours, or the last */
+            assert_int_equal(fake.reached[i], ((1u << n) - 1) & ~(1u << i));
+        assert_int_equal(open_engine(&e, r, NULL), EK_OK);
+        assert_int_equal(try(e, out), EK_OK);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+            assert_int_equal(out[k].n_reply, REPLY);
+            ek_trace_fini(&out[k]);
+        }
+        assert_true(fake.graph_launches > 0);
+        ek_engine_close(e);
+        ek_ranks_close(r);
+    }
+    nothing_is_left();
+    ek_model_close(m);
+}
+
 static void steps_are_queued_and_all_is_given_back(void **state)
 {
     (void)state;
     static const char *const shapes[] = {"T1", "T2", "T4", "T6", "Q1", "Q2"};
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        for (int n = 1; n <= 3; n++) {
-            ek_gpu_driver d = good();
-            ek_ranks *r;
-            ek_engine *e;
-            ek_trace out[2];
-            ek_model *m = open_model(shapes[i], EK_KV_I16, n != 2);
-            const ek_err err = open_ranks(&r, &d, m, n, n == 1);
-            if (err == EK_EUNSUPPORTED) { /* fewer layers than devices */
-                assert_non_null(strstr(ek_err_text(), "devices at most"));
-            } else {
-                assert_int_equal(err, EK_OK);
-                assert_true((m->w.block == NULL) == (n == 3)); /* deferred: the CPU's part, or nothing */
-                assert_int_equal(open_engine(&e, r, NULL), EK_OK);
-                assert_int_equal(try(e, out), EK_OK);
-                for (int k = 0; k < 2; k++) {
-                    assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
-                    assert_int_equal(out[k].n_reply, REPLY);
-                    ek_trace_fini(&out[k]);
-                }
-                assert_true(fake.graph_launches > 0);
-                ek_engine_close(e);
-                ek_ranks_close(r);
-            }
-            nothing_is_left();
-            ek_model_close(m);
-        }
-}
-
-/* Host memory holds one device's weights at a time, not the model. */
-static void weights_are_read_device_by_device(void **state)
-{
-    (void)state;
-    ek_model *whole = open_model("Q1", EK_KV_F16, false), *m = open_model("Q1", EK_KV_F16, true);
-    ek_place p;
-    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
-    size_t sum = 0;
-    for (int r = 0; r < 2; r++) {
-        assert_int_equal(ek_model_pack(m, &p.share[r]), EK_OK);
-        double others = 0;
-        for (int i = 0; i < m->config.n_layers; i++)
-            if (i < p.share[r].first || i >= p.share[r].end) others += ek_model_layer_bytes(m, i);
-        assert_true(others > 0 && (double)m->w.block_bytes + others <= (double)whole->w.block_bytes);
-        sum += m->w.block_bytes;
-        for (int i = p.share[r].first; i < p.share[r].end; i++) { /* the same bytes as in the whole */
-            const ek_linear *a = &m->w.layer[i].down, *b = &whole->w.layer[i].down;
-            assert_int_equal(a->bytes, b->bytes);
-            assert_memory_equal(a->data, b->data, a->bytes);
-        }
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        check_steps(shapes[i], 1, HOST);
+        for (int n = 2; n <= 3; n++) check_steps(shapes[i], n, LAYERS), check_steps(shapes[i], n, OUTPUTS);
     }
-    assert_true(sum >= whole->w.block_bytes);
-    ek_model_close(m), ek_model_close(whole);
 }
 
 /* --- steps in pieces */
@@ -289,13 +194,13 @@ static void pieces_are_the_step(void **state)
 
 /* --- failures */
 
-static bool asked(ek_model *m, const ek_drafter *drafter, int n, bool host, const ek_gpu_driver *d, ek_trace out[2],
+static bool asked(ek_model *m, const ek_drafter *drafter, int n, how by, const ek_gpu_driver *d, ek_trace out[2],
                   bool *refused, int *from, int *to)
 {
     ek_ranks *r = NULL;
     ek_engine *e = NULL;
     char why[256] = "";
-    ek_err err = open_ranks(&r, d, m, n, host);
+    ek_err err = open_ranks(&r, d, m, n, by);
     if (!err && drafter) err = ek_gpu_add_drafter(ek_ranks_last(r), drafter);
     if (!err) err = open_engine(&e, r, drafter);
     if (err) {
@@ -326,8 +231,13 @@ static void any_call_of_any_device_may_fail(void **state)
     static const struct {
         const char *shape;
         int n;
-        bool host, drafts;
-    } way[] = {{"T1", 2, false, false}, {"Q2", 3, false, true}, {"T2", 1, true, false}};
+        how by;
+        bool drafts;
+    } way[] = {{"T1", 2, LAYERS, false},
+               {"Q2", 3, LAYERS, true},
+               {"T2", 1, HOST, false},
+               {"Q1", 2, OUTPUTS, false},
+               {"T2", 2, OUTPUTS, false}};
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         ek_model *m = open_model(way[i].shape, EK_KV_Q8, false);
         static ek_config c;
@@ -341,15 +251,15 @@ static void any_call_of_any_device_may_fail(void **state)
         ek_trace whole[2], out[2];
         bool refused;
         int from = 0, to = 0, a, b, answered = 0, failed = 0;
-        assert_true(asked(m, drafter, way[i].n, way[i].host, &d, whole, &refused, &from, &to));
+        assert_true(asked(m, drafter, way[i].n, way[i].by, &d, whole, &refused, &from, &to));
         nothing_is_left();
-        const int calls = fake.calls;
+        const int calls = fake.calls, more = way[i].by == OUTPUTS ? 2 : 1; /* there are twice as many */
         for (int n = 1; n <= calls; n++)
             for (size_t k = 0; k < sizeof errors / sizeof *errors; k++) {
-                if (n % (some ? 31 : 5) != (int)k) continue; /* calls are alike */
+                if (n % (some ? 31 * more : 5 * more) != (int)k) continue; /* calls are alike */
                 d = good();
                 fake.fail_call = n, fake.fail_with = errors[k];
-                const bool opened = asked(m, drafter, way[i].n, way[i].host, &d, out, &refused, &a, &b);
+                const bool opened = asked(m, drafter, way[i].n, way[i].by, &d, out, &refused, &a, &b);
                 if (!fake.broken && n <= to) nothing_is_left(); /* what fails to be freed, behind `to`, stays */
                 if (!opened) {
                     assert_true(n <= from);
@@ -372,7 +282,11 @@ static void any_call_of_any_device_may_fail(void **state)
             }
         assert_true(answered > 0 && failed > 0);
         print_message("%s on %d devices%s: each of %d calls, %d runs answered, %d ended with errors\n", way[i].shape,
-                      way[i].n, way[i].host ? " and the CPU" : "", calls, answered, failed);
+                      way[i].n,
+                      way[i].by == HOST      ? " and the CPU"
+                      : way[i].by == OUTPUTS ? ", outputs cut"
+                                             : "",
+                      calls, answered, failed);
         for (int r = 0; r < 2; r++) ek_trace_fini(&whole[r]);
         ek_drafter_close(drafter);
         ek_model_close(m);
@@ -468,18 +382,59 @@ static void a_drafter_counts_as_weights(void **state)
     ek_model_close(m);
 }
 
+/* Devices that do not reach each other's memory have whole layers, and copies go by way of the host. */
+static void outputs_need_peers(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    ek_model *m = open_model("Q1", EK_KV_F16, false);
+    fake.apart = true;
+    assert_int_equal(open_ranks(&r, &d, m, 2, OUTPUTS), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "cuda:0 does not reach the memory of cuda:1"));
+    nothing_is_left();
+    assert_int_equal(open_ranks(&r, &d, m, 2, LAYERS), EK_OK);
+    ek_ranks_close(r);
+    assert_int_equal(fake.reached[0] | fake.reached[1], 0);
+    ek_model_close(m);
+}
+
+/* A drafter reads whole pages. */
+static void outputs_have_no_drafter(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    static ek_config c;
+    const ek_model_opts o = {.cpu = ek_cpu_detect()};
+    ek_drafter *drafter;
+    ek_model *m = open_model("Q2", EK_KV_F16, false);
+    drafter_config(&c, ek_model_config(m), 0);
+    assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
+    assert_int_equal(open_ranks(&r, &d, m, 2, OUTPUTS), EK_OK);
+    assert_int_equal(ek_gpu_add_drafter(ek_ranks_last(r), drafter), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "--split layers"));
+    ek_ranks_close(r);
+    ek_drafter_close(drafter);
+    ek_model_close(m);
+}
+
 /* --- pages */
 
 /* A page over any devices has the bytes of a page of one: what one wrote, the others read. */
 static void pages_go_to_the_host_and_back(void **state)
 {
     (void)state;
-    static const char *const shapes[] = {"T1", "T6", "Q1"};
-    for (int way = 0; way < 9; way++) {
+    static const char *const shapes[] = {"T1", "T3", "Q1"};
+    static const struct {
+        int n;
+        how by;
+    } ways[] = {{1, HOST}, {2, LAYERS}, {3, LAYERS}, {2, OUTPUTS}, {3, OUTPUTS}};
+    for (size_t way = 0; way < 3 * sizeof ways / sizeof *ways; way++) {
         ek_gpu_driver d = good();
         ek_ranks *r;
-        ek_model *m = open_model(shapes[way / 3], EK_KV_I16, false);
-        if (open_ranks(&r, &d, m, 1 + way % 3, way % 3 == 0)) {
+        ek_model *m = open_model(shapes[way % 3], EK_KV_I16, false);
+        if (open_ranks(&r, &d, m, ways[way / 3].n, ways[way / 3].by)) {
             ek_model_close(m);
             continue;
         }
@@ -514,16 +469,14 @@ int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layers_are_placed_by_room),
-        cmocka_unit_test(the_cpu_has_what_does_not_fit),
-        cmocka_unit_test(layers_that_share_keys_stay_together),
         cmocka_unit_test(steps_are_queued_and_all_is_given_back),
-        cmocka_unit_test(weights_are_read_device_by_device),
         cmocka_unit_test(pieces_are_the_step),
         cmocka_unit_test(any_call_of_any_device_may_fail),
         cmocka_unit_test(what_is_not_there_is_refused_in_a_sentence),
         cmocka_unit_test(the_table_stays_on_the_host_where_little_may_be_taken),
         cmocka_unit_test(a_drafter_counts_as_weights),
+        cmocka_unit_test(outputs_need_peers),
+        cmocka_unit_test(outputs_have_no_drafter),
         cmocka_unit_test(pages_go_to_the_host_and_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,8 @@
  *
  *   test_ranks_emulated                             a small scene of each kind
  *   test_ranks_emulated SEED DEVICES HOST LAZY PIECE [CASE]
- *                       one scene; HOST: layers of the CPU; LAZY: bits of devices; PIECE: rows of a piece of a step
+ *                       one scene; HOST: layers of the CPU, -1: outputs are cut instead; LAZY: bits of devices; PIECE:
+ *                       rows of a piece of a step
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +72,7 @@ static bool check(void *arg, const char *variant, const ek_trace *got, const int
 }
 
 typedef struct way {
-    int n, host, lazy, piece; /* piece: rows from which on a step is cut; 0: as it is */
+    int n, host, lazy, piece; /* host: -1: outputs are cut; piece: rows from which on a step is cut; 0: as it is */
 } way;
 
 /* A drafter model's drafts, as on the CPU. */
@@ -115,7 +116,12 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
     must(scene_open(&s, seed));
     shrink(&s);
     scene_describe(&s, text, sizeof text);
-    const ek_ranks_opts o = {.n = w.n, .ordinal = {0, 1, 2, 3}, .host = w.host, .host_layers = w.host};
+    const bool outputs = w.host < 0;
+    const ek_ranks_opts o = {.n = w.n,
+                             .ordinal = {0, 1, 2, 3},
+                             .split = outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                             .host = w.host > 0,
+                             .host_layers = outputs ? 0 : w.host};
     snprintf(lazy, sizeof lazy, "%d", w.lazy);
     setenv("EK_EMULATED_LAZY", lazy, 1);
     const ek_err refused = ek_ranks_open(&ranks, &driver, s.model, &o);
@@ -126,7 +132,8 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
     }
     must(refused);
     ranks->min_piece = w.piece;
-    snprintf(where, sizeof where, "on %d devices, %d layers on the CPU, late %d", w.n, w.host, w.lazy);
+    if (outputs) snprintf(where, sizeof where, "outputs cut for %d devices, late %d", w.n, w.lazy);
+    else snprintf(where, sizeof where, "on %d devices, %d layers on the CPU, late %d", w.n, w.host, w.lazy);
     scene_executor = ek_executor_cpu;
     must(run_alone(&s, &(company){0}, want));
     scene_executor = on_ranks, scene_set_drafter = draft_on_ranks;
@@ -179,19 +186,36 @@ static void over_a_device_and_the_cpu(void **state)
     run_scene(4 | SCENE_SPANS, (way){2, 2, 3, 3}, (const char *const[]){"cached", NULL}, false);
 }
 
+/* Every output is one device's, and all have it behind an exchange: both late, so that who does not wait reads what was
+ * there before. */
+static void outputs_of_two_devices(void **state)
+{
+    (void)state;
+    run_scene(6, (way){2, -1, 3, 0}, (const char *const[]){"ahead", NULL}, false);                    /* Q1 */
+    run_scene(25 | WIDE_EXPERTS, (way){2, -1, 2, 0}, (const char *const[]){"together", NULL}, false); /* Q2 */
+    run_scene(0, (way){2, -1, 1, 0}, (const char *const[]){"cached", NULL}, false); /* T1: per-layer inputs */
+}
+
+static void outputs_of_three_devices(void **state)
+{
+    (void)state;
+    run_scene(0, (way){3, -1, 5, 0}, (const char *const[]){"together", NULL}, false); /* T1 */
+    run_scene(15, (way){3, -1, 0, 0}, (const char *const[]){"none", NULL}, false);    /* Q1, alone */
+}
+
 int main(int argc, char **argv)
 {
     ek_log_set(EK_LOG_ERROR);
     if (argc >= 6) {
         const char *const names[] = {argc > 6 ? argv[6] : NULL, NULL};
         run_scene(strtoull(argv[1], NULL, 0), (way){atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5])},
-                  argc > 6 ? names : NULL, argc <= 6);
+                  argc > 6 ? names : NULL, argc <= 6 && atoi(argv[3]) >= 0);
         return 0;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(over_two_devices),
-        cmocka_unit_test(over_three_devices),
-        cmocka_unit_test(over_a_device_and_the_cpu),
+        cmocka_unit_test(over_two_devices),          cmocka_unit_test(over_three_devices),
+        cmocka_unit_test(over_a_device_and_the_cpu), cmocka_unit_test(outputs_of_two_devices),
+        cmocka_unit_test(outputs_of_three_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -424,8 +424,11 @@ static void the_executor_encodes_pictures(void **state)
         other.kind = EK_PART_FRAME;
         ek_executor on = ek_gpu_executor(g);
         const double room = on.room;
-        assert_int_equal(ek_gpu_encoder_open(&on, g, t), EK_OK);
+        on.close(on.arg);
+        ek_gpu_encoder_reserve(g, t);
+        on = ek_gpu_executor(g);
         assert_true(on.room < room && on.room >= 1);
+        assert_int_equal(ek_gpu_encoder_open(&on, g, t), EK_OK);
         assert_int_equal(ek_encoder_load(&on.encoder), EK_OK);
         encode(&on, t, &media, &other);
         ek_gpu_tower *v;

@@ -43,6 +43,9 @@ typedef struct scene {
 /* Keys and values of attention in integers, from a third table. */
 #define WHOLE_CODES ((uint64_t)1 << 36)
 
+/* Experts of 192 columns, which are enough to be cut in whole groups. */
+#define WIDE_EXPERTS ((uint64_t)1 << 37)
+
 /* The first 256 positions in bf16 (i12 beside i8), where keys or values have fewer bits. */
 #define KV_START ((uint64_t)1 << 35)
 

@@ -118,6 +118,25 @@ static CUresult fake_cuCtxSetCurrent(CUcontext context)
     if (failed) return failed;
     return 0;
 }
+static CUresult fake_cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    assert_true(device != peer);
+    *can = !fake.apart;
+    return said(0);
+}
+static CUresult fake_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)flags;
+    const int of = (int)((char *)peer - contexts);
+    assert_true(of != fake.current && !fake.apart);
+    if (fake.reached[fake.current] >> of & 1) return said(EK_CU_ENABLED);
+    fake.reached[fake.current] |= 1u << of;
+    return said(0);
+}
 static CUresult fake_cuMemGetInfo(size_t *free, size_t *total)
 {
     CUresult failed = next_call();
@@ -348,6 +367,14 @@ static CUresult fake_cuEventRecord(CUevent event, CUstream stream)
     if (failed) return failed;
     (void)event, (void)stream;
     return said(0);
+}
+static CUresult fake_cuEventQuery(CUevent event)
+{
+    CUresult failed = next_call();
+    if (failed) return failed;
+    (void)event;
+    if (fake.sync == 700) go_down();
+    return said(fake.sync);
 }
 static CUresult fake_cuEventSynchronize(CUevent event)
 {

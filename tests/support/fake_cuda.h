@@ -15,10 +15,12 @@ typedef struct fake_cuda {
     int blocks, host_blocks, graphs, events, graph_launches; /* live objects; launches */
     int launches, fail_at;                                   /* launch number fail_at returns fail_with */
     CUresult fail_with, sync;
-    bool broken;   /* every further call to the device that failed fails, as a driver does */
-    int devices;   /* 1 to FAKE_DEVICES */
-    int current;   /* whose context the thread has */
-    unsigned down; /* bits of the devices that failed */
+    bool broken;                    /* every further call to the device that failed fails, as a driver does */
+    int devices;                    /* 1 to FAKE_DEVICES */
+    int current;                    /* whose context the thread has */
+    unsigned down;                  /* bits of the devices that failed */
+    bool apart;                     /* devices do not reach each other's memory */
+    unsigned reached[FAKE_DEVICES]; /* bits of the devices whose memory was enabled for each */
     struct {
         char name[32];
         int shared[FAKE_DEVICES];

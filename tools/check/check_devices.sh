@@ -22,10 +22,13 @@ run inspect --device cuda models/pocket >/dev/null 2>"$dir/why" || { # a build w
 }
 run logits --device cpu --ids $ids --out "$dir/want" >/dev/null || exit 1
 run generate --device cpu --ids $ids --max-tokens 6 >"$dir/text" || exit 1
-for split in cuda:1 cuda:0,1 cuda:0-2 cuda:0,cpu; do # with the last all layers fit: tests/gpu has the CPU's
-  run logits --device "$split" --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
+# with the fourth all layers fit: tests/gpu has the CPU's
+for split in cuda:1 cuda:0,1 cuda:0-2 cuda:0,cpu "cuda:0,1 --split outputs" "cuda:0-2 --split outputs"; do
+  # shellcheck disable=SC2086 # options
+  run logits --device $split --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
   count $? "logits on $split"
-  run generate --device "$split" --ids $ids --max-tokens 6 >"$dir/other" && cmp "$dir/text" "$dir/other"
+  # shellcheck disable=SC2086
+  run generate --device $split --ids $ids --max-tokens 6 >"$dir/other" && cmp "$dir/text" "$dir/other"
   count $? "generate on $split"
 done
 
@@ -38,6 +41,8 @@ said() { # what, a pattern, options
 }
 said "where layers lie" '^layers *0 to [0-9]* on cuda:0 .*and the head on cuda:1' inspect --device cuda:0,1 models/pocket
 said "where they would" 'on the CPU, .*and the head on cuda:0' inspect --device cuda:0,cpu --gpu-memory 9M models/pocket
+said "whose outputs" '^outputs *cut over cuda:0 and cuda:1 ' inspect --device cuda:0,1 --split outputs models/pocket
+said "outputs and the CPU" 'split outputs: cpu has whole layers' generate --device cuda:0,cpu --split outputs --ids $ids
 said "no such device" 'there is no device cuda:7, the driver has 4' generate --device cuda:0,7 --ids $ids
 said "no room" 'the weights need .* GB on 2 devices' generate --device cuda:0,1 --gpu-memory 2M --ids $ids
 echo "$passed passed, $failed failed"

@@ -20,17 +20,21 @@ part() { # title, seconds, command...
 # Bits over several devices, in splits that powers of two would hide; speed beside one device; a journal written on one
 # and replayed on several and on the CPU; requests that come staggered.
 several() { # how many
-  local n=$1 last=$(($1 - 1)) model split journal port=18473 asked=()
+  local n=$1 last=$(($1 - 1)) model split by journal port=18473 asked=()
   for model in e2b e4b 26b 31b; do
-    part "requests against the CPU: $model's first layers, cuda:0-$last" 120 "$build/evenkeel" selftest \
-      --device "cuda:0-$last" --synthetic $model --layers 8
+    for by in layers outputs; do
+      part "requests against the CPU: $model's first layers, cuda:0-$last by $by" 120 "$build/evenkeel" selftest \
+        --device "cuda:0-$last" --split $by --synthetic $model --layers 8
+    done
   done
   for model in 26b 31b; do # of 8 GB some layers are the CPU's
     part "requests against the CPU: $model's first layers, cuda:0,cpu" 120 "$build/evenkeel" selftest --device cuda:0,cpu \
       --gpu-memory 8G --synthetic $model --layers 8
   done
-  [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2" 120 "$build/evenkeel" selftest \
-    --device cuda:0-2 --synthetic 31b --layers 8
+  for by in layers outputs; do
+    [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
+      selftest --device cuda:0-2 --split $by --synthetic 31b --layers 8
+  done
   journal=$(mktemp)
   "$build/evenkeel" serve --device cuda:0 --port $port --journal "$journal" --journal-prompts \
     >/dev/null 2>&1 &
@@ -47,15 +51,20 @@ several() { # how many
   for split in "cuda:0-$last" cpu; do
     part "a journal of cuda:0, replayed on $split" 120 "$build/evenkeel" replay "$journal" --device "$split"
   done
+  part "a journal of cuda:0, replayed on cuda:0-$last by outputs" 120 "$build/evenkeel" replay "$journal" \
+    --device "cuda:0-$last" --split outputs
   rm -f "$journal"
   if command -v compute-sanitizer >/dev/null; then
-    part "compute-sanitizer memcheck, the bundled model on $n devices" 300 compute-sanitizer --tool memcheck \
-      --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --device "cuda:0-$last" --ids 2,5,9 --max-tokens 8
+    for by in layers outputs; do
+      part "compute-sanitizer memcheck, the bundled model on $n devices by $by" 300 compute-sanitizer --tool memcheck \
+        --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --device "cuda:0-$last" --split $by \
+        --ids 2,5,9 --max-tokens 8
+    done
   fi
   for model in 31b 26b; do
-    for split in cuda:0 "cuda:0-$last"; do
-      part "speed of $model on $split" 120 "$build/evenkeel" bench --device "$split" --synthetic $model --prompt 2048,8192 \
-        --chunk 2048 --batch 1,8,64 --generate 64 --runs 2 --json
+    for split in "cuda:0 layers" "cuda:0-$last layers" "cuda:0-$last outputs"; do
+      part "speed of $model on $split" 120 "$build/evenkeel" bench --device "${split% *}" --split "${split#* }" \
+        --synthetic $model --prompt 2048,8192 --chunk 2048 --batch 1,8,64 --generate 64 --runs 2 --json
     done
   done
 }

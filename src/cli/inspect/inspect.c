@@ -181,6 +181,7 @@ static ek_err size_up(ek_inspect *r)
     if (r->config.backbone_hidden_size == 0) list_kv(r); /* a drafter has none of its own */
     ek_device device;
     EK_TRY(ek_device_parse(&device, r->cli->device));
+    EK_TRY(ek_device_set_split(&device, r->cli->split));
     if (!ek_device_is_split(&device)) return ek_device_text(&device, r->device, sizeof r->device);
     return place(r, &device);
 }

@@ -53,7 +53,8 @@ static void print_weights(const ek_inspect *r)
         printf("a token      reads %s of weights\nnumerics     %s\n", a, r->need.numerics_id);
     }
     printf("device       %s\n", r->device);
-    if (r->place[0]) printf("layers       %s\n", strncmp(r->place, "layer", 5) ? r->place : strchr(r->place, ' ') + 1);
+    const bool outputs = !strncmp(r->place, "outputs ", 8), named = outputs || !strncmp(r->place, "layer", 5);
+    if (r->place[0]) printf("%-13s%s\n", outputs ? "outputs" : "layers", named ? strchr(r->place, ' ') + 1 : r->place);
 }
 
 /* Formats with groups of 64 and 128 are in the JSON. */

@@ -41,6 +41,32 @@ __device__ __forceinline__ void touch_line(const void *p)
                  : "memory");
 }
 
+// --- words in global memory that other devices write, too: what a thread wrote in front of fence_system is there for
+// who then reads with load_system what it stored
+__device__ __forceinline__ void fence_system()
+{
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
+}
+
+__device__ __forceinline__ void store_system(u32 *to, u32 v)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
+}
+
+__device__ __forceinline__ u32 load_system(const u32 *from)
+{
+    u32 v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(from) : "memory");
+    return v;
+}
+
+__device__ __forceinline__ u64 nanoseconds()
+{
+    u64 v;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v));
+    return v;
+}
+
 // --- copies to shared memory that a thread waits for itself: those it committed, but for the last N groups
 __device__ __forceinline__ u32 shared_at(const void *p)
 {

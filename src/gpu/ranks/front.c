@@ -61,6 +61,6 @@ ek_err ek_front_step(ek_front *f, const ek_step *s, float *h)
 
 uint8_t *ek_front_page(const ek_front *f, ek_layer_kind kind, int32_t page)
 {
-    EK_ASSERT(page >= 0 && f->kv.stride[kind] * (size_t)page <= f->kv_bytes[kind]);
+    EK_ASSERT(page >= 0 && f->kv.stride[kind] * (size_t)page < f->kv_bytes[kind]);
     return f->kv.base[kind] ? f->kv.base[kind] + f->kv.stride[kind] * (size_t)page : NULL;
 }

@@ -48,11 +48,15 @@ void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min)
 {
     const int most = s->n_rows / min < max ? s->n_rows / min : max;
     *p = (ek_pieces){.row = p->row};
-    const int full = most > 1 && !s->follows ? s->n_rows / most : 0;
+    if (most < 2 || s->follows) { /* the step itself (ek_pieces_step) */
+        p->n = 1, p->first[1] = s->n_rows;
+        return;
+    }
+    const int full = s->n_rows / most;
     int i = 0;
     for (int r = 0, end; r < s->n_rows; r = end) { /* a sequence's rows: some to pieces, the rest to the last */
         end = run_end(s, r);
-        for (int took = 1; full && took && i + 1 < most && r < end; r += took) {
+        for (int took = 1; took && i + 1 < most && r < end; r += took) {
             took = take(p, s, i, r, end, full);
             if (p->first[i + 1] - p->first[i] >= full) i++, p->first[i + 1] = p->first[i];
         }

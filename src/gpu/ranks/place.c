@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "gpu/weights/cut.h"
 #include "model/pass.h"
 
 /* Of a device's room: the rest is for keys, values and a step. Beside the CPU there is more than one way to cut, and
@@ -33,7 +34,8 @@ static int last_border(const ek_model *m)
 /* The first embeds and the last makes logits, both by one table; a model with per-layer inputs embeds everywhere. */
 static ek_model_share share_of(const ek_model *m, int first, int end)
 {
-    return (ek_model_share){first, end, first == 0 || end == n_layers(m) || m->config.per_layer_size};
+    return (ek_model_share){
+        .first = first, .end = end, .embed = first == 0 || end == n_layers(m) || m->config.per_layer_size};
 }
 
 static double weights_of(const ek_model *m, int first, int end)
@@ -114,6 +116,26 @@ ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int
     return host ? place_beside_host(out, m, room, n) : place_on_devices(out, m, room, n);
 }
 
+ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
+{
+    *out = (ek_place){.split = EK_SPLIT_OUTPUTS};
+    EK_TRY(ek_gpu_cut_check(m, n));
+    for (int r = 0; r < n; r++) {
+        add(out, m, r, 0, n_layers(m));
+        out->bytes[r] = ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n});
+        if (out->bytes[r] > room[r] * ALL)
+            return ek_fail(EK_ENOMEM, "device %d of %d has room for %.2f GB, its part of the weights needs %.2f GB", r,
+                           n, gb(room[r]), gb(out->bytes[r]));
+    }
+    return EK_OK;
+}
+
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host)
+{
+    return split == EK_SPLIT_OUTPUTS && n > 1 ? ek_place_outputs(out, m, room, n)
+                                              : ek_place_layers(out, m, room, n, host);
+}
+
 void ek_place_give_host(ek_place *p, const ek_model *m, int end)
 {
     const ek_place old = *p;
@@ -166,10 +188,25 @@ static void say_layers(const words *w, int first, int end)
     else say(w, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
 }
 
+static void say_outputs(const words *w, const ek_place *p, const int *ordinal)
+{
+    double most = 0;
+    say(w, "outputs cut over ");
+    for (int i = 0; i < p->n; i++) {
+        say(w, "%scuda:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", ordinal[p->device[i]]);
+        most = p->bytes[i] > most ? p->bytes[i] : most;
+    }
+    say(w, " (weights up to %.2f GB each)", gb(most));
+}
+
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal)
 {
     const words w = {out, size};
     out[0] = '\0';
+    if (p->split == EK_SPLIT_OUTPUTS) {
+        say_outputs(&w, p, ordinal);
+        return;
+    }
     if (p->host_end) {
         say_layers(&w, 0, p->host_end);
         say(&w, " on the CPU");

@@ -1,5 +1,6 @@
-/* Which layers of a model lie on which device. Layers of a device are adjacent, and devices are in the order of their
- * layers. The CPU, where it takes part, has the first ones: the head and the draws are then a device's.
+/* Which layers of a model lie on which device, or that its outputs are cut over all. Layers of a device are adjacent,
+ * and devices are in the order of their layers. The CPU, where it takes part, has the first ones: the head and the
+ * draws are then a device's.
  *
  * The last layer of each kind that owns keys, and all behind it, lie on the last device, for layers without keys, and
  * drafters, read them. */
@@ -10,7 +11,10 @@
 
 enum { EK_RANKS = 16 }; /* devices at most */
 
+typedef enum ek_split { EK_SPLIT_LAYERS, EK_SPLIT_OUTPUTS } ek_split;
+
 typedef struct ek_place {
+    ek_split split;
     int n;                /* devices that have layers; the others were not needed */
     int host_end;         /* layers [0, host_end) are the CPU's */
     int device[EK_RANKS]; /* which of those given */
@@ -19,13 +23,19 @@ typedef struct ek_place {
 } ek_place;
 
 /* room: bytes that each of n devices may take for all. With `host` the last devices take as many layers as leave a
- * quarter of their room for keys, values and a step, and the CPU the rest; without, each takes as much as its room is
- * of all rooms. ENOMEM has the numbers. Only sizes of m are read. */
+ * quarter of their room for keys, values and a step, and the CPU the rest; without, borders lie so that the fullest
+ * device is as empty as can be. ENOMEM has the numbers. Only sizes of m are read. */
 ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host);
 
-/* "layers 0 to 29 on cuda:0 (weights 30.5 GB), 30 to 59 and the head on cuda:1 (30.7 GB)"; ordinal: of the devices
- * given.
- */
+/* Outputs cut over n devices, of which each has a share of every layer (gpu/weights/cut.h). EUNSUPPORTED: so many
+ * cannot share them; ENOMEM has the numbers. */
+ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n);
+
+/* The one or the other; a device alone has whole layers. */
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host);
+
+/* "layers 0 to 29 on cuda:0 (weights 30.5 GB), 30 to 59 and the head on cuda:1 (30.7 GB)", or "outputs cut over cuda:0
+ * and cuda:1 (weights up to 15.60 GB each)"; ordinal: of the devices given. */
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);
 
 /* Gives the CPU layers [0, end), if it had fewer. The last device keeps those that it must have. */

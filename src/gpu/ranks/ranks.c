@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
+#include "gpu/ranks/by.h"
 #include "gpu/ranks/state.h"
 #include "gpu/weights/state.h"
 #include "model/pass.h"
@@ -34,16 +35,57 @@ static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_r
     return EK_OK;
 }
 
-/* Weights in the order of the layers, the CPU's last: these stay. */
+/* Each reaches the memory of those that it exchanges rows with: by layers of its neighbours, and, for tokens, of the
+ * last. */
+static ek_err reach(ek_ranks *r)
+{
+    const bool outputs = r->place.split == EK_SPLIT_OUTPUTS;
+    r->reached = true;
+    for (int i = 0; i < r->n; i++)
+        for (int j = 0; j < r->n; j++) {
+            const bool neighbours = i - j == 1 || j - i == 1 || i + 1 == r->n || j + 1 == r->n;
+            bool reached = true;
+            if (i == j || (!outputs && !neighbours)) continue;
+            EK_TRY(ek_cuda_reach(r->gpu[i]->c, r->gpu[j]->c, &reached));
+            if (!reached && outputs)
+                return ek_fail(EK_EUNSUPPORTED,
+                               "cuda:%d does not reach the memory of cuda:%d, outputs cannot be cut over them (--split "
+                               "layers)",
+                               ek_cuda_ordinal(r->gpu[i]->c), ek_cuda_ordinal(r->gpu[j]->c));
+            if (!reached) r->reached = false;
+        }
+    return EK_OK;
+}
+
+typedef struct wanted {
+    const ek_model *m;
+    ek_gpu_cut cut;
+} wanted;
+
+static void rows_of(const void *arg, const ek_item *it, int *first, int *n)
+{
+    const wanted *w = arg;
+    const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
+    *first = here.first, *n = here.n;
+}
+
+/* What device i has. */
+static ek_err load_one(ek_ranks *r, int i)
+{
+    ek_model_share share = r->place.share[i];
+    const wanted w = {r->m, {i, r->place.split == EK_SPLIT_OUTPUTS ? r->n : 0}};
+    const ek_rows_wanted rows = {rows_of, &w};
+    if (w.cut.ranks) share.rows = &rows;
+    if (ek_model_is_deferred(r->m)) EK_TRY(ek_model_pack(r->m, &share));
+    return ek_gpu_load(r->gpu[i], r->m, &share, w.cut);
+}
+
+/* Weights in the order of the devices, the CPU's last: these stay. */
 static ek_err load(ek_ranks *r)
 {
-    const bool deferred = ek_model_is_deferred(r->m);
-    for (int i = 0; i < r->n; i++) {
-        if (deferred) EK_TRY(ek_model_pack(r->m, &r->place.share[i]));
-        EK_TRY(ek_gpu_load(r->gpu[i], r->m, &r->place.share[i]));
-    }
-    if (!deferred) return EK_OK;
-    if (r->place.host_end) return ek_model_pack(r->m, &(ek_model_share){0, r->place.host_end, true});
+    for (int i = 0; i < r->n; i++) EK_TRY(load_one(r, i));
+    if (!ek_model_is_deferred(r->m)) return EK_OK;
+    if (r->place.host_end) return ek_model_pack(r->m, &(ek_model_share){.end = r->place.host_end, .embed = true});
     ek_model_release_weights(r->m);
     return EK_OK;
 }
@@ -53,7 +95,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
     ek_gpu *gpu[EK_RANKS] = {0};
     double room[EK_RANKS];
     ek_err err = open_devices(gpu, driver, o, room);
-    if (!err) err = ek_place_layers(&r->place, r->m, room, o->n, o->host);
+    if (!err) err = ek_place_by(&r->place, r->m, room, o->n, o->split, o->host);
     if (!err && o->host) ek_place_give_host(&r->place, r->m, o->host_layers);
     if (!err) r->n = r->place.n;
     for (int i = 0; i < r->n; i++) { /* those that have layers are kept */
@@ -62,6 +104,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
     }
     for (int i = 0; i < o->n; i++) ek_gpu_close(gpu[i]);
     EK_TRY(err);
+    EK_TRY(reach(r));
     say_places(r);
     ek_log(EK_LOG_INFO, "%s", r->text);
     return load(r);
@@ -69,7 +112,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
 
 ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o)
 {
-    EK_ASSERT(o->n >= 1 && o->n <= EK_RANKS);
+    EK_ASSERT(o->n >= 1 && o->n <= EK_RANKS && !(o->host && o->split == EK_SPLIT_OUTPUTS));
     ek_ranks *r = ek_alloc(sizeof *r);
     r->m = m, r->max_bytes = o->max_bytes;
     ek_err err = start(r, driver, o);
@@ -83,6 +126,11 @@ void ek_ranks_close(ek_ranks *r)
     if (!r) return;
     for (int i = 0; i < r->n; i++) ek_gpu_close(r->gpu[i]);
     free(r);
+}
+
+ek_executor ek_ranks_executor(ek_ranks *r)
+{
+    return r->place.split == EK_SPLIT_OUTPUTS ? ek_ranks_by_outputs(r) : ek_ranks_by_layers(r);
 }
 
 const char *ek_ranks_text(const ek_ranks *r)

@@ -1,7 +1,8 @@
-/* A model over several CUDA devices, or over devices and the CPU: whole layers on each, one executor over all. Hidden
- * states are copied where the layers of one device end, one float row each; no sum is cut, so bits, digests, pages on
- * disk and the numerics id are those of one device. Each device keeps what its layers have of a page of keys and
- * values, under one page number. */
+/* A model over several CUDA devices, or over devices and the CPU: whole layers on each, or of every layer some outputs,
+ * and one executor over all. By layers, hidden states are copied where those of one device end, one float row each; by
+ * outputs, what each has computed of a row goes to all. No sum is cut, so bits, digests, pages on disk and the numerics
+ * id are those of one device. Each device keeps what its layers, or its heads, have of a page of keys and values, under
+ * one page number. */
 #ifndef EK_GPU_RANKS_RANKS_H
 #define EK_GPU_RANKS_RANKS_H
 
@@ -12,9 +13,10 @@ typedef struct ek_ranks ek_ranks;
 
 typedef struct ek_ranks_opts {
     int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
-    bool host;                /* layers that do not fit are the CPU's */
-    double max_bytes;         /* of each device; 0: what is free there */
-    int host_layers;          /* for tests: with `host`, the CPU has at least so many */
+    ek_split split;
+    bool host;        /* layers that do not fit are the CPU's; not by outputs */
+    double max_bytes; /* of each device; 0: what is free there */
+    int host_layers;  /* for tests: with `host`, the CPU has at least so many */
 } ek_ranks_opts;
 
 /* Opens the devices, places the layers of m, says where in the log, and copies each device's weights. A deferred model

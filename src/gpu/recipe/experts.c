@@ -3,6 +3,7 @@
 #include "gpu/recipe/experts.h"
 
 #include <math.h>
+#include <stddef.h>
 
 #include "cuda/product/choose.h"
 #include "cuda/product/format.h"
@@ -57,9 +58,9 @@ static work work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
     return all;
 }
 
-/* y[pair] = a row of `in` times its expert's matrix; with m2, the same to y2. */
+/* y[pair] = a row of `in` times its expert's matrix, ldy from one to the next; with m2, the same to y2. */
 static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in, const work *c,
-                    CUdeviceptr y, CUdeviceptr y2)
+                    CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
     const ek_gpu_run *x = w->x;
     const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
@@ -67,7 +68,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
     if (!m2 && ek_cuda_warp_job_fits(&m->l, c->tile)) {
         const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
         ek_cuda_warp_args a = {
-            .a = {.x = in->acts, .y = y, .ldy = m->l.n, .rows = c->tile, .share = p.share, .slots = p.slots},
+            .a = {.x = in->acts, .y = y, .ldy = ldy, .rows = c->tile, .share = p.share, .slots = p.slots},
             .jobs = x->jobs,
             .n_jobs = x->n_jobs,
             .index = c->index,
@@ -82,7 +83,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
                                      .f = in->f,
                                      .ldf = in->ld,
                                      .y = y,
-                                     .ldy = m->l.n,
+                                     .ldy = ldy,
                                      .rows = c->tile,
                                      .pass = p.pass,
                                      .levels = p.levels,
@@ -157,7 +158,8 @@ static void write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const wo
                                   .n_pairs = n * c->top_k_experts,
                                   .tile = all->tile};
     const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
-    EK_GPU_WRITE(w, "ek_group", one, g);
+    /* pairs of an expert are in any order, unless other devices have some of the same ones */
+    EK_GPU_WRITE(w, ek_gpu_is_cut(x) ? "ek_group_ordered" : "ek_group", one, g);
 }
 
 /* --- their products */
@@ -177,12 +179,58 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
         gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
-        project(w, g.gate, alike ? g.upper : NULL, &in, &all, x->pair_gate, alike ? x->pair_up : 0);
-        if (!alike) project(w, g.upper, NULL, &in, &all, x->pair_up, 0);
+        project(w, g.gate, alike ? g.upper : NULL, &in, &all, x->pair_gate, alike ? x->pair_up : 0, inter);
+        if (!alike) project(w, g.upper, NULL, &in, &all, x->pair_up, 0, inter);
         gated = ek_gpu_gate(w, x->pair_gate, x->pair_up, inter, inter, pairs, inter, g.next);
     }
     all.index = 0;
-    project(w, g.next, NULL, &gated, &all, x->pair_out, 0);
+    project(w, g.next, NULL, &gated, &all, x->pair_out, 0, c->hidden_size);
+}
+
+/* The same of devices whose outputs are cut: what is gated here is a piece of e; behind the exchange all of it is what
+ * the experts' down reads. */
+static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, const work *all,
+                                       ek_gpu_exchange *e)
+{
+    const ek_gpu_run *x = w->x;
+    const int pairs = n * x->g->m->config.top_k_experts;
+    ek_gpu_gating g = {
+        .gate = &l->expert_gate, .upper = &l->expert_up, .next = &l->expert_down, .tile = all->tile, .jobs = all->jobs};
+    const int width = g.next->l.k;
+    const bool records = ek_gpu_goes_as_records(x, g.next);
+    const ek_gpu_range part = ek_gpu_inputs_of(x, g.next);
+    const ek_gpu_input out = records ? ek_gpu_records_for(g.next, x->pair_gathered, pairs)
+                                     : ek_gpu_rows(x->pair_gate, width, pairs, width);
+    if (records) g.to = ek_gpu_part_of_records(&out.acts, part);
+    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
+    if (records && by.by == EK_GPU_GATE_FEW) {
+        const ek_cuda_warp_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all->index};
+        ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
+    } else {
+        const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
+        const CUdeviceptr gate = ek_gpu_at_part(x->pair_gate, part), up = ek_gpu_at_part(x->pair_up, part);
+        project(w, g.gate, alike ? g.upper : NULL, &in, all, gate, alike ? up : 0, width);
+        if (!alike) project(w, g.upper, NULL, &in, all, up, 0, width);
+        ek_gpu_gate_to(w, &g.to, gate, up, width, pairs, part.n);
+    }
+    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, pair_gathered), &out, part);
+    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, pair_gate), width, part, pairs);
+    return out;
+}
+
+/* Both downs, whose outputs go to all. */
+static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gpu_input *pair, work all, int n)
+{
+    const ek_gpu_run *x = w->x;
+    const int hidden = x->g->m->config.hidden_size;
+    const ek_gpu_range outputs = ek_gpu_outputs_of(x, hidden);
+    ek_gpu_exchange e = {0};
+    ek_gpu_write_down_part(w, i, gated);
+    all.index = 0;
+    project(w, &x->g->w.layer[i].expert_down, NULL, pair, &all, ek_gpu_at_part(x->pair_out, outputs), 0, hidden);
+    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, y), hidden, outputs, n);
+    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, pair_out), hidden, outputs, pair->n);
+    ek_gpu_write_exchange(w, &e);
 }
 
 static float router_factor(const ek_config *c)
@@ -204,12 +252,23 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     const work all = work_of(w->x, l, n);
     const ek_cuda_stage_args behind = {.y = w->x->y, .y_norm = l->post_attention_norm};
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
-    ek_gpu_write_mlp(w, i, &in, n);
+    const bool cut = ek_gpu_is_cut(w->x);
+    ek_gpu_exchange e = {0};
+    ek_gpu_input gated = {0}, pair;
+    if (cut) gated = ek_gpu_write_mlp_part(w, i, &in, n, &e);
+    else ek_gpu_write_mlp(w, i, &in, n);
     set_end(w->x, l, end);
     in = input(w, l->router_scale, router_factor(c), &l->router, n);
     ek_gpu_project(w, &l->router, &in, w->x->route, c->n_experts);
     write_route(w, l, n, &all);
-    write_experts(w, l, input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n), n, all);
+    in = input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n);
+    if (!cut) {
+        write_experts(w, l, in, n, all);
+        return;
+    }
+    pair = write_experts_part(w, l, in, n, &all, &e);
+    ek_gpu_write_exchange(w, &e);
+    write_downs_part(w, i, &gated, &pair, all, n);
 }
 
 /* --- beside the dense MLP */
@@ -285,7 +344,7 @@ static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const togeth
     b.part[1].a.rows = all.tile;
     EK_GPU_WRITE(w, q->q.name, q->q.grid, b);
     all.index = 0, all.known = true;
-    project(w, &l->expert_down, NULL, &pair, &all, x->pair_out, 0);
+    project(w, &l->expert_down, NULL, &pair, &all, x->pair_out, 0, c->hidden_size);
 }
 
 static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_input in[3], int n)
@@ -311,6 +370,19 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 
+static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], work all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    ek_gpu_exchange e = {0};
+    ek_gpu_input gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
+    ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
+    write_route(w, l, n, &all);
+    ek_gpu_input pair = write_experts_part(w, l, in[2], n, &all, &e);
+    ek_gpu_write_exchange(w, &e);
+    write_downs_part(w, i, &gated, &pair, all, n);
+}
+
 static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 {
     const ek_gpu_run *x = w->x;
@@ -322,6 +394,10 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
     write_inputs(w, l, in, n);
     set_end(x, l, end);
     end->h_from = x->h_between;
+    if (ek_gpu_is_cut(x)) {
+        write_parts_beside(w, i, n, in, all);
+        return;
+    }
     end->known = choose_together(x, l, n, &all, &t);
     if (end->known) {
         write_together(w, l, &t, in, n, all);

@@ -1,5 +1,7 @@
 #include "gpu/recipe/gated.h"
 
+#include <stddef.h>
+
 #include "cuda/product/choose.h"
 #include "cuda/product/wide.h"
 
@@ -20,7 +22,8 @@ ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
     if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, next,
                            multiprocessors))
         out.by = EK_GPU_GATE_FEW;
-    else if (g->upper && ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, multiprocessors) && wide_wins(x, g))
+    else if (g->upper && !ek_gpu_is_cut(x) &&
+             ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, multiprocessors) && wide_wins(x, g))
         out.by = EK_GPU_GATE_WIDE;
     return out;
 }
@@ -34,6 +37,11 @@ static ek_gpu_input write_few(ek_gpu_writer *w, const ek_cuda_product *p, const 
     with.a.rows = g->tile;
     if (g->upper)
         with.codes2 = g->upper->at, with.scales2 = g->upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
+    if (g->to.q) {
+        with.to = g->to;
+        EK_GPU_WRITE(w, p->name, p->grid, with);
+        return (ek_gpu_input){0};
+    }
     const ek_gpu_input out = ek_gpu_turn_acts(w, l->n, rows_out, g->next);
     with.to = out.acts;
     EK_GPU_WRITE(w, p->name, p->grid, with);
@@ -67,6 +75,15 @@ ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const 
                                      : write_wide(w, &by->p, g, &with, in, rows_out);
 }
 
+void ek_gpu_gate_to(ek_gpu_writer *w, const ek_cuda_acts *to, CUdeviceptr g, CUdeviceptr u, int64_t ld, int n, int k)
+{
+    ek_cuda_gate_args a = {.g = g, .u = u, .ldg = ld, .ldu = ld, .ldy = ld, .to = *to, .n = k};
+    if (!to->q) a.y = g; /* in place: a warp reads what it alone writes */
+    const ek_cuda_grid grid = {
+        .x = ek_gpu_over(k, 8 * (to->q ? to->a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_gate", grid, a);
+}
+
 ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
                          const ek_gpu_matrix *m)
 {
@@ -92,6 +109,50 @@ ek_gpu_gated ek_gpu_choose_mlp(const ek_gpu_run *x, int i, int n)
     return ek_gpu_choose_gated(x, &g);
 }
 
+/* Of n rows, gate and up of the part by two products. */
+static void write_apart(ek_gpu_writer *w, const ek_gpu_gating *g, ek_gpu_input *in, ek_gpu_range part, int n)
+{
+    const ek_gpu_run *x = w->x;
+    const int width = g->next->l.k;
+    const CUdeviceptr gate = ek_gpu_at_part(x->gate, part), up = ek_gpu_at_part(x->up, part);
+    ek_gpu_project_two(w, g->gate, g->upper, in, gate, up, width);
+    ek_gpu_gate_to(w, &g->to, gate, up, width, n, part.n);
+}
+
+ek_gpu_input ek_gpu_write_mlp_part(ek_gpu_writer *w, int i, ek_gpu_input *in, int n, ek_gpu_exchange *e)
+{
+    const ek_gpu_run *x = w->x;
+    ek_gpu_gating g = mlp_of(x, i, n);
+    const bool records = ek_gpu_goes_as_records(x, g.next);
+    const ek_gpu_range part = ek_gpu_inputs_of(x, g.next);
+    const int width = g.next->l.k;
+    const ek_gpu_input all = records ? ek_gpu_records_for(g.next, x->gathered, n)
+                                     : ek_gpu_rows(x->gate, width, n, width);
+    if (records) g.to = ek_gpu_part_of_records(&all.acts, part);
+    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
+    if (records && by.by == EK_GPU_GATE_FEW) ek_gpu_write_gated(w, &by, &g, (ek_cuda_warp_args){0}, in, n);
+    else write_apart(w, &g, in, part, n);
+    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, gathered), &all, part);
+    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, gate), width, part, n);
+    return all;
+}
+
+void ek_gpu_write_down_part(ek_gpu_writer *w, int i, ek_gpu_input *gated)
+{
+    const ek_gpu_run *x = w->x;
+    const int hidden = x->g->m->config.hidden_size;
+    ek_gpu_project(w, &x->g->w.layer[i].down, gated, ek_gpu_at_part(x->y, ek_gpu_outputs_of(x, hidden)), hidden);
+}
+
+static void write_cut_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
+{
+    ek_gpu_exchange e = {0};
+    ek_gpu_input gated = ek_gpu_write_mlp_part(w, i, in, n, &e);
+    ek_gpu_write_exchange(w, &e);
+    ek_gpu_write_down_part(w, i, &gated);
+    ek_gpu_write_exchange_y(w, n);
+}
+
 void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_run *x = w->x;
@@ -99,6 +160,10 @@ void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     const int inter = x->g->m->config.layer[i].intermediate_size;
     ek_gpu_input gated;
+    if (ek_gpu_is_cut(x)) {
+        write_cut_mlp(w, i, in, n);
+        return;
+    }
     if (by.by == EK_GPU_GATE_APART) {
         ek_gpu_project_two(w, g.gate, g.upper, in, x->gate, x->up, inter);
         gated = ek_gpu_gate(w, x->gate, x->up, inter, inter, n, inter, g.next);

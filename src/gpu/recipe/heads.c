@@ -1,20 +1,26 @@
 #include "gpu/recipe/heads.h"
 
+#include <stddef.h>
+
 #include "cuda/attn_work.h"
 #include "cuda/operand_args.h"
 #include "cuda/product/choose.h"
 #include "cuda/product/wide.h"
+#include "gpu/recipe/exchange.h"
 
 /* --- products */
 
+/* Elements of the heads that are here. */
 static int64_t query_size(const ek_gpu_run *x, int i)
 {
-    return (int64_t)x->g->m->config.n_heads * x->g->m->config.layer[i].head_dim;
+    const ek_layer_config *l = &x->g->m->config.layer[i];
+    return (int64_t)ek_gpu_heads_of(x, l).q.n * l->head_dim;
 }
 
 static int64_t key_size(const ek_gpu_run *x, int i)
 {
-    return (int64_t)x->g->m->config.layer[i].n_kv_heads * x->g->m->config.layer[i].head_dim;
+    const ek_layer_config *l = &x->g->m->config.layer[i];
+    return (int64_t)ek_gpu_heads_of(x, l).kv.n * l->head_dim;
 }
 
 static const ek_cuda_linear *values_of(const ek_gpu_layer *l)
@@ -105,12 +111,13 @@ static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
     const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
+    const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+    const size_t at = (start ? m->kv_start_offset[i] : m->kv_offset[i]) - x->g->share.kv_at[kind];
     ek_cuda_kv kv = {.pages = ek_gpu_open_value(EK_GPU_PAGES + l->kind),
-                     .base = x->pages[kind] + (start ? m->kv_start_offset[i] : m->kv_offset[i]) -
-                             x->g->share.kv_at[kind],
+                     .base = x->pages[kind] + ek_gpu_kv_here(&here, l, at),
                      .stride = (int64_t)x->page_bytes[kind],
                      .ld_pages = (int64_t)ek_gpu_open_value(EK_GPU_LD_PAGES),
-                     .n_kv_heads = l->n_kv_heads};
+                     .n_kv_heads = here.kv.n};
     if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
     else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
     return kv;
@@ -148,7 +155,8 @@ void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n)
         EK_GPU_WRITE(w, dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512", grid, a);
         return;
     }
-    const ek_cuda_grid grid = {.x = (unsigned)c->n_heads, .y = (unsigned)n, .threads = 128, .overlap = true};
+    const unsigned heads = (unsigned)ek_gpu_heads_of(w->x, &c->layer[i]).q.n;
+    const ek_cuda_grid grid = {.x = heads, .y = (unsigned)n, .threads = 128, .overlap = true};
     EK_GPU_WRITE(w, "ek_heads", grid, a);
 }
 
@@ -175,8 +183,9 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
                                   .ldv = key_size(x, i),
                                   .head = head_of(w, i, x->g->w.layer[i].k_norm),
                                   .rows = n};
+    const unsigned kv_heads = (unsigned)ek_gpu_heads_of(x, l).kv.n;
     if (by_rows(n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
-        const ek_cuda_grid grid = {.x = (unsigned)l->n_kv_heads,
+        const ek_cuda_grid grid = {.x = kv_heads,
                                    .y = ek_gpu_over(n, EK_CUDA_STORE_ROWS),
                                    .z = 2,
                                    .threads = EK_CUDA_STORE_THREADS,
@@ -184,8 +193,41 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
         EK_GPU_WRITE(w, l->head_dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512", grid, a);
         return;
     }
-    const ek_cuda_grid grid = {.x = (unsigned)l->n_kv_heads, .y = (unsigned)n, .z = 2, .threads = 128, .overlap = true};
+    const ek_cuda_grid grid = {.x = kv_heads, .y = (unsigned)n, .z = 2, .threads = 128, .overlap = true};
     EK_GPU_WRITE(w, "ek_kv_store", grid, a);
+}
+
+/* What of its rows attention here makes, and how it goes to the product behind it. */
+typedef struct made {
+    ek_gpu_input all; /* that the product reads */
+    ek_gpu_range part;
+    bool records;      /* the others get records, */
+    ek_cuda_acts here; /* of which these are the part's */
+} made;
+
+static made made_of(const ek_gpu_run *x, int i, int n)
+{
+    const ek_layer_config *l = &x->g->m->config.layer[i];
+    const ek_gpu_matrix *o = &x->g->w.layer[i].o;
+    const int width = x->g->m->config.n_heads * l->head_dim;
+    const ek_gpu_range heads = ek_gpu_heads_of(x, l).q;
+    made m = {.all = ek_gpu_rows(x->o, width, n, width),
+              .part = {heads.first * l->head_dim, heads.n * l->head_dim},
+              .records = ek_gpu_is_cut(x) && o->l.a_group == 64 && l->head_dim % 64 == 0};
+    if (!m.records) return m;
+    m.all = ek_gpu_records_for(o, x->gathered, n);
+    m.here = ek_gpu_part_of_records(&m.all.acts, m.part);
+    return m;
+}
+
+static void write_exchange(ek_gpu_writer *w, const made *m, int n)
+{
+    const ek_gpu_run *x = w->x;
+    ek_gpu_exchange e = {0};
+    if (!ek_gpu_is_cut(x)) return;
+    if (m->records) ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &m->all, m->part);
+    else ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, o), m->all.ld, m->part, n);
+    ek_gpu_write_exchange(w, &e);
 }
 
 ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
@@ -194,23 +236,26 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
     const ek_gpu_layer *layer = &x->g->w.layer[i];
-    const int64_t ldq = query_size(x, i);
-    ek_gpu_input out = ek_gpu_rows(x->o, ldq, n, (int)ldq);
+    const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+    made out = made_of(x, i, n);
     ek_cuda_attn_args a = {.kv = kv_of(x, i, false),
                            .start = kv_of(x, i, true),
                            .n_start = m->layout.n_start,
                            .q = x->q,
-                           .o = x->o,
-                           .ldq = ldq,
-                           .ldo = ldq,
-                           .ratio = m->config.n_heads / l->n_kv_heads};
+                           .o = ek_gpu_at_part(x->o, out.part),
+                           .ldq = query_size(x, i),
+                           .ldo = (int64_t)m->config.n_heads * l->head_dim,
+                           .ratio = here.q.n / here.kv.n};
     /* where all are few queries */
-    if (!w->of.prompt && layer->o.l.a_group == 64 && l->head_dim % 64 == 0) a.to = ek_gpu_acts_for(w, &out, &layer->o);
+    const bool writes = !w->of.prompt && layer->o.l.a_group == 64 && l->head_dim % 64 == 0;
+    if (writes) a.to = ek_gpu_is_cut(x) ? out.here : ek_gpu_acts_for(w, &out.all, &layer->o);
     if (w->of.finishes) a.head = head_of(w, i, layer->q_norm);
     if (stores(w, i)) {
         a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = key_size(x, i);
         a.k_norm = layer->k_norm;
     }
     ek_gpu_write_attention(w, l->kind, &a);
-    return out;
+    if (out.records && !writes) ek_gpu_quantize_to(w, &out.here, a.o, a.ldo, n);
+    write_exchange(w, &out, n);
+    return out.all;
 }

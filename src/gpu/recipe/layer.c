@@ -174,6 +174,8 @@ void ek_gpu_write_layer(ek_gpu_writer *w)
     }
     ek_gpu_write_finish(w, i, n);
     ek_gpu_input o = ek_gpu_write_attend(w, i, n);
-    ek_gpu_project(w, &w->x->g->w.layer[i].o, &o, w->x->y, c->hidden_size);
+    const ek_gpu_range outputs = ek_gpu_outputs_of(w->x, c->hidden_size);
+    ek_gpu_project(w, &w->x->g->w.layer[i].o, &o, ek_gpu_at_part(w->x->y, outputs), c->hidden_size);
+    ek_gpu_write_exchange_y(w, n);
     write_behind_attention(w, i, n);
 }

@@ -48,16 +48,21 @@ void ek_gpu_hold(ek_gpu_writer *w, ek_gpu_input *in, int limbs, int a_group)
     w->holds[limbs - 1] = in->number, w->held_group[limbs - 1] = a_group;
 }
 
+void ek_gpu_quantize_to(ek_gpu_writer *w, const ek_cuda_acts *to, CUdeviceptr x, int64_t ldx, int n)
+{
+    const ek_cuda_quantize_args a = {.to = *to, .x = x, .ldx = ldx};
+    const ek_cuda_grid grid = {
+        .x = ek_gpu_over(to->k, to->a_group * 8), .y = (unsigned)n, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_quantize", grid, a);
+}
+
 void ek_gpu_quantize(ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
 {
     if (m->l.units == 0 || (in->acts.q && in->acts.a_group == m->l.a_group)) return;
     EK_ASSERT(in->f);
     ek_cuda_acts_plan(&in->acts, in->k, m->l.a_group);
     in->acts.q = w->acts;
-    const ek_cuda_quantize_args a = {.to = in->acts, .x = in->f, .ldx = in->ld};
-    const ek_cuda_grid grid = {
-        .x = ek_gpu_over(in->k, m->l.a_group * 8), .y = (unsigned)in->n, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_quantize", grid, a);
+    ek_gpu_quantize_to(w, &in->acts, in->f, in->ld, in->n);
 }
 
 void ek_gpu_arrange(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, const ek_cuda_product *p,

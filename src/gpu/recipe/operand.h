@@ -26,6 +26,8 @@ ek_gpu_input ek_gpu_turn_operand(ek_gpu_writer *w, int k, int n, const ek_gpu_ma
 /* Notes that an operand of so many limbs is of `in`, in groups of a_group. */
 void ek_gpu_hold(ek_gpu_writer *w, ek_gpu_input *in, int limbs, int a_group);
 
+/* Writes records of n rows of floats at x. */
+void ek_gpu_quantize_to(ek_gpu_writer *w, const ek_cuda_acts *to, CUdeviceptr x, int64_t ldx, int n);
 /* Writes records for m, unless they are there. */
 void ek_gpu_quantize(ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m);
 /* Writes `in` as product p of m reads it, unless it is there: as records, or as an operand, which comes straight from

@@ -2,16 +2,20 @@
 
 #include "gpu/recipe/drafter.h"
 #include "gpu/recipe/embed.h"
+#include "gpu/recipe/exchange.h"
 #include "gpu/recipe/layer.h"
 #include "gpu/recipe/product.h"
 #include "gpu/step/attend.h"
+#include "gpu/weights/launch.h"
 
 static void write_head(ek_gpu_writer *w)
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
     ek_gpu_input in = ek_gpu_last_rows(w, w->of.n);
-    ek_gpu_project(w, &x->g->w.embed, &in, ek_gpu_open_value(EK_GPU_LOGITS), c->vocab_size);
+    const ek_gpu_value to = ek_gpu_is_cut(x) ? EK_GPU_LOGITS_HERE : EK_GPU_LOGITS;
+    ek_gpu_project(w, &x->g->w.head, &in, ek_gpu_open_value(to), c->vocab_size);
+    ek_gpu_write_exchange_logits(w, in.n);
     const ek_cuda_cap_args a = {.x = ek_gpu_open_value(EK_GPU_LOGITS),
                                 .bad = ek_gpu_open_value(EK_GPU_BAD),
                                 .digest = ek_gpu_open_value(EK_GPU_DIGEST),
@@ -35,64 +39,91 @@ static void write(ek_gpu_writer *w)
     }
 }
 
-/* Looked up, or written first, and queued. */
-static void queue(ek_gpu_run *x, ek_gpu_subject of)
+/* Looked up, or written first. */
+static const ek_gpu_recipe *recipe_of(ek_gpu_run *x, const ek_gpu_subject *of)
 {
-    const ek_gpu_recipe *r = ek_gpu_recipe_find(x->recipes, &of);
-    if (!r) {
-        write(ek_gpu_recipe_begin(x->recipes, &of));
-        r = ek_gpu_recipe_keep(x->recipes);
-    }
-    ek_gpu_queue(x, r);
+    const ek_gpu_recipe *r = ek_gpu_recipe_find(x->recipes, of);
+    if (r) return r;
+    write(ek_gpu_recipe_begin(x->recipes, of));
+    return ek_gpu_recipe_keep(x->recipes);
 }
 
-static void queue_layer(ek_gpu_run *x, int i, bool tail, bool drops)
+/* Each device's subject, queued in turns, so that all have put what one waits for. */
+static void queue(ek_gpu_run *const *x, int n, const ek_gpu_subject *of)
+{
+    for (int i = 0; i < n; i++) ek_gpu_queue_begin(x[i], recipe_of(x[i], &of[i]));
+    for (bool more = true; more;) {
+        more = false;
+        for (int i = 0; i < n; i++) {
+            if (n > 1) ek_gpu_note(x[i]->g, ek_cuda_enter(x[i]->g->c));
+            more |= ek_gpu_queue_more(x[i]);
+        }
+    }
+}
+
+static void queue_one(ek_gpu_run *const *x, int n, ek_gpu_subject of)
+{
+    ek_gpu_subject all[EK_CUDA_EXCHANGE_RANKS];
+    for (int i = 0; i < n; i++) all[i] = of;
+    queue(x, n, all);
+}
+
+static ek_gpu_subject layer_of(const ek_gpu_run *x, int i, bool tail, bool drops)
 {
     const ek_gpu_set *set = tail ? &x->tail : &x->all;
     const ek_gpu_list *list = &set->list[x->g->m->config.layer[i].kind];
     const bool finishes = ek_gpu_finishes(list);
-    queue(x, (ek_gpu_subject){.section = EK_GPU_LAYER,
-                              .layer = i,
-                              .n = set->n,
-                              .tail = tail,
-                              .drops = drops,
-                              .finishes = finishes,
-                              .single = finishes && list->single,
-                              .prompt = list->n_prompt > 0});
+    return (ek_gpu_subject){.section = EK_GPU_LAYER,
+                            .layer = i,
+                            .n = set->n,
+                            .tail = tail,
+                            .drops = drops,
+                            .finishes = finishes,
+                            .single = finishes && list->single,
+                            .prompt = list->n_prompt > 0};
+}
+
+static void queue_layer(ek_gpu_run *const *x, int n, int i, bool tail, bool drops)
+{
+    ek_gpu_subject of[EK_CUDA_EXCHANGE_RANKS];
+    for (int r = 0; r < n; r++) of[r] = layer_of(x[r], i, tail, drops);
+    queue(x, n, of);
 }
 
 /* All layers here of the rows in the block. Those that want no logits leave in the last layer that owns keys. */
-static void queue_layers(ek_gpu_run *x)
+static void queue_layers(ek_gpu_run *const *x, int n)
 {
-    const ek_config *c = &x->g->m->config;
-    const bool drops = x->n_want < x->all.n;
+    const ek_gpu_run *first = x[0];
+    const ek_config *c = &first->g->m->config;
+    const bool drops = first->n_want < first->all.n;
     const int leaves = drops ? ek_prompt_layers(c) : c->n_layers;
-    for (int i = x->g->share.first; i < x->g->share.end; i++) {
-        if (i == leaves) queue(x, (ek_gpu_subject){.section = EK_GPU_KEYS, .layer = i, .n = x->all.n});
-        if (i == leaves && !x->n_want) return;
-        queue_layer(x, i, i >= leaves, i + 1 == leaves && drops);
+    for (int i = first->g->share.first; i < first->g->share.end; i++) {
+        if (i == leaves) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_KEYS, .layer = i, .n = first->all.n});
+        if (i == leaves && !first->n_want) return;
+        queue_layer(x, n, i, i >= leaves, i + 1 == leaves && drops);
     }
 }
 
-void ek_gpu_forward(ek_gpu_run *x)
+void ek_gpu_forward(ek_gpu_run *const *x, int n)
 {
-    ek_gpu_recipes_set(x);
-    const int want = x->g->m->config.per_layer_size ? x->n_want : 0;
-    queue(x, (ek_gpu_subject){.section = EK_GPU_BEGIN, .n = x->all.n, .want = want});
-    queue_layers(x);
-    if (x->n_want) queue(x, (ek_gpu_subject){.section = EK_GPU_HEAD, .n = x->n_want});
+    const ek_gpu_run *first = x[0];
+    const int want = first->g->m->config.per_layer_size ? first->n_want : 0;
+    for (int i = 0; i < n; i++) ek_gpu_recipes_set(x[i]);
+    queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_BEGIN, .n = first->all.n, .want = want});
+    queue_layers(x, n);
+    if (first->n_want) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_HEAD, .n = first->n_want});
 }
 
 void ek_gpu_draft_first(ek_gpu_run *x)
 {
     ek_gpu_recipes_set(x);
-    queue(x, (ek_gpu_subject){.section = EK_GPU_DRAFT_FIRST, .n = x->all.n});
+    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_FIRST, .n = x->all.n});
 }
 
 void ek_gpu_draft_token(ek_gpu_run *x)
 {
     ek_gpu_recipes_set(x);
-    queue(x, (ek_gpu_subject){.section = EK_GPU_DRAFT_BEGIN, .n = x->all.n});
-    queue_layers(x);
-    queue(x, (ek_gpu_subject){.section = EK_GPU_DRAFT_END, .n = x->all.n});
+    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_BEGIN, .n = x->all.n});
+    queue_layers(&x, 1);
+    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_END, .n = x->all.n});
 }

@@ -30,6 +30,10 @@ struct ek_gpu_recipes {
     int n;
     place place[PLACES];
     uint64_t value[EK_GPU_VALUES];
+    /* what is being queued */
+    const ek_gpu_recipe *queued;
+    const ek_gpu_open *open;
+    int line;
 };
 
 /* --- writing */
@@ -164,6 +168,9 @@ void ek_gpu_recipes_set(ek_gpu_run *x)
     v[EK_GPU_LD_PAGES] = (uint64_t)x->ld_table;
     v[EK_GPU_HIDDEN] = x->hidden + sizeof(float) * first * hidden;
     v[EK_GPU_LOGITS] = x->logits + sizeof(float) * first * vocab;
+    v[EK_GPU_LOGITS_AT] = sizeof(float) * first * vocab;
+    v[EK_GPU_LOGITS_HERE] = v[EK_GPU_LOGITS] +
+                            sizeof(float) * (size_t)ek_gpu_outputs_here(&x->g->share.cut, (int)vocab).first;
     v[EK_GPU_BAD] = x->bad + sizeof(int32_t) * first;
     v[EK_GPU_DIGEST] = x->digests ? x->digest + sizeof(uint64_t) * first : 0;
     v[EK_GPU_FROM] = x->from, v[EK_GPU_N_TOKEN] = x->n_token;
@@ -184,14 +191,21 @@ static void attend(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)
     ek_gpu_attend(x, a, line->tail ? &x->tail.list[line->kind] : &x->all.list[line->kind]);
 }
 
-void ek_gpu_queue(ek_gpu_run *x, const ek_gpu_recipe *r)
+void ek_gpu_queue_begin(ek_gpu_run *x, const ek_gpu_recipe *r)
 {
-    const ek_gpu_open *open = r->open;
-    for (int i = 0; i < r->n_lines; i++) {
-        const ek_gpu_line *line = &r->line[i];
-        uint64_t *args = r->args + line->args;
-        for (int k = 0; k < line->n_opens; k++, open++) args[open->word] = x->recipes->value[open->value];
+    x->recipes->queued = r, x->recipes->open = r->open, x->recipes->line = 0;
+}
+
+bool ek_gpu_queue_more(ek_gpu_run *x)
+{
+    ek_gpu_recipes *q = x->recipes;
+    for (bool puts = false; q->line < q->queued->n_lines && !puts; q->line++) {
+        const ek_gpu_line *line = &q->queued->line[q->line];
+        uint64_t *args = q->queued->args + line->args;
+        for (int k = 0; k < line->n_opens; k++, q->open++) args[q->open->word] = q->value[q->open->value];
         if (line->kernel) ek_gpu_launch_kernel(x->g, line->kernel, line->grid, args);
         else attend(x, line, args);
+        puts = line->puts;
     }
+    return q->line < q->queued->n_lines;
 }

@@ -21,9 +21,11 @@ typedef enum ek_gpu_value {
     EK_GPU_TAIL_PLACE, /* of those that want logits, where some do not */
     EK_GPU_PAGES,      /* page tables, by kind */
     EK_GPU_PAGES_LAST = EK_GPU_PAGES + EK_KIND_COUNT - 1,
-    EK_GPU_LD_PAGES, /* how many entries each has */
-    EK_GPU_HIDDEN,   /* in scratch memory: where the last x is kept for a drafter, */
-    EK_GPU_LOGITS,   /* and what belongs to a step's first row of logits */
+    EK_GPU_LD_PAGES,    /* how many entries each has */
+    EK_GPU_HIDDEN,      /* in scratch memory: where the last x is kept for a drafter, */
+    EK_GPU_LOGITS,      /* and what belongs to a step's first row of logits; */
+    EK_GPU_LOGITS_HERE, /* the first that is computed here, */
+    EK_GPU_LOGITS_AT,   /* and bytes in front of it in all rows of logits */
     EK_GPU_BAD,
     EK_GPU_DIGEST,  /* 0: none is asked for */
     EK_GPU_FROM,    /* of a draft: rows of the target's last x, */
@@ -32,7 +34,7 @@ typedef enum ek_gpu_value {
 } ek_gpu_value;
 
 /* No device address, no pair of counts, and no float but a NaN; a synthetic table's seed, of 64 bits, is one of these
- * by a chance of 17 in 2^64. */
+ * by a chance of 19 in 2^64. */
 static inline CUdeviceptr ek_gpu_open_value(ek_gpu_value which)
 {
     return (CUdeviceptr)0xfff2a7e500000000 + which;
@@ -71,6 +73,7 @@ typedef struct ek_gpu_line {
     uint16_t n_opens; /* of the recipe's, one after the other */
     bool tail;        /* attention: of the tail's list, */
     uint8_t kind;     /* of layers of this kind */
+    bool puts;        /* the line behind it waits for what other devices put */
 } ek_gpu_line;
 
 typedef struct ek_gpu_open {
@@ -122,7 +125,10 @@ const ek_gpu_recipe *ek_gpu_recipe_keep(ek_gpu_recipes *r);
 
 /* The values of the step at hand, for all that is queued until the next call. */
 void ek_gpu_recipes_set(ek_gpu_run *x);
-void ek_gpu_queue(ek_gpu_run *x, const ek_gpu_recipe *r);
+/* Queues it in pieces, each up to where what other devices put is waited for: begin, then `more` until it says that
+ * nothing is left. So each device puts before any waits. */
+void ek_gpu_queue_begin(ek_gpu_run *x, const ek_gpu_recipe *r);
+bool ek_gpu_queue_more(ek_gpu_run *x);
 /* Of what is computed once: queues the lines as they are written, without attention and open values, and begins anew
  * behind them. Records and operands stay what they hold. */
 void ek_gpu_queue_written(ek_gpu_writer *w);

@@ -76,7 +76,8 @@ static ek_err capture(ek_gpu_run *x, ek_gpu_graph *graph, ek_gpu_body *body)
     const ek_cuda_api *f = ek_cuda_functions(c);
     CUgraph made = NULL;
     EK_TRY(ek_cuda_check(c, f->cuStreamBeginCapture(ek_cuda_stream(c), EK_CU_CAPTURE_RELAXED), "recording a step"));
-    ek_err err = body(x), ended = ek_cuda_check(c, f->cuStreamEndCapture(ek_cuda_stream(c), &made), "recording a step");
+    ek_err err = body(&x, 1),
+           ended = ek_cuda_check(c, f->cuStreamEndCapture(ek_cuda_stream(c), &made), "recording a step");
     if (!err) err = ended;
     if (!err) err = ek_cuda_check(c, f->cuGraphInstantiateWithFlags(&graph->exec, made, 0), "building a graph");
     if (made) f->cuGraphDestroy(made);
@@ -84,21 +85,39 @@ static ek_err capture(ek_gpu_run *x, ek_gpu_graph *graph, ek_gpu_body *body)
     return err;
 }
 
-ek_err ek_gpu_replay(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part)
+/* *out: the graph of what body queues, or NULL while there is none of a step of this form. */
+static ek_err graph_for(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part, CUgraphExec *out)
 {
     ek_gpu_form form;
-    if (!form_of(x, part, &form)) return body(x);
+    *out = NULL;
+    if (!form_of(x, part, &form)) return EK_OK;
     ek_gpu_graph *graph = find(x, &form);
     bool seen = graph->used > 0;
     graph->used = ++x->n_steps;
-    if (!seen) return body(x);
-    if (!graph->exec) {
-        ek_err err = capture(x, graph, body);
-        if (err) {
-            drop(x, graph);
-            return err;
-        }
+    if (!seen) return EK_OK;
+    ek_err err = graph->exec ? EK_OK : capture(x, graph, body);
+    if (err) drop(x, graph);
+    else *out = graph->exec;
+    return err;
+}
+
+ek_err ek_gpu_replay(ek_gpu_run *const *x, int n, ek_gpu_body *body, ek_gpu_part part)
+{
+    ek_gpu_run *rest[EK_CUDA_EXCHANGE_RANKS];
+    CUgraphExec exec[EK_CUDA_EXCHANGE_RANKS];
+    int n_rest = 0;
+    for (int i = 0; i < n; i++) { /* all of them are made before one runs, which waits for the others */
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(graph_for(x[i], body, part, &exec[i]));
     }
-    ek_cuda *c = x->g->c;
-    return ek_cuda_check(c, ek_cuda_functions(c)->cuGraphLaunch(graph->exec, ek_cuda_stream(c)), "launching a graph");
+    for (int i = 0; i < n; i++) {
+        ek_cuda *c = x[i]->g->c;
+        if (!exec[i]) {
+            rest[n_rest++] = x[i];
+            continue;
+        }
+        if (n > 1) EK_TRY(ek_cuda_enter(c));
+        EK_TRY(ek_cuda_check(c, ek_cuda_functions(c)->cuGraphLaunch(exec[i], ek_cuda_stream(c)), "launching a graph"));
+    }
+    return n_rest ? body(rest, n_rest) : EK_OK;
 }

@@ -42,17 +42,16 @@ static size_t segment_size(int tile, int head_dim)
 
 size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
 {
-    const ek_config *c = &x->g->m->config;
     size_t max = 0;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
-        const int ratio = c->n_heads / l->n_kv_heads;
+        const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+        const int ratio = here.q.n / here.kv.n;
         size_t segments = (size_t)x->z.max_ctx / EK_SEGMENT + 2;
         for (int rows = 1; rows <= 4; rows += 3) {
             const int tile = ek_kv_rotated(x->g->m->v_format) ? EK_CUDA_ATTN_INT_TILE : tile_of(ratio, rows);
-            size_t one = (size_t)((ratio + tile - 1) / tile * l->n_kv_heads) * segments *
-                         segment_size(tile, l->head_dim);
+            size_t one = (size_t)((ratio + tile - 1) / tile * here.kv.n) * segments * segment_size(tile, l->head_dim);
             size_t all = one * (size_t)x->z.max_requests;
             if (all > SEGMENT_LIMIT) all = one > SEGMENT_LIMIT ? one : SEGMENT_LIMIT;
             if (all > max) max = all;
@@ -67,7 +66,8 @@ void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
-        int t = ek_cuda_attn_max_tiles(x->z.max_rows, x->g->m->config.n_heads, l->n_kv_heads, 2);
+        const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+        int t = ek_cuda_attn_max_tiles(x->z.max_rows, here.q.n, here.kv.n, 2);
         int i = (int)(x->segment_bytes / segment_size(1, l->head_dim));
         *tiles = t > *tiles ? t : *tiles;
         *items = i > *items ? i : *items;
@@ -92,7 +92,6 @@ static size_t max_few(const ek_gpu_run *x, int kind, int ratio)
 /* Both kinds, both sets: tiles of few queries or of prompts, items rounded up to powers of two. */
 size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
-    const ek_config *c = &x->g->m->config;
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows,
            tables = (size_t)x->z.max_requests * (size_t)x->max_ld_table * EK_KIND_COUNT * 4;
@@ -101,10 +100,11 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
-        size_t one = (size_t)ek_cuda_attn_max_tiles(1, c->n_heads, l->n_kv_heads, 2), seen = (size_t)x->z.max_ctx;
+        const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+        size_t one = (size_t)ek_cuda_attn_max_tiles(1, here.q.n, here.kv.n, 2), seen = (size_t)x->z.max_ctx;
         if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
             seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
-        const size_t tiles = max_few(x, k, c->n_heads / l->n_kv_heads) * one;
+        const size_t tiles = max_few(x, k, here.q.n / here.kv.n) * one;
         const size_t items = tiles * (seen / EK_SEGMENT + 2) * sizeof(ek_cuda_attn_item);
         const size_t starts = tiles * EK_CUDA_ATTN_JOINED * sizeof(ek_cuda_attn_start);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * (items > starts ? items : starts));
@@ -217,7 +217,8 @@ static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, in
 
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
 {
-    const int heads = x->g->m->config.n_heads, ratio = heads / l->n_kv_heads;
+    const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+    const int heads = here.q.n, kv_heads = here.kv.n, ratio = heads / kv_heads;
     void *to = NULL;
     int n_few = 0, n_segments = 0, max = 0, max_queries = 0;
     list->n_waves = list->n_prompt = 0;
@@ -239,10 +240,10 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     list->joined = (half || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
     list->tile = ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries)
-                 : list->joined ? half_tile_of(ratio, l->n_kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
+                 : list->joined ? half_tile_of(ratio, kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
                                 : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
-    few.kv_heads = l->n_kv_heads;
+    few.kv_heads = kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
     few.w.max_items = (int)(x->segment_bytes / segment_size(list->tile, l->head_dim));
     if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
@@ -259,7 +260,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
         if (!of_prompt(rows, r, n, ratio)) continue;
-        EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, l->n_kv_heads, EK_CUDA_PROMPT_TILE));
+        EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, kv_heads, EK_CUDA_PROMPT_TILE));
     }
     EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->prompt));
     for (int i = 0; i < w.n_tiles; i++) /* late rows first: they have the most visible keys */

@@ -2,6 +2,7 @@
 #ifndef EK_GPU_STEP_RUN_H
 #define EK_GPU_STEP_RUN_H
 
+#include "cuda/exchange_args.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
 #include "gpu/step/block.h"
@@ -16,7 +17,8 @@ typedef struct ek_gpu_flight ek_gpu_flight;
  * devices more, for a step may be in pieces (gpu/ranks/pieces.h). All pinned. */
 struct ek_gpu_flight {
     uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
-    int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token */
+    int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token; with a cut what
+                        control has: done, then lost */
     CUevent ended;
     int n_draws;
     bool draws;     /* the device makes every draw of the step */
@@ -80,6 +82,12 @@ struct ek_gpu_run {
     struct ek_gpu_run *front, *behind, *last; /* the device that has the layers in front; behind; the last */
     const float *given;                       /* pinned: rows of the host's layers, in front of the first device */
     CUevent taken;                            /* the rows of the device in front were copied */
+    /* of a device of several whose outputs are cut: those of all, itself included, in the order of their parts; who
+     * brings logits and draws to the host; an ek_cuda_exchange_control; records of what all have made, of rows and of
+     * pairs */
+    struct ek_gpu_run *peer[EK_CUDA_EXCHANGE_RANKS];
+    bool follower; /* another one does */
+    CUdeviceptr control, gathered, pair_gathered;
     /* drafts */
     struct ek_gpu_run *drafter; /* NULL: none */
     CUdeviceptr hidden;         /* f32 [max_logits][hidden_size], with a drafter: the last x of the rows of logits */
@@ -89,6 +97,12 @@ struct ek_gpu_run {
     ek_seq *seqs;
     CUdeviceptr from, n_token; /* in the block: int32 per row: its row of `hidden`; tokens drafted so far */
 };
+
+/* The heads of layers like l that are computed here. */
+static inline ek_gpu_head_part ek_gpu_heads_of(const ek_gpu_run *x, const ek_layer_config *l)
+{
+    return ek_gpu_heads_here(&x->g->share.cut, &x->g->m->config, l);
+}
 
 /* Where the rows' embeddings lie. Behind another device they are for per-layer inputs alone, and h has its rows. */
 static inline CUdeviceptr ek_gpu_embedded(const ek_gpu_run *x)

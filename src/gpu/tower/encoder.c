@@ -64,9 +64,16 @@ static void close_device(void *arg)
     free(d);
 }
 
-ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)
+void ek_gpu_encoder_reserve(ek_gpu *g, ek_towers *t)
 {
     const ek_towers_info *info = ek_towers_get(t);
+    g->reserved = 0;
+    if (info->image) g->reserved += (double)ek_towers_image_bytes(t) + EK_GPU_IMAGE_SCRATCH;
+    if (info->sound) g->reserved += (double)ek_towers_sound_bytes(t) + (info->image ? 0 : EK_GPU_SOUND_SCRATCH);
+}
+
+ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)
+{
     ek_encoder host = {0};
     EK_TRY(ek_encoder_open(&host, t, on->model));
     if (!host.begin) return EK_OK;
@@ -76,9 +83,5 @@ ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)
     on->encoder.arg = d;
     on->encoder.load = load, on->encoder.begin = begin, on->encoder.advance = advance;
     on->encoder.drop = drop, on->encoder.close = close_device;
-    if (info->image) on->room -= (double)ek_towers_image_bytes(t);
-    if (info->sound) on->room -= (double)ek_towers_sound_bytes(t);
-    on->room -= info->image ? EK_GPU_IMAGE_SCRATCH : EK_GPU_SOUND_SCRATCH; /* one at a time */
-    if (on->room < 1) on->room = 1;                                        /* 0 would ask for the host's */
     return EK_OK;
 }

@@ -6,8 +6,11 @@
 #include "engine/executor.h"
 #include "gpu/weights/state.h"
 
-/* Gives the executor of g its encoder, and takes from its room what the towers' weights and the largest content need; t
- * is borrowed. Weights are copied when it is loaded. Without towers nothing changes. */
+/* Keeps from executors of g, or of devices of which g is the first, the room that the towers' weights and the largest
+ * content need, of which one is encoded at a time: before they are made. */
+void ek_gpu_encoder_reserve(ek_gpu *g, ek_towers *t);
+/* Gives such an executor its encoder; t is borrowed. Weights are copied when it is loaded. Without towers nothing
+ * changes. */
 ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "cuda/product/layout.h"
 #include "cuda/product/launch.h"
+#include "gpu/weights/cut.h"
 #include "model/drafter.h"
 #include "model/pass.h"
 
@@ -26,6 +27,7 @@ typedef struct ek_gpu_layer {
 
 typedef struct ek_gpu_weights {
     ek_gpu_matrix embed, per_layer_head, per_layer_tail;
+    ek_gpu_matrix head;  /* the outputs of embed that are computed here, which lie in it */
     ek_gpu_matrix table; /* per-layer embeddings, in memory of their own or invented; n 0: they stay on the host */
     ek_gpu_matrix pre_projection, post_projection, centroids; /* of a drafter */
     CUdeviceptr ordering;
@@ -34,11 +36,13 @@ typedef struct ek_gpu_weights {
 } ek_gpu_weights;
 
 /* What a device has of the model: its layers, and their part of a page, which lies in one piece because layers in order
- * do. All, or with other devices some; of a drafter the part is the target's. */
+ * do. All, or with other devices some; of a drafter the part is the target's. With a cut it has all layers, of them
+ * some outputs, and of a page its KV heads, layer by layer. */
 typedef struct ek_gpu_share {
     int first, end;
     bool embed; /* it looks tokens up */
     bool head;  /* and it makes logits */
+    ek_gpu_cut cut;
     size_t kv_at[EK_PAGE_KINDS], kv_bytes[EK_PAGE_KINDS];
 } ek_gpu_share;
 
@@ -61,6 +65,7 @@ struct ek_gpu {
     int levels, float_levels;             /* of the stacks of ek_product_*_tile, of ek_product_*_many */
     ek_gpu_kernel kernel[EK_GPU_KERNELS]; /* by hash of the name */
     ek_err err;                           /* the first failure of what is being queued; later launches do nothing */
+    double reserved;                      /* bytes that executors leave to towers */
     ek_gpu *drafter;                      /* NULL: none */
     ek_gpu *target;                       /* of a drafter, on the same device */
     ek_rope_position position;            /* of a drafter */

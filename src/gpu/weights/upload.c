@@ -2,6 +2,9 @@
  * Form F and vectors are copied as they are. */
 #include "gpu/weights/upload.h"
 
+#include <stdlib.h>
+
+#include "base/alloc.h"
 #include "base/log.h"
 #include "cuda/model_args.h"
 #include "cuda/product/floats.h"
@@ -109,18 +112,59 @@ static void matrix(upload *u, ek_gpu_matrix *to, const ek_linear *from)
     matrices(u, to, from, 1);
 }
 
-static void layer(upload *u, ek_gpu_layer *to, const ek_layer_weights *from, const ek_layer_config *l)
+/* The part of a matrix whose rows are p, which begins at a whole panel. parts: room for where its panels lie. */
+static ek_linear rows_of(const ek_linear *w, ek_gpu_range p, ek_linear_parts *parts)
 {
+    ek_linear out = *w;
+    const int skip = p.first / EK_PANEL;
+    out.n = p.n, out.n_panels = (p.n + EK_PANEL - 1) / EK_PANEL;
+    out.bytes = (size_t)out.n_panels * w->panel_bytes;
+    if (!w->parts) {
+        if (w->data) out.data = w->data + (size_t)skip * w->panel_bytes;
+        return out;
+    }
+    *parts = (ek_linear_parts){0};
+    for (int j = 0; j < EK_MAX_NODES && parts->first[j] < out.n_panels; j++) {
+        const int end = w->parts->first[j + 1] - skip;
+        parts->first[j + 1] = end < 0 ? 0 : end < out.n_panels ? end : out.n_panels;
+        if (parts->first[j + 1] > parts->first[j]) parts->data[j] = ek_linear_panel(w, skip + parts->first[j]);
+    }
+    out.parts = parts;
+    return out;
+}
+
+/* What is here of `copies` matrices of layer i. */
+static void rows(upload *u, int i, ek_gpu_matrix *to, const ek_linear *from, int copies)
+{
+    ek_gpu *g = u->g;
+    if (!g->share.cut.ranks || from->n == 0) {
+        matrices(u, to, from, copies);
+        return;
+    }
+    ek_linear_parts *parts = ek_alloc(sizeof *parts * (size_t)copies);
+    ek_linear *some = ek_alloc(sizeof *some * (size_t)copies);
+    for (int j = 0; j < copies; j++)
+        some[j] = rows_of(&from[j], ek_gpu_rows_here(&g->share.cut, g->m, i, &from[j]), &parts[j]);
+    matrices(u, to, some, copies);
+    free(parts), free(some);
+}
+
+static void layer(upload *u, int i)
+{
+    const ek_layer_weights *from = &u->g->m->w.layer[i];
+    ek_gpu_layer *to = &u->g->w.layer[i];
     const ek_config *c = &u->g->m->config;
+    const ek_layer_config *l = &c->layer[i];
     int hidden = c->hidden_size;
-    matrix(u, &to->q, &from->q), matrix(u, &to->k, &from->k), matrix(u, &to->v, &from->v), matrix(u, &to->o, &from->o);
-    matrix(u, &to->gate, &from->gate), matrix(u, &to->up, &from->up), matrix(u, &to->down, &from->down);
+    rows(u, i, &to->q, &from->q, 1), rows(u, i, &to->k, &from->k, 1), rows(u, i, &to->v, &from->v, 1);
+    rows(u, i, &to->o, &from->o, 1), rows(u, i, &to->gate, &from->gate, 1), rows(u, i, &to->up, &from->up, 1);
+    rows(u, i, &to->down, &from->down, 1);
     matrix(u, &to->per_layer_gate, &from->per_layer_gate), matrix(u, &to->per_layer_proj, &from->per_layer_proj);
     if (c->n_experts) {
         matrix(u, &to->router, &from->router);
-        matrices(u, &to->expert_gate, from->expert_gate, c->n_experts);
-        matrices(u, &to->expert_up, from->expert_up, c->n_experts);
-        matrices(u, &to->expert_down, from->expert_down, c->n_experts);
+        rows(u, i, &to->expert_gate, from->expert_gate, c->n_experts);
+        rows(u, i, &to->expert_up, from->expert_up, c->n_experts);
+        rows(u, i, &to->expert_down, from->expert_down, c->n_experts);
     }
     vector(u, &to->input_norm, from->input_norm, hidden);
     vector(u, &to->q_norm, from->q_norm, l->head_dim);
@@ -150,6 +194,21 @@ static void layer_behind(upload *u, int i)
         if (heads[j]->n) note(u, ek_cuda_linear_plan(&plan[j]->l, heads[j]));
 }
 
+/* The head is a part of the table that tokens are looked up in. */
+static void head(ek_gpu *g)
+{
+    ek_gpu_matrix *to = &g->w.head;
+    *to = g->w.embed;
+    if (!g->share.head || !g->share.cut.ranks) return;
+    const ek_gpu_range p = ek_gpu_outputs_here(&g->share.cut, to->l.n);
+    const size_t skip = (size_t)(p.first / EK_PANEL), panels = (size_t)to->l.n_panels,
+                 codes = to->l.code_bytes / panels * skip,
+                 scales = (size_t)(to->l.units ? to->l.k / to->l.group : 0) * EK_PANEL * ek_cuda_linear_scale(&to->l);
+    to->l.n = p.n, to->l.n_panels = (p.n + EK_PANEL - 1) / EK_PANEL;
+    to->at += codes;
+    to->l.code_bytes = to->l.code_bytes - codes + scales * skip; /* from the first code to the first scale */
+}
+
 static void all(upload *u)
 {
     ek_gpu *g = u->g;
@@ -168,7 +227,7 @@ static void all(upload *u)
     vector(u, &g->w.norm, m->w.norm, c->hidden_size);
     vector(u, &g->w.per_layer_norm, m->w.per_layer_norm, c->per_layer_size);
     for (int k = 0; k < EK_KIND_COUNT; k++) vector(u, &g->w.rope[k], m->rope[k], m->n_rotated[k]);
-    for (int i = g->share.first; i < g->share.end; i++) layer(u, &g->w.layer[i], &m->w.layer[i], &c->layer[i]);
+    for (int i = g->share.first; i < g->share.end; i++) layer(u, i);
     if (g->share.end < c->n_layers) layer_behind(u, g->share.end);
     g->w.suppress = take(u, sizeof(int32_t) * EK_MAX_STOP);
     if (u->copies) note(u, ek_cuda_upload(g->c, g->w.suppress, c->suppress, sizeof c->suppress));
@@ -200,6 +259,7 @@ ek_err ek_gpu_upload(ek_gpu *g)
     u.copies = true, u.at = 0;
     all(&u);
     if (!u.err) u.err = ek_cuda_sync(g->c);
+    if (!u.err) head(g);
     ek_cuda_free(g->c, u.buffer.at);
     return u.err;
 }

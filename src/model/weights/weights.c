@@ -187,13 +187,25 @@ void ek_items_quantise(ek_items *list)
     }
 }
 
+static int clip(int x, int lo, int hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
+}
+
 /* Gives what a node has of an item its place; returns the bytes. at NULL: nothing but that. */
-static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_pool *pool, int node, uint8_t *at)
+static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_pool *pool, const ek_rows_wanted *rows,
+                           int node, uint8_t *at)
 {
     if (it->vector && at && node == 0) *it->vector = (float *)(void *)at;
     if (it->vector) return node == 0 ? up((size_t)it->data.k * sizeof(float)) : 0;
     if (!it->matrix) return 0;
     int first = ek_linear_node_panel(it->matrix, pool, node), end = ek_linear_node_panel(it->matrix, pool, node + 1);
+    if (rows) {
+        int row = 0, n = it->matrix->n;
+        rows->of(rows->arg, it, &row, &n);
+        const int lo = row / EK_PANEL, hi = (row + n + EK_PANEL - 1) / EK_PANEL;
+        first = clip(first, lo, hi), end = clip(end, lo, hi);
+    }
     if (at && !parts) it->matrix->data = at;
     if (at && parts) {
         it->matrix->parts = parts;
@@ -204,15 +216,17 @@ static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_p
 
 /* Lays the items out node by node, each from a huge page's begin on: a matrix alone may be smaller than such a page,
  * which lies on one node as a whole. Returns the block's size; block NULL: nothing but that. */
-static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o, uint8_t *block)
+static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o, const ek_rows_wanted *rows,
+                      uint8_t *block)
 {
     const int nodes = ek_pool_nodes(o->pool);
     size_t at = 0;
-    if (block && nodes > 1) w->parts = ek_alloc(sizeof *w->parts * (size_t)list->n);
+    if (block && (nodes > 1 || rows)) w->parts = ek_alloc(sizeof *w->parts * (size_t)list->n);
     for (int j = 0; j < nodes; j++) {
         at = (at + NODE_ALIGN - 1) / NODE_ALIGN * NODE_ALIGN;
         for (int i = 0; i < list->n; i++)
-            at += lay_out_item(&list->item[i], w->parts ? &w->parts[i] : NULL, o->pool, j, block ? block + at : NULL);
+            at += lay_out_item(&list->item[i], w->parts ? &w->parts[i] : NULL, o->pool, rows, j,
+                               block ? block + at : NULL);
         w->node_end[j] = at;
     }
     return at;
@@ -227,7 +241,7 @@ ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
         if (it->table && it->data.plane[0])
             w->mapped_bytes += (size_t)it->data.n * ek_weight_row_bytes(it->data.type, it->data.k);
     }
-    w->block_bytes = lay_out(list, w, o, NULL);
+    w->block_bytes = lay_out(list, w, o, NULL, NULL);
     return EK_OK;
 }
 
@@ -242,10 +256,10 @@ static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
     return w->block ? EK_OK : EK_ENOMEM;
 }
 
-static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
+static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o, const ek_rows_wanted *rows)
 {
     EK_TRY(take_memory(w, o));
-    lay_out(list, w, o, w->block);
+    lay_out(list, w, o, rows, w->block);
     for (int i = 0; i < list->n; i++)
         if (list->item[i].vector) EK_TRY(fill_vector(&list->item[i], o->seed));
     return pack_all(list, o, w->source);
@@ -261,10 +275,10 @@ static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opt
         w->packed = ek_alloc(sizeof p);
         *w->packed = p;
         w->block = (uint8_t *)p.map.data + p.first;
-        lay_out(list, w, o, w->block);
+        lay_out(list, w, o, NULL, w->block);
         return EK_OK;
     }
-    ek_err err = fill(list, w, o);
+    ek_err err = fill(list, w, o, NULL);
     if (!err) ek_packed_write(&p, w, o->pool);
     ek_packed_close(&p);
     return err;
@@ -281,12 +295,13 @@ static void place_tables(const ek_items *list, const ek_pack_opts *o)
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
     place_tables(list, o);
-    ek_err err = o->packed_dir ? fill_or_map(list, w, o) : fill(list, w, o);
+    ek_err err = o->packed_dir ? fill_or_map(list, w, o) : fill(list, w, o, NULL);
     ek_pool_leave(o->pool); /* others may run the model's steps, and threads start */
     return err;
 }
 
-ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed)
+ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed,
+                            const ek_rows_wanted *rows)
 {
     ek_items some = {.item = ek_alloc(sizeof *some.item * (size_t)list->n)};
     for (int i = 0; i < list->n; i++) {
@@ -295,9 +310,9 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
         if (whole || (it->layer == end && it->vector)) some.item[some.n++] = *it;
     }
     ek_weights_release(w);
-    w->block_bytes = lay_out(&some, w, o, NULL);
+    w->block_bytes = lay_out(&some, w, o, rows, NULL);
     place_tables(&some, o);
-    const ek_err err = fill(&some, w, o);
+    const ek_err err = fill(&some, w, o, rows);
     ek_pool_leave(o->pool);
     ek_items_fini(&some);
     return err;

@@ -98,10 +98,17 @@ void ek_items_quantise(ek_items *list);
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
 /* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
+/* Rows [first, first + n) of a matrix, from a whole panel on, that are wanted of it. */
+typedef struct ek_rows_wanted {
+    void (*of)(const void *arg, const ek_item *it, int *first, int *n);
+    const void *arg;
+} ek_rows_wanted;
+
 /* The same for some of the items, in place of what was packed before: those of layers [first, end), of layer `end` the
- * vectors, and what belongs to no layer, with the table of embeddings only if `embed` is set. packed_dir is not read.
- */
-ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed);
+ * vectors, and what belongs to no layer, with the table of embeddings only if `embed` is set; of their matrices the
+ * rows that are wanted (NULL: all), other panels have no memory. packed_dir is not read. */
+ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed,
+                            const ek_rows_wanted *rows);
 
 /* Synthetic values: element i of NAME is a hash of (seed, NAME, i). */
 void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t first, int64_t n);

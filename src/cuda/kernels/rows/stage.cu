@@ -2,6 +2,7 @@
 // ops/linear/linear.h, src/model/forward.c). Sums of a row as in rows.cu: a block of 256 elements by half a warp.
 #include <cuda_fp16.h>
 
+#include "cuda/kernels/group.cuh"
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
@@ -236,71 +237,14 @@ extern "C" __global__ void __launch_bounds__(256) ek_route(const __grid_constant
     ((float *)a.weight)[r * a.top_k + place] = __fdiv_rn(prob[mine], sum) * scale[mine];
 }
 
-// Which place a pair gets among those of its expert decides no bit: a pair's product is its own.
 extern "C" __global__ void __launch_bounds__(1024) ek_group(const __grid_constant__ ek_cuda_group_args a)
 {
-    __shared__ int count[EK_CUDA_MAX_EXPERTS], first[EK_CUDA_MAX_EXPERTS];
-    __shared__ int warp_pairs[32], warp_jobs[32], warp_last[32];
-    const int tid = threadIdx.x, lane = tid % 32;
-    let_next_start();
-    wait_for_previous();
-    const int32_t *expert = (const int32_t *)a.expert;
-    count[tid] = 0;
-    __syncthreads();
-    constexpr int EACH = 8; // pairs of a thread that are asked for at once
-    auto read = [&](int first, int(&of)[EACH]) {
-#pragma unroll
-        for (int j = 0; j < EACH; j++) of[j] = first + j * 1024 < a.n_pairs ? expert[first + j * 1024] : -1;
-    };
-    for (int i = tid; i < a.n_pairs; i += EACH * 1024) {
-        int of[EACH];
-        read(i, of);
-#pragma unroll
-        for (int j = 0; j < EACH; j++)
-            if (of[j] >= 0) atomicAdd(&count[of[j]], 1);
-    }
-    __syncthreads();
-    // Jobs of prompts come in three classes, the longest first, for blocks take them in turn and shall end together: an
-    // expert's last job is behind all others unless it needs the time of a whole one, and last if half a tile suffices.
-    // Sums of what is before, of pairs and of jobs: over a warp, then over warps; of the last two classes in one
-    // number.
-    const int pairs = count[tid], rest = pairs % a.tile, by_length = a.tile > 16;
-    const int last = !rest || !by_length || rest > a.tile * 3 / 4 ? 0 : rest > a.tile / 2 ? 1 : 1 << 16;
-    const int jobs = (pairs + a.tile - 1) / a.tile - (last > 0);
-    int sum_pairs = pairs, sum_jobs = jobs, sum_last = last;
-    for (int apart = 1; apart < 32; apart *= 2) {
-        int p = __shfl_up_sync(~0u, sum_pairs, apart), j = __shfl_up_sync(~0u, sum_jobs, apart),
-            l = __shfl_up_sync(~0u, sum_last, apart);
-        if (lane >= apart) sum_pairs += p, sum_jobs += j, sum_last += l;
-    }
-    if (lane == 31) warp_pairs[tid / 32] = sum_pairs, warp_jobs[tid / 32] = sum_jobs, warp_last[tid / 32] = sum_last;
-    __syncthreads();
-    int before_pairs = 0, before_jobs = 0, before_last = 0, all_jobs = 0, all_last = 0;
-    for (int w = 0; w < 32; w++) {
-        if (w < tid / 32) before_pairs += warp_pairs[w], before_jobs += warp_jobs[w], before_last += warp_last[w];
-        all_jobs += warp_jobs[w], all_last += warp_last[w];
-    }
-    const int start = before_pairs + sum_pairs - pairs, job = before_jobs + sum_jobs - jobs,
-              of_last = before_last + sum_last - last;
-    first[tid] = start;
-    if (tid == 0) *(u32 *)a.n_jobs = (u32)(all_jobs + all_last % 65536 + all_last / 65536);
-    ek_cuda_job *const to = (ek_cuda_job *)a.jobs;
-    for (int j = 0; j < jobs; j++) to[job + j] = {tid, start + j * a.tile, min(a.tile, pairs - j * a.tile), 0};
-    if (last)
-        to[all_jobs + (last == 1 ? of_last % 65536 : all_last % 65536 + of_last / 65536)] = {tid, start + jobs * a.tile,
-                                                                                             rest, 0};
-    __syncthreads();
-    for (int i = tid; i < a.n_pairs; i += EACH * 1024) {
-        int of[EACH];
-        read(i, of);
-#pragma unroll
-        for (int j = 0; j < EACH; j++) {
-            if (of[j] < 0) continue;
-            const int pair = i + j * 1024, at = atomicAdd(&first[of[j]], 1);
-            ((int32_t *)a.pair_row)[at] = pair / a.top_k;
-            ((int32_t *)a.row_pair)[pair] = at;
-        }
-    }
+    group<false>(a);
+}
+
+extern "C" __global__ void __launch_bounds__(1024) ek_group_ordered(const __grid_constant__ ek_cuda_group_args a)
+{
+    group<true>(a);
 }
 
 // --- logits

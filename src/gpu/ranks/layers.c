@@ -1,5 +1,6 @@
-/* The executor over several devices: every step, or piece of one, goes through the CPU's layers, if there are any, and
- * then through each device's. A device's own executor (gpu/executor.c) computes its part of it. */
+/* The executor over several devices that have whole layers: every step, or piece of one, goes through the CPU's layers,
+ * if there are any, and then through each device's. A device's own executor (gpu/executor.c) computes its part of it.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/machine/memory.h"
+#include "gpu/ranks/by.h"
 #include "gpu/ranks/front.h"
 #include "gpu/ranks/pieces.h"
-#include "gpu/ranks/ranks.h"
-#include "gpu/ranks/state.h"
+#include "gpu/ranks/room.h"
 #include "gpu/step/run.h"
 
 typedef struct split {
@@ -24,8 +25,9 @@ typedef struct split {
     uint64_t n_begun, n_ended; /* steps */
 } split;
 
-/* Fewer rows in a piece would cost more by themselves than two devices gain. */
 _Static_assert(EK_GPU_MAX_FLIGHTS >= EK_PIECES + 1, "of all pieces, and of a step behind");
+
+/* Rows of a piece: of fewer it would take a device as long, for it reads all weights. Not measured on devices yet. */
 enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
 
 static ek_gpu_run *run_of(const split *x, int i)
@@ -52,21 +54,6 @@ static ek_err open_front(split *x, const ek_executor_sizes *z)
     return EK_OK;
 }
 
-/* What was taken of a device, where less may be than is free. */
-static ek_err check_taken(const split *x, int i)
-{
-    const ek_gpu_run *run = run_of(x, i);
-    const double weights = ek_gpu_bytes(run->g), step = (double)(run->scratch_bytes + run->block.bytes);
-    double kv = 0;
-    for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->page_bytes[k] * run->z.n_pages[k];
-    if (x->r->max_bytes == 0 || weights + kv + step <= x->r->max_bytes) return EK_OK;
-    return ek_fail(
-        EK_ENOMEM,
-        "cuda:%d may give %.2f GB; weights take %.2f GB, keys and values %.2f GB and a step %.2f GB (fewer with "
-        "a smaller --ctx, --chunk, --max-requests or --kv-memory)",
-        ek_cuda_ordinal(run->g->c), x->r->max_bytes / 1e9, weights / 1e9, kv / 1e9, step / 1e9);
-}
-
 static ek_err open_split(void *arg, const ek_executor_sizes *z)
 {
     split *x = arg;
@@ -74,7 +61,7 @@ static ek_err open_split(void *arg, const ek_executor_sizes *z)
     for (int i = 0; i < 2; i++) ek_pieces_open(&x->pieces[i], z->max_rows);
     for (int i = 0; i < x->n; i++) {
         EK_TRY(x->on[i].open(x->on[i].arg, z));
-        EK_TRY(check_taken(x, i));
+        EK_TRY(ek_ranks_check_taken(x->r, i, run_of(x, i)));
     }
     return EK_OK;
 }
@@ -250,30 +237,15 @@ static const char *broken_split(void *arg)
 
 /* --- making it */
 
-/* Bytes of whole pages of which a part of `own` bytes of each kind takes at most `room`. */
-static double pages_for(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS], double room)
-{
-    double most = 0;
-    for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        const double part = l->page_bytes[k] ? (double)own[k] / (double)l->page_bytes[k] : 0;
-        most = part > most ? part : most;
-    }
-    return most > 0 ? room / most : INFINITY;
-}
-
 static double room_of(const split *x)
 {
-    const ek_kv_layout *l = &x->r->m->layout;
     double room = INFINITY;
     for (int i = 0; i < x->n; i++) {
-        double own = x->on[i].room;
-        const double left = (x->r->max_bytes - ek_gpu_bytes(x->r->gpu[i])) * 0.8; /* the rest for a step */
-        if (x->r->max_bytes > 0 && left < own) own = left;
-        const double all = pages_for(l, share_of(x, i)->kv_bytes, own);
+        const double all = ek_ranks_room(x->r, i, x->on[i].room);
         room = all < room ? all : room;
     }
     const double host = x->r->place.host_end ? ek_memory_available() / 2 : 0;
-    const double all = host > 0 ? pages_for(l, x->front_bytes, host) : INFINITY;
+    const double all = host > 0 ? ek_ranks_pages_for(x->r, x->front_bytes, host) : INFINITY;
     room = all < room ? all : room;
     return room > 1 ? room : 1; /* 0 would ask for the host's */
 }
@@ -294,7 +266,7 @@ static void join(split *x)
     }
 }
 
-ek_executor ek_ranks_executor(ek_ranks *r)
+ek_executor ek_ranks_by_layers(ek_ranks *r)
 {
     split *x = ek_alloc(sizeof *x);
     *x = (split){.r = r, .n = r->n};

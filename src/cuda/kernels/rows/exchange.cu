@@ -1,0 +1,71 @@
+// What several devices have computed of the same rows goes to all of them (cuda/exchange_args.h): each stores its part
+// into the others' memory and then says so, and waits until they have. Bytes are moved and nothing is added.
+#include "cuda/exchange_args.h"
+#include "cuda/kernels/device.cuh"
+
+using namespace ek;
+
+constexpr int THREADS = 256;
+
+// A span of all rows, by all blocks of a peer.
+template <class T>
+__device__ __forceinline__ void store(u64 to, u64 from, int64_t ld, const ek_cuda_exchange_span &s, int rows)
+{
+    constexpr int AT_ONCE = 4;
+    const int each = s.bytes / (int)sizeof(T), n = rows * each, step = gridDim.x * THREADS;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += step * AT_ONCE) {
+        T v[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int at = i + j * step;
+            if (at < n) v[j] = ((const T *)(from + at / each * ld + s.from))[at % each];
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int at = i + j * step;
+            if (at < n) ((T *)(to + at / each * ld + s.from))[at % each] = v[j];
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange_put(const __grid_constant__ ek_cuda_exchange_args a)
+{
+    const int peer = (int)blockIdx.y + ((int)blockIdx.y >= a.rank);
+    let_next_start();
+    wait_for_previous();
+    for (int p = 0; p < EK_CUDA_EXCHANGE_PIECES; p++) {
+        const ek_cuda_exchange_piece &piece = a.piece[p];
+        const u64 from = piece.at[a.rank] + piece.first, to = piece.at[peer] + piece.first;
+        for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS && a.rows[p]; s++) {
+            const ek_cuda_exchange_span span = piece.span[s];
+            if (!span.bytes) continue;
+            if (((from | to | (u64)piece.ld | (u64)span.from | (u64)span.bytes) & 15) == 0)
+                store<uint4>(to, from, piece.ld, span, a.rows[p]);
+            else store<u32>(to, from, piece.ld, span, a.rows[p]);
+        }
+    }
+    fence_system();
+    __syncthreads();
+    if (threadIdx.x) return;
+    const u32 done = ((const ek_cuda_exchange_control *)a.control[a.rank])->done;
+    store_system(&((ek_cuda_exchange_control *)a.control[peer])->arrived[a.rank][blockIdx.x], done + 1);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange_take(const __grid_constant__ ek_cuda_exchange_args a)
+{
+    ek_cuda_exchange_control *const own = (ek_cuda_exchange_control *)a.control[a.rank];
+    let_next_start();
+    wait_for_previous();
+    const u32 want = own->done + 1;
+    const u64 begun = nanoseconds();
+    for (int i = threadIdx.x; i < a.ranks * a.blocks; i += THREADS) {
+        const int peer = i / a.blocks;
+        if (peer == a.rank) continue;
+        while ((int)(load_system(&own->arrived[peer][i % a.blocks]) - want) < 0) {
+            if (load_system(&own->lost)) break;
+            if (nanoseconds() - begun > a.limit) store_system(&own->lost, 1u);
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) own->done = want;
+}

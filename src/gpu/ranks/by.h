@@ -1,0 +1,10 @@
+/* The executors over devices: of whole layers on each, and of outputs cut over all. */
+#ifndef EK_GPU_RANKS_BY_H
+#define EK_GPU_RANKS_BY_H
+
+#include "gpu/ranks/ranks.h"
+
+ek_executor ek_ranks_by_layers(ek_ranks *r);
+ek_executor ek_ranks_by_outputs(ek_ranks *r);
+
+#endif

@@ -1,0 +1,80 @@
+#include "gpu/together.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+static CUevent ended(const ek_gpu_run *x, uint64_t step)
+{
+    return x->flight[step % (uint64_t)x->n_flights].ended;
+}
+
+/* Asks all in turns: a device that waits for one that failed never ends by itself. */
+static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
+{
+    for (int left = n; left;) {
+        left = 0;
+        for (int i = 0; i < n; i++) {
+            bool there;
+            EK_TRY(ek_cuda_enter(x[i]->g->c));
+            EK_TRY(ek_cuda_event_there(x[i]->g->c, ended(x[i], step), &there));
+            left += !there;
+        }
+        if (left) sched_yield();
+    }
+    return EK_OK;
+}
+
+/* A device that was not heard of for so long that the one that waited gave up. */
+static ek_err check_came(const ek_gpu_run *x, uint64_t step)
+{
+    const int32_t *control = x->flight[step % (uint64_t)x->n_flights].result + 4 * x->z.max_logits;
+    if (!control[1]) return EK_OK;
+    return ek_fail(EK_EINTERNAL, "cuda:%d waited for what another device computes, which did not come",
+                   ek_cuda_ordinal(x->g->c));
+}
+
+static bool any_broken(ek_gpu_run *const *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ek_cuda_broken(x[i]->g->c)) return true;
+    return false;
+}
+
+static void let_go(ek_gpu_run *const *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (x[i]->control && ek_cuda_enter(x[i]->g->c) == EK_OK)
+            ek_cuda_fill_beside(x[i]->g->c, x[i]->control + offsetof(ek_cuda_exchange_control, lost), 0xff,
+                                sizeof(uint32_t));
+}
+
+static void begin_anew(ek_gpu_run *const *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (ek_cuda_enter(x[i]->g->c) == EK_OK) ek_cuda_sync(x[i]->g->c);
+    for (int i = 0; i < n; i++)
+        if (x[i]->control && ek_cuda_enter(x[i]->g->c) == EK_OK)
+            ek_cuda_fill_beside(x[i]->g->c, x[i]->control, 0, sizeof(ek_cuda_exchange_control));
+}
+
+void ek_gpu_release(ek_gpu_run *const *x, int n)
+{
+    if (n > 1) {
+        for (uint64_t step = x[0]->n_ended; step < x[0]->n_begun && !any_broken(x, n); step++)
+            if (poll(x, n, step)) break;
+        let_go(x, n);
+    }
+    begin_anew(x, n);
+}
+
+ek_err ek_gpu_await(ek_gpu_run *const *x, int n, uint64_t step)
+{
+    char text[512];
+    ek_err err = poll(x, n, step);
+    for (int i = 0; i < n && !err; i++) err = check_came(x[i], step);
+    if (!err) return EK_OK;
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    let_go(x, n);
+    begin_anew(x, n);
+    return ek_fail(err, "%s", text);
+}

@@ -1,0 +1,145 @@
+#include "gpu/weights/cut.h"
+
+#include "cuda/exchange_args.h"
+
+/* Columns and outputs are cut in as many as this, where there are enough: kernels read and write groups of them. */
+enum { UNIT = 64 };
+
+/* Unit i of n begins here, of parts as equal as can be. */
+static int border(int n, int i, int of)
+{
+    return (int)((int64_t)n * i / of);
+}
+
+static ek_gpu_range part_of(int total, int unit, const ek_gpu_cut *cut)
+{
+    if (!cut->ranks) return (ek_gpu_range){0, total};
+    const int units = (total + unit - 1) / unit;
+    const int first = border(units, cut->rank, cut->ranks) * unit,
+              end = border(units, cut->rank + 1, cut->ranks) * unit;
+    return (ek_gpu_range){first, (end < total ? end : total) - first};
+}
+
+/* The smallest number r with border(of, r, n) == i, for n of at least `of`: who has KV head i first. */
+static int first_of(int i, int n, int of)
+{
+    return (int)(((int64_t)i * n + of - 1) / of);
+}
+
+ek_gpu_head_part ek_gpu_heads_here(const ek_gpu_cut *cut, const ek_config *c, const ek_layer_config *l)
+{
+    const int kv = l->n_kv_heads, ratio = c->n_heads / kv, ranks = cut->ranks;
+    if (!ranks) return (ek_gpu_head_part){{0, c->n_heads}, {0, kv}};
+    if (kv >= ranks) {
+        const ek_gpu_range own = part_of(kv, 1, cut);
+        return (ek_gpu_head_part){{own.first * ratio, own.n * ratio}, own};
+    }
+    const int head = border(kv, cut->rank, ranks), first = first_of(head, ranks, kv),
+              sharers = first_of(head + 1, ranks, kv) - first;
+    const int begin = border(ratio, cut->rank - first, sharers), end = border(ratio, cut->rank - first + 1, sharers);
+    return (ek_gpu_head_part){{head * ratio + begin, end - begin}, {head, 1}};
+}
+
+/* Columns that are cut as one: whole groups where there are enough of them. */
+static int unit_for(int total, int ranks, int a_group)
+{
+    if (total >= UNIT * ranks) return UNIT;
+    return a_group > EK_PANEL && total >= a_group * ranks ? a_group : EK_PANEL;
+}
+
+ek_gpu_range ek_gpu_columns_here(const ek_gpu_cut *cut, const ek_linear *next)
+{
+    return part_of(next->k, unit_for(next->k, cut->ranks, next->a_group), cut);
+}
+
+bool ek_gpu_columns_in_groups(const ek_gpu_cut *cut, const ek_linear *next)
+{
+    return next->a_group > 0 && unit_for(next->k, cut->ranks, next->a_group) % next->a_group == 0;
+}
+
+ek_gpu_range ek_gpu_outputs_here(const ek_gpu_cut *cut, int n)
+{
+    return part_of(n, unit_for(n, cut->ranks, 0), cut);
+}
+
+static ek_gpu_range times(ek_gpu_range heads, int dim)
+{
+    return (ek_gpu_range){heads.first * dim, heads.n * dim};
+}
+
+static bool is_one_of(const ek_linear *matrix, const ek_linear *experts, int n)
+{
+    return experts && matrix >= experts && matrix < experts + n;
+}
+
+ek_gpu_range ek_gpu_rows_here(const ek_gpu_cut *cut, const ek_model *m, int i, const ek_linear *matrix)
+{
+    const ek_gpu_range all = {0, matrix->n};
+    if (i < 0 || !cut->ranks) return all;
+    const ek_layer_weights *w = &m->w.layer[i];
+    const ek_layer_config *l = &m->config.layer[i];
+    const int n = m->config.n_experts;
+    if (matrix == &w->q) return times(ek_gpu_heads_here(cut, &m->config, l).q, l->head_dim);
+    if (matrix == &w->k || matrix == &w->v) return times(ek_gpu_heads_here(cut, &m->config, l).kv, l->head_dim);
+    if (matrix == &w->gate || matrix == &w->up) return ek_gpu_columns_here(cut, &w->down);
+    if (matrix == &w->o || matrix == &w->down || is_one_of(matrix, w->expert_down, n))
+        return ek_gpu_outputs_here(cut, matrix->n);
+    if (is_one_of(matrix, w->expert_gate, n) || is_one_of(matrix, w->expert_up, n))
+        return ek_gpu_columns_here(cut, w->expert_down);
+    return all;
+}
+
+/* --- what can be cut */
+
+static ek_err check_part(ek_gpu_range p, int ranks, const char *what, int n)
+{
+    if (p.n > 0) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "%d %s cannot be cut for %d devices (--split layers)", n, what, ranks);
+}
+
+/* Heads begin at a whole panel, and records of them at a whole group. */
+static ek_err check_heads(const ek_model *m, const ek_gpu_cut *cut, int i)
+{
+    const ek_layer_config *l = &m->config.layer[i];
+    const ek_gpu_head_part p = ek_gpu_heads_here(cut, &m->config, l);
+    EK_TRY(check_part(p.q, cut->ranks, "heads", m->config.n_heads));
+    if (p.q.first * l->head_dim % EK_PANEL == 0 && p.kv.first * l->head_dim % EK_PANEL == 0) return EK_OK;
+    return ek_fail(EK_EUNSUPPORTED, "heads of %d cannot be cut for %d devices: %d of them are no multiple of %d",
+                   l->head_dim, cut->ranks, p.q.first, EK_PANEL);
+}
+
+static ek_err check_rank(const ek_model *m, const ek_gpu_cut *cut)
+{
+    const ek_config *c = &m->config;
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_weights *w = &m->w.layer[i];
+        EK_TRY(check_heads(m, cut, i));
+        EK_TRY(check_part(ek_gpu_columns_here(cut, &w->down), cut->ranks, "columns between two matrices", w->down.k));
+        if (c->n_experts)
+            EK_TRY(check_part(ek_gpu_columns_here(cut, &w->expert_down[0]), cut->ranks, "columns of an expert",
+                              w->expert_down[0].k));
+    }
+    EK_TRY(check_part(ek_gpu_outputs_here(cut, c->hidden_size), cut->ranks, "outputs", c->hidden_size));
+    return check_part(ek_gpu_outputs_here(cut, c->vocab_size), cut->ranks, "tokens", c->vocab_size);
+}
+
+ek_err ek_gpu_cut_check(const ek_model *m, int ranks)
+{
+    if (ranks > EK_CUDA_EXCHANGE_RANKS)
+        return ek_fail(EK_EUNSUPPORTED, "outputs are cut for %d devices at most, not for %d (--split layers)",
+                       EK_CUDA_EXCHANGE_RANKS, ranks);
+    for (int r = 0; r < ranks; r++) EK_TRY(check_rank(m, &(ek_gpu_cut){r, ranks}));
+    return EK_OK;
+}
+
+double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut)
+{
+    const ek_config *c = &m->config;
+    double bytes = ek_model_common_bytes(m, true);
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_weights *w = &m->w.layer[i];
+        const ek_gpu_range columns = ek_gpu_columns_here(cut, &w->down);
+        bytes += ek_model_layer_bytes(m, i) * columns.n / w->down.k;
+    }
+    return bytes;
+}

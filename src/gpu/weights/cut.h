@@ -1,0 +1,52 @@
+/* Which outputs of a model's matrices one of several devices computes, where these are cut: whole heads, whole groups
+ * of columns, whole panels of rows. An output is computed by one device as by one alone, so that no number of devices
+ * can reach a bit.
+ *
+ *     q                 its heads                 k, v              the KV heads that these read
+ *     o, down           a part of hidden_size     gate, up          a part of the columns between them
+ *     head              a part of the vocabulary  experts           the same parts of every expert's
+ * All else (norms, the router, per-layer inputs, the table of embeddings) every device has and computes alike. */
+#ifndef EK_GPU_WEIGHTS_CUT_H
+#define EK_GPU_WEIGHTS_CUT_H
+
+#include "model/pass.h"
+
+/* Device `rank` of `ranks`; ranks 0: it has all. */
+typedef struct ek_gpu_cut {
+    int rank, ranks;
+} ek_gpu_cut;
+
+/* Outputs [first, first + n). */
+typedef struct ek_gpu_range {
+    int first, n;
+} ek_gpu_range;
+
+/* Heads and KV heads of layers of a kind. Every KV head here has as many of the heads here. Where there are fewer KV
+ * heads than devices, some have the same one. */
+typedef struct ek_gpu_head_part {
+    ek_gpu_range q, kv;
+} ek_gpu_head_part;
+
+ek_gpu_head_part ek_gpu_heads_here(const ek_gpu_cut *cut, const ek_config *c, const ek_layer_config *l);
+/* Of the columns that `next` reads: in whole groups of its activations, where there are enough of them. */
+ek_gpu_range ek_gpu_columns_here(const ek_gpu_cut *cut, const ek_linear *next);
+bool ek_gpu_columns_in_groups(const ek_gpu_cut *cut, const ek_linear *next);
+/* Of the outputs of a matrix of n. */
+ek_gpu_range ek_gpu_outputs_here(const ek_gpu_cut *cut, int n);
+
+/* Of any matrix of layer i (-1: of none), as the device keeps it. */
+ek_gpu_range ek_gpu_rows_here(const ek_gpu_cut *cut, const ek_model *m, int i, const ek_linear *matrix);
+
+/* EUNSUPPORTED with the reason where a model cannot be cut for so many devices. */
+ek_err ek_gpu_cut_check(const ek_model *m, int ranks);
+
+/* Bytes of the weights that a device has, about. */
+double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut);
+
+/* Of bytes that all KV heads of a layer take, those of the KV heads here: blocks, and where they begin in a page. */
+static inline size_t ek_gpu_kv_here(const ek_gpu_head_part *here, const ek_layer_config *l, size_t bytes)
+{
+    return bytes / (size_t)l->n_kv_heads * (size_t)here->kv.n;
+}
+
+#endif

@@ -1,0 +1,266 @@
+/* Which part of a model lies on which of several devices: layers by room, and outputs of every layer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/machine/cpu.h"
+#include "gpu/ranks/place.h"
+#include "gpu/weights/cut.h"
+#include "model/pass.h"
+#include "ops/linear/linear_layout.h"
+
+/* --- which layers lie where */
+
+/* A model of which sizes alone are known. */
+static ek_model *open_published(const char *name, int bits)
+{
+    ek_config *c = calloc(1, sizeof *c);
+    ek_model *m;
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .deferred = true};
+    assert_int_equal(ek_config_published(c, name, 0), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, c, bits, 1, &o), EK_OK);
+    free(c);
+    return m;
+}
+
+static void check_place(const ek_place *p, const ek_model *m)
+{
+    const int layers = m->config.n_layers;
+    int at = p->host_end;
+    for (int r = 0; r < p->n; r++) {
+        assert_int_equal(p->share[r].first, at);
+        assert_true(p->share[r].end > at);
+        assert_true(p->share[r].embed || (at > 0 && r + 1 < p->n));
+        at = p->share[r].end;
+    }
+    assert_int_equal(at, layers);
+    for (int k = 0; k < EK_KIND_COUNT; k++) assert_true(m->last[k] < 0 || p->share[p->n - 1].first <= m->last[k]);
+}
+
+static void layers_are_placed_by_room(void **state)
+{
+    (void)state;
+    ek_place p;
+    ek_model *m = open_published("31b", 0); /* 61 GB in bf16 */
+    assert_int_equal(ek_place_layers(&p, m, (double[]){80e9, 80e9}, 2, false), EK_OK);
+    check_place(&p, m);
+    assert_true(p.share[0].end >= 29 && p.share[0].end <= 31);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9, 24e9}, 3, false), EK_OK);
+    check_place(&p, m);
+    for (int r = 0; r < 3; r++) assert_true(p.bytes[r] < 0.95 * 24e9);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){16e9, 80e9}, 2, false), EK_OK);
+    check_place(&p, m);
+    assert_true(p.bytes[0] < p.bytes[1] / 3);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9}, 2, false), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "on 2 devices, which have room for 24.00, 24.00 GB"));
+    char advice[256];
+    ek_place_advise(advice, sizeof advice, m, 40e9);
+    assert_non_null(strstr(advice, "2 such devices would hold it (--device cuda:0-1)"));
+    assert_non_null(strstr(advice, "--device cuda:0,cpu leaves"));
+    ek_model_close(m);
+}
+
+static void the_cpu_has_what_does_not_fit(void **state)
+{
+    (void)state;
+    ek_place p;
+    ek_model *m = open_published("31b", 4);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){12e9}, 1, true), EK_OK);
+    check_place(&p, m);
+    assert_true(p.host_end > 20 && p.host_end < 40 && p.bytes[0] <= 9e9);
+    const int one = p.host_end;
+    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 12e9}, 2, true), EK_OK);
+    check_place(&p, m);
+    assert_true(p.n == 2 && p.host_end < one && p.host_end > 0 && p.share[1].first == one);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){6e9, 80e9}, 2, true), EK_OK); /* all on the last */
+    assert_true(p.n == 1 && p.device[0] == 1 && p.host_end == 0);
+    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9}, 1, true), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "which stay together, need"));
+    ek_model_close(m);
+}
+
+/* Layers without keys of their own stay with those whose keys they read. */
+static void layers_that_share_keys_stay_together(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"e2b", "e4b", "12b", "26b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ek_place p;
+        ek_model *m = open_published(names[i], 4);
+        const double room[] = {80e9, 80e9, 80e9, 80e9};
+        for (int n = 2; n <= 4; n++) {
+            assert_int_equal(ek_place_layers(&p, m, room, n, false), EK_OK);
+            assert_int_equal(p.n, n);
+            check_place(&p, m);
+        }
+        ek_model_close(m);
+    }
+}
+
+/* --- which weights are read */
+
+static ek_model *open_tiny(const char *shape, bool deferred)
+{
+    static ek_config c;
+    ek_model *m;
+    const ek_model_opts o = {
+        .cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .deferred = deferred};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, 4, 5, &o), EK_OK);
+    return m;
+}
+
+/* Host memory holds one device's weights at a time, not the model. */
+static void weights_are_read_device_by_device(void **state)
+{
+    (void)state;
+    ek_model *whole = open_tiny("Q1", false), *m = open_tiny("Q1", true);
+    ek_place p;
+    assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
+    size_t sum = 0;
+    for (int r = 0; r < 2; r++) {
+        assert_int_equal(ek_model_pack(m, &p.share[r]), EK_OK);
+        double others = 0;
+        for (int i = 0; i < m->config.n_layers; i++)
+            if (i < p.share[r].first || i >= p.share[r].end) others += ek_model_layer_bytes(m, i);
+        assert_true(others > 0 && (double)m->w.block_bytes + others <= (double)whole->w.block_bytes);
+        sum += m->w.block_bytes;
+        for (int i = p.share[r].first; i < p.share[r].end; i++) { /* the same bytes as in the whole */
+            const ek_linear *a = &m->w.layer[i].down, *b = &whole->w.layer[i].down;
+            assert_int_equal(a->bytes, b->bytes);
+            assert_memory_equal(a->data, b->data, a->bytes);
+        }
+    }
+    assert_true(sum >= whole->w.block_bytes);
+    ek_model_close(m), ek_model_close(whole);
+}
+
+typedef struct wanted {
+    const ek_model *m;
+    ek_gpu_cut cut;
+} wanted;
+
+static void rows_of(const void *arg, const ek_item *it, int *first, int *n)
+{
+    const wanted *w = arg;
+    const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
+    *first = here.first, *n = here.n;
+}
+
+static void check_rows(const ek_linear *a, const ek_linear *b, ek_gpu_range p)
+{
+    for (int i = p.first / EK_PANEL; i < (p.first + p.n + EK_PANEL - 1) / EK_PANEL; i++)
+        assert_memory_equal(ek_linear_panel(a, i), ek_linear_panel(b, i), b->panel_bytes);
+}
+
+/* The same of outputs: a device's rows have the bytes of the whole, and the others' are not in memory. */
+static void weights_are_read_output_by_output(void **state)
+{
+    (void)state;
+    enum { RANKS = 2 };
+    static const char *const shapes[] = {"Q1", "Q2"};
+    for (int s = 0; s < 2; s++) {
+        ek_model *whole = open_tiny(shapes[s], false), *m = open_tiny(shapes[s], true);
+        double shared = ek_model_common_bytes(m, true);
+        for (int i = 0; i < m->config.n_layers; i++) shared += 64 * 1024; /* vectors, router, per-layer matrices */
+        for (int r = 0; r < RANKS; r++) {
+            const wanted w = {m, {r, RANKS}};
+            const ek_rows_wanted rows = {rows_of, &w};
+            const ek_model_share share = {.end = m->config.n_layers, .embed = true, .rows = &rows};
+            assert_int_equal(ek_model_pack(m, &share), EK_OK);
+            assert_true((double)m->w.block_bytes < (double)whole->w.block_bytes * 0.65 + shared);
+            for (int i = 0; i < m->config.n_layers; i++) {
+                const ek_layer_weights *a = &m->w.layer[i], *b = &whole->w.layer[i];
+                const ek_linear *const pair[][2] = {{&a->q, &b->q},       {&a->k, &b->k},   {&a->o, &b->o},
+                                                    {&a->gate, &b->gate}, {&a->up, &b->up}, {&a->down, &b->down}};
+                for (size_t j = 0; j < sizeof pair / sizeof *pair; j++)
+                    if (pair[j][0]->n) check_rows(pair[j][0], pair[j][1], ek_gpu_rows_here(&w.cut, m, i, pair[j][0]));
+                for (int j = 0; j < m->config.n_experts; j++)
+                    check_rows(&a->expert_up[j], &b->expert_up[j], ek_gpu_rows_here(&w.cut, m, i, &a->expert_up[j]));
+            }
+        }
+        ek_model_close(m), ek_model_close(whole);
+    }
+}
+
+/* --- outputs */
+
+static void check_range(ek_gpu_range p, int *next, int unit)
+{
+    assert_int_equal(p.first, *next);
+    assert_true(p.n > 0 && p.first % unit == 0);
+    *next = p.first + p.n;
+}
+
+/* Every output is one device's, and of keys and values every head somebody's whose queries read it. */
+static void every_output_is_computed_once(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"e2b", "e4b", "12b", "26b", "31b"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        ek_model *m = open_published(names[i], 4);
+        const ek_config *c = &m->config;
+        for (int ranks = 2; ranks <= 8; ranks++) {
+            assert_int_equal(ek_gpu_cut_check(m, ranks), EK_OK);
+            for (int j = 0; j < c->n_layers; j++) {
+                const ek_layer_config *l = &c->layer[j];
+                int heads = 0, columns = 0, outputs = 0;
+                for (int r = 0; r < ranks; r++) {
+                    const ek_gpu_cut cut = {r, ranks};
+                    const ek_gpu_head_part h = ek_gpu_heads_here(&cut, c, l);
+                    check_range(h.q, &heads, 1);
+                    assert_int_equal(h.q.n % h.kv.n, 0);
+                    for (int q = 0; q < h.q.n; q++) /* the head that a query reads, here and in all */
+                        assert_int_equal(h.kv.first + q / (h.q.n / h.kv.n),
+                                         (h.q.first + q) * l->n_kv_heads / c->n_heads);
+                    check_range(ek_gpu_columns_here(&cut, &m->w.layer[j].down), &columns, 64);
+                    check_range(ek_gpu_outputs_here(&cut, c->hidden_size), &outputs, 64);
+                }
+                assert_true(heads == c->n_heads && columns == l->intermediate_size && outputs == c->hidden_size);
+            }
+        }
+        assert_int_equal(ek_gpu_cut_check(m, 9), EK_EUNSUPPORTED);
+        assert_non_null(strstr(ek_err_text(), "8 devices at most, not for 9"));
+        ek_model_close(m);
+    }
+}
+
+static void outputs_are_placed_by_room(void **state)
+{
+    (void)state;
+    ek_place p;
+    char text[256];
+    ek_model *m = open_published("31b", 0);
+    assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 80e9}, 2), EK_OK);
+    assert_true(p.bytes[0] > 30e9 && p.bytes[0] < 34e9 && p.bytes[1] > 30e9 && p.bytes[1] < 34e9);
+    ek_place_text(text, sizeof text, &p, (const int[]){0, 3});
+    assert_non_null(strstr(text, "outputs cut over cuda:0 and cuda:3 (weights up to 3"));
+    assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 24e9}, 2), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "device 1 of 2 has room for 24.00 GB"));
+    ek_model_close(m);
+    m = open_tiny("Q2", true);
+    assert_int_equal(ek_place_outputs(&p, m, (double[]){1e9, 1e9, 1e9, 1e9, 1e9}, 5), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "4 heads cannot be cut for 5 devices"));
+    ek_model_close(m);
+}
+
+int main(void)
+{
+    ek_log_set(EK_LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_placed_by_room),
+        cmocka_unit_test(the_cpu_has_what_does_not_fit),
+        cmocka_unit_test(layers_that_share_keys_stay_together),
+        cmocka_unit_test(weights_are_read_device_by_device),
+        cmocka_unit_test(weights_are_read_output_by_output),
+        cmocka_unit_test(every_output_is_computed_once),
+        cmocka_unit_test(outputs_are_placed_by_room),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
