@@ -247,18 +247,20 @@ static ek_err set_defaults(ek_cli *cli, ek_env_fn *env)
     return EK_OK;
 }
 
-/* The row for "--max-tokens" or "--max-tokens=3". NULL if there is none. */
-static const ek_option *find(const char *arg)
+/* The row for "--max-tokens" or "--max-tokens=3": the command's, else another one's. NULL if there is none. */
+static const ek_option *find(const char *arg, ek_cmd_id command)
 {
+    const ek_option *other = NULL;
     size_t n = strcspn(arg, "=");
     for (int i = 0; i < ek_n_options; i++) {
         ek_buf flag = {0};
         ek_option_flag(&flag, &ek_options[i]);
         bool same = flag.len == n && !memcmp(flag.data, arg, n);
         ek_buf_fini(&flag);
-        if (same) return &ek_options[i];
+        if (same && ek_options[i].commands >> command & 1) return &ek_options[i];
+        if (same) other = &ek_options[i];
     }
-    return NULL;
+    return other;
 }
 
 ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value)
@@ -308,7 +310,8 @@ static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
     const char *arg = argv[*i];
     int n = (int)strcspn(arg, "=");
     bool prompt = false;
-    const ek_option *o = n == 2 && arg[1] != '-' ? ek_option_by_letter(arg[1], cli->command, &prompt) : find(arg);
+    const ek_option *o = n == 2 && arg[1] != '-' ? ek_option_by_letter(arg[1], cli->command, &prompt)
+                                                 : find(arg, cli->command);
     if (!prompt && (!o || !(o->commands >> cli->command & 1))) return no_option(cli, o, arg, n);
     ek_buf where = {0};
     if (prompt) ek_buf_str(&where, "-p");

@@ -4,18 +4,19 @@
 #include <string.h>
 
 const ek_option ek_options[] = {
-#define OPT(kind, name, ph, def, min, max, cmds, effect, text) \
-    {OPT_##kind,                                               \
-     #name,                                                    \
-     ph,                                                       \
-     def,                                                      \
-     min,                                                      \
-     max,                                                      \
-     cmds,                                                     \
-     EFFECT_##effect,                                          \
-     text,                                                     \
-     offsetof(ek_cli, name),                                   \
-     offsetof(ek_cli, has.name)},
+#define OPT_AS(kind, field, name, ph, def, min, max, cmds, effect, text) \
+    {OPT_##kind,                                                         \
+     #name,                                                              \
+     ph,                                                                 \
+     def,                                                                \
+     min,                                                                \
+     max,                                                                \
+     cmds,                                                               \
+     EFFECT_##effect,                                                    \
+     text,                                                               \
+     offsetof(ek_cli, field),                                            \
+     offsetof(ek_cli, has.field)},
+#define OPT(kind, name, ...) OPT_AS(kind, name, name, __VA_ARGS__)
 #include "cli/frame/options.def"
 #undef OPT
 };
