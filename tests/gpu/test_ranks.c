@@ -253,7 +253,7 @@ static void any_call_of_any_device_may_fail(void **state)
         int from = 0, to = 0, a, b, answered = 0, failed = 0;
         assert_true(asked(m, drafter, way[i].n, way[i].by, &d, whole, &refused, &from, &to));
         nothing_is_left();
-        const int calls = fake.calls, more = way[i].by == OUTPUTS ? 2 : 1; /* there are twice as many */
+        const int calls = fake.calls, more = way[i].by == OUTPUTS ? 4 : 1; /* there are more of them */
         for (int n = 1; n <= calls; n++)
             for (size_t k = 0; k < sizeof errors / sizeof *errors; k++) {
                 if (n % (some ? 31 * more : 5 * more) != (int)k) continue; /* calls are alike */

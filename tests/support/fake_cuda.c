@@ -24,10 +24,34 @@ static int *shared_of(const char *name)
 
 static int thing;
 
+/* Those of a device that failed are not given back by who took them: the next reset frees them. */
 typedef struct block {
+    struct block *next, **at;
     size_t bytes;
     uint8_t data[];
 } block;
+static block *taken;
+
+static void *take(size_t bytes)
+{
+    block *b = calloc(1, sizeof *b + bytes);
+    b->bytes = bytes;
+    b->next = taken, b->at = &taken;
+    if (taken) taken->at = &b->next;
+    taken = b;
+    return b->data;
+}
+
+/* Returns how many bytes it had. */
+static size_t give_back(void *data)
+{
+    block *b = (block *)((uint8_t *)data - offsetof(block, data));
+    const size_t bytes = b->bytes;
+    *b->at = b->next;
+    if (b->next) b->next->at = b->at;
+    free(b);
+    return bytes;
+}
 
 static char contexts[FAKE_DEVICES];
 
@@ -149,20 +173,16 @@ static CUresult fake_cuMemAlloc(CUdeviceptr *p, size_t bytes)
     CUresult failed = next_call();
     if (failed) return failed;
     if (bytes > fake.free - fake.used) return said(EK_CU_OUT_OF_MEMORY);
-    block *b = calloc(1, sizeof *b + bytes);
-    b->bytes = bytes;
     fake.used += bytes;
     fake.blocks++;
-    *p = (CUdeviceptr)(uintptr_t)b->data;
+    *p = (CUdeviceptr)(uintptr_t)take(bytes);
     return said(0);
 }
 static CUresult fake_cuMemFree(CUdeviceptr p)
 {
     if (!is_down()) fake.calls++;
-    block *b = (block *)((uint8_t *)(uintptr_t)p - offsetof(block, data));
-    fake.used -= b->bytes;
+    fake.used -= give_back((void *)(uintptr_t)p);
     fake.blocks--;
-    free(b);
     return said(0);
 }
 static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
@@ -170,14 +190,14 @@ static CUresult fake_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
     CUresult failed = next_call();
     if (failed) return failed;
     (void)flags;
-    *p = malloc(bytes);
+    *p = take(bytes);
     fake.host_blocks++;
     return said(0);
 }
 static CUresult fake_cuMemFreeHost(void *p)
 {
     if (!is_down()) fake.calls++;
-    free(p);
+    give_back(p);
     fake.host_blocks--;
     return said(0);
 }
@@ -399,6 +419,10 @@ static CUresult fake_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 
 void fake_cuda_reset(ek_cuda_api *api)
 {
+    for (block *next; taken; taken = next) {
+        next = taken->next;
+        free(taken);
+    }
     memset(&fake, 0, sizeof fake);
     fake.free = (size_t)1 << 30;
     fake.devices = 1;
