@@ -2,7 +2,7 @@
 #ifndef EK_GPU_RANKS_BY_H
 #define EK_GPU_RANKS_BY_H
 
-#include "gpu/ranks/ranks.h"
+#include "gpu/ranks/state.h"
 
 ek_executor ek_ranks_by_layers(ek_ranks *r);
 ek_executor ek_ranks_by_outputs(ek_ranks *r);

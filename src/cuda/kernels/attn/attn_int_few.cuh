@@ -10,7 +10,7 @@
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
-#include "cuda/kernels/attn/attn_int.cuh"
+#include "cuda/kernels/attn/attn_int_codes.cuh"
 
 namespace ek
 {

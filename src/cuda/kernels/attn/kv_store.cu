@@ -1,6 +1,6 @@
 // Writing keys and values into pages (contract: ops/kv/kv.h, definition: ops/kv/kv_store.c), their norms and rotations
 // first: one block of threads per token, KV head and part. A token is quantised alone and once.
-#include "cuda/kernels/attn/attn_int.cuh"
+#include "cuda/kernels/attn/attn_int_codes.cuh"
 #include "cuda/kernels/norm.cuh"
 
 using namespace ek;
