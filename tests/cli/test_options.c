@@ -229,6 +229,14 @@ static bool has_row(const char *help, const ek_option *o)
     return at != NULL;
 }
 
+/* Whether the command has an option of that name; commands may differ in what it is. */
+static bool has_name(const ek_option *o, ek_cmd_id id)
+{
+    for (int i = 0; i < ek_n_options; i++)
+        if (!strcmp(ek_options[i].name, o->name) && ek_options[i].commands >> id & 1) return true;
+    return false;
+}
+
 static void test_help(void **state)
 {
     (void)state;
@@ -243,7 +251,7 @@ static void test_help(void **state)
         ek_buf b = {0};
         ek_cli_help(&b, (ek_cmd_id)id, true);
         for (int i = 0; i < ek_n_options; i++)
-            assert_int_equal(has_row(b.data, &ek_options[i]), ek_options[i].commands >> id & 1);
+            assert_int_equal(has_row(b.data, &ek_options[i]), has_name(&ek_options[i], (ek_cmd_id)id));
         /* what is part of the answer is said once */
         const char *legend = strstr(b.data, "part of the answer");
         assert_true(!legend || !strstr(legend + 1, "part of the answer"));
