@@ -47,6 +47,7 @@ static ek_err find_drafter(ek_buf *out, const ek_opened *m, const ek_open_opts *
     if (o->draft && strcmp(o->draft, "auto") != 0) return EK_OK;
     if (o->drafter) return ek_model_find(out, o->drafter);
     if (o->model || o->synthetic) return EK_OK;
+    if (o->split && !strcmp(o->split, "outputs")) return EK_OK; /* it would be refused, and nobody asked for it */
     ek_buf_fmt(out, "%s-drafter", m->path);
     if (!ek_is_dir(ek_buf_text(out))) ek_buf_clear(out);
     return EK_OK;
