@@ -14,7 +14,7 @@ __device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_arg
                                      int first, int below, bool last)
 {
     const int64_t leaf0 = (int64_t)(t.leaf0 + first) * a.tile;
-    if (threadIdx.x < t.n_q) {
+    if ((int)threadIdx.x < t.n_q) {
         const int n = threadIdx.x, nodes = min((sm.leaves[n] - first + below - 1) / below, 8);
         float *const l_at = (float *)a.leaf_l + leaf0 + n;
         int *const m_at = (int *)a.leaf_m + leaf0 + n;
