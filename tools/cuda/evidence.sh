@@ -27,9 +27,10 @@ several() { # how many
         --device "cuda:0-$last" --split $by --synthetic $model --layers 8
     done
   done
-  for model in 26b 31b; do # of 3 GB some layers are the CPU's
-    part "requests against the CPU: $model's first layers, cuda:0,cpu" 120 "$build/evenkeel" selftest --device cuda:0,cpu \
-      --gpu-memory 3G --synthetic $model --layers 8
+  for model in "26b 5G 16" "31b 8G 32"; do # too little for all of these layers, enough for a step of a long prompt
+    read -r model room layers <<<"$model"
+    part "requests against the CPU: $model's first layers, cuda:0,cpu" 180 "$build/evenkeel" selftest --device cuda:0,cpu \
+      --gpu-memory "$room" --synthetic "$model" --layers "$layers"
   done
   for by in layers outputs; do
     [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
