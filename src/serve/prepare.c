@@ -236,11 +236,11 @@ static void run(ek_job *j)
  * asks: it is set before a worker has it. */
 static bool begin_beside(ek_preparation *p, ek_workers *workers, bool *how)
 {
-    ek_prepared *r = &p->result;
     *how = true;
-    r->err = workers ? ek_workers_add(workers, &p->job) : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
-    if (!r->err) return true;
-    snprintf(r->text, sizeof r->text, "%s", ek_err_text());
+    ek_err err = workers ? ek_workers_add(workers, &p->job) : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
+    if (!err) return true; /* p is a worker's now, which may have ended already */
+    p->result.err = err;
+    snprintf(p->result.text, sizeof p->result.text, "%s", ek_err_text());
     *how = false;
     return false;
 }

@@ -315,6 +315,7 @@ void test_linear(dev *d)
     for (size_t f = 0; f < 3; f++)
         for (int k = 1; k < (d->quick ? 1100 : 22000); k = k * 5 + 3) {
             shape s = {130, k > 15000 ? 21504 : k, 0, 0, 0, 0, floats[f], false};
+            if (d->quick && k > 500 && f != 1) continue; /* leaves and parts are alike in all three */
             compare(d, &s, some, false);
         }
     for (size_t f = 0; f < 3; f++) { /* towers': several tiles a block, nodes of T, NaN and infinity */
