@@ -11,13 +11,16 @@
 #
 # TIER=check leaves out what tiers.sh names; TIER=all (without TIER) runs everything.
 #
-# As many run at once as there are processors, up to 8 (JOBS=1: one after the other), the longest first, by the times of
+# As many run at once as there are processors, up to 8 (JOBS=1: one after the other); of everything one more, for scripts
+# that wait for browsers, servers and clients leave a tenth of the processors' time idle. The longest first, by the times of
 # the last run, which BUILD_DIR/times keeps (of a machine where nothing ran yet: tools/check/times). What measures time runs
 # alone, behind the others; what calls make or listens on a documented port has a chain, in which one follows the other.
 set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
-jobs=${JOBS:-$(nproc)}; [ "$jobs" -le 8 ] || jobs=8
+jobs=${JOBS:-$(nproc)}
+[ -n "${JOBS:-}" ] || [ "${TIER:-all}" != all ] || jobs=$((jobs + 1))
+[ "$jobs" -le 8 ] || jobs=8
 . "$(dirname "$0")/tiers.sh"
 export TIER=${TIER:-all}
 dir=$(mktemp -d); trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
