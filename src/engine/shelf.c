@@ -180,6 +180,7 @@ static bool begin_load(ek_engine *e, ek_request *r)
     if (ek_prefix_usable(e->prefix, max) >= max) return false;
     e->load_span = window_pages(r);
     e->load_low = n > e->load_span ? n - e->load_span : 0;
+    if (e->on.layout->page_bytes[EK_FULL] == 0) e->load_low = 0; /* a page joins the index behind the one before it */
     if (!ask(e, r, &key, found, e->load_low, n)) return false;
     e->load_for = r->id;
     e->load_begun = e->load_since = ek_now();
@@ -194,16 +195,19 @@ static bool go_back(ek_engine *e, ek_request *r)
 {
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     const int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS;
-    const int usable = ek_prefix_usable(e->prefix, ek_reuse_max(r));
-    for (;;) {
+    const int max = ek_reuse_max(r), usable = ek_prefix_usable(e->prefix, max);
+    while (e->load_low > 0 && usable < max) {
         const int end = found < e->load_low ? found : e->load_low;
         int low = found - window_pages(r);
         if (usable >= end * EK_PAGE_TOKENS) return false;
-        if (low >= e->load_low) low = e->load_low - (e->load_span *= 4);
+        if (low >= e->load_low) {
+            e->load_span = e->load_span > 0 ? 4 * e->load_span : 1;
+            low = e->load_low - e->load_span;
+        }
         e->load_low = low > 0 ? low : 0;
-        e->load_since = ek_now();
         if (ask(e, r, &key, found, e->load_low, end)) return true;
     }
+    return false;
 }
 
 /* A loaded page joins the index; false if there is no place for it. */

@@ -1,6 +1,6 @@
 /* The prefix cache's pages outside of the pool (host memory, disk, a server): which are written, and when a request
  * waits for some. The thread that reads and writes is the store's (cache/store.h); here everything is on the engine's
- * thread and waits for nothing, but for ek_shelf_drop: half a second at most, when nothing runs. */
+ * thread and waits for nothing, but for ek_shelf_drop, half a second at most, when nothing runs, and ek_shelf_close. */
 #ifndef EK_ENGINE_SHELF_H
 #define EK_ENGINE_SHELF_H
 

@@ -28,7 +28,7 @@ static ek_err open_turn(ek_session *s, int i)
     ek_session_choice *c = &s->choices[i];
     *c = (ek_session_choice){.session = s, .index = i};
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
-    if (s->wishes.if_available && opts.min_cached <= 0)
+    if (s->wishes.if_available && !s->req.says_share)
         opts.min_cached = all_pages(ek_api_prompt_of(&s->req, &s->prompt, i));
     const ek_resume *resume = &s->req.resume;
     const ek_turn_resumed resumed = {.tokens = resume->tokens.data,
@@ -107,11 +107,13 @@ static void name_salt(ek_session *s)
     req->turn.cache_salt_len = req->salt_text.len;
 }
 
-/* Whether another replica writes the reply: what the body says, else its head, else the role of this one. */
+/* Whether another replica writes the reply: what the body says counts more than its head, which counts more than the
+ * role of this one. A body that says that it is this one's does not change the role. */
 static bool asks_prompt_alone(const ek_session *s)
 {
-    if (s->req.turn.publish || s->wishes.prefill == EK_WISH_YES) return true;
-    return s->server->prefill && s->wishes.prefill != EK_WISH_NO;
+    const ek_wish wish = s->wishes.prefill;
+    if (s->req.turn.publish || (wish == EK_WISH_YES && !s->req.says_work)) return true;
+    return s->server->prefill && wish != EK_WISH_NO;
 }
 
 /* Whether an event of its streams is a line, else it ends with an empty one. */

@@ -83,14 +83,21 @@ def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]", "", text).replace("\r", "")
 
 
+class Skipped(Exception):
+    """What a test raises that cannot run here, with the reason."""
+
+
 def run_all(tests, only, done=None):
     """Each test with a home of its own; prints failures, with TIMES set each one's seconds, and the last line. The exit status."""
-    failed, chosen = 0, [t for t in tests if not only or t.__name__ in only]
+    failed, skipped, chosen = 0, 0, [t for t in tests if not only or t.__name__ in only]
     for t in chosen:
         begun = time.time()
         with tempfile.TemporaryDirectory() as home:
             try:
                 t(home)
+            except Skipped as why:
+                skipped += 1
+                print(f"skipped {t.__name__}: {why}")
             except Exception:
                 failed += 1
                 print(f"FAIL {t.__name__}: {traceback.format_exc(limit=3)}")
@@ -98,5 +105,5 @@ def run_all(tests, only, done=None):
             print(f"{time.time() - begun:.1f} s {t.__name__}")
     if done:
         done()
-    print(f"{len(chosen) - failed} passed, {failed} failed")
+    print(f"{len(chosen) - failed - skipped} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     return 1 if failed else 0

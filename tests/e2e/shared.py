@@ -408,6 +408,17 @@ def have_roles(asked, redis):
         cached = reply["usage"]["prompt_tokens_details"]["cached_tokens"]
         check(f"{form}: its prompt was there when the first reply came", cached > want[2] - 140, (cached, want[2]))
         check(f"{form}: the other's reply has no parameters", "kv_transfer_params" not in reply)
+    both = Replica(redis.url())
+    check("roles: a replica without one connects", both.connected())
+    prompt_alone, here = {"x-evenkeel-role": "prefill"}, {"x-evenkeel-role": "decode"}
+    body = {"messages": [{"role": "user", "content": QUESTIONS[0] + " And why?"}], "temperature": 0, "max_tokens": 12}
+    for name, replica, headers, more, alone in (("a header asks for the prompt alone", both, prompt_alone, {}, True),
+                                                ("a header asks for the whole reply", p, here, {}, False),
+                                                ("the body's word counts more than a header", both, prompt_alone,
+                                                 {"kv_transfer_params": {"do_remote_decode": False}}, False)):
+        reply = replica.post(chat, {**body, **more}, headers)
+        check(f"roles: {name}", ("kv_transfer_params" in reply) == alone and (reply["usage"]["completion_tokens"] == 1) == alone, reply)
+    both.stop()
     check("roles: who replies writes nothing", d.count("written_pages_total") == 0 and d.count("known_pages_total") == 0)
     for path, body in (("/v1/messages", {"max_tokens": 20, "system": SYSTEMS[0], "messages": [{"role": "user", "content": "Anthropic's?"}]}),
                        ("/v1/responses", {"instructions": SYSTEMS[0], "input": "OpenAI's?"}),

@@ -265,6 +265,46 @@ static void no_more_is_read_than_a_prompt_needs(void **state)
     p.in.close(p.in.arg);
 }
 
+/* Layers of one kind alone, and windows that end with the token itself: everything is found, and nothing is asked for
+ * for ever. */
+static void every_kind_of_model_begins_behind_its_pages(void **state)
+{
+    enum { N = 8 * EK_PAGE_TOKENS };
+    static const struct {
+        int window;
+        bool full, sliding;
+    } model[] = {{1, true, false}, {1, true, true}, {1, false, true}, {100, false, true}};
+    static const struct {
+        int n, cached; /* at least: a part of the last page needs its sliding layers, which may not have been kept */
+    } prompt[] = {{N, N - EK_PAGE_TOKENS}, {N - 12, N - EK_PAGE_TOKENS}, {N + 1, N}, {EK_PAGE_TOKENS, 0}};
+    (void)state;
+    int32_t tokens[N + 1];
+    heard h;
+    fill(tokens, N + 1, 3);
+    for (size_t m = 0; m < sizeof model / sizeof *model; m++) {
+        fake f;
+        place p = {0};
+        fake_init(&f, model[m].window, model[m].full, model[m].sliding);
+        assert_int_equal(ek_store_memory_open(&p.in, &f.layout, 1e8, NULL), EK_OK);
+        const ek_store_backend b = {
+            .arg = &p, .write = place_write, .read = place_read, .close = gate_close, .counts = p.in.counts};
+        for (int i = -1; i < (int)(sizeof prompt / sizeof *prompt); i++) {
+            const int n = i < 0 ? N + 1 : prompt[i].n;
+            fake_init(&f, model[m].window, model[m].full, model[m].sliding);
+            ek_engine *e = open_with(&f, &b, 2, 0);
+            ek_request_opts o = ask_for(tokens, n, 2, &h);
+            assert_int_equal(ek_engine_submit(e, &o, NULL), EK_OK);
+            step_until_idle(e);
+            int least = i < 0 ? 0 : prompt[i].cached;
+            if (!model[m].full && least > 0) least = EK_PAGE_TOKENS; /* pages join one by one, and not all were kept */
+            if (h.n_cached < least)
+                fail_msg("model %zu, prompt of %d: %d cached, not %d", m, n, h.n_cached, least);
+            ek_engine_close(e);
+        }
+        p.in.close(p.in.arg);
+    }
+}
+
 /* --- memory for pages that are to come --- */
 
 typedef struct readied {
@@ -413,6 +453,7 @@ int main(void)
         cmocka_unit_test(less_than_was_asked_for_is_not_computed),
         cmocka_unit_test(pages_are_read_while_all_places_are_taken),
         cmocka_unit_test(no_more_is_read_than_a_prompt_needs),
+        cmocka_unit_test(every_kind_of_model_begins_behind_its_pages),
         cmocka_unit_test(memory_is_ready_before_pages_come),
         cmocka_unit_test(a_wrong_page_is_found_and_never_used_again),
     };

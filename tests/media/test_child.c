@@ -32,9 +32,8 @@ typedef struct ran {
     double seconds;
 } ran;
 
-static ran run(const char *shell, const char *script, ek_child_opts o)
+static ran run_argv(const char *const *argv, ek_child_opts o)
 {
-    const char *const argv[] = {shell, "-c", script, NULL};
     ek_child c;
     ran r = {.err = EK_OK};
     size_t at = 0, n = 1;
@@ -52,6 +51,12 @@ static ran run(const char *shell, const char *script, ek_child_opts o)
     memcpy(r.says, c.says, sizeof r.says);
     r.seconds = ek_now() - begun;
     return r;
+}
+
+static ran run(const char *shell, const char *script, ek_child_opts o)
+{
+    const char *const argv[] = {shell, "-c", script, NULL};
+    return run_argv(argv, o);
 }
 
 static ran sh(const char *script)
@@ -133,6 +138,17 @@ static void it_makes_no_process_and_no_socket(void **state)
     (void)state;
     ran r = sh("(echo child); echo \"after\"");
     assert_null(strstr(r.out, "child"));
+    static const char perl[] = "/usr/bin/perl";
+    if (access(perl, X_OK) == 0) { /* F_SETOWN: any signal to any process of this user */
+        int p[2];
+        static const char script[] = "print fcntl(STDOUT, 8, getppid) ? 'set' : 'denied'";
+        assert_int_equal(pipe(p), 0);
+        assert_int_equal(write(p[1], script, strlen(script)), (int)strlen(script));
+        close(p[1]);
+        r = run_argv((const char *const[]){perl, NULL}, (ek_child_opts){.input = p[0]});
+        assert_string_equal(r.out, "denied");
+        close(p[0]);
+    }
     if (access("/bin/bash", X_OK)) return;
     r = run("/bin/bash", "{ echo x > /dev/tcp/127.0.0.1/1; } 2>&1; echo end", (ek_child_opts){.input = -1});
     assert_non_null(strstr(r.out, "denied"));

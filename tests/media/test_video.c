@@ -417,7 +417,6 @@ static void what_is_broken_or_hostile_is_refused(void **state)
     ek_buf_fini(&b);
 }
 
-/* A file of QuickTime may say that its pixels lie in another file. */
 /* Makes the file's track one of another file, by an alias record as mov has it: where it lies from the root on. */
 static void name_other(ek_buf *b, const char *path)
 {
@@ -468,6 +467,7 @@ static void write_file(const char *path, const ek_buf *b)
     assert_true(f && fwrite(b->data, 1, b->len, f) == b->len && fclose(f) == 0);
 }
 
+/* A file of QuickTime may say that its pixels lie in another file. */
 static void other_files_are_not_opened(void **state)
 {
     (void)state;

@@ -85,6 +85,20 @@ static const char *body_of(char *out, size_t size, const char *path, int number,
     return out;
 }
 
+/* A body of completions whose prompt is n tokens, those of one number. beside: another prompt, as this writes it with
+ * NULL, or "" for none. */
+static const char *ids_of(char *out, size_t size, int n, int number, const char *beside)
+{
+    size_t at = (size_t)snprintf(out, size, beside ? "{\"max_tokens\":1,\"prompt\":%s[" : "[",
+                                 beside && *beside ? "[" : "");
+    for (int i = 0; i < n; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%d", i ? "," : "", 10 + (i * 7 + number * 11) % 40);
+    at += (size_t)snprintf(out + at, size - at, "]");
+    if (beside && *beside) at += (size_t)snprintf(out + at, size - at, ",%s]", beside);
+    if (beside) snprintf(out + at, size - at, "}");
+    return out;
+}
+
 static const char *const paths[] = {"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages",
                                     "/api/chat"};
 enum { N_PATHS = sizeof paths / sizeof *paths };
@@ -96,7 +110,7 @@ enum { N_PATHS = sizeof paths / sizeof *paths };
  * like any other. */
 static void only_if_available(void **state)
 {
-    char body[4096];
+    char body[4096], other[2048];
     (void)state;
     for (int i = 0; i < N_PATHS; i++) {
         const char *p = paths[i];
@@ -112,11 +126,20 @@ static void only_if_available(void **state)
         gets(p, "prefer: x=\"if-available\"\r\n", body, 200, "");
     }
     gets("/v1/completions", CONDITIONAL, "{\"prompt\":\"Ahoy\",\"max_tokens\":1}", 200, "");
-    /* one of several prompts is not there */
     gets("/v1/completions", CONDITIONAL, "{\"prompt\":[\"Ahoy\",\"Ahoy\"],\"n\":2,\"max_tokens\":1}", 200, "");
+    /* one of several prompts is not there */
+    gets("/v1/completions", "", ids_of(body, sizeof body, 130, 1, ""), 200, "");
+    gets("/v1/completions", CONDITIONAL, body, 200, "!cache_threshold");
+    gets("/v1/completions", CONDITIONAL, ids_of(body, sizeof body, 130, 1, ids_of(other, sizeof other, 130, 2, NULL)),
+         412, "prefer: if-available: ");
+    /* a whole page, beside the last token, which is always computed */
+    gets("/v1/completions", CONDITIONAL, ids_of(body, sizeof body, 65, 3, ""), 412, "of the prompt's 65 tokens");
+    gets("/v1/completions", CONDITIONAL, ids_of(body, sizeof body, 64, 3, ""), 200, "!cache_threshold");
     /* what the body asks for counts */
     body_of(body, sizeof body, "/v1/completions", 99, ",\"cache_hit_threshold\":0.01");
     gets("/v1/completions", CONDITIONAL, body, 412, "of the prompt's");
+    body_of(body, sizeof body, "/v1/completions", 98, ",\"cache_hit_threshold\":0");
+    gets("/v1/completions", CONDITIONAL, body, 200, "!cache_threshold");
 }
 
 static void streams_say_how_they_go_on(void **state)
@@ -141,7 +164,10 @@ static void streams_say_how_they_go_on(void **state)
     gets("/v1/completions", wish, body, 200, "!\"resume\"");
     body_of(body, sizeof body, "/v1/completions", 200, STREAM ",\"n\":2,\"evenkeel\":{\"resume\":true}");
     gets("/v1/completions", wish, body, 400, "only a stream of one reply");
+    body_of(body, sizeof body, "/v1/completions", 200, STREAM);
     gets("/v1/completions", "x-evenkeel-resume: maybe\x01\r\n", body, 400, "");
+    gets("/v1/completions", "x-evenkeel-resume: true\r\nX-Evenkeel-Resume: true\r\n", body, 400,
+         "x-evenkeel-resume: it is there more than once");
     gets("/v1/completions", "x-evenkeel-resume: maybe\r\n", body, 400,
          "x-evenkeel-resume: true or false is needed, not maybe");
 }
@@ -153,6 +179,8 @@ static void roles_are_checked(void **state)
     body_of(body, sizeof body, "/v1/completions", 300, "");
     gets("/v1/completions", "x-evenkeel-role: prefill\r\n", body, 200, "\"completion_tokens\":2"); /* no shared pages */
     gets("/v1/completions", "x-evenkeel-role: Decode\r\n", body, 200, "\"completion_tokens\":2");
+    gets("/v1/completions", "x-evenkeel-role: decode\r\nx-evenkeel-role: prefill\r\n", body, 400,
+         "x-evenkeel-role: it is there more than once");
     gets("/v1/completions", "x-evenkeel-role: chef\r\n", body, 400,
          "x-evenkeel-role: prefill, decode or both is needed, not chef");
 }

@@ -6,9 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-/* Of each kind as many buffers as bits of a word: those of all fetches, and those that were taken and not given back.
- */
-enum { MAX_FETCHES = 60, N_BUFFERS = 64 };
+enum { MAX_FETCHES = 60, MAX_BUFFERS = 64 /* of a kind: bits of a word */, BEYOND = 2 };
 
 typedef enum fetch_state { ASKED, SENT, HERE } fetch_state;
 
@@ -20,14 +18,16 @@ typedef struct fetch {
     fetch_state state;
     bool unwanted;
     uint8_t *data; /* its buffer, from the beginning */
-    size_t n;      /* HERE: its bytes; 0: there is none */
+    bool has;      /* HERE: the server had n bytes */
+    size_t n;
 } fetch;
 
-/* Records of a kind, taken once and used again, from the first on: memory that was touched stays so. */
+/* Records of a kind, taken once and used again, from the first on: memory that was touched stays so. As many as the
+ * bound on what is under way holds, and BEYOND, for one record may be larger than the bound, and one is being used. */
 typedef struct buffers {
     uint8_t *base;
     size_t each, bytes;
-    uint64_t used;
+    uint64_t spare;
 } buffers;
 
 struct ek_shared_reads {
@@ -49,17 +49,18 @@ static fetch *at(ek_shared_reads *r, int i)
     return &r->ring[(r->first + i) % MAX_FETCHES];
 }
 
+/* NULL: all are used. */
 static uint8_t *take_buffer(buffers *b)
 {
-    EK_ASSERT(~b->used);
-    const int i = __builtin_ctzll(~b->used);
-    b->used |= UINT64_C(1) << i;
+    if (!b->spare) return NULL;
+    const int i = __builtin_ctzll(b->spare);
+    b->spare &= b->spare - 1;
     return b->base + (size_t)i * b->each;
 }
 
 static void give_buffer(buffers *b, const uint8_t *data)
 {
-    b->used &= ~(UINT64_C(1) << (size_t)(data - b->base) / b->each);
+    b->spare |= UINT64_C(1) << (size_t)(data - b->base) / b->each;
 }
 
 static ek_err open_buffers(ek_shared_reads *r, const ek_kv_layout *layout)
@@ -68,7 +69,10 @@ static ek_err open_buffers(ek_shared_reads *r, const ek_kv_layout *layout)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         buffers *b = &r->buffers[k];
         b->each = (EK_RECORD_HEAD + ek_kv_page_bytes_max(layout, (ek_layer_kind)k) + LINE - 1) / LINE * LINE;
-        b->bytes = b->each * N_BUFFERS;
+        const double held = r->s->max_bytes / (double)b->each + BEYOND;
+        const int n = held < MAX_BUFFERS ? (int)held : MAX_BUFFERS;
+        b->spare = ~UINT64_C(0) >> (MAX_BUFFERS - n);
+        b->bytes = b->each * (size_t)n;
         b->base = ek_alloc_big(b->bytes);
         if (!b->base) return EK_ENOMEM;
     }
@@ -91,8 +95,7 @@ static void trim(ek_shared_reads *r)
 /* Nothing comes any more of what was asked for. */
 static void give_up(ek_shared_reads *r)
 {
-    for (int i = 0; i < r->used; i++)
-        if (at(r, i)->state != HERE) at(r, i)->state = HERE, at(r, i)->n = 0;
+    for (int i = 0; i < r->used; i++) at(r, i)->state = HERE;
     r->up = false;
     trim(r);
     pthread_cond_broadcast(&r->news);
@@ -184,7 +187,7 @@ static ek_err receive_one(ek_shared_reads *r)
     if (has) atomic_fetch_add(&r->s->counts.read_bytes, reply.n);
     pthread_mutex_lock(&r->lock);
     EK_TRY(err);
-    f->n = has ? reply.n + (reply.n == 0) : 0; /* an empty one is there, and is none */
+    f->has = has, f->n = reply.n;
     f->state = HERE;
     r->since = ek_now();
     trim(r);
@@ -287,9 +290,10 @@ static fetch *find(ek_shared_reads *r, const ek_chain *chain, int kind)
 static fetch *add(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes)
 {
     trim(r);
-    if (r->used == MAX_FETCHES) return NULL;
+    uint8_t *data = r->used < MAX_FETCHES ? take_buffer(&r->buffers[kind]) : NULL;
+    if (!data) return NULL;
     fetch *f = at(r, r->used++);
-    *f = (fetch){.chain = *chain, .kind = kind, .bytes = bytes, .state = ASKED, .data = take_buffer(&r->buffers[kind])};
+    *f = (fetch){.chain = *chain, .kind = kind, .bytes = bytes, .state = ASKED, .data = data};
     pthread_cond_signal(&r->work);
     return f;
 }
@@ -342,7 +346,7 @@ const uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, i
     fetch *f = find(r, chain, kind);
     if (f) drop_before(r, f);
     if (!f && r->up) f = add(r, chain, kind, bytes);
-    if (f && wait_for(r, f) && f->n > 0) {
+    if (f && wait_for(r, f) && f->has) {
         data = f->data, *n = f->n;
         f->data = NULL;
     }

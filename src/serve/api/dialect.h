@@ -31,6 +31,7 @@ typedef struct ek_api_request {
     int n_more;
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
+    bool says_share, says_work;  /* the body has cache_hit_threshold; whose work the reply is (kv_transfer_params) */
     ek_resume resume;            /* whether the stream can be continued, and where this one begins */
     char *model;                 /* as the client wrote it; NULL without */
     ek_buf salt_text;            /* behind turn.cache_salt_text */

@@ -88,6 +88,8 @@ static ek_err read_transfer(ek_api_request *r, const json_t *body)
     bool prefilled = false;
     EK_TRY(ek_field_number(r, body, "cache_hit_threshold", 0, 1, &r->turn.min_cached));
     if (transfer && !json_is_object(transfer)) return ek_field_wrong(r, "kv_transfer_params", "an object is needed");
+    r->says_share = ek_field(body, "cache_hit_threshold") != NULL;
+    r->says_work = ek_field(transfer, "do_remote_prefill") || ek_field(transfer, "do_remote_decode");
     EK_TRY(ek_field_bool(r, transfer, "do_remote_prefill", &prefilled));
     EK_TRY(ek_field_bool(r, transfer, "do_remote_decode", &r->turn.publish));
     if (prefilled && r->turn.publish)

@@ -71,7 +71,7 @@ void ek_http_close(ek_http *s); /* closes everything; on_gone is called for open
 const char *ek_exchange_method(const ek_exchange *x);
 const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
-const char *ek_exchange_find_next(const ek_exchange *x, const char *header, int i); /* the i-th of the name, from 0 */
+const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i); /* of that name, from 0 on; NULL */
 ek_span ek_exchange_body(const ek_exchange *x);
 /* Hands the body over. Its bytes count against the server's limit until ek_http_body_freed. */
 ek_body ek_exchange_take_body(ek_exchange *x);

@@ -31,7 +31,7 @@ const char *ek_exchange_path(const ek_exchange *x)
     return x->path;
 }
 
-const char *ek_exchange_find_next(const ek_exchange *x, const char *header, int i)
+const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i)
 {
     for (int k = 0; k < x->head.n_fields; k++)
         if (!strcasecmp(x->head.field[k].name.p, header) && i-- == 0) return x->head.field[k].value.p;
@@ -40,7 +40,7 @@ const char *ek_exchange_find_next(const ek_exchange *x, const char *header, int 
 
 const char *ek_exchange_find(const ek_exchange *x, const char *header)
 {
-    return ek_exchange_find_next(x, header, 0);
+    return ek_exchange_find_nth(x, header, 0);
 }
 
 ek_span ek_exchange_body(const ek_exchange *x)

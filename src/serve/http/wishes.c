@@ -50,14 +50,23 @@ static ek_err read_role(ek_wishes *w, const char *value)
     return EK_OK;
 }
 
+/* *value: NULL without the header. Two would contradict each other, or be one too many. */
+static ek_err find_one(const char **value, const ek_exchange *x, const char *name)
+{
+    *value = ek_exchange_find(x, name);
+    return ek_exchange_find_nth(x, name, 1) ? ek_fail(EK_EINVAL, "%s: it is there more than once", name) : EK_OK;
+}
+
 ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x)
 {
-    const char *resume = ek_exchange_find(x, "x-evenkeel-resume"), *role = ek_exchange_find(x, "x-evenkeel-role");
+    const char *resume, *role;
     *out = (ek_wishes){0};
+    EK_TRY(find_one(&resume, x, "x-evenkeel-resume"));
+    EK_TRY(find_one(&role, x, "x-evenkeel-role"));
     if (resume) EK_TRY(read_resume(out, resume));
     if (role) EK_TRY(read_role(out, role));
     for (int i = 0; !out->if_available; i++) {
-        const char *prefer = ek_exchange_find_next(x, "prefer", i);
+        const char *prefer = ek_exchange_find_nth(x, "prefer", i);
         if (!prefer) break;
         out->if_available = ek_prefers(prefer, "if-available");
     }

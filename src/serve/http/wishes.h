@@ -1,11 +1,12 @@
-/* What headers of a request ask for beside its body, for clients and proxies that do not touch bodies.
+/* What headers of a request ask for beside its body, for clients and proxies that do not touch bodies. What the body
+ * says of the same wins.
  *
- *   x-evenkeel-resume: true     the stream's events say how it goes on, as evenkeel.resume true (serve/resume/resume.h)
- *   x-evenkeel-role: prefill    another replica writes the reply, as kv_transfer_params.do_remote_decode true; decode
- * or both: this one writes it, whatever --role says prefer: if-available        status 412 unless the prompt's whole
- * pages are cached (RFC 7240; llm-d's coordinator)
+ * x-evenkeel-resume: true. The stream's events say how it goes on, as evenkeel.resume true (serve/resume/resume.h).
  *
- * What the body says of the same wins. */
+ * x-evenkeel-role: prefill. Another replica writes the reply, as kv_transfer_params.do_remote_decode true. decode,
+ * both: this one writes it, whatever --role says.
+ *
+ * prefer: if-available. Status 412 unless the prompt's whole pages are cached (RFC 7240; llm-d's coordinator). */
 #ifndef EK_SERVE_WISHES_H
 #define EK_SERVE_WISHES_H
 
