@@ -150,12 +150,12 @@ TEST_BINS :=
 # A test program of a release has its symbols without lines: 38 MB of them in each of 150 programs took two minutes to link,
 # and writing those of the tests a fifth of their compiler's time. CONF=debug and the sanitizers keep them.
 # gold, where it is, halves the time of two hundred links.
-# tests/ops/*_avx512.c are kernels of src once more, instructions that this machine may lack replaced by functions over
-# memory: at -O3 the compiler needs up to twice as long for them, and nobody measures them.
 GOLD := $(shell $(CC) -fuse-ld=gold -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=gold)
 TEST_LD ?= $(if $(filter release,$(CONF)),$(GOLD) -Wl$(,)--strip-debug)
 ifeq ($(CONF),release)
 $B/tests/%.o: CFLAGS += -g0
+# Kernels of src once more, instructions that this machine may lack replaced by functions over memory: at -O3 the compiler
+# needs up to twice as long for them, and nobody measures them.
 $B/tests/ops/%_avx512.o: CFLAGS += -O1
 endif
 define test_dir

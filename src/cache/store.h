@@ -99,7 +99,7 @@ void ek_store_wait(ek_store *s, double seconds);
 /* What the thread calls while it has nothing else to do, for pages [from, to) of a kind, some at a time, to being the
  * last that was told: memory is to be ready for them before they come. At first from is 0. */
 typedef void ek_store_ready_fn(void *arg, ek_layer_kind kind, int32_t first, int n);
-void ek_store_set_ready(ek_store *s, ek_store_ready_fn *ready, void *arg); /* before the first: */
+void ek_store_set_ready(ek_store *s, ek_store_ready_fn *ready, void *arg); /* once, before the first ek_store_ready */
 void ek_store_ready(ek_store *s, ek_layer_kind kind, int to);
 
 const ek_store_counts *ek_store_counts_of(const ek_store *s);

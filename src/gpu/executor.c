@@ -318,7 +318,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
     double room;
     x->g = g, x->n_flights = EK_GPU_FLIGHTS;
     if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
-    room = (double)free * 0.8 - g->reserved; /* the rest for a step */
+    room = (double)free * EK_GPU_KEYS_SHARE - g->reserved;
     return (ek_executor){.config = &g->m->config,
                          .layout = &g->m->layout,
                          .model = g->m,

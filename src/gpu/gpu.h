@@ -41,6 +41,9 @@ const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
 /* An executor for ek_engine_open_on; the engine's close frees it. */
 ek_executor ek_gpu_executor(ek_gpu *g);
 
+/* Of what weights leave, keys and values get this share, and a step the rest. */
+#define EK_GPU_KEYS_SHARE 0.8
+
 /* Bytes that are free on the device, and those that the weights take, a drafter's too; 0 after an error. */
 double ek_gpu_room(ek_gpu *g);
 double ek_gpu_bytes(const ek_gpu *g);

@@ -53,9 +53,10 @@ ek_err ek_model_check_start(int kv_start, ek_kv_format k, ek_kv_format v);
 
 void ek_model_close(ek_model *m);
 
+struct ek_rows_wanted; /* model/weights/weights.h */
+
 /* What one of several devices has of a model: layers [first, end), the vectors that belong to no layer, and, if it
  * looks tokens up or makes logits, their table. Layers' matrices are read by that device alone. */
-struct ek_rows_wanted; /* model/weights/weights.h */
 typedef struct ek_model_share {
     int first, end;
     bool embed;

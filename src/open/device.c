@@ -186,7 +186,7 @@ double ek_device_room(const char *text, double max_bytes, const ek_model *model)
     double weights = ek_model_common_bytes(model, true);
     for (int i = 0; i < ek_model_config(model)->n_layers; i++) weights += ek_model_layer_bytes(model, i);
     ek_gpu_close(g);
-    return given > weights ? (given - weights) / 2 : 0;
+    return given > weights ? (given - weights) * EK_GPU_KEYS_SHARE : 0;
 }
 
 static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size_t room)

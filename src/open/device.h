@@ -22,7 +22,7 @@ ek_err ek_device_parse(ek_device *out, const char *text);
 /* How several share a model: "layers" (NULL) or "outputs". EINVAL: another word, or outputs with the CPU in the list.
  */
 ek_err ek_device_set_split(ek_device *d, const char *split);
-/* Layers lie on several devices. Such a model is best opened deferred (ek_model_opts). */
+/* Several devices, or some and the CPU, share the model. Such a model is best opened deferred (ek_model_opts). */
 static inline bool ek_device_is_split(const ek_device *d)
 {
     return d->n > 1 || d->all || d->host;
@@ -34,7 +34,7 @@ static inline bool ek_device_is_split(const ek_device *d)
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model, char *why,
                       size_t room);
 
-/* Where the layers of a model would lie, in words, on what the devices have free or, without asking them, on max_bytes
+/* What of a model would lie where, in words, on what the devices have free or, without asking them, on max_bytes
  * each. Only for several. Weights may be deferred. */
 ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_model *model);
 

@@ -29,9 +29,8 @@ typedef struct ek_open_opts {
     bool chat;          /* tokenizer and chat template too: EK_EFORMAT and others for a model without */
 
     /* Where and how fast it runs. Never changes an answer. */
-    const char *device; /* "cpu", "cuda", "cuda:N"; several, by layers: "cuda:0,1", "cuda:0-3", "cuda:all", and with the
-                           CPU for what does not fit, "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model
-                           fits there */
+    const char *device; /* "cpu", "cuda", "cuda:N"; several: "cuda:0,1", "cuda:0-3", "cuda:all", and with the CPU for
+                           what does not fit, "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model fits */
     const char *split;  /* over several CUDA devices: "layers", whole ones on each; "outputs", some of every layer's on
                            each; NULL: "layers" */
     double gpu_bytes;   /* memory that each CUDA device may give; 0: what is free there */

@@ -57,7 +57,7 @@ static ek_model *open_model(const char *shape, ek_kv_format kv, bool deferred)
     return m;
 }
 
-static ek_err try(ek_engine *e, ek_trace out[2])
+static ek_err try(ek_engine *e, ek_trace out[2], bool digests)
 {
     static const int32_t tokens[] = {2, 5, 9, 11, 3};
     ek_ask a[2] = {{.tokens = tokens,
@@ -65,7 +65,7 @@ static ek_err try(ek_engine *e, ek_trace out[2])
                     .max_tokens = REPLY,
                     .prompt_logits_from = 5,
                     .ignore_eos = true,
-                    .digests = true, /* so that steps begin ahead */
+                    .digests = digests, /* so that steps begin ahead */
                     .sampling = ek_sampling_greedy()}};
     a[1] = a[0];
     a[1].n_tokens = 3, a[1].prompt_logits_from = 3;
@@ -120,7 +120,7 @@ static void check_steps(const char *shape, int n, how by)
         for (int i = 0; i < n; i++)                    /* each reaches the others: they are neighbours, or the last */
             assert_int_equal(fake.reached[i], ((1u << n) - 1) & ~(1u << i));
         assert_int_equal(open_engine(&e, r, NULL), EK_OK);
-        assert_int_equal(try(e, out), EK_OK);
+        assert_int_equal(try(e, out, true), EK_OK);
         for (int k = 0; k < 2; k++) {
             assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
             assert_int_equal(out[k].n_reply, REPLY);
@@ -208,7 +208,7 @@ static bool asked(ek_model *m, const ek_drafter *drafter, int n, how by, const e
         assert_null(strchr(ek_err_text(), '\n'));
     } else {
         *from = fake.calls;
-        assert_int_equal(try(e, out), EK_OK);
+        assert_int_equal(try(e, out, true), EK_OK);
         *to = fake.calls;
         *refused = ek_engine_broken(e, why, sizeof why);
         assert_true(*refused == (strstr(why, "cannot be used any more") != NULL));
@@ -396,7 +396,53 @@ static void outputs_need_peers(void **state)
     assert_int_equal(open_ranks(&r, &d, m, 2, LAYERS), EK_OK);
     ek_ranks_close(r);
     assert_int_equal(fake.reached[0] | fake.reached[1], 0);
+    static const CUresult no[] = {EK_CU_NO_PEER, EK_CU_TOO_MANY_PEERS}; /* which break nothing */
+    for (int i = 0; i < 2; i++) {
+        d = good();
+        fake.enable_error = no[i];
+        assert_int_equal(open_ranks(&r, &d, m, 2, OUTPUTS), EK_EUNSUPPORTED);
+        assert_non_null(strstr(ek_err_text(), "cuda:0 does not reach the memory of cuda:1"));
+        assert_int_equal(open_ranks(&r, &d, m, 2, LAYERS), EK_OK);
+        ek_trace out[2];
+        ek_engine *e;
+        assert_int_equal(open_engine(&e, r, NULL), EK_OK);
+        assert_int_equal(try(e, out, true), EK_OK);
+        for (int k = 0; k < 2; k++) {
+            assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+            ek_trace_fini(&out[k]);
+        }
+        ek_engine_close(e);
+        ek_ranks_close(r);
+    }
     ek_model_close(m);
+}
+
+/* The first device has logits for the host and the others have not, so that one may have a graph of a step that the
+ * other queues kernel by kernel: each is queued to its own stream (fake_cuda.c). */
+static void devices_may_have_graphs_of_their_own(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 3; n++) {
+        ek_gpu_driver d = good();
+        ek_ranks *r;
+        ek_engine *e;
+        ek_model *m = open_model("T1", EK_KV_I16, false);
+        assert_int_equal(open_ranks(&r, &d, m, n, OUTPUTS), EK_OK);
+        assert_int_equal(open_engine(&e, r, NULL), EK_OK);
+        for (int i = 0; i < 6; i++) {
+            ek_trace out[2];
+            assert_int_equal(try(e, out, i % 3 == 0), EK_OK);
+            for (int k = 0; k < 2; k++) {
+                assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+                ek_trace_fini(&out[k]);
+            }
+        }
+        assert_true(fake.graph_launches > 0);
+        ek_engine_close(e);
+        ek_ranks_close(r);
+        nothing_is_left();
+        ek_model_close(m);
+    }
 }
 
 /* A drafter reads whole pages. */
@@ -425,16 +471,21 @@ static void outputs_have_no_drafter(void **state)
 static void pages_go_to_the_host_and_back(void **state)
 {
     (void)state;
-    static const char *const shapes[] = {"T1", "T3", "Q1"};
+    static const char *const shapes[] = {"T1", "T3", "T6", "Q1"};
+    enum { SHAPES = sizeof shapes / sizeof *shapes };
     static const struct {
         int n;
         how by;
     } ways[] = {{1, HOST}, {2, LAYERS}, {3, LAYERS}, {2, OUTPUTS}, {3, OUTPUTS}};
-    for (size_t way = 0; way < 3 * sizeof ways / sizeof *ways; way++) {
+    for (size_t way = 0; way < SHAPES * sizeof ways / sizeof *ways; way++) {
         ek_gpu_driver d = good();
         ek_ranks *r;
-        ek_model *m = open_model(shapes[way % 3], EK_KV_I16, false);
-        if (open_ranks(&r, &d, m, ways[way / 3].n, ways[way / 3].by)) {
+        const how by = ways[way / SHAPES].by;
+        ek_model *m = open_model(shapes[way % SHAPES], EK_KV_I16, false);
+        const ek_err err = open_ranks(&r, &d, m, ways[way / SHAPES].n, by);
+        if (err) {
+            assert_int_equal(err, EK_EUNSUPPORTED);
+            is_refused_in_words(by);
             ek_model_close(m);
             continue;
         }
@@ -476,6 +527,7 @@ int main(void)
         cmocka_unit_test(the_table_stays_on_the_host_where_little_may_be_taken),
         cmocka_unit_test(a_drafter_counts_as_weights),
         cmocka_unit_test(outputs_need_peers),
+        cmocka_unit_test(devices_may_have_graphs_of_their_own),
         cmocka_unit_test(outputs_have_no_drafter),
         cmocka_unit_test(pages_go_to_the_host_and_back),
     };

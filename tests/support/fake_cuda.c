@@ -157,6 +157,7 @@ static CUresult fake_cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
     (void)flags;
     const int of = (int)((char *)peer - contexts);
     assert_true(of != fake.current && !fake.apart);
+    if (fake.enable_error) return fake.enable_error;
     if (fake.reached[fake.current] >> of & 1) return said(EK_CU_ENABLED);
     fake.reached[fake.current] |= 1u << of;
     return said(0);
@@ -248,7 +249,7 @@ static CUresult fake_cuStreamCreate(CUstream *stream, unsigned flags)
     CUresult failed = next_call();
     if (failed) return failed;
     (void)flags;
-    *stream = (CUstream)&thing;
+    *stream = (CUstream)(contexts + fake.current);
     return 0;
 }
 static CUresult fake_cuStreamDestroy(CUstream stream)
@@ -299,6 +300,7 @@ static CUresult fake_cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f
     CUresult failed = next_call();
     if (failed) return failed;
     (void)args, (void)extra;
+    assert_ptr_equal(config->hStream, contexts + fake.current); /* of the device that the thread is in */
     assert_true((int)config->sharedMemBytes <= *shared_of((const char *)f));
     assert_true(config->gridDimX >= 1 && config->gridDimY <= 65535 && config->blockDimX <= 1024);
     assert_true(config->sharedMemBytes <= 232448);
@@ -337,7 +339,8 @@ static CUresult fake_cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
     CUresult failed = next_call();
     if (failed) return failed;
-    (void)exec, (void)stream;
+    (void)exec;
+    assert_ptr_equal(stream, contexts + fake.current);
     fake.graph_launches++;
     return said(0);
 }
@@ -394,6 +397,7 @@ static CUresult fake_cuEventQuery(CUevent event)
     if (failed) return failed;
     (void)event;
     if (fake.sync == 700) go_down();
+    if (!fake.sync && ++fake.queries % 5 == 1) return EK_CU_NOT_READY;
     return said(fake.sync);
 }
 static CUresult fake_cuEventSynchronize(CUevent event)

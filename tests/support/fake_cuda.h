@@ -20,6 +20,8 @@ typedef struct fake_cuda {
     int current;                    /* whose context the thread has */
     unsigned down;                  /* bits of the devices that failed */
     bool apart;                     /* devices do not reach each other's memory */
+    CUresult enable_error;          /* of reaching it */
+    int queries;                    /* of events: every fifth says "not yet" */
     unsigned reached[FAKE_DEVICES]; /* bits of the devices whose memory was enabled for each */
     struct {
         char name[32];

@@ -40,8 +40,8 @@ typedef struct ek_redis_arg {
 
 /* Sends a command; its reply is to be read in its turn. After an error the connection is of no use. */
 ek_err ek_redis_send(ek_redis *r, const ek_redis_arg *arg, int n, double deadline);
-/* The next reply, of at most max_bytes: whatever a server sends, no more than that is held. EFORMAT: what is no reply,
- * or too long, or one of a kind that no command here gets. */
+/* The next reply, of at most max_bytes and 16 KiB: whatever a server sends, no more than that is held. EFORMAT: what is
+ * no reply, or too long, or one of a kind that no command here gets. */
 ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadline);
 /* The same, but bytes go to `into`, which has room for so many, and not to out->text, which is NULL then. More than
  * these, by at most EK_REDIS_SKIPPED, are thrown away: out->n alone says so. */

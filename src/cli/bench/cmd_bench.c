@@ -87,9 +87,11 @@ static int context_of(const report *r, const result *x)
     return ek_bench_context(x->batch, x->depth, (int)r->cli->generate, (int)r->cli->chunk);
 }
 
-/* Bytes that keys and values get where nobody says how many. */
+/* Bytes that keys and values get where nobody says how many. Of several devices only the split knows: no bound. */
 static double room_for_keys(const ek_open_opts *o, const ek_model *m)
 {
+    ek_device d;
+    if (o->device && !ek_device_parse(&d, o->device) && ek_device_is_split(&d)) return INFINITY;
     const double device = ek_device_room(o->device, o->gpu_bytes, m), have = ek_memory_available();
     if (device > 0) return device;
     return have > 0 ? have / 2 : INFINITY;

@@ -16,7 +16,7 @@ double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], do
 double ek_ranks_room(const ek_ranks *r, int i, double free)
 {
     const ek_gpu *g = r->gpu[i];
-    const double left = (r->max_bytes - ek_gpu_bytes(g)) * 0.8 - g->reserved; /* the rest for a step */
+    const double left = (r->max_bytes - ek_gpu_bytes(g)) * EK_GPU_KEYS_SHARE - g->reserved;
     const double own = r->max_bytes > 0 && left < free ? left : free;
     return ek_ranks_pages_for(r, g->share.kv_bytes, own > 1 ? own : 1);
 }

@@ -13,7 +13,6 @@ struct ek_ranks {
     int n; /* devices */
     ek_gpu *gpu[EK_RANKS];
     double max_bytes;
-    bool reached;  /* the devices reach each other's memory */
     int min_piece; /* for tests; 0: as it is */
     char text[1024];
 };

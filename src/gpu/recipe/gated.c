@@ -156,14 +156,14 @@ static void write_cut_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_run *x = w->x;
-    const ek_gpu_gating g = mlp_of(x, i, n);
-    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
-    const int inter = x->g->m->config.layer[i].intermediate_size;
-    ek_gpu_input gated;
     if (ek_gpu_is_cut(x)) {
         write_cut_mlp(w, i, in, n);
         return;
     }
+    const ek_gpu_gating g = mlp_of(x, i, n);
+    const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
+    const int inter = x->g->m->config.layer[i].intermediate_size;
+    ek_gpu_input gated;
     if (by.by == EK_GPU_GATE_APART) {
         ek_gpu_project_two(w, g.gate, g.upper, in, x->gate, x->up, inter);
         gated = ek_gpu_gate(w, x->gate, x->up, inter, inter, n, inter, g.next);

@@ -119,5 +119,7 @@ ek_err ek_gpu_replay(ek_gpu_run *const *x, int n, ek_gpu_body *body, ek_gpu_part
         if (n > 1) EK_TRY(ek_cuda_enter(c));
         EK_TRY(ek_cuda_check(c, ek_cuda_functions(c)->cuGraphLaunch(exec[i], ek_cuda_stream(c)), "launching a graph"));
     }
-    return n_rest ? body(rest, n_rest) : EK_OK;
+    if (n_rest == 0) return EK_OK;
+    if (n > 1 && n_rest == 1) EK_TRY(ek_cuda_enter(rest[0]->g->c)); /* a body of one device is inside it */
+    return body(rest, n_rest);
 }

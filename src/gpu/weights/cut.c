@@ -97,7 +97,7 @@ static ek_err check_part(ek_gpu_range p, int ranks, const char *what, int n)
     return ek_fail(EK_EUNSUPPORTED, "%d %s cannot be cut for %d devices (--split layers)", n, what, ranks);
 }
 
-/* Heads begin at a whole panel, and records of them at a whole group. */
+/* Heads begin at a whole panel. */
 static ek_err check_heads(const ek_model *m, const ek_gpu_cut *cut, int i)
 {
     const ek_layer_config *l = &m->config.layer[i];

@@ -9,8 +9,8 @@ using namespace ek;
 namespace
 {
 
-constexpr int THREADS = 128, ROWS = 64, OUTPUTS = 128, PIECE = 16, DOWN = 16, FOURS = DOWN;
-// of a thread: rows, and pieces of 16 bytes of its sums
+constexpr int THREADS = EK_CUDA_MANY_THREADS, ROWS = EK_CUDA_MANY_ROWS, OUTPUTS = EK_CUDA_MANY_OUTPUTS, PIECE = 16;
+constexpr int DOWN = 16, FOURS = DOWN; // of a thread: rows, and pieces of 16 bytes of its sums
 // Four floats more: the threads that write a column, or the weights of an input, then write to different banks.
 constexpr int LDX = ROWS + 4, LDW = OUTPUTS + 4;
 
