@@ -72,8 +72,9 @@ static ek_err run_prompt(ek_engine *e, int n, bool again, double *seconds)
     return t.err;
 }
 
-static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, double *seconds)
+static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, double *seconds, double *prompts)
 {
+    const double first = ek_now();
     tally t = {0};
     ek_request_id *id = ek_alloc((size_t)batch * sizeof *id);
     ek_err err = EK_OK;
@@ -83,6 +84,7 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
     while (!err && !t.err && t.started < batch && worked) worked = ek_engine_step(e);
     int before = t.tokens;
     double start = ek_now();
+    *prompts = start - first;
     for (int i = 0; i < n_steps && !err && !t.err && worked; i++) worked = ek_engine_step(e);
     *seconds = ek_now() - start;
     if (!err && !t.err && t.tokens - before != batch * n_steps)
@@ -157,16 +159,20 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
 }
 
 ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
-                         double *per_second, double *per_limit)
+                         double *per_second, double *per_limit, double *prompts)
 {
+    double *read = ek_alloc((size_t)runs * sizeof *read);
     series s;
     ek_err err = EK_OK;
     series_begin(&s, runs, limit);
     while (!err && series_more(&s)) {
-        double seconds = 0;
-        err = run_generate(e, batch, depth, n_steps, &seconds);
+        double seconds = 0, before = 0;
+        err = run_generate(e, batch, depth, n_steps, &seconds, &before);
+        if (!err) read[s.n] = (double)batch * depth / before;
         if (!err) series_add(&s, n_steps / seconds, limit);
     }
+    if (s.n) *prompts = ek_median(read, s.n);
+    free(read);
     series_end(&s, limit, per_second, per_limit);
     return err;
 }

@@ -26,9 +26,10 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
                        double *again);
 
 /* Steps per second of `batch` requests that all generate, with depth tokens before; each step
- * makes one token of each. */
+ * makes one token of each. *prompts: tokens per second of these prompts, from the first submit until the last request
+ * generates (median). */
 ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
-                         double *per_second, double *per_limit);
+                         double *per_second, double *per_limit, double *prompts);
 
 /* Context that ek_bench_generate needs: while the last prompts are processed, the first
  * requests already generate. */

@@ -26,6 +26,7 @@ typedef struct result {
     double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
     double limit;             /* multiply-adds a second; bytes a second */
     double again;             /* of a prompt: how many times sooner its reply begins the second time, from the cache */
+    double prompts;           /* of generation at depth: tokens per second of the prompts before it */
     bool offered;             /* nobody asked for it: left out where it takes long, or more than there is */
     bool left_out;
     double would_take; /* why, seconds; */
@@ -215,7 +216,7 @@ static ek_err measure_row(report *r, machine *limits, result *x)
     }
     if (x->generate)
         EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
-                                 &x->per_limit));
+                                 &x->per_limit, &x->prompts));
     else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit, &x->again));
     x->limit = limit.median;
     return EK_OK;
@@ -262,6 +263,7 @@ static void explain_generate(void)
 {
     fputs("\nbatch            requests that generate at the same time\n"
           "depth            tokens before the reply, in each of them\n"
+          "read             how many of these a second, all prompts one behind the other\n"
           "tokens/s         of all of them together\n"
           "each             of one of them: what its reader sees\n"
           "GB/s             weights and keys that are read for it\n"
@@ -313,12 +315,16 @@ static void print_table(const report *r)
         printf(" %8.1f x\n", x->again);
     }
     explain_generate();
-    printf("\n%10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "tokens/s", "each", "GB/s", "reads", "share");
+    printf("\n%10s %10s %10s %12s %12s %10s %10s %8s\n", "batch", "depth", "read", "tokens/s", "each", "GB/s", "reads",
+           "share");
     for (int i = 0; i < r->n_rows; i++) {
         const result *x = &r->row[i];
         if (!x->generate || x->left_out) continue;
-        printf("%10d %10d %12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch, x->depth, x->batch * x->per_second,
-               x->per_second, work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+        printf("%10d %10d ", x->batch, x->depth);
+        if (x->depth > 0) printf("%10.1f ", x->prompts);
+        else printf("%10s ", "-");
+        printf("%12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch * x->per_second, x->per_second,
+               work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
     }
     print_left_out(r);
 }
@@ -367,8 +373,9 @@ static void print_json(const report *r)
         if (!x->generate || x->left_out) continue;
         ek_buf_fmt(
             &b,
-            "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f}",
-            sep, x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit);
+            "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f,\"prompt_tokens_per_second\":%.3f}",
+            sep, x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit,
+            x->prompts);
         sep = ",";
     }
     ek_buf_str(&b, "]}");
