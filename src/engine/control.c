@@ -99,6 +99,11 @@ void ek_engine_cancel(ek_engine *e, ek_request_id id)
     pthread_mutex_unlock(&e->lock);
 }
 
+void ek_engine_on_results(ek_engine *e, void (*fn)(void *arg, bool begin), void *arg)
+{
+    e->on_results = fn, e->on_results_arg = arg;
+}
+
 /* Waits until there is something to do; false when the engine is closed and empty. */
 static bool wait_for_work(ek_engine *e)
 {

@@ -182,6 +182,10 @@ void ek_engine_cancel(ek_engine *e, ek_request_id id);
  * computed ends with EK_FINISH_ERROR and is no error of the step. */
 bool ek_engine_step(ek_engine *e);
 
+/* For a sink that wakes another thread: fn is called with true in front of the events of a step's results and with
+ * false behind them, so that one wake-up does for all of them. On the engine's thread; set it before the first step. */
+void ek_engine_on_results(ek_engine *e, void (*fn)(void *arg, bool begin), void *arg);
+
 ek_err ek_engine_start(ek_engine *e); /* starts the engine thread */
 /* No more submits (ESHUTDOWN); drain: finishes what runs and waits, else cancels it. Joins
  * the thread if one was started, otherwise steps until done. */

@@ -91,6 +91,9 @@ struct ek_engine {
     ek_plan ahead;    /* of the step behind it, if n_scheduled > 0: begun */
     uint64_t n_steps; /* begun */
 
+    void (*on_results)(void *arg, bool begin); /* or NULL */
+    void *on_results_arg;
+
     pthread_t thread;
     bool has_thread;
 

@@ -207,6 +207,15 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
     ek_draft_follow(r);
 }
 
+static void deliver_all(ek_engine *e)
+{
+    const ek_plan *p = &e->plan;
+    if (e->on_results) e->on_results(e->on_results_arg, true);
+    for (int i = 0; i < p->n_scheduled; i++)
+        if (p->scheduled[i].req) deliver(e, &p->scheduled[i]);
+    if (e->on_results) e->on_results(e->on_results_arg, false);
+}
+
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
@@ -337,8 +346,7 @@ bool ek_engine_step(ek_engine *e)
         double begin = ek_now(); /* for the statistics alone */
         run(e, begun);
         count(e, ek_now() - begin);
-        for (int i = 0; i < p->n_scheduled; i++)
-            if (p->scheduled[i].req) deliver(e, &p->scheduled[i]);
+        deliver_all(e);
         if (ek_ahead_is_abandoned(e)) ek_ahead_drop(e);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);

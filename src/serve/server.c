@@ -235,10 +235,12 @@ double ek_server_max_turn(const ek_server *s)
 ek_err ek_server_run(ek_server *s)
 {
     s->last_step_time = s->run_since = ek_now();
+    ek_engine_on_results(s->engine, ek_mailbox_gather, s->mailbox);
     EK_TRY(ek_engine_start(s->engine));
     ek_ready_start(s);
     int bad = ek_loop_run(&s->loop);
     ek_engine_stop(s->engine, false);
+    ek_engine_on_results(s->engine, NULL, NULL);
     ek_mailbox_deliver(s->mailbox);
     ek_ready_close(s);
     if (s->broken[0]) return ek_fail(EK_EIO, "%s", s->broken);

@@ -19,7 +19,9 @@ typedef struct pile {
 /* Two piles take turns, so that after a while nothing is allocated. */
 struct ek_mailbox {
     pthread_mutex_t lock;
-    pile in;            /* under the lock */
+    pile in;            /* under the lock, as what stands below */
+    bool gathers;       /* who posts will say when all of it is there; */
+    bool owes;          /* the reader then has to be woken */
     pile out;           /* being delivered */
     size_t n_delivered; /* of out */
     ek_loop *loop;
@@ -84,8 +86,20 @@ void ek_mailbox_post(void *box, const ek_turn_news *news)
         b->in.v = ek_realloc(b->in.v, b->in.cap * sizeof *b->in.v);
     }
     b->in.v[b->in.n++] = copy;
+    if (first && b->gathers) first = false, b->owes = true;
     pthread_mutex_unlock(&b->lock);
     if (first) wake(b);
+}
+
+void ek_mailbox_gather(void *box, bool begin)
+{
+    ek_mailbox *b = box;
+    pthread_mutex_lock(&b->lock);
+    b->gathers = begin;
+    const bool owes = b->owes && !begin;
+    b->owes = b->owes && begin;
+    pthread_mutex_unlock(&b->lock);
+    if (owes) wake(b);
 }
 
 ek_err ek_mailbox_open(ek_mailbox **out, ek_loop *loop, ek_mail_fn *fn)
