@@ -14,8 +14,9 @@ struct event_base;
 
 typedef struct ek_loop {
     struct event_base *base;
-    double begin; /* of this turn, in seconds of the thread's CPU time */
-    double max;   /* the longest turn so far */
+    double begin;      /* of this turn, in seconds of the thread's CPU time */
+    double not_before; /* on the clock of ek_now: until then the turn cannot have spent its time */
+    double max;        /* the longest turn so far */
     ek_histogram turns;
     bool stopping;
 } ek_loop;
