@@ -24,8 +24,9 @@
 typedef struct row {
     int clients, requests, failed, repeated, agree;
     int64_t prompt_tokens, tokens;
-    double per_second, prompt_per_second;
+    double per_second;
     double first_p50, first_p95, gap_p50, gap_p95, gap_max;
+    double engine; /* tokens per second of the same requests without HTTP; this engine's alone */
 } row;
 
 typedef struct side {
@@ -119,12 +120,12 @@ static void close_all(comparison *x)
 
 /* --- measuring --- */
 
-enum { SPEED, FIRST, FIRST_P95, GAP, GAP_P95, N_TIMES };
+enum { SPEED, FIRST, FIRST_P95, GAP, GAP_P95, ENGINE, N_TIMES };
 
 static void take(side *s, row *w, double *time, int run, int runs, const ek_traffic_result *r)
 {
-    const double v[N_TIMES] = {(double)r->tokens / r->seconds, r->first_p50, r->first_p95, r->gap_p50, r->gap_p95};
-    for (int i = 0; i < N_TIMES; i++) time[i * runs + run] = v[i];
+    const double v[ENGINE] = {(double)r->tokens / r->seconds, r->first_p50, r->first_p95, r->gap_p50, r->gap_p95};
+    for (int i = 0; i < ENGINE; i++) time[i * runs + run] = v[i];
     if (r->failed && !s->error[0]) snprintf(s->error, sizeof s->error, "%s", r->error);
     if (r->gap_max > w->gap_max) w->gap_max = r->gap_max;
     w->requests += r->requests, w->failed += r->failed;
@@ -142,26 +143,31 @@ static ek_err measure_row(comparison *x, int i)
     double *time = ek_alloc(2 * N_TIMES * (size_t)runs * sizeof *time);
     ek_err err = EK_OK;
     for (int s = 0; s < 2; s++) x->side[s].row[i].clients = clients;
-    for (int run = 0; run < runs && !err; run++)
+    for (int run = 0; run < runs && !err; run++) {
+        const ek_traffic t = {.clients = clients,
+                              .each = 2,
+                              .prompt_words = words_of(x->cli),
+                              .max_tokens = (int)x->cli->generate,
+                              .seed = (uint32_t)(i * runs + run),
+                              .max_delay = clients > 1 ? 0.1 : 0,
+                              .timeout = 3600};
+        ek_traffic_result r;
         for (int s = 0; s < 2 && !err; s++) {
-            ek_traffic t = {.clients = clients,
-                            .each = 2,
-                            .prompt_words = words_of(x->cli),
-                            .max_tokens = (int)x->cli->generate,
-                            .seed = (uint32_t)(i * runs + run),
-                            .max_delay = clients > 1 ? 0.1 : 0,
-                            .timeout = 3600};
-            ek_traffic_result r;
             err = ek_traffic_run(&x->side[s].server, &t, &r);
             if (!err) take(&x->side[s], &x->side[s].row[i], time + s * N_TIMES * runs, run, runs, &r);
             free(r.text);
         }
+        if (!err) err = ek_traffic_run_engine(x->m.engine, &x->m.chat, &t, &r);
+        if (!err && r.failed) err = ek_fail(EK_EINTERNAL, "without HTTP: %s", r.error);
+        if (!err) time[ENGINE * runs + run] = (double)r.tokens / r.seconds;
+    }
     for (int s = 0; s < 2 && !err; s++) {
         row *w = &x->side[s].row[i];
         double *v = time + s * N_TIMES * runs;
         w->per_second = ek_median(v + SPEED * runs, runs);
         w->first_p50 = ek_median(v + FIRST * runs, runs), w->first_p95 = ek_median(v + FIRST_P95 * runs, runs);
         w->gap_p50 = ek_median(v + GAP * runs, runs), w->gap_p95 = ek_median(v + GAP_P95 * runs, runs);
+        w->engine = s == 0 ? ek_median(v + ENGINE * runs, runs) : 0;
         w->agree = ek_traffic_agree(x->side[s].text + x->side[s].n_text - w->repeated, w->repeated);
     }
     free(time);
@@ -204,13 +210,15 @@ static void print_side(const comparison *x, const side *s)
     printf("\n%s (", s->name);
     ek_cli_put(stdout, s->server.model);
     printf(")%s\n", s->counted ? "" : ": tokens are pieces of text");
-    printf("%8s %9s %10s %18s %18s %10s %12s\n", "clients", "requests", "tokens/s", "first ms 50/95 %",
-           "gap ms 50/95 %", "largest", "same text");
+    const bool own = s == &x->side[0];
+    printf("%8s %9s %10s %18s %18s %10s %12s%s\n", "clients", "requests", "tokens/s", "first ms 50/95 %",
+           "gap ms 50/95 %", "largest", "same text", own ? "   without HTTP" : "");
     for (int i = 0; i < x->cli->batch.n; i++) {
         const row *w = &s->row[i];
         printf("%8d %9d %10.1f %9.0f %8.0f %9.1f %8.1f %10.0f %5d of %-4d", w->clients, w->requests, w->per_second,
                1e3 * w->first_p50, 1e3 * w->first_p95, 1e3 * w->gap_p50, 1e3 * w->gap_p95, 1e3 * w->gap_max, w->agree,
                w->repeated);
+        if (own) printf(" %10.1f %3.0f %%", w->engine, 100 * w->per_second / w->engine);
         if (w->failed) printf("  %d failed", w->failed);
         putchar('\n');
     }
@@ -224,14 +232,16 @@ static void print_side(const comparison *x, const side *s)
 
 static void explain(void)
 {
-    fputs("\nclients           that chat at the same time, each waits for its own reply\n"
-          "requests          of all runs together\n"
-          "tokens/s          of all clients together\n"
-          "first ms 50/95 %  until the first piece of text: the median, and what 95 of 100 stay below\n"
-          "gap ms 50/95 %    between two pieces of one reply, likewise\n"
-          "largest           of these gaps, in ms\n"
-          "same text         replies to the repeated request that are equal, of all to it\n",
-          stdout);
+    fputs(
+        "\nclients           that chat at the same time, each waits for its own reply\n"
+        "requests          of all runs together\n"
+        "tokens/s          of all clients together\n"
+        "first ms 50/95 %  until the first piece of text: the median, and what 95 of 100 stay below\n"
+        "gap ms 50/95 %    between two pieces of one reply, likewise\n"
+        "largest           of these gaps, in ms\n"
+        "same text         replies to the repeated request that are equal, of all to it\n"
+        "without HTTP      tokens/s of the same requests straight into the engine, and what of it is left over HTTP\n",
+        stdout);
 }
 
 static void print_table(const comparison *x)
@@ -259,6 +269,7 @@ static void write_side(ek_buf *b, const comparison *x, const side *s)
         ek_buf_fmt(b, ",\"prompt_tokens\":%lld,\"tokens\":%lld", (long long)w->prompt_tokens, (long long)w->tokens);
         ek_buf_fmt(b, ",\"first_seconds\":[%.6f,%.6f],\"gap_seconds\":[%.6f,%.6f,%.6f]", w->first_p50, w->first_p95,
                    w->gap_p50, w->gap_p95, w->gap_max);
+        if (s == &x->side[0]) ek_buf_fmt(b, ",\"engine_tokens_per_second\":%.3f", w->engine);
         ek_buf_fmt(b, ",\"same_text\":%d,\"repeated\":%d}", w->agree, w->repeated);
     }
     ek_buf_str(b, "]}");

@@ -8,8 +8,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash/rng.h"
 #include "cli/frame/median.h"
+#include "cli/bench/traffic_body.h"
 #include "cli/bench/traffic_reply.h"
 #include "hub/curl.h"
 #include "text/json/json.h"
@@ -127,32 +127,10 @@ void ek_traffic_close(ek_traffic_server *s)
 
 /* --- the requests --- */
 
-enum { REPEATED = UINT32_MAX }; /* number of the request that is sent again and again */
-
-/* Every second request of a client is the repeated one; clients next to each other alternate. */
-static uint32_t request_number(const ek_traffic *t, int client, int i)
-{
-    if ((client + i) % 2 == 0) return REPEATED;
-    return t->seed << 20 ^ (uint32_t)(client * t->each + i);
-}
-
-static void write_prompt(ek_buf *out, const ek_traffic *t, uint32_t number)
-{
-    static const char *const words[] = {"river", "seven",  "small", "letter", "under", "winter", "green", "table",
-                                        "north", "answer", "stone", "music",  "early", "number", "house", "paper"};
-    uint64_t key = ek_mix64(number);
-    int n = t->prompt_words;
-    if (number != REPEATED) n = n / 2 + (int)(key % (uint64_t)(n + 1));
-    for (int i = 0; i < n; i++) {
-        ek_buf_str(out, words[ek_mix64(key + (uint64_t)i) % 16]);
-        ek_buf_char(out, i + 1 < n ? ' ' : '.');
-    }
-}
-
 static void write_body(ek_buf *out, const ek_traffic_server *s, const ek_traffic *t, uint32_t number)
 {
     ek_buf prompt = {0};
-    write_prompt(&prompt, t, number);
+    ek_traffic_prompt(&prompt, t, number);
     ek_buf_str(out, "{\"model\":");
     ek_json_quote(out, s->model, strlen(s->model));
     ek_buf_str(out, ",\"messages\":[{\"role\":\"user\",\"content\":");
@@ -206,11 +184,11 @@ static void *client_main(void *arg)
     const client *me = arg;
     run *r = me->run;
     const ek_traffic *t = r->traffic;
-    double delay = t->max_delay * (double)(ek_mix64(t->seed ^ (uint64_t)me->number << 32) >> 11) * 0x1p-53;
+    double delay = ek_traffic_delay(t, me->number);
     struct timespec pause = {(time_t)delay, (long)((delay - (double)(time_t)delay) * 1e9)};
     nanosleep(&pause, NULL);
     for (int i = 0; i < t->each; i++) {
-        uint32_t number = request_number(t, me->number, i);
+        uint32_t number = ek_traffic_number(t, me->number, i);
         ek_buf body = {0};
         call c;
         write_body(&body, r->server, t, number);
@@ -218,7 +196,7 @@ static void *client_main(void *arg)
         ek_curl_lib()->easy_setopt(c.curl, CURLOPT_POSTFIELDS, ek_buf_text(&body));
         call_run(&c);
         pthread_mutex_lock(&r->lock);
-        take_reply(r, &c.reply, number == REPEATED);
+        take_reply(r, &c.reply, number == EK_TRAFFIC_REPEATED);
         pthread_mutex_unlock(&r->lock);
         call_close(&c);
         ek_buf_fini(&body);

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "chat/prompt.h"
+#include "engine/engine.h"
 
 typedef struct ek_traffic_server {
     char *base;      /* owned: its address, ends in /v1 */
@@ -49,5 +51,8 @@ int ek_traffic_agree(const uint64_t *text, int n);
 /* Runs it once and waits for the end. EK_OK also when requests failed: `failed` counts them. ENOMEM when threads cannot
  * be started. Free out->text also then. */
 ek_err ek_traffic_run(const ek_traffic_server *s, const ek_traffic *t, ek_traffic_result *out);
+/* The same requests straight into an engine whose thread runs, with the tokens that m makes of them; no times but
+ * `seconds`, no text. The errors of ek_turn_prompt_make. */
+ek_err ek_traffic_run_engine(ek_engine *e, const ek_chat_model *m, const ek_traffic *t, ek_traffic_result *out);
 
 #endif
