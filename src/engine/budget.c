@@ -94,6 +94,15 @@ int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KIN
     return n;
 }
 
+int ek_budget_max_requests(const ek_kv_layout *layout, double bytes, int ctx)
+{
+    enum { LEAST = 16, LARGEST = 128 };
+    const int fit = ek_budget_requests_in(layout, bytes, ctx < EK_BUDGET_EACH ? ctx : EK_BUDGET_EACH);
+    int n = LARGEST;
+    while (n > LEAST && n > fit) n /= 2;
+    return n;
+}
+
 int ek_budget_requests_in(const ek_kv_layout *layout, double bytes, int ctx)
 {
     return page_count(bytes / ek_budget_request_bytes(layout, ctx));

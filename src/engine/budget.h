@@ -30,4 +30,9 @@ double ek_budget_request_bytes(const ek_kv_layout *layout, int ctx);
 int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KINDS], int ctx);
 int ek_budget_requests_in(const ek_kv_layout *layout, double bytes, int ctx);
 
+/* How many requests a device with so many bytes for pages shall run at once where nobody says it: 128, 64 or 32, the
+ * largest of which each can have EK_BUDGET_EACH tokens, or ctx if that is less; else as many as a CPU, 16. */
+enum { EK_BUDGET_EACH = 8192 };
+int ek_budget_max_requests(const ek_kv_layout *layout, double bytes, int ctx);
+
 #endif

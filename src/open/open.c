@@ -7,6 +7,7 @@
 #include "base/machine/cpu.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "engine/budget.h"
 #include "engine/executor.h"
 #include "gpu/tower/encoder.h"
 #include "open/device.h"
@@ -136,6 +137,14 @@ static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
     return drafts ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_last(m->ranks), m->drafter) : EK_OK;
 }
 
+/* A step of a device takes about as long for many requests as for few. */
+static int requests_of(const ek_executor *on, const ek_engine_opts *o)
+{
+    const double bytes = o->kv_bytes > 0 && o->kv_bytes < on->room ? o->kv_bytes : on->room;
+    return ek_budget_max_requests(on->layout, bytes,
+                                  o->ctx_tokens ? o->ctx_tokens : on->config->max_position_embeddings);
+}
+
 /* On m->gpu, m->ranks or the CPU. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 {
@@ -150,6 +159,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     if (m->towers) ek_gpu_encoder_reserve(ek_opened_gpu(m), m->towers);
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
+    if (!o->max_requests) opts.max_requests = requests_of(&on, &opts);
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
     on.close(on.arg);
     if (any) store.close(store.arg);

@@ -48,7 +48,7 @@ typedef struct ek_open_opts {
 
     /* Limits of the engine. */
     int ctx_tokens;   /* longest prompt and reply of one request; 0: the model's, or what memory holds */
-    int max_requests; /* that run at once, 1 to 65536; 0: 16 */
+    int max_requests; /* that run at once, 1 to 65536; 0: 16, on a device ek_budget_max_requests */
     int max_queue;    /* that wait; 0: 256, EK_OPEN_NONE: none */
     double kv_bytes;  /* memory for keys and values; 0: max_requests full contexts or half of what is free */
 

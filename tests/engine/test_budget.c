@@ -60,6 +60,22 @@ static void people_are_told_what_fits(void **state)
     assert_int_equal(ek_budget_requests_in(&both, 0, 8192), 0);
 }
 
+/* 167,936 bytes for 8,192 tokens */
+static void a_device_runs_as_many_as_its_memory_holds(void **state)
+{
+    (void)state;
+    const double each = 167936;
+    static const struct {
+        double requests;
+        int want;
+    } rows[] = {{0, 16}, {31.9, 16}, {32, 32}, {63.9, 32}, {64, 64}, {127.9, 64}, {128, 128}, {1e9, 128}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_int_equal(ek_budget_max_requests(&both, rows[i].requests * each, 8192), rows[i].want);
+        assert_int_equal(ek_budget_max_requests(&both, rows[i].requests * each, 1 << 20), rows[i].want);
+    }
+    assert_int_equal(ek_budget_max_requests(&both, 64 * (2 * 1024 + 2 * 4096), 100), 64); /* of short ones more fit */
+}
+
 static void every_budget_keeps_its_promises(void **state)
 {
     (void)state;
@@ -99,6 +115,7 @@ int main(void)
         cmocka_unit_test(one_context_always_fits),
         cmocka_unit_test(what_one_kind_cannot_use_is_for_the_other),
         cmocka_unit_test(people_are_told_what_fits),
+        cmocka_unit_test(a_device_runs_as_many_as_its_memory_holds),
         cmocka_unit_test(every_budget_keeps_its_promises),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,6 +44,24 @@ said "where they would" 'on the CPU, .*and the head on cuda:0' inspect --device 
 said "whose outputs" '^outputs *cut over cuda:0 and cuda:1 ' inspect --device cuda:0,1 --split outputs models/pocket
 said "outputs and the CPU" 'split outputs: cpu has whole layers' generate --device cuda:0,cpu --split outputs --ids $ids
 said "no such device" 'there is no device cuda:7, the driver has 4' generate --device cuda:0,7 --ids $ids
+starts() { # what, a pattern, options: the first lines of a server
+  local what=$1 pattern=$2
+  shift 2
+  run serve --host 127.0.0.1 --port 0 "$@" >"$dir/said" 2>&1 &
+  local pid=$!
+  for _ in $(seq 300); do
+    grep -q ' serves ' "$dir/said" && break
+    kill -0 $pid 2>/dev/null || break
+    sleep 0.1
+  done
+  sleep 0.2
+  kill $pid 2>/dev/null
+  wait $pid 2>/dev/null
+  grep -q "$pattern" "$dir/said"
+  count $? "$what: $(head -3 "$dir/said")"
+}
+starts "as many requests as keys fit" '^up to 128 requests run at once' --device cuda:1 --ctx 1024
+starts "or fewer" '^up to 16 requests run at once' --device cuda:1 --ctx 1024 --kv-memory 20M
 said "no room" 'the weights need .* GB on 2 devices' generate --device cuda:0,1 --gpu-memory 2M --ids $ids
 echo "$passed passed, $failed failed"
 exit $((failed > 0))

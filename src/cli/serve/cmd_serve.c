@@ -86,6 +86,9 @@ static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, i
     printf("evenkeel %s serves ", EK_VERSION);
     ek_cli_put(stdout, name);
     printf(" %s at %s/v1; its page for people is %s/\n", where, address, address);
+    if (ek_opened_gpu(m) && !cli->has.max_requests)
+        printf("up to %d requests run at once (--max-requests), by the device's memory for keys and values\n",
+               ek_engine_max_requests(m->engine));
     if (m->gpu && cli->chunk == ek_engine_defaults().chunk)
         printf(
             "--chunk 2048 reads prompts of small models faster (E2B 1.8 times, 26B-A4B 1.2, 31B not); a reply beside one "
