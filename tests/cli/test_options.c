@@ -72,6 +72,24 @@ static void test_values(void **state)
     ek_cli_fini(&c);
 }
 
+/* Of sounds and of devices: each command has its own. */
+static void test_one_name_for_two(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel serve --split outputs"), EK_OK);
+    assert_string_equal(c.split, "outputs");
+    assert_true(!c.split_sound && !c.has.split_sound);
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel features --split"), EK_OK);
+    assert_true(c.split_sound);
+    assert_string_equal(c.split, "layers");
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel serve --split rows"), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "layers|outputs"));
+    ek_cli_fini(&c);
+}
+
 static void test_wrong_calls(void **state)
 {
     (void)state;
@@ -441,6 +459,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),
+        cmocka_unit_test(test_one_name_for_two),
         cmocka_unit_test(test_wrong_calls),
         cmocka_unit_test(test_numbers),
         cmocka_unit_test(test_environment),

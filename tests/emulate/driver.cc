@@ -119,7 +119,16 @@ CUresult queue(CUstream to, std::function<void()> f)
     return queue_item(to, {f, nullptr});
 }
 
-// Whether the others have stored for the exchange that this launch of ek_exchange_take waits for.
+// The halves of an exchange: what goes to others, at once, and what comes from them, once they have stored it.
+std::vector<uint8_t> half_of(std::vector<uint8_t> args, int half)
+{
+    ek_cuda_exchange_args a;
+    memcpy(&a, args.data(), sizeof a);
+    a.half = half;
+    memcpy(args.data(), &a, sizeof a);
+    return args;
+}
+
 bool they_came(const std::vector<uint8_t> &args)
 {
     ek_cuda_exchange_args a;
@@ -127,7 +136,7 @@ bool they_came(const std::vector<uint8_t> &args)
     const auto *own = (const ek_cuda_exchange_control *)(uintptr_t)a.control[a.rank];
     for (int r = 0; r < a.ranks; r++)
         for (int b = 0; b < a.blocks && r != a.rank; b++)
-            if ((int)(own->arrived[r][b] - own->done - 1) < 0) return own->lost;
+            if ((int)(own->arrived[r][b] - own->done[r][b] - 1) < 0) return own->lost;
     return true;
 }
 
@@ -341,12 +350,14 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     for (unsigned i = 0; i < c->numAttrs; i++)
         if (c->attrs[i].id == EK_CU_LAUNCH_CLUSTER) cluster = c->attrs[i].value.clusterDim.x;
     const unsigned together = cluster > 1 ? 1 : together_of(f);
+    const auto launch = [=](const std::vector<uint8_t> &args) {
+        ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, args.data());
+    };
     Dl_info info;
-    item i = {
-        [=] { ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, a.data()); }, nullptr};
-    if (dladdr((const void *)f, &info) && info.dli_sname && !strcmp(info.dli_sname, "ek_exchange_take"))
-        i.ready = [=] { return they_came(a); };
-    return queue_item(c->hStream, i);
+    if (!dladdr((const void *)f, &info) || !info.dli_sname || strcmp(info.dli_sname, "ek_exchange"))
+        return queue(c->hStream, [=] { launch(a); });
+    queue(c->hStream, [=] { launch(half_of(a, EK_CUDA_PUT)); });
+    return queue_item(c->hStream, {[=] { launch(half_of(a, EK_CUDA_TAKE)); }, [=] { return they_came(a); }});
 }
 API cuStreamBeginCapture(CUstream, int)
 {

@@ -94,11 +94,9 @@ void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
     a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank, a->limit = LIMIT;
     a->blocks = blocks_of(a);
     for (int r = 0; r < a->ranks; r++) a->control[r] = x->peer[r]->control;
-    const ek_cuda_grid put = {.x = (unsigned)a->blocks, .y = (unsigned)a->ranks - 1, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_exchange_put", put, *a);
-    w->line[w->n_lines - 1].puts = true;
-    const ek_cuda_grid take = {.x = 1, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_exchange_take", take, *a);
+    const ek_cuda_grid grid = {.x = (unsigned)a->blocks, .y = (unsigned)a->ranks - 1, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_exchange", grid, *a);
+    w->line[w->n_lines - 1].exchanges = true;
 }
 
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
