@@ -1,6 +1,7 @@
 /* The arguments of the kernels that exchange what devices have computed (kernels/rows/exchange.cu), under the rules of
  * cuda/args.h. Every one of `ranks` devices makes a part of some rows, stores it into the others' memory, and then
- * waits for theirs. */
+ * waits for theirs. No kernel waits for another block of its own device, and all blocks of one that waits run at once,
+ * so what it waits for runs or has run. */
 #ifndef EK_CUDA_EXCHANGE_ARGS_H
 #define EK_CUDA_EXCHANGE_ARGS_H
 

@@ -166,6 +166,17 @@ static ek_err check_step(ek_gpu_run *x, const ek_step *s)
     return ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs);
 }
 
+static ek_err put_number(ek_gpu_run *x)
+{
+    void *host;
+    CUdeviceptr device;
+    const uint32_t step = x->n_exchanged - 1;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof step, &host, &device));
+    EK_ASSERT(device == x->block.device); /* where exchanges look for it */
+    memcpy(host, &step, sizeof step);
+    return EK_OK;
+}
+
 /* Up to where devices may wait for each other. */
 static ek_err prepare(ek_gpu_run *x, const ek_step *s)
 {
@@ -173,6 +184,7 @@ static ek_err prepare(ek_gpu_run *x, const ek_step *s)
     if (s->follows) flight_of(x, x->n_begun - 1)->disturbed = true;
     x->g->err = EK_OK;
     x->block.host = flight_of(x, x->n_begun)->block, x->block.used = 0;
+    if (x->control) EK_TRY(put_number(x));
     x->first_logits = s->first_logits;
     return queue_lists(x, s);
 }
@@ -191,6 +203,7 @@ static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
 ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
 {
     for (int i = 0; i < n; i++) EK_TRY(check_step(x[i], s));
+    if (x[0]->control) EK_TRY(ek_gpu_number(x, n));
     const ek_err err = queue_step(x, n, s);
     for (int i = 0; i < n && !err; i++) x[i]->n_begun++;
     if (!err) return EK_OK;

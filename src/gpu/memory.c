@@ -11,6 +11,7 @@
 #include "cuda/model_args.h"
 #include "cuda/many.h"
 #include "cuda/product/wide.h"
+#include "cuda/words_args.h"
 #include "gpu/recipe/recipe.h"
 #include "gpu/step/graph.h"
 #include "gpu/step/lists.h"
@@ -91,6 +92,12 @@ static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
     x->gathered = reserve(a, record(n, (int)larger(w->query, w->inter)), 1);
     if (c->n_experts) x->pair_gathered = reserve(a, record(n * (size_t)c->top_k_experts, c->moe_intermediate_size), 1);
     x->control = reserve(a, 1, sizeof(ek_cuda_exchange_control));
+    /* of all rows at most */
+    const size_t logits = (size_t)x->z.max_logits * (size_t)c->vocab_size * sizeof(float);
+    const size_t rows = n * ((size_t)c->hidden_size * sizeof(float) * (size_t)(1 + c->top_k_experts)) + w->acts;
+    x->landing_bytes = 2 * larger(logits, rows);
+    if (x->landing_bytes > EK_CUDA_LANDING_BYTES) x->landing_bytes = EK_CUDA_LANDING_BYTES;
+    x->landing = reserve(a, EK_CUDA_LANDINGS, x->landing_bytes);
 }
 
 static size_t prompt_stack(const ek_gpu_run *x)
@@ -217,7 +224,7 @@ static void size_step(ek_gpu_run *x)
     size_products(x);
     lay_out(x, &a);
     x->scratch_bytes = a.used;
-    x->block.bytes = ek_gpu_lists_bytes(x);
+    x->block.bytes = ek_gpu_lists_bytes(x) + 64; /* the step's number */
     x->block.bytes += x->target ? (size_t)x->z.max_rows * 2 * sizeof(int32_t) + 4096 : ek_gpu_samples_bytes(x);
 }
 
@@ -228,7 +235,10 @@ static ek_err take_step(ek_gpu_run *x)
     lay_out(x, &a);
     EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, max_ended(x) * sizeof(int32_t)));
     if (x->routed) EK_TRY(ek_cuda_fill(x->g->c, x->routed, 0, sizeof(int32_t)));
-    if (x->control) EK_TRY(ek_cuda_fill_beside(x->g->c, x->control, 0, sizeof(ek_cuda_exchange_control)));
+    if (x->control) {
+        EK_TRY(ek_cuda_fill_beside(x->g->c, x->control, 0, sizeof(ek_cuda_exchange_control)));
+        EK_TRY(ek_cuda_fill_beside(x->g->c, x->landing, 0, EK_CUDA_LANDINGS * x->landing_bytes));
+    }
     return ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step");
 }
 

@@ -3,6 +3,8 @@
 #include <sched.h>
 #include <stdio.h>
 
+#include "cuda/words_args.h"
+
 static CUevent ended(const ek_gpu_run *x, uint64_t step)
 {
     return x->flight[step % (uint64_t)x->n_flights].ended;
@@ -65,6 +67,30 @@ void ek_gpu_release(ek_gpu_run *const *x, int n)
         let_go(x, n);
     }
     begin_anew(x, n);
+}
+
+/* So that no word has a number that comes again. */
+static ek_err zero_landings(ek_gpu_run *const *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(ek_cuda_sync(x[i]->g->c));
+    }
+    for (int i = 0; i < n; i++) {
+        EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(ek_cuda_fill_beside(x[i]->g->c, x[i]->landing, 0, EK_CUDA_LANDINGS * x[i]->landing_bytes));
+    }
+    return EK_OK;
+}
+
+ek_err ek_gpu_number(ek_gpu_run *const *x, int n)
+{
+    if (x[0]->n_exchanged == EK_CUDA_EXCHANGE_STEPS) {
+        EK_TRY(zero_landings(x, n));
+        for (int i = 0; i < n; i++) x[i]->n_exchanged = 0;
+    }
+    for (int i = 0; i < n; i++) x[i]->n_exchanged++;
+    return EK_OK;
 }
 
 ek_err ek_gpu_await(ek_gpu_run *const *x, int n, uint64_t step)

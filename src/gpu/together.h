@@ -11,4 +11,8 @@ ek_err ek_gpu_await(ek_gpu_run *const *x, int n, uint64_t step);
  * first, unless a device is broken. What is queued behind that finds exchanges as they were at first. */
 void ek_gpu_release(ek_gpu_run *const *x, int n);
 
+/* Gives a step that is about to be queued on n devices a number for its exchanges, which none that was begun before
+ * has, ended or not. */
+ek_err ek_gpu_number(ek_gpu_run *const *x, int n);
+
 #endif

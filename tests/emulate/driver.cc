@@ -1,27 +1,29 @@
-// A CUDA driver whose devices are the CPU (device.h): a library that is opened in place of libcuda.so.1. The kernels are
-// linked in and found by name; a graph repeats what was queued while it was recorded. Streams run at once, but for those
-// of devices whose bits are set in EK_EMULATED_LAZY: these run as late as can be, when the host, an event or another
-// device waits for them, so that a wait that is missing shows. A kernel that waits for other devices begins when they
-// have come; where they never will, the host's wait fails as by a watchdog.
+// A CUDA driver whose devices are the CPU (device.h): a library that is opened in place of libcuda.so.1. The kernels
+// are linked in and found by name; a graph repeats what was queued while it was recorded. Streams run at once, but for
+// those of devices whose bits are set in EK_EMULATED_LAZY: these run as late as can be, when the host, an event or
+// another device waits for them, so that a wait that is missing shows. A kernel that waits for other devices begins
+// when they have come; where they never will, the host's wait fails as by a watchdog.
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <deque>
 #include <functional>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "emulate/run.h"
 
 extern "C" {
 #include "cuda/api.h"
-#include "cuda/exchange_args.h"
+#include "cuda/words_args.h"
 }
 
-namespace {
+namespace
+{
 
 constexpr size_t MEMORY = (size_t)4 << 30;
-constexpr int DEVICES = 4; // all of one kind, which reach each other's memory
+constexpr int DEVICES = 4;        // all of one kind, which reach each other's memory
 constexpr CUresult TIMEOUT = 702; // CUDA_ERROR_LAUNCH_TIMEOUT
 
 struct item {
@@ -120,12 +122,9 @@ CUresult queue(CUstream to, std::function<void()> f)
 }
 
 // The halves of an exchange: what goes to others, at once, and what comes from them, once they have stored it.
-std::vector<uint8_t> half_of(std::vector<uint8_t> args, int half)
+std::vector<uint8_t> half_of(std::vector<uint8_t> args, size_t at, int32_t half)
 {
-    ek_cuda_exchange_args a;
-    memcpy(&a, args.data(), sizeof a);
-    a.half = half;
-    memcpy(args.data(), &a, sizeof a);
+    memcpy(args.data() + at, &half, sizeof half);
     return args;
 }
 
@@ -137,6 +136,30 @@ bool they_came(const std::vector<uint8_t> &args)
     for (int r = 0; r < a.ranks; r++)
         for (int b = 0; b < a.blocks && r != a.rank; b++)
             if ((int)(own->arrived[r][b] - own->done[r][b] - 1) < 0) return own->lost;
+    return true;
+}
+
+// Of words: what number a device has sent last to others, by its landing.
+std::map<uint64_t, uint32_t> sent;
+
+uint32_t number_of(const ek_cuda_words &w)
+{
+    return *(const uint32_t *)(uintptr_t)w.step * EK_CUDA_EXCHANGES + (uint32_t)w.index;
+}
+
+ek_cuda_words words_of(const std::vector<uint8_t> &args)
+{
+    ek_cuda_words w;
+    memcpy(&w, args.data(), sizeof w);
+    return w;
+}
+
+bool words_came(const std::vector<uint8_t> &args)
+{
+    const ek_cuda_words w = words_of(args);
+    for (int r = 0; r < w.ranks; r++)
+        if (r != w.rank && (!sent.count(w.at[r]) || (int)(sent[w.at[r]] - number_of(w)) < 0))
+            return ((const ek_cuda_exchange_control *)(uintptr_t)w.control)->lost;
     return true;
 }
 
@@ -225,6 +248,7 @@ API cuMemFree(CUdeviceptr p)
 {
     for (stream &s : streams) run_to(&s, s.issued); // as the driver waits for what may use it
     used[blocks[p].device] -= blocks[p].bytes;
+    sent.erase(sent.lower_bound(p), sent.lower_bound(p + blocks[p].bytes));
     blocks.erase(p);
     free((void *)(uintptr_t)p);
     return 0;
@@ -331,8 +355,8 @@ API cuFuncSetAttribute(CUfunction, int, int value)
     return value > 232448;
 }
 // With EK_EMULATED_TOGETHER blocks of products run together, which takes twice the time: some have nodes in global
-// memory, and those of one must not lie where another's do. Tiles do not, for they have a __shared__ variable, which all
-// blocks would share here.
+// memory, and those of one must not lie where another's do. Tiles do not, for they have a __shared__ variable, which
+// all blocks would share here.
 static unsigned together_of(CUfunction f)
 {
     static const bool together = getenv("EK_EMULATED_TOGETHER");
@@ -354,10 +378,16 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
         ek_emulated_launch((void (*)(void))f, {x, y, z}, threads, cluster, together, shared, args.data());
     };
     Dl_info info;
-    if (!dladdr((const void *)f, &info) || !info.dli_sname || strcmp(info.dli_sname, "ek_exchange"))
-        return queue(c->hStream, [=] { launch(a); });
-    queue(c->hStream, [=] { launch(half_of(a, EK_CUDA_PUT)); });
-    return queue_item(c->hStream, {[=] { launch(half_of(a, EK_CUDA_TAKE)); }, [=] { return they_came(a); }});
+    const std::string name = dladdr((const void *)f, &info) && info.dli_sname ? info.dli_sname : "";
+    const bool words = name.size() > 6 && name.substr(name.size() - 6) == "_words";
+    if (!words && name != "ek_exchange") return queue(c->hStream, [=] { launch(a); });
+    const size_t half = words ? offsetof(ek_cuda_words, half) : offsetof(ek_cuda_exchange_args, half);
+    queue(c->hStream, [=] {
+        launch(half_of(a, half, EK_CUDA_PUT));
+        if (words) sent[words_of(a).at[words_of(a).rank]] = number_of(words_of(a));
+    });
+    return queue_item(c->hStream, {[=] { launch(half_of(a, half, EK_CUDA_TAKE)); },
+                                   [=] { return words ? words_came(a) : they_came(a); }});
 }
 API cuStreamBeginCapture(CUstream, int)
 {

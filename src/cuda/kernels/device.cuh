@@ -60,6 +60,19 @@ __device__ __forceinline__ u32 load_system(const u32 *from)
     return v;
 }
 
+// a word and a number beside it, which are there together
+__device__ __forceinline__ void store_word(u64 *to, u64 v)
+{
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
+}
+
+__device__ __forceinline__ u64 load_word(const u64 *from)
+{
+    u64 v;
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
+    return v;
+}
+
 __device__ __forceinline__ u64 nanoseconds()
 {
     u64 v;

@@ -48,7 +48,14 @@ ek_cuda_acts ek_gpu_part_of_records(const ek_cuda_acts *all, ek_gpu_range p)
     return out;
 }
 
-static ek_cuda_exchange_piece *add(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, int n)
+/* A part begins `at` of the whole's units on, of each of which `bytes` lie one behind the other from base on. */
+static void add_span(ek_gpu_exchange *e, int s, int64_t base, int bytes, ek_gpu_range part, int all)
+{
+    e->a.piece[e->n - 1].span[s] = (ek_cuda_exchange_span){(int32_t)base + part.first * bytes, part.n * bytes};
+    e->whole[e->n - 1][s] = (ek_cuda_exchange_span){(int32_t)base, all * bytes};
+}
+
+static void add(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, int n)
 {
     EK_ASSERT(e->n < EK_CUDA_EXCHANGE_PIECES);
     ek_cuda_exchange_piece *p = &e->a.piece[e->n];
@@ -56,25 +63,24 @@ static ek_cuda_exchange_piece *add(const ek_gpu_run *x, ek_gpu_exchange *e, size
     p->ld = ld;
     for (int r = 0; r < x->g->share.cut.ranks; r++)
         memcpy(&p->at[r], (const uint8_t *)x->peer[r] + place, sizeof p->at[r]);
-    return p;
 }
 
 void ek_gpu_exchange_floats(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, ek_gpu_range p, int n)
 {
-    ek_cuda_exchange_piece *piece = add(x, e, place, (int64_t)sizeof(float) * ld, n);
-    piece->span[0] = (ek_cuda_exchange_span){p.first * (int)sizeof(float), p.n * (int)sizeof(float)};
+    add(x, e, place, (int64_t)sizeof(float) * ld, n);
+    add_span(e, 0, 0, sizeof(float), p, (int)ld);
 }
 
 void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, const ek_gpu_input *in,
                              ek_gpu_range p)
 {
     const ek_cuda_acts *a = &in->acts;
-    ek_cuda_exchange_piece *piece = add(x, e, place, a->ldq, in->n);
-    const int groups = (p.n + a->a_group - 1) / a->a_group, codes = groups * a->a_group, first = p.first / a->a_group;
-    piece->span[0] = (ek_cuda_exchange_span){p.first, codes};
-    piece->span[1] = (ek_cuda_exchange_span){(int32_t)a->low + p.first, codes};
-    for (int i = 0; i < 2; i++)
-        piece->span[2 + i] = (ek_cuda_exchange_span){(int32_t)a->groups[i] + first * 8, groups * 8};
+    const ek_gpu_range groups = {p.first / a->a_group, (p.n + a->a_group - 1) / a->a_group};
+    const int all = (in->k + a->a_group - 1) / a->a_group;
+    add(x, e, place, a->ldq, in->n);
+    add_span(e, 0, 0, a->a_group, groups, all);
+    add_span(e, 1, a->low, a->a_group, groups, all);
+    for (int i = 0; i < 2; i++) add_span(e, 2 + i, a->groups[i], 8, groups, all);
 }
 
 /* As many on every device, whatever its part: of the bytes that all have, a device's share. */
@@ -86,17 +92,69 @@ static int blocks_of(const ek_cuda_exchange_args *a)
     return blocks < EK_CUDA_EXCHANGE_BLOCKS ? (int)blocks : EK_CUDA_EXCHANGE_BLOCKS;
 }
 
+bool ek_gpu_goes_in_words(const ek_gpu_run *x, int64_t bytes)
+{
+    return 2 * bytes <= (int64_t)x->landing_bytes;
+}
+
+ek_cuda_words ek_gpu_words(ek_gpu_writer *w)
+{
+    const ek_gpu_run *x = w->x;
+    const bool head = w->of.section == EK_GPU_HEAD;
+    const int layer = head ? x->g->m->config.n_layers : w->of.layer, n = w->n_exchanges++;
+    EK_ASSERT(head ? n == 0 : n < EK_CUDA_LANDINGS - 1);
+    ek_cuda_words out = {.control = x->control,
+                         .step = x->block.device,
+                         .limit = LIMIT,
+                         .ranks = x->g->share.cut.ranks,
+                         .rank = x->g->share.cut.rank,
+                         .index = layer * EK_CUDA_LANDINGS + n + 1};
+    EK_ASSERT(out.index < EK_CUDA_EXCHANGES);
+    for (int r = 0; r < out.ranks; r++)
+        out.at[r] = x->peer[r]->landing + x->landing_bytes * (size_t)(head ? EK_CUDA_LANDINGS - 1 : n);
+    return out;
+}
+
+/* False: they are too many. */
+static bool in_words(ek_gpu_writer *w, const ek_gpu_exchange *e)
+{
+    enum { EACH = 512 }; /* words of a block */
+    ek_cuda_exchange_words_args a = {0};
+    int64_t bytes = 0, sent = 0;
+    for (int p = 0; p < e->n; p++) {
+        const ek_cuda_exchange_piece *from = &e->a.piece[p];
+        a.piece[p] = (ek_cuda_words_piece){.rows = from->at[e->a.rank],
+                                           .first = from->first,
+                                           .ld = from->ld,
+                                           .n_rows = e->a.rows[p],
+                                           .place = (int32_t)(bytes / 4)};
+        memcpy(a.piece[p].span, from->span, sizeof from->span);
+        memcpy(a.piece[p].whole, e->whole[p], sizeof e->whole[p]);
+        bytes += e->a.rows[p] * from->ld;
+        for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS; s++) sent += e->a.rows[p] * (int64_t)from->span[s].bytes;
+    }
+    if (!ek_gpu_goes_in_words(w->x, bytes)) return false;
+    a.w = ek_gpu_words(w);
+    const int64_t blocks = sent / 4 / EACH + 1;
+    const unsigned most = EK_CUDA_EXCHANGE_BLOCKS;
+    const ek_cuda_grid grid = {.x = blocks < most ? (unsigned)blocks : most, .threads = 256, .overlap = true};
+    EK_GPU_WRITE_WORDS(w, "ek_exchange_words", grid, a);
+    return true;
+}
+
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
 {
     const ek_gpu_run *x = w->x;
     if (!ek_gpu_is_cut(x)) return;
+    e->a.rank = x->g->share.cut.rank;
+    if (in_words(w, e)) return;
     ek_cuda_exchange_args *a = &e->a;
     a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank, a->limit = LIMIT;
     a->blocks = blocks_of(a);
     for (int r = 0; r < a->ranks; r++) a->control[r] = x->peer[r]->control;
     const ek_cuda_grid grid = {.x = (unsigned)a->blocks, .y = (unsigned)a->ranks - 1, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_exchange", grid, *a);
-    w->line[w->n_lines - 1].exchanges = true;
+    w->n_exchanges++;
+    EK_GPU_WRITE_WORDS(w, "ek_exchange", grid, *a);
 }
 
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)

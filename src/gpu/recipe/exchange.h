@@ -7,12 +7,13 @@
 #ifndef EK_GPU_RECIPE_EXCHANGE_H
 #define EK_GPU_RECIPE_EXCHANGE_H
 
-#include "cuda/exchange_args.h"
+#include "cuda/words_args.h"
 #include "gpu/recipe/operand.h"
 
 typedef struct ek_gpu_exchange {
     ek_cuda_exchange_args a;
-    int n; /* pieces */
+    ek_cuda_exchange_span whole[EK_CUDA_EXCHANGE_PIECES][EK_CUDA_EXCHANGE_SPANS]; /* of what a.piece has a part */
+    int n;                                                                        /* pieces */
 } ek_gpu_exchange;
 
 static inline bool ek_gpu_is_cut(const ek_gpu_run *x)
@@ -42,6 +43,16 @@ void ek_gpu_exchange_floats(const ek_gpu_run *x, ek_gpu_exchange *e, size_t plac
 void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, const ek_gpu_input *in,
                              ek_gpu_range p);
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e);
+
+/* Few rows go in words (cuda/words_args.h): whether so many bytes of rows, all devices' parts, do; and a line of a
+ * kernel that takes words itself, whose arguments begin with w. */
+bool ek_gpu_goes_in_words(const ek_gpu_run *x, int64_t bytes);
+ek_cuda_words ek_gpu_words(ek_gpu_writer *w);
+#define EK_GPU_WRITE_WORDS(writer, kernel, grid, args)          \
+    do {                                                        \
+        EK_GPU_WRITE(writer, kernel, grid, args);               \
+        (writer)->line[(writer)->n_lines - 1].exchanges = true; \
+    } while (0)
 
 /* The rows of hidden_size at x->y, of which each device has its outputs. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);

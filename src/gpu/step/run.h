@@ -88,6 +88,9 @@ struct ek_gpu_run {
     struct ek_gpu_run *peer[EK_CUDA_EXCHANGE_RANKS];
     bool follower; /* another one does */
     CUdeviceptr control, gathered, pair_gathered;
+    CUdeviceptr landing; /* EK_CUDA_LANDINGS of so many bytes each */
+    size_t landing_bytes;
+    uint32_t n_exchanged; /* steps whose numbers were used: the first word of a step's block */
     /* drafts */
     struct ek_gpu_run *drafter; /* NULL: none */
     CUdeviceptr hidden;         /* f32 [max_logits][hidden_size], with a drafter: the last x of the rows of logits */

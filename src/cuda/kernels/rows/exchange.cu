@@ -1,7 +1,7 @@
 // What several devices have computed of the same rows goes to all of them (cuda/exchange_args.h): each stores its part
 // into the others' memory and then says so, and waits until they have. Bytes are moved and nothing is added.
 #include "cuda/exchange_args.h"
-#include "cuda/kernels/device.cuh"
+#include "cuda/kernels/words.cuh"
 
 using namespace ek;
 
@@ -62,4 +62,52 @@ extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange(const __grid_c
         if (nanoseconds() - begun > a.limit) store_system(&own->lost, 1u);
     }
     own->done[peer][b] = want;
+}
+
+// --- in words
+
+// What of a span is here, to the others; else what is not, from them.
+template <bool SENDS>
+__device__ __forceinline__ void words(const ek_cuda_words &w, const ek_cuda_words_piece &piece, int s, u32 number)
+{
+    constexpr int AT_ONCE = 4;
+    const u64 rows = piece.rows + piece.first;
+    const ek_cuda_exchange_span here = piece.span[s], whole = SENDS ? here : piece.whole[s];
+    const int each = whole.bytes / 4, n = piece.n_rows * each, step = gridDim.x * THREADS;
+    for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += step * AT_ONCE) {
+        u32 *at[AT_ONCE];
+        int64_t place[AT_ONCE];
+        u64 v[AT_ONCE];
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            const int k = i + j * step, row = k / each, byte = whole.from + k % each * 4;
+            const bool own = byte >= here.from && byte < here.from + here.bytes;
+            at[j] = k < n && own == SENDS ? (u32 *)(rows + row * piece.ld + byte) : nullptr;
+            place[j] = piece.place + (row * piece.ld + byte) / 4;
+            if (at[j]) v[j] = SENDS ? *at[j] : load_word(landing(w, place[j]));
+        }
+#pragma unroll
+        for (int j = 0; j < AT_ONCE; j++) {
+            if (!at[j]) continue;
+            if (SENDS) send(w, place[j], (u32)v[j], number);
+            else *at[j] = await(w, landing(w, place[j]), v[j], number);
+        }
+    }
+}
+
+template <bool SENDS> __device__ __forceinline__ void all_words(const ek_cuda_exchange_words_args &a, u32 number)
+{
+    for (int p = 0; p < EK_CUDA_EXCHANGE_PIECES; p++)
+        for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS && a.piece[p].n_rows; s++)
+            if (a.piece[p].whole[s].bytes) words<SENDS>(a.w, a.piece[p], s, number);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ek_exchange_words(const __grid_constant__ ek_cuda_exchange_words_args a)
+{
+    let_next_start();
+    wait_for_previous();
+    const u32 number = number_of(a.w);
+    if (a.w.half != EK_CUDA_TAKE) all_words<true>(a, number);
+    if (a.w.half != EK_CUDA_PUT) all_words<false>(a, number);
 }

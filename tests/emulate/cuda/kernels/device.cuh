@@ -56,6 +56,16 @@ static inline u32 load_system(const u32 *from)
     return *(const volatile u32 *)from;
 }
 
+static inline void store_word(u64 *to, u64 v)
+{
+    *(volatile u64 *)to = v;
+}
+
+static inline u64 load_word(const u64 *from)
+{
+    return *(const volatile u64 *)from;
+}
+
 static inline u64 nanoseconds() // the driver begins a kernel only when what it waits for is there
 {
     return 0;
