@@ -12,6 +12,7 @@
 #include "cuda/model_args.h"
 
 enum {
+    EK_CUDA_WORDS_ROWS = 64,         /* that a kernel takes itself, fewer than a device has multiprocessors */
     EK_CUDA_LANDINGS = 5,            /* of exchanges of a layer in turns; the last is of logits */
     EK_CUDA_LANDING_BYTES = 8 << 20, /* of one, at most */
     EK_CUDA_EXCHANGES = 4096,        /* of a step, at most */
@@ -49,11 +50,11 @@ typedef struct ek_cuda_words_rows {
     int32_t place, first, here, n;
 } ek_cuda_words_rows;
 
-/* ek_stage_words, ek_experts_inputs_words, ek_experts_end_words: those kernels, which take rows of y, and of pair_out,
- * themselves, for each row by its block, or for three by the first of them. */
+/* ek_stage_words, ek_experts_inputs_words: those kernels, which take rows of y
+ * themselves, for each row by its block, or for three by the first of them; the second up to EK_CUDA_EXPERTS_WIDTH. */
 typedef struct ek_cuda_stage_words_args {
     ek_cuda_words w;
-    ek_cuda_words_rows y, pair_out;
+    ek_cuda_words_rows y;
     ek_cuda_stage_args s;
 } ek_cuda_stage_words_args;
 

@@ -157,13 +157,41 @@ void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
     EK_GPU_WRITE_WORDS(w, "ek_exchange", grid, *a);
 }
 
+static int hidden_size(const ek_gpu_run *x)
+{
+    return x->g->m->config.hidden_size;
+}
+
+static void exchange_y(ek_gpu_writer *w, int n)
+{
+    ek_gpu_exchange e = {0};
+    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, y), hidden_size(w->x),
+                           ek_gpu_outputs_of(w->x, hidden_size(w->x)), n);
+    ek_gpu_write_exchange(w, &e);
+}
+
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
 {
-    const int hidden = w->x->g->m->config.hidden_size;
-    ek_gpu_exchange e = {0};
     if (!ek_gpu_is_cut(w->x)) return;
-    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, y), hidden, ek_gpu_outputs_of(w->x, hidden), n);
-    ek_gpu_write_exchange(w, &e);
+    const int64_t bytes = (int64_t)n * hidden_size(w->x) * (int64_t)sizeof(float);
+    if (n <= EK_CUDA_WORDS_ROWS && ek_gpu_goes_in_words(w->x, bytes)) w->left_y = n;
+    else exchange_y(w, n);
+}
+
+bool ek_gpu_take_y(ek_gpu_writer *w, ek_cuda_words *words, ek_cuda_words_rows *rows)
+{
+    if (!w->left_y) return false;
+    const ek_gpu_range here = ek_gpu_outputs_of(w->x, hidden_size(w->x));
+    *words = ek_gpu_words(w);
+    *rows = (ek_cuda_words_rows){.first = here.first, .here = here.n, .n = hidden_size(w->x)};
+    w->left_y = 0;
+    return true;
+}
+
+void ek_gpu_settle_y(ek_gpu_writer *w)
+{
+    if (w->left_y) exchange_y(w, w->left_y);
+    w->left_y = 0;
 }
 
 void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n)

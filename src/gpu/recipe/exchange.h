@@ -54,8 +54,12 @@ ek_cuda_words ek_gpu_words(ek_gpu_writer *w);
         (writer)->line[(writer)->n_lines - 1].exchanges = true; \
     } while (0)
 
-/* The rows of hidden_size at x->y, of which each device has its outputs. */
+/* The rows of hidden_size at x->y, of which each device has its outputs: at once, or, where they are few, left to the
+ * kernel that reads them, which is next. That one takes them itself (false: they are there), or they are settled in
+ * front of it. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);
+bool ek_gpu_take_y(ek_gpu_writer *w, ek_cuda_words *words, ek_cuda_words_rows *rows);
+void ek_gpu_settle_y(ek_gpu_writer *w);
 /* The rows of logits. */
 void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n);
 

@@ -367,6 +367,12 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
                                    .n = c->hidden_size};
     const ek_cuda_grid grid = {
         .x = many ? 1 : 3, .y = (unsigned)n, .threads = (unsigned)(c->hidden_size + 255) / 256 * 32, .overlap = true};
+    ek_cuda_inputs_words_args words = {.s = a};
+    if (by_64 && !many && c->hidden_size <= EK_CUDA_EXPERTS_WIDTH && ek_gpu_take_y(w, &words.w, &words.y)) {
+        EK_GPU_WRITE_WORDS(w, "ek_experts_inputs_words", grid, words);
+        return;
+    }
+    ek_gpu_settle_y(w);
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 

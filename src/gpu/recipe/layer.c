@@ -112,6 +112,7 @@ static void write_whole_end(ek_gpu_writer *w, int i, int n, whole_end *e)
     const bool last = i + 1 == c->n_layers;
     ek_cuda_layer_end_args *a = &e->a;
     ek_gpu_write_home(w);
+    ek_gpu_settle_y(w);
     ek_gpu_input in = ek_gpu_rows(last ? last_x(x) : x->x, c->hidden_size, n, c->hidden_size);
     a->h = x->h, a->y = x->y, a->y_norm = l->post_mlp_norm, a->u = ek_gpu_per_layer_rows(x, i, &a->ldu);
     a->gate = l->per_layer_gate.at, a->gate_scales = a->gate + l->per_layer_gate.l.code_bytes;

@@ -89,7 +89,8 @@ typedef struct ek_gpu_writer {
     CUdeviceptr operand[2];
     uint64_t n_inputs, holds[2]; /* numbers given so far; whose rows the operands are, */
     int held_group[2];           /* in groups of how many inputs */
-    int n_exchanges; /* between devices */
+    int n_exchanges;             /* between devices; */
+    int left_y;                  /* rows of y that one was left for (gpu/recipe/exchange.h) */
     int n_lines, n_opens;
     size_t n_args; /* words */
     ek_gpu_line line[EK_GPU_LINES];

@@ -6,7 +6,7 @@
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
-#include "cuda/kernels/row.cuh"
+#include "cuda/kernels/words.cuh"
 #include "cuda/model_args.h"
 
 using namespace ek;
@@ -17,7 +17,9 @@ constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
 // A row is as long as its code takes to come: where rows are few, all of it runs once over norms before the kernels in
 // front have ended, and writes nothing.
-extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
+// WORDS: y comes in them, by `of` of w.
+template <bool WORDS>
+__device__ __forceinline__ void stage(const ek_cuda_stage_args &a, const ek_cuda_words *w, const ek_cuda_words_rows *of)
 {
     __shared__ float leaf[2][STAGE_THREADS / 32];
     const int r = blockIdx.x;
@@ -30,14 +32,18 @@ extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __gri
         const int n = a.n, n_written = real ? n : 0;
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
-        if (a.y) y.read(real ? (const float *)a.y + r * a.ld : any, n);
+        if (WORDS && real) {
+            if (!gather(y, *w, *of, (const float *)a.y + r * a.ld, r, true)) return;
+        } else if (a.y) {
+            y.read(real ? (const float *)a.y + r * a.ld : any, n);
+        }
         __syncthreads(); // sums of the pass before are read
         if (a.y) {
-            stage_row w; // of the caches, in the second pass
-            w.read((const float *)a.y_norm, n);
+            stage_row norm; // of the caches, in the second pass
+            norm.read((const float *)a.y_norm, n);
             const float f = y.factor(n, a.eps, leaf[0]);
 #pragma unroll
-            for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i] * f * w.v[i];
+            for (int i = 0; i < 8; i++) h.v[i] = h.v[i] + y.v[i] * f * norm.v[i];
         }
         if (a.scalar)
 #pragma unroll
@@ -58,6 +64,17 @@ extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __gri
         if (a.to.a_group == 64) quantize_block<64>(a.to, r, threadIdx.x / 16, h.v, n_written);
         else quantize_block<32>(a.to, r, threadIdx.x / 16, h.v, n_written);
     }
+}
+
+extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
+{
+    stage<false>(a, nullptr, nullptr);
+}
+
+extern "C" __global__ void __launch_bounds__(STAGE_THREADS)
+    ek_stage_words(const __grid_constant__ ek_cuda_stage_words_args p)
+{
+    stage<true>(p.s, &p.w, &p.y);
 }
 
 extern "C" __global__ void __launch_bounds__(256) ek_gate(const __grid_constant__ ek_cuda_gate_args a)
