@@ -23,7 +23,7 @@ enum {
  * times its step's, plus index. */
 typedef struct ek_cuda_words {
     ek_cuda_ptr at[EK_CUDA_EXCHANGE_RANKS]; /* the landing of each device */
-    ek_cuda_ptr control, step;              /* of this device; uint32: the step's number */
+    ek_cuda_ptr control, step;              /* of this device; uint64: the step's number in its lower half */
     uint64_t limit;
     int32_t ranks, rank, index; /* index: from 1 */
     int32_t half;               /* as above */

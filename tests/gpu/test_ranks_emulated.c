@@ -192,7 +192,7 @@ static void outputs_of_two_devices(void **state)
 {
     (void)state;
     run_scene(6, (way){2, -1, 3, 0}, (const char *const[]){"ahead", NULL}, false);                    /* Q1 */
-    run_scene(25 | WIDE_EXPERTS, (way){2, -1, 2, 0}, (const char *const[]){"together", NULL}, false); /* Q2 */
+    run_scene(79 | WIDE_EXPERTS, (way){2, -1, 2, 0}, (const char *const[]){"together", NULL}, false); /* Q2 */
     run_scene(0, (way){2, -1, 1, 0}, (const char *const[]){"together", NULL}, false); /* T1: per-layer inputs */
 }
 

@@ -7,10 +7,11 @@
 namespace ek
 {
 
-// Behind wait_for_previous.
+// In front of wait_for_previous, too: the copy that brought the step's ended before the step's first kernel began. Past
+// the cache, which may have the step before.
 __device__ __forceinline__ u32 number_of(const ek_cuda_words &w)
 {
-    return *(const u32 *)w.step * (u32)EK_CUDA_EXCHANGES + (u32)w.index;
+    return (u32)load_word((const u64 *)w.step) * (u32)EK_CUDA_EXCHANGES + (u32)w.index;
 }
 
 __device__ __forceinline__ void send(const ek_cuda_words &w, int64_t at, u32 v, u32 number)
@@ -44,9 +45,8 @@ __device__ __forceinline__ u32 await(const ek_cuda_words &w, const u64 *from, u6
 // Row r: what is here of it goes to all, and then the rest comes; false: that another launch does. sends: this block
 // does so.
 __device__ __forceinline__ bool gather(stage_row &row, const ek_cuda_words &w, const ek_cuda_words_rows &of,
-                                       const float *own, int r, bool sends)
+                                       const float *own, int r, bool sends, u32 number)
 {
-    const u32 number = number_of(w);
     const int64_t place = of.place + (int64_t)r * of.n;
     u64 v[8];
 #pragma unroll

@@ -299,13 +299,33 @@ typedef struct together {
     ek_cuda_heads first, second;
 } together;
 
-static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const work *all, together *out)
+static bool choose_first(const ek_gpu_run *x, const ek_gpu_layer *l, int n, ek_cuda_heads *out)
 {
     return few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
-           ek_cuda_linear_alike(&l->expert_gate.l, &l->expert_up.l) &&
-           ek_cuda_experts_first_plan(&out->first, &l->gate.l, &l->down.l, &l->router.l, n) &&
+           ek_cuda_experts_first_plan(out, &l->gate.l, &l->down.l, &l->router.l, n);
+}
+
+static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const work *all, together *out)
+{
+    return choose_first(x, l, n, &out->first) && ek_cuda_linear_alike(&l->expert_gate.l, &l->expert_up.l) &&
            ek_cuda_experts_second_plan(&out->second, &l->expert_gate.l, &l->down.l, &l->expert_down.l, n, all->tile,
                                        all->jobs, ek_cuda_multiprocessors(x->g->c));
+}
+
+static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_heads *p, const ek_gpu_input in[3],
+                        int n, const work *all, const ek_cuda_acts *to)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_cuda_experts_first_args a = {
+        .gate = {.a = ek_gpu_linear_args(w, &l->gate, &in[0], &p->q, 0, 0),
+                 .codes2 = l->up.at,
+                 .scales2 = l->up.at + l->gate.l.code_bytes,
+                 .to = *to},
+        .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->route, x->g->m->config.n_experts),
+        .choose = choose_args(x, l, n, all->tile, p->k_blocks * p->k_tiles),
+        .gate_blocks = p->q_blocks,
+        .route_panels = p->k_blocks};
+    EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
 }
 
 static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const together *t, const ek_gpu_input in[3], int n,
@@ -313,19 +333,10 @@ static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const togeth
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
-    const ek_cuda_heads *p = &t->first, *q = &t->second;
-    const ek_cuda_linear *d = &l->gate.l, *e = &l->expert_gate.l;
-    const ek_gpu_input gated = ek_gpu_turn_acts(w, d->n, n, &l->down);
-    const ek_cuda_experts_first_args a = {
-        .gate = {.a = ek_gpu_linear_args(w, &l->gate, &in[0], &p->q, 0, 0),
-                 .codes2 = l->up.at,
-                 .scales2 = l->up.at + d->code_bytes,
-                 .to = gated.acts},
-        .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->route, c->n_experts),
-        .choose = choose_args(x, l, n, all.tile, p->k_blocks * p->k_tiles),
-        .gate_blocks = p->q_blocks,
-        .route_panels = p->k_blocks};
-    EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
+    const ek_cuda_heads *q = &t->second;
+    const ek_cuda_linear *e = &l->expert_gate.l;
+    const ek_gpu_input gated = ek_gpu_turn_acts(w, l->gate.l.n, n, &l->down);
+    write_first(w, l, &t->first, in, n, &all, &gated.acts);
     ek_gpu_input pair = ek_gpu_turn_acts(w, e->n, n * c->top_k_experts, &l->expert_down);
     ek_cuda_experts_second_args b = {
         .part = {{.a = ek_gpu_linear_args(w, &l->down, &gated, &q->k, x->y, c->hidden_size), .holds = true},
@@ -376,16 +387,29 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 
-static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], work all)
+/* known: as of write_together, what is behind it finds pairs and jobs there. */
+static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], work all, int32_t *known)
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     ek_gpu_exchange e = {0};
-    ek_gpu_input gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
-    ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
-    write_route(w, l, n, &all);
+    ek_gpu_input gated;
+    ek_cuda_heads first;
+    *known = ek_gpu_goes_as_records(x, &l->down) && choose_first(x, l, n, &first);
+    if (*known) {
+        const ek_gpu_range part = ek_gpu_inputs_of(x, &l->down);
+        gated = ek_gpu_records_for(&l->down, x->gathered, n);
+        const ek_cuda_acts to = ek_gpu_part_of_records(&gated.acts, part);
+        write_first(w, l, &first, in, n, &all, &to);
+        ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &gated, part);
+    } else {
+        gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
+        ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
+        write_route(w, l, n, &all);
+    }
     ek_gpu_input pair = write_experts_part(w, l, in[2], n, &all, &e);
     ek_gpu_write_exchange(w, &e);
+    all.known = *known;
     write_downs_part(w, i, &gated, &pair, all, n);
 }
 
@@ -401,7 +425,7 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
     set_end(x, l, end);
     end->h_from = x->h_between;
     if (ek_gpu_is_cut(x)) {
-        write_parts_beside(w, i, n, in, all);
+        write_parts_beside(w, i, n, in, all, &end->known);
         return;
     }
     end->known = choose_together(x, l, n, &all, &t);

@@ -20,6 +20,7 @@ __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a, const ek_cu
     const float *const any = (const float *)a.y_norm;
     stage_row h, y, w;
     let_next_start();
+    const u32 number = WORDS ? number_of(*words) : 0;
     // for its code, as ek_stage
 #pragma unroll 1
     for (int real = ALL || gridDim.y > 8; real < 2; real++) {
@@ -27,7 +28,7 @@ __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a, const ek_cu
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
         if (!WORDS || !real) y.read(real ? (const float *)a.y + r * a.ld : any, n);
-        else if (!gather(y, *words, *of, (const float *)a.y + r * a.ld, r, first == 0)) return;
+        else if (!gather(y, *words, *of, (const float *)a.y + r * a.ld, r, first == 0, number)) return;
         w.read(any, n);
         __syncthreads(); // sums of the pass before are read
         float f = y.factor(n, a.eps, leaf[0]);

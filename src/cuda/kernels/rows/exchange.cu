@@ -106,8 +106,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     ek_exchange_words(const __grid_constant__ ek_cuda_exchange_words_args a)
 {
     let_next_start();
-    wait_for_previous();
     const u32 number = number_of(a.w);
+    wait_for_previous();
     if (a.w.half != EK_CUDA_TAKE) all_words<true>(a, number);
     if (a.w.half != EK_CUDA_PUT) all_words<false>(a, number);
 }

@@ -26,6 +26,7 @@ __device__ __forceinline__ void stage(const ek_cuda_stage_args &a, const ek_cuda
     const float *const any = (const float *)(a.x_norm ? a.x_norm : a.y_norm);
     stage_row h, y;
     let_next_start();
+    const u32 number = WORDS ? number_of(*w) : 0;
     const float scalar = a.scalar ? *(const float *)a.scalar : 1;
 #pragma unroll 1
     for (int real = !any || gridDim.x > 16; real < 2; real++) {
@@ -33,7 +34,7 @@ __device__ __forceinline__ void stage(const ek_cuda_stage_args &a, const ek_cuda
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
         if (WORDS && real) {
-            if (!gather(y, *w, *of, (const float *)a.y + r * a.ld, r, true)) return;
+            if (!gather(y, *w, *of, (const float *)a.y + r * a.ld, r, true, number)) return;
         } else if (a.y) {
             y.read(real ? (const float *)a.y + r * a.ld : any, n);
         }
