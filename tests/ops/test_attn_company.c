@@ -54,10 +54,9 @@ static void test_threads(void **state)
     (void)state;
     enum { LONG = 6200, MAX = 70 };
     static const attn_case some[] = {
-        {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16, 0}, 0},
-        {{EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12, 0}, 0},
-        {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20, 0}, 512},
-        {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8, 0}, 0},
+        {{EK_FULL, EK_KV_BF16, EK_KV_BF16, 8, 1, 16, 0}, 0},      {{EK_FULL, EK_KV_F32, EK_KV_F32, 3, 1, 12, 0}, 0},
+        {{EK_SLIDING, EK_KV_BF16, EK_KV_BF16, 4, 2, 20, 0}, 512}, {{EK_FULL, EK_KV_Q8, EK_KV_Q4, 18, 2, 8, 0}, 0},
+        {{EK_FULL, EK_KV_I12, EK_KV_I8, 8, 1, 16, 0}, 0},
     };
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
         const ek_attn_shape *sh = &some[i].shape;

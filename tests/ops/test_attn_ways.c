@@ -148,24 +148,31 @@ static void hidden_keys_and_empty_tokens_add_nothing(void **state)
         }
 }
 
-/* Positions beyond 2^17, most of whose pages are the same few: a query of each tile's size, 8 heads and 1. */
-static void positions_beyond_2_to_17(void **state)
+/* Positions up to 262,144, most of whose pages are the same few: all of them with a small head, the last ones with the
+ * published ones; a query of each tile's size. */
+static void positions_up_to_2_to_18(void **state)
 {
     (void)state;
-    enum { PAGES = 9, KEYS = (1 << 17) + 700, N_PAGES = (KEYS + 63) / 64 };
+    enum { PAGES = 9, KEYS = 1 << 18, N_PAGES = KEYS / 64, HALF = 1 << 17 };
+    static const struct {
+        int heads, dim;
+        ek_attn_row row[3];
+    } c[] = {{1, 8, {{0, 0, KEYS}, {0, KEYS - 512, KEYS}, {0, HALF - 1, HALF + 1}}},
+             {8, 64, {{0, 0, HALF + 700}, {0, KEYS - 512, KEYS}, {0, HALF - 1, HALF + 1}}},
+             {8, 256, {{0, KEYS - 1300, KEYS}, {0, KEYS - 512, KEYS}, {0, HALF - 1, HALF + 1}}},
+             {8, 512, {{0, KEYS - 1300, KEYS}, {0, HALF - 600, HALF + 600}, {0, HALF - 1, HALF + 1}}}};
     for (int f = 0; f < 2; f++)
-        for (int heads = 1; heads <= 8; heads += 7) {
+        for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
             const ek_kv_format format = f ? EK_KV_I8 : EK_KV_I12;
-            const ek_attn_shape sh = {EK_FULL, format, format, heads, 1, heads == 1 ? 8 : 64, 0};
+            const ek_attn_shape sh = {EK_FULL, format, format, c[i].heads, 1, c[i].dim, 0};
             scene s;
             scene_open(&s, &sh, PAGES * 64, 1, 21);
             int32_t *page = malloc(sizeof *page * N_PAGES);
-            for (int i = 0; i < N_PAGES; i++) page[i] = s.page[i * 5 % PAGES];
+            for (int k = 0; k < N_PAGES; k++) page[k] = s.page[k * 5 % PAGES];
             const ek_kv_view view = {.base = s.view.base, .stride = s.view.stride, .page = page};
             float *q = queries(&sh, 3, 22);
-            const ek_attn_row rows[] = {{0, 0, KEYS}, {0, KEYS - 512, KEYS}, {0, (1 << 17) - 1, (1 << 17) + 1}};
-            float *want = attend(0, NULL, &sh, &view, rows, 3, q);
-            compare(&sh, &view, rows, 3, q, want, "deep");
+            float *want = attend(0, NULL, &sh, &view, c[i].row, 3, q);
+            compare(&sh, &view, c[i].row, 3, q, want, "deep");
             free(want), free(q), free(page);
             scene_close(&s);
         }
@@ -234,6 +241,6 @@ int main(int argc, char **argv)
 {
     static const struct CMUnitTest tests[] = {
         CHECK_TEST(sums_reach_their_bounds), CHECK_TEST(hidden_keys_and_empty_tokens_add_nothing),
-        CHECK_TEST(positions_beyond_2_to_17), CHECK_TEST(deep_positions_are_as_written), CHECK_TEST(prompts)};
+        CHECK_TEST(positions_up_to_2_to_18), CHECK_TEST(deep_positions_are_as_written), CHECK_TEST(prompts)};
     return CHECK_RUN(argc, argv, tests);
 }

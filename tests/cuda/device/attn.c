@@ -215,8 +215,10 @@ void test_attn_int(dev *d)
         ek_attn_shape shape = {EK_FULL, c[i].k, c[i].v, c[i].heads, c[i].kv, c[i].dim, 0};
         compare(d, &shape, d->few && c[i].keys > 300 ? 300 : c[i].keys, (int)i % 2, c[i].loud, !d->quick, false);
     }
-    for (int dim = 64; dim <= 256 && !d->quick; dim *= 4) {
-        ek_attn_shape shape = {EK_FULL, EK_KV_I12, dim == 64 ? EK_KV_I8 : EK_KV_I12, 4, 1, dim, 0};
+    static const int deep[] = {64, 256, 512};
+    for (size_t i = 0; i < sizeof deep / sizeof *deep && !d->quick; i++) {
+        const ek_kv_format v = deep[i] == 64 ? EK_KV_I8 : EK_KV_I12;
+        ek_attn_shape shape = {EK_FULL, EK_KV_I12, v, 4, 1, deep[i], 0};
         compare(d, &shape, 262144, 0, 1, false, true);
     }
 }
