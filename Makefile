@@ -136,6 +136,7 @@ $(foreach l,$(LAYERS),$(eval $(call layer_lib,$l)))
 
 $B/evenkeel: $(call libs,cli)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),-pie) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(cuda_fewer)
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
 # folder are linked into each of them, and from tests/support (an archive) what it calls.

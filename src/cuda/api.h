@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 typedef int CUresult;
 typedef int CUdevice;
 typedef uint64_t CUdeviceptr;
@@ -117,5 +119,9 @@ typedef struct ek_cuda_api {
     EK_CUDA_FUNCTIONS(CU)
 #undef CU
 } ek_cuda_api;
+
+/* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: there is none, or it
+ * lacks a function of driver 12. */
+ek_err ek_cuda_load(ek_cuda_api *api, const char *library);
 
 #endif

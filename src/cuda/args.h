@@ -227,6 +227,7 @@ enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_S
  * multiprocessor has room for four blocks' and a block of attn_join. */
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
+enum { EK_CUDA_PROMPT_SMALL_TILE = 32, EK_CUDA_PROMPT_SMALL_SHARED = 79280 }; /* ek_attn_prompt_small_* */
 /* ek_attn_int and ek_attn_int_prompt: queries of a tile of few at most; of prompts threads, shared memory, and
  * leaf_o: stacks as of attn_prompt, head_dim rounded up to 64 and 2 more. */
 enum { EK_CUDA_ATTN_INT_TILE = 8, EK_CUDA_INT_PROMPT_THREADS = 256, EK_CUDA_INT_PROMPT_SHARED = 203104 };

@@ -106,8 +106,17 @@ static int log2_of(int n)
     return log;
 }
 
+/* Of as many pieces as 228 KB have room for: at least one of each page. */
+static int slots_of(const ek_cuda_chip *chip, int slots)
+{
+    enum { LARGE = 228 << 10, MIN_SLOTS = EK_SEGMENT / EK_PAGE_TOKENS };
+    if (chip->shared >= LARGE) return slots;
+    const int some = (int)((size_t)slots * chip->shared / LARGE) - 2;
+    return some < MIN_SLOTS ? MIN_SLOTS : some;
+}
+
 ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
-                                               int multiprocessors)
+                                               const ek_cuda_chip *chip)
 {
 #define DIMS(name)                                        \
     {                                                     \
@@ -118,18 +127,20 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")},
                              *const ints[] = DIMS("ek_attn_int");
 #undef DIMS
-    if (ek_kv_rotated(v)) return (ek_cuda_attn_segment){whole ? ints[log2_of(head_dim) - 6] : "ek_attn_int", 256, 0, 0};
+    if (ek_kv_rotated(v))
+        return (ek_cuda_attn_segment){.name = whole ? ints[log2_of(head_dim) - 6] : "ek_attn_int", .threads = 256};
     if (!whole)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
-                                      segment_shared(tile, head_dim, v), 0};
+                                      segment_shared(tile, head_dim, v), 0, 0};
     /* of 4 queries three blocks fit a multiprocessor, which pays once two have no room for all */
-    const bool third = tile == 4 && head_dim <= 256 && n_items > 2 * multiprocessors;
-    const int slots = n_items <= multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS
-                      : third                    ? EK_CUDA_ATTN_MANY_SLOTS
-                                                 : EK_CUDA_ATTN_SLOTS;
+    const bool third = tile == 4 && head_dim <= 256 && n_items > 2 * chip->multiprocessors;
+    const int slots = slots_of(chip, n_items <= chip->multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS
+                                     : third                          ? EK_CUDA_ATTN_MANY_SLOTS
+                                                                      : EK_CUDA_ATTN_SLOTS);
     const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
     return (ek_cuda_attn_segment){halves[log2_of(tile)][log2_of(head_dim) - 6], tile > 1 && head_dim > 256 ? 288 : 256,
-                                  (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots};
+                                  (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots,
+                                  0};
 }
 
 static bool deep_takes(ek_kv_format f)
@@ -138,16 +149,16 @@ static bool deep_takes(ek_kv_format f)
     return c->rule != EK_KV_ROTATED && (c->rule != EK_KV_AFFINE || c->bits == 4);
 }
 
-bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v)
+bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, const ek_cuda_chip *chip)
 {
-    return ratio % EK_CUDA_ATTN_DEEP_TILE == 0 && (head_dim == 256 || head_dim == 512) && deep_takes(k) &&
+    return chip->bulk && ratio % EK_CUDA_ATTN_DEEP_TILE == 0 && (head_dim == 256 || head_dim == 512) && deep_takes(k) &&
            deep_takes(v);
 }
 
 ek_cuda_attn_segment ek_cuda_attn_deep_plan(int head_dim)
 {
     return (ek_cuda_attn_segment){head_dim == 256 ? "ek_attn_deep_256" : "ek_attn_deep_512",
-                                  (unsigned)head_dim / 4 + 32, EK_CUDA_ATTN_DEEP_SHARED, 0};
+                                  (unsigned)head_dim / 4 + 32, EK_CUDA_ATTN_DEEP_SHARED, 0, 0};
 }
 
 int ek_cuda_attn_levels(int max_segments)
@@ -188,15 +199,29 @@ void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head
     kv->k_shift = shift_of(k), kv->v_shift = shift_of(v);
 }
 
-ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format)
+ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cuda_chip *chip)
 {
     static const char *const name[] = {
         [KIND_F32] = "ek_attn_prompt_f32",      [KIND_F16] = "ek_attn_prompt_f16", [KIND_BF16] = "ek_attn_prompt_bf16",
         [KIND_I16] = "ek_attn_prompt_16",       [KIND_Q8] = "ek_attn_prompt_8",    [KIND_Q4] = "ek_attn_prompt_4",
         [KIND_PLANES] = "ek_attn_prompt_planes"};
-    if (ek_kv_rotated(k_format))
-        return (ek_cuda_attn_segment){"ek_attn_int_prompt", EK_CUDA_INT_PROMPT_THREADS, EK_CUDA_INT_PROMPT_SHARED, 1};
-    return (ek_cuda_attn_segment){name[kind_of(k_format)], 256, EK_CUDA_PROMPT_SHARED, 1};
+    static const char *const small[] = {[KIND_F32] = "ek_attn_prompt_small_f32",
+                                        [KIND_F16] = "ek_attn_prompt_small_f16",
+                                        [KIND_BF16] = "ek_attn_prompt_small_bf16",
+                                        [KIND_I16] = "ek_attn_prompt_small_16",
+                                        [KIND_Q8] = "ek_attn_prompt_small_8",
+                                        [KIND_PLANES] = "ek_attn_prompt_small_planes",
+                                        [KIND_Q4] = NULL};
+    ek_cuda_attn_segment p = {name[kind_of(k_format)], 256, EK_CUDA_PROMPT_SHARED, 1, EK_CUDA_PROMPT_TILE};
+    if (ek_kv_rotated(k_format)) {
+        p.name = "ek_attn_int_prompt", p.threads = EK_CUDA_INT_PROMPT_THREADS, p.shared = EK_CUDA_INT_PROMPT_SHARED;
+        if (p.shared > chip->block_shared) p.name = NULL;
+    } else if (p.shared > chip->block_shared) {
+        p = (ek_cuda_attn_segment){small[kind_of(k_format)], 128, EK_CUDA_PROMPT_SMALL_SHARED, 1,
+                                   EK_CUDA_PROMPT_SMALL_TILE};
+        p.slots = (int)(chip->shared / (p.shared + 2048));
+    }
+    return p;
 }
 
 size_t ek_cuda_attn_stack_floats(int levels, int head_dim)

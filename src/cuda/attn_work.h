@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "cuda/args.h"
+#include "cuda/chip.h"
 #include "ops/attn/attn.h"
 
 typedef struct ek_cuda_attn_work {
@@ -42,20 +43,22 @@ typedef struct ek_cuda_attn_segment {
     unsigned threads;
     size_t shared;
     int slots; /* ek_attn_half_N: pieces of its ring, more where n_items leave a multiprocessor to each block */
+    int tile;  /* of prompts: queries */
 } ek_cuda_attn_segment;
 ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
-                                               int multiprocessors);
+                                               const ek_cuda_chip *chip);
 
 /* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_segment_8. A
  * tile is EK_CUDA_ATTN_DEEP_TILE queries of one row then. */
-bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v);
+bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, const ek_cuda_chip *chip);
 ek_cuda_attn_segment ek_cuda_attn_deep_plan(int head_dim);
 
 /* Levels of a stack of T for tiles of up to max_segments segments. */
 int ek_cuda_attn_levels(int max_segments);
 
-/* The kernel of prompts for keys in this format, its threads and shared memory; slots: blocks of a multiprocessor. */
-ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format);
+/* The kernel of prompts for keys in this format, its threads, shared memory and tile; slots: blocks of a
+ * multiprocessor. name NULL: the chip has none, and runs of any length are cut into tiles of few queries. */
+ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cuda_chip *chip);
 /* Floats of a block's stack. */
 size_t ek_cuda_attn_stack_floats(int levels, int head_dim);
 

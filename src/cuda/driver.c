@@ -1,13 +1,10 @@
 #include "cuda/driver.h"
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-
-enum { CAPABILITY = 90 };
 
 struct ek_cuda {
     ek_cuda_api f;
@@ -16,46 +13,14 @@ struct ek_cuda {
     CUcontext context;
     CUstream stream, beside; /* beside: NULL until it is needed */
     CUmodule *module;        /* [n_modules] */
-    int n_modules, multiprocessors;
+    int n_modules;
+    ek_cuda_code code; /* of the modules that it runs */
+    ek_cuda_chip chip;
     const char *last; /* the kernel queued last */
     bool broken;
     char first[512]; /* the sentence of the error that broke it */
     char text[200];
 };
-
-/* --- the table */
-
-typedef CUresult get_fn(const char *symbol, void **function, int version, uint64_t flags, int *status);
-
-ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
-{
-    void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (!lib) {
-        const char *why = dlerror(); /* the most common one is no fault: this machine has no such device */
-        if (strstr(why, "No such file")) return ek_fail(EK_EUNSUPPORTED, "no NVIDIA driver: there is no %s", library);
-        return ek_fail(EK_EUNSUPPORTED, "the NVIDIA driver cannot be opened: %s", why);
-    }
-    get_fn *get;
-    void *symbol = dlsym(lib, "cuGetProcAddress_v2");
-    memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from an object's to a function's address */
-    if (!get) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver (%s) is too old: it lacks cuGetProcAddress_v2", library);
-    const struct {
-        const char *name;
-        size_t at;
-    } entry[] = {
-#define CU(name, args) {#name, offsetof(ek_cuda_api, name)},
-        EK_CUDA_FUNCTIONS(CU)
-#undef CU
-    };
-    for (size_t i = 0; i < sizeof entry / sizeof *entry; i++) {
-        void *p = NULL;
-        int status = 0;
-        if (get(entry[i].name, &p, EK_CU_ABI, 0, &status) != EK_CU_OK || !p)
-            return ek_fail(EK_EUNSUPPORTED, "the CUDA driver (%s) is too old: it lacks %s", library, entry[i].name);
-        memcpy((char *)api + entry[i].at, &p, sizeof p);
-    }
-    return EK_OK;
-}
 
 /* --- errors */
 
@@ -118,7 +83,32 @@ ek_err ek_cuda_devices(const ek_cuda_api *api, int *n)
     return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(api, r, why, sizeof why));
 }
 
-static ek_err find_device(ek_cuda *c, int built_with)
+/* features: to keep to, 0: the device's own. */
+static ek_err pick_code(ek_cuda *c, const ek_cuda_module *modules, int capability, int multiprocessors, int features,
+                        const char *name)
+{
+    char there[128];
+    ek_cuda_code_text(there, sizeof there, modules);
+    if (features > capability)
+        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, less than that of sm_%d",
+                       c->ordinal, name, capability / 10, capability % 10, features);
+    if (ek_cuda_code_pick(&c->code, modules, capability, features)) {
+        c->chip = ek_cuda_chip_like(features ? features : capability, multiprocessors);
+        return EK_OK;
+    }
+    if (features && ek_cuda_code_pick(&c->code, modules, capability, 0))
+        return ek_fail(EK_EUNSUPPORTED,
+                       "no kernels with the features of sm_%d for compute capability %d.%d were built into this "
+                       "program (make CUDA_ARCHS=\"90a 80on90\", docs/CUDA.md)",
+                       features, capability / 10, capability % 10);
+    return ek_fail(
+        EK_EUNSUPPORTED,
+        "cuda:%d (%s) has compute capability %d.%d, the kernels in this program are for %s (%s, docs/CUDA.md)",
+        c->ordinal, name, capability / 10, capability % 10, there,
+        ek_cuda_code_exists(capability) ? "make CUDA_ARCHS=all builds all that there are" : "there are none for it");
+}
+
+static ek_err find_device(ek_cuda *c, const ek_cuda_module *modules, int built_with, int features)
 {
     char why[256];
     const ek_cuda_api *f = &c->f;
@@ -126,7 +116,7 @@ static ek_err find_device(ek_cuda *c, int built_with)
     if (r == EK_CU_NO_DEVICE) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
     if (r != EK_CU_OK)
         return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(f, r, why, sizeof why));
-    int version = 0, count = 0, major = 0, minor = 0;
+    int version = 0, count = 0, major = 0, minor = 0, multiprocessors = 0;
     EK_TRY(ek_cuda_check(c, f->cuDriverGetVersion(&version), "asking the driver for its version"));
     if (built_with == 0) return ek_fail(EK_EUNSUPPORTED, "this program was built without CUDA kernels (no nvcc)");
     if (version / 1000 < built_with / 1000)
@@ -142,15 +132,15 @@ static ek_err find_device(ek_cuda *c, int built_with)
     const struct {
         int id, *to;
     } asked[] = {
-        {EK_CU_ATTR_MAJOR, &major}, {EK_CU_ATTR_MINOR, &minor}, {EK_CU_ATTR_MULTIPROCESSORS, &c->multiprocessors}};
+        {EK_CU_ATTR_MAJOR, &major}, {EK_CU_ATTR_MINOR, &minor}, {EK_CU_ATTR_MULTIPROCESSORS, &multiprocessors}};
     for (int i = 0; i < 3; i++)
         EK_TRY(ek_cuda_check(c, f->cuDeviceGetAttribute(asked[i].to, asked[i].id, c->device),
                              "asking what the device is"));
-    if (major * 10 + minor != CAPABILITY)
-        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, the kernels are for %d.%d",
-                       c->ordinal, name, major, minor, CAPABILITY / 10, CAPABILITY % 10);
-    snprintf(c->text, sizeof c->text, "%s, %d multiprocessors, driver %d.%d", name, c->multiprocessors, version / 1000,
+    EK_TRY(pick_code(c, modules, major * 10 + minor, multiprocessors, features, name));
+    snprintf(c->text, sizeof c->text, "%s, %d multiprocessors, driver %d.%d", name, multiprocessors, version / 1000,
              version % 1000 / 10);
+    const size_t n = strlen(c->text);
+    if (features) snprintf(c->text + n, sizeof c->text - n, ", as sm_%d", features);
     return EK_OK;
 }
 
@@ -160,6 +150,7 @@ static ek_err load_modules(ek_cuda *c, const ek_cuda_module *m)
     while (m[n].name) n++;
     c->module = ek_alloc(sizeof *c->module * (n + 1));
     for (; m->name; m++) {
+        if (m->code != c->code.code || m->features != c->code.features) continue;
         CUresult r = c->f.cuModuleLoadData(&c->module[c->n_modules], m->fatbin);
         if (r != EK_CU_OK) {
             char doing[64];
@@ -171,9 +162,9 @@ static ek_err load_modules(ek_cuda *c, const ek_cuda_module *m)
     return EK_OK;
 }
 
-static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with)
+static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with, int features)
 {
-    EK_TRY(find_device(c, built_with));
+    EK_TRY(find_device(c, modules, built_with, features));
     EK_TRY(ek_cuda_check(c, c->f.cuDevicePrimaryCtxRetain(&c->context, c->device), "making a context"));
     EK_TRY(ek_cuda_check(c, c->f.cuCtxSetCurrent(c->context), "entering the context"));
     EK_TRY(ek_cuda_check(c, c->f.cuStreamCreate(&c->stream, EK_CU_STREAM_NON_BLOCKING), "making a stream"));
@@ -187,9 +178,15 @@ static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with)
 
 ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal)
 {
+    return ek_cuda_open_as(out, api, modules, built_with, ordinal, 0);
+}
+
+ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
+                       int ordinal, int features)
+{
     ek_cuda *c = ek_alloc(sizeof *c);
     *c = (ek_cuda){.f = *api, .ordinal = ordinal};
-    ek_err err = start(c, modules, built_with);
+    ek_err err = start(c, modules, built_with, features);
     if (err != EK_OK) {
         ek_cuda_close(c);
         return err;
@@ -224,7 +221,12 @@ int ek_cuda_ordinal(const ek_cuda *c)
 
 int ek_cuda_multiprocessors(const ek_cuda *c)
 {
-    return c->multiprocessors;
+    return c->chip.multiprocessors;
+}
+
+const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c)
+{
+    return &c->chip;
 }
 
 const ek_cuda_api *ek_cuda_functions(const ek_cuda *c)
@@ -404,7 +406,8 @@ ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid g, 
     if (c->broken) return ek_cuda_check(c, EK_CU_OK, "");
     CUlaunchAttribute attribute[2];
     unsigned n = 0;
-    if (g.overlap)
+    EK_ASSERT(c->chip.clusters || !g.cluster);
+    if (g.overlap && c->chip.overlap)
         attribute[n++] = (CUlaunchAttribute){.id = EK_CU_LAUNCH_OVERLAP,
                                              .value.programmaticStreamSerializationAllowed = 1};
     if (g.cluster)

@@ -13,35 +13,28 @@
 
 #include "base/err.h"
 #include "cuda/api.h"
-
-/* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: there is none, or it
- * lacks a function of driver 12. */
-ek_err ek_cuda_load(ek_cuda_api *api, const char *library);
-
-/* Modules of kernels: what kernels.S embeds, or none in a build without nvcc. */
-typedef struct ek_cuda_module {
-    const char *name;
-    const void *fatbin;
-    size_t bytes;
-} ek_cuda_module;
-extern const ek_cuda_module ek_cuda_modules[]; /* ends with name NULL */
-extern const int ek_cuda_built_with;           /* version of the toolkit as 1000 major + 10 minor; 0: no kernels */
+#include "cuda/chip.h"
+#include "cuda/code.h"
 
 typedef struct ek_cuda ek_cuda;
 
 /* How many devices the driver has; 0 is no error. */
 ek_err ek_cuda_devices(const ek_cuda_api *api, int *n);
 
-/* Opens device number `ordinal`. Needs a driver at least as new as the toolkit that built the kernels and
- * compute capability 9.0, and loads all modules. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM say
+/* Opens device number `ordinal`. Needs a driver of the first number of the toolkit that built the kernels or newer, and
+ * modules that the device runs (cuda/code.h), which it loads. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM say
  * which requirement failed. api is copied. */
 ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
+/* The same with the features of an older capability, ten times; 0: the device's own. */
+ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
+                       int ordinal, int features);
 void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone with it */
 
 /* "NVIDIA H100 80GB HBM3, 79.2 GB, 132 multiprocessors, driver 13.0" */
 const char *ek_cuda_text(const ek_cuda *c);
 int ek_cuda_ordinal(const ek_cuda *c);
 int ek_cuda_multiprocessors(const ek_cuda *c);
+const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c);  /* what kernels are chosen by */
 const ek_cuda_api *ek_cuda_functions(const ek_cuda *c); /* for graphs and events */
 CUstream ek_cuda_stream(const ek_cuda *c);
 
@@ -102,7 +95,8 @@ typedef struct ek_cuda_grid {
     unsigned threads;
     unsigned cluster; /* blocks in x, all of them, that start together and share their memory; 0: none do */
     size_t shared;    /* dynamic */
-    bool overlap;     /* may start before the kernel queued before it has ended; it waits where it needs its results */
+    bool overlap;     /* may start before the kernel queued before it has ended; it waits where it needs its results.
+                     Without     effect on chips where that is not possible */
 } ek_cuda_grid;
 
 /* Queues the kernel with its one argument, a structure of cuda/args.h, which is copied. */

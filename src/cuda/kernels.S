@@ -1,6 +1,6 @@
 /* The kernels as bytes of this program, and the table of them (cuda/driver.h). tools/make/cuda.mk defines
  * EK_CUDA_BUILT_WITH where nvcc built them, and the assembler's path leads to the fatbins and to kernels.inc, which it
- * writes: a line `kernel NAME` for each of them. */
+ * writes: a line `kernel ARCHITECTURE NAME CODE FEATURES` for each of them. */
 #ifndef EK_CUDA_BUILT_WITH
 #define EK_CUDA_BUILT_WITH 0
 #endif
@@ -15,20 +15,21 @@ ek_cuda_built_with:
     .size ek_cuda_built_with, 4
 
 #if EK_CUDA_BUILT_WITH
-.macro kernel name
+.macro kernel arch name code features
     .balign 64
-.Limage_\name:
-    .incbin "\name\().fatbin"
-.Lend_\name:
+.Limage_\arch\()_\name:
+    .incbin "\arch\()/\name\().fatbin"
+.Lend_\arch\()_\name:
     .byte 0
-.Lname_\name:
+.Lname_\arch\()_\name:
     .asciz "\name"
 .endm
 #include "kernels.inc"
 
     .purgem kernel
-.macro kernel name
-    .quad .Lname_\name, .Limage_\name, .Lend_\name - .Limage_\name
+.macro kernel arch name code features
+    .quad .Lname_\arch\()_\name, .Limage_\arch\()_\name, .Lend_\arch\()_\name - .Limage_\arch\()_\name
+    .long \code, \features
 .endm
 #endif
 
@@ -41,7 +42,7 @@ ek_cuda_modules:
 #if EK_CUDA_BUILT_WITH
 #include "kernels.inc"
 #endif
-    .quad 0, 0, 0
+    .quad 0, 0, 0, 0
     .size ek_cuda_modules, . - ek_cuda_modules
 
     .section .note.GNU-stack, "", %progbits

@@ -103,7 +103,8 @@ static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
 static size_t prompt_stack(const ek_gpu_run *x)
 {
     int segments = x->z.max_ctx / EK_SEGMENT + 2;
-    return (size_t)ek_cuda_multiprocessors(x->g->c) * (size_t)ek_cuda_attn_prompt_plan(x->g->m->k_format).slots *
+    return (size_t)ek_cuda_multiprocessors(x->g->c) *
+           (size_t)ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).slots *
            ek_cuda_attn_stack_floats(ek_cuda_attn_levels(segments), EK_MAX_HEAD_DIM) * sizeof(float);
 }
 
@@ -190,8 +191,9 @@ static void size_products(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
     const int rows = x->z.max_rows;
-    const size_t node = 128 * 64 * sizeof(float), multiprocessors = (size_t)ek_cuda_multiprocessors(x->g->c);
-    x->stack_bytes = multiprocessors * node *
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
+    const size_t node = 128 * 64 * sizeof(float);
+    x->stack_bytes = (size_t)chip->multiprocessors * node *
                      larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
                             EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
     x->operand_bytes = 0;
@@ -201,18 +203,18 @@ static void size_products(ek_gpu_run *x)
         const ek_gpu_matrix *const dense[] = {
             &w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router, &w->per_layer_gate, &w->per_layer_proj};
         for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
-            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&dense[m]->l, rows, 0));
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&dense[m]->l, rows, 0, chip));
         if (!c->n_experts) continue;
         const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
         for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
             const int jobs = rows * c->top_k_experts / 32 + c->n_experts; /* of 32 pairs where a matrix has two limbs */
-            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs));
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs, chip));
         }
     }
     const ek_gpu_matrix *const others[] = {&x->g->w.embed,          &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
                                            &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
     for (size_t m = 0; m < sizeof others / sizeof *others; m++)
-        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0));
+        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0, chip));
 }
 
 /* Sizes of all buffers, before any is taken. */

@@ -72,16 +72,30 @@ static ek_err add_item(ek_device *d, const char *p, const char *end, const char 
     return add_numbers(d, p, end, text);
 }
 
+/* What stands behind an @: sm_80. */
+static ek_err parse_features(ek_device *d, const char *p, const char *text)
+{
+    const char *const from = p + 3;
+    if (!strncmp(p, "sm_", 3)) {
+        p = from;
+        d->features = number(&p);
+        if (!*p && d->features >= 80 && p - from >= 2) return EK_OK;
+    }
+    return ek_fail(EK_EINVAL, "device %.40s: behind @ stands an architecture from sm_80 on, as sm_80 or sm_86", text);
+}
+
 ek_err ek_device_parse(ek_device *out, const char *text)
 {
+    const char *const last = text + strcspn(text, "@");
     *out = (ek_device){.cuda = true};
-    if (!strcmp(text, "auto")) {
+    if (*last) EK_TRY(parse_features(out, last + 1, text));
+    if (is(text, last, "auto")) {
         out->may_be_cpu = true;
         out->n = 1;
         return EK_OK;
     }
-    for (const char *p = text, *end; p; p = *end ? end + 1 : NULL) {
-        end = p + strcspn(p, ",");
+    for (const char *p = text, *end; p; p = end < last ? end + 1 : NULL) {
+        end = p + strcspn(p, ",@");
         EK_TRY(add_item(out, p, end, text));
     }
     if (out->n || out->all) return EK_OK;
@@ -128,6 +142,7 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
     ek_gpu_driver driver;
     ek_ranks_opts o;
     EK_TRY(ek_gpu_driver_load(&driver));
+    driver.features = d->features;
     if (ek_device_is_split(d) || max_bytes > 0) {
         EK_TRY(resolve(&o, &driver, d));
         o.max_bytes = max_bytes;
@@ -167,6 +182,7 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     ek_place p;
     double room[EK_RANKS];
     if (d->all || max_bytes == 0) EK_TRY(ek_gpu_driver_load(&driver));
+    driver.features = d->features;
     EK_TRY(resolve(&o, &driver, d));
     for (int i = 0; i < o.n; i++) room[i] = max_bytes;
     if (max_bytes == 0) EK_TRY(ask_rooms(room, &driver, &o));
@@ -181,7 +197,9 @@ double ek_device_room(const char *text, double max_bytes, const ek_model *model)
     ek_device d;
     ek_gpu *g;
     if (ek_device_parse(&d, text ? text : "auto") || !d.cuda || ek_device_is_split(&d)) return 0;
-    if (ek_gpu_driver_load(&driver) || ek_gpu_open_device(&g, &driver, d.ordinal[0])) return 0;
+    if (ek_gpu_driver_load(&driver)) return 0;
+    driver.features = d.features;
+    if (ek_gpu_open_device(&g, &driver, d.ordinal[0])) return 0;
     const double free = ek_gpu_room(g), given = max_bytes > 0 && max_bytes < free ? max_bytes : free;
     double weights = ek_model_common_bytes(model, true);
     for (int i = 0; i < ek_model_config(model)->n_layers; i++) weights += ek_model_layer_bytes(model, i);
@@ -193,7 +211,7 @@ static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size
 {
     const size_t used = strlen(out);
     ek_cuda *c;
-    EK_TRY(ek_cuda_open(&c, &driver->api, driver->modules, driver->built_with, ordinal));
+    EK_TRY(ek_cuda_open_as(&c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features));
     snprintf(out + used, room - used, "%scuda:%d (%s)", used ? ", " : "", ordinal, ek_cuda_text(c));
     ek_cuda_close(c);
     return EK_OK;
@@ -206,6 +224,7 @@ ek_err ek_device_text(const ek_device *d, char *out, size_t room)
     snprintf(out, room, "cpu");
     if (!d->cuda) return EK_OK;
     ek_err err = ek_gpu_driver_load(&driver);
+    driver.features = d->features;
     if (!err) err = resolve(&o, &driver, d);
     if (!err) out[0] = '\0';
     for (int i = 0; i < o.n && !err; i++) err = add_text(&driver, o.ordinal[i], out, room);

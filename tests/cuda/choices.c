@@ -2,13 +2,23 @@
 #include "choices.h"
 
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "cuda/rows/layer_end.h"
 #include "cuda/product/choose.h"
 #include "cuda/product/warp.h"
 #include "cuda/product/wide.h"
 
-enum { MULTIPROCESSORS = 132, ROOM = 64 << 20 };
+enum { ROOM = 64 << 20 };
+
+static ek_cuda_chip chip;
+int choices_impossible;
+
+void choices_of_chip(int capability, int multiprocessors)
+{
+    chip = ek_cuda_chip_like(capability, multiprocessors);
+}
 
 void choices_say_form(ek_buf *to, const ek_cuda_linear *l)
 {
@@ -29,8 +39,18 @@ static void say_grid(ek_buf *to, const char *name, ek_cuda_grid g)
     if (g.overlap) ek_buf_str(to, " o");
 }
 
+/* A launch that the chip cannot do: the kernel is not there for it, or it lacks the memory. */
+static void check(const char *name, const ek_cuda_grid *g)
+{
+    const bool absent = (strstr(name, "wide") && !chip.wgmma) || (g->cluster && !chip.clusters);
+    if (!absent && g->shared <= chip.block_shared) return;
+    if (choices_impossible++ < 10)
+        printf("sm_%d cannot launch %s with %zu bytes, clusters of %u\n", chip.features, name, g->shared, g->cluster);
+}
+
 static void say(ek_buf *to, const ek_cuda_product *p)
 {
+    if (p->name[0]) check(p->name, &p->grid);
     ek_buf_fmt(to, " %s ", p->name);
     say_grid(to, "", p->grid);
     const struct {
@@ -61,11 +81,11 @@ static int jobs_of(const use *u, int rows)
 
 static void say_product(ek_buf *to, const use *u, int rows)
 {
-    const ek_cuda_product p = ek_cuda_product_plan(u->a, rows, MULTIPROCESSORS, ROOM);
-    const ek_cuda_product whole = ek_cuda_product_plan(u->a, rows, MULTIPROCESSORS, 0);
+    const ek_cuda_product p = ek_cuda_product_plan(u->a, rows, &chip, ROOM);
+    const ek_cuda_product whole = ek_cuda_product_plan(u->a, rows, &chip, 0);
     say(to, &p);
     if (p.operand) ek_buf_fmt(to, " by %s", ek_cuda_arrange_name(u->a));
-    ek_buf_fmt(to, " room %zu", ek_cuda_wide_operand(u->a, rows, 0));
+    ek_buf_fmt(to, " room %zu", ek_cuda_wide_operand(u->a, rows, 0, &chip));
     if (!p.parts) return;
     ek_buf_str(to, " whole");
     say(to, &whole);
@@ -75,69 +95,64 @@ static void say_gate(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_product p;
     const ek_cuda_gate gate = u->c ? EK_CUDA_GATE_ROW : EK_CUDA_GATE_MATRIX;
-    if (ek_cuda_gated_plan(&p, u->a, u->tile ? u->tile : rows, jobs_of(u, rows), gate, u->b, MULTIPROCESSORS))
-        say(to, &p);
+    if (ek_cuda_gated_plan(&p, u->a, u->tile ? u->tile : rows, jobs_of(u, rows), gate, u->b, &chip)) say(to, &p);
 }
 
 static void say_wide_gate(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_product p;
-    if (ek_cuda_wide_gate_plan(&p, u->a, u->b, u->tile ? u->tile : rows, jobs_of(u, rows), MULTIPROCESSORS))
-        say(to, &p);
+    if (ek_cuda_wide_gate_plan(&p, u->a, u->b, u->tile ? u->tile : rows, jobs_of(u, rows), &chip)) say(to, &p);
 }
 
 static void say_q_k_v(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_heads p;
-    if (ek_cuda_heads_plan(&p, u->a, u->b, u->c, rows, MULTIPROCESSORS)) say_heads(to, &p);
+    if (ek_cuda_heads_plan(&p, u->a, u->b, u->c, rows, &chip)) say_heads(to, &p);
 }
 
 static void say_wide_heads(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_heads p;
-    if (ek_cuda_wide_heads_plan(&p, u->a, u->b, u->c, rows, MULTIPROCESSORS)) say_heads(to, &p);
+    if (ek_cuda_wide_heads_plan(&p, u->a, u->b, u->c, rows, &chip)) say_heads(to, &p);
 }
 
 static void say_two(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_product p;
-    if (!ek_cuda_pair_plan(&p, u->a, rows, MULTIPROCESSORS))
-        p = ek_cuda_products_plan(u->a, rows, 0, 2, MULTIPROCESSORS);
+    if (!ek_cuda_pair_plan(&p, u->a, rows, &chip)) p = ek_cuda_products_plan(u->a, rows, 0, 2, &chip);
     say(to, &p);
 }
 
 static void say_experts(ek_buf *to, const use *u, int rows)
 {
     if (ek_cuda_warp_job_fits(u->a, u->tile)) {
-        const ek_cuda_product few = ek_cuda_warp_plan(u->a, u->tile, jobs_of(u, rows), EK_CUDA_GATE_NONE,
-                                                      MULTIPROCESSORS);
+        const ek_cuda_product few = ek_cuda_warp_plan(u->a, u->tile, jobs_of(u, rows), EK_CUDA_GATE_NONE, &chip);
         say(to, &few);
     }
     for (int matrices = 1; matrices <= 2; matrices++) {
-        const ek_cuda_product p = ek_cuda_products_plan(u->a, u->tile, jobs_of(u, rows), matrices, MULTIPROCESSORS);
+        const ek_cuda_product p = ek_cuda_products_plan(u->a, u->tile, jobs_of(u, rows), matrices, &chip);
         say(to, &p);
     }
-    ek_buf_fmt(to, " room %zu", ek_cuda_wide_operand(u->a, rows, jobs_of(u, rows)));
+    ek_buf_fmt(to, " room %zu", ek_cuda_wide_operand(u->a, rows, jobs_of(u, rows), &chip));
 }
 
 static void say_first(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_heads p;
-    if (ek_cuda_experts_first_plan(&p, u->a, u->b, u->c, rows)) say_heads(to, &p);
+    if (ek_cuda_experts_first_plan(&p, u->a, u->b, u->c, rows, &chip)) say_heads(to, &p);
 }
 
 static void say_second(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_heads p;
-    if (ek_cuda_experts_second_plan(&p, u->a, u->b, u->c, rows, u->tile, jobs_of(u, rows), MULTIPROCESSORS))
-        say_heads(to, &p);
+    if (ek_cuda_experts_second_plan(&p, u->a, u->b, u->c, rows, u->tile, jobs_of(u, rows), &chip)) say_heads(to, &p);
 }
 
 static void say_end(ek_buf *to, const use *u, int rows)
 {
     ek_cuda_product p;
     ek_cuda_layer_end_args a = {0};
-    if (!ek_cuda_layer_end_plan(&p, &a, u->a, u->b, u->c, rows)) return;
+    if (!ek_cuda_layer_end_plan(&p, &a, u->a, u->b, u->c, rows, &chip)) return;
     say(to, &p);
     ek_buf_fmt(to, " row %llu gated %llu panels %d %d shift %d at %d %d %d %d %d", (unsigned long long)a.row.q,
                (unsigned long long)a.gated.q, a.gate_panels, a.proj_panels, a.proj_shift, a.value, a.g, a.sum,

@@ -17,6 +17,10 @@ typedef struct choices_column {
 } choices_column;
 extern const choices_column choices_columns[COLUMNS];
 
+/* Of which chip; before any other. */
+void choices_of_chip(int capability, int multiprocessors);
+extern int choices_impossible; /* launches that were said and that the chip cannot do */
+
 /* All that a plan can see of l but its shape. */
 void choices_say_form(ek_buf *to, const ek_cuda_linear *l);
 

@@ -124,9 +124,11 @@ static void a_start_has_all_of_its_item(void **state)
     }
 }
 
+static ek_cuda_chip h100;
+
 static size_t shared_of(ek_kv_format v) /* 8 queries of 256 dims */
 {
-    return ek_cuda_attn_segment_plan(8, 256, v, false, 1, 132).shared;
+    return ek_cuda_attn_segment_plan(8, 256, v, false, 1, &h100).shared;
 }
 
 static void sizes_follow_the_formats(void **state)
@@ -136,11 +138,12 @@ static void sizes_follow_the_formats(void **state)
     assert_int_equal(plain, (256 * 8 + 2 * 256 * 8 + 64) * 4 + 256);
     assert_int_equal(shared_of(EK_KV_Q8), plain + 256 * 8 * 2);
     assert_int_equal(shared_of(EK_KV_Q4), plain + 2 * 256 * 8 * 2);
-    assert_true(ek_cuda_attn_deep_fits(8, 512, EK_KV_Q8, EK_KV_Q4) &&
-                ek_cuda_attn_deep_fits(16, 256, EK_KV_F32, EK_KV_I16));
-    assert_false(ek_cuda_attn_deep_fits(4, 512, EK_KV_F16, EK_KV_F16)); /* a tile would have queries of two rows */
-    assert_false(ek_cuda_attn_deep_fits(8, 128, EK_KV_F16, EK_KV_F16) ||
-                 ek_cuda_attn_deep_fits(8, 256, EK_KV_F16, EK_KV_Q6));
+    assert_true(ek_cuda_attn_deep_fits(8, 512, EK_KV_Q8, EK_KV_Q4, &h100) &&
+                ek_cuda_attn_deep_fits(16, 256, EK_KV_F32, EK_KV_I16, &h100));
+    assert_false(
+        ek_cuda_attn_deep_fits(4, 512, EK_KV_F16, EK_KV_F16, &h100)); /* a tile would have queries of two rows */
+    assert_false(ek_cuda_attn_deep_fits(8, 128, EK_KV_F16, EK_KV_F16, &h100) ||
+                 ek_cuda_attn_deep_fits(8, 256, EK_KV_F16, EK_KV_Q6, &h100));
     assert_int_equal(ek_cuda_attn_deep_plan(512).threads, 160);
     assert_int_equal(ek_cuda_attn_levels(1), 1);
     assert_int_equal(ek_cuda_attn_levels(2), 2);
@@ -155,7 +158,7 @@ static void every_format_is_described_to_the_kernels(void **state)
         const ek_kv_codec *c = &ek_kv_codecs[f];
         ek_cuda_kv kv = {0};
         ek_cuda_kv_formats(&kv, (ek_kv_format)f, EK_KV_Q5_64, 100);
-        assert_non_null(ek_cuda_attn_prompt_plan((ek_kv_format)f).name);
+        assert_non_null(ek_cuda_attn_prompt_plan((ek_kv_format)f, &h100).name);
         assert_int_equal(kv.k_bytes, ek_kv_k_bytes((ek_kv_format)f, 100));
         assert_int_equal(kv.v_bytes, ek_kv_v_bytes(EK_KV_Q5_64, 100));
         assert_int_equal(kv.k_bits, c->bits);
@@ -166,6 +169,7 @@ static void every_format_is_described_to_the_kernels(void **state)
 
 int main(void)
 {
+    h100 = ek_cuda_chip_like(90, 132);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_query_is_in_one_tile),
         cmocka_unit_test(late_tiles_of_a_prompt_come_first),

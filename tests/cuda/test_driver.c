@@ -245,7 +245,7 @@ static ek_cuda_api good(void)
     };
 }
 
-static const ek_cuda_module modules[] = {{"one", "kernel_a", 8}, {"two", "kernel_b", 8}, {NULL, NULL, 0}};
+static const ek_cuda_module modules[] = {{"one", "kernel_a", 8, 90, 90}, {"two", "kernel_b", 8, 90, 90}, {0}};
 
 static ek_cuda *opened(void)
 {
@@ -304,12 +304,64 @@ static void what_does_not_fit_is_refused(void **state)
     fake.count = 2;
     refuses(&api, 13000, 2, EK_ENOTFOUND, "there is no device cuda:2, the driver has 2 (from cuda:0)");
     fake.major = 8, fake.minor = 6;
-    refuses(&api, 13000, 1, EK_EUNSUPPORTED, "cuda:1 (Fake H) has compute capability 8.6, the kernels are for 9.0");
+    refuses(&api, 13000, 1, EK_EUNSUPPORTED,
+            "cuda:1 (Fake H) has compute capability 8.6, the kernels in this program are for 9.0 (make "
+            "CUDA_ARCHS=all builds all that there are, docs/CUDA.md)");
     fake.major = 9, fake.minor = 0;
     fake.load = EK_CU_NO_BINARY;
     refuses(&api, 13000, 1, EK_EINTERNAL, "cuda:1: loading the kernels of one: something (CUDA_ERROR_X, 209)");
     fake.load = EK_CU_OUT_OF_MEMORY;
     refuses(&api, 13000, 1, EK_ENOMEM, "cuda:1: loading the kernels of one: something (CUDA_ERROR_X, 2)");
+}
+
+/* Of code for several capabilities a device takes the newest that it runs, and loads no other. */
+static void a_device_takes_its_own_code(void **state)
+{
+    (void)state;
+    static const ek_cuda_module all[] = {{"a", "kernel_a", 8, 80, 80}, {"b", "kernel_b", 8, 80, 80},
+                                         {"a", "kernel_a", 8, 89, 89}, {"a", "kernel_a", 8, 90, 90},
+                                         {"a", "kernel_a", 8, 90, 80}, {0}};
+    static const struct {
+        int major, minor, features, modules;
+        const char *text;
+    } device[] = {{8, 0, 0, 2, NULL},
+                  {8, 6, 0, 2, NULL},
+                  {8, 7, 0, 2, NULL},
+                  {8, 9, 0, 1, NULL},
+                  {9, 0, 0, 1, NULL},
+                  {9, 0, 80, 1, "as sm_80"},
+                  {9, 0, 86, 1, "as sm_86"},
+                  {8, 0, 80, 2, NULL},
+                  {7, 5, 0, 0,
+                   "cuda:1 (Fake H) has compute capability 7.5, the kernels in this program are for 8.0 to 8.9 and "
+                   "9.0 (there are none for it, docs/CUDA.md)"},
+                  {10, 0, 0, 0,
+                   "cuda:1 (Fake H) has compute capability 10.0, the kernels in this program are for 8.0 to 8.9 "
+                   "and 9.0 (there are none for it, docs/CUDA.md)"},
+                  {8, 0, 90, 0, "cuda:1 (Fake H) has compute capability 8.0, less than that of sm_90"}};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++) {
+        const ek_cuda_api api = good();
+        ek_cuda *c = NULL;
+        fake.major = device[i].major, fake.minor = device[i].minor;
+        const ek_err err = ek_cuda_open_as(&c, &api, all, 13000, 1, device[i].features);
+        assert_int_equal(err, device[i].modules ? EK_OK : EK_EUNSUPPORTED);
+        assert_int_equal(fake.modules, device[i].modules);
+        if (err) {
+            assert_string_equal(ek_err_text(), device[i].text);
+        } else {
+            if (device[i].text) assert_non_null(strstr(ek_cuda_text(c), device[i].text));
+            const int of = device[i].features ? device[i].features : fake.major * 10 + fake.minor;
+            assert_int_equal(ek_cuda_chip_of(c)->features, of);
+            assert_int_equal(ek_cuda_chip_of(c)->wgmma, of == 90);
+        }
+        ek_cuda_close(c);
+        nothing_is_left();
+    }
+    const ek_cuda_api api = good(); /* a build without code for tests */
+    ek_cuda *c = NULL;
+    assert_int_equal(ek_cuda_open_as(&c, &api, modules, 13000, 1, 80), EK_EUNSUPPORTED);
+    assert_non_null(
+        strstr(ek_err_text(), "no kernels with the features of sm_80 for compute capability 9.0 were built"));
 }
 
 static void a_good_one_opens_and_closes(void **state)
@@ -447,6 +499,8 @@ static void embedded_modules_are_fatbins(void **state)
     (void)state;
     int n = 0;
     for (const ek_cuda_module *m = ek_cuda_modules; m->name; m++, n++) {
+        assert_in_range(m->code, 80, 129);
+        assert_in_range(m->features, 80, m->code);
         uint32_t magic;
         memcpy(&magic, m->fatbin, sizeof magic);
         assert_true(m->bytes > 1000);
@@ -460,8 +514,8 @@ static void any_number_of_modules_is_loaded(void **state)
 {
     (void)state;
     enum { MANY = 100 };
-    ek_cuda_module many[MANY + 1] = {{NULL, NULL, 0}};
-    for (int i = 0; i < MANY; i++) many[i] = (ek_cuda_module){"one", "kernel_a", 8};
+    ek_cuda_module many[MANY + 1] = {{0}};
+    for (int i = 0; i < MANY; i++) many[i] = (ek_cuda_module){"one", "kernel_a", 8, 90, 90};
     const ek_cuda_api api = good();
     ek_cuda *c;
     assert_int_equal(ek_cuda_open(&c, &api, many, 13000, 1), EK_OK);
@@ -475,6 +529,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_driver_is_said),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(a_device_takes_its_own_code),
         cmocka_unit_test(a_good_one_opens_and_closes),
         cmocka_unit_test(memory_is_taken_or_refused_with_numbers),
         cmocka_unit_test(kernels_are_found_and_launched),

@@ -18,6 +18,10 @@
 #include "cuda/product/warp.h"
 #include "ops/linear/linear_layout.h"
 
+/* Chips with most and least shared memory, and A100's. */
+static ek_cuda_chip chips[3];
+enum { CHIPS = sizeof chips / sizeof *chips };
+
 static void open_weights(ek_linear *w, int n, int k, int bits, int group, ek_dtype scales, bool biased, int a_group)
 {
     const ek_weight_type *type;
@@ -120,7 +124,21 @@ static void test_layout(void **state)
         }
 }
 
-/* Every row of a call is in a tile, and what a plan asks for exists on the device. */
+static void check_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    const ek_cuda_product p = ek_cuda_product_plan(l, rows, chip, 0);
+    assert_in_range(p.grid.shared, 1, chip->block_shared);
+    assert_in_range(p.grid.x, 1, 63 * 7);
+    if (strstr(p.name, "tile")) {
+        assert_true(l->k <= 1024 * (1 << p.levels));
+        return;
+    }
+    const int oct = p.name[strlen(p.name) - 1] - '0';
+    assert_int_equal(p.pass % 16, 0);
+    assert_true((int)p.grid.y * oct * 8 / l->limbs >= rows);
+}
+
+/* Every row of a call is in a tile, and what a plan asks for exists on the device, whatever it is. */
 static void test_plans(void **state)
 {
     (void)state;
@@ -140,17 +158,20 @@ static void test_plans(void **state)
                                             .limbs = limbs,
                                             .biased = true,
                                             .f32_scales = true};
-                        ek_cuda_product p = ek_cuda_product_plan(&l, rows, 132, 0);
-                        assert_in_range(p.grid.shared, 1, 227 * 1024);
-                        assert_in_range(p.grid.x, 1, 63 * 7);
-                        if (strstr(p.name, "tile")) {
-                            assert_true(k <= 1024 * (1 << p.levels));
-                            continue;
-                        }
-                        int oct = p.name[strlen(p.name) - 1] - '0';
-                        assert_int_equal(p.pass % 16, 0);
-                        assert_true((int)p.grid.y * oct * 8 / limbs >= rows);
+                        for (int c = 0; c < CHIPS; c++) check_plan(&l, rows, &chips[c]);
                     }
+}
+
+static void check_plan_of_planes(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                                 const ek_cuda_chip *chip)
+{
+    const ek_cuda_product p = ek_cuda_warp_plan(l, rows, jobs, gate, chip);
+    assert_in_range(p.grid.shared, 1, chip->block_shared);
+    assert_true(!p.grid.cluster || chip->clusters);
+    assert_in_range(p.slots, 1, 4);
+    assert_in_range(p.share, 1, 64 * 2);
+    assert_true((int)p.grid.y * (p.name[strlen(p.name) - 1] - '0') >= rows);
+    assert_true(strlen(p.name) < 32);
 }
 
 /* Products of planes: as many leaves as they take fit into shared memory, whatever is in a launch. */
@@ -181,16 +202,32 @@ static void test_plans_of_planes(void **state)
                 for (int rows = 1; rows <= 40; rows++)
                     for (int gate = EK_CUDA_GATE_NONE; gate <= (k <= 8192 ? EK_CUDA_GATE_MATRIX : 0); gate++) {
                         const int jobs = rows <= 4 ? rows % 3 * 7 : 0;
-                        const ek_cuda_product p = ek_cuda_warp_plan(&l, rows, jobs, (ek_cuda_gate)gate, 132);
-                        assert_in_range(p.grid.shared, 1, 227 * 1024);
-                        assert_in_range(p.slots, 1, 4);
-                        assert_in_range(p.share, 1, 64 * 2);
-                        assert_true((int)p.grid.y * (p.name[strlen(p.name) - 1] - '0') >= rows);
-                        assert_true(strlen(p.name) < 32);
+                        for (int c = 0; c < (k <= (gate ? 5376 : 21504) ? CHIPS : 1); c++)
+                            check_plan_of_planes(&l, rows, jobs, (ek_cuda_gate)gate, &chips[c]);
                     }
                 l.k = 128 * 1024 + 64;
                 assert_false(ek_cuda_own_scales(&l));
             }
+}
+
+static void check_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, const ek_cuda_chip *chip, size_t room)
+{
+    double us;
+    const ek_cuda_product p = ek_cuda_mid_plan(l, rows, gate, chip, room, &us);
+    if (us >= 1e30) { /* a chip without room for so many nodes: others are chosen */
+        assert_true(chip != chips);
+        return;
+    }
+    const int oct = p.name[strlen(p.name) - 1] - '0', parts = p.parts ? p.parts : 1;
+    const int tiles = (rows * l->limbs + oct * 8 - 1) / (oct * 8);
+    assert_in_range(p.grid.shared, 1, chip->block_shared);
+    assert_int_equal(p.grid.x, (gate ? 16 : 8) * parts * tiles);
+    if (parts == 1) return;
+    assert_false(gate);
+    assert_int_equal(p.split % 16, 0);
+    assert_int_equal(p.split / 16 & (p.split / 16 - 1), 0);
+    assert_true((parts - 1) * p.split < l->units && l->units <= parts * p.split);
+    assert_true((size_t)parts * (size_t)rows * (size_t)l->n * sizeof(float) <= room);
 }
 
 /* Parts are nodes of T, their sums fit where they go, every tile of rows and panel has a block. */
@@ -211,22 +248,10 @@ static void test_mid_plans(void **state)
                                     .bits = 4,
                                     .limbs = limbs,
                                     .biased = true};
-                double us;
                 assert_true(ek_cuda_mid_fits(&l));
-                for (int gate = 0; gate <= (limbs == 1); gate++) {
-                    ek_cuda_product p = ek_cuda_mid_plan(&l, rows, gate ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_NONE, 132,
-                                                         room, &us);
-                    const int oct = p.name[strlen(p.name) - 1] - '0', parts = p.parts ? p.parts : 1;
-                    const int tiles = (rows * limbs + oct * 8 - 1) / (oct * 8);
-                    assert_in_range(p.grid.shared, 1, 227 * 1024);
-                    assert_int_equal(p.grid.x, (gate ? 16 : 8) * parts * tiles);
-                    if (parts == 1) continue;
-                    assert_false(gate);
-                    assert_int_equal(p.split % 16, 0);
-                    assert_int_equal(p.split / 16 & (p.split / 16 - 1), 0);
-                    assert_true((parts - 1) * p.split < l.units && l.units <= parts * p.split);
-                    assert_true((size_t)parts * (size_t)rows * (size_t)l.n * sizeof(float) <= room);
-                }
+                for (int c = 0; c < CHIPS; c++)
+                    for (int gate = 0; gate <= (limbs == 1); gate++)
+                        check_mid_plan(&l, rows, gate ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_NONE, &chips[c], room);
             }
 }
 
@@ -242,6 +267,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
+    chips[0] = ek_cuda_chip_like(90, 132), chips[1] = ek_cuda_chip_like(80, 108), chips[2] = ek_cuda_chip_like(86, 28);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_layout), cmocka_unit_test(test_plans),
                                        cmocka_unit_test(test_plans_of_planes), cmocka_unit_test(test_mid_plans),
                                        cmocka_unit_test(test_refused)};

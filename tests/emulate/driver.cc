@@ -204,7 +204,9 @@ API cuDeviceGetAttribute(int *value, int attribute, CUdevice)
 {
     static const char *const wanted = getenv("EK_EMULATED_MULTIPROCESSORS"); // few, so that a block has much to do
     const int multiprocessors = wanted ? atoi(wanted) : 3;
-    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : multiprocessors;
+    *value = attribute == EK_CU_ATTR_MAJOR   ? ek_emulated_capability() / 10
+             : attribute == EK_CU_ATTR_MINOR ? ek_emulated_capability() % 10
+                                             : multiprocessors;
     return 0;
 }
 API cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
@@ -350,9 +352,15 @@ API cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
     *function = (CUfunction)(self && !strncmp(name, "ek_", 3) ? dlsym(self, name) : nullptr);
     return *function ? 0 : 500; // CUDA_ERROR_NOT_FOUND
 }
+// Bytes of dynamic shared memory that a block may have.
+static size_t most_shared()
+{
+    const int capability = ek_emulated_capability();
+    return (capability == 80 || capability == 87 ? 163 : capability < 90 || capability >= 120 ? 99 : 227) << 10;
+}
 API cuFuncSetAttribute(CUfunction, int, int value)
 {
-    return value > 232448;
+    return (size_t)value > most_shared();
 }
 // With EK_EMULATED_TOGETHER blocks of products run together, which takes twice the time: some have nodes in global
 // memory, and those of one must not lie where another's do. Tiles do not, for they have a __shared__ variable, which
@@ -366,7 +374,7 @@ static unsigned together_of(CUfunction f)
 }
 API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **)
 {
-    if (c->gridDimY > 65535 || c->gridDimZ > 65535 || c->sharedMemBytes > 232448) return 1;
+    if (c->gridDimY > 65535 || c->gridDimZ > 65535 || c->sharedMemBytes > most_shared()) return 1;
     const std::vector<uint8_t> a = argument(args[0]);
     const unsigned x = c->gridDimX, y = c->gridDimY, z = c->gridDimZ, threads = c->blockDimX;
     const size_t shared = c->sharedMemBytes;

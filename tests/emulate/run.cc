@@ -183,7 +183,7 @@ void arrive(std::vector<copy> &group)
 
 struct piece {
     uint64_t *arrived;
-    copy what;  // from nullptr: `word`
+    copy what;  // from nullptr: `word`; to nullptr: a thread's copies before it have come
     float word; // sent by a thread
 };
 
@@ -208,6 +208,19 @@ void send(const piece &p)
 } // namespace
 
 // --- what the kernels call
+
+// EK_EMULATED_CAPABILITY: 90, or that of an older device
+int ek_emulated_capability(void)
+{
+    static const char *const wanted = getenv("EK_EMULATED_CAPABILITY");
+    return wanted ? atoi(wanted) : 90;
+}
+
+bool ek_emulated_bulk(void)
+{
+    static const bool bulk = ek_emulated_capability() >= 90;
+    return bulk;
+}
 
 void ek_emulated_pause(void)
 {
@@ -322,6 +335,39 @@ void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block)
     send({told, {place, nullptr, sizeof v}, v});
 }
 
+void ek_emulated_tell_copies(uint64_t *arrived)
+{
+    ek_race_tell(arrived);
+    ek_race_quiet quiet;
+    for (auto &group : fibers[running].groups) {
+        for (const copy &c : group) send({arrived, c, 0});
+        group.clear();
+    }
+    send({arrived, {nullptr, nullptr, 0}, 0});
+}
+
+// The same of an arrival without expected bytes, which threads' copies tell: nothing comes before the last can.
+static bool copies_arrived(uint64_t *arrived)
+{
+    post &at = post_of(arrived);
+    const uint64_t of = *arrived >> 40 & 0xfff;
+    uint64_t told = *arrived >> 52;
+    for (const piece &p : at.pieces) told += p.arrived == arrived && !p.what.to;
+    if (told < of) return false;
+    for (size_t i = 0; i < at.pieces.size();) {
+        const piece p = at.pieces[i];
+        if (p.arrived != arrived) {
+            i++;
+            continue;
+        }
+        at.pieces.erase(at.pieces.begin() + (long)i), n_pieces--;
+        if (p.what.to) memcpy(p.what.to, p.what.from, p.what.bytes);
+    }
+    if (told > of) fail("more threads' copies arrive than were expected");
+    *arrived = of << 40 | ((*arrived >> 32 & 1) ^ 1) << 32, at.events++;
+    return true;
+}
+
 // Takes what is on its way to an arrival; whether its phase is another one then.
 static bool arrived_at(uint64_t *arrived, uint32_t phase)
 {
@@ -330,7 +376,7 @@ static bool arrived_at(uint64_t *arrived, uint32_t phase)
     std::vector<piece> &pieces = at.pieces;
     if ((*arrived >> 32 & 1) != phase) return true;
     uint32_t due = (uint32_t)*arrived;
-    if (due == 0) return false;
+    if (due == 0) return !ek_emulated_bulk() && copies_arrived(arrived);
     for (size_t i = 0; i < pieces.size();) {
         if (pieces[i].arrived != arrived) {
             i++;

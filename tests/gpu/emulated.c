@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
 
 /* The library lies beside the programs: BUILD/tests/gpu/test_…, BUILD/tests/emulate/libcuda.so.1. */
 ek_gpu_driver emulated(void)

@@ -323,8 +323,9 @@ static void rows_for_groups_of_32_leave_no_image_for_others(void **state)
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
     const ek_gpu_layer *w = &g->w.layer[0];
     assert_int_equal(w->q.l.a_group, 32);
-    assert_true(ek_cuda_product_plan(&w->k.l, ROWS, MULTIPROCESSORS, 0).operand > 0);
-    assert_true(ek_cuda_product_plan(&w->k.l, ROWS, MULTIPROCESSORS, 1 << 26).operand > 0);
+    const ek_cuda_chip chip = ek_cuda_chip_like(90, MULTIPROCESSORS);
+    assert_true(ek_cuda_product_plan(&w->k.l, ROWS, &chip, 0).operand > 0);
+    assert_true(ek_cuda_product_plan(&w->k.l, ROWS, &chip, 1 << 26).operand > 0);
     const ek_executor device = ek_gpu_executor(g);
     run(&device, &ask, 1, ROWS, &got);
     const bool same = ek_trace_same(&want, &got, where, sizeof where);

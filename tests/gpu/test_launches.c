@@ -228,7 +228,7 @@ static void open_drafter(opened *o, int centroids)
 static opened open_recorded(const shape *s)
 {
     opened o = {.m = open_shape(s)};
-    static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+    static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
     ek_gpu_driver d = {.modules = modules, .built_with = 13000};
     record_reset(&d.api, s->multiprocessors);
     assert_int_equal(ek_gpu_open(&o.g, &d, o.m, 0), EK_OK);

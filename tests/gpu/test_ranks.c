@@ -24,7 +24,7 @@
 #include "gpu/step/run.h"
 #include "model/pass.h"
 
-static const ek_cuda_module modules[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
 
 static ek_gpu_driver good(void)
 {

@@ -1,17 +1,50 @@
-# The CUDA kernels: one fatbin a file of src/cuda/kernels, embedded by src/cuda/kernels.S. Nothing of CUDA is
-# linked or needed to run. `make CUDA=0` leaves the kernels out, as does a machine without nvcc.
-CUDA    ?= 1
-NVCC    ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
-CUDA_ON := $(if $(filter-out 0,$(CUDA)),$(and $(filter x86_64 aarch64,$(ARCH)),$(NVCC)))
-CU_SRC  := $(wildcard src/cuda/kernels/*/*.cu)
+# The CUDA kernels: for each architecture one fatbin a file of src/cuda/kernels, embedded by src/cuda/kernels.S. Nothing
+# of CUDA is linked or needed to run. `make CUDA=0` leaves the kernels out, as does a machine without nvcc.
+#
+# CUDA_ARCHS: whose machine code is built: 80 (A100; it runs on 8.6, 8.7 and 8.9 too), 86, 89, 90a (H100, H200), 100,
+# 120; 80on90: for 9.0 with the instructions of 8.0 alone, by which a test runs on an H100 what an A100 would run; all:
+# what a program for others needs. Without it: 90a and that of the cards in this machine, for each of them takes minutes.
+CUDA       ?= 1
+CUDA_ALL   := 80 90a
+NVCC       ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ON    := $(if $(filter-out 0,$(CUDA)),$(and $(filter x86_64 aarch64,$(ARCH)),$(NVCC)))
+CU_SRC     := $(wildcard src/cuda/kernels/*/*.cu)
+ifndef CUDA_ARCHS
+CUDA_CARDS := $(if $(CUDA_ON),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u))
+CUDA_ARCHS := $(strip $(if $(filter 8.%,$(CUDA_CARDS)),80) 90a)
+endif
+ifeq ($(strip $(CUDA_ARCHS)),all)
+override CUDA_ARCHS := $(CUDA_ALL)
+endif
+CUDA_KNOWN := 80 86 87 89 90a 100 120 80on90
+ifneq ($(filter-out $(CUDA_KNOWN),$(CUDA_ARCHS)),)
+$(error CUDA_ARCHS has $(filter-out $(CUDA_KNOWN),$(CUDA_ARCHS)); there are $(CUDA_KNOWN))
+endif
 # No contraction and IEEE division and square root, as in C (docs/NUMERICS.md 1); no PTX is shipped, for a
 # driver's compiler might contract.
-NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Isrc \
-           -gencode=arch=compute_90a,code=sm_90a -Werror all-warnings -Xptxas -v
+NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Isrc -Werror all-warnings -Xptxas -v
+# Capability of the code, and whose instructions it keeps to, ten times.
+cu_code     = $(if $(filter 80on90,$1),90,$(1:a=))
+cu_features = $(if $(filter 80on90,$1),80,$(1:a=))
+cu_gencode  = -gencode=arch=compute_$(if $(filter 80on90,$1),80$(,)code=sm_90,$1$(,)code=sm_$1)
+# Files that live on what an architecture lacks (kernels/device.cuh): wgmma; clusters; copies of whole pieces; much
+# shared memory, or little.
+CU_WGMMA    := product_wide plane_wide operand
+CU_CLUSTERS := layer_end
+CU_BULK     := attn_deep
+CU_LARGE    := attn_int_prompt attn_prompt
+CU_SMALL    := attn_prompt_small
+CU_LACKS_80 := $(CU_WGMMA) $(CU_CLUSTERS) $(CU_BULK) $(CU_LARGE)
+CU_LACKS_90a := $(CU_SMALL)
+CU_LACKS_100 := $(CU_WGMMA) $(CU_SMALL)
+CU_LACKS_120 := $(CU_WGMMA) $(CU_CLUSTERS) $(CU_LARGE)
+cu_lacks    = $(CU_LACKS_$(if $(filter 8%,$1),80,$1))
+cu_names    = $(filter-out $(call cu_lacks,$1),$(notdir $(basename $(CU_SRC))))
 
 # The same kernels for every configuration.
 CUDA_DIR := build/cuda
-FATBINS  := $(if $(CUDA_ON),$(patsubst %.cu,$(CUDA_DIR)/%.fatbin,$(notdir $(CU_SRC))))
+fatbins   = $(patsubst %,$(CUDA_DIR)/$1/%.fatbin,$(call cu_names,$1))
+FATBINS  := $(if $(CUDA_ON),$(foreach a,$(CUDA_ARCHS),$(call fatbins,$a)))
 
 # How the assembler finds them; kernels.S knows from the version that they are there.
 ifneq ($(CUDA_ON),)
@@ -21,25 +54,35 @@ endif
 
 # What ptxas says of registers and spills is kept for tools/check/check_cuda.sh.
 vpath %.cu $(sort $(dir $(CU_SRC)))
-$(CUDA_DIR)/%.fatbin: %.cu
-	@mkdir -p $(@D)
-	$(call say,nvcc $<)$(NVCC) $(NVFLAGS) -MD -MP -MT $@ -MF $(@:.fatbin=.d) --fatbin -o $@.new $< 2>$(@:.fatbin=.ptxas) || { cat $(@:.fatbin=.ptxas); exit 1; }
-	@mv $@.new $@
--include $(wildcard $(CUDA_DIR)/*.d)
+define cuda_arch
+$(CUDA_DIR)/$1/%.fatbin: %.cu
+	@mkdir -p $$(@D)
+	$$(call say,nvcc $$< for $1)$$(NVCC) $$(NVFLAGS) $$(call cu_gencode,$1) -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin -o $$@.new $$< 2>$$(@:.fatbin=.ptxas) || { cat $$(@:.fatbin=.ptxas); exit 1; }
+	@mv $$@.new $$@
+endef
+$(foreach a,$(CUDA_ARCHS),$(eval $(call cuda_arch,$a)))
+-include $(wildcard $(CUDA_DIR)/*/*.d)
 
-# What kernels.S embeds.
-$(CUDA_DIR)/kernels.inc: $(CU_SRC)
+# What kernels.S embeds: written anew where another list is asked for.
+CUDA_LINES = $(foreach a,$(CUDA_ARCHS),$(foreach n,$(call cu_names,$a),kernel $a $n $(call cu_code,$a) $(call cu_features,$a)\n))
+$(CUDA_DIR)/kernels.inc: $(CU_SRC) FORCE
 	@mkdir -p $(@D)
-	@printf 'kernel %s\n' $(notdir $(basename $(CU_SRC))) >$@
+	@printf '$(CUDA_LINES)' | sed 's/^ *//' >$@.new
+	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+.PHONY: FORCE
 
 $B/src/cuda/kernels.o: src/cuda/kernels.S $(FATBINS) $(if $(CUDA_ON),$(CUDA_DIR)/kernels.inc)
 	@mkdir -p $(@D)
 	$(if $(CUDA_ON),,@echo "  no CUDA kernels: $(if $(filter 0,$(CUDA)),CUDA=0,nvcc is not installed)")
-	$(call say,as $<)$(CC) -c -o $@ $(CUDA_AS) $<
+	$(call say,as $< with kernels for $(or $(if $(CUDA_ON),$(CUDA_ARCHS)),none))$(CC) -c -o $@ $(CUDA_AS) $<
 
 cuda: $(FATBINS) $B/lib/ek_cuda.a ## build the CUDA kernels (with nvcc) and say what they use
 	@tools/check/check_cuda.sh $B
-.PHONY: cuda
+cuda-archs:
+	@echo $(CUDA_ARCHS)
+.PHONY: cuda cuda-archs
+# Said behind the last link: the program has less than it could have.
+cuda_fewer = $(if $(CUDA_ON),$(if $(filter-out $(CUDA_ARCHS),$(CUDA_ALL)),@echo "  GPU kernels for $(CUDA_ARCHS) alone; make CUDA_ARCHS=all: for $(CUDA_ALL)"))
 
 # --- tests on a device: one program, no test library; exits 77 without a driver
 DEVICE_TEST := $B/tests/cuda/device/device

@@ -47,6 +47,7 @@ typedef struct ek_cli {
     const char *arg;        /* the last argument that is not an option; NULL if absent */
     const char *arg_before; /* the one before it; NULL if there is one or none */
     const char *text;       /* run: -p TEXT; NULL without */
+    char device_text[128];  /* what device points to where features are given */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
 #include "cli/frame/options.def"
 #undef OPT

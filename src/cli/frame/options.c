@@ -2,6 +2,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -358,6 +359,18 @@ static ek_err settle_run(ek_cli *cli, int n_args)
     return EK_OK;
 }
 
+/* They are a part of what says where the model runs. */
+static ek_err settle_features(ek_cli *cli)
+{
+    ek_device device;
+    const int n = snprintf(cli->device_text, sizeof cli->device_text, "%s@%s", cli->device, cli->features);
+    if (n >= (int)sizeof cli->device_text)
+        return ek_fail(EK_EINVAL, "--features: %.40s... is no architecture", cli->features);
+    if (ek_device_parse(&device, cli->device_text)) return ek_fail_in(EK_EINVAL, "--features");
+    cli->device = cli->device_text;
+    return EK_OK;
+}
+
 /* --help, -h and --help-all, anywhere before "--". */
 static bool asks_for_help(ek_cli *cli, int argc, char **argv)
 {
@@ -396,6 +409,7 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
     if (n_args < cmd->min_args)
         return ek_fail(EK_EINVAL, "%s is missing; usage: evenkeel %s [OPTIONS] %s", cmd->args, cmd->name, cmd->args);
     if (cli->command == EK_CMD_run) EK_TRY(settle_run(cli, n_args));
+    if (cli->has.features) EK_TRY(settle_features(cli));
     return ek_cli_check(cli);
 }
 

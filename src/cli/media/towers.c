@@ -35,11 +35,12 @@ void ek_cli_close_towers(ek_cli_towers *t)
     *t = (ek_cli_towers){0};
 }
 
-static ek_err place(ek_cli_towers *t, int ordinal, bool sound, bool *lacks)
+static ek_err place(ek_cli_towers *t, const ek_device *d, bool sound, bool *lacks)
 {
     ek_gpu_driver driver;
     EK_TRY(ek_gpu_driver_load(&driver));
-    EK_TRY(ek_gpu_open_device(&t->gpu, &driver, ordinal));
+    driver.features = d->features;
+    EK_TRY(ek_gpu_open_device(&t->gpu, &driver, d->ordinal[0]));
     EK_TRY(sound ? ek_towers_load_sound(t->towers) : ek_towers_load_image(t->towers));
     const ek_err err = ek_gpu_tower_open(&t->tower, t->gpu,
                                          sound ? ek_towers_sound_part(t->towers) : ek_towers_image_part(t->towers));
@@ -54,7 +55,7 @@ ek_err ek_cli_place_tower(ek_cli_towers *t, const ek_cli *cli, bool sound)
     EK_TRY(ek_device_parse(&d, cli->device));
     EK_TRY(sound ? ek_towers_takes_sound(t->towers) : ek_towers_takes_image(t->towers));
     if (!d.cuda) return EK_OK;
-    const ek_err err = place(t, d.ordinal[0], sound, &lacks);
+    const ek_err err = place(t, &d, sound, &lacks);
     if (!err || !(lacks || d.may_be_cpu)) return err;
     ek_log(lacks ? EK_LOG_WARN : EK_LOG_DEBUG, "the CPU encodes: %s", ek_err_text());
     ek_gpu_close(t->gpu);

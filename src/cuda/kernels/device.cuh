@@ -1,8 +1,23 @@
 // What only the device's instructions do. Every line of assembly of the kernels is here, so that the rest compiles as
 // plain C++ over another file of this name (tests/emulate/cuda/kernels/device.cuh), which computes the same on a CPU.
+//
+// What an architecture lacks is not here for it: EK_HAS_WGMMA (9.0a), EK_HAS_BULK (copies of whole pieces and arrivals
+// that count bytes, 9.0 and later), EK_HAS_CLUSTERS, EK_HAS_OVERLAP, EK_HAS_LARGE_SHARED (more than 200 KB of shared
+// memory) say what is, and a kernel that lives on one of them stands behind `#if`. cuda/chip.c has the same for whoever
+// chooses kernels.
 #pragma once
 
 #include <stdint.h>
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define EK_HAS_WGMMA 1
+#else
+#define EK_HAS_WGMMA 0
+#endif
+#define EK_HAS_OVERLAP      (__CUDA_ARCH__ >= 900)
+#define EK_HAS_BULK         (__CUDA_ARCH__ >= 900)
+#define EK_HAS_CLUSTERS     (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200)
+#define EK_HAS_LARGE_SHARED (__CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200)
 
 #define EK_DYNAMIC_SHARED(type, name)                              \
     extern __shared__ __align__(1024) uint8_t ek_dynamic_shared[]; \
@@ -14,15 +29,27 @@ namespace ek
 typedef uint32_t u32;
 typedef uint64_t u64;
 
+// The thread's number, read anew where it is needed instead of kept, with all that is computed from it, in registers.
+__device__ __forceinline__ int thread_again()
+{
+    int tid;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
+    return tid;
+}
+
 // --- launches that may start before the one in front has ended
 __device__ __forceinline__ void let_next_start()
 {
+#if EK_HAS_OVERLAP
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
 }
 
 __device__ __forceinline__ void wait_for_previous()
 {
+#if EK_HAS_OVERLAP
     asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
 }
 
 // for what does not depend on the kernel in front: towards the second-level cache
@@ -108,20 +135,51 @@ template <int N> __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// --- copies of whole pieces by one thread (addresses and bytes multiples of 16); `arrived` counts their bytes, and
-// anybody waits for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each of a thread
-// whose writes before it are then there.
+// --- copies of whole pieces (addresses and bytes multiples of 16); `arrived` counts what has come, and anybody waits
+// for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each of a thread whose writes
+// before it are then there.
+//
+// Who copies: with EK_HAS_BULK one thread, which announces all bytes first (arrival_expect); else a whole warp, whose
+// lanes each copy a part and arrive by themselves (arrival_of_copies), a lane behind its last piece. So that one text
+// serves both, threads that may copy ask copies_here, an arrival that copies end is opened by arrival_open_copies, and
+// behind the last piece stands arrival_of_copies.
+__device__ __forceinline__ bool copies_here(int lane)
+{
+    return !EK_HAS_BULK || lane == 0;
+}
+
 __device__ __forceinline__ void arrival_open(u64 *arrived, u32 threads = 1)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_at(arrived)), "r"(threads) : "memory");
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_at(arrived)), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ void arrival_open_copies(u64 *arrived)
+{
+    arrival_open(arrived, EK_HAS_BULK ? 1 : 32);
 }
 
 // behind all arrival_open of a thread, before others or copies use them
 __device__ __forceinline__ void arrival_fence()
 {
+#if EK_HAS_BULK
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+#endif
 }
 
+__device__ __forceinline__ void arrival_tell(u64 *arrived)
+{
+#if EK_HAS_BULK
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(arrived)) : "memory");
+#else
+    asm volatile("{\n"
+                 ".reg .b64 unused;\n"
+                 "mbarrier.arrive.shared.b64 unused, [%0];\n"
+                 "}" ::"r"(shared_at(arrived))
+                 : "memory");
+#endif
+}
+
+#if EK_HAS_BULK
 __device__ __forceinline__ void arrival_expect(u64 *arrived, u32 bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_at(arrived)), "r"(bytes)
@@ -148,12 +206,41 @@ __device__ __forceinline__ void copy_piece_once(void *to, const void *from, u32 
         : "memory");
 }
 
+__device__ __forceinline__ void arrival_of_copies(u64 *)
+{
+}
+#else
+__device__ __forceinline__ void arrival_expect(u64 *, u32)
+{
+}
+
+__device__ __forceinline__ void copy_piece(void *to, const void *from, u32 bytes, u64 *)
+{
+    for (u32 at = threadIdx.x % 32 * 16; at < bytes; at += 32 * 16)
+        copy_async<16>((uint8_t *)to + at, (const uint8_t *)from + at);
+}
+
+__device__ __forceinline__ void copy_piece_once(void *to, const void *from, u32 bytes, u64 *arrived)
+{
+    copy_piece(to, from, bytes, arrived);
+}
+
+__device__ __forceinline__ void arrival_of_copies(u64 *arrived)
+{
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_at(arrived)) : "memory");
+}
+#endif
+
+#if EK_HAS_BULK
+#define EK_ARRIVED "mbarrier.try_wait.parity.shared::cta.b64" // which may sleep
+#else
+#define EK_ARRIVED "mbarrier.test_wait.parity.shared.b64"
+#endif
 __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
 {
     asm volatile("{\n"
                  ".reg .pred p;\n"
-                 "AGAIN%=:\n"
-                 "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "AGAIN%=:\n" EK_ARRIVED " p, [%0], %1;\n"
                  "@p bra DONE%=;\n"
                  "bra AGAIN%=;\n"
                  "DONE%=:\n"
@@ -162,14 +249,20 @@ __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
                  : "memory");
 }
 
-__device__ __forceinline__ void arrival_tell(u64 *arrived)
+// a thread's copies and writes to shared memory before it: wgmma, or what is copied there
+// next, comes behind them behind a barrier
+__device__ __forceinline__ void wgmma_reads_fence()
 {
-    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_at(arrived)) : "memory");
+#if EK_HAS_BULK
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 
 // --- blocks of a cluster, which are those of a row of the grid, by blockIdx.x: they start together and write into each
 // other's shared memory. Between cluster_arrive and the first such write a
-// cluster_wait: all of them have started and opened their arrivals.
+// cluster_wait: all of them have started and opened their arrivals. Without EK_HAS_CLUSTERS no kernel that is there
+// comes here.
+#if EK_HAS_CLUSTERS
 __device__ __forceinline__ void cluster_arrive()
 {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
@@ -207,6 +300,23 @@ __device__ __forceinline__ void sent_wait(u64 *arrived, u32 phase)
                  "r"(phase)
                  : "memory");
 }
+#else
+__device__ __forceinline__ void cluster_arrive()
+{
+}
+
+__device__ __forceinline__ void cluster_wait()
+{
+}
+
+__device__ __forceinline__ void send(float *, float, u64 *, u32)
+{
+}
+
+__device__ __forceinline__ void sent_wait(u64 *, u32)
+{
+}
+#endif
 
 // --- d += a b over 32 inputs: 16 outputs by 8 columns, int8, exact
 __device__ __forceinline__ void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
@@ -224,6 +334,15 @@ __device__ __forceinline__ void mma_from(int (&d)[4], int start, const u32 *a, u
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(start));
 }
 
+// mma over 16 inputs
+__device__ __forceinline__ void mma_half(int (&d)[4], const u32 *a, u32 b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(b));
+}
+
+#if EK_HAS_WGMMA
 // --- products of a warpgroup (128 threads, whose first warp's number is a multiple of 4): 64 outputs by N columns over
 // 32 inputs, int8, exact. A lane's part of a is that of mma, the warp's 16 outputs of 64; d holds {g, g + 8} x {2 t, 2
 // t + 1} of 8 columns after 8. b lies in shared memory: a column's 128 bytes in a row, 8 rows in 1024, whose 16-byte
@@ -237,12 +356,6 @@ __device__ __forceinline__ void wgmma_fence()
 __device__ __forceinline__ void wgmma_commit()
 {
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// a thread's copies and writes to shared memory before it: wgmma, behind a barrier, reads them
-__device__ __forceinline__ void wgmma_reads_fence()
-{
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
 // all but the last LEFT committed are done
@@ -314,21 +427,50 @@ template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[64], const u3
              "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63",
              "%64,%65,%66,%67", "%68", "%69");
 }
-
-// the same over 16 inputs
-__device__ __forceinline__ void mma_half(int (&d)[4], const u32 *a, u32 b)
+#else
+// The same by mma and what a warp reads itself.
+__device__ __forceinline__ void wgmma_fence()
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
-        : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 
-// The thread's number, read anew where it is needed instead of kept, with all that is computed from it, in registers.
-__device__ __forceinline__ int thread_again()
+__device__ __forceinline__ void wgmma_commit()
 {
-    int tid;
-    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(tid));
-    return tid;
 }
+
+template <int LEFT> __device__ __forceinline__ void wgmma_wait()
+{
+}
+
+template <class T, int N> __device__ __forceinline__ void wgmma_pin(T (&)[N])
+{
+}
+
+// b0 and b1 of 16 columns: lane i asks for piece i / 8 % 2 of column i % 8 of the first or the second eight.
+__device__ __forceinline__ void read_columns(u32 (&b)[4], u32 at)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+                 : "r"(at)
+                 : "memory");
+}
+
+template <int KEPT, int N> __device__ __forceinline__ void wgmma(int (&d)[N], const u32 *a, const void *b)
+{
+    const u32 at = shared_at(b), lane = threadIdx.x % 32, column = lane % 8,
+              own = (at & ~127u) + column * 128 + ((at / 16 % 8 + lane / 8 % 2) ^ column) * 16;
+    auto add = [&](int(&sum)[4], u32 b0, u32 b1) {
+        if (KEPT) mma(sum, a, b0, b1);
+        else mma_from(sum, 0, a, b0, b1);
+    };
+#pragma unroll
+    for (int i = 0; i < N; i += 8) {
+        u32 x[4];
+        const bool two = i + 8 <= N; // of 8 columns alone the second half is read again
+        read_columns(x, own + (i / 4 + (two ? lane / 16 : 0)) * 1024);
+        add(*(int(*)[4])(d + i), x[0], x[1]);
+        if (two) add(*(int(*)[4])(d + i + 4), x[2], x[3]);
+    }
+}
+#endif
 
 } // namespace ek

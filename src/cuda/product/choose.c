@@ -10,14 +10,20 @@
 
 enum { FEW = 8 }; /* rows that one tile of the family `warp` holds */
 
+/* By whole tiles of many rows: of wgmma, where they are and fit. */
+static double many_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    return ek_cuda_wide_fits(l, chip) ? ek_cuda_wide_us(l, rows, 0, chip) : ek_cuda_tile_us(l, rows, 0, chip);
+}
+
 /* Whether the family `warp` is faster than one of tiles. */
-static bool warp_wins(const ek_cuda_linear *l, int rows, int multiprocessors)
+static bool warp_wins(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     if (!ek_cuda_warp_fits(l)) return false;
     if (rows <= FEW) return true;
-    const double us = ek_cuda_warp_us(l, rows);
-    return us < ek_cuda_tile_us(l, rows, 0, multiprocessors) &&
-           (!ek_cuda_affine_64(l) || us < ek_cuda_wide_us(l, rows, 0, multiprocessors));
+    const double us = ek_cuda_warp_us(l, rows, chip);
+    return us < ek_cuda_tile_us(l, rows, 0, chip) &&
+           (!chip->wgmma || !ek_cuda_affine_64(l) || us < ek_cuda_wide_us(l, rows, 0, chip));
 }
 
 /* Whether narrow tiles of wgmma may win where rows are few. */
@@ -27,106 +33,101 @@ static bool mid_may(const ek_cuda_linear *l, int rows)
 }
 
 /* Of few rows, by warps: with narrow tiles, where they are faster. */
-static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, int multiprocessors)
+static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     double us = 0;
     if (mid_may(l, rows)) {
-        const ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, 0, &us);
-        if (us < ek_cuda_warp_us(l, rows)) return mid;
+        const ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, chip, 0, &us);
+        if (us < ek_cuda_warp_us(l, rows, chip)) return mid;
     }
-    return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip);
 }
 
 /* By tiles of any kind, in parts where that is faster. */
-static ek_cuda_product plan_tiles(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us)
+static ek_cuda_product plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room, double *us)
 {
     double t = 0;
-    ek_cuda_product best = ek_cuda_tile_plan(l, rows, multiprocessors, room, us);
-    if (ek_cuda_wide_fits(l)) {
-        const ek_cuda_product wide = ek_cuda_wide_plan_parts(l, rows, multiprocessors, room, &t);
+    ek_cuda_product best = ek_cuda_tile_plan(l, rows, chip, room, us);
+    if (ek_cuda_wide_fits(l, chip)) {
+        const ek_cuda_product wide = ek_cuda_wide_plan_parts(l, rows, chip, room, &t);
         if (t < *us) *us = t, best = wide;
     }
     if (ek_cuda_mid_fits(l)) {
-        const ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, room, &t);
+        const ek_cuda_product mid = ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, chip, room, &t);
         if (t < *us) *us = t, best = mid;
     }
     return best;
 }
 
-static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
+static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
     double us;
-    const ek_cuda_product tiles = ek_cuda_floats_plan_tiles(l, rows, multiprocessors, room, &us);
-    if (rows > FEW && us < ek_cuda_floats_few_us(l, rows, multiprocessors)) return tiles;
+    const ek_cuda_product tiles = ek_cuda_floats_plan_tiles(l, rows, chip, room, &us);
+    if (rows > FEW && us < ek_cuda_floats_few_us(l, rows, chip)) return tiles;
     return ek_cuda_floats_plan_few(l, rows);
 }
 
-ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room)
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
-    if (!l->units) return plan_floats(l, rows, multiprocessors, room);
+    if (!l->units) return plan_floats(l, rows, chip, room);
     const bool warp = ek_cuda_warp_fits(l);
-    if (warp && rows <= FEW) return plan_few(l, rows, multiprocessors);
-    if (!warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
+    if (warp && rows <= FEW) return plan_few(l, rows, chip);
+    if (!warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return ek_cuda_units_plan(l, rows, 0, 0, chip);
     double us;
-    const ek_cuda_product tiles = plan_tiles(l, rows, multiprocessors, room, &us);
-    if (us < (warp ? ek_cuda_warp_us(l, rows) : ek_cuda_units_us(l, rows))) return tiles;
-    return warp ? ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors)
-                : ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
+    const ek_cuda_product tiles = plan_tiles(l, rows, chip, room, &us);
+    if (us < (warp ? ek_cuda_warp_us(l, rows, chip) : ek_cuda_units_us(l, rows, chip))) return tiles;
+    return warp ? ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip) : ek_cuda_units_plan(l, rows, 0, 0, chip);
 }
 
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
-                        const ek_cuda_linear *next, int multiprocessors)
+                        const ek_cuda_linear *next, const ek_cuda_chip *chip)
 {
     if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && mid_may(l, rows) && l->n % 64 == 0 && next->units &&
         next->a_group == l->a_group) {
         double us = 0;
-        *out = ek_cuda_mid_plan(l, rows, gate, multiprocessors, 0, &us);
-        if (us < ek_cuda_warp_gate_us(l, rows, multiprocessors))
-            return us < 2 * ek_cuda_wide_us(l, rows, 0, multiprocessors);
+        *out = ek_cuda_mid_plan(l, rows, gate, chip, 0, &us);
+        if (us < ek_cuda_warp_gate_us(l, rows, chip)) return us < 2 * many_us(l, rows, chip);
     }
-    if (!ek_cuda_warp_gate_fits(l, next) ||
-        !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, multiprocessors)))
+    if (!ek_cuda_warp_gate_fits(l, next) || !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, chip)))
         return false;
-    *out = ek_cuda_warp_plan(l, rows, jobs, gate, multiprocessors);
+    *out = ek_cuda_warp_plan(l, rows, jobs, gate, chip);
     return true;
 }
 
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
-                        int rows, int multiprocessors)
+                        int rows, const ek_cuda_chip *chip)
 {
     double us = 0;
     /* products of their own for many rows */
-    if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, multiprocessors, &us) &&
-        us < ek_cuda_warp_heads_us(q, k, v, rows) && us < ek_cuda_wide_us(q, rows, 0, multiprocessors))
+    if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, chip, &us) &&
+        us < ek_cuda_warp_heads_us(q, k, v, rows, chip) && us < many_us(q, rows, chip))
         return true;
-    return warp_wins(q, rows, multiprocessors) && warp_wins(k, rows, multiprocessors) &&
-           ek_cuda_warp_heads_plan(out, q, k, v, rows, multiprocessors);
+    return warp_wins(q, rows, chip) && warp_wins(k, rows, chip) && ek_cuda_warp_heads_plan(out, q, k, v, rows, chip);
 }
 
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
-static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors)
+static ek_cuda_product plan_job_tiles(const ek_cuda_linear *l, int jobs, int matrices, const ek_cuda_chip *chip)
 {
-    if (ek_cuda_wide_fits(l))
-        return ek_cuda_wide_plan(l, EK_CUDA_WIDE_COLUMNS / l->limbs, jobs, matrices, multiprocessors);
-    return ek_cuda_tile_plan_jobs(l, jobs, matrices, multiprocessors);
+    if (ek_cuda_wide_fits(l, chip)) return ek_cuda_wide_plan(l, EK_CUDA_WIDE_COLUMNS / l->limbs, jobs, matrices, chip);
+    return ek_cuda_tile_plan_jobs(l, jobs, matrices, chip);
 }
 
-ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
+ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices,
+                                      const ek_cuda_chip *chip)
 {
     const ek_cuda_product none = {.name = ""};
     if (!l->units && !jobs &&
-        (rows == 1 || (rows > FEW && ek_cuda_floats_tiles_us(l, rows, 0, multiprocessors) <
-                                         ek_cuda_floats_few_us(l, rows, multiprocessors))))
+        (rows == 1 || (rows > FEW && ek_cuda_floats_tiles_us(l, rows, 0, chip) < ek_cuda_floats_few_us(l, rows, chip))))
         return none;
     if (!l->units) return ek_cuda_floats_plan_many(l, rows, jobs, matrices);
-    if (jobs && rows > EK_CUDA_UNITS_ROWS) return plan_job_tiles(l, jobs, matrices, multiprocessors);
+    if (jobs && rows > EK_CUDA_UNITS_ROWS) return plan_job_tiles(l, jobs, matrices, chip);
     if (!jobs && rows * l->limbs > EK_CUDA_UNITS_ROWS &&
-        ek_cuda_tile_us(l, rows, 0, multiprocessors) < ek_cuda_units_us(l, rows))
+        ek_cuda_tile_us(l, rows, 0, chip) < ek_cuda_units_us(l, rows, chip))
         return none;
-    return ek_cuda_units_plan(l, rows, jobs, matrices, multiprocessors);
+    return ek_cuda_units_plan(l, rows, jobs, matrices, chip);
 }
 
-bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors)
+bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    return warp_wins(l, rows, multiprocessors) && ek_cuda_warp_pair_plan(out, l, rows, multiprocessors);
+    return warp_wins(l, rows, chip) && ek_cuda_warp_pair_plan(out, l, rows, chip);
 }

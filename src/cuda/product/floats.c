@@ -4,7 +4,6 @@
 
 #include "cuda/many.h"
 #include "cuda/product/parts.h"
-#include "cuda/product/times.h"
 
 enum { ROWS = 8 }; /* of a tile */
 
@@ -42,23 +41,23 @@ static int tiles_of(const ek_cuda_linear *l, int rows)
     return ek_cuda_over(rows, EK_CUDA_MANY_ROWS) * ek_cuda_over(l->n, EK_CUDA_MANY_OUTPUTS);
 }
 
-double ek_cuda_floats_few_us(const ek_cuda_linear *l, int rows, int multiprocessors)
+double ek_cuda_floats_few_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    const int waves = ek_cuda_over(l->n_panels * ek_cuda_over(rows, ROWS), multiprocessors);
-    return ek_cuda_us.floats.launch + ek_cuda_us.floats.few * waves * l->k;
+    const int waves = ek_cuda_over(l->n_panels * ek_cuda_over(rows, ROWS), chip->multiprocessors);
+    return chip->us->floats.launch + chip->us->floats.few * waves * l->k;
 }
 
-double ek_cuda_floats_tiles_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
+double ek_cuda_floats_tiles_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip)
 {
     const int each = units ? units * 64 : l->k, parts = ek_cuda_over(l->k, each);
-    const int waves = ek_cuda_over(tiles_of(l, rows) * parts, multiprocessors);
-    return ek_cuda_us.floats.launch + each * (waves == 1 ? ek_cuda_us.floats.alone : ek_cuda_us.floats.shared * waves);
+    const int waves = ek_cuda_over(tiles_of(l, rows) * parts, chip->multiprocessors);
+    return chip->us->floats.launch + each * (waves == 1 ? chip->us->floats.alone : chip->us->floats.shared * waves);
 }
 
-ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
+ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                                           double *us)
 {
-    const int tiles = tiles_of(l, rows), max = EK_CUDA_MANY_BLOCKS * multiprocessors;
+    const int tiles = tiles_of(l, rows), max = EK_CUDA_MANY_BLOCKS * chip->multiprocessors;
     ek_cuda_product p = {.levels = ek_cuda_floats_levels(l->k),
                          .grid = {.x = (unsigned)(tiles < max ? tiles : max),
                                   .threads = EK_CUDA_MANY_THREADS,
@@ -66,8 +65,8 @@ ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, int
                                   .overlap = true}};
     p.stack = p.grid.x * (size_t)p.levels * EK_CUDA_MANY_ROWS * EK_CUDA_MANY_OUTPUTS * sizeof(float);
     snprintf(p.name, sizeof p.name, "ek_product_%s_many", name_of(l));
-    *us = ek_cuda_floats_tiles_us(l, rows, 0, multiprocessors);
-    ek_cuda_in_parts(&p, l, rows, multiprocessors, room, tiles, EK_CUDA_MANY_BLOCKS, ek_cuda_floats_tiles_us, us);
+    *us = ek_cuda_floats_tiles_us(l, rows, 0, chip);
+    ek_cuda_in_parts(&p, l, rows, chip, room, tiles, EK_CUDA_MANY_BLOCKS, ek_cuda_floats_tiles_us, us);
     return p;
 }
 

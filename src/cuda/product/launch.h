@@ -2,6 +2,7 @@
 #ifndef EK_CUDA_PRODUCT_LAUNCH_H
 #define EK_CUDA_PRODUCT_LAUNCH_H
 
+#include "cuda/chip.h"
 #include "cuda/driver.h"
 
 enum { EK_CUDA_NAME = 64 }; /* bytes of a kernel's name */

@@ -3,15 +3,16 @@
 #include <stdio.h>
 
 #include "cuda/product/format.h"
-#include "cuda/product/times.h"
 
 enum { MIN_OCT = 1, MAX_OCT = EK_CUDA_MID_MAX_OCT }; /* columns of a block over 8 */
-enum { LEAF_UNITS = EK_KBLOCK_Q / 64, MEMORY = 233472, MAX_BLOCKS = 3 /* of a multiprocessor, by registers */ };
+enum { LEAF_UNITS = EK_KBLOCK_Q / 64 };
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l)
 {
     return l->bits == 4 && (ek_cuda_affine_64(l) || ek_cuda_half_32(l));
 }
+
+#define NEVER 1e30 /* us */
 
 /* units: of a part. */
 static size_t shared_bytes(const ek_cuda_linear *l, int oct, int units)
@@ -29,29 +30,34 @@ static int groups(const ek_cuda_linear *l, ek_cuda_gate gate)
 
 /* So many blocks of so many units, each with so much shared memory. A block's unit takes `alone`, or where several
  * share a multiprocessor `each`: with two groups of 32 in it, half as long again. */
-static double blocks_us(const ek_cuda_linear *l, int blocks, int units, int oct, size_t shared, int multiprocessors)
+static double blocks_us(const ek_cuda_linear *l, int blocks, int units, int oct, size_t shared,
+                        const ek_cuda_chip *chip)
 {
-    const double longer = l->group == 32 ? ek_cuda_us.mid.half_32 : 1;
-    const double alone = longer * (ek_cuda_us.mid.alone + ek_cuda_us.mid.alone_oct * oct),
-                 each = longer * (ek_cuda_us.mid.each + ek_cuda_us.mid.each_oct * oct);
-    double us = ek_cuda_us.mid.launch;
-    int at_once = (int)(MEMORY / (shared + 1024));
-    if (at_once > MAX_BLOCKS) at_once = MAX_BLOCKS;
-    for (; blocks > 0; blocks -= at_once * multiprocessors) {
-        const int share = blocks < at_once * multiprocessors ? ek_cuda_over(blocks, multiprocessors) : at_once;
+    const double longer = l->group == 32 ? chip->us->mid.half_32 : 1;
+    const double alone = longer * (chip->us->mid.alone + chip->us->mid.alone_oct * oct),
+                 each = longer * (chip->us->mid.each + chip->us->mid.each_oct * oct);
+    double us = chip->us->mid.launch;
+    int at_once = (int)(chip->shared / (shared + 1024));
+    const int max = chip->wgmma ? 3 : 2; /* by registers */
+    if (at_once > max) at_once = max;
+    if (at_once < 1) at_once = 1;
+    for (; blocks > 0; blocks -= at_once * chip->multiprocessors) {
+        const int share = blocks < at_once * chip->multiprocessors ? ek_cuda_over(blocks, chip->multiprocessors)
+                                                                   : at_once;
         us += units * (each * share > alone ? each * share : alone);
     }
     return us;
 }
 
 /* In parts of that many units. */
-static double part_us(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate, int multiprocessors)
+static double part_us(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate,
+                      const ek_cuda_chip *chip)
 {
     const int parts = ek_cuda_over(l->units, units);
     const int blocks = groups(l, gate) * parts * ek_cuda_over(rows * l->limbs, oct * 8);
-    double us = blocks_us(l, blocks, units, oct, shared_bytes(l, oct, units), multiprocessors);
-    if (parts > 1) us += ek_cuda_us.mid.sum + 2 * (double)parts * rows * l->n * 4 / ek_cuda_us.parts.bytes;
-    return us + (gate ? ek_cuda_us.mid.gate + ek_cuda_us.mid.gate_oct * oct : 0);
+    double us = blocks_us(l, blocks, units, oct, shared_bytes(l, oct, units), chip);
+    if (parts > 1) us += chip->us->mid.sum + 2 * (double)parts * rows * l->n * 4 / chip->us->parts.bytes;
+    return us + (gate ? chip->us->mid.gate + chip->us->mid.gate_oct * oct : 0);
 }
 
 ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate)
@@ -67,17 +73,19 @@ ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, 
     return p;
 }
 
-ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, int multiprocessors, size_t room,
-                                 double *us)
+ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, const ek_cuda_chip *chip,
+                                 size_t room, double *us)
 {
-    int oct = 0, best = l->units;
+    int oct = MIN_OCT, best = l->units;
+    *us = NEVER; /* of so many leaves that a block has no room for its nodes */
     for (int o = MIN_OCT; o <= MAX_OCT; o *= 2)
         for (int units = LEAF_UNITS;; units *= 2) {
             const bool whole = units >= l->units;
             if (!whole && (gate || (size_t)ek_cuda_over(l->units, units) * (size_t)rows * (size_t)l->n * 4 > room))
                 continue;
-            const double t = part_us(l, rows, o, whole ? l->units : units, gate, multiprocessors);
-            if (!oct || t < *us) *us = t, oct = o, best = whole ? l->units : units;
+            const double t = part_us(l, rows, o, whole ? l->units : units, gate, chip);
+            const bool holds = shared_bytes(l, o, whole ? l->units : units) <= chip->block_shared;
+            if (holds && t < *us) *us = t, oct = o, best = whole ? l->units : units;
             if (whole) break;
         }
     return ek_cuda_mid_plan_at(l, rows, oct, best, gate);
@@ -95,15 +103,16 @@ ek_cuda_heads ek_cuda_mid_heads_plan_at(const ek_cuda_linear *q, const ek_cuda_l
 }
 
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
-                            const ek_cuda_linear *v, int rows, int multiprocessors, double *us)
+                            const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip, double *us)
 {
     if (!ek_cuda_mid_fits(q) || !ek_cuda_mid_fits(k) || (v && !ek_cuda_linear_alike(k, v)) || q->limbs != 1 ||
         k->limbs != 2 || q->group != k->group)
         return false;
+    *us = NEVER;
     for (int oct = MIN_OCT; oct <= MAX_OCT; oct *= 2) { /* one width for all */
         const ek_cuda_heads p = ek_cuda_mid_heads_plan_at(q, k, v, rows, oct);
-        const double t = blocks_us(q, (int)p.q.grid.x, q->units, oct, p.q.grid.shared, multiprocessors);
-        if (oct == MIN_OCT || t < *us) *us = t, *out = p;
+        const double t = blocks_us(q, (int)p.q.grid.x, q->units, oct, p.q.grid.shared, chip);
+        if (p.q.grid.shared <= chip->block_shared && t < *us) *us = t, *out = p;
     }
-    return true;
+    return *us < NEVER;
 }

@@ -8,14 +8,14 @@
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l);
 /* By the columns and parts that take the shortest time, *us; room: bytes for parts, 0: none. */
-ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, int multiprocessors, size_t room,
-                                 double *us);
+ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, const ek_cuda_chip *chip,
+                                 size_t room, double *us);
 /* By these; units: of a part. */
 ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate);
 
 /* q of one limb, k and v of two in one launch: false where they are not alike enough. */
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
-                            const ek_cuda_linear *v, int rows, int multiprocessors, double *us);
+                            const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip, double *us);
 /* v: whether values are not keys. */
 ek_cuda_heads ek_cuda_mid_heads_plan_at(const ek_cuda_linear *q, const ek_cuda_linear *k, bool v, int rows, int oct);
 

@@ -7,11 +7,11 @@
 #include "cuda/product/launch.h"
 
 /* Time of a family's product in parts of that many units. */
-typedef double ek_cuda_part_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors);
+typedef double ek_cuda_part_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
 
 /* Cuts p, a product of so many tiles in one part, which takes *us, by at most `blocks` blocks of a multiprocessor.
  * room: bytes for the parts' rows. */
-void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, int multiprocessors, size_t room,
+void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                       int tiles, int blocks, ek_cuda_part_us *part_us, double *us);
 
 #endif

@@ -7,10 +7,10 @@
 #include "cuda/product/launch.h"
 
 /* In one part, or with `us` in as many as take the shortest time, which it becomes; room: bytes for them. */
-ek_cuda_product ek_cuda_tile_plan(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us);
+ek_cuda_product ek_cuda_tile_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room, double *us);
 /* Of `matrices` alike for experts in `jobs` jobs of up to a tile of rows: 64, or 32 with two limbs. */
-ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int matrices, int multiprocessors);
+ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int matrices, const ek_cuda_chip *chip);
 /* In parts of that many units, 0: whole. */
-double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors);
+double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
 
 #endif

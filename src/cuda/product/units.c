@@ -2,9 +2,7 @@
 
 #include <stdio.h>
 
-#include "cuda/product/times.h"
-
-enum { MIN_WARPS = 8, SLOTS = 4, MEMORY = 233472 - 4096 }; /* shared memory of a multiprocessor, and some to spare */
+enum { MIN_WARPS = 8, SLOTS = 4 };
 
 /* Blocks that take as many panels each. */
 static unsigned even(int panels, int blocks)
@@ -13,10 +11,11 @@ static unsigned even(int panels, int blocks)
     return (unsigned)((panels + each - 1) / each);
 }
 
-ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
+ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip)
 {
     int oct = 1;
     while (oct * 8 / l->limbs < rows && oct * 8 / l->limbs < EK_CUDA_UNITS_ROWS) oct *= 2;
+    const size_t memory = chip->shared - 4096; /* and some to spare */
     const int sub = 64 / l->a_group, per_tile = oct * 8 / l->limbs, values = EK_PANEL * per_tile;
     const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
     const int layers = tiles * (matrices ? matrices : 1); /* of blocks */
@@ -25,19 +24,21 @@ ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, 
     /* warps that a multiprocessor has registers for, and a block's share: more where there are few panels */
     const int max = l->a_group == 32 || oct > 1 || matrices ? 16 : 24;
     int warps = MIN_WARPS;
-    while (warps < max && l->units > warps && l->n_panels * layers * (warps + 8) <= multiprocessors * max &&
-           (size_t)((warps + 8) * SLOTS) * slot + leaf_bytes + 16 * unit_values < (size_t)MEMORY)
+    while (warps > 2 && (size_t)(warps * SLOTS) * slot + leaf_bytes + 16 * unit_values > chip->block_shared) warps /= 2;
+    while (warps >= MIN_WARPS && warps < max && l->units > warps &&
+           l->n_panels * layers * (warps + 8) <= chip->multiprocessors * max &&
+           (size_t)((warps + 8) * SLOTS) * slot + leaf_bytes + 16 * unit_values < memory)
         warps += 8;
     /* the longest pass with which as many blocks fit as there are registers for, else one of 16 units */
-    const size_t ring = (size_t)(warps * SLOTS) * slot, room = (size_t)(MEMORY / (max / warps) - 1024);
+    const size_t ring = (size_t)(warps * SLOTS) * slot, room = memory / (size_t)(max / warps) - 1024;
     ek_cuda_product p = {.pass = 96};
     while (p.pass > 16 && ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values > room)
         p.pass -= 16;
     const size_t shared = ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values;
-    int resident = (int)((size_t)MEMORY / (shared + 1024));
+    int resident = (int)(memory / (shared + 1024));
     if (resident > max / warps) resident = max / warps;
     if (resident < 1) resident = 1;
-    int blocks = multiprocessors * resident;
+    int blocks = chip->multiprocessors * resident;
     if (matrices) blocks = blocks * (jobs ? 2 : 1) / layers + 1; /* some jobs are empty */
     p.grid = (ek_cuda_grid){.x = even(l->n_panels, blocks),
                             .y = (unsigned)tiles,
@@ -50,9 +51,9 @@ ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, 
     return p;
 }
 
-double ek_cuda_units_us(const ek_cuda_linear *l, int rows)
+double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     const int passes = (rows + EK_CUDA_UNITS_ROWS - 1) / EK_CUDA_UNITS_ROWS * l->limbs;
-    return ek_cuda_small_groups(l->a_group) * ek_cuda_us.units.weight[l->limbs - 1] * (double)l->n * (double)l->k *
-           passes;
+    return ek_cuda_small_groups(chip->us, l->a_group) * chip->us->units.weight[l->limbs - 1] * (double)l->n *
+           (double)l->k * passes;
 }

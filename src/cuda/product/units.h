@@ -11,8 +11,8 @@
 enum { EK_CUDA_UNITS_ROWS = 16 }; /* of a tile, at most */
 
 /* matrices: alike, in a launch, 0: one, by the kernel of one. jobs: of experts, 0: none. */
-ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors);
+ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
 /* Of a matrix: all weights are read for every 16 rows. */
-double ek_cuda_units_us(const ek_cuda_linear *l, int rows);
+double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 
 #endif

@@ -1,7 +1,6 @@
 #include "cuda/product/warp.h"
 
 #include "cuda/product/format.h"
-#include "cuda/product/times.h"
 #include "cuda/product/warp_64.h"
 #include "cuda/product/warp_own.h"
 
@@ -22,52 +21,55 @@ bool ek_cuda_warp_gate_fits(const ek_cuda_linear *l, const ek_cuda_linear *next)
     return ek_cuda_own_scales(l) || (ek_cuda_affine_64(l) && next->a_group == 64);
 }
 
-ek_cuda_product ek_cuda_warp_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate, int multiprocessors)
+ek_cuda_product ek_cuda_warp_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                                  const ek_cuda_chip *chip)
 {
-    return ek_cuda_affine_64(l) ? ek_cuda_warp_64_plan(l, rows, jobs, gate, multiprocessors)
-                                : ek_cuda_warp_own_plan(l, rows, jobs, 1, gate, multiprocessors);
+    return ek_cuda_affine_64(l) ? ek_cuda_warp_64_plan(l, rows, jobs, gate, chip)
+                                : ek_cuda_warp_own_plan(l, rows, jobs, 1, gate, chip);
 }
 
-double ek_cuda_warp_us(const ek_cuda_linear *l, int rows)
+double ek_cuda_warp_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    return ek_cuda_affine_64(l) ? ek_cuda_warp_64_us(l, rows) : ek_cuda_warp_own_us(l, rows);
+    return ek_cuda_affine_64(l) ? ek_cuda_warp_64_us(l, rows, chip) : ek_cuda_warp_own_us(l, rows, chip);
 }
 
-double ek_cuda_warp_gate_us(const ek_cuda_linear *l, int rows, int multiprocessors)
+double ek_cuda_warp_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    return ek_cuda_affine_64(l) ? ek_cuda_warp_64_gate_us(l, rows, multiprocessors) : 2 * ek_cuda_warp_own_us(l, rows);
+    return ek_cuda_affine_64(l) ? ek_cuda_warp_64_gate_us(l, rows, chip) : 2 * ek_cuda_warp_own_us(l, rows, chip);
 }
 
-bool ek_cuda_warp_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors)
+bool ek_cuda_warp_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     if (!ek_cuda_own_scales(l)) return false;
-    *out = ek_cuda_warp_own_plan(l, rows, 0, 2, EK_CUDA_GATE_NONE, multiprocessors);
+    *out = ek_cuda_warp_own_plan(l, rows, 0, 2, EK_CUDA_GATE_NONE, chip);
     return true;
 }
 
 bool ek_cuda_warp_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
-                             const ek_cuda_linear *v, int rows, int multiprocessors)
+                             const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip)
 {
-    return ek_cuda_warp_own_heads_plan(out, q, k, v, rows, multiprocessors) ||
-           ek_cuda_warp_64_heads_plan(out, q, k, v, rows, multiprocessors);
+    return ek_cuda_warp_own_heads_plan(out, q, k, v, rows, chip) ||
+           ek_cuda_warp_64_heads_plan(out, q, k, v, rows, chip);
 }
 
-double ek_cuda_warp_heads_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows)
+double ek_cuda_warp_heads_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                             const ek_cuda_chip *chip)
 {
-    return ek_cuda_us.warp_64.heads_launch +
-           ek_cuda_us.warp_64.heads_weight * ((double)q->n + 2.0 * (v ? 2 : 1) * k->n) * q->k * ((rows + 7) / 8);
+    return chip->us->warp_64.heads_launch +
+           chip->us->warp_64.heads_weight * ((double)q->n + 2.0 * (v ? 2 : 1) * k->n) * q->k * ((rows + 7) / 8);
 }
 
 bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
-                                const ek_cuda_linear *router, int rows)
+                                const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip)
 {
-    return ek_cuda_warp_own_first_plan(out, gate, down, router, rows) ||
-           ek_cuda_warp_64_first_plan(out, gate, down, router, rows);
+    return ek_cuda_warp_own_first_plan(out, gate, down, router, rows, chip) ||
+           ek_cuda_warp_64_first_plan(out, gate, down, router, rows, chip);
 }
 
 bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
-                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors)
+                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                 const ek_cuda_chip *chip)
 {
-    return ek_cuda_warp_own_second_plan(out, gate, down, expert_down, rows, tile, jobs, multiprocessors) ||
-           ek_cuda_warp_64_second_plan(out, gate, down, expert_down, rows, tile, jobs, multiprocessors);
+    return ek_cuda_warp_own_second_plan(out, gate, down, expert_down, rows, tile, jobs, chip) ||
+           ek_cuda_warp_64_second_plan(out, gate, down, expert_down, rows, tile, jobs, chip);
 }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "cuda/product/format.h"
-#include "cuda/product/times.h"
 #include "cuda/product/warp_cut.h"
 
 enum {
@@ -13,9 +12,14 @@ enum {
     FEW_UNITS = 8, /* of a chunk of the kernels for few rows */
     FEW_ROWS = 4,  /* of those kernels; of one limb, a matrix alone, twice as many */
     SLOTS = 3,     /* chunks of a warp on their way: with more what the others read waits longer */
-    WIDE_SUMS = 33 << 10,
     ROW_CHUNKS = 12
 };
+
+/* A share's leaves in a block that is alone. */
+static int wide_sums(const ek_cuda_chip *chip)
+{
+    return ek_cuda_warp_sums(chip) / 8 * 11;
+}
 
 /* Rows that a block computes: two limbs of 8 bits leave registers for 4. */
 static int rows_of(const ek_cuda_linear *l, int rows)
@@ -23,13 +27,13 @@ static int rows_of(const ek_cuda_linear *l, int rows)
     return l->limbs == 1 ? 8 : rows > 4 && l->bits == 4 ? 8 : 4;
 }
 
-double ek_cuda_warp_64_us(const ek_cuda_linear *l, int rows)
+double ek_cuda_warp_64_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     const int each = rows_of(l, rows), passes = ek_cuda_over(rows, each);
-    const double weight = l->limbs == 1 ? ek_cuda_us.warp_64.weight_l1
-                          : each == 4   ? ek_cuda_us.warp_64.weight_l2_4
-                                        : ek_cuda_us.warp_64.weight_l2_8;
-    return ek_cuda_us.warp_64.launch + weight * (double)l->n * (double)l->k * passes;
+    const double weight = l->limbs == 1 ? chip->us->warp_64.weight_l1
+                          : each == 4   ? chip->us->warp_64.weight_l2_4
+                                        : chip->us->warp_64.weight_l2_8;
+    return chip->us->warp_64.launch + weight * (double)l->n * (double)l->k * passes;
 }
 
 static ek_cuda_cut cut_of(const ek_cuda_linear *l, int units, int per_tile)
@@ -45,10 +49,10 @@ static int share_of(const ek_cuda_linear *l, int units, int per_tile, int panels
 }
 
 static void ring(ek_cuda_product *p, const ek_cuda_linear *l, int units, int per_tile, int shares, int warps,
-                 size_t room)
+                 size_t room, const ek_cuda_chip *chip)
 {
     const ek_cuda_cut c = cut_of(l, units, per_tile);
-    ek_cuda_cut_ring(p, &c, shares, warps, room);
+    ek_cuda_cut_ring(p, &c, shares, warps, room, chip);
 }
 
 /* Chunks that a warp takes one after the other. */
@@ -59,7 +63,7 @@ static int in_a_row(const ek_cuda_linear *l, int units, int share, int each, int
 
 /* By chunks of so many units; *row: those of a warp. */
 static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int jobs, ek_cuda_gate gate,
-                               int multiprocessors, int *row)
+                               const ek_cuda_chip *chip, int *row)
 {
     const int few_rows = rows > FEW_ROWS ? 2 * FEW_ROWS : FEW_ROWS;
     const int per_tile = units == FEW_UNITS ? few_rows : gate || jobs ? 8 / l->limbs : rows_of(l, rows);
@@ -69,22 +73,24 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
     ek_cuda_product p = {0};
     /* two blocks of a multiprocessor, or one if its warps then take fewer chunks one after the other */
     for (int wide = 0; wide < 2; wide++) {
-        const int places = multiprocessors * (wide ? 1 : EK_CUDA_WARP_BLOCKS);
+        const int places = chip->multiprocessors * (wide ? 1 : EK_CUDA_WARP_BLOCKS);
         ek_cuda_product next = {.grid = {.y = (unsigned)tiles, .overlap = true}};
         next.share = gate == EK_CUDA_GATE_MATRIX ? 8 : 4;
         if (!gate)
-            next.share = share_of(l, units, per_tile, panels * tiles, places, wide ? WIDE_SUMS : EK_CUDA_WARP_SUMS);
+            next.share = share_of(l, units, per_tile, panels * tiles, places,
+                                  wide ? wide_sums(chip) : ek_cuda_warp_sums(chip));
         if (next.share > panels && !gate) next.share = panels;
         /* of more jobs than places nobody knows how many there will be: a block per share, as places become free */
         const int shares = ek_cuda_over(panels, next.share),
                   each = jobs && 2 * tiles > places ? 1 : ek_cuda_over(shares, ek_cuda_over(places, tiles));
         next.grid.x = (unsigned)ek_cuda_over(shares, each);
-        const bool alone = (int)next.grid.x * tiles <= multiprocessors && each * next.share * chunks > EK_CUDA_WARPS;
+        const bool alone = (int)next.grid.x * tiles <= chip->multiprocessors &&
+                           each * next.share * chunks > EK_CUDA_WARPS;
         const int warps = alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
                   in_share = in_a_row(l, units, next.share, each, warps);
         if (wide && in_share >= *row) break;
         *row = in_share, p = next;
-        ring(&p, l, units, per_tile, each, warps, alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
+        ring(&p, l, units, per_tile, each, warps, alone ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip), chip);
     }
     snprintf(tile, sizeof tile, "%s%d",
              units == CHUNK_UNITS ? "o"
@@ -98,14 +104,14 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
 /* A gate's groups of 64 by clusters, each block of which has 16 of them, where whole groups would leave some
  * multiprocessors with half as much again as their share (E4B: 160 groups on 132). Two warps per block: with three or
  * four it is slower, as is what shares out evenly already. */
-static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, int multiprocessors)
+static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_chip *chip)
 {
-    const int groups = l->n_panels / EK_CUDA_SPREAD, rounds = ek_cuda_over(groups, multiprocessors);
-    if (l->n % 64 || rounds < 2 || 2 * rounds * multiprocessors < 3 * groups) return false;
+    const int groups = l->n_panels / EK_CUDA_SPREAD, rounds = ek_cuda_over(groups, chip->multiprocessors);
+    if (!chip->clusters || l->n % 64 || rounds < 2 || 2 * rounds * chip->multiprocessors < 3 * groups) return false;
     *out = (ek_cuda_product){.grid = {.x = (unsigned)l->n_panels, .y = 1, .cluster = EK_CUDA_SPREAD, .overlap = true},
                              .share = 2};
     ring(out, l, FEW_UNITS, FEW_ROWS, 1, 2,
-         (size_t)2 * EK_CUDA_WARP_ROOM / (size_t)ek_cuda_over(l->n_panels, multiprocessors));
+         2 * ek_cuda_warp_room(chip) / (size_t)ek_cuda_over(l->n_panels, chip->multiprocessors), chip);
     out->grid.shared += EK_CUDA_SPREAD_SHARED;
     snprintf(out->name, sizeof out->name, "ek_products_warp_q4_l1_s%d", FEW_ROWS);
     return true;
@@ -113,62 +119,62 @@ static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, int multi
 
 /* The same of one matrix, whose groups are few (per-layer gates have 4), as long as multiprocessors have no more to do
  * than ROW_CHUNKS chunks each: of E4B it gains 5 % of a step of 16 rows, nothing at 32, and would lose 2 at 64. */
-static bool spread_row_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int multiprocessors)
+static bool spread_row_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     const int tiles = ek_cuda_over(rows, FEW_ROWS), blocks = l->n_panels * tiles,
               chunks = ek_cuda_over(l->units, CHUNK_UNITS);
-    const int max = blocks <= multiprocessors ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS;
-    if (l->n % 64 || blocks > EK_CUDA_WARP_BLOCKS * multiprocessors || blocks * chunks > ROW_CHUNKS * multiprocessors)
+    const int max = blocks <= chip->multiprocessors ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS;
+    if (!chip->clusters || l->n % 64 || blocks > EK_CUDA_WARP_BLOCKS * chip->multiprocessors ||
+        blocks * chunks > ROW_CHUNKS * chip->multiprocessors)
         return false;
     *out = (ek_cuda_product){
         .grid = {.x = (unsigned)l->n_panels, .y = (unsigned)tiles, .cluster = EK_CUDA_SPREAD, .overlap = true},
         .share = 1};
-    ring(out, l, CHUNK_UNITS, FEW_ROWS, 1, chunks < max ? chunks : max, EK_CUDA_WARP_ROOM);
+    ring(out, l, CHUNK_UNITS, FEW_ROWS, 1, chunks < max ? chunks : max, ek_cuda_warp_room(chip), chip);
     out->grid.shared += EK_CUDA_SPREAD_SHARED;
     snprintf(out->name, sizeof out->name, "ek_products_warp_q4_l2_s%d", FEW_ROWS);
     return true;
 }
 
 ek_cuda_product ek_cuda_warp_64_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
-                                     int multiprocessors)
+                                     const ek_cuda_chip *chip)
 {
     int row, few_row;
-    const ek_cuda_product p = plan_by(l, CHUNK_UNITS, rows, jobs, gate, multiprocessors, &row);
+    const ek_cuda_product p = plan_by(l, CHUNK_UNITS, rows, jobs, gate, chip, &row);
     const bool alone = !gate && !jobs;
     ek_cuda_product spread;
-    if (gate == EK_CUDA_GATE_ROW && !jobs && l->bits == 4 && l->limbs == 2 &&
-        spread_row_plan(&spread, l, rows, multiprocessors))
+    if (gate == EK_CUDA_GATE_ROW && !jobs && l->bits == 4 && l->limbs == 2 && spread_row_plan(&spread, l, rows, chip))
         return spread;
     if (l->bits != 4 || gate == EK_CUDA_GATE_ROW || (jobs && gate) || (!alone && l->limbs == 2)) return p;
     if (rows > (alone && l->limbs == 1 ? 2 * FEW_ROWS : FEW_ROWS)) return p;
-    if (gate && spread_plan(&spread, l, multiprocessors)) return spread;
+    if (gate && spread_plan(&spread, l, chip)) return spread;
     /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one share */
-    const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, multiprocessors, &few_row);
+    const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, chip, &few_row);
     const bool once = (int)few.grid.x * few.share >= l->n_panels;
     return few_row < row && (once || (!jobs && rows <= FEW_ROWS)) ? few : p;
 }
 
-double ek_cuda_warp_64_gate_us(const ek_cuda_linear *l, int rows, int multiprocessors)
+double ek_cuda_warp_64_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     if (rows > 8)
-        return ek_cuda_us.warp_64.gates_launch +
-               ek_cuda_us.warp_64.gates_weight * 2 * (double)l->n * (double)l->k * ek_cuda_over(rows, 8);
+        return chip->us->warp_64.gates_launch +
+               chip->us->warp_64.gates_weight * 2 * (double)l->n * (double)l->k * ek_cuda_over(rows, 8);
     int row; /* chunks of 256 inputs, also where larger ones then take less time */
-    plan_by(l, CHUNK_UNITS, rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors, &row);
-    return ek_cuda_us.warp_64.gate_launch +
-           (ek_cuda_us.warp_64.gate_chunk + ek_cuda_us.warp_64.gate_row * (rows - 1)) * row;
+    plan_by(l, CHUNK_UNITS, rows, 0, EK_CUDA_GATE_MATRIX, chip, &row);
+    return chip->us->warp_64.gate_launch +
+           (chip->us->warp_64.gate_chunk + chip->us->warp_64.gate_row * (rows - 1)) * row;
 }
 
 /* By chunks of so many units; *row: those of a warp. */
 static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int units,
-                              int rows, int multiprocessors, int *row)
+                              int rows, const ek_cuda_chip *chip, int *row)
 {
     const int q_rows = units == FEW_UNITS ? FEW_ROWS : 8, k_rows = rows_of(k, rows);
     const int tiles = rows <= 4 ? 1 : ek_cuda_over(rows, 8),
-              places = ek_cuda_over(multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
+              places = ek_cuda_over(chip->multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
     const int parts = v ? 2 : 1, panels = q->n_panels + parts * k->n_panels;
-    ek_cuda_heads p = {.q.share = share_of(q, units, q_rows, panels, places, EK_CUDA_WARP_SUMS),
-                       .k.share = share_of(k, units, k_rows, panels, places, EK_CUDA_WARP_SUMS)};
+    ek_cuda_heads p = {.q.share = share_of(q, units, q_rows, panels, places, ek_cuda_warp_sums(chip)),
+                       .k.share = share_of(k, units, k_rows, panels, places, ek_cuda_warp_sums(chip))};
     const int q_shares = ek_cuda_over(q->n_panels, p.q.share), k_shares = ek_cuda_over(k->n_panels, p.k.share),
               shares = q_shares + parts * k_shares;
     const int each = ek_cuda_over(shares, places); /* shares of a block */
@@ -176,8 +182,8 @@ static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, 
               of_k = in_a_row(k, units, p.k.share, each, EK_CUDA_WARPS);
     *row = of_q > of_k ? of_q : of_k;
     p.q_blocks = ek_cuda_over(q_shares, each), p.k_blocks = ek_cuda_over(k_shares, each);
-    ring(&p.q, q, units, q_rows, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
-    ring(&p.k, k, units, k_rows, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
+    ring(&p.q, q, units, q_rows, each, EK_CUDA_WARPS, ek_cuda_warp_room(chip), chip);
+    ring(&p.k, k, units, k_rows, each, EK_CUDA_WARPS, ek_cuda_warp_room(chip), chip);
     ek_cuda_grid *grid = &p.q.grid;
     if (grid->shared < p.k.grid.shared) grid->shared = p.k.grid.shared;
     grid->x = (unsigned)(p.q_blocks + parts * p.k_blocks), grid->y = (unsigned)tiles, grid->overlap = true;
@@ -189,25 +195,26 @@ static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, 
 }
 
 bool ek_cuda_warp_64_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
-                                const ek_cuda_linear *v, int rows, int multiprocessors)
+                                const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip)
 {
     if (!ek_cuda_affine_64(q) || !ek_cuda_affine_64(k) || (v && !ek_cuda_linear_alike(k, v)) || q->bits != 4 ||
         k->bits != 4 || q->limbs != 1 || k->limbs != 2)
         return false;
     int row = 0, few_row = 0;
-    *out = heads_by(q, k, v, CHUNK_UNITS, rows, multiprocessors, &row);
+    *out = heads_by(q, k, v, CHUNK_UNITS, rows, chip, &row);
     if (rows > FEW_ROWS) return true;
-    const ek_cuda_heads few = heads_by(q, k, v, FEW_UNITS, rows, multiprocessors, &few_row);
+    const ek_cuda_heads few = heads_by(q, k, v, FEW_UNITS, rows, chip, &few_row);
     if (few_row < row) *out = few;
     return true;
 }
 
 /* Slots and shared memory of a launch that holds blocks of both, by chunks of so many units. */
 static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int units, int rows,
-                          int b_rows, int warps, size_t room, int blocks)
+                          int b_rows, int warps, size_t room, int blocks, const ek_cuda_chip *chip)
 {
-    ring(&p->q, a, units, rows, 1, warps, room);
-    ring(&p->k, b, units, b_rows, 1, warps, room);
+    ring(&p->q, a, units, rows, 1, warps, room, chip);
+    ring(&p->k, b, units, b_rows, 1, (int)p->q.grid.threads / 32, room, chip);
+    if (p->k.grid.threads < p->q.grid.threads) ring(&p->q, a, units, rows, 1, EK_CUDA_WARPS, room, chip);
     if (p->q.grid.shared < p->k.grid.shared) p->q.grid.shared = p->k.grid.shared;
     p->q.grid.x = (unsigned)blocks, p->q.grid.overlap = true;
 }
@@ -223,24 +230,25 @@ static int whole_clusters(int blocks)
 }
 
 bool ek_cuda_warp_64_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
-                                const ek_cuda_linear *router, int rows)
+                                const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip)
 {
-    if (!takes(gate, rows) || gate->n % 64 || !down->units || down->a_group != 64 || !ek_cuda_affine_64(router) ||
-        router->limbs != 2)
+    if (!chip->clusters || !takes(gate, rows) || gate->n % 64 || !down->units || down->a_group != 64 ||
+        !ek_cuda_affine_64(router) || router->limbs != 2)
         return false;
     const int route_rows = rows_of(router, rows);
     *out = (ek_cuda_heads){
         .q.share = 2, .q.grid.cluster = EK_CUDA_SPREAD, .k.share = 1, .k_tiles = ek_cuda_over(rows, route_rows)};
     out->q_blocks = gate->n_panels, out->k_blocks = whole_clusters(router->n_panels);
-    rings_of_both(out, gate, router, CHUNK_UNITS, 8, route_rows, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM,
-                  out->q_blocks + out->k_blocks * out->k_tiles + EK_CUDA_SPREAD);
+    rings_of_both(out, gate, router, CHUNK_UNITS, 8, route_rows, EK_CUDA_WARPS, ek_cuda_warp_room(chip),
+                  out->q_blocks + out->k_blocks * out->k_tiles + EK_CUDA_SPREAD, chip);
     out->q.grid.shared += EK_CUDA_SPREAD_SHARED;
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_first_q%d_o%d", router->bits, route_rows * 2 / 8);
     return true;
 }
 
 bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
-                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors)
+                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                 const ek_cuda_chip *chip)
 {
     if (!takes(gate, tile) || gate->n % 64 || !expert_down->units || expert_down->a_group != 64 || !takes(down, rows))
         return false;
@@ -249,14 +257,14 @@ bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
     *out = (ek_cuda_heads){.q.share = 8, .k_tiles = ek_cuda_over(rows, per_tile)};
     out->q_blocks = ek_cuda_over(2 * gate->n_panels, 8);
     /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
-    int left = multiprocessors - out->q_blocks * jobs;
-    const bool alone = left >= multiprocessors / 4;
-    if (!alone) left = multiprocessors * 2 / 3;
-    out->k.share = share_of(down, units, per_tile, down->n_panels * out->k_tiles, left, EK_CUDA_WARP_SUMS);
+    int left = chip->multiprocessors - out->q_blocks * jobs;
+    const bool alone = left >= chip->multiprocessors / 4;
+    if (!alone) left = chip->multiprocessors * 2 / 3;
+    out->k.share = share_of(down, units, per_tile, down->n_panels * out->k_tiles, left, ek_cuda_warp_sums(chip));
     out->k_blocks = ek_cuda_over(down->n_panels, out->k.share);
     rings_of_both(out, gate, down, units, per_tile, per_tile, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
-                  alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM,
-                  out->q_blocks * jobs + out->k_blocks * out->k_tiles);
+                  alone ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip),
+                  out->q_blocks * jobs + out->k_blocks * out->k_tiles, chip);
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s", few ? "r4" : "o1");
     return true;
 }

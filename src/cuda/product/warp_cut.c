@@ -21,7 +21,8 @@ int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums)
     return share <= max ? share : max ? max : 1;
 }
 
-void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room)
+void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room,
+                      const ek_cuda_chip *chip)
 {
     const int arrived = p->share * c->leaves * (c->leaf_chunks - 1); /* barriers of chunks that wait for others */
     const size_t sums = 2 * (size_t)(p->share * c->leaves) * c->leaf_bytes, fixed = (size_t)arrived * 8 + 256 + sums;
@@ -31,4 +32,6 @@ void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int 
     const size_t slots = (size_t)(warps * p->slots);
     p->grid.threads = (unsigned)warps * 32;
     p->grid.shared = ((slots + (size_t)arrived) * 8 + 127) / 128 * 128 + slots * c->chunk_bytes + sums;
+    if (p->grid.shared > chip->block_shared && warps > EK_CUDA_WARPS)
+        ek_cuda_cut_ring(p, c, shares, EK_CUDA_WARPS, room, chip);
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 
 #include "cuda/product/format.h"
-#include "cuda/product/times.h"
 #include "cuda/product/warp_cut.h"
 
 enum {
@@ -33,24 +32,24 @@ static ek_cuda_cut cut_of(const ek_cuda_linear *l, int per_tile)
 }
 
 ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
-                                      int multiprocessors)
+                                      const ek_cuda_chip *chip)
 {
     const int per_tile = rows_of(l, rows, jobs), tiles = jobs ? jobs : ek_cuda_over(rows, per_tile),
               layers = tiles * matrices;
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1),
-              places = multiprocessors * EK_CUDA_WARP_BLOCKS;
+              places = chip->multiprocessors * EK_CUDA_WARP_BLOCKS;
     const ek_cuda_cut c = cut_of(l, per_tile);
     ek_cuda_product p = {.grid = {.y = (unsigned)tiles, .z = (unsigned)matrices, .overlap = true}};
     p.share = gate == EK_CUDA_GATE_MATRIX ? 2 * GATED
               : gate                      ? GATED
-                                          : ek_cuda_cut_share(&c, panels * layers, places, EK_CUDA_WARP_SUMS);
+                                          : ek_cuda_cut_share(&c, panels * layers, places, ek_cuda_warp_sums(chip));
     if (p.share > panels && !gate) p.share = panels;
     const int shares = ek_cuda_over(panels, p.share), each = ek_cuda_over(shares, ek_cuda_over(places, layers));
     p.grid.x = (unsigned)ek_cuda_over(shares, each);
     /* more warps where blocks are few and have enough chunks */
-    const bool many = (int)p.grid.x * layers <= multiprocessors && each * p.share * c.chunks > EK_CUDA_WARPS;
+    const bool many = (int)p.grid.x * layers <= chip->multiprocessors && each * p.share * c.chunks > EK_CUDA_WARPS;
     ek_cuda_cut_ring(&p, &c, each, many ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
-                     many ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
+                     many ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip), chip);
     snprintf(p.name, sizeof p.name, "ek_product%s_warp_%s_l%d_r%d", gate || jobs || matrices > 1 ? "s" : "",
              ek_cuda_kind_of(l).name, l->limbs, per_tile);
     return p;
@@ -65,21 +64,21 @@ static bool heads_fit(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek
 }
 
 bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
-                                 const ek_cuda_linear *v, int rows, int multiprocessors)
+                                 const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip)
 {
     if (!heads_fit(q, k, v)) return false;
     const int per_tile = rows_of(k, rows, 0), tiles = ek_cuda_over(rows, per_tile), parts = v ? 2 : 1;
     const int panels = q->n_panels + parts * k->n_panels,
-              places = ek_cuda_over(multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
+              places = ek_cuda_over(chip->multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
     const ek_cuda_cut c = cut_of(q, per_tile);
-    const int share = ek_cuda_cut_share(&c, panels, places, EK_CUDA_WARP_SUMS);
+    const int share = ek_cuda_cut_share(&c, panels, places, ek_cuda_warp_sums(chip));
     const int q_shares = ek_cuda_over(q->n_panels, share), k_shares = ek_cuda_over(k->n_panels, share);
     const int each = ek_cuda_over(q_shares + parts * k_shares, places); /* shares of a block */
     ek_cuda_heads p = {.q.share = share,
                        .k.share = share,
                        .q_blocks = ek_cuda_over(q_shares, each),
                        .k_blocks = ek_cuda_over(k_shares, each)};
-    ek_cuda_cut_ring(&p.q, &c, each, EK_CUDA_WARPS, EK_CUDA_WARP_ROOM);
+    ek_cuda_cut_ring(&p.q, &c, each, EK_CUDA_WARPS, ek_cuda_warp_room(chip), chip);
     p.k = p.q;
     p.q.grid.x = (unsigned)(p.q_blocks + parts * p.k_blocks), p.q.grid.y = (unsigned)tiles, p.q.grid.overlap = true;
     snprintf(p.q.name, sizeof p.q.name, "ek_product_warp_heads_%s_r%d", ek_cuda_kind_of(q).name, per_tile);
@@ -95,7 +94,7 @@ static bool beside_fits(const ek_cuda_linear *l)
 }
 
 bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
-                                 const ek_cuda_linear *router, int rows)
+                                 const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip)
 {
     if (rows > MAX_ROWS || !beside_fits(gate) || gate->n % UNIT || !down->units || router->form != EK_W_F32)
         return false;
@@ -103,7 +102,7 @@ bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
     const ek_cuda_cut c = cut_of(gate, per_tile);
     *out = (ek_cuda_heads){.q.share = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
     out->k_blocks = router->n_panels;
-    ek_cuda_cut_ring(&out->q, &c, 1, 2 * EK_CUDA_WARPS, 2 * EK_CUDA_WARP_ROOM);
+    ek_cuda_cut_ring(&out->q, &c, 1, 2 * EK_CUDA_WARPS, 2 * ek_cuda_warp_room(chip), chip);
     const size_t leaves = sizeof(float) * EK_PANEL * (size_t)ek_cuda_over(router->k, EK_KBLOCK);
     if (out->q.grid.shared < leaves) out->q.grid.shared = leaves;
     out->q.grid.x = (unsigned)(out->k_blocks * out->k_tiles + out->q_blocks + 1), out->q.grid.overlap = true;
@@ -112,7 +111,8 @@ bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
 }
 
 bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
-                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs, int multiprocessors)
+                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                  const ek_cuda_chip *chip)
 {
     const int per_tile = MAX_ROWS / 2;
     if (tile > per_tile || !beside_fits(gate) || gate->n % UNIT || !expert_down->units || !beside_fits(down))
@@ -120,15 +120,17 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
     const ek_cuda_cut c = cut_of(gate, per_tile), of_down = cut_of(down, per_tile);
     *out = (ek_cuda_heads){.q.share = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = ek_cuda_over(rows, per_tile)};
     /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
-    const int experts = out->q_blocks * jobs, left = multiprocessors - experts;
-    const bool alone = left >= multiprocessors / 4;
+    const int experts = out->q_blocks * jobs, left = chip->multiprocessors - experts;
+    const bool alone = left >= chip->multiprocessors / 4;
     out->k.share = ek_cuda_cut_share(&of_down, down->n_panels * out->k_tiles,
-                                     alone ? left : ek_cuda_over(multiprocessors * 2, 3), EK_CUDA_WARP_SUMS);
+                                     alone ? left : ek_cuda_over(chip->multiprocessors * 2, 3),
+                                     ek_cuda_warp_sums(chip));
     out->k_blocks = ek_cuda_over(down->n_panels, out->k.share);
-    ek_cuda_cut_ring(&out->q, &c, 1, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
-                     alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
-    ek_cuda_cut_ring(&out->k, &of_down, 1, alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
-                     alone ? 2 * EK_CUDA_WARP_ROOM : EK_CUDA_WARP_ROOM);
+    const int warps = alone ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS;
+    const size_t room = alone ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip);
+    ek_cuda_cut_ring(&out->q, &c, 1, warps, room, chip);
+    ek_cuda_cut_ring(&out->k, &of_down, 1, (int)out->q.grid.threads / 32, room, chip);
+    if (out->k.grid.threads < out->q.grid.threads) ek_cuda_cut_ring(&out->q, &c, 1, EK_CUDA_WARPS, room, chip);
     if (out->q.grid.shared < out->k.grid.shared) out->q.grid.shared = out->k.grid.shared;
     out->q.grid.x = (unsigned)(experts + out->k_blocks * out->k_tiles), out->q.grid.overlap = true;
     snprintf(out->q.name, sizeof out->q.name, "ek_experts_second_%s_r%d", ek_cuda_kind_of(gate).name, per_tile);
@@ -136,13 +138,13 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
 }
 
 /* Where registers are few (rows_of) a tile of 8 takes longer than one of 4. */
-double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows)
+double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     const int per_tile = rows_of(l, rows, 0);
     const double passes = ek_cuda_over(rows, per_tile) *
-                          (per_tile == rows_of(l, rows, 1) ? 1 : ek_cuda_us.warp_own.eight[l->limbs - 1]);
-    const double weight = l->group == 16 ? ek_cuda_us.warp_own.weight_16
-                          : l->bits == 8 ? ek_cuda_us.warp_own.weight_8
-                                         : ek_cuda_us.warp_own.weight_4;
-    return ek_cuda_us.warp_own.launch + weight * (double)l->n * (double)l->k * passes;
+                          (per_tile == rows_of(l, rows, 1) ? 1 : chip->us->warp_own.eight[l->limbs - 1]);
+    const double weight = l->group == 16 ? chip->us->warp_own.weight_16
+                          : l->bits == 8 ? chip->us->warp_own.weight_8
+                                         : chip->us->warp_own.weight_4;
+    return chip->us->warp_own.launch + weight * (double)l->n * (double)l->k * passes;
 }

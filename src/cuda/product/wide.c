@@ -4,16 +4,15 @@
 
 #include "cuda/product/format.h"
 #include "cuda/product/parts.h"
-#include "cuda/product/times.h"
 
 static int row_tiles(const ek_cuda_linear *l, int rows)
 {
     return ek_cuda_over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
 }
 
-bool ek_cuda_wide_fits(const ek_cuda_linear *l)
+bool ek_cuda_wide_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip)
 {
-    return ek_cuda_affine_64(l) || ek_cuda_half_32(l);
+    return chip->wgmma && (ek_cuda_affine_64(l) || ek_cuda_half_32(l));
 }
 
 static int tiles_of(const ek_cuda_linear *l, int rows)
@@ -27,19 +26,19 @@ const char *ek_cuda_arrange_name(const ek_cuda_linear *l)
     return l->limbs == 1 ? "ek_arrange_l1" : "ek_arrange_l2";
 }
 
-size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs)
+size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip)
 {
-    if (!ek_cuda_wide_fits(l)) return 0;
+    if (!ek_cuda_wide_fits(l, chip)) return 0;
     return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)ek_cuda_over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
 }
 
-ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, int multiprocessors)
+ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip)
 {
     const int operands = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
     const int tiles = operands * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS),
               leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
-    const int blocks = (EK_CUDA_WIDE_BLOCKS * multiprocessors + matrices - 1) / matrices;
-    ek_cuda_product p = {.operand = ek_cuda_wide_operand(l, rows, jobs)};
+    const int blocks = (EK_CUDA_WIDE_BLOCKS * chip->multiprocessors + matrices - 1) / matrices;
+    ek_cuda_product p = {.operand = ek_cuda_wide_operand(l, rows, jobs, chip)};
     while (leaves >> p.levels) p.levels++;
     p.grid = (ek_cuda_grid){.x = (unsigned)(tiles < blocks ? tiles : blocks),
                             .z = (unsigned)matrices,
@@ -58,13 +57,13 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
 }
 
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
-                            int jobs, int multiprocessors)
+                            int jobs, const ek_cuda_chip *chip)
 {
-    if (!ek_cuda_affine_64(l) || !ek_cuda_affine_64(next) || l->limbs != 1 || next->limbs != 1 || l->bits != 4 ||
-        l->n % 64)
+    if (!ek_cuda_wide_fits(l, chip) || !ek_cuda_affine_64(l) || !ek_cuda_affine_64(next) || l->limbs != 1 ||
+        next->limbs != 1 || l->bits != 4 || l->n % 64)
         return false;
-    ek_cuda_product p = ek_cuda_wide_plan(l, rows, jobs, 1, multiprocessors);
-    const int tiles = (int)p.arrange.y * (l->n / 64), blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
+    ek_cuda_product p = ek_cuda_wide_plan(l, rows, jobs, 1, chip);
+    const int tiles = (int)p.arrange.y * (l->n / 64), blocks = EK_CUDA_WIDE_BLOCKS * chip->multiprocessors;
     const size_t each = p.stack / p.grid.x;
     p.grid.x = (unsigned)(tiles < blocks ? tiles : blocks), p.stack = p.grid.x * each;
     snprintf(p.name, sizeof p.name, "ek_products_q%d_l1_wide_gate%s", l->bits, jobs ? "_jobs" : "");
@@ -72,20 +71,21 @@ bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const
     return true;
 }
 
-static bool head_fits(const ek_cuda_linear *l, int limbs, bool groups_of_32)
+static bool head_fits(const ek_cuda_linear *l, int limbs, bool groups_of_32, const ek_cuda_chip *chip)
 {
-    return ek_cuda_wide_fits(l) && l->bits == 4 && l->limbs == limbs && ek_cuda_half_32(l) == groups_of_32;
+    return ek_cuda_wide_fits(l, chip) && l->bits == 4 && l->limbs == limbs && ek_cuda_half_32(l) == groups_of_32;
 }
 
 bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
-                             const ek_cuda_linear *v, int rows, int multiprocessors)
+                             const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip)
 {
     const bool small = ek_cuda_half_32(k);
-    if (!head_fits(k, 2, small) || (v && !head_fits(v, 2, small)) || (q && !head_fits(q, 1, small))) return false;
-    *out = (ek_cuda_heads){.k = ek_cuda_wide_plan(k, rows, 0, v ? 2 : 1, multiprocessors)};
-    out->q = q ? ek_cuda_wide_plan(q, rows, 0, 1, multiprocessors) : out->k;
+    if (!head_fits(k, 2, small, chip) || (v && !head_fits(v, 2, small, chip)) || (q && !head_fits(q, 1, small, chip)))
+        return false;
+    *out = (ek_cuda_heads){.k = ek_cuda_wide_plan(k, rows, 0, v ? 2 : 1, chip)};
+    out->q = q ? ek_cuda_wide_plan(q, rows, 0, 1, chip) : out->k;
     const int all = tiles_of(k, rows) * (v ? 2 : 1) + (q ? tiles_of(q, rows) : 0);
-    const int blocks = EK_CUDA_WIDE_BLOCKS * multiprocessors;
+    const int blocks = EK_CUDA_WIDE_BLOCKS * chip->multiprocessors;
     out->q.grid.x = (unsigned)(all < blocks ? all : blocks), out->q.grid.z = 1;
     out->q.stack = out->q.grid.x * (size_t)out->q.levels * EK_CUDA_WIDE_PANELS * EK_PANEL * EK_CUDA_WIDE_COLUMNS *
                    sizeof(float);
@@ -94,20 +94,21 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
     return true;
 }
 
-double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, int multiprocessors)
+double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip)
 {
-    const int parts = units ? ek_cuda_over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * multiprocessors;
-    const int tiles = tiles_of(l, rows) * parts, last = ek_cuda_over(tiles % slots, multiprocessors);
-    const double waves = ek_cuda_us.wide.full * (tiles / slots) +
-                         (last ? ek_cuda_us.wide.last + ek_cuda_us.wide.last_tile * last : 0);
-    return ek_cuda_us.wide.launch + (ek_cuda_half_32(l) ? ek_cuda_us.wide.half_32 : 1) *
-                                        (l->limbs == 1 ? 1 : ek_cuda_us.wide.l2) * waves * (units ? units : l->units);
+    const int parts = units ? ek_cuda_over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * chip->multiprocessors;
+    const int tiles = tiles_of(l, rows) * parts, last = ek_cuda_over(tiles % slots, chip->multiprocessors);
+    const double waves = chip->us->wide.full * (tiles / slots) +
+                         (last ? chip->us->wide.last + chip->us->wide.last_tile * last : 0);
+    return chip->us->wide.launch + (ek_cuda_half_32(l) ? chip->us->wide.half_32 : 1) *
+                                       (l->limbs == 1 ? 1 : chip->us->wide.l2) * waves * (units ? units : l->units);
 }
 
-ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, int multiprocessors, size_t room, double *us)
+ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                                        double *us)
 {
-    ek_cuda_product p = ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
-    *us = ek_cuda_wide_us(l, rows, 0, multiprocessors);
-    ek_cuda_in_parts(&p, l, rows, multiprocessors, room, tiles_of(l, rows), EK_CUDA_WIDE_BLOCKS, ek_cuda_wide_us, us);
+    ek_cuda_product p = ek_cuda_wide_plan(l, rows, 0, 1, chip);
+    *us = ek_cuda_wide_us(l, rows, 0, chip);
+    ek_cuda_in_parts(&p, l, rows, chip, room, tiles_of(l, rows), EK_CUDA_WIDE_BLOCKS, ek_cuda_wide_us, us);
     return p;
 }

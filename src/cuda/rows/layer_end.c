@@ -43,9 +43,9 @@ static bool writes(const ek_cuda_linear *l, const ek_cuda_linear *next)
 }
 
 bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
-                            const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows)
+                            const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows, const ek_cuda_chip *chip)
 {
-    if (rows > MAX_ROWS || !fits(gate) || gate->form != proj->form || gate->group != proj->group ||
+    if (!chip->clusters || rows > MAX_ROWS || !fits(gate) || gate->form != proj->form || gate->group != proj->group ||
         gate->bits != proj->bits || gate->biased != proj->biased || gate->f16_scales != proj->f16_scales ||
         gate->f32_scales != proj->f32_scales || gate->zero != proj->zero || gate->limbs != proj->limbs ||
         gate->n != proj->k || gate->k != proj->n || gate->n > MAX_INPUTS || gate->n % 64 || gate->k > THREADS * 8 ||

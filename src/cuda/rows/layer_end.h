@@ -7,8 +7,9 @@
 #include "cuda/product/layout.h"
 
 /* For `rows` rows of both matrices, of which `next` reads the result: the kernel's name and grid, and of args all that
- * they decide but the addresses of weights. False: no kernel does it, or others are faster. */
+ * they decide but the addresses of weights. False: no kernel does it, or others are faster. Its
+ * blocks are clusters. */
 bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
-                            const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows);
+                            const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows, const ek_cuda_chip *chip);
 
 #endif

@@ -6,11 +6,11 @@
 
 enum { SEGMENT = 256 };
 
-ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, int multiprocessors)
+ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, const ek_cuda_chip *chip)
 {
     const size_t cols = dim <= 32 ? 32 : dim <= 64 ? 64 : dim <= 72 ? 72 : EK_CUDA_TENSORS_MAX_DIM;
     const int tiles = heads * ek_cuda_over(rows, EK_CUDA_TENSORS_TILE),
-              max = multiprocessors * (cols == EK_CUDA_TENSORS_MAX_DIM ? 1 : 2);
+              max = chip->multiprocessors * (cols == EK_CUDA_TENSORS_MAX_DIM ? 1 : 2);
     ek_cuda_product p = {.levels = ek_cuda_nodes(ek_cuda_over(keys, SEGMENT)),
                          .grid = {.x = (unsigned)(tiles < max ? tiles : max),
                                   .threads = 128,

@@ -7,6 +7,6 @@
 enum { EK_CUDA_TENSORS_MAX_DIM = 128 };
 
 /* name, grid, stack and levels; dim up to EK_CUDA_TENSORS_MAX_DIM. */
-ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, int multiprocessors);
+ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, const ek_cuda_chip *chip);
 
 #endif

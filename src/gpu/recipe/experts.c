@@ -63,10 +63,10 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
                     CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
     const ek_gpu_run *x = w->x;
-    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
     ek_gpu_quantize(w, in, m);
     if (!m2 && ek_cuda_warp_job_fits(&m->l, c->tile)) {
-        const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, multiprocessors);
+        const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, chip);
         ek_cuda_warp_args a = {
             .a = {.x = in->acts, .y = y, .ldy = ldy, .rows = c->tile, .share = p.share, .slots = p.slots},
             .jobs = x->jobs,
@@ -78,7 +78,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
         EK_GPU_WRITE(w, p.name, p.grid, a);
         return;
     }
-    const ek_cuda_product p = ek_cuda_products_plan(&m->l, c->tile, c->jobs, m2 ? 2 : 1, multiprocessors);
+    const ek_cuda_product p = ek_cuda_products_plan(&m->l, c->tile, c->jobs, m2 ? 2 : 1, chip);
     ek_cuda_products_args a = {.a = {.x = in->acts,
                                      .f = in->f,
                                      .ldf = in->ld,
@@ -302,14 +302,14 @@ typedef struct together {
 static bool choose_first(const ek_gpu_run *x, const ek_gpu_layer *l, int n, ek_cuda_heads *out)
 {
     return few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
-           ek_cuda_experts_first_plan(out, &l->gate.l, &l->down.l, &l->router.l, n);
+           ek_cuda_experts_first_plan(out, &l->gate.l, &l->down.l, &l->router.l, n, ek_cuda_chip_of(x->g->c));
 }
 
 static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const work *all, together *out)
 {
     return choose_first(x, l, n, &out->first) && ek_cuda_linear_alike(&l->expert_gate.l, &l->expert_up.l) &&
            ek_cuda_experts_second_plan(&out->second, &l->expert_gate.l, &l->down.l, &l->expert_down.l, n, all->tile,
-                                       all->jobs, ek_cuda_multiprocessors(x->g->c));
+                                       all->jobs, ek_cuda_chip_of(x->g->c));
 }
 
 static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_heads *p, const ek_gpu_input in[3],

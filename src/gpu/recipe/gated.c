@@ -15,15 +15,14 @@ static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)
 
 ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
 {
-    const int multiprocessors = ek_cuda_multiprocessors(x->g->c);
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
     const ek_cuda_linear *l = &g->gate->l, *next = &g->next->l;
     ek_gpu_gated out = {.by = EK_GPU_GATE_APART};
     if (g->upper && !ek_cuda_linear_alike(l, &g->upper->l)) return out;
-    if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, next,
-                           multiprocessors))
+    if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, next, chip))
         out.by = EK_GPU_GATE_FEW;
-    else if (g->upper && !ek_gpu_is_cut(x) &&
-             ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, multiprocessors) && wide_wins(x, g))
+    else if (g->upper && !ek_gpu_is_cut(x) && ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, chip) &&
+             wide_wins(x, g))
         out.by = EK_GPU_GATE_WIDE;
     return out;
 }

@@ -31,8 +31,8 @@ static const ek_cuda_linear *values_of(const ek_gpu_layer *l)
 /* Where q, or without it k, would be wide and whole by itself. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_layer *l, bool keys_alone, int n, ek_cuda_heads *p)
 {
-    if (n < EK_GPU_PROMPT_ROWS || !ek_cuda_wide_heads_plan(p, keys_alone ? NULL : &l->q.l, &l->k.l, values_of(l), n,
-                                                           ek_cuda_multiprocessors(x->g->c)))
+    if (n < EK_GPU_PROMPT_ROWS ||
+        !ek_cuda_wide_heads_plan(p, keys_alone ? NULL : &l->q.l, &l->k.l, values_of(l), n, ek_cuda_chip_of(x->g->c)))
         return false;
     const ek_cuda_product one = ek_gpu_product_of(x, keys_alone ? &l->k : &l->q, n);
     return one.operand && !one.parts;
@@ -43,7 +43,7 @@ ek_gpu_heads ek_gpu_choose_heads(const ek_gpu_run *x, int i, bool keys_alone, in
     const ek_gpu_layer *l = &x->g->w.layer[i];
     ek_gpu_heads out = {.by = EK_GPU_HEADS_APART};
     if (!x->g->m->config.layer[i].owns_kv) return out;
-    if (!keys_alone && ek_cuda_heads_plan(&out.p, &l->q.l, &l->k.l, values_of(l), n, ek_cuda_multiprocessors(x->g->c)))
+    if (!keys_alone && ek_cuda_heads_plan(&out.p, &l->q.l, &l->k.l, values_of(l), n, ek_cuda_chip_of(x->g->c)))
         out.by = EK_GPU_HEADS_TOGETHER;
     else if (wide_wins(x, l, keys_alone, n, &out.p)) out.by = EK_GPU_HEADS_WIDE;
     return out;

@@ -101,7 +101,8 @@ static bool choose_whole_end(const ek_gpu_run *x, int i, int n, whole_end *out)
     const ek_gpu_layer *l = &x->g->w.layer[i];
     *out = (whole_end){0};
     return !x->g->m->config.n_experts &&
-           ek_cuda_layer_end_plan(&out->p, &out->a, &l->per_layer_gate.l, &l->per_layer_proj.l, &next_of(x, i)->l, n);
+           ek_cuda_layer_end_plan(&out->p, &out->a, &l->per_layer_gate.l, &l->per_layer_proj.l, &next_of(x, i)->l, n,
+                                  ek_cuda_chip_of(x->g->c));
 }
 
 static void write_whole_end(ek_gpu_writer *w, int i, int n, whole_end *e)

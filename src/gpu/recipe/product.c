@@ -2,9 +2,9 @@
 
 #include "cuda/product/choose.h"
 
-static int multiprocessors(const ek_gpu_run *x)
+static const ek_cuda_chip *chip(const ek_gpu_run *x)
 {
-    return ek_cuda_multiprocessors(x->g->c);
+    return ek_cuda_chip_of(x->g->c);
 }
 
 ek_cuda_linear_args ek_gpu_linear_args(const ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_input *in,
@@ -29,7 +29,7 @@ ek_cuda_linear_args ek_gpu_linear_args(const ek_gpu_writer *w, const ek_gpu_matr
 ek_cuda_product ek_gpu_product_of(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
 {
     /* the segments of attention have no use while a product runs */
-    return ek_cuda_product_plan(&m->l, n, multiprocessors(x), x->segment_bytes);
+    return ek_cuda_product_plan(&m->l, n, chip(x), x->segment_bytes);
 }
 
 bool ek_gpu_reads_operand(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
@@ -39,7 +39,7 @@ bool ek_gpu_reads_operand(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
 
 bool ek_gpu_reads_in_pairs(const ek_gpu_run *x, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, int n)
 {
-    return ek_cuda_linear_alike(&m->l, &m2->l) && ek_cuda_products_plan(&m->l, n, 0, 2, multiprocessors(x)).name[0];
+    return ek_cuda_linear_alike(&m->l, &m2->l) && ek_cuda_products_plan(&m->l, n, 0, 2, chip(x)).name[0];
 }
 
 void ek_gpu_project(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
@@ -59,10 +59,10 @@ void ek_gpu_project(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, 
 void ek_gpu_project_two(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in,
                         CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
-    const int blocks = multiprocessors(w->x);
+    const ek_cuda_chip *on = chip(w->x);
     const CUdeviceptr codes2 = m2->at, scales2 = m2->at + m2->l.code_bytes;
     ek_cuda_product p;
-    if (ek_cuda_linear_alike(&m->l, &m2->l) && ek_cuda_pair_plan(&p, &m->l, in->n, blocks)) {
+    if (ek_cuda_linear_alike(&m->l, &m2->l) && ek_cuda_pair_plan(&p, &m->l, in->n, on)) {
         ek_gpu_quantize(w, in, m);
         const ek_cuda_warp_args a = {
             .a = ek_gpu_linear_args(w, m, in, &p, y, ldy), .codes2 = codes2, .scales2 = scales2, .y2 = y2};
@@ -74,7 +74,7 @@ void ek_gpu_project_two(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_m
         ek_gpu_project(w, m2, in, y2, ldy);
         return;
     }
-    p = ek_cuda_products_plan(&m->l, in->n, 0, 2, blocks);
+    p = ek_cuda_products_plan(&m->l, in->n, 0, 2, on);
     ek_gpu_quantize(w, in, m);
     const ek_cuda_products_args a = {
         .a = ek_gpu_linear_args(w, m, in, &p, y, ldy), .codes2 = codes2, .scales2 = scales2, .y2 = y2};

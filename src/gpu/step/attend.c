@@ -15,7 +15,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     const ek_cuda_attn_segment p = list->deep
                                        ? ek_cuda_attn_deep_plan(a.kv.head_dim)
                                        : ek_cuda_attn_segment_plan(list->tile, a.kv.head_dim, m->v_format, list->whole,
-                                                                   wave->n_items, ek_cuda_multiprocessors(x->g->c));
+                                                                   wave->n_items, ek_cuda_chip_of(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots, a.starts = list->joined && ek_kv_rotated(m->v_format);
     size_t max_segments = x->segment_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
@@ -37,9 +37,9 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
 
 static void attend_prompt(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list)
 {
-    const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(x->g->m->k_format);
+    const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c));
     const int blocks = ek_cuda_multiprocessors(x->g->c) * p.slots;
-    a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = EK_CUDA_PROMPT_TILE, a.levels = list->levels;
+    a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = p.tile, a.levels = list->levels;
     a.leaf_o = x->segments, a.ended = x->ended;
     ek_gpu_launch(x->g, p.name,
                   (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),

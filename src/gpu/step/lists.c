@@ -81,12 +81,18 @@ static size_t power_of_two(size_t n)
     return p;
 }
 
+/* Whether the chip has a kernel of prompts, ek_attn_prompt. */
+static bool has_prompts(const ek_gpu_run *x)
+{
+    return ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).name;
+}
+
 /* Rows that can be in short runs at once. Full layers: a run per request; sliding ones: where a window enters the
  * next segment, a run is cut. */
 static size_t max_few(const ek_gpu_run *x, int kind, int ratio)
 {
     size_t rows = (size_t)x->z.max_rows, runs = (size_t)x->z.max_requests * (size_t)(PROMPT_QUERIES / ratio + 1);
-    return kind == EK_FULL && runs < rows ? runs : rows;
+    return kind == EK_FULL && runs < rows && has_prompts(x) ? runs : rows;
 }
 
 /* Both kinds, both sets: tiles of few queries or of prompts, items rounded up to powers of two. */
@@ -171,8 +177,9 @@ static int run_end(const ek_attn_row *rows, int row, int n)
 
 /* Whether ek_attn_prompt computes the run of `row`: by the rows of its view, which are adjacent, for where a window
  * enters the next segment a prompt is cut, and the last piece may be of one row. */
-static bool of_prompt(const ek_attn_row *rows, int row, int n, int ratio)
+static bool of_prompt(const ek_gpu_run *x, const ek_attn_row *rows, int row, int n, int ratio)
 {
+    if (!has_prompts(x)) return false;
     int first = row, end = row + 1;
     while (first > 0 && rows[first - 1].view == rows[row].view && (row - first) * ratio < PROMPT_QUERIES) first--;
     while (end < n && rows[end].view == rows[row].view && (end - first) * ratio < PROMPT_QUERIES) end++;
@@ -208,11 +215,12 @@ static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int max, int 
 static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, int n_items)
 {
     const ek_model *m = x->g->m;
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
     if (tile != EK_CUDA_ATTN_DEEP_TILE || n_items < DEEP_ITEMS ||
-        !ek_cuda_attn_deep_fits(ratio, head_dim, m->k_format, m->v_format))
+        !ek_cuda_attn_deep_fits(ratio, head_dim, m->k_format, m->v_format, chip))
         return false;
-    return !m->layout.n_start ||
-           ek_cuda_attn_deep_fits(ratio, head_dim, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format));
+    return !m->layout.n_start || ek_cuda_attn_deep_fits(ratio, head_dim, ek_kv_start_format(m->k_format),
+                                                        ek_kv_start_format(m->v_format), chip);
 }
 
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
@@ -226,7 +234,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if (of_prompt(rows, r, n, ratio)) continue;
+        if (of_prompt(x, rows, r, n, ratio)) continue;
         n_few += end - r, max_queries = (end - r) * ratio > max_queries ? (end - r) * ratio : max_queries;
         for (int i = r; i < end; i++) {
             const int seen = (rows[i].end - 1) / EK_SEGMENT - rows[i].lo / EK_SEGMENT + 1;
@@ -249,7 +257,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if (!of_prompt(rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
+        if (!of_prompt(x, rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
     EK_ASSERT(few.w.max_segments <= max);
@@ -259,8 +267,9 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if (!of_prompt(rows, r, n, ratio)) continue;
-        EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, kv_heads, EK_CUDA_PROMPT_TILE));
+        if (!of_prompt(x, rows, r, n, ratio)) continue;
+        EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, kv_heads,
+                                ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).tile));
     }
     EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->prompt));
     for (int i = 0; i < w.n_tiles; i++) /* late rows first: they have the most visible keys */

@@ -21,8 +21,9 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-static ek_err check(const ek_tower_part *p)
+static ek_err check(const ek_tower_part *p, const ek_cuda_chip *chip)
 {
+    (void)chip;
     const ek_audio_config *c = &ek_audio_of(p)->c;
     const int wide = larger(larger(c->hidden, c->output), larger(c->channels[0], c->channels[1]));
     if (wide > EK_CUDA_TOWER_WIDTH)

@@ -24,8 +24,9 @@ static bool takes(const ek_tower_part *p)
     return ek_unified_of(p) != NULL;
 }
 
-static ek_err check(const ek_tower_part *p)
+static ek_err check(const ek_tower_part *p, const ek_cuda_chip *chip)
 {
+    (void)chip;
     const ek_unified *u = ek_unified_of(p);
     const int wide = u->floats > u->width ? u->floats : u->width;
     if (wide <= EK_CUDA_TOWER_WIDTH) return EK_OK;

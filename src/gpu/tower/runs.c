@@ -23,8 +23,9 @@ static bool takes(const ek_tower_part *p)
     return ek_sound_runs_of(p) != NULL;
 }
 
-static ek_err check(const ek_tower_part *p)
+static ek_err check(const ek_tower_part *p, const ek_cuda_chip *chip)
 {
+    (void)chip;
     (void)p;
     return EK_OK;
 }

@@ -12,15 +12,15 @@
 typedef struct ek_gpu_tower ek_gpu_tower; /* tower.h has what callers do with one */
 
 typedef struct ek_gpu_tower_ops {
-    bool (*takes)(const ek_tower_part *p);   /* whether it is the encoder of p */
-    ek_err (*check)(const ek_tower_part *p); /* EUNSUPPORTED: a size that the row kernels lack */
-    size_t bytes;                            /* of its struct */
-    void (*open)(ek_gpu_tower *t);           /* host memory of its own; NULL: none */
-    void (*close)(ek_gpu_tower *t);          /* frees it */
-    void (*weights)(ek_gpu_tower *t);        /* visits every weight, by the functions of weights.c; called twice */
-    ek_err (*measure)(ek_gpu_tower *t);      /* of t->media: sizes, t->tokens, t->steps */
-    void (*lay_out)(ek_gpu_tower *t);        /* its scratch memory, called twice: first what the host writes */
-    void (*write)(ek_gpu_tower *t);          /* what the host writes; failures of copies are noted in g->err */
+    bool (*takes)(const ek_tower_part *p);                             /* whether it is the encoder of p */
+    ek_err (*check)(const ek_tower_part *p, const ek_cuda_chip *chip); /* EUNSUPPORTED: a size that its kernels lack */
+    size_t bytes;                                                      /* of its struct */
+    void (*open)(ek_gpu_tower *t);                                     /* host memory of its own; NULL: none */
+    void (*close)(ek_gpu_tower *t);                                    /* frees it */
+    void (*weights)(ek_gpu_tower *t);   /* visits every weight, by the functions of weights.c; called twice */
+    ek_err (*measure)(ek_gpu_tower *t); /* of t->media: sizes, t->tokens, t->steps */
+    void (*lay_out)(ek_gpu_tower *t);   /* its scratch memory, called twice: first what the host writes */
+    void (*write)(ek_gpu_tower *t);     /* what the host writes; failures of copies are noted in g->err */
     double (*macs)(const ek_gpu_tower *t, int step); /* multiply-adds */
     void (*step)(ek_gpu_tower *t, int step);         /* queues it; failures are noted in g->err */
 } ek_gpu_tower_ops;

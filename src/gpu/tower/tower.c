@@ -33,20 +33,20 @@ static ek_err upload(ek_gpu_tower *t)
 }
 
 /* EUNSUPPORTED: what the row kernels lack; matrices are checked when their layout is planned. */
-static ek_err find(const ek_gpu_tower_ops **out, const ek_tower_part *p)
+static ek_err find(const ek_gpu_tower_ops **out, const ek_tower_part *p, const ek_cuda_chip *chip)
 {
     static const ek_gpu_tower_ops *const all[] = {&ek_gpu_vision_ops, &ek_gpu_patches_ops, &ek_gpu_conformer_ops,
                                                   &ek_gpu_runs_ops};
     int i = 0;
     while (!all[i]->takes(p)) i++;
     *out = all[i];
-    return all[i]->check(p);
+    return all[i]->check(p, chip);
 }
 
 ek_err ek_gpu_tower_open(ek_gpu_tower **out, ek_gpu *g, const ek_tower_part *p)
 {
     const ek_gpu_tower_ops *ops;
-    EK_TRY(find(&ops, p));
+    EK_TRY(find(&ops, p, ek_cuda_chip_of(g->c)));
     ek_gpu_tower *t = ek_alloc(ops->bytes);
     t->ops = ops, t->part = p, t->g = g;
     if (ops->open) ops->open(t);

@@ -19,7 +19,7 @@ static bool takes(const ek_tower_part *p)
     return ek_vision_of(p) != NULL;
 }
 
-static ek_err check(const ek_tower_part *p)
+static ek_err check(const ek_tower_part *p, const ek_cuda_chip *chip)
 {
     const ek_vision *v = ek_vision_of(p);
     if (v->head_dim > EK_CUDA_TENSORS_MAX_DIM)
@@ -28,6 +28,11 @@ static ek_err check(const ek_tower_part *p)
     if (v->width > EK_CUDA_TOWER_WIDTH)
         return ek_fail(EK_EUNSUPPORTED, "a vision tower's hidden_size of %d; the CUDA kernels take up to %d", v->width,
                        EK_CUDA_TOWER_WIDTH);
+    const size_t shared = ek_cuda_tensors_plan(v->heads, 1, 1, v->head_dim, chip).grid.shared;
+    if (shared > chip->block_shared)
+        return ek_fail(EK_EUNSUPPORTED,
+                       "a vision tower's head_dim of %d takes %zu KB of shared memory; a block may have %zu",
+                       v->head_dim, (shared + 1023) / 1024, chip->block_shared / 1024);
     return EK_OK;
 }
 

@@ -82,7 +82,7 @@ static void heads(ek_gpu_vision *x, int layer)
 
 ek_cuda_product ek_gpu_vision_attention(const ek_gpu_vision *x)
 {
-    return ek_cuda_tensors_plan(x->v->heads, x->n, x->n, x->v->head_dim, ek_cuda_multiprocessors(x->t.g->c));
+    return ek_cuda_tensors_plan(x->v->heads, x->n, x->n, x->v->head_dim, ek_cuda_chip_of(x->t.g->c));
 }
 
 static void attend(ek_gpu_vision *x, int layer)

@@ -7,11 +7,17 @@
 #include "attn.h"
 #include "ops/kv/kv_codec.h"
 
+/* Tiles of few queries have up to 8. */
+static bool of_prompt(int tile)
+{
+    return tile >= EK_CUDA_PROMPT_SMALL_TILE;
+}
+
 void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, CUdeviceptr q, int tile, int blocks)
 {
     dev *d = s->d;
     const int heads = s->shape.n_heads, kv = s->shape.n_kv_heads, dim = s->shape.head_dim, width = heads * dim;
-    bool prompt = tile == EK_CUDA_PROMPT_TILE;
+    bool prompt = of_prompt(tile);
     *c = (call){.tile = tile};
     c->w.max_tiles = ek_cuda_attn_max_tiles(n_rows, heads, kv, tile);
     c->w.tiles = malloc((size_t)c->w.max_tiles * sizeof *c->w.tiles);
@@ -71,14 +77,14 @@ void call_finish(call *c, dev *d)
 kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, int n_items)
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
-    if (tile == EK_CUDA_PROMPT_TILE) {
-        const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(shape->k_format);
+    if (of_prompt(tile)) {
+        const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(shape->k_format, ek_cuda_chip_of(d->c));
         k.blocks *= (unsigned)p.slots, k.shared = p.shared, k.threads = p.threads;
         k.prompt = find(d, p.name, p.shared);
         return k;
     }
     const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, whole, n_items,
-                                                             (int)k.blocks);
+                                                             ek_cuda_chip_of(d->c));
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);
@@ -99,7 +105,7 @@ kernels kernels_find_deep(dev *d, int head_dim)
 
 void call_run(dev *d, const kernels *k, const call *c)
 {
-    if (c->tile == EK_CUDA_PROMPT_TILE) {
+    if (of_prompt(c->tile)) {
         unsigned blocks = (unsigned)c->w.n_tiles < k->blocks ? (unsigned)c->w.n_tiles : k->blocks;
         launch(d, &k->prompt, (ek_cuda_grid){.x = blocks, .threads = k->threads, .shared = k->shared, .overlap = true},
                &c->a);
@@ -160,14 +166,17 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     for (int t = 0; t < (all_tiles ? 5 : 2); t++) {
         const bool one = tiles[t] == 1; /* of ek_attn_half only */
         if (one && !half) continue;
-        kernels k = kernels_find(d, shape, tiles[t], one, 0);
+        const ek_cuda_attn_segment prompt = ek_cuda_attn_prompt_plan(shape->k_format, ek_cuda_chip_of(d->c));
+        if (of_prompt(tiles[t]) && !prompt.name) continue; /* the chip has none */
+        const int tile = of_prompt(tiles[t]) ? prompt.tile : tiles[t];
+        kernels k = kernels_find(d, shape, tile, one, 0);
         call c;
-        call_prepare(&c, &s, rows, n_rows, dq, tiles[t], (int)k.blocks);
+        call_prepare(&c, &s, rows, n_rows, dq, tile, (int)k.blocks);
         const bool few = c.w.max_segments <= EK_CUDA_ATTN_JOINED,
-                   may_join = tiles[t] != EK_CUDA_PROMPT_TILE && ((half && few) || ints);
-        if (tiles[t] == EK_CUDA_ATTN_DEEP_TILE &&
+                   may_join = !of_prompt(tile) && ((half && few) || ints);
+        if (tile == EK_CUDA_ATTN_DEEP_TILE &&
             ek_cuda_attn_deep_fits(shape->n_heads / shape->n_kv_heads, shape->head_dim, shape->k_format,
-                                   shape->v_format)) {
+                                   shape->v_format, ek_cuda_chip_of(d->c))) {
             const kernels deep = kernels_find_deep(d, shape->head_dim);
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             ek_cuda_ptr ended = c.a.ended;
@@ -182,13 +191,13 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
         for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by the block that ends last */
             if (join) c.a.ended = c.ended, c.a.single = single;
             if (join && few) c.a.items = c.starts, c.a.starts = ints;
-            if (join) k = kernels_find(d, shape, tiles[t], true, c.w.n_items), c.a.slots = k.slots;
+            if (join) k = kernels_find(d, shape, tile, true, c.w.n_items), c.a.slots = k.slots;
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             call_run(d, &k, &c);
             same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
                  "attention %s:%s, %d on %d heads of %d, %d keys, tile %d, garbage %d%s",
                  ek_kv_format_name(shape->k_format), ek_kv_format_name(shape->v_format), shape->n_heads,
-                 shape->n_kv_heads, shape->head_dim, n_keys, tiles[t], garbage, join ? ", joined" : "");
+                 shape->n_kv_heads, shape->head_dim, n_keys, tile, garbage, join ? ", joined" : "");
         }
         call_finish(&c, d);
     }

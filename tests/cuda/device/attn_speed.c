@@ -109,7 +109,7 @@ static void time_decode(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
         double us = time_us(d, queue_attention, &t, layers);
         printf(" tile %d %.1f", *tiles, us);
         if (us < best) best = us;
-        if (*tiles == EK_CUDA_ATTN_DEEP_TILE && ek_cuda_attn_deep_fits(heads / kv, dim, f, f)) {
+        if (*tiles == EK_CUDA_ATTN_DEEP_TILE && ek_cuda_attn_deep_fits(heads / kv, dim, f, f, ek_cuda_chip_of(d->c))) {
             t.k = kernels_find_deep(d, dim), t.c->a.single = 1, t.c->a.items = t.c->items, t.c->a.ended = 0;
             us = time_us(d, queue_attention, &t, layers);
             printf(" deep %.1f", us);

@@ -68,9 +68,8 @@ static void compare_wide(dev *d, const ek_cuda_linear *l, const ek_cuda_linear *
 {
     char name[120];
     ek_cuda_product p;
-    if (!ek_cuda_wide_gate_plan(&p, l, next, rows, 0, ek_cuda_multiprocessors(d->c)))
-        must(ek_fail(EK_EINTERNAL, "gate"));
-    const size_t bytes = ek_cuda_wide_operand(next, rows, 0);
+    if (!ek_cuda_wide_gate_plan(&p, l, next, rows, 0, ek_cuda_chip_of(d->c))) must(ek_fail(EK_EINTERNAL, "gate"));
+    const size_t bytes = ek_cuda_wide_operand(next, rows, 0, ek_cuda_chip_of(d->c));
     ek_cuda_products_args a = {.a = {.x = *in,
                                      .rows = rows,
                                      .levels = p.levels,
@@ -91,7 +90,7 @@ static void compare_wide(dev *d, const ek_cuda_linear *l, const ek_cuda_linear *
 
 static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
 {
-    const int multiprocessors = ek_cuda_multiprocessors(d->c);
+    const ek_cuda_chip *chip = ek_cuda_chip_of(d->c);
     ek_linear w[2];
     ek_cuda_linear l;
     CUdeviceptr weights[2];
@@ -125,13 +124,13 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     in.q = up(d, NULL, row * (size_t)most);
     device_quantize(d, &in, dx, most);
     for (; *rows; rows++) {
-        const ek_cuda_product leaf = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, multiprocessors);
+        const ek_cuda_product leaf = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, chip);
         compare(d, &l, weights, 0, &in, &gated, &leaf, *rows);
         for (int oct = 1; ek_cuda_mid_fits(&l) && oct <= EK_CUDA_MID_MAX_OCT; oct *= 2) {
             const ek_cuda_product mid = ek_cuda_mid_plan_at(&l, *rows, oct, l.units, EK_CUDA_GATE_MATRIX);
             compare(d, &l, weights, 0, &in, &gated, &mid, *rows);
         }
-        if (!gguf) compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
+        if (!gguf && chip->wgmma) compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
     }
     drop(d, dx), drop(d, in.q), drop(d, weights[0]), drop(d, weights[1]);
     free(mem), free(mem2), free(x), free(y[0]), free(y[1]), free(w[0].data), free(w[1].data), free(next.data);
@@ -165,7 +164,7 @@ static void test_row(dev *d, int n, int k, const int *rows, int most)
     in.q = up(d, NULL, ek_cuda_acts_plan(&in, k, s.a_group) * (size_t)most);
     device_quantize(d, &in, dx, most);
     for (; *rows; rows++) {
-        const ek_cuda_product p = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_ROW, ek_cuda_multiprocessors(d->c));
+        const ek_cuda_product p = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_ROW, ek_cuda_chip_of(d->c));
         compare(d, &l, weights, du, &in, &gated, &p, *rows);
     }
     drop(d, dx), drop(d, du), drop(d, in.q), drop(d, weights[0]);

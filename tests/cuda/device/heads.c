@@ -34,6 +34,7 @@ static void open_head(dev *d, head *h, const ek_acts *acts, int rows, int n, int
 /* oct: of narrow tiles, 0: what the plan says. */
 static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int *counts, int oct, int q_limbs)
 {
+    const ek_cuda_chip chip = ek_cuda_chip_like(ek_cuda_chip_of(d->c)->features, MULTIPROCESSORS);
     float *x = make_rows(MOST, k, odd);
     void *mem = aligned_alloc(64, ek_acts_bytes(MOST, k));
     ek_acts acts;
@@ -50,7 +51,7 @@ static void compare(dev *d, int n_q, int n_k, int k, bool v, bool odd, const int
         const int rows = *counts;
         ek_cuda_heads p;
         if (oct) p = ek_cuda_mid_heads_plan_at(&h[0].l, &h[1].l, v, rows, oct);
-        else if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, MULTIPROCESSORS))
+        else if (!ek_cuda_heads_plan(&p, &h[0].l, &h[1].l, v ? &h[2].l : NULL, rows, &chip))
             must(ek_fail(EK_EINTERNAL, "no plan of q, k and v"));
         for (int i = 0; i < 3; i++) h[i].y = up(d, NULL, (size_t)rows * (size_t)h[i].l.n * sizeof(float));
         ek_cuda_warp_heads_args a = {.v_codes = h[2].at,
@@ -88,7 +89,7 @@ static CUdeviceptr image_of(dev *d, const head *h, const ek_cuda_product *p, con
 }
 
 /* Many rows by wgmma; without q, or without v. times: on the emulated device other blocks are fast at each. */
-static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q, bool with_v, int multiprocessors,
+static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q, bool with_v, const ek_cuda_chip *chip,
                          int times)
 {
     enum { Q, K, V };
@@ -105,7 +106,7 @@ static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q,
     in.q = up(d, NULL, row * (size_t)rows);
     device_quantize(d, &in, dx, rows);
     ek_cuda_heads p;
-    if (!ek_cuda_wide_heads_plan(&p, with_q ? &h[Q].l : NULL, &h[K].l, with_v ? &h[V].l : NULL, rows, multiprocessors))
+    if (!ek_cuda_wide_heads_plan(&p, with_q ? &h[Q].l : NULL, &h[K].l, with_v ? &h[V].l : NULL, rows, chip))
         must(ek_fail(EK_EINTERNAL, "no plan of q, k and v of many rows"));
     const CUdeviceptr one = image_of(d, &h[Q], with_q ? &p.q : &p.k, &in, rows),
                       two = image_of(d, &h[K], &p.k, &in, rows), stack = up(d, NULL, p.q.stack);
@@ -140,6 +141,9 @@ static void compare_wide(dev *d, int rows, int n_q, int n_k, int k, bool with_q,
 
 void test_heads(dev *d)
 {
+    const int features = ek_cuda_chip_of(d->c)->features;
+    const ek_cuda_chip few_blocks = ek_cuda_chip_like(features, MULTIPROCESSORS),
+                       more_blocks = ek_cuda_chip_like(features, MULTIPROCESSORS + 2);
     static const int k[] = {256, 320, 576, 1536, 1664, 2816, 5376};
     static const int few[] = {1, 2, 3, 4, 5, 6, 7, 8, 0}, some[] = {9, 17, 40, 0};
     for (int i = 0; i < cases(d, 1, 3, 7); i++) compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, few, 0, 1);
@@ -151,12 +155,13 @@ void test_heads(dev *d)
         gguf = type ? "q4_0" : NULL;
         for (int i = 0; i < cases(d, 1, 3, 7); i++)
             compare(d, 160 + 16 * (i % 2), 96, k[i], i % 3, i % 2, some, 1 << (i + type) % 3, 1);
+        if (!few_blocks.wgmma) continue;
         /* more tiles than blocks, and fewer; n that ends within a tile */
         for (int i = 0; i < cases(d, 1, 2, 6); i++)
-            compare_wide(d, i % 2 ? 65 : 200, 272, 144, k[1 + i] / 64 * 64, i % 3 != 1, i % 3 != 2, MULTIPROCESSORS, 1);
+            compare_wide(d, i % 2 ? 65 : 200, 272, 144, k[1 + i] / 64 * 64, i % 3 != 1, i % 3 != 2, &few_blocks, 1);
         /* nodes in scratch memory, of blocks that are at a matrix of one limb and at one of two at the same time */
-        compare_wide(d, 200, 272, 144, 2816, true, false, MULTIPROCESSORS + 2, 6);
+        compare_wide(d, 200, 272, 144, 2816, true, false, &more_blocks, 6);
     }
     gguf = NULL;
-    if (!d->quick) compare_wide(d, 1100, 2048, 1024, 2816, true, true, ek_cuda_multiprocessors(d->c), 1);
+    if (!d->quick && few_blocks.wgmma) compare_wide(d, 1100, 2048, 1024, 2816, true, true, ek_cuda_chip_of(d->c), 1);
 }

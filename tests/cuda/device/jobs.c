@@ -72,7 +72,7 @@ static void check_product(dev *d, const matrices *m, const work *w, const ek_cud
                           const float *want, const char *name)
 {
     const ek_cuda_product p = ek_cuda_wide_plan(&m->l, EK_CUDA_WIDE_COLUMNS / m->l.limbs, JOBS, 1,
-                                                ek_cuda_multiprocessors(d->c));
+                                                ek_cuda_chip_of(d->c));
     const size_t bytes = sizeof(float) * (size_t)w->pairs * (size_t)m->l.n;
     ek_cuda_products_args a = {.a = {.y = up(d, NULL, bytes),
                                      .ldy = m->l.n,
@@ -102,13 +102,13 @@ static void check_product(dev *d, const matrices *m, const work *w, const ek_cud
 static void check_gate(dev *d, const matrices m[3], const work *w, const ek_cuda_acts *in, const float *want)
 {
     ek_cuda_product p;
-    if (!ek_cuda_wide_gate_plan(&p, &m[0].l, &m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS, ek_cuda_multiprocessors(d->c)))
+    if (!ek_cuda_wide_gate_plan(&p, &m[0].l, &m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS, ek_cuda_chip_of(d->c)))
         must(ek_fail(EK_EINTERNAL, "gate of experts"));
     ek_cuda_products_args a = {
         .a = {.x = *in, .levels = p.levels, .stack = up(d, NULL, p.stack), .operand = up(d, NULL, p.operand)},
         .codes2 = m[1].at,
         .scales2 = m[1].at + m[1].l.code_bytes,
-        .y2 = up(d, NULL, ek_cuda_wide_operand(&m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS)),
+        .y2 = up(d, NULL, ek_cuda_wide_operand(&m[2].l, EK_CUDA_WIDE_COLUMNS, JOBS, ek_cuda_chip_of(d->c))),
         .jobs = w->jobs,
         .n_jobs = w->n_jobs,
         .index = w->indices,
@@ -166,6 +166,7 @@ static void test_shape(dev *d, shape s)
 void test_jobs(dev *d)
 {
     static const int k[] = {192, 704, 2816};
+    if (!ek_cuda_chip_of(d->c)->wgmma) return; /* by tiles, which test_linear has */
     for (int i = 0; i < (d->quick ? 2 : 3); i++)
         for (int bits = 4; bits <= 8; bits += 4)
             for (int limbs = 1; limbs <= 2; limbs++)

@@ -82,7 +82,7 @@ static void compare(end *e, CUdeviceptr gate, CUdeviceptr proj, const CUdevicept
     const size_t n = (size_t)e->n, bytes = sizeof(float) * n * (size_t)rows;
     ek_cuda_product p;
     ek_cuda_layer_end_args a = {0};
-    if (!ek_cuda_layer_end_plan(&p, &a, &e->gate_at, &e->proj_at, &e->next_at, rows)) {
+    if (!ek_cuda_layer_end_plan(&p, &a, &e->gate_at, &e->proj_at, &e->next_at, rows, ek_cuda_chip_of(e->d->c))) {
         printf("FAIL no kernel ends a layer of %d with %d\n", e->n, e->size);
         e->d->failed++;
         return;
@@ -139,6 +139,7 @@ static void test_shape(dev *d, int n, int size, int limbs, bool odd, const char 
 
 void test_layer_end(dev *d)
 {
+    if (!ek_cuda_chip_of(d->c)->clusters) return; /* which its blocks are */
     static const struct {
         int n, size;
     } c[] = {{128, 64}, {192, 64}, {1536, 256}, {1088, 128}, {2560, 256}, {2048, 512}};
@@ -232,15 +233,16 @@ static void queue_layer(void *arg, int i)
 
 static void time_chain(dev *d, int n, int inter, int rows)
 {
-    const int size = 256, multiprocessors = ek_cuda_multiprocessors(d->c);
+    const int size = 256;
+    const ek_cuda_chip *chip = ek_cuda_chip_of(d->c);
     const size_t row = sizeof(float) * (size_t)n * MAX_ROWS, most = 220 << 10;
     chain c = {.d = d, .rows = rows, .n = n};
     c.down = random_layers(d, n, inter, 1, &c.w[0]), c.gate = random_layers(d, size, n, 2, &c.w[1]);
     c.proj = random_layers(d, n, size, 2, &c.w[2]), c.q = random_layers(d, 2048, n, 1, &c.w[3]);
-    c.p_down = ek_cuda_warp_plan(&c.down, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
-    c.p_gate = ek_cuda_warp_plan(&c.gate, rows, 0, EK_CUDA_GATE_ROW, multiprocessors);
-    c.p_proj = ek_cuda_warp_plan(&c.proj, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
-    c.p_q = ek_cuda_warp_plan(&c.q, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    c.p_down = ek_cuda_warp_plan(&c.down, rows, 0, EK_CUDA_GATE_NONE, chip);
+    c.p_gate = ek_cuda_warp_plan(&c.gate, rows, 0, EK_CUDA_GATE_ROW, chip);
+    c.p_proj = ek_cuda_warp_plan(&c.proj, rows, 0, EK_CUDA_GATE_NONE, chip);
+    c.p_q = ek_cuda_warp_plan(&c.q, rows, 0, EK_CUDA_GATE_NONE, chip);
     c.down_k = find(d, c.p_down.name, most), c.gate_k = find(d, c.p_gate.name, most);
     c.proj_k = find(d, c.p_proj.name, most), c.q_k = find(d, c.p_q.name, most);
     c.stage_k = find(d, "ek_stage", 0);
@@ -253,7 +255,7 @@ static void time_chain(dev *d, int n, int inter, int rows)
     bytes = ek_cuda_acts_plan(&c.a, n, 64) * MAX_ROWS, c.a.q = up(d, NULL, bytes);
     bytes = ek_cuda_acts_plan(&c.g, size, 64) * MAX_ROWS, c.g.q = up(d, NULL, bytes);
     ek_cuda_layer_end_args *e = &c.end;
-    if (!ek_cuda_layer_end_plan(&c.p_end, e, &c.gate, &c.proj, &c.q, rows)) return;
+    if (!ek_cuda_layer_end_plan(&c.p_end, e, &c.gate, &c.proj, &c.q, rows, ek_cuda_chip_of(d->c))) return;
     e->h = c.h, e->y = c.y, e->x = c.x, e->u = c.u, e->ldu = size, e->ld = n, e->eps = 1e-6f, e->to = c.a;
     e->y_norm = e->post_norm = e->x_norm = e->scalar = c.norm;
     c.end_k = find(d, c.p_end.name, c.p_end.grid.shared);

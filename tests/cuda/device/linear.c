@@ -137,18 +137,19 @@ void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int row
 
 int by_kernel = -1;
 
-static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int multiprocessors, family by)
+static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, family by)
 {
+    const ek_cuda_chip many = ek_cuda_chip_like(chip->features, 132);
     double us;
     switch (by) {
-    case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, multiprocessors);
-    case BY_TILES: return ek_cuda_tile_plan(l, rows, multiprocessors, 0, &us);
-    case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, multiprocessors);
+    case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, chip);
+    case BY_TILES: return ek_cuda_tile_plan(l, rows, chip, 0, &us);
+    case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, chip);
     case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows);
-    case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, multiprocessors, (size_t)1 << 30, &us);
-    case BY_MANY_PARTS: return ek_cuda_floats_plan_tiles(l, rows, 132, (size_t)1 << 30, &us);
-    case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, multiprocessors, (size_t)1 << 30, &us);
-    default: return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, multiprocessors);
+    case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, chip, (size_t)1 << 30, &us);
+    case BY_MANY_PARTS: return ek_cuda_floats_plan_tiles(l, rows, &many, (size_t)1 << 30, &us);
+    case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, chip, (size_t)1 << 30, &us);
+    default: return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip);
     }
 }
 
@@ -157,9 +158,9 @@ void prepare(product *p, dev *d, const ek_cuda_linear *l, CUdeviceptr weights, c
 {
     *p = (product){.d = d,
                    .l = *l,
-                   .plan = ek_cuda_product_plan(l, rows, ek_cuda_multiprocessors(d->c), (size_t)1 << 30),
+                   .plan = ek_cuda_product_plan(l, rows, ek_cuda_chip_of(d->c), (size_t)1 << 30),
                    .weights = weights};
-    if (by_kernel >= 0) p->plan = plan_by(l, rows, ek_cuda_multiprocessors(d->c), (family)by_kernel);
+    if (by_kernel >= 0) p->plan = plan_by(l, rows, ek_cuda_chip_of(d->c), (family)by_kernel);
     p->a = (ek_cuda_linear_args){
         .f = x, .ldf = l->k, .y = y, .ldy = l->n + 3, .rows = rows, .pass = p->plan.pass, .levels = p->plan.levels};
     p->a.share = p->plan.share, p->a.slots = p->plan.slots;
@@ -243,7 +244,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
     int by[5] = {-1}, n_by = 1;
-    if (ek_cuda_wide_fits(&l)) by[n_by++] = BY_WIDE;
+    if (ek_cuda_wide_fits(&l, ek_cuda_chip_of(d->c))) by[n_by++] = BY_WIDE;
     if (ek_cuda_own_scales(&l)) by[n_by++] = BY_WARPS;
     if (ek_cuda_mid_fits(&l)) by[n_by++] = BY_MID;
     if (!l.units) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;

@@ -1,8 +1,9 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY] [quick | bits | kv | int | int-speed | linear | gate | layer | experts | speed |
- * decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer cases; few: one or two
- * of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that
- * LIBRARY makes of the CPU (tests/emulate). */
+ * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | int-speed | linear | gate | layer | experts |
+ * speed | decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer cases; few: one
+ * or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that
+ * LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86: with the features of that alone, where the program has code
+ * for it (make CUDA_ARCHS="90a 80on90"). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,16 +144,18 @@ static void section(dev *d, const char *name, void (*run)(dev *d))
 
 int main(int argc, char **argv)
 {
-    static const ek_cuda_module emulated[] = {{"all", "all", 4}, {NULL, NULL, 0}};
+    static const ek_cuda_module emulated[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
     const bool emulates = argc > 2 && strcmp(argv[1], "emulated") == 0;
     const char *library = emulates ? argv[2] : "libcuda.so.1";
     if (emulates) argc -= 2, argv += 2;
+    const int features = argc > 1 && strncmp(argv[1], "sm_", 3) == 0 ? atoi(argv[1] + 3) : 0;
+    if (features) argc--, argv++;
     const char *what = argc > 1 ? argv[1] : "bits";
     ek_cuda_api api;
     dev d = {.few = strcmp(argv[argc - 1], "few") == 0};
     d.quick = d.few || strcmp(argv[argc - 1], "quick") == 0;
-    if (ek_cuda_load(&api, library) != EK_OK ||
-        ek_cuda_open(&d.c, &api, emulates ? emulated : ek_cuda_modules, emulates ? 13000 : ek_cuda_built_with, 0)) {
+    if (ek_cuda_load(&api, library) != EK_OK || ek_cuda_open_as(&d.c, &api, emulates ? emulated : ek_cuda_modules,
+                                                                emulates ? 13000 : ek_cuda_built_with, 0, features)) {
         printf("%s\n", ek_err_text());
         return 77;
     }

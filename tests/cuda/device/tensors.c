@@ -65,7 +65,7 @@ static void attend(dev *d, const sight *s, bool odd)
     }
     if (odd) v[nk - 1] = NAN, k[nk / 3] = INFINITY, k[nk / 2 + 1] = NAN;
     attend_cpu(d, s, q, k, v, want);
-    const ek_cuda_product p = ek_cuda_tensors_plan(s->heads, s->rows, s->keys, s->dim, ek_cuda_multiprocessors(d->c));
+    const ek_cuda_product p = ek_cuda_tensors_plan(s->heads, s->rows, s->keys, s->dim, ek_cuda_chip_of(d->c));
     const CUdeviceptr at[] = {up(d, q, nq * 4), up(d, k, nk * 4), up(d, v, nk * 4), up(d, NULL, nq * 4),
                               up(d, NULL, p.stack)};
     const ek_cuda_tensors_args a = {.q = at[0],
@@ -401,8 +401,7 @@ void speed_tower(dev *d)
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         const sight *s = &of[i];
         const size_t n = (size_t)s->rows * (size_t)(s->heads * s->dim);
-        const ek_cuda_product p = ek_cuda_tensors_plan(s->heads, s->rows, s->keys, s->dim,
-                                                       ek_cuda_multiprocessors(d->c));
+        const ek_cuda_product p = ek_cuda_tensors_plan(s->heads, s->rows, s->keys, s->dim, ek_cuda_chip_of(d->c));
         float *x = make(n, 1, 1);
         const CUdeviceptr at = up(d, x, n * 4), o = up(d, NULL, n * 4), stack = up(d, NULL, p.stack);
         const int64_t ld = s->heads * s->dim;

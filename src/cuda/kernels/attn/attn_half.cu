@@ -41,7 +41,7 @@ template <int N, int DIM> __device__ __forceinline__ bool open(half_leaf<N, DIM>
         m.leaves[tid] = (seen.end - 1) / SEGMENT - h.t.seg0 + 1;
     }
     if (tid >= 32 && tid < 32 + MAX_SLOTS) {
-        arrival_open(m.arrived + tid - 32);
+        arrival_open(m.arrived + tid - 32, by_block() ? h.THREADS : 1);
         arrival_fence();
     }
     if (tid >= 64 && tid < 68) {
@@ -98,7 +98,7 @@ __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cud
     }
     const bool new_token = a.k && h.fresh >= 0, reads = !a.k && h.fresh >= 0; // reads: another kernel has stored it
     const int warp = tid / 32;
-    if (a.single && tid < h.ahead) h.issue(tid, tid);
+    if (a.single) h.issue_first();
     half_head<N, DIM> head(h);
     const int head_warp = new_token ? half_head<N, DIM>::FIRST_NEW : 0; // of the most code
     float s[N] = {}, o[N][2] = {};
@@ -112,7 +112,7 @@ __device__ __forceinline__ void segment(const ek_cuda_attn_args &a, const ek_cud
             if constexpr (N == 1)
                 if (kept) h.keep_key(key);
             wait_for_previous();
-            if (!a.single && tid < h.ahead) h.issue(tid, tid);
+            if (!a.single) h.issue_first();
             if (reads && warp >= head.FIRST_NEW) { // others have heads
                 const unsigned short *at = (const unsigned short *)m.page[h.fresh / PAGE];
 #pragma unroll 2

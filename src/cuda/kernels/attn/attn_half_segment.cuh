@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
+#include "cuda/kernels/block_copies.cuh"
 
 namespace ek
 {
@@ -55,7 +56,7 @@ template <int N, int DIM> struct half_leaf {
     bool alone;           // the tile has no other leaf
     bool there;           // all pieces have come
 
-    // Pieces of a step into its place of `ahead`, by one thread.
+    // Pieces of a step into its place of `ahead`, by one thread, or by_block by all.
     __device__ __forceinline__ void issue(int step, int place) const
     {
         uint8_t *to = ring + place * some * PIECE;
@@ -65,9 +66,20 @@ template <int N, int DIM> struct half_leaf {
             const int i = (step - STEPS) * some + r;
             const u64 own_page = m.page[first + (step < STEPS ? r : i / STEPS)],
                       at = own_page ? own_page : m.page[first]; // absent: nobody sees it
-            copy_piece(to, (const uint8_t *)at + (step < STEPS ? step * PIECE : a.kv.k_bytes + i % STEPS * PIECE),
-                       PIECE, m.arrived + place);
+            copy_piece_of_block(to,
+                                (const uint8_t *)at + (step < STEPS ? step * PIECE : a.kv.k_bytes + i % STEPS * PIECE),
+                                PIECE, m.arrived + place);
         }
+        arrival_of_copies(m.arrived + place);
+    }
+
+    // The first steps, as many as there is room for.
+    __device__ __forceinline__ void issue_first() const
+    {
+        if (by_block())
+#pragma unroll 1
+            for (int step = 0; step < ahead; step++) issue(step, step);
+        else if ((int)threadIdx.x < ahead) issue(threadIdx.x, threadIdx.x);
     }
 
     // All steps are on their way: their pieces have come.
@@ -85,7 +97,7 @@ template <int N, int DIM> struct half_leaf {
         if (left > 0) {
             wgmma_reads_fence(); // the copies stay behind what threads have written there
             __syncthreads();
-            if (threadIdx.x == 0)
+            if (by_block() || threadIdx.x == 0)
 #pragma unroll 1
                 for (int i = 0; i < min(n, left); i++)
                     issue(step + ahead + i, at.place + i < ahead ? at.place + i : at.place + i - ahead);

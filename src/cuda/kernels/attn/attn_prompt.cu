@@ -1,4 +1,4 @@
-// Attention of prompts (contract: ops/attn/attn.h): 64 queries of one KV head, row by row and head by head, go
+// Attention of prompts (contract: ops/attn/attn.h): 64 queries of one KV head, or 32, row by row and head by head, go
 // through their segments together. A warp has 8 queries; scores are 8 queries by 8 keys per thread, values
 // 8 queries by 8 dims (attn_prompt.cuh). T is kept as a stack of nodes in scratch memory, which a thread reads and
 // writes only where it owns the element; a query's last leaf meets what is left there and is the result.
@@ -79,7 +79,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         const int n = tid % TILE;
         const float *from = n < t.n_q ? query(n) + d0 : 0;
 #pragma unroll 8
-        for (int d = tid / TILE * 4; d < CHAIN; d += THREADS / TILE * 4) {
+        for (int d = tid / TILE * 4; d < DIMS; d += THREADS / TILE * 4) {
             float4 v = make_float4(0, 0, 0, 0);
             if (from && d0 + d < dim) v = *(const float4 *)(from + d);
             sm.q[d][n] = v.x, sm.q[d + 1][n] = v.y, sm.q[d + 2][n] = v.z, sm.q[d + 3][n] = v.w;
@@ -95,7 +95,7 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             sm.lo[tid] = row.lo, sm.end[tid] = row.end;
         }
     }
-    if (dim <= CHAIN) load_q(0);
+    if (dim <= DIMS) load_q(0);
     for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
         const int count = seg - t.seg0;
         __syncthreads();
@@ -129,18 +129,21 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         }
         __syncthreads();
         for (int d0 = 0; d0 < dim; d0 += CHAIN) {
-            if (dim > CHAIN) {
-                __syncthreads();
-                load_q(d0);
-            }
             float acc[OWN][8];
 #pragma unroll
             for (int n = 0; n < OWN; n++)
 #pragma unroll
                 for (int j = 0; j < 8; j++) acc[n][j] = 0;
-            const int end = min(dim, d0 + CHAIN);
-            if (grouped(K) && KV(k_format) == BF16) scores<BF16>(sm, KV(k_bytes), d0, end, acc);
-            else scores<K>(sm, KV(k_bytes), d0, end, acc);
+            for (int part = d0, end; part < min(dim, d0 + CHAIN); part = end) {
+                end = min(dim, part + DIMS);
+                if (dim > DIMS) {
+                    __syncthreads();
+                    load_q(part);
+                }
+                if (grouped(K) && KV(k_format) == BF16) scores<BF16>(sm, KV(k_bytes), part, end, acc);
+                else scores<K>(sm, KV(k_bytes), part, end, acc);
+                if (DIMS == CHAIN) break; // one part
+            }
 #pragma unroll
             for (int n = 0; n < OWN; n += 4)
 #pragma unroll
@@ -274,6 +277,15 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
         for (int i = blockIdx.x; i < a.n_tiles; i = ((shared *)base)->next)                                    \
             tile_of_prompt<K>(*(shared *)base, a, i, stack);                                                   \
     }
+#ifdef EK_PROMPT_SMALL
+PROMPT(ek_attn_prompt_small_f32, F32)
+PROMPT(ek_attn_prompt_small_f16, F16)
+PROMPT(ek_attn_prompt_small_bf16, BF16)
+PROMPT(ek_attn_prompt_small_16, I16)
+PROMPT(ek_attn_prompt_small_8, Q8)
+PROMPT(ek_attn_prompt_small_planes, PLANES)
+constexpr size_t SHARED = EK_CUDA_PROMPT_SMALL_SHARED;
+#else
 PROMPT(ek_attn_prompt_f32, F32)
 PROMPT(ek_attn_prompt_f16, F16)
 PROMPT(ek_attn_prompt_bf16, BF16)
@@ -281,5 +293,7 @@ PROMPT(ek_attn_prompt_16, I16)
 PROMPT(ek_attn_prompt_8, Q8)
 PROMPT(ek_attn_prompt_4, Q4)
 PROMPT(ek_attn_prompt_planes, PLANES)
+constexpr size_t SHARED = EK_CUDA_PROMPT_SHARED;
+#endif
 
-static_assert(sizeof(shared) == EK_CUDA_PROMPT_SHARED, "args.h says what a launch must ask for");
+static_assert(sizeof(shared) == SHARED, "args.h says what a launch must ask for");

@@ -7,8 +7,19 @@
 namespace ek
 {
 
-// OWN: queries of a warp
-constexpr int TILE = EK_CUDA_PROMPT_TILE, THREADS = 256, OWN = TILE / 8, ROWS = 32, COLS = 256;
+// OWN: queries of a warp; BRINGS: rows of a stage that a warp brings; CHAIN: dims of a chain, of which DIMS lie in
+// shared memory at once. EK_PROMPT_SMALL: half of the queries and of the rows, by half of the threads, in 80 KB; not
+// for keys in 4 bits, which come by 32 rows.
+#ifdef EK_PROMPT_SMALL
+inline namespace small_prompt
+{
+constexpr int TILE = EK_CUDA_PROMPT_SMALL_TILE, THREADS = 128, DIMS = 64;
+#else
+inline namespace large_prompt
+{
+constexpr int TILE = EK_CUDA_PROMPT_TILE, THREADS = 256, DIMS = 256;
+#endif
+constexpr int WARPS = THREADS / 32, OWN = TILE / WARPS, BRINGS = 16, ROWS = BRINGS * (WARPS / 4), COLS = 256;
 constexpr int MAX_LEVELS = 12, CHAIN = 256;
 
 // What a warp's queries see of a segment: keys [from, to) some of them, [common_from, common_to) all that see any.
@@ -22,7 +33,7 @@ struct visible {
 
 struct shared {
     float stage[2][ROWS][COLS]; // keys: [dim][key]; values: [key][dim]
-    float q[CHAIN][TILE];       // dims of one chain
+    float q[DIMS][TILE];        // of one chain
     float s[SEGMENT][TILE];     // scores, then what enters the fma; see piece_of
     float part[4][TILE];        // of l
     float l[MAX_LEVELS][TILE];  // of the nodes of T
@@ -44,6 +55,12 @@ struct shared {
 __device__ __forceinline__ int piece_of(int piece, int key)
 {
     return (piece ^ (key / 4 & 7)) * 4;
+}
+
+// The same for row i of the stage that begins with `key`: stages of 32 rows begin where nothing is turned.
+__device__ __forceinline__ int turn_of(int key, int i)
+{
+    return ROWS % 32 ? key + i : i;
 }
 
 // 16 rows of 64 elements as they lie in memory: what a warp brings to the stage.
@@ -110,7 +127,8 @@ __device__ __forceinline__ int key_of(int lane, int j)
 // by fours, and so would be in the same bank of registers as the y that they are multiplied by. Queries go through the
 // columns to and fro, for a y that is kept at the turn.
 template <int HALVES, bool TURNED>
-__device__ __forceinline__ void add_rows(const float *x, const float *y, int from, int to, float (&acc)[OWN][8])
+__device__ __forceinline__ void add_rows(const float *x, const float *y, int from, int to, float (&acc)[OWN][8],
+                                         int key = 0)
 {
     const int piece = threadIdx.x / 32 * (OWN / 4);
     float a[2][OWN], b[2][8];
@@ -118,8 +136,9 @@ __device__ __forceinline__ void add_rows(const float *x, const float *y, int fro
     auto read = [&](int row, int block, float(&a)[OWN], float(&b)[8]) {
 #pragma unroll
         for (int n = 0; n < OWN; n += 4)
-            *(float4 *)(a + n) = *(const float4 *)(x + row * TILE +
-                                                   (TURNED ? piece_of(piece + n / 4, block) : (piece * 4 + n)));
+            *(float4 *)(a + n) = *(
+                const float4 *)(x + row * TILE +
+                                (TURNED ? piece_of(piece + n / 4, turn_of(key, block)) : (piece * 4 + n)));
         if (HALVES & 1) *(float4 *)b = *(const float4 *)(y + row * COLS);
         if (HALVES & 2) *(float4 *)(b + 4) = *(const float4 *)(y + row * COLS + 128);
     };
@@ -153,8 +172,8 @@ __device__ __forceinline__ void scores(shared &sm, int64_t k_bytes, int d0, int 
     half_stage<F> raw;
     constexpr bool EARLY = F !=
                            F32; // the next rows but one are fetched while these are added; f32 has no registers left
-    auto load = [&](int d) { raw.load_k(at - k_bytes, sm.keys, d + half * 16, lane); };
-    auto put = [&](int to) { raw.put_k(&sm.stage[to][half * 16][page * PAGE], lane); };
+    auto load = [&](int d) { raw.load_k(at - k_bytes, sm.keys, d + half * BRINGS, lane); };
+    auto put = [&](int to) { raw.put_k(&sm.stage[to][half * BRINGS][page * PAGE], lane); };
     if (brings) load(d0);
     __syncthreads();
     if (brings) {
@@ -186,7 +205,7 @@ __device__ __forceinline__ void add_masked(const shared &sm, const float *y, int
         float x[OWN], v[8];
 #pragma unroll
         for (int n = 0; n < OWN; n += 4)
-            *(float4 *)(x + n) = *(const float4 *)&sm.s[j0 + i][piece_of(warp * (OWN / 4) + n / 4, i)];
+            *(float4 *)(x + n) = *(const float4 *)&sm.s[j0 + i][piece_of(warp * (OWN / 4) + n / 4, turn_of(j0, i))];
         *(float4 *)v = *(const float4 *)(y + i * COLS);
         *(float4 *)(v + 4) = *(const float4 *)(y + i * COLS + 128);
 #pragma unroll
@@ -225,12 +244,12 @@ template <int F> __device__ __forceinline__ void values(shared &sm, int d0, floa
     half_stage<F> raw;
     auto load = [&](int j) {
         const lane_dims<F> dims = lane_dims_of<F>(sm.values, d0 / 64 + slice, lane);
-        raw.load_v(sm.page[j / PAGE], sm.values, dims, j % PAGE + half * 16);
+        raw.load_v(sm.page[j / PAGE], sm.values, dims, j % PAGE + half * BRINGS);
     };
     auto put = [&](int now, int j) {
-        float *const to_stage = &sm.stage[now][half * 16][slice * 64];
+        float *const to_stage = &sm.stage[now][half * BRINGS][slice * 64];
         if (EARLY) raw.put_v(to_stage, lane, lane_dims_of<F>(sm.values, d0 / 64 + slice, lane));
-        else bring_planes(to_stage, sm.page[j / PAGE], sm.values, d0 / 64 + slice, j % PAGE + half * 16);
+        else bring_planes(to_stage, sm.page[j / PAGE], sm.values, d0 / 64 + slice, j % PAGE + half * BRINGS);
     };
     const int to = sm.all.to;
     int j = sm.all.from / ROWS * ROWS;
@@ -252,9 +271,11 @@ template <int F> __device__ __forceinline__ void values(shared &sm, int d0, floa
 #pragma unroll 1
         for (int behind = 0; behind < 2; behind++) {
             add_masked(sm, y, j, behind ? some : first, behind ? rows : all, acc);
-            if (!behind) add_rows<3, true>(sm.s[j], y, all, some, acc);
+            if (!behind) add_rows<3, true>(sm.s[j], y, all, some, acc, j);
         }
     }
 }
+
+} // namespace
 
 } // namespace ek

@@ -92,6 +92,7 @@ extern "C" __global__ void __launch_bounds__(32) ek_route_warp(const __grid_cons
     choose_row(a, blockIdx.x, (int32_t *)r.expert, true);
 }
 
+#if EK_HAS_CLUSTERS // which round the dense gate's rows
 template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda_experts_first_args &a)
 {
     const int block = blockIdx.x - a.choose.router_blocks;
@@ -120,6 +121,7 @@ template <int BITS, int OCT> __device__ __forceinline__ void first(const ek_cuda
 FIRST(4, 1)
 FIRST(4, 2)
 FIRST(8, 1)
+#endif
 
 // Of 8 rows, or of 4 by chunks of 512 inputs.
 template <int UNITS> __device__ __forceinline__ void second(const ek_cuda_experts_second_args &a)

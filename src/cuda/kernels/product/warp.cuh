@@ -51,7 +51,7 @@ __device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int
     float *const gates = (float *)(gathered + 2); // [rows / SPREAD][64]
 
     if (m.lane == 0)
-        for (int s = 0; s < m.slots; s++) arrival_open(m.arrived + s);
+        for (int s = 0; s < m.slots; s++) arrival_open_copies(m.arrived + s);
     for (int i = tid; i < n_summed; i += blockDim.x) arrival_open(summed + i, 32);
     if (SPREAD_GATE && tid == 0) arrival_open(gathered);
     arrival_fence();

@@ -51,6 +51,7 @@ KERNEL(ek_products_warp_q4_l1_j4, ek_cuda_warp_args)
     warps<affine_64<4, 8>, 1, 4, true, true>(a, blockIdx.x, gridDim.x, blockIdx.y);
 }
 
+#if EK_HAS_CLUSTERS
 // A group by the blocks of a cluster, where whole groups would not divide evenly among multiprocessors.
 extern "C" __global__ void __launch_bounds__(256, 2)
     ek_products_warp_q4_l1_s4(const __grid_constant__ ek_cuda_warp_args a)
@@ -63,6 +64,7 @@ KERNEL(ek_products_warp_q4_l2_s4, ek_cuda_warp_args)
 {
     warps<affine_64<4>, 2, 4, false, true, 1, true>(a, blockIdx.x, gridDim.x, blockIdx.y);
 }
+#endif
 
 #define HEADS(NAME, UNITS, Q_ROWS, ROWS)                                                   \
     extern "C" __global__ void __launch_bounds__(256, 2)                                   \

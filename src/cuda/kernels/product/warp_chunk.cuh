@@ -124,7 +124,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         if constexpr (NUMBERED) {
             if (next_share >= shares) return;
             const int n = panels_of(next_share);
-            if (lane == 0) {
+            if (copies_here(lane)) {
                 int j;
                 const int c = small_quotient(next_task, n, &j);
                 copy_chunk(next_share, c, j, to);
@@ -134,7 +134,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         } else {
             if (next.share >= shares) return;
             const int c = next.c;
-            if (lane == 0) copy_chunk(next.share, c, panel_of(next), to);
+            if (copies_here(lane)) copy_chunk(next.share, c, panel_of(next), to);
             if (step(next)) return;
             if (ONCE) next.share = shares;
             else begin(next, next.share + blocks);
@@ -152,6 +152,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         arrival_expect(arrived + to, n_codes + n_scales);
         copy<F::A == 64>(at, codes + (panel * units + unit) * F::CODE, n_codes, to);
         copy<F::A == 64>(at + F::CODES, scales + (panel * groups + group) * F::SCALE, n_scales, to);
+        arrival_of_copies(arrived + to);
     }
 
     template <bool FOR_ONE> __device__ __forceinline__ void copy(uint8_t *at, u64 from, u32 bytes, int to) const

@@ -4,6 +4,13 @@
 
 #include "emulate/device.h"
 
+// all kernels are here; which of them are chosen is the device's capability (driver.cc)
+#define EK_HAS_WGMMA        1
+#define EK_HAS_BULK         1
+#define EK_HAS_CLUSTERS     1
+#define EK_HAS_OVERLAP      1
+#define EK_HAS_LARGE_SHARED 1
+
 #define EK_DYNAMIC_SHARED(type, name) type *const name = (type *)ek_emulated_shared
 
 void ek_emulated_copy(void *to, const void *from, size_t bytes);
@@ -11,6 +18,8 @@ void ek_emulated_commit(void);
 void ek_emulated_wait(int groups_left);
 void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived);
 void ek_emulated_tell(uint64_t *arrived);
+void ek_emulated_tell_copies(uint64_t *arrived); // once what the thread copies has come
+bool ek_emulated_bulk(void);                     // whether one thread copies whole pieces
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes);
 void ek_emulated_await(uint64_t *arrived, uint32_t phase);
 void ek_emulated_cluster_barrier(void);
@@ -96,23 +105,43 @@ static inline void arrival_open(u64 *arrived, u32 threads = 1)
     *arrived = (u64)threads << 40;
 }
 
+static inline void arrival_open_copies(u64 *arrived)
+{
+    arrival_open(arrived, ek_emulated_bulk() ? 1 : 32);
+}
+
+static inline bool copies_here(int lane)
+{
+    return !ek_emulated_bulk() || lane == 0;
+}
+
 static inline void arrival_fence()
 {
 }
 
 static inline void arrival_expect(u64 *arrived, u32 bytes)
 {
-    ek_emulated_expect(arrived, bytes);
+    if (ek_emulated_bulk()) ek_emulated_expect(arrived, bytes);
 }
 
 static inline void copy_piece(void *to, const void *from, u32 bytes, u64 *arrived)
 {
-    ek_emulated_piece(to, from, bytes, arrived);
+    if (ek_emulated_bulk()) {
+        ek_emulated_piece(to, from, bytes, arrived);
+        return;
+    }
+    for (u32 at = threadIdx.x % 32 * 16; at < bytes; at += 32 * 16)
+        ek_emulated_copy((uint8_t *)to + at, (const uint8_t *)from + at, 16);
 }
 
 static inline void copy_piece_once(void *to, const void *from, u32 bytes, u64 *arrived)
 {
     copy_piece(to, from, bytes, arrived);
+}
+
+static inline void arrival_of_copies(u64 *arrived)
+{
+    if (!ek_emulated_bulk()) ek_emulated_tell_copies(arrived);
 }
 
 static inline void arrival_wait(u64 *arrived, u32 phase)

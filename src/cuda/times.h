@@ -3,8 +3,8 @@
  * on a time.
  *
  * Fitted on two machines: units, tile and warp_64 on an H100, small, warp_own, mid and wide on an H200. */
-#ifndef EK_CUDA_PRODUCT_TIMES_H
-#define EK_CUDA_PRODUCT_TIMES_H
+#ifndef EK_CUDA_TIMES_H
+#define EK_CUDA_TIMES_H
 
 typedef struct ek_cuda_times {
     /* units and tile with activations in groups of 32 or 16 take so many times as long */
@@ -53,12 +53,12 @@ typedef struct ek_cuda_times {
     } wide;
 } ek_cuda_times;
 
-extern const ek_cuda_times ek_cuda_us;
+extern const ek_cuda_times ek_cuda_us, ek_cuda_us_mma;
 
 /* How much longer units and tile take with activations in groups of that many. */
-static inline double ek_cuda_small_groups(int a_group)
+static inline double ek_cuda_small_groups(const ek_cuda_times *us, int a_group)
 {
-    return a_group == 64 ? 1 : a_group == 32 ? ek_cuda_us.small.group_32 : ek_cuda_us.small.group_16;
+    return a_group == 64 ? 1 : a_group == 32 ? us->small.group_32 : us->small.group_16;
 }
 
 #endif
