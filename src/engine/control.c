@@ -29,6 +29,11 @@ int ek_engine_max_requests(const ek_engine *e)
     return e->opts.max_requests;
 }
 
+int ek_engine_chunk(const ek_engine *e)
+{
+    return e->opts.chunk;
+}
+
 ek_held_queue *ek_engine_held(const ek_engine *e)
 {
     return e->prefix ? ek_prefix_held(e->prefix) : NULL;

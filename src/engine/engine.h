@@ -169,6 +169,7 @@ int ek_engine_ctx(const ek_engine *e);          /* longest prompt + reply; less 
 int ek_engine_vocab(const ek_engine *e);        /* floats in a row of logits */
 int ek_engine_room(const ek_engine *e);         /* requests that may run or wait at the same time */
 int ek_engine_max_requests(const ek_engine *e); /* that run at once */
+int ek_engine_chunk(const ek_engine *e);        /* prompt rows of a step */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.

@@ -145,6 +145,17 @@ static int requests_of(const ek_executor *on, const ek_engine_opts *o)
                                   o->ctx_tokens ? o->ctx_tokens : on->config->max_position_embeddings);
 }
 
+/* Prompts of small models are read nearly twice as fast by long steps, which replies beside them do not notice. */
+static int chunk_of(const ek_opened *m)
+{
+    enum { LEAST = 512, LARGEST = 2048 };
+    const double macs = 2.4e12; /* of a step's prompt rows: some 25 ms of a Hopper GPU */
+    int n = LARGEST;
+    if (m->ranks && ek_ranks_has_host(m->ranks)) return LEAST;
+    while (n > LEAST && n * ek_model_macs_prompt_row(m->model) > macs) n /= 2;
+    return n;
+}
+
 /* On m->gpu, m->ranks or the CPU. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 {
@@ -159,6 +170,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     if (m->towers) ek_gpu_encoder_reserve(ek_opened_gpu(m), m->towers);
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
+    if (!o->chunk) opts.chunk = chunk_of(m);
     if (!o->max_requests) opts.max_requests = requests_of(&on, &opts);
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
     on.close(on.arg);

@@ -57,8 +57,9 @@ static void test_values(void **state)
     assert_true(c.ignore_eos);
     assert_string_equal(c.model, "m");
     assert_int_equal(c.seed, 7);
-    assert_int_equal(c.chunk, 512);
-    assert_true(c.has.chunk);
+    assert_false(c.has.chunk);
+    assert_string_equal(c.kv, "f16"); /* by default */
+    assert_true(c.has.kv);
     assert_false(c.has.threads);
     ek_cli_fini(&c);
 

@@ -85,7 +85,7 @@ static void list_rows(report *r)
 static int context_of(const report *r, const result *x)
 {
     if (!x->generate) return x->tokens + 1;
-    return ek_bench_context(x->batch, x->depth, (int)r->cli->generate, (int)r->cli->chunk);
+    return ek_bench_context(x->batch, x->depth, (int)r->cli->generate, ek_cli_chunk(r->cli));
 }
 
 /* Bytes that keys and values get where nobody says how many. Of several devices only the split knows: no bound. */
@@ -105,7 +105,7 @@ static bool has_room(const report *r, const result *x, double room, double *need
     const int own = context_of(r, x), n = x->generate ? x->batch : 1;
     ek_budget b;
     *needs = n * ek_budget_request_bytes(layout, own);
-    return !ek_budget_plan(&b, layout, ek_bench_max(&r->cli->batch), own, (int)r->cli->chunk, room, false) &&
+    return !ek_budget_plan(&b, layout, ek_bench_max(&r->cli->batch), own, ek_cli_chunk(r->cli), room, false) &&
            ek_budget_requests(layout, b.n_pages, own) >= n;
 }
 

@@ -77,7 +77,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .threads = cli->has.threads ? (int)cli->threads : 0,
         .isa = cli->has.isa ? cli->isa : NULL,
         .packed_dir = cli->has.packed_cache ? cli->packed_cache : NULL,
-        .chunk = (int)cli->chunk,
+        .chunk = cli->has.chunk ? (int)cli->chunk : 0,
         .draft = draft_of(cli),
         .draft_max = (int)cli->draft_max,
         .drafter = cli->has.drafter ? cli->drafter : NULL,
@@ -139,6 +139,11 @@ ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli)
     o.chat = true;
     o.max_requests = o.max_queue = 1;
     return open_engine(m, cli, &o);
+}
+
+int ek_cli_chunk(const ek_cli *cli)
+{
+    return cli->has.chunk ? (int)cli->chunk : ek_engine_defaults().chunk;
 }
 
 void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m)

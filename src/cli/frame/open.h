@@ -29,6 +29,8 @@ ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);
  * "with cuda:0 …" of several. */
 void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m);
 
+/* What --chunk says; without it the least that a step reads of a prompt where there is enough of it. */
+int ek_cli_chunk(const ek_cli *cli);
 /* What --image-tokens says; without it what the model does. */
 int ek_cli_image_tokens(const ek_cli *cli, int of_model);
 /* The program of --ffmpeg; NULL without. Errors name the option. */

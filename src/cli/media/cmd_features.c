@@ -20,7 +20,7 @@ static void encode(ek_buf *out, ek_tower_work *w, const ek_towers *t, const ek_c
 {
     int rows;
     bool done = false;
-    const double slice = ek_tower_left(w) * (double)cli->chunk / 1024;
+    const double slice = ek_tower_left(w) * (double)ek_cli_chunk(cli) / 1024;
     while (!done) ek_tower_advance(w, slice, &done);
     const float *v = ek_tower_rows(w, &rows);
     ek_buf_add(out, v, sizeof *v * (size_t)rows * (size_t)ek_towers_get(t)->hidden);

@@ -108,8 +108,8 @@ static ek_err run(const ek_cli *cli, const ek_opened *m, FILE *file)
     const ek_config *c = ek_model_config(m->model);
     bed b;
     int32_t token[64];
-    ek_err err = open_bed(&b, m->model, cli->ids.n, (int)cli->chunk);
-    if (!err) err = feed(&b, m->model, &cli->ids, (int)cli->chunk);
+    ek_err err = open_bed(&b, m->model, cli->ids.n, ek_cli_chunk(cli));
+    if (!err) err = feed(&b, m->model, &cli->ids, ek_cli_chunk(cli));
     if (!err) {
         ek_row_ops ops;
         ek_row_init(&ops, ek_model_cpu(m->model));

@@ -91,7 +91,7 @@ static ek_err open_engine(ek_selftest *t, const ek_way *w, int n, ek_engine **ou
                                    : ek_ranks_executor(t->ranks);
     o.max_requests = w->max_requests ? w->max_requests : n;
     o.max_queue = n;
-    o.chunk = w->chunk ? w->chunk : (int)t->cli->chunk;
+    o.chunk = w->chunk ? w->chunk : ek_cli_chunk(t->cli);
     o.ctx_tokens = t->ctx;
     o.draft = w->drafted ? EK_DRAFT_AUTO : EK_DRAFT_OFF;
     on.draft = draft;

@@ -89,10 +89,10 @@ static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, i
     if (ek_opened_gpu(m) && !cli->has.max_requests)
         printf("up to %d requests run at once (--max-requests), by the device's memory for keys and values\n",
                ek_engine_max_requests(m->engine));
-    if (m->gpu && cli->chunk == ek_engine_defaults().chunk)
+    if (ek_opened_gpu(m) && !cli->has.chunk)
         printf(
-            "--chunk 2048 reads prompts of small models faster (E2B 1.8 times, 26B-A4B 1.2, 31B not); a reply beside one "
-            "then waits for steps 2 to 4 times as long\n");
+            "a step reads up to %d prompt tokens (--chunk): with more prompts are faster, and replies beside them slower\n",
+            ek_engine_chunk(m->engine));
     fflush(stdout);
 }
 
