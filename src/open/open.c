@@ -137,12 +137,20 @@ static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
     return drafts ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_last(m->ranks), m->drafter) : EK_OK;
 }
 
-/* A step of a device takes about as long for many requests as for few. */
-static int requests_of(const ek_executor *on, const ek_engine_opts *o)
+/* A step of a device takes about as long for many requests as for few. More of them do not take more of its memory than
+ * a CPU's number with their whole context, or what they were chosen by: others may use the device, too. */
+static void choose_requests(ek_engine_opts *o, const ek_executor *on)
 {
-    const double bytes = o->kv_bytes > 0 && o->kv_bytes < on->room ? o->kv_bytes : on->room;
-    return ek_budget_max_requests(on->layout, bytes,
-                                  o->ctx_tokens ? o->ctx_tokens : on->config->max_position_embeddings);
+    const int ctx = o->ctx_tokens ? o->ctx_tokens : on->config->max_position_embeddings;
+    const double room = o->kv_bytes > 0 && o->kv_bytes < on->room ? o->kv_bytes : on->room;
+    const int few = ek_engine_defaults().max_requests;
+    o->max_requests = ek_budget_max_requests(on->layout, room, ctx);
+    if (o->kv_bytes > 0) return;
+    const double whole = few * ek_budget_request_bytes(on->layout, ctx),
+                 each = o->max_requests *
+                        ek_budget_request_bytes(on->layout, ctx < EK_BUDGET_EACH ? ctx : EK_BUDGET_EACH),
+                 bytes = whole > each ? whole : each;
+    o->kv_bytes = bytes < on->room ? bytes : on->room;
 }
 
 /* Prompts of small models are read nearly twice as fast by long steps, which replies beside them do not notice. */
@@ -171,7 +179,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
     if (!o->chunk) opts.chunk = chunk_of(m);
-    if (!o->max_requests) opts.max_requests = requests_of(&on, &opts);
+    if (!o->max_requests) choose_requests(&opts, &on);
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
     on.close(on.arg);
     if (any) store.close(store.arg);
