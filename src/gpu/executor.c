@@ -13,7 +13,7 @@
 #include "gpu/step/graph.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
-#include "gpu/together.h"
+#include "gpu/peers.h"
 
 /* --- a step */
 
@@ -44,17 +44,19 @@ static void embed_task(void *arg, int task, int worker)
 /* What the file holds of the rows' embeddings, and rows that are vectors themselves. */
 static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
 {
+    ek_gpu_run *const maker = x->follower ? x->peer[0] : x; /* whose turn is first */
     const ek_config *c = &x->g->m->config;
     const size_t hidden = sizeof(float) * (size_t)c->hidden_size;
     for (int r = 0; r < s->n_rows; r++)
         if (s->row[r].embedding && x->g->share.embed)
             EK_TRY(ek_cuda_upload(x->g->c, ek_gpu_embedded(x) + hidden * (size_t)r, s->row[r].embedding, hidden));
     if (!c->per_layer_size || x->g->w.table.l.n) return EK_OK;
-    embed_arg e = {.x = x, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
+    embed_arg e = {.x = maker, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
     e.behind = c->n_layers * c->per_layer_size - e.before;
-    ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->n_want);
+    if (!x->follower)
+        ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->n_want);
     size_t n = (size_t)s->n_rows * (size_t)e.before + (size_t)x->n_want * (size_t)e.behind;
-    return ek_cuda_upload(x->g->c, x->temp, x->temp_host, sizeof(float) * n);
+    return ek_cuda_upload(x->g->c, x->temp, maker->temp_host, sizeof(float) * n);
 }
 
 static ek_err download_shown(ek_gpu_run *x)

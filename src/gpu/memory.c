@@ -96,7 +96,7 @@ static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
     const size_t logits = (size_t)x->z.max_logits * (size_t)c->vocab_size * sizeof(float);
     const size_t rows = n * ((size_t)c->hidden_size * sizeof(float) * (size_t)(1 + c->top_k_experts)) + w->acts;
     x->landing_bytes = 2 * larger(logits, rows);
-    if (x->landing_bytes > EK_CUDA_LANDING_BYTES) x->landing_bytes = EK_CUDA_LANDING_BYTES;
+    if (x->landing_bytes > x->max_landing) x->landing_bytes = x->max_landing;
     x->landing = reserve(a, EK_CUDA_LANDINGS, x->landing_bytes);
 }
 
@@ -313,7 +313,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
     }
     x->result = x->flight[0].result;
     if (x->g->share.head) EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * sizeof(float)));
-    if (c->per_layer_size && !x->g->w.table.l.n)
+    if (c->per_layer_size && !x->g->w.table.l.n && !x->follower)
         EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * sizeof(float)));
     x->on_device = ek_alloc(sizeof *x->on_device * logits);
     x->mask_at = ek_alloc(sizeof *x->mask_at * logits);

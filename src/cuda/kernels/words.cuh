@@ -38,7 +38,8 @@ __device__ __forceinline__ u32 await(const ek_cuda_words &w, const u64 *from, u6
             if ((u32)(v >> 32) == number) return (u32)v;
         }
         if (load_system(lost)) return (u32)v;
-        if (nanoseconds() - begun > w.limit) store_system(lost, 1u);
+        const bool passed = (int)((u32)(v >> 32) - number) > 0; // who sends gave up and went on
+        if (passed || nanoseconds() - begun > w.limit) store_system(lost, 1u);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/machine/memory.h"
-#include "gpu/ranks/by.h"
+#include "gpu/ranks/executors.h"
 #include "gpu/ranks/front.h"
 #include "gpu/ranks/pieces.h"
 #include "gpu/ranks/room.h"

@@ -6,7 +6,8 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "gpu/ranks/by.h"
+#include "cuda/words_args.h"
+#include "gpu/ranks/executors.h"
 #include "gpu/ranks/state.h"
 #include "gpu/weights/state.h"
 #include "model/pass.h"
@@ -55,24 +56,12 @@ static ek_err reach(ek_ranks *r)
     return EK_OK;
 }
 
-typedef struct wanted {
-    const ek_model *m;
-    ek_gpu_cut cut;
-} wanted;
-
-static void rows_of(const void *arg, const ek_item *it, int *first, int *n)
-{
-    const wanted *w = arg;
-    const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
-    *first = here.first, *n = here.n;
-}
-
 /* What device i has. */
 static ek_err load_one(ek_ranks *r, int i)
 {
     ek_model_share share = r->place.share[i];
-    const wanted w = {r->m, {i, r->place.split == EK_SPLIT_OUTPUTS ? r->n : 0}};
-    const ek_rows_wanted rows = {rows_of, &w};
+    const ek_gpu_wanted w = {r->m, {i, r->place.split == EK_SPLIT_OUTPUTS ? r->n : 0}};
+    const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
     if (w.cut.ranks) share.rows = &rows;
     if (ek_model_is_deferred(r->m)) EK_TRY(ek_model_pack(r->m, &share));
     return ek_gpu_load(r->gpu[i], r->m, &share, w.cut);
@@ -112,7 +101,7 @@ ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, c
 {
     EK_ASSERT(o->n >= 1 && o->n <= EK_RANKS && !(o->host && o->split == EK_SPLIT_OUTPUTS));
     ek_ranks *r = ek_alloc(sizeof *r);
-    r->m = m, r->max_bytes = o->max_bytes;
+    r->m = m, r->max_bytes = o->max_bytes, r->max_landing = EK_CUDA_LANDING_BYTES;
     ek_err err = start(r, driver, o);
     if (err) ek_ranks_close(r);
     else *out = r;

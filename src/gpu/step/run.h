@@ -89,7 +89,7 @@ struct ek_gpu_run {
     bool follower; /* another one does */
     CUdeviceptr control, gathered, pair_gathered;
     CUdeviceptr landing; /* EK_CUDA_LANDINGS of so many bytes each */
-    size_t landing_bytes;
+    size_t landing_bytes, max_landing;
     uint32_t n_exchanged; /* steps whose numbers were used: the first word of a step's block */
     /* drafts */
     struct ek_gpu_run *drafter; /* NULL: none */

@@ -123,6 +123,13 @@ static ek_err check_rank(const ek_model *m, const ek_gpu_cut *cut)
     return check_part(ek_gpu_outputs_here(cut, c->vocab_size), cut->ranks, "tokens", c->vocab_size);
 }
 
+void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n)
+{
+    const ek_gpu_wanted *w = arg;
+    const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
+    *first = here.first, *n = here.n;
+}
+
 ek_err ek_gpu_cut_check(const ek_model *m, int ranks)
 {
     if (ranks > EK_CUDA_EXCHANGE_RANKS)

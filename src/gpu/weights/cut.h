@@ -37,6 +37,14 @@ ek_gpu_range ek_gpu_outputs_here(const ek_gpu_cut *cut, int n);
 /* Of any matrix of layer i (-1: of none), as the device keeps it. */
 ek_gpu_range ek_gpu_rows_here(const ek_gpu_cut *cut, const ek_model *m, int i, const ek_linear *matrix);
 
+/* The same as ek_rows_wanted (model/pass.h) asks for them; arg: ek_gpu_wanted. */
+typedef struct ek_gpu_wanted {
+    const ek_model *m;
+    ek_gpu_cut cut;
+} ek_gpu_wanted;
+
+void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n);
+
 /* EUNSUPPORTED with the reason where a model cannot be cut for so many devices. */
 ek_err ek_gpu_cut_check(const ek_model *m, int ranks);
 

@@ -1,6 +1,6 @@
 /* The executors over devices: of whole layers on each, and of outputs cut over all. */
-#ifndef EK_GPU_RANKS_BY_H
-#define EK_GPU_RANKS_BY_H
+#ifndef EK_GPU_RANKS_EXECUTORS_H
+#define EK_GPU_RANKS_EXECUTORS_H
 
 #include "gpu/ranks/state.h"
 

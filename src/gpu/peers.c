@@ -1,4 +1,4 @@
-#include "gpu/together.h"
+#include "gpu/peers.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -42,6 +42,7 @@ static bool any_broken(ek_gpu_run *const *x, int n)
     return false;
 }
 
+/* Where this fails kernels that wait give up by themselves, later. */
 static void let_go(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++)
@@ -50,13 +51,25 @@ static void let_go(ek_gpu_run *const *x, int n)
                                 sizeof(uint32_t));
 }
 
+static ek_err clear(ek_gpu_run *x)
+{
+    EK_TRY(ek_cuda_enter(x->g->c));
+    return ek_cuda_fill_beside(x->g->c, x->control, 0, sizeof(ek_cuda_exchange_control));
+}
+
+/* A device whose exchanges could not be cleared would take what was put before for what is to come: no step of it
+ * begins any more. */
 static void begin_anew(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++)
         if (ek_cuda_enter(x[i]->g->c) == EK_OK) ek_cuda_sync(x[i]->g->c);
-    for (int i = 0; i < n; i++)
-        if (x[i]->control && ek_cuda_enter(x[i]->g->c) == EK_OK)
-            ek_cuda_fill_beside(x[i]->g->c, x[i]->control, 0, sizeof(ek_cuda_exchange_control));
+    for (int i = 0; i < n; i++) {
+        const ek_err err = x[i]->control ? clear(x[i]) : EK_OK;
+        if (!err || x[i]->pending) continue;
+        x[i]->pending = err;
+        snprintf(x[i]->pending_text, sizeof x[i]->pending_text, "%s%s", ek_err_text(),
+                 ek_cuda_broken(x[i]->g->c) ? "" : "; what devices wait for could not be cleared");
+    }
 }
 
 void ek_gpu_release(ek_gpu_run *const *x, int n)

@@ -1,6 +1,6 @@
 /* Devices that wait for each other: how the host waits for them, and how they are released where one does not come. */
-#ifndef EK_GPU_TOGETHER_H
-#define EK_GPU_TOGETHER_H
+#ifndef EK_GPU_PEERS_H
+#define EK_GPU_PEERS_H
 
 #include "gpu/step/run.h"
 
