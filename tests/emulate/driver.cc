@@ -23,12 +23,13 @@ namespace
 {
 
 constexpr size_t MEMORY = (size_t)4 << 30;
-constexpr int DEVICES = 4;        // all of one kind, which reach each other's memory
-constexpr CUresult TIMEOUT = 702; // CUDA_ERROR_LAUNCH_TIMEOUT
+constexpr int DEVICES = 4;                         // all of one kind, which reach each other's memory
+constexpr CUresult TIMEOUT = 702, NOT_READY = 600; // CUDA_ERROR_LAUNCH_TIMEOUT, CUDA_ERROR_NOT_READY
 
 struct item {
     std::function<void()> run;
     std::function<bool()> ready; // none: it always is
+    std::function<void()> tire;  // what it waits for did not come in time
 };
 typedef std::vector<item> work;
 struct block {
@@ -82,6 +83,30 @@ bool run_to(stream *s, uint64_t n)
     return true;
 }
 
+// Of items that wait for others in vain the first one's time is over: false: there is none.
+bool tire_one()
+{
+    for (stream &s : streams)
+        if (!s.busy && !s.waiting.empty() && s.waiting.front().tire) {
+            s.waiting.front().tire();
+            return true;
+        }
+    return false;
+}
+
+// EK_EMULATED_LOST=N: whose exchange is the N-th from here on, from then on nothing that it stores reaches another
+// device.
+bool is_lost(int rank)
+{
+    static int lost = -1;
+    const char *count = getenv("EK_EMULATED_LOST");
+    const int left = count ? atoi(count) : 0;
+    if (left == 1) lost = rank;
+    if (left > 0) setenv("EK_EMULATED_LOST", std::to_string(left - 1).c_str(), 1);
+    if (!count) lost = -1;
+    return lost == rank;
+}
+
 bool is_lazy(const stream *s)
 {
     const char *mask = getenv("EK_EMULATED_LAZY");
@@ -118,7 +143,7 @@ CUresult queue_item(CUstream to, const item &i)
 
 CUresult queue(CUstream to, std::function<void()> f)
 {
-    return queue_item(to, {f, nullptr});
+    return queue_item(to, {f, nullptr, nullptr});
 }
 
 // The halves of an exchange: what goes to others, at once, and what comes from them, once they have stored it.
@@ -161,6 +186,14 @@ bool words_came(const std::vector<uint8_t> &args)
         if (r != w.rank && (!sent.count(w.at[r]) || (int)(sent[w.at[r]] - number_of(w)) < 0))
             return ((const ek_cuda_exchange_control *)(uintptr_t)w.control)->lost;
     return true;
+}
+
+void give_up(const std::vector<uint8_t> &args, bool words)
+{
+    ek_cuda_exchange_args a;
+    memcpy(&a, args.data(), sizeof a);
+    const ek_cuda_ptr control = words ? words_of(args).control : a.control[a.rank];
+    ((ek_cuda_exchange_control *)(uintptr_t)control)->lost = 1;
 }
 
 // The argument's size is not known: a structure of at most as many bytes, on a stack with more than those above it.
@@ -320,9 +353,14 @@ API cuEventSynchronize(CUevent e)
     const event of = *(event *)e;
     return !of.of || run_to(of.of, of.at) ? 0 : TIMEOUT;
 }
+// Asked for, devices get on by one item; where none can, who waits gives up.
 API cuEventQuery(CUevent e)
 {
-    return cuEventSynchronize(e);
+    const event of = *(event *)e;
+    if (!of.of || of.of->done >= of.at) return 0;
+    for (stream &s : streams)
+        if (run_first(&s)) return NOT_READY;
+    return tire_one() ? NOT_READY : TIMEOUT;
 }
 API cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
 {
@@ -389,13 +427,17 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     const std::string name = dladdr((const void *)f, &info) && info.dli_sname ? info.dli_sname : "";
     const bool words = name.size() > 6 && name.substr(name.size() - 6) == "_words";
     if (!words && name != "ek_exchange") return queue(c->hStream, [=] { launch(a); });
+    ek_cuda_exchange_args exchange;
+    memcpy(&exchange, a.data(), sizeof exchange);
+    const int rank = words ? words_of(a).rank : exchange.rank;
     const size_t half = words ? offsetof(ek_cuda_words, half) : offsetof(ek_cuda_exchange_args, half);
     queue(c->hStream, [=] {
+        if (is_lost(rank)) return;
         launch(half_of(a, half, EK_CUDA_PUT));
         if (words) sent[words_of(a).at[words_of(a).rank]] = number_of(words_of(a));
     });
     return queue_item(c->hStream, {[=] { launch(half_of(a, half, EK_CUDA_TAKE)); },
-                                   [=] { return words ? words_came(a) : they_came(a); }});
+                                   [=] { return words ? words_came(a) : they_came(a); }, [=] { give_up(a, words); }});
 }
 API cuStreamBeginCapture(CUstream, int)
 {

@@ -141,22 +141,12 @@ static void weights_are_read_device_by_device(void **state)
     ek_model_close(m), ek_model_close(whole);
 }
 
-typedef struct wanted {
-    const ek_model *m;
-    ek_gpu_cut cut;
-} wanted;
-
-static void rows_of(const void *arg, const ek_item *it, int *first, int *n)
+/* Returns the bytes of the rows that are not there. */
+static size_t check_rows(const ek_linear *a, const ek_linear *b, ek_gpu_range p)
 {
-    const wanted *w = arg;
-    const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
-    *first = here.first, *n = here.n;
-}
-
-static void check_rows(const ek_linear *a, const ek_linear *b, ek_gpu_range p)
-{
-    for (int i = p.first / EK_PANEL; i < (p.first + p.n + EK_PANEL - 1) / EK_PANEL; i++)
-        assert_memory_equal(ek_linear_panel(a, i), ek_linear_panel(b, i), b->panel_bytes);
+    const int first = p.first / EK_PANEL, end = (p.first + p.n + EK_PANEL - 1) / EK_PANEL;
+    for (int i = first; i < end; i++) assert_memory_equal(ek_linear_panel(a, i), ek_linear_panel(b, i), b->panel_bytes);
+    return (size_t)(b->n_panels - (end - first)) * b->panel_bytes;
 }
 
 /* The same of outputs: a device's rows have the bytes of the whole, and the others' are not in memory. */
@@ -167,23 +157,30 @@ static void weights_are_read_output_by_output(void **state)
     static const char *const shapes[] = {"Q1", "Q2"};
     for (int s = 0; s < 2; s++) {
         ek_model *whole = open_tiny(shapes[s], false), *m = open_tiny(shapes[s], true);
-        double shared = ek_model_common_bytes(m, true);
-        for (int i = 0; i < m->config.n_layers; i++) shared += 64 * 1024; /* vectors, router, per-layer matrices */
         for (int r = 0; r < RANKS; r++) {
-            const wanted w = {m, {r, RANKS}};
-            const ek_rows_wanted rows = {rows_of, &w};
+            const ek_gpu_wanted w = {m, {r, RANKS}};
+            const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
             const ek_model_share share = {.end = m->config.n_layers, .embed = true, .rows = &rows};
             assert_int_equal(ek_model_pack(m, &share), EK_OK);
-            assert_true((double)m->w.block_bytes < (double)whole->w.block_bytes * 0.65 + shared);
+            size_t missing = 0;
             for (int i = 0; i < m->config.n_layers; i++) {
                 const ek_layer_weights *a = &m->w.layer[i], *b = &whole->w.layer[i];
                 const ek_linear *const pair[][2] = {{&a->q, &b->q},       {&a->k, &b->k},   {&a->o, &b->o},
-                                                    {&a->gate, &b->gate}, {&a->up, &b->up}, {&a->down, &b->down}};
+                                                    {&a->gate, &b->gate}, {&a->up, &b->up}, {&a->down, &b->down},
+                                                    {&a->v, &b->v}};
                 for (size_t j = 0; j < sizeof pair / sizeof *pair; j++)
-                    if (pair[j][0]->n) check_rows(pair[j][0], pair[j][1], ek_gpu_rows_here(&w.cut, m, i, pair[j][0]));
-                for (int j = 0; j < m->config.n_experts; j++)
-                    check_rows(&a->expert_up[j], &b->expert_up[j], ek_gpu_rows_here(&w.cut, m, i, &a->expert_up[j]));
+                    if (pair[j][0]->n)
+                        missing += check_rows(pair[j][0], pair[j][1], ek_gpu_rows_here(&w.cut, m, i, pair[j][0]));
+                for (int j = 0; j < m->config.n_experts; j++) {
+                    const ek_linear *const expert[][2] = {{&a->expert_gate[j], &b->expert_gate[j]},
+                                                          {&a->expert_up[j], &b->expert_up[j]},
+                                                          {&a->expert_down[j], &b->expert_down[j]}};
+                    for (size_t k = 0; k < 3; k++)
+                        missing += check_rows(expert[k][0], expert[k][1], ek_gpu_rows_here(&w.cut, m, i, expert[k][0]));
+                }
             }
+            assert_true(missing > 0);
+            assert_int_equal(m->w.block_bytes + missing, whole->w.block_bytes);
         }
         ek_model_close(m), ek_model_close(whole);
     }

@@ -2,10 +2,10 @@
  * tests/same, whose requests run alone on the CPU, then over devices alone and in company. Devices whose streams run as
  * late as can be show a wait that is missing.
  *
- *   test_ranks_emulated                             a small scene of each kind
+ *   test_ranks_emulated [TEST]                      a small scene of each kind, or one of these tests
  *   test_ranks_emulated SEED DEVICES HOST LAZY PIECE [CASE]
- *                       one scene; HOST: layers of the CPU, -1: outputs are cut instead; LAZY: bits of devices; PIECE:
- *                       rows of a piece of a step
+ *                       one scene; HOST: layers of the CPU, or `outputs`: these are cut; LAZY: bits of devices; PIECE:
+ *                       rows of a piece of a step, or bytes of a landing
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +72,8 @@ static bool check(void *arg, const char *variant, const ek_trace *got, const int
 }
 
 typedef struct way {
-    int n, host, lazy, piece; /* host: -1: outputs are cut; piece: rows from which on a step is cut; 0: as it is */
+    int n, host, lazy, piece; /* piece: rows from which on a step is cut; 0: as it is */
+    bool outputs;             /* are cut; piece: bytes of a landing, above which parts do not go in words */
 } way;
 
 /* A drafter model's drafts, as on the CPU. */
@@ -116,12 +117,11 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
     must(scene_open(&s, seed));
     shrink(&s);
     scene_describe(&s, text, sizeof text);
-    const bool outputs = w.host < 0;
     const ek_ranks_opts o = {.n = w.n,
                              .ordinal = {0, 1, 2, 3},
-                             .split = outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                             .split = w.outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
                              .host = w.host > 0,
-                             .host_layers = outputs ? 0 : w.host};
+                             .host_layers = w.host};
     snprintf(lazy, sizeof lazy, "%d", w.lazy);
     setenv("EK_EMULATED_LAZY", lazy, 1);
     const ek_err refused = ek_ranks_open(&ranks, &driver, s.model, &o);
@@ -131,8 +131,9 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
         return;
     }
     must(refused);
-    ranks->min_piece = w.piece;
-    if (outputs) snprintf(where, sizeof where, "outputs cut for %d devices, late %d", w.n, w.lazy);
+    if (!w.outputs) ranks->min_piece = w.piece;
+    else if (w.piece) ranks->max_landing = (size_t)w.piece;
+    if (w.outputs) snprintf(where, sizeof where, "outputs cut for %d devices, late %d", w.n, w.lazy);
     else snprintf(where, sizeof where, "on %d devices, %d layers on the CPU, late %d", w.n, w.host, w.lazy);
     scene_executor = ek_executor_cpu;
     must(run_alone(&s, &(company){0}, want));
@@ -167,23 +168,22 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
 static void over_two_devices(void **state)
 {
     (void)state;
-    run_scene(6, (way){2, 0, 3, 4}, (const char *const[]){"ahead", NULL}, true);     /* Q1 */
-    run_scene(0, (way){2, 0, 1, 4}, (const char *const[]){"together", NULL}, false); /* T1: per-layer inputs */
-    run_scene(1, (way){2, 0, 2, 4}, (const char *const[]){"together", NULL}, false); /* T2: experts */
+    run_scene(1, (way){2, 0, 3, 4, false}, (const char *const[]){"ahead", NULL}, true);     /* T2: experts */
+    run_scene(0, (way){2, 0, 1, 4, false}, (const char *const[]){"together", NULL}, false); /* T1: per-layer inputs */
 }
 
 /* What a cut of two may hide. */
 static void over_three_devices(void **state)
 {
     (void)state;
-    run_scene(4, (way){3, 0, 5, 4}, (const char *const[]){"drafted", NULL}, false); /* T5 */
+    run_scene(4, (way){3, 0, 5, 4, false}, (const char *const[]){"drafted", NULL}, false); /* T5 */
 }
 
 static void over_a_device_and_the_cpu(void **state)
 {
     (void)state;
-    run_scene(0, (way){1, 1, 1, 4}, (const char *const[]){"together", NULL}, false);
-    run_scene(4 | SCENE_SPANS, (way){2, 2, 3, 3}, (const char *const[]){"cached", NULL}, false);
+    run_scene(0, (way){1, 1, 1, 4, false}, (const char *const[]){"together", NULL}, false);
+    run_scene(4 | SCENE_SPANS, (way){2, 2, 3, 3, false}, (const char *const[]){"cached", NULL}, false);
 }
 
 /* Every output is one device's, and all have it behind an exchange: both late, so that who does not wait reads what was
@@ -191,16 +191,60 @@ static void over_a_device_and_the_cpu(void **state)
 static void outputs_of_two_devices(void **state)
 {
     (void)state;
-    run_scene(6, (way){2, -1, 3, 0}, (const char *const[]){"ahead", NULL}, false);                    /* Q1 */
-    run_scene(79 | WIDE_EXPERTS, (way){2, -1, 2, 0}, (const char *const[]){"together", NULL}, false); /* Q2 */
-    run_scene(0, (way){2, -1, 1, 0}, (const char *const[]){"together", NULL}, false); /* T1: per-layer inputs */
+    run_scene(6, (way){.n = 2, .lazy = 3, .outputs = true}, (const char *const[]){"ahead", NULL}, false); /* Q1 */
+    run_scene(79 | WIDE_EXPERTS, (way){.n = 2, .lazy = 2, .outputs = true}, (const char *const[]){"together", NULL},
+              false); /* Q2 */
+    run_scene(0, (way){.n = 2, .lazy = 1, .piece = 2048, .outputs = true}, (const char *const[]){"together", NULL},
+              false); /* T1: per-layer inputs */
 }
 
 static void outputs_of_three_devices(void **state)
 {
     (void)state;
-    run_scene(0, (way){3, -1, 5, 0}, (const char *const[]){"none", NULL}, false);  /* T1 */
-    run_scene(15, (way){3, -1, 0, 0}, (const char *const[]){"none", NULL}, false); /* Q1, alone */
+    run_scene(0, (way){.n = 3, .lazy = 5, .outputs = true}, (const char *const[]){"none", NULL}, false); /* T1 */
+    run_scene(15, (way){.n = 3, .lazy = 0, .outputs = true}, (const char *const[]){"none", NULL},
+              false); /* Q1, alone */
+}
+
+/* What a device stores is lost from some exchange on: who waits gives up, the request ends with the reason, and the
+ * next one, of a device that is heard again, has its bits. */
+static void a_part_that_is_lost(void **state)
+{
+    (void)state;
+    static scene s;
+    static ek_trace want[MAX_ASKS], got[MAX_ASKS];
+    ek_gpu_driver driver = emulated();
+    must(scene_open(&s, 0)); /* T1 */
+    shrink(&s);
+    s.n = 1;
+    setenv("EK_EMULATED_LAZY", "3", 1);
+    must(ek_ranks_open(&ranks, &driver, s.model,
+                       &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
+    scene_executor = ek_executor_cpu;
+    must(run_alone(&s, &(company){0}, want));
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    ranks->max_landing = 2048;
+    ek_executor on = ek_ranks_executor(ranks);
+    o.max_requests = 1, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
+    must(ek_engine_open_on(&e, &on, &o));
+    for (int lost = 1; lost <= 30; lost += 23) {
+        char count[16], where[256];
+        snprintf(count, sizeof count, "%d", lost);
+        setenv("EK_EMULATED_LOST", count, 1);
+        must(ek_trace_run(e, s.ask, 1, got));
+        unsetenv("EK_EMULATED_LOST");
+        assert_int_equal(got[0].finish, EK_FINISH_ERROR);
+        assert_non_null(strstr(got[0].text, "did not come"));
+        ek_trace_fini(&got[0]);
+        must(ek_trace_run(e, s.ask, 1, got));
+        if (!ek_trace_same(&want[0], &got[0], where, sizeof where)) fail_msg("lost %d: %s", lost, where);
+        ek_trace_fini(&got[0]);
+    }
+    ek_trace_fini(&want[0]);
+    ek_engine_close(e);
+    ek_ranks_close(ranks);
+    scene_close(&s);
 }
 
 int main(int argc, char **argv)
@@ -208,14 +252,16 @@ int main(int argc, char **argv)
     ek_log_set(EK_LOG_ERROR);
     if (argc >= 6) {
         const char *const names[] = {argc > 6 ? argv[6] : NULL, NULL};
-        run_scene(strtoull(argv[1], NULL, 0), (way){atoi(argv[2]), atoi(argv[3]), atoi(argv[4]), atoi(argv[5])},
-                  argc > 6 ? names : NULL, argc <= 6 && atoi(argv[3]) >= 0);
+        const bool outputs = strcmp(argv[3], "outputs") == 0;
+        const way w = {atoi(argv[2]), outputs ? 0 : atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), outputs};
+        run_scene(strtoull(argv[1], NULL, 0), w, argc > 6 ? names : NULL, argc <= 6 && !outputs);
         return 0;
     }
+    if (argc == 2) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_two_devices),          cmocka_unit_test(over_three_devices),
         cmocka_unit_test(over_a_device_and_the_cpu), cmocka_unit_test(outputs_of_two_devices),
-        cmocka_unit_test(outputs_of_three_devices),
+        cmocka_unit_test(outputs_of_three_devices),  cmocka_unit_test(a_part_that_is_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
