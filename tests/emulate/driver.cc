@@ -382,12 +382,23 @@ API cuModuleUnload(CUmodule)
 {
     return 0;
 }
+// Whether the code for the device has the kernel: of an older one not all that are linked in.
+static bool has(const char *name)
+{
+    static const char *const of_80[] = {
+#include "emulate/kernels_80.inc"
+    };
+    if (ek_emulated_capability() >= 90) return true;
+    for (const char *one : of_80)
+        if (!strcmp(one, name)) return true;
+    return false;
+}
 API cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
 {
     static void *self; // this library, whose symbols are not global
     Dl_info info;
     if (!self && dladdr(&thing, &info)) self = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
-    *function = (CUfunction)(self && !strncmp(name, "ek_", 3) ? dlsym(self, name) : nullptr);
+    *function = (CUfunction)(self && !strncmp(name, "ek_", 3) && has(name) ? dlsym(self, name) : nullptr);
     return *function ? 0 : 500; // CUDA_ERROR_NOT_FOUND
 }
 // Bytes of dynamic shared memory that a block may have.

@@ -176,6 +176,17 @@ static void note_args(const char *name, const void *from)
     note(word, bytes);
 }
 
+/* What the device does not have. */
+static void look(const char *name, size_t shared, unsigned cluster)
+{
+    if (!recorded.kernels || recorded.lacks[0]) return;
+    int i = 0;
+    while (recorded.kernels[i] && strcmp(recorded.kernels[i], name) != 0) i++;
+    if (!recorded.kernels[i]) snprintf(recorded.lacks, sizeof recorded.lacks, "%s", name);
+    else if (shared > recorded.block_shared || (cluster && !recorded.clusters))
+        snprintf(recorded.lacks, sizeof recorded.lacks, "%s: %zu bytes, cluster %u", name, shared, cluster);
+}
+
 static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void **extra)
 {
     const char *name = (const char *)f;
@@ -187,6 +198,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void *
         if (c->attrs[i].id == EK_CU_LAUNCH_OVERLAP) overlap = 1;
     }
     const unsigned grid[] = {c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->sharedMemBytes, cluster, overlap};
+    look(name, c->sharedMemBytes, cluster);
     note(name, strlen(name) + 1), note(grid, sizeof grid);
     if (recorded.out)
         fprintf(recorded.out, "%s %u,%u,%u x %u shared %u cluster %u overlap %u:", name, grid[0], grid[1], grid[2],
@@ -206,10 +218,19 @@ static CUresult launch_graph(CUgraphExec exec, CUstream stream)
     return EK_CU_OK;
 }
 
+static int capability;
+
+void record_capability(int to)
+{
+    capability = to;
+}
+
 static CUresult attribute_of(int *value, int attribute, CUdevice device)
 {
     (void)device;
-    *value = attribute == EK_CU_ATTR_MAJOR ? 9 : attribute == EK_CU_ATTR_MINOR ? 0 : recorded.multiprocessors;
+    *value = attribute == EK_CU_ATTR_MAJOR   ? capability / 10
+             : attribute == EK_CU_ATTR_MINOR ? capability % 10
+                                             : recorded.multiprocessors;
     return EK_CU_OK;
 }
 
@@ -228,7 +249,7 @@ static CUresult allow(CUfunction function, int attribute, int value)
 void record_reset(ek_cuda_api *api, int multiprocessors)
 {
     fake_cuda_reset(api);
-    n_ranges = n_taken = 0;
+    n_ranges = n_taken = 0, capability = 90;
     recorded = (record){.multiprocessors = multiprocessors};
     api->cuMemAlloc = take, api->cuMemFree = give_back, api->cuMemGetInfo = room;
     api->cuMemcpyHtoDAsync = copy_in, api->cuMemcpyDtoHAsync = copy_out, api->cuMemcpyDtoDAsync = copy;

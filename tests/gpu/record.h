@@ -15,12 +15,20 @@ typedef struct record {
     FILE *out;     /* where each is printed, too; NULL: nowhere */
     bool off;      /* note nothing */
     int multiprocessors;
+    /* What a launch must keep to where kernels is set: those kernels, a block's shared memory. lacks: the first that
+     * did not, or "". */
+    const char *const *kernels; /* ends with NULL */
+    size_t block_shared;
+    bool clusters;
+    char lacks[96];
 } record;
 
 extern record recorded;
 
-/* Begins anew: the functions, with so many multiprocessors. */
+/* Begins anew: the functions, with so many multiprocessors, of compute capability 9.0. */
 void record_reset(ek_cuda_api *api, int multiprocessors);
+/* From the next opening on: another capability, ten times. */
+void record_capability(int capability);
 /* Memory at `second` counts as that at `first`: pairs of buffers which take turns. */
 void record_alias(CUdeviceptr first, CUdeviceptr second, size_t bytes);
 

@@ -225,12 +225,13 @@ static void open_drafter(opened *o, int centroids)
     assert_int_equal(ek_gpu_add_drafter(o->g, o->drafter), EK_OK);
 }
 
-static opened open_recorded(const shape *s)
+static opened open_as(const shape *s, int capability)
 {
     opened o = {.m = open_shape(s)};
     static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
     ek_gpu_driver d = {.modules = modules, .built_with = 13000};
     record_reset(&d.api, s->multiprocessors);
+    record_capability(capability);
     assert_int_equal(ek_gpu_open(&o.g, &d, o.m, 0), EK_OK);
     if (s->host_table) o.g->w.table = (ek_gpu_matrix){0};
     if (s->drafter) open_drafter(&o, s->drafter);
@@ -242,6 +243,11 @@ static opened open_recorded(const shape *s)
     alias_pairs(o.on.arg);
     if (s->drafter) alias_pairs(((ek_gpu_run *)o.on.arg)->drafter);
     return o;
+}
+
+static opened open_recorded(const shape *s)
+{
+    return open_as(s, 90);
 }
 
 static void close_recorded(opened *o)
@@ -328,6 +334,39 @@ static void every_step_queues_the_launches_that_are_stored(void **state)
     }
     assert_int_equal(at, sizeof stored / sizeof *stored);
     assert_int_equal(changed, 0);
+}
+
+/* Nothing is asked of a device that the code for it does not have (tools/cuda/registers), or that would not fit. */
+static void other_devices_are_asked_for_what_they_have(void **state)
+{
+    (void)state;
+    static const char *const of_80[] = {
+#include "emulate/kernels_80.inc"
+        NULL};
+    static const struct {
+        int capability;
+        const char *const *kernels;
+    } devices[] = {{80, of_80}, {86, of_80}};
+    enum { DEVICES = sizeof devices / sizeof *devices };
+    int lacking = 0;
+    for (int i = 0; i < SHAPES; i++) {
+        const int d = i % DEVICES;
+        opened o = open_as(&shapes[i], devices[d].capability);
+        const ek_cuda_chip *chip = ek_cuda_chip_of(o.g->c);
+        recorded.kernels = devices[d].kernels, recorded.block_shared = chip->block_shared;
+        recorded.clusters = chip->clusters;
+        for (int k = 0; k < scenes_of(&shapes[i]); k++)
+            for (int r = 0; r < ROW_COUNTS; r += 2) {
+                recorded.lacks[0] = 0;
+                hash_of(&o.on, o.m, k, row_counts[r + (k + i) % 2]);
+                if (!recorded.lacks[0]) continue;
+                print_message("%s, %s, %d rows, capability %d: %s\n", shapes[i].name, scenes[k],
+                              row_counts[r + (k + i) % 2], devices[d].capability, recorded.lacks);
+                lacking++;
+            }
+        close_recorded(&o);
+    }
+    assert_int_equal(lacking, 0);
 }
 
 /* Prompts of so many lengths that there is no room for all their recipes. */
@@ -422,6 +461,7 @@ int main(int argc, char **argv)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_queues_the_launches_that_are_stored),
+        cmocka_unit_test(other_devices_are_asked_for_what_they_have),
         cmocka_unit_test(recipes_are_forgotten_and_written_again_in_memory_that_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

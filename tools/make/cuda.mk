@@ -29,7 +29,7 @@ cu_features = $(if $(filter 80on90,$1),80,$(1:a=))
 cu_gencode  = -gencode=arch=compute_$(if $(filter 80on90,$1),80$(,)code=sm_90,$1$(,)code=sm_$1)
 # Files that live on what an architecture lacks (kernels/device.cuh): wgmma; clusters; copies of whole pieces; much
 # shared memory, or little.
-CU_WGMMA    := product_wide plane_wide operand
+CU_WGMMA    := product_wide plane_wide
 CU_CLUSTERS := layer_end
 CU_BULK     := attn_deep
 CU_LARGE    := attn_int_prompt attn_prompt
@@ -113,6 +113,14 @@ $B/tests/emulate/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
 $B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
+# The names of the kernels that the code for an older device has.
+KERNELS_OF := $B/tests/emulate/kernels_80.inc
+$(KERNELS_OF): $B/tests/emulate/kernels_%.inc: tools/cuda/registers/%.txt
+	@mkdir -p $(@D)
+	@awk '!/^#/ && NF { print "\"" $$1 "\"," }' $< >$@
+$B/tests/emulate/driver.cc.o $B/tests/races/driver.cc.o $B/tests/gpu/test_launches.o: $(KERNELS_OF)
+$B/tests/emulate/driver.cc.o $B/tests/races/driver.cc.o: EMULATED_CXX += -I$B/tests
+$B/tests/gpu/test_launches.o: CFLAGS += -I$B/tests
 $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 
