@@ -27,24 +27,20 @@ typedef struct ek_cuda_exchange_piece {
 } ek_cuda_exchange_piece;
 
 /* What a device has for exchanges, zeros at first. arrived[r][b]: how many exchanges block b of device r has stored
- * for; done[r][b]: how many the block that stores there and waits for it has ended; lost: another device did not come,
- * and nothing waits any more. */
+ * for; done: how many this one has ended; lost: another one did not come, and nothing waits any more. */
 typedef struct ek_cuda_exchange_control {
-    uint32_t lost, unused[15];
+    uint32_t done, lost, unused[14];
     uint32_t arrived[EK_CUDA_EXCHANGE_RANKS][EK_CUDA_EXCHANGE_BLOCKS];
-    uint32_t done[EK_CUDA_EXCHANGE_RANKS][EK_CUDA_EXCHANGE_BLOCKS];
 } ek_cuda_exchange_control;
 
-/* ek_exchange: grid (blocks, ranks - 1), 256 threads: a block for each part of what goes to another device, which then
- * waits for the same block of that one, for `limit` nanoseconds at most. half: 0; the emulated device launches it
- * twice, for EK_CUDA_PUT, and, once the others have come, for EK_CUDA_TAKE. */
-enum { EK_CUDA_PUT = 1, EK_CUDA_TAKE = 2 };
+/* ek_exchange_put: grid (blocks, ranks - 1), 256 threads. ek_exchange_take, behind it: a block of 256 threads, which
+ * waits for `limit` nanoseconds at most. */
 typedef struct ek_cuda_exchange_args {
     ek_cuda_exchange_piece piece[EK_CUDA_EXCHANGE_PIECES];
     ek_cuda_ptr control[EK_CUDA_EXCHANGE_RANKS]; /* of each device */
     uint64_t limit;
     int32_t rows[EK_CUDA_EXCHANGE_PIECES]; /* 0: no such piece */
-    int32_t ranks, rank, blocks, half;
+    int32_t ranks, rank, blocks, unused;
 } ek_cuda_exchange_args;
 
 #endif

@@ -1,8 +1,8 @@
 /* The arguments of kernels that exchange what devices have computed in words, of rows that are few, under the rules of
  * cuda/args.h.
  *
- * A word of 4 bytes travels beside the number of its exchange, both by one store, to a
- * landing, where nobody else writes; who wants it reads until the number is there. So nothing has to be said behind the
+ * A word of 4 bytes travels beside the number of its exchange, both by one store, to a landing, where nobody else
+ * writes; who wants it reads until the number is there. So nothing has to be said behind the
  * data, and a kernel that reads rows may take them itself. A landing is written again after an exchange in another one
  * at the earliest, whose words a device sends when it has taken all of the one in front. */
 #ifndef EK_CUDA_WORDS_ARGS_H
@@ -12,12 +12,14 @@
 #include "cuda/model_args.h"
 
 enum {
-    EK_CUDA_WORDS_ROWS = 64,         /* that a kernel takes itself, fewer than a device has multiprocessors */
+    EK_CUDA_WORDS_ROWS = 4,          /* of a step that go in words at most: with 8 that is slower (docs/CUDA.md) */
     EK_CUDA_LANDINGS = 5,            /* of exchanges of a layer in turns; the last is of logits */
     EK_CUDA_LANDING_BYTES = 8 << 20, /* of one, at most */
     EK_CUDA_EXCHANGES = 4096,        /* of a step, at most */
     EK_CUDA_EXCHANGE_STEPS = 1 << 19 /* steps are counted so far; then landings are zeroed and they begin at 0 */
 };
+
+enum { EK_CUDA_PUT = 1, EK_CUDA_TAKE = 2 };
 
 /* The first member of the arguments of every kernel whose name ends in _words. number of an exchange: EK_CUDA_EXCHANGES
  * times its step's, plus index. */
@@ -26,7 +28,7 @@ typedef struct ek_cuda_words {
     ek_cuda_ptr control, step;              /* of this device; uint64: the step's number in its lower half */
     uint64_t limit;
     int32_t ranks, rank, index; /* index: from 1 */
-    int32_t half;               /* as above */
+    int32_t half;               /* 0; the emulated device launches a kernel twice, by these */
 } ek_cuda_words;
 
 /* Rows here: what of them is this device's goes from them to the landings of the others, and the rest from the landing

@@ -96,7 +96,7 @@ static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
     const size_t logits = (size_t)x->z.max_logits * (size_t)c->vocab_size * sizeof(float);
     const size_t rows = n * ((size_t)c->hidden_size * sizeof(float) * (size_t)(1 + c->top_k_experts)) + w->acts;
     x->landing_bytes = 2 * larger(logits, rows);
-    if (x->landing_bytes > x->max_landing) x->landing_bytes = x->max_landing;
+    if (x->landing_bytes > EK_CUDA_LANDING_BYTES) x->landing_bytes = EK_CUDA_LANDING_BYTES;
     x->landing = reserve(a, EK_CUDA_LANDINGS, x->landing_bytes);
 }
 

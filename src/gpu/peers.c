@@ -29,8 +29,8 @@ static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
 /* A device that was not heard of for so long that the one that waited gave up. */
 static ek_err check_came(const ek_gpu_run *x, uint64_t step)
 {
-    const int32_t *lost = x->flight[step % (uint64_t)x->n_flights].result + 4 * x->z.max_logits;
-    if (!*lost) return EK_OK;
+    const int32_t *control = x->flight[step % (uint64_t)x->n_flights].result + 4 * x->z.max_logits;
+    if (!control[1]) return EK_OK;
     return ek_fail(EK_EINTERNAL, "cuda:%d waited for what another device computes, which did not come",
                    ek_cuda_ordinal(x->g->c));
 }

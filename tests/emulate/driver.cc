@@ -147,9 +147,9 @@ CUresult queue(CUstream to, std::function<void()> f)
 }
 
 // The halves of an exchange: what goes to others, at once, and what comes from them, once they have stored it.
-std::vector<uint8_t> half_of(std::vector<uint8_t> args, size_t at, int32_t half)
+std::vector<uint8_t> half_of(std::vector<uint8_t> args, int32_t half)
 {
-    memcpy(args.data() + at, &half, sizeof half);
+    memcpy(args.data() + offsetof(ek_cuda_words, half), &half, sizeof half);
     return args;
 }
 
@@ -160,7 +160,7 @@ bool they_came(const std::vector<uint8_t> &args)
     const auto *own = (const ek_cuda_exchange_control *)(uintptr_t)a.control[a.rank];
     for (int r = 0; r < a.ranks; r++)
         for (int b = 0; b < a.blocks && r != a.rank; b++)
-            if ((int)(own->arrived[r][b] - own->done[r][b] - 1) < 0) return own->lost;
+            if ((int)(own->arrived[r][b] - own->done - 1) < 0) return own->lost;
     return true;
 }
 
@@ -188,11 +188,8 @@ bool words_came(const std::vector<uint8_t> &args)
     return true;
 }
 
-void give_up(const std::vector<uint8_t> &args, bool words)
+void give_up(ek_cuda_ptr control)
 {
-    ek_cuda_exchange_args a;
-    memcpy(&a, args.data(), sizeof a);
-    const ek_cuda_ptr control = words ? words_of(args).control : a.control[a.rank];
     ((ek_cuda_exchange_control *)(uintptr_t)control)->lost = 1;
 }
 
@@ -437,18 +434,23 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     Dl_info info;
     const std::string name = dladdr((const void *)f, &info) && info.dli_sname ? info.dli_sname : "";
     const bool words = name.size() > 6 && name.substr(name.size() - 6) == "_words";
-    if (!words && name != "ek_exchange") return queue(c->hStream, [=] { launch(a); });
     ek_cuda_exchange_args exchange;
     memcpy(&exchange, a.data(), sizeof exchange);
-    const int rank = words ? words_of(a).rank : exchange.rank;
-    const size_t half = words ? offsetof(ek_cuda_words, half) : offsetof(ek_cuda_exchange_args, half);
+    if (name == "ek_exchange_put")
+        return queue(c->hStream, [=] {
+            if (!is_lost(exchange.rank)) launch(a);
+        });
+    if (name == "ek_exchange_take")
+        return queue_item(c->hStream,
+                          {[=] { launch(a); }, [=] { return they_came(a); }, [=] { give_up(exchange.control[exchange.rank]); }});
+    if (!words) return queue(c->hStream, [=] { launch(a); });
     queue(c->hStream, [=] {
-        if (is_lost(rank)) return;
-        launch(half_of(a, half, EK_CUDA_PUT));
-        if (words) sent[words_of(a).at[words_of(a).rank]] = number_of(words_of(a));
+        if (is_lost(words_of(a).rank)) return;
+        launch(half_of(a, EK_CUDA_PUT));
+        sent[words_of(a).at[words_of(a).rank]] = number_of(words_of(a));
     });
-    return queue_item(c->hStream, {[=] { launch(half_of(a, half, EK_CUDA_TAKE)); },
-                                   [=] { return words ? words_came(a) : they_came(a); }, [=] { give_up(a, words); }});
+    return queue_item(c->hStream, {[=] { launch(half_of(a, EK_CUDA_TAKE)); }, [=] { return words_came(a); },
+                                   [=] { give_up(words_of(a).control); }});
 }
 API cuStreamBeginCapture(CUstream, int)
 {

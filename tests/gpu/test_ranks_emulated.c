@@ -5,7 +5,7 @@
  *   test_ranks_emulated [TEST]                      a small scene of each kind, or one of these tests
  *   test_ranks_emulated SEED DEVICES HOST LAZY PIECE [CASE]
  *                       one scene; HOST: layers of the CPU, or `outputs`: these are cut; LAZY: bits of devices; PIECE:
- *                       rows of a piece of a step, or bytes of a landing
+ *                       rows of a piece of a step
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static bool check(void *arg, const char *variant, const ek_trace *got, const int
 
 typedef struct way {
     int n, host, lazy, piece; /* piece: rows from which on a step is cut; 0: as it is */
-    bool outputs;             /* are cut; piece: bytes of a landing, above which parts do not go in words */
+    bool outputs;             /* are cut; host and piece are 0 */
 } way;
 
 /* A drafter model's drafts, as on the CPU. */
@@ -131,8 +131,7 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
         return;
     }
     must(refused);
-    if (!w.outputs) ranks->min_piece = w.piece;
-    else if (w.piece) ranks->max_landing = (size_t)w.piece;
+    ranks->min_piece = w.piece;
     if (w.outputs) snprintf(where, sizeof where, "outputs cut for %d devices, late %d", w.n, w.lazy);
     else snprintf(where, sizeof where, "on %d devices, %d layers on the CPU, late %d", w.n, w.host, w.lazy);
     scene_executor = ek_executor_cpu;
@@ -194,7 +193,7 @@ static void outputs_of_two_devices(void **state)
     run_scene(6, (way){.n = 2, .lazy = 3, .outputs = true}, (const char *const[]){"ahead", NULL}, false); /* Q1 */
     run_scene(79 | WIDE_EXPERTS, (way){.n = 2, .lazy = 2, .outputs = true}, (const char *const[]){"together", NULL},
               false); /* Q2 */
-    run_scene(0, (way){.n = 2, .lazy = 1, .piece = 2048, .outputs = true}, (const char *const[]){"together", NULL},
+    run_scene(0, (way){.n = 2, .lazy = 1, .outputs = true}, (const char *const[]){"together", NULL},
               false); /* T1: per-layer inputs */
 }
 
@@ -224,7 +223,6 @@ static void a_part_that_is_lost(void **state)
     must(run_alone(&s, &(company){0}, want));
     ek_engine *e;
     ek_engine_opts o = ek_engine_defaults();
-    ranks->max_landing = 2048;
     ek_executor on = ek_ranks_executor(ranks);
     o.max_requests = 1, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
     must(ek_engine_open_on(&e, &on, &o));

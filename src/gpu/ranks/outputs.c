@@ -155,7 +155,7 @@ static const char *broken_split(void *arg)
 static void join(split *x)
 {
     for (int i = 0; i < x->n; i++) {
-        x->run[i]->follower = i > 0, x->run[i]->max_landing = x->r->max_landing;
+        x->run[i]->follower = i > 0;
         for (int j = 0; j < x->n; j++) x->run[i]->peer[j] = x->run[j];
     }
 }

@@ -6,7 +6,6 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "cuda/words_args.h"
 #include "gpu/ranks/executors.h"
 #include "gpu/ranks/state.h"
 #include "gpu/weights/state.h"
@@ -101,7 +100,7 @@ ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, c
 {
     EK_ASSERT(o->n >= 1 && o->n <= EK_RANKS && !(o->host && o->split == EK_SPLIT_OUTPUTS));
     ek_ranks *r = ek_alloc(sizeof *r);
-    r->m = m, r->max_bytes = o->max_bytes, r->max_landing = EK_CUDA_LANDING_BYTES;
+    r->m = m, r->max_bytes = o->max_bytes;
     ek_err err = start(r, driver, o);
     if (err) ek_ranks_close(r);
     else *out = r;

@@ -13,8 +13,7 @@ struct ek_ranks {
     int n; /* devices */
     ek_gpu *gpu[EK_RANKS];
     double max_bytes;
-    int min_piece;      /* for tests; 0: as it is */
-    size_t max_landing; /* bytes of an exchange in words at most, twice (cuda/words_args.h) */
+    int min_piece; /* for tests; 0: as it is */
     char text[1024];
 };
 

@@ -92,9 +92,10 @@ static int blocks_of(const ek_cuda_exchange_args *a)
     return blocks < EK_CUDA_EXCHANGE_BLOCKS ? (int)blocks : EK_CUDA_EXCHANGE_BLOCKS;
 }
 
-bool ek_gpu_goes_in_words(const ek_gpu_run *x, int64_t bytes)
+/* So many bytes of rows, all devices' parts. */
+static bool goes_in_words(const ek_gpu_writer *w, int64_t bytes)
 {
-    return 2 * bytes <= (int64_t)x->landing_bytes;
+    return w->of.n <= EK_CUDA_WORDS_ROWS && 2 * bytes <= (int64_t)w->x->landing_bytes;
 }
 
 ek_cuda_words ek_gpu_words(ek_gpu_writer *w)
@@ -133,7 +134,7 @@ static bool in_words(ek_gpu_writer *w, const ek_gpu_exchange *e)
         bytes += e->a.rows[p] * from->ld;
         for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS; s++) sent += e->a.rows[p] * (int64_t)from->span[s].bytes;
     }
-    if (!ek_gpu_goes_in_words(w->x, bytes)) return false;
+    if (!goes_in_words(w, bytes)) return false;
     a.w = ek_gpu_words(w);
     const int64_t blocks = sent / 4 / EACH + 1;
     const unsigned most = EK_CUDA_EXCHANGE_BLOCKS;
@@ -152,9 +153,12 @@ void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
     a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank, a->limit = LIMIT;
     a->blocks = blocks_of(a);
     for (int r = 0; r < a->ranks; r++) a->control[r] = x->peer[r]->control;
-    const ek_cuda_grid grid = {.x = (unsigned)a->blocks, .y = (unsigned)a->ranks - 1, .threads = 256, .overlap = true};
     w->n_exchanges++;
-    EK_GPU_WRITE_WORDS(w, "ek_exchange", grid, *a);
+    const ek_cuda_grid put = {.x = (unsigned)a->blocks, .y = (unsigned)a->ranks - 1, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_exchange_put", put, *a);
+    w->line[w->n_lines - 1].puts = true;
+    const ek_cuda_grid take = {.x = 1, .threads = 256, .overlap = true};
+    EK_GPU_WRITE(w, "ek_exchange_take", take, *a);
 }
 
 static int hidden_size(const ek_gpu_run *x)
@@ -174,7 +178,7 @@ void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
 {
     if (!ek_gpu_is_cut(w->x)) return;
     const int64_t bytes = (int64_t)n * hidden_size(w->x) * (int64_t)sizeof(float);
-    if (n <= EK_CUDA_WORDS_ROWS && ek_gpu_goes_in_words(w->x, bytes)) w->left_y = n;
+    if (goes_in_words(w, bytes)) w->left_y = n;
     else exchange_y(w, n);
 }
 

@@ -44,14 +44,13 @@ void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t pla
                              ek_gpu_range p);
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e);
 
-/* Few rows go in words (cuda/words_args.h): whether so many bytes of rows, all devices' parts, do; and a line of a
- * kernel that takes words itself, whose arguments begin with w. */
-bool ek_gpu_goes_in_words(const ek_gpu_run *x, int64_t bytes);
+/* Few rows go in words (cuda/words_args.h): a line of a kernel that takes words itself, whose arguments begin with w.
+ */
 ek_cuda_words ek_gpu_words(ek_gpu_writer *w);
-#define EK_GPU_WRITE_WORDS(writer, kernel, grid, args)          \
-    do {                                                        \
-        EK_GPU_WRITE(writer, kernel, grid, args);               \
-        (writer)->line[(writer)->n_lines - 1].exchanges = true; \
+#define EK_GPU_WRITE_WORDS(writer, kernel, grid, args)     \
+    do {                                                   \
+        EK_GPU_WRITE(writer, kernel, grid, args);          \
+        (writer)->line[(writer)->n_lines - 1].puts = true; \
     } while (0)
 
 /* The rows of hidden_size at x->y, of which each device has its outputs: at once, or, where they are few, left to the

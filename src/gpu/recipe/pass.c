@@ -48,7 +48,7 @@ static const ek_gpu_recipe *recipe_of(ek_gpu_run *x, const ek_gpu_subject *of)
     return ek_gpu_recipe_keep(x->recipes);
 }
 
-/* Each device's subject, queued in turns up to each exchange. */
+/* Each device's subject, queued in turns, so that all have put what one waits for. */
 static void queue(ek_gpu_run *const *x, int n, const ek_gpu_subject *of)
 {
     for (int i = 0; i < n; i++) ek_gpu_queue_begin(x[i], recipe_of(x[i], &of[i]));

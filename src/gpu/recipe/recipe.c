@@ -200,13 +200,13 @@ void ek_gpu_queue_begin(ek_gpu_run *x, const ek_gpu_recipe *r)
 bool ek_gpu_queue_more(ek_gpu_run *x)
 {
     ek_gpu_recipes *q = x->recipes;
-    for (bool waits = false; q->line < q->queued->n_lines && !waits; q->line++) {
+    for (bool puts = false; q->line < q->queued->n_lines && !puts; q->line++) {
         const ek_gpu_line *line = &q->queued->line[q->line];
         uint64_t *args = q->queued->args + line->args;
         for (int k = 0; k < line->n_opens; k++, q->open++) args[q->open->word] = q->value[q->open->value];
         if (line->kernel) ek_gpu_launch_kernel(x->g, line->kernel, line->grid, args);
         else attend(x, line, args);
-        waits = line->exchanges;
+        puts = line->puts;
     }
     return q->line < q->queued->n_lines;
 }

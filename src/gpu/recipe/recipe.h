@@ -73,7 +73,7 @@ typedef struct ek_gpu_line {
     uint16_t n_opens; /* of the recipe's, one after the other */
     bool tail;        /* attention: of the tail's list, */
     uint8_t kind;     /* of layers of this kind */
-    bool exchanges;   /* other devices wait for it, and it for them */
+    bool puts;        /* what is behind it, or itself in the end, waits for what other devices put */
 } ek_gpu_line;
 
 typedef struct ek_gpu_open {
@@ -127,8 +127,8 @@ const ek_gpu_recipe *ek_gpu_recipe_keep(ek_gpu_recipes *r);
 
 /* The values of the step at hand, for all that is queued until the next call. */
 void ek_gpu_recipes_set(ek_gpu_run *x);
-/* Queues it in pieces, each up to where devices wait for each other: begin, then `more` until it says that nothing is
- * left. So none is further ahead than all are queued. */
+/* Queues it in pieces, each up to where what other devices put is waited for: begin, then `more` until it says that
+ * nothing is left. So each device puts before any waits. */
 void ek_gpu_queue_begin(ek_gpu_run *x, const ek_gpu_recipe *r);
 bool ek_gpu_queue_more(ek_gpu_run *x);
 /* Of what is computed once: queues the lines as they are written, without attention and open values, and begins anew

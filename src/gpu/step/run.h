@@ -18,7 +18,7 @@ typedef struct ek_gpu_flight ek_gpu_flight;
 struct ek_gpu_flight {
     uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
     int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token; with a cut what
-                        control begins with: lost */
+                        control has: done, then lost */
     CUevent ended;
     int n_draws;
     bool draws;     /* the device makes every draw of the step */
@@ -89,7 +89,7 @@ struct ek_gpu_run {
     bool follower; /* another one does */
     CUdeviceptr control, gathered, pair_gathered;
     CUdeviceptr landing; /* EK_CUDA_LANDINGS of so many bytes each */
-    size_t landing_bytes, max_landing;
+    size_t landing_bytes;
     uint32_t n_exchanged; /* steps whose numbers were used: the first word of a step's block */
     /* drafts */
     struct ek_gpu_run *drafter; /* NULL: none */

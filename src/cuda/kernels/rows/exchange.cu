@@ -28,8 +28,11 @@ __device__ __forceinline__ void store(u64 to, u64 from, int64_t ld, const ek_cud
     }
 }
 
-__device__ __forceinline__ void put(const ek_cuda_exchange_args &a, int peer)
+extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange_put(const __grid_constant__ ek_cuda_exchange_args a)
 {
+    const int peer = (int)blockIdx.y + ((int)blockIdx.y >= a.rank);
+    let_next_start();
+    wait_for_previous();
     for (int p = 0; p < EK_CUDA_EXCHANGE_PIECES; p++) {
         const ek_cuda_exchange_piece &piece = a.piece[p];
         const u64 from = piece.at[a.rank] + piece.first, to = piece.at[peer] + piece.first;
@@ -43,25 +46,28 @@ __device__ __forceinline__ void put(const ek_cuda_exchange_args &a, int peer)
     }
     fence_system();
     __syncthreads();
+    if (threadIdx.x) return;
+    const u32 done = ((const ek_cuda_exchange_control *)a.control[a.rank])->done;
+    store_system(&((ek_cuda_exchange_control *)a.control[peer])->arrived[a.rank][blockIdx.x], done + 1);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange(const __grid_constant__ ek_cuda_exchange_args a)
+extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange_take(const __grid_constant__ ek_cuda_exchange_args a)
 {
-    const int peer = (int)blockIdx.y + ((int)blockIdx.y >= a.rank), b = blockIdx.x;
     ek_cuda_exchange_control *const own = (ek_cuda_exchange_control *)a.control[a.rank];
     let_next_start();
     wait_for_previous();
-    if (a.half != EK_CUDA_TAKE) put(a, peer);
-    if (threadIdx.x) return;
-    const u32 want = own->done[peer][b] + 1; // of this block alone
-    if (a.half != EK_CUDA_TAKE) store_system(&((ek_cuda_exchange_control *)a.control[peer])->arrived[a.rank][b], want);
-    if (a.half == EK_CUDA_PUT) return;
+    const u32 want = own->done + 1;
     const u64 begun = nanoseconds();
-    while ((int)(load_system(&own->arrived[peer][b]) - want) < 0) {
-        if (load_system(&own->lost)) break;
-        if (nanoseconds() - begun > a.limit) store_system(&own->lost, 1u);
+    for (int i = threadIdx.x; i < a.ranks * a.blocks; i += THREADS) {
+        const int peer = i / a.blocks;
+        if (peer == a.rank) continue;
+        while ((int)(load_system(&own->arrived[peer][i % a.blocks]) - want) < 0) {
+            if (load_system(&own->lost)) break;
+            if (nanoseconds() - begun > a.limit) store_system(&own->lost, 1u);
+        }
     }
-    own->done[peer][b] = want;
+    __syncthreads();
+    if (threadIdx.x == 0) own->done = want;
 }
 
 // --- in words
