@@ -35,15 +35,21 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     static constexpr int SUMS = 16 * ROWS; // of a leaf
     static constexpr bool LARGE = F::A == 64 && F::UNITS == 8, HALVES = LARGE && ROWS == 8;
     static constexpr int HALF = 4; // HALVES: units whose values are held at once
+    // Where a warp copies itself, it has some registers less for the rest
+    static constexpr bool COPIES = !EK_HAS_BULK;
     // LARGE: units whose codes of rows are read a chunk ahead: more would not fit the registers
-    static constexpr int UNITS_AHEAD = SHARE || ONCE ? 3 : 2;
+    static constexpr int UNITS_AHEAD = !COPIES && (SHARE || ONCE) ? 3 : 2;
     // Rows are read a chunk ahead, else there are no registers for it; ANY: of a row that is not there those of any
     // other
-    static constexpr bool AHEAD = F::A == 64 ? OCT == 1 : ROWS == 4 && !F::BIASED, ANY = LARGE || (F::A != 64 && AHEAD);
+    static constexpr bool AHEAD = F::A == 64 ? OCT == 1 : ROWS == 4 && !F::BIASED && (!COPIES || F::KIND != SCALES_F32),
+                          ANY = LARGE || (F::A != 64 && (AHEAD || (COPIES && F::BIASED && ROWS == 4)));
     // In smaller groups two columns of 8 one after the other, and scales of rows twice, for the same reason
     static constexpr int AT_ONCE = F::A == 64 ? OCT : 1;
-    static constexpr bool AGAIN = F::A != 64 && ROWS == 8 &&
-                                  (F::BIASED ? LIMBS == 2 || F::KIND == SCALES_F32 : F::A == 16 && LIMBS == 2);
+    static constexpr bool AGAIN = F::A != 64 && ROWS == 8
+                                      ? F::BIASED ? COPIES || LIMBS == 2 || F::KIND == SCALES_F32
+                                                  : COPIES || (F::A == 16 && LIMBS == 2)
+                                      : COPIES && !HALVES &&
+                                            !(ROWS == 4 && F::BIASED && F::A == 32 && F::KIND != SCALES_F32);
 
     const ek_cuda_warp_args &p; // read where it is needed, instead of kept in registers
     u64 skip;                   // of an expert
