@@ -41,30 +41,12 @@ static ek_err check(const ek_model *m)
     return EK_OK;
 }
 
-/* Layers [first, end) and their part of a page, which ends where the next layer's begins. */
 static void set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
 {
     const ek_model *m = g->m;
     g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .cut = cut};
     g->share.head = s->end == m->config.n_layers;
-    for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        size_t at = m->layout.page_bytes[k], end = at;
-        for (int i = m->config.n_layers - 1; i >= s->first; i--) {
-            const ek_layer_config *l = &m->config.layer[i];
-            const bool starts = k >= EK_KIND_COUNT;
-            if (!l->owns_kv || (int)(starts ? ek_kv_start_kind(l->kind) : l->kind) != k) continue;
-            at = starts ? m->kv_start_offset[i] : m->kv_offset[i];
-            if (i >= s->end) end = at;
-        }
-        g->share.kv_at[k] = at, g->share.kv_bytes[k] = end - at;
-        for (int i = 0; i < m->config.n_layers && cut.ranks; i++) {
-            const ek_layer_config *l = &m->config.layer[i];
-            if ((int)(k >= EK_KIND_COUNT ? ek_kv_start_kind(l->kind) : l->kind) != k) continue;
-            const ek_gpu_head_part here = ek_gpu_heads_here(&cut, &m->config, l);
-            g->share.kv_bytes[k] = ek_gpu_kv_here(&here, l, end - at);
-            break; /* layers of a kind are alike */
-        }
-    }
+    ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &cut);
 }
 
 ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut)

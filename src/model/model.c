@@ -312,23 +312,14 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
     return open_invented(out, m, config, 0, seed, opts);
 }
 
-ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts)
+void ek_model_measure(ek_model_need *out, const ek_model *m)
 {
-    ek_model *m = new_model(opts);
-    ek_items list = {0};
-    ek_pack_opts o = pack_opts(opts, 0);
-    ek_err err = bind(m, &list, dir, &o);
-    if (!err) {
-        *out = (ek_model_need){.config = m->config,
-                               .layout = m->layout,
-                               .weight_bytes = (double)m->w.block_bytes,
-                               .mapped_bytes = (double)m->w.mapped_bytes,
-                               .bytes_per_token = m->bytes_per_token};
-        snprintf(out->numerics_id, sizeof out->numerics_id, "%s", m->numerics_id);
-    }
-    ek_items_fini(&list);
-    ek_model_close(m);
-    return err;
+    *out = (ek_model_need){.config = m->config,
+                           .layout = m->layout,
+                           .weight_bytes = (double)m->w.block_bytes,
+                           .mapped_bytes = (double)m->w.mapped_bytes,
+                           .bytes_per_token = m->bytes_per_token};
+    snprintf(out->numerics_id, sizeof out->numerics_id, "%s", m->numerics_id);
 }
 
 void ek_model_close(ek_model *m)

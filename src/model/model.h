@@ -37,7 +37,7 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
  * of (seed, NAME, i), so two calls make the same model. */
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts);
 
-/* The memory that opening would take: binds and checks every tensor, packs none. */
+/* What a model takes: of one that was opened deferred, what it would. */
 typedef struct ek_model_need {
     ek_config config;
     ek_kv_layout layout;
@@ -46,7 +46,7 @@ typedef struct ek_model_need {
     double bytes_per_token; /* weights one decoded token reads */
     char numerics_id[160];
 } ek_model_need;
-ek_err ek_model_measure(ek_model_need *out, const char *dir, const ek_model_opts *opts);
+void ek_model_measure(ek_model_need *out, const ek_model *m);
 
 /* EINVAL for a kv_start that is no multiple of EK_SEGMENT, and for formats that it leaves as they are. */
 ek_err ek_model_check_start(int kv_start, ek_kv_format k, ek_kv_format v);

@@ -175,20 +175,42 @@ static ek_err ask_rooms(double *room, const ek_gpu_driver *driver, const ek_rank
     return EK_OK;
 }
 
-ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_model *model)
+static ek_err say_requests(char *out, size_t size, const ek_place *p, const double *room, const ek_model *model,
+                           int ctx)
+{
+    double each;
+    const int n = ek_place_requests(p, model, room, ctx, &each);
+    const size_t used = strlen(out);
+    if (n == 0)
+        return ek_fail(EK_ENOMEM,
+                       "%s; keys and values of one request of %d tokens would need %.2f GB more than a step leaves",
+                       out, ctx, each / 1e9);
+    snprintf(out + used, size - used, "; beside them keys and values of %d request%s of %d tokens, %.2f GB each", n,
+             n == 1 ? "" : "s", ctx, each / 1e9);
+    return EK_OK;
+}
+
+ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_model *model, int ctx)
 {
     ek_gpu_driver driver = {0};
     ek_ranks_opts o;
     ek_place p;
     double room[EK_RANKS];
+    char why[512], advice[256];
     if (d->all || max_bytes == 0) EK_TRY(ek_gpu_driver_load(&driver));
     driver.features = d->features;
     EK_TRY(resolve(&o, &driver, d));
     for (int i = 0; i < o.n; i++) room[i] = max_bytes;
     if (max_bytes == 0) EK_TRY(ask_rooms(room, &driver, &o));
-    EK_TRY(ek_place_by(&p, model, room, o.n, o.split, o.host));
+    const ek_err err = ek_place_by(&p, model, room, o.n, o.split, o.host);
+    if (err == EK_ENOMEM && o.n == 1 && !o.host) {
+        snprintf(why, sizeof why, "%s", ek_err_text());
+        ek_place_advise(advice, sizeof advice, model, room[0]);
+        return ek_fail(err, "%s%s%s", why, advice[0] ? "; " : "", advice);
+    }
+    if (err) return err;
     ek_place_text(out, size, &p, o.ordinal);
-    return EK_OK;
+    return say_requests(out, size, &p, room, model, ctx);
 }
 
 double ek_device_room(const char *text, double max_bytes, const ek_model *model)

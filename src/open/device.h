@@ -37,8 +37,9 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
                       size_t room);
 
 /* What of a model would lie where, in words, on what the devices have free or, without asking them, on max_bytes
- * each. Only for several. Weights may be deferred. */
-ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_model *model);
+ * each, and how many requests of ctx tokens have room for their keys and values beside it. Weights may be deferred.
+ * ENOMEM: the weights do not fit, with what would, or no such request does, with the numbers. */
+ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_model *model, int ctx);
 
 /* Bytes that keys and values may take of the device beside the model's weights, which are not there yet. 0: text (NULL:
  * "auto") names the CPU or several devices, it has no room for the weights, or cannot be asked. */

@@ -231,7 +231,35 @@ def cut_weights():
               and "was not copied whole" in p.stderr, f"{what}: {p.returncode} {p.stderr} {p.stdout[:200]}")
 
 
-for part in (a_model, saved_again, what_cannot_run_is_described, a_drafter, files, gguf, cut_weights):
+def published():
+    """What a published model takes, on cards that are not here: no file of it is either."""
+    def at(name, memory, device="cuda:0", *options):
+        p = run("inspect", "--synthetic", name, "--bits", "4", "--ctx", "32768", "--device", device, "--gpu-memory", memory, "--json", *options)
+        check(p.returncode == 0 and not p.stderr, f"{name} on {memory}: {p.stderr}")
+        return json.loads(p.stdout)["model"]
+    for name, memory, device, host in (("e2b", "4G", "cuda:0", 0), ("e4b", "8G", "cuda:0", 0), ("26b", "24G", "cuda:0", 0),
+                                       ("26b", "12G", "cuda:0,cpu", 10), ("31b", "24G", "cuda:0", 0), ("31b", "12G", "cuda:0-1", 0)):
+        m = at(name, memory, device)
+        said = re.match(r"layers (?:0 to (\d+) on the CPU, )?.*\(weights ([\d.]+) GB\).*; beside them keys and values of (\d+) requests? "
+                        r"of 32768 tokens, ([\d.]+) GB each$", m["placing"])
+        check(said, f"{name} on {memory}: {m['placing']}")
+        if said:
+            check((int(said[1]) + 1 if said[1] else 0) == host, f"{name} on {memory}: {m['placing']}")
+            taken = float(said[2]) + int(said[3]) * float(said[4])
+            check(taken <= float(memory[:-1]) * 1.0738 < taken / 0.79 + float(said[4]) / 0.79, f"{name} on {memory}: {taken} GB, {m['placing']}")
+    places = {name: at(name, memory)["placing"] for name, memory in (("26b", "12G"), ("31b", "20G"))}
+    check("--device cuda:0,cpu leaves 10 of 30 layers to the CPU" in places["26b"] and places["26b"].startswith("no: the weights need 14.19 GB"), str(places))
+    check(re.match(r"no: .*one request of 32768 tokens would need 3.58 GB", places["31b"]), str(places))
+    cheap = at("31b", "20G", "cuda:0", "--kv", "4")["placing"]
+    check("keys and values of 3 requests" in cheap, cheap)
+    two = run("inspect", "--synthetic", "e2b", MODEL)
+    check(two.returncode == 2 and "either MODEL or --synthetic" in two.stderr, two.stderr)
+    check(run("inspect").returncode == 2, "no model")
+    table = run("inspect", "--synthetic", "e2b", "--layers", "5").stdout
+    check(table.startswith("model        Gemma 4 own, published shape, 4 bits in groups of 64") and "layers       5: 4 sliding" in table, table[:300])
+
+
+for part in (a_model, published, saved_again, what_cannot_run_is_described, a_drafter, files, gguf, cut_weights):
     part()
 shutil.rmtree(ROOT, ignore_errors=True)
 print(f"{passed} passed, {len(wrong)} failed")

@@ -5,11 +5,14 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/machine/cpu.h"
+#include "engine/budget.h"
+#include "gpu/gpu.h"
 #include "gpu/ranks/place.h"
 #include "gpu/weights/cut.h"
 #include "model/pass.h"
@@ -247,6 +250,38 @@ static void outputs_are_placed_by_room(void **state)
     ek_model_close(m);
 }
 
+/* As many as fit and no more, on the device that holds fewest. */
+static void requests_are_counted_beside_the_weights(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int n;
+        double room[3];
+        bool host;
+        ek_split split;
+    } row[] = {{"e4b", 1, {8e9}, false, EK_SPLIT_LAYERS},
+               {"31b", 2, {14e9, 20e9}, false, EK_SPLIT_LAYERS},
+               {"26b", 1, {12e9}, true, EK_SPLIT_LAYERS},
+               {"31b", 2, {14e9, 20e9}, false, EK_SPLIT_OUTPUTS},
+               {"31b", 3, {9e9, 9e9, 9e9}, false, EK_SPLIT_OUTPUTS}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ek_model *m = open_published(row[i].name, 4);
+        ek_place p;
+        double each, least = INFINITY;
+        assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host), EK_OK);
+        const int n = ek_place_requests(&p, m, row[i].room, 32768, &each);
+        for (int d = 0; d < p.n; d++) least = fmin(least, (row[i].room[p.device[d]] - p.bytes[d]) * EK_GPU_KEYS_SHARE);
+        assert_true(n > 0 && each > 0 && n * each <= fmax(least, n * each * (p.n > 1)));
+        const double whole = ek_budget_request_bytes(&m->layout, 32768);
+        assert_true(each <= whole &&
+                    (p.n == 1 && !row[i].host ? each == whole && (n + 1) * each > least : each < whole));
+        if (row[i].split == EK_SPLIT_OUTPUTS) assert_true(each * row[i].n <= whole * 1.5);
+        assert_int_equal(ek_place_requests(&p, m, p.bytes, 32768, &each), 0);
+        ek_model_close(m);
+    }
+}
+
 int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -258,6 +293,7 @@ int main(void)
         cmocka_unit_test(weights_are_read_output_by_output),
         cmocka_unit_test(every_output_is_computed_once),
         cmocka_unit_test(outputs_are_placed_by_room),
+        cmocka_unit_test(requests_are_counted_beside_the_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,9 @@ static ek_err check_synthetic(const ek_cli *cli)
 {
     static ek_config config; /* large */
     if (cli->has.synthetic && cli->has.model) return ek_fail(EK_EINVAL, "either --model or --synthetic, not both");
+    if (cli->command == EK_CMD_inspect && cli->has.synthetic == !!cli->arg)
+        return ek_fail(EK_EINVAL, cli->arg ? "either MODEL or --synthetic, not both"
+                                           : "MODEL is missing; usage: evenkeel inspect [OPTIONS] [MODEL]");
     if (!cli->has.layers) return EK_OK;
     if (!cli->has.synthetic) return ek_fail(EK_EINVAL, "--layers cuts a --synthetic model only");
     ek_err err = ek_config_published(&config, cli->synthetic, (int)cli->layers);

@@ -51,17 +51,20 @@ static ek_err count_tensors(ek_inspect *r)
 
 static ek_err opts_of(ek_model_opts *o, const ek_cli *cli)
 {
-    *o = (ek_model_opts){.cpu = ek_cpu_detect()};
+    *o = (ek_model_opts){.cpu = ek_cpu_detect(), .kv_start = (int)cli->kv_start, .deferred = true};
     EK_TRY(ek_kv_format_parse(cli->kv, &o->k_format, &o->v_format));
     return ek_activations_parse(cli->activations, &o->activations);
 }
 
+/* No weight is read: r->model says what they would take, and where. */
 static ek_err measure(ek_inspect *r)
 {
     ek_model_opts o;
     EK_TRY(opts_of(&o, r->cli));
-    EK_TRY(ek_model_measure(&r->need, r->path, &o));
-    const ek_towers_opts towers = {.cpu = o.cpu};
+    if (r->path) EK_TRY(ek_model_open(&r->model, r->path, &o));
+    else EK_TRY(ek_model_synthetic(&r->model, &r->config, atoi(r->cli->bits), 0, &o));
+    ek_model_measure(&r->need, r->model);
+    const ek_towers_opts towers = {.cpu = o.cpu, .synthetic = r->path ? NULL : r->cli->synthetic};
     ek_towers *t;
     EK_TRY(ek_towers_open(&t, r->path, &towers));
     r->tower_bytes = (double)ek_towers_image_bytes(t) + (double)ek_towers_sound_bytes(t);
@@ -155,17 +158,10 @@ static void list_kv(ek_inspect *r)
 static ek_err place(ek_inspect *r, const ek_device *device)
 {
     const double each = r->cli->has.gpu_memory ? r->cli->gpu_memory : 0;
-    ek_model *m;
     if (each > 0) snprintf(r->device, sizeof r->device, "%.200s of %.1f GB each", r->cli->device, each / 1e9);
     else EK_TRY(ek_device_text(device, r->device, sizeof r->device));
-    if (!r->measured) return EK_OK;
-    ek_model_opts o;
-    EK_TRY(opts_of(&o, r->cli));
-    o.deferred = true;
-    EK_TRY(ek_model_open(&m, r->path, &o));
-    if (ek_device_place(r->place, sizeof r->place, device, each, m))
+    if (r->measured && ek_device_place(r->place, sizeof r->place, device, each, r->model, r->ctx))
         snprintf(r->place, sizeof r->place, "no: %s", ek_err_text());
-    ek_model_close(m);
     return EK_OK;
 }
 
@@ -182,18 +178,14 @@ static ek_err size_up(ek_inspect *r)
     ek_device device;
     EK_TRY(ek_device_parse(&device, r->cli->device));
     EK_TRY(ek_device_set_split(&device, r->cli->split));
-    if (!ek_device_is_split(&device)) return ek_device_text(&device, r->device, sizeof r->device);
+    const bool named = device.cuda && (!device.may_be_cpu || r->cli->has.gpu_memory);
+    if (!named) return ek_device_text(&device, r->device, sizeof r->device);
     return place(r, &device);
 }
 
-ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
+static ek_err read_checkpoint(ek_inspect *r)
 {
-    ek_kv_format k, v;
-    ek_activations activations;
-    *r = (ek_inspect){.cli = cli};
-    EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is no property of the checkpoint */
-    EK_TRY(ek_activations_parse(cli->activations, &activations));
-    EK_TRY(ek_cli_find_model(cli->arg, &r->path));
+    EK_TRY(ek_cli_find_model(r->cli->arg, &r->path));
     if (!ek_is_dir(r->path)) EK_TRY(ek_file_check(r->path));
     ek_about_read(&r->about, r->path);
     ek_err stored = count_tensors(r);
@@ -206,4 +198,33 @@ ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
         return ek_fail(stored, "%s",
                        strcmp(r->about.container, "safetensors") || ek_is_dir(r->path) ? r->why : stored_why);
     return r->has_config ? size_up(r) : EK_OK;
+}
+
+/* A published model of which nothing need be here. */
+static ek_err read_published(ek_inspect *r)
+{
+    const ek_cli *cli = r->cli;
+    EK_TRY(ek_config_published(&r->config, cli->synthetic, cli->has.layers ? (int)cli->layers : 0));
+    r->has_config = true;
+    snprintf(r->about.container, sizeof r->about.container, "published shape");
+    snprintf(r->about.model_type, sizeof r->about.model_type, "%s", r->config.model_type);
+    snprintf(r->about.variant, sizeof r->about.variant, "%s", ek_about_variant(&r->config));
+    snprintf(r->about.format, sizeof r->about.format, strcmp(cli->bits, "0") ? "%s bits in groups of 64" : "bf16",
+             cli->bits);
+    EK_TRY(measure(r));
+    r->measured = r->runs = true;
+    return size_up(r);
+}
+
+ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
+{
+    ek_kv_format k, v;
+    ek_activations activations;
+    *r = (ek_inspect){.cli = cli};
+    EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is no property of the checkpoint */
+    EK_TRY(ek_activations_parse(cli->activations, &activations));
+    const ek_err err = cli->has.synthetic ? read_published(r) : read_checkpoint(r);
+    ek_model_close(r->model);
+    r->model = NULL;
+    return err;
 }

@@ -25,7 +25,7 @@ typedef struct ek_inspect_kv {
 
 typedef struct ek_inspect {
     const ek_cli *cli;
-    const char *path;
+    const char *path; /* NULL: of a published model that is not here */
     ek_about about;
     ek_inspect_type type[EK_INSPECT_TYPES]; /* the largest first */
     int n_types, n_tensors;
@@ -35,6 +35,7 @@ typedef struct ek_inspect {
     bool runs;
     char why[1100];     /* why it does not, or as what it does; "" without */
     ek_model_need need; /* if it runs as a model */
+    ek_model *model;    /* without weights; while it is read */
     bool measured;
     int ctx;
     double weight_bytes; /* in memory, those of towers too; where it does not run, as stored */
@@ -43,7 +44,7 @@ typedef struct ek_inspect {
     ek_inspect_kv kv[EK_KV_FORMAT_COUNT];
     int n_kv;
     char device[1024];
-    char place[1024]; /* with several devices, where the layers would lie; "" else */
+    char place[1024]; /* with devices that were named, where the layers would lie and for how many requests; "" else */
 } ek_inspect;
 
 /* Fails only where nothing can be said: no such path, a file of another kind, damaged weights, options that cannot be.

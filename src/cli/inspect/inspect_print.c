@@ -123,5 +123,5 @@ void ek_inspect_print(const ek_inspect *r)
     if (r->has_config) print_weights(r);
     if (r->n_kv) print_kv(r);
     if (r->measured) print_batches(r);
-    if (!ek_is_dir(r->path) && !r->has_config) print_tensors(r->path);
+    if (r->path && !ek_is_dir(r->path) && !r->has_config) print_tensors(r->path);
 }

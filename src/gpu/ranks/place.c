@@ -1,10 +1,13 @@
 #include "gpu/ranks/place.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/budget.h"
+#include "gpu/gpu.h"
 #include "gpu/weights/cut.h"
 #include "model/pass.h"
 
@@ -162,6 +165,23 @@ void ek_place_advise(char *out, size_t size, const ek_model *m, double room)
     if (ek_place_layers(&p, m, each, 1, true) || p.host_end == 0) return;
     snprintf(out + used, size - used, "%s--device cuda:0,cpu leaves %d of %d layers to the CPU", used ? ", or " : "",
              p.host_end, n_layers(m));
+}
+
+int ek_place_requests(const ek_place *p, const ek_model *m, const double *room, int ctx, double *request_bytes)
+{
+    int least = INT_MAX;
+    *request_bytes = 0;
+    for (int i = 0; i < p->n; i++) {
+        const ek_gpu_cut cut = {i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0};
+        ek_kv_layout own = m->layout;
+        size_t at[EK_PAGE_KINDS];
+        ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &cut);
+        const double left = (room[p->device[i]] - p->bytes[i]) * EK_GPU_KEYS_SHARE;
+        const int n = ek_budget_requests_in(&own, left > 0 ? left : 0, ctx);
+        if (n >= least) continue;
+        least = n, *request_bytes = ek_budget_request_bytes(&own, ctx);
+    }
+    return least;
 }
 
 /* --- in words */

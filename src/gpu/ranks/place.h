@@ -38,6 +38,10 @@ ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, 
  * and cuda:1 (weights up to 15.60 GB each)"; ordinal: of the devices given. */
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);
 
+/* How many requests of ctx tokens have room for their keys and values beside the weights, on the device that holds
+ * fewest, and the bytes of one there. room: as above; a share of what is left is for the step's own memory. */
+int ek_place_requests(const ek_place *p, const ek_model *m, const double *room, int ctx, double *request_bytes);
+
 /* Gives the CPU layers [0, end), if it had fewer. The last device keeps those that it must have. */
 void ek_place_give_host(ek_place *p, const ek_model *m, int end);
 

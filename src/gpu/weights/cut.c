@@ -150,3 +150,32 @@ double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut)
     }
     return bytes;
 }
+
+static bool is_of_kind(const ek_layer_config *l, int kind)
+{
+    return (int)(kind >= EK_KIND_COUNT ? ek_kv_start_kind(l->kind) : l->kind) == kind;
+}
+
+/* A layer's part of a page ends where the next one's begins. */
+void ek_gpu_pages_here(size_t at[EK_PAGE_KINDS], size_t bytes[EK_PAGE_KINDS], const ek_model *m,
+                       const ek_model_share *s, const ek_gpu_cut *cut)
+{
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        size_t end = m->layout.page_bytes[k];
+        at[k] = end;
+        for (int i = m->config.n_layers - 1; i >= s->first; i--) {
+            const ek_layer_config *l = &m->config.layer[i];
+            if (!l->owns_kv || !is_of_kind(l, k)) continue;
+            at[k] = k >= EK_KIND_COUNT ? m->kv_start_offset[i] : m->kv_offset[i];
+            if (i >= s->end) end = at[k];
+        }
+        bytes[k] = end - at[k];
+        for (int i = 0; i < m->config.n_layers && cut->ranks; i++) {
+            const ek_layer_config *l = &m->config.layer[i];
+            if (!is_of_kind(l, k)) continue;
+            const ek_gpu_head_part here = ek_gpu_heads_here(cut, &m->config, l);
+            bytes[k] = ek_gpu_kv_here(&here, l, end - at[k]);
+            break; /* layers of a kind are alike */
+        }
+    }
+}

@@ -51,6 +51,11 @@ ek_err ek_gpu_cut_check(const ek_model *m, int ranks);
 /* Bytes of the weights that a device has, about. */
 double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut);
 
+/* Of a page of each kind what the layers of a share keep, and of those the KV heads here: where it begins and its
+ * bytes. */
+void ek_gpu_pages_here(size_t at[EK_PAGE_KINDS], size_t bytes[EK_PAGE_KINDS], const ek_model *m,
+                       const ek_model_share *s, const ek_gpu_cut *cut);
+
 /* Of bytes that all KV heads of a layer take, those of the KV heads here: blocks, and where they begin in a page. */
 static inline size_t ek_gpu_kv_here(const ek_gpu_head_part *here, const ek_layer_config *l, size_t bytes)
 {
