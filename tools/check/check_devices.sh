@@ -27,6 +27,7 @@ for split in cuda:1 cuda:0,1 cuda:0-2 cuda:0,cpu "cuda:0,1 --split outputs" "cud
   # shellcheck disable=SC2086 # options
   run logits --device $split --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
   count $? "logits on $split"
+  case $split in cuda:1 | cuda:0,1*) continue ;; esac # replies of two are served below
   # shellcheck disable=SC2086
   run generate --device $split --ids $ids --max-tokens 6 >"$dir/other" && cmp "$dir/text" "$dir/other"
   count $? "generate on $split"
@@ -64,5 +65,14 @@ starts "as many requests as keys fit" '^up to 128 requests run at once' --device
 starts "long steps of a small model" '^a step reads up to 2048 prompt tokens' --device cuda:1 --ctx 1024
 starts "or fewer" '^up to 16 requests run at once' --device cuda:1 --ctx 1024 --kv-memory 20M
 said "no room" 'the weights need .* GB on 2 devices' generate --device cuda:0,1 --gpu-memory 2M --ids $ids
+# served: requests of every kind, and pages on disk that one device and two find of each other
+LD_LIBRARY_PATH="$build/tests/emulate" PYTHONDONTWRITEBYTECODE=1 \
+  python3 tests/e2e/ranks.py "$program" "$dir/model" "cuda:0,1 --split outputs" >"$dir/served" 2>&1
+served=$?
+read -r more _ wrong _ < <(tail -1 "$dir/served")
+grep -v ' passed, ' "$dir/served"
+case "$more,$wrong" in *[!0-9,]* | ,* | *,) more=0 wrong=1 ;; esac # it ended early
+passed=$((passed + more)) failed=$((failed + wrong))
+[ "$served" -eq 0 ] || [ "$wrong" -gt 0 ] || failed=$((failed + 1))
 echo "$passed passed, $failed failed"
 exit $((failed > 0))

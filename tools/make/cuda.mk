@@ -65,10 +65,15 @@ $(foreach a,$(CUDA_ARCHS),$(eval $(call cuda_arch,$a)))
 
 # What kernels.S embeds: written anew where another list is asked for.
 CUDA_LINES = $(foreach a,$(CUDA_ARCHS),$(foreach n,$(call cu_names,$a),kernel $a $n $(call cu_code,$a) $(call cu_features,$a)\n))
-$(CUDA_DIR)/kernels.inc: $(CU_SRC) FORCE
+cuda_list  = printf '$(CUDA_LINES)' | sed 's/^ *//'
+$(CUDA_DIR)/kernels.inc: $(CU_SRC)
 	@mkdir -p $(@D)
-	@printf '$(CUDA_LINES)' | sed 's/^ *//' >$@.new
-	@cmp -s $@.new $@ && rm $@.new || mv $@.new $@
+	@$(cuda_list) >$@
+ifneq ($(and $(CUDA_ON),$(wildcard $(CUDA_DIR)/kernels.inc)),)
+ifneq ($(shell $(cuda_list) | cmp -s - $(CUDA_DIR)/kernels.inc && echo same),same)
+$(CUDA_DIR)/kernels.inc: FORCE
+endif
+endif
 .PHONY: FORCE
 
 $B/src/cuda/kernels.o: src/cuda/kernels.S $(FATBINS) $(if $(CUDA_ON),$(CUDA_DIR)/kernels.inc)

@@ -55,9 +55,9 @@ void ek_inspect_print_json(const ek_inspect *r)
     char what[256];
     json_t *types = json_object();
     ek_about_text(what, sizeof what, &r->about);
-    json_t *all = json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:i,s:f,s:o}", "path", r->path ? r->path : "", "what", what, "container",
-                            r->about.container, "format", r->about.format, "drafter", r->about.drafter, "runs", r->runs,
-                            "tensors", r->n_tensors, "bytes", r->file_bytes, "types", types);
+    json_t *all = json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:i,s:f,s:o}", "path", r->path ? r->path : "", "what", what,
+                            "container", r->about.container, "format", r->about.format, "drafter", r->about.drafter,
+                            "runs", r->runs, "tensors", r->n_tensors, "bytes", r->file_bytes, "types", types);
     if (r->why[0]) json_object_set_new(all, "why", json_string(r->why));
     for (int t = 0; t < r->n_types; t++)
         json_object_set_new(types, r->type[t].name,
