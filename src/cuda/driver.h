@@ -95,8 +95,9 @@ typedef struct ek_cuda_grid {
     unsigned threads;
     unsigned cluster; /* blocks in x, all of them, that start together and share their memory; 0: none do */
     size_t shared;    /* dynamic */
-    bool overlap;     /* may start before the kernel queued before it has ended; it waits where it needs its results.
-                     Without     effect on chips where that is not possible */
+    /* May start before the kernel queued before it has ended, and waits where it needs its results; without effect on
+     * chips where that is not possible. */
+    bool overlap;
 } ek_cuda_grid;
 
 /* Queues the kernel with its one argument, a structure of cuda/args.h, which is copied. */

@@ -18,29 +18,14 @@
                 .heads_launch = 2.5,                                                                             \
                 .heads_weight = 0.24e-6},                                                                        \
     .warp_own = {.launch = 3, .weight_16 = 0.5e-6, .weight_8 = 0.36e-6, .weight_4 = 0.28e-6, .eight = {1.6, 2}},
+#define MID(...) .mid = {.launch = 1, .half_32 = 1.5, .sum = 1.5, .gate = 1, .gate_oct = 0.7, __VA_ARGS__}
 
 const ek_cuda_times ek_cuda_us = {
-    COMMON.mid = {.launch = 1,
-                  .alone = 0.2,
-                  .alone_oct = 0.05,
-                  .each = 0.04,
-                  .each_oct = 0.07,
-                  .half_32 = 1.5,
-                  .sum = 1.5,
-                  .gate = 1,
-                  .gate_oct = 0.7},
+    COMMON MID(.alone = 0.2, .alone_oct = 0.05, .each = 0.04, .each_oct = 0.07),
     .wide = {.launch = 8, .full = 1.22, .last = 0.3, .last_tile = 0.31, .half_32 = 1.5, .l2 = 0.7},
 };
 
 /* Without wgmma, where narrow tiles read their rows into registers: guesses until such a device was timed. */
 const ek_cuda_times ek_cuda_us_mma = {
-    COMMON.mid = {.launch = 1,
-                  .alone = 0.25,
-                  .alone_oct = 0.08,
-                  .each = 0.06,
-                  .each_oct = 0.11,
-                  .half_32 = 1.5,
-                  .sum = 1.5,
-                  .gate = 1,
-                  .gate_oct = 0.7},
+    COMMON MID(.alone = 0.25, .alone_oct = 0.08, .each = 0.06, .each_oct = 0.11),
 };

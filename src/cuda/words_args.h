@@ -2,9 +2,9 @@
  * cuda/args.h.
  *
  * A word of 4 bytes travels beside the number of its exchange, both by one store, to a landing, where nobody else
- * writes; who wants it reads until the number is there. So nothing has to be said behind the
- * data, and a kernel that reads rows may take them itself. A landing is written again after an exchange in another one
- * at the earliest, whose words a device sends when it has taken all of the one in front. */
+ * writes; who wants it reads until the number is there. So nothing has to be said behind the data, and a kernel that
+ * reads rows may take them itself. A landing is written again after an exchange in another one at the earliest, whose
+ * words a device sends when it has taken all of the one in front. */
 #ifndef EK_CUDA_WORDS_ARGS_H
 #define EK_CUDA_WORDS_ARGS_H
 
@@ -52,8 +52,8 @@ typedef struct ek_cuda_words_rows {
     int32_t place, first, here, n;
 } ek_cuda_words_rows;
 
-/* ek_stage_words, ek_experts_inputs_words: those kernels, which take rows of y
- * themselves, for each row by its block, or for three by the first of them; the second up to EK_CUDA_EXPERTS_WIDTH. */
+/* ek_stage_words, ek_experts_inputs_words: those kernels, which take rows of y themselves, for each row by its block,
+ * or for three by the first of them; the second up to EK_CUDA_EXPERTS_WIDTH. */
 typedef struct ek_cuda_stage_words_args {
     ek_cuda_words w;
     ek_cuda_words_rows y;

@@ -175,18 +175,15 @@ static ek_err ask_rooms(double *room, const ek_gpu_driver *driver, const ek_rank
     return EK_OK;
 }
 
-static ek_err say_requests(char *out, size_t size, const ek_place *p, const double *room, const ek_model *model,
-                           int ctx)
+static ek_err say_requests(char *out, size_t size, const ek_place_keys *k, int ctx)
 {
-    double each;
-    const int n = ek_place_requests(p, model, room, ctx, &each);
     const size_t used = strlen(out);
-    if (n == 0)
+    if (k->requests == 0)
         return ek_fail(EK_ENOMEM,
-                       "%s; keys and values of one request of %d tokens would need %.2f GB more than a step leaves",
-                       out, ctx, each / 1e9);
-    snprintf(out + used, size - used, "; beside them keys and values of %d request%s of %d tokens, %.2f GB each", n,
-             n == 1 ? "" : "s", ctx, each / 1e9);
+                       "%s; keys and values of one request of %d tokens need %.2f GB, %.2f GB are left for them", out,
+                       ctx, k->each / 1e9, k->left / 1e9);
+    snprintf(out + used, size - used, "; beside them keys and values of %d request%s of %d tokens, %.2f GB each",
+             k->requests, k->requests == 1 ? "" : "s", ctx, k->each / 1e9);
     return EK_OK;
 }
 
@@ -210,7 +207,8 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     }
     if (err) return err;
     ek_place_text(out, size, &p, o.ordinal);
-    return say_requests(out, size, &p, room, model, ctx);
+    const ek_place_keys keys = ek_place_keys_of(&p, model, room, ctx);
+    return say_requests(out, size, &keys, ctx);
 }
 
 double ek_device_room(const char *text, double max_bytes, const ek_model *model)

@@ -126,9 +126,11 @@ def sessions(p, servers):
     check("a session stays on its replica", all(len(v) == 1 for v in where.values()), where)
     counts = [sum(r in v for v in where.values()) for r in set().union(*where.values())]
     check("sessions spread", len(counts) == len(servers) and min(counts) >= 8 // len(servers), counts)
-    # A proxy that weighs load may count a request that has just ended, and pass the next one on: now and then, not mostly.
-    by_key = [replica_of(p.call("POST", CHAT, ask("Hi", max_tokens=2), authorization="Bearer one")[1]) for _ in range(16)]
-    check("a key stays on its replica", max(map(by_key.count, by_key)) >= 13, by_key)
+    by_key = set()
+    for _ in range(3):
+        time.sleep(0.2)  # a proxy that weighs load passes a request on while it counts the one before, which has just ended
+        by_key.add(replica_of(p.call("POST", CHAT, ask("Hi", max_tokens=2), authorization="Bearer one")[1]))
+    check("a key stays on its replica", len(by_key) == 1, by_key)
     return {i: min(v) for i, v in where.items()}
 
 

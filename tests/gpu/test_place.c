@@ -268,16 +268,19 @@ static void requests_are_counted_beside_the_weights(void **state)
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         ek_model *m = open_published(row[i].name, 4);
         ek_place p;
-        double each, least = INFINITY;
+        double least = INFINITY;
         assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host), EK_OK);
-        const int n = ek_place_requests(&p, m, row[i].room, 32768, &each);
+        const ek_place_keys k = ek_place_keys_of(&p, m, row[i].room, 32768);
+        const int n = k.requests;
+        const double each = k.each;
         for (int d = 0; d < p.n; d++) least = fmin(least, (row[i].room[p.device[d]] - p.bytes[d]) * EK_GPU_KEYS_SHARE);
         assert_true(n > 0 && each > 0 && n * each <= fmax(least, n * each * (p.n > 1)));
         const double whole = ek_budget_request_bytes(&m->layout, 32768);
         assert_true(each <= whole &&
                     (p.n == 1 && !row[i].host ? each == whole && (n + 1) * each > least : each < whole));
         if (row[i].split == EK_SPLIT_OUTPUTS) assert_true(each * row[i].n <= whole * 1.5);
-        assert_int_equal(ek_place_requests(&p, m, p.bytes, 32768, &each), 0);
+        assert_true(n * each <= k.left && (n + 1) * each > k.left && k.left >= least);
+        assert_int_equal(ek_place_keys_of(&p, m, p.bytes, 32768).requests, 0);
         ek_model_close(m);
     }
 }

@@ -73,6 +73,16 @@ static ek_err try(ek_engine *e, ek_trace out[2], bool digests)
     return ek_trace_run(e, a, 2, out);
 }
 
+/* Of both requests: as long as they were to be. */
+static void check_ends(ek_trace out[2])
+{
+    for (int k = 0; k < 2; k++) {
+        assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
+        assert_int_equal(out[k].n_reply, REPLY);
+        ek_trace_fini(&out[k]);
+    }
+}
+
 typedef enum how { LAYERS, HOST, OUTPUTS } how; /* HOST: the CPU has the first layer */
 
 static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, int n, how by)
@@ -121,11 +131,7 @@ static void check_steps(const char *shape, int n, how by)
             assert_int_equal(fake.reached[i], ((1u << n) - 1) & ~(1u << i));
         assert_int_equal(open_engine(&e, r, NULL), EK_OK);
         assert_int_equal(try(e, out, true), EK_OK);
-        for (int k = 0; k < 2; k++) {
-            assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
-            assert_int_equal(out[k].n_reply, REPLY);
-            ek_trace_fini(&out[k]);
-        }
+        check_ends(out);
         assert_true(fake.graph_launches > 0);
         ek_engine_close(e);
         ek_ranks_close(r);
@@ -432,10 +438,7 @@ static void devices_may_have_graphs_of_their_own(void **state)
         for (int i = 0; i < 6; i++) {
             ek_trace out[2];
             assert_int_equal(try(e, out, i % 3 == 0), EK_OK);
-            for (int k = 0; k < 2; k++) {
-                assert_int_equal(out[k].finish, EK_FINISH_LENGTH);
-                ek_trace_fini(&out[k]);
-            }
+            check_ends(out);
         }
         assert_true(fake.graph_launches > 0);
         ek_engine_close(e);

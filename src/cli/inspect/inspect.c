@@ -158,7 +158,9 @@ static void list_kv(ek_inspect *r)
 static ek_err place(ek_inspect *r, const ek_device *device)
 {
     const double each = r->cli->has.gpu_memory ? r->cli->gpu_memory : 0;
-    if (each > 0) snprintf(r->device, sizeof r->device, "%.200s of %.1f GB each", r->cli->device, each / 1e9);
+    if (each > 0)
+        snprintf(r->device, sizeof r->device, "%.200s of %.1f GB%s", r->cli->device, each / 1e9,
+                 device->n > 1 || device->all ? " each" : "");
     else EK_TRY(ek_device_text(device, r->device, sizeof r->device));
     if (r->measured && ek_device_place(r->place, sizeof r->place, device, each, r->model, r->ctx))
         snprintf(r->place, sizeof r->place, "no: %s", ek_err_text());

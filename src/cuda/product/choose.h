@@ -7,8 +7,7 @@
 #include "cuda/product/layout.h"
 #include "cuda/product/launch.h"
 
-/* How to compute `rows` rows on a chip. room: bytes of scratch memory for parts; 0: no
- * parts. */
+/* How to compute `rows` rows on a chip. room: bytes of scratch memory for parts; 0: no parts. */
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room);
 
 /* A product with its gate for that many rows, or jobs of experts, as the input of `next`: false where both matrices and

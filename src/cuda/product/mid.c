@@ -5,14 +5,13 @@
 #include "cuda/product/format.h"
 
 enum { MIN_OCT = 1, MAX_OCT = EK_CUDA_MID_MAX_OCT }; /* columns of a block over 8 */
+#define NEVER 1e30                                   /* us */
 enum { LEAF_UNITS = EK_KBLOCK_Q / 64 };
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l)
 {
     return l->bits == 4 && (ek_cuda_affine_64(l) || ek_cuda_half_32(l));
 }
-
-#define NEVER 1e30 /* us */
 
 /* units: of a part. */
 static size_t shared_bytes(const ek_cuda_linear *l, int oct, int units)

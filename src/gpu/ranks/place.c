@@ -167,21 +167,19 @@ void ek_place_advise(char *out, size_t size, const ek_model *m, double room)
              p.host_end, n_layers(m));
 }
 
-int ek_place_requests(const ek_place *p, const ek_model *m, const double *room, int ctx, double *request_bytes)
+ek_place_keys ek_place_keys_of(const ek_place *p, const ek_model *m, const double *room, int ctx)
 {
-    int least = INT_MAX;
-    *request_bytes = 0;
+    ek_place_keys fewest = {.requests = INT_MAX};
     for (int i = 0; i < p->n; i++) {
         const ek_gpu_cut cut = {i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0};
         ek_kv_layout own = m->layout;
         size_t at[EK_PAGE_KINDS];
         ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &cut);
-        const double left = (room[p->device[i]] - p->bytes[i]) * EK_GPU_KEYS_SHARE;
-        const int n = ek_budget_requests_in(&own, left > 0 ? left : 0, ctx);
-        if (n >= least) continue;
-        least = n, *request_bytes = ek_budget_request_bytes(&own, ctx);
+        const double rest = (room[p->device[i]] - p->bytes[i]) * EK_GPU_KEYS_SHARE, left = rest > 0 ? rest : 0;
+        const int n = ek_budget_requests_in(&own, left, ctx);
+        if (n < fewest.requests) fewest = (ek_place_keys){n, left, ek_budget_request_bytes(&own, ctx)};
     }
-    return least;
+    return fewest;
 }
 
 /* --- in words */

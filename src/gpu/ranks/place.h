@@ -38,9 +38,14 @@ ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, 
  * and cuda:1 (weights up to 15.60 GB each)"; ordinal: of the devices given. */
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);
 
-/* How many requests of ctx tokens have room for their keys and values beside the weights, on the device that holds
- * fewest, and the bytes of one there. room: as above; a share of what is left is for the step's own memory. */
-int ek_place_requests(const ek_place *p, const ek_model *m, const double *room, int ctx, double *request_bytes);
+/* Keys and values beside the weights, on the device that holds fewest requests. */
+typedef struct ek_place_keys {
+    int requests;
+    double left, each; /* bytes for all of them, and of one */
+} ek_place_keys;
+
+/* Of requests of ctx tokens. room: as above; a share of what the weights leave is for the step's own memory. */
+ek_place_keys ek_place_keys_of(const ek_place *p, const ek_model *m, const double *room, int ctx);
 
 /* Gives the CPU layers [0, end), if it had fewer. The last device keeps those that it must have. */
 void ek_place_give_host(ek_place *p, const ek_model *m, int end);

@@ -48,7 +48,7 @@ ek_cuda_acts ek_gpu_part_of_records(const ek_cuda_acts *all, ek_gpu_range p)
     return out;
 }
 
-/* A part begins `at` of the whole's units on, of each of which `bytes` lie one behind the other from base on. */
+/* Span s of the last piece: of `all` units of so many bytes each, which lie from base on, this device's part. */
 static void add_span(ek_gpu_exchange *e, int s, int64_t base, int bytes, ek_gpu_range part, int all)
 {
     e->a.piece[e->n - 1].span[s] = (ek_cuda_exchange_span){(int32_t)base + part.first * bytes, part.n * bytes};
