@@ -96,17 +96,28 @@ static ek_err start_drafter(ek_gpu *own)
     return ek_gpu_upload(own);
 }
 
+/* Where outputs are cut, a layer has a launch for each KV head at most: as many as a recipe has room for. */
+static ek_err check_keys(const ek_gpu *g, const ek_model *drafter)
+{
+    enum { MAX_KV_HEADS = 24 };
+    for (int i = 0; i < drafter->config.n_layers && g->share.cut.ranks; i++)
+        if (drafter->config.layer[i].n_kv_heads > MAX_KV_HEADS)
+            return ek_fail(EK_EUNSUPPORTED,
+                           "a drafter reads %d KV heads, with outputs cut it takes up to %d (--split layers)",
+                           drafter->config.layer[i].n_kv_heads, MAX_KV_HEADS);
+    return EK_OK;
+}
+
 ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
 {
-    if (g->share.cut.ranks)
-        return ek_fail(EK_EUNSUPPORTED, "a drafter model reads whole pages, which no device has where outputs are cut "
-                                        "(--split layers)");
+    EK_TRY(check_keys(g, ek_drafter_model(d)));
     ek_gpu *own = ek_alloc(sizeof *own);
     EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
     own->c = g->c, own->target = g, own->m = ek_drafter_model(d);
     own->position = ek_drafter_position(d);
     own->share = g->share; /* of pages */
     own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;
+    own->share.cut = (ek_gpu_cut){0}; /* it is whole on its device, and reads keys on all */
     own->draft_cost = draft_cost(d, own->m, g->m);
     ek_err err = start_drafter(own);
     if (err) ek_gpu_close(own);

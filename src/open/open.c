@@ -42,21 +42,12 @@ ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, 
     return err;
 }
 
-/* Outputs of each layer are cut over several devices. */
-static bool is_cut(const ek_open_opts *o)
-{
-    ek_device d;
-    return o->split && !strcmp(o->split, "outputs") && o->device && !ek_device_parse(&d, o->device) &&
-           ek_device_is_split(&d);
-}
-
 /* Appends where the drafter lies: nothing, if there is none. The bundled model has one beside it. */
 static ek_err find_drafter(ek_buf *out, const ek_opened *m, const ek_open_opts *o)
 {
     if (o->draft && strcmp(o->draft, "auto") != 0) return EK_OK;
     if (o->drafter) return ek_model_find(out, o->drafter);
     if (o->model || o->synthetic) return EK_OK;
-    if (is_cut(o)) return EK_OK; /* it would be refused, and nobody asked for it */
     ek_buf_fmt(out, "%s-drafter", m->path);
     if (!ek_is_dir(ek_buf_text(out))) ek_buf_clear(out);
     return EK_OK;
@@ -134,7 +125,7 @@ ek_err ek_open_model(ek_opened *m, const ek_open_opts *o)
 static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
 {
     const bool drafts = m->drafter && ek_open_engine_opts(o).draft == EK_DRAFT_AUTO;
-    return drafts ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_last(m->ranks), m->drafter) : EK_OK;
+    return drafts ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_drafting(m->ranks), m->drafter) : EK_OK;
 }
 
 /* A step of a device takes about as long for many requests as for few. More of them do not take more of its memory than

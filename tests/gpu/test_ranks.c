@@ -207,7 +207,7 @@ static bool asked(ek_model *m, const ek_drafter *drafter, int n, how by, const e
     ek_engine *e = NULL;
     char why[256] = "";
     ek_err err = open_ranks(&r, d, m, n, by);
-    if (!err && drafter) err = ek_gpu_add_drafter(ek_ranks_last(r), drafter);
+    if (!err && drafter) err = ek_gpu_add_drafter(ek_ranks_drafting(r), drafter);
     if (!err) err = open_engine(&e, r, drafter);
     if (err) {
         assert_true(strlen(ek_err_text()) > 20);
@@ -242,7 +242,7 @@ static void any_call_of_any_device_may_fail(void **state)
     } way[] = {{"T1", 2, LAYERS, false},
                {"Q2", 3, LAYERS, true},
                {"T2", 1, HOST, false},
-               {"Q1", 2, OUTPUTS, false},
+               {"Q1", 2, OUTPUTS, true},
                {"T2", 2, OUTPUTS, false}};
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         ek_model *m = open_model(way[i].shape, EK_KV_Q8, false);
@@ -378,10 +378,10 @@ static void a_drafter_counts_as_weights(void **state)
     drafter_config(&c, ek_model_config(m), 0);
     assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
     assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}}), EK_OK);
-    const double before = ek_gpu_bytes(ek_ranks_last(r));
-    assert_int_equal(ek_gpu_add_drafter(ek_ranks_last(r), drafter), EK_OK);
-    const double own = ek_gpu_bytes(ek_ranks_last(r)->drafter);
-    assert_true(own > 0 && ek_gpu_bytes(ek_ranks_last(r)) == before + own);
+    const double before = ek_gpu_bytes(ek_ranks_drafting(r));
+    assert_int_equal(ek_gpu_add_drafter(ek_ranks_drafting(r), drafter), EK_OK);
+    const double own = ek_gpu_bytes(ek_ranks_drafting(r)->drafter);
+    assert_true(own > 0 && ek_gpu_bytes(ek_ranks_drafting(r)) == before + own);
     ek_ranks_close(r);
     nothing_is_left();
     ek_drafter_close(drafter);
@@ -448,26 +448,6 @@ static void devices_may_have_graphs_of_their_own(void **state)
     }
 }
 
-/* A drafter reads whole pages. */
-static void outputs_have_no_drafter(void **state)
-{
-    (void)state;
-    ek_gpu_driver d = good();
-    ek_ranks *r;
-    static ek_config c;
-    const ek_model_opts o = {.cpu = ek_cpu_detect()};
-    ek_drafter *drafter;
-    ek_model *m = open_model("Q2", EK_KV_F16, false);
-    drafter_config(&c, ek_model_config(m), 0);
-    assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
-    assert_int_equal(open_ranks(&r, &d, m, 2, OUTPUTS), EK_OK);
-    assert_int_equal(ek_gpu_add_drafter(ek_ranks_last(r), drafter), EK_EUNSUPPORTED);
-    assert_non_null(strstr(ek_err_text(), "--split layers"));
-    ek_ranks_close(r);
-    ek_drafter_close(drafter);
-    ek_model_close(m);
-}
-
 /* --- pages */
 
 /* A page over any devices has the bytes of a page of one: what one wrote, the others read. */
@@ -531,7 +511,6 @@ int main(void)
         cmocka_unit_test(a_drafter_counts_as_weights),
         cmocka_unit_test(outputs_need_peers),
         cmocka_unit_test(devices_may_have_graphs_of_their_own),
-        cmocka_unit_test(outputs_have_no_drafter),
         cmocka_unit_test(pages_go_to_the_host_and_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,10 +29,10 @@ static ek_ranks *ranks; /* of the scene at hand */
 
 static ek_executor on_ranks(ek_model *m)
 {
-    ek_gpu *last = ek_ranks_last(ranks);
-    (void)m;                     /* the scene's model, perhaps opened again */
-    ek_gpu_close(last->drafter); /* of the run before */
-    last->drafter = NULL;
+    ek_gpu *drafts = ek_ranks_drafting(ranks);
+    (void)m;                       /* the scene's model, perhaps opened again */
+    ek_gpu_close(drafts->drafter); /* of the run before */
+    drafts->drafter = NULL;
     return ek_ranks_executor(ranks);
 }
 
@@ -43,7 +43,7 @@ static void must(ek_err err)
 
 static void draft_on_ranks(ek_executor *on, ek_drafter *d)
 {
-    must(ek_gpu_add_drafter(ek_ranks_last(ranks), d));
+    must(ek_gpu_add_drafter(ek_ranks_drafting(ranks), d));
     on->close(on->arg); /* an executor drafts by the drafter that was there when it was made */
     const ek_executor again = ek_ranks_executor(ranks);
     on->arg = again.arg, on->draft = again.draft, on->draft_arg = again.draft_arg;
@@ -190,7 +190,7 @@ static void over_a_device_and_the_cpu(void **state)
 static void outputs_of_two_devices(void **state)
 {
     (void)state;
-    run_scene(6, (way){.n = 2, .lazy = 3, .outputs = true}, (const char *const[]){"ahead", NULL}, false); /* Q1 */
+    run_scene(6, (way){.n = 2, .lazy = 3, .outputs = true}, (const char *const[]){"ahead", NULL}, true); /* Q1 */
     run_scene(79 | WIDE_EXPERTS, (way){.n = 2, .lazy = 2, .outputs = true}, (const char *const[]){"together", NULL},
               false); /* Q2 */
     run_scene(0, (way){.n = 2, .lazy = 1, .outputs = true}, (const char *const[]){"together", NULL},
@@ -200,7 +200,7 @@ static void outputs_of_two_devices(void **state)
 static void outputs_of_three_devices(void **state)
 {
     (void)state;
-    run_scene(0, (way){.n = 3, .lazy = 5, .outputs = true}, (const char *const[]){"none", NULL}, false); /* T1 */
+    run_scene(0, (way){.n = 3, .lazy = 5, .outputs = true}, (const char *const[]){"none", NULL}, true); /* T1 */
     run_scene(15, (way){.n = 3, .lazy = 0, .outputs = true}, (const char *const[]){"none", NULL},
               false); /* Q1, alone */
 }
@@ -252,7 +252,7 @@ int main(int argc, char **argv)
         const char *const names[] = {argc > 6 ? argv[6] : NULL, NULL};
         const bool outputs = strcmp(argv[3], "outputs") == 0;
         const way w = {atoi(argv[2]), outputs ? 0 : atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), outputs};
-        run_scene(strtoull(argv[1], NULL, 0), w, argc > 6 ? names : NULL, argc <= 6 && !outputs);
+        run_scene(strtoull(argv[1], NULL, 0), w, argc > 6 ? names : NULL, argc <= 6);
         return 0;
     }
     if (argc == 2) cmocka_set_test_filter(argv[1]);

@@ -134,7 +134,7 @@ ek_gpu *ek_ranks_first(const ek_ranks *r)
     return r->gpu[0];
 }
 
-ek_gpu *ek_ranks_last(const ek_ranks *r)
+ek_gpu *ek_ranks_drafting(const ek_ranks *r)
 {
-    return r->gpu[r->n - 1];
+    return r->place.split == EK_SPLIT_OUTPUTS ? r->gpu[0] : r->gpu[r->n - 1];
 }

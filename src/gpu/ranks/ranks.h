@@ -29,9 +29,9 @@ void ek_ranks_close(ek_ranks *r); /* NULL is allowed */
 const char *ek_ranks_text(const ek_ranks *r);
 /* The CPU has layers, whose weights stay in host memory. */
 bool ek_ranks_has_host(const ek_ranks *r);
-/* The first device, for towers; the last, for a drafter (ek_gpu_add_drafter). */
+/* The first device, for towers; the one for a drafter (ek_gpu_add_drafter), whose draws go to the host. */
 ek_gpu *ek_ranks_first(const ek_ranks *r);
-ek_gpu *ek_ranks_last(const ek_ranks *r);
+ek_gpu *ek_ranks_drafting(const ek_ranks *r);
 
 /* An executor for ek_engine_open_on; one open at a time, the engine's close frees it. After an error that a driver does
  * not recover from every step fails with that device's sentence. */

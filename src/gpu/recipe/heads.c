@@ -105,22 +105,45 @@ void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *
 
 /* --- queries and keys */
 
-/* Layer i in pages of its kind, or of the kind of the first positions. */
-static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
+/* Who has KV heads from `head` on: x, or, of a drafter behind a target whose outputs are cut, that target's part. */
+static const ek_gpu_run *owner_of(const ek_gpu_run *x, const ek_layer_config *l, int head, ek_gpu_head_part *there)
+{
+    *there = ek_gpu_heads_of(x, l);
+    if (!x->target || !x->target->g->share.cut.ranks) return x;
+    const ek_gpu_run *owner = NULL;
+    for (int r = 0; !owner; r++) {
+        const ek_gpu_cut cut = {r, x->target->g->share.cut.ranks};
+        EK_ASSERT(r < cut.ranks);
+        *there = ek_gpu_heads_here(&cut, &x->g->m->config, l);
+        if (head < there->kv.first + there->kv.n) owner = x->target->peer[r];
+    }
+    return owner;
+}
+
+/* Layer i in pages of its kind, or of the kind of the first positions, from a KV head on. Others' pages are read where
+ * they are: whoever cuts outputs reaches them. */
+static ek_cuda_kv kv_from(const ek_gpu_run *x, int i, bool start, int head)
 {
     const ek_model *m = x->g->m;
     const ek_layer_config *l = &m->config.layer[i];
     const ek_layer_kind kind = start ? ek_kv_start_kind(l->kind) : l->kind;
-    const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
-    const size_t at = (start ? m->kv_start_offset[i] : m->kv_offset[i]) - x->g->share.kv_at[kind];
+    ek_gpu_head_part there;
+    const ek_gpu_run *owner = owner_of(x, l, head, &there);
+    const size_t at = (start ? m->kv_start_offset[i] : m->kv_offset[i]) - owner->g->share.kv_at[kind];
     ek_cuda_kv kv = {.pages = ek_gpu_open_value(EK_GPU_PAGES + l->kind),
-                     .base = x->pages[kind] + ek_gpu_kv_here(&here, l, at),
-                     .stride = (int64_t)x->page_bytes[kind],
+                     .stride = (int64_t)owner->page_bytes[kind],
                      .ld_pages = (int64_t)ek_gpu_open_value(EK_GPU_LD_PAGES),
-                     .n_kv_heads = here.kv.n};
+                     .n_kv_heads = ek_gpu_heads_at_once(x, l).kv.n};
     if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
     else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
+    const size_t heads = (size_t)(head - there.kv.first) * (size_t)(kv.k_bytes + kv.v_bytes);
+    kv.base = owner->pages[kind] + ek_gpu_kv_here(&there, l, at) + heads;
     return kv;
+}
+
+static ek_cuda_kv kv_of(const ek_gpu_run *x, int i, bool start)
+{
+    return kv_from(x, i, start, ek_gpu_heads_of(x, &x->g->m->config.layer[i]).kv.first);
 }
 
 /* How the subject's rows become queries or keys of layer i. */
@@ -230,6 +253,23 @@ static void write_exchange(ek_gpu_writer *w, const made *m, int n)
     ek_gpu_write_exchange(w, &e);
 }
 
+/* a is of all heads here. */
+static void write_launches(ek_gpu_writer *w, int i, const ek_cuda_attn_args *a)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_layer_config *l = &x->g->m->config.layer[i];
+    const ek_gpu_range kv = ek_gpu_heads_of(x, l).kv;
+    const ek_gpu_head_part each = ek_gpu_heads_at_once(x, l);
+    for (int head = 0; head < kv.n; head += each.kv.n) {
+        const ek_gpu_range part = {head * a->ratio * l->head_dim, each.q.n * l->head_dim};
+        ek_cuda_attn_args some = *a;
+        some.kv = kv_from(x, i, false, kv.first + head), some.start = kv_from(x, i, true, kv.first + head);
+        some.q = ek_gpu_at_part(a->q, part), some.o = ek_gpu_at_part(a->o, part);
+        if (a->to.q && each.kv.n < kv.n) some.to = ek_gpu_part_of_records(&a->to, part);
+        ek_gpu_write_attention(w, l->kind, &some);
+    }
+}
+
 ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
 {
     const ek_gpu_run *x = w->x;
@@ -238,9 +278,7 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
     const ek_gpu_layer *layer = &x->g->w.layer[i];
     const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
     made out = made_of(x, i, n);
-    ek_cuda_attn_args a = {.kv = kv_of(x, i, false),
-                           .start = kv_of(x, i, true),
-                           .n_start = m->layout.n_start,
+    ek_cuda_attn_args a = {.n_start = m->layout.n_start,
                            .q = x->q,
                            .o = ek_gpu_at_part(x->o, out.part),
                            .ldq = query_size(x, i),
@@ -254,7 +292,7 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
         a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = key_size(x, i);
         a.k_norm = layer->k_norm;
     }
-    ek_gpu_write_attention(w, l->kind, &a);
+    write_launches(w, i, &a);
     if (out.records && !writes) ek_gpu_quantize_to(w, &out.here, a.o, a.ldo, n);
     write_exchange(w, &out, n);
     return out.all;

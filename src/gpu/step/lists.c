@@ -46,7 +46,7 @@ size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
-        const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+        const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
         const int ratio = here.q.n / here.kv.n;
         size_t segments = (size_t)x->z.max_ctx / EK_SEGMENT + 2;
         for (int rows = 1; rows <= 4; rows += 3) {
@@ -66,7 +66,7 @@ void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
-        const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+        const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
         int t = ek_cuda_attn_max_tiles(x->z.max_rows, here.q.n, here.kv.n, 2);
         int i = (int)(x->segment_bytes / segment_size(1, l->head_dim));
         *tiles = t > *tiles ? t : *tiles;
@@ -106,7 +106,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
-        const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+        const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, here.q.n, here.kv.n, 2), seen = (size_t)x->z.max_ctx;
         if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
             seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
@@ -225,7 +225,7 @@ static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, in
 
 static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config *l, const ek_attn_row *rows, int n)
 {
-    const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+    const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
     const int heads = here.q.n, kv_heads = here.kv.n, ratio = heads / kv_heads;
     void *to = NULL;
     int n_few = 0, n_segments = 0, max = 0, max_queries = 0;

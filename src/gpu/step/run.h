@@ -107,6 +107,18 @@ static inline ek_gpu_head_part ek_gpu_heads_of(const ek_gpu_run *x, const ek_lay
     return ek_gpu_heads_here(&x->g->share.cut, &x->g->m->config, l);
 }
 
+/* Heads whose attention is one launch, in layers like l: the heads that are here. A drafter behind a target whose
+ * outputs are cut reads keys that lie on several devices: it has a launch for each, of as many heads, or for each KV
+ * head. */
+static inline ek_gpu_head_part ek_gpu_heads_at_once(const ek_gpu_run *x, const ek_layer_config *l)
+{
+    const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
+    const int ranks = x->target ? x->target->g->share.cut.ranks : 0;
+    if (!ranks) return here;
+    const int n = here.kv.n % ranks == 0 ? here.kv.n / ranks : 1;
+    return (ek_gpu_head_part){{0, here.q.n / here.kv.n * n}, {0, n}};
+}
+
 /* Where the rows' embeddings lie. Behind another device they are for per-layer inputs alone, and h has its rows. */
 static inline CUdeviceptr ek_gpu_embedded(const ek_gpu_run *x)
 {
