@@ -99,6 +99,8 @@ void test_attn_whole(dev *d)
              {16, 8, 64, 513, EK_KV_I8, EK_KV_I12},   {4, 2, 128, 1, EK_KV_I12, EK_KV_I8},
              {8, 1, 256, 2400, EK_KV_I8, EK_KV_I8},   {16, 1, 512, 2049, EK_KV_I12, EK_KV_I12},
              {5, 1, 64, 17000, EK_KV_I12, EK_KV_I8},  {7, 1, 128, 4097, EK_KV_I8, EK_KV_I8},
+             {8, 1, 256, 33, EK_KV_I12, EK_KV_I12},   {8, 1, 512, 120, EK_KV_I12, EK_KV_I8},
+             {2, 1, 256, 190, EK_KV_I8, EK_KV_I12},   {8, 1, 512, 64, EK_KV_I12, EK_KV_I12},
              {8, 1, 256, 1500, EK_KV_F16, EK_KV_F16}, {8, 2, 512, 130, EK_KV_F16, EK_KV_F16}};
     for (size_t i = 0; i < (size_t)cases(d, 4, 5, sizeof c / sizeof *c); i++)
         for (int stores = 0; stores < 2; stores++) {

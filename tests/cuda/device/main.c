@@ -1,9 +1,9 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | int-speed | linear | gate | layer | experts |
- * speed | decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer cases; few: one
- * or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on the device that
- * LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86: with the features of that alone, where the program has code
- * for it (make CUDA_ARCHS="90a 80on90"). */
+ * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate | layer |
+ * experts | speed | decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer
+ * cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on
+ * the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86: with the features of that alone, where the
+ * program has code for it (make CUDA_ARCHS="90a 80on90"). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,6 +173,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "tower")) section(&d, "tower", test_tower);
     else if (!strcmp(what, "int"))
         section(&d, "kv", test_kv), section(&d, "int", test_attn_int), section(&d, "whole", test_attn_whole);
+    else if (!strcmp(what, "whole")) section(&d, "whole", test_attn_whole);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
              strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats")) {
