@@ -46,6 +46,7 @@ static void set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
     const ek_model *m = g->m;
     g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .cut = cut};
     g->share.head = s->end == m->config.n_layers;
+    g->share.host_experts = s->host_experts;
     ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &cut);
 }
 

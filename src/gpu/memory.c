@@ -14,6 +14,7 @@
 #include "cuda/words_args.h"
 #include "gpu/recipe/recipe.h"
 #include "gpu/step/graph.h"
+#include "gpu/step/host.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
 #include "ops/kv/kv_codec.h"
@@ -81,6 +82,8 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
     x->jobs = reserve(a, pairs, sizeof(ek_cuda_job));
     x->n_jobs = reserve(a, 1, sizeof(int32_t)), x->routed = reserve(a, 1, sizeof(int32_t));
     x->h_between = reserve(a, n * (size_t)c->hidden_size, f);
+    if (!ek_gpu_experts_are_here(&x->g->share, x->g->share.first))
+        x->host_pair = reserve(a, n, sizeof(int32_t)), x->host_weight = reserve(a, n, f);
     x->route_acts = reserve(a, record(n, c->hidden_size), 1), x->expert_acts = reserve(a, record(n, c->hidden_size), 1);
 }
 
@@ -368,6 +371,7 @@ ek_err ek_gpu_run_open(void *arg, const ek_executor_sizes *z)
     EK_TRY(ek_cuda_enter(x->g->c));
     EK_TRY(open_device_memory(x));
     EK_TRY(open_host_memory(x));
+    EK_TRY(ek_gpu_host_open(x));
     return x->g->drafter ? open_drafter(x) : EK_OK;
 }
 
@@ -375,6 +379,7 @@ static void free_run(ek_gpu_run *x)
 {
     ek_cuda *c = x->g->c;
     ek_gpu_graphs_fini(x);
+    ek_gpu_host_close(x);
     ek_gpu_recipes_close(x->recipes);
     ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
     for (int k = 0; k < EK_PAGE_KINDS && !x->target; k++) ek_cuda_free(c, x->pages[k]);

@@ -61,6 +61,7 @@ typedef struct ek_model_share {
     int first, end;
     bool embed;
     const struct ek_rows_wanted *rows; /* of matrices; NULL: all */
+    int host_experts; /* layers [first, host_experts) have router and experts elsewhere; ek_model_pack asks `rows` */
 } ek_model_share;
 
 /* For a model opened with `deferred`: reads and packs the weights of the share, in place of those packed before. So
@@ -82,6 +83,8 @@ unsigned ek_model_cpu(const ek_model *m);  /* EK_CPU_* that its kernels were cho
  * embeddings. */
 double ek_model_layer_bytes(const ek_model *m, int i);
 double ek_model_common_bytes(const ek_model *m, bool embed);
+/* Of these of layer i its router and `experts` of its experts: 0 without any. */
+double ek_model_experts_bytes(const ek_model *m, int i, int experts);
 /* Bytes of weights one decoded token reads (head included, embedding tables one row). */
 double ek_model_bytes_per_token(const ek_model *m);
 /* Multiply-adds of one prompt row over the layers it runs, and of one row through all layers

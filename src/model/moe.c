@@ -2,6 +2,7 @@
  * weights are read once; a row's outputs are then added in ascending expert id, so the other rows
  * of a group cannot change it. A pair is one (row, chosen expert). */
 #include <math.h>
+#include <string.h>
 
 #include "model/moe.h"
 
@@ -180,4 +181,14 @@ void ek_run_experts(ek_pass *p)
     x = run_gate_and_up(p, &x);
     run_jobs(p, add_jobs(p, w->expert_down, &x, s->pair_self, &s->pair_out, 0));
     ek_each_row(p, add_experts);
+}
+
+void ek_model_run_experts(const ek_model *m, ek_scratch *s, int i, const float *h, int n, float *sum)
+{
+    const size_t hidden = (size_t)m->config.hidden_size, bytes = sizeof(float) * hidden;
+    ek_pass pass = {.m = m, .s = s, .n = n, .layer = i, .end = m->config.n_layers};
+    EK_ASSERT(s->m == m && n <= s->max_rows);
+    for (int r = 0; r < n; r++) memcpy(ek_at(&s->h, r), h + hidden * (size_t)r, bytes);
+    ek_run_experts(&pass);
+    for (int r = 0; r < n; r++) memcpy(sum + hidden * (size_t)r, ek_at(&s->sum, r), bytes);
 }

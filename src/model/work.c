@@ -43,6 +43,14 @@ double ek_model_layer_bytes(const ek_model *m, int i)
     return sum_layer(m, i, m->config.n_experts, bytes_of);
 }
 
+double ek_model_experts_bytes(const ek_model *m, int i, int experts)
+{
+    const ek_layer_weights *l = &m->w.layer[i];
+    if (!m->config.n_experts) return 0;
+    return bytes_of(&l->router) +
+           experts * (bytes_of(l->expert_gate) + bytes_of(l->expert_up) + bytes_of(l->expert_down));
+}
+
 double ek_model_common_bytes(const ek_model *m, bool embed)
 {
     return (embed ? bytes_of(&m->w.embed) : 0) + bytes_of(&m->w.per_layer_head) + bytes_of(&m->w.per_layer_tail);

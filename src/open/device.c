@@ -10,7 +10,7 @@ static ek_err no_device(const char *text)
 {
     return ek_fail(EK_EINVAL,
                    "device %.40s; there are auto, cpu, cuda and cuda:N, several as in cuda:0,1, cuda:0-3 or cuda:all, "
-                   "and cuda:0,cpu",
+                   "and cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts",
                    text);
 }
 
@@ -55,7 +55,9 @@ static bool is(const char *p, const char *end, const char *word)
 /* One of a list: numbers behind the first may stand alone. */
 static ek_err add_item(ek_device *d, const char *p, const char *end, const char *text)
 {
-    if (is(p, end, "cpu")) {
+    const bool layers = is(p, end, "cpu:layers"), experts = is(p, end, "cpu:experts");
+    if (is(p, end, "cpu") || layers || experts) {
+        d->part = layers ? EK_HOST_LAYERS : experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN;
         if (d->host) return ek_fail(EK_EINVAL, "device %.40s: cpu twice", text);
         d->host = true;
         return EK_OK;
@@ -99,7 +101,8 @@ ek_err ek_device_parse(ek_device *out, const char *text)
         EK_TRY(add_item(out, p, end, text));
     }
     if (out->n || out->all) return EK_OK;
-    *out = (ek_device){0}; /* cpu alone */
+    if (out->part) return no_device(text); /* of what? */
+    *out = (ek_device){0};                 /* cpu alone */
     return EK_OK;
 }
 
@@ -116,7 +119,7 @@ ek_err ek_device_set_split(ek_device *d, const char *split)
 
 static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_device *d)
 {
-    *o = (ek_ranks_opts){.n = d->n, .host = d->host, .split = d->split};
+    *o = (ek_ranks_opts){.n = d->n, .host = d->host, .part = d->part, .split = d->split};
     memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
     if (!d->all) return EK_OK;
     EK_TRY(ek_cuda_devices(&driver->api, &o->n));
@@ -199,7 +202,7 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     EK_TRY(resolve(&o, &driver, d));
     for (int i = 0; i < o.n; i++) room[i] = max_bytes;
     if (max_bytes == 0) EK_TRY(ask_rooms(room, &driver, &o));
-    const ek_err err = ek_place_by(&p, model, room, o.n, o.split, o.host);
+    const ek_err err = ek_place_by(&p, model, room, o.n, o.split, o.host, o.part);
     if (err == EK_ENOMEM && o.n == 1 && !o.host) {
         snprintf(why, sizeof why, "%s", ek_err_text());
         ek_place_advise(advice, sizeof advice, model, room[0]);

@@ -1,6 +1,6 @@
 /* The devices that a model runs on: auto, cpu, cuda, cuda:N; several as cuda:0,1, cuda:0-3 and cuda:all; and with the
- * CPU for layers that do not fit, as cuda:0,cpu. Behind any of them @sm_80 or the like: with the features of an older
- * device, for a test of what would run there (docs/CUDA.md). */
+ * CPU for layers or experts that do not fit, as cuda:0,cpu, cuda:0,cpu:layers and cuda:0,cpu:experts. Behind any of
+ * them @sm_80 or the like: with the features of an older device, for a test of what would run there (docs/CUDA.md). */
 #ifndef EK_OPEN_DEVICE_H
 #define EK_OPEN_DEVICE_H
 
@@ -14,7 +14,8 @@ typedef struct ek_device {
     bool may_be_cpu; /* auto: without one, the CPU */
     int n, ordinal[EK_RANKS];
     bool all;  /* every device that there is; n is 0 */
-    bool host; /* the CPU has layers, too */
+    bool host; /* the CPU has layers, or experts, too: */
+    ek_host_part part;
     ek_split split;
     int features; /* the compute capability to whose instructions they keep, ten times; 0: their own */
 } ek_device;

@@ -313,7 +313,10 @@ API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, si
 }
 API cuMemsetD8Async(CUdeviceptr p, unsigned char value, size_t n, CUstream on)
 {
-    return queue(on, [=] { memset((void *)(uintptr_t)p, value, n); });
+    return queue(on, [=] {
+        memset((void *)(uintptr_t)p, value, n);
+        sent.erase(sent.lower_bound(p), sent.lower_bound(p + n)); // landings that hold no numbers any more
+    });
 }
 API cuStreamSynchronize(CUstream s);
 API cuStreamCreate(CUstream *stream, unsigned)

@@ -88,6 +88,42 @@ static void the_cpu_has_what_does_not_fit(void **state)
     ek_model_close(m);
 }
 
+/* Of experts, of which a token reads a few, the CPU reads less than of layers. */
+static void the_cpu_has_experts_where_it_reads_less_of_them(void **state)
+{
+    (void)state;
+    ek_place p, layers;
+    ek_model *m = open_published("26b", 4);
+    assert_int_equal(ek_place_with_host(&layers, m, (double[]){12e9}, 1, EK_HOST_LAYERS), EK_OK);
+    assert_true(layers.host_end > 0 && !layers.host_experts);
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){12e9}, 1, EK_HOST_CHOSEN), EK_OK);
+    check_place(&p, m);
+    assert_true(!p.host_end && p.host_experts >= layers.host_end && p.host_experts < layers.host_end + 6);
+    assert_true(p.bytes[0] <= 9e9 && p.share[0].host_experts == p.host_experts);
+    char text[512];
+    ek_place_text(text, sizeof text, &p, (int[]){0});
+    assert_non_null(strstr(text, "experts of layers 0 to "));
+    assert_non_null(strstr(text, " on the CPU, layers 0 to 29 and the head on cuda:0 (weights "));
+    assert_non_null(strstr((ek_place_advise(text, sizeof text, m, 12e9), text), "leaves the experts of "));
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){4e9}, 1, EK_HOST_CHOSEN), EK_OK); /* nearly all */
+    assert_true(p.host_experts > 25);
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){80e9}, 1, EK_HOST_CHOSEN), EK_OK);
+    assert_true(!p.host_end && !p.host_experts);
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){6e9, 6e9}, 2, EK_HOST_CHOSEN), EK_OK);
+    check_place(&p, m);
+    assert_true(p.n == 2 && p.host_experts > 0);
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){1e9}, 1, EK_HOST_CHOSEN), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "which stay together, need"));
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){1e9}, 1, EK_HOST_EXPERTS), EK_ENOMEM);
+    assert_non_null(strstr(ek_err_text(), "without its experts the model needs "));
+    ek_model_close(m);
+    m = open_published("31b", 4);
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){12e9}, 1, EK_HOST_EXPERTS), EK_EUNSUPPORTED);
+    assert_int_equal(ek_place_with_host(&p, m, (double[]){12e9}, 1, EK_HOST_CHOSEN), EK_OK);
+    assert_true(p.host_end > 0 && !p.host_experts);
+    ek_model_close(m);
+}
+
 /* Layers without keys of their own stay with those whose keys they read. */
 static void layers_that_share_keys_stay_together(void **state)
 {
@@ -161,7 +197,7 @@ static void weights_are_read_output_by_output(void **state)
     for (int s = 0; s < 2; s++) {
         ek_model *whole = open_tiny(shapes[s], false), *m = open_tiny(shapes[s], true);
         for (int r = 0; r < RANKS; r++) {
-            const ek_gpu_wanted w = {m, {r, RANKS}};
+            const ek_gpu_wanted w = {m, {r, RANKS}, 0};
             const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
             const ek_model_share share = {.end = m->config.n_layers, .embed = true, .rows = &rows};
             assert_int_equal(ek_model_pack(m, &share), EK_OK);
@@ -269,7 +305,7 @@ static void requests_are_counted_beside_the_weights(void **state)
         ek_model *m = open_published(row[i].name, 4);
         ek_place p;
         double least = INFINITY;
-        assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host), EK_OK);
+        assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host, EK_HOST_CHOSEN), EK_OK);
         const ek_place_keys k = ek_place_keys_of(&p, m, row[i].room, 32768);
         const int n = k.requests;
         const double each = k.each;
@@ -277,7 +313,7 @@ static void requests_are_counted_beside_the_weights(void **state)
         assert_true(n > 0 && each > 0 && n * each <= fmax(least, n * each * (p.n > 1)));
         const double whole = ek_budget_request_bytes(&m->layout, 32768);
         assert_true(each <= whole &&
-                    (p.n == 1 && !row[i].host ? each == whole && (n + 1) * each > least : each < whole));
+                    (p.n == 1 && !p.host_end ? each == whole && (n + 1) * each > least : each < whole));
         if (row[i].split == EK_SPLIT_OUTPUTS) assert_true(each * row[i].n <= whole * 1.5);
         assert_true(n * each <= k.left && (n + 1) * each > k.left && k.left >= least);
         assert_int_equal(ek_place_keys_of(&p, m, p.bytes, 32768).requests, 0);
@@ -291,6 +327,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_placed_by_room),
         cmocka_unit_test(the_cpu_has_what_does_not_fit),
+        cmocka_unit_test(the_cpu_has_experts_where_it_reads_less_of_them),
         cmocka_unit_test(layers_that_share_keys_stay_together),
         cmocka_unit_test(weights_are_read_device_by_device),
         cmocka_unit_test(weights_are_read_output_by_output),

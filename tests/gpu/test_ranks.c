@@ -23,6 +23,7 @@
 #include "gpu/ranks/state.h"
 #include "gpu/step/run.h"
 #include "model/pass.h"
+#include "ops/linear/linear_layout.h"
 
 static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
 
@@ -83,17 +84,19 @@ static void check_ends(ek_trace out[2])
     }
 }
 
-typedef enum how { LAYERS, HOST, OUTPUTS } how; /* HOST: the CPU has the first layer */
+/* HOST: the CPU has the first layer; EXPERTS: its experts */
+typedef enum how { LAYERS, HOST, EXPERTS, OUTPUTS } how;
 
 static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, int n, how by)
 {
     const ek_ranks_opts o = {.n = n,
                              .ordinal = {0, 1, 2, 3},
                              .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
-                             .host = by == HOST,
+                             .host = by == HOST || by == EXPERTS,
+                             .part = by == EXPERTS ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
                              .host_layers = 1};
     const ek_err err = ek_ranks_open(out, d, m, &o);
-    if (!err) assert_true(ek_ranks_has_host(*out) == (by == HOST));
+    if (!err) assert_true(ek_ranks_has_host(*out) == (by == HOST || by == EXPERTS));
     if (!err) (*out)->min_piece = 2;
     return err;
 }
@@ -239,11 +242,8 @@ static void any_call_of_any_device_may_fail(void **state)
         int n;
         how by;
         bool drafts;
-    } way[] = {{"T1", 2, LAYERS, false},
-               {"Q2", 3, LAYERS, true},
-               {"T2", 1, HOST, false},
-               {"Q1", 2, OUTPUTS, true},
-               {"T2", 2, OUTPUTS, false}};
+    } way[] = {{"T1", 2, LAYERS, false},  {"Q2", 3, LAYERS, true},  {"T2", 1, HOST, false},
+               {"T2", 2, EXPERTS, false}, {"Q1", 2, OUTPUTS, true}, {"T2", 2, OUTPUTS, false}};
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         ek_model *m = open_model(way[i].shape, EK_KV_Q8, false);
         static ek_config c;
@@ -290,6 +290,7 @@ static void any_call_of_any_device_may_fail(void **state)
         print_message("%s on %d devices%s: each of %d calls, %d runs answered, %d ended with errors\n", way[i].shape,
                       way[i].n,
                       way[i].by == HOST      ? " and the CPU"
+                      : way[i].by == EXPERTS ? " and experts on the CPU"
                       : way[i].by == OUTPUTS ? ", outputs cut"
                                              : "",
                       calls, answered, failed);
@@ -297,6 +298,34 @@ static void any_call_of_any_device_may_fail(void **state)
         ek_drafter_close(drafter);
         ek_model_close(m);
     }
+}
+
+/* In host memory the experts of those layers stay, and nothing else; a model without any is refused. */
+static void experts_stay_on_the_host(void **state)
+{
+    (void)state;
+    ek_gpu_driver d = good();
+    ek_ranks *r;
+    ek_engine *e;
+    ek_trace out[2];
+    ek_model *m = open_model("Q2", EK_KV_F16, true);
+    const ek_layer_weights *w = &m->w.layer[0];
+    assert_int_equal(open_ranks(&r, &d, m, 1, EXPERTS), EK_OK);
+    assert_non_null(strstr(ek_ranks_text(r), "experts of layer 0 on the CPU, layers 0 to "));
+    assert_non_null(ek_linear_panel(&w->expert_down[1], 0));
+    assert_true((double)m->w.block_bytes < ek_model_layer_bytes(m, 0) + 4e6); /* it begins with a huge page */
+    assert_int_equal(open_engine(&e, r, NULL), EK_OK);
+    assert_int_equal(try(e, out, true), EK_OK);
+    check_ends(out);
+    ek_engine_close(e);
+    ek_ranks_close(r);
+    nothing_is_left();
+    ek_model_close(m);
+    m = open_model("Q1", EK_KV_F16, true);
+    assert_int_equal(open_ranks(&r, &d, m, 1, EXPERTS), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "no experts that the CPU could have"));
+    nothing_is_left();
+    ek_model_close(m);
 }
 
 static void what_is_not_there_is_refused_in_a_sentence(void **state)
@@ -499,13 +528,15 @@ static void pages_go_to_the_host_and_back(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2) cmocka_set_test_filter(argv[1]);
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_queued_and_all_is_given_back),
         cmocka_unit_test(pieces_are_the_step),
         cmocka_unit_test(any_call_of_any_device_may_fail),
+        cmocka_unit_test(experts_stay_on_the_host),
         cmocka_unit_test(what_is_not_there_is_refused_in_a_sentence),
         cmocka_unit_test(the_table_stays_on_the_host_where_little_may_be_taken),
         cmocka_unit_test(a_drafter_counts_as_weights),

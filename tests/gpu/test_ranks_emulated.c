@@ -4,7 +4,8 @@
  *
  *   test_ranks_emulated [TEST]                      a small scene of each kind, or one of these tests
  *   test_ranks_emulated SEED DEVICES HOST LAZY PIECE [CASE]
- *                       one scene; HOST: layers of the CPU, or `outputs`: these are cut; LAZY: bits of devices; PIECE:
+ *                       one scene; HOST: layers of the CPU, with an e behind the number their experts alone, or
+ *                       `outputs`: these are cut; LAZY: bits of devices; PIECE:
  *                       rows of a piece of a step
  */
 #include <setjmp.h>
@@ -23,6 +24,8 @@
 #include "emulated.h"
 #include "gpu/ranks/ranks.h"
 #include "gpu/ranks/state.h"
+#include "cuda/words_args.h"
+#include "gpu/step/run.h"
 #include "gpu/weights/state.h"
 
 static ek_ranks *ranks; /* of the scene at hand */
@@ -74,6 +77,7 @@ static bool check(void *arg, const char *variant, const ek_trace *got, const int
 typedef struct way {
     int n, host, lazy, piece; /* piece: rows from which on a step is cut; 0: as it is */
     bool outputs;             /* are cut; host and piece are 0 */
+    bool experts;             /* of `host` layers the CPU has the experts alone */
 } way;
 
 /* A drafter model's drafts, as on the CPU. */
@@ -121,6 +125,7 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
                              .ordinal = {0, 1, 2, 3},
                              .split = w.outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
                              .host = w.host > 0,
+                             .part = w.experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
                              .host_layers = w.host};
     snprintf(lazy, sizeof lazy, "%d", w.lazy);
     setenv("EK_EMULATED_LAZY", lazy, 1);
@@ -133,7 +138,9 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
     must(refused);
     ranks->min_piece = w.piece;
     if (w.outputs) snprintf(where, sizeof where, "outputs cut for %d devices, late %d", w.n, w.lazy);
-    else snprintf(where, sizeof where, "on %d devices, %d layers on the CPU, late %d", w.n, w.host, w.lazy);
+    else
+        snprintf(where, sizeof where, "on %d devices, %s%d layers on the CPU, late %d", w.n,
+                 w.experts ? "experts of " : "", w.host, w.lazy);
     scene_executor = ek_executor_cpu;
     must(run_alone(&s, &(company){0}, want));
     scene_executor = on_ranks, scene_set_drafter = draft_on_ranks;
@@ -167,22 +174,34 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
 static void over_two_devices(void **state)
 {
     (void)state;
-    run_scene(1, (way){2, 0, 3, 4, false}, (const char *const[]){"ahead", NULL}, true);     /* T2: experts */
-    run_scene(0, (way){2, 0, 1, 4, false}, (const char *const[]){"together", NULL}, false); /* T1: per-layer inputs */
+    run_scene(1, (way){2, 0, 3, 4, false, false}, (const char *const[]){"ahead", NULL}, true); /* T2: experts */
+    run_scene(0, (way){2, 0, 1, 4, false, false}, (const char *const[]){"together", NULL},
+              false); /* T1: per-layer inputs */
 }
 
 /* What a cut of two may hide. */
 static void over_three_devices(void **state)
 {
     (void)state;
-    run_scene(4, (way){3, 0, 5, 4, false}, (const char *const[]){"drafted", NULL}, false); /* T5 */
+    run_scene(4, (way){3, 0, 5, 4, false, false}, (const char *const[]){"drafted", NULL}, false); /* T5 */
 }
 
 static void over_a_device_and_the_cpu(void **state)
 {
     (void)state;
-    run_scene(0, (way){1, 1, 1, 4, false}, (const char *const[]){"together", NULL}, false);
-    run_scene(4 | SCENE_SPANS, (way){2, 2, 3, 3, false}, (const char *const[]){"cached", NULL}, false);
+    run_scene(0, (way){1, 1, 1, 4, false, false}, (const char *const[]){"together", NULL}, false);
+    run_scene(4 | SCENE_SPANS, (way){2, 2, 3, 3, false, false}, (const char *const[]){"cached", NULL}, false);
+}
+
+/* The CPU computes experts in the middle of a device's layers: few rows and many, which all their cuts share. */
+static void over_a_device_and_experts_of_the_cpu(void **state)
+{
+    (void)state;
+    const char *const all[] = {"together", "chunked", "drafted", "cached", NULL};
+    run_scene(1, (way){.n = 1, .host = 1, .lazy = 1, .experts = true}, all, true); /* T2 */
+    run_scene(79 | WIDE_EXPERTS, (way){.n = 1, .host = 9, .experts = true}, (const char *const[]){"together", NULL},
+              false); /* Q2, all layers */
+    run_scene(1, (way){.n = 2, .host = 2, .lazy = 3, .experts = true}, (const char *const[]){"masked", NULL}, false);
 }
 
 /* Every output is one device's, and all have it behind an exchange: both late, so that who does not wait reads what was
@@ -245,21 +264,85 @@ static void a_part_that_is_lost(void **state)
     scene_close(&s);
 }
 
+/* Of the numbers beside words that lie at a device's landings the largest. */
+static uint32_t largest_number(const ek_gpu_run *x)
+{
+    const size_t bytes = EK_CUDA_LANDINGS * x->landing_bytes;
+    uint64_t *word = malloc(bytes);
+    uint32_t most = 0;
+    must(ek_cuda_enter(x->g->c));
+    must(ek_cuda_download(x->g->c, word, x->landing, bytes));
+    must(ek_cuda_sync(x->g->c));
+    for (size_t i = 0; i < bytes / 8; i++) most = (uint32_t)(word[i] >> 32) > most ? (uint32_t)(word[i] >> 32) : most;
+    free(word);
+    return most;
+}
+
+static void count_from(uint32_t step)
+{
+    for (int i = 0; i < 2; i++) ranks->run[i]->n_exchanged = step;
+}
+
+/* The number beside a word has no room for those of all steps: before they come again no landing has any of them, also
+ * where only a step of more rows has written. */
+static void numbers_of_steps_begin_anew(void **state)
+{
+    (void)state;
+    static scene s;
+    static ek_trace want[MAX_ASKS], got[MAX_ASKS];
+    ek_gpu_driver driver = emulated();
+    char where[256];
+    must(scene_open(&s, 0)); /* T1 */
+    shrink(&s);
+    setenv("EK_EMULATED_LAZY", "1", 1);
+    must(ek_ranks_open(&ranks, &driver, s.model,
+                       &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
+    scene_executor = ek_executor_cpu;
+    must(run_alone(&s, &(company){0}, want));
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    ek_executor on = ek_ranks_executor(ranks);
+    o.max_requests = 4, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
+    must(ek_engine_open_on(&e, &on, &o));
+    count_from(EK_CUDA_EXCHANGE_STEPS - 100);
+    for (int n = s.n; n > 0; n = n > 1 ? 1 : 0) { /* all, then one over the border */
+        must(ek_trace_run(e, s.ask, n, got));
+        for (int i = 0; i < n; i++) {
+            if (!ek_trace_same(&want[i], &got[i], where, sizeof where)) fail_msg("%d together: %s", n, where);
+            ek_trace_fini(&got[i]);
+        }
+        assert_true(ranks->run[0]->n_exchanged > EK_CUDA_EXCHANGE_STEPS - 100 || n == 1);
+        assert_true(largest_number(ranks->run[1]) > 0);
+        if (n > 1) count_from(EK_CUDA_EXCHANGE_STEPS);
+    }
+    for (int i = 0; i < 2; i++) {
+        const uint32_t steps = ranks->run[i]->n_exchanged, number = largest_number(ranks->run[i]);
+        if (steps > 100 || number >= EK_CUDA_EXCHANGES * steps)
+            fail_msg("device %d has a word with number %u after %u steps", i, number, steps);
+    }
+    for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
+    ek_engine_close(e);
+    ek_ranks_close(ranks);
+    scene_close(&s);
+}
+
 int main(int argc, char **argv)
 {
     ek_log_set(EK_LOG_ERROR);
     if (argc >= 6) {
         const char *const names[] = {argc > 6 ? argv[6] : NULL, NULL};
         const bool outputs = strcmp(argv[3], "outputs") == 0;
-        const way w = {atoi(argv[2]), outputs ? 0 : atoi(argv[3]), atoi(argv[4]), atoi(argv[5]), outputs};
+        const way w = {atoi(argv[2]), outputs ? 0 : atoi(argv[3]),     atoi(argv[4]), atoi(argv[5]),
+                       outputs,       !outputs && strchr(argv[3], 'e')};
         run_scene(strtoull(argv[1], NULL, 0), w, argc > 6 ? names : NULL, argc <= 6);
         return 0;
     }
     if (argc == 2) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_two_devices),          cmocka_unit_test(over_three_devices),
-        cmocka_unit_test(over_a_device_and_the_cpu), cmocka_unit_test(outputs_of_two_devices),
-        cmocka_unit_test(outputs_of_three_devices),  cmocka_unit_test(a_part_that_is_lost),
+        cmocka_unit_test(over_a_device_and_the_cpu), cmocka_unit_test(over_a_device_and_experts_of_the_cpu),
+        cmocka_unit_test(outputs_of_two_devices),    cmocka_unit_test(outputs_of_three_devices),
+        cmocka_unit_test(a_part_that_is_lost),       cmocka_unit_test(numbers_of_steps_begin_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

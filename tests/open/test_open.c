@@ -222,11 +222,18 @@ static void devices_are_lists(void **state)
         int n, ordinal[4];
         bool host, all, split;
     } list[] = {
-        {"cuda", 1, {0}, false, false, false},          {"cuda:3", 1, {3}, false, false, false},
-        {"cuda:0,1", 2, {0, 1}, false, false, true},    {"cuda:2,0", 2, {2, 0}, false, false, true},
-        {"cuda:1-3", 3, {1, 2, 3}, false, false, true}, {"cuda:0,cuda:2-3", 3, {0, 2, 3}, false, false, true},
-        {"cuda:all", 0, {0}, false, true, true},        {"cuda:0,cpu", 1, {0}, true, false, true},
-        {"cpu,cuda:0,2", 2, {0, 2}, true, false, true}, {"cuda:all,cpu", 0, {0}, true, true, true},
+        {"cuda", 1, {0}, false, false, false},
+        {"cuda:3", 1, {3}, false, false, false},
+        {"cuda:0,1", 2, {0, 1}, false, false, true},
+        {"cuda:2,0", 2, {2, 0}, false, false, true},
+        {"cuda:1-3", 3, {1, 2, 3}, false, false, true},
+        {"cuda:0,cuda:2-3", 3, {0, 2, 3}, false, false, true},
+        {"cuda:all", 0, {0}, false, true, true},
+        {"cuda:0,cpu", 1, {0}, true, false, true},
+        {"cpu,cuda:0,2", 2, {0, 2}, true, false, true},
+        {"cuda:all,cpu", 0, {0}, true, true, true},
+        {"cuda:0,cpu:experts", 1, {0}, true, false, true},
+        {"cpu:layers,cuda:1", 1, {1}, true, false, true},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         ek_device d;
@@ -241,6 +248,8 @@ static void devices_are_lists(void **state)
     ek_device d;
     assert_int_equal(ek_device_parse(&d, "cpu"), EK_OK);
     assert_true(!d.cuda && !ek_device_is_split(&d));
+    assert_int_equal(ek_device_parse(&d, "cpu:experts"), EK_EINVAL);
+    assert_int_equal(ek_device_parse(&d, "cuda:0,cpu:heads"), EK_EINVAL);
     assert_int_equal(ek_device_parse(&d, "auto"), EK_OK);
     assert_true(d.cuda && d.may_be_cpu && !ek_device_is_split(&d));
 }

@@ -27,10 +27,11 @@ several() { # how many
         --device "cuda:0-$last" --split $by --synthetic $model --layers 8
     done
   done
-  for model in "26b 5G 16" "31b 8G 32"; do # too little for all of these layers, enough for a step of a long prompt
-    read -r model room layers <<<"$model"
-    part "requests against the CPU: $model's first layers, cuda:0,cpu" 180 "$build/evenkeel" selftest --device cuda:0,cpu \
-      --gpu-memory "$room" --synthetic "$model" --layers "$layers"
+  # too little for all of these layers, enough for a step of a long prompt
+  for model in "26b 5G 16 layers" "26b 5G 16 experts" "31b 8G 32 layers"; do
+    read -r model room layers has <<<"$model"
+    part "requests against the CPU: $model's first layers, $has on the CPU" 180 "$build/evenkeel" selftest \
+      --device "cuda:0,cpu:$has" --gpu-memory "$room" --synthetic "$model" --layers "$layers"
   done
   for by in layers outputs; do
     [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
@@ -54,7 +55,13 @@ several() { # how many
   done
   part "a journal of cuda:0, replayed on cuda:0-$last by outputs" 120 "$build/evenkeel" replay "$journal" \
     --device "cuda:0-$last" --split outputs
+  [ "$n" -gt 2 ] && part "a journal of cuda:0, replayed on cuda:0,1 by outputs" 120 "$build/evenkeel" replay "$journal" \
+    --device cuda:0,1 --split outputs
   rm -f "$journal"
+  for by in layers outputs; do # the bundled model, with its drafter
+    EVENKEEL_DEVICE=cuda:0-$last EVENKEEL_SPLIT=$by part "tool calls that come staggered, cuda:0-$last by $by" 90 \
+      python3 tests/e2e/staggered.py "$build/evenkeel" models/pocket
+  done
   if command -v compute-sanitizer >/dev/null; then
     # By outputs it cannot run: it lets one kernel run at a time, and devices wait for each other's.
     part "compute-sanitizer memcheck, the bundled model on $n devices by layers" 300 compute-sanitizer --tool memcheck \

@@ -133,7 +133,7 @@ static ek_pieces *pieces_of(split *x, uint64_t step)
 static int max_pieces(const split *x)
 {
     const ek_config *c = &x->r->m->config;
-    if (x->n == 1 && !x->front) return 1;
+    if ((x->n == 1 && !x->front) || x->r->place.host_experts) return 1;
     for (int i = 0; i < x->n; i++)
         if (c->per_layer_size && !run_of(x, i)->g->w.table.l.n) return 1;
     return EK_PIECES;
@@ -254,7 +254,8 @@ static double room_of(const split *x)
 static float row_cost(const split *x)
 {
     const float device = x->on[0].row_cost, host = 0.25f;
-    return device + (host - device) * (float)x->r->place.host_end / (float)x->r->m->config.n_layers;
+    const int layers = x->r->place.host_end + x->r->place.host_experts;
+    return device + (host - device) * (float)layers / (float)x->r->m->config.n_layers;
 }
 
 static void join(split *x)
@@ -276,7 +277,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     }
     join(x);
     memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */
-    const bool host = r->place.host_end;
+    const bool host = r->place.host_end || r->place.host_experts;
     ek_executor out = x->on[x->n - 1]; /* draft, draft_arg, draft_cost */
     out.arg = x;
     out.room = room_of(x), out.row_cost = row_cost(x), out.leaves_host = !host;

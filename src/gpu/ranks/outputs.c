@@ -156,6 +156,7 @@ static void join(split *x)
 {
     for (int i = 0; i < x->n; i++) {
         x->run[i]->follower = i > 0;
+        x->r->run[i] = x->run[i];
         for (int j = 0; j < x->n; j++) x->run[i]->peer[j] = x->run[j];
     }
 }

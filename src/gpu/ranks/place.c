@@ -41,18 +41,26 @@ static ek_model_share share_of(const ek_model *m, int first, int end)
         .first = first, .end = end, .embed = first == 0 || end == n_layers(m) || m->config.per_layer_size};
 }
 
-static double weights_of(const ek_model *m, int first, int end)
+/* Without the experts of layers [0, host_experts). */
+static double weights_beside(const ek_model *m, int first, int end, int host_experts)
 {
     double bytes = ek_model_common_bytes(m, share_of(m, first, end).embed);
     for (int i = first; i < end; i++) bytes += ek_model_layer_bytes(m, i);
+    for (int i = first; i < end && i < host_experts; i++) bytes -= ek_model_experts_bytes(m, i, m->config.n_experts);
     return bytes;
+}
+
+static double weights_of(const ek_model *m, int first, int end)
+{
+    return weights_beside(m, first, end, 0);
 }
 
 static void add(ek_place *p, const ek_model *m, int device, int first, int end)
 {
     p->device[p->n] = device;
     p->share[p->n] = share_of(m, first, end);
-    p->bytes[p->n++] = weights_of(m, first, end);
+    p->share[p->n].host_experts = p->host_experts;
+    p->bytes[p->n++] = weights_beside(m, first, end, p->host_experts);
 }
 
 static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
@@ -70,8 +78,9 @@ static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
         last_border(m), gb(weights_of(m, last_border(m), n_layers(m))), rooms, BESIDE_HOST * 100);
 }
 
-/* Borders so that the fullest device is as empty as can be: fill[r][i] is of r devices that have the first i layers. */
-static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n)
+/* Borders so that the fullest device is as empty as can be: fill[r][i] is of r devices that have the first i layers, of
+ * which the CPU has p->host_experts layers' experts. At most `share` of a device's room is taken. */
+static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n, double share)
 {
     const int layers = n_layers(m), border = last_border(m);
     double fill[EK_RANKS + 1][EK_MAX_LAYERS + 1];
@@ -84,12 +93,12 @@ static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *roo
     for (int r = 1; r <= n; r++)
         for (int i = r; i <= (r < n ? border : layers); i++)
             for (int j = r - 1; j < i && (r < n || i == layers); j++) {
-                const double own = weights_of(m, j, i) / room[r - 1],
+                const double own = weights_beside(m, j, i, p->host_experts) / room[r - 1],
                              most = own > fill[r - 1][j] ? own : fill[r - 1][j];
                 if ((r > 1 && j > border) || !(most < fill[r][i])) continue;
                 fill[r][i] = most, from[r][i] = j;
             }
-    if (!(fill[n][layers] <= ALL)) return too_large(m, room, n, false);
+    if (!(fill[n][layers] <= share)) return too_large(m, room, n, false);
     cut[n] = layers;
     for (int r = n; r > 0; r--) cut[r - 1] = from[r][cut[r]];
     for (int r = 0; r < n; r++) add(p, m, r, cut[r], cut[r + 1]);
@@ -116,7 +125,48 @@ static ek_err place_beside_host(ek_place *p, const ek_model *m, const double *ro
 ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host)
 {
     *out = (ek_place){0};
-    return host ? place_beside_host(out, m, room, n) : place_on_devices(out, m, room, n);
+    return host ? place_beside_host(out, m, room, n) : place_on_devices(out, m, room, n, ALL);
+}
+
+/* The experts of as few layers as can be on the CPU, and the rest on the devices. */
+static ek_err place_experts(ek_place *out, const ek_model *m, const double *room, int n)
+{
+    if (!m->config.n_experts)
+        return ek_fail(EK_EUNSUPPORTED, "the model has no experts that the CPU could have (cpu:layers)");
+    double least = weights_beside(m, 0, n_layers(m), n_layers(m));
+    for (int k = 0; k <= n_layers(m); k++) {
+        *out = (ek_place){.host_experts = k};
+        if (place_on_devices(out, m, room, n, BESIDE_HOST) == EK_OK) return EK_OK;
+    }
+    return ek_fail(EK_ENOMEM,
+                   "without its experts the model needs %.2f GB on %d device%s, of whose room %.0f %% are for weights",
+                   gb(least), n, n == 1 ? "" : "s", BESIDE_HOST * 100);
+}
+
+/* Weights that the CPU reads for a token. */
+static double read_by_host(const ek_place *p, const ek_model *m)
+{
+    double bytes = 0;
+    for (int i = 0; i < p->host_end; i++)
+        bytes += ek_model_layer_bytes(m, i) - ek_model_experts_bytes(m, i, m->config.n_experts) +
+                 ek_model_experts_bytes(m, i, m->config.top_k_experts);
+    for (int i = 0; i < p->host_experts; i++) bytes += ek_model_experts_bytes(m, i, m->config.top_k_experts);
+    return bytes;
+}
+
+ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part)
+{
+    ek_place experts;
+    if (part == EK_HOST_EXPERTS) return place_experts(out, m, room, n);
+    *out = (ek_place){0};
+    const ek_err err = place_beside_host(out, m, room, n);
+    if (part == EK_HOST_LAYERS || !m->config.n_experts || (!err && !out->host_end)) return err;
+    if (place_experts(&experts, m, room, n)) {
+        *out = (ek_place){0}; /* for its sentence */
+        return place_beside_host(out, m, room, n);
+    }
+    if (err || read_by_host(&experts, m) < read_by_host(out, m)) *out = experts;
+    return EK_OK;
 }
 
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
@@ -133,10 +183,19 @@ ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, in
     return EK_OK;
 }
 
-ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host)
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
+                   ek_host_part part)
 {
-    return split == EK_SPLIT_OUTPUTS && n > 1 ? ek_place_outputs(out, m, room, n)
-                                              : ek_place_layers(out, m, room, n, host);
+    if (split == EK_SPLIT_OUTPUTS && n > 1) return ek_place_outputs(out, m, room, n);
+    return host ? ek_place_with_host(out, m, room, n, part) : ek_place_layers(out, m, room, n, false);
+}
+
+void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end)
+{
+    const ek_place old = *p;
+    if (end <= old.host_experts) return;
+    p->n = 0, p->host_experts = end < n_layers(m) ? end : n_layers(m);
+    for (int r = 0; r < old.n; r++) add(p, m, old.device[r], old.share[r].first, old.share[r].end);
 }
 
 void ek_place_give_host(ek_place *p, const ek_model *m, int end)
@@ -162,9 +221,9 @@ void ek_place_advise(char *out, size_t size, const ek_model *m, double room)
     if (n <= EK_RANKS && n <= last_border(m) + 1)
         snprintf(out, size, "%d such devices would hold it (--device cuda:0-%d)", n, n - 1);
     const size_t used = strlen(out);
-    if (ek_place_layers(&p, m, each, 1, true) || p.host_end == 0) return;
-    snprintf(out + used, size - used, "%s--device cuda:0,cpu leaves %d of %d layers to the CPU", used ? ", or " : "",
-             p.host_end, n_layers(m));
+    if (ek_place_with_host(&p, m, each, 1, EK_HOST_CHOSEN) || p.host_end + p.host_experts == 0) return;
+    snprintf(out + used, size - used, "%s--device cuda:0,cpu leaves %s%d of %d layers to the CPU", used ? ", or " : "",
+             p.host_experts ? "the experts of " : "", p.host_end + p.host_experts, n_layers(m));
 }
 
 ek_place_keys ek_place_keys_of(const ek_place *p, const ek_model *m, const double *room, int ctx)
@@ -199,9 +258,8 @@ static void say(const words *w, const char *format, ...)
     va_end(list);
 }
 
-static void say_layers(const words *w, int first, int end)
+static void say_layers(const words *w, int first, int end, bool more)
 {
-    const bool more = w->text[0];
     if (end - first == 1) say(w, "%s%d", more ? ", " : "layer ", first);
     else say(w, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
 }
@@ -226,11 +284,16 @@ void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal
         return;
     }
     if (p->host_end) {
-        say_layers(&w, 0, p->host_end);
+        say_layers(&w, 0, p->host_end, false);
         say(&w, " on the CPU");
     }
+    if (p->host_experts) {
+        say(&w, "experts of ");
+        say(&w, p->host_experts == 1 ? "layer 0" : "layers 0 to %d", p->host_experts - 1);
+        say(&w, " on the CPU, ");
+    }
     for (int i = 0; i < p->n; i++) {
-        say_layers(&w, p->share[i].first, p->share[i].end);
+        say_layers(&w, p->share[i].first, p->share[i].end, i || p->host_end);
         say(&w, "%s on cuda:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", ordinal[p->device[i]],
             i ? "" : "weights ", gb(p->bytes[i]));
     }

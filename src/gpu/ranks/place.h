@@ -13,10 +13,14 @@ enum { EK_RANKS = 16 }; /* devices at most */
 
 typedef enum ek_split { EK_SPLIT_LAYERS, EK_SPLIT_OUTPUTS } ek_split;
 
+/* What the CPU has of a model that does not fit: whole layers, or the experts of some. Either way the first ones. */
+typedef enum ek_host_part { EK_HOST_CHOSEN, EK_HOST_LAYERS, EK_HOST_EXPERTS } ek_host_part;
+
 typedef struct ek_place {
     ek_split split;
     int n;                /* devices that have layers; the others were not needed */
     int host_end;         /* layers [0, host_end) are the CPU's */
+    int host_experts;     /* of layers [0, host_experts) router and experts are; then host_end is 0 */
     int device[EK_RANKS]; /* which of those given */
     ek_model_share share[EK_RANKS];
     double bytes[EK_RANKS]; /* of weights */
@@ -27,12 +31,17 @@ typedef struct ek_place {
  * device is as empty as can be. ENOMEM has the numbers. Only sizes of m are read. */
 ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host);
 
+/* With the CPU: layers, or as few layers' experts as leave a quarter of the devices' room, or of the two what lets the
+ * CPU read fewer bytes of weights for a token. EUNSUPPORTED: experts are asked for of a model that has none. */
+ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part);
+
 /* Outputs cut over n devices, of which each has a share of every layer (gpu/weights/cut.h). EUNSUPPORTED: so many
  * cannot share them; ENOMEM has the numbers. */
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n);
 
-/* The one or the other; a device alone has whole layers. */
-ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host);
+/* The one or the other; a device alone has whole layers. part: with `host`. */
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
+                   ek_host_part part);
 
 /* "layers 0 to 29 on cuda:0 (weights 30.5 GB), 30 to 59 and the head on cuda:1 (30.7 GB)", or "outputs cut over cuda:0
  * and cuda:1 (weights up to 15.60 GB each)"; ordinal: of the devices given. */
@@ -47,8 +56,10 @@ typedef struct ek_place_keys {
 /* Of requests of ctx tokens. room: as above; a share of what the weights leave is for the step's own memory. */
 ek_place_keys ek_place_keys_of(const ek_place *p, const ek_model *m, const double *room, int ctx);
 
-/* Gives the CPU layers [0, end), if it had fewer. The last device keeps those that it must have. */
+/* Gives the CPU layers [0, end), if it had fewer, or the experts of so many. The last device keeps the layers that it
+ * must have. */
 void ek_place_give_host(ek_place *p, const ek_model *m, int end);
+void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end);
 
 /* For a model that one device of this room has none for: what would. Appends nothing if there is no way. */
 void ek_place_advise(char *out, size_t size, const ek_model *m, double room);

@@ -59,9 +59,9 @@ static ek_err reach(ek_ranks *r)
 static ek_err load_one(ek_ranks *r, int i)
 {
     ek_model_share share = r->place.share[i];
-    const ek_gpu_wanted w = {r->m, {i, r->place.split == EK_SPLIT_OUTPUTS ? r->n : 0}};
+    const ek_gpu_wanted w = {r->m, {i, r->place.split == EK_SPLIT_OUTPUTS ? r->n : 0}, share.host_experts};
     const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
-    if (w.cut.ranks) share.rows = &rows;
+    if (w.cut.ranks || w.host_experts) share.rows = &rows;
     if (ek_model_is_deferred(r->m)) EK_TRY(ek_model_pack(r->m, &share));
     return ek_gpu_load(r->gpu[i], r->m, &share, w.cut);
 }
@@ -72,6 +72,9 @@ static ek_err load(ek_ranks *r)
     for (int i = 0; i < r->n; i++) EK_TRY(load_one(r, i));
     if (!ek_model_is_deferred(r->m)) return EK_OK;
     if (r->place.host_end) return ek_model_pack(r->m, &(ek_model_share){.end = r->place.host_end, .embed = true});
+    const ek_rows_wanted experts = {ek_gpu_experts_wanted, NULL};
+    if (r->place.host_experts)
+        return ek_model_pack(r->m, &(ek_model_share){.end = r->place.host_experts, .rows = &experts});
     ek_model_release_weights(r->m);
     return EK_OK;
 }
@@ -81,8 +84,9 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
     ek_gpu *gpu[EK_RANKS] = {0};
     double room[EK_RANKS];
     ek_err err = open_devices(gpu, driver, o, room);
-    if (!err) err = ek_place_by(&r->place, r->m, room, o->n, o->split, o->host);
-    if (!err && o->host) ek_place_give_host(&r->place, r->m, o->host_layers);
+    if (!err) err = ek_place_by(&r->place, r->m, room, o->n, o->split, o->host, o->part);
+    if (!err && o->host && o->part != EK_HOST_EXPERTS) ek_place_give_host(&r->place, r->m, o->host_layers);
+    if (!err && o->host && o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(&r->place, r->m, o->host_layers);
     if (!err) r->n = r->place.n;
     for (int i = 0; i < r->n; i++) { /* those that have layers are kept */
         r->gpu[i] = gpu[r->place.device[i]];
@@ -126,7 +130,7 @@ const char *ek_ranks_text(const ek_ranks *r)
 
 bool ek_ranks_has_host(const ek_ranks *r)
 {
-    return r->place.host_end > 0;
+    return r->place.host_end > 0 || r->place.host_experts > 0;
 }
 
 ek_gpu *ek_ranks_first(const ek_ranks *r)

@@ -14,9 +14,10 @@ typedef struct ek_ranks ek_ranks;
 typedef struct ek_ranks_opts {
     int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
     ek_split split;
-    bool host;        /* layers that do not fit are the CPU's; not by outputs */
-    double max_bytes; /* of each device; 0: what is free there */
-    int host_layers;  /* for tests: with `host`, the CPU has at least so many */
+    bool host;         /* layers that do not fit are the CPU's; not by outputs */
+    double max_bytes;  /* of each device; 0: what is free there */
+    ek_host_part part; /* of them, with `host` */
+    int host_layers;   /* for tests: with `host`, the CPU has at least so many, or so many layers' experts */
 } ek_ranks_opts;
 
 /* Opens the devices, places the layers of m, says where in the log, and copies each device's weights. A deferred model
@@ -27,7 +28,7 @@ void ek_ranks_close(ek_ranks *r); /* NULL is allowed */
 
 /* ek_place_text, and the first device's name */
 const char *ek_ranks_text(const ek_ranks *r);
-/* The CPU has layers, whose weights stay in host memory. */
+/* The CPU has layers, or experts of some, whose weights stay in host memory. */
 bool ek_ranks_has_host(const ek_ranks *r);
 /* The first device, for towers; the one for a drafter (ek_gpu_add_drafter), whose draws go to the host. */
 ek_gpu *ek_ranks_first(const ek_ranks *r);

@@ -13,7 +13,8 @@ struct ek_ranks {
     int n; /* devices */
     ek_gpu *gpu[EK_RANKS];
     double max_bytes;
-    int min_piece; /* for tests; 0: as it is */
+    int min_piece;                    /* for tests; 0: as it is */
+    struct ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, of the executor that was made last */
     char text[1024];
 };
 

@@ -5,6 +5,7 @@
 #include "gpu/recipe/experts.h"
 #include "gpu/recipe/gated.h"
 #include "gpu/recipe/heads.h"
+#include "gpu/recipe/host.h"
 #include "gpu/recipe/row_kernel.h"
 
 /* --- its rows */
@@ -135,7 +136,9 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     const ek_config *c = &x->g->m->config;
     ek_cuda_stage_args end = {.y = x->y, .y_norm = l->post_mlp_norm};
     whole_end whole;
-    if (c->n_experts) {
+    if (c->n_experts && !ek_gpu_experts_are_here(&x->g->share, i)) {
+        ek_gpu_write_moe_with_host(w, i, n, &end);
+    } else if (c->n_experts) {
         ek_gpu_write_moe(w, i, n, &end);
     } else {
         const ek_cuda_stage_args behind = {.y = x->y, .y_norm = l->post_attention_norm};

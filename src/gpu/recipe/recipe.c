@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash/rng.h"
 #include "gpu/step/attend.h"
+#include "gpu/step/host.h"
 #include "gpu/weights/launch.h"
 
 enum { KEPT_BYTES = 4 << 20, PLACES = 1 << 12 }; /* some twenty numbers of rows of a model of 60 layers */
@@ -73,6 +74,18 @@ void ek_gpu_write_attention(ek_gpu_writer *w, ek_layer_kind kind, const ek_cuda_
     ek_gpu_line *line = add_line(w);
     line->tail = w->of.tail, line->kind = (uint8_t)kind;
     add_args(w, line, args, sizeof *args);
+}
+
+typedef struct host_args {
+    int32_t layer, n;
+} host_args;
+
+void ek_gpu_write_host(ek_gpu_writer *w, ek_gpu_other ask, int n)
+{
+    const host_args a = {w->of.layer, n};
+    ek_gpu_line *line = add_line(w);
+    line->other = ask;
+    add_args(w, line, &a, sizeof a);
 }
 
 void ek_gpu_write_home(ek_gpu_writer *w)
@@ -192,6 +205,18 @@ static void attend(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)
     ek_gpu_attend(x, a, line->tail ? &x->tail.list[line->kind] : &x->all.list[line->kind]);
 }
 
+static void queue_other(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)
+{
+    host_args a;
+    if (line->other == EK_GPU_ATTENTION) {
+        attend(x, line, args);
+        return;
+    }
+    memcpy(&a, args, sizeof a);
+    if (x->g->err) return;
+    ek_gpu_note(x->g, line->other == EK_GPU_HOST_ASK ? ek_gpu_host_ask(x, a.n) : ek_gpu_host_answer(x, a.layer, a.n));
+}
+
 void ek_gpu_queue_begin(ek_gpu_run *x, const ek_gpu_recipe *r)
 {
     x->recipes->queued = r, x->recipes->open = r->open, x->recipes->line = 0;
@@ -205,7 +230,7 @@ bool ek_gpu_queue_more(ek_gpu_run *x)
         uint64_t *args = q->queued->args + line->args;
         for (int k = 0; k < line->n_opens; k++, q->open++) args[q->open->word] = q->value[q->open->value];
         if (line->kernel) ek_gpu_launch_kernel(x->g, line->kernel, line->grid, args);
-        else attend(x, line, args);
+        else queue_other(x, line, args);
         puts = line->puts;
     }
     return q->line < q->queued->n_lines;

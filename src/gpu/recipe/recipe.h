@@ -66,8 +66,12 @@ typedef struct ek_gpu_subject {
 
 enum { EK_GPU_LINES = 64, EK_GPU_OPENS = 128, EK_GPU_RECIPE_ARGS = 32 << 10 };
 
+/* What is not a kernel's: attention, over the layer's list, and experts on the host (gpu/step/host.h). */
+typedef enum ek_gpu_other { EK_GPU_ATTENTION, EK_GPU_HOST_ASK, EK_GPU_HOST_ANSWER } ek_gpu_other;
+
 typedef struct ek_gpu_line {
-    ek_gpu_kernel *kernel; /* NULL: attention, over the layer's list */
+    ek_gpu_kernel *kernel; /* NULL: another thing, */
+    ek_gpu_other other;    /* which this says */
     ek_cuda_grid grid;
     uint32_t args;    /* their place in the recipe's, in words of 8 bytes */
     uint16_t n_opens; /* of the recipe's, one after the other */
@@ -108,6 +112,8 @@ static inline unsigned ek_gpu_over(int n, int by)
 void ek_gpu_write(ek_gpu_writer *w, const char *kernel, ek_cuda_grid grid, const void *args, size_t bytes);
 /* Attention over the list of layers of that kind. */
 void ek_gpu_write_attention(ek_gpu_writer *w, ek_layer_kind kind, const ek_cuda_attn_args *args);
+/* Rows of the subject's layer go to the host, or its experts' sums come back. */
+void ek_gpu_write_host(ek_gpu_writer *w, ek_gpu_other ask, int n);
 #define EK_GPU_WRITE(w, kernel, grid, args) ek_gpu_write(w, kernel, grid, &(args), sizeof(args))
 /* Records and operands lie where a layer begins with them, and hold nothing. */
 void ek_gpu_write_home(ek_gpu_writer *w);

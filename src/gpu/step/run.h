@@ -12,6 +12,7 @@
 
 typedef struct ek_gpu_run ek_gpu_run;
 typedef struct ek_gpu_flight ek_gpu_flight;
+typedef struct ek_gpu_host ek_gpu_host; /* gpu/step/host.h */
 
 /* What the host has of a step between its beginning and its end: two, for one may begin behind another; of several
  * devices more, for a step may be in pieces (gpu/ranks/pieces.h). All pinned. */
@@ -37,6 +38,8 @@ struct ek_gpu_run {
                                                                                            acts2: records */
     CUdeviceptr route, pair_gate, pair_up, pair_out, expert, weight, pair_row, row_pair, jobs, n_jobs;
     CUdeviceptr h_between, route_acts, expert_acts; /* with experts: f32 rows behind attention; records */
+    ek_gpu_host *host;                              /* with experts on the host; NULL else. Then: */
+    CUdeviceptr host_pair, host_weight;             /* [max_rows]: int32 0, 1, ...; f32 1 */
     CUdeviceptr routed;                             /* int32, zero between launches */
     CUdeviceptr ended;                              /* int32 per tile of few queries, or leaf, zero between launches */
     CUdeviceptr operand[2]; /* rows as products by wgmma of one and of two limbs read them; with a gate the second is

@@ -123,9 +123,26 @@ static ek_err check_rank(const ek_model *m, const ek_gpu_cut *cut)
     return check_part(ek_gpu_outputs_here(cut, c->vocab_size), cut->ranks, "tokens", c->vocab_size);
 }
 
+static bool is_of_experts(const ek_item *it)
+{
+    return it->role == EK_ROLE_ROUTER || it->role == EK_ROLE_EXPERT_GATE || it->role == EK_ROLE_EXPERT_UP ||
+           it->role == EK_ROLE_EXPERT_DOWN;
+}
+
+void ek_gpu_experts_wanted(const void *arg, const ek_item *it, int *first, int *n)
+{
+    (void)arg;
+    *first = 0;
+    if (!is_of_experts(it)) *n = 0;
+}
+
 void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n)
 {
     const ek_gpu_wanted *w = arg;
+    if (it->layer < w->host_experts && it->layer >= 0 && is_of_experts(it)) {
+        *first = *n = 0;
+        return;
+    }
     const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
     *first = here.first, *n = here.n;
 }

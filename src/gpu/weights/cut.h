@@ -41,9 +41,12 @@ ek_gpu_range ek_gpu_rows_here(const ek_gpu_cut *cut, const ek_model *m, int i, c
 typedef struct ek_gpu_wanted {
     const ek_model *m;
     ek_gpu_cut cut;
+    int host_experts; /* of layers in front of it no router and no experts */
 } ek_gpu_wanted;
 
 void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n);
+/* What that leaves out: routers and experts alone. arg is not read. */
+void ek_gpu_experts_wanted(const void *arg, const ek_item *it, int *first, int *n);
 
 /* EUNSUPPORTED with the reason where a model cannot be cut for so many devices. */
 ek_err ek_gpu_cut_check(const ek_model *m, int ranks);

@@ -40,11 +40,17 @@ typedef struct ek_gpu_weights {
  * some outputs, and of a page its KV heads, layer by layer. */
 typedef struct ek_gpu_share {
     int first, end;
-    bool embed; /* it looks tokens up */
-    bool head;  /* and it makes logits */
+    bool embed;       /* it looks tokens up */
+    bool head;        /* and it makes logits */
+    int host_experts; /* layers [first, host_experts) have router and experts on the host (gpu/step/host.h) */
     ek_gpu_cut cut;
     size_t kv_at[EK_PAGE_KINDS], kv_bytes[EK_PAGE_KINDS];
 } ek_gpu_share;
+
+static inline bool ek_gpu_experts_are_here(const ek_gpu_share *s, int layer)
+{
+    return layer >= s->host_experts;
+}
 
 enum { EK_GPU_KERNELS = 512 }; /* more than there are */
 

@@ -160,7 +160,7 @@ static void layer(upload *u, int i)
     rows(u, i, &to->o, &from->o, 1), rows(u, i, &to->gate, &from->gate, 1), rows(u, i, &to->up, &from->up, 1);
     rows(u, i, &to->down, &from->down, 1);
     matrix(u, &to->per_layer_gate, &from->per_layer_gate), matrix(u, &to->per_layer_proj, &from->per_layer_proj);
-    if (c->n_experts) {
+    if (c->n_experts && ek_gpu_experts_are_here(&u->g->share, i)) {
         matrix(u, &to->router, &from->router);
         rows(u, i, &to->expert_gate, from->expert_gate, c->n_experts);
         rows(u, i, &to->expert_up, from->expert_up, c->n_experts);

@@ -206,7 +206,7 @@ static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_p
         const int lo = row / EK_PANEL, hi = (row + n + EK_PANEL - 1) / EK_PANEL;
         first = clip(first, lo, hi), end = clip(end, lo, hi);
     }
-    if (at && !parts) it->matrix->data = at;
+    if (at && !parts) it->matrix->data = at, it->matrix->parts = NULL;
     if (at && parts) {
         it->matrix->parts = parts;
         parts->first[node] = first, parts->first[node + 1] = end, parts->data[node] = at;
@@ -304,11 +304,16 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
                             const ek_rows_wanted *rows)
 {
     ek_items some = {.item = ek_alloc(sizeof *some.item * (size_t)list->n)};
+    bool parts = false; /* of a matrix some rows alone are wanted */
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         const bool whole = it->layer < 0 ? it->matrix != &w->embed || embed : it->layer >= first && it->layer < end;
-        if (whole || (it->layer == end && it->vector)) some.item[some.n++] = *it;
+        int row = 0, n = it->matrix ? it->matrix->n : 1;
+        if (rows && it->matrix) rows->of(rows->arg, it, &row, &n);
+        if ((whole && n > 0) || (it->layer == end && it->vector)) some.item[some.n++] = *it;
+        parts |= whole && it->matrix && n > 0 && n < it->matrix->n;
     }
+    if (!parts) rows = NULL; /* what is there is whole: a CPU may compute with it */
     ek_weights_release(w);
     w->block_bytes = lay_out(&some, w, o, rows, NULL);
     place_tables(&some, o);

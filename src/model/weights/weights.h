@@ -106,7 +106,8 @@ typedef struct ek_rows_wanted {
 
 /* The same for some of the items, in place of what was packed before: those of layers [first, end), of layer `end` the
  * vectors, and what belongs to no layer, with the table of embeddings only if `embed` is set; of their matrices the
- * rows that are wanted (NULL: all), other panels have no memory. packed_dir is not read. */
+ * rows that are wanted (NULL: all), other panels have no memory; of no rows a matrix is not there. packed_dir is not
+ * read. */
 ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed,
                             const ek_rows_wanted *rows);
 
