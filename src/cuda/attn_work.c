@@ -1,6 +1,5 @@
 #include "cuda/attn_work.h"
 
-#include "cuda/attn_int_args.h"
 #include "ops/kv/kv_codec.h"
 
 int ek_cuda_attn_max_tiles(int n_rows, int n_heads, int n_kv_heads, int tile)
@@ -116,26 +115,8 @@ static int slots_of(const ek_cuda_chip *chip, int slots)
     return some < MIN_SLOTS ? MIN_SLOTS : some;
 }
 
-/* ek_attn_int_DIM: as many steps of its rings as shared memory has room for, of those that the kernel waits for singly
- * (attn_int_ring.cuh). */
-static ek_cuda_attn_segment int_plan(const char *name, int head_dim, ek_kv_format k, ek_kv_format v, int n_items,
-                                     const ek_cuda_chip *chip)
-{
-    enum { WARPS = EK_CUDA_ATTN_INT_WARPS };
-    static const int rooms[] = {16, 9, 8, 5, 4, 2};
-    const size_t own = EK_CUDA_ATTN_INT_DIM * (size_t)head_dim + EK_CUDA_ATTN_INT_MORE,
-                 all = n_items <= chip->multiprocessors ? chip->shared : chip->shared / 2,
-                 room = all - 1024 < chip->block_shared ? all - 1024 : chip->block_shared,
-                 step = ek_kv_codecs[k].bits == 8 && ek_kv_codecs[v].bits == 8 ? EK_CUDA_ATTN_INT_STEP8
-                                                                               : EK_CUDA_ATTN_INT_STEP16;
-    int slots = 1;
-    for (size_t i = 0; i < sizeof rooms / sizeof *rooms && slots == 1; i++)
-        if (own + (size_t)rooms[i] * WARPS * step <= room) slots = rooms[i];
-    return (ek_cuda_attn_segment){name, 32 * WARPS, (size_t)slots * WARPS * step, slots, 0};
-}
-
-ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool whole,
-                                               int n_items, const ek_cuda_chip *chip)
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
+                                               const ek_cuda_chip *chip)
 {
 #define DIMS(name)                                        \
     {                                                     \
@@ -146,8 +127,8 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")},
                              *const ints[] = DIMS("ek_attn_int");
 #undef DIMS
-    if (ek_kv_rotated(v) && !whole) return (ek_cuda_attn_segment){.name = "ek_attn_int", .threads = 256};
-    if (ek_kv_rotated(v)) return int_plan(ints[log2_of(head_dim) - 6], head_dim, k, v, n_items, chip);
+    if (ek_kv_rotated(v))
+        return (ek_cuda_attn_segment){.name = whole ? ints[log2_of(head_dim) - 6] : "ek_attn_int", .threads = 256};
     if (!whole)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
                                       segment_shared(tile, head_dim, v), 0, 0};

@@ -27,14 +27,12 @@ static int tile_of(int ratio, int n_rows)
     return tile;
 }
 
-/* Of attention in integers a block's products take as long whatever its queries are, up to 8: as many as a run has. Of
- * a run of 8 whose blocks of 4 would all have a multiprocessor 4 each: two warps more then have the new key and value.
- */
-static int int_tile_of(int max_queries, int n_segments, int n_kv_heads, int multiprocessors)
+/* Of attention in integers a block's time does not depend on its queries, up to 8: as many as a run has. */
+static int int_tile_of(int max_queries)
 {
     int tile = 2;
     while (tile < EK_CUDA_ATTN_INT_TILE && tile < max_queries) tile *= 2;
-    return max_queries == 8 && 2 * n_segments * n_kv_heads <= multiprocessors ? 4 : tile;
+    return tile;
 }
 
 static size_t segment_size(int tile, int head_dim)
@@ -249,10 +247,9 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
                       ek_cuda_attn_int_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     list->joined = (half || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
-    const int chip = ek_cuda_multiprocessors(x->g->c);
-    list->tile = ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries, n_segments, kv_heads, chip)
-                 : list->joined                   ? half_tile_of(ratio, kv_heads, n_segments, max, chip)
-                                                  : tile_of(ratio, n_few);
+    list->tile = ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries)
+                 : list->joined ? half_tile_of(ratio, kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
+                                : tile_of(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};

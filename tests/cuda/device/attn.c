@@ -83,8 +83,8 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, i
         k.prompt = find(d, p.name, p.shared);
         return k;
     }
-    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->k_format, shape->v_format,
-                                                             whole, n_items, ek_cuda_chip_of(d->c));
+    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, whole, n_items,
+                                                             ek_cuda_chip_of(d->c));
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);

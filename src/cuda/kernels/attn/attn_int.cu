@@ -4,10 +4,8 @@
 // ek_attn_int_DIM finishes its queries, stores the new key and value, and joins its leaves: one launch. ek_attn_int
 // takes any head, and the first positions in another format; ek_heads, ek_kv_store and ek_attn_int_join do the rest
 // then.
-#include "cuda/kernels/attn/attn_int_any.cuh"
 #include "cuda/kernels/attn/attn_int_end.cuh"
 #include "cuda/kernels/attn/attn_int_heads.cuh"
-#include "cuda/kernels/attn/attn_int_ring.cuh"
 
 using namespace ek;
 
@@ -80,9 +78,9 @@ __device__ __forceinline__ bool open(few_shared<DIM> &sm, const ek_cuda_attn_arg
     return true;
 }
 
-__device__ __forceinline__ void few_any(const ek_cuda_attn_args &a)
+template <int DIM> __device__ __forceinline__ void few(const ek_cuda_attn_args &a)
 {
-    __shared__ few_shared<0> sm;
+    __shared__ few_shared<DIM> sm;
     const ek_cuda_attn_start own_item = item_of(a), &item = sm.item;
     const ek_cuda_attn_tile &t = item.t;
     let_next_start();
@@ -90,101 +88,55 @@ __device__ __forceinline__ void few_any(const ek_cuda_attn_args &a)
         wait_for_previous();
         return;
     }
-    const ek_cuda_kv kv = kv_at(a, own_item.seg * 4);
+    const ek_cuda_kv kv = DIM ? a.kv : kv_at(a, own_item.seg * 4);
     fetch_segment(a, kv, own_item);
     const bool any = open(sm, a, kv, own_item);
     wait_for_previous();
     if (!any) return;
     __syncthreads();
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, dim = kv.head_dim;
-    code_query_any(sm, a, t, warp, dim, lane);
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = DIM ? DIM : kv.head_dim;
+    const int own = (item.end - 1) / SEGMENT == item.seg ? (item.end - 1) % SEGMENT : -1;
+    if (DIM && a.k && own >= 0) { // by warps that have no queries, or both
+        const int key_warp = t.n_q < WARPS ? t.n_q : 0, value_warp = t.n_q + 1 < WARPS ? t.n_q + 1 : 1;
+        if (warp == key_warp || warp == value_warp)
+            store_fresh<DIM ? DIM : 64>(a, t, (uint8_t *)page_of(a, kv, item, own / PAGE), own % PAGE,
+                                        warp == key_warp);
+    }
+    code_query(sm, a, t, warp, dim, lane);
     __syncthreads();
+    if (gridDim.x > FEW_BLOCKS) // values come while scores are computed
+        for (int p = sm.first; p < sm.end; p++)
+            for (int64_t i = tid * 128; i < kv.v_bytes; i += THREADS * 128) prefetch_line(sm.page[p] + kv.k_bytes + i);
     float s[2][4] = {};
     const uint8_t *page = sm.page[warp / 2];
     if (page) {
-        if (kv.k_bits == 16) scores_any<16>(s, sm, page, dim, warp, lane);
-        else scores_any<8>(s, sm, page, dim, warp, lane);
+        if (kv.k_bits == 16) scores<16>(s, sm, page, dim, warp, lane);
+        else scores<8>(s, sm, page, dim, warp, lane);
     }
-    weigh(sm, a, kv, s, false, true, warp, lane);
+    const bool alone = DIM && t.n_seg == 1;
+    weigh(sm, a, kv, s, alone, warp, lane);
 #pragma unroll 1
     for (int d0 = thread_again() / 32 * 32; d0 < dim; d0 += WARPS * 32) {
-        if (kv.v_bits == 16) values_any<16>(sm, a, kv, d0);
-        else values_any<8>(sm, a, kv, d0);
+        if (kv.v_bits == 16) values<16>(sm, a, kv, alone, d0);
+        else values<8>(sm, a, kv, alone, d0);
+    }
+    if constexpr (DIM > 0) {
+        if (!join(sm, a, item)) return;
+        __syncthreads();
+        write_rows(sm, a, t);
     }
 }
 
-// Warps that share out the dims of 32 keys, where that many of the block would have none.
-template <int DIM> __device__ __forceinline__ int sharing(int pages)
-{
-    return DIM < 256 || pages > 2 ? 1 : pages == 2 ? 2 : 4;
-}
-
-template <int DIM> __device__ __forceinline__ void few(const ek_cuda_attn_args &a)
-{
-    EK_DYNAMIC_SHARED(uint8_t, base);
-    __shared__ few_shared<DIM> sm;
-    const ek_cuda_attn_start own_item = item_of(a), &item = sm.item;
-    const ek_cuda_attn_tile &t = item.t;
-    let_next_start();
-    if (own_item.tile < 0 || !open(sm, a, a.kv, own_item)) { // a graph's launch has room for more items than there are
-        wait_for_previous();
-        return;
+#define FEW(DIM, NAME)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(THREADS, 2) NAME(const __grid_constant__ ek_cuda_attn_args a) \
+    {                                                                                                          \
+        few<DIM>(a);                                                                                           \
     }
-    __syncthreads();
-    const bool alone = t.n_seg == 1;
-    if (threadIdx.x == 0) sm.own = a.single && (item.end - 1) / SEGMENT == item.seg ? (item.end - 1) % SEGMENT : -1;
-    code_ring<DIM> ring = {sm, a, base + threadIdx.x / 32 * a.slots * step_bytes(a.kv)};
-    if (threadIdx.x % 32 == 0) share_keys(sm, a.kv, sharing<DIM>(sm.end - sm.first), threadIdx.x / 32);
-    __syncwarp();
-    if (a.single) ring.begin();
-    fetch_segment(a, a.kv, own_item);
-#pragma unroll 1
-    for (int pass = a.single && alone && a.head.norm && gridDim.x <= MULTIPROCESSORS ? 0 : 1; pass < 2; pass++) {
-        const bool real = pass; // else a warp runs a part of it, each another: its code is there then when it counts
-        if (real) {
-            wait_for_previous();
-            if (!a.single) ring.begin();
-        }
-        const int warp = thread_again() / 32, lane = thread_again() % 32;
-        if (real || warp == 0)
-#pragma unroll 1
-            for (int u = warp; u < (real ? t.n_q + (sm.own < 0 ? 0 : 2) : 1); u += WARPS)
-                code_head(sm, a, t, u, sm.own, real, lane);
-        if (real) __syncthreads();
-        const int share = real ? sharing<DIM>(sm.end - sm.first) : 1;
-        float s[2][4] = {};
-        if (real || warp == 1) {
-            if (a.kv.k_bits == 16) scores<16>(s, sm, ring, share, sm.own, real);
-            else scores<8>(s, sm, ring, share, sm.own, real);
-        }
-        if (real || warp == 2) weigh(sm, a, a.kv, s, alone, real, warp, lane);
-        if (real || warp == 3) {
-            if (a.kv.v_bits == 16) values<16>(sm, a, ring, alone, sm.own, real);
-            else values<8>(sm, a, ring, alone, sm.own, real);
-        }
-        if (real) {
-            if (!join(sm, a, item)) return;
-            __syncthreads();
-        }
-        if (real || warp == 4) write_rows(sm, a, t, real);
-    }
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS, 2) ek_attn_int(const __grid_constant__ ek_cuda_attn_args a)
-{
-    few_any(a);
-}
-
-#define FEW(DIM)                                                       \
-    extern "C" __global__ void __launch_bounds__(THREADS, 2)           \
-        ek_attn_int_##DIM(const __grid_constant__ ek_cuda_attn_args a) \
-    {                                                                  \
-        few<DIM>(a);                                                   \
-    }
-FEW(64)
-FEW(128)
-FEW(256)
-FEW(512)
+FEW(0, ek_attn_int)
+FEW(64, ek_attn_int_64)
+FEW(128, ek_attn_int_128)
+FEW(256, ek_attn_int_256)
+FEW(512, ek_attn_int_512)
 
 // grid (tiles, tile), a thread per dim, rounded up to warps: T over the leaves of a query; R (o / l) / n.
 extern "C" __global__ void __launch_bounds__(512) ek_attn_int_join(const __grid_constant__ ek_cuda_attn_args a)

@@ -87,12 +87,12 @@ __device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_arg
     return true;
 }
 
-// Rows of the tile's queries, each by a warp: R (o / l) / n, and the same quantised. Not real: for the code alone.
+// Rows of the tile's queries, each by a warp: R (o / l) / n, and the same quantised.
 template <int DIM>
-__device__ __forceinline__ void write_rows(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
-                                           bool real)
+__device__ __forceinline__ void write_rows(const few_shared<DIM> &sm, const ek_cuda_attn_args &a,
+                                           const ek_cuda_attn_tile &t)
 {
-    const int n = real ? threadIdx.x / 32 : 0, lane = threadIdx.x % 32;
+    const int n = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (n >= t.n_q) return;
     const int row = row_of(a, t, n), place = head_of(a, t, n) * DIM;
     float x[DIM / 32], *const out = (float *)a.o + row * a.ldo + place;
@@ -100,19 +100,12 @@ __device__ __forceinline__ void write_rows(few_shared<DIM> &sm, const ek_cuda_at
     for (int i = 0; i < DIM / 32; i++) x[i] = finish({sm.all[n * DIM + i * 32 + lane], sm.l[n], 0});
     rotate_back(x, DIM);
 #pragma unroll
-    for (int i = 0; i < DIM / 32; i++)
-        if (real) out[i * 32 + lane] = x[i];
+    for (int i = 0; i < DIM / 32; i++) out[i * 32 + lane] = x[i];
     if (!a.to.q) return;
-    ek_cuda_acts to = a.to;
-    if (!real) { // to a place that has no other use yet
-        to.q = (ek_cuda_ptr)sm.fresh, to.low = DIM;
-        to.groups[0] = 2 * DIM, to.groups[1] = 2 * DIM + DIM / 8;
-    }
-    const int to_row = real ? row : 0, first = real ? place / 64 : 0;
 #pragma unroll
     for (int g = 0; g < DIM / 64; g++) {
         const float v[2] = {x[g * 2], x[g * 2 + 1]};
-        quantize_group(to, to_row, first + g, v);
+        quantize_group(a.to, row, place / 64 + g, v);
     }
 }
 

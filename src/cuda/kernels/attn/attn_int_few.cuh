@@ -1,9 +1,12 @@
-// A segment of 256 keys for a tile of few queries of attention in integers (attn_int.cu): what its kernels share, and
-// weights.
+// A segment of 256 keys for a tile of few queries of attention in integers (attn_int.cu): scores, weights, values.
 //
-// A block of threads is one segment. Codes become operand a of mma.sync, 16 keys or dims at a time, and serve all
-// queries, which are its columns. Scores: a warp has 32 keys; values: 32 dims, then the next 32. Heads of 64, 128, 256
-// or 512 dims get their codes from a ring (attn_int_ring.cuh), others from the page (attn_int_any.cuh).
+// A block of threads is one segment. Codes come from the page to operand a of mma.sync, 16 keys or dims at a time,
+// and serve all queries, which are its columns. Scores: a warp has 32 keys; values: 32 dims, then the next 32.
+//
+// Model, H100: a segment of 256 dims is 256 KB, 13 bytes a clock and multiprocessor at 3 TB/s. Of 4 warps' 1 KB of
+// codes unpacking takes 40 clocks (100 bytes a clock), 4 products of m16n8k32 28: the memory bounds it at any batch. It
+// answers after about 800 clocks, in which 10 KB of a multiprocessor must be on their way: of scores two blocks have
+// 32, of values 64.
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
@@ -13,29 +16,26 @@ namespace ek
 {
 
 constexpr int N = EK_CUDA_ATTN_INT_TILE, THREADS = 256, WARPS = 8;
+constexpr int SCORE_AHEAD = 1, VALUE_AHEAD = 2; // steps
 
 // DIM: dims of a head, a power of two of 64 to 512; 0: any, known when the kernel runs.
 template <int DIM> struct few_shared {
-    ek_cuda_attn_start item;                // here, for registers are needed for codes
-    u32 q[DIM ? DIM / 32 : HEAD][2][32][2]; // limbs of queries by 32 dims, as a lane has them of operand b: low, high
-    u32 p[SEGMENT / 32][2][32][2];          // of weights, by 32 keys
-    u32 fresh[2][DIM ? DIM / 2 : 1];        // codes of the new key and value, a word after the other as in the page
+    ek_cuda_attn_start item;       // here, for registers are needed for codes
+    u32 q[HEAD][2][32][2];         // limbs of queries by 32 dims, as a lane has them of operand b: low, high
+    u32 p[SEGMENT / 32][2][32][2]; // of weights, by 32 keys
     float q_scale[N];
     u32 max_n[WARPS][N], sum[WARPS][N];
     float largest[WARPS][N];
     int from[N], to[N];
     const uint8_t *page[SEGMENT / PAGE];        // the head's part; 0: nobody sees any
     int first, end;                             // of those that are seen
-    int own;                                    // of a.single: the new key, or -1
-    const uint8_t *key[WARPS];                  // a warp's first step of keys in the page,
-    int keys[WARPS];                            // and how many it has
     float l[N];                                 // of the leaf, then of the node it is joined to
     float unit[N];                              // of the codes of weights
     int leaves[N];                              // that a query has
     int before;                                 // blocks that have ended, of those whose nodes meet
     int nodes[N];                               // of a query, that meet
     float factor[N][7][2];                      // which two nodes are multiplied with, in the order of their meetings
-    __align__(16) float all[DIM ? N * DIM : 1]; // sums of all leaves; before, parts of scores as integers
+    __align__(16) float all[DIM ? N * DIM : 1]; // sums of all leaves
 };
 
 // Element i of operand b's 32 inputs of column n, of both limbs of a code.
@@ -46,37 +46,38 @@ __device__ __forceinline__ void put_limbs(u32 (&of)[2][32][2], int n, int i, int
     ((uint8_t *)&of[1][lane][i / 16])[i % 4] = (uint8_t)(code >> 7);
 }
 
-// Two tiles of 16 columns by a step of 32 inputs.
-template <int BITS> struct two_tiles {
+// Two tiles of 16 columns by a step of 32 inputs, and the codes of AHEAD steps.
+template <int BITS, bool EDGE, int AHEAD> struct two_tiles {
     static constexpr int ROWS = fragment<BITS>::ROWS;
-    fragment<BITS> x[2];
+    fragment<BITS> x[AHEAD][2];
     int sum[2][3][4] = {}; // hh, mid, ll
 
-    __device__ __forceinline__ void add(const u32 (&b)[2][32][2], int lane)
+    // at: the lane's columns of the step's first row, of `rows`
+    __device__ __forceinline__ void load(int place, const uint8_t *at0, const uint8_t *at1, int ld, int rows, int lane)
+    {
+        typedef fragment<BITS> part;
+        const int first = part::row(0, lane % 4) * ld; // of the lane's rows, the others lie constants apart
+        if (!EDGE) at0 += first, at1 += first;
+#pragma unroll
+        for (int i = 0; i < BITS / 4; i++) {
+            const int64_t row = EDGE ? (int64_t)min(part::row(i, lane % 4), rows - 1) * ld : part::row(i, 0) * ld;
+            x[place][0].w[i] = *(const uint2 *)(at0 + row), x[place][1].w[i] = *(const uint2 *)(at1 + row);
+        }
+    }
+
+    __device__ __forceinline__ void add(int place, const u32 (&b)[2][32][2], int lane)
     {
         const uint2 low = *(const uint2 *)b[0][lane], high = *(const uint2 *)b[1][lane];
 #pragma unroll
         for (int m = 0; m < 2; m++) {
             u32 l[4], h[4];
-            x[m].limbs(l, h);
+            x[place][m].limbs(l, h);
             mma(sum[m][2], l, low.x, low.y);
             mma(sum[m][1], l, high.x, high.y);
             if (BITS == 8) continue;
             mma(sum[m][1], h, low.x, low.y);
             mma(sum[m][0], h, high.x, high.y);
         }
-    }
-
-    // Element i of tile m as a score.
-    __device__ __forceinline__ int score(int m, int i) const
-    {
-        return score_sum<BITS>(sum[m][0][i], sum[m][1][i], sum[m][2][i]);
-    }
-
-    // As a sum of values, rounded.
-    __device__ __forceinline__ float value(int m, int i) const
-    {
-        return value_sum_of<BITS>(sum[m][0][i], sum[m][1][i], sum[m][2][i]);
     }
 };
 
@@ -86,34 +87,78 @@ __device__ __forceinline__ int64_t leaf_of(const ek_cuda_attn_start &item)
     return item.t.leaf0 + item.seg - item.t.seg0;
 }
 
-// Scores of a warp's 32 keys from their sums, of which `sum(m, i)` is that of key 16 m + 2 g + i / 2 and query 2 t + i
-// % 2; scale: of the lane's first key.
-template <int DIM, class F>
-__device__ __forceinline__ void scale_scores(float (&s)[2][4], const few_shared<DIM> &sm, const float *scale, int lane,
-                                             F sum)
+// Scores of the warp's 32 keys, whose page is there: s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
+template <int BITS, int DIM>
+__device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &sm, const uint8_t *page, int dim,
+                                       int warp, int lane)
 {
+    constexpr int AHEAD = DIM ? SCORE_AHEAD : 1;
+    typedef two_tiles<BITS, !DIM, AHEAD> tiles;
+    tiles two;
+    const int(&sum)[2][3][4] = two.sum;
+    const int column = warp % 2 * 32 + lane / 4 * 2, ld = PAGE * 4, rows = dim * BITS / 32, steps = (dim + 31) / 32;
+    const uint8_t *at = page + column * 4;
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++, at += tiles::ROWS * ld)
+        if (u < steps) two.load(u, at, at + 64, ld, rows - u * tiles::ROWS, lane);
+#pragma unroll 1
+    for (int step0 = 0; step0 < steps; step0 += AHEAD)
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++, at += tiles::ROWS * ld) {
+            const int step = step0 + u;
+            if (step >= steps) break;
+            two.add(u, sm.q[step], lane);
+            if (step + AHEAD < steps) two.load(u, at, at + 64, ld, rows - (step + AHEAD) * tiles::ROWS, lane);
+        }
+    const float *scale = (const float *)(page + rotated_codes(BITS, dim)) + column;
     const float2 q = *(const float2 *)&sm.q_scale[lane % 4 * 2];
 #pragma unroll
     for (int m = 0; m < 2; m++) {
         const float2 k = *(const float2 *)(scale + m * 16);
 #pragma unroll
-        for (int i = 0; i < 4; i++) s[m][i] = (float)sum(m, i) * (i / 2 ? k.y : k.x) * (i % 2 ? q.y : q.x);
+        for (int i = 0; i < 4; i++)
+            s[m][i] = (float)score_sum<BITS>(sum[m][0][i], sum[m][1][i], sum[m][2][i]) * (i / 2 ? k.y : k.x) *
+                      (i % 2 ? q.y : q.x);
     }
 }
 
-// Sums of values of two tiles, dims column and column + 1, and the same 16 behind: to a leaf, or of the only one to
-// sm.all.
-template <int DIM, int BITS>
-__device__ __forceinline__ void keep_values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const two_tiles<BITS> &two,
-                                            bool alone, int dim, int column, int lane)
+// Sums of values at dims [d0, d0 + 32) over the pages that are seen: to a leaf, or of the only one to sm.all.
+template <int BITS, int DIM>
+__device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
+                                       bool alone, int d0)
 {
+    constexpr int AHEAD = DIM ? VALUE_AHEAD : 1;
+    typedef two_tiles<BITS, !DIM, AHEAD> tiles;
+    tiles two;
+    const int(&sum)[2][3][4] = two.sum;
+    const int lane = thread_again() % 32, dim = DIM ? DIM : kv.head_dim, ld = dim * 4, column = d0 + lane / 4 * 2,
+              from = sm.first * 2, to = sm.end * 2;
+    const int at0 = (DIM || column < dim ? column : 0) * 4, at1 = (DIM || column + 16 < dim ? column + 16 : 0) * 4;
+    auto load = [&](int place, int step) {
+        const uint8_t *v = sm.page[step / 2] + kv.k_bytes + step % 2 * tiles::ROWS * ld;
+        two.load(place, v + at0, v + at1, ld, tiles::ROWS, lane);
+    };
+#pragma unroll
+    for (int u = 0; u < AHEAD; u++)
+        if (from + u < to) load(u, from + u);
+#pragma unroll 1
+    for (int step0 = from; step0 < to; step0 += AHEAD)
+#pragma unroll
+        for (int u = 0; u < AHEAD; u++) {
+            const int step = step0 + u;
+            if (step >= to) break;
+            two.add(u, sm.p[step], lane);
+            if (step + AHEAD < to) load(u, step + AHEAD);
+        }
 #pragma unroll
     for (int m = 0; m < 2; m++)
 #pragma unroll
         for (int c = 0; c < 2; c++) {
             const int n = lane % 4 * 2 + c;
             if (n >= sm.item.t.n_q || (!DIM && column + m * 16 >= dim)) continue;
-            const float2 x = {two.value(m, c) * sm.unit[n], two.value(m, c + 2) * sm.unit[n]};
+            float2 x;
+            x.x = value_sum_of<BITS>(sum[m][0][c], sum[m][1][c], sum[m][2][c]) * sm.unit[n];
+            x.y = value_sum_of<BITS>(sum[m][0][c + 2], sum[m][1][c + 2], sum[m][2][c + 2]) * sm.unit[n];
             float *const out = alone ? sm.all : (float *)a.leaf_o + leaf_of(sm.item) * a.tile * dim;
             *(float2 *)(out + n * dim + column + m * 16) = x;
         }
@@ -127,14 +172,13 @@ template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
     return x;
 }
 
-// Codes of weights into sm.p; l and m of the leaf, of several to memory; units into sm.unit. Not real: for its code
-// alone, by one warp.
+// Codes of weights into sm.p; l and m of the leaf, of several to memory; units into sm.unit.
 template <int DIM>
 __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
-                                      float (&s)[2][4], bool alone, bool real, int warp, int lane)
+                                      float (&s)[2][4], bool alone, int warp, int lane)
 {
     const int t = lane % 4, key0 = warp * 32 + lane / 4 * 2;
-    const uint8_t *page = real ? sm.page[warp / 2] : 0;
+    const uint8_t *page = sm.page[warp / 2];
     bool seen[2][4];
     u32 max_n[2] = {0, 0}, sum[2] = {0, 0};
     float largest[2] = {0, 0}, scale[2][2] = {};
@@ -158,7 +202,7 @@ __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_ar
         max_n[c] = over_keys(max_n[c], [](u32 x, u32 y) { return max(x, y); });
         if (lane < 4) sm.max_n[warp][t * 2 + c] = max_n[c];
     }
-    if (real) __syncthreads();
+    __syncthreads();
 #pragma unroll
     for (int c = 0; c < 2; c++)
 #pragma unroll
@@ -179,7 +223,7 @@ __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_ar
         largest[c] = over_keys(largest[c], [](float x, float y) { return fmaxf(x, y); });
         if (lane < 4) sm.sum[warp][t * 2 + c] = sum[c], sm.largest[warp][t * 2 + c] = largest[c];
     }
-    if (real) __syncthreads();
+    __syncthreads();
     float factor[2];
 #pragma unroll
     for (int c = 0; c < 2; c++) {
@@ -205,7 +249,7 @@ __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_ar
             ((unsigned short *)&sm.p[warp][0][to][m])[i % 4 / 2] = (unsigned short)((x & 127) | (y & 127) << 8);
             ((unsigned short *)&sm.p[warp][1][to][m])[i % 4 / 2] = (unsigned short)(x >> 7 | y >> 7 << 8);
         }
-    if (real) __syncthreads();
+    __syncthreads();
 }
 
 } // namespace ek

@@ -44,96 +44,44 @@ __device__ __forceinline__ void finish_lanes(float (&x)[DIM / 32], const ek_cuda
     }
 }
 
-// Query n of the tile, which other kernels have finished, by a warp.
-__device__ __forceinline__ void code_query_any(few_shared<0> &sm, const ek_cuda_attn_args &a,
-                                               const ek_cuda_attn_tile &t, int n, int dim, int lane)
+// Query n of the tile, or none, by a warp.
+template <int DIM>
+__device__ __forceinline__ void code_query(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
+                                           int n, int dim, int lane)
 {
-    float x[HEAD] = {};
-    int code[HEAD] = {};
-    if (n < t.n_q) {
-        const float *q = (const float *)a.q + row_of(a, t, n) * a.ldq + (int64_t)head_of(a, t, n) * dim;
+    constexpr int COUNT = DIM ? DIM / 32 : HEAD;
+    float x[COUNT];
+    int code[COUNT];
 #pragma unroll
-        for (int i = 0; i < HEAD; i++)
+    for (int i = 0; i < COUNT; i++) x[i] = 0, code[i] = 0;
+    if (n < t.n_q) {
+        const int row = row_of(a, t, n);
+        const float *q = (const float *)a.q + row * a.ldq + (int64_t)head_of(a, t, n) * dim;
+#pragma unroll
+        for (int i = 0; i < COUNT; i++)
             if (i * 32 + lane < dim) x[i] = __ldcg(q + i * 32 + lane);
+        if constexpr (DIM > 0)
+            if (a.head.norm) finish_lanes<DIM>(x, a.head, a.head.norm, a.head.cos != 0, row);
         const float scale = encode(x, dim, QUERY_CODE, code);
         if (lane == 0) sm.q_scale[n] = scale * __fdiv_rn(1.0f, (float)(dim & -dim));
     } else if (lane == 0) sm.q_scale[n] = 0;
 #pragma unroll
-    for (int i = 0; i < HEAD; i++)
+    for (int i = 0; i < COUNT; i++)
         if (i * 32 < dim) put_limbs(sm.q[i], n, lane, code[i]);
 }
 
-// Codes of the new key or value, as a page has them but without other tokens between: to sm.fresh and, with the scale,
-// to the page. Code i of a lane is that of element 32 i + lane.
+// The new key, or value, of row `row` to its slot of the page, by a warp.
 template <int DIM>
-__device__ __forceinline__ void store_fresh(few_shared<DIM> &sm, const ek_cuda_kv &kv, const int (&code)[DIM / 32],
-                                            float scale, int fresh, bool key)
+__device__ __forceinline__ void store_fresh(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, uint8_t *page,
+                                            int slot, bool key)
 {
-    const int lane = threadIdx.x % 32, bits = key ? kv.k_bits : kv.v_bits, slot = fresh % PAGE;
-    uint8_t *const at = (uint8_t *)sm.page[fresh / PAGE] + (key ? 0 : kv.k_bytes);
-    if (lane == 0) ((float *)(at + rotated_codes(bits, DIM)))[slot] = scale;
-#pragma unroll
-    for (int i = 0; i < DIM / 32; i++) {
-        const int d = i * 32 + lane, own = key ? rotated_place(bits, d, 1, 0) : d;
-        if (bits == 16) ((int16_t *)sm.fresh[!key])[own] = (int16_t)code[i];
-        else ((int8_t *)sm.fresh[!key])[own] = (int8_t)code[i];
-        if (key) continue;
-        const int to = rotated_place(bits, slot, DIM, d);
-        if (bits == 16) ((int16_t *)at)[to] = (int16_t)code[i];
-        else ((int8_t *)at)[to] = (int8_t)code[i];
-    }
-    if (!key) return;
-    __syncwarp();
-    for (int row = lane; row < DIM * bits / 32; row += 32) ((u32 *)at)[row * PAGE + slot] = sm.fresh[0][row];
-}
-
-// The same from the page, where another kernel has stored them.
-template <int DIM>
-__device__ __forceinline__ void read_fresh(few_shared<DIM> &sm, const ek_cuda_kv &kv, int fresh, bool key, int lane)
-{
-    const int bits = key ? kv.k_bits : kv.v_bits, slot = fresh % PAGE;
-    const uint8_t *const at = sm.page[fresh / PAGE] + (key ? 0 : kv.k_bytes);
-    if (key) {
-        for (int row = lane; row < DIM * bits / 32; row += 32)
-            sm.fresh[0][row] = __ldcg((const u32 *)at + row * PAGE + slot);
-        return;
-    }
-    for (int d = lane; d < DIM; d += 32) {
-        const int from = rotated_place(bits, slot, DIM, d);
-        if (bits == 16) ((int16_t *)sm.fresh[1])[d] = ((const int16_t *)at)[from];
-        else ((int8_t *)sm.fresh[1])[d] = ((const int8_t *)at)[from];
-    }
-}
-
-// Head u of the block, by a warp: a query of the tile, or behind these the new key and the new value. fresh: the new
-// key of a.single. Not real: for the code alone, over the norm's weights.
-template <int DIM>
-__device__ __forceinline__ void code_head(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
-                                          int u, int fresh, bool real, int lane)
-{
-    const bool query = u < t.n_q, key = u == t.n_q;
-    if (!query && !a.k) {
-        read_fresh(sm, a.kv, fresh, key, lane);
-        return;
-    }
-    const int row = query ? row_of(a, t, u) : t.row;
-    const float *from = query ? (const float *)a.q + row * a.ldq + (int64_t)head_of(a, t, u) * DIM
-                              : (const float *)(key ? a.k : a.v) + row * a.ldk + t.kv_head * DIM;
-    if (!real) from = (const float *)a.head.norm;
+    const int lane = threadIdx.x % 32;
+    const float *from = (const float *)(key ? a.k : a.v) + t.row * a.ldk + t.kv_head * DIM;
     float x[DIM / 32];
-    int code[DIM / 32];
 #pragma unroll
     for (int i = 0; i < DIM / 32; i++) x[i] = __ldcg(from + i * 32 + lane);
-    if (a.head.norm)
-        finish_lanes<DIM>(x, a.head, query ? a.head.norm : key ? a.k_norm : 0, (query || key) && a.head.cos != 0, row);
-    const float scale = encode(x, DIM, query || (key ? a.kv.k_bits : a.kv.v_bits) == 16 ? QUERY_CODE : 127, code);
-    if (!query) {
-        store_fresh<DIM>(sm, a.kv, code, scale, fresh, key);
-        return;
-    }
-    if (lane == 0) sm.q_scale[u] = scale * (1.0f / DIM);
-#pragma unroll
-    for (int i = 0; i < DIM / 32; i++) put_limbs(sm.q[i], u, lane, code[i]);
+    finish_lanes<DIM>(x, a.head, key ? a.k_norm : 0, key && a.head.cos, t.row);
+    store_rotated(page + (key ? 0 : a.kv.k_bytes), x, DIM, key ? a.kv.k_bits : a.kv.v_bits, slot, key);
 }
 
 } // namespace ek
