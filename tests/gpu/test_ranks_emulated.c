@@ -245,7 +245,7 @@ static void a_part_that_is_lost(void **state)
     ek_executor on = ek_ranks_executor(ranks);
     o.max_requests = 1, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
     must(ek_engine_open_on(&e, &on, &o));
-    for (int lost = 1; lost <= 30; lost += 23) {
+    for (int lost = 1; lost <= 47; lost += 23) { /* in launches of many rows, then twice in words of one */
         char count[16], where[256];
         snprintf(count, sizeof count, "%d", lost);
         setenv("EK_EMULATED_LOST", count, 1);
