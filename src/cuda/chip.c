@@ -27,5 +27,6 @@ ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
                           .bulk = known[at].bulk,
                           .clusters = known[at].clusters,
                           .overlap = known[at].overlap,
-                          .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma};
+                          .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
+                          .timed = known[at].wgmma};
 }

@@ -18,6 +18,7 @@ typedef struct ek_cuda_chip {
     bool clusters;           /* blocks that write into each other's shared memory */
     bool overlap;            /* a launch may begin before the one in front has ended */
     const ek_cuda_times *us; /* by which families of products are compared (cuda/times.h) */
+    bool timed;              /* they were measured on such chips, else they are guesses */
 } ek_cuda_chip;
 
 /* With the features of a capability: the nearest of those that there are, and not above it. */

@@ -25,7 +25,8 @@ bool ek_cuda_code_pick(ek_cuda_code *out, const ek_cuda_module *modules, int cap
 
 bool ek_cuda_code_exists(int capability)
 {
-    return capability / 10 == 8 || capability == 90;
+    const int major = capability / 10;
+    return major == 8 || capability == 90 || major == 10 || major == 12;
 }
 
 void ek_cuda_code_text(char *out, size_t size, const ek_cuda_module *modules)

@@ -13,7 +13,7 @@ typedef struct ek_cuda_module {
     const void *fatbin;
     size_t bytes;
     int code;     /* the compute capability that it is code for, ten times: 80, 90; 0: any (tests) */
-    int features; /* whose instructions it keeps to: code, or fewer, to try on a newer device what an older one runs */
+    int features; /* whose instructions it keeps to: code, or others, to try on a device what another one runs */
 } ek_cuda_module;
 extern const ek_cuda_module ek_cuda_modules[]; /* ends with name NULL */
 extern const int ek_cuda_built_with;           /* version of the toolkit as 1000 major + 10 minor; 0: no kernels */

@@ -19,7 +19,8 @@ struct ek_cuda {
     const char *last; /* the kernel queued last */
     bool broken;
     char first[512]; /* the sentence of the error that broke it */
-    char text[200];
+    char text[200], card[200];
+    ek_cuda_times times; /* the chip's, where they were set */
 };
 
 /* --- errors */
@@ -83,24 +84,25 @@ ek_err ek_cuda_devices(const ek_cuda_api *api, int *n)
     return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(api, r, why, sizeof why));
 }
 
-/* features: to keep to, 0: the device's own. */
+/* features: to keep to, 0: the device's own. Those of a newer device are an error, but on 9.0, for which there may be
+ * code that keeps to them (120on90). */
 static ek_err pick_code(ek_cuda *c, const ek_cuda_module *modules, int capability, int multiprocessors, int features,
                         const char *name)
 {
     char there[128];
     ek_cuda_code_text(there, sizeof there, modules);
-    if (features > capability)
-        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, less than that of sm_%d",
-                       c->ordinal, name, capability / 10, capability % 10, features);
     if (ek_cuda_code_pick(&c->code, modules, capability, features)) {
         c->chip = ek_cuda_chip_like(features ? features : capability, multiprocessors);
         return EK_OK;
     }
+    if (features > capability && capability != 90)
+        return ek_fail(EK_EUNSUPPORTED, "cuda:%d (%s) has compute capability %d.%d, less than that of sm_%d",
+                       c->ordinal, name, capability / 10, capability % 10, features);
     if (features && ek_cuda_code_pick(&c->code, modules, capability, 0))
         return ek_fail(EK_EUNSUPPORTED,
                        "no kernels with the features of sm_%d for compute capability %d.%d were built into this "
-                       "program (make CUDA_ARCHS=\"90a 80on90\", docs/CUDA.md)",
-                       features, capability / 10, capability % 10);
+                       "program (make CUDA_ARCHS=\"90a %don90\", docs/CUDA.md)",
+                       features, capability / 10, capability % 10, features / 10 * 10);
     return ek_fail(
         EK_EUNSUPPORTED,
         "cuda:%d (%s) has compute capability %d.%d, the kernels in this program are for %s (%s, docs/CUDA.md)",
@@ -172,6 +174,7 @@ static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with, i
     size_t free, total;
     EK_TRY(ek_cuda_room(c, &free, &total));
     size_t n = strlen(c->text);
+    memcpy(c->card, c->text, n + 1);
     snprintf(c->text + n, sizeof c->text - n, ", %.1f of %.1f GB free", gb(free), gb(total));
     return EK_OK;
 }
@@ -212,6 +215,17 @@ void ek_cuda_close(ek_cuda *c)
 const char *ek_cuda_text(const ek_cuda *c)
 {
     return c->text;
+}
+
+const char *ek_cuda_card(const ek_cuda *c)
+{
+    return c->card;
+}
+
+void ek_cuda_set_times(ek_cuda *c, const ek_cuda_times *us)
+{
+    c->times = *us;
+    c->chip.us = &c->times;
 }
 
 int ek_cuda_ordinal(const ek_cuda *c)

@@ -25,16 +25,21 @@ ek_err ek_cuda_devices(const ek_cuda_api *api, int *n);
  * modules that the device runs (cuda/code.h), which it loads. EUNSUPPORTED, ENOTFOUND (no such device) or ENOMEM say
  * which requirement failed. api is copied. */
 ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
-/* The same with the features of an older capability, ten times; 0: the device's own. */
+/* The same with the features of another capability, ten times, which code for the device must keep to; 0: the
+ * device's own. */
 ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
                        int ordinal, int features);
 void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone with it */
 
 /* "NVIDIA H100 80GB HBM3, 79.2 GB, 132 multiprocessors, driver 13.0" */
 const char *ek_cuda_text(const ek_cuda *c);
+/* The same without its memory: what names a kind of card and driver. */
+const char *ek_cuda_card(const ek_cuda *c);
 int ek_cuda_ordinal(const ek_cuda *c);
 int ek_cuda_multiprocessors(const ek_cuda *c);
-const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c);  /* what kernels are chosen by */
+const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c); /* what kernels are chosen by */
+/* By these times from now on, a copy: before anything is planned. */
+void ek_cuda_set_times(ek_cuda *c, const ek_cuda_times *us);
 const ek_cuda_api *ek_cuda_functions(const ek_cuda *c); /* for graphs and events */
 CUstream ek_cuda_stream(const ek_cuda *c);
 

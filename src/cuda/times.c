@@ -29,3 +29,42 @@ const ek_cuda_times ek_cuda_us = {
 const ek_cuda_times ek_cuda_us_mma = {
     COMMON MID(.alone = 0.25, .alone_oct = 0.08, .each = 0.06, .each_oct = 0.11),
 };
+
+const char *const ek_cuda_family_name[EK_CUDA_FAMILIES] = {"units", "tile",       "warp-64",     "warp-own",
+                                                           "mid",   "floats-few", "floats-tiles"};
+
+static void scale(double *const *us, double by)
+{
+    for (; *us; us++) **us *= by;
+}
+
+void ek_cuda_times_scale(ek_cuda_times *t, ek_cuda_family family, double by)
+{
+#define ALL(...)                 \
+    (double *const[])            \
+    {                            \
+        __VA_ARGS__, (double *)0 \
+    }
+    switch (family) {
+    case EK_CUDA_UNITS: scale(ALL(&t->units.weight[0], &t->units.weight[1]), by); break;
+    case EK_CUDA_TILE: scale(ALL(&t->tile.alone, &t->tile.shared[0], &t->tile.shared[1]), by); break;
+    case EK_CUDA_WARP_64:
+        scale(ALL(&t->warp_64.launch, &t->warp_64.weight_l1, &t->warp_64.weight_l2_4, &t->warp_64.weight_l2_8,
+                  &t->warp_64.gate_launch, &t->warp_64.gate_chunk, &t->warp_64.gate_row, &t->warp_64.gates_launch,
+                  &t->warp_64.gates_weight, &t->warp_64.heads_launch, &t->warp_64.heads_weight),
+              by);
+        break;
+    case EK_CUDA_WARP_OWN:
+        scale(ALL(&t->warp_own.launch, &t->warp_own.weight_16, &t->warp_own.weight_8, &t->warp_own.weight_4), by);
+        break;
+    case EK_CUDA_MID:
+        scale(ALL(&t->mid.launch, &t->mid.alone, &t->mid.alone_oct, &t->mid.each, &t->mid.each_oct, &t->mid.sum,
+                  &t->mid.gate, &t->mid.gate_oct),
+              by);
+        break;
+    case EK_CUDA_FLOATS_FEW: scale(ALL(&t->floats.few), by); break;
+    case EK_CUDA_FLOATS_TILES: scale(ALL(&t->floats.launch, &t->floats.alone, &t->floats.shared), by); break;
+    case EK_CUDA_FAMILIES: break;
+    }
+#undef ALL
+}

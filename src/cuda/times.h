@@ -55,6 +55,22 @@ typedef struct ek_cuda_times {
 
 extern const ek_cuda_times ek_cuda_us, ek_cuda_us_mma;
 
+/* Families whose times a card may measure for itself (gpu/tune.h); those by wgmma are fitted. */
+typedef enum ek_cuda_family {
+    EK_CUDA_UNITS,
+    EK_CUDA_TILE,
+    EK_CUDA_WARP_64,
+    EK_CUDA_WARP_OWN,
+    EK_CUDA_MID,
+    EK_CUDA_FLOATS_FEW,
+    EK_CUDA_FLOATS_TILES,
+    EK_CUDA_FAMILIES
+} ek_cuda_family;
+extern const char *const ek_cuda_family_name[EK_CUDA_FAMILIES];
+
+/* The family takes `by` times as long as *t said. */
+void ek_cuda_times_scale(ek_cuda_times *t, ek_cuda_family family, double by);
+
 /* How much longer units and tile take with activations in groups of that many. */
 static inline double ek_cuda_small_groups(const ek_cuda_times *us, int a_group)
 {

@@ -17,7 +17,8 @@ typedef struct ek_gpu_driver {
     ek_cuda_api api;
     const ek_cuda_module *modules;
     int built_with;
-    int features; /* of an older compute capability, to which devices keep; 0: their own (ek_cuda_open_as) */
+    int features;             /* of another compute capability, to which devices keep; 0: their own (ek_cuda_open_as) */
+    void (*tune)(ek_cuda *c); /* what is done with a device that was opened, in front of its weights; NULL: nothing */
 } ek_gpu_driver;
 
 /* libcuda.so.1 and the kernels in this program. EUNSUPPORTED: no driver. */

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "open/tuning.h"
+
 /* --- the words */
 
 static ek_err no_device(const char *text)
@@ -115,6 +117,17 @@ ek_err ek_device_set_split(ek_device *d, const char *split)
     return EK_OK;
 }
 
+ek_err ek_device_set_tune(ek_device *d, const char *tune)
+{
+    static const char *const word[] = {[EK_TUNE_AUTO] = "auto", [EK_TUNE_OFF] = "off", [EK_TUNE_AGAIN] = "again"};
+    for (int i = EK_TUNE_AUTO; tune && i <= EK_TUNE_AGAIN; i++)
+        if (!strcmp(tune, word[i])) {
+            d->tune = i;
+            return EK_OK;
+        }
+    return tune ? ek_fail(EK_EINVAL, "tune %.40s; there are auto, off and again", tune) : EK_OK;
+}
+
 /* --- opening */
 
 static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_device *d)
@@ -146,6 +159,7 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
     ek_ranks_opts o;
     EK_TRY(ek_gpu_driver_load(&driver));
     driver.features = d->features;
+    driver.tune = d->tune == EK_TUNE_AUTO ? ek_tuning_take : d->tune == EK_TUNE_AGAIN ? ek_tuning_again : NULL;
     if (ek_device_is_split(d) || max_bytes > 0) {
         EK_TRY(resolve(&o, &driver, d));
         o.max_bytes = max_bytes;

@@ -1,6 +1,6 @@
 /* The devices that a model runs on: auto, cpu, cuda, cuda:N; several as cuda:0,1, cuda:0-3 and cuda:all; and with the
  * CPU for layers or experts that do not fit, as cuda:0,cpu, cuda:0,cpu:layers and cuda:0,cpu:experts. Behind any of
- * them @sm_80 or the like: with the features of an older device, for a test of what would run there (docs/CUDA.md). */
+ * them @sm_80 or the like: with the kernels of another device, for a test of what would run there (docs/CUDA.md). */
 #ifndef EK_OPEN_DEVICE_H
 #define EK_OPEN_DEVICE_H
 
@@ -17,7 +17,8 @@ typedef struct ek_device {
     bool host; /* the CPU has layers, or experts, too: */
     ek_host_part part;
     ek_split split;
-    int features; /* the compute capability to whose instructions they keep, ten times; 0: their own */
+    int features; /* the compute capability to whose kernels they keep, ten times; 0: their own */
+    enum { EK_TUNE_AUTO, EK_TUNE_OFF, EK_TUNE_AGAIN } tune; /* open/tuning.h */
 } ek_device;
 
 /* EINVAL lists the choices. */
@@ -25,6 +26,8 @@ ek_err ek_device_parse(ek_device *out, const char *text);
 /* How several share a model: "layers" (NULL) or "outputs". EINVAL: another word, or outputs with the CPU in the list.
  */
 ek_err ek_device_set_split(ek_device *d, const char *split);
+/* Whether a card without times is measured: "auto" (NULL), "off", or "again", whatever was. EINVAL: another word. */
+ek_err ek_device_set_tune(ek_device *d, const char *tune);
 /* Several devices, or some and the CPU, share the model. Such a model is best opened deferred (ek_model_opts). */
 static inline bool ek_device_is_split(const ek_device *d)
 {

@@ -191,6 +191,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
     EK_TRY(ek_device_set_split(&d, o->split));
+    EK_TRY(ek_device_set_tune(&d, o->tune));
     if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
         EK_TRY(ek_model_pack(m->model, &(ek_model_share){.end = ek_model_config(m->model)->n_layers, .embed = true}));
     EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, m->model, why, sizeof why));

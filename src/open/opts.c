@@ -111,6 +111,7 @@ ek_err ek_open_check(const ek_open_opts *o)
     EK_TRY(check_pairs(o));
     if (ek_device_parse(&device, text_or(o->device, "auto"))) return ek_fail_in(EK_EINVAL, "device");
     EK_TRY(ek_device_set_split(&device, o->split));
+    EK_TRY(ek_device_set_tune(&device, o->tune));
     return ek_open_model_opts(o, &model);
 }
 

@@ -34,6 +34,8 @@ typedef struct ek_open_opts {
     const char *split;  /* over several CUDA devices: "layers", whole ones on each; "outputs", some of every layer's on
                            each; NULL: "layers" */
     double gpu_bytes;   /* memory that each CUDA device may give; 0: what is free there */
+    const char *tune;   /* which kernels are faster is measured at the first start on a card that is not known, and kept
+                           (open/tuning.h): NULL or "auto"; "off": never; "again": now, whatever was kept */
     int threads;        /* 1 to 1024; 0: the cores this process may use */
     const char *isa;    /* a name of ek_cpu_isas(); NULL: the best of this machine */
     const char *packed_dir; /* keeps packed weights for the next start; NULL: nowhere */

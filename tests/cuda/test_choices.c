@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "base/hash/rng.h"
 #include "choices.h"
+#include "cuda/product/choose.h"
 #include "model/config/config.h"
 #include "model/weights/role.h"
 #include "model/weights/weights.h"
@@ -341,6 +342,37 @@ static void test_other_chips(void **state)
     }
 }
 
+/* Rows longer than any published model's: where a block lacks the room for their sums, the gate is a launch of its own,
+ * or tiles compute few rows, too. */
+static void test_long_rows(void **state)
+{
+    (void)state;
+    static const int chips[][2] = {{80, 108}, {86, 28}, {90, 132}, {120, 170}},
+                     ks[] = {5376, 21504, 22528, 32768, 65280};
+    int gated = 0, apart = 0;
+    for (size_t c = 0; c < sizeof chips / sizeof *chips; c++)
+        for (int t = 0; t < 5; t++)
+            for (size_t k = 0; k < sizeof ks / sizeof *ks; k++)
+                for (int rows = 1; rows <= 16; rows *= 4) {
+                    const ek_cuda_chip chip = ek_cuda_chip_like(chips[c][0], chips[c][1]);
+                    const ek_weight_type *type = t == 4 ? ek_weight_type_float(EK_BF16)
+                                                        : ek_weight_type_named(t == 2 ? "q4_0" : "q8_0");
+                    if (t < 2) assert_int_equal(ek_weight_type_affine(&type, t ? 8 : 4, 64, EK_BF16, true), EK_OK);
+                    const kind of = {.type = type, .activations = t % 2 ? EK_ACTIVATIONS_16 : EK_ACTIVATIONS_8};
+                    const ek_cuda_linear up = matrix(&of, EK_ROLE_GATE, 4096, ks[k]),
+                                         down = matrix(&of, EK_ROLE_DOWN, ks[k], 4096);
+                    ek_cuda_product p = ek_cuda_product_plan(&up, rows, &chip, 0);
+                    assert_true(up.n && down.n);
+                    const bool plain = p.grid.shared <= chip.block_shared;
+                    const bool one = plain && ek_cuda_gated_plan(&p, &up, rows, 0, EK_CUDA_GATE_MATRIX, &down, &chip);
+                    if (!plain || (one && p.grid.shared > chip.block_shared))
+                        fail_msg("sm_%d, %s, %d inputs, %d rows: %zu bytes", chip.features, p.name, ks[k], rows,
+                                 p.grid.shared);
+                    gated += one, apart += !one;
+                }
+    assert_true(gated && apart);
+}
+
 static int write_table(void)
 {
     ek_buf now = {0};
@@ -371,6 +403,7 @@ int main(int argc, char **argv)
     choices_of_chip(90, 132);
     if (argc == 2 && !strcmp(argv[1], "--write")) return write_table();
     if (argc == 3 && !strcmp(argv[1], "--show")) return show(argv[2]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stored), cmocka_unit_test(test_other_chips)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_stored), cmocka_unit_test(test_other_chips),
+                                       cmocka_unit_test(test_long_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

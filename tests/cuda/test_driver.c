@@ -318,9 +318,14 @@ static void what_does_not_fit_is_refused(void **state)
 static void a_device_takes_its_own_code(void **state)
 {
     (void)state;
-    static const ek_cuda_module all[] = {{"a", "kernel_a", 8, 80, 80}, {"b", "kernel_b", 8, 80, 80},
-                                         {"a", "kernel_a", 8, 89, 89}, {"a", "kernel_a", 8, 90, 90},
-                                         {"a", "kernel_a", 8, 90, 80}, {0}};
+    static const ek_cuda_module all[] = {
+        {"a", "kernel_a", 8, 80, 80},   {"b", "kernel_b", 8, 80, 80},   {"a", "kernel_a", 8, 89, 89},
+        {"a", "kernel_a", 8, 90, 90},   {"a", "kernel_a", 8, 90, 80},   {"a", "kernel_a", 8, 90, 120},
+        {"a", "kernel_a", 8, 100, 100}, {"b", "kernel_b", 8, 100, 100}, {"a", "kernel_a", 8, 120, 120},
+        {"b", "kernel_b", 8, 120, 120}, {"c", "kernel_a", 8, 120, 120}, {0}};
+#define NONE_FOR(what)                                                                                               \
+    "cuda:1 (Fake H) has compute capability " what ", the kernels in this program are for 8.0 to 8.9, 9.0, 10.0 to " \
+    "10.9 and 12.0 to 12.9 (there are none for it, docs/CUDA.md)"
     static const struct {
         int major, minor, features, modules;
         const char *text;
@@ -329,15 +334,20 @@ static void a_device_takes_its_own_code(void **state)
                   {8, 7, 0, 2, NULL},
                   {8, 9, 0, 1, NULL},
                   {9, 0, 0, 1, NULL},
+                  {10, 0, 0, 2, NULL},
+                  {10, 3, 0, 2, NULL},
+                  {12, 0, 0, 3, NULL},
+                  {12, 1, 0, 3, NULL},
                   {9, 0, 80, 1, "as sm_80"},
                   {9, 0, 86, 1, "as sm_86"},
+                  {9, 0, 120, 1, "as sm_120"},
                   {8, 0, 80, 2, NULL},
-                  {7, 5, 0, 0,
-                   "cuda:1 (Fake H) has compute capability 7.5, the kernels in this program are for 8.0 to 8.9 and "
-                   "9.0 (there are none for it, docs/CUDA.md)"},
-                  {10, 0, 0, 0,
-                   "cuda:1 (Fake H) has compute capability 10.0, the kernels in this program are for 8.0 to 8.9 "
-                   "and 9.0 (there are none for it, docs/CUDA.md)"},
+                  {7, 5, 0, 0, NONE_FOR("7.5")},
+                  {11, 0, 0, 0, NONE_FOR("11.0")},
+                  {13, 0, 0, 0, NONE_FOR("13.0")},
+                  {9, 0, 100, 0,
+                   "no kernels with the features of sm_100 for compute capability 9.0 were built into this program "
+                   "(make CUDA_ARCHS=\"90a 100on90\", docs/CUDA.md)"},
                   {8, 0, 90, 0, "cuda:1 (Fake H) has compute capability 8.0, less than that of sm_90"}};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++) {
         const ek_cuda_api api = good();
@@ -350,9 +360,16 @@ static void a_device_takes_its_own_code(void **state)
             assert_string_equal(ek_err_text(), device[i].text);
         } else {
             if (device[i].text) assert_non_null(strstr(ek_cuda_text(c), device[i].text));
+            const ek_cuda_chip *chip = ek_cuda_chip_of(c);
             const int of = device[i].features ? device[i].features : fake.major * 10 + fake.minor;
-            assert_int_equal(ek_cuda_chip_of(c)->features, of);
-            assert_int_equal(ek_cuda_chip_of(c)->wgmma, of == 90);
+            assert_int_equal(chip->features, of == 103 ? 100 : of == 121 ? 120 : of);
+            assert_int_equal(chip->wgmma, of == 90);
+            assert_int_equal(chip->timed, of == 90);
+            assert_int_equal(chip->bulk, of >= 90);
+            assert_int_equal(chip->clusters, of == 90 || of / 10 == 10);
+            assert_int_equal(chip->block_shared >> 10, of / 10 == 12 || of == 86 || of == 89 ? 99
+                                                       : of < 90                             ? 163
+                                                                                             : 227);
         }
         ek_cuda_close(c);
         nothing_is_left();

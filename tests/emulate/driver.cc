@@ -382,15 +382,22 @@ API cuModuleUnload(CUmodule)
 {
     return 0;
 }
-// Whether the code for the device has the kernel: of an older one not all that are linked in.
+// Whether the code for the device has the kernel: of others than 9.0 not all that are linked in.
 static bool has(const char *name)
 {
     static const char *const of_80[] = {
 #include "emulate/kernels_80.inc"
-    };
-    if (ek_emulated_capability() >= 90) return true;
-    for (const char *one : of_80)
-        if (!strcmp(one, name)) return true;
+        nullptr};
+    static const char *const of_100[] = {
+#include "emulate/kernels_100.inc"
+        nullptr};
+    static const char *const of_120[] = {
+#include "emulate/kernels_120.inc"
+        nullptr};
+    const int major = ek_emulated_capability() / 10;
+    if (major == 9) return true;
+    for (const char *const *one = major < 9 ? of_80 : major < 12 ? of_100 : of_120; *one; one++)
+        if (!strcmp(*one, name)) return true;
     return false;
 }
 API cuModuleGetFunction(CUfunction *function, CUmodule, const char *name)
@@ -444,8 +451,8 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
             if (!is_lost(exchange.rank)) launch(a);
         });
     if (name == "ek_exchange_take")
-        return queue_item(c->hStream,
-                          {[=] { launch(a); }, [=] { return they_came(a); }, [=] { give_up(exchange.control[exchange.rank]); }});
+        return queue_item(c->hStream, {[=] { launch(a); }, [=] { return they_came(a); },
+                                       [=] { give_up(exchange.control[exchange.rank]); }});
     if (!words) return queue(c->hStream, [=] { launch(a); });
     queue(c->hStream, [=] {
         if (is_lost(words_of(a).rank)) return;

@@ -75,6 +75,8 @@ static void compare_traces(const char *shape, ek_trace *want, ek_trace *got, int
     }
 }
 
+static void (*tune)(ek_cuda *c); /* of the devices that compare_model opens */
+
 /* m: opened for it, closed behind it. table: per-layer embeddings lie on the device, if there are any. */
 static void compare_model(ek_model *m, const char *shape, bool table, int prompt)
 {
@@ -101,6 +103,7 @@ static void compare_model(ek_model *m, const char *shape, bool table, int prompt
     cpu = ek_executor_cpu(m);
     run(&cpu, &ask[1], 1, 64, &want[1]);
     ek_gpu_driver d = emulated();
+    d.tune = tune;
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
     assert_true((g->w.table.l.n > 0) == (c.per_layer_size > 0));
     if (!table) g->w.table = (ek_gpu_matrix){0}; /* as if it did not fit: a synthetic one has no memory */
@@ -110,6 +113,45 @@ static void compare_model(ek_model *m, const char *shape, bool table, int prompt
     compare_traces(shape, want, got, 2);
     ek_gpu_close(g);
     ek_model_close(m);
+}
+
+/* One family a million times as fast as it is, each in turn, and the others as slow. */
+static int favourite;
+static char chosen[EK_CUDA_FAMILIES][EK_CUDA_NAME];
+
+static void set_absurd_times(ek_cuda *c)
+{
+    ek_cuda_times t = *ek_cuda_chip_of(c)->us;
+    for (int f = 0; f < EK_CUDA_FAMILIES; f++) ek_cuda_times_scale(&t, (ek_cuda_family)f, f == favourite ? 1e-6 : 1e6);
+    ek_cuda_set_times(c, &t);
+    const ek_weight_type *type;
+    ek_linear w;
+    ek_cuda_linear l;
+    assert_int_equal(ek_weight_type_affine(&type, 4, 64, EK_BF16, true), EK_OK);
+    assert_int_equal(ek_linear_plan(&w, 0, 256, 512, type), EK_OK);
+    assert_int_equal(ek_linear_set_acts(&w, (ek_act_form){1, 64}), EK_OK);
+    assert_int_equal(ek_cuda_linear_plan(&l, &w), EK_OK);
+    const ek_cuda_product p = ek_cuda_product_plan(&l, 40, ek_cuda_chip_of(c), 0);
+    memcpy(chosen[favourite], p.name, sizeof p.name);
+}
+
+static void absurd_times_change_kernels_and_no_bit(void **state)
+{
+    (void)state;
+    static const ek_cuda_family families[] = {EK_CUDA_TILE, EK_CUDA_WARP_64, EK_CUDA_MID};
+    static ek_config c;
+    enum { N = sizeof families / sizeof *families };
+    assert_int_equal(ek_config_tiny(&c, "Q1"), EK_OK);
+    tune = set_absurd_times;
+    for (int i = 0; i < N; i++) {
+        const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+        ek_model *m;
+        favourite = families[i];
+        assert_int_equal(ek_model_synthetic(&m, &c, 4, 5, &o), EK_OK);
+        compare_model(m, "Q1", true, 60);
+        for (int k = 0; k < i; k++) assert_string_not_equal(chosen[favourite], chosen[families[k]]);
+    }
+    tune = NULL;
 }
 
 typedef struct counted {
@@ -616,6 +658,7 @@ int main(void)
         cmocka_unit_test(a_drafter_drafts_what_it_drafts_on_the_cpu),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
         cmocka_unit_test(keys_and_values_may_be_integers),
+        cmocka_unit_test(absurd_times_change_kernels_and_no_bit),
         cmocka_unit_test(steps_begin_ahead),
         cmocka_unit_test(pictures),
         cmocka_unit_test(a_page_that_is_not_copied_ends_in_an_error),

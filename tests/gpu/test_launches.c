@@ -343,10 +343,16 @@ static void other_devices_are_asked_for_what_they_have(void **state)
     static const char *const of_80[] = {
 #include "emulate/kernels_80.inc"
         NULL};
+    static const char *const of_100[] = {
+#include "emulate/kernels_100.inc"
+        NULL};
+    static const char *const of_120[] = {
+#include "emulate/kernels_120.inc"
+        NULL};
     static const struct {
         int capability;
         const char *const *kernels;
-    } devices[] = {{80, of_80}, {86, of_80}};
+    } devices[] = {{80, of_80}, {120, of_120}, {86, of_80}, {100, of_100}};
     enum { DEVICES = sizeof devices / sizeof *devices };
     int lacking = 0;
     for (int i = 0; i < SHAPES; i++) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: all evidence for the CUDA backend in one command of under ten minutes, as a report.
-# Usage: evidence.sh BUILD_DIR REPORT [--devices N]; with --devices what several GPUs add, alone. Needs nothing but what
+# Usage: evidence.sh BUILD_DIR REPORT [--devices N | --features sm_80|sm_86|sm_89|sm_120]; with --devices what several
+# GPUs add, alone; with --features what those cards' kernels do here, alone. Needs nothing but what
 # `make` and `make check-all-programs` built there: evenkeel, tests/cuda/device/device, tests/gpu/device/device,
 # tests/gpu/test_tower. Exits 77 without a device, 1 where bits differ or a tool found a fault.
 set -u
@@ -76,10 +77,34 @@ several() { # how many
   done
 }
 
-if [ "${3:-}" = --devices ]; then
+# The kernels that another card would run: bits of each of them, of requests, and speed. They must be in the program
+# (make CUDA_ARCHS="90a 80on90 120on90" on an H100).
+another() { # sm_80
+  local as=$1 model
+  part "kernels of $as against the CPU" 120 "$build/tests/cuda/device/device" "$as" bits
+  part "requests against the CPU: the bundled model as $as" 90 "$build/evenkeel" selftest --device cuda --features "$as"
+  for model in e2b e4b 26b 31b; do
+    part "requests against the CPU: $model's first layers as $as" 90 "$build/evenkeel" selftest --device cuda \
+      --features "$as" --synthetic $model --layers 6
+  done
+  part "what $as measures at its first start" 60 "$build/evenkeel" bench --device cuda --features "$as" --tune again --synthetic e2b \
+    --layers 6 --batch 1 --generate 4 --runs 1
+  for model in e2b e4b 26b 31b; do
+    part "speed of $model as $as" 120 "$build/evenkeel" bench --device cuda --features "$as" --synthetic $model --prompt 2048,32768 \
+      --chunk 2048 --batch 1,8,64 --generate 32 --runs 2 --json
+    part "speed of $model as $as at depth" 120 "$build/evenkeel" bench --device cuda --features "$as" --synthetic $model \
+      --batch 1 --depth 32768 --generate 32 --runs 2 --json
+  done
+  part "families of kernels of $as" 120 "$build/tests/cuda/device/device" "$as" choice
+}
+
+if [ "${3:-}" = --devices ] || [ "${3:-}" = --features ]; then
   {
     date -u
-    several "${4:?how many devices}"
+    case $3 in
+    --devices) several "${4:?how many devices}" ;;
+    --features) another "${4:?of which architecture, as sm_80}" ;;
+    esac
     date -u
     [ $rc -eq 0 ] && echo "all passed" || echo "something failed"
   } >"$report"

@@ -1,32 +1,39 @@
 # The CUDA kernels: for each architecture one fatbin a file of src/cuda/kernels, embedded by src/cuda/kernels.S. Nothing
 # of CUDA is linked or needed to run. `make CUDA=0` leaves the kernels out, as does a machine without nvcc.
 #
-# CUDA_ARCHS: whose machine code is built: 80 (A100; it runs on 8.6, 8.7 and 8.9 too), 86, 89, 90a (H100, H200), 100,
-# 120; 80on90: for 9.0 with the instructions of 8.0 alone, by which a test runs on an H100 what an A100 would run; all:
-# what a program for others needs. Without it: 90a and that of the cards in this machine, for each of them takes minutes.
+# CUDA_ARCHS: whose machine code is built: 80 (A100; it runs on 8.6, 8.7 and 8.9 too), 86, 87, 89, 90a (H100, H200), 100
+# (B200; on 10.3 too), 120 (RTX 50; on 12.1 too); 80on90, 100on90, 120on90: for 9.0 with the kernels of 8.0, 10.0 or
+# 12.0, by which a test runs on an H100 what those would run; all: what a program for others needs. Without it: 90a and
+# that of the cards in this machine, for each of them takes a minute and more.
 CUDA       ?= 1
-CUDA_ALL   := 80 90a
+CUDA_ALL   := 80 90a 100 120
 NVCC       ?= $(or $(shell command -v nvcc 2>/dev/null),$(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_ON    := $(if $(filter-out 0,$(CUDA)),$(and $(filter x86_64 aarch64,$(ARCH)),$(NVCC)))
 CU_SRC     := $(wildcard src/cuda/kernels/*/*.cu)
 ifndef CUDA_ARCHS
 CUDA_CARDS := $(if $(CUDA_ON),$(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | sort -u))
-CUDA_ARCHS := $(strip $(if $(filter 8.%,$(CUDA_CARDS)),80) 90a)
+cuda_card   = $(if $(filter $1.%,$(CUDA_CARDS)),$10)
+CUDA_ARCHS := $(strip $(call cuda_card,8) 90a $(call cuda_card,10) $(call cuda_card,12))
 endif
 ifeq ($(strip $(CUDA_ARCHS)),all)
 override CUDA_ARCHS := $(CUDA_ALL)
 endif
-CUDA_KNOWN := 80 86 87 89 90a 100 120 80on90
+CUDA_KNOWN := 80 86 87 89 90a 100 120 80on90 100on90 120on90
 ifneq ($(filter-out $(CUDA_KNOWN),$(CUDA_ARCHS)),)
 $(error CUDA_ARCHS has $(filter-out $(CUDA_KNOWN),$(CUDA_ARCHS)); there are $(CUDA_KNOWN))
 endif
 # No contraction and IEEE division and square root, as in C (docs/NUMERICS.md 1); no PTX is shipped, for a
 # driver's compiler might contract.
-NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Isrc -Werror all-warnings -Xptxas -v
-# Capability of the code, and whose instructions it keeps to, ten times.
-cu_code     = $(if $(filter 80on90,$1),90,$(1:a=))
-cu_features = $(if $(filter 80on90,$1),80,$(1:a=))
-cu_gencode  = -gencode=arch=compute_$(if $(filter 80on90,$1),80$(,)code=sm_90,$1$(,)code=sm_$1)
+CUDA_RELEASE := $(if $(CUDA_ON),$(shell $(NVCC) --version | sed -nE 's/.*release ([0-9]+)\.([0-9]+).*/\1000+\20/p'))
+NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false -Isrc -Werror all-warnings
+# Capability of the code, and whose kernels it has, ten times.
+cu_code     = $(if $(filter %on90,$1),90,$(1:a=))
+cu_features = $(patsubst %on90,%,$(1:a=))
+# Two thirds of the time are the compiler's up to PTX, which all before 9.0 share, and all behind 9.0a: they have the
+# instructions of 9.0 without its own (kernels/device.cuh).
+cu_front    = $(if $(filter 8%,$1),80,90)
+# Every driver of CUDA 13 reads code that is compressed, to a seventh; those of 12 that evenkeel allows do not.
+CU_SMALL_CODE := $(if $(filter 12%,$(CUDA_RELEASE)),,--compress-mode=size)
 # Files that live on what an architecture lacks (kernels/device.cuh): wgmma; clusters; copies of whole pieces; much
 # shared memory, or little.
 CU_WGMMA    := product_wide plane_wide
@@ -38,7 +45,12 @@ CU_LACKS_80 := $(CU_WGMMA) $(CU_CLUSTERS) $(CU_BULK) $(CU_LARGE)
 CU_LACKS_90a := $(CU_SMALL)
 CU_LACKS_100 := $(CU_WGMMA) $(CU_SMALL)
 CU_LACKS_120 := $(CU_WGMMA) $(CU_CLUSTERS) $(CU_LARGE)
-cu_lacks    = $(CU_LACKS_$(if $(filter 8%,$1),80,$1))
+# A toolkit that does not know an architecture says so here, with its version.
+CUDA_NO := $(if $(CUDA_ON),$(filter-out $(shell $(NVCC) --list-gpu-code | sed -n 's/sm_//p'),$(foreach a,$(CUDA_ARCHS),$(call cu_code,$a))))
+ifneq ($(CUDA_NO),)
+$(error nvcc $(shell $(NVCC) --version | sed -nE 's/.*release ([0-9.]+),.*/\1/p') has no code for sm_$(firstword $(CUDA_NO)): 80 to 90a need CUDA 12.0, 100 and 120 CUDA 12.8)
+endif
+cu_lacks    = $(CU_LACKS_$(if $(filter 8%,$1),80,$(patsubst %on90,%,$1)))
 cu_names    = $(filter-out $(call cu_lacks,$1),$(notdir $(basename $(CU_SRC))))
 
 # The same kernels for every configuration.
@@ -49,18 +61,25 @@ FATBINS  := $(if $(CUDA_ON),$(foreach a,$(CUDA_ARCHS),$(call fatbins,$a)))
 # How the assembler finds them; kernels.S knows from the version that they are there.
 ifneq ($(CUDA_ON),)
 CUDA_AS := -Wa,-I$(CUDA_DIR) -I$(CUDA_DIR) \
-  -DEK_CUDA_BUILT_WITH=$(shell $(NVCC) --version | sed -nE 's/.*release ([0-9]+)\.([0-9]+).*/\1000+\20/p')
+  -DEK_CUDA_BUILT_WITH=$(CUDA_RELEASE)
 endif
 
 # What ptxas says of registers and spills is kept for tools/check/check_cuda.sh.
 vpath %.cu $(sort $(dir $(CU_SRC)))
+cuda_done = 2>$$(@:.fatbin=.ptxas) || { cat $$(@:.fatbin=.ptxas); exit 1; }
 define cuda_arch
-$(CUDA_DIR)/$1/%.fatbin: %.cu
+$(CUDA_DIR)/$1/%.fatbin: $(if $(filter 90a,$1),%.cu,$(CUDA_DIR)/ptx$(call cu_front,$1)/%.ptx)
 	@mkdir -p $$(@D)
-	$$(call say,nvcc $$< for $1)$$(NVCC) $$(NVFLAGS) $$(call cu_gencode,$1) -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin -o $$@.new $$< 2>$$(@:.fatbin=.ptxas) || { cat $$(@:.fatbin=.ptxas); exit 1; }
+	$$(call say,nvcc $$< for $1)$$(NVCC) $(if $(filter 90a,$1),$$(NVFLAGS) -Xptxas -v -gencode=arch=compute_90a$(,)code=sm_90a -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin,$$(NVFLAGS) $$(CU_SMALL_CODE) -Xptxas -v -gencode=arch=compute_$(call cu_front,$1)$(,)code=sm_$(call cu_code,$1) -fatbin) -o $$@.new $$< $(cuda_done)
 	@mv $$@.new $$@
 endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call cuda_arch,$a)))
+define cuda_ptx
+$(CUDA_DIR)/ptx$1/%.ptx: %.cu
+	@mkdir -p $$(@D)
+	$$(call say,nvcc $$< to PTX of $1)$$(NVCC) $$(NVFLAGS) -arch=compute_$1 -MD -MP -MT $$@ -MF $$(@:.ptx=.d) --ptx -o $$@ $$<
+endef
+$(foreach f,80 90,$(eval $(call cuda_ptx,$f)))
 -include $(wildcard $(CUDA_DIR)/*/*.d)
 
 # What kernels.S embeds: written anew where another list is asked for.
@@ -85,7 +104,9 @@ cuda: $(FATBINS) $B/lib/ek_cuda.a ## build the CUDA kernels (with nvcc) and say 
 	@tools/check/check_cuda.sh $B
 cuda-archs:
 	@echo $(CUDA_ARCHS)
-.PHONY: cuda cuda-archs
+cuda-absent: # files that an architecture has no code of
+	@echo $(foreach a,$(CUDA_ARCHS),$(call cu_lacks,$a))
+.PHONY: cuda cuda-archs cuda-absent
 # Said behind the last link: the program has less than it could have.
 cuda_fewer = $(if $(CUDA_ON),$(if $(filter-out $(CUDA_ARCHS),$(CUDA_ALL)),@echo "  GPU kernels for $(CUDA_ARCHS) alone; make CUDA_ARCHS=all: for $(CUDA_ALL)"))
 
@@ -118,8 +139,12 @@ $B/tests/emulate/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
 $B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
-# The names of the kernels that the code for an older device has.
-KERNELS_OF := $B/tests/emulate/kernels_80.inc
+# Products of few rows of experts as before 9.0, all others as on 9.0.
+EMULATED_FEW := $(patsubst %,$B/tests/emulate/product/%.cu.o,experts experts_own)
+$(EMULATED_FEW): EMULATED_CXX += -include emulate/few_registers.h
+$(EMULATED_FEW): tests/emulate/few_registers.h
+# The names of the kernels that the code for another device has.
+KERNELS_OF := $(patsubst %,$B/tests/emulate/kernels_%.inc,80 100 120)
 $(KERNELS_OF): $B/tests/emulate/kernels_%.inc: tools/cuda/registers/%.txt
 	@mkdir -p $(@D)
 	@awk '!/^#/ && NF { print "\"" $$1 "\"," }' $< >$@

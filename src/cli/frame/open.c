@@ -73,6 +73,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .activations = cli->activations,
         .device = cli->device,
         .split = cli->split,
+        .tune = cli->tune,
         .gpu_bytes = cli->has.gpu_memory ? cli->gpu_memory : 0,
         .threads = cli->has.threads ? (int)cli->threads : 0,
         .isa = cli->has.isa ? cli->isa : NULL,

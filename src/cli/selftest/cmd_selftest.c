@@ -249,6 +249,7 @@ static ek_err run_all(ek_selftest *t)
     ek_device device;
     EK_TRY(ek_device_parse(&device, t->cli->device));
     EK_TRY(ek_device_set_split(&device, t->cli->split));
+    EK_TRY(ek_device_set_tune(&device, t->cli->tune));
     int threads = t->cli->has.threads ? (int)t->cli->threads : ek_cpu_count();
     EK_TRY(ek_selftest_open_model(t, threads, t->opts.cpu));
     ek_log_set(EK_LOG_WARN); /* what it needs was said; it is opened many times */

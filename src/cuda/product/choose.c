@@ -16,10 +16,24 @@ static double many_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chi
     return ek_cuda_wide_fits(l, chip) ? ek_cuda_wide_us(l, rows, 0, chip) : ek_cuda_tile_us(l, rows, 0, chip);
 }
 
+/* Whether the chip has the shared memory: long rows have many sums. */
+static bool holds(const ek_cuda_grid *g, const ek_cuda_chip *chip)
+{
+    return g->shared <= chip->block_shared;
+}
+
+/* Whether the family `warp` can compute so many rows. */
+static bool warp_can(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    if (!ek_cuda_warp_fits(l)) return false;
+    const ek_cuda_product p = ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip);
+    return holds(&p.grid, chip);
+}
+
 /* Whether the family `warp` is faster than one of tiles. */
 static bool warp_wins(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    if (!ek_cuda_warp_fits(l)) return false;
+    if (!warp_can(l, rows, chip)) return false;
     if (rows <= FEW) return true;
     const double us = ek_cuda_warp_us(l, rows, chip);
     return us < ek_cuda_tile_us(l, rows, 0, chip) &&
@@ -64,19 +78,23 @@ static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, const ek_c
     double us;
     const ek_cuda_product tiles = ek_cuda_floats_plan_tiles(l, rows, chip, room, &us);
     if (rows > FEW && us < ek_cuda_floats_few_us(l, rows, chip)) return tiles;
-    return ek_cuda_floats_plan_few(l, rows);
+    const ek_cuda_product few = ek_cuda_floats_plan_few(l, rows);
+    return holds(&few.grid, chip) ? few : tiles;
 }
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
     if (!l->units) return plan_floats(l, rows, chip, room);
-    const bool warp = ek_cuda_warp_fits(l);
+    const bool warp = warp_can(l, rows, chip);
     if (warp && rows <= FEW) return plan_few(l, rows, chip);
-    if (!warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return ek_cuda_units_plan(l, rows, 0, 0, chip);
+    const ek_cuda_product few = warp ? ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip)
+                                     : ek_cuda_units_plan(l, rows, 0, 0, chip);
+    const bool may_be_few = holds(&few.grid, chip); /* tiles need no more for longer rows */
+    if (may_be_few && !warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return few;
     double us;
     const ek_cuda_product tiles = plan_tiles(l, rows, chip, room, &us);
-    if (us < (warp ? ek_cuda_warp_us(l, rows, chip) : ek_cuda_units_us(l, rows, chip))) return tiles;
-    return warp ? ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip) : ek_cuda_units_plan(l, rows, 0, 0, chip);
+    if (!may_be_few || us < (warp ? ek_cuda_warp_us(l, rows, chip) : ek_cuda_units_us(l, rows, chip))) return tiles;
+    return few;
 }
 
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
@@ -91,7 +109,8 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     if (!ek_cuda_warp_gate_fits(l, next) || !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, chip)))
         return false;
     *out = ek_cuda_warp_plan(l, rows, jobs, gate, chip);
-    return true;
+    return out->grid.shared <=
+           chip->block_shared; /* rows so long that a block lacks the room for both matrices' sums */
 }
 
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
@@ -102,7 +121,8 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
     if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, chip, &us) &&
         us < ek_cuda_warp_heads_us(q, k, v, rows, chip) && us < many_us(q, rows, chip))
         return true;
-    return warp_wins(q, rows, chip) && warp_wins(k, rows, chip) && ek_cuda_warp_heads_plan(out, q, k, v, rows, chip);
+    return warp_wins(q, rows, chip) && warp_wins(k, rows, chip) && ek_cuda_warp_heads_plan(out, q, k, v, rows, chip) &&
+           holds(&out->q.grid, chip);
 }
 
 /* Experts with jobs of up to a tile of rows: 64, or 32 with two limbs. */
@@ -124,10 +144,12 @@ ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int job
     if (!jobs && rows * l->limbs > EK_CUDA_UNITS_ROWS &&
         ek_cuda_tile_us(l, rows, 0, chip) < ek_cuda_units_us(l, rows, chip))
         return none;
-    return ek_cuda_units_plan(l, rows, jobs, matrices, chip);
+    const ek_cuda_product few = ek_cuda_units_plan(l, rows, jobs, matrices, chip);
+    if (holds(&few.grid, chip)) return few;
+    return jobs ? plan_job_tiles(l, jobs, matrices, chip) : none;
 }
 
 bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    return warp_wins(l, rows, chip) && ek_cuda_warp_pair_plan(out, l, rows, chip);
+    return warp_wins(l, rows, chip) && ek_cuda_warp_pair_plan(out, l, rows, chip) && holds(&out->grid, chip);
 }

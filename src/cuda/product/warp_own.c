@@ -13,17 +13,20 @@ enum {
     UNIT = 64
 };
 
-/* Rows that a block computes: of experts others leave registers for 4. */
-static int rows_of(const ek_cuda_linear *l, int rows, int jobs)
+/* Rows that a block computes: of experts others leave registers for 4, and of any where warps copy themselves bytes of
+ * two limbs with biases. */
+static int rows_of(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip)
 {
-    const bool eight = !jobs ||
-                       (l->limbs == 1 ? !l->biased || !l->f32_scales : !l->biased && l->f16_scales && l->group == 32);
+    const bool few = !chip->bulk && l->limbs == 2 && l->bits == 8 && l->biased && !l->f16_scales;
+    const bool eight =
+        jobs ? (l->limbs == 1 ? !l->biased || !l->f32_scales : !l->biased && l->f16_scales && l->group == 32) : !few;
     return eight && rows > MAX_ROWS / 2 ? MAX_ROWS : MAX_ROWS / 2;
 }
 
 int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows)
 {
-    return rows_of(l, rows, 1);
+    static const ek_cuda_chip any; /* of experts it is the same on all */
+    return rows_of(l, rows, 1, &any);
 }
 
 static ek_cuda_cut cut_of(const ek_cuda_linear *l, int per_tile)
@@ -34,7 +37,7 @@ static ek_cuda_cut cut_of(const ek_cuda_linear *l, int per_tile)
 ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
                                       const ek_cuda_chip *chip)
 {
-    const int per_tile = rows_of(l, rows, jobs), tiles = jobs ? jobs : ek_cuda_over(rows, per_tile),
+    const int per_tile = rows_of(l, rows, jobs, chip), tiles = jobs ? jobs : ek_cuda_over(rows, per_tile),
               layers = tiles * matrices;
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1),
               places = chip->multiprocessors * EK_CUDA_WARP_BLOCKS;
@@ -67,7 +70,7 @@ bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, co
                                  const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip)
 {
     if (!heads_fit(q, k, v)) return false;
-    const int per_tile = rows_of(k, rows, 0), tiles = ek_cuda_over(rows, per_tile), parts = v ? 2 : 1;
+    const int per_tile = rows_of(k, rows, 0, chip), tiles = ek_cuda_over(rows, per_tile), parts = v ? 2 : 1;
     const int panels = q->n_panels + parts * k->n_panels,
               places = ek_cuda_over(chip->multiprocessors * EK_CUDA_WARP_BLOCKS, tiles);
     const ek_cuda_cut c = cut_of(q, per_tile);
@@ -98,7 +101,7 @@ bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
 {
     if (rows > MAX_ROWS || !beside_fits(gate) || gate->n % UNIT || !down->units || router->form != EK_W_F32)
         return false;
-    const int per_tile = rows_of(gate, rows, 0);
+    const int per_tile = rows_of(gate, rows, 0, chip);
     const ek_cuda_cut c = cut_of(gate, per_tile);
     *out = (ek_cuda_heads){.q.share = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = rows};
     out->k_blocks = router->n_panels;
@@ -140,9 +143,9 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
 /* Where registers are few (rows_of) a tile of 8 takes longer than one of 4. */
 double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    const int per_tile = rows_of(l, rows, 0);
+    const int per_tile = rows_of(l, rows, 0, chip);
     const double passes = ek_cuda_over(rows, per_tile) *
-                          (per_tile == rows_of(l, rows, 1) ? 1 : chip->us->warp_own.eight[l->limbs - 1]);
+                          (per_tile == rows_of(l, rows, 1, chip) ? 1 : chip->us->warp_own.eight[l->limbs - 1]);
     const double weight = l->group == 16 ? chip->us->warp_own.weight_16
                           : l->bits == 8 ? chip->us->warp_own.weight_8
                                          : chip->us->warp_own.weight_4;

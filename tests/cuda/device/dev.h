@@ -77,6 +77,9 @@ void speed_prompt(dev *d);
 void speed_sample(dev *d);
 void speed_shallow(dev *d);
 
+/* Runs the command, NULL at its end, while all but so many GiB of the device are taken; its exit status. Closes d. */
+int hold_memory(dev *d, double left_gb, char **command);
+
 /* Two products of a layer of E2B that read their weights from memory: what runs between two calls of attention. */
 void open_among(dev *d, int rows);
 void queue_among(int i);

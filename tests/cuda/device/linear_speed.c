@@ -119,7 +119,8 @@ void speed_choice(dev *d)
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         for (int limbs = 1; limbs <= 2; limbs++) {
             shape s = {c[i].n, c[i].k, 4, 64, 64, limbs, EK_BF16, true};
-            for (by_kernel = 0; by_kernel <= BY_MID; by_kernel++) time_product(d, &s, rows[by_kernel]);
+            for (by_kernel = 0; by_kernel <= BY_MID; by_kernel++)
+                if (by_kernel != BY_WIDE || ek_cuda_chip_of(d->c)->wgmma) time_product(d, &s, rows[by_kernel]);
         }
     by_kernel = -1;
 }
@@ -143,6 +144,7 @@ void speed_planes(dev *d)
             const bool wgmma = by == 3 || by == 4;
             if ((d->quick || wgmma) && strcmp(c[i].type, "q4_0")) continue;
             if (d->quick && by < 2) continue;
+            if (kernel[by] == BY_WIDE && !ek_cuda_chip_of(d->c)->wgmma) continue;
             shape s = {.n = c[i].n, .k = c[i].k, .limbs = c[i].limbs, .scales = EK_F16};
             gguf = c[i].type, by_kernel = kernel[by];
             time_product(d, &s, by == 0 || by == 2 ? few_rows : by == 3 ? mid : all);

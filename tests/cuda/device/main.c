@@ -2,8 +2,9 @@
  * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate | layer |
  * experts | speed | decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer
  * cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on
- * the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86: with the features of that alone, where the
- * program has code for it (make CUDA_ARCHS="90a 80on90"). */
+ * the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_120: with the kernels of that alone, where
+ * the program has code for it (make CUDA_ARCHS="90a 80on90 120on90"). `device [sm_86] hold GIB COMMAND...` runs a
+ * command while all but that much of the device's memory is taken (hold.c). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +160,7 @@ int main(int argc, char **argv)
         printf("%s\n", ek_err_text());
         return 77;
     }
+    if (argc > 3 && !strcmp(what, "hold")) return hold_memory(&d, atof(argv[2]), argv + 3);
     int threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));

@@ -194,6 +194,15 @@ __device__ __forceinline__ void warps_of(const ek_cuda_linear_args &a)
     K(NAME, BITS, A, SCALES, 1, 4, true)                       \
     K(NAME, BITS, A, SCALES, 2, 4, true)                       \
     K(NAME, BITS, A, SCALES, 1, 8, ONE) K(NAME, BITS, A, SCALES, 2, 8, TWO)
+// Without the last where a warp copies itself, for which there are no registers (warp_chunk.cuh).
+#if EK_HAS_BULK
+#define EK_WARP_OWN_FOUR EK_WARP_OWN_KERNEL
+#else
+#define EK_WARP_OWN_FOUR(K, NAME, BITS, A, SCALES, ONE, TWO) \
+    K(NAME, BITS, A, SCALES, 1, 4, true)                     \
+    K(NAME, BITS, A, SCALES, 2, 4, true)                     \
+    K(NAME, BITS, A, SCALES, 1, 8, ONE)
+#endif
 #define EK_WARP_OWN_KERNELS(K)                                                      \
     EK_WARP_OWN_KERNEL(K, q4h_32, 4, 32, SCALES_F16, true, true)                    \
     EK_WARP_OWN_KERNEL(K, q8h_32, 8, 32, SCALES_F16, true, true)                    \
@@ -203,8 +212,8 @@ __device__ __forceinline__ void warps_of(const ek_cuda_linear_args &a)
     EK_WARP_OWN_KERNEL(K, q4hm_32, 4, 32, SCALES_BIASED + SCALES_F16, true, false)  \
     EK_WARP_OWN_KERNEL(K, q8hm_32, 8, 32, SCALES_BIASED + SCALES_F16, true, false)  \
     EK_WARP_OWN_KERNEL(K, q4bm_32, 4, 32, SCALES_BIASED + SCALES_BF16, true, false) \
-    EK_WARP_OWN_KERNEL(K, q8bm_32, 8, 32, SCALES_BIASED + SCALES_BF16, true, false) \
+    EK_WARP_OWN_FOUR(K, q8bm_32, 8, 32, SCALES_BIASED + SCALES_BF16, true, false)   \
     EK_WARP_OWN_KERNEL(K, q4fm_32, 4, 32, SCALES_BIASED + SCALES_F32, false, false) \
-    EK_WARP_OWN_KERNEL(K, q8fm_32, 8, 32, SCALES_BIASED + SCALES_F32, false, false)
+    EK_WARP_OWN_FOUR(K, q8fm_32, 8, 32, SCALES_BIASED + SCALES_F32, false, false)
 
 } // namespace ek

@@ -92,11 +92,18 @@ __device__ __forceinline__ void words(const ek_cuda_words &w, const ek_cuda_word
             place[j] = piece.place + (row * piece.ld + byte) / 4;
             if (at[j]) v[j] = SENDS ? *at[j] : load_word(landing(w, place[j]));
         }
+        if (SENDS) {
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) {
-            if (!at[j]) continue;
-            if (SENDS) send(w, place[j], (u32)v[j], number);
-            else *at[j] = await(w, landing(w, place[j]), v[j], number);
+            for (int j = 0; j < AT_ONCE; j++)
+                if (at[j]) send(w, place[j], (u32)v[j], number);
+        } else {
+#pragma unroll 1
+            for (int j = 0; j < AT_ONCE; j++) {
+                u32 *const to = at[0];
+                if (to) *to = await(w, landing(w, place[0]), v[0], number);
+#pragma unroll
+                for (int k = 0; k < AT_ONCE - 1; k++) at[k] = at[k + 1], place[k] = place[k + 1], v[k] = v[k + 1];
+            }
         }
     }
 }

@@ -1,0 +1,186 @@
+#include "gpu/tune.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/hash/rng.h"
+#include "cuda/product/floats.h"
+#include "cuda/product/mid.h"
+#include "cuda/product/tile.h"
+#include "cuda/product/units.h"
+#include "cuda/product/warp.h"
+#include "ops/linear/linear.h"
+#include "ops/weights/weight_type.h"
+
+enum {
+    WEIGHTS = 96 << 20, /* more than caches hold: a step reads every weight once */
+    ROWS = 32 << 20,    /* what products read and write beside them */
+    FILL = 1 << 20,     /* random bytes, again and again */
+    LAUNCHES = 12,
+    ROUNDS = 3
+};
+
+/* What is timed: the matrix, its weights (MLX's 4 bits, GGUF's, floats), rows. */
+static const struct timed {
+    ek_cuda_family family;
+    enum { AFFINE, GGUF, FLOATS } weights;
+    int n, k, limbs, rows;
+} timed[] = {
+    {EK_CUDA_UNITS, AFFINE, 6144, 1536, 1, 2},
+    {EK_CUDA_UNITS, AFFINE, 2560, 10240, 1, 8},
+    {EK_CUDA_UNITS, AFFINE, 1536, 6144, 2, 8},
+    {EK_CUDA_TILE, AFFINE, 6144, 1536, 1, 64},
+    {EK_CUDA_TILE, AFFINE, 2560, 10240, 1, 128},
+    {EK_CUDA_TILE, AFFINE, 10240, 2560, 1, 256},
+    {EK_CUDA_TILE, AFFINE, 2048, 1536, 2, 64},
+    {EK_CUDA_WARP_64, AFFINE, 6144, 1536, 1, 1},
+    {EK_CUDA_WARP_64, AFFINE, 2560, 10240, 1, 1},
+    {EK_CUDA_WARP_64, AFFINE, 10240, 2560, 1, 8},
+    {EK_CUDA_WARP_64, AFFINE, 1536, 6144, 1, 16},
+    {EK_CUDA_WARP_64, AFFINE, 2048, 1536, 2, 8},
+    {EK_CUDA_WARP_OWN, GGUF, 6144, 1536, 1, 1},
+    {EK_CUDA_WARP_OWN, GGUF, 2560, 10240, 1, 8},
+    {EK_CUDA_WARP_OWN, GGUF, 1536, 6144, 1, 16},
+    {EK_CUDA_MID, AFFINE, 6144, 1536, 1, 16},
+    {EK_CUDA_MID, AFFINE, 2560, 10240, 1, 32},
+    {EK_CUDA_MID, AFFINE, 10240, 2560, 1, 64},
+    {EK_CUDA_MID, GGUF, 6144, 1536, 1, 32},
+    {EK_CUDA_FLOATS_FEW, FLOATS, 2048, 1536, 1, 8},
+    {EK_CUDA_FLOATS_FEW, FLOATS, 6144, 1536, 1, 16},
+    {EK_CUDA_FLOATS_TILES, FLOATS, 2048, 1536, 1, 64},
+    {EK_CUDA_FLOATS_TILES, FLOATS, 6144, 1536, 1, 256},
+};
+
+typedef struct tuner {
+    ek_cuda *c;
+    CUdeviceptr weights, rows;
+    CUevent from, to;
+    double logs[EK_CUDA_FAMILIES];
+    int n[EK_CUDA_FAMILIES];
+} tuner;
+
+static ek_err plan_weights(ek_cuda_linear *out, const struct timed *t)
+{
+    const ek_weight_type *type = t->weights == GGUF ? ek_weight_type_named("q4_0") : ek_weight_type_float(EK_BF16);
+    ek_linear w;
+    if (t->weights == AFFINE) EK_TRY(ek_weight_type_affine(&type, 4, 64, EK_BF16, true));
+    EK_TRY(ek_linear_plan(&w, 0, t->n, t->k, type));
+    if (t->weights != FLOATS) EK_TRY(ek_linear_set_acts(&w, (ek_act_form){t->limbs, t->weights == GGUF ? 32 : 64}));
+    return ek_cuda_linear_plan(out, &w);
+}
+
+/* The launch by the family, and what the chip's times say of it. */
+static ek_cuda_product plan(const struct timed *t, const ek_cuda_linear *l, const ek_cuda_chip *chip, double *us)
+{
+    ek_cuda_product p;
+    double unused;
+    switch (t->family) {
+    case EK_CUDA_UNITS: *us = ek_cuda_units_us(l, t->rows, chip); return ek_cuda_units_plan(l, t->rows, 0, 0, chip);
+    case EK_CUDA_TILE:
+        p = ek_cuda_tile_plan(l, t->rows, chip, 0, &unused), *us = ek_cuda_tile_us(l, t->rows, 0, chip);
+        return p;
+    case EK_CUDA_MID: return ek_cuda_mid_plan(l, t->rows, EK_CUDA_GATE_NONE, chip, 0, us);
+    case EK_CUDA_FLOATS_FEW: *us = ek_cuda_floats_few_us(l, t->rows, chip); return ek_cuda_floats_plan_few(l, t->rows);
+    case EK_CUDA_FLOATS_TILES:
+        p = ek_cuda_floats_plan_tiles(l, t->rows, chip, 0, &unused);
+        *us = ek_cuda_floats_tiles_us(l, t->rows, 0, chip);
+        return p;
+    default: *us = ek_cuda_warp_us(l, t->rows, chip); return ek_cuda_warp_plan(l, t->rows, 0, EK_CUDA_GATE_NONE, chip);
+    }
+}
+
+/* LAUNCHES of the kernel, each with weights that no cache has. */
+static ek_err queue(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
+                    ek_cuda_linear_args a)
+{
+    const size_t copies = WEIGHTS / l->bytes;
+    for (size_t i = 0; i < LAUNCHES; i++) {
+        ek_cuda_linear_args_of(&a, l, x->weights + i % copies * l->bytes);
+        EK_TRY(ek_cuda_launch(x->c, kernel, p->grid, &a));
+    }
+    return EK_OK;
+}
+
+/* us of a launch, of several behind one another: the shortest round. 0: the device has no clock. */
+static ek_err measure(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
+                      const ek_cuda_linear_args *a, double *us)
+{
+    const ek_cuda_api *f = ek_cuda_functions(x->c);
+    float best = 0;
+    for (int r = -1; r < ROUNDS; r++) {
+        float ms = 0;
+        EK_TRY(ek_cuda_event_record(x->c, x->from));
+        EK_TRY(queue(x, kernel, p, l, *a));
+        EK_TRY(ek_cuda_event_record(x->c, x->to));
+        EK_TRY(ek_cuda_sync(x->c));
+        EK_TRY(ek_cuda_check(x->c, f->cuEventElapsedTime(&ms, x->from, x->to), "timing a kernel"));
+        if (ms <= 0) break;
+        if (r >= 0 && (best == 0 || ms < best)) best = ms;
+    }
+    *us = (double)best * 1000 / LAUNCHES;
+    return EK_OK;
+}
+
+/* Rows of any bytes, the result and nodes of T lie in x->rows. */
+static ek_err time_one(tuner *x, const struct timed *t)
+{
+    ek_cuda_linear l;
+    EK_TRY(plan_weights(&l, t));
+    double said = 0, us = 0;
+    const ek_cuda_product p = plan(t, &l, ek_cuda_chip_of(x->c), &said);
+    ek_cuda_kernel kernel;
+    EK_TRY(ek_cuda_find(x->c, &kernel, p.name, p.grid.shared));
+    ek_cuda_linear_args a = {.ldf = l.k, .ldy = l.n, .rows = t->rows};
+    a.pass = p.pass, a.levels = p.levels, a.share = p.share, a.slots = p.slots;
+    const size_t row = l.units ? ek_cuda_acts_plan(&a.x, l.k, l.a_group) : (size_t)l.k * sizeof(float);
+    const size_t y = (row * (size_t)t->rows + 255) & ~(size_t)255,
+                 stack = (y + (size_t)l.n * (size_t)t->rows * sizeof(float) + 255) & ~(size_t)255;
+    if (stack + p.stack > ROWS || l.bytes > WEIGHTS) return EK_OK;
+    a.x.q = x->rows, a.f = x->rows, a.y = x->rows + y, a.stack = x->rows + stack;
+    EK_TRY(measure(x, &kernel, &p, &l, &a, &us));
+    if (us <= 0) return ek_fail(EK_EUNSUPPORTED, "the device has no clock");
+    x->logs[t->family] += log(us / said), x->n[t->family]++;
+    return EK_OK;
+}
+
+static ek_err fill(tuner *x, CUdeviceptr to, size_t bytes, const uint8_t *random)
+{
+    for (size_t at = 0; at < bytes; at += FILL) EK_TRY(ek_cuda_upload(x->c, to + at, random, FILL));
+    return ek_cuda_sync(x->c);
+}
+
+static ek_err start(tuner *x, uint8_t *random)
+{
+    const ek_cuda_api *f = ek_cuda_functions(x->c);
+    EK_TRY(ek_cuda_alloc(x->c, &x->weights, WEIGHTS, "timing kernels"));
+    EK_TRY(ek_cuda_alloc(x->c, &x->rows, ROWS, "timing kernels"));
+    EK_TRY(ek_cuda_check(x->c, f->cuEventCreate(&x->from, 0), "making an event"));
+    EK_TRY(ek_cuda_check(x->c, f->cuEventCreate(&x->to, 0), "making an event"));
+    for (size_t i = 0; i < FILL; i++) random[i] = (uint8_t)ek_mix64(i);
+    EK_TRY(fill(x, x->weights, WEIGHTS, random));
+    return fill(x, x->rows, ROWS, random);
+}
+
+static ek_err run(tuner *x, uint8_t *random)
+{
+    EK_TRY(start(x, random));
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) {
+        const ek_err err = time_one(x, &timed[i]);
+        /* a kernel that is not there is none that could be chosen */
+        if (err == EK_EUNSUPPORTED || ek_cuda_broken(x->c)) return err;
+    }
+    return EK_OK;
+}
+
+ek_err ek_gpu_tune(double factor[EK_CUDA_FAMILIES], ek_cuda *c)
+{
+    tuner x = {.c = c};
+    uint8_t *const random = ek_alloc(FILL);
+    const ek_err err = run(&x, random);
+    free(random);
+    ek_cuda_event_close(c, x.from), ek_cuda_event_close(c, x.to);
+    ek_cuda_free(c, x.weights), ek_cuda_free(c, x.rows);
+    for (int f = 0; f < EK_CUDA_FAMILIES; f++) factor[f] = x.n[f] ? exp(x.logs[f] / x.n[f]) : 1;
+    return err;
+}

@@ -1,0 +1,179 @@
+#include "open/tuning.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/hash/crc32.h"
+#include "base/log.h"
+#include "gpu/tune.h"
+
+#define MAX_FACTOR 100.0 /* nobody measures more, or less than its inverse */
+
+void ek_tuning_folder(ek_buf *out, char *(*env)(const char *name))
+{
+    const char *xdg = env("XDG_CACHE_HOME"), *home = env("HOME");
+    if (xdg && xdg[0] == '/') ek_buf_fmt(out, "%s/evenkeel", xdg);
+    else if (home && *home) ek_buf_fmt(out, "%s/.cache/evenkeel", home);
+}
+
+void ek_tuning_key(ek_buf *out, const ek_cuda *c)
+{
+    const ek_cuda_chip *chip = ek_cuda_chip_of(c);
+    ek_buf_fmt(out, "%s, sm_%d, evenkeel %s, times %08x", ek_cuda_card(c), chip->features, EK_VERSION,
+               (unsigned)ek_crc32(0, chip->us, sizeof *chip->us));
+}
+
+void ek_tuning_path(ek_buf *out, const char *folder, const char *key)
+{
+    ek_buf_fmt(out, "%s/times-", folder);
+    for (const char *p = key; *p; p++) {
+        const bool word = (*p >= '0' && *p <= '9') || (*p >= 'A' && *p <= 'Z') || (*p >= 'a' && *p <= 'z') || *p == '.';
+        if (word) ek_buf_add(out, p, 1);
+        else if (p[1] != ' ') ek_buf_str(out, "-");
+    }
+}
+
+/* The file but for its last line, which is its checksum. */
+static void text_of(ek_buf *out, const double *factor, const char *key)
+{
+    ek_buf_fmt(out, "times of kernels, over those built in\n%s\n", key);
+    for (int f = 0; f < EK_CUDA_FAMILIES; f++) ek_buf_fmt(out, "%s %.4f\n", ek_cuda_family_name[f], factor[f]);
+}
+
+static void add_sum(ek_buf *b)
+{
+    ek_buf_fmt(b, "crc %08x\n", (unsigned)ek_crc32(0, b->data, b->len));
+}
+
+/* The file is what would be written of the numbers that it has. */
+static ek_err parse(double *factor, const char *text, const char *key)
+{
+    ek_buf again = {0};
+    const char *at = text;
+    for (int line = 0; line < 2 && at; line++) at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL;
+    bool good = at;
+    for (int f = 0; f < EK_CUDA_FAMILIES && good; f++) {
+        const size_t n = strlen(ek_cuda_family_name[f]);
+        char *end = NULL;
+        good = !strncmp(at, ek_cuda_family_name[f], n) && at[n] == ' ';
+        if (good) factor[f] = strtod(at + n + 1, &end);
+        good = good && *end == '\n' && factor[f] >= 1 / MAX_FACTOR && factor[f] <= MAX_FACTOR;
+        at = good ? end + 1 : at;
+    }
+    if (good) {
+        text_of(&again, factor, key), add_sum(&again);
+        good = !strcmp(ek_buf_text(&again), text);
+    }
+    ek_buf_fini(&again);
+    return good ? EK_OK : ek_fail(EK_EFORMAT, "damaged, or of another card, driver or program");
+}
+
+ek_err ek_tuning_read(double factor[EK_CUDA_FAMILIES], const char *path, const char *key)
+{
+    enum { LIMIT = 4096 };
+    ek_buf text = {0};
+    ek_err err = ek_file_read(&text, path, LIMIT);
+    if (!err && text.len && strlen(ek_buf_text(&text)) == text.len) err = parse(factor, ek_buf_text(&text), key);
+    else if (!err) err = ek_fail(EK_EFORMAT, "it is no text");
+    ek_buf_fini(&text);
+    return err;
+}
+
+static ek_err make_folder(const char *folder)
+{
+    ek_buf parent = {0};
+    ek_buf_str(&parent, folder);
+    char *const last = strrchr(parent.data, '/');
+    if (last) *last = '\0';
+    if (last && parent.data[0]) mkdir(parent.data, 0700); /* ~/.cache; what it says shows at the next */
+    const bool made = !mkdir(folder, 0700) || errno == EEXIST;
+    const int why = errno;
+    ek_buf_fini(&parent);
+    return made ? EK_OK : ek_fail(EK_EIO, "%s: %s", folder, strerror(why));
+}
+
+static bool write_all(int fd, const char *data, size_t n)
+{
+    while (n) {
+        const ssize_t got = write(fd, data, n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        data += got, n -= (size_t)got;
+    }
+    return true;
+}
+
+ek_err ek_tuning_write(const double factor[EK_CUDA_FAMILIES], const char *folder, const char *path, const char *key)
+{
+    EK_TRY(make_folder(folder));
+    ek_buf text = {0}, part = {0};
+    text_of(&text, factor, key), add_sum(&text);
+    ek_buf_fmt(&part, "%s.part-%d", path, (int)getpid());
+    const int fd = open(part.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool ok = fd >= 0 && write_all(fd, text.data, text.len);
+    if (fd >= 0) ok = !close(fd) && ok;
+    ok = ok && !rename(part.data, path);
+    const int why = errno;
+    if (!ok && fd >= 0) unlink(part.data);
+    ek_buf_fini(&text), ek_buf_fini(&part);
+    return ok ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(why));
+}
+
+static void set(ek_cuda *c, const double *factor)
+{
+    ek_cuda_times t = *ek_cuda_chip_of(c)->us;
+    for (int f = 0; f < EK_CUDA_FAMILIES; f++) ek_cuda_times_scale(&t, (ek_cuda_family)f, factor[f]);
+    ek_cuda_set_times(c, &t);
+}
+
+static void measure(ek_cuda *c, const char *folder, const char *path, const char *key)
+{
+    double factor[EK_CUDA_FAMILIES];
+    const double from = ek_now();
+    const int n = ek_cuda_ordinal(c);
+    if (ek_gpu_tune(factor, c) != EK_OK) {
+        ek_log(EK_LOG_DEBUG, "cuda:%d: kernels are chosen by times of other cards: %s", n, ek_err_text());
+        return;
+    }
+    const double took = ek_now() - from;
+    set(c, factor);
+    if (!folder[0])
+        ek_log(EK_LOG_INFO, "cuda:%d: measured in %.1f s which kernels are faster; no HOME to keep it in", n, took);
+    else if (ek_tuning_write(factor, folder, path, key))
+        ek_log(EK_LOG_INFO, "cuda:%d: measured in %.1f s which kernels are faster; not kept: %s", n, took,
+               ek_err_text());
+    else ek_log(EK_LOG_INFO, "cuda:%d: measured in %.1f s which kernels are faster, kept in %s", n, took, path);
+}
+
+static void take(ek_cuda *c, bool again)
+{
+    double factor[EK_CUDA_FAMILIES];
+    ek_buf folder = {0}, key = {0}, path = {0};
+    if (ek_cuda_chip_of(c)->timed && !again) return;
+    ek_tuning_folder(&folder, getenv), ek_tuning_key(&key, c);
+    ek_tuning_path(&path, ek_buf_text(&folder), ek_buf_text(&key));
+    ek_err err = EK_ENOTFOUND;
+    if (!again && folder.len) err = ek_tuning_read(factor, ek_buf_text(&path), ek_buf_text(&key));
+    if (err == EK_EFORMAT) ek_log(EK_LOG_WARN, "%s: %s; it is measured anew", ek_buf_text(&path), ek_err_text());
+    else if (err && err != EK_ENOTFOUND) ek_log(EK_LOG_WARN, "%s; it is measured anew", ek_err_text());
+    if (!err) set(c, factor);
+    else measure(c, ek_buf_text(&folder), ek_buf_text(&path), ek_buf_text(&key));
+    ek_buf_fini(&folder), ek_buf_fini(&key), ek_buf_fini(&path);
+}
+
+void ek_tuning_take(ek_cuda *c)
+{
+    take(c, false);
+}
+
+void ek_tuning_again(ek_cuda *c)
+{
+    take(c, true);
+}
