@@ -182,7 +182,7 @@ void ek_log_last_words(const char *text, size_t n)
 
 void ek_log(ek_log_level level, const char *fmt, ...)
 {
-    static const char *const prefix[] = {"error: ", "warning: ", "", ""};
+    static const char *const prefix[] = {"error: ", "warning: ", "", "", ""};
     if (level > limit) return;
     char line[MAX_LINE], said[1984];
     int n = snprintf(line, sizeof line, "evenkeel: %s", prefix[level]);

@@ -6,7 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef enum { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_INFO, EK_LOG_DEBUG } ek_log_level;
+/* NOTICE: what happens once on a machine, so that a command which opens models again and again leaves it. */
+typedef enum { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_NOTICE, EK_LOG_INFO, EK_LOG_DEBUG } ek_log_level;
 
 void ek_log_set(ek_log_level max); /* lines above this level are dropped; INFO at first */
 __attribute__((format(printf, 2, 3))) void ek_log(ek_log_level level, const char *fmt, ...);

@@ -145,11 +145,11 @@ static void measure(ek_cuda *c, const char *folder, const char *path, const char
     const double took = ek_now() - from;
     set(c, factor);
     if (!folder[0])
-        ek_log(EK_LOG_INFO, "cuda:%d: measured in %.1f s which kernels are faster; no HOME to keep it in", n, took);
+        ek_log(EK_LOG_NOTICE, "cuda:%d: measured in %.1f s which kernels are faster; no HOME to keep it in", n, took);
     else if (ek_tuning_write(factor, folder, path, key))
-        ek_log(EK_LOG_INFO, "cuda:%d: measured in %.1f s which kernels are faster; not kept: %s", n, took,
+        ek_log(EK_LOG_NOTICE, "cuda:%d: measured in %.1f s which kernels are faster; not kept: %s", n, took,
                ek_err_text());
-    else ek_log(EK_LOG_INFO, "cuda:%d: measured in %.1f s which kernels are faster, kept in %s", n, took, path);
+    else ek_log(EK_LOG_NOTICE, "cuda:%d: measured in %.1f s which kernels are faster, kept in %s", n, took, path);
 }
 
 static void take(ek_cuda *c, bool again)

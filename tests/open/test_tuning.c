@@ -17,6 +17,7 @@
 #include "../support/fake_cuda.h"
 #include "../support/files.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "open/device.h"
 #include "open/tuning.h"
 
@@ -216,6 +217,55 @@ static void a_card_without_times_measures_them_once(void **state)
     remove_dir(dir);
 }
 
+/* What a start wrote on standard error, with lines of each opening silenced. */
+static int lines_of(const char *at, void (*tune)(ek_cuda *c), const char *with)
+{
+    ek_buf said = {0};
+    FILE *f = fopen(at, "w+b");
+    assert_non_null(f);
+    const int old = dup(STDERR_FILENO);
+    dup2(fileno(f), STDERR_FILENO);
+    take(tune, 86, 0.6f);
+    dup2(old, STDERR_FILENO), close(old), fclose(f);
+    assert_int_equal(ek_file_read(&said, at, 4096), EK_OK);
+    int n = 0;
+    for (const char *p = said.len ? ek_buf_text(&said) : ""; (p = strstr(p, with)); p++) n++;
+    ek_buf_fini(&said);
+    return n;
+}
+
+static void the_measurement_is_said_once_wherever_it_happens(void **state)
+{
+    (void)state;
+    char *dir = temp_dir();
+    ek_buf folder = {0}, path = {0}, said = {0};
+    ek_buf_fmt(&said, "%s/said", dir);
+    setenv("XDG_CACHE_HOME", dir, 1);
+    ek_tuning_folder(&folder, getenv);
+    ek_log_set(EK_LOG_NOTICE); /* as selftest and bench --compare */
+    const char *const at = ek_buf_text(&said);
+    assert_int_equal(lines_of(at, ek_tuning_take, "measured in"), 1);
+    assert_int_equal(lines_of(at, ek_tuning_take, "\n"), 0);
+    assert_int_equal(lines_of(at, ek_tuning_again, "kept in"), 1);
+    unlink(at);
+    DIR *d = opendir(ek_buf_text(&folder));
+    for (struct dirent *e; (e = readdir(d));) {
+        ek_buf_clear(&path), ek_buf_fmt(&path, "%s/%s", ek_buf_text(&folder), e->d_name);
+        if (e->d_name[0] != '.') unlink(ek_buf_text(&path));
+    }
+    closedir(d);
+    rmdir(ek_buf_text(&folder));
+    put(ek_buf_text(&folder), "", 0); /* no folder */
+    assert_int_equal(lines_of(at, ek_tuning_take, "not kept"), 1);
+    unlink(ek_buf_text(&folder)), unlink(at);
+    unsetenv("XDG_CACHE_HOME"), unsetenv("HOME");
+    assert_int_equal(lines_of(at, ek_tuning_take, "no HOME to keep it in"), 1);
+    unlink(at);
+    ek_log_set(EK_LOG_INFO);
+    ek_buf_fini(&folder), ek_buf_fini(&path), ek_buf_fini(&said);
+    remove_dir(dir);
+}
+
 static void words(void **state)
 {
     (void)state;
@@ -231,9 +281,11 @@ static void words(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_was_written_is_read_again), cmocka_unit_test(damaged_and_foreign_files_are_not_believed),
-        cmocka_unit_test(the_folder_is_the_users), cmocka_unit_test(a_card_without_times_measures_them_once),
-        cmocka_unit_test(words)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_was_written_is_read_again),
+                                       cmocka_unit_test(damaged_and_foreign_files_are_not_believed),
+                                       cmocka_unit_test(the_folder_is_the_users),
+                                       cmocka_unit_test(a_card_without_times_measures_them_once),
+                                       cmocka_unit_test(the_measurement_is_said_once_wherever_it_happens),
+                                       cmocka_unit_test(words)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -297,7 +297,7 @@ int ek_bench_compare(const ek_cli *cli)
     comparison x = {.cli = cli, .side = {{.name = "this engine"}, {.name = cli->compare}}};
     if (ek_curl_load()) return ek_cli_failed(cli);
     /* The other first: a wrong address shall not cost the time to load a model. */
-    ek_log_set(EK_LOG_WARN); /* one line per request would bury the table */
+    ek_log_set(EK_LOG_NOTICE); /* one line per request would bury the table */
     ek_err err = ek_traffic_open(&x.side[1].server, cli->compare, cli->has.compare_key ? cli->compare_key : NULL);
     if (!err) err = open_own(&x);
     if (!err) err = measure(&x);

@@ -252,7 +252,7 @@ static ek_err run_all(ek_selftest *t)
     EK_TRY(ek_device_set_tune(&device, t->cli->tune));
     int threads = t->cli->has.threads ? (int)t->cli->threads : ek_cpu_count();
     EK_TRY(ek_selftest_open_model(t, threads, t->opts.cpu));
-    ek_log_set(EK_LOG_WARN); /* what it needs was said; it is opened many times */
+    ek_log_set(EK_LOG_NOTICE); /* what it needs was said; it is opened many times */
     t->macs = ek_model_macs_logit_row(t->model);
     printf("%s\n%s, %d threads, %s\n", ek_buf_text(&t->path), ek_model_numerics_id(t->model), threads,
            ek_cpu_isa(t->opts.cpu));
