@@ -96,9 +96,9 @@ int ek_budget_requests(const ek_kv_layout *layout, const int n_pages[EK_PAGE_KIN
 
 int ek_budget_max_requests(const ek_kv_layout *layout, double bytes, int ctx)
 {
-    enum { LEAST = 16, LARGEST = 128 };
+    enum { LEAST = 16 };
     const int fit = ek_budget_requests_in(layout, bytes, ctx < EK_BUDGET_EACH ? ctx : EK_BUDGET_EACH);
-    int n = LARGEST;
+    int n = EK_BUDGET_REQUESTS;
     while (n > LEAST && n > fit) n /= 2;
     return n;
 }

@@ -32,7 +32,7 @@ int ek_budget_requests_in(const ek_kv_layout *layout, double bytes, int ctx);
 
 /* How many requests a device with so many bytes for pages shall run at once where nobody says it: 128, 64 or 32, the
  * largest of which each can have EK_BUDGET_EACH tokens, or ctx if that is less; else as many as a CPU, 16. */
-enum { EK_BUDGET_EACH = 8192 };
+enum { EK_BUDGET_EACH = 8192, EK_BUDGET_REQUESTS = 128 };
 int ek_budget_max_requests(const ek_kv_layout *layout, double bytes, int ctx);
 
 #endif

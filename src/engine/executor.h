@@ -23,6 +23,10 @@ typedef struct ek_executor_sizes {
     int n_pages[EK_PAGE_KINDS]; /* pages [0, n) of each kind */
 } ek_executor_sizes;
 
+/* What an engine with these options asks of an executor: rows, logits and requests; image: rows of an image that see
+ * each other, 0: there are none. max_ctx and pages are left as they are. */
+void ek_executor_sizes_of(ek_executor_sizes *out, const ek_engine_opts *o, const ek_config *c, int image);
+
 /* A token to be sampled. A request that replies has one; one whose draft is verified has one for each
  * drafted token and one behind them, each with its own row and its own history. */
 typedef struct ek_draw {

@@ -99,20 +99,33 @@ static ek_err plan_pages(ek_engine *e)
     return EK_OK;
 }
 
+static int prompt_logits(int whole, const ek_config *c)
+{
+    const int n = (int)(32.0 * 1048576 / sizeof(float) / c->vocab_size);
+    return n > whole ? whole : n < 1 ? 1 : n;
+}
+
+/* Many requests at once leave little to gain: rows cost as much as tokens then. */
+static int max_draft_rows(const ek_engine_opts *o)
+{
+    const int64_t n = (int64_t)o->draft_max * o->max_requests;
+    return o->draft == EK_DRAFT_OFF ? 0 : n > EK_DRAFT_MAX ? EK_DRAFT_MAX : (int)n;
+}
+
+void ek_executor_sizes_of(ek_executor_sizes *out, const ek_engine_opts *o, const ek_config *c, int image)
+{
+    const int whole = image > o->chunk ? image : o->chunk, prompt = prompt_logits(whole, c), drafts = max_draft_rows(o);
+    out->max_rows = whole + o->max_requests + drafts;
+    out->max_logits = (prompt > drafts ? prompt : drafts) + o->max_requests;
+    out->max_requests = o->max_requests;
+}
+
 static void plan_step(ek_engine *e)
 {
-    int requests = e->opts.max_requests, prompt = (int)(32.0 * 1048576 / sizeof(float) / e->on.config->vocab_size);
-    if (prompt > whole_rows(e)) prompt = whole_rows(e);
-    if (prompt < 1) prompt = 1;
-    e->rules.max_prompt_logits = prompt;
+    e->rules.max_prompt_logits = prompt_logits(whole_rows(e), e->on.config);
     e->rules.drafts = e->opts.draft != EK_DRAFT_OFF;
-    /* Many requests at once leave little to gain: rows cost as much as tokens then. */
-    int64_t drafts = (int64_t)e->opts.draft_max * requests;
-    if (drafts > EK_DRAFT_MAX) drafts = EK_DRAFT_MAX;
-    e->max_draft_rows = e->rules.drafts ? (int)drafts : 0;
-    e->sizes.max_rows = whole_rows(e) + requests + e->max_draft_rows;
-    e->sizes.max_logits = (prompt > e->max_draft_rows ? prompt : e->max_draft_rows) + requests;
-    e->sizes.max_requests = requests;
+    e->max_draft_rows = max_draft_rows(&e->opts);
+    ek_executor_sizes_of(&e->sizes, &e->opts, e->on.config, whole_rows(e));
 }
 
 static void set_rules(ek_engine *e)

@@ -41,19 +41,10 @@ static ek_err check(const ek_model *m)
     return EK_OK;
 }
 
-static void set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
-{
-    const ek_model *m = g->m;
-    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .cut = cut};
-    g->share.head = s->end == m->config.n_layers;
-    g->share.host_experts = s->host_experts;
-    ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &cut);
-}
-
 ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut)
 {
     g->m = m;
-    set_share(g, share, cut);
+    ek_gpu_set_share(g, share, cut);
     EK_TRY(check(m));
     EK_TRY(ek_cuda_enter(g->c));
     EK_TRY(ek_gpu_upload(g));

@@ -153,7 +153,8 @@ static ek_err advise(const ek_gpu_driver *driver, const ek_model *model, int ord
     return advice[0] ? ek_fail(err, "%s; %s", why, advice) : ek_fail(err, "%s", why);
 }
 
-static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model)
+static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
+                           const ek_ranks_beside *beside, ek_model *model)
 {
     ek_gpu_driver driver;
     ek_ranks_opts o;
@@ -162,20 +163,20 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
     driver.tune = d->tune == EK_TUNE_AUTO ? ek_tuning_take : d->tune == EK_TUNE_AGAIN ? ek_tuning_again : NULL;
     if (ek_device_is_split(d) || max_bytes > 0) {
         EK_TRY(resolve(&o, &driver, d));
-        o.max_bytes = max_bytes;
+        o.max_bytes = max_bytes, o.beside = *beside;
         return ek_ranks_open(ranks, &driver, model, &o);
     }
     const ek_err err = ek_gpu_open(out, &driver, model, d->ordinal[0]);
     return err == EK_ENOMEM ? advise(&driver, model, d->ordinal[0], err) : err;
 }
 
-ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model, char *why,
-                      size_t room)
+ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
+                      const ek_ranks_beside *beside, ek_model *model, char *why, size_t room)
 {
     *out = NULL, *ranks = NULL;
     why[0] = '\0';
     if (!d->cuda) return EK_OK;
-    const ek_err err = open_devices(out, ranks, d, max_bytes, model);
+    const ek_err err = open_devices(out, ranks, d, max_bytes, beside, model);
     if (!err || !d->may_be_cpu) return err;
     snprintf(why, room, "%s", ek_err_text());
     return EK_OK;

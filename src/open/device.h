@@ -35,10 +35,10 @@ static inline bool ek_device_is_split(const ek_device *d)
 }
 
 /* Copies the model, which is borrowed, to the device, or to several: *out or *ranks is set. max_bytes: what each may
- * give; 0: what is free there; otherwise it is as with several. Both are NULL where that is the CPU; why (room bytes)
- * then gets the reason, "" if it was asked for. */
-ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, ek_model *model, char *why,
-                      size_t room);
+ * give; 0: what is free there; otherwise it is as with several, which leave room for `beside`. Both are NULL where that
+ * is the CPU; why (room bytes) then gets the reason, "" if it was asked for. */
+ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
+                      const ek_ranks_beside *beside, ek_model *model, char *why, size_t room);
 
 /* What of a model would lie where, in words, on what the devices have free or, without asking them, on max_bytes
  * each, and how many requests of ctx tokens have room for their keys and values beside it. Weights may be deferred.

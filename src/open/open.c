@@ -155,6 +155,28 @@ static int chunk_of(const ek_opened *m)
     return n;
 }
 
+/* What the engine will ask of several devices at most, before it is known how many requests and how long a chunk. */
+static ek_ranks_beside beside_of(const ek_opened *m, const ek_open_opts *o)
+{
+    ek_engine_opts e = ek_open_engine_opts(o);
+    const ek_config *c = ek_model_config(m->model);
+    const int ctx = o->ctx_tokens ? o->ctx_tokens : c->max_position_embeddings,
+              image = m->towers && c->mutual && ek_towers_get(m->towers)->image ? EK_IMAGE_TOKENS : 0;
+    ek_ranks_beside out = {.step = {.max_ctx = ctx}};
+    ek_budget b = {.ctx = ctx};
+    if (!o->chunk) e.chunk = chunk_of(m);
+    if (!o->max_requests) e.max_requests = EK_BUDGET_REQUESTS;
+    ek_executor_sizes_of(&out.step, &e, c, image);
+    const int each = o->ctx_tokens || ctx < EK_BUDGET_EACH ? ctx : EK_BUDGET_EACH;
+    out.kv_bytes = ek_budget_request_bytes(ek_model_kv_layout(m->model), each);
+    if (e.kv_bytes > 0)
+        out.kv_bytes = ek_budget_plan(&b, ek_model_kv_layout(m->model), e.max_requests, ctx, out.step.max_rows,
+                                      e.kv_bytes, o->ctx_tokens == 0)
+                           ? e.kv_bytes
+                           : b.bytes;
+    return out;
+}
+
 /* On m->gpu, m->ranks or the CPU. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 {
@@ -194,7 +216,8 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_device_set_tune(&d, o->tune));
     if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
         EK_TRY(ek_model_pack(m->model, &(ek_model_share){.end = ek_model_config(m->model)->n_layers, .embed = true}));
-    EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, m->model, why, sizeof why));
+    const ek_ranks_beside beside = beside_of(m, o);
+    EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why));
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);
     if (!ek_opened_gpu(m)) return open_engine(m, o);

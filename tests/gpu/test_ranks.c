@@ -17,6 +17,7 @@
 #include "../support/files.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
+#include "engine/budget.h"
 #include "engine/trace.h"
 #include "gpu/ranks/pieces.h"
 #include "gpu/ranks/ranks.h"
@@ -355,6 +356,59 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_model_close(m);
 }
 
+/* What was placed beside a step of these rows opens and runs it, with all that a device may give from too little on;
+ * what is refused took nothing, and says why. */
+static void sweep(const char *shape, int n, how by, int chunk, int requests)
+{
+    ek_model *m = open_model(shape, EK_KV_F16, false);
+    ek_engine_opts o = ek_engine_defaults();
+    int opened = 0, refused = 0;
+    ek_ranks_opts r = {.n = n,
+                       .ordinal = {0, 1, 2, 3},
+                       .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                       .host = by == HOST || by == EXPERTS,
+                       .part = by == EXPERTS ? EK_HOST_EXPERTS
+                               : by == HOST  ? EK_HOST_LAYERS
+                                             : EK_HOST_CHOSEN};
+    o.max_requests = requests, o.chunk = chunk, o.ctx_tokens = 40;
+    r.beside.step.max_ctx = o.ctx_tokens;
+    r.beside.kv_bytes = ek_budget_request_bytes(ek_model_kv_layout(m), o.ctx_tokens);
+    ek_executor_sizes_of(&r.beside.step, &o, ek_model_config(m), 0);
+    for (double bytes = 2e5; opened < 10; bytes *= 1.04) {
+        ek_gpu_driver d = good();
+        ek_ranks *ranks;
+        ek_engine *e;
+        ek_trace out[2];
+        r.max_bytes = bytes;
+        const ek_err err = ek_ranks_open(&ranks, &d, m, &r);
+        if (err) {
+            assert_int_equal(err, EK_ENOMEM);
+            assert_true(strlen(ek_err_text()) > 40 && fake.most < 1e6);
+            refused++;
+        } else {
+            const ek_executor on = ek_ranks_executor(ranks);
+            if (ek_engine_open_on(&e, &on, &o))
+                fail_msg("%s on %d by %d, %.0f bytes: %s", shape, n, by, bytes, ek_err_text());
+            assert_int_equal(try(e, out, false), EK_OK);
+            check_ends(out);
+            opened++;
+            ek_engine_close(e);
+            ek_ranks_close(ranks);
+        }
+        nothing_is_left();
+    }
+    assert_true(opened > 0 && refused > 0);
+    ek_model_close(m);
+}
+
+static void what_was_placed_opens(void **state)
+{
+    (void)state;
+    sweep("T1", 1, LAYERS, 16, 2), sweep("T1", 2, LAYERS, 512, 2);
+    sweep("Q2", 2, OUTPUTS, 512, 2), sweep("T2", 1, HOST, 512, 2);
+    sweep("T2", 1, EXPERTS, 512, 2), sweep("Q2", 2, EXPERTS, 512, 2);
+}
+
 /* --- the table of per-layer embeddings */
 
 static ek_model *open_checkpoint(char *dir, ek_config *c)
@@ -537,6 +591,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(pieces_are_the_step),
         cmocka_unit_test(any_call_of_any_device_may_fail),
         cmocka_unit_test(experts_stay_on_the_host),
+        cmocka_unit_test(what_was_placed_opens),
         cmocka_unit_test(what_is_not_there_is_refused_in_a_sentence),
         cmocka_unit_test(the_table_stays_on_the_host_where_little_may_be_taken),
         cmocka_unit_test(a_drafter_counts_as_weights),

@@ -39,26 +39,34 @@ several() { # how many
       selftest --device cuda:0-2 --split $by --synthetic 31b --layers 8
   done
   journal=$(mktemp)
-  "$build/evenkeel" serve --device cuda:0 --port $port --journal "$journal" --journal-prompts \
-    >/dev/null 2>&1 &
-  local server=$!
-  for _ in $(seq 60); do curl -sf "http://127.0.0.1:$port/health" >/dev/null && break; sleep 0.5; done
+  "$build/evenkeel" serve --model models/pocket --device cuda:0 --port $port --journal "$journal" --journal-prompts \
+    >/dev/null 2>"$journal.err" &
+  local server=$! up=
+  for _ in $(seq 60); do
+    curl -sf "http://127.0.0.1:$port/health" >/dev/null && up=1 && break
+    kill -0 $server 2>/dev/null || break
+    sleep 0.5
+  done
+  if [ -z "$up" ]; then
+    echo "== a journal of cuda:0: the server did not start: $(tail -n 1 "$journal.err" | cut -c1-300)"
+    rc=1
+  fi
   for i in 1 2 3 4; do
     curl -sf "http://127.0.0.1:$port/v1/chat/completions" -H 'content-type: application/json' \
       -d "{\"messages\":[{\"role\":\"user\",\"content\":\"Count to $i.\"}],\"max_tokens\":64}" >/dev/null &
     asked+=($!)
   done
   wait "${asked[@]}"
-  kill $server
+  kill $server 2>/dev/null
   wait $server 2>/dev/null
   for split in "cuda:0-$last" cpu; do
-    part "a journal of cuda:0, replayed on $split" 120 "$build/evenkeel" replay "$journal" --device "$split"
+    part "a journal of cuda:0, replayed on $split" 120 "$build/evenkeel" replay "$journal" --model models/pocket --device "$split"
   done
   part "a journal of cuda:0, replayed on cuda:0-$last by outputs" 120 "$build/evenkeel" replay "$journal" \
-    --device "cuda:0-$last" --split outputs
+    --model models/pocket --device "cuda:0-$last" --split outputs
   [ "$n" -gt 2 ] && part "a journal of cuda:0, replayed on cuda:0,1 by outputs" 120 "$build/evenkeel" replay "$journal" \
-    --device cuda:0,1 --split outputs
-  rm -f "$journal"
+    --model models/pocket --device cuda:0,1 --split outputs
+  rm -f "$journal" "$journal.err"
   for by in layers outputs; do # the bundled model, with its drafter
     EVENKEEL_DEVICE=cuda:0-$last EVENKEEL_SPLIT=$by part "tool calls that come staggered, cuda:0-$last by $by" 90 \
       python3 tests/e2e/staggered.py "$build/evenkeel" models/pocket
@@ -66,8 +74,8 @@ several() { # how many
   if command -v compute-sanitizer >/dev/null; then
     # By outputs it cannot run: it lets one kernel run at a time, and devices wait for each other's.
     part "compute-sanitizer memcheck, the bundled model on $n devices by layers" 300 compute-sanitizer --tool memcheck \
-      --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --device "cuda:0-$last" --ids 2,5,9 \
-      --max-tokens 8
+      --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --model models/pocket --device "cuda:0-$last" \
+      --ids 2,5,9 --max-tokens 8
   fi
   for model in 31b 26b; do
     for split in "cuda:0 layers" "cuda:0-$last layers" "cuda:0-$last outputs"; do

@@ -1,6 +1,7 @@
 /* selftest: the promise on the user's own model and machine. The same requests are run alone,
  * batched, cut into chunks, preempted, drafted, on other thread counts and other instruction sets; every
  * row of logits must have the same bits. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +16,7 @@
 #include "cli/selftest/selftest_media.h"
 #include "cli/selftest/selftest_plan.h"
 #include "cli/selftest/selftest_run.h"
+#include "engine/budget.h"
 #include "open/device.h"
 #include "engine/trace.h"
 
@@ -189,11 +191,28 @@ static void report_long_prompt(ek_selftest *t)
     ek_trace_fini(&want);
 }
 
+/* Of the requests together, drafted, and of the long prompts. */
+static ek_ranks_beside beside_of(const ek_selftest *t)
+{
+    ek_engine_opts e = ek_engine_defaults();
+    const ek_config *c = ek_model_config(t->model);
+    const int ctx = DEEP_PROMPT + EK_SELFTEST_LONG_REPLY, max = c->max_position_embeddings;
+    ek_ranks_beside out = {.step = {.max_ctx = ctx < max ? ctx : max}};
+    e.max_requests = EK_SELFTEST_ASKS, e.draft = EK_DRAFT_AUTO;
+    e.chunk = ek_cli_chunk(t->cli) > LONG_PROMPT ? ek_cli_chunk(t->cli) : LONG_PROMPT;
+    ek_executor_sizes_of(&out.step, &e, c, 0);
+    /* an interrupted request's pages are of one kind those of a context for each */
+    out.kv_bytes = fmax(ek_budget_request_bytes(ek_model_kv_layout(t->model), out.step.max_ctx),
+                        e.max_requests * ek_budget_request_bytes(ek_model_kv_layout(t->model), EK_SELFTEST_CTX));
+    return out;
+}
+
 /* The same requests on the device that --device names, compared with the CPU's rows of logits. */
 static ek_err run_device(ek_selftest *t, ek_device device)
 {
     char why[512];
-    EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, t->model, why, sizeof why));
+    const ek_ranks_beside beside = beside_of(t);
+    EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, &beside, t->model, why, sizeof why));
     t->on_device = t->gpu || t->ranks;
     if (!t->on_device) {
         if (device.cuda) printf("      no device: %s\n", why);

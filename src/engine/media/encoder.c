@@ -6,8 +6,6 @@
 #include "base/alloc.h"
 #include "base/hash/sha256.h"
 
-enum { MAX_IMAGE_TOKENS = 1120 }; /* the largest budget */
-
 typedef struct host {
     ek_towers *towers;
     ek_tower_work *work;
@@ -77,7 +75,7 @@ ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m)
     h->towers = t;
     *out = (ek_encoder){.takes = {info->image, info->image, info->sound},
                         .everywhere = info->image_kind == EK_PATCH_UNIFIED,
-                        .max_tokens = MAX_IMAGE_TOKENS,
+                        .max_tokens = EK_IMAGE_TOKENS,
                         .row_macs = ek_model_macs_prompt_row(m),
                         .arg = h,
                         .load = load,

@@ -7,6 +7,8 @@
 #include "model/model.h"
 #include "model/tower/tower.h"
 
+enum { EK_IMAGE_TOKENS = 1120 }; /* of an image: the largest budget */
+
 typedef struct ek_encoder {
     bool takes[EK_PART_KINDS];
     uint8_t digest[32]; /* of all that rows depend on besides the content: weights, how they are packed, arithmetic */

@@ -15,6 +15,11 @@
  * what is left is what makes contexts long. */
 static const double ALL = 0.95, BESIDE_HOST = 0.75;
 
+double ek_place_share(bool host)
+{
+    return host ? BESIDE_HOST : ALL;
+}
+
 static double gb(double bytes)
 {
     return bytes / 1e9;

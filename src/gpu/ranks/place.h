@@ -43,6 +43,9 @@ ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, in
 ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
                    ek_host_part part);
 
+/* Of a device's room what weights take at most. */
+double ek_place_share(bool host);
+
 /* "layers 0 to 29 on cuda:0 (weights 30.5 GB), 30 to 59 and the head on cuda:1 (30.7 GB)", or "outputs cut over cuda:0
  * and cuda:1 (weights up to 15.60 GB each)"; ordinal: of the devices given. */
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "gpu/ranks/executors.h"
+#include "gpu/ranks/room.h"
 #include "gpu/ranks/state.h"
 #include "gpu/weights/state.h"
 #include "model/pass.h"
@@ -84,9 +85,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
     ek_gpu *gpu[EK_RANKS] = {0};
     double room[EK_RANKS];
     ek_err err = open_devices(gpu, driver, o, room);
-    if (!err) err = ek_place_by(&r->place, r->m, room, o->n, o->split, o->host, o->part);
-    if (!err && o->host && o->part != EK_HOST_EXPERTS) ek_place_give_host(&r->place, r->m, o->host_layers);
-    if (!err && o->host && o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(&r->place, r->m, o->host_layers);
+    if (!err) err = ek_ranks_place(r, gpu, room, o);
     if (!err) r->n = r->place.n;
     for (int i = 0; i < r->n; i++) { /* those that have layers are kept */
         r->gpu[i] = gpu[r->place.device[i]];

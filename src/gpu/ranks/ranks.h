@@ -11,16 +11,24 @@
 
 typedef struct ek_ranks ek_ranks;
 
+/* What is to have room beside the weights. */
+typedef struct ek_ranks_beside {
+    ek_executor_sizes step; /* the largest step; max_rows 0: it is not known. n_pages is not read */
+    double kv_bytes;        /* of keys and values of all layers, at least */
+} ek_ranks_beside;
+
 typedef struct ek_ranks_opts {
     int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
     ek_split split;
     bool host;         /* layers that do not fit are the CPU's; not by outputs */
     double max_bytes;  /* of each device; 0: what is free there */
     ek_host_part part; /* of them, with `host` */
-    int host_layers;   /* for tests: with `host`, the CPU has at least so many, or so many layers' experts */
+    ek_ranks_beside beside;
+    int host_layers; /* for tests: with `host`, the CPU has at least so many, or so many layers' experts */
 } ek_ranks_opts;
 
-/* Opens the devices, places the layers of m, says where in the log, and copies each device's weights. A deferred model
+/* Opens the devices, places the layers of m so that `beside` has room, too, or says with ENOMEM that it has none before
+ * anything is taken; says where in the log, and copies each device's weights. A deferred model
  * (ek_model_opts) is read device by device, and afterwards has the CPU's layers packed, if there are any; a packed one
  * stays as it is. m is borrowed. Errors: those of ek_gpu_open, with the device's number, and of ek_place_layers. */
 ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o);

@@ -70,7 +70,8 @@ static bool fits(ek_gpu *g, const ek_weight_data *data)
     ek_linear whole;
     if (ek_linear_plan(&whole, g->m->cpu, data->n, data->k, data->type) || ek_cuda_linear_plan(&g->w.table.l, &whole))
         return false;
-    return (double)g->w.table.l.bytes <= left_of(g) / 4;
+    const double left = left_of(g), kept = g->kept_step + g->kept_keys;
+    return (double)g->w.table.l.bytes <= (left / 4 < left - kept ? left / 4 : left - kept);
 }
 
 ek_err ek_gpu_table_upload(ek_gpu *g)

@@ -245,6 +245,23 @@ static ek_err take_memory(upload *u)
     return ek_cuda_alloc(g->c, &g->block, g->bytes, "the weights");
 }
 
+void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
+{
+    const ek_model *m = g->m;
+    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .cut = cut};
+    g->share.head = s->end == m->config.n_layers;
+    g->share.host_experts = s->host_experts;
+    ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &cut);
+}
+
+ek_err ek_gpu_upload_plan(ek_gpu *g)
+{
+    upload u = {.g = g};
+    all(&u);
+    g->bytes = u.at;
+    return u.err;
+}
+
 ek_err ek_gpu_upload(ek_gpu *g)
 {
     upload u = {.g = g, .buffer = {.bytes = EK_GPU_BUFFER}};

@@ -4,6 +4,10 @@
 
 #include "gpu/weights/state.h"
 
+/* Which part of g->m g has. */
+void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut);
+/* Fills layouts in g->w, and g->bytes, alone: sizes of the model are read, and nothing is taken. */
+ek_err ek_gpu_upload_plan(ek_gpu *g);
 /* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
 ek_err ek_gpu_upload(ek_gpu *g);
 /* Memory of the device that weights of Form Q go through on their way: of EK_GPU_BUFFER bytes, at least of a panel. */
