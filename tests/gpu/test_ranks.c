@@ -374,7 +374,7 @@ static void sweep(const char *shape, int n, how by, int chunk, int requests)
     r.beside.step.max_ctx = o.ctx_tokens;
     r.beside.kv_bytes = ek_budget_request_bytes(ek_model_kv_layout(m), o.ctx_tokens);
     ek_executor_sizes_of(&r.beside.step, &o, ek_model_config(m), 0);
-    for (double bytes = 2e5; opened < 10; bytes *= 1.04) {
+    for (double bytes = 1e6; opened < 5; bytes *= 1.05) {
         ek_gpu_driver d = good();
         ek_ranks *ranks;
         ek_engine *e;
