@@ -2,7 +2,7 @@
 #ifndef EK_GPU_RANKS_ROOM_H
 #define EK_GPU_RANKS_ROOM_H
 
-#include "gpu/ranks/ranks.h"
+#include "gpu/ranks/opts.h"
 #include "gpu/ranks/state.h"
 #include "gpu/step/run.h"
 
