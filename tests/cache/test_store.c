@@ -106,6 +106,40 @@ static void pages_survive_a_restart(void **state)
     close_it(&other);
 }
 
+/* Another arithmetic or format of keys and values is another key (numerics id): its pages are not read and not lost,
+ * and not read either where its file lies under the name of today's. */
+static void pages_of_another_version_are_ignored(void **state)
+{
+    (void)state;
+    static const char before[] = "model m, ek1 w=q4.64 a=auto kv=f16:f16",
+                      now[] = "model m, ek2 w=q4.64 a=auto kv=i12:i12";
+    char old[sizeof path];
+    remove_all();
+    ek_store_backend b = open_with(now, 1e9);
+    find_path();
+    snprintf(old, sizeof old, "%s", path); /* the name of today's */
+    close_it(&b);
+    remove_all();
+    b = open_with(before, 1e9);
+    write_n(&b, 1, 5);
+    close_it(&b);
+    b = open_with(now, 1e9);
+    assert_int_equal(read_n(&b, 1, 5), 0);
+    close_it(&b);
+    b = open_with(before, 1e9);
+    assert_int_equal(read_n(&b, 1, 5), 10);
+    close_it(&b);
+    assert_int_equal(unlink(old), 0);
+    find_path();
+    assert_int_equal(rename(path, old), 0);
+    b = open_with(now, 1e9);
+    assert_int_equal(read_n(&b, 1, 5), 0);
+    write_n(&b, 2, 3);
+    assert_int_equal(read_n(&b, 2, 3), 6);
+    close_it(&b);
+    remove_all();
+}
+
 /* The same name, other tokens: impossible, unless the file lies. */
 static void a_record_under_a_wrong_name_is_not_read(void **state)
 {
@@ -551,6 +585,7 @@ int main(void)
         cmocka_unit_test(other_programs_databases_are_left_alone),
         cmocka_unit_test(a_file_without_the_mark_is_taken),
         cmocka_unit_test(pages_survive_a_restart),
+        cmocka_unit_test(pages_of_another_version_are_ignored),
         cmocka_unit_test(a_record_under_a_wrong_name_is_not_read),
         cmocka_unit_test(the_oldest_go_at_the_limit),
         cmocka_unit_test(two_processes_do_not_share_a_file),

@@ -134,6 +134,10 @@ fi
   for model in e2b e4b 26b 31b; do
     part "requests against the CPU: $model's first layers" 90 "$build/evenkeel" selftest --device cuda --synthetic $model --layers 6
   done
+  for kv in i12 i8; do # attention in integers
+    part "requests against the CPU: 31B's first layers, keys and values in $kv" 90 "$build/evenkeel" selftest --device cuda \
+      --synthetic 31b --layers 6 --kv $kv
+  done
   folder=$(mktemp -d)
   for type in q4_0 q4_k; do # GGUF: files made here, requests against the CPU, speed
     part "E2B's first layers as $type" 60 "$build/evenkeel" convert --synthetic e2b --layers 6 --type $type "$folder/$type.gguf"
