@@ -72,7 +72,7 @@ HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
 endif
 # No contraction and no fast-math: the order and the rounding of every addition is written in
 # the source (docs/NUMERICS.md 1).
-CFLAGS  ?= -g
+CFLAGS  ?= $(if $(filter release,$(CONF)),-g1,-g)
 WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wconversion
 # Warnings stop `make check` and CI, not somebody's build with a newer compiler.
 WERROR  ?=

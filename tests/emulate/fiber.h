@@ -1,6 +1,7 @@
 // Fibers: stacks that one thread of the host works on in turn, known to the sanitizers.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 #if !defined(__x86_64__)
@@ -10,7 +11,8 @@
 struct ek_fiber {
     uint8_t *stack; // none: the host's own
 #if defined(__x86_64__)
-    void *top; // saved stack pointer
+    void *top;    // saved stack pointer
+    size_t shift; // of the stack's begin, in bytes: another one in each
 #else
     ucontext_t context;
 #endif

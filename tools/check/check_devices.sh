@@ -47,7 +47,7 @@ said "no such device" 'there is no device cuda:7, the driver has 4' generate --d
 starts() { # what, a pattern, options: the first lines of a server
   local what=$1 pattern=$2
   shift 2
-  run serve --host 127.0.0.1 --port 0 "$@" >"$dir/said" 2>&1 &
+  LD_LIBRARY_PATH="$build/tests/emulate" "$program" serve --host 127.0.0.1 --port 0 "$@" >"$dir/said" 2>&1 & # its own pid
   local pid=$!
   for _ in $(seq 300); do
     grep -q ' serves ' "$dir/said" && break

@@ -138,7 +138,7 @@ $B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu
 $B/tests/emulate/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
-$B/tests/emulate/mma.cc.o: EMULATED_CXX += -O3
+$(addprefix $B/tests/emulate/,mma.cc.o run.cc.o fiber.cc.o): EMULATED_CXX += -O3
 # Products of few rows of experts as before 9.0, all others as on 9.0.
 EMULATED_FEW := $(patsubst %,$B/tests/emulate/product/%.cu.o,experts experts_own)
 $(EMULATED_FEW): EMULATED_CXX += -include emulate/few_registers.h
