@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -93,6 +94,32 @@ ek_err ek_file_read(ek_buf *b, const char *path, size_t limit)
     ek_err err = ek_fd_read(b, fd, limit);
     close(fd);
     return err ? ek_fail_in(err, "%s", path) : EK_OK;
+}
+
+static bool write_all(int fd, const char *data, size_t n)
+{
+    while (n) {
+        const ssize_t got = write(fd, data, n);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        data += got, n -= (size_t)got;
+    }
+    return true;
+}
+
+ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode)
+{
+    ek_buf part = {0};
+    ek_buf_fmt(&part, "%s.%d.part", path, (int)getpid());
+    unlink(part.data);
+    const int fd = open(part.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    bool ok = fd >= 0 && write_all(fd, data, n);
+    int why = errno;
+    if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
+    if (ok && rename(part.data, path)) ok = false, why = errno;
+    if (!ok && fd >= 0) unlink(part.data);
+    ek_buf_fini(&part);
+    return ok ? EK_OK : ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(why));
 }
 
 int ek_is_dir(const char *path)

@@ -1,4 +1,4 @@
-/* Files: read whole, or mapped into memory. Regular ones; what else a path names is EIO and called by its kind, and
+/* Files: read whole, mapped into memory, or written whole. Regular ones; what else a path names is EIO and called by its kind, and
  * nothing is waited for. */
 #ifndef EK_BASE_FILE_H
 #define EK_BASE_FILE_H
@@ -23,6 +23,9 @@ void ek_map_drop_pages(const ek_map *m);
 ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
 ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* the same from fd until end of file, for standard input */
 ek_err ek_file_check(const char *path);             /* whether it could be read now: OK, ENOTFOUND or EIO */
+/* The file is these n bytes afterwards, with that mode less the umask, or as it was: nobody sees half of it. Its folder
+ * may be everybody's: what was laid there under the temporary file's name is not written to. EIO with the path. */
+ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode);
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
 

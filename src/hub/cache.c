@@ -154,26 +154,14 @@ ek_err ek_hub_ref_read(const ek_hub_cache *c, const char *revision, char commit[
     return err;
 }
 
-static ek_err write_whole(const char *path, const char *text, size_t n)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool ok = fd >= 0 && write(fd, text, n) == (ssize_t)n;
-    if (fd >= 0) ok = close(fd) == 0 && ok;
-    return ok ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
-}
-
 ek_err ek_hub_ref_write(const ek_hub_cache *c, const char *revision, const char *commit)
 {
-    ek_buf path = {0}, tmp = {0};
+    ek_buf path = {0};
     if (ek_hub_is_commit(revision)) return EK_OK;
     ek_buf_fmt(&path, "%s/refs/%s", c->repo.data, revision);
-    beside(&tmp, path.data);
     ek_err err = make_dirs(path.data, true);
-    if (!err) err = write_whole(tmp.data, commit, 40);
-    if (!err && rename(tmp.data, path.data)) err = ek_fail(EK_EIO, "%s: %s", path.data, strerror(errno));
-    if (err) unlink(tmp.data);
+    if (!err) err = ek_file_replace(path.data, commit, 40, 0666);
     ek_buf_fini(&path);
-    ek_buf_fini(&tmp);
     return err;
 }
 

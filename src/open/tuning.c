@@ -1,12 +1,10 @@
 #include "open/tuning.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -99,31 +97,14 @@ static ek_err make_folder(const char *folder)
     return made ? EK_OK : ek_fail(EK_EIO, "%s: %s", folder, strerror(why));
 }
 
-static bool write_all(int fd, const char *data, size_t n)
-{
-    while (n) {
-        const ssize_t got = write(fd, data, n);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        data += got, n -= (size_t)got;
-    }
-    return true;
-}
-
 ek_err ek_tuning_write(const double factor[EK_CUDA_FAMILIES], const char *folder, const char *path, const char *key)
 {
     EK_TRY(make_folder(folder));
-    ek_buf text = {0}, part = {0};
+    ek_buf text = {0};
     text_of(&text, factor, key), add_sum(&text);
-    ek_buf_fmt(&part, "%s.part-%d", path, (int)getpid());
-    const int fd = open(part.data, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && write_all(fd, text.data, text.len);
-    if (fd >= 0) ok = !close(fd) && ok;
-    ok = ok && !rename(part.data, path);
-    const int why = errno;
-    if (!ok && fd >= 0) unlink(part.data);
-    ek_buf_fini(&text), ek_buf_fini(&part);
-    return ok ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(why));
+    const ek_err err = ek_file_replace(path, text.data, text.len, 0600);
+    ek_buf_fini(&text);
+    return err;
 }
 
 static void set(ek_cuda *c, const double *factor)

@@ -261,6 +261,36 @@ static void files_say_what_is_wrong(void **state)
     unlink(path);
 }
 
+/* Another's link under the temporary name leads nowhere, and what cannot be written leaves what was there. */
+static void a_file_is_replaced_whole(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/evenkeel-base-......", path[64], part[96], other[64];
+    memset(dir + sizeof dir - 7, 'X', 6);
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/file", dir);
+    snprintf(other, sizeof other, "%s/other", dir);
+    snprintf(part, sizeof part, "%s.%d.part", path, (int)getpid());
+    ek_buf b = {0};
+    assert_int_equal(ek_file_replace(path, "one", 3, 0600), EK_OK);
+    assert_int_equal(ek_file_replace(other, "theirs", 6, 0600), EK_OK);
+    assert_int_equal(symlink(other, part), 0);
+    assert_int_equal(ek_file_replace(path, "two!", 4, 0600), EK_OK);
+    assert_int_equal(ek_file_read(&b, path, 9), EK_OK);
+    assert_int_equal(ek_file_read(&b, other, 9), EK_OK);
+    assert_string_equal(b.data, "two!theirs");
+    ek_buf_fini(&b);
+    assert_int_not_equal(access(part, F_OK), 0);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0600);
+    assert_int_equal(ek_file_replace(dir, "no", 2, 0600), EK_EIO); /* a folder is there */
+    assert_non_null(strstr(ek_err_text(), dir));
+    assert_int_equal(unlink(path) | unlink(other) | rmdir(dir), 0);
+    assert_int_equal(ek_file_replace(path, "no", 2, 0600), EK_EIO);
+    assert_non_null(strstr(ek_err_text(), "No such file"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -275,6 +305,7 @@ int main(void)
         cmocka_unit_test(pool_is_idle),
         cmocka_unit_test(cpu_names_and_masks_agree),
         cmocka_unit_test(files_say_what_is_wrong),
+        cmocka_unit_test(a_file_is_replaced_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #endif
 
 namespace {
-constexpr size_t STACK = 320 << 10;
+constexpr size_t STACK = 256 << 10;
 }
 
 #if defined(__x86_64__)
@@ -46,15 +46,10 @@ bool ek_fiber_prepare(ek_fiber &f, void (*start)(void))
         void *p = mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) return false;
         f.stack = (uint8_t *)p;
-#if defined(__x86_64__)
-        // Stacks that all began at the same place of their pages would share a few sets of every cache.
-        static size_t n;
-        f.shift = n++ * 17 * 64 % (64 << 10);
-#endif
     }
     f.fake = nullptr;
 #if defined(__x86_64__)
-    void **top = (void **)(f.stack + STACK - 64 - f.shift);
+    void **top = (void **)(f.stack + STACK - 64);
     *--top = nullptr; // where `start` would return to
     *--top = (void *)start;
     for (int i = 0; i < 6; i++) *--top = nullptr;

@@ -1,7 +1,6 @@
 // Fibers: stacks that one thread of the host works on in turn, known to the sanitizers.
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 #if !defined(__x86_64__)
@@ -11,8 +10,7 @@
 struct ek_fiber {
     uint8_t *stack; // none: the host's own
 #if defined(__x86_64__)
-    void *top;    // saved stack pointer
-    size_t shift; // of the stack's begin, in bytes: another one in each
+    void *top; // saved stack pointer
 #else
     ucontext_t context;
 #endif

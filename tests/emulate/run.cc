@@ -150,16 +150,17 @@ void wait_for(const uint32_t &word, uint32_t seen)
     f.waits = nullptr;
 }
 
-// Blocks first .. first + n_blocks - 1 in x. Not in step: some are several times as fast as others. Their shared memory has
-// what the blocks before left there, as on a device.
-void run_cluster(ek_emulated_place first, bool in_step)
+// Blocks first .. first + n_blocks - 1 in x. Not in step: some are several times as fast as others.
+void run_cluster(ek_emulated_place first, size_t shared, bool in_step)
 {
     const int all = n_threads * n_blocks;
     n_alive = all, in_barrier = 0, all_in_step = in_step;
     for (int i = 0; i < n_blocks; i++) {
         block &b = cluster[i];
         const unsigned pace = in_step ? 1 : 1 + (seed * 7 + (unsigned)i * 5) % MAX_PACE;
-        b = {{first.x + (unsigned)i, first.y, first.z}, b.shared, n_threads, 0, 0, pace};
+        b = {{first.x + (unsigned)i, first.y, first.z}, nullptr, n_threads, 0, 0, pace};
+        if (posix_memalign((void **)&b.shared, 1024, shared + 1)) fail("no memory");
+        memset(b.shared, 0xA5, shared);
     }
     for (int i = 0; i < all; i++) prepare(fibers[i]);
     for (int w = 0; w < all / 32; w++) warps[w].alive = ~0u, warps[w].arrived = 0;
@@ -168,6 +169,7 @@ void run_cluster(ek_emulated_place first, bool in_step)
     run(seed & 1 ? all - 1 : 0);
     ek_fiber_change(home, fibers[running].own, false);
     ek_race_see(&finished);
+    for (int i = 0; i < n_blocks; i++) free(cluster[i].shared);
 }
 
 // --- copies
@@ -412,18 +414,12 @@ void ek_emulated_launch(void (*f)(void), const unsigned (&grid)[3], unsigned thr
     kernel = f, n_threads = (int)threads;
     memcpy(arguments, a, MAX_ARGS);
     ek_emulated_grid = {grid[0], grid[1], grid[2]}, ek_emulated_block_size = {threads, 1, 1};
-    const unsigned n_shared = step < grid[0] ? step : grid[0];
-    for (unsigned i = 0; i < n_shared; i++) {
-        if (posix_memalign((void **)&cluster[i].shared, 1024, shared + 1)) fail("no memory");
-        memset(cluster[i].shared, 0xA5, shared);
-    }
     for (unsigned z = 0; z < grid[2]; z++)
         for (unsigned y = 0; y < grid[1]; y++)
             for (unsigned x = 0; x < grid[0]; x += step) {
                 n_blocks = (int)(grid[0] - x < step ? grid[0] - x : step);
-                run_cluster({x, y, z}, step == blocks);
+                run_cluster({x, y, z}, shared, step == blocks);
                 if (n_pieces) fail("a block ended before its copies had arrived");
             }
-    for (unsigned i = 0; i < n_shared; i++) free(cluster[i].shared);
     seed++;
 }

@@ -63,29 +63,22 @@ static char *written; /* the path of this process's file */
 
 ek_err ek_running_write(ek_running *r)
 {
-    ek_buf path = {0}, tmp = {0};
+    ek_buf path = {0};
     r->pid = (int)getpid();
     r->ticks = start_ticks(r->pid);
     r->started = ek_unix_time();
     ek_err err = folder(&path, true);
     ek_buf_fmt(&path, "/%d.json", r->pid);
-    ek_buf_fmt(&tmp, "%s.new", ek_buf_text(&path));
     json_t *v = json_pack("{s:i,s:i,s:i,s:I,s:I,s:s,s:s,s:s}", "pid", r->pid, "port", r->port, "ctx", r->ctx, "ticks",
                           (json_int_t)r->ticks, "started", (json_int_t)r->started, "host", r->host, "model", r->model,
                           "device", r->device);
-    int fd = -1;
-    if (!err) {
-        unlink(ek_buf_text(&tmp));
-        fd = open(ek_buf_text(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    }
-    bool ok = v && fd >= 0 && json_dumpfd(v, fd, JSON_COMPACT) == 0;
-    if (fd >= 0) ok = close(fd) == 0 && ok;
-    ok = ok && !rename(ek_buf_text(&tmp), ek_buf_text(&path));
-    if (ok) written = ek_strdup(ek_buf_text(&path));
-    else if (!err) err = ek_fail(EK_EIO, "cannot write %s: %s", ek_buf_text(&path), strerror(errno));
+    char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
+    if (!err && !text) err = ek_fail(EK_EIO, "cannot write %s: it is no JSON", ek_buf_text(&path));
+    if (!err) err = ek_file_replace(ek_buf_text(&path), text, strlen(text), 0600);
+    if (!err) written = ek_strdup(ek_buf_text(&path));
+    free(text);
     json_decref(v);
     ek_buf_fini(&path);
-    ek_buf_fini(&tmp);
     return err;
 }
 

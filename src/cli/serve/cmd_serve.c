@@ -1,5 +1,3 @@
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/machine/cpu.h"
 #include "base/log.h"
 #include "base/machine/pool.h"
@@ -37,21 +36,12 @@ static ek_err raise_descriptors(int connections)
     return EK_OK;
 }
 
-/* Whoever waits for the file never sees half a number. Its folder may be everybody's: nothing that was laid there under
- * the name of the temporary file is written to. */
+/* Whoever waits for the file never sees half a number. */
 static ek_err write_port(const char *path, int port)
 {
-    ek_buf tmp = {0};
-    ek_buf_fmt(&tmp, "%s.%d", path, (int)getpid());
-    unlink(ek_buf_text(&tmp));
-    int fd = open(ek_buf_text(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
-    FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
-    bool ok = f && fprintf(f, "%d\n", port) > 0;
-    if (f) ok = !fclose(f) && ok;
-    ok = ok && !rename(ek_buf_text(&tmp), path);
-    ek_err err = ok ? EK_OK : ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(errno));
-    ek_buf_fini(&tmp);
-    return err;
+    char text[16];
+    const int n = snprintf(text, sizeof text, "%d\n", port);
+    return ek_file_replace(path, text, (size_t)n, 0644);
 }
 
 static ek_err open_journal(const ek_cli *cli, const ek_opened *m, ek_journal **out)
