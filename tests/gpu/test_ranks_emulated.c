@@ -225,12 +225,34 @@ static void outputs_of_three_devices(void **state)
 {
     (void)state;
     run_scene(0, (way){.n = 3, .lazy = 5, .outputs = true}, (const char *const[]){"none", NULL}, true); /* T1 */
+    run_scene(15, (way){.n = 3, .outputs = true}, (const char *const[]){"none", NULL}, false); /* Q1, exact, alone */
 }
 
 static void outputs_of_four_devices(void **state)
 {
     (void)state;
     run_scene(0, (way){.n = 4, .lazy = 5, .outputs = true}, (const char *const[]){"none", NULL}, false); /* T1, alone */
+}
+
+/* T1's first n requests, their replies alone on the CPU, and an engine over two devices by outputs; late: bits of those
+ * that run as late as can be. */
+static ek_engine *open_cut(scene *s, int n, int max_requests, const char *late, ek_trace *want)
+{
+    ek_gpu_driver driver = emulated();
+    must(scene_open(s, 0));
+    shrink(s);
+    if (s->n > n) s->n = n;
+    setenv("EK_EMULATED_LAZY", late, 1);
+    must(ek_ranks_open(&ranks, &driver, s->model,
+                       &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
+    scene_executor = ek_executor_cpu;
+    must(run_alone(s, &(company){0}, want));
+    ek_engine *e;
+    ek_engine_opts o = ek_engine_defaults();
+    ek_executor on = ek_ranks_executor(ranks);
+    o.max_requests = max_requests, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
+    must(ek_engine_open_on(&e, &on, &o));
+    return e;
 }
 
 /* What a device stores is lost from some exchange on: who waits gives up, the request ends with the reason, and the
@@ -240,20 +262,7 @@ static void a_part_that_is_lost(void **state)
     (void)state;
     static scene s;
     static ek_trace want[MAX_ASKS], got[MAX_ASKS];
-    ek_gpu_driver driver = emulated();
-    must(scene_open(&s, 0)); /* T1 */
-    shrink(&s);
-    s.n = 1;
-    setenv("EK_EMULATED_LAZY", "3", 1);
-    must(ek_ranks_open(&ranks, &driver, s.model,
-                       &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
-    scene_executor = ek_executor_cpu;
-    must(run_alone(&s, &(company){0}, want));
-    ek_engine *e;
-    ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = ek_ranks_executor(ranks);
-    o.max_requests = 1, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
-    must(ek_engine_open_on(&e, &on, &o));
+    ek_engine *const e = open_cut(&s, 1, 1, "3", want);
     for (int lost = 1; lost <= 47; lost += 23) { /* in launches of many rows, then twice in words of one */
         char count[16], where[256];
         snprintf(count, sizeof count, "%d", lost);
@@ -299,20 +308,8 @@ static void numbers_of_steps_begin_anew(void **state)
     (void)state;
     static scene s;
     static ek_trace want[MAX_ASKS], got[MAX_ASKS];
-    ek_gpu_driver driver = emulated();
     char where[256];
-    must(scene_open(&s, 0)); /* T1 */
-    shrink(&s);
-    setenv("EK_EMULATED_LAZY", "1", 1);
-    must(ek_ranks_open(&ranks, &driver, s.model,
-                       &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
-    scene_executor = ek_executor_cpu;
-    must(run_alone(&s, &(company){0}, want));
-    ek_engine *e;
-    ek_engine_opts o = ek_engine_defaults();
-    ek_executor on = ek_ranks_executor(ranks);
-    o.max_requests = 4, o.chunk = 64, o.ctx_tokens = 256, o.kv_bytes = 64 << 20;
-    must(ek_engine_open_on(&e, &on, &o));
+    ek_engine *const e = open_cut(&s, MAX_ASKS, 4, "1", want);
     count_from(EK_CUDA_EXCHANGE_STEPS - 100);
     for (int n = s.n; n > 0; n = n > 1 ? 1 : 0) { /* all, then one over the border */
         must(ek_trace_run(e, s.ask, n, got));

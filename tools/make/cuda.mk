@@ -33,7 +33,7 @@ cu_features = $(patsubst %on90,%,$(1:a=))
 # instructions of 9.0 without its own (kernels/device.cuh).
 cu_front    = $(if $(filter 8%,$1),80,90)
 # Every driver of CUDA 13 reads code that is compressed, to a seventh; those of 12 that evenkeel allows do not.
-CU_SMALL_CODE := $(if $(filter 12%,$(CUDA_RELEASE)),,--compress-mode=size)
+CU_COMPRESS := $(if $(filter 12%,$(CUDA_RELEASE)),,--compress-mode=size)
 # Files that live on what an architecture lacks (kernels/device.cuh): wgmma; clusters; copies of whole pieces; much
 # shared memory, or little.
 CU_WGMMA    := product_wide plane_wide
@@ -70,7 +70,7 @@ cuda_done = 2>$$(@:.fatbin=.ptxas) || { cat $$(@:.fatbin=.ptxas); exit 1; }
 define cuda_arch
 $(CUDA_DIR)/$1/%.fatbin: $(if $(filter 90a,$1),%.cu,$(CUDA_DIR)/ptx$(call cu_front,$1)/%.ptx)
 	@mkdir -p $$(@D)
-	$$(call say,nvcc $$< for $1)$$(NVCC) $(if $(filter 90a,$1),$$(NVFLAGS) -Xptxas -v -gencode=arch=compute_90a$(,)code=sm_90a -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin,$$(NVFLAGS) $$(CU_SMALL_CODE) -Xptxas -v -gencode=arch=compute_$(call cu_front,$1)$(,)code=sm_$(call cu_code,$1) -fatbin) -o $$@.new $$< $(cuda_done)
+	$$(call say,nvcc $$< for $1)$$(NVCC) $(if $(filter 90a,$1),$$(NVFLAGS) -Xptxas -v -gencode=arch=compute_90a$(,)code=sm_90a -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin,$$(NVFLAGS) $$(CU_COMPRESS) -Xptxas -v -gencode=arch=compute_$(call cu_front,$1)$(,)code=sm_$(call cu_code,$1) -fatbin) -o $$@.new $$< $(cuda_done)
 	@mv $$@.new $$@
 endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call cuda_arch,$a)))
