@@ -55,12 +55,14 @@ ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal
 {
     ek_gpu *g = ek_alloc(sizeof *g);
     ek_err err = ek_cuda_open_as(&g->c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features);
-    if (err) ek_gpu_close(g);
-    else *out = g;
-    if (err) return err;
+    if (err) {
+        ek_gpu_close(g);
+        return err;
+    }
+    *out = g;
     ek_log(EK_LOG_DEBUG, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
     if (driver->tune) driver->tune(g->c);
-    return err;
+    return EK_OK;
 }
 
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # On a machine with a GPU: all evidence for the CUDA backend in one command of under ten minutes, as a report.
-# Usage: evidence.sh BUILD_DIR REPORT [--devices N | --features sm_80|sm_86|sm_89|sm_120]; with --devices what several
+# Usage: evidence.sh BUILD_DIR REPORT [--devices N | --features sm_80|sm_86|sm_89|sm_100|sm_120]; with --devices what several
 # GPUs add, alone; with --features what those cards' kernels do here, alone. Needs nothing but what
 # `make` and `make check-all-programs` built there: evenkeel, tests/cuda/device/device, tests/gpu/device/device,
 # tests/gpu/test_tower. Exits 77 without a device, 1 where bits differ or a tool found a fault.
@@ -18,30 +18,13 @@ part() { # title, seconds, command...
 "$build/tests/cuda/device/device" read >/dev/null 2>&1
 [ $? -eq 77 ] && { echo "no CUDA device"; exit 77; }
 
-# Bits over several devices, in splits that powers of two would hide; speed beside one device; a journal written on one
-# and replayed on several and on the CPU; requests that come staggered.
-several() { # how many
-  local n=$1 last=$(($1 - 1)) model split by journal port=18473 asked=()
-  for model in e2b e4b 26b 31b; do
-    for by in layers outputs; do
-      part "requests against the CPU: $model's first layers, cuda:0-$last by $by" 120 "$build/evenkeel" selftest \
-        --device "cuda:0-$last" --split $by --synthetic $model --layers 8
-    done
-  done
-  # too little for all of these layers, enough for a step of a long prompt
-  for model in "26b 5G 16 layers" "26b 5G 16 experts" "31b 8G 32 layers"; do
-    read -r model room layers has <<<"$model"
-    part "requests against the CPU: $model's first layers, $has on the CPU" 180 "$build/evenkeel" selftest \
-      --device "cuda:0,cpu:$has" --gpu-memory "$room" --synthetic "$model" --layers "$layers"
-  done
-  for by in layers outputs; do
-    [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
-      selftest --device cuda:0-2 --split $by --synthetic 31b --layers 8
-  done
+# A journal of four requests together on one device, replayed on several and on the CPU.
+journals() { # how many devices
+  local n=$1 last=$(($1 - 1)) port=18473 asked=() journal server up= split
   journal=$(mktemp)
   "$build/evenkeel" serve --model models/pocket --device cuda:0 --port $port --journal "$journal" --journal-prompts \
     >/dev/null 2>"$journal.err" &
-  local server=$! up=
+  server=$!
   for _ in $(seq 60); do
     curl -sf "http://127.0.0.1:$port/health" >/dev/null && up=1 && break
     kill -0 $server 2>/dev/null || break
@@ -50,6 +33,8 @@ several() { # how many
   if [ -z "$up" ]; then
     echo "== a journal of cuda:0: the server did not start: $(tail -n 1 "$journal.err" | cut -c1-300)"
     rc=1
+    rm -f "$journal" "$journal.err"
+    return
   fi
   for i in 1 2 3 4; do
     curl -sf "http://127.0.0.1:$port/v1/chat/completions" -H 'content-type: application/json' \
@@ -67,6 +52,29 @@ several() { # how many
   [ "$n" -gt 2 ] && part "a journal of cuda:0, replayed on cuda:0,1 by outputs" 120 "$build/evenkeel" replay "$journal" \
     --model models/pocket --device cuda:0,1 --split outputs
   rm -f "$journal" "$journal.err"
+}
+
+# Bits over several devices, in splits that powers of two would hide; speed beside one device; a journal written on one
+# and replayed on several and on the CPU; requests that come staggered.
+several() { # how many
+  local n=$1 last=$(($1 - 1)) model split by has room layers
+  for model in e2b e4b 26b 31b; do
+    for by in layers outputs; do
+      part "requests against the CPU: $model's first layers, cuda:0-$last by $by" 120 "$build/evenkeel" selftest \
+        --device "cuda:0-$last" --split $by --synthetic $model --layers 8
+    done
+  done
+  # too little for all of these layers, enough for a step of a long prompt
+  for model in "26b 5G 16 layers" "26b 5G 16 experts" "31b 8G 32 layers"; do
+    read -r model room layers has <<<"$model"
+    part "requests against the CPU: $model's first layers, $has on the CPU" 180 "$build/evenkeel" selftest \
+      --device "cuda:0,cpu:$has" --gpu-memory "$room" --synthetic "$model" --layers "$layers"
+  done
+  for by in layers outputs; do
+    [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
+      selftest --device cuda:0-2 --split $by --synthetic 31b --layers 8
+  done
+  journals "$n"
   for by in layers outputs; do # the bundled model, with its drafter
     EVENKEEL_DEVICE=cuda:0-$last EVENKEEL_SPLIT=$by part "tool calls that come staggered, cuda:0-$last by $by" 90 \
       python3 tests/e2e/staggered.py "$build/evenkeel" models/pocket
@@ -86,7 +94,7 @@ several() { # how many
 }
 
 # The kernels that another card would run: bits of each of them, of requests, and speed. They must be in the program
-# (make CUDA_ARCHS="90a 80on90 120on90" on an H100).
+# (make CUDA_ARCHS="90a 80on90 100on90 120on90" on an H100).
 another() { # sm_80
   local as=$1 model
   part "kernels of $as against the CPU" 120 "$build/tests/cuda/device/device" "$as" bits

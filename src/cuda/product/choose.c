@@ -109,8 +109,7 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     if (!ek_cuda_warp_gate_fits(l, next) || !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, chip)))
         return false;
     *out = ek_cuda_warp_plan(l, rows, jobs, gate, chip);
-    return out->grid.shared <=
-           chip->block_shared; /* rows so long that a block lacks the room for both matrices' sums */
+    return holds(&out->grid, chip); /* of both matrices' sums */
 }
 
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,

@@ -23,23 +23,18 @@ double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], do
     return most > 0 ? room / most : INFINITY;
 }
 
-static double min(double a, double b)
-{
-    return a < b ? a : b;
-}
-
 /* What keys and values may take of `left` bytes beside a step. */
 static double keys_of(const ek_gpu *g, double left)
 {
     const double share = left * EK_GPU_KEYS_SHARE - g->reserved, rest = left - g->kept_step - g->reserved;
-    return g->kept_step > 0 ? fmax(min(share, rest), min(g->kept_keys, rest)) : share;
+    return g->kept_step > 0 ? fmax(fmin(share, rest), fmin(g->kept_keys, rest)) : share;
 }
 
 double ek_ranks_room(const ek_ranks *r, int i, double free)
 {
     const ek_gpu *g = r->gpu[i];
     double own = keys_of(g, free);
-    if (r->max_bytes > 0) own = min(own, keys_of(g, r->max_bytes - ek_gpu_bytes(g)));
+    if (r->max_bytes > 0) own = fmin(own, keys_of(g, r->max_bytes - ek_gpu_bytes(g)));
     return ek_ranks_pages_for(r, g->share.kv_bytes, own > 1 ? own : 1);
 }
 
@@ -98,7 +93,7 @@ ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const
     EK_TRY(place_once(r, own, o));
     for (int n = 0; n < TRIES && found; n++) {
         EK_TRY(find_short(r, gpu, room, o, beside, &found));
-        for (int i = 0; i < o->n; i++) own[i] = fmax(1, min(room[i], (room[i] - beside[i]) / ek_place_share(o->host)));
+        for (int i = 0; i < o->n; i++) own[i] = fmax(1, fmin(room[i], (room[i] - beside[i]) / ek_place_share(o->host)));
         const ek_err err = found ? place_once(r, own, o) : EK_OK;
         if (err) return err == EK_ENOMEM ? no_room_beside(o, gpu) : err;
     }

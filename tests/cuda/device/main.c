@@ -2,9 +2,9 @@
  * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate | layer |
  * experts | speed | decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer
  * cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on
- * the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_120: with the kernels of that alone, where
- * the program has code for it (make CUDA_ARCHS="90a 80on90 120on90"). `device [sm_86] hold GIB COMMAND...` runs a
- * command while all but that much of the device's memory is taken (hold.c). */
+ * the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the kernels of that
+ * alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device [sm_86] hold GIB
+ * COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
