@@ -1,5 +1,5 @@
-/* Files: read whole, mapped into memory, or written whole. Regular ones; what else a path names is EIO and called by its kind, and
- * nothing is waited for. */
+/* Files: read whole, mapped into memory, or written whole. Regular ones; what else a path names is EIO and called by
+ * its kind, and nothing is waited for. */
 #ifndef EK_BASE_FILE_H
 #define EK_BASE_FILE_H
 
