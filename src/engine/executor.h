@@ -55,6 +55,8 @@ typedef struct ek_step {
     const bool *digested; /* likewise: the engine will ask for its digest */
     ek_draw *draw;
     int n_draws;
+    int first_draw;     /* draw[i] is draw first_draw + i for the steps behind that follow it: 0, but where an executor
+                           computes a step in pieces, of which each is one */
     const int *follows; /* of a step begun behind another: per row, the draw of that step whose token it has, instead of
                            row[].token; NULL: tokens are known */
     ek_masks *masks;    /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */

@@ -187,7 +187,7 @@ static ek_err prepare(ek_gpu_run *x, const ek_step *s)
     x->g->err = EK_OK;
     x->block.host = flight_of(x, x->n_begun)->block, x->block.used = 0;
     if (x->control) EK_TRY(put_number(x));
-    x->first_logits = s->first_logits;
+    x->first_logits = s->first_logits, x->first_draw = s->first_draw;
     return queue_lists(x, s);
 }
 

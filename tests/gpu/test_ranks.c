@@ -19,11 +19,9 @@
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
 #include "engine/trace.h"
-#include "gpu/ranks/pieces.h"
 #include "gpu/ranks/ranks.h"
 #include "gpu/ranks/state.h"
 #include "gpu/step/run.h"
-#include "model/pass.h"
 #include "ops/linear/linear_layout.h"
 
 static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
@@ -152,54 +150,6 @@ static void steps_are_queued_and_all_is_given_back(void **state)
         check_steps(shapes[i], 1, HOST);
         for (int n = 2; n <= 3; n++) check_steps(shapes[i], n, LAYERS), check_steps(shapes[i], n, OUTPUTS);
     }
-}
-
-/* --- steps in pieces */
-
-/* Rows of three sequences: a long prompt whose rows 40 to 70 see each other, one that replies, one that ends. */
-static void pieces_are_the_step(void **state)
-{
-    (void)state;
-    enum { ROWS = 100 + 1 + 60 };
-    static ek_row row[ROWS];
-    ek_pieces p;
-    ek_pieces_open(&p, ROWS);
-    for (int r = 0; r < ROWS; r++) {
-        const int seq = r < 100 ? 0 : r < 101 ? 1 : 2, pos = seq == 0 ? r : seq == 1 ? 500 : r - 101;
-        row[r] = ek_text_row(r, pos, seq, seq == 1 || r + 1 == ROWS, 32);
-        if (seq == 0 && r >= 40 && r < 70) row[r].visible[EK_SLIDING].end = 70;
-    }
-    ek_draw draw[2] = {{0}};
-    const ek_step s = {.row = row, .n_rows = ROWS, .n_seqs = 3, .draw = draw, .n_draws = 2};
-    for (int max = 1; max <= EK_PIECES; max++)
-        for (int min = 1; min < 200; min++) {
-            bool there[ROWS] = {false};
-            int next[3] = {0, 500, 0};
-            ek_pieces_cut(&p, &s, max, min);
-            assert_true(p.n >= 1 && p.n <= max);
-            if (min <= 30 && max > 1) assert_true(p.n > 1);
-            for (int i = 0; i < p.n; i++) {
-                const ek_step own = ek_pieces_step(&p, &s, i);
-                assert_true(own.n_rows > 0 && own.n_draws == (i + 1 < p.n ? 0 : 2));
-                for (int r = 0; r < own.n_rows; r++) {
-                    const ek_row *at = &own.row[r];
-                    assert_false(there[at->token]);
-                    there[at->token] = true;
-                    assert_int_equal(at->pos, next[at->seq]++); /* in order, over all pieces */
-                    assert_true(i + 1 == p.n || !at->wants_logits);
-                    if (r) assert_true(at->seq >= own.row[r - 1].seq);
-                }
-                for (int r = 0; r < own.n_rows; r++) /* what it sees was written, or is by this piece */
-                    assert_true(own.row[r].visible[EK_SLIDING].end <= next[own.row[r].seq]);
-            }
-            for (int r = 0; r < ROWS; r++) assert_true(there[r]);
-        }
-    /* rows that all see the last, none of which wants logits: they go together */
-    for (int r = 0; r < 100; r++) row[r].visible[EK_SLIDING].end = 100;
-    const ek_step one = {.row = row, .n_rows = 100, .n_seqs = 1};
-    ek_pieces_cut(&p, &one, 4, 10);
-    assert_int_equal(p.n, 1);
-    ek_pieces_close(&p);
 }
 
 /* --- failures */
@@ -588,7 +538,6 @@ int main(int argc, char **argv)
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_are_queued_and_all_is_given_back),
-        cmocka_unit_test(pieces_are_the_step),
         cmocka_unit_test(any_call_of_any_device_may_fail),
         cmocka_unit_test(experts_stay_on_the_host),
         cmocka_unit_test(what_was_placed_opens),

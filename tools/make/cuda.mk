@@ -154,8 +154,8 @@ $B/tests/gpu/test_launches.o: CFLAGS += -I$B/tests
 $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 
-$B/tests/gpu/test_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower $B/tests/gpu/test_ranks_emulated: $(EMULATED)
-$B/tests/gpu/test_ranks_emulated: $(SCENES)
+$B/tests/gpu/test_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower $B/tests/gpu/test_ranks_emulated $B/tests/gpu/test_turns_emulated: $(EMULATED)
+$B/tests/gpu/test_ranks_emulated $B/tests/gpu/test_turns_emulated: $(SCENES)
 check-programs: $(EMULATED)
 
 # --- the same under the thread sanitizer, for races inside of a block (tests/emulate/races.h)

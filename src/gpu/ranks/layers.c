@@ -22,10 +22,14 @@ typedef struct split {
     size_t front_bytes[EK_PAGE_KINDS];
     float *rows;               /* pinned: the front's, of all pieces */
     ek_pieces pieces[2];       /* of the step that was begun first, and of the one behind it */
+    uint64_t at[2];            /* the first of them, by the devices' count */
     uint64_t n_begun, n_ended; /* steps */
+    const ek_pieces *ended;    /* of the step that ended last, and what its pieces brought to the host */
+    int first_logits;
+    int32_t *result[EK_PIECES];
 } split;
 
-_Static_assert(EK_GPU_MAX_FLIGHTS >= EK_PIECES + 1, "of all pieces, and of a step behind");
+_Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_PIECES, "of all pieces, and of those of a step behind");
 
 /* Rows of a piece: of fewer it would take a device as long, for it reads all weights. Not measured on devices yet. */
 enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
@@ -89,6 +93,11 @@ static ek_step step_of(const split *x, const ek_pieces *p, const ek_step *s, int
     return own;
 }
 
+static ek_pieces *pieces_of(split *x, uint64_t step)
+{
+    return &x->pieces[step % 2];
+}
+
 /* Keeps the first sentence while others are written. */
 typedef struct first {
     ek_err err;
@@ -118,15 +127,11 @@ static ek_err begin_piece(split *x, const ek_pieces *p, const ek_step *s, int pi
     }
     for (int i = 0; i < x->n; i++) {
         const ek_step own = step_of(x, p, s, piece, i);
+        if (s->follows) run_of(x, i)->drawn = x->at[(x->n_begun - 1) % 2] + (uint64_t)p->after[piece];
         EK_TRY(x->on[i].begin(x->on[i].arg, &own));
         begun[i]++;
     }
     return EK_OK;
-}
-
-static ek_pieces *pieces_of(split *x, uint64_t step)
-{
-    return &x->pieces[step % 2];
 }
 
 /* Where embeddings of layers are decoded on the host, there is room for those of one step. */
@@ -139,6 +144,15 @@ static int max_pieces(const split *x)
     return EK_PIECES;
 }
 
+/* Of replies that follow others there are as many pieces as devices: with one for each, none waits. */
+static void cut(split *x, ek_pieces *p, const ek_step *s)
+{
+    const int max = max_pieces(x), min = x->r->min_piece;
+    if (s->follows) ek_pieces_follow(p, s, pieces_of(x, x->n_begun - 1), x->n < max ? x->n : max);
+    else ek_pieces_cut(p, s, max, min ? min : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE);
+    x->r->turns += p->turns && p->n > 1;
+}
+
 /* A step of which one device cannot begin a piece is begun nowhere. */
 static ek_err begin_split(void *arg, const ek_step *s)
 {
@@ -146,7 +160,8 @@ static ek_err begin_split(void *arg, const ek_step *s)
     ek_pieces *p = pieces_of(x, x->n_begun);
     int begun[EK_RANKS] = {0};
     first f = {0};
-    ek_pieces_cut(p, s, max_pieces(x), x->r->min_piece ? x->r->min_piece : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE);
+    cut(x, p, s);
+    x->at[x->n_begun % 2] = run_of(x, x->n - 1)->n_begun;
     for (int piece = 0; piece < p->n && !f.err; piece++) keep(&f, begin_piece(x, p, s, piece, begun));
     if (!f.err) x->n_begun++;
     for (int i = 0; i < x->n && f.err; i++)
@@ -159,11 +174,14 @@ static ek_err end_split(void *arg, const ek_step *s)
     split *x = arg;
     const ek_pieces *p = pieces_of(x, x->n_ended++);
     first f = {0};
-    for (int piece = 0; piece < p->n; piece++)
+    for (int piece = 0; piece < p->n; piece++) {
         for (int i = 0; i < x->n; i++) {
             const ek_step own = step_of(x, p, s, piece, i);
             keep(&f, x->on[i].end(x->on[i].arg, &own));
         }
+        x->result[piece] = run_of(x, x->n - 1)->result;
+    }
+    x->ended = p, x->first_logits = s->first_logits;
     return fail_with(&f);
 }
 
@@ -182,6 +200,7 @@ static const float *logits_split(void *arg, int row)
 static uint64_t digest_split(void *arg, int row)
 {
     const split *x = arg;
+    run_of(x, x->n - 1)->result = x->result[ek_pieces_with(x->ended, row - x->first_logits)];
     return x->on[x->n - 1].digest(x->on[x->n - 1].arg, row);
 }
 
@@ -273,7 +292,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     *x = (split){.r = r, .n = r->n};
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
-        run_of(x, i)->n_flights = EK_PIECES + 1; /* and a step behind */
+        run_of(x, i)->n_flights = EK_PIECES + (x->n < EK_PIECES ? x->n : EK_PIECES); /* and of a step behind */
     }
     join(x);
     memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */

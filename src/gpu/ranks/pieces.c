@@ -48,7 +48,7 @@ void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min)
 {
     const int most = s->n_rows / min < max ? s->n_rows / min : max;
     *p = (ek_pieces){.row = p->row};
-    if (most < 2 || s->follows) { /* the step itself (ek_pieces_step) */
+    if (most < 2) { /* the step itself (ek_pieces_step) */
         p->n = 1, p->first[1] = s->n_rows;
         return;
     }
@@ -75,10 +75,69 @@ void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min)
     EK_ASSERT(p->first[p->n] == s->n_rows && p->first[p->n] > gone);
 }
 
+/* --- in turns */
+
+int ek_pieces_with(const ek_pieces *p, int i)
+{
+    int piece = p->n - 1;
+    while (p->turns && piece > 0 && p->first[piece] > i) piece--;
+    return piece;
+}
+
+/* Whether row i is the only one of its sequence and has draw i, and draws are followed in their order: then what the
+ * pieces in front of a piece draw lies in front of all that it and those behind it follow. */
+static bool goes_in_turns(const ek_step *s)
+{
+    if (s->n_draws != s->n_rows) return false;
+    for (int i = 0; i < s->n_rows; i++) {
+        if (!s->row[i].wants_logits || s->draw[i].logits != s->first_logits + i || s->follows[i] < i) return false;
+        if (i && (s->row[i].seq == s->row[i - 1].seq || s->follows[i] <= s->follows[i - 1])) return false;
+    }
+    return true;
+}
+
+/* Each sequence where it was; false: there are too many or none in a piece. */
+static bool stay(ek_pieces *p, const ek_step *s, const ek_pieces *front)
+{
+    const int most = (s->n_rows + p->n - 1) / p->n + 1 + s->n_rows / 16;
+    if (!front->turns || front->n != p->n) return false;
+    for (int i = 0, r = 0; i < p->n; i++) {
+        while (r < s->n_rows && ek_pieces_with(front, s->follows[r]) <= i) r++;
+        p->first[i + 1] = r;
+        if (r == p->first[i] || r - p->first[i] > most) return false;
+    }
+    return true;
+}
+
+void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max)
+{
+    const int most = s->n_rows < max ? s->n_rows : max;
+    *p = (ek_pieces){.row = p->row, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
+    if (!goes_in_turns(s)) return;
+    p->turns = true, p->n = most;
+    if (!stay(p, s, front))
+        for (int i = 0; i <= p->n; i++) p->first[i] = s->n_rows * i / p->n;
+    for (int i = 0; i < p->n; i++) p->after[i] = ek_pieces_with(front, s->follows[p->first[i + 1] - 1]);
+}
+
+/* --- */
+
+static ek_step turn_of(const ek_pieces *p, const ek_step *s, int i)
+{
+    ek_step own = *s;
+    const int first = p->first[i];
+    own.row += first, own.n_rows = p->first[i + 1] - first;
+    own.draw += first, own.n_draws = own.n_rows;
+    own.first_logits += first, own.first_draw += first;
+    if (own.follows) own.follows += first;
+    return own;
+}
+
 ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i)
 {
     ek_step own = *s;
     if (p->n == 1) return own;
+    if (p->turns) return turn_of(p, s, i);
     own.row = p->row + p->first[i], own.n_rows = p->first[i + 1] - p->first[i];
     if (i + 1 < p->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
     return own;

@@ -1,6 +1,9 @@
-/* A step with many rows of prompts in pieces, so that devices compute at the same time: while the second has a piece,
- * the first has the one behind it. Each piece is a step of its own, which changes no bit (a chunk never does). Rows
- * that want logits, and all draws, are in the last one. */
+/* A step in pieces, so that devices compute at the same time: while the second has a piece, the first has the one
+ * behind it. Each piece is a step of its own, which changes no bit (a chunk never does).
+ *
+ * With many rows of prompts: rows that want logits, and all draws, are in the last piece. Of replies begun behind the
+ * step in front: some sequences each, with their own draws and rows of logits. Such a piece waits for the draws that it
+ * follows alone, so that the first device has one while the last has the step in front's next. */
 #ifndef EK_GPU_RANKS_PIECES_H
 #define EK_GPU_RANKS_PIECES_H
 
@@ -9,9 +12,11 @@
 enum { EK_PIECES = 4 }; /* at most */
 
 typedef struct ek_pieces {
-    ek_row *row; /* [max_rows]: of all pieces, one behind the other */
+    ek_row *row; /* [max_rows]: of all pieces, one behind the other; not in turns, whose rows stay where they are */
     int first[EK_PIECES + 1];
     int n;
+    bool turns;           /* row i has draw i and the i-th row of logits: pieces have their own */
+    int after[EK_PIECES]; /* of a step begun behind another: the piece of that one behind which its draws are there */
 } ek_pieces;
 
 void ek_pieces_open(ek_pieces *p, int max_rows);
@@ -20,7 +25,13 @@ void ek_pieces_close(ek_pieces *p);
 /* Cuts s into at most max pieces of about as many rows, each of `min` or more; one if there are too few that can go in
  * front of others: rows behind which nothing of their sequence is seen from in front, and which want no logits. */
 void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min);
+/* Cuts s, which follows draws of the step that `front` has, into at most max pieces of one sequence or more; one where
+ * its sequences have more rows, or in another order, than draws in front. A sequence stays in its piece while these
+ * have about as many. */
+void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max);
 /* Piece i of s, which borrows from both. */
 ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i);
+/* The piece that has the i-th row of logits of the step. */
+int ek_pieces_with(const ek_pieces *p, int i);
 
 #endif

@@ -1,8 +1,9 @@
 /* A model over several CUDA devices, or over devices and the CPU: whole layers on each, or of every layer some outputs,
  * and one executor over all. By layers, hidden states are copied where those of one device end, one float row each; by
- * outputs, what each has computed of a row goes to all. No sum is cut, so bits, digests, pages on disk and the numerics
- * id are those of one device. Each device keeps what its layers, or its heads, have of a page of keys and values, under
- * one page number. */
+ * outputs, what each has computed of a row goes to all. By layers replies take turns: a step is begun in pieces behind
+ * the one in front, so that every device has a piece (pieces.h). No sum is cut, so bits, digests, pages on disk and the
+ * numerics id are those of one device. Each device keeps what its layers, or its heads, have of a page of keys and
+ * values, under one page number. */
 #ifndef EK_GPU_RANKS_RANKS_H
 #define EK_GPU_RANKS_RANKS_H
 

@@ -14,6 +14,7 @@ struct ek_ranks {
     ek_gpu *gpu[EK_RANKS];
     double max_bytes;
     int min_piece;                    /* for tests; 0: as it is */
+    uint64_t turns;                   /* for tests: steps whose sequences went through the devices in turns */
     struct ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, of the executor that was made last */
     char text[1024];
 };

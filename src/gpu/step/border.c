@@ -1,17 +1,24 @@
 #include "gpu/step/border.h"
 
-/* Behind the kernels of the step that x began last. */
-static CUevent ended(const ek_gpu_run *x)
+/* Behind the kernels of that step. */
+static CUevent ended(const ek_gpu_run *x, uint64_t step)
 {
-    return x->flight[(x->n_begun - 1) % (uint64_t)x->n_flights].ended;
+    return x->flight[step % (uint64_t)x->n_flights].ended;
 }
 
+/* Those that s follows, and no others: a piece that the last device computes meanwhile may write its own. */
 static ek_err take_tokens(ek_gpu_run *x, const ek_step *s)
 {
     const ek_gpu_run *last = x->last;
     if (!s->follows || !last || last == x || !x->g->share.embed) return EK_OK;
-    EK_TRY(ek_cuda_follow(x->g->c, ended(last)));
-    return ek_cuda_copy_from(x->g->c, x->token, last->g->c, last->token, sizeof(int32_t) * (size_t)x->z.max_logits);
+    int first = s->follows[0], end = first + 1;
+    for (int r = 1; r < s->n_rows; r++) {
+        first = s->follows[r] < first ? s->follows[r] : first;
+        end = s->follows[r] >= end ? s->follows[r] + 1 : end;
+    }
+    const size_t at = sizeof(int32_t) * (size_t)first, bytes = sizeof(int32_t) * (size_t)(end - first);
+    EK_TRY(ek_cuda_follow(x->g->c, ended(last, x->drawn)));
+    return ek_cuda_copy_from(x->g->c, x->token + at, last->g->c, last->token + at, bytes);
 }
 
 ek_err ek_gpu_border_take(ek_gpu_run *x, const ek_step *s)
@@ -22,7 +29,7 @@ ek_err ek_gpu_border_take(ek_gpu_run *x, const ek_step *s)
     if (x->behind) EK_TRY(ek_cuda_follow(x->g->c, x->behind->taken));
     if (x->given) return ek_cuda_upload(x->g->c, x->h, x->given, bytes);
     if (!x->front) return EK_OK;
-    EK_TRY(ek_cuda_follow(x->g->c, ended(x->front)));
+    EK_TRY(ek_cuda_follow(x->g->c, ended(x->front, x->front->n_begun - 1)));
     EK_TRY(ek_cuda_copy_from(x->g->c, x->h, x->front->g->c, x->front->h, bytes));
     return ek_cuda_event_record(x->g->c, x->taken);
 }

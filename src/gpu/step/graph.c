@@ -38,6 +38,7 @@ static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
     for (int k = 0; k < EK_KIND_COUNT; k++) f->value[f->n++] = x->table[k];
     f->value[f->n++] = (uint64_t)x->ld_table;
     f->value[f->n++] = (uint64_t)x->first_logits << 32 | (uint64_t)x->n_draws;
+    f->value[f->n++] = (uint64_t)x->first_draw;
     f->value[f->n++] = (uint64_t)(x->masks | x->edits << 1 | x->weighs << 2 | x->chooses << 3 | x->draws_all << 4 |
                                   x->digests << 5 | x->sorts << 6);
     f->value[f->n++] = (uint64_t)part;

@@ -27,7 +27,7 @@ struct ek_gpu_flight {
                        one */
 };
 
-enum { EK_GPU_FLIGHTS = 2, EK_GPU_MAX_FLIGHTS = 5 };
+enum { EK_GPU_FLIGHTS = 2, EK_GPU_MAX_FLIGHTS = 8 };
 
 struct ek_gpu_run {
     ek_gpu *g;
@@ -56,7 +56,7 @@ struct ek_gpu_run {
     int32_t *result;           /* pinned: of the step that ended last; of a drafter its tokens */
     ek_gpu_set all, tail;      /* tail: used where some rows want no logits */
     /* of this step */
-    int n_want, first_logits, n_draws;
+    int n_want, first_logits, n_draws, first_draw;
     CUdeviceptr id, want, table[EK_KIND_COUNT], sample;
     const int32_t *table_host[EK_KIND_COUNT]; /* what `table` is a copy of */
     CUdeviceptr table_id,
@@ -85,6 +85,8 @@ struct ek_gpu_run {
     struct ek_gpu_run *front, *behind, *last; /* the device that has the layers in front; behind; the last */
     const float *given;                       /* pinned: rows of the host's layers, in front of the first device */
     CUevent taken;                            /* the rows of the device in front were copied */
+    uint64_t drawn; /* the step, or piece of one, by the last device's count, whose draws, and those of steps in front
+                       of it, the rows of this step follow */
     /* of a device of several whose outputs are cut: those of all, itself included, in the order of their parts; who
      * brings logits and draws to the host; an ek_cuda_exchange_control; records of what all have made, of rows and of
      * pairs */

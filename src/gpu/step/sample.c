@@ -166,6 +166,12 @@ ek_err ek_gpu_put_masks(ek_gpu_run *x, const ek_step *s)
                           x->block.used - x->first_mask);
 }
 
+/* The step's own, behind those of the pieces in front of it. */
+static CUdeviceptr tokens_at(const ek_gpu_run *x)
+{
+    return x->token + sizeof(int32_t) * (size_t)x->first_draw;
+}
+
 static ek_cuda_sample_args args_of(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
@@ -175,7 +181,7 @@ static ek_cuda_sample_args args_of(const ek_gpu_run *x)
                                  .draw = x->draw,
                                  .block = x->block_max,
                                  .leaf = x->leaf_sums,
-                                 .token = x->token,
+                                 .token = tokens_at(x),
                                  .sorted = x->sorted,
                                  .n_suppress = c->n_suppress,
                                  .vocab_size = c->vocab_size,
@@ -206,15 +212,15 @@ void ek_gpu_draw(ek_gpu_run *x)
     if (x->sorts) sort(x, &a);
 }
 
-static int32_t *tokens_of(const ek_gpu_run *x)
+static int32_t *tokens_of(const ek_gpu_run *x, const ek_step *s)
 {
-    return x->result + 3 * x->z.max_logits; /* behind digests and bad */
+    return x->result + 3 * x->z.max_logits + s->first_draw; /* behind digests and bad */
 }
 
 /* Of rows that hardly ever are: with ties where top-k ends. */
-static ek_err sort_undecided(ek_gpu_run *x, const ek_gpu_flight *f)
+static ek_err sort_undecided(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f)
 {
-    int32_t *token = tokens_of(x);
+    int32_t *token = tokens_of(x, s);
     int undecided = 0;
     for (int i = 0; i < f->n_draws; i++) undecided += token[i] == EK_CUDA_UNDECIDED;
     if (!undecided) return EK_OK;
@@ -222,16 +228,16 @@ static ek_err sort_undecided(ek_gpu_run *x, const ek_gpu_flight *f)
     const ek_cuda_sample_args a = args_of(x);
     sort(x, &a);
     EK_TRY(x->g->err);
-    EK_TRY(ek_cuda_download(x->g->c, token, x->token, sizeof *token * (size_t)x->n_draws));
+    EK_TRY(ek_cuda_download(x->g->c, token, tokens_at(x), sizeof *token * (size_t)x->n_draws));
     return ek_cuda_sync(x->g->c);
 }
 
 ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f)
 {
     const int vocab = x->g->m->config.vocab_size;
-    const int32_t *bad = x->result + 2 * x->z.max_logits, *token = tokens_of(x);
+    const int32_t *bad = x->result + 2 * x->z.max_logits, *token = tokens_of(x, s);
     int next = 0;
-    EK_TRY(sort_undecided(x, f));
+    EK_TRY(sort_undecided(x, s, f));
     for (int i = 0; i < s->n_draws; i++) {
         ek_draw *d = &s->draw[i];
         bool device = f->draws || (next < f->n_draws && x->on_device[next] == i);
