@@ -109,11 +109,7 @@ ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
     EK_TRY(check_keys(g, ek_drafter_model(d)));
     ek_gpu *own = ek_alloc(sizeof *own);
     EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
-    own->c = g->c, own->target = g, own->m = ek_drafter_model(d);
-    own->position = ek_drafter_position(d);
-    own->share = g->share; /* of pages */
-    own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;
-    own->share.cut = (ek_gpu_cut){0}; /* it is whole on its device, and reads keys on all */
+    ek_gpu_set_drafter(own, g, d);
     own->draft_cost = draft_cost(d, own->m, g->m);
     ek_err err = start_drafter(own);
     if (err) ek_gpu_close(own);

@@ -114,14 +114,9 @@ static ek_err open_drafter(ek_gpu_run *t)
 {
     size_t free, total;
     ek_gpu_run *x = t->drafter = ek_alloc(sizeof *x);
-    x->g = t->g->drafter, x->target = t;
-    ek_gpu_set_sizes(x, &(ek_executor_sizes){.max_rows = t->z.max_requests,
-                                             .max_logits = t->z.max_requests,
-                                             .max_ctx = t->z.max_ctx,
-                                             .max_requests = t->z.max_requests});
+    ek_gpu_size_drafter(x, t);
     memcpy(x->pages, t->pages, sizeof x->pages);
     memcpy(x->page_bytes, t->page_bytes, sizeof x->page_bytes);
-    ek_gpu_size_step(x);
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
     const size_t need = x->scratch_bytes + x->block.bytes;
     ek_log(EK_LOG_DEBUG, "device memory: a step of the drafter %.2f GB; %.2f of %.2f GB are free", gb(need), gb(free),

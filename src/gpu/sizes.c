@@ -235,20 +235,50 @@ void ek_gpu_lay_out(ek_gpu_run *x)
     lay_out(x, &a);
 }
 
-ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_cut cut,
-                   const ek_executor_sizes *z)
+/* Of a drafter's run, which has a row per request (memory.c). */
+void ek_gpu_size_drafter(ek_gpu_run *x, ek_gpu_run *target)
 {
-    ek_gpu *g = ek_alloc(sizeof *g);
+    const ek_executor_sizes *z = &target->z;
+    x->g = target->g->drafter, x->target = target;
+    ek_gpu_set_sizes(x, &(ek_executor_sizes){.max_rows = z->max_requests,
+                                             .max_logits = z->max_requests,
+                                             .max_ctx = z->max_ctx,
+                                             .max_requests = z->max_requests});
+    ek_gpu_size_step(x);
+}
+
+static double step_bytes(const ek_gpu_run *x)
+{
+    return (double)(x->scratch_bytes + x->block.bytes);
+}
+
+/* What m's g and the run x of it take. */
+static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
+{
+    ek_gpu *const g = x->g;
+    ek_gpu_set_sizes(x, z);
+    ek_gpu_size_step(x);
+    *out = (ek_gpu_planned){.weights = (double)g->bytes, .step = step_bytes(x)};
+    for (int k = 0; k < EK_PAGE_KINDS; k++) out->page_bytes[k] = g->share.kv_bytes[k];
+    if (!g->drafter) return;
+    ek_gpu_run *drafter = ek_alloc(sizeof *drafter);
+    ek_gpu_size_drafter(drafter, x);
+    out->drafter = (double)g->drafter->bytes, out->drafter_step = step_bytes(drafter);
+    free(drafter);
+}
+
+ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_cut cut,
+                   const ek_executor_sizes *z, const ek_drafter *d)
+{
+    ek_gpu *g = ek_alloc(sizeof *g), *drafter = d ? ek_alloc(sizeof *drafter) : NULL;
     ek_gpu_run *x = ek_alloc(sizeof *x);
     g->c = c, g->m = m, x->g = g;
     ek_gpu_set_share(g, share, cut);
-    const ek_err err = ek_gpu_upload_plan(g);
-    if (!err) {
-        ek_gpu_set_sizes(x, z);
-        ek_gpu_size_step(x);
-        *out = (ek_gpu_planned){.weights = (double)g->bytes, .step = (double)(x->scratch_bytes + x->block.bytes)};
-        for (int k = 0; k < EK_PAGE_KINDS; k++) out->page_bytes[k] = g->share.kv_bytes[k];
-    }
-    free(x), free(g);
+    ek_err err = ek_gpu_upload_plan(g);
+    if (d) ek_gpu_set_drafter(drafter, g, d);
+    if (d && !err) err = ek_gpu_upload_plan(drafter);
+    g->drafter = drafter;
+    if (!err) plan(out, x, z);
+    free(x), free(drafter), free(g);
     return err;
 }

@@ -122,10 +122,14 @@ ek_err ek_open_model(ek_opened *m, const ek_open_opts *o)
 
 /* --- the engine --- */
 
+static bool drafts(const ek_opened *m, const ek_open_opts *o)
+{
+    return m->drafter && ek_open_engine_opts(o).draft == EK_DRAFT_AUTO;
+}
+
 static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
 {
-    const bool drafts = m->drafter && ek_open_engine_opts(o).draft == EK_DRAFT_AUTO;
-    return drafts ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_drafting(m->ranks), m->drafter) : EK_OK;
+    return drafts(m, o) ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_drafting(m->ranks), m->drafter) : EK_OK;
 }
 
 /* A step of a device takes about as long for many requests as for few. More of them do not take more of its memory than
@@ -156,13 +160,14 @@ static int chunk_of(const ek_opened *m)
 }
 
 /* What the engine will ask of several devices at most, before it is known how many requests and how long a chunk. */
-static ek_ranks_beside beside_of(const ek_opened *m, const ek_open_opts *o)
+static ek_ranks_beside beside_of(const ek_opened *m, const ek_open_opts *o, const ek_device *d)
 {
     ek_engine_opts e = ek_open_engine_opts(o);
     const ek_config *c = ek_model_config(m->model);
     const int ctx = o->ctx_tokens ? o->ctx_tokens : c->max_position_embeddings,
               image = m->towers && c->mutual && ek_towers_get(m->towers)->image ? EK_IMAGE_TOKENS : 0;
-    ek_ranks_beside out = {.step = {.max_ctx = ctx}};
+    ek_ranks_beside out = {.step = {.max_ctx = ctx}, .towers = m->towers ? ek_gpu_encoder_bytes(m->towers) : 0};
+    if (drafts(m, o) && !d->may_be_cpu) out.drafter = m->drafter; /* with auto it is left out where it has no room */
     ek_budget b = {.ctx = ctx};
     if (!o->chunk) e.chunk = chunk_of(m);
     if (!o->max_requests) e.max_requests = EK_BUDGET_REQUESTS;
@@ -216,7 +221,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_device_set_tune(&d, o->tune));
     if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
         EK_TRY(ek_model_pack(m->model, &(ek_model_share){.end = ek_model_config(m->model)->n_layers, .embed = true}));
-    const ek_ranks_beside beside = beside_of(m, o);
+    const ek_ranks_beside beside = beside_of(m, o, &d);
     EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why));
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);

@@ -154,6 +154,16 @@ static void steps_are_queued_and_all_is_given_back(void **state)
 
 /* --- failures */
 
+static ek_drafter *open_drafter(ek_model *m)
+{
+    static ek_config c;
+    const ek_model_opts o = {.cpu = ek_cpu_detect()};
+    ek_drafter *d;
+    drafter_config(&c, ek_model_config(m), 0);
+    assert_int_equal(ek_drafter_synthetic(&d, &c, 5, m, &o), EK_OK);
+    return d;
+}
+
 static bool asked(ek_model *m, const ek_drafter *drafter, int n, how by, const ek_gpu_driver *d, ek_trace out[2],
                   bool *refused, int *from, int *to)
 {
@@ -197,13 +207,7 @@ static void any_call_of_any_device_may_fail(void **state)
                {"T2", 2, EXPERTS, false}, {"Q1", 2, OUTPUTS, true}, {"T2", 2, OUTPUTS, false}};
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
         ek_model *m = open_model(way[i].shape, EK_KV_Q8, false);
-        static ek_config c;
-        const ek_model_opts o = {.cpu = ek_cpu_detect()};
-        ek_drafter *drafter = NULL;
-        if (way[i].drafts) {
-            drafter_config(&c, ek_model_config(m), 0);
-            assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
-        }
+        ek_drafter *drafter = way[i].drafts ? open_drafter(m) : NULL;
         ek_gpu_driver d = good();
         ek_trace whole[2], out[2];
         bool refused;
@@ -306,11 +310,13 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_model_close(m);
 }
 
-/* What was placed beside a step of these rows opens and runs it, with all that a device may give from too little on;
- * what is refused took nothing, and says why. */
-static void sweep(const char *shape, int n, how by, int chunk, int requests)
+/* What was placed beside a step of these rows, and with `more` beside a drafter and towers, opens and runs it, with all
+ * that a device may give from too little on; what is refused took nothing, and says why. */
+static void sweep(const char *shape, int n, how by, int chunk, bool more)
 {
+    const int requests = more ? 64 : 2; /* of a drafter a row each */
     ek_model *m = open_model(shape, EK_KV_F16, false);
+    ek_drafter *drafter = more ? open_drafter(m) : NULL;
     ek_engine_opts o = ek_engine_defaults();
     int opened = 0, refused = 0;
     ek_ranks_opts r = {.n = n,
@@ -321,6 +327,8 @@ static void sweep(const char *shape, int n, how by, int chunk, int requests)
                                : by == HOST  ? EK_HOST_LAYERS
                                              : EK_HOST_CHOSEN};
     o.max_requests = requests, o.chunk = chunk, o.ctx_tokens = 40;
+    if (more) o.draft = EK_DRAFT_AUTO, o.draft_max = 2;
+    r.beside.drafter = drafter, r.beside.towers = more ? 5e6 : 0;
     r.beside.step.max_ctx = o.ctx_tokens;
     r.beside.kv_bytes = ek_budget_request_bytes(ek_model_kv_layout(m), o.ctx_tokens);
     ek_executor_sizes_of(&r.beside.step, &o, ek_model_config(m), 0);
@@ -334,8 +342,11 @@ static void sweep(const char *shape, int n, how by, int chunk, int requests)
         if (err) {
             assert_int_equal(err, EK_ENOMEM);
             assert_true(strlen(ek_err_text()) > 40 && fake.most < 1e6);
+            if (more && strstr(ek_err_text(), "a step of")) assert_non_null(strstr(ek_err_text(), "a drafter and tow"));
             refused++;
         } else {
+            ek_ranks_first(ranks)->reserved = r.beside.towers; /* ek_gpu_encoder_reserve */
+            if (more) assert_int_equal(ek_gpu_add_drafter(ek_ranks_drafting(ranks), drafter), EK_OK);
             const ek_executor on = ek_ranks_executor(ranks);
             if (ek_engine_open_on(&e, &on, &o))
                 fail_msg("%s on %d by %d, %.0f bytes: %s", shape, n, by, bytes, ek_err_text());
@@ -348,15 +359,16 @@ static void sweep(const char *shape, int n, how by, int chunk, int requests)
         nothing_is_left();
     }
     assert_true(opened > 0 && refused > 0);
+    ek_drafter_close(drafter);
     ek_model_close(m);
 }
 
 static void what_was_placed_opens(void **state)
 {
     (void)state;
-    sweep("T1", 1, LAYERS, 16, 2), sweep("T1", 2, LAYERS, 512, 2);
-    sweep("Q2", 2, OUTPUTS, 512, 2), sweep("T2", 1, HOST, 512, 2);
-    sweep("T2", 1, EXPERTS, 512, 2), sweep("Q2", 2, EXPERTS, 512, 2);
+    sweep("T1", 1, LAYERS, 16, false), sweep("T1", 2, LAYERS, 512, true);
+    sweep("Q2", 2, OUTPUTS, 512, true), sweep("T2", 1, HOST, 512, false);
+    sweep("T2", 1, EXPERTS, 512, true), sweep("Q2", 2, EXPERTS, 512, false);
 }
 
 /* --- the table of per-layer embeddings */
@@ -402,14 +414,10 @@ static void the_table_stays_on_the_host_where_little_may_be_taken(void **state)
 static void a_drafter_counts_as_weights(void **state)
 {
     (void)state;
-    static ek_config c;
-    const ek_model_opts o = {.cpu = ek_cpu_detect()};
     ek_gpu_driver d = good();
     ek_ranks *r;
-    ek_drafter *drafter;
     ek_model *m = open_model("Q1", EK_KV_F16, false);
-    drafter_config(&c, ek_model_config(m), 0);
-    assert_int_equal(ek_drafter_synthetic(&drafter, &c, 5, m, &o), EK_OK);
+    ek_drafter *drafter = open_drafter(m);
     assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}}), EK_OK);
     const double before = ek_gpu_bytes(ek_ranks_drafting(r));
     assert_int_equal(ek_gpu_add_drafter(ek_ranks_drafting(r), drafter), EK_OK);

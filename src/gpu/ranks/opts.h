@@ -7,8 +7,10 @@
 
 /* What is to have room beside the weights. */
 typedef struct ek_ranks_beside {
-    ek_executor_sizes step; /* the largest step; max_rows 0: it is not known. n_pages is not read */
-    double kv_bytes;        /* of keys and values of all layers, at least */
+    ek_executor_sizes step;    /* the largest step; max_rows 0: it is not known. n_pages is not read */
+    double kv_bytes;           /* of keys and values of all layers, at least */
+    double towers;             /* bytes that towers, and what they encode, take of the first device */
+    const ek_drafter *drafter; /* that will be added to ek_ranks_drafting; NULL: none */
 } ek_ranks_beside;
 
 typedef struct ek_ranks_opts {

@@ -57,13 +57,15 @@ static ek_err find_short(ek_ranks *r, ek_gpu *const *gpu, const double *room, co
     *found = false;
     for (int i = 0; i < p->n; i++) {
         const ek_gpu_cut cut = {i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0};
-        const int d = p->device[i];
+        const int d = p->device[i], drafts = cut.ranks ? 0 : p->n - 1;
         ek_gpu_planned all;
-        EK_TRY(ek_gpu_plan(&all, gpu[d]->c, r->m, &p->share[i], cut, &o->beside.step));
-        gpu[d]->kept_step = all.step;
+        EK_TRY(ek_gpu_plan(&all, gpu[d]->c, r->m, &p->share[i], cut, &o->beside.step,
+                           i == drafts ? o->beside.drafter : NULL));
+        gpu[d]->kept_step = all.step + all.drafter_step;
         gpu[d]->kept_keys = o->beside.kv_bytes * part_of_pages(&r->m->layout, all.page_bytes);
+        gpu[d]->kept_rest = all.drafter + (i == 0 ? o->beside.towers : 0);
         /* what the layers' sizes do not say of the weights, too: they are laid out for the device */
-        const double need = all.weights - p->bytes[i] + all.step + gpu[d]->kept_keys;
+        const double need = all.weights - p->bytes[i] + gpu[d]->kept_step + gpu[d]->kept_keys + gpu[d]->kept_rest;
         if (p->bytes[i] + need <= room[d]) continue;
         *found = true;
         beside[d] = fmax(need, beside[d] * 1.02);
@@ -73,14 +75,23 @@ static ek_err find_short(ek_ranks *r, ek_gpu *const *gpu, const double *room, co
 
 static ek_err no_room_beside(const ek_ranks_opts *o, ek_gpu *const *gpu)
 {
-    char why[384];
-    double step = 0, keys = 0;
+    char why[320], more[64] = "";
+    double step = 0, keys = 0, rest = 0;
     snprintf(why, sizeof why, "%s", ek_err_text());
-    for (int i = 0; i < o->n; i++) step = fmax(step, gpu[i]->kept_step), keys = fmax(keys, gpu[i]->kept_keys);
+    for (int i = 0; i < o->n; i++) {
+        step = fmax(step, gpu[i]->kept_step), keys = fmax(keys, gpu[i]->kept_keys);
+        rest = fmax(rest, gpu[i]->kept_rest);
+    }
+    if (rest > 0)
+        snprintf(more, sizeof more, ", %s %.2f GB",
+                 !o->beside.drafter     ? "towers"
+                 : o->beside.towers > 0 ? "a drafter and towers"
+                                        : "a drafter",
+                 rest / 1e9);
     return ek_fail(EK_ENOMEM,
-                   "%s, where keys and values take %.2f GB and a step of %d rows %.2f GB (fewer with a smaller --ctx, "
+                   "%s, where keys and values take %.2f GB, a step of %d rows %.2f GB%s (fewer with a smaller --ctx, "
                    "--chunk, --max-requests or --kv-memory)",
-                   why, keys / 1e9, o->beside.step.max_rows, step / 1e9);
+                   why, keys / 1e9, o->beside.step.max_rows, step / 1e9, more);
 }
 
 /* The rest takes more of its room than the share that weights leave: so a device is as if it had less. */
@@ -104,9 +115,9 @@ ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const
 
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)
 {
-    const double weights = ek_gpu_bytes(run->g) + r->gpu[i]->reserved,
-                 step = (double)(run->scratch_bytes + run->block.bytes);
-    double kv = 0;
+    const double weights = ek_gpu_bytes(run->g) + r->gpu[i]->reserved;
+    double kv = 0, step = 0;
+    for (const ek_gpu_run *x = run; x; x = x->drafter) step += (double)(x->scratch_bytes + x->block.bytes);
     for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->page_bytes[k] * run->z.n_pages[k];
     if (r->max_bytes == 0 || weights + kv + step <= r->max_bytes) return EK_OK;
     return ek_fail(

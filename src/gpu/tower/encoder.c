@@ -64,12 +64,18 @@ static void close_device(void *arg)
     free(d);
 }
 
-void ek_gpu_encoder_reserve(ek_gpu *g, ek_towers *t)
+double ek_gpu_encoder_bytes(ek_towers *t)
 {
     const ek_towers_info *info = ek_towers_get(t);
-    g->reserved = 0;
-    if (info->image) g->reserved += (double)ek_towers_image_bytes(t) + EK_GPU_IMAGE_SCRATCH;
-    if (info->sound) g->reserved += (double)ek_towers_sound_bytes(t) + (info->image ? 0 : EK_GPU_SOUND_SCRATCH);
+    double bytes = 0;
+    if (info->image) bytes += (double)ek_towers_image_bytes(t) + EK_GPU_IMAGE_SCRATCH;
+    if (info->sound) bytes += (double)ek_towers_sound_bytes(t) + (info->image ? 0 : EK_GPU_SOUND_SCRATCH);
+    return bytes;
+}
+
+void ek_gpu_encoder_reserve(ek_gpu *g, ek_towers *t)
+{
+    g->reserved = ek_gpu_encoder_bytes(t);
 }
 
 ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)

@@ -6,6 +6,8 @@
 #include "engine/executor.h"
 #include "gpu/weights/state.h"
 
+/* Bytes that the towers' weights take of a device, and the largest content that they encode, one at a time. */
+double ek_gpu_encoder_bytes(ek_towers *t);
 /* Keeps from executors of g, or of devices of which g is the first, the room that the towers' weights and the largest
  * content need, of which one is encoded at a time: before they are made. */
 void ek_gpu_encoder_reserve(ek_gpu *g, ek_towers *t);

@@ -68,7 +68,8 @@ struct ek_gpu {
     CUdeviceptr block; /* of all weights */
     size_t bytes;
     double max_bytes;                     /* that may be taken of the device; 0: what is free there */
-    double kept_step, kept_keys;          /* bytes that were planned beside the weights; 0: not known */
+    double kept_step, kept_keys;          /* bytes that were planned beside the weights; 0: not known; and */
+    double kept_rest;                     /* for a drafter's weights, and towers */
     int levels, float_levels;             /* of the stacks of ek_product_*_tile, of ek_product_*_many */
     ek_gpu_kernel kernel[EK_GPU_KERNELS]; /* by hash of the name */
     ek_err err;                           /* the first failure of what is being queued; later launches do nothing */

@@ -70,7 +70,7 @@ static bool fits(ek_gpu *g, const ek_weight_data *data)
     ek_linear whole;
     if (ek_linear_plan(&whole, g->m->cpu, data->n, data->k, data->type) || ek_cuda_linear_plan(&g->w.table.l, &whole))
         return false;
-    const double left = left_of(g), kept = g->kept_step + g->kept_keys;
+    const double left = left_of(g), kept = g->kept_step + g->kept_keys + g->kept_rest;
     return (double)g->w.table.l.bytes <= (left / 4 < left - kept ? left / 4 : left - kept);
 }
 

@@ -254,6 +254,15 @@ void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
     ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &cut);
 }
 
+void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d)
+{
+    own->c = g->c, own->target = g, own->m = ek_drafter_model(d);
+    own->position = ek_drafter_position(d);
+    own->share = g->share; /* of pages */
+    own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;
+    own->share.cut = (ek_gpu_cut){0}; /* it is whole on its device, and reads keys on all */
+}
+
 ek_err ek_gpu_upload_plan(ek_gpu *g)
 {
     upload u = {.g = g};

@@ -3,9 +3,12 @@
 #define EK_GPU_WEIGHTS_UPLOAD_H
 
 #include "gpu/weights/state.h"
+#include "model/drafter.h"
 
 /* Which part of g->m g has. */
 void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut);
+/* own is to have all of d, a drafter for the model of g, on g's device. */
+void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d);
 /* Fills layouts in g->w, and g->bytes, alone: sizes of the model are read, and nothing is taken. */
 ek_err ek_gpu_upload_plan(ek_gpu *g);
 /* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
