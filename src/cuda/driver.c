@@ -198,6 +198,13 @@ ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_modu
     return EK_OK;
 }
 
+ek_cuda *ek_cuda_on_paper(int capability, int multiprocessors)
+{
+    ek_cuda *c = ek_alloc(sizeof *c);
+    c->chip = ek_cuda_chip_like(capability, multiprocessors);
+    return c;
+}
+
 void ek_cuda_close(ek_cuda *c)
 {
     if (!c) return;

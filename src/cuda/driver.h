@@ -29,6 +29,8 @@ ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module 
  * device's own. */
 ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
                        int ordinal, int features);
+/* A device that is not there, of which nothing may be asked but what it is: for what a step would take of one. */
+ek_cuda *ek_cuda_on_paper(int capability, int multiprocessors);
 void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone with it */
 
 /* "NVIDIA H100 80GB HBM3, 79.2 GB, 132 multiprocessors, driver 13.0" */

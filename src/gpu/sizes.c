@@ -12,6 +12,7 @@
 #include "cuda/words_args.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
+#include "gpu/weights/table.h"
 #include "gpu/weights/upload.h"
 #include "ops/kv/kv_codec.h"
 
@@ -258,7 +259,7 @@ static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
     ek_gpu *const g = x->g;
     ek_gpu_set_sizes(x, z);
     ek_gpu_size_step(x);
-    *out = (ek_gpu_planned){.weights = (double)g->bytes, .step = step_bytes(x)};
+    *out = (ek_gpu_planned){.weights = (double)g->bytes, .step = step_bytes(x), .table = ek_gpu_table_plan(g)};
     for (int k = 0; k < EK_PAGE_KINDS; k++) out->page_bytes[k] = g->share.kv_bytes[k];
     if (!g->drafter) return;
     ek_gpu_run *drafter = ek_alloc(sizeof *drafter);

@@ -15,7 +15,8 @@ size_t ek_gpu_max_ended(const ek_gpu_run *x);
 
 /* Bytes that a share of a model takes of a device. */
 typedef struct ek_gpu_planned {
-    double weights, step;         /* without the table of per-layer embeddings */
+    double weights, step;         /* without the table: */
+    double table;                 /* of per-layer embeddings, where it lies on the device */
     double drafter, drafter_step; /* weights; 0: there is none */
     size_t page_bytes[EK_PAGE_KINDS];
 } ek_gpu_planned;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/ranks/plan.h"
 #include "open/tuning.h"
 
 /* --- the words */
@@ -143,14 +144,28 @@ static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_de
 }
 
 /* What would hold the model, behind the sentence that says why the device does not. */
-static ek_err advise(const ek_gpu_driver *driver, const ek_model *model, int ordinal, ek_err err)
+static ek_err advise(ek_model *model, ek_cuda *c, double room, const ek_ranks_opts *o, ek_err err)
 {
-    char why[512], advice[256] = "";
-    ek_gpu *g = NULL;
+    char why[512], advice[256];
     snprintf(why, sizeof why, "%s", ek_err_text());
-    if (ek_gpu_open_device(&g, driver, ordinal) == EK_OK) ek_place_advise(advice, sizeof advice, model, ek_gpu_room(g));
-    ek_gpu_close(g);
-    return advice[0] ? ek_fail(err, "%s; %s", why, advice) : ek_fail(err, "%s", why);
+    ek_ranks_advise(advice, sizeof advice, model, c, room, o);
+    return ek_fail(err, "%s%s%s", why, advice[0] ? "; " : "", advice);
+}
+
+/* The same of a device that was closed again. */
+static ek_err advise_again(const ek_gpu_driver *driver, ek_model *model, const ek_ranks_opts *o, ek_err err)
+{
+    char why[512];
+    ek_cuda *c = NULL;
+    size_t free = 0, total;
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    const ek_err lost = ek_cuda_open_as(&c, &driver->api, driver->modules, driver->built_with, o->ordinal[0],
+                                        driver->features);
+    const bool there = !lost && ek_cuda_room(c, &free, &total) == EK_OK;
+    ek_fail(err, "%s", why);
+    if (there) advise(model, c, (double)free, o, err);
+    ek_cuda_close(c);
+    return err;
 }
 
 static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
@@ -161,13 +176,11 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
     EK_TRY(ek_gpu_driver_load(&driver));
     driver.features = d->features;
     driver.tune = d->tune == EK_TUNE_AUTO ? ek_tuning_take : d->tune == EK_TUNE_AGAIN ? ek_tuning_again : NULL;
-    if (ek_device_is_split(d) || max_bytes > 0) {
-        EK_TRY(resolve(&o, &driver, d));
-        o.max_bytes = max_bytes, o.beside = *beside;
-        return ek_ranks_open(ranks, &driver, model, &o);
-    }
+    EK_TRY(resolve(&o, &driver, d));
+    o.max_bytes = max_bytes, o.beside = *beside;
+    if (ek_device_is_split(d) || max_bytes > 0) return ek_ranks_open(ranks, &driver, model, &o);
     const ek_err err = ek_gpu_open(out, &driver, model, d->ordinal[0]);
-    return err == EK_ENOMEM ? advise(&driver, model, d->ordinal[0], err) : err;
+    return err == EK_ENOMEM ? advise_again(&driver, model, &o, err) : err;
 }
 
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
@@ -182,51 +195,78 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
     return EK_OK;
 }
 
-static ek_err ask_rooms(double *room, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+/* Those that are there; with max_bytes others are one of an H100's size on paper. */
+static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *driver, const ek_ranks_opts *o)
 {
+    enum { HOPPER = 90, MULTIPROCESSORS = 132 };
     for (int i = 0; i < o->n; i++) {
-        ek_gpu *g;
-        EK_TRY(ek_gpu_open_device(&g, driver, o->ordinal[i]));
-        room[i] = ek_gpu_room(g);
-        ek_gpu_close(g);
+        size_t free = 0, total;
+        const ek_err err = driver->modules ? ek_cuda_open_as(&c[i], &driver->api, driver->modules, driver->built_with,
+                                                             o->ordinal[i], driver->features)
+                                           : EK_EUNSUPPORTED;
+        if (err && o->max_bytes == 0) return err;
+        if (err) c[i] = ek_cuda_on_paper(driver->features ? driver->features : HOPPER, MULTIPROCESSORS);
+        else EK_TRY(ek_cuda_room(c[i], &free, &total));
+        room[i] = o->max_bytes > 0 ? o->max_bytes : (double)free;
     }
     return EK_OK;
 }
 
-static ek_err say_requests(char *out, size_t size, const ek_place_keys *k, int ctx)
+/* What lies beside the weights, of the device that has most of it. */
+static ek_err say_beside(char *out, size_t size, const ek_ranks_opts *o, const ek_ranks_kept *kept,
+                         const ek_ranks_requests *k)
 {
+    const int ctx = o->beside.step.max_ctx;
     const size_t used = strlen(out);
-    if (k->requests == 0)
+    double step = 0, table = 0;
+    if (k->n == 0)
         return ek_fail(EK_ENOMEM,
                        "%s; keys and values of one request of %d tokens need %.2f GB, %.2f GB are left for them", out,
                        ctx, k->each / 1e9, k->left / 1e9);
-    snprintf(out + used, size - used, "; beside them keys and values of %d request%s of %d tokens, %.2f GB each",
-             k->requests, k->requests == 1 ? "" : "s", ctx, k->each / 1e9);
+    for (int i = 0; i < o->n; i++) {
+        step = kept[i].step > step ? kept[i].step : step;
+        table = kept[i].table > table ? kept[i].table : table;
+    }
+    int n = snprintf(out + used, size - used,
+                     "; beside them keys and values of %d request%s of %d tokens, %.2f GB each", k->n,
+                     k->n == 1 ? "" : "s", ctx, k->each / 1e9);
+    char *at = out + used + n;
+    if (step > 0)
+        snprintf(at, size - used - (size_t)n, "; a step of %d rows %.2f GB", o->beside.step.max_rows, step / 1e9);
+    if (table > 0) snprintf(at + strlen(at), 64, "; per-layer embeddings %.2f GB", table / 1e9);
+    if (o->beside.towers > 0) snprintf(at + strlen(at), 64, "; pictures and sounds %.2f GB", o->beside.towers / 1e9);
     return EK_OK;
 }
 
-ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_model *model, int ctx)
+static ek_err place(char *out, size_t size, ek_model *model, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+{
+    ek_cuda *c[EK_RANKS] = {0};
+    ek_ranks_kept kept[EK_RANKS] = {0};
+    double room[EK_RANKS];
+    ek_place p;
+    ek_err err = find_devices(c, room, driver, o);
+    if (!err) err = ek_ranks_plan(&p, kept, model, c, room, o);
+    if (err == EK_ENOMEM && o->n == 1 && !o->host) advise(model, c[0], room[0], o, err);
+    for (int i = 0; i < o->n; i++) ek_cuda_close(c[i]);
+    if (err) return err;
+    ek_place_text(out, size, &p, o->ordinal);
+    const ek_ranks_requests k = ek_ranks_count_requests(&p, kept, model, room, o->beside.step.max_ctx);
+    return say_beside(out, size, o, kept, &k);
+}
+
+ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_ranks_beside *beside,
+                       ek_model *model)
 {
     ek_gpu_driver driver = {0};
     ek_ranks_opts o;
-    ek_place p;
-    double room[EK_RANKS];
-    char why[512], advice[256];
-    if (d->all || max_bytes == 0) EK_TRY(ek_gpu_driver_load(&driver));
+    const ek_err err = ek_gpu_driver_load(&driver);
+    if (err && (d->all || max_bytes == 0)) return err;
+    if (err) driver.modules = NULL;
     driver.features = d->features;
     EK_TRY(resolve(&o, &driver, d));
-    for (int i = 0; i < o.n; i++) room[i] = max_bytes;
-    if (max_bytes == 0) EK_TRY(ask_rooms(room, &driver, &o));
-    const ek_err err = ek_place_by(&p, model, room, o.n, o.split, o.host, o.part);
-    if (err == EK_ENOMEM && o.n == 1 && !o.host) {
-        snprintf(why, sizeof why, "%s", ek_err_text());
-        ek_place_advise(advice, sizeof advice, model, room[0]);
-        return ek_fail(err, "%s%s%s", why, advice[0] ? "; " : "", advice);
-    }
-    if (err) return err;
-    ek_place_text(out, size, &p, o.ordinal);
-    const ek_place_keys keys = ek_place_keys_of(&p, model, room, ctx);
-    return say_requests(out, size, &keys, ctx);
+    o.max_bytes = max_bytes, o.beside = *beside;
+    if (!ek_device_is_split(d) && max_bytes == 0) o.beside.step.max_rows = 0; /* ek_gpu_open, which plans nothing */
+    return place(out, size, model, &driver, &o);
 }
 
 double ek_device_room(const char *text, double max_bytes, const ek_model *model)

@@ -40,10 +40,11 @@ static inline bool ek_device_is_split(const ek_device *d)
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
                       const ek_ranks_beside *beside, ek_model *model, char *why, size_t room);
 
-/* What of a model would lie where, in words, on what the devices have free or, without asking them, on max_bytes
- * each, and how many requests of ctx tokens have room for their keys and values beside it. Weights may be deferred.
- * ENOMEM: the weights do not fit, with what would, or no such request does, with the numbers. */
-ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_model *model, int ctx);
+/* What of a model would lie where, in words, on what the devices have free or, whether they are there or not, on
+ * max_bytes each, and for how many requests of beside->step.max_ctx tokens keys and values have room beside it. Weights
+ * may be deferred. ENOMEM: it does not fit, with what would, or no such request does, with the numbers. */
+ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_ranks_beside *beside,
+                       ek_model *model);
 
 /* Bytes that keys and values may take of the device beside the model's weights, which are not there yet. 0: text (NULL:
  * "auto") names the CPU or several devices, it has no room for the weights, or cannot be asked. */

@@ -10,6 +10,7 @@
 #include "engine/budget.h"
 #include "engine/executor.h"
 #include "gpu/tower/encoder.h"
+#include "open/beside.h"
 #include "open/device.h"
 #include "open/find.h"
 #include "open/store.h"
@@ -148,40 +149,6 @@ static void choose_requests(ek_engine_opts *o, const ek_executor *on)
     o->kv_bytes = bytes < on->room ? bytes : on->room;
 }
 
-/* Prompts of small models are read nearly twice as fast by long steps, which replies beside them do not notice. */
-static int chunk_of(const ek_opened *m)
-{
-    enum { LEAST = 512, LARGEST = 2048 };
-    const double macs = 2.4e12; /* of a step's prompt rows: some 25 ms of a Hopper GPU */
-    int n = LARGEST;
-    if (m->ranks && ek_ranks_has_host(m->ranks)) return LEAST;
-    while (n > LEAST && n * ek_model_macs_prompt_row(m->model) > macs) n /= 2;
-    return n;
-}
-
-/* What the engine will ask of several devices at most, before it is known how many requests and how long a chunk. */
-static ek_ranks_beside beside_of(const ek_opened *m, const ek_open_opts *o, const ek_device *d)
-{
-    ek_engine_opts e = ek_open_engine_opts(o);
-    const ek_config *c = ek_model_config(m->model);
-    const int ctx = o->ctx_tokens ? o->ctx_tokens : c->max_position_embeddings,
-              image = m->towers && c->mutual && ek_towers_get(m->towers)->image ? EK_IMAGE_TOKENS : 0;
-    ek_ranks_beside out = {.step = {.max_ctx = ctx}, .towers = m->towers ? ek_gpu_encoder_bytes(m->towers) : 0};
-    if (drafts(m, o) && !d->may_be_cpu) out.drafter = m->drafter; /* with auto it is left out where it has no room */
-    ek_budget b = {.ctx = ctx};
-    if (!o->chunk) e.chunk = chunk_of(m);
-    if (!o->max_requests) e.max_requests = EK_BUDGET_REQUESTS;
-    ek_executor_sizes_of(&out.step, &e, c, image);
-    const int each = o->ctx_tokens || ctx < EK_BUDGET_EACH ? ctx : EK_BUDGET_EACH;
-    out.kv_bytes = ek_budget_request_bytes(ek_model_kv_layout(m->model), each);
-    if (e.kv_bytes > 0)
-        out.kv_bytes = ek_budget_plan(&b, ek_model_kv_layout(m->model), e.max_requests, ctx, out.step.max_rows,
-                                      e.kv_bytes, o->ctx_tokens == 0)
-                           ? e.kv_bytes
-                           : b.bytes;
-    return out;
-}
-
 /* On m->gpu, m->ranks or the CPU. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 {
@@ -196,7 +163,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     if (m->towers) ek_gpu_encoder_reserve(ek_opened_gpu(m), m->towers);
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
-    if (!o->chunk) opts.chunk = chunk_of(m);
+    if (!o->chunk) opts.chunk = ek_open_chunk(m->model, m->ranks && ek_ranks_has_host(m->ranks));
     if (!o->max_requests) choose_requests(&opts, &on);
     if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
     on.close(on.arg);
@@ -221,7 +188,9 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_device_set_tune(&d, o->tune));
     if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
         EK_TRY(ek_model_pack(m->model, &(ek_model_share){.end = ek_model_config(m->model)->n_layers, .embed = true}));
-    const ek_ranks_beside beside = beside_of(m, o, &d);
+    const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter
+                                                              : NULL; /* auto leaves out what has no room */
+    const ek_ranks_beside beside = ek_open_beside(m->model, m->towers, drafter, o);
     EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why));
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);

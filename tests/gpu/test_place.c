@@ -13,7 +13,7 @@
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
 #include "gpu/gpu.h"
-#include "gpu/ranks/place.h"
+#include "gpu/ranks/plan.h"
 #include "gpu/weights/cut.h"
 #include "model/pass.h"
 #include "ops/linear/linear_layout.h"
@@ -63,7 +63,7 @@ static void layers_are_placed_by_room(void **state)
     assert_int_equal(ek_place_layers(&p, m, (double[]){24e9, 24e9}, 2, false), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "on 2 devices, which have room for 24.00, 24.00 GB"));
     char advice[256];
-    ek_place_advise(advice, sizeof advice, m, 40e9);
+    ek_ranks_advise(advice, sizeof advice, m, NULL, 40e9, &(ek_ranks_opts){0});
     assert_non_null(strstr(advice, "2 such devices would hold it (--device cuda:0-1)"));
     assert_non_null(strstr(advice, "--device cuda:0,cpu leaves"));
     ek_model_close(m);
@@ -104,7 +104,8 @@ static void the_cpu_has_experts_where_it_reads_less_of_them(void **state)
     ek_place_text(text, sizeof text, &p, (int[]){0});
     assert_non_null(strstr(text, "experts of layers 0 to "));
     assert_non_null(strstr(text, " on the CPU, layers 0 to 29 and the head on cuda:0 (weights "));
-    assert_non_null(strstr((ek_place_advise(text, sizeof text, m, 12e9), text), "leaves the experts of "));
+    assert_non_null(strstr((ek_ranks_advise(text, sizeof text, m, NULL, 12e9, &(ek_ranks_opts){0}), text),
+                           "leaves the experts of "));
     assert_int_equal(ek_place_with_host(&p, m, (double[]){4e9}, 1, EK_HOST_CHOSEN), EK_OK); /* nearly all */
     assert_true(p.host_experts > 25);
     assert_int_equal(ek_place_with_host(&p, m, (double[]){80e9}, 1, EK_HOST_CHOSEN), EK_OK);
@@ -306,8 +307,11 @@ static void requests_are_counted_beside_the_weights(void **state)
         ek_place p;
         double least = INFINITY;
         assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host, EK_HOST_CHOSEN), EK_OK);
-        const ek_place_keys k = ek_place_keys_of(&p, m, row[i].room, 32768);
-        const int n = k.requests;
+        ek_ranks_kept kept[3] = {0}, full[3] = {0};
+        for (int d = 0; d < p.n; d++)
+            kept[p.device[d]].weights = p.bytes[d], full[p.device[d]].weights = row[i].room[p.device[d]];
+        const ek_ranks_requests k = ek_ranks_count_requests(&p, kept, m, row[i].room, 32768);
+        const int n = k.n;
         const double each = k.each;
         for (int d = 0; d < p.n; d++) least = fmin(least, (row[i].room[p.device[d]] - p.bytes[d]) * EK_GPU_KEYS_SHARE);
         assert_true(n > 0 && each > 0 && n * each <= fmax(least, n * each * (p.n > 1)));
@@ -316,7 +320,7 @@ static void requests_are_counted_beside_the_weights(void **state)
                     (p.n == 1 && !p.host_end ? each == whole && (n + 1) * each > least : each < whole));
         if (row[i].split == EK_SPLIT_OUTPUTS) assert_true(each * row[i].n <= whole * 1.5);
         assert_true(n * each <= k.left && (n + 1) * each > k.left && k.left >= least);
-        assert_int_equal(ek_place_keys_of(&p, m, p.bytes, 32768).requests, 0);
+        assert_int_equal(ek_ranks_count_requests(&p, full, m, row[i].room, 32768).n, 0);
         ek_model_close(m);
     }
 }

@@ -19,6 +19,7 @@
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
 #include "engine/trace.h"
+#include "gpu/ranks/plan.h"
 #include "gpu/ranks/ranks.h"
 #include "gpu/ranks/state.h"
 #include "gpu/step/run.h"
@@ -310,6 +311,28 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_model_close(m);
 }
 
+/* What `inspect` says without a device is what is done: the same lies where, and as many requests have room. r: NULL
+ * where it was refused; room: of its executor. */
+static void check_paper(ek_model *m, const ek_ranks_opts *o, const ek_ranks *r, double room)
+{
+    enum { FAKE_CAPABILITY = 90, FAKE_MULTIPROCESSORS = 4 };
+    ek_cuda *const paper = ek_cuda_on_paper(FAKE_CAPABILITY, FAKE_MULTIPROCESSORS), *c[EK_RANKS];
+    ek_ranks_kept kept[EK_RANKS] = {0};
+    double each[EK_RANKS];
+    char text[1024];
+    ek_place p;
+    for (int i = 0; i < o->n; i++) c[i] = paper, each[i] = o->max_bytes;
+    assert_int_equal(ek_ranks_plan(&p, kept, m, c, each, o), r ? EK_OK : EK_ENOMEM);
+    ek_cuda_close(paper);
+    if (!r) return;
+    const int ctx = o->beside.step.max_ctx, there = ek_budget_requests_in(ek_model_kv_layout(m), room, ctx),
+              said = ek_ranks_count_requests(&p, kept, m, each, ctx).n;
+    ek_place_text(text, sizeof text, &p, o->ordinal);
+    assert_memory_equal(text, ek_ranks_text(r), strlen(text));
+    const bool whole = o->n == 1 && !p.host_end; /* a part's pages are counted in bytes of whole ones */
+    if (whole ? said != there : said < there - 1) fail_msg("%s: %d requests said, %d there", text, said, there);
+}
+
 /* What was placed beside a step of these rows, and with `more` beside a drafter and towers, opens and runs it, with all
  * that a device may give from too little on; what is refused took nothing, and says why. */
 static void sweep(const char *shape, int n, how by, int chunk, bool more)
@@ -343,11 +366,13 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
             assert_int_equal(err, EK_ENOMEM);
             assert_true(strlen(ek_err_text()) > 40 && fake.most < 1e6);
             if (more && strstr(ek_err_text(), "a step of")) assert_non_null(strstr(ek_err_text(), "a drafter and tow"));
+            check_paper(m, &r, NULL, 0);
             refused++;
         } else {
             ek_ranks_first(ranks)->reserved = r.beside.towers; /* ek_gpu_encoder_reserve */
             if (more) assert_int_equal(ek_gpu_add_drafter(ek_ranks_drafting(ranks), drafter), EK_OK);
             const ek_executor on = ek_ranks_executor(ranks);
+            check_paper(m, &r, ranks, on.room);
             if (ek_engine_open_on(&e, &on, &o))
                 fail_msg("%s on %d by %d, %.0f bytes: %s", shape, n, by, bytes, ek_err_text());
             assert_int_equal(try(e, out, false), EK_OK);

@@ -12,9 +12,9 @@
 #include "chat/prompt.h"
 #include "cli/frame/check.h"
 #include "cli/frame/hub.h"
+#include "open/beside.h"
 #include "open/device.h"
 #include "engine/budget.h"
-#include "model/tower/tower.h"
 #include "tensor/listing.h"
 
 /* ------------------------------------------------------------------ tensors */
@@ -65,10 +65,8 @@ static ek_err measure(ek_inspect *r)
     else EK_TRY(ek_model_synthetic(&r->model, &r->config, atoi(r->cli->bits), 0, &o));
     ek_model_measure(&r->need, r->model);
     const ek_towers_opts towers = {.cpu = o.cpu, .synthetic = r->path ? NULL : r->cli->synthetic};
-    ek_towers *t;
-    EK_TRY(ek_towers_open(&t, r->path, &towers));
-    r->tower_bytes = (double)ek_towers_image_bytes(t) + (double)ek_towers_sound_bytes(t);
-    ek_towers_close(t);
+    EK_TRY(ek_towers_open(&r->towers, r->path, &towers));
+    r->tower_bytes = (double)ek_towers_image_bytes(r->towers) + (double)ek_towers_sound_bytes(r->towers);
     return EK_OK;
 }
 
@@ -162,7 +160,10 @@ static ek_err place(ek_inspect *r, const ek_device *device)
         snprintf(r->device, sizeof r->device, "%.200s of %.1f GB%s", r->cli->device, each / 1e9,
                  device->n > 1 || device->all ? " each" : "");
     else EK_TRY(ek_device_text(device, r->device, sizeof r->device));
-    if (r->measured && ek_device_place(r->place, sizeof r->place, device, each, r->model, r->ctx))
+    if (!r->measured) return EK_OK;
+    const ek_open_opts opts = {.ctx_tokens = r->ctx};
+    const ek_ranks_beside beside = ek_open_beside(r->model, r->towers, NULL, &opts);
+    if (ek_device_place(r->place, sizeof r->place, device, each, &beside, r->model))
         snprintf(r->place, sizeof r->place, "no: %s", ek_err_text());
     return EK_OK;
 }
@@ -226,7 +227,8 @@ ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
     EK_TRY(ek_kv_format_parse(cli->kv, &k, &v)); /* a wrong option is no property of the checkpoint */
     EK_TRY(ek_activations_parse(cli->activations, &activations));
     const ek_err err = cli->has.synthetic ? read_published(r) : read_checkpoint(r);
+    ek_towers_close(r->towers);
     ek_model_close(r->model);
-    r->model = NULL;
+    r->model = NULL, r->towers = NULL;
     return err;
 }

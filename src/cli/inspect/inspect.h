@@ -5,6 +5,7 @@
 #include "cli/frame/about.h"
 #include "cli/frame/cli.h"
 #include "model/model.h"
+#include "model/tower/tower.h"
 
 enum { EK_INSPECT_TYPES = 64 };
 
@@ -35,7 +36,8 @@ typedef struct ek_inspect {
     bool runs;
     char why[1100];     /* why it does not, or as what it does; "" without */
     ek_model_need need; /* if it runs as a model */
-    ek_model *model;    /* without weights; while it is read */
+    ek_model *model;    /* without weights; while it is read, as its towers */
+    ek_towers *towers;
     bool measured;
     int ctx;
     double weight_bytes; /* in memory, those of towers too; where it does not run, as stored */

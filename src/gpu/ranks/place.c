@@ -1,12 +1,10 @@
 #include "gpu/ranks/place.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "engine/budget.h"
 #include "gpu/gpu.h"
 #include "gpu/weights/cut.h"
 #include "model/pass.h"
@@ -213,37 +211,6 @@ void ek_place_give_host(ek_place *p, const ek_model *m, int end)
         const int first = old.share[r].first > end ? old.share[r].first : end;
         if (first < old.share[r].end) add(p, m, old.device[r], first, old.share[r].end);
     }
-}
-
-void ek_place_advise(char *out, size_t size, const ek_model *m, double room)
-{
-    double each[EK_RANKS];
-    ek_place p;
-    int n = 2;
-    out[0] = '\0';
-    for (int r = 0; r < EK_RANKS; r++) each[r] = room;
-    while (n <= EK_RANKS && n <= last_border(m) + 1 && ek_place_layers(&p, m, each, n, false)) n++;
-    if (n <= EK_RANKS && n <= last_border(m) + 1)
-        snprintf(out, size, "%d such devices would hold it (--device cuda:0-%d)", n, n - 1);
-    const size_t used = strlen(out);
-    if (ek_place_with_host(&p, m, each, 1, EK_HOST_CHOSEN) || p.host_end + p.host_experts == 0) return;
-    snprintf(out + used, size - used, "%s--device cuda:0,cpu leaves %s%d of %d layers to the CPU", used ? ", or " : "",
-             p.host_experts ? "the experts of " : "", p.host_end + p.host_experts, n_layers(m));
-}
-
-ek_place_keys ek_place_keys_of(const ek_place *p, const ek_model *m, const double *room, int ctx)
-{
-    ek_place_keys fewest = {.requests = INT_MAX};
-    for (int i = 0; i < p->n; i++) {
-        const ek_gpu_cut cut = {i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0};
-        ek_kv_layout own = m->layout;
-        size_t at[EK_PAGE_KINDS];
-        ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &cut);
-        const double rest = (room[p->device[i]] - p->bytes[i]) * EK_GPU_KEYS_SHARE, left = rest > 0 ? rest : 0;
-        const int n = ek_budget_requests_in(&own, left, ctx);
-        if (n < fewest.requests) fewest = (ek_place_keys){n, left, ek_budget_request_bytes(&own, ctx)};
-    }
-    return fewest;
 }
 
 /* --- in words */

@@ -50,21 +50,9 @@ double ek_place_share(bool host);
  * and cuda:1 (weights up to 15.60 GB each)"; ordinal: of the devices given. */
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal);
 
-/* Keys and values beside the weights, on the device that holds fewest requests. */
-typedef struct ek_place_keys {
-    int requests;
-    double left, each; /* bytes for all of them, and of one */
-} ek_place_keys;
-
-/* Of requests of ctx tokens. room: as above; a share of what the weights leave is for the step's own memory. */
-ek_place_keys ek_place_keys_of(const ek_place *p, const ek_model *m, const double *room, int ctx);
-
 /* Gives the CPU layers [0, end), if it had fewer, or the experts of so many. The last device keeps the layers that it
  * must have. */
 void ek_place_give_host(ek_place *p, const ek_model *m, int end);
 void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end);
-
-/* For a model that one device of this room has none for: what would. Appends nothing if there is no way. */
-void ek_place_advise(char *out, size_t size, const ek_model *m, double room);
 
 #endif

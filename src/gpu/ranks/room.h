@@ -10,8 +10,7 @@
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room);
 /* The same of what device i has of pages, of `free` bytes that it has, less what it may not give. */
 double ek_ranks_room(const ek_ranks *r, int i, double free);
-/* r->place for devices that have `room` bytes each, by ek_place_by, so that the weights leave what o->beside takes;
- * gpu: the devices. Sets their kept_step and kept_keys. */
+/* r->place, by ek_ranks_plan. gpu: the devices. Sets what they keep. */
 ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_ranks_opts *o);
 /* ENOMEM with the numbers, where an executor that was opened took more of device i than it may give. */
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run);

@@ -64,14 +64,19 @@ static double left_of(const ek_gpu *g)
     return g->max_bytes > 0 && given < (double)free ? given : (double)free;
 }
 
-/* Whether the table can lie on the device; fills its layout. */
-static bool fits(ek_gpu *g, const ek_weight_data *data)
+bool ek_gpu_table_fits(double table, double left, double kept)
 {
+    return table > 0 && table <= left / 4 && table <= left - kept;
+}
+
+double ek_gpu_table_plan(ek_gpu *g)
+{
+    const ek_weight_data *data = &g->m->w.per_layer_embed.data;
     ek_linear whole;
+    if (!g->m->config.per_layer_size || !data->plane[0]) return 0;
     if (ek_linear_plan(&whole, g->m->cpu, data->n, data->k, data->type) || ek_cuda_linear_plan(&g->w.table.l, &whole))
-        return false;
-    const double left = left_of(g), kept = g->kept_step + g->kept_keys + g->kept_rest;
-    return (double)g->w.table.l.bytes <= (left / 4 < left - kept ? left / 4 : left - kept);
+        return 0;
+    return (double)g->w.table.l.bytes;
 }
 
 ek_err ek_gpu_table_upload(ek_gpu *g)
@@ -83,7 +88,7 @@ ek_err ek_gpu_table_upload(ek_gpu *g)
             .l = {.n = data->n, .k = data->k}, .invented = true, .seed = g->m->w.per_layer_embed.seed};
         return EK_OK;
     }
-    if (!fits(g, data)) {
+    if (!ek_gpu_table_fits(ek_gpu_table_plan(g), left_of(g), g->kept_step + g->kept_keys + g->kept_rest)) {
         g->w.table = (ek_gpu_matrix){0};
         return EK_OK;
     }

@@ -1,0 +1,154 @@
+#include "gpu/ranks/plan.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/budget.h"
+#include "gpu/gpu.h"
+#include "gpu/sizes.h"
+#include "gpu/weights/table.h"
+
+double ek_ranks_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS])
+{
+    double most = 0;
+    for (int k = 0; k < EK_PAGE_KINDS; k++) {
+        const double part = l->page_bytes[k] ? (double)own[k] / (double)l->page_bytes[k] : 0;
+        most = part > most ? part : most;
+    }
+    return most;
+}
+
+double ek_ranks_keys_within(const ek_ranks_kept *k, double left)
+{
+    const double share = left * EK_GPU_KEYS_SHARE - k->towers, rest = left - k->step - k->towers;
+    return k->step > 0 ? fmax(fmin(share, rest), fmin(k->keys, rest)) : share;
+}
+
+static ek_err place_once(ek_place *p, const ek_model *m, const double *room, const ek_ranks_opts *o)
+{
+    EK_TRY(ek_place_by(p, m, room, o->n, o->split, o->host, o->part));
+    if (!o->host) return EK_OK;
+    if (o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(p, m, o->host_layers);
+    else ek_place_give_host(p, m, o->host_layers);
+    return EK_OK;
+}
+
+static ek_gpu_cut cut_of(const ek_place *p, int i)
+{
+    return (ek_gpu_cut){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0};
+}
+
+static ek_err keep(ek_ranks_kept *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
+                   const ek_ranks_opts *o)
+{
+    const int drafts = p->split == EK_SPLIT_OUTPUTS ? 0 : p->n - 1;
+    ek_gpu_planned all;
+    EK_TRY(
+        ek_gpu_plan(&all, c, m, &p->share[i], cut_of(p, i), &o->beside.step, i == drafts ? o->beside.drafter : NULL));
+    *out = (ek_ranks_kept){.weights = all.weights,
+                           .step = all.step + all.drafter_step,
+                           .keys = o->beside.kv_bytes * ek_ranks_part_of_pages(&m->layout, all.page_bytes),
+                           .drafter = all.drafter,
+                           .towers = i == 0 ? o->beside.towers : 0};
+    const double rest = out->step + out->keys + out->drafter + out->towers;
+    if (ek_gpu_table_fits(all.table, room - all.weights, rest)) out->table = all.table;
+    return EK_OK;
+}
+
+/* Of the devices that have a part: what the rest takes of each that is too full, by its place in the list. */
+static ek_err find_short(const ek_place *p, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
+                         const ek_ranks_opts *o, double *beside, bool *found)
+{
+    *found = false;
+    for (int i = 0; i < p->n; i++) {
+        const int d = p->device[i];
+        ek_ranks_kept *const k = &kept[d];
+        EK_TRY(keep(k, p, i, m, c[d], room[d], o));
+        /* what the layers' sizes do not say of the weights, too: they are laid out for the device */
+        const double need = k->weights - p->bytes[i] + k->step + k->keys + k->drafter + k->towers;
+        if (p->bytes[i] + need <= room[d]) continue;
+        *found = true;
+        beside[d] = fmax(need, beside[d] * 1.02);
+    }
+    return EK_OK;
+}
+
+static ek_err no_room_beside(const ek_ranks_opts *o, const ek_ranks_kept *kept)
+{
+    char why[320], more[64] = "";
+    double step = 0, keys = 0, rest = 0;
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    for (int i = 0; i < o->n; i++) {
+        step = fmax(step, kept[i].step), keys = fmax(keys, kept[i].keys);
+        rest = fmax(rest, kept[i].drafter + kept[i].towers);
+    }
+    if (rest > 0)
+        snprintf(more, sizeof more, ", %s %.2f GB",
+                 !o->beside.drafter     ? "towers"
+                 : o->beside.towers > 0 ? "a drafter and towers"
+                                        : "a drafter",
+                 rest / 1e9);
+    return ek_fail(EK_ENOMEM,
+                   "%s, where keys and values take %.2f GB, a step of %d rows %.2f GB%s (fewer with a smaller --ctx, "
+                   "--chunk, --max-requests or --kv-memory)",
+                   why, keys / 1e9, o->beside.step.max_rows, step / 1e9, more);
+}
+
+/* The rest takes more of its room than the share that weights leave: so a device is as if it had less. */
+ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
+                     const ek_ranks_opts *o)
+{
+    enum { TRIES = 64 };
+    double own[EK_RANKS], beside[EK_RANKS] = {0};
+    bool found = o->beside.step.max_rows > 0;
+    memcpy(own, room, sizeof *own * (size_t)o->n);
+    EK_TRY(place_once(out, m, own, o));
+    for (int i = 0; i < out->n; i++) kept[out->device[i]].weights = out->bytes[i];
+    for (int n = 0; n < TRIES && found; n++) {
+        EK_TRY(find_short(out, kept, m, c, room, o, beside, &found));
+        for (int i = 0; i < o->n; i++) own[i] = fmax(1, fmin(room[i], (room[i] - beside[i]) / ek_place_share(o->host)));
+        const ek_err err = found ? place_once(out, m, own, o) : EK_OK;
+        if (err) return err == EK_ENOMEM ? no_room_beside(o, kept) : err;
+    }
+    return found ? ek_fail(EK_ENOMEM, "no placing of the layers leaves room for a step of %d rows",
+                           o->beside.step.max_rows)
+                 : EK_OK;
+}
+
+void ek_ranks_advise(char *out, size_t size, ek_model *m, ek_cuda *c, double room, const ek_ranks_opts *o)
+{
+    ek_ranks_opts other = {.n = 2, .beside = o->beside};
+    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_cuda *all[EK_RANKS];
+    double each[EK_RANKS];
+    ek_place p;
+    ek_err err;
+    out[0] = '\0';
+    for (int i = 0; i < EK_RANKS; i++) all[i] = c, each[i] = room;
+    while ((err = ek_ranks_plan(&p, kept, m, all, each, &other)) == EK_ENOMEM && other.n < EK_RANKS) other.n++;
+    if (!err) snprintf(out, size, "%d such devices would hold it (--device cuda:0-%d)", other.n, other.n - 1);
+    const size_t used = strlen(out);
+    other.n = 1, other.host = true;
+    if (ek_ranks_plan(&p, kept, m, all, each, &other) || p.host_end + p.host_experts == 0) return;
+    snprintf(out + used, size - used, "%s--device cuda:0,cpu leaves %s%d of %d layers to the CPU", used ? ", or " : "",
+             p.host_experts ? "the experts of " : "", p.host_end + p.host_experts, m->config.n_layers);
+}
+
+ek_ranks_requests ek_ranks_count_requests(const ek_place *p, const ek_ranks_kept *kept, const ek_model *m,
+                                          const double *room, int ctx)
+{
+    ek_ranks_requests fewest = {.n = INT_MAX};
+    for (int i = 0; i < p->n; i++) {
+        const ek_ranks_kept *k = &kept[p->device[i]];
+        const ek_gpu_cut cut = cut_of(p, i);
+        ek_kv_layout own = m->layout;
+        size_t at[EK_PAGE_KINDS];
+        ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &cut);
+        const double left = fmax(0, ek_ranks_keys_within(k, room[p->device[i]] - k->weights - k->table - k->drafter));
+        const int n = ek_budget_requests_in(&own, left, ctx);
+        if (n < fewest.n) fewest = (ek_ranks_requests){n, left, ek_budget_request_bytes(&own, ctx)};
+    }
+    return fewest;
+}
