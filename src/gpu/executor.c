@@ -139,7 +139,7 @@ static ek_gpu_flight *flight_of(ek_gpu_run *x, uint64_t step)
 static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 {
     f->n_draws = x->n_draws, f->draws = x->n_draws == s->n_draws, f->disturbed = false;
-    EK_TRY(ek_cuda_download(x->g->c, f->result, x->digest, (size_t)x->z.max_logits * 16));
+    if (x->g->share.head) EK_TRY(ek_cuda_download(x->g->c, f->result, x->digest, (size_t)x->z.max_logits * 16));
     if (x->control) EK_TRY(ek_cuda_download(x->g->c, f->result + 4 * x->z.max_logits, x->control, 8));
     return ek_cuda_event_record(x->g->c, f->ended);
 }

@@ -117,13 +117,13 @@ static void replies_go_in_turns(void **state)
     (void)state;
     static replies x;
     for (int seed = 0; seed < 200; seed++) {
-        const int max = 2 + seed % 3;
+        const int max = 2 + seed % 3, min = 1 + seed / 3 % 2;
         int n = 1 + (int)(ek_mix64((uint64_t)seed) % MAX), left[MAX];
         ek_pieces last = whole(n), p = {0};
         lay_out(&x, NULL, n);
         for (int turn = 0; n > 0; turn++) {
-            ek_pieces_follow(&p, &x.s, &last, max);
-            assert_int_equal(p.n, n < max ? n : max);
+            ek_pieces_follow(&p, &x.s, &last, max, min);
+            assert_int_equal(p.n, n / min < 1 ? 1 : n / min < max ? n / min : max);
             check_turns(&p, &x, &last);
             for (int i = 0; i < p.n; i++) { /* of about as many, none far from the others */
                 const int size = p.first[i + 1] - p.first[i];
@@ -148,20 +148,20 @@ static void replies_stay_in_their_piece(void **state)
     static replies x;
     ek_pieces front = whole(8), p = {0}, q = {0};
     lay_out(&x, NULL, 8);
-    ek_pieces_follow(&p, &x.s, &front, 2);
+    ek_pieces_follow(&p, &x.s, &front, 2, 1);
     assert_true(p.n == 2 && p.first[1] == 4 && p.after[0] == 0 && p.after[1] == 0);
     lay_out(&x, (const int[]){0, 1, 4, 5, 6, 7}, 6);
-    ek_pieces_follow(&q, &x.s, &p, 2);
+    ek_pieces_follow(&q, &x.s, &p, 2, 1);
     assert_true(q.n == 2 && q.first[1] == 2 && q.after[0] == 0 && q.after[1] == 1);
     lay_out(&x, (const int[]){4, 5, 6, 7}, 4);
-    ek_pieces_follow(&q, &x.s, &p, 2);
+    ek_pieces_follow(&q, &x.s, &p, 2, 1);
     assert_true(q.n == 2 && q.first[1] == 2 && q.after[0] == 1 && q.after[1] == 1);
     lay_out(&x, (const int[]){3}, 1);
-    ek_pieces_follow(&q, &x.s, &p, 2);
+    ek_pieces_follow(&q, &x.s, &p, 2, 1);
     assert_true(q.n == 1 && q.after[0] == 0);
     const ek_pieces twelve = {.n = 2, .first = {0, 6, 12}, .turns = true};
     lay_out(&x, (const int[]){0, 6, 7, 8, 9, 10, 11}, 7); /* few are left of the first piece: sizes are made equal */
-    ek_pieces_follow(&q, &x.s, &twelve, 2);
+    ek_pieces_follow(&q, &x.s, &twelve, 2, 1);
     assert_true(q.n == 2 && q.first[1] == 3 && q.after[0] == 1 && q.after[1] == 1);
 }
 
@@ -179,7 +179,7 @@ static void others_are_whole(void **state)
         if (k == 2) x.follows[1] = 0;
         if (k == 3) x.s.n_draws = 3;
         if (k == 4) x.draw[1].logits = 0;
-        ek_pieces_follow(&p, &x.s, &front, 2);
+        ek_pieces_follow(&p, &x.s, &front, 2, 1);
         assert_true(p.n == 1 && p.after[0] == 1 && p.first[1] == 4);
         assert_int_equal(ek_pieces_step(&p, &x.s, 0).n_rows, 4);
     }

@@ -77,6 +77,7 @@ static uint64_t together(const scene *s, const ek_ask *asks, int n, const ek_tra
     setenv("EK_EMULATED_LAZY", bits, 1);
     must(ek_ranks_open(&r, &driver, s->model,
                        &(ek_ranks_opts){.n = devices, .ordinal = {0, 1, 2, 3}, .split = EK_SPLIT_LAYERS}));
+    r->min_piece = 64; /* of one reply, too */
     const ek_executor on = ek_ranks_executor(r);
     must(ek_engine_open_on(&e, &on, options()));
     must(ek_trace_run(e, asks, n, got));

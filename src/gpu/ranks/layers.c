@@ -34,6 +34,10 @@ _Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_PIECES, "of all pieces, and of those
 /* Rows of a piece: of fewer it would take a device as long, for it reads all weights. Not measured on devices yet. */
 enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
 
+/* Replies of a piece: two alone take hardly longer than one, which is what turns cost. Not so with experts, of which
+ * each row reads its own (docs/log/2026-11-27-several-gpus.md). */
+enum { MIN_TURN = 2 };
+
 static ek_gpu_run *run_of(const split *x, int i)
 {
     return x->on[i].arg;
@@ -148,7 +152,8 @@ static int max_pieces(const split *x)
 static void cut(split *x, ek_pieces *p, const ek_step *s)
 {
     const int max = max_pieces(x), min = x->r->min_piece;
-    if (s->follows) ek_pieces_follow(p, s, pieces_of(x, x->n_begun - 1), x->n < max ? x->n : max);
+    const int few = min || x->r->m->config.n_experts ? 1 : MIN_TURN;
+    if (s->follows) ek_pieces_follow(p, s, pieces_of(x, x->n_begun - 1), x->n < max ? x->n : max, few);
     else ek_pieces_cut(p, s, max, min ? min : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE);
     x->r->turns += p->turns && p->n > 1;
 }

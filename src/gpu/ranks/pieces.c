@@ -109,12 +109,12 @@ static bool stay(ek_pieces *p, const ek_step *s, const ek_pieces *front)
     return true;
 }
 
-void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max)
+void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
 {
-    const int most = s->n_rows < max ? s->n_rows : max;
+    const int most = s->n_rows / min < max ? s->n_rows / min : max;
     *p = (ek_pieces){.row = p->row, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
     if (!goes_in_turns(s)) return;
-    p->turns = true, p->n = most;
+    p->turns = true, p->n = most > 1 ? most : 1;
     if (!stay(p, s, front))
         for (int i = 0; i <= p->n; i++) p->first[i] = s->n_rows * i / p->n;
     for (int i = 0; i < p->n; i++) p->after[i] = ek_pieces_with(front, s->follows[p->first[i + 1] - 1]);
