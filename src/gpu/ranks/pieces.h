@@ -25,9 +25,9 @@ void ek_pieces_close(ek_pieces *p);
 /* Cuts s into at most max pieces of about as many rows, each of `min` or more; one if there are too few that can go in
  * front of others: rows behind which nothing of their sequence is seen from in front, and which want no logits. */
 void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min);
-/* Cuts s, which follows draws of the step that `front` has, into at most max pieces of about as many sequences, of `min`
- * or more; into one where there are too few, or where sequences have more rows, or another order, than draws in front.
- * A sequence stays in its piece while these have about as many. */
+/* Cuts s, which follows draws of the step that `front` has, into at most max pieces of about as many sequences, of
+ * `min` or more; into one where there are too few, or where sequences have more rows, or another order, than draws in
+ * front. A sequence stays in its piece while these have about as many. */
 void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min);
 /* Piece i of s, which borrows from both. */
 ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i);
