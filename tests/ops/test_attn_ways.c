@@ -211,7 +211,8 @@ static void prompts(void **state)
     enum { ROWS = 17 };
     static const struct {
         int heads, kv_heads, dim, window;
-    } shapes[] = {{8, 1, 64, 0}, {8, 1, 128, 300}, {16, 2, 72, 0}, {6, 2, 64, 100}, {8, 1, 20, 0}, {8, 1, 256, 270}};
+    } shapes[] = {{8, 1, 64, 0},   {8, 1, 128, 300}, {16, 2, 72, 0},  {6, 2, 72, 130},
+                  {6, 2, 64, 100}, {8, 1, 20, 0},    {8, 1, 256, 270}};
     static const ek_kv_format pairs[][2] = {{EK_KV_I12, EK_KV_I12},
                                             {EK_KV_I8, EK_KV_I8},
                                             {EK_KV_I12, EK_KV_I8},
