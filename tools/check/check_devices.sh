@@ -40,7 +40,7 @@ said() { # what, a pattern, options
   count $? "$what: $(head -3 "$dir/said")"
 }
 said "where layers lie" '^layers *0 to [0-9]* on cuda:0 .*and the head on cuda:1' inspect --device cuda:0,1 models/pocket
-said "where they would" 'on the CPU, .*and the head on cuda:0' inspect --device cuda:0,cpu --gpu-memory 9M models/pocket
+said "where they would" '^layers *0 to [0-9]* on the CPU, .*and the head on cuda:0' inspect --synthetic 31b --device cuda:0,cpu --gpu-memory 12G
 said "whose outputs" '^outputs *cut over cuda:0 and cuda:1 ' inspect --device cuda:0,1 --split outputs models/pocket
 said "outputs and the CPU" 'split outputs: cpu has whole layers' generate --device cuda:0,cpu --split outputs --ids $ids
 said "no such device" 'there is no device cuda:7, the driver has 4' generate --device cuda:0,7 --ids $ids
