@@ -149,6 +149,7 @@ void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
     if (!ek_gpu_is_cut(x)) return;
     e->a.rank = x->g->share.cut.rank;
     if (in_words(w, e)) return;
+    EK_ASSERT(!w->skips);
     ek_cuda_exchange_args *a = &e->a;
     a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank, a->limit = LIMIT;
     a->blocks = blocks_of(a);
@@ -174,12 +175,22 @@ static void exchange_y(ek_gpu_writer *w, int n)
     ek_gpu_write_exchange(w, &e);
 }
 
+static int64_t bytes_of_y(const ek_gpu_writer *w, int n)
+{
+    return (int64_t)n * hidden_size(w->x) * (int64_t)sizeof(float);
+}
+
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
 {
     if (!ek_gpu_is_cut(w->x)) return;
-    const int64_t bytes = (int64_t)n * hidden_size(w->x) * (int64_t)sizeof(float);
-    if (goes_in_words(w, bytes)) w->left_y = n;
+    if (goes_in_words(w, bytes_of_y(w, n))) w->left_y = n;
     else exchange_y(w, n);
+}
+
+bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n)
+{
+    w->skips |= goes_in_words(w, bytes_of_y(w, n));
+    return w->skips;
 }
 
 bool ek_gpu_take_y(ek_gpu_writer *w, ek_cuda_words *words, ek_cuda_words_rows *rows)

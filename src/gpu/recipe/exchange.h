@@ -57,6 +57,9 @@ ek_cuda_words ek_gpu_words(ek_gpu_writer *w);
  * kernel that reads them, which is next. That one takes them itself (false: they are there), or they are settled in
  * front of it. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);
+/* Whether n rows of y may be computed whole on all devices instead, which is less work where they are few: then what
+ * is exchanged in front and behind goes to landings of its own. */
+bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n);
 bool ek_gpu_take_y(ek_gpu_writer *w, ek_cuda_words *words, ek_cuda_words_rows *rows);
 void ek_gpu_settle_y(ek_gpu_writer *w);
 /* The rows of logits. */

@@ -157,6 +157,19 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     }
 }
 
+/* Devices whose outputs are cut compute all of few rows. */
+static void write_o(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
+{
+    const ek_gpu_layer *l = &w->x->g->w.layer[i];
+    const int hidden = w->x->g->m->config.hidden_size;
+    if (!ek_gpu_is_cut(w->x) || ek_gpu_skips_exchange_y(w, n)) {
+        ek_gpu_project(w, &l->o, in, w->x->y, hidden);
+        return;
+    }
+    ek_gpu_project(w, &l->o_part, in, ek_gpu_at_part(w->x->y, ek_gpu_outputs_of(w->x, hidden)), hidden);
+    ek_gpu_write_exchange_y(w, n);
+}
+
 void ek_gpu_write_keys(ek_gpu_writer *w)
 {
     const int i = w->of.layer, n = w->of.n;
@@ -179,8 +192,6 @@ void ek_gpu_write_layer(ek_gpu_writer *w)
     }
     ek_gpu_write_finish(w, i, n);
     ek_gpu_input o = ek_gpu_write_attend(w, i, n);
-    const ek_gpu_range outputs = ek_gpu_outputs_of(w->x, c->hidden_size);
-    ek_gpu_project(w, &w->x->g->w.layer[i].o, &o, ek_gpu_at_part(w->x->y, outputs), c->hidden_size);
-    ek_gpu_write_exchange_y(w, n);
+    write_o(w, i, &o, n);
     write_behind_attention(w, i, n);
 }

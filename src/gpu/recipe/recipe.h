@@ -95,6 +95,7 @@ typedef struct ek_gpu_writer {
     int held_group[2];           /* in groups of how many inputs */
     int n_exchanges;             /* between devices; */
     int left_y;                  /* rows of y that one was left for (gpu/recipe/exchange.h) */
+    bool skips;                  /* one of y was left out */
     int n_lines, n_opens;
     size_t n_args; /* words */
     ek_gpu_line line[EK_GPU_LINES];

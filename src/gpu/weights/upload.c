@@ -194,12 +194,10 @@ static void layer_behind(upload *u, int i)
         if (heads[j]->n) note(u, ek_cuda_linear_plan(&plan[j]->l, heads[j]));
 }
 
-/* The head is a part of the table that tokens are looked up in. */
-static void head(ek_gpu *g)
+/* The outputs of a whole matrix that are computed here. */
+static ek_gpu_matrix part_of(const ek_gpu *g, const ek_gpu_matrix *whole)
 {
-    ek_gpu_matrix *to = &g->w.head;
-    *to = g->w.embed;
-    if (!g->share.head || !g->share.cut.ranks) return;
+    ek_gpu_matrix out = *whole, *to = &out;
     const ek_gpu_range p = ek_gpu_outputs_here(&g->share.cut, to->l.n);
     const size_t skip = (size_t)(p.first / EK_PANEL), panels = (size_t)to->l.n_panels,
                  codes = to->l.code_bytes / panels * skip,
@@ -207,6 +205,15 @@ static void head(ek_gpu *g)
     to->l.n = p.n, to->l.n_panels = (p.n + EK_PANEL - 1) / EK_PANEL;
     to->at += codes;
     to->l.code_bytes = to->l.code_bytes - codes + scales * skip; /* from the first code to the first scale */
+    return out;
+}
+
+/* The head is a part of the table that tokens are looked up in. */
+static void parts(ek_gpu *g)
+{
+    g->w.head = g->share.head && g->share.cut.ranks ? part_of(g, &g->w.embed) : g->w.embed;
+    for (int i = g->share.first; i < g->share.end && g->share.cut.ranks; i++)
+        g->w.layer[i].o_part = part_of(g, &g->w.layer[i].o);
 }
 
 static void all(upload *u)
@@ -285,7 +292,7 @@ ek_err ek_gpu_upload(ek_gpu *g)
     u.copies = true, u.at = 0;
     all(&u);
     if (!u.err) u.err = ek_cuda_sync(g->c);
-    if (!u.err) head(g);
+    if (!u.err) parts(g);
     ek_cuda_free(g->c, u.buffer.at);
     return u.err;
 }
