@@ -5,8 +5,8 @@
  *     q                 its heads                 k, v              the KV heads that these read
  *     o, down           a part of hidden_size     gate, up          a part of the columns between them
  *     head              a part of the vocabulary  experts           the same parts of every expert's
- * All else (norms, the router, per-layer inputs, the table of embeddings) every device has and computes alike; so it does
- * with o of few rows, which takes less time than the exchange behind a part of it, and therefore has all of o. */
+ * All else (norms, the router, per-layer inputs, the table of embeddings) every device has and computes alike; so it
+ * does with o of few rows, which takes less time than the exchange behind a part of it, and therefore has all of o. */
 #ifndef EK_GPU_WEIGHTS_CUT_H
 #define EK_GPU_WEIGHTS_CUT_H
 
