@@ -198,7 +198,7 @@ static void weights_are_read_output_by_output(void **state)
     for (int s = 0; s < 2; s++) {
         ek_model *whole = open_tiny(shapes[s], false), *m = open_tiny(shapes[s], true);
         for (int r = 0; r < RANKS; r++) {
-            const ek_gpu_wanted w = {m, {r, RANKS}, 0};
+            const ek_gpu_wanted w = {m, {r, RANKS, s == 1}, 0};
             const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
             const ek_model_share share = {.end = m->config.n_layers, .embed = true, .rows = &rows};
             assert_int_equal(ek_model_pack(m, &share), EK_OK);
@@ -249,7 +249,7 @@ static void every_output_is_computed_once(void **state)
                 const ek_layer_config *l = &c->layer[j];
                 int heads = 0, columns = 0, outputs = 0;
                 for (int r = 0; r < ranks; r++) {
-                    const ek_gpu_cut cut = {r, ranks};
+                    const ek_gpu_cut cut = {.rank = r, .ranks = ranks};
                     const ek_gpu_head_part h = ek_gpu_heads_here(&cut, c, l);
                     check_range(h.q, &heads, 1);
                     assert_int_equal(h.q.n % h.kv.n, 0);
@@ -275,7 +275,9 @@ static void outputs_are_placed_by_room(void **state)
     char text[256];
     ek_model *m = open_published("31b", 0);
     assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 80e9}, 2), EK_OK);
-    assert_true(p.bytes[0] > 30e9 && p.bytes[0] < 34e9 && p.bytes[1] > 30e9 && p.bytes[1] < 34e9);
+    assert_true(p.whole_o && p.bytes[0] > 33e9 && p.bytes[0] < 37e9 && p.bytes[1] > 33e9 && p.bytes[1] < 37e9);
+    assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 60e9}, 2), EK_OK); /* one has too little for all of o */
+    assert_true(!p.whole_o && p.bytes[0] > 30e9 && p.bytes[0] < 34e9 && p.bytes[1] > 30e9 && p.bytes[1] < 34e9);
     ek_place_text(text, sizeof text, &p, (const int[]){0, 3});
     assert_non_null(strstr(text, "outputs cut over cuda:0 and cuda:3 (weights up to 3"));
     assert_int_equal(ek_place_outputs(&p, m, (double[]){80e9, 24e9}, 2), EK_ENOMEM);

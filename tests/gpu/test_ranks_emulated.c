@@ -125,6 +125,7 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
                              .ordinal = {0, 1, 2, 3},
                              .split = w.outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
                              .host = w.host > 0,
+                             .part_o = w.n == 3,
                              .part = w.experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
                              .host_layers = w.host};
     snprintf(lazy, sizeof lazy, "%d", w.lazy);

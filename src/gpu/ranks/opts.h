@@ -20,6 +20,7 @@ typedef struct ek_ranks_opts {
     double max_bytes;  /* of each device; 0: what is free there */
     ek_host_part part; /* of them, with `host` */
     ek_ranks_beside beside;
+    bool part_o;     /* for tests: nobody has all of o, whatever room there is */
     int host_layers; /* for tests: with `host`, the CPU has at least so many, or so many layers' experts */
 } ek_ranks_opts;
 

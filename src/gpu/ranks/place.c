@@ -172,13 +172,27 @@ ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, 
     return EK_OK;
 }
 
+ek_gpu_cut ek_place_cut(const ek_place *p, int i)
+{
+    return (ek_gpu_cut){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0, p->whole_o};
+}
+
+/* What all of o takes is better left to keys where there is little of it. */
+static bool have_room_for_o(const ek_model *m, const double *room, int n)
+{
+    bool all = true;
+    for (int r = 0; r < n; r++) all &= 2 * ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, true}) <= room[r];
+    return all;
+}
+
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
 {
     *out = (ek_place){.split = EK_SPLIT_OUTPUTS};
     EK_TRY(ek_gpu_cut_check(m, n));
+    out->whole_o = have_room_for_o(m, room, n);
     for (int r = 0; r < n; r++) {
         add(out, m, r, 0, n_layers(m));
-        out->bytes[r] = ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n});
+        out->bytes[r] = ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, out->whole_o});
         if (out->bytes[r] > room[r] * ALL)
             return ek_fail(EK_ENOMEM, "device %d of %d has room for %.2f GB, its part of the weights needs %.2f GB", r,
                            n, gb(room[r]), gb(out->bytes[r]));

@@ -7,6 +7,7 @@
 #ifndef EK_GPU_RANKS_PLACE_H
 #define EK_GPU_RANKS_PLACE_H
 
+#include "gpu/weights/cut.h"
 #include "model/model.h"
 
 enum { EK_RANKS = 16 }; /* devices at most */
@@ -18,6 +19,7 @@ typedef enum ek_host_part { EK_HOST_CHOSEN, EK_HOST_LAYERS, EK_HOST_EXPERTS } ek
 
 typedef struct ek_place {
     ek_split split;
+    bool whole_o;         /* outputs are cut, and every device has all of o (gpu/weights/cut.h) */
     int n;                /* devices that have layers; the others were not needed */
     int host_end;         /* layers [0, host_end) are the CPU's */
     int host_experts;     /* of layers [0, host_experts) router and experts are; then host_end is 0 */
@@ -35,13 +37,16 @@ ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int
  * CPU read fewer bytes of weights for a token. EUNSUPPORTED: experts are asked for of a model that has none. */
 ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part);
 
-/* Outputs cut over n devices, of which each has a share of every layer (gpu/weights/cut.h). EUNSUPPORTED: so many
- * cannot share them; ENOMEM has the numbers. */
+/* Outputs cut over n devices, of which each has a share of every layer (gpu/weights/cut.h), and all of o where weights
+ * take half of each one's room at most. EUNSUPPORTED: so many cannot share them; ENOMEM has the numbers. */
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n);
 
 /* The one or the other; a device alone has whole layers. part: with `host`. */
 ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
                    ek_host_part part);
+
+/* How the outputs of the i-th device are cut. */
+ek_gpu_cut ek_place_cut(const ek_place *p, int i);
 
 /* Of a device's room what weights take at most. */
 double ek_place_share(bool host);

@@ -29,15 +29,11 @@ double ek_ranks_keys_within(const ek_ranks_kept *k, double left)
 static ek_err place_once(ek_place *p, const ek_model *m, const double *room, const ek_ranks_opts *o)
 {
     EK_TRY(ek_place_by(p, m, room, o->n, o->split, o->host, o->part));
+    p->whole_o &= !o->part_o;
     if (!o->host) return EK_OK;
     if (o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(p, m, o->host_layers);
     else ek_place_give_host(p, m, o->host_layers);
     return EK_OK;
-}
-
-static ek_gpu_cut cut_of(const ek_place *p, int i)
-{
-    return (ek_gpu_cut){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0};
 }
 
 static ek_err keep(ek_ranks_kept *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
@@ -45,8 +41,8 @@ static ek_err keep(ek_ranks_kept *out, const ek_place *p, int i, ek_model *m, ek
 {
     const int drafts = p->split == EK_SPLIT_OUTPUTS ? 0 : p->n - 1;
     ek_gpu_planned all;
-    EK_TRY(
-        ek_gpu_plan(&all, c, m, &p->share[i], cut_of(p, i), &o->beside.step, i == drafts ? o->beside.drafter : NULL));
+    EK_TRY(ek_gpu_plan(&all, c, m, &p->share[i], ek_place_cut(p, i), &o->beside.step,
+                       i == drafts ? o->beside.drafter : NULL));
     *out = (ek_ranks_kept){.weights = all.weights,
                            .step = all.step + all.drafter_step,
                            .keys = o->beside.kv_bytes * ek_ranks_part_of_pages(&m->layout, all.page_bytes),
@@ -142,7 +138,7 @@ ek_ranks_requests ek_ranks_count_requests(const ek_place *p, const ek_ranks_kept
     ek_ranks_requests fewest = {.n = INT_MAX};
     for (int i = 0; i < p->n; i++) {
         const ek_ranks_kept *k = &kept[p->device[i]];
-        const ek_gpu_cut cut = cut_of(p, i);
+        const ek_gpu_cut cut = ek_place_cut(p, i);
         ek_kv_layout own = m->layout;
         size_t at[EK_PAGE_KINDS];
         ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &cut);

@@ -60,7 +60,7 @@ static ek_err reach(ek_ranks *r)
 static ek_err load_one(ek_ranks *r, int i)
 {
     ek_model_share share = r->place.share[i];
-    const ek_gpu_wanted w = {r->m, {i, r->place.split == EK_SPLIT_OUTPUTS ? r->n : 0}, share.host_experts};
+    const ek_gpu_wanted w = {r->m, ek_place_cut(&r->place, i), share.host_experts};
     const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
     if (w.cut.ranks || w.host_experts) share.rows = &rows;
     if (ek_model_is_deferred(r->m)) EK_TRY(ek_model_pack(r->m, &share));

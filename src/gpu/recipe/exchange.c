@@ -189,7 +189,7 @@ void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
 
 bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n)
 {
-    w->skips |= goes_in_words(w, bytes_of_y(w, n));
+    w->skips |= w->x->g->share.cut.whole_o && goes_in_words(w, bytes_of_y(w, n));
     return w->skips;
 }
 

@@ -112,7 +112,7 @@ static const ek_gpu_run *owner_of(const ek_gpu_run *x, const ek_layer_config *l,
     if (!x->target || !x->target->g->share.cut.ranks) return x;
     const ek_gpu_run *owner = NULL;
     for (int r = 0; !owner; r++) {
-        const ek_gpu_cut cut = {r, x->target->g->share.cut.ranks};
+        const ek_gpu_cut cut = {.rank = r, .ranks = x->target->g->share.cut.ranks};
         EK_ASSERT(r < cut.ranks);
         *there = ek_gpu_heads_here(&cut, &x->g->m->config, l);
         if (head < there->kv.first + there->kv.n) owner = x->target->peer[r];

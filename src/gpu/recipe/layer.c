@@ -157,7 +157,7 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     }
 }
 
-/* Devices whose outputs are cut compute all of few rows. */
+/* Devices whose outputs are cut compute all of few rows, if they have all of o. */
 static void write_o(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_layer *l = &w->x->g->w.layer[i];

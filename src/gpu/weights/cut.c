@@ -82,7 +82,8 @@ ek_gpu_range ek_gpu_rows_here(const ek_gpu_cut *cut, const ek_model *m, int i, c
     if (matrix == &w->q) return times(ek_gpu_heads_here(cut, &m->config, l).q, l->head_dim);
     if (matrix == &w->k || matrix == &w->v) return times(ek_gpu_heads_here(cut, &m->config, l).kv, l->head_dim);
     if (matrix == &w->gate || matrix == &w->up) return ek_gpu_columns_here(cut, &w->down);
-    if (matrix == &w->down || is_one_of(matrix, w->expert_down, n))
+    if (matrix == &w->o && cut->whole_o) return all;
+    if (matrix == &w->o || matrix == &w->down || is_one_of(matrix, w->expert_down, n))
         return ek_gpu_outputs_here(cut, matrix->n);
     if (is_one_of(matrix, w->expert_gate, n) || is_one_of(matrix, w->expert_up, n))
         return ek_gpu_columns_here(cut, w->expert_down);
@@ -152,7 +153,7 @@ ek_err ek_gpu_cut_check(const ek_model *m, int ranks)
     if (ranks > EK_CUDA_EXCHANGE_RANKS)
         return ek_fail(EK_EUNSUPPORTED, "outputs are cut for %d devices at most, not for %d (--split layers)",
                        EK_CUDA_EXCHANGE_RANKS, ranks);
-    for (int r = 0; r < ranks; r++) EK_TRY(check_rank(m, &(ek_gpu_cut){r, ranks}));
+    for (int r = 0; r < ranks; r++) EK_TRY(check_rank(m, &(ek_gpu_cut){.rank = r, .ranks = ranks}));
     return EK_OK;
 }
 
@@ -163,7 +164,7 @@ double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut)
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_weights *w = &m->w.layer[i];
         const ek_gpu_range columns = ek_gpu_columns_here(cut, &w->down);
-        const double o = (double)w->o.bytes; /* all of it everywhere */
+        const double o = cut->whole_o ? (double)w->o.bytes : 0;
         bytes += (ek_model_layer_bytes(m, i) - o) * columns.n / w->down.k + o;
     }
     return bytes;

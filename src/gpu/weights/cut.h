@@ -6,15 +6,17 @@
  *     o, down           a part of hidden_size     gate, up          a part of the columns between them
  *     head              a part of the vocabulary  experts           the same parts of every expert's
  * All else (norms, the router, per-layer inputs, the table of embeddings) every device has and computes alike; so it
- * does with o of few rows, which takes less time than the exchange behind a part of it, and therefore has all of o. */
+ * does with o of few rows where it has room for all of o: that takes less time than the exchange behind a part of it.
+ */
 #ifndef EK_GPU_WEIGHTS_CUT_H
 #define EK_GPU_WEIGHTS_CUT_H
 
 #include "model/pass.h"
 
-/* Device `rank` of `ranks`; ranks 0: it has all. */
+/* Device `rank` of `ranks`; ranks 0: it has all. whole_o: every device has all of o. */
 typedef struct ek_gpu_cut {
     int rank, ranks;
+    bool whole_o;
 } ek_gpu_cut;
 
 /* Outputs [first, first + n). */

@@ -19,7 +19,7 @@ typedef struct ek_gpu_matrix {
 
 typedef struct ek_gpu_layer {
     ek_gpu_matrix q, k, v, o, gate, up, down, router, per_layer_gate, per_layer_proj;
-    ek_gpu_matrix o_part; /* the outputs of o that are computed here where they are cut, which lie in it */
+    ek_gpu_matrix o_part; /* the outputs of o that are computed here where they are cut: they lie in it, or are it */
     ek_gpu_matrix expert_gate, expert_up, expert_down; /* expert 0's; the others follow, l.bytes apart */
     CUdeviceptr input_norm, q_norm, k_norm, post_attention_norm, pre_mlp_norm, post_mlp_norm;
     CUdeviceptr post_mlp_norm_1, pre_mlp_norm_2, post_mlp_norm_2, router_scale, expert_scale;

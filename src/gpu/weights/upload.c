@@ -213,7 +213,7 @@ static void parts(ek_gpu *g)
 {
     g->w.head = g->share.head && g->share.cut.ranks ? part_of(g, &g->w.embed) : g->w.embed;
     for (int i = g->share.first; i < g->share.end && g->share.cut.ranks; i++)
-        g->w.layer[i].o_part = part_of(g, &g->w.layer[i].o);
+        g->w.layer[i].o_part = g->share.cut.whole_o ? part_of(g, &g->w.layer[i].o) : g->w.layer[i].o;
 }
 
 static void all(upload *u)
