@@ -97,6 +97,8 @@ ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t sh
 /* For clusters of more than 8 blocks. */
 ek_err ek_cuda_allow_cluster(ek_cuda *c, const ek_cuda_kernel *kernel);
 
+enum { EK_CUDA_GRID_Y = 65535 }; /* blocks in y, or in z, at most */
+
 typedef struct ek_cuda_grid {
     unsigned x, y, z; /* blocks; 0 counts as 1 */
     unsigned threads;

@@ -1,3 +1,4 @@
+#include "cuda/driver.h"
 #include "record.h"
 
 #include <setjmp.h>
@@ -199,6 +200,8 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void *
     }
     const unsigned grid[] = {c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->sharedMemBytes, cluster, overlap};
     look(name, c->sharedMemBytes, cluster);
+    if (c->gridDimY > EK_CUDA_GRID_Y || c->gridDimZ > EK_CUDA_GRID_Y)
+        snprintf(recorded.most, sizeof recorded.most, "%s: %u, %u, %u blocks", name, grid[0], grid[1], grid[2]);
     note(name, strlen(name) + 1), note(grid, sizeof grid);
     if (recorded.out)
         fprintf(recorded.out, "%s %u,%u,%u x %u shared %u cluster %u overlap %u:", name, grid[0], grid[1], grid[2],

@@ -21,6 +21,7 @@ typedef struct record {
     size_t block_shared;
     bool clusters;
     char lacks[96];
+    char most[96]; /* a launch of more blocks in y or z than there can be; empty: none was */
 } record;
 
 extern record recorded;

@@ -24,7 +24,7 @@
 #include "record.h"
 
 enum { MAX_ROWS = 512, MAX_CTX = 4096, DEEP = 3000, SHALLOW = 300, MAX_LAYERS = 8 };
-enum { N_PAGES = MAX_CTX / EK_PAGE_TOKENS + 1 };
+enum { N_PAGES = MAX_CTX / EK_PAGE_TOKENS + 1, MANY_ROWS = 8192 };
 
 /* --- models without values: shapes and places alone */
 
@@ -121,7 +121,7 @@ static ek_model *open_shape(const shape *s)
 /* --- steps */
 
 static int32_t pages[N_PAGES];
-static ek_row rows[MAX_ROWS + 4];
+static ek_row rows[MANY_ROWS];
 static ek_seq seqs[MAX_ROWS + 4];
 static bool shown[MAX_ROWS + 4], digested[MAX_ROWS + 4];
 
@@ -149,6 +149,18 @@ static ek_step prompt(const ek_model *m, int first, int n, int from, int wanted)
         rows[first + i] = ek_text_row(5, from + i, first, i >= n - wanted, m->config.sliding_window);
     seqs[first] = seq_of(from + n, first);
     s.n_rows = first + n, s.n_seqs = first + 1;
+    return s;
+}
+
+/* n rows of prompts of up to MAX_CTX tokens. */
+static ek_step prompts(const ek_model *m, int n)
+{
+    ek_step s = {.row = rows, .n_rows = n, .seq = seqs, .shown = shown, .digested = digested};
+    for (int i = 0; i < n; i++) {
+        rows[i] = ek_text_row(5, i % MAX_CTX, i / MAX_CTX, false, m->config.sliding_window);
+        seqs[i / MAX_CTX] = seq_of(i % MAX_CTX + 1, i / MAX_CTX);
+    }
+    s.n_seqs = rows[n - 1].seq + 1;
     return s;
 }
 
@@ -225,7 +237,7 @@ static void open_drafter(opened *o, int centroids)
     assert_int_equal(ek_gpu_add_drafter(o->g, o->drafter), EK_OK);
 }
 
-static opened open_as(const shape *s, int capability)
+static opened open_with(const shape *s, int capability, int max_rows)
 {
     opened o = {.m = open_shape(s)};
     static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
@@ -236,13 +248,17 @@ static opened open_as(const shape *s, int capability)
     if (s->host_table) o.g->w.table = (ek_gpu_matrix){0};
     if (s->drafter) open_drafter(&o, s->drafter);
     o.on = ek_gpu_executor(o.g);
-    ek_executor_sizes z = {
-        .max_rows = MAX_ROWS + 4, .max_logits = MAX_ROWS, .max_ctx = MAX_CTX, .max_requests = MAX_ROWS};
+    ek_executor_sizes z = {.max_rows = max_rows, .max_logits = MAX_ROWS, .max_ctx = MAX_CTX, .max_requests = MAX_ROWS};
     for (int k = 0; k < EK_PAGE_KINDS; k++) z.n_pages[k] = N_PAGES;
     assert_int_equal(o.on.open(o.on.arg, &z), EK_OK);
     alias_pairs(o.on.arg);
     if (s->drafter) alias_pairs(((ek_gpu_run *)o.on.arg)->drafter);
     return o;
+}
+
+static opened open_as(const shape *s, int capability)
+{
+    return open_with(s, capability, MAX_ROWS + 4);
 }
 
 static opened open_recorded(const shape *s)
@@ -375,6 +391,23 @@ static void other_devices_are_asked_for_what_they_have(void **state)
     assert_int_equal(lacking, 0);
 }
 
+/* Of 8,192 rows experts have 65,536 pairs, one more than a launch has blocks in y. */
+static void many_rows_are_no_more_blocks_than_a_launch_has(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * SHAPES; i++) {
+        const shape *s = &shapes[i / 2];
+        if (strncmp(s->name, "26b", 3) != 0) continue;
+        opened o = open_with(s, i % 2 ? 80 : 90, MANY_ROWS);
+        const ek_step step = prompts(o.m, MANY_ROWS);
+        recorded.most[0] = '\0';
+        assert_int_equal(o.on.step(o.on.arg, &step), EK_OK);
+        if (recorded.most[0]) print_message("%s, capability %d: %s\n", s->name, i % 2 ? 80 : 90, recorded.most);
+        assert_true(!recorded.most[0] && recorded.launches > 0);
+        close_recorded(&o);
+    }
+}
+
 /* Prompts of so many lengths that there is no room for all their recipes. */
 static void recipes_are_forgotten_and_written_again_in_memory_that_is_there(void **state)
 {
@@ -468,6 +501,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_step_queues_the_launches_that_are_stored),
         cmocka_unit_test(other_devices_are_asked_for_what_they_have),
+        cmocka_unit_test(many_rows_are_no_more_blocks_than_a_launch_has),
         cmocka_unit_test(recipes_are_forgotten_and_written_again_in_memory_that_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,13 +74,27 @@ ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const 
                                      : write_wide(w, &by->p, g, &with, in, rows_out);
 }
 
+/* n rows, of experts a row for each of a token's. */
+static void write_gate(ek_gpu_writer *w, ek_cuda_gate_args *a, int n)
+{
+    if (!a->to.q) a->y = a->g; /* in place: a warp reads what it alone writes */
+    for (int first = 0, here; first < n; first += here) {
+        here = n - first < EK_CUDA_GRID_Y ? n - first : EK_CUDA_GRID_Y;
+        const ek_cuda_grid grid = {.x = ek_gpu_over(a->n, 8 * (a->to.q ? a->to.a_group : 64)),
+                                   .y = (unsigned)here,
+                                   .threads = 256,
+                                   .overlap = true};
+        EK_GPU_WRITE(w, "ek_gate", grid, *a);
+        a->g += sizeof(float) * (size_t)here * (size_t)a->ldg, a->u += sizeof(float) * (size_t)here * (size_t)a->ldu;
+        if (a->to.q) a->to.q += (size_t)here * (size_t)a->to.ldq;
+        else a->y += sizeof(float) * (size_t)here * (size_t)a->ldy;
+    }
+}
+
 void ek_gpu_gate_to(ek_gpu_writer *w, const ek_cuda_acts *to, CUdeviceptr g, CUdeviceptr u, int64_t ld, int n, int k)
 {
     ek_cuda_gate_args a = {.g = g, .u = u, .ldg = ld, .ldu = ld, .ldy = ld, .to = *to, .n = k};
-    if (!to->q) a.y = g; /* in place: a warp reads what it alone writes */
-    const ek_cuda_grid grid = {
-        .x = ek_gpu_over(k, 8 * (to->q ? to->a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_gate", grid, a);
+    write_gate(w, &a, n);
 }
 
 ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t ldg, int64_t ldu, int n, int k,
@@ -89,10 +103,7 @@ ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t
     ek_gpu_input in = ek_gpu_rows(g, ldg, n, k);
     ek_cuda_gate_args a = {
         .g = g, .u = u, .ldg = ldg, .ldu = ldu, .ldy = ldg, .to = ek_gpu_acts_for(w, &in, m), .n = k};
-    if (!a.to.q) a.y = g; /* in place: a warp reads what it alone writes */
-    const ek_cuda_grid grid = {
-        .x = ek_gpu_over(k, 8 * (a.to.q ? a.to.a_group : 64)), .y = (unsigned)n, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_gate", grid, a);
+    write_gate(w, &a, n);
     return in;
 }
 

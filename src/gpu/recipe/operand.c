@@ -50,10 +50,14 @@ void ek_gpu_hold(ek_gpu_writer *w, ek_gpu_input *in, int limbs, int a_group)
 
 void ek_gpu_quantize_to(ek_gpu_writer *w, const ek_cuda_acts *to, CUdeviceptr x, int64_t ldx, int n)
 {
-    const ek_cuda_quantize_args a = {.to = *to, .x = x, .ldx = ldx};
-    const ek_cuda_grid grid = {
-        .x = ek_gpu_over(to->k, to->a_group * 8), .y = (unsigned)n, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_quantize", grid, a);
+    ek_cuda_quantize_args a = {.to = *to, .x = x, .ldx = ldx};
+    for (int first = 0, here; first < n; first += here) {
+        here = n - first < EK_CUDA_GRID_Y ? n - first : EK_CUDA_GRID_Y;
+        const ek_cuda_grid grid = {
+            .x = ek_gpu_over(to->k, to->a_group * 8), .y = (unsigned)here, .threads = 256, .overlap = true};
+        EK_GPU_WRITE(w, "ek_quantize", grid, a);
+        a.to.q += (size_t)here * (size_t)to->ldq, a.x += sizeof(float) * (size_t)here * (size_t)ldx;
+    }
 }
 
 void ek_gpu_quantize(ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
