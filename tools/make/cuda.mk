@@ -29,6 +29,7 @@ NVFLAGS := -O3 -std=c++17 -fmad=false -prec-div=true -prec-sqrt=true -ftz=false 
 # Capability of the code, and whose kernels it has, ten times.
 cu_code     = $(if $(filter %on90,$1),90,$(1:a=))
 cu_features = $(patsubst %on90,%,$(1:a=))
+cu_like     = $(if $(filter 8%,$1),80,$(patsubst %on90,%,$1))
 # Two thirds of the time are the compiler's up to PTX, which all before 9.0 share, and all behind 9.0a: they have the
 # instructions of 9.0 without its own (kernels/device.cuh).
 cu_front    = $(if $(filter 8%,$1),80,90)
@@ -45,12 +46,16 @@ CU_LACKS_80 := $(CU_WGMMA) $(CU_CLUSTERS) $(CU_BULK) $(CU_LARGE)
 CU_LACKS_90a := $(CU_SMALL)
 CU_LACKS_100 := $(CU_WGMMA) $(CU_SMALL)
 CU_LACKS_120 := $(CU_WGMMA) $(CU_CLUSTERS) $(CU_LARGE)
+# Files whose kernels spill there unless ptxas is told to mind registers more than its default, 5. Others spill by it.
+CU_FEWER_80  := attn_prompt_small
+CU_FEWER_100 := attn_int_prompt experts layer_end warp_64 warp_own warp_own_many
+CU_FEWER_120 := attn experts sample_sort warp_64 warp_own warp_own_many
 # A toolkit that does not know an architecture says so here, with its version.
 CUDA_NO := $(if $(CUDA_ON),$(filter-out $(shell $(NVCC) --list-gpu-code | sed -n 's/sm_//p'),$(foreach a,$(CUDA_ARCHS),$(call cu_code,$a))))
 ifneq ($(CUDA_NO),)
 $(error nvcc $(shell $(NVCC) --version | sed -nE 's/.*release ([0-9.]+),.*/\1/p') has no code for sm_$(firstword $(CUDA_NO)): 80 to 90a need CUDA 12.0, 100 and 120 CUDA 12.8)
 endif
-cu_lacks    = $(CU_LACKS_$(if $(filter 8%,$1),80,$(patsubst %on90,%,$1)))
+cu_lacks    = $(CU_LACKS_$(call cu_like,$1))
 cu_names    = $(filter-out $(call cu_lacks,$1),$(notdir $(basename $(CU_SRC))))
 
 # The same kernels for every configuration.
@@ -70,7 +75,7 @@ cuda_done = 2>$$(@:.fatbin=.ptxas) || { cat $$(@:.fatbin=.ptxas); exit 1; }
 define cuda_arch
 $(CUDA_DIR)/$1/%.fatbin: $(if $(filter 90a,$1),%.cu,$(CUDA_DIR)/ptx$(call cu_front,$1)/%.ptx)
 	@mkdir -p $$(@D)
-	$$(call say,nvcc $$< for $1)$$(NVCC) $(if $(filter 90a,$1),$$(NVFLAGS) -Xptxas -v -gencode=arch=compute_90a$(,)code=sm_90a -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin,$$(NVFLAGS) $$(CU_COMPRESS) -Xptxas -v -gencode=arch=compute_$(call cu_front,$1)$(,)code=sm_$(call cu_code,$1) -fatbin) -o $$@.new $$< $(cuda_done)
+	$$(call say,nvcc $$< for $1)$$(NVCC) $(if $(filter 90a,$1),$$(NVFLAGS) -Xptxas -v -gencode=arch=compute_90a$(,)code=sm_90a -MD -MP -MT $$@ -MF $$(@:.fatbin=.d) --fatbin,$$(NVFLAGS) $$(CU_COMPRESS) -Xptxas -v $$(if $$(filter $$*,$(CU_FEWER_$(call cu_like,$1))),-Xptxas -regUsageLevel=3) -gencode=arch=compute_$(call cu_front,$1)$(,)code=sm_$(call cu_code,$1) -fatbin) -o $$@.new $$< $(cuda_done)
 	@mv $$@.new $$@
 endef
 $(foreach a,$(CUDA_ARCHS),$(eval $(call cuda_arch,$a)))

@@ -11,6 +11,7 @@ namespace ek
 
 constexpr int TILE = EK_CUDA_PROMPT_TILE, THREADS = EK_CUDA_INT_PROMPT_THREADS, WARPS = THREADS / 32;
 constexpr int GROUPS = THREADS / 128, PAGES = SEGMENT / PAGE, OWN = PAGES / GROUPS; // OWN: pages of a warpgroup
+constexpr int IN_FLIGHT = EK_HAS_WGMMA ? 2 : 1, UNROLLED = EK_HAS_WGMMA ? 4 : 1;
 constexpr int SLOTS = 12, SLOT = 1024, MAX_LEVELS = 12;
 
 struct int_shared {
@@ -163,14 +164,15 @@ __device__ __forceinline__ void int_scores(const int_shared &sm, int_ring &ring,
         open_sums<BITS>(hh, mid, ll);
 #pragma unroll 1
         for (int chunk = 0; chunk * 128 < sm.dim; chunk++) {
-            u32 l[2][4], h[2][4];
-#pragma unroll
+            u32 l[IN_FLIGHT][4], h[IN_FLIGHT][4];
+#pragma unroll UNROLLED
             for (int u = 0; u < 4; u++) {
+                const int k = u % IN_FLIGHT;
                 fragment<BITS> x;
                 ring.read(x);
                 if (u > 1) wgmma_wait<1>();
-                x.limbs(l[u % 2], h[u % 2]);
-                multiply<BITS>(hh, mid, ll, l[u % 2], h[u % 2], sm.q[0][chunk] + u * 32, sm.q[1][chunk] + u * 32);
+                x.limbs(l[k], h[k]);
+                multiply<BITS>(hh, mid, ll, l[k], h[k], sm.q[0][chunk] + u * 32, sm.q[1][chunk] + u * 32);
                 ring.feed();
             }
             wgmma_wait<0>();

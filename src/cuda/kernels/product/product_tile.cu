@@ -8,12 +8,15 @@ using namespace ek;
 
 constexpr int SLOTS = 3, COLUMNS = 64, PANELS = 8;
 
-// PICK: experts, whose jobs are up to a tile of rows (cuda/model_args.h); blocks z = 1 take the second matrix.
-template <int BITS, int LIMBS, int A, bool PICK>
+// PICK: experts, whose jobs are up to a tile of rows (cuda/model_args.h); blocks z = 1 take the second matrix. HALF:
+// scales are known to be f16 without biases. Of one limb the sum I is there as the float MAGIC + I, and s I is one fma,
+// (MAGIC + I) s - MAGIC s: MAGIC s has 13 bits, so it rounds once, as the product does.
+template <int BITS, int LIMBS, int A, bool PICK, bool HALF = false>
 __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda_products_args *pick)
 {
     constexpr int CODE = BITS * 128, SUB = 64 / A, PER = LIMBS == 1 ? 2 : 1, ROWS = COLUMNS / LIMBS,
                   SUMS = 2 * 4 * 2 * PER;
+    constexpr bool FOLDED = HALF && LIMBS == 1 && A == 32;
     EK_DYNAMIC_SHARED(uint8_t, base);
     const int lane = threadIdx.x % 32, w = threadIdx.x / 32, g = lane / 4, t = lane % 4, wp = w % 4 * 2, wo = w / 4 * 4;
     const int k = a.x.k, units = (k + 63) / 64, panels = (a.n + 15) / 16, sb = scale_bytes(a),
@@ -120,11 +123,25 @@ __device__ __forceinline__ void tile(const ek_cuda_linear_args &a, const ek_cuda
                     float scale[2], bias[2];
                     read_codes<BITS>(at + (wp + p) * CODE + lane * 16, code);
                     read_scales(a, at + scales_at + ((s * PANELS + wp + p) * 8 + g) * sb, scale, bias);
+                    if (FOLDED)
+#pragma unroll
+                        for (int h = 0; h < 2; h++)
+                            scale[h] *= BITS == 4 ? 0.0625f : 1, bias[h] = -MAGIC_F * scale[h]; // codes come as 16 c
 #pragma unroll
                     for (int o = 0; o < 4; o++) {
                         const float2 *x = (const float2 *)(at + sx_at) + s * ROWS + ((wo + o) * 4 + t) * PER;
+                        const uint4 b = *(const uint4 *)(at + acts_at + (wo + o) * 512 + lane * 16);
+                        if constexpr (FOLDED) {
+                            int d[4];
+                            mma_from(d, MAGIC, code + s * 4, s ? b.z : b.x, s ? b.w : b.y);
+#pragma unroll
+                            for (int i = 0; i < 4; i++)
+                                sum[p][o][i / 2][i % 2] = fma_(fma_(__int_as_float(d[i]), scale[i / 2], bias[i / 2]),
+                                                               x[i % 2].x, sum[p][o][i / 2][i % 2]);
+                            continue;
+                        }
                         group_product<BITS, LIMBS, A> r;
-                        r.run(code, *(const uint4 *)(at + acts_at + (wo + o) * 512 + lane * 16), s);
+                        r.run(code, b, s);
 #pragma unroll
                         for (int c = 0; c < PER; c++) {
                             const float2 sx = x[c];
@@ -192,7 +209,7 @@ TILE(8, 2, 16)
     {                                                                                               \
         ek_cuda_linear_args a = args;                                                               \
         a.biased = BIASED, a.f32_scales = F32, a.f16_scales = F16, a.group_shift = A == 16 ? 4 : 5; \
-        tile<BITS, LIMBS, A, false>(a, 0);                                                          \
+        tile<BITS, LIMBS, A, false, F16 && !BIASED>(a, 0);                                          \
     }
 #define TILES_OF(NAME, BITS, A, BIASED, F32, F16) \
     TILE_OF(NAME, BITS, A, 1, BIASED, F32, F16) TILE_OF(NAME, BITS, A, 2, BIASED, F32, F16)

@@ -84,7 +84,7 @@ __device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int
     for (int o = 0; o < product::OCT; o++) {
         auto record = [&](int r) {
             r = row0 + min(r, rows - 1);
-            return (const uint8_t *)a.x.q + (index ? index[r] : r) * a.x.ldq;
+            return (typename product::codes_at)a.x.q + (index ? index[r] : r) * a.x.ldq;
         };
         const int r = o * product::PER + m.g / (8 / product::PER);
         const bool low = product::PER == 4 && m.g % 2; // the column of a row's second limb, empty with one
@@ -93,7 +93,8 @@ __device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int
                        : 0;
 #pragma unroll
         for (int i = 0; i < product::COLS; i++)
-            m.act[o][i] = (const float4 *)(record(o * product::PER + m.t * product::COLS + i) + a.x.groups[LIMBS - 1]);
+            m.act[o][i] = (typename product::groups_at)(record(o * product::PER + m.t * product::COLS + i) +
+                                                        a.x.groups[LIMBS - 1]);
     }
     const float zero = (float)a.zero;
     for (int share = block, count = 0; share < m.shares; share += ONCE ? 1 << 30 : blocks, count += !ONCE) {

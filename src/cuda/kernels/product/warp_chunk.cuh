@@ -26,6 +26,15 @@ template <int BITS, int COLS> struct warp_group<BITS, 1, 64, true, COLS> {
     }
 };
 
+// A pointer, or its number: what of it is kept in registers is another.
+template <bool NUMBER, class T> struct address {
+    typedef const T *type;
+};
+
+template <class T> struct address<true, T> {
+    typedef u64 type;
+};
+
 // F: the weights (format.cuh), ROWS: 4 or 8. SHARE: panels of every share, of which warps are a multiple; 0: any. ONCE:
 // a block has one share.
 template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_product {
@@ -37,26 +46,32 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     static constexpr int HALF = 4; // HALVES: units whose values are held at once
     // Where a warp copies itself, it has some registers less for the rest
     static constexpr bool COPIES = !EK_HAS_BULK;
+    // For 10.0 and 12.0 the same code takes more registers than for 9.0a: what it may compute anew, it does
+    static constexpr bool TIGHT = !COPIES && !EK_HAS_WGMMA, PACKED = TIGHT && ROWS == 8,
+                          AGAIN_LANE = TIGHT && (F::A == 64 ? OCT == 1 : F::BIASED);
     // LARGE: units whose codes of rows are read a chunk ahead: more would not fit the registers
-    static constexpr int UNITS_AHEAD = !COPIES && (SHARE || ONCE) ? 3 : 2;
+    static constexpr int UNITS_AHEAD = !COPIES && !TIGHT && (SHARE || ONCE) ? 3 : 2;
+    // LARGE: units whose codes come before the chunk is waited for; the others do behind two of its units
+    static constexpr int UNITS_FIRST = TIGHT && SHARE ? 6 : F::UNITS;
     // Rows are read a chunk ahead, else there are no registers for it; ANY: of a row that is not there those of any
     // other
-    static constexpr bool AHEAD = F::A == 64 ? OCT == 1 : ROWS == 4 && !F::BIASED && (!COPIES || F::KIND != SCALES_F32),
+    static constexpr bool AHEAD = F::A == 64 ? OCT == 1
+                                             : ROWS == 4 && !F::BIASED && (!(COPIES || TIGHT) || F::KIND != SCALES_F32),
                           ANY = LARGE || (F::A != 64 && (AHEAD || (COPIES && F::BIASED && ROWS == 4)));
     // In smaller groups two columns of 8 one after the other, and scales of rows twice, for the same reason
     static constexpr int AT_ONCE = F::A == 64 ? OCT : 1;
-    static constexpr bool AGAIN = F::A != 64 && ROWS == 8
-                                      ? F::BIASED ? COPIES || LIMBS == 2 || F::KIND == SCALES_F32
-                                                  : COPIES || (F::A == 16 && LIMBS == 2)
-                                      : COPIES && !HALVES &&
-                                            !(ROWS == 4 && F::BIASED && F::A == 32 && F::KIND != SCALES_F32);
+    static constexpr bool AGAIN =
+        F::A != 64 && ROWS == 8
+            ? F::BIASED ? COPIES || LIMBS == 2 || F::KIND == SCALES_F32 : COPIES || (F::A == 16 && LIMBS == 2)
+            : (COPIES || (TIGHT && (SHARE || OCT == 2 || (F::BIASED && F::KIND == SCALES_F32 && LIMBS == 1)))) &&
+                  !HALVES && !(ROWS == 4 && F::BIASED && F::A == 32 && F::KIND != SCALES_F32);
 
     const ek_cuda_warp_args &p; // read where it is needed, instead of kept in registers
     u64 skip;                   // of an expert
     int units, groups, chunks, leaves, panels, share, shares,
         half;   // half: panels of a share that the first matrix has
     int blocks; // that share the shares
-    // the warp's ring
+    // the warp's ring; PACKED: the phase is bit 16 of slot
     int lane, g, t, w, warps, slots, slot;
     u32 phase;
     uint8_t *ring;
@@ -67,7 +82,8 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         int share, j, c, panels, step_j, step_c;
     };
     // The next task to copy: in smaller groups by its number, c * panels + j, for registers are fewer than divisions.
-    static constexpr bool NUMBERED = F::A != 64;
+    // TIGHT: so are the steps of the tasks that are added.
+    static constexpr bool NUMBERED = F::A != 64 || (TIGHT && !SHARE && !ONCE);
     cursor next;
     int next_share, next_task;
 
@@ -111,6 +127,8 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     {
         if constexpr (SHARE > 0) {
             at.c += warps / SHARE;
+        } else if (NUMBERED && TIGHT) {
+            at.c = small_quotient(at.c * at.panels + at.j + warps, at.panels, &at.j);
         } else {
             at.c += at.step_c, at.j += at.step_j;
             if (at.j >= at.panels) at.j -= at.panels, at.c++;
@@ -130,7 +148,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         if constexpr (NUMBERED) {
             if (next_share >= shares) return;
             const int n = panels_of(next_share);
-            if (copies_here(lane)) {
+            if (copies_here(lane_again())) {
                 int j;
                 const int c = small_quotient(next_task, n, &j);
                 copy_chunk(next_share, c, j, to);
@@ -140,7 +158,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         } else {
             if (next.share >= shares) return;
             const int c = next.c;
-            if (copies_here(lane)) copy_chunk(next.share, c, panel_of(next), to);
+            if (copies_here(lane_again())) copy_chunk(next.share, c, panel_of(next), to);
             if (step(next)) return;
             if (ONCE) next.share = shares;
             else begin(next, next.share + blocks);
@@ -167,9 +185,34 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         else copy_piece(at, (const uint8_t *)from, bytes, arrived + to);
     }
 
+    __device__ __forceinline__ int lane_again() const
+    {
+        return AGAIN_LANE ? thread_again() % 32 : lane;
+    }
+
+    __device__ __forceinline__ int part_again() const
+    {
+        return TIGHT && ROWS == 4 ? lane_again() % 4 : t;
+    }
+
+    __device__ __forceinline__ int slot_now() const
+    {
+        return PACKED ? slot & 0xffff : slot;
+    }
+
+    __device__ __forceinline__ u32 phase_now() const
+    {
+        return PACKED ? (u32)slot >> 16 : phase;
+    }
+
     __device__ __forceinline__ void next_slot()
     {
-        if (++slot == slots) slot = 0, phase ^= 1;
+        if (!PACKED) {
+            if (++slot == slots) slot = 0, phase ^= 1;
+        } else {
+            slot++;
+            if ((slot & 0xffff) == slots) slot = (slot & 0x10000) ^ 0x10000;
+        }
     }
 
     // What a lane reads of 8 columns for a chunk, or for half of one.
@@ -189,9 +232,11 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
         }
     };
 
-    const uint8_t *rec[OCT]; // of the lane's column, LARGE where the lane reads;
-                             // no such row: 0, or ANY any other
-    const float4 *act[OCT][COLS];
+    // of the lane's column, LARGE where the lane reads; no such row: 0, or ANY any other
+    typedef typename address<TIGHT, uint8_t>::type codes_at;
+    typedef typename address<TIGHT, float4>::type groups_at;
+    codes_at rec[OCT];
+    groups_at act[OCT][COLS];
 
     static __device__ __forceinline__ void load_unit(uint4 &to, const uint8_t *from)
     {
@@ -210,14 +255,14 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
 #pragma unroll
         for (int i = 0; i < COLS; i++)
 #pragma unroll
-            for (int p = 0; p < operands::GROUPS / 2; p++) in.x[i][p] = act[o][i][first / 2 + p];
+            for (int p = 0; p < operands::GROUPS / 2; p++) in.x[i][p] = ((const float4 *)act[o][i])[first / 2 + p];
     }
 
     // Codes of units FROM to TO behind `first`; what lies in place of those behind the last is multiplied too, and not
     // added.
     template <int FROM, int TO> __device__ __forceinline__ void load_some(operands &in, int first) const
     {
-        const uint8_t *from = rec[0] + first * 64;
+        const uint8_t *from = (const uint8_t *)rec[0] + first * 64;
         const int last = units - 1 - first;
         if (last >= TO - 1) {
 #pragma unroll
@@ -243,7 +288,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
             load_some<0, UNITS_AHEAD>(in, first);
             return;
         }
-        const uint8_t *const from = rec[o] + first * 64 + t * (F::A / 4);
+        const uint8_t *const from = (const uint8_t *)rec[o] + first * 64 + part_again() * (F::A / 4);
         if (ANY && first + F::UNITS <= units) {
 #pragma unroll
             for (int u = 0; u < F::UNITS; u++) load_unit(in.b[u], from + u * 64);
@@ -252,7 +297,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
             for (int u = 0; u < F::UNITS; u++) {
                 in.b[u] = make_uint4(0, 0, 0, 0);
                 if ((ANY || rec[o]) && first + u < units)
-                    load_unit(in.b[u], rec[o] + (first + u) * 64 + t * (F::A / 4));
+                    load_unit(in.b[u], (const uint8_t *)rec[o] + (first + u) * 64 + part_again() * (F::A / 4));
             }
         }
         load_groups(in, o, c * F::GROUPS);
@@ -260,13 +305,14 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
 
     __device__ __forceinline__ void load_rest(operands &in, int c) const
     {
-        load_some<UNITS_AHEAD, F::UNITS>(in, c * F::UNITS);
+        load_some<UNITS_AHEAD, UNITS_FIRST>(in, c * F::UNITS);
         load_groups(in, 0, c * F::GROUPS);
     }
 
     // Where a lane's sums of a leaf lie.
     __device__ __forceinline__ float *sums_of(float *leaf) const
     {
+        if (AGAIN_LANE) return leaf + lane_again() / 4 * PER + lane_again() % 4 * COLS;
         return leaf + (LARGE ? lane * COLS : g * PER + t * COLS);
     }
 
@@ -292,20 +338,22 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     __device__ __forceinline__ void relay(operands (&in)[AT_ONCE], int c, float zero, float *leaf, u64 *summed,
                                           u32 summed_phase, int next_c)
     {
-        const uint8_t *at = ring + slot * F::CHUNK;
+        const uint8_t *at = ring + slot_now() * F::CHUNK;
         float value[F::GROUPS][OCT][2][COLS], sx[F::GROUPS][OCT][COLS];
         const int some = min(F::GROUPS, groups - c * F::GROUPS), part = c % F::LEAF;
         if (AT_ONCE > 1) // one column of 8 has room to be read ahead
 #pragma unroll
             for (int o = 0; o < AT_ONCE; o++) load(in[o], o, c);
         if constexpr (LARGE) load_rest(in[0], c);
-        arrival_wait(arrived + slot, phase);
+        arrival_wait(arrived + slot_now(), phase_now());
 #pragma unroll
         for (int first = 0; first < OCT; first += AT_ONCE) {
             if (AT_ONCE == 1 && !AHEAD) load(in[0], first, c);
 #pragma unroll
             for (int u = 0; u < F::UNITS; u++) {
                 u32 code[8];
+                if constexpr (UNITS_FIRST < F::UNITS)
+                    if (u == 2) load_some<UNITS_FIRST, F::UNITS>(in[0], c * F::UNITS);
                 read_codes<F::BITS>(at + u * F::CODE + lane * 16, code);
 #pragma unroll
                 for (int sub = 0; sub < F::SUB; sub++) {
@@ -328,7 +376,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
                 for (int i = 0; i < COLS; i++)
 #pragma unroll
                     for (int n = 0; n < F::GROUPS; n += 2) {
-                        const float4 x = act[o][i][c * (F::GROUPS / 2) + n / 2];
+                        const float4 x = ((const float4 *)act[o][i])[c * (F::GROUPS / 2) + n / 2];
                         sx[n][o][i] = x.x, sx[n + 1][o][i] = x.z;
                     }
 #pragma unroll
@@ -354,7 +402,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     __device__ __forceinline__ void end(int c, int part, u64 *summed)
     {
         if (part != F::LEAF - 1 && c + 1 < chunks) arrival_tell(summed + part);
-        fetch(slot);
+        fetch(slot_now());
         next_slot();
     }
 
@@ -362,11 +410,11 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     __device__ __forceinline__ void relay_halves(operands &in, int c, float zero, float *leaf, u64 *summed,
                                                  u32 summed_phase, int next_c)
     {
-        const uint8_t *at = ring + slot * F::CHUNK;
+        const uint8_t *at = ring + slot_now() * F::CHUNK;
         const int some = min(F::UNITS, units - c * F::UNITS), part = c % F::LEAF;
         float *mine = sums_of(leaf);
         float2 sum[2];
-        arrival_wait(arrived + slot, phase);
+        arrival_wait(arrived + slot_now(), phase_now());
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             float value[HALF][2][COLS], sx[HALF][COLS];

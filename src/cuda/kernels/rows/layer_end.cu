@@ -215,8 +215,8 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
     ek_cuda_acts acts = a.row, acts2 = a.gated;
     acts.q += (u64)base, acts2.q += (u64)base;
     eights h, v, y_norm, post_norm, x_norm;
-    y_norm.read((const float *)a.y_norm, n), post_norm.read((const float *)a.post_norm, n),
-        x_norm.read((const float *)a.x_norm, n);
+    y_norm.read((const float *)a.y_norm, n), post_norm.read((const float *)a.post_norm, n);
+    if (EK_HAS_WGMMA) x_norm.read((const float *)a.x_norm, n); // 10.0 has no registers left for it
     wait_for_previous();
 
     const float *const y = (const float *)a.y + r * a.ld;
@@ -256,6 +256,7 @@ template <class F, int LIMBS> __device__ __forceinline__ void layer_end(const ek
         for (int b = part2; b < blocks; b += 1 << a.proj_shift)
             send(row + blockIdx.x * a.proj_panels * 16 + o2, sum, there + 2, b);
     }
+    if (!EK_HAS_WGMMA) x_norm.read((const float *)a.x_norm, n);
     sent_wait(there + 2, 0);
 
     v.read(row, n);
