@@ -69,21 +69,13 @@ static ek_err download_shown(ek_gpu_run *x)
     return EK_OK;
 }
 
-static ek_err queue_first(ek_gpu_run *const *x, int n)
+static ek_err queue_forward(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++) {
         if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
         EK_TRY(ek_cuda_fill(x[i]->g->c, x[i]->best, 0, (size_t)x[i]->z.max_logits * 36));
     }
-    ek_gpu_forward_first(x, n);
-    return x[0]->g->err;
-}
-
-/* Where the host has experts, it takes part in what is first, which then no graph has. */
-static ek_err queue_forward(ek_gpu_run *const *x, int n)
-{
-    if (!x[0]->host) EK_TRY(queue_first(x, n));
-    ek_gpu_forward_rest(x, n);
+    ek_gpu_forward(x, n);
     for (int i = 0; i < n; i++) {
         EK_TRY(x[i]->g->err);
         if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
@@ -111,7 +103,6 @@ static ek_err queue_all(ek_gpu_run *const *x, int n)
 /* All that a step queues behind its copies. Masks may still be made while the device computes the forward pass. */
 static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
 {
-    if (x[0]->host) EK_TRY(queue_first(x, n));
     if (!x[0]->masks) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
     EK_TRY(ek_gpu_replay(x, n, queue_forward, EK_GPU_FORWARD));
     ek_masks_wait(s->masks);

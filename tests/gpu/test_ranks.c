@@ -273,7 +273,6 @@ static void experts_stay_on_the_host(void **state)
     assert_int_equal(open_engine(&e, r, NULL), EK_OK);
     assert_int_equal(try(e, out, true), EK_OK);
     check_ends(out);
-    assert_true(fake.graph_launches > 0); /* of the layers behind it */
     ek_engine_close(e);
     ek_ranks_close(r);
     nothing_is_left();

@@ -90,42 +90,27 @@ static void queue_layer(ek_gpu_run *const *x, int n, int i, bool tail, bool drop
     queue(x, n, of);
 }
 
-/* Layers [from, end) of those here, of the rows in the block. Those that want no logits leave in the last layer that
- * owns keys. */
-static void queue_layers(ek_gpu_run *const *x, int n, int from, int end)
+/* All layers here of the rows in the block. Those that want no logits leave in the last layer that owns keys. */
+static void queue_layers(ek_gpu_run *const *x, int n)
 {
     const ek_gpu_run *first = x[0];
     const ek_config *c = &first->g->m->config;
     const bool drops = first->n_want < first->all.n;
     const int leaves = drops ? ek_prompt_layers(c) : c->n_layers;
-    for (int i = from; i < end; i++) {
+    for (int i = first->g->share.first; i < first->g->share.end; i++) {
         if (i == leaves) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_KEYS, .layer = i, .n = first->all.n});
-        if (i >= leaves && !first->n_want) return;
+        if (i == leaves && !first->n_want) return;
         queue_layer(x, n, i, i >= leaves, i + 1 == leaves && drops);
     }
 }
 
-/* Where the layers begin whose experts are here. */
-static int first_whole(const ek_gpu_share *s)
-{
-    const int first = s->first > s->host_experts ? s->first : s->host_experts;
-    return first < s->end ? first : s->end;
-}
-
-void ek_gpu_forward_first(ek_gpu_run *const *x, int n)
+void ek_gpu_forward(ek_gpu_run *const *x, int n)
 {
     const ek_gpu_run *first = x[0];
     const int want = first->g->m->config.per_layer_size ? first->n_want : 0;
     for (int i = 0; i < n; i++) ek_gpu_recipes_set(x[i]);
     queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_BEGIN, .n = first->all.n, .want = want});
-    queue_layers(x, n, first->g->share.first, first_whole(&first->g->share));
-}
-
-void ek_gpu_forward_rest(ek_gpu_run *const *x, int n)
-{
-    const ek_gpu_run *first = x[0];
-    for (int i = 0; i < n; i++) ek_gpu_recipes_set(x[i]);
-    queue_layers(x, n, first_whole(&first->g->share), first->g->share.end);
+    queue_layers(x, n);
     if (first->n_want) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_HEAD, .n = first->n_want});
 }
 
@@ -139,6 +124,6 @@ void ek_gpu_draft_token(ek_gpu_run *x)
 {
     ek_gpu_recipes_set(x);
     queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_BEGIN, .n = x->all.n});
-    queue_layers(&x, 1, x->g->share.first, x->g->share.end);
+    queue_layers(&x, 1);
     queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_END, .n = x->all.n});
 }

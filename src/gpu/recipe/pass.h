@@ -5,10 +5,8 @@
 #include "gpu/step/run.h"
 
 /* Queues the forward pass of the rows in the block, up to the logits of the n_want rows: on one device, or on n whose
- * outputs are cut and whose rows are the same. First what the host's experts take part in (step/host.h), if there are
- * any; then the rest, which waits for nothing but the device. */
-void ek_gpu_forward_first(ek_gpu_run *const *x, int n);
-void ek_gpu_forward_rest(ek_gpu_run *const *x, int n);
+ * outputs are cut and whose rows are the same. */
+void ek_gpu_forward(ek_gpu_run *const *x, int n);
 
 /* Of a drafter's run: what is queued once for a draft, and for each of its tokens. */
 void ek_gpu_draft_first(ek_gpu_run *x);

@@ -27,7 +27,7 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
 static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
 {
     memset(f, 0, sizeof *f);
-    if (x->all.n > MAX_ROWS || (x->g->share.head && x->n_want != x->all.n)) return false;
+    if (x->host || x->all.n > MAX_ROWS || (x->g->share.head && x->n_want != x->all.n)) return false;
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (x->all.list[k].n_waves > 1 || x->all.list[k].n_prompt) return false;
     add_set(f, &x->all);

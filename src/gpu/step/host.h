@@ -1,6 +1,6 @@
 /* Experts that a device has no room for: of the rows behind attention the host computes router and experts, while the
  * device computes the dense MLP, and the rows' sums go back. Rows go by way of pinned memory, and the host waits for
- * them, so such layers are queued kernel by kernel, and behind the last of them the step by a graph as others are. */
+ * them, so a step with such layers is queued by the kernel and ends where it is queued. */
 #ifndef EK_GPU_STEP_HOST_H
 #define EK_GPU_STEP_HOST_H
 
