@@ -1,4 +1,3 @@
-#include "cuda/driver.h"
 #include "record.h"
 
 #include <setjmp.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 
 #include "../support/fake_cuda.h"
+#include "cuda/driver.h"
 #include "cuda/operand_args.h"
 
 record recorded;

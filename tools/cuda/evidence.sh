@@ -15,7 +15,9 @@ part() { # title, seconds, command...
   status=${PIPESTATUS[0]}
   [ "$status" -eq 0 ] || { echo "exit $status"; rc=1; }
 }
-"$build/tests/cuda/device/device" read >/dev/null 2>&1
+asked=()
+[ "${3:-}" = --features ] && asked=("${4:?of which architecture, as sm_80}") # the program may have nothing else
+"$build/tests/cuda/device/device" "${asked[@]}" read >/dev/null 2>&1
 [ $? -eq 77 ] && { echo "no CUDA device"; exit 77; }
 
 # A journal of four requests together on one device, replayed on several and on the CPU.
@@ -98,7 +100,8 @@ several() { # how many
 another() { # sm_80
   local as=$1 model
   part "kernels of $as against the CPU" 120 "$build/tests/cuda/device/device" "$as" bits
-  part "requests against the CPU: the bundled model as $as" 90 "$build/evenkeel" selftest --device cuda --features "$as"
+  part "requests against the CPU: the bundled model as $as" 90 "$build/evenkeel" selftest --model models/pocket \
+    --device cuda --features "$as"
   for model in e2b e4b 26b 31b; do
     part "requests against the CPU: $model's first layers as $as" 90 "$build/evenkeel" selftest --device cuda \
       --features "$as" --synthetic $model --layers 6
@@ -119,7 +122,7 @@ if [ "${3:-}" = --devices ] || [ "${3:-}" = --features ]; then
     date -u
     case $3 in
     --devices) several "${4:?how many devices}" ;;
-    --features) another "${4:?of which architecture, as sm_80}" ;;
+    --features) another "$4" ;;
     esac
     date -u
     [ $rc -eq 0 ] && echo "all passed" || echo "something failed"
