@@ -96,7 +96,7 @@ several() { # how many
 }
 
 # The kernels that another card would run: bits of each of them, of requests, and speed. They must be in the program
-# (make CUDA_ARCHS="90a 80on90 100on90 120on90" on an H100).
+# (make CUDA_ARCHS="90a 80on90 100on90 120on90" on an H100); it, tests/cuda/device/device and models/pocket are all they need.
 another() { # sm_80
   local as=$1 model
   part "kernels of $as against the CPU" 120 "$build/tests/cuda/device/device" "$as" bits
@@ -110,9 +110,9 @@ another() { # sm_80
     --layers 6 --batch 1 --generate 4 --runs 1
   for model in e2b e4b 26b 31b; do
     part "speed of $model as $as" 120 "$build/evenkeel" bench --device cuda --features "$as" --synthetic $model --prompt 2048,32768 \
-      --chunk 2048 --batch 1,8,64 --generate 32 --runs 2 --json
+      --chunk 2048 --batch 1,8,64 --generate 32 --runs 1 --json
     part "speed of $model as $as at depth" 120 "$build/evenkeel" bench --device cuda --features "$as" --synthetic $model \
-      --batch 1 --depth 32768 --generate 32 --runs 2 --json
+      --batch 1 --depth 32768 --generate 32 --runs 1 --json
   done
   part "families of kernels of $as" 120 "$build/tests/cuda/device/device" "$as" choice
 }
