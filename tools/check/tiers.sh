@@ -38,7 +38,7 @@ chain_of() { # name; sets chain
 # in huge pages. Not those that measure memory or take a device's as their own, nor a sanitizer's allocator.
 tunables() { # program; sets tuned
   case $build/${1##*/} in
-    *san/* | */test_gpu | */test_launches | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) tuned=${GLIBC_TUNABLES-} ;;
+    *san/* | */test_gpu | */test_ranks | */test_launches | */test_memory | */test_reserve | */test_large | */test_counted | */test_nodes) tuned=${GLIBC_TUNABLES-} ;;
     *) tuned="glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=4294967296:glibc.malloc.top_pad=4194304" ;;
   esac
 }
