@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "gpu/ranks/plan.h"
 #include "open/tuning.h"
 
@@ -227,14 +228,14 @@ static ek_err say_beside(char *out, size_t size, const ek_ranks_opts *o, const e
         step = kept[i].step > step ? kept[i].step : step;
         table = kept[i].table > table ? kept[i].table : table;
     }
-    int n = snprintf(out + used, size - used,
-                     "; beside them keys and values of %d request%s of %d tokens, %.2f GB each", k->n,
-                     k->n == 1 ? "" : "s", ctx, k->each / 1e9);
-    char *at = out + used + n;
-    if (step > 0)
-        snprintf(at, size - used - (size_t)n, "; a step of %d rows %.2f GB", o->beside.step.max_rows, step / 1e9);
-    if (table > 0) snprintf(at + strlen(at), 64, "; per-layer embeddings %.2f GB", table / 1e9);
-    if (o->beside.towers > 0) snprintf(at + strlen(at), 64, "; pictures and sounds %.2f GB", o->beside.towers / 1e9);
+    ek_buf text = {0};
+    ek_buf_fmt(&text, "; beside them keys and values of %d request%s of %d tokens, %.2f GB each", k->n,
+               k->n == 1 ? "" : "s", ctx, k->each / 1e9);
+    if (step > 0) ek_buf_fmt(&text, "; a step of %d rows %.2f GB", o->beside.step.max_rows, step / 1e9);
+    if (table > 0) ek_buf_fmt(&text, "; per-layer embeddings %.2f GB", table / 1e9);
+    if (o->beside.towers > 0) ek_buf_fmt(&text, "; pictures and sounds %.2f GB", o->beside.towers / 1e9);
+    snprintf(out + used, size - used, "%s", ek_buf_text(&text));
+    ek_buf_fini(&text);
     return EK_OK;
 }
 

@@ -95,7 +95,7 @@ typedef struct ek_gpu_writer {
     int held_group[2];           /* in groups of how many inputs */
     int n_exchanges;             /* between devices; */
     int left_y;                  /* rows of y that one was left for (gpu/recipe/exchange.h) */
-    bool skips;                  /* one of y was left out */
+    bool skips;                  /* one of y was left out, so that those beside it may not fill the same buffer */
     int n_lines, n_opens;
     size_t n_args; /* words */
     ek_gpu_line line[EK_GPU_LINES];

@@ -12,7 +12,7 @@
 #include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
 
-enum { ALIGN = 256, MAX_GRID = 65535 };
+enum { ALIGN = 256 };
 
 /* Visits everything twice: first it counts, then it copies. */
 typedef struct upload {
@@ -74,11 +74,11 @@ ek_err ek_gpu_upload_matrix(ek_gpu *g, const ek_cuda_linear *l, const ek_linear 
                             ek_gpu_buffer through)
 {
     const bool q = ek_wform_is_q(w->form);
-    const size_t step = q ? through.bytes / w->panel_bytes : MAX_GRID;
+    const size_t step = q ? through.bytes / w->panel_bytes : EK_CUDA_GRID_Y;
     for (int p = 0, n; p < w->n_panels; p += n) {
         n = ek_linear_adjacent(w, p);
         if ((size_t)n > step) n = (int)step;
-        if (n > MAX_GRID) n = MAX_GRID;
+        if (n > EK_CUDA_GRID_Y) n = EK_CUDA_GRID_Y;
         const CUdeviceptr at = q ? through.at : to + (size_t)(first + p) * w->panel_bytes;
         EK_TRY(ek_cuda_upload(g->c, at, ek_linear_panel(w, p), (size_t)n * w->panel_bytes));
         if (q) EK_TRY(ek_gpu_pack(g, l, w, at, to, first + p, n));
