@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/published.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
@@ -19,18 +20,6 @@
 #include "ops/linear/linear_layout.h"
 
 /* --- which layers lie where */
-
-/* A model of which sizes alone are known. */
-static ek_model *open_published(const char *name, int bits)
-{
-    ek_config *c = calloc(1, sizeof *c);
-    ek_model *m;
-    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16, .deferred = true};
-    assert_int_equal(ek_config_published(c, name, 0), EK_OK);
-    assert_int_equal(ek_model_synthetic(&m, c, bits, 1, &o), EK_OK);
-    free(c);
-    return m;
-}
 
 static void check_place(const ek_place *p, const ek_model *m)
 {
@@ -67,6 +56,34 @@ static void layers_are_placed_by_room(void **state)
     assert_non_null(strstr(advice, "2 such devices would hold it (--device cuda:0-1)"));
     assert_non_null(strstr(advice, "--device cuda:0,cpu leaves"));
     ek_model_close(m);
+}
+
+/* Where weights take half of each device's room at most, so that a few replies take none much longer than the others:
+ * head and draws cost as much as some layers. With less room none is fuller than it must be. */
+static void layers_are_dealt_by_time_where_there_is_room(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int n, by_time[3], by_room[3]; /* where the second begins, the third, the fourth */
+    } row[] = {{"31b", 2, {31}, {30}}, {"31b", 3, {21, 42}, {19, 41}}, {"31b", 4, {16, 31, 47}, {14, 30, 47}},
+               {"26b", 2, {16}, {15}}, {"26b", 3, {11, 22}, {10, 20}}, {"26b", 4, {8, 16, 24}, {7, 15, 23}},
+               {"e4b", 2, {22}, {21}}, {"e4b", 3, {11, 22}, {11, 22}}, {"e4b", 4, {7, 14, 22}, {7, 14, 22}},
+               {"e2b", 2, {13}, {13}}, {"e2b", 3, {6, 13}, {6, 13}},   {"e2b", 4, {4, 8, 13}, {4, 8, 13}}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ek_model *m = open_published(row[i].name, 4);
+        double room[4] = {80e9, 80e9, 80e9, 80e9}, all = 0, most = 0;
+        ek_place p;
+        for (int tight = 0; tight < 2; tight++) {
+            assert_int_equal(ek_place_layers(&p, m, room, row[i].n, false), EK_OK);
+            check_place(&p, m);
+            for (int r = 1; r < row[i].n; r++)
+                assert_int_equal(p.share[r].first, (tight ? row[i].by_room : row[i].by_time)[r - 1]);
+            for (int r = 0; r < row[i].n; r++) all += p.bytes[r], most = fmax(most, p.bytes[r]);
+            for (int r = 0; r < row[i].n; r++) room[r] = fmax(all / row[i].n * 1.9, most * 1.1); /* no half suffices */
+        }
+        ek_model_close(m);
+    }
 }
 
 static void the_cpu_has_what_does_not_fit(void **state)
@@ -332,6 +349,7 @@ int main(void)
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_are_placed_by_room),
+        cmocka_unit_test(layers_are_dealt_by_time_where_there_is_room),
         cmocka_unit_test(the_cpu_has_what_does_not_fit),
         cmocka_unit_test(the_cpu_has_experts_where_it_reads_less_of_them),
         cmocka_unit_test(layers_that_share_keys_stay_together),

@@ -12,12 +12,14 @@
 #include "gpu/ranks/front.h"
 #include "gpu/ranks/pieces.h"
 #include "gpu/ranks/room.h"
+#include "gpu/ranks/stage.h"
 #include "gpu/step/run.h"
 
 typedef struct split {
     ek_ranks *r;
     int n;
     ek_executor on[EK_RANKS];
+    ek_stage stage[EK_RANKS];
     ek_front *front; /* NULL: the CPU has no layers */
     size_t front_bytes[EK_PAGE_KINDS];
     float *rows;               /* pinned: the front's, of all pieces */
@@ -31,12 +33,8 @@ typedef struct split {
 
 _Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_PIECES, "of all pieces, and of those of a step behind");
 
-/* Rows of a piece: of fewer it would take a device as long, for it reads all weights. Not measured on devices yet. */
+/* Rows of a piece of a prompt. */
 enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
-
-/* Replies of a piece: two alone take hardly longer than one, which is what turns cost. Not so with experts, of which
- * each row reads its own (docs/log/2026-11-27-several-gpus.md). */
-enum { MIN_TURN = 2 };
 
 static ek_gpu_run *run_of(const split *x, int i)
 {
@@ -148,13 +146,16 @@ static int max_pieces(const split *x)
     return EK_PIECES;
 }
 
-/* Of replies that follow others there are as many pieces as devices: with one for each, none waits. */
+/* In as many pieces as take least time; for tests in as many as can be. */
 static void cut(split *x, ek_pieces *p, const ek_step *s)
 {
-    const int max = max_pieces(x), min = x->r->min_piece;
-    const int few = min || x->r->m->config.n_experts ? 1 : MIN_TURN;
-    if (s->follows) ek_pieces_follow(p, s, pieces_of(x, x->n_begun - 1), x->n < max ? x->n : max, few);
-    else ek_pieces_cut(p, s, max, min ? min : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE);
+    const int forced = x->r->min_piece, min = forced ? forced : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE;
+    const int most = s->follows ? x->n : s->n_rows / min, all = max_pieces(x);
+    int max = most < all ? most : all, wanted = 0;
+    for (int i = 0; i < s->n_rows; i++) wanted += s->row[i].wants_logits;
+    if (!forced && !x->front) max = ek_stage_pieces(x->stage, x->n, s->n_rows, wanted, s->follows, max);
+    if (s->follows) ek_pieces_follow(p, s, pieces_of(x, x->n_begun - 1), max, 1);
+    else ek_pieces_cut(p, s, max, min);
     x->r->turns += p->turns && p->n > 1;
 }
 
@@ -297,6 +298,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     *x = (split){.r = r, .n = r->n};
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
+        x->stage[i] = ek_stage_of(r->m, r->place.share[i].first, r->place.share[i].end);
         run_of(x, i)->n_flights = EK_PIECES + (x->n < EK_PIECES ? x->n : EK_PIECES); /* and of a step behind */
     }
     join(x);

@@ -6,12 +6,16 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
+#include "gpu/ranks/stage.h"
 #include "gpu/weights/cut.h"
 #include "model/pass.h"
 
 /* Of a device's room: the rest is for keys, values and a step. Beside the CPU there is more than one way to cut, and
  * what is left is what makes contexts long. */
 static const double ALL = 0.95, BESIDE_HOST = 0.75;
+
+/* Up to here layers are dealt by time: what is left does not shorten contexts by much, whoever has a layer more. */
+static const double HALF = 0.5;
 
 double ek_place_share(bool host)
 {
@@ -81,29 +85,56 @@ static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
         last_border(m), gb(weights_of(m, last_border(m), n_layers(m))), rooms, BESIDE_HOST * 100);
 }
 
-/* Borders so that the fullest device is as empty as can be: fill[r][i] is of r devices that have the first i layers, of
- * which the CPU has p->host_experts layers' experts. At most `share` of a device's room is taken. */
-static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n, double share)
+/* What borders are to make small of the device that has most of it. */
+typedef struct aim {
+    const double *room;
+    double share; /* of a device's room that weights take at most */
+    bool time;    /* of a few replies' step; else the part of the room that weights take */
+} aim;
+
+static double cost_of(const ek_place *p, const ek_model *m, const aim *a, int r, int first, int end)
+{
+    enum { FEW = 4 };
+    const double fill = weights_beside(m, first, end, p->host_experts) / a->room[r];
+    if (fill > a->share) return INFINITY;
+    if (!a->time) return fill;
+    const ek_stage own = ek_stage_of(m, first, end);
+    return ek_stage_time(&own, FEW, FEW);
+}
+
+/* Borders of n devices, cut[0] to cut[n], so that the one that costs most costs as little as can be, and what it does:
+ * cost[r][i] is of r devices that have the first i layers. INFINITY: there are none. */
+static double find_borders(int *cut, const ek_place *p, const ek_model *m, int n, const aim *a)
 {
     const int layers = n_layers(m), border = last_border(m);
-    double fill[EK_RANKS + 1][EK_MAX_LAYERS + 1];
-    int from[EK_RANKS + 1][EK_MAX_LAYERS + 1], cut[EK_RANKS + 1];
-    if (n > border + 1)
-        return ek_fail(EK_EUNSUPPORTED, "%d devices, the layers can be cut in %d places: %d devices at most", n, border,
-                       border + 1);
+    double cost[EK_RANKS + 1][EK_MAX_LAYERS + 1];
+    int from[EK_RANKS + 1][EK_MAX_LAYERS + 1];
     for (int r = 0; r <= EK_RANKS; r++)
-        for (int i = 0; i <= layers; i++) fill[r][i] = r || i ? INFINITY : 0, from[r][i] = 0;
+        for (int i = 0; i <= layers; i++) cost[r][i] = r || i ? INFINITY : 0, from[r][i] = 0;
     for (int r = 1; r <= n; r++)
         for (int i = r; i <= (r < n ? border : layers); i++)
             for (int j = r - 1; j < i && (r < n || i == layers); j++) {
-                const double own = weights_beside(m, j, i, p->host_experts) / room[r - 1],
-                             most = own > fill[r - 1][j] ? own : fill[r - 1][j];
-                if ((r > 1 && j > border) || !(most < fill[r][i])) continue;
-                fill[r][i] = most, from[r][i] = j;
+                if (r > 1 && j > border) continue;
+                const double own = cost_of(p, m, a, r - 1, j, i), most = own > cost[r - 1][j] ? own : cost[r - 1][j];
+                if (most < cost[r][i]) cost[r][i] = most, from[r][i] = j;
             }
-    if (!(fill[n][layers] <= share)) return too_large(m, room, n, false);
     cut[n] = layers;
     for (int r = n; r > 0; r--) cut[r - 1] = from[r][cut[r]];
+    return cost[n][layers];
+}
+
+/* By time where there is room for it; of layers whose experts are the CPU's, devices wait for that. At most `share` of
+ * a device's room is taken. */
+static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n, double share)
+{
+    const int border = last_border(m);
+    int cut[EK_RANKS + 1];
+    if (n > border + 1)
+        return ek_fail(EK_EUNSUPPORTED, "%d devices, the layers can be cut in %d places: %d devices at most", n, border,
+                       border + 1);
+    if ((p->host_experts || find_borders(cut, p, m, n, &(aim){room, HALF, true}) == INFINITY) &&
+        find_borders(cut, p, m, n, &(aim){room, share, false}) == INFINITY)
+        return too_large(m, room, n, false);
     for (int r = 0; r < n; r++) add(p, m, r, cut[r], cut[r + 1]);
     return EK_OK;
 }

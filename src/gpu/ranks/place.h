@@ -29,8 +29,9 @@ typedef struct ek_place {
 } ek_place;
 
 /* room: bytes that each of n devices may take for all. With `host` the last devices take as many layers as leave a
- * quarter of their room for keys, values and a step, and the CPU the rest; without, borders lie so that the fullest
- * device is as empty as can be. ENOMEM has the numbers. Only sizes of m are read. */
+ * quarter of their room for keys, values and a step, and the CPU the rest. Without, borders lie so that a few replies'
+ * step takes no device longer than it must (gpu/ranks/stage.h), where weights then take half of each one's room at
+ * most; else so that the fullest device is as empty as can be. ENOMEM has the numbers. Only sizes of m are read. */
 ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host);
 
 /* With the CPU: layers, or as few layers' experts as leave a quarter of the devices' room, or of the two what lets the
