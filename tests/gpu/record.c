@@ -12,6 +12,7 @@
 #include "../support/fake_cuda.h"
 #include "cuda/driver.h"
 #include "cuda/operand_args.h"
+#include "cuda/words_args.h"
 
 record recorded;
 
@@ -112,7 +113,11 @@ static const struct {
      "",
      sizeof(ek_cuda_experts_first_args),
      {offsetof(ek_cuda_experts_first_args, gate_blocks) - 4, 0}},
+    {"ek_exchange_put", "", sizeof(ek_cuda_exchange_args), {0}},
+    {"ek_exchange_take", "", sizeof(ek_cuda_exchange_args), {0}},
+    {"ek_exchange_words", "", sizeof(ek_cuda_exchange_words_args), {0}},
     {"ek_experts_inputs", "", TAIL(ek_cuda_inputs_args, n)},
+    {"ek_experts_inputs_words", "", sizeof(ek_cuda_inputs_words_args), {0}},
     {"ek_experts_second_", "", TAIL(ek_cuda_experts_second_args, gate_blocks)},
     {"ek_gate", "", TAIL(ek_cuda_gate_args, n)},
     {"ek_gather", "", TAIL(ek_cuda_gather_args, n)},
@@ -140,6 +145,7 @@ static const struct {
     {"ek_soft_cap_check", "", sizeof(ek_cuda_cap_args), {0}},
     {"ek_stage", "", sizeof(ek_cuda_stage_args), {0}},
     {"ek_stage_rows", "", sizeof(ek_cuda_stage_rows_args), {0}},
+    {"ek_stage_words", "", sizeof(ek_cuda_stage_words_args), {0}},
 };
 
 static int args_of(const char *name)
@@ -188,6 +194,25 @@ static void look(const char *name, size_t shared, unsigned cluster)
         snprintf(recorded.lacks, sizeof recorded.lacks, "%s: %zu bytes, cluster %u", name, shared, cluster);
 }
 
+static bool is(const char *name, const char *begins)
+{
+    return strncmp(name, begins, strlen(begins)) == 0;
+}
+
+/* What starts before the launch in front has ended reads jobs and pairs only if one between it and what wrote them has
+ * waited for that, and let nothing start before. */
+static void look_at_jobs(const char *name, const void *from, bool overlap)
+{
+    const ek_cuda_warp_args *w = from;
+    const bool experts = is(name, "ek_products_warp_") && w->jobs;
+    const bool known = experts ? w->known : is(name, "ek_experts_end") && ((const ek_cuda_stage_args *)from)->known;
+    if (!overlap) recorded.held = true;
+    if (known && !recorded.held && !recorded.early[0]) snprintf(recorded.early, sizeof recorded.early, "%s", name);
+    recorded.known += known;
+    if (is(name, "ek_experts_first_") || is(name, "ek_choose") || is(name, "ek_group")) recorded.held = false;
+    if ((experts && w->holds) || is(name, "ek_experts_second_")) recorded.held = true;
+}
+
 static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void **extra)
 {
     const char *name = (const char *)f;
@@ -200,6 +225,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void *
     }
     const unsigned grid[] = {c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->sharedMemBytes, cluster, overlap};
     look(name, c->sharedMemBytes, cluster);
+    look_at_jobs(name, arg[0], overlap);
     if (c->gridDimY > EK_CUDA_GRID_Y || c->gridDimZ > EK_CUDA_GRID_Y)
         snprintf(recorded.most, sizeof recorded.most, "%s: %u, %u, %u blocks", name, grid[0], grid[1], grid[2]);
     note(name, strlen(name) + 1), note(grid, sizeof grid);

@@ -17,6 +17,7 @@
 #include "../support/allocated.h"
 #include "../support/drafter.h"
 #include "base/log.h"
+#include "cuda/words_args.h"
 #include "gpu/gpu.h"
 #include "gpu/step/run.h"
 #include "model/drafter.h"
@@ -408,6 +409,33 @@ static void many_rows_are_no_more_blocks_than_a_launch_has(void **state)
     }
 }
 
+/* As one of several devices whose outputs are cut, of which the others are it again. */
+static void cut(opened *o)
+{
+    enum { RANKS = 3 };
+    ek_gpu_run *x = o->on.arg;
+    o->g->share.cut = (ek_gpu_cut){.rank = 1, .ranks = RANKS, .whole_o = true};
+    for (int r = 0; r < RANKS; r++) x->peer[r] = x;
+    for (int i = 0; i < o->m->config.n_layers; i++) o->g->w.layer[i].o_part = o->g->w.layer[i].o;
+    x->gathered = x->acts, x->pair_gathered = x->pair_out, x->landing_bytes = EK_CUDA_LANDING_BYTES;
+}
+
+static void experts_are_read_when_they_have_been_found(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * SHAPES; i++) {
+        const shape *s = &shapes[i / 2];
+        if (strncmp(s->name, "26b", 3) != 0) continue;
+        opened o = open_recorded(s);
+        if (i % 2) cut(&o);
+        for (int r = 0; r < ROW_COUNTS; r++) hash_of(&o.on, o.m, 0, row_counts[r]);
+        if (recorded.early[0]) print_message("%s, %s: %s\n", s->name, i % 2 ? "cut" : "whole", recorded.early);
+        assert_string_equal(recorded.early, "");
+        assert_true(recorded.known > 0 || strcmp(s->type, "q4.64") != 0);
+        close_recorded(&o);
+    }
+}
+
 /* Prompts of so many lengths that there is no room for all their recipes. */
 static void recipes_are_forgotten_and_written_again_in_memory_that_is_there(void **state)
 {
@@ -502,6 +530,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_step_queues_the_launches_that_are_stored),
         cmocka_unit_test(other_devices_are_asked_for_what_they_have),
         cmocka_unit_test(many_rows_are_no_more_blocks_than_a_launch_has),
+        cmocka_unit_test(experts_are_read_when_they_have_been_found),
         cmocka_unit_test(recipes_are_forgotten_and_written_again_in_memory_that_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

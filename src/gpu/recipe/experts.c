@@ -48,7 +48,6 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
 typedef struct work {
     int tile, jobs;
     CUdeviceptr index;
-    bool known; /* jobs lie there before the launch in front has ended */
 } work;
 
 static work work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
@@ -73,7 +72,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
             .n_jobs = x->n_jobs,
             .index = c->index,
             .expert_bytes = (int64_t)m->l.bytes,
-            .known = c->known};
+            .known = w->known};
         ek_cuda_linear_args_of(&a.a, &m->l, m->at);
         EK_GPU_WRITE(w, p.name, p.grid, a);
         return;
@@ -204,7 +203,7 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
     if (records) g.to = ek_gpu_part_of_records(&out.acts, part);
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     if (records && by.by == EK_GPU_GATE_FEW) {
-        const ek_cuda_warp_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all->index};
+        const ek_cuda_warp_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all->index, .holds = true};
         ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
@@ -354,7 +353,7 @@ static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const togeth
         .gate_blocks = q->q_blocks};
     b.part[1].a.rows = all.tile;
     EK_GPU_WRITE(w, q->q.name, q->q.grid, b);
-    all.index = 0, all.known = true;
+    all.index = 0, w->known = true;
     project(w, &l->expert_down, NULL, &pair, &all, x->pair_out, 0, c->hidden_size);
 }
 
@@ -387,30 +386,27 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 
-/* known: as of write_together, what is behind it finds pairs and jobs there. */
-static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], work all, int32_t *known)
+static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const work *all)
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     ek_gpu_exchange e = {0};
     ek_gpu_input gated;
     ek_cuda_heads first;
-    *known = ek_gpu_goes_as_records(x, &l->down) && choose_first(x, l, n, &first);
-    if (*known) {
+    if (ek_gpu_goes_as_records(x, &l->down) && choose_first(x, l, n, &first)) {
         const ek_gpu_range part = ek_gpu_inputs_of(x, &l->down);
         gated = ek_gpu_records_for(&l->down, x->gathered, n);
         const ek_cuda_acts to = ek_gpu_part_of_records(&gated.acts, part);
-        write_first(w, l, &first, in, n, &all, &to);
+        write_first(w, l, &first, in, n, all, &to);
         ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &gated, part);
     } else {
         gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
         ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
-        write_route(w, l, n, &all);
+        write_route(w, l, n, all);
     }
-    ek_gpu_input pair = write_experts_part(w, l, in[2], n, &all, &e);
+    ek_gpu_input pair = write_experts_part(w, l, in[2], n, all, &e);
     ek_gpu_write_exchange(w, &e);
-    all.known = *known;
-    write_downs_part(w, i, &gated, &pair, all, n);
+    write_downs_part(w, i, &gated, &pair, *all, n);
 }
 
 static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
@@ -425,18 +421,16 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
     set_end(x, l, end);
     end->h_from = x->h_between;
     if (ek_gpu_is_cut(x)) {
-        write_parts_beside(w, i, n, in, all, &end->known);
-        return;
-    }
-    end->known = choose_together(x, l, n, &all, &t);
-    if (end->known) {
+        write_parts_beside(w, i, n, in, &all);
+    } else if (choose_together(x, l, n, &all, &t)) {
         write_together(w, l, &t, in, n, all);
-        return;
+    } else {
+        ek_gpu_write_mlp(w, i, &in[0], n);
+        ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
+        write_route(w, l, n, &all);
+        write_experts(w, l, in[2], n, all);
     }
-    ek_gpu_write_mlp(w, i, &in[0], n);
-    ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
-    write_route(w, l, n, &all);
-    write_experts(w, l, in[2], n, all);
+    end->known = w->known;
 }
 
 void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)

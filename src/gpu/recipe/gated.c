@@ -36,14 +36,11 @@ static ek_gpu_input write_few(ek_gpu_writer *w, const ek_cuda_product *p, const 
     with.a.rows = g->tile;
     if (g->upper)
         with.codes2 = g->upper->at, with.scales2 = g->upper->at + l->code_bytes, with.expert_bytes = (int64_t)l->bytes;
-    if (g->to.q) {
-        with.to = g->to;
-        EK_GPU_WRITE(w, p->name, p->grid, with);
-        return (ek_gpu_input){0};
-    }
-    const ek_gpu_input out = ek_gpu_turn_acts(w, l->n, rows_out, g->next);
-    with.to = out.acts;
+    ek_gpu_input out = {0};
+    with.to = g->to;
+    if (!g->to.q) out = ek_gpu_turn_acts(w, l->n, rows_out, g->next), with.to = out.acts;
     EK_GPU_WRITE(w, p->name, p->grid, with);
+    w->known |= with.jobs && with.holds;
     return out;
 }
 

@@ -136,7 +136,8 @@ ek_gpu_writer *ek_gpu_recipe_begin(ek_gpu_recipes *r, const ek_gpu_subject *of)
 {
     ek_gpu_writer *w = &r->writer;
     w->of = *of;
-    w->n_inputs = 0, w->n_exchanges = w->left_y = 0, w->skips = false, w->n_lines = w->n_opens = 0, w->n_args = 0;
+    w->n_inputs = 0, w->n_exchanges = w->left_y = 0, w->skips = w->known = false, w->n_lines = w->n_opens = 0;
+    w->n_args = 0;
     ek_gpu_write_home(w);
     return w;
 }

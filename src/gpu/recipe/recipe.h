@@ -96,6 +96,7 @@ typedef struct ek_gpu_writer {
     int n_exchanges;             /* between devices; */
     int left_y;                  /* rows of y that one was left for (gpu/recipe/exchange.h) */
     bool skips;                  /* one of y was left out, so that those beside it may not fill the same buffer */
+    bool known; /* a launch has held what is behind it until jobs and pairs were there (cuda/model_args.h) */
     int n_lines, n_opens;
     size_t n_args; /* words */
     ek_gpu_line line[EK_GPU_LINES];
