@@ -9,6 +9,7 @@
 #include "cuda/product/format.h"
 #include "cuda/product/warp.h"
 #include "gpu/recipe/gated.h"
+#include "gpu/recipe/route.h"
 #include "gpu/recipe/row_kernel.h"
 
 /* x = norm(h) for the router and for the experts; m decides how it is quantised. */
@@ -26,40 +27,9 @@ static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, cons
     return in;
 }
 
-/* Pairs of a job, and how many jobs there can be: an expert's pairs fill all jobs but the last. */
-static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs)
-{
-    const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
-    int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
-    const int limbs = l->expert_gate.l.limbs > l->expert_down.l.limbs ? l->expert_gate.l.limbs : l->expert_down.l.limbs;
-    /* Few pairs are alone with their expert. Of more some experts have twice as many as others, and jobs of 4 would
-     * read these twice: 8, where the kernels take them and, in groups of 32, that is not slower. Form F takes 8; more
-     * than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs. */
-    const bool eight = ek_cuda_warp_job_fits(&l->expert_gate.l, 8) && ek_cuda_warp_job_fits(&l->expert_up.l, 8) &&
-                       ek_cuda_warp_job_fits(&l->expert_down.l, 8) &&
-                       (each > 2 || ek_cuda_affine_64(&l->expert_gate.l));
-    const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
-    int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
-    *jobs = (pairs + experts * (tile - 1)) / tile;
-    if (*jobs > pairs) *jobs = pairs;
-    return tile;
-}
-
-typedef struct work {
-    int tile, jobs;
-    CUdeviceptr index;
-} work;
-
-static work work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
-{
-    work all = {.index = x->pair_row};
-    all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs);
-    return all;
-}
-
 /* y[pair] = a row of `in` times its expert's matrix, ldy from one to the next; with m2, the same to y2. */
-static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in, const work *c,
-                    CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
+static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in,
+                    const ek_gpu_work *c, CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
     const ek_gpu_run *x = w->x;
     const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
@@ -98,73 +68,10 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
     EK_GPU_WRITE(w, p.name, p.grid, a);
 }
 
-/* --- which experts */
-
-/* For few rows in one launch; behind a router's blocks of the same launch: so many of them. */
-static bool few_pairs(const ek_config *c, int n)
-{
-    return n <= EK_CUDA_CHOOSE_ROWS && n * c->top_k_experts <= EK_CUDA_CHOOSE_PAIRS &&
-           c->n_experts <= EK_CUDA_CHOOSE_EXPERTS;
-}
-
-static ek_cuda_choose_args choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks)
-{
-    const ek_config *c = &x->g->m->config;
-    return (ek_cuda_choose_args){.route = x->route,
-                                 .expert_scale = l->expert_scale,
-                                 .weight = x->weight,
-                                 .pair_row = x->pair_row,
-                                 .row_pair = x->row_pair,
-                                 .jobs = x->jobs,
-                                 .n_jobs = x->n_jobs,
-                                 .ended = x->routed,
-                                 .ld = c->n_experts,
-                                 .n_experts = c->n_experts,
-                                 .top_k = c->top_k_experts,
-                                 .rows = n,
-                                 .tile = tile,
-                                 .router_blocks = router_blocks};
-}
-
-static void write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const work *all)
-{
-    const ek_gpu_run *x = w->x;
-    const ek_config *c = &x->g->m->config;
-    if (few_pairs(c, n)) {
-        const ek_cuda_choose_args a = choose_args(x, l, n, all->tile, 0);
-        const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
-        const ek_cuda_grid grid = {.x = 1, .threads = 256, .shared = shared, .overlap = true};
-        EK_GPU_WRITE(w, "ek_choose", grid, a);
-        return;
-    }
-    const ek_cuda_route_args r = {.route = x->route,
-                                  .expert_scale = l->expert_scale,
-                                  .expert = x->expert,
-                                  .weight = x->weight,
-                                  .ld = c->n_experts,
-                                  .n_experts = c->n_experts,
-                                  .top_k = c->top_k_experts};
-    const bool by_warp = n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS && c->top_k_experts <= 32;
-    const ek_cuda_grid each = {.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true};
-    EK_GPU_WRITE(w, by_warp ? "ek_route_warp" : "ek_route", each, r);
-    const ek_cuda_group_args g = {.expert = x->expert,
-                                  .pair_row = x->pair_row,
-                                  .row_pair = x->row_pair,
-                                  .jobs = x->jobs,
-                                  .n_jobs = x->n_jobs,
-                                  .n_experts = c->n_experts,
-                                  .top_k = c->top_k_experts,
-                                  .n_pairs = n * c->top_k_experts,
-                                  .tile = all->tile};
-    const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
-    /* pairs of an expert are in any order, unless other devices have some of the same ones */
-    EK_GPU_WRITE(w, ek_gpu_is_cut(x) ? "ek_group_ordered" : "ek_group", one, g);
-}
-
 /* --- their products */
 
 /* From rows that the experts read to their outputs. */
-static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, work all)
+static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, ek_gpu_work all)
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
@@ -188,8 +95,8 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
 
 /* The same of devices whose outputs are cut: what is gated here is a piece of e; behind the exchange all of it is what
  * the experts' down reads. */
-static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, const work *all,
-                                       ek_gpu_exchange *e)
+static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n,
+                                       const ek_gpu_work *all, ek_gpu_exchange *e)
 {
     const ek_gpu_run *x = w->x;
     const int pairs = n * x->g->m->config.top_k_experts;
@@ -218,7 +125,7 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
 }
 
 /* Both downs, whose outputs go to all. */
-static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gpu_input *pair, work all, int n)
+static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gpu_input *pair, ek_gpu_work all, int n)
 {
     const ek_gpu_run *x = w->x;
     const int hidden = x->g->m->config.hidden_size;
@@ -248,7 +155,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 {
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     const ek_config *c = &w->x->g->m->config;
-    const work all = work_of(w->x, l, n);
+    const ek_gpu_work all = ek_gpu_work_of(w->x, l, n);
     const ek_cuda_stage_args behind = {.y = w->x->y, .y_norm = l->post_attention_norm};
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
     const bool cut = ek_gpu_is_cut(w->x);
@@ -259,7 +166,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     set_end(w->x, l, end);
     in = input(w, l->router_scale, router_factor(c), &l->router, n);
     ek_gpu_project(w, &l->router, &in, w->x->route, c->n_experts);
-    write_route(w, l, n, &all);
+    ek_gpu_write_route(w, l, n, &all);
     in = input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n);
     if (!cut) {
         write_experts(w, l, in, n, all);
@@ -300,11 +207,11 @@ typedef struct together {
 
 static bool choose_first(const ek_gpu_run *x, const ek_gpu_layer *l, int n, ek_cuda_heads *out)
 {
-    return few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
+    return ek_gpu_few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
            ek_cuda_experts_first_plan(out, &l->gate.l, &l->down.l, &l->router.l, n, ek_cuda_chip_of(x->g->c));
 }
 
-static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const work *all, together *out)
+static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, const ek_gpu_work *all, together *out)
 {
     return choose_first(x, l, n, &out->first) && ek_cuda_linear_alike(&l->expert_gate.l, &l->expert_up.l) &&
            ek_cuda_experts_second_plan(&out->second, &l->expert_gate.l, &l->down.l, &l->expert_down.l, n, all->tile,
@@ -312,7 +219,7 @@ static bool choose_together(const ek_gpu_run *x, const ek_gpu_layer *l, int n, c
 }
 
 static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_heads *p, const ek_gpu_input in[3],
-                        int n, const work *all, const ek_cuda_acts *to)
+                        int n, const ek_gpu_work *all, const ek_cuda_acts *to)
 {
     const ek_gpu_run *x = w->x;
     const ek_cuda_experts_first_args a = {
@@ -321,14 +228,14 @@ static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_h
                  .scales2 = l->up.at + l->gate.l.code_bytes,
                  .to = *to},
         .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->route, x->g->m->config.n_experts),
-        .choose = choose_args(x, l, n, all->tile, p->k_blocks * p->k_tiles),
+        .choose = ek_gpu_choose_args(x, l, n, all->tile, p->k_blocks * p->k_tiles),
         .gate_blocks = p->q_blocks,
         .route_panels = p->k_blocks};
     EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
 }
 
 static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const together *t, const ek_gpu_input in[3], int n,
-                           work all)
+                           ek_gpu_work all)
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
@@ -386,7 +293,7 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 
-static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const work *all)
+static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3], const ek_gpu_work *all)
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
@@ -402,7 +309,7 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
     } else {
         gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
         ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
-        write_route(w, l, n, all);
+        ek_gpu_write_route(w, l, n, all);
     }
     ek_gpu_input pair = write_experts_part(w, l, in[2], n, all, &e);
     ek_gpu_write_exchange(w, &e);
@@ -413,7 +320,7 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
-    const work all = work_of(x, l, n);
+    const ek_gpu_work all = ek_gpu_work_of(x, l, n);
     ek_gpu_input in[] = {rows_at(x, n, w->acts, 0, &l->gate), rows_at(x, n, x->route_acts, x->x, &l->router),
                          rows_at(x, n, x->expert_acts, 0, &l->expert_gate)};
     together t;
@@ -427,7 +334,7 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
     } else {
         ek_gpu_write_mlp(w, i, &in[0], n);
         ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
-        write_route(w, l, n, &all);
+        ek_gpu_write_route(w, l, n, &all);
         write_experts(w, l, in[2], n, all);
     }
     end->known = w->known;

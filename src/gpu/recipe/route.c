@@ -1,0 +1,92 @@
+#include "gpu/recipe/route.h"
+
+#include "cuda/product/format.h"
+#include "cuda/product/warp.h"
+#include "gpu/recipe/exchange.h"
+#include "gpu/recipe/product.h"
+
+/* Pairs of a job, and how many jobs there can be: an expert's pairs fill all jobs but the last. */
+static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs)
+{
+    const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
+    int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
+    const int limbs = l->expert_gate.l.limbs > l->expert_down.l.limbs ? l->expert_gate.l.limbs : l->expert_down.l.limbs;
+    /* Few pairs are alone with their expert. Of more some experts have twice as many as others, and jobs of 4 would
+     * read these twice: 8, where the kernels take them and, in groups of 32, that is not slower. Form F takes 8; more
+     * than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs. */
+    const bool eight = ek_cuda_warp_job_fits(&l->expert_gate.l, 8) && ek_cuda_warp_job_fits(&l->expert_up.l, 8) &&
+                       ek_cuda_warp_job_fits(&l->expert_down.l, 8) &&
+                       (each > 2 || ek_cuda_affine_64(&l->expert_gate.l));
+    const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
+    int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
+    *jobs = (pairs + experts * (tile - 1)) / tile;
+    if (*jobs > pairs) *jobs = pairs;
+    return tile;
+}
+
+ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
+{
+    ek_gpu_work all = {.index = x->pair_row};
+    all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs);
+    return all;
+}
+
+bool ek_gpu_few_pairs(const ek_config *c, int n)
+{
+    return n <= EK_CUDA_CHOOSE_ROWS && n * c->top_k_experts <= EK_CUDA_CHOOSE_PAIRS &&
+           c->n_experts <= EK_CUDA_CHOOSE_EXPERTS;
+}
+
+ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks)
+{
+    const ek_config *c = &x->g->m->config;
+    return (ek_cuda_choose_args){.route = x->route,
+                                 .expert_scale = l->expert_scale,
+                                 .weight = x->weight,
+                                 .pair_row = x->pair_row,
+                                 .row_pair = x->row_pair,
+                                 .jobs = x->jobs,
+                                 .n_jobs = x->n_jobs,
+                                 .ended = x->routed,
+                                 .ld = c->n_experts,
+                                 .n_experts = c->n_experts,
+                                 .top_k = c->top_k_experts,
+                                 .rows = n,
+                                 .tile = tile,
+                                 .router_blocks = router_blocks};
+}
+
+void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek_gpu_work *all)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_config *c = &x->g->m->config;
+    if (ek_gpu_few_pairs(c, n)) {
+        const ek_cuda_choose_args a = ek_gpu_choose_args(x, l, n, all->tile, 0);
+        const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
+        const ek_cuda_grid grid = {.x = 1, .threads = 256, .shared = shared, .overlap = true};
+        EK_GPU_WRITE(w, "ek_choose", grid, a);
+        return;
+    }
+    const ek_cuda_route_args r = {.route = x->route,
+                                  .expert_scale = l->expert_scale,
+                                  .expert = x->expert,
+                                  .weight = x->weight,
+                                  .ld = c->n_experts,
+                                  .n_experts = c->n_experts,
+                                  .top_k = c->top_k_experts};
+    const bool by_warp = n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS && c->top_k_experts <= 32;
+    const ek_cuda_grid each = {.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true};
+    EK_GPU_WRITE(w, by_warp ? "ek_route_warp" : "ek_route", each, r);
+    const ek_cuda_group_args g = {.expert = x->expert,
+                                  .pair_row = x->pair_row,
+                                  .row_pair = x->row_pair,
+                                  .jobs = x->jobs,
+                                  .n_jobs = x->n_jobs,
+                                  .n_experts = c->n_experts,
+                                  .top_k = c->top_k_experts,
+                                  .n_pairs = n * c->top_k_experts,
+                                  .tile = all->tile};
+    const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
+    /* pairs of an expert are in any order, unless other devices have some of the same ones */
+    EK_GPU_WRITE(w, ek_gpu_is_cut(x) ? "ek_group_ordered" : "ek_group", one, g);
+}
