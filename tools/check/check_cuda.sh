@@ -60,7 +60,7 @@ stale=$(for table in $(grep -lE '^# [a-z_0-9]+ [0-9a-f]{12}$' tools/cuda/registe
   done
 done)
 if [ -n "$stale" ]; then
-  echo "these changed since their table of registers was written; run: make CUDA_ARCHS=\"80 90a 100 120\" cuda &&" \
+  echo "these changed since their table of registers was written; run: make CUDA_ARCHS=all cuda &&" \
     "tools/check/check_cuda.sh build/release --write"
   echo "$stale"
   rc=1

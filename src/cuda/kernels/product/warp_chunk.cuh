@@ -52,7 +52,7 @@ template <class F, int LIMBS, int ROWS, int SHARE, bool ONCE> struct warp_produc
     // LARGE: units whose codes of rows are read a chunk ahead: more would not fit the registers
     static constexpr int UNITS_AHEAD = !COPIES && !TIGHT && (SHARE || ONCE) ? 3 : 2;
     // LARGE: units whose codes come before the chunk is waited for; the others do behind two of its units
-    static constexpr int UNITS_FIRST = TIGHT && SHARE ? 6 : F::UNITS;
+    static constexpr int UNITS_FIRST = (TIGHT && SHARE) || (COPIES && ONCE) ? 6 : F::UNITS;
     // Rows are read a chunk ahead, else there are no registers for it; ANY: of a row that is not there those of any
     // other
     static constexpr bool AHEAD = F::A == 64 ? OCT == 1
