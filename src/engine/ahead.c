@@ -1,14 +1,41 @@
 #include "engine/ahead.h"
 
 #include "engine/draft.h"
+#include "engine/plan.h"
 #include "engine/sample/sampler.h"
 
-/* Whether r, scheduled in the step in front, is known to have one row behind it if its token does not end it. */
-static bool goes_on(const ek_engine *e, const ek_scheduled *s)
+/* Tokens of a prompt that the step in front leaves; 0: its request replies, or will. */
+static int left_behind(const ek_scheduled *s)
+{
+    return s->req->n_tokens - s->req->n_done - (s->n_rows - s->n_draft);
+}
+
+/* Whether the request of s, which the step in front has, is known to draw behind that if no token ends it. */
+static bool draws_on(const ek_engine *e, const ek_scheduled *s)
 {
     const ek_request *r = s->req;
-    return s->n_draws == 1 && s->n_draft == 0 && !r->mask.look && !r->reply_logits &&
-           !ek_sampling_has_penalties(&r->sampling) && !ek_draft_promises(e, r);
+    return !r->mask.look && !r->reply_logits && !ek_sampling_has_penalties(&r->sampling) && !ek_draft_promises(e, r);
+}
+
+/* Rows that are known to come behind those of s, of a prompt `share` at most; 0: none are. */
+static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
+{
+    const ek_request *r = s->req;
+    const int left = left_behind(s), n = left <= 1 ? 1 : left < share ? left : share;
+    if (left == 0) return s->n_draws == 1 && s->n_draft == 0 && draws_on(e, s);
+    const bool text = r->n_spans == 0 && r->next_prompt_logits >= r->n_given;
+    return e->on.begins_prompts && text && (n < left || draws_on(e, s)) ? n : 0;
+}
+
+/* As ek_plan_make has it. */
+static int oldest_share(const ek_engine *e)
+{
+    int64_t others = 0;
+    for (int i = 0, prompts = 0; i < e->plan.n_scheduled; i++) {
+        const ek_scheduled *s = &e->plan.scheduled[i];
+        if (s->req && left_behind(s) > 1 && prompts++ > 0) others += left_behind(s);
+    }
+    return ek_plan_oldest_share(e->opts.chunk, others);
 }
 
 static bool is_poked(ek_engine *e)
@@ -25,33 +52,42 @@ static bool can_begin(ek_engine *e)
     const ek_plan *p = &e->plan;
     int n = 0;
     if (!e->on.begin || p->draft || (e->waiting && e->n_running < e->opts.max_requests)) return false;
-    for (int i = 0; i < p->n_scheduled; i++) {
-        if (!p->scheduled[i].req) continue;
-        if (!goes_on(e, &p->scheduled[i])) return false;
-        n++;
-    }
+    for (int i = 0; i < p->n_scheduled; i++) n += p->scheduled[i].req != NULL;
     return n == e->n_running && !is_poked(e);
 }
 
-/* The row behind the token that s will draw. */
-static void lay_out(ek_plan *a, const ek_scheduled *s)
+/* Of the last row of `to`, whose request will have n_tokens then. */
+static void add_draw(ek_plan *a, ek_scheduled *to, int n_tokens)
 {
-    ek_request *r = s->req;
-    const int i = a->n_scheduled++;
-    r->n_ahead = 1;
-    a->scheduled[i] = (ek_scheduled){.req = s->req, .row = i, .n_rows = 1, .logits = i, .n_logits = 1, .draw = i};
-    a->scheduled[i].n_draws = 1;
-    a->row[i] = ek_request_row(r, r->n_tokens, i, true);
-    a->row[i].token = 0;
-    a->follows[i] = s->draw;
+    const ek_request *r = to->req;
+    const int i = a->n_draws++;
+    to->n_logits = to->n_draws = 1;
     a->shown[i] = false, a->digested[i] = r->reply_digest;
-    a->seq[i] = ek_request_seq(r);
     a->draw[i] = (ek_draw){.logits = i,
                            .slot = r->slot,
                            .sampling = &r->sampling,
                            .tokens = r->tokens,
                            .n_prompt = r->n_prompt,
-                           .n_tokens = r->n_tokens + 1};
+                           .n_tokens = n_tokens};
+    a->n_logits++;
+}
+
+/* n rows behind those of s: of a prompt, or the one behind the token that s will draw. */
+static void lay_out(ek_plan *a, const ek_scheduled *s, int n)
+{
+    ek_request *r = s->req;
+    const int i = a->n_scheduled++, first = r->n_done + s->n_rows, left = left_behind(s);
+    ek_scheduled *to = &a->scheduled[i];
+    *to = (ek_scheduled){.req = r, .row = a->n_rows, .n_rows = n, .logits = a->n_logits, .draw = a->n_draws};
+    r->n_ahead = n;
+    for (int pos = first; pos < first + n; pos++) {
+        const bool draws = pos >= r->n_tokens - 1;
+        a->row[a->n_rows] = ek_request_row(r, pos, i, draws);
+        if (left == 0) a->row[a->n_rows].token = 0;
+        a->follows[a->n_rows++] = left == 0 ? s->draw : -1;
+        if (draws) add_draw(a, to, pos + 1);
+    }
+    a->seq[i] = ek_request_seq(r);
 }
 
 static void forget(ek_engine *e)
@@ -60,7 +96,7 @@ static void forget(ek_engine *e)
     for (int i = 0; i < a->n_scheduled; i++) {
         ek_request *r = a->scheduled[i].req;
         if (!r) continue;
-        ek_page_table_truncate(&r->table, e->pages, r->table.n - 1);
+        ek_page_table_truncate(&r->table, e->pages, r->table.n - r->n_ahead);
         r->n_ahead = 0;
     }
     a->n_scheduled = 0;
@@ -70,32 +106,42 @@ static ek_step step_of(const ek_engine *e)
 {
     const ek_plan *a = &e->ahead;
     return (ek_step){.row = a->row,
-                     .n_rows = a->n_scheduled,
+                     .n_rows = a->n_rows,
                      .seq = a->seq,
                      .n_seqs = a->n_scheduled,
                      .shown = a->shown,
                      .digested = a->digested,
                      .draw = a->draw,
-                     .n_draws = a->n_scheduled,
+                     .n_draws = a->n_draws,
                      .follows = a->follows};
+}
+
+/* Takes pages for s's request and lays out its rows; share: of prompts, what is left of the step. */
+static bool add(ek_engine *e, const ek_scheduled *s, int *share, int *chunk)
+{
+    ek_request *r = s->req;
+    const int left = left_behind(s), n = rows_behind(e, s, *share);
+    if (n == 0 || ek_page_table_room(&r->table, e->pages, n) < n) return false;
+    EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
+    lay_out(&e->ahead, s, n);
+    if (left > 1) *share = *chunk = *chunk > n ? *chunk - n : 0;
+    return true;
 }
 
 void ek_ahead_begin(ek_engine *e)
 {
     const ek_plan *p = &e->plan;
     if (!can_begin(e)) return;
+    int share = oldest_share(e), chunk = e->opts.chunk;
+    e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = 0;
     for (int i = 0; i < p->n_scheduled; i++) {
-        ek_request *r = p->scheduled[i].req;
-        if (!r || r->n_tokens + 1 == r->max_tokens) continue;
-        if (ek_page_table_room(&r->table, e->pages, 1) < 1) {
-            forget(e);
-            return;
-        }
-        EK_ASSERT(ek_page_table_extend(&r->table, e->pages, 1) == EK_OK);
-        lay_out(&e->ahead, &p->scheduled[i]);
+        const ek_request *r = p->scheduled[i].req;
+        if (!r || (left_behind(&p->scheduled[i]) == 0 && r->n_tokens + 1 == r->max_tokens)) continue;
+        if (add(e, &p->scheduled[i], &share, &chunk)) continue;
+        forget(e);
+        return;
     }
     if (e->ahead.n_scheduled == 0) return;
-    e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = e->ahead.n_scheduled;
     const ek_step step = step_of(e);
     if (e->on.begin(e->on.arg, &step) != EK_OK)
         forget(e); /* if it cannot be computed at all, the next plan finds out */
@@ -112,7 +158,8 @@ bool ek_ahead_take(ek_engine *e)
         ek_request *r = p->scheduled[i].req;
         p->seq[i] = r ? ek_request_seq(r) : (ek_seq){.slot = p->seq[i].slot}; /* nobody else has it yet */
         if (!r) continue;
-        p->row[i].token = r->tokens[p->row[i].pos];
+        for (int j = p->scheduled[i].row; j < p->scheduled[i].row + p->scheduled[i].n_rows; j++)
+            p->row[j].token = r->tokens[p->row[j].pos];
         r->n_ahead = 0;
     }
     return true;

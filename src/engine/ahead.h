@@ -2,8 +2,10 @@
  * that the host's work on a step falls into the time of the one in front of it.
  *
  * It is begun where it is certain but for the tokens themselves: every request that runs replies, or will with the step
- * in front, and none of them drafts, has a mask, penalties, or logits to be read. A request that ends with its token
- * all the same leaves a row that nobody reads; new requests join the step after. No bit depends on it. */
+ * in front, and none of them drafts, has a mask, penalties, or logits to be read. Where the executor begins prompts as
+ * well (begins_prompts), requests may have prompts of text whose logits nobody reads, too: their next rows are known. A
+ * request that ends with its token all the same leaves a row that nobody reads; new requests join the step after. No
+ * bit depends on it. */
 #ifndef EK_ENGINE_AHEAD_H
 #define EK_ENGINE_AHEAD_H
 

@@ -153,7 +153,7 @@ static void open_plan(const ek_engine *e, ek_plan *p)
     p->row = ek_alloc(sizeof *p->row * (size_t)e->sizes.max_rows);
     p->shown = ek_alloc(sizeof *p->shown * logits);
     p->digested = ek_alloc(sizeof *p->digested * logits);
-    if (e->on.begin) p->follows = ek_alloc(sizeof *p->follows * requests);
+    if (e->on.begin) p->follows = ek_alloc(sizeof *p->follows * (size_t)e->sizes.max_rows);
 }
 
 static void close_plan(ek_plan *p)

@@ -119,15 +119,20 @@ static void lay_out(ek_engine *e, int i)
     p->seq[i] = ek_request_seq(r);
 }
 
-/* Prompt rows for the oldest prompt: what the others leave, at least half. A short prompt then
- * does not stand behind a long one to its end, which takes at most twice as long for it. */
+/* What the others leave, at least half. A short prompt then does not stand behind a long one to its end, which takes at
+ * most twice as long for it. */
+int ek_plan_oldest_share(int chunk, int64_t others)
+{
+    const int half = (chunk + 1) / 2;
+    return others < chunk - half ? chunk - (int)others : half;
+}
+
 static int oldest_share(const ek_engine *e)
 {
     int64_t others = 0;
     for (int i = 0, prompts = 0; i < e->n_running; i++)
         if (ek_request_rows_left(e->running[i]) > 1 && prompts++ > 0) others += ek_request_rows_left(e->running[i]);
-    int half = (e->opts.chunk + 1) / 2;
-    return others < e->opts.chunk - half ? e->opts.chunk - (int)others : half;
+    return ek_plan_oldest_share(e->opts.chunk, others);
 }
 
 /* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are

@@ -39,7 +39,7 @@ typedef struct ek_request {
     int n_given;            /* tokens it came with: the prompt, and a reply that goes on */
     int max_tokens;         /* n_tokens never exceeds it */
     int n_done;             /* tokens whose keys and values are in pages: tokens[0..n_done) */
-    int n_ahead;            /* rows begun behind those of the step in front (ahead.h): 0 or 1 */
+    int n_ahead;            /* rows begun behind those of the step in front (ahead.h) */
     int next_prompt_logits; /* the next position that on_prompt_logits gets; n_given: none */
     int slot;               /* while it runs: ek_seq.slot */
     ek_page_table table;

@@ -456,7 +456,7 @@ static void a_cancelled_load_ends(void **state)
 /* --- everything at random */
 
 typedef struct tally {
-    uint64_t preempted, hits, tokens, evicted, read, host, audits, drafted, accepted, followed;
+    uint64_t preempted, hits, tokens, evicted, read, host, audits, drafted, accepted, followed, prompts;
 } tally;
 
 /* A prompt that begins like another's prompt and reply, cut anywhere, or like none. */
@@ -513,8 +513,9 @@ static void run_scene(uint64_t seed, tally *t, bool again)
         f.beside = &b;
         on = beside_executor(&b, on);
     }
+    const bool texts = f.beside && ek_mix64(seed ^ 0x7e575) & 1; /* of which steps of a prompt begin ahead, too */
     o.max_requests = 1 + (int)((r >> 48) % 12);
-    o.chunk = chunk;
+    o.chunk = texts ? 1 + chunk / 8 : chunk;
     if (again || seed % 4 == 0) o.cache_store = &store;
     if (seed % 4 == 1 || seed % 8 == 4) { /* host memory: alone, or before the disk */
         const ek_store_backend below = store;
@@ -531,6 +532,7 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     for (int i = 0; i < n; i++) {
         uint64_t s = ek_mix64(seed * 100 + (uint64_t)i);
         grow_alike(i, &f, s, longest);
+        if (texts) asks[i].n_spans = 0, asks[i].prompt_logits_from = asks[i].n_prompt;
         asks[i].cancel = s >> 8 & 1 && s >> 9 & 1;
         if ((s >> 10 & 15) == 0) asks[i].broken = true, asks[i].prompt[asks[i].n_prompt - 1] = FAKE_FAILS;
         if (asks[i].broken) asks[i].prompt_logits_from = asks[i].n_prompt;
@@ -565,7 +567,7 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     t->accepted += stats.accepted_tokens;
     assert_int_equal(stats.cache_audit_mismatches, 0);
     ek_engine_close(e);
-    t->followed += b.followed;
+    t->followed += b.followed, t->prompts += b.prompts;
 }
 
 static uint64_t n_seeds = 50, first_seed;
@@ -586,7 +588,9 @@ static void reuse_does_not_matter(void **state)
         (unsigned long long)t.evicted, (unsigned long long)t.preempted, (unsigned long long)t.read,
         (unsigned long long)t.host, (unsigned long long)t.audits, (unsigned long long)t.accepted,
         (unsigned long long)t.drafted);
-    printf("%llu steps begun ahead\n", (unsigned long long)t.followed);
+    printf("%llu steps begun ahead, with %llu rows of prompts\n", (unsigned long long)t.followed,
+           (unsigned long long)t.prompts);
+    assert_true(t.prompts > 20 * n_seeds);
     assert_true(t.accepted > 4 * n_seeds && t.drafted - t.accepted > 4 * n_seeds);
     assert_true(t.read > n_seeds && t.host > n_seeds / 4 && t.audits > n_seeds / 4);
     assert_true(t.hits > n_seeds && t.tokens > 100 * n_seeds && t.evicted > n_seeds && t.preempted >= n_seeds / 50);

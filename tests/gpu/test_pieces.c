@@ -32,7 +32,7 @@ static void pieces_are_the_step(void **state)
         for (int min = 1; min < 200; min++) {
             bool there[ROWS] = {false};
             int next[3] = {0, 500, 0};
-            ek_pieces_cut(&p, &s, max, min);
+            ek_pieces_cut(&p, &s, NULL, max, min);
             assert_true(p.n >= 1 && p.n <= max);
             if (min <= 30 && max > 1) assert_true(p.n > 1);
             for (int i = 0; i < p.n; i++) {
@@ -54,7 +54,7 @@ static void pieces_are_the_step(void **state)
     /* rows that all see the last, none of which wants logits: they go together */
     for (int r = 0; r < 100; r++) row[r].visible[EK_SLIDING].end = 100;
     const ek_step one = {.row = row, .n_rows = 100, .n_seqs = 1};
-    ek_pieces_cut(&p, &one, 4, 10);
+    ek_pieces_cut(&p, &one, NULL, 4, 10);
     assert_int_equal(p.n, 1);
     ek_pieces_close(&p);
 }

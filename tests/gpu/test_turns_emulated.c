@@ -65,8 +65,13 @@ static void alone(const scene *s, const ek_ask *asks, int n, ek_trace *want)
     ek_engine_close(e);
 }
 
-/* late: bits of devices. Returns how many steps went in turns. */
-static uint64_t together(const scene *s, const ek_ask *asks, int n, const ek_trace *want, int devices, int late)
+typedef struct counts {
+    uint64_t turns, prompts_ahead; /* steps */
+} counts;
+
+/* late: bits of devices; min_piece: ek_ranks. */
+static counts together(const scene *s, const ek_ask *asks, int n, const ek_trace *want, int devices, int late,
+                       int min_piece, const ek_engine_opts *o)
 {
     ek_gpu_driver driver = emulated();
     ek_trace got[REQUESTS];
@@ -77,19 +82,19 @@ static uint64_t together(const scene *s, const ek_ask *asks, int n, const ek_tra
     setenv("EK_EMULATED_LAZY", bits, 1);
     must(ek_ranks_open(&r, &driver, s->model,
                        &(ek_ranks_opts){.n = devices, .ordinal = {0, 1, 2, 3}, .split = EK_SPLIT_LAYERS}));
-    r->min_piece = 64; /* of one reply, too */
+    r->min_piece = min_piece;
     const ek_executor on = ek_ranks_executor(r);
-    must(ek_engine_open_on(&e, &on, options()));
+    must(ek_engine_open_on(&e, &on, o));
     must(ek_trace_run(e, asks, n, got));
     for (int i = 0; i < n; i++) {
         if (!ek_trace_same(&want[i], &got[i], where, sizeof where))
             fail_msg("%s over %d devices, late %d, request %d: %s", s->shape, devices, late, i, where);
         ek_trace_fini(&got[i]);
     }
-    const uint64_t turns = r->turns;
+    const counts c = {r->turns, r->prompts_ahead};
     ek_engine_close(e);
     ek_ranks_close(r);
-    return turns;
+    return c;
 }
 
 static void over(uint64_t seed, int devices, int late)
@@ -100,7 +105,7 @@ static void over(uint64_t seed, int devices, int late)
     must(scene_open(&s, seed));
     const int n = ask(&s, asks);
     alone(&s, asks, n, want);
-    assert_true(together(&s, asks, n, want, devices, late) >= 3);
+    assert_true(together(&s, asks, n, want, devices, late, 64, options()).turns >= 3); /* of one reply, too */
     for (int i = 0; i < n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
 }
@@ -124,6 +129,71 @@ static void over_four_devices(void **state)
     over(4, 4, 10);
 }
 
+/* --- prompts of several steps */
+
+enum { CHUNK = 8, LONGEST = 40 };
+
+/* Prompts of one to five steps, which reply while others' go on; one is cancelled in the middle of its own. */
+static void ask_prompts(const scene *s, int32_t token[REQUESTS][LONGEST], ek_ask *out)
+{
+    static const int length[REQUESTS] = {27, 4, 20, 36, 17}, reply[REQUESTS] = {2, 8, 2, 2, 3};
+    for (int i = 0; i < REQUESTS; i++) {
+        for (int k = 0; k < length[i]; k++) token[i][k] = (7 + 31 * i + 11 * k) % s->config.vocab_size;
+        ek_sampling sampling = ek_sampling_greedy();
+        if (i % 2) sampling.temperature = 1, sampling.seed = (uint64_t)i;
+        out[i] = (ek_ask){.tokens = token[i],
+                          .n_tokens = length[i],
+                          .max_tokens = reply[i],
+                          .arrive = i < 2 ? 0 : 2 * i,
+                          .ignore_eos = true,
+                          .sampling = sampling,
+                          .digests = true};
+        out[i].prompt_logits_from = out[i].n_tokens;
+    }
+    out[3].cancel = out[3].arrive + 3;
+}
+
+/* A step of prompts begins behind another, and pieces of it while later devices have that one's. */
+static void prompts_over(uint64_t seed, int devices, int late, int min_piece)
+{
+    static scene s;
+    static int32_t token[REQUESTS][LONGEST];
+    ek_ask asks[REQUESTS];
+    ek_trace want[REQUESTS];
+    ek_engine_opts o = *options();
+    o.chunk = CHUNK;
+    must(scene_open(&s, seed));
+    ask_prompts(&s, token, asks);
+    alone(&s, asks, REQUESTS, want);
+    assert_true(together(&s, asks, REQUESTS, want, devices, late, min_piece, &o).prompts_ahead >= 3);
+    for (int i = 0; i < REQUESTS; i++) ek_trace_fini(&want[i]);
+    scene_close(&s);
+}
+
+static void prompts_over_two_devices(void **state)
+{
+    (void)state;
+    prompts_over(4, 2, 2, 2);
+}
+
+static void prompts_with_per_layer_inputs(void **state)
+{
+    (void)state;
+    prompts_over(0, 2, 2, 4);
+}
+
+static void prompts_over_three_devices(void **state)
+{
+    (void)state;
+    prompts_over(4, 3, 4, 4);
+}
+
+static void prompts_over_four_devices(void **state)
+{
+    (void)state;
+    prompts_over(4, 4, 10, 4); /* few pieces, of which the last is begun while the last device has the step in front */
+}
+
 int main(int argc, char **argv)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -132,6 +202,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(over_two_devices),
         cmocka_unit_test(over_three_devices),
         cmocka_unit_test(over_four_devices),
+        cmocka_unit_test(prompts_over_two_devices),
+        cmocka_unit_test(prompts_with_per_layer_inputs),
+        cmocka_unit_test(prompts_over_three_devices),
+        cmocka_unit_test(prompts_over_four_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,8 +48,11 @@ static ek_err begin_beside(void *arg, const ek_step *s)
     const beside_step *front = &b->step[b->n_ended % 2];
     memcpy(b->row, s->row, sizeof *b->row * (size_t)s->n_rows);
     memcpy(b->draw, s->draw, sizeof *b->draw * (size_t)s->n_draws);
+    for (int i = 0; s->follows && i < s->n_draws; i++) EK_ASSERT(!s->shown[i]);
     for (int r = 0; s->follows && r < s->n_rows; r++) {
-        EK_ASSERT(s->follows[r] >= 0 && s->follows[r] < front->n_draws && !s->shown[r]);
+        EK_ASSERT(s->follows[r] < front->n_draws);
+        b->prompts += s->follows[r] < 0;
+        if (s->follows[r] < 0) continue;
         b->row[r].token = front->token[s->follows[r]] < 0 ? 0 : front->token[s->follows[r]];
     }
     ek_step own = *s;
@@ -137,6 +140,7 @@ ek_executor beside_executor(beside *b, ek_executor inner)
     ek_executor x = inner;
     b->inner = inner;
     x.arg = b;
+    x.begins_prompts = true;
     x.open = open_beside, x.step = step_beside, x.begin = begin_beside, x.end = end_beside;
     x.logits = logits_beside, x.digest = digest_beside;
     x.copy_page = copy_beside, x.read_page = read_beside, x.write_page = write_beside, x.poison_page = poison_beside;

@@ -21,6 +21,7 @@ typedef struct beside {
     ek_row *row;
     ek_draw *draw;
     uint64_t followed, refused, failed; /* how often */
+    uint64_t prompts;                   /* rows of prompts in steps behind others */
     bool obliging;                      /* refuses nothing, never fails */
 } beside;
 

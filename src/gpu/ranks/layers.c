@@ -146,17 +146,27 @@ static int max_pieces(const split *x)
     return EK_PIECES;
 }
 
+/* Whether all rows follow draws of the step in front. */
+static bool only_follows(const ek_step *s)
+{
+    for (int i = 0; s->follows && i < s->n_rows; i++)
+        if (s->follows[i] < 0) return false;
+    return s->follows;
+}
+
 /* In as many pieces as take least time; for tests in as many as can be. */
 static void cut(split *x, ek_pieces *p, const ek_step *s)
 {
+    const bool turns = only_follows(s);
+    const ek_pieces *front = s->follows ? pieces_of(x, x->n_begun - 1) : NULL;
     const int forced = x->r->min_piece, min = forced ? forced : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE;
-    const int most = s->follows ? x->n : s->n_rows / min, all = max_pieces(x);
+    const int most = turns ? x->n : s->n_rows / min, all = max_pieces(x);
     int max = most < all ? most : all, wanted = 0;
     for (int i = 0; i < s->n_rows; i++) wanted += s->row[i].wants_logits;
-    if (!forced && !x->front) max = ek_stage_pieces(x->stage, x->n, s->n_rows, wanted, s->follows, max);
-    if (s->follows) ek_pieces_follow(p, s, pieces_of(x, x->n_begun - 1), max, 1);
-    else ek_pieces_cut(p, s, max, min);
-    x->r->turns += p->turns && p->n > 1;
+    if (!forced && !x->front) max = ek_stage_pieces(x->stage, x->n, s->n_rows, wanted, turns, max);
+    if (turns) ek_pieces_follow(p, s, front, max, 1);
+    else ek_pieces_cut(p, s, front, max, min);
+    x->r->turns += p->turns && p->n > 1, x->r->prompts_ahead += front && !turns;
 }
 
 /* A step of which one device cannot begin a piece is begun nowhere. */
@@ -299,7 +309,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
         x->stage[i] = ek_stage_of(r->m, r->place.share[i].first, r->place.share[i].end);
-        run_of(x, i)->n_flights = EK_PIECES + (x->n < EK_PIECES ? x->n : EK_PIECES); /* and of a step behind */
+        run_of(x, i)->n_flights = 2 * EK_PIECES; /* and of a step behind */
     }
     join(x);
     memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */
@@ -310,6 +320,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     out.open = open_split, out.close = close_split;
     out.step = step_split;
     out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
+    out.begins_prompts = !host && x->n > 1;
     out.logits = logits_split, out.digest = digest_split;
     out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;
     out.poison_page = poison_page_split, out.ready_pages = NULL;

@@ -8,11 +8,12 @@
 void ek_pieces_open(ek_pieces *p, int max_rows)
 {
     p->row = ek_alloc(sizeof *p->row * (size_t)max_rows);
+    p->follows = ek_alloc(sizeof *p->follows * (size_t)max_rows);
 }
 
 void ek_pieces_close(ek_pieces *p)
 {
-    free(p->row);
+    free(p->row), free(p->follows);
 }
 
 static int seen_up_to(const ek_row *row)
@@ -29,6 +30,14 @@ static int run_end(const ek_step *s, int first)
     return end;
 }
 
+/* n rows of s, to where *end is, which they move. */
+static void put(ek_pieces *p, int *end, const ek_step *s, int from, int n)
+{
+    memcpy(p->row + *end, s->row + from, sizeof *p->row * (size_t)n);
+    if (s->follows) memcpy(p->follows + *end, s->follows + from, sizeof *p->follows * (size_t)n);
+    *end += n;
+}
+
 /* Takes rows [from, to) of a sequence into piece i, up to where it is full and what it has sees nothing behind it.
  * Returns how many. */
 static int take(ek_pieces *p, const ek_step *s, int i, int from, int to, int full)
@@ -39,15 +48,15 @@ static int take(ek_pieces *p, const ek_step *s, int i, int from, int to, int ful
         if (seen <= s->row[r].pos + 1) good = r + 1 - from;
         if (good && p->first[i + 1] - p->first[i] + good >= full) break;
     }
-    memcpy(p->row + p->first[i + 1], s->row + from, sizeof *p->row * (size_t)good);
-    p->first[i + 1] += good;
+    put(p, &p->first[i + 1], s, from, good);
     return good;
 }
 
-void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min)
+void ek_pieces_cut(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
 {
     const int most = s->n_rows / min < max ? s->n_rows / min : max;
-    *p = (ek_pieces){.row = p->row};
+    *p = (ek_pieces){.row = p->row, .follows = p->follows};
+    for (int i = 0; front && i < EK_PIECES; i++) p->after[i] = front->n - 1;
     if (most < 2) { /* the step itself (ek_pieces_step) */
         p->n = 1, p->first[1] = s->n_rows;
         return;
@@ -69,8 +78,7 @@ void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min)
     for (int r = 0, g = 0, end; r < s->n_rows; r = end) { /* what its sequence did not give away */
         end = run_end(s, r);
         for (; g < gone && r < end && p->row[g].seq == s->row[r].seq && p->row[g].pos == s->row[r].pos; g++) r++;
-        memcpy(p->row + p->first[p->n], s->row + r, sizeof *p->row * (size_t)(end - r));
-        p->first[p->n] += end - r;
+        put(p, &p->first[p->n], s, r, end - r);
     }
     EK_ASSERT(p->first[p->n] == s->n_rows && p->first[p->n] > gone);
 }
@@ -112,7 +120,7 @@ static bool stay(ek_pieces *p, const ek_step *s, const ek_pieces *front)
 void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
 {
     const int most = s->n_rows / min < max ? s->n_rows / min : max;
-    *p = (ek_pieces){.row = p->row, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
+    *p = (ek_pieces){.row = p->row, .follows = p->follows, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
     if (!goes_in_turns(s)) return;
     p->turns = true, p->n = most > 1 ? most : 1;
     if (!stay(p, s, front))
@@ -139,6 +147,7 @@ ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i)
     if (p->n == 1) return own;
     if (p->turns) return turn_of(p, s, i);
     own.row = p->row + p->first[i], own.n_rows = p->first[i + 1] - p->first[i];
+    if (own.follows) own.follows = p->follows + p->first[i];
     if (i + 1 < p->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
     return own;
 }

@@ -12,7 +12,8 @@
 enum { EK_PIECES = 4 }; /* at most */
 
 typedef struct ek_pieces {
-    ek_row *row; /* [max_rows]: of all pieces, one behind the other; not in turns, whose rows stay where they are */
+    ek_row *row;  /* [max_rows]: of all pieces, one behind the other; not in turns, whose rows stay where they are */
+    int *follows; /* [max_rows]: likewise, of a step begun behind another */
     int first[EK_PIECES + 1];
     int n;
     bool turns;           /* row i has draw i and the i-th row of logits: pieces have their own */
@@ -23,8 +24,9 @@ void ek_pieces_open(ek_pieces *p, int max_rows);
 void ek_pieces_close(ek_pieces *p);
 
 /* Cuts s into at most max pieces of about as many rows, each of `min` or more; one if there are too few that can go in
- * front of others: rows behind which nothing of their sequence is seen from in front, and which want no logits. */
-void ek_pieces_cut(ek_pieces *p, const ek_step *s, int max, int min);
+ * front of others: rows behind which nothing of their sequence is seen from in front, and which want no logits. front:
+ * of the step behind which it begins, whose draws rows of the last piece may follow; NULL: of none. */
+void ek_pieces_cut(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min);
 /* Cuts s, which follows draws of the step that `front` has, into at most max pieces of about as many sequences, of
  * `min` or more; into one where there are too few, or where sequences have more rows, or another order, than draws in
  * front. A sequence stays in its piece while these have about as many. */

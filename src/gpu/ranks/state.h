@@ -15,6 +15,7 @@ struct ek_ranks {
     double max_bytes;
     int min_piece;                    /* for tests; 0: as it is */
     uint64_t turns;                   /* for tests: steps whose sequences went through the devices in turns */
+    uint64_t prompts_ahead;           /* for tests: steps with prompts begun behind others */
     struct ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, of the executor that was made last */
     char text[1024];
 };

@@ -1,5 +1,7 @@
 #include "gpu/step/border.h"
 
+#include <limits.h>
+
 /* Behind the kernels of that step. */
 static CUevent ended(const ek_gpu_run *x, uint64_t step)
 {
@@ -10,12 +12,14 @@ static CUevent ended(const ek_gpu_run *x, uint64_t step)
 static ek_err take_tokens(ek_gpu_run *x, const ek_step *s)
 {
     const ek_gpu_run *last = x->last;
+    int first = INT_MAX, end = 0;
     if (!s->follows || !last || last == x || !x->g->share.embed) return EK_OK;
-    int first = s->follows[0], end = first + 1;
-    for (int r = 1; r < s->n_rows; r++) {
+    for (int r = 0; r < s->n_rows; r++) {
+        if (s->follows[r] < 0) continue;
         first = s->follows[r] < first ? s->follows[r] : first;
         end = s->follows[r] >= end ? s->follows[r] + 1 : end;
     }
+    if (end == 0) return EK_OK;
     const size_t at = sizeof(int32_t) * (size_t)first, bytes = sizeof(int32_t) * (size_t)(end - first);
     EK_TRY(ek_cuda_follow(x->g->c, ended(last, x->drawn)));
     return ek_cuda_copy_from(x->g->c, x->token + at, last->g->c, last->token + at, bytes);

@@ -332,6 +332,11 @@ static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
     return EK_OK;
 }
 
+static bool follows_draw(const ek_step *s, int row)
+{
+    return s->follows && s->follows[row] >= 0;
+}
+
 /* A row that is a vector itself has the per-layer embeddings of the padding token. */
 static ek_err make_table_ids(ek_gpu_run *x, const ek_step *s)
 {
@@ -339,7 +344,7 @@ static ek_err make_table_ids(ek_gpu_run *x, const ek_step *s)
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &all, &x->table_id));
     for (int r = 0; r < s->n_rows; r++) {
         const int32_t id = s->row[r].embedding ? x->g->m->config.pad : s->row[r].token;
-        ((int32_t *)all)[r] = s->follows ? EK_CUDA_DRAWN - s->follows[r] : id;
+        ((int32_t *)all)[r] = follows_draw(s, r) ? EK_CUDA_DRAWN - s->follows[r] : id;
     }
     x->table_want = x->table_id;
     if (x->n_want == s->n_rows) return EK_OK;
@@ -358,7 +363,7 @@ ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->want));
     for (int r = 0; r < s->n_rows; r++) {
         const int32_t known = s->row[r].embedding ? -1 : s->row[r].token;
-        ((int32_t *)id)[r] = s->follows ? EK_CUDA_DRAWN - s->follows[r] : known;
+        ((int32_t *)id)[r] = follows_draw(s, r) ? EK_CUDA_DRAWN - s->follows[r] : known;
     }
     memcpy(want, x->want_host, sizeof(int32_t) * (size_t)x->n_want);
     if (x->g->w.table.l.n) EK_TRY(make_table_ids(x, s));
