@@ -20,6 +20,24 @@ typedef struct ek_cuda_tensors_args {
     float clip[2];
 } ek_cuda_tensors_args;
 
+/* ek_attn_tensors_int_COLS: the same in integers (ops/attn/attn_int.h, keys and values in i12), each row seeing all
+ * rows; COLS: 64, 96 or 128. codes: what ek_tensors_codes makes of q, k and v, ek_cuda_tensors_codes bytes; grid
+ * (padded rows / 8, heads + 2 kv_heads), 256 threads, rows padded to whole segments. Any grid (x), 256 threads, the
+ * bytes of a segment's keys and values of shared memory; stack: for each block `levels` nodes of
+ * EK_CUDA_TENSORS_INT_NODE(dim) bytes. */
+#define EK_CUDA_TENSORS_INT_STEPS(dim) ((dim) <= 64 ? 2 : (dim) <= 96 ? 3 : 4)         /* of 32 dims */
+#define EK_CUDA_TENSORS_INT_K(dim)     (EK_CUDA_TENSORS_INT_STEPS(dim) * 16384 + 1024) /* bytes of a segment */
+#define EK_CUDA_TENSORS_INT_V(dim)     (((dim) + 7) / 8 * 4096 + 1024)
+#define EK_CUDA_TENSORS_INT_NODE(dim)  ((((dim) + 7) / 8 + 2) * 128 * 16)
+
+typedef struct ek_cuda_tensors_int_args {
+    ek_cuda_ptr q, k, v, o; /* f32, heads of dim elements in a row */
+    int64_t ld, ldo;        /* ld: of q, k and v */
+    ek_cuda_ptr codes, stack;
+    int32_t heads, kv_heads, rows, dim, levels, unused;
+    float clip[2];
+} ek_cuda_tensors_int_args;
+
 /* The rows between the products of a tower (kernels/rows/tower.cu): row operators of ops/rows/rows.h. A row by a block
  * of 32 threads per 256 elements; rows of up to EK_CUDA_TOWER_WIDTH elements. A clip holds elements within [0] and [1],
  * as ek_row_ops.clamp does; infinities where there is none. */

@@ -14,7 +14,7 @@
 
 #include "../support/files.h"
 #include "base/machine/cpu.h"
-#include "model/tower/tower.h"
+#include "model/tower/tower_vision.h"
 #include "tensor/dtype.h"
 #include "tower_case.h"
 
@@ -39,6 +39,7 @@ typedef struct run_opts {
     int threads;
     double slice; /* multiply-adds; 0: all at once */
     bool exact, quantise;
+    int integers_from;
 } run_opts;
 
 /* The rows of a picture, the caller's. */
@@ -50,7 +51,8 @@ static float *rows_of(const char *dir, const ek_picture *p, const run_opts *o, i
     ek_tower_cost cost;
     bool done = false;
     if (o->threads > 1) assert_int_equal(ek_pool_open(&pool, o->threads), EK_OK);
-    const ek_towers_opts opts = {.cpu = o->cpu, .pool = pool, .exact = o->exact, .quantise = o->quantise};
+    const ek_towers_opts opts = {
+        .cpu = o->cpu, .pool = pool, .exact = o->exact, .quantise = o->quantise, .integers_from = o->integers_from};
     if (ek_towers_open(&t, dir, &opts)) fail_msg("%s", ek_err_text());
     if (ek_tower_begin_image(&w, t, p)) fail_msg("%s", ek_err_text());
     assert_int_equal(ek_tower_cost_image(&cost, t, &p->fit), EK_OK);
@@ -113,10 +115,10 @@ static void same(const char *what, const float *x, const float *y, int n)
             fail_msg("%s: number %d is %a and %a", what, i, (double)x[i], (double)y[i]);
 }
 
-static void same_bits_in_any_company(void **state)
+static void same_bits(int integers_from)
 {
-    (void)state;
     for (int i = 0; i < N_CASES; i++) {
+        if (integers_from && i != 0 && i != 3 && i != 5) continue; /* three will do */
         tower_case c = cases[i];
         ek_picture p;
         int n;
@@ -124,13 +126,13 @@ static void same_bits_in_any_company(void **state)
         tower_make(&c);
         tower_write(dir, &c, &hf);
         tower_picture(&p, &c, 90, 61, 70);
-        float *want = rows_of(dir, &p, &(run_opts){.threads = 1}, &n);
+        float *want = rows_of(dir, &p, &(run_opts){.threads = 1, .integers_from = integers_from}, &n);
         for (const char *const *isa = ek_cpu_isas(); *isa; isa++) {
             unsigned cpu;
             assert_int_equal(ek_cpu_mask(*isa, &cpu), EK_OK);
             static const double slices[] = {0, 1, 3e5};
             for (int s = cpu ? 0 : 2; s < 3; s++) {
-                const run_opts o = {.cpu = cpu, .threads = 1 + s, .slice = slices[s]};
+                const run_opts o = {.cpu = cpu, .threads = 1 + s, .slice = slices[s], .integers_from = integers_from};
                 float *got = rows_of(dir, &p, &o, &n);
                 same(c.name, want, got, n * c.hidden);
                 free(got);
@@ -140,6 +142,52 @@ static void same_bits_in_any_company(void **state)
         ek_picture_free(&p), tower_free(&c);
         remove_dir(dir);
     }
+}
+
+static void same_bits_in_any_company(void **state)
+{
+    (void)state;
+    same_bits(0);
+}
+
+static void same_bits_in_integers(void **state)
+{
+    (void)state;
+    same_bits(1);
+}
+
+/* Attention is in floats below EK_VISION_INTEGERS patches and in integers from there on, which are near. */
+static void large_pictures_are_in_integers(void **state)
+{
+    (void)state;
+    static const int tokens[] = {560, 1120};
+    tower_case c = {"large", 16, 1, 1, 1, 8, 16, 4, 2, 256, 16, false, false, false, false, 0, NULL, 0};
+    char *dir = temp_dir();
+    tower_make(&c);
+    tower_write(dir, &c, &hf);
+    for (int i = 0; i < 2; i++) {
+        ek_picture p;
+        int n;
+        run_opts o = {.cpu = ek_cpu_detect(), .threads = 2};
+        tower_picture(&p, &c, 256, 256, tokens[i]);
+        const int patches = p.fit.width / 4 * (p.fit.height / 4);
+        assert_int_equal(patches >= EK_VISION_INTEGERS, i);
+        float *got = rows_of(dir, &p, &o, &n);
+        o.integers_from = patches + 1;
+        float *floats = rows_of(dir, &p, &o, &n);
+        o.integers_from = patches;
+        float *integers = rows_of(dir, &p, &o, &n);
+        double of[16 * 1120];
+        for (int k = 0; k < n * c.hidden; k++) of[k] = (double)floats[k];
+        const double d = worst(integers, of, n * c.hidden);
+        printf("measured: %d patches in integers: %.2g of the largest number\n", patches, d);
+        assert_true(d > 0 && d < 5e-3);
+        assert_memory_equal(got, i ? integers : floats, sizeof *got * (size_t)(n * c.hidden));
+        free(got), free(floats), free(integers);
+        ek_picture_free(&p);
+    }
+    tower_free(&c);
+    remove_dir(dir);
 }
 
 /* A second picture through the same towers, of another size: nothing is left of the first. */
@@ -254,6 +302,12 @@ static void the_digest_is_of_all_that_counts(void **state)
         assert_true(of != digest_of(dir, 0, 1, false));
         *v = was;
     }
+    ek_towers *t;
+    uint64_t other;
+    assert_int_equal(ek_towers_open(&t, dir, &(ek_towers_opts){.integers_from = EK_VISION_INTEGERS + 1}), EK_OK);
+    assert_int_equal(ek_towers_digest_image(t, &other), EK_OK);
+    assert_true(of != other);
+    ek_towers_close(t);
     tower_write(dir, &c,
                 &(tower_layout){
                     .dtype = "BF16", .prefix = "model.", .change = "\"rope_theta\":100.0", .to = "\"rope_theta\":90"});
@@ -422,6 +476,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(against_float64),
         cmocka_unit_test(same_bits_in_any_company),
+        cmocka_unit_test(same_bits_in_integers),
+        cmocka_unit_test(large_pictures_are_in_integers),
         cmocka_unit_test(works_do_not_meet),
         cmocka_unit_test(layouts_of_the_same_values),
         cmocka_unit_test(the_digest_is_of_all_that_counts),

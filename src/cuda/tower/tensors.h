@@ -9,4 +9,9 @@ enum { EK_CUDA_TENSORS_MAX_DIM = 128 };
 /* name, grid, stack and levels; dim up to EK_CUDA_TENSORS_MAX_DIM. */
 ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, const ek_cuda_chip *chip);
 
+/* In integers: how the codes are made, and bytes of them. */
+ek_cuda_product ek_cuda_tensors_int_plan(int heads, int rows, int dim, const ek_cuda_chip *chip);
+ek_cuda_grid ek_cuda_tensors_codes_grid(int heads, int kv_heads, int rows);
+size_t ek_cuda_tensors_codes_bytes(int heads, int kv_heads, int rows, int dim);
+
 #endif

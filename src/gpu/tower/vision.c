@@ -102,6 +102,15 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
+/* Codes of attention, in integers, are no longer needed when gates are written. */
+static size_t gates_bytes(const ek_gpu_vision *x)
+{
+    const ek_vision *v = x->v;
+    const size_t gates = sizeof(float) * (size_t)x->n * (size_t)x->layer[0].gates.width,
+                 codes = ek_cuda_tensors_codes_bytes(v->heads, v->kv_heads, x->n, v->head_dim);
+    return ek_vision_in_integers(v, x->n) && codes > gates ? codes : gates;
+}
+
 static void lay_out(ek_gpu_tower *t)
 {
     ek_gpu_vision *x = of(t);
@@ -116,7 +125,7 @@ static void lay_out(ek_gpu_tower *t)
     x->rgb = ek_gpu_tower_take(t, ek_image_bytes(&t->media->picture.image));
     x->h = ek_gpu_tower_take_rows(t, x->n, v->width), x->y = ek_gpu_tower_take_rows(t, x->n, v->width);
     x->qkv = ek_gpu_tower_take_rows(t, x->n, x->layer[0].heads.width), x->o = ek_gpu_tower_take_rows(t, x->n, q);
-    x->gates = ek_gpu_tower_take_rows(t, x->n, x->layer[0].gates.width);
+    x->codes = x->gates = ek_gpu_tower_take(t, gates_bytes(x));
     for (int i = 0; i < inputs; i++)
         x->x[i] = ek_gpu_tower_take_rows(t, x->n, i == 0 ? larger(v->input.k, v->width) : v->width);
     x->pooled = ek_gpu_tower_take_rows(t, t->tokens, v->width);

@@ -82,7 +82,33 @@ static void heads(ek_gpu_vision *x, int layer)
 
 ek_cuda_product ek_gpu_vision_attention(const ek_gpu_vision *x)
 {
-    return ek_cuda_tensors_plan(x->v->heads, x->n, x->n, x->v->head_dim, ek_cuda_chip_of(x->t.g->c));
+    const ek_vision *v = x->v;
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->t.g->c);
+    return ek_vision_in_integers(v, x->n) ? ek_cuda_tensors_int_plan(v->heads, x->n, v->head_dim, chip)
+                                          : ek_cuda_tensors_plan(v->heads, x->n, x->n, v->head_dim, chip);
+}
+
+static void attend_in_integers(ek_gpu_vision *x, int layer)
+{
+    const ek_vision *v = x->v;
+    const ek_gpu_group *m = &x->layer[layer].heads;
+    const ek_cuda_product p = ek_gpu_vision_attention(x);
+    ek_cuda_tensors_int_args a = {.q = x->qkv,
+                                  .k = part_of(x->qkv, m, 1),
+                                  .v = part_of(x->qkv, m, 2),
+                                  .o = x->o,
+                                  .ld = m->width,
+                                  .ldo = m->at[1],
+                                  .codes = x->codes,
+                                  .stack = x->t.run.stack,
+                                  .heads = v->heads,
+                                  .kv_heads = v->kv_heads,
+                                  .rows = x->n,
+                                  .dim = v->head_dim,
+                                  .levels = p.levels};
+    memcpy(a.clip, v->layer[layer].o.clip.in, sizeof a.clip);
+    ek_gpu_launch(x->t.g, "ek_tensors_codes", ek_cuda_tensors_codes_grid(v->heads, v->kv_heads, x->n), &a);
+    ek_gpu_launch(x->t.g, p.name, p.grid, &a);
 }
 
 static void attend(ek_gpu_vision *x, int layer)
@@ -127,7 +153,8 @@ void ek_gpu_vision_layer_of(ek_gpu_vision *x, int layer)
     const ek_gpu_vision_layer *l = &x->layer[layer];
     const int width = x->v->width;
     heads(x, layer);
-    attend(x, layer);
+    if (ek_vision_in_integers(x->v, x->n)) attend_in_integers(x, layer);
+    else attend(x, layer);
     ek_gpu_tower_product(&x->t, &l->o, x->n, x->o, l->o.l.k, x->y, width);
     ek_cuda_tower_stage_args mixed = stage(x);
     set_sum(x, &mixed, &w->o, l->post_attention_norm);

@@ -21,6 +21,7 @@ typedef struct ek_gpu_vision {
     int n, across, down;                            /* patches, in a line and in a column */
     CUdeviceptr rgb, value, column, line, cos, sin; /* tables for each column and line */
     CUdeviceptr h, y, qkv, o, gates, pooled;        /* rows of all patches; pooled: of tokens */
+    CUdeviceptr codes;                              /* of attention in integers, where gates are later */
     CUdeviceptr x[EK_GPU_TOWER_INPUTS];             /* what products read; the first holds the patches first */
 } ek_gpu_vision;
 

@@ -11,6 +11,7 @@
 #include "model/tower/tower_audio.h"
 #include "model/tower/tower_image.h"
 #include "model/tower/tower_state.h"
+#include "model/tower/tower_vision.h"
 
 /* ------------------------------------------------------------------ configuration */
 
@@ -72,10 +73,12 @@ static ek_err check_sees(ek_towers *t)
 
 /* ------------------------------------------------------------------ opening */
 
-static void init_kernels(ek_tower_ops *k, unsigned cpu, ek_pool *pool)
+static void init_kernels(ek_tower_ops *k, const ek_towers_opts *opts)
 {
+    const unsigned cpu = opts->cpu;
     k->cpu = cpu;
-    k->pool = pool;
+    k->pool = opts->pool;
+    k->integers_from = opts->integers_from > 0 ? opts->integers_from : EK_VISION_INTEGERS;
     ek_linear_init(&k->linear, cpu);
     ek_row_init(&k->rows, cpu);
     ek_attn_rows_init(&k->attn, cpu);
@@ -127,7 +130,7 @@ ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *o
     t->opts = *opts;
     t->info.boi = t->info.image_token = t->info.eoi = t->info.boa = t->info.sound_token = t->info.eoa = -1;
     t->info.video_token = -1;
-    init_kernels(&t->kernels, opts->cpu, opts->pool);
+    init_kernels(&t->kernels, opts);
     if (opts->packed_dir && !opts->synthetic) t->packed_dir = ek_strdup(opts->packed_dir);
     ek_err err = open_all(t, path);
     t->opts.mmproj = t->opts.synthetic = t->opts.packed_dir = NULL; /* was borrowed */

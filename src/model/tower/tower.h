@@ -42,6 +42,8 @@ typedef struct ek_towers_opts {
                                memory, "e2b", "e4b", "12b", "26b" or "31b"; NULL: none */
     const char *packed_dir; /* folder that keeps packed weights for the next start, a file for each sense, as
                                ek_model_opts.packed_dir; NULL: none */
+    int integers_from;  /* patches from which on a picture's attention is in integers (tower_vision.h); 0: the engine's
+                           rule. Of the digest; for tests */
     const char *mmproj; /* beside a GGUF: the file with the towers; NULL: the one that is found there (docs/MEDIA.md) */
 } ek_towers_opts;
 

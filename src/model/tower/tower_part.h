@@ -67,6 +67,7 @@ typedef struct ek_tower_ops {
     ek_row_ops rows;
     ek_attn_rows_ops attn;
     ek_convert_ops convert;
+    int integers_from; /* of ek_towers_opts, or the engine's */
 } ek_tower_ops;
 
 /* ------------------------------------------------------------------ an encoder */

@@ -124,7 +124,7 @@ static uint64_t hash(const ek_tower_part *p, uint64_t h)
 {
     const ek_vision *v = (const ek_vision *)p;
     const double number[] = {v->patching.side, v->patching.pool, v->width, v->heads, v->kv_heads,
-                             v->head_dim,      v->inner,         v->eps,   v->theta};
+                             v->head_dim,      v->inner,         v->eps,   v->theta, p->kernels->integers_from};
     h = ek_hash64(h, number, sizeof number);
     for (int i = 0; i < v->n_layers; i++) {
         const ek_vision_layer *l = &v->layer[i];

@@ -119,6 +119,20 @@ static void rotate(const ek_vision_work *w, float *head, int p)
     ops->rope(head + half, w->cos + y, w->sin + y, n, n);
 }
 
+/* Keys and values of patch p, as the products left them, to codes. */
+static void store_row(const ek_vision_work *w, int p, float *k, float *val)
+{
+    const ek_vision *v = w->v;
+    const ek_row_ops *ops = &v->part.kernels->rows;
+    const int dim = v->head_dim;
+    for (int j = 0; j < v->kv_heads * dim; j += dim) {
+        ops->rms_norm(k + j, k + j, layer_of(w)->k_norm, dim, v->eps);
+        rotate(w, k + j, p);
+        ops->rms_norm(val + j, val + j, NULL, dim, v->eps);
+    }
+    ek_attn_store(w->integers, &w->view, p, k, val);
+}
+
 static void head_row(const void *self, int i, int thread)
 {
     const ek_vision_work *w = self;
@@ -134,6 +148,10 @@ static void head_row(const void *self, int i, int thread)
     for (int j = 0; j < v->heads; j++, q += dim) {
         ops->rms_norm(q, q, l->q_norm, dim, v->eps);
         rotate(w, q, p);
+    }
+    if (w->integers) {
+        store_row(w, p, k, val);
+        return;
     }
     for (int j = 0; j < v->kv_heads; j++, k += dim, val += dim) {
         const size_t to = ((size_t)j * (size_t)w->n + (size_t)p) * (size_t)dim;
@@ -247,8 +265,12 @@ void ek_vision_mix(ek_vision_work *w)
     const ek_vision_layer *l = layer_of(w);
     const ek_clipped *const m[] = {&l->gate, &l->up};
     const ek_span y[] = {w->gate, w->up};
-    ek_pool_run(w->v->part.kernels->pool, attend_task, w,
-                w->v->kv_heads * ((w->m + EK_VISION_ATTN_ROWS - 1) / EK_VISION_ATTN_ROWS));
+    if (w->integers)
+        ek_attn_run(w->integers, w->v->part.kernels->pool, &w->view, w->see, w->m, ek_row_at(&w->q, w->row), w->q.ld,
+                    w->o.at, w->o.ld, w->attn);
+    else
+        ek_pool_run(w->v->part.kernels->pool, attend_task, w,
+                    w->v->kv_heads * ((w->m + EK_VISION_ATTN_ROWS - 1) / EK_VISION_ATTN_ROWS));
     each_row(w, attended_row);
     multiply_one(w, &l->o.w, &w->o, w->acts_o, w->y.at, w->y.ld);
     each_row(w, mixed_row);

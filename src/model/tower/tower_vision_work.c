@@ -52,6 +52,7 @@ static void advance(ek_tower_work *self, double max_macs)
 static void free_work(ek_tower_work *self)
 {
     ek_vision_work *w = (ek_vision_work *)self;
+    ek_attn_free(w->integers);
     ek_free_big(w->block, w->bytes);
     free(w);
 }
@@ -86,6 +87,29 @@ static size_t attention_bytes(const ek_vision_work *w)
     return (largest + 63) / 64 * 64;
 }
 
+/* What floats need: keys, values and room for each thread; or integers: pages of codes. */
+static void lay_out_attention(ek_vision_work *w, ek_layout *l)
+{
+    const ek_vision *v = w->v;
+    const int threads = ek_pool_threads(v->part.kernels->pool), pages = (w->n + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
+    if (!w->integers) {
+        w->k = ek_take(l, sizeof(float) * (size_t)v->kv_heads * ek_vision_key_floats(w));
+        w->val = ek_take(l, sizeof(float) * (size_t)w->n * (size_t)v->kv_heads * (size_t)v->head_dim);
+        if (!l->base) w->attn_bytes = attention_bytes(w);
+        w->attn = ek_take(l, w->attn_bytes * (size_t)threads);
+        return;
+    }
+    const size_t page = ek_kv_block_bytes(EK_KV_I12, EK_KV_I12, v->kv_heads, v->head_dim);
+    int32_t *number = ek_take(l, sizeof *number * (size_t)pages);
+    w->view = (ek_kv_view){.base = ek_take(l, page * (size_t)pages), .stride = page, .page = number};
+    w->see = ek_take(l, sizeof *w->see * EK_VISION_BLOCK);
+    if (!l->base) w->attn_bytes = ek_attn_scratch_bytes(w->integers, EK_VISION_BLOCK, w->n, threads);
+    w->attn = ek_take(l, w->attn_bytes);
+    if (!l->base) return;
+    for (int i = 0; i < pages; i++) number[i] = i;
+    for (int i = 0; i < EK_VISION_BLOCK; i++) w->see[i] = (ek_attn_row){.lo = 0, .end = w->n};
+}
+
 static void lay_out(ek_vision_work *w, ek_layout *l)
 {
     const ek_vision *v = w->v;
@@ -94,8 +118,6 @@ static void lay_out(ek_vision_work *w, ek_layout *l)
     const int threads = ek_pool_threads(v->part.kernels->pool), grid = max(w->across, w->down);
     w->h = ek_take_rows(l, w->n, v->width);
     w->q = ek_take_rows(l, w->n, q);
-    w->k = ek_take(l, sizeof(float) * (size_t)v->kv_heads * ek_vision_key_floats(w));
-    w->val = ek_take(l, sizeof(float) * (size_t)w->n * (size_t)kv);
     w->o = ek_take_rows(l, b, q);
     w->y = ek_take_rows(l, b, v->width);
     w->gate = ek_take_rows(l, b, v->inner);
@@ -107,22 +129,37 @@ static void lay_out(ek_vision_work *w, ek_layout *l)
     w->cos = ek_take(l, sizeof(float) * (size_t)grid * (size_t)(v->head_dim / 4));
     w->sin = ek_take(l, sizeof(float) * (size_t)grid * (size_t)(v->head_dim / 4));
     w->picture.image.rgb = ek_take(l, ek_image_bytes(&w->picture.image));
-    if (!l->base) w->attn_bytes = attention_bytes(w);
-    w->attn = ek_take(l, w->attn_bytes * (size_t)threads);
+    lay_out_attention(w, l);
     if (!is_quantised(v)) return;
     for (int i = 0; i < EK_VISION_INPUTS; i++)
         w->acts[i] = ek_take(l, ek_acts_bytes(b, i ? v->width : max(v->width, v->input.k)));
     w->acts_o = ek_take(l, ek_acts_bytes(b, max(q, v->inner)));
 }
 
-static void measure(ek_vision_work *w, const ek_vision *v, const ek_image_fit *fit, ek_layout *l)
+/* Of w of which v and n are set. */
+static ek_err plan_attention(ek_vision_work *w)
+{
+    const ek_vision *v = w->v;
+    const ek_attn_shape shape = {.kind = EK_FULL,
+                                 .k_format = EK_KV_I12,
+                                 .v_format = EK_KV_I12,
+                                 .n_heads = v->heads,
+                                 .n_kv_heads = v->kv_heads,
+                                 .head_dim = v->head_dim};
+    if (!ek_vision_in_integers(v, w->n)) return EK_OK;
+    return ek_attn_plan(&w->integers, v->part.kernels->cpu, &shape);
+}
+
+static ek_err measure(ek_vision_work *w, const ek_vision *v, const ek_image_fit *fit, ek_layout *l)
 {
     *w = (ek_vision_work){.v = v};
     w->picture.fit = fit[0];
     w->picture.image.width = fit->width, w->picture.image.height = fit->height;
     w->across = fit->width / v->patching.side, w->down = fit->height / v->patching.side;
     w->n = w->across * w->down;
+    EK_TRY(plan_attention(w));
     lay_out(w, l);
+    return EK_OK;
 }
 
 ek_err ek_vision_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image_fit *fit)
@@ -130,7 +167,8 @@ ek_err ek_vision_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image
     const ek_vision *v = (const ek_vision *)p;
     ek_layout l = {0};
     ek_vision_work w;
-    measure(&w, v, fit, &l);
+    EK_TRY(measure(&w, v, fit, &l));
+    ek_attn_free(w.integers);
     EK_TRY(ek_tower_check_positions(w.across, w.down, v->n_positions));
     const double layer = row_macs(v, EK_VISION_HEADS, w.n) + row_macs(v, EK_VISION_MIX, w.n);
     *out = (ek_tower_cost){.rows = fit->tokens,
@@ -148,7 +186,11 @@ ek_err ek_vision_begin(ek_tower_work **out, const ek_tower_part *p, const ek_pic
     ek_layout l = {0};
     EK_TRY(ek_vision_cost(&cost, p, &picture->fit));
     ek_vision_work *w = ek_alloc(sizeof *w);
-    measure(w, v, &picture->fit, &l);
+    const ek_err err = measure(w, v, &picture->fit, &l);
+    if (err) {
+        free(w);
+        return err;
+    }
     w->work = (ek_tower_work){.ops = &ops, .part = p, .n_rows = cost.rows, .left = cost.macs};
     w->bytes = l.used;
     EK_TRY(ek_tower_take_memory(&w->work, &w->block, w->bytes));

@@ -7,6 +7,7 @@
 
 #include "model/tower/tower_rows.h"
 #include "model/tower/tower_vision.h"
+#include "ops/attn/attn.h"
 
 enum {
     EK_VISION_BLOCK = 256,   /* rows that a pass runs at once, at most */
@@ -39,7 +40,11 @@ typedef struct ek_vision_work {
     ek_span temp;                          /* two rows of each thread */
     void *acts[EK_VISION_INPUTS], *acts_o; /* of quantised weights; NULL without */
     uint8_t *attn;
-    size_t attn_bytes; /* of a thread */
+    size_t attn_bytes; /* of a thread; in integers of all */
+    /* Attention in integers; NULL: in floats, and k and val are there. */
+    ek_attn *integers;
+    ek_kv_view view;
+    ek_attn_row *see; /* [EK_VISION_BLOCK] */
 } ek_vision_work;
 
 /* Floats of a head's turned keys. */

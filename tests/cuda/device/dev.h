@@ -64,10 +64,12 @@ void test_jobs(dev *d);
 void test_planes(dev *d);
 void test_sounds(dev *d); /* the towers of sounds, of test_tower */
 void test_tower(dev *d);
+void test_integers(dev *d); /* of large pictures, of test_tower */
 void speed_layer_end(dev *d);
 void speed_linear(dev *d);
 void speed_floats(dev *d);
 void speed_tower(dev *d);
+void speed_integers(dev *d, int heads, int rows, int dim);
 void speed_choice(dev *d);
 void speed_planes(dev *d);
 void speed_stream(dev *d);

@@ -362,6 +362,7 @@ static void test_patches(dev *d, int side)
 void test_tower(dev *d)
 {
     test_attention(d);
+    test_integers(d);
     test_stage(d, 768, 20, 3), test_stage(d, 36, 10, 1);
     if (!d->few) test_stage(d, 1152, 12, 2), test_stage(d, 5376, 3, 0), test_stage(d, 32, 7, 2);
     test_tower_heads(d, 12, 12, 64, 20), test_tower_heads(d, 3, 1, 12, 11);
@@ -429,5 +430,6 @@ void speed_tower(dev *d)
                2.0 * s->heads * s->rows * s->keys * s->dim / us * 1e-6);
         drop(d, at), drop(d, o), drop(d, stack);
         free(x);
+        speed_integers(d, s->heads, s->rows, s->dim);
     }
 }
