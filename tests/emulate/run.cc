@@ -10,7 +10,8 @@
 ek_emulated_place ek_emulated_thread, ek_emulated_block, ek_emulated_block_size, ek_emulated_grid;
 uint8_t *ek_emulated_shared;
 
-namespace {
+namespace
+{
 
 constexpr int MAX_THREADS = 1024, MAX_CLUSTER = 16, MAX_ARGS = 1024, MAX_PACE = 6;
 
@@ -29,16 +30,21 @@ struct copy {
     size_t bytes;
 };
 
+struct block;
+
 struct fiber {
     const uint32_t *waits; // its turn is left out while *waits is `seen`
     uint32_t seen;
     bool ended;
+    block *of;
+    unsigned thread; // of its block
     ek_fiber own;
     std::vector<std::vector<copy>> groups; // copies on their way; the last group is open
 };
 
 struct warp {
-    uint32_t alive, mask, arrived, generation;
+    uint32_t alive, mask, arrived, wanted, generation; // wanted: to arrive, of the mask
+    uint64_t asleep;                                   // no lane can go on while `events` is this
     ek_emulated_words words[8][32]; // of a generation: lanes that were left out of some may still read older ones
 };
 
@@ -54,7 +60,8 @@ struct block {
 fiber fibers[MAX_THREADS * MAX_CLUSTER];
 ek_fiber home;
 warp warps[MAX_THREADS * MAX_CLUSTER / 32];
-block cluster[MAX_CLUSTER];
+block cluster[MAX_CLUSTER], *at_work; // at_work: the running thread's
+uint64_t events = 1;                  // how often something changed that threads of several warps wait for
 int n_threads, n_blocks, n_alive, running, in_barrier; // threads of a block; of the cluster: blocks, threads
 uint32_t barrier_generation;                           // of the cluster's barrier
 unsigned seed, rounds;
@@ -70,21 +77,30 @@ char launched, finished; // places: of a launch's start and end
 
 void to_next();
 
+void wake(uint32_t &generation)
+{
+    generation++, events++;
+}
+
+void wake(warp &w)
+{
+    w.arrived = 0, w.generation++, w.asleep = 0;
+}
+
 void ended()
 {
     ek_race_tell(&finished);
     fiber &f = fibers[running];
-    warp &w = warps[running / 32];
-    block &b = cluster[running / n_threads];
+    warp &w = warps[(unsigned)running / 32];
+    block &b = *f.of;
     for (auto &g : f.groups)
         if (!g.empty()) fail("a thread ended before its copies had arrived");
-    f.groups.clear();
     f.ended = true;
     n_alive--, b.n_alive--;
-    w.alive &= ~(1u << running % 32);
-    if (b.in_barrier && b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++;
-    if (in_barrier && in_barrier == n_alive) in_barrier = 0, barrier_generation++;
-    if (w.arrived && w.arrived == (uint32_t)__builtin_popcount(w.mask & w.alive)) w.arrived = 0, w.generation++;
+    w.alive &= ~(1u << running % 32), w.wanted -= w.mask >> running % 32 & 1;
+    if (b.in_barrier && b.in_barrier == b.n_alive) b.in_barrier = 0, wake(b.generation);
+    if (in_barrier && in_barrier == n_alive) in_barrier = 0, wake(barrier_generation);
+    if (w.arrived && w.arrived == w.wanted) wake(w);
     to_next();
 }
 
@@ -100,24 +116,45 @@ void prepare(fiber &f)
 {
     ek_race_quiet quiet;
     f.ended = false, f.waits = nullptr;
-    f.groups.assign(1, {});
+    f.groups.resize(1); // those that there were are empty
     if (!ek_fiber_prepare(f.own, start_of_fiber)) fail("no memory for a stack");
 }
 
 void run(int thread)
 {
-    const block &b = cluster[thread / n_threads];
+    const fiber &f = fibers[thread];
     running = thread;
-    ek_emulated_thread = {(unsigned)(thread % n_threads), 0, 0};
-    ek_emulated_block = b.at;
-    ek_emulated_shared = b.shared;
+    ek_emulated_thread.x = f.thread;
+    if (f.of == at_work) return;
+    at_work = f.of;
+    ek_emulated_block = f.of->at;
+    ek_emulated_shared = f.of->shared;
 }
 
-bool has_turn(int thread)
+bool can_go_on(const fiber &f)
 {
-    const fiber &f = fibers[thread];
-    if (f.ended || (f.waits && *f.waits == f.seen)) return false;
-    return all_in_step || rounds % cluster[thread / n_threads].pace == 0;
+    return !f.ended && !(f.waits && *f.waits == f.seen);
+}
+
+bool has_turn(const block &b)
+{
+    return all_in_step || rounds % b.pace == 0;
+}
+
+// From a warp's first thread in that order to its first that has a turn, or to its last; whether one has.
+bool find_in_warp(int &next, int step)
+{
+    warp &w = warps[(unsigned)next / 32];
+    if (w.asleep != events && has_turn(*fibers[next].of)) {
+        for (int i = 0; i < 32; i++)
+            if (can_go_on(fibers[next + i * step])) {
+                next += i * step;
+                return true;
+            }
+        w.asleep = events;
+    }
+    next += 31 * step;
+    return false;
 }
 
 // The next thread that can go on; in launches of odd number the threads run in descending order.
@@ -130,12 +167,16 @@ void to_next()
     }
     const int all = n_threads * n_blocks, step = seed & 1 ? -1 : 1, last = step == 1 ? all - 1 : 0;
     const unsigned before = rounds;
+    const unsigned edge = step == 1 ? 0 : 31;
     int next = from;
+    bool found;
     do {
         if (next == last) next = all - 1 - last, rounds++;
         else next += step;
         if (rounds - before > 2 * MAX_PACE) fail("threads wait for each other without end");
-    } while (!has_turn(next));
+        if ((unsigned)next % 32 == edge) found = find_in_warp(next, step);
+        else found = can_go_on(fibers[next]) && has_turn(*fibers[next].of);
+    } while (!found);
     if (next == from) return;
     run(next);
     ek_fiber_change(fibers[from].own, fibers[next].own, fibers[from].ended);
@@ -162,8 +203,13 @@ void run_cluster(ek_emulated_place first, size_t shared, bool in_step)
         if (posix_memalign((void **)&b.shared, 1024, shared + 1)) fail("no memory");
         memset(b.shared, 0xA5, shared);
     }
-    for (int i = 0; i < all; i++) prepare(fibers[i]);
-    for (int w = 0; w < all / 32; w++) warps[w].alive = ~0u, warps[w].arrived = 0;
+    at_work = nullptr;
+    for (int i = 0, b = 0; b < n_blocks; b++)
+        for (int t = 0; t < n_threads; t++, i++) {
+            fibers[i].of = &cluster[b], fibers[i].thread = (unsigned)t;
+            prepare(fibers[i]);
+        }
+    for (int w = 0; w < all / 32; w++) warps[w].alive = ~0u, warps[w].arrived = warps[w].mask = 0, warps[w].asleep = 0;
     ek_race_home(&home.race);
     ek_race_tell(&launched);
     run(seed & 1 ? all - 1 : 0);
@@ -202,7 +248,7 @@ post &post_of(const uint64_t *arrived)
 void send(const piece &p)
 {
     post &at = post_of(p.arrived);
-    at.pieces.push_back(p), at.events++, n_pieces++;
+    at.pieces.push_back(p), wake(at.events), n_pieces++;
 }
 
 } // namespace
@@ -230,11 +276,11 @@ void ek_emulated_pause(void)
 void ek_emulated_barrier(void)
 {
     static char places[MAX_CLUSTER][2];
-    block &b = cluster[running / n_threads];
+    block &b = *at_work;
     const uint32_t mine = b.generation;
-    char *const place = &places[running / n_threads][mine % 2];
+    char *const place = &places[&b - cluster][mine % 2];
     ek_race_tell(place);
-    if (++b.in_barrier == b.n_alive) b.in_barrier = 0, b.generation++;
+    if (++b.in_barrier == b.n_alive) b.in_barrier = 0, wake(b.generation);
     else wait_for(b.generation, mine);
     ek_race_see(place);
 }
@@ -244,7 +290,7 @@ void ek_emulated_cluster_barrier(void)
     static char places[2];
     const uint32_t mine = barrier_generation;
     ek_race_tell(&places[mine % 2]);
-    if (++in_barrier == n_alive) in_barrier = 0, barrier_generation++;
+    if (++in_barrier == n_alive) in_barrier = 0, wake(barrier_generation);
     else wait_for(barrier_generation, mine);
     ek_race_see(&places[mine % 2]);
 }
@@ -252,20 +298,21 @@ void ek_emulated_cluster_barrier(void)
 const ek_emulated_words *ek_emulated_share(uint32_t mask, const void *words, size_t bytes)
 {
     static char places[MAX_THREADS * MAX_CLUSTER / 32][2];
-    warp &w = warps[running / 32];
-    const int lane = running % 32;
+    warp &w = warps[(unsigned)running / 32];
+    const unsigned lane = (unsigned)running % 32;
     const uint32_t mine = w.generation;
-    char *const place = &places[running / 32][mine % 2];
+    char *const place = &places[(unsigned)running / 32][mine % 2];
     ek_emulated_words *const all = w.words[mine % 8];
     if (bytes) {
         ek_race_quiet quiet;
-        memcpy(all[lane], words, bytes);
+        if (bytes == 4) memcpy(all[lane], words, 4); // most are
+        else memcpy(all[lane], words, bytes);
     } else ek_race_tell(place); // __syncwarp
     if (!(mask >> lane & 1)) fail("a lane that its mask leaves out");
     if (w.arrived && w.mask != mask) fail("lanes of a warp wait with different masks");
-    w.mask = mask;
-    if (++w.arrived == (uint32_t)__builtin_popcount(mask & w.alive)) {
-        w.arrived = 0, w.generation++;
+    if (!w.arrived) w.mask = mask, w.wanted = (uint32_t)__builtin_popcount(mask & w.alive);
+    if (++w.arrived == w.wanted) {
+        wake(w);
     } else {
         wait_for(w.generation, mine);
     }
@@ -305,14 +352,14 @@ void ek_emulated_tell(uint64_t *arrived)
     uint64_t told = (*arrived >> 52) + 1, of = *arrived >> 40 & 0xfff;
     const bool ends = told == of;
     if (ends) told = 0;
-    *arrived = told << 52 | of << 40 | ((*arrived >> 32 & 1) ^ ends) << 32, post_of(arrived).events++;
+    *arrived = told << 52 | of << 40 | ((*arrived >> 32 & 1) ^ ends) << 32, wake(post_of(arrived).events);
     ek_emulated_pause();
 }
 
 void ek_emulated_expect(uint64_t *arrived, uint32_t bytes)
 {
     if ((uint32_t)*arrived) fail("an arrival is expected twice");
-    *arrived = *arrived >> 32 << 32 | bytes, post_of(arrived).events++;
+    *arrived = *arrived >> 32 << 32 | bytes, wake(post_of(arrived).events);
 }
 
 void ek_emulated_piece(void *to, const void *from, size_t bytes, uint64_t *arrived)
@@ -364,7 +411,7 @@ static bool copies_arrived(uint64_t *arrived)
         if (p.what.to) memcpy(p.what.to, p.what.from, p.what.bytes);
     }
     if (told > of) fail("more threads' copies arrive than were expected");
-    *arrived = of << 40 | ((*arrived >> 32 & 1) ^ 1) << 32, at.events++;
+    *arrived = of << 40 | ((*arrived >> 32 & 1) ^ 1) << 32, wake(at.events);
     return true;
 }
 
@@ -391,7 +438,7 @@ static bool arrived_at(uint64_t *arrived, uint32_t phase)
     }
     *arrived = *arrived >> 32 << 32 | due;
     if (due) return false;
-    *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32, at.events++;
+    *arrived = (*arrived ^ (uint64_t)1 << 32) >> 32 << 32, wake(at.events);
     return true;
 }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every CUDA kernel against the CPU's definition, bit for bit, on the emulated device (tests/emulate): no GPU is needed.
-# One or two small cases of each family, or with TIER=all hundreds; and with TIER=all the products of an older device,
+# One or two small cases of each family, or with TIER=all hundreds; and with TIER=all the same few on an older device,
 # which copies by warps and has neither wgmma nor clusters. `check_emulated.sh BUILD 80`: all hundreds on that.
 set -u
 build=$(realpath "${1:-build/release}")
@@ -10,6 +10,6 @@ if [ -n "${2-}" ]; then
   EK_EMULATED_CAPABILITY=$2 exec "$device" emulated "$library" quick
 fi
 if [ "${TIER:-all}" = all ]; then
-  EK_EMULATED_CAPABILITY=80 "$device" emulated "$library" linear few || exit
+  EK_EMULATED_CAPABILITY=80 "$device" emulated "$library" few || exit
 fi
 "$device" emulated "$library" "$([ "${TIER:-all}" = all ] && echo quick || echo few)"

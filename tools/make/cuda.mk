@@ -144,6 +144,8 @@ $B/tests/emulate/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -c -o $@ $<
 $(addprefix $B/tests/emulate/,mma.cc.o run.cc.o fiber.cc.o): EMULATED_CXX += -O3
+# A thread begins with its arguments by value, 1 KB: by libc's copy instead of `rep movsq`, which takes long to begin.
+$B/tests/emulate/run.cc.o: EMULATED_CXX += $(if $(filter x86_64,$(ARCH)),-mmemcpy-strategy=libcall:-1:noalign)
 # Products of few rows of experts as before 9.0, all others as on 9.0.
 EMULATED_FEW := $(patsubst %,$B/tests/emulate/product/%.cu.o,experts experts_own)
 $(EMULATED_FEW): EMULATED_CXX += -include emulate/few_registers.h
