@@ -1,7 +1,6 @@
 #include "engine/ahead.h"
 
 #include "engine/draft.h"
-#include "engine/plan.h"
 #include "engine/sample/sampler.h"
 
 /* Tokens of a prompt that the step in front leaves; 0: its request replies, or will. */
@@ -35,7 +34,7 @@ static int oldest_share(const ek_engine *e)
         const ek_scheduled *s = &e->plan.scheduled[i];
         if (s->req && left_behind(s) > 1 && prompts++ > 0) others += left_behind(s);
     }
-    return ek_plan_oldest_share(e->opts.chunk, others);
+    return ek_engine_oldest_share(e->opts.chunk, others);
 }
 
 static bool is_poked(ek_engine *e)

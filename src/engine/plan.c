@@ -119,20 +119,12 @@ static void lay_out(ek_engine *e, int i)
     p->seq[i] = ek_request_seq(r);
 }
 
-/* What the others leave, at least half. A short prompt then does not stand behind a long one to its end, which takes at
- * most twice as long for it. */
-int ek_plan_oldest_share(int chunk, int64_t others)
-{
-    const int half = (chunk + 1) / 2;
-    return others < chunk - half ? chunk - (int)others : half;
-}
-
 static int oldest_share(const ek_engine *e)
 {
     int64_t others = 0;
     for (int i = 0, prompts = 0; i < e->n_running; i++)
         if (ek_request_rows_left(e->running[i]) > 1 && prompts++ > 0) others += ek_request_rows_left(e->running[i]);
-    return ek_plan_oldest_share(e->opts.chunk, others);
+    return ek_engine_oldest_share(e->opts.chunk, others);
 }
 
 /* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are

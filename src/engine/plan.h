@@ -8,7 +8,5 @@
 void ek_plan_admit(ek_engine *e);
 /* Lists the rows and draws of the next step, preempting the youngest where pages run out. */
 void ek_plan_make(ek_engine *e);
-/* Of a step's `chunk` rows of prompts those of the oldest prompt, where the others have so many left. */
-int ek_plan_oldest_share(int chunk, int64_t others);
 
 #endif

@@ -113,5 +113,10 @@ struct ek_engine {
 
 /* Notes a broken executor, if it is. */
 void ek_engine_note_broken(ek_engine *e);
+/* Of a step's `chunk` rows of prompts those of the oldest prompt, where the others have so many left: what they leave,
+ * at least half. A short prompt then does not stand behind a long one to its end, which takes at most twice as long for
+ * it.
+ */
+int ek_engine_oldest_share(int chunk, int64_t others);
 
 #endif
