@@ -47,7 +47,7 @@ static ek_err begin_beside(void *arg, const ek_step *s)
     }
     const beside_step *front = &b->step[b->n_ended % 2];
     memcpy(b->row, s->row, sizeof *b->row * (size_t)s->n_rows);
-    memcpy(b->draw, s->draw, sizeof *b->draw * (size_t)s->n_draws);
+    if (s->n_draws) memcpy(b->draw, s->draw, sizeof *b->draw * (size_t)s->n_draws);
     for (int i = 0; s->follows && i < s->n_draws; i++) EK_ASSERT(!s->shown[i]);
     for (int r = 0; s->follows && r < s->n_rows; r++) {
         EK_ASSERT(s->follows[r] < front->n_draws);
