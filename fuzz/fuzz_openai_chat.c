@@ -14,7 +14,7 @@ static void check(const ek_api_request *r)
 {
     const ek_turn_opts *t = &r->turn;
     const ek_sampling *s = &t->sampling;
-    bool ok = r->n >= 1 && r->n <= 64 && t->max_tokens >= 1 && t->n_stop >= 0 && t->n_stop <= EK_STOP_MAX;
+    bool ok = r->n >= 1 && r->n <= 64 && t->max_tokens >= 0 && t->n_stop >= 0 && t->n_stop <= EK_STOP_MAX;
     ok &= s->temperature >= 0 && s->temperature <= 100 && s->top_p >= 0 && s->top_p <= 1 && s->min_p >= 0 &&
           s->min_p <= 1;
     ok &= s->top_k >= 0 && s->repetition_penalty > 0 && isfinite(s->presence_penalty) && isfinite(s->frequency_penalty);
