@@ -186,19 +186,24 @@ static ek_err link_results(matcher *m)
     return EK_OK;
 }
 
+/* Of a tool's message the template has the result alone, so a call there is none. */
+static bool is_call(const ek_message *m, int block)
+{
+    return m->role != EK_ROLE_TOOL && m->blocks[block].kind == EK_BLOCK_CALL;
+}
+
 static void list_calls(ek_pairs *p, const ek_conversation *c)
 {
     int n = 0;
     for (int i = 0; i < c->n_messages; i++)
-        for (int b = 0; b < c->messages[i].n_blocks; b++) n += c->messages[i].blocks[b].kind == EK_BLOCK_CALL;
+        for (int b = 0; b < c->messages[i].n_blocks; b++) n += is_call(&c->messages[i], b);
     p->calls = ek_alloc((size_t)(n + 1) * sizeof *p->calls);
     p->first_call = ek_alloc((size_t)(c->n_messages + 1) * sizeof *p->first_call);
     for (int i = 0; i < c->n_messages; i++) {
         const ek_message *m = &c->messages[i];
         p->first_call[i] = p->n_calls;
         for (int b = 0; b < m->n_blocks; b++)
-            if (m->blocks[b].kind == EK_BLOCK_CALL)
-                p->calls[p->n_calls++] = (ek_pair_call){&m->blocks[b], i, -1, -1, -1, -1};
+            if (is_call(m, b)) p->calls[p->n_calls++] = (ek_pair_call){&m->blocks[b], i, -1, -1, -1, -1};
     }
 }
 

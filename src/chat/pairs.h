@@ -19,11 +19,11 @@ typedef struct ek_pairs {
     int *first_call; /* of each message: index of its first call, or of the first one behind it */
 } ek_pairs;
 
-/* A result answers the nearest open call of its id before it (of several in one message the first); where none is
- * open, the nearest one; where none stands before it, the nearest open one behind it. Ids are compared as bytes. A
- * result without an id answers the nearest open call before it, of its name if it has one and such a call is there; one
- * whose id no call has, the nearest open call that has no id. EINVAL for a result without a call, with its id. n log n
- * for n calls and results. ek_pairs_fini also after a failure. */
+/* Calls are those of all messages but tools'. A result answers the nearest open call of its id before it (of several in
+ * one message the first); where none is open, the nearest one; where none stands before it, the nearest open one behind
+ * it. Ids are compared as bytes. A result without an id answers the nearest open call before it, of its name if it has
+ * one and such a call is there; one whose id no call has, the nearest open call that has no id. EINVAL for a result
+ * without a call, with its id. n log n for n calls and results. ek_pairs_fini also after a failure. */
 ek_err ek_pairs_make(ek_pairs *p, const ek_conversation *c);
 void ek_pairs_fini(ek_pairs *p);
 

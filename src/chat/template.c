@@ -272,6 +272,13 @@ static void put_results(writer *w, const ek_conversation *c)
     if (n > 0) w->at = NULL; /* whatever follows is a message of its own */
 }
 
+/* Of the message being written: its results follow it. */
+static void note_call(writer *w, int call)
+{
+    w->slot[call] = (int)json_array_size(w->list);
+    w->group[w->n_group++] = call;
+}
+
 static void put_step(writer *w, const ek_conversation *c, const ek_step *s)
 {
     bool goes_on = w->at && (s->joins || w->from == s->message);
@@ -283,11 +290,17 @@ static void put_step(writer *w, const ek_conversation *c, const ek_step *s)
     }
     w->from = s->message;
     if (s->block) put_block(w, s->block);
-    if (s->call >= 0) {
-        w->slot[s->call] = (int)json_array_size(w->list);
-        w->group[w->n_group++] = s->call;
-    }
+    if (s->call >= 0) note_call(w, s->call);
     if (s->closes) put_results(w, c);
+}
+
+/* Of somebody else than the assistant, who may have made calls, too. */
+static void put_other(writer *w, const ek_conversation *c, int message, bool *think_mark)
+{
+    const ek_pairs *p = w->pairs;
+    put_message(w, think_mark);
+    for (int k = p->first_call[message]; k < p->n_calls && p->calls[k].message == message; k++) note_call(w, k);
+    put_results(w, c);
 }
 
 static void put_messages(writer *w, const ek_conversation *c, bool *think_mark)
@@ -297,7 +310,7 @@ static void put_messages(writer *w, const ek_conversation *c, bool *think_mark)
         w->from = &c->messages[i];
         w->at = NULL;
         if (w->from->role != EK_ROLE_ASSISTANT) {
-            if (w->from->role != EK_ROLE_TOOL) put_message(w, think_mark);
+            if (w->from->role != EK_ROLE_TOOL) put_other(w, c, i, think_mark);
             i++;
             continue;
         }

@@ -12,7 +12,8 @@
  *
  * A conversation is words: u, s, d: a message of the user, the system, the developer. m: a new one of the assistant,
  * and to the last one tTEXT: a text, hTEXT: a thought, cID: a call of function fID, cID/NAME: of NAME, xID: one that
- * was cut off. rID: a result, rID/NAME: which has a name; its text is ID. Without an ID there is none.
+ * was cut off. oID: a call in the last message, whosever that is. rID: a result, rID/NAME: which has a name; its text
+ * is ID. Without an ID there is none.
  *
  * A prompt is written short: [f] a call of f, (f=r) a result, ? where one is awaited, {h} a thought, <role: … > a turn.
  */
@@ -44,6 +45,7 @@ static void add_word(ek_conversation *c, char *word)
     case 't': ek_message_text(assistant(c), EK_BLOCK_TEXT, id, strlen(id)); break;
     case 'h': ek_message_text(assistant(c), EK_BLOCK_REASONING, id, strlen(id)); break;
     case 'c': add_call(assistant(c), id, name ? name : made, "{}"); break;
+    case 'o': add_call(&c->messages[c->n_messages - 1], id, name ? name : made, "{}"); break;
     case 'x': add_call(assistant(c), id, name ? name : made, "{}")->cut = true; break;
     case 'r': add_result(c, id, name); break;
     default: fail_msg("no such word: %s", word);
@@ -214,6 +216,18 @@ static void ids(void **state)
     refuses("u r\n\xFF", "\"\\n\xEF\xBF\xBD\"");
 }
 
+/* No client's user calls tools, but a message may say so, and the template has its calls. */
+static void calls_that_are_not_the_assistants(void **state)
+{
+    (void)state;
+    gives("u oa ra", "<user:[fa](fa=a)u>"); /* as the template: whoever called goes on */
+    gives("u oa ob tx rb u ra", "<user:[fa][fb](fb=b)(fa=a)u><model:x><user:u><model:");
+    gives("s u oa ca ra ra", "<system:s><user:[fa](fa=a)u><model:[fa](fa=a)");
+    refuses("u oa rb", "\"b\"");
+    gives("u ca ra ob", "<user:u><model:[fa](fa=a)"); /* a tool calls none */
+    refuses("u ca ra ob rb", "\"b\"");
+}
+
 /* The template looks at no other results beside those that a message holds itself. */
 static void results_inside_the_message(void **state)
 {
@@ -279,9 +293,13 @@ static void many_messages(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_the_template_says_stays), cmocka_unit_test(a_text_between),
-        cmocka_unit_test(calls_without_a_result),       cmocka_unit_test(ids),
-        cmocka_unit_test(results_inside_the_message),   cmocka_unit_test(many_messages),
+        cmocka_unit_test(what_the_template_says_stays),
+        cmocka_unit_test(a_text_between),
+        cmocka_unit_test(calls_without_a_result),
+        cmocka_unit_test(ids),
+        cmocka_unit_test(calls_that_are_not_the_assistants),
+        cmocka_unit_test(results_inside_the_message),
+        cmocka_unit_test(many_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
