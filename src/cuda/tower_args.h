@@ -21,10 +21,9 @@ typedef struct ek_cuda_tensors_args {
 } ek_cuda_tensors_args;
 
 /* ek_attn_tensors_int_COLS: the same in integers (ops/attn/attn_int.h, keys and values in i12), each row seeing all
- * rows; COLS: 64, 96 or 128. codes: what ek_tensors_codes makes of q, k and v, ek_cuda_tensors_codes bytes; grid
- * (padded rows / 8, heads + 2 kv_heads), 256 threads, rows padded to whole segments. Any grid (x), 256 threads, the
- * bytes of a segment's keys and values of shared memory; stack: for each block `levels` nodes of
- * EK_CUDA_TENSORS_INT_NODE(dim) bytes. */
+ * rows; COLS: 64, 96 or 128. Any grid (x), 256 threads, the bytes of a segment's keys and values of shared memory;
+ * stack: for each block `levels` nodes of EK_CUDA_TENSORS_INT_NODE(dim) bytes. codes: what ek_tensors_codes makes of q,
+ * k and v; its grid (padded rows / 8, heads + 2 kv_heads), 256 threads, rows padded to whole segments. */
 #define EK_CUDA_TENSORS_INT_STEPS(dim) ((dim) <= 64 ? 2 : (dim) <= 96 ? 3 : 4)         /* of 32 dims */
 #define EK_CUDA_TENSORS_INT_K(dim)     (EK_CUDA_TENSORS_INT_STEPS(dim) * 16384 + 1024) /* bytes of a segment */
 #define EK_CUDA_TENSORS_INT_V(dim)     (((dim) + 7) / 8 * 4096 + 1024)

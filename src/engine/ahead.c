@@ -115,15 +115,13 @@ static ek_step step_of(const ek_engine *e)
                      .follows = a->follows};
 }
 
-/* Takes pages for s's request and lays out its rows; share: of prompts, what is left of the step. */
-static bool add(ek_engine *e, const ek_scheduled *s, int *share, int *chunk)
+/* Takes pages for n rows behind those of s, and lays them out. */
+static bool add(ek_engine *e, const ek_scheduled *s, int n)
 {
     ek_request *r = s->req;
-    const int left = left_behind(s), n = rows_behind(e, s, *share);
     if (n == 0 || ek_page_table_room(&r->table, e->pages, n) < n) return false;
     EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
     lay_out(&e->ahead, s, n);
-    if (left > 1) *share = *chunk = *chunk > n ? *chunk - n : 0;
     return true;
 }
 
@@ -134,11 +132,15 @@ void ek_ahead_begin(ek_engine *e)
     int share = oldest_share(e), chunk = e->opts.chunk;
     e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = 0;
     for (int i = 0; i < p->n_scheduled; i++) {
-        const ek_request *r = p->scheduled[i].req;
-        if (!r || (left_behind(&p->scheduled[i]) == 0 && r->n_tokens + 1 == r->max_tokens)) continue;
-        if (add(e, &p->scheduled[i], &share, &chunk)) continue;
-        forget(e);
-        return;
+        const ek_scheduled *s = &p->scheduled[i];
+        if (!s->req) continue;
+        const int left = left_behind(s), n = rows_behind(e, s, share);
+        if (left == 0 && s->req->n_tokens + 1 == s->req->max_tokens) continue;
+        if (!add(e, s, n)) {
+            forget(e);
+            return;
+        }
+        if (left > 1) share = chunk -= n; /* the others share what the oldest left */
     }
     if (e->ahead.n_scheduled == 0) return;
     const ek_step step = step_of(e);

@@ -1,8 +1,8 @@
 # The CUDA kernels: for each architecture one fatbin a file of src/cuda/kernels, embedded by src/cuda/kernels.S. Nothing
 # of CUDA is linked or needed to run. `make CUDA=0` leaves the kernels out, as does a machine without nvcc.
 #
-# CUDA_ARCHS: whose machine code is built: 80 (A100; it runs on 8.7 too), 86 (RTX 30), 87, 89 (RTX 40), 90a (H100, H200), 100
-# (B200; on 10.3 too), 120 (RTX 50; on 12.1 too); 80on90, 100on90, 120on90: for 9.0 with the kernels of 8.0, 10.0 or
+# CUDA_ARCHS: whose machine code is built: 80 (A100), 86 (RTX 30; it runs on 8.7 too), 87, 89 (RTX 40), 90a (H100, H200),
+# 100 (B200; on 10.3 too), 120 (RTX 50; on 12.1 too); 80on90, 100on90, 120on90: for 9.0 with the kernels of 8.0, 10.0 or
 # 12.0, by which a test runs on an H100 what those would run; all: what a program for others needs. Without it: 90a and
 # that of the cards in this machine, for each of them takes a minute and more.
 CUDA       ?= 1

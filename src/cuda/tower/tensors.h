@@ -9,7 +9,7 @@ enum { EK_CUDA_TENSORS_MAX_DIM = 128 };
 /* name, grid, stack and levels; dim up to EK_CUDA_TENSORS_MAX_DIM. */
 ek_cuda_product ek_cuda_tensors_plan(int heads, int rows, int keys, int dim, const ek_cuda_chip *chip);
 
-/* In integers: how the codes are made, and bytes of them. */
+/* The same in integers, each row seeing all rows; and of its codes, which ek_tensors_codes makes: grid and bytes. */
 ek_cuda_product ek_cuda_tensors_int_plan(int heads, int rows, int dim, const ek_cuda_chip *chip);
 ek_cuda_grid ek_cuda_tensors_codes_grid(int heads, int kv_heads, int rows);
 size_t ek_cuda_tensors_codes_bytes(int heads, int kv_heads, int rows, int dim);

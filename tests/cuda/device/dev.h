@@ -45,7 +45,8 @@ double time_us(dev *d, void (*queue)(void *arg, int i), void *arg, int times);
 
 extern double stream_gbs; /* the read stream of this machine, from speed_stream */
 
-float uniform(uint64_t seed, uint64_t i); /* in [-1, 1) */
+float uniform(uint64_t seed, uint64_t i);                /* in [-1, 1) */
+float *uniforms(size_t n, uint64_t seed, float largest); /* largest times n of them; malloc'ed */
 
 void test_math(dev *d);
 void test_rows(dev *d);
@@ -64,12 +65,12 @@ void test_jobs(dev *d);
 void test_planes(dev *d);
 void test_sounds(dev *d); /* the towers of sounds, of test_tower */
 void test_tower(dev *d);
-void test_integers(dev *d); /* of large pictures, of test_tower */
+void test_tensors_int(dev *d); /* large pictures, of test_tower */
 void speed_layer_end(dev *d);
 void speed_linear(dev *d);
 void speed_floats(dev *d);
 void speed_tower(dev *d);
-void speed_integers(dev *d, int heads, int rows, int dim);
+void speed_tensors_int(dev *d, int heads, int rows, int dim);
 void speed_choice(dev *d);
 void speed_planes(dev *d);
 void speed_stream(dev *d);

@@ -95,6 +95,13 @@ float uniform(uint64_t seed, uint64_t i)
     return (float)((double)(ek_mix64(seed * 0x9E3779B97F4A7C15u ^ i) >> 40) * 0x1p-23 - 1.0);
 }
 
+float *uniforms(size_t n, uint64_t seed, float largest)
+{
+    float *x = malloc(n * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = largest * uniform(seed, i);
+    return x;
+}
+
 static int by_value(const void *a, const void *b)
 {
     const float *x = a, *y = b;

@@ -9,20 +9,14 @@
 #include "ops/attn/attn_near.h"
 #include "ops/rows/rows.h"
 
-static float *make(size_t n, uint64_t seed, float size)
-{
-    float *x = malloc(n * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = size * uniform(seed, i);
-    return x;
-}
-
 static void test_near(dev *d, int heads, int dim, int span, int rows, bool odd)
 {
     enum { Q, K, V };
     static const float clip[3][2] = {{-0.9f, 0.8f}, {-0.7f, INFINITY}, {-0.5f, 0.6f}}, out[2] = {-0.3f, 0.25f};
     const int width = heads * dim, ld = 3 * width;
     const size_t n = (size_t)rows * (size_t)width;
-    float *qkv = make(3 * n, 1, 1), *rel = make((size_t)(span * width), 2, 1), *scale = make((size_t)width, 3, 1);
+    float *qkv = uniforms(3 * n, 1, 1), *rel = uniforms((size_t)(span * width), 2, 1),
+          *scale = uniforms((size_t)width, 3, 1);
     float *want = malloc(n * 4), *part[3];
     if (odd) qkv[(size_t)(rows / 2) * (size_t)ld + (size_t)width] = NAN;
     const CUdeviceptr at = up(d, qkv, 3 * n * 4), dr = up(d, rel, (size_t)(span * width) * 4),
@@ -73,7 +67,7 @@ static void test_near(dev *d, int heads, int dim, int span, int rows, bool odd)
 static void test_windows(dev *d, int rows, int cols, int channels)
 {
     const int out_rows = (rows + 1) / 2, each = 9 * channels, per_row = cols / 2 * each;
-    float *x = make((size_t)(rows * cols * channels), 1, 1), *want = calloc((size_t)(out_rows * per_row), 4);
+    float *x = uniforms((size_t)(rows * cols * channels), 1, 1), *want = calloc((size_t)(out_rows * per_row), 4);
     for (int t = 0; t < out_rows; t++)
         for (int at = 0; at < per_row; at++) {
             const int r = 2 * t + at % each / channels / 3 - 1, c = 2 * (at / each) + at % each / channels % 3 - 1;
@@ -99,7 +93,7 @@ static void test_norms(dev *d, int n, int rows, unsigned what)
     enum { ACROSS = 3 };
     const size_t all = (size_t)n * (size_t)rows, bytes = all * 4;
     const CUdeviceptr step = 4 * (CUdeviceptr)n;
-    float *x = make(all, 1, 3), *v = make((size_t)n * 5, 2, 1), *place = make((size_t)n * ACROSS * 4, 3, 1);
+    float *x = uniforms(all, 1, 3), *v = uniforms((size_t)n * 5, 2, 1), *place = uniforms((size_t)n * ACROSS * 4, 3, 1);
     float *sum = malloc((size_t)n * 4);
     const CUdeviceptr dx = up(d, x, bytes), dv = up(d, v, (size_t)n * 20), dp = up(d, place, (size_t)n * ACROSS * 16);
     ek_cuda_tower_norms_args a = {.y = dx,
@@ -145,7 +139,8 @@ static void test_taps(dev *d, int n, int taps, int rows)
 {
     const size_t bytes = (size_t)n * (size_t)rows * 4;
     const float limit = 0.5f;
-    float *x = make((size_t)(n * rows), 1, 1), *w = make((size_t)(n * (taps + 1)), 2, 1), *want = calloc(bytes, 1);
+    float *x = uniforms((size_t)(n * rows), 1, 1), *w = uniforms((size_t)(n * (taps + 1)), 2, 1),
+          *want = calloc(bytes, 1);
     const CUdeviceptr dx = up(d, x, bytes), dy = up(d, NULL, bytes), dw = up(d, w, (size_t)(n * (taps + 1)) * 4);
     const ek_cuda_tower_taps_args a = {.y = dy,
                                        .x = dx,

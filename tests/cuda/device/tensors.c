@@ -18,13 +18,6 @@ typedef struct sight {
     float clip[2];
 } sight;
 
-static float *make(size_t n, uint64_t seed, float size)
-{
-    float *x = malloc(n * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = size * uniform(seed, i);
-    return x;
-}
-
 static void attend_cpu(dev *d, const sight *s, const float *q, const float *k, const float *v, float *y)
 {
     ek_attn_rows_ops attn;
@@ -58,7 +51,7 @@ static void attend(dev *d, const sight *s, bool odd)
 {
     const size_t width = (size_t)(s->heads * s->dim), kv = (size_t)(s->kv_heads * s->dim);
     const size_t nq = (size_t)s->rows * width, nk = (size_t)s->keys * kv;
-    float *q = make(nq, 1, 2), *k = make(nk, 2, 2), *v = make(nk, 3, 1), *want = malloc(nq * sizeof *want);
+    float *q = uniforms(nq, 1, 2), *k = uniforms(nk, 2, 2), *v = uniforms(nk, 3, 1), *want = malloc(nq * sizeof *want);
     for (int i = 0; odd && i < s->dim; i++) { /* scores far apart: weights below 2^-125, sums that underflow */
         k[(size_t)(s->keys / 2) * kv + (size_t)i] = 40 * k[i], q[i] = 40 * q[i];
         v[(size_t)i] *= 0x1p-140f;
@@ -119,8 +112,9 @@ static const float clips[3][2] = {{-0.4f, 0.5f}, {-INFINITY, 0.3f}, {-INFINITY, 
 static void test_stage(dev *d, int n, int rows, int n_x)
 {
     const size_t all = (size_t)n * (size_t)rows;
-    float *h = make(all, 1, 1), *y = make(all, 2, 3), *w = make((size_t)n, 3, 1), *w2 = make((size_t)n, 4, 1);
-    float *column = make((size_t)(n * PLACES), 5, 1), *line = make((size_t)(n * PLACES), 6, 1);
+    float *h = uniforms(all, 1, 1), *y = uniforms(all, 2, 3), *w = uniforms((size_t)n, 3, 1),
+          *w2 = uniforms((size_t)n, 4, 1);
+    float *column = uniforms((size_t)(n * PLACES), 5, 1), *line = uniforms((size_t)(n * PLACES), 6, 1);
     float *want_x = malloc(all * 4), *sum = malloc((size_t)n * 4);
     y[n / 2] = NAN;
     ek_row_ops ops;
@@ -185,7 +179,7 @@ static void test_stage_of_sounds(dev *d, int n, bool y_norm, bool h_norm)
     enum { ROWS = 5 };
     const float limit = 0.75f;
     const size_t all = (size_t)n * ROWS, bytes = all * 4;
-    float *h = make(all, 1, 1), *y = make(all, 2, 3), *x = malloc(bytes), *w = make((size_t)n * 3, 3, 1);
+    float *h = uniforms(all, 1, 1), *y = uniforms(all, 2, 3), *x = malloc(bytes), *w = uniforms((size_t)n * 3, 3, 1);
     const CUdeviceptr dh = up(d, h, bytes), dy = up(d, y, bytes), dx = up(d, NULL, bytes),
                       dw = up(d, w, (size_t)n * 12);
     const CUdeviceptr second = dw + 4 * (CUdeviceptr)n, third = dw + 8 * (CUdeviceptr)n;
@@ -229,8 +223,8 @@ static void test_tower_heads(dev *d, int heads, int kv, int dim, int rows)
 {
     const size_t q_width = (size_t)(heads * dim), k_width = (size_t)(kv * dim), n = (size_t)rows;
     const size_t width = q_width + 2 * k_width;
-    float *all = make(n * width, 1, 2);
-    float *q_norm = make((size_t)dim, 4, 1), *k_norm = make((size_t)dim, 5, 1);
+    float *all = uniforms(n * width, 1, 2);
+    float *q_norm = uniforms((size_t)dim, 4, 1), *k_norm = uniforms((size_t)dim, 5, 1);
     float freq[64], *cos = malloc(PLACES * (size_t)dim), *sin = malloc(PLACES * (size_t)dim);
     const int each = dim / 4;
     ek_rope_frequencies(freq, dim / 2, 100, 1, 1);
@@ -275,7 +269,7 @@ static void test_tower_heads(dev *d, int heads, int kv, int dim, int rows)
 static void test_tower_gate(dev *d, int n, int rows, bool sigmoid)
 {
     const size_t all = (size_t)n * (size_t)rows;
-    float *g = make(all, 1, 3), *u = make(all, 2, 3);
+    float *g = uniforms(all, 1, 3), *u = uniforms(all, 2, 3);
     const CUdeviceptr dg = up(d, g, all * 4), du = up(d, u, all * 4);
     ek_cuda_tower_gate_args a = {.y = dg,
                                  .g = dg,
@@ -305,7 +299,7 @@ static void test_tower_pool(dev *d, int n, int side, bool standard)
     enum { TOKENS = 3, LINES = 2 };
     const int across = TOKENS * side, rows = across * side * LINES, tokens = TOKENS * LINES;
     const float share = 1.0f / (float)(side * side), factor = (float)sqrt((double)n);
-    float *h = make((size_t)(n * rows), 1, 1), *b = make((size_t)n, 2, 40000), *s = make((size_t)n, 3, 1);
+    float *h = uniforms((size_t)(n * rows), 1, 1), *b = uniforms((size_t)n, 2, 40000), *s = uniforms((size_t)n, 3, 1);
     float *want = calloc((size_t)(n * tokens), 4);
     ek_row_ops ops;
     ek_row_init(&ops, 0);
@@ -362,7 +356,7 @@ static void test_patches(dev *d, int side)
 void test_tower(dev *d)
 {
     test_attention(d);
-    test_integers(d);
+    test_tensors_int(d);
     test_stage(d, 768, 20, 3), test_stage(d, 36, 10, 1);
     if (!d->few) test_stage(d, 1152, 12, 2), test_stage(d, 5376, 3, 0), test_stage(d, 32, 7, 2);
     test_tower_heads(d, 12, 12, 64, 20), test_tower_heads(d, 3, 1, 12, 11);
@@ -405,7 +399,7 @@ void speed_tower(dev *d)
         const sight *s = &of[i];
         const size_t n = (size_t)s->rows * (size_t)(s->heads * s->dim);
         const ek_cuda_product p = ek_cuda_tensors_plan(s->heads, s->rows, s->keys, s->dim, ek_cuda_chip_of(d->c));
-        float *x = make(n, 1, 1);
+        float *x = uniforms(n, 1, 1);
         const CUdeviceptr at = up(d, x, n * 4), o = up(d, NULL, n * 4), stack = up(d, NULL, p.stack);
         const int64_t ld = s->heads * s->dim;
         timed t = {.d = d, .kernel = find(d, p.name, p.grid.shared), .grid = p.grid};
@@ -430,6 +424,6 @@ void speed_tower(dev *d)
                2.0 * s->heads * s->rows * s->keys * s->dim / us * 1e-6);
         drop(d, at), drop(d, o), drop(d, stack);
         free(x);
-        speed_integers(d, s->heads, s->rows, s->dim);
+        speed_tensors_int(d, s->heads, s->rows, s->dim);
     }
 }

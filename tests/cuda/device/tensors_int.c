@@ -15,13 +15,6 @@ typedef struct sight {
     float clip[2];
 } sight;
 
-static float *make(size_t n, uint64_t seed, float size)
-{
-    float *x = malloc(n * sizeof *x);
-    for (size_t i = 0; i < n; i++) x[i] = size * uniform(seed, i);
-    return x;
-}
-
 /* Each row sees all. */
 static void integers_cpu(dev *d, const sight *s, const float *q, const float *k, const float *v, float *y)
 {
@@ -54,11 +47,32 @@ static void integers_cpu(dev *d, const sight *s, const float *q, const float *k,
     ops.clamp(y, y, s->clip[0], s->clip[1], s->rows * width);
 }
 
+/* Rows of queries, keys and values at qkv, one behind the other. */
+static ek_cuda_tensors_int_args args_of(const sight *s, CUdeviceptr qkv, CUdeviceptr o, CUdeviceptr codes,
+                                        CUdeviceptr stack, int levels)
+{
+    const int q_width = s->heads * s->dim, kv = s->kv_heads * s->dim;
+    return (ek_cuda_tensors_int_args){.q = qkv,
+                                      .k = qkv + sizeof(float) * (size_t)q_width,
+                                      .v = qkv + sizeof(float) * (size_t)(q_width + kv),
+                                      .o = o,
+                                      .ld = q_width + 2 * kv,
+                                      .ldo = q_width,
+                                      .codes = codes,
+                                      .stack = stack,
+                                      .heads = s->heads,
+                                      .kv_heads = s->kv_heads,
+                                      .rows = s->rows,
+                                      .dim = s->dim,
+                                      .levels = levels,
+                                      .clip = {s->clip[0], s->clip[1]}};
+}
+
 static void attend(dev *d, const sight *s, bool odd)
 {
     const size_t q_width = (size_t)(s->heads * s->dim), kv = (size_t)(s->kv_heads * s->dim), width = q_width + 2 * kv;
     const size_t n = (size_t)s->rows, nq = n * q_width;
-    float *q = make(nq, 1, 0.5f), *k = make(n * kv, 2, 2), *v = make(n * kv, 3, 1);
+    float *q = uniforms(nq, 1, 0.5f), *k = uniforms(n * kv, 2, 2), *v = uniforms(n * kv, 3, 1);
     float *all = malloc(n * width * 4), *want = malloc(nq * 4);
     for (int i = 0; odd && i < s->dim; i++) { /* scores far apart, values that vanish, what is no number */
         k[(size_t)(s->rows / 2) * kv + (size_t)i] = 40 * k[i], q[i] = 40 * q[i];
@@ -74,20 +88,7 @@ static void attend(dev *d, const sight *s, bool odd)
     const ek_cuda_product p = ek_cuda_tensors_int_plan(s->heads, s->rows, s->dim, ek_cuda_chip_of(d->c));
     const CUdeviceptr at[] = {up(d, all, n * width * 4), up(d, NULL, nq * 4), up(d, NULL, p.stack),
                               up(d, NULL, ek_cuda_tensors_codes_bytes(s->heads, s->kv_heads, s->rows, s->dim))};
-    const ek_cuda_tensors_int_args a = {.q = at[0],
-                                        .k = at[0] + q_width * 4,
-                                        .v = at[0] + (q_width + kv) * 4,
-                                        .o = at[1],
-                                        .ld = (int64_t)width,
-                                        .ldo = (int64_t)q_width,
-                                        .codes = at[3],
-                                        .stack = at[2],
-                                        .heads = s->heads,
-                                        .kv_heads = s->kv_heads,
-                                        .rows = s->rows,
-                                        .dim = s->dim,
-                                        .levels = p.levels,
-                                        .clip = {s->clip[0], s->clip[1]}};
+    const ek_cuda_tensors_int_args a = args_of(s, at[0], at[1], at[3], at[2], p.levels);
     if (p.grid.shared <= ek_cuda_chip_of(d->c)->block_shared) { /* else the CPU encodes */
         ek_cuda_kernel codes = find(d, "ek_tensors_codes", 0), kernel = find(d, p.name, p.grid.shared);
         launch(d, &codes, ek_cuda_tensors_codes_grid(s->heads, s->kv_heads, s->rows), &a);
@@ -99,7 +100,7 @@ static void attend(dev *d, const sight *s, bool odd)
     free(q), free(k), free(v), free(all), free(want);
 }
 
-void test_integers(dev *d)
+void test_tensors_int(dev *d)
 {
     static const sight small[] = {{2, 2, 300, 64, {-0.3f, 0.25f}},        {2, 1, 70, 72, {-INFINITY, INFINITY}},
                                   {3, 3, 9, 12, {-INFINITY, INFINITY}},   {1, 1, 1100, 4, {-INFINITY, 0.1f}},
@@ -128,12 +129,12 @@ static void queue(void *arg, int i)
     launch(t->d, &t->kernel, t->grid, &t->in);
 }
 
-void speed_integers(dev *d, int heads, int rows, int dim)
+void speed_tensors_int(dev *d, int heads, int rows, int dim)
 {
     const sight one = {heads, heads, rows, dim, {-INFINITY, INFINITY}}, *const s = &one;
     const size_t width = (size_t)((s->heads + 2 * s->kv_heads) * s->dim), n = (size_t)s->rows;
     const ek_cuda_product p = ek_cuda_tensors_int_plan(s->heads, s->rows, s->dim, ek_cuda_chip_of(d->c));
-    float *x = make(n * width, 1, 1);
+    float *x = uniforms(n * width, 1, 1);
     const CUdeviceptr at = up(d, x, n * width * 4), o = up(d, NULL, n * width * 4), stack = up(d, NULL, p.stack),
                       codes = up(d, NULL, ek_cuda_tensors_codes_bytes(s->heads, s->kv_heads, s->rows, s->dim));
     timed t = {.d = d,
@@ -141,20 +142,7 @@ void speed_integers(dev *d, int heads, int rows, int dim)
                .grid = p.grid,
                .codes = find(d, "ek_tensors_codes", 0),
                .codes_grid = ek_cuda_tensors_codes_grid(s->heads, s->kv_heads, s->rows)};
-    t.in = (ek_cuda_tensors_int_args){.q = at,
-                                      .k = at + (CUdeviceptr)(s->heads * s->dim) * 4,
-                                      .v = at + (CUdeviceptr)((s->heads + s->kv_heads) * s->dim) * 4,
-                                      .o = o,
-                                      .ld = (int64_t)width,
-                                      .ldo = s->heads * s->dim,
-                                      .codes = codes,
-                                      .stack = stack,
-                                      .heads = s->heads,
-                                      .kv_heads = s->kv_heads,
-                                      .rows = s->rows,
-                                      .dim = s->dim,
-                                      .levels = p.levels,
-                                      .clip = {-INFINITY, INFINITY}};
+    t.in = args_of(s, at, o, codes, stack, p.levels);
     const double us = time_us(d, queue, &t, 2);
     printf("%s with codes: %d heads, %d rows: %.0f us, %.1f T multiply-adds/s\n", p.name, s->heads, s->rows, us,
            2.0 * s->heads * s->rows * s->rows * s->dim / us * 1e-6);
