@@ -7,7 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 #include "gpu/recipe/recipe.h"
 #include "gpu/step/graph.h"
 #include "gpu/sizes.h"

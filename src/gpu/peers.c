@@ -3,7 +3,7 @@
 #include <sched.h>
 #include <stdio.h>
 
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 
 static CUevent ended(const ek_gpu_run *x, uint64_t step)
 {
@@ -92,6 +92,7 @@ static ek_err zero_landings(ek_gpu_run *const *x, int n)
     for (int i = 0; i < n; i++) {
         EK_TRY(ek_cuda_enter(x[i]->g->c));
         EK_TRY(ek_cuda_fill_beside(x[i]->g->c, x[i]->landing, 0, EK_CUDA_LANDINGS * x[i]->landing_bytes));
+        EK_TRY(clear(x[i]));
     }
     return EK_OK;
 }

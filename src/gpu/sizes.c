@@ -9,7 +9,7 @@
 #include "cuda/many.h"
 #include "cuda/model_args.h"
 #include "cuda/product/wide.h"
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
 #include "gpu/weights/table.h"
@@ -84,7 +84,7 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
     x->route_acts = reserve(a, record(n, c->hidden_size), 1), x->expert_acts = reserve(a, record(n, c->hidden_size), 1);
 }
 
-/* Where other devices write: by records, and who waits for whom. */
+/* What other devices read: records, words, and who waits for whom. */
 static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
 {
     const ek_config *c = &x->g->m->config;
@@ -95,7 +95,7 @@ static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
     /* of all rows at most */
     const size_t logits = (size_t)x->z.max_logits * (size_t)c->vocab_size * sizeof(float);
     const size_t rows = n * ((size_t)c->hidden_size * sizeof(float) * (size_t)(1 + c->top_k_experts)) + w->acts;
-    x->landing_bytes = 2 * larger(logits, rows);
+    x->landing_bytes = (2 * larger(logits, rows) + 63) / 64 * 64;
     if (x->landing_bytes > EK_CUDA_LANDING_BYTES) x->landing_bytes = EK_CUDA_LANDING_BYTES;
     x->landing = reserve(a, EK_CUDA_LANDINGS, x->landing_bytes);
 }

@@ -16,7 +16,7 @@
 
 extern "C" {
 #include "cuda/api.h"
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 }
 
 namespace
@@ -69,13 +69,26 @@ bool run_first(stream *s)
     return true;
 }
 
+bool is_lazy(const stream *s)
+{
+    const char *mask = getenv("EK_EMULATED_LAZY");
+    return mask && atoi(mask) >> (s - streams) % DEVICES & 1;
+}
+
+// Whether an item of any stream could be run: of one that is late only where no other has one.
+bool run_one()
+{
+    for (const bool late : {false, true})
+        for (stream &s : streams)
+            if (is_lazy(&s) == late && run_first(&s)) return true;
+    return false;
+}
+
 // False: what it waits for never comes, and what was queued is dropped.
 bool run_to(stream *s, uint64_t n)
 {
     while (s->done < n) {
-        bool any = run_first(s);
-        for (stream *other = streams; other < streams + 2 * DEVICES && !any; other++) any = run_first(other);
-        if (any) continue;
+        if (run_first(s) || run_one()) continue;
         if (s->busy) return true; // a wait within a wait: who runs it goes on
         s->waiting.clear(), s->done = s->issued;
         return false;
@@ -105,12 +118,6 @@ bool is_lost(int rank)
     if (left > 0) setenv("EK_EMULATED_LOST", std::to_string(left - 1).c_str(), 1);
     if (!count) lost = -1;
     return lost == rank;
-}
-
-bool is_lazy(const stream *s)
-{
-    const char *mask = getenv("EK_EMULATED_LAZY");
-    return mask && atoi(mask) >> (s - streams) % DEVICES & 1;
 }
 
 // All that runs at once.
@@ -149,42 +156,31 @@ CUresult queue(CUstream to, std::function<void()> f)
 // The halves of an exchange: what goes to others, at once, and what comes from them, once they have stored it.
 std::vector<uint8_t> half_of(std::vector<uint8_t> args, int32_t half)
 {
-    memcpy(args.data() + offsetof(ek_cuda_words, half), &half, sizeof half);
+    memcpy(args.data() + offsetof(ek_cuda_exchange_args, half), &half, sizeof half);
     return args;
 }
 
-bool they_came(const std::vector<uint8_t> &args)
-{
-    ek_cuda_exchange_args a;
-    memcpy(&a, args.data(), sizeof a);
-    const auto *own = (const ek_cuda_exchange_control *)(uintptr_t)a.control[a.rank];
-    for (int r = 0; r < a.ranks; r++)
-        for (int b = 0; b < a.blocks && r != a.rank; b++)
-            if ((int)(own->arrived[r][b] - own->done - 1) < 0) return own->lost;
-    return true;
-}
-
-// Of words: what number a device has sent last to others, by its landing.
+// What number a device has left last for others, by its landing.
 std::map<uint64_t, uint32_t> sent;
 
-uint32_t number_of(const ek_cuda_words &w)
+uint32_t number_of(const ek_cuda_exchange_args &w)
 {
     return *(const uint32_t *)(uintptr_t)w.step * EK_CUDA_EXCHANGES + (uint32_t)w.index;
 }
 
-ek_cuda_words words_of(const std::vector<uint8_t> &args)
+ek_cuda_exchange_args exchange_of(const std::vector<uint8_t> &args)
 {
-    ek_cuda_words w;
+    ek_cuda_exchange_args w;
     memcpy(&w, args.data(), sizeof w);
     return w;
 }
 
-bool words_came(const std::vector<uint8_t> &args)
+bool they_came(const std::vector<uint8_t> &args)
 {
-    const ek_cuda_words w = words_of(args);
+    const ek_cuda_exchange_args w = exchange_of(args);
     for (int r = 0; r < w.ranks; r++)
-        if (r != w.rank && (!sent.count(w.at[r]) || (int)(sent[w.at[r]] - number_of(w)) < 0))
-            return ((const ek_cuda_exchange_control *)(uintptr_t)w.control)->lost;
+        if (r != w.rank && (!sent.count(w.landing[r]) || (int)(sent[w.landing[r]] - number_of(w)) < 0))
+            return ((const ek_cuda_exchange_control *)(uintptr_t)w.control[w.rank])->lost;
     return true;
 }
 
@@ -358,9 +354,7 @@ API cuEventQuery(CUevent e)
 {
     const event of = *(event *)e;
     if (!of.of || of.of->done >= of.at) return 0;
-    for (stream &s : streams)
-        if (run_first(&s)) return NOT_READY;
-    return tire_one() ? NOT_READY : TIMEOUT;
+    return run_one() || tire_one() ? NOT_READY : TIMEOUT;
 }
 API cuStreamWaitEvent(CUstream s, CUevent e, unsigned)
 {
@@ -443,24 +437,15 @@ API cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **args, void **
     };
     Dl_info info;
     const std::string name = dladdr((const void *)f, &info) && info.dli_sname ? info.dli_sname : "";
-    const bool words = name.size() > 6 && name.substr(name.size() - 6) == "_words";
-    ek_cuda_exchange_args exchange;
-    memcpy(&exchange, a.data(), sizeof exchange);
-    if (name == "ek_exchange_put")
-        return queue(c->hStream, [=] {
-            if (!is_lost(exchange.rank)) launch(a);
-        });
-    if (name == "ek_exchange_take")
-        return queue_item(c->hStream, {[=] { launch(a); }, [=] { return they_came(a); },
-                                       [=] { give_up(exchange.control[exchange.rank]); }});
-    if (!words) return queue(c->hStream, [=] { launch(a); });
+    const bool exchanges = name == "ek_exchange_rows" || name == "ek_exchange_words";
+    if (!exchanges) return queue(c->hStream, [=] { launch(a); });
     queue(c->hStream, [=] {
-        if (is_lost(words_of(a).rank)) return;
+        if (is_lost(exchange_of(a).rank)) return;
         launch(half_of(a, EK_CUDA_PUT));
-        sent[words_of(a).at[words_of(a).rank]] = number_of(words_of(a));
+        sent[exchange_of(a).landing[exchange_of(a).rank]] = number_of(exchange_of(a));
     });
-    return queue_item(c->hStream, {[=] { launch(half_of(a, EK_CUDA_TAKE)); }, [=] { return words_came(a); },
-                                   [=] { give_up(words_of(a).control); }});
+    return queue_item(c->hStream, {[=] { launch(half_of(a, EK_CUDA_TAKE)); }, [=] { return they_came(a); },
+                                   [=] { give_up(exchange_of(a).control[exchange_of(a).rank]); }});
 }
 API cuStreamBeginCapture(CUstream, int)
 {

@@ -12,7 +12,7 @@
 #include "../support/fake_cuda.h"
 #include "cuda/driver.h"
 #include "cuda/operand_args.h"
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 
 record recorded;
 
@@ -113,11 +113,9 @@ static const struct {
      "",
      sizeof(ek_cuda_experts_first_args),
      {offsetof(ek_cuda_experts_first_args, gate_blocks) - 4, 0}},
-    {"ek_exchange_put", "", sizeof(ek_cuda_exchange_args), {0}},
-    {"ek_exchange_take", "", sizeof(ek_cuda_exchange_args), {0}},
-    {"ek_exchange_words", "", sizeof(ek_cuda_exchange_words_args), {0}},
+    {"ek_exchange_rows", "", sizeof(ek_cuda_exchange_args), {0}},
+    {"ek_exchange_words", "", sizeof(ek_cuda_exchange_args), {0}},
     {"ek_experts_inputs", "", TAIL(ek_cuda_inputs_args, n)},
-    {"ek_experts_inputs_words", "", sizeof(ek_cuda_inputs_words_args), {0}},
     {"ek_experts_second_", "", TAIL(ek_cuda_experts_second_args, gate_blocks)},
     {"ek_gate", "", TAIL(ek_cuda_gate_args, n)},
     {"ek_gather", "", TAIL(ek_cuda_gather_args, n)},
@@ -145,7 +143,6 @@ static const struct {
     {"ek_soft_cap_check", "", sizeof(ek_cuda_cap_args), {0}},
     {"ek_stage", "", sizeof(ek_cuda_stage_args), {0}},
     {"ek_stage_rows", "", sizeof(ek_cuda_stage_rows_args), {0}},
-    {"ek_stage_words", "", sizeof(ek_cuda_stage_words_args), {0}},
 };
 
 static int args_of(const char *name)

@@ -17,7 +17,7 @@
 #include "../support/allocated.h"
 #include "../support/drafter.h"
 #include "base/log.h"
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 #include "gpu/gpu.h"
 #include "gpu/step/run.h"
 #include "model/drafter.h"

@@ -24,7 +24,7 @@
 #include "emulated.h"
 #include "gpu/ranks/ranks.h"
 #include "gpu/ranks/state.h"
-#include "cuda/words_args.h"
+#include "cuda/exchange_args.h"
 #include "gpu/step/run.h"
 #include "gpu/weights/state.h"
 
@@ -241,6 +241,7 @@ static ek_engine *open_cut(scene *s, int n, int max_requests, const char *late, 
 {
     ek_gpu_driver driver = emulated();
     must(scene_open(s, 0));
+    s->model->config.final_logit_softcapping = 5; /* as published models, which a tiny one is without */
     shrink(s);
     if (s->n > n) s->n = n;
     setenv("EK_EMULATED_LAZY", late, 1);
@@ -333,6 +334,27 @@ static void numbers_of_steps_begin_anew(void **state)
     scene_close(&s);
 }
 
+/* More rows of logits than go in words lie where the others read them, and are capped there: by who runs ahead, not
+ * before the late one has taken them. */
+static void logits_are_taken_before_they_are_capped(void **state)
+{
+    (void)state;
+    static scene s;
+    static ek_trace want[MAX_ASKS], got[MAX_ASKS];
+    for (int late = 1; late <= 2; late++) {
+        char text[8], where[256];
+        snprintf(text, sizeof text, "%d", late);
+        ek_engine *const e = open_cut(&s, 1, 1, text, want);
+        must(ek_trace_run(e, s.ask, 1, got));
+        assert_true(s.ask[0].n_tokens - s.ask[0].prompt_logits_from > EK_CUDA_WORDS_ROWS);
+        if (!ek_trace_same(&want[0], &got[0], where, sizeof where)) fail_msg("late %d: %s", late, where);
+        ek_trace_fini(&want[0]), ek_trace_fini(&got[0]);
+        ek_engine_close(e);
+        ek_ranks_close(ranks);
+        scene_close(&s);
+    }
+}
+
 int main(int argc, char **argv)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -355,6 +377,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(outputs_of_four_devices),
         cmocka_unit_test(a_part_that_is_lost),
         cmocka_unit_test(numbers_of_steps_begin_anew),
+        cmocka_unit_test(logits_are_taken_before_they_are_capped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

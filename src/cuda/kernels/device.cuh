@@ -68,13 +68,8 @@ __device__ __forceinline__ void touch_line(const void *p)
                  : "memory");
 }
 
-// --- words in global memory that other devices write, too: what a thread wrote in front of fence_system is there for
-// who then reads with load_system what it stored
-__device__ __forceinline__ void fence_system()
-{
-    asm volatile("fence.acq_rel.sys;" ::: "memory");
-}
-
+// --- words in global memory that other devices read: what lay there in front of store_system is there for who then
+// reads with load_system what it stored
 __device__ __forceinline__ void store_system(u32 *to, u32 v)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
@@ -98,6 +93,17 @@ __device__ __forceinline__ u64 load_word(const u64 *from)
     u64 v;
     asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(from) : "memory");
     return v;
+}
+
+// two of them, at a multiple of 16 bytes: each is there with its number
+__device__ __forceinline__ void store_words(u64 *to, u64 v, u64 next)
+{
+    asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(v), "l"(next) : "memory");
+}
+
+__device__ __forceinline__ void load_words(const u64 *from, u64 v[2])
+{
+    asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(v[0]), "=l"(v[1]) : "l"(from) : "memory");
 }
 
 __device__ __forceinline__ u64 nanoseconds()

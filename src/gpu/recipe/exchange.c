@@ -6,12 +6,8 @@
 /* A step of the slowest kernel on the slowest device, and far more: then the other device is gone. */
 static const uint64_t LIMIT = 20ull * 1000 * 1000 * 1000;
 
-enum { BLOCK_BYTES = 4096 }; /* that a block stores, where there are not too many */
-
-ek_gpu_range ek_gpu_outputs_of(const ek_gpu_run *x, int n)
-{
-    return ek_gpu_outputs_here(&x->g->share.cut, n);
-}
+/* That a block takes, where there are not too many. */
+enum { WORDS_BYTES = 1024, ROWS_BYTES = 4096 };
 
 /* What of a matrix its columns are cut by. */
 static ek_linear columns_of(const ek_gpu_matrix *m)
@@ -19,10 +15,48 @@ static ek_linear columns_of(const ek_gpu_matrix *m)
     return (ek_linear){.k = m->l.k, .a_group = m->l.a_group};
 }
 
-ek_gpu_range ek_gpu_inputs_of(const ek_gpu_run *x, const ek_gpu_matrix *m)
+static int n_devices(const ek_gpu_run *x)
+{
+    return ek_gpu_is_cut(x) ? x->g->share.cut.ranks : 1;
+}
+
+static ek_gpu_cut cut_of(const ek_gpu_run *x, int rank)
+{
+    ek_gpu_cut cut = x->g->share.cut;
+    cut.rank = rank;
+    return cut;
+}
+
+ek_gpu_parts ek_gpu_outputs_of(const ek_gpu_run *x, int n)
+{
+    ek_gpu_parts out = {0};
+    for (int r = 0; r < n_devices(x); r++) {
+        const ek_gpu_cut cut = cut_of(x, r);
+        out.of[r] = ek_gpu_outputs_here(&cut, n);
+    }
+    return out;
+}
+
+ek_gpu_parts ek_gpu_inputs_of(const ek_gpu_run *x, const ek_gpu_matrix *m)
 {
     const ek_linear columns = columns_of(m);
-    return ek_gpu_columns_here(&x->g->share.cut, &columns);
+    ek_gpu_parts out = {0};
+    for (int r = 0; r < n_devices(x); r++) {
+        const ek_gpu_cut cut = cut_of(x, r);
+        out.of[r] = ek_gpu_columns_here(&cut, &columns);
+    }
+    return out;
+}
+
+ek_gpu_parts ek_gpu_queries_of(const ek_gpu_run *x, const ek_layer_config *l)
+{
+    ek_gpu_parts out = {0};
+    for (int r = 0; r < n_devices(x); r++) {
+        const ek_gpu_cut cut = cut_of(x, r);
+        const ek_gpu_range heads = ek_gpu_heads_here(&cut, &x->g->m->config, l).q;
+        out.of[r] = (ek_gpu_range){heads.first * l->head_dim, heads.n * l->head_dim};
+    }
+    return out;
 }
 
 bool ek_gpu_goes_as_records(const ek_gpu_run *x, const ek_gpu_matrix *m)
@@ -48,118 +82,100 @@ ek_cuda_acts ek_gpu_part_of_records(const ek_cuda_acts *all, ek_gpu_range p)
     return out;
 }
 
-/* Span s of the last piece: of `all` units of so many bytes each, which lie from base on, this device's part. */
-static void add_span(ek_gpu_exchange *e, int s, int64_t base, int bytes, ek_gpu_range part, int all)
+/* A span of the last piece: units of so many bytes each, which lie from base on. */
+static void add_span(const ek_gpu_run *x, ek_gpu_exchange *e, int64_t base, int bytes, const ek_gpu_parts *units)
 {
-    e->a.piece[e->n - 1].span[s] = (ek_cuda_exchange_span){(int32_t)base + part.first * bytes, part.n * bytes};
-    e->whole[e->n - 1][s] = (ek_cuda_exchange_span){(int32_t)base, all * bytes};
+    EK_ASSERT(e->n_spans < EK_CUDA_EXCHANGE_SPANS);
+    ek_cuda_exchange_span *s = &e->a.span[e->n_spans++];
+    s->piece = e->n - 1;
+    for (int r = 0; r < n_devices(x); r++)
+        s->from[r] = (int32_t)base + units->of[r].first * bytes, s->bytes[r] = units->of[r].n * bytes;
 }
 
 static void add(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, int n)
 {
     EK_ASSERT(e->n < EK_CUDA_EXCHANGE_PIECES);
     ek_cuda_exchange_piece *p = &e->a.piece[e->n];
-    e->a.rows[e->n++] = n;
-    p->ld = ld;
+    if (e->n) p->place = p[-1].place + p[-1].rows * (int32_t)(p[-1].ld / 4);
+    e->n++, p->ld = ld, p->rows = n;
     for (int r = 0; r < x->g->share.cut.ranks; r++)
         memcpy(&p->at[r], (const uint8_t *)x->peer[r] + place, sizeof p->at[r]);
 }
 
-void ek_gpu_exchange_floats(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, ek_gpu_range p, int n)
+void ek_gpu_exchange_floats(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, const ek_gpu_parts *p,
+                            int n)
 {
     add(x, e, place, (int64_t)sizeof(float) * ld, n);
-    add_span(e, 0, 0, sizeof(float), p, (int)ld);
+    add_span(x, e, 0, sizeof(float), p);
 }
 
 void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, const ek_gpu_input *in,
-                             ek_gpu_range p)
+                             const ek_gpu_matrix *m, const ek_gpu_parts *p)
 {
     const ek_cuda_acts *a = &in->acts;
-    const ek_gpu_range groups = {p.first / a->a_group, (p.n + a->a_group - 1) / a->a_group};
-    const int all = (in->k + a->a_group - 1) / a->a_group;
+    ek_gpu_parts groups = {0};
+    for (int r = 0; r < n_devices(x); r++)
+        groups.of[r] = (ek_gpu_range){p->of[r].first / a->a_group, (p->of[r].n + a->a_group - 1) / a->a_group};
     add(x, e, place, a->ldq, in->n);
-    add_span(e, 0, 0, a->a_group, groups, all);
-    add_span(e, 1, a->low, a->a_group, groups, all);
-    for (int i = 0; i < 2; i++) add_span(e, 2 + i, a->groups[i], 8, groups, all);
+    add_span(x, e, 0, a->a_group, &groups);
+    if (m->l.limbs == 2) add_span(x, e, a->low, a->a_group, &groups);
+    add_span(x, e, a->groups[m->l.limbs - 1], 8, &groups);
 }
 
-/* As many on every device, whatever its part: of the bytes that all have, a device's share. */
-static int blocks_of(const ek_cuda_exchange_args *a)
+/* Every device has as many blocks, by the largest part. */
+static ek_cuda_grid grid_of(const ek_gpu_exchange *e, int bytes_each)
 {
     int64_t bytes = 0;
-    for (int p = 0; p < EK_CUDA_EXCHANGE_PIECES; p++) bytes += a->rows[p] * a->piece[p].ld / a->ranks;
-    const int64_t blocks = bytes / BLOCK_BYTES + 1;
-    return blocks < EK_CUDA_EXCHANGE_BLOCKS ? (int)blocks : EK_CUDA_EXCHANGE_BLOCKS;
+    for (int s = 0; s < e->n_spans; s++)
+        for (int r = 0; r < e->a.ranks; r++) {
+            const int64_t here = (int64_t)e->a.piece[e->a.span[s].piece].rows * e->a.span[s].bytes[r];
+            if (here > bytes) bytes = here;
+        }
+    const int64_t blocks = bytes / bytes_each + 1;
+    return (ek_cuda_grid){.x = (unsigned)(blocks < EK_CUDA_EXCHANGE_BLOCKS ? blocks : EK_CUDA_EXCHANGE_BLOCKS),
+                          .y = (unsigned)e->a.ranks - 1,
+                          .z = (unsigned)e->n_spans,
+                          .threads = EK_CUDA_EXCHANGE_THREADS,
+                          .overlap = true};
 }
 
-/* So many bytes of rows, all devices' parts. */
-static bool goes_in_words(const ek_gpu_writer *w, int64_t bytes)
+static bool goes_in_words(const ek_gpu_writer *w, const ek_gpu_exchange *e)
 {
+    int64_t bytes = 0;
+    for (int p = 0; p < e->n; p++) bytes += e->a.piece[p].rows * e->a.piece[p].ld;
     return w->of.n <= EK_CUDA_WORDS_ROWS && 2 * bytes <= (int64_t)w->x->landing_bytes;
 }
 
-ek_cuda_words ek_gpu_words(ek_gpu_writer *w)
+static void set_who(ek_gpu_writer *w, ek_cuda_exchange_args *a)
 {
     const ek_gpu_run *x = w->x;
     const bool head = w->of.section == EK_GPU_HEAD;
     const int layer = head ? x->g->m->config.n_layers : w->of.layer, n = w->n_exchanges++;
-    EK_ASSERT(head ? n == 0 : n < EK_CUDA_LANDINGS - 1);
-    ek_cuda_words out = {.control = x->control,
-                         .step = x->block.device,
-                         .limit = LIMIT,
-                         .ranks = x->g->share.cut.ranks,
-                         .rank = x->g->share.cut.rank,
-                         .index = layer * EK_CUDA_LANDINGS + n + 1};
-    EK_ASSERT(out.index < EK_CUDA_EXCHANGES);
-    for (int r = 0; r < out.ranks; r++)
-        out.at[r] = x->peer[r]->landing + x->landing_bytes * (size_t)(head ? EK_CUDA_LANDINGS - 1 : n);
-    return out;
+    EK_ASSERT(n < (head ? 2 : EK_CUDA_LANDINGS - 1));
+    a->step = x->block.device, a->limit = LIMIT;
+    a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank;
+    a->index = layer * EK_CUDA_LANDINGS + n + 1;
+    EK_ASSERT(a->index < EK_CUDA_EXCHANGES);
+    for (int r = 0; r < a->ranks; r++) {
+        a->landing[r] = x->peer[r]->landing + x->landing_bytes * (size_t)(head ? EK_CUDA_LANDINGS - 1 : n);
+        a->control[r] = x->peer[r]->control;
+    }
 }
 
-/* False: they are too many. */
-static bool in_words(ek_gpu_writer *w, const ek_gpu_exchange *e)
+static void write_line(ek_gpu_writer *w, const char *kernel, const ek_gpu_exchange *e, int bytes_each)
 {
-    enum { EACH = 512 }; /* words of a block */
-    ek_cuda_exchange_words_args a = {0};
-    int64_t bytes = 0, sent = 0;
-    for (int p = 0; p < e->n; p++) {
-        const ek_cuda_exchange_piece *from = &e->a.piece[p];
-        a.piece[p] = (ek_cuda_words_piece){.rows = from->at[e->a.rank],
-                                           .first = from->first,
-                                           .ld = from->ld,
-                                           .n_rows = e->a.rows[p],
-                                           .place = (int32_t)(bytes / 4)};
-        memcpy(a.piece[p].span, from->span, sizeof from->span);
-        memcpy(a.piece[p].whole, e->whole[p], sizeof e->whole[p]);
-        bytes += e->a.rows[p] * from->ld;
-        for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS; s++) sent += e->a.rows[p] * (int64_t)from->span[s].bytes;
-    }
-    if (!goes_in_words(w, bytes)) return false;
-    a.w = ek_gpu_words(w);
-    const int64_t blocks = sent / 4 / EACH + 1;
-    const unsigned most = EK_CUDA_EXCHANGE_BLOCKS;
-    const ek_cuda_grid grid = {.x = blocks < most ? (unsigned)blocks : most, .threads = 256, .overlap = true};
-    EK_GPU_WRITE_WORDS(w, "ek_exchange_words", grid, a);
-    return true;
+    EK_GPU_WRITE(w, kernel, grid_of(e, bytes_each), e->a);
+    w->line[w->n_lines - 1].puts = true;
 }
 
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
 {
-    const ek_gpu_run *x = w->x;
-    if (!ek_gpu_is_cut(x)) return;
-    e->a.rank = x->g->share.cut.rank;
-    if (in_words(w, e)) return;
-    EK_ASSERT(!w->skips);
-    ek_cuda_exchange_args *a = &e->a;
-    a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank, a->limit = LIMIT;
-    a->blocks = blocks_of(a);
-    for (int r = 0; r < a->ranks; r++) a->control[r] = x->peer[r]->control;
-    w->n_exchanges++;
-    const ek_cuda_grid put = {.x = (unsigned)a->blocks, .y = (unsigned)a->ranks - 1, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_exchange_put", put, *a);
-    w->line[w->n_lines - 1].puts = true;
-    const ek_cuda_grid take = {.x = 1, .threads = 256, .overlap = true};
-    EK_GPU_WRITE(w, "ek_exchange_take", take, *a);
+    if (!ek_gpu_is_cut(w->x)) return;
+    const bool words = goes_in_words(w, e);
+    EK_ASSERT(words || !w->skips);
+    set_who(w, &e->a);
+    if (words) write_line(w, "ek_exchange_words", e, WORDS_BYTES);
+    else write_line(w, "ek_exchange_rows", e, ROWS_BYTES);
 }
 
 static int hidden_size(const ek_gpu_run *x)
@@ -167,54 +183,43 @@ static int hidden_size(const ek_gpu_run *x)
     return x->g->m->config.hidden_size;
 }
 
-static void exchange_y(ek_gpu_writer *w, int n)
+static ek_gpu_exchange exchange_of_y(const ek_gpu_writer *w, int n)
 {
+    const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, hidden_size(w->x));
     ek_gpu_exchange e = {0};
-    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, y), hidden_size(w->x),
-                           ek_gpu_outputs_of(w->x, hidden_size(w->x)), n);
-    ek_gpu_write_exchange(w, &e);
-}
-
-static int64_t bytes_of_y(const ek_gpu_writer *w, int n)
-{
-    return (int64_t)n * hidden_size(w->x) * (int64_t)sizeof(float);
+    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, y), hidden_size(w->x), &parts, n);
+    return e;
 }
 
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
 {
-    if (!ek_gpu_is_cut(w->x)) return;
-    if (goes_in_words(w, bytes_of_y(w, n))) w->left_y = n;
-    else exchange_y(w, n);
+    ek_gpu_exchange e = exchange_of_y(w, n);
+    ek_gpu_write_exchange(w, &e);
 }
 
 bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n)
 {
-    w->skips |= w->x->g->share.cut.whole_o && goes_in_words(w, bytes_of_y(w, n));
+    const ek_gpu_exchange e = exchange_of_y(w, n);
+    w->skips |= w->x->g->share.cut.whole_o && goes_in_words(w, &e);
     return w->skips;
 }
 
-bool ek_gpu_take_y(ek_gpu_writer *w, ek_cuda_words *words, ek_cuda_words_rows *rows)
+/* Of nothing: behind it everybody has taken what was exchanged in front. */
+static void write_settled(ek_gpu_writer *w)
 {
-    if (!w->left_y) return false;
-    const ek_gpu_range here = ek_gpu_outputs_of(w->x, hidden_size(w->x));
-    *words = ek_gpu_words(w);
-    *rows = (ek_cuda_words_rows){.first = here.first, .here = here.n, .n = hidden_size(w->x)};
-    w->left_y = 0;
-    return true;
-}
-
-void ek_gpu_settle_y(ek_gpu_writer *w)
-{
-    if (w->left_y) exchange_y(w, w->left_y);
-    w->left_y = 0;
+    ek_gpu_exchange e = {.n = 1, .n_spans = 1};
+    set_who(w, &e.a);
+    write_line(w, "ek_exchange_rows", &e, ROWS_BYTES);
 }
 
 void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n)
 {
     const int vocab = w->x->g->m->config.vocab_size;
+    const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, vocab);
     ek_gpu_exchange e = {0};
     if (!ek_gpu_is_cut(w->x)) return;
-    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, logits), vocab, ek_gpu_outputs_of(w->x, vocab), n);
+    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, logits), vocab, &parts, n);
     e.a.piece[0].first = ek_gpu_open_value(EK_GPU_LOGITS_AT);
     ek_gpu_write_exchange(w, &e);
+    if (!goes_in_words(w, &e)) write_settled(w); /* they are capped, masked and scaled where they lie */
 }

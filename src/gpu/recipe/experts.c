@@ -104,7 +104,8 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
         .gate = &l->expert_gate, .upper = &l->expert_up, .next = &l->expert_down, .tile = all->tile, .jobs = all->jobs};
     const int width = g.next->l.k;
     const bool records = ek_gpu_goes_as_records(x, g.next);
-    const ek_gpu_range part = ek_gpu_inputs_of(x, g.next);
+    const ek_gpu_parts parts = ek_gpu_inputs_of(x, g.next);
+    const ek_gpu_range part = ek_gpu_part_here(x, &parts);
     const ek_gpu_input out = records ? ek_gpu_records_for(g.next, x->pair_gathered, pairs)
                                      : ek_gpu_rows(x->pair_gate, width, pairs, width);
     if (records) g.to = ek_gpu_part_of_records(&out.acts, part);
@@ -119,8 +120,8 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
         if (!alike) project(w, g.upper, NULL, &in, all, up, 0, width);
         ek_gpu_gate_to(w, &g.to, gate, up, width, pairs, part.n);
     }
-    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, pair_gathered), &out, part);
-    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, pair_gate), width, part, pairs);
+    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, pair_gathered), &out, g.next, &parts);
+    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, pair_gate), width, &parts, pairs);
     return out;
 }
 
@@ -129,13 +130,14 @@ static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gp
 {
     const ek_gpu_run *x = w->x;
     const int hidden = x->g->m->config.hidden_size;
-    const ek_gpu_range outputs = ek_gpu_outputs_of(x, hidden);
+    const ek_gpu_parts outputs = ek_gpu_outputs_of(x, hidden);
     ek_gpu_exchange e = {0};
     ek_gpu_write_down_part(w, i, gated);
     all.index = 0;
-    project(w, &x->g->w.layer[i].expert_down, NULL, pair, &all, ek_gpu_at_part(x->pair_out, outputs), 0, hidden);
-    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, y), hidden, outputs, n);
-    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, pair_out), hidden, outputs, pair->n);
+    project(w, &x->g->w.layer[i].expert_down, NULL, pair, &all,
+            ek_gpu_at_part(x->pair_out, ek_gpu_part_here(x, &outputs)), 0, hidden);
+    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, y), hidden, &outputs, n);
+    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, pair_out), hidden, &outputs, pair->n);
     ek_gpu_write_exchange(w, &e);
 }
 
@@ -284,12 +286,6 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
                                    .n = c->hidden_size};
     const ek_cuda_grid grid = {
         .x = many ? 1 : 3, .y = (unsigned)n, .threads = (unsigned)(c->hidden_size + 255) / 256 * 32, .overlap = true};
-    ek_cuda_inputs_words_args words = {.s = a};
-    if (by_64 && !many && c->hidden_size <= EK_CUDA_EXPERTS_WIDTH && ek_gpu_take_y(w, &words.w, &words.y)) {
-        EK_GPU_WRITE_WORDS(w, "ek_experts_inputs_words", grid, words);
-        return;
-    }
-    ek_gpu_settle_y(w);
     EK_GPU_WRITE(w, kernel[by_64][many], grid, a);
 }
 
@@ -301,11 +297,12 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
     ek_gpu_input gated;
     ek_cuda_heads first;
     if (ek_gpu_goes_as_records(x, &l->down) && choose_first(x, l, n, &first)) {
-        const ek_gpu_range part = ek_gpu_inputs_of(x, &l->down);
+        const ek_gpu_parts parts = ek_gpu_inputs_of(x, &l->down);
+        const ek_gpu_range part = ek_gpu_part_here(x, &parts);
         gated = ek_gpu_records_for(&l->down, x->gathered, n);
         const ek_cuda_acts to = ek_gpu_part_of_records(&gated.acts, part);
         write_first(w, l, &first, in, n, all, &to);
-        ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &gated, part);
+        ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &gated, &l->down, &parts);
     } else {
         gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
         ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);

@@ -131,7 +131,8 @@ ek_gpu_input ek_gpu_write_mlp_part(ek_gpu_writer *w, int i, ek_gpu_input *in, in
     const ek_gpu_run *x = w->x;
     ek_gpu_gating g = mlp_of(x, i, n);
     const bool records = ek_gpu_goes_as_records(x, g.next);
-    const ek_gpu_range part = ek_gpu_inputs_of(x, g.next);
+    const ek_gpu_parts parts = ek_gpu_inputs_of(x, g.next);
+    const ek_gpu_range part = ek_gpu_part_here(x, &parts);
     const int width = g.next->l.k;
     const ek_gpu_input all = records ? ek_gpu_records_for(g.next, x->gathered, n)
                                      : ek_gpu_rows(x->gate, width, n, width);
@@ -139,8 +140,8 @@ ek_gpu_input ek_gpu_write_mlp_part(ek_gpu_writer *w, int i, ek_gpu_input *in, in
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     if (records && by.by == EK_GPU_GATE_FEW) ek_gpu_write_gated(w, &by, &g, (ek_cuda_warp_args){0}, in, n);
     else write_apart(w, &g, in, part, n);
-    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, gathered), &all, part);
-    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, gate), width, part, n);
+    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, gathered), &all, g.next, &parts);
+    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, gate), width, &parts, n);
     return all;
 }
 
@@ -148,7 +149,8 @@ void ek_gpu_write_down_part(ek_gpu_writer *w, int i, ek_gpu_input *gated)
 {
     const ek_gpu_run *x = w->x;
     const int hidden = x->g->m->config.hidden_size;
-    ek_gpu_project(w, &x->g->w.layer[i].down, gated, ek_gpu_at_part(x->y, ek_gpu_outputs_of(x, hidden)), hidden);
+    const ek_gpu_parts parts = ek_gpu_outputs_of(x, hidden);
+    ek_gpu_project(w, &x->g->w.layer[i].down, gated, ek_gpu_at_part(x->y, ek_gpu_part_here(x, &parts)), hidden);
 }
 
 static void write_cut_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)

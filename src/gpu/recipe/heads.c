@@ -223,7 +223,8 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
 /* What of its rows attention here makes, and how it goes to the product behind it. */
 typedef struct made {
     ek_gpu_input all; /* that the product reads */
-    ek_gpu_range part;
+    ek_gpu_parts parts;
+    ek_gpu_range part; /* this one's */
     bool records;      /* the others get records, */
     ek_cuda_acts here; /* of which these are the part's */
 } made;
@@ -233,23 +234,23 @@ static made made_of(const ek_gpu_run *x, int i, int n)
     const ek_layer_config *l = &x->g->m->config.layer[i];
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     const int width = x->g->m->config.n_heads * l->head_dim;
-    const ek_gpu_range heads = ek_gpu_heads_of(x, l).q;
     made m = {.all = ek_gpu_rows(x->o, width, n, width),
-              .part = {heads.first * l->head_dim, heads.n * l->head_dim},
+              .parts = ek_gpu_queries_of(x, l),
               .records = ek_gpu_is_cut(x) && o->l.a_group == 64 && l->head_dim % 64 == 0};
+    m.part = ek_gpu_part_here(x, &m.parts);
     if (!m.records) return m;
     m.all = ek_gpu_records_for(o, x->gathered, n);
     m.here = ek_gpu_part_of_records(&m.all.acts, m.part);
     return m;
 }
 
-static void write_exchange(ek_gpu_writer *w, const made *m, int n)
+static void write_exchange(ek_gpu_writer *w, const made *m, const ek_gpu_matrix *o, int n)
 {
     const ek_gpu_run *x = w->x;
     ek_gpu_exchange e = {0};
     if (!ek_gpu_is_cut(x)) return;
-    if (m->records) ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &m->all, m->part);
-    else ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, o), m->all.ld, m->part, n);
+    if (m->records) ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &m->all, o, &m->parts);
+    else ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, o), m->all.ld, &m->parts, n);
     ek_gpu_write_exchange(w, &e);
 }
 
@@ -294,6 +295,6 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
     }
     write_launches(w, i, &a);
     if (out.records && !writes) ek_gpu_quantize_to(w, &out.here, a.o, a.ldo, n);
-    write_exchange(w, &out, n);
+    write_exchange(w, &out, &layer->o, n);
     return out.all;
 }

@@ -24,8 +24,9 @@ static ek_gpu_input drop_rows(ek_gpu_writer *w, int i, int n)
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const int hidden = x->g->m->config.hidden_size;
-    ek_gpu_gather(w, x->y, hidden, x->h, ek_gpu_open_value(EK_GPU_WANT), hidden, n);
-    ek_gpu_gather(w, x->h, hidden, x->y, 0, hidden, n);
+    /* by way of x: other devices may still take what is here of y (gpu/recipe/exchange.h) */
+    ek_gpu_gather(w, x->x, hidden, x->h, ek_gpu_open_value(EK_GPU_WANT), hidden, n);
+    ek_gpu_gather(w, x->h, hidden, x->x, 0, hidden, n);
     ek_gpu_rope_tables(w, true, n);
     return ek_gpu_write_rows_to(w, (ek_cuda_stage_args){0}, l->input_norm, &l->q, true, x->x, n);
 }
@@ -82,8 +83,8 @@ static void write_per_layer(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     } else {
         gated = ek_gpu_write_gated(w, &by, &g, own, in, n);
     }
-    ek_gpu_project(w, g.next, &gated, x->y, x->g->m->config.hidden_size);
-    write_end(w, i, (ek_cuda_stage_args){.y = x->y, .y_norm = l->post_per_layer_norm}, n);
+    ek_gpu_project(w, g.next, &gated, x->x, x->g->m->config.hidden_size); /* not to y, as in drop_rows */
+    write_end(w, i, (ek_cuda_stage_args){.y = x->x, .y_norm = l->post_per_layer_norm}, n);
 }
 
 /* All of the end of a layer with per-layer inputs behind down, whose output is x->y, in one launch. */
@@ -114,7 +115,6 @@ static void write_whole_end(ek_gpu_writer *w, int i, int n, whole_end *e)
     const bool last = i + 1 == c->n_layers;
     ek_cuda_layer_end_args *a = &e->a;
     ek_gpu_write_home(w);
-    ek_gpu_settle_y(w);
     ek_gpu_input in = ek_gpu_rows(last ? last_x(x) : x->x, c->hidden_size, n, c->hidden_size);
     a->h = x->h, a->y = x->y, a->y_norm = l->post_mlp_norm, a->u = ek_gpu_per_layer_rows(x, i, &a->ldu);
     a->gate = l->per_layer_gate.at, a->gate_scales = a->gate + l->per_layer_gate.l.code_bytes;
@@ -166,7 +166,8 @@ static void write_o(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
         ek_gpu_project(w, &l->o, in, w->x->y, hidden);
         return;
     }
-    ek_gpu_project(w, &l->o_part, in, ek_gpu_at_part(w->x->y, ek_gpu_outputs_of(w->x, hidden)), hidden);
+    const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, hidden);
+    ek_gpu_project(w, &l->o_part, in, ek_gpu_at_part(w->x->y, ek_gpu_part_here(w->x, &parts)), hidden);
     ek_gpu_write_exchange_y(w, n);
 }
 

@@ -136,7 +136,7 @@ ek_gpu_writer *ek_gpu_recipe_begin(ek_gpu_recipes *r, const ek_gpu_subject *of)
 {
     ek_gpu_writer *w = &r->writer;
     w->of = *of;
-    w->n_inputs = 0, w->n_exchanges = w->left_y = 0, w->skips = w->known = false, w->n_lines = w->n_opens = 0;
+    w->n_inputs = 0, w->n_exchanges = 0, w->skips = w->known = false, w->n_lines = w->n_opens = 0;
     w->n_args = 0;
     ek_gpu_write_home(w);
     return w;
@@ -153,7 +153,6 @@ static void *keep(ek_gpu_recipes *r, const void *from, size_t bytes)
 const ek_gpu_recipe *ek_gpu_recipe_keep(ek_gpu_recipes *r)
 {
     const ek_gpu_writer *w = &r->writer;
-    EK_ASSERT(!w->left_y);
     const size_t lines = (size_t)w->n_lines * sizeof *w->line, opens = (size_t)w->n_opens * sizeof *w->open;
     if (r->used + lines + opens + w->n_args * 8 + 24 > KEPT_BYTES || r->n == PLACES / 2) {
         memset(r->place, 0, sizeof r->place);

@@ -93,8 +93,7 @@ typedef struct ek_gpu_writer {
     CUdeviceptr operand[2];
     uint64_t n_inputs, holds[2]; /* numbers given so far; whose rows the operands are, */
     int held_group[2];           /* in groups of how many inputs */
-    int n_exchanges;             /* between devices; */
-    int left_y;                  /* rows of y that one was left for (gpu/recipe/exchange.h) */
+    int n_exchanges;             /* between devices */
     bool skips;                  /* one of y was left out, so that those beside it may not fill the same buffer */
     bool known; /* a launch has held what is behind it until jobs and pairs were there (cuda/model_args.h) */
     int n_lines, n_opens;

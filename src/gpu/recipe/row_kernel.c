@@ -14,12 +14,6 @@ static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operand
                       (!a.to.q || a.to.a_group == 64);
     EK_ASSERT(many || (!to.one && !to.two));
     a.h = w->x->h, a.ld = c->hidden_size, a.n = c->hidden_size, a.eps = c->rms_norm_eps;
-    ek_cuda_stage_words_args words = {.s = a};
-    if (!many && a.y && !a.pair_out && ek_gpu_take_y(w, &words.w, &words.y)) {
-        EK_GPU_WRITE_WORDS(w, "ek_stage_words", grid, words);
-        return;
-    }
-    ek_gpu_settle_y(w);
     if (many) {
         const ek_cuda_stage_rows_args rows = {.s = a, .to = to};
         EK_GPU_WRITE(w, a.pair_out ? "ek_stage_rows_experts" : "ek_stage_rows", grid, rows);

@@ -2,7 +2,7 @@
 // so the launches between hold blocks of both (cuda/model_args.h; contracts: ops/rows/rows.h, src/model/moe.c).
 #include "cuda/kernels/choose.cuh"
 #include "cuda/kernels/product/warp.cuh"
-#include "cuda/kernels/words.cuh"
+#include "cuda/kernels/row.cuh"
 
 using namespace ek;
 
@@ -10,25 +10,21 @@ using namespace ek;
 
 constexpr int INPUTS_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
-// ALL: of many rows, a block for all three. WORDS: y comes in them, by `of` of words.
-template <bool ANY, bool ALL, bool WORDS = false>
-__device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a, const ek_cuda_words *words = nullptr,
-                                       const ek_cuda_words_rows *of = nullptr)
+// ALL: of many rows, a block for all three.
+template <bool ANY, bool ALL> __device__ __forceinline__ void inputs(const ek_cuda_inputs_args &a)
 {
     __shared__ float leaf[2][INPUTS_THREADS / 32];
     const int r = blockIdx.y, n = a.n, first = ALL ? 0 : blockIdx.x, end = ALL ? 3 : first + 1;
     const float *const any = (const float *)a.y_norm;
     stage_row h, y, w;
     let_next_start();
-    const u32 number = WORDS ? number_of(*words) : 0;
     // for its code, as ek_stage
 #pragma unroll 1
     for (int real = ALL || gridDim.y > 8; real < 2; real++) {
         const int n_written = real ? n : 0;
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
-        if (!WORDS || !real) y.read(real ? (const float *)a.y + r * a.ld : any, n);
-        else if (!gather(y, *words, *of, (const float *)a.y + r * a.ld, r, first == 0, number)) return;
+        y.read(real ? (const float *)a.y + r * a.ld : any, n);
         w.read(any, n);
         __syncthreads(); // sums of the pass before are read
         float f = y.factor(n, a.eps, leaf[0]);
@@ -65,12 +61,6 @@ INPUTS(ek_experts_inputs, false, false)
 INPUTS(ek_experts_inputs_any, true, false)
 INPUTS(ek_experts_inputs_rows, false, true)
 INPUTS(ek_experts_inputs_any_rows, true, true)
-
-extern "C" __global__ void __launch_bounds__(EK_CUDA_EXPERTS_WIDTH / 8)
-    ek_experts_inputs_words(const __grid_constant__ ek_cuda_inputs_words_args p)
-{
-    inputs<false, false, true>(p.s, &p.w, &p.y);
-}
 
 // --- which experts
 

@@ -1,126 +1,163 @@
-// What several devices have computed of the same rows goes to all of them (cuda/exchange_args.h): each stores its part
-// into the others' memory and then says so, and waits until they have. Bytes are moved and nothing is added.
+// What several devices have computed of the same rows goes to all of them (cuda/exchange_args.h). Bytes are moved and
+// nothing is added.
 #include "cuda/exchange_args.h"
-#include "cuda/kernels/words.cuh"
+#include "cuda/kernels/device.cuh"
 
 using namespace ek;
 
-constexpr int THREADS = 256;
+constexpr int THREADS = EK_CUDA_EXCHANGE_THREADS, AT_ONCE = 4;
 
-// A span of all rows, by all blocks of a peer.
-template <class T>
-__device__ __forceinline__ void store(u64 to, u64 from, int64_t ld, const ek_cuda_exchange_span &s, int rows)
+__device__ __forceinline__ int peer_of(const ek_cuda_exchange_args &a)
 {
-    constexpr int AT_ONCE = 4;
-    const int each = s.bytes / (int)sizeof(T), n = rows * each, step = gridDim.x * THREADS;
+    return (int)blockIdx.y + ((int)blockIdx.y >= a.rank);
+}
+
+// In front of wait_for_previous, too: the copy that brought the step's ended before the step's first kernel began. Past
+// the cache, which may have the step before.
+__device__ __forceinline__ u32 number_of(const ek_cuda_exchange_args &a)
+{
+    return (u32)load_word((const u64 *)a.step) * (u32)EK_CUDA_EXCHANGES + (u32)a.index;
+}
+
+__device__ __forceinline__ ek_cuda_exchange_control *control(const ek_cuda_exchange_args &a, int rank)
+{
+    return (ek_cuda_exchange_control *)a.control[rank];
+}
+
+// --- a number behind all
+
+template <class T> __device__ __forceinline__ void copy(u64 to, u64 from, int64_t ld, int bytes, int rows)
+{
+    const int each = bytes / (int)sizeof(T), n = rows * each, step = gridDim.x * THREADS;
     for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += step * AT_ONCE) {
         T v[AT_ONCE];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             const int at = i + j * step;
-            if (at < n) v[j] = ((const T *)(from + at / each * ld + s.from))[at % each];
+            if (at < n) v[j] = ((const T *)(from + at / each * ld))[at % each];
         }
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
             const int at = i + j * step;
-            if (at < n) ((T *)(to + at / each * ld + s.from))[at % each] = v[j];
+            if (at < n) ((T *)(to + at / each * ld))[at % each] = v[j];
         }
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange_put(const __grid_constant__ ek_cuda_exchange_args a)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    ek_exchange_rows(const __grid_constant__ ek_cuda_exchange_args a)
 {
-    const int peer = (int)blockIdx.y + ((int)blockIdx.y >= a.rank);
+    const int peer = peer_of(a);
+    const ek_cuda_exchange_span &s = a.span[blockIdx.z];
+    const ek_cuda_exchange_piece &p = a.piece[s.piece];
+    ek_cuda_exchange_control *const own = control(a, a.rank);
     let_next_start();
+    const u32 number = number_of(a);
     wait_for_previous();
-    for (int p = 0; p < EK_CUDA_EXCHANGE_PIECES; p++) {
-        const ek_cuda_exchange_piece &piece = a.piece[p];
-        const u64 from = piece.at[a.rank] + piece.first, to = piece.at[peer] + piece.first;
-        for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS && a.rows[p]; s++) {
-            const ek_cuda_exchange_span span = piece.span[s];
-            if (!span.bytes) continue;
-            if (((from | to | (u64)piece.ld | (u64)span.from | (u64)span.bytes) & 15) == 0)
-                store<uint4>(to, from, piece.ld, span, a.rows[p]);
-            else store<u32>(to, from, piece.ld, span, a.rows[p]);
-        }
-    }
-    fence_system();
-    __syncthreads();
-    if (threadIdx.x) return;
-    const u32 done = ((const ek_cuda_exchange_control *)a.control[a.rank])->done;
-    store_system(&((ek_cuda_exchange_control *)a.control[peer])->arrived[a.rank][blockIdx.x], done + 1);
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS) ek_exchange_take(const __grid_constant__ ek_cuda_exchange_args a)
-{
-    ek_cuda_exchange_control *const own = (ek_cuda_exchange_control *)a.control[a.rank];
-    let_next_start();
-    wait_for_previous();
-    const u32 want = own->done + 1;
-    const u64 begun = nanoseconds();
-    for (int i = threadIdx.x; i < a.ranks * a.blocks; i += THREADS) {
-        const int peer = i / a.blocks;
-        if (peer == a.rank) continue;
-        while ((int)(load_system(&own->arrived[peer][i % a.blocks]) - want) < 0) {
+    if (threadIdx.x == 0 && a.half != EK_CUDA_TAKE) store_system(&own->ready, number);
+    if (a.half == EK_CUDA_PUT) return;
+    if (threadIdx.x == 0) {
+        const u64 begun = nanoseconds();
+        while ((int)(load_system(&control(a, peer)->ready) - number) < 0) {
             if (load_system(&own->lost)) break;
             if (nanoseconds() - begun > a.limit) store_system(&own->lost, 1u);
         }
     }
     __syncthreads();
-    if (threadIdx.x == 0) own->done = want;
+    const u64 at = (u64)p.first + (u64)s.from[peer], from = p.at[peer] + at, to = p.at[a.rank] + at;
+    if (((from | to | (u64)p.ld | (u64)s.bytes[peer]) & 15) == 0) copy<uint4>(to, from, p.ld, s.bytes[peer], p.rows);
+    else copy<u32>(to, from, p.ld, s.bytes[peer], p.rows);
 }
 
-// --- in words
+// --- a number beside each word; two are stored and read at once, where they lie so
 
-// What of a span is here, to the others; else what is not, from them.
-template <bool SENDS>
-__device__ __forceinline__ void words(const ek_cuda_words &w, const ek_cuda_words_piece &piece, int s, u32 number)
+template <int N> __device__ __forceinline__ void load(const u64 *from, u64 v[N])
 {
-    constexpr int AT_ONCE = 4;
-    const u64 rows = piece.rows + piece.first;
-    const ek_cuda_exchange_span here = piece.span[s], whole = SENDS ? here : piece.whole[s];
-    const int each = whole.bytes / 4, n = piece.n_rows * each, step = gridDim.x * THREADS;
+    if (N == 2) load_words(from, v);
+    else v[0] = load_word(from);
+}
+
+// How far the number of the words is from the wanted one, of two the second if the first is there.
+template <int N> __device__ __forceinline__ int lacks(const u64 v[N], u32 number)
+{
+    const int first = (int)((u32)(v[0] >> 32) - number);
+    return N == 1 || first ? first : (int)((u32)(v[N - 1] >> 32) - number);
+}
+
+// The words there, of which a first reading is v. Where a device does not leave them, or is said not to, any.
+template <int N>
+__device__ __forceinline__ void await(const ek_cuda_exchange_args &a, const u64 *from, u64 v[N], u32 number)
+{
+    constexpr int READINGS = 64; // between looks at the clock
+    if (lacks<N>(v, number) == 0) return;
+    u32 *const lost = &control(a, a.rank)->lost;
+    const u64 begun = nanoseconds();
+    for (;;) {
+        for (int i = 0; i < READINGS; i++) {
+            load<N>(from, v);
+            if (lacks<N>(v, number) == 0) return;
+        }
+        if (load_system(lost)) return;
+        const bool passed = lacks<N>(v, number) > 0; // who leaves them gave up and went on
+        if (passed || nanoseconds() - begun > a.limit) store_system(lost, 1u);
+    }
+}
+
+// The block's words of `device`: to its landing, or from there.
+template <bool LEAVES, int N>
+__device__ __forceinline__ void words(const ek_cuda_exchange_args &a, int device, u32 number)
+{
+    const ek_cuda_exchange_span &s = a.span[blockIdx.z];
+    const ek_cuda_exchange_piece &p = a.piece[s.piece];
+    const u64 rows = p.at[a.rank] + p.first + (u64)s.from[device];
+    u64 *const landing = (u64 *)a.landing[device] + p.place + s.from[device] / 4;
+    const int each = s.bytes[device] / (4 * N), n = p.rows * each, step = gridDim.x * THREADS;
     for (int i = blockIdx.x * THREADS + threadIdx.x; i < n; i += step * AT_ONCE) {
-        u32 *at[AT_ONCE];
-        int64_t place[AT_ONCE];
-        u64 v[AT_ONCE];
+        u64 v[AT_ONCE][N];
+        int64_t byte[AT_ONCE];
 #pragma unroll
         for (int j = 0; j < AT_ONCE; j++) {
-            const int k = i + j * step, row = k / each, byte = whole.from + k % each * 4;
-            const bool own = byte >= here.from && byte < here.from + here.bytes;
-            at[j] = k < n && own == SENDS ? (u32 *)(rows + row * piece.ld + byte) : nullptr;
-            place[j] = piece.place + (row * piece.ld + byte) / 4;
-            if (at[j]) v[j] = SENDS ? *at[j] : load_word(landing(w, place[j]));
+            const int k = i + j * step;
+            if (k >= n) continue;
+            byte[j] = k / each * p.ld + k % each * (4 * N);
+            if (!LEAVES) load<N>(landing + byte[j] / 4, v[j]);
+            else if (N == 1) v[j][0] = *(const u32 *)(rows + byte[j]);
+            else v[j][0] = ((const uint2 *)(rows + byte[j]))->x, v[j][N - 1] = ((const uint2 *)(rows + byte[j]))->y;
         }
-        if (SENDS) {
 #pragma unroll
-            for (int j = 0; j < AT_ONCE; j++)
-                if (at[j]) send(w, place[j], (u32)v[j], number);
-        } else {
-#pragma unroll 1
-            for (int j = 0; j < AT_ONCE; j++) {
-                u32 *const to = at[0];
-                if (to) *to = await(w, landing(w, place[0]), v[0], number);
-#pragma unroll
-                for (int k = 0; k < AT_ONCE - 1; k++) at[k] = at[k + 1], place[k] = place[k + 1], v[k] = v[k + 1];
+        for (int j = 0; j < AT_ONCE; j++) {
+            if (i + j * step >= n) continue;
+            u64 *const landed = landing + byte[j] / 4;
+            const u64 beside = (u64)number << 32;
+            if (!LEAVES) {
+                await<N>(a, landed, v[j], number);
+                if (N == 1) *(u32 *)(rows + byte[j]) = (u32)v[j][0];
+                else *(uint2 *)(rows + byte[j]) = make_uint2((u32)v[j][0], (u32)v[j][N - 1]);
+            } else if (N == 1) {
+                store_word(landed, beside | v[j][0]);
+            } else {
+                store_words(landed, beside | v[j][0], beside | v[j][N - 1]);
             }
         }
     }
 }
 
-template <bool SENDS> __device__ __forceinline__ void all_words(const ek_cuda_exchange_words_args &a, u32 number)
+template <int N> __device__ __forceinline__ void leave_and_take(const ek_cuda_exchange_args &a, u32 number)
 {
-    for (int p = 0; p < EK_CUDA_EXCHANGE_PIECES; p++)
-        for (int s = 0; s < EK_CUDA_EXCHANGE_SPANS && a.piece[p].n_rows; s++)
-            if (a.piece[p].whole[s].bytes) words<SENDS>(a.w, a.piece[p], s, number);
+    if (a.half != EK_CUDA_TAKE && blockIdx.y == 0) words<true, N>(a, a.rank, number);
+    if (a.half != EK_CUDA_PUT) words<false, N>(a, peer_of(a), number);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    ek_exchange_words(const __grid_constant__ ek_cuda_exchange_words_args a)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    ek_exchange_words(const __grid_constant__ ek_cuda_exchange_args a)
 {
+    const ek_cuda_exchange_span &s = a.span[blockIdx.z];
+    const ek_cuda_exchange_piece &p = a.piece[s.piece];
+    u32 two = (u32)p.ld | 4u * (u32)p.place; // on every device alike, for they are of what all make
+    for (int r = 0; r < a.ranks; r++) two |= (u32)s.from[r] | (u32)s.bytes[r];
     let_next_start();
-    const u32 number = number_of(a.w);
+    const u32 number = number_of(a);
     wait_for_previous();
-    if (a.w.half != EK_CUDA_TAKE) all_words<true>(a, number);
-    if (a.w.half != EK_CUDA_PUT) all_words<false>(a, number);
+    if ((two & 7) == 0) leave_and_take<2>(a, number);
+    else leave_and_take<1>(a, number);
 }

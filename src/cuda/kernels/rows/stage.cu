@@ -6,7 +6,7 @@
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"
-#include "cuda/kernels/words.cuh"
+#include "cuda/kernels/row.cuh"
 #include "cuda/model_args.h"
 
 using namespace ek;
@@ -17,27 +17,20 @@ constexpr int STAGE_THREADS = EK_CUDA_STAGE_WIDTH / 8;
 
 // A row is as long as its code takes to come: where rows are few, all of it runs once over norms before the kernels in
 // front have ended, and writes nothing.
-// WORDS: y comes in them, by `of` of w.
-template <bool WORDS>
-__device__ __forceinline__ void stage(const ek_cuda_stage_args &a, const ek_cuda_words *w, const ek_cuda_words_rows *of)
+__device__ __forceinline__ void stage(const ek_cuda_stage_args &a)
 {
     __shared__ float leaf[2][STAGE_THREADS / 32];
     const int r = blockIdx.x;
     const float *const any = (const float *)(a.x_norm ? a.x_norm : a.y_norm);
     stage_row h, y;
     let_next_start();
-    const u32 number = WORDS ? number_of(*w) : 0;
     const float scalar = a.scalar ? *(const float *)a.scalar : 1;
 #pragma unroll 1
     for (int real = !any || gridDim.x > 16; real < 2; real++) {
         const int n = a.n, n_written = real ? n : 0;
         if (real) wait_for_previous();
         h.read(real ? (const float *)a.h + r * a.ld : any, n);
-        if (WORDS && real) {
-            if (!gather(y, *w, *of, (const float *)a.y + r * a.ld, r, true, number)) return;
-        } else if (a.y) {
-            y.read(real ? (const float *)a.y + r * a.ld : any, n);
-        }
+        if (a.y) y.read(real ? (const float *)a.y + r * a.ld : any, n);
         __syncthreads(); // sums of the pass before are read
         if (a.y) {
             stage_row norm; // of the caches, in the second pass
@@ -69,13 +62,7 @@ __device__ __forceinline__ void stage(const ek_cuda_stage_args &a, const ek_cuda
 
 extern "C" __global__ void __launch_bounds__(STAGE_THREADS) ek_stage(const __grid_constant__ ek_cuda_stage_args a)
 {
-    stage<false>(a, nullptr, nullptr);
-}
-
-extern "C" __global__ void __launch_bounds__(STAGE_THREADS)
-    ek_stage_words(const __grid_constant__ ek_cuda_stage_words_args p)
-{
-    stage<true>(p.s, &p.w, &p.y);
+    stage(a);
 }
 
 extern "C" __global__ void __launch_bounds__(256) ek_gate(const __grid_constant__ ek_cuda_gate_args a)

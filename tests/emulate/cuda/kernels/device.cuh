@@ -51,10 +51,6 @@ static inline void touch_line(const void *p)
     (void)unused;
 }
 
-static inline void fence_system()
-{
-}
-
 static inline void store_system(u32 *to, u32 v)
 {
     *(volatile u32 *)to = v;
@@ -73,6 +69,16 @@ static inline void store_word(u64 *to, u64 v)
 static inline u64 load_word(const u64 *from)
 {
     return *(const volatile u64 *)from;
+}
+
+static inline void store_words(u64 *to, u64 v, u64 next)
+{
+    store_word(to, v), store_word(to + 1, next);
+}
+
+static inline void load_words(const u64 *from, u64 v[2])
+{
+    v[0] = load_word(from), v[1] = load_word(from + 1);
 }
 
 static inline u64 nanoseconds() // the driver begins a kernel only when what it waits for is there
