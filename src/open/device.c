@@ -93,7 +93,7 @@ static ek_err parse_features(ek_device *d, const char *p, const char *text)
 ek_err ek_device_parse(ek_device *out, const char *text)
 {
     const char *const last = text + strcspn(text, "@");
-    *out = (ek_device){.cuda = true};
+    *out = (ek_device){.cuda = true, .split = EK_SPLIT_AUTO};
     if (*last) EK_TRY(parse_features(out, last + 1, text));
     if (is(text, last, "auto")) {
         out->may_be_cpu = true;
@@ -112,10 +112,15 @@ ek_err ek_device_parse(ek_device *out, const char *text)
 
 ek_err ek_device_set_split(ek_device *d, const char *split)
 {
-    if (!split || !strcmp(split, "layers")) return EK_OK;
-    if (strcmp(split, "outputs")) return ek_fail(EK_EINVAL, "split %.40s; there are layers and outputs", split);
-    if (d->host) return ek_fail(EK_EINVAL, "split outputs: cpu has whole layers, --split layers has them");
-    d->split = EK_SPLIT_OUTPUTS;
+    static const char *const word[] = {
+        [EK_SPLIT_LAYERS] = "layers", [EK_SPLIT_OUTPUTS] = "outputs", [EK_SPLIT_AUTO] = "auto"};
+    int i = split ? 0 : EK_SPLIT_AUTO;
+    while (i < EK_SPLIT_AUTO && strcmp(split, word[i])) i++;
+    if (split && strcmp(split, word[i]))
+        return ek_fail(EK_EINVAL, "split %.40s; there are auto, layers and outputs", split);
+    if (d->host && i == EK_SPLIT_OUTPUTS)
+        return ek_fail(EK_EINVAL, "split outputs: cpu has whole layers, --split layers has them");
+    d->split = i;
     return EK_OK;
 }
 

@@ -23,8 +23,8 @@ typedef struct ek_device {
 
 /* EINVAL lists the choices. */
 ek_err ek_device_parse(ek_device *out, const char *text);
-/* How several share a model: "layers" (NULL) or "outputs". EINVAL: another word, or outputs with the CPU in the list.
- */
+/* How several share a model: "auto" (NULL), "layers" or "outputs". EINVAL: another word, or outputs with the CPU in the
+ * list. */
 ek_err ek_device_set_split(ek_device *d, const char *split);
 /* Whether a card without times is measured: "auto" (NULL), "off", or "again", whatever was. EINVAL: another word. */
 ek_err ek_device_set_tune(ek_device *d, const char *tune);

@@ -32,7 +32,7 @@ typedef struct ek_open_opts {
     const char *device; /* "cpu", "cuda", "cuda:N"; several: "cuda:0,1", "cuda:0-3", "cuda:all", and with the CPU for
                            what does not fit, "cuda:0,cpu"; NULL: "auto", the first CUDA device if the model fits */
     const char *split;  /* over several CUDA devices: "layers", whole ones on each; "outputs", some of every layer's on
-                           each; NULL: "layers" */
+                           each; NULL: "auto", outputs where a reply alone is faster so */
     double gpu_bytes;   /* memory that each CUDA device may give; 0: what is free there */
     const char *tune;   /* which kernels are faster is measured at the first start on a card that is not known, and kept
                            (open/tuning.h): NULL or "auto"; "off": never; "again": now, whatever was kept */

@@ -84,10 +84,13 @@ static void test_one_name_for_two(void **state)
     ek_cli_fini(&c);
     assert_int_equal(parse(&c, "evenkeel features --split"), EK_OK);
     assert_true(c.split_sound);
+    assert_string_equal(c.split, "auto");
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel serve --split layers"), EK_OK);
     assert_string_equal(c.split, "layers");
     ek_cli_fini(&c);
     assert_int_equal(parse(&c, "evenkeel serve --split rows"), EK_EINVAL);
-    assert_non_null(strstr(ek_err_text(), "layers|outputs"));
+    assert_non_null(strstr(ek_err_text(), "auto|layers|outputs"));
     ek_cli_fini(&c);
 }
 

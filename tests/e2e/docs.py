@@ -26,6 +26,7 @@ ELSEWHERE = {
 NOT_RUN = {
     "evenkeel selftest --device cuda": "tools/check/check_gpu_device.sh runs it where there is a device",
     "build/release/evenkeel serve --device cuda:0,1": "two devices are needed; check_devices.sh runs emulated ones",
+    "build/release/evenkeel serve --device cuda:0,1 --split layers": "the same",
     "build/release/evenkeel serve --device cuda:0,1 --split outputs": "the same",
     "build/release/evenkeel serve --device cuda:0,cpu --gpu-memory 12G": "a device is needed; check_devices.sh runs an emulated one",
 }

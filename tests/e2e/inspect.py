@@ -239,7 +239,7 @@ def published():
         return json.loads(p.stdout)["model"]
     for name, memory, device, host in (("e2b", "6G", "cuda:0", 0), ("e4b", "8G", "cuda:0", 0), ("26b", "24G", "cuda:0", 0),
                                        ("26b", "12G", "cuda:0,cpu:layers", 13), ("31b", "24G", "cuda:0", 0), ("31b", "12G", "cuda:0-2", 0)):
-        m = at(name, memory, device)
+        m = at(name, memory, device, "--split", "layers")
         said = re.match(r"layers (?:0 to (\d+) on the CPU, )?.*\(weights ([\d.]+) GB\).*; beside them keys and values of (\d+) requests? "
                         r"of 32768 tokens, ([\d.]+) GB each; a step of \d+ rows ([\d.]+) GB; pictures and sounds ([\d.]+) GB$", m["placing"])
         check(said, f"{name} on {memory}: {m['placing']}")
@@ -258,6 +258,10 @@ def published():
     check(experts.startswith("experts of layers 0 to 13 on the CPU, layers 0 to 29 and the head on cuda:0 (weights 8.20 GB); beside them"), experts)
     none = at("31b", "12G", "cuda:0,cpu:experts")["placing"]
     check(none == "no: the model has no experts that the CPU could have (cpu:layers)", none)
+    for name, device, want in (("31b", "cuda:0,1", "outputs cut over cuda:0 and cuda:1 "), ("12b", "cuda:0,1", "outputs cut "), ("26b", "cuda:0,1", "layers "),
+                               ("e4b", "cuda:0-3", "layers "), ("31b", "cuda:0-8", "layers "), ("31b", "cuda:0,1,cpu", "layers ")):
+        which = at(name, "40G", device)["placing"]  # a model whose weights take long to read is cut, if so many can have a part
+        check(which.startswith(want), f"{name} on {device}: {which}")
     cheap = at("31b", "24G", "cuda:0", "--kv", "4")["placing"]
     check("keys and values of 4 requests" in cheap, cheap)
     two = run("inspect", "--synthetic", "e2b", MODEL)

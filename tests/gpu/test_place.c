@@ -344,6 +344,48 @@ static void requests_are_counted_beside_the_weights(void **state)
     }
 }
 
+/* Where nobody says how: outputs if a reply is faster so, and layers where these cannot be cut, with the reason. */
+static void the_plan_chooses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int n;
+        double room; /* of each but the first, which has half */
+        bool host, apart;
+        ek_split want;
+        const char *why;
+    } row[] = {
+        {"31b", 2, 80e9, false, false, EK_SPLIT_OUTPUTS, ""},
+        {"31b", 3, 80e9, false, false, EK_SPLIT_OUTPUTS, ""},
+        {"31b", 1, 80e9, false, false, EK_SPLIT_LAYERS, ""},
+        {"31b", 2, 80e9, true, false, EK_SPLIT_LAYERS, ""},
+        {"e4b", 2, 80e9, false, false, EK_SPLIT_LAYERS, ""},
+        {"e4b", 2, 80e9, false, true, EK_SPLIT_LAYERS, ""},
+        {"31b", 2, 80e9, false, true, EK_SPLIT_LAYERS, "layers, for outputs cannot be cut: two are apart"},
+        {"31b", 9, 80e9, false, false, EK_SPLIT_LAYERS, "cut for 8 devices at most, not for 9"},
+        {"31b", 2, 14e9, false, false, EK_SPLIT_LAYERS, "its part of the weights needs"},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ek_model *m = open_published(row[i].name, 4);
+        ek_ranks_opts o = {
+            .n = row[i].n, .split = EK_SPLIT_AUTO, .host = row[i].host, .apart = row[i].apart ? "two are apart" : NULL};
+        ek_ranks_kept kept[EK_RANKS] = {0};
+        ek_cuda *c[EK_RANKS] = {0};
+        double room[EK_RANKS];
+        ek_place p;
+        for (int d = 0; d < o.n; d++) room[d] = d ? row[i].room : row[i].room / 2;
+        assert_int_equal(ek_ranks_plan(&p, kept, m, c, room, &o), EK_OK);
+        assert_int_equal(p.split, row[i].want);
+        assert_true(row[i].why[0] ? strstr(p.why, row[i].why) != NULL : !p.why[0]);
+        for (int d = 0; d < p.n; d++) assert_true(kept[p.device[d]].weights == p.bytes[d]);
+        o.split = EK_SPLIT_LAYERS; /* who insists has his way */
+        assert_int_equal(ek_ranks_plan(&p, kept, m, c, room, &o), EK_OK);
+        assert_true(p.split == EK_SPLIT_LAYERS && !p.why[0]);
+        ek_model_close(m);
+    }
+}
+
 int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -358,6 +400,7 @@ int main(void)
         cmocka_unit_test(every_output_is_computed_once),
         cmocka_unit_test(outputs_are_placed_by_room),
         cmocka_unit_test(requests_are_counted_beside_the_weights),
+        cmocka_unit_test(the_plan_chooses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

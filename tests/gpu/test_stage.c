@@ -92,6 +92,24 @@ static void pieces_are_as_many_as_gain(void **state)
     }
 }
 
+/* Of what was measured over two devices (docs/decisions.md), and what follows for more. */
+static void outputs_are_preferred_where_reading_takes_long(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int n;
+        bool outputs;
+    } row[] = {{"31b", 1, false}, {"31b", 2, true},  {"31b", 3, true},  {"31b", 4, true},
+               {"31b", 8, true},  {"12b", 2, true},  {"26b", 2, false}, {"26b", 4, false},
+               {"e4b", 2, false}, {"e4b", 4, false}, {"e2b", 2, false}, {"e2b", 4, false}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ek_model *m = open_published(row[i].name, 4);
+        assert_int_equal(ek_stage_prefers_outputs(m, row[i].n), row[i].outputs);
+        ek_model_close(m);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2) cmocka_set_test_filter(argv[1]);
@@ -99,6 +117,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(steps_take_what_was_read),
         cmocka_unit_test(parts_are_the_whole),
         cmocka_unit_test(pieces_are_as_many_as_gain),
+        cmocka_unit_test(outputs_are_preferred_where_reading_takes_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -254,6 +254,35 @@ static void devices_are_lists(void **state)
     assert_true(d.cuda && d.may_be_cpu && !ek_device_is_split(&d));
 }
 
+/* Without a word the plan chooses; the CPU has whole layers. */
+static void a_split_is_a_word(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *device, *split;
+        ek_err err;
+        ek_split want;
+    } row[] = {
+        {"cuda:0,1", NULL, EK_OK, EK_SPLIT_AUTO},
+        {"cuda:0,1", "auto", EK_OK, EK_SPLIT_AUTO},
+        {"cuda:0,1", "layers", EK_OK, EK_SPLIT_LAYERS},
+        {"cuda:0,1", "outputs", EK_OK, EK_SPLIT_OUTPUTS},
+        {"cuda:all", NULL, EK_OK, EK_SPLIT_AUTO},
+        {"cuda:0,cpu", NULL, EK_OK, EK_SPLIT_AUTO},
+        {"cuda:0,cpu", "layers", EK_OK, EK_SPLIT_LAYERS},
+        {"cuda:0,cpu", "outputs", EK_EINVAL, 0},
+        {"cuda:0,1", "rows", EK_EINVAL, 0},
+        {"cuda:0,1", "", EK_EINVAL, 0},
+    };
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        ek_device d;
+        assert_int_equal(ek_device_parse(&d, row[i].device), EK_OK);
+        assert_int_equal(d.split, EK_SPLIT_AUTO);
+        assert_int_equal(ek_device_set_split(&d, row[i].split), row[i].err);
+        if (!row[i].err) assert_int_equal(d.split, row[i].want);
+    }
+}
+
 /* A model that was opened for several devices, whose weights were not read yet, computes on the CPU all the same. */
 static void a_deferred_model_is_read_when_it_is_needed(void **state)
 {
@@ -406,6 +435,7 @@ int main(void)
         cmocka_unit_test(pages_survive_in_a_folder),
         cmocka_unit_test(only_auto_falls_back_to_the_cpu),
         cmocka_unit_test(devices_are_lists),
+        cmocka_unit_test(a_split_is_a_word),
         cmocka_unit_test(a_deferred_model_is_read_when_it_is_needed),
         cmocka_unit_test(a_wrong_value_is_one_line_before_anything_is_opened),
         cmocka_unit_test(a_long_or_ugly_value_is_cut_and_escaped),

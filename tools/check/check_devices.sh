@@ -23,7 +23,7 @@ run inspect --device cuda models/pocket >/dev/null 2>"$dir/why" || { # a build w
 run logits --device cpu --ids $ids --out "$dir/want" >/dev/null || exit 1
 run generate --device cpu --ids $ids --max-tokens 6 >"$dir/text" || exit 1
 # with the fourth all layers fit: tests/gpu has the CPU's
-for split in cuda:1 cuda:0,1 cuda:0-2 cuda:0,cpu "cuda:0,1 --split outputs" "cuda:0-2 --split outputs"; do
+for split in cuda:1 cuda:0,1 "cuda:0-2 --split layers" cuda:0,cpu "cuda:0,1 --split outputs" "cuda:0-2 --split outputs"; do
   # shellcheck disable=SC2086 # options
   run logits --device $split --ids $ids --out "$dir/got" >/dev/null && cmp "$dir/want" "$dir/got"
   count $? "logits on $split"

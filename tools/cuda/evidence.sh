@@ -22,7 +22,7 @@ asked=()
 
 # A journal of four requests together on one device, replayed on several and on the CPU.
 journals() { # how many devices
-  local n=$1 last=$(($1 - 1)) port=18473 asked=() journal server up= split
+  local n=$1 last=$(($1 - 1)) port=18473 asked=() journal server up= by
   journal=$(mktemp)
   "$build/evenkeel" serve --model models/pocket --device cuda:0 --port $port --journal "$journal" --journal-prompts \
     >/dev/null 2>"$journal.err" &
@@ -46,11 +46,11 @@ journals() { # how many devices
   wait "${asked[@]}"
   kill $server 2>/dev/null
   wait $server 2>/dev/null
-  for split in "cuda:0-$last" cpu; do
-    part "a journal of cuda:0, replayed on $split" 120 "$build/evenkeel" replay "$journal" --model models/pocket --device "$split"
+  part "a journal of cuda:0, replayed on cpu" 120 "$build/evenkeel" replay "$journal" --model models/pocket --device cpu
+  for by in layers outputs; do
+    part "a journal of cuda:0, replayed on cuda:0-$last by $by" 120 "$build/evenkeel" replay "$journal" \
+      --model models/pocket --device "cuda:0-$last" --split $by
   done
-  part "a journal of cuda:0, replayed on cuda:0-$last by outputs" 120 "$build/evenkeel" replay "$journal" \
-    --model models/pocket --device "cuda:0-$last" --split outputs
   [ "$n" -gt 2 ] && part "a journal of cuda:0, replayed on cuda:0,1 by outputs" 120 "$build/evenkeel" replay "$journal" \
     --model models/pocket --device cuda:0,1 --split outputs
   rm -f "$journal" "$journal.err"
@@ -85,7 +85,7 @@ several() { # how many
     # By outputs it cannot run: it lets one kernel run at a time, and devices wait for each other's.
     part "compute-sanitizer memcheck, the bundled model on $n devices by layers" 300 compute-sanitizer --tool memcheck \
       --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --model models/pocket --device "cuda:0-$last" \
-      --ids 2,5,9 --max-tokens 8
+      --split layers --ids 2,5,9 --max-tokens 8
   fi
   for model in 31b 26b; do
     for split in "cuda:0 layers" "cuda:0-$last layers" "cuda:0-$last outputs"; do

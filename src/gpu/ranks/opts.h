@@ -16,6 +16,7 @@ typedef struct ek_ranks_beside {
 typedef struct ek_ranks_opts {
     int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
     ek_split split;
+    const char *apart; /* by AUTO: which devices do not reach each other's memory; NULL: all do */
     bool host;         /* layers that do not fit are the CPU's; not by outputs */
     double max_bytes;  /* of each device; 0: what is free there */
     ek_host_part part; /* of them, with `host` */

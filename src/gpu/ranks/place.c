@@ -234,6 +234,7 @@ ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, in
 ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
                    ek_host_part part)
 {
+    EK_ASSERT(split != EK_SPLIT_AUTO);
     if (split == EK_SPLIT_OUTPUTS && n > 1) return ek_place_outputs(out, m, room, n);
     return host ? ek_place_with_host(out, m, room, n, part) : ek_place_layers(out, m, room, n, false);
 }

@@ -12,13 +12,14 @@
 
 enum { EK_RANKS = 16 }; /* devices at most */
 
-typedef enum ek_split { EK_SPLIT_LAYERS, EK_SPLIT_OUTPUTS } ek_split;
+/* AUTO: ek_ranks_plan chooses. */
+typedef enum ek_split { EK_SPLIT_LAYERS, EK_SPLIT_OUTPUTS, EK_SPLIT_AUTO } ek_split;
 
 /* What the CPU has of a model that does not fit: whole layers, or the experts of some. Either way the first ones. */
 typedef enum ek_host_part { EK_HOST_CHOSEN, EK_HOST_LAYERS, EK_HOST_EXPERTS } ek_host_part;
 
 typedef struct ek_place {
-    ek_split split;
+    ek_split split;       /* not AUTO */
     bool whole_o;         /* outputs are cut, and every device has all of o (gpu/weights/cut.h) */
     int n;                /* devices that have layers; the others were not needed */
     int host_end;         /* layers [0, host_end) are the CPU's */
@@ -26,6 +27,7 @@ typedef struct ek_place {
     int device[EK_RANKS]; /* which of those given */
     ek_model_share share[EK_RANKS];
     double bytes[EK_RANKS]; /* of weights */
+    char why[256];          /* AUTO: outputs, which would be faster, are not cut, and why; else "" */
 } ek_place;
 
 /* room: bytes that each of n devices may take for all. With `host` the last devices take as many layers as leave a
@@ -42,7 +44,7 @@ ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, 
  * take half of each one's room at most. EUNSUPPORTED: so many cannot share them; ENOMEM has the numbers. */
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n);
 
-/* The one or the other; a device alone has whole layers. part: with `host`. */
+/* The one or the other, not AUTO; a device alone has whole layers. part: with `host`. */
 ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
                    ek_host_part part);
 

@@ -7,6 +7,7 @@
 
 #include "engine/budget.h"
 #include "gpu/gpu.h"
+#include "gpu/ranks/stage.h"
 #include "gpu/sizes.h"
 #include "gpu/weights/table.h"
 
@@ -93,8 +94,8 @@ static ek_err no_room_beside(const ek_ranks_opts *o, const ek_ranks_kept *kept)
 }
 
 /* The rest takes more of its room than the share that weights leave: so a device is as if it had less. */
-ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
-                     const ek_ranks_opts *o)
+static ek_err plan_by(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
+                      const ek_ranks_opts *o)
 {
     enum { TRIES = 64 };
     double own[EK_RANKS], beside[EK_RANKS] = {0};
@@ -111,6 +112,25 @@ ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *c
     return found ? ek_fail(EK_ENOMEM, "no placing of the layers leaves room for a step of %d rows",
                            o->beside.step.max_rows)
                  : EK_OK;
+}
+
+ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
+                     const ek_ranks_opts *o)
+{
+    ek_ranks_opts by = *o;
+    char why[sizeof out->why] = "";
+    if (o->split != EK_SPLIT_AUTO) return plan_by(out, kept, m, c, room, o);
+    if (!o->host && ek_stage_prefers_outputs(m, o->n)) {
+        by.split = EK_SPLIT_OUTPUTS;
+        const ek_err err = o->apart ? ek_fail(EK_EUNSUPPORTED, "%s", o->apart) : plan_by(out, kept, m, c, room, &by);
+        if (err != EK_EUNSUPPORTED && err != EK_ENOMEM) return err;
+        snprintf(why, sizeof why, "layers, for outputs cannot be cut: %s", ek_err_text());
+        memset(kept, 0, sizeof *kept * (size_t)o->n);
+    }
+    by.split = EK_SPLIT_LAYERS;
+    EK_TRY(plan_by(out, kept, m, c, room, &by));
+    memcpy(out->why, why, sizeof why);
+    return EK_OK;
 }
 
 void ek_ranks_advise(char *out, size_t size, ek_model *m, ek_cuda *c, double room, const ek_ranks_opts *o)

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "gpu/ranks/executors.h"
 #include "gpu/ranks/room.h"
+#include "gpu/ranks/stage.h"
 #include "gpu/ranks/state.h"
 #include "gpu/weights/state.h"
 #include "model/pass.h"
@@ -56,6 +57,21 @@ static ek_err reach(ek_ranks *r)
     return EK_OK;
 }
 
+/* By EK_SPLIT_AUTO, which two do not reach each other's memory, of those that would exchange parts; "": all do. */
+static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_model *m, const ek_ranks_opts *o)
+{
+    out[0] = '\0';
+    if (o->split != EK_SPLIT_AUTO || o->host || !ek_stage_prefers_outputs(m, o->n)) return EK_OK;
+    for (int i = 0; i < o->n; i++)
+        for (int j = 0; j < o->n && !out[0]; j++) {
+            bool reached = true;
+            if (i != j) EK_TRY(ek_cuda_reach(gpu[i]->c, gpu[j]->c, &reached));
+            if (!reached)
+                snprintf(out, size, "cuda:%d does not reach the memory of cuda:%d", o->ordinal[i], o->ordinal[j]);
+        }
+    return EK_OK;
+}
+
 /* What device i has. */
 static ek_err load_one(ek_ranks *r, int i)
 {
@@ -84,8 +100,12 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
 {
     ek_gpu *gpu[EK_RANKS] = {0};
     double room[EK_RANKS];
+    char apart[80];
+    ek_ranks_opts known = *o;
     ek_err err = open_devices(gpu, driver, o, room);
-    if (!err) err = ek_ranks_place(r, gpu, room, o);
+    if (!err) err = find_apart(apart, sizeof apart, gpu, r->m, o);
+    if (!err && apart[0]) known.apart = apart;
+    if (!err) err = ek_ranks_place(r, gpu, room, &known);
     if (!err) r->n = r->place.n;
     for (int i = 0; i < r->n; i++) { /* those that have layers are kept */
         r->gpu[i] = gpu[r->place.device[i]];
@@ -96,6 +116,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
     EK_TRY(reach(r));
     say_places(r);
     ek_log(EK_LOG_INFO, "%s", r->text);
+    if (r->place.why[0]) ek_log(EK_LOG_INFO, "%s", r->place.why);
     return load(r);
 }
 

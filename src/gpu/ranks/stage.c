@@ -11,6 +11,9 @@
 static const double CHAIN = 0.135e9, ROW = 5.4e6, HEAD = 0.3e9, PRODUCT = 0.065, BORDER = 0.18e9, EXPERTS = 1.5;
 enum { FULL = 200 };
 
+/* What a layer's three exchanges of some 3 us may take, and half as much again: 15 us. */
+static const double EXCHANGES = 67.5e6;
+
 ek_stage ek_stage_of(const ek_model *m, int first, int end)
 {
     const ek_config *c = &m->config;
@@ -38,6 +41,14 @@ double ek_stage_time(const ek_stage *s, int rows, int wanted)
         time += PRODUCT * n * (s->part[i].dense + EXPERTS * s->part[i].experts * s->chosen);
     }
     return time;
+}
+
+bool ek_stage_prefers_outputs(const ek_model *m, int n)
+{
+    const ek_stage s = ek_stage_of(m, 0, m->config.n_layers);
+    double read = s.head;
+    for (int i = 0; i < 2; i++) read += s.part[i].dense + s.part[i].experts * s.chosen;
+    return read * (n - 1) / n > EXCHANGES * m->config.n_layers;
 }
 
 static double time_of_pieces(const ek_stage *s, int n, int rows, int wanted, bool turns, int pieces)
