@@ -21,6 +21,7 @@
 #include "../same/cases.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine/cpu.h"
 #include "emulated.h"
 #include "gpu/ranks/ranks.h"
 #include "gpu/ranks/state.h"
@@ -355,6 +356,31 @@ static void logits_are_taken_before_they_are_capped(void **state)
     }
 }
 
+/* Of two layers and a head that take longer to read than two layers' exchanges. */
+static void the_devices_choose(void **state)
+{
+    (void)state;
+    static ek_config c;
+    ek_gpu_driver driver = emulated();
+    ek_model *m;
+    const ek_model_opts opts = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+    must(ek_config_published(&c, "12b", 2));
+    c.vocab_size = 2048;
+    for (int i = 0; i < 2; i++) c.layer[i].intermediate_size = 7680;
+    must(ek_model_synthetic(&m, &c, 0, 1, &opts));
+    for (int apart = 0; apart < 2; apart++) {
+        if (apart) setenv("EK_EMULATED_APART", "1", 1);
+        must(ek_ranks_open(&ranks, &driver, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_AUTO}));
+        unsetenv("EK_EMULATED_APART");
+        assert_int_equal(ranks->place.split, apart ? EK_SPLIT_LAYERS : EK_SPLIT_OUTPUTS);
+        assert_string_equal(ranks->place.why, apart ? "layers, for outputs cannot be cut: cuda:0 does not reach the "
+                                                      "memory of cuda:1"
+                                                    : "");
+        ek_ranks_close(ranks);
+    }
+    ek_model_close(m);
+}
+
 int main(int argc, char **argv)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -378,6 +404,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_part_that_is_lost),
         cmocka_unit_test(numbers_of_steps_begin_anew),
         cmocka_unit_test(logits_are_taken_before_they_are_capped),
+        cmocka_unit_test(the_devices_choose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
