@@ -267,7 +267,12 @@ def ps_lists_what_runs(home):
     with serving(home, "--model", MODEL, "--ctx", "256") as (one, _, _), serving(home, "--model", MODEL, "--model-name", "other", "--api-key", "k") as (two, other, _):
         table = run(home, "ps").stdout.splitlines()
         assert len(table) == 3 and re.fullmatch(r"address +model +memory +context +clients +requests +for +process +device", table[0]), table
-        rows = {r["url"]: r for r in json.loads(run(home, "ps", "--json").stdout)}
+        until = time.time() + 10  # the canary of a start may still run
+        while True:
+            rows = {r["url"]: r for r in json.loads(run(home, "ps", "--json").stdout)}
+            if not any(r["running"] for r in rows.values()) or time.time() > until:
+                break
+            time.sleep(0.05)
         a, b = rows[f"http://127.0.0.1:{one}"], rows[f"http://127.0.0.1:{two}"]
         assert a["model"] == NAME and b["model"] == "other" and a["context"] == 256 and b["pid"] == other.pid, rows
         assert a["memory_bytes"] > 1e6 and a["clients"] == 0 and a["running"] == 0 and a["device"] == "cpu", a
