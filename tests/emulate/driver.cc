@@ -107,7 +107,7 @@ bool tire_one()
     return false;
 }
 
-// EK_EMULATED_LOST=N: whose exchange is the N-th from here on, from then on nothing that it stores reaches another
+// EK_EMULATED_LOST=N: whose exchange is the N-th from here on, from then on nothing that it leaves is there for another
 // device.
 bool is_lost(int rank)
 {
@@ -153,7 +153,7 @@ CUresult queue(CUstream to, std::function<void()> f)
     return queue_item(to, {f, nullptr, nullptr});
 }
 
-// The halves of an exchange: what goes to others, at once, and what comes from them, once they have stored it.
+// The halves of an exchange: what is left for others, at once, and what is taken from them, once they have left it.
 std::vector<uint8_t> half_of(std::vector<uint8_t> args, int32_t half)
 {
     memcpy(args.data() + offsetof(ek_cuda_exchange_args, half), &half, sizeof half);

@@ -258,7 +258,7 @@ static ek_engine *open_cut(scene *s, int n, int max_requests, const char *late, 
     return e;
 }
 
-/* What a device stores is lost from some exchange on: who waits gives up, the request ends with the reason, and the
+/* What a device leaves is lost from some exchange on: who waits gives up, the request ends with the reason, and the
  * next one, of a device that is heard again, has its bits. */
 static void a_part_that_is_lost(void **state)
 {
@@ -266,7 +266,8 @@ static void a_part_that_is_lost(void **state)
     static scene s;
     static ek_trace want[MAX_ASKS], got[MAX_ASKS];
     ek_engine *const e = open_cut(&s, 1, 1, "3", want);
-    for (int lost = 1; lost <= 47; lost += 23) { /* in launches of many rows, then twice in words of one */
+    for (int lost = 1; lost <= 119;
+         lost += 59) { /* of 52 exchanges of many rows the first, then twice in words of one */
         char count[16], where[256];
         snprintf(count, sizeof count, "%d", lost);
         setenv("EK_EMULATED_LOST", count, 1);

@@ -105,7 +105,8 @@ static void per_layer_inputs(ek_gpu_writer *w)
     if (before) per_layer_part(w, &g->per_layer_head, &in, x->per_layer_head, x->temp, before);
     if (!want) return;
     if (want < n) {
-        /* other devices may still take what is here of y (gpu/recipe/exchange.h) */
+        /* Where outputs are cut, others may still take what is here of y (gpu/recipe/exchange.h); behind another
+         * device the rows themselves lie at x. */
         const CUdeviceptr some = rows == x->h ? x->x : x->y;
         ek_gpu_gather(w, some, hidden, rows, ek_gpu_open_value(EK_GPU_WANT), hidden, want);
         in = ek_gpu_rows(some, hidden, want, hidden);

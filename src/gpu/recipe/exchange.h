@@ -27,7 +27,7 @@ typedef struct ek_gpu_parts {
 
 static inline ek_gpu_range ek_gpu_part_here(const ek_gpu_run *x, const ek_gpu_parts *p)
 {
-    return p->of[x->g->share.cut.rank];
+    return p->of[ek_gpu_is_cut(x) ? x->g->share.cut.rank : 0]; /* by layers ranks count, too */
 }
 
 /* Of n outputs, of the inputs of m, of the query heads of layer l. */

@@ -19,7 +19,7 @@ typedef struct ek_gpu_host ek_gpu_host; /* gpu/step/host.h */
 struct ek_gpu_flight {
     uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
     int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token; with a cut what
-                        control has: done, then lost */
+                        control has: ready, then lost */
     CUevent ended;
     int n_draws;
     bool draws;     /* the device makes every draw of the step */
