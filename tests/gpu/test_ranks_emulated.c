@@ -266,8 +266,8 @@ static void a_part_that_is_lost(void **state)
     static scene s;
     static ek_trace want[MAX_ASKS], got[MAX_ASKS];
     ek_engine *const e = open_cut(&s, 1, 1, "3", want);
-    for (int lost = 1; lost <= 119;
-         lost += 59) { /* of 52 exchanges of many rows the first, then twice in words of one */
+    /* of 52 exchanges of many rows the first, then twice in words of one */
+    for (int lost = 1; lost <= 119; lost += 59) {
         char count[16], where[256];
         snprintf(count, sizeof count, "%d", lost);
         setenv("EK_EMULATED_LOST", count, 1);
