@@ -72,9 +72,11 @@ several() { # how many
     part "requests against the CPU: $model's first layers, $has on the CPU" 180 "$build/evenkeel" selftest \
       --device "cuda:0,cpu:$has" --gpu-memory "$room" --synthetic "$model" --layers "$layers"
   done
-  for by in layers outputs; do
-    [ "$n" -gt 2 ] && part "requests against the CPU: 31B's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
-      selftest --device cuda:0-2 --split $by --synthetic 31b --layers 8
+  for model in 26b 31b; do
+    for by in layers outputs; do
+      [ "$n" -gt 2 ] && part "requests against the CPU: $model's first layers, cuda:0-2 by $by" 120 "$build/evenkeel" \
+        selftest --device cuda:0-2 --split $by --synthetic $model --layers 8
+    done
   done
   journals "$n"
   for by in layers outputs; do # the bundled model, with its drafter
@@ -87,7 +89,7 @@ several() { # how many
       --report-api-errors no --error-exitcode 9 "$build/evenkeel" generate --model models/pocket --device "cuda:0-$last" \
       --split layers --ids 2,5,9 --max-tokens 8
   fi
-  for model in 31b 26b; do
+  for model in 31b 26b e4b; do
     for split in "cuda:0 layers" "cuda:0-$last layers" "cuda:0-$last outputs"; do
       part "speed of $model on $split" 120 "$build/evenkeel" bench --device "${split% *}" --split "${split#* }" \
         --synthetic $model --prompt 2048,8192 --chunk 2048 --batch 1,8,64 --generate 64 --runs 2 --json
