@@ -1,6 +1,6 @@
-/* A CUDA device: the driver found at run time, the kernels built into this program, memory, launches, and
- * every failure as one sentence. Nothing of CUDA is linked: without a driver ek_cuda_load fails with a sentence and
- * the program continues without a device.
+/* A CUDA device: the driver found at run time, the kernels built into this program, launches, and every failure as one
+ * sentence; memory and copies are in cuda/memory.h. Nothing of CUDA is linked: without a driver ek_cuda_load fails with
+ * a sentence and the program continues without a device.
  *
  * One thread uses a device at a time: the one that opened it, or that entered it last. Work is put into one stream and
  * runs in order. Errors of the driver after which it refuses all further work (an illegal address, a hardware error)
@@ -52,38 +52,6 @@ const char *ek_cuda_why(const ek_cuda *c); /* the first sentence; NULL unless it
 
 /* Makes this device the calling thread's: for the thread that uses it from now on. */
 ek_err ek_cuda_enter(ek_cuda *c);
-
-/* Device memory; what names it in the sentence of ENOMEM, which has both numbers. */
-ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what);
-void ek_cuda_free(ek_cuda *c, CUdeviceptr p); /* 0 is allowed */
-ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total);
-/* Host memory that copies need not stage. */
-ek_err ek_cuda_alloc_host(ek_cuda *c, void **out, size_t bytes);
-void ek_cuda_free_host(ek_cuda *c, void *p);
-
-/* Queued; host memory must stay as it is until the next sync. */
-ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes);
-ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes);
-ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes);
-/* The same at once, beside what is queued, which may be waiting for it. */
-ek_err ek_cuda_fill_beside(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes);
-ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes); /* on the device */
-/* Whether kernels and copies of c reach the memory of another device, which this enables: once for a pair, in each
- * direction. False, and no error, where the two cannot. */
-ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached);
-/* From another device: through peers' memory where that was reached, else by way of the host's. */
-ek_err ek_cuda_copy_from(ek_cuda *c, CUdeviceptr to, const ek_cuda *of, CUdeviceptr from, size_t bytes);
-/* A place in what is queued, which can be waited for alone. close: NULL is fine. */
-ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out);
-void ek_cuda_event_close(ek_cuda *c, CUevent event);
-ek_err ek_cuda_event_record(ek_cuda *c, CUevent event);
-ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event);
-/* Whether what was queued in front of it has ended; the host does not wait. */
-ek_err ek_cuda_event_there(ek_cuda *c, CUevent event, bool *there);
-/* What is queued from here on waits for an event, of any device; the host does not. */
-ek_err ek_cuda_follow(ek_cuda *c, CUevent event);
-/* Waits for all that was queued. An error of a kernel shows here; the sentence names the last one queued. */
-ek_err ek_cuda_sync(ek_cuda *c);
 
 typedef struct ek_cuda_kernel {
     const char *name;

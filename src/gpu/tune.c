@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
+#include "cuda/memory.h"
 #include "cuda/product/floats.h"
 #include "cuda/product/mid.h"
 #include "cuda/product/tile.h"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cuda/memory.h"
 #include "gpu/ranks/plan.h"
 #include "open/tuning.h"
 

@@ -1,5 +1,5 @@
-/* cuda/driver.c on a driver made of host functions: every failure is one clear line, memory and kernels are
- * given back, and a broken device refuses everything. */
+/* cuda/driver.c and memory.c on a driver made of host functions: every failure is one clear line, memory and kernels
+ * are given back, and a broken device refuses everything. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/driver.h"
+#include "cuda/memory.h"
 
 /* --- the driver; every test starts from a good one */
 

@@ -2,6 +2,7 @@
 #ifndef EK_GPU_WEIGHTS_STATE_H
 #define EK_GPU_WEIGHTS_STATE_H
 
+#include "cuda/memory.h"
 #include "cuda/product/layout.h"
 #include "cuda/product/launch.h"
 #include "gpu/weights/cut.h"

@@ -11,6 +11,7 @@
 #include "cuda/args.h"
 #include "cuda/attn_work.h"
 #include "cuda/driver.h"
+#include "cuda/memory.h"
 
 typedef struct dev {
     ek_cuda *c;

@@ -1,0 +1,140 @@
+#include "cuda/memory.h"
+
+#include "cuda/state.h"
+
+static double gb(size_t bytes)
+{
+    return (double)bytes * 1e-9;
+}
+
+ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total)
+{
+    *free = *total = 0;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemGetInfo(free, total), "asking for free memory");
+}
+
+ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what)
+{
+    *out = 0;
+    CUresult r = c->broken ? EK_CU_OK : c->f.cuMemAlloc(out, bytes);
+    if (r != EK_CU_OUT_OF_MEMORY) return ek_cuda_check(c, r, "taking memory");
+    size_t free = 0, total = 0;
+    c->f.cuMemGetInfo(&free, &total);
+    return ek_fail(EK_ENOMEM, "cuda:%d has no room for %s: %.2f GB asked for, %.2f of %.2f GB free", c->ordinal, what,
+                   gb(bytes), gb(free), gb(total));
+}
+
+void ek_cuda_free(ek_cuda *c, CUdeviceptr p)
+{
+    if (p && !c->broken) c->f.cuMemFree(p);
+}
+
+ek_err ek_cuda_alloc_host(ek_cuda *c, void **out, size_t bytes)
+{
+    *out = NULL;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemHostAlloc(out, bytes, 0), "taking pinned host memory");
+}
+
+void ek_cuda_free_host(ek_cuda *c, void *p)
+{
+    if (p && !c->broken) c->f.cuMemFreeHost(p);
+}
+
+ek_err ek_cuda_upload(ek_cuda *c, CUdeviceptr to, const void *from, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyHtoDAsync(to, from, bytes, c->stream),
+                         "copying to the device");
+}
+
+ek_err ek_cuda_download(ek_cuda *c, void *to, CUdeviceptr from, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoHAsync(to, from, bytes, c->stream),
+                         "copying from the device");
+}
+
+ek_err ek_cuda_fill(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->stream),
+                         "filling memory");
+}
+
+static ek_err open_beside(ek_cuda *c)
+{
+    if (c->beside) return EK_OK;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamCreate(&c->beside, EK_CU_STREAM_NON_BLOCKING),
+                         "making a second stream");
+}
+
+ek_err ek_cuda_fill_beside(ek_cuda *c, CUdeviceptr p, int byte, size_t bytes)
+{
+    EK_TRY(open_beside(c));
+    EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemsetD8Async(p, (unsigned char)byte, bytes, c->beside),
+                         "filling memory"));
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->beside), "filling memory");
+}
+
+ek_err ek_cuda_copy(ek_cuda *c, CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuMemcpyDtoDAsync(to, from, bytes, c->stream),
+                         "copying on the device");
+}
+
+ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached)
+{
+    static const char doing[] = "reaching another device's memory";
+    int can = 0;
+    *reached = false;
+    EK_TRY(ek_cuda_enter(c));
+    EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuDeviceCanAccessPeer(&can, c->device, of->device), doing));
+    if (!can) return EK_OK;
+    const CUresult r = c->broken ? EK_CU_OK : c->f.cuCtxEnablePeerAccess(of->context, 0);
+    if (r == EK_CU_TOO_MANY_PEERS || r == EK_CU_NO_PEER) return EK_OK; /* nothing is lost but the short way */
+    EK_TRY(ek_cuda_check(c, r == EK_CU_ENABLED ? EK_CU_OK : r, doing));
+    *reached = true;
+    return EK_OK;
+}
+
+ek_err ek_cuda_copy_from(ek_cuda *c, CUdeviceptr to, const ek_cuda *of, CUdeviceptr from, size_t bytes)
+{
+    return ek_cuda_check(
+        c, c->broken ? EK_CU_OK : c->f.cuMemcpyPeerAsync(to, c->context, from, of->context, bytes, c->stream),
+        "copying from another device");
+}
+
+ek_err ek_cuda_event_open(ek_cuda *c, CUevent *out)
+{
+    *out = NULL;
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventCreate(out, EK_CU_EVENT_NO_TIMING), "making an event");
+}
+
+void ek_cuda_event_close(ek_cuda *c, CUevent event)
+{
+    if (event && !c->broken) c->f.cuEventDestroy(event);
+}
+
+ek_err ek_cuda_event_record(ek_cuda *c, CUevent event)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventRecord(event, c->stream), "queueing an event");
+}
+
+ek_err ek_cuda_event_wait(ek_cuda *c, CUevent event)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuEventSynchronize(event), "waiting for the device");
+}
+
+ek_err ek_cuda_event_there(ek_cuda *c, CUevent event, bool *there)
+{
+    const CUresult r = c->broken ? EK_CU_OK : c->f.cuEventQuery(event);
+    *there = r == EK_CU_OK;
+    return ek_cuda_check(c, r == EK_CU_NOT_READY ? EK_CU_OK : r, "waiting for the device");
+}
+
+ek_err ek_cuda_follow(ek_cuda *c, CUevent event)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamWaitEvent(c->stream, event, 0), "queueing a wait");
+}
+
+ek_err ek_cuda_sync(ek_cuda *c)
+{
+    return ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuStreamSynchronize(c->stream), "waiting for the device");
+}

@@ -1,0 +1,24 @@
+/* What an opened device is made of: for driver.c and memory.c alone, others have the functions of cuda/driver.h. */
+#ifndef EK_CUDA_STATE_H
+#define EK_CUDA_STATE_H
+
+#include "cuda/driver.h"
+
+struct ek_cuda {
+    ek_cuda_api f;
+    int ordinal;
+    CUdevice device;
+    CUcontext context;
+    CUstream stream, beside; /* beside: NULL until it is needed */
+    CUmodule *module;        /* [n_modules] */
+    int n_modules;
+    ek_cuda_code code; /* of the modules that it runs */
+    ek_cuda_chip chip;
+    const char *last; /* the kernel queued last */
+    bool broken;
+    char first[512]; /* the sentence of the error that broke it */
+    char text[200], card[200];
+    ek_cuda_times times; /* the chip's, where they were set */
+};
+
+#endif
