@@ -6,17 +6,12 @@
 
 #include "model/moe.h"
 
-static const ek_layer_weights *weights_of(const ek_pass *p)
-{
-    return &p->m->w.layer[p->layer];
-}
-
 static void route_input(const ek_pass *p, int r, int worker)
 {
     (void)worker;
     int n = p->m->config.hidden_size;
     float *x = ek_at(&p->s->x, r);
-    p->m->rows.rms_norm(x, ek_at(&p->s->h, r), weights_of(p)->router_scale, n, p->m->config.rms_norm_eps);
+    p->m->rows.rms_norm(x, ek_at(&p->s->h, r), ek_weights_of(p)->router_scale, n, p->m->config.rms_norm_eps);
     p->m->rows.scale(x, (float)(1 / sqrt((double)n)), n);
     ek_put_row(p, &p->s->x, n, r);
 }
@@ -33,7 +28,7 @@ static void choose(const ek_pass *p, int r, int worker)
     ek_softmax(route, route, c->n_experts);
     ek_top_k(route, c->n_experts, k, id, w);
     for (int i = 0; i < k; i++) sum += w[i];
-    for (int i = 0; i < k; i++) w[i] = w[i] / sum * weights_of(p)->expert_scale[id[i]];
+    for (int i = 0; i < k; i++) w[i] = w[i] / sum * ek_weights_of(p)->expert_scale[id[i]];
     for (int i = 1; i < k; i++)
         for (int j = i; j > 0 && id[j] < id[j - 1]; j--) {
             int32_t t = id[j];
@@ -69,7 +64,7 @@ static void expert_input(const ek_pass *p, int r, int worker)
 {
     (void)worker;
     int n = p->m->config.hidden_size;
-    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), weights_of(p)->pre_mlp_norm_2, n,
+    p->m->rows.rms_norm(ek_at(&p->s->x, r), ek_at(&p->s->h, r), ek_weights_of(p)->pre_mlp_norm_2, n,
                         p->m->config.rms_norm_eps);
     ek_put_row(p, &p->s->x, n, r);
 }
@@ -118,7 +113,7 @@ static void add_experts(const ek_pass *p, int r, int worker)
 static int add_gated_jobs(const ek_pass *p, ek_acts *x, ek_acts *gated)
 {
     ek_scratch *s = p->s;
-    const ek_layer_weights *w = weights_of(p);
+    const ek_layer_weights *w = ek_weights_of(p);
     int n = 0;
     for (int e = 0; e < p->m->config.n_experts; e++) {
         int first = s->first[e], rows = s->first[e + 1] - first;
@@ -139,7 +134,7 @@ static int add_gated_jobs(const ek_pass *p, ek_acts *x, ek_acts *gated)
 static ek_acts run_gate_and_up(ek_pass *p, ek_acts *x)
 {
     const ek_model *m = p->m;
-    const ek_layer_weights *w = weights_of(p);
+    const ek_layer_weights *w = ek_weights_of(p);
     ek_scratch *s = p->s;
     const int inter = m->config.moe_intermediate_size;
     ek_pass pairs = *p;
@@ -165,7 +160,7 @@ static ek_acts run_gate_and_up(ek_pass *p, ek_acts *x)
 void ek_run_experts(ek_pass *p)
 {
     const ek_model *m = p->m;
-    const ek_layer_weights *w = weights_of(p);
+    const ek_layer_weights *w = ek_weights_of(p);
     ek_scratch *s = p->s;
 
     p->reads = ek_readers(&w->router, NULL, NULL);

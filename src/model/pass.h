@@ -83,6 +83,17 @@ typedef struct ek_pass {
     ek_act_form reads; /* the next product, of the rows that a stage makes: see ek_put_row */
 } ek_pass;
 
+/* Of the layer that the pass is in. */
+static inline const ek_layer_config *ek_config_of(const ek_pass *p)
+{
+    return &p->m->config.layer[p->layer];
+}
+
+static inline const ek_layer_weights *ek_weights_of(const ek_pass *p)
+{
+    return &p->m->w.layer[p->layer];
+}
+
 /* Opens a drafter for target, which outlives it: dir, or random weights of config if dir is NULL. EUNSUPPORTED if it is
  * no drafter, EFORMAT with the numbers if it does not fit the target. */
 ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *config, uint64_t seed,
