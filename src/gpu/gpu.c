@@ -47,7 +47,9 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_c
     ek_gpu_set_share(g, share, cut);
     EK_TRY(check(m));
     EK_TRY(ek_cuda_enter(g->c));
-    EK_TRY(ek_gpu_upload(g));
+    const bool whole = share->end - share->first == m->config.n_layers && !cut.ranks && !share->host_experts;
+    if (whole && ek_model_keeps_packed(m)) EK_TRY(ek_model_pack_all(m)); /* in that folder as a whole alone */
+    EK_TRY(ek_gpu_upload(g, share->rows));
     return ek_gpu_table_upload(g);
 }
 
@@ -89,7 +91,7 @@ static ek_err start_drafter(ek_gpu *own)
 {
     EK_TRY(check(own->m));
     EK_TRY(ek_cuda_enter(own->c));
-    return ek_gpu_upload(own);
+    return ek_gpu_upload(own, NULL);
 }
 
 /* Where outputs are cut, a layer has a launch for each KV head at most: as many as a recipe has room for. */

@@ -29,7 +29,7 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
 /* The same in two halves: a device without a model, which is enough for towers (gpu/tower/tower.h), and the weights of
  * a share of m, for a device of several (gpu/ranks/ranks.h), with `cut` of all layers its outputs alone. They are
- * packed. Errors of the driver and the device. */
+ * packed, or read on the way (ek_gpu_upload). Errors of the driver and the device. */
 ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
 ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */

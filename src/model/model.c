@@ -205,54 +205,15 @@ static ek_err finish_open(ek_model **out, ek_model *m, ek_err err)
     return err;
 }
 
-/* A key has the norm sqrt(head_dim) before its weight and at most max |weight| times that after it;
- * what f16 cannot hold would be cut off without a word. */
-static ek_err check_key_range(const ek_model *m, int first, int end)
-{
-    for (int i = first; i < end && m->k_format == EK_KV_F16; i++) {
-        const ek_layer_config *l = &m->config.layer[i];
-        float max = 0;
-        for (int d = 0; d < l->head_dim && l->owns_kv; d++) max = fmaxf(max, fabsf(m->w.layer[i].k_norm[d]));
-        float bound = max * sqrtf((float)l->head_dim);
-        if (!(bound < 65504.0f))
-            return ek_fail(EK_EUNSUPPORTED,
-                           "layer %d: self_attn.k_norm.weight allows keys up to %.3g, f16 holds 65504; use "
-                           "--kv bf16",
-                           i, (double)bound);
-    }
-    return EK_OK;
-}
-
 static ek_err pack_all(ek_model *m, const ek_items *list, const ek_pack_opts *o)
 {
     EK_TRY(ek_items_pack(list, &m->w, o));
-    EK_TRY(check_key_range(m, 0, m->config.n_layers));
+    EK_TRY(ek_model_check_keys(m, 0, m->config.n_layers));
     if (!m->w.mapped_bytes) { /* nothing stays in the files */
         ek_source_close(m->w.source);
         m->w.source = NULL;
     }
     return EK_OK;
-}
-
-/* The list is the model's from then on, and the files stay open. */
-static void defer(ek_model *m, ek_items *list, const ek_pack_opts *o)
-{
-    m->deferred = ek_alloc(sizeof *m->deferred);
-    *m->deferred = *list, *list = (ek_items){0};
-    m->pack = *o, m->pack.packed_dir = NULL;
-}
-
-ek_err ek_model_pack(ek_model *m, const ek_model_share *share)
-{
-    EK_ASSERT(m->deferred);
-    EK_TRY(ek_items_pack_layers(m->deferred, &m->w, &m->pack, share->first, share->end, share->embed, share->rows));
-    if (m->w.source) ek_source_drop_pages(m->w.source);
-    return check_key_range(m, share->first, share->end);
-}
-
-bool ek_model_is_deferred(const ek_model *m)
-{
-    return m->deferred;
 }
 
 static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_model_opts *opts)
@@ -262,7 +223,7 @@ static ek_err open_dir(ek_model **out, ek_model *m, const char *dir, const ek_mo
     ek_err err = bind(m, &list, dir, &o);
     o.packed_dir = opts->packed_dir;
     if (!err) o.packed_of = m->w.source->path;
-    if (!err && opts->deferred) defer(m, &list, &o);
+    if (!err && opts->deferred) ek_model_defer(m, &list, &o);
     else if (!err) err = pack_all(m, &list, &o);
     if (!err && m->w.source) ek_source_drop_pages(m->w.source);
     ek_items_fini(&list);
@@ -284,7 +245,7 @@ static ek_err open_invented(ek_model **out, ek_model *m, const ek_config *config
     if (err) return finish_open(out, m, err);
     ek_items_invent(&list, &m->w, config, bits);
     err = plan(m, &list, &o);
-    if (!err && opts->deferred) defer(m, &list, &o);
+    if (!err && opts->deferred) ek_model_defer(m, &list, &o);
     else if (!err) err = ek_items_pack(&list, &m->w, &o);
     ek_items_fini(&list);
     return finish_open(out, m, err);
@@ -331,13 +292,8 @@ void ek_model_close(ek_model *m)
     }
     ek_weights_fini(&m->w);
     if (m->deferred) ek_items_fini(m->deferred);
-    free(m->deferred);
+    free(m->deferred), free(m->packed_dir);
     free(m);
-}
-
-void ek_model_release_weights(ek_model *m)
-{
-    ek_weights_release(&m->w);
 }
 
 const ek_config *ek_model_config(const ek_model *m)

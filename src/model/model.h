@@ -23,7 +23,7 @@ typedef struct ek_model_opts {
     ek_pool *pool;              /* borrowed for the model's life; NULL: one thread */
     double memory_limit;        /* bytes the weights may take; 0: what the system has available */
     const char *packed_dir;     /* folder that keeps packed weights for the next start; NULL: none */
-    bool deferred;              /* no weight is read: ek_model_pack does, share by share. packed_dir is not read then */
+    bool deferred;              /* no weight is read: ek_model_pack does, share by share, or ek_model_pack_all */
 } ek_model_opts;
 
 /* Loads a directory (Hugging Face or MLX safetensors). Logs the memory needed before it is
@@ -62,12 +62,17 @@ typedef struct ek_model_share {
     bool embed;
     const struct ek_rows_wanted *rows; /* of matrices; NULL: all */
     int host_experts; /* layers [first, host_experts) have router and experts elsewhere; ek_model_pack asks `rows` */
+    bool quiet;       /* ek_model_pack says nothing: one of many */
 } ek_model_share;
 
 /* For a model opened with `deferred`: reads and packs the weights of the share, in place of those packed before. So
- * host memory holds one share at a time. */
+ * host memory holds one share at a time. packed_dir is used for a share that is everything. */
 ek_err ek_model_pack(ek_model *m, const ek_model_share *share);
+/* All of them, unless they are. */
+ek_err ek_model_pack_all(ek_model *m);
 bool ek_model_is_deferred(const ek_model *m);
+bool ek_model_is_packed(const ek_model *m);    /* all weights are in memory */
+bool ek_model_keeps_packed(const ek_model *m); /* deferred, with a packed_dir */
 
 /* Frees the packed weights, for a model whose weights were copied to a device. What stays in the file is still
  * read from there; scratch memory can no longer be opened, so nothing computes on the CPU. */

@@ -29,9 +29,17 @@ struct ek_model {
     size_t kv_start_offset[EK_MAX_LAYERS]; /* the same in a page of the start kind */
     ek_items *deferred;                    /* weights that are packed share by share; NULL: all are */
     ek_pack_opts pack;                     /* for them */
+    char *packed_dir;                      /* in it; owned */
+    bool some;                             /* of them only a share is packed */
     char numerics_id[160];
     double bytes_per_token, macs_prompt_row, macs_logit_row;
 };
+
+/* The list is the model's from then on, and the files stay open. */
+void ek_model_defer(ek_model *m, ek_items *list, const ek_pack_opts *o);
+/* Of layers [first, end), once they are packed. A key has the norm sqrt(head_dim) before its weight and at most
+ * max |weight| times that after it; what f16 cannot hold would be cut off without a word. */
+ek_err ek_model_check_keys(const ek_model *m, int first, int end);
 
 /* A matrix of rows in scratch memory. */
 typedef struct ek_buffer {

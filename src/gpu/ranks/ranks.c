@@ -79,7 +79,6 @@ static ek_err load_one(ek_ranks *r, int i)
     const ek_gpu_wanted w = {r->m, ek_place_cut(&r->place, i), share.host_experts};
     const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
     if (w.cut.ranks || w.host_experts) share.rows = &rows;
-    if (ek_model_is_deferred(r->m)) EK_TRY(ek_model_pack(r->m, &share));
     return ek_gpu_load(r->gpu[i], r->m, &share, w.cut);
 }
 

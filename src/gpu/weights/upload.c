@@ -1,5 +1,6 @@
 /* The weights' way to the device. Matrices of Form Q are copied as the CPU has them and laid out there by ek_pack_q;
- * Form F and vectors are copied as they are. */
+ * Form F and vectors are copied as they are. Those of a deferred model are read some layers at a time, which is all
+ * that host memory has of them. */
 #include "gpu/weights/upload.h"
 
 #include <stdlib.h>
@@ -14,10 +15,15 @@
 
 enum { ALIGN = 256 };
 
+/* Layers that are read together: a part of all bytes, so many at most. */
+static const double GROUP_PART = 1.0 / 16, GROUP_BYTES = 1e9;
+
 /* Visits everything twice: first it counts, then it copies. */
 typedef struct upload {
     ek_gpu *g;
-    bool copies;
+    bool copies, reads;           /* reads: before it copies something */
+    const ek_rows_wanted *wanted; /* of what it reads */
+    int read_end;                 /* layers [g->share.first, read_end) were read */
     size_t at;
     ek_gpu_buffer buffer;
     ek_err err;
@@ -113,12 +119,16 @@ static void matrix(upload *u, ek_gpu_matrix *to, const ek_linear *from)
 }
 
 /* The part of a matrix whose rows are p, which begins at a whole panel. parts: room for where its panels lie. */
-static ek_linear rows_of(const ek_linear *w, ek_gpu_range p, ek_linear_parts *parts)
+static ek_linear rows_of(const upload *u, const ek_linear *w, ek_gpu_range p, ek_linear_parts *parts)
 {
     ek_linear out = *w;
     const int skip = p.first / EK_PANEL;
     out.n = p.n, out.n_panels = (p.n + EK_PANEL - 1) / EK_PANEL;
     out.bytes = (size_t)out.n_panels * w->panel_bytes;
+    if (!u->copies) { /* nothing need be in memory */
+        out.data = NULL, out.parts = NULL;
+        return out;
+    }
     if (!w->parts) {
         if (w->data) out.data = w->data + (size_t)skip * w->panel_bytes;
         return out;
@@ -144,7 +154,7 @@ static void rows(upload *u, int i, ek_gpu_matrix *to, const ek_linear *from, int
     ek_linear_parts *parts = ek_alloc(sizeof *parts * (size_t)copies);
     ek_linear *some = ek_alloc(sizeof *some * (size_t)copies);
     for (int j = 0; j < copies; j++)
-        some[j] = rows_of(&from[j], ek_gpu_rows_here(&g->share.cut, g->m, i, &from[j]), &parts[j]);
+        some[j] = rows_of(u, &from[j], ek_gpu_rows_here(&g->share.cut, g->m, i, &from[j]), &parts[j]);
     matrices(u, to, some, copies);
     free(parts), free(some);
 }
@@ -216,11 +226,33 @@ static void parts(ek_gpu *g)
         g->w.layer[i].o_part = g->share.cut.whole_o ? part_of(g, &g->w.layer[i].o) : g->w.layer[i].o;
 }
 
+/* Layers [first, end), and with embed what belongs to no layer, in place of what was copied. */
+static void read_some(upload *u, int first, int end, bool embed)
+{
+    const ek_model_share some = {.first = first, .end = end, .embed = embed, .rows = u->wanted, .quiet = true};
+    if (u->err || !u->copies || !u->reads) return;
+    note(u, ek_cuda_sync(u->g->c)); /* it is copied */
+    if (!u->err) note(u, ek_model_pack(u->g->m, &some));
+    u->read_end = end;
+}
+
+static void read_layer(upload *u, int i)
+{
+    const double part = (double)u->g->bytes * GROUP_PART, most = part < GROUP_BYTES ? part : GROUP_BYTES;
+    double bytes = 0;
+    int end = i;
+    if (i < u->read_end) return;
+    do bytes += ek_model_layer_bytes(u->g->m, end++);
+    while (end < u->g->share.end && bytes + ek_model_layer_bytes(u->g->m, end) <= most);
+    read_some(u, i, end, false);
+}
+
 static void all(upload *u)
 {
     ek_gpu *g = u->g;
     const ek_model *m = g->m;
     const ek_config *c = &m->config;
+    read_some(u, g->share.first, g->share.first, g->share.embed);
     if (g->share.embed) matrix(u, &g->w.embed, &m->w.embed);
     matrix(u, &g->w.per_layer_head, &m->w.per_layer_head), matrix(u, &g->w.per_layer_tail, &m->w.per_layer_tail);
     matrix(u, &g->w.pre_projection, &m->w.pre_projection);
@@ -234,7 +266,10 @@ static void all(upload *u)
     vector(u, &g->w.norm, m->w.norm, c->hidden_size);
     vector(u, &g->w.per_layer_norm, m->w.per_layer_norm, c->per_layer_size);
     for (int k = 0; k < EK_KIND_COUNT; k++) vector(u, &g->w.rope[k], m->rope[k], m->n_rotated[k]);
-    for (int i = g->share.first; i < g->share.end; i++) layer(u, i);
+    for (int i = g->share.first; i < g->share.end; i++) {
+        read_layer(u, i);
+        layer(u, i);
+    }
     if (g->share.end < c->n_layers) layer_behind(u, g->share.end);
     g->w.suppress = take(u, sizeof(int32_t) * EK_MAX_STOP);
     if (u->copies) note(u, ek_cuda_upload(g->c, g->w.suppress, c->suppress, sizeof c->suppress));
@@ -278,10 +313,11 @@ ek_err ek_gpu_upload_plan(ek_gpu *g)
     return u.err;
 }
 
-ek_err ek_gpu_upload(ek_gpu *g)
+ek_err ek_gpu_upload(ek_gpu *g, const ek_rows_wanted *wanted)
 {
-    upload u = {.g = g, .buffer = {.bytes = EK_GPU_BUFFER}};
-    if (!g->m->w.block) return ek_fail(EK_EINVAL, "the weights were released");
+    upload u = {.g = g, .wanted = wanted, .buffer = {.bytes = EK_GPU_BUFFER}};
+    u.reads = ek_model_is_deferred(g->m) && !ek_model_is_packed(g->m);
+    if (!g->m->w.block && !u.reads) return ek_fail(EK_EINVAL, "the weights were released");
     if (g->m->config.hidden_size > EK_CUDA_STAGE_WIDTH)
         return ek_fail(EK_EUNSUPPORTED, "hidden_size is %d; the CUDA kernels take up to %d", g->m->config.hidden_size,
                        EK_CUDA_STAGE_WIDTH);
@@ -293,6 +329,7 @@ ek_err ek_gpu_upload(ek_gpu *g)
     all(&u);
     if (!u.err) u.err = ek_cuda_sync(g->c);
     if (!u.err) parts(g);
+    if (u.reads) ek_model_release_weights(g->m);
     ek_cuda_free(g->c, u.buffer.at);
     return u.err;
 }

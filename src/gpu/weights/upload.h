@@ -11,8 +11,10 @@ void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut);
 void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d);
 /* Fills layouts in g->w, and g->bytes, alone: sizes of the model are read, and nothing is taken. */
 ek_err ek_gpu_upload_plan(ek_gpu *g);
-/* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. */
-ek_err ek_gpu_upload(ek_gpu *g);
+/* Fills g->w; layouts and kernels of all matrices are checked before memory is taken. A deferred model that is not
+ * packed is read some layers at a time, of matrices the rows that are wanted (NULL: all); nothing of it stays in host
+ * memory. */
+ek_err ek_gpu_upload(ek_gpu *g, const ek_rows_wanted *wanted);
 /* Memory of the device that weights of Form Q go through on their way: of EK_GPU_BUFFER bytes, at least of a panel. */
 enum { EK_GPU_BUFFER = 64 << 20 };
 

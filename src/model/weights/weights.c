@@ -166,11 +166,11 @@ static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *f
     for (int i = 0; i < threads; i++) p.temp[i] = ek_alloc(temp);
     for (int n; p.first < p.n_pieces && !p.failed; p.first += n) {
         n = slice(&p);
-        ek_progress("packing weights", p.first, p.n_pieces);
+        if (!o->quiet) ek_progress("packing weights", p.first, p.n_pieces);
         pack_slice(&p, n);
         if (from) ek_source_drop_pages(from);
     }
-    ek_progress("packing weights", p.n_pieces, p.n_pieces);
+    if (!o->quiet) ek_progress("packing weights", p.n_pieces, p.n_pieces);
     ek_err err = p.failed ? fail_again(&p) : EK_OK;
     for (int i = 0; i < threads; i++) free(p.temp[i]);
     free(p.temp);
@@ -234,10 +234,12 @@ static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o
 
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
+    static float planned; /* where a vector is that has no memory yet: who counts what there is sees it */
     w->mapped_bytes = 0;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         EK_TRY(plan(it, o));
+        if (it->vector) *it->vector = &planned;
         if (it->table && it->data.plane[0])
             w->mapped_bytes += (size_t)it->data.n * ek_weight_row_bytes(it->data.type, it->data.k);
     }
@@ -250,8 +252,9 @@ static ek_err take_memory(ek_weights *w, const ek_pack_opts *o)
     double has = o->limit > 0 ? o->limit : ek_memory_available(), needs = (double)w->block_bytes;
     if (has > 0 && needs > has)
         return ek_fail(EK_ENOMEM, "the weights need %.2f GB, %.2f GB can be taken", needs / 1e9, has / 1e9);
-    ek_log(EK_LOG_DEBUG, "weights of %s: %.1f MB in memory, %.1f MB stay in the file",
-           w->source ? w->source->path : "-", needs / 1e6, (double)w->mapped_bytes / 1e6);
+    if (!o->quiet)
+        ek_log(EK_LOG_DEBUG, "weights of %s: %.1f MB in memory, %.1f MB stay in the file",
+               w->source ? w->source->path : "-", needs / 1e6, (double)w->mapped_bytes / 1e6);
     w->block = ek_alloc_big(w->block_bytes);
     return w->block ? EK_OK : EK_ENOMEM;
 }
@@ -317,7 +320,8 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
     ek_weights_release(w);
     w->block_bytes = lay_out(&some, w, o, rows, NULL);
     place_tables(&some, o);
-    const ek_err err = fill(&some, w, o, rows);
+    const bool kept = o->packed_dir && some.n == list->n && !rows;
+    const ek_err err = kept ? fill_or_map(&some, w, o) : fill(&some, w, o, rows);
     ek_pool_leave(o->pool);
     ek_items_fini(&some);
     return err;

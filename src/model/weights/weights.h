@@ -86,6 +86,7 @@ typedef struct ek_pack_opts {
     ek_activations activations;
     uint64_t seed; /* synthetic */
     double limit;  /* bytes; 0: what the system has */
+    bool quiet;    /* neither a line in the log nor progress */
     ek_pool *pool;
     const char *packed_dir; /* folder of packed weights (model/weights/packed.h); NULL: none is kept */
     const char *packed_of;  /* with it: where the items lie, a file or folder, as ek_packed_open has it */
@@ -94,7 +95,8 @@ typedef struct ek_pack_opts {
 /* For `quantise`, before the plan: matrices of floats are packed as 8-bit codes, but those that 32 does not divide.
  * Vectors, and tables that stay in the file, keep their values. */
 void ek_items_quantise(ek_items *list);
-/* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. */
+/* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. Vectors that there are
+ * are not NULL from then on. */
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
 /* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
@@ -106,8 +108,8 @@ typedef struct ek_rows_wanted {
 
 /* The same for some of the items, in place of what was packed before: those of layers [first, end), of layer `end` the
  * vectors, and what belongs to no layer, with the table of embeddings only if `embed` is set; of their matrices the
- * rows that are wanted (NULL: all), other panels have no memory; of no rows a matrix is not there. packed_dir is not
- * read. */
+ * rows that are wanted (NULL: all), other panels have no memory; of no rows a matrix is not there. packed_dir is read
+ * where that is all of them. */
 ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed,
                             const ek_rows_wanted *rows);
 
