@@ -7,6 +7,8 @@
 #include "base/buf.h"
 #include "cuda/memory.h"
 #include "gpu/ranks/plan.h"
+#include "gpu/ranks/refuse.h"
+#include "gpu/ranks/room.h"
 #include "open/tuning.h"
 
 /* --- the words */
@@ -150,28 +152,16 @@ static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_de
     return EK_OK;
 }
 
-/* What would hold the model, behind the sentence that says why the device does not. */
-static ek_err advise(ek_model *model, ek_cuda *c, double room, const ek_ranks_opts *o, ek_err err)
+/* The whole model on one device, which takes what is free there. */
+static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *model, const ek_ranks_opts *o)
 {
-    char why[512], advice[256];
-    snprintf(why, sizeof why, "%s", ek_err_text());
-    ek_ranks_advise(advice, sizeof advice, model, c, room, o);
-    return ek_fail(err, "%s%s%s", why, advice[0] ? "; " : "", advice);
-}
-
-/* The same of a device that was closed again. */
-static ek_err advise_again(const ek_gpu_driver *driver, ek_model *model, const ek_ranks_opts *o, ek_err err)
-{
-    char why[512];
-    ek_cuda *c = NULL;
-    size_t free = 0, total;
-    snprintf(why, sizeof why, "%s", ek_err_text());
-    const ek_err lost = ek_cuda_open_as(&c, &driver->api, driver->modules, driver->built_with, o->ordinal[0],
-                                        driver->features);
-    const bool there = !lost && ek_cuda_room(c, &free, &total) == EK_OK;
-    ek_fail(err, "%s", why);
-    if (there) advise(model, c, (double)free, o, err);
-    ek_cuda_close(c);
+    const ek_model_share whole = {.end = ek_model_config(model)->n_layers, .embed = true};
+    ek_gpu *g;
+    EK_TRY(ek_gpu_open_device(&g, driver, o->ordinal[0]));
+    ek_err err = ek_ranks_check_alone(g, model, o);
+    if (!err) err = ek_gpu_load(g, model, &whole, (ek_gpu_cut){0});
+    if (err) ek_gpu_close(g);
+    else *out = g;
     return err;
 }
 
@@ -186,8 +176,15 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
     EK_TRY(resolve(&o, &driver, d));
     o.max_bytes = max_bytes, o.beside = *beside;
     if (ek_device_is_split(d) || max_bytes > 0) return ek_ranks_open(ranks, &driver, model, &o);
-    const ek_err err = ek_gpu_open(out, &driver, model, d->ordinal[0]);
-    return err == EK_ENOMEM ? advise_again(&driver, model, &o, err) : err;
+    return open_alone(out, &driver, model, &o);
+}
+
+bool ek_device_is_wanted(const ek_device *d)
+{
+    ek_gpu_driver driver;
+    int n = 0;
+    if (!d->cuda || !d->may_be_cpu) return d->cuda;
+    return !ek_gpu_driver_load(&driver) && !ek_cuda_devices(&driver.api, &n) && n > 0;
 }
 
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
@@ -221,9 +218,8 @@ static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *drive
 
 /* What lies beside the weights, of the device that has most of it. */
 static ek_err say_beside(char *out, size_t size, const ek_ranks_opts *o, const ek_ranks_kept *kept,
-                         const ek_ranks_requests *k)
+                         const ek_ranks_requests *k, int ctx)
 {
-    const int ctx = o->beside.step.max_ctx;
     const size_t used = strlen(out);
     double step = 0, table = 0;
     if (k->n == 0)
@@ -245,24 +241,25 @@ static ek_err say_beside(char *out, size_t size, const ek_ranks_opts *o, const e
     return EK_OK;
 }
 
-static ek_err place(char *out, size_t size, ek_model *model, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+static ek_err place(char *out, size_t size, ek_model *model, const ek_gpu_driver *driver, const ek_ranks_opts *o,
+                    int ctx)
 {
     ek_cuda *c[EK_RANKS] = {0};
     ek_ranks_kept kept[EK_RANKS] = {0};
-    double room[EK_RANKS];
+    double room[EK_RANKS] = {0};
     ek_place p;
     ek_err err = find_devices(c, room, driver, o);
     if (!err) err = ek_ranks_plan(&p, kept, model, c, room, o);
-    if (err == EK_ENOMEM && o->n == 1 && !o->host) advise(model, c[0], room[0], o, err);
+    if (err == EK_ENOMEM && room[o->n - 1] > 0) err = ek_ranks_refuse(model, c, room, o);
     for (int i = 0; i < o->n; i++) ek_cuda_close(c[i]);
     if (err) return err;
     ek_place_text(out, size, &p, o->ordinal);
-    const ek_ranks_requests k = ek_ranks_count_requests(&p, kept, model, room, o->beside.step.max_ctx);
-    return say_beside(out, size, o, kept, &k);
+    const ek_ranks_requests k = ek_ranks_count_requests(&p, kept, model, room, ctx);
+    return say_beside(out, size, o, kept, &k, ctx);
 }
 
 ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_ranks_beside *beside,
-                       ek_model *model)
+                       int ctx, ek_model *model)
 {
     ek_gpu_driver driver = {0};
     ek_ranks_opts o;
@@ -272,8 +269,7 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     driver.features = d->features;
     EK_TRY(resolve(&o, &driver, d));
     o.max_bytes = max_bytes, o.beside = *beside;
-    if (!ek_device_is_split(d) && max_bytes == 0) o.beside.step.max_rows = 0; /* ek_gpu_open, which plans nothing */
-    return place(out, size, model, &driver, &o);
+    return place(out, size, model, &driver, &o, ctx);
 }
 
 double ek_device_room(const char *text, double max_bytes, const ek_model *model)

@@ -28,23 +28,28 @@ ek_err ek_device_parse(ek_device *out, const char *text);
 ek_err ek_device_set_split(ek_device *d, const char *split);
 /* Whether a card without times is measured: "auto" (NULL), "off", or "again", whatever was. EINVAL: another word. */
 ek_err ek_device_set_tune(ek_device *d, const char *tune);
-/* Several devices, or some and the CPU, share the model. Such a model is best opened deferred (ek_model_opts). */
+/* Several devices, or some and the CPU, share the model. */
 static inline bool ek_device_is_split(const ek_device *d)
 {
     return d->n > 1 || d->all || d->host;
 }
 
-/* Copies the model, which is borrowed, to the device, or to several: *out or *ranks is set. max_bytes: what each may
- * give; 0: what is free there; otherwise it is as with several, which leave room for `beside`. Both are NULL where that
- * is the CPU; why (room bytes) then gets the reason, "" if it was asked for. */
+/* There is one, or must be. A model for it is best opened deferred (ek_model_opts): it is then refused before it is
+ * read, and read in parts. */
+bool ek_device_is_wanted(const ek_device *d);
+
+/* Copies the model, which is borrowed, to the device, or to several, with room for `beside`: *out or *ranks is set.
+ * max_bytes: what each may give; 0: what is free there. ENOMEM: it has no room, with the numbers and what would hold
+ * it, before a weight is read of a deferred model. Both are NULL where that is the CPU; why (room bytes) then gets the
+ * reason, "" if it was asked for. */
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
                       const ek_ranks_beside *beside, ek_model *model, char *why, size_t room);
 
 /* What of a model would lie where, in words, on what the devices have free or, whether they are there or not, on
- * max_bytes each, and for how many requests of beside->step.max_ctx tokens keys and values have room beside it. Weights
- * may be deferred. ENOMEM: it does not fit, with what would, or no such request does, with the numbers. */
+ * max_bytes each, and for how many requests of ctx tokens keys and values have room beside it. Weights may be deferred.
+ * ENOMEM: it does not fit, in the words of ek_device_open, or no such request does, with the numbers. */
 ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_ranks_beside *beside,
-                       ek_model *model);
+                       int ctx, ek_model *model);
 
 /* Bytes that keys and values may take of the device beside the model's weights, which are not there yet. 0: text (NULL:
  * "auto") names the CPU or several devices, it has no room for the weights, or cannot be asked. */

@@ -85,29 +85,30 @@ static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_op
     return EK_OK;
 }
 
-/* The weights of a model for several devices are read device by device, so that none of them is in host memory twice,
- * nor all at once. */
+/* The weights of a model for devices are read once it is known that they have room, a part at a time: never are all in
+ * host memory at once. */
 static ek_err defer(const ek_open_opts *o, ek_model_opts *opts)
 {
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
-    opts->deferred = ek_device_is_split(&d);
-    if (opts->deferred && opts->packed_dir)
-        ek_log(EK_LOG_WARN, "weights for several devices are packed at every start: %s is not used", opts->packed_dir);
+    opts->deferred = ek_device_is_wanted(&d);
+    if (!ek_device_is_split(&d) || !opts->packed_dir) return EK_OK;
+    ek_log(EK_LOG_WARN, "weights for several devices are packed at every start: %s is not used", opts->packed_dir);
+    opts->packed_dir = NULL;
     return EK_OK;
 }
 
 static ek_err open_model(ek_opened *m, const ek_open_opts *o)
 {
-    ek_model_opts opts;
+    ek_model_opts opts, weights;
     EK_TRY(open_path(m, o));
     if (o->chat) EK_TRY(ek_chat_model_open(&m->chat, m->path));
     EK_TRY(ek_open_model_opts(o, &opts));
     EK_TRY(ek_pool_open_nodes(&m->pool, o->threads ? o->threads : ek_cpu_count(), ""));
     opts.pool = m->pool;
-    EK_TRY(defer(o, &opts));
-    EK_TRY(ek_open_weights(&m->model, m->path, o, &opts));
-    opts.deferred = false;
+    weights = opts;
+    EK_TRY(defer(o, &weights));
+    EK_TRY(ek_open_weights(&m->model, m->path, o, &weights));
     EK_TRY(open_towers(m, o, &opts));
     return open_drafter(m, o, &opts);
 }
@@ -155,6 +156,7 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
     ek_engine_opts opts = ek_open_engine_opts(o);
     ek_store_backend store;
     bool any;
+    if (!ek_opened_gpu(m)) EK_TRY(ek_model_pack_all(m->model)); /* unless it was read when it was opened */
     EK_TRY(ek_open_store(&store, &any, m, o));
     if (any) opts.cache_store = &store;
     opts.drafter = m->drafter;
@@ -186,11 +188,10 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
     EK_TRY(ek_device_set_split(&d, o->split));
     EK_TRY(ek_device_set_tune(&d, o->tune));
-    if (ek_model_is_deferred(m->model) && !ek_device_is_split(&d)) /* opened for others than it is now */
-        EK_TRY(ek_model_pack(m->model, &(ek_model_share){.end = ek_model_config(m->model)->n_layers, .embed = true}));
     const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter
                                                               : NULL; /* auto leaves out what has no room */
-    const ek_ranks_beside beside = ek_open_beside(m->model, m->towers, drafter, o);
+    const bool alone = !ek_device_is_split(&d) && o->gpu_bytes == 0;
+    const ek_ranks_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
     EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why));
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);

@@ -365,7 +365,8 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
         if (err) {
             assert_int_equal(err, EK_ENOMEM);
             assert_true(strlen(ek_err_text()) > 40 && fake.most < 1e6);
-            if (more && strstr(ek_err_text(), "a step of")) assert_non_null(strstr(ek_err_text(), "a drafter and tow"));
+            assert_non_null(strstr(ek_err_text(), ", keys and values "));
+            if (more) assert_true(strstr(ek_err_text(), ", a drafter ") && strstr(ek_err_text(), ", towers "));
             check_paper(m, &r, NULL, 0);
             refused++;
         } else {

@@ -64,7 +64,17 @@ starts "as many requests as keys fit" '^up to 128 requests run at once' --device
 grep -q '^a step reads up to 2048 prompt tokens' "$dir/said"
 count $? "long steps of a small model: $(head -3 "$dir/said")"
 starts "or fewer" '^up to 16 requests run at once' --device cuda:1 --ctx 1024 --kv-memory 20M
-said "no room" 'the weights need .* GB on 2 devices' generate --device cuda:0,1 --gpu-memory 2M --ids $ids
+said "no room" 'the weights need .* GB; on each of 2 devices a step .*; cuda:0 and cuda:1 have room for .* GB each' \
+  generate --device cuda:0,1 --gpu-memory 2M --ids $ids
+for memory in 8M 20M; do # what inspect says is what a start does, before it reads
+  for device in cuda:0 cuda:0,1; do
+    run inspect --device $device --gpu-memory $memory models/pocket >"$dir/plan"
+    run serve --port 0 --verbose --draft ngram --device $device --gpu-memory $memory >"$dir/started" 2>&1
+    why=$(sed -n 's/^layers *no: //p' "$dir/plan")
+    [ "$why" ] && grep -qF "$why" "$dir/started" && ! grep -q 'in memory' "$dir/started"
+    count $? "$memory on $device: $(cat "$dir/plan" "$dir/started")"
+  done
+done
 # served: requests of every kind, and pages on disk that one device and two find of each other
 LD_LIBRARY_PATH="$build/tests/emulate" PYTHONDONTWRITEBYTECODE=1 \
   python3 tests/e2e/ranks.py "$program" "$dir/model" "cuda:0,1 --split outputs" >"$dir/served" 2>&1

@@ -76,8 +76,8 @@ static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
     for (int i = 0; i < n && strlen(rooms) < sizeof rooms - 32; i++)
         snprintf(rooms + strlen(rooms), sizeof rooms - strlen(rooms), "%s%.2f", i ? ", " : "", gb(room[i]));
     if (!host)
-        return ek_fail(EK_ENOMEM, "the weights need %.2f GB on %d devices, which have room for %s GB",
-                       gb(weights_of(m, 0, n_layers(m))), n, rooms);
+        return ek_fail(EK_ENOMEM, "the weights need %.2f GB on %d device%s room for %s GB",
+                       gb(weights_of(m, 0, n_layers(m))), n, n == 1 ? ", which has" : "s, which have", rooms);
     return ek_fail(
         EK_ENOMEM,
         "the layers from %d on and the head, which stay together, need %.2f GB for weights; the devices have "

@@ -27,7 +27,7 @@ typedef struct ek_place {
     int device[EK_RANKS]; /* which of those given */
     ek_model_share share[EK_RANKS];
     double bytes[EK_RANKS]; /* of weights */
-    char why[256];          /* AUTO: outputs, which would be faster, are not cut, and why; else "" */
+    char why[512];          /* AUTO: outputs, which would be faster, are not cut, and why; else "" */
 } ek_place;
 
 /* room: bytes that each of n devices may take for all. With `host` the last devices take as many layers as leave a

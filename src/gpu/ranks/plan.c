@@ -7,6 +7,7 @@
 
 #include "engine/budget.h"
 #include "gpu/gpu.h"
+#include "gpu/ranks/refuse.h"
 #include "gpu/ranks/stage.h"
 #include "gpu/sizes.h"
 #include "gpu/weights/table.h"
@@ -72,46 +73,48 @@ static ek_err find_short(const ek_place *p, ek_ranks_kept *kept, ek_model *m, ek
     return EK_OK;
 }
 
-static ek_err no_room_beside(const ek_ranks_opts *o, const ek_ranks_kept *kept)
-{
-    char why[320], more[64] = "";
-    double step = 0, keys = 0, rest = 0;
-    snprintf(why, sizeof why, "%s", ek_err_text());
-    for (int i = 0; i < o->n; i++) {
-        step = fmax(step, kept[i].step), keys = fmax(keys, kept[i].keys);
-        rest = fmax(rest, kept[i].drafter + kept[i].towers);
-    }
-    if (rest > 0)
-        snprintf(more, sizeof more, ", %s %.2f GB",
-                 !o->beside.drafter     ? "towers"
-                 : o->beside.towers > 0 ? "a drafter and towers"
-                                        : "a drafter",
-                 rest / 1e9);
-    return ek_fail(EK_ENOMEM,
-                   "%s, where keys and values take %.2f GB, a step of %d rows %.2f GB%s (fewer with a smaller --ctx, "
-                   "--chunk, --max-requests or --kv-memory)",
-                   why, keys / 1e9, o->beside.step.max_rows, step / 1e9, more);
-}
-
-/* The rest takes more of its room than the share that weights leave: so a device is as if it had less. */
+/* The rest takes more of its room than the share that weights leave: so a device is as if it had less. Where what it
+ * takes is known, weights may take more than their share. */
 static ek_err plan_by(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
                       const ek_ranks_opts *o)
 {
     enum { TRIES = 64 };
-    double own[EK_RANKS], beside[EK_RANKS] = {0};
+    double own[EK_RANKS], most[EK_RANKS], beside[EK_RANKS] = {0};
     bool found = o->beside.step.max_rows > 0;
-    memcpy(own, room, sizeof *own * (size_t)o->n);
-    EK_TRY(place_once(out, m, own, o));
+    memcpy(most, room, sizeof *most * (size_t)o->n);
+    ek_err err = place_once(out, m, most, o);
+    for (int i = 0; i < o->n && err; i++) most[i] = room[i] / ek_place_share(o->host);
+    if (err == EK_ENOMEM && found && !o->host) err = place_once(out, m, most, o);
+    EK_TRY(err);
     for (int i = 0; i < out->n; i++) kept[out->device[i]].weights = out->bytes[i];
     for (int n = 0; n < TRIES && found; n++) {
         EK_TRY(find_short(out, kept, m, c, room, o, beside, &found));
-        for (int i = 0; i < o->n; i++) own[i] = fmax(1, fmin(room[i], (room[i] - beside[i]) / ek_place_share(o->host)));
-        const ek_err err = found ? place_once(out, m, own, o) : EK_OK;
-        if (err) return err == EK_ENOMEM ? no_room_beside(o, kept) : err;
+        for (int i = 0; i < o->n; i++) own[i] = fmax(1, fmin(most[i], (room[i] - beside[i]) / ek_place_share(o->host)));
+        if (found) EK_TRY(place_once(out, m, own, o));
     }
     return found ? ek_fail(EK_ENOMEM, "no placing of the layers leaves room for a step of %d rows",
                            o->beside.step.max_rows)
                  : EK_OK;
+}
+
+ek_err ek_ranks_measure(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const ek_ranks_opts *o)
+{
+    double room[EK_RANKS];
+    for (int i = 0; i < o->n; i++) room[i] = 1e18;
+    EK_TRY(place_once(out, m, room, o));
+    out->whole_o = false; /* which is as there is room */
+    for (int i = 0; i < out->n && out->split == EK_SPLIT_OUTPUTS; i++) {
+        const ek_gpu_cut cut = ek_place_cut(out, i);
+        out->bytes[i] = ek_gpu_cut_bytes(m, &cut);
+    }
+    if (o->host && o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(out, m, m->config.n_layers);
+    else if (o->host) ek_place_give_host(out, m, m->config.n_layers);
+    for (int i = 0; i < out->n; i++) {
+        ek_ranks_kept *const k = &kept[out->device[i]];
+        if (o->beside.step.max_rows > 0) EK_TRY(keep(k, out, i, m, c[out->device[i]], room[i], o));
+        else k->weights = out->bytes[i];
+    }
+    return EK_OK;
 }
 
 ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
@@ -124,32 +127,17 @@ ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *c
         by.split = EK_SPLIT_OUTPUTS;
         const ek_err err = o->apart ? ek_fail(EK_EUNSUPPORTED, "%s", o->apart) : plan_by(out, kept, m, c, room, &by);
         if (err != EK_EUNSUPPORTED && err != EK_ENOMEM) return err;
-        snprintf(why, sizeof why, "layers, for outputs cannot be cut: %s", ek_err_text());
+        ek_buf text = {0};
+        if (err == EK_ENOMEM) ek_ranks_say_need(&text, m, c, room, &by);
+        snprintf(why, sizeof why, "layers, for outputs cannot be cut: %s",
+                 err == EK_ENOMEM ? ek_buf_text(&text) : ek_err_text());
+        ek_buf_fini(&text);
         memset(kept, 0, sizeof *kept * (size_t)o->n);
     }
     by.split = EK_SPLIT_LAYERS;
     EK_TRY(plan_by(out, kept, m, c, room, &by));
     memcpy(out->why, why, sizeof why);
     return EK_OK;
-}
-
-void ek_ranks_advise(char *out, size_t size, ek_model *m, ek_cuda *c, double room, const ek_ranks_opts *o)
-{
-    ek_ranks_opts other = {.n = 2, .beside = o->beside};
-    ek_ranks_kept kept[EK_RANKS] = {0};
-    ek_cuda *all[EK_RANKS];
-    double each[EK_RANKS];
-    ek_place p;
-    ek_err err;
-    out[0] = '\0';
-    for (int i = 0; i < EK_RANKS; i++) all[i] = c, each[i] = room;
-    while ((err = ek_ranks_plan(&p, kept, m, all, each, &other)) == EK_ENOMEM && other.n < EK_RANKS) other.n++;
-    if (!err) snprintf(out, size, "%d such devices would hold it (--device cuda:0-%d)", other.n, other.n - 1);
-    const size_t used = strlen(out);
-    other.n = 1, other.host = true;
-    if (ek_ranks_plan(&p, kept, m, all, each, &other) || p.host_end + p.host_experts == 0) return;
-    snprintf(out + used, size - used, "%s--device cuda:0,cpu leaves %s%d of %d layers to the CPU", used ? ", or " : "",
-             p.host_experts ? "the experts of " : "", p.host_end + p.host_experts, m->config.n_layers);
 }
 
 ek_ranks_requests ek_ranks_count_requests(const ek_place *p, const ek_ranks_kept *kept, const ek_model *m,

@@ -16,12 +16,13 @@ typedef struct ek_ranks_kept {
 /* Where m lies on o->n devices that have `room` bytes each, by ek_place_by, so that the weights leave what o->beside
  * takes. EK_SPLIT_AUTO: outputs where ek_stage_prefers_outputs, all devices reach each other (o->apart), the CPU has no
  * part (o->host) and the model can be cut for so many and fits; else layers. kept: of those that have a part, by their
- * number among those given. c: the devices; of m only sizes are read. ENOMEM has the numbers. */
+ * number among those given. c: the devices; of m only sizes are read. ENOMEM: ek_ranks_refuse says why. */
 ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
                      const ek_ranks_opts *o);
 
-/* For what one device like c, of this room, has none for: what would, by the rest of o. Nothing if there is no way. */
-void ek_ranks_advise(char *out, size_t size, ek_model *m, ek_cuda *c, double room, const ek_ranks_opts *o);
+/* The same on devices that have room for anything, so that layers take about as long on each; with the CPU, where it
+ * has all that it can. o->split is not AUTO. */
+ek_err ek_ranks_measure(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const ek_ranks_opts *o);
 
 /* What keys and values may take of `left` bytes that weights and a drafter's leave. */
 double ek_ranks_keys_within(const ek_ranks_kept *k, double left);

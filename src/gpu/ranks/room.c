@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "gpu/ranks/plan.h"
+#include "gpu/ranks/refuse.h"
 
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room)
 {
@@ -30,12 +31,22 @@ ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const
     ek_cuda *c[EK_RANKS];
     ek_ranks_kept kept[EK_RANKS] = {0};
     for (int i = 0; i < o->n; i++) c[i] = gpu[i]->c;
-    EK_TRY(ek_ranks_plan(&r->place, kept, r->m, c, room, o));
+    const ek_err err = ek_ranks_plan(&r->place, kept, r->m, c, room, o);
+    if (err) return err == EK_ENOMEM ? ek_ranks_refuse(r->m, c, room, o) : err;
     for (int i = 0; i < o->n; i++) {
         gpu[i]->kept_step = kept[i].step, gpu[i]->kept_keys = kept[i].keys;
         gpu[i]->kept_rest = kept[i].drafter + kept[i].towers;
     }
     return EK_OK;
+}
+
+ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_ranks_opts *o)
+{
+    const double room = ek_gpu_room(g);
+    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_place p;
+    const ek_err err = ek_ranks_plan(&p, kept, m, &g->c, &room, o);
+    return err == EK_ENOMEM ? ek_ranks_refuse(m, &g->c, &room, o) : err;
 }
 
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)
