@@ -94,21 +94,9 @@ static ek_err start_drafter(ek_gpu *own)
     return ek_gpu_upload(own, NULL);
 }
 
-/* Where outputs are cut, a layer has a launch for each KV head at most: as many as a recipe has room for. */
-static ek_err check_keys(const ek_gpu *g, const ek_model *drafter)
-{
-    enum { MAX_KV_HEADS = 24 };
-    for (int i = 0; i < drafter->config.n_layers && g->share.cut.ranks; i++)
-        if (drafter->config.layer[i].n_kv_heads > MAX_KV_HEADS)
-            return ek_fail(EK_EUNSUPPORTED,
-                           "a drafter reads %d KV heads, with outputs cut it takes up to %d (--split layers)",
-                           drafter->config.layer[i].n_kv_heads, MAX_KV_HEADS);
-    return EK_OK;
-}
-
 ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
 {
-    EK_TRY(check_keys(g, ek_drafter_model(d)));
+    if (g->share.cut.ranks) EK_TRY(ek_gpu_cut_check_drafter(ek_drafter_model(d)));
     ek_gpu *own = ek_alloc(sizeof *own);
     EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
     ek_gpu_set_drafter(own, g, d);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/drafter.h"
 #include "../support/published.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
@@ -380,6 +381,37 @@ static void the_plan_chooses(void **state)
     }
 }
 
+/* Layers, too, for a drafter that reads more KV heads than it has launches for with outputs cut. */
+static void the_plan_chooses_what_the_drafter_can_do(void **state)
+{
+    (void)state;
+    static const int heads[] = {16, 24, 32};
+    for (int i = 0; i < 3; i++) {
+        static ek_config c, own;
+        ek_model *m;
+        ek_drafter *d;
+        const ek_model_opts opts = {.cpu = ek_cpu_detect(), .deferred = true};
+        assert_int_equal(ek_config_published(&c, "31b", 0), EK_OK);
+        c.n_heads = heads[i] * 2;
+        for (int l = 0; l < c.n_layers; l++) c.layer[l].n_kv_heads = heads[i];
+        assert_int_equal(ek_model_synthetic(&m, &c, 4, 1, &opts), EK_OK);
+        drafter_config(&own, &c, 0);
+        assert_int_equal(ek_drafter_synthetic(&d, &own, 5, m, &opts), EK_OK);
+        ek_ranks_opts o = {.n = 2, .split = EK_SPLIT_AUTO, .beside = {.drafter = d}};
+        ek_ranks_kept kept[EK_RANKS] = {0};
+        ek_cuda *none[EK_RANKS] = {0};
+        ek_place p;
+        assert_int_equal(ek_ranks_plan(&p, kept, m, none, (double[]){80e9, 80e9}, &o), EK_OK);
+        assert_int_equal(p.split, heads[i] > 24 ? EK_SPLIT_LAYERS : EK_SPLIT_OUTPUTS);
+        assert_true(heads[i] > 24 ? strstr(p.why, "a drafter reads 32 KV heads") != NULL : !p.why[0]);
+        o.split = EK_SPLIT_OUTPUTS; /* who insists hears why not, before a weight is read */
+        assert_int_equal(ek_ranks_plan(&p, kept, m, none, (double[]){80e9, 80e9}, &o),
+                         heads[i] > 24 ? EK_EUNSUPPORTED : EK_OK);
+        ek_drafter_close(d);
+        ek_model_close(m);
+    }
+}
+
 int main(void)
 {
     ek_log_set(EK_LOG_ERROR);
@@ -395,6 +427,7 @@ int main(void)
         cmocka_unit_test(outputs_are_placed_by_room),
         cmocka_unit_test(requests_are_counted_beside_the_weights),
         cmocka_unit_test(the_plan_chooses),
+        cmocka_unit_test(the_plan_chooses_what_the_drafter_can_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,6 +80,8 @@ static ek_err plan_by(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *
 {
     enum { TRIES = 64 };
     double own[EK_RANKS], most[EK_RANKS], beside[EK_RANKS] = {0};
+    const ek_drafter *const d = o->split == EK_SPLIT_OUTPUTS && o->n > 1 ? o->beside.drafter : NULL;
+    if (d) EK_TRY(ek_gpu_cut_check_drafter(ek_drafter_model(d)));
     bool found = o->beside.step.max_rows > 0;
     memcpy(most, room, sizeof *most * (size_t)o->n);
     ek_err err = place_once(out, m, most, o);

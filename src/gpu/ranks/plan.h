@@ -15,8 +15,9 @@ typedef struct ek_ranks_kept {
 
 /* Where m lies on o->n devices that have `room` bytes each, by ek_place_by, so that the weights leave what o->beside
  * takes. EK_SPLIT_AUTO: outputs where ek_stage_prefers_outputs, all devices reach each other (o->apart), the CPU has no
- * part (o->host) and the model can be cut for so many and fits; else layers. kept: of those that have a part, by their
- * number among those given. c: the devices; of m only sizes are read. ENOMEM: ek_ranks_refuse says why. */
+ * part (o->host) and the model, and the drafter, can be cut for so many and fit; else layers. kept: of those that have
+ * a part, by their number among those given. c: the devices; of m only sizes are read. ENOMEM: ek_ranks_refuse says
+ * why. */
 ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
                      const ek_ranks_opts *o);
 

@@ -157,6 +157,18 @@ ek_err ek_gpu_cut_check(const ek_model *m, int ranks)
     return EK_OK;
 }
 
+/* A layer has a launch for each KV head at most: as many as a recipe has room for. */
+ek_err ek_gpu_cut_check_drafter(const ek_model *drafter)
+{
+    enum { MAX_KV_HEADS = 24 };
+    for (int i = 0; i < drafter->config.n_layers; i++)
+        if (drafter->config.layer[i].n_kv_heads > MAX_KV_HEADS)
+            return ek_fail(EK_EUNSUPPORTED,
+                           "a drafter reads %d KV heads, with outputs cut it takes up to %d (--split layers)",
+                           drafter->config.layer[i].n_kv_heads, MAX_KV_HEADS);
+    return EK_OK;
+}
+
 double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut)
 {
     const ek_config *c = &m->config;

@@ -54,6 +54,9 @@ void ek_gpu_experts_wanted(const void *arg, const ek_item *it, int *first, int *
 /* EUNSUPPORTED with the reason where a model cannot be cut for so many devices. */
 ek_err ek_gpu_cut_check(const ek_model *m, int ranks);
 
+/* The same of a drafter, which is whole on a device and reads the keys of all. */
+ek_err ek_gpu_cut_check_drafter(const ek_model *drafter);
+
 /* Bytes of the weights that a device has, about. */
 double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut);
 
