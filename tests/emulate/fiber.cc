@@ -6,6 +6,7 @@
 #include "emulate/races.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -48,6 +49,9 @@ bool ek_fiber_prepare(ek_fiber &f, void (*start)(void))
         f.stack = (uint8_t *)p;
     }
     f.fake = nullptr;
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(f.stack, STACK); // frames that it had when it ended did not return
+#endif
 #if defined(__x86_64__)
     void **top = (void **)(f.stack + STACK - 64);
     *--top = nullptr; // where `start` would return to
