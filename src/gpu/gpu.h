@@ -35,8 +35,8 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_c
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 
 /* Copies d, a drafter for the model of g, to g's device: executors of g draft by it from then on. Once. d is borrowed
- * as the model is; its packed weights may be released behind it. Without effect where it fails. With a cut it is whole
- * on g, which reads the keys of all devices where they are. */
+ * as the model is, and like it may be deferred; its packed weights may be released behind it. Without effect where it
+ * fails. With a cut it is whole on g, which reads the keys of all devices where they are. */
 ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d);
 
 const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */

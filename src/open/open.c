@@ -110,6 +110,7 @@ static ek_err open_model(ek_opened *m, const ek_open_opts *o)
     EK_TRY(defer(o, &weights));
     EK_TRY(ek_open_weights(&m->model, m->path, o, &weights));
     EK_TRY(open_towers(m, o, &opts));
+    opts.deferred = weights.deferred;
     return open_drafter(m, o, &opts);
 }
 
@@ -150,13 +151,20 @@ static void choose_requests(ek_engine_opts *o, const ek_executor *on)
     o->kv_bytes = bytes < on->room ? bytes : on->room;
 }
 
+/* What was not read when it was opened. */
+static ek_err pack_all(const ek_opened *m)
+{
+    EK_TRY(ek_model_pack_all(m->model));
+    return m->drafter ? ek_model_pack_all(ek_drafter_model(m->drafter)) : EK_OK;
+}
+
 /* On m->gpu, m->ranks or the CPU. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
 {
     ek_engine_opts opts = ek_open_engine_opts(o);
     ek_store_backend store;
     bool any;
-    if (!ek_opened_gpu(m)) EK_TRY(ek_model_pack_all(m->model)); /* unless it was read when it was opened */
+    if (!ek_opened_gpu(m)) EK_TRY(pack_all(m));
     EK_TRY(ek_open_store(&store, &any, m, o));
     if (any) opts.cache_store = &store;
     opts.drafter = m->drafter;
@@ -197,7 +205,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);
     if (!ek_opened_gpu(m)) return open_engine(m, o);
     ek_err err = add_drafter(m, o);
-    if (err && d.may_be_cpu) {
+    if (err && d.may_be_cpu && err != EK_EFORMAT && err != EK_EIO) {
         ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
         err = EK_OK;
     }

@@ -22,7 +22,7 @@ typedef struct ek_opened {
 } ek_opened;
 
 /* Opens pool, model and drafter, and with o->chat the tokenizer before them. Everything is closed again on failure.
- * For a device the model's weights are read by ek_open_engine: until then nothing computes with them.
+ * For a device the weights of both are read by ek_open_engine: until then nothing computes with them.
  * EINVAL as ek_open_check, and the errors of what it opens: ENOTFOUND, EIO, EFORMAT, EUNSUPPORTED, ENOMEM. */
 ek_err ek_open_model(ek_opened *m, const ek_open_opts *o);
 

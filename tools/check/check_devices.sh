@@ -73,6 +73,9 @@ for memory in 8M 20M; do # what inspect says is what a start does, before it rea
     why=$(sed -n 's/^layers *no: //p' "$dir/plan")
     [ "$why" ] && grep -qF "$why" "$dir/started" && ! grep -q 'in memory' "$dir/started"
     count $? "$memory on $device: $(cat "$dir/plan" "$dir/started")"
+    run generate --verbose --device $device --gpu-memory $memory --ids $ids >"$dir/started" 2>&1
+    grep -q ', a drafter .*; cuda:0 ' "$dir/started" && ! grep -q 'in memory' "$dir/started"
+    count $? "$memory on $device with a drafter: $(cat "$dir/started")"
   done
 done
 # served: requests of every kind, and pages on disk that one device and two find of each other
