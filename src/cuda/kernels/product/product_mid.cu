@@ -1,5 +1,5 @@
 // Products of Form Q for 9 to some hundred rows, of one matrix, of two with their gate, or of q, k and v
-// (product_mid.cuh).
-#include "cuda/kernels/product/product_mid.cuh"
+// (mid_product.cuh).
+#include "cuda/kernels/product/mid_kernels.cuh"
 
 EK_MID_KERNELS(q4, 64)

@@ -13,8 +13,8 @@
 // reads it (wide_gate.cuh).
 #pragma once
 
-#include "cuda/kernels/product/wide_floats.cuh"
 #include "cuda/kernels/product/wide_gate.cuh"
+#include "cuda/kernels/product/wide_unit.cuh"
 #include "cuda/kernels/product/wide_sums.cuh"
 #include "cuda/model_args.h"
 
@@ -32,7 +32,7 @@ struct wide_product {
     static constexpr int PAIR = (ACTS + 2 * SX + 1023) / 1024 * 1024; // of two units, as ek_arrange writes them
     static constexpr int OPERAND = UNITS / 2 * PAIR, WEIGHTS = TALL * UNITS * (CODE + SCALE),
                          SLOT_BYTES = OPERAND + WARPS * WEIGHTS;
-    static constexpr int LEAF = 16 / UNITS;
+    typedef wide_unit<BITS, LIMBS, TALL, COLUMNS, CHUNK, UNITS, SHORT> one_unit;
     static constexpr int LANE = (A == 64 ? 8 : 4) *
                                 PER; // bytes from a lane's {sx, X}, or sx, of an octet to the next one's
     static_assert(A == 64 || (A == 32 && CHUNK == COLUMNS && !GATE), "groups of 64 or 32");
@@ -161,92 +161,6 @@ struct wide_product {
         return (float4 *)a.stack + ((int64_t)block * a.levels + level) * (SUMS * LIMBS / 4) * THREADS + thread_again();
     }
 
-    typedef int accumulators[TALL][CHUNK / 2];
-
-    template <int N>
-    static __device__ __forceinline__ void issue(int (&d)[TALL][N], const u32 (&code)[TALL][8], const uint8_t *b)
-    {
-#pragma unroll
-        for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
-        wgmma_fence();
-#pragma unroll
-        for (int m = 0; m < TALL; m++) wgmma<0>(d[m], code[m], b), wgmma<1>(d[m], code[m] + 4, b + 32);
-        wgmma_commit();
-    }
-
-    // One group of 64 inputs: unit u of a slot; codes, scales, acts and x are where this lane reads unit 0.
-    template <bool FEW>
-    __device__ __forceinline__ void group(float (&sum)[SUMS], accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1],
-                                          const uint8_t *codes, const uint8_t *scales, const uint8_t *acts,
-                                          const uint8_t *x, bool all = true) const
-    {
-        const float zero = (float)a.zero;
-        u32 code[TALL][8];
-        float s[TALL][2], b[TALL][2];
-        constexpr float UNIT = BITS == 4 ? 0.0625f : 1; // codes of 4 bits come as 16 c; s / 16 is exact in bf16's range
-#pragma unroll
-        for (int m = 0; m < TALL; m++) {
-            read_codes<BITS>(codes + m * UNITS * CODE, code[m]);
-            wgmma_pin(code[m]);
-        }
-#pragma unroll
-        for (int m = 0; m < TALL; m++) {
-            const uint2 v = *(const uint2 *)(scales + m * UNITS * SCALE);
-            s[m][0] = bits(v.x << 16), b[m][0] = fma_(zero, s[m][0], bits(v.x & 0xffff0000u));
-            s[m][1] = bits(v.y << 16), b[m][1] = fma_(zero, s[m][1], bits(v.y & 0xffff0000u));
-            s[m][0] *= UNIT, s[m][1] *= UNIT;
-        }
-        constexpr int CHUNKS = COLUMNS / CHUNK;
-        if constexpr (FEW) {
-            int few[TALL][SHORT / 2];
-            issue(few, code, acts);
-            wgmma_wait<0>();
-            wide_floats<LIMBS, TALL, SHORT, OCTETS>(sum, few, 0, s, b, x);
-            return;
-        }
-        issue(d[0], code, acts);
-#pragma unroll
-        for (int i = 0; i < CHUNKS; i++) {
-            if (i + 1 < CHUNKS) {
-                issue(d[(i + 1) % 2], code, acts + (i + 1) * CHUNK * 128);
-                wgmma_wait<1>();
-            } else {
-                wgmma_wait<0>();
-            }
-            wide_floats<LIMBS, TALL, CHUNK, OCTETS>(sum, d[CHUNKS > 1 ? i % 2 : 0], i, s, b, x, all);
-        }
-    }
-
-    // The same for two groups of 32, without biases; x: sx of the lane's columns, of the second group SX / 2 behind.
-    __device__ __forceinline__ void two_groups(float (&sum)[SUMS], accumulators &d, const uint8_t *codes,
-                                               const uint8_t *scales, const uint8_t *acts, const uint8_t *x) const
-    {
-        constexpr float UNIT = BITS == 4 ? 0.0625f : 1;
-        u32 code[TALL][8];
-#pragma unroll
-        for (int m = 0; m < TALL; m++) {
-            read_codes<BITS>(codes + m * UNITS * CODE, code[m]);
-            wgmma_pin(code[m]);
-        }
-#pragma unroll
-        for (int g = 0; g < 2; g++) {
-#pragma unroll
-            for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
-            wgmma_fence();
-#pragma unroll
-            for (int m = 0; m < TALL; m++) wgmma<0>(d[m], code[m] + g * 4, acts + g * 32);
-            wgmma_commit();
-            float2 s[TALL];
-#pragma unroll
-            for (int m = 0; m < TALL; m++) {
-                s[m] = __half22float2(*(const __half2 *)(scales + m * UNITS * SCALE + g * 32));
-                s[m].x *= UNIT, s[m].y *= UNIT;
-            }
-            wgmma_wait<0>();
-            wide_floats_32<LIMBS, TALL, OCTETS>(sum, d, s, x + g * (SX / 2));
-        }
-    }
-
     __device__ __forceinline__ void store(const float (&sum)[SUMS]) const
     {
         const int lane = thread_again() % 32, warp = thread_again() / 32, row = of().row0[warp] + lane % 4 * PER;
@@ -351,7 +265,7 @@ struct wide_product {
         int slot = 0;
         u32 phase = 0;
         for (take(first); number() < of().tiles; take(number() + gridDim.x)) {
-            accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
+            typename one_unit::accumulators d[COLUMNS / CHUNK > 1 ? 2 : 1];
             for (int i = 0; i < (COLUMNS / CHUNK > 1 ? 2 : 1); i++)
                 for (int m = 0; m < TALL; m++)
                     for (int j = 0; j < CHUNK / 2; j++) d[i][m][j] = 0;
@@ -370,8 +284,8 @@ struct wide_product {
                     if (columns() <= SHORT) {
 #pragma unroll 1
                         for (; u < end; u++) {
-                            group<true>(sum, d, codes, scales, acts + (u & 1) * 64,
-                                        acts + ACTS + (u & 1) * SX + lane % 4 * LANE);
+                            one_unit::template add_64<true>(a.zero, sum, d, codes, scales, acts + (u & 1) * 64,
+                                                            acts + ACTS + (u & 1) * SX + lane % 4 * LANE, all);
                             codes += CODE, scales += SCALE;
                             if (u & 1) acts += PAIR;
                         }
@@ -380,8 +294,8 @@ struct wide_product {
 #pragma unroll 1
                 for (; u < end; u++) {
                     const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
-                    if constexpr (A == 64) group<false>(sum, d, codes, scales, b, x, all);
-                    else two_groups(sum, d[0], codes, scales, b, x);
+                    if constexpr (A == 64) one_unit::template add_64<false>(a.zero, sum, d, codes, scales, b, x, all);
+                    else one_unit::add_32(sum, d[0], codes, scales, b, x);
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;
                 }
