@@ -50,7 +50,11 @@ bool ek_fiber_prepare(ek_fiber &f, void (*start)(void))
     }
     f.fake = nullptr;
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(f.stack, STACK); // frames that it had when it ended did not return
+    uint8_t *frames = f.stack; // that it had when it ended: they did not return
+#if defined(__x86_64__)
+    frames = f.top ? (uint8_t *)f.top : f.stack + STACK;
+#endif
+    __asan_unpoison_memory_region(frames, (size_t)(f.stack + STACK - frames));
 #endif
 #if defined(__x86_64__)
     void **top = (void **)(f.stack + STACK - 64);
