@@ -2,21 +2,21 @@
 
 /* Of all chips: `device choice`, `device planes`, `device floats`; of a gate which is faster in whole steps of 1, 4 and
  * 8 rows. */
-#define COMMON                                                                                                   \
-    .small = {.group_32 = 1.45, .group_16 = 2.4}, .units = {.weight = {0.82e-6, 0.52e-6}},                       \
-    .tile = {.alone = 0.72, .shared = {0.63, 0.51}},                                                             \
-    .floats = {.launch = 3, .few = 0.0033, .alone = 0.045, .shared = 0.05}, .parts = {.sum = 4, .bytes = 2.5e6}, \
-    .warp_64 = {.launch = 2,                                                                                     \
-                .weight_l1 = 0.24e-6,                                                                            \
-                .weight_l2_4 = 0.2e-6,                                                                           \
-                .weight_l2_8 = 0.34e-6,                                                                          \
-                .gate_launch = 0.4,                                                                              \
-                .gate_chunk = 0.9,                                                                               \
-                .gate_row = 0.066,                                                                               \
-                .gates_launch = 4.5,                                                                             \
-                .gates_weight = 0.28e-6,                                                                         \
-                .heads_launch = 2.5,                                                                             \
-                .heads_weight = 0.24e-6},                                                                        \
+#define COMMON                                                                                                    \
+    .small = {.group_32 = 1.45, .group_16 = 2.4}, .units = {.weight = {0.82e-6, 0.52e-6}},                        \
+    .tile = {.alone = 0.72, .shared = {0.63, 0.51}},                                                              \
+    .floats = {.launch = 3, .few = 0.00051, .alone = 0.045, .shared = 0.05}, .parts = {.sum = 4, .bytes = 2.5e6}, \
+    .warp_64 = {.launch = 2,                                                                                      \
+                .weight_l1 = 0.24e-6,                                                                             \
+                .weight_l2_4 = 0.2e-6,                                                                            \
+                .weight_l2_8 = 0.34e-6,                                                                           \
+                .gate_launch = 0.4,                                                                               \
+                .gate_chunk = 0.9,                                                                                \
+                .gate_row = 0.066,                                                                                \
+                .gates_launch = 4.5,                                                                              \
+                .gates_weight = 0.28e-6,                                                                          \
+                .heads_launch = 2.5,                                                                              \
+                .heads_weight = 0.24e-6},                                                                         \
     .warp_own = {.launch = 3, .weight_16 = 0.5e-6, .weight_8 = 0.36e-6, .weight_4 = 0.28e-6, .eight = {1.6, 2}},
 #define MID(...) .mid = {.launch = 1, .half_32 = 1.5, .sum = 1.5, .gate = 1, .gate_oct = 0.7, __VA_ARGS__}
 

@@ -19,7 +19,7 @@ typedef struct ek_cuda_times {
     struct {
         double alone, shared[2];
     } tile;
-    /* Form F: a launch; an input of 16 outputs and 8 rows, by panels, where a multiprocessor has so many of them; an
+    /* Form F: a launch; of few rows what a cycle takes (product/floats.c); an
      * input of a tile of 64 rows and 128 outputs, alone on its multiprocessor, and for each of more */
     struct {
         double launch, few, alone, shared;

@@ -82,7 +82,7 @@ static ek_cuda_product plan(const struct timed *t, const ek_cuda_linear *l, cons
         p = ek_cuda_tile_plan(l, t->rows, chip, 0, &unused), *us = ek_cuda_tile_us(l, t->rows, 0, chip);
         return p;
     case EK_CUDA_MID: return ek_cuda_mid_plan(l, t->rows, EK_CUDA_GATE_NONE, chip, 0, us);
-    case EK_CUDA_FLOATS_FEW: *us = ek_cuda_floats_few_us(l, t->rows, chip); return ek_cuda_floats_plan_few(l, t->rows);
+    case EK_CUDA_FLOATS_FEW: return ek_cuda_floats_plan_few(l, t->rows, chip, 0, us);
     case EK_CUDA_FLOATS_TILES:
         p = ek_cuda_floats_plan_tiles(l, t->rows, chip, 0, &unused);
         *us = ek_cuda_floats_tiles_us(l, t->rows, 0, chip);

@@ -75,10 +75,10 @@ static ek_cuda_product plan_tiles(const ek_cuda_linear *l, int rows, const ek_cu
 
 static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
-    double us;
+    double us, few_us;
     const ek_cuda_product tiles = ek_cuda_floats_plan_tiles(l, rows, chip, room, &us);
-    if (rows > FEW && us < ek_cuda_floats_few_us(l, rows, chip)) return tiles;
-    const ek_cuda_product few = ek_cuda_floats_plan_few(l, rows);
+    const ek_cuda_product few = ek_cuda_floats_plan_few(l, rows, chip, room, &few_us);
+    if (rows > FEW && us < few_us) return tiles;
     return holds(&few.grid, chip) ? few : tiles;
 }
 
@@ -135,10 +135,10 @@ ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int job
                                       const ek_cuda_chip *chip)
 {
     const ek_cuda_product none = {.name = ""};
-    if (!l->units && !jobs &&
-        (rows == 1 || (rows > FEW && ek_cuda_floats_tiles_us(l, rows, 0, chip) < ek_cuda_floats_few_us(l, rows, chip))))
+    if (!l->units && !jobs && rows > FEW &&
+        ek_cuda_floats_tiles_us(l, rows, 0, chip) < ek_cuda_floats_few_us(l, rows, chip))
         return none;
-    if (!l->units) return ek_cuda_floats_plan_many(l, rows, jobs, matrices);
+    if (!l->units) return ek_cuda_floats_plan_many(l, rows, jobs, matrices, chip);
     if (jobs && rows > EK_CUDA_UNITS_ROWS) return plan_job_tiles(l, jobs, matrices, chip);
     if (!jobs && rows * l->limbs > EK_CUDA_UNITS_ROWS &&
         ek_cuda_tile_us(l, rows, 0, chip) < ek_cuda_units_us(l, rows, chip))

@@ -56,6 +56,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
                                      .rows = c->tile,
                                      .pass = p.pass,
                                      .levels = p.levels,
+                                     .slots = p.slots,
                                      .stack = x->stack,
                                      .operand = m->l.units ? w->operand[m->l.limbs - 1] : 0},
                                .jobs = x->jobs,

@@ -145,7 +145,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, const ek_cuda_
     case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, chip);
     case BY_TILES: return ek_cuda_tile_plan(l, rows, chip, 0, &us);
     case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, chip);
-    case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows);
+    case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows, chip, (size_t)1 << 30, &us);
     case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, chip, (size_t)1 << 30, &us);
     case BY_MANY_PARTS: return ek_cuda_floats_plan_tiles(l, rows, &many, (size_t)1 << 30, &us);
     case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, chip, (size_t)1 << 30, &us);

@@ -155,12 +155,13 @@ void speed_planes(dev *d)
 /* Form F: towers' matrices and those of decoders, by both kernels. */
 void speed_floats(dev *d)
 {
-    static const int few[] = {8, 16, 32, 64, 0}, many[] = {16, 32, 64, 128, 256, 512, 2520, 0},
+    static const int few[] = {1, 2, 4, 8, 16, 32, 0}, many[] = {16, 32, 64, 128, 256, 512, 2520, 0},
                      prompt[] = {512, 2048, 0};
     static const struct {
         int n, k;
-    } c[] = {{768, 768},   {3072, 768},  {768, 3072},  {1152, 1152}, {4304, 1152},
-             {1152, 4304}, {2048, 1536}, {6144, 1536}, {1536, 6144}, {21504, 5376}};
+    } c[] = {{768, 768},    {3072, 768},  {768, 3072},  {1152, 1152}, {4304, 1152},
+             {1152, 4304},  {2048, 1536}, {6144, 1536}, {1536, 6144}, {21504, 5376},
+             {5376, 21504}, {8192, 5376}, {5376, 8192}, {2816, 2112}, {262144, 2560}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         shape s = {c[i].n, c[i].k, 0, 0, 0, 0, EK_BF16, false};
         by_kernel = BY_FEW_FLOATS, time_product(d, &s, few);

@@ -1,7 +1,7 @@
 // A layer with experts in groups of 32 whose router has floats, for few rows: as experts.cu, by warp.cuh
 // (cuda/model_args.h; contracts: ops/linear/linear.h, src/model/moe.c).
 #include "cuda/kernels/choose.cuh"
-#include "cuda/kernels/product/product_f.cuh"
+#include "cuda/kernels/product/panel_f.cuh"
 #include "cuda/kernels/product/warp.cuh"
 
 using namespace ek;
@@ -20,8 +20,7 @@ template <int ROWS> __device__ __forceinline__ void first(const ek_cuda_experts_
         const uint8_t *const weights = panel_at<FLOAT>(a.router, panel);
         for (int64_t i = threadIdx.x * 128; i < panel_bytes<FLOAT>(a.router.x.k); i += blockDim.x * 128)
             prefetch_line(weights + i);
-        product<FLOAT, 1>(a.router, panel, blockIdx.x / a.route_panels,
-                          [&](int r) { return (const float *)a.router.f + r * a.router.ldf; });
+        panel_of_row(a.router, panel, blockIdx.x / a.route_panels);
         __threadfence();
         __syncthreads();
         if (threadIdx.x == 0) atomicAdd((int *)a.choose.ended, 1);

@@ -1,9 +1,12 @@
-// A panel of Form F (contract: ops/linear/linear.h): weights in the CPU's panels, a chain of 256 fma per leaf. A block
-// computes a panel of 16 outputs; half a warp is a leaf, a lane one output of it.
+// Products of Form F for few rows (contract: ops/linear/linear.h): weights in the CPU's panels, a chain of 256 fma per
+// leaf. A warp has a leaf of some panels, a lane 2 or 4 of their outputs for all rows of a tile. What the warp reads
+// goes through slots of shared memory that are its own: pieces of some inputs of its panels and rows, several on their
+// way.
 #pragma once
 
 #include <cuda_fp16.h>
 
+#include "cuda/few.h"
 #include "cuda/kernels/product/product_fragment.cuh"
 #include "cuda/model_args.h"
 
@@ -13,13 +16,6 @@ namespace ek
 constexpr int BLOCK = 256;
 
 enum { FLOAT, HALF, BRAIN }; // EK_W_F32, EK_W_F16, EK_W_BF16
-
-template <int F> __device__ __forceinline__ float weight(const void *panel, int64_t i)
-{
-    if (F == FLOAT) return ((const float *)panel)[i];
-    unsigned short h = ((const unsigned short *)panel)[i];
-    return F == HALF ? __half2float(__ushort_as_half(h)) : bits((u32)h << 16);
-}
 
 template <int F> __device__ __forceinline__ int64_t panel_bytes(int k)
 {
@@ -31,60 +27,231 @@ template <int F> __device__ __forceinline__ const uint8_t *panel_at(const ek_cud
     return (const uint8_t *)a.codes + number * panel_bytes<F>(a.x.k);
 }
 
-// Rows [row0, row0 + ROWS) up to a.rows of a panel by its number; record(r) is where row r of x lies.
-template <int F, int ROWS, class R>
-__device__ __forceinline__ void product(const ek_cuda_linear_args &a, int number, int row0, R record)
+// Two weights as they lie in a word.
+template <int F> __device__ __forceinline__ float2 two(u32 u)
 {
-    EK_DYNAMIC_SHARED(float, leaf); // [leaf][row][16]
-    const int tid = threadIdx.x, o = tid % 16, k = a.x.k, leaves = (k + BLOCK - 1) / BLOCK;
-    const uint8_t *panel = panel_at<F>(a, number);
-    const float *x[ROWS];
+    if (F == BRAIN) return make_float2(bits(u << 16), bits(u & 0xffff0000u));
+    return make_float2(__half2float(__ushort_as_half((unsigned short)u)),
+                       __half2float(__ushort_as_half((unsigned short)(u >> 16))));
+}
+
+template <int F, int ROWS> struct few {
+    static constexpr int OUTPUTS = EK_CUDA_FEW_OUTPUTS(ROWS), PANELS = OUTPUTS / 16;
+    static constexpr int MINE = OUTPUTS / 32, ALL = ROWS * OUTPUTS;     // outputs of a lane; sums of a warp
+    static constexpr int BYTES = F == FLOAT ? 4 : 2, LINE = 16 * BYTES; // of an input of a panel
+    static constexpr int STEP = EK_CUDA_FEW_STEP(ROWS), SLOT = EK_CUDA_FEW_SLOT(ROWS, BYTES);
+    static constexpr int PIECES = STEP * LINE / 16, COPIES = PANELS * PIECES / 32; // of a panel, by 16 bytes; of a lane
+    static_assert(32 % ROWS == 0, "a lane copies elements of one row");
+
+    const ek_cuda_linear_args &a;
+    uint8_t *ring; // the warp's
+    int slots, warps, lane, warp;
+    int line[4];                 // where the lane's weights of an input lie, by its place in four
+    const uint8_t *from[COPIES]; // what the lane copies: weights of an input,
+    int to[COPIES], input;       // and where; which input of the slot
+    const float *row;            // of whose elements the lane copies one
+    float sum[ROWS][MINE];
+
+    __device__ __forceinline__ few(const ek_cuda_linear_args &args, uint8_t *memory, int panel0)
+        : a(args), slots(args.slots), warps(blockDim.x / 32), lane(threadIdx.x % 32), warp(threadIdx.x / 32)
+    {
+        ring = memory + warp * slots * SLOT;
+        const int mine = lane * MINE / 16, part = lane % (LINE / 16) * 16, end = (a.n - 1) / 16 - panel0;
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) x[r] = record(min(row0 + r, a.rows - 1));
-    let_next_start();
-    if (ROWS > 1) wait_for_previous(); // again where the caller has waited, which costs nothing
-    // 16 inputs at a time: lane o has their weights for output o, and the rows' element o, which all need
-    for (int l0 = 0; l0 < leaves; l0 += blockDim.x / 16) {
-        const int l = l0 + tid / 16, end = l < leaves ? min(k, (l + 1) * BLOCK) : 0;
-        float sum[ROWS] = {}, w[16], v[ROWS], next_w[16], next_v[ROWS];
-        // never under a condition, which would wait for each; past the end unused
-        auto load_weights = [&](int i) {
+        for (int i = 0; i < 4; i++) line[i] = line_of(mine, i) + lane * MINE % 16 * BYTES;
+        input = lane % PIECES / (LINE / 16);
 #pragma unroll
-            for (int j = 0; j < 16; j++) next_w[j] = weight<F>(panel, (int64_t)min(i + j, k - 1) * 16 + o);
-        };
-        auto load_rows = [&](int i) {
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) next_v[r] = x[r][min(i + o, k - 1)];
-        };
-        load_weights(l * BLOCK);
-        if (ROWS == 1 && l0 == 0) wait_for_previous();
-        load_rows(l * BLOCK);
-#pragma unroll 1
-        for (int i = l * BLOCK; __any_sync(~0u, i < end); i += 16) {
-#pragma unroll
-            for (int j = 0; j < 16; j++) w[j] = next_w[j];
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) v[r] = next_v[r];
-            const int next = i + 16 < (l + 1) * BLOCK ? i + 16 : k;
-            load_weights(next), load_rows(next);
-#pragma unroll
-            for (int j = 0; j < 16; j++)
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    float xj = __shfl_sync(~0u, v[r], j, 16);
-                    if (i + j < end) sum[r] = fma_(xj, w[j], sum[r]);
-                }
-            if (i + 16 >= (l + 1) * BLOCK) break; // for both halves of the warp at once
+        for (int i = 0; i < COPIES; i++) {
+            const int panel = (i * 32 + lane) / PIECES;
+            from[i] = panel_at<F>(a, panel0 + min(panel, end)) + part; // past the last panel it stands in
+            to[i] = line_of(panel, input + further(i)) + part;
         }
-        if (l < leaves)
-#pragma unroll
-            for (int r = 0; r < ROWS; r++) leaf[(l * ROWS + r) * 16 + o] = sum[r];
     }
-    __syncthreads();
-    if (tid >= ROWS * 16) return;
-    const int r = row0 + tid / 16, out = number * 16 + o;
-    if (r < a.rows && out < a.n)
-        ((float *)a.y)[r * a.ldy + out] = tree_sum([&](int i) { return leaf[i * ROWS * 16 + tid]; }, leaves);
+
+    // Where input i of a panel lies in a slot: inputs change places in fours, so that lanes of four panels read one
+    // input from different banks.
+    static __device__ __forceinline__ int line_of(int panel, int i)
+    {
+        return (panel * STEP + (i ^ (panel & (LINE == 32 ? 3 : 1)))) * LINE;
+    }
+
+    // Inputs from the lane's first copy to its i-th, where a panel's take several.
+    static __device__ __forceinline__ constexpr int further(int i)
+    {
+        return i * 32 % PIECES / (LINE / 16);
+    }
+
+    // The piece of weights from input k0 on; inputs past the last are not used: the last stands in for them.
+    __device__ __forceinline__ void copy_weights(int slot, int k0)
+    {
+        uint8_t *const base = ring + slot * SLOT;
+#pragma unroll
+        for (int i = 0; i < COPIES; i++)
+            copy_async<16>(base + to[i], from[i] + (int64_t)min(k0 + input + further(i), a.x.k - 1) * LINE);
+    }
+
+    // The rows' elements there, those of an input side by side.
+    __device__ __forceinline__ void copy_rows(int slot, int k0)
+    {
+        float *const base = (float *)(ring + slot * SLOT + EK_CUDA_FEW_PIECE(BYTES));
+#pragma unroll
+        for (int at = lane; at < ROWS * STEP; at += 32) copy_async<4>(base + at, row + min(k0 + at / ROWS, a.x.k - 1));
+    }
+
+    // What a lane adds at once: an input of all rows, its weights as they lie.
+    struct __align__(16) operands
+    {
+        float x[ROWS];
+        u32 w[MINE * BYTES / 4];
+
+        __device__ __forceinline__ void read(const float *rows, const uint8_t *weights)
+        {
+            words<ROWS>((u32 *)x, rows), words<MINE * BYTES / 4>(w, weights);
+        }
+
+        template <int N> static __device__ __forceinline__ void words(u32 * v, const void *at)
+        {
+            if constexpr (N == 1) v[0] = *(const u32 *)at;
+            else if constexpr (N == 2) *(uint2 *)v = *(const uint2 *)at;
+            else
+#pragma unroll
+                for (int i = 0; i < N; i += 4) *(uint4 *)(v + i) = *(const uint4 *)((const u32 *)at + i);
+        }
+    };
+
+    __device__ __forceinline__ void add(const operands &in)
+    {
+        float w[MINE];
+#pragma unroll
+        for (int o = 0; o < MINE; o += 2) {
+            const float2 v = F == FLOAT ? make_float2(bits(in.w[o * BYTES / 4]), bits(in.w[(o + 1) * BYTES / 4]))
+                                        : two<F>(in.w[o / 2]);
+            w[o] = v.x, w[o + 1] = v.y;
+        }
+#pragma unroll
+        for (int r = 0; r < ROWS; r++)
+#pragma unroll
+            for (int o = 0; o < MINE; o++) sum[r][o] = fma_(in.x[r], w[o], sum[r][o]);
+    }
+
+    // Inputs [0, n) of a slot; the next is read while one is added.
+    __device__ __forceinline__ void add_piece(int slot, int n)
+    {
+        const uint8_t *const w = ring + slot * SLOT;
+        const float *const x = (const float *)(w + EK_CUDA_FEW_PIECE(BYTES));
+        if (n >= STEP) {
+            operands in[2];
+            in[0].read(x, w + line[0]);
+#pragma unroll
+            for (int i = 0; i < STEP; i++) {
+                if (i + 1 < STEP)
+                    in[(i + 1) % 2].read(x + (i + 1) * ROWS, w + (i + 1) / 4 * 4 * LINE + line[(i + 1) % 4]);
+                add(in[i % 2]);
+            }
+            return;
+        }
+#pragma unroll 1
+        for (int i = 0; i < n; i++) {
+            const int at = i % 4 == 0 ? line[0] : i % 4 == 1 ? line[1] : i % 4 == 2 ? line[2] : line[3];
+            operands in;
+            in.read(x + i * ROWS, w + i / 4 * 4 * LINE + at);
+            add(in);
+        }
+    }
+
+    // The oldest slot is there.
+    __device__ __forceinline__ void wait()
+    {
+        if (slots == 4) copy_wait<2>();
+        else if (slots == 3) copy_wait<1>();
+        else if (slots == 6) copy_wait<4>();
+        else copy_wait<EK_CUDA_FEW_MAX_SLOTS - 2>();
+    }
+
+    // The warp's slot behind that of input k0: of its leaf, or of the next that it has.
+    __device__ __forceinline__ int behind(int k0) const
+    {
+        k0 += STEP;
+        return k0 % BLOCK ? k0 : k0 + (warps - 1) * BLOCK;
+    }
+
+    // Leaves [first, last), first a multiple of the warps, of the tile's rows; put(row, output, y) takes what they add
+    // up to. ready: what comes before in front of the first row that is read.
+    template <class Ready, class Put>
+    __device__ __forceinline__ void run(float *sums, int first, int last, Ready ready, Put put)
+    {
+        const int end = min(a.x.k, last * BLOCK), ahead = slots - 1;
+        float *const stack = sums + warps * ALL;
+        int copied = (first + warp) * BLOCK, at = copied;
+#pragma unroll 1
+        for (int s = 0; s < ahead; s++, copied = behind(copied))
+            if (copied < end) copy_weights(s, copied);
+        ready();
+        copied = at;
+#pragma unroll 1
+        for (int s = 0; s < ahead; s++, copied = behind(copied)) {
+            if (copied < end) copy_rows(s, copied);
+            copy_commit();
+        }
+        int now = 0, next = ahead;
+        for (int leaf0 = first; leaf0 < last; leaf0 += warps) {
+            const int stop = min(end, (leaf0 + warp + 1) * BLOCK);
+            const bool any = (leaf0 + warp) * BLOCK < end;
+#pragma unroll
+            for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                for (int o = 0; o < MINE; o++) sum[r][o] = 0;
+#pragma unroll 1
+            for (at = (leaf0 + warp) * BLOCK; at < stop; at += STEP) {
+                wait();
+                __syncwarp(); // all have their copies of this slot, and have read the one before
+                if (copied < end) copy_weights(next, copied), copy_rows(next, copied);
+                copy_commit();
+                add_piece(now, stop - at);
+                copied = behind(copied);
+                now = now + 1 < slots ? now + 1 : 0, next = next + 1 < slots ? next + 1 : 0;
+            }
+            if (any)
+#pragma unroll
+                for (int r = 0; r < ROWS; r++)
+#pragma unroll
+                    for (int o = 0; o < MINE; o += 2)
+                        *(float2 *)(sums + warp * ALL + r * OUTPUTS + lane * MINE + o) = make_float2(sum[r][o],
+                                                                                                     sum[r][o + 1]);
+            __syncthreads();
+            // the warps' leaves are a node of T, which meets those to its left that it completes, at the end all of
+            // them
+            const int number = (leaf0 - first) / warps, leaves = min(warps, last - leaf0);
+            const bool ends = leaf0 + warps >= last;
+            for (int i = threadIdx.x; i < ALL; i += blockDim.x) {
+                float y = tree_sum([&](int l) { return sums[l * ALL + i]; }, leaves);
+                int depth = __popc((unsigned)number);
+                for (int left = number; ends ? depth > 0 : left & 1; left >>= 1) y = stack[--depth * ALL + i] + y;
+                if (ends) put(i / OUTPUTS, i % OUTPUTS, y);
+                else stack[depth * ALL + i] = y;
+            }
+            if (!ends) __syncthreads(); // they are read
+        }
+    }
+};
+
+// Rows [row0, row0 + ROWS) up to a.rows of outputs [16 panel0, ...); record(r) is where row r of x lies. In parts
+// (a.split) a part's node of T goes to rows of its own.
+template <int F, int ROWS, class R>
+__device__ __forceinline__ void product(const ek_cuda_linear_args &a, int panel0, int row0, int part, R record)
+{
+    EK_DYNAMIC_SHARED(uint8_t, memory);
+    const int leaves = (a.x.k + BLOCK - 1) / BLOCK, each = a.split ? a.split * 64 / BLOCK : leaves;
+    few<F, ROWS> f(a, memory, panel0);
+    f.run((float *)(memory + f.warps * f.slots * f.SLOT), part * each, min(leaves, (part + 1) * each),
+          [&] {
+              wait_for_previous(); // again where the caller has waited, which costs nothing
+              f.row = record(min(row0 + f.lane % ROWS, a.rows - 1));
+          },
+          [&](int r, int o, float y) {
+              const int out = panel0 * 16 + o;
+              if (row0 + r < a.rows && out < a.n) ((float *)a.y)[(int64_t)(part * a.rows + row0 + r) * a.ldy + out] = y;
+          });
 }
 
 } // namespace ek

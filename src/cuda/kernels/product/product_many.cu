@@ -43,20 +43,13 @@ template <int F> struct weights {
         }
     }
 
-    static __device__ __forceinline__ float2 two(u32 u)
-    {
-        if (F == BRAIN) return make_float2(bits(u << 16), bits(u & 0xffff0000u));
-        return make_float2(__half2float(__ushort_as_half((unsigned short)u)),
-                           __half2float(__ushort_as_half((unsigned short)(u >> 16))));
-    }
-
     __device__ __forceinline__ void put(shared &sm, int to) const
     {
         const int tid = thread_again(), lane = tid % 32, warp = tid / 32;
 #pragma unroll
         for (int i = 0; i < (F == FLOAT ? 0 : 2); i++) {
             float *at = &sm.w[to][lane % 16][(warp * 2 + i) * 16 + lane / 16 * 8];
-            const float2 b0 = two(v[i].x), b1 = two(v[i].y), b2 = two(v[i].z), b3 = two(v[i].w);
+            const float2 b0 = two<F>(v[i].x), b1 = two<F>(v[i].y), b2 = two<F>(v[i].z), b3 = two<F>(v[i].w);
             *(float4 *)at = make_float4(b0.x, b0.y, b1.x, b1.y);
             *(float4 *)(at + 4) = make_float4(b2.x, b2.y, b3.x, b3.y);
         }

@@ -1,0 +1,17 @@
+/* ek_product_*_r* and ek_products_*_r* of Form F (kernels/product/product_f.cuh), what a launch must know: rows of a
+ * tile 1, 2, 4 or 8; its outputs; inputs of a slot, its bytes, weights of `bytes` each and rows; shared memory, with so
+ * many warps and slots of a warp, and `levels` nodes of T in front of the leaves that are added at once. Warps of a
+ * block, a leaf of 256 inputs each: a power of two, or as many as there are leaves. Arguments: ek_cuda_linear_args with
+ * `slots`, grid (groups of outputs x parts x tiles of rows), tiles first; or ek_cuda_products_args. */
+#ifndef EK_CUDA_FEW_H
+#define EK_CUDA_FEW_H
+
+enum { EK_CUDA_FEW_WARPS = 8, EK_CUDA_FEW_MAX_SLOTS = 12 }; /* slots: 3, 4, 6 or 12 */
+#define EK_CUDA_FEW_OUTPUTS(rows)     ((rows) <= 2 ? 64 : 128)
+#define EK_CUDA_FEW_STEP(rows)        (1024 / EK_CUDA_FEW_OUTPUTS(rows))
+#define EK_CUDA_FEW_PIECE(bytes)      (1024 * (bytes))
+#define EK_CUDA_FEW_SLOT(rows, bytes) (EK_CUDA_FEW_PIECE(bytes) + (rows)*EK_CUDA_FEW_STEP(rows) * 4)
+#define EK_CUDA_FEW_SHARED(rows, bytes, warps, slots, levels) \
+    ((warps) * (slots)*EK_CUDA_FEW_SLOT(rows, bytes) + ((warps) + (levels)) * (rows)*EK_CUDA_FEW_OUTPUTS(rows) * 4)
+
+#endif
