@@ -13,7 +13,7 @@ typedef struct ek_cuda_chip {
     int multiprocessors;
     size_t shared; /* bytes of shared memory of a multiprocessor, of which a block takes 1024 more than it asks for */
     size_t block_shared;     /* and may ask for, at most */
-    bool wgmma;              /* tensor cores that read shared memory (kernels/device.cuh) */
+    bool wgmma;              /* tensor cores that read shared memory (kernels/mma.cuh) */
     bool bulk;               /* copies of whole pieces to shared memory by one thread */
     bool clusters;           /* blocks that write into each other's shared memory */
     bool overlap;            /* a launch may begin before the one in front has ended */

@@ -27,7 +27,7 @@ static int dot(const int16_t *x, const int8_t *y)
 }
 
 // A warp's 16 outputs of the warpgroup's 64: its product needs no other warp. Element k of column n of b lies where the
-// 128-byte swizzle puts it (src/cuda/kernels/device.cuh): 16 inputs of a column lie together.
+// 128-byte swizzle puts it (src/cuda/kernels/mma.cuh): 16 inputs of a column lie together.
 void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b)
 {
     const ek_emulated_words *all = ek_emulated_share(~0u, a, 4 * sizeof *a);

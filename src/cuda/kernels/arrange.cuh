@@ -8,7 +8,7 @@ namespace ek
 {
 
 // Activations as a tile of wide_product reads them: for each COLUMNS columns and each two units, codes in rows of
-// 128 bytes as wgmma wants them (cuda/kernels/device.cuh), then {sx, X} of ROWS rows for the first unit and the second.
+// 128 bytes as wgmma wants them (mma.cuh), then {sx, X} of ROWS rows for the first unit and the second.
 // A thread writes 16 bytes of a column's unit; grid.y: tiles of rows, or jobs.
 // Groups of 32: a piece's words are 2 apart in a half of the unit, and sx alone lies behind, of a unit's first group,
 // then of its second.

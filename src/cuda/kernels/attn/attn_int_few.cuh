@@ -11,6 +11,7 @@
 
 #include "cuda/kernels/attn/attn.cuh"
 #include "cuda/kernels/attn/attn_int_codes.cuh"
+#include "cuda/kernels/mma.cuh"
 
 namespace ek
 {

@@ -8,6 +8,7 @@
 // Model, H100, of 16 queries, a segment and 64 dims: 512 products of 6 clocks, and 128 pairs of query and key a lane of
 // some 35 instructions; four at once on a multiprocessor, so that 7,500 clocks of them would give 65 T multiply-adds/s.
 #include "cuda/kernels/attn/attn_tensors_int.cuh"
+#include "cuda/kernels/mma.cuh"
 
 using namespace ek;
 

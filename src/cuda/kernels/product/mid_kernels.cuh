@@ -123,7 +123,7 @@ template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cud
 } // namespace ek
 
 // The kernels for groups of A inputs: NAME is what stands in their names for bits and scales.
-// Of a multiprocessor three blocks, or two: what they read themselves (device.cuh) takes registers.
+// Of a multiprocessor three blocks, or two: what they read themselves (mma.cuh) takes registers.
 #define EK_MID_BOUNDS __launch_bounds__(128, EK_HAS_WGMMA ? 3 : 2)
 #define EK_MID(NAME, LIMBS, OCT, A)                                                     \
     extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_##NAME##_l##LIMBS##_o##OCT( \

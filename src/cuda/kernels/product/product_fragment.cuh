@@ -11,6 +11,7 @@
 
 #include "cuda/args.h"
 #include "cuda/kernels/math.cuh"
+#include "cuda/kernels/mma.cuh"
 
 namespace ek
 {

@@ -24,14 +24,17 @@ void ek_emulated_expect(uint64_t *arrived, uint32_t bytes);
 void ek_emulated_await(uint64_t *arrived, uint32_t phase);
 void ek_emulated_cluster_barrier(void);
 void ek_emulated_send(float *to, float v, uint64_t *arrived, unsigned block);
-void ek_emulated_mma(int (&d)[4], const uint32_t *a, uint32_t b0, uint32_t b1);
-void ek_emulated_wgmma(int *d, int columns, bool kept, const uint32_t *a, const void *b);
 
 namespace ek
 {
 
 typedef uint32_t u32;
 typedef uint64_t u64;
+
+static inline int thread_again()
+{
+    return (int)threadIdx.x;
+}
 
 static inline void let_next_start()
 {
@@ -180,51 +183,8 @@ static inline void sent_wait(u64 *arrived, u32 phase)
     ek_emulated_await(arrived, phase);
 }
 
-static inline void mma(int (&d)[4], const u32 *a, u32 b0, u32 b1)
-{
-    ek_emulated_mma(d, a, b0, b1);
-}
-
-static inline void mma_from(int (&d)[4], int start, const u32 *a, u32 b0, u32 b1)
-{
-    for (int i = 0; i < 4; i++) d[i] = start;
-    ek_emulated_mma(d, a, b0, b1);
-}
-
-static inline void wgmma_fence()
-{
-}
-
 static inline void wgmma_reads_fence()
 {
-}
-
-static inline void wgmma_commit()
-{
-}
-
-template <int LEFT> static inline void wgmma_wait()
-{
-}
-
-template <class T, int N> static inline void wgmma_pin(T (&)[N])
-{
-}
-
-template <int KEPT, int N> static inline void wgmma(int (&d)[N], const u32 *a, const void *b)
-{
-    ek_emulated_wgmma(d, 2 * N, KEPT, a, b);
-}
-
-static inline void mma_half(int (&d)[4], const u32 *a, u32 b)
-{
-    const u32 whole[4] = {a[0], a[1], 0, 0}; // inputs 16 and more are zeros
-    ek_emulated_mma(d, whole, b, 0);
-}
-
-static inline int thread_again()
-{
-    return (int)threadIdx.x;
 }
 
 } // namespace ek
