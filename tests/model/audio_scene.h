@@ -1,5 +1,4 @@
-/* Small audio towers on disk with hashed weights, and the same towers in float64 in the steps of transformers (blocks
- * of queries, padding, relative shift), which share nothing with the program. */
+/* Small audio towers on disk with hashed weights. */
 #ifndef EK_TESTS_MODEL_AUDIO_SCENE_H
 #define EK_TESTS_MODEL_AUDIO_SCENE_H
 
@@ -24,6 +23,9 @@ typedef struct audio_spec {
 
 audio_spec audio_a1(void);
 
+/* Element i of a tensor as it is stored, by its name without "model.". */
+float audio_stored(const audio_spec *s, const char *name, int64_t i);
+
 /* Writes config.json and model.safetensors into dir. */
 void audio_write(const char *dir, const audio_spec *s);
 
@@ -36,8 +38,5 @@ ek_towers *audio_open(const char *dir, unsigned cpu, ek_pool *pool);
 float *audio_rows(ek_towers *t, const ek_sound *s, double max_macs, int *n);
 /* Noise and tones, a function of seed and length. */
 ek_sound audio_clip(int samples, uint64_t seed);
-
-/* What the rows must be; free them. clipped: the fraction of values that bounds cut. */
-double *audio_exact(const audio_spec *s, const ek_sound *sound, int *n, double *clipped);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "audio_scene.h"
+#include "audio_exact.h"
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
 #include "../support/gguf_model.h"
