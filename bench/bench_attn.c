@@ -11,7 +11,7 @@
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "base/hash/rng.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "ops/attn/attn.h"
 
 enum { ROUNDS = 9 };

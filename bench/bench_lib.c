@@ -15,7 +15,7 @@
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "base/hash/rng.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "ops/linear/linear.h"
 
 enum {

@@ -13,7 +13,7 @@
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "base/hash/rng.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "ops/linear/linear.h"
 
 enum { ROUNDS = 7, MAX_COPIES = 4096, MAX_ROWS = 512 };

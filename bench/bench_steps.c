@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/machine/cpu.h"
 #include "base/hash/rng.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "engine/engine.h"
 
 enum { MAX_FORMATS = 8 };

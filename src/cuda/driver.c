@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cuda/memory.h"
 #include "cuda/state.h"
 
 /* --- errors */
@@ -152,7 +151,7 @@ static ek_err start(ek_cuda *c, const ek_cuda_module *modules, int built_with, i
     EK_TRY(ek_cuda_check(c, c->f.cuStreamCreate(&c->stream, EK_CU_STREAM_NON_BLOCKING), "making a stream"));
     EK_TRY(load_modules(c, modules));
     size_t free, total;
-    EK_TRY(ek_cuda_room(c, &free, &total));
+    EK_TRY(ek_cuda_check(c, c->f.cuMemGetInfo(&free, &total), "asking for free memory"));
     size_t n = strlen(c->text);
     memcpy(c->card, c->text, n + 1);
     snprintf(c->text + n, sizeof c->text - n, ", %.1f of %.1f GB free", (double)free * 1e-9, (double)total * 1e-9);

@@ -2,7 +2,12 @@
 #ifndef EK_CUDA_STATE_H
 #define EK_CUDA_STATE_H
 
-#include "cuda/driver.h"
+#include <stdbool.h>
+
+#include "cuda/api.h"
+#include "cuda/chip.h"
+#include "cuda/code.h"
+#include "cuda/times.h"
 
 struct ek_cuda {
     ek_cuda_api f;

@@ -12,7 +12,7 @@
 #include "base/machine/cpu.h"
 #include "base/log.h"
 #include "cli/bench/bench.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "cli/bench/traffic.h"

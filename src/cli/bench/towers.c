@@ -8,7 +8,7 @@
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "cli/bench/first.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "cli/frame/open.h"
 #include "cli/media/towers.h"
 #include "media/budget.h"

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "cli/frame/median.h"
+#include "base/median.h"
 #include "cli/bench/traffic_body.h"
 #include "cli/bench/traffic_reply.h"
 #include "hub/curl.h"

@@ -7,52 +7,15 @@
 
 #include "engine/budget.h"
 #include "gpu/gpu.h"
-#include "gpu/ranks/refuse.h"
+#include "gpu/ranks/need.h"
 #include "gpu/ranks/stage.h"
 #include "gpu/sizes.h"
 #include "gpu/weights/table.h"
-
-double ek_ranks_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS])
-{
-    double most = 0;
-    for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        const double part = l->page_bytes[k] ? (double)own[k] / (double)l->page_bytes[k] : 0;
-        most = part > most ? part : most;
-    }
-    return most;
-}
 
 double ek_ranks_keys_within(const ek_ranks_kept *k, double left)
 {
     const double share = left * EK_GPU_KEYS_SHARE - k->towers, rest = left - k->step - k->towers;
     return k->step > 0 ? fmax(fmin(share, rest), fmin(k->keys, rest)) : share;
-}
-
-static ek_err place_once(ek_place *p, const ek_model *m, const double *room, const ek_ranks_opts *o)
-{
-    EK_TRY(ek_place_by(p, m, room, o->n, o->split, o->host, o->part));
-    p->whole_o &= !o->part_o;
-    if (!o->host) return EK_OK;
-    if (o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(p, m, o->host_layers);
-    else ek_place_give_host(p, m, o->host_layers);
-    return EK_OK;
-}
-
-static ek_err keep(ek_ranks_kept *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
-                   const ek_ranks_opts *o)
-{
-    const int drafts = p->split == EK_SPLIT_OUTPUTS ? 0 : p->n - 1;
-    ek_gpu_planned all;
-    EK_TRY(ek_gpu_plan(&all, c, m, &p->share[i], ek_place_cut(p, i), &o->beside.step,
-                       i == drafts ? o->beside.drafter : NULL));
-    *out = (ek_ranks_kept){.weights = all.weights,
-                           .step = all.step + all.drafter_step,
-                           .keys = o->beside.kv_bytes * ek_ranks_part_of_pages(&m->layout, all.page_bytes),
-                           .drafter = all.drafter,
-                           .towers = i == 0 ? o->beside.towers : 0};
-    const double rest = out->step + out->keys + out->drafter + out->towers;
-    if (ek_gpu_table_fits(all.table, room - all.weights, rest)) out->table = all.table;
-    return EK_OK;
 }
 
 /* Of the devices that have a part: what the rest takes of each that is too full, by its place in the list. */
@@ -63,7 +26,7 @@ static ek_err find_short(const ek_place *p, ek_ranks_kept *kept, ek_model *m, ek
     for (int i = 0; i < p->n; i++) {
         const int d = p->device[i];
         ek_ranks_kept *const k = &kept[d];
-        EK_TRY(keep(k, p, i, m, c[d], room[d], o));
+        EK_TRY(ek_ranks_keep(k, p, i, m, c[d], room[d], o));
         /* what the layers' sizes do not say of the weights, too: they are laid out for the device */
         const double need = k->weights - p->bytes[i] + k->step + k->keys + k->drafter + k->towers;
         if (p->bytes[i] + need <= room[d]) continue;
@@ -84,39 +47,19 @@ static ek_err plan_by(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *
     if (d) EK_TRY(ek_gpu_cut_check_drafter(ek_drafter_model(d)));
     bool found = o->beside.step.max_rows > 0;
     memcpy(most, room, sizeof *most * (size_t)o->n);
-    ek_err err = place_once(out, m, most, o);
+    ek_err err = ek_ranks_place_by(out, m, most, o);
     for (int i = 0; i < o->n && err; i++) most[i] = room[i] / ek_place_share(o->host);
-    if (err == EK_ENOMEM && found && !o->host) err = place_once(out, m, most, o);
+    if (err == EK_ENOMEM && found && !o->host) err = ek_ranks_place_by(out, m, most, o);
     EK_TRY(err);
     for (int i = 0; i < out->n; i++) kept[out->device[i]].weights = out->bytes[i];
     for (int n = 0; n < TRIES && found; n++) {
         EK_TRY(find_short(out, kept, m, c, room, o, beside, &found));
         for (int i = 0; i < o->n; i++) own[i] = fmax(1, fmin(most[i], (room[i] - beside[i]) / ek_place_share(o->host)));
-        if (found) EK_TRY(place_once(out, m, own, o));
+        if (found) EK_TRY(ek_ranks_place_by(out, m, own, o));
     }
     return found ? ek_fail(EK_ENOMEM, "no placing of the layers leaves room for a step of %d rows",
                            o->beside.step.max_rows)
                  : EK_OK;
-}
-
-ek_err ek_ranks_measure(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const ek_ranks_opts *o)
-{
-    double room[EK_RANKS];
-    for (int i = 0; i < o->n; i++) room[i] = 1e18;
-    EK_TRY(place_once(out, m, room, o));
-    out->whole_o = false; /* which is as there is room */
-    for (int i = 0; i < out->n && out->split == EK_SPLIT_OUTPUTS; i++) {
-        const ek_gpu_cut cut = ek_place_cut(out, i);
-        out->bytes[i] = ek_gpu_cut_bytes(m, &cut);
-    }
-    if (o->host && o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(out, m, m->config.n_layers);
-    else if (o->host) ek_place_give_host(out, m, m->config.n_layers);
-    for (int i = 0; i < out->n; i++) {
-        ek_ranks_kept *const k = &kept[out->device[i]];
-        if (o->beside.step.max_rows > 0) EK_TRY(keep(k, out, i, m, c[out->device[i]], room[i], o));
-        else k->weights = out->bytes[i];
-    }
-    return EK_OK;
 }
 
 ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,

@@ -8,10 +8,6 @@
 /* For o->n devices whose ek_ranks_plan gave ENOMEM, with its arguments: ENOMEM with one sentence. */
 ek_err ek_ranks_refuse(ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o);
 
-/* Its first half, of a split that is not AUTO: "the weights need 61.39 GB, a step of 2704 rows 2.93 GB and keys and
- * values 3.58 GB, 67.90 GB in all; cuda:0 has room for 64.42 GB". */
-void ek_ranks_say_need(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o);
-
 /* Its second: "2 such devices would hold it (--device cuda:0-1), or --device cuda:0,cpu leaves 14 of 60 layers to the
  * CPU". Nothing, if there is no way. */
 void ek_ranks_advise(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o);

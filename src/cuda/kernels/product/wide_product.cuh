@@ -13,9 +13,9 @@
 // reads it (wide_gate.cuh).
 #pragma once
 
-#include "cuda/kernels/product/wide_gate.cuh"
+#include "cuda/kernels/wide_gate.cuh"
 #include "cuda/kernels/product/wide_unit.cuh"
-#include "cuda/kernels/product/wide_sums.cuh"
+#include "cuda/kernels/product/wide_floats.cuh"
 #include "cuda/model_args.h"
 
 namespace ek

@@ -1,6 +1,6 @@
 /* Medians and quantiles of measurements. */
-#ifndef EK_CLI_MEDIAN_H
-#define EK_CLI_MEDIAN_H
+#ifndef EK_BASE_MEDIAN_H
+#define EK_BASE_MEDIAN_H
 
 #include <stdlib.h>
 
