@@ -6,11 +6,11 @@
 #include "cuda/product/layout.h"
 #include "cuda/product/launch.h"
 
-/* In as many parts as take the shortest time, which *us becomes; room: bytes of scratch memory for them. */
-ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
-                                          double *us);
+/* Both in as many parts as take the shortest time, which *us becomes; room: bytes of scratch memory for them. */
 ek_cuda_product ek_cuda_floats_plan_few(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                                         double *us);
+ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                                          double *us);
 /* Without parts. */
 double ek_cuda_floats_few_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 /* In parts of that many units of 64 inputs, 0: whole. */

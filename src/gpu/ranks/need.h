@@ -27,7 +27,7 @@ ek_err ek_ranks_measure(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda
 /* Of the bytes of a page what `own` is at most. */
 double ek_ranks_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS]);
 
-/* The first half of what ek_ranks_refuse says, of a split that is not AUTO: "the weights need 61.39 GB, a step of 2704
+/* What ek_ranks_refuse says first, of a split that is not AUTO: "the weights need 61.39 GB, a step of 2704
  * rows 2.93 GB and keys and values 3.58 GB, 67.90 GB in all; cuda:0 has room for 64.42 GB". */
 void ek_ranks_say_need(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o);
 

@@ -7,10 +7,7 @@
 
 #include "engine/budget.h"
 #include "gpu/gpu.h"
-#include "gpu/ranks/need.h"
 #include "gpu/ranks/stage.h"
-#include "gpu/sizes.h"
-#include "gpu/weights/table.h"
 
 double ek_ranks_keys_within(const ek_ranks_kept *k, double left)
 {

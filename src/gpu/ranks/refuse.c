@@ -4,8 +4,6 @@
 
 #include "model/pass.h"
 
-/* --- what would do */
-
 /* As many more like the one that has least as are enough. */
 static void say_more(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o)
 {
@@ -44,7 +42,9 @@ static void say_layers(ek_buf *out, ek_model *m, ek_cuda *const *c, const double
                p.host_end + p.host_experts, m->config.n_layers);
 }
 
-void ek_ranks_advise(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o)
+/* "2 such devices would hold it (--device cuda:0-1), or --device cuda:0,cpu leaves 14 of 60 layers to the CPU".
+ * Nothing, if there is no way. */
+static void advise(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o)
 {
     say_more(out, m, c, room, o);
     say_layers(out, m, c, room, o);
@@ -56,7 +56,7 @@ ek_err ek_ranks_refuse(ek_model *m, ek_cuda *const *c, const double *room, const
     ek_ranks_opts by = *o;
     if (by.split == EK_SPLIT_AUTO) by.split = EK_SPLIT_LAYERS; /* which takes less */
     ek_ranks_say_need(&need, m, c, room, &by);
-    ek_ranks_advise(&advice, m, c, room, o);
+    advise(&advice, m, c, room, o);
     ek_fail(EK_ENOMEM, "%s%s%s", ek_buf_text(&need), advice.len ? "; " : "", ek_buf_text(&advice));
     ek_buf_fini(&need), ek_buf_fini(&advice);
     return EK_ENOMEM;

@@ -49,7 +49,7 @@ template <int F, int ROWS> struct few {
     int line[4];                 // where the lane's weights of an input lie, by its place in four
     const uint8_t *from[COPIES]; // what the lane copies: weights of an input,
     int to[COPIES], input;       // and where; which input of the slot
-    const float *row;            // of whose elements the lane copies one
+    const float *row;            // of whose elements the lane copies some
     float sum[ROWS][MINE];
 
     __device__ __forceinline__ few(const ek_cuda_linear_args &args, uint8_t *memory, int panel0)
