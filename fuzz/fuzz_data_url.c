@@ -30,12 +30,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const char *why = ek_data_url_parse(&u, s, n);
     check_base64(s, n);
     if (why) return 0;
-    if (u.type != s + 5 || u.data <= u.type || u.data[-1] != ',') __builtin_trap();
+    ek_url_trim(&s, &n);
+    if (u.type < s + 5 || u.data <= u.type || u.data[-1] != ',') __builtin_trap();
     if (u.data + u.n_data != s + n || u.type + u.n_type >= u.data) __builtin_trap();
     if (memchr(u.type, ',', u.n_type) || memchr(u.type, ';', u.n_type)) __builtin_trap();
     size_t head = (size_t)(u.data - s);
     if (ek_data_url_parse(&other, s, head) || other.n_type != u.n_type || other.base64 != u.base64 || other.n_data != 0)
         __builtin_trap();
     check_base64(u.data, u.n_data);
+    ek_buf bytes = {0};
+    if (ek_data_url_decode(&bytes, &u) ? bytes.len > ek_data_url_bytes(&u) : bytes.len != 0) __builtin_trap();
+    ek_buf_fini(&bytes);
     return 0;
 }

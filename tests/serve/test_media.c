@@ -259,9 +259,9 @@ static void what_is_not_taken(void **state)
                 "\"}}"),
          &both, "cannot be of type \"application/pdf\""},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png," PNG "\"}}"),
-         &both, "no ;base64"},
+         &both, "not a picture of a known kind"},
         {&ek_dialect_openai_chat,
-         CHAT("{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,####\"}}"), &both,
+         CHAT("{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,****\"}}"), &both,
          "not valid base64"},
         {&ek_dialect_openai_chat,
          CHAT("{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,aGVsbG8=\"}}"), &both,
@@ -271,7 +271,7 @@ static void what_is_not_taken(void **state)
          "30000 x 30000 pixels, 900000000 together, at most 64000000"},
         {&ek_dialect_openai_chat,
          CHAT("{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"AAAA\",\"format\":\"pcm16\"}}"), &both,
-         "not \"pcm16\""},
+         "not a sound of a known kind"},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"input_audio\",\"input_audio\":{\"format\":\"wav\"}}"), &both,
          "needs a text data"},
         {&ek_dialect_openai_chat,
@@ -398,22 +398,19 @@ static void data_urls(void **state)
         {"data:,", "", "", false},
         {"data:;base64,A", "", "A", true},
         {"data:text/plain;a=\"b\",c", "text/plain", "c", false},
+        {" \n data: image/png ; charset=utf-8 ; base64 ,AAAA\n", "image/png", "AAAA", true},
+        {"data:image/png;name=a b.png;bAsE64,A", "image/png", "A", true},
+        {"data:image;base64,A", "", "A", true},
+        {"data:undefined;base64,A", "", "A", true},
+        {"data:/png,A", "", "A", false},
+        {"data:image/,A", "", "A", false},
+        {"data:a/b/c,A", "", "A", false},
+        {"data:image/png;,A", "image/png", "A", false},
+        {"data:image/png;=x,A", "image/png", "A", false},
+        {"data:image/png;b,A", "image/png", "A", false},
+        {"data:\x01/b,A", "", "A", false},
     };
-    static const char *const bad[] = {"",
-                                      "data",
-                                      "http://a",
-                                      "data:image/png;base64",
-                                      "data:image;base64,A",
-                                      "data:/png,A",
-                                      "data:image/,A",
-                                      "data:a/b/c,A",
-                                      "data:image/png;base64;a=b,A",
-                                      "data:image/png;base64 ,A",
-                                      "data:image/png;,A",
-                                      "data:image/png;=x,A",
-                                      "data: image/png,A",
-                                      "data:image/png;b,A",
-                                      "data:\x01/b,A"};
+    static const char *const bad[] = {"", "data", "http://a", "data:image/png;base64", "data:image/png;base64;a=b,A"};
     ek_data_url u;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         const char *why = ek_data_url_parse(&u, good[i].url, strlen(good[i].url));
@@ -432,6 +429,101 @@ static void data_urls(void **state)
     assert_non_null(ek_data_url_parse(&u, far, strlen(far)));
 }
 
+/* What stands behind the comma, as a browser reads it. */
+static void data_of_urls(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *want; /* NULL: it is refused */
+    } rows[] = {
+        {"data:;base64,Zm9v", "foo"},
+        {"data:;base64,Zm9vYg==", "foob"},
+        {"data:;base64,Zm9vYg", "foob"},
+        {"data:;base64,Zm9vYg%3D%3D", "foob"},
+        {"data:;base64,Zm9vYg%3d%3d", "foob"},
+        {"data:;base64,%5A%6d9v", "foo"},
+        {"data:;base64,Pz8%2FPz8%2B", "?\?\?\?\?>"},
+        {"data:;base64, Zm9v\r\nYm\tFy\f ", "foobar"},
+        {"data:;base64,Zm9v%20%0AYmFy", "foobar"},
+        {"data:;base64,Zm9v#top", "foo"},
+        {"data:;base64,", ""},
+        {"data:;base64,Zm9v%", NULL},
+        {"data:;base64,Zm9v%2", NULL},
+        {"data:;base64,Zm9%76%%", NULL},
+        {"data:;base64,Zm9*", NULL},
+        {"data:;base64,Z", NULL},
+        {"data:;base64,Zg=", NULL},
+        {"data:,a%20b%00%ff c%zz%4", "a b\0\xff c%zz%4"},
+        {"data:,a\r\n\tb c#d", "ab c"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ek_data_url u;
+        ek_buf b = {0};
+        ek_buf_char(&b, 'x');
+        assert_null(ek_data_url_parse(&u, rows[i].url, strlen(rows[i].url)));
+        const bool good = ek_data_url_decode(&b, &u);
+        if (good != (rows[i].want != NULL)) fail_msg("%s is %s", rows[i].url, good ? "taken" : "refused");
+        assert_true(b.len - 1 <= ek_data_url_bytes(&u));
+        if (good) assert_string_equal(b.data + 1, rows[i].want);
+        else assert_int_equal(b.len, 1);
+        ek_buf_fini(&b);
+    }
+}
+
+/* As clients write the same picture: all are it. */
+static void pictures_in_urls(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {"data:image/png;base64,",
+                                        "data:;base64,",
+                                        "data:image;base64,",
+                                        "data:None;base64,",
+                                        "data:image/png; base64,",
+                                        " DATA:image/PNG;BASE64,",
+                                        "data:image/webp;base64,",
+                                        "data:application/octet-stream;base64,",
+                                        "data:image/png;charset=utf-8;base64, "};
+    ek_buf body = {0};
+    ek_api_request r;
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        ek_buf_clear(&body);
+        ek_buf_fmt(&body, CHAT("{\"type\":\"image_url\",\"image_url\":{\"url\":\"%s" PNG "\\n\"}}"), heads[i]);
+        assert_int_equal(budget_of(&ek_dialect_openai_chat, body.data), 0);
+        ek_buf_clear(&body);
+        ek_buf_fmt(&body, CHAT("{\"type\":\"file\",\"file\":{\"file_data\":\"%s" PNG "\"}}"), heads[i]);
+        if (parse(&ek_dialect_openai_chat, &r, body.data)) fail_msg("%s in %s", ek_err_text(), body.data);
+        assert_int_equal(r.conversation.n_images, 1);
+        ek_api_request_fini(&r);
+    }
+    ek_buf bytes = {0};
+    assert_true(ek_base64_decode(&bytes, PNG, strlen(PNG)));
+    ek_buf_clear(&body);
+    ek_buf_str(&body, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":\"data:,");
+    for (size_t i = 0; i < bytes.len; i++) ek_buf_fmt(&body, "%%%02x", (unsigned char)bytes.data[i]);
+    ek_buf_str(&body, "\"}]}]}");
+    assert_int_equal(budget_of(&ek_dialect_openai_chat, body.data), 0);
+    ek_buf_fini(&bytes);
+    ek_buf_fini(&body);
+}
+
+/* The bytes say what a sound is: its format is as clients find it somewhere. */
+static void formats_of_sounds(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"\"wav\"", "\"mpeg\"",  "\"x-wav\"", "\"oga\"", "\"audio/wav\"",
+                                          "\"\"",    "\"pcm16\"", "null",      "3",       "\"\\u0000\""};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        ek_api_request r;
+        ek_buf body = {0};
+        ek_buf_fmt(&body, CHAT("{\"type\":\"input_audio\",\"input_audio\":{\"data\":\"%s\",\"format\":%s}}"), wav,
+                   formats[i]);
+        if (parse(&ek_dialect_openai_chat, &r, body.data)) fail_msg("%s of %s", ek_err_text(), formats[i]);
+        assert_int_equal(r.conversation.n_sounds, 1);
+        ek_api_request_fini(&r);
+        ek_buf_fini(&body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -442,6 +534,9 @@ int main(void)
         cmocka_unit_test(counts),
         cmocka_unit_test(sizes),
         cmocka_unit_test(data_urls),
+        cmocka_unit_test(data_of_urls),
+        cmocka_unit_test(pictures_in_urls),
+        cmocka_unit_test(formats_of_sounds),
     };
     make_wav();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -53,6 +53,29 @@ static void what_clients_write(void **state)
           "a;b=-b;c=\r\n\r\n;");
 }
 
+/* RFC 2046: before the first boundary and behind the last one stands what nobody reads. */
+static void what_stands_around(void **state)
+{
+    (void)state;
+    static const char form[] = "--x\r\n" D "\"a\"\r\n\r\n1\r\n--x\r\nContent-Type: text/plain\r\n" D
+                               "\"b\"\r\n\r\n2\r\n--x--\r\n";
+    static const char *const before[] = {"",
+                                         "\r\n",
+                                         "\r\n\r\n",
+                                         "This is a multi-part message.\r\n",
+                                         "-- \r\n--no boundary\r\nof this form\r\n\r\n",
+                                         "--\r\n",
+                                         "a\n--x\r\n"};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        ek_buf b = {0};
+        ek_buf_fmt(&b, "%s%sepilogue\r\n--x\r\n", before[i], form);
+        check(b.data, "a=1;b=2;");
+        ek_buf_fini(&b);
+    }
+    check("--x \t\r\n" D "a\r\n\r\nv\r\n--x--", "a=v;");
+    check("\r\n--x\r\n\r\nv\r\n--x--", "the body must be multipart/form-data");
+}
+
 static void what_is_no_form(void **state)
 {
     (void)state;
@@ -114,7 +137,7 @@ static void files_are_their_bytes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_clients_write), cmocka_unit_test(what_is_no_form),
-                                       cmocka_unit_test(files_are_their_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_clients_write), cmocka_unit_test(what_stands_around),
+                                       cmocka_unit_test(what_is_no_form), cmocka_unit_test(files_are_their_bytes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -166,13 +166,14 @@ static void base64(void **state)
     (void)state;
     ek_buf b = {0};
     static const char *const good[][2] = {
-        {"", ""}, {"Zg==", "f"}, {"Zg", "f"}, {"Zm8=", "fo"}, {"Zm9v\r\nYmFy", "foobar"}};
+        {"", ""}, {"Zg==", "f"}, {"Zg", "f"}, {"Zm8=", "fo"}, {"Zm9v\r\nYmFy", "foobar"}, {" Z m\t9v\f", "foo"}};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         ek_buf_clear(&b);
         assert_true(ek_base64_decode(&b, good[i][0], strlen(good[i][0])));
         assert_string_equal(ek_buf_text(&b), good[i][1]);
     }
-    static const char *const bad[] = {"Z", "Zg=", "Zg===", "Z===", "Zm8==", "=", "Zg==Zg==", "Zm9v=", "Z m9v", "Zm-v"};
+    static const char *const bad[] = {"Z",        "Zg=",   "Zg===", "Z===",  "Zm8==", "=",
+                                      "Zg==Zg==", "Zm9v=", "Zm-v",  "Zg%3D", "Zg \v"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ek_buf_clear(&b);
         ek_buf_str(&b, "x");

@@ -100,6 +100,52 @@ static void a_form_becomes_a_prompt(void **state)
     ek_api_request_fini(&r);
 }
 
+/* Forms send fields that nobody filled in, and words for no language: as if they were absent. */
+static void what_says_nothing(void **state)
+{
+    (void)state;
+    ek_api_request none, r;
+    assert_int_equal(parse_for(&none, 16000, &ears, PAIRS()), EK_OK);
+    const char *task = ek_buf_text(&only_message(&none)->blocks[1].text);
+    static const char *const fields[] = {"model",
+                                         "language",
+                                         "prompt",
+                                         "response_format",
+                                         "stream",
+                                         "temperature",
+                                         "seed",
+                                         "languages",
+                                         "languages[]",
+                                         "keywords",
+                                         "keywords[]",
+                                         "chunking_strategy",
+                                         "chunking_strategy[type]",
+                                         "timestamp_granularities",
+                                         "timestamp_granularities[]",
+                                         "include",
+                                         "include[]",
+                                         "known_speaker_names",
+                                         "known_speaker_names[]",
+                                         "known_speaker_references",
+                                         "vad_filter"};
+    static const char *const languages[] = {"auto",    "Auto", "AUTO", "auto\n", "detect",
+                                            "unknown", "und",  "none", "null"};
+    const size_t n_fields = sizeof fields / sizeof *fields, n_languages = sizeof languages / sizeof *languages;
+    for (size_t i = 0; i < 2 * n_fields + 2 * n_languages; i++) {
+        const char *name = i < 2 * n_fields ? fields[i / 2] : i % 2 ? "language" : "languages[]";
+        const char *value = i < 2 * n_fields ? (i % 2 ? " \r\n" : "") : languages[(i - 2 * n_fields) / 2];
+        if (parse_for(&r, 16000, &ears, PAIRS(name, value))) fail_msg("%s=%s: %s", name, value, ek_err_text());
+        assert_string_equal(ek_buf_text(&only_message(&r)->blocks[1].text), task);
+        assert_true(r.turn.sampling.temperature == 0 && !r.stream && !r.has_seed && !r.model);
+        assert_string_equal(((ek_transcription *)r.own)->language, "");
+        ek_api_request_fini(&r);
+    }
+    ek_api_request_fini(&none);
+    assert_int_equal(parse_for(&r, 16000, &ears, PAIRS("language", " en\n", "temperature", "0.5 ")), EK_OK);
+    assert_string_equal(((ek_transcription *)r.own)->language, "en");
+    ek_api_request_fini(&r);
+}
+
 /* Of 75 s: three sounds, whose samples are those of the file. */
 static void long_sounds_come_in_pieces(void **state)
 {
@@ -239,7 +285,7 @@ static void forms_of_a_reply(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_form_becomes_a_prompt),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_form_becomes_a_prompt), cmocka_unit_test(what_says_nothing),
                                        cmocka_unit_test(long_sounds_come_in_pieces), cmocka_unit_test(what_is_refused),
                                        cmocka_unit_test(forms_of_a_reply)};
     return cmocka_run_group_tests(tests, NULL, NULL);

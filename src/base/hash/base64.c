@@ -1,5 +1,7 @@
 #include "base/hash/base64.h"
 
+#include "base/hex.h"
+
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void ek_base64_encode(ek_buf *out, const void *bytes, size_t n)
@@ -24,17 +26,39 @@ static int value_of(char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-bool ek_base64_decode(ek_buf *out, const char *s, size_t n)
+static bool is_blank(char c)
 {
-    if (!ek_buf_reserve(out, n / 4 * 3 + 3)) return false;
+    return c == ' ' || (c >= '\t' && c <= '\r' && c != '\v');
+}
+
+/* The character at *i, which moves to its last byte; one that is written as %2B where `escaped`. */
+static char next(const char *s, size_t n, size_t *i, bool escaped)
+{
+    const int byte = escaped && s[*i] == '%' ? ek_hex_byte(s + *i + 1, n - *i - 1) : -1;
+    if (byte < 0) return s[*i];
+    *i += 2;
+    return (char)byte;
+}
+
+size_t ek_base64_bytes(const char *s, size_t n, bool escaped)
+{
+    size_t digits = 0;
+    for (size_t i = 0; i < n; i++) digits += !is_blank(next(s, n, &i, escaped));
+    return digits / 4 * 3 + 3;
+}
+
+static bool decode(ek_buf *out, const char *s, size_t n, bool escaped)
+{
+    if (!ek_buf_reserve(out, ek_base64_bytes(s, n, escaped))) return false;
     char *at = out->data + out->len;
     uint32_t v = 0;
     int bits = 0, pad = 0;
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
-        int d = value_of(s[i]);
-        if (s[i] == '\n' || s[i] == '\r') continue;
-        if (s[i] == '=') {
+        const char c = next(s, n, &i, escaped);
+        const int d = value_of(c);
+        if (is_blank(c)) continue;
+        if (c == '=') {
             ok = ++pad <= 2;
             continue;
         }
@@ -50,4 +74,14 @@ bool ek_base64_decode(ek_buf *out, const char *s, size_t n)
     if (ok) out->len = (size_t)(at - out->data);
     out->data[out->len] = '\0';
     return ok;
+}
+
+bool ek_base64_decode(ek_buf *out, const char *s, size_t n)
+{
+    return decode(out, s, n, false);
+}
+
+bool ek_base64_decode_escaped(ek_buf *out, const char *s, size_t n)
+{
+    return decode(out, s, n, true);
 }

@@ -3,11 +3,26 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hash/base64.h"
+#include "base/hex.h"
+
 static const char scheme[] = "data:", coded[] = "base64";
 enum { SCHEME = sizeof scheme - 1, CODED = sizeof coded - 1, MAX_HEAD = 1024 };
 
+static bool is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r' && c != '\v');
+}
+
+void ek_url_trim(const char **s, size_t *n)
+{
+    while (*n > 0 && (unsigned char)(*s)[0] <= ' ') ++*s, --*n;
+    while (*n > 0 && (unsigned char)(*s)[*n - 1] <= ' ') --*n;
+}
+
 bool ek_is_data_url(const char *s, size_t n)
 {
+    ek_url_trim(&s, &n);
     return n >= SCHEME && !strncasecmp(s, scheme, SCHEME);
 }
 
@@ -23,32 +38,29 @@ static size_t skip_token(const char *s, size_t at, size_t end)
     return at;
 }
 
-static const char *parse_type(ek_data_url *out, const char *s, size_t end)
+/* Of something else than TYPE/SUBTYPE nothing is said: "None", "image", "undefined". */
+static void parse_type(ek_data_url *out, const char *s, size_t end)
 {
-    size_t slash = skip_token(s, 0, end), stop = slash;
+    ek_url_trim(&s, &end);
+    const size_t slash = skip_token(s, 0, end);
+    const size_t stop = slash < end && s[slash] == '/' ? skip_token(s, slash + 1, end) : slash;
     out->type = s;
-    if (slash < end && s[slash] == '/') stop = skip_token(s, slash + 1, end);
-    out->n_type = stop;
-    bool whole = stop == 0 || (slash > 0 && stop > slash + 1);
-    bool ends = stop == end || s[stop] == ';';
-    return whole && ends ? NULL : "has no media type of the form TYPE/SUBTYPE";
+    out->n_type = slash > 0 && stop > slash + 1 && stop == end ? end : 0;
 }
 
-/* ;NAME=VALUE or ;base64, which must be the last. */
-static const char *parse_parameters(ek_data_url *out, const char *s, size_t at, size_t end)
+/* [s, end) is ;PARAMETER;…: is one of them base64? Blanks beside it are none of it. Others say nothing of a file. */
+static const char *parse_parameters(ek_data_url *out, const char *s, const char *end)
 {
-    while (at < end) {
-        size_t from = at + 1, stop = from; /* behind the semicolon */
-        while (stop < end && s[stop] != ';') stop++;
-        bool last = stop == end;
-        if (stop - from == CODED && !strncasecmp(s + from, coded, CODED)) {
-            if (!last) return "has something between ;base64 and the comma";
+    while (s < end) {
+        const char *p = s + 1, *stop = memchr(p, ';', (size_t)(end - p));
+        if (!stop) stop = end;
+        size_t n = (size_t)(stop - p);
+        ek_url_trim(&p, &n);
+        if (n == CODED && !strncasecmp(p, coded, CODED)) {
+            if (stop != end) return "has something between ;base64 and the comma";
             out->base64 = true;
-        } else {
-            size_t equals = skip_token(s, from, stop);
-            if (equals == from || equals == stop || s[equals] != '=') return "has a parameter without NAME=VALUE";
         }
-        at = stop;
+        s = stop;
     }
     return NULL;
 }
@@ -56,14 +68,43 @@ static const char *parse_parameters(ek_data_url *out, const char *s, size_t at, 
 const char *ek_data_url_parse(ek_data_url *out, const char *s, size_t n)
 {
     *out = (ek_data_url){0};
+    ek_url_trim(&s, &n);
     if (!ek_is_data_url(s, n)) return "does not begin with data:";
     s += SCHEME, n -= SCHEME;
     const char *comma = memchr(s, ',', n < MAX_HEAD ? n : MAX_HEAD);
     if (!comma) return n < MAX_HEAD ? "has no comma" : "has no comma in its first 1,024 bytes";
-    size_t head = (size_t)(comma - s);
-    const char *why = parse_type(out, s, head);
-    if (!why) why = parse_parameters(out, s, out->n_type, head);
+    const char *semicolon = memchr(s, ';', (size_t)(comma - s));
+    if (!semicolon) semicolon = comma;
+    parse_type(out, s, (size_t)(semicolon - s));
     out->data = comma + 1;
-    out->n_data = n - head - 1;
-    return why;
+    out->n_data = n - (size_t)(comma + 1 - s);
+    return parse_parameters(out, semicolon, comma);
+}
+
+size_t ek_data_url_bytes(const ek_data_url *u)
+{
+    return u->base64 ? ek_base64_bytes(u->data, u->n_data, true) : u->n_data + 1;
+}
+
+/* %41 is A; line breaks and tabs are none of a URL's. */
+static bool add_unescaped(ek_buf *out, const char *s, size_t n)
+{
+    if (!ek_buf_reserve(out, n + 1)) return false;
+    char *at = out->data + out->len;
+    for (size_t i = 0; i < n; i++) {
+        const int byte = s[i] == '%' ? ek_hex_byte(s + i + 1, n - i - 1) : -1;
+        if (byte < 0 && is_blank(s[i]) && s[i] != ' ') continue;
+        *at++ = byte >= 0 ? (char)byte : s[i];
+        if (byte >= 0) i += 2;
+    }
+    out->len = (size_t)(at - out->data);
+    *at = '\0';
+    return true;
+}
+
+bool ek_data_url_decode(ek_buf *out, const ek_data_url *u)
+{
+    const char *end = memchr(u->data, '#', u->n_data); /* of a fragment, which is none of the data */
+    const size_t n = end ? (size_t)(end - u->data) : u->n_data;
+    return u->base64 ? ek_base64_decode_escaped(out, u->data, n) : add_unescaped(out, u->data, n);
 }

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/hash/base64.h"
+#include "base/hex.h"
 #include "media/image.h"
 #include "media/limits.h"
 #include "media/sound.h"
@@ -68,23 +69,36 @@ static ek_err check_size(ek_part_kind kind, size_t n)
     return ek_fail(EK_EINVAL, "%s has %zu bytes, at most %d are allowed", noun(kind), n, EK_MEDIA_MAX_BYTES);
 }
 
+/* Before `bytes` are decoded, of which a few may be none. */
+static ek_err take_bytes(ek_buf *out, ek_part_kind kind, size_t bytes, const ek_api_limits *limits)
+{
+    if (bytes > EK_MEDIA_MAX_BYTES + 8) EK_TRY(check_size(kind, bytes));
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, bytes + 1));
+    if (ek_buf_reserve(out, bytes)) return EK_OK;
+    return ek_fail(EK_ENOMEM, "the system has no memory for %s of %zu bytes now, try again later", noun(kind), bytes);
+}
+
 ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
-    size_t bytes = n / 4 * 3;
-    if (bytes > EK_MEDIA_MAX_BYTES + EK_MEDIA_MAX_BYTES / 32) EK_TRY(check_size(kind, bytes)); /* lines may break */
-    if (limits->take) EK_TRY(limits->take(limits->count_arg, bytes + 4));
-    if (!ek_buf_reserve(out, bytes + 3))
-        return ek_fail(EK_ENOMEM, "the system has no memory for %s of %zu bytes now, try again later", noun(kind),
-                       bytes);
+    EK_TRY(take_bytes(out, kind, ek_base64_bytes(s, n, false), limits));
     if (!ek_base64_decode(out, s, n)) return ek_fail(EK_EINVAL, "%s is not valid base64", noun(kind));
     return check_size(kind, out->len);
 }
 
-/* image/…, audio/… or video/…; nothing at all is no claim. */
-static bool type_fits(ek_part_kind kind, const char *type, size_t n)
+/* image/…, audio/… or video/…: which kind a type names. */
+static bool type_is(ek_part_kind kind, const char *type, size_t n)
 {
     static const char *const main_types[] = {"image/", "image/", "audio/", "video/"};
-    return n == 0 || (n > 6 && !strncasecmp(type, main_types[kind], 6));
+    return n > 6 && !strncasecmp(type, main_types[kind], 6);
+}
+
+/* The bytes decide, and clients name them loosely: "image/jpg", "video/ogg" of a sound, "application/octet-stream". A
+ * type that no picture, sound or video has is a mistake of another kind. */
+static bool type_fits(const char *type, size_t n)
+{
+    static const char pdf[] = "application/pdf";
+    return !(n >= 5 && !strncasecmp(type, "text/", 5)) &&
+           !(n >= sizeof pdf - 1 && !strncasecmp(type, pdf, sizeof pdf - 1));
 }
 
 static ek_err wrong_type(ek_part_kind kind, const char *type, size_t n)
@@ -101,14 +115,16 @@ static ek_err read_data_url(ek_buf *out, ek_part_kind kind, const char *s, size_
     ek_data_url u;
     const char *why = ek_data_url_parse(&u, s, n);
     if (why) return ek_fail(EK_EINVAL, "the data: URL of %s %s", noun(kind), why);
-    if (!type_fits(kind, u.type, u.n_type)) return wrong_type(kind, u.type, u.n_type);
-    if (!u.base64) return ek_fail(EK_EINVAL, "the data: URL of %s has no ;base64 before its comma", noun(kind));
-    return ek_media_decode(out, kind, u.data, u.n_data, limits);
+    if (!type_fits(u.type, u.n_type)) return wrong_type(kind, u.type, u.n_type);
+    EK_TRY(take_bytes(out, kind, ek_data_url_bytes(&u), limits));
+    if (!ek_data_url_decode(out, &u)) return ek_fail(EK_EINVAL, "%s is not valid base64", noun(kind));
+    return check_size(kind, out->len);
 }
 
 ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
 {
     if (ek_is_data_url(s, n)) return read_data_url(out, kind, s, n, limits);
+    ek_url_trim(&s, &n);
     bool web = (n > 7 && !strncasecmp(s, "http://", 7)) || (n > 8 && !strncasecmp(s, "https://", 8));
     if (!web) {
         ek_buf quoted = {0};
@@ -188,7 +204,7 @@ ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, con
 {
     ek_buf bytes = {0};
     EK_TRY(ek_media_check_count(c, kind, 1));
-    if (type && !type_fits(kind, type, strlen(type))) return wrong_type(kind, type, strlen(type));
+    if (type && !type_fits(type, strlen(type))) return wrong_type(kind, type, strlen(type));
     ek_err err = ek_is_data_url(s, n) ? read_data_url(&bytes, kind, s, n, limits)
                                       : ek_media_decode(&bytes, kind, s, n, limits);
     if (!err) return add_file(c, m, kind, &bytes, 0, limits);
@@ -237,23 +253,12 @@ static ek_err read_url_part(ek_conversation *c, ek_message *m, const json_t *par
     return add_url(c, m, kind, json_string_value(url), json_string_length(url), budget, limits);
 }
 
+/* Its format is not asked: clients make it of a media type ("mpeg", "x-wav", "oga"), and the bytes say it. */
 static ek_err read_sound_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)
 {
-    static const char *const formats[] = {"wav", "mp3", "flac", "ogg"};
-    const json_t *audio = ek_field(part, "input_audio"), *format = ek_field(audio, "format");
+    const json_t *audio = ek_field(part, "input_audio");
     size_t n = 0;
     const char *data = ek_json_get_text(audio, "data", &n);
-    bool known = !format;
-    for (size_t i = 0; ek_json_is_text(format) && i < sizeof formats / sizeof *formats; i++)
-        known |= !strcasecmp(json_string_value(format), formats[i]);
-    if (!known) {
-        ek_buf says = {0};
-        ek_field_not(&says, format);
-        ek_err err = ek_fail(EK_EINVAL, "the format of input_audio must be \"wav\", \"mp3\", \"flac\" or \"ogg\"%s",
-                             says.data);
-        ek_buf_fini(&says);
-        return err;
-    }
     if (!data) return ek_fail(EK_EINVAL, "input_audio needs a text data");
     return ek_media_base64(c, m, EK_PART_SOUND, data, n, NULL, limits);
 }
@@ -288,9 +293,23 @@ ek_err ek_media_part(ek_conversation *c, ek_message *m, const json_t *part, cons
 
 /* --- files --- */
 
-/* What its first bytes look like; -1: neither. */
-static int kind_of(const char *s, size_t n)
+/* The first digits of base64, without blanks and escapes. */
+static size_t first_digits(char *to, size_t max, const char *s, size_t n)
 {
+    size_t len = 0;
+    for (size_t i = 0; i < n && i < 4 * max && len < max; i++) {
+        const int byte = s[i] == '%' ? ek_hex_byte(s + i + 1, n - i - 1) : -1;
+        if (byte >= 0) i += 2;
+        if (byte >= 0 || s[i] > ' ') to[len++] = byte >= 0 ? (char)byte : s[i];
+    }
+    return len;
+}
+
+/* What its first bytes look like; -1: neither. */
+static int kind_of(const char *text, size_t n_text)
+{
+    char s[24];
+    const size_t n = first_digits(s, sizeof s, text, n_text);
     static const struct {
         const char *begin;
         ek_part_kind kind;
@@ -311,10 +330,11 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
     ek_data_url u;
     if (!ek_is_data_url(s, n)) {
         kind = kind_of(s, n);
-    } else if (!ek_data_url_parse(&u, s, n) && u.n_type > 0) {
-        if (type_fits(EK_PART_IMAGE, u.type, u.n_type)) kind = EK_PART_IMAGE;
-        if (type_fits(EK_PART_SOUND, u.type, u.n_type)) kind = EK_PART_SOUND;
-        if (type_fits(EK_VIDEO_FILE, u.type, u.n_type)) kind = EK_PART_FRAME;
+    } else if (!ek_data_url_parse(&u, s, n)) {
+        if (u.base64 && type_fits(u.type, u.n_type)) kind = kind_of(u.data, u.n_data);
+        if (type_is(EK_PART_IMAGE, u.type, u.n_type)) kind = EK_PART_IMAGE;
+        if (type_is(EK_PART_SOUND, u.type, u.n_type)) kind = EK_PART_SOUND;
+        if (type_is(EK_VIDEO_FILE, u.type, u.n_type) && kind != EK_PART_SOUND) kind = EK_PART_FRAME;
         snprintf(type, sizeof type, "%.*s", (int)(u.n_type < sizeof type ? u.n_type : sizeof type), u.type);
     }
     *is = kind >= 0;

@@ -5,6 +5,7 @@
 
 #include "base/hash/base64.h"
 #include "base/hex.h"
+#include "serve/api/data_url.h"
 #include "serve/api/field.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
@@ -83,29 +84,22 @@ static ek_err check_text(ek_buf *out, size_t from, const char *where)
     return EK_OK;
 }
 
-/* data:TYPE;NAME=VALUE;base64,… */
+/* Of a text that is not coded all is taken, also behind a # that should have been escaped. */
 static ek_err add_url(ek_buf *out, const char *s, size_t n, const char *where)
 {
-    static const char coded[] = ";base64";
-    const size_t len = sizeof coded - 1;
-    const char *comma = memchr(s, ',', n);
-    if (!comma) return ek_fail(EK_EINVAL, "a data: URL in %s has no comma", where);
-    size_t head = (size_t)(comma - s), type = 0;
-    while (type < head && s[type] != ';') type++;
-    bool base64 = head >= len && !strncasecmp(comma - len, coded, len);
-    if (!is_text_type(s, type)) return wrong_file(s, type, where);
-    if (!base64) add_unescaped(out, comma + 1, n - head - 1);
-    else if (!ek_base64_decode(out, comma + 1, n - head - 1))
-        return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
+    ek_data_url u;
+    const char *why = ek_data_url_parse(&u, s, n);
+    if (why) return ek_fail(EK_EINVAL, "a data: URL in %s %s", where, why);
+    if (!is_text_type(u.type, u.n_type)) return wrong_file(u.type, u.n_type, where);
+    if (!u.base64) add_unescaped(out, u.data, u.n_data);
+    else if (!ek_data_url_decode(out, &u)) return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
     return EK_OK;
 }
 
 ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where)
 {
-    static const char scheme[] = "data:";
-    const size_t len = sizeof scheme - 1;
     size_t from = out->len;
-    if (!type && n >= len && !strncasecmp(s, scheme, len)) EK_TRY(add_url(out, s + len, n - len, where));
+    if (!type && ek_is_data_url(s, n)) EK_TRY(add_url(out, s, n, where));
     else if (type && !is_text_type(type, strcspn(type, ";"))) return wrong_file(type, strlen(type), where);
     else if (!ek_base64_decode(out, s, n)) return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
     return check_text(out, from, where);

@@ -10,17 +10,41 @@ static bool boundary_char(char c)
            (c != '\0' && strchr("'()+_,-./:=? ", c) != NULL);
 }
 
+/* Where "--BOUNDARY" ends, with which a line begins; NULL: it is none. Blanks behind it are none of it. */
+static const char *end_of_boundary(const char *line, size_t n, const char **next_line)
+{
+    const size_t max = n < EK_FORM_MAX_BOUNDARY + 4 ? n : EK_FORM_MAX_BOUNDARY + 4;
+    const char *end = n >= 2 && line[0] == '-' && line[1] == '-' ? memmem(line, max, "\r\n", 2) : NULL;
+    if (!end) return NULL;
+    *next_line = end + 2;
+    while (end > line + 2 && (end[-1] == ' ' || end[-1] == '\t')) end--;
+    for (const char *c = line + 2; c < end; c++)
+        if (!boundary_char(*c)) return NULL;
+    return end > line + 2 ? end : NULL;
+}
+
+static bool begins_head(const char *line, const char *end)
+{
+    static const char content[] = "content-";
+    return (size_t)(end - line) >= sizeof content - 1 && !strncasecmp(line, content, sizeof content - 1);
+}
+
+/* RFC 2046 lets lines stand before the first boundary, which nobody reads: of a line that may be one, and is not the
+ * first of the body, the next must begin a part's head. */
 const char *ek_form_begin(ek_form *f, const char *body, size_t n)
 {
-    static const char no_form[] = "the body must be multipart/form-data";
-    const size_t max = n < EK_FORM_MAX_BOUNDARY + 4 ? n : EK_FORM_MAX_BOUNDARY + 4;
-    const char *line = n >= 2 && body[0] == '-' && body[1] == '-' ? memmem(body, max, "\r\n", 2) : NULL;
+    const char *end = body + n, *next = NULL;
     *f = (ek_form){0};
-    if (!line || line == body + 2) return no_form;
-    for (const char *c = body + 2; c < line; c++)
-        if (!boundary_char(*c)) return no_form;
-    *f = (ek_form){.at = line + 2, .end = body + n, .boundary = body, .n_boundary = (size_t)(line - body)};
-    return NULL;
+    for (const char *line = body; line && line < end;) {
+        const char *stop = end_of_boundary(line, (size_t)(end - line), &next);
+        if (stop && (line == body || begins_head(next, end))) {
+            *f = (ek_form){.at = next, .end = end, .boundary = line, .n_boundary = (size_t)(stop - line)};
+            return NULL;
+        }
+        line = memmem(line, (size_t)(end - line), "\r\n", 2);
+        if (line) line += 2;
+    }
+    return "the body must be multipart/form-data";
 }
 
 /* The value of NAME="VALUE" or NAME=VALUE among the parameters of a line. */

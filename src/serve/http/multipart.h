@@ -1,7 +1,7 @@
 /* multipart/form-data (RFC 7578): a form with files, as clients send it. Pure: bytes in, spans out. Inside src/serve.
  *
- * The boundary is read from the first line, which every client begins with it: "--BOUNDARY". Time is linear in the
- * bytes, and nothing is allocated. */
+ * The boundary is read from the body's first line, "--BOUNDARY", or from the first such line that a part follows. Time
+ * is linear in the bytes, and nothing is allocated. */
 #ifndef EK_SERVE_MULTIPART_H
 #define EK_SERVE_MULTIPART_H
 
@@ -16,7 +16,7 @@ enum {
 
 typedef struct ek_form {
     const char *at, *end; /* what is left, behind a boundary */
-    const char *boundary; /* "\r\n--BOUNDARY" is what ends a part: this is "--BOUNDARY" of the first line */
+    const char *boundary; /* "\r\n--BOUNDARY" is what ends a part: this is "--BOUNDARY" */
     size_t n_boundary;
     int n_parts; /* so far */
     bool done;

@@ -70,9 +70,22 @@ static ek_err check_language(form *f, const char *name, const ek_form_part *p)
     return good ? EK_OK : wrong(f->r, name, "must be a code such as \"en\", or the name of a language", p);
 }
 
+/* What clients say where the language is not known, and what they make of no value at all. */
+static bool is_any_language(const ek_form_part *p)
+{
+    static const char *const words[] = {
+        "auto",      "automatic", "auto-detect", "autodetect",  "detect", "detect language",
+        "any",       "und",       "unknown",     "unspecified", "none",   "null",
+        "undefined", "mul",       "multi",       "multilingual"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (p->n == strlen(words[i]) && !strncasecmp(p->data, words[i], p->n)) return true;
+    return false;
+}
+
 static ek_err read_language(form *f, const ek_form_part *p)
 {
     ek_transcription *t = f->r->own;
+    if (is_any_language(p)) return EK_OK;
     EK_TRY(check_language(f, "language", p));
     memcpy(t->language, p->data, p->n);
     t->language[p->n] = '\0';
@@ -88,6 +101,7 @@ static void list_add(ek_buf *list, const ek_form_part *p)
 /* Those that the sound may be in; the sound's own is `language`. */
 static ek_err read_languages(form *f, const ek_form_part *p)
 {
+    if (is_any_language(p)) return EK_OK;
     EK_TRY(check_language(f, "languages", p));
     if (p->n > 0) list_add(&f->languages, p);
     return EK_OK;
@@ -102,7 +116,7 @@ static ek_err read_keyword(form *f, const ek_form_part *p)
 
 static ek_err read_stream(form *f, const ek_form_part *p)
 {
-    static const char *const yes[] = {"true", "True", "1"}, *const no[] = {"false", "False", "0", ""};
+    static const char *const yes[] = {"true", "True", "1"}, *const no[] = {"false", "False", "0"};
     for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) f->r->stream |= is_value(p, yes[i]);
     if (f->r->stream) return EK_OK;
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
@@ -133,14 +147,14 @@ static ek_err read_seed(form *f, const ek_form_part *p)
 
 static ek_err read_chunking(form *f, const ek_form_part *p)
 {
-    if (is_value(p, "auto") || p->n == 0) return EK_OK;
+    if (is_value(p, "auto")) return EK_OK;
     return wrong(f->r, "chunking_strategy", "a sound is cut every 30 s: \"auto\" can be asked for", p);
 }
 
 /* "segment" is what verbose_json has without the field, and what clients send with it: the reply has no segments. */
 static ek_err no_times(form *f, const ek_form_part *p)
 {
-    if (is_value(p, "segment") || p->n == 0) return EK_OK;
+    if (is_value(p, "segment")) return EK_OK;
     return wrong(f->r, "timestamp_granularities", "the model gives no times", p);
 }
 
@@ -177,7 +191,21 @@ static ek_err keep_file(form *f, const ek_form_part *p)
     return EK_OK;
 }
 
-/* Fields of other names are ignored, as in other bodies. */
+static bool is_space(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* A value without the blanks and line ends around it. */
+static ek_form_part trimmed(const ek_form_part *p)
+{
+    ek_form_part v = *p;
+    while (v.n > 0 && is_space(v.data[0])) v.data++, v.n--;
+    while (v.n > 0 && is_space(v.data[v.n - 1])) v.n--;
+    return v;
+}
+
+/* Fields of other names are ignored, as in other bodies, and those of no value: forms send what was not filled in. */
 static ek_err read_part(form *f, const ek_form_part *p)
 {
     static const struct {
@@ -211,7 +239,8 @@ static ek_err read_part(form *f, const ek_form_part *p)
             f->r->param = fields[i].name;
             return ek_fail(EK_EINVAL, "%s: it has %zu bytes, at most %d are allowed", fields[i].name, p->n, MAX_VALUE);
         }
-        return fields[i].read(f, p);
+        const ek_form_part value = i > 0 ? trimmed(p) : *p;
+        return i > 0 && value.n == 0 ? EK_OK : fields[i].read(f, &value);
     }
     return EK_OK;
 }
