@@ -39,9 +39,10 @@ struct ek_store {
     bool has_content;
     uint8_t *want[EK_KIND_COUNT];
     int next, n_pages;
-    ek_chain told_chain; /* of the last page that the backend was told of ahead */
-    int told;            /* pages below it were */
-    ek_store_page name;  /* the one it is told of; bytes are NULL */
+    double waited, waits_since; /* seconds of it so far but those of now; 0: it waits for its reader */
+    ek_chain told_chain;        /* of the last page that the backend was told of ahead */
+    int told;                   /* pages below it were */
+    ek_store_page name;         /* the one it is told of; bytes are NULL */
     ek_store_ready_fn *ready;
     void *ready_arg;
     int ready_from[EK_PAGE_KINDS], ready_to[EK_PAGE_KINDS];
@@ -125,6 +126,14 @@ static bool tell_ahead(ek_store *s)
     return true;
 }
 
+/* With the lock: it waits from now on where there is more to read and room for it, else for its reader. */
+static void note_wait(ek_store *s)
+{
+    const double now = ek_now();
+    if (s->waits_since > 0) s->waited += now - s->waits_since;
+    s->waits_since = s->loading && s->in.used < s->in.n ? now : 0;
+}
+
 /* One page of the load. */
 static void load_one(ek_store *s)
 {
@@ -148,6 +157,7 @@ static void load_one(ek_store *s)
     bool missing = want[EK_FULL] && !p->has[EK_FULL];
     if (missing || s->next == s->n_pages) s->loading = false;
     if (!missing && (p->has[EK_FULL] || p->has[EK_SLIDING])) s->in.used++;
+    note_wait(s);
     if (s->in.used < 2 || !s->loading) stir(s); /* who takes the one before it looks for more */
 }
 
@@ -275,6 +285,8 @@ void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key,
     s->told = 0;
     s->n_pages = n_pages;
     s->loading = first < n_pages;
+    s->waited = s->waits_since = 0;
+    note_wait(s);
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
 }
@@ -293,8 +305,17 @@ void ek_store_done(ek_store *s)
     pthread_mutex_lock(&s->lock);
     s->in.first = (s->in.first + 1) % s->in.n;
     s->in.used--;
+    if (s->waits_since == 0) note_wait(s);
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
+}
+
+double ek_store_load_seconds(ek_store *s)
+{
+    pthread_mutex_lock(&s->lock);
+    const double seconds = s->waited + (s->waits_since > 0 ? ek_now() - s->waits_since : 0);
+    pthread_mutex_unlock(&s->lock);
+    return seconds;
 }
 
 void ek_store_stop_load(ek_store *s)

@@ -92,6 +92,8 @@ void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key,
 /* The next page, until ek_store_done with it; NULL: none yet, or (*end) no more. */
 const ek_store_page *ek_store_loaded(ek_store *s, bool *end);
 void ek_store_done(ek_store *s);
+/* Seconds in which the load that began last waited for its pages, not for room to put them. */
+double ek_store_load_seconds(ek_store *s);
 void ek_store_stop_load(ek_store *s);
 /* Waits until something happened, at most so many seconds. */
 void ek_store_wait(ek_store *s, double seconds);

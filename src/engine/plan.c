@@ -32,13 +32,16 @@ static bool has_room(const ek_engine *e, const ek_request *r)
 }
 
 /* In the order of their clients' turns: one that does not fit holds back those behind it, so that none starves. One
- * whose prompt is being computed by another waits for that and lets them pass. */
+ * whose prompt is being computed by another, or read from outside of memory, waits for that and lets them pass. */
 void ek_plan_admit(ek_engine *e)
 {
     for (ek_request *r = e->waiting, *next; r && e->n_running < e->opts.max_requests; r = next) {
         next = r->next;
-        if (ek_reuse_waits(e, r)) continue;
-        if (!ek_shelf_ready(e, r)) return;
+        if (ek_reuse_waits(e, r)) {
+            ek_shelf_put_off(e, r);
+            continue;
+        }
+        if (!ek_shelf_ready(e, r)) continue;
         ek_reuse_adopt(e, r);
         if (!ek_reuse_suffices(e, r)) continue;
         if (e->n_running > 0 && !has_room(e, r)) {

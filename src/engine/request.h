@@ -71,7 +71,8 @@ typedef struct ek_request {
     int n_hit;                        /* of them, those it began with */
     int n_cached;                     /* n_hit when it was admitted first: what events report */
     int n_captured;                   /* whole pages that the index was given */
-    bool asked_disk;                  /* its prompt was looked for on disk */
+    bool asked_store;                 /* its prompt was looked for outside of memory, or that does not pay now */
+    bool in_line;                     /* it lacks pages while those of one before it are read */
     ek_request_id wait_for;           /* a running request that computes the front of its prompt; 0: none */
     int wait_pages;                   /* until that one has so many whole pages */
     bool suspect;                     /* its step failed: nothing of it is cached */

@@ -16,7 +16,8 @@ enum {
 }; /* seconds without a page; seconds at the end */
 #define FORGETTING 0.5
 #define READY      (32u << 20) /* bytes */
-#define GRACE      1.0         /* seconds that reading may take beyond computing the same pages */
+#define GRACE      1.0 /* seconds that reading may take beyond computing the same pages: of all loads together */
+#define RETURN     0.1 /* of each second that goes by, so much may be lost to reading again */
 
 static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
 {
@@ -144,9 +145,9 @@ void ek_shelf_close(ek_engine *e)
 
 /* --- loading */
 
-/* Asks for pages below n, as far as memory lacks them: full ones from `found` on, where the path in memory ends, and
- * sliding ones from `low` on. False if there are none to ask for. */
-static bool ask(ek_engine *e, const ek_request *r, const ek_prefix_key *key, int found, int low, int n)
+/* Marks pages below n, as far as memory lacks them: full ones from `found` on, where the path in memory ends, and
+ * sliding ones from `low` on. The first of them; n: there are none. */
+static int mark_wanted(ek_engine *e, const ek_request *r, int found, int low, int n)
 {
     const bool full = e->on.layout->page_bytes[EK_FULL] > 0, sliding = e->on.layout->page_bytes[EK_SLIDING] > 0;
     int first = n, back = ek_prefix_usable(e->prefix, ek_reuse_max(r)) - r->window + 1; /* before that: of no use */
@@ -156,6 +157,13 @@ static bool ask(ek_engine *e, const ek_request *r, const ek_prefix_key *key, int
                                       ek_prefix_page(e->prefix, EK_SLIDING, i) == EK_NO_PAGE;
         if (e->load_want[EK_FULL][i] || e->load_want[EK_SLIDING][i]) first = i;
     }
+    return first;
+}
+
+/* Asks for those pages. False if there are none to ask for. */
+static bool ask(ek_engine *e, const ek_request *r, const ek_prefix_key *key, int found, int low, int n)
+{
+    const int first = mark_wanted(e, r, found, low, n);
     if (first == n) return false;
     ek_chain chain = ek_prefix_chain(e->prefix, key, first - 1);
     const uint8_t *want[EK_KIND_COUNT] = {e->load_want[0], e->load_want[1]};
@@ -169,23 +177,36 @@ static int window_pages(const ek_request *r)
     return (r->window - 1 + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
 }
 
-/* Begins to read what would let r begin later than it can now: all full pages, and of sliding ones, which can be many
- * times as large, what is seen from behind the last. False if there is nothing to read. */
-static bool begin_load(ek_engine *e, ek_request *r)
+/* What would let r begin later than it can now: all full pages, and of sliding ones, which can be many times as large,
+ * what is seen from behind the last. */
+typedef struct lack {
+    int found, low, n; /* pages on the path in memory; from where sliding ones are wanted; pages in all */
+} lack;
+
+/* False if it lacks nothing. */
+static bool lacks(ek_engine *e, const ek_request *r, lack *out)
 {
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     const int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS, max = ek_reuse_max(r);
     int n = (max + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS; /* of the last one a part is of use */
     if (n * EK_PAGE_TOKENS > r->n_tokens) n--;
     if (ek_prefix_usable(e->prefix, max) >= max) return false;
+    int low = n > window_pages(r) ? n - window_pages(r) : 0;
+    if (e->on.layout->page_bytes[EK_FULL] == 0) low = 0; /* a page joins the index behind the one before it */
+    *out = (lack){.found = found, .low = low, .n = n};
+    return mark_wanted(e, r, found, low, n) < n;
+}
+
+static void begin_load(ek_engine *e, ek_request *r, const lack *l)
+{
+    ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     e->load_span = window_pages(r);
-    e->load_low = n > e->load_span ? n - e->load_span : 0;
-    if (e->on.layout->page_bytes[EK_FULL] == 0) e->load_low = 0; /* a page joins the index behind the one before it */
-    if (!ask(e, r, &key, found, e->load_low, n)) return false;
+    e->load_low = l->low;
+    ask(e, r, &key, l->found, l->low, l->n);
     e->load_for = r->id;
-    e->load_begun = e->load_since = ek_now();
+    e->load_since = ek_now();
+    e->load_before = 0;
     e->load_taken = 0;
-    return true;
 }
 
 /* After a load: where r may begin nowhere behind the sliding pages that were asked for, those that are seen from the
@@ -205,6 +226,7 @@ static bool go_back(ek_engine *e, ek_request *r)
             low = e->load_low - e->load_span;
         }
         e->load_low = low > 0 ? low : 0;
+        e->load_before += ek_store_load_seconds(e->store);
         if (ask(e, r, &key, found, e->load_low, end)) return true;
     }
     return false;
@@ -229,36 +251,94 @@ static bool take_in(ek_engine *e, const ek_request *r, const ek_store_page *p)
     return good;
 }
 
-static void end_load(ek_engine *e)
+/* --- what reading costs
+ *
+ * A request that reads waits, and pages that come more slowly than they are computed are not worth it: what loads took
+ * beyond computing the same pages adds up, over all requests, and fades with time. Once it is GRACE nothing is read
+ * until half of that has faded, so that a slow place costs the first request a second, and not each of them. */
+
+static double lost(const ek_engine *e)
 {
-    ek_store_stop_load(e->store);
-    e->load_for = 0;
+    const double left = e->lost - RETURN * (ek_now() - e->lost_at);
+    return left > 0 ? left : 0;
 }
 
-void ek_shelf_end_unwanted_load(ek_engine *e)
+/* Seconds that the load took beyond computing what came, and a page more, which was perhaps not there. */
+static double excess(const ek_engine *e)
 {
-    if (e->load_for && !e->waiting) end_load(e);
+    const double computing = e->pace.row_seconds * EK_PAGE_TOKENS * (e->load_taken + 1);
+    if (computing == 0 && e->load_taken > 0) return 0; /* nothing was computed yet */
+    return e->load_before + ek_store_load_seconds(e->store) - computing;
+}
+
+static void say_rest(ek_engine *e)
+{
+    enum { SILENCE = 60 };
+    if (e->rest_said > 0 && ek_now() - e->rest_said < SILENCE) return;
+    e->rest_said = ek_now();
+    ek_log(EK_LOG_WARN,
+           "cached pages: reading them took %.1f s more than computing them takes: prompts are computed for %.0f s",
+           e->lost, (e->lost - GRACE / 2) / RETURN);
+}
+
+static void end_load(ek_engine *e)
+{
+    const double more = excess(e), before = lost(e);
+    ek_store_stop_load(e->store);
+    e->load_for = 0;
+    e->lost = before + more > 0 ? before + more : 0;
+    if (e->lost > 2 * GRACE) e->lost = 2 * GRACE;
+    e->lost_at = ek_now();
+    if (e->lost < GRACE || e->rests) return;
+    e->rests = true;
+    say_rest(e);
+}
+
+static bool rests(ek_engine *e)
+{
+    if (e->rests && lost(e) <= GRACE / 2) e->rests = false;
+    return e->rests;
 }
 
 /* Why reading shall end before all pages are there; NULL: it shall not. */
 static const char *too_slow(const ek_engine *e)
 {
-    const double now = ek_now(), computing = e->pace.row_seconds * EK_PAGE_TOKENS * (e->load_taken + 1);
-    if (now - e->load_since >= PATIENCE) return "no page came for 5 seconds";
-    return e->pace.row_seconds > 0 && now - e->load_begun > GRACE + computing
-               ? "they come slower than they are computed"
-               : NULL;
+    if (ek_now() - e->load_since >= PATIENCE) return "no page came for 5 seconds";
+    return excess(e) > GRACE - lost(e) ? "they come slower than they are computed" : NULL;
 }
 
-bool ek_shelf_ready(ek_engine *e, ek_request *r)
+/* --- whose pages are read */
+
+/* The request of the wait queue whose pages are read; NULL: none. Ends reading for one that is gone from it. */
+static ek_request *reader(ek_engine *e)
 {
-    if (!e->store) return true;
-    if (e->load_for && e->load_for != r->id) end_load(e); /* another came before it, or it was cancelled */
-    if (!e->load_for) {
-        if (r->asked_disk) return true;
-        r->asked_disk = true;
-        return !begin_load(e, r);
-    }
+    ek_request *r = e->load_for ? e->waiting : NULL;
+    while (r && r->id != e->load_for) r = r->next;
+    if (!r && e->load_for) end_load(e);
+    return r;
+}
+
+/* Ends reading for r, which asks for the rest when its turn comes. */
+static void put_off(ek_engine *e, ek_request *r)
+{
+    r->asked_store = false;
+    end_load(e);
+}
+
+static bool stands_behind(const ek_request *a, const ek_request *r)
+{
+    while (r && r != a) r = r->next;
+    return r != NULL;
+}
+
+void ek_shelf_end_unwanted_load(ek_engine *e)
+{
+    reader(e);
+}
+
+/* Takes what came for r; true once it is all, or reading ends without it. */
+static bool take_loaded(ek_engine *e, ek_request *r)
+{
     bool end = false, good = true;
     for (const ek_store_page *p; (p = ek_store_loaded(e->store, &end)) != NULL;) {
         good = take_in(e, r, p);
@@ -278,12 +358,40 @@ bool ek_shelf_ready(ek_engine *e, ek_request *r)
     return true;
 }
 
+bool ek_shelf_ready(ek_engine *e, ek_request *r)
+{
+    if (!e->store) return true;
+    lack l;
+    ek_request *now = reader(e);
+    if (now == r) return take_loaded(e, r);
+    if (r->asked_store) return true;
+    if (rests(e)) {
+        r->asked_store = true;
+        return true;
+    }
+    if (now && !stands_behind(now, r)) { /* one that lacks nothing passes */
+        if (!r->in_line) r->in_line = lacks(e, r, &l);
+        return !r->in_line;
+    }
+    if (!lacks(e, r, &l)) return true;
+    if (now) put_off(e, now);
+    r->asked_store = true;
+    begin_load(e, r, &l);
+    return false;
+}
+
+void ek_shelf_put_off(ek_engine *e, ek_request *r)
+{
+    if (e->store && e->load_for == r->id) put_off(e, r);
+}
+
 void ek_shelf_ahead(ek_engine *e)
 {
     ek_request *r = e->waiting;
     if (!e->store || !r || e->n_running < e->opts.max_requests) return;
-    if (e->load_for != r->id && (r->asked_disk || ek_reuse_waits(e, r))) return;
-    ek_shelf_ready(e, r);
+    ek_request *now = reader(e);
+    if (now != r && (r->asked_store || ek_reuse_waits(e, r) || ek_shelf_ready(e, r))) r = now;
+    if (r && r->id == e->load_for) ek_shelf_ready(e, r);
 }
 
 /* --- last events that wait */

@@ -11,8 +11,12 @@ ek_err ek_shelf_open(ek_engine *e);
 /* Writes what is not on disk yet, for at most some seconds, and closes the store. */
 void ek_shelf_close(ek_engine *e);
 
-/* Whether the first of the wait queue may be looked up now; false while pages of its prompt are being read. */
+/* Whether r, which waits, may be looked up now; false while pages of its prompt are being read, or it lacks some and
+ * those of one before it are. Pages are read for one request at a time, the first of the queue that lacks some; what
+ * another had not read yet is asked for again. For nobody while reading is slower than computing. */
 bool ek_shelf_ready(ek_engine *e, ek_request *r);
+/* r waits for something else: its pages are not read now, but asked for again later. */
+void ek_shelf_put_off(ek_engine *e, ek_request *r);
 /* While there is no place for the first of the wait queue: begins to read what it will lack, and takes what came. */
 void ek_shelf_ahead(ek_engine *e);
 /* Ends reading for a request that is gone. Before a step goes to sleep: ready is not asked again when nobody waits. */

@@ -75,7 +75,10 @@ struct ek_engine {
     double load_since;          /* when the last one came */
     bool any_uncached;          /* of the wait queue */
     struct ek_leaving *leaving; /* requests whose last event waits (shelf.h) */
-    double load_begun;
+    double load_before;         /* seconds that its loads before this one took (shelf.c, go_back) */
+    double lost, lost_at;       /* seconds that reading took beyond computing, at that time */
+    double rest_said;           /* when the log said so */
+    bool rests;                 /* nothing is read until some of it has faded */
     double forget_by;           /* until then a wrong page waits for a slot to be forgotten by */
     int load_taken;             /* pages of it so far */
     int load_low;               /* sliding pages from here on were asked for; */
