@@ -74,7 +74,7 @@ def commands():
         for c in [*shell_lines(text), *spans(text)]:
             if name not in out.setdefault(c, []):
                 out[c].append(name)
-        for command in re.findall(r"^## evenkeel ([a-z]+)", text, flags=re.M):
+        for command in re.findall(r"^\| `([a-z]+)", text, flags=re.M) if name == "docs/OPTIONS.md" else []:
             out.setdefault(f"evenkeel {command} --help", []).append(name)
     return out
 

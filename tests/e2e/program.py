@@ -88,7 +88,7 @@ def the_pages_for_others_name_what_exists(home):
     text = open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "FROM.md"), encoding="utf-8").read()
     listed = run(home, "help", "--markdown").stdout
     options = set(re.findall(r"`(--?[a-z][a-z-]*)", listed))
-    commands = set(re.findall(r"^## evenkeel ([a-z]+)", listed, re.M))
+    commands = set(re.findall(r"^\| `([a-z]+)", listed, re.M))
     variables = re.findall(r"`EVENKEEL_([A-Z_]+)", text)
     with Terminal([PROGRAM, "run", "--model", MODEL, "--history", "none"], env=env(home)) as t:
         t.until(ON + "> ")

@@ -168,34 +168,44 @@ static void cell(ek_buf *out, const char *s)
     }
 }
 
+static void command_row(ek_buf *out, const ek_command *c)
+{
+    ek_buf_fmt(out, "| `%s%s", c->name, *c->args ? " " : "");
+    cell(out, c->args);
+    ek_buf_fmt(out, "` | %s |\n", c->text);
+}
+
+static void table_row(ek_buf *out, const ek_option *o)
+{
+    ek_buf_str(out, "| `");
+    if (ek_option_letter(o)) ek_buf_fmt(out, "-%c`, `", ek_option_letter(o));
+    ek_option_flag(out, o);
+    if (*o->placeholder) ek_buf_char(out, ' ');
+    cell(out, o->placeholder);
+    ek_buf_str(out, "` | ");
+    const char *comma = "";
+    for (int c = 0; c < EK_CMD_COUNT; c++) {
+        if (!has(o, (ek_cmd_id)c)) continue;
+        ek_buf_fmt(out, "%s%s", comma, ek_cmd_name((ek_cmd_id)c));
+        comma = ", ";
+    }
+    ek_buf_fmt(out, " | %s | ", o->def ? o->def : "");
+    cell(out, o->text);
+    ek_buf_fmt(out, " | %s |\n", effect_words(o->effect));
+}
+
 void ek_cli_markdown(ek_buf *out)
 {
+    ek_buf_str(out, "# Commands and options\n\n"
+                    "Written by `evenkeel help --markdown` from src/cli/frame/options.def; a test compares the two.\n\n"
+                    "## Commands\n\n| command | what it does |\n|---|---|\n");
+    for (int c = 0; c < EK_CMD_COUNT; c++) command_row(out, &ek_commands[c]);
     ek_buf_str(
         out,
-        "# Commands and options\n\nWritten by `evenkeel help --markdown` from src/cli/frame/options.def; a test compares the two.\n\n"
-        "Every option can also be set in the environment: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`; the\n"
-        "command line wins. *speed only*: no bit of any logit depends on it. *answer*: part of what is answered.\n"
-        "`evenkeel COMMAND --help` shows the common ones, `--help-all` all of them.\n");
-    for (int c = 0; c < EK_CMD_COUNT; c++) {
-        const ek_command *cmd = &ek_commands[c];
-        ek_buf_fmt(out, "\n## evenkeel %s%s%s\n\nThis command %s.\n", cmd->name, *cmd->args ? " " : "", cmd->args,
-                   cmd->text);
-        bool any = false;
-        for (int i = 0; i < ek_n_options; i++) {
-            const ek_option *o = &ek_options[i];
-            if (!(o->commands >> c & 1)) continue;
-            if (!any) ek_buf_str(out, "\n| option | default | meaning | effect |\n|---|---|---|---|\n");
-            any = true;
-            ek_buf_str(out, "| `");
-            if (ek_option_letter(o)) ek_buf_fmt(out, "-%c`, `", ek_option_letter(o));
-            ek_option_flag(out, o);
-            if (*o->placeholder) {
-                ek_buf_char(out, ' ');
-                cell(out, o->placeholder);
-            }
-            ek_buf_fmt(out, "` | %s | ", o->def ? o->def : "");
-            cell(out, o->text);
-            ek_buf_fmt(out, " | %s |\n", effect_words(o->effect));
-        }
-    }
+        "\n## Options\n\n"
+        "Every option is also an environment variable: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`. The command line\n"
+        "wins. *answer*: another value may change the answer. *speed only*: no bit of any logit depends on it.\n"
+        "`evenkeel COMMAND --help` lists the common options, `--help-all` all of them.\n\n"
+        "| option | commands | default | meaning | effect |\n|---|---|---|---|---|\n");
+    for (int i = 0; i < ek_n_options; i++) table_row(out, &ek_options[i]);
 }
