@@ -42,9 +42,9 @@ static char next(const char *s, size_t n, size_t *i, bool escaped)
 
 size_t ek_base64_bytes(const char *s, size_t n, bool escaped)
 {
-    size_t digits = 0;
-    for (size_t i = 0; i < n; i++) digits += !is_blank(next(s, n, &i, escaped));
-    return digits / 4 * 3 + 3;
+    size_t n_digits = 0;
+    for (size_t i = 0; i < n; i++) n_digits += !is_blank(next(s, n, &i, escaped));
+    return n_digits / 4 * 3 + 3;
 }
 
 static bool decode(ek_buf *out, const char *s, size_t n, bool escaped)
