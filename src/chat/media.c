@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 
-void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config)
+void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config, const ek_tokenizer *t)
 {
     *out = (ek_chat_media){0};
     if (!towers) return;
@@ -13,6 +13,8 @@ void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_conf
     const ek_media_ids *ids = &config->media;
     *out = (ek_chat_media){.image = info->image && ids->soft[EK_PART_IMAGE] > 0,
                            .audio = info->sound && ids->soft[EK_PART_SOUND] > 0,
+                           .frame = info->image && ids->soft[EK_PART_FRAME] > 0 &&
+                                    (!t || ek_tokenizer_id(t, "<|video|>") == ids->soft[EK_PART_FRAME]),
                            .ids = *ids,
                            .picture = {.patching = info->patching},
                            .image_tokens = info->image_tokens,
@@ -45,6 +47,8 @@ static ek_run *list_files(const ek_conversation *c)
 static ek_err check_taken(const ek_run *r, const ek_chat_media *media)
 {
     bool sound = r->kind == EK_PART_SOUND;
+    const bool blind_to_it = r->kind == EK_PART_FRAME && media->image && !media->frame;
+    if (blind_to_it) return ek_fail(EK_EUNSUPPORTED, "this model has no token for frames of videos");
     if (sound ? media->audio : media->image) return EK_OK;
     return ek_fail(EK_EUNSUPPORTED, "this model has no %s: it takes %s",
                    sound ? "ears (audio tower)" : "eyes (vision tower)", ek_chat_media_words(media));

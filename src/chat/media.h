@@ -11,6 +11,7 @@
 /* What a model takes beside text. Zeroed: nothing. */
 typedef struct ek_chat_media {
     bool image, audio;              /* it has eyes, it has ears */
+    bool frame;                     /* with eyes: its vocabulary has a token for frames of videos */
     ek_media_ids ids;               /* of its vocabulary */
     ek_picture_opts picture;        /* how its pictures are cut; its budget is not used */
     int image_tokens, frame_tokens; /* soft tokens of pictures and frames that do not say how many; 0: EK_BUDGET_* */
@@ -18,8 +19,9 @@ typedef struct ek_chat_media {
     ek_sound_kind sound;
 } ek_chat_media;
 
-/* What a model of this configuration takes with these towers; NULL: nothing. */
-void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config);
+/* What a model of this configuration and vocabulary takes with these towers. towers NULL: nothing; t NULL: the
+ * configuration alone says which tokens there are. */
+void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config, const ek_tokenizer *t);
 /* In words: "text alone", "text and images", "text and sounds" or "text, images and sounds". */
 const char *ek_chat_media_words(const ek_chat_media *media);
 

@@ -177,10 +177,12 @@ static ek_err decode(ek_turn_prompt *out, const ek_chat_model *m, const ek_runs 
     for (int i = 0; i < runs->n; i++) {
         size_t memory = runs->at[i].memory;
         EK_TRY(ek_wanted_check());
+        out->refused = 1 + (int)runs->at[i].kind;
         EK_TRY(may_take(opts, memory));
         EK_TRY(ek_run_decode(&out->part[i].media, runs, i, &m->media));
         out->part[i].first = first[i];
         out->n_parts = i + 1;
+        out->refused = 0;
         size_t kept = ek_media_memory(out->part[i].media);
         if (opts->give && memory > kept) opts->give(opts->room_arg, memory - kept);
     }
@@ -196,6 +198,7 @@ static ek_err encode_all(ek_turn_prompt *out, const ek_chat_model *m, const ek_p
                                                             : EK_BUDGET_IMAGE,
                                     m->media.frame_tokens ? m->media.frame_tokens : EK_BUDGET_FRAME, opts->alpha};
     ek_err err = ek_runs_find(&runs, c, p->media, p->n_media, &m->media, &budgets);
+    if (err && runs.n > 0) out->refused = 1 + (int)runs.at[runs.n - 1].kind;
     int *first = ek_alloc((size_t)(runs.n + 1) * sizeof *first);
     if (!err) err = encode(out, m, p, (size_t)runs.more, opts);
     if (!err) err = ek_runs_expand(&out->ids, first, &runs, &m->media.ids);

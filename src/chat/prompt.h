@@ -54,6 +54,7 @@ typedef struct ek_turn_prompt {
     ek_part *part; /* pictures and sounds, in order of their positions; owned, with a reference of each */
     int n_parts;   /* none with ek_prompt_opts.headers */
     int n_image_tokens, n_sound_tokens; /* soft tokens among ids */
+    int refused; /* after a failure: 1 + the kind of the picture or sound that it is about; 0: it is about none */
 } ek_turn_prompt;
 
 /* Renders and encodes c into out, which is zeroed. Any thread: the result is a function of the arguments. tools: NULL,

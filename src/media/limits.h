@@ -4,7 +4,7 @@
 
 enum {
     EK_MEDIA_MAX_BYTES = 32 << 20,  /* of a file, as it comes */
-    EK_MEDIA_MAX_IMAGES = 16,       /* of a request */
+    EK_MEDIA_MAX_IMAGES = 128,      /* of a request that is told no other number */
     EK_MEDIA_MAX_SOUNDS = 4,        /* of a request */
     EK_MEDIA_MAX_FRAMES = 32,       /* of all videos of a request */
     EK_IMAGE_MAX_SIDE = 32768,      /* pixels */

@@ -81,7 +81,7 @@ static ek_err open_towers(ek_opened *m, const ek_open_opts *o, const ek_model_op
     if (!o->media) return EK_OK;
     const ek_towers_opts towers = ek_open_towers_opts(o, opts);
     EK_TRY(ek_towers_open(&m->towers, m->path, &towers));
-    ek_chat_media_of(&m->chat.media, m->towers, ek_model_config(m->model));
+    ek_chat_media_of(&m->chat.media, m->towers, ek_model_config(m->model), m->chat.tokenizer);
     return EK_OK;
 }
 

@@ -297,6 +297,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.owner = owner;
     p->limits.resume = wishes->resume;
     p->limits.max_messages = s->limits.max_messages;
+    p->limits.max_images = s->limits.max_images;
     p->limits.count = count;
     p->limits.weigh = weigh;
     p->limits.take = take_more;

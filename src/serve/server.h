@@ -15,6 +15,7 @@ typedef struct ek_journal ek_journal;
 typedef struct ek_server_limits {
     int max_json_values;    /* values and keys in a body */
     int max_messages;       /* objects in a list of a body */
+    int max_images;         /* pictures in a request */
     size_t request_memory;  /* bytes that all requests together may take while they are read and answered */
     int prepare_threads;    /* threads that make prompts of bodies */
     int prepare_queue;      /* bodies that wait for them */

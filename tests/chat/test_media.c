@@ -9,7 +9,7 @@
 #define PNG "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR42mP4z8AARAAI/gH/GcBr5wAAAABJRU5ErkJggg=="
 
 static const ek_media_ids marks = {.soft = {500, 502, 501}, .begin = {503, 503, 505}, .end = {504, 504, 506}};
-static const ek_chat_media eyes = {.image = true, .ids = marks};
+static const ek_chat_media eyes = {.image = true, .frame = true, .ids = marks};
 static const ek_run_budgets budgets = {.image = 280, .frame = 70};
 
 static void add_picture(ek_conversation *c, ek_part_kind kind, int n, int budget)

@@ -313,12 +313,28 @@ def bad_files_fail_their_own_request(s):
     refused(s, path, chatting({"type": "image_url", "image_url": {"url": "data:image/png;base64,A"}}), "base64")
     refused(s, path, chatting({"type": "image_url", "image_url": {"url": "http://127.0.0.1:1/a.png"}}), "--media-urls")
     refused(s, path, chatting({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}), "file:///etc/passwd")
-    refused(s, path, {"messages": user(*[image()] * 17)}, "17 images", "16")
+    refused(s, path, {"messages": user(*[image()] * 129)}, "129 images", "128")
     refused(s, path, {"messages": user(*[sound()] * 5)}, "5 sounds", "4")
     refused(s, path, {"messages": user(*[image(PICTURE, detail="high")] * 8)}, "prompt is too long", "maximum")
     refused(s, "/v1/messages", {"model": "m", "max_tokens": 1, "messages": user(block(b"hello"))}, "(capability_rejected: image_block)")
+    # whichever stage finds it: the header, the pixels, the URL, the number
+    whole = block(PICTURE)
+    by_url = {"type": "image", "source": {"type": "url", "url": "http://127.0.0.1:1/a.png"}}
+    for b in [block(PICTURE[:20])], [block(PICTURE[:-30])], [whole, text("?"), block(PICTURE[:len(PICTURE) // 2])], [by_url], [whole] * 129:
+        refused(s, "/v1/messages", {"model": "m", "max_tokens": 1, "messages": user(*b)}, "(capability_rejected: image_block)\"")
+        result = [{"role": "user", "content": "?"}, {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]}]
+        result += user({"type": "tool_result", "tool_use_id": "t", "content": b})
+        refused(s, "/v1/messages", {"model": "m", "max_tokens": 1, "messages": result}, "(capability_rejected: image_block)\"")
     t.join()
     assert not errors, errors
+
+
+@test
+def a_session_has_many_pictures(s):
+    """One screenshot a turn, far beyond 16."""
+    turns = sum(([*user(image(png(48, 48, k), detail="low"), text("?")), {"role": "assistant", "content": "ok"}] for k in range(40)), [])
+    r = s.call("POST", "/v1/chat/completions", {"messages": turns + user(text("Go on.")), "max_tokens": 1})
+    assert r[0] == 200 and r[2]["usage"]["prompt_tokens_details"]["image_tokens"] >= 40, r
 
 
 @test

@@ -33,7 +33,8 @@ static void make_wav(void)
     ek_buf_fini(&b);
 }
 
-static const ek_chat_media both = {.image = true, .audio = true}, eyes = {.image = true}, ears = {.audio = true};
+static const ek_chat_media both = {.image = true, .audio = true, .frame = true}, eyes = {.image = true},
+                           ears = {.audio = true};
 
 static ek_err parse_for(const ek_dialect *d, ek_api_request *r, const char *body, const ek_chat_media *media)
 {
@@ -284,6 +285,15 @@ static void what_is_not_taken(void **state)
          CHAT("{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:video/mp4;base64,AAAA\"}}"), &both, "--ffmpeg"},
         {&ek_dialect_openai_chat,
          CHAT("{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:video/mp4;base64,AAAA\"}}"), &ears, "no eyes"},
+        {&ek_dialect_openai_chat,
+         CHAT("{\"type\":\"video_url\",\"video_url\":{\"url\":\"data:video/mp4;base64,AAAA\"}}"), &eyes,
+         "no token for frames of videos"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"video\",\"video\":[\"" URL "\"]}"), &eyes,
+         "no token for frames of videos"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"input_video\",\"input_video\":{\"data\":\"AAAA\"}}"), &eyes,
+         "no token for frames of videos"},
+        {&ek_dialect_openai_chat, CHAT("{\"type\":\"file\",\"file\":{\"file_data\":\"data:video/mp4;base64,AAAA\"}}"),
+         &eyes, "no token for frames of videos"},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"video_url\",\"video_url\":{}}"), &both,
          "video_url needs a text url"},
         {&ek_dialect_openai_chat, CHAT("{\"type\":\"input_video\",\"input_video\":{\"data\":\"AAAA\"}}"), &both,
@@ -348,7 +358,7 @@ static void counts(void **state)
         if (!more) ek_api_request_fini(&r);
         else
             refused(&ek_dialect_openai_chat, b.data, &both,
-                    "the request has 17 images or more, at most 16 are allowed");
+                    "the request has 129 images or more, at most 128 are allowed");
         ek_buf_clear(&b);
         ek_buf_str(&b, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"video\",\"video\":[");
         repeat(&b, "\"" URL "\"", EK_MEDIA_MAX_FRAMES + more);

@@ -132,7 +132,7 @@ static void are_refused(void **state)
         {&ek_dialect_anthropic_count, USER(DOCUMENT(SOURCE("\"type\":\"file\",\"file_id\":\"f\""))),
          "documents with a source of type \"file\"", DOCUMENT_CLASS},
         {&ek_dialect_anthropic_count, USER(DOCUMENT("\"title\":\"T\"")), "blocks of type \"document\"", DOCUMENT_CLASS},
-        {&ek_dialect_anthropic_count, USER(DOCUMENT(SOURCE("\"type\":\"text\""))), "needs a text data", ""},
+        {&ek_dialect_anthropic_count, USER(DOCUMENT(SOURCE("\"type\":\"text\""))), "needs a text data", DOCUMENT_CLASS},
         {&ek_dialect_anthropic_count, USER("{\"type\":\"search_result\",\"content\":\"x\"}"), "needs a list content",
          ""},
         {&ek_dialect_openai_chat, USER("{\"type\":\"image_url\",\"image_url\":{\"url\":\"data:image/png;base64,\"}}"),

@@ -188,6 +188,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
                  .idle_timeout = (double)cli->idle_timeout},
         .limits = {.max_json_values = (int)cli->max_json_values,
                    .max_messages = (int)cli->max_messages,
+                   .max_images = (int)cli->max_images,
                    .request_memory = cli->has.request_memory ? (size_t)cli->request_memory : 0,
                    .prepare_threads = (int)cli->prepare_threads,
                    .prepare_queue = (int)cli->prepare_queue,

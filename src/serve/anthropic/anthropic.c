@@ -189,6 +189,7 @@ const ek_dialect ek_dialect_anthropic = {
     .end = ek_anthropic_end,
     .failed = ek_anthropic_failed,
     .heartbeat = ek_anthropic_heartbeat,
+    .refused = ek_anthropic_refused,
     .error = ek_anthropic_error,
 };
 
@@ -199,5 +200,6 @@ const ek_dialect ek_dialect_anthropic_count = {
     .prompt_param = "messages",
     .parse = parse_count,
     .answer = count,
+    .refused = ek_anthropic_refused,
     .error = ek_anthropic_error,
 };

@@ -17,6 +17,9 @@ ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api
 /* One element of `tools` as the template takes it, a new reference into *tool, which is NULL. EINVAL with r->param. */
 ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool);
 
+/* ek_dialect.refused: with the token that lets Claude Code drop the block. */
+ek_err ek_anthropic_refused(ek_err err, ek_part_kind kind);
+
 /* The writers of a reply, as in ek_dialect. */
 void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);

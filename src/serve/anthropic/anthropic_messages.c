@@ -17,9 +17,12 @@ static const char *type_of(const json_t *block)
 }
 
 /* Claude Code drops the images or documents of a conversation and carries on where a refusal has this token, and no
- * letter, digit, '_', ':', '.' or '-' behind it; otherwise its turn ends with the error. */
+ * letter, digit, '_', ':', '.' or '-' behind it; otherwise its turn ends with the error, and so does every later one.
+ * Only what another request would be refused for too: not a lack of memory, and not the end of the server. */
 static ek_err with_capability(ek_err err, const char *class)
 {
+    if (err != EK_EINVAL && err != EK_EPARSE && err != EK_ETOOLARGE && err != EK_EUNSUPPORTED) return err;
+    if (strstr(ek_err_text(), "(capability_rejected: ")) return err; /* of a block inside of this one */
     ek_buf says = {0};
     ek_buf_str(&says, ek_err_text());
     ek_fail(err, "%s (capability_rejected: %s)", says.data, class);
@@ -27,16 +30,20 @@ static ek_err with_capability(ek_err err, const char *class)
     return err;
 }
 
-static ek_err refused_document(ek_err err)
+ek_err ek_anthropic_refused(ek_err err, ek_part_kind kind)
 {
-    return err ? with_capability(err, "document_block") : EK_OK;
+    static const char *const classes[] = {"image_block", "video_block", "audio_block"};
+    return with_capability(err, classes[kind]);
 }
 
 static ek_err wrong_block(const char *type, const char *where)
 {
+    static const char *const classes[][2] = {
+        {"image", "image_block"}, {"document", "document_block"}, {"audio", "audio_block"}, {"video", "video_block"}};
     ek_err err = ek_part_refuse("blocks", type, where);
-    if (!strcmp(type, "image")) return with_capability(err, "image_block");
-    return !strcmp(type, "document") ? with_capability(err, "document_block") : err;
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (!strcmp(type, classes[i][0])) return with_capability(err, classes[i][1]);
+    return err;
 }
 
 static ek_err copy_member(ek_buf *out, const json_t *block, const char *key)
@@ -90,7 +97,7 @@ static ek_err add_image(const sink *to, const json_t *block, const char *where)
 {
     ek_err err = ek_media_taken(EK_PART_IMAGE, to->m, &(ek_media_place){"blocks", "image", where}, to->limits);
     if (!err) err = add_source_of_image(to, block);
-    return err == EK_EINVAL ? with_capability(err, "image_block") : err;
+    return err ? with_capability(err, "image_block") : EK_OK;
 }
 
 static ek_err add_text_block(const sink *to, const json_t *block, const char *where)
@@ -128,9 +135,8 @@ static ek_err add_source(const sink *to, const json_t *source, const char *where
         if (json_is_array(content)) return add_blocks(to, content, "the content of a document", add_text_or_image);
         return copy_member(text_of(to), source, "content");
     }
-    if (!strcmp(type, "base64") && data && media)
-        return refused_document(ek_part_file(text_of(to), data, n, media, where));
-    return refused_document(ek_part_refuse("documents with a source", type, where));
+    if (!strcmp(type, "base64") && data && media) return ek_part_file(text_of(to), data, n, media, where);
+    return ek_part_refuse("documents with a source", type, where);
 }
 
 static ek_err add_document(const sink *to, const json_t *block, const char *where)
@@ -139,7 +145,8 @@ static ek_err add_document(const sink *to, const json_t *block, const char *wher
     const json_t *source = ek_field(block, "source");
     if (!source) return wrong_block("document", where);
     ek_part_open(text_of(to), "document", block, names);
-    EK_TRY(add_source(to, source, where));
+    ek_err err = add_source(to, source, where);
+    if (err) return with_capability(err, "document_block");
     ek_part_close(text_of(to), "document");
     return EK_OK;
 }

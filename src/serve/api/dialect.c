@@ -108,6 +108,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     ek_err err = d->prompt ? d->prompt(prompt, m, r)
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
                                                  &r->prompt);
+    if (err && prompt->refused && d->refused) err = d->refused(err, (ek_part_kind)(prompt->refused - 1));
     ek_conversation_fini(&r->conversation);
     if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;

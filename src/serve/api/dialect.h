@@ -57,6 +57,7 @@ typedef struct ek_api_limits {
     const struct ek_model_card *card;    /* of the model; NULL: paths that describe it are not served */
     int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */
+    int max_images;                      /* of a request; 0: EK_MEDIA_MAX_IMAGES */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
     bool resume; /* streams of one reply say how they go on, where the body says nothing of it */
@@ -147,6 +148,9 @@ typedef struct ek_dialect {
     void (*failed)(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
     /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
     void (*heartbeat)(ek_buf *out);
+    /* What the refusal of a picture or sound says that parse has taken, and whose file turned out to be damaged or too
+     * much; parse does the same for those that it refuses. NULL: the sentence stays. */
+    ek_err (*refused)(ek_err err, ek_part_kind kind);
     /* The body of a reply with an error status; param and code may be NULL. */
     void (*error)(ek_buf *out, int status, const char *text, const char *param, const char *code);
 } ek_dialect;

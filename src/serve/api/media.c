@@ -39,6 +39,9 @@ ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_pla
 {
     static const ek_chat_media none = {0};
     const ek_chat_media *media = limits->media ? limits->media : &none;
+    if (kind == EK_PART_FRAME && media->image && !media->frame)
+        return refuse(at,
+                      "the model that is served has no token for frames of videos; its pictures can be sent as images");
     if (!model_takes(kind, media)) {
         char why[128];
         snprintf(why, sizeof why, "the model that is served has no %s, it takes %s",
@@ -49,10 +52,11 @@ ek_err ek_media_taken(ek_part_kind kind, const ek_message *m, const ek_media_pla
     return refuse(at, "messages of the user and results of tools have them, no others");
 }
 
-ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more)
+ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more, const ek_api_limits *limits)
 {
     static const char *const names[] = {"images", "frames of videos", "sounds"};
-    const int max[] = {EK_MEDIA_MAX_IMAGES, EK_MEDIA_MAX_FRAMES, EK_MEDIA_MAX_SOUNDS};
+    const int images = limits->max_images ? limits->max_images : EK_MEDIA_MAX_IMAGES;
+    const int max[] = {images, EK_MEDIA_MAX_FRAMES, EK_MEDIA_MAX_SOUNDS};
     const int has[] = {c->n_images, c->n_frames, c->n_sounds};
     size_t n = (size_t)has[kind] + more;
     if (n <= (size_t)max[kind]) return EK_OK;
@@ -186,7 +190,7 @@ static ek_err add_url(ek_conversation *c, ek_message *m, ek_part_kind kind, cons
                       const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
-    EK_TRY(ek_media_check_count(c, kind, 1));
+    EK_TRY(ek_media_check_count(c, kind, 1, limits));
     ek_err err = ek_media_read_url(&bytes, kind, url, n, limits);
     if (!err) return add_file(c, m, kind, &bytes, budget, limits);
     ek_buf_fini(&bytes);
@@ -203,7 +207,7 @@ ek_err ek_media_base64(ek_conversation *c, ek_message *m, ek_part_kind kind, con
                        const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
-    EK_TRY(ek_media_check_count(c, kind, 1));
+    EK_TRY(ek_media_check_count(c, kind, 1, limits));
     if (type && !type_fits(type, strlen(type))) return wrong_type(kind, type, strlen(type));
     ek_err err = ek_is_data_url(s, n) ? read_data_url(&bytes, kind, s, n, limits)
                                       : ek_media_decode(&bytes, kind, s, n, limits);

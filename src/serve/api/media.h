@@ -40,7 +40,7 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
 #define EK_VIDEO_FILE EK_PART_KINDS /* as a kind: a file whose frames become parts */
 
 /* more of this kind are about to come. */
-ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more);
+ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more, const ek_api_limits *limits);
 /* Base64 into bytes. */
 ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits);
 /* What a data: URL or one of http(s) gives. */

@@ -50,7 +50,7 @@ static ek_err read_frames(ek_conversation *c, ek_message *m, const json_t *part,
     int budget = 0;
     double last = 0;
     if (n == 0) return ek_fail(EK_EINVAL, "video needs a list of the URLs of its frames");
-    EK_TRY(ek_media_check_count(c, EK_PART_FRAME, n));
+    EK_TRY(ek_media_check_count(c, EK_PART_FRAME, n, limits));
     EK_TRY(ek_media_read_detail(&budget, ek_field(part, "detail")));
     ek_block *b = ek_conversation_media(c, m, EK_PART_FRAME, (int)n);
     for (size_t i = 0; i < n; i++) {
@@ -95,7 +95,7 @@ ek_err ek_media_video_file(ek_conversation *c, ek_message *m, const char *s, siz
     if (!limits->ffmpeg)
         return ek_fail(EK_EINVAL, "a video is taken as a list of its frames: this server reads no files of videos "
                                   "(--ffmpeg)");
-    EK_TRY(ek_media_check_count(c, EK_PART_FRAME, 1));
+    EK_TRY(ek_media_check_count(c, EK_PART_FRAME, 1, limits));
     ek_err err = asked->url || is_url(s, n) ? ek_media_read_url(&bytes, EK_VIDEO_FILE, s, n, limits)
                                             : ek_media_decode(&bytes, EK_VIDEO_FILE, s, n, limits);
     if (!err) return read_file(c, m, &bytes, asked, limits);
