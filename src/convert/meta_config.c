@@ -135,7 +135,8 @@ static void add_text(ek_buf *b, const ek_config *c)
     add_sizes(b, c);
     add_kinds(b, c);
     add_rope(b, c);
-    ek_buf_fmt(b, ", \"tie_word_embeddings\": true, \"bos_token_id\": %d, \"pad_token_id\": %d", c->bos, c->pad);
+    ek_buf_fmt(b, ", \"tie_word_embeddings\": %s, \"bos_token_id\": %d, \"pad_token_id\": %d",
+               c->own_head ? "false" : "true", c->bos, c->pad);
     add_ids(b, "eos_token_id", c->stop, c->n_stop);
 }
 
@@ -181,7 +182,7 @@ ek_err ek_meta_config(ek_buf *out, const ek_meta_opts *o, const ek_layout *l)
     if (drafter) add_drafter(out, o->config);
     else if (o->nested) ek_buf_str(out, "\"model_type\": \"gemma4\", \"text_config\": {");
     add_text(out, o->config);
-    if (drafter || o->nested) ek_buf_str(out, "}, \"tie_word_embeddings\": true");
+    if (drafter || o->nested) ek_buf_fmt(out, "}, \"tie_word_embeddings\": %s", o->config->own_head ? "false" : "true");
     for (int i = 0; o->target->bits && i < 2; i++) { /* mlx-lm writes both names */
         ek_buf_str(out, i ? ", \"quantization_config\": " : ", \"quantization\": ");
         add_quantization(out, l, o->target);

@@ -9,6 +9,7 @@
 /* Model and GGUF, both without the layer. */
 static const char *const gguf_model[][2] = {
     {"embed_tokens", "token_embd.weight"},
+    {"lm_head", "output.weight"},
     {"norm.weight", "output_norm.weight"},
     {"embed_tokens_per_layer", "per_layer_token_embd.weight"},
     {"per_layer_model_projection", "per_layer_model_proj.weight"},
@@ -93,6 +94,10 @@ ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, con
     bool expert = it->matrix && it->role >= EK_ROLE_EXPERT_GATE && it->role <= EK_ROLE_EXPERT_DOWN;
     if (form == EK_FORM_MLX && expert) mlx_expert(inner, sizeof inner, name, it);
     else snprintf(inner, sizeof inner, "%s", name);
+    if (strcmp(name, "lm_head") == 0) { /* beside the model; mlx-lm has it in its language_model */
+        snprintf(out, room, "%s%s", nested && form == EK_FORM_MLX ? "language_model." : "", name);
+        return EK_OK;
+    }
     if (ek_source_stands_beside(name)) {
         snprintf(out, room, "%s", name);
         return EK_OK;

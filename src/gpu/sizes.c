@@ -205,7 +205,7 @@ static void size_products(ek_gpu_run *x)
             x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs, chip));
         }
     }
-    const ek_gpu_matrix *const others[] = {&x->g->w.embed,          &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
+    const ek_gpu_matrix *const others[] = {ek_gpu_head(&x->g->w),   &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
                                            &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
     for (size_t m = 0; m < sizeof others / sizeof *others; m++)
         x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0, chip));

@@ -79,7 +79,8 @@ double ek_drafter_cost(const ek_drafter *d)
     const ek_config *c = &d->m->config;
     double bytes = ek_model_bytes_per_token(d->m) + (double)d->m->w.pre_projection.bytes +
                    (double)d->m->w.post_projection.bytes;
-    if (c->n_centroids) bytes -= (double)d->m->w.embed.bytes * (1 - (double)c->top_k_centroids / c->n_centroids);
+    if (c->n_centroids)
+        bytes -= (double)ek_weights_head(&d->m->w)->bytes * (1 - (double)c->top_k_centroids / c->n_centroids);
     return bytes / ek_model_bytes_per_token(d->target);
 }
 
@@ -184,7 +185,7 @@ static int32_t ordered_head(ek_drafter *d, int r, float *logits)
         for (int i = 0; i < c->top_k_centroids; i++)
             for (int k = 0; k < per; k++) {
                 int32_t token = d->m->w.token_ordering[d->best[i] * per + k];
-                ek_linear_row(&d->m->w.embed, token, d->embedding);
+                ek_linear_row(ek_weights_head(&d->m->w), token, d->embedding);
                 float z = dot(y, d->embedding, c->hidden_size);
                 if (z < min) min = z;
                 if (pass == 1 && logits) logits[token] = z;
@@ -208,7 +209,7 @@ static void run_head(ek_drafter *d, ek_pass *p, ek_drafter_row *row, float *logi
         return;
     }
     ek_buffer out = logits ? (ek_buffer){logits, ld} : d->logits;
-    ek_project(p, &m->w.embed, &x, &out);
+    ek_project(p, ek_weights_head(&m->w), &x, &out);
     for (int r = 0; r < p->n; r++) row[r].token = m->rows.argmax(ek_at(&out, r), c->vocab_size);
 }
 

@@ -191,7 +191,7 @@ static void run_head(const ek_pass *p, float *logits, ptrdiff_t ld)
 {
     const ek_model *m = p->m;
     ek_acts x = ek_read_rows(p, &p->s->x, m->config.hidden_size);
-    ek_linear_forward(&m->linear, m->pool, &m->w.embed, &x, logits, ld);
+    ek_linear_forward(&m->linear, m->pool, ek_weights_head(&m->w), &x, logits, ld);
     if (m->config.final_logit_softcapping == 0) return;
     cap_arg arg = {p, logits, ld, (m->config.vocab_size + CAP_TASK - 1) / CAP_TASK};
     ek_pool_run(m->pool, cap_task, &arg, arg.per_row * p->n);

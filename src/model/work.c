@@ -27,8 +27,8 @@ void ek_model_count_work(ek_model *m)
 {
     const ek_config *c = &m->config;
     const ek_weights *w = &m->w;
-    m->bytes_per_token = bytes_of(&w->embed) + bytes_of(&w->per_layer_head) + bytes_of(&w->per_layer_tail);
-    m->macs_logit_row = macs_of(&w->embed) + macs_of(&w->per_layer_head) + macs_of(&w->per_layer_tail);
+    m->bytes_per_token = bytes_of(ek_weights_head(w)) + bytes_of(&w->per_layer_head) + bytes_of(&w->per_layer_tail);
+    m->macs_logit_row = macs_of(ek_weights_head(w)) + macs_of(&w->per_layer_head) + macs_of(&w->per_layer_tail);
     m->macs_prompt_row = macs_of(&w->per_layer_head);
     for (int i = 0; i < c->n_layers; i++) {
         m->bytes_per_token += sum_layer(m, i, c->top_k_experts, bytes_of);
@@ -53,5 +53,6 @@ double ek_model_experts_bytes(const ek_model *m, int i, int experts)
 
 double ek_model_common_bytes(const ek_model *m, bool embed)
 {
-    return (embed ? bytes_of(&m->w.embed) : 0) + bytes_of(&m->w.per_layer_head) + bytes_of(&m->w.per_layer_tail);
+    return (embed ? bytes_of(&m->w.embed) + bytes_of(&m->w.head) : 0) + bytes_of(&m->w.per_layer_head) +
+           bytes_of(&m->w.per_layer_tail);
 }

@@ -416,6 +416,8 @@ static void run_drafted(ek_executor *on, const ek_ask *ask, ek_trace *out, noted
     ek_engine_close(e);
 }
 
+static bool own_head; /* of the models and drafters below */
+
 static void compare_drafter(const char *shape, int bits, ek_model_opts o, int centroids, ek_rope_position position)
 {
     static ek_config c, dc;
@@ -429,8 +431,10 @@ static void compare_drafter(const char *shape, int bits, ek_model_opts o, int ce
     ek_trace want[2], got[2];
     o.cpu = ek_cpu_detect();
     assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    c.own_head = own_head;
     assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
     drafter_config(&dc, &c, centroids);
+    dc.own_head = own_head;
     assert_int_equal(ek_drafter_synthetic(&d, &dc, 7, m, &o), EK_OK);
     ek_drafter_set_position(d, position);
     for (int i = 0; i < 2; i++) {
@@ -474,6 +478,37 @@ static void a_drafter_drafts_what_it_drafts_on_the_cpu(void **state)
     compare_drafter(
         "T6", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q4, .kv_start = EK_SEGMENT, .quantise = true},
         11, EK_ROPE_N);
+}
+
+static void compare_head(const char *shape, int bits, ek_model_opts o, uint32_t gguf)
+{
+    static ek_config c;
+    char *dir = temp_dir(), path[512];
+    ek_model *m;
+    o.cpu = ek_cpu_detect(), o.k_format = o.v_format = EK_KV_F16;
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
+    c.own_head = true;
+    write_gguf(dir, "m.gguf", &c, &(gguf_opts){.type = gguf, .head = 2}, NULL);
+    snprintf(path, sizeof path, "%s/m.gguf", dir);
+    assert_int_equal(bits < 0 ? ek_model_open(&m, path, &o) : ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    assert_int_equal(ek_model_config(m)->own_head, true);
+    compare_model(m, shape, true, 40);
+    remove_dir(dir);
+}
+
+/* Another matrix than the table that tokens are looked up in. */
+static void a_head_of_its_own_has_the_bits_of_the_cpu(void **state)
+{
+    (void)state;
+    compare_head("T2", 0, (ek_model_opts){0}, GGUF_F32);
+    compare_head("T1", 0, (ek_model_opts){.quantise = true}, GGUF_F32);
+    compare_head("Q1", 4, (ek_model_opts){0}, GGUF_F32);
+    compare_head("Q2", 8, (ek_model_opts){.exact = true}, GGUF_F32);
+    compare_head("Q1", -1, (ek_model_opts){0}, GGUF_Q8_0);
+    own_head = true;
+    compare_drafter("T1", 0, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 0, EK_ROPE_N);
+    compare_drafter("Q1", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 11, EK_ROPE_N);
+    own_head = false;
 }
 
 /* `make check` runs one small scene of each family of kernels, `make check-all` all of them. */
@@ -656,6 +691,7 @@ int main(void)
         cmocka_unit_test(requests_together_have_the_bits_of_the_cpu_alone),
         cmocka_unit_test(files_with_their_own_scales_too),
         cmocka_unit_test(a_drafter_drafts_what_it_drafts_on_the_cpu),
+        cmocka_unit_test(a_head_of_its_own_has_the_bits_of_the_cpu),
         cmocka_unit_test(first_positions_may_have_a_format_of_their_own),
         cmocka_unit_test(keys_and_values_may_be_integers),
         cmocka_unit_test(absurd_times_change_kernels_and_no_bit),

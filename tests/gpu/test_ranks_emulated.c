@@ -186,6 +186,18 @@ static void over_two_devices(void **state)
               false); /* T1: per-layer inputs */
 }
 
+/* The head is another matrix than the table that tokens are looked up in: layers on devices of their own, a part on the
+ * CPU, and outputs cut. */
+static void with_a_head_of_its_own(void **state)
+{
+    (void)state;
+    const char *const some[] = {"together", NULL};
+    run_scene(OWN_HEAD | 1, (way){2, 0, 3, 4, false, false}, some, true);            /* T2 */
+    run_scene(OWN_HEAD | 0, (way){1, 1, 1, 4, false, false}, some, false);           /* T1: per-layer inputs */
+    run_scene(OWN_HEAD | 6, (way){.n = 2, .lazy = 3, .outputs = true}, some, false); /* Q1 */
+    run_scene(OWN_HEAD | 1, (way){.n = 1, .host = 1, .experts = true}, some, false); /* T2 */
+}
+
 /* What a cut of two may hide. */
 static void over_three_devices(void **state)
 {
@@ -396,6 +408,7 @@ int main(int argc, char **argv)
     if (argc == 2) cmocka_set_test_filter(argv[1]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(over_two_devices),
+        cmocka_unit_test(with_a_head_of_its_own),
         cmocka_unit_test(over_three_devices),
         cmocka_unit_test(over_a_device_and_the_cpu),
         cmocka_unit_test(over_a_device_and_experts_of_the_cpu),

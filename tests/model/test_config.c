@@ -160,7 +160,6 @@ static const struct {
     {"\"hidden_activation\":", "\"silu\"", "hidden_activation is silu"},
     {"\"use_bidirectional_attention\":", "\"all\"", "use_bidirectional_attention is all, \"vision\" can be run"},
     {"\"attention_bias\":", "true", "attention_bias is true"},
-    {"\"tie_word_embeddings\":", "false", "tie_word_embeddings is false"},
     {"\"enable_moe_block\":", "true", "num_experts is missing"},
     {"\"enable_moe_block\":", "true,\"num_experts\":4,\"top_k_experts\":5", "top_k_experts is 5"},
     {"\"eos_token_id\":", "[1,99]", "eos_token_id is 99"},

@@ -189,7 +189,6 @@ static void test_refusals(void **state)
             "must be a whole number from 0 to 268435456");
     refused("T1", &(gguf_opts){.skip_key = "attention.sliding_window_pattern", .extra = add_short_pattern}, EK_EFORMAT,
             "has 2 values for 6 layers");
-    refused("T1", &(gguf_opts){.head = 2}, EK_EUNSUPPORTED, "output.weight differs from token_embd.weight");
     refused("T1", &(gguf_opts){.extra = add_bias}, EK_EFORMAT, "blk.0.attn_q.bias is no part of the model");
     refused("T1", &(gguf_opts){.extra = add_scaling}, EK_EUNSUPPORTED, "rope.scaling.factor is 8");
     refused("T1", &(gguf_opts){.extra = add_dimensions}, EK_EUNSUPPORTED, "rope.dimension_count is 8, heads have 32");

@@ -118,6 +118,7 @@ ek_err scene_open(scene *s, uint64_t seed)
     s->config.max_position_embeddings = 4096;
     if (large) s->config.vocab_size = s->config.vocab_size_per_layer = 33803;
     if (seed & MANY_EXPERTS) s->config.n_experts = 128, s->config.top_k_experts = 8;
+    s->config.own_head = (seed & OWN_HEAD) != 0;
     if (seed & WIDE_EXPERTS) s->config.moe_intermediate_size = 192;
     /* 27 seeds in a row pair every Q shape with every width */
     s->bits = s->shape[0] == 'Q' ? bits[(pick / N_SHAPES + pick) % 3] : 0;

@@ -46,6 +46,9 @@ typedef struct scene {
 /* Experts of 192 columns, which are enough to be cut in whole groups. */
 #define WIDE_EXPERTS ((uint64_t)1 << 37)
 
+/* A head of its own beside the embedding. */
+#define OWN_HEAD ((uint64_t)1 << 38)
+
 /* The first 256 positions in bf16 (i12 beside i8), where keys or values have fewer bits. */
 #define KV_START ((uint64_t)1 << 35)
 

@@ -64,6 +64,7 @@ static ek_err measure(ek_inspect *r)
     if (r->path) EK_TRY(ek_model_open(&r->model, r->path, &o));
     else EK_TRY(ek_model_synthetic(&r->model, &r->config, atoi(r->cli->bits), 0, &o));
     ek_model_measure(&r->need, r->model);
+    r->config.own_head = r->need.config.own_head; /* the weights decide */
     const ek_towers_opts towers = {.cpu = o.cpu, .synthetic = r->path ? NULL : r->cli->synthetic};
     EK_TRY(ek_towers_open(&r->towers, r->path, &towers));
     r->tower_bytes = (double)ek_towers_image_bytes(r->towers) + (double)ek_towers_sound_bytes(r->towers);

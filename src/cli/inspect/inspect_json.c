@@ -8,11 +8,12 @@
 static json_t *shape(const ek_inspect *r)
 {
     const ek_config *c = &r->config;
-    json_t *m = json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:f,s:f,s:f,s:s}", "variant", r->about.variant,
+    json_t *m = json_pack("{s:s,s:s,s:i,s:i,s:i,s:i,s:i,s:i,s:b,s:f,s:f,s:f,s:s}", "variant", r->about.variant,
                           "model_type", c->model_type, "layers", c->n_layers, "layers_with_kv", c->first_shared,
                           "hidden_size", c->hidden_size, "vocab_size", c->vocab_size, "experts", c->n_experts,
-                          "context", c->max_position_embeddings, "weight_bytes", r->weight_bytes, "tower_bytes",
-                          r->tower_bytes, "mapped_bytes", r->need.mapped_bytes, "device", r->device);
+                          "context", c->max_position_embeddings, "own_head", c->own_head, "weight_bytes",
+                          r->weight_bytes, "tower_bytes", r->tower_bytes, "mapped_bytes", r->need.mapped_bytes,
+                          "device", r->device);
     if (r->place[0]) json_object_set_new(m, "placing", json_string(r->place));
     if (c->backbone_hidden_size) json_object_set_new(m, "backbone_hidden_size", json_integer(c->backbone_hidden_size));
     return m;

@@ -35,6 +35,7 @@ static void print_shape(const ek_config *c)
     printf("width        %d, %d heads, vocabulary %d", c->hidden_size, c->n_heads, c->vocab_size);
     if (c->per_layer_size) printf(", per-layer inputs %d", c->per_layer_size);
     if (c->n_experts) printf(", %d of %d experts", c->top_k_experts, c->n_experts);
+    if (c->own_head) printf(", a head of its own");
     printf("\ncontext      %d tokens\n", c->max_position_embeddings);
 }
 

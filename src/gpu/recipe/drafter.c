@@ -41,7 +41,7 @@ static ek_cuda_draft_args args_of(const ek_gpu_writer *w, CUdeviceptr y)
                                 .id = ek_gpu_open_value(EK_GPU_IDS),
                                 .draft = x->token,
                                 .n = ek_gpu_open_value(EK_GPU_N_TOKEN),
-                                .head = ek_gpu_rows_of(&x->g->w.embed),
+                                .head = ek_gpu_rows_of(ek_gpu_head(&x->g->w)),
                                 .n_centroids = c->n_centroids,
                                 .top_k = c->top_k_centroids,
                                 .vocab_size = c->vocab_size,
@@ -64,7 +64,7 @@ static void write_head(ek_gpu_writer *w, ek_gpu_input *in)
         EK_GPU_WRITE(w, "ek_draft_ordered", some, a);
         return;
     }
-    ek_gpu_project(w, &x->g->w.embed, in, x->logits, c->vocab_size);
+    ek_gpu_project(w, ek_gpu_head(&x->g->w), in, x->logits, c->vocab_size);
     const ek_cuda_reduce_args a = {
         .out = ek_gpu_open_value(EK_GPU_IDS), .x = x->logits, .key = x->best, .ldx = c->vocab_size, .n = c->vocab_size};
     const ek_cuda_grid grid = {.x = wide, .y = rows, .threads = 256};

@@ -42,7 +42,7 @@ static CUdeviceptr last_x(const ek_gpu_run *x)
 /* What reads it. */
 static const ek_gpu_matrix *behind_layers(const ek_gpu_run *x)
 {
-    return x->g->m->config.backbone_hidden_size ? &x->g->w.post_projection : &x->g->w.embed;
+    return x->g->m->config.backbone_hidden_size ? &x->g->w.post_projection : ek_gpu_head(&x->g->w);
 }
 
 ek_gpu_input ek_gpu_last_rows(ek_gpu_writer *w, int n)

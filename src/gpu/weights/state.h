@@ -29,13 +29,20 @@ typedef struct ek_gpu_layer {
 
 typedef struct ek_gpu_weights {
     ek_gpu_matrix embed, per_layer_head, per_layer_tail;
-    ek_gpu_matrix head;  /* the outputs of embed that are computed here, which lie in it */
-    ek_gpu_matrix table; /* per-layer embeddings, in memory of their own or invented; n 0: they stay on the host */
+    ek_gpu_matrix own_head; /* of a model that has one beside embed; l.n 0 without */
+    ek_gpu_matrix head;     /* the outputs of ek_gpu_head that are computed here, which lie in it */
+    ek_gpu_matrix table;    /* per-layer embeddings, in memory of their own or invented; n 0: they stay on the host */
     ek_gpu_matrix pre_projection, post_projection, centroids; /* of a drafter */
     CUdeviceptr ordering;
     CUdeviceptr norm, per_layer_norm, rope[EK_KIND_COUNT], suppress;
     ek_gpu_layer layer[EK_MAX_LAYERS];
 } ek_gpu_weights;
+
+/* The whole matrix that logits are made with. */
+static inline const ek_gpu_matrix *ek_gpu_head(const ek_gpu_weights *w)
+{
+    return w->own_head.l.n ? &w->own_head : &w->embed;
+}
 
 /* What a device has of the model: its layers, and their part of a page, which lies in one piece because layers in order
  * do. All, or with other devices some; of a drafter the part is the target's. With a cut it has all layers, of them

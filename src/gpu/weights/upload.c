@@ -218,10 +218,10 @@ static ek_gpu_matrix part_of(const ek_gpu *g, const ek_gpu_matrix *whole)
     return out;
 }
 
-/* The head is a part of the table that tokens are looked up in. */
+/* The head is a part of a whole matrix: of the table that tokens are looked up in, or of one beside it. */
 static void parts(ek_gpu *g)
 {
-    g->w.head = g->share.head && g->share.cut.ranks ? part_of(g, &g->w.embed) : g->w.embed;
+    g->w.head = g->share.head && g->share.cut.ranks ? part_of(g, ek_gpu_head(&g->w)) : *ek_gpu_head(&g->w);
     for (int i = g->share.first; i < g->share.end && g->share.cut.ranks; i++)
         g->w.layer[i].o_part = g->share.cut.whole_o ? part_of(g, &g->w.layer[i].o) : g->w.layer[i].o;
 }
@@ -253,7 +253,7 @@ static void all(upload *u)
     const ek_model *m = g->m;
     const ek_config *c = &m->config;
     read_some(u, g->share.first, g->share.first, g->share.embed);
-    if (g->share.embed) matrix(u, &g->w.embed, &m->w.embed);
+    if (g->share.embed) matrix(u, &g->w.embed, &m->w.embed), matrix(u, &g->w.own_head, &m->w.head);
     matrix(u, &g->w.per_layer_head, &m->w.per_layer_head), matrix(u, &g->w.per_layer_tail, &m->w.per_layer_tail);
     matrix(u, &g->w.pre_projection, &m->w.pre_projection);
     matrix(u, &g->w.post_projection, &m->w.post_projection);

@@ -43,8 +43,7 @@ static ek_err check_kind(ek_config *c, const ek_settings *p)
     EK_TRY(ek_setting_may_bool(&bias, p, "attention_bias", false));
     if (bias) return ek_fail(EK_EUNSUPPORTED, "config.json: attention_bias is true, layers with a bias cannot be run");
     EK_TRY(ek_setting_may_bool(&tied, p, "tie_word_embeddings", true));
-    if (!tied)
-        return ek_fail(EK_EUNSUPPORTED, "config.json: tie_word_embeddings is false, a head of its own cannot be run");
+    c->own_head = !tied;
     return EK_OK;
 }
 

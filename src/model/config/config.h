@@ -42,6 +42,8 @@ typedef struct ek_config {
     ek_layer_config layer[EK_MAX_LAYERS];
     int32_t bos, pad;
     ek_media_ids media;
+    bool own_head;             /* the head is a matrix beside the embedding. As parsed: config.json says so; the weights
+                                  decide when they are bound */
     bool mutual;               /* use_bidirectional_attention: the rows of an image see each other in sliding layers */
     int32_t stop[EK_MAX_STOP]; /* union of config.json and generation_config.json */
     int n_stop;

@@ -82,13 +82,24 @@ ek_err ek_module_floats(ek_weight_data *w, const ek_tensor *t, int outer, int ro
     return EK_OK;
 }
 
+/* Bits and group that the shapes of codes and scales leave. A copy of the embedding under the head's name has those of
+ * the embedding, and no entry of its own in config.json. */
+static void find_by_shapes(const ek_tensor *codes, const ek_tensor *scales, int k, int *bits, int *group)
+{
+    if (codes->n_dims != 2 || scales->n_dims != 2 || scales->dim[1] < 1 || k % scales->dim[1]) return;
+    const int64_t wide = codes->dim[1] * 32;
+    if (wide % k || wide / k < 2 || wide / k > 8 || wide / k == 7) return;
+    *bits = (int)(wide / k), *group = (int)(k / scales->dim[1]);
+}
+
 static ek_err read_affine(ek_weight_data *w, const ek_module *m, const ek_quant *quant, int outer, int rows, int k)
 {
     const ek_tensor *codes = m->part[EK_PART_WEIGHT], *scales = m->part[EK_PART_SCALES],
                     *biases = m->part[EK_PART_BIASES];
     const ek_weight_type *type;
     int bits, group;
-    ek_quant_find(quant, m->name, &bits, &group);
+    if (!ek_quant_find(quant, m->name, &bits, &group) && strcmp(m->name, "lm_head") == 0)
+        find_by_shapes(codes, scales, k, &bits, &group);
     if (bits == 0 || group == 0)
         return ek_fail(EK_EFORMAT,
                        "%s: tensor %s has .scales, but config.json gives no quantization bits and "

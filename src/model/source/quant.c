@@ -11,6 +11,7 @@
 const char *ek_bare_name(const char *name)
 {
     static const char *const prefix[] = {"model.language_model.", "language_model.model.", "model."};
+    if (strncmp(name, "language_model.lm_head", strlen("language_model.lm_head")) == 0) return strchr(name, '.') + 1;
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++)
         if (strncmp(name, prefix[i], strlen(prefix[i])) == 0) return name + strlen(prefix[i]);
     return name;
@@ -182,10 +183,11 @@ void ek_quant_fini(ek_quant *q)
     *q = (ek_quant){0};
 }
 
-void ek_quant_find(const ek_quant *q, const char *path, int *bits, int *group)
+bool ek_quant_find(const ek_quant *q, const char *path, int *bits, int *group)
 {
     ek_quant_entry key = {.path = (char *)path};
     const ek_quant_entry *e = q->n_own ? bsearch(&key, q->own, (size_t)q->n_own, sizeof key, by_path) : NULL;
     *bits = e ? e->bits : q->bits;
     *group = e ? e->group : q->group;
+    return e != NULL;
 }

@@ -33,10 +33,10 @@ typedef struct ek_quant {
 ek_err ek_quant_parse(ek_quant *q, const char *config_json);
 void ek_quant_fini(ek_quant *q);
 
-/* The entry of a module (path without prefix), or the default of all modules. */
-void ek_quant_find(const ek_quant *q, const char *path, int *bits, int *group);
+/* The entry of a module (path without prefix), or the default of all modules: then false. */
+bool ek_quant_find(const ek_quant *q, const char *path, int *bits, int *group);
 
-/* name without "model.language_model.", "language_model.model." or "model.". */
+/* name without "model.language_model.", "language_model.model." or "model.", a head's without "language_model.". */
 const char *ek_bare_name(const char *name);
 
 #endif

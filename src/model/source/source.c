@@ -61,6 +61,12 @@ ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_da
     return s->ops->weight(s, query, out);
 }
 
+ek_err ek_source_has_head(ek_source *s, bool *out)
+{
+    *out = false;
+    return s->ops->has_head ? s->ops->has_head(s, out) : EK_OK;
+}
+
 ek_err ek_source_ids(ek_source *s, const char *name, int n, int32_t *out)
 {
     if (!s->ops->ids) return ek_fail(EK_EUNSUPPORTED, "%s: drafters cannot be read from %s", s->path, s->ops->kind);

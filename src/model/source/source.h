@@ -3,7 +3,7 @@
  *
  * Names are those of transformers' modeling_gemma4.py without the model's prefix: a vector with its
  * whole name ("layers.3.input_layernorm.weight", "layers.3.layer_scalar"), a matrix with its
- * module's ("layers.3.self_attn.q_proj", "embed_tokens"), experts with the projection's
+ * module's ("layers.3.self_attn.q_proj", "embed_tokens", "lm_head"), experts with the projection's
  * ("layers.3.experts.gate_proj", "…up_proj", "…down_proj"), however a file names, fuses or splits
  * them. Shapes are the model's: n outputs by k inputs.
  *
@@ -50,6 +50,7 @@ typedef struct ek_source_ops {
     const char *kind; /* for messages and inspect: "safetensors" */
     ek_err (*config)(ek_source *s, ek_config *out);
     ek_err (*weight)(ek_source *s, const ek_weight_query *query, ek_weight_data *out);
+    ek_err (*has_head)(ek_source *s, bool *out);                        /* NULL: never */
     ek_err (*ids)(ek_source *s, const char *name, int n, int32_t *out); /* NULL: no container of drafters */
     ek_err (*finish)(ek_source *s, const ek_config *config);
     ek_err (*tokenizer)(ek_source *s, ek_source_tokenizer *out);
@@ -81,6 +82,8 @@ ek_err ek_source_check_model(const char *path, const ek_config *config);
 /* A weight as it is stored, valid until close. EFORMAT names tensor and file when it is missing or
  * of another shape; EUNSUPPORTED names a format that cannot be read. */
 ek_err ek_source_weight(ek_source *s, const ek_weight_query *query, ek_weight_data *out);
+/* Whether it holds an lm_head, which may equal embed_tokens. Fails as the first weight does. */
+ek_err ek_source_has_head(ek_source *s, bool *out);
 /* A vector of n whole numbers, a drafter's masked_embedding.token_ordering; EFORMAT as above, and for one that does not
  * fit int32. */
 ek_err ek_source_ids(ek_source *s, const char *name, int n, int32_t *out);

@@ -20,6 +20,7 @@ typedef struct folder {
     ek_checkpoint *files; /* opened by the first weight that is asked for */
     bool *used;           /* by index of the tensor */
     const char *prefix;
+    const char *head; /* of an lm_head's name; NULL: there is none */
     bool split_experts, single_experts;
     ek_map tokenizer;
     char *tokenizer_path;
@@ -72,10 +73,16 @@ bool ek_source_stands_beside(const char *name)
     return starts(name, "pre_projection") || starts(name, "post_projection") || starts(name, "masked_embedding.");
 }
 
+static const char *prefix_of(const folder *f, const char *name)
+{
+    if (strcmp(name, "lm_head") == 0) return f->head ? f->head : "";
+    return ek_source_stands_beside(name) ? "" : f->prefix;
+}
+
 static const ek_tensor *find_tensor(folder *f, const char *name, const char *suffix)
 {
     char full[256];
-    snprintf(full, sizeof full, "%s%s%s", ek_source_stands_beside(name) ? "" : f->prefix, name, suffix);
+    snprintf(full, sizeof full, "%s%s%s", prefix_of(f, name), name, suffix);
     const ek_tensor *t = ek_checkpoint_find(f->files, full);
     if (t) f->used[t - ek_checkpoint_at(f->files, 0)] = true;
     return t;
@@ -83,8 +90,8 @@ static const ek_tensor *find_tensor(folder *f, const char *name, const char *suf
 
 static ek_err missing(const folder *f, const char *name, const char *suffix)
 {
-    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", ek_source_stands_beside(name) ? "" : f->prefix, name,
-                   suffix, ek_checkpoint_at(f->files, 0)->file);
+    return ek_fail(EK_EFORMAT, "tensor %s%s%s is missing from %s", prefix_of(f, name), name, suffix,
+                   ek_checkpoint_at(f->files, 0)->file);
 }
 
 static ek_err find_prefix(folder *f)
@@ -114,6 +121,17 @@ static bool has_split_experts(folder *f)
     return any;
 }
 
+/* The head stands beside the model: "lm_head", in files of mlx-lm and of early transformers "language_model.lm_head".
+ * Any tensor of it counts, so that one that lacks another is refused by name. */
+static void find_head(folder *f)
+{
+    static const char *const prefix[] = {"lm_head.", "language_model.lm_head."};
+    for (int i = 0; i < ek_checkpoint_count(f->files); i++)
+        for (size_t j = 0; j < sizeof prefix / sizeof *prefix; j++)
+            if (starts(ek_checkpoint_at(f->files, i)->name, prefix[j]) && !(f->head && j))
+                f->head = j ? "language_model." : "";
+}
+
 /* One module per expert, as quantisers of PyTorch models take the fused tensors apart. */
 static bool has_single_experts(folder *f)
 {
@@ -129,6 +147,7 @@ static ek_err open_files(folder *f)
     if (ek_checkpoint_count(f->files) == 0) return ek_fail(EK_EFORMAT, "the checkpoint holds no tensors");
     f->used = ek_alloc((size_t)ek_checkpoint_count(f->files));
     EK_TRY(find_prefix(f));
+    find_head(f);
     f->split_experts = has_split_experts(f);
     f->single_experts = !f->split_experts && has_single_experts(f);
     return EK_OK;
@@ -185,6 +204,14 @@ static ek_err read_weight(ek_source *s, const ek_weight_query *q, ek_weight_data
     return EK_OK;
 }
 
+static ek_err has_head(ek_source *s, bool *out)
+{
+    folder *f = (folder *)s;
+    if (!f->files) EK_TRY(open_files(f));
+    *out = f->head != NULL;
+    return EK_OK;
+}
+
 static ek_err read_ids(ek_source *s, const char *name, int n, int32_t *out)
 {
     folder *f = (folder *)s;
@@ -219,14 +246,13 @@ static bool activation_scale(const char *name)
     return false;
 }
 
-/* Tensors that a text model may leave aside: the towers of other senses, a head equal to the
- * embedding, and the keys and values that early files still hold for layers that share. */
+/* Tensors that a text model may leave aside: the towers of other senses, and the keys and values that early files still
+ * hold for layers that share. */
 static bool ignorable(const char *name, const ek_config *c)
 {
     static const char *const tower[] = {"vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.",
                                         "vision_embedder."};
     int layer, at = 0;
-    if (starts(name, "language_model.lm_head.") || starts(name, "lm_head.")) return true;
     const char *inner = starts(name, "model.") ? name + strlen("model.") : name;
     for (size_t i = 0; i < sizeof tower / sizeof *tower; i++)
         if (starts(inner, tower[i])) return true;
@@ -291,6 +317,7 @@ ek_source *ek_source_folder(const char *path)
     static const ek_source_ops ops = {.kind = "safetensors",
                                       .config = read_config,
                                       .weight = read_weight,
+                                      .has_head = has_head,
                                       .ids = read_ids,
                                       .finish = check_unused,
                                       .tokenizer = find_tokenizer,

@@ -145,6 +145,15 @@ static ek_err read_weight(ek_source *source, const ek_weight_query *q, ek_weight
     return type->scale == EK_SCALE_E4M3 ? read_gain(s, t, q, &out->gain) : EK_OK;
 }
 
+static ek_err has_head(ek_source *source, bool *out)
+{
+    ek_gguf_source *s = (ek_gguf_source *)source;
+    char full[160];
+    EK_TRY(open_file(s));
+    *out = ek_gguf_weight_find(s->g, "lm_head", full, sizeof full) != NULL;
+    return EK_OK;
+}
+
 /* ------------------------------------------------------------------ a drafter's tokens by centroid */
 
 enum { I32 = 26, I64 = 27 }; /* the numbers of these types */
@@ -218,26 +227,14 @@ static bool ignorable(const char *name, const ek_config *c)
     return false;
 }
 
-/* The head is the embedding; a file may hold it a second time. */
-static ek_err check_head(const ek_gguf_source *s, const ek_gguf_tensor *head)
-{
-    const ek_gguf_tensor *e = ek_gguf_tensor_find(s->g, "token_embd.weight");
-    if (head->type == e->type && head->bytes == e->bytes && memcmp(head->data, e->data, e->bytes) == 0) return EK_OK;
-    return ek_fail(EK_EUNSUPPORTED,
-                   "%s: tensor output.weight differs from token_embd.weight; a head of its own cannot be run",
-                   head->file);
-}
-
 static ek_err check_unused(ek_source *source, const ek_config *c)
 {
     const ek_gguf_source *s = (const ek_gguf_source *)source;
     for (int i = 0; i < ek_gguf_tensor_count(s->g); i++) {
         const ek_gguf_tensor *t = ek_gguf_tensor_at(s->g, i);
         if (s->used[i] || ignorable(t->name, c)) continue;
-        if (strcmp(t->name, "output.weight") == 0) EK_TRY(check_head(s, t));
-        else
-            return ek_fail(EK_EFORMAT, "%s: tensor %s is no part of the model that the metadata describes", t->file,
-                           t->name);
+        return ek_fail(EK_EFORMAT, "%s: tensor %s is no part of the model that the metadata describes", t->file,
+                       t->name);
     }
     return EK_OK;
 }
@@ -294,6 +291,7 @@ ek_source *ek_source_gguf(const char *path)
     static const ek_source_ops ops = {.kind = "GGUF",
                                       .config = read_config,
                                       .weight = read_weight,
+                                      .has_head = has_head,
                                       .ids = read_ids,
                                       .finish = check_unused,
                                       .tokenizer = find_tokenizer,

@@ -11,6 +11,7 @@ typedef struct pair {
 
 static const pair of_model[] = {
     {"embed_tokens", {"token_embd.weight"}},
+    {"lm_head", {"output.weight"}},
     {"norm.weight", {"output_norm.weight"}},
     {"embed_tokens_per_layer", {"per_layer_token_embd.weight"}},
     {"per_layer_model_projection", {"per_layer_model_proj.weight"}},

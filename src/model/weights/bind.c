@@ -31,7 +31,7 @@ typedef enum size {
 
 typedef enum form { MATRIX, VECTOR, EXPERT, TABLE } form;
 
-enum { ALWAYS = 0, OWNS = 1, HAS_V = 2, HAS_MOE = 4, HAS_P = 8, DRAFTS = 16, ORDERED = 32 };
+enum { ALWAYS = 0, OWNS = 1, HAS_V = 2, HAS_MOE = 4, HAS_P = 8, DRAFTS = 16, ORDERED = 32, OWN_HEAD = 64 };
 
 typedef struct rule {
     const char *name;  /* that synthetic weights are drawn by, and messages call it */
@@ -48,6 +48,7 @@ typedef struct rule {
 
 static const rule model_rules[] = {
     {"embed_tokens", NULL, MATRIX, EK_ROLE_HEAD, ALWAYS, VOCAB, NONE, VOCAB, HIDDEN, W(embed)},
+    {"lm_head", NULL, MATRIX, EK_ROLE_HEAD, OWN_HEAD, VOCAB, NONE, VOCAB, HIDDEN, W(head)},
     {"norm.weight", NULL, VECTOR, 0, ALWAYS, HIDDEN, NONE, ONE, HIDDEN, W(norm)},
     {"embed_tokens_per_layer", NULL, TABLE, 0, HAS_P, VOCAB_P, NONE, VOCAB_P, ALL_P, W(per_layer_embed)},
     {"per_layer_model_projection", NULL, MATRIX, EK_ROLE_PER_LAYER_MODEL_PROJECTION, HAS_P, ALL_P, NONE, HEAD_P, HIDDEN,
@@ -127,6 +128,7 @@ static bool applies(const rule *r, const ek_config *c, int layer)
     if (r->when & HAS_P && !c->per_layer_size) return false;
     if (r->when & DRAFTS && !c->backbone_hidden_size) return false;
     if (r->when & ORDERED && !c->n_centroids) return false;
+    if (r->when & OWN_HEAD && !c->own_head) return false;
     if (layer < 0) return true;
     if (r->when & OWNS && !c->layer[layer].owns_kv) return false;
     return !(r->when & HAS_V && c->layer[layer].k_eq_v);
@@ -247,11 +249,69 @@ static ek_err apply_all(binder *b)
     return EK_OK;
 }
 
-ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, ek_source *from)
+/* Whether all that there is of both lies row after row in their planes, in one type: then equal bytes are equal values.
+ */
+static bool lie_alike(const ek_weight_data *a, const ek_weight_data *b)
+{
+    if (a->type != b->type || a->across || b->across || a->gain != b->gain) return false;
+    for (int p = 0; p < EK_WEIGHT_PLANES; p++)
+        if (!a->plane[p] != !a->type->block_bytes[p] || !b->plane[p] != !b->type->block_bytes[p]) return false;
+    return true;
+}
+
+static bool same_bytes(const ek_weight_data *a, const ek_weight_data *b, int row)
+{
+    for (int p = 0; p < EK_WEIGHT_PLANES && a->plane[p]; p++)
+        if (memcmp(ek_weight_plane_row(a, p, row), ek_weight_plane_row(b, p, row),
+                   (size_t)(a->k / a->type->block) * a->type->block_bytes[p]))
+            return false;
+    return true;
+}
+
+/* Whether all values of two matrices of one shape are the same, however each is stored. */
+static bool same_values(const ek_weight_data *a, const ek_weight_data *b)
+{
+    enum { RUN = 1024 };
+    float x[RUN], y[RUN];
+    const bool alike = lie_alike(a, b);
+    for (int row = 0; row < a->n; row++) {
+        if (alike && same_bytes(a, b, row)) continue;
+        for (int at = 0, n; at < a->k; at += n) {
+            n = a->k - at < RUN ? a->k - at : RUN;
+            ek_weight_row(a, row, at, n, x);
+            ek_weight_row(b, row, at, n, y);
+            for (int i = 0; i < n; i++)
+                if (x[i] != y[i]) return false;
+        }
+    }
+    return true;
+}
+
+/* Files hold the head a second time, or one of its own beside a configuration that says nothing of it: the weights
+ * decide, as in transformers. Fine-tuning tools leave such files behind; the embedding in its place gives other tokens.
+ */
+static ek_err find_head(const binder *b, ek_config *c)
+{
+    const rule *embed = &model_rules[0], *head = &model_rules[1];
+    ek_weight_data of[2];
+    bool there;
+    EK_TRY(ek_source_has_head(b->from, &there));
+    if (!there && !c->own_head) return EK_OK;
+    if (!there)
+        return ek_fail(EK_EFORMAT, "%s: config.json says tie_word_embeddings false, and there is no lm_head",
+                       b->from->path);
+    EK_TRY(find(b, embed, -1, 0, c->vocab_size, c->hidden_size, &of[0]));
+    EK_TRY(find(b, head, -1, 0, c->vocab_size, c->hidden_size, &of[1]));
+    c->own_head = !same_values(&of[0], &of[1]);
+    return EK_OK;
+}
+
+ek_err ek_items_bind(ek_items *list, ek_weights *w, ek_config *c, ek_source *from)
 {
     *list = (ek_items){0};
     binder b = {.list = list, .w = w, .c = c, .from = from};
-    ek_err err = apply_all(&b);
+    ek_err err = find_head(&b, c);
+    if (!err) err = apply_all(&b);
     if (!err) err = ek_source_finish(from, c);
     if (err) ek_items_fini(list);
     return err;

@@ -310,7 +310,8 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
     bool parts = false; /* of a matrix some rows alone are wanted */
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
-        const bool whole = it->layer < 0 ? it->matrix != &w->embed || embed : it->layer >= first && it->layer < end;
+        const bool whole = it->layer < 0 ? embed || (it->matrix != &w->embed && it->matrix != &w->head)
+                                         : it->layer >= first && it->layer < end;
         int row = 0, n = it->matrix ? it->matrix->n : 1;
         if (rows && it->matrix) rows->of(rows->arg, it, &row, &n);
         if ((whole && n > 0) || (it->layer == end && it->vector)) some.item[some.n++] = *it;

@@ -31,7 +31,8 @@ typedef struct ek_layer_weights {
 } ek_layer_weights;
 
 typedef struct ek_weights {
-    ek_linear embed; /* lookup and head */
+    ek_linear embed; /* lookup, and the head where the model has none of its own */
+    ek_linear head;  /* n == 0: it is embed */
     float *norm, *per_layer_norm;
     /* per_layer_model_projection, cut by rows: what the layers before the last owner of keys
      * and values need, which every prompt row runs, and the rest. */
@@ -50,6 +51,12 @@ typedef struct ek_weights {
     ek_source *source;             /* kept open while a table lies in it */
     size_t mapped_bytes;
 } ek_weights;
+
+/* The matrix that logits are made with. */
+static inline const ek_linear *ek_weights_head(const ek_weights *w)
+{
+    return w->head.n ? &w->head : &w->embed;
+}
 
 /* Layers that prompt rows without wanted logits run in full. */
 static inline int ek_prompt_layers(const ek_config *c)
@@ -73,8 +80,10 @@ typedef struct ek_items {
     int n;
 } ek_items;
 
-/* Every weight of a configuration, as the source has it; fails as the source does. */
-ek_err ek_items_bind(ek_items *list, ek_weights *w, const ek_config *c, ek_source *from);
+/* Every weight of a configuration, as the source has it; fails as the source does. Sets own_head: whether the source
+ * has a head that differs from the embedding, whatever the configuration says; one that says so and has none is
+ * EFORMAT. */
+ek_err ek_items_bind(ek_items *list, ek_weights *w, ek_config *c, ek_source *from);
 /* The same for random weights: bits 0 gives bf16. */
 void ek_items_invent(ek_items *list, ek_weights *w, const ek_config *c, int bits);
 void ek_items_fini(ek_items *list);
