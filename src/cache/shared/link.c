@@ -3,7 +3,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdint.h>
@@ -21,6 +20,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/plain.h"
+#include "cache/shared/resolve.h"
 
 enum { SLICE = 50 }; /* milliseconds between looks at `stop` */
 
@@ -66,11 +66,8 @@ static ek_err connect_to(ek_link *l, const struct addrinfo *a, double deadline)
 /* To the first of the host's addresses that answers. */
 static ek_err connect_any(ek_link *l, const ek_shared_url *url, double deadline)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    char port[16];
-    snprintf(port, sizeof port, "%d", url->port);
-    int rc = getaddrinfo(url->host, port, &hints, &found);
-    if (rc) return ek_fail(EK_EIO, "%s", gai_strerror(rc));
+    struct addrinfo *found;
+    EK_TRY(ek_resolve(&found, url->host, url->port, deadline, l->stop));
     ek_err err = ek_fail(EK_EIO, "no address");
     for (const struct addrinfo *a = found; a; a = a->ai_next) {
         const double left = deadline - ek_now(); /* one that swallows packets leaves half to the others */

@@ -18,9 +18,8 @@ typedef struct ek_link_opts {
 
 bool ek_link_has_tls(void); /* this build */
 
-/* deadline, here and below: of ek_now. A name is looked up for as long as the resolver takes, whatever stop says:
- * closing waits for that. EIO, or ETIMEOUT, with the reason; for TLS also if the certificate is not the host's.
- * EUNSUPPORTED: TLS in a build without it. */
+/* deadline, here and below: of ek_now. EIO, or ETIMEOUT, with the reason; for TLS also if the certificate is not
+ * the host's. EUNSUPPORTED: TLS in a build without it. */
 ek_err ek_link_open(ek_link **out, const ek_link_opts *o, double deadline);
 void ek_link_close(ek_link *l); /* NULL is allowed */
 

@@ -195,6 +195,13 @@ static ek_err receive_one(ek_shared_reads *r)
     return EK_OK;
 }
 
+/* Until what has moved is within the rate; whoever asks meanwhile wakes the thread, and it waits on. */
+static void wait_for_rate(ek_shared_reads *r)
+{
+    for (double debt; (debt = ek_shared_line_debt(&r->line)) > 0 && !atomic_load(&r->s->stop);)
+        ek_wait_until(&r->work, &r->lock, ek_now() + debt);
+}
+
 /* What goes on with a connection; false: there is nothing to do. */
 static bool exchange(ek_shared_reads *r)
 {
@@ -208,7 +215,7 @@ static bool exchange(ek_shared_reads *r)
         pthread_cond_broadcast(&r->news);
         if (count(r, SENT, &bytes) == 0) return true;
     }
-    if (debt > 0) ek_wait_until(&r->work, &r->lock, ek_now() + debt);
+    wait_for_rate(r);
     r->since = ek_now();
     ek_err err = send_asked(r);
     if (!err && count(r, SENT, &bytes) > 0) err = receive_one(r);
