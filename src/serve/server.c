@@ -97,6 +97,7 @@ static ek_err open_loop(ek_server *s)
     if (s->fetch_from != EK_FETCH_OFF) {
         EK_TRY(ek_fetch_open());
         EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));
+        ek_workers_set_share(s->fetchers, FETCH_THREADS / 2);
     }
     if (s->ffmpeg) EK_TRY(ek_workers_open(&s->decoders, &s->loop, DECODE_THREADS, DECODE_QUEUE));
     static const int numbers[] = {SIGTERM, SIGINT};

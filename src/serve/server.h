@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 #include "serve/api/dialect.h"
 #include "serve/events/address.h"
-#include "serve/http/fetch.h"
+#include "serve/fetch/fetch.h"
 #include "serve/http/http.h"
 
 typedef struct ek_server ek_server;

@@ -4,7 +4,7 @@
 
 #include "serve/api/model_card.h"
 #include "serve/events/events.h"
-#include "serve/http/fetch.h"
+#include "serve/fetch/fetch.h"
 #include "serve/http/keys.h"
 #include "serve/http/loop.h"
 #include "serve/http/open_paths.h"

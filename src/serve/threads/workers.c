@@ -23,12 +23,14 @@ struct ek_workers {
     pthread_cond_t wake;
     line small, large, finished;
     ek_fair_queue turns;
-    int n_large; /* large jobs that run */
+    int n_large;      /* large jobs that run */
+    int share;        /* jobs of one client that run, at most */
+    ek_job **running; /* of each thread, or NULL */
     bool closing;
 
     pthread_t *thread;
-    int n_threads, n_started, max_queue;
-    int n_open; /* jobs added and not done; the event loop's */
+    int n_threads, n_started, n_begun, max_queue; /* n_begun: under the lock */
+    int n_open;                                   /* jobs added and not done; the event loop's */
     int fd;
     struct event *event;
     ek_loop *loop;
@@ -59,12 +61,33 @@ static ek_job *take(line *l)
     return j;
 }
 
+static bool may_run(const ek_workers *w, const ek_job *j)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_threads && w->share < w->n_threads; i++)
+        n += w->running[i] && w->running[i]->client == j->client;
+    return n < w->share;
+}
+
+/* The first whose client has not its share of the threads. */
+static ek_job *take_allowed(ek_workers *w, line *l)
+{
+    for (ek_job **at = &l->first; *at; at = &(*at)->next) {
+        ek_job *j = *at;
+        if (!may_run(w, j)) continue;
+        *at = j->next;
+        if (!j->next) l->end = at;
+        return j;
+    }
+    return NULL;
+}
+
 /* The next job for this thread; the caller holds the lock. */
 static ek_job *next_job(ek_workers *w)
 {
-    ek_job *j = take(&w->small);
+    ek_job *j = take_allowed(w, &w->small);
     bool room = w->n_threads == 1 || w->n_large < w->n_threads - 1;
-    if (!j && room) j = take(&w->large);
+    if (!j && room) j = take_allowed(w, &w->large);
     if (j) ek_fair_queue_begin(&w->turns, j->place);
     return j;
 }
@@ -79,20 +102,23 @@ static void *work(void *arg)
 {
     ek_workers *w = arg;
     pthread_mutex_lock(&w->lock);
+    ek_job **place = &w->running[w->n_begun++];
     for (;;) {
         ek_job *j = next_job(w);
-        if (!j && w->closing && !w->large.first) break;
+        if (!j && w->closing && !w->large.first && !w->small.first) break;
         if (!j) {
             pthread_cond_wait(&w->wake, &w->lock);
             continue;
         }
         bool large = j->large;
         w->n_large += large;
+        *place = j;
         pthread_mutex_unlock(&w->lock);
         j->run(j);
         pthread_mutex_lock(&w->lock);
         w->n_large -= large;
-        if (large) pthread_cond_broadcast(&w->wake);
+        *place = NULL;
+        if (large || w->share < w->n_threads) pthread_cond_broadcast(&w->wake);
         append(&w->finished, j);
         wake(w);
     }
@@ -138,7 +164,8 @@ ek_err ek_workers_open(ek_workers **out, ek_loop *loop, int n_threads, int max_q
     w->finished.end = &w->finished.first;
     w->fd = fd;
     w->max_queue = max_queue;
-    w->n_threads = n_threads;
+    w->n_threads = w->share = n_threads;
+    w->running = ek_alloc((size_t)n_threads * sizeof *w->running);
     w->thread = ek_alloc((size_t)n_threads * sizeof *w->thread);
     w->loop = loop;
     w->event = event_new(loop->base, fd, EV_READ | EV_PERSIST, on_wake, w);
@@ -150,6 +177,13 @@ ek_err ek_workers_open(ek_workers **out, ek_loop *loop, int n_threads, int max_q
     }
     *out = w;
     return EK_OK;
+}
+
+void ek_workers_set_share(ek_workers *w, int n)
+{
+    pthread_mutex_lock(&w->lock);
+    w->share = n;
+    pthread_mutex_unlock(&w->lock);
 }
 
 void ek_workers_add_always(ek_workers *w, ek_job *job)
@@ -197,6 +231,7 @@ void ek_workers_close(ek_workers *w)
     pthread_cond_destroy(&w->wake);
     pthread_mutex_destroy(&w->lock);
     ek_fair_queue_fini(&w->turns);
+    free(w->running);
     free(w->thread);
     free(w);
 }

@@ -27,6 +27,8 @@ struct ek_job {
 
 /* loop is borrowed: jobs are done in its turns, as many as each has time for. n_threads >= 1. EIO, ENOMEM. */
 ek_err ek_workers_open(ek_workers **out, struct ek_loop *loop, int n_threads, int max_queue);
+/* From now on at most so many jobs of one client run at a time, so that others find a thread. n >= 1. */
+void ek_workers_set_share(ek_workers *w, int n);
 /* Queues a job. EBUSY, with the numbers, when max_queue jobs wait, of one client or with a share of its own: done is
  * not called then. */
 ek_err ek_workers_add(ek_workers *w, ek_job *job);

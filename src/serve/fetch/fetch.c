@@ -1,4 +1,4 @@
-#include "serve/http/fetch.h"
+#include "serve/fetch/fetch.h"
 
 #include <netinet/in.h>
 #include <stdint.h>
@@ -8,11 +8,14 @@
 #include <strings.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "hub/curl.h"
 #include "media/limits.h"
+#include "serve/fetch/own_address.h"
 #include "serve/http/request_memory.h"
 
-enum { MAX_SECONDS = 10, MAX_REDIRECTS = 5 };
+/* After FREE_SECONDS as many bytes as the least rate gives since then are to be there, whatever redirects it took. */
+enum { MAX_SECONDS = 10, MAX_REDIRECTS = 5, FREE_SECONDS = 3, MIN_RATE = 32 << 10 };
 
 ek_err ek_fetch_parse(ek_fetch_from *out, const char *word)
 {
@@ -57,9 +60,11 @@ static bool is_public_6(const uint8_t a[16])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     if (!memcmp(a, mapped, sizeof mapped)) return is_public_4(word(a + 12));
-    if ((a[0] & 0xe0) != 0x20) return false; /* 2000::/3 */
+    if ((a[0] & 0xe0) != 0x20) return false; /* 2000::/3, so none of NAT64's own prefixes */
     uint32_t first = word(a);
-    bool carries = first == 0x20010000 || first >> 16 == 0x2002; /* Teredo, 6to4 */
+    const uint32_t host = word(a + 8);
+    bool carries = first == 0x20010000 || first >> 16 == 0x2002 || /* Teredo, 6to4, */
+                   host == 0x00005efe || host == 0x02005efe;       /* ISATAP */
     bool special = (first & 0xfffffe00) == 0x20010000 || first == 0x20010db8 || first >> 12 == 0x3fff0;
     return !carries && !special;
 }
@@ -84,13 +89,16 @@ typedef struct transfer {
     ek_fetch_from from;
     ek_request_memory *memory;
     CURL *easy;
-    bool forbidden, too_large, no_memory;
+    double begun;
+    bool forbidden, too_large, no_memory, ended;
 } transfer;
 
 static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
 {
     transfer *t = arg;
-    if (purpose != CURLSOCKTYPE_IPCXN || (t->from != EK_FETCH_ALL && !ek_fetch_is_public(&address->addr))) {
+    const bool any = t->from == EK_FETCH_ALL;
+    if (purpose != CURLSOCKTYPE_IPCXN ||
+        (!any && (!ek_fetch_is_public(&address->addr) || ek_own_address(&address->addr)))) {
         t->forbidden = true;
         return CURL_SOCKET_BAD;
     }
@@ -125,6 +133,9 @@ static void set_up(const ek_curl *lib, transfer *t)
     lib->easy_setopt(c, CURLOPT_MAXREDIRS, (long)MAX_REDIRECTS);
     lib->easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     lib->easy_setopt(c, CURLOPT_TIMEOUT, (long)MAX_SECONDS);
+#if CURL_AT_LEAST_VERSION(7, 87, 0)
+    lib->easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a name server that does not answer is not waited for at the end */
+#endif
     lib->easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)EK_MEDIA_MAX_BYTES);
     lib->easy_setopt(c, CURLOPT_PROXY, ""); /* the address that is judged is the one that is asked */
     lib->easy_setopt(c, CURLOPT_USERAGENT, "evenkeel/" EK_VERSION);
@@ -147,6 +158,9 @@ static void say(const transfer *t, CURLcode code, long status, const char *why)
         snprintf(f->why, sizeof f->why,
                  "the URL leads to an address that is not fetched from: of this machine, of a "
                  "private network or the like");
+    else if (code == CURLE_OPERATION_TIMEDOUT && ek_now() - t->begun < MAX_SECONDS)
+        snprintf(f->why, sizeof f->why,
+                 "the URL's host is too slow: it is to send %d KiB a second from the fourth second on", MIN_RATE >> 10);
     else if (code == CURLE_OPERATION_TIMEDOUT)
         snprintf(f->why, sizeof f->why, "the URL's host did not send it within %d seconds", MAX_SECONDS);
     else if (code == CURLE_TOO_MANY_REDIRECTS)
@@ -164,11 +178,27 @@ static void forget(ek_request_memory *memory, ek_fetched *f)
 static void end(const ek_curl *lib, transfer *t, CURLcode code)
 {
     long status = 0;
+    t->ended = true;
     lib->easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     t->to->err = EK_OK;
     if (code == CURLE_OK && status == 200) return;
     forget(t->memory, t->to);
     say(t, code, status, lib->easy_strerror(code));
+}
+
+static bool is_slow(const transfer *t)
+{
+    const double taken = ek_now() - t->begun - FREE_SECONDS;
+    return taken > 0 && (double)t->to->bytes.len < MIN_RATE * taken;
+}
+
+static void end_slow(const ek_curl *lib, CURLM *multi, transfer *all, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (!all[i].easy || all[i].ended || !is_slow(&all[i])) continue;
+        lib->multi_remove_handle(multi, all[i].easy);
+        end(lib, &all[i], CURLE_OPERATION_TIMEDOUT);
+    }
 }
 
 /* Until all have ended; the time limit is each transfer's own. */
@@ -181,6 +211,7 @@ static void work(const ek_curl *lib, CURLM *multi, transfer *all, int n, const a
             for (int i = 0; i < n; i++)
                 if (m->msg == CURLMSG_DONE && all[i].easy == m->easy_handle) end(lib, &all[i], m->data.result);
         if (running) lib->multi_poll(multi, NULL, 0, 200, NULL);
+        end_slow(lib, multi, all, n);
     }
 }
 
@@ -193,6 +224,7 @@ void ek_fetches_run(ek_fetches *f, ek_fetch_from from, const atomic_bool *droppe
     for (int i = 0; i < n; i++) {
         all[i] = (transfer){.to = &f->at[f->n_done + i], .from = from, .easy = multi ? lib->easy_init() : NULL};
         all[i].memory = f->memory;
+        all[i].begun = ek_now();
         all[i].to->err = EK_ENOMEM;
         snprintf(all[i].to->why, sizeof all[i].to->why, "%s", no_memory);
         if (!all[i].easy) continue;

@@ -1,8 +1,9 @@
 /* Pictures and sounds that requests name by a URL, fetched by libcurl where the operator allows it (--media-urls).
  *
  * What a URL leads to is a stranger's choice: an address is judged when it is connected to, behind every redirect too,
- * so that no name and no reply of a name server gets around it. At most 10 seconds and EK_MEDIA_MAX_BYTES for each; no
- * proxy, no cookies, no credentials of this machine. */
+ * so that no name and no reply of a name server gets around it. At most 10 seconds and EK_MEDIA_MAX_BYTES for each,
+ * and from the fourth second on at least 32 KiB a second on the average, so that hosts that dawdle hold no place for
+ * long; no proxy, no cookies, no credentials of this machine. */
 #ifndef EK_SERVE_FETCH_H
 #define EK_SERVE_FETCH_H
 
@@ -15,7 +16,7 @@
 
 typedef enum ek_fetch_from {
     EK_FETCH_OFF,
-    EK_FETCH_PUBLIC, /* addresses that anybody on the internet could reach */
+    EK_FETCH_PUBLIC, /* addresses that anybody on the internet could reach, but for this machine's (own_address.h) */
     EK_FETCH_ALL
 } ek_fetch_from;
 
