@@ -92,7 +92,7 @@ static void pieces_are_as_many_as_gain(void **state)
     }
 }
 
-/* Of what was measured over two devices (docs/decisions.md), and what follows for more. */
+/* Of what was measured over two devices (docs/log/2026-11-28-decisions.md), and what follows for more. */
 static void outputs_are_preferred_where_reading_takes_long(void **state)
 {
     (void)state;
