@@ -76,3 +76,46 @@ const char *ek_buf_text(const ek_buf *b)
 {
     return b->data ? b->data : "";
 }
+
+/* Its digits are few[0] '.' few[2 …] 'e' exponent; they read back as x. */
+static void put_digits(ek_buf *b, const char *few)
+{
+    const char *mark = strchr(few, 'e');
+    const int exponent = atoi(mark + 1), minus = few[0] == '-';
+    char digit[24];
+    int n = 0;
+    for (const char *c = few + minus; c < mark; c++)
+        if (*c != '.') digit[n++] = *c;
+    while (n > 1 && digit[n - 1] == '0') n--;
+    if (minus) ek_buf_char(b, '-');
+    if (exponent < -4 || exponent >= 16) {
+        ek_buf_fmt(b, "%c%s%.*se%+03d", digit[0], n > 1 ? "." : "", n - 1, digit + 1, exponent);
+        return;
+    }
+    const int first = exponent > 0 ? exponent : 0, last = exponent - n + 1 < -1 ? exponent - n + 1 : -1;
+    for (int power = first; power >= last; power--) {
+        const int i = exponent - power;
+        if (power == -1) ek_buf_char(b, '.');
+        ek_buf_char(b, i >= 0 && i < n ? digit[i] : '0');
+    }
+}
+
+void ek_buf_float(ek_buf *b, float x)
+{
+    char few[32];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(few, sizeof few, "%.*e", digits - 1, (double)x);
+        if (strtof(few, NULL) == x) break;
+    }
+    put_digits(b, few);
+}
+
+void ek_buf_double(ek_buf *b, double x)
+{
+    char few[32];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(few, sizeof few, "%.*e", digits - 1, x);
+        if (strtod(few, NULL) == x) break;
+    }
+    put_digits(b, few);
+}

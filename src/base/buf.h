@@ -18,6 +18,10 @@ void ek_buf_add(ek_buf *b, const void *bytes, size_t n);
 void ek_buf_str(ek_buf *b, const char *s);
 void ek_buf_char(ek_buf *b, char c);
 __attribute__((format(printf, 2, 3))) void ek_buf_fmt(ek_buf *b, const char *fmt, ...);
+/* A finite number as JSON with a point or an exponent, so that readers with types take it for no integer: the fewest
+ * digits that read back as the same float, or double, laid out as Python does. 30.0, 1e-06 */
+void ek_buf_float(ek_buf *b, float x);
+void ek_buf_double(ek_buf *b, double x);
 void ek_buf_clear(ek_buf *b); /* keeps the memory */
 void ek_buf_fini(ek_buf *b);
 const char *ek_buf_text(const ek_buf *b); /* NUL-terminated, never NULL; valid until b changes */

@@ -11,6 +11,19 @@ static const ek_layer_config *layer_of(const ek_config *c, ek_layer_kind kind)
     return NULL;
 }
 
+/* transformers reads some fields as floats alone, and takes 30 for an integer. */
+static void add_number(ek_buf *b, const char *key, double x)
+{
+    ek_buf_fmt(b, ", \"%s\": ", key);
+    ek_buf_double(b, x);
+}
+
+static void add_float(ek_buf *b, const char *key, float x)
+{
+    ek_buf_fmt(b, ", \"%s\": ", key);
+    ek_buf_float(b, x);
+}
+
 static void add_rope(ek_buf *b, const ek_config *c)
 {
     static const char *const name[] = {[EK_SLIDING] = "sliding_attention", [EK_FULL] = "full_attention"};
@@ -18,10 +31,10 @@ static void add_rope(ek_buf *b, const ek_config *c)
     for (int k = 0, n = 0; k < EK_KIND_COUNT; k++) {
         if (!layer_of(c, (ek_layer_kind)k)) continue;
         bool whole = c->rope_partial[k] == 1 && c->rope_factor[k] == 1;
-        ek_buf_fmt(b, "%s\"%s\": {\"rope_type\": \"%s\", \"rope_theta\": %.17g", n++ ? ", " : "", name[k],
-                   whole ? "default" : "proportional", c->rope_theta[k]);
-        if (!whole) ek_buf_fmt(b, ", \"partial_rotary_factor\": %.17g", c->rope_partial[k]);
-        if (c->rope_factor[k] != 1) ek_buf_fmt(b, ", \"factor\": %.17g", c->rope_factor[k]);
+        ek_buf_fmt(b, "%s\"%s\": {\"rope_type\": \"%s\"", n++ ? ", " : "", name[k], whole ? "default" : "proportional");
+        add_number(b, "rope_theta", c->rope_theta[k]);
+        if (!whole) add_number(b, "partial_rotary_factor", c->rope_partial[k]);
+        if (c->rope_factor[k] != 1) add_number(b, "factor", c->rope_factor[k]);
         ek_buf_str(b, "}");
     }
     ek_buf_str(b, "}");
@@ -108,7 +121,7 @@ static void add_sizes(ek_buf *b, const ek_config *c)
     const ek_layer_config *full = layer_of(c, EK_FULL) ? layer_of(c, EK_FULL) : layer_of(c, EK_SLIDING);
     const common usual = common_of(c);
     ek_buf_fmt(b, ", \"vocab_size\": %d, \"vocab_size_per_layer_input\": %d, \"hidden_size\": %d", c->vocab_size,
-               c->vocab_size_per_layer, c->hidden_size);
+               c->backbone_hidden_size ? 0 : c->vocab_size_per_layer, c->hidden_size);
     ek_buf_fmt(b, ", \"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": %d", usual.inter,
                c->n_layers, c->n_heads);
     ek_buf_fmt(b, ", \"num_key_value_heads\": %d, \"head_dim\": %d, \"global_head_dim\": %d", usual.n_kv_heads,
@@ -122,10 +135,9 @@ static void add_sizes(ek_buf *b, const ek_config *c)
     add_own_layers(b, c);
     ek_buf_fmt(b, ", \"sliding_window\": %d, \"num_kv_shared_layers\": %d, \"hidden_size_per_layer_input\": %d",
                c->sliding_window, c->n_kv_shared_layers, c->per_layer_size);
-    ek_buf_fmt(b, ", \"max_position_embeddings\": %d, \"rms_norm_eps\": %.9g", c->max_position_embeddings,
-               (double)c->rms_norm_eps);
-    if (c->final_logit_softcapping > 0)
-        ek_buf_fmt(b, ", \"final_logit_softcapping\": %.9g", (double)c->final_logit_softcapping);
+    ek_buf_fmt(b, ", \"max_position_embeddings\": %d", c->max_position_embeddings);
+    add_float(b, "rms_norm_eps", c->rms_norm_eps);
+    if (c->final_logit_softcapping > 0) add_float(b, "final_logit_softcapping", c->final_logit_softcapping);
     ek_buf_str(b, ", \"hidden_activation\": \"gelu_pytorch_tanh\", \"attention_bias\": false");
 }
 
@@ -196,8 +208,9 @@ void ek_meta_generation(ek_buf *out, const ek_config *c)
     ek_buf_fmt(out, "{\"bos_token_id\": %d, \"pad_token_id\": %d", c->bos, c->pad);
     add_ids(out, "eos_token_id", c->stop, c->n_stop);
     if (c->n_suppress) add_ids(out, "suppress_tokens", c->suppress, c->n_suppress);
-    ek_buf_fmt(out, ", \"do_sample\": true, \"temperature\": %.9g, \"top_p\": %.9g", (double)c->temperature,
-               (double)c->top_p);
+    ek_buf_str(out, ", \"do_sample\": true");
+    add_float(out, "temperature", c->temperature);
+    add_float(out, "top_p", c->top_p);
     if (c->top_k) ek_buf_fmt(out, ", \"top_k\": %d", c->top_k);
     ek_buf_str(out, "}\n");
 }
