@@ -45,11 +45,10 @@ HIREDIS := $(shell pkg-config --exists hiredis 2>/dev/null && echo hiredis)
 SSL     := $(if $(HIREDIS),$(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl))
 SHARED_CFLAGS := $(if $(HIREDIS),-DEK_HAVE_HIREDIS) $(if $(SSL),-DEK_HAVE_TLS)
 SHARED_LIBS   := $(if $(HIREDIS),-Wl$(,)--push-state$(,)--as-needed $(shell pkg-config --libs hiredis $(SSL) 2>/dev/null) -Wl$(,)--pop-state)
-# News of cached pages for routers (src/serve/events), where libzmq and msgpack-c are installed.
+# News of cached pages for routers (src/serve/events), where msgpack-c is installed.
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(shell pkg-config --exists $p 2>/dev/null && echo $p)))
-EVENTS_PKGS := $(if $(MSGPACK),$(shell pkg-config --exists libzmq 2>/dev/null && echo libzmq $(MSGPACK)))
+EVENTS_PKGS := $(MSGPACK)
 EVENTS_CFLAGS := $(if $(EVENTS_PKGS),$(shell pkg-config --cflags $(EVENTS_PKGS)) -DEK_HAVE_EVENTS)
-EVENTS_LIBS   := $(if $(EVENTS_PKGS),$(shell pkg-config --libs libzmq))
 TEST_LIBS  := $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 
 VERSION := 0.1.0
@@ -80,7 +79,7 @@ WERROR  ?=
 ALL_CFLAGS = -std=gnu11 $(OPT) $(HARDEN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
              -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /media/,$@),$(MEDIA_CFLAGS)) \
              $(if $(findstring /cache/shared/,$@),$(SHARED_CFLAGS)) $(if $(findstring events,$@),$(EVENTS_CFLAGS)) $(CFLAGS)
-LDLIBS  = $(if $(filter %/ek_serve.a,$^),$(EVENTS_LIBS)) $(if $(filter %/ek_cache.a,$^),$(SHARED_LIBS)) $(if $(filter %/ek_media.a,$^),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
+LDLIBS  = $(if $(filter %/ek_cache.a,$^),$(SHARED_LIBS)) $(if $(filter %/ek_media.a,$^),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) $(HARDEN_LD) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c

@@ -20,7 +20,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/plain.h"
-#include "cache/shared/resolve.h"
+#include "base/resolve.h"
 
 enum { SLICE = 50 }; /* milliseconds between looks at `stop` */
 

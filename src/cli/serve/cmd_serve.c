@@ -133,8 +133,7 @@ static ek_err read_events(early *out, const ek_cli *cli)
     if (cli->has.kv_replay && !cli->has.kv_events)
         return ek_fail(EK_EINVAL, "--kv-replay repeats what --kv-events publishes");
     if (!cli->has.kv_events) return EK_OK;
-    if (!ek_events_built())
-        return ek_fail(EK_EUNSUPPORTED, "--kv-events: this program was built without libzmq and msgpack-c");
+    if (!ek_events_built()) return ek_fail(EK_EUNSUPPORTED, "--kv-events: this program was built without msgpack-c");
     if (cli->has.cache_bytes && cli->cache_bytes == 0)
         return ek_fail(EK_EINVAL, "--kv-events tells of pages that --cache-bytes 0 does not keep");
     if (cli->has.kv_name && strchr(cli->kv_name, '@'))

@@ -4,26 +4,31 @@
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-#include <zmq.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "serve/events/peers.h"
 #include "serve/events/replay.h"
+#include "serve/events/zmtp.h"
 
 /* Changes of one batch; batches in a turn before requests are looked at. */
-enum { CHANGES = 64, BATCHES = 64, UNREAD = 1000, UNREAD_REPLAY = 64, EPOCH = 1 << 18 };
+enum { CHANGES = 64, BATCHES = 64, EPOCH = 1 << 18 };
 /* Seconds from a batch to the next: changes of several steps share one. */
 static const double PAUSE = 0.01;
 /* Seconds between two times that everything is told again. */
 static const double AGAIN = 1;
 
 struct ek_events {
-    void *context, *pub, *router; /* router: NULL without */
+    ek_peers *pub, *router; /* router: NULL without */
+    atomic_bool stopping;
     ek_held_queue *queue;
     ek_events_form form;
     char *topic;
@@ -60,15 +65,17 @@ static void count(ek_events *e, size_t bytes, uint64_t came, uint64_t went)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* A subscriber that is behind loses it; so does everybody if there is no memory. */
+/* A subscriber that is behind loses the oldest. */
 static void publish(ek_events *e, ek_buf *payload, uint64_t came, uint64_t went)
 {
     uint8_t number[8];
-    size_t bytes = strlen(e->topic) + 8 + payload->len;
+    const size_t topic = strlen(e->topic), bytes = topic + sizeof number + payload->len;
+    ek_buf message = {0};
     put_number(number, e->history.next);
-    if (zmq_send(e->pub, e->topic, strlen(e->topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
-        zmq_send(e->pub, number, 8, ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0)
-        zmq_send(e->pub, payload->data, payload->len, ZMQ_DONTWAIT);
+    ek_zmtp_frame(&message, e->topic, topic, true);
+    ek_zmtp_frame(&message, number, sizeof number, true);
+    ek_zmtp_frame(&message, payload->data, payload->len, false);
+    ek_peers_publish(e->pub, &message);
     ek_history_add(&e->history, payload);
     count(e, bytes, came, went);
 }
@@ -78,7 +85,7 @@ static void begin_again(ek_events *e)
     ek_buf *batch;
     ek_replays_drop(&e->replays);
     ek_history_clear(&e->history);
-    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), UNREAD / 2);
+    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), EK_PEERS_UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
     free(batch);
 }
@@ -105,20 +112,16 @@ static void tell_again(ek_events *e)
     e->newcomer = false;
     e->told_again = ek_now();
     if (e->history.next == 0) return; /* the first batch clears everything anyway */
-    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), UNREAD / 2);
+    int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), EK_PEERS_UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
     free(batch);
 }
 
-/* Messages of subscribers: a byte, 1 for a subscription, and its topic. */
-static void hear_subscribers(ek_events *e)
+/* ek_peers_opts.subscribed */
+static void note_newcomer(void *arg)
 {
-    char first;
-    for (int i = 0; i < BATCHES; i++) {
-        int n = zmq_recv(e->pub, &first, 1, ZMQ_DONTWAIT);
-        if (n < 0) return;
-        if (n > 0 && first == 1 && !e->router) e->newcomer = true;
-    }
+    ek_events *e = arg;
+    e->newcomer = e->newcomer || !e->router;
 }
 
 /* Returns whether there may be more. */
@@ -135,42 +138,37 @@ static ek_replay_sent send_replay(void *arg, ek_events_frame peer, uint64_t numb
 {
     ek_events *e = arg;
     uint8_t n[8];
+    uint64_t id;
     const char *topic = payload.data ? e->topic : "";
+    ek_buf message = {0};
+    memcpy(&id, peer.data, sizeof id);
     put_number(n, number);
-    if (zmq_send(e->router, peer.data, peer.n, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
-        return errno == EAGAIN ? EK_REPLAY_LATER : EK_REPLAY_GONE;
-    /* Once the peer's name is taken, so is the rest of the message. */
-    if (zmq_send(e->router, "", 0, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return EK_REPLAY_GONE;
-    if (zmq_send(e->router, topic, strlen(topic), ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return EK_REPLAY_GONE;
-    if (zmq_send(e->router, n, 8, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0) return EK_REPLAY_GONE;
-    bool sent = zmq_send(e->router, payload.data ? payload.data : "", payload.n, ZMQ_DONTWAIT) >= 0;
-    return sent ? EK_REPLAY_SENT : EK_REPLAY_GONE;
+    ek_zmtp_frame(&message, "", 0, true);
+    ek_zmtp_frame(&message, topic, strlen(topic), true);
+    ek_zmtp_frame(&message, n, sizeof n, true);
+    ek_zmtp_frame(&message, payload.data ? payload.data : "", payload.n, false);
+    const ek_err err = ek_peers_send(e->router, id, &message);
+    ek_buf_fini(&message);
+    return err == EK_OK ? EK_REPLAY_SENT : err == EK_EBUSY ? EK_REPLAY_LATER : EK_REPLAY_GONE;
 }
 
-/* Whether a whole message was there. Frames beyond the third, and what is too long of a frame, are passed over. */
-static bool take_request(ek_events *e)
+/* ek_peers_opts.has_room */
+static bool has_room(void *arg)
 {
-    enum { FRAMES = 4, ROOM = 256 };
-    uint8_t bytes[FRAMES][ROOM];
-    ek_events_frame frame[FRAMES];
-    int n = 0, more = 1;
-    for (size_t size = sizeof more; more; n++) {
-        int k = n < FRAMES ? n : FRAMES - 1;
-        int got = zmq_recv(e->router, bytes[k], ROOM, ZMQ_DONTWAIT);
-        if (got < 0) return false;
-        frame[k] = (ek_events_frame){bytes[k], (size_t)got};
-        if (zmq_getsockopt(e->router, ZMQ_RCVMORE, &more, &size) < 0) more = 0;
-    }
+    const ek_events *e = arg;
+    return e->replays.n < EK_REPLAYS;
+}
+
+/* ek_peers_opts.asked */
+static void take_request(void *arg, uint64_t peer, bool good, const uint8_t number[8])
+{
+    ek_events *e = arg;
+    const ek_events_frame frame[3] = {{&peer, sizeof peer}, {"", 0}, {number, 8}};
     uint64_t from;
-    if (ek_replay_parse(frame, n, &from)) ek_replays_ask(&e->replays, frame[0], from, ek_now());
-    else e->stats.bad_requests++; /* under the lock of our caller */
-    return true;
-}
-
-static void take_requests(ek_events *e)
-{
+    good = good && ek_replay_parse(frame, 3, &from);
+    if (good) ek_replays_ask(&e->replays, frame[0], from, ek_now());
     pthread_mutex_lock(&e->lock);
-    while (e->replays.n < EK_REPLAYS && take_request(e)) continue;
+    e->stats.bad_requests += !good;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -188,15 +186,21 @@ static bool go_on(ek_events *e)
 
 /* --- the thread */
 
-static long wait_ms(const ek_events *e, bool pending, double until, bool more)
+static int sooner(int a, int b)
+{
+    return a < 0 || (b >= 0 && b < a) ? b : a;
+}
+
+static int wait_ms(const ek_events *e, bool pending, double until, bool more)
 {
     enum { PEER = 5 }; /* milliseconds after which a peer that had too much unread is tried again */
-    double left = ceil((until - ek_now()) * 1e3);
-    long ms = e->replays.n > 0 ? PEER : -1;
+    const double left = ceil((until - ek_now()) * 1e3);
+    int ms = e->replays.n > 0 ? PEER : -1;
     if (more || (pending && left <= 0)) return 0;
-    if (pending && (ms < 0 || left < (double)ms)) ms = (long)left;
-    if (e->newcomer && (ms < 0 || ms > 100)) ms = 100;
-    return ms;
+    if (pending) ms = sooner(ms, (int)left);
+    if (e->newcomer) ms = sooner(ms, 100);
+    ms = sooner(ms, ek_peers_wait(e->pub));
+    return e->router ? sooner(ms, ek_peers_wait(e->router)) : ms;
 }
 
 static void *run(void *arg)
@@ -205,64 +209,50 @@ static void *run(void *arg)
     bool pending = false, more = false;
     double until = 0;
     for (;;) {
-        zmq_pollitem_t item[4] = {{.fd = e->stop, .events = ZMQ_POLLIN},
-                                  {.fd = ek_held_fd(e->queue), .events = ZMQ_POLLIN},
-                                  {.socket = e->pub, .events = ZMQ_POLLIN},
-                                  {.socket = e->router, .events = ZMQ_POLLIN}};
-        bool asks = e->router && e->replays.n < EK_REPLAYS;
-        if (zmq_poll(item, asks ? 4 : 3, wait_ms(e, pending, until, more)) < 0 && errno != EINTR) {
-            ek_log(EK_LOG_ERROR, "events of cached pages end: %s", zmq_strerror(errno));
+        struct pollfd at[2 + 2 * EK_PEERS_FDS] = {{.fd = e->stop, .events = POLLIN},
+                                                  {.fd = ek_held_fd(e->queue), .events = POLLIN}};
+        const int n_pub = ek_peers_poll(e->pub, at + 2);
+        const int n_router = e->router ? ek_peers_poll(e->router, at + 2 + n_pub) : 0;
+        if (poll(at, (nfds_t)(2 + n_pub + n_router), wait_ms(e, pending, until, more)) < 0 && errno != EINTR) {
+            ek_log(EK_LOG_ERROR, "events of cached pages end: %s", strerror(errno));
             return NULL;
         }
-        if (item[0].revents) return NULL;
+        if (at[0].revents) return NULL;
         uint64_t news;
-        if (item[1].revents && read(ek_held_fd(e->queue), &news, sizeof news) > 0) pending = true;
+        if (at[1].revents && read(ek_held_fd(e->queue), &news, sizeof news) > 0) pending = true;
         if (pending && ek_now() >= until) {
             pending = publish_some(e);
             if (!pending) until = ek_now() + PAUSE;
         }
-        if (item[2].revents) hear_subscribers(e);
+        ek_peers_turn(e->pub, at + 2, n_pub);
         if (e->newcomer && ek_now() - e->told_again >= AGAIN) tell_again(e);
-        if (asks && item[3].revents) take_requests(e);
+        if (e->router) ek_peers_turn(e->router, at + 2 + n_pub, n_router);
         more = go_on(e);
     }
 }
 
 /* --- opening */
 
-static void set(void *socket, int option, int value)
+static ek_err open_socket(ek_events *e, ek_peers **out, const ek_events_address *a, const char *topic, int which)
 {
-    zmq_setsockopt(socket, option, &value, sizeof value);
-}
-
-static ek_err open_socket(ek_events *e, void **out, int type, const ek_events_address *a, int which)
-{
-    void *s = *out = zmq_socket(e->context, type);
-    if (!s) return ek_fail(EK_EIO, "no socket of ZeroMQ: %s", zmq_strerror(errno));
-    set(s, ZMQ_LINGER, 0);
-    set(s, ZMQ_SNDHWM, type == ZMQ_ROUTER ? UNREAD_REPLAY : UNREAD);
-    set(s, ZMQ_RCVHWM, 64);
-    set(s, ZMQ_TCP_KEEPALIVE, 1);
-    set(s, ZMQ_IPV6, a->v6);
-    const int64_t max = 1024; /* of what peers send: subscriptions, requests */
-    zmq_setsockopt(s, ZMQ_MAXMSGSIZE, &max, sizeof max);
-    if (type == ZMQ_ROUTER) set(s, ZMQ_ROUTER_MANDATORY, 1);
-    else set(s, ZMQ_XPUB_VERBOSE, 1);
-    int bad = a->bind ? zmq_bind(s, a->endpoint) : zmq_connect(s, a->endpoint);
-    if (bad)
-        return ek_fail(EK_EIO, "cannot %s %s: %s", a->bind ? "bind" : "connect to", a->endpoint, zmq_strerror(errno));
-    size_t n = sizeof e->stats.endpoint[which];
-    zmq_getsockopt(s, ZMQ_LAST_ENDPOINT, e->stats.endpoint[which], &n);
+    const ek_peers_opts o = {.address = a,
+                             .topic = topic,
+                             .stop = &e->stopping,
+                             .subscribed = note_newcomer,
+                             .has_room = topic ? NULL : has_room,
+                             .asked = take_request,
+                             .arg = e};
+    EK_TRY(ek_peers_open(out, &o));
+    snprintf(e->stats.endpoint[which], sizeof e->stats.endpoint[which], "%s", ek_peers_endpoint(*out));
     return EK_OK;
 }
 
 static ek_err open_all(ek_events *e, const ek_events_opts *o)
 {
     e->stop = eventfd(0, EFD_CLOEXEC);
-    e->context = zmq_ctx_new();
-    if (e->stop < 0 || !e->context) return ek_fail(EK_EIO, "no context of ZeroMQ: %s", strerror(errno));
-    EK_TRY(open_socket(e, &e->pub, ZMQ_XPUB, &o->events, 0));
-    if (*o->replay.endpoint) EK_TRY(open_socket(e, &e->router, ZMQ_ROUTER, &o->replay, 1));
+    if (e->stop < 0) return ek_fail(EK_EIO, "no event descriptor: %s", strerror(errno));
+    EK_TRY(open_socket(e, &e->pub, &o->events, e->topic, 0));
+    if (*o->replay.endpoint) EK_TRY(open_socket(e, &e->router, &o->replay, NULL, 1));
     if (pthread_create(&e->thread, NULL, run, e))
         return ek_fail(EK_ENOMEM, "the thread that publishes events could not be started");
     e->has_thread = true;
@@ -305,12 +295,12 @@ void ek_events_close(ek_events *e)
     static const uint64_t one = 1;
     if (!e) return;
     if (e->has_thread) {
+        atomic_store(&e->stopping, true);
         while (write(e->stop, &one, sizeof one) < 0 && errno == EINTR) continue;
         pthread_join(e->thread, NULL);
     }
-    if (e->pub) zmq_close(e->pub);
-    if (e->router) zmq_close(e->router);
-    if (e->context) zmq_ctx_term(e->context);
+    ek_peers_close(e->pub);
+    ek_peers_close(e->router);
     if (e->stop >= 0) close(e->stop);
     ek_replays_drop(&e->replays);
     ek_history_clear(&e->history);
@@ -333,7 +323,7 @@ ek_err ek_events_open(ek_events **out, const ek_events_opts *o)
 {
     (void)o;
     *out = NULL;
-    return ek_fail(EK_EUNSUPPORTED, "this program was built without libzmq and msgpack-c, which --kv-events needs");
+    return ek_fail(EK_EUNSUPPORTED, "this program was built without msgpack-c, which --kv-events needs");
 }
 
 void ek_events_stats_read(const ek_events *e, ek_events_stats *out)

@@ -1,12 +1,13 @@
 /* News of cached pages for routers, as vLLM publishes them: a PUB socket of ZeroMQ with the frames topic, sequence
  * number (8 bytes, big-endian, from 0) and batch (batch.h); and a ROUTER that answers those who missed some (replay.h).
- * Without one, everything that is held is told again when somebody subscribes; the socket is an XPUB, which hears of
- * that.
+ * Without one, everything that is held is told again when somebody subscribes. Both sockets are our own (peers.h):
+ * libzmq keeps 30 bytes for each byte of topics that a peer subscribes with, and ends the process where there is no
+ * memory for it.
  *
  * A thread of its own takes the changes from the engine's queue, writes and sends them. It waits for nobody: a
- * subscriber that does not read loses batches beyond a thousand, and sees it by their numbers. After 2^18 batches the
- * numbers begin again at 0, with a batch that clears everything and all that is held, as after a restart: so what a
- * replay from 0 has to bring stays small. */
+ * subscriber that does not read loses all but the last thousand batches, and sees it by their numbers. After 2^18
+ * batches the numbers begin again at 0, with a batch that clears everything and all that is held, as after a restart:
+ * so what a replay from 0 has to bring stays small. */
 #ifndef EK_SERVE_EVENTS_H
 #define EK_SERVE_EVENTS_H
 

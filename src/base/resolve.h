@@ -1,6 +1,6 @@
-/* The addresses of a host, with a deadline: the system's resolver knows none. Inside src/cache/shared. */
-#ifndef EK_CACHE_SHARED_RESOLVE_H
-#define EK_CACHE_SHARED_RESOLVE_H
+/* The addresses of a host, with a deadline: the system's resolver knows none. */
+#ifndef EK_BASE_RESOLVE_H
+#define EK_BASE_RESOLVE_H
 
 #include <netdb.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-#include "cache/shared/resolve.h"
+#include "base/resolve.h"
 
 #include <pthread.h>
 #include <signal.h>
