@@ -167,6 +167,7 @@ endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 .SECONDARY:
 $B/tests/gpu/test_tower: $(addprefix $B/tests/model/,tower_case.o tower_gguf_case.o audio_scene.o)
+$B/tests/media/test_turned: LDLIBS += -lz
 $B/tests/gpu/test_launches $B/tests/same/test_alloc $B/tests/text/test_grammar_alloc: $(COUNTED)
 
 tests: $(TEST_BINS)

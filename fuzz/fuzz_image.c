@@ -12,7 +12,7 @@ enum { MAX_PIXELS = 1 << 16 };
 static void check_exif(const uint8_t *data, size_t n)
 {
     int o = ek_exif_orientation(data, n);
-    if (o < 0 || o > 8) __builtin_trap();
+    if (o < -1 || o > 8) __builtin_trap();
     if (n >= 6 && memcmp(data, "Exif\0\0", 6) == 0) return;
     uint8_t *marked = malloc(n + 6);
     memcpy(marked, "Exif\0\0", 6);
@@ -69,7 +69,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     ek_image_free(&again);
     check_on_white(&image, data, n);
     size_t cut = n - 1 - data[n - 1] % n;
-    if (ek_image_decode(&again, data, cut) == EK_OK && again.width == image.width && again.height == image.height)
+    ek_image_info part; /* how it is turned may stand behind the pixels */
+    if (ek_image_decode(&again, data, cut) == EK_OK && again.width == image.width && again.height == image.height &&
+        ek_image_probe(&part, data, cut) == EK_OK && part.orientation == cost.image.orientation)
         check_same(&image, &again);
     ek_image_free(&again);
     ek_image_free(&image);

@@ -1,4 +1,5 @@
 /* A walk through one directory of TIFF 6.0, bounded by the block and by 65,535 entries of 12 bytes. */
+#define _GNU_SOURCE /* memmem */
 #include "media/exif.h"
 
 #include <stdbool.h>
@@ -21,13 +22,34 @@ int ek_exif_orientation(const uint8_t *tiff, size_t n)
     for (unsigned i = 0; i < entries && n - at >= 12; i++, at += 12) {
         const uint8_t *e = tiff + at;
         if ((little ? ek_le16(e) : ek_be16(e)) != ORIENTATION) continue;
-        if ((little ? ek_le32(e + 4) : ek_be32(e + 4)) != 1) return 0;
+        if ((little ? ek_le32(e + 4) : ek_be32(e + 4)) != 1) return -1;
         unsigned type = little ? ek_le16(e + 2) : ek_be16(e + 2);
         uint32_t value = type == BYTE    ? e[8]
                          : type == SHORT ? (little ? ek_le16(e + 8) : ek_be16(e + 8))
                          : type == LONG  ? (little ? ek_le32(e + 8) : ek_be32(e + 8))
                                          : 0;
-        return value >= 1 && value <= 8 ? (int)value : 0;
+        return value >= 1 && value <= 8 ? (int)value : -1;
     }
     return 0;
+}
+
+int ek_xmp_orientation(const uint8_t *xmp, size_t n)
+{
+    static const char key[] = "tiff:Orientation";
+    const size_t len = sizeof key - 1;
+    const uint8_t *end = xmp + n;
+    while ((xmp = memmem(xmp, (size_t)(end - xmp), key, len))) {
+        xmp += len;
+        const size_t skip = end - xmp >= 2 && xmp[0] == '=' && xmp[1] == '"' ? 2
+                            : end - xmp >= 1 && xmp[0] == '>'                ? 1
+                                                                             : 0;
+        if (skip == 0 || (size_t)(end - xmp) <= skip || xmp[skip] < '0' || xmp[skip] > '9') continue;
+        return xmp[skip] >= '1' && xmp[skip] <= '8' ? xmp[skip] - '0' : 0;
+    }
+    return 0;
+}
+
+int ek_orientation(int exif, int xmp)
+{
+    return exif > 0 ? exif : exif < 0 ? 0 : xmp;
 }

@@ -42,16 +42,23 @@ static ek_err read_frame(ek_image_header *h, int *components, const uint8_t *p, 
     return EK_OK;
 }
 
+static void read_app1(int *exif, int *xmp, const uint8_t *p, size_t n)
+{
+    static const char name[] = "http://ns.adobe.com/xap/1.0/"; /* with the zero behind it */
+    if (*exif == 0 && n >= 6 && memcmp(p, "Exif\0\0", 6) == 0) *exif = ek_exif_orientation(p, n);
+    if (n > sizeof name && memcmp(p, name, sizeof name) == 0)
+        *xmp = ek_xmp_orientation(p + sizeof name, n - sizeof name);
+}
+
 /* Markers up to the first scan. */
 static ek_err header(ek_image_header *h, ek_media_bytes f)
 {
     h->format = "JPEG";
     size_t at = 2;
-    int components = 0;
+    int components = 0, exif = 0, xmp = 0;
     while (f.n - at >= 4) {
-        if (f.p[at] != 0xFF) return ek_image_damaged(h->format, "no marker where one has to be");
         uint8_t marker = f.p[at + 1];
-        if (marker == 0xFF) {
+        if (f.p[at] != 0xFF || marker == 0xFF || marker == 0) { /* stray bytes, which the library skips too */
             at++;
             continue;
         }
@@ -66,10 +73,10 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
             if (h->width) return ek_image_damaged(h->format, "it has two frame headers");
             EK_TRY(read_frame(h, &components, p, n - 2, marker));
         }
-        if (marker == 0xE1 && h->orientation == 0 && n >= 8 && memcmp(p, "Exif\0\0", 6) == 0)
-            h->orientation = ek_exif_orientation(p, n - 2);
+        if (marker == 0xE1) read_app1(&exif, &xmp, p, n - 2);
         at += n;
     }
+    h->orientation = ek_orientation(exif, xmp);
     return h->width ? EK_OK : ek_image_damaged(h->format, "it ends before its size");
 }
 

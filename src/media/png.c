@@ -7,8 +7,8 @@
 #include <png.h>
 
 #include "base/alloc.h"
-#include "media/exif.h"
 #include "media/image_read.h"
+#include "media/png_text.h"
 
 static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
 
@@ -28,9 +28,11 @@ static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
     return EK_OK;
 }
 
-/* Chunks up to the end of the file, without their data; a bounded walk of 12 bytes and more each. */
+/* Chunks up to the end of the file, without their data but for a few texts; a bounded walk of 12 bytes and more each.
+ */
 static ek_err header(ek_image_header *h, ek_media_bytes f)
 {
+    ek_png_texts texts = {0};
     h->format = "PNG";
     for (size_t at = 8; f.n - at >= 12;) {
         size_t n = ek_be32(f.p + at);
@@ -38,11 +40,12 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
         if (at == 8 && memcmp(name, "IHDR", 4) != 0) return ek_image_damaged(h->format, "it does not begin with IHDR");
         if (n > f.n - at - 12) break;
         if (at == 8) EK_TRY(read_size(h, data, n));
-        if (memcmp(name, "eXIf", 4) == 0 && h->orientation == 0) h->orientation = ek_exif_orientation(data, n);
+        ek_png_text(&texts, name, data, n);
         if (memcmp(name, "acTL", 4) == 0) h->animated = true;
         if (memcmp(name, "IEND", 4) == 0) break;
         at += 12 + n;
     }
+    h->orientation = ek_png_orientation(&texts);
     return h->width || h->height ? EK_OK : ek_image_damaged(h->format, "it ends before its size");
 }
 
@@ -50,6 +53,7 @@ typedef struct decoder {
     png_structp png;
     png_infop info;
     ek_media_bytes left;
+    size_t missing; /* bytes of the last checksum behind the pixels that the file does not have */
     char why[96];
     uint8_t *row;
     uint8_t *passes; /* of an interlaced picture with alpha */
@@ -57,11 +61,29 @@ typedef struct decoder {
 
 static void read_bytes(png_structp png, png_bytep to, size_t n)
 {
-    ek_media_bytes *left = png_get_io_ptr(png);
-    if (n > left->n) png_error(png, "it ends before its last row");
+    decoder *d = png_get_io_ptr(png);
+    ek_media_bytes *left = &d->left;
+    const size_t missing = n > left->n ? n - left->n : 0;
+    if (missing > d->missing) png_error(png, "it ends before its last row");
+    n -= missing;
     memcpy(to, left->p, n);
+    memset(to + n, 0, missing);
     left->p += n;
     left->n -= n;
+    d->missing -= missing;
+}
+
+/* Of a file that ends in the checksum of a chunk with pixels: zlib has another one, over all of them. */
+static size_t missing_of_checksum(ek_media_bytes f)
+{
+    for (size_t at = 8; f.n - at >= 12;) {
+        const size_t n = ek_be32(f.p + at), left = f.n - at - 8;
+        const bool pixels = memcmp(f.p + at + 4, "IDAT", 4) == 0;
+        if (n > left) return 0;
+        if (left - n < 4) return pixels ? 4 - (left - n) : 0;
+        at += 12 + n;
+    }
+    return 0;
 }
 
 __attribute__((noreturn)) static void give_up(png_structp png, png_const_charp why)
@@ -116,7 +138,7 @@ static void read_rows(decoder *d, ek_image_sink *to, size_t pixel)
             for (int y = 0; y < to->height; y++) png_read_row(d->png, whole + (size_t)y * row, NULL);
         for (int y = 0; y < to->height && pixel == 4; y++) put_row(to, y, whole + (size_t)y * row, pixel);
     }
-    png_read_end(d->png, NULL);
+    /* What stands behind the pixels decides nothing more: it need not be whole, or there. */
 }
 
 static bool run(decoder *d, ek_image_sink *to)
@@ -127,7 +149,8 @@ static bool run(decoder *d, ek_image_sink *to)
         "sPLT\0sRGB\0sTER\0tEXt\0tIME\0zTXt";
     const int kept = to->on_white ? 1 : 0; /* the first of them is wanted then */
     if (setjmp(png_jmpbuf(d->png))) return false;
-    png_set_read_fn(d->png, &d->left, read_bytes);
+    png_set_read_fn(d->png, d, read_bytes);
+    if (d->missing) png_set_crc_action(d->png, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE), png_set_benign_errors(d->png, 0);
     png_set_user_limits(d->png, EK_IMAGE_MAX_SIDE, EK_IMAGE_MAX_SIDE);
     png_set_chunk_malloc_max(d->png, 1 << 20);
     png_set_chunk_cache_max(d->png, 4);
@@ -140,7 +163,7 @@ static bool run(decoder *d, ek_image_sink *to)
 
 static ek_err decode(ek_image_sink *to, ek_media_bytes f)
 {
-    decoder d = {.left = f};
+    decoder d = {.left = f, .missing = missing_of_checksum(f)};
     d.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &d, give_up, be_silent);
     d.info = d.png ? png_create_info_struct(d.png) : NULL;
     if (!d.info) {

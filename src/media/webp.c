@@ -36,17 +36,24 @@ static ek_err header(ek_image_header *h, ek_media_bytes f)
     h->animated = found.has_animation;
     h->memory = 13; /* lossless: 4 for the pixels, 4 for codes; 4 for what is blended */
     h->held = 13;
+    int exif = 0, xmp = 0;
+    bool has_exif = false, has_xmp = false; /* the first of each counts */
     for (size_t at = 12; f.n - at >= 8;) {
         size_t n = ek_le32(f.p + at + 4);
         if (n > f.n - at - 8) break;
-        if (memcmp(f.p + at, "EXIF", 4) == 0) {
-            h->orientation = ek_exif_orientation(f.p + at + 8, n);
-            break;
+        if (!has_exif && memcmp(f.p + at, "EXIF", 4) == 0) {
+            exif = ek_exif_orientation(f.p + at + 8, n);
+            has_exif = true;
+        }
+        if (!has_xmp && memcmp(f.p + at, "XMP ", 4) == 0) {
+            xmp = ek_xmp_orientation(f.p + at + 8, n);
+            has_xmp = true;
         }
         n += n & 1;
         if (n > f.n - at - 8) break;
         at += 8 + n;
     }
+    h->orientation = ek_orientation(exif, xmp);
     return EK_OK;
 }
 
