@@ -26,7 +26,7 @@ void ek_logprobs_of(ek_logprobs *out, const float *logits, int n_vocab, int32_t 
         insert(out, n_top, i, logits[i]);
     }
     for (int i = 0; i < n_vocab; i++) sum += (double)ek_exp(logits[i] - max);
-    double zero = (double)max + log(sum);
+    double zero = (double)max + ek_ln64(sum);
     out->self = (ek_logprob){token, (float)((double)logits[token] - zero)};
     for (int i = 0; i < out->n_top; i++) out->top[i].logprob = (float)((double)out->top[i].logprob - zero);
 }

@@ -1,5 +1,6 @@
 #include "ops/math.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "tensor/dtype.h"
@@ -175,6 +176,15 @@ static double log64(double x)
     for (int i = 21; i >= 3; i -= 2) p = fma(p, z, 1.0 / i);
     double kd = (double)k;
     return fma(kd, LN2_HI64, 2.0 * t + fma(2.0 * t * z, p, kd * LN2_LO64));
+}
+
+double ek_ln64(double x)
+{
+    if (!(x > 0)) return x == 0 ? -INFINITY : NAN;
+    if (x > DBL_MAX) return x;
+    if (x >= DBL_MIN) return log64(x);
+    const double k = 54; /* denormal: 2^54 x is not */
+    return log64(x * 0x1p54) - k * LN2_HI64 - k * LN2_LO64;
 }
 
 double ek_pow(double base, double e)

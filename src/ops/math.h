@@ -33,6 +33,8 @@ float ek_ldexp(float x, int n);
 
 /* cos and sin of a in float64 by add, mul and fma alone, |a| up to 2^31; error below 1e-12. */
 void ek_cos_sin(double a, double *c, double *s);
+/* ln x in float64, error below 2 ulp; -inf of +-0, NaN below and of NaN, +inf of +inf. */
+double ek_ln64(double x);
 /* base^e for base > 0 in float64, relative error below 1e-14 while |e ln base| < 16. */
 double ek_pow(double base, double e);
 

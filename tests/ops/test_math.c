@@ -2,7 +2,9 @@
  * ops/math.h and docs/numerics/rows.md, and what happens at the ends of the range. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "base/hash/rng.h"
 #include "check.h"
 #include "ops/math.h"
 #include "ops/rows/rows.h"
@@ -154,6 +156,37 @@ static void test_pow(void **state)
     assert_true(max < 1e-14);
 }
 
+/* In units of the exact value's last place, over 4 million arguments: all binades, the neighbours of 1, sums of 1 to
+ * 2^18 exponentials as logprobs have them; and two results to the bit, which no other machine may give otherwise. */
+static void test_log(void **state)
+{
+    (void)state;
+    double max = 0;
+    for (uint64_t i = 0; i < 4 << 20; i++) {
+        uint64_t u = ek_mix64(i);
+        double x;
+        if (i % 4 == 0) u &= 0x7fefffffffffffffu;
+        else if (i % 4 == 1) u = 0x3ff0000000000000u + (u % (1u << 20)) - (1u << 19);
+        else if (i % 4 == 2) u = 0x3ff0000000000000u + u % ((uint64_t)18 << 52);
+        else u = 0x3fe0000000000000u + u % ((uint64_t)2 << 52);
+        memcpy(&x, &u, sizeof x);
+        const long double want = logl((long double)x);
+        const double got = ek_ln64(x);
+        if (want == 0 || x == 0) {
+            assert_true(got == (double)want);
+            continue;
+        }
+        int e;
+        frexpl(want, &e);
+        max = fmax(max, (double)fabsl(((long double)got - want) / ldexpl(1, e - 53)));
+    }
+    print_message("log: %.3f ulp\n", max);
+    assert_true(max < 2);
+    assert_true(ek_ln64(0) == -INFINITY && ek_ln64(INFINITY) == INFINITY && ek_ln64(-1) != ek_ln64(-1));
+    assert_true(ek_ln64(NAN) != ek_ln64(NAN) && ek_ln64(1) == 0);
+    assert_true(ek_ln64(10) == 0x1.26bb1bbb55516p+1 && ek_ln64(0x1p-1074) == -0x1.74385446d71c3p+9);
+}
+
 /* What has been seen of E and g in ascending n. */
 typedef struct noise_range {
     double worst_e, worst_g; /* relative, absolute */
@@ -222,9 +255,10 @@ static void test_rope_tables(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_accuracy), cmocka_unit_test(test_gelu),  cmocka_unit_test(test_ends),
-        cmocka_unit_test(test_split),    cmocka_unit_test(test_ldexp), cmocka_unit_test(test_cos_sin),
-        cmocka_unit_test(test_pow),      cmocka_unit_test(test_noise), cmocka_unit_test(test_rope_tables),
+        cmocka_unit_test(test_accuracy),    cmocka_unit_test(test_gelu),  cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_split),       cmocka_unit_test(test_ldexp), cmocka_unit_test(test_cos_sin),
+        cmocka_unit_test(test_log),         cmocka_unit_test(test_pow),   cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_rope_tables),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
