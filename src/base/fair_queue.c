@@ -52,6 +52,15 @@ void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place)
     if (place > t->now) t->now = place;
 }
 
+uint64_t ek_fair_queue_again(ek_fair_queue *t, uint64_t id, uint64_t place, uint64_t cost)
+{
+    ek_fair_queue_client *c = find(t, id);
+    EK_ASSERT(c && c->n > 0);
+    place = (place > t->now ? place : t->now) + (cost ? cost : 1);
+    if (c->next < place) c->next = place;
+    return place;
+}
+
 void ek_fair_queue_leave(ek_fair_queue *t, uint64_t id)
 {
     ek_fair_queue_client *c = find(t, id);
@@ -60,12 +69,18 @@ void ek_fair_queue_leave(ek_fair_queue *t, uint64_t id)
     if (--t->n == 0) t->n_clients = 0;
 }
 
+int ek_fair_queue_clients(const ek_fair_queue *t)
+{
+    int n = 0;
+    for (int i = 0; i < t->n_clients; i++) n += t->client[i].n > 0;
+    return n;
+}
+
 bool ek_fair_queue_has_room(const ek_fair_queue *t, uint64_t id, int room)
 {
     const ek_fair_queue_client *own = find(t, id);
-    int clients = !own || own->n == 0;
     if (t->n < room) return true;
-    for (int i = 0; i < t->n_clients; i++) clients += t->client[i].n > 0;
+    const int clients = ek_fair_queue_clients(t) + (!own || own->n == 0);
     return clients > 1 && t->n < 2 * (int64_t)room && (own ? own->n : 0) < (room + clients - 1) / clients;
 }
 

@@ -26,6 +26,9 @@ typedef struct ek_fair_queue {
 /* A place for something of a client's that costs so much (at least 1, in any unit). */
 uint64_t ek_fair_queue_enter(ek_fair_queue *t, uint64_t client, uint64_t cost);
 void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place); /* what has this place */
+/* Another place for what has begun, has cost so much, and is to go on later: behind what others may have meanwhile. */
+uint64_t ek_fair_queue_again(ek_fair_queue *t, uint64_t client, uint64_t place, uint64_t cost);
+int ek_fair_queue_clients(const ek_fair_queue *t); /* that have something here */
 void ek_fair_queue_leave(ek_fair_queue *t, uint64_t client);
 /* Whether a client's next thing may enter where there is room for so many. Where one client has taken all of it there
  * is room for others, each up to an equal share: together at most twice as many. */

@@ -26,15 +26,19 @@ static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
     return e->on.begins_prompts && text && (n < left || draws_on(e, s)) ? n : 0;
 }
 
-/* As ek_plan_make has it. */
-static int oldest_share(const ek_engine *e)
+/* As ek_plan_make has it: max_rows of each request. */
+static void divide(ek_engine *e)
 {
-    int64_t others = 0;
-    for (int i = 0, prompts = 0; i < e->plan.n_scheduled; i++) {
+    int n = 0;
+    for (int i = 0; i < e->plan.n_scheduled; i++) {
         const ek_scheduled *s = &e->plan.scheduled[i];
-        if (s->req && left_behind(s) > 1 && prompts++ > 0) others += left_behind(s);
+        if (!s->req) continue;
+        const int left = left_behind(s);
+        e->share[n++] = (ek_share){.client = s->req->client, .left = left > 1 ? left : 0};
     }
-    return ek_engine_oldest_share(e->opts.chunk, others);
+    ek_engine_divide(e->share, n, e->opts.chunk);
+    for (int i = n = 0; i < e->plan.n_scheduled; i++)
+        if (e->plan.scheduled[i].req) e->plan.scheduled[i].req->max_rows = e->share[n++].max;
 }
 
 static bool is_poked(ek_engine *e)
@@ -45,12 +49,16 @@ static bool is_poked(ek_engine *e)
     return poked;
 }
 
+enum { PLAN_EVERY = 4 }; /* steps: while somebody waits for a turn, none is begun in front of these */
+
 /* A drafter would be asked for the token behind each, and a request that could be admitted would wait a step longer. */
 static bool can_begin(ek_engine *e)
 {
     const ek_plan *p = &e->plan;
     int n = 0;
-    if (!e->on.begin || p->draft || (e->waiting && e->n_running < e->opts.max_requests)) return false;
+    if (!e->on.begin || p->draft || (e->waiting && e->n_running < e->opts.max_requests) ||
+        (e->waiting && e->turn_due && e->n_steps % PLAN_EVERY == 0))
+        return false;
     for (int i = 0; i < p->n_scheduled; i++) n += p->scheduled[i].req != NULL;
     return n == e->n_running && !is_poked(e);
 }
@@ -129,18 +137,20 @@ void ek_ahead_begin(ek_engine *e)
 {
     const ek_plan *p = &e->plan;
     if (!can_begin(e)) return;
-    int share = oldest_share(e), chunk = e->opts.chunk;
+    int spare = 0, chunk = e->opts.chunk;
+    divide(e);
     e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = 0;
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];
         if (!s->req) continue;
-        const int left = left_behind(s), n = rows_behind(e, s, share);
+        const int own = s->req->max_rows + spare;
+        const int left = left_behind(s), n = rows_behind(e, s, own < chunk ? own : chunk);
         if (left == 0 && s->req->n_tokens + 1 == s->req->max_tokens) continue;
         if (!add(e, s, n)) {
             forget(e);
             return;
         }
-        if (left > 1) share = chunk -= n; /* the others share what the oldest left */
+        if (left > 1) spare = own - n, chunk -= n; /* the others share what it left */
     }
     if (e->ahead.n_scheduled == 0) return;
     const ek_step step = step_of(e);

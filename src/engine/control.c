@@ -67,7 +67,8 @@ static ek_err enter(ek_engine *e, ek_request *r)
     if (!ek_fair_queue_has_room(&e->queue_order, r->client, room))
         return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
     r->id = ++e->last_id;
-    r->place = ek_fair_queue_enter(&e->queue_order, r->client, cost_of(r));
+    r->cost = cost_of(r);
+    r->place = ek_fair_queue_enter(&e->queue_order, r->client, r->cost);
     *e->inbox_end = r;
     e->inbox_end = &r->next;
     r->live_next = e->live;

@@ -93,24 +93,44 @@ static int missing(const ek_engine *e, const ek_request *r, int i)
     return i < r->n_parts && is_near(e, r, i) ? i : r->n_parts;
 }
 
+bool ek_encode_is_for(const ek_engine *e, const ek_request *r)
+{
+    if (!e->encoding.feature) return false;
+    for (int i = missing(e, r, r->first_part); i < r->n_parts; i = missing(e, r, i + 1))
+        if (ek_feature_is_of(e->encoding.feature, r->part[i].media)) return true;
+    return false;
+}
+
 /* The oldest request that waits for what is being encoded. */
 static ek_request *who_waits(const ek_engine *e)
 {
-    for (int k = 0; k < e->n_running; k++) {
-        ek_request *r = e->running[k];
-        for (int i = missing(e, r, r->first_part); i < r->n_parts; i = missing(e, r, i + 1))
-            if (ek_feature_is_of(e->encoding.feature, r->part[i].media)) return r;
-    }
+    for (int k = 0; k < e->n_running; k++)
+        if (ek_encode_is_for(e, e->running[k])) return e->running[k];
     return NULL;
 }
 
-/* The one that waits and whose last picture was encoded longest ago. */
+/* The last encoding for a client, as far as its requests run. */
+static uint64_t last_of(const ek_engine *e, uint64_t client)
+{
+    uint64_t last = 0;
+    for (int k = 0; k < e->n_running; k++) {
+        const ek_request *r = e->running[k];
+        if (r->client == client && r->encoded_at > last) last = r->encoded_at;
+    }
+    return last;
+}
+
+/* Of the client whose last picture was encoded longest ago the one whose own last was. */
 static ek_request *whose_turn(const ek_engine *e)
 {
     ek_request *next = NULL;
+    uint64_t last = 0;
     for (int k = 0; k < e->n_running; k++) {
         ek_request *r = e->running[k];
-        if (missing(e, r, r->first_part) < r->n_parts && (!next || r->encoded_at < next->encoded_at)) next = r;
+        if (missing(e, r, r->first_part) == r->n_parts) continue;
+        const uint64_t of = last_of(e, r->client);
+        if (next && (of > last || (of == last && r->encoded_at >= next->encoded_at))) continue;
+        next = r, last = of;
     }
     return next;
 }

@@ -21,5 +21,7 @@ void ek_encode_supply(ek_engine *e);
 bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err);
 /* r stops running: it holds no features any more. */
 void ek_encode_release(ek_engine *e, ek_request *r);
+/* Whether what is being encoded is for r. */
+bool ek_encode_is_for(const ek_engine *e, const ek_request *r);
 
 #endif

@@ -170,6 +170,7 @@ static ek_err open_step(ek_engine *e)
     size_t requests = (size_t)e->opts.max_requests;
     e->running = ek_alloc(sizeof *e->running * requests);
     e->slot = ek_alloc(sizeof *e->slot * requests);
+    e->share = ek_alloc(sizeof *e->share * requests);
     open_plan(e, &e->plan);
     if (e->on.begin) open_plan(e, &e->ahead);
     if (e->opts.draft == EK_DRAFT_AUTO && e->on.draft) {
@@ -192,6 +193,8 @@ static ek_err open_step(ek_engine *e)
     return ek_shelf_open(e);
 }
 
+#define TURN_SECONDS 1.0
+
 ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_opts *opts)
 {
     ek_engine *e = ek_alloc(sizeof *e);
@@ -199,6 +202,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
     e->model = x->model;
     e->opts = *opts;
     e->inbox_end = &e->inbox;
+    e->turn_seconds = TURN_SECONDS;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);
     ek_err err = check_opts(opts, x->config->max_position_embeddings);
@@ -238,6 +242,7 @@ void ek_engine_close(ek_engine *e)
     for (int k = 0; k < EK_KIND_COUNT; k++) free(e->load_want[k]);
     free(e->running);
     free(e->slot);
+    free(e->share);
     close_plan(&e->plan);
     close_plan(&e->ahead);
     free(e->plan.draft);

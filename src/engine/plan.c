@@ -7,6 +7,7 @@
 #include "engine/queue.h"
 #include "engine/reuse.h"
 #include "engine/shelf.h"
+#include "engine/turns.h"
 
 /* Pages of a kind that a request needs at least to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
@@ -31,12 +32,26 @@ static bool has_room(const ek_engine *e, const ek_request *r)
     return true;
 }
 
+/* Makes room for r, which may hold cached pages: others give way to it. False: not now. */
+static bool make_room(ek_engine *e, const ek_request *r)
+{
+    ek_request *v;
+    while (e->n_running == e->opts.max_requests || (e->n_running > 0 && !has_room(e, r))) {
+        if (!(v = ek_turns_victim(e, r))) return false;
+        ek_turns_yield(e, v);
+    }
+    return true;
+}
+
 /* In the order of their clients' turns: one that does not fit holds back those behind it, so that none starves. One
  * whose prompt is being computed by another, or read from outside of memory, waits for that and lets them pass. */
 void ek_plan_admit(ek_engine *e)
 {
-    for (ek_request *r = e->waiting, *next; r && e->n_running < e->opts.max_requests; r = next) {
-        next = r->next;
+    e->admissions++;
+    e->turn_due = false;
+    for (ek_request *r; (r = ek_turns_next(e)) != NULL;) {
+        r->passed = e->admissions;
+        if (e->n_running == e->opts.max_requests && !ek_turns_victim(e, r)) break;
         if (ek_reuse_waits(e, r)) {
             ek_shelf_put_off(e, r);
             continue;
@@ -44,10 +59,11 @@ void ek_plan_admit(ek_engine *e)
         if (!ek_shelf_ready(e, r)) continue;
         ek_reuse_adopt(e, r);
         if (!ek_reuse_suffices(e, r)) continue;
-        if (e->n_running > 0 && !has_room(e, r)) {
+        if (!make_room(e, r)) {
             ek_reuse_return(e, r);
             return;
         }
+        e->new_was_last = !r->admitted;
         ek_queue_run(e, r);
         ek_reuse_admitted(e, r);
         ek_audit_note(e, r, r->n_hit);
@@ -55,11 +71,11 @@ void ek_plan_admit(ek_engine *e)
     ek_shelf_ahead(e);
 }
 
-/* The youngest starts over later, from its tokens: prompt and reply so far are its prompt
+/* r starts over later, from its tokens: prompt and reply so far are its prompt
  * then, and the keys and values come out the same. */
-static void preempt_youngest(ek_engine *e)
+static void preempt(ek_engine *e, ek_request *r)
 {
-    ek_queue_requeue(e, e->running[e->n_running - 1]);
+    ek_queue_requeue(e, r);
     pthread_mutex_lock(&e->lock);
     e->stats.preempted++;
     pthread_mutex_unlock(&e->lock);
@@ -122,12 +138,26 @@ static void lay_out(ek_engine *e, int i)
     p->seq[i] = ek_request_seq(r);
 }
 
-static int oldest_share(const ek_engine *e)
+enum { MAX_BLOCKED = 4 };
+
+/* A request whose next span was too long for what others had left of some steps. */
+static ek_request *blocked(const ek_engine *e)
 {
-    int64_t others = 0;
-    for (int i = 0, prompts = 0; i < e->n_running; i++)
-        if (ek_request_rows_left(e->running[i]) > 1 && prompts++ > 0) others += ek_request_rows_left(e->running[i]);
-    return ek_engine_oldest_share(e->opts.chunk, others);
+    for (int i = 0; i < e->n_running; i++)
+        if (e->running[i]->n_blocked >= MAX_BLOCKED) return e->running[i];
+    return NULL;
+}
+
+/* Gives each prompt what it may have of the step's rows. */
+static void divide(ek_engine *e, int chunk)
+{
+    for (int i = 0; i < e->n_running; i++) {
+        const ek_request *r = e->running[i];
+        const int left = ek_request_rows_left(r);
+        e->share[i] = (ek_share){.client = r->client, .left = left > 1 ? left : 0};
+    }
+    ek_engine_divide(e->share, e->n_running, chunk);
+    for (int i = 0; i < e->n_running; i++) e->running[i]->max_rows = e->share[i].max;
 }
 
 /* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are
@@ -144,28 +174,49 @@ static int choose_rows(const ek_request *r, int share, int whole, int room)
     return n;
 }
 
+/* Pages for n rows of running[i], or for some of them: where there are none, younger requests start over, of those who
+ * run the most. 0: it waits, with what it has, or starts over itself. */
+static int take_pages(ek_engine *e, int i, int n)
+{
+    ek_request *r = e->running[i];
+    int fit;
+    while ((fit = ek_request_cut(r, ek_page_table_room(&r->table, e->pages, n))) == 0 && e->n_running > i + 1) {
+        ek_request *v = ek_turns_youngest(e, i > 0 ? i : 1);
+        preempt(e, v);
+        if (v == r) return 0;
+    }
+    EK_ASSERT(fit > 0 || i > 0); /* alone, a request always fits */
+    if (fit == 0) return 0;
+    EK_ASSERT(r->table.n == r->n_done);
+    EK_ASSERT(ek_page_table_extend(&r->table, e->pages, fit) == EK_OK);
+    return fit;
+}
+
 /* Every request gets one row; a prompt takes more, as far as the step's chunk, the room for
  * logits and the pages go. The oldest are served first; drafts take what all of them leave. */
 void ek_plan_make(ek_engine *e)
 {
     ek_plan *p = &e->plan;
-    int chunk = e->opts.chunk, room = e->rules.max_prompt_logits, share = oldest_share(e);
+    ek_request *const first = blocked(e);
+    const int reserved = first ? ek_request_piece(first) : 0;
+    int chunk = reserved < e->opts.chunk ? e->opts.chunk - reserved : 0, room = e->rules.max_prompt_logits, spare = 0;
+    divide(e, chunk);
     p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
         /* A span longer than a chunk is the step's only prompt. */
-        int whole = chunk == e->opts.chunk ? e->rules.whole : chunk;
-        int left = ek_request_rows_left(r), n = choose_rows(r, share, whole, room), fit;
+        const int whole = chunk == e->opts.chunk || r == first ? e->rules.whole : chunk;
+        const int own = r->max_rows + spare, share = r == first ? reserved : own < chunk ? own : chunk;
+        const int left = ek_request_rows_left(r), ready = ek_request_ready(r, left);
         EK_ASSERT(left >= 1);
+        int n = choose_rows(r, share, whole, room);
+        r->n_blocked = n == 0 && ready > 1 && ek_request_piece(r) > share ? r->n_blocked + (share > 0 || i > 0) : 0;
+        if (n > 0 && (n = take_pages(e, i, n)) == 0 && (i == e->n_running || e->running[i] != r)) i--;
+        if (left > 1 && r != first) { /* the others share what it left */
+            spare = own > n ? own - n : 0;
+            chunk = chunk > n ? chunk - n : 0;
+        }
         if (n == 0) continue;
-        while ((fit = ek_request_cut(r, ek_page_table_room(&r->table, e->pages, n))) == 0 && e->n_running > i + 1)
-            preempt_youngest(e);
-        EK_ASSERT(fit > 0 || i > 0); /* alone, a request always fits */
-        if (fit == 0) continue;      /* the youngest waits, with what it has, for the older */
-        n = fit;
-        EK_ASSERT(r->table.n == r->n_done);
-        EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
-        if (left > 1) share = chunk = chunk > n ? chunk - n : 0; /* the others share what the oldest left */
         room -= ek_request_prompt_logits(r, n);
         p->scheduled[p->n_scheduled++] = (ek_scheduled){.req = r, .n_rows = n};
     }

@@ -50,12 +50,12 @@ void ek_queue_run(ek_engine *e, ek_request *r)
 {
     stop_waiting(e, r);
     r->state = EK_RUNNING;
-    if (!r->admitted) {
-        pthread_mutex_lock(&e->lock);
-        ek_fair_queue_begin(&e->queue_order, r->place);
-        ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, ek_now() - r->arrived);
-        pthread_mutex_unlock(&e->lock);
-    }
+    r->runs_since = ek_now();
+    r->n_steps = 0;
+    pthread_mutex_lock(&e->lock);
+    ek_fair_queue_begin(&e->queue_order, r->place);
+    if (!r->admitted) ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, r->runs_since - r->arrived);
+    pthread_mutex_unlock(&e->lock);
     int at = e->n_running++; /* younger ones may run already: it waited for what another computed (reuse.h) */
     for (; at > 0 && e->running[at - 1]->id > r->id; at--) e->running[at] = e->running[at - 1];
     e->running[at] = r;
@@ -81,6 +81,8 @@ void ek_queue_requeue(ek_engine *e, ek_request *r)
     stop_running(e, r);
     put_waiting(&e->waiting, r);
     r->state = EK_WAITING;
+    r->waits_since = ek_now();
+    if (r->n_done > r->n_done_before) r->n_done_before = r->n_done;
     r->n_done = 0;
 }
 

@@ -64,6 +64,13 @@ typedef struct ek_request {
     uint64_t cache_salt, cache_owner;
     ek_salt_name *salt_name;
     uint64_t client, place; /* its turn (base/fair_queue.h): set when it is submitted */
+    uint64_t cost;          /* of its place */
+    uint64_t passed;        /* the round of admissions that has passed it over */
+    double waits_since, runs_since;
+    int n_steps;       /* that it had rows in since it began to run */
+    int max_rows;      /* of its prompt in the next step */
+    int n_blocked;     /* steps in a row that had no room for its next span */
+    int n_done_before; /* the maximum of n_done before it started over */
     void (*on_cache)(void *user, const ek_cache_report *report);
     ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */
     int n_content;

@@ -38,6 +38,13 @@ typedef struct ek_plan {
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;
 
+/* Rows of prompts that a request may have in a step (turns.h). */
+typedef struct ek_share {
+    uint64_t client;
+    int left, max;     /* of its prompt: to compute, at most in the step */
+    int64_t of_client; /* left in all prompts of its client but the step's oldest one */
+} ek_share;
+
 /* A prefix that is computed again, or is to be: n > 0. */
 typedef struct ek_audit {
     int32_t *tokens; /* NULL: no audits */
@@ -91,8 +98,13 @@ struct ek_engine {
     ek_request **slot;   /* the running request of each slot, or NULL */
     ek_request *waiting; /* in the order of their turns: ascending place, then id */
     ek_plan plan;
-    ek_plan ahead;    /* of the step behind it, if n_scheduled > 0: begun */
-    uint64_t n_steps; /* begun */
+    ek_plan ahead;       /* of the step behind it, if n_scheduled > 0: begun */
+    uint64_t n_steps;    /* begun */
+    uint64_t admissions; /* rounds of admitting (plan.h) */
+    double turn_seconds; /* that a request runs before it gives way to a client that runs none */
+    bool new_was_last;   /* what was admitted last had not run before */
+    bool turn_due;       /* in the last round one waited for another to give way */
+    ek_share *share;     /* [max_requests] */
 
     void (*on_results)(void *arg, bool begin); /* or NULL */
     void *on_results_arg;
@@ -121,5 +133,9 @@ void ek_engine_note_broken(ek_engine *e);
  * it.
  */
 int ek_engine_oldest_share(int chunk, int64_t others);
+/* Divides a step's `chunk` rows of prompts: at least half for the oldest prompt, or what the others leave; the rest
+ * goes to the clients, those whose prompts have the fewest rows left first, so that who asks for little is not behind
+ * who asks for much. share[0..n): of requests in ascending id, left 0 where there is no prompt; fills in max. */
+void ek_engine_divide(ek_share *share, int n, int chunk);
 
 #endif

@@ -59,6 +59,7 @@ static ek_err submit(ek_engine *e, const ek_ask *a, ek_trace *t)
                          .reply_logits = !a->digests,
                          .reply_digest = true,
                          .cache_salt = a->cache_salt,
+                         .client = a->client,
                          .mask = a->mask};
     return ek_engine_submit(e, &o, &t->id);
 }

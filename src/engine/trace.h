@@ -19,7 +19,7 @@ typedef struct ek_ask {
     ek_sampling sampling;
     int arrive; /* the step before which it is submitted */
     int cancel; /* the step before which it is cancelled; 0: never */
-    uint64_t cache_salt;
+    uint64_t cache_salt, client;
     const ek_mask *mask; /* borrowed; its state is this run's. NULL: every token is allowed */
     bool digests;        /* of the reply the rows' digests are asked for and no rows, so that steps may begin ahead */
 } ek_ask;

@@ -87,6 +87,40 @@ def in_turn(*options, many=("127.0.0.1", None), one=("127.0.0.2", None)):
         check("the many get theirs", got[0][0] == 200 and len(got[0][1]["choices"]) == 64, got[0][0])
 
 
+def places(name, load, *options):
+    """Others hold all places with what takes minutes: a request for two tokens is served within two seconds, as it is alone."""
+    keys = ["k%d" % i for i in range(40)]
+    small = dict(CHAT, max_tokens=2)
+    with Server(PROGRAM, "--model", MODEL, "--api-key", ",".join(keys + ["one"]), *options) as s:
+        alone = post(s, small, "127.0.0.1", "one")[1]["choices"][0]["message"]
+        held = []
+        for key, body in load(keys):
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            c.request("POST", "/v1/chat/completions", json.dumps(body), {"x-api-key": key})
+            held.append(c)
+        while s.metrics()["evenkeel_requests_running"] < 4:
+            time.sleep(0.01)
+        waits = []
+        for _ in range(5):
+            status, reply, seconds = post(s, small, "127.0.0.1", "one")
+            waits.append(seconds)
+            check(f"two tokens beside {name}", status == 200 and reply["choices"][0]["message"] == alone, reply)
+        check(f"their wait beside {name}", max(waits) < 2, waits)
+        for c in held:
+            c.close()
+
+
+LONG = dict(CHAT, max_tokens=4000, ignore_eos=True, temperature=1, seed=1)
+
+
+def words(i):
+    return [{"role": "user", "content": f"{i} " + " ".join(f"w{(j * 7919 + i * 31) % 997}" for j in range(1500))}]
+
+
+places("64 replies of a key", lambda keys: [(keys[0], dict(LONG, n=64))])
+places("many long replies of a key", lambda keys: [(keys[0], dict(LONG, seed=i)) for i in range(16)])
+places("long prompts of a key", lambda keys: [(keys[0], dict(CHAT, messages=words(i))) for i in range(30)])
+places("a long reply of each of 40 keys", lambda keys: [(k, LONG) for k in keys])
 slow_bodies()
 idle_connections()
 in_turn()

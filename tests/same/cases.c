@@ -119,6 +119,23 @@ static ek_err evicted(const scene *s, company *base, check_fn *check, void *arg)
     return one(s, base, c, "sliding pages run out", check, arg);
 }
 
+/* Clients take turns: who runs more than others, or longer, gives way and starts over. */
+static ek_err turns(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    scatter(s, ask, 20);
+    for (int i = 0; i < s->n; i++) ask[i].client = 1 + draw(s, 500 + (uint64_t)i) % 2;
+    company c = {.ask = ask, .turns = true, .max_requests = 3, .chunk = 8 + (int)(draw(s, 6) % 90)};
+    const uint64_t before = base->preempted;
+    EK_TRY(one(s, base, c, "two clients", check, arg));
+    for (int i = 0; i < s->n; i++) ask[i].client = (uint64_t)i + 1;
+    c.max_requests = 2;
+    c.cache_bytes = 1;
+    EK_TRY(one(s, base, c, "a client for each", check, arg));
+    base->yielded += base->preempted - before;
+    return EK_OK;
+}
+
 static ek_err cancelled(const scene *s, company *base, check_fn *check, void *arg)
 {
     ek_ask ask[MAX_ASKS];
@@ -384,6 +401,7 @@ const same_case cases[] = {
     {"late", late, "each arrives at a random step"},
     {"chunked", chunked, "prompts cut every 1, 7, 64, 255, 256, 257 tokens"},
     {"evicted", evicted, "pages run out, the youngest starts over"},
+    {"turns", turns, "clients take turns, who gives way starts over"},
     {"cancelled", cancelled, "neighbours leave in the middle"},
     {"drafted", drafted, "tokens guessed, right and wrong, and verified with the others' rows"},
     {"masked", masked, "replies under a mask, with drafts right and wrong"},

@@ -1,5 +1,7 @@
 #include "scene.h"
 
+#include "engine/state.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -349,6 +351,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     beside b = {0};
     if (c->spoil && c->model) c->spoil(c->model);
     EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x, &b));
+    if (c->turns) e->turn_seconds = 0;
     ek_err err = ek_trace_run(e, ask, n, out);
     ek_engine_stats stats;
     ek_engine_stats_read(e, &stats);

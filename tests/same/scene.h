@@ -69,6 +69,7 @@ typedef struct company {
     int n;                                   /* of ask */
     int max_rows;                            /* leave out requests beyond this many rows together */
     bool ahead;                              /* steps are begun before the tokens of the one in front are known */
+    bool turns;                              /* requests give way as soon as others wait */
     bool drafter;                            /* AUTO: from a random drafter model instead */
     ek_draft_mode draft;                     /* AUTO: from `want`, right and wrong at random; else from the text */
     const ek_trace *want;                    /* of every request of the scene, alone */
@@ -78,6 +79,7 @@ typedef struct company {
     double feature_bytes;                    /* 0: none are kept beyond their use */
     const ek_store_backend *store;           /* NULL: none */
     uint64_t preempted, steps, hits, waits;  /* out */
+    uint64_t yielded;                        /* out: of preempted, those of the case `turns` */
     uint64_t encoded, reused;                /* out: contents; tokens of contents whose features were there */
     uint64_t followed;                       /* out: steps begun ahead */
     uint64_t drafted, accepted;              /* out */

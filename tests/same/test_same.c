@@ -49,7 +49,7 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 
 typedef struct tally {
     uint64_t scenes, rows, steps, preempted, hits, waits, followed, drafted, accepted, masked_drafts, masked_accepted;
-    uint64_t encoded, reused;
+    uint64_t encoded, reused, yielded;
     int failed;
 } tally;
 
@@ -78,6 +78,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->rows += c.rows;
         t->steps += base.steps;
         t->preempted += base.preempted;
+        t->yielded += base.yielded;
         t->hits += base.hits;
         t->waits += base.waits;
         t->encoded += base.encoded;
@@ -140,6 +141,7 @@ static void company_does_not_matter(void **state)
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 10000);
     assert_true(t.preempted > 0);                                  /* else `evicted` would prove nothing */
+    assert_true(t.yielded > (uint64_t)CHECK_SCENES);               /* nor `turns` */
     assert_true(t.hits > (uint64_t)CHECK_SCENES * 20);             /* nor `cached` */
     assert_true(t.waits > (uint64_t)CHECK_SCENES);                 /* nor its bursts */
     assert_true(t.followed > 1000);                                /* and `ahead` */
