@@ -114,6 +114,20 @@ def long_sounds_are_heard_in_pieces(s):
 
 
 @test
+def forms_of_other_clients(s):
+    """Words for no language, fields without a value, lines before the form, sounds of a pipe."""
+    plain = json.loads(ask(s)[1])["text"]
+    for fields in {"language": "auto"}, {"language": ""}, {"temperature": ""}, {"response_format": "", "seed": "", "prompt": "", "stream": ""}:
+        assert json.loads(ask(s, **fields)[1])["text"] == plain, fields
+    for before in b"\r\n", b"This is a multi-part message.\r\n":
+        status, _, text = post(s, before + form(SOUND))
+        assert status == 200 and json.loads(text)["text"] == plain, text
+    at = SOUND.index(b"data") + 4
+    for length in b"\x00\xf0\xff\x7f", b"\0\0\0\x80", b"\xff\xff\xff\xff", b"\0\0\0\0":
+        assert json.loads(ask(s, SOUND[:at] + length + SOUND[at + 4:] + b"LIST\4\0\0\0INFO")[1])["text"] == plain, length
+
+
+@test
 def what_is_no_sound_is_refused(s):
     assert refused(s, form(None, model="m"), "a sound is needed")["param"] == "file"
     refused(s, form(b"no sound"), "file: not a sound of a known kind")
