@@ -187,6 +187,11 @@ bool ek_device_is_wanted(const ek_device *d)
     return !ek_gpu_driver_load(&driver) && !ek_cuda_devices(&driver.api, &n) && n > 0;
 }
 
+bool ek_device_may_leave(const ek_device *d, ek_err err)
+{
+    return d->may_be_cpu && (err == EK_ENOMEM || err == EK_EUNSUPPORTED || err == EK_ENOTFOUND);
+}
+
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
                       const ek_ranks_beside *beside, ek_model *model, char *why, size_t room)
 {
@@ -194,7 +199,7 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
     why[0] = '\0';
     if (!d->cuda) return EK_OK;
     const ek_err err = open_devices(out, ranks, d, max_bytes, beside, model);
-    if (!err || !d->may_be_cpu) return err;
+    if (!err || !ek_device_may_leave(d, err)) return err;
     snprintf(why, room, "%s", ek_err_text());
     return EK_OK;
 }

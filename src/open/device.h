@@ -38,6 +38,10 @@ static inline bool ek_device_is_split(const ek_device *d)
  * read, and read in parts. */
 bool ek_device_is_wanted(const ek_device *d);
 
+/* Whether the CPU takes over what failed on a device: with auto where it has no room, or there is none that can run the
+ * model. A file that cannot be read or is in use, and a device that fails, are errors. */
+bool ek_device_may_leave(const ek_device *d, ek_err err);
+
 /* Copies the model, which is borrowed, to the device, or to several, with room for `beside`: *out or *ranks is set.
  * max_bytes: what each may give; 0: what is free there. ENOMEM: it has no room, with the numbers and what would hold
  * it, before a weight is read of a deferred model. Both are NULL where that is the CPU; why (room bytes) then gets the

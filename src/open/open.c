@@ -91,7 +91,7 @@ static ek_err defer(const ek_open_opts *o, ek_model_opts *opts)
 {
     ek_device d;
     EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
-    opts->deferred = ek_device_is_wanted(&d);
+    opts->deferred = ek_device_is_wanted(&d) || o->cache_dir || o->cache_shared; /* a store is opened before */
     if (!ek_device_is_split(&d) || !opts->packed_dir) return EK_OK;
     ek_log(EK_LOG_WARN, "weights for several devices are packed at every start: %s is not used", opts->packed_dir);
     opts->packed_dir = NULL;
@@ -158,27 +158,59 @@ static ek_err pack_all(const ek_opened *m)
     return m->drafter ? ek_model_pack_all(ek_drafter_model(m->drafter)) : EK_OK;
 }
 
-/* On m->gpu, m->ranks or the CPU. */
-static ek_err open_engine(ek_opened *m, const ek_open_opts *o)
+/* Pages outside of the engine: backend is one if any is set. */
+typedef struct pages {
+    ek_store_backend backend;
+    bool any;
+} pages;
+
+/* Whatever fails here is no reason to leave a device, so it comes before weights are copied there. */
+static ek_err open_pages(pages *p, const ek_opened *m, const ek_open_opts *o, bool on_device)
+{
+    *p = (pages){0};
+    return ek_open_store(&p->backend, &p->any, m, o, on_device);
+}
+
+static void close_pages(pages *p)
+{
+    if (p->any) p->backend.close(p->backend.arg);
+    p->any = false;
+}
+
+static ek_err open_on_cpu(ek_opened *m, const ek_open_opts *o)
 {
     ek_engine_opts opts = ek_open_engine_opts(o);
-    ek_store_backend store;
-    bool any;
-    if (!ek_opened_gpu(m)) EK_TRY(pack_all(m));
-    EK_TRY(ek_open_store(&store, &any, m, o));
-    if (any) opts.cache_store = &store;
+    pages p;
+    EK_TRY(open_pages(&p, m, o, false));
+    const ek_err err = pack_all(m);
+    if (err) {
+        close_pages(&p);
+        return err;
+    }
+    if (p.any) opts.cache_store = &p.backend;
     opts.drafter = m->drafter;
     opts.towers = m->towers;
-    if (!ek_opened_gpu(m)) return ek_engine_open(&m->engine, m->model, &opts);
+    return ek_engine_open(&m->engine, m->model, &opts);
+}
+
+/* On m->gpu or m->ranks; takes the pages. */
+static ek_err open_engine(ek_opened *m, const ek_open_opts *o, pages *p)
+{
+    ek_engine_opts opts = ek_open_engine_opts(o);
+    if (p->any) opts.cache_store = &p->backend;
+    opts.drafter = m->drafter;
+    opts.towers = m->towers;
     if (m->towers) ek_gpu_encoder_reserve(ek_opened_gpu(m), m->towers);
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
     if (!o->chunk) opts.chunk = ek_open_chunk(m->model, m->ranks && ek_ranks_has_host(m->ranks));
     if (!o->max_requests) choose_requests(&opts, &on);
-    if (!err) return ek_engine_open_on(&m->engine, &on, &opts);
-    on.close(on.arg);
-    if (any) store.close(store.arg);
-    return err;
+    if (err) {
+        on.close(on.arg);
+        return err;
+    }
+    p->any = false;
+    return ek_engine_open_on(&m->engine, &on, &opts);
 }
 
 /* What was copied to the device. */
@@ -188,34 +220,54 @@ static void release_weights(const ek_opened *m)
     if (m->drafter) ek_model_release_weights(ek_drafter_model(m->drafter));
 }
 
-/* On the device, or, with auto, on the CPU if the device has no room for the engine either. */
+/* Copies the model to the device, and opens the engine there. */
+static ek_err open_at(ek_opened *m, const ek_open_opts *o, const ek_device *d, pages *p)
+{
+    ek_err err = add_drafter(m, o);
+    if (err && d->may_be_cpu && err != EK_EFORMAT && err != EK_EIO) {
+        ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
+        err = EK_OK;
+    }
+    if (!err) err = open_engine(m, o, p);
+    if (!err) release_weights(m);
+    return err;
+}
+
+static ek_err wanted_device(ek_device *d, const ek_open_opts *o)
+{
+    EK_TRY(ek_device_parse(d, o->device ? o->device : "auto"));
+    EK_TRY(ek_device_set_split(d, o->split));
+    return ek_device_set_tune(d, o->tune);
+}
+
+/* On the device, or, with auto, on the CPU if there is none or it has no room for the model or the engine. */
 static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
 {
-    char why[512];
+    char why[512] = "";
     ek_device d;
-    EK_TRY(ek_device_parse(&d, o->device ? o->device : "auto"));
-    EK_TRY(ek_device_set_split(&d, o->split));
-    EK_TRY(ek_device_set_tune(&d, o->tune));
+    pages p = {0};
+    EK_TRY(wanted_device(&d, o));
+    const bool wanted = ek_device_is_wanted(&d);
+    if (!d.cuda) return open_on_cpu(m, o);
+    if (wanted) EK_TRY(open_pages(&p, m, o, true));
     const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter
                                                               : NULL; /* auto leaves out what has no room */
     const bool alone = !ek_device_is_split(&d) && o->gpu_bytes == 0;
     const ek_ranks_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
-    EK_TRY(ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why));
+    ek_err err = ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why);
     /* A machine without a GPU is no news; one that is not used is. */
     if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);
-    if (!ek_opened_gpu(m)) return open_engine(m, o);
-    ek_err err = add_drafter(m, o);
-    if (err && d.may_be_cpu && err != EK_EFORMAT && err != EK_EIO) {
-        ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
-        err = EK_OK;
+    if (!err && ek_opened_gpu(m)) {
+        err = open_at(m, o, &d, &p);
+        if (err && ek_device_may_leave(&d, err)) {
+            ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
+            ek_gpu_close(m->gpu), ek_ranks_close(m->ranks);
+            m->gpu = NULL, m->ranks = NULL, err = EK_OK;
+        }
     }
-    if (!err) err = open_engine(m, o);
-    if (!err) release_weights(m);
-    if (!err || !d.may_be_cpu) return err;
-    ek_log(EK_LOG_WARN, "device cpu: %s", ek_err_text());
-    ek_gpu_close(m->gpu), ek_ranks_close(m->ranks);
-    m->gpu = NULL, m->ranks = NULL;
-    return open_engine(m, o);
+    const bool on_device = ek_opened_gpu(m) != NULL;
+    close_pages(&p); /* what the engine did not take */
+    return err || on_device ? err : open_on_cpu(m, o);
 }
 
 static ek_err check_context(const ek_opened *m, const ek_open_opts *o)

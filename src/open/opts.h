@@ -58,11 +58,12 @@ typedef struct ek_open_opts {
     /* Prompts that begin like an earlier one. Never changes an answer. */
     double cache_bytes; /* part of kv_bytes for pages of finished requests; 0: all that is not in use, EK_OPEN_NONE:
                            no cache, and none outside of it: host memory, disk, server */
-    double cache_host_bytes;       /* keeps pages in host memory besides; 0: not */
-    const char *cache_dir;         /* keeps pages in a file of this folder; NULL: not */
-    double cache_disk_bytes;       /* pages in cache_dir; 0: 8 GiB */
-    const char *cache_shared;      /* shares pages with other processes by a server: redis://HOST:PORT/DB and the like
-                                      (cache/shared/url.h); NULL: not */
+    double cache_host_bytes;  /* keeps pages in host memory besides; 0: not */
+    const char *cache_dir;    /* keeps pages in a file of this folder; NULL: not */
+    double cache_disk_bytes;  /* pages in cache_dir; 0: 8 GiB */
+    double cache_wait;        /* seconds for another process to leave the file in cache_dir, as one that drains does */
+    const char *cache_shared; /* shares pages with other processes by a server: redis://HOST:PORT/DB and the like
+                                 (cache/shared/url.h); NULL: not */
     const char *cache_shared_ca;   /* PEM file of whom to believe about it, with rediss; NULL: the system's */
     const char *cache_shared_cert; /* PEM file with a certificate and its key to show it; NULL: none */
     double cache_shared_bytes;     /* pages in flight, each way; 0: 256 MiB */

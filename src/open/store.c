@@ -1,6 +1,7 @@
 #include "open/store.h"
 
 #include <stdio.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -23,13 +24,22 @@ static ek_err make_key(char *key, size_t room, const ek_opened *m)
     return EK_OK;
 }
 
-/* A file is one process's: what a GPU left and what the CPU left are apart. */
-static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o, const char *key)
+/* A file is one process's: what a GPU left and what the CPU left are apart. A server that is started while the one
+ * before it drains waits for the file. */
+static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o, const char *key,
+                        bool on_device)
 {
     const double max_bytes = o->cache_disk_bytes > 0 ? o->cache_disk_bytes : 0x1p33;
     char own[600];
-    snprintf(own, sizeof own, "%s, %s", key, ek_opened_gpu(m) ? "cuda" : "cpu");
-    return ek_store_sqlite_open(out, o->cache_dir, own, max_bytes, ek_model_kv_layout(m->model));
+    snprintf(own, sizeof own, "%s, %s", key, on_device ? "cuda" : "cpu");
+    const double end = ek_now() + o->cache_wait;
+    ek_err err;
+    for (bool said = false;; said = true) {
+        err = ek_store_sqlite_open(out, o->cache_dir, own, max_bytes, ek_model_kv_layout(m->model));
+        if (err != EK_EBUSY || ek_now() > end) return err;
+        if (!said) ek_log(EK_LOG_INFO, "%s; waiting up to %.0f s for it", ek_err_text(), o->cache_wait);
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
 }
 
 /* A server is everybody's: a page has the same bytes wherever it was computed. */
@@ -45,14 +55,14 @@ static ek_err open_shared(ek_store_backend *out, const ek_opened *m, const ek_op
 }
 
 /* Disk and server, or either; *any is false for none. */
-static ek_err open_below(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o)
+static ek_err open_below(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     ek_store_backend disk, shared;
     char key[512];
     *any = o->cache_dir || o->cache_shared;
     if (!*any) return EK_OK;
     EK_TRY(make_key(key, sizeof key, m));
-    if (o->cache_dir) EK_TRY(open_disk(&disk, m, o, key));
+    if (o->cache_dir) EK_TRY(open_disk(&disk, m, o, key, on_device));
     ek_err err = o->cache_shared ? open_shared(&shared, m, o, key) : EK_OK;
     if (err && o->cache_dir) disk.close(disk.arg);
     if (err) return err;
@@ -61,10 +71,10 @@ static ek_err open_below(ek_store_backend *out, bool *any, const ek_opened *m, c
     return EK_OK;
 }
 
-ek_err ek_open_store(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o)
+ek_err ek_open_store(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     ek_store_backend below;
-    EK_TRY(open_below(&below, any, m, o));
+    EK_TRY(open_below(&below, any, m, o, on_device));
     if (o->cache_host_bytes > 0) {
         const bool has = *any;
         *any = true;

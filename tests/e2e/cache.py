@@ -14,11 +14,25 @@ QUESTIONS = ["What is a keel?", "What is a mast?", "Name two sails."]
 
 
 class Server:
-    def __init__(self, folder, *options):
+    def __init__(self, folder, *options, wait=True, **environment):
         self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
         port_file = self.log.name + ".port"
         self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--port-file", port_file, "--threads", "1",
-                                         *(["--cache-dir", folder] if folder else []), *options], stderr=self.log, stdout=subprocess.DEVNULL)
+                                         *(["--cache-dir", folder] if folder else []), *options], stderr=self.log, stdout=subprocess.DEVNULL,
+                                        env={**os.environ, **environment})
+        self.port_file = port_file
+        if wait:
+            self.wait()
+
+    def said(self, text):
+        for _ in range(600):
+            if text in open(self.log.name).read():
+                return True
+            time.sleep(0.05)
+        return False
+
+    def wait(self):
+        port_file = self.port_file
         for _ in range(600):
             if os.path.exists(port_file) or self.process.poll() is not None:
                 break
@@ -51,6 +65,36 @@ class Server:
         return status, self.log.read()
 
 
+def on_a_device():
+    """With --device auto only a device's lack of room leads to the CPU: not a file that is in use, nor a folder that cannot
+    be written. The device is the one that tests/emulate makes of the CPU."""
+    library = os.path.join(os.path.dirname(os.path.abspath(PROGRAM)), "tests", "emulate")
+    if not os.path.exists(os.path.join(library, "libcuda.so.1")):
+        print("no emulated device in this build: device auto beside a file in use was not run")
+        return
+    folder = tempfile.mkdtemp()
+    small = ("--ctx", "256", "--max-requests", "2")
+    first = Server(folder, *small, LD_LIBRARY_PATH=library)
+    second = Server(folder, *small, "--drain-timeout", "1", LD_LIBRARY_PATH=library)
+    status, log = second.stop()
+    check("a file in use is no reason to leave the device", status == 1 and "in use by another process" in log and "device cpu" not in log, (status, log))
+    after = Server(folder, *small, wait=False, LD_LIBRARY_PATH=library)
+    check("the next one waits on the device", after.said("waiting up to"))
+    first.stop()
+    after.wait()
+    status, log = after.stop()
+    check("and is served by it", status == 0 and "device cpu" not in log, (status, log))
+    broken = Server("/dev/null/pages", *small, LD_LIBRARY_PATH=library)
+    status, log = broken.stop()
+    check("nor is a folder that cannot be", status == 1 and "device cpu" not in log, (status, log))
+    large = Server(folder, *small, "--cache-host-bytes", "900000G", LD_LIBRARY_PATH=library)
+    status, log = large.stop()
+    check("nor is too large a cache in host memory", status == 1 and "device cpu" not in log, (status, log))
+    full = Server(folder, "--ctx", "256", "--max-requests", "2", "--gpu-memory", "1M", LD_LIBRARY_PATH=library)
+    status, log = full.stop()
+    check("too little of its memory is", status == 0 and "device cpu" in log, (status, log))
+
+
 def main():
     cold = Server(None, "--cache-bytes", "0")
     want = {q: cold.ask(q) for q in QUESTIONS}
@@ -67,9 +111,10 @@ def main():
             check(f"hit {i}.{k}: cached", (got[1] > prompt - 80) == (i + k > 0) and (i == 0 or got[1] == got[2] - 1), got)
     check("another salt finds nothing", s.ask(QUESTIONS[0], salt="somebody else")[1] == 0)
     check("its own finds all", s.ask(QUESTIONS[0], salt="somebody else")[1] == prompt - 1)
-    second = Server(folder)
+    second = Server(folder, "--drain-timeout", "1")
     status, log = second.stop()
     check("one program per file", status == 1 and "in use by another process" in log, (status, log))
+    check("it waited as long as another may drain", "waiting up to 6 s" in log, log)
     beside = Server(folder, "--kv", "8")
     beside.ready()  # its own first request is no client's
     first = beside.ask(QUESTIONS[0])
@@ -85,6 +130,16 @@ def main():
     check("it stops in order", status == 0, (status, log))
     check("a miss is explained", "first difference at position" in log and "message 2" in log and "What is a " in log, log)
     check("the audit found nothing", "cache audit" not in log, log)
+
+    s = Server(folder)
+    after = Server(folder, wait=False)
+    check("one that is started while another has the file waits", after.said("waiting up to 65 s"))
+    s.stop()
+    after.wait()
+    got = after.ask(QUESTIONS[1])
+    check("and serves from it when it is free", got[0] == want[QUESTIONS[1]][0] and got[1] > prompt - 160, got)
+    after.stop()
+    on_a_device()
 
     s = Server(folder)
     got = s.ask(QUESTIONS[1])

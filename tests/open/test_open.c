@@ -113,6 +113,22 @@ static void zero_is_the_default(void **state)
 
 /* --- drafter, chat, cache, device --- */
 
+/* Before, any failure was taken for a device without room. */
+static void auto_leaves_a_device_for_its_room_alone(void **state)
+{
+    (void)state;
+    ek_device d;
+    assert_int_equal(ek_device_parse(&d, "auto"), EK_OK);
+    assert_true(ek_device_may_leave(&d, EK_ENOMEM));
+    assert_true(ek_device_may_leave(&d, EK_EUNSUPPORTED)); /* no driver, or a device that it cannot use */
+    assert_false(ek_device_may_leave(&d, EK_EBUSY));
+    assert_false(ek_device_may_leave(&d, EK_EIO));
+    assert_false(ek_device_may_leave(&d, EK_EFORMAT));
+    assert_false(ek_device_may_leave(&d, EK_EINTERNAL));
+    assert_int_equal(ek_device_parse(&d, "cuda"), EK_OK);
+    assert_false(ek_device_may_leave(&d, EK_ENOMEM));
+}
+
 static bool has_drafter(const char *draft)
 {
     ek_opened m;
@@ -429,6 +445,7 @@ int main(void)
     ek_log_set(EK_LOG_ERROR);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_gives_the_logits_of_its_parts),
+        cmocka_unit_test(auto_leaves_a_device_for_its_room_alone),
         cmocka_unit_test(zero_is_the_default),
         cmocka_unit_test(a_drafter_is_opened_where_it_drafts),
         cmocka_unit_test(the_tokenizer_comes_with_chat),
