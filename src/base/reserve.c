@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -62,7 +63,7 @@ static void *must(void *p, size_t n)
     if (p || n == 0) return p;
     char words[80];
     ek_log_last_words(words, (size_t)snprintf(words, sizeof words, "evenkeel: no memory for %zu bytes\n", n));
-    abort();
+    _exit(1);
 }
 
 void *ek_reserve_malloc(size_t n)

@@ -1,7 +1,7 @@
 /* Memory set aside for when the system gives no more. An allocation that is refused gives the reserve back to the
  * system and is made again, so that what is under way comes to an end; who begins new work asks first, and refuses it
  * until the reserve could be filled again. Without a reserve, and where even that is not enough, the program
- * prints one line and aborts. Any thread. */
+ * prints one line with the number of bytes and ends with status 1. Any thread. */
 #ifndef EK_BASE_RESERVE_H
 #define EK_BASE_RESERVE_H
 

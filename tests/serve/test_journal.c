@@ -231,14 +231,13 @@ static counts count(const char *path)
     assert_int_equal(ek_journal_file_open(&f, path), EK_OK);
     for (int64_t i = 0; i < ek_journal_file_lines(f); i++) {
         ek_journal_line l;
-        bool empty;
-        if (ek_journal_file_read(f, i, &l, &empty)) {
+        if (ek_journal_file_read(f, i, &l)) {
             char want[64];
-            snprintf(want, sizeof want, " line %d: ", (int)i + 1);
+            snprintf(want, sizeof want, " line %d: ", (int)ek_journal_file_number(f, i));
             assert_non_null(strstr(ek_err_text(), want));
             c.bad++;
         } else if (l.lost > 0) c.lost += (int)l.lost;
-        else if (!empty) c.good++;
+        else c.good++;
         ek_journal_line_fini(&l);
     }
     ek_journal_file_close(f);
@@ -338,6 +337,47 @@ static void add_with_form(ek_journal *j, const char *id, int choice, const char 
     ek_journal_add(j, &l);
 }
 
+static void write_bytes(const char *path, const char *text, size_t n)
+{
+    FILE *to = fopen(path, "wb");
+    assert_non_null(to);
+    assert_int_equal(fwrite(text, 1, n, to), n);
+    assert_int_equal(fclose(to), 0);
+}
+
+/* Lines that are empty take no memory, and there is a maximum of others. */
+static void lines_are_bounded(void **state)
+{
+    (void)state;
+    enum { EMPTY = 1 << 24 };
+    char path[256];
+    path_of(path, sizeof path, "newlines");
+    char *text = malloc(2 * (EK_JOURNAL_LINES_MAX + 1) + EMPTY);
+    assert_non_null(text);
+    memset(text, '\n', EMPTY);
+    text[EMPTY - 2] = 'x';
+    write_bytes(path, text, EMPTY);
+    ek_journal_file *f;
+    ek_journal_line l;
+    assert_int_equal(ek_journal_file_open(&f, path), EK_OK);
+    assert_int_equal(ek_journal_file_lines(f), 1);
+    assert_int_equal(ek_journal_file_number(f, 0), EMPTY - 1);
+    assert_true(ek_journal_file_read(f, 0, &l) != EK_OK);
+    assert_non_null(strstr(ek_err_text(), " line 16777215: "));
+    ek_journal_line_fini(&l);
+    ek_journal_file_close(f);
+    for (int i = 0; i <= EK_JOURNAL_LINES_MAX; i++) text[2 * i] = 'x', text[2 * i + 1] = '\n';
+    write_bytes(path, text, 2 * EK_JOURNAL_LINES_MAX);
+    assert_int_equal(ek_journal_file_open(&f, path), EK_OK);
+    assert_int_equal(ek_journal_file_lines(f), EK_JOURNAL_LINES_MAX);
+    ek_journal_file_close(f);
+    write_bytes(path, text, 2 * (EK_JOURNAL_LINES_MAX + 1));
+    assert_int_equal(ek_journal_file_open(&f, path), EK_ETOOLARGE);
+    assert_non_null(strstr(ek_err_text(), "more than 10000000 lines"));
+    unlink(path);
+    free(text);
+}
+
 /* The replies of one request share a form, which can be large: the first one's line has it. */
 static void a_form_is_written_once(void **state)
 {
@@ -364,8 +404,7 @@ static void a_form_is_written_once(void **state)
     assert_int_equal(n_lines, N + N / 2);
     for (int64_t i = n_lines - 1; i >= 0; i--) { /* in any order */
         ek_journal_line l;
-        bool empty;
-        assert_int_equal(ek_journal_file_read(f, i, &l, &empty), EK_OK);
+        assert_int_equal(ek_journal_file_read(f, i, &l), EK_OK);
         assert_int_equal(l.record.has_bounds, !strcmp(l.id, "a"));
         if (l.record.has_bounds) assert_string_equal(l.record.form, form);
         else assert_null(l.record.form);
@@ -403,15 +442,11 @@ static int drop_dir(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lines_come_back_equal),
-        cmocka_unit_test(damaged_lines_are_refused),
-        cmocka_unit_test(mistakes_are_named),
-        cmocka_unit_test(a_renamed_file_is_followed_by_a_new_one),
-        cmocka_unit_test(a_cut_line_stays_alone),
-        cmocka_unit_test(lost_lines_are_counted),
-        cmocka_unit_test(a_form_is_written_once),
-        cmocka_unit_test(what_waits_is_limited),
-        cmocka_unit_test(a_file_that_cannot_be_opened_is_an_error),
+        cmocka_unit_test(lines_come_back_equal),  cmocka_unit_test(damaged_lines_are_refused),
+        cmocka_unit_test(mistakes_are_named),     cmocka_unit_test(a_renamed_file_is_followed_by_a_new_one),
+        cmocka_unit_test(a_cut_line_stays_alone), cmocka_unit_test(lost_lines_are_counted),
+        cmocka_unit_test(lines_are_bounded),      cmocka_unit_test(a_form_is_written_once),
+        cmocka_unit_test(what_waits_is_limited),  cmocka_unit_test(a_file_that_cannot_be_opened_is_an_error),
     };
     return cmocka_run_group_tests(tests, make_dir, drop_dir);
 }

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "text/json/json.h"
 
-enum { MAX_INPUT = 1 << 30 };
+enum { MAX_INPUT = 1 << 30, MAX_LINE = 256 << 20 };
 
 static bool print(ek_buf *out)
 {
@@ -37,17 +37,30 @@ static bool blank(const char *s, ssize_t n)
     return true;
 }
 
+/* The next line of standard input without its end; false at the end of it, or with an error. */
+static bool next_line(ek_buf *line, long number, ek_err *e)
+{
+    int c;
+    ek_buf_clear(line);
+    while ((c = getc_unlocked(stdin)) != EOF && c != '\n') {
+        if (line->len == MAX_LINE) {
+            *e = ek_fail(EK_ETOOLARGE, "standard input: line %ld has more than %d bytes", number, (int)MAX_LINE);
+            return false;
+        }
+        ek_buf_char(line, (char)c);
+    }
+    if (ferror(stdin)) *e = ek_fail(EK_EIO, "standard input: %s", strerror(errno));
+    return !*e && (c == '\n' || line->len > 0);
+}
+
 static ek_err lines(ek_line_fn *fn, void *arg)
 {
-    char *line = NULL;
-    size_t room = 0;
-    ssize_t n;
-    ek_buf out = {0};
+    ek_buf line = {0}, out = {0};
     ek_err e = EK_OK;
-    for (long number = 1; e == EK_OK && (n = getline(&line, &room, stdin)) >= 0; number++) {
-        if (blank(line, n)) continue;
+    for (long number = 1; e == EK_OK && next_line(&line, number, &e); number++) {
+        if (blank(ek_buf_text(&line), (ssize_t)line.len)) continue;
         json_t *value;
-        e = ek_json_read(&value, line, (size_t)n, 0);
+        e = ek_json_read(&value, ek_buf_text(&line), line.len, 0);
         if (e == EK_OK) e = fn(arg, value, NULL, &out);
         json_decref(value);
         if (e != EK_OK) {
@@ -57,8 +70,7 @@ static ek_err lines(ek_line_fn *fn, void *arg)
         ek_buf_char(&out, '\n');
         if (!print(&out)) e = ek_fail(EK_EIO, "standard output could not be written");
     }
-    if (e == EK_OK && ferror(stdin)) e = ek_fail(EK_EIO, "standard input: %s", strerror(errno));
-    free(line);
+    ek_buf_fini(&line);
     ek_buf_fini(&out);
     return e;
 }

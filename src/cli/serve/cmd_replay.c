@@ -42,7 +42,7 @@ struct replay {
     ek_chat_model chat; /* for forms: opened with the first one */
     ek_journal_file *file;
     char model[17];
-    int64_t *order; /* line numbers from 0 */
+    int64_t *order; /* of the journal's lines, from 0 */
     rerun *runs, *free;
     int n_running;
     int64_t agree, differ, skipped, given; /* given: of those that ran, with tokens_given */
@@ -181,13 +181,12 @@ static const char *obstacle(const replay *r, const ek_journal_line *l)
 static void start(replay *r, int64_t i)
 {
     rerun *x = r->free;
-    bool empty;
-    *x = (rerun){.r = r, .next_free = x->next_free, .number = i + 1, .first_other = -1};
+    *x = (rerun){.r = r, .next_free = x->next_free, .first_other = -1};
+    x->number = ek_journal_file_number(r->file, i);
     const char *why = NULL;
-    if (ek_journal_file_read(r->file, i, &x->line, &empty)) why = ek_err_text();
-    else if (empty) return;
+    if (ek_journal_file_read(r->file, i, &x->line)) why = ek_err_text();
     else if (x->line.lost > 0) {
-        printf("lost     line %lld: %lld lines before it could not be written\n", (long long)i + 1,
+        printf("lost     line %lld: %lld lines before it could not be written\n", (long long)x->number,
                (long long)x->line.lost);
         r->skipped += x->line.lost;
         free_rerun(x);
@@ -195,7 +194,7 @@ static void start(replay *r, int64_t i)
     } else why = obstacle(r, &x->line);
     if (!why && submit(x)) why = ek_err_text();
     if (why) {
-        skip(r, i + 1, why);
+        skip(r, x->number, why);
         free_rerun(x);
         return;
     }
@@ -232,6 +231,7 @@ static ek_err replay_file(replay *r)
     int n = (int)r->cli->concurrency;
     EK_TRY(ek_file_check(r->cli->arg)); /* lines are read in any order */
     EK_TRY(ek_journal_file_open(&r->file, r->cli->arg));
+    if (ek_journal_file_lines(r->file) == 0) return ek_fail(EK_EINVAL, "%s: there is no line in it", r->cli->arg);
     EK_TRY(ek_cli_open_engine(&r->m, r->cli, false, n, n));
     EK_TRY(ek_model_digest(r->model, r->m.path, r->m.pool));
     r->runs = ek_alloc((size_t)n * sizeof *r->runs);

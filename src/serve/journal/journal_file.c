@@ -8,40 +8,58 @@
 
 #include "base/alloc.h"
 
+typedef struct line_at {
+    int64_t begin, end, number; /* end: without its line end; number: in the file, from 1 */
+} line_at;
+
 struct ek_journal_file {
     char *path;
     int fd;
-    int64_t *end; /* of line i, without its line end */
+    line_at *line; /* those that are not empty */
     int64_t n, cap;
     ek_buf text;          /* of the line last read */
     char *form_id, *form; /* the last form that was looked for, and its reply */
 };
 
-static void add_line(ek_journal_file *f, int64_t end)
+static ek_err add_line(ek_journal_file *f, line_at at)
 {
+    if (at.begin == at.end) return EK_OK;
+    if (f->n == EK_JOURNAL_LINES_MAX)
+        return ek_fail(EK_ETOOLARGE, "%s: more than %d lines that are not empty: cut the journal into parts", f->path,
+                       (int)EK_JOURNAL_LINES_MAX);
     if (f->n == f->cap) {
-        f->cap = f->cap ? 2 * f->cap : 1024;
-        f->end = ek_realloc(f->end, (size_t)f->cap * sizeof *f->end);
+        const int64_t cap = f->cap ? 2 * f->cap : 1024;
+        line_at *more = realloc(f->line, (size_t)cap * sizeof *more);
+        if (!more)
+            return ek_fail(EK_ENOMEM, "%s: no memory for where %lld lines begin, %lld bytes", f->path, (long long)cap,
+                           (long long)cap * (long long)sizeof *more);
+        f->line = more, f->cap = cap;
     }
-    f->end[f->n++] = end;
+    f->line[f->n++] = at;
+    return EK_OK;
 }
 
 static ek_err find_lines(ek_journal_file *f)
 {
-    char *part = ek_alloc(1 << 20);
-    int64_t at = 0, begin = 0;
+    enum { PART = 1 << 20 };
+    char *part = ek_alloc(PART);
+    line_at line = {.number = 1};
+    int64_t at = 0;
     ssize_t n;
-    while ((n = read(f->fd, part, 1 << 20)) > 0) {
-        for (char *p = part; (p = memchr(p, '\n', (size_t)(part + n - p))); p++) {
-            add_line(f, at + (p - part));
-            begin = at + (p - part) + 1;
+    ek_err err = EK_OK;
+    while (!err && (n = read(f->fd, part, PART)) != 0) {
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) err = ek_fail(EK_EIO, "%s: %s", f->path, strerror(errno));
+        for (char *p = part; !err && (p = memchr(p, '\n', (size_t)(part + n - p))); p++) {
+            line.end = at + (p - part);
+            err = add_line(f, line);
+            line.begin = line.end + 1, line.number++;
         }
         at += n;
     }
     free(part);
-    if (n < 0) return ek_fail(EK_EIO, "%s: %s", f->path, strerror(errno));
-    if (at > begin) add_line(f, at);
-    return EK_OK;
+    line.end = at;
+    return err ? err : add_line(f, line);
 }
 
 ek_err ek_journal_file_open(ek_journal_file **out, const char *path)
@@ -66,7 +84,7 @@ void ek_journal_file_close(ek_journal_file *f)
     ek_buf_fini(&f->text);
     free(f->form_id);
     free(f->form);
-    free(f->end);
+    free(f->line);
     free(f->path);
     free(f);
 }
@@ -74,6 +92,11 @@ void ek_journal_file_close(ek_journal_file *f)
 int64_t ek_journal_file_lines(const ek_journal_file *f)
 {
     return f->n;
+}
+
+int64_t ek_journal_file_number(const ek_journal_file *f, int64_t i)
+{
+    return f->line[i].number;
 }
 
 /* Bytes [at, at + n) of the file into f->text. */
@@ -91,13 +114,11 @@ static ek_err fetch(ek_journal_file *f, int64_t at, size_t n)
     return EK_OK;
 }
 
-static ek_err read_line(ek_journal_file *f, int64_t i, ek_journal_line *l, bool *empty)
+static ek_err read_line(ek_journal_file *f, int64_t i, ek_journal_line *l)
 {
-    int64_t begin = i > 0 ? f->end[i - 1] + 1 : 0;
-    size_t n = (size_t)(f->end[i] - begin);
+    const int64_t begin = f->line[i].begin;
+    const size_t n = (size_t)(f->line[i].end - begin);
     *l = (ek_journal_line){0};
-    *empty = n == 0;
-    if (n == 0) return EK_OK;
     ek_err err = n <= EK_JOURNAL_LINE_MAX ? fetch(f, begin, n) : EK_OK;
     return err ? err : ek_journal_line_read(l, ek_buf_text(&f->text), n);
 }
@@ -114,22 +135,22 @@ static void keep_form(ek_journal_file *f, const char *id, const char *form)
 static const char *find_form(ek_journal_file *f, int64_t i, const char *id)
 {
     if (f->form_id && !strcmp(f->form_id, id)) return f->form;
-    bool found = false, empty;
+    bool found = false;
     keep_form(f, id, NULL);
     while (!found && i-- > 0) {
         ek_journal_line l;
-        ek_err err = read_line(f, i, &l, &empty);
-        found = !err && !empty && l.id && !strcmp(l.id, id) && l.choice == 0;
+        ek_err err = read_line(f, i, &l);
+        found = !err && l.id && !strcmp(l.id, id) && l.choice == 0;
         if (found) keep_form(f, id, l.record.form);
         ek_journal_line_fini(&l);
     }
     return f->form;
 }
 
-ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l, bool *empty)
+ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l)
 {
-    ek_err err = read_line(f, i, l, empty);
-    if (err) return ek_fail_in(err, "%s line %lld", f->path, (long long)i + 1);
+    ek_err err = read_line(f, i, l);
+    if (err) return ek_fail_in(err, "%s line %lld", f->path, (long long)f->line[i].number);
     ek_record *r = &l->record;
     if (!r->same_form) return EK_OK;
     const char *form = find_form(f, i, l->id);
