@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "hub/files.h"
+#include "hub/cache.h"
 #include "hub/name.h"
 
 /* The depth of a path never goes below its folder, however dots are read. */

@@ -5,7 +5,7 @@
 
 #include "../tests/support/regex.h"
 #include "base/buf.h"
-#include "text/regex/pattern.h"
+#include "text/regex/regex.h"
 #include "text/utf8.h"
 
 enum { MAX_TEXT = 64, MAX_PATTERN = 400 };

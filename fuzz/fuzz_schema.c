@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/hash/rng.h"
-#include "text/reply/call_names.h"
 #include "text/grammar/grammar.h"
 #include "text/json/json.h"
+#include "text/reply/call_args.h"
 #include "text/reply/reply.h"
 
 static ek_tokenizer *tokenizer;

@@ -3,8 +3,8 @@
 #define EK_CHAT_PROMPT_H
 
 #include "chat/media.h"
+#include "text/grammar/grammar.h"
 #include "text/tokenizer/tokenizer.h"
-#include "text/grammar/vocab.h"
 
 /* The parts of a model that turn text into tokens and back. Immutable after open: share it between threads. */
 typedef struct ek_chat_model {

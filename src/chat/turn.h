@@ -13,7 +13,7 @@
 #include "chat/record.h"
 #include "engine/engine.h"
 #include "text/grammar/grammar.h"
-#include "text/reply/stop.h"
+#include "text/reply/reply.h"
 
 typedef struct ek_turn ek_turn;
 
@@ -100,7 +100,7 @@ typedef struct ek_turn_result {
 
 /* Opens a turn. ek_turn_feed calls sink with content (only text that is certain to be visible; stop strings are
  * removed), reasoning and calls as they come. m and the turn's tools are borrowed until ek_turn_close. EINVAL for stop
- * strings beyond the limits of text/reply/stop.h. */
+ * strings beyond the limits of text/reply/reply.h. */
 ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt *prompt, const ek_turn_opts *opts,
                     ek_reply_sink_fn *sink, void *arg);
 /* Not while ek_turn_live. NULL is fine. */

@@ -3,7 +3,7 @@
 #define EK_CONVERT_META_H
 
 #include "convert/layout.h"
-#include "tensor/gguf_write.h"
+#include "tensor/gguf.h"
 
 /* What the texts are made of. */
 typedef struct ek_meta_opts {

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "convert/meta.h"
 #include "text/json/json.h"
-#include "text/tokenizer/tokenizer_file.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { MAX_PIECES = 1 << 24 };
 /* Types of tokens. Source: llama.cpp, llama.h. */

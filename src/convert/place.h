@@ -3,7 +3,7 @@
 #define EK_CONVERT_PLACE_H
 
 #include "convert/layout.h"
-#include "tensor/gguf_write.h"
+#include "tensor/gguf.h"
 
 typedef struct ek_place_file {
     char *name; /* in the folder; whole path of a GGUF file */

@@ -1,11 +1,15 @@
 #include "cuda/driver.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "cuda/api.h"
+#include "cuda/chip.h"
 #include "cuda/state.h"
+#include "cuda/times.h"
 
 /* --- errors */
 
@@ -291,4 +295,65 @@ ek_err ek_cuda_launch(ek_cuda *c, const ek_cuda_kernel *kernel, ek_cuda_grid g, 
     void *list[] = {(void *)args};
     c->last = kernel->name;
     return ek_cuda_check(c, c->f.cuLaunchKernelEx(&config, kernel->function, list, NULL), kernel->name);
+}
+
+typedef CUresult get_fn(const char *symbol, void **function, int version, uint64_t flags, int *status);
+
+ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
+{
+    void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (!lib) {
+        const char *why = dlerror(); /* the most common one is no fault: this machine has no such device */
+        if (strstr(why, "No such file")) return ek_fail(EK_EUNSUPPORTED, "no NVIDIA driver: there is no %s", library);
+        return ek_fail(EK_EUNSUPPORTED, "the NVIDIA driver cannot be opened: %s", why);
+    }
+    get_fn *get;
+    void *symbol = dlsym(lib, "cuGetProcAddress_v2");
+    memcpy(&get, &symbol, sizeof get); /* ISO C has no cast from an object's to a function's address */
+    if (!get) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver (%s) is too old: it lacks cuGetProcAddress_v2", library);
+    const struct {
+        const char *name;
+        size_t at;
+    } entry[] = {
+#define CU(name, args) {#name, offsetof(ek_cuda_api, name)},
+        EK_CUDA_FUNCTIONS(CU)
+#undef CU
+    };
+    for (size_t i = 0; i < sizeof entry / sizeof *entry; i++) {
+        void *p = NULL;
+        int status = 0;
+        if (get(entry[i].name, &p, EK_CU_ABI, 0, &status) != EK_CU_OK || !p)
+            return ek_fail(EK_EUNSUPPORTED, "the CUDA driver (%s) is too old: it lacks %s", library, entry[i].name);
+        memcpy((char *)api + entry[i].at, &p, sizeof p);
+    }
+    return EK_OK;
+}
+
+/* CUDA C++ Programming Guide, "Compute Capabilities": shared memory of a multiprocessor; a block may have 1 KB less.
+ * 12.x: clusters are left out, for no device was at hand to say what they cost there. */
+static const struct {
+    int capability, shared_kb;
+    bool wgmma, bulk, clusters, overlap;
+} known[] = {
+    {80, 164, false, false, false, false}, {86, 100, false, false, false, false}, {87, 164, false, false, false, false},
+    {88, 100, false, false, false, false}, {89, 100, false, false, false, false}, {90, 228, true, true, true, true},
+    {100, 228, false, true, true, true},   {120, 100, false, true, false, true},
+};
+
+ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].capability <= capability) at = i;
+    const size_t shared = (size_t)known[at].shared_kb << 10;
+    return (ek_cuda_chip){.features = known[at].capability,
+                          .multiprocessors = multiprocessors,
+                          .shared = shared,
+                          .block_shared = shared - 1024,
+                          .wgmma = known[at].wgmma,
+                          .bulk = known[at].bulk,
+                          .clusters = known[at].clusters,
+                          .overlap = known[at].overlap,
+                          .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
+                          .timed = known[at].wgmma};
 }

@@ -48,7 +48,7 @@ typedef struct ek_cuda_embed_args {
     int32_t first, n; /* elements [first, first + n) of a row */
     int32_t rows;     /* of the matrix */
     int32_t k,
-        form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q; 4, in ek_embed: computed from the seed `codes` (model/table.c) */
+        form; /* 0, 1, 2: f32, f16, bf16; 3: Form Q; 4, in ek_embed: computed from the seed `codes` (model/embed.c) */
     int32_t bits, a_group, group_shift, zero, biased, f32_scales, f16_scales;
 } ek_cuda_embed_args;
 

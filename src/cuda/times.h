@@ -1,5 +1,5 @@
 /* Fitted times of products, in us: all of them, for what compares them must read them side by side. Each family's
- * `_us` puts them together (product/choose.h); docs/cuda/products.md and gguf.md have the measurements. No bit depends
+ * `_us` puts them together (product/choose.c); docs/cuda/products.md and gguf.md have the measurements. No bit depends
  * on a time.
  *
  * Fitted on two machines: units, tile and warp_64 on an H100, small, warp_own, mid and wide on an H200. */

@@ -6,10 +6,10 @@
 
 #include "base/alloc.h"
 #include "cuda/attn_work.h"
+#include "cuda/exchange_args.h"
 #include "cuda/many.h"
 #include "cuda/model_args.h"
-#include "cuda/product/wide.h"
-#include "cuda/exchange_args.h"
+#include "cuda/product/product.h"
 #include "gpu/step/lists.h"
 #include "gpu/step/sample.h"
 #include "gpu/weights/table.h"

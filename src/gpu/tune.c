@@ -6,11 +6,7 @@
 #include "base/alloc.h"
 #include "base/hash/rng.h"
 #include "cuda/memory.h"
-#include "cuda/product/floats.h"
-#include "cuda/product/mid.h"
-#include "cuda/product/tile.h"
-#include "cuda/product/units.h"
-#include "cuda/product/warp.h"
+#include "cuda/product/product.h"
 #include "ops/linear/linear.h"
 #include "ops/weights/weight_type.h"
 

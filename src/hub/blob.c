@@ -1,4 +1,4 @@
-#include "hub/blob.h"
+#include "hub/pull.h"
 
 #include <errno.h>
 #include <fcntl.h>

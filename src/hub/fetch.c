@@ -1,6 +1,6 @@
 /* Files in pieces over several connections. The first piece of a file that is not complete writes as it comes; those
  * behind it wait in memory, so that what is on disk has no holes. */
-#include "hub/fetch.h"
+#include "hub/pull.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "hub/blob.h"
 
 enum { HASH_STEP = 8 << 20, SLOW = 64 << 10 };
 

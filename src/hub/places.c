@@ -1,4 +1,4 @@
-#include "hub/places.h"
+#include "hub/client.h"
 
 #include <stdlib.h>
 #include <string.h>

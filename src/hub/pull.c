@@ -6,7 +6,6 @@
 #include <sys/statvfs.h>
 
 #include "hub/cache.h"
-#include "hub/fetch.h"
 
 enum { LIST_LIMIT = 8 << 20 }; /* some 25,000 files; models have tens */
 

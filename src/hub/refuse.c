@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "hub/fetch.h"
+#include "hub/pull.h"
 
 static const double PATIENCE = 0.7; /* seconds without a word */
 

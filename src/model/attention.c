@@ -1,4 +1,4 @@
-#include "model/attention.h"
+#include "model/pass.h"
 
 #include <string.h>
 

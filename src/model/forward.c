@@ -1,10 +1,8 @@
 /* The forward pass (transformers, modeling_gemma4.py, in float32), layer by layer over all rows.
  * Work that concerns one row alone is gathered into stages between the linear layers. */
-#include <string.h>
+#include "model/pass.h"
 
-#include "model/attention.h"
-#include "model/embed.h"
-#include "model/moe.h"
+#include <string.h>
 
 /* --- feed-forward */
 
@@ -242,4 +240,27 @@ ek_err ek_model_forward_front(const ek_model *m, ek_scratch *s, const ek_kv_memo
     ek_run_layers(p);
     for (int r = 0; r < n_rows; r++) memcpy(h + r * ld, ek_at(&s->h, r), sizeof *h * (size_t)m->config.hidden_size);
     return EK_OK;
+}
+
+/* How the work on the rows of a pass is spread over the pool. */
+
+typedef struct row_arg {
+    const ek_pass *p;
+    ek_row_fn *fn;
+    int per_task;
+} row_arg;
+
+static void row_task(void *arg, int task, int worker)
+{
+    const row_arg *t = arg;
+    for (int r = task * t->per_task; r < (task + 1) * t->per_task && r < t->p->n; r++) t->fn(t->p, r, worker);
+}
+
+void ek_each_row(const ek_pass *p, ek_row_fn *fn)
+{
+    enum { TASKS_PER_THREAD = 4 };
+    int threads = ek_pool_threads(p->m->pool);
+    row_arg arg = {p, fn, 1 + (p->n - 1) / (threads * TASKS_PER_THREAD)};
+    if (!ek_rows_worth_waking(p->m->pool, p->n)) arg.per_task = p->n;
+    ek_pool_run(p->m->pool, row_task, &arg, (p->n + arg.per_task - 1) / arg.per_task);
 }

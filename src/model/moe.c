@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/moe.h"
+#include "model/pass.h"
 
 static void route_input(const ek_pass *p, int r, int worker)
 {

@@ -181,4 +181,27 @@ static inline void ek_project(const ek_pass *p, const ek_linear *w, ek_acts *x, 
     ek_linear_forward(&p->m->linear, p->m->pool, w, x, y->at, y->ld);
 }
 
+/* The work before the layers: embeddings, rotations and per-layer inputs of all rows. */
+
+/* From tokens and embeddings to s->h, s->x normed for the first layer, rotations and per-layer inputs. */
+void ek_embed_rows(const ek_pass *p);
+
+/* Attention: the first half of a layer, from heads to the residual behind them. */
+
+/* From s->x, normed for the layer and quantised for p->reads, to s->h with the layer's attention added and s->x normed
+ * and quantised for the feed-forward. A layer that owns keys and values stores those of the rows. The first layer
+ * behind those that every row runs drops the rows that want no logits; with none left, p->n is 0 and nothing more is
+ * done. */
+void ek_run_attention(ek_pass *p);
+
+/* Mixture of experts: the feed-forward of a layer that runs top-k experts per row. */
+
+/* s->sum = the weighted outputs of the experts that each row's router chose, from s->h. Uses
+ * s->x and the acts memory. */
+void ek_run_experts(ek_pass *p);
+
+/* The same of layer i alone, for a device that has the rest of it: h, n rows of hidden_size behind attention, in order;
+ * their sums to `sum` likewise. n is at most the scratch memory's rows. The layer's router and experts are packed. */
+void ek_model_run_experts(const ek_model *m, ek_scratch *s, int i, const float *h, int n, float *sum);
+
 #endif

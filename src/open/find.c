@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "hub/cache.h"
-#include "hub/names.h"
-#include "hub/places.h"
+#include "hub/client.h"
+#include "hub/name.h"
 
 bool ek_model_is_name(const char *text)
 {

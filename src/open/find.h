@@ -7,12 +7,12 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-/* Whether text names a repository of the Hub, ORG/NAME[@REVISION][:FILE], or is a short name (hub/names.h): what exists
+/* Whether text names a repository of the Hub, ORG/NAME[@REVISION][:FILE], or is a short name (hub/name.h): what exists
  * as a path is one. */
 bool ek_model_is_name(const char *text);
 
 /* Appends the path to open for a path or the name of a repository in the Hub's cache, whose place the environment says
- * (hub/places.h). ENOTFOUND names the command that fetches it, and says it of a folder
+ * (hub/client.h). ENOTFOUND names the command that fetches it, and says it of a folder
  * that holds no model. */
 ek_err ek_model_find(ek_buf *out, const char *text);
 

@@ -8,7 +8,7 @@
 #include "base/reserve.h"
 #include "base/wanted.h"
 #include "serve/session.h"
-#include "text/json/json_scan.h"
+#include "text/json/json.h"
 
 enum {
     LARGE_BODY = 256 << 10,    /* bytes */

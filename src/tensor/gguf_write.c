@@ -1,4 +1,4 @@
-#include "tensor/gguf_write.h"
+#include "tensor/gguf.h"
 
 #include <string.h>
 

@@ -5,10 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cuda/product/product.h"
 #include "cuda/rows/layer_end.h"
-#include "cuda/product/choose.h"
-#include "cuda/product/warp.h"
-#include "cuda/product/wide.h"
 
 enum { ROOM = 64 << 20 };
 

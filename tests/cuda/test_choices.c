@@ -19,7 +19,7 @@
 #include "base/buf.h"
 #include "base/hash/rng.h"
 #include "choices.h"
-#include "cuda/product/choose.h"
+#include "cuda/product/product.h"
 #include "model/config/config.h"
 #include "model/weights/role.h"
 #include "model/weights/weights.h"

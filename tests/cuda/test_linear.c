@@ -12,10 +12,7 @@
 
 #include "../support/device_pack.h"
 #include "base/hash/rng.h"
-#include "cuda/product/choose.h"
-#include "cuda/product/format.h"
-#include "cuda/product/mid.h"
-#include "cuda/product/warp.h"
+#include "cuda/product/product.h"
 #include "ops/linear/linear_layout.h"
 
 /* Chips with most and least shared memory, and A100's. */

@@ -17,10 +17,10 @@
 #include "../support/mlx.h"
 #include "../support/nodes.h"
 #include "base/machine/cpu.h"
-#include "cuda/product/choose.h"
+#include "cuda/product/product.h"
+#include "emulated.h"
 #include "engine/trace.h"
 #include "gpu/gpu.h"
-#include "emulated.h"
 #include "gpu/weights/state.h"
 
 static void run(const ek_executor *on, const ek_ask *ask, int n, int chunk, ek_trace *out)

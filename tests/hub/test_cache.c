@@ -13,7 +13,7 @@
 
 #include "../support/files.h"
 #include "base/file.h"
-#include "hub/blob.h"
+#include "hub/pull.h"
 #include "hub/store.h"
 
 #define C1 "1111111111111111111111111111111111111111"

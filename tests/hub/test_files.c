@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "hub/files.h"
+#include "hub/cache.h"
 
 #define SHA   "\"0123456789012345678901234567890123456789\""
 #define BLOB  "\"aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd\""

@@ -11,8 +11,6 @@
 #include "../support/files.h"
 #include "hub/client.h"
 #include "hub/name.h"
-#include "hub/names.h"
-#include "hub/places.h"
 
 static void a_name_has_three_parts(void **state)
 {

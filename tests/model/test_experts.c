@@ -11,10 +11,10 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/machine/cpu.h"
-#include "base/log.h"
 #include "base/hash/rng.h"
-#include "model/moe.h"
+#include "base/log.h"
+#include "base/machine/cpu.h"
+#include "model/pass.h"
 
 enum { FEW = 11, MAX = 256 };
 

@@ -13,8 +13,8 @@
 #include "../support/gguf.h"
 #include "../support/gguf_memory.h"
 #include "../support/safetensors.h"
+#include "tensor/checkpoint.h"
 #include "tensor/gguf.h"
-#include "tensor/listing.h"
 
 static const uint8_t zeros[4096];
 

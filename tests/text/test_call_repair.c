@@ -8,8 +8,8 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "text/reply/call_repair.h"
 #include "text/json/json.h"
+#include "text/reply/reply.h"
 
 static size_t count(const json_t *v)
 {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "text/reply/call_names.h"
+#include "text/reply/call_args.h"
 #include "validate.h"
 
 static ek_tokenizer *tokenizer;

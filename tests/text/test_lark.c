@@ -2,7 +2,7 @@
 #include "../support/regex.h"
 #include "helper.h"
 
-#include "text/regex/lark.h"
+#include "text/regex/regex.h"
 #include "text/utf8.h"
 
 /* Whether the automaton of the grammar takes the whole text. */

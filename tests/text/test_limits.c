@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "text/json/json.h"
 #include "text/template/chat.h"
-#include "text/json/json_scan.h"
 
 static size_t count(const json_t *v, size_t *containers)
 {

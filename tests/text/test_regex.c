@@ -6,7 +6,7 @@
 #include "../support/regex.h"
 #include "base/alloc.h"
 #include "helper.h"
-#include "text/regex/pattern.h"
+#include "text/regex/regex.h"
 #include "text/utf8.h"
 
 static ek_regex *open_regex(const char *pattern)

@@ -1,6 +1,6 @@
 #include "helper.h"
 
-#include "text/reply/stop.h"
+#include "text/reply/reply.h"
 
 static ek_stop *open_stop(const char *const *strings, int n)
 {

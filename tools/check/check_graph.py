@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 ROOMS = ("src/cuda", "src/gpu", "src/engine")  # no circle between files inside of one
-MAX_FILES = 45  # of one folder
+MAX_FILES = 45  # of one folder, before a warning
 SOURCES = (".c", ".h", ".cu", ".cuh", ".S", ".def", ".inc")
 # What is compiled for one processor has no object on others.
 OTHER_PROCESSORS = re.compile(r"/(x86|arm)/|/peak_avx")
@@ -214,8 +214,7 @@ def main(words):
         print_circles(folders, "folders")
     for name, count in sorted(held.items()):
         if count > MAX_FILES:
-            print(f"{name} holds {count} files, at most {MAX_FILES} are allowed")
-            bad += 1
+            print(f"warning: {name} holds {count} files, more than {MAX_FILES}: are they one subject?")
     if not listing:
         bad += print_circles(folders, "folders")
         for room in ROOMS:

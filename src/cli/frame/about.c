@@ -9,8 +9,8 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "model/source/source.h"
+#include "tensor/checkpoint.h"
 #include "tensor/gguf.h"
-#include "tensor/listing.h"
 
 enum { CONFIG_LIMIT = 16 << 20 };
 

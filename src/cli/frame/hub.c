@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "hub/names.h"
+#include "hub/name.h"
 #include "open/find.h"
 
 ek_err ek_cli_hub_places(ek_hub_places *p)

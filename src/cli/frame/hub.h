@@ -3,13 +3,13 @@
 #define EK_CLI_HUB_H
 
 #include "cli/frame/cli.h"
+#include "hub/client.h"
 #include "hub/name.h"
-#include "hub/places.h"
 
-/* From the environment (HF_HOME and others, hub/places.h). Fini also after a failure. */
+/* From the environment (HF_HOME and others, hub/client.h). Fini also after a failure. */
 ek_err ek_cli_hub_places(ek_hub_places *p);
 
-/* A repository as a user names it: in full, or by a short name (hub/names.h). EINVAL suggests some. */
+/* A repository as a user names it: in full, or by a short name (hub/name.h). EINVAL suggests some. */
 ek_err ek_cli_hub_name(ek_hub_name *out, const char *text);
 
 /* A path, or the name of a repository in the cache (no network): what is to be opened. What exists as a path is one.

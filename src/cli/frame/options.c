@@ -5,7 +5,7 @@
 #include "cli/frame/check.h"
 #include "cli/frame/guess.h"
 #include "cli/frame/values.h"
-#include "hub/names.h"
+#include "hub/name.h"
 #include "open/device.h"
 
 static ek_err set_defaults(ek_cli *cli, ek_env_fn *env)

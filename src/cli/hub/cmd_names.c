@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/frame/cli.h"
-#include "hub/names.h"
+#include "hub/name.h"
 
 static bool wanted(const ek_cli *cli, const ek_hub_short *s)
 {

@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/machine/cpu.h"
 #include "base/file.h"
+#include "base/machine/cpu.h"
 #include "base/machine/memory.h"
 #include "chat/prompt.h"
 #include "cli/frame/check.h"
 #include "cli/frame/hub.h"
+#include "engine/budget.h"
 #include "open/beside.h"
 #include "open/device.h"
-#include "engine/budget.h"
-#include "tensor/listing.h"
+#include "tensor/checkpoint.h"
 
 /* ------------------------------------------------------------------ tensors */
 

@@ -4,10 +4,10 @@
 
 #include "base/file.h"
 #include "cli/frame/hub.h"
-#include "cli/inspect/inspect.h"
 #include "cli/frame/put.h"
+#include "cli/inspect/inspect.h"
 #include "engine/budget.h"
-#include "tensor/listing.h"
+#include "tensor/checkpoint.h"
 
 static int layers_of(const ek_config *c, ek_layer_kind kind)
 {

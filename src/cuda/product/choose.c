@@ -1,12 +1,4 @@
-#include "cuda/product/choose.h"
-
-#include "cuda/product/floats.h"
-#include "cuda/product/format.h"
-#include "cuda/product/mid.h"
-#include "cuda/product/tile.h"
-#include "cuda/product/units.h"
-#include "cuda/product/warp.h"
-#include "cuda/product/wide.h"
+#include "cuda/product/product.h"
 
 enum { FEW = 8 }; /* rows that one tile of the family `warp` holds */
 

@@ -1,10 +1,9 @@
-#include "cuda/product/floats.h"
+#include "cuda/product/product.h"
 
 #include <stdio.h>
 
 #include "cuda/few.h"
 #include "cuda/many.h"
-#include "cuda/product/parts.h"
 
 int ek_cuda_floats_levels(int k)
 {

@@ -25,7 +25,7 @@ typedef struct ek_cuda_product {
 typedef enum ek_cuda_gate { EK_CUDA_GATE_NONE, EK_CUDA_GATE_ROW, EK_CUDA_GATE_MATRIX } ek_cuda_gate;
 
 /* q, k and v for the same rows in one launch: q.name is the kernel's; q's grid is the launch; blocks: of the product
- * alone. k_tiles: of rows, of the launches of experts (product/warp.h). */
+ * alone. k_tiles: of rows, of the launches of experts (product/product.h). */
 typedef struct ek_cuda_heads {
     ek_cuda_product q, k;
     int q_blocks, k_blocks, k_tiles;

@@ -1,8 +1,6 @@
-#include "cuda/product/mid.h"
+#include "cuda/product/product.h"
 
 #include <stdio.h>
-
-#include "cuda/product/format.h"
 
 enum { MIN_OCT = 1, MAX_OCT = EK_CUDA_MID_MAX_OCT }; /* columns of a block over 8 */
 #define NEVER 1e30                                   /* us */

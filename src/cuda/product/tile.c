@@ -1,9 +1,6 @@
-#include "cuda/product/tile.h"
+#include "cuda/product/product.h"
 
 #include <stdio.h>
-
-#include "cuda/product/format.h"
-#include "cuda/product/parts.h"
 
 enum { SLOTS = 3, OUTPUTS = 128, COLUMNS = 64, PANELS = OUTPUTS / EK_PANEL, BLOCKS = 2 /* of a multiprocessor */ };
 
@@ -59,4 +56,83 @@ ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int ma
     p.grid.x = (unsigned)(blocks < tiles ? blocks : tiles), p.grid.z = (unsigned)matrices;
     snprintf(p.name, sizeof p.name, "ek_products_q%d_l%d_a%d_tile", l->bits, l->limbs, l->a_group);
     return p;
+}
+
+void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                      int tiles, int blocks, ek_cuda_part_us *part_us, double *us)
+{
+    const size_t part_bytes = (size_t)rows * (size_t)l->n * sizeof(float);
+    const int all_units = ek_cuda_over(l->k, 64), leaf_units = (l->units ? EK_KBLOCK_Q : EK_KBLOCK) / 64;
+    for (int units = leaf_units; units < all_units; units *= 2) {
+        const int parts = ek_cuda_over(all_units, units);
+        const size_t bytes = part_bytes * (size_t)parts;
+        if (bytes > room) continue;
+        const double t = part_us(l, rows, units, chip) + chip->us->parts.sum +
+                         2 * (double)bytes / chip->us->parts.bytes;
+        if (t >= *us) continue;
+        *us = t;
+        p->split = units, p->parts = parts;
+    }
+    if (!p->parts) return;
+    const size_t each = p->stack / p->grid.x;
+    const int all = tiles * p->parts, max = blocks * chip->multiprocessors;
+    p->grid.x = (unsigned)(all < max ? all : max);
+    p->stack = p->grid.x * each;
+}
+
+enum { MIN_WARPS = 8, UNIT_SLOTS = 4 };
+
+/* Blocks that take as many panels each. */
+static unsigned even(int panels, int blocks)
+{
+    int each = (panels + blocks - 1) / blocks;
+    return (unsigned)((panels + each - 1) / each);
+}
+
+ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip)
+{
+    int oct = 1;
+    while (oct * 8 / l->limbs < rows && oct * 8 / l->limbs < EK_CUDA_UNITS_ROWS) oct *= 2;
+    const size_t memory = chip->shared - 4096; /* and some to spare */
+    const int sub = 64 / l->a_group, per_tile = oct * 8 / l->limbs, values = EK_PANEL * per_tile;
+    const int leaves = (l->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, tiles = jobs ? jobs : (rows + per_tile - 1) / per_tile;
+    const int layers = tiles * (matrices ? matrices : 1); /* of blocks */
+    const size_t unit_values = (size_t)(sub * values) * 4, leaf_bytes = (size_t)(leaves * values) * 4;
+    const size_t slot = (size_t)l->bits * 128 + (size_t)sub * 64 * ek_cuda_linear_scale(l) + (size_t)oct * 512;
+    /* warps that a multiprocessor has registers for, and a block's share: more where there are few panels */
+    const int max = l->a_group == 32 || oct > 1 || matrices ? 16 : 24;
+    int warps = MIN_WARPS;
+    while (warps > 2 && (size_t)(warps * UNIT_SLOTS) * slot + leaf_bytes + 16 * unit_values > chip->block_shared)
+        warps /= 2;
+    while (warps >= MIN_WARPS && warps < max && l->units > warps &&
+           l->n_panels * layers * (warps + 8) <= chip->multiprocessors * max &&
+           (size_t)((warps + 8) * UNIT_SLOTS) * slot + leaf_bytes + 16 * unit_values < memory)
+        warps += 8;
+    /* the longest pass with which as many blocks fit as there are registers for, else one of 16 units */
+    const size_t ring = (size_t)(warps * UNIT_SLOTS) * slot, room = memory / (size_t)(max / warps) - 1024;
+    ek_cuda_product p = {.pass = 96};
+    while (p.pass > 16 && ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values > room)
+        p.pass -= 16;
+    const size_t shared = ring + leaf_bytes + (size_t)(p.pass < l->units ? p.pass : l->units) * unit_values;
+    int resident = (int)(memory / (shared + 1024));
+    if (resident > max / warps) resident = max / warps;
+    if (resident < 1) resident = 1;
+    int blocks = chip->multiprocessors * resident;
+    if (matrices) blocks = blocks * (jobs ? 2 : 1) / layers + 1; /* some jobs are empty */
+    p.grid = (ek_cuda_grid){.x = even(l->n_panels, blocks),
+                            .y = (unsigned)tiles,
+                            .z = (unsigned)matrices,
+                            .threads = (unsigned)warps * 32,
+                            .shared = shared,
+                            .overlap = true};
+    snprintf(p.name, sizeof p.name, "ek_product%s_q%d_l%d_a%d_o%d", matrices ? "s" : "", l->bits, l->limbs, l->a_group,
+             oct);
+    return p;
+}
+
+double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    const int passes = (rows + EK_CUDA_UNITS_ROWS - 1) / EK_CUDA_UNITS_ROWS * l->limbs;
+    return ek_cuda_small_groups(chip->us, l->a_group) * chip->us->units.weight[l->limbs - 1] * (double)l->n *
+           (double)l->k * passes;
 }

@@ -1,8 +1,4 @@
-#include "cuda/product/warp.h"
-
-#include "cuda/product/format.h"
-#include "cuda/product/warp_64.h"
-#include "cuda/product/warp_own.h"
+#include "cuda/product/product.h"
 
 bool ek_cuda_warp_fits(const ek_cuda_linear *l)
 {

@@ -1,11 +1,8 @@
 /* How products of few rows in groups of 64 are launched (kernels/product/warp.cuh): of a matrix, of experts, with a
  * gate, of q, k and v, or of experts beside the dense MLP. */
-#include "cuda/product/warp_64.h"
+#include "cuda/product/product.h"
 
 #include <stdio.h>
-
-#include "cuda/product/format.h"
-#include "cuda/product/warp_cut.h"
 
 enum {
     CHUNK_UNITS = 4,

@@ -1,10 +1,7 @@
 /* How products of few rows in groups of 32 or 16 are launched (kernels/product/warp.cuh). */
-#include "cuda/product/warp_own.h"
+#include "cuda/product/product.h"
 
 #include <stdio.h>
-
-#include "cuda/product/format.h"
-#include "cuda/product/warp_cut.h"
 
 enum {
     MAX_ROWS = 8,

@@ -1,9 +1,6 @@
-#include "cuda/product/wide.h"
+#include "cuda/product/product.h"
 
 #include <stdio.h>
-
-#include "cuda/product/format.h"
-#include "cuda/product/parts.h"
 
 static int row_tiles(const ek_cuda_linear *l, int rows)
 {

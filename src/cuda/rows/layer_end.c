@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cuda/product/format.h"
+#include "cuda/product/product.h"
 
 enum { MAX_BLOCKS = 16, MIN_BLOCKS = 4, MAX_ROWS = 8, THREADS = EK_CUDA_LAYER_END_THREADS };
 enum { MAX_INPUTS = 1024, CONTROL = 448 }; /* of proj: one leaf; bytes of arrivals and sums of rows */

@@ -5,9 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "cuda/product/choose.h"
-#include "cuda/product/format.h"
-#include "cuda/product/warp.h"
+#include "cuda/product/product.h"
 #include "gpu/recipe/gated.h"
 #include "gpu/recipe/route.h"
 #include "gpu/recipe/row_kernel.h"

@@ -2,8 +2,7 @@
 
 #include <stddef.h>
 
-#include "cuda/product/choose.h"
-#include "cuda/product/wide.h"
+#include "cuda/product/product.h"
 
 /* Where both products would be wide and whole. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)

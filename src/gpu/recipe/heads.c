@@ -4,8 +4,7 @@
 
 #include "cuda/attn_work.h"
 #include "cuda/operand_args.h"
-#include "cuda/product/choose.h"
-#include "cuda/product/wide.h"
+#include "cuda/product/product.h"
 #include "gpu/recipe/exchange.h"
 
 /* --- products */

@@ -1,7 +1,7 @@
 #include "gpu/recipe/operand.h"
 
 #include "cuda/operand_args.h"
-#include "cuda/product/wide.h"
+#include "cuda/product/product.h"
 
 ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 {

@@ -1,6 +1,6 @@
 #include "gpu/recipe/product.h"
 
-#include "cuda/product/choose.h"
+#include "cuda/product/product.h"
 
 static const ek_cuda_chip *chip(const ek_gpu_run *x)
 {

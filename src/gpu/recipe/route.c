@@ -1,7 +1,6 @@
 #include "gpu/recipe/route.h"
 
-#include "cuda/product/format.h"
-#include "cuda/product/warp.h"
+#include "cuda/product/product.h"
 #include "gpu/recipe/exchange.h"
 #include "gpu/recipe/product.h"
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "model/moe.h"
+#include "model/pass.h"
 
 struct ek_gpu_host {
     ek_scratch *scratch;

@@ -1,4 +1,4 @@
-/* What model/tower/tower_audio_layer.c and tower_audio_conv.c compute row by row, for all rows of a clip. Between two
+/* What model/tower/tower_audio_layer.c computes row by row, for all rows of a clip. Between two
  * products stands one kernel: what a block leaves is added where the next one's input is made. */
 #include <math.h>
 #include <string.h>

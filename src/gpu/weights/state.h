@@ -3,8 +3,8 @@
 #define EK_GPU_WEIGHTS_STATE_H
 
 #include "cuda/memory.h"
-#include "cuda/product/layout.h"
 #include "cuda/product/launch.h"
+#include "cuda/product/layout.h"
 #include "gpu/weights/cut.h"
 #include "model/drafter.h"
 #include "model/pass.h"
@@ -14,7 +14,7 @@ typedef struct ek_gpu ek_gpu;
 typedef struct ek_gpu_matrix {
     ek_cuda_linear l; /* n 0: the layer has none */
     CUdeviceptr at;
-    bool invented; /* a synthetic model's table: values are computed from seed (model/table.c); l has only its shape */
+    bool invented; /* a synthetic model's table: values are computed from seed (model/embed.c); l has only its shape */
     uint64_t seed;
 } ek_gpu_matrix;
 

@@ -8,8 +8,8 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cuda/model_args.h"
-#include "cuda/product/floats.h"
 #include "cuda/product/layout.h"
+#include "cuda/product/product.h"
 #include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
 

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/config/config_layers.h"
 #include "model/config/setting.h"
 
 /* What the engine does not compute is refused by name, never approximated. */

@@ -2,7 +2,7 @@
  * num_global_key_value_heads; since 5.15 it writes per_layer_config instead: a map from layer number to what differs
  * from the common value, {"05": {"head_dim": 512}}. Numbers are padded with zeros to the width of the largest one and
  * read back as numbers (transformers, heterogeneity/configuration_utils.py and configuration_gemma4.py). */
-#include "model/config/config_layers.h"
+#include "model/config/setting.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,10 +4,11 @@
 #ifndef EK_MODEL_SETTING_H
 #define EK_MODEL_SETTING_H
 
+#include "base/err.h"
+#include "model/config/config.h"
+
 #include <jansson.h>
 #include <stdbool.h>
-
-#include "base/err.h"
 
 typedef struct ek_settings {
     const char *file;
@@ -33,5 +34,14 @@ ek_err ek_setting_to_int(int *out, const ek_settings *f, const char *key, const 
 
 /* EFORMAT: "FILE: KEY is V, must be MUST". */
 ek_err ek_setting_wrong(const ek_settings *f, const char *key, const json_t *v, const char *must);
+
+/* What config.json says of single layers: their kinds, heads and widths. Parts of ek_config_parse. */
+
+/* layer_types to layer[].kind; n_layers stands. */
+ek_err ek_config_kinds(ek_config *c, const ek_settings *p);
+
+/* layer[].head_dim, n_kv_heads, intermediate_size and k_eq_v; kinds and first_shared stand. Takes both forms of
+ * writing full layers: global_head_dim with num_global_key_value_heads, and per_layer_config. */
+ek_err ek_config_layers(ek_config *c, const ek_settings *p);
 
 #endif

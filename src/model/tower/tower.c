@@ -9,8 +9,8 @@
 #include "model/config/setting.h"
 #include "model/tower/source/processor.h"
 #include "model/tower/tower_audio.h"
-#include "model/tower/tower_image.h"
 #include "model/tower/tower_state.h"
+#include "model/tower/tower_unified.h"
 #include "model/tower/tower_vision.h"
 
 /* ------------------------------------------------------------------ configuration */

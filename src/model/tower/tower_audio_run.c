@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "model/tower/tower_audio_work.h"
+#include "model/tower/tower_audio_state.h"
 
 /* ------------------------------------------------------------------ memory */
 

@@ -9,6 +9,8 @@
 
 #include "model/config/setting.h"
 #include "model/tower/tower_part.h"
+#include "model/tower/tower_rows.h"
+#include "ops/attn/attn.h"
 
 enum { EK_VISION_INTEGERS = 4096 /* patches, 455 tokens of 3 x 3 */ };
 
@@ -45,5 +47,63 @@ static inline bool ek_vision_in_integers(const ek_vision *v, int n)
 
 ek_err ek_vision_cost(ek_tower_cost *out, const ek_tower_part *p, const ek_image_fit *fit);
 ek_err ek_vision_begin(ek_tower_work **out, const ek_tower_part *p, const ek_picture *picture);
+
+/* Inside src/model/tower: a picture on its way through the vision tower, block by block of rows. Whatever concerns one
+ * row alone needs its row, attention needs the keys and values of all: a layer is two passes over the rows, heads
+ * (norm, q, k, v) and mix (attention, output projection, MLP). A slice is some rows of one pass, so where it ends
+ * changes nothing. */
+
+enum {
+    EK_VISION_BLOCK = 256,   /* rows that a pass runs at once, at most */
+    EK_VISION_INPUTS = 3,    /* matrices that read the same rows, each clamped its way */
+    EK_VISION_ATTN_ROWS = 64 /* of a task */
+};
+
+typedef enum ek_vision_pass {
+    EK_VISION_EMBED,
+    EK_VISION_HEADS,
+    EK_VISION_MIX,
+    EK_VISION_POOL,
+    EK_VISION_DONE
+} ek_vision_pass;
+
+typedef struct ek_vision_work {
+    ek_tower_work work;
+    const ek_vision *v;
+    ek_picture picture;  /* a copy; its pixels in the block */
+    int n, across, down; /* patches */
+    ek_vision_pass pass;
+    int layer, row, m; /* the block: rows [row, row + m), of patches or (pool) of tokens */
+    uint8_t *block;
+    size_t bytes;
+    ek_span h, q;                          /* of all patches */
+    float *k, *val;                        /* [kv_heads][n][head_dim]; k turned (ek_attn_operand), n rounded up to 16 */
+    ek_span o, y, gate, up, kt, vt;        /* of a block; kt, vt: keys and values as the products leave them */
+    ek_span x[EK_VISION_INPUTS];           /* what products read */
+    float *cos, *sin;                      /* [positions][head_dim / 4] */
+    ek_span temp;                          /* two rows of each thread */
+    void *acts[EK_VISION_INPUTS], *acts_o; /* of quantised weights; NULL without */
+    uint8_t *attn;
+    size_t attn_bytes; /* of a thread; in integers of all */
+    /* Attention in integers; NULL: in floats, and k and val are there. */
+    ek_attn *integers;
+    ek_kv_view view;
+    ek_attn_row *see; /* [EK_VISION_BLOCK] */
+} ek_vision_work;
+
+/* Floats of a head's turned keys. */
+static inline size_t ek_vision_key_floats(const ek_vision_work *w)
+{
+    return (size_t)(w->n + 15) / 16 * 16 * (size_t)w->v->head_dim;
+}
+
+/* A pass over the rows of the block; heads and mix of w->layer. */
+void ek_vision_embed(ek_vision_work *w);
+void ek_vision_heads(ek_vision_work *w);
+void ek_vision_mix(ek_vision_work *w);
+void ek_vision_pool(ek_vision_work *w);
+
+/* Attention of rows [first, first + n) of the block, of the heads that read one KV head. */
+ek_attn_tensors ek_vision_attention(const ek_vision_work *w, int kv_head, int first, int n);
 
 #endif

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/tower/tower_vision_work.h"
+#include "model/tower/tower_vision.h"
 
 /* fn for each row of the block, counted from 0. */
 static void each_row(const ek_vision_work *w, ek_tower_row_fn *fn)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tower/tower_vision_work.h"
+#include "model/tower/tower_vision.h"
 
 enum { LEAST = 16 /* rows of a slice */ };
 

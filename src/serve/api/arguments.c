@@ -1,8 +1,8 @@
 #include "serve/api/arguments.h"
 
 #include "serve/api/field.h"
-#include "text/reply/call_repair.h"
 #include "text/json/json.h"
+#include "text/reply/reply.h"
 #include "text/utf8.h"
 
 /* *out: any value, or NULL where the text is beyond repair. */

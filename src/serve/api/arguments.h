@@ -5,7 +5,7 @@
 #include "serve/api/dialect.h"
 
 /* What ek_block.value of a call becomes: v is a member of the body, a text that holds JSON or a value; NULL: absent.
- * *out is a new reference: an object, repaired where the text is damaged but clear (text/reply/call_repair.h), and
+ * *out is a new reference: an object, repaired where the text is damaged but clear (text/reply/reply.h), and
  * empty for null, "", and []; or else a JSON text, as it is: nothing is refused, because the client would send it again
  * with every later turn. What limits->count says; *out is then NULL. */
 ek_err ek_arguments_read(json_t **out, const json_t *v, const ek_api_limits *limits);

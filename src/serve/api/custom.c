@@ -5,7 +5,7 @@
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
-#include "text/regex/lark.h"
+#include "text/regex/regex.h"
 
 /* What a grammar says, as a pattern of the whole input, and for the model in words. */
 static ek_err read_grammar(ek_api_request *r, const json_t *format, ek_buf *pattern, ek_buf *says)

@@ -6,7 +6,7 @@
 #include "serve/api/dialect.h"
 
 /* The declaration of a custom tool, a new reference; t: the object that has its description and format. name: as the
- * model knows it. A grammar in Lark's notation is turned into a pattern (text/regex/lark.h). EINVAL, ETOOLARGE with
+ * model knows it. A grammar in Lark's notation is turned into a pattern (text/regex/regex.h). EINVAL, ETOOLARGE with
  * r->param.
  */
 ek_err ek_custom_tool(ek_api_request *r, const json_t *name, const json_t *description, const json_t *t, json_t **tool);

@@ -9,7 +9,7 @@
 #define EK_SERVE_DIALECT_H
 
 #include "serve/resume/resume.h"
-#include "text/json/json_scan.h"
+#include "text/json/json.h"
 
 /* What a body asks for. Zero-initialised by ek_api_prepare; everything in it is owned. */
 typedef struct ek_api_request {

@@ -1,4 +1,4 @@
-#include "text/grammar/row_cache.h"
+#include "text/grammar/vocab_data.h"
 
 #include <stdlib.h>
 #include <string.h>

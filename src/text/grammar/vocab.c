@@ -1,11 +1,11 @@
-#include "text/grammar/vocab.h"
+#include "text/grammar/grammar.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/utf8.h"
 #include "text/grammar/vocab_data.h"
+#include "text/utf8.h"
 
 /* Characters of a token that is nothing but the body of a string; 0 if it is something else. *may: whether it may
  * at least begin in one. */
@@ -146,4 +146,156 @@ ek_vocab_stats ek_vocab_stats_of(ek_vocab *v)
     ek_vocab_stats s = {v->bytes, v->hits, v->misses};
     pthread_mutex_unlock(&v->lock);
     return s;
+}
+
+/* Tokens by the kinds of their characters: words with and without a blank, numbers, other scripts. */
+
+enum { SMALL = 1 << 0 | 1 << 1, LARGE = 1 << 2 | 1 << 3, DIGIT = 1 << 4, BLANK = 1 << 8, FOREIGN = 1 << 12 };
+
+/* A token belongs to the first that it fits. */
+static const uint16_t kinds[EK_RUNS][3] = {
+    {SMALL, SMALL, SMALL},
+    {BLANK, SMALL, SMALL},
+    {LARGE, SMALL, SMALL},
+    {BLANK, LARGE, SMALL},
+    {LARGE, LARGE, LARGE},
+    {DIGIT, DIGIT, DIGIT},
+    {FOREIGN, FOREIGN, FOREIGN},
+    {BLANK, FOREIGN, FOREIGN},
+    {SMALL | LARGE, SMALL | LARGE, SMALL | LARGE},
+    {BLANK, SMALL | LARGE, SMALL | LARGE},
+    {SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
+    {BLANK, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
+};
+
+/* The characters' kinds, at most EK_VOCAB_RUN of them; 0 if there are more, or if some are bytes only. */
+static uint32_t read_kinds(const ek_piece *e, int *kind)
+{
+    uint32_t chars = 0;
+    for (uint32_t i = 0; i < e->n; chars++) {
+        uint32_t cp;
+        int len = ek_utf8_next((const char *)e->s + i, e->n - i, &cp);
+        if (len < 0 || chars == EK_VOCAB_RUN) return 0;
+        kind[chars] = ek_chars_kind(0, e->s[i], 0);
+        i += (uint32_t)len;
+    }
+    return chars;
+}
+
+static int run_of(const int *kind, uint32_t chars)
+{
+    for (int r = 0; r < EK_RUNS; r++) {
+        uint32_t i = 0;
+        while (i < chars && kind[i] & kinds[r][i < 2 ? i : 2]) i++;
+        if (i == chars) return r;
+    }
+    return EK_RUNS;
+}
+
+void ek_vocab_build_runs(ek_vocab *v, const ek_piece *e, uint32_t n)
+{
+    size_t words = (size_t)v->n_words, bytes = sizeof *v->made * words * (EK_VOCAB_RUN + 1);
+    uint8_t *where = ek_alloc((size_t)n + 1);
+    ek_piece *some = ek_alloc(sizeof *some * ((size_t)n + 1));
+    for (int r = 0; r < EK_RUNS; r++) {
+        v->run[r].set = ek_alloc(bytes);
+        memcpy(v->run[r].kind, kinds[r], sizeof kinds[r]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        int kind[EK_VOCAB_RUN];
+        uint32_t chars = read_kinds(&e[i], kind);
+        where[i] = (uint8_t)(chars > 0 ? run_of(kind, chars) : EK_RUNS);
+        if (where[i] < EK_RUNS) ek_row_set(v->run[where[i]].set + chars * words, e[i].id);
+    }
+    for (int r = 0; r <= EK_RUNS; r++) {
+        uint32_t n_some = 0;
+        for (uint32_t i = 0; i < n; i++)
+            if (where[i] == r) some[n_some++] = e[i];
+        v->bytes += ek_trie_build(r < EK_RUNS ? &v->run[r].trie : &v->odd, some, n_some);
+        for (size_t w = words; r < EK_RUNS && w < words * (EK_VOCAB_RUN + 1); w++)
+            v->run[r].set[w] |= v->run[r].set[w - words];
+    }
+    v->bytes += bytes * EK_RUNS;
+    free(some);
+    free(where);
+}
+
+/* Tries of tokens' bytes. */
+
+int ek_piece_order(const void *x, const void *y)
+{
+    const ek_piece *a = x, *b = y;
+    int c = memcmp(a->s, b->s, a->n < b->n ? a->n : b->n);
+    if (c) return c;
+    if (a->n != b->n) return a->n < b->n ? -1 : 1;
+    return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static uint32_t common(const ek_piece *a, const ek_piece *b)
+{
+    uint32_t n = 0;
+    while (n < a->n && n < b->n && a->s[n] == b->s[n]) n++;
+    return n;
+}
+
+/* A path from the root, while the trie is built. */
+typedef struct path {
+    uint32_t node[EK_VOCAB_TOKEN + 1], depth;
+    int utf8[EK_VOCAB_TOKEN + 1], kind[EK_VOCAB_TOKEN + 1]; /* behind its bytes */
+    uint32_t height[EK_VOCAB_TOKEN + 2];
+} path;
+
+static void open_node(ek_byte_trie *t, path *p, uint32_t at, uint32_t token, uint8_t byte)
+{
+    uint32_t d = ++p->depth;
+    p->node[d] = at;
+    p->kind[d] = ek_chars_kind(p->utf8[d - 1], byte, p->kind[d - 1]);
+    p->utf8[d] = p->utf8[d - 1] < 0 ? -1 : ek_utf8_walk(p->utf8[d - 1], byte);
+    if (p->utf8[d] < 0) p->kind[d] = EK_CHARS_ODD;
+    p->height[d + 1] = 0;
+    t->node[at] = (ek_trie_node){
+        .token = token, .byte = byte, .depth = (uint8_t)d, .kinds = (uint32_t)p->kind[d] & 0x3fffu};
+}
+
+static void close_node(ek_byte_trie *t, path *p, uint32_t skip)
+{
+    uint32_t d = p->depth--, height = p->height[d + 1] + 1;
+    ek_trie_node *n = &t->node[p->node[d]];
+    n->skip = skip;
+    n->height = height <= 4 ? 0 : height <= 16 ? 1 : height <= 64 ? 2 : 3;
+    if (p->height[d] < height) p->height[d] = height;
+    if (d > 1) t->node[p->node[d - 1]].kinds |= n->kinds;
+}
+
+/* e is sorted. */
+size_t ek_trie_build(ek_byte_trie *t, const ek_piece *e, uint32_t n)
+{
+    uint32_t n_nodes = 0;
+    path p = {0};
+    for (uint32_t i = 0; i < n; i++) n_nodes += e[i].n - (i ? common(&e[i - 1], &e[i]) : 0);
+    t->n_nodes = n_nodes;
+    t->n_tokens = n;
+    t->node = ek_alloc(sizeof *t->node * ((size_t)n_nodes + 1));
+    t->token = ek_alloc(sizeof *t->token * ((size_t)n + 1));
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t keep = i ? common(&e[i - 1], &e[i]) : 0;
+        while (p.depth > keep) close_node(t, &p, at);
+        for (; p.depth < e[i].n; at++) open_node(t, &p, at, i, e[i].s[p.depth]);
+        t->token[i] = e[i].id;
+    }
+    while (p.depth > 0) close_node(t, &p, at);
+    t->node[at].token = n;
+    EK_ASSERT(at == n_nodes);
+    for (uint32_t i = 0, byte = 0; byte <= 256; byte++) {
+        while (i < n_nodes && t->node[i].byte < byte) i = t->node[i].skip;
+        t->first[byte] = i;
+    }
+    return sizeof *t->node * ((size_t)n_nodes + 1) + sizeof *t->token * ((size_t)n + 1);
+}
+
+void ek_trie_free(ek_byte_trie *t)
+{
+    free(t->node);
+    free(t->token);
 }

@@ -10,8 +10,8 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "text/reply/call_names.h"
-#include "text/regex/pattern.h"
+#include "text/regex/regex.h"
+#include "text/reply/call_args.h"
 
 enum {
     EK_GRAPH_NODES = 20000, /* maximum of each kind of part */

@@ -1,10 +1,9 @@
-#include "text/json/pyvalue.h"
+#include "text/json/json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/json/json.h"
 #include "text/utf8.h"
 
 bool ek_py_truthy(const json_t *v)

@@ -1,6 +1,6 @@
 /* A grammar is read into tokens, its definitions are ranges of them, and the pattern is written by going through the
  * tokens of `start`, into each name that stands there. */
-#include "text/regex/lark.h"
+#include "text/regex/regex.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "text/regex/pattern.h"
+#include "text/regex/regex.h"
 
 #include <stdlib.h>
 #include <string.h>

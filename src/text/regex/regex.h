@@ -5,11 +5,12 @@
 #ifndef EK_TEXT_REGEX_H
 #define EK_TEXT_REGEX_H
 
+#include "base/buf.h"
+#include "base/err.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "base/err.h"
 
 enum {
     EK_REGEX_NODES = 20000, /* of the expression with its repetitions written out */
@@ -55,5 +56,58 @@ const ek_regex_edge *ek_regex_edge_of(const ek_regex *r, int32_t state, uint32_t
 int32_t ek_regex_step(const ek_regex *r, int32_t state, uint32_t cp);
 /* Whether anything may follow. */
 bool ek_regex_is_free(const ek_regex *r, int32_t state);
+
+/* Grammars in Lark's notation as regular expressions, as far as they are regular: a rule that comes to itself again is
+ * refused. So the text of a tool's input can be kept to its grammar by the automata that schemas have. Inside src/text
+ * and for dialects. */
+
+enum {
+    EK_LARK_PATTERN_BYTES = 64 << 10, /* of the grammar, and of what it becomes */
+    EK_LARK_DEPTH = 100               /* names and brackets inside each other */
+};
+
+/* Appends a pattern (text/regex/regex.h) of the whole texts that the grammar's rule `start` describes. Known: rules and
+ * terminals, aliases and priorities (which change nothing), | ? * + ~n ~n..m ( ) [ ], "texts" and "texts"i, ranges,
+ * /patterns/ without flags, %ignore, and %import of most of common. EINVAL with the line and what is wrong or not
+ * supported there; ETOOLARGE beyond the limits above. What a pattern in the grammar says is not read here. */
+ek_err ek_lark_pattern(ek_buf *out, const char *grammar, size_t n);
+
+/* A string that a pattern and limits of its length describe together: whether what is written so far can still become
+ * one. Immutable. Inside src/text. */
+
+/* Kinds of characters that patterns rarely tell apart, as bits; EK_CHARS_ODD: what delimits strings, control
+ * characters, and bytes that are no UTF-8. */
+enum { EK_CHARS_KINDS = 13, EK_CHARS_ODD = 1 << EK_CHARS_KINDS };
+/* The kind that a byte belongs to; utf8: the state of ek_utf8_walk before it, kind: that of the byte before it. */
+int ek_chars_kind(int utf8, int byte, int kind);
+
+enum { EK_PATTERN_ENTRIES = 1 << 20 }; /* states times minLength */
+
+typedef struct ek_pattern {
+    ek_regex *regex;
+    uint32_t min, max; /* characters; max UINT32_MAX: no limit */
+    uint32_t *reach;   /* [min * states]: for n in 1..min, from each state the smallest number >= n of characters that
+                        * lead to a match */
+} ek_pattern;
+
+/* Takes over regex, on failure too. EINVAL if no text of so many characters matches; ETOOLARGE. */
+ek_err ek_pattern_open(ek_pattern **out, ek_regex *regex, uint32_t min, uint32_t max);
+void ek_pattern_close(ek_pattern *p); /* NULL is fine */
+size_t ek_pattern_bytes(const ek_pattern *p);
+
+/* Whether a match can follow from `state` after n characters (without a maximum n need not exceed min). */
+bool ek_pattern_can_end(const ek_pattern *p, int32_t state, uint32_t n);
+/* Whether it can after one more character of [lo, hi], which makes n. */
+bool ek_pattern_may_come(const ek_pattern *p, int32_t state, uint32_t lo, uint32_t hi, uint32_t n);
+
+/* What holds for all texts of so many characters, the first one of the kinds kind[0], the second of kind[1], all
+ * further ones of kind[2]: the number, up to `max`, to which every one of them can follow and beyond which none can
+ * (at most: all can follow). -1 where that is not so, or not known without more work. */
+int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max);
+/* How many characters of these kinds, up to `max`, can follow whatever they are; perhaps more can. */
+int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t kinds, int max);
+
+/* The pattern of a known `format` (date, time, date-time, uuid, ipv4), or NULL. */
+const char *ek_pattern_of_format(const char *format);
 
 #endif

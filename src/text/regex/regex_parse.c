@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "text/regex/regex_read.h"
+#include "text/regex/regex_work.h"
 
 enum { MAX_COUNT = 1000000, NO_MAX = -1 };
 

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/hex.h"
-#include "text/regex/regex_read.h"
+#include "text/regex/regex_work.h"
 #include "text/utf8.h"
 
 ek_err ek_regex_refuse(const ek_regex_reader *p, const char *fmt, ...)

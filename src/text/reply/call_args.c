@@ -4,8 +4,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/reply/call_steps.h"
-#include "text/reply/call_value.h"
 #include "text/json/json.h"
 
 void ek_args_end_bare_key(ek_args *a, size_t n)

@@ -4,11 +4,42 @@
 #ifndef EK_TEXT_CALL_ARGS_H
 #define EK_TEXT_CALL_ARGS_H
 
+#include "base/buf.h"
+
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "base/buf.h"
-#include "text/reply/call_names.h"
+/* The names of a tool's arguments that cannot be told from the syntax of a call unless they are known: the template
+ * writes names as they are, whatever they hold. Inside src/text. */
+
+/* Names with the colon behind each, ascending by bytes. Immutable. */
+typedef struct ek_call_names {
+    struct ek_call_name {
+        uint32_t at, n; /* in text */
+    } * name;
+    int n;
+    ek_buf text;
+} ek_call_names;
+
+/* Whether a call's parser reads the name without knowing it. */
+bool ek_call_name_is_plain(const char *s, size_t n);
+/* Whether a name that is known can stand without <|"|>: nothing else that a call may hold looks like it. */
+bool ek_call_name_is_bare(const char *s, size_t n);
+
+/* Those of all properties anywhere in the schema that are bare: not plain ones alone, or with plain ones. Time and
+ * memory are linear, but for sorting. */
+void ek_call_names_init(ek_call_names *names, const json_t *schema, bool plain);
+void ek_call_names_fini(ek_call_names *names);
+/* Narrows [*lo, *hi), names that begin alike with len bytes, to those whose next byte is c. True if there are any;
+ * *whole: the first of them ends with it. */
+bool ek_call_names_narrow(const ek_call_names *names, int *lo, int *hi, uint32_t len, char c, bool *whole);
+/* The length of a name, with its colon, that s begins with; 0: none. */
+size_t ek_call_names_at(const ek_call_names *names, const char *s, size_t n);
+
+/* Whether calls of a tool with these parameters need more than plain names: a name that is not, or objects whose names
+ * are not known. */
+bool ek_call_names_matter(const json_t *schema);
 
 enum { EK_ARGS_DEPTH = 96 };
 
@@ -68,5 +99,95 @@ bool ek_args_close(ek_args *a);
 void ek_args_closing(const ek_args *a, ek_buf *out);
 /* The call ended without its marker: true only if it is not bad and nothing was left open. */
 bool ek_args_cut(ek_args *a);
+
+/* States of the argument parser (ek_args.state) and its JSON output, one container at a time; for call_args.c.
+ * Inside src/text. */
+
+enum {
+    KEY_START, /* before a key, or the end of the object */
+    KEY_NAMED, /* what may become one of the names that are known */
+    KEY_BARE,
+    KEY_QUOTED,
+    KEY_JSON,
+    KEY_SINGLE,
+    COLON, /* after a quoted key */
+    VALUE, /* before a value */
+    BARE,  /* a word without quotes, kept in held */
+    HOLD,  /* a word that is no literal: <|"|> or the end decides what it is */
+    TEXT,  /* between <|"|> and <|"|> */
+    JSON,
+    SINGLE,
+    AFTER, /* after a value */
+    DONE
+};
+
+ek_args_frame *ek_args_top(ek_args *a); /* the innermost open container; depth > 0 */
+bool ek_args_is_closer(const ek_args *a, char c);
+void ek_args_fail(ek_args *a); /* marks the call bad */
+
+/* Append to out, unless the value is muted or the call is bad. */
+void ek_args_emit(ek_args *a, const char *s, size_t n);
+void ek_args_emit_char(ek_args *a, char c);
+void ek_args_emit_escaped(ek_args *a, const char *s, size_t n);
+void ek_args_emit_text(ek_args *a, const char *s, size_t n); /* escaped, with quotes */
+
+void ek_args_begin_value(ek_args *a);
+void ek_args_end_value(ek_args *a);
+void ek_args_end_key(ek_args *a, const char *key, size_t n);
+void ek_args_push(ek_args *a, char opener);
+void ek_args_pop(ek_args *a);
+void ek_args_close_with(ek_args *a, char c);
+
+/* The steps of reading a call's arguments (call_args.h): what ends them needs the same ones. Inside src/text. */
+
+static inline bool ek_args_is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* Of the container that is open. */
+static inline const ek_call_names *ek_args_known_names(const ek_args *a)
+{
+    return &a->known[a->names].names;
+}
+
+/* One character. */
+void ek_args_step(ek_args *a, char c);
+
+/* Begins to hold what follows, until the state says what it is. */
+void ek_args_begin_held(ek_args *a, int state);
+/* What is held is decoded in place: it stood between JSON quotes. */
+void ek_args_decode_json(ek_args *a);
+/* What is held is a text, and the whole value. */
+void ek_args_end_text(ek_args *a);
+/* A bare word is the whole value. */
+void ek_args_emit_bare(ek_args *a, const char *s, size_t n);
+
+/* The first n bytes that are held are a key without quotes. */
+void ek_args_end_bare_key(ek_args *a, size_t n);
+/* A bare key that met no ':': `k=v`, or nothing that can be understood. */
+void ek_args_end_without_colon(ek_args *a);
+/* What is held became a name that is known and perhaps more, or none. */
+void ek_args_end_named(ek_args *a);
+
+/* Unquoted values in a tool call, and their types by the tool's JSON schema. Inside src/text. */
+
+/* Schema look-up. Results are borrowed; NULL where nothing is known, also for a NULL argument. */
+const json_t *ek_schema_of_tool(const json_t *tools, const char *name); /* the function's parameters */
+const json_t *ek_schema_property(const json_t *schema, const char *key, size_t n);
+const json_t *ek_schema_items(const json_t *schema); /* of all items */
+
+/* True if the word is a value as it stands: a JSON or Python literal, or, where the schema wants a number, a
+ * number in a spelling that JSON lacks. */
+bool ek_bare_is_literal(const char *s, size_t n, const json_t *schema);
+/* Appends the word to out as JSON: a literal, else a string. An empty word becomes null, or an empty string where
+ * the schema wants a string. */
+void ek_bare_value(ek_buf *out, const char *s, size_t n, const json_t *schema);
+/* Length in bytes of the word at s, in text that is complete: up to a comma that a key follows (in a list: any
+ * comma), or up to a closer that the word did not open. names: keys that are known. */
+size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call, const ek_call_names *names);
+/* For a <|"|> that comes after the held text s: true if it opens a new string (the text is bare words and syntax),
+ * false if it closes the present one. */
+bool ek_bare_opens_text(const char *s, size_t n, const ek_call_names *names);
 
 #endif

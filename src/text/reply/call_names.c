@@ -1,4 +1,4 @@
-#include "text/reply/call_names.h"
+#include "text/reply/call_args.h"
 
 #include <stdlib.h>
 #include <string.h>

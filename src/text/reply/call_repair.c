@@ -1,9 +1,9 @@
-#include "text/reply/call_repair.h"
+#include "text/reply/reply.h"
 
 #include <string.h>
 
-#include "text/reply/call_value.h"
 #include "text/json/json.h"
+#include "text/reply/call_args.h"
 
 typedef struct reader {
     const char *s;

@@ -1,4 +1,4 @@
-#include "text/reply/call_value.h"
+#include "text/reply/call_args.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "text/reply/call_value.h"
-#include "text/reply/reply_marks.h"
+#include "text/reply/call_args.h"
 
 static void send(ek_reply *r, ek_reply_kind kind, const char *text, size_t n)
 {

@@ -8,10 +8,13 @@
 #ifndef EK_TEXT_REPLY_H
 #define EK_TEXT_REPLY_H
 
+#include "base/buf.h"
+#include "base/err.h"
+#include "text/json/json.h"
+#include "text/tokenizer/tokenizer.h"
+
 #include <jansson.h>
 #include <stdbool.h>
-
-#include "text/tokenizer/tokenizer.h"
 
 /* What a token means to the splitter. EK_MARK_OTHER: any other special token; it is dropped. */
 typedef enum ek_mark {
@@ -146,5 +149,36 @@ json_t *ek_answer_json(const ek_answer *a);
 /* Writes a call's id: prefix and 24 hex digits. It is a function of (request, index), so a repeated request
  * repeats its ids. out has room for strlen(prefix) + 25 bytes. */
 void ek_call_id(char *out, const char *prefix, const char *request, int index);
+
+/* Stop strings: a streaming search in visible text. Text is held back only while it may be the start of a match. */
+
+enum { EK_STOP_MAX = 64, EK_STOP_BYTES = 4096 }; /* maximum strings, maximum bytes per string */
+
+typedef struct ek_stop ek_stop;
+
+/* Copies n strings; empty ones are ignored. EINVAL beyond the limits. */
+ek_err ek_stop_open(ek_stop **out, const char *const *strings, const size_t *lengths, int n);
+void ek_stop_close(ek_stop *s);
+
+/* Takes more text; appends to out the text that is certain to be visible. Returns -1, or the index of
+ * the string that matched: out then ends before the match, and everything later is ignored
+ * (the same index is returned again). The match that ends first wins, of those the longest;
+ * where the text is cut does not matter. s may be NULL: no strings. */
+int ek_stop_feed(ek_stop *s, const char *text, size_t n, ek_buf *out);
+/* The text ended, or something that is no text interrupts it: appends the text that was held back; nothing after a
+ * match. What comes next begins a text of its own. */
+void ek_stop_end(ek_stop *s, ek_buf *out);
+
+/* The arguments of a call as clients send them back: JSON that was cut off, or written by a model that does not write
+ * JSON well. Inside src/text and src/serve. */
+
+/* What ek_call_repair builds of this text at most; linear time. */
+void ek_call_repair_scan(ek_json_size *out, const char *text, size_t n);
+/* Reads text that is nearly a JSON object, or one written as a JSON string: ends where the text is cut, in a string, a
+ * number or a word too; commas before a closer; quotes '…' and quotes inside quotes; words of Python; keys and words
+ * without quotes; values that are missing (null); closers that are missing, wrong or too many. The escapes are the
+ * lenient reader's (json.h). A new reference to an object, or NULL where the meaning is not clear: a text that does not
+ * begin with a brace, a key without a value, something behind the object, nesting beyond EK_JSON_DEPTH. Linear time. */
+json_t *ek_call_repair(const char *text, size_t n);
 
 #endif

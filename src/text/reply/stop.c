@@ -1,4 +1,4 @@
-#include "text/reply/stop.h"
+#include "text/reply/reply.h"
 
 #include <stdlib.h>
 #include <string.h>

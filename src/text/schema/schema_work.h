@@ -106,7 +106,7 @@ ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);
 /* A count: a whole number from 0 on; *out keeps its value where the keyword is absent. */
 ek_err ek_schema_count(ek_schema_work *w, const json_t *schema, const char *keyword, uint32_t *out);
 
-/* --- in schema_refs.c --- */
+/* --- in schema_parts.c --- */
 
 /* A union of one stands for a schema that may be met again inside itself. *known: it was met before. */
 ek_err ek_schema_stand_for(ek_schema_work *w, const json_t *schema, int32_t *out, bool *known);
@@ -114,7 +114,7 @@ ek_err ek_schema_link_one(ek_schema_work *w, int32_t from, int32_t node); /* wha
 /* The schema that "$ref" leads to, with what stands beside it. */
 ek_err ek_schema_reference(ek_schema_work *w, const json_t *schema, int32_t *out);
 
-/* --- in schema_unions.c --- */
+/* --- in schema_merge.c --- */
 
 ek_err ek_schema_union_of(ek_schema_work *w, const ek_ids *ids, int32_t *out);
 /* keyword: "anyOf" or "oneOf". */

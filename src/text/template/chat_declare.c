@@ -2,8 +2,8 @@
  * irregularities, because the models were trained on it. */
 #include <string.h>
 
-#include "text/template/chat_write.h"
 #include "text/json/json.h"
+#include "text/template/chat_state.h"
 #include "text/utf8.h"
 
 /* A member, or undefined when v is no object. */

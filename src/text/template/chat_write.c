@@ -1,4 +1,4 @@
-#include "text/template/chat_write.h"
+#include "text/template/chat_state.h"
 
 #include <stdlib.h>
 #include <string.h>

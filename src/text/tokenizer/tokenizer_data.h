@@ -1,11 +1,12 @@
-/* Data structures of a tokenizer, and their look-up. Inside src/text/tokenizer/tokenizer*.c and added.c only. */
+/* Data structures of a tokenizer, and their look-up. Inside src/text/tokenizer/tokenizer*.c only. */
 #ifndef EK_TEXT_TOKENIZER_DATA_H
 #define EK_TEXT_TOKENIZER_DATA_H
 
-#include <string.h>
-
 #include "base/hash/rng.h"
+#include "base/wanted.h"
 #include "text/tokenizer/tokenizer.h"
+
+#include <string.h>
 
 enum {
     PIECE_VOCAB = 1, /* in the model's vocabulary */
@@ -135,5 +136,61 @@ void ek_trie_add(trie *t, const char *s, size_t n, int32_t id);
 void ek_trie_fini(trie *t);
 /* The longest token at s that ok() accepts: its length and *id; 0 if none. */
 size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok, bool special_too, int32_t *id);
+
+/* Reading the sections of a tokenizer.json. Every assumption of the encoder is checked: EFORMAT where the file is
+ * damaged, EUNSUPPORTED where it asks for another algorithm. Inside src/text/tokenizer/tokenizer*.c only. */
+
+/* Reads {"piece": id, ...} at c into blob and pieces, whose capacity is *cap; *n_vocab counts the entries. */
+ek_err ek_vocab_read(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n_vocab);
+/* Makes the index of pieces, with room for n_entries; EFORMAT for a text with two ids. */
+ek_err ek_vocab_index(ek_tokenizer *t, size_t n_entries);
+/* Adds the added tokens and builds their tries; needs the index and the normalizer. */
+ek_err ek_added_read(ek_tokenizer *t, const json_t *added, int32_t *cap);
+/* Derives what each piece decodes to, the scalars that are pieces, and where text may be cut. */
+void ek_pieces_derive(ek_tokenizer *t);
+
+ek_err ek_normalizer_read(ek_tokenizer *t, const json_t *v);
+/* Accepts none, and a split on a text that the normalizer has replaced already: it never splits. */
+ek_err ek_pre_tokenizer_check(const ek_tokenizer *t, const json_t *v);
+ek_err ek_decoder_read(ek_tokenizer *t, const json_t *v);
+/* Reads the switches of the model section, its unknown token and its byte pieces; needs the index. */
+ek_err ek_model_rules_read(ek_tokenizer *t, const json_t *m);
+
+/* An encoding in progress. Inside src/text/tokenizer*.c. */
+
+typedef struct ek_symbol {
+    int32_t id, prev, next; /* indices; -1: none. A dead symbol has id -1 */
+    uint32_t rank;          /* of its merge with the next one; NO_RANK: none */
+    int32_t result;
+} ek_symbol;
+
+typedef struct ek_encoder {
+    const ek_tokenizer *t;
+    const size_t *control;
+    size_t n_control, next_control;
+    bool all_special, unwanted;
+    unsigned n_asked;
+    size_t max_ids; /* where encoding may stop */
+    ek_ids *out;
+    ek_count *count; /* NULL: the ids are wanted. Else they are only counted, and out holds the latest ones */
+    const char *text;
+    bool stopped;
+    ek_buf clean, normal;
+    ek_symbol *symbols;
+    size_t cap_symbols;
+    uint64_t *heap; /* rank << 32 | index of the left symbol; the smallest on top */
+    size_t n_heap, cap_heap;
+} ek_encoder;
+
+/* False once nobody waits for the ids any more; asked all the time. */
+static inline bool ek_encoder_goes_on(ek_encoder *e)
+{
+    enum { EVERY = 4096 };
+    if (++e->n_asked % EVERY == 0 && !ek_is_wanted()) e->unwanted = true;
+    return !e->unwanted;
+}
+
+/* Merges n symbols, of which the ids are set, until no two neighbours have a merge; appends what is left to e->out. */
+void ek_encoder_merge(ek_encoder *e, ek_symbol *s, size_t n);
 
 #endif

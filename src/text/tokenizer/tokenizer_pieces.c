@@ -2,7 +2,7 @@
 #include "base/alloc.h"
 #include "base/hex.h"
 #include "text/json/json.h"
-#include "text/tokenizer/tokenizer_load.h"
+#include "text/tokenizer/tokenizer_data.h"
 #include "text/utf8.h"
 
 enum { MAX_ID = 1 << 24, MAX_BLOB = 1 << 26 };

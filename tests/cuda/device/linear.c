@@ -7,9 +7,7 @@
 
 #include "../../support/device_pack.h"
 #include "base/hash/rng.h"
-#include "cuda/product/floats.h"
-#include "cuda/product/tile.h"
-#include "cuda/product/units.h"
+#include "cuda/product/product.h"
 #include "linear.h"
 #include "ops/linear/planes.h"
 

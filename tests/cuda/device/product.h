@@ -2,11 +2,7 @@
 #ifndef EK_TESTS_CUDA_PRODUCT_H
 #define EK_TESTS_CUDA_PRODUCT_H
 
-#include "cuda/product/choose.h"
-#include "cuda/product/format.h"
-#include "cuda/product/mid.h"
-#include "cuda/product/warp.h"
-#include "cuda/product/wide.h"
+#include "cuda/product/product.h"
 #include "dev.h"
 #include "ops/linear/linear.h"
 

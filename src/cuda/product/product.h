@@ -1,0 +1,239 @@
+/* The families of product kernels: which matrices each one computes, its launch, and its time. */
+#ifndef EK_CUDA_PRODUCT_PRODUCT_H
+#define EK_CUDA_PRODUCT_PRODUCT_H
+
+#include "cuda/product/launch.h"
+#include "cuda/product/layout.h"
+
+/* Which family of kernels computes a call: the only place that compares families. Each family (floats,
+ * units, warp, tile, mid, wide; below) says what fits it, its launch, and how long that takes (cuda/times.h). No
+ * bit depends on a choice. tests/cuda/choices.txt has what is chosen for the published models. */
+
+/* How to compute `rows` rows on a chip. room: bytes of scratch memory for parts; 0: no parts. */
+ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room);
+
+/* A product with its gate for that many rows, or jobs of experts, as the input of `next`: false where both matrices and
+ * ek_gate would be faster, or no kernel does it. */
+bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                        const ek_cuda_linear *next, const ek_cuda_chip *chip);
+
+/* q, k and v (v NULL: values are keys) for the same rows in one launch: false where the kernels do not fit or would not
+ * win. */
+bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
+                        int rows, const ek_cuda_chip *chip);
+
+/* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
+ * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the
+ * matrices one by one. */
+ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices,
+                                      const ek_cuda_chip *chip);
+/* Two matrices alike by the kernels of ek_cuda_warp_args.y2: false where these do not fit or would not win. */
+bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+
+/* Products of Form F: for few rows by warps (kernels/product/product_f.cuh), for many by tiles of 64 rows and 128
+ * outputs (kernels/product/product_many.cu). */
+
+/* Both in as many parts as take the shortest time, which *us becomes; room: bytes of scratch memory for them. */
+ek_cuda_product ek_cuda_floats_plan_few(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                                        double *us);
+ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                                          double *us);
+/* Without parts. */
+double ek_cuda_floats_few_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+/* In parts of that many units of 64 inputs, 0: whole. */
+double ek_cuda_floats_tiles_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
+/* Nodes of T that a block of the second keeps, of a matrix of k inputs. */
+int ek_cuda_floats_levels(int k);
+/* Of `matrices` alike in a launch, or of experts in `jobs` jobs of up to 8 rows (0: none). */
+ek_cuda_product ek_cuda_floats_plan_many(const ek_cuda_linear *l, int rows, int jobs, int matrices,
+                                         const ek_cuda_chip *chip);
+
+/* What kernels of products are compiled for: the formats of weights, and what names of kernels say of them. */
+
+/* MLX's: bf16 scales and biases, groups of 64 of weights and activations. */
+bool ek_cuda_affine_64(const ek_cuda_linear *l);
+/* f16 scales without biases, groups of 32, whole units: what of the next also wgmma takes. */
+bool ek_cuda_half_32(const ek_cuda_linear *l);
+/* Groups of 32 or 16 that activations have too, with the scales of their file, and inputs whose leaves, of two panels,
+ * fit into a block's shared memory. Never both this and the first. */
+bool ek_cuda_own_scales(const ek_cuda_linear *l);
+
+/* Bits, scales and groups in a kernel's name: of MLX's q4 or q8, else bits, the scales' type (h f16, b bf16, f f32), m
+ * with biases, and the group: q4h_32, q8fm_32, q8f_16. */
+typedef struct ek_cuda_kind {
+    char name[16];
+} ek_cuda_kind;
+ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
+
+/* Products of 9 to some hundred rows by wgmma in narrow tiles (kernels/product/product_mid.cuh), alone or with the gate
+ * of a second matrix: 4 bits of what wgmma takes. Blocks have oct x 8 columns, 1, 2 or 4. */
+
+bool ek_cuda_mid_fits(const ek_cuda_linear *l);
+/* By the columns and parts that take the shortest time, *us; room: bytes for parts, 0: none. */
+ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, const ek_cuda_chip *chip,
+                                 size_t room, double *us);
+/* By these; units: of a part. */
+ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate);
+
+/* q of one limb, k and v of two in one launch: false where they are not alike enough. */
+bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                            const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip, double *us);
+/* v: whether values are not keys. */
+ek_cuda_heads ek_cuda_mid_heads_plan_at(const ek_cuda_linear *q, const ek_cuda_linear *k, bool v, int rows, int oct);
+
+/* Products of Form Q by tiles of 128 outputs and 64 columns with mma.sync (kernels/product/product_tile.cu): many rows
+ * of any format. */
+
+/* In one part, or with `us` in as many as take the shortest time, which it becomes; room: bytes for them. */
+ek_cuda_product ek_cuda_tile_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room, double *us);
+/* Of `matrices` alike for experts in `jobs` jobs of up to a tile of rows: 64, or 32 with two limbs. */
+ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int matrices, const ek_cuda_chip *chip);
+/* In parts of that many units, 0: whole. */
+double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
+
+/* Products of Form Q whose warps take units of 64 inputs, whatever the format, and exchange their sums
+ * (kernels/product/product_few.cuh): few rows of what the family `warp` does not take, and two matrices or experts in a
+ * launch.
+ */
+
+enum { EK_CUDA_UNITS_ROWS = 16 }; /* of a tile, at most */
+
+/* matrices: alike, in a launch, 0: one, by the kernel of one. jobs: of experts, 0: none. */
+ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
+/* Of a matrix: all weights are read for every 16 rows. */
+double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+
+/* Products of few rows with mma.sync, whose warps have chunks of inputs each and their weights on their way all the
+ * time (kernels/product/warp.cuh): of a matrix, of experts (jobs above 0), or with a gate
+ * (cuda/model_args.h). Fits: groups of 64 with bf16 scales and biases (warp_64.c), and groups of 32 and 16 with their
+ * file's own scales (warp_own.c). */
+
+bool ek_cuda_warp_fits(const ek_cuda_linear *l);
+/* Whether jobs of so many rows of experts fit. */
+bool ek_cuda_warp_job_fits(const ek_cuda_linear *l, int rows);
+/* Whether a gate's products can be the input of `next`. */
+bool ek_cuda_warp_gate_fits(const ek_cuda_linear *l, const ek_cuda_linear *next);
+ek_cuda_product ek_cuda_warp_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                                  const ek_cuda_chip *chip);
+/* Of two matrices alike (ek_cuda_warp_args.y2). False: no kernel does it. */
+bool ek_cuda_warp_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+double ek_cuda_warp_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+double ek_cuda_warp_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip); /* of two matrices */
+
+/* q, k and v (v NULL: values are keys) for the same rows in one launch. False: no kernel does it. */
+bool ek_cuda_warp_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                             const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
+double ek_cuda_warp_heads_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
+                             const ek_cuda_chip *chip);
+
+/* The two launches of a layer with experts that hold blocks of the dense MLP too (cuda/model_args.h): q is of the gate
+ * of the dense MLP, or of experts, whose q_blocks are then of a job; k of the router, whose k_blocks are of a tile of
+ * rows, or of the dense MLP's down; their tiles are k_tiles. False: no kernel does it. */
+bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip);
+bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                 const ek_cuda_chip *chip);
+
+/* The family `warp` for groups of 64 with bf16 scales and biases; the same as above, for these alone. */
+
+ek_cuda_product ek_cuda_warp_64_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
+                                     const ek_cuda_chip *chip);
+double ek_cuda_warp_64_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+double ek_cuda_warp_64_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+bool ek_cuda_warp_64_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                                const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
+bool ek_cuda_warp_64_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip);
+bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                 const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                 const ek_cuda_chip *chip);
+
+/* The family `warp` for groups of 32 and 16 with their file's own scales; the same as above, for these alone. */
+
+/* Rows of a job of experts, at most. */
+int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows);
+/* matrices: alike, in a launch, without a gate (ek_cuda_warp_args.y2). */
+ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
+                                      const ek_cuda_chip *chip);
+double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                                 const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
+/* The first with a router of floats. */
+bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                 const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip);
+bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
+                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
+                                  const ek_cuda_chip *chip);
+
+/* Products of many rows by wgmma (kernels/product/wide_product.cuh): of a matrix, of one or two matrices of experts in
+ * at most `jobs` jobs of up to `rows` rows (jobs above 0), with a gate, or of q, k and v. Their rows are written in
+ * wgmma's order first. */
+
+bool ek_cuda_wide_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
+/* split, parts: not decided. */
+ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
+/* Of a matrix, in as many parts as take the shortest time, *us. */
+ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                                        double *us);
+/* In parts of that many units, 0: whole. */
+double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
+
+/* With the gate of a second matrix alike, as the operand of `next`. False: no kernel does it. */
+bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
+                            int jobs, const ek_cuda_chip *chip);
+/* q with one limb, k and v with two, all of 4 bits with scales alike, in one launch that deals all their tiles to its
+ * blocks; q or v may be NULL. q.grid is the launch, q.name the kernel, q.stack for all. False: no kernel does it. */
+bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
+                             const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
+
+/* Bytes of its operand, 0 where it does not take l; the kernel that writes it. */
+size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip);
+const char *ek_cuda_arrange_name(const ek_cuda_linear *l);
+
+/* Few tiles with many inputs leave multiprocessors without work: parts of 2^n leaves, which are nodes of T, go to
+ * blocks of their own if that is faster, their sum included. */
+
+/* Time of a family's product in parts of that many units. */
+typedef double ek_cuda_part_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
+
+/* Cuts p, a product of so many tiles in one part, which takes *us, by at most `blocks` blocks of a multiprocessor.
+ * room: bytes for the parts' rows. */
+void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
+                      int tiles, int blocks, ek_cuda_part_us *part_us, double *us);
+
+/* What a panel of a product by the family `warp` is cut into (product/warp.h), and the memory of a block. */
+
+enum {
+    EK_CUDA_WARPS = 8,      /* of a block that shares its multiprocessor; one alone has twice as many, and room */
+    EK_CUDA_WARP_BLOCKS = 2 /* of a multiprocessor */
+};
+
+/* Bytes of such a block in shared memory, a little less than half of what there is, and of a share's leaves among them:
+ * 100 and 24 KB of the 228 of capability 9.0. */
+static inline size_t ek_cuda_warp_room(const ek_cuda_chip *chip)
+{
+    return chip->shared / 2 - (14 << 10);
+}
+
+static inline int ek_cuda_warp_sums(const ek_cuda_chip *chip)
+{
+    return (int)(ek_cuda_warp_room(chip) / 25 * 6);
+}
+
+typedef struct ek_cuda_cut {
+    int chunks, leaves, leaf_chunks; /* of a panel; of a leaf */
+    int slots;                       /* chunks that a warp has on their way, at most */
+    size_t chunk_bytes, leaf_bytes;  /* sums of a leaf */
+} ek_cuda_cut;
+
+/* Chunks of so many groups of weights, for tiles of so many rows. */
+ek_cuda_cut ek_cuda_cut_of(const ek_cuda_linear *l, int groups, int per_tile, int slots);
+/* Panels of a share for so many on so many places, as long as the leaves of one fit into `sums`. */
+int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums);
+/* Slots and shared memory of p's warps, with p's share and `shares` per block: of so many blocks of a multiprocessor, 2
+ * or 1. Fewer warps where a block may not have the memory. */
+void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room,
+                      const ek_cuda_chip *chip);
+
+#endif
