@@ -279,6 +279,7 @@ def ps_lists_what_runs(home):
         with socket.create_connection(("127.0.0.1", two)) as s:
             s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             s.recv(100)
+            time.sleep(0.1)  # ps reads /metrics, whose text may be 20 ms old
             b, = (r for r in json.loads(run(home, "ps", "--json").stdout) if r["model"] == "other")
             assert b["clients"] == 1, b
         # whoever is gone without a word, and a process that has got its number since, are not listed
