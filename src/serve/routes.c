@@ -116,6 +116,12 @@ static void no_other_models(ek_server *s, ek_exchange *x, const char *rest)
     missing(s, x, "one model is served, which this API neither makes nor changes");
 }
 
+static void tokenizer_info(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_tokenizer_info_reply(s, x);
+}
+
 static const ek_route_row routes[] = {
     {"/v1/models", "GET", false, false, models_list},
     {"/v1/models/*", "GET", false, false, ek_models_one},
@@ -145,6 +151,7 @@ static const ek_route_row routes[] = {
     {"/api/blobs/*", "*", false, false, no_other_models},
     {"/debug", "GET", false, false, debug},
     {"/props", "GET", false, false, props},
+    {"/v1/tokenizer_info", "GET", false, false, tokenizer_info},
     {"/slots", "GET", false, false, slots},
 };
 

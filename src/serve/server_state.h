@@ -79,6 +79,7 @@ void ek_load_reply(ek_server *s, ek_exchange *x);
 void ek_version_reply(ek_exchange *x);
 void ek_debug_reply(ek_server *s, ek_exchange *x);
 void ek_props_reply(ek_server *s, ek_exchange *x);
+void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenizer_info.c */
 void ek_slots_reply(ek_server *s, ek_exchange *x);
 /* Of Ollama's API. */
 void ek_models_tags(ek_server *s, ek_exchange *x);

@@ -56,6 +56,9 @@ static void doors_for_routers(void **state)
     check("GET", "/debug", "", 200, "\"kv_events\":null}");
     check("GET", "/props", "", 200, "{\"default_generation_settings\":{\"id\":0,\"id_task\":-1,\"n_ctx\":512,");
     check("GET", "/props", "", 200, "\"total_slots\":2,");
+    check("GET", "/tokenizer_info", "", 200, "{\"tokenizer_class\":\"GemmaTokenizer\",\"bos_token\":\"<bos>\",");
+    check("GET", "/tokenizer_info", "", 200, "\"chat_template\":null,\"added_tokens_decoder\":{\"");
+    check("POST", "/tokenizer_info", "", 405, "allow: GET");
     check("GET", "/slots", "", 200, "\r\n\r\n[{\"id\":0,");
     check("DELETE", "/ping", "", 405, "allow: GET, POST");
     ek_buf r = ask("POST", "/tokenize", "", "{\"model\":\"m\",\"prompt\":\"a\",\"add_special_tokens\":true}");
