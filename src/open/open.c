@@ -5,15 +5,18 @@
 
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "engine/budget.h"
 #include "engine/executor.h"
 #include "gpu/tower/encoder.h"
+#include "model/weights/digest.h"
 #include "open/beside.h"
 #include "open/device.h"
 #include "open/find.h"
 #include "open/store.h"
+#include "open/tuning.h"
 
 /* --- the model --- */
 
@@ -165,7 +168,7 @@ typedef struct pages {
 } pages;
 
 /* Whatever fails here is no reason to leave a device, so it comes before weights are copied there. */
-static ek_err open_pages(pages *p, const ek_opened *m, const ek_open_opts *o, bool on_device)
+static ek_err open_pages(pages *p, ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     *p = (pages){0};
     return ek_open_store(&p->backend, &p->any, m, o, on_device);
@@ -302,6 +305,26 @@ const char *ek_opened_device(const ek_opened *m)
     return m->ranks ? ek_ranks_text(m->ranks) : m->gpu ? ek_gpu_text(m->gpu) : "cpu";
 }
 
+ek_err ek_opened_digest(const char **out, ek_opened *m)
+{
+    if (!m->digest) {
+        char *digest = ek_alloc(EK_MODEL_DIGEST);
+        ek_buf folder = {0};
+        const double start = ek_now();
+        ek_tuning_folder(&folder, getenv);
+        const ek_err err = ek_model_digest_kept(digest, m->path, ek_buf_text(&folder), m->pool);
+        ek_buf_fini(&folder);
+        if (err) {
+            free(digest);
+            return err;
+        }
+        if (ek_now() - start > 1) ek_log(EK_LOG_INFO, "digest of the model in %.1f s", ek_now() - start);
+        m->digest = digest;
+    }
+    *out = m->digest;
+    return EK_OK;
+}
+
 void ek_opened_close(ek_opened *m)
 {
     if (m->engine) ek_engine_close(m->engine);
@@ -312,6 +335,6 @@ void ek_opened_close(ek_opened *m)
     if (m->model) ek_model_close(m->model);
     if (m->pool) ek_pool_close(m->pool);
     ek_chat_model_close(&m->chat);
-    free(m->path);
+    free(m->path), free(m->digest);
     *m = (ek_opened){0};
 }

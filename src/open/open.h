@@ -10,7 +10,8 @@
 
 /* What is open. Owns all of it; ek_opened_close closes it, also when only a part was opened. */
 typedef struct ek_opened {
-    char *path; /* what was opened; a synthetic model's name */
+    char *path;   /* what was opened; a synthetic model's name */
+    char *digest; /* NULL until ek_opened_digest was asked */
     ek_pool *pool;
     ek_model *model;
     ek_towers *towers;   /* NULL without ek_open_opts.media; what the model takes: ek_towers_get */
@@ -34,6 +35,10 @@ ek_err ek_open_engine(ek_opened *m, const ek_open_opts *o);
 
 /* Both. */
 ek_err ek_open(ek_opened *m, const ek_open_opts *o);
+
+/* ek_model_digest of what was opened, computed once; what it takes is kept in the user's cache folder for the next
+ * start. Valid until ek_opened_close. */
+ek_err ek_opened_digest(const char **out, ek_opened *m);
 
 /* Where it runs in words: ek_gpu_text, ek_ranks_text, or "cpu". */
 const char *ek_opened_device(const ek_opened *m);

@@ -8,16 +8,13 @@
 #include "cache/shared/store_shared.h"
 #include "cache/store_memory.h"
 #include "cache/store_sqlite.h"
-#include "model/weights/digest.h"
 
 /* Everything that the bytes of a page depend on besides the tokens. */
-static ek_err make_key(char *key, size_t room, const ek_opened *m)
+static ek_err make_key(char *key, size_t room, ek_opened *m)
 {
     const ek_kv_layout *layout = ek_model_kv_layout(m->model);
-    char digest[17];
-    double start = ek_now();
-    EK_TRY(ek_model_digest(digest, m->path, m->pool));
-    if (ek_now() - start > 1) ek_log(EK_LOG_INFO, "cached pages: digest of the model in %.1f s", ek_now() - start);
+    const char *digest;
+    EK_TRY(ek_opened_digest(&digest, m));
     snprintf(key, room, "records %d, model %s, %s, pages of %d, %zu and %zu bytes, window %d", EK_STORE_LAYOUT, digest,
              ek_model_numerics_id(m->model), EK_PAGE_TOKENS, layout->page_bytes[EK_FULL],
              layout->page_bytes[EK_SLIDING], layout->sliding_window);
@@ -26,8 +23,7 @@ static ek_err make_key(char *key, size_t room, const ek_opened *m)
 
 /* A file is one process's: what a GPU left and what the CPU left are apart. A server that is started while the one
  * before it drains waits for the file. */
-static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o, const char *key,
-                        bool on_device)
+static ek_err open_disk(ek_store_backend *out, ek_opened *m, const ek_open_opts *o, const char *key, bool on_device)
 {
     const double max_bytes = o->cache_disk_bytes > 0 ? o->cache_disk_bytes : 0x1p33;
     char own[600];
@@ -43,7 +39,7 @@ static ek_err open_disk(ek_store_backend *out, const ek_opened *m, const ek_open
 }
 
 /* A server is everybody's: a page has the same bytes wherever it was computed. */
-static ek_err open_shared(ek_store_backend *out, const ek_opened *m, const ek_open_opts *o, const char *key)
+static ek_err open_shared(ek_store_backend *out, ek_opened *m, const ek_open_opts *o, const char *key)
 {
     const ek_shared_opts shared = {.url = o->cache_shared,
                                    .ca = o->cache_shared_ca,
@@ -55,7 +51,7 @@ static ek_err open_shared(ek_store_backend *out, const ek_opened *m, const ek_op
 }
 
 /* Disk and server, or either; *any is false for none. */
-static ek_err open_below(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o, bool on_device)
+static ek_err open_below(ek_store_backend *out, bool *any, ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     ek_store_backend disk, shared;
     char key[512];
@@ -71,7 +67,7 @@ static ek_err open_below(ek_store_backend *out, bool *any, const ek_opened *m, c
     return EK_OK;
 }
 
-ek_err ek_open_store(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o, bool on_device)
+ek_err ek_open_store(ek_store_backend *out, bool *any, ek_opened *m, const ek_open_opts *o, bool on_device)
 {
     ek_store_backend below;
     EK_TRY(open_below(&below, any, m, o, on_device));

@@ -6,6 +6,6 @@
 
 /* Opens what o asks for: host memory, disk and server, in this order; *any is false if nothing is. The store is the
  * caller's to hand to the engine, which closes it. */
-ek_err ek_open_store(ek_store_backend *out, bool *any, const ek_opened *m, const ek_open_opts *o, bool on_device);
+ek_err ek_open_store(ek_store_backend *out, bool *any, ek_opened *m, const ek_open_opts *o, bool on_device);
 
 #endif

@@ -9,20 +9,24 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
+
 #include "../support/files.h"
 #include "base/alloc.h"
+#include "base/file.h"
+#include "base/hash/sha256.h"
 #include "model/weights/digest.h"
 
 enum { BIG = (9 << 20) + 5 }; /* more than two blocks */
 
 static char *dir, *bytes;
 
-static void digest_of(char out[17], const char *path, int threads)
+static void digest_of(char out[65], const char *path, int threads)
 {
     ek_pool *pool = NULL;
     if (threads > 1) assert_int_equal(ek_pool_open(&pool, threads), EK_OK);
     assert_int_equal(ek_model_digest(out, path, pool), EK_OK);
-    assert_int_equal(strlen(out), 16);
+    assert_int_equal(strlen(out), 64);
     if (pool) ek_pool_close(pool);
 }
 
@@ -49,7 +53,7 @@ static int empty(void **state)
 static void threads_and_other_files_change_nothing(void **state)
 {
     (void)state;
-    char one[17], many[17], more[17];
+    char one[65], many[65], more[65];
     digest_of(one, dir, 1);
     digest_of(many, dir, 3);
     assert_string_equal(one, many);
@@ -62,7 +66,7 @@ static void every_byte_and_name_counts(void **state)
 {
     (void)state;
     static const int at[] = {0, 12345, (4 << 20) - 1, 4 << 20, (8 << 20) + 3, BIG - 1};
-    char was[17], is[17], from[300], to[300];
+    char was[65], is[65], from[300], to[300];
     digest_of(was, dir, 1);
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         bytes[at[i]] ^= 4;
@@ -88,12 +92,128 @@ static void every_byte_and_name_counts(void **state)
 static void a_file_is_a_checkpoint_too(void **state)
 {
     (void)state;
-    char path[300], is[17];
+    char path[300], is[65];
     snprintf(path, sizeof path, "%s/a.safetensors", dir);
     digest_of(is, path, 2);
     snprintf(path, sizeof path, "%s/none", dir);
     assert_int_equal(ek_model_digest(is, path, NULL), EK_ENOTFOUND);
     assert_non_null(strstr(ek_err_text(), path));
+}
+
+/* Configurations that decide tokens beside config.json: suppress_tokens, masks of formats, pictures. */
+static void what_decides_tokens_counts(void **state)
+{
+    (void)state;
+    static const char *const name[] = {"generation_config.json", "tokenizer.json", "processor_config.json",
+                                       "preprocessor_config.json"};
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        char was[65], with[65], other[65], path[300];
+        digest_of(was, dir, 1);
+        put_text(dir, name[i], "{\"suppress_tokens\": [1]}");
+        digest_of(with, dir, 1);
+        assert_string_not_equal(was, with);
+        put_text(dir, name[i], "{\"suppress_tokens\": [2]}");
+        digest_of(other, dir, 1);
+        assert_string_not_equal(with, other);
+        snprintf(path, sizeof path, "%s/%s", dir, name[i]);
+        assert_int_equal(remove(path), 0);
+        digest_of(other, dir, 1);
+        assert_string_equal(was, other);
+    }
+}
+
+/* By hand: SHA-256 over each name and the SHA-256 of size and blocks. A hash whose steps can be undone, as the one
+ * before was, has two models for one digest. */
+static void it_is_sha_256(void **state)
+{
+    (void)state;
+    char *small = temp_dir(), got[65], want[65];
+    uint8_t block[32], file[32], size[64];
+    ek_sha256_state all;
+    put_text(small, "config.json", "{}");
+    put_file(small, "m.safetensors", bytes, 1000);
+    digest_of(got, small, 1);
+    ek_sha256_init(&all);
+    for (int i = 0; i < 2; i++) {
+        const char *name = i ? "m.safetensors" : "config.json";
+        const size_t n = i ? 1000 : 2;
+        ek_sha256(block, i ? bytes : "{}", n);
+        const int digits = sprintf((char *)size, "%zu\n", n);
+        memcpy(size + digits, block, 32);
+        ek_sha256(file, size, (size_t)digits + 32);
+        ek_sha256_add(&all, name, strlen(name) + 1);
+        ek_sha256_add(&all, file, 32);
+    }
+    ek_sha256_end(&all, want);
+    assert_string_equal(got, want);
+    remove_dir(small);
+}
+
+static void kept_of(char out[65], const char *folder)
+{
+    assert_int_equal(ek_model_digest_kept(out, dir, folder, NULL), EK_OK);
+}
+
+/* The one file of a folder, with its last line or without. */
+static void read_kept(ek_buf *out, char path[600], const char *folder)
+{
+    DIR *d = opendir(folder);
+    const struct dirent *e;
+    int n = 0;
+    assert_non_null(d);
+    while ((e = readdir(d)))
+        if (e->d_name[0] != '.') snprintf(path, 600, "%s/%s", folder, e->d_name), n++;
+    closedir(d);
+    assert_int_equal(n, 1);
+    ek_buf_clear(out);
+    assert_int_equal(ek_file_read(out, path, 1 << 20), EK_OK);
+}
+
+static void hashes_of_files_are_kept(void **state)
+{
+    (void)state;
+    char *top = temp_dir(), folder[300], path[600], want[65], got[65], hex[65];
+    ek_buf text = {0};
+    snprintf(folder, sizeof folder, "%s/a", top);
+    digest_of(want, dir, 1);
+    for (int i = 0; i < 2; i++) {
+        kept_of(got, folder); /* makes the folder */
+        assert_string_equal(want, got);
+    }
+    /* it is used: another hash in it, with a right sum, is another digest */
+    read_kept(&text, path, folder);
+    text.len -= 65;
+    char *digit = text.data + text.len - 2;
+    *digit = *digit == '0' ? '1' : '0';
+    ek_sha256_hex(hex, text.data, text.len);
+    memcpy(text.data + text.len, hex, 64);
+    put_file(folder, strrchr(path, '/') + 1, text.data, text.len + 65);
+    kept_of(got, folder);
+    assert_string_not_equal(want, got);
+    /* damaged, cut, empty or foreign it is ignored, and written anew */
+    for (int i = 0; i < 5; i++) {
+        text.data[text.len / 2] ^= i == 0;
+        const size_t n = i == 1 ? text.len / 2 : i == 2 ? 0 : i == 3 ? 10 : text.len + 65;
+        if (i == 4) memset(text.data, 'x', text.len);
+        put_file(folder, strrchr(path, '/') + 1, text.data, n);
+        for (int twice = 0; twice < 2; twice++) {
+            kept_of(got, folder);
+            assert_string_equal(want, got);
+        }
+    }
+    /* a file that changed is hashed, with the same size too */
+    bytes[77] ^= 1;
+    put_file(dir, "a.safetensors", bytes, BIG);
+    kept_of(got, folder);
+    assert_string_not_equal(want, got);
+    digest_of(want, dir, 2);
+    assert_string_equal(want, got);
+    bytes[77] ^= 1;
+    put_file(dir, "a.safetensors", bytes, BIG);
+    kept_of(got, "/proc/no/such"); /* cannot be kept */
+    ek_buf_fini(&text);
+    remove(path), remove(folder);
+    remove_dir(top);
 }
 
 int main(void)
@@ -102,6 +222,9 @@ int main(void)
         cmocka_unit_test(threads_and_other_files_change_nothing),
         cmocka_unit_test(every_byte_and_name_counts),
         cmocka_unit_test(a_file_is_a_checkpoint_too),
+        cmocka_unit_test(what_decides_tokens_counts),
+        cmocka_unit_test(it_is_sha_256),
+        cmocka_unit_test(hashes_of_files_are_kept),
     };
     return cmocka_run_group_tests(tests, fill, empty);
 }

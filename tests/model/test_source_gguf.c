@@ -245,7 +245,7 @@ static void test_folders(void **state)
 {
     (void)state;
     ek_config *c = tiny("T5");
-    char *dir = temp_dir(), path[300], digest[3][17];
+    char *dir = temp_dir(), path[300], digest[3][EK_MODEL_DIGEST];
     ek_source *s;
     write_gguf(dir, "model-f32.gguf", c, NULL, NULL);
     put_file(dir, "mmproj-model.gguf", "GGUF", 4);

@@ -16,7 +16,6 @@
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "engine/sample/sampler.h"
-#include "model/weights/digest.h"
 #include "serve/journal/journal_file.h"
 
 typedef struct replay replay;
@@ -41,8 +40,8 @@ struct replay {
     ek_opened m;
     ek_chat_model chat; /* for forms: opened with the first one */
     ek_journal_file *file;
-    char model[17];
-    int64_t *order; /* of the journal's lines, from 0 */
+    const char *model; /* its digest */
+    int64_t *order;    /* of the journal's lines, from 0 */
     rerun *runs, *free;
     int n_running;
     int64_t agree, differ, skipped, given; /* given: of those that ran, with tokens_given */
@@ -172,7 +171,7 @@ static const char *obstacle(const replay *r, const ek_journal_line *l)
         snprintf(why, sizeof why, "its digest is of version %d, here they are of version %d", l->digest_version,
                  EK_DIGEST_VERSION);
     else if (strcmp(l->model, r->model))
-        snprintf(why, sizeof why, "it is of model %.16s, this is %s", l->model, r->model);
+        snprintf(why, sizeof why, "it is of model %.64s, this is %s", l->model, r->model);
     else return NULL;
     return why;
 }
@@ -233,7 +232,7 @@ static ek_err replay_file(replay *r)
     EK_TRY(ek_journal_file_open(&r->file, r->cli->arg));
     if (ek_journal_file_lines(r->file) == 0) return ek_fail(EK_EINVAL, "%s: there is no line in it", r->cli->arg);
     EK_TRY(ek_cli_open_engine(&r->m, r->cli, false, n, n));
-    EK_TRY(ek_model_digest(r->model, r->m.path, r->m.pool));
+    EK_TRY(ek_opened_digest(&r->model, &r->m));
     r->runs = ek_alloc((size_t)n * sizeof *r->runs);
     for (int i = 0; i < n; i++) {
         r->runs[i].next_free = r->free;

@@ -15,7 +15,6 @@
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "engine/budget.h"
-#include "model/weights/digest.h"
 #include "serve/events/events.h"
 #include "serve/http/keys.h"
 #include "serve/http/open_paths.h"
@@ -44,11 +43,11 @@ static ek_err write_port(const char *path, int port)
     return ek_file_replace(path, text, (size_t)n, 0644);
 }
 
-static ek_err open_journal(const ek_cli *cli, const ek_opened *m, ek_journal **out)
+static ek_err open_journal(const ek_cli *cli, ek_opened *m, ek_journal **out)
 {
-    char digest[17];
+    const char *digest;
     if (!cli->has.journal) return EK_OK;
-    EK_TRY(ek_model_digest(digest, m->path, m->pool));
+    EK_TRY(ek_opened_digest(&digest, m));
     ek_journal_opts opts = {.path = cli->journal,
                             .model = digest,
                             .numerics = ek_model_numerics_id(m->model),

@@ -5,47 +5,180 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash/rng.h"
+#include "base/hash/sha256.h"
+#include "base/log.h"
 #include "tensor/gguf.h"
 
-enum { BLOCK = 4 << 20 }; /* bytes that one task hashes */
+enum { BLOCK = 4 << 20, HASH = 32, KEPT_LIMIT = 1 << 20 }; /* bytes that one task hashes; of a file that is kept */
+
+/* --- a file --- */
 
 typedef struct job {
     ek_map map;
-    uint64_t *hash; /* of each block */
+    uint8_t *hash; /* of each block */
 } job;
 
 static void hash_block(void *arg, int task, int worker)
 {
     job *j = arg;
-    size_t at = (size_t)task * BLOCK, n = j->map.size - at < BLOCK ? j->map.size - at : BLOCK;
+    const size_t at = (size_t)task * BLOCK, n = j->map.size - at < BLOCK ? j->map.size - at : BLOCK;
     (void)worker;
-    j->hash[task] = ek_hash64((uint64_t)task, j->map.data + at, n);
+    ek_sha256(j->hash + (size_t)task * HASH, j->map.data + at, n);
 }
 
-/* Chains one file into h: name, size, the hashes of its blocks. */
-static ek_err add_file(uint64_t *h, const char *path, const char *name, ek_pool *pool)
+/* The SHA-256 of its size and of its blocks' SHA-256. */
+static ek_err hash_file(uint8_t out[HASH], const char *path, ek_pool *pool)
 {
     job j = {0};
+    char size[32];
     EK_TRY(ek_map_open(&j.map, path));
-    size_t n_blocks = (j.map.size + BLOCK - 1) / BLOCK;
-    j.hash = ek_alloc((n_blocks + 1) * sizeof *j.hash);
-    ek_pool_run(pool, hash_block, &j, (int)n_blocks);
-    *h = ek_hash64(*h, name, strlen(name));
-    *h = ek_hash64(*h ^ j.map.size, j.hash, n_blocks * sizeof *j.hash);
+    const size_t n = (j.map.size + BLOCK - 1) / BLOCK;
+    ek_buf all = {0};
+    j.hash = ek_alloc((n + 1) * HASH);
+    ek_pool_run(pool, hash_block, &j, (int)n);
+    snprintf(size, sizeof size, "%zu\n", j.map.size);
+    ek_buf_str(&all, size);
+    ek_buf_add(&all, j.hash, n * HASH);
+    ek_sha256(out, all.data, all.len);
+    ek_buf_fini(&all);
     free(j.hash);
     ek_map_close(&j.map);
+    return EK_OK;
+}
+
+/* --- what is kept --- */
+
+/* A text: lines "DEV INODE SIZE MTIME CTIME HASH", and last the SHA-256 of those before it. */
+typedef struct kept {
+    char *path;        /* NULL: nothing is kept */
+    ek_buf text, next; /* as read, without its last line; as it will be written */
+    bool changed;
+} kept;
+
+static const char title[] = "evenkeel: digests of files, by device, inode, size and times\n";
+
+static void open_kept(kept *k, const char *model, const char *folder)
+{
+    enum { SUM = 65 }; /* the last line */
+    char hex[65];
+    ek_buf path = {0};
+    *k = (kept){0};
+    char *real = folder && folder[0] ? realpath(model, NULL) : NULL;
+    if (!real) return;
+    ek_sha256_hex(hex, real, strlen(real));
+    ek_buf_fmt(&path, "%s/digest-%.16s", folder, hex);
+    k->path = path.data;
+    free(real);
+    const ek_err err = ek_file_read(&k->text, k->path, KEPT_LIMIT);
+    bool good = !err && k->text.len >= SUM + sizeof title - 1 && !memchr(k->text.data, 0, k->text.len) &&
+                strncmp(k->text.data, title, sizeof title - 1) == 0;
+    if (good) {
+        const size_t n = k->text.len - SUM;
+        ek_sha256_hex(hex, k->text.data, n);
+        good = memcmp(hex, k->text.data + n, 64) == 0;
+        k->text.data[n] = 0, k->text.len = n;
+    }
+    if (!good && err != EK_ENOTFOUND) ek_log(EK_LOG_DEBUG, "%s is not used: the model is hashed anew", k->path);
+    if (!good) ek_buf_clear(&k->text);
+    ek_buf_str(&k->next, title);
+}
+
+static bool key_of(ek_buf *out, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st)) return false;
+    ek_buf_fmt(out, "\n%llu %llu %lld %lld.%09ld %lld.%09ld ", (unsigned long long)st.st_dev,
+               (unsigned long long)st.st_ino, (long long)st.st_size, (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec,
+               (long long)st.st_ctim.tv_sec, st.st_ctim.tv_nsec);
+    return true;
+}
+
+static bool read_hash(uint8_t out[HASH], const char *hex)
+{
+    for (int i = 0; i < HASH; i++) {
+        unsigned byte;
+        if (sscanf(hex + 2 * i, "%2x", &byte) != 1) return false;
+        out[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+/* From what is kept, if the file did not change since; changes while it is read are not kept. */
+static ek_err hash_kept(uint8_t out[HASH], const char *path, kept *k, ek_pool *pool)
+{
+    ek_buf key = {0}, after = {0};
+    const bool known = k->path && key_of(&key, path);
+    const char *at = known && k->text.len ? strstr(k->text.data, key.data) : NULL;
+    ek_err err = EK_OK;
+    if (!at || !read_hash(out, at + key.len)) {
+        err = hash_file(out, path, pool);
+        k->changed = true;
+    }
+    if (!err && known && key_of(&after, path) && strcmp(key.data, after.data) == 0) {
+        ek_buf_add(&k->next, key.data + 1, key.len - 1);
+        for (int i = 0; i < HASH; i++) ek_buf_fmt(&k->next, "%02x", out[i]);
+        ek_buf_char(&k->next, '\n');
+    }
+    ek_buf_fini(&key), ek_buf_fini(&after);
+    return err;
+}
+
+static void make_folder(const char *path)
+{
+    ek_buf part = {0};
+    for (const char *p = path; (p = strchr(p + 1, '/'));) {
+        ek_buf_clear(&part);
+        ek_buf_add(&part, path, (size_t)(p - path));
+        mkdir(part.data, 0700); /* what fails shows when the file is written */
+    }
+    ek_buf_fini(&part);
+}
+
+static void close_kept(kept *k, bool good)
+{
+    char hex[65];
+    if (good && k->path && k->changed) {
+        ek_sha256_hex(hex, k->next.data, k->next.len);
+        ek_buf_fmt(&k->next, "%s\n", hex);
+        make_folder(k->path);
+        if (ek_file_replace(k->path, k->next.data, k->next.len, 0600))
+            ek_log(EK_LOG_DEBUG, "the model's digest is not kept: %s", ek_err_text());
+    }
+    ek_buf_fini(&k->text), ek_buf_fini(&k->next);
+    free(k->path);
+}
+
+/* --- a checkpoint --- */
+
+typedef struct sum {
+    ek_sha256_state s;
+    kept kept;
+    ek_pool *pool;
+} sum;
+
+/* Adds name and content, each with its length known. */
+static ek_err add_file(sum *s, const char *path, const char *name)
+{
+    uint8_t hash[HASH];
+    EK_TRY(hash_kept(hash, path, &s->kept, s->pool));
+    ek_sha256_add(&s->s, name, strlen(name) + 1);
+    ek_sha256_add(&s->s, hash, sizeof hash);
     return EK_OK;
 }
 
 static int counts(const struct dirent *e)
 {
     static const char end[] = ".safetensors";
+    static const char *const whole[] = {"config.json", "generation_config.json", "preprocessor_config.json",
+                                        "processor_config.json", "tokenizer.json"};
     size_t n = strlen(e->d_name), m = sizeof end - 1;
-    return !strcmp(e->d_name, "config.json") || (n > m && !strcmp(e->d_name + n - m, end));
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (!strcmp(e->d_name, whole[i])) return 1;
+    return n > m && !strcmp(e->d_name + n - m, end);
 }
 
 /* Not alphasort, whose order depends on the locale. */
@@ -54,7 +187,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static ek_err add_folder(uint64_t *h, const char *path, ek_pool *pool)
+static ek_err add_folder(sum *s, const char *path)
 {
     struct dirent **entry;
     int n = scandir(path, &entry, counts, by_bytes);
@@ -63,7 +196,7 @@ static ek_err add_folder(uint64_t *h, const char *path, ek_pool *pool)
     for (int i = 0; i < n; i++) {
         ek_buf full = {0};
         ek_buf_fmt(&full, "%s/%s", path, entry[i]->d_name);
-        if (!err) err = add_file(h, ek_buf_text(&full), entry[i]->d_name, pool);
+        if (!err) err = add_file(s, ek_buf_text(&full), entry[i]->d_name);
         ek_buf_fini(&full);
         free(entry[i]);
     }
@@ -72,12 +205,12 @@ static ek_err add_folder(uint64_t *h, const char *path, ek_pool *pool)
 }
 
 /* The parts of a split file count in order, under no name: a model keeps its identity when its files are renamed. */
-static ek_err add_gguf(uint64_t *h, const char *path, ek_pool *pool)
+static ek_err add_gguf(sum *s, const char *path)
 {
     ek_gguf *g;
     EK_TRY(ek_gguf_open(&g, path));
     ek_err err = EK_OK;
-    for (int i = 0; !err && i < ek_gguf_part_count(g); i++) err = add_file(h, ek_gguf_part_name(g, i), "", pool);
+    for (int i = 0; !err && i < ek_gguf_part_count(g); i++) err = add_file(s, ek_gguf_part_name(g, i), "");
     ek_gguf_close(g);
     return err;
 }
@@ -88,14 +221,19 @@ static bool is_gguf(const char *path)
     return ek_gguf_is_folder(path) || (n > m && strcmp(path + n - m, ".gguf") == 0);
 }
 
-ek_err ek_model_digest(char out[17], const char *path, ek_pool *pool)
+ek_err ek_model_digest_kept(char out[EK_MODEL_DIGEST], const char *path, const char *folder, ek_pool *pool)
 {
-    uint64_t h = 0;
-    ek_err err = is_gguf(path)     ? add_gguf(&h, path, pool)
-                 : ek_is_dir(path) ? add_folder(&h, path, pool)
-                                   : add_file(&h, path, "", pool);
+    sum s = {.pool = pool};
+    open_kept(&s.kept, path, folder);
+    ek_sha256_init(&s.s);
+    ek_err err = is_gguf(path) ? add_gguf(&s, path) : ek_is_dir(path) ? add_folder(&s, path) : add_file(&s, path, "");
     ek_pool_leave(pool);
-    EK_TRY(err);
-    snprintf(out, 17, "%016llx", (unsigned long long)h);
-    return EK_OK;
+    close_kept(&s.kept, !err);
+    if (!err) ek_sha256_end(&s.s, out);
+    return err;
+}
+
+ek_err ek_model_digest(char out[EK_MODEL_DIGEST], const char *path, ek_pool *pool)
+{
+    return ek_model_digest_kept(out, path, NULL, pool);
 }

@@ -1,14 +1,23 @@
-/* The identity of a checkpoint: a hash of every byte that makes the model. */
+/* The identity of a checkpoint: a hash of every byte that decides its tokens. */
 #ifndef EK_MODEL_DIGEST_H
 #define EK_MODEL_DIGEST_H
 
 #include "base/err.h"
 #include "base/machine/pool.h"
 
-/* Writes 16 hex digits and NUL. path: a folder, of which config.json and all *.safetensors files count, by name and
- * content; a GGUF file with its parts, or the folder that holds it, by content; or another file. Equal for equal
- * contents, wherever they lie and however many threads read. Reads everything once, in the threads of pool (NULL: the
- * caller's). Not for secrets: it recognises a model, it does not resist forgery. ENOTFOUND, EIO with the path. */
-ek_err ek_model_digest(char out[17], const char *path, ek_pool *pool);
+enum { EK_MODEL_DIGEST = 65 }; /* its digits and NUL */
+
+/* Writes a SHA-256 in 64 hex digits. path: a folder, of which all *.safetensors files and the JSON files that decide
+ * tokens count, by name and content: config.json, generation_config.json (suppress_tokens), tokenizer.json (masks of
+ * formats), processor_config.json and preprocessor_config.json (pictures and sounds); a GGUF file with its parts, or
+ * the folder that holds it, by content; or another file. Equal for equal contents, wherever they lie and however many
+ * threads read. Reads everything once, in the threads of pool (NULL: the caller's): blocks of 4 MiB are hashed by
+ * themselves, and their hashes again. ENOTFOUND, EIO with the path. */
+ek_err ek_model_digest(char out[EK_MODEL_DIGEST], const char *path, ek_pool *pool);
+
+/* The same, but hashes of files that did not change are taken from a small file in `folder` and kept there: known by
+ * device, inode, size and times. A damaged one is ignored and written anew; a folder that cannot be written costs the
+ * next start its time. folder "" or NULL: nothing is kept. */
+ek_err ek_model_digest_kept(char out[EK_MODEL_DIGEST], const char *path, const char *folder, ek_pool *pool);
 
 #endif
