@@ -37,7 +37,7 @@ BEGIN {
     inner["cuda/kernels"] = " cuda "
     inner["cuda/kernels/attn"] = inner["cuda/kernels/product"] = inner["cuda/kernels/sample"] = " cuda cuda/kernels "
     inner["cuda/kernels/rows"] = " cuda cuda/kernels cuda/kernels/product "
-    inner["cuda/product"] = " cuda "
+    inner["cuda/product"] = inner["cuda/attn"] = " cuda "
     inner["cuda/rows"] = inner["cuda/tower"] = " cuda cuda/product "
     inner["gpu/step"] = " gpu/weights "
     inner["gpu/recipe"] = " gpu/weights gpu/step "

@@ -3,13 +3,13 @@
 
 #include <string.h>
 
+#include "cuda/attn/choose.h"
 #include "cuda/attn_work.h"
 #include "cuda/model_args.h"
 #include "gpu/step/run.h"
 #include "ops/kv/kv_codec.h"
 
-enum { DEEP_ITEMS = 133 };                                /* segments from which on ek_attn_deep_DIM computes them */
-enum { SEGMENT_LIMIT = 256 << 20, PROMPT_QUERIES = 128 }; /* queries of a run from which on attn_prompt computes it */
+enum { SEGMENT_LIMIT = 256 << 20 };
 
 static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
 {
@@ -17,22 +17,6 @@ static const ek_layer_config *layer_of(const ek_gpu_run *x, int kind)
     for (int i = 0; i < c->n_layers; i++)
         if ((int)c->layer[i].kind == kind) return &c->layer[i];
     return NULL;
-}
-
-/* Queries per tile of few queries. One or two rows: small tiles, for more blocks of threads. */
-static int tile_of(int ratio, int n_rows)
-{
-    int tile = 2;
-    while (tile < 8 && tile < ratio && n_rows > 2) tile *= 2;
-    return tile;
-}
-
-/* Of attention in integers a block's time does not depend on its queries, up to 8: as many as a run has. */
-static int int_tile_of(int max_queries)
-{
-    int tile = 2;
-    while (tile < EK_CUDA_ATTN_INT_TILE && tile < max_queries) tile *= 2;
-    return tile;
 }
 
 static size_t segment_size(int tile, int head_dim)
@@ -50,7 +34,8 @@ size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
         const int ratio = here.q.n / here.kv.n;
         size_t segments = (size_t)x->z.max_ctx / EK_SEGMENT + 2;
         for (int rows = 1; rows <= 4; rows += 3) {
-            const int tile = ek_kv_rotated(x->g->m->v_format) ? EK_CUDA_ATTN_INT_TILE : tile_of(ratio, rows);
+            const int tile = ek_kv_rotated(x->g->m->v_format) ? EK_CUDA_ATTN_INT_TILE
+                                                              : ek_cuda_attn_few_tile(ratio, rows);
             size_t one = (size_t)((ratio + tile - 1) / tile * here.kv.n) * segments * segment_size(tile, l->head_dim);
             size_t all = one * (size_t)x->z.max_requests;
             if (all > SEGMENT_LIMIT) all = one > SEGMENT_LIMIT ? one : SEGMENT_LIMIT;
@@ -81,17 +66,17 @@ static size_t power_of_two(size_t n)
     return p;
 }
 
-/* Whether the chip has a kernel of prompts, ek_attn_prompt. */
 static bool has_prompts(const ek_gpu_run *x)
 {
-    return ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).name;
+    return ek_cuda_attn_has_prompts(x->g->m->k_format, ek_cuda_chip_of(x->g->c));
 }
 
 /* Rows that can be in short runs at once. Full layers: a run per request; sliding ones: where a window enters the
  * next segment, a run is cut. */
 static size_t max_few(const ek_gpu_run *x, int kind, int ratio)
 {
-    size_t rows = (size_t)x->z.max_rows, runs = (size_t)x->z.max_requests * (size_t)(PROMPT_QUERIES / ratio + 1);
+    size_t rows = (size_t)x->z.max_rows,
+           runs = (size_t)x->z.max_requests * (size_t)(EK_CUDA_PROMPT_QUERIES / ratio + 1);
     return kind == EK_FULL && runs < rows && has_prompts(x) ? runs : rows;
 }
 
@@ -181,9 +166,10 @@ static bool of_prompt(const ek_gpu_run *x, const ek_attn_row *rows, int row, int
 {
     if (!has_prompts(x)) return false;
     int first = row, end = row + 1;
-    while (first > 0 && rows[first - 1].view == rows[row].view && (row - first) * ratio < PROMPT_QUERIES) first--;
-    while (end < n && rows[end].view == rows[row].view && (end - first) * ratio < PROMPT_QUERIES) end++;
-    return (end - first) * ratio >= PROMPT_QUERIES;
+    while (first > 0 && rows[first - 1].view == rows[row].view && (row - first) * ratio < EK_CUDA_PROMPT_QUERIES)
+        first--;
+    while (end < n && rows[end].view == rows[row].view && (end - first) * ratio < EK_CUDA_PROMPT_QUERIES) end++;
+    return (end - first) * ratio >= EK_CUDA_PROMPT_QUERIES;
 }
 
 /* Whether every view has one row in the step, which sees nothing behind itself; rows of a view are adjacent. */
@@ -197,28 +183,12 @@ static bool single_rows(const ek_step *s)
     return true;
 }
 
-/* Tiles of ek_attn_half: the largest part of its time is a tile's own, so they are small as long as their blocks of
- * threads all have a multiprocessor, or, of two queries and more, half of one where a tile has one segment. Of 4
- * queries at most: of 8, half as many blocks are slower for every batch and depth that was measured
- * (docs/cuda/attention.md). */
-static int half_tile_of(int ratio, int n_kv_heads, int n_segments, int max, int multiprocessors)
-{
-    int tile = 1;
-    while (tile < 4 && tile < ratio &&
-           n_segments * n_kv_heads * ((ratio + tile - 1) / tile) > (tile > 1 && max == 1 ? 2 : 1) * multiprocessors)
-        tile *= 2;
-    return tile;
-}
-
-/* Whether ek_attn_deep_DIM computes n_items segments of tiles: it has few warps, and gains once multiprocessors have
- * more than a block each. */
+/* Whether ek_attn_deep_DIM computes n_items segments, of the first positions' formats too. */
 static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, int n_items)
 {
     const ek_model *m = x->g->m;
     const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
-    if (tile != EK_CUDA_ATTN_DEEP_TILE || n_items < DEEP_ITEMS ||
-        !ek_cuda_attn_deep_fits(ratio, head_dim, m->k_format, m->v_format, chip))
-        return false;
+    if (!ek_cuda_attn_goes_deep(ratio, head_dim, m->k_format, m->v_format, tile, n_items, chip)) return false;
     return !m->layout.n_start || ek_cuda_attn_deep_fits(ratio, head_dim, ek_kv_start_format(m->k_format),
                                                         ek_kv_start_format(m->v_format), chip);
 }
@@ -247,9 +217,9 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
                       ek_cuda_attn_int_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     list->joined = (half || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
-    list->tile = ek_kv_rotated(x->g->m->v_format) ? int_tile_of(max_queries)
-                 : list->joined ? half_tile_of(ratio, kv_heads, n_segments, max, ek_cuda_multiprocessors(x->g->c))
-                                : tile_of(ratio, n_few);
+    list->tile = ek_kv_rotated(x->g->m->v_format) ? ek_cuda_attn_int_tile(max_queries)
+                 : list->joined ? ek_cuda_attn_half_tile(ratio, kv_heads, n_segments, max, ek_cuda_chip_of(x->g->c))
+                                : ek_cuda_attn_few_tile(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
     few.kv_heads = kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};

@@ -1,0 +1,22 @@
+/* Which kernel of attention computes the rows of a step, and of how many queries its tiles are: by the chip's own
+ * numbers. No bit depends on it. tests/cuda/attn_choices.txt has what an H100 gets. */
+#ifndef EK_CUDA_ATTN_CHOOSE_H
+#define EK_CUDA_ATTN_CHOOSE_H
+
+#include "cuda/attn_work.h"
+
+enum { EK_CUDA_PROMPT_QUERIES = 128 }; /* of a run, from which on ek_attn_prompt computes it */
+
+/* Whether the chip has a kernel of prompts, ek_attn_prompt. */
+bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip);
+/* Queries per tile of few queries, in a step of n_rows rows of few. */
+int ek_cuda_attn_few_tile(int ratio, int n_rows);
+/* The same of attention in integers, where the longest run has max_queries. */
+int ek_cuda_attn_int_tile(int max_queries);
+/* The same of ek_attn_half: n_segments that all rows see, max of them one row. */
+int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, const ek_cuda_chip *chip);
+/* Whether ek_attn_deep_DIM computes n_items segments of tiles. */
+bool ek_cuda_attn_goes_deep(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int tile, int n_items,
+                            const ek_cuda_chip *chip);
+
+#endif
