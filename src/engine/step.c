@@ -114,12 +114,13 @@ static void run(ek_engine *e, bool begun)
                    .n_draws = p->n_draws,
                    .masks = p->masks};
     ek_err err = compute(e, &all, begun);
-    ek_masks_wait(p->masks); /* a step that failed did not, and the masks' states are about to change */
+    ek_masks_wait(p->masks);           /* a step that failed did not, and the masks' states are about to change */
+    if (err) ek_engine_note_broken(e); /* before any client hears of it */
     for (int i = 0; i < p->n_scheduled; i++) {
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
         if (!s->req) continue;
-        if (err && (e->on.end || p->n_scheduled > 1 || s->n_draft > 0)) {
+        if (err && !e->broken[0] && (e->on.end || p->n_scheduled > 1 || s->n_draft > 0)) {
             ek_draft_drop(s);
             ek_step one = all;
             one.row += s->row, one.n_rows = s->n_rows;
