@@ -43,6 +43,7 @@ ek_err ek_chat_variant_open(ek_chat_variant *out, const char *path)
     ek_err err = ek_source_chat_of(source, &chat);
     if (!err && chat.dir) err = ek_chat_variant_of(out, chat.dir);
     else if (!err) *out = ek_chat_variant_of_text(chat.name, chat.text, chat.n, chat.small);
+    if (!err && chat.dir) ek_chat_note_folder(chat.dir);
     ek_source_close(source);
     return err;
 }

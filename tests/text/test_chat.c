@@ -374,6 +374,54 @@ static void chooses_the_variant(void **state)
     ek_buf_fini(&b);
 }
 
+/* What the log says of a folder, at most `room` bytes. */
+static void notes_of(const char *dir, char *out, size_t room)
+{
+    FILE *f = tmpfile();
+    const int old = dup(STDERR_FILENO);
+    assert_non_null(f);
+    fflush(stderr);
+    assert_true(dup2(fileno(f), STDERR_FILENO) >= 0);
+    ek_chat_note_folder(dir);
+    fflush(stderr);
+    dup2(old, STDERR_FILENO);
+    close(old);
+    rewind(f);
+    out[fread(out, 1, room - 1, f)] = '\0';
+    fclose(f);
+}
+
+/* Before, only chat_template.jinja was looked at. */
+static void what_is_not_used_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *text, *says;
+    } row[] = {
+        {"tokenizer_config.json", "{\"chat_template\": \"x\"}", "chat_template is not a published"},
+        {"tokenizer_config.json", "{\"chat_template\": [{\"name\": \"tool_use\", \"template\": \"x\"}]}",
+         "chat_template tool_use is not a published"},
+        {"chat_template.json", "{\"chat_template\": \"x\"}", "chat_template.json: chat_template is not"},
+        {"adapter_config.json", "{}", "an adapter beside the model is not used"},
+        {"adapter_model.safetensors", "", "an adapter beside the model is not used"},
+        {"tokenizer_config.json", "{\"chat_variant\": \"small\"}", NULL},
+        {"chat_template.json", "{}", NULL},
+        {"chat_template.json", "{", NULL},
+        {"chat_template.json", "{\"chat_template\": [1, {}, null]}", NULL},
+    };
+    char name[] = "/tmp/evenkeel-chat-XXXXXX", said[2000];
+    const char *dir = mkdtemp(name);
+    assert_non_null(dir);
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        write_file(dir, row[i].file, row[i].text);
+        notes_of(dir, said, sizeof said);
+        if (row[i].says ? !strstr(said, row[i].says) : said[0] != 0)
+            fail_msg("%s %s: %s", row[i].file, row[i].text, said);
+        write_file(dir, row[i].file, NULL);
+    }
+    rmdir(dir);
+}
+
 static void hashes(void **state)
 {
     (void)state;
@@ -398,6 +446,7 @@ int main(void)
                                        cmocka_unit_test(loose_declarations),
                                        cmocka_unit_test(knows_its_markers),
                                        cmocka_unit_test(continues_the_last_message),
+                                       cmocka_unit_test(what_is_not_used_is_told),
                                        cmocka_unit_test(chooses_the_variant),
                                        cmocka_unit_test(hashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -30,17 +30,17 @@ static bool by_generation_prompt(const ek_buf *b, ek_chat_variant *out)
     return true;
 }
 
-/* False where neither hash nor generation prompt is known, after a line in the log. */
+/* False where neither hash nor generation prompt is known, after a line in the log. out NULL: it decides nothing. */
 static bool recognise(const ek_buf *b, const char *name, ek_chat_variant *out)
 {
     char hash[65];
     ek_sha256_hex(hash, ek_buf_text(b), b->len);
     for (size_t i = 0; i < sizeof published / sizeof *published; i++)
         if (strcmp(hash, published[i].hash) == 0) {
-            *out = published[i].variant;
+            if (out) *out = published[i].variant;
             return true;
         }
-    bool decided = by_generation_prompt(b, out);
+    bool decided = out && by_generation_prompt(b, out);
     ek_log(EK_LOG_WARN, "%s is not a published Gemma 4 template (SHA-256 %s); prompts follow the one of 2026-07-09%s",
            name, hash, decided ? ", with this one's generation prompt" : "");
     return decided;
@@ -94,6 +94,63 @@ static ek_err by_config(ek_chat_variant *out, const char *path, bool *decided)
     *decided = true;
     json_decref(v);
     return EK_OK;
+}
+
+/* A template that stands as a text under chat_template, or in a list of named ones: another one than those published is
+ * told, as a file of its own is. */
+static void note_text(const char *path, const char *name, const json_t *text)
+{
+    ek_buf b = {0}, what = {0};
+    if (!json_is_string(text)) return;
+    ek_buf_add(&b, json_string_value(text), json_string_length(text));
+    ek_buf_fmt(&what, "%s: chat_template%s%s", path, name ? " " : "", name ? name : "");
+    recognise(&b, what.data, NULL);
+    ek_buf_fini(&b), ek_buf_fini(&what);
+}
+
+static void note_templates(const char *dir, const char *file)
+{
+    json_t *v = NULL;
+    ek_buf path = {0};
+    ek_buf_fmt(&path, "%s/%s", dir, file);
+    if (ek_is_file(path.data) && !ek_json_read_file(&v, path.data, MAX_CONFIG)) {
+        const json_t *t = ek_json_get(v, "chat_template");
+        note_text(path.data, NULL, t);
+        for (size_t i = 0; i < json_array_size(t); i++) {
+            const json_t *one = json_array_get(t, i);
+            note_text(path.data, ek_json_get_text(one, "name", NULL), ek_json_get(one, "template"));
+        }
+    }
+    json_decref(v);
+    ek_buf_fini(&path);
+}
+
+/* An adapter is no part of the model beside it: answers are those of the model alone. */
+static void note_adapter(const char *dir)
+{
+    static const char *const file[] = {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"};
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        ek_buf path = {0};
+        ek_buf_fmt(&path, "%s/%s", dir, file[i]);
+        const bool there = ek_is_file(path.data);
+        if (there)
+            ek_log(EK_LOG_WARN, "%s: an adapter beside the model is not used; merge it into the weights first",
+                   path.data);
+        ek_buf_fini(&path);
+        if (there) return;
+    }
+}
+
+void ek_chat_note_folder(const char *dir)
+{
+    ek_buf jinja = {0};
+    ek_buf_fmt(&jinja, "%s/chat_template.jinja", dir);
+    if (!ek_is_file(jinja.data)) { /* readers take it before the others */
+        note_templates(dir, "chat_template.json");
+        note_templates(dir, "tokenizer_config.json");
+    }
+    note_adapter(dir);
+    ek_buf_fini(&jinja);
 }
 
 ek_err ek_chat_variant_of(ek_chat_variant *out, const char *dir)
