@@ -416,6 +416,34 @@ static void added_tokens_stay_added(void **state)
     free_vocab(&v);
 }
 
+/* Hugging Face's tokenizers refuse a file whose added token lacks one of them. */
+static void added_tokens_have_every_field(void **state)
+{
+    (void)state;
+    static const char *const flag[] = {"special", "single_word", "lstrip", "rstrip", "normalized"};
+    const form f = {.name = "added", .scores = RANKS};
+    vocab v;
+    make_few(&v, true);
+    ek_buf file = {0}, text = {0};
+    ek_gguf *g;
+    write_form(&file, &v, &f);
+    assert_int_equal(gguf_of_memory(&g, (const uint8_t *)file.data, file.len, "f"), EK_OK);
+    assert_int_equal(ek_gguf_tokenizer(g, &text), EK_OK);
+    json_t *root = json_loadb(text.data, text.len, 0, NULL);
+    const json_t *added = json_object_get(root, "added_tokens");
+    assert_true(json_array_size(added) > 0);
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *one = json_array_get(added, i);
+        assert_true(json_is_integer(json_object_get(one, "id")) && json_is_string(json_object_get(one, "content")));
+        for (size_t k = 0; k < sizeof flag / sizeof *flag; k++) assert_true(json_is_boolean(json_object_get(one, flag[k])));
+    }
+    json_decref(root);
+    ek_gguf_close(g);
+    ek_buf_fini(&file);
+    ek_buf_fini(&text);
+    free_vocab(&v);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -423,6 +451,7 @@ int main(void)
         cmocka_unit_test(what_is_not_gemmas_is_refused),
         cmocka_unit_test(merges_stand_in_the_order_of_the_reference),
         cmocka_unit_test(added_tokens_stay_added),
+        cmocka_unit_test(added_tokens_have_every_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@ configurations inside it, generation_config.json, the tokenizer, and where they 
 A number that is a float in the class and an integer in the file counts as a failure, also where the class does not say
 so itself. The last line is "N passed, 0 failed"; the status is 1 if something failed.
 """
+import inspect
 import json
 import os
 import sys
@@ -34,9 +35,17 @@ def wants_float(hint):
     return float in parts and int not in parts
 
 
+def hints_of(kind):
+    """Types of fields. Those of a base that are only names, of modules that are not imported there, are left out."""
+    hints = {}
+    for c in reversed(kind.__mro__):
+        hints.update({k: v for k, v in inspect.get_annotations(c).items() if not isinstance(v, str)})
+    return hints
+
+
 def check_types(config, written):
     """Fields that the class calls floats, against the file's own numbers."""
-    hints = typing.get_type_hints(type(config))
+    hints = hints_of(type(config))
     for key, value in written.items():
         if isinstance(value, int) and not isinstance(value, bool) and wants_float(hints.get(key)):
             raise TypeError(f"{key} is {value}, {type(config).__name__} wants a float")

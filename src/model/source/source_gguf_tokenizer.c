@@ -117,8 +117,11 @@ static void write_added(work *w, ek_buf *out)
     for (size_t i = 0; i < w->n; i++) {
         const candidate *c = &w->c[i];
         if (c->made && !c->always) continue;
-        ek_buf_fmt(out, "%s{\"id\":%lld,\"special\":%s,\"content\":", first ? "" : ",", (long long)c->id,
-                   c->special ? "true" : "false");
+        /* All fields: Hugging Face's tokenizers refuse a file with one less. */
+        ek_buf_fmt(out,
+                   "%s{\"id\":%lld,\"special\":%s,\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
+                   "\"normalized\":false,\"content\":",
+                   first ? "" : ",", (long long)c->id, c->special ? "true" : "false");
         add_json(out, w->vocab.v[c->id].s, w->vocab.v[c->id].n);
         ek_buf_char(out, '}');
         first = false;
