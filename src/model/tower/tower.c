@@ -107,6 +107,17 @@ static ek_err plan(ek_towers *t, ek_sense *s)
     return err ? ek_fail_in(err, "%s", t->source->path) : EK_OK;
 }
 
+/* Of the senses that the model has: what belongs to one that config.json leaves out is left aside. */
+static ek_err check_unused(const ek_towers *t)
+{
+    static const char *const image[] = {"vision_tower.", "embed_vision.", "vision_embedder.", NULL}, *const sound[] = {
+                                                                                                         "audio_tower.",
+                                                                                                         "embed_audio.",
+                                                                                                         NULL};
+    if (t->image.part) EK_TRY(ek_tower_source_check_unused(t->source, image));
+    return t->sound.part ? ek_tower_source_check_unused(t->source, sound) : EK_OK;
+}
+
 static ek_err open_all(ek_towers *t, const char *path)
 {
     EK_TRY(ek_tower_source_open(&t->source, path, t->opts.mmproj, t->opts.synthetic));
@@ -116,6 +127,7 @@ static ek_err open_all(ek_towers *t, const char *path)
     ek_err err = ek_tower_image_open(&t->image.part, &t->info, &t->image.bound, &t->kernels);
     if (!err)
         err = ek_tower_audio_open(&t->sound.part, &t->info.sound_kind, &t->sound.bound, &t->kernels, t->info.hidden);
+    if (!err) err = check_unused(t);
     if (err) return err;
     EK_TRY(check_sees(t));
     EK_TRY(read_processor(t));

@@ -16,6 +16,7 @@ typedef struct folder {
     ek_tower_source source;
     ek_quant quant;
     ek_checkpoint *files;
+    bool *used; /* by index of the tensor */
 } folder;
 
 /* What a module is called elsewhere; checked in order. */
@@ -33,6 +34,7 @@ static const ek_tensor *find_exact(folder *f, const char *name, const char *suff
     for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) {
         snprintf(full, sizeof full, "%s%s%s", prefix[i], name, suffix);
         const ek_tensor *t = ek_checkpoint_find(f->files, full);
+        if (t) f->used[t - ek_checkpoint_at(f->files, 0)] = true;
         if (t) return t;
     }
     return NULL;
@@ -72,6 +74,34 @@ static bool has(ek_tower_source *s, const char *begin)
     return false;
 }
 
+/* Scales that were measured for other arithmetic, as beside the text's matrices, and bounds where config.json has no
+ * clipping. */
+static bool of_activations(const char *name)
+{
+    static const char *const last[] = {".input_scale", ".input_global_scale", ".output_scale", ".input_min",
+                                       ".input_max",   ".output_min",         ".output_max"};
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < sizeof last / sizeof *last; i++)
+        if (n > strlen(last[i]) && strcmp(name + n - strlen(last[i]), last[i]) == 0) return true;
+    return false;
+}
+
+/* A bias or an adapter's tensor changes what others compute: leaving it aside unseen would give other features. */
+static ek_err check_unused(ek_tower_source *s, const char *const *begin)
+{
+    const folder *f = (const folder *)s;
+    for (int i = 0; i < ek_checkpoint_count(f->files); i++) {
+        const ek_tensor *t = ek_checkpoint_at(f->files, i);
+        const char *name = strncmp(t->name, "model.", strlen("model.")) == 0 ? t->name + strlen("model.") : t->name;
+        if (f->used[i] || of_activations(name)) continue;
+        for (const char *const *b = begin; *b; b++)
+            if (strncmp(name, *b, strlen(*b)) == 0)
+                return ek_fail(EK_EFORMAT, "%s: tensor %.200s is no part of the towers that config.json describes",
+                               t->file, t->name);
+    }
+    return EK_OK;
+}
+
 static ek_err matrix(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out)
 {
     folder *f = (folder *)s;
@@ -96,6 +126,7 @@ static void close_folder(ek_tower_source *s)
     ek_quant_fini(&f->quant);
     json_decref(s->config);
     free(s->path);
+    free(f->used);
     free(f);
 }
 
@@ -118,12 +149,17 @@ static ek_err read_config(folder *f)
 
 ek_err ek_tower_folder_open(ek_tower_source **out, const char *path)
 {
-    static const ek_tower_source_ops ops = {
-        .find = find, .has = has, .matrix = matrix, .drop_pages = drop_pages, .close = close_folder};
+    static const ek_tower_source_ops ops = {.find = find,
+                                            .has = has,
+                                            .matrix = matrix,
+                                            .check_unused = check_unused,
+                                            .drop_pages = drop_pages,
+                                            .close = close_folder};
     folder *f = ek_alloc(sizeof *f);
     f->source = (ek_tower_source){.ops = &ops, .path = ek_strdup(path), .file = "config.json", .folder = true};
     ek_err err = read_config(f);
     if (!err) err = ek_checkpoint_open(&f->files, path);
+    if (!err) f->used = ek_alloc((size_t)ek_checkpoint_count(f->files) + 1);
     if (err) close_folder(&f->source);
     else *out = &f->source;
     return err;

@@ -34,6 +34,11 @@ bool ek_tower_source_has(ek_tower_source *s, const char *begin)
     return s->ops->has(s, begin);
 }
 
+ek_err ek_tower_source_check_unused(ek_tower_source *s, const char *const *begin)
+{
+    return s->ops->check_unused ? s->ops->check_unused(s, begin) : EK_OK;
+}
+
 bool ek_tower_source_find(ek_tower_source *s, const char *name, ek_tower_tensor *out)
 {
     return s->ops->find(s, name, out);

@@ -27,6 +27,9 @@ typedef struct ek_tower_source_ops {
     bool (*has)(ek_tower_source *s, const char *begin);
     /* The matrix of a module, quantised or not. */
     ek_err (*matrix)(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out);
+    /* NULL: not known. EFORMAT names the first tensor whose name begins like one of these (NULL ends them) and that was
+     * neither found nor part of a matrix. */
+    ek_err (*check_unused)(ek_tower_source *s, const char *const *begin);
     void (*drop_pages)(ek_tower_source *s);
     void (*close)(ek_tower_source *s);
 } ek_tower_source_ops;
@@ -44,6 +47,9 @@ struct ek_tower_source {
 /* mmproj, synthetic: of ek_towers_opts. *out NULL: no place for towers there (a GGUF without a file of them). */
 ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char *mmproj, const char *synthetic);
 void ek_tower_source_close(ek_tower_source *s);
+
+/* After the last tensor of a sense: EFORMAT names one that belongs to it and that nothing read. */
+ek_err ek_tower_source_check_unused(ek_tower_source *s, const char *const *begin);
 
 /* Whether any tensor's name begins like this: "audio_tower.". */
 bool ek_tower_source_has(ek_tower_source *s, const char *name);
