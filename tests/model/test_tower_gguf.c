@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../support/files.h"
 #include "../support/gguf_model.h"
@@ -180,11 +181,41 @@ static void what_is_missing_is_told(void **state)
         char *dir = temp_dir();
         write_gguf(dir, "model.gguf", &config, &(gguf_opts){.type = GGUF_F32}, NULL);
         put_mmproj(dir, "mmproj.gguf", row[i].skip);
-        assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){0}), EK_EFORMAT);
+        char named[300];
+        snprintf(named, sizeof named, "%s", in(dir, "mmproj.gguf"));
+        assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){.mmproj = named}), EK_EFORMAT);
         if (!strstr(ek_err_text(), row[i].says)) fail_msg("%s", ek_err_text());
+        /* nobody asked for what was only found: text goes on */
+        assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){0}), EK_OK);
+        assert_int_equal(ek_towers_takes_image(t), EK_EUNSUPPORTED);
+        ek_towers_close(t);
         tower_free(&current);
         remove_dir(dir);
     }
+}
+
+/* Before, the file that was first by name stopped even text. */
+static void what_is_damaged_beside_a_model_is_passed_over(void **state)
+{
+    (void)state;
+    ek_towers *t;
+    begin(1);
+    char *dir = temp_dir();
+    write_gguf(dir, "model.gguf", &config, &(gguf_opts){.type = GGUF_F32}, NULL);
+    put_file(dir, "a-mmproj-BF16.gguf", "GGUF", 4);
+    put_file(dir, "b-mmproj-BF16.gguf", "", 0);
+    assert_int_equal(symlink("nowhere", in(dir, "c-mmproj-BF16.gguf")), 0);
+    for (int sees = 0; sees < 2; sees++) {
+        if (sees) put_mmproj(dir, "mmproj-F16.gguf", NULL);
+        assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){0}), EK_OK);
+        assert_int_equal(ek_towers_takes_image(t), sees ? EK_OK : EK_EUNSUPPORTED);
+        ek_towers_close(t);
+    }
+    assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){.mmproj = "none"}), EK_OK);
+    assert_int_equal(ek_towers_takes_image(t), EK_EUNSUPPORTED);
+    ek_towers_close(t);
+    tower_free(&current);
+    remove_dir(dir);
 }
 
 int main(void)
@@ -194,6 +225,7 @@ int main(void)
         cmocka_unit_test(bf16_is_taken_first),
         cmocka_unit_test(a_model_alone_has_no_towers),
         cmocka_unit_test(what_is_missing_is_told),
+        cmocka_unit_test(what_is_damaged_beside_a_model_is_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/log.h"
 #include "model/config/setting.h"
 #include "model/tower/source/processor.h"
 #include "model/tower/tower_audio.h"
@@ -145,6 +146,13 @@ ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *o
     init_kernels(&t->kernels, opts);
     if (opts->packed_dir && !opts->synthetic) t->packed_dir = ek_strdup(opts->packed_dir);
     ek_err err = open_all(t, path);
+    if (err && t->source && t->source->beside) {
+        ek_towers_opts without = *opts;
+        ek_log(EK_LOG_WARN, "%s; the model takes text alone", ek_err_text());
+        ek_towers_close(t);
+        without.mmproj = "none";
+        return ek_towers_open(out, path, &without);
+    }
     t->opts.mmproj = t->opts.synthetic = t->opts.packed_dir = NULL; /* was borrowed */
     *out = err ? NULL : t;
     if (err) ek_towers_close(t);

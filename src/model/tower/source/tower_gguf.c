@@ -34,53 +34,86 @@ static int rank(const char *name)
     return i / 2;
 }
 
-/* Appends the file of towers that lies beside a model, nothing without one. */
-static void find_beside(ek_buf *out, const char *path)
+static int by_rank(const struct dirent **a, const struct dirent **b)
 {
-    ek_buf dir = {0};
+    const int by = rank((*a)->d_name) - rank((*b)->d_name);
+    return by ? by : strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static ek_err no_towers(const char *path)
+{
+    return ek_fail(EK_EFORMAT,
+                   "%s: holds no towers: neither mm.input_projection.weight nor mm.a.input_projection.weight", path);
+}
+
+/* Whether its rows are as wide as the model's, which is `hidden`. */
+static ek_err check_fits(const ek_gguf *g, const char *path, int64_t hidden)
+{
+    static const char *const last[] = {"mm.input_projection.weight", "mm.a.input_projection.weight"};
+    if (!has_towers(g)) return no_towers(path);
+    for (int i = 0; i < 2; i++) {
+        const ek_gguf_tensor *t = ek_gguf_tensor_find(g, last[i]);
+        if (t && t->dim[1] != hidden)
+            return ek_fail(EK_EFORMAT, "%s: tensor %s gives rows of %lld, the model's have %lld", path, last[i],
+                           (long long)t->dim[1], (long long)hidden);
+    }
+    return EK_OK;
+}
+
+/* The first file of towers beside a model that can be read and fits it. Nobody asked for these files, so none of them
+ * is an error: where all fail the model has no towers, and a line says why. */
+static void open_beside(ek_gguf **out, const char *path, int64_t hidden)
+{
+    ek_buf dir = {0}, why = {0};
     struct dirent **entry;
     const char *slash = strrchr(path, '/');
     if (ek_is_dir(path)) ek_buf_str(&dir, path);
     else if (slash) ek_buf_fmt(&dir, "%.*s", (int)(slash - path), path);
     else ek_buf_str(&dir, ".");
-    const int n = scandir(ek_buf_text(&dir), &entry, is_mmproj, NULL);
-    const char *best = NULL;
+    const int n = scandir(ek_buf_text(&dir), &entry, is_mmproj, by_rank);
     for (int i = 0; i < n; i++) {
-        const char *name = entry[i]->d_name;
-        const int by = best ? rank(name) - rank(best) : -1;
-        if (by < 0 || (by == 0 && strcmp(name, best) < 0)) best = name;
+        ek_buf file = {0};
+        ek_buf_fmt(&file, "%s/%s", ek_buf_text(&dir), entry[i]->d_name);
+        ek_err err = *out ? EK_OK : ek_gguf_open(out, file.data);
+        if (!err && *out && !why.len) ek_log(EK_LOG_DEBUG, "towers of %s: %s", path, file.data);
+        if (!err) err = check_fits(*out, file.data, hidden);
+        if (err && *out) ek_gguf_close(*out), *out = NULL;
+        if (err && !why.len) ek_buf_str(&why, ek_err_text());
+        ek_buf_fini(&file);
+        free(entry[i]);
+        if (!err)
+            while (++i < n) free(entry[i]);
     }
-    if (best) ek_buf_fmt(out, "%s/%s", ek_buf_text(&dir), best);
-    for (int i = 0; i < n; i++) free(entry[i]);
     if (n >= 0) free(entry);
-    ek_buf_fini(&dir);
+    if (!*out && why.len)
+        ek_log(EK_LOG_WARN,
+               "%s; the model takes text alone (--mmproj FILE names its towers, none says that it has none)",
+               ek_buf_text(&why));
+    ek_buf_fini(&dir), ek_buf_fini(&why);
 }
 
-/* *out NULL: no towers. */
-static ek_err open_file(ek_gguf **out, const char *path, const char *mmproj)
+/* *out NULL: no towers. *beside: nobody named the file. */
+static ek_err open_file(ek_gguf **out, bool *beside, const char *path, const char *mmproj)
 {
-    ek_buf beside = {0};
-    ek_err err = EK_OK;
-    *out = NULL;
-    if (!mmproj) {
+    *out = NULL, *beside = false;
+    if (!mmproj || strcmp(mmproj, "none") == 0) {
         EK_TRY(ek_gguf_open(out, path));
         if (has_towers(*out)) return EK_OK;
+        const ek_gguf_tensor *table = ek_gguf_tensor_find(*out, "token_embd.weight");
+        const int64_t hidden = table ? table->dim[0] : 0;
         ek_gguf_close(*out);
-        *out = NULL;
-        find_beside(&beside, path);
-        if (beside.len > 0) mmproj = ek_buf_text(&beside);
+        *out = NULL, *beside = true;
+        if (!mmproj) open_beside(out, path, hidden);
+        return EK_OK;
     }
-    if (mmproj) err = ek_gguf_open(out, mmproj);
-    if (!err && *out && !has_towers(*out)) {
-        err = ek_fail(EK_EFORMAT,
-                      "%s: holds no towers: neither mm.input_projection.weight nor mm.a.input_projection.weight",
-                      mmproj);
-        ek_gguf_close(*out);
-        *out = NULL;
+    EK_TRY(ek_gguf_open(out, mmproj));
+    if (has_towers(*out)) {
+        ek_log(EK_LOG_DEBUG, "towers of %s: %s", path, mmproj);
+        return EK_OK;
     }
-    if (!err && *out) ek_log(EK_LOG_DEBUG, "towers of %s: %s", path, mmproj);
-    ek_buf_fini(&beside);
-    return err;
+    ek_gguf_close(*out);
+    *out = NULL;
+    return no_towers(mmproj);
 }
 
 /* ------------------------------------------------------------------ tensors */
@@ -244,11 +277,13 @@ ek_err ek_tower_gguf_open(ek_tower_source **out, const char *path, const char *m
     static const ek_tower_source_ops ops = {
         .find = find, .has = has, .matrix = matrix, .drop_pages = drop_pages, .close = close_gguf};
     ek_gguf *g;
-    EK_TRY(open_file(&g, path, mmproj));
+    bool beside;
+    EK_TRY(open_file(&g, &beside, path, mmproj));
     if (!g) return EK_OK;
     ek_tower_gguf *s = ek_alloc(sizeof *s);
     s->g = g;
-    s->source = (ek_tower_source){.ops = &ops, .path = ek_strdup(path), .file = ek_gguf_part_name(g, 0), .gguf = true};
+    s->source = (ek_tower_source){
+        .ops = &ops, .path = ek_strdup(path), .file = ek_gguf_part_name(g, 0), .gguf = true, .beside = beside};
     s->unified = !ek_gguf_tensor_find(g, "v.blk.0.attn_q.weight");
     s->ollama = ek_tower_gguf_audio_ollama(g);
     ek_err err = read_text(s, path);

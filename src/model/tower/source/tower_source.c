@@ -16,7 +16,8 @@ ek_err ek_tower_source_open(ek_tower_source **out, const char *path, const char 
     *out = NULL;
     if (synthetic) return ek_tower_synthetic_open(out, synthetic);
     if (ek_is_dir(path) && !ek_gguf_is_folder(path)) {
-        if (mmproj) return ek_fail(EK_EINVAL, "%s is no GGUF: its towers lie in the folder, not in %s", path, mmproj);
+        if (mmproj && strcmp(mmproj, "none") != 0)
+            return ek_fail(EK_EINVAL, "%s is no GGUF: its towers lie in the folder, not in %s", path, mmproj);
         return ek_tower_folder_open(out, path);
     }
     return ek_tower_gguf_open(out, path, mmproj);

@@ -41,6 +41,7 @@ struct ek_tower_source {
     json_t *config;   /* in the form of config.json, whatever the container says; owned */
     void *made;       /* memory that the tensor found last lies in, not the file's; whoever keeps the data takes it */
     bool folder;      /* path is one, with files of processors beside config.json, or without */
+    bool beside;      /* its file was found beside the model: what is wrong with it is no error of the model's */
     bool gguf;        /* its tensors are in the order of llama.cpp and Ollama: see tower_gguf.h */
 };
 
