@@ -20,8 +20,8 @@ typedef enum ek_chat_variant { EK_CHAT_SMALL, EK_CHAT_LARGE } ek_chat_variant;
  * not recognised is logged with its hash. EFORMAT for a file that is not JSON or a
  * chat_variant of another name. */
 ek_err ek_chat_variant_of(ek_chat_variant *out, const char *dir);
-/* One warning for each thing in the folder that changes other programs' prompts or answers and not ours: a template that is
- * not recognised in chat_template.json or tokenizer_config.json, an adapter. */
+/* One warning for each thing in the folder that changes other programs' prompts or answers and not ours: a template
+ * that is not recognised in chat_template.json or tokenizer_config.json, an adapter. */
 void ek_chat_note_folder(const char *dir);
 /* The same for a template in memory, n bytes of the file that name names; text NULL, or not recognised: small if so. */
 ek_chat_variant ek_chat_variant_of_text(const char *name, const char *text, size_t n, bool small);
