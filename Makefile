@@ -7,12 +7,14 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text hub media tensor ops cuda lib model convert cache engine gpu chat open serve cli
+LAYERS := base text hub media decode helper tensor ops cuda lib model convert cache engine gpu chat open serve cli
 
 DEPS_base   := base
 DEPS_text   := text base
 DEPS_hub    := hub base
 DEPS_media  := media base
+DEPS_decode := decode media base
+DEPS_helper := helper decode media base
 DEPS_tensor := tensor base
 DEPS_ops    := ops tensor base
 DEPS_cuda   := engine cache model media cuda ops tensor base
@@ -34,12 +36,18 @@ PKGS := jansson libevent libevent_pthreads sqlite3 libedit
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
-# Decoders of pictures and sounds, for src/media, its tests and the programs that contain it; libheif where it is installed.
-MEDIA_PKGS := libjpeg libpng libwebp libwebpdemux libgif sndfile soxr
-MEDIA_MISSING := $(strip $(foreach p,$(MEDIA_PKGS),$(if $(shell pkg-config --exists $p 2>/dev/null && echo yes),,$p)))
-HEIF := $(shell pkg-config --exists libheif 2>/dev/null && echo libheif)
-MEDIA_CFLAGS := $(shell pkg-config --cflags $(MEDIA_PKGS) $(HEIF) 2>/dev/null) $(if $(HEIF),-DEK_HAVE_HEIF)
-MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) $(HEIF) 2>/dev/null)
+# Decoders of pictures and sounds, for src/decode, and for tests that write such files. The helper program finds them when
+# it runs, under the names that they have here: one that is missing, here or there, costs its formats alone.
+MEDIA_LIBRARIES := JPEG=libjpeg PNG=libpng WEBP=libwebp WEBPDEMUX=libwebpdemux GIF=libgif HEIF=libheif SNDFILE=sndfile SOXR=soxr
+MEDIA_PKGS := $(foreach l,$(MEDIA_LIBRARIES),$(shell pkg-config --exists $(lastword $(subst =, ,$l)) 2>/dev/null && echo $(lastword $(subst =, ,$l))))
+soname = $(shell readelf -d "$$($(CC) -print-file-name=lib$(patsubst lib%,%,$1).so)" 2>/dev/null | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+MEDIA_SO := $(foreach l,$(MEDIA_LIBRARIES),$(if $(filter $(lastword $(subst =, ,$l)),$(MEDIA_PKGS)),-DEK_SO_$(firstword $(subst =, ,$l))='"$(call soname,$(lastword $(subst =, ,$l)))"'))
+MEDIA_CFLAGS := $(shell pkg-config --cflags $(MEDIA_PKGS) 2>/dev/null) $(if $(filter libheif,$(MEDIA_PKGS)),-DEK_HAVE_HEIF) $(MEDIA_SO)
+MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) 2>/dev/null)
+# Readers whose library this build does not have.
+without = $(if $(filter $1,$(MEDIA_PKGS)),,$2)
+NO_READER := $(call without,libjpeg,src/decode/jpeg.c) $(call without,libpng,src/decode/png.c) $(call without,libwebpdemux,src/decode/webp.c) \
+             $(call without,libgif,src/decode/gif.c) $(call without,sndfile,src/decode/sndfile.c)
 # Pages shared by a server (src/cache/shared): a client of its protocol and TLS, each where it is installed.
 HIREDIS := $(shell pkg-config --exists hiredis 2>/dev/null && echo hiredis)
 SSL     := $(if $(HIREDIS),$(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl))
@@ -77,9 +85,9 @@ WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-
 # Warnings stop `make check` and CI, not somebody's build with a newer compiler.
 WERROR  ?=
 ALL_CFLAGS = -std=gnu11 $(OPT) $(HARDEN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
-             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /media/,$@),$(MEDIA_CFLAGS)) \
+             -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /decode/,$@)$(findstring tests/media/,$@),$(MEDIA_CFLAGS)) \
              $(if $(findstring /cache/shared/,$@),$(SHARED_CFLAGS)) $(if $(findstring events,$@),$(EVENTS_CFLAGS)) $(CFLAGS)
-LDLIBS  = $(if $(filter %/ek_cache.a,$^),$(SHARED_LIBS)) $(if $(filter %/ek_media.a,$^),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
+LDLIBS  = $(if $(filter %/ek_cache.a,$^),$(SHARED_LIBS)) $(if $(findstring /tests/media/,$@),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) $(HARDEN_LD) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c
@@ -102,7 +110,7 @@ ARCH := $(shell uname -m)
 FOUND := $(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c src/$l/*/*/*.c src/$l/*/*/*/*.c))
 foreign = $(foreach f,$(FOUND),$(if $(findstring $1,$f),$f))
 NOT_HERE := $(if $(filter x86_64,$(ARCH)),,$(call foreign,/peak_avx) $(call foreign,/x86/)) $(if $(filter aarch64,$(ARCH)),,$(call foreign,/arm/))
-SRC  := $(filter-out $(NOT_HERE),$(FOUND))
+SRC  := $(filter-out $(NOT_HERE) $(NO_READER),$(FOUND))
 objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC))) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
@@ -110,7 +118,7 @@ libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 say = $(if $(V),,@echo "  $1" && )
 
 .PHONY: all help setup check check-all demo asan ubsan tsan fuzz docs eval clean distclean quick
-all: $B/evenkeel
+all: $B/evenkeel $B/evenkeel-decode
 
 help: ## list targets
 	@grep -hE '^[a-z% -]+:.*##' $(filter-out %.d,$(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -122,11 +130,6 @@ $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(PIC) $(call isa,$@) -MMD -MP -c -o $@ $<
 
-$(patsubst %.c,$B/%.o,$(filter src/media/%,$(SRC))): | $(if $(MEDIA_MISSING),media-missing)
-.PHONY: media-missing
-media-missing:
-	@echo "pkg-config does not know $(MEDIA_MISSING): run make setup, which installs what pictures and sounds need" >&2; exit 1
-
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)
 	@mkdir -p $$(@D)
@@ -137,6 +140,12 @@ $(foreach l,$(LAYERS),$(eval $(call layer_lib,$l)))
 $B/evenkeel: $(call libs,cli)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),-pie) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 	$(cuda_fewer)
+
+# What decodes strangers' pictures and sounds, in processes of its own. Its functions stand before those of the libraries.
+$B/evenkeel-decode: $(call objs,helper) $(call libs,decode)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),-pie) -rdynamic -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
+# Whoever asks for the program has it too.
+$B/evenkeel: | $B/evenkeel-decode
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
 # folder are linked into each of them, and from tests/support (an archive) what it calls.
@@ -163,9 +172,14 @@ define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
 $B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(TEST_SUPPORT) $(call libs,$1)
 	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $$(LDLIBS)
+# The program that decodes is looked for beside the one that asks.
+$B/tests/$1/evenkeel-decode: $B/evenkeel-decode
+	@mkdir -p $$(@D) && ln -sf ../../evenkeel-decode $$@
+$(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c)): | $B/tests/$1/evenkeel-decode
 endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 .SECONDARY:
+$B/tests/media/test_image $B/tests/media/test_turned: $(patsubst %,$B/src/decode/%.o,exif png_text inflate)
 $B/tests/gpu/test_tower: $(addprefix $B/tests/model/,tower_case.o tower_gguf_case.o audio_scene.o)
 $B/tests/media/test_turned: LDLIBS += -lz
 $B/tests/gpu/test_launches $B/tests/same/test_alloc $B/tests/text/test_grammar_alloc: $(COUNTED)

@@ -1,10 +1,12 @@
-/* A picture has the size that its header said; reading is a function of the bytes; a file that is cut gives the same
- * picture or none; an orientation is found with and without the marker in front of its block. */
+/* What the helper runs over a stranger's picture, in this process. A picture has the size that its header said; reading
+ * is a function of the bytes; a file that is cut gives the same picture or none; an orientation is found with and
+ * without the marker in front of its block. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "media/exif.h"
-#include "media/picture.h"
+#include "decode/exif.h"
+#include "decode/decode.h"
+#include "media/limits.h"
 
 /* Larger ones take the fuzzer's time and show nothing more. */
 enum { MAX_PIXELS = 1 << 16 };
@@ -38,40 +40,52 @@ static void check_same(const ek_image *a, const ek_image *b)
 static void check_on_white(const ek_image *image, const uint8_t *data, size_t n)
 {
     ek_image white;
-    if (ek_image_decode_on(&white, data, n, EK_ALPHA_WHITE)) __builtin_trap();
+    if (ek_decode_image(&white, data, n, EK_ALPHA_WHITE)) __builtin_trap();
     if (white.width != image->width || white.height != image->height) __builtin_trap();
     for (size_t i = 0; i < ek_image_bytes(image); i++)
         if (white.rgb[i] < image->rgb[i]) __builtin_trap();
     ek_image_free(&white);
 }
 
+/* Resized row by row it is what it is when it is resized whole. */
+static void check_resized(const ek_image *image, const uint8_t *data, size_t n, ek_resizer how)
+{
+    ek_image whole, rows = {0};
+    if (ek_image_resize(&whole, image, 48, 96, how)) __builtin_trap();
+    if (ek_decode_image_resized(&rows, data, n, EK_ALPHA_DROP, 48, 96, how)) __builtin_trap();
+    check_same(&whole, &rows);
+    ek_image_free(&whole);
+    ek_image_free(&rows);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     check_exif(data, n);
-    ek_picture_opts o = {.budget = 70, .resizer = n & 1 ? EK_RESIZE_TORCH : EK_RESIZE_PILLOW};
-    ek_picture_cost cost;
-    ek_image image, again;
-    ek_err err = ek_picture_probe(&cost, data, n, &o);
+    ek_image_info info;
+    ek_image image, again = {0};
+    ek_err err = ek_decode_image_probe(&info, data, n);
     if (err) {
         check_said(err);
-        if (ek_image_decode(&image, data, n) != err) __builtin_trap();
+        if (ek_decode_image(&image, data, n, EK_ALPHA_DROP) != err) __builtin_trap();
         return 0;
     }
-    if (cost.image.width * cost.image.height > MAX_PIXELS || cost.memory > (size_t)64 << 20) return 0;
-    if ((err = ek_image_decode(&image, data, n))) {
+    if (info.width * info.height > MAX_PIXELS || info.memory > (size_t)64 << 20) return 0;
+    if ((err = ek_decode_image(&image, data, n, EK_ALPHA_DROP))) {
         check_said(err);
         if (image.rgb) __builtin_trap();
         return 0;
     }
-    if (image.width != cost.image.width || image.height != cost.image.height) __builtin_trap();
-    if (ek_image_decode(&again, data, n)) __builtin_trap();
+    if (image.width != info.width || image.height != info.height) __builtin_trap();
+    if (ek_decode_image(&again, data, n, EK_ALPHA_DROP)) __builtin_trap();
     check_same(&image, &again);
     ek_image_free(&again);
+    check_resized(&image, data, n, n & 1 ? EK_RESIZE_TORCH : EK_RESIZE_PILLOW);
     check_on_white(&image, data, n);
     size_t cut = n - 1 - data[n - 1] % n;
     ek_image_info part; /* how it is turned may stand behind the pixels */
-    if (ek_image_decode(&again, data, cut) == EK_OK && again.width == image.width && again.height == image.height &&
-        ek_image_probe(&part, data, cut) == EK_OK && part.orientation == cost.image.orientation)
+    if (ek_decode_image(&again, data, cut, EK_ALPHA_DROP) == EK_OK && again.width == image.width &&
+        again.height == image.height && ek_decode_image_probe(&part, data, cut) == EK_OK &&
+        part.orientation == info.orientation)
         check_same(&image, &again);
     ek_image_free(&again);
     ek_image_free(&image);

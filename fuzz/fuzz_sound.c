@@ -1,9 +1,11 @@
-/* A sound has as many samples as its header said, all of them numbers; reading is a function of the bytes; a row
- * of log-mel bins is a function of the samples that it sees. */
+/* What the helper runs over a stranger's sound, in this process. A sound has as many samples as its header said, all of
+ * them numbers; reading is a function of the bytes; a row of log-mel bins is a function of the samples that it sees. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "decode/decode.h"
+#include "media/limits.h"
 #include "media/mel.h"
 #include "media/split.h"
 
@@ -32,19 +34,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     ek_sound_info info;
     ek_sound s, again;
-    ek_err err = ek_sound_probe(&info, data, n);
-    if (err && (err = ek_sound_read(&s, data, n)) == EK_OK) __builtin_trap();
-    if (!err) err = ek_sound_read(&s, data, n);
+    ek_err err = ek_decode_sound_probe(&info, data, n, 30);
+    if (err && (err = ek_decode_sound(&s, data, n, 30)) == EK_OK) __builtin_trap();
+    if (!err) err = ek_decode_sound(&s, data, n, 30);
     if (err) {
         if (!*ek_err_text() || strchr(ek_err_text(), '\n') || s.v) __builtin_trap();
         return 0;
     }
     if (s.samples != info.samples) __builtin_trap();
-    if (ek_sound_read_long(&again, data, n)) __builtin_trap();
+    if (ek_decode_sound(&again, data, n, EK_SOUND_MAX_SECONDS)) __builtin_trap();
     if (again.samples != s.samples || memcmp(s.v, again.v, (size_t)s.samples * sizeof *s.v)) __builtin_trap();
     if (ek_sound_pieces(s.samples, EK_SOUND_UNIFIED) != 1) __builtin_trap();
     ek_sound_free(&again);
-    if (ek_sound_read(&again, data, n) || memcmp(s.v, again.v, (size_t)s.samples * sizeof *s.v)) __builtin_trap();
+    if (ek_decode_sound(&again, data, n, 30) || memcmp(s.v, again.v, (size_t)s.samples * sizeof *s.v)) __builtin_trap();
     ek_sound_free(&again);
     for (int i = 0; i < s.samples; i++) /* what is louder than 1e30 is not what log-mel rows are for */
         if (!(fabsf(s.v[i]) < 1e30f)) s.v[i] = 0;

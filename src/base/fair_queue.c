@@ -47,6 +47,12 @@ uint64_t ek_fair_queue_enter(ek_fair_queue *t, uint64_t id, uint64_t cost)
     return place;
 }
 
+void ek_fair_queue_charge(ek_fair_queue *t, uint64_t id, uint64_t more)
+{
+    ek_fair_queue_client *c = find(t, id);
+    if (c) c->next += more;
+}
+
 void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place)
 {
     if (place > t->now) t->now = place;

@@ -25,6 +25,9 @@ typedef struct ek_fair_queue {
 
 /* A place for something of a client's that costs so much (at least 1, in any unit). */
 uint64_t ek_fair_queue_enter(ek_fair_queue *t, uint64_t client, uint64_t cost);
+/* What a client's thing cost beyond what it entered with: its next place, and where the caller keeps things that wait,
+ * theirs, lie so much further behind. */
+void ek_fair_queue_charge(ek_fair_queue *t, uint64_t client, uint64_t more);
 void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place); /* what has this place */
 /* Another place for what has begun, has cost so much, and is to go on later: behind what others may have meanwhile. */
 uint64_t ek_fair_queue_again(ek_fair_queue *t, uint64_t client, uint64_t place, uint64_t cost);

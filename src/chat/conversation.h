@@ -28,11 +28,12 @@ typedef enum ek_block_kind {
 
 /* A picture or a sound of a conversation, as it came. */
 typedef struct ek_media_file {
-    ek_buf bytes;   /* of the file; of the first frame of a video that came as a file, that file's */
-    ek_media *made; /* NULL, or what was made of it already: the frames of such a video; one reference */
-    int number;     /* no other of the conversation has it; from 0, below ek_conversation.n_files */
-    int budget;     /* soft tokens of a picture, ek_budget_known; 0: what the prompt has for its kind */
-    double seconds; /* of a frame: since the video began, 0 and up */
+    ek_buf bytes;        /* of the file; of the first frame of a video that came as a file, that file's */
+    ek_media *made;      /* NULL, or what was made of it already: the frames of such a video; one reference */
+    int number;          /* no other of the conversation has it; from 0, below ek_conversation.n_files */
+    int budget;          /* soft tokens of a picture, ek_budget_known; 0: what the prompt has for its kind */
+    double seconds;      /* of a frame: since the video began, 0 and up */
+    ek_image_info image; /* of a picture: ek_image_probe, where that was asked; else zero */
 } ek_media_file;
 
 typedef struct ek_block {

@@ -68,6 +68,7 @@ static ek_picture_opts opts_of(const ek_run *r, const ek_chat_media *media)
     ek_picture_opts o = media->picture;
     o.budget = r->budget;
     o.alpha = r->alpha;
+    o.known = r->file->image.width > 0 ? &r->file->image : NULL;
     return o;
 }
 

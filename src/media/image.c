@@ -1,107 +1,66 @@
-/* Which decoder reads a file, and the limits that are common to all. */
+/* Pictures, asked of the helper. What it says is checked: what decodes a stranger's file may say anything. */
 #include "media/image.h"
 
 #include <string.h>
 
-#include "base/alloc.h"
-#include "media/image_read.h"
+#include "media/limits.h"
+#include "media/locked/helper.h"
 #include "media/resize.h"
-
-static const ek_image_reader *const readers[] = {&ek_jpeg_reader, &ek_png_reader, &ek_webp_reader, &ek_gif_reader,
-                                                 &ek_heif_reader};
 
 const char *ek_image_formats(void)
 {
-#ifdef EK_HAVE_HEIF
-    return "JPEG, PNG, WebP, GIF, HEIC, AVIF";
-#else
-    return "JPEG, PNG, WebP, GIF";
-#endif
+    return ek_helper_formats();
 }
 
-size_t ek_image_bytes(const ek_image *image)
+static ek_err check_size(size_t n)
 {
-    return 3 * (size_t)image->width * (size_t)image->height;
+    if (n > EK_MEDIA_MAX_BYTES) return ek_fail(EK_ETOOLARGE, "picture of %zu bytes, at most %d", n, EK_MEDIA_MAX_BYTES);
+    return n == 0 ? ek_fail(EK_EINVAL, "empty picture: it has 0 bytes") : EK_OK;
 }
 
-ek_err ek_image_make(ek_image *out, int width, int height)
+static ek_err damaged(void)
 {
-    *out = (ek_image){.width = width, .height = height};
-    out->rgb = ek_alloc_big(ek_image_bytes(out));
-    return out->rgb ? EK_OK : EK_ENOMEM;
+    return ek_fail(EK_EPARSE, "damaged picture: its decoder gave what is none");
 }
 
-void ek_image_free(ek_image *image)
+static ek_err check_answer(ek_image_info *out, const ek_decoded *a)
 {
-    ek_free_big(image->rgb, ek_image_bytes(image));
-    *image = (ek_image){0};
-}
-
-ek_err ek_image_damaged(const char *format, const char *why)
-{
-    return ek_fail(EK_EPARSE, "damaged %s picture: %s", format, why);
-}
-
-static ek_err find(const ek_image_reader **out, ek_media_bytes file)
-{
-    if (file.n > EK_MEDIA_MAX_BYTES)
-        return ek_fail(EK_ETOOLARGE, "picture of %zu bytes, at most %d", file.n, EK_MEDIA_MAX_BYTES);
-    if (file.n == 0) return ek_fail(EK_EINVAL, "empty picture: it has 0 bytes");
-    for (size_t i = 0; i < sizeof readers / sizeof *readers; i++) {
-        *out = readers[i];
-        if (readers[i]->is(file)) return EK_OK;
-    }
-    char begin[3 * 4 + 1] = "";
-    for (size_t i = 0; i < 4 && i < file.n; i++) {
-        static const char digits[] = "0123456789abcdef";
-        begin[3 * i] = digits[file.p[i] >> 4], begin[3 * i + 1] = digits[file.p[i] & 15];
-        begin[3 * i + 2] = i < 3 && i + 1 < file.n ? ' ' : '\0';
-    }
-    return ek_fail(EK_EINVAL, "not a picture of a known kind: it begins with the bytes %s; known are %s", begin,
-                   ek_image_formats());
-}
-
-static ek_err check(const ek_image_header *h)
-{
-    if (h->width < 1 || h->height < 1)
-        return ek_fail(EK_EPARSE, "damaged %s picture: %lld x %lld pixels", h->format, (long long)h->width,
-                       (long long)h->height);
-    if (h->width > EK_IMAGE_MAX_SIDE || h->height > EK_IMAGE_MAX_SIDE)
-        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, a side has at most %d", h->format,
-                       (long long)h->width, (long long)h->height, EK_IMAGE_MAX_SIDE);
-    if (h->width * h->height > EK_IMAGE_MAX_PIXELS)
-        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, %lld together, at most %d", h->format,
-                       (long long)h->width, (long long)h->height, (long long)(h->width * h->height),
-                       EK_IMAGE_MAX_PIXELS);
+    static const char *const format[] = {"JPEG", "PNG", "WebP", "GIF", "HEIC", "AVIF"};
+    *out = (ek_image_info){.width = a->width,
+                           .height = a->height,
+                           .orientation = a->orientation,
+                           .animated = a->animated != 0,
+                           .memory = a->memory,
+                           .held = a->held};
+    for (size_t i = 0; i < sizeof format / sizeof *format; i++)
+        if (strcmp(a->format, format[i]) == 0) out->format = format[i];
+    const size_t max = (size_t)64 * EK_IMAGE_MAX_PIXELS;
+    if (!out->format || a->width < 1 || a->height < 1 || a->width > EK_IMAGE_MAX_SIDE ||
+        a->height > EK_IMAGE_MAX_SIDE || (int64_t)a->width * a->height > EK_IMAGE_MAX_PIXELS || a->orientation < 1 ||
+        a->orientation > 8 || a->memory > max || a->held > max)
+        return damaged();
     return EK_OK;
-}
-
-static ek_err probe(ek_image_header *h, const ek_image_reader **reader, ek_media_bytes file)
-{
-    *h = (ek_image_header){0};
-    EK_TRY(find(reader, file));
-    EK_TRY((*reader)->header(h, file));
-    if (h->orientation == 0) h->orientation = 1;
-    return check(h);
 }
 
 ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n)
 {
-    ek_image_header h;
-    const ek_image_reader *reader;
-    EK_TRY(probe(&h, &reader, (ek_media_bytes){bytes, n}));
-    bool turned = h.orientation >= 5;
-    *out = (ek_image_info){.format = h.format,
-                           .width = (int)(turned ? h.height : h.width),
-                           .height = (int)(turned ? h.width : h.height),
-                           .orientation = h.orientation,
-                           .animated = h.animated};
-    /* The result, a copy to turn, what the decoder takes, and its tables. */
-    size_t per_pixel = 3 + (h.orientation > 1 ? 3u : 0u) + (size_t)h.memory;
-    out->memory = (size_t)(h.width * h.height) * per_pixel + ((size_t)16 << 20);
-    /* Some rows of every component, and what libraries take for themselves. */
-    out->held = (size_t)(h.width * h.height) * (size_t)h.held + (size_t)h.width * 128 + ((size_t)2 << 20);
-    return EK_OK;
+    ek_ask ask = {.what = EK_ASK_IMAGE_PROBE};
+    ek_decoded a;
+    EK_TRY(check_size(n));
+    EK_TRY(ek_helper_decode(&a, NULL, &ask, bytes, n));
+    return check_answer(out, &a);
+}
+
+/* Into room for width x height pixels. */
+static ek_err decode(ek_image *out, ek_ask *ask, const void *bytes, size_t n, int width, int height)
+{
+    ek_decoded a;
+    EK_TRY(ek_image_make(out, width, height));
+    ask->room = ek_image_bytes(out);
+    ek_err err = ek_helper_decode(&a, out->rgb, ask, bytes, n);
+    if (!err && (a.width != width || a.height != height)) err = damaged();
+    if (err) ek_image_free(out);
+    return err;
 }
 
 ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n)
@@ -111,43 +70,35 @@ ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n)
 
 ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha alpha)
 {
+    ek_image_info info;
     *out = (ek_image){0};
-    ek_media_bytes file = {bytes, n};
-    ek_image_header h;
-    const ek_image_reader *reader;
-    EK_TRY(probe(&h, &reader, file));
-    bool turned = h.orientation >= 5;
-    EK_TRY(ek_image_make(out, (int)(turned ? h.height : h.width), (int)(turned ? h.width : h.height)));
-    ek_image_sink sink = {.out = out,
-                          .width = (int)h.width,
-                          .height = (int)h.height,
-                          .orientation = h.orientation,
-                          .on_white = alpha == EK_ALPHA_WHITE};
-    ek_err err = reader->decode(&sink, file);
-    ek_sink_done(&sink, !err);
-    if (err) ek_image_free(out);
-    return err;
+    EK_TRY(ek_image_probe(&info, bytes, n));
+    ek_ask ask = {.what = EK_ASK_IMAGE, .alpha = (int32_t)alpha, .memory = info.memory};
+    return decode(out, &ask, bytes, n, info.width, info.height);
+}
+
+ek_err ek_image_decode_known(ek_image *out, const void *bytes, size_t n, const ek_image_info *info, ek_alpha alpha,
+                             int width, int height, ek_resizer how)
+{
+    const bool on_side = info->orientation >= 5;
+    ek_ask ask = {.what = EK_ASK_IMAGE_RESIZED,
+                  .alpha = (int32_t)alpha,
+                  .width = width,
+                  .height = height,
+                  .resizer = (int32_t)how,
+                  .memory = info->held + ek_resizing_memory(on_side ? info->height : info->width,
+                                                            on_side ? info->width : info->height, info->orientation,
+                                                            width, height)};
+    *out = (ek_image){0};
+    EK_TRY(check_size(n));
+    return decode(out, &ask, bytes, n, width, height);
 }
 
 ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
                                ek_resizer how)
 {
-    *out = (ek_image){.width = width, .height = height};
-    ek_media_bytes file = {bytes, n};
-    ek_image_header h;
-    const ek_image_reader *reader;
-    ek_err err = probe(&h, &reader, file);
-    ek_image_sink sink = {.out = out,
-                          .width = (int)h.width,
-                          .height = (int)h.height,
-                          .orientation = h.orientation,
-                          .on_white = alpha == EK_ALPHA_WHITE};
-    if (!err) err = ek_resizing_begin(&sink.resizing, out, sink.width, sink.height, h.orientation, how);
-    if (!err) {
-        err = reader->decode(&sink, file);
-        ek_sink_done(&sink, !err);
-        ek_resizing_end(sink.resizing);
-    }
-    if (err) ek_image_free(out);
-    return err;
+    ek_image_info info;
+    *out = (ek_image){0};
+    EK_TRY(ek_image_probe(&info, bytes, n));
+    return ek_image_decode_known(out, bytes, n, &info, alpha, width, height, how);
 }

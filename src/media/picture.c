@@ -8,7 +8,8 @@
 
 ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o)
 {
-    EK_TRY(ek_image_probe(&out->image, bytes, n));
+    if (o->known) out->image = *o->known;
+    else EK_TRY(ek_image_probe(&out->image, bytes, n));
     EK_TRY(ek_image_fit_budget(&out->fit, out->image.width, out->image.height, o->budget, o->patching));
     const ek_image_info *i = &out->image;
     const bool on_side = i->orientation >= 5;
@@ -49,7 +50,8 @@ ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_pi
     *out = (ek_picture){0};
     EK_TRY(ek_picture_probe(&cost, bytes, n, o)); /* a wrong budget costs no decoding */
     out->fit = cost.fit;
-    EK_TRY(ek_image_decode_resized(&out->image, bytes, n, o->alpha, cost.fit.width, cost.fit.height, o->resizer));
+    EK_TRY(ek_image_decode_known(&out->image, bytes, n, &cost.image, o->alpha, cost.fit.width, cost.fit.height,
+                                 o->resizer));
     digest(out);
     return EK_OK;
 }

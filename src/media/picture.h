@@ -9,8 +9,9 @@
 typedef struct ek_picture_opts {
     int budget; /* soft tokens, ek_budget_known */
     ek_resizer resizer;
-    ek_alpha alpha;       /* of ek_picture_read */
-    ek_patching patching; /* of the model; zeros: that of every published one */
+    ek_alpha alpha;             /* of ek_picture_read */
+    ek_patching patching;       /* of the model; zeros: that of every published one */
+    const ek_image_info *known; /* ek_image_probe of the same bytes; borrowed. NULL: it is asked */
 } ek_picture_opts;
 
 /* What a picture will cost, from its header alone: to refuse or to plan before anything is decoded. The token count

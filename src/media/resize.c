@@ -147,7 +147,7 @@ static size_t ring_bytes(const ek_resizing *r)
 ek_err ek_resizing_begin(ek_resizing **out, ek_image *to, int width, int height, int orientation, ek_resizer how)
 {
     const int o = orientation;
-    EK_TRY(ek_image_make(to, to->width, to->height));
+    if (!to->rgb) EK_TRY(ek_image_make(to, to->width, to->height));
     ek_resizing *r = ek_alloc(sizeof *r);
     r->to = to;
     r->on_side = o >= 5;

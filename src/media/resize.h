@@ -18,7 +18,8 @@ ek_err ek_image_resize(ek_image *out, const ek_image *in, int width, int height,
 typedef struct ek_resizing ek_resizing;
 
 /* A stored picture of width x height and what its EXIF says of it, 1 to 8; to: its size upright > 0, its pixels are
- * made here and complete behind the last row. to stays the caller's, also after a failure. ENOMEM. */
+ * made here, or where its rgb already has room, and complete behind the last row. to stays the caller's, also after a
+ * failure. ENOMEM. */
 ek_err ek_resizing_begin(ek_resizing **out, ek_image *to, int width, int height, int orientation, ek_resizer how);
 void ek_resizing_row(ek_resizing *r, const uint8_t *rgb); /* the next stored row, width pixels */
 void ek_resizing_end(ek_resizing *r);                     /* at any time; NULL is allowed */
@@ -30,5 +31,8 @@ size_t ek_resizing_memory(int width, int height, int orientation, int to_width, 
  * decoder goes row by row only some rows are held (ek_image_info.held). */
 ek_err ek_image_decode_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
                                ek_resizer how);
+/* The same of a file whose ek_image_probe is known, so that it is not asked again. */
+ek_err ek_image_decode_known(ek_image *out, const void *bytes, size_t n, const ek_image_info *info, ek_alpha alpha,
+                             int width, int height, ek_resizer how);
 
 #endif

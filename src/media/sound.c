@@ -1,139 +1,94 @@
-/* Which reader takes a sound, the limits that are common to all, and the rate. */
+/* Sounds, asked of the helper. What it says is checked: what decodes a stranger's file may say anything. */
 #include "media/sound.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <soxr.h>
-
 #include "base/alloc.h"
 #include "media/limits.h"
-#include "media/sound_read.h"
+#include "media/locked/helper.h"
 #include "media/split.h"
-
-ek_err ek_sound_damaged(const char *format, const char *why)
-{
-    return ek_fail(EK_EPARSE, "damaged %s sound: %s", format, why);
-}
-
-/* *own: our reader takes it. */
-static ek_err find(ek_sound_header *h, ek_media_bytes f, bool *own)
-{
-    *h = (ek_sound_header){0};
-    *own = false;
-    if (f.n > EK_MEDIA_MAX_BYTES)
-        return ek_fail(EK_ETOOLARGE, "sound of %zu bytes, at most %d", f.n, EK_MEDIA_MAX_BYTES);
-    if (f.n == 0) return ek_fail(EK_EINVAL, "empty sound: it has 0 bytes");
-    if (ek_is_wav(f)) {
-        EK_TRY(ek_wav_header(h, f, own));
-        if (*own) return EK_OK;
-    }
-    if (!ek_is_sndfile(f)) return ek_fail(EK_EINVAL, "not a sound of a known kind; known are WAV, FLAC, OGG, MP3");
-    return ek_sndfile_header(h, f);
-}
-
-static ek_err check(const ek_sound_header *h, int max_seconds)
-{
-    if (h->rate < EK_SOUND_MIN_RATE || h->rate > EK_SOUND_MAX_RATE)
-        return ek_fail(EK_EINVAL, "%s sound of %lld samples per second; %d to %d are read", h->format,
-                       (long long)h->rate, EK_SOUND_MIN_RATE, EK_SOUND_MAX_RATE);
-    if (h->channels < 1 || h->channels > EK_SOUND_MAX_CHANNELS)
-        return ek_fail(EK_EINVAL, "%s sound of %lld channels, 1 to %d are read", h->format, (long long)h->channels,
-                       EK_SOUND_MAX_CHANNELS);
-    if (h->frames < 1) return ek_fail(EK_EINVAL, "%s sound of 0 samples", h->format);
-    int64_t max = max_seconds * h->rate;
-    if (h->frames > max)
-        return ek_fail(EK_EINVAL, "%s sound of %.1f s, %lld samples at %lld per second; at most %d s, %lld samples",
-                       h->format, (double)h->frames / (double)h->rate, (long long)h->frames, (long long)h->rate,
-                       max_seconds, (long long)max);
-    return EK_OK;
-}
-
-static ek_err probe(ek_sound_header *h, ek_sound_info *out, ek_media_bytes f, int max_seconds, bool *own)
-{
-    EK_TRY(find(h, f, own));
-    EK_TRY(check(h, max_seconds));
-    *out = (ek_sound_info){
-        .format = h->format, .rate = (int)h->rate, .channels = (int)h->channels, .frames = h->frames};
-    out->samples = (int)((h->frames * EK_SOUND_RATE + h->rate - 1) / h->rate);
-    /* Both rates, what the resampler holds of them, and its and the decoder's tables. */
-    out->memory = sizeof(float) * 2 * ((size_t)h->frames + (size_t)out->samples) + ((size_t)8 << 20);
-    return EK_OK;
-}
 
 enum { SECONDS = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE };
 
+static ek_err check_size(size_t n)
+{
+    if (n > EK_MEDIA_MAX_BYTES) return ek_fail(EK_ETOOLARGE, "sound of %zu bytes, at most %d", n, EK_MEDIA_MAX_BYTES);
+    return n == 0 ? ek_fail(EK_EINVAL, "empty sound: it has 0 bytes") : EK_OK;
+}
+
+static ek_err damaged(void)
+{
+    return ek_fail(EK_EPARSE, "damaged sound: its decoder gave what is none");
+}
+
+static ek_err check_answer(ek_sound_info *out, const ek_decoded *a, int max_seconds)
+{
+    static const char *const format[] = {"WAV", "FLAC", "OGG", "MP3"};
+    *out = (ek_sound_info){
+        .rate = a->rate, .channels = a->channels, .frames = a->frames, .samples = a->samples, .memory = a->memory};
+    for (size_t i = 0; i < sizeof format / sizeof *format; i++)
+        if (strcmp(a->format, format[i]) == 0) out->format = format[i];
+    if (!out->format || a->rate < EK_SOUND_MIN_RATE || a->rate > EK_SOUND_MAX_RATE || a->channels < 1 ||
+        a->channels > EK_SOUND_MAX_CHANNELS || a->frames < 1 || a->frames > (int64_t)max_seconds * a->rate ||
+        a->samples < 1 || a->samples > max_seconds * EK_SOUND_RATE || a->memory > (size_t)1 << 40)
+        return damaged();
+    return EK_OK;
+}
+
+static ek_err probe(ek_sound_info *out, const void *bytes, size_t n, int max_seconds)
+{
+    ek_ask ask = {.what = EK_ASK_SOUND_PROBE, .max_seconds = max_seconds};
+    ek_decoded a;
+    EK_TRY(check_size(n));
+    EK_TRY(ek_helper_decode(&a, NULL, &ask, bytes, n));
+    return check_answer(out, &a, max_seconds);
+}
+
 ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n)
 {
-    ek_sound_header h;
-    bool own;
-    return probe(&h, out, (ek_media_bytes){bytes, n}, SECONDS, &own);
+    return probe(out, bytes, n, SECONDS);
 }
 
 ek_err ek_sound_probe_long(ek_sound_info *out, const void *bytes, size_t n)
 {
-    ek_sound_header h;
-    bool own;
-    return probe(&h, out, (ek_media_bytes){bytes, n}, EK_SOUND_MAX_SECONDS, &own);
+    return probe(out, bytes, n, EK_SOUND_MAX_SECONDS);
 }
 
-/* HQ, 20 bits, linear phase, one thread, over the whole sound: as librosa calls it. */
-ek_err ek_sound_resample(float *out, int n_out, const float *in, size_t n, int rate)
+static ek_err check_samples(const ek_sound *s, const ek_decoded *a)
 {
-    soxr_io_spec_t io = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
-    soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
-    soxr_runtime_spec_t runtime = soxr_runtime_spec(1);
-    size_t used, made = 0;
-    soxr_error_t bad = soxr_oneshot(rate, EK_SOUND_RATE, 1, in, n, &used, out, (size_t)n_out, &made, &io, &quality,
-                                    &runtime);
-    if (bad)
-        return ek_fail(EK_ENOMEM, "a sound of %d samples per second cannot be resampled: %s", rate, soxr_strerror(bad));
-    memset(out + made, 0, ((size_t)n_out - made) * sizeof *out);
+    if (a->samples != s->samples) return damaged();
+    for (int i = 0; i < s->samples; i++)
+        if (!isfinite(s->v[i])) return damaged();
     return EK_OK;
 }
 
-static ek_err check_finite(const ek_sound_header *h, const float *v, int64_t n)
+static ek_err read_sound(ek_sound *out, const void *bytes, size_t n, int max_seconds)
 {
-    for (int64_t i = 0; i < n; i++)
-        if (!isfinite(v[i]))
-            return ek_fail(EK_EPARSE, "damaged %s sound: sample %lld is not a finite number", h->format, (long long)i);
-    return EK_OK;
-}
-
-static ek_err read_samples(ek_sound *out, const ek_sound_header *h, float *v, ek_media_bytes f, bool own)
-{
-    if (own) ek_wav_mono(v, h, f);
-    else EK_TRY(ek_sndfile_mono(v, h, f));
-    EK_TRY(check_finite(h, v, h->frames));
-    if (v == out->v) return EK_OK;
-    EK_TRY(ek_sound_resample(out->v, out->samples, v, (size_t)h->frames, (int)h->rate));
-    return check_finite(h, out->v, out->samples);
-}
-
-static ek_err read_sound(ek_sound *out, ek_media_bytes f, int max_seconds)
-{
-    ek_sound_header h;
     ek_sound_info info;
-    bool own;
+    ek_decoded a;
     *out = (ek_sound){0};
-    EK_TRY(probe(&h, &info, f, max_seconds, &own));
+    EK_TRY(probe(&info, bytes, n, max_seconds));
     *out = (ek_sound){.samples = info.samples, .v = ek_alloc((size_t)info.samples * sizeof(float))};
-    float *v = info.rate == EK_SOUND_RATE ? out->v : ek_alloc((size_t)info.frames * sizeof *v);
-    ek_err err = read_samples(out, &h, v, f, own);
-    if (v != out->v) free(v);
+    ek_ask ask = {.what = EK_ASK_SOUND,
+                  .max_seconds = max_seconds,
+                  .memory = info.memory,
+                  .room = (size_t)info.samples * sizeof(float)};
+    ek_err err = ek_helper_decode(&a, out->v, &ask, bytes, n);
+    if (!err) err = check_samples(out, &a);
     if (err) ek_sound_free(out);
     return err;
 }
 
 ek_err ek_sound_read(ek_sound *out, const void *bytes, size_t n)
 {
-    return read_sound(out, (ek_media_bytes){bytes, n}, SECONDS);
+    return read_sound(out, bytes, n, SECONDS);
 }
 
 ek_err ek_sound_read_long(ek_sound *out, const void *bytes, size_t n)
 {
-    return read_sound(out, (ek_media_bytes){bytes, n}, EK_SOUND_MAX_SECONDS);
+    return read_sound(out, bytes, n, EK_SOUND_MAX_SECONDS);
 }
 
 void ek_sound_free(ek_sound *s)

@@ -7,12 +7,14 @@
 #include "base/alloc.h"
 #include "base/reserve.h"
 #include "base/wanted.h"
+#include "media/locked/helper.h"
 #include "serve/session.h"
 #include "text/json/json.h"
 
 enum {
     LARGE_BODY = 256 << 10,    /* bytes */
-    BASE_COST = 4 << 10,       /* of any preparation, in bytes of a body */
+    BASE_COST = 50,            /* microseconds that any preparation takes, as a guess, */
+    PER_COST = 64,             /* and bytes of a body that take one more */
     LARGE_REQUEST = 256 << 10, /* bytes held, beyond which freeing takes too long for the event loop */
     PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
                                   grows), normalised; symbols and heap of the encoder */
@@ -37,6 +39,7 @@ struct ek_preparation {
     ek_fetches fetches;             /* by URLs: those that are not done are to be fetched before it begins again */
     size_t n_beside;                /* bytes of JSON beside the body that it reads */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
+    uint64_t decoded;               /* microseconds that its pictures and sounds have taken */
     ek_prepared result;
 };
 
@@ -211,9 +214,13 @@ static void run(ek_job *j)
         return;
     }
     size_t spent = ek_reserve_times_spent();
+    const uint64_t before = ek_helper_spent(), all = EK_REQUEST_CPU_MS * 1000;
+    ek_helper_allow(p->decoded < all ? all - p->decoded : 1);
     ek_wanted_until(&p->dropped);
     r->err = prepare(p);
     ek_wanted_until(NULL);
+    p->job.elsewhere = ek_helper_spent() - before;
+    p->decoded += p->job.elsewhere;
     /* It was made with the reserve, which the requests that run may need: it gives back what it has. */
     if (!r->err && ek_reserve_times_spent() != spent)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
@@ -255,7 +262,7 @@ static bool goes_on(ek_preparation *p)
         p->n_text = p->n_values = p->taken = 0;
         if (p->fetches.n > p->fetches.n_done) return begin_beside(p, p->server->fetchers, &p->fetching);
         p->job.large = true;
-        p->job.cost = BASE_COST + p->n_beside;
+        p->job.cost = BASE_COST + p->n_beside / PER_COST;
     }
     p->fetching = false;
     if (p->wants_aside) return begin_beside(p, p->server->decoders, &p->aside);
@@ -288,7 +295,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
                       .done = done,
                       .large = ek_exchange_body(x).n > LARGE_BODY,
                       .client = client,
-                      .cost = BASE_COST + ek_exchange_body(x).n};
+                      .cost = BASE_COST + ek_exchange_body(x).n / PER_COST};
     p->server = s;
     p->dialect = d;
     p->ready = ready;

@@ -25,6 +25,9 @@ void put_webp_animated(ek_buf *to, const ek_image *image);
 void put_gif(ek_buf *to, int screen_w, int screen_h, int left, int top, int width, int height, bool interlaced,
              int transparent);
 
+/* HEIC or AVIF. alpha: NULL, or one for each pixel. False where there is no libheif, or it has no encoder for it. */
+bool put_heif(ek_buf *to, const ek_image *image, const uint8_t *alpha, bool avif);
+
 /* A RIFF/WAVE file of n bytes of data. */
 void put_wav(ek_buf *to, unsigned codec, unsigned channels, unsigned rate, unsigned bits, const void *data, size_t n);
 

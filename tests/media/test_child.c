@@ -22,8 +22,8 @@
 #include "base/clock.h"
 #include "base/wanted.h"
 #include "make_video.h"
-#include "media/video/child.h"
-#include "media/video/lock.h"
+#include "media/locked/child.h"
+#include "media/locked/lock.h"
 
 typedef struct ran {
     ek_err err; /* of reading */

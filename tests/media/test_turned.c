@@ -14,8 +14,8 @@
 
 #include "base/hash/crc32.h"
 #include "draw.h"
-#include "media/exif.h"
-#include "media/inflate.h"
+#include "decode/exif.h"
+#include "decode/inflate.h"
 
 enum { W = 24, H = 17 };
 

@@ -18,6 +18,8 @@ import sys
 
 ROOMS = ("src/cuda", "src/gpu", "src/engine")  # no circle between files inside of one
 MAX_FILES = 45  # of one folder, before a warning
+# These stand before functions of the C library in one program: others that call malloc do not mean them.
+IN_PLACE_OF_LIBC = ("src/helper/zeroed.c", "src/helper/one_processor.c")
 SOURCES = (".c", ".h", ".cu", ".cuh", ".S", ".def", ".inc")
 # What is compiled for one processor has no object on others.
 OTHER_PROCESSORS = re.compile(r"/(x86|arm)/|/peak_avx")
@@ -87,7 +89,7 @@ class Graph:
             made, symbol, kind = re.match(r"(.*): (\S+) (\S)", line).groups()
             if kind in "Uwv":
                 used.append((objects[made], symbol))
-            else:
+            elif objects[made] not in IN_PLACE_OF_LIBC:
                 defined[symbol] = objects[made]
         for path, symbol in used:
             if symbol in defined:

@@ -54,8 +54,9 @@ install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-
 	install -m 644 include/evenkeel.h include/evenkeel_ops.h $(DESTDIR)$(PREFIX)/include
 
 install: install-lib $B/evenkeel ## install the program, the bundled model and libevenkeel (PREFIX, DESTDIR)
-	$(install_dirs) $(PREFIX)/bin
+	$(install_dirs) $(PREFIX)/bin $(PREFIX)/libexec/evenkeel
 	install -m 755 $B/evenkeel $(DESTDIR)$(PREFIX)/bin/evenkeel
+	install -m 755 $B/evenkeel-decode $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode
 	@if [ -e models/pocket/config.json ]; then \
 	  echo "install models/pocket"; $(install_dirs) $(SHARE)/models/pocket && \
 	  install -m 644 models/pocket/* $(DESTDIR)$(SHARE)/models/pocket; fi
@@ -64,7 +65,7 @@ install: install-lib $B/evenkeel ## install the program, the bundled model and l
 	  install -m 644 models/pocket-drafter/* $(DESTDIR)$(SHARE)/models/pocket-drafter; fi
 
 uninstall: ## remove what install put there, and the folders that it created and that are empty now
-	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \
+	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \
 	  $(DESTDIR)$(PREFIX)/include/evenkeel.h $(DESTDIR)$(PREFIX)/include/evenkeel_ops.h
 	rm -rf $(DESTDIR)$(SHARE)/models/pocket $(DESTDIR)$(SHARE)/models/pocket-drafter
 	@if [ -e $(DESTDIR)$(NEW_DIRS) ]; then \

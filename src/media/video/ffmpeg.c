@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/wanted.h"
-#include "media/video/lock.h"
+#include "media/locked/lock.h"
 
 enum { MAX_TEXT = 64 << 10 };
 #define MEMORY ((size_t)2 << 30) /* bytes of address space; the libraries alone take half a gigabyte of it */

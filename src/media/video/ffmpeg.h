@@ -2,7 +2,7 @@
 #ifndef EK_MEDIA_VIDEO_FFMPEG_H
 #define EK_MEDIA_VIDEO_FFMPEG_H
 
-#include "media/video/child.h"
+#include "media/locked/child.h"
 #include "media/video/container.h"
 #include "media/video/video.h"
 

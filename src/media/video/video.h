@@ -2,7 +2,7 @@
  *
  * What a file is, is found here, from its first bytes: ffmpeg is told which of its readers to use and never looks for
  * one itself, so that lists of other files or addresses (HLS, DASH, concat, subtitles) are none. It runs locked up, for
- * one file, and ends with the request (media/video/child.h). What it writes is read as a stranger's. Any thread. */
+ * one file, and ends with the request (media/locked/child.h). What it writes is read as a stranger's. Any thread. */
 #ifndef EK_MEDIA_VIDEO_H
 #define EK_MEDIA_VIDEO_H
 

@@ -158,23 +158,24 @@ bool ek_media_comes_later(ek_err err, const char *url, size_t n)
 /* --- files --- */
 
 /* Damaged ones are the client's mistake. */
-ek_err ek_media_check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
+ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
 {
     enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
-    ek_image_info image = {0};
     ek_sound_info sound = {0};
+    *found = (ek_image_info){0};
     ek_err err = kind == EK_PART_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
-                                       : ek_image_probe(&image, ek_buf_text(bytes), bytes->len);
+                                       : ek_image_probe(found, ek_buf_text(bytes), bytes->len);
     if (err == EK_EINVAL || err == EK_EPARSE || err == EK_ETOOLARGE) return ek_fail_in(EK_EINVAL, "%s", noun(kind));
     if (err || !limits->weigh) return err;
-    return limits->weigh(limits->count_arg, (image.memory + sound.memory) / PER_BYTE);
+    return limits->weigh(limits->count_arg, (found->memory + sound.memory) / PER_BYTE);
 }
 
 /* Takes the bytes over. */
 static ek_err add_file(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
                        const ek_api_limits *limits)
 {
-    ek_err err = ek_media_check_header(kind, bytes, limits);
+    ek_image_info image;
+    ek_err err = ek_media_check_header(&image, kind, bytes, limits);
     if (err) {
         ek_buf_fini(bytes);
         return err;
@@ -182,6 +183,7 @@ static ek_err add_file(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_
     ek_media_file *f = ek_conversation_media(c, m, kind, 1)->files;
     f->bytes = *bytes;
     f->budget = budget;
+    f->image = image;
     *bytes = (ek_buf){0};
     return EK_OK;
 }

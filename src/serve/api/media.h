@@ -47,8 +47,9 @@ ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, 
 ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits);
 /* Is it fetched only once the body is read? It is then read again. */
 bool ek_media_comes_later(ek_err err, const char *url, size_t n);
-/* What the header of a picture or a sound says, before anything else is done with it. */
-ek_err ek_media_check_header(ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits);
+/* What the header of a picture or a sound says, before anything else is done with it. *found: of a picture; else zero.
+ */
+ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits);
 /* How closely the model looks, in soft tokens; 0: as the request says, or as the model does by itself. */
 ek_err ek_media_read_detail(int *budget, const json_t *v);
 /* A text, or the text url of an object; NULL for anything else. */

@@ -39,7 +39,7 @@ static ek_err read_frame(ek_media_file *f, const json_t *v, const ek_api_limits 
     ek_err err = ek_media_read_url(&f->bytes, EK_PART_FRAME, json_string_value(url), json_string_length(url), limits);
     if (ek_media_comes_later(err, json_string_value(url), json_string_length(url))) return EK_OK;
     if (err) return err;
-    return ek_media_check_header(EK_PART_FRAME, &f->bytes, limits);
+    return ek_media_check_header(&f->image, EK_PART_FRAME, &f->bytes, limits);
 }
 
 /* The frames come with it: their bytes are freed with the block where one of them is wrong. */

@@ -92,6 +92,36 @@ static ek_job *next_job(ek_workers *w)
     return j;
 }
 
+/* A client's jobs that wait go behind by what its last one took beyond the guess. */
+static void put_back(line *l, uint64_t client, uint64_t more)
+{
+    line all = *l;
+    *l = (line){.end = &l->first};
+    if (!all.first) return;
+    for (ek_job *j = all.first, *next; j; j = next) {
+        next = j->next;
+        if (j->client == client) j->place += more;
+        put_in_turn(l, j);
+    }
+}
+
+static void charge(ek_workers *w, const ek_job *j, uint64_t took)
+{
+    if (took <= j->cost) return;
+    const uint64_t more = took - j->cost;
+    ek_fair_queue_charge(&w->turns, j->client, more);
+    put_back(&w->small, j->client, more);
+    put_back(&w->large, j->client, more);
+}
+
+/* Of this thread, in microseconds. */
+static uint64_t processor_time(void)
+{
+    struct timespec t;
+    if (clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t)) return 0;
+    return (uint64_t)t.tv_sec * 1000000 + (uint64_t)t.tv_nsec / 1000;
+}
+
 static void wake(const ek_workers *w)
 {
     uint64_t one = 1;
@@ -114,8 +144,11 @@ static void *work(void *arg)
         w->n_large += large;
         *place = j;
         pthread_mutex_unlock(&w->lock);
+        const uint64_t begun = processor_time();
         j->run(j);
+        const uint64_t took = processor_time() - begun + j->elsewhere;
         pthread_mutex_lock(&w->lock);
+        charge(w, j, took);
         w->n_large -= large;
         *place = NULL;
         if (large || w->share < w->n_threads) pthread_cond_broadcast(&w->wake);

@@ -1,4 +1,5 @@
-/* A few threads for work that is too long for the event loop, with a bounded queue, in which clients take turns. Large
+/* A few threads for work that is too long for the event loop, with a bounded queue, in which clients take turns. A
+ * turn costs the processor time that the job took: whose jobs took long waits for those of others. Large
  * jobs never take the last thread, so that small ones do not wait behind them.
  *
  * Called from the event loop's thread only. */
@@ -20,7 +21,8 @@ struct ek_job {
     void (*run)(ek_job *j);  /* on a worker's thread; touches what the job owns */
     void (*done)(ek_job *j); /* afterwards, from the event loop; the job is the caller's again */
     bool large;
-    uint64_t client, cost; /* clients take turns (base/fair_queue.h); cost: bytes, say */
+    uint64_t client, cost; /* clients take turns (base/fair_queue.h); cost: microseconds, a guess */
+    uint64_t elsewhere;    /* set by run: microseconds that other processes took for it */
     uint64_t place;        /* inside workers.c */
     ek_job *next;          /* inside workers.c */
 };

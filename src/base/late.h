@@ -1,0 +1,38 @@
+/* Libraries that are found when the program runs, so that one which is missing costs its own part of the program alone.
+ * Code calls their functions by their own names: a stub of each, made here, jumps to where the library has it. Calls
+ * before ek_late_open, or after it failed, are the caller's mistake and end the program. */
+#ifndef EK_BASE_LATE_H
+#define EK_BASE_LATE_H
+
+#include "base/err.h"
+
+typedef struct ek_late_function {
+    const char *name;
+    void **at;
+} ek_late_function;
+
+typedef struct ek_late {
+    const char *file; /* as the linker named it when this was built: "libpng16.so.16" */
+    const ek_late_function *function;
+    int n;
+} ek_late;
+
+/* Finds the library and all its functions. EUNSUPPORTED: the file is not there, or lacks one of them. Its functions
+ * stay for as long as the process runs. */
+ek_err ek_late_open(const ek_late *l);
+
+#if defined(__x86_64__)
+#define EK_LATE_JUMP(f) "endbr64\n\tjmp *ek_late_at_" #f "(%rip)\n"
+#elif defined(__aarch64__)
+#define EK_LATE_JUMP(f) "hint #34\n\tadrp x16, ek_late_at_" #f "\n\tldr x16, [x16, :lo12:ek_late_at_" #f "]\n\tbr x16\n"
+#endif
+
+/* At file scope, for every function of a library: EK_LATE_STUB(png_read_row). */
+#define EK_LATE_STUB(f)                                                                                           \
+    void *ek_late_at_##f;                                                                                         \
+    __asm__(".pushsection .text\n\t.p2align 4\n\t.globl " #f "\n\t.hidden " #f "\n\t.type " #f ", %function\n" #f \
+            ":\n\t" EK_LATE_JUMP(f) "\t.size " #f ", . - " #f "\n\t.popsection\n");
+/* And an element of ek_late.function. */
+#define EK_LATE_ENTRY(f) {#f, &ek_late_at_##f},
+
+#endif

@@ -1,0 +1,155 @@
+/* Which decoder reads a file, and the limits that are common to all. */
+#include "decode/decode.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "decode/image_read.h"
+#include "decode/libraries.h"
+
+/* HEIC's reader says itself that it is not there. */
+static const struct {
+    const ek_image_reader *reader;
+    ek_library library;
+    const char *formats;
+} known[] = {
+#ifdef EK_SO_JPEG
+    {&ek_jpeg_reader, EK_LIBRARY_JPEG, "JPEG"},
+#endif
+#ifdef EK_SO_PNG
+    {&ek_png_reader, EK_LIBRARY_PNG, "PNG"},
+#endif
+#ifdef EK_SO_WEBP
+    {&ek_webp_reader, EK_LIBRARY_WEBP, "WebP"},
+#endif
+#ifdef EK_SO_GIF
+    {&ek_gif_reader, EK_LIBRARY_GIF, "GIF"},
+#endif
+    {&ek_heif_reader, EK_LIBRARY_HEIF, "HEIC, AVIF"},
+};
+enum { KNOWN = sizeof known / sizeof *known };
+
+void ek_decode_image_formats(ek_buf *out)
+{
+    ek_libraries_open();
+    for (int i = 0, n = 0; i < KNOWN; i++)
+        if (ek_library_there(known[i].library)) ek_buf_fmt(out, n++ ? ", %s" : "%s", known[i].formats);
+}
+
+ek_err ek_image_damaged(const char *format, const char *why)
+{
+    return ek_fail(EK_EPARSE, "damaged %s picture: %s", format, why);
+}
+
+static ek_err find(const ek_image_reader **out, ek_media_bytes file)
+{
+    if (file.n > EK_MEDIA_MAX_BYTES)
+        return ek_fail(EK_ETOOLARGE, "picture of %zu bytes, at most %d", file.n, EK_MEDIA_MAX_BYTES);
+    if (file.n == 0) return ek_fail(EK_EINVAL, "empty picture: it has 0 bytes");
+    ek_libraries_open();
+    for (int i = 0; i < KNOWN; i++) {
+        char what[64];
+        *out = known[i].reader;
+        if (!known[i].reader->is(file)) continue;
+        snprintf(what, sizeof what, "%s pictures", known[i].formats);
+        return ek_library_need(known[i].library, what);
+    }
+    char begin[3 * 4 + 1] = "";
+    for (size_t i = 0; i < 4 && i < file.n; i++) {
+        static const char digits[] = "0123456789abcdef";
+        begin[3 * i] = digits[file.p[i] >> 4], begin[3 * i + 1] = digits[file.p[i] & 15];
+        begin[3 * i + 2] = i < 3 && i + 1 < file.n ? ' ' : '\0';
+    }
+    ek_buf formats = {0};
+    ek_decode_image_formats(&formats);
+    ek_err err = ek_fail(EK_EINVAL, "not a picture of a known kind: it begins with the bytes %s; known are %s", begin,
+                         ek_buf_text(&formats));
+    ek_buf_fini(&formats);
+    return err;
+}
+
+static ek_err check(const ek_image_header *h)
+{
+    if (h->width < 1 || h->height < 1)
+        return ek_fail(EK_EPARSE, "damaged %s picture: %lld x %lld pixels", h->format, (long long)h->width,
+                       (long long)h->height);
+    if (h->width > EK_IMAGE_MAX_SIDE || h->height > EK_IMAGE_MAX_SIDE)
+        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, a side has at most %d", h->format,
+                       (long long)h->width, (long long)h->height, EK_IMAGE_MAX_SIDE);
+    if (h->width * h->height > EK_IMAGE_MAX_PIXELS)
+        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, %lld together, at most %d", h->format,
+                       (long long)h->width, (long long)h->height, (long long)(h->width * h->height),
+                       EK_IMAGE_MAX_PIXELS);
+    return EK_OK;
+}
+
+static ek_err probe(ek_image_header *h, const ek_image_reader **reader, ek_media_bytes file)
+{
+    *h = (ek_image_header){0};
+    EK_TRY(find(reader, file));
+    EK_TRY((*reader)->header(h, file));
+    if (h->orientation == 0) h->orientation = 1;
+    return check(h);
+}
+
+ek_err ek_decode_image_probe(ek_image_info *out, const void *bytes, size_t n)
+{
+    ek_image_header h;
+    const ek_image_reader *reader;
+    EK_TRY(probe(&h, &reader, (ek_media_bytes){bytes, n}));
+    bool turned = h.orientation >= 5;
+    *out = (ek_image_info){.format = h.format,
+                           .width = (int)(turned ? h.height : h.width),
+                           .height = (int)(turned ? h.width : h.height),
+                           .orientation = h.orientation,
+                           .animated = h.animated};
+    /* The result, a copy to turn, what the decoder takes, and its tables. */
+    size_t per_pixel = 3 + (h.orientation > 1 ? 3u : 0u) + (size_t)h.memory;
+    out->memory = (size_t)(h.width * h.height) * per_pixel + ((size_t)16 << 20);
+    /* Some rows of every component, and what libraries take for themselves. */
+    out->held = (size_t)(h.width * h.height) * (size_t)h.held + (size_t)h.width * 128 + ((size_t)2 << 20);
+    return EK_OK;
+}
+
+ek_err ek_decode_image(ek_image *out, const void *bytes, size_t n, ek_alpha alpha)
+{
+    *out = (ek_image){0};
+    ek_media_bytes file = {bytes, n};
+    ek_image_header h;
+    const ek_image_reader *reader;
+    EK_TRY(probe(&h, &reader, file));
+    bool turned = h.orientation >= 5;
+    EK_TRY(ek_image_make(out, (int)(turned ? h.height : h.width), (int)(turned ? h.width : h.height)));
+    ek_image_sink sink = {.out = out,
+                          .width = (int)h.width,
+                          .height = (int)h.height,
+                          .orientation = h.orientation,
+                          .on_white = alpha == EK_ALPHA_WHITE};
+    ek_err err = reader->decode(&sink, file);
+    ek_sink_done(&sink, !err);
+    if (err) ek_image_free(out);
+    return err;
+}
+
+ek_err ek_decode_image_resized(ek_image *out, const void *bytes, size_t n, ek_alpha alpha, int width, int height,
+                               ek_resizer how)
+{
+    out->width = width, out->height = height;
+    ek_media_bytes file = {bytes, n};
+    ek_image_header h;
+    const ek_image_reader *reader;
+    ek_err err = probe(&h, &reader, file);
+    ek_image_sink sink = {.out = out,
+                          .width = (int)h.width,
+                          .height = (int)h.height,
+                          .orientation = h.orientation,
+                          .on_white = alpha == EK_ALPHA_WHITE};
+    if (!err) err = ek_resizing_begin(&sink.resizing, out, sink.width, sink.height, h.orientation, how);
+    if (!err) {
+        err = reader->decode(&sink, file);
+        ek_sink_done(&sink, !err);
+        ek_resizing_end(sink.resizing);
+    }
+    if (err) ek_image_free(out);
+    return err;
+}

@@ -1,0 +1,130 @@
+#include "decode/libraries.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#include "base/late.h"
+
+/* clang-format off: lists */
+#define JPEG(X)                \
+    X(jpeg_CreateDecompress)   \
+    X(jpeg_destroy_decompress) \
+    X(jpeg_mem_src) X(jpeg_read_header) X(jpeg_read_scanlines) X(jpeg_start_decompress) X(jpeg_std_error)
+#define PNG(X)                                                                                                    \
+    X(png_create_info_struct)                                                                                     \
+    X(png_create_read_struct)                                                                                     \
+    X(png_destroy_read_struct)                                                                                    \
+    X(png_error)                                                                                                  \
+    X(png_get_bit_depth)                                                                                          \
+    X(png_get_color_type)                                                                                         \
+    X(png_get_error_ptr)                                                                                          \
+    X(png_get_image_height)                                                                                       \
+    X(png_get_io_ptr) X(png_get_rowbytes) X(png_get_valid) X(png_longjmp) X(png_read_end) X(png_read_info)        \
+        X(png_read_row) X(png_read_update_info) X(png_set_chunk_cache_max) X(png_set_chunk_malloc_max)            \
+            X(png_set_expand_gray_1_2_4_to_8) X(png_set_gray_to_rgb) X(png_set_interlace_handling)                \
+                X(png_set_keep_unknown_chunks) X(png_set_longjmp_fn) X(png_set_palette_to_rgb) X(png_set_read_fn) \
+                    X(png_set_strip_16) X(png_set_strip_alpha) X(png_set_tRNS_to_alpha) X(png_set_user_limits)    \
+                        X(png_set_crc_action) X(png_set_benign_errors)
+#define WEBP(X)      X(WebPDecode) X(WebPFreeDecBuffer) X(WebPGetFeaturesInternal) X(WebPInitDecoderConfigInternal)
+#define WEBPDEMUX(X) X(WebPDemuxDelete) X(WebPDemuxGetFrame) X(WebPDemuxInternal) X(WebPDemuxReleaseIterator)
+#define GIF(X)          \
+    X(DGifCloseFile)    \
+    X(DGifGetExtension) \
+    X(DGifGetExtensionNext) X(DGifGetImageDesc) X(DGifGetLine) X(DGifGetRecordType) X(DGifOpen) X(GifErrorString)
+#define HEIF(X)                                                                                                     \
+    X(heif_context_alloc)                                                                                           \
+    X(heif_context_free)                                                                                            \
+    X(heif_context_get_number_of_top_level_images)                                                                  \
+    X(heif_context_get_primary_image_handle)                                                                        \
+    X(heif_context_read_from_memory_without_copy)                                                                   \
+    X(heif_context_set_maximum_image_size_limit)                                                                    \
+    X(heif_decode_image)                                                                                            \
+    X(heif_decoding_options_alloc)                                                                                  \
+    X(heif_decoding_options_free) X(heif_image_get_height) X(heif_image_get_plane_readonly) X(heif_image_get_width) \
+        X(heif_image_handle_get_height) X(heif_image_handle_get_width) X(heif_image_handle_has_alpha_channel)       \
+            X(heif_image_handle_release) X(heif_image_release)
+#define SNDFILE(X) X(sf_close) X(sf_open_virtual) X(sf_readf_float) X(sf_seek) X(sf_error) X(sf_strerror) X(sf_command)
+#define SOXR(X)    X(soxr_io_spec) X(soxr_oneshot) X(soxr_quality_spec) X(soxr_runtime_spec)
+/* clang-format on */
+
+/* FILE: the name that the linker took from the library, or no macro where the build had none. */
+#define LIBRARY(id, list)                                                                     \
+    list(EK_LATE_STUB) static const ek_late_function id##_function[] = {list(EK_LATE_ENTRY)}; \
+    static const ek_late id##_late = {EK_SO_##id, id##_function, sizeof id##_function / sizeof *id##_function};
+
+#ifdef EK_SO_JPEG
+LIBRARY(JPEG, JPEG)
+#endif
+#ifdef EK_SO_PNG
+LIBRARY(PNG, PNG)
+#endif
+#ifdef EK_SO_WEBP
+LIBRARY(WEBP, WEBP)
+LIBRARY(WEBPDEMUX, WEBPDEMUX)
+#endif
+#ifdef EK_SO_GIF
+LIBRARY(GIF, GIF)
+#endif
+#ifdef EK_SO_HEIF
+LIBRARY(HEIF, HEIF)
+#endif
+#ifdef EK_SO_SNDFILE
+LIBRARY(SNDFILE, SNDFILE)
+#endif
+#ifdef EK_SO_SOXR
+LIBRARY(SOXR, SOXR)
+#endif
+
+/* Those of each, and why one is not there. */
+static const ek_late *const parts[EK_LIBRARIES][2] = {
+#ifdef EK_SO_JPEG
+    [EK_LIBRARY_JPEG] = {&JPEG_late},
+#endif
+#ifdef EK_SO_PNG
+    [EK_LIBRARY_PNG] = {&PNG_late},
+#endif
+#ifdef EK_SO_WEBP
+    [EK_LIBRARY_WEBP] = {&WEBP_late, &WEBPDEMUX_late},
+#endif
+#ifdef EK_SO_GIF
+    [EK_LIBRARY_GIF] = {&GIF_late},
+#endif
+#ifdef EK_SO_HEIF
+    [EK_LIBRARY_HEIF] = {&HEIF_late},
+#endif
+#ifdef EK_SO_SNDFILE
+    [EK_LIBRARY_SNDFILE] = {&SNDFILE_late},
+#endif
+#ifdef EK_SO_SOXR
+    [EK_LIBRARY_SOXR] = {&SOXR_late},
+#endif
+};
+static const char *const name[EK_LIBRARIES] = {"libjpeg", "libpng",     "libwebp", "giflib",
+                                               "libheif", "libsndfile", "libsoxr"};
+static char why[EK_LIBRARIES][256]; /* empty: it is there */
+
+static void open_all(void)
+{
+    for (int l = 0; l < EK_LIBRARIES; l++) {
+        if (!parts[l][0]) snprintf(why[l], sizeof why[l], "this build had no %s", name[l]);
+        for (int i = 0; i < 2 && parts[l][i]; i++)
+            if (ek_late_open(parts[l][i])) snprintf(why[l], sizeof why[l], "%s", ek_err_text());
+    }
+}
+
+void ek_libraries_open(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, open_all);
+}
+
+bool ek_library_there(ek_library l)
+{
+    return !why[l][0];
+}
+
+ek_err ek_library_need(ek_library l, const char *what)
+{
+    if (ek_library_there(l)) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s are not read here: %s", what, why[l]);
+}

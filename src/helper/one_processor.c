@@ -1,0 +1,24 @@
+/* Decoders that ask how many processors there are get one: with more threads, what a damaged file leaves would depend
+ * on their turns, and each would take memory that nobody counted. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <pthread.h>
+#include <sched.h>
+#include <string.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+PUBLIC int sched_getaffinity(pid_t pid, size_t n, cpu_set_t *out)
+{
+    (void)pid;
+    memset(out, 0, n);
+    CPU_SET_S(0, n, out);
+    return 0;
+}
+
+PUBLIC int pthread_getaffinity_np(pthread_t thread, size_t n, cpu_set_t *out)
+{
+    (void)thread;
+    return sched_getaffinity(0, n, out);
+}

@@ -1,0 +1,260 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "media/locked/helper.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/wanted.h"
+#include "media/locked/helper_says.h"
+#include "media/locked/helper_start.h"
+
+enum {
+    TICK = 20,    /* ms between two looks at whether it is wanted */
+    GRACE = 1000, /* ms in which what is ended has to end */
+    HANG = 30     /* s on the clock beyond which a decoder that takes no time hangs */
+};
+
+/* --- helpers that wait for work --- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ek_helper *idle;
+static atomic_uint_fast64_t n_files, n_crashed, n_late, n_dropped;
+static _Thread_local uint64_t allowed, spent;
+static _Thread_local bool is_last; /* what is left of the request is less than what one file may take */
+
+static ek_helper *pop(void)
+{
+    pthread_mutex_lock(&lock);
+    ek_helper *h = idle;
+    if (h) idle = h->next;
+    pthread_mutex_unlock(&lock);
+    return h;
+}
+
+static void push(ek_helper *h)
+{
+    pthread_mutex_lock(&lock);
+    h->next = idle;
+    idle = h;
+    pthread_mutex_unlock(&lock);
+}
+
+/* One that died while it waited, or whose process for the next file did, says so at its control. */
+static bool is_well(const ek_helper *h)
+{
+    struct pollfd p = {.fd = h->control, .events = POLLIN};
+    return poll(&p, 1, 0) == 0;
+}
+
+static ek_err take(ek_helper **out)
+{
+    while ((*out = pop())) {
+        if (is_well(*out)) return EK_OK;
+        ek_helper_end(*out);
+    }
+    return ek_helper_start(out, ek_helper_says());
+}
+
+ek_err ek_helpers_warm(int n)
+{
+    ek_err err = EK_OK;
+    ek_helper *h[64];
+    int k = 0;
+    for (; k < n && k < 64; k++)
+        if ((err = take(&h[k]))) break;
+    for (int i = 0; i < k; i++) push(h[i]);
+    return err;
+}
+
+const char *ek_helper_formats(void)
+{
+    static pthread_mutex_t once = PTHREAD_MUTEX_INITIALIZER;
+    static char formats[sizeof((ek_hello *)0)->formats];
+    ek_helper *h;
+    pthread_mutex_lock(&once);
+    if (!formats[0] && take(&h) == EK_OK) {
+        memcpy(formats, h->hello.formats, sizeof formats);
+        push(h);
+    }
+    pthread_mutex_unlock(&once);
+    return formats;
+}
+
+/* --- one file --- */
+
+typedef struct shared {
+    int fd;
+    uint8_t *p;
+    size_t n;
+} shared;
+
+static ek_err lay_down(shared *s, const ek_ask *ask, const void *bytes)
+{
+    *s = (shared){.fd = memfd_create("desk", MFD_CLOEXEC), .n = (size_t)ek_desk_file(ask) + ask->n};
+    bool good = s->fd >= 0 && ftruncate(s->fd, (off_t)s->n) == 0;
+    s->p = good ? mmap(NULL, s->n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->fd, 0) : MAP_FAILED;
+    if (s->p == MAP_FAILED) {
+        s->p = NULL;
+        return ek_fail(EK_ENOMEM, "the system has no memory for decoding a file of %llu bytes now: %s",
+                       (unsigned long long)ask->n, strerror(errno));
+    }
+    memcpy(s->p, ask, sizeof *ask);
+    memcpy(s->p + ek_desk_file(ask), bytes, ask->n);
+    return EK_OK;
+}
+
+static void clear(shared *s)
+{
+    if (s->p) munmap(s->p, s->n);
+    if (s->fd >= 0) close(s->fd);
+}
+
+static bool send_desk(const ek_helper *h, const shared *s)
+{
+    char room[CMSG_SPACE(sizeof s->fd)] = {0}, one = 1;
+    struct iovec part = {&one, 1};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof s->fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(c), &s->fd, sizeof s->fd);
+    ssize_t n;
+    while ((n = sendmsg(h->ask, &m, MSG_NOSIGNAL)) < 0 && errno == EINTR) continue;
+    return n == 1;
+}
+
+typedef enum outcome { ENDED, GONE, HANGS, UNWANTED } outcome;
+
+static bool hear(const ek_helper *h, ek_ended *end, int ms, bool *gone)
+{
+    struct pollfd p = {.fd = h->control, .events = POLLIN};
+    if (poll(&p, 1, ms) <= 0) return false;
+    ssize_t n = recv(h->control, end, sizeof *end, MSG_DONTWAIT);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+    *gone = n != sizeof *end;
+    return true;
+}
+
+/* Until the process that decodes has ended, by itself or by a word. */
+static outcome await(const ek_helper *h, ek_ended *end)
+{
+    const double until = ek_now() + HANG;
+    outcome o = ENDED;
+    bool gone = false;
+    while (o == ENDED) {
+        if (hear(h, end, TICK, &gone)) return gone ? GONE : ENDED;
+        if (!ek_is_wanted()) o = UNWANTED;
+        else if (ek_now() > until) o = HANGS;
+    }
+    (void)send(h->control, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const double soon = ek_now() + GRACE / 1000.0;
+    while (!hear(h, end, TICK, &gone))
+        if (ek_now() > soon) return GONE;
+    return gone ? GONE : o;
+}
+
+static ek_err too_long(const ek_ask *ask)
+{
+    atomic_fetch_add(&n_late, 1);
+    if (is_last)
+        return ek_fail(EK_ETOOLARGE,
+                       "decoding the pictures and sounds of the request takes more than %d s of processor "
+                       "time",
+                       EK_REQUEST_CPU_MS / 1000);
+    return ek_fail(EK_ETOOLARGE, "it takes more than %.0f s of processor time to decode", ask->cpu_ms / 1000.0);
+}
+
+/* How the process ended that decoded it. */
+static ek_err judge(const ek_ended *end, const ek_ask *ask)
+{
+    const int status = end->status;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return EK_OK;
+    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGPROF || WTERMSIG(status) == SIGXCPU)) return too_long(ask);
+    atomic_fetch_add(&n_crashed, 1);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
+        return ek_fail(EK_EIO, "the process that decoded it was killed");
+    if (WIFSIGNALED(status)) return ek_fail(EK_EPARSE, "its decoder ended by signal %d", WTERMSIG(status));
+    return ek_fail(EK_EIO, "the process that decodes it ended with status %d: it cannot be locked up here",
+                   WEXITSTATUS(status));
+}
+
+static ek_err read_answer(ek_decoded *out, void *results, const shared *s, const ek_ask *ask)
+{
+    memcpy(out, s->p + offsetof(ek_desk, answer), sizeof *out);
+    out->text[sizeof out->text - 1] = out->format[sizeof out->format - 1] = '\0';
+    if (out->done != 1 || out->err < 0 || out->err >= EK_ERR_COUNT)
+        return ek_fail(EK_EPARSE, "its decoder ended before it answered");
+    if (out->err) return ek_fail((ek_err)out->err, "%s", out->text);
+    if (results) memcpy(results, s->p + EK_DESK_HEAD, ask->room);
+    return EK_OK;
+}
+
+static ek_err run(ek_decoded *out, void *results, const ek_ask *ask, const shared *s)
+{
+    ek_helper *h;
+    ek_ended end = {0};
+    EK_TRY(take(&h));
+    outcome o = send_desk(h, s) ? await(h, &end) : GONE;
+    spent += end.cpu_us;
+    allowed = allowed == 0 ? 0 : allowed > end.cpu_us + 1 ? allowed - end.cpu_us : 1;
+    const bool killed = o == ENDED && WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL;
+    if (o != GONE && !killed) push(h);
+    else ek_helper_end(h);
+    if (o == UNWANTED || !ek_is_wanted()) {
+        atomic_fetch_add(&n_dropped, 1);
+        return ek_wanted_check();
+    }
+    if (o == HANGS) return too_long(ask);
+    if (o == GONE) {
+        atomic_fetch_add(&n_crashed, 1);
+        return ek_fail(EK_EIO, "the helper that decoded it was killed");
+    }
+    EK_TRY(judge(&end, ask));
+    return read_answer(out, results, s, ask);
+}
+
+ek_err ek_helper_decode(ek_decoded *out, void *results, ek_ask *ask, const void *bytes, size_t n)
+{
+    shared s;
+    EK_TRY(ek_wanted_check());
+    ask->n = n;
+    const uint64_t max = ask->what < EK_ASK_SOUND_PROBE ? EK_PICTURE_CPU_MS : EK_REQUEST_CPU_MS, left = allowed / 1000;
+    is_last = allowed > 0 && left < max;
+    ask->cpu_ms = (uint32_t)(is_last ? left : max);
+    if (ask->cpu_ms == 0) return too_long(ask);
+    atomic_fetch_add(&n_files, 1);
+    ek_err err = lay_down(&s, ask, bytes);
+    if (!err) err = run(out, results, ask, &s);
+    clear(&s);
+    return err;
+}
+
+void ek_helper_allow(uint64_t us)
+{
+    allowed = us;
+}
+
+uint64_t ek_helper_spent(void)
+{
+    return spent;
+}
+
+void ek_helper_stats_get(ek_helper_stats *out)
+{
+    *out = (ek_helper_stats){.files = atomic_load(&n_files),
+                             .crashed = atomic_load(&n_crashed),
+                             .late = atomic_load(&n_late),
+                             .dropped = atomic_load(&n_dropped),
+                             .lines = ek_helper_lines()};
+}

@@ -1,0 +1,389 @@
+/* Limits of a process: resources, files by Landlock, system calls by seccomp. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include "media/locked/lock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+/* --- files: Landlock --- */
+
+/* Of linux/landlock.h as of version 6, which older headers do not have whole. */
+enum {
+    CREATE_RULESET = 444,
+    ADD_RULE = 445,
+    RESTRICT_SELF = 446, /* the same numbers on every architecture */
+    ASK_VERSION = 1,
+    PATH_BENEATH = 1
+};
+enum { FS_EXECUTE = 1 << 0, FS_READ_FILE = 1 << 2, FS_READ_DIR = 1 << 3 };
+
+typedef struct ruleset {
+    uint64_t fs, net, scoped;
+} ruleset;
+
+typedef struct __attribute__((packed)) path_rule {
+    uint64_t allowed;
+    int32_t fd;
+} path_rule;
+
+int ek_lock_landlock(void)
+{
+    long version = syscall(CREATE_RULESET, NULL, 0, ASK_VERSION);
+    return version > 0 ? (int)version : 0;
+}
+
+static bool allow_path(int rules, const char *path, uint64_t allowed)
+{
+    path_rule r = {.allowed = allowed, .fd = open(path, O_PATH | O_CLOEXEC)};
+    if (r.fd < 0) return errno == ENOENT;
+    bool good = syscall(ADD_RULE, rules, PATH_BENEATH, &r, 0) == 0;
+    close(r.fd);
+    return good;
+}
+
+/* Rights that a version does not know may not be named to it. */
+static bool lock_files(const ek_lock *l)
+{
+    static const char *const libraries[] = {"/usr", "/lib", "/lib64", "/lib32"};
+    static const int fs_bits[] = {13, 13, 14,
+                                  15, 15, 16}; /* version 1: 13 rights; 2: REFER; 3: TRUNCATE; 5: IOCTL_DEV */
+    const int v = l->landlock > 5 ? 5 : l->landlock;
+    ruleset all = {.fs = ((uint64_t)1 << fs_bits[v]) - 1, .net = v >= 4 ? 3 : 0};
+    if (l->landlock >= 6) all.scoped = 3; /* abstract sockets, signals */
+    const size_t size = l->landlock >= 6 ? 24 : l->landlock >= 4 ? 16 : 8;
+    int rules = (int)syscall(CREATE_RULESET, &all, size, 0);
+    if (rules < 0) return false;
+    bool good = true;
+    for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+        good = good && allow_path(rules, libraries[i], FS_EXECUTE | FS_READ_FILE | FS_READ_DIR);
+    good = good && allow_path(rules, "/etc/ld.so.cache", FS_READ_FILE);
+    good = good && allow_path(rules, l->program, FS_EXECUTE | FS_READ_FILE);
+    good = good && syscall(RESTRICT_SELF, rules, 0) == 0;
+    close(rules);
+    return good;
+}
+
+/* --- system calls: seccomp --- */
+
+#if defined(__x86_64__)
+#define THIS_MACHINE AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define THIS_MACHINE AUDIT_ARCH_AARCH64
+#endif
+
+/* What a decoder of one thread or several needs to start, to read, to write to its pipes, to end. */
+static const uint16_t allowed[] = {
+    SYS_read,
+    SYS_write,
+    SYS_readv,
+    SYS_writev,
+    SYS_pread64,
+    SYS_lseek,
+    SYS_close,
+    SYS_fstat,
+    SYS_newfstatat,
+    SYS_statx,
+    SYS_getcwd,
+    SYS_faccessat,
+    SYS_readlinkat,
+    SYS_getdents64,
+    SYS_dup,
+    SYS_dup3,
+    SYS_ppoll,
+    SYS_pselect6,
+    SYS_fadvise64,
+    SYS_mmap,
+    SYS_mprotect,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_mlock,
+    SYS_munlock,
+    SYS_brk,
+    SYS_futex,
+    SYS_set_robust_list,
+    SYS_rseq,
+    SYS_set_tid_address,
+    SYS_sched_yield,
+    SYS_sched_getaffinity,
+    SYS_getpriority,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_restart_syscall,
+    SYS_sigaltstack,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_clock_gettime,
+    SYS_clock_getres,
+    SYS_clock_nanosleep,
+    SYS_nanosleep,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_getppid,
+    SYS_getuid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getegid,
+    SYS_uname,
+    SYS_sysinfo,
+    SYS_getrusage,
+    SYS_times,
+    SYS_execve,
+#ifdef __x86_64__
+    SYS_dup2,
+    SYS_stat,
+    SYS_lstat,
+    SYS_access,
+    SYS_readlink,
+    SYS_poll,
+    SYS_select,
+    SYS_getdents,
+    SYS_arch_prctl,
+    SYS_getrlimit,
+    SYS_time,
+#endif
+};
+
+#define LOAD(offset)          (struct sock_filter) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (unsigned)(offset))
+#define RETURN(what)          (struct sock_filter) BPF_STMT(BPF_RET | BPF_K, (unsigned)(what))
+#define IF_EQ(value, yes, no) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)(value), yes, no)
+#define IF_SET(bits, yes, no) (struct sock_filter) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, (unsigned)(bits), yes, no)
+#define ERROR(number)         (SECCOMP_RET_ERRNO | (number))
+#define NUMBER                offsetof(struct seccomp_data, nr)
+#define ARG(i)                (offsetof(struct seccomp_data, args) + 8 * (i)) /* the lower half, little-endian */
+
+typedef struct program {
+    struct sock_filter at[2 * sizeof allowed / sizeof *allowed + 64];
+    unsigned short n;
+} program;
+
+static void add(program *p, struct sock_filter f)
+{
+    p->at[p->n++] = f;
+}
+
+/* The call `nr`, where none of `bits` is set in its argument i; else the error. */
+static void allow_without(program *p, unsigned nr, unsigned i, unsigned bits, unsigned error)
+{
+    add(p, IF_EQ(nr, 0, 4));
+    add(p, LOAD(ARG(i)));
+    add(p, IF_SET(bits, 0, 1));
+    add(p, RETURN(ERROR(error)));
+    add(p, RETURN(SECCOMP_RET_ALLOW));
+}
+
+/* Where argument i is `value`, in both halves of it. */
+static void allow_where(program *p, unsigned nr, unsigned i, unsigned value, unsigned error)
+{
+    add(p, IF_EQ(nr, 0, 6));
+    add(p, LOAD(ARG(i)));
+    add(p, IF_EQ(value, 0, 2));
+    add(p, LOAD(ARG(i) + 4));
+    add(p, IF_EQ(0, 1, 0));
+    add(p, RETURN(ERROR(error)));
+    add(p, RETURN(SECCOMP_RET_ALLOW));
+}
+
+static void refuse(program *p, unsigned nr, unsigned error)
+{
+    add(p, IF_EQ(nr, 0, 1));
+    add(p, RETURN(ERROR(error)));
+}
+
+/* Threads, no processes. */
+static void allow_threads(program *p)
+{
+    refuse(p, SYS_clone3, ENOSYS); /* its flags lie in memory; C libraries go on with clone */
+    add(p, IF_EQ(SYS_clone, 0, 4));
+    add(p, LOAD(ARG(0)));
+    add(p, IF_SET(CLONE_THREAD, 1, 0));
+    add(p, RETURN(ERROR(EPERM)));
+    add(p, RETURN(SECCOMP_RET_ALLOW));
+}
+
+static bool lock_calls(void)
+{
+    const unsigned writes = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY);
+    program p = {.n = 0};
+    add(&p, LOAD(offsetof(struct seccomp_data, arch)));
+    add(&p, IF_EQ(THIS_MACHINE, 1, 0));
+    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS)); /* calls of another machine have other numbers */
+    add(&p, LOAD(NUMBER));
+    for (size_t i = 0; i < sizeof allowed / sizeof *allowed; i++) {
+        add(&p, IF_EQ(allowed[i], 0, 1));
+        add(&p, RETURN(SECCOMP_RET_ALLOW));
+    }
+    allow_without(&p, SYS_openat, 2, writes, EACCES);
+    allow_where(&p, SYS_prctl, 0, PR_SET_NAME, EPERM);
+    /* prlimit64 reads limits of itself; with new ones, or of another process, it does not. */
+    allow_where(&p, SYS_prlimit64, 2, 0, EPERM);
+    /* F_SETOWN and F_SETSIG would send any signal to any process of this user. */
+    add(&p, IF_EQ(SYS_fcntl, 0, 6));
+    add(&p, LOAD(ARG(1)));
+    add(&p, IF_EQ(F_SETOWN, 2, 0));
+    add(&p, IF_EQ(F_SETSIG, 1, 0));
+    add(&p, IF_EQ(F_SETOWN_EX, 0, 1));
+    add(&p, RETURN(ERROR(EPERM)));
+    add(&p, RETURN(SECCOMP_RET_ALLOW));
+    /* ffmpeg would catch the end of its processor time, and look as if the file were damaged. */
+    add(&p, IF_EQ(SYS_rt_sigaction, 0, 4));
+    add(&p, LOAD(ARG(0)));
+    add(&p, IF_EQ(SIGXCPU, 0, 1));
+    add(&p, RETURN(ERROR(EPERM)));
+    add(&p, RETURN(SECCOMP_RET_ALLOW));
+    refuse(&p, SYS_ioctl, ENOTTY);
+    refuse(&p, SYS_socket, EACCES);
+#ifdef __x86_64__
+    allow_without(&p, SYS_open, 1, writes, EACCES);
+#endif
+    allow_threads(&p);
+    add(&p, RETURN(ERROR(ENOSYS)));
+    const struct sock_fprog filter = {.len = p.n, .filter = p.at};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+}
+
+/* --- all of it --- */
+
+static bool limit(int what, rlim_t soft, rlim_t hard)
+{
+    const struct rlimit l = {soft, hard};
+    return setrlimit(what, &l) == 0;
+}
+
+static bool lock_resources(const ek_lock *l)
+{
+    return limit(RLIMIT_CPU, (rlim_t)l->cpu_seconds, (rlim_t)l->cpu_seconds + 1) &&
+           limit(RLIMIT_AS, (rlim_t)l->memory, (rlim_t)l->memory) && limit(RLIMIT_CORE, 0, 0) &&
+           limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
+}
+
+/* Root becomes nobody. By system calls: the C library's setuid is of all threads, and those are the parent's still. */
+static bool lock_rights(void)
+{
+    enum { NOBODY = 65534 };
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    const struct __user_cap_data_struct none[2] = {{0}};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) return false;
+    if (geteuid() == 0) {
+        /* Where users are few, as in some containers, this cannot be done: then it stays root without root's rights. */
+        (void)syscall(SYS_setgroups, 0, NULL);
+        (void)syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY);
+        (void)syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY);
+    }
+    struct __user_cap_data_struct have[2] = {{0}};
+    /* Who has none to give up may be forbidden to say so: a service's filter often refuses capset. */
+    if (syscall(SYS_capget, &head, have) == 0 && memcmp(have, none, sizeof none) == 0) return true;
+    return syscall(SYS_capset, &head, none) == 0;
+}
+
+/* Behind the change of users, which would undo it. */
+static bool lock_life(const ek_lock *l)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)) return false;
+    errno = ESRCH;
+    return getppid() == l->parent;
+}
+
+static bool lock_helper(void)
+{
+    return limit(RLIMIT_CORE, 0, 0) && limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
+}
+
+const char *ek_lock_apply(const ek_lock *l)
+{
+    if (l->helper) {
+        if (!lock_helper()) return "limits of its resources";
+        if (!lock_rights()) return "its rights";
+        return l->landlock > 0 && !lock_files(l) ? "Landlock" : NULL;
+    }
+    if (!lock_resources(l)) return "limits of its resources";
+    if (!lock_rights()) return "its rights";
+    if (!lock_life(l)) return "its parent's life";
+    if (l->landlock > 0 && !lock_files(l)) return "Landlock";
+    if (!lock_calls()) return "seccomp";
+    return NULL;
+}
+
+/* --- what decodes one file --- */
+
+/* Memory, locks, threads of its own, its desk and standard error, its end. */
+static const uint16_t allowed_decoder[] = {
+    SYS_read,
+    SYS_write,
+    SYS_writev,
+    SYS_close,
+    SYS_munmap,
+    SYS_mremap,
+    SYS_madvise,
+    SYS_brk,
+    SYS_futex,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_sched_yield,
+    SYS_clock_gettime,
+    SYS_gettimeofday,
+    SYS_getrandom,
+    SYS_getpid,
+    SYS_gettid,
+    SYS_nanosleep,
+    SYS_exit,
+    SYS_exit_group,
+    SYS_clock_getres,
+    SYS_clock_nanosleep,
+    SYS_getrusage,
+    SYS_restart_syscall,
+    SYS_set_robust_list,
+    SYS_rseq,
+#ifdef __x86_64__
+    SYS_time,
+#endif
+};
+
+static bool lock_calls_decoder(void)
+{
+    program p = {.n = 0};
+    add(&p, LOAD(offsetof(struct seccomp_data, arch)));
+    add(&p, IF_EQ(THIS_MACHINE, 1, 0));
+    add(&p, RETURN(SECCOMP_RET_KILL_PROCESS));
+    add(&p, LOAD(NUMBER));
+    for (size_t i = 0; i < sizeof allowed_decoder / sizeof *allowed_decoder; i++) {
+        add(&p, IF_EQ(allowed_decoder[i], 0, 1));
+        add(&p, RETURN(SECCOMP_RET_ALLOW));
+    }
+    allow_without(&p, SYS_mmap, 2, PROT_EXEC, EACCES);
+    allow_without(&p, SYS_mprotect, 2, PROT_EXEC, EACCES);
+    allow_threads(&p);
+    add(&p, RETURN(ERROR(EPERM)));
+    const struct sock_fprog filter = {.len = p.n, .filter = p.at};
+    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0) == 0;
+}
+
+const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms)
+{
+    const rlim_t seconds = cpu_ms / 1000 + 2;
+    const struct itimerval timer = {
+        .it_value = {.tv_sec = cpu_ms / 1000, .tv_usec = (suseconds_t)(cpu_ms % 1000) * 1000}};
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) || getppid() != parent) return "its parent's life";
+    if (!limit(RLIMIT_CPU, seconds, seconds) || (memory && !limit(RLIMIT_AS, memory, memory)) ||
+        setitimer(ITIMER_PROF, &timer, NULL))
+        return "limits of its resources";
+    return lock_calls_decoder() ? NULL : "seccomp";
+}

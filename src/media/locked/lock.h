@@ -1,0 +1,30 @@
+/* What a process does to itself before it becomes a program that is given a stranger's file. Inside src/media. */
+#ifndef EK_MEDIA_LOCKED_LOCK_H
+#define EK_MEDIA_LOCKED_LOCK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* All that is needed, made beforehand: between fork and exec nothing is allocated. */
+typedef struct ek_lock {
+    const char *program;
+    pid_t parent; /* with whose thread it ends */
+    int cpu_seconds;
+    size_t memory; /* bytes of address space */
+    int landlock;  /* the kernel's version of it; 0: it has none */
+    bool helper;   /* it locks up its children itself, by ek_lock_decoder: no time, no memory, no filter, no parent */
+} ek_lock;
+
+int ek_lock_landlock(void);
+
+/* Limits, no new rights, Landlock where there is one, the filter of system calls. Async-signal-safe. NULL, or what
+ * failed, with errno. */
+const char *ek_lock_apply(const ek_lock *l);
+
+/* What decodes one file, a child of a helper's: it has its memory and descriptors, and the system gives it nothing but
+ * memory and the end. bytes of address space in all, milliseconds of processor time. NULL, or what failed, with errno.
+ */
+const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms);
+
+#endif

@@ -1,0 +1,310 @@
+/* What decodes a stranger's file costs that file alone: it lies, it takes for ever, it crashes, nobody waits for it, it
+ * chatters; and what a damaged one leaves unwritten is the same each time. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash/crc32.h"
+#include "base/wanted.h"
+#include "draw.h"
+#include "media/limits.h"
+#include "media/locked/helper.h"
+#include "media/locked/helper_says.h"
+#include "media/locked/lock.h"
+#include "media/picture.h"
+
+static void nap(int ms)
+{
+    usleep((useconds_t)ms * 1000);
+}
+
+/* Many scans of a picture that says it is larger than they are: seconds for a decoder, and few bytes. */
+static void put_slow(ek_buf *out)
+{
+    uint8_t px[80 * 80 * 3];
+    ek_buf b = {0};
+    for (size_t i = 0; i < sizeof px; i++) px[i] = (uint8_t)(i * i >> 5);
+    put_jpeg(&b, px, 80, 80, 3, 0, false, true);
+    size_t last = b.len - 2, size = 0;
+    while (memcmp(b.data + size, "\xFF\xC2", 2)) size++;
+    memcpy(b.data + size + 5, "\x1F\x40\x1F\x40", 4); /* 8,000 x 8,000 */
+    while (memcmp(b.data + last, "\xFF\xDA", 2)) last--;
+    ek_buf_add(out, b.data, b.len - 2);
+    for (int i = 0; i < 50; i++) ek_buf_add(out, b.data + last, b.len - 2 - last);
+    ek_buf_add(out, "\xFF\xD9", 2);
+    ek_buf_fini(&b);
+}
+
+static void assert_good_goes_on(void)
+{
+    ek_image image = draw(40, 30);
+    ek_buf b = {0};
+    put_png(&b, image.rgb, 40, 30, 2, 8, false, 0);
+    assert_pixels(&b, &image);
+    ek_buf_fini(&b);
+    ek_image_free(&image);
+}
+
+static void a_slow_picture_has_its_time(void **state)
+{
+    (void)state;
+    ek_buf b = {0};
+    ek_image image;
+    put_slow(&b);
+    const uint64_t before = ek_helper_spent();
+    ek_helper_allow(200000); /* of a request whose other pictures took the rest */
+    assert_int_equal(ek_image_decode(&image, b.data, b.len), EK_ETOOLARGE);
+    assert_non_null(strstr(ek_err_text(), "the request takes more than 10 s of processor time"));
+    assert_int_equal(ek_image_decode(&image, b.data, b.len), EK_ETOOLARGE); /* at once */
+    const uint64_t took = ek_helper_spent() - before;
+    assert_true(took >= 150000 && took < 400000);
+    ek_helper_allow(0);
+    assert_good_goes_on();
+    ek_buf_fini(&b);
+}
+
+/* --- somebody else, meanwhile --- */
+
+static pid_t child_of(pid_t parent)
+{
+    DIR *d = opendir("/proc");
+    pid_t found = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[300], name[64];
+        int pid, ppid;
+        snprintf(path, sizeof path, "/proc/%s/stat", e->d_name);
+        FILE *f = atoi(e->d_name) > 0 ? fopen(path, "r") : NULL;
+        if (f && fscanf(f, "%d (%63[^)]) %*c %d", &pid, name, &ppid) == 3 && ppid == parent &&
+            !strncmp(name, "evenkeel-dec", 12))
+            found = pid;
+        if (f) fclose(f);
+    }
+    if (d) closedir(d);
+    return found;
+}
+
+static void end(pid_t pid)
+{
+    if (pid > 0) kill(pid, SIGKILL);
+}
+
+typedef struct meanwhile {
+    enum { DROP, KILL_HELPER, KILL_DECODER } what;
+    atomic_bool dropped;
+} meanwhile;
+
+/* Hundredths of a second that a process has computed. */
+static long ticks_of(pid_t pid)
+{
+    char path[64];
+    long ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    FILE *f = pid > 0 ? fopen(path, "r") : NULL;
+    if (f && fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %ld", &ticks) != 1) ticks = 0;
+    if (f) fclose(f);
+    return ticks;
+}
+
+static void *do_it(void *arg)
+{
+    meanwhile *m = arg;
+    pid_t helper = 0;
+    for (int i = 0; i < 1000 && ticks_of(child_of(helper)) < 5; i++) { /* until the decoder is at work */
+        nap(5);
+        helper = child_of(getpid());
+    }
+    if (m->what == DROP) atomic_store(&m->dropped, true);
+    if (m->what == KILL_HELPER) end(helper);
+    if (m->what == KILL_DECODER && helper > 0) end(child_of(helper));
+    return NULL;
+}
+
+static double decode_while(meanwhile *m, const ek_buf *b, ek_err *err)
+{
+    pthread_t t;
+    ek_image image;
+    pthread_create(&t, NULL, do_it, m);
+    const double begun = ek_now();
+    ek_wanted_until(&m->dropped);
+    *err = ek_image_decode(&image, b->data, b->len);
+    ek_wanted_until(NULL);
+    const double took = ek_now() - begun;
+    pthread_join(t, NULL);
+    return took;
+}
+
+static void it_ends_with_who_wants_it(void **state)
+{
+    (void)state;
+    ek_buf b = {0};
+    ek_err err;
+    put_slow(&b);
+    meanwhile m = {.what = DROP};
+    assert_true(decode_while(&m, &b, &err) < 1.5);
+    assert_int_equal(err, EK_ECANCELLED);
+    const pid_t helper = child_of(getpid());
+    assert_true(helper > 0); /* it stays, what decoded is gone: a fresh one waits */
+    assert_good_goes_on();
+    assert_int_equal(child_of(getpid()), helper);
+    ek_buf_fini(&b);
+}
+
+static void a_killed_one_costs_one_file(void **state)
+{
+    (void)state;
+    ek_buf b = {0};
+    ek_err err;
+    put_slow(&b);
+    meanwhile m = {.what = KILL_HELPER};
+    decode_while(&m, &b, &err);
+    assert_int_equal(err, EK_EIO);
+    assert_non_null(strstr(ek_err_text(), "was killed"));
+    assert_good_goes_on();
+    m = (meanwhile){.what = KILL_DECODER};
+    decode_while(&m, &b, &err);
+    assert_int_equal(err, EK_EIO);
+    assert_good_goes_on();
+    /* One that waits for work, too. */
+    end(child_of(getpid()));
+    nap(50);
+    assert_good_goes_on();
+    end(child_of(child_of(getpid())));
+    nap(50);
+    assert_good_goes_on();
+    ek_buf_fini(&b);
+}
+
+/* --- files that lie, and damaged ones --- */
+
+/* The box that says how large the picture is. */
+static uint8_t *size_box(const ek_buf *b)
+{
+    for (size_t i = 0; i + 16 <= b->len; i++)
+        if (!memcmp(b->data + i, "ispe", 4)) return (uint8_t *)b->data + i + 8;
+    fail_msg("no ispe box");
+    return NULL;
+}
+
+static void a_header_that_lies_is_refused(void **state)
+{
+    (void)state;
+    int made = 0;
+    for (int avif = 0; avif < 2; avif++) {
+        ek_image image = draw(3000, 2000), got;
+        ek_buf b = {0};
+        ek_image_info info;
+        if (put_heif(&b, &image, NULL, avif)) {
+            made++;
+            uint8_t *size = size_box(&b);
+            memcpy(size, "\0\0\0\x40\0\0\0\x40", 8);
+            assert_int_equal(ek_image_probe(&info, b.data, b.len), EK_OK);
+            assert_int_equal(info.width, 64);
+            assert_int_equal(ek_image_decode(&got, b.data, b.len), EK_EPARSE);
+        }
+        ek_buf_fini(&b);
+        ek_image_free(&image);
+    }
+    if (!made) skip();
+}
+
+static void a_damaged_one_is_equal_each_time(void **state)
+{
+    (void)state;
+    int made = 0;
+    for (int avif = 0; avif < 2; avif++) {
+        ek_image image = draw(228, 74);
+        ek_buf b = {0};
+        if (put_heif(&b, &image, NULL, avif)) made++;
+        for (size_t at = b.len / 2; b.len > 0 && at < b.len; at += 1 + b.len / 9) {
+            b.data[at] ^= 0x55;
+            uint32_t first = 0;
+            for (int i = 0; i < 6; i++) {
+                ek_image got;
+                ek_err err = ek_image_decode(&got, b.data, b.len);
+                const uint32_t crc = err ? (uint32_t)err : ek_crc32(0, got.rgb, ek_image_bytes(&got));
+                if (i == 0) first = crc;
+                assert_int_equal(crc, first);
+                ek_image_free(&got);
+                if (i == 2) end(child_of(getpid())), nap(50); /* another helper, at other addresses */
+            }
+        }
+        ek_buf_fini(&b);
+        ek_image_free(&image);
+    }
+    if (!made) skip();
+}
+
+/* --- what it writes, and what it can reach --- */
+
+static void many_words_keep_nobody_waiting(void **state)
+{
+    (void)state;
+    const uint64_t before = ek_helper_lines();
+    const int fd = ek_helper_says();
+    assert_true(fd >= 0);
+    for (int i = 0; i < 20000; i++) assert_true(dprintf(fd, "a decoder says line %d\n", i) > 20);
+    for (int i = 0; i < 500 && ek_helper_lines() < before + 20000; i++) nap(10);
+    assert_true(ek_helper_lines() >= before + 20000);
+}
+
+/* Bits of what a process that is locked as a decoder could do. */
+static int tries(void)
+{
+    int could = 0;
+    void *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) could |= 1;
+    if (open("/etc/passwd", O_RDONLY) >= 0) could |= 2;
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0 || socket(AF_UNIX, SOCK_STREAM, 0) >= 0) could |= 4;
+    if (fork() >= 0) could |= 8;
+    if (mprotect(p, 4096, PROT_READ | PROT_EXEC) == 0) could |= 16;
+    if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) could |= 32;
+    if (kill(getppid(), 0) == 0) could |= 64;
+    return could;
+}
+
+static void it_has_memory_alone(void **state)
+{
+    (void)state;
+    int status;
+    const pid_t self = getpid(), pid = fork();
+    if (pid == 0) {
+        if (ek_lock_decoder(self, 0, 1000)) _exit(127);
+        _exit(tries());
+    }
+    waitpid(pid, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_slow_picture_has_its_time),
+        cmocka_unit_test(it_ends_with_who_wants_it),
+        cmocka_unit_test(a_killed_one_costs_one_file),
+        cmocka_unit_test(a_header_that_lies_is_refused),
+        cmocka_unit_test(a_damaged_one_is_equal_each_time),
+        cmocka_unit_test(many_words_keep_nobody_waiting),
+        cmocka_unit_test(it_has_memory_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
