@@ -8,10 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/rng.h"
+#include "base/histogram.h"
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
-#include "base/hash/rng.h"
-#include "base/median.h"
 #include "ops/attn/attn.h"
 
 enum { ROUNDS = 9 };

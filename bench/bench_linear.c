@@ -10,10 +10,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/rng.h"
+#include "base/histogram.h"
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
-#include "base/hash/rng.h"
-#include "base/median.h"
 #include "ops/linear/linear.h"
 
 enum { ROUNDS = 7, MAX_COPIES = 4096, MAX_ROWS = 512 };

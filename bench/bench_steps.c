@@ -10,9 +10,9 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/machine/cpu.h"
 #include "base/hash/rng.h"
-#include "base/median.h"
+#include "base/histogram.h"
+#include "base/machine/cpu.h"
 #include "engine/engine.h"
 
 enum { MAX_FORMATS = 8 };

@@ -1,9 +1,10 @@
-/* Memory allocation. Small allocations never fail: when memory is out, they take from the reserve (reserve.h), and
+/* Memory allocation. Small allocations never fail: when memory is out, they take from the reserve (below), and
  * where there is none the program prints one line and aborts. Large blocks (weights, pages, scratch) can fail; the
  * caller reports the error. Sizes are in bytes. */
 #ifndef EK_BASE_ALLOC_H
 #define EK_BASE_ALLOC_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Never NULL; free with free(). */
@@ -15,5 +16,21 @@ char *ek_strdup(const char *s);
  * ek_fail(EK_ENOMEM) when refused. Free with ek_free_big and the same n. */
 void *ek_alloc_big(size_t n);
 void ek_free_big(void *p, size_t n); /* NULL is allowed */
+
+/* Memory set aside for when the system gives no more. An allocation that is refused gives the reserve back to the
+ * system and is made again, so that what is under way comes to an end; who begins new work asks first, and refuses it
+ * until the reserve could be filled again. Without a reserve, and where even that is not enough, the program
+ * prints one line with the number of bytes and ends with status 1. Any thread. */
+
+/* Sets bytes aside, unless they are; false if the system does not give them now. The first call before other threads
+ * allocate. */
+bool ek_reserve_fill(size_t bytes);
+bool ek_reserve_is_spent(void);
+size_t ek_reserve_times_spent(void); /* so far: a change says that an allocation since then needed it */
+
+/* As malloc, calloc(1, n) and realloc, but never NULL (n > 0); free with free(). For libraries that take allocators. */
+void *ek_reserve_malloc(size_t n);
+void *ek_reserve_calloc(size_t n);
+void *ek_reserve_realloc(void *p, size_t n);
 
 #endif

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "base/plain.h"
 
 static _Thread_local char text[1024];
 

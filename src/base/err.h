@@ -15,7 +15,7 @@ typedef enum ek_err {
 /* Records a sentence for this thread and returns code, so that a failing function
  * ends in `return ek_fail(EK_EPARSE, "…", …);`. The sentence says what was wrong,
  * with the value and the limit; no trailing newline or full stop. Control
- * characters are escaped (base/plain.h): a sentence is one line, whatever names it quotes. */
+ * characters are escaped (base/log.h): a sentence is one line, whatever names it quotes. */
 __attribute__((format(printf, 2, 3))) ek_err ek_fail(ek_err code, const char *fmt, ...);
 
 /* Puts "context: " before the recorded sentence; returns code. For callers that know

@@ -4,6 +4,7 @@
 #define EK_BASE_HISTOGRAM_H
 
 #include <stdint.h>
+#include <stdlib.h>
 
 enum { EK_HISTOGRAM_BINS = 24 };
 #define EK_HISTOGRAM_SECONDS 1e-4 /* the first bound for times: 0.1 ms to 839 s */
@@ -22,6 +23,21 @@ static inline void ek_histogram_add(ek_histogram *h, double first, double value)
     for (double bound = first; i < EK_HISTOGRAM_BINS && value > bound; bound *= 2) i++;
     h->bin[i]++;
     h->sum += value;
+}
+
+/* Medians and quantiles of measurements. */
+
+static inline int ek_ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorts v[0..n), n > 0. */
+static inline double ek_median(double *v, int n)
+{
+    qsort(v, (size_t)n, sizeof *v, ek_ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 #endif

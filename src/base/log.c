@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/plain.h"
 
 static ek_log_level limit = EK_LOG_INFO;
 

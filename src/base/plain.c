@@ -1,4 +1,4 @@
-#include "base/plain.h"
+#include "base/log.h"
 
 #include <stdint.h>
 #include <stdio.h>

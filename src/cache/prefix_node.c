@@ -2,8 +2,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/hash/hash.h"
 #include "base/hash/rng.h"
-#include "base/hash/sha256.h"
 #include "cache/prefix_state.h"
 
 static ek_content_id content_at(const ek_prefix_key *key, int pos)

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "base/machine/memory.h"
+#include "base/machine/cpu.h"
 
 enum { BUCKETS = 1 << 16 };
 

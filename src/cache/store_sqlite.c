@@ -9,8 +9,8 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/hash.h"
 #include "base/log.h"
-#include "base/hash/sha256.h"
 #include "cache/store_file.h"
 #include "cache/store_rows.h"
 

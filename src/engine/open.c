@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/machine/memory.h"
+#include "base/machine/cpu.h"
 #include "engine/audit.h"
 #include "engine/budget.h"
 #include "engine/encode.h"

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/plain.h"
+#include "base/log.h"
 
 static bool plain(char c)
 {

@@ -9,8 +9,7 @@
 #ifndef EK_HUB_PULL_H
 #define EK_HUB_PULL_H
 
-#include "base/hash/sha1.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 #include "hub/cache.h"
 #include "hub/client.h"
 #include "hub/name.h"

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/weights/minifloat.h"
+#include "ops/weights/quantised_type.h"
 
 static const struct {
     const char *name;

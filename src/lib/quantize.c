@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "lib/operand.h"
-#include "ops/weights/minifloat.h"
+#include "ops/weights/quantised_type.h"
 
 enum { MAX_GROUP = 128, PIECE = 256 };
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 #include "base/hex.h"
 
 ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o)

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash/crc32.h"
+#include "base/hash/hash.h"
 #include "base/log.h"
 #include "gpu/tune.h"
 

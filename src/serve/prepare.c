@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/reserve.h"
 #include "base/wanted.h"
 #include "media/locked/helper.h"
 #include "serve/session.h"

@@ -10,7 +10,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/reserve.h"
 #include "serve/openai/response_store.h"
 #include "serve/session.h"
 

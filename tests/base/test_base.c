@@ -15,14 +15,13 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/machine/cpu.h"
 #include "base/err.h"
 #include "base/file.h"
-#include "base/machine/pool.h"
+#include "base/hash/hash.h"
 #include "base/hash/rng.h"
-#include "base/hash/sha1.h"
-#include "base/hash/sha256.h"
 #include "base/hash/sha256_blocks.h"
+#include "base/machine/cpu.h"
+#include "base/machine/pool.h"
 
 static void err_keeps_the_sentence(void **state)
 {

@@ -13,9 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "base/machine/cpu.h"
-#include "base/machine/memory.h"
 #include "../support/files.h"
+#include "base/machine/cpu.h"
 
 static char *root; /* a folder that stands for / */
 

@@ -12,7 +12,6 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "base/plain.h"
 
 static const struct {
     const char *text, *shown;

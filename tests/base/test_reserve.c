@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/reserve.h"
+#include "base/alloc.h"
 
 #ifdef EK_SANITIZED
 static void all_wait_for_what_is_given_back(void **state)

@@ -23,7 +23,7 @@
 #include "model/config/config.h"
 #include "model/weights/role.h"
 #include "model/weights/weights.h"
-#include "ops/weights/minifloat_type.h"
+#include "ops/weights/quantised_type.h"
 
 #define TABLE "tests/cuda/choices.txt"
 enum { MAX_ROWS = 512, MAX_KINDS = 256, MAX_MEMO = 1 << 16 };

@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/hash/crc32.h"
+#include "base/hash/hash.h"
 #include "base/wanted.h"
 #include "draw.h"
 #include "media/limits.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/hash/crc32.h"
+#include "base/hash/hash.h"
 #include "draw.h"
 #include "media/picture.h"
 

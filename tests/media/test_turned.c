@@ -12,7 +12,7 @@
 #include <png.h>
 #include <zlib.h>
 
-#include "base/hash/crc32.h"
+#include "base/hash/hash.h"
 #include "draw.h"
 #include "decode/exif.h"
 #include "decode/inflate.h"

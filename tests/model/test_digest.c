@@ -14,7 +14,7 @@
 #include "../support/files.h"
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 #include "model/weights/digest.h"
 
 enum { BIG = (9 << 20) + 5 }; /* more than two blocks */

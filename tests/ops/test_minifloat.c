@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "ops/weights/minifloat.h"
+#include "ops/weights/quantised_type.h"
 
 enum { SAMPLES = 20000 };
 

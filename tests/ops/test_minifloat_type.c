@@ -5,7 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/weights/minifloat_type.h"
 #include "ops/weights/quantised_type.h"
 #include "type_product.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/reserve.h"
+#include "base/alloc.h"
 
 enum { PLACES = 50 }; /* at which each kind of request runs out */
 

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "model/config/config.h"
-#include "ops/weights/packed_type.h"
+#include "ops/weights/quantised_type.h"
 
 typedef struct packed_opts {
     ek_packing packing;

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/hash/hash.h"
 #include "text/template/chat.h"
-#include "base/hash/sha256.h"
 
 static void check_render(const char *request, const char *want, int line)
 {

@@ -1,4 +1,4 @@
-#include "base/hash/crc32.h"
+#include "base/hash/hash.h"
 
 /* What a nibble at the low end does to the remainder: four steps of the polynomial, bits reversed. */
 static uint32_t step(uint32_t crc)

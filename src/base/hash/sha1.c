@@ -1,4 +1,4 @@
-#include "base/hash/sha1.h"
+#include "base/hash/hash.h"
 
 #include <stdio.h>
 #include <string.h>

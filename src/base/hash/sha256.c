@@ -1,4 +1,4 @@
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 
 #include <stdint.h>
 #include <stdio.h>

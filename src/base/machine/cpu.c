@@ -4,10 +4,10 @@
 #include <math.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "base/machine/cgroup.h"
+#include <sys/resource.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -177,4 +177,103 @@ ek_err ek_cpu_float_check(void)
     if (contracted != 0.0f) return ek_fail(EK_EINTERNAL, "the build contracts a*b+c");
     if (fmaf(a, a, -(1.0f + 0x1p-11f)) != 0x1p-24f) return ek_fail(EK_EINTERNAL, "fmaf is not fused");
     return EK_OK;
+}
+
+/* What one group leaves. A limit of v1 that nobody set is a number beyond all memory. */
+static double group_left(const char *dir, bool v2)
+{
+    double limit = ek_cgroup_number(dir, v2 ? "memory.max" : "memory.limit_in_bytes", NULL, 0);
+    double used = ek_cgroup_number(dir, v2 ? "memory.current" : "memory.usage_in_bytes", NULL, 0);
+    if (isnan(limit) || isnan(used) || limit > 0x1p60) return INFINITY;
+    double cache = ek_cgroup_number(dir, "memory.stat", v2 ? "inactive_file" : "total_inactive_file", 0);
+    if (cache > 0) used -= cache < used ? cache : used;
+    return limit > used ? limit - used : 1;
+}
+
+double ek_memory_cgroups(const char *root)
+{
+    return ek_cgroup_least(root, "memory", group_left);
+}
+
+static double limit_left(int resource, const char *used)
+{
+    struct rlimit lim;
+    if (getrlimit((__rlimit_resource_t)resource, &lim) || lim.rlim_cur == RLIM_INFINITY) return INFINITY;
+    double now = ek_cgroup_number("/proc/self", "status", used, 0) * 1024;
+    return (double)lim.rlim_cur > now ? (double)lim.rlim_cur - now : 1;
+}
+
+double ek_memory_available(void)
+{
+    double least = ek_cgroup_number("/proc", "meminfo", "MemAvailable", 0) * 1024;
+    if (isnan(least)) least = INFINITY;
+    double of[] = {ek_memory_cgroups(""), limit_left(RLIMIT_AS, "VmSize"), limit_left(RLIMIT_DATA, "VmData")};
+    for (int i = 0; i < 3; i++)
+        if (of[i] < least) least = of[i];
+    return isinf(least) ? 0 : least;
+}
+
+enum { PATH = 4096 };
+
+double ek_cgroup_number(const char *dir, const char *file, const char *name, int index)
+{
+    char path[PATH + 64], line[512];
+    snprintf(path, sizeof path, "%s/%s", dir, file);
+    FILE *f = fopen(path, "re");
+    double v = NAN;
+    size_t n = name ? strlen(name) : 0;
+    while (f && fgets(line, sizeof line, f)) {
+        if (n && (strncmp(line, name, n) || (line[n] != ' ' && line[n] != ':'))) continue;
+        const char *at = line + n + (n > 0);
+        for (int i = 0, word = 0; i < index; i++, word = 0) {
+            sscanf(at, "%*s%n", &word);
+            at += word;
+        }
+        if (sscanf(at, "%lf", &v) == 1 || !n) break;
+    }
+    if (f) fclose(f);
+    return v;
+}
+
+/* The least of the group at mount/path and those above it. */
+static double least_of(const char *mount, const char *path, bool v2, ek_cgroup_fn *fn)
+{
+    char dir[PATH];
+    double least = INFINITY;
+    size_t n_mount = strlen(mount), n_path = strlen(path);
+    if (n_mount + n_path >= sizeof dir) return INFINITY;
+    memcpy(dir, mount, n_mount);
+    memcpy(dir + n_mount, path, n_path + 1);
+    for (;;) {
+        size_t n = strlen(dir);
+        while (n > n_mount && dir[n - 1] == '/') dir[--n] = '\0';
+        double one = fn(dir, v2);
+        if (one < least) least = one;
+        if (n <= n_mount) return least;
+        *strrchr(dir, '/') = '\0';
+    }
+}
+
+double ek_cgroup_least(const char *root, const char *controller, ek_cgroup_fn *fn)
+{
+    char line[PATH], mount[PATH];
+    double least = INFINITY;
+    snprintf(mount, sizeof mount, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(mount, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *kinds = strchr(line, ':'), *path = kinds ? strchr(kinds + 1, ':') : NULL;
+        if (!path) continue;
+        *kinds++ = *path++ = '\0';
+        bool v2 = !strcmp(line, "0") && *kinds == '\0', mine = false;
+        for (char *word = strtok(kinds, ","); word; word = strtok(NULL, ",")) mine |= !strcmp(word, controller);
+        if (!v2 && !mine) continue;
+        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup%s%s", root, v2 ? "" : "/", v2 ? "" : controller);
+        double one = least_of(mount, path, v2, fn);
+        if (one < least) least = one;
+        snprintf(mount, sizeof mount, "%s/sys/fs/cgroup/unified", root); /* v2 beside v1 */
+        if (v2 && (one = least_of(mount, path, v2, fn)) < least) least = one;
+    }
+    if (f) fclose(f);
+    return least;
 }

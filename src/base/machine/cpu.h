@@ -1,9 +1,12 @@
-/* Instruction sets that the kernels may use. They change the speed only: results are bit-identical under every
- * mask. */
+/* The processor, the memory and the limits that a control group sets.
+ *
+ * Instruction sets that the kernels may use change the speed only: results are bit-identical under every mask. */
 #ifndef EK_BASE_CPU_H
 #define EK_BASE_CPU_H
 
 #include "base/err.h"
+
+#include <stdbool.h>
 
 #define EK_CPU_AVX2    1u   /* AVX2, FMA and F16C */
 #define EK_CPU_AVX512  2u   /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
@@ -35,5 +38,28 @@ ek_err ek_cpu_mask(const char *isa, unsigned *cpu);
 /* Checks the floating-point environment that the arithmetic needs: round to nearest,
  * denormals kept, no contraction, fmaf fused. EK_EINTERNAL says which one failed. */
 ek_err ek_cpu_float_check(void);
+
+/* How much memory this process may still take: of the machine, of its control groups, of its own limits. */
+
+/* Bytes that can be taken without swapping or being killed; 0 if unknown. The least of what the system reports as
+ * available, what each control group above this process leaves (v1 and v2; page cache that can be dropped counts as
+ * left), and what the limits on address space and data leave (ulimit -v, -d). */
+double ek_memory_available(void);
+
+/* The same for control groups alone, read below root instead of /: for tests. Infinite without a limit. */
+double ek_memory_cgroups(const char *root);
+
+/* Control groups (versions 1 and 2): limits that a container has and the machine has not. */
+
+/* What one group, a folder of the controller's, leaves or allows; INFINITY without a limit. */
+typedef double ek_cgroup_fn(const char *dir, bool v2);
+
+/* The least over this process's group of a controller ("memory", "cpu") and all groups above it, below root instead of
+ * /: for tests. INFINITY without a limit. */
+double ek_cgroup_least(const char *root, const char *controller, ek_cgroup_fn *fn);
+
+/* Word `index` of the line "NAME WORD WORD…" of a file, or of its first line if name is NULL, as a number; NAN where
+ * it is none ("max") or the file is missing. */
+double ek_cgroup_number(const char *dir, const char *file, const char *name, int index);
 
 #endif

@@ -19,7 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/plain.h"
+#include "base/log.h"
 #include "base/resolve.h"
 
 enum { SLICE = 50 }; /* milliseconds between looks at `stop` */

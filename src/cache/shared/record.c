@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 
 static const char magic[8] = "ekpage1";
 

@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/plain.h"
+#include "base/log.h"
 
 bool ek_redis_built(void)
 {

@@ -8,7 +8,7 @@
 #include "base/address.h"
 #include "base/alloc.h"
 #include "base/hex.h"
-#include "base/plain.h"
+#include "base/log.h"
 
 enum { MAX_URL = 2048, MAX_DB = 65535 };
 

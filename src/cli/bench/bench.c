@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
-#include "base/median.h"
+#include "base/histogram.h"
 
 int ek_bench_max(const ek_list *l)
 {

@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
-#include "base/machine/memory.h"
 #include "base/machine/peak.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/compare.h"

@@ -9,13 +9,13 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "base/machine/cpu.h"
+#include "base/histogram.h"
 #include "base/log.h"
+#include "base/machine/cpu.h"
 #include "cli/bench/bench.h"
-#include "base/median.h"
+#include "cli/bench/traffic.h"
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
-#include "cli/bench/traffic.h"
 #include "hub/curl.h"
 #include "serve/server.h"
 #include "text/json/json.h"

@@ -5,10 +5,10 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/histogram.h"
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "cli/bench/first.h"
-#include "base/median.h"
 #include "cli/frame/open.h"
 #include "cli/media/towers.h"
 #include "media/budget.h"

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/median.h"
+#include "base/histogram.h"
 #include "cli/bench/traffic_body.h"
 #include "cli/bench/traffic_reply.h"
 #include "hub/curl.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/plain.h"
+#include "base/log.h"
 
 static void put(FILE *to, const char *text, size_t n, bool lines)
 {

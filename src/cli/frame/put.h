@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* Prints text, escaped (base/plain.h): it neither breaks a line nor speaks to a terminal. */
+/* Prints text, escaped (base/log.h): it neither breaks a line nor speaks to a terminal. */
 void ek_cli_put(FILE *to, const char *text);
 
 /* What a model writes, n bytes of whole characters: as it is, but escaped on a terminal, lines and tabs apart. Returns

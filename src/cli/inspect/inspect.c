@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/machine/cpu.h"
-#include "base/machine/memory.h"
 #include "chat/prompt.h"
 #include "cli/frame/check.h"
 #include "cli/frame/hub.h"

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/hash/crc32.h"
+#include "base/hash/hash.h"
 #include "cli/media/files.h"
 #include "media/mel.h"
 

@@ -7,12 +7,12 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/plain.h"
+#include "base/log.h"
 #include "chat/turn.h"
 #include "cli/frame/hub.h"
+#include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "cli/frame/sampling.h"
-#include "cli/frame/open.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 

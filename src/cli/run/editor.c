@@ -17,7 +17,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/plain.h"
+#include "base/log.h"
 #include "cli/frame/put.h"
 
 enum { KEPT = 1000, MAX_PASTE = 4 << 20 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 
 typedef struct host {
     ek_towers *towers;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/machine/memory.h"
+#include "base/machine/cpu.h"
 #include "model/pass.h"
 
 struct ek_front {

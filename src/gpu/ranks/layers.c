@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/machine/memory.h"
+#include "base/machine/cpu.h"
 #include "gpu/ranks/executors.h"
 #include "gpu/ranks/front.h"
 #include "gpu/ranks/pieces.h"

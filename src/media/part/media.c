@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 #include "media/limits.h"
 #include "media/part/part.h"
 

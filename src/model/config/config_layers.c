@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/plain.h"
+#include "base/log.h"
 
 ek_err ek_config_kinds(ek_config *c, const ek_settings *p)
 {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ops/weights/packed_type.h"
+#include "ops/weights/quantised_type.h"
 
 const char *ek_part_suffix(int part)
 {

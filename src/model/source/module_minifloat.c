@@ -13,7 +13,7 @@
 
 #include "model/source/module.h"
 #include "ops/convert.h"
-#include "ops/weights/minifloat_type.h"
+#include "ops/weights/quantised_type.h"
 
 static bool is_fp8(const ek_tensor *t)
 {

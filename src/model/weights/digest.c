@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 #include "base/log.h"
 #include "tensor/gguf.h"
 

@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/hash/hash.h"
 #include "base/hash/rng.h"
-#include "base/hash/sha256.h"
+#include "base/log.h"
 
 /* The file: a head, a hash per block, padding to a whole page, the weights. Raised with the layout of any packed
  * form. */

@@ -5,9 +5,9 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/log.h"
-#include "base/machine/memory.h"
 #include "base/hash/rng.h"
+#include "base/log.h"
+#include "base/machine/cpu.h"
 #include "model/weights/packed.h"
 #include "model/weights/weights.h"
 #include "ops/weights/quantised_type.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ops/inline.h"
-#include "ops/weights/unpack_gguf.h"
+#include "ops/weights/quantised_type.h"
 
 /* ------------------------------------------------------------------ plan */
 

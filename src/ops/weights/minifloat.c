@@ -1,4 +1,4 @@
-#include "ops/weights/minifloat.h"
+#include "ops/weights/quantised_type.h"
 
 #include <math.h>
 

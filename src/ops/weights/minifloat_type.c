@@ -1,10 +1,8 @@
-#include "ops/weights/minifloat_type.h"
+#include "ops/weights/quantised_type.h"
 
 #include <math.h>
 
 #include "ops/convert.h"
-#include "ops/weights/minifloat.h"
-#include "ops/weights/unpack_gguf.h"
 
 /* ------------------------------------------------------------------ 4 bits */
 

@@ -1,4 +1,4 @@
-#include "ops/weights/packed_type.h"
+#include "ops/weights/quantised_type.h"
 
 #include <string.h>
 

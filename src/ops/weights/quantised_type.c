@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-#include "ops/weights/minifloat_type.h"
-
 static void quantise(const float *w, int n, uint8_t *u, float *s)
 {
     float a = 0;

@@ -1,7 +1,7 @@
 /* GGUF's block formats as unsigned codes with float32 scales and biases. A row is a sequence of blocks; f16 is IEEE
  * binary16, little-endian as everything here. Every product below is exact in float32: an f16 has 11 bits, a sub-scale
  * at most 8. Layouts: ggml-common.h; values: dequantize_row_* of ggml-quants.c. */
-#include "ops/weights/unpack_gguf.h"
+#include "ops/weights/quantised_type.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ops/convert.h"
-#include "ops/weights/unpack_gguf.h"
+#include "ops/weights/quantised_type.h"
 
 static inline float load_element(const uint8_t *p, size_t i, ek_dtype t)
 {

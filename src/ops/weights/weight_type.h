@@ -15,8 +15,8 @@
  *     IQ4_NL, IQ4_XS     codebook, group 32, s = d, d * sc
  *     MXFP4              codebook of doubled E2M1, group 32, s = 2^(e - 128)
  *     NVFP4              codebook of doubled E2M1, group 16, s = d * sc / 256
- *     GPTQ, AWQ, pack-quantized  biased, b = -(z * s), or symmetric: ops/weights/packed_type.h
- *     NVFP4, MXFP4, MXFP8 and fp8 of safetensors  ops/weights/minifloat_type.h
+ *     GPTQ, AWQ, pack-quantized  biased, b = -(z * s), or symmetric: ops/weights/quantised_type.h
+ *     NVFP4, MXFP4, MXFP8 and fp8 of safetensors  ops/weights/quantised_type.h
  * Sources: MLX, quantized.h; ggml-common.h. Arithmetic: docs/NUMERICS.md 3. */
 #ifndef EK_OPS_WEIGHT_TYPE_H
 #define EK_OPS_WEIGHT_TYPE_H
@@ -88,9 +88,9 @@ typedef struct ek_weight_data {
     int n, k;
     int64_t row;                            /* of the planes: where row 0 lies */
     const uint8_t *plane[EK_WEIGHT_PLANES]; /* all NULL: weights without values (synthetic models) */
-    int groups;            /* ops/weights/packed_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
-    int across;            /* ops/weights/packed_type.h: rows of the tensor where its words lie across rows */
-    float gain;            /* NVFP4: what all scales are multiplied with; 0 is 1 */
+    int groups; /* ops/weights/quantised_type.h: scales of a row; 1: one for the row, 0: one for the tensor */
+    int across; /* ops/weights/quantised_type.h: rows of the tensor where its words lie across rows */
+    float gain; /* NVFP4: what all scales are multiplied with; 0 is 1 */
     int tile_rows, tile_k; /* fp8: rows and inputs that share a scale; 0: all */
 } ek_weight_data;
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash/hash.h"
 #include "base/hash/rng.h"
-#include "base/hash/sha256.h"
 #include "media/budget.h"
 #include "text/json/json.h"
 #include "text/utf8.h"

@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
 
 enum { DIGEST = 64, MAX_KEY = 4096 };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "base/machine/memory.h"
-#include "base/reserve.h"
+#include "base/alloc.h"
+#include "base/machine/cpu.h"
 
 static const double MIB = 1048576;
 enum {

@@ -13,7 +13,7 @@ typedef struct ek_request_memory {
     _Atomic size_t used;
 } ek_request_memory;
 
-/* Small amounts are not counted: where the system refuses them, the program's reserve serves them (base/reserve.h).
+/* Small amounts are not counted: where the system refuses them, the program's reserve serves them (base/alloc.h).
  * Sets it aside, and has the libraries that requests use allocate from it. Once, before they allocate. ENOMEM. */
 ek_err ek_request_memory_open(void);
 /* EK_OK while the reserve is there or can be filled again; else ENOMEM, and no new request should begin. */

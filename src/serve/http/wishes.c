@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/plain.h"
+#include "base/log.h"
 
 /* Where the preference at p ends: at a comma outside of quotes, or at the end. */
 static const char *end_of(const char *p)

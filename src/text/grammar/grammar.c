@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash/sha256.h"
+#include "base/hash/hash.h"
+#include "text/grammar/vocab_data.h"
 #include "text/json/json.h"
 #include "text/schema/schema.h"
-#include "text/grammar/vocab_data.h"
 
 typedef struct maker {
     ek_grammar *g;

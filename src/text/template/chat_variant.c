@@ -3,10 +3,10 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash/hash.h"
 #include "base/log.h"
-#include "text/template/chat.h"
 #include "text/json/json.h"
-#include "base/hash/sha256.h"
+#include "text/template/chat.h"
 
 enum { MAX_TEMPLATE = 4 << 20, MAX_CONFIG = 16 << 20 };
 

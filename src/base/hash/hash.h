@@ -1,0 +1,42 @@
+/* Digests and checksums of bytes. */
+#ifndef EK_BASE_HASH_HASH_H
+#define EK_BASE_HASH_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* CRC-32 (zlib, PNG, ISO 3309): to name bytes in reports. It finds damage, not an adversary. */
+
+/* Of n more bytes behind those whose CRC is crc; 0 to begin. */
+uint32_t ek_crc32(uint32_t crc, const void *bytes, size_t n);
+
+/* SHA-1 (FIPS 180-4), which git names its objects by. It protects against damage, not against an adversary. */
+
+typedef struct ek_sha1_state {
+    uint32_t h[5];
+    uint64_t n; /* bytes so far; the last n % 64 wait in rest */
+    uint8_t rest[64];
+} ek_sha1_state;
+
+/* Parts of any size; end once. */
+void ek_sha1_init(ek_sha1_state *s);
+void ek_sha1_add(ek_sha1_state *s, const void *data, size_t n);
+void ek_sha1_end(ek_sha1_state *s, char out[41]); /* 40 lower-case digits and NUL */
+
+/* SHA-256 (FIPS 180-4): to recognise published chat templates, images in prompts, and what was fetched. */
+
+void ek_sha256(uint8_t out[32], const void *data, size_t n);
+void ek_sha256_hex(char out[65], const void *data, size_t n); /* 64 lower-case digits and NUL; n in bytes */
+
+/* The same in parts, of any size. init, add as often as wanted, end once. */
+typedef struct ek_sha256_state {
+    uint32_t h[8];
+    uint64_t n; /* bytes so far; the last n % 64 wait in rest */
+    uint8_t rest[64];
+} ek_sha256_state;
+
+void ek_sha256_init(ek_sha256_state *s);
+void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n);
+void ek_sha256_end(ek_sha256_state *s, char out[65]); /* hexadecimal as above */
+
+#endif
