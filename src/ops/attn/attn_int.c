@@ -13,9 +13,10 @@ void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment)
         for (int j = segment->from[i]; j < segment->to[i]; j++) {
             const uint8_t *k = segment->k[j / EK_PAGE_TOKENS];
             const int slot = j % EK_PAGE_TOKENS;
-            int sum = 0;
-            for (int d = 0; d < dim; d++) sum += q[d] * ek_kv_int_key(f, k, d, slot);
-            segment->e[i * EK_SEGMENT + j] = (float)sum * *ek_kv_token_scale(f, k, dim, slot) * segment->q_scale[i];
+            uint32_t sum = 0;
+            for (int d = 0; d < dim; d++) sum += (uint32_t)(q[d] * ek_kv_int_key(f, k, d, slot));
+            segment->e[i * EK_SEGMENT + j] = (float)(int32_t)sum * *ek_kv_token_scale(f, k, dim, slot) *
+                                             segment->q_scale[i];
         }
     }
 }
@@ -47,10 +48,15 @@ void ek_attn_int_values(ek_kv_format f, ek_attn_segment *segment)
         const float unit = ek_attn_int_weigh(f, segment, i, code);
         for (int d = 0; d < segment->head_dim; d++) {
             int64_t sum = 0;
-            for (int j = segment->from[i]; j < segment->to[i] && unit > 0; j++)
-                sum += code[j] *
-                       ek_kv_int_value(f, segment->v[j / EK_PAGE_TOKENS], segment->head_dim, j % EK_PAGE_TOKENS, d);
-            segment->o[i * segment->ldo + d] = (float)sum * unit;
+            uint32_t low = 0; /* of the sum, with the page's products so far */
+            for (int j = segment->from[i]; j < segment->to[i] && unit > 0; j++) {
+                low += (uint32_t)(code[j] * ek_kv_int_value(f, segment->v[j / EK_PAGE_TOKENS], segment->head_dim,
+                                                            j % EK_PAGE_TOKENS, d));
+                if ((j + 1) % EK_PAGE_TOKENS && j + 1 < segment->to[i]) continue;
+                sum += (int32_t)low >> 16;
+                low &= 0xffff;
+            }
+            segment->o[i * segment->ldo + d] = (float)(sum * 65536 + low) * unit;
         }
     }
 }

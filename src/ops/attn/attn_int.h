@@ -26,6 +26,10 @@
  * 65,535 more, are below 2^31: kernels of 32 bits carry A >> 16 out after each page and keep the low 16 bits;
  * fma(f32(H), 65536, f32(L)) of A = 65536 H + L, |H| and |L| up to 2^24, is f32(A).
  *
+ * Only codes of at most C and scales of at least 0 are ever written. Of others this is defined: S is modulo 2^32, and a
+ * page's products are added modulo 2^32 to the low 16 bits that the one before it left, as kernels of 16-bit products
+ * do. Kernels of limbs (AMX, CUDA) read 12 bits of a code, and what a scale below 0 gives is not defined.
+ *
  * T joins segments as ever. With values in such a format the result is R((o + 0) / l) / n.
  * A hidden key has the code 0, whatever its slot holds: its product is 0 in every kernel. Codes of 12 and 14 bits are
  * what three products of 8-bit limbs multiply exactly (docs/numerics/attention.md), and one instruction of 16 bits. */
