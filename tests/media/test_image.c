@@ -14,13 +14,8 @@
 
 #include "base/hash/hash.h"
 #include "draw.h"
-<<<<<<< HEAD
-#include "decode/image_read.h"
 #include "decode/exif.h"
-=======
-#include "media/exif.h"
-#include "media/image_read.h"
->>>>>>> 6592ec09 (house: base and formats of weights have a header per interface)
+#include "decode/image_read.h"
 #include "media/limits.h"
 
 /* What a viewer shows of a stored picture, by the sentences of EXIF 2.3: where row 0 and column 0 lie. */
