@@ -10,8 +10,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "serve/last_signal.h"
 #include "serve/openai/response_store.h"
 #include "serve/session.h"
+
+enum { AFTER_DRAIN = 4 }; /* seconds that cancelling and closing have, rounded up to 5 */
 
 /* What runs is cancelled, and readers that do not read are cut off. */
 static void stop_now(ek_server *s)
@@ -38,6 +41,7 @@ static void note_broken(ek_server *s)
     if (s->n_signals || !ek_engine_broken(s->engine, s->broken, sizeof s->broken)) return;
     ek_log(EK_LOG_ERROR, "event=broken running=%d: the server ends: %s", ek_http_busy(s->http), s->broken);
     s->n_signals = 1, s->signalled = ek_now();
+    ek_last_signal_within(s->limits.drain_timeout + AFTER_DRAIN);
     ek_http_drain(s->http);
 }
 
@@ -104,6 +108,7 @@ static ek_err open_loop(ek_server *s)
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
         event_add(s->signals[i], NULL);
     }
+    ek_last_signal_watch(s->limits.drain_timeout + AFTER_DRAIN);
     s->hangup = evsignal_new(s->base, SIGHUP, on_hangup, s);
     event_add(s->hangup, NULL);
     struct timeval every = {0, 200000};
@@ -265,6 +270,7 @@ void ek_server_close(ek_server *s)
     if (s->tick) event_free(s->tick);
     if (s->base) event_base_free(s->base);
     ek_model_card_fini(&s->card);
+    ek_last_signal_within(0);
     free(s->model_name);
     free(s->fingerprint);
     free(s->cors_origins);

@@ -1,0 +1,38 @@
+#include "serve/last_signal.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <unistd.h>
+
+enum { SECOND = 2 };
+
+static struct sigaction before[2];
+static volatile sig_atomic_t count;
+static unsigned first;
+
+/* alarm() may be called here, whatever the thread that was interrupted holds. */
+static void on_signal(int number)
+{
+    const struct sigaction *was = &before[number == SIGINT];
+    alarm(count++ ? SECOND : first);
+    if (was->sa_handler != SIG_DFL && was->sa_handler != SIG_IGN) was->sa_handler(number);
+}
+
+void ek_last_signal_watch(double seconds)
+{
+    static const int numbers[] = {SIGTERM, SIGINT};
+    count = 0;
+    first = seconds < 1e9 ? (unsigned)seconds + 1 : 0;
+    for (int i = 0; i < 2; i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) || now.sa_handler == on_signal) continue;
+        before[i] = now;
+        now.sa_handler = on_signal;
+        sigaction(numbers[i], &now, NULL);
+    }
+}
+
+void ek_last_signal_within(double seconds)
+{
+    alarm(seconds > 0 ? (unsigned)seconds + 1 : 0);
+}
