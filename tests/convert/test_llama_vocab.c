@@ -435,7 +435,8 @@ static void added_tokens_have_every_field(void **state)
     for (size_t i = 0; i < json_array_size(added); i++) {
         const json_t *one = json_array_get(added, i);
         assert_true(json_is_integer(json_object_get(one, "id")) && json_is_string(json_object_get(one, "content")));
-        for (size_t k = 0; k < sizeof flag / sizeof *flag; k++) assert_true(json_is_boolean(json_object_get(one, flag[k])));
+        for (size_t k = 0; k < sizeof flag / sizeof *flag; k++)
+            assert_true(json_is_boolean(json_object_get(one, flag[k])));
     }
     json_decref(root);
     ek_gguf_close(g);
