@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cache/page_table.h"
+#include "media/locked/helper.h"
 #include "serve/journal/journal.h"
 #include "serve/ready.h"
 #include "serve/server_state.h"
@@ -71,8 +72,21 @@ static void by_sense(ek_buf *b, const char *name, const char *help, const uint64
         ek_buf_fmt(b, "%s{kind=\"%s\"} %llu\n", name, k ? "sound" : "image", (unsigned long long)n[k]);
 }
 
+static void put_decoders(ek_buf *b)
+{
+    ek_helper_stats d;
+    ek_helper_stats_get(&d);
+    counter(b, "evenkeel_decoded_total",
+            "Files of pictures and sounds given to decoders, headers counted by themselves.", d.files);
+    counter(b, "evenkeel_decoders_crashed_total", "Of these, those whose decoder crashed or was killed.", d.crashed);
+    counter(b, "evenkeel_decoders_late_total", "Of these, those that took more processor time than there is.", d.late);
+    counter(b, "evenkeel_decoders_dropped_total", "Of these, those whose client left.", d.dropped);
+    counter(b, "evenkeel_decoder_lines_total", "Lines that decoders wrote to standard error.", d.lines);
+}
+
 static void put_media(ek_buf *b, const ek_engine_stats *st)
 {
+    put_decoders(b);
     by_sense(b, "evenkeel_media_tokens_total", "Prompt tokens that stood for images or sounds.", st->media_tokens);
     by_sense(b, "evenkeel_media_cached_tokens_total", "Of these, those whose features were in the cache of features.",
              st->media_reused);

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "media/locked/helper.h"
 #include "serve/last_signal.h"
 #include "serve/openai/response_store.h"
 #include "serve/session.h"
@@ -176,6 +177,8 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
         ek_log(EK_LOG_WARN, "listening on %s without an API key: everybody who reaches this address can use it",
                opts->http.host);
     EK_TRY(ek_open_paths_parse(&s->open_paths, opts->open_paths ? opts->open_paths : EK_OPEN_PATHS_DEFAULT));
+    if ((s->card.image || s->card.audio) && ek_helpers_warm(s->limits.prepare_threads))
+        ek_log(EK_LOG_WARN, "pictures and sounds are refused: %s", ek_err_text());
     EK_TRY(open_loop(s));
     EK_TRY(ek_http_open(&s->http, s->base, &http, ek_route, ek_route_error, s));
     return open_events(s, opts);
