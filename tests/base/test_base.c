@@ -1,4 +1,5 @@
 /* Errors, buffers, hashes, random numbers, the thread pool, CPU features and files. */
+/* runs: alone */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* Between formats: what a file holds are the values that the next conversion starts from, whatever the two are. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

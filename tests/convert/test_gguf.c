@@ -1,4 +1,5 @@
 /* GGUF files that are written hold the model they were written from. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

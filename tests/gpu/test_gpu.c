@@ -1,5 +1,6 @@
 /* The executor of a device on a driver made of host functions, whose kernels compute nothing: what is taken is given
  * back, what does not fit is refused with numbers, and a device that fails ends requests and never answers. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -8,6 +8,7 @@
  *                       `outputs`: these are cut; LAZY: bits of devices; PIECE:
  *                       rows of a piece of a step
  */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

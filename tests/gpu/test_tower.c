@@ -1,6 +1,7 @@
 /* The encoders of a device with its real kernels, which run on the CPU (tests/emulate), or with the argument `device`
  * on a real one (77: there is none): rows of pictures and sounds with the bits of the host's towers, whatever the
  * slices, and whatever the weights are. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

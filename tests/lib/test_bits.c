@@ -1,4 +1,5 @@
 /* Products, bit for bit: other rows, views, broadcasting and the like change nothing. */
+/* tier: all */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,4 +1,5 @@
 /* Threads, a caller's pool, calls at the same moment, the caller's rounding mode, a fork. */
+/* tier: all */
 #include <fenv.h>
 #include <math.h>
 #include <pthread.h>

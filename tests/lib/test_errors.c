@@ -1,5 +1,6 @@
 /* Shapes that do not fit are refused with both shapes in the sentence, outputs stay unchanged, and
  * nothing aborts, whatever a view holds. */
+/* tier: all */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
 /* Products by index. The reference multiplies by the matrices' float values;
  * and every result has the bits of the product with that one matrix. */
+/* tier: all */
 #include <math.h>
 
 #include "ref.h"

@@ -1,5 +1,6 @@
 /* Masks, causal, windows, padding and first positions express the same visibility in several ways, and give the same
  * bits. Hidden keys may hold anything. */
+/* tier: all */
 #include <math.h>
 
 #include "attend.h"

@@ -1,6 +1,7 @@
 /* Quantised products over the grid of MLX's own tests, against float64, with its tolerances.
  * In every case also: rows taken alone, and packed weights, have the same bits. Started with
  * "all" it walks the whole grid; else the cases marked below are thinned. */
+/* tier: all */
 #include <math.h>
 
 #include "ref.h"

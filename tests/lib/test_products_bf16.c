@@ -1,5 +1,6 @@
 /* EK_BFLOAT16 in products: near the exact product of the rounded activations, and the same bits in
  * any company, packed, not packed and by index. */
+/* tier: all */
 #include <math.h>
 
 #include "ref.h"

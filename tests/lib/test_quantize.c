@@ -1,4 +1,5 @@
 /* Quantising, its inverse, and the limits of the rule. */
+/* tier: all */
 #include <math.h>
 
 #include "ref.h"

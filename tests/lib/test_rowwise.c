@@ -1,4 +1,5 @@
 /* RMS norm and rotation against float64, and that views, other rows and addresses change no bit. */
+/* tier: all */
 #include <math.h>
 
 #include "ref.h"

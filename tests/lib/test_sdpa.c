@@ -1,6 +1,7 @@
 /* Attention against float64 over a grid of shapes, with a tolerance per type: head sizes, long contexts, masks of every
  * shape, sinks, views, quantised keys. Long cases check some of their rows; "all" checks every row of every case. Rows
  * are also taken alone: the same bits. */
+/* tier: all */
 #include <math.h>
 
 #include "attend.h"

@@ -1,5 +1,6 @@
 /* A row of attention has the same bits in any company: threads, pools, instruction sets, chunks of queries, heads,
  * views, and the engine's pages. */
+/* tier: all */
 #include <math.h>
 
 #include "attend.h"

@@ -1,4 +1,5 @@
 /* The two forms of attention over bf16: what each computes, by every kernel. */
+/* tier: all */
 #include <math.h>
 
 #include "attend.h"

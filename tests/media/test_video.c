@@ -1,5 +1,6 @@
 /* Videos as files: which frames stand for them, and what is refused, in one sentence each. What needs no ffmpeg runs
  * without one. */
+/* tier: all */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

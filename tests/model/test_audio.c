@@ -1,5 +1,6 @@
 /* Audio towers against transformers' steps in float64; the same bits however the work is cut, on any instruction set
  * and number of threads; what is refused; the 12B's runs of samples. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

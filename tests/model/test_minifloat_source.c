@@ -1,6 +1,7 @@
 /* Checkpoints of 4-bit and 8-bit floats: NVFP4, MXFP4, MXFP8 and fp8 as compressed-tensors, modelopt, transformers and
  * MLX lay them out. Their values are those of their own formulas, the same values give the same bits, and damaged ones
  * one line. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

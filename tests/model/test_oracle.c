@@ -1,5 +1,6 @@
 /* The forward pass against an independent float64 program: exact arithmetic to 1e-4 of a logit, the default
  * arithmetic of quantised weights within a bound on the mean KL divergence. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 /* Models in GGUF files: the same configuration and the same bits as from a folder of the same values, in the ways that
  * programs write them; and what is refused. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

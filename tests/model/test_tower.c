@@ -1,5 +1,6 @@
 /* Pictures through vision towers and the 12B's patches: against float64 by the formulas, and the same bits whatever the
  * instruction set, the threads, the slices and the type of the stored weights. */
+/* tier: all */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

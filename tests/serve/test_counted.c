@@ -1,5 +1,6 @@
 /* What requests take is counted before it is taken: at each allocation of the server, what it has taken since the
  * request began is within what its request memory says. The allocator of this program compares the two. */
+/* tier: all */
 #include "helper.h"
 
 #include <malloc.h>

@@ -1,5 +1,7 @@
 /* Bodies that once stopped the server for seconds or minutes: prompts are made beside the event loop, in linear time,
  * and what cannot be served is refused before memory is taken. */
+/* tier: all */
+/* runs: alone */
 #include "helper.h"
 
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The official SDKs (tests/clients, pinned) against the server. Usage: check_clients.sh BUILD_DIR
 # Not run where node, or the packages and the registry they come from, are not there.
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 case $1 in *san) echo "the SDKs have time limits of their own: not run under a sanitizer"; exit 77 ;; esac

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # The files of deploy/: nginx and HAProxy run before two replicas, systemd reads the unit, the container file's build
 # commands and package lists fit this tree. Usage: check_deploy.sh BUILD_DIR
+# tier: all
+# runs: ports
 set -u
 cd "$(dirname "$0")/../.." || exit
 build=$1

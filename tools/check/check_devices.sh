@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The whole program over several devices, and over devices and the CPU: devices made of a CPU (tests/emulate), so that no
 # GPU is needed. What it answers is what the CPU does, byte by byte. Usage: check_devices.sh BUILD_DIR
+# tier: all
 set -u
 build=$(realpath "${1:-build/release}")
 program=$build/evenkeel ids=2,105,2364,107,9,33,71,106

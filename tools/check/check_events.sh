@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Events about cached pages, and a subscriber that rebuilds them. REQUESTS=10000 for more.
 # Usage: check_events.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Transcriptions through the server, by random models. Usage: check_hearing.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 [ -x "$1/evenkeel" ] || { echo "no $1/evenkeel: not run"; exit 77; }

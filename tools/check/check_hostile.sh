@@ -1,3 +1,5 @@
 #!/usr/bin/env bash
 # Attacks on a server, bounded, on loopback. Usage: check_hostile.sh BUILD_DIR
+# tier: all
+# runs: alone
 exec "$(dirname "$0")/on_model.sh" "$1" tests/e2e/hostile.py

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # An installation works from anywhere and leaves nothing behind: the installed program answers with the
 # installed model, and uninstall gives the folder back as it was. Usage: check_install.sh BUILD_DIR
+# tier: all
+# runs: make
 set -u
 cd "$(dirname "$0")/../.." || exit
 build=${1:-build/release}

@@ -3,6 +3,8 @@
 # commands and the code of docs/OPS.md work as they stand there, and the worked example builds against the
 # installed copy in C99, shared and static, and the headers serve C++.
 # Usage: check_lib.sh BUILD_DIR
+# tier: all
+# runs: make
 set -u
 cd "$(dirname "$0")/../.."
 build=${1:-build/release}

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Pictures and sounds through the commands preprocess, logits and generate. Usage: check_media.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 [ -x "$1/evenkeel" ] || { echo "no $1/evenkeel: not run"; exit 77; }

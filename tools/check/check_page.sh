@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The page at / in headless Chromium; its screenshots stay in BUILD_DIR/page-shots. Usage: check_page.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 case $1 in *san) echo "a browser and a sanitized server together take minutes: not run"; exit 77 ;; esac

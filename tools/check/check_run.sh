@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # run.sh counts what passed, failed and was left out; nothing that did not run counts as passed. It starts the longest
 # first, leaves out what the tier leaves out, and quick.py finds the tests of what changed. Usage: check_run.sh BUILD_DIR
+# tier: all
 set -u
 cd "$(dirname "$0")/../.." || exit
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Pictures and sounds through every API, to random models with eyes and ears. Usage: check_seeing.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)

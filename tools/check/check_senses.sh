@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # selftest on a random model that sees and hears, in each form in which towers are stored. Usage: check_senses.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 [ -x "$1/evenkeel" ] || { echo "no $1/evenkeel: not run"; exit 77; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Files of videos through the server and run, to a random model with eyes. Usage: check_video.sh BUILD_DIR
+# tier: all
 set -eu
 cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)

@@ -1,36 +1,28 @@
-# What `make check` leaves to `make check-all`, and what may not run beside other things. Read by run.sh; CONTRIBUTING.md
-# has the table with the reasons. Names are those that run.sh prints: check_x.sh, tests/LAYER/test_x.
-
-# In `make check-all` alone: everything else is in both.
-only_all="
-  check_docs.sh check_install.sh check_deploy.sh check_lib.sh check_clients.sh check_gguf.sh check_compare.sh
-  check_page.sh check_seeing.sh check_video.sh check_hearing.sh check_senses.sh check_program.sh check_terminal.sh
-  check_ollama.sh check_tenants.sh check_run.sh check_calls.sh check_inspect.sh check_journal.sh check_deep.sh check_media.sh
-  check_drafts.sh check_damage.sh check_hostile.sh check_devices.sh check_hub.sh check_load.sh check_resume.sh check_chaos.sh
-  check_shared.sh check_events.sh tests/gpu/test_ranks_emulated
-  check_formats.sh check_convert.sh
-  tests/convert/test_between tests/convert/test_gguf tests/lib/ tests/gpu/test_gpu tests/gpu/test_tower
-  tests/serve/test_prepare tests/serve/test_counted tests/model/test_minifloat_source
-  tests/media/test_video tests/model/test_oracle tests/model/test_source_gguf tests/model/test_tower tests/model/test_audio"
+# Tiers and chains. Read by run.sh; CONTRIBUTING.md has the table with the reasons. A test says itself where it belongs, by
+# a line of its own near its head: `# NAME: VALUE` in a script of tools/check, `/* NAME: VALUE */` in a test program.
+#
+#   tier: all       not in `make check`, but in `make check-all`
+#   tier: release   in `make check-release` alone
+#   runs: alone     behind everything else, with nothing beside it: it measures time
+#   runs: ports     one after the other in this chain: documented ports
+#   runs: make      one after the other in this chain: targets of make that write into the build
+declare -A tier_of runs_of
+while IFS=: read -r path line; do
+  value=${line##*: } value=${value%% *}
+  name=${path#tools/check/} name=${name%.c}
+  case $line in *tier:*) tier_of[$name]=$value ;; *) runs_of[$name]=$value ;; esac
+done < <(grep -E '^(#|/\*) (tier: (all|release)|runs: (alone|ports|make))( \*/)?$' tools/check/check_*.sh tests/*/test_*.c)
 
 in_tier() { # name
-  local pattern
-  [ "$TIER" = check ] || return 0
-  for pattern in $only_all; do
-    case $1 in "$pattern" | "$pattern"test_*) return 1 ;; esac
-  done
-  return 0
+  case $TIER in
+    check) [ -z "${tier_of[$1]-}" ] ;;
+    all) [ "${tier_of[$1]-}" != release ] ;;
+    *) return 0 ;;
+  esac
 }
 
-# alone: it measures time, or how long a server keeps others waiting. A chain: one after the other, beside other jobs.
 chain_of() { # name; sets chain
-  case $1 in
-    tests/base/test_base | tests/serve/test_http | tests/serve/test_server | tests/serve/test_prepare | check_load.sh | \
-      check_hostile.sh | check_hub.sh) chain=alone ;;
-    check_docs.sh | check_deploy.sh) chain=ports ;; # documented ports
-    check_lib.sh | check_install.sh) chain=make ;;  # targets of make that write into the build
-    *) chain=beside ;;
-  esac
+  chain=${runs_of[$1]-beside}
 }
 
 # Tests take and give back tens of megabytes at a time. From the system that is a page fault per 4 KiB, each of which costs

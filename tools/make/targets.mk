@@ -32,6 +32,10 @@ check-clients: setup ## the official SDKs, frameworks and coding agents against 
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
 	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh" tools/check/run.sh $B
 
+check-release: setup ## before a release: clients, frameworks and agents from npm, the container, 64-bit Arm (40 minutes)
+	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
+	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/container.sh tools/check_arm.sh" TIER=release tools/check/run.sh $B
+
 check-container: ## build deploy/Containerfile and run the image (podman; debootstrap makes the base image)
 	@CHECKS=tools/container.sh tools/check/run.sh $B
 
