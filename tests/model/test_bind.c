@@ -52,7 +52,6 @@ static void add_ignored(st_file *f)
                                        "model.embed_audio.w",
                                        "model.vision_embedder.patch.weight",
                                        "vision_tower.patch.weight",
-                                       "lm_head.weight",
                                        "model.language_model.layers.3.self_attn.k_proj.weight",
                                        "model.language_model.layers.3.self_attn.v_proj.weight",
                                        "model.language_model.layers.5.self_attn.k_norm.weight"};
