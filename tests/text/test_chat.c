@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "files.h"
 #include "base/hash/hash.h"
 #include "text/template/chat.h"
 
@@ -409,9 +410,7 @@ static void what_is_not_used_is_told(void **state)
         {"chat_template.json", "{", NULL},
         {"chat_template.json", "{\"chat_template\": [1, {}, null]}", NULL},
     };
-    char name[] = "/tmp/evenkeel-chat-XXXXXX", said[2000];
-    const char *dir = mkdtemp(name);
-    assert_non_null(dir);
+    char *dir = temp_dir(), said[2000];
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         write_file(dir, row[i].file, row[i].text);
         notes_of(dir, said, sizeof said);
@@ -419,7 +418,7 @@ static void what_is_not_used_is_told(void **state)
             fail_msg("%s %s: %s", row[i].file, row[i].text, said);
         write_file(dir, row[i].file, NULL);
     }
-    rmdir(dir);
+    remove_dir(dir);
 }
 
 static void hashes(void **state)
