@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "files.h"
+#include "../support/files.h"
 #include "base/hash/hash.h"
 #include "text/template/chat.h"
 
