@@ -416,6 +416,54 @@ static void test_guesses(void **state)
     assert_int_equal(ek_cli_distance("kitten", 6, "sitting", 7), 3);
 }
 
+static const char *gone_variable;
+
+static char *gone_env(const char *name)
+{
+    static char value[] = "1";
+    return gone_variable && !strcmp(name, gone_variable) ? value : NULL;
+}
+
+static bool is_option(const char *name)
+{
+    for (int k = 0; k < ek_n_options; k++)
+        if (!strcmp(ek_options[k].name, name)) return true;
+    return false;
+}
+
+/* The flag and the variable of an option that is gone are refused, for its commands alone, and the line says what to
+ * use. */
+static void test_gone(void **state)
+{
+    (void)state;
+    assert_true(ek_n_gone_options > 0);
+    for (int i = 0; i < ek_n_gone_options; i++) {
+        const ek_gone_option *g = &ek_gone_options[i];
+        for (int cmd = 0; cmd < EK_CMD_COUNT; cmd++) {
+            const bool has = g->commands >> cmd & 1;
+            ek_buf line = {0}, flag = {0}, variable = {0};
+            ek_cli c;
+            ek_name_flag(&flag, g->name), ek_name_env(&variable, g->name);
+            ek_buf_fmt(&line, "evenkeel %s %s=1", ek_commands[cmd].name, ek_buf_text(&flag));
+            const ek_err err = parse(&c, ek_buf_text(&line));
+            const char *text = ek_err_text();
+            if (has) assert_int_equal(err, EK_EINVAL);
+            if (has && !(strstr(text, g->instead) && !strncmp(text, ek_buf_text(&flag), flag.len)))
+                fail_msg("%s: %s", ek_buf_text(&line), text);
+            if (!has && err && strstr(text, " is gone: ")) fail_msg("%s: %s", ek_buf_text(&line), text);
+            ek_cli_fini(&c);
+            gone_variable = ek_buf_text(&variable);
+            ek_buf_clear(&line);
+            ek_buf_fmt(&line, "evenkeel %s", ek_commands[cmd].name);
+            const bool refused = parse_env(&c, gone_env, ek_buf_text(&line)) && strstr(ek_err_text(), " is gone: ");
+            assert_int_equal(refused, has && !is_option(g->name));
+            gone_variable = NULL;
+            ek_cli_fini(&c);
+            ek_buf_fini(&line), ek_buf_fini(&flag), ek_buf_fini(&variable);
+        }
+    }
+}
+
 static void test_set(void **state)
 {
     (void)state;
@@ -463,19 +511,13 @@ static void test_document(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values),
-        cmocka_unit_test(test_one_name_for_two),
-        cmocka_unit_test(test_wrong_calls),
-        cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_empty_values),
-        cmocka_unit_test(test_help),
-        cmocka_unit_test(test_common_options),
-        cmocka_unit_test(test_letters),
-        cmocka_unit_test(test_run_arguments),
-        cmocka_unit_test(test_guesses),
-        cmocka_unit_test(test_set),
-        cmocka_unit_test(test_defaults_are_valid),
+        cmocka_unit_test(test_values),      cmocka_unit_test(test_one_name_for_two),
+        cmocka_unit_test(test_wrong_calls), cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_empty_values),
+        cmocka_unit_test(test_help),        cmocka_unit_test(test_common_options),
+        cmocka_unit_test(test_letters),     cmocka_unit_test(test_run_arguments),
+        cmocka_unit_test(test_guesses),     cmocka_unit_test(test_gone),
+        cmocka_unit_test(test_set),         cmocka_unit_test(test_defaults_are_valid),
         cmocka_unit_test(test_document),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

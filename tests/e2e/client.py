@@ -10,6 +10,7 @@ def free_port():
 
 class Server:
     """`evenkeel serve` on a free port; use with `with`."""
+    start_seconds = 60
 
     def __init__(self, program, *args):
         self.dir = tempfile.TemporaryDirectory()
@@ -17,7 +18,7 @@ class Server:
         self.log = open(os.path.join(self.dir.name, "log"), "w+")
         self.process = subprocess.Popen([program, "serve", "--port", "0", "--port-file", port_file, *map(str, args)],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
-        deadline = time.time() + 60
+        deadline = time.time() + self.start_seconds
         while not os.path.exists(port_file):
             if self.process.poll() is not None or time.time() > deadline:
                 self.log.seek(0)

@@ -12,7 +12,7 @@ from client import free_port
 
 PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = "models/pocket"
-KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", "tools/bench/plot.py")
+KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", "tools/bench/plot.py", "tools/bench/compare.py", "tools/bench/agents.py")
 
 # Commands that another check runs.
 ELSEWHERE = {
@@ -34,6 +34,8 @@ NOT_RUN = {
 REAL_TARGETS = {"make demo", "make help"}
 # Documented commands of bench take minutes: the same with less to do.
 LESS = ["--prompt", "16", "--generate", "2", "--batch", "1", "--runs", "1"]
+LESS_OF_TOOL = {"tools/bench/compare.py": ["--clients", "1", "--words", "9", "--reply", "2", "--runs", "1"],
+                "tools/bench/agents.py": ["--agents", "2", "--turns", "2", "--system-words", "90", "--result-words", "9", "--reply", "2"]}
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "EVENKEEL_", "HF_")) and k != "MFLAGS"}
 
 
@@ -204,7 +206,7 @@ done = {}  # what was run -> what went wrong
 def program(command, servers):
     """What writes into a file is run without it."""
     command = command.split(" > ")[0]
-    argv = shlex.split(real_port(command, servers) if "--compare" in command else command)
+    argv = shlex.split(command)
     stands_for = lambda i, a: MODEL if a == "DIR" else file_for(argv, i) if a in ("FILE", "cat.png") else made("f32") if a == "rows.f32" else a
     argv = [PROGRAM] + [stands_for(i, a) for i, a in enumerate(argv) if i]
     if argv[1] == "serve" and "--help" not in argv:
@@ -249,6 +251,8 @@ def judge(command, servers):
         return make(command)
     if first in ("evenkeel", "build/release/evenkeel"):
         return program(command, servers)
+    if first in LESS_OF_TOOL:
+        return run(shlex.split(real_port(command.replace("build/release/evenkeel", PROGRAM), servers)) + LESS_OF_TOOL[first])
     if first == "curl":
         return curl(command, servers)
     return f"docs.py does not know how to run {first}; teach it, or say in NOT_RUN why not"
@@ -261,7 +265,7 @@ def main():
     hub, servers, passed, failed, skipped = Hub(), Servers(), 0, 0, 0
     found = commands()
     # servers before the curl lines that talk to them; the demo and other commands last
-    order = sorted(found, key=lambda c: 0 if " serve" in c and "--help" not in c else 1 if c.startswith("curl") else 2)
+    order = sorted(found, key=lambda c: 0 if " serve" in c and "--help" not in c and not c.startswith("tools/") else 1 if c.startswith("curl") else 2)
     for c in order:
         if c in ELSEWHERE:
             continue

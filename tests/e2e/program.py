@@ -408,7 +408,6 @@ def bench_leaves_out_what_memory_does_not_hold(home):
 @test
 def bench_refuses_options_without_effect(home):
     refused(home, 2, "bench", "--model", MODEL, "--first-token", says="--pictures or --sounds is missing")
-    refused(home, 2, "bench", "--model", MODEL, "--pictures", "70", "--compare", "http://127.0.0.1:1", says="either --pictures or --compare")
 
 
 sys.exit(run_all(tests, ONLY, done=HUB.close))

@@ -242,7 +242,7 @@ static void the_measurement_is_said_once_wherever_it_happens(void **state)
     ek_buf_fmt(&said, "%s/said", dir);
     setenv("XDG_CACHE_HOME", dir, 1);
     ek_tuning_folder(&folder, getenv);
-    ek_log_set(EK_LOG_NOTICE); /* as selftest and bench --compare */
+    ek_log_set(EK_LOG_NOTICE); /* as selftest */
     const char *const at = ek_buf_text(&said);
     assert_int_equal(lines_of(at, ek_tuning_take, "measured in"), 1);
     assert_int_equal(lines_of(at, ek_tuning_take, "\n"), 0);

@@ -2,7 +2,7 @@
 """Draws what `evenkeel bench --json` measured: plot.py RESULT.json... > PLOT.svg
 
 One result or several, each named by its file: a group of bars per prompt length and per batch and depth, tokens per
-second. A result of `bench --compare` is drawn with a bar per server and number of clients. Errors are one line."""
+second. A result of `compare.py --json` beside it is drawn with a bar per server and number of clients. Errors are one line."""
 import json, os, sys
 from xml.sax.saxutils import escape
 

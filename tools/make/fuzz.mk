@@ -18,8 +18,6 @@ fuzz-run: $(FUZZ_BINS)
 	done
 
 $B/fuzz/%.o: WARN += -Wno-missing-prototypes
-# One file of the command line, whose archive has a main of its own.
-$B/fuzz/fuzz_traffic: $B/src/cli/bench/traffic_reply.o
 # Models by the writer of the tests.
 $B/fuzz/fuzz_gguf $B/fuzz/fuzz_gguf_bind $B/fuzz/fuzz_gguf_tokenizer $B/fuzz/fuzz_mmproj: $(TEST_SUPPORT)
 $B/fuzz/fuzz_mmproj: $(patsubst %,$B/tests/model/%.o,tower_case tower_gguf_case audio_scene)

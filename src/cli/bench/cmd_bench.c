@@ -8,7 +8,6 @@
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/compare.h"
 #include "cli/bench/report.h"
 #include "cli/bench/towers.h"
 #include "engine/budget.h"
@@ -206,17 +205,15 @@ static ek_err measure(ek_bench_report *r)
 /* What another option would leave without effect. */
 static ek_err check_options(const ek_cli *cli)
 {
-    const char *encodes = cli->has.pictures ? "--pictures" : cli->has.sounds ? "--sounds" : NULL;
-    if (cli->first_token && !encodes)
+    if (cli->first_token && !cli->has.pictures && !cli->has.sounds)
         return ek_fail(EK_EINVAL,
                        "--first-token is of a question with a picture or a sound: --pictures or --sounds is missing");
-    return cli->has.compare && encodes ? ek_fail(EK_EINVAL, "either %s or --compare", encodes) : EK_OK;
+    return EK_OK;
 }
 
 int ek_cmd_bench(const ek_cli *cli)
 {
     if (check_options(cli)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    if (cli->has.compare) return ek_bench_compare(cli);
     if (cli->has.pictures || cli->has.sounds) return ek_bench_towers(cli);
     ek_opened m;
     ek_bench_report r = {.cli = cli, .m = &m, .cpu = ek_cpu_detect()};

@@ -8,8 +8,32 @@
 #include "hub/name.h"
 #include "open/device.h"
 
+static bool is_option(const char *name)
+{
+    for (int i = 0; i < ek_n_options; i++)
+        if (!strcmp(ek_options[i].name, name)) return true;
+    return false;
+}
+
+/* Variables of options that are gone would be ignored in silence. Names that other commands still have are skipped. */
+static ek_err refuse_gone(const ek_cli *cli, ek_env_fn *env)
+{
+    ek_err err = EK_OK;
+    for (int i = 0; i < ek_n_gone_options && !err; i++) {
+        const ek_gone_option *g = &ek_gone_options[i];
+        if (!(g->commands >> cli->command & 1) || is_option(g->name)) continue;
+        ek_buf name = {0};
+        ek_name_env(&name, g->name);
+        const char *value = env(ek_buf_text(&name));
+        if (value && *value) err = ek_fail(EK_EINVAL, "%s is gone: %s", ek_buf_text(&name), g->instead);
+        ek_buf_fini(&name);
+    }
+    return err;
+}
+
 static ek_err set_defaults(ek_cli *cli, ek_env_fn *env)
 {
+    if (env) EK_TRY(refuse_gone(cli, env));
     for (int i = 0; i < ek_n_options; i++) {
         const ek_option *o = &ek_options[i];
         if (o->def) {
@@ -60,11 +84,26 @@ ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value)
     return ek_fail(EK_ENOTFOUND, "%.80s is no option of %s", name, ek_cmd_name(cli->command));
 }
 
+static const ek_gone_option *find_gone(const char *arg, size_t n, ek_cmd_id command)
+{
+    const ek_gone_option *found = NULL;
+    for (int i = 0; i < ek_n_gone_options && !found; i++) {
+        const ek_gone_option *g = &ek_gone_options[i];
+        ek_buf flag = {0};
+        ek_name_flag(&flag, g->name);
+        if (g->commands >> command & 1 && flag.len == n && !memcmp(flag.data, arg, n)) found = g;
+        ek_buf_fini(&flag);
+    }
+    return found;
+}
+
 /* "…; did you mean --port?", or which commands have it, or nothing that helps. */
 static ek_err no_option(const ek_cli *cli, const ek_option *elsewhere, const char *arg, int n)
 {
     const char *command = ek_cmd_name(cli->command);
     ek_buf more = {0};
+    const ek_gone_option *gone = find_gone(arg, (size_t)n, cli->command);
+    if (gone) return ek_fail(EK_EINVAL, "%.*s is gone: %s", n, arg, gone->instead);
     if (elsewhere) {
         ek_buf_str(&more, ", but of ");
         for (int c = 0, any = 0; c < EK_CMD_COUNT; c++)

@@ -39,6 +39,14 @@ const ek_option_group ek_option_groups[] = {
 };
 const int ek_n_option_groups = sizeof ek_option_groups / sizeof *ek_option_groups;
 
+const ek_gone_option ek_gone_options[] = {
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text)
+#define GONE(name, cmds, instead) {#name, cmds, instead},
+#include "cli/frame/options.def"
+#undef OPT
+};
+const int ek_n_gone_options = sizeof ek_gone_options / sizeof *ek_gone_options;
+
 const ek_command ek_commands[EK_CMD_COUNT] = {
 #define CMD(name, args, min_args, max_args, text) {#name, args, min_args, max_args, text},
 #include "cli/frame/commands.def"
@@ -125,14 +133,24 @@ static void spelled(ek_buf *out, const char *name, bool env)
     }
 }
 
-void ek_option_flag(ek_buf *out, const ek_option *o)
+void ek_name_flag(ek_buf *out, const char *name)
 {
     ek_buf_str(out, "--");
-    spelled(out, o->name, false);
+    spelled(out, name, false);
+}
+
+void ek_name_env(ek_buf *out, const char *name)
+{
+    ek_buf_str(out, "EVENKEEL_");
+    spelled(out, name, true);
+}
+
+void ek_option_flag(ek_buf *out, const ek_option *o)
+{
+    ek_name_flag(out, o->name);
 }
 
 void ek_option_env(ek_buf *out, const ek_option *o)
 {
-    ek_buf_str(out, "EVENKEEL_");
-    spelled(out, o->name, true);
+    ek_name_env(out, o->name);
 }

@@ -35,6 +35,13 @@ typedef struct ek_option_group {
     int first;
 } ek_option_group;
 
+/* An option of earlier versions. */
+typedef struct ek_gone_option {
+    const char *name; /* with underscores */
+    unsigned commands;
+    const char *instead;
+} ek_gone_option;
+
 typedef struct ek_command {
     const char *name, *args;
     int min_args, max_args; /* arguments that are not options */
@@ -45,6 +52,8 @@ extern const ek_option ek_options[];
 extern const int ek_n_options;
 extern const ek_option_group ek_option_groups[];
 extern const int ek_n_option_groups;
+extern const ek_gone_option ek_gone_options[];
+extern const int ek_n_gone_options;
 extern const ek_command ek_commands[EK_CMD_COUNT];
 
 /* Of a command, from common.def: the options that help begins with, with spaces between, NULL for all; lines below the
@@ -56,6 +65,9 @@ char ek_option_letter(const ek_option *o);
 /* What a letter stands for in a command: NULL for nothing. *is_argument: for the argument of run; NULL then. */
 const ek_option *ek_option_by_letter(char letter, ek_cmd_id id, bool *is_argument);
 
+/* "max_tokens" as "--max-tokens" and "EVENKEEL_MAX_TOKENS". */
+void ek_name_flag(ek_buf *out, const char *name);
+void ek_name_env(ek_buf *out, const char *name);
 void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
 void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */
 
