@@ -48,11 +48,10 @@ MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) 2>/dev/null)
 without = $(if $(filter $1,$(MEDIA_PKGS)),,$2)
 NO_READER := $(call without,libjpeg,src/decode/jpeg.c) $(call without,libpng,src/decode/png.c) $(call without,libwebpdemux,src/decode/webp.c) \
              $(call without,libgif,src/decode/gif.c) $(call without,sndfile,src/decode/sndfile.c)
-# Pages shared by a server (src/cache/shared): a client of its protocol and TLS, each where it is installed.
-HIREDIS := $(shell pkg-config --exists hiredis 2>/dev/null && echo hiredis)
-SSL     := $(if $(HIREDIS),$(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl))
-SHARED_CFLAGS := $(if $(HIREDIS),-DEK_HAVE_HIREDIS) $(if $(SSL),-DEK_HAVE_TLS)
-SHARED_LIBS   := $(if $(HIREDIS),-Wl$(,)--push-state$(,)--as-needed $(shell pkg-config --libs hiredis $(SSL) 2>/dev/null) -Wl$(,)--pop-state)
+# Pages shared by a server (src/cache/shared): TLS, where it is installed.
+SSL := $(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl)
+SHARED_CFLAGS := $(if $(SSL),-DEK_HAVE_TLS)
+SHARED_LIBS   := $(if $(SSL),-Wl$(,)--push-state$(,)--as-needed $(shell pkg-config --libs $(SSL) 2>/dev/null) -Wl$(,)--pop-state)
 # News of cached pages for routers (src/serve/events), where msgpack-c is installed.
 MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(shell pkg-config --exists $p 2>/dev/null && echo $p)))
 EVENTS_PKGS := $(MSGPACK)

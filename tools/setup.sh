@@ -3,7 +3,7 @@
 # and needs no rights, when all are there. Usage: setup.sh [FURTHER PACKAGE...]
 set -euo pipefail
 packages=(gcc make pkg-config libc6-dev libjansson-dev libevent-dev libsqlite3-dev libedit-dev libcurl4-openssl-dev
-  libhiredis-dev libssl-dev redis-tools libmsgpack-dev
+  libssl-dev redis-tools libmsgpack-dev
   libjpeg-dev libpng-dev libwebp-dev libgif-dev libheif-dev libsndfile1-dev libsoxr-dev
   ca-certificates libcmocka-dev curl python3 libjs-marked libjs-highlight.js "$@")
 missing=()

@@ -71,7 +71,7 @@ void redis_again(redis_server *r, const char *const *option)
 
 bool redis_start(redis_server *r, const char *const *option)
 {
-    if (!ek_redis_built() || !program()) {
+    if (!program()) {
         printf("no redis-server here, or no client built in: not run\n");
         return false;
     }

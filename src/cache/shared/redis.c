@@ -4,81 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef EK_HAVE_HIREDIS
-#include <hiredis/hiredis.h>
-#endif
-
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/log.h"
 
-bool ek_redis_built(void)
-{
-#ifdef EK_HAVE_HIREDIS
-    return true;
-#else
-    return false;
-#endif
-}
-
-#ifdef EK_HAVE_HIREDIS
 /* Bytes that are received before it is known what they are: a large reply goes where it belongs. */
 enum { CHUNK = 16 << 10, AT_ONCE = 4 << 10, SMALL = 16 << 10 };
 
 struct ek_redis {
     ek_link *link;
-    redisReader *reader; /* holds nothing between two replies */
-    ek_reply *last;
+    ek_reply last; /* its text is owned */
     uint8_t *chunk;
     size_t first, end; /* of chunk: received, and not read */
     ek_buf out;
 };
-
-/* --- what hiredis makes replies with: one ek_reply each, and none for what holds others --- */
-
-static void *make(ek_reply_kind kind, const char *text, size_t n, long long number)
-{
-    ek_reply *r = ek_alloc(sizeof *r);
-    *r = (ek_reply){.kind = kind, .number = number, .n = n};
-    r->text = malloc(n + 1); /* as large as a page: it may fail, which is an error of the connection */
-    if (!r->text) {
-        free(r);
-        return NULL;
-    }
-    if (n) memcpy(r->text, text, n);
-    r->text[n] = '\0';
-    return r;
-}
-
-static void *make_string(const redisReadTask *task, char *text, size_t n)
-{
-    ek_reply_kind kind = task->type == REDIS_REPLY_ERROR    ? EK_REPLY_ERROR
-                         : task->type == REDIS_REPLY_STATUS ? EK_REPLY_STATUS
-                                                            : EK_REPLY_BYTES;
-    return make(kind, text, n, 0);
-}
-
-static void *make_number(const redisReadTask *task, long long v)
-{
-    (void)task;
-    return make(EK_REPLY_NUMBER, NULL, 0, v);
-}
-
-static void *make_none(const redisReadTask *task)
-{
-    (void)task;
-    return make(EK_REPLY_NONE, NULL, 0, 0);
-}
-
-static void free_reply(void *reply)
-{
-    ek_reply *r = reply;
-    if (r) free(r->text);
-    free(r);
-}
-
-static redisReplyObjectFunctions makers = {
-    .createString = make_string, .createInteger = make_number, .createNil = make_none, .freeObject = free_reply};
 
 /* --- replies --- */
 
@@ -156,29 +95,68 @@ static ek_err take(ek_redis *r, uint8_t *into, size_t n, double deadline)
     return EK_OK;
 }
 
-/* n bytes of the next reply are all of it: hiredis reads them. */
-static ek_err parse(ek_redis *r, ek_reply *out, size_t n, double deadline)
+/* The reply's text with a NUL behind it; as large as a page, so that it may fail, which is an error of the connection.
+ */
+static ek_err make(ek_redis *r, ek_reply_kind kind, size_t n)
 {
-    void *reply = NULL;
-    for (size_t got; n > 0; n -= got) {
-        if (r->first == r->end) EK_TRY(receive(r, deadline));
-        got = r->end - r->first < n ? r->end - r->first : n;
-        if (redisReaderFeed(r->reader, (const char *)r->chunk + r->first, got) != REDIS_OK)
-            return out_of_form(r->reader->errstr);
-        r->first += got;
-    }
-    if (redisReaderGetReply(r->reader, &reply) != REDIS_OK) return out_of_form(r->reader->errstr);
-    if (!reply) return out_of_form("half of one");
-    r->last = reply;
-    *out = *r->last;
+    r->last = (ek_reply){.kind = kind, .text = malloc(n + 1), .n = n};
+    if (!r->last.text) return ek_fail(EK_ENOMEM, "no memory for a reply of %zu bytes", n);
+    r->last.text[n] = '\0';
     return EK_OK;
 }
 
-/* The head of the next reply. A list would be built of lists, and a reply of a newer protocol of what has no maker. */
+/* The digits of ":-12", as a server writes them: no sign but a minus, no zero in front, at most 64 bits. */
+static ek_err read_number(long long *out, const char *at, size_t n)
+{
+    const bool minus = n > 1 && *at == '-';
+    if (minus) at++, n--;
+    unsigned long long v = 0;
+    const unsigned long long max = minus ? 1ull << 63 : (1ull << 63) - 1;
+    if (n == 0 || (n > 1 && *at == '0') || (minus && *at == '0')) return out_of_form("a number that is none");
+    for (size_t i = 0; i < n; i++) {
+        const unsigned digit = (unsigned)(uint8_t)at[i] - '0';
+        if (digit > 9 || v > (max - digit) / 10) return out_of_form("a number that is none");
+        v = 10 * v + digit;
+    }
+    *out = minus ? (long long)(0 - v) : (long long)v;
+    return EK_OK;
+}
+
+/* A reply that is a line of n bytes with its end: all but bytes. */
+static ek_err take_line(ek_redis *r, ek_reply *out, size_t n)
+{
+    const char *at = (const char *)r->chunk + r->first;
+    const ek_reply_kind kind = *at == '+'   ? EK_REPLY_STATUS
+                               : *at == '-' ? EK_REPLY_ERROR
+                               : *at == ':' ? EK_REPLY_NUMBER
+                                            : EK_REPLY_NONE;
+    const bool has_text = kind == EK_REPLY_STATUS || kind == EK_REPLY_ERROR;
+    EK_TRY(make(r, kind, has_text ? n - 3 : 0));
+    if (has_text) memcpy(r->last.text, at + 1, n - 3);
+    if (kind == EK_REPLY_NUMBER) EK_TRY(read_number(&r->last.number, at + 1, n - 3));
+    r->first += n;
+    *out = r->last;
+    return EK_OK;
+}
+
+/* The end behind bytes. */
+static ek_err take_end(ek_redis *r, double deadline)
+{
+    uint8_t end[2];
+    EK_TRY(take(r, end, sizeof end, deadline));
+    return end[0] == '\r' && end[1] == '\n' ? EK_OK : out_of_form("bytes without an end");
+}
+
+static void drop_last(ek_redis *r)
+{
+    free(r->last.text);
+    r->last = (ek_reply){0};
+}
+
+/* The head of the next reply. No command here gets a list, or a reply of a newer protocol. */
 static ek_err begin_reply(ek_redis *r, size_t *line, long long *bytes, size_t max_bytes, double deadline)
 {
-    free_reply(r->last);
-    r->last = NULL;
+    drop_last(r);
     EK_TRY(next_line(r, line, deadline));
     const char *at = (const char *)r->chunk + r->first;
     if (!*at || !strchr("+-:$", *at)) return out_of_form("a list, or no reply at all");
@@ -192,28 +170,32 @@ ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadli
     size_t line;
     long long bytes;
     EK_TRY(begin_reply(r, &line, &bytes, max_bytes + SMALL, deadline));
-    return parse(r, out, line + (bytes >= 0 ? (size_t)bytes + 2 : 0), deadline);
+    if (bytes < 0) return take_line(r, out, line);
+    r->first += line;
+    EK_TRY(make(r, EK_REPLY_BYTES, (size_t)bytes));
+    EK_TRY(take(r, (uint8_t *)r->last.text, (size_t)bytes, deadline));
+    EK_TRY(take_end(r, deadline));
+    *out = r->last;
+    return EK_OK;
 }
 
 ek_err ek_redis_read_into(ek_redis *r, ek_reply *out, uint8_t *into, size_t room, double deadline)
 {
     size_t line;
     long long bytes;
-    uint8_t end[2];
     EK_TRY(begin_reply(r, &line, &bytes, room + EK_REDIS_SKIPPED, deadline));
-    if (bytes < 0) return parse(r, out, line, deadline);
+    if (bytes < 0) return take_line(r, out, line);
     r->first += line;
     EK_TRY(take(r, (size_t)bytes > room ? NULL : into, (size_t)bytes, deadline));
-    EK_TRY(take(r, end, sizeof end, deadline));
-    if (end[0] != '\r' || end[1] != '\n') return out_of_form("bytes without an end");
+    EK_TRY(take_end(r, deadline));
     *out = (ek_reply){.kind = EK_REPLY_BYTES, .n = (size_t)bytes};
     return EK_OK;
 }
 
 char *ek_redis_keep(ek_redis *r)
 {
-    char *text = r->last ? r->last->text : NULL;
-    if (r->last) r->last->text = NULL;
+    char *text = r->last.text;
+    r->last.text = NULL;
     return text;
 }
 
@@ -272,8 +254,6 @@ ek_err ek_redis_open(ek_redis **out, const ek_link_opts *o, double deadline)
     ek_redis *r = ek_alloc(sizeof *r);
     ek_err err = ek_link_open(&r->link, o, deadline);
     r->chunk = ek_alloc(CHUNK);
-    r->reader = redisReaderCreateWithFunctions(&makers);
-    if (!err && !r->reader) err = ek_fail(EK_ENOMEM, "no memory for replies");
     if (!err) err = greet(r, o->url, deadline);
     if (err) {
         ek_redis_close(r);
@@ -286,51 +266,9 @@ ek_err ek_redis_open(ek_redis **out, const ek_link_opts *o, double deadline)
 void ek_redis_close(ek_redis *r)
 {
     if (!r) return;
-    free_reply(r->last);
-    if (r->reader) redisReaderFree(r->reader);
+    drop_last(r);
     ek_link_close(r->link);
     ek_buf_fini(&r->out);
     free(r->chunk);
     free(r);
 }
-#else
-static ek_err missing(void)
-{
-    return ek_fail(EK_EUNSUPPORTED, "this build has no hiredis: libhiredis-dev was not installed when it was built");
-}
-
-ek_err ek_redis_open(ek_redis **out, const ek_link_opts *o, double deadline)
-{
-    (void)out, (void)o, (void)deadline;
-    return missing();
-}
-
-void ek_redis_close(ek_redis *r)
-{
-    (void)r;
-}
-
-ek_err ek_redis_send(ek_redis *r, const ek_redis_arg *arg, int n, double deadline)
-{
-    (void)r, (void)arg, (void)n, (void)deadline;
-    return missing();
-}
-
-ek_err ek_redis_read(ek_redis *r, ek_reply *out, size_t max_bytes, double deadline)
-{
-    (void)r, (void)out, (void)max_bytes, (void)deadline;
-    return missing();
-}
-
-ek_err ek_redis_read_into(ek_redis *r, ek_reply *out, uint8_t *into, size_t room, double deadline)
-{
-    (void)r, (void)out, (void)into, (void)room, (void)deadline;
-    return missing();
-}
-
-char *ek_redis_keep(ek_redis *r)
-{
-    (void)r;
-    return NULL;
-}
-#endif

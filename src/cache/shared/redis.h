@@ -1,5 +1,5 @@
-/* Redis' protocol (RESP2, which Valkey speaks too) over a link: commands out, replies in, in their order. hiredis reads
- * the replies; a build without it can open nothing. Inside src/cache/shared. */
+/* Redis' protocol (RESP2, which Valkey speaks too) over a link: commands out, replies in, in their order. Inside
+ * src/cache/shared. */
 #ifndef EK_CACHE_SHARED_REDIS_H
 #define EK_CACHE_SHARED_REDIS_H
 
@@ -24,8 +24,6 @@ typedef struct ek_reply {
     char *text;
     size_t n;
 } ek_reply;
-
-bool ek_redis_built(void);
 
 /* Connects, authenticates and selects the database. Errors as ek_link_open; EIO with what a server says that
  * refuses. */

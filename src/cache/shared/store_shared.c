@@ -122,10 +122,7 @@ static ek_err read_url(ek_shared_url *url, const char *text)
 {
     EK_TRY(ek_shared_url_parse(url, text));
     ek_err err = EK_OK;
-    if (!ek_redis_built())
-        err = ek_fail(EK_EUNSUPPORTED,
-                      "this build shares no pages: libhiredis-dev was not installed when it was built");
-    else if (url->tls && !ek_link_has_tls())
+    if (url->tls && !ek_link_has_tls())
         err = ek_fail(EK_EUNSUPPORTED, "this build has no TLS: libssl-dev was not installed when it was built");
     if (err) ek_shared_url_fini(url);
     return err;

@@ -20,8 +20,8 @@ typedef struct ek_shared_opts {
 } ek_shared_opts;
 
 /* what: everything that the bytes of a page depend on besides its tokens. Connects in its own time: a server that
- * cannot be reached is told in the log, and asked again. EINVAL for the URL, EUNSUPPORTED in a build without hiredis
- * or, for TLS, without OpenSSL. */
+ * cannot be reached is told in the log, and asked again. EINVAL for the URL, EUNSUPPORTED for TLS in a build
+ * without OpenSSL. */
 ek_err ek_store_shared_open(ek_store_backend *out, const ek_shared_opts *o, const char *what,
                             const ek_kv_layout *layout);
 
