@@ -2,7 +2,7 @@
  *
  * The engine's thread copies a page into a free slot and goes on; the store's thread writes it. Loading works the
  * other way round: the engine gives a prompt and takes the pages as they come. All memory is taken at open. What
- * holds the pages is a backend (store_sqlite.h, store_memory.h; tests bring their own). Every loss is silent for
+ * holds the pages is a backend (backends.h; tests bring their own). Every loss is silent for
  * answers: a page that is not written, not found or damaged is computed again. */
 #ifndef EK_CACHE_STORE_H
 #define EK_CACHE_STORE_H

@@ -1,4 +1,4 @@
-#include "cache/store_memory.h"
+#include "cache/backends.h"
 
 #include <stdlib.h>
 #include <string.h>

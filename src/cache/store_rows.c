@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/store_sqlite.h"
+#include "cache/backends.h"
 
 /* Within a batch the front of a prompt counts as used later than what follows it: a page is of no use without those
  * before it, and the oldest go first. */

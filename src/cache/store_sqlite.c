@@ -1,4 +1,4 @@
-#include "cache/store_sqlite.h"
+#include "cache/backends.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "chat/cache_note.h"
+#include "chat/turn.h"
 
 enum { BEFORE = 6, AFTER = 10 }; /* tokens around the place */
 

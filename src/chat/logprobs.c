@@ -1,4 +1,4 @@
-#include "chat/logprobs.h"
+#include "chat/turn.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "chat/pairs.h"
+#include "chat/order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,13 +7,35 @@
 #ifndef EK_CHAT_TURN_H
 #define EK_CHAT_TURN_H
 
+#include "base/buf.h"
 #include "chat/bounds.h"
-#include "chat/logprobs.h"
 #include "chat/prompt.h"
 #include "chat/record.h"
 #include "engine/engine.h"
 #include "text/grammar/grammar.h"
 #include "text/reply/reply.h"
+
+#include <stdint.h>
+
+/* Log-probabilities of a token: log-softmax over the whole vocabulary, of the logits as the model gives them
+ * (soft-capped; before temperature, penalties, bias and masks). A pure function of the row of logits. */
+
+enum { EK_LOGPROBS_MAX = 20 };
+
+typedef struct ek_logprob {
+    int32_t token;
+    float logprob;
+} ek_logprob;
+
+typedef struct ek_logprobs {
+    ek_logprob self; /* of the token that was sampled, or that stands in the prompt */
+    int n_top;
+    ek_logprob top[EK_LOGPROBS_MAX]; /* the most likely ones, descending; of equal ones the lower id first */
+} ek_logprobs;
+
+/* logits: n_vocab finite or -inf values, not all -inf; 0 <= token < n_vocab; n_top <= EK_LOGPROBS_MAX and n_vocab.
+ * The sum of exp(x - max) is taken in double, in order of ids. */
+void ek_logprobs_of(ek_logprobs *out, const float *logits, int n_vocab, int32_t token, int n_top);
 
 typedef struct ek_turn ek_turn;
 
@@ -35,7 +57,7 @@ typedef struct ek_turn_opts {
                                   NULL: anything */
     const char *form; /* for the record: what the grammar was made of (chat/form.h), or NULL; borrowed likewise */
     bool same_form;   /* for the record: the form is known from the request's first turn; form is NULL then */
-    int max_thinking; /* maximum tokens of thoughts, their markers' header included; 0: no limit (chat/thought.h) */
+    int max_thinking; /* maximum tokens of thoughts, their markers' header included; 0: no limit (chat/bounds.h) */
     bool ignore_eos;
     bool digest;                    /* hash the logits of every token */
     ek_record_mode record;          /* what is kept for ek_turn_take_record */
@@ -144,5 +166,12 @@ void ek_turn_abandon(ek_turn *t);
 const ek_turn_result *ek_turn_result_of(const ek_turn *t);
 /* What opts.record asked for, for ek_record_fini; the turn keeps none of it. Mode NONE before ek_turn_submit. */
 ek_record ek_turn_take_record(ek_turn *t);
+
+/* The line of `--log cache`: how much of a prompt came from the prefix cache, and where and by what it left what is
+ * cached. */
+
+/* Appends, without a newline: counts, and if an earlier prompt went on differently: position, message (the n-th turn
+ * of the prompt, from 1), both tokens and the text around the place, in the prompt and in the cache. */
+void ek_cache_note(ek_buf *out, const ek_chat_model *m, const ek_cache_report *r);
 
 #endif

@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/log.h"
 #include "base/hash/rng.h"
-#include "chat/cache_note.h"
+#include "base/log.h"
+#include "chat/turn.h"
 #include "chat/turn_state.h"
 
 /* A row that a token of the reply was sampled from before this turn, computed again. */

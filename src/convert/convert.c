@@ -8,11 +8,11 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "convert/layout.h"
 #include "convert/meta.h"
-#include "convert/place.h"
 #include "convert/stream.h"
-#include "text/template/chat.h"
 #include "text/json/json.h"
+#include "text/template/chat.h"
 
 enum { MAX_TEXT = 4 << 20, SHARD_BYTES = 5000000 }; /* SHARD_BYTES in thousands */
 

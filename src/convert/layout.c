@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "convert/names.h"
 
 #define ORDERING "masked_embedding.token_ordering"
 

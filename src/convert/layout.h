@@ -10,6 +10,7 @@
 
 #include "convert/target.h"
 #include "model/weights/weights.h"
+#include "tensor/gguf.h"
 
 typedef enum ek_convert_form { EK_FORM_GGUF, EK_FORM_HF, EK_FORM_MLX } ek_convert_form;
 
@@ -60,5 +61,30 @@ void ek_layout_fini(ek_layout *l);
 
 /* name without the model's prefix and without .weight or .scales: what config.json calls a module. */
 void ek_layout_module(const ek_out *t, char *out, size_t room);
+
+/* What a weight is called in a file. */
+
+/* The tensor that the item is (the first part of): in GGUF its whole name, as llama.cpp's converter gives it; in
+ * safetensors without .weight where it is a matrix. EUNSUPPORTED for one that GGUF has no name for. */
+ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, const ek_item *it);
+
+/* Which plane lies where in which file, and the files' heads. */
+
+typedef struct ek_place_file {
+    char *name; /* in the folder; whole path of a GGUF file */
+    ek_buf head;
+    uint64_t bytes; /* head included */
+} ek_place_file;
+
+typedef struct ek_place {
+    ek_place_file *file;
+    int n;
+    ek_buf index; /* model.safetensors.index.json; empty with one file */
+} ek_place;
+
+/* Divides the tensors into files of at most max_bytes (a tensor alone may be larger; 0: one file), in order. */
+ek_err ek_place_gguf(ek_place *p, ek_layout *l, const ek_gguf_meta *meta, const char *path, double max_bytes);
+ek_err ek_place_safetensors(ek_place *p, ek_layout *l, double max_bytes);
+void ek_place_fini(ek_place *p);
 
 #endif

@@ -1,5 +1,5 @@
 /* Sources: transformers, modeling_gemma4.py; mlx-lm, gemma4_text.py; llama.cpp, conversion/gemma.py. */
-#include "convert/names.h"
+#include "convert/layout.h"
 
 #include "model/source/source.h"
 

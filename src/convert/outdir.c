@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* fallocate, renameat2 */
-#include "convert/outdir.h"
+#include "convert/stream.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "convert/place.h"
+#include "convert/layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "convert/quantise.h"
-#include "convert/search.h"
+#include "convert/target.h"
 
 enum { N = 32 };
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "convert/quantise.h"
+#include "convert/target.h"
 
 static void put_code(uint8_t *row, size_t i, int bits, uint32_t u)
 {

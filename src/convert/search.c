@@ -1,4 +1,4 @@
-#include "convert/search.h"
+#include "convert/target.h"
 
 #include <math.h>
 

@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "convert/quantise.h"
 #include "ops/convert.h"
 
 static void put_floats(const float *x, int n, uint8_t *to, ek_dtype t)

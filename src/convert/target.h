@@ -3,11 +3,13 @@
  * A row is a sequence of blocks. Block formats (GGUF) have one plane; MLX affine has three: codes, scales, biases.
  * Which codes a block gets is a function of its own values alone, so neither threads nor the order of work change a
  * byte. i32 and i64 hold the token ids of a drafter's ordering. Rounding is to nearest; how scales are found stands in
- * quantise.h. */
+ * below. */
 #ifndef EK_CONVERT_TARGET_H
 #define EK_CONVERT_TARGET_H
 
 #include "ops/weights/weight_type.h"
+
+#include <stdbool.h>
 
 enum { EK_TARGET_PLANES = 3 };
 
@@ -36,5 +38,51 @@ static inline size_t ek_target_row_bytes(const ek_target *t, int plane, int k)
 
 /* Whether the bytes of w are already those of t. */
 bool ek_target_holds(const ek_target *t, const ek_weight_data *w);
+
+/* Quantisers: blocks of float32 values to the bytes of a format. Deterministic C without contraction, the same on every
+ * machine; a block depends on its own values only.
+ *
+ * Layouts: ggml, ggml-common.h. Decoding is that of ops/weights/weight_type.h, and every choice here is made by the
+ * squared error of the decoded values, with scales as they are stored (rounded to half precision). */
+
+ek_target_put_fn ek_put_q4_0, ek_put_q4_1, ek_put_q5_0, ek_put_q5_1, ek_put_q8_0, ek_put_iq4_nl, ek_put_mxfp4;
+ek_target_put_fn ek_put_q2_k, ek_put_q3_k, ek_put_q4_k, ek_put_q5_k, ek_put_q6_k, ek_put_iq4_xs;
+
+extern const float ek_iq4_table[16]; /* of IQ4_NL and IQ4_XS */
+
+/* MLX affine by the rule of mx.quantize on a CPU (mlx, backend/cpu/quantized.cpp), bits 2, 3, 4, 5, 6 or 8: the edge of
+ * larger magnitude is a code's value, then 0 is moved onto a code; scales and biases are rounded to BF16. */
+void ek_put_affine(const float *x, int n, int bits, int group, uint8_t *codes, uint8_t *scales, uint8_t *biases);
+
+/* The search for scales, shared by the quantisers. n is a multiple of 8, at most EK_SEARCH_MAX. Codes are whole numbers
+ * in float. Scales and biases are rounded to half precision where half is true, and errors are those of the rounded
+ * ones. */
+
+enum { EK_SEARCH_MAX = 64, EK_TABLE_CODES = 16 };
+
+/* x rounded to the nearest whole number, ties to even, within [lo, hi]; the bounds are below 2^22. */
+static inline float ek_nearest(float x, float lo, float hi)
+{
+    x = x < lo ? lo : x > hi ? hi : x;
+    return (x + 12582912.0f) - 12582912.0f;
+}
+
+float ek_half(float x); /* rounded to half precision */
+
+/* Each ek_try: the codes that are nearest for a scale, and the squared error of what they decode to. */
+
+/* value = d * c, c of [-2^(bits - 1), 2^(bits - 1) - 1] */
+float ek_try_symmetric(const float *x, int n, float d, int bits, float *c);
+/* value = d * c + m, c of [0, 2^bits - 1], d >= 0 */
+float ek_try_biased(const float *x, int n, float d, float m, int bits, float *c);
+/* value = d * table[c]: table ascends */
+float ek_try_table(const float *x, int n, float d, const float table[EK_TABLE_CODES], float *c);
+
+/* The best scale of those that are tried: with search false the one that puts the value of largest magnitude on the
+ * outermost code, else several around it, of either sign, and for each the least-squares fit to its codes. */
+float ek_search_symmetric(const float *x, int n, int bits, bool search, bool half);
+float ek_search_table(const float *x, int n, const float table[EK_TABLE_CODES], bool search, bool half);
+/* The same for a scale and a bias, which is never positive where below is true. */
+void ek_search_biased(const float *x, int n, int bits, bool search, bool half, bool below, float *d, float *m);
 
 #endif

@@ -1,4 +1,4 @@
-#include "open/find.h"
+#include "open/open.h"
 
 #include <dirent.h>
 #include <limits.h>

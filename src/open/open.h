@@ -3,10 +3,16 @@
 #ifndef EK_OPEN_OPEN_H
 #define EK_OPEN_OPEN_H
 
+#include "base/buf.h"
+#include "base/err.h"
 #include "chat/prompt.h"
 #include "gpu/gpu.h"
+#include "gpu/ranks/opts.h"
 #include "gpu/ranks/ranks.h"
+#include "model/tower/tower.h"
 #include "open/opts.h"
+
+#include <stdbool.h>
 
 /* What is open. Owns all of it; ek_opened_close closes it, also when only a part was opened. */
 typedef struct ek_opened {
@@ -55,5 +61,35 @@ ek_err ek_open_path(ek_buf *out, const ek_open_opts *o);
 
 /* The model alone, with options of the caller's own: a checkpoint at path, or o->synthetic if it is set. */
 ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, const ek_model_opts *opts);
+
+/* What an engine will ask of devices beside the model's weights, before it is known how many requests it has. */
+
+/* Rows of a step's prompts on a device where nobody says it; host: the CPU has layers, or experts of some. */
+int ek_open_chunk(const ek_model *m, bool host);
+
+/* At most. t: NULL without pictures and sounds; d: NULL without a drafter model. alone: of one device that takes what
+ * is free, at least: where nobody says how many requests it has, and how long, it has as many as there is room for. */
+ek_ranks_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *d, const ek_open_opts *o, bool alone);
+
+/* Where pages of the prefix cache are kept besides the pool. Inside src/open. */
+
+/* Opens what o asks for: host memory, disk and server, in this order; *any is false if nothing is. The store is the
+ * caller's to hand to the engine, which closes it. */
+ek_err ek_open_store(ek_store_backend *out, bool *any, ek_opened *m, const ek_open_opts *o, bool on_device);
+
+/* Where a model lies: what is opened for a path or a name, without any network. */
+
+/* Whether text names a repository of the Hub, ORG/NAME[@REVISION][:FILE], or is a short name (hub/name.h): what exists
+ * as a path is one. */
+bool ek_model_is_name(const char *text);
+
+/* Appends the path to open for a path or the name of a repository in the Hub's cache, whose place the environment says
+ * (hub/client.h). ENOTFOUND names the command that fetches it, and says it of a folder
+ * that holds no model. */
+ek_err ek_model_find(ek_buf *out, const char *text);
+
+/* Appends the folder of the bundled model, found from the running program's path: models/pocket of the source tree or
+ * ../share/evenkeel/models/pocket of an installation. ENOTFOUND names the folders that were tried. */
+ek_err ek_bundled_find(ek_buf *out);
 
 #endif

@@ -1,13 +1,12 @@
-#include "open/store.h"
+#include "open/open.h"
 
 #include <stdio.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "cache/backends.h"
 #include "cache/shared/store_shared.h"
-#include "cache/store_memory.h"
-#include "cache/store_sqlite.h"
 
 /* Everything that the bytes of a page depend on besides the tokens. */
 static ek_err make_key(char *key, size_t room, ek_opened *m)

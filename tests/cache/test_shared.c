@@ -12,12 +12,12 @@
 #include <unistd.h>
 
 #include "../support/redis.h"
-#include "bed.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
 #include "base/log.h"
+#include "bed.h"
+#include "cache/backends.h"
 #include "cache/shared/store_shared.h"
-#include "cache/store_memory.h"
 
 static const bool both[EK_KIND_COUNT] = {true, true};
 

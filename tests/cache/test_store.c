@@ -19,11 +19,10 @@
 #include <unistd.h>
 
 #include "../support/files.h"
-#include "bed.h"
-#include "base/log.h"
 #include "base/hash/rng.h"
-#include "cache/store_memory.h"
-#include "cache/store_sqlite.h"
+#include "base/log.h"
+#include "bed.h"
+#include "cache/backends.h"
 
 static char *dir;
 static char path[512];

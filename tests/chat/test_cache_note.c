@@ -1,7 +1,7 @@
 /* chat: the line of --log cache. */
 #include "helper.h"
 
-#include "chat/cache_note.h"
+#include "chat/turn.h"
 
 static void a_miss_is_explained(void **state)
 {

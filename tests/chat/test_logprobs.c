@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/hash/rng.h"
-#include "chat/logprobs.h"
+#include "chat/turn.h"
 
 static void against_float64(int n, float spread, uint64_t seed)
 {

@@ -2,7 +2,7 @@
 #include "helper.h"
 
 #include "base/hash/rng.h"
-#include "chat/thought.h"
+#include "chat/bounds.h"
 
 enum { OPEN = 5, CLOSE = 70, TURN = 9, WORDS = 2, VOCAB = 100, MAX_REPLY = 40, AHEAD = 4 };
 

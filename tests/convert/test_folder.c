@@ -17,7 +17,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "convert/outdir.h"
+#include "convert/stream.h"
 #include "scene.h"
 #include "tensor/checkpoint.h"
 

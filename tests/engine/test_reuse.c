@@ -15,11 +15,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "asks.h"
-#include "base/log.h"
-#include "base/hash/rng.h"
-#include "cache/store_memory.h"
 #include "../support/beside.h"
+#include "asks.h"
+#include "base/hash/rng.h"
+#include "base/log.h"
+#include "cache/backends.h"
 
 static void run_all(ek_engine *e, const fake *f)
 {

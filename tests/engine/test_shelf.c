@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/store_memory.h"
+#include "cache/backends.h"
 #include "heard.h"
 
 /* --- a place that outlives engines, and counts what they ask of it --- */

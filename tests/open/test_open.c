@@ -14,11 +14,10 @@
 #include <unistd.h>
 
 #include "../support/files.h"
-#include "base/machine/cpu.h"
 #include "base/log.h"
+#include "base/machine/cpu.h"
 #include "engine/trace.h"
 #include "open/device.h"
-#include "open/find.h"
 #include "open/open.h"
 
 #define POCKET "models/pocket"

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "hub/name.h"
-#include "open/find.h"
+#include "open/open.h"
 
 ek_err ek_cli_hub_places(ek_hub_places *p)
 {

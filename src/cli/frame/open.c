@@ -7,7 +7,7 @@
 #include "cache/shared/store_shared.h"
 #include "cli/frame/check.h"
 #include "cli/frame/hub.h"
-#include "open/find.h"
+#include "open/open.h"
 
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir)
 {

@@ -3,10 +3,10 @@
 #define EK_CLI_OPEN_H
 
 #include "cli/frame/cli.h"
-#include "open/open.h"
 #include "media/video/video.h"
+#include "open/open.h"
 
-/* --model, or the bundled model's folder (open/find.h). dir is valid until the process ends. */
+/* --model, or the bundled model's folder (open/open.h). dir is valid until the process ends. */
 ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
 
 /* The tokenizer of --model or of the bundled model; close it with ek_tokenizer_close. */

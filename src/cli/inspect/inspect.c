@@ -12,8 +12,8 @@
 #include "cli/frame/check.h"
 #include "cli/frame/hub.h"
 #include "engine/budget.h"
-#include "open/beside.h"
 #include "open/device.h"
+#include "open/open.h"
 #include "tensor/checkpoint.h"
 
 /* ------------------------------------------------------------------ tensors */

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/file.h"
-#include "chat/video.h"
+#include "chat/media.h"
 #include "cli/frame/open.h"
 #include "cli/run/dialogue.h"
 #include "media/limits.h"

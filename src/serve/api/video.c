@@ -2,7 +2,7 @@
  * operator allows it. */
 #include <string.h>
 
-#include "chat/video.h"
+#include "chat/media.h"
 #include "media/limits.h"
 #include "serve/api/data_url.h"
 #include "serve/api/field.h"
