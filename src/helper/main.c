@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -105,6 +106,7 @@ int main(void)
                 "evenkeel-decode decodes pictures and sounds for evenkeel, which starts it: it is not run by hand\n");
         return 2;
     }
+    (void)prctl(PR_SET_NAME, "evenkeel-decode"); /* where it was begun by a descriptor it has that one's name */
     mallopt(M_ARENA_MAX, 1); /* a second one would reserve 64 MB of the address space that was counted */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
     pthread_attr_t attr;

@@ -76,22 +76,27 @@ for name in $(grep -rohE 'EVENKEEL_[A-Z_]+=' deploy | tr -d = | sort -u); do
 done
 
 # --- container ---
-# Every library that the program needs belongs to a package of the last stage (libc6 is in every image).
+# Every library that the program needs, and that its decoders look for, belongs to a package of the last stage (libc6 is in
+# every image).
 packages=" libc6 $(sed -n '/^FROM debian/,$p' deploy/Containerfile | grep -oE 'lib[a-z0-9.+-]+' | tr '\n' ' ')"
 while read -r library; do
   file=$(ldd "$build/evenkeel" | awk -v name="$library" '$1 == name {print $3}')
+  [ -n "$file" ] || file=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$library" '$1 == name {print $NF; exit}')
   package=$(dpkg -S "$(readlink -f "$file")" "$file" 2>/dev/null | head -n 1 | cut -d: -f1)
   if [[ $packages == *" $package "* ]]; then good; else bad "the container lacks ${package:-the package} of $library"; fi
-done < <(objdump -p "$build/evenkeel" | awk '$1 == "NEEDED" && $2 !~ /^ld-/ {print $2}')
+done < <(objdump -p "$build/evenkeel" | awk '$1 == "NEEDED" && $2 !~ /^ld-/ {print $2}'
+  grep -aoE 'lib[a-z0-9_-]+\.so\.[0-9]+' "$build/evenkeel-decode" | grep -vE '^lib(c|m)\.so' | sort -u)
 # The build stage's own commands, but for the installation of packages and the compilation, in a copy of the tree's files.
 mkdir "$dir/src" "$dir/out"
 git ls-files -z --cached --others --exclude-standard deploy models/pocket tools/setup.sh Makefile tools/make | xargs -0 cp --parents -t "$dir/src"
 mkdir -p "$dir/src/build/release"
-cp "$build/evenkeel" "$dir/src/build/release/evenkeel"
+cp "$build/evenkeel" "$build/evenkeel-decode" "$dir/src/build/release/"
 sed -n '1,/^FROM debian:12-slim$/p' deploy/Containerfile | sed -n 's/^RUN //p' | grep -v '^apt-get' | sed "s#/out#$dir/out#g" >"$dir/run"
 sed -i "s#^make #make -o all -n #; s#^tools/setup.sh#bash -n tools/setup.sh#" "$dir/run"
 if (cd "$dir/src" && bash -eu "$dir/run") >"$dir/log" 2>&1; then good; else bad "a RUN line: $(tail -n 3 "$dir/log")"; fi
 if (cd / && "$dir/out/bin/evenkeel" run --max-tokens 2 hi) >/dev/null 2>"$dir/log"; then good
 else bad "what the container would hold does not answer: $(cat "$dir/log")"; fi
+if "$dir/out/bin/evenkeel" preprocess --image docs/pocket-curves.png >/dev/null 2>"$dir/log"; then good
+else bad "what the container would hold decodes no picture: $(cat "$dir/log")"; fi
 if [ "$skipped" -gt 0 ]; then echo "$passed passed, $failed failed, $skipped skipped"; else echo "$passed passed, $failed failed"; fi
 [ "$failed" -eq 0 ]

@@ -9,6 +9,7 @@ build=${1:-build/release}
 case $build in *san) echo "a sanitizer's build is not installed: not run"; exit 77 ;; esac
 [ -e models/pocket/config.json ] || { echo "no models/pocket: not run"; exit 77; }
 bad=0
+picture=$PWD/docs/pocket-curves.png
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 tree() { (cd "$dir/place" && find . -printf '%y %p\n' | sort); }
 installed() { # make target, prefix
@@ -26,6 +27,9 @@ for prefix in "$dir/place/new/usr" "$dir/place/shared"; do
     { echo "the installed program does not say its version:"; cat "$dir/out"; bad=1; }
   (cd / && "$prefix/bin/evenkeel" run --max-tokens 8 --temperature 0 hi) >"$dir/out" 2>"$dir/err" && [ -s "$dir/out" ] ||
     { echo "the installed program does not answer:"; cat "$dir/err"; bad=1; }
+  # Root's helper becomes nobody, who may not enter this folder: it is begun all the same.
+  (cd / && "$prefix/bin/evenkeel" preprocess --image "$picture") >"$dir/more" 2>"$dir/err" ||
+    { echo "the installed program decodes no picture:"; cat "$dir/err"; bad=1; }
   grep -q "$PWD" "$dir/out" "$dir/err" && { echo "the installed program uses the source tree"; bad=1; }
   installed uninstall "$prefix"
 done

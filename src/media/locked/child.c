@@ -81,9 +81,15 @@ static bool become(birth *b)
     close_others();
     if (chdir("/")) return fail(b, "the folder /");
     sigprocmask(SIG_SETMASK, &b->mask, NULL);
+    b->lock.program = open(b->argv[0], O_PATH | O_CLOEXEC);
+    if (b->lock.program < 0) return fail(b, "exec");
     const char *missing = ek_lock_apply(&b->lock);
     if (missing) return fail(b, missing);
-    execve(b->argv[0], (char *const *)(uintptr_t)b->argv, environment);
+    char *const *argv = (char *const *)(uintptr_t)b->argv;
+    execve(argv[0], argv, environment);
+    /* Of a folder that nobody may enter, as root's is, the program alone is reached. No script, which has to be read by
+     * its name. */
+    if (errno == EACCES) syscall(SYS_execveat, b->lock.program, "", argv, environment, AT_EMPTY_PATH);
     return fail(b, "exec");
 }
 
@@ -146,7 +152,7 @@ ek_err ek_child_start_helper(pid_t *pid, const char *program, int in, int out, i
     const char *const argv[] = {program, NULL};
     int null = says < 0 ? no_input(O_WRONLY) : -1;
     birth b = {.argv = argv,
-               .lock = {.program = program, .helper = true, .landlock = ek_lock_landlock()},
+               .lock = {.helper = true, .landlock = ek_lock_landlock()},
                .in = fcntl(in, F_DUPFD_CLOEXEC, 3),
                .out = fcntl(out, F_DUPFD_CLOEXEC, 3),
                .err = says < 0 ? null : says};
@@ -163,8 +169,7 @@ ek_err ek_child_start(ek_child *c, const ek_child_opts *o)
     bool piped = in >= 0 && make_pipe(out) && make_pipe(err);
     ek_err e = piped ? EK_OK : ek_fail(EK_EIO, "%s cannot be started: no pipes: %s", o->argv[0], strerror(errno));
     birth b = {.argv = o->argv,
-               .lock = {.program = o->argv[0],
-                        .parent = getpid(),
+               .lock = {.parent = getpid(),
                         .cpu_seconds = o->cpu_seconds,
                         .memory = o->memory,
                         .landlock = ek_lock_landlock()},

@@ -48,12 +48,18 @@ int ek_lock_landlock(void)
     return version > 0 ? (int)version : 0;
 }
 
+static bool allow_fd(int rules, int fd, uint64_t allowed)
+{
+    const path_rule r = {.allowed = allowed, .fd = fd};
+    return syscall(ADD_RULE, rules, PATH_BENEATH, &r, 0) == 0;
+}
+
 static bool allow_path(int rules, const char *path, uint64_t allowed)
 {
-    path_rule r = {.allowed = allowed, .fd = open(path, O_PATH | O_CLOEXEC)};
-    if (r.fd < 0) return errno == ENOENT;
-    bool good = syscall(ADD_RULE, rules, PATH_BENEATH, &r, 0) == 0;
-    close(r.fd);
+    const int fd = open(path, O_PATH | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT;
+    bool good = allow_fd(rules, fd, allowed);
+    close(fd);
     return good;
 }
 
@@ -73,7 +79,7 @@ static bool lock_files(const ek_lock *l)
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         good = good && allow_path(rules, libraries[i], FS_EXECUTE | FS_READ_FILE | FS_READ_DIR);
     good = good && allow_path(rules, "/etc/ld.so.cache", FS_READ_FILE);
-    good = good && allow_path(rules, l->program, FS_EXECUTE | FS_READ_FILE);
+    good = good && allow_fd(rules, l->program, FS_EXECUTE | FS_READ_FILE);
     good = good && syscall(RESTRICT_SELF, rules, 0) == 0;
     close(rules);
     return good;
@@ -147,6 +153,7 @@ static const uint16_t allowed[] = {
     SYS_getrusage,
     SYS_times,
     SYS_execve,
+    SYS_execveat,
 #ifdef __x86_64__
     SYS_dup2,
     SYS_stat,

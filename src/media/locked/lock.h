@@ -8,7 +8,7 @@
 
 /* All that is needed, made beforehand: between fork and exec nothing is allocated. */
 typedef struct ek_lock {
-    const char *program;
+    int program;  /* a descriptor: its folder may be closed to the user that the process becomes */
     pid_t parent; /* with whose thread it ends */
     int cpu_seconds;
     size_t memory; /* bytes of address space */

@@ -311,6 +311,23 @@ static size_t first_digits(char *to, size_t max, const char *s, size_t n)
     return len;
 }
 
+/* Ogg holds films as well as sounds: its first packet, behind a header of 28 bytes, says which. */
+static bool is_ogg_film(const char *text, size_t n_text)
+{
+    static const char *const sounds[] = {"\x01vorbis", "OpusHead",
+                                         "\x7F"
+                                         "FLAC",
+                                         "Speex   "};
+    char digits[48];
+    ek_buf bytes = {0};
+    const size_t n = first_digits(digits, sizeof digits, text, n_text);
+    bool film = n == sizeof digits && ek_base64_decode(&bytes, digits, n) && !memcmp(bytes.data, "OggS", 4);
+    for (size_t i = 0; i < sizeof sounds / sizeof *sounds; i++)
+        film = film && memcmp(bytes.data + 28, sounds[i], strlen(sounds[i])) != 0;
+    ek_buf_fini(&bytes);
+    return film;
+}
+
 /* What its first bytes look like; -1: neither. */
 static int kind_of(const char *text, size_t n_text)
 {
@@ -340,7 +357,8 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
         if (u.base64 && type_fits(u.type, u.n_type)) kind = kind_of(u.data, u.n_data);
         if (type_is(EK_PART_IMAGE, u.type, u.n_type)) kind = EK_PART_IMAGE;
         if (type_is(EK_PART_SOUND, u.type, u.n_type)) kind = EK_PART_SOUND;
-        if (type_is(EK_VIDEO_FILE, u.type, u.n_type) && kind != EK_PART_SOUND) kind = EK_PART_FRAME;
+        if (type_is(EK_VIDEO_FILE, u.type, u.n_type) && (kind != EK_PART_SOUND || is_ogg_film(u.data, u.n_data)))
+            kind = EK_PART_FRAME;
         snprintf(type, sizeof type, "%.*s", (int)(u.n_type < sizeof type ? u.n_type : sizeof type), u.type);
     }
     *is = kind >= 0;
