@@ -34,7 +34,7 @@ static double ends_after(int signals, double seconds, int *status)
     const double begun = ek_now();
     for (int i = 0; i < signals; i++) {
         kill(pid, SIGTERM);
-        usleep(200000);
+        usleep(100000);
     }
     assert_int_equal(waitpid(pid, status, 0), pid);
     close(p[0]), close(p[1]);
@@ -49,6 +49,14 @@ static void the_second_ends_it(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
 }
 
+static void the_third_ends_it_at_once(void **state)
+{
+    int status;
+    (void)state;
+    ends_after(3, 100, &status);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
+}
+
 static void the_first_ends_it_in_time(void **state)
 {
     int status;
@@ -61,6 +69,7 @@ static void the_first_ends_it_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(the_second_ends_it),
+                                       cmocka_unit_test(the_third_ends_it_at_once),
                                        cmocka_unit_test(the_first_ends_it_in_time)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include "serve/http/keys.h"
 #include "serve/http/open_paths.h"
 #include "serve/journal/journal.h"
+#include "serve/last_signal.h"
 #include "serve/server.h"
 
 /* A connection is a descriptor; the soft limit is often 1024. */
@@ -247,6 +248,8 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     return EK_OK;
 }
 
+enum { CLOSING = 4 }; /* seconds that the model has, rounded up to 5 */
+
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_opened m;
@@ -271,6 +274,7 @@ int ek_cmd_serve(const ek_cli *cli)
     }
     err = serve(cli, &said, &m, &bound, ffmpeg);
     int status = err ? ek_cli_failed(cli) : 0;
+    ek_last_signal_within(CLOSING); /* a device or a disk may hang here as well */
     ek_opened_close(&m);
     ek_ffmpeg_close(ffmpeg);
     ek_log_stop(2);
