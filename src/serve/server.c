@@ -84,6 +84,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 }
 
 enum {
+    PREPARE_SPARE = 6, /* so many slow pictures keep no others waiting */
     FETCH_THREADS = 8,
     FETCH_QUEUE = 64,
     DECODE_THREADS = 3, /* of which what takes long has two: so many videos are decoded at a time */
@@ -97,7 +98,8 @@ static ek_err open_loop(ek_server *s)
     s->loop.base = s->base;
     s->responses = ek_response_store_open(EK_RESPONSES_MAX, EK_RESPONSES_BYTES);
     EK_TRY(ek_mailbox_open(&s->mailbox, &s->loop, ek_session_news));
-    EK_TRY(ek_workers_open(&s->workers, &s->loop, s->limits.prepare_threads, s->limits.prepare_queue));
+    EK_TRY(ek_workers_open_spare(&s->workers, &s->loop, s->limits.prepare_threads, PREPARE_SPARE,
+                                 s->limits.prepare_queue));
     if (s->fetch_from != EK_FETCH_OFF) {
         EK_TRY(ek_fetch_open());
         EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));

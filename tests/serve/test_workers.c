@@ -58,10 +58,105 @@ static void one_client_leaves_threads_to_others(void **state)
     event_base_free(loop.base);
 }
 
+/* --- slow ones --- */
+
+static atomic_int slow_running, max_slow_running, quick_ended;
+
+/* As a thread that waits for a decoder: until it is let go. */
+static void run_slow(ek_job *j)
+{
+    const int n = atomic_fetch_add(&slow_running, 1) + 1;
+    (void)j;
+    if (n > atomic_load(&max_slow_running)) atomic_store(&max_slow_running, n);
+    while (!atomic_load(&let_go)) usleep(1000);
+    atomic_fetch_sub(&slow_running, 1);
+}
+
+static void run_quick(ek_job *j)
+{
+    (void)j;
+    atomic_fetch_add(&quick_ended, 1);
+}
+
+static void wait_for(atomic_int *n, int want)
+{
+    for (double end = ek_now() + 10; ek_now() < end && atomic_load(n) < want;) usleep(1000);
+    assert_int_equal(atomic_load(n), want);
+}
+
+/* Slow bodies of one client take the place for large ones and half of the spare threads, a second client's one more
+ * thread: bodies of a third pass all the same. */
+static void slow_ones_hold_up_nobody(void **state)
+{
+    enum { SPARE = 4, SLOW_ONES = 8, FIRST = 1 + SPARE / 2 };
+    (void)state;
+    ek_loop loop = {.base = event_base_new()};
+    ek_workers *w;
+    ek_job job[2 * SLOW_ONES], quick[3];
+    atomic_store(&let_go, false);
+    assert_int_equal(ek_workers_open_spare(&w, &loop, 2, SPARE, 64), EK_OK);
+    for (int c = 0; c < 2; c++) {
+        for (int i = 0; i < SLOW_ONES; i++) {
+            ek_job *j = &job[c * SLOW_ONES + i];
+            *j = (ek_job){.run = run_slow, .done = done, .large = true, .client = (uint64_t)c + 1, .cost = 1};
+            assert_int_equal(ek_workers_add(w, j), EK_OK);
+        }
+        wait_for(&slow_running, FIRST + c);
+        quick[c] = (ek_job){.run = run_quick, .done = done, .large = true, .client = 100, .cost = 1};
+        assert_int_equal(ek_workers_add(w, &quick[c]), EK_OK);
+        wait_for(&quick_ended, c + 1);
+    }
+    quick[2] = (ek_job){.run = run_quick, .done = done, .client = 1, .cost = 1};
+    assert_int_equal(ek_workers_add(w, &quick[2]), EK_OK); /* a small one has a thread of its own */
+    wait_for(&quick_ended, 3);
+    assert_int_equal(atomic_load(&max_slow_running), FIRST + 1);
+    atomic_store(&let_go, true);
+    ek_workers_close(w);
+    event_base_free(loop.base);
+}
+
+/* --- turns --- */
+
+static atomic_int n_order;
+static uint64_t order[32];
+
+static void run_long(ek_job *j)
+{
+    order[atomic_fetch_add(&n_order, 1)] = j->client;
+    if (j->client == 1) j->elsewhere = 1000000; /* what its decoder took */
+    usleep(2000);
+}
+
+/* One client has many bodies that take long, and look as the other's one: that one comes second at the latest, and the
+ * next of it too, because time was spent for the first client. */
+static void turns_are_of_time_spent(void **state)
+{
+    enum { MANY = 10 };
+    (void)state;
+    ek_loop loop = {.base = event_base_new()};
+    ek_workers *w;
+    ek_job job[MANY + 3];
+    assert_int_equal(ek_workers_open(&w, &loop, 1, 64), EK_OK);
+    for (int i = 0; i < MANY + 3; i++) {
+        job[i] = (ek_job){.run = run_long, .done = done, .large = true, .client = i < MANY ? 1 : 2, .cost = 1000};
+        assert_int_equal(ek_workers_add(w, &job[i]), EK_OK);
+    }
+    ek_workers_close(w);
+    int last = 0, first = 0;
+    for (int i = 0; i < MANY + 3; i++)
+        if (order[i] == 2) last = i;
+    while (order[first] == 1) first++;
+    assert_in_range(first, 0, 2);
+    assert_in_range(last, 0, 5); /* three of its own, and two of the other's before its time was known */
+    event_base_free(loop.base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_client_leaves_threads_to_others),
+        cmocka_unit_test(slow_ones_hold_up_nobody),
+        cmocka_unit_test(turns_are_of_time_spent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

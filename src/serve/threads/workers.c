@@ -11,8 +11,19 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/fair_queue.h"
 #include "serve/http/loop.h"
+
+#define SLOW 0.1 /* seconds after which a job keeps nobody else's from a place */
+
+enum { LOOK = 30 /* ms between two looks at whether a job has become slow */ };
+
+/* Of a thread: what it runs, or NULL, and since when. */
+typedef struct running {
+    ek_job *job;
+    double begun;
+} running;
 
 typedef struct line {
     ek_job *first, **end;
@@ -23,14 +34,14 @@ struct ek_workers {
     pthread_cond_t wake;
     line small, large, finished;
     ek_fair_queue turns;
-    int n_large;      /* large jobs that run */
-    int share;        /* jobs of one client that run, at most */
-    ek_job **running; /* of each thread, or NULL */
+    int n_large;          /* large jobs that run */
+    int n_running, share; /* share: jobs of one client that run, at most */
+    running *running;     /* of each thread */
     bool closing;
 
     pthread_t *thread;
-    int n_threads, n_started, n_begun, max_queue; /* n_begun: under the lock */
-    int n_open;                                   /* jobs added and not done; the event loop's */
+    int n_threads, n_spare, n_started, n_begun, max_queue; /* n_begun: under the lock */
+    int n_open;                                            /* jobs added and not done; the event loop's */
     int fd;
     struct event *event;
     ek_loop *loop;
@@ -61,20 +72,46 @@ static ek_job *take(line *l)
     return j;
 }
 
-static bool may_run(const ek_workers *w, const ek_job *j)
+/* Jobs of a client that run. */
+static int running_of(const ek_workers *w, uint64_t client, bool large)
 {
     int n = 0;
-    for (int i = 0; i < w->n_threads && w->share < w->n_threads; i++)
-        n += w->running[i] && w->running[i]->client == j->client;
-    return n < w->share;
+    for (int i = 0; i < w->n_threads + w->n_spare; i++) {
+        const ek_job *j = w->running[i].job;
+        n += j && j->client == client && (j->large || !large);
+    }
+    return n;
 }
 
-/* The first whose client has not its share of the threads. */
-static ek_job *take_allowed(ek_workers *w, line *l)
+/* Large jobs that have run for long, as many as there are spare threads for. */
+static int slow(const ek_workers *w)
+{
+    const double now = w->n_spare > 0 && w->n_large > 0 ? ek_now() : 0;
+    int n = 0;
+    for (int i = 0; i < w->n_threads + w->n_spare && now > 0; i++) {
+        const running *r = &w->running[i];
+        n += r->job && r->job->large && now - r->begun > SLOW;
+    }
+    return n < w->n_spare ? n : w->n_spare;
+}
+
+/* Nobody waits for those that are slow, but half of the spare threads is for clients that have none of the large jobs
+ * that run. */
+static bool has_place(const ek_workers *w, const ek_job *j, int n_slow)
+{
+    const int places = w->n_threads == 1 ? 1 : w->n_threads - 1, half = w->n_spare / 2;
+    if (!j->large || w->n_large < places) return true;
+    if (w->n_large - n_slow >= places) return false;
+    return w->n_large - (n_slow < half ? n_slow : half) < places || running_of(w, j->client, true) == 0;
+}
+
+/* The first that has a place, and whose client has not its share of the threads. */
+static ek_job *take_allowed(ek_workers *w, line *l, int n_slow)
 {
     for (ek_job **at = &l->first; *at; at = &(*at)->next) {
         ek_job *j = *at;
-        if (!may_run(w, j)) continue;
+        if (w->share < w->n_threads && running_of(w, j->client, false) >= w->share) continue;
+        if (!has_place(w, j, n_slow)) continue;
         *at = j->next;
         if (!j->next) l->end = at;
         return j;
@@ -85,11 +122,26 @@ static ek_job *take_allowed(ek_workers *w, line *l)
 /* The next job for this thread; the caller holds the lock. */
 static ek_job *next_job(ek_workers *w)
 {
-    ek_job *j = take_allowed(w, &w->small);
-    bool room = w->n_threads == 1 || w->n_large < w->n_threads - 1;
-    if (!j && room) j = take_allowed(w, &w->large);
+    const int n_slow = slow(w);
+    if (w->n_running - n_slow >= w->n_threads) return NULL;
+    ek_job *j = take_allowed(w, &w->small, n_slow);
+    if (!j) j = take_allowed(w, &w->large, n_slow);
     if (j) ek_fair_queue_begin(&w->turns, j->place);
     return j;
+}
+
+/* Where jobs wait for one that may be slow soon, for a while. */
+static void wait_for_work(ek_workers *w)
+{
+    struct timespec until;
+    if (w->n_spare == 0 || w->n_large == 0 || (!w->large.first && !w->small.first)) {
+        pthread_cond_wait(&w->wake, &w->lock);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += LOOK * 1000000;
+    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    pthread_cond_timedwait(&w->wake, &w->lock, &until);
 }
 
 /* A client's jobs that wait go behind by what its last one took beyond the guess. */
@@ -132,17 +184,18 @@ static void *work(void *arg)
 {
     ek_workers *w = arg;
     pthread_mutex_lock(&w->lock);
-    ek_job **place = &w->running[w->n_begun++];
+    running *place = &w->running[w->n_begun++];
     for (;;) {
         ek_job *j = next_job(w);
         if (!j && w->closing && !w->large.first && !w->small.first) break;
         if (!j) {
-            pthread_cond_wait(&w->wake, &w->lock);
+            wait_for_work(w);
             continue;
         }
         bool large = j->large;
         w->n_large += large;
-        *place = j;
+        w->n_running++;
+        *place = (running){j, w->n_spare > 0 ? ek_now() : 0};
         pthread_mutex_unlock(&w->lock);
         const uint64_t begun = processor_time();
         j->run(j);
@@ -150,8 +203,9 @@ static void *work(void *arg)
         pthread_mutex_lock(&w->lock);
         charge(w, j, took);
         w->n_large -= large;
-        *place = NULL;
-        if (large || w->share < w->n_threads) pthread_cond_broadcast(&w->wake);
+        w->n_running--;
+        *place = (running){0};
+        if (large || w->n_spare > 0 || w->share < w->n_threads) pthread_cond_broadcast(&w->wake);
         append(&w->finished, j);
         wake(w);
     }
@@ -187,6 +241,12 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
 
 ek_err ek_workers_open(ek_workers **out, ek_loop *loop, int n_threads, int max_queue)
 {
+    return ek_workers_open_spare(out, loop, n_threads, 0, max_queue);
+}
+
+ek_err ek_workers_open_spare(ek_workers **out, ek_loop *loop, int n_threads, int n_spare, int max_queue)
+{
+    const int n = n_threads + n_spare;
     int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     if (fd < 0) return ek_fail(EK_EIO, "no event descriptor: %s", strerror(errno));
     ek_workers *w = ek_alloc(sizeof *w);
@@ -198,12 +258,13 @@ ek_err ek_workers_open(ek_workers **out, ek_loop *loop, int n_threads, int max_q
     w->fd = fd;
     w->max_queue = max_queue;
     w->n_threads = w->share = n_threads;
-    w->running = ek_alloc((size_t)n_threads * sizeof *w->running);
-    w->thread = ek_alloc((size_t)n_threads * sizeof *w->thread);
+    w->n_spare = n_spare;
+    w->running = ek_alloc((size_t)n * sizeof *w->running);
+    w->thread = ek_alloc((size_t)n * sizeof *w->thread);
     w->loop = loop;
     w->event = event_new(loop->base, fd, EV_READ | EV_PERSIST, on_wake, w);
     event_add(w->event, NULL);
-    for (; w->n_started < n_threads; w->n_started++) {
+    for (; w->n_started < n; w->n_started++) {
         if (pthread_create(&w->thread[w->n_started], NULL, work, w) == 0) continue;
         ek_workers_close(w);
         return ek_fail(EK_ENOMEM, "a thread for preparing requests could not be started");

@@ -1,6 +1,8 @@
 /* A few threads for work that is too long for the event loop, with a bounded queue, in which clients take turns. A
  * turn costs the processor time that the job took: whose jobs took long waits for those of others. Large
- * jobs never take the last thread, so that small ones do not wait behind them.
+ * jobs never take the last thread, so that small ones do not wait behind them. Where there are spare threads, a large
+ * job that has run for more than 0.1 s keeps its place from nobody: others begin beside it, on half of the spare
+ * threads those of every client, on the other half those of clients that have none running.
  *
  * Called from the event loop's thread only. */
 #ifndef EK_SERVE_WORKERS_H
@@ -29,6 +31,8 @@ struct ek_job {
 
 /* loop is borrowed: jobs are done in its turns, as many as each has time for. n_threads >= 1. EIO, ENOMEM. */
 ek_err ek_workers_open(ek_workers **out, struct ek_loop *loop, int n_threads, int max_queue);
+/* The same with threads beside them, for as many large jobs that are slow. */
+ek_err ek_workers_open_spare(ek_workers **out, struct ek_loop *loop, int n_threads, int n_spare, int max_queue);
 /* From now on at most so many jobs of one client run at a time, so that others find a thread. n >= 1. */
 void ek_workers_set_share(ek_workers *w, int n);
 /* Queues a job. EBUSY, with the numbers, when max_queue jobs wait, of one client or with a share of its own: done is
