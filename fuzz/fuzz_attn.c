@@ -1,5 +1,6 @@
 /* Attention over pages of arbitrary bytes. Property: every instruction set and every company of a
- * row gives the bits of the definition for that row alone, whatever the keys and values are. */
+ * row gives the bits of the definition for that row alone, whatever the keys and values are; codes of
+ * i12 are those that a store writes (ops/attn/attn_int.h). */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "base/machine/cpu.h"
 #include "base/hash/rng.h"
 #include "ops/attn/attn.h"
+#include "ops/kv/kv_codec.h"
 
 enum { MAX_KEYS = 640, MAX_ROWS = 9 };
 
@@ -34,6 +36,16 @@ static float *attend(unsigned cpu, const ek_attn_shape *sh, const ek_kv_view *vi
     return o;
 }
 
+static void write_codes(const ek_attn_shape *sh, uint8_t *block)
+{
+    const size_t k = ek_kv_k_bytes(sh->k_format, sh->head_dim), v = ek_kv_v_bytes(sh->v_format, sh->head_dim);
+    for (int h = 0; h < sh->n_kv_heads; h++, block += k + v)
+        for (int i = 0; i < EK_PAGE_TOKENS * sh->head_dim; i++) {
+            if (sh->k_format == EK_KV_I12) ((int16_t *)(void *)block)[i] %= 2048;
+            if (sh->v_format == EK_KV_I12) ((int16_t *)(void *)(block + k))[i] %= 2048;
+        }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     if (n < 8) return 0;
@@ -50,7 +62,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     uint8_t *pool = ek_alloc_big(bytes);
     int32_t page[MAX_KEYS / EK_PAGE_TOKENS];
     for (size_t i = 0; i < bytes; i++) pool[i] = n > 8 ? data[8 + i * 7 % (n - 8)] : 0x3c;
-    for (int i = 0; i < n_pages; i++) page[i] = i;
+    for (int i = 0; i < n_pages; i++) page[i] = i, write_codes(&sh, pool + block * (size_t)i);
     ek_kv_view view = {pool, block, page};
     ek_attn_row rows[MAX_ROWS];
     for (int r = 0; r < n_rows; r++) {

@@ -19,8 +19,9 @@
     X(png_get_color_type)                                                                                         \
     X(png_get_error_ptr)                                                                                          \
     X(png_get_image_height)                                                                                       \
-    X(png_get_io_ptr) X(png_get_rowbytes) X(png_get_valid) X(png_longjmp) X(png_read_end) X(png_read_info)        \
-        X(png_read_row) X(png_read_update_info) X(png_set_chunk_cache_max) X(png_set_chunk_malloc_max)            \
+    X(png_get_io_ptr)                                                                                             \
+    X(png_get_rowbytes) X(png_get_valid) X(png_longjmp) X(png_read_end) X(png_read_info) X(png_read_row)          \
+        X(png_read_update_info) X(png_set_chunk_cache_max) X(png_set_chunk_malloc_max)                            \
             X(png_set_expand_gray_1_2_4_to_8) X(png_set_gray_to_rgb) X(png_set_interlace_handling)                \
                 X(png_set_keep_unknown_chunks) X(png_set_longjmp_fn) X(png_set_palette_to_rgb) X(png_set_read_fn) \
                     X(png_set_strip_16) X(png_set_strip_alpha) X(png_set_tRNS_to_alpha) X(png_set_user_limits)    \
@@ -31,18 +32,19 @@
     X(DGifCloseFile)    \
     X(DGifGetExtension) \
     X(DGifGetExtensionNext) X(DGifGetImageDesc) X(DGifGetLine) X(DGifGetRecordType) X(DGifOpen) X(GifErrorString)
-#define HEIF(X)                                                                                                     \
-    X(heif_context_alloc)                                                                                           \
-    X(heif_context_free)                                                                                            \
-    X(heif_context_get_number_of_top_level_images)                                                                  \
-    X(heif_context_get_primary_image_handle)                                                                        \
-    X(heif_context_read_from_memory_without_copy)                                                                   \
-    X(heif_context_set_maximum_image_size_limit)                                                                    \
-    X(heif_decode_image)                                                                                            \
-    X(heif_decoding_options_alloc)                                                                                  \
-    X(heif_decoding_options_free) X(heif_image_get_height) X(heif_image_get_plane_readonly) X(heif_image_get_width) \
-        X(heif_image_handle_get_height) X(heif_image_handle_get_width) X(heif_image_handle_has_alpha_channel)       \
-            X(heif_image_handle_release) X(heif_image_release)
+#define HEIF(X)                                                                                                       \
+    X(heif_context_alloc)                                                                                             \
+    X(heif_context_free)                                                                                              \
+    X(heif_context_get_number_of_top_level_images)                                                                    \
+    X(heif_context_get_primary_image_handle)                                                                          \
+    X(heif_context_read_from_memory_without_copy)                                                                     \
+    X(heif_context_set_maximum_image_size_limit)                                                                      \
+    X(heif_decode_image)                                                                                              \
+    X(heif_decoding_options_alloc)                                                                                    \
+    X(heif_decoding_options_free)                                                                                     \
+    X(heif_image_get_height) X(heif_image_get_plane_readonly) X(heif_image_get_width) X(heif_image_handle_get_height) \
+        X(heif_image_handle_get_width) X(heif_image_handle_has_alpha_channel) X(heif_image_handle_release)            \
+            X(heif_image_release)
 #define SNDFILE(X) X(sf_close) X(sf_open_virtual) X(sf_readf_float) X(sf_seek) X(sf_error) X(sf_strerror) X(sf_command)
 #define SOXR(X)    X(soxr_io_spec) X(soxr_oneshot) X(soxr_quality_spec) X(soxr_runtime_spec)
 /* clang-format on */

@@ -6,8 +6,10 @@
 #include <string.h>
 
 #include "attn_scene.h"
+#include "base/hash/rng.h"
 #include "base/machine/cpu.h"
 #include "ops/attn/attn_int.h"
+#include "ops/kv/kv_codec.h"
 #include "ops/math.h"
 
 enum { MAX_WAYS = 12 };
@@ -238,10 +240,99 @@ static void prompts(void **state)
         }
 }
 
+/* --- pages of any bytes: what was never written by a store, and what a damaged one left */
+
+/* Which NaN comes out is not defined. */
+static void one_nan(float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (isnan(x[i])) x[i] = NAN;
+}
+
+/* A part's codes of i12 become such as are written; every fourth scale of a token is one of those at the ends, the
+ * others are of a usual size, so that sums of codes are seen too. Scales of values below 0 are defined on a CPU. */
+static void codes_and_scales(ek_kv_format f, uint8_t *part, int dim, uint64_t seed)
+{
+    static const float ends[] = {NAN,       -NAN,    INFINITY, -INFINITY, 0.0f,     -0.0f, 1e-45f, -1e-45f,
+                                 0x1p-101f, -1e-20f, 3.4e38f,  -3.4e38f,  0x1p100f, -1.0f, 1.0f,   -0x1p-10f};
+    if (f == EK_KV_I12)
+        for (int i = 0; i < EK_PAGE_TOKENS * dim; i++) ((int16_t *)(void *)part)[i] %= 2048;
+    if (!ek_kv_token_scaled(f)) return;
+    for (int t = 0; t < EK_PAGE_TOKENS; t++) {
+        const uint64_t r = ek_mix64(seed + (uint64_t)t);
+        *(float *)(uintptr_t)ek_kv_token_scale(f, part, dim, t) = r % 4 ? (float)(r >> 8 & 0xffff) * 0x1p-24f
+                                                                        : ends[r >> 8 & 15];
+    }
+}
+
+static void bytes_of(const ek_attn_shape *sh, uint8_t *pool, size_t block, int n_pages, bool raw, uint64_t seed)
+{
+    for (size_t i = 0; i < block * (size_t)n_pages; i++) pool[i] = (uint8_t)ek_mix64(seed + i);
+    for (int p = 0; p < n_pages; p++)
+        for (int h = 0; h < sh->n_kv_heads; h++) {
+            const size_t k_bytes = ek_kv_k_bytes(sh->k_format, sh->head_dim),
+                         head = k_bytes + ek_kv_v_bytes(sh->v_format, sh->head_dim);
+            uint8_t *k = pool + block * (size_t)p + head * (size_t)h;
+            if (raw && sh->k_format != EK_KV_I12 && sh->v_format != EK_KV_I12) continue;
+            codes_and_scales(sh->k_format, k, sh->head_dim, seed + (uint64_t)(p * 1000 + h * 100));
+            codes_and_scales(sh->v_format, k + k_bytes, sh->head_dim, seed + (uint64_t)(p * 2000 + h * 100 + 1));
+        }
+}
+
+/* Of every format, beside itself and beside one in integers: each way gives the definition's bits whatever the bytes
+ * are, but for codes of i12 that no store writes (ops/attn/attn_int.h). */
+static void pages_of_any_bytes(void **state)
+{
+    (void)state;
+    enum { PAGES = 6, ROWS = 9, LAST = 64 * PAGES - 20 };
+    static const struct {
+        int heads, kv_heads, dim, window;
+    } shapes[] = {{8, 1, 64, 0}, {2, 1, 20, 0}, {3, 1, 72, 90}, {12, 2, 128, 300}, {1, 1, 256, 0}};
+    way ways[MAX_WAYS];
+    const int n_ways = ways_here(ways);
+    for (int f = 0; f < EK_KV_FORMAT_COUNT; f++)
+        for (size_t i = 0; i < 3 * sizeof shapes / sizeof *shapes; i++) {
+            const int of = (int)(i / 3);
+            if (!ek_kv_rotated((ek_kv_format)f) && of != f % 5) continue;
+            const ek_kv_format other = i % 3 == 0 ? (ek_kv_format)f : i % 3 == 1 ? EK_KV_I8 : EK_KV_I12;
+            const attn_case c = {
+                {EK_FULL, (ek_kv_format)f, other, shapes[of].heads, shapes[of].kv_heads, shapes[of].dim, 0},
+                shapes[of].window};
+            const size_t block = ek_kv_block_bytes(c.shape.k_format, other, c.shape.n_kv_heads, c.shape.head_dim);
+            uint8_t *pool = check_alloc(block * PAGES);
+            int32_t page[PAGES];
+            for (int p = 0; p < PAGES; p++) page[p] = p;
+            bytes_of(&c.shape, pool, block, PAGES, i % 2, (uint64_t)f * 100 + i);
+            const ek_kv_view view = {.base = pool, .stride = block, .page = page};
+            ek_attn_row rows[ROWS];
+            for (int r = 0; r < ROWS; r++) rows[r] = row_at(&c, 0, LAST - ROWS + 1 + r);
+            rows[2].end = rows[6].end = LAST + 1;
+            float *q = queries(&c.shape, ROWS, 91 + i), *want = attend(0, NULL, &c.shape, &view, rows, ROWS, q);
+            const size_t n = q_width(&c.shape) * ROWS;
+            one_nan(want, n);
+            for (int w = 0; w < n_ways; w++) {
+                ek_attn *a;
+                assert_int_equal(ek_attn_plan_ops(&a, &ways[w].ops, &c.shape), EK_OK);
+                float *got = attend_plan(a, NULL, &c.shape, &view, rows, ROWS, q);
+                one_nan(got, n);
+                check_bits("attn", ways[w].name, want, got, n, "any bytes, %s:%s, %d heads on %d of %d",
+                           ek_kv_format_name((ek_kv_format)f), ek_kv_format_name(other), c.shape.n_heads,
+                           c.shape.n_kv_heads, c.shape.head_dim);
+                free(got);
+                ek_attn_free(a);
+            }
+            free(want), free(q);
+            check_free(pool, block * PAGES);
+        }
+}
+
 int main(int argc, char **argv)
 {
-    static const struct CMUnitTest tests[] = {
-        CHECK_TEST(sums_reach_their_bounds), CHECK_TEST(hidden_keys_and_empty_tokens_add_nothing),
-        CHECK_TEST(positions_up_to_2_to_18), CHECK_TEST(deep_positions_are_as_written), CHECK_TEST(prompts)};
+    static const struct CMUnitTest tests[] = {CHECK_TEST(sums_reach_their_bounds),
+                                              CHECK_TEST(hidden_keys_and_empty_tokens_add_nothing),
+                                              CHECK_TEST(positions_up_to_2_to_18),
+                                              CHECK_TEST(deep_positions_are_as_written),
+                                              CHECK_TEST(prompts),
+                                              CHECK_TEST(pages_of_any_bytes)};
     return CHECK_RUN(argc, argv, tests);
 }

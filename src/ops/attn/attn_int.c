@@ -2,6 +2,7 @@
 #include "ops/attn/attn_int.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "ops/math.h"
 
@@ -21,21 +22,30 @@ void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment)
     }
 }
 
+/* E of W >= 2^-100; 128 if W is infinite. */
+static int exponent_of(float w)
+{
+    uint32_t bits;
+    memcpy(&bits, &w, sizeof bits);
+    return (int)(bits >> 23) - 127;
+}
+
 float ek_attn_int_weigh(ek_kv_format f, ek_attn_segment *segment, int i, int *code)
 {
     const float *e = segment->e + i * EK_SEGMENT;
     float w[EK_SEGMENT], max = 0;
-    int sum = 0, exponent;
+    int sum = 0;
     for (int j = segment->from[i]; j < segment->to[i]; j++) {
         const uint8_t *v = segment->v[j / EK_PAGE_TOKENS];
         w[j] = e[j] * *ek_kv_token_scale(f, v, segment->head_dim, j % EK_PAGE_TOKENS);
-        max = w[j] > max ? w[j] : max;
+        w[j] = w[j] < 0 ? 0 : w[j];
+        max = w[j] > max ? w[j] : max; /* not NaN */
         sum += (int)rintf(e[j] * (float)(1 << EK_SUM_BITS));
     }
     segment->l[i] = (float)sum * (1.0f / (1 << EK_SUM_BITS));
     if (max < 0x1p-100f) return 0;
-    frexpf(max, &exponent); /* E + 1 */
-    const float unit = ek_ldexp(1, exponent - EK_WEIGHT_BITS), by = ek_ldexp(1, EK_WEIGHT_BITS - exponent);
+    const int below = exponent_of(max) - (EK_WEIGHT_BITS - 1);
+    const float unit = ek_ldexp(1, below), by = ek_ldexp(1, -below);
     for (int j = segment->from[i]; j < segment->to[i]; j++) code[j] = (int)rintf(fminf(w[j] * by, EK_WEIGHT_CODE));
     return unit;
 }

@@ -26,9 +26,16 @@
  * 65,535 more, are below 2^31: kernels of 32 bits carry A >> 16 out after each page and keep the low 16 bits;
  * fma(f32(H), 65536, f32(L)) of A = 65536 H + L, |H| and |L| up to 2^24, is f32(A).
  *
- * Only codes of at most C and scales of at least 0 are ever written. Of others this is defined: S is modulo 2^32, and a
- * page's products are added modulo 2^32 to the low 16 bits that the one before it left, as kernels of 16-bit products
- * do. Kernels of limbs (AMX, CUDA) read 12 bits of a code, and what a scale below 0 gives is not defined.
+ * Only codes of at most C and finite scales of at least 0 are ever written. For other bytes too the result is defined,
+ * and the same on every instruction set and device:
+ *   any scale of a key         s is the product, whatever it is; a NaN counts as in ek_exp_split (ops/math.h)
+ *   a scale of a value         w_j NaN: it does not enter W, and c_j = 16,383; W infinite: E = 128
+ *   a code -128 of i8          is read as it is: all sums above stay below 2^31
+ * but not for these, which only a part of the kernels reads alike:
+ *   a scale of a value below 0 w_j counts as 0, on every CPU; CUDA kernels take 14 bits of another code
+ *   a code of i12 beyond 2047  in kernels of 16-bit products S is modulo 2^32, and a page's products are added modulo
+ *                              2^32 to the low 16 bits that the one before it left; kernels of limbs (AMX, CUDA) read
+ *                              14 or 15 bits, and halved products (Zen 4) add within 16
  *
  * T joins segments as ever. With values in such a format the result is R((o + 0) / l) / n.
  * A hidden key has the code 0, whatever its slot holds: its product is 0 in every kernel. Codes of 12 and 14 bits are

@@ -184,24 +184,26 @@ static void code_weights(ek_attn_segment *segment, size_t v_codes, weight_codes 
         if (from >= to) continue;
         const int begin = from / 16 * 16, end = (to + 15) / 16 * 16;
         const vf whole = v_set1(0x1.8p23f);
-        vi max = vi_set1(0), sum = vi_set1(0);
+        vf max = v_zero();
+        vi sum = vi_set1(0);
         for (int j = begin; j < end; j += W) {
             const float *scale = (const float *)(segment->v[j / EK_PAGE_TOKENS] + v_codes) + j % EK_PAGE_TOKENS;
-            const vf x = v_load(e + j), w = v_pick(visible(j, from, to), v_mul(x, v_load(scale)), v_zero());
+            const vf x = v_load(e + j), held = v_max(v_zero(), v_mul(x, v_load(scale))); /* NaN stays */
+            const vf w = v_pick(visible(j, from, to), held, v_zero());
             sum = vi_add(sum, v_int(v_round(v_mul(x, v_set1(1 << EK_SUM_BITS)))));
-            max = vi_max(max, v_bits(w)); /* of numbers >= 0 */
+            max = v_max(w, max); /* passes over NaN */
             v_store(e + j, w);
         }
         int lane[W], total = 0;
         vi_store(lane, sum);
         for (int l = 0; l < W; l++) total += lane[l];
         segment->l[i] = (float)total * (1.0f / (1 << EK_SUM_BITS));
-        const int exponent = (vi_reduce_max(max) >> 23) - 127; /* E */
+        const int exponent = (vi_reduce_max(v_bits(max)) >> 23) - 127; /* E */
         if (exponent < -100) continue;
         out->unit[i] = ek_ldexp(1, exponent - (EK_WEIGHT_BITS - 1));
         const vf by = v_set1(ek_ldexp(1, EK_WEIGHT_BITS - 1 - exponent)), limit = v_set1(EK_WEIGHT_CODE);
         for (int j = begin; j < end; j += W) {
-            const vf c = v_min(v_mul(v_load(e + j), by), limit);
+            const vf c = v_min(v_mul(v_load(e + j), by), limit); /* NaN: limit */
             vi_store_16(out->code[i] + j, vi_sub(v_bits(v_add(c, whole)), v_bits(whole)));
         }
 #if HALVED
