@@ -140,15 +140,26 @@ static void test_no_other(void **state)
     free(alone);
 }
 
-/* Whoever supervises the process has to start another one. */
+/* Whoever supervises the process has to start another one: it is not well from the first reply on that tells a client.
+ */
 static void a_lost_device_ends_the_server(void **state)
 {
     (void)state;
-    int running = post(GOOD);
+    static const char health[] = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    int running = post(GOOD), before = connect_to(ek_server_port(server)), after = connect_to(ek_server_port(server));
+    send_all(before, health, sizeof health - 1);
+    ek_buf r = reply_of(before);
+    assert_memory_equal(r.data, "HTTP/1.1 200 ", 13);
+    ek_buf_fini(&r);
     dies = true;
-    ek_buf r = reply_of(post("{\"messages\":[{\"role\":\"user\",\"content\":\"~\"}]}"));
+    r = reply_of(post("{\"messages\":[{\"role\":\"user\",\"content\":\"~\"}]}"));
     assert_memory_equal(r.data, "HTTP/1.1 50", 11);
     assert_non_null(strstr(r.data, "fell off the bus"));
+    ek_buf_fini(&r);
+    send_all(after, health, sizeof health - 1);
+    r = reply_of(after);
+    assert_memory_equal(r.data, "HTTP/1.1 503 ", 13);
+    assert_non_null(strstr(r.data, "\"status\":\"stopping\""));
     ek_buf_fini(&r);
     r = reply_of(running); /* it may have been quicker */
     assert_true(strstr(r.data, "fell off the bus") || strstr(r.data, "\"finish_reason\":\"length\""));
