@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "chat/same_ids.h"
 #include "serve/api/dialect.h"
+#include "text/json/json.h"
 
 static ek_chat_model model;
 
@@ -154,6 +156,72 @@ static void the_same_conversation(void **state)
     }
 }
 
+#define CALL(id, name) "{" id "\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":{}}}"
+#define ID(id)         "\"id\":\"" id "\","
+#define OF(id)         "\"tool_call_id\":\"" id "\","
+#define RESULT(of, s)  "{\"role\":\"tool\"," of "\"content\":\"" s "\"}"
+#define ASKED          "{\"role\":\"user\",\"content\":\"u\"},"
+#define CALLS(list)    "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[" list "]}"
+
+/* The command `render` gives the same text: results of one id answer calls in turn. */
+static void results_of_one_id(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *messages;
+        bool apart; /* ids are shared */
+    } cases[] = {
+        {ASKED CALLS(CALL(ID("x"), "f") "," CALL(ID("x"), "g") "," CALL(ID("x"), "h")) "," RESULT(
+             OF("x"), "1") "," RESULT(OF("x"), "2") "," RESULT(OF("x"), "3"),
+         true},
+        {ASKED CALLS(CALL(ID("x"), "f") "," CALL(ID("y"), "g") "," CALL(ID("x"), "h")) "," RESULT(
+             OF("x"), "1") "," RESULT(OF("y"), "2") "," RESULT(OF("x"), "3"),
+         true},
+        {ASKED CALLS(CALL("", "f") "," CALL("", "g")) "," RESULT("", "1") "," RESULT("", "2"), true},
+        {ASKED CALLS(CALL(ID("x"), "f") "," CALL(ID("x"), "g")) "," RESULT(OF("x"), "1") "," RESULT(
+             OF("x"), "2") "," CALLS(CALL(ID("x"), "h")) "," RESULT(OF("x"), "3"),
+         true},
+        {ASKED CALLS(CALL(ID("x"), "f") "," CALL(ID("y"), "g")) "," RESULT(OF("y"), "1") "," RESULT(OF("x"), "2"),
+         false},
+        {ASKED CALLS(CALL(ID("x"), "f")) "," RESULT(OF("x"), "1") "," CALLS(CALL(ID("x"), "g")) "," RESULT(OF("x"),
+                                                                                                           "2"),
+         false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf body = {0};
+        ek_buf_fmt(&body, "{\"add_generation_prompt\":true,\"messages\":[%s]}", cases[i].messages);
+        ek_buf want = ids_of(&ek_dialect_openai_chat, body.data, false), got = {0};
+        json_t *request;
+        assert_int_equal(ek_json_read(&request, body.data, body.len, 0), EK_OK);
+        json_t *apart = ek_same_ids_apart(request);
+        assert_int_equal(apart != NULL, cases[i].apart);
+        ek_prompt p = {0};
+        ek_ids ids = {0};
+        assert_int_equal(ek_chat_render_request(&p, apart ? apart : request, model.variant), EK_OK);
+        assert_int_equal(ek_encode(model.tokenizer, p.text.data, p.text.len, p.control, p.n_control, &ids), EK_OK);
+        ek_buf_str(&got, "{\"token_ids\":[");
+        for (size_t k = 0; k < ids.len; k++) ek_buf_fmt(&got, k ? ",%d" : "%d", ids.data[k]);
+        ek_buf_str(&got, "]}");
+        if (strcmp(got.data, want.data)) fail_msg("%s: %s", body.data, p.text.data);
+        ek_prompt_fini(&p);
+        ek_ids_fini(&ids);
+        ek_buf_fini(&got), ek_buf_fini(&want), ek_buf_fini(&body);
+        json_decref(request), json_decref(apart);
+    }
+}
+
+/* A result without a call: the request is the template's. */
+static void a_result_without_a_call(void **state)
+{
+    (void)state;
+    json_t *request;
+    static const char text[] = "{\"messages\":[" ASKED CALLS(CALL(ID("x"), "f") "," CALL(ID("x"), "g")) "," RESULT(
+        OF("z"), "1") "]}";
+    assert_int_equal(ek_json_read(&request, text, sizeof text - 1, 0), EK_OK);
+    assert_null(ek_same_ids_apart(request));
+    json_decref(request);
+}
+
 /* And the counts. */
 static void counts(void **state)
 {
@@ -230,6 +298,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_body),
         cmocka_unit_test(the_same_conversation),
+        cmocka_unit_test(results_of_one_id),
+        cmocka_unit_test(a_result_without_a_call),
         cmocka_unit_test(counts),
         cmocka_unit_test(too_long),
     };

@@ -1,14 +1,24 @@
 #include <string.h>
 
+#include "chat/same_ids.h"
 #include "cli/frame/lines.h"
 #include "text/template/chat.h"
 #include "text/json/json.h"
+
+/* As the template has it, but results of one id answer calls in turn, as in the server. */
+static ek_err render_request(ek_prompt *p, const json_t *request)
+{
+    json_t *apart = ek_same_ids_apart(request);
+    const ek_err e = ek_chat_render_request(p, apart ? apart : request, EK_CHAT_LARGE);
+    json_decref(apart);
+    return e;
+}
 
 /* With --jsonl a conversation that cannot be rendered is an answer like any other. */
 static ek_err render_line(const json_t *request, ek_buf *out)
 {
     ek_prompt p = {0};
-    if (ek_chat_render_request(&p, request, EK_CHAT_LARGE) == EK_OK) {
+    if (render_request(&p, request) == EK_OK) {
         ek_json_quote(out, ek_buf_text(&p.text), p.text.len);
     } else {
         ek_buf_str(out, "{\"error\":");
@@ -26,7 +36,7 @@ static ek_err render(void *arg, const json_t *value, const ek_buf *raw, ek_buf *
     json_t *request;
     ek_prompt p = {0};
     ek_err e = ek_json_read(&request, ek_buf_text(raw), raw->len, 0);
-    if (e == EK_OK) e = ek_chat_render_request(&p, request, EK_CHAT_LARGE);
+    if (e == EK_OK) e = render_request(&p, request);
     if (e == EK_OK) ek_buf_add(out, ek_buf_text(&p.text), p.text.len);
     ek_prompt_fini(&p);
     json_decref(request);
