@@ -1,14 +1,13 @@
 /* Drafts by a drafter model on the device (model/drafter.h): its layers read the target's pages, its first state is the
  * target's last hidden state, and each token is fed to the next step where it was found. All of a draft is queued at
  * once. */
-#include "gpu/draft.h"
+#include "gpu/runs.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "gpu/recipe/pass.h"
-#include "gpu/step/graph.h"
-#include "gpu/step/lists.h"
+#include "gpu/recipe/sections.h"
+#include "gpu/step/step.h"
 
 /* --- the rows */
 

@@ -8,9 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/model_args.h"
-#include "gpu/weights/launch.h"
-#include "gpu/weights/table.h"
-#include "gpu/weights/upload.h"
+#include "gpu/weights/weights.h"
 #include "ops/kv/kv_codec.h"
 
 ek_err ek_gpu_driver_load(ek_gpu_driver *out)

@@ -27,8 +27,8 @@ ek_err ek_gpu_driver_load(ek_gpu_driver *out);
 /* Opens device `ordinal` and copies the weights of m, which is borrowed. Logs what the weights take before it is taken;
  * ENOMEM has the numbers. EUNSUPPORTED: a driver, device, format or size that the kernels do not support. */
 ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int ordinal);
-/* The same in two halves: a device without a model, which is enough for towers (gpu/tower/tower.h), and the weights of
- * a share of m, for a device of several (gpu/ranks/ranks.h), with `cut` of all layers its outputs alone. They are
+/* The same in two halves: a device without a model, which is enough for towers (gpu/tower/towers.h), and the weights of
+ * a share of m, for a device of several (gpu/several/several.h), with `cut` of all layers its outputs alone. They are
  * packed, or read on the way (ek_gpu_upload). Errors of the driver and the device. */
 ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
 ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut);
@@ -44,9 +44,6 @@ const char *ek_gpu_text(const ek_gpu *g); /* ek_cuda_text */
 /* An executor for ek_engine_open_on; the engine's close frees it. */
 ek_executor ek_gpu_executor(ek_gpu *g);
 
-/* Of what weights leave, keys and values get this share, and a step the rest. */
-#define EK_GPU_KEYS_SHARE 0.8
-
 /* Bytes that are free on the device, and those that the weights take, a drafter's too; 0 after an error. */
 double ek_gpu_room(ek_gpu *g);
 double ek_gpu_bytes(const ek_gpu *g);
@@ -57,5 +54,13 @@ void ek_gpu_forget(const ek_executor *x);
 
 /* Bytes per second at which the device reads its memory, measured now; 0 after an error. */
 double ek_gpu_read_rate(ek_gpu *g);
+
+/* Times of the families of products, measured on a card for which none are built in (cuda/times.h). They decide which
+ * of two kernels computes a product, and no bit. */
+
+/* How many times as long each family takes as the chip's times say, the geometric mean over some products of published
+ * models' shapes; 1 where none of them could be timed. Takes 0.1 s on an H100, and some 150 MB of the device while it
+ * lasts. EUNSUPPORTED: the device has no clock (an emulated one); ENOMEM; else an error of the driver. */
+ek_err ek_gpu_tune(double factor[EK_CUDA_FAMILIES], ek_cuda *c);
 
 #endif

@@ -1,6 +1,6 @@
 /* The memory of an executor: pages, a step's buffers on the device, and what it fills and reads on the host. That of a
  * drafter is smaller: its pages are the target's, and so is scratch memory that is large enough there. */
-#include "gpu/memory.h"
+#include "gpu/runs.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,10 +8,9 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "cuda/exchange_args.h"
+#include "gpu/fit/fit.h"
 #include "gpu/recipe/recipe.h"
-#include "gpu/step/graph.h"
-#include "gpu/sizes.h"
-#include "gpu/step/host.h"
+#include "gpu/step/step.h"
 
 static double gb(size_t bytes)
 {

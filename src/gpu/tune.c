@@ -1,4 +1,4 @@
-#include "gpu/tune.h"
+#include "gpu/gpu.h"
 
 #include <math.h>
 #include <stdlib.h>

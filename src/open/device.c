@@ -6,9 +6,8 @@
 
 #include "base/buf.h"
 #include "cuda/memory.h"
-#include "gpu/ranks/plan.h"
-#include "gpu/ranks/refuse.h"
-#include "gpu/ranks/room.h"
+#include "gpu/fit/fit.h"
+#include "gpu/several/state.h"
 #include "open/tuning.h"
 
 /* --- the words */

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "gpu/gpu.h"
-#include "gpu/ranks/ranks.h"
+#include "gpu/several/several.h"
 
 typedef struct ek_device {
     bool cuda;       /* a CUDA device is looked for */

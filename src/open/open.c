@@ -10,7 +10,7 @@
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
 #include "engine/executor.h"
-#include "gpu/tower/encoder.h"
+#include "gpu/tower/towers.h"
 #include "model/weights/digest.h"
 #include "open/device.h"
 #include "open/tuning.h"

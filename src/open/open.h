@@ -7,8 +7,8 @@
 #include "base/err.h"
 #include "chat/prompt.h"
 #include "gpu/gpu.h"
-#include "gpu/ranks/opts.h"
-#include "gpu/ranks/ranks.h"
+#include "gpu/fit/fit.h"
+#include "gpu/several/several.h"
 #include "model/tower/tower.h"
 #include "open/opts.h"
 

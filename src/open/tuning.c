@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/hash/hash.h"
 #include "base/log.h"
-#include "gpu/tune.h"
+#include "gpu/gpu.h"
 
 #define MAX_FACTOR 100.0 /* nobody measures more, or less than its inverse */
 

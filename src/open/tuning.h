@@ -1,4 +1,4 @@
-/* The times that a card measured for itself (gpu/tune.h), kept in a file of the user's cache folder: measured at the
+/* The times that a card measured for itself (gpu/gpu.h), kept in a file of the user's cache folder: measured at the
  * first start on a kind of card for which no times are built in, with a driver and a program, and read at the next
  * ones. Only speed depends on them. */
 #ifndef EK_OPEN_TUNING_H

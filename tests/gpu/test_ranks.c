@@ -19,9 +19,9 @@
 #include "base/machine/cpu.h"
 #include "engine/budget.h"
 #include "engine/trace.h"
-#include "gpu/ranks/plan.h"
-#include "gpu/ranks/ranks.h"
-#include "gpu/ranks/state.h"
+#include "gpu/fit/fit.h"
+#include "gpu/several/several.h"
+#include "gpu/several/state.h"
 #include "gpu/step/run.h"
 #include "ops/linear/linear_layout.h"
 

@@ -23,10 +23,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
-#include "emulated.h"
-#include "gpu/ranks/ranks.h"
-#include "gpu/ranks/state.h"
 #include "cuda/exchange_args.h"
+#include "emulated.h"
+#include "gpu/several/several.h"
+#include "gpu/several/state.h"
 #include "gpu/step/run.h"
 #include "gpu/weights/state.h"
 

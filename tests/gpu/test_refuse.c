@@ -15,9 +15,9 @@
 #include "../support/published.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
-#include "gpu/ranks/ranks.h"
-#include "gpu/ranks/refuse.h"
-#include "gpu/ranks/room.h"
+#include "gpu/fit/fit.h"
+#include "gpu/several/several.h"
+#include "gpu/several/state.h"
 #include "gpu/weights/state.h"
 #include "model/pass.h"
 

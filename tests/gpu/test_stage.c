@@ -9,8 +9,7 @@
 #include <math.h>
 
 #include "../support/published.h"
-#include "gpu/ranks/place.h"
-#include "gpu/ranks/stage.h"
+#include "gpu/fit/fit.h"
 
 static void lay_out(ek_stage *s, const ek_model *m, int n)
 {

@@ -19,8 +19,7 @@
 #include "../support/gguf_model.h"
 #include "../support/hashed.h"
 #include "emulated.h"
-#include "gpu/tower/encoder.h"
-#include "gpu/tower/tower.h"
+#include "gpu/tower/towers.h"
 
 static ek_gpu_driver real; /* no modules: the emulated one */
 

@@ -1,4 +1,4 @@
-/* Replies that go through several devices in turns (gpu/ranks/pieces.h), with the real kernels, which run on the CPU:
+/* Replies that go through several devices in turns (gpu/several/pieces.h), with the real kernels, which run on the CPU:
  * requests of different lengths that end and are cancelled at different steps have the tokens and digests that each has
  * alone on the CPU. Devices whose streams run as late as can be show a wait that is missing, or for the wrong piece. */
 #include <setjmp.h>
@@ -13,8 +13,8 @@
 #include "../same/scene.h"
 #include "base/log.h"
 #include "emulated.h"
-#include "gpu/ranks/ranks.h"
-#include "gpu/ranks/state.h"
+#include "gpu/several/several.h"
+#include "gpu/several/state.h"
 
 enum { REQUESTS = 5 };
 

@@ -4,7 +4,7 @@
 
 #include "cuda/attn_work.h"
 
-/* All rows into an empty w. Without items the tiles of late rows come first, as a step has them (gpu/step/lists.h). */
+/* All rows into an empty w. Without items the tiles of late rows come first, as a step has them (gpu/step/step.h). */
 ek_err device_cut(ek_cuda_attn_work *w, const ek_attn_row *rows, int n_rows, int n_heads, int n_kv_heads, int tile);
 
 #endif

@@ -3,7 +3,7 @@
 #define EK_CLI_MEDIA_TOWERS_H
 
 #include "cli/frame/cli.h"
-#include "gpu/tower/tower.h"
+#include "gpu/tower/towers.h"
 #include "media/part/part.h"
 #include "model/tower/tower.h"
 

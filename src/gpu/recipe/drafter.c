@@ -1,10 +1,8 @@
-#include "gpu/recipe/drafter.h"
+#include "gpu/recipe/sections.h"
 
 #include <math.h>
 
-#include "gpu/recipe/embed.h"
-#include "gpu/recipe/layer.h"
-#include "gpu/recipe/product.h"
+#include "gpu/recipe/linear.h"
 
 /* The states that rows are fed lie behind their embeddings. */
 static CUdeviceptr states(const ek_gpu_run *x)

@@ -1,8 +1,8 @@
-#include "gpu/recipe/embed.h"
+#include "gpu/recipe/sections.h"
 
 #include <math.h>
 
-#include "gpu/recipe/product.h"
+#include "gpu/recipe/linear.h"
 
 ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *m)
 {

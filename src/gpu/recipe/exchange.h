@@ -8,12 +8,12 @@
 #define EK_GPU_RECIPE_EXCHANGE_H
 
 #include "cuda/exchange_args.h"
-#include "gpu/recipe/operand.h"
+#include "gpu/recipe/linear.h"
 
-typedef struct ek_gpu_exchange {
+struct ek_gpu_exchange {
     ek_cuda_exchange_args a;
     int n, n_spans; /* pieces; spans of all */
-} ek_gpu_exchange;
+};
 
 static inline bool ek_gpu_is_cut(const ek_gpu_run *x)
 {

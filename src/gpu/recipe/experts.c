@@ -1,14 +1,13 @@
 /* Mixture of experts on the device (src/model/moe.c): pairs of (row, chosen expert) are sorted by expert, so that an
  * expert's weights are read once for up to a tile of rows. */
-#include "gpu/recipe/experts.h"
+#include "gpu/recipe/exchange.h"
+#include "gpu/recipe/sections.h"
 
 #include <math.h>
 #include <stddef.h>
 
 #include "cuda/product/product.h"
-#include "gpu/recipe/gated.h"
-#include "gpu/recipe/route.h"
-#include "gpu/recipe/row_kernel.h"
+#include "gpu/recipe/linear.h"
 
 /* x = norm(h) for the router and for the experts; m decides how it is quantised. */
 static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, const ek_gpu_matrix *m, int n)
@@ -341,4 +340,22 @@ void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     if (reads_alike(&l->gate, &l->up) && reads_alike(&l->expert_gate, &l->expert_up)) write_beside(w, i, n, end);
     else write_apart(w, i, n, end);
+}
+
+/* --- experts of the host */
+
+/* The host computes while the device does gate, up and down. */
+void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
+{
+    const ek_gpu_run *x = w->x;
+    const ek_gpu_layer *l = &x->g->w.layer[i];
+    const ek_cuda_stage_args behind = {.y = x->y, .y_norm = l->post_attention_norm};
+    EK_ASSERT(!ek_gpu_is_cut(x));
+    ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
+    ek_gpu_write_host(w, EK_GPU_HOST_ASK, n);
+    ek_gpu_write_mlp(w, i, &in, n);
+    ek_gpu_write_host(w, EK_GPU_HOST_ANSWER, n);
+    end->pair_out = x->pair_out, end->row_pair = x->host_pair, end->weight = x->host_weight;
+    end->top_k = 1, end->known = true;
+    end->norm_1 = l->post_mlp_norm_1, end->norm_2 = l->post_mlp_norm_2;
 }

@@ -1,4 +1,5 @@
-#include "gpu/recipe/gated.h"
+#include "gpu/recipe/exchange.h"
+#include "gpu/recipe/linear.h"
 
 #include <stddef.h>
 

@@ -1,4 +1,4 @@
-#include "gpu/recipe/heads.h"
+#include "gpu/recipe/linear.h"
 
 #include <stddef.h>
 

@@ -1,12 +1,8 @@
-#include "gpu/recipe/layer.h"
+#include "gpu/recipe/exchange.h"
+#include "gpu/recipe/sections.h"
 
 #include "cuda/rows/layer_end.h"
-#include "gpu/recipe/embed.h"
-#include "gpu/recipe/experts.h"
-#include "gpu/recipe/gated.h"
-#include "gpu/recipe/heads.h"
-#include "gpu/recipe/host.h"
-#include "gpu/recipe/row_kernel.h"
+#include "gpu/recipe/linear.h"
 
 /* --- its rows */
 

@@ -1,4 +1,4 @@
-#include "gpu/recipe/operand.h"
+#include "gpu/recipe/linear.h"
 
 #include "cuda/operand_args.h"
 #include "cuda/product/product.h"

@@ -1,12 +1,9 @@
-#include "gpu/recipe/pass.h"
+#include "gpu/recipe/sections.h"
 
-#include "gpu/recipe/drafter.h"
-#include "gpu/recipe/embed.h"
 #include "gpu/recipe/exchange.h"
-#include "gpu/recipe/layer.h"
-#include "gpu/recipe/product.h"
-#include "gpu/step/attend.h"
-#include "gpu/weights/launch.h"
+#include "gpu/recipe/linear.h"
+#include "gpu/step/step.h"
+#include "gpu/weights/weights.h"
 
 static void write_head(ek_gpu_writer *w)
 {

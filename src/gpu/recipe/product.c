@@ -1,4 +1,4 @@
-#include "gpu/recipe/product.h"
+#include "gpu/recipe/linear.h"
 
 #include "cuda/product/product.h"
 

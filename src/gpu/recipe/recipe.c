@@ -5,16 +5,15 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
-#include "gpu/step/attend.h"
-#include "gpu/step/host.h"
-#include "gpu/weights/launch.h"
+#include "gpu/step/step.h"
+#include "gpu/weights/weights.h"
 
 enum { KEPT_BYTES = 4 << 20, PLACES = 1 << 12 }; /* some twenty numbers of rows of a model of 60 layers */
 
 struct ek_gpu_recipe {
     int n_lines;
     const ek_gpu_line *line;
-    const ek_gpu_open *open;
+    const ek_gpu_open_word *open;
     uint64_t *args; /* open words are filled in here */
 };
 
@@ -33,7 +32,7 @@ struct ek_gpu_recipes {
     uint64_t value[EK_GPU_VALUES];
     /* what is being queued */
     const ek_gpu_recipe *queued;
-    const ek_gpu_open *open;
+    const ek_gpu_open_word *open;
     int line;
 };
 
@@ -48,7 +47,7 @@ static void add_args(ek_gpu_writer *w, ek_gpu_line *line, const void *args, size
     for (size_t i = 0; i < bytes / 8; i++) {
         if (to[i] - ek_gpu_open_value(0) >= EK_GPU_VALUES) continue;
         EK_ASSERT(w->n_opens < EK_GPU_OPENS);
-        w->open[w->n_opens++] = (ek_gpu_open){(uint16_t)i, (uint16_t)(to[i] - ek_gpu_open_value(0))};
+        w->open[w->n_opens++] = (ek_gpu_open_word){(uint16_t)i, (uint16_t)(to[i] - ek_gpu_open_value(0))};
         line->n_opens++;
     }
     w->n_args += bytes / 8;

@@ -4,7 +4,7 @@
  *
  * What a step alone knows (its block's places, its rows of logits) a recipe leaves open: arguments hold
  * ek_gpu_open_value there, and queuing puts the step's values in. The work lists of attention, of which there are more
- * or fewer, are queued by gpu/step/attend.h. */
+ * or fewer, are queued by gpu/step/step.h. */
 #ifndef EK_GPU_RECIPE_RECIPE_H
 #define EK_GPU_RECIPE_RECIPE_H
 
@@ -66,7 +66,7 @@ typedef struct ek_gpu_subject {
 
 enum { EK_GPU_LINES = 64, EK_GPU_OPENS = 128, EK_GPU_RECIPE_ARGS = 32 << 10 };
 
-/* What is not a kernel's: attention, over the layer's list, and experts on the host (gpu/step/host.h). */
+/* What is not a kernel's: attention, over the layer's list, and experts on the host (gpu/step/step.h). */
 typedef enum ek_gpu_other { EK_GPU_ATTENTION, EK_GPU_HOST_ASK, EK_GPU_HOST_ANSWER } ek_gpu_other;
 
 typedef struct ek_gpu_line {
@@ -80,9 +80,9 @@ typedef struct ek_gpu_line {
     bool puts;        /* what is behind it, or itself in the end, waits for what other devices put */
 } ek_gpu_line;
 
-typedef struct ek_gpu_open {
+typedef struct ek_gpu_open_word {
     uint16_t word, value;
-} ek_gpu_open;
+} ek_gpu_open_word;
 
 /* A recipe while it is written, and where rows lie then: they are read from one place and written to the other, for
  * layers always beginning with the first. */
@@ -99,7 +99,7 @@ typedef struct ek_gpu_writer {
     int n_lines, n_opens;
     size_t n_args; /* words */
     ek_gpu_line line[EK_GPU_LINES];
-    ek_gpu_open open[EK_GPU_OPENS];
+    ek_gpu_open_word open[EK_GPU_OPENS];
     uint64_t args[EK_GPU_RECIPE_ARGS / 8];
 } ek_gpu_writer;
 

@@ -1,8 +1,8 @@
-#include "gpu/recipe/route.h"
+#include "gpu/recipe/sections.h"
 
 #include "cuda/product/product.h"
 #include "gpu/recipe/exchange.h"
-#include "gpu/recipe/product.h"
+#include "gpu/recipe/linear.h"
 
 /* Pairs of a job, and how many jobs there can be: an expert's pairs fill all jobs but the last. */
 static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs)

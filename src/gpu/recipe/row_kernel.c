@@ -1,9 +1,7 @@
-#include "gpu/recipe/row_kernel.h"
+#include "gpu/recipe/linear.h"
 
 #include "cuda/operand_args.h"
 #include "gpu/recipe/exchange.h"
-#include "gpu/recipe/gated.h"
-#include "gpu/recipe/heads.h"
 
 static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operands to)
 {

@@ -1,7 +1,7 @@
-#include "gpu/step/attend.h"
+#include "gpu/step/step.h"
 
 #include "cuda/attn_work.h"
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 #include "ops/kv/kv_codec.h"
 
 bool ek_gpu_finishes(const ek_gpu_list *list)

@@ -1,7 +1,7 @@
 /* CUDA graphs: a step of few rows that all want logits is queued by one call once a step of its form has been seen. The
  * form is everything that the kernels' arguments hold: counts, and places in the step's block; what depth, tokens and
  * options change lies in the block. No bit depends on whether a step is replayed. */
-#include "gpu/step/graph.h"
+#include "gpu/step/step.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "gpu/step/host.h"
+#include "gpu/step/step.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* The rows of a step as the kernels read them: tokens, places, visible ranges, page tables, work lists of attention. */
-#include "gpu/step/lists.h"
+#include "gpu/step/step.h"
 
 #include <string.h>
 
@@ -8,6 +8,16 @@
 #include "cuda/model_args.h"
 #include "gpu/step/run.h"
 #include "ops/kv/kv_codec.h"
+
+ek_err ek_gpu_block_take(ek_gpu_block *b, size_t bytes, void **host, CUdeviceptr *device)
+{
+    bytes = (bytes + 63) / 64 * 64;
+    if (bytes > b->bytes - b->used)
+        return ek_fail(EK_ETOOLARGE, "a step needs %zu bytes of lists, there are %zu", b->used + bytes, b->bytes);
+    *host = b->host + b->used, *device = b->device + b->used;
+    b->used += bytes;
+    return EK_OK;
+}
 
 enum { SEGMENT_LIMIT = 256 << 20 };
 

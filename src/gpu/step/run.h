@@ -5,17 +5,15 @@
 #include "cuda/exchange_args.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
-#include "gpu/step/block.h"
-#include "gpu/step/form.h"
-#include "gpu/step/set.h"
+#include "gpu/step/data.h"
 #include "gpu/weights/state.h"
 
 typedef struct ek_gpu_run ek_gpu_run;
 typedef struct ek_gpu_flight ek_gpu_flight;
-typedef struct ek_gpu_host ek_gpu_host; /* gpu/step/host.h */
+typedef struct ek_gpu_host ek_gpu_host; /* gpu/step/step.h */
 
 /* What the host has of a step between its beginning and its end: two, for one may begin behind another; of several
- * devices more, for a step may be in pieces (gpu/ranks/pieces.h). All pinned. */
+ * devices more, for a step may be in pieces (gpu/several/pieces.h). All pinned. */
 struct ek_gpu_flight {
     uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
     int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token; with a cut what
@@ -81,7 +79,8 @@ struct ek_gpu_run {
     struct ek_gpu_recipes *recipes; /* gpu/recipe/recipe.h */
     ek_err pending;
     char pending_text[512];
-    /* of a device of several: where rows come from, and who has tokens (gpu/step/border.h); NULL: it has all layers */
+    /* of a device of several: where rows come from, and who has tokens (gpu/several/state.h); NULL: it has all layers
+     */
     struct ek_gpu_run *front, *behind, *last; /* the device that has the layers in front; behind; the last */
     const float *given;                       /* pinned: rows of the host's layers, in front of the first device */
     CUevent taken;                            /* the rows of the device in front were copied */

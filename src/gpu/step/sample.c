@@ -1,5 +1,5 @@
 /* Draws on the device (cuda/kernels/sample/sample.cu, sample_sort.cu). */
-#include "gpu/step/sample.h"
+#include "gpu/step/step.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "cuda/model_args.h"
 #include "gpu/step/run.h"
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 
 enum { MAX_BIAS = 65536, MAX_COUNTS = 1 << 20 }; /* entries of a step; draws beyond are made on the CPU */
 

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "gpu/tower/conformer_state.h"
+#include "gpu/tower/state.h"
 
 static ek_gpu_conformer *of(ek_gpu_tower *t)
 {

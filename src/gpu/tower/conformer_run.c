@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "gpu/tower/conformer_state.h"
-#include "gpu/weights/launch.h"
+#include "gpu/tower/state.h"
+#include "gpu/weights/weights.h"
 
 static const ek_audio_config *config(const ek_gpu_conformer *x)
 {

@@ -1,10 +1,9 @@
-#include "gpu/tower/encoder.h"
+#include "gpu/tower/towers.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "gpu/tower/tower.h"
 
 enum { IMAGE, SOUND, SENSES };
 

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "gpu/tower/state.h"
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 #include "model/tower/tower_unified.h"
 
 typedef struct ek_gpu_patches {

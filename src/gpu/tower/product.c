@@ -1,7 +1,7 @@
 /* Products of an encoder: those of the decoder's recipes, queued as they are written. */
 #include "gpu/tower/state.h"
 
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 
 /* Of a product in parts, at most. */
 enum { PARTS = 64 << 20 };

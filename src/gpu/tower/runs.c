@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "gpu/tower/state.h"
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 #include "model/tower/tower_audio.h"
 
 typedef struct ek_gpu_runs {

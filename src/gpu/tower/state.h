@@ -4,10 +4,12 @@
 #define EK_GPU_TOWER_STATE_H
 
 #include "cuda/tower_args.h"
-#include "gpu/recipe/product.h"
-#include "gpu/weights/upload.h"
+#include "gpu/recipe/linear.h"
+#include "gpu/weights/weights.h"
 #include "media/part/part.h"
+#include "model/tower/tower_audio_state.h"
 #include "model/tower/tower_part.h"
+#include "model/tower/tower_vision.h"
 
 typedef struct ek_gpu_tower ek_gpu_tower; /* tower.h has what callers do with one */
 
@@ -94,5 +96,67 @@ void ek_gpu_tower_stage_for(ek_cuda_tower_stage_args *a, const ek_gpu_group *m, 
 /* A kernel with a block for each row; ek_tower_gate. */
 ek_cuda_grid ek_gpu_tower_row_grid(int rows, int width);
 ek_cuda_grid ek_gpu_tower_gate_grid(int rows, int n);
+
+/* Inside src/gpu/tower: the vision tower's weights on the device, and the picture at hand. */
+
+typedef struct ek_gpu_vision_layer {
+    ek_gpu_group heads, gates; /* q, k, v; gate, up */
+    ek_gpu_matrix o, down;
+    CUdeviceptr input_norm, q_norm, k_norm, post_attention_norm, pre_mlp_norm, post_mlp_norm;
+} ek_gpu_vision_layer;
+
+typedef struct ek_gpu_vision {
+    ek_gpu_tower t;
+    const ek_vision *v;
+    ek_gpu_matrix input, projection;
+    ek_gpu_vision_layer *layer;
+    CUdeviceptr std_bias, std_scale;
+    /* of the picture */
+    int n, across, down;                            /* patches, in a line and in a column */
+    CUdeviceptr rgb, value, column, line, cos, sin; /* tables for each column and line */
+    CUdeviceptr h, y, qkv, o, gates, pooled;        /* rows of all patches; pooled: of tokens */
+    CUdeviceptr codes;                              /* of attention in integers, where gates are later */
+    CUdeviceptr x[EK_GPU_TOWER_INPUTS];             /* what products read; the first holds the patches first */
+} ek_gpu_vision;
+
+/* Queue the kernels of the patches' embedding, of a layer, of soft tokens. */
+void ek_gpu_vision_embed(ek_gpu_vision *x);
+void ek_gpu_vision_layer_of(ek_gpu_vision *x, int layer);
+void ek_gpu_vision_tokens(ek_gpu_vision *x);
+/* How attention is launched. */
+ek_cuda_product ek_gpu_vision_attention(const ek_gpu_vision *x);
+
+/* Inside src/gpu/tower: the audio tower's weights on the device, and the clip at hand. */
+
+typedef struct ek_gpu_ffw {
+    ek_gpu_group up;
+    ek_gpu_matrix down;
+    CUdeviceptr pre, post;
+} ek_gpu_ffw;
+
+typedef struct ek_gpu_conformer_layer {
+    ek_gpu_ffw ffw[2];
+    ek_gpu_group heads, start; /* q, k, v; the convolution's */
+    ek_gpu_matrix post, end;
+    CUdeviceptr pre_attn, post_attn, out, conv_pre, conv_norm, tap, q_scale, rel_row;
+} ek_gpu_conformer_layer;
+
+typedef struct ek_gpu_conformer {
+    ek_gpu_tower t;
+    const ek_audio *a;
+    ek_gpu_matrix conv[2], input, output, embed;
+    CUdeviceptr conv_norm[2], bias;
+    ek_gpu_conformer_layer *layer;
+    /* of the clip: n rows, one per token */
+    int frames, half, n;                            /* half: rows behind the first convolution */
+    CUdeviceptr mel, window[2], map[2];             /* [frames][bins]; windows of the convolutions and what they give */
+    CUdeviceptr h, y, heads, o, wide;               /* rows; wide: four times as wide */
+    CUdeviceptr gate, last, x[EK_GPU_TOWER_INPUTS]; /* last: [n][output] */
+} ek_gpu_conformer;
+
+/* Queue the kernels of the convolutions, of a layer, of soft tokens. */
+void ek_gpu_conformer_begin(ek_gpu_conformer *x);
+void ek_gpu_conformer_layer_of(ek_gpu_conformer *x, int layer);
+void ek_gpu_conformer_tokens(ek_gpu_conformer *x);
 
 #endif

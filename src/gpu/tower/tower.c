@@ -1,11 +1,11 @@
-#include "gpu/tower/tower.h"
+#include "gpu/tower/towers.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
 #include "gpu/tower/state.h"
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 
 /* ------------------------------------------------------------------ opening */
 

@@ -4,8 +4,8 @@
 
 #include "base/alloc.h"
 #include "cuda/tower/tensors.h"
-#include "gpu/tower/vision_state.h"
-#include "gpu/weights/launch.h"
+#include "gpu/tower/state.h"
+#include "gpu/weights/weights.h"
 
 static ek_gpu_vision *of(ek_gpu_tower *t)
 {

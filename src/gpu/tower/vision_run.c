@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "cuda/tower/tensors.h"
-#include "gpu/tower/vision_state.h"
-#include "gpu/weights/launch.h"
+#include "gpu/tower/state.h"
+#include "gpu/weights/weights.h"
 
 static ek_cuda_tower_stage_args stage(const ek_gpu_vision *x)
 {

@@ -1,4 +1,4 @@
-#include "gpu/weights/launch.h"
+#include "gpu/weights/weights.h"
 
 #include <stdio.h>
 #include <string.h>

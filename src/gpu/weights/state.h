@@ -51,7 +51,7 @@ typedef struct ek_gpu_share {
     int first, end;
     bool embed;       /* it looks tokens up */
     bool head;        /* and it makes logits */
-    int host_experts; /* layers [first, host_experts) have router and experts on the host (gpu/step/host.h) */
+    int host_experts; /* layers [first, host_experts) have router and experts on the host (gpu/step/step.h) */
     ek_gpu_cut cut;
     size_t kv_at[EK_PAGE_KINDS], kv_bytes[EK_PAGE_KINDS];
 } ek_gpu_share;

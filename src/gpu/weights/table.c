@@ -1,13 +1,12 @@
 /* The table of per-layer embeddings (E2B, E4B) on the device: packed piece by piece as a matrix of its type is, so that
  * ek_embed decodes a row there. Where it does not fit, or its type is no matrix's, rows are decoded on the CPU and
  * copied. */
-#include "gpu/weights/table.h"
+#include "gpu/weights/weights.h"
 
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "gpu/weights/upload.h"
 #include "ops/linear/linear_layout.h"
 
 enum { PIECE = 4096, TASK = 128 }; /* rows */

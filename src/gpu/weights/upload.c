@@ -1,7 +1,7 @@
 /* The weights' way to the device. Matrices of Form Q are copied as the CPU has them and laid out there by ek_pack_q;
  * Form F and vectors are copied as they are. Those of a deferred model are read some layers at a time, which is all
  * that host memory has of them. */
-#include "gpu/weights/upload.h"
+#include "gpu/weights/weights.h"
 
 #include <stdlib.h>
 
@@ -10,7 +10,6 @@
 #include "cuda/model_args.h"
 #include "cuda/product/layout.h"
 #include "cuda/product/product.h"
-#include "gpu/weights/launch.h"
 #include "ops/linear/linear_layout.h"
 
 enum { ALIGN = 256 };

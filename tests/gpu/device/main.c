@@ -8,13 +8,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "../../support/device_pack.h"
 #include "../../same/cases.h"
+#include "../../support/device_pack.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "drafts.h"
-#include "gpu/draft.h"
 #include "gpu/gpu.h"
+#include "gpu/runs.h"
 #include "gpu/step/run.h"
 
 static ek_gpu_driver driver;

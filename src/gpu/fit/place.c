@@ -1,0 +1,316 @@
+#include "gpu/fit/fit.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gpu/weights/cut.h"
+#include "model/pass.h"
+
+/* Of a device's room: the rest is for keys, values and a step. Beside the CPU there is more than one way to cut, and
+ * what is left is what makes contexts long. */
+static const double ALL = 0.95, BESIDE_HOST = 0.75;
+
+/* Up to here layers are dealt by time: what is left does not shorten contexts by much, whoever has a layer more. */
+static const double HALF = 0.5;
+
+double ek_place_share(bool host)
+{
+    return host ? BESIDE_HOST : ALL;
+}
+
+static double gb(double bytes)
+{
+    return bytes / 1e9;
+}
+
+static int n_layers(const ek_model *m)
+{
+    return m->config.n_layers;
+}
+
+/* Where the last device's layers begin at the latest. */
+static int last_border(const ek_model *m)
+{
+    int border = n_layers(m) - 1;
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        if (m->last[k] >= 0 && m->last[k] < border) border = m->last[k];
+    return border;
+}
+
+/* The first embeds and the last makes logits, both by one table; a model with per-layer inputs embeds everywhere. */
+static ek_model_share share_of(const ek_model *m, int first, int end)
+{
+    return (ek_model_share){
+        .first = first, .end = end, .embed = first == 0 || end == n_layers(m) || m->config.per_layer_size};
+}
+
+/* Without the experts of layers [0, host_experts). */
+static double weights_beside(const ek_model *m, int first, int end, int host_experts)
+{
+    double bytes = ek_model_common_bytes(m, share_of(m, first, end).embed);
+    for (int i = first; i < end; i++) bytes += ek_model_layer_bytes(m, i);
+    for (int i = first; i < end && i < host_experts; i++) bytes -= ek_model_experts_bytes(m, i, m->config.n_experts);
+    return bytes;
+}
+
+static double weights_of(const ek_model *m, int first, int end)
+{
+    return weights_beside(m, first, end, 0);
+}
+
+static void add(ek_place *p, const ek_model *m, int device, int first, int end)
+{
+    p->device[p->n] = device;
+    p->share[p->n] = share_of(m, first, end);
+    p->share[p->n].host_experts = p->host_experts;
+    p->bytes[p->n++] = weights_beside(m, first, end, p->host_experts);
+}
+
+static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
+{
+    char rooms[256] = "";
+    for (int i = 0; i < n && strlen(rooms) < sizeof rooms - 32; i++)
+        snprintf(rooms + strlen(rooms), sizeof rooms - strlen(rooms), "%s%.2f", i ? ", " : "", gb(room[i]));
+    if (!host)
+        return ek_fail(EK_ENOMEM, "the weights need %.2f GB on %d device%s room for %s GB",
+                       gb(weights_of(m, 0, n_layers(m))), n, n == 1 ? ", which has" : "s, which have", rooms);
+    return ek_fail(
+        EK_ENOMEM,
+        "the layers from %d on and the head, which stay together, need %.2f GB for weights; the devices have "
+        "room for %s GB, of which %.0f %% are for weights",
+        last_border(m), gb(weights_of(m, last_border(m), n_layers(m))), rooms, BESIDE_HOST * 100);
+}
+
+/* What borders are to make small of the device that has most of it. */
+typedef struct aim {
+    const double *room;
+    double share; /* of a device's room that weights take at most */
+    bool time;    /* of a few replies' step; else the part of the room that weights take */
+} aim;
+
+static double cost_of(const ek_place *p, const ek_model *m, const aim *a, int r, int first, int end)
+{
+    enum { FEW = 4 };
+    const double fill = weights_beside(m, first, end, p->host_experts) / a->room[r];
+    if (fill > a->share) return INFINITY;
+    if (!a->time) return fill;
+    const ek_stage own = ek_stage_of(m, first, end);
+    return ek_stage_time(&own, FEW, FEW);
+}
+
+/* Borders of n devices, cut[0] to cut[n], so that the one that costs most costs as little as can be, and what it does:
+ * cost[r][i] is of r devices that have the first i layers. INFINITY: there are none. */
+static double find_borders(int *cut, const ek_place *p, const ek_model *m, int n, const aim *a)
+{
+    const int layers = n_layers(m), border = last_border(m);
+    double cost[EK_RANKS + 1][EK_MAX_LAYERS + 1];
+    int from[EK_RANKS + 1][EK_MAX_LAYERS + 1];
+    for (int r = 0; r <= EK_RANKS; r++)
+        for (int i = 0; i <= layers; i++) cost[r][i] = r || i ? INFINITY : 0, from[r][i] = 0;
+    for (int r = 1; r <= n; r++)
+        for (int i = r; i <= (r < n ? border : layers); i++)
+            for (int j = r - 1; j < i && (r < n || i == layers); j++) {
+                if (r > 1 && j > border) continue;
+                const double own = cost_of(p, m, a, r - 1, j, i), most = own > cost[r - 1][j] ? own : cost[r - 1][j];
+                if (most < cost[r][i]) cost[r][i] = most, from[r][i] = j;
+            }
+    cut[n] = layers;
+    for (int r = n; r > 0; r--) cut[r - 1] = from[r][cut[r]];
+    return cost[n][layers];
+}
+
+/* By time where there is room for it; of layers whose experts are the CPU's, devices wait for that. At most `share` of
+ * a device's room is taken. */
+static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n, double share)
+{
+    const int border = last_border(m);
+    int cut[EK_RANKS + 1];
+    if (n > border + 1)
+        return ek_fail(EK_EUNSUPPORTED, "%d devices, the layers can be cut in %d places: %d devices at most", n, border,
+                       border + 1);
+    if ((p->host_experts || find_borders(cut, p, m, n, &(aim){room, HALF, true}) == INFINITY) &&
+        find_borders(cut, p, m, n, &(aim){room, share, false}) == INFINITY)
+        return too_large(m, room, n, false);
+    for (int r = 0; r < n; r++) add(p, m, r, cut[r], cut[r + 1]);
+    return EK_OK;
+}
+
+/* From the last device's last layer on, as many as it holds. */
+static ek_err place_beside_host(ek_place *p, const ek_model *m, const double *room, int n)
+{
+    int first[EK_RANKS], end = n_layers(m), used = 0;
+    for (int r = n - 1; r >= 0 && end > 0; r--, used++) {
+        int i = end;
+        while (i > 0 && weights_of(m, i - 1, end) <= room[r] * BESIDE_HOST) i--;
+        if (r == n - 1 && i > last_border(m)) return too_large(m, room, n, true);
+        first[r] = i;
+        if (i == end) break; /* none */
+        end = i;
+    }
+    p->host_end = end;
+    for (int r = n - used; r < n; r++) add(p, m, r, first[r], r + 1 < n ? first[r + 1] : n_layers(m));
+    return EK_OK;
+}
+
+ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int n, bool host)
+{
+    *out = (ek_place){0};
+    return host ? place_beside_host(out, m, room, n) : place_on_devices(out, m, room, n, ALL);
+}
+
+/* The experts of as few layers as can be on the CPU, and the rest on the devices. */
+static ek_err place_experts(ek_place *out, const ek_model *m, const double *room, int n)
+{
+    if (!m->config.n_experts)
+        return ek_fail(EK_EUNSUPPORTED, "the model has no experts that the CPU could have (cpu:layers)");
+    double least = weights_beside(m, 0, n_layers(m), n_layers(m));
+    for (int k = 0; k <= n_layers(m); k++) {
+        *out = (ek_place){.host_experts = k};
+        if (place_on_devices(out, m, room, n, BESIDE_HOST) == EK_OK) return EK_OK;
+    }
+    return ek_fail(EK_ENOMEM,
+                   "without its experts the model needs %.2f GB on %d device%s, of whose room %.0f %% are for weights",
+                   gb(least), n, n == 1 ? "" : "s", BESIDE_HOST * 100);
+}
+
+/* Weights that the CPU reads for a token. */
+static double read_by_host(const ek_place *p, const ek_model *m)
+{
+    double bytes = 0;
+    for (int i = 0; i < p->host_end; i++)
+        bytes += ek_model_layer_bytes(m, i) - ek_model_experts_bytes(m, i, m->config.n_experts) +
+                 ek_model_experts_bytes(m, i, m->config.top_k_experts);
+    for (int i = 0; i < p->host_experts; i++) bytes += ek_model_experts_bytes(m, i, m->config.top_k_experts);
+    return bytes;
+}
+
+ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part)
+{
+    ek_place experts;
+    if (part == EK_HOST_EXPERTS) return place_experts(out, m, room, n);
+    *out = (ek_place){0};
+    const ek_err err = place_beside_host(out, m, room, n);
+    if (part == EK_HOST_LAYERS || !m->config.n_experts || (!err && !out->host_end)) return err;
+    if (place_experts(&experts, m, room, n)) {
+        *out = (ek_place){0}; /* for its sentence */
+        return place_beside_host(out, m, room, n);
+    }
+    if (err || read_by_host(&experts, m) < read_by_host(out, m)) *out = experts;
+    return EK_OK;
+}
+
+ek_gpu_cut ek_place_cut(const ek_place *p, int i)
+{
+    return (ek_gpu_cut){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0, p->whole_o};
+}
+
+/* What all of o takes is better left to keys where there is little of it. */
+static bool have_room_for_o(const ek_model *m, const double *room, int n)
+{
+    bool all = true;
+    for (int r = 0; r < n; r++) all &= 2 * ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, true}) <= room[r];
+    return all;
+}
+
+ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
+{
+    *out = (ek_place){.split = EK_SPLIT_OUTPUTS};
+    EK_TRY(ek_gpu_cut_check(m, n));
+    out->whole_o = have_room_for_o(m, room, n);
+    for (int r = 0; r < n; r++) {
+        add(out, m, r, 0, n_layers(m));
+        out->bytes[r] = ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, out->whole_o});
+        if (out->bytes[r] > room[r] * ALL)
+            return ek_fail(EK_ENOMEM, "device %d of %d has room for %.2f GB, its part of the weights needs %.2f GB", r,
+                           n, gb(room[r]), gb(out->bytes[r]));
+    }
+    return EK_OK;
+}
+
+ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, ek_split split, bool host,
+                   ek_host_part part)
+{
+    EK_ASSERT(split != EK_SPLIT_AUTO);
+    if (split == EK_SPLIT_OUTPUTS && n > 1) return ek_place_outputs(out, m, room, n);
+    return host ? ek_place_with_host(out, m, room, n, part) : ek_place_layers(out, m, room, n, false);
+}
+
+void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end)
+{
+    const ek_place old = *p;
+    if (end <= old.host_experts) return;
+    p->n = 0, p->host_experts = end < n_layers(m) ? end : n_layers(m);
+    for (int r = 0; r < old.n; r++) add(p, m, old.device[r], old.share[r].first, old.share[r].end);
+}
+
+void ek_place_give_host(ek_place *p, const ek_model *m, int end)
+{
+    const ek_place old = *p;
+    if (end > last_border(m)) end = last_border(m);
+    if (end <= old.host_end) return;
+    p->n = 0, p->host_end = end;
+    for (int r = 0; r < old.n; r++) {
+        const int first = old.share[r].first > end ? old.share[r].first : end;
+        if (first < old.share[r].end) add(p, m, old.device[r], first, old.share[r].end);
+    }
+}
+
+/* --- in words */
+
+typedef struct words {
+    char *text;
+    size_t size;
+} words;
+
+static void say(const words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const words *w, const char *format, ...)
+{
+    const size_t used = strlen(w->text);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(w->text + used, w->size - used, format, list);
+    va_end(list);
+}
+
+static void say_layers(const words *w, int first, int end, bool more)
+{
+    if (end - first == 1) say(w, "%s%d", more ? ", " : "layer ", first);
+    else say(w, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
+}
+
+static void say_outputs(const words *w, const ek_place *p, const int *ordinal)
+{
+    double most = 0;
+    say(w, "outputs cut over ");
+    for (int i = 0; i < p->n; i++) {
+        say(w, "%scuda:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", ordinal[p->device[i]]);
+        most = p->bytes[i] > most ? p->bytes[i] : most;
+    }
+    say(w, " (weights up to %.2f GB each)", gb(most));
+}
+
+void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal)
+{
+    const words w = {out, size};
+    out[0] = '\0';
+    if (p->split == EK_SPLIT_OUTPUTS) {
+        say_outputs(&w, p, ordinal);
+        return;
+    }
+    if (p->host_end) {
+        say_layers(&w, 0, p->host_end, false);
+        say(&w, " on the CPU");
+    }
+    if (p->host_experts) {
+        say(&w, "experts of ");
+        say(&w, p->host_experts == 1 ? "layer 0" : "layers 0 to %d", p->host_experts - 1);
+        say(&w, " on the CPU, ");
+    }
+    for (int i = 0; i < p->n; i++) {
+        say_layers(&w, p->share[i].first, p->share[i].end, i || p->host_end);
+        say(&w, "%s on cuda:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", ordinal[p->device[i]],
+            i ? "" : "weights ", gb(p->bytes[i]));
+    }
+}

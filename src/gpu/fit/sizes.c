@@ -1,0 +1,283 @@
+/* What a step's buffers on a device take, and where in its memory each begins: of an executor that opens, and of one
+ * that is planned. */
+#include "gpu/fit/fit.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "cuda/attn_work.h"
+#include "cuda/exchange_args.h"
+#include "cuda/many.h"
+#include "cuda/model_args.h"
+#include "cuda/product/product.h"
+#include "gpu/step/step.h"
+#include "gpu/weights/weights.h"
+#include "ops/kv/kv_codec.h"
+
+enum { ALIGN = 256 };
+
+/* Pieces of one allocation; without a base it only counts. */
+typedef struct arena {
+    CUdeviceptr base;
+    size_t used;
+} arena;
+
+static CUdeviceptr reserve(arena *a, size_t n, size_t size)
+{
+    CUdeviceptr p = a->base + a->used;
+    a->used += (n * size + ALIGN - 1) / ALIGN * ALIGN;
+    return p;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+typedef struct widths {
+    size_t query, key, inter, acts; /* acts: bytes of all rows' records */
+} widths;
+
+static size_t record(size_t rows, int k)
+{
+    ek_cuda_acts a;
+    return k > 0 ? rows * ek_cuda_acts_plan(&a, k, 16) + 1024 : 0;
+}
+
+static widths widths_of(const ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    widths w = {0};
+    for (int i = 0; i < c->n_layers; i++) {
+        const ek_layer_config *l = &c->layer[i];
+        w.query = larger(w.query, (size_t)(c->n_heads * l->head_dim));
+        w.key = larger(w.key, (size_t)(l->n_kv_heads * l->head_dim));
+        w.inter = larger(w.inter, (size_t)l->intermediate_size);
+    }
+    size_t rows = (size_t)x->z.max_rows, widest = larger(w.inter, larger(w.query, (size_t)c->hidden_size));
+    widest = larger(widest, 2 * (size_t)c->backbone_hidden_size);
+    w.acts = larger(record(rows, (int)widest), record(rows, c->per_layer_size));
+    if (c->n_experts) w.acts = larger(w.acts, record(rows * (size_t)c->top_k_experts, c->moe_intermediate_size));
+    if (w.inter < (size_t)c->per_layer_size) w.inter = (size_t)c->per_layer_size;
+    return w;
+}
+
+static void lay_out_experts(ek_gpu_run *x, arena *a)
+{
+    const ek_config *c = &x->g->m->config;
+    const size_t n = (size_t)x->z.max_rows, pairs = n * (size_t)c->top_k_experts, f = sizeof(float);
+    x->route = reserve(a, n * (size_t)c->n_experts, f);
+    x->pair_gate = reserve(a, pairs * (size_t)c->moe_intermediate_size, f);
+    x->pair_up = reserve(a, pairs * (size_t)c->moe_intermediate_size, f);
+    x->pair_out = reserve(a, pairs * (size_t)c->hidden_size, f);
+    x->expert = reserve(a, pairs, sizeof(int32_t));
+    x->weight = reserve(a, pairs, f);
+    x->pair_row = reserve(a, pairs, sizeof(int32_t));
+    x->row_pair = reserve(a, pairs, sizeof(int32_t));
+    x->jobs = reserve(a, pairs, sizeof(ek_cuda_job));
+    x->n_jobs = reserve(a, 1, sizeof(int32_t)), x->routed = reserve(a, 1, sizeof(int32_t));
+    x->h_between = reserve(a, n * (size_t)c->hidden_size, f);
+    if (!ek_gpu_experts_are_here(&x->g->share, x->g->share.first))
+        x->host_pair = reserve(a, n, sizeof(int32_t)), x->host_weight = reserve(a, n, f);
+    x->route_acts = reserve(a, record(n, c->hidden_size), 1), x->expert_acts = reserve(a, record(n, c->hidden_size), 1);
+}
+
+/* What other devices read: records, words, and who waits for whom. */
+static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
+{
+    const ek_config *c = &x->g->m->config;
+    const size_t n = (size_t)x->z.max_rows;
+    x->gathered = reserve(a, record(n, (int)larger(w->query, w->inter)), 1);
+    if (c->n_experts) x->pair_gathered = reserve(a, record(n * (size_t)c->top_k_experts, c->moe_intermediate_size), 1);
+    x->control = reserve(a, 1, sizeof(ek_cuda_exchange_control));
+    /* of all rows at most */
+    const size_t logits = (size_t)x->z.max_logits * (size_t)c->vocab_size * sizeof(float);
+    const size_t rows = n * ((size_t)c->hidden_size * sizeof(float) * (size_t)(1 + c->top_k_experts)) + w->acts;
+    x->landing_bytes = (2 * larger(logits, rows) + 63) / 64 * 64;
+    if (x->landing_bytes > EK_CUDA_LANDING_BYTES) x->landing_bytes = EK_CUDA_LANDING_BYTES;
+    x->landing = reserve(a, EK_CUDA_LANDINGS, x->landing_bytes);
+}
+
+static size_t prompt_stack(const ek_gpu_run *x)
+{
+    int segments = x->z.max_ctx / EK_SEGMENT + 2;
+    return (size_t)ek_cuda_multiprocessors(x->g->c) *
+           (size_t)ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).slots *
+           ek_cuda_attn_stack_floats(ek_cuda_attn_levels(segments), EK_MAX_HEAD_DIM) * sizeof(float);
+}
+
+static void lay_out_draft(ek_gpu_run *x, arena *a)
+{
+    const ek_config *c = &x->g->m->config;
+    const size_t n = (size_t)x->z.max_rows, f = sizeof(float);
+    x->fed = reserve(a, n * 2 * (size_t)c->backbone_hidden_size, f);
+    if (c->n_centroids) {
+        x->logits = reserve(a, n * (size_t)c->n_centroids, f);
+        x->chosen = reserve(a, n * (size_t)c->top_k_centroids, sizeof(int32_t));
+    } else {
+        x->logits = reserve(a, n * (size_t)c->vocab_size, f);
+    }
+    x->best = reserve(a, n * 2, sizeof(uint64_t));
+    x->token = reserve(a, n * EK_DRAFT_MAX, sizeof(int32_t));
+}
+
+size_t ek_gpu_max_ended(const ek_gpu_run *x)
+{
+    const bool leaves = ek_kv_rotated(x->g->m->v_format) && x->max_items > x->max_tiles;
+    return (size_t)(leaves ? x->max_items : x->max_tiles);
+}
+
+static void lay_out(ek_gpu_run *x, arena *a)
+{
+    const ek_config *c = &x->g->m->config;
+    const size_t n = (size_t)x->z.max_rows, hidden = (size_t)c->hidden_size, f = sizeof(float);
+    const size_t logits = (size_t)x->z.max_logits, vocab = (size_t)c->vocab_size;
+    const widths w = widths_of(x);
+    x->h = reserve(a, n * hidden, f), x->x = reserve(a, n * hidden, f), x->y = reserve(a, n * hidden, f);
+    x->q = reserve(a, n * w.query, f), x->o = reserve(a, n * w.query, f);
+    x->k = reserve(a, n * w.key, f), x->v = reserve(a, n * w.key, f);
+    x->gate = reserve(a, n * w.inter, f), x->up = reserve(a, n * w.inter, f);
+    x->acts = reserve(a, w.acts, 1), x->acts2 = reserve(a, w.acts, 1);
+    if (c->per_layer_size) {
+        const size_t before = (size_t)(ek_prompt_layers(c) * c->per_layer_size);
+        const size_t behind = (size_t)(c->n_layers * c->per_layer_size) - before;
+        x->per_layer_head = reserve(a, n * before, f);
+        x->per_layer_tail = reserve(a, logits * behind, f);
+        x->temp = reserve(a, n * before + logits * behind, f);
+    }
+    if (c->n_experts) lay_out_experts(x, a);
+    if (x->g->share.cut.ranks) lay_out_exchange(x, a, &w);
+    ek_gpu_set *const set[] = {&x->all, &x->tail};
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < EK_KIND_COUNT; k++) {
+            const size_t rows = i ? logits : n, rotated = (size_t)x->g->m->n_rotated[k];
+            set[i]->cos[k] = reserve(a, rows * rotated, f), set[i]->sin[k] = reserve(a, rows * rotated, f);
+        }
+    const ek_gpu_run *t = x->target;
+    x->segments = t && t->segment_bytes >= x->segment_bytes ? t->segments : reserve(a, x->segment_bytes, 1);
+    x->ended = reserve(a, ek_gpu_max_ended(x), sizeof(int32_t));
+    x->stack = t && t->stack_bytes >= x->stack_bytes ? t->stack : reserve(a, x->stack_bytes, 1);
+    const bool operands = t && t->operand_bytes >= x->operand_bytes;
+    for (int i = 0; i < 2; i++) x->operand[i] = operands ? t->operand[i] : reserve(a, x->operand_bytes, 1);
+    if (t) {
+        lay_out_draft(x, a);
+        return;
+    }
+    if (x->g->drafter) x->hidden = reserve(a, logits * hidden, f);
+    if (x->g->share.head) {
+        x->logits = reserve(a, logits * vocab, f);
+        x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
+        x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
+        x->sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
+    }
+    /* All five in one piece: the first four zeroed by one call, the last three copied by one. Tokens stay until the
+     * next step's are drawn: it may begin with them. */
+    x->best = reserve(a, logits * 40, 1);
+    x->draw = x->best + logits * 8, x->digest = x->draw + logits * 16;
+    x->bad = x->digest + logits * 8, x->token = x->bad + logits * 4;
+}
+
+/* Bytes of the stack and an operand for any step: an operand of all rows, and for each block that is at work at once
+ * nodes of 128 outputs by 64 rows. */
+static void size_products(ek_gpu_run *x)
+{
+    const ek_config *c = &x->g->m->config;
+    const int rows = x->z.max_rows;
+    const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
+    const size_t node = 128 * 64 * sizeof(float);
+    x->stack_bytes = (size_t)chip->multiprocessors * node *
+                     larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
+                            EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
+    x->operand_bytes = 0;
+    const int behind = x->g->share.end < c->n_layers; /* whose rows are left as for a layer here */
+    for (int i = x->g->share.first; i < x->g->share.end + behind; i++) {
+        const ek_gpu_layer *w = &x->g->w.layer[i];
+        const ek_gpu_matrix *const dense[] = {
+            &w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router, &w->per_layer_gate, &w->per_layer_proj};
+        for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&dense[m]->l, rows, 0, chip));
+        if (!c->n_experts) continue;
+        const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
+        for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
+            const int jobs = rows * c->top_k_experts / 32 + c->n_experts; /* of 32 pairs where a matrix has two limbs */
+            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs, chip));
+        }
+    }
+    const ek_gpu_matrix *const others[] = {ek_gpu_head(&x->g->w),   &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
+                                           &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
+    for (size_t m = 0; m < sizeof others / sizeof *others; m++)
+        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0, chip));
+}
+
+void ek_gpu_size_step(ek_gpu_run *x)
+{
+    arena a = {0};
+    x->segment_bytes = larger(ek_gpu_segment_bytes(x), prompt_stack(x));
+    ek_gpu_lists_max(x, &x->max_tiles, &x->max_items);
+    size_products(x);
+    lay_out(x, &a);
+    x->scratch_bytes = a.used;
+    x->block.bytes = ek_gpu_lists_bytes(x) + 64; /* the step's number */
+    x->block.bytes += x->target ? (size_t)x->z.max_rows * 2 * sizeof(int32_t) + 4096 : ek_gpu_samples_bytes(x);
+}
+
+void ek_gpu_set_sizes(ek_gpu_run *x, const ek_executor_sizes *z)
+{
+    x->z = *z;
+    x->limits = (ek_scratch){.m = x->g->m, .max_rows = z->max_rows, .max_logits = z->max_logits, .max_ctx = z->max_ctx};
+    x->max_ld_table = z->max_ctx / EK_PAGE_TOKENS + 2;
+}
+
+void ek_gpu_lay_out(ek_gpu_run *x)
+{
+    arena a = {.base = x->scratch};
+    lay_out(x, &a);
+}
+
+/* Of a drafter's run, which has a row per request (memory.c). */
+void ek_gpu_size_drafter(ek_gpu_run *x, ek_gpu_run *target)
+{
+    const ek_executor_sizes *z = &target->z;
+    x->g = target->g->drafter, x->target = target;
+    ek_gpu_set_sizes(x, &(ek_executor_sizes){.max_rows = z->max_requests,
+                                             .max_logits = z->max_requests,
+                                             .max_ctx = z->max_ctx,
+                                             .max_requests = z->max_requests});
+    ek_gpu_size_step(x);
+}
+
+static double step_bytes(const ek_gpu_run *x)
+{
+    return (double)(x->scratch_bytes + x->block.bytes);
+}
+
+/* What m's g and the run x of it take. */
+static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
+{
+    ek_gpu *const g = x->g;
+    ek_gpu_set_sizes(x, z);
+    ek_gpu_size_step(x);
+    *out = (ek_gpu_planned){.weights = (double)g->bytes, .step = step_bytes(x), .table = ek_gpu_table_plan(g)};
+    for (int k = 0; k < EK_PAGE_KINDS; k++) out->page_bytes[k] = g->share.kv_bytes[k];
+    if (!g->drafter) return;
+    ek_gpu_run *drafter = ek_alloc(sizeof *drafter);
+    ek_gpu_size_drafter(drafter, x);
+    out->drafter = (double)g->drafter->bytes, out->drafter_step = step_bytes(drafter);
+    free(drafter);
+}
+
+ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_cut cut,
+                   const ek_executor_sizes *z, const ek_drafter *d)
+{
+    ek_gpu *g = ek_alloc(sizeof *g), *drafter = d ? ek_alloc(sizeof *drafter) : NULL;
+    ek_gpu_run *x = ek_alloc(sizeof *x);
+    g->c = c, g->m = m, x->g = g;
+    ek_gpu_set_share(g, share, cut);
+    ek_err err = ek_gpu_upload_plan(g);
+    if (d) ek_gpu_set_drafter(drafter, g, d);
+    if (d && !err) err = ek_gpu_upload_plan(drafter);
+    g->drafter = drafter;
+    if (!err) plan(out, x, z);
+    free(x), free(drafter), free(g);
+    return err;
+}

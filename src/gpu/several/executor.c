@@ -1,0 +1,354 @@
+/* The executor of a CUDA device: pages, logits and scratch in device memory; a step is one copy of its lists, the
+ * kernels, and the tokens back. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "gpu/gpu.h"
+#include "gpu/recipe/sections.h"
+#include "gpu/runs.h"
+#include "gpu/several/state.h"
+#include "gpu/step/step.h"
+
+/* --- a step */
+
+typedef struct embed_arg {
+    ek_gpu_run *x;
+    const ek_step *s;
+    int before, behind; /* elements */
+} embed_arg;
+
+/* The per-layer embeddings of row `task`, and of the task - n-th row that wants logits. */
+static void embed_task(void *arg, int task, int worker)
+{
+    (void)worker;
+    const embed_arg *e = arg;
+    const ek_model *m = e->x->g->m;
+    const int n = e->s->n_rows, r = task < n ? task : e->x->want_host[task - n];
+    const int id = e->s->row[r].embedding ? m->config.pad : e->s->row[r].token;
+    float *to = e->x->temp_host;
+    if (task < n) {
+        to += (size_t)task * (size_t)e->before;
+        if (e->before) ek_embedding_row(&m->w.per_layer_embed, id, 0, e->before, to);
+    } else {
+        to += (size_t)n * (size_t)e->before + (size_t)(task - n) * (size_t)e->behind;
+        if (e->behind) ek_embedding_row(&m->w.per_layer_embed, id, e->before, e->behind, to);
+    }
+}
+
+/* What the file holds of the rows' embeddings, and rows that are vectors themselves. */
+static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
+{
+    ek_gpu_run *const maker = x->follower ? x->peer[0] : x; /* whose turn is first */
+    const ek_config *c = &x->g->m->config;
+    const size_t hidden = sizeof(float) * (size_t)c->hidden_size;
+    for (int r = 0; r < s->n_rows; r++)
+        if (s->row[r].embedding && x->g->share.embed)
+            EK_TRY(ek_cuda_upload(x->g->c, ek_gpu_embedded(x) + hidden * (size_t)r, s->row[r].embedding, hidden));
+    if (!c->per_layer_size || x->g->w.table.l.n) return EK_OK;
+    embed_arg e = {.x = maker, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
+    e.behind = c->n_layers * c->per_layer_size - e.before;
+    if (!x->follower)
+        ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->n_want);
+    size_t n = (size_t)s->n_rows * (size_t)e.before + (size_t)x->n_want * (size_t)e.behind;
+    return ek_cuda_upload(x->g->c, x->temp, maker->temp_host, sizeof(float) * n);
+}
+
+static ek_err download_shown(ek_gpu_run *x)
+{
+    const size_t row = sizeof(float) * (size_t)x->g->m->config.vocab_size;
+    for (int i = x->first_logits; i < x->first_logits + x->n_want; i++)
+        if (x->shown[i])
+            EK_TRY(ek_cuda_download(x->g->c, (uint8_t *)x->logits_host + row * (size_t)i, x->logits + row * (size_t)i,
+                                    row));
+    return EK_OK;
+}
+
+static ek_err queue_forward(ek_gpu_run *const *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(ek_cuda_fill(x[i]->g->c, x[i]->best, 0, (size_t)x[i]->z.max_logits * 36));
+    }
+    ek_gpu_forward(x, n);
+    for (int i = 0; i < n; i++) {
+        EK_TRY(x[i]->g->err);
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(download_shown(x[i]));
+    }
+    return EK_OK;
+}
+
+static ek_err queue_draws(ek_gpu_run *const *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        ek_gpu_draw(x[i]);
+        EK_TRY(x[i]->g->err);
+    }
+    return EK_OK;
+}
+
+static ek_err queue_all(ek_gpu_run *const *x, int n)
+{
+    EK_TRY(queue_forward(x, n));
+    return queue_draws(x, n);
+}
+
+/* All that a step queues behind its copies. Masks may still be made while the device computes the forward pass. */
+static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    if (!x[0]->masks) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
+    EK_TRY(ek_gpu_replay(x, n, queue_forward, EK_GPU_FORWARD));
+    ek_masks_wait(s->masks);
+    for (int i = 0; i < n; i++) {
+        if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(ek_gpu_put_masks(x[i], s));
+    }
+    return ek_gpu_replay(x, n, queue_draws, EK_GPU_DRAWS);
+}
+
+/* What the host brings to the step. */
+static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
+{
+    EK_TRY(ek_gpu_lists(x, s));
+    if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
+    x->digests = false;
+    for (int i = 0; i < x->n_want; i++) x->digests |= s->digested[s->first_logits + i];
+    EK_TRY(ek_gpu_samples(x, s, x->shown));
+    if (s->follows && x->n_draws < s->n_draws)
+        return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
+                       s->n_draws - x->n_draws);
+    if (x->follower) memset(x->shown, 0, sizeof *x->shown * (size_t)x->z.max_logits), x->digests = false;
+    EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
+    EK_TRY(ek_gpu_border_take(x, s));
+    return upload_embeddings(x, s);
+}
+
+static ek_gpu_flight *flight_of(ek_gpu_run *x, uint64_t step)
+{
+    return &x->flight[step % (uint64_t)x->n_flights];
+}
+
+/* What the host reads of the step, and where in the stream it is there. */
+static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
+{
+    f->n_draws = x->n_draws, f->draws = x->n_draws == s->n_draws, f->disturbed = false;
+    if (x->g->share.head) EK_TRY(ek_cuda_download(x->g->c, f->result, x->digest, (size_t)x->z.max_logits * 16));
+    if (x->control) EK_TRY(ek_cuda_download(x->g->c, f->result + 4 * x->z.max_logits, x->control, 8));
+    return ek_cuda_event_record(x->g->c, f->ended);
+}
+
+/* Whether s can begin behind the step that was begun: its tokens are on the device, and so is what they say of the
+ * rows. */
+static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
+{
+    if (!s->follows) return EK_OK;
+    ek_gpu_run *draws = x->last ? x->last : x; /* the device that has the head */
+    if (!flight_of(draws, draws->n_begun - 1)->draws)
+        return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
+    if (x->g->m->config.per_layer_size && !x->g->w.table.l.n)
+        return ek_fail(EK_EUNSUPPORTED, "per-layer embeddings of tokens that are not known are the file's");
+    if (x->pending) return ek_fail(x->pending, "%s", x->pending_text); /* of a step that is not ahead */
+    return EK_OK;
+}
+
+/* Before anything is queued. */
+static ek_err check_step(ek_gpu_run *x, const ek_step *s)
+{
+    EK_ASSERT(x->n_begun - x->n_ended < (uint64_t)x->n_flights && (!s->follows || x->n_begun > x->n_ended));
+    EK_TRY(ek_cuda_enter(x->g->c));
+    EK_TRY(check_follows(x, s));
+    if (x->pending) return ek_fail(x->pending, "%s", x->pending_text);
+    return ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs);
+}
+
+static ek_err put_number(ek_gpu_run *x)
+{
+    void *host;
+    CUdeviceptr device;
+    const uint32_t step = x->n_exchanged - 1;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof step, &host, &device));
+    EK_ASSERT(device == x->block.device); /* where exchanges look for it */
+    memcpy(host, &step, sizeof step);
+    return EK_OK;
+}
+
+/* Up to where devices may wait for each other. */
+static ek_err prepare(ek_gpu_run *x, const ek_step *s)
+{
+    EK_TRY(ek_cuda_enter(x->g->c));
+    if (s->follows) flight_of(x, x->n_begun - 1)->disturbed = true;
+    x->g->err = EK_OK;
+    x->block.host = flight_of(x, x->n_begun)->block, x->block.used = 0;
+    if (x->control) EK_TRY(put_number(x));
+    x->first_logits = s->first_logits, x->first_draw = s->first_draw;
+    return queue_lists(x, s);
+}
+
+static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    for (int i = 0; i < n; i++) EK_TRY(prepare(x[i], s));
+    EK_TRY(queue_kernels(x, n, s));
+    for (int i = 0; i < n; i++) {
+        EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(queue_results(x[i], s, flight_of(x[i], x[i]->n_begun)));
+    }
+    return EK_OK;
+}
+
+ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    for (int i = 0; i < n; i++) EK_TRY(check_step(x[i], s));
+    if (x[0]->control) EK_TRY(ek_gpu_number(x, n));
+    const ek_err err = queue_step(x, n, s);
+    for (int i = 0; i < n && !err; i++) x[i]->n_begun++;
+    if (!err) return EK_OK;
+    char text[512];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    ek_gpu_release(x, n); /* nothing queued may still read the block */
+    return ek_fail(err, "%s", text);
+}
+
+static ek_err begin_run(void *arg, const ek_step *s)
+{
+    ek_gpu_run *x = arg;
+    return ek_gpu_begin(&x, 1, s);
+}
+
+ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    const ek_gpu_flight *f = flight_of(x[0], x[0]->n_ended);
+    ek_err err = n == 1 ? ek_cuda_enter(x[0]->g->c) : ek_gpu_await(x, n, x[0]->n_ended);
+    for (int i = 0; i < n; i++) {
+        EK_ASSERT(x[i]->n_ended < x[i]->n_begun);
+        x[i]->result = flight_of(x[i], x[i]->n_ended++)->result;
+    }
+    EK_TRY(err);
+    if (n == 1) EK_TRY(ek_cuda_event_wait(x[0]->g->c, f->ended));
+    else EK_TRY(ek_cuda_enter(x[0]->g->c));
+    ek_masks_wait(s->masks); /* of draws that the device does not make */
+    return ek_gpu_deliver(x[0], s, f);
+}
+
+static ek_err end_run(void *arg, const ek_step *s)
+{
+    ek_gpu_run *x = arg;
+    return ek_gpu_end(&x, 1, s);
+}
+
+static ek_err step_run(void *arg, const ek_step *s)
+{
+    EK_TRY(begin_run(arg, s));
+    return end_run(arg, s);
+}
+
+static const float *logits_run(void *arg, int row)
+{
+    const ek_gpu_run *x = arg;
+    return x->logits_host + (size_t)row * (size_t)x->g->m->config.vocab_size;
+}
+
+static uint64_t digest_run(void *arg, int row)
+{
+    const ek_gpu_run *x = arg;
+    uint64_t digest;
+    memcpy(&digest, x->result + 2 * row, sizeof digest);
+    return digest;
+}
+
+/* A page is not what the engine takes it for, and it will not ask again: no step after that can be trusted. */
+static void note_pending(ek_gpu_run *x, ek_err err)
+{
+    if (!err || x->pending) return;
+    x->pending = err;
+    snprintf(x->pending_text, sizeof x->pending_text, "%s%s", ek_err_text(),
+             ek_cuda_broken(x->g->c) ? "" : "; the device cannot be used any more: it lacks a page");
+}
+
+static CUdeviceptr page_at(const ek_gpu_run *x, ek_layer_kind kind, int32_t page)
+{
+    EK_ASSERT(page >= 0 && page < x->z.n_pages[kind]);
+    return x->pages[kind] + x->page_bytes[kind] * (size_t)page;
+}
+
+static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
+{
+    ek_gpu_run *x = arg;
+    note_pending(x, ek_cuda_enter(x->g->c));
+    note_pending(x, ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->page_bytes[kind]));
+}
+
+/* A page that cannot be read must not reach a disk: the engine asks whether the device is lost, and after another error
+ * the process ends. */
+static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    const ek_gpu_run *x = arg;
+    const size_t bytes = x->page_bytes[kind];
+    ek_err err = ek_cuda_enter(x->g->c);
+    if (!err) err = ek_cuda_download(x->g->c, out, page_at(x, kind, page), bytes);
+    if (!err) err = ek_cuda_sync(x->g->c);
+    EK_ASSERT(!err || ek_cuda_broken(x->g->c));
+}
+
+static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    ek_gpu_run *x = arg;
+    note_pending(x, ek_cuda_enter(x->g->c));
+    note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->page_bytes[kind]));
+    note_pending(x, ek_cuda_sync(x->g->c)); /* in is the caller's again */
+}
+
+static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
+{
+    ek_gpu_run *x = arg;
+    note_pending(x, ek_cuda_enter(x->g->c));
+    note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->page_bytes[kind]));
+}
+
+static const char *broken_run(void *arg)
+{
+    const ek_gpu_run *x = arg;
+    const char *why = ek_cuda_why(x->g->c);
+    return why || !x->pending ? why : x->pending_text;
+}
+
+void ek_gpu_forget(const ek_executor *on)
+{
+    ek_gpu_run *x = on->arg;
+    EK_ASSERT(x->n_begun > x->n_ended);
+    if (ek_cuda_enter(x->g->c) == EK_OK) ek_cuda_sync(x->g->c); /* nothing queued may still read the block */
+    x->n_begun--;
+}
+
+ek_executor ek_gpu_executor(ek_gpu *g)
+{
+    ek_gpu_run *x = ek_alloc(sizeof *x);
+    size_t free = 0, total = 0;
+    double room;
+    x->g = g, x->n_flights = EK_GPU_FLIGHTS;
+    if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
+    room = (double)free * EK_GPU_KEYS_SHARE - g->reserved;
+    return (ek_executor){.config = &g->m->config,
+                         .layout = &g->m->layout,
+                         .model = g->m,
+                         .leaves_host = true,
+                         .room = room > 1 ? room : 1, /* 0 would ask for the host's */
+                         .arg = x,
+                         .open = ek_gpu_run_open,
+                         .step = step_run,
+                         .begin = begin_run,
+                         .end = end_run,
+                         .logits = logits_run,
+                         .digest = digest_run,
+                         .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */
+                         .copy_page = copy_page_run,
+                         .read_page = read_page_run,
+                         .write_page = write_page_run,
+                         .poison_page = poison_page_run,
+                         .broken = broken_run,
+                         .draft = g->drafter ? ek_gpu_draft : NULL,
+                         .draft_arg = x,
+                         .draft_cost = g->drafter ? g->drafter->draft_cost : 0,
+                         .close = ek_gpu_run_close};
+}

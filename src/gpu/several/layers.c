@@ -1,0 +1,328 @@
+/* The executor over several devices that have whole layers: every step, or piece of one, goes through the CPU's layers,
+ * if there are any, and then through each device's. A device's own executor (gpu/several/executor.c) computes its part
+ * of it.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/machine/cpu.h"
+#include "gpu/fit/fit.h"
+#include "gpu/several/pieces.h"
+#include "gpu/several/state.h"
+#include "gpu/step/run.h"
+
+typedef struct split {
+    ek_ranks *r;
+    int n;
+    ek_executor on[EK_RANKS];
+    ek_stage stage[EK_RANKS];
+    ek_front *front; /* NULL: the CPU has no layers */
+    size_t front_bytes[EK_PAGE_KINDS];
+    float *rows;               /* pinned: the front's, of all pieces */
+    ek_pieces pieces[2];       /* of the step that was begun first, and of the one behind it */
+    uint64_t at[2];            /* the first of them, by the devices' count */
+    uint64_t n_begun, n_ended; /* steps */
+    const ek_pieces *ended;    /* of the step that ended last, and what its pieces brought to the host */
+    int first_logits;
+    int32_t *result[EK_PIECES];
+} split;
+
+_Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_PIECES, "of all pieces, and of those of a step behind");
+
+/* Rows of a piece of a prompt. */
+enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
+
+static ek_gpu_run *run_of(const split *x, int i)
+{
+    return x->on[i].arg;
+}
+
+static const ek_gpu_share *share_of(const split *x, int i)
+{
+    return &run_of(x, i)->g->share;
+}
+
+/* --- opening */
+
+static ek_err open_front(split *x, const ek_executor_sizes *z)
+{
+    const ek_config *c = &x->r->m->config;
+    void *p = NULL;
+    if (!x->r->place.host_end) return EK_OK;
+    EK_TRY(ek_front_open(&x->front, x->r->m, x->r->place.host_end, x->front_bytes, z));
+    EK_TRY(ek_cuda_enter(run_of(x, 0)->g->c));
+    EK_TRY(ek_cuda_alloc_host(run_of(x, 0)->g->c, &p, sizeof(float) * (size_t)c->hidden_size * (size_t)z->max_rows));
+    x->rows = p;
+    return EK_OK;
+}
+
+static ek_err open_split(void *arg, const ek_executor_sizes *z)
+{
+    split *x = arg;
+    EK_TRY(open_front(x, z));
+    for (int i = 0; i < 2; i++) ek_pieces_open(&x->pieces[i], z->max_rows);
+    for (int i = 0; i < x->n; i++) {
+        EK_TRY(x->on[i].open(x->on[i].arg, z));
+        EK_TRY(ek_ranks_check_taken(x->r, i, run_of(x, i)));
+    }
+    return EK_OK;
+}
+
+static void close_split(void *arg)
+{
+    split *x = arg;
+    if (x->rows && ek_cuda_enter(run_of(x, 0)->g->c) == EK_OK) {
+        ek_cuda_sync(run_of(x, 0)->g->c);
+        ek_cuda_free_host(run_of(x, 0)->g->c, x->rows);
+    }
+    for (int i = 0; i < x->n; i++) x->on[i].close(x->on[i].arg);
+    ek_front_close(x->front);
+    for (int i = 0; i < 2; i++) ek_pieces_close(&x->pieces[i]);
+    free(x);
+}
+
+/* --- a step */
+
+/* What device i is given of a piece: draws and logits are the last one's. */
+static ek_step step_of(const split *x, const ek_pieces *p, const ek_step *s, int piece, int i)
+{
+    ek_step own = ek_pieces_step(p, s, piece);
+    if (i + 1 < x->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
+    return own;
+}
+
+static ek_pieces *pieces_of(split *x, uint64_t step)
+{
+    return &x->pieces[step % 2];
+}
+
+/* Keeps the first sentence while others are written. */
+typedef struct first {
+    ek_err err;
+    char text[512];
+} first;
+
+static void keep(first *f, ek_err err)
+{
+    if (!err || f->err) return;
+    f->err = err;
+    snprintf(f->text, sizeof f->text, "%s", ek_err_text());
+}
+
+static ek_err fail_with(const first *f)
+{
+    return f->err ? ek_fail(f->err, "%s", f->text) : EK_OK;
+}
+
+/* Piece by piece, so that a device begins with the first while the one behind it waits for it. */
+static ek_err begin_piece(split *x, const ek_pieces *p, const ek_step *s, int piece, int begun[EK_RANKS])
+{
+    if (x->front) {
+        const ek_step own = ek_pieces_step(p, s, piece);
+        float *rows = x->rows + (size_t)p->first[piece] * (size_t)x->r->m->config.hidden_size;
+        EK_TRY(ek_front_step(x->front, &own, rows));
+        run_of(x, 0)->given = rows;
+    }
+    for (int i = 0; i < x->n; i++) {
+        const ek_step own = step_of(x, p, s, piece, i);
+        if (s->follows) run_of(x, i)->drawn = x->at[(x->n_begun - 1) % 2] + (uint64_t)p->after[piece];
+        EK_TRY(x->on[i].begin(x->on[i].arg, &own));
+        begun[i]++;
+    }
+    return EK_OK;
+}
+
+/* Where embeddings of layers are decoded on the host, there is room for those of one step. */
+static int max_pieces(const split *x)
+{
+    const ek_config *c = &x->r->m->config;
+    if ((x->n == 1 && !x->front) || x->r->place.host_experts) return 1;
+    for (int i = 0; i < x->n; i++)
+        if (c->per_layer_size && !run_of(x, i)->g->w.table.l.n) return 1;
+    return EK_PIECES;
+}
+
+/* Whether all rows follow draws of the step in front. */
+static bool only_follows(const ek_step *s)
+{
+    for (int i = 0; s->follows && i < s->n_rows; i++)
+        if (s->follows[i] < 0) return false;
+    return s->follows;
+}
+
+/* In as many pieces as take least time; for tests in as many as can be. */
+static void cut(split *x, ek_pieces *p, const ek_step *s)
+{
+    const bool turns = only_follows(s);
+    const ek_pieces *front = s->follows ? pieces_of(x, x->n_begun - 1) : NULL;
+    const int forced = x->r->min_piece, min = forced ? forced : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE;
+    const int most = turns ? x->n : s->n_rows / min, all = max_pieces(x);
+    int max = most < all ? most : all, wanted = 0;
+    for (int i = 0; i < s->n_rows; i++) wanted += s->row[i].wants_logits;
+    if (!forced && !x->front) max = ek_stage_pieces(x->stage, x->n, s->n_rows, wanted, turns, max);
+    if (turns) ek_pieces_follow(p, s, front, max, 1);
+    else ek_pieces_cut(p, s, front, max, min);
+    x->r->turns += p->turns && p->n > 1, x->r->prompts_ahead += front && !turns;
+}
+
+/* A step of which one device cannot begin a piece is begun nowhere. */
+static ek_err begin_split(void *arg, const ek_step *s)
+{
+    split *x = arg;
+    ek_pieces *p = pieces_of(x, x->n_begun);
+    int begun[EK_RANKS] = {0};
+    first f = {0};
+    cut(x, p, s);
+    x->at[x->n_begun % 2] = run_of(x, x->n - 1)->n_begun;
+    for (int piece = 0; piece < p->n && !f.err; piece++) keep(&f, begin_piece(x, p, s, piece, begun));
+    if (!f.err) x->n_begun++;
+    for (int i = 0; i < x->n && f.err; i++)
+        for (; begun[i] > 0; begun[i]--) ek_gpu_forget(&x->on[i]);
+    return fail_with(&f);
+}
+
+static ek_err end_split(void *arg, const ek_step *s)
+{
+    split *x = arg;
+    const ek_pieces *p = pieces_of(x, x->n_ended++);
+    first f = {0};
+    for (int piece = 0; piece < p->n; piece++) {
+        for (int i = 0; i < x->n; i++) {
+            const ek_step own = step_of(x, p, s, piece, i);
+            keep(&f, x->on[i].end(x->on[i].arg, &own));
+        }
+        x->result[piece] = run_of(x, x->n - 1)->result;
+    }
+    x->ended = p, x->first_logits = s->first_logits;
+    return fail_with(&f);
+}
+
+static ek_err step_split(void *arg, const ek_step *s)
+{
+    EK_TRY(begin_split(arg, s));
+    return end_split(arg, s);
+}
+
+static const float *logits_split(void *arg, int row)
+{
+    const split *x = arg;
+    return x->on[x->n - 1].logits(x->on[x->n - 1].arg, row);
+}
+
+static uint64_t digest_split(void *arg, int row)
+{
+    const split *x = arg;
+    run_of(x, x->n - 1)->result = x->result[ek_pieces_with(x->ended, row - x->first_logits)];
+    return x->on[x->n - 1].digest(x->on[x->n - 1].arg, row);
+}
+
+/* --- pages: what each has of one lies where its layers do */
+
+static void copy_page_split(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memcpy(ek_front_page(x->front, kind, to), ek_front_page(x->front, kind, from), bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind]) x->on[i].copy_page(x->on[i].arg, kind, from, to);
+}
+
+static void read_page_split(void *arg, ek_layer_kind kind, int32_t page, void *out)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memcpy(out, ek_front_page(x->front, kind, page), bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind])
+            x->on[i].read_page(x->on[i].arg, kind, page, (uint8_t *)out + share_of(x, i)->kv_at[kind]);
+}
+
+static void write_page_split(void *arg, ek_layer_kind kind, int32_t page, const void *in)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memcpy(ek_front_page(x->front, kind, page), in, bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind])
+            x->on[i].write_page(x->on[i].arg, kind, page, (const uint8_t *)in + share_of(x, i)->kv_at[kind]);
+}
+
+static void poison_page_split(void *arg, ek_layer_kind kind, int32_t page)
+{
+    const split *x = arg;
+    const size_t bytes = x->front_bytes[kind];
+    if (bytes) memset(ek_front_page(x->front, kind, page), 0xff, bytes);
+    for (int i = 0; i < x->n; i++)
+        if (share_of(x, i)->kv_bytes[kind]) x->on[i].poison_page(x->on[i].arg, kind, page);
+}
+
+static const char *broken_split(void *arg)
+{
+    const split *x = arg;
+    for (int i = 0; i < x->n; i++) {
+        const char *why = x->on[i].broken(x->on[i].arg);
+        if (why) return why;
+    }
+    return NULL;
+}
+
+/* --- making it */
+
+static double room_of(const split *x)
+{
+    double room = INFINITY;
+    for (int i = 0; i < x->n; i++) {
+        const double all = ek_ranks_room(x->r, i, x->on[i].room);
+        room = all < room ? all : room;
+    }
+    const double host = x->r->place.host_end ? ek_memory_available() / 2 : 0;
+    const double all = host > 0 ? ek_ranks_pages_for(x->r, x->front_bytes, host) : INFINITY;
+    room = all < room ? all : room;
+    return room > 1 ? room : 1; /* 0 would ask for the host's */
+}
+
+/* Of few rows: the CPU's layers cost what its executor's do. */
+static float row_cost(const split *x)
+{
+    const float device = x->on[0].row_cost, host = 0.25f;
+    const int layers = x->r->place.host_end + x->r->place.host_experts;
+    return device + (host - device) * (float)layers / (float)x->r->m->config.n_layers;
+}
+
+static void join(split *x)
+{
+    for (int i = 0; i < x->n; i++) {
+        run_of(x, i)->front = i ? run_of(x, i - 1) : NULL;
+        run_of(x, i)->behind = i + 1 < x->n ? run_of(x, i + 1) : NULL;
+        run_of(x, i)->last = run_of(x, x->n - 1);
+    }
+}
+
+ek_executor ek_ranks_by_layers(ek_ranks *r)
+{
+    split *x = ek_alloc(sizeof *x);
+    *x = (split){.r = r, .n = r->n};
+    for (int i = 0; i < x->n; i++) {
+        x->on[i] = ek_gpu_executor(r->gpu[i]);
+        x->stage[i] = ek_stage_of(r->m, r->place.share[i].first, r->place.share[i].end);
+        run_of(x, i)->n_flights = 2 * EK_PIECES; /* and of a step behind */
+    }
+    join(x);
+    memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */
+    const bool host = r->place.host_end || r->place.host_experts;
+    ek_executor out = x->on[x->n - 1]; /* draft, draft_arg, draft_cost */
+    out.arg = x;
+    out.room = room_of(x), out.row_cost = row_cost(x), out.leaves_host = !host;
+    out.open = open_split, out.close = close_split;
+    out.step = step_split;
+    out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
+    out.begins_prompts = !host && x->n > 1;
+    out.logits = logits_split, out.digest = digest_split;
+    out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;
+    out.poison_page = poison_page_split, out.ready_pages = NULL;
+    out.broken = broken_split;
+    return out;
+}

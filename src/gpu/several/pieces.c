@@ -1,0 +1,153 @@
+#include "gpu/several/pieces.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+void ek_pieces_open(ek_pieces *p, int max_rows)
+{
+    p->row = ek_alloc(sizeof *p->row * (size_t)max_rows);
+    p->follows = ek_alloc(sizeof *p->follows * (size_t)max_rows);
+}
+
+void ek_pieces_close(ek_pieces *p)
+{
+    free(p->row), free(p->follows);
+}
+
+static int seen_up_to(const ek_row *row)
+{
+    int end = 0;
+    for (int k = 0; k < EK_KIND_COUNT; k++) end = row->visible[k].end > end ? row->visible[k].end : end;
+    return end;
+}
+
+static int run_end(const ek_step *s, int first)
+{
+    int end = first + 1;
+    while (end < s->n_rows && s->row[end].seq == s->row[first].seq) end++;
+    return end;
+}
+
+/* n rows of s, to where *end is, which they move. */
+static void put(ek_pieces *p, int *end, const ek_step *s, int from, int n)
+{
+    memcpy(p->row + *end, s->row + from, sizeof *p->row * (size_t)n);
+    if (s->follows) memcpy(p->follows + *end, s->follows + from, sizeof *p->follows * (size_t)n);
+    *end += n;
+}
+
+/* Takes rows [from, to) of a sequence into piece i, up to where it is full and what it has sees nothing behind it.
+ * Returns how many. */
+static int take(ek_pieces *p, const ek_step *s, int i, int from, int to, int full)
+{
+    int seen = 0, good = 0;
+    for (int r = from; r < to && !s->row[r].wants_logits; r++) {
+        seen = seen_up_to(&s->row[r]) > seen ? seen_up_to(&s->row[r]) : seen;
+        if (seen <= s->row[r].pos + 1) good = r + 1 - from;
+        if (good && p->first[i + 1] - p->first[i] + good >= full) break;
+    }
+    put(p, &p->first[i + 1], s, from, good);
+    return good;
+}
+
+void ek_pieces_cut(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
+{
+    const int most = s->n_rows / min < max ? s->n_rows / min : max;
+    *p = (ek_pieces){.row = p->row, .follows = p->follows};
+    for (int i = 0; front && i < EK_PIECES; i++) p->after[i] = front->n - 1;
+    if (most < 2) { /* the step itself (ek_pieces_step) */
+        p->n = 1, p->first[1] = s->n_rows;
+        return;
+    }
+    const int full = s->n_rows / most;
+    int i = 0;
+    for (int r = 0, end; r < s->n_rows; r = end) { /* a sequence's rows: some to pieces, the rest to the last */
+        end = run_end(s, r);
+        for (int took = 1; took && i + 1 < most && r < end; r += took) {
+            took = take(p, s, i, r, end, full);
+            if (p->first[i + 1] - p->first[i] >= full) i++, p->first[i + 1] = p->first[i];
+        }
+    }
+    if (p->first[i + 1] == p->first[i]) p->n = i + 1; /* the last piece begins where the others end */
+    else p->n = i + 2, p->first[i + 2] = p->first[i + 1];
+    if (p->first[p->n - 1] == s->n_rows) p->n--; /* all rows went */
+    const int last = p->n - 1, gone = p->first[last];
+    p->first[p->n] = gone;
+    for (int r = 0, g = 0, end; r < s->n_rows; r = end) { /* what its sequence did not give away */
+        end = run_end(s, r);
+        for (; g < gone && r < end && p->row[g].seq == s->row[r].seq && p->row[g].pos == s->row[r].pos; g++) r++;
+        put(p, &p->first[p->n], s, r, end - r);
+    }
+    EK_ASSERT(p->first[p->n] == s->n_rows && p->first[p->n] > gone);
+}
+
+/* --- in turns */
+
+int ek_pieces_with(const ek_pieces *p, int i)
+{
+    int piece = p->n - 1;
+    while (p->turns && piece > 0 && p->first[piece] > i) piece--;
+    return piece;
+}
+
+/* Whether row i is the only one of its sequence and has draw i, and draws are followed in their order: then what the
+ * pieces in front of a piece draw lies in front of all that it and those behind it follow. */
+static bool goes_in_turns(const ek_step *s)
+{
+    if (s->n_draws != s->n_rows) return false;
+    for (int i = 0; i < s->n_rows; i++) {
+        if (!s->row[i].wants_logits || s->draw[i].logits != s->first_logits + i || s->follows[i] < i) return false;
+        if (i && (s->row[i].seq == s->row[i - 1].seq || s->follows[i] <= s->follows[i - 1])) return false;
+    }
+    return true;
+}
+
+/* Each sequence where it was; false: there are too many or none in a piece. */
+static bool stay(ek_pieces *p, const ek_step *s, const ek_pieces *front)
+{
+    const int most = (s->n_rows + p->n - 1) / p->n + 1 + s->n_rows / 16;
+    if (!front->turns || front->n != p->n) return false;
+    for (int i = 0, r = 0; i < p->n; i++) {
+        while (r < s->n_rows && ek_pieces_with(front, s->follows[r]) <= i) r++;
+        p->first[i + 1] = r;
+        if (r == p->first[i] || r - p->first[i] > most) return false;
+    }
+    return true;
+}
+
+void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
+{
+    const int most = s->n_rows / min < max ? s->n_rows / min : max;
+    *p = (ek_pieces){.row = p->row, .follows = p->follows, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
+    if (!goes_in_turns(s)) return;
+    p->turns = true, p->n = most > 1 ? most : 1;
+    if (!stay(p, s, front))
+        for (int i = 0; i <= p->n; i++) p->first[i] = s->n_rows * i / p->n;
+    for (int i = 0; i < p->n; i++) p->after[i] = ek_pieces_with(front, s->follows[p->first[i + 1] - 1]);
+}
+
+/* --- */
+
+static ek_step turn_of(const ek_pieces *p, const ek_step *s, int i)
+{
+    ek_step own = *s;
+    const int first = p->first[i];
+    own.row += first, own.n_rows = p->first[i + 1] - first;
+    own.draw += first, own.n_draws = own.n_rows;
+    own.first_logits += first, own.first_draw += first;
+    if (own.follows) own.follows += first;
+    return own;
+}
+
+ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i)
+{
+    ek_step own = *s;
+    if (p->n == 1) return own;
+    if (p->turns) return turn_of(p, s, i);
+    own.row = p->row + p->first[i], own.n_rows = p->first[i + 1] - p->first[i];
+    if (own.follows) own.follows = p->follows + p->first[i];
+    if (i + 1 < p->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
+    return own;
+}

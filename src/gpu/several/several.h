@@ -1,0 +1,34 @@
+/* A model over several CUDA devices, or over devices and the CPU: whole layers on each, or of every layer some outputs,
+ * and one executor over all. By layers, hidden states are copied where those of one device end, one float row each; by
+ * outputs, what each has computed of a row goes to all. By layers replies take turns: a step is begun in pieces behind
+ * the one in front, so that every device has a piece (pieces.h). No sum is cut, so bits, digests, pages on disk and the
+ * numerics id are those of one device. Each device keeps what its layers, or its heads, have of a page of keys and
+ * values, under one page number. */
+#ifndef EK_GPU_RANKS_RANKS_H
+#define EK_GPU_RANKS_RANKS_H
+
+#include "gpu/fit/fit.h"
+#include "gpu/gpu.h"
+
+typedef struct ek_ranks ek_ranks;
+
+/* Opens the devices, places the layers of m so that `beside` has room, too, or says with ENOMEM that it has none before
+ * anything is taken; says where in the log, and copies each device's weights. A deferred model
+ * (ek_model_opts) is read device by device, and afterwards has the CPU's layers packed, if there are any; a packed one
+ * stays as it is. m is borrowed. Errors: those of ek_gpu_open, with the device's number, and of ek_place_layers. */
+ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o);
+void ek_ranks_close(ek_ranks *r); /* NULL is allowed */
+
+/* ek_place_text, and the first device's name */
+const char *ek_ranks_text(const ek_ranks *r);
+/* The CPU has layers, or experts of some, whose weights stay in host memory. */
+bool ek_ranks_has_host(const ek_ranks *r);
+/* The first device, for towers; the one for a drafter (ek_gpu_add_drafter), whose draws go to the host. */
+ek_gpu *ek_ranks_first(const ek_ranks *r);
+ek_gpu *ek_ranks_drafting(const ek_ranks *r);
+
+/* An executor for ek_engine_open_on; one open at a time, the engine's close frees it. After an error that a driver does
+ * not recover from every step fails with that device's sentence. */
+ek_executor ek_ranks_executor(ek_ranks *r);
+
+#endif
