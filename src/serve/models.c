@@ -15,10 +15,10 @@ static void put_modalities(ek_buf *out, const ek_server *s)
                m->image ? ",\"image\"" : "", m->audio ? ",\"audio\"" : "");
 }
 
-static void openai_entry(ek_buf *out, const ek_server *s)
+static void openai_entry(ek_buf *out, const ek_server *s, const char *name)
 {
     ek_buf_str(out, "{\"id\":");
-    ek_put_string(out, s->model_name);
+    ek_put_string(out, name);
     ek_buf_fmt(
         out,
         ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d",
@@ -29,7 +29,7 @@ static void openai_entry(ek_buf *out, const ek_server *s)
     ek_buf_char(out, '}');
 }
 
-static void anthropic_entry(ek_buf *out, const ek_server *s)
+static void anthropic_entry(ek_buf *out, const ek_server *s, const char *name)
 {
     char created[32];
     struct tm t;
@@ -37,29 +37,40 @@ static void anthropic_entry(ek_buf *out, const ek_server *s)
     gmtime_r(&started, &t);
     strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &t);
     ek_buf_str(out, "{\"type\":\"model\",\"id\":");
-    ek_put_string(out, s->model_name);
+    ek_put_string(out, name);
     ek_buf_str(out, ",\"display_name\":");
-    ek_put_string(out, s->model_name);
+    ek_put_string(out, name);
     ek_buf_fmt(out,
                ",\"created_at\":\"%s\",\"max_input_tokens\":%d,\"max_tokens\":%d,\"capabilities\":null,\"line\":null,"
                "\"lifecycle\":\"active\",\"deprecated_at\":null,\"retires_at\":null,\"context_length\":%d}",
                created, ek_engine_ctx(s->engine), ek_engine_ctx(s->engine), ek_engine_ctx(s->engine));
 }
 
+/* The model under each of its names. */
+static void put_entries(ek_buf *out, const ek_server *s, void (*entry)(ek_buf *, const ek_server *, const char *))
+{
+    entry(out, s, s->model_name);
+    for (int i = 0; i < s->card.n_listed; i++) {
+        ek_buf_char(out, ',');
+        entry(out, s, s->card.names[i]);
+    }
+}
+
 void ek_models_list(ek_server *s, ek_exchange *x)
 {
+    const char *last = s->card.n_listed ? s->card.names[s->card.n_listed - 1] : s->model_name;
     ek_buf b = {0};
     if (ek_route_form(s, x)->vendor == EK_API_ANTHROPIC) {
         ek_buf_str(&b, "{\"data\":[");
-        anthropic_entry(&b, s);
+        put_entries(&b, s, anthropic_entry);
         ek_buf_str(&b, "],\"first_id\":");
         ek_put_string(&b, s->model_name);
         ek_buf_str(&b, ",\"last_id\":");
-        ek_put_string(&b, s->model_name);
+        ek_put_string(&b, last);
         ek_buf_str(&b, ",\"has_more\":false}");
     } else {
         ek_buf_str(&b, "{\"object\":\"list\",\"data\":[");
-        openai_entry(&b, s);
+        put_entries(&b, s, openai_entry);
         ek_buf_str(&b, "]}");
     }
     ek_reply_json(x, 200, &b);
@@ -70,9 +81,9 @@ void ek_models_one(ek_server *s, ek_exchange *x, const char *id)
 {
     const ek_dialect *form = ek_route_form(s, x);
     ek_buf b = {0};
-    if (!strcmp(id, s->model_name)) {
-        if (form->vendor == EK_API_ANTHROPIC) anthropic_entry(&b, s);
-        else openai_entry(&b, s);
+    if (ek_model_card_is(&s->card, id)) {
+        if (form->vendor == EK_API_ANTHROPIC) anthropic_entry(&b, s, id);
+        else openai_entry(&b, s, id);
         ek_reply_json(x, 200, &b);
     } else {
         ek_buf_fmt(&b, "there is no model \"%.200s\" here; this server has \"%s\"", id, s->model_name);

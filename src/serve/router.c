@@ -1,8 +1,11 @@
 /* Routes a request to its handler by path and method. */
+#define _GNU_SOURCE /* strcasestr */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/alloc.h"
 #include "serve/http/cors.h"
 #include "serve/http/open_paths.h"
 #include "serve/http/origins.h"
@@ -191,10 +194,47 @@ static void wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, 
     ek_buf_fini(&b);
 }
 
-void ek_route(void *server, ek_exchange *x)
+/* Does the client name HTML among the types that it takes? Browsers do. Clients of Ollama, curl and programs that look
+ * whether a server is there do not; a client that says nothing gets the page. */
+static bool takes_html(const ek_exchange *x)
 {
-    ek_server *s = server;
-    const char *method = ek_exchange_method(x), *path = ek_exchange_path(x);
+    const char *accept = ek_exchange_find(x, "accept");
+    return !accept || strcasestr(accept, "text/html") || strcasestr(accept, "text/*") ||
+           strcasestr(accept, "application/xhtml+xml");
+}
+
+/* At "/" programs look for Ollama by this sentence. */
+static bool answer_root(ek_exchange *x, const char *path)
+{
+    static const char text[] = "Ollama is running";
+    const char *method = ek_exchange_method(x);
+    if (strcmp(path, "/") != 0 || !ek_method_fits(method, "GET")) return false;
+    ek_exchange_header(x, "vary", "accept");
+    if (takes_html(x)) return false;
+    ek_exchange_reply(x, 200, "text/plain; charset=utf-8", text, sizeof text - 1);
+    return true;
+}
+
+static void nothing(ek_exchange *x, const ek_dialect *form, const char *path)
+{
+    ek_buf b = {0};
+    ek_buf_fmt(&b, "there is nothing at %.200s; see docs/SERVER.md for the paths", path);
+    ek_reply_error(x, form, 404, ek_buf_text(&b), NULL, NULL);
+    ek_buf_fini(&b);
+}
+
+/* The path without a "/" at its end, which some clients add. The caller frees it. */
+static char *path_of(const ek_exchange *x)
+{
+    char *path = ek_strdup(ek_exchange_path(x));
+    size_t n = strlen(path);
+    if (n > 1 && path[n - 1] == '/') path[n - 1] = '\0';
+    return path;
+}
+
+static void route(ek_server *s, ek_exchange *x, const char *path)
+{
+    const char *method = ek_exchange_method(x);
     const ek_dialect *d = dialect_of(s, path), *form = ek_route_form(s, x);
     char id[32], methods[96];
     snprintf(id, sizeof id, "req_%08x%08llx", (unsigned)s->nonce,
@@ -211,7 +251,7 @@ void ek_route(void *server, ek_exchange *x)
         refuse_foreign(s, x, form, "origin", "--cors-origins");
         return;
     }
-    if (ek_page_answer(x)) return;
+    if (answer_root(x, path) || ek_page_answer(x)) return;
     if (d) {
         if (!ek_method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
         else if (!may_use(s, x) && !is_open(s, x)) refuse_key(x, d);
@@ -228,8 +268,15 @@ void ek_route(void *server, ek_exchange *x)
         else row->handler(s, x, rest);
         return;
     }
-    ek_buf b = {0};
-    ek_buf_fmt(&b, "there is nothing at %.200s; see docs/SERVER.md for the paths", path);
-    ek_reply_error(x, form, 404, ek_buf_text(&b), NULL, NULL);
-    ek_buf_fini(&b);
+    const char *why = ek_absent_find(path);
+    if (!why) nothing(x, form, path);
+    else if (!may_use(s, x) && !is_open(s, x)) refuse_key(x, form);
+    else ek_route_missing(s, x, why);
+}
+
+void ek_route(void *server, ek_exchange *x)
+{
+    char *path = path_of(x);
+    route(server, x, path);
+    free(path);
 }

@@ -77,8 +77,8 @@ static void ollama_version(ek_server *s, ek_exchange *x, const char *rest)
     ek_models_version(x);
 }
 
-/* What an API has at this path and this server has not. 404 and not 501: clients try again after a 5xx. */
-static void missing(ek_server *s, ek_exchange *x, const char *why)
+/* 404 and not 501: clients try again after a 5xx. */
+void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
 {
     ek_buf b = {0};
     ek_buf_fmt(&b, "%.200s is not supported: %s", ek_exchange_path(x), why);
@@ -89,31 +89,13 @@ static void missing(ek_server *s, ek_exchange *x, const char *why)
 static void no_compaction(ek_server *s, ek_exchange *x, const char *rest)
 {
     (void)rest;
-    missing(s, x, "this server compacts no conversations");
+    ek_route_missing(s, x, "this server compacts no conversations");
 }
 
 static void nothing_to_cancel(ek_server *s, ek_exchange *x, const char *rest)
 {
     (void)rest;
-    missing(s, x, "only responses that are made in the background can be cancelled, and there are none here");
-}
-
-static void no_batches(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    missing(s, x, "this server takes no batches; each message goes to /v1/messages");
-}
-
-static void no_embeddings(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    missing(s, x, "the model that is served here makes no embeddings");
-}
-
-static void no_other_models(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    missing(s, x, "one model is served, which this API neither makes nor changes");
+    ek_route_missing(s, x, "only responses that are made in the background can be cancelled, and there are none here");
 }
 
 static void tokenizer_info(ek_server *s, ek_exchange *x, const char *rest)
@@ -137,18 +119,9 @@ static const ek_route_row routes[] = {
     {"/v1/responses/*/input_items", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "DELETE", false, false, ek_responses_delete},
-    {"/v1/messages/batches", "*", false, false, no_batches},
-    {"/v1/messages/batches/*", "*", false, false, no_batches},
     {"/api/version", "GET", true, true, ollama_version},
     {"/api/tags", "GET", false, false, ollama_tags},
     {"/api/ps", "GET", false, false, ollama_ps},
-    {"/api/embed", "*", false, false, no_embeddings},
-    {"/api/embeddings", "*", false, false, no_embeddings},
-    {"/api/create", "*", false, false, no_other_models},
-    {"/api/copy", "*", false, false, no_other_models},
-    {"/api/delete", "*", false, false, no_other_models},
-    {"/api/push", "*", false, false, no_other_models},
-    {"/api/blobs/*", "*", false, false, no_other_models},
     {"/debug", "GET", false, false, debug},
     {"/props", "GET", false, false, props},
     {"/v1/tokenizer_info", "GET", false, false, tokenizer_info},

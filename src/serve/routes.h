@@ -15,6 +15,10 @@ typedef struct ek_route_row {
     void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
 } ek_route_row;
 
+/* Why there is nothing at a path that other servers have; NULL for a path that none has. And the reply that says it. */
+const char *ek_absent_find(const char *path);
+void ek_route_missing(ek_server *s, ek_exchange *x, const char *why);
+
 bool ek_method_fits(const char *method, const char *allowed);
 /* The row of a path, or NULL. *fits: whether it is for this method too; otherwise the row is any of the path's. */
 const ek_route_row *ek_routes_find(const char *path, const char *method, const char **rest, bool *fits);

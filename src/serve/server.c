@@ -219,6 +219,8 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->fingerprint = ek_strdup(ek_model_numerics_id(opts->model));
     s->started = ek_unix_time();
     ek_model_card_make(&s->card, opts->model, opts->model_dir, opts->model_name, ek_engine_ctx(engine));
+    ek_model_card_names(&s->card, opts->served_names, opts->aliases);
+    s->card.strict = opts->strict_model;
     s->card.on_device = opts->on_device;
     s->card.image = s->chat->media.image;
     s->card.audio = s->chat->media.audio;

@@ -32,6 +32,9 @@ typedef struct ek_server_opts {
     const ek_chat_model *chat; /* its tokenizer and template, borrowed */
     const char *model_dir;     /* where it lies, for messages and what clients ask about it */
     const char *model_name;    /* in /v1/models; copied */
+    const char *served_names;  /* further ones, with commas between; NULL: none */
+    const char *aliases;       /* names that mean it and are not listed; NULL: none */
+    bool strict_model;         /* requests for another name are refused */
     bool on_device;            /* its weights lie on a device: for clients that ask where it runs */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */

@@ -9,8 +9,6 @@
 #include "serve/reply.h"
 #include "serve/session_state.h"
 
-enum { MAX_MODEL_NAME = 256 };
-
 static void on_more(evutil_socket_t fd, short what, void *arg);
 
 /* The share of a prompt that its whole pages are, as ek_request_opts.min_cached. The last token is always computed. */
@@ -198,10 +196,6 @@ static void on_prepared(void *user, ek_prepared *p)
     bool answered = p->req.answered;
     if (err) {
         ek_fail(err, "%s", p->text);
-    } else if (p->req.model && strlen(p->req.model) > MAX_MODEL_NAME) { /* every chunk repeats it */
-        err = ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", strlen(p->req.model),
-                      MAX_MODEL_NAME);
-        param = "model";
     } else if (!answered && p->req.n > room) {
         err = ek_fail(EK_EINVAL, "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
         param = "n";

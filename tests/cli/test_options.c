@@ -226,7 +226,7 @@ static void test_empty_values(void **state)
     (void)state;
     ek_cli c;
     assert_int_equal(parse(&c, "evenkeel serve"), EK_OK);
-    assert_string_equal(c.cors_origins, "localhost");
+    assert_string_equal(c.cors_origins, "localhost,desktop");
     ek_cli_fini(&c);
     assert_int_equal(parse(&c, "evenkeel serve --cors-origins="), EK_OK);
     assert_string_equal(c.cors_origins, "");

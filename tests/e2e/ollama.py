@@ -49,7 +49,7 @@ def lines(s, path, body):
     assert text.endswith("\n") and all(l.strip() for l in text[:-1].split("\n")), "an empty line: clients fail at it"
     all_ = [json.loads(l) for l in text.splitlines()]
     assert [l["done"] for l in all_] == [False] * (len(all_) - 1) + [True], text
-    assert all(l["model"] == "gemma4:latest" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", l["created_at"]) for l in all_), text
+    assert all(l["model"] == os.path.basename(os.path.realpath(MODEL)) and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", l["created_at"]) for l in all_), text
     return all_
 
 
@@ -182,7 +182,7 @@ def loading(s):
             status, headers, reply = raw(s, "POST", path, {"model": "any/name:tag", **body})
             reply = json.loads(reply)
             assert status == 200 and headers["content-type"] == "application/json", (status, headers)
-            assert reply.pop("created_at") and reply == {"model": "any/name:tag", "done": True, "done_reason": reason, **text}, reply
+            assert reply.pop("created_at") and reply == {"model": os.path.basename(os.path.realpath(MODEL)), "done": True, "done_reason": reason, **text}, reply
 
 
 def models(s):
@@ -209,6 +209,36 @@ def models(s):
         status, _, text = raw(s, method, path, {"model": "m", "input": "a"})
         assert status == 404 and json.loads(text).keys() == {"error"} and path in text, (method, path, status, text)
     assert raw(s, "HEAD", "/api/blobs/sha256:00")[0] == 404
+
+
+BODIES = { # path: a body without its model
+    "/v1/chat/completions": {"messages": user("Hi"), "max_tokens": 2}, "/v1/completions": {"prompt": "a", "max_tokens": 2}, "/v1/responses": {"input": "Hi", "max_output_tokens": 2},
+    "/v1/messages": {"messages": user("Hi"), "max_tokens": 2}, "/api/chat": {"messages": user("Hi"), "stream": False, "options": {"num_predict": 2}},
+    "/api/generate": {"prompt": "Hi", "stream": False, "options": {"num_predict": 2}}}
+
+
+def names():
+    """Replies name the model by the name that was asked for where it is one of its own; with --strict-model there are no others."""
+    own = os.path.basename(os.path.realpath(MODEL))
+    with Server(PROGRAM, "--model", MODEL, "--served-name", "gpt-9,org/other", "--strict-model") as strict, Server(PROGRAM, "--model", MODEL, "--served-name", "gpt-9,org/other") as s:
+        assert [m["id"] for m in s.call("GET", "/v1/models")[2]["data"]] == [own, "gpt-9", "org/other"]
+        assert s.call("GET", "/v1/models/org/other")[2]["id"] == "org/other" and s.call("GET", "/v1/models/gpt-10")[0] == 404
+        for path, body in BODIES.items():
+            for asked, want in ((own, own), (own.upper() + ":latest",) * 2, ("gpt-9",) * 2, ("org/other",) * 2, ("other", own), ("gpt-9:8b", own), ("gpt-5", own)):
+                status, _, r = s.call("POST", path, {**body, "model": asked})
+                assert status == 200 and r["model"] == want, (path, asked, r)
+                status, _, r = strict.call("POST", path, {**body, "model": asked})
+                assert status == (404 if asked != want else 200) and bool(r.get("error")) == (asked != want), (path, asked, r)
+                assert asked == want or asked in json.dumps(r) and own in json.dumps(r), r
+        status, _, r = strict.call("POST", "/v1/chat/completions", {**BODIES["/v1/chat/completions"], "model": "x"})
+        assert r["error"]["code"] == "model_not_found" and r["error"]["param"] == "model", r
+        for path in ("/v1/chat/completions", "/v1/messages"): # without one the served model is meant
+            status, _, r = strict.call("POST", path, BODIES[path])
+            assert status == 200 and r["model"] == own, r
+        assert strict.call("POST", "/api/show", {"model": "llama3.2"})[0] == 404
+    for bad in ("a,,b", ",", "a,", "x" * 257):
+        r = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--served-name", bad], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 2 and "--served-name" in r.stderr, (bad, r)
 
 
 def refusals(s):
@@ -372,7 +402,7 @@ def main():
     shared = (one_conversation_two_apis, generate, prompts_are_the_same, log_probabilities, loading, models, refusals, continues_requests, open_webuis_requests,
               an_abort, the_cache, llama_servers_paths)
     with Server(PROGRAM, "--model", MODEL, "--max-requests", 4) as s:
-        for test in (*((t, s) for t in shared), (with_keys,), (a_journal,)):
+        for test in (*((t, s) for t in shared), (names,), (with_keys,), (a_journal,)):
             if ONLY and test[0].__name__ not in ONLY:
                 continue
             begin = time.time()

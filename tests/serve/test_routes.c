@@ -78,6 +78,41 @@ static void doors_for_routers(void **state)
     ek_buf_fini(&body);
 }
 
+static void paths_of_other_servers(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {"/v1/embeddings", "/embeddings",  "/embedding",     "/completion", "/infill",
+                                        "/v1/rerank",     "/rerank",      "/v2/rerank",     "/score",      "/api/embed",
+                                        "/v1/batches/b1", "/v1/images/x", "/v1/embeddings/"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) check("POST", paths[i], "", 404, "is not supported: ");
+    check("POST", "/completion", "", 404, "/v1/completions");
+    check("POST", "/completions_", "", 404, "there is nothing at");
+    check("GET", "/v1/models/", "", 200, "{\"object\":\"list\"");
+    check("GET", "/v1/models/tiny/", "", 200, "\"id\":\"tiny\"");
+    check("GET", "/health/", "", 200, "\"status\"");
+    check("POST", "/v1/chat/completions/", "", 400, "messages");
+    check("GET", "/v1/models//", "", 404, "");
+}
+
+static void a_server_of_ollama(void **state)
+{
+    (void)state;
+    static const char *const others[] = {"application/json", "*/*", "text/plain", "application/json, */*;q=0.5"},
+                             *const browsers[] = {"text/html,application/xhtml+xml,*/*;q=0.8", "TEXT/HTML", "text/*"};
+    char header[100];
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        snprintf(header, sizeof header, "accept: %s\r\n", others[i]);
+        check("GET", "/", header, 200, "\r\n\r\nOllama is running");
+        check("HEAD", "/", header, 200, "content-type: text/plain");
+    }
+    for (size_t i = 0; i < sizeof browsers / sizeof *browsers; i++) {
+        snprintf(header, sizeof header, "accept: %s\r\n", browsers[i]);
+        check("GET", "/", header, 200, "content-type: text/html");
+    }
+    check("GET", "/", "", 200, "content-type: text/html");
+    check("POST", "/", "accept: */*\r\n", 405, "");
+}
+
 static void models_in_both_forms(void **state)
 {
     (void)state;
@@ -181,10 +216,9 @@ static void methods_of_a_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(doors_for_routers),
-        cmocka_unit_test(models_in_both_forms),
-        cmocka_unit_test(what_is_missing),
-        cmocka_unit_test(methods_of_a_path),
+        cmocka_unit_test(doors_for_routers),  cmocka_unit_test(paths_of_other_servers),
+        cmocka_unit_test(a_server_of_ollama), cmocka_unit_test(models_in_both_forms),
+        cmocka_unit_test(what_is_missing),    cmocka_unit_test(methods_of_a_path),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -16,8 +16,12 @@
 #include "cli/frame/put.h"
 #include "engine/budget.h"
 #include "serve/events/events.h"
+#include "hub/name.h"
+#include "serve/api/model_card.h"
+#include "serve/http/cors.h"
 #include "serve/http/keys.h"
 #include "serve/http/open_paths.h"
+#include "serve/http/origins.h"
 #include "serve/journal/journal.h"
 #include "serve/last_signal.h"
 #include "serve/server.h"
@@ -151,6 +155,38 @@ static ek_err check_keys(const ek_cli *cli)
     return EK_OK;
 }
 
+/* Pages and hosts that are to be let in: one that can match nothing would be refused in silence. */
+static ek_err check_browsers(const ek_cli *cli)
+{
+    if (ek_cors_check(cli->cors_origins)) return ek_fail_in(EK_EINVAL, "--cors-origins");
+    if (cli->has.allowed_hosts && ek_origins_check_hosts(cli->allowed_hosts))
+        return ek_fail_in(EK_EINVAL, "--allowed-hosts");
+    return EK_OK;
+}
+
+static ek_err check_names(const ek_cli *cli)
+{
+    if (cli->has.served_name && ek_served_check(cli->served_name)) return ek_fail_in(EK_EINVAL, "--served-name");
+    return EK_OK;
+}
+
+/* What else the model is called: its short name, its repository, and that without the organisation. */
+static void put_aliases(ek_buf *out, const ek_cli *cli, const char *name)
+{
+    const char *given[] = {name, cli->has.model ? cli->model : NULL};
+    for (int i = 0; i < 2; i++) {
+        if (!given[i]) continue;
+        const ek_hub_short *row = ek_hub_short_find(given[i]);
+        const char *names[] = {given[i], row ? row->model : NULL};
+        for (int k = 0; k < 2; k++) {
+            if (!names[k]) continue;
+            const char *slash = strrchr(names[k], '/');
+            ek_buf_fmt(out, "%s%s", out->len ? "," : "", names[k]);
+            if (slash && slash[1]) ek_buf_fmt(out, ",%s", slash + 1);
+        }
+    }
+}
+
 static ek_err read_early(early *out, const ek_cli *cli)
 {
     ek_open_paths paths;
@@ -158,6 +194,8 @@ static ek_err read_early(early *out, const ek_cli *cli)
     if (strcmp(cli->role, "both") && !cli->has.cache_shared)
         return ek_fail(EK_EINVAL, "--role %s needs --cache-shared: pages are handed over there", cli->role);
     EK_TRY(ek_open_paths_parse(&paths, cli->open_paths));
+    EK_TRY(check_browsers(cli));
+    EK_TRY(check_names(cli));
     EK_TRY(ek_fetch_parse(&out->urls, cli->media_urls));
     EK_TRY(read_events(out, cli));
     EK_TRY(ek_cli_open_opts(&o, cli));
@@ -175,6 +213,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         return err;
     }
     char *name = ek_cli_model_name(cli, m->path);
+    ek_buf aliases = {0};
+    put_aliases(&aliases, cli, name);
     ek_server_opts opts = {
         .http = {.host = cli->host,
                  .port = (int)cli->port,
@@ -213,10 +253,14 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .model_dir = m->path,
         .on_device = ek_opened_gpu(m) != NULL,
         .model_name = cli->has.model_name ? cli->model_name : name,
+        .served_names = cli->has.served_name ? cli->served_name : NULL,
+        .aliases = ek_buf_text(&aliases),
+        .strict_model = cli->strict_model,
         .journal = journal,
     };
     ek_server *server;
     err = ek_server_open(&server, m->engine, &opts);
+    ek_buf_fini(&aliases);
     if (err) {
         free(name);
         ek_bound_close(bound);

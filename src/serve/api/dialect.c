@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/wanted.h"
 #include "chat/form.h"
 #include "serve/api/field.h"
+#include "serve/api/model_card.h"
 #include "text/json/json.h"
 
 /* A schema's own errors begin with a place in it, "#/…". */
@@ -88,12 +90,37 @@ static size_t text_bytes(const ek_api_request *r, size_t n)
     return ek_conversation_bytes(&r->conversation, r->declared ? r->declared : r->tools);
 }
 
+/* A reply names the model that wrote it, by the name that was asked for where that is one of its own. */
+static ek_err settle_model(ek_api_request *r, const ek_model_card *card)
+{
+    size_t n = r->model ? strlen(r->model) : 0;
+    if (n == 0) return EK_OK;
+    if (n > EK_SERVED_BYTES) { /* every chunk repeats it */
+        r->param = "model";
+        return ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", n, EK_SERVED_BYTES);
+    }
+    if (!card || ek_model_card_is(card, r->model)) return EK_OK;
+    if (card->strict) {
+        ek_buf asked = {0};
+        ek_field_quote(&asked, r->model, n);
+        r->param = "model";
+        ek_err err = ek_fail(EK_ENOTFOUND, "model: there is no %s here; this server has \"%s\" (--strict-model)",
+                             ek_buf_text(&asked), card->name);
+        ek_buf_fini(&asked);
+        return err;
+    }
+    free(r->model);
+    r->model = ek_strdup(card->name);
+    return EK_OK;
+}
+
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits)
 {
     *r = (ek_api_request){0};
     *prompt = (ek_turn_prompt){0};
     EK_TRY(d->parse(r, body, n, limits));
+    EK_TRY(settle_model(r, limits->card));
     EK_TRY(ek_wanted_check());
     if (limits->text) EK_TRY(limits->text(limits->count_arg, text_bytes(r, n)));
     r->answered |= !d->end;

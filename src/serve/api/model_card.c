@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
@@ -84,8 +85,65 @@ void ek_model_card_make(ek_model_card *card, const ek_model *model, const char *
     write_digest(card, numerics);
 }
 
+/* --- its names --- */
+
+static void add_names(ek_model_card *card, const char *list)
+{
+    for (const char *p = list; p && *p;) {
+        size_t n = strcspn(p, ",");
+        char *name = ek_alloc(n + 1);
+        memcpy(name, p, n);
+        if (n == 0 || card->n_names == EK_SERVED_MAX || ek_model_card_is(card, name)) free(name);
+        else card->names[card->n_names++] = name;
+        p += n + (p[n] == ',');
+    }
+}
+
+void ek_model_card_names(ek_model_card *card, const char *listed, const char *others)
+{
+    add_names(card, listed);
+    card->n_listed = card->n_names;
+    add_names(card, others);
+}
+
+/* The bytes of a name without the tag that stands for none. */
+static size_t untagged(const char *name)
+{
+    static const char tag[] = ":latest";
+    size_t n = strlen(name), k = sizeof tag - 1;
+    return n > k && !strcasecmp(name + n - k, tag) ? n - k : n;
+}
+
+static bool is_same(const char *a, const char *b)
+{
+    size_t n = untagged(a);
+    return n == untagged(b) && !strncasecmp(a, b, n);
+}
+
+bool ek_model_card_is(const ek_model_card *card, const char *name)
+{
+    bool same = is_same(name, card->name);
+    for (int i = 0; i < card->n_names && !same; i++) same = is_same(name, card->names[i]);
+    return same;
+}
+
+ek_err ek_served_check(const char *names)
+{
+    int n_names = 0;
+    for (const char *p = names;; p++) {
+        size_t n = strcspn(p, ",");
+        if (n == 0) return ek_fail(EK_EINVAL, "a name between commas is empty");
+        if (n > EK_SERVED_BYTES)
+            return ek_fail(EK_EINVAL, "a name has %zu bytes, at most %d are allowed", n, EK_SERVED_BYTES);
+        if (++n_names > EK_SERVED_MAX) return ek_fail(EK_EINVAL, "more than %d names", EK_SERVED_MAX);
+        p += n;
+        if (!*p) return EK_OK;
+    }
+}
+
 void ek_model_card_fini(ek_model_card *card)
 {
+    for (int i = 0; i < card->n_names; i++) free(card->names[i]);
     free(card->name);
     free(card->weights);
     *card = (ek_model_card){0};

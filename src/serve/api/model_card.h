@@ -5,8 +5,13 @@
 
 #include "model/model.h"
 
+enum { EK_SERVED_MAX = 64, EK_SERVED_BYTES = 256 }; /* further names; bytes of one, and of one that is asked for */
+
 typedef struct ek_model_card {
     char *name;
+    char *names[EK_SERVED_MAX]; /* further ones; those of the server's lists first */
+    int n_names, n_listed;
+    bool strict;        /* requests for another name are refused */
     const char *format; /* of its files: "gguf" or "safetensors" */
     char *weights;      /* their types, as the numerics id names them: "q8.64+q4.64", "bf16" */
     char digest[65];    /* 64 hex digits, others for another name, size, shape or format: no checksum of the bytes */
@@ -22,6 +27,13 @@ typedef struct ek_model_card {
 /* path: the model's, a folder or a file; what cannot be read of it is not said. ctx_tokens: of the engine.
  * The caller sets on_device. */
 void ek_model_card_make(ek_model_card *card, const ek_model *model, const char *path, const char *name, int ctx_tokens);
+/* Further names, with commas between: those of the server's lists, and others; NULL: none. Beyond EK_SERVED_MAX they
+ * are left out. */
+void ek_model_card_names(ek_model_card *card, const char *listed, const char *others);
+/* Is this one of its names? In any case, and with or without the tag "latest", as clients of Ollama write them. */
+bool ek_model_card_is(const ek_model_card *card, const char *name);
+/* EINVAL for a list of names that has an empty, a too long or too many of them. */
+ek_err ek_served_check(const char *names);
 void ek_model_card_fini(ek_model_card *card); /* also of a zeroed one */
 
 #endif

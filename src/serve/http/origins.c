@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -76,6 +77,26 @@ bool ek_origins_host_fits(const char *allowed, const char *host)
         p = next;
     }
     return false;
+}
+
+ek_err ek_origins_check_hosts(const char *allowed)
+{
+    authority a;
+    for (const char *p = allowed; p && *p;) {
+        size_t n = strcspn(p, ",");
+        const char *next = p + n + (p[n] == ',');
+        while (n && *p == ' ') p++, n--;
+        while (n && p[n - 1] == ' ') n--;
+        char shown[81];
+        snprintf(shown, sizeof shown, "%.*s", (int)(n < 80 ? n : 80), p);
+        bool good = (n == 1 && *p == '*') || (split(&a, p, n) && !(a.port && a.n_port == 0));
+        for (size_t i = 0; i < n && n > 1; i++) good &= p[i] > ' ' && p[i] < 127 && !strchr("*/@?#", p[i]);
+        if (!good)
+            return ek_fail(EK_EINVAL, "\"%s\" matches no header host: NAME or NAME:PORT is needed, or * alone for all",
+                           shown);
+        p = next;
+    }
+    return EK_OK;
 }
 
 bool ek_origins_page_fits(const char *cors, const char *origin, const char *host)

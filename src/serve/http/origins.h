@@ -6,11 +6,16 @@
 
 #include <stdbool.h>
 
+#include "base/err.h"
+
 /* May a request with this header Host be for this server? NULL or empty: it says nothing, so it is no browser's.
  * Always: localhost and names below it, 127.0.0.0/8, [::1], 0.0.0.0 and [::], and names without a dot, which nobody
  * can get in the public DNS; any port. allowed: further hosts with commas between, "name" with any port or
  * "name:port"; "*": every one; NULL: none. */
 bool ek_origins_host_fits(const char *allowed, const char *host);
+
+/* EINVAL, with the item, where one of allowed can match no header. */
+ek_err ek_origins_check_hosts(const char *allowed);
 
 /* May a page of this origin use the server? Those of cors (serve/http/cors.h), and the server's own: http or https,
  * with what the header Host says (NULL: there is none). */

@@ -182,18 +182,6 @@ static ek_err write_show(ek_buf *out, const ek_chat_model *m, const ek_api_reque
     return EK_OK;
 }
 
-static bool is_served(const char *name, const ek_model_card *card)
-{
-    const char *ours = card->name;
-    ek_buf a = {0}, b = {0};
-    ek_buf_fmt(&a, "%s%s", name, tag_of(name));
-    ek_buf_fmt(&b, "%s%s", ours, tag_of(ours));
-    bool same = !strcasecmp(a.data, b.data);
-    ek_buf_fini(&a);
-    ek_buf_fini(&b);
-    return same;
-}
-
 /* Any name is served, but who pulls one wants those weights. */
 static ek_err read_pull(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
@@ -201,7 +189,7 @@ static ek_err read_pull(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(open_own(r, body, limits));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
     const own *o = r->own;
-    if (is_served(r->model, o->card)) return EK_OK;
+    if (ek_model_card_is(o->card, r->model)) return EK_OK;
     ek_buf after = {0};
     ek_buf_fmt(&after, "here: it serves %.200s and loads no others (evenkeel pull fetches models)", o->card->name);
     ek_err err = ek_field_wrong_text(r, "model", "this server pulls no", r->model, after.data);
