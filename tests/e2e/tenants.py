@@ -2,11 +2,13 @@
 """Clients that take what others need: tenants.py PROGRAM MODEL
 
 Slow bodies, idle connections, 64 replies at once; loopback only. Closes with `N passed, N failed`."""
-import http.client, json, os, socket, sys, threading, time
+import base64, http.client, json, os, socket, sys, tempfile, threading, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from counted import check, closing
 from client import Server
+from drawn import png
+import seeing_model
 
 PROGRAM, MODEL = sys.argv[1:3]
 CHAT = {"messages": [{"role": "user", "content": "hello"}], "temperature": 0, "max_tokens": 4}
@@ -87,27 +89,36 @@ def in_turn(*options, many=("127.0.0.1", None), one=("127.0.0.2", None)):
         check("the many get theirs", got[0][0] == 200 and len(got[0][1]["choices"]) == 64, got[0][0])
 
 
-def places(name, load, *options):
-    """Others hold all places with what takes minutes: a request for two tokens is served within two seconds, as it is alone."""
-    keys = ["k%d" % i for i in range(40)]
+def ask(s, body, who, key=None):
+    """Sends a request and does not wait for its reply."""
+    c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60, source_address=(who, 0))
+    c.request("POST", "/v1/chat/completions", json.dumps(body), {"x-api-key": key} if key else {})
+    return c
+
+
+def places(name, load, *options, model=MODEL, keys=["k%d" % i for i in range(40)], one=("127.0.0.1", "one")):
+    """Others hold all places with what takes minutes: a request for two tokens is served within two seconds, as it is alone.
+    Without keys an address is a client."""
     small = dict(CHAT, max_tokens=2)
-    with Server(PROGRAM, "--model", MODEL, "--api-key", ",".join(keys + ["one"]), *options) as s:
-        alone = post(s, small, "127.0.0.1", "one")[1]["choices"][0]["message"]
-        held = []
-        for key, body in load(keys):
-            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
-            c.request("POST", "/v1/chat/completions", json.dumps(body), {"x-api-key": key})
-            held.append(c)
+    with Server(PROGRAM, "--model", model, *(("--api-key", ",".join(keys + ["one"])) if keys else ()), *options) as s:
+        alone = post(s, small, *one)[1]["choices"][0]["message"]
+        held = [ask(s, body, "127.0.0.1", key) for key, body in load(keys)]
         while s.metrics()["evenkeel_requests_running"] < 4:
             time.sleep(0.01)
         waits = []
         for _ in range(5):
-            status, reply, seconds = post(s, small, "127.0.0.1", "one")
+            status, reply, seconds = post(s, small, *one)
             waits.append(seconds)
             check(f"two tokens beside {name}", status == 200 and reply["choices"][0]["message"] == alone, reply)
         check(f"their wait beside {name}", max(waits) < 2, waits)
         for c in held:
             c.close()
+
+
+def seen(i, **more):
+    """A request with a picture that no other has."""
+    url = "data:image/png;base64," + base64.b64encode(png(480, 320, bytes((x * (i + 3) >> 4) % 256 for x in range(480 * 320 * 3)))).decode()
+    return dict(CHAT, messages=[{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "hello"}]}], **more)
 
 
 LONG = dict(CHAT, max_tokens=4000, ignore_eos=True, temperature=1, seed=1)
@@ -121,6 +132,11 @@ places("64 replies of a key", lambda keys: [(keys[0], dict(LONG, n=64))])
 places("many long replies of a key", lambda keys: [(keys[0], dict(LONG, seed=i)) for i in range(16)])
 places("long prompts of a key", lambda keys: [(keys[0], dict(CHAT, messages=words(i))) for i in range(30)])
 places("a long reply of each of 40 keys", lambda keys: [(k, LONG) for k in keys])
+places("long replies of another address", lambda keys: [(None, dict(LONG, seed=i)) for i in range(16)], keys=[], one=("127.0.0.2", None))
+with tempfile.TemporaryDirectory() as eyes:
+    seeing_model.main(eyes)
+    long = {"max_tokens": 3000, "ignore_eos": True, "temperature": 1}
+    places("pictures of a key", lambda keys: [(keys[0], seen(i, seed=i, **long)) for i in range(24)], model=eyes)
 slow_bodies()
 idle_connections()
 in_turn()
