@@ -77,6 +77,7 @@ def small_floats(work, text, tokens, want):
     source, own = os.path.join(work, "bf16-source"), {}
     failed = passed = 0
     run("convert", MODEL, source, "--type", "bf16")
+    tied = bits_of(source, work, "--weights", "exact")
     for kind in MINI if TABLE else MINI_CHECKED:
         path, twin = os.path.join(work, kind), os.path.join(work, kind + "-values")
         minifloats.write(source, path, twin, kind, None if TABLE else 1)
@@ -96,6 +97,15 @@ def small_floats(work, text, tokens, want):
         if TABLE:
             prompt, generate = speed(path)
             print(f"| {kind} | {size_of(path) / 1e6:.1f} | {kl:.2g} | {prompt:.0f} | {generate:.0f} |", flush=True)
+        shutil.rmtree(path), shutil.rmtree(twin)
+        if TABLE:
+            continue
+        minifloats.write(source, path, twin, kind, 0, head=5)
+        headed = bits_of(path, work, "--weights", "exact")
+        for name, good in {"values of a head": headed == bits_of(twin, work, "--weights", "exact"), "a head is used": headed != tied}.items():
+            passed, failed = passed + good, failed + (not good)
+            if not good:
+                print(f"FAIL {kind}: {name}")
         shutil.rmtree(path), shutil.rmtree(twin)
     return passed, failed
 

@@ -131,8 +131,9 @@ def module(kind, name, rows, k, values):
     return t, out
 
 
-def write(source, to, twin, kind, layers=None):
-    """The projections of the first `layers` layers, all of them otherwise; the values to `twin` unless it is None."""
+def write(source, to, twin, kind, layers=None, head=0):
+    """The projections of the first `layers` layers, all of them otherwise; the values to `twin` unless it is None. head: with a
+    head of its own, whose row r is row r + head of the embedding."""
     global WIDE
     WIDE = WIDE or array.array("f", [widen(h) if h & 0x7f80 != 0x7f80 else 0.0 for h in range(65536)])
     stored, wide = {}, {}
@@ -145,6 +146,11 @@ def write(source, to, twin, kind, layers=None):
         else:
             stored[name] = ("BF16", shape, bits.tobytes())
             wide[name] = ("F32", shape, array.array("f", [WIDE[h] for h in bits]).tobytes())
+        if head and name == "model.embed_tokens.weight":
+            turned = bits[head * shape[1]:] + bits[:head * shape[1]]
+            t, values = module(kind, "lm_head", shape[0], shape[1], [WIDE[h] for h in turned])
+            stored.update(t)
+            wide["lm_head.weight"] = ("F32", shape, values.tobytes())
     for folder, tensors in ((to, stored), (twin, wide)):
         if not folder:
             continue
