@@ -2,6 +2,7 @@
 # Installs the Debian packages that building and testing need, if any is missing. Does nothing,
 # and needs no rights, when all are there. Usage: setup.sh [FURTHER PACKAGE...]
 set -euo pipefail
+cd "$(dirname "$0")/.."
 packages=(gcc make pkg-config libc6-dev libjansson-dev libevent-dev libsqlite3-dev libedit-dev libcurl4-openssl-dev
   libssl-dev redis-tools libmsgpack-dev
   libjpeg-dev libpng-dev libwebp-dev libgif-dev libheif-dev libsndfile1-dev libsoxr-dev
@@ -12,7 +13,7 @@ for p in "${packages[@]}"; do
 done
 if [ ${#missing[@]} -eq 0 ]; then
   echo "setup: all ${#packages[@]} packages are installed"
-  exit 0
+  exec tools/page/get.sh
 fi
 echo "setup: installing ${missing[*]}"
 sudo=""
@@ -24,3 +25,4 @@ export DEBIAN_FRONTEND=noninteractive
 $sudo apt-get update -qq
 $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 echo "setup: done"
+tools/page/get.sh

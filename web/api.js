@@ -1,6 +1,10 @@
 // Requests to the server this page came from.
 import { settings } from './settings.js';
 
+// The folder of the page, which a proxy may have put below a path of its own.
+const root = new URL('..', import.meta.url);
+const address = (path) => new URL(path, root);
+
 export class ApiError extends Error {
   constructor(status, message) {
     super(message);
@@ -14,7 +18,7 @@ function headers() {
 }
 
 export async function get(path) {
-  const r = await fetch(path, { headers: headers(), cache: 'no-store' });
+  const r = await fetch(address(path), { headers: headers(), cache: 'no-store' });
   if (!r.ok && r.status !== 503) throw new ApiError(r.status, `status ${r.status}`);
   return r.text();
 }
@@ -31,8 +35,8 @@ async function failure(r) {
 export function body(messages, more = {}) {
   const s = settings();
   const b = { messages: s.system ? [{ role: 'system', content: s.system }, ...messages] : messages,
-              max_tokens: s.max_tokens, evenkeel: { digest: true } };
-  for (const name of ['temperature', 'top_p', 'top_k', 'min_p']) if (s[name] !== null) b[name] = s[name];
+              evenkeel: { digest: true } };
+  for (const name of ['max_tokens', 'temperature', 'top_p', 'top_k', 'min_p']) if (s[name] !== null) b[name] = s[name];
   if (s.tools) b.tools = s.tools;
   if (s.schema) b.response_format = { type: 'json_schema', json_schema: { name: 'answer', strict: true, schema: s.schema } };
   b.chat_template_kwargs = { enable_thinking: s.thinking };
@@ -61,13 +65,13 @@ async function* events(response) {
 
 // The model: {id, context, image, audio}; context: tokens it can read, null where the server does not say.
 export async function model() {
-  const m = JSON.parse(await get('/v1/models')).data[0];
+  const m = JSON.parse(await get('v1/models')).data[0];
   const said = [m.architecture?.input_modalities, m.input_modalities, m.modalities?.input, m.modalities].find(Array.isArray) ?? [];
   const takes = (name) => said.includes(name) || m.modalities?.[name === 'image' ? 'vision' : name] === true;
   return { id: m.id, context: m.context_length ?? m.max_model_len ?? null, image: takes('image'), audio: takes('audio') };
 }
 
-const post = (text, signal) => fetch('/v1/chat/completions', { method: 'POST', headers: headers(), body: text, signal });
+const post = (text, signal) => fetch(address('v1/chat/completions'), { method: 'POST', headers: headers(), body: text, signal });
 
 function addCalls(reply, deltas) {
   for (const d of deltas) {

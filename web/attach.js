@@ -18,10 +18,12 @@ function base64(bytes) {
   return btoa(binary);
 }
 
+// UTF-8, or UTF-16 with the mark that Windows puts before it.
 function asText(bytes) {
+  const mark = bytes.length % 2 ? 0 : (bytes[0] << 8) | bytes[1];
   try {
-    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-    return text.includes('\0') || text.startsWith('%PDF-') ? null : text;
+    const text = new TextDecoder(mark === 0xfffe ? 'utf-16le' : mark === 0xfeff ? 'utf-16be' : 'utf-8', { fatal: true }).decode(bytes);
+    return text.includes('\0') ? null : text;
   } catch {
     return null;
   }
@@ -35,9 +37,12 @@ export async function read(file) {
     throw new Error(`${name} is not attached: this model takes no ${what}.`);
   }
   if (file.size > (kind === 'text' ? MAX_TEXT : MAX_MEDIA)) throw new Error(`${name} is not attached: ${sizeOf(file.size)} are more than ${sizeOf(kind === 'text' ? MAX_TEXT : MAX_MEDIA)}.`);
-  const bytes = new Uint8Array(await file.arrayBuffer());
+  const buffer = await file.arrayBuffer().catch(() => null);
+  if (!buffer) throw new Error(`${name} is not attached: it cannot be read. Is it a folder?`);
+  const bytes = new Uint8Array(buffer);
+  if (new TextDecoder('latin1').decode(bytes.subarray(0, 5)) === '%PDF-') throw new Error(`${name} is not attached: it is a PDF, and the page reads none. Attach its text, or pictures of its pages.`);
   const data = kind === 'text' ? asText(bytes) : base64(bytes);
-  if (data === null) throw new Error(`${name} is not attached: it is not text in UTF-8.`);
+  if (data === null) throw new Error(`${name} is not attached: it is not text in UTF-8 or UTF-16.`);
   return { name, kind, type: kind === 'text' ? 'text/plain' : file.type, size: file.size, data };
 }
 

@@ -50,7 +50,7 @@ function one(n, state) {
     case 'p': return el('p', { dir: 'auto' }, ...kids);
     case 'a': return link(n, kids);
     case 'mark': return el('span', { class: n.of }, ...kids);
-    case 'math': return el(n.block ? 'p' : 'span', { class: n.block ? 'math block' : 'math' }, ...kids);
+    case 'math': return el(n.block ? 'p' : 'span', { class: n.block ? 'math block' : 'math', 'data-source': n.source }, ...kids);
     case 'ol': return el('ol', { start: n.start !== 1 && Number.isSafeInteger(n.start) ? n.start : null, dir: 'auto' }, ...kids);
     case 'ul': return el('ul', { dir: 'auto' }, ...kids);
     case 'li': return el('li', { class: n.task ? 'task' : null }, n.task ? (n.task === 'done' ? '☑ ' : '☐ ') : null, ...kids);

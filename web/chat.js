@@ -3,6 +3,7 @@ import { ApiError, stream } from './api.js';
 import { busy, focusField, openComposer } from './composer.js';
 import { announce, byId, el } from './dom.js';
 import { answerView, refusedView, userView } from './message.js';
+import { giveBack } from './settings.js';
 import { getChat, messagesOf, put } from './store.js';
 import { newId, newMessage, newestBelow, pathTo, tipOf, titleOf, toApi, versionsOf } from './tree.js';
 
@@ -12,7 +13,7 @@ let chat = null;             // {id, title, named, created, changed, leaf}; null
 let messages = new Map();
 let running = null;          // the AbortController of the answer in progress
 let context = null;          // tokens the model can read
-let tell = { changed() {}, speed() {} };
+let tell = { changed() {}, speed() {}, same() {} };
 
 const scroll = byId('scroll');
 const nearEnd = () => scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 80;
@@ -32,7 +33,9 @@ export function setContext(tokens) {
 
 function showContext() {
   const u = chat && pathTo(messages, chat.leaf).findLast((m) => m.usage)?.usage;
-  byId('context').textContent = u ? `${(u.prompt_tokens + u.completion_tokens).toLocaleString('en')}${context ? ` of ${context.toLocaleString('en')}` : ''} tokens` : '';
+  const used = u ? u.prompt_tokens + u.completion_tokens : 0;
+  byId('context').replaceChildren(...(u ? [el('span', {}, `${used.toLocaleString('en')}${context ? ` of ${context.toLocaleString('en')}` : ''} tokens`)] : []));
+  byId('context').dataset.short = !u ? '' : context ? `${Math.ceil((100 * used) / context)} %` : String(used); // where there is no room
 }
 
 // Writing may fail (a full disk): the conversation goes on and says so.
@@ -92,6 +95,9 @@ const acts = {
     save([chat], list);
     show();
     answer(parent);
+  },
+  same(m) {
+    tell.same({ messages: request(m.parent), digest: m.digest, seed: m.seed, continued: Boolean(m.continued) });
   },
   async branch(m) {
     if (running) return;
@@ -157,10 +163,13 @@ function problem(e) {
   toEnd();
 }
 
+// What is sent for the answer to a message.
+const request = (parent) => toApi(pathTo(messages, parent)).filter((m) => m.role !== 'assistant' || m.content || m.tool_calls);
+
 // Asks for the answer to a message, or for more of the answer `more`.
 async function answer(parent, more = null) {
   const home = chat, abort = (running = new AbortController()), before = chat.leaf, base = more?.content ?? '';
-  const request = toApi(pathTo(messages, parent)).filter((m) => m.role !== 'assistant' || m.content || m.tool_calls);
+  const asks = request(parent);
   const m = more ?? newMessage(chat.id, parent, 'assistant', { reasoning: '' });
   const here = () => running === abort;
   if (!more && chat.leaf !== parent) { // another answer: what followed the first one goes from the screen
@@ -183,14 +192,14 @@ async function answer(parent, more = null) {
   };
   addEventListener('pagehide', keepPart);
   try {
-    reply = await stream(request, { signal: abort.signal, more: more ? { continue_final_message: true, add_generation_prompt: false } : {}, onChange(r) {
+    reply = await stream(asks, { signal: abort.signal, more: more ? { continue_final_message: true, add_generation_prompt: false } : {}, onChange(r) {
       reply = r;
       if (!first && (r.content || r.reasoning || r.calls.length)) first = performance.now();
       if (here()) frame ||= requestAnimationFrame(() => { frame = 0; view.update({ ...texts(), calls: r.calls }); });
       if (first && performance.now() - saved > SAVE_EVERY) keepPart();
     } });
     const { finish, usage, digest, seed } = reply;
-    Object.assign(m, { ...texts(), calls: reply.calls.filter(Boolean), finish, usage, digest, seed, stopped: false, seconds: duration(reply, asked, first) });
+    Object.assign(m, { ...texts(), calls: reply.calls.filter(Boolean), finish, usage, digest, seed, continued: Boolean(more), stopped: false, seconds: duration(reply, asked, first) });
     keep(home, m, here());
     if (!here()) return;
     view.update({ ...m }, true);
@@ -282,6 +291,7 @@ function leave() {
 
 export function newChat() {
   leave();
+  giveBack();
   setChat(null, new Map());
   show();
   tell.changed();
@@ -293,6 +303,7 @@ export async function openChat(id) {
   const record = await getChat(id), list = record && await messagesOf(id);
   if (!record) return false;
   leave();
+  if (chat && chat.id !== id) giveBack();
   setChat(record, list);
   const last = list.get(record.leaf);
   if (last && last.role !== 'assistant' && !last.refused) refuse(last.id, { status: 0, message: 'This message has no answer yet.' });
@@ -300,6 +311,13 @@ export async function openChat(id) {
   await show();
   toEnd();
   return true;
+}
+
+// Begins to edit the last message of a person that is shown; whether there is one.
+export function editLast() {
+  const edit = running ? null : [...byId('log').querySelectorAll('.edit-it')].at(-1);
+  edit?.click();
+  return Boolean(edit);
 }
 
 // A chat that was renamed or removed elsewhere on the page.
@@ -314,5 +332,7 @@ export async function openConversation(told) {
   try {
     id = sessionStorage.getItem(TAB) ?? '';
   } catch { /* a new chat */ }
-  if (!id || !(await openChat(id))) show();
+  if (id && (await openChat(id))) return;
+  giveBack();
+  show();
 }

@@ -1,6 +1,7 @@
 // The message field with what goes along: attached files, and chips for settings that change the request.
 import { ACCEPT, describe, read, takes } from './attach.js';
 import { announce, byId, cut, el } from './dom.js';
+import { preview } from './media.js';
 import { change, onSettings, settings } from './settings.js';
 
 const DRAFT = 'evenkeel.draft';
@@ -27,14 +28,21 @@ export function setText(text) {
 
 // --- chips ---
 
-function chip(label, title, open, remove) {
-  return el('li', {}, open ? el('button', { type: 'button', class: 'label', title, click: open }, label) : el('span', { class: 'label', title }, label),
+function chip(label, title, open, remove, before = null) {
+  return el('li', { class: before ? 'seen' : null }, before, open ? el('button', { type: 'button', class: 'label', title, click: open }, label) : el('span', { class: 'label', title }, label),
     el('button', { type: 'button', class: 'remove', 'aria-label': `Remove: ${label}`, click: remove }, '×'));
 }
 
+// A file's thumbnail or player, made once: chips are shown again at every change.
+const previews = new WeakMap();
+function seen(file) {
+  if (!previews.has(file)) previews.set(file, preview(file));
+  return previews.get(file);
+}
+
 function showChips() {
-  const s = settings(), toSettings = () => document.querySelector('.views [data-view=settings]').click(), out = [];
-  files.forEach((f, i) => out.push(chip(cut(f.name, 30), describe(f), null, () => { files.splice(i, 1); showChips(); byId('text').focus(); })));
+  const s = settings(), toSettings = () => byId('settings').checkVisibility() || document.querySelector('.views [data-view=settings]').click(), out = [];
+  files.forEach((f, i) => out.push(chip(cut(f.name, 30), describe(f), null, () => { files.splice(i, 1); showChips(); byId('text').focus(); }, seen(f))));
   const off = (values, what) => () => { change(values); announce(`${what} removed.`); byId('text').focus(); };
   if (s.tools) {
     const names = s.tools.map((t) => t.function.name).join(', ');
@@ -78,18 +86,28 @@ function openFiles() {
     e.preventDefault();
     add([...e.clipboardData.files]);
   });
-  const chat = byId('chat');
-  const over = (on) => () => chat.classList.toggle('over', on);
-  chat.addEventListener('dragover', (e) => {
-    if (!e.dataTransfer?.types.includes('Files')) return;
+  openDrops();
+}
+
+// Files may be dropped anywhere on the page: the browser would open them in its place, as it does links and pictures. Only
+// fields take dropped texts.
+function openDrops() {
+  const over = (on) => byId('chat').classList.toggle('over', on);
+  const ours = (e) => e.dataTransfer?.types.includes('Files') || !e.target.closest?.('textarea, input');
+  document.addEventListener('dragover', (e) => {
+    if (!ours(e)) return;
     e.preventDefault();
-    over(true)();
+    const files = e.dataTransfer?.types.includes('Files') ?? false;
+    if (e.dataTransfer) e.dataTransfer.dropEffect = files ? 'copy' : 'none';
+    over(files);
   });
-  chat.addEventListener('dragleave', over(false));
-  chat.addEventListener('drop', (e) => {
-    over(false)();
-    if (!e.dataTransfer?.files.length) return;
+  document.addEventListener('dragleave', (e) => { if (!e.relatedTarget) over(false); });
+  document.addEventListener('drop', (e) => {
+    over(false);
+    if (!ours(e)) return;
     e.preventDefault();
+    if (!e.dataTransfer?.files.length) return;
+    if (!byId('chat').checkVisibility()) document.querySelector('.views [data-view=chat]').click();
     add([...e.dataTransfer.files]);
   });
 }
@@ -134,7 +152,7 @@ export function openComposer(send, stop) {
     keepDraft();
   });
   byId('stop').addEventListener('click', stop);
-  document.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !e.defaultPrevented && !e.isComposing) stop(); });
+  document.addEventListener('keydown', (e) => { if (e.key === 'Escape' && !e.defaultPrevented && !e.isComposing && !document.querySelector('dialog[open]')) stop(); });
   openFiles();
   onSettings(showChips);
   showChips();

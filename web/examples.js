@@ -1,5 +1,5 @@
 // What a new chat offers to begin with: things that the bundled model does well, too.
-import { change, EXAMPLE_TOOLS, tool } from './settings.js';
+import { EXAMPLE_TOOLS, giveBack, lend, tool } from './settings.js';
 import { byId, el } from './dom.js';
 
 const string = { type: 'string' };
@@ -12,14 +12,13 @@ const EXAMPLES = [
   { text: 'What is 365 - 48?', with: 'thinking', thinking: true },
 ];
 
-const asField = (v) => (v ? JSON.stringify(v, null, 2) : '');
-const ours = new Set(EXAMPLES.flatMap((e) => [asField(e.tools), asField(e.schema)]));
-
-// Turns on what an example needs and off what another one turned on. What a person wrote into the fields stays.
+// Turns on what an example needs until another chat is shown. What a person wrote into the fields stays.
 function prepare(example) {
-  const values = { thinking: Boolean(example.thinking) };
-  for (const id of ['tools', 'schema']) if (ours.has(byId(id).value.trim())) values[id] = example[id] ?? null;
-  change(values);
+  giveBack();
+  const values = {};
+  if (example.thinking) values.thinking = true;
+  for (const id of ['tools', 'schema']) if (example[id] && !byId(id).value.trim()) values[id] = example[id];
+  lend(values);
 }
 
 export function openExamples(send) {

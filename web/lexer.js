@@ -2,7 +2,8 @@
 // too long (some make any Markdown parser slow), so that no text can stop the page.
 //
 // A node is a text or {t, c: children, …}; t is one of the names that build.js knows.
-import '/page/marked.js';
+import './marked.js';
+import { nodesOf } from './mathml.js';
 
 const { marked } = globalThis;
 const MAX_DEPTH = 24, MAX_NODES = 6000, MAX_COLUMNS = 100;
@@ -59,8 +60,11 @@ function convert(t, depth) {
     case 'codespan': return { t: 'code', c: [plain(t.text)] };
     case 'link': return { t: 'a', href: plain(t.href ?? ''), c: c() };
     case 'image': return { t: 'a', href: plain(t.href ?? ''), c: [plain(t.text) || 'picture'] };
-    case 'math': return { t: 'math', c: [t.raw] };
-    case 'mathBlock': return { t: 'math', block: true, c: [t.raw.trim().slice(2, -2).trim()] };
+    case 'math': return { t: 'math', c: [t.raw], source: t.raw.replace(/^(?:\$\$?|\\[([])([^]*?)(?:\$\$?|\\[)\]])$/, '$1') };
+    case 'mathBlock': {
+      const source = t.raw.trim().slice(2, -2).trim();
+      return { t: 'math', block: true, c: [source], source };
+    }
     case 'escape': return t.raw.slice(1);
     case 'html': return /^<br\s*\/?>$/i.test(t.raw) ? { t: 'br', c: [] } : asWritten(t.raw).replace(/\n+$/, '');
     case 'text': return t.tokens ? { t: 'span', c: c() } : plain(t.raw);
@@ -119,7 +123,9 @@ let highlighter; // a promise of it, once a block of code was there
 
 async function highlight(text, language) {
   nodes = 0;
-  highlighter ??= import('/page/highlight.js').then(() => globalThis.hljs);
+  const { log } = console;
+  if (!highlighter) console.log = () => {}; // version 9 tells every reader that it is old
+  highlighter ??= import('./highlight.js').then((m) => m.default ?? globalThis.hljs).finally(() => { console.log = log; });
   const hljs = await highlighter;
   if (!hljs?.getLanguage(language)) return null;
   // Version 10 turned the arguments round and gave itself a number.
@@ -146,10 +152,28 @@ function pieces(html) {
   return root.c;
 }
 
+let setter; // a promise of Temml, once there was a formula
+
+// Formulas, each with B (a block) or I (in a line) before it, to nodes of MathML; null for what is none.
+async function formulas(list) {
+  setter ??= import('./temml.js').then((m) => m.default);
+  const temml = await setter;
+  if (!temml) return null;
+  return list.map((key) => {
+    try {
+      return nodesOf(temml.renderToString(key.slice(1), { displayMode: key[0] === 'B', throwOnError: true, trust: false, maxExpand: 200, maxSize: [20, 100] }));
+    } catch {
+      return null;
+    }
+  });
+}
+
 onmessage = async ({ data }) => {
   let result = null;
   try {
-    result = data.kind === 'lex' ? lex(data.text) : await highlight(data.text, data.language);
+    if (data.kind === 'lex') result = lex(data.text);
+    else if (data.kind === 'math') result = await formulas(data.text);
+    else result = await highlight(data.text, data.language);
   } catch { /* a text that cannot be read is shown as it is */ }
   postMessage({ id: data.id, result });
 };

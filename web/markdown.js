@@ -2,6 +2,7 @@
 // shown as they were written.
 import { build } from './build.js';
 import { addPlain, el, formatted, LONG } from './dom.js';
+import { setFormulas } from './formulas.js';
 import { ask, withMarkdown } from './worker.js';
 
 const WINDOW = 40000;     // characters that are read as Markdown at once: a longer block is plain text
@@ -101,6 +102,7 @@ export class Rendered {
     blocks.forEach((b, i) => {
       const made = build([b.node], state).map((n) => (typeof n === 'string' ? el('p', { dir: 'auto' }, n) : n));
       this.box.append(...made);
+      setFormulas(made, this.around);
       if (i < fixed) {
         this.at += b.length;
         this.level = state.level;

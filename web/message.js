@@ -1,8 +1,9 @@
 // What messages look like. The caller's acts: versions(m), choose(id), edit(m, text), again(m), goOn(m), branch(m),
-// results(m, texts), retry(m), around(f).
+// results(m, texts), retry(m), same(m), around(f).
 import { describe } from './attach.js';
 import { addPlain, copyButton, cut, el, flags, formatted, LONG } from './dom.js';
 import { Rendered } from './markdown.js';
+import { preview } from './media.js';
 
 const small = (label, act, more = {}) => el('button', { type: 'button', class: 'small', click: act, ...more }, label);
 
@@ -41,9 +42,9 @@ function editForm(m, view, acts) {
 
 export function userView(m, acts) {
   const view = {};
-  const files = m.files?.length ? el('ul', { class: 'files', 'aria-label': 'Attached' }, ...m.files.map((f) => el('li', {}, cut(describe(f), 60)))) : null;
+  const files = m.files?.length ? el('ul', { class: 'files', 'aria-label': 'Attached' }, ...m.files.map((f) => el('li', {}, preview(f, acts.around), el('span', { class: 'name' }, cut(describe(f), 60))))) : null;
   view.node = el('article', { class: 'message user', 'aria-label': 'You' }, el('div', { class: 'bubble' }, files, el('div', { class: 'text', dir: 'auto' }, formatted(m.content))),
-    el('div', { class: 'acts' }, versions(m, acts), small('Edit', () => editForm(m, view, acts)), copyButton('Copy', () => m.content), small('Branch', () => acts.branch(m), { title: 'a new chat that begins with all up to here' })));
+    el('div', { class: 'acts' }, versions(m, acts), small('Edit', () => editForm(m, view, acts), { class: 'small edit-it' }), copyButton('Copy', () => m.content), small('Branch', () => acts.branch(m), { title: 'a new chat that begins with all up to here' })));
   return view;
 }
 
@@ -95,7 +96,7 @@ function resultFields(m, cards, given, acts) {
 
 // --- an answer ---
 
-function figures(m, context) {
+function figures(m, context, acts) {
   const u = m.usage, parts = [];
   if (m.stopped) parts.push('stopped');
   else if (m.finish === 'length') parts.push('cut at the token limit');
@@ -107,7 +108,8 @@ function figures(m, context) {
     if (context) parts.push(`context ${Math.ceil((100 * (u.prompt_tokens + u.completion_tokens)) / context)} % used`);
   }
   const line = el('p', { class: 'figures' }, parts.join(' · '));
-  if (m.digest) line.append(parts.length ? ' · ' : '', el('span', { class: 'digest', title: 'digest of all logits of this answer' }, flags(m.digest), m.digest));
+  if (m.digest) line.append(parts.length ? ' · ' : '', el('span', { class: 'digest', title: 'digest of all logits of this answer' }, flags(m.digest), m.digest),
+    small('Ask this again 8 times', () => acts.same(m), { title: 'the same request at random moments: do all digests agree?' }));
   return line;
 }
 
@@ -145,7 +147,7 @@ export function answerView(acts) {
     },
     close(m, given, last, context) {
       if (m.calls?.length && (given || last)) resultFields(m, cards, given, acts);
-      node.append(figures(m, context), el('div', { class: 'acts' }, versions(m, acts), copyButton('Copy', () => m.content || (m.calls ?? []).map((c) => `${c.function.name}(${c.function.arguments})`).join('\n')),
+      node.append(figures(m, context, acts), el('div', { class: 'acts' }, versions(m, acts), copyButton('Copy', () => m.content || (m.calls ?? []).map((c) => `${c.function.name}(${c.function.arguments})`).join('\n')),
         small('Regenerate', () => acts.again(m), { title: 'another answer beside this one' }),
         last && m.content && (m.stopped || m.finish === 'length') ? small('Continue', () => acts.goOn(m)) : null,
         small('Branch', () => acts.branch(m), { title: 'a new chat that begins with all up to here' })));

@@ -5,6 +5,7 @@ import { Rendered } from './markdown.js';
 import { settings } from './settings.js';
 
 let running = null; // AbortController
+let given = null;   // {messages, digest, seed, continued}: the request of an answer in the chat, in place of a prompt
 
 const value = (id) => Number(byId(id).value);
 const wait = (ms, signal) => new Promise((done, fail) => {
@@ -43,6 +44,13 @@ async function one(l, i, begin, messages, more, signal) {
   return reply;
 }
 
+// Whether the answer in the chat had that digest. It is another request if settings changed since, or its rest was asked for.
+function besideTheChat(digest) {
+  if (!given?.digest) return '';
+  if (given.digest === digest) return ' So is the answer in the chat.';
+  return given.continued ? ' The answer in the chat was continued: its digest is of the last part.' : ' The answer in the chat differs: its settings or its seed were others.';
+}
+
 function judge(lanes, replies) {
   const digests = new Map();
   for (const r of replies) if (r) digests.set(r.digest, (digests.get(r.digest) ?? 0) + 1);
@@ -56,7 +64,7 @@ function judge(lanes, replies) {
   const verdict = byId('same-verdict');
   const good = digests.size === 1 && done === n;
   verdict.className = `verdict ${good ? 'good' : 'bad'}`;
-  if (good) verdict.replaceChildren(`All ${n} answers are the same, to the last bit of every logit.`);
+  if (good) verdict.replaceChildren(`All ${n} answers are the same, to the last bit of every logit.${besideTheChat(most)}`);
   else if (digests.size > 1) verdict.replaceChildren(`${digests.size} different digests among ${done} answers.`);
   else verdict.replaceChildren(`${n - done} of ${n} requests failed${done ? '; the others are the same.' : '.'}`);
 }
@@ -77,10 +85,10 @@ function busy(on) {
 
 async function run() {
   const abort = (running = new AbortController()), n = value('same-count'), begin = performance.now();
-  const more = { max_tokens: value('same-tokens') };
+  const more = given ? {} : { max_tokens: value('same-tokens') };
   // One seed for all, drawn here if the settings have none.
-  if (settings().seed === null) more.seed = Math.floor(Math.random() * 2 ** 31);
-  const messages = [{ role: 'user', content: byId('same-text').value.trim() || 'Hello' }];
+  if (settings().seed === null) more.seed = given?.seed ?? Math.floor(Math.random() * 2 ** 31);
+  const messages = given?.messages ?? [{ role: 'user', content: byId('same-text').value.trim() || 'Hello' }];
   const lanes = Array.from({ length: n }, (_, i) => lane(i + 1, i % 2 === 0));
   byId('same-lanes').replaceChildren(...lanes.map((l) => l.node));
   byId('same-verdict').className = 'verdict';
@@ -105,7 +113,29 @@ async function run() {
   busy(false);
 }
 
+// What is asked: the request of an answer, or a prompt.
+function show(what) {
+  given = what;
+  byId('same-given').hidden = !given;
+  byId('same-prompt').hidden = byId('same-limit').hidden = Boolean(given);
+  byId('same-tokens').disabled = Boolean(given);
+  if (given) byId('same-of').textContent = given.messages.length > 1 ? `The conversation of ${given.messages.length} messages is asked again, with the settings of now.` : 'The message of the chat is asked again, with the settings of now.';
+}
+
+// Asks for an answer of the chat again, 8 times.
+export async function again(what) {
+  running?.abort();
+  while (running) await new Promise((good) => { setTimeout(good, 20); });
+  show(what);
+  byId('same-count').value = 8;
+  run();
+}
+
 export function openSame() {
+  byId('same-own').addEventListener('click', () => {
+    show(null);
+    byId('same-text').focus();
+  });
   byId('same-form').addEventListener('submit', (e) => {
     e.preventDefault();
     if (!running) run();

@@ -3,6 +3,8 @@ import { byId } from './dom.js';
 
 const FIELDS = ['temperature', 'top_p', 'top_k', 'min_p', 'max_tokens', 'seed', 'thinking', 'system', 'tools', 'schema'];
 const STORE = 'evenkeel.settings';
+const VERSION = 2;         // of what is stored; 1 had a limit of 1,024 tokens that nobody had asked for
+let lent = {};             // fields that an example has set: {id: {was, now}}
 const listeners = [];
 
 const string = { type: 'string' };
@@ -44,7 +46,7 @@ export function settings() {
     top_p: number('top_p'),
     top_k: number('top_k'),
     min_p: number('min_p'),
-    max_tokens: number('max_tokens') ?? 1024,
+    max_tokens: number('max_tokens'),
     seed: seed.value && seed.validity.valid ? seed.value.replace(/^(-?)0+(?=\d)/, '$1') : null,
     thinking: byId('thinking').checked,
     system: byId('system').value.trim(),
@@ -79,7 +81,7 @@ const give = (id, v) => { byId(id)[byId(id).type === 'checkbox' ? 'checked' : 'v
 
 function save() {
   try {
-    localStorage.setItem(STORE, JSON.stringify(Object.fromEntries(FIELDS.map((id) => [id, valueOf(id)]))));
+    localStorage.setItem(STORE, JSON.stringify({ ...Object.fromEntries(FIELDS.map((id) => [id, valueOf(id)])), lent, version: VERSION }));
     sessionStorage.setItem(`${STORE}.key`, byId('key').value);
   } catch { /* storage may be forbidden; the fields keep their values */ }
   tell();
@@ -91,6 +93,21 @@ export function change(values) {
   save();
 }
 
+// Sets fields for as long as this chat is shown: giveBack() undoes what was not changed since.
+export function lend(values) {
+  const before = Object.fromEntries(Object.keys(values).map((id) => [id, valueOf(id)]));
+  change(values);
+  for (const id of Object.keys(values)) lent[id] = { was: before[id], now: valueOf(id) };
+  save();
+}
+
+export function giveBack() {
+  const back = Object.entries(lent).filter(([id, l]) => FIELDS.includes(id) && valueOf(id) === l.now).map(([id, l]) => [id, l.was]);
+  if (!Object.keys(lent).length) return;
+  lent = {};
+  change(Object.fromEntries(back));
+}
+
 // f() after every change.
 export function onSettings(f) {
   listeners.push(f);
@@ -99,7 +116,9 @@ export function onSettings(f) {
 export function openSettings() {
   try {
     const stored = JSON.parse(localStorage.getItem(STORE) ?? '{}');
+    if (stored.version !== VERSION && stored.max_tokens === '1024') delete stored.max_tokens;
     for (const id of FIELDS) if (id in stored) give(id, stored[id]);
+    if (typeof stored.lent === 'object' && stored.lent !== null) ({ lent } = stored);
     give('key', sessionStorage.getItem(`${STORE}.key`) ?? '');
   } catch { /* nothing usable is stored */ }
   byId('settings-form').addEventListener('input', save);

@@ -51,21 +51,25 @@ function keyIsNew() {
 
 async function read() {
   try {
-    const health = JSON.parse(await get('/health'));
+    const health = JSON.parse(await get('health'));
     set('g-state', health.status);
+    set('gauges', health.status);
     byId('g-state').className = health.status === 'ok' ? 'good' : 'bad';
+    byId('gauges').classList.toggle('bad', health.status !== 'ok');
     if (health.running !== undefined) {
       set('g-running', health.running);
       set('g-waiting', health.waiting);
     }
   } catch {
     set('g-state', 'no answer');
+    set('gauges', 'no answer');
+    byId('gauges').classList.add('bad');
     byId('g-state').className = 'bad';
     return;
   }
   if (!metrics) return;
   try {
-    fromMetrics(await get('/metrics'));
+    fromMetrics(await get('metrics'));
   } catch (e) {
     if (e.status === 404) metrics = false;
   }

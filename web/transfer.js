@@ -28,6 +28,7 @@ function checked(m) {
   if (m.role === 'tool') Object.assign(out, { call: text(m.call), name: text(m.name) });
   if (m.role === 'assistant') {
     Object.assign(out, { reasoning: text(m.reasoning), calls: Array.isArray(m.calls) ? m.calls.map(call) : [], finish: text(m.finish) || null, stopped: m.stopped === true, seconds: Number(m.seconds) || 0 });
+    if (m.continued === true) out.continued = true;
     if (/^[0-9a-f]{16}$/.test(m.digest)) out.digest = m.digest;
     if (Number.isSafeInteger(m.seed)) out.seed = m.seed;
     if (Number.isSafeInteger(m.usage?.prompt_tokens) && Number.isSafeInteger(m.usage?.completion_tokens))
@@ -74,7 +75,7 @@ export function toMarkdown({ chat, messages }) {
     if (m.refused) continue;
     if (m.role === 'tool') add(HEADS.tool, m.content);
     if (m.role === 'user') {
-      for (const f of m.files ?? []) if (f.kind === 'text') add(HEADS.file + line(f.name), f.data);
+      for (const f of m.files ?? []) add(HEADS.file + line(f.name), f.kind === 'text' ? f.data : linkTo(f));
       add(HEADS.user, m.content);
     }
     if (m.role === 'assistant') {
@@ -84,6 +85,16 @@ export function toMarkdown({ chat, messages }) {
     }
   }
   return `${out.join('\n\n')}\n`;
+}
+
+// A picture or a sound as Markdown that other programs show, too: its bytes are in the link.
+const linkTo = (f) => `${f.kind === 'image' ? '!' : ''}[${line(f.name).replace(/[[\]\\]/g, '')}](data:${f.type};base64,${f.data})`;
+const LINK = /^!?\[[^\]\n]*\]\(data:((image|audio)\/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\)$/;
+
+function fromLink(name, body) {
+  const m = LINK.exec(body);
+  if (!m) return { name, kind: 'text', type: 'text/plain', size: body.length, data: body };
+  return { name, kind: m[2], type: m[1], size: Math.floor((m[3].length * 3) / 4) - (m[3].match(/=*$/)[0].length), data: m[3] };
 }
 
 // Sections of the text: [head, body].
@@ -106,7 +117,7 @@ export function fromMarkdown(source) {
   };
   const answer = () => (tip?.role === 'assistant' ? tip : add('assistant', { reasoning: '', calls: [] }));
   for (const [head, body] of sections(src)) {
-    if (head.startsWith(HEADS.file)) files.push({ name: head.slice(HEADS.file.length), kind: 'text', type: 'text/plain', size: body.length, data: body });
+    if (head.startsWith(HEADS.file)) files.push(fromLink(head.slice(HEADS.file.length), body));
     else if (head === HEADS.user) {
       add('user', { content: body, files });
       files = [];

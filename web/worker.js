@@ -2,7 +2,8 @@
 const LIMIT = 500; // ms a job may take; then its text is shown as it is
 
 // The only script address that the page makes; the content policy asks for a policy by name.
-const policy = globalThis.trustedTypes?.createPolicy('evenkeel', { createScriptURL: () => '/page/lexer.js' });
+const script = new URL('lexer.js', import.meta.url).href;
+const policy = globalThis.trustedTypes?.createPolicy('evenkeel', { createScriptURL: () => script });
 
 let worker = null, off = false, timer = 0, number = 0;
 const jobs = []; // {id, message, good}; the first is at work once the worker is ready
@@ -24,7 +25,7 @@ function giveUp() {
 function start() {
   ready = false;
   try {
-    worker = new Worker(policy ? policy.createScriptURL('') : '/page/lexer.js', { type: 'module' });
+    worker = new Worker(policy ? policy.createScriptURL('') : script, { type: 'module' });
   } catch {
     giveUp();
     return;
@@ -49,7 +50,7 @@ function next() {
     worker.terminate();
     worker = null;
     end(null);
-  }, message.kind === 'lex' ? LIMIT : 10 * LIMIT); // the first highlighting loads the library
+  }, message.kind === 'lex' ? LIMIT : 10 * LIMIT); // the first job of a kind loads its library
 }
 
 // What lexer.js makes of a text; null where it could not, or took too long.

@@ -57,12 +57,14 @@ class Browser:
 
     def _note(self, message):
         kind, p = message.get("method"), message.get("params", {})
-        if kind == "Runtime.exceptionThrown":
+        if kind == "Runtime.consoleAPICalled":
+            self.problems.append("a line in the console: " + " ".join(str(a.get("value", a.get("description"))) for a in p["args"])[:300])
+        elif kind == "Runtime.exceptionThrown":
             d = p["exceptionDetails"]
             self.problems.append(d.get("exception", {}).get("description") or d["text"])
         elif kind == "Log.entryAdded" and p["entry"]["level"] == "error" and p["entry"]["source"] != "network":
             self.problems.append(p["entry"]["text"])
-        elif kind == "Network.requestWillBeSent" and not p["request"]["url"].startswith(("http://127.0.0.1:", "about:")):
+        elif kind == "Network.requestWillBeSent" and not p["request"]["url"].startswith(("http://127.0.0.1:", "blob:http://127.0.0.1:", "data:", "about:")):
             self.problems.append("a request for " + p["request"]["url"][:200])
 
     def send(self, method, **params):
@@ -110,9 +112,10 @@ class Browser:
             {"name": "prefers-reduced-motion", "value": "reduce" if calm else "no-preference"}])
 
     def key(self, key, text=None, modifiers=0):
-        code = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32}[key]
-        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, modifiers=modifiers, **({"text": text} if text else {}))
-        self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code, modifiers=modifiers)
+        code = {"Enter": 13, "Tab": 9, "Escape": 27, " ": 32, "ArrowUp": 38, "/": 191}.get(key) or ord(key.upper())
+        name = {"/": "Slash"}.get(key, f"Key{key.upper()}" if key.isalpha() and len(key) == 1 else key)
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, code=name, windowsVirtualKeyCode=code, modifiers=modifiers, **({"text": text} if text else {}))
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=key, code=name, windowsVirtualKeyCode=code, modifiers=modifiers)
 
     def type(self, text):
         self.send("Input.insertText", text=text)

@@ -16,6 +16,7 @@ MARKUP = {
     "page": "<meta http-equiv=refresh content=\"0;url=http://192.0.2.1/\"><base href=http://192.0.2.1/><style>*{display:none}</style><link rel=stylesheet href=http://192.0.2.1/x.css><form action=http://192.0.2.1/><input name=x><button>go</button></form>",
     "code": f"```\"><script>{RUN}</script>\nx\n```\n\n```html\n<script>{RUN}</script><img src=x onerror=\"{RUN}\">\n```\n\n```__proto__\nx\n```\n\n```constructor\ny\n```",
     "table": f"| <script>{RUN}</script> | [x](javascript:{RUN}) |\n|---|---|\n| <img src=x onerror={RUN}> | `<b>` |",
+    "formulas": f"$\\href{{javascript:{RUN}}}{{x}}$ $\\color{{url(http://192.0.2.1/)}}{{x}}$ $\\text{{<img src=x onerror={RUN}>}}$ $\\rule{{9999em}}{{9999em}}$ $\\def\\x{{\\x\\x}}\\x$",
     "math": f"$$<img src=x onerror=\"{RUN}\">$$ and $<script>{RUN}</script>$ and \\(<svg onload=\"{RUN}\">\\)",
     "ids": "# scroll\n\n## text\n\n<a id=text name=ask>x</a> <form id=ask><input id=send></form> <div class=\"hidden\" role=alert id=announce>y</div>",
     "marks": "\u202egnihtemos\u202c \u2066x \u0000 \ufeff \ud83d\ude00 " + "a\u0300" * 300,
@@ -24,8 +25,9 @@ MARKUP = {
 ALLOWED = "a, article, aside, b, blockquote, br, button, code, del, details, div, em, figcaption, figure, hr, i, li, ol, p, pre, section, span, strong, summary, table, tbody, td, th, thead, tr, ul, textarea, label, form"
 HARMS = f"""(() => {{ const all = [...document.querySelectorAll('.log *')], bad = [];
   for (const e of all) {{
-    if (!e.matches({ALLOWED!r})) bad.push('element ' + e.outerHTML.slice(0, 100));
-    for (const a of e.attributes) if (/^on|^style$|src|action/i.test(a.name)) bad.push('attribute ' + a.name);
+    if (e.namespaceURI.endsWith('MathML')) {{ if (!e.closest('.math.set')) bad.push('MathML'); if (/url/.test(e.getAttribute('style'))) bad.push('style'); }}
+    else if (!e.matches({ALLOWED!r})) bad.push('element ' + e.outerHTML.slice(0, 100));
+    for (const a of e.attributes) if (/^on|src|action|href$/i.test(a.name) && !e.matches('a') || (a.name === 'style' && !e.closest('math'))) bad.push('attribute ' + a.name);
     if (e.matches('a') && !/^(https?|mailto):/.test(e.href)) bad.push('link ' + e.href);
     if (e.matches('.text *') && e.id) bad.push('id ' + e.id);
   }}
@@ -50,6 +52,8 @@ LONG = {
     "5,000 paragraphs": "a *b* `c`\n\n" * 5000,
     "20,000 items": "- item\n" * 20000,
     "20,000 dollars": "$x = 1 " * 20000,
+    "5,000 formulas": "".join(f"$x_{{{i}}}$ " for i in range(5000)),
+    "a formula of 8 kB": "$$" + "\\frac{1}{2}+" * 600 + "x$$",
 }
 
 
@@ -129,7 +133,7 @@ def long(check, b, real):
 def without(check, b, real):
     """A program that was built where the libraries are not: plain texts, as safe and as long."""
     texts = {**MARKUP, "a line of 1 MB": LONG["a line of 1 MB"]}
-    with StandIn(real.port, lambda r: [{"content": c} for c in pieces(texts[last_text(r)], 30000)], without=("/page/marked.js", "/page/highlight.js")) as s:
+    with StandIn(real.port, lambda r: [{"content": c} for c in pieces(texts[last_text(r)], 30000)], without=("/page/marked.js", "/page/highlight.js", "/page/temml.js")) as s:
         b.open(f"http://127.0.0.1:{s.port}/")
         b.until("document.getElementById('g-state').textContent === 'ok'")
         for name in ("script", "code", "a line of 1 MB"):

@@ -78,16 +78,49 @@ SHOW = """(async (pieces) => {
   for (const p of pieces) { view.set(text += p); await new Promise((good) => setTimeout(good, 4)); }
   await view.set(text, true);
   for (let i = 0; i < 200 && [...box.querySelectorAll('figure[data-language=python], figure[data-language=make]')].some((f) => !f.querySelector('.hljs-keyword, .hljs-section')); i++) await new Promise((good) => setTimeout(good, 20));
+  for (let i = 0; i < 100 && window.formulas && box.querySelector('.math[data-source]'); i++) await new Promise((good) => setTimeout(good, 20));
   box.remove();
-  return box.innerHTML.replace(/ dir="auto"/g, '');
+  return box.innerHTML.replace(/ dir="auto"| data-source="[^"]*"/g, '');
 })"""
 
 
-def run(check, b, real):
-    start(b, real)
-    for text, want in ROWS:
+# Formulas: what is in the MathML of each, and what stays as it was written.
+FORMULAS = [
+    ("$x^2$", ['<span class="math set" title="x^2"><math><msup><mi>x</mi><mn class="tml-sml-pad">2</mn></msup></math></span>']),
+    ("$$\\int_0^1 x\\,dx = \\frac12$$", ['<p class="math block set"', "<mfrac><mn>1</mn><mn>2</mn></mfrac>", "∫"]),
+    ("\\[\\begin{aligned} a &= b \\\\ c &= d \\end{aligned}\\]", ["<mtable", 'class="tml-right"', "padding-left: 0em"]),
+    ("\\(\\mathbb{R} \\alpha \\le \\sqrt{2}\\)", ["ℝ", "α", "≤", "<msqrt>"]),
+    ("$\\color{red}{x} \\cancel{y}$", ['style="color: rgb(255, 0, 0);"', "<menclose"]),
+    ("$a<b \\& \\text{\"q\"}$", ["&lt;", "&amp;"]),
+    ("a $\\frac{$ b", ["$\\frac{$", 'class="math"']),
+    ("$\\href{javascript:alert(1)}{x}$", ["\\href", 'class="math"']),
+    ("$\\includegraphics{http://192.0.2.1/x}$ $\\class{x}{y}$ $\\style{color:red}{y}$ $\\url{http://192.0.2.1/}$", ["\\includegraphics", "\\class", "\\style", "\\url"]),
+    ("$\\def\\x{\\x\\x}\\x$", ["\\def"]),
+    ("$" + "{" * 200 + "}" * 200 + "$", ["{{{"]),
+]
+
+
+def formulas(check, b):
+    for text, wants in FORMULAS:
         got = b.js(f"{SHOW}({json.dumps([text])})")
-        check(f"Markdown {text[:30]!r}", got == want, f"{got}\n  instead of\n{want}")
+        for want in wants:
+            check(f"formula {text[:40]!r}", want in got, f"{got}\n  without\n{want}")
+        check(f"formula {text[:40]!r}: nothing else", not any(w in got for w in ("href", "src=", "<a", "url(")) or "$" in text and "class=\"math\"" in got, got)
+    b.js("document.querySelectorAll('body > .markdown').forEach((e) => e.remove())")
+
+
+def run(check, b, real):
+    with StandIn(real.port, lambda r: [], without=("/page/temml.js",)) as s:
+        start(b, s)
+        for text, want in ROWS:
+            got = b.js(f"{SHOW}({json.dumps([text])})")
+            check(f"Markdown {text[:30]!r}", got == want, f"{got}\n  instead of\n{want}")
+    start(b, real)
+    if b.js("fetch('/page/temml.js').then((r) => r.text()).then((t) => window.formulas = t.length > 0)"):
+        formulas(check, b)
+    else:
+        print("skipped formulas: npm did not bring Temml")
+        check.skipped += 1
     whole = b.js(f"{SHOW}({json.dumps([STREAMED])})")
     check("code is coloured", '<span class="hljs-keyword">def</span>' in whole and '<span class="hljs-comment"># a note</span>' in whole, whole)
     check("a table", '<th scope="col">a</th><th scope="col" class="to-right">b</th>' in whole and '<td class="to-right"><strong>2</strong></td>' in whole, whole)

@@ -7,7 +7,7 @@ import json, os, sys, time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "e2e")]
-import browser, chats, files, hostile, markdown
+import below, browser, chats, files, hostile, markdown
 from client import Server
 from looks import ANSWERS, IDLE, LAST, TEXT, Count, ask, axe, click, setting
 from looks import looks as looks_of
@@ -36,7 +36,7 @@ def delivery(s):
     policy = head.get("content-security-policy", "")
     check("the page", status == 200 and head["content-type"].startswith("text/html") and b"<!doctype html>" in body, head)
     check("a strict policy", "default-src 'none'" in policy and "script-src 'self'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
-          and "require-trusted-types-for 'script'" in policy and not any(w in policy for w in ("http:", "https:", "data:", "blob:", "*")), policy)
+          and "require-trusted-types-for 'script'" in policy and not any(w in policy for w in ("http:", "https:", "data:", "*")) and [p for p in policy.split("; ") if "blob:" in p] == ["media-src blob:"], policy)
     check("no guessing of types", head.get("x-content-type-options") == "nosniff", head)
     check("nothing inline", b"style=" not in body and b"onclick" not in body and b"<style" not in body and b"<script>" not in body)
     status, again, body = fetch(s, "/", if_none_match=head["etag"])
@@ -110,6 +110,9 @@ def thinking(b):
     check("a new chat is empty", b.js(ANSWERS) == 0 and b.js("!document.getElementById('empty').hidden"))
 
 
+SET = "['tools', 'schema', 'thinking'].map((id) => document.getElementById(id).type === 'checkbox' ? document.getElementById(id).checked : document.getElementById(id).value)"
+
+
 def examples(b):
     """Each example is answered as it promises, by the bundled model too."""
     names = b.js("[...document.querySelectorAll('#examples button')].map((e) => e.textContent)")
@@ -137,6 +140,25 @@ def examples(b):
     check("tools of one's own stay", b.js("document.getElementById('tools').value") == "[]")
     setting(b, "tools", "")
     click(b, "#clear")
+    setting(b, "thinking", True)
+    before = b.js(SET)
+    for i in range(len(names)):
+        b.js(f"document.querySelectorAll('#examples button')[{i}].click()")
+        b.until(f"{ANSWERS} === 1")
+        if i == 1:
+            b.until(IDLE)
+            b.js("window.old = 1; location.reload()")
+            b.until(f"document.readyState === 'complete' && !window.old && {ANSWERS} === 1")
+            check("what an example set lasts as long as its chat", "get_weather" in b.js("document.getElementById('tools').value"))
+        click(b, "#clear")
+        b.until(f"{ANSWERS} === 0")
+        check(f"example {i}: its settings end with its chat", b.js(SET) == before, b.js(SET))
+    b.js("document.querySelectorAll('#examples button')[1].click()")
+    setting(b, "tools", "[]")
+    click(b, "#clear")
+    check("what was changed since stays", b.js("document.getElementById('tools').value") == "[]")
+    setting(b, "tools", "")
+    setting(b, "thinking", False)
 
 
 def tools(b):
@@ -172,9 +194,78 @@ def wrong(b):
     click(b, "#clear")
 
 
+def again(b):
+    """The button beside a digest: the page of its own, the same request, and the chat is there as it was."""
+    setting(b, "temperature", 1)
+    setting(b, "max_tokens", 24)
+    click(b, "#clear")
+    ask(b, "Tell me of the sea")
+    b.until(f"{ANSWERS} === 1 && {IDLE}")
+    digest = b.js(f"{LAST}.querySelector('.digest').textContent")
+    click(b, ".figures .small", "Ask this again 8 times")
+    b.js("document.getElementById('same-delay').value = 300")
+    b.until("document.querySelectorAll('.lanes li.same').length === 8", 40, "8 answers")
+    check("the digest of the chat comes again", set(b.js("[...document.querySelectorAll('.lanes .digest')].map((e) => e.textContent)")) == {digest}, digest)
+    check("and it says so", b.js("document.getElementById('same-verdict').textContent").endswith("So is the answer in the chat."), b.js("document.getElementById('same-verdict').textContent"))
+    check("a page of its own", b.js("!document.getElementById('chat').checkVisibility() && !document.getElementById('same-text').checkVisibility()"))
+    shot(b, "again")
+    looks(b, "ask again")
+    click(b, "#same-own")
+    check("back to a prompt", b.js("document.getElementById('same-text').checkVisibility() && document.getElementById('same-given').hidden"))
+    click(b, ".views [data-view=chat]")
+    check("it is closed", b.js("!document.getElementById('same').checkVisibility() && document.getElementById('chat').checkVisibility()"))
+    setting(b, "max_tokens", 80)
+    setting(b, "temperature", 0)
+
+
+def shortcuts(b):
+    click(b, "#clear")
+    ask(b, "first")
+    b.until(f"{ANSWERS} === 1 && {IDLE}")
+    b.key("ArrowUp")
+    check("Up edits the last message", b.js("document.activeElement.closest('form.edit') && document.activeElement.value") == "first", b.js("document.activeElement.outerHTML"))
+    b.key("Escape")
+    check("Esc leaves the edit", b.js("!document.querySelector('form.edit')"))
+    b.key("Escape", modifiers=8)
+    check("Shift+Esc goes to the field", b.js("document.activeElement.id") == "text")
+    b.type("a draft")
+    b.key("ArrowUp")
+    check("Up in a text stays in it", b.js("document.activeElement.id === 'text' && !document.querySelector('form.edit')"))
+    b.js("document.getElementById('text').value = ''")
+    b.key("/", modifiers=2)
+    check("Ctrl+/ lists the keys", b.js("document.getElementById('keys-list').open"))
+    looks(b, "keys")
+    shot(b, "keys")
+    b.key("Escape")
+    check("Esc closes the list", b.js("!document.getElementById('keys-list').open"))
+    b.key("k", modifiers=2)
+    check("Ctrl+K searches", b.js("document.activeElement.id") == "search")
+    b.key("o", modifiers=10)
+    b.until(f"{ANSWERS} === 0 && document.activeElement.id === 'text'", what="a new chat")
+    click(b, ".views [data-view=settings]")
+    check("Settings open", b.js("document.getElementById('settings').checkVisibility()"))
+    click(b, ".views [data-view=settings]")
+    check("Settings close", b.js("!document.getElementById('settings').checkVisibility() && document.getElementById('chat').checkVisibility()"))
+
+
+def phone(b):
+    """390 x 844: one row below the field, gauges behind a touch, the conversation has the room."""
+    b.size(390, 844)
+    row = b.js("[...document.querySelectorAll('#ask > .row > *')].filter((e) => e.checkVisibility()).map((e) => Math.round(e.getBoundingClientRect().top + e.getBoundingClientRect().height / 2))")
+    check("one row", max(row) - min(row) <= 2, row)
+    check("the share of the context is seen", "%" in b.js("getComputedStyle(document.getElementById('context'), '::after').content"))
+    room = b.js("document.getElementById('scroll').clientHeight")
+    check("the conversation has most of the height", room > 0.7 * 844, room)
+    check("no gauges", b.js("!document.getElementById('gauge').checkVisibility()"))
+    shot(b, "390")
+    click(b, "#gauges")
+    check("gauges after a touch", b.js("document.getElementById('gauge').checkVisibility() && document.getElementById('gauges').ariaExpanded === 'true'"))
+    looks(b, "gauges")
+    click(b, "#gauges")
+
+
 def same(b, wide):
-    if not wide:
-        click(b, ".views [data-view=same]")
+    click(b, ".views [data-view=same]")
     for id, v in (("same-count", 8), ("same-delay", 600), ("same-tokens", 24)):
         b.js(f"document.getElementById('{id}').value = {v}")
     setting(b, "temperature", 1)
@@ -233,7 +324,7 @@ def keyboard(b):
             b.key("Tab")
         seen.append(b.js("(() => { const e = document.activeElement, s = getComputedStyle(e); return [e.id || e.textContent.trim().slice(0, 20), s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) >= 2]; })()"))
     names = [n for n, _ in seen]
-    check("Tab goes through the page", names == ["Skip to the message ", "Chat", "History", "Same answer", "Settings", "scroll", "Edit", "Copy", "Branch", "Copy"], names)
+    check("Tab goes through the page", names == ["Skip to the message ", "gauges", "Chat", "History", "Same answer", "Settings", "scroll", "Edit", "Copy", "Branch"], names)
     check("the focus can be seen", all(visible for _, visible in seen), seen)
 
 
@@ -277,10 +368,10 @@ def pictures(b):
         b.until("!!document.querySelector('.hljs-keyword')", what="coloured code")
         setting(b, "system", "Be brief.")
         b.js("document.querySelector('.user').scrollIntoView()")
-        for width, height in ((360, 740), (820, 1100), (1440, 900)):
+        for width, height in ((360, 740), (390, 844), (820, 1100), (1440, 900)):
             for dark in (False, True):
                 b.size(width, height, dark=dark, calm=dark)
-                for view in SHOWN if width < 1080 else SHOWN[2:]:
+                for view in SHOWN if width < 1360 else [v for v in SHOWN if v != "history"]:
                     b.js(f"document.querySelector('.views [data-view={view}]').click()")
                     b.js("document.querySelector('.user').scrollIntoView()")
                     where = f"{width}-{'dark' if dark else 'light'}-{view}"
@@ -305,22 +396,29 @@ def main():
         stop(b, s)
         wrong(b)
         same(b, True)
+        click(b, ".views [data-view=chat]")
+        again(b)
+        shortcuts(b)
         b.size(360, 740)
         same(b, False)
         click(b, ".views [data-view=chat]")
         ask(b, "What is the capital of France?")
         b.until(f"{ANSWERS} && {IDLE}")
         keyboard(b)
+        phone(b)
         b.size(1440, 900)
         gauges(b)
+        click(b, ".views [data-view=same]")
         liar(b)
+        click(b, ".views [data-view=chat]")
         key(b)
         pictures(b)
         b.size(1440, 900)
         markdown.run(check, b, s)
         chats.run(check, b, s)
-        files.run(check, b, s)
+        files.run(check, b, s, shot)
         hostile.run(check, b, s)
+        below.run(check, b, PROGRAM, MODEL)
         check("no exceptions, no refusals, no requests elsewhere", b.problems == [], b.problems)
     return check.close()
 

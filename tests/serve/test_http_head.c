@@ -175,6 +175,35 @@ static void paths(void **state)
     }
 }
 
+static void prefixes(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"/llm", "/a/b-c_d.e~f", "/.well-known", "/..."};
+    static const char *const bad[] = {"",     "/",    "llm",   "/llm/", "//llm", "/a//b",
+                                      "/a b", "/a?b", "/a%20", "/a/..", "/.",    "http://h/a"};
+    char buf[512];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) assert_int_equal(ek_http_prefix_check(good[i]), EK_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_int_equal(ek_http_prefix_check(bad[i]), EK_EINVAL);
+    memset(buf, 'a', sizeof buf);
+    buf[0] = '/', buf[EK_HTTP_MAX_PREFIX] = '\0';
+    assert_int_equal(ek_http_prefix_check(buf), EK_OK);
+    buf[EK_HTTP_MAX_PREFIX] = 'a', buf[EK_HTTP_MAX_PREFIX + 1] = '\0';
+    assert_int_equal(ek_http_prefix_check(buf), EK_EINVAL);
+    static const char *const rows[][3] = {{"/llm/v1/models", "/llm", "/v1/models"},
+                                          {"/llm/", "/llm", "/"},
+                                          {"/llm", "/llm", ""},
+                                          {"/llmv1", "/llm", "/llmv1"},
+                                          {"/v1", "/llm", "/v1"},
+                                          {"/a/b/c", "/a/b", "/c"},
+                                          {"/v1", NULL, "/v1"},
+                                          {"/", "/llm", "/"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        strcpy(buf, rows[i][0]);
+        ek_http_strip(buf, rows[i][1]);
+        assert_string_equal(buf, rows[i][2]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +212,7 @@ int main(void)
         cmocka_unit_test(the_end_is_found_wherever_packets_are_cut),
         cmocka_unit_test(chunks),
         cmocka_unit_test(paths),
+        cmocka_unit_test(prefixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

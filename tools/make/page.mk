@@ -1,11 +1,15 @@
-# Libraries of the page at /: the browser files of Debian packages (make setup installs them), copied to where the assembler
-# finds them beside the files of web/. Where one is missing an empty file stands for it, and the page does without: answers
-# as plain text (marked), code without colours (highlight.js).
-lib_file = $(firstword $(wildcard $(addprefix /usr/share/,$1)))
-PAGE_marked    := $(call lib_file,javascript/marked/marked.min.js nodejs/marked/lib/marked.umd.min.js nodejs/marked/marked.min.js)
-PAGE_highlight := $(call lib_file,javascript/highlight.js/highlight.min.js)
-PAGE_licences  := $(wildcard $(addprefix /usr/share/doc/,$(addsuffix /copyright,libjs-marked libjs-highlight.js)))
-PAGE_LIBS      := $B/page/marked.js $B/page/highlight.js $B/page/licences.txt
+# Libraries of the page at /, copied to where the assembler finds them beside the files of web/: from npm where make setup
+# could get them (tools/page, pinned by hash), else the browser files of Debian packages. Where one is missing an empty file
+# stands for it, and the page does without: answers as plain text (marked), code without colours (highlight.js), formulas as
+# written (Temml).
+lib_file  = $(firstword $(wildcard $1))
+NPM_PAGE := tools/page/node_modules
+PAGE_marked    := $(call lib_file,$(addprefix /usr/share/,javascript/marked/marked.min.js nodejs/marked/lib/marked.umd.min.js nodejs/marked/marked.min.js))
+PAGE_highlight := $(call lib_file,$(NPM_PAGE)/@highlightjs/cdn-assets/es/highlight.min.js /usr/share/javascript/highlight.js/highlight.min.js)
+PAGE_temml     := $(patsubst %,% tools/page/export.js,$(call lib_file,$(NPM_PAGE)/temml/dist/temml.min.js))
+PAGE_licences  := $(wildcard $(addprefix /usr/share/doc/,$(addsuffix /copyright,libjs-marked libjs-highlight.js)) \
+  $(NPM_PAGE)/@highlightjs/cdn-assets/LICENSE $(NPM_PAGE)/temml/LICENSE)
+PAGE_LIBS      := $(addprefix $B/page/,marked.js highlight.js temml.js licences.txt)
 
 # Looked at with every build, because packages come and go; written only if something changed.
 $B/page/%: FORCE

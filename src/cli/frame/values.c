@@ -10,6 +10,7 @@
 #include "base/machine/cpu.h"
 #include "open/device.h"
 #include "ops/kv/kv.h"
+#include "serve/http/http_head.h"
 
 static void *field_of(ek_cli *cli, const ek_option *o)
 {
@@ -173,6 +174,7 @@ static ek_err parse_text(const ek_given *g)
     if (!strcmp(g->o->name, "kv")) return ek_kv_format_parse(g->value, &k, &v);
     if (!strcmp(g->o->name, "isa")) return ek_cpu_mask(g->value, &cpu);
     if (!strcmp(g->o->name, "device")) return ek_device_parse(&device, g->value);
+    if (!strcmp(g->o->name, "path_prefix")) return ek_http_prefix_check(g->value);
     return EK_OK;
 }
 

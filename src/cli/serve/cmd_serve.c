@@ -219,6 +219,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .http = {.host = cli->host,
                  .port = (int)cli->port,
                  .bound = bound,
+                 .path_prefix = cli->has.path_prefix ? cli->path_prefix : NULL,
                  .max_connections = (int)cli->max_connections,
                  .max_body = max_body(cli, &m->chat.media),
                  .max_unsent = (size_t)cli->stream_buffer,

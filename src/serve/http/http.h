@@ -31,14 +31,16 @@ typedef struct ek_http_opts {
     int port;              /* 0: any free port */
     const ek_bound *bound; /* of that address, which is the server's once ek_http_open succeeds; NULL: bound there */
     int max_connections;   /* one more takes the place of one that carries no request, or is answered with 503 */
-    size_t max_body;       /* maximum bytes per request body */
-    size_t body_memory;    /* maximum bytes of all bodies that are arriving or wait to be read, but for small ones;
-                              0: 8 times max_body */
-    size_t max_unsent;     /* maximum bytes per reply that the client has not read */
-    double min_body_rate;  /* bytes per second lately, of bodies beyond 64 KiB; 0: any */
-    double rate_window;    /* seconds that this is measured over, or half as many; 0: 5 */
-    double body_timeout;   /* seconds for a whole request to arrive */
-    double idle_timeout;   /* seconds without a request, or without the client reading */
+    const char
+        *path_prefix;   /* paths below it are served without it; as ek_http_prefix_check has it, borrowed. NULL: none */
+    size_t max_body;    /* maximum bytes per request body */
+    size_t body_memory; /* maximum bytes of all bodies that are arriving or wait to be read, but for small ones;
+                           0: 8 times max_body */
+    size_t max_unsent;  /* maximum bytes per reply that the client has not read */
+    double min_body_rate;         /* bytes per second lately, of bodies beyond 64 KiB; 0: any */
+    double rate_window;           /* seconds that this is measured over, or half as many; 0: 5 */
+    double body_timeout;          /* seconds for a whole request to arrive */
+    double idle_timeout;          /* seconds without a request, or without the client reading */
     ek_takes_body_fn *takes_body; /* NULL: of every request */
     ek_takes_body_fn *always;     /* requests that are answered beyond max_connections too; NULL: none */
     struct ek_request_memory
@@ -69,7 +71,9 @@ void ek_http_close(ek_http *s); /* closes everything; on_gone is called for open
 
 /* The request; borrowed, valid until the reply's end. */
 const char *ek_exchange_method(const ek_exchange *x);
-const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query */
+const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query
+                                                                           and the prefix: "" where it is the prefix */
+const char *ek_exchange_prefix(const ek_exchange *x);                   /* the server's path_prefix, "" without */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i); /* of that name, from 0 on; NULL */
 ek_span ek_exchange_body(const ek_exchange *x);

@@ -202,7 +202,9 @@ static void begin_request(ek_conn *c, size_t n)
     x->close = !h->keep_alive || c->reserved;
     c->state = EK_CONN_BODY;
     ek_crowd_body_begins(c);
-    if (!ek_http_path(x->path, h->target)) {
+    const bool path_is_good = ek_http_path(x->path, h->target);
+    if (path_is_good) ek_http_strip(x->path, c->http->opts.path_prefix);
+    if (!path_is_good) {
         x->path[0] = '\0';
         ek_conn_refuse(c, 400, "the target has NUL in it");
     } else if (c->reserved && !(c->http->opts.always && c->http->opts.always(c->http->arg, x))) {

@@ -238,3 +238,30 @@ bool ek_http_path(char *out, ek_span target)
     *out = '\0';
     return true;
 }
+
+ek_err ek_http_prefix_check(const char *prefix)
+{
+    static const char names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+    if (strlen(prefix) > EK_HTTP_MAX_PREFIX)
+        return ek_fail(EK_EINVAL, "a path of %zu bytes, it may have %d", strlen(prefix), EK_HTTP_MAX_PREFIX);
+    const char *p = prefix;
+    while (*p == '/') {
+        size_t n = strspn(p + 1, names);
+        bool dots = (n == 1 && p[1] == '.') || (n == 2 && p[1] == '.' && p[2] == '.');
+        if (n == 0 || dots) break;
+        p += 1 + n;
+    }
+    if (*p || p == prefix)
+        return ek_fail(EK_EINVAL,
+                       "%s: a path begins with a slash and ends without one, such as /llm, and its names have "
+                       "letters, digits and -._~ only",
+                       prefix);
+    return EK_OK;
+}
+
+void ek_http_strip(char *path, const char *prefix)
+{
+    size_t n = prefix ? strlen(prefix) : 0;
+    if (n == 0 || strncmp(path, prefix, n) != 0 || (path[n] != '/' && path[n] != '\0')) return;
+    memmove(path, path + n, strlen(path + n) + 1);
+}

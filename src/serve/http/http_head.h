@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/err.h"
+
 enum { EK_HTTP_MAX_FIELDS = 100, EK_HTTP_MAX_HEAD = 32 << 10 };
 
 typedef struct ek_span {
@@ -55,5 +57,12 @@ bool ek_http_chunks_ended(const ek_http_chunks *c);
 /* The path of a target: without scheme, host and query, percent-decoded into out, which has room for target.n + 1
  * bytes. False if it holds NUL. */
 bool ek_http_path(char *out, ek_span target);
+
+/* A path below which a proxy passes requests on: /NAME, or several of them, of letters, digits and -._~ each, without a
+ * slash at its end. EINVAL otherwise. */
+#define EK_HTTP_MAX_PREFIX 200
+ek_err ek_http_prefix_check(const char *prefix);
+/* Removes prefix (NULL: none) from a path that is below it: "/llm/v1" becomes "/v1", "/llm" becomes "". */
+void ek_http_strip(char *path, const char *prefix);
 
 #endif

@@ -31,6 +31,12 @@ const char *ek_exchange_path(const ek_exchange *x)
     return x->path;
 }
 
+const char *ek_exchange_prefix(const ek_exchange *x)
+{
+    const char *prefix = x->http->opts.path_prefix;
+    return prefix ? prefix : "";
+}
+
 const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i)
 {
     for (int k = 0; k < x->head.n_fields; k++)
@@ -158,6 +164,7 @@ static const char *reason(int status)
     } reasons[] = {{200, "OK"},
                    {204, "No Content"},
                    {304, "Not Modified"},
+                   {308, "Permanent Redirect"},
                    {400, "Bad Request"},
                    {401, "Unauthorized"},
                    {403, "Forbidden"},

@@ -6,10 +6,11 @@
 #include "base/hash/rng.h"
 
 /* Nothing from elsewhere, nothing inline, no frame around it. No text becomes HTML, and none the address of a script
- * but by the policy that is named last: the page's own, for the address of its worker. */
+ * but by the policy that is named last: the page's own, for the address of its worker. Sounds play from bytes that
+ * the page has. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+    "media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types evenkeel";
 
 static const ek_page_file *find(const char *path)
@@ -29,6 +30,13 @@ bool ek_page_answer(ek_exchange *x)
 {
     const ek_page_file *f = find(ek_exchange_path(x));
     const char *method = ek_exchange_method(x);
+    if (!*ek_exchange_path(x) && *ek_exchange_prefix(x)) { /* without the slash the page's references would miss it */
+        char to[EK_HTTP_MAX_PREFIX + 2];
+        snprintf(to, sizeof to, "%s/", ek_exchange_prefix(x));
+        ek_exchange_header(x, "location", to);
+        ek_exchange_reply(x, 308, "text/plain; charset=utf-8", "", 0);
+        return true;
+    }
     if (!f) return false;
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
         static const char text[] = "this is a page: GET or HEAD\n";

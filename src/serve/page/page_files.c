@@ -17,9 +17,13 @@
     FILE_ROW(composer, "/page/composer.js", "web/composer.js", JS)    \
     FILE_ROW(dom, "/page/dom.js", "web/dom.js", JS)                   \
     FILE_ROW(examples, "/page/examples.js", "web/examples.js", JS)    \
+    FILE_ROW(formulas, "/page/formulas.js", "web/formulas.js", JS)    \
     FILE_ROW(history, "/page/history.js", "web/history.js", JS)       \
+    FILE_ROW(keys, "/page/keys.js", "web/keys.js", JS)                \
     FILE_ROW(lexer, "/page/lexer.js", "web/lexer.js", JS)             \
     FILE_ROW(markdown, "/page/markdown.js", "web/markdown.js", JS)    \
+    FILE_ROW(mathml, "/page/mathml.js", "web/mathml.js", JS)          \
+    FILE_ROW(media, "/page/media.js", "web/media.js", JS)             \
     FILE_ROW(message, "/page/message.js", "web/message.js", JS)       \
     FILE_ROW(same, "/page/same.js", "web/same.js", JS)                \
     FILE_ROW(settings, "/page/settings.js", "web/settings.js", JS)    \
@@ -30,6 +34,7 @@
     FILE_ROW(worker, "/page/worker.js", "web/worker.js", JS)          \
     FILE_ROW(marked, "/page/marked.js", "marked.js", JS)              \
     FILE_ROW(highlight, "/page/highlight.js", "highlight.js", JS)     \
+    FILE_ROW(temml, "/page/temml.js", "temml.js", JS)                 \
     FILE_ROW(licences, "/page/licences.txt", "licences.txt", TEXT)
 #define HTML "text/html; charset=utf-8"
 #define CSS  "text/css; charset=utf-8"
