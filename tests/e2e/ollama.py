@@ -241,6 +241,44 @@ def names():
         assert r.returncode == 2 and "--served-name" in r.stderr, (bad, r)
 
 
+HARMLESS = { # members that clients of today send and that change no answer here
+    "/v1/chat/completions": {"store": False, "metadata": {"a": "b"}, "verbosity": "low", "prompt_cache_options": {}, "moderation": {}, "provider": {"order": []}, "reasoning": {"effort": "low"},
+                             "cache_prompt": True, "dry_multiplier": 0.8, "rep_pen": 1.1, "x_label": 1, "x-trace": "t", "min_tokens": 0, "best_of": 1, "include_reasoning": True, "enable_thinking": False},
+    "/v1/completions": {"best_of": 1, "user": "u", "echo": False, "n_predict": 2, "repeat_penalty": 1},
+    "/v1/responses": {"access_programs": None, "client_metadata": {}, "context_management": [], "truncation": "auto", "max_tool_calls": 3, "service_tier": "auto"},
+    "/v1/messages": {"metadata": {"user_id": "u"}, "container": "c", "context_management": {"edits": []}, "diagnostics": {}, "speed": "fast", "service_tier": "auto", "inference_geo": "eu",
+                     "betas": [], "anthropic_version": "x", "cache_control": {"type": "ephemeral"}, "fallbacks": "default", "thread": None},
+    "/api/chat": {"truncate": True, "shift": True, "keep_alive": 5, "think": False},
+    "/api/generate": {"width": 1, "truncate": True, "keep_alive": "5m"}}
+
+
+def members(s):
+    """A member that no client's documentation has may change what is asked; ignored, something else would be answered in silence."""
+    for path, body in BODIES.items():
+        status, _, r = s.call("POST", path, {"model": "m", **body, **HARMLESS[path]})
+        assert status == 200, (path, r)
+        for name in ("continue_from", "thread_id", "previous_message_id", "Messages", "messages ", "", "a\"b\nc", "temperature\u0000"):
+            status, _, r = s.call("POST", path, {"model": "m", **body, name: {"id": "x"}})
+            text = json.dumps(r["error"])
+            assert status == 400 and "no such member" in text and (name.strip() or '\\"\\"') [:9].split('"')[0] in text, (path, name, r)
+            assert s.call("POST", path, {"model": "m", **body, name: None})[0] == 200
+    for path, name in (("/v1/completions", "messages"), ("/v1/chat/completions", "input"), ("/v1/messages", "previous_response_id"), ("/v1/chat/completions", "previous_response_id"),
+                       ("/v1/chat/completions", "thread"), ("/v1/responses", "thread"), ("/api/chat", "thread"), ("/api/chat", "context")):
+        status, _, r = s.call("POST", path, {"model": "m", **BODIES[path], name: "x"})
+        assert status == 400 and name in json.dumps(r), (path, name, r)
+
+
+def threads(s):
+    """Anthropic's SDK goes on without a thread after this refusal: the continuation alone would be answered without its conversation."""
+    for thread in ({"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}, {"type": "other"}, 5, "x"):
+        for path in ("/v1/messages", "/v1/messages/count_tokens"):
+            status, _, r = s.call("POST", path, {"model": "m", **BODIES["/v1/messages"], "thread": thread})
+            assert status == 400 and r["type"] == "error" and r["error"]["type"] == "invalid_request_error", r
+            assert r["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}, r
+    status, _, r = s.call("POST", "/v1/messages", {"model": "m", **BODIES["/v1/messages"], "mcp_servers": [{}]})
+    assert status == 400 and "details" not in r["error"], r
+
+
 def refusals(s):
     """One line, in Ollama's form, that names the field; and the server goes on."""
     chat = {"messages": user("hi")}
@@ -399,7 +437,7 @@ def a_journal():
 
 def main():
     passed = failed = 0
-    shared = (one_conversation_two_apis, generate, prompts_are_the_same, log_probabilities, loading, models, refusals, continues_requests, open_webuis_requests,
+    shared = (one_conversation_two_apis, generate, prompts_are_the_same, log_probabilities, loading, models, members, threads, refusals, continues_requests, open_webuis_requests,
               an_abort, the_cache, llama_servers_paths)
     with Server(PROGRAM, "--model", MODEL, "--max-requests", 4) as s:
         for test in (*((t, s) for t in shared), (names,), (with_keys,), (a_journal,)):

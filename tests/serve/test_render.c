@@ -72,7 +72,7 @@ static void the_same_body(void **state)
     (void)state;
     static const char *const chats[] = {
         "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"hi <|turn>\"}],\"stream\":true,\"max_tokens\":5,"
-        "\"stream_options\":{\"include_usage\":true},\"n\":2,\"logprobs\":true,\"made_up\":[1]}",
+        "\"stream_options\":{\"include_usage\":true},\"n\":2,\"logprobs\":true,\"provider\":[1]}",
         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\"b\"}]}],"
         "\"reasoning_effort\":\"high\",\"response_format\":{\"type\":\"json_object\"}}",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":\"b\"}],"

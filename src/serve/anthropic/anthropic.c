@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "serve/api/client_tools.h"
 #include "serve/api/field.h"
+#include "serve/api/members.h"
 #include "serve/api/openai.h"
 #include "serve/api/tools.h"
 #include "text/json/json.h"
@@ -111,6 +112,9 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     if (json_array_size(ek_field(body, "mcp_servers")) > 0)
         return ek_field_wrong(r, "mcp_servers", "this server connects to no others");
+    if (ek_field(body, "compaction")) return ek_field_wrong(r, "compaction", "this server compacts no conversations");
+    if (ek_field(body, "thread"))
+        return ek_field_wrong(r, "thread", "this server keeps no threads; each request has the whole conversation");
     return EK_OK;
 }
 
@@ -139,6 +143,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     r->n = 1;
     r->turn.max_tokens = INT_MAX;
     r->turn.sampling = limits->defaults;
+    EK_TRY(ek_members_check(r, body, EK_MEMBERS_ANTHROPIC));
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(read_tools(r, body));

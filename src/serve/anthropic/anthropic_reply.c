@@ -191,11 +191,13 @@ void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *p
     } types[] = {{401, "authentication_error"}, {403, "permission_error"}, {404, "not_found_error"},
                  {413, "request_too_large"},    {429, "rate_limit_error"}, {503, "overloaded_error"}};
     const char *type = status >= 500 ? "api_error" : "invalid_request_error";
-    (void)param, (void)code;
+    (void)param;
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].status == status) type = types[i].type;
     ek_buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
     ek_put_string(out, text);
+    if (code && !strcmp(code, "thread_unsupported_request")) /* the SDK and Claude Code then send all of it */
+        ek_buf_fmt(out, ",\"details\":{\"error_code\":\"%s\",\"unsupported\":[\"thread\"]}", code);
     ek_buf_str(out, "}}");
 }
 

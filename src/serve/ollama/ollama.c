@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
+#include "serve/api/members.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
 
@@ -228,6 +229,7 @@ static ek_err read_messages(ek_api_request *r, const json_t *list, const ek_api_
 static ek_err read_chat(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *list = ek_field(body, "messages");
+    EK_TRY(ek_members_check(r, body, EK_MEMBERS_OLLAMA_CHAT));
     EK_TRY(ek_ollama_common(r, body, limits));
     if (list && !json_is_array(list)) return ek_field_kind(r, "messages", "a list is needed", list);
     EK_TRY(read_tools(r, body));
@@ -276,6 +278,7 @@ static void add_message(ek_api_request *r, ek_role role, const json_t *text)
 static ek_err read_generate(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *prompt, *system;
+    EK_TRY(ek_members_check(r, body, EK_MEMBERS_OLLAMA_GENERATE));
     EK_TRY(ek_ollama_common(r, body, limits));
     ek_ollama *own = r->own;
     own->generate = true;

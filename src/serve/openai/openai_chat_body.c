@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/field.h"
+#include "serve/api/members.h"
 #include "serve/openai/openai_chat.h"
 #include "text/json/json.h"
 
@@ -104,6 +105,7 @@ static ek_err read_delivery(ek_api_request *r, const json_t *body, const ek_api_
 
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
+    EK_TRY(ek_members_check(r, body, EK_MEMBERS_CHAT));
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(ek_openai_chat_prompt(r, body, limits));

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/field.h"
+#include "serve/api/members.h"
 #include "serve/openai/openai_completions.h"
 #include "text/json/json.h"
 
@@ -99,6 +100,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     bool skip_special = true;
     r->free_own = free_own;
     o->bos = true;
+    EK_TRY(ek_members_check(r, body, EK_MEMBERS_COMPLETIONS));
     EK_TRY(ek_field_model(r, body));
     EK_TRY(ek_openai_counts(r, body));
     if (!ek_field(body, "max_tokens") && !ek_field(body, "max_completion_tokens")) r->turn.max_tokens = 16;

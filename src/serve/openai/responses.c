@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/field.h"
+#include "serve/api/members.h"
 #include "serve/api/openai.h"
 #include "serve/api/openai_reply.h"
 #include "serve/api/tools.h"
@@ -194,6 +195,7 @@ static ek_responses *open_own(ek_api_request *r)
 static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses *o = r->own;
+    EK_TRY(ek_members_check(r, body, EK_MEMBERS_RESPONSES));
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
     EK_TRY(ek_responses_check_metadata(r, body));
