@@ -23,7 +23,7 @@ static const struct {
           "top_logprobs extra_headers extra_query extra_body timeout service_tier safety_identifier "
           "prompt_cache_key cache_control stop max_tokens n "},
     /* OpenAI's APIs: their own */
-    {OPENAI, " stream_options parallel_tool_calls prompt_cache_retention prompt_cache_options moderation "
+    {OPENAI, " stream_options parallel_tool_calls prompt_cache_retention prompt_cache_options moderation image "
              "store response_format max_completion_tokens verbosity reasoning reasoning_effort "
              "include_reasoning "},
     /* forms of the reply, by vLLM's, SGLang's and llama.cpp's names */
