@@ -43,15 +43,15 @@ static ek_err lists(ek_gpu_run *x, const ek_draft *draft, int n)
     void *from = NULL, *n_token = NULL;
     x->block.used = 0;
     for (int i = 0; i < n; i++) {
-        x->rows[i] = row_of(x, &draft[i], i);
-        x->seqs[i] = *draft[i].seq;
+        x->lists.rows[i] = row_of(x, &draft[i], i);
+        x->lists.seqs[i] = *draft[i].seq;
     }
     /* first, so that a graph of n rows finds them where they were */
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)n, &from, &x->from));
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)n, &n_token, &x->n_token));
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)n, &from, &x->now.from));
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)n, &n_token, &x->now.n_token));
     for (int i = 0; i < n; i++) ((int32_t *)from)[i] = draft[i].logits;
     memset(n_token, 0, sizeof(int32_t) * (size_t)n);
-    return ek_gpu_lists(x, &(ek_step){.row = x->rows, .n_rows = n, .seq = x->seqs, .n_seqs = n});
+    return ek_gpu_lists(x, &(ek_step){.row = x->lists.rows, .n_rows = n, .seq = x->lists.seqs, .n_seqs = n});
 }
 
 /* --- a step of the drafter */
@@ -68,11 +68,11 @@ static ek_err queue(ek_gpu_run *x, const ek_draft *draft, int n, int steps)
 {
     EK_TRY(lists(x, draft, n));
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->block.used));
-    EK_TRY(ek_cuda_fill(x->g->c, x->best, 0, (size_t)x->z.max_rows * 2 * sizeof(uint64_t)));
+    EK_TRY(ek_cuda_fill(x->g->c, x->buf.best, 0, (size_t)x->z.max_rows * 2 * sizeof(uint64_t)));
     ek_gpu_draft_first(x);
     EK_TRY(x->g->err);
     for (int i = 0; i < steps; i++) EK_TRY(ek_gpu_replay(&x, 1, queue_token, EK_GPU_ALL));
-    return ek_cuda_download(x->g->c, x->result, x->token, sizeof(int32_t) * (size_t)n * EK_DRAFT_MAX);
+    return ek_cuda_download(x->g->c, x->flights.result, x->buf.token, sizeof(int32_t) * (size_t)n * EK_DRAFT_MAX);
 }
 
 /* All rows take as many steps as the longest draft; a row's own bits do not depend on it. */
@@ -96,7 +96,7 @@ ek_err ek_gpu_draft(void *run, ek_draft *draft, int n)
     }
     EK_TRY(ek_cuda_sync(x->g->c));
     for (int i = 0; i < n; i++) {
-        memcpy(draft[i].token, x->result + (size_t)i * EK_DRAFT_MAX, sizeof(int32_t) * (size_t)draft[i].max);
+        memcpy(draft[i].token, x->flights.result + (size_t)i * EK_DRAFT_MAX, sizeof(int32_t) * (size_t)draft[i].max);
         draft[i].n = draft[i].max;
     }
     return EK_OK;

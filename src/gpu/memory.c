@@ -19,13 +19,13 @@ static double gb(size_t bytes)
 
 static ek_err take_step(ek_gpu_run *x)
 {
-    EK_TRY(ek_cuda_alloc(x->g->c, &x->scratch, x->scratch_bytes, "the memory of a step"));
+    EK_TRY(ek_cuda_alloc(x->g->c, &x->buf.scratch, x->buf.scratch_bytes, "the memory of a step"));
     ek_gpu_lay_out(x);
-    EK_TRY(ek_cuda_fill(x->g->c, x->ended, 0, ek_gpu_max_ended(x) * sizeof(int32_t)));
-    if (x->routed) EK_TRY(ek_cuda_fill(x->g->c, x->routed, 0, sizeof(int32_t)));
-    if (x->control) {
-        EK_TRY(ek_cuda_fill_beside(x->g->c, x->control, 0, sizeof(ek_cuda_exchange_control)));
-        EK_TRY(ek_cuda_fill_beside(x->g->c, x->landing, 0, EK_CUDA_LANDINGS * x->landing_bytes));
+    EK_TRY(ek_cuda_fill(x->g->c, x->buf.ended, 0, ek_gpu_max_ended(x) * sizeof(int32_t)));
+    if (x->experts.routed) EK_TRY(ek_cuda_fill(x->g->c, x->experts.routed, 0, sizeof(int32_t)));
+    if (x->exchange.control) {
+        EK_TRY(ek_cuda_fill_beside(x->g->c, x->exchange.control, 0, sizeof(ek_cuda_exchange_control)));
+        EK_TRY(ek_cuda_fill_beside(x->g->c, x->exchange.landing, 0, EK_CUDA_LANDINGS * x->exchange.landing_bytes));
     }
     return ek_cuda_alloc(x->g->c, &x->block.device, x->block.bytes, "the lists of a step");
 }
@@ -35,25 +35,25 @@ static ek_err open_device_memory(ek_gpu_run *x)
     size_t kv = 0, free, total;
     ek_gpu_size_step(x);
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        x->page_bytes[k] = x->g->share.kv_bytes[k];
-        kv += x->page_bytes[k] * (size_t)x->z.n_pages[k];
+        x->buf.page_bytes[k] = x->g->share.kv_bytes[k];
+        kv += x->buf.page_bytes[k] * (size_t)x->z.n_pages[k];
     }
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
-    const size_t need = kv + x->scratch_bytes + x->block.bytes;
+    const size_t need = kv + x->buf.scratch_bytes + x->block.bytes;
     ek_log(EK_LOG_DEBUG,
            "device memory: weights %.2f GB, keys and values %.2f GB, a step %.2f GB; %.2f of %.2f GB are free",
-           gb(x->g->bytes), gb(kv), gb(x->scratch_bytes + x->block.bytes), gb(free), gb(total));
+           gb(x->g->bytes), gb(kv), gb(x->buf.scratch_bytes + x->block.bytes), gb(free), gb(total));
     if (need > free)
         return ek_fail(
             EK_ENOMEM,
             "the device has %.2f GB free; keys and values need %.2f GB and a step %.2f GB (fewer with a smaller "
             "--ctx, --chunk, --max-requests or --kv-memory)",
-            gb(free), gb(kv), gb(x->scratch_bytes + x->block.bytes));
+            gb(free), gb(kv), gb(x->buf.scratch_bytes + x->block.bytes));
     EK_TRY(take_step(x));
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        size_t bytes = x->page_bytes[k] * (size_t)x->z.n_pages[k];
-        if (bytes) EK_TRY(ek_cuda_alloc(x->g->c, &x->pages[k], bytes, "keys and values"));
-        if (bytes) EK_TRY(ek_cuda_fill(x->g->c, x->pages[k], 0, bytes));
+        size_t bytes = x->buf.page_bytes[k] * (size_t)x->z.n_pages[k];
+        if (bytes) EK_TRY(ek_cuda_alloc(x->g->c, &x->buf.pages[k], bytes, "keys and values"));
+        if (bytes) EK_TRY(ek_cuda_fill(x->g->c, x->buf.pages[k], 0, bytes));
     }
     return EK_OK;
 }
@@ -73,14 +73,14 @@ static ek_err open_lists(ek_gpu_run *x)
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
     for (int s = 0; s < 2; s++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
-            ek_gpu_list *list = s ? &x->tail.list[k] : &x->all.list[k];
+            ek_gpu_list *list = s ? &x->now.tail.list[k] : &x->now.all.list[k];
             list->wave = ek_alloc(sizeof *list->wave * n);
-            x->row[s][k] = ek_alloc(sizeof(ek_attn_row) * n);
+            x->lists.row[s][k] = ek_alloc(sizeof(ek_attn_row) * n);
         }
-    x->tiles = ek_alloc(sizeof *x->tiles * (size_t)x->max_tiles);
-    x->items = ek_alloc(sizeof *x->items * (size_t)x->max_items);
-    x->want_host = ek_alloc(sizeof *x->want_host * n);
-    x->shown = ek_alloc(sizeof *x->shown * logits * 2);
+    x->lists.tiles = ek_alloc(sizeof *x->lists.tiles * (size_t)x->lists.max_tiles);
+    x->lists.items = ek_alloc(sizeof *x->lists.items * (size_t)x->lists.max_items);
+    x->lists.want_host = ek_alloc(sizeof *x->lists.want_host * n);
+    x->lists.shown = ek_alloc(sizeof *x->lists.shown * logits * 2);
     return EK_OK;
 }
 
@@ -90,21 +90,21 @@ static ek_err open_host_memory(ek_gpu_run *x)
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
     x->recipes = ek_gpu_recipes_open(x);
     EK_TRY(open_lists(x));
-    EK_TRY(ek_cuda_event_open(x->g->c, &x->taken));
-    for (int i = 0; i < x->n_flights; i++) {
-        ek_gpu_flight *f = &x->flight[i];
+    EK_TRY(ek_cuda_event_open(x->g->c, &x->near.taken));
+    for (int i = 0; i < x->flights.n_flights; i++) {
+        ek_gpu_flight *f = &x->flights.flight[i];
         EK_TRY(pinned(x, &f->block, x->block.bytes));
         EK_TRY(pinned(x, &f->result, logits * 16 + 64));
         EK_TRY(ek_cuda_event_open(x->g->c, &f->ended));
     }
-    x->result = x->flight[0].result;
+    x->flights.result = x->flights.flight[0].result;
     if (x->g->share.head) EK_TRY(pinned(x, &x->logits_host, logits * (size_t)c->vocab_size * sizeof(float)));
-    if (c->per_layer_size && !x->g->w.table.l.n && !x->follower)
+    if (c->per_layer_size && !x->g->w.table.l.n && !x->exchange.follower)
         EK_TRY(pinned(x, &x->temp_host, (n + logits) * (size_t)(c->n_layers * c->per_layer_size) * sizeof(float)));
-    x->on_device = ek_alloc(sizeof *x->on_device * logits);
-    x->mask_at = ek_alloc(sizeof *x->mask_at * logits);
-    x->seen = ek_alloc(sizeof *x->seen * (size_t)c->vocab_size);
-    ek_sampler_open(&x->sampler, x->g->m->cpu, c->vocab_size, c->suppress, c->n_suppress);
+    x->lists.on_device = ek_alloc(sizeof *x->lists.on_device * logits);
+    x->lists.mask_at = ek_alloc(sizeof *x->lists.mask_at * logits);
+    x->lists.seen = ek_alloc(sizeof *x->lists.seen * (size_t)c->vocab_size);
+    ek_sampler_open(&x->lists.sampler, x->g->m->cpu, c->vocab_size, c->suppress, c->n_suppress);
     return EK_OK;
 }
 
@@ -114,10 +114,10 @@ static ek_err open_drafter(ek_gpu_run *t)
     size_t free, total;
     ek_gpu_run *x = t->drafter = ek_alloc(sizeof *x);
     ek_gpu_size_drafter(x, t);
-    memcpy(x->pages, t->pages, sizeof x->pages);
-    memcpy(x->page_bytes, t->page_bytes, sizeof x->page_bytes);
+    memcpy(x->buf.pages, t->buf.pages, sizeof x->buf.pages);
+    memcpy(x->buf.page_bytes, t->buf.page_bytes, sizeof x->buf.page_bytes);
     EK_TRY(ek_cuda_room(x->g->c, &free, &total));
-    const size_t need = x->scratch_bytes + x->block.bytes;
+    const size_t need = x->buf.scratch_bytes + x->block.bytes;
     ek_log(EK_LOG_DEBUG, "device memory: a step of the drafter %.2f GB; %.2f of %.2f GB are free", gb(need), gb(free),
            gb(total));
     if (need > free)
@@ -126,13 +126,13 @@ static ek_err open_drafter(ek_gpu_run *t)
             "the device has %.2f GB free; a step of the drafter needs %.2f GB (fewer with a smaller --ctx or "
             "--max-requests)",
             gb(free), gb(need));
-    x->rows = ek_alloc(sizeof *x->rows * (size_t)x->z.max_rows);
-    x->seqs = ek_alloc(sizeof *x->seqs * (size_t)x->z.max_rows);
+    x->lists.rows = ek_alloc(sizeof *x->lists.rows * (size_t)x->z.max_rows);
+    x->lists.seqs = ek_alloc(sizeof *x->lists.seqs * (size_t)x->z.max_rows);
     EK_TRY(take_step(x));
     x->recipes = ek_gpu_recipes_open(x);
     EK_TRY(open_lists(x));
     EK_TRY(pinned(x, &x->block.host, x->block.bytes));
-    return pinned(x, &x->result, (size_t)x->z.max_rows * EK_DRAFT_MAX * sizeof(int32_t));
+    return pinned(x, &x->flights.result, (size_t)x->z.max_rows * EK_DRAFT_MAX * sizeof(int32_t));
 }
 
 ek_err ek_gpu_run_open(void *arg, const ek_executor_sizes *z)
@@ -152,22 +152,22 @@ static void free_run(ek_gpu_run *x)
     ek_gpu_graphs_fini(x);
     ek_gpu_host_close(x);
     ek_gpu_recipes_close(x->recipes);
-    ek_cuda_free(c, x->scratch), ek_cuda_free(c, x->block.device);
-    for (int k = 0; k < EK_PAGE_KINDS && !x->target; k++) ek_cuda_free(c, x->pages[k]);
-    for (int i = 0; i < x->n_flights && !x->target; i++) {
-        ek_cuda_free_host(c, x->flight[i].block), ek_cuda_free_host(c, x->flight[i].result);
-        ek_cuda_event_close(c, x->flight[i].ended);
+    ek_cuda_free(c, x->buf.scratch), ek_cuda_free(c, x->block.device);
+    for (int k = 0; k < EK_PAGE_KINDS && !x->target; k++) ek_cuda_free(c, x->buf.pages[k]);
+    for (int i = 0; i < x->flights.n_flights && !x->target; i++) {
+        ek_cuda_free_host(c, x->flights.flight[i].block), ek_cuda_free_host(c, x->flights.flight[i].result);
+        ek_cuda_event_close(c, x->flights.flight[i].ended);
     }
-    ek_cuda_event_close(c, x->taken);
-    if (x->target) ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->result);
+    ek_cuda_event_close(c, x->near.taken);
+    if (x->target) ek_cuda_free_host(c, x->block.host), ek_cuda_free_host(c, x->flights.result);
     ek_cuda_free_host(c, x->logits_host), ek_cuda_free_host(c, x->temp_host);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
-        free(x->all.list[k].wave), free(x->tail.list[k].wave);
-        free(x->row[0][k]), free(x->row[1][k]);
+        free(x->now.all.list[k].wave), free(x->now.tail.list[k].wave);
+        free(x->lists.row[0][k]), free(x->lists.row[1][k]);
     }
-    free(x->tiles), free(x->items), free(x->want_host), free(x->on_device), free(x->mask_at), free(x->shown),
-        free(x->seen), free(x->rows), free(x->seqs);
-    ek_sampler_close(x->sampler);
+    free(x->lists.tiles), free(x->lists.items), free(x->lists.want_host), free(x->lists.on_device),
+        free(x->lists.mask_at), free(x->lists.shown), free(x->lists.seen), free(x->lists.rows), free(x->lists.seqs);
+    ek_sampler_close(x->lists.sampler);
     free(x);
 }
 

@@ -224,9 +224,10 @@ typedef struct opened {
 /* Buffers that take turns within a step: which of the two has what is no part of the order of launches. */
 static void alias_pairs(const ek_gpu_run *x)
 {
-    record_alias(x->acts < x->acts2 ? x->acts : x->acts2, x->acts < x->acts2 ? x->acts2 : x->acts,
-                 (size_t)(x->acts < x->acts2 ? x->acts2 - x->acts : x->acts - x->acts2));
-    record_alias(x->operand[0], x->operand[1], x->operand_bytes);
+    record_alias(x->buf.acts < x->buf.acts2 ? x->buf.acts : x->buf.acts2,
+                 x->buf.acts < x->buf.acts2 ? x->buf.acts2 : x->buf.acts,
+                 (size_t)(x->buf.acts < x->buf.acts2 ? x->buf.acts2 - x->buf.acts : x->buf.acts - x->buf.acts2));
+    record_alias(x->buf.operand[0], x->buf.operand[1], x->buf.operand_bytes);
 }
 
 static void open_drafter(opened *o, int centroids)
@@ -415,9 +416,10 @@ static void cut(opened *o)
     enum { RANKS = 3 };
     ek_gpu_run *x = o->on.arg;
     o->g->share.cut = (ek_gpu_cut){.rank = 1, .ranks = RANKS, .whole_o = true};
-    for (int r = 0; r < RANKS; r++) x->peer[r] = x;
+    for (int r = 0; r < RANKS; r++) x->exchange.peer[r] = x;
     for (int i = 0; i < o->m->config.n_layers; i++) o->g->w.layer[i].o_part = o->g->w.layer[i].o;
-    x->gathered = x->acts, x->pair_gathered = x->pair_out, x->landing_bytes = EK_CUDA_LANDING_BYTES;
+    x->exchange.gathered = x->buf.acts, x->exchange.pair_gathered = x->experts.pair_out,
+    x->exchange.landing_bytes = EK_CUDA_LANDING_BYTES;
 }
 
 static void experts_are_read_when_they_have_been_found(void **state)

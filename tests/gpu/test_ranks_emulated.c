@@ -302,11 +302,11 @@ static void a_part_that_is_lost(void **state)
 /* Of the numbers beside words that lie at a device's landings the largest. */
 static uint32_t largest_number(const ek_gpu_run *x)
 {
-    const size_t bytes = EK_CUDA_LANDINGS * x->landing_bytes;
+    const size_t bytes = EK_CUDA_LANDINGS * x->exchange.landing_bytes;
     uint64_t *word = malloc(bytes);
     uint32_t most = 0;
     must(ek_cuda_enter(x->g->c));
-    must(ek_cuda_download(x->g->c, word, x->landing, bytes));
+    must(ek_cuda_download(x->g->c, word, x->exchange.landing, bytes));
     must(ek_cuda_sync(x->g->c));
     for (size_t i = 0; i < bytes / 8; i++) most = (uint32_t)(word[i] >> 32) > most ? (uint32_t)(word[i] >> 32) : most;
     free(word);
@@ -315,7 +315,7 @@ static uint32_t largest_number(const ek_gpu_run *x)
 
 static void count_from(uint32_t step)
 {
-    for (int i = 0; i < 2; i++) ranks->run[i]->n_exchanged = step;
+    for (int i = 0; i < 2; i++) ranks->run[i]->exchange.n_exchanged = step;
 }
 
 /* The number beside a word has no room for those of all steps: before they come again no landing has any of them, also
@@ -334,12 +334,12 @@ static void numbers_of_steps_begin_anew(void **state)
             if (!ek_trace_same(&want[i], &got[i], where, sizeof where)) fail_msg("%d together: %s", n, where);
             ek_trace_fini(&got[i]);
         }
-        assert_true(ranks->run[0]->n_exchanged > EK_CUDA_EXCHANGE_STEPS - 100 || n == 1);
+        assert_true(ranks->run[0]->exchange.n_exchanged > EK_CUDA_EXCHANGE_STEPS - 100 || n == 1);
         assert_true(largest_number(ranks->run[1]) > 0);
         if (n > 1) count_from(EK_CUDA_EXCHANGE_STEPS);
     }
     for (int i = 0; i < 2; i++) {
-        const uint32_t steps = ranks->run[i]->n_exchanged, number = largest_number(ranks->run[i]);
+        const uint32_t steps = ranks->run[i]->exchange.n_exchanged, number = largest_number(ranks->run[i]);
         if (steps > 100 || number >= EK_CUDA_EXCHANGES * steps)
             fail_msg("device %d has a word with number %u after %u steps", i, number, steps);
     }

@@ -127,7 +127,7 @@ int ek_stage_pieces(const ek_stage *s, int n, int rows, int wanted, bool turns, 
 /* What a step's buffers on a device take, and where in its memory each begins. */
 
 void ek_gpu_set_sizes(ek_gpu_run *x, const ek_executor_sizes *z);
-/* Sizes of all buffers, of x->z, before any is taken; then where in x->scratch they begin. */
+/* Sizes of all buffers, of x->z, before any is taken; then where in x->buf.scratch they begin. */
 void ek_gpu_size_step(ek_gpu_run *x);
 void ek_gpu_lay_out(ek_gpu_run *x);
 /* Makes x a run of the drafter of target's device, with its sizes; pages are the target's. */

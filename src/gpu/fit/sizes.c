@@ -66,20 +66,21 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
 {
     const ek_config *c = &x->g->m->config;
     const size_t n = (size_t)x->z.max_rows, pairs = n * (size_t)c->top_k_experts, f = sizeof(float);
-    x->route = reserve(a, n * (size_t)c->n_experts, f);
-    x->pair_gate = reserve(a, pairs * (size_t)c->moe_intermediate_size, f);
-    x->pair_up = reserve(a, pairs * (size_t)c->moe_intermediate_size, f);
-    x->pair_out = reserve(a, pairs * (size_t)c->hidden_size, f);
-    x->expert = reserve(a, pairs, sizeof(int32_t));
-    x->weight = reserve(a, pairs, f);
-    x->pair_row = reserve(a, pairs, sizeof(int32_t));
-    x->row_pair = reserve(a, pairs, sizeof(int32_t));
-    x->jobs = reserve(a, pairs, sizeof(ek_cuda_job));
-    x->n_jobs = reserve(a, 1, sizeof(int32_t)), x->routed = reserve(a, 1, sizeof(int32_t));
-    x->h_between = reserve(a, n * (size_t)c->hidden_size, f);
+    x->experts.route = reserve(a, n * (size_t)c->n_experts, f);
+    x->experts.pair_gate = reserve(a, pairs * (size_t)c->moe_intermediate_size, f);
+    x->experts.pair_up = reserve(a, pairs * (size_t)c->moe_intermediate_size, f);
+    x->experts.pair_out = reserve(a, pairs * (size_t)c->hidden_size, f);
+    x->experts.expert = reserve(a, pairs, sizeof(int32_t));
+    x->experts.weight = reserve(a, pairs, f);
+    x->experts.pair_row = reserve(a, pairs, sizeof(int32_t));
+    x->experts.row_pair = reserve(a, pairs, sizeof(int32_t));
+    x->experts.jobs = reserve(a, pairs, sizeof(ek_cuda_job));
+    x->experts.n_jobs = reserve(a, 1, sizeof(int32_t)), x->experts.routed = reserve(a, 1, sizeof(int32_t));
+    x->experts.h_between = reserve(a, n * (size_t)c->hidden_size, f);
     if (!ek_gpu_experts_are_here(&x->g->share, x->g->share.first))
-        x->host_pair = reserve(a, n, sizeof(int32_t)), x->host_weight = reserve(a, n, f);
-    x->route_acts = reserve(a, record(n, c->hidden_size), 1), x->expert_acts = reserve(a, record(n, c->hidden_size), 1);
+        x->experts.host_pair = reserve(a, n, sizeof(int32_t)), x->experts.host_weight = reserve(a, n, f);
+    x->experts.route_acts = reserve(a, record(n, c->hidden_size), 1),
+    x->experts.expert_acts = reserve(a, record(n, c->hidden_size), 1);
 }
 
 /* What other devices read: records, words, and who waits for whom. */
@@ -87,15 +88,16 @@ static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
 {
     const ek_config *c = &x->g->m->config;
     const size_t n = (size_t)x->z.max_rows;
-    x->gathered = reserve(a, record(n, (int)larger(w->query, w->inter)), 1);
-    if (c->n_experts) x->pair_gathered = reserve(a, record(n * (size_t)c->top_k_experts, c->moe_intermediate_size), 1);
-    x->control = reserve(a, 1, sizeof(ek_cuda_exchange_control));
+    x->exchange.gathered = reserve(a, record(n, (int)larger(w->query, w->inter)), 1);
+    if (c->n_experts)
+        x->exchange.pair_gathered = reserve(a, record(n * (size_t)c->top_k_experts, c->moe_intermediate_size), 1);
+    x->exchange.control = reserve(a, 1, sizeof(ek_cuda_exchange_control));
     /* of all rows at most */
     const size_t logits = (size_t)x->z.max_logits * (size_t)c->vocab_size * sizeof(float);
     const size_t rows = n * ((size_t)c->hidden_size * sizeof(float) * (size_t)(1 + c->top_k_experts)) + w->acts;
-    x->landing_bytes = (2 * larger(logits, rows) + 63) / 64 * 64;
-    if (x->landing_bytes > EK_CUDA_LANDING_BYTES) x->landing_bytes = EK_CUDA_LANDING_BYTES;
-    x->landing = reserve(a, EK_CUDA_LANDINGS, x->landing_bytes);
+    x->exchange.landing_bytes = (2 * larger(logits, rows) + 63) / 64 * 64;
+    if (x->exchange.landing_bytes > EK_CUDA_LANDING_BYTES) x->exchange.landing_bytes = EK_CUDA_LANDING_BYTES;
+    x->exchange.landing = reserve(a, EK_CUDA_LANDINGS, x->exchange.landing_bytes);
 }
 
 static size_t prompt_stack(const ek_gpu_run *x)
@@ -110,21 +112,21 @@ static void lay_out_draft(ek_gpu_run *x, arena *a)
 {
     const ek_config *c = &x->g->m->config;
     const size_t n = (size_t)x->z.max_rows, f = sizeof(float);
-    x->fed = reserve(a, n * 2 * (size_t)c->backbone_hidden_size, f);
+    x->buf.fed = reserve(a, n * 2 * (size_t)c->backbone_hidden_size, f);
     if (c->n_centroids) {
-        x->logits = reserve(a, n * (size_t)c->n_centroids, f);
-        x->chosen = reserve(a, n * (size_t)c->top_k_centroids, sizeof(int32_t));
+        x->buf.logits = reserve(a, n * (size_t)c->n_centroids, f);
+        x->buf.chosen = reserve(a, n * (size_t)c->top_k_centroids, sizeof(int32_t));
     } else {
-        x->logits = reserve(a, n * (size_t)c->vocab_size, f);
+        x->buf.logits = reserve(a, n * (size_t)c->vocab_size, f);
     }
-    x->best = reserve(a, n * 2, sizeof(uint64_t));
-    x->token = reserve(a, n * EK_DRAFT_MAX, sizeof(int32_t));
+    x->buf.best = reserve(a, n * 2, sizeof(uint64_t));
+    x->buf.token = reserve(a, n * EK_DRAFT_MAX, sizeof(int32_t));
 }
 
 size_t ek_gpu_max_ended(const ek_gpu_run *x)
 {
-    const bool leaves = ek_kv_rotated(x->g->m->v_format) && x->max_items > x->max_tiles;
-    return (size_t)(leaves ? x->max_items : x->max_tiles);
+    const bool leaves = ek_kv_rotated(x->g->m->v_format) && x->lists.max_items > x->lists.max_tiles;
+    return (size_t)(leaves ? x->lists.max_items : x->lists.max_tiles);
 }
 
 static void lay_out(ek_gpu_run *x, arena *a)
@@ -133,48 +135,49 @@ static void lay_out(ek_gpu_run *x, arena *a)
     const size_t n = (size_t)x->z.max_rows, hidden = (size_t)c->hidden_size, f = sizeof(float);
     const size_t logits = (size_t)x->z.max_logits, vocab = (size_t)c->vocab_size;
     const widths w = widths_of(x);
-    x->h = reserve(a, n * hidden, f), x->x = reserve(a, n * hidden, f), x->y = reserve(a, n * hidden, f);
-    x->q = reserve(a, n * w.query, f), x->o = reserve(a, n * w.query, f);
-    x->k = reserve(a, n * w.key, f), x->v = reserve(a, n * w.key, f);
-    x->gate = reserve(a, n * w.inter, f), x->up = reserve(a, n * w.inter, f);
-    x->acts = reserve(a, w.acts, 1), x->acts2 = reserve(a, w.acts, 1);
+    x->buf.h = reserve(a, n * hidden, f), x->buf.x = reserve(a, n * hidden, f), x->buf.y = reserve(a, n * hidden, f);
+    x->buf.q = reserve(a, n * w.query, f), x->buf.o = reserve(a, n * w.query, f);
+    x->buf.k = reserve(a, n * w.key, f), x->buf.v = reserve(a, n * w.key, f);
+    x->buf.gate = reserve(a, n * w.inter, f), x->buf.up = reserve(a, n * w.inter, f);
+    x->buf.acts = reserve(a, w.acts, 1), x->buf.acts2 = reserve(a, w.acts, 1);
     if (c->per_layer_size) {
         const size_t before = (size_t)(ek_prompt_layers(c) * c->per_layer_size);
         const size_t behind = (size_t)(c->n_layers * c->per_layer_size) - before;
-        x->per_layer_head = reserve(a, n * before, f);
-        x->per_layer_tail = reserve(a, logits * behind, f);
-        x->temp = reserve(a, n * before + logits * behind, f);
+        x->buf.per_layer_head = reserve(a, n * before, f);
+        x->buf.per_layer_tail = reserve(a, logits * behind, f);
+        x->buf.temp = reserve(a, n * before + logits * behind, f);
     }
     if (c->n_experts) lay_out_experts(x, a);
     if (x->g->share.cut.ranks) lay_out_exchange(x, a, &w);
-    ek_gpu_set *const set[] = {&x->all, &x->tail};
+    ek_gpu_set *const set[] = {&x->now.all, &x->now.tail};
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
             const size_t rows = i ? logits : n, rotated = (size_t)x->g->m->n_rotated[k];
             set[i]->cos[k] = reserve(a, rows * rotated, f), set[i]->sin[k] = reserve(a, rows * rotated, f);
         }
     const ek_gpu_run *t = x->target;
-    x->segments = t && t->segment_bytes >= x->segment_bytes ? t->segments : reserve(a, x->segment_bytes, 1);
-    x->ended = reserve(a, ek_gpu_max_ended(x), sizeof(int32_t));
-    x->stack = t && t->stack_bytes >= x->stack_bytes ? t->stack : reserve(a, x->stack_bytes, 1);
-    const bool operands = t && t->operand_bytes >= x->operand_bytes;
-    for (int i = 0; i < 2; i++) x->operand[i] = operands ? t->operand[i] : reserve(a, x->operand_bytes, 1);
+    x->buf.segments = t && t->buf.segment_bytes >= x->buf.segment_bytes ? t->buf.segments
+                                                                        : reserve(a, x->buf.segment_bytes, 1);
+    x->buf.ended = reserve(a, ek_gpu_max_ended(x), sizeof(int32_t));
+    x->buf.stack = t && t->buf.stack_bytes >= x->buf.stack_bytes ? t->buf.stack : reserve(a, x->buf.stack_bytes, 1);
+    const bool operands = t && t->buf.operand_bytes >= x->buf.operand_bytes;
+    for (int i = 0; i < 2; i++) x->buf.operand[i] = operands ? t->buf.operand[i] : reserve(a, x->buf.operand_bytes, 1);
     if (t) {
         lay_out_draft(x, a);
         return;
     }
-    if (x->g->drafter) x->hidden = reserve(a, logits * hidden, f);
+    if (x->g->drafter) x->buf.hidden = reserve(a, logits * hidden, f);
     if (x->g->share.head) {
-        x->logits = reserve(a, logits * vocab, f);
-        x->block_max = reserve(a, logits * ((vocab + 63) / 64), f);
-        x->leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
-        x->sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
+        x->buf.logits = reserve(a, logits * vocab, f);
+        x->buf.block_max = reserve(a, logits * ((vocab + 63) / 64), f);
+        x->buf.leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
+        x->buf.sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
     }
     /* All five in one piece: the first four zeroed by one call, the last three copied by one. Tokens stay until the
      * next step's are drawn: it may begin with them. */
-    x->best = reserve(a, logits * 40, 1);
-    x->draw = x->best + logits * 8, x->digest = x->draw + logits * 16;
-    x->bad = x->digest + logits * 8, x->token = x->bad + logits * 4;
+    x->buf.best = reserve(a, logits * 40, 1);
+    x->buf.draw = x->buf.best + logits * 8, x->buf.digest = x->buf.draw + logits * 16;
+    x->buf.bad = x->buf.digest + logits * 8, x->buf.token = x->buf.bad + logits * 4;
 }
 
 /* Bytes of the stack and an operand for any step: an operand of all rows, and for each block that is at work at once
@@ -185,38 +188,38 @@ static void size_products(ek_gpu_run *x)
     const int rows = x->z.max_rows;
     const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
     const size_t node = 128 * 64 * sizeof(float);
-    x->stack_bytes = (size_t)chip->multiprocessors * node *
-                     larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
-                            EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
-    x->operand_bytes = 0;
+    x->buf.stack_bytes = (size_t)chip->multiprocessors * node *
+                         larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
+                                EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
+    x->buf.operand_bytes = 0;
     const int behind = x->g->share.end < c->n_layers; /* whose rows are left as for a layer here */
     for (int i = x->g->share.first; i < x->g->share.end + behind; i++) {
         const ek_gpu_layer *w = &x->g->w.layer[i];
         const ek_gpu_matrix *const dense[] = {
             &w->q, &w->k, &w->v, &w->o, &w->gate, &w->up, &w->down, &w->router, &w->per_layer_gate, &w->per_layer_proj};
         for (size_t m = 0; m < sizeof dense / sizeof *dense; m++)
-            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&dense[m]->l, rows, 0, chip));
+            x->buf.operand_bytes = larger(x->buf.operand_bytes, ek_cuda_wide_operand(&dense[m]->l, rows, 0, chip));
         if (!c->n_experts) continue;
         const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
         for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
             const int jobs = rows * c->top_k_experts / 32 + c->n_experts; /* of 32 pairs where a matrix has two limbs */
-            x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs, chip));
+            x->buf.operand_bytes = larger(x->buf.operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs, chip));
         }
     }
     const ek_gpu_matrix *const others[] = {ek_gpu_head(&x->g->w),   &x->g->w.per_layer_head,  &x->g->w.per_layer_tail,
                                            &x->g->w.pre_projection, &x->g->w.post_projection, &x->g->w.centroids};
     for (size_t m = 0; m < sizeof others / sizeof *others; m++)
-        x->operand_bytes = larger(x->operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0, chip));
+        x->buf.operand_bytes = larger(x->buf.operand_bytes, ek_cuda_wide_operand(&others[m]->l, rows, 0, chip));
 }
 
 void ek_gpu_size_step(ek_gpu_run *x)
 {
     arena a = {0};
-    x->segment_bytes = larger(ek_gpu_segment_bytes(x), prompt_stack(x));
-    ek_gpu_lists_max(x, &x->max_tiles, &x->max_items);
+    x->buf.segment_bytes = larger(ek_gpu_segment_bytes(x), prompt_stack(x));
+    ek_gpu_lists_max(x, &x->lists.max_tiles, &x->lists.max_items);
     size_products(x);
     lay_out(x, &a);
-    x->scratch_bytes = a.used;
+    x->buf.scratch_bytes = a.used;
     x->block.bytes = ek_gpu_lists_bytes(x) + 64; /* the step's number */
     x->block.bytes += x->target ? (size_t)x->z.max_rows * 2 * sizeof(int32_t) + 4096 : ek_gpu_samples_bytes(x);
 }
@@ -224,13 +227,14 @@ void ek_gpu_size_step(ek_gpu_run *x)
 void ek_gpu_set_sizes(ek_gpu_run *x, const ek_executor_sizes *z)
 {
     x->z = *z;
-    x->limits = (ek_scratch){.m = x->g->m, .max_rows = z->max_rows, .max_logits = z->max_logits, .max_ctx = z->max_ctx};
-    x->max_ld_table = z->max_ctx / EK_PAGE_TOKENS + 2;
+    x->lists.limits = (ek_scratch){
+        .m = x->g->m, .max_rows = z->max_rows, .max_logits = z->max_logits, .max_ctx = z->max_ctx};
+    x->lists.max_ld_table = z->max_ctx / EK_PAGE_TOKENS + 2;
 }
 
 void ek_gpu_lay_out(ek_gpu_run *x)
 {
-    arena a = {.base = x->scratch};
+    arena a = {.base = x->buf.scratch};
     lay_out(x, &a);
 }
 
@@ -248,7 +252,7 @@ void ek_gpu_size_drafter(ek_gpu_run *x, ek_gpu_run *target)
 
 static double step_bytes(const ek_gpu_run *x)
 {
-    return (double)(x->scratch_bytes + x->block.bytes);
+    return (double)(x->buf.scratch_bytes + x->block.bytes);
 }
 
 /* What m's g and the run x of it take. */

@@ -31,7 +31,7 @@ void ek_gpu_embed(ek_gpu_writer *w, const ek_gpu_matrix *m, CUdeviceptr id, CUde
                   int width, float factor, int n)
 {
     ek_cuda_embed_args a = ek_gpu_rows_of(m);
-    a.h = to, a.id = id, a.token = w->x->token, a.ldh = ld, a.factor = factor, a.first = first, a.n = width;
+    a.h = to, a.id = id, a.token = w->x->buf.token, a.ldh = ld, a.factor = factor, a.first = first, a.n = width;
     const ek_cuda_grid grid = {.x = ek_gpu_over(width, 256), .y = (unsigned)n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_embed", grid, a);
 }
@@ -39,7 +39,7 @@ void ek_gpu_embed(ek_gpu_writer *w, const ek_gpu_matrix *m, CUdeviceptr id, CUde
 void ek_gpu_rope_tables(ek_gpu_writer *w, bool tail, int n)
 {
     const ek_gpu *g = w->x->g;
-    const ek_gpu_set *set = tail ? &w->x->tail : &w->x->all; /* whose places for these do not change */
+    const ek_gpu_set *set = tail ? &w->x->now.tail : &w->x->now.all; /* whose places for these do not change */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const int rotated = g->m->n_rotated[k];
         if (!rotated) continue;
@@ -95,23 +95,23 @@ static void per_layer_inputs(ek_gpu_writer *w)
     const ek_config *c = &x->g->m->config;
     const int n = w->of.n, want = w->of.want, before = ek_prompt_layers(c), behind = c->n_layers - before;
     const int hidden = c->hidden_size, width = before * c->per_layer_size, rest = behind * c->per_layer_size;
-    const CUdeviceptr temp = x->temp + sizeof(float) * (size_t)n * (size_t)width;
+    const CUdeviceptr temp = x->buf.temp + sizeof(float) * (size_t)n * (size_t)width;
     const CUdeviceptr rows = ek_gpu_embedded(x);
     ek_gpu_input in = ek_gpu_rows(rows, hidden, n, hidden);
     if (g->table.l.n && before)
-        ek_gpu_embed(w, &g->table, ek_gpu_open_value(EK_GPU_TABLE_IDS), x->temp, width, 0, width, 1, n);
+        ek_gpu_embed(w, &g->table, ek_gpu_open_value(EK_GPU_TABLE_IDS), x->buf.temp, width, 0, width, 1, n);
     if (g->table.l.n && want)
         ek_gpu_embed(w, &g->table, ek_gpu_open_value(EK_GPU_TABLE_WANT), temp, rest, width, rest, 1, want);
-    if (before) per_layer_part(w, &g->per_layer_head, &in, x->per_layer_head, x->temp, before);
+    if (before) per_layer_part(w, &g->per_layer_head, &in, x->buf.per_layer_head, x->buf.temp, before);
     if (!want) return;
     if (want < n) {
         /* Where outputs are cut, others may still take what is here of y (gpu/recipe/exchange.h); behind another
          * device the rows themselves lie at x. */
-        const CUdeviceptr some = rows == x->h ? x->x : x->y;
+        const CUdeviceptr some = rows == x->buf.h ? x->buf.x : x->buf.y;
         ek_gpu_gather(w, some, hidden, rows, ek_gpu_open_value(EK_GPU_WANT), hidden, want);
         in = ek_gpu_rows(some, hidden, want, hidden);
     }
-    per_layer_part(w, &g->per_layer_tail, &in, x->per_layer_tail, temp, behind);
+    per_layer_part(w, &g->per_layer_tail, &in, x->buf.per_layer_tail, temp, behind);
 }
 
 void ek_gpu_write_begin(ek_gpu_writer *w)
@@ -131,6 +131,6 @@ CUdeviceptr ek_gpu_per_layer_rows(const ek_gpu_run *x, int i, int64_t *ld)
     const ek_config *c = &x->g->m->config;
     const int before = ek_prompt_layers(c);
     *ld = (int64_t)(i < before ? before : c->n_layers - before) * c->per_layer_size;
-    return (i < before ? x->per_layer_head : x->per_layer_tail) +
+    return (i < before ? x->buf.per_layer_head : x->buf.per_layer_tail) +
            sizeof(float) * (size_t)((i < before ? i : i - before) * c->per_layer_size);
 }

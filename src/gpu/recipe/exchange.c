@@ -99,7 +99,7 @@ static void add(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t l
     if (e->n) p->place = p[-1].place + p[-1].rows * (int32_t)(p[-1].ld / 4);
     e->n++, p->ld = ld, p->rows = n;
     for (int r = 0; r < x->g->share.cut.ranks; r++)
-        memcpy(&p->at[r], (const uint8_t *)x->peer[r] + place, sizeof p->at[r]);
+        memcpy(&p->at[r], (const uint8_t *)x->exchange.peer[r] + place, sizeof p->at[r]);
 }
 
 void ek_gpu_exchange_floats(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t ld, const ek_gpu_parts *p,
@@ -143,7 +143,7 @@ static bool goes_in_words(const ek_gpu_writer *w, const ek_gpu_exchange *e)
 {
     int64_t bytes = 0;
     for (int p = 0; p < e->n; p++) bytes += e->a.piece[p].rows * e->a.piece[p].ld;
-    return w->of.n <= EK_CUDA_WORDS_ROWS && 2 * bytes <= (int64_t)w->x->landing_bytes;
+    return w->of.n <= EK_CUDA_WORDS_ROWS && 2 * bytes <= (int64_t)w->x->exchange.landing_bytes;
 }
 
 static void set_who(ek_gpu_writer *w, ek_cuda_exchange_args *a)
@@ -157,8 +157,9 @@ static void set_who(ek_gpu_writer *w, ek_cuda_exchange_args *a)
     a->index = layer * EK_CUDA_LANDINGS + n + 1;
     EK_ASSERT(a->index < EK_CUDA_EXCHANGES);
     for (int r = 0; r < a->ranks; r++) {
-        a->landing[r] = x->peer[r]->landing + x->landing_bytes * (size_t)(head ? EK_CUDA_LANDINGS - 1 : n);
-        a->control[r] = x->peer[r]->control;
+        a->landing[r] = x->exchange.peer[r]->exchange.landing +
+                        x->exchange.landing_bytes * (size_t)(head ? EK_CUDA_LANDINGS - 1 : n);
+        a->control[r] = x->exchange.peer[r]->exchange.control;
     }
 }
 
@@ -187,7 +188,7 @@ static ek_gpu_exchange exchange_of_y(const ek_gpu_writer *w, int n)
 {
     const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, hidden_size(w->x));
     ek_gpu_exchange e = {0};
-    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, y), hidden_size(w->x), &parts, n);
+    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, buf.y), hidden_size(w->x), &parts, n);
     return e;
 }
 
@@ -218,7 +219,7 @@ void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n)
     const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, vocab);
     ek_gpu_exchange e = {0};
     if (!ek_gpu_is_cut(w->x)) return;
-    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, logits), vocab, &parts, n);
+    ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, buf.logits), vocab, &parts, n);
     e.a.piece[0].first = ek_gpu_open_value(EK_GPU_LOGITS_AT);
     ek_gpu_write_exchange(w, &e);
     if (!goes_in_words(w, &e)) write_settled(w); /* they are capped, masked and scaled where they lie */

@@ -55,7 +55,7 @@ void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t pla
                              const ek_gpu_matrix *m, const ek_gpu_parts *p);
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e);
 
-/* The rows of hidden_size at x->y, of which each device has its outputs. */
+/* The rows of hidden_size at x->buf.y, of which each device has its outputs. */
 void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n);
 /* Whether n rows of y may be computed whole on all devices instead, which is less work where they are few: then what
  * is exchanged in front and behind goes to landings of its own. */

@@ -13,10 +13,10 @@
 static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, const ek_gpu_matrix *m, int n)
 {
     const ek_config *c = &w->x->g->m->config;
-    ek_gpu_input in = ek_gpu_rows(w->x->x, c->hidden_size, n, c->hidden_size);
-    const ek_cuda_stage_args a = {.h = w->x->h,
+    ek_gpu_input in = ek_gpu_rows(w->x->buf.x, c->hidden_size, n, c->hidden_size);
+    const ek_cuda_stage_args a = {.h = w->x->buf.h,
                                   .x_norm = norm,
-                                  .x = w->x->x,
+                                  .x = w->x->buf.x,
                                   .to = ek_gpu_acts_for(w, &in, m),
                                   .factor = factor,
                                   .has_factor = factor != 0};
@@ -35,8 +35,8 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
         const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, chip);
         ek_cuda_warp_args a = {
             .a = {.x = in->acts, .y = y, .ldy = ldy, .rows = c->tile, .share = p.share, .slots = p.slots},
-            .jobs = x->jobs,
-            .n_jobs = x->n_jobs,
+            .jobs = x->experts.jobs,
+            .n_jobs = x->experts.n_jobs,
             .index = c->index,
             .expert_bytes = (int64_t)m->l.bytes,
             .known = w->known};
@@ -54,15 +54,16 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
                                      .pass = p.pass,
                                      .levels = p.levels,
                                      .slots = p.slots,
-                                     .stack = x->stack,
+                                     .stack = x->buf.stack,
                                      .operand = m->l.units ? w->operand[m->l.limbs - 1] : 0},
-                               .jobs = x->jobs,
-                               .n_jobs = x->n_jobs,
+                               .jobs = x->experts.jobs,
+                               .n_jobs = x->experts.n_jobs,
                                .index = c->index,
                                .expert_bytes = (int64_t)m->l.bytes};
     ek_cuda_linear_args_of(&a.a, &m->l, m->at);
     if (m2) a.codes2 = m2->at, a.scales2 = m2->at + m2->l.code_bytes, a.y2 = y2;
-    ek_gpu_arrange(w, m, in, &p, (ek_cuda_arrange_args){.jobs = x->jobs, .n_jobs = x->n_jobs, .index = c->index});
+    ek_gpu_arrange(w, m, in, &p,
+                   (ek_cuda_arrange_args){.jobs = x->experts.jobs, .n_jobs = x->experts.n_jobs, .index = c->index});
     EK_GPU_WRITE(w, p.name, p.grid, a);
 }
 
@@ -79,16 +80,17 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     ek_gpu_input gated;
     if (by.by != EK_GPU_GATE_APART) {
-        const ek_cuda_warp_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all.index};
+        const ek_cuda_warp_args pick = {.jobs = x->experts.jobs, .n_jobs = x->experts.n_jobs, .index = all.index};
         gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
-        project(w, g.gate, alike ? g.upper : NULL, &in, &all, x->pair_gate, alike ? x->pair_up : 0, inter);
-        if (!alike) project(w, g.upper, NULL, &in, &all, x->pair_up, 0, inter);
-        gated = ek_gpu_gate(w, x->pair_gate, x->pair_up, inter, inter, pairs, inter, g.next);
+        project(w, g.gate, alike ? g.upper : NULL, &in, &all, x->experts.pair_gate, alike ? x->experts.pair_up : 0,
+                inter);
+        if (!alike) project(w, g.upper, NULL, &in, &all, x->experts.pair_up, 0, inter);
+        gated = ek_gpu_gate(w, x->experts.pair_gate, x->experts.pair_up, inter, inter, pairs, inter, g.next);
     }
     all.index = 0;
-    project(w, g.next, NULL, &gated, &all, x->pair_out, 0, c->hidden_size);
+    project(w, g.next, NULL, &gated, &all, x->experts.pair_out, 0, c->hidden_size);
 }
 
 /* The same of devices whose outputs are cut: what is gated here is a piece of e; behind the exchange all of it is what
@@ -104,22 +106,24 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
     const bool records = ek_gpu_goes_as_records(x, g.next);
     const ek_gpu_parts parts = ek_gpu_inputs_of(x, g.next);
     const ek_gpu_range part = ek_gpu_part_here(x, &parts);
-    const ek_gpu_input out = records ? ek_gpu_records_for(g.next, x->pair_gathered, pairs)
-                                     : ek_gpu_rows(x->pair_gate, width, pairs, width);
+    const ek_gpu_input out = records ? ek_gpu_records_for(g.next, x->exchange.pair_gathered, pairs)
+                                     : ek_gpu_rows(x->experts.pair_gate, width, pairs, width);
     if (records) g.to = ek_gpu_part_of_records(&out.acts, part);
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     if (records && by.by == EK_GPU_GATE_FEW) {
-        const ek_cuda_warp_args pick = {.jobs = x->jobs, .n_jobs = x->n_jobs, .index = all->index, .holds = true};
+        const ek_cuda_warp_args pick = {
+            .jobs = x->experts.jobs, .n_jobs = x->experts.n_jobs, .index = all->index, .holds = true};
         ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);
-        const CUdeviceptr gate = ek_gpu_at_part(x->pair_gate, part), up = ek_gpu_at_part(x->pair_up, part);
+        const CUdeviceptr gate = ek_gpu_at_part(x->experts.pair_gate, part),
+                          up = ek_gpu_at_part(x->experts.pair_up, part);
         project(w, g.gate, alike ? g.upper : NULL, &in, all, gate, alike ? up : 0, width);
         if (!alike) project(w, g.upper, NULL, &in, all, up, 0, width);
         ek_gpu_gate_to(w, &g.to, gate, up, width, pairs, part.n);
     }
-    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, pair_gathered), &out, g.next, &parts);
-    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, pair_gate), width, &parts, pairs);
+    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, exchange.pair_gathered), &out, g.next, &parts);
+    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, experts.pair_gate), width, &parts, pairs);
     return out;
 }
 
@@ -133,9 +137,9 @@ static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gp
     ek_gpu_write_down_part(w, i, gated);
     all.index = 0;
     project(w, &x->g->w.layer[i].expert_down, NULL, pair, &all,
-            ek_gpu_at_part(x->pair_out, ek_gpu_part_here(x, &outputs)), 0, hidden);
-    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, y), hidden, &outputs, n);
-    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, pair_out), hidden, &outputs, pair->n);
+            ek_gpu_at_part(x->experts.pair_out, ek_gpu_part_here(x, &outputs)), 0, hidden);
+    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, buf.y), hidden, &outputs, n);
+    ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, experts.pair_out), hidden, &outputs, pair->n);
     ek_gpu_write_exchange(w, &e);
 }
 
@@ -146,7 +150,7 @@ static float router_factor(const ek_config *c)
 
 static void set_end(const ek_gpu_run *x, const ek_gpu_layer *l, ek_cuda_stage_args *end)
 {
-    end->pair_out = x->pair_out, end->row_pair = x->row_pair, end->weight = x->weight;
+    end->pair_out = x->experts.pair_out, end->row_pair = x->experts.row_pair, end->weight = x->experts.weight;
     end->top_k = x->g->m->config.top_k_experts;
     end->norm_1 = l->post_mlp_norm_1, end->norm_2 = l->post_mlp_norm_2;
 }
@@ -156,7 +160,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     const ek_config *c = &w->x->g->m->config;
     const ek_gpu_work all = ek_gpu_work_of(w->x, l, n);
-    const ek_cuda_stage_args behind = {.y = w->x->y, .y_norm = l->post_attention_norm};
+    const ek_cuda_stage_args behind = {.y = w->x->buf.y, .y_norm = l->post_attention_norm};
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
     const bool cut = ek_gpu_is_cut(w->x);
     ek_gpu_exchange e = {0};
@@ -165,7 +169,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     else ek_gpu_write_mlp(w, i, &in, n);
     set_end(w->x, l, end);
     in = input(w, l->router_scale, router_factor(c), &l->router, n);
-    ek_gpu_project(w, &l->router, &in, w->x->route, c->n_experts);
+    ek_gpu_project(w, &l->router, &in, w->x->experts.route, c->n_experts);
     ek_gpu_write_route(w, l, n, &all);
     in = input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n);
     if (!cut) {
@@ -227,7 +231,7 @@ static void write_first(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_cuda_h
                  .codes2 = l->up.at,
                  .scales2 = l->up.at + l->gate.l.code_bytes,
                  .to = *to},
-        .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->route, x->g->m->config.n_experts),
+        .router = ek_gpu_linear_args(w, &l->router, &in[1], &p->k, x->experts.route, x->g->m->config.n_experts),
         .choose = ek_gpu_choose_args(x, l, n, all->tile, p->k_blocks * p->k_tiles),
         .gate_blocks = p->q_blocks,
         .route_panels = p->k_blocks};
@@ -245,12 +249,12 @@ static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const togeth
     write_first(w, l, &t->first, in, n, &all, &gated.acts);
     ek_gpu_input pair = ek_gpu_turn_acts(w, e->n, n * c->top_k_experts, &l->expert_down);
     ek_cuda_experts_second_args b = {
-        .part = {{.a = ek_gpu_linear_args(w, &l->down, &gated, &q->k, x->y, c->hidden_size), .holds = true},
+        .part = {{.a = ek_gpu_linear_args(w, &l->down, &gated, &q->k, x->buf.y, c->hidden_size), .holds = true},
                  {.a = ek_gpu_linear_args(w, &l->expert_gate, &in[2], &q->q, 0, 0),
                   .codes2 = l->expert_up.at,
                   .scales2 = l->expert_up.at + e->code_bytes,
-                  .jobs = x->jobs,
-                  .n_jobs = x->n_jobs,
+                  .jobs = x->experts.jobs,
+                  .n_jobs = x->experts.n_jobs,
                   .index = all.index,
                   .to = pair.acts,
                   .expert_bytes = (int64_t)e->bytes,
@@ -261,7 +265,7 @@ static void write_together(ek_gpu_writer *w, const ek_gpu_layer *l, const togeth
     b.part[1].a.rows = all.tile;
     EK_GPU_WRITE(w, q->q.name, q->q.grid, b);
     all.index = 0, w->known = true;
-    project(w, &l->expert_down, NULL, &pair, &all, x->pair_out, 0, c->hidden_size);
+    project(w, &l->expert_down, NULL, &pair, &all, x->experts.pair_out, 0, c->hidden_size);
 }
 
 static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_input in[3], int n)
@@ -271,9 +275,9 @@ static void write_inputs(ek_gpu_writer *w, const ek_gpu_layer *l, const ek_gpu_i
     const ek_config *c = &w->x->g->m->config;
     const bool by_64 = in_groups_of_64(&l->gate) && in_groups_of_64(&l->router) && in_groups_of_64(&l->expert_gate);
     const bool many = n >= EK_GPU_PROMPT_ROWS;
-    const ek_cuda_inputs_args a = {.h = w->x->h,
-                                   .h_out = w->x->h_between,
-                                   .y = w->x->y,
+    const ek_cuda_inputs_args a = {.h = w->x->buf.h,
+                                   .h_out = w->x->experts.h_between,
+                                   .y = w->x->buf.y,
                                    .y_norm = l->post_attention_norm,
                                    .norm = {l->pre_mlp_norm, l->router_scale, l->pre_mlp_norm_2},
                                    .to = {in[0].acts, in[1].acts, in[2].acts},
@@ -297,13 +301,13 @@ static void write_parts_beside(ek_gpu_writer *w, int i, int n, ek_gpu_input in[3
     if (ek_gpu_goes_as_records(x, &l->down) && choose_first(x, l, n, &first)) {
         const ek_gpu_parts parts = ek_gpu_inputs_of(x, &l->down);
         const ek_gpu_range part = ek_gpu_part_here(x, &parts);
-        gated = ek_gpu_records_for(&l->down, x->gathered, n);
+        gated = ek_gpu_records_for(&l->down, x->exchange.gathered, n);
         const ek_cuda_acts to = ek_gpu_part_of_records(&gated.acts, part);
         write_first(w, l, &first, in, n, all, &to);
-        ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &gated, &l->down, &parts);
+        ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, exchange.gathered), &gated, &l->down, &parts);
     } else {
         gated = ek_gpu_write_mlp_part(w, i, &in[0], n, &e);
-        ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
+        ek_gpu_project(w, &l->router, &in[1], x->experts.route, x->g->m->config.n_experts);
         ek_gpu_write_route(w, l, n, all);
     }
     ek_gpu_input pair = write_experts_part(w, l, in[2], n, all, &e);
@@ -316,19 +320,20 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const ek_gpu_work all = ek_gpu_work_of(x, l, n);
-    ek_gpu_input in[] = {rows_at(x, n, w->acts, 0, &l->gate), rows_at(x, n, x->route_acts, x->x, &l->router),
-                         rows_at(x, n, x->expert_acts, 0, &l->expert_gate)};
+    ek_gpu_input in[] = {rows_at(x, n, w->acts, 0, &l->gate),
+                         rows_at(x, n, x->experts.route_acts, x->buf.x, &l->router),
+                         rows_at(x, n, x->experts.expert_acts, 0, &l->expert_gate)};
     together t;
     write_inputs(w, l, in, n);
     set_end(x, l, end);
-    end->h_from = x->h_between;
+    end->h_from = x->experts.h_between;
     if (ek_gpu_is_cut(x)) {
         write_parts_beside(w, i, n, in, &all);
     } else if (choose_together(x, l, n, &all, &t)) {
         write_together(w, l, &t, in, n, all);
     } else {
         ek_gpu_write_mlp(w, i, &in[0], n);
-        ek_gpu_project(w, &l->router, &in[1], x->route, x->g->m->config.n_experts);
+        ek_gpu_project(w, &l->router, &in[1], x->experts.route, x->g->m->config.n_experts);
         ek_gpu_write_route(w, l, n, &all);
         write_experts(w, l, in[2], n, all);
     }
@@ -349,13 +354,13 @@ void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_ar
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
-    const ek_cuda_stage_args behind = {.y = x->y, .y_norm = l->post_attention_norm};
+    const ek_cuda_stage_args behind = {.y = x->buf.y, .y_norm = l->post_attention_norm};
     EK_ASSERT(!ek_gpu_is_cut(x));
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
     ek_gpu_write_host(w, EK_GPU_HOST_ASK, n);
     ek_gpu_write_mlp(w, i, &in, n);
     ek_gpu_write_host(w, EK_GPU_HOST_ANSWER, n);
-    end->pair_out = x->pair_out, end->row_pair = x->host_pair, end->weight = x->host_weight;
+    end->pair_out = x->experts.pair_out, end->row_pair = x->experts.host_pair, end->weight = x->experts.host_weight;
     end->top_k = 1, end->known = true;
     end->norm_1 = l->post_mlp_norm_1, end->norm_2 = l->post_mlp_norm_2;
 }

@@ -121,7 +121,7 @@ static void write_apart(ek_gpu_writer *w, const ek_gpu_gating *g, ek_gpu_input *
 {
     const ek_gpu_run *x = w->x;
     const int width = g->next->l.k;
-    const CUdeviceptr gate = ek_gpu_at_part(x->gate, part), up = ek_gpu_at_part(x->up, part);
+    const CUdeviceptr gate = ek_gpu_at_part(x->buf.gate, part), up = ek_gpu_at_part(x->buf.up, part);
     ek_gpu_project_two(w, g->gate, g->upper, in, gate, up, width);
     ek_gpu_gate_to(w, &g->to, gate, up, width, n, part.n);
 }
@@ -134,14 +134,14 @@ ek_gpu_input ek_gpu_write_mlp_part(ek_gpu_writer *w, int i, ek_gpu_input *in, in
     const ek_gpu_parts parts = ek_gpu_inputs_of(x, g.next);
     const ek_gpu_range part = ek_gpu_part_here(x, &parts);
     const int width = g.next->l.k;
-    const ek_gpu_input all = records ? ek_gpu_records_for(g.next, x->gathered, n)
-                                     : ek_gpu_rows(x->gate, width, n, width);
+    const ek_gpu_input all = records ? ek_gpu_records_for(g.next, x->exchange.gathered, n)
+                                     : ek_gpu_rows(x->buf.gate, width, n, width);
     if (records) g.to = ek_gpu_part_of_records(&all.acts, part);
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     if (records && by.by == EK_GPU_GATE_FEW) ek_gpu_write_gated(w, &by, &g, (ek_cuda_warp_args){0}, in, n);
     else write_apart(w, &g, in, part, n);
-    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, gathered), &all, g.next, &parts);
-    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, gate), width, &parts, n);
+    if (records) ek_gpu_exchange_records(x, e, offsetof(ek_gpu_run, exchange.gathered), &all, g.next, &parts);
+    else ek_gpu_exchange_floats(x, e, offsetof(ek_gpu_run, buf.gate), width, &parts, n);
     return all;
 }
 
@@ -150,7 +150,7 @@ void ek_gpu_write_down_part(ek_gpu_writer *w, int i, ek_gpu_input *gated)
     const ek_gpu_run *x = w->x;
     const int hidden = x->g->m->config.hidden_size;
     const ek_gpu_parts parts = ek_gpu_outputs_of(x, hidden);
-    ek_gpu_project(w, &x->g->w.layer[i].down, gated, ek_gpu_at_part(x->y, ek_gpu_part_here(x, &parts)), hidden);
+    ek_gpu_project(w, &x->g->w.layer[i].down, gated, ek_gpu_at_part(x->buf.y, ek_gpu_part_here(x, &parts)), hidden);
 }
 
 static void write_cut_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
@@ -174,10 +174,10 @@ void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     const int inter = x->g->m->config.layer[i].intermediate_size;
     ek_gpu_input gated;
     if (by.by == EK_GPU_GATE_APART) {
-        ek_gpu_project_two(w, g.gate, g.upper, in, x->gate, x->up, inter);
-        gated = ek_gpu_gate(w, x->gate, x->up, inter, inter, n, inter, g.next);
+        ek_gpu_project_two(w, g.gate, g.upper, in, x->buf.gate, x->buf.up, inter);
+        gated = ek_gpu_gate(w, x->buf.gate, x->buf.up, inter, inter, n, inter, g.next);
     } else {
         gated = ek_gpu_write_gated(w, &by, &g, (ek_cuda_warp_args){0}, in, n);
     }
-    ek_gpu_project(w, g.next, &gated, x->y, x->g->m->config.hidden_size);
+    ek_gpu_project(w, g.next, &gated, x->buf.y, x->g->m->config.hidden_size);
 }

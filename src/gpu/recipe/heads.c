@@ -53,11 +53,11 @@ static void write_together(ek_gpu_writer *w, int i, const ek_cuda_heads *p, ek_g
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     ek_gpu_quantize(w, in, &l->q);
-    const ek_cuda_warp_heads_args a = {.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->q, query_size(x, i)),
-                                       .k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->k, key_size(x, i)),
+    const ek_cuda_warp_heads_args a = {.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->buf.q, query_size(x, i)),
+                                       .k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->buf.k, key_size(x, i)),
                                        .v_codes = l->v.at,
                                        .v_scales = l->v.at + l->v.l.code_bytes,
-                                       .v = x->v,
+                                       .v = x->buf.v,
                                        .q_blocks = p->q_blocks,
                                        .k_blocks = p->k_blocks};
     EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
@@ -71,16 +71,16 @@ static void write_wide(ek_gpu_writer *w, int i, const ek_cuda_heads *p, bool key
     ek_gpu_arrange(w, &l->k, in, &p->k, (ek_cuda_arrange_args){0});
     if (!keys_alone) {
         ek_gpu_arrange(w, &l->q, in, &p->q, (ek_cuda_arrange_args){0});
-        a.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->q, query_size(x, i));
+        a.q = ek_gpu_linear_args(w, &l->q, in, &p->q, x->buf.q, query_size(x, i));
     }
-    a.k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->k, key_size(x, i));
-    if (l->v.l.n) a.v = ek_gpu_linear_args(w, &l->v, in, &p->k, x->v, key_size(x, i));
+    a.k = ek_gpu_linear_args(w, &l->k, in, &p->k, x->buf.k, key_size(x, i));
+    if (l->v.l.n) a.v = ek_gpu_linear_args(w, &l->v, in, &p->k, x->buf.v, key_size(x, i));
     EK_GPU_WRITE(w, p->q.name, p->q.grid, a);
 }
 
 void ek_gpu_write_queries(ek_gpu_writer *w, int i, ek_gpu_input *in)
 {
-    ek_gpu_project(w, &w->x->g->w.layer[i].q, in, w->x->q, query_size(w->x, i));
+    ek_gpu_project(w, &w->x->g->w.layer[i].q, in, w->x->buf.q, query_size(w->x, i));
 }
 
 void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *in)
@@ -98,8 +98,8 @@ void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *
     }
     if (!keys_alone) ek_gpu_write_queries(w, i, in);
     if (!x->g->m->config.layer[i].owns_kv) return;
-    if (l->v.l.n) ek_gpu_project_two(w, &l->k, &l->v, in, x->k, x->v, key_size(x, i));
-    else ek_gpu_project(w, &l->k, in, x->k, key_size(x, i));
+    if (l->v.l.n) ek_gpu_project_two(w, &l->k, &l->v, in, x->buf.k, x->buf.v, key_size(x, i));
+    else ek_gpu_project(w, &l->k, in, x->buf.k, key_size(x, i));
 }
 
 /* --- queries and keys */
@@ -114,7 +114,7 @@ static const ek_gpu_run *owner_of(const ek_gpu_run *x, const ek_layer_config *l,
         const ek_gpu_cut cut = {.rank = r, .ranks = x->target->g->share.cut.ranks};
         EK_ASSERT(r < cut.ranks);
         *there = ek_gpu_heads_here(&cut, &x->g->m->config, l);
-        if (head < there->kv.first + there->kv.n) owner = x->target->peer[r];
+        if (head < there->kv.first + there->kv.n) owner = x->target->exchange.peer[r];
     }
     return owner;
 }
@@ -130,13 +130,13 @@ static ek_cuda_kv kv_from(const ek_gpu_run *x, int i, bool start, int head)
     const ek_gpu_run *owner = owner_of(x, l, head, &there);
     const size_t at = (start ? m->kv_start_offset[i] : m->kv_offset[i]) - owner->g->share.kv_at[kind];
     ek_cuda_kv kv = {.pages = ek_gpu_open_value(EK_GPU_PAGES + l->kind),
-                     .stride = (int64_t)owner->page_bytes[kind],
+                     .stride = (int64_t)owner->buf.page_bytes[kind],
                      .ld_pages = (int64_t)ek_gpu_open_value(EK_GPU_LD_PAGES),
                      .n_kv_heads = ek_gpu_heads_at_once(x, l).kv.n};
     if (start) ek_cuda_kv_formats(&kv, ek_kv_start_format(m->k_format), ek_kv_start_format(m->v_format), l->head_dim);
     else ek_cuda_kv_formats(&kv, m->k_format, m->v_format, l->head_dim);
     const size_t heads = (size_t)(head - there.kv.first) * (size_t)(kv.k_bytes + kv.v_bytes);
-    kv.base = owner->pages[kind] + ek_gpu_kv_here(&there, l, at) + heads;
+    kv.base = owner->buf.pages[kind] + ek_gpu_kv_here(&there, l, at) + heads;
     return kv;
 }
 
@@ -150,7 +150,7 @@ static ek_cuda_head head_of(const ek_gpu_writer *w, int i, CUdeviceptr norm)
 {
     const ek_gpu_run *x = w->x;
     const ek_layer_kind kind = x->g->m->config.layer[i].kind;
-    const ek_gpu_set *set = w->of.tail ? &x->tail : &x->all; /* whose places for these do not change */
+    const ek_gpu_set *set = w->of.tail ? &x->now.tail : &x->now.all; /* whose places for these do not change */
     return (ek_cuda_head){.norm = norm,
                           .cos = set->cos[kind],
                           .sin = set->sin[kind],
@@ -170,8 +170,10 @@ void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n)
     const ek_config *c = &w->x->g->m->config;
     const int dim = c->layer[i].head_dim;
     if (w->of.finishes) return;
-    const ek_cuda_heads_args a = {
-        .q = w->x->q, .ldq = query_size(w->x, i), .head = head_of(w, i, w->x->g->w.layer[i].q_norm), .head_dim = dim};
+    const ek_cuda_heads_args a = {.q = w->x->buf.q,
+                                  .ldq = query_size(w->x, i),
+                                  .head = head_of(w, i, w->x->g->w.layer[i].q_norm),
+                                  .head_dim = dim};
     if (by_rows(n, dim)) {
         const ek_cuda_grid grid = {.x = (unsigned)n, .threads = EK_CUDA_HEADS_THREADS, .overlap = true};
         EK_GPU_WRITE(w, dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512", grid, a);
@@ -199,8 +201,8 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
                                   .start = kv_of(x, i, true),
                                   .n_start = m->layout.n_start,
                                   .place = ek_gpu_open_value(w->of.tail ? EK_GPU_TAIL_PLACE : EK_GPU_PLACE),
-                                  .k = x->k,
-                                  .v = l->k_eq_v ? x->k : x->v,
+                                  .k = x->buf.k,
+                                  .v = l->k_eq_v ? x->buf.k : x->buf.v,
                                   .ldk = key_size(x, i),
                                   .ldv = key_size(x, i),
                                   .head = head_of(w, i, x->g->w.layer[i].k_norm),
@@ -233,12 +235,12 @@ static made made_of(const ek_gpu_run *x, int i, int n)
     const ek_layer_config *l = &x->g->m->config.layer[i];
     const ek_gpu_matrix *o = &x->g->w.layer[i].o;
     const int width = x->g->m->config.n_heads * l->head_dim;
-    made m = {.all = ek_gpu_rows(x->o, width, n, width),
+    made m = {.all = ek_gpu_rows(x->buf.o, width, n, width),
               .parts = ek_gpu_queries_of(x, l),
               .records = ek_gpu_is_cut(x) && o->l.a_group == 64 && l->head_dim % 64 == 0};
     m.part = ek_gpu_part_here(x, &m.parts);
     if (!m.records) return m;
-    m.all = ek_gpu_records_for(o, x->gathered, n);
+    m.all = ek_gpu_records_for(o, x->exchange.gathered, n);
     m.here = ek_gpu_part_of_records(&m.all.acts, m.part);
     return m;
 }
@@ -248,8 +250,8 @@ static void write_exchange(ek_gpu_writer *w, const made *m, const ek_gpu_matrix 
     const ek_gpu_run *x = w->x;
     ek_gpu_exchange e = {0};
     if (!ek_gpu_is_cut(x)) return;
-    if (m->records) ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, gathered), &m->all, o, &m->parts);
-    else ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, o), m->all.ld, &m->parts, n);
+    if (m->records) ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, exchange.gathered), &m->all, o, &m->parts);
+    else ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, buf.o), m->all.ld, &m->parts, n);
     ek_gpu_write_exchange(w, &e);
 }
 
@@ -279,8 +281,8 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
     const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
     made out = made_of(x, i, n);
     ek_cuda_attn_args a = {.n_start = m->layout.n_start,
-                           .q = x->q,
-                           .o = ek_gpu_at_part(x->o, out.part),
+                           .q = x->buf.q,
+                           .o = ek_gpu_at_part(x->buf.o, out.part),
                            .ldq = query_size(x, i),
                            .ldo = (int64_t)m->config.n_heads * l->head_dim,
                            .ratio = here.q.n / here.kv.n};
@@ -289,7 +291,7 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
     if (writes) a.to = ek_gpu_is_cut(x) ? out.here : ek_gpu_acts_for(w, &out.all, &layer->o);
     if (w->of.finishes) a.head = head_of(w, i, layer->q_norm);
     if (stores(w, i)) {
-        a.k = x->k, a.v = l->k_eq_v ? x->k : x->v, a.ldk = key_size(x, i);
+        a.k = x->buf.k, a.v = l->k_eq_v ? x->buf.k : x->buf.v, a.ldk = key_size(x, i);
         a.k_norm = layer->k_norm;
     }
     write_launches(w, i, &a);

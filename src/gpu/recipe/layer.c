@@ -21,10 +21,10 @@ static ek_gpu_input drop_rows(ek_gpu_writer *w, int i, int n)
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const int hidden = x->g->m->config.hidden_size;
     /* by way of x: other devices may still take what is here of y (gpu/recipe/exchange.h) */
-    ek_gpu_gather(w, x->x, hidden, x->h, ek_gpu_open_value(EK_GPU_WANT), hidden, n);
-    ek_gpu_gather(w, x->h, hidden, x->x, 0, hidden, n);
+    ek_gpu_gather(w, x->buf.x, hidden, x->buf.h, ek_gpu_open_value(EK_GPU_WANT), hidden, n);
+    ek_gpu_gather(w, x->buf.h, hidden, x->buf.x, 0, hidden, n);
     ek_gpu_rope_tables(w, true, n);
-    return ek_gpu_write_rows_to(w, (ek_cuda_stage_args){0}, l->input_norm, &l->q, true, x->x, n);
+    return ek_gpu_write_rows_to(w, (ek_cuda_stage_args){0}, l->input_norm, &l->q, true, x->buf.x, n);
 }
 
 /* --- its end */
@@ -32,7 +32,7 @@ static ek_gpu_input drop_rows(ek_gpu_writer *w, int i, int n)
 /* Where the last x is written: for a drafter, if there is one. */
 static CUdeviceptr last_x(const ek_gpu_run *x)
 {
-    return x->hidden ? ek_gpu_open_value(EK_GPU_HIDDEN) : x->x;
+    return x->buf.hidden ? ek_gpu_open_value(EK_GPU_HIDDEN) : x->buf.x;
 }
 
 /* What reads it. */
@@ -74,13 +74,13 @@ static void write_per_layer(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     own.u = ek_gpu_per_layer_rows(x, i, &own.ldu);
     ek_gpu_input gated;
     if (by.by == EK_GPU_GATE_APART) {
-        ek_gpu_project(w, g.gate, in, x->gate, size);
-        gated = ek_gpu_gate(w, x->gate, own.u, size, own.ldu, n, size, g.next);
+        ek_gpu_project(w, g.gate, in, x->buf.gate, size);
+        gated = ek_gpu_gate(w, x->buf.gate, own.u, size, own.ldu, n, size, g.next);
     } else {
         gated = ek_gpu_write_gated(w, &by, &g, own, in, n);
     }
-    ek_gpu_project(w, g.next, &gated, x->x, x->g->m->config.hidden_size); /* not to y, as in drop_rows */
-    write_end(w, i, (ek_cuda_stage_args){.y = x->x, .y_norm = l->post_per_layer_norm}, n);
+    ek_gpu_project(w, g.next, &gated, x->buf.x, x->g->m->config.hidden_size); /* not to y, as in drop_rows */
+    write_end(w, i, (ek_cuda_stage_args){.y = x->buf.x, .y_norm = l->post_per_layer_norm}, n);
 }
 
 /* All of the end of a layer with per-layer inputs behind down, whose output is x->y, in one launch. */
@@ -111,8 +111,8 @@ static void write_whole_end(ek_gpu_writer *w, int i, int n, whole_end *e)
     const bool last = i + 1 == c->n_layers;
     ek_cuda_layer_end_args *a = &e->a;
     ek_gpu_write_home(w);
-    ek_gpu_input in = ek_gpu_rows(last ? last_x(x) : x->x, c->hidden_size, n, c->hidden_size);
-    a->h = x->h, a->y = x->y, a->y_norm = l->post_mlp_norm, a->u = ek_gpu_per_layer_rows(x, i, &a->ldu);
+    ek_gpu_input in = ek_gpu_rows(last ? last_x(x) : x->buf.x, c->hidden_size, n, c->hidden_size);
+    a->h = x->buf.h, a->y = x->buf.y, a->y_norm = l->post_mlp_norm, a->u = ek_gpu_per_layer_rows(x, i, &a->ldu);
     a->gate = l->per_layer_gate.at, a->gate_scales = a->gate + l->per_layer_gate.l.code_bytes;
     a->proj = l->per_layer_proj.at, a->proj_scales = a->proj + l->per_layer_proj.l.code_bytes;
     a->post_norm = l->post_per_layer_norm, a->scalar = l->scalar;
@@ -130,14 +130,14 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const ek_config *c = &x->g->m->config;
-    ek_cuda_stage_args end = {.y = x->y, .y_norm = l->post_mlp_norm};
+    ek_cuda_stage_args end = {.y = x->buf.y, .y_norm = l->post_mlp_norm};
     whole_end whole;
     if (c->n_experts && !ek_gpu_experts_are_here(&x->g->share, i)) {
         ek_gpu_write_moe_with_host(w, i, n, &end);
     } else if (c->n_experts) {
         ek_gpu_write_moe(w, i, n, &end);
     } else {
-        const ek_cuda_stage_args behind = {.y = x->y, .y_norm = l->post_attention_norm};
+        const ek_cuda_stage_args behind = {.y = x->buf.y, .y_norm = l->post_attention_norm};
         ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){i, n, EK_GPU_TO_MLP, false});
         ek_gpu_write_mlp(w, i, &in, n);
     }
@@ -146,7 +146,7 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     } else if (choose_whole_end(x, i, n, &whole)) {
         write_whole_end(w, i, n, &whole);
     } else {
-        ek_gpu_input in = ek_gpu_rows(x->h, c->hidden_size, n, c->hidden_size);
+        ek_gpu_input in = ek_gpu_rows(x->buf.h, c->hidden_size, n, c->hidden_size);
         end.to = ek_gpu_acts_for(w, &in, &l->per_layer_gate);
         ek_gpu_write_rows(w, end, n);
         write_per_layer(w, i, &in, n);
@@ -159,11 +159,11 @@ static void write_o(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     const int hidden = w->x->g->m->config.hidden_size;
     if (!ek_gpu_is_cut(w->x) || ek_gpu_skips_exchange_y(w, n)) {
-        ek_gpu_project(w, &l->o, in, w->x->y, hidden);
+        ek_gpu_project(w, &l->o, in, w->x->buf.y, hidden);
         return;
     }
     const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, hidden);
-    ek_gpu_project(w, &l->o_part, in, ek_gpu_at_part(w->x->y, ek_gpu_part_here(w->x, &parts)), hidden);
+    ek_gpu_project(w, &l->o_part, in, ek_gpu_at_part(w->x->buf.y, ek_gpu_part_here(w->x, &parts)), hidden);
     ek_gpu_write_exchange_y(w, n);
 }
 

@@ -76,8 +76,8 @@ ek_gpu_input ek_gpu_left_for(ek_gpu_writer *w, const ek_gpu_reading *r);
 
 /* What `a` says for n rows, by ek_stage or of prompts. */
 void ek_gpu_write_rows(ek_gpu_writer *w, ek_cuda_stage_args a, int n);
-/* And behind what `a` says x = norm(h), for m, to x->x or to `to`. all: m's records are all that is read of x, which is
- * then not written as floats. */
+/* And behind what `a` says x = norm(h), for m, to x->buf.x or to `to`. all: m's records are all that is read of x,
+ * which is then not written as floats. */
 ek_gpu_input ek_gpu_write_rows_to(ek_gpu_writer *w, ek_cuda_stage_args a, CUdeviceptr norm, const ek_gpu_matrix *m,
                                   bool all, CUdeviceptr to, int n);
 /* The same for all that r says. */
@@ -117,12 +117,12 @@ ek_gpu_input ek_gpu_gate(ek_gpu_writer *w, CUdeviceptr g, CUdeviceptr u, int64_t
 /* The same of k elements of rows ld apart, to records, or, with to->q 0, in place. */
 void ek_gpu_gate_to(ek_gpu_writer *w, const ek_cuda_acts *to, CUdeviceptr g, CUdeviceptr u, int64_t ld, int n, int k);
 
-/* The dense MLP of layer i, from rows that its gate reads to x->y. */
+/* The dense MLP of layer i, from rows that its gate reads to x->buf.y. */
 ek_gpu_gated ek_gpu_choose_mlp(const ek_gpu_run *x, int i, int n);
 void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n);
 
 /* The same of devices whose outputs are cut, in two halves: what is gated here is a piece of e, and behind the exchange
- * all of it is what down reads, whose outputs here go to x->y. */
+ * all of it is what down reads, whose outputs here go to x->buf.y. */
 ek_gpu_input ek_gpu_write_mlp_part(ek_gpu_writer *w, int i, ek_gpu_input *in, int n, ek_gpu_exchange *e);
 void ek_gpu_write_down_part(ek_gpu_writer *w, int i, ek_gpu_input *gated);
 
@@ -142,11 +142,11 @@ typedef struct ek_gpu_heads {
 
 /* For n rows of layer i; keys_alone: q is of other rows. */
 ek_gpu_heads ek_gpu_choose_heads(const ek_gpu_run *x, int i, bool keys_alone, int n);
-/* To x->q, x->k and x->v, as the layer has them. */
+/* To x->buf.q, x->buf.k and x->buf.v, as the layer has them. */
 void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *in);
 void ek_gpu_write_queries(ek_gpu_writer *w, int i, ek_gpu_input *in); /* q alone */
 
-/* Keys and values from x->k and x->v into their pages; queries in x->q; each unless attention does it. */
+/* Keys and values from x->buf.k and x->buf.v into their pages; queries in x->buf.q; each unless attention does it. */
 void ek_gpu_write_store(ek_gpu_writer *w, int i, int n);
 void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n);
 /* Attention, and the rows that come of it. */

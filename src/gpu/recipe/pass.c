@@ -67,7 +67,7 @@ static void queue_one(ek_gpu_run *const *x, int n, ek_gpu_subject of)
 
 static ek_gpu_subject layer_of(const ek_gpu_run *x, int i, bool tail, bool drops)
 {
-    const ek_gpu_set *set = tail ? &x->tail : &x->all;
+    const ek_gpu_set *set = tail ? &x->now.tail : &x->now.all;
     const ek_gpu_list *list = &set->list[x->g->m->config.layer[i].kind];
     const bool finishes = ek_gpu_finishes(list);
     return (ek_gpu_subject){.section = EK_GPU_LAYER,
@@ -92,11 +92,11 @@ static void queue_layers(ek_gpu_run *const *x, int n)
 {
     const ek_gpu_run *first = x[0];
     const ek_config *c = &first->g->m->config;
-    const bool drops = first->n_want < first->all.n;
+    const bool drops = first->now.n_want < first->now.all.n;
     const int leaves = drops ? ek_prompt_layers(c) : c->n_layers;
     for (int i = first->g->share.first; i < first->g->share.end; i++) {
-        if (i == leaves) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_KEYS, .layer = i, .n = first->all.n});
-        if (i == leaves && !first->n_want) return;
+        if (i == leaves) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_KEYS, .layer = i, .n = first->now.all.n});
+        if (i == leaves && !first->now.n_want) return;
         queue_layer(x, n, i, i >= leaves, i + 1 == leaves && drops);
     }
 }
@@ -104,23 +104,23 @@ static void queue_layers(ek_gpu_run *const *x, int n)
 void ek_gpu_forward(ek_gpu_run *const *x, int n)
 {
     const ek_gpu_run *first = x[0];
-    const int want = first->g->m->config.per_layer_size ? first->n_want : 0;
+    const int want = first->g->m->config.per_layer_size ? first->now.n_want : 0;
     for (int i = 0; i < n; i++) ek_gpu_recipes_set(x[i]);
-    queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_BEGIN, .n = first->all.n, .want = want});
+    queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_BEGIN, .n = first->now.all.n, .want = want});
     queue_layers(x, n);
-    if (first->n_want) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_HEAD, .n = first->n_want});
+    if (first->now.n_want) queue_one(x, n, (ek_gpu_subject){.section = EK_GPU_HEAD, .n = first->now.n_want});
 }
 
 void ek_gpu_draft_first(ek_gpu_run *x)
 {
     ek_gpu_recipes_set(x);
-    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_FIRST, .n = x->all.n});
+    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_FIRST, .n = x->now.all.n});
 }
 
 void ek_gpu_draft_token(ek_gpu_run *x)
 {
     ek_gpu_recipes_set(x);
-    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_BEGIN, .n = x->all.n});
+    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_BEGIN, .n = x->now.all.n});
     queue_layers(&x, 1);
-    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_END, .n = x->all.n});
+    queue_one(&x, 1, (ek_gpu_subject){.section = EK_GPU_DRAFT_END, .n = x->now.all.n});
 }

@@ -15,7 +15,7 @@ ek_cuda_linear_args ek_gpu_linear_args(const ek_gpu_writer *w, const ek_gpu_matr
                              .ldf = in->ld,
                              .y = y,
                              .ldy = ldy,
-                             .stack = w->x->stack,
+                             .stack = w->x->buf.stack,
                              .operand = m->l.units ? w->operand[m->l.limbs - 1] : 0,
                              .rows = in->n,
                              .pass = p->pass,
@@ -29,7 +29,7 @@ ek_cuda_linear_args ek_gpu_linear_args(const ek_gpu_writer *w, const ek_gpu_matr
 ek_cuda_product ek_gpu_product_of(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
 {
     /* the segments of attention have no use while a product runs */
-    return ek_cuda_product_plan(&m->l, n, chip(x), x->segment_bytes);
+    return ek_cuda_product_plan(&m->l, n, chip(x), x->buf.segment_bytes);
 }
 
 bool ek_gpu_reads_operand(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
@@ -47,11 +47,11 @@ void ek_gpu_project(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, 
     const ek_cuda_product p = ek_gpu_product_of(w->x, m, in->n);
     ek_gpu_arrange(w, m, in, &p, (ek_cuda_arrange_args){0});
     ek_cuda_linear_args a = ek_gpu_linear_args(w, m, in, &p, y, ldy);
-    if (p.parts) a.y = w->x->segments, a.ldy = m->l.n, a.split = p.split;
+    if (p.parts) a.y = w->x->buf.segments, a.ldy = m->l.n, a.split = p.split;
     EK_GPU_WRITE(w, p.name, p.grid, a);
     if (!p.parts) return;
     const ek_cuda_join_args join = {
-        .y = y, .parts = w->x->segments, .ldy = ldy, .n = m->l.n, .rows = in->n, .n_parts = p.parts};
+        .y = y, .parts = w->x->buf.segments, .ldy = ldy, .n = m->l.n, .rows = in->n, .n_parts = p.parts};
     const ek_cuda_grid grid = {.x = ek_gpu_over(m->l.n, 256), .y = (unsigned)in->n, .threads = 256, .overlap = true};
     EK_GPU_WRITE(w, "ek_product_join", grid, join);
 }

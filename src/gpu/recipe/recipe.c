@@ -89,8 +89,8 @@ void ek_gpu_write_host(ek_gpu_writer *w, ek_gpu_other ask, int n)
 
 void ek_gpu_write_home(ek_gpu_writer *w)
 {
-    w->acts = w->x->acts, w->other_acts = w->x->acts2;
-    for (int i = 0; i < 2; i++) w->operand[i] = w->x->operand[i], w->holds[i] = 0;
+    w->acts = w->x->buf.acts, w->other_acts = w->x->buf.acts2;
+    for (int i = 0; i < 2; i++) w->operand[i] = w->x->buf.operand[i], w->holds[i] = 0;
 }
 
 /* --- keeping */
@@ -173,20 +173,20 @@ void ek_gpu_recipes_set(ek_gpu_run *x)
 {
     uint64_t *v = x->recipes->value;
     const size_t hidden = (size_t)x->g->m->config.hidden_size, vocab = (size_t)x->g->m->config.vocab_size,
-                 first = (size_t)x->first_logits;
-    v[EK_GPU_IDS] = x->id, v[EK_GPU_WANT] = x->want;
-    v[EK_GPU_TABLE_IDS] = x->table_id, v[EK_GPU_TABLE_WANT] = x->table_want;
-    v[EK_GPU_PLACE] = x->all.place, v[EK_GPU_TAIL_PLACE] = x->tail.place;
-    for (int k = 0; k < EK_KIND_COUNT; k++) v[EK_GPU_PAGES + k] = x->table[k];
-    v[EK_GPU_LD_PAGES] = (uint64_t)x->ld_table;
-    v[EK_GPU_HIDDEN] = x->hidden + sizeof(float) * first * hidden;
-    v[EK_GPU_LOGITS] = x->logits + sizeof(float) * first * vocab;
+                 first = (size_t)x->now.first_logits;
+    v[EK_GPU_IDS] = x->now.id, v[EK_GPU_WANT] = x->now.want;
+    v[EK_GPU_TABLE_IDS] = x->now.table_id, v[EK_GPU_TABLE_WANT] = x->now.table_want;
+    v[EK_GPU_PLACE] = x->now.all.place, v[EK_GPU_TAIL_PLACE] = x->now.tail.place;
+    for (int k = 0; k < EK_KIND_COUNT; k++) v[EK_GPU_PAGES + k] = x->now.table[k];
+    v[EK_GPU_LD_PAGES] = (uint64_t)x->now.ld_table;
+    v[EK_GPU_HIDDEN] = x->buf.hidden + sizeof(float) * first * hidden;
+    v[EK_GPU_LOGITS] = x->buf.logits + sizeof(float) * first * vocab;
     v[EK_GPU_LOGITS_AT] = sizeof(float) * first * vocab;
     v[EK_GPU_LOGITS_HERE] = v[EK_GPU_LOGITS] +
                             sizeof(float) * (size_t)ek_gpu_outputs_here(&x->g->share.cut, (int)vocab).first;
-    v[EK_GPU_BAD] = x->bad + sizeof(int32_t) * first;
-    v[EK_GPU_DIGEST] = x->digests ? x->digest + sizeof(uint64_t) * first : 0;
-    v[EK_GPU_FROM] = x->from, v[EK_GPU_N_TOKEN] = x->n_token;
+    v[EK_GPU_BAD] = x->buf.bad + sizeof(int32_t) * first;
+    v[EK_GPU_DIGEST] = x->now.digests ? x->buf.digest + sizeof(uint64_t) * first : 0;
+    v[EK_GPU_FROM] = x->now.from, v[EK_GPU_N_TOKEN] = x->now.n_token;
 }
 
 void ek_gpu_queue_written(ek_gpu_writer *w)
@@ -201,7 +201,7 @@ static void attend(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)
 {
     ek_cuda_attn_args a;
     memcpy(&a, args, sizeof a);
-    ek_gpu_attend(x, a, line->tail ? &x->tail.list[line->kind] : &x->all.list[line->kind]);
+    ek_gpu_attend(x, a, line->tail ? &x->now.tail.list[line->kind] : &x->now.all.list[line->kind]);
 }
 
 static void queue_other(ek_gpu_run *x, const ek_gpu_line *line, const uint64_t *args)

@@ -25,7 +25,7 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
 
 ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
 {
-    ek_gpu_work all = {.index = x->pair_row};
+    ek_gpu_work all = {.index = x->experts.pair_row};
     all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs);
     return all;
 }
@@ -39,14 +39,14 @@ bool ek_gpu_few_pairs(const ek_config *c, int n)
 ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks)
 {
     const ek_config *c = &x->g->m->config;
-    return (ek_cuda_choose_args){.route = x->route,
+    return (ek_cuda_choose_args){.route = x->experts.route,
                                  .expert_scale = l->expert_scale,
-                                 .weight = x->weight,
-                                 .pair_row = x->pair_row,
-                                 .row_pair = x->row_pair,
-                                 .jobs = x->jobs,
-                                 .n_jobs = x->n_jobs,
-                                 .ended = x->routed,
+                                 .weight = x->experts.weight,
+                                 .pair_row = x->experts.pair_row,
+                                 .row_pair = x->experts.row_pair,
+                                 .jobs = x->experts.jobs,
+                                 .n_jobs = x->experts.n_jobs,
+                                 .ended = x->experts.routed,
                                  .ld = c->n_experts,
                                  .n_experts = c->n_experts,
                                  .top_k = c->top_k_experts,
@@ -66,21 +66,21 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
         EK_GPU_WRITE(w, "ek_choose", grid, a);
         return;
     }
-    const ek_cuda_route_args r = {.route = x->route,
+    const ek_cuda_route_args r = {.route = x->experts.route,
                                   .expert_scale = l->expert_scale,
-                                  .expert = x->expert,
-                                  .weight = x->weight,
+                                  .expert = x->experts.expert,
+                                  .weight = x->experts.weight,
                                   .ld = c->n_experts,
                                   .n_experts = c->n_experts,
                                   .top_k = c->top_k_experts};
     const bool by_warp = n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS && c->top_k_experts <= 32;
     const ek_cuda_grid each = {.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true};
     EK_GPU_WRITE(w, by_warp ? "ek_route_warp" : "ek_route", each, r);
-    const ek_cuda_group_args g = {.expert = x->expert,
-                                  .pair_row = x->pair_row,
-                                  .row_pair = x->row_pair,
-                                  .jobs = x->jobs,
-                                  .n_jobs = x->n_jobs,
+    const ek_cuda_group_args g = {.expert = x->experts.expert,
+                                  .pair_row = x->experts.pair_row,
+                                  .row_pair = x->experts.row_pair,
+                                  .jobs = x->experts.jobs,
+                                  .n_jobs = x->experts.n_jobs,
                                   .n_experts = c->n_experts,
                                   .top_k = c->top_k_experts,
                                   .n_pairs = n * c->top_k_experts,

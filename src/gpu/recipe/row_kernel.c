@@ -11,7 +11,7 @@ static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operand
     const bool many = n >= EK_GPU_PROMPT_ROWS && c->hidden_size <= EK_CUDA_STAGE_ROWS_WIDTH &&
                       (!a.to.q || a.to.a_group == 64);
     EK_ASSERT(many || (!to.one && !to.two));
-    a.h = w->x->h, a.ld = c->hidden_size, a.n = c->hidden_size, a.eps = c->rms_norm_eps;
+    a.h = w->x->buf.h, a.ld = c->hidden_size, a.n = c->hidden_size, a.eps = c->rms_norm_eps;
     if (many) {
         const ek_cuda_stage_rows_args rows = {.s = a, .to = to};
         EK_GPU_WRITE(w, a.pair_out ? "ek_stage_rows_experts" : "ek_stage_rows", grid, rows);
@@ -104,7 +104,7 @@ static left leave(ek_gpu_writer *w, const ek_gpu_reading *r)
     const int hidden = w->x->g->m->config.hidden_size;
     const readers all = readers_of(w->x, r);
     bool complete;
-    left out = {.in = ek_gpu_rows(w->x->x, hidden, r->n, hidden)};
+    left out = {.in = ek_gpu_rows(w->x->buf.x, hidden, r->n, hidden)};
     out.to = operands_for(w, r, &all, &complete);
     if (!complete) ek_gpu_acts_for(w, &out.in, all.m[0]);
     if (complete || (all.all && out.in.acts.q)) out.in.f = 0; /* what a kernel writes, the next one waits for */

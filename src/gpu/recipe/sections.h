@@ -57,13 +57,14 @@ ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n);
 bool ek_gpu_few_pairs(const ek_config *c, int n);
 ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks);
 
-/* From the router's rows at x->route to pairs and jobs. */
+/* From the router's rows at x->experts.route to pairs and jobs. */
 void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek_gpu_work *all);
 
 /* Mixture of experts: the dense MLP and the experts of a layer. */
 
-/* Both of layer i for n rows, from o's output in x->y: the MLP's to x->y, the experts' to x->pair_out, row_pair and
- * weight, which `end`, the arguments of the layer's end, then names. One beside the other where they read rows alike.
+/* Both of layer i for n rows, from o's output in x->buf.y: the MLP's to x->buf.y, the experts' to x->experts.pair_out,
+ * row_pair and weight, which `end`, the arguments of the layer's end, then names. One beside the other where they read
+ * rows alike.
  */
 void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end);
 

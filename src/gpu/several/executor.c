@@ -24,7 +24,7 @@ static void embed_task(void *arg, int task, int worker)
     (void)worker;
     const embed_arg *e = arg;
     const ek_model *m = e->x->g->m;
-    const int n = e->s->n_rows, r = task < n ? task : e->x->want_host[task - n];
+    const int n = e->s->n_rows, r = task < n ? task : e->x->lists.want_host[task - n];
     const int id = e->s->row[r].embedding ? m->config.pad : e->s->row[r].token;
     float *to = e->x->temp_host;
     if (task < n) {
@@ -39,7 +39,7 @@ static void embed_task(void *arg, int task, int worker)
 /* What the file holds of the rows' embeddings, and rows that are vectors themselves. */
 static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
 {
-    ek_gpu_run *const maker = x->follower ? x->peer[0] : x; /* whose turn is first */
+    ek_gpu_run *const maker = x->exchange.follower ? x->exchange.peer[0] : x; /* whose turn is first */
     const ek_config *c = &x->g->m->config;
     const size_t hidden = sizeof(float) * (size_t)c->hidden_size;
     for (int r = 0; r < s->n_rows; r++)
@@ -48,19 +48,19 @@ static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
     if (!c->per_layer_size || x->g->w.table.l.n) return EK_OK;
     embed_arg e = {.x = maker, .s = s, .before = ek_prompt_layers(c) * c->per_layer_size};
     e.behind = c->n_layers * c->per_layer_size - e.before;
-    if (!x->follower)
-        ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->n_want);
-    size_t n = (size_t)s->n_rows * (size_t)e.before + (size_t)x->n_want * (size_t)e.behind;
-    return ek_cuda_upload(x->g->c, x->temp, maker->temp_host, sizeof(float) * n);
+    if (!x->exchange.follower)
+        ek_pool_run(s->n_rows < EK_ROWS_WORTH_WAKING ? NULL : x->g->m->pool, embed_task, &e, s->n_rows + x->now.n_want);
+    size_t n = (size_t)s->n_rows * (size_t)e.before + (size_t)x->now.n_want * (size_t)e.behind;
+    return ek_cuda_upload(x->g->c, x->buf.temp, maker->temp_host, sizeof(float) * n);
 }
 
 static ek_err download_shown(ek_gpu_run *x)
 {
     const size_t row = sizeof(float) * (size_t)x->g->m->config.vocab_size;
-    for (int i = x->first_logits; i < x->first_logits + x->n_want; i++)
-        if (x->shown[i])
-            EK_TRY(ek_cuda_download(x->g->c, (uint8_t *)x->logits_host + row * (size_t)i, x->logits + row * (size_t)i,
-                                    row));
+    for (int i = x->now.first_logits; i < x->now.first_logits + x->now.n_want; i++)
+        if (x->lists.shown[i])
+            EK_TRY(ek_cuda_download(x->g->c, (uint8_t *)x->logits_host + row * (size_t)i,
+                                    x->buf.logits + row * (size_t)i, row));
     return EK_OK;
 }
 
@@ -68,7 +68,7 @@ static ek_err queue_forward(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++) {
         if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
-        EK_TRY(ek_cuda_fill(x[i]->g->c, x[i]->best, 0, (size_t)x[i]->z.max_logits * 36));
+        EK_TRY(ek_cuda_fill(x[i]->g->c, x[i]->buf.best, 0, (size_t)x[i]->z.max_logits * 36));
     }
     ek_gpu_forward(x, n);
     for (int i = 0; i < n; i++) {
@@ -98,7 +98,7 @@ static ek_err queue_all(ek_gpu_run *const *x, int n)
 /* All that a step queues behind its copies. Masks may still be made while the device computes the forward pass. */
 static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
 {
-    if (!x[0]->masks) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
+    if (!x[0]->now.masks) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
     EK_TRY(ek_gpu_replay(x, n, queue_forward, EK_GPU_FORWARD));
     ek_masks_wait(s->masks);
     for (int i = 0; i < n; i++) {
@@ -112,30 +112,28 @@ static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
 static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_gpu_lists(x, s));
-    if (x->n_want) memcpy(x->shown + s->first_logits, s->shown + s->first_logits, sizeof *x->shown * (size_t)x->n_want);
-    x->digests = false;
-    for (int i = 0; i < x->n_want; i++) x->digests |= s->digested[s->first_logits + i];
-    EK_TRY(ek_gpu_samples(x, s, x->shown));
-    if (s->follows && x->n_draws < s->n_draws)
+    if (x->now.n_want)
+        memcpy(x->lists.shown + s->first_logits, s->shown + s->first_logits,
+               sizeof *x->lists.shown * (size_t)x->now.n_want);
+    x->now.digests = false;
+    for (int i = 0; i < x->now.n_want; i++) x->now.digests |= s->digested[s->first_logits + i];
+    EK_TRY(ek_gpu_samples(x, s, x->lists.shown));
+    if (s->follows && x->now.n_draws < s->n_draws)
         return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
-                       s->n_draws - x->n_draws);
-    if (x->follower) memset(x->shown, 0, sizeof *x->shown * (size_t)x->z.max_logits), x->digests = false;
-    EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->masks ? x->first_mask : x->block.used));
+                       s->n_draws - x->now.n_draws);
+    if (x->exchange.follower)
+        memset(x->lists.shown, 0, sizeof *x->lists.shown * (size_t)x->z.max_logits), x->now.digests = false;
+    EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->now.masks ? x->now.first_mask : x->block.used));
     EK_TRY(ek_gpu_border_take(x, s));
     return upload_embeddings(x, s);
-}
-
-static ek_gpu_flight *flight_of(ek_gpu_run *x, uint64_t step)
-{
-    return &x->flight[step % (uint64_t)x->n_flights];
 }
 
 /* What the host reads of the step, and where in the stream it is there. */
 static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 {
-    f->n_draws = x->n_draws, f->draws = x->n_draws == s->n_draws, f->disturbed = false;
-    if (x->g->share.head) EK_TRY(ek_cuda_download(x->g->c, f->result, x->digest, (size_t)x->z.max_logits * 16));
-    if (x->control) EK_TRY(ek_cuda_download(x->g->c, f->result + 4 * x->z.max_logits, x->control, 8));
+    f->n_draws = x->now.n_draws, f->draws = x->now.n_draws == s->n_draws, f->disturbed = false;
+    if (x->g->share.head) EK_TRY(ek_cuda_download(x->g->c, f->result, x->buf.digest, (size_t)x->z.max_logits * 16));
+    if (x->exchange.control) EK_TRY(ek_cuda_download(x->g->c, f->result + 4 * x->z.max_logits, x->exchange.control, 8));
     return ek_cuda_event_record(x->g->c, f->ended);
 }
 
@@ -144,8 +142,8 @@ static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
 {
     if (!s->follows) return EK_OK;
-    ek_gpu_run *draws = x->last ? x->last : x; /* the device that has the head */
-    if (!flight_of(draws, draws->n_begun - 1)->draws)
+    ek_gpu_run *draws = x->near.last ? x->near.last : x; /* the device that has the head */
+    if (!ek_gpu_flight_of(&draws->flights, draws->flights.n_begun - 1)->draws)
         return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
     if (x->g->m->config.per_layer_size && !x->g->w.table.l.n)
         return ek_fail(EK_EUNSUPPORTED, "per-layer embeddings of tokens that are not known are the file's");
@@ -156,18 +154,19 @@ static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
 /* Before anything is queued. */
 static ek_err check_step(ek_gpu_run *x, const ek_step *s)
 {
-    EK_ASSERT(x->n_begun - x->n_ended < (uint64_t)x->n_flights && (!s->follows || x->n_begun > x->n_ended));
+    EK_ASSERT(x->flights.n_begun - x->flights.n_ended < (uint64_t)x->flights.n_flights &&
+              (!s->follows || x->flights.n_begun > x->flights.n_ended));
     EK_TRY(ek_cuda_enter(x->g->c));
     EK_TRY(check_follows(x, s));
     if (x->pending) return ek_fail(x->pending, "%s", x->pending_text);
-    return ek_pass_check(&x->limits, s->row, s->n_rows, s->n_seqs);
+    return ek_pass_check(&x->lists.limits, s->row, s->n_rows, s->n_seqs);
 }
 
 static ek_err put_number(ek_gpu_run *x)
 {
     void *host;
     CUdeviceptr device;
-    const uint32_t step = x->n_exchanged - 1;
+    const uint32_t step = x->exchange.n_exchanged - 1;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof step, &host, &device));
     EK_ASSERT(device == x->block.device); /* where exchanges look for it */
     memcpy(host, &step, sizeof step);
@@ -178,11 +177,11 @@ static ek_err put_number(ek_gpu_run *x)
 static ek_err prepare(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_cuda_enter(x->g->c));
-    if (s->follows) flight_of(x, x->n_begun - 1)->disturbed = true;
+    if (s->follows) ek_gpu_flight_of(&x->flights, x->flights.n_begun - 1)->disturbed = true;
     x->g->err = EK_OK;
-    x->block.host = flight_of(x, x->n_begun)->block, x->block.used = 0;
-    if (x->control) EK_TRY(put_number(x));
-    x->first_logits = s->first_logits, x->first_draw = s->first_draw;
+    x->block.host = ek_gpu_flight_of(&x->flights, x->flights.n_begun)->block, x->block.used = 0;
+    if (x->exchange.control) EK_TRY(put_number(x));
+    x->now.first_logits = s->first_logits, x->now.first_draw = s->first_draw;
     return queue_lists(x, s);
 }
 
@@ -192,7 +191,7 @@ static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
     EK_TRY(queue_kernels(x, n, s));
     for (int i = 0; i < n; i++) {
         EK_TRY(ek_cuda_enter(x[i]->g->c));
-        EK_TRY(queue_results(x[i], s, flight_of(x[i], x[i]->n_begun)));
+        EK_TRY(queue_results(x[i], s, ek_gpu_flight_of(&x[i]->flights, x[i]->flights.n_begun)));
     }
     return EK_OK;
 }
@@ -200,9 +199,9 @@ static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
 ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
 {
     for (int i = 0; i < n; i++) EK_TRY(check_step(x[i], s));
-    if (x[0]->control) EK_TRY(ek_gpu_number(x, n));
+    if (x[0]->exchange.control) EK_TRY(ek_gpu_number(x, n));
     const ek_err err = queue_step(x, n, s);
-    for (int i = 0; i < n && !err; i++) x[i]->n_begun++;
+    for (int i = 0; i < n && !err; i++) x[i]->flights.n_begun++;
     if (!err) return EK_OK;
     char text[512];
     snprintf(text, sizeof text, "%s", ek_err_text());
@@ -218,11 +217,11 @@ static ek_err begin_run(void *arg, const ek_step *s)
 
 ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s)
 {
-    const ek_gpu_flight *f = flight_of(x[0], x[0]->n_ended);
-    ek_err err = n == 1 ? ek_cuda_enter(x[0]->g->c) : ek_gpu_await(x, n, x[0]->n_ended);
+    const ek_gpu_flight *f = ek_gpu_flight_of(&x[0]->flights, x[0]->flights.n_ended);
+    ek_err err = n == 1 ? ek_cuda_enter(x[0]->g->c) : ek_gpu_await(x, n, x[0]->flights.n_ended);
     for (int i = 0; i < n; i++) {
-        EK_ASSERT(x[i]->n_ended < x[i]->n_begun);
-        x[i]->result = flight_of(x[i], x[i]->n_ended++)->result;
+        EK_ASSERT(x[i]->flights.n_ended < x[i]->flights.n_begun);
+        x[i]->flights.result = ek_gpu_flight_of(&x[i]->flights, x[i]->flights.n_ended++)->result;
     }
     EK_TRY(err);
     if (n == 1) EK_TRY(ek_cuda_event_wait(x[0]->g->c, f->ended));
@@ -253,7 +252,7 @@ static uint64_t digest_run(void *arg, int row)
 {
     const ek_gpu_run *x = arg;
     uint64_t digest;
-    memcpy(&digest, x->result + 2 * row, sizeof digest);
+    memcpy(&digest, x->flights.result + 2 * row, sizeof digest);
     return digest;
 }
 
@@ -269,14 +268,14 @@ static void note_pending(ek_gpu_run *x, ek_err err)
 static CUdeviceptr page_at(const ek_gpu_run *x, ek_layer_kind kind, int32_t page)
 {
     EK_ASSERT(page >= 0 && page < x->z.n_pages[kind]);
-    return x->pages[kind] + x->page_bytes[kind] * (size_t)page;
+    return x->buf.pages[kind] + x->buf.page_bytes[kind] * (size_t)page;
 }
 
 static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
 {
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
-    note_pending(x, ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->page_bytes[kind]));
+    note_pending(x, ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->buf.page_bytes[kind]));
 }
 
 /* A page that cannot be read must not reach a disk: the engine asks whether the device is lost, and after another error
@@ -284,7 +283,7 @@ static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t t
 static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
 {
     const ek_gpu_run *x = arg;
-    const size_t bytes = x->page_bytes[kind];
+    const size_t bytes = x->buf.page_bytes[kind];
     ek_err err = ek_cuda_enter(x->g->c);
     if (!err) err = ek_cuda_download(x->g->c, out, page_at(x, kind, page), bytes);
     if (!err) err = ek_cuda_sync(x->g->c);
@@ -295,7 +294,7 @@ static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const vo
 {
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
-    note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->page_bytes[kind]));
+    note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->buf.page_bytes[kind]));
     note_pending(x, ek_cuda_sync(x->g->c)); /* in is the caller's again */
 }
 
@@ -303,7 +302,7 @@ static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
 {
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
-    note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->page_bytes[kind]));
+    note_pending(x, ek_cuda_fill(x->g->c, page_at(x, kind, page), 0xff, x->buf.page_bytes[kind]));
 }
 
 static const char *broken_run(void *arg)
@@ -316,9 +315,9 @@ static const char *broken_run(void *arg)
 void ek_gpu_forget(const ek_executor *on)
 {
     ek_gpu_run *x = on->arg;
-    EK_ASSERT(x->n_begun > x->n_ended);
+    EK_ASSERT(x->flights.n_begun > x->flights.n_ended);
     if (ek_cuda_enter(x->g->c) == EK_OK) ek_cuda_sync(x->g->c); /* nothing queued may still read the block */
-    x->n_begun--;
+    x->flights.n_begun--;
 }
 
 ek_executor ek_gpu_executor(ek_gpu *g)
@@ -326,7 +325,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
     ek_gpu_run *x = ek_alloc(sizeof *x);
     size_t free = 0, total = 0;
     double room;
-    x->g = g, x->n_flights = EK_GPU_FLIGHTS;
+    x->g = g, x->flights.n_flights = EK_GPU_FLIGHTS;
     if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
     room = (double)free * EK_GPU_KEYS_SHARE - g->reserved;
     return (ek_executor){.config = &g->m->config,

@@ -124,11 +124,11 @@ static ek_err begin_piece(split *x, const ek_pieces *p, const ek_step *s, int pi
         const ek_step own = ek_pieces_step(p, s, piece);
         float *rows = x->rows + (size_t)p->first[piece] * (size_t)x->r->m->config.hidden_size;
         EK_TRY(ek_front_step(x->front, &own, rows));
-        run_of(x, 0)->given = rows;
+        run_of(x, 0)->near.given = rows;
     }
     for (int i = 0; i < x->n; i++) {
         const ek_step own = step_of(x, p, s, piece, i);
-        if (s->follows) run_of(x, i)->drawn = x->at[(x->n_begun - 1) % 2] + (uint64_t)p->after[piece];
+        if (s->follows) run_of(x, i)->near.drawn = x->at[(x->n_begun - 1) % 2] + (uint64_t)p->after[piece];
         EK_TRY(x->on[i].begin(x->on[i].arg, &own));
         begun[i]++;
     }
@@ -176,7 +176,7 @@ static ek_err begin_split(void *arg, const ek_step *s)
     int begun[EK_RANKS] = {0};
     first f = {0};
     cut(x, p, s);
-    x->at[x->n_begun % 2] = run_of(x, x->n - 1)->n_begun;
+    x->at[x->n_begun % 2] = run_of(x, x->n - 1)->flights.n_begun;
     for (int piece = 0; piece < p->n && !f.err; piece++) keep(&f, begin_piece(x, p, s, piece, begun));
     if (!f.err) x->n_begun++;
     for (int i = 0; i < x->n && f.err; i++)
@@ -194,7 +194,7 @@ static ek_err end_split(void *arg, const ek_step *s)
             const ek_step own = step_of(x, p, s, piece, i);
             keep(&f, x->on[i].end(x->on[i].arg, &own));
         }
-        x->result[piece] = run_of(x, x->n - 1)->result;
+        x->result[piece] = run_of(x, x->n - 1)->flights.result;
     }
     x->ended = p, x->first_logits = s->first_logits;
     return fail_with(&f);
@@ -215,7 +215,7 @@ static const float *logits_split(void *arg, int row)
 static uint64_t digest_split(void *arg, int row)
 {
     const split *x = arg;
-    run_of(x, x->n - 1)->result = x->result[ek_pieces_with(x->ended, row - x->first_logits)];
+    run_of(x, x->n - 1)->flights.result = x->result[ek_pieces_with(x->ended, row - x->first_logits)];
     return x->on[x->n - 1].digest(x->on[x->n - 1].arg, row);
 }
 
@@ -295,9 +295,9 @@ static float row_cost(const split *x)
 static void join(split *x)
 {
     for (int i = 0; i < x->n; i++) {
-        run_of(x, i)->front = i ? run_of(x, i - 1) : NULL;
-        run_of(x, i)->behind = i + 1 < x->n ? run_of(x, i + 1) : NULL;
-        run_of(x, i)->last = run_of(x, x->n - 1);
+        run_of(x, i)->near.front = i ? run_of(x, i - 1) : NULL;
+        run_of(x, i)->near.behind = i + 1 < x->n ? run_of(x, i + 1) : NULL;
+        run_of(x, i)->near.last = run_of(x, x->n - 1);
     }
 }
 
@@ -308,7 +308,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
         x->stage[i] = ek_stage_of(r->m, r->place.share[i].first, r->place.share[i].end);
-        run_of(x, i)->n_flights = 2 * EK_PIECES; /* and of a step behind */
+        run_of(x, i)->flights.n_flights = 2 * EK_PIECES; /* and of a step behind */
     }
     join(x);
     memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */

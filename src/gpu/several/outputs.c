@@ -27,7 +27,7 @@ static ek_err open_split(void *arg, const ek_executor_sizes *z)
     }
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         size_t most = 0;
-        for (int i = 0; i < x->n; i++) most = x->run[i]->page_bytes[k] > most ? x->run[i]->page_bytes[k] : most;
+        for (int i = 0; i < x->n; i++) most = x->run[i]->buf.page_bytes[k] > most ? x->run[i]->buf.page_bytes[k] : most;
         if (most) x->page[k] = ek_alloc(most);
     }
     return EK_OK;
@@ -153,9 +153,9 @@ static const char *broken_split(void *arg)
 static void join(split *x)
 {
     for (int i = 0; i < x->n; i++) {
-        x->run[i]->follower = i > 0;
+        x->run[i]->exchange.follower = i > 0;
         x->r->run[i] = x->run[i];
-        for (int j = 0; j < x->n; j++) x->run[i]->peer[j] = x->run[j];
+        for (int j = 0; j < x->n; j++) x->run[i]->exchange.peer[j] = x->run[j];
     }
 }
 

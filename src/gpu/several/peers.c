@@ -5,11 +5,6 @@
 
 #include "cuda/exchange_args.h"
 
-static CUevent ended(const ek_gpu_run *x, uint64_t step)
-{
-    return x->flight[step % (uint64_t)x->n_flights].ended;
-}
-
 /* Asks all in turns: a device that waits for one that failed never ends by itself. */
 static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
 {
@@ -18,7 +13,7 @@ static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
         for (int i = 0; i < n; i++) {
             bool there;
             EK_TRY(ek_cuda_enter(x[i]->g->c));
-            EK_TRY(ek_cuda_event_there(x[i]->g->c, ended(x[i], step), &there));
+            EK_TRY(ek_cuda_event_there(x[i]->g->c, ek_gpu_ended(&x[i]->flights, step), &there));
             left += !there;
         }
         if (left) sched_yield();
@@ -29,7 +24,7 @@ static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
 /* A device that was not heard of for so long that the one that waited gave up. */
 static ek_err check_came(const ek_gpu_run *x, uint64_t step)
 {
-    const int32_t *control = x->flight[step % (uint64_t)x->n_flights].result + 4 * x->z.max_logits;
+    const int32_t *control = x->flights.flight[step % (uint64_t)x->flights.n_flights].result + 4 * x->z.max_logits;
     if (!control[1]) return EK_OK;
     return ek_fail(EK_EINTERNAL, "cuda:%d waited for what another device computes, which did not come",
                    ek_cuda_ordinal(x->g->c));
@@ -46,15 +41,15 @@ static bool any_broken(ek_gpu_run *const *x, int n)
 static void let_go(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++)
-        if (x[i]->control && ek_cuda_enter(x[i]->g->c) == EK_OK)
-            ek_cuda_fill_beside(x[i]->g->c, x[i]->control + offsetof(ek_cuda_exchange_control, lost), 0xff,
+        if (x[i]->exchange.control && ek_cuda_enter(x[i]->g->c) == EK_OK)
+            ek_cuda_fill_beside(x[i]->g->c, x[i]->exchange.control + offsetof(ek_cuda_exchange_control, lost), 0xff,
                                 sizeof(uint32_t));
 }
 
 static ek_err clear(ek_gpu_run *x)
 {
     EK_TRY(ek_cuda_enter(x->g->c));
-    return ek_cuda_fill_beside(x->g->c, x->control, 0, sizeof(ek_cuda_exchange_control));
+    return ek_cuda_fill_beside(x->g->c, x->exchange.control, 0, sizeof(ek_cuda_exchange_control));
 }
 
 /* A device whose exchanges could not be cleared would take what was put before for what is to come: no step of it
@@ -64,7 +59,7 @@ static void begin_anew(ek_gpu_run *const *x, int n)
     for (int i = 0; i < n; i++)
         if (ek_cuda_enter(x[i]->g->c) == EK_OK) ek_cuda_sync(x[i]->g->c);
     for (int i = 0; i < n; i++) {
-        const ek_err err = x[i]->control ? clear(x[i]) : EK_OK;
+        const ek_err err = x[i]->exchange.control ? clear(x[i]) : EK_OK;
         if (!err || x[i]->pending) continue;
         x[i]->pending = err;
         snprintf(x[i]->pending_text, sizeof x[i]->pending_text, "%s%s", ek_err_text(),
@@ -75,7 +70,7 @@ static void begin_anew(ek_gpu_run *const *x, int n)
 void ek_gpu_release(ek_gpu_run *const *x, int n)
 {
     if (n > 1) {
-        for (uint64_t step = x[0]->n_ended; step < x[0]->n_begun && !any_broken(x, n); step++)
+        for (uint64_t step = x[0]->flights.n_ended; step < x[0]->flights.n_begun && !any_broken(x, n); step++)
             if (poll(x, n, step)) break;
         let_go(x, n);
     }
@@ -91,7 +86,8 @@ static ek_err zero_landings(ek_gpu_run *const *x, int n)
     }
     for (int i = 0; i < n; i++) {
         EK_TRY(ek_cuda_enter(x[i]->g->c));
-        EK_TRY(ek_cuda_fill_beside(x[i]->g->c, x[i]->landing, 0, EK_CUDA_LANDINGS * x[i]->landing_bytes));
+        EK_TRY(ek_cuda_fill_beside(x[i]->g->c, x[i]->exchange.landing, 0,
+                                   EK_CUDA_LANDINGS * x[i]->exchange.landing_bytes));
         EK_TRY(clear(x[i]));
     }
     return EK_OK;
@@ -99,11 +95,11 @@ static ek_err zero_landings(ek_gpu_run *const *x, int n)
 
 ek_err ek_gpu_number(ek_gpu_run *const *x, int n)
 {
-    if (x[0]->n_exchanged == EK_CUDA_EXCHANGE_STEPS) {
+    if (x[0]->exchange.n_exchanged == EK_CUDA_EXCHANGE_STEPS) {
         EK_TRY(zero_landings(x, n));
-        for (int i = 0; i < n; i++) x[i]->n_exchanged = 0;
+        for (int i = 0; i < n; i++) x[i]->exchange.n_exchanged = 0;
     }
-    for (int i = 0; i < n; i++) x[i]->n_exchanged++;
+    for (int i = 0; i < n; i++) x[i]->exchange.n_exchanged++;
     return EK_OK;
 }
 

@@ -52,8 +52,8 @@ ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)
 {
     const double weights = ek_gpu_bytes(run->g) + r->gpu[i]->reserved;
     double kv = 0, step = 0;
-    for (const ek_gpu_run *x = run; x; x = x->drafter) step += (double)(x->scratch_bytes + x->block.bytes);
-    for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->page_bytes[k] * run->z.n_pages[k];
+    for (const ek_gpu_run *x = run; x; x = x->drafter) step += (double)(x->buf.scratch_bytes + x->block.bytes);
+    for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->buf.page_bytes[k] * run->z.n_pages[k];
     if (r->max_bytes == 0 || weights + kv + step <= r->max_bytes) return EK_OK;
     return ek_fail(
         EK_ENOMEM,

@@ -18,11 +18,12 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
                                                                    wave->n_items, ek_cuda_chip_of(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots, a.starts = list->joined && ek_kv_rotated(m->v_format);
-    size_t max_segments = x->segment_bytes / sizeof(float) / (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
-    a.leaf_o = x->segments;
+    size_t max_segments = x->buf.segment_bytes / sizeof(float) /
+                          (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
+    a.leaf_o = x->buf.segments;
     a.leaf_l = a.leaf_o + sizeof(float) * max_segments * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_segments;
-    a.ended = list->whole ? x->ended : 0;
+    a.ended = list->whole ? x->buf.ended : 0;
     ek_gpu_launch(
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
@@ -40,7 +41,7 @@ static void attend_prompt(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list 
     const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c));
     const int blocks = ek_cuda_multiprocessors(x->g->c) * p.slots;
     a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = p.tile, a.levels = list->levels;
-    a.leaf_o = x->segments, a.ended = x->ended;
+    a.leaf_o = x->buf.segments, a.ended = x->buf.ended;
     ek_gpu_launch(x->g, p.name,
                   (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
                                  .threads = p.threads,

@@ -26,21 +26,22 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
 /* False: a step that is queued kernel by kernel. */
 static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
 {
+    const ek_gpu_now *now = &x->now;
     memset(f, 0, sizeof *f);
-    if (x->host || x->all.n > MAX_ROWS || (x->g->share.head && x->n_want != x->all.n)) return false;
+    if (x->host || now->all.n > MAX_ROWS || (x->g->share.head && now->n_want != now->all.n)) return false;
     for (int k = 0; k < EK_KIND_COUNT; k++)
-        if (x->all.list[k].n_waves > 1 || x->all.list[k].n_prompt) return false;
-    add_set(f, &x->all);
-    for (int i = 0; i < x->n_want; i++) /* rows that are copied to the host */
-        f->value[f->n + i / 64] |= (uint64_t)x->shown[x->first_logits + i] << i % 64;
+        if (now->all.list[k].n_waves > 1 || now->all.list[k].n_prompt) return false;
+    add_set(f, &now->all);
+    for (int i = 0; i < now->n_want; i++) /* rows that are copied to the host */
+        f->value[f->n + i / 64] |= (uint64_t)x->lists.shown[now->first_logits + i] << i % 64;
     f->n += MAX_ROWS / 64;
-    f->value[f->n++] = x->id, f->value[f->n++] = x->sample, f->value[f->n++] = x->table_id;
-    for (int k = 0; k < EK_KIND_COUNT; k++) f->value[f->n++] = x->table[k];
-    f->value[f->n++] = (uint64_t)x->ld_table;
-    f->value[f->n++] = (uint64_t)x->first_logits << 32 | (uint64_t)x->n_draws;
-    f->value[f->n++] = (uint64_t)x->first_draw;
-    f->value[f->n++] = (uint64_t)(x->masks | x->edits << 1 | x->weighs << 2 | x->chooses << 3 | x->draws_all << 4 |
-                                  x->digests << 5 | x->sorts << 6);
+    f->value[f->n++] = now->id, f->value[f->n++] = now->sample, f->value[f->n++] = now->table_id;
+    for (int k = 0; k < EK_KIND_COUNT; k++) f->value[f->n++] = now->table[k];
+    f->value[f->n++] = (uint64_t)now->ld_table;
+    f->value[f->n++] = (uint64_t)now->first_logits << 32 | (uint64_t)now->n_draws;
+    f->value[f->n++] = (uint64_t)now->first_draw;
+    f->value[f->n++] = (uint64_t)(now->masks | now->edits << 1 | now->weighs << 2 | now->chooses << 3 |
+                                  now->draws_all << 4 | now->digests << 5 | now->sorts << 6);
     f->value[f->n++] = (uint64_t)part;
     EK_ASSERT(f->n <= EK_GPU_FORM);
     return true;
@@ -54,15 +55,15 @@ static void drop(ek_gpu_run *x, ek_gpu_graph *graph)
 
 void ek_gpu_graphs_fini(ek_gpu_run *x)
 {
-    for (int i = 0; i < EK_GPU_GRAPHS; i++) drop(x, &x->graph[i]);
+    for (int i = 0; i < EK_GPU_GRAPHS; i++) drop(x, &x->graphs.graph[i]);
 }
 
 /* The graph of this form, or the one unused for longest, emptied. */
 static ek_gpu_graph *find(ek_gpu_run *x, const ek_gpu_form *f)
 {
-    ek_gpu_graph *oldest = &x->graph[0];
+    ek_gpu_graph *oldest = &x->graphs.graph[0];
     for (int i = 0; i < EK_GPU_GRAPHS; i++) {
-        ek_gpu_graph *graph = &x->graph[i];
+        ek_gpu_graph *graph = &x->graphs.graph[i];
         if (graph->used && memcmp(&graph->form, f, sizeof *f) == 0) return graph;
         if (graph->used < oldest->used) oldest = graph;
     }
@@ -94,7 +95,7 @@ static ek_err graph_for(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part, CUgr
     if (!form_of(x, part, &form)) return EK_OK;
     ek_gpu_graph *graph = find(x, &form);
     bool seen = graph->used > 0;
-    graph->used = ++x->n_steps;
+    graph->used = ++x->graphs.n_steps;
     if (!seen) return EK_OK;
     ek_err err = graph->exec ? EK_OK : capture(x, graph, body);
     if (err) drop(x, graph);

@@ -31,8 +31,8 @@ static ek_err write_pairs(ek_gpu_run *x)
     int32_t *pair = ek_alloc(sizeof *pair * n);
     float *one = ek_alloc(sizeof *one * n);
     for (size_t i = 0; i < n; i++) pair[i] = (int32_t)i, one[i] = 1;
-    ek_err err = ek_cuda_upload(x->g->c, x->host_pair, pair, sizeof *pair * n);
-    if (!err) err = ek_cuda_upload(x->g->c, x->host_weight, one, sizeof *one * n);
+    ek_err err = ek_cuda_upload(x->g->c, x->experts.host_pair, pair, sizeof *pair * n);
+    if (!err) err = ek_cuda_upload(x->g->c, x->experts.host_weight, one, sizeof *one * n);
     const ek_err ended = ek_cuda_sync(x->g->c);
     free(pair), free(one);
     return err ? err : ended;
@@ -62,7 +62,7 @@ void ek_gpu_host_close(ek_gpu_run *x)
 
 ek_err ek_gpu_host_ask(ek_gpu_run *x, int n)
 {
-    EK_TRY(ek_cuda_download(x->g->c, x->host->h, x->h, bytes_of(x, n)));
+    EK_TRY(ek_cuda_download(x->g->c, x->host->h, x->buf.h, bytes_of(x, n)));
     return ek_cuda_event_record(x->g->c, x->host->there);
 }
 
@@ -71,5 +71,5 @@ ek_err ek_gpu_host_answer(ek_gpu_run *x, int i, int n)
 {
     EK_TRY(ek_cuda_event_wait(x->g->c, x->host->there));
     ek_model_run_experts(x->g->m, x->host->scratch, i, x->host->h, n, x->host->sum);
-    return ek_cuda_upload(x->g->c, x->pair_out, x->host->sum, bytes_of(x, n));
+    return ek_cuda_upload(x->g->c, x->experts.pair_out, x->host->sum, bytes_of(x, n));
 }

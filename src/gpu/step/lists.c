@@ -63,7 +63,7 @@ void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items)
         if (!l) continue;
         const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
         int t = ek_cuda_attn_max_tiles(x->z.max_rows, here.q.n, here.kv.n, 2);
-        int i = (int)(x->segment_bytes / segment_size(1, l->head_dim));
+        int i = (int)(x->buf.segment_bytes / segment_size(1, l->head_dim));
         *tiles = t > *tiles ? t : *tiles;
         *items = i > *items ? i : *items;
     }
@@ -95,7 +95,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows,
-           tables = (size_t)x->z.max_requests * (size_t)x->max_ld_table * EK_KIND_COUNT * 4;
+           tables = (size_t)x->z.max_requests * (size_t)x->lists.max_ld_table * EK_KIND_COUNT * 4;
     size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
     const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* tiles of one query at most */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
@@ -138,7 +138,7 @@ static ek_err end_wave(gather *a)
     EK_TRY(ek_gpu_block_take(&a->x->block, each * room, &items, &wave->items));
     memcpy(tiles, a->w.tiles, sizeof *a->w.tiles * n_tiles);
     if (list->joined) {
-        ek_cuda_attn_starts(items, &a->w, a->rows, a->pages, a->x->ld_table);
+        ek_cuda_attn_starts(items, &a->w, a->rows, a->pages, a->x->now.ld_table);
         for (size_t i = n; i < room; i++) ((ek_cuda_attn_start *)items)[i] = (ek_cuda_attn_start){.tile = -1};
     } else {
         memcpy(items, a->w.items, sizeof *a->w.items * n);
@@ -230,11 +230,11 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     list->tile = ek_kv_rotated(x->g->m->v_format) ? ek_cuda_attn_int_tile(max_queries)
                  : list->joined ? ek_cuda_attn_half_tile(ratio, kv_heads, n_segments, max, ek_cuda_chip_of(x->g->c))
                                 : ek_cuda_attn_few_tile(ratio, n_few);
-    gather few = {.x = x, .list = list, .rows = rows, .pages = x->table_host[l->kind], .heads = heads};
+    gather few = {.x = x, .list = list, .rows = rows, .pages = x->now.table_host[l->kind], .heads = heads};
     few.kv_heads = kv_heads;
-    few.w = (ek_cuda_attn_work){.tiles = x->tiles, .items = x->items, .max_tiles = x->max_tiles};
-    few.w.max_items = (int)(x->segment_bytes / segment_size(list->tile, l->head_dim));
-    if (few.w.max_items > x->max_items) few.w.max_items = x->max_items;
+    few.w = (ek_cuda_attn_work){.tiles = x->lists.tiles, .items = x->lists.items, .max_tiles = x->lists.max_tiles};
+    few.w.max_items = (int)(x->buf.segment_bytes / segment_size(list->tile, l->head_dim));
+    if (few.w.max_items > x->lists.max_items) few.w.max_items = x->lists.max_items;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
         if (!of_prompt(x, rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
@@ -244,7 +244,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     list->deep = !list->joined &&
                  goes_deep(x, ratio, l->head_dim, list->tile, n_segments * heads / EK_CUDA_ATTN_DEEP_TILE);
     if (n_few == n) return EK_OK;
-    ek_cuda_attn_work w = {.tiles = x->tiles, .max_tiles = x->max_tiles};
+    ek_cuda_attn_work w = {.tiles = x->lists.tiles, .max_tiles = x->lists.max_tiles};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
         if (!of_prompt(x, rows, r, n, ratio)) continue;
@@ -289,23 +289,23 @@ static int64_t ld_table_of(const ek_gpu_run *x, const ek_step *s)
     for (int i = 0; i < s->n_seqs; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++) max = s->seq[i].end[k] > max ? s->seq[i].end[k] : max;
     while (ld < max) ld *= 2;
-    return ld < x->max_ld_table ? ld : x->max_ld_table;
+    return ld < x->lists.max_ld_table ? ld : x->lists.max_ld_table;
 }
 
 /* The tables of the sequences that the rows name; entries outside [first, end) are never read. */
 static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
 {
-    x->ld_table = ld_table_of(x, s);
+    x->now.ld_table = ld_table_of(x, s);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         void *to = NULL;
-        EK_TRY(
-            ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_seqs * (size_t)x->ld_table, &to, &x->table[k]));
-        x->table_host[k] = to;
+        EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_seqs * (size_t)x->now.ld_table, &to,
+                                 &x->now.table[k]));
+        x->now.table_host[k] = to;
         for (int i = 0; i < s->n_seqs; i++) {
-            int32_t *table = (int32_t *)to + (size_t)i * (size_t)x->ld_table;
+            int32_t *table = (int32_t *)to + (size_t)i * (size_t)x->now.ld_table;
             const ek_seq *q = &s->seq[i];
-            int end = q->end[k] < x->ld_table ? q->end[k] : (int)x->ld_table;
-            for (int j = 0; j < (int)x->ld_table; j++)
+            int end = q->end[k] < x->now.ld_table ? q->end[k] : (int)x->now.ld_table;
+            for (int j = 0; j < (int)x->now.ld_table; j++)
                 table[j] = j >= q->first[k] && j < end ? q->page[k][j] : EK_NO_PAGE;
         }
     }
@@ -321,35 +321,35 @@ static bool follows_draw(const ek_step *s, int row)
 static ek_err make_table_ids(ek_gpu_run *x, const ek_step *s)
 {
     void *all = NULL, *wanted = NULL;
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &all, &x->table_id));
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &all, &x->now.table_id));
     for (int r = 0; r < s->n_rows; r++) {
         const int32_t id = s->row[r].embedding ? x->g->m->config.pad : s->row[r].token;
         ((int32_t *)all)[r] = follows_draw(s, r) ? EK_CUDA_DRAWN - s->follows[r] : id;
     }
-    x->table_want = x->table_id;
-    if (x->n_want == s->n_rows) return EK_OK;
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)x->n_want, &wanted, &x->table_want));
-    for (int i = 0; i < x->n_want; i++) ((int32_t *)wanted)[i] = ((int32_t *)all)[x->want_host[i]];
+    x->now.table_want = x->now.table_id;
+    if (x->now.n_want == s->n_rows) return EK_OK;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)x->now.n_want, &wanted, &x->now.table_want));
+    for (int i = 0; i < x->now.n_want; i++) ((int32_t *)wanted)[i] = ((int32_t *)all)[x->lists.want_host[i]];
     return EK_OK;
 }
 
 ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s)
 {
     void *id = NULL, *want = NULL;
-    x->n_want = 0;
+    x->now.n_want = 0;
     for (int r = 0; r < s->n_rows; r++)
-        if (s->row[r].wants_logits && x->g->share.head) x->want_host[x->n_want++] = r;
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &id, &x->id));
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->want));
+        if (s->row[r].wants_logits && x->g->share.head) x->lists.want_host[x->now.n_want++] = r;
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &id, &x->now.id));
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)s->n_rows, &want, &x->now.want));
     for (int r = 0; r < s->n_rows; r++) {
         const int32_t known = s->row[r].embedding ? -1 : s->row[r].token;
         ((int32_t *)id)[r] = follows_draw(s, r) ? EK_CUDA_DRAWN - s->follows[r] : known;
     }
-    memcpy(want, x->want_host, sizeof(int32_t) * (size_t)x->n_want);
+    memcpy(want, x->lists.want_host, sizeof(int32_t) * (size_t)x->now.n_want);
     if (x->g->w.table.l.n) EK_TRY(make_table_ids(x, s));
     EK_TRY(make_tables(x, s));
-    EK_TRY(make_set(x, &x->all, x->row[0], s, NULL, s->n_rows));
-    x->tail.n = 0;
-    if (x->n_want == s->n_rows || x->n_want == 0) return EK_OK;
-    return make_set(x, &x->tail, x->row[1], s, x->want_host, x->n_want);
+    EK_TRY(make_set(x, &x->now.all, x->lists.row[0], s, NULL, s->n_rows));
+    x->now.tail.n = 0;
+    if (x->now.n_want == s->n_rows || x->now.n_want == 0) return EK_OK;
+    return make_set(x, &x->now.tail, x->lists.row[1], s, x->lists.want_host, x->now.n_want);
 }

@@ -48,18 +48,18 @@ static void put_bias(ek_cuda_bias *to, const ek_sampling *o)
 }
 
 /* Each token of the history once; returns how many. */
-static int put_counts(ek_gpu_run *x, ek_cuda_count *to, const ek_draw *d)
+static int put_counts(int32_t *seen, ek_cuda_count *to, const ek_draw *d)
 {
     int n = 0;
     for (int i = 0; i < d->n_tokens; i++) {
         int32_t t = d->tokens[i];
-        if (!x->seen[t]) {
+        if (!seen[t]) {
             to[n] = (ek_cuda_count){t, 0};
-            x->seen[t] = ++n;
+            seen[t] = ++n;
         }
-        if (i >= d->n_prompt) to[x->seen[t] - 1].replied++;
+        if (i >= d->n_prompt) to[seen[t] - 1].replied++;
     }
-    for (int i = 0; i < n; i++) x->seen[to[i].token] = 0;
+    for (int i = 0; i < n; i++) seen[to[i].token] = 0;
     return n;
 }
 
@@ -75,17 +75,18 @@ static bool limited(const ek_sampling *o, int vocab)
     return (o->top_k > 0 && o->top_k < vocab) || o->top_p < 1 || o->min_p > 0;
 }
 
-static void note_kernels(ek_gpu_run *x, const ek_sampling *o, int vocab)
+static void note_kernels(ek_gpu_now *now, const ek_sampling *o, const ek_config *c)
 {
+    const int vocab = c->vocab_size;
     bool greedy = o->temperature<EK_MIN_TEMPERATURE, cut_k = o->top_k> 0 && o->top_k < vocab;
-    x->edits |= o->n_bias > 0 || ek_sampling_has_penalties(o) || x->g->m->config.n_suppress > 0;
-    x->weighs |= !greedy && !cut_k && o->top_p < 1;
-    x->chooses |= !greedy && limited(o, vocab);
-    x->draws_all |= greedy || !limited(o, vocab);
+    now->edits |= o->n_bias > 0 || ek_sampling_has_penalties(o) || c->n_suppress > 0;
+    now->weighs |= !greedy && !cut_k && o->top_p < 1;
+    now->chooses |= !greedy && limited(o, vocab);
+    now->draws_all |= greedy || !limited(o, vocab);
     /* as many candidates as ek_sample_choose may want are not all that a step can need: then a step must not wait for
      * the host to see it, because the next one may have begun behind it */
     const bool few = cut_k && o->top_k <= EK_CUDA_MAX_CANDIDATES && o->top_k < (vocab + 63) / 64;
-    x->sorts |= !greedy && limited(o, vocab) && !few;
+    now->sorts |= !greedy && limited(o, vocab) && !few;
 }
 
 /* Room for the masks, behind all that the forward pass needs: they may not be made yet. */
@@ -94,12 +95,12 @@ static ek_err place_masks(ek_gpu_run *x, const ek_step *s, ek_cuda_sample *row)
     const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
     void *at = NULL;
     CUdeviceptr where = 0;
-    x->first_mask = x->block.used;
-    for (int i = 0; i < x->n_draws; i++) {
-        if (!s->draw[x->on_device[i]].allowed) continue;
+    x->now.first_mask = x->block.used;
+    for (int i = 0; i < x->now.n_draws; i++) {
+        if (!s->draw[x->lists.on_device[i]].allowed) continue;
         EK_TRY(ek_gpu_block_take(&x->block, bytes, &at, &where));
         row[i].allowed = where;
-        x->mask_at[i] = (size_t)((uint8_t *)at - x->block.host);
+        x->lists.mask_at[i] = (size_t)((uint8_t *)at - x->block.host);
     }
     return EK_OK;
 }
@@ -111,10 +112,10 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
     int bias = 0, counts = 0;
     void *to = NULL, *at = NULL;
     CUdeviceptr where = 0;
-    x->n_draws = 0;
-    x->masks = x->edits = x->weighs = x->chooses = x->draws_all = x->sorts = false;
+    x->now.n_draws = 0;
+    x->now.masks = x->now.edits = x->now.weighs = x->now.chooses = x->now.draws_all = x->now.sorts = false;
     if (s->n_draws == 0) return EK_OK;
-    EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_sample) * (size_t)s->n_draws, &to, &x->sample));
+    EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_sample) * (size_t)s->n_draws, &to, &x->now.sample));
     bool *taken = shown + x->z.max_logits;
     memset(taken, 0, (size_t)x->z.max_logits);
     for (int i = 0; i < s->n_draws; i++) {
@@ -125,7 +126,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
             continue;
         }
         taken[d->logits] = true;
-        ek_cuda_sample row = {.logits = x->logits + sizeof(float) * (size_t)d->logits * (size_t)vocab,
+        ek_cuda_sample row = {.logits = x->buf.logits + sizeof(float) * (size_t)d->logits * (size_t)vocab,
                               .seed = o->seed,
                               .n_bias = o->n_bias,
                               .temperature = o->temperature,
@@ -136,7 +137,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
                               .frequency = o->frequency_penalty,
                               .top_k = o->top_k,
                               .pos = d->n_tokens};
-        x->masks |= d->allowed != NULL;
+        x->now.masks |= d->allowed != NULL;
         if (o->n_bias) {
             EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_bias) * (size_t)o->n_bias, &at, &where));
             put_bias(at, o);
@@ -145,13 +146,13 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
         }
         if (ek_sampling_has_penalties(o)) {
             EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_count) * (size_t)d->n_tokens, &at, &where));
-            row.n_count = put_counts(x, at, d);
+            row.n_count = put_counts(x->lists.seen, at, d);
             row.count = where;
             counts += d->n_tokens;
         }
-        note_kernels(x, o, vocab);
-        ((ek_cuda_sample *)to)[x->n_draws] = row;
-        x->on_device[x->n_draws++] = i;
+        note_kernels(&x->now, o, &x->g->m->config);
+        ((ek_cuda_sample *)to)[x->now.n_draws] = row;
+        x->lists.on_device[x->now.n_draws++] = i;
     }
     return place_masks(x, s, to);
 }
@@ -159,62 +160,63 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
 ek_err ek_gpu_put_masks(ek_gpu_run *x, const ek_step *s)
 {
     const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
-    for (int i = 0; i < x->n_draws; i++)
-        if (s->draw[x->on_device[i]].allowed)
-            memcpy(x->block.host + x->mask_at[i], s->draw[x->on_device[i]].allowed, bytes);
-    return ek_cuda_upload(x->g->c, x->block.device + x->first_mask, x->block.host + x->first_mask,
-                          x->block.used - x->first_mask);
+    for (int i = 0; i < x->now.n_draws; i++)
+        if (s->draw[x->lists.on_device[i]].allowed)
+            memcpy(x->block.host + x->lists.mask_at[i], s->draw[x->lists.on_device[i]].allowed, bytes);
+    return ek_cuda_upload(x->g->c, x->block.device + x->now.first_mask, x->block.host + x->now.first_mask,
+                          x->block.used - x->now.first_mask);
 }
 
 /* The step's own, behind those of the pieces in front of it. */
 static CUdeviceptr tokens_at(const ek_gpu_run *x)
 {
-    return x->token + sizeof(int32_t) * (size_t)x->first_draw;
+    return x->buf.token + sizeof(int32_t) * (size_t)x->now.first_draw;
 }
 
 static ek_cuda_sample_args args_of(const ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
-    return (ek_cuda_sample_args){.rows = x->sample,
+    return (ek_cuda_sample_args){.rows = x->now.sample,
                                  .suppress = x->g->w.suppress,
-                                 .best = x->best,
-                                 .draw = x->draw,
-                                 .block = x->block_max,
-                                 .leaf = x->leaf_sums,
+                                 .best = x->buf.best,
+                                 .draw = x->buf.draw,
+                                 .block = x->buf.block_max,
+                                 .leaf = x->buf.leaf_sums,
                                  .token = tokens_at(x),
-                                 .sorted = x->sorted,
+                                 .sorted = x->buf.sorted,
                                  .n_suppress = c->n_suppress,
                                  .vocab_size = c->vocab_size,
-                                 .n_rows = x->n_draws};
+                                 .n_rows = x->now.n_draws};
 }
 
 /* Rows that need more candidates in order than ek_sample_choose takes; behind all other kernels, which write every
  * row's token. */
 static void sort(ek_gpu_run *x, const ek_cuda_sample_args *a)
 {
-    const int blocks = x->n_draws < EK_CUDA_SORTERS ? x->n_draws : EK_CUDA_SORTERS;
+    const int blocks = x->now.n_draws < EK_CUDA_SORTERS ? x->now.n_draws : EK_CUDA_SORTERS;
     ek_gpu_launch(x->g, "ek_sample_sort", (ek_cuda_grid){.x = (unsigned)blocks, .threads = 1024}, a);
 }
 
 void ek_gpu_draw(ek_gpu_run *x)
 {
-    const unsigned rows = (unsigned)x->n_draws, wide = x->n_draws > 8 ? 16 : 64;
+    const unsigned rows = (unsigned)x->now.n_draws, wide = x->now.n_draws > 8 ? 16 : 64;
     if (!rows) return;
     const ek_cuda_sample_args a = args_of(x);
     const ek_cuda_grid each = {.x = wide, .y = rows, .threads = 256, .overlap = true};
-    if (x->masks) ek_gpu_launch(x->g, "ek_sample_mask", each, &a);
-    if (x->edits) ek_gpu_launch(x->g, "ek_sample_edit", (ek_cuda_grid){.x = rows, .threads = 256, .overlap = true}, &a);
+    if (x->now.masks) ek_gpu_launch(x->g, "ek_sample_mask", each, &a);
+    if (x->now.edits)
+        ek_gpu_launch(x->g, "ek_sample_edit", (ek_cuda_grid){.x = rows, .threads = 256, .overlap = true}, &a);
     ek_gpu_launch(x->g, "ek_sample_scale", each, &a);
-    if (x->weighs) ek_gpu_launch(x->g, "ek_sample_weights", each, &a);
-    if (x->chooses)
+    if (x->now.weighs) ek_gpu_launch(x->g, "ek_sample_weights", each, &a);
+    if (x->now.chooses)
         ek_gpu_launch(x->g, "ek_sample_choose", (ek_cuda_grid){.x = rows, .threads = 1024, .overlap = true}, &a);
-    if (x->draws_all) ek_gpu_launch(x->g, "ek_sample_all", each, &a);
-    if (x->sorts) sort(x, &a);
+    if (x->now.draws_all) ek_gpu_launch(x->g, "ek_sample_all", each, &a);
+    if (x->now.sorts) sort(x, &a);
 }
 
 static int32_t *tokens_of(const ek_gpu_run *x, const ek_step *s)
 {
-    return x->result + 3 * x->z.max_logits + s->first_draw; /* behind digests and bad */
+    return x->flights.result + 3 * x->z.max_logits + s->first_draw; /* behind digests and bad */
 }
 
 /* Of rows that hardly ever are: with ties where top-k ends. */
@@ -228,24 +230,24 @@ static ek_err sort_undecided(ek_gpu_run *x, const ek_step *s, const ek_gpu_fligh
     const ek_cuda_sample_args a = args_of(x);
     sort(x, &a);
     EK_TRY(x->g->err);
-    EK_TRY(ek_cuda_download(x->g->c, token, tokens_at(x), sizeof *token * (size_t)x->n_draws));
+    EK_TRY(ek_cuda_download(x->g->c, token, tokens_at(x), sizeof *token * (size_t)x->now.n_draws));
     return ek_cuda_sync(x->g->c);
 }
 
 ek_err ek_gpu_deliver(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f)
 {
     const int vocab = x->g->m->config.vocab_size;
-    const int32_t *bad = x->result + 2 * x->z.max_logits, *token = tokens_of(x, s);
+    const int32_t *bad = x->flights.result + 2 * x->z.max_logits, *token = tokens_of(x, s);
     int next = 0;
     EK_TRY(sort_undecided(x, s, f));
     for (int i = 0; i < s->n_draws; i++) {
         ek_draw *d = &s->draw[i];
-        bool device = f->draws || (next < f->n_draws && x->on_device[next] == i);
+        bool device = f->draws || (next < f->n_draws && x->lists.on_device[next] == i);
         int32_t drawn = device ? token[next++] : 0;
         if (bad[d->logits]) d->token = EK_DRAW_NOT_FINITE;
         else if (device) d->token = drawn;
         else
-            d->token = ek_sample(x->sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->allowed,
+            d->token = ek_sample(x->lists.sampler, x->logits_host + (size_t)d->logits * (size_t)vocab, d->allowed,
                                  d->sampling, d->tokens, d->n_prompt, d->n_tokens);
     }
     return EK_OK;

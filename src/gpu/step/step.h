@@ -11,7 +11,7 @@
 
 typedef struct ek_gpu_run ek_gpu_run;
 
-/* Puts the step into x->block; fills x->all, x->tail and what else x has of this step. */
+/* Puts the step into x->block; fills x->now.all, x->now.tail and what else x has of this step. */
 ek_err ek_gpu_lists(ek_gpu_run *x, const ek_step *s);
 
 /* Room that any step needs: bytes of the block; tiles and items of a list; bytes for the segments of attention, enough
@@ -50,7 +50,8 @@ void ek_gpu_host_close(ek_gpu_run *x);
 
 /* Queues the copy of n rows of h to the host. */
 ek_err ek_gpu_host_ask(ek_gpu_run *x, int n);
-/* Waits for them, computes layer i's experts, and queues the copy of their sums to x->pair_out, one row each. */
+/* Waits for them, computes layer i's experts, and queues the copy of their sums to x->experts.pair_out, one row each.
+ */
 ek_err ek_gpu_host_answer(ek_gpu_run *x, int i, int n);
 
 /* CUDA graphs: a step of few rows that all want logits is queued by one call once a step of its form has been seen. */

@@ -14,14 +14,14 @@ static void most(size_t *of, size_t bytes)
 void ek_gpu_tower_need(ek_gpu_tower *t, const ek_gpu_matrix *m, int rows)
 {
     ek_gpu_run *x = &t->run;
-    x->g = t->g, x->segment_bytes = PARTS;
+    x->g = t->g, x->buf.segment_bytes = PARTS;
     const ek_cuda_product p = ek_gpu_product_of(x, m, rows);
-    most(&x->stack_bytes, p.stack);
+    most(&x->buf.stack_bytes, p.stack);
     most(&t->parts_bytes, p.parts ? sizeof(float) * (size_t)p.parts * (size_t)rows * (size_t)m->l.n : 0);
     if (!m->l.units) return;
     ek_cuda_acts acts;
     most(&t->acts_bytes, ek_cuda_acts_plan(&acts, m->l.k, m->l.a_group) * (size_t)rows);
-    most(&x->operand_bytes, p.operand);
+    most(&x->buf.operand_bytes, p.operand);
 }
 
 void ek_gpu_tower_need_group(ek_gpu_tower *t, const ek_gpu_group *m, int rows)
@@ -32,10 +32,10 @@ void ek_gpu_tower_need_group(ek_gpu_tower *t, const ek_gpu_group *m, int rows)
 void ek_gpu_tower_take_products(ek_gpu_tower *t)
 {
     ek_gpu_run *x = &t->run;
-    x->stack = ek_gpu_tower_take(t, x->stack_bytes);
-    x->segments = ek_gpu_tower_take(t, t->parts_bytes);
-    x->acts = ek_gpu_tower_take(t, t->acts_bytes);
-    for (int i = 0; i < 2; i++) x->operand[i] = ek_gpu_tower_take(t, x->operand_bytes);
+    x->buf.stack = ek_gpu_tower_take(t, x->buf.stack_bytes);
+    x->buf.segments = ek_gpu_tower_take(t, t->parts_bytes);
+    x->buf.acts = ek_gpu_tower_take(t, t->acts_bytes);
+    for (int i = 0; i < 2; i++) x->buf.operand[i] = ek_gpu_tower_take(t, x->buf.operand_bytes);
     t->writer.x = x;
     ek_gpu_write_home(&t->writer);
 }

@@ -71,7 +71,7 @@ static void lay_out(ek_gpu_tower *t, CUdeviceptr base)
 {
     ek_gpu_run *x = &t->run;
     t->base = base, t->at = 0;
-    x->stack_bytes = x->operand_bytes = t->acts_bytes = t->parts_bytes = 0;
+    x->buf.stack_bytes = x->buf.operand_bytes = t->acts_bytes = t->parts_bytes = 0;
     t->ops->lay_out(t);
     t->rows = ek_gpu_tower_take_rows(t, t->tokens, t->part->hidden);
     ek_gpu_tower_take_products(t);

@@ -94,7 +94,7 @@ static void need(ek_gpu_vision *x)
         ek_gpu_tower_need_group(t, &l->heads, x->n), ek_gpu_tower_need_group(t, &l->gates, x->n);
         ek_gpu_tower_need(t, &l->o, x->n), ek_gpu_tower_need(t, &l->down, x->n);
     }
-    if (attention > t->run.stack_bytes) t->run.stack_bytes = attention; /* it has the products' */
+    if (attention > t->run.buf.stack_bytes) t->run.buf.stack_bytes = attention; /* it has the products' */
 }
 
 static int larger(int a, int b)

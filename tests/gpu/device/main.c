@@ -27,7 +27,7 @@ static ek_err (*open_whole)(void *arg, const ek_executor_sizes *sizes);
 static ek_err open_few_leaves(void *arg, const ek_executor_sizes *sizes)
 {
     EK_TRY(open_whole(arg, sizes));
-    ((ek_gpu_run *)arg)->max_items = 64;
+    ((ek_gpu_run *)arg)->lists.max_items = 64;
     return EK_OK;
 }
 
@@ -145,11 +145,11 @@ static bool compare_stages(ek_model *m, const int32_t *tokens, int n)
     must(on.step(on.arg, &step));
     const ek_gpu_run *x = on.arg;
     const int query = c->n_heads * l->head_dim;
-    bool bad = differs("cos", layers, x->all.cos[l->kind], &s->cos[l->kind], n, m->n_rotated[l->kind]);
+    bool bad = differs("cos", layers, x->now.all.cos[l->kind], &s->cos[l->kind], n, m->n_rotated[l->kind]);
     for (int k = 0; k < EK_KIND_COUNT && !bad; k++) { /* pages, up to the last token */
         size_t bytes = kv.stride[k] * (size_t)pages;
         uint8_t *got = malloc(bytes + 1);
-        if (bytes) must(ek_cuda_download(gpu->c, got, x->pages[k], bytes));
+        if (bytes) must(ek_cuda_download(gpu->c, got, x->buf.pages[k], bytes));
         must(ek_cuda_sync(gpu->c));
         size_t at = 0;
         while (at < bytes && got[at] == kv.base[k][at]) at++;
@@ -160,14 +160,14 @@ static bool compare_stages(ek_model *m, const int32_t *tokens, int n)
                 layers, k, at % kv.stride[k], kv.stride[k], kv.base[k][at], got[at]);
         free(got);
     }
-    if (!bad) bad = differs("o", layers, x->o, &s->o, n, query);
+    if (!bad) bad = differs("o", layers, x->buf.o, &s->o, n, query);
     if (!bad && c->n_experts)
-        bad = differs("route before softmax is not kept; pair rows", layers, x->weight, &(ek_buffer){s->weight, 1},
-                      n * c->top_k_experts, 1);
+        bad = differs("route before softmax is not kept; pair rows", layers, x->experts.weight,
+                      &(ek_buffer){s->weight, 1}, n * c->top_k_experts, 1);
     if (!bad)
-        bad = differs("h", layers, x->h, &s->h, n, c->hidden_size) ||
-              differs("x", layers, x->x, &s->x, n, c->hidden_size);
-    if (!bad) bad = differs("logits", layers, x->logits, &(ek_buffer){logits, c->vocab_size}, n, c->vocab_size);
+        bad = differs("h", layers, x->buf.h, &s->h, n, c->hidden_size) ||
+              differs("x", layers, x->buf.x, &s->x, n, c->hidden_size);
+    if (!bad) bad = differs("logits", layers, x->buf.logits, &(ek_buffer){logits, c->vocab_size}, n, c->vocab_size);
     on.close(on.arg);
     ek_scratch_close(s);
     for (int k = 0; k < EK_KIND_COUNT; k++) ek_free_big(kv.base[k], kv.stride[k] * (size_t)pages + 64);
