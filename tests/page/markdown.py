@@ -121,6 +121,11 @@ def run(check, b, real):
     else:
         print("skipped formulas: npm did not bring Temml")
         check.skipped += 1
+    for language, code, word in (("haskell", "module A where", "module"), ("dockerfile", "FROM a", "FROM"), ("rust", "fn a() {}", "fn"), ("latex", "\\section{a}", "\\section")):
+        b.js(f"window.box = document.body.appendChild(document.createElement('div')); import('/page/markdown.js').then(({{ Rendered }}) => new Rendered(window.box).set({json.dumps(f'```{language}' + chr(10) + code + chr(10) + '```')}, true))")
+        b.until("!!window.box.querySelector('[class^=hljs-]')", what=f"coloured {language}")
+        check(f"{language} is coloured", b.js("window.box.querySelector('[class^=hljs-]').textContent") == word, b.js("window.box.innerHTML"))
+        b.js("window.box.remove()")
     whole = b.js(f"{SHOW}({json.dumps([STREAMED])})")
     check("code is coloured", '<span class="hljs-keyword">def</span>' in whole and '<span class="hljs-comment"># a note</span>' in whole, whole)
     check("a table", '<th scope="col">a</th><th scope="col" class="to-right">b</th>' in whole and '<td class="to-right"><strong>2</strong></td>' in whole, whole)

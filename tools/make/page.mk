@@ -5,8 +5,15 @@
 lib_file  = $(firstword $(wildcard $1))
 NPM_PAGE := tools/page/node_modules
 PAGE_marked    := $(call lib_file,$(addprefix /usr/share/,javascript/marked/marked.min.js nodejs/marked/lib/marked.umd.min.js nodejs/marked/marked.min.js))
-PAGE_highlight := $(call lib_file,$(NPM_PAGE)/@highlightjs/cdn-assets/es/highlight.min.js /usr/share/javascript/highlight.js/highlight.min.js)
-PAGE_temml     := $(patsubst %,% tools/page/export.js,$(call lib_file,$(NPM_PAGE)/temml/dist/temml.min.js))
+# npm's file has 36 languages; these are added from files of their own.
+LANGUAGES      := ada armasm asciidoc awk clojure cmake coq d dart delphi django dockerfile elixir elm erlang fortran fsharp \
+  gcode glsl gradle groovy haml handlebars haskell http java julia latex lisp llvm matlab nginx nim nix ocaml pgsql powershell \
+  prolog properties protobuf puppet reasonml scala scheme smalltalk stata stylus tcl thrift twig vbnet verilog vhdl vim x86asm
+HLJS           := $(NPM_PAGE)/@highlightjs/cdn-assets
+PAGE_highlight := $(if $(wildcard $(HLJS)/highlight.min.js),\
+  $(HLJS)/highlight.min.js $(wildcard $(patsubst %,$(HLJS)/languages/%.min.js,$(sort $(LANGUAGES)))) tools/page/export_highlight.js,\
+  $(wildcard /usr/share/javascript/highlight.js/highlight.min.js))
+PAGE_temml     := $(patsubst %,% tools/page/export_temml.js,$(call lib_file,$(NPM_PAGE)/temml/dist/temml.min.js))
 PAGE_licences  := $(wildcard $(addprefix /usr/share/doc/,$(addsuffix /copyright,libjs-marked libjs-highlight.js)) \
   $(NPM_PAGE)/@highlightjs/cdn-assets/LICENSE $(NPM_PAGE)/temml/LICENSE)
 PAGE_LIBS      := $(addprefix $B/page/,marked.js highlight.js temml.js licences.txt)
