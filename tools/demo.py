@@ -116,7 +116,7 @@ def drafts(url):
 def picture(url):
     """A word drawn for this run, and what the model reads."""
     sys.dont_write_bytecode = True
-    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "train", "eyes"))
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "training", "eyes"))
     import draw
     word, ask, wide = "KEEL", "What does it say?", 72
     scene = draw.scene(2_000_000, 15, "word", text=word)

@@ -7,7 +7,7 @@ pictures are drawn here, by the program that drew those of the training, from a 
 import base64, os, random, sys, threading, time
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "train", "eyes"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "training", "eyes"))
 import draw
 from client import Server
 

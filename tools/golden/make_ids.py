@@ -2,15 +2,15 @@
 
     python3 tools/golden/make_ids.py > tests/golden/pocket-ids.txt
 
-A line is a sequence of ids of models/pocket, commas between: conversations of tools/train (a seed that training
+A line is a sequence of ids of models/pocket, commas between: conversations of models/training (a seed that training
 never used), one of them longer than the model's window of 512, and a paragraph of plain English. Standard
-library only. The output is a pure function of this file, of tools/train and of the bundled tokenizer.
+library only. The output is a pure function of this file, of models/training and of the bundled tokenizer.
 """
 import os
 import sys
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-sys.path.insert(0, os.path.join(ROOT, "tools", "train"))
+sys.path.insert(0, os.path.join(ROOT, "models", "training"))
 import mixture
 import tokenizer
 

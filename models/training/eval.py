@@ -1,6 +1,6 @@
 """The pass table over HTTP: any server that speaks OpenAI's chat completions. Standard library only.
 
-    python3 tools/train/eval.py --url http://127.0.0.1:8080 [--only single,think] [--n 50]
+    python3 models/training/eval.py --url http://127.0.0.1:8080 [--only single,think] [--n 50]
 
 Temperature 0, eight requests at a time. Conversations that need several calls are asked step by
 step, each step on the right history, and count only if every step is right. Exit status 1 if a

@@ -1,6 +1,6 @@
 """Trains pocket's eyes: tower and projector learn, the text decoder stays as shipped.
 
-    python3 tools/train/eyes/learn.py --out DIR --seconds 480 [--resume DIR] --seed 1 [--lr 1,1,0.1]
+    python3 models/training/eyes/learn.py --out DIR --seconds 480 [--resume DIR] --seed 1 [--lr 1,1,0.1]
 
 The loss is the cross entropy of the answers that the frozen decoder gives when it is shown the projected
 tokens, and, for speed, that of a probe that reads the tower directly and is thrown away.

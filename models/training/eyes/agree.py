@@ -1,7 +1,7 @@
 """Compares features of the program with those of PyTorch, on shipped weights and one picture.
 
     evenkeel features --model models/pocket --image P.png --image-tokens 70 --out P.f32
-    python3 tools/train/eyes/agree.py models/pocket SEED INDEX P.f32     (P.png: draw.py SEED INDEX, scale 1)
+    python3 models/training/eyes/agree.py models/pocket SEED INDEX P.f32     (P.png: draw.py SEED INDEX, scale 1)
 """
 import json
 import os

@@ -1,6 +1,6 @@
 """Trains the bundled model, a piece at a time.
 
-    python3 tools/train/train.py --out DIR --seconds 480 [--resume DIR] --seed 1 [--lr 1,1,0.1]
+    python3 models/training/train.py --out DIR --seconds 480 [--resume DIR] --seed 1 [--lr 1,1,0.1]
 
 The piece ends after --seconds of training; the learning rate follows --lr, factors spread evenly
 over the piece. DIR gets the weights (three byte planes of float32, without its last byte) and

@@ -1,6 +1,6 @@
 """Gemma 4's chat format: messages and tools to prompt text.
 
-    python3 tools/train/chat.py EXAMPLES.json     compares with rendered examples
+    python3 models/training/chat.py EXAMPLES.json     compares with rendered examples
 
 `render` is what training text is made with, so it follows the published template to the
 character: order of members, no spaces, `small` or `large` generation prompt. Input is

@@ -1,6 +1,6 @@
 """The mixture: which conversation sample (seed, index) is, and the evaluation sets.
 
-    python3 tools/train/mixture.py [N]        prints N samples as prompt text
+    python3 models/training/mixture.py [N]        prints N samples as prompt text
 """
 import random
 import sys

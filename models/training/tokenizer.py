@@ -1,7 +1,7 @@
 """Trains the tokenizer on generated text and writes tokenizer.json; also a small encoder.
 
-    python3 tools/train/tokenizer.py train OUT_DIR [SAMPLES]
-    python3 tools/train/tokenizer.py check TOKENIZER_JSON     (against the tokenizers library)
+    python3 models/training/tokenizer.py train OUT_DIR [SAMPLES]
+    python3 models/training/tokenizer.py check TOKENIZER_JSON     (against the tokenizers library)
 
 Two stages of merges. First pairs inside letter runs, never across a space; last, U+2581 in
 front of frequent word beginnings. A word after a space then has the same pieces as the same word

@@ -1,6 +1,6 @@
 """The pass table with transformers, on the dequantised weights of a shipped folder, float32.
 
-    python3 tools/train/evaluate.py models/pocket [--only single,think] [--n 100] [--out FILE]
+    python3 models/training/evaluate.py models/pocket [--only single,think] [--n 100] [--out FILE]
 
 Also compares transformers' logits with those of model.py (--verify, done first by default).
 """

@@ -1,6 +1,6 @@
 """The shipped model as GGUF, Q8_0, for tests of the loader.
 
-    python3 tools/train/export_gguf.py models/pocket build/pocket-q8_0.gguf
+    python3 models/training/export_gguf.py models/pocket build/pocket-q8_0.gguf
 
 Quantised again from what the 4-bit folder decodes to, so both files hold the same model up to
 Q8_0's rounding. Norms, scalars and RoPE factors are float32, matrices and tables Q8_0.

@@ -1,11 +1,11 @@
 #!/bin/sh
 # One piece of training: train, export, evaluate. On the machine with the accelerator, from the
 # repository's root; results go to $OUT.
-#   SECONDS_=480 LR=1,1,0.3 SEED=1 RESUME=build/checkpoint N=60 sh tools/train/piece.sh
+#   SECONDS_=480 LR=1,1,0.3 SEED=1 RESUME=build/checkpoint N=60 sh models/training/piece.sh
 set -e
 : "${OUT:=build/out}" "${SECONDS_:=480}" "${LR:=1,1,0.1}" "${SEED:=1}" "${N:=60}" "${WARMUP:=150}"
 export PYTHONUNBUFFERED=1
-here=tools/train
+here=models/training
 # A machine that still holds the last piece continues from its own disk, optimiser included.
 test -d /tmp/checkpoint && RESUME=/tmp/checkpoint
 mkdir -p "$OUT"

@@ -1,7 +1,7 @@
 """Weights to model folders.
 
-    python3 tools/train/export.py CHECKPOINT models/pocket           MLX layout, 4 bits, group 64
-    python3 tools/train/export.py CHECKPOINT build/pocket --bf16     Hugging Face layout
+    python3 models/training/export.py CHECKPOINT models/pocket           MLX layout, 4 bits, group 64
+    python3 models/training/export.py CHECKPOINT build/pocket --bf16     Hugging Face layout
 
 Both hold the same tokenizer. The MLX folder decodes to the values that training computed with.
 """

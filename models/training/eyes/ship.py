@@ -1,7 +1,7 @@
 """Puts trained eyes into a model folder. No byte of the text model's tensors changes; their names gain
 "language_model.", as models with towers have them.
 
-    python3 tools/train/eyes/ship.py CHECKPOINT models/pocket
+    python3 models/training/eyes/ship.py CHECKPOINT models/pocket
 """
 import json
 import os

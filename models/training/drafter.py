@@ -1,6 +1,6 @@
 """The drafter (`gemma4_assistant`): three layers that read the frozen model's keys and values.
 
-    python3 tools/train/drafter.py models/pocket OUT [--seconds 120]
+    python3 models/training/drafter.py models/pocket OUT [--seconds 120]
 
 Position n holds the bonus token (accepted, not yet in the cache). A draft starts from its
 embedding beside the model's hidden state at n-1 and sees positions 0..n-1; each further step takes

@@ -1,7 +1,7 @@
 """Pictures of four kinds, each a pure function of (seed, index): a coloured shape, several equal
 shapes, a number of up to three digits, a word of up to five letters.
 
-    python3 tools/train/eyes/draw.py SEED INDEX OUT.png [--kind shape] [--text BOAT] [--scale 0.5] [--quiet]
+    python3 models/training/eyes/draw.py SEED INDEX OUT.png [--kind shape] [--text BOAT] [--scale 0.5] [--quiet]
 
 `scene` chooses what is on a picture; a scene is a list of paths of line segments, filled or stroked,
 which `render` paints in plain Python and paint.py on a GPU. Prints what the picture shows.

@@ -1,6 +1,6 @@
 """How often a running server's answers about held-out pictures are exact; standard library only.
 
-    python3 tools/train/eyes/eval.py --url http://127.0.0.1:PORT [--n 120] [--budget 70] [--scale 0.5]
+    python3 models/training/eyes/eval.py --url http://127.0.0.1:PORT [--n 120] [--budget 70] [--scale 0.5]
 
 A scale below 1 draws smaller pictures, which the server enlarges.
 """

@@ -1,6 +1,6 @@
 """Loss and pass-rate curves as a picture, from the logs of the pieces.
 
-    python3 tools/train/curves.py OUT.png tools/train/runs/piece1.jsonl tools/train/runs/piece2.jsonl
+    python3 models/training/curves.py OUT.png models/training/runs/piece1.jsonl models/training/runs/piece2.jsonl
 """
 import json
 import os
