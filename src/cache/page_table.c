@@ -94,7 +94,8 @@ static void own_end(ek_page_table *t, ek_pages *p, ek_layer_kind kind)
     int i = t->n / EK_PAGE_TOKENS;
     int32_t *at = &t->page[kind][i], own;
     kind = ek_page_table_kind(t, kind, i);
-    EK_ASSERT(ek_pages_acquire(p, kind, 1, &own) == EK_OK);
+    const ek_err err = ek_pages_acquire(p, kind, 1, &own);
+    EK_ASSERT(err == EK_OK);
     ek_pages_copy(p, kind, *at, own);
     ek_pages_release(p, kind, *at);
     *at = own;
@@ -123,7 +124,8 @@ ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n)
         for (int end = pages_for(t->n + n); t->end[k] < end;) {
             ek_layer_kind pages = ek_page_table_kind(t, kind, t->end[k]);
             int more = of_kind(t->n_start, pages, t->end[k], end);
-            EK_ASSERT(ek_pages_acquire(p, pages, more, t->page[k] + t->end[k]) == EK_OK);
+            const ek_err err = ek_pages_acquire(p, pages, more, t->page[k] + t->end[k]);
+            EK_ASSERT(err == EK_OK);
             t->end[k] += more;
         }
         for (int i = t->n / EK_PAGE_TOKENS; i < t->end[k]; i++)
@@ -191,7 +193,8 @@ ek_err ek_page_table_adopt(ek_page_table *t, ek_pages *p, const ek_page_table *f
     for (int k = 0; k < EK_KIND_COUNT && part; k++) {
         ek_layer_kind kind = ek_page_table_kind(t, (ek_layer_kind)k, whole);
         if (!t->has[k]) continue;
-        EK_ASSERT(ek_pages_acquire(p, kind, 1, &t->page[k][whole]) == EK_OK);
+        const ek_err err = ek_pages_acquire(p, kind, 1, &t->page[k][whole]);
+        EK_ASSERT(err == EK_OK);
         ek_pages_copy(p, kind, from->page[k][whole], t->page[k][whole]);
     }
     t->n = n;

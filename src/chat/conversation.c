@@ -70,8 +70,8 @@ void ek_conversation_answer(ek_conversation *c, const ek_answer *a, const char *
         ek_block *b = ek_message_add(m, EK_BLOCK_CALL);
         ek_buf_str(&b->id, id);
         ek_buf_str(&b->name, call->name);
-        /* ek_reply promises a JSON object. */
-        EK_ASSERT(ek_json_read(&b->value, ek_buf_text(&call->args), call->args.len, 0) == EK_OK);
+        const ek_err err = ek_json_read(&b->value, ek_buf_text(&call->args), call->args.len, 0);
+        EK_ASSERT(err == EK_OK); /* ek_reply promises a JSON object */
     }
 }
 

@@ -128,7 +128,8 @@ static bool add(ek_engine *e, const ek_scheduled *s, int n)
 {
     ek_request *r = s->req;
     if (n == 0 || ek_page_table_room(&r->table, e->pages, n) < n) return false;
-    EK_ASSERT(ek_page_table_extend(&r->table, e->pages, n) == EK_OK);
+    const ek_err err = ek_page_table_extend(&r->table, e->pages, n);
+    EK_ASSERT(err == EK_OK);
     lay_out(&e->ahead, s, n);
     return true;
 }

@@ -47,7 +47,8 @@ static int take(ek_engine *e, ek_scheduled *s, int k)
 {
     ek_request *r = s->req;
     s->n_draft = ek_page_table_room(&r->table, e->pages, before_stop(r, k));
-    if (s->n_draft > 0) EK_ASSERT(ek_page_table_extend(&r->table, e->pages, s->n_draft) == EK_OK);
+    const ek_err err = s->n_draft > 0 ? ek_page_table_extend(&r->table, e->pages, s->n_draft) : EK_OK;
+    EK_ASSERT(err == EK_OK); /* there is room for so many */
     return s->n_draft;
 }
 

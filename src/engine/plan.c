@@ -188,7 +188,8 @@ static int take_pages(ek_engine *e, int i, int n)
     EK_ASSERT(fit > 0 || i > 0); /* alone, a request always fits */
     if (fit == 0) return 0;
     EK_ASSERT(r->table.n == r->n_done);
-    EK_ASSERT(ek_page_table_extend(&r->table, e->pages, fit) == EK_OK);
+    const ek_err err = ek_page_table_extend(&r->table, e->pages, fit);
+    EK_ASSERT(err == EK_OK);
     return fit;
 }
 

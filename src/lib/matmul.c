@@ -315,7 +315,8 @@ static ek_err plan_gather(lib_call *c, const lib_kernels *k, operands *o, indice
         return ek_fail(EK_EINVAL, "lhs indices %s and rhs indices %s do not fit each other", a, b);
     EK_TRY(check_result(o, n_lead, lead));
     for (int i = 0; i < n_lead; i++) n_pairs *= lead[i];
-    EK_ASSERT(lib_broadcast(&lhs->v, n_lead, lead, 0) && lib_broadcast(&rhs->v, n_lead, lead, 0));
+    const bool left = lib_broadcast(&lhs->v, n_lead, lead, 0), right = lib_broadcast(&rhs->v, n_lead, lead, 0);
+    EK_ASSERT(left && right);
     EK_TRY(begin(c, k, o, p, out, n_pairs));
     for (int64_t i = 0; i < n_pairs; i++) {
         int64_t l = 0, r = 0;

@@ -18,5 +18,7 @@ if [ -n "$hits" ]; then echo "$hits"; echo "  banned: bf16 dot instructions outs
 ban 'rand|srand|random|srandom|drand48|rand_r|time|gettimeofday|clock' "$answer src/text src/tensor" 'hidden state on the answer path'
 ban 'getenv|secure_getenv' "$(ls -d src/*/ | grep -v src/cli/ | tr '\n' ' ')" 'the environment is read by the options table alone'
 ban 'strcpy|strcat|sprintf|vsprintf|gets|alloca' "src" 'unbounded writes'
+hits=$(grep -rnE 'EK_ASSERT\(.*(\) == EK_OK|->[a-z_]+\()' src)
+if [ -n "$hits" ]; then echo "$hits"; echo "  banned: work inside an assertion: call, then assert"; bad=1; fi
 grep -rnE 'ffast-math|funsafe-math|Ofast' Makefile tools/make && { echo "  banned: value-changing optimisation"; bad=1; }
 exit $bad

@@ -30,7 +30,8 @@ struct ek_masks {
 static void make(const job *j)
 {
     bool all[EK_DRAFT_MAX + 1];
-    EK_ASSERT(j->mask->look(j->mask->arg, j->draft, j->n_draft, j->row, all) == j->n_draft);
+    const int n = j->mask->look(j->mask->arg, j->draft, j->n_draft, j->row, all);
+    EK_ASSERT(n == j->n_draft);
 }
 
 /* Makes what nobody has begun. The caller holds the lock. */

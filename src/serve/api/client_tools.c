@@ -79,7 +79,8 @@ static const char edits[] = "Views, creates and edits files.";
 static json_t *make(const char *type, const char *name, const char *description, const char *parameters)
 {
     json_t *schema, *function = json_object(), *tool = json_object();
-    EK_ASSERT(ek_json_read(&schema, parameters, strlen(parameters), 0) == EK_OK);
+    const ek_err err = ek_json_read(&schema, parameters, strlen(parameters), 0);
+    EK_ASSERT(err == EK_OK);
     json_object_set_new_nocheck(function, "name", json_string_nocheck(name));
     json_object_set_new_nocheck(function, "description", json_string_nocheck(description));
     json_object_set_new_nocheck(function, "parameters", schema);

@@ -78,7 +78,8 @@ static ek_err count_chain(const chain *c, const ek_api_limits *limits)
 static void append_items(json_t *list, const char *text, size_t n)
 {
     json_t *v;
-    EK_ASSERT(ek_json_read(&v, text, n, 0) == EK_OK); /* our own writing */
+    const ek_err err = ek_json_read(&v, text, n, 0);
+    EK_ASSERT(err == EK_OK); /* our own writing */
     json_array_extend(list, v);
     json_decref(v);
 }
@@ -117,7 +118,8 @@ static ek_err read_item(const ek_api_limits *limits, const char *text, size_t n,
     ek_json_size size;
     ek_json_scan(&size, text, n);
     if (limits->count) EK_TRY(limits->count(limits->count_arg, &size, n, n));
-    EK_ASSERT(ek_json_read(out, text, n, 0) == EK_OK); /* our own writing */
+    const ek_err err = ek_json_read(out, text, n, 0);
+    EK_ASSERT(err == EK_OK); /* our own writing */
     return EK_OK;
 }
 

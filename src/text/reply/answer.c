@@ -90,7 +90,8 @@ json_t *ek_answer_json(const ek_answer *a)
     for (int i = 0; i < a->n_calls; i++) {
         if ((a->open && i == a->n_calls - 1) || a->calls[i].closing.len) break;
         json_t *args, *call = json_object();
-        EK_ASSERT(ek_json_read(&args, ek_buf_text(&a->calls[i].args), a->calls[i].args.len, 0) == EK_OK);
+        const ek_err err = ek_json_read(&args, ek_buf_text(&a->calls[i].args), a->calls[i].args.len, 0);
+        EK_ASSERT(err == EK_OK);
         json_object_set_new_nocheck(call, "name", json_string_nocheck(a->calls[i].name));
         json_object_set_new_nocheck(call, "arguments", args);
         json_array_append_new(calls, call);

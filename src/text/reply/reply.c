@@ -142,7 +142,8 @@ static void start_call(ek_reply *r)
 {
     const char *name;
     size_t len;
-    EK_ASSERT(call_name(r, &name, &len));
+    const bool named = call_name(r, &name, &len);
+    EK_ASSERT(named);
     r->n_started++;
     send(r, EK_REPLY_CALL_START, name, len);
 }
