@@ -167,7 +167,7 @@ const ek_turn_result *ek_turn_result_of(const ek_turn *t);
 /* What opts.record asked for, for ek_record_fini; the turn keeps none of it. Mode NONE before ek_turn_submit. */
 ek_record ek_turn_take_record(ek_turn *t);
 
-/* The line of `--log cache`: how much of a prompt came from the prefix cache, and where and by what it left what is
+/* The line of `--verbose=cache`: how much of a prompt came from the prefix cache, and where and by what it left what is
  * cached. */
 
 /* Appends, without a newline: counts, and if an earlier prompt went on differently: position, message (the n-th turn

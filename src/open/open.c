@@ -60,8 +60,6 @@ static ek_err open_drafter(ek_opened *m, const ek_open_opts *o, const ek_model_o
     ek_err err = find_drafter(&path, m, o);
     if (!err && path.len > 0) err = ek_drafter_open(&m->drafter, ek_buf_text(&path), m->model, opts);
     ek_buf_fini(&path);
-    if (!err && m->drafter && o->rope_position && !strcmp(o->rope_position, "n-minus-1"))
-        ek_drafter_set_position(m->drafter, EK_ROPE_N_MINUS_1);
     return err;
 }
 

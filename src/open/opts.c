@@ -33,8 +33,7 @@ static ek_err check_choices(const ek_open_opts *o)
 {
     EK_TRY(check_choice("synthetic", o->synthetic, "e2b|e4b|12b|26b|31b"));
     EK_TRY(check_choice("weights", o->weights, "auto|exact|8"));
-    EK_TRY(check_choice("draft", o->draft, "off|ngram|auto"));
-    return check_choice("rope_position", o->rope_position, "n|n-minus-1");
+    return check_choice("draft", o->draft, "off|ngram|auto");
 }
 
 static ek_err check_counts(const ek_open_opts *o)

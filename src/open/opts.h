@@ -47,7 +47,6 @@ typedef struct ek_open_opts {
     int draft_max;       /* drafted tokens per request and step, 1 to EK_DRAFT_MAX; 0: 8 */
     const char *drafter; /* a drafter model for the model, written as model is; with "auto" alone. NULL: the bundled
                             model's if model is NULL too, else none */
-    const char *rope_position; /* "n-minus-1" (model/drafter.h); NULL: "n" */
 
     /* Limits of the engine. */
     int ctx_tokens;   /* longest prompt and reply of one request; 0: the model's, or what memory holds */

@@ -1,4 +1,4 @@
-/* chat: the line of --log cache. */
+/* chat: the line of --verbose=cache. */
 #include "helper.h"
 
 #include "chat/turn.h"

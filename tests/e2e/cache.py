@@ -103,7 +103,7 @@ def main():
     prompt = want[QUESTIONS[0]][2]
 
     folder = tempfile.mkdtemp()
-    s = Server(folder, "--cache-audit", "1", "--log", "cache")
+    s = Server(folder, "--cache-audit", "1", "--verbose=cache")
     for i in range(3):
         for k, q in enumerate(QUESTIONS):
             got = s.ask(q)

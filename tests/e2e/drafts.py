@@ -13,7 +13,7 @@ PROGRAM, MODEL = sys.argv[1], sys.argv[2]
 DRAFTER = MODEL + "-drafter"
 MODES = [["--draft", "off"], ["--draft", "ngram"], ["--draft", "ngram", "--draft-max", "64"]]
 if os.path.isdir(DRAFTER):
-    MODES += [["--draft", "auto", "--drafter", DRAFTER], ["--drafter", DRAFTER, "--rope-position", "n-minus-1", "--draft-max", "1"]]
+    MODES += [["--draft", "auto", "--drafter", DRAFTER], ["--drafter", DRAFTER, "--draft-max", "1"]]
 
 
 def generate(ids, *args):

@@ -210,7 +210,7 @@ def restarts():
     """The numbers begin again: what was held is forgotten. The router binds, the servers connect; events are arrays."""
     port = free_port()
     router = Subscriber(f"tcp://127.0.0.1:{port}", bind=True, maps=False)
-    options = ("--kv-events", f"tcp://127.0.0.1:{port}", "--kv-form", "arrays", "--kv-name", "10.1.2.3:8000")
+    options = ("--kv-events", f"tcp://127.0.0.1:{port},arrays,name=10.1.2.3:8000")
     for n in range(3):
         s = Server(PROGRAM, *SMALL, *options)
         load(s, 90 - 30 * n, f"restart {n}")
@@ -230,8 +230,11 @@ def refused():
              (("--kv-events", "tcp://h:0"), "--kv-events tcp://h:0: the port to connect to is 1 to 65535"),
              (("--kv-replay", "tcp://*:1"), "--kv-replay repeats what --kv-events publishes"),
              (("--kv-events", "tcp://*:5557", "--cache-bytes", "0"), "--kv-events tells of pages that --cache-bytes 0 does not keep"),
-             (("--kv-events", "tcp://*:5557", "--kv-name", "a@b"), "--kv-name a@b: HOST:PORT is needed"),
-             (("--kv-events", "tcp://*:5557", "--kv-form", "lists"), "maps"),
+             (("--kv-events", "tcp://*:5557,name=a@b"), "--kv-events ...,name=a@b: name=HOST:PORT is needed, without @"),
+             (("--kv-events", "tcp://*:5557,arrays,name="), "name=HOST:PORT is needed"),
+             (("--kv-events", "x" * 600), "longer than 512 bytes"),
+             (("--kv-events", "tcp://*:5557,lists"), "--kv-events ...,lists: name=HOST:PORT or arrays is needed"),
+             (("--kv-events", "tcp://*:5557", "--kv-form", "arrays"), "--kv-form is gone: "),
              (("--open-paths", "/metrics,/v1/messages"), "--open-paths /v1/messages: it is none of")]
     for options, says in cases:
         r = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", *options], capture_output=True, text=True, timeout=60)

@@ -127,7 +127,7 @@ def kubernetes(s):
     check("the pool's port", of(docs, "InferencePool")["targetPorts"][0]["number"] == ports["http"] == 8080)
     have = options()
     check("options", all(a.split("=")[0] in have for a in c["args"]), [a for a in c["args"] if a.split("=")[0] not in have])
-    check("ports of events", f"--kv-events=tcp://*:{ports['kv-events']}" in c["args"] and f"--kv-replay=tcp://*:{ports['kv-replay']}" in c["args"], c["args"])
+    check("ports of events", f"--kv-events=tcp://*:{ports['kv-events']},name=$(POD_IP):8080" in c["args"] and f"--kv-replay=tcp://*:{ports['kv-replay']}" in c["args"], c["args"])
     used = {m for a in c["args"] for m in re.findall(r"\$\((\w+)\)", a)}
     check("variables", used <= {e["name"] for e in c["env"]} and used, used)
     check("time to drain", pod["terminationGracePeriodSeconds"] > seconds(c["args"], "drain-timeout", 60) + 10)

@@ -97,13 +97,13 @@ def pieces(file, out):
     first = open(out, "rb").read()
     write(65 * 16000)
     refused(1, "at most 30 s", "--audio", file)
-    code, text, err = run("--audio", file, "--split", "--json", "--out", out)
+    code, text, err = run("--audio", file, "--cut-audio", "--json", "--out", out)
     want = {"samples": 65 * 16000, "frames": 2999 + 2999 + 499, "bins": 128, "tokens": 750 + 750 + 125}
-    check("--split", code == 0 and json.loads(text or "{}") == want, f"{code} {text}{err}")
+    check("--cut-audio", code == 0 and json.loads(text or "{}") == want, f"{code} {text}{err}")
     rows = open(out, "rb").read()
     check("a piece is heard by itself", len(rows) == (2999 * 2 + 499) * 512 and rows[:len(first)] == first)
     write(16000)
-    alike = [run("--audio", file, "--json", *more)[1] for more in ((), ("--split",))]
+    alike = [run("--audio", file, "--json", *more)[1] for more in ((), ("--cut-audio",))]
     check("one piece is the sound", alike[0] == alike[1] != "", alike)
 
 

@@ -153,9 +153,8 @@ static void a_drafter_is_opened_where_it_drafts(void **state)
     ek_open_opts o = small();
     ek_engine_stats stats;
     run_by_hand(&want, "f16");
-    o.drafter = "models/pocket-drafter", o.rope_position = "n-minus-1";
+    o.drafter = "models/pocket-drafter";
     assert_int_equal(ek_open(&m, &o), EK_OK);
-    assert_int_equal(ek_drafter_position(m.drafter), EK_ROPE_N_MINUS_1);
     run(m.engine, &got);
     ek_engine_stats_read(m.engine, &stats);
     assert_true(stats.drafted_tokens > 0);
@@ -370,7 +369,6 @@ static const struct wrong {
     WRONG(chunk, (1 << 20) + 1, "1048577"),
     WRONG(draft, "on", "on"),
     WRONG(draft_max, EK_DRAFT_MAX + 1, "65"),
-    WRONG(rope_position, "n-2", "n-2"),
     WRONG(ctx_tokens, 1, "1"),
     WRONG(ctx_tokens, -7, "-7"),
     WRONG(max_requests, 65537, "65537"),
@@ -410,7 +408,7 @@ static void a_long_or_ugly_value_is_cut_and_escaped(void **state)
     memset(value, 'x', sizeof value);
     value[1] = '\n', value[sizeof value - 1] = '\0';
     const ek_open_opts o[] = {{.weights = value}, {.kv = value},    {.activations = value}, {.device = value},
-                              {.isa = value},     {.draft = value}, {.synthetic = value},   {.rope_position = value}};
+                              {.isa = value},     {.draft = value}, {.synthetic = value}};
     for (size_t i = 0; i < sizeof o / sizeof *o; i++) {
         assert_int_equal(ek_open_check(&o[i]), EK_EINVAL);
         assert_null(strchr(ek_err_text(), '\n'));

@@ -320,7 +320,7 @@ static void bodies_below_the_rate(void **state)
     struct pollfd p = {.fd = fd[0], .events = POLLIN};
     for (double end = ek_now() + 3; ek_now() < end && poll(&p, 1, 0) == 0;) trickle(fd, 1, 0.1);
     assert_true(fd[0] >= 0);
-    check_reply(fd[0], "HTTP/1.1 408 ", "--body-rate\"}");
+    check_reply(fd[0], "HTTP/1.1 408 ", "--limits body-rate\"}");
     int slow = client("POST /echo HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 8\r\n\r\n");
     trickle(&slow, 1, 1.5); /* a small one may take its time */
     check_reply(slow, "HTTP/1.1 200 ", "xxxxxxxx");

@@ -102,18 +102,18 @@ several() { # how many
 another() { # sm_80
   local as=$1 model
   part "kernels of $as against the CPU" 120 "$build/tests/cuda/device/device" "$as" bits
-  part "requests against the CPU: the bundled model as $as" 90 "$build/evenkeel" selftest --model models/pocket \
-    --device cuda --features "$as"
+  part "requests against the CPU: the bundled model as $as" 90 env EVENKEEL_FEATURES="$as" "$build/evenkeel" selftest \
+    --model models/pocket --device cuda
   for model in e2b e4b 26b 31b; do
-    part "requests against the CPU: $model's first layers as $as" 90 "$build/evenkeel" selftest --device cuda \
-      --features "$as" --synthetic $model --layers 6
+    part "requests against the CPU: $model's first layers as $as" 90 env EVENKEEL_FEATURES="$as" "$build/evenkeel" \
+      selftest --device cuda --synthetic $model --layers 6
   done
-  part "what $as measures at its first start" 60 "$build/evenkeel" bench --device cuda --features "$as" --tune again --synthetic e2b \
+  part "what $as measures at its first start" 60 env EVENKEEL_FEATURES="$as" "$build/evenkeel" bench --device cuda --tune again --synthetic e2b \
     --layers 6 --batch 1 --generate 4 --runs 1
   for model in e2b e4b 26b 31b; do
-    part "speed of $model as $as" 120 "$build/evenkeel" bench --device cuda --features "$as" --synthetic $model --prompt 2048,32768 \
+    part "speed of $model as $as" 120 env EVENKEEL_FEATURES="$as" "$build/evenkeel" bench --device cuda --synthetic $model --prompt 2048,32768 \
       --chunk 2048 --batch 1,8,64 --generate 32 --runs 1 --json
-    part "speed of $model as $as at depth" 120 "$build/evenkeel" bench --device cuda --features "$as" --synthetic $model \
+    part "speed of $model as $as at depth" 120 env EVENKEEL_FEATURES="$as" "$build/evenkeel" bench --device cuda --synthetic $model \
       --batch 1 --depth 32768 --generate 32 --runs 1 --json
   done
   part "families of kernels of $as" 120 "$build/tests/cuda/device/device" "$as" choice

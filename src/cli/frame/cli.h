@@ -37,6 +37,7 @@ typedef struct ek_names {
 #define EK_OPT_T_FLAG    bool
 #define EK_OPT_T_LIST    ek_list
 #define EK_OPT_T_FILES   ek_names
+#define EK_OPT_T_LEVEL   const char * /* "on", or a word of the placeholder; NULL: off */
 #define EK_OPT_T_PROGRAM const char * /* its path, which begins with / or .; "on": where it is found; NULL: off */
 
 /* A parsed call. Options of other commands keep their defaults. */
@@ -47,7 +48,7 @@ typedef struct ek_cli {
     const char *arg;        /* the last argument that is not an option; NULL if absent */
     const char *arg_before; /* the one before it; NULL if there is one or none */
     const char *text;       /* run: -p TEXT; NULL without */
-    char device_text[128];  /* what device points to where features are given */
+    char device_text[128];  /* what device points to with EVENKEEL_FEATURES */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;
 #include "cli/frame/options.def"
 #undef OPT

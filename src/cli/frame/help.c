@@ -207,5 +207,6 @@ void ek_cli_markdown(ek_buf *out)
         "wins. *answer*: another value may change the answer. *speed only*: no bit of any logit depends on it.\n"
         "`evenkeel COMMAND --help` lists the common options, `--help-all` all of them.\n\n"
         "| option | commands | default | meaning | effect |\n|---|---|---|---|---|\n");
-    for (int i = 0; i < ek_n_options; i++) table_row(out, &ek_options[i]);
+    for (int i = 0; i < ek_n_options; i++)
+        if (ek_options[i].commands) table_row(out, &ek_options[i]);
 }

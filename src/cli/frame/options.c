@@ -11,7 +11,7 @@
 static bool is_option(const char *name)
 {
     for (int i = 0; i < ek_n_options; i++)
-        if (!strcmp(ek_options[i].name, name)) return true;
+        if (!strcmp(ek_options[i].name, name) && ek_options[i].commands) return true;
     return false;
 }
 
@@ -21,7 +21,7 @@ static ek_err refuse_gone(const ek_cli *cli, ek_env_fn *env)
     ek_err err = EK_OK;
     for (int i = 0; i < ek_n_gone_options && !err; i++) {
         const ek_gone_option *g = &ek_gone_options[i];
-        if (!(g->commands >> cli->command & 1) || is_option(g->name)) continue;
+        if (!(g->commands >> cli->command & 1) || g->has_variable || is_option(g->name)) continue;
         ek_buf name = {0};
         ek_name_env(&name, g->name);
         const char *value = env(ek_buf_text(&name));
@@ -138,7 +138,7 @@ static ek_err parse_option(ek_cli *cli, int argc, char **argv, int *i)
     ek_given g = {o, ek_buf_text(&where), NULL};
     ek_err err = EK_OK;
     if (arg[n] == '=') g.value = arg + n + 1;
-    else if (o && o->kind == OPT_FLAG) g.value = "1";
+    else if (o && (o->kind == OPT_FLAG || o->kind == OPT_LEVEL)) g.value = "1";
     else if (o && o->kind == OPT_PROGRAM && !(*i + 1 < argc && ek_option_is_path(argv[*i + 1]))) g.value = "on";
     else if (*i + 1 < argc) g.value = argv[++*i];
     else err = ek_fail(EK_EINVAL, "%s needs a value: %s", g.where, prompt ? "PROMPT" : o->placeholder);
@@ -177,16 +177,59 @@ static ek_err settle_run(ek_cli *cli, int n_args)
     return EK_OK;
 }
 
-/* They are a part of what says where the model runs. */
-static ek_err settle_features(ek_cli *cli)
+/* Limits the CUDA device to another one's kernels, for tests. They are a part of what says where the model runs. */
+static ek_err settle_features(ek_cli *cli, const char *features)
 {
     ek_device device;
-    const int n = snprintf(cli->device_text, sizeof cli->device_text, "%s@%s", cli->device, cli->features);
+    const int n = snprintf(cli->device_text, sizeof cli->device_text, "%s@%s", cli->device, features);
     if (n >= (int)sizeof cli->device_text)
-        return ek_fail(EK_EINVAL, "--features: %.40s... is no architecture", cli->features);
-    if (ek_device_parse(&device, cli->device_text)) return ek_fail_in(EK_EINVAL, "--features");
+        return ek_fail(EK_EINVAL, "EVENKEEL_FEATURES: %.40s... is no architecture", features);
+    if (ek_device_parse(&device, cli->device_text)) return ek_fail_in(EK_EINVAL, "EVENKEEL_FEATURES");
     cli->device = cli->device_text;
     return EK_OK;
+}
+
+static bool has_device(ek_cmd_id command)
+{
+    for (int i = 0; i < ek_n_options; i++)
+        if (!strcmp(ek_options[i].name, "device")) return ek_options[i].commands >> command & 1;
+    return false;
+}
+
+/* One NAME=N of --limits: a row of the table without commands. */
+static ek_err set_limit(ek_cli *cli, const char *name, const char *value)
+{
+    for (int i = 0; i < ek_n_options; i++) {
+        const ek_option *o = &ek_options[i];
+        ek_buf where = {0};
+        ek_option_flag(&where, o);
+        const bool same = !o->commands && !strcmp(ek_buf_text(&where) + 2, name);
+        ek_buf_clear(&where);
+        ek_buf_fmt(&where, "--limits %s", name);
+        const ek_given g = {o, ek_buf_text(&where), value};
+        const ek_err err = same ? ek_option_set(cli, &g) : EK_OK;
+        ek_buf_fini(&where);
+        if (same) return err;
+    }
+    return ek_fail(EK_EINVAL, "--limits %.40s: max-json-values, max-messages, prepare-queue or body-rate is needed",
+                   name);
+}
+
+static ek_err settle_limits(ek_cli *cli)
+{
+    for (const char *at = cli->limits;; at++) {
+        char name[64];
+        const size_t n = strcspn(at, ",");
+        if (n >= sizeof name) return ek_fail(EK_EINVAL, "--limits %.60s...: NAME=N is needed", at);
+        memcpy(name, at, n);
+        name[n] = '\0';
+        char *value = strchr(name, '=');
+        if (!value) return ek_fail(EK_EINVAL, "--limits \"%s\": NAME=N is needed", name);
+        *value++ = '\0';
+        EK_TRY(set_limit(cli, name, value));
+        at += n;
+        if (!*at) return EK_OK;
+    }
 }
 
 /* --help, -h and --help-all, anywhere before "--". */
@@ -227,7 +270,9 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
     if (n_args < cmd->min_args)
         return ek_fail(EK_EINVAL, "%s is missing; usage: evenkeel %s [OPTIONS] %s", cmd->args, cmd->name, cmd->args);
     if (cli->command == EK_CMD_run) EK_TRY(settle_run(cli, n_args));
-    if (cli->has.features) EK_TRY(settle_features(cli));
+    const char *features = env ? env("EVENKEEL_FEATURES") : NULL;
+    if (features && *features && has_device(cli->command)) EK_TRY(settle_features(cli, features));
+    if (cli->has.limits) EK_TRY(settle_limits(cli));
     return ek_cli_check(cli);
 }
 

@@ -4,19 +4,18 @@
 #include <string.h>
 
 const ek_option ek_options[] = {
-#define OPT_AS(kind, field, name, ph, def, min, max, cmds, effect, text) \
-    {OPT_##kind,                                                         \
-     #name,                                                              \
-     ph,                                                                 \
-     def,                                                                \
-     min,                                                                \
-     max,                                                                \
-     cmds,                                                               \
-     EFFECT_##effect,                                                    \
-     text,                                                               \
-     offsetof(ek_cli, field),                                            \
-     offsetof(ek_cli, has.field)},
-#define OPT(kind, name, ...) OPT_AS(kind, name, name, __VA_ARGS__)
+#define OPT(kind, name, ph, def, min, max, cmds, effect, text) \
+    {OPT_##kind,                                               \
+     #name,                                                    \
+     ph,                                                       \
+     def,                                                      \
+     min,                                                      \
+     max,                                                      \
+     cmds,                                                     \
+     EFFECT_##effect,                                          \
+     text,                                                     \
+     offsetof(ek_cli, name),                                   \
+     offsetof(ek_cli, has.name)},
 #include "cli/frame/options.def"
 #undef OPT
 };
@@ -41,7 +40,8 @@ const int ek_n_option_groups = sizeof ek_option_groups / sizeof *ek_option_group
 
 const ek_gone_option ek_gone_options[] = {
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text)
-#define GONE(name, cmds, instead) {#name, cmds, instead},
+#define GONE(name, cmds, instead)      {#name, cmds, instead, false},
+#define GONE_FLAG(name, cmds, instead) {#name, cmds, instead, true},
 #include "cli/frame/options.def"
 #undef OPT
 };

@@ -13,7 +13,8 @@ typedef enum {
     OPT_FLAG,
     OPT_LIST,
     OPT_FILES,
-    OPT_PROGRAM
+    OPT_PROGRAM,
+    OPT_LEVEL
 } ek_opt_kind;
 typedef enum { EFFECT_ANSWER, EFFECT_SPEED, EFFECT_OTHER } ek_opt_effect;
 
@@ -40,6 +41,7 @@ typedef struct ek_gone_option {
     const char *name; /* with underscores */
     unsigned commands;
     const char *instead;
+    bool has_variable; /* which stays */
 } ek_gone_option;
 
 typedef struct ek_command {

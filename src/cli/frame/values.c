@@ -208,12 +208,31 @@ static ek_err set_program(ek_cli *cli, const ek_given *g)
                    g->value, quote);
 }
 
+/* The placeholder is [=WORD]. */
+static ek_err set_level(ek_cli *cli, const ek_given *g)
+{
+    static const char *const words[] = {"0", "1", "false", "true", "no", "yes"};
+    const char **to = field_of(cli, g->o), *word = g->o->placeholder + 2, *quote = quote_of(g->value);
+    const size_t n = strlen(word) - 1;
+    if (strlen(g->value) == n && !memcmp(g->value, word, n)) {
+        *to = g->value;
+        return EK_OK;
+    }
+    for (int i = 0; i < 6; i++)
+        if (!strcmp(g->value, words[i])) {
+            *to = i % 2 ? "on" : NULL;
+            return EK_OK;
+        }
+    return ek_fail(EK_EINVAL, "%s %s%.60s%s: one of %.*s, 1, 0, true, false, yes, no is needed", g->where, quote,
+                   g->value, quote, (int)n, word);
+}
+
 ek_err ek_option_set(ek_cli *cli, const ek_given *g)
 {
     static ek_err (*const by_kind[])(ek_cli *, const ek_given *) = {
-        [OPT_STR] = set_str,   [OPT_CHOICE] = set_choice, [OPT_INT] = set_int,
-        [OPT_NUM] = set_num,   [OPT_SIZE] = set_size,     [OPT_FLAG] = set_flag,
-        [OPT_LIST] = set_list, [OPT_FILES] = set_files,   [OPT_PROGRAM] = set_program,
+        [OPT_STR] = set_str,         [OPT_CHOICE] = set_choice, [OPT_INT] = set_int,   [OPT_NUM] = set_num,
+        [OPT_SIZE] = set_size,       [OPT_FLAG] = set_flag,     [OPT_LIST] = set_list, [OPT_FILES] = set_files,
+        [OPT_PROGRAM] = set_program, [OPT_LEVEL] = set_level,
     };
     EK_TRY(by_kind[g->o->kind](cli, g));
     *((bool *)((char *)cli + g->o->has)) = true;

@@ -20,7 +20,7 @@ ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek
 {
     int tokens;
     *pieces = 1;
-    if (!cli->split_sound) return ek_sound_read(out, file->data, file->len);
+    if (!cli->cut_audio) return ek_sound_read(out, file->data, file->len);
     EK_TRY(ek_sound_read_long(out, file->data, file->len));
     *pieces = ek_sound_pieces(out->samples, kind);
     ek_err err = ek_sound_tokens_long(&tokens, out->samples, kind);
@@ -30,7 +30,7 @@ ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek
 
 ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i)
 {
-    return cli->split_sound ? ek_sound_piece(s, i) : *s;
+    return cli->cut_audio ? ek_sound_piece(s, i) : *s;
 }
 
 ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli)

@@ -9,7 +9,7 @@
 
 /* What --image-tokens, --resize and --alpha say. */
 ek_picture_opts ek_cli_picture_opts(const ek_cli *cli);
-/* A sound, by --split one of many pieces, and how many those are for a model that hears like this: 1 without. */
+/* A sound, by --cut-audio one of many pieces, and how many those are for a model that hears like this: 1 without. */
 ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek_buf *file, ek_sound_kind kind);
 /* Piece i of them; borrowed. */
 ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i);

@@ -129,8 +129,30 @@ static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
 /* What options say; read before anything is fetched, bound or loaded, so that what cannot be is told at once. */
 typedef struct early {
     ek_events_address events, replay;
+    const char *kv_name; /* of --kv-events; NULL without */
+    bool kv_arrays;
+    char kv_events[512]; /* their text */
     ek_fetch_from urls;
 } early;
+
+/* The address and, behind commas, name=HOST:PORT and arrays. */
+static ek_err read_events_words(early *out, const ek_cli *cli)
+{
+    if (strlen(cli->kv_events) >= sizeof out->kv_events)
+        return ek_fail(EK_EINVAL, "--kv-events %.60s...: longer than %zu bytes", cli->kv_events, sizeof out->kv_events);
+    snprintf(out->kv_events, sizeof out->kv_events, "%s", cli->kv_events);
+    char *at = out->kv_events, *word;
+    strsep(&at, ",");
+    while ((word = strsep(&at, ",")) != NULL) {
+        if (!strcmp(word, "arrays")) out->kv_arrays = true;
+        else if (strncmp(word, "name=", 5))
+            return ek_fail(EK_EINVAL, "--kv-events ...,%.80s: name=HOST:PORT or arrays is needed", word);
+        else if (!word[5] || strchr(word, '@'))
+            return ek_fail(EK_EINVAL, "--kv-events ...,%.80s: name=HOST:PORT is needed, without @", word);
+        else out->kv_name = word + 5;
+    }
+    return EK_OK;
+}
 
 static ek_err read_events(early *out, const ek_cli *cli)
 {
@@ -140,9 +162,8 @@ static ek_err read_events(early *out, const ek_cli *cli)
     if (!ek_events_built()) return ek_fail(EK_EUNSUPPORTED, "--kv-events: this program was built without msgpack-c");
     if (cli->has.cache_bytes && cli->cache_bytes == 0)
         return ek_fail(EK_EINVAL, "--kv-events tells of pages that --cache-bytes 0 does not keep");
-    if (cli->has.kv_name && strchr(cli->kv_name, '@'))
-        return ek_fail(EK_EINVAL, "--kv-name %.80s: HOST:PORT is needed, without @", cli->kv_name);
-    EK_TRY(ek_events_address_parse(&out->events, "--kv-events", cli->kv_events, false));
+    EK_TRY(read_events_words(out, cli));
+    EK_TRY(ek_events_address_parse(&out->events, "--kv-events", out->kv_events, false));
     return cli->has.kv_replay ? ek_events_address_parse(&out->replay, "--kv-replay", cli->kv_replay, true) : EK_OK;
 }
 
@@ -245,8 +266,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .prefill = !strcmp(cli->role, "prefill"),
         .kv_events = cli->has.kv_events ? &said->events : NULL,
         .kv_replay = cli->has.kv_replay ? &said->replay : NULL,
-        .kv_arrays = !strcmp(cli->kv_form, "arrays"),
-        .kv_name = cli->has.kv_name ? cli->kv_name : NULL,
+        .kv_arrays = said->kv_arrays,
+        .kv_name = said->kv_name,
         .media_urls = said->urls,
         .ffmpeg = ffmpeg,
         .model = m->model,
@@ -300,7 +321,7 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_opened m;
     ek_ffmpeg *ffmpeg;
     ek_log_start();
-    if (!strcmp(cli->log, "cache")) ek_log_topics_set(EK_LOG_CACHE);
+    if (cli->verbose && !strcmp(cli->verbose, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     early said = {0};
     ek_err err = read_early(&said, cli);

@@ -108,7 +108,7 @@ static void sweep_one(ek_conn *c, double now)
     if (ek_crowd_is_late(c, now)) {
         ek_conn_refuse(c, 503, "too many connections are open, try again later");
     } else if (ek_crowd_is_slow(c, now)) {
-        ek_conn_refuse(c, 408, "the request's body comes slower than --body-rate");
+        ek_conn_refuse(c, 408, "the request's body comes slower than --limits body-rate");
     } else if (c->since_byte > 0) {
         double grace = c->x ? (double)c->x->body.len / MIN_BYTES_PER_SECOND : 0;
         if (now - c->since_byte > o->body_timeout + grace) ek_conn_refuse(c, 408, "the request did not arrive in time");
