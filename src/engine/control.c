@@ -152,17 +152,14 @@ void ek_engine_stop(ek_engine *e, bool drain)
     while (any) any = ek_engine_step(e);
 }
 
-/* These go on while the engine rests. */
-static void read_shared(ek_engine_stats *st, const ek_shared_counts *c)
-{
-    st->shared = true;
-    st->shared_hits = atomic_load(&c->hits), st->shared_misses = atomic_load(&c->misses);
-    st->shared_written = atomic_load(&c->written), st->shared_known = atomic_load(&c->known);
-    st->shared_read_bytes = atomic_load(&c->read_bytes), st->shared_written_bytes = atomic_load(&c->written_bytes);
-    st->shared_wrong = atomic_load(&c->wrong), st->shared_errors = atomic_load(&c->errors);
-    st->shared_dropped = atomic_load(&c->dropped), st->shared_waiting_bytes = atomic_load(&c->waiting_bytes);
-    st->shared_connected = atomic_load(&c->connected);
-}
+/* Those of a shared server go on while the engine rests. */
+#define READ_COUNTED(ctype, field, of)
+#define READ_HERE(ctype, field, of)
+#define READ_DISK(ctype, field, of)
+#define READ_HOST(ctype, field, of)
+#define READ_READ(ctype, field, of) out->field = of;
+#define READ_SHARED(ctype, field, of) \
+    if (shared) out->field = atomic_load(&shared->of);
 
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out)
 {
@@ -170,7 +167,8 @@ void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out)
     pthread_mutex_lock(&open->lock);
     *out = e->stats;
     const ek_shared_counts *shared = e->store ? ek_store_shared_counts_of(e->store) : NULL;
-    if (shared) read_shared(out, shared);
-    out->waiting = e->n_live > out->running ? e->n_live - out->running : 0;
+    out->shared = shared != NULL;
+#define STAT(section, ctype, field, from, of, type, name, help) READ_##from(ctype, field, of)
+#include "engine/stats.def"
     pthread_mutex_unlock(&open->lock);
 }

@@ -192,39 +192,14 @@ ek_err ek_engine_start(ek_engine *e); /* starts the engine thread */
  * the thread if one was started, otherwise steps until done. */
 void ek_engine_stop(ek_engine *e, bool drain);
 
+/* The numbers of stats.def. Pages by kind: used by requests, kept by the prefix cache alone, and all. */
 typedef struct ek_engine_stats {
-    int running, waiting;
-    int pages_used[EK_PAGE_KINDS], pages_total[EK_PAGE_KINDS]; /* used: by requests */
-    int pages_cached[EK_PAGE_KINDS];                           /* kept by the prefix cache alone */
-    uint64_t requests, prompt_tokens, reply_tokens, steps, preempted;
-    uint64_t cached_tokens;     /* of prompt_tokens: those that came from the prefix cache */
-    ek_histogram queue_seconds; /* from a request's arrival to its first admission */
-    ek_histogram step_seconds;  /* of the executor's work */
-    ek_histogram step_requests; /* that shared a step */
-    ek_histogram mask_seconds;  /* of steps with masks: what they took longer because rows were still being made */
-    /* The prefix cache: requests that were looked up (each time one starts or resumes), those that began with cached
-     * pages, the tokens that these did not compute, pages dropped for others. */
-    uint64_t cache_lookups, cache_hits, cache_tokens, cache_evicted_pages;
-    uint64_t cache_waits; /* requests that waited for pages which another one was computing */
-    /* With tell_held: pages that were told and are held, the exclusive or of their hashes, and those that wait for
-     * room. */
-    uint64_t held_pages, held_digest, held_late;
-    uint64_t cache_audits, cache_audit_mismatches; /* prefixes computed again; pages that were not the same */
-    /* Pages on disk: written and read so far; dropped for the byte limit, because they were damaged, because they
-     * could not be written; bytes now. */
-    uint64_t disk_written, disk_read, disk_evicted, disk_damaged, disk_failed, disk_bytes;
-    /* The same in host memory. */
-    uint64_t host_written, host_read, host_evicted, host_bytes;
-    /* Pages that processes share: ek_shared_counts. */
-    uint64_t shared_hits, shared_misses, shared_written, shared_known, shared_read_bytes, shared_written_bytes;
-    uint64_t shared_wrong, shared_errors, shared_dropped, shared_waiting_bytes;
-    int shared_connected; /* of two connections */
-    bool shared;          /* pages are shared at all */
-    /* Pictures (0) and sounds (1): their soft tokens in prompts, those of them that the cache of features had, contents
-     * that were encoded; entries of that cache that were dropped, and its bytes. */
-    uint64_t media_tokens[2], media_reused[2], encoded[2], feature_evicted, feature_bytes;
-    ek_histogram encode_seconds;              /* from the first slice to the last, with the steps between */
-    uint64_t drafted_tokens, accepted_tokens; /* tokens that were drafted and verified; those that stood */
+#define STAT(section, ctype, field, from, of, type, name, help) ctype field;
+#define STAT_PAIR(section, field, name, help)                   uint64_t field[2];
+#define STAT_TIMES(section, field, first, bins, name, help)     ek_histogram field;
+#include "engine/stats.def"
+    int pages_used[EK_PAGE_KINDS], pages_cached[EK_PAGE_KINDS], pages_total[EK_PAGE_KINDS];
+    bool shared; /* pages are shared at all */
 } ek_engine_stats;
 /* News of the pages that the prefix cache holds, for one reader, which must be gone before ek_engine_close; NULL
  * without tell_held or without a cache. */

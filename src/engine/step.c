@@ -245,33 +245,25 @@ static void count(ek_engine *e, double seconds)
     pthread_mutex_unlock(&e->lock);
 }
 
+#define PUBLISH_COUNTED(ctype, field, of)
+#define PUBLISH_READ(ctype, field, of)
+#define PUBLISH_SHARED(ctype, field, of)
+#define PUBLISH_HERE(ctype, field, of) e->stats.field = (ctype)(of);
+#define PUBLISH_DISK(ctype, field, of) \
+    if (disk) e->stats.field = atomic_load(&disk->of);
+#define PUBLISH_HOST(ctype, field, of) \
+    if (host) e->stats.field = atomic_load(&host->of);
+
 static void publish(ek_engine *e)
 {
+    const ek_store_counts *disk = e->store ? ek_store_counts_of(e->store) : NULL;
+    const ek_store_counts *host = e->store ? ek_store_host_counts_of(e->store) : NULL;
     ek_prefix_stats cache = {0};
     if (e->prefix) ek_prefix_held_flush(e->prefix);
     if (e->prefix) ek_prefix_stats_read(e->prefix, &cache);
     pthread_mutex_lock(&e->lock);
-    e->stats.running = e->n_running;
-    if (e->store) {
-        const ek_store_counts *c = ek_store_counts_of(e->store);
-        e->stats.disk_written = atomic_load(&c->written);
-        e->stats.disk_read = atomic_load(&c->read);
-        e->stats.disk_evicted = atomic_load(&c->evicted);
-        e->stats.disk_damaged = atomic_load(&c->damaged);
-        e->stats.disk_failed = atomic_load(&c->failed);
-        e->stats.disk_bytes = atomic_load(&c->bytes);
-        c = ek_store_host_counts_of(e->store);
-        e->stats.host_written = c ? atomic_load(&c->written) : 0;
-        e->stats.host_read = c ? atomic_load(&c->read) : 0;
-        e->stats.host_evicted = c ? atomic_load(&c->evicted) : 0;
-        e->stats.host_bytes = c ? atomic_load(&c->bytes) : 0;
-    }
-    e->stats.feature_evicted = e->features.evicted;
-    e->stats.feature_bytes = (uint64_t)e->features.bytes;
-    e->stats.held_pages = (uint64_t)cache.told;
-    e->stats.held_digest = cache.told_digest;
-    e->stats.held_late = (uint64_t)cache.late;
-    e->stats.cache_evicted_pages = cache.evicted[EK_FULL] + cache.evicted[EK_SLIDING];
+#define STAT(section, ctype, field, from, of, type, name, help) PUBLISH_##from(ctype, field, of)
+#include "engine/stats.def"
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         e->stats.pages_used[k] = e->stats.pages_total[k] - ek_pages_unused(e->pages, (ek_layer_kind)k);
         e->stats.pages_cached[k] = ek_pages_idle(e->pages, (ek_layer_kind)k);

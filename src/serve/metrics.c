@@ -84,52 +84,47 @@ static void put_decoders(ek_buf *b)
     counter(b, "evenkeel_decoder_lines_total", "Lines that decoders wrote to standard error.", d.lines);
 }
 
-static void put_media(ek_buf *b, const ek_engine_stats *st)
+/* The rows of engine/stats.def. */
+typedef enum section { IN_none, IN_load, IN_cache, IN_shared, IN_times, IN_media } section;
+typedef enum row_type { IS_counter, IS_gauge, IS_pair, IS_times } row_type;
+
+typedef struct row {
+    section section;
+    row_type type;
+    const char *name, *help;
+    size_t at;    /* of the field in ek_engine_stats */
+    bool is_int;  /* else uint64_t; a gauge */
+    double first; /* of a histogram, and how many bins of it */
+    int n_bins;
+} row;
+
+#define AT(field) offsetof(ek_engine_stats, field)
+static const row rows[] = {
+#define STAT(section, ctype, field, from, of, type, name, help) \
+    {IN_##section, IS_##type, name, help, AT(field), sizeof(ctype) == sizeof(int), 0, 0},
+#define STAT_PAIR(section, field, name, help) {IN_##section, IS_pair, name, help, AT(field), false, 0, 0},
+#define STAT_TIMES(section, field, first, bins, name, help) \
+    {IN_##section, IS_times, name, help, AT(field), false, first, bins},
+#include "engine/stats.def"
+};
+
+static void put_row(ek_buf *b, const row *r, const ek_engine_stats *st)
 {
-    put_decoders(b);
-    by_sense(b, "evenkeel_media_tokens_total", "Prompt tokens that stood for images or sounds.", st->media_tokens);
-    by_sense(b, "evenkeel_media_cached_tokens_total", "Of these, those whose features were in the cache of features.",
-             st->media_reused);
-    by_sense(b, "evenkeel_media_encoded_total", "Images and sounds that were encoded.", st->encoded);
-    counter(b, "evenkeel_features_evicted_total", "Images and sounds whose features were dropped for others.",
-            st->feature_evicted);
-    gauge(b, "evenkeel_features_bytes", "Bytes of features in memory.", (double)st->feature_bytes);
-    histogram(b, "evenkeel_encode_seconds", "Time from the first slice of an encoding to its last.",
-              &st->encode_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+    const void *at = (const char *)st + r->at;
+    if (r->type == IS_pair) by_sense(b, r->name, r->help, at);
+    else if (r->type == IS_times) histogram(b, r->name, r->help, at, r->first, r->n_bins);
+    else if (r->type == IS_counter) counter(b, r->name, r->help, *(const uint64_t *)at);
+    else gauge(b, r->name, r->help, r->is_int ? *(const int *)at : (double)*(const uint64_t *)at);
 }
 
-/* Of a server that several processes share; nothing without one. */
-static void put_shared(ek_buf *b, const ek_engine_stats *st)
+static void put_section(ek_buf *b, section which, const ek_engine_stats *st)
 {
-    if (!st->shared) return;
-    counter(b, "evenkeel_cache_shared_hits_total", "Pages that the shared server had.", st->shared_hits);
-    counter(b, "evenkeel_cache_shared_misses_total", "Pages that it did not have, or not in time.", st->shared_misses);
-    counter(b, "evenkeel_cache_shared_written_pages_total", "Pages sent to it.", st->shared_written);
-    counter(b, "evenkeel_cache_shared_known_pages_total", "Pages that it had already.", st->shared_known);
-    counter(b, "evenkeel_cache_shared_read_bytes_total", "Bytes of pages that came from it.", st->shared_read_bytes);
-    counter(b, "evenkeel_cache_shared_written_bytes_total", "Bytes of pages sent to it.", st->shared_written_bytes);
-    counter(b, "evenkeel_cache_shared_wrong_pages_total",
-            "Pages that were damaged, another's, or not what computing them again gives.", st->shared_wrong);
-    counter(b, "evenkeel_cache_shared_errors_total", "Connections that failed, commands that were refused.",
-            st->shared_errors);
-    counter(b, "evenkeel_cache_shared_dropped_pages_total", "Pages not sent: no room, or refused.", st->shared_dropped);
-    gauge(b, "evenkeel_cache_shared_waiting_bytes", "Bytes of pages that wait to be sent.",
-          (double)st->shared_waiting_bytes);
-    gauge(b, "evenkeel_cache_shared_connections", "Connections to it: 2 when all is well.", st->shared_connected);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].section == which) put_row(b, &rows[i], st);
 }
 
-static void put_engine(ek_buf *b, const ek_engine_stats *st)
+static void put_pages(ek_buf *b, const ek_engine_stats *st)
 {
-    gauge(b, "evenkeel_requests_running", "Requests that the engine computes.", st->running);
-    gauge(b, "evenkeel_requests_waiting", "Requests that wait for the engine.", st->waiting);
-    counter(b, "evenkeel_engine_requests_total", "Replies submitted to the engine.", st->requests);
-    counter(b, "evenkeel_prompt_tokens_total", "Prompt tokens of requests that got their first token.",
-            st->prompt_tokens);
-    counter(b, "evenkeel_reply_tokens_total", "Tokens generated.", st->reply_tokens);
-    counter(b, "evenkeel_drafted_tokens_total", "Drafted tokens that were verified.", st->drafted_tokens);
-    counter(b, "evenkeel_accepted_tokens_total", "Drafted tokens that stood.", st->accepted_tokens);
-    counter(b, "evenkeel_steps_total", "Steps of the engine.", st->steps);
-    counter(b, "evenkeel_preempted_total", "Requests that gave up their pages and started over.", st->preempted);
     static const char *const kinds[] = {[EK_FULL] = "full",
                                         [EK_SLIDING] = "sliding",
                                         [EK_FULL_START] = "full_start",
@@ -144,30 +139,18 @@ static void put_engine(ek_buf *b, const ek_engine_stats *st)
         for (int i = 0; i < 3; i++)
             ek_buf_fmt(b, "evenkeel_kv_pages{kind=\"%s\",state=\"%s\"} %d\n", kinds[k], pages[i].state, pages[i].n);
     }
-    counter(b, "evenkeel_cache_lookups_total", "Requests that the prefix cache was asked for.", st->cache_lookups);
-    counter(b, "evenkeel_cache_hits_total", "Of these, those that began with cached pages.", st->cache_hits);
-    counter(b, "evenkeel_cache_waits_total", "Requests that waited for a prompt which another computed.",
-            st->cache_waits);
-    counter(b, "evenkeel_cache_evicted_pages_total", "Cached pages dropped for others.", st->cache_evicted_pages);
-    counter(b, "evenkeel_cache_audits_total", "Cached prefixes computed again.", st->cache_audits);
-    counter(b, "evenkeel_cache_audit_mismatch_total", "Pages that were not the same.", st->cache_audit_mismatches);
-    counter(b, "evenkeel_cache_disk_written_pages_total", "Cached pages written to disk.", st->disk_written);
-    counter(b, "evenkeel_cache_disk_read_pages_total", "Cached pages read from disk.", st->disk_read);
-    counter(b, "evenkeel_cache_disk_damaged_total", "Damaged records and files dropped.", st->disk_damaged);
-    counter(b, "evenkeel_cache_disk_failed_pages_total", "Pages that could not be written.", st->disk_failed);
-    counter(b, "evenkeel_cache_host_written_pages_total", "Cached pages copied to host memory.", st->host_written);
-    counter(b, "evenkeel_cache_host_read_pages_total", "Cached pages taken from host memory.", st->host_read);
-    counter(b, "evenkeel_cache_host_evicted_pages_total", "Pages in host memory dropped for others.", st->host_evicted);
-    gauge(b, "evenkeel_cache_host_bytes", "Bytes of cached pages in host memory.", (double)st->host_bytes);
-    put_shared(b, st);
+}
+
+void ek_metrics_engine(ek_buf *b, const ek_engine_stats *st)
+{
+    put_section(b, IN_load, st);
+    put_pages(b, st);
+    put_section(b, IN_cache, st);
+    if (st->shared) put_section(b, IN_shared, st);
     gauge(b, "evenkeel_kv_usage_ratio", "Used share of the fuller pool of pages.", kv_usage(st));
-    histogram(b, "evenkeel_queue_seconds", "Time from a request's arrival at the engine to its first step.",
-              &st->queue_seconds, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
-    histogram(b, "evenkeel_step_seconds", "Time of a step.", &st->step_seconds, EK_HISTOGRAM_SECONDS,
-              EK_HISTOGRAM_BINS);
-    histogram(b, "evenkeel_mask_seconds", "Time that a step waited for the masks of structured output.",
-              &st->mask_seconds, EK_HISTOGRAM_MICRO, EK_HISTOGRAM_BINS);
-    histogram(b, "evenkeel_step_requests", "Requests that shared a step.", &st->step_requests, EK_HISTOGRAM_COUNTS, 11);
+    put_section(b, IN_times, st);
+    put_decoders(b);
+    put_section(b, IN_media, st);
 }
 
 static void put_server(ek_buf *b, const ek_server *s)
@@ -280,8 +263,7 @@ static void write_text(ek_buf *b, const ek_server *s)
     ek_buf_str(b, "\",fingerprint=\"");
     put_label(b, s->fingerprint);
     ek_buf_str(b, "\"} 1\n");
-    put_engine(b, &st);
-    put_media(b, &st);
+    ek_metrics_engine(b, &st);
     put_server(b, s);
     put_events(b, s);
     put_aliases(b, s, &st);

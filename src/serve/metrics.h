@@ -3,6 +3,7 @@
 #define EK_SERVE_METRICS_H
 
 #include "base/histogram.h"
+#include "engine/engine.h"
 #include "serve/http/http.h"
 
 struct ek_server;
@@ -30,6 +31,8 @@ typedef struct ek_metrics {
 } ek_metrics;
 
 const char *ek_outcome_name(ek_outcome o);
+/* The engine's part of the text, and that of decoders. */
+void ek_metrics_engine(ek_buf *out, const ek_engine_stats *st);
 void ek_metrics_reply(struct ek_server *s, ek_exchange *x);
 
 #endif
