@@ -27,7 +27,7 @@ static const struct {
              "store response_format max_completion_tokens verbosity reasoning reasoning_effort "
              "include_reasoning "},
     /* forms of the reply, by vLLM's, SGLang's and llama.cpp's names */
-    {OPENAI, " guided_json guided_choice guided_regex guided_grammar guided_decoding_backend "
+    {OPENAI, " guided_json guided_json_object guided_choice guided_regex guided_grammar guided_decoding_backend "
              "guided_whitespace_pattern structured_outputs structural_tag json_schema grammar grammar_lazy "
              "grammar_triggers regex ebnf "},
     /* vLLM and SGLang */
