@@ -304,7 +304,7 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
     void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror(); /* the most common one is no fault: this machine has no such device */
-        if (strstr(why, "No such file")) return ek_fail(EK_EUNSUPPORTED, "no NVIDIA driver: there is no %s", library);
+        if (strstr(why, "No such file")) return ek_fail(EK_ENOTFOUND, "no NVIDIA driver: there is no %s", library);
         return ek_fail(EK_EUNSUPPORTED, "the NVIDIA driver cannot be opened: %s", why);
     }
     get_fn *get;

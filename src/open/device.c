@@ -192,14 +192,14 @@ bool ek_device_may_leave(const ek_device *d, ek_err err)
 }
 
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
-                      const ek_ranks_beside *beside, ek_model *model, char *why, size_t room)
+                      const ek_ranks_beside *beside, ek_model *model, ek_err *why)
 {
     *out = NULL, *ranks = NULL;
-    why[0] = '\0';
+    *why = EK_OK;
     if (!d->cuda) return EK_OK;
     const ek_err err = open_devices(out, ranks, d, max_bytes, beside, model);
     if (!err || !ek_device_may_leave(d, err)) return err;
-    snprintf(why, room, "%s", ek_err_text());
+    *why = err;
     return EK_OK;
 }
 

@@ -44,10 +44,10 @@ bool ek_device_may_leave(const ek_device *d, ek_err err);
 
 /* Copies the model, which is borrowed, to the device, or to several, with room for `beside`: *out or *ranks is set.
  * max_bytes: what each may give; 0: what is free there. ENOMEM: it has no room, with the numbers and what would hold
- * it, before a weight is read of a deferred model. Both are NULL where that is the CPU; why (room bytes) then gets the
- * reason, "" if it was asked for. */
+ * it, before a weight is read of a deferred model. Both are NULL where that is the CPU; *why is then the
+ * reason, whose sentence is recorded (base/err.h), EK_OK if it was asked for. */
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
-                      const ek_ranks_beside *beside, ek_model *model, char *why, size_t room);
+                      const ek_ranks_beside *beside, ek_model *model, ek_err *why);
 
 /* What of a model would lie where, in words, on what the devices have free or, whether they are there or not, on
  * max_bytes each, and for how many requests of ctx tokens keys and values have room beside it. Weights may be deferred.

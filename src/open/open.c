@@ -241,7 +241,7 @@ static ek_err wanted_device(ek_device *d, const ek_open_opts *o)
 /* On the device, or, with auto, on the CPU if there is none or it has no room for the model or the engine. */
 static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
 {
-    char why[512] = "";
+    ek_err why;
     ek_device d;
     pages p = {0};
     EK_TRY(wanted_device(&d, o));
@@ -252,9 +252,9 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
                                                               : NULL; /* auto leaves out what has no room */
     const bool alone = !ek_device_is_split(&d) && o->gpu_bytes == 0;
     const ek_ranks_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
-    ek_err err = ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, why, sizeof why);
+    ek_err err = ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, &why);
     /* A machine without a GPU is no news; one that is not used is. */
-    if (why[0]) ek_log(strstr(why, "no NVIDIA driver") ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", why);
+    if (why) ek_log(why == EK_ENOTFOUND ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", ek_err_text());
     if (!err && ek_opened_gpu(m)) {
         err = open_at(m, o, &d, &p);
         if (err && ek_device_may_leave(&d, err)) {

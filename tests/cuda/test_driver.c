@@ -278,7 +278,7 @@ static void no_driver_is_said(void **state)
 {
     (void)state;
     ek_cuda_api api;
-    assert_int_equal(ek_cuda_load(&api, "libcuda-that-nobody-has.so.1"), EK_EUNSUPPORTED);
+    assert_int_equal(ek_cuda_load(&api, "libcuda-that-nobody-has.so.1"), EK_ENOTFOUND);
     assert_non_null(strstr(ek_err_text(), "no NVIDIA driver: there is no libcuda-that-nobody-has.so.1"));
     assert_int_equal(ek_cuda_load(&api, "libm.so.6"), EK_EUNSUPPORTED);
     assert_string_equal(ek_err_text(), "the CUDA driver (libm.so.6) is too old: it lacks cuGetProcAddress_v2");

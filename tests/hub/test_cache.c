@@ -74,6 +74,16 @@ static void put(bed *b, const char *commit, char *path, const char *text)
     assert_int_equal(ek_hub_link(&b->cache, commit, &file), EK_OK);
 }
 
+static ek_err find_error(const bed *b, const char *text)
+{
+    ek_buf out = {0};
+    ek_hub_name name;
+    assert_int_equal(ek_hub_name_parse(&name, text), EK_OK);
+    const ek_err err = ek_hub_find(&out, b->dir, &name);
+    ek_buf_fini(&out);
+    return err;
+}
+
 static char *found(bed *b, const char *text)
 {
     static ek_buf out;
@@ -151,6 +161,8 @@ static void what_is_found_without_a_network(void **state)
     assert_int_equal(ek_hub_ref_write(&b->cache, "main", C2), EK_OK);
     assert_string_equal(found(b, "org/m:Q8_0"), "/models--org--m/snapshots/" C2 "/m-Q8_0.gguf");
     assert_non_null(strstr(found(b, "org/m"), "several models"));
+    assert_int_equal(find_error(b, "org/m"), EK_EINVAL);
+    assert_int_equal(find_error(b, "org/m:Q6_K"), EK_ENOTFOUND);
     assert_string_equal(found(b, "org/m@" C1), "/models--org--m/snapshots/" C1);
     assert_non_null(strstr(found(b, "org/m@v1"), "`evenkeel pull org/m@v1` fetches it"));
     assert_int_equal(ek_hub_ref_write(&b->cache, "refs/pr/1", C1), EK_OK);

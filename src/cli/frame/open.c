@@ -152,7 +152,7 @@ void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m)
     ek_gpu_driver driver;
     if (m->ranks) snprintf(out, room, "with %s", ek_ranks_text(m->ranks));
     else if (m->gpu) snprintf(out, room, "on %s", ek_gpu_text(m->gpu));
-    else if (!strcmp(cli->device, "auto") && ek_gpu_driver_load(&driver) && strstr(ek_err_text(), "no NVIDIA driver"))
+    else if (!strcmp(cli->device, "auto") && ek_gpu_driver_load(&driver) == EK_ENOTFOUND)
         snprintf(out, room, "on the CPU (no NVIDIA driver)");
     else snprintf(out, room, "on the CPU");
 }

@@ -33,14 +33,15 @@ static void about(char *out, size_t room, const ek_hub_entry *e, const char *cac
     ek_about a;
     ek_hub_name name = {.has_revision = true};
     ek_buf path = {0};
+    ek_err err;
     memcpy(name.repo, e->repo, sizeof name.repo);
     memcpy(name.revision, e->commit, sizeof e->commit);
     if (!e->commit[0]) {
         snprintf(out, room, "not complete");
-    } else if (ek_hub_find(&path, cache, &name) == EK_OK) {
+    } else if ((err = ek_hub_find(&path, cache, &name)) == EK_OK) {
         ek_about_read(&a, path.data);
         ek_about_text(out, room, &a);
-    } else if (strstr(ek_err_text(), "several models")) {
+    } else if (err == EK_EINVAL) {
         name_all(out, room, e, cache);
     } else {
         snprintf(out, room, "no whole model");

@@ -210,12 +210,12 @@ static ek_ranks_beside beside_of(const ek_selftest *t)
 /* The same requests on the device that --device names, compared with the CPU's rows of logits. */
 static ek_err run_device(ek_selftest *t, ek_device device)
 {
-    char why[512];
+    ek_err why;
     const ek_ranks_beside beside = beside_of(t);
-    EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, &beside, t->model, why, sizeof why));
+    EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, &beside, t->model, &why));
     t->on_device = t->gpu || t->ranks;
     if (!t->on_device) {
-        if (device.cuda) printf("      no device: %s\n", why);
+        if (device.cuda) printf("      no device: %s\n", ek_err_text());
         return EK_OK;
     }
     printf("%s\n", t->ranks ? ek_ranks_text(t->ranks) : ek_gpu_text(t->gpu));
