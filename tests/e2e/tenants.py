@@ -21,7 +21,7 @@ def slow_bodies():
         slow = [s.socket() for _ in range(4)]
         for c in slow:
             c.sendall(head + b" " * 8_380_000)
-        ordinary = dict(CHAT, ignored="x" * 100_000)
+        ordinary = dict(CHAT, user="x" * 100_000)
         while s.metrics()["evenkeel_body_bytes"] < 4 * 8_380_000:
             time.sleep(0.05)
         begin, got = time.time(), 0
