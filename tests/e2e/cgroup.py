@@ -64,7 +64,7 @@ class Group:
 
 def large(n):
     """A body of many small values, each of which takes its share of memory once it is read."""
-    return json.dumps({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "ignored": [[{}] * 50000] * n}).encode()
+    return json.dumps({"messages": [{"role": "user", "content": "x"}], "max_tokens": 1, "metadata": [[{}] * 50000] * n}).encode()
 
 
 def main():
