@@ -9,11 +9,16 @@ static int left_behind(const ek_scheduled *s)
     return s->req->n_tokens - s->req->n_done - (s->n_rows - s->n_draft);
 }
 
+/* Whether a draw of r needs the tokens before it on the host, or its logits the place of those in front. */
+static bool draws_late(const ek_request *r)
+{
+    return r->mask.look || r->reply_logits || ek_sampling_has_penalties(&r->sampling);
+}
+
 /* Whether the request of s, which the step in front has, is known to draw behind that if no token ends it. */
 static bool draws_on(const ek_engine *e, const ek_scheduled *s)
 {
-    const ek_request *r = s->req;
-    return !r->mask.look && !r->reply_logits && !ek_sampling_has_penalties(&r->sampling) && !ek_draft_promises(e, r);
+    return (e->on.draw || !draws_late(s->req)) && !ek_draft_promises(e, s->req);
 }
 
 /* Rows that are known to come behind those of s, of a prompt `share` at most; 0: none are. */
@@ -70,6 +75,7 @@ static void add_draw(ek_plan *a, ek_scheduled *to, int n_tokens)
     const int i = a->n_draws++;
     to->n_logits = to->n_draws = 1;
     a->shown[i] = false, a->digested[i] = r->reply_digest;
+    a->draws_later |= draws_late(r);
     a->draw[i] = (ek_draw){.logits = i,
                            .slot = r->slot,
                            .sampling = &r->sampling,
@@ -120,6 +126,7 @@ static ek_step step_of(const ek_engine *e)
                      .digested = a->digested,
                      .draw = a->draw,
                      .n_draws = a->n_draws,
+                     .draws_later = a->draws_later,
                      .follows = a->follows};
 }
 
@@ -140,7 +147,7 @@ void ek_ahead_begin(ek_engine *e)
     if (!can_begin(e)) return;
     int spare = 0, chunk = e->opts.chunk;
     divide(e);
-    e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = 0;
+    e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = 0, e->ahead.draws_later = false;
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];
         if (!s->req) continue;
@@ -159,6 +166,17 @@ void ek_ahead_begin(ek_engine *e)
         forget(e); /* if it cannot be computed at all, the next plan finds out */
 }
 
+/* What the draws of s were begun without. */
+static void complete(ek_engine *e, ek_scheduled *s)
+{
+    bool all[EK_DRAFT_MAX + 1];
+    const uint64_t *allowed = s->n_draws ? ek_engine_ask_mask(e, s, s->draw, all) : NULL;
+    for (int i = s->draw; i < s->draw + s->n_draws; i++) {
+        e->plan.shown[e->plan.draw[i].logits] = s->req->reply_logits;
+        e->plan.draw[i].allowed = allowed && !all[0] ? allowed : NULL;
+    }
+}
+
 bool ek_ahead_take(ek_engine *e)
 {
     if (e->ahead.n_scheduled == 0) return false;
@@ -173,22 +191,40 @@ bool ek_ahead_take(ek_engine *e)
         for (int j = p->scheduled[i].row; j < p->scheduled[i].row + p->scheduled[i].n_rows; j++)
             p->row[j].token = r->tokens[p->row[j].pos];
         r->n_ahead = 0;
+        if (p->draws_later) complete(e, &p->scheduled[i]);
     }
+    ek_masks_begin(p->masks);
     return true;
+}
+
+/* Draws that nobody reads, and that are still to be made: without tokens, which may not be known or there. */
+static void void_draws(ek_plan *a, const ek_scheduled *s)
+{
+    static const ek_sampling greedy = {.top_p = 1, .repetition_penalty = 1};
+    for (int i = s->draw; i < s->draw + s->n_draws; i++) {
+        ek_draw *d = &a->draw[i];
+        d->sampling = &greedy, d->tokens = NULL, d->n_prompt = 0, d->allowed = NULL;
+    }
 }
 
 void ek_ahead_drop(ek_engine *e)
 {
-    if (e->ahead.n_scheduled == 0) return;
+    ek_plan *a = &e->ahead;
+    if (a->n_scheduled == 0) return;
+    for (int i = 0; i < a->n_scheduled; i++) void_draws(a, &a->scheduled[i]);
     const ek_step step = step_of(e);
-    e->on.end(e->on.arg, &step);
+    if (!step.draws_later || e->on.draw(e->on.arg, &step) == EK_OK) e->on.end(e->on.arg, &step);
     forget(e);
 }
 
 void ek_ahead_leave(ek_engine *e, ek_request *r)
 {
-    for (int i = 0; r->n_ahead && i < e->ahead.n_scheduled; i++)
-        if (e->ahead.scheduled[i].req == r) e->ahead.scheduled[i].req = NULL;
+    ek_plan *a = &e->ahead;
+    for (int i = 0; r->n_ahead && i < a->n_scheduled; i++) {
+        if (a->scheduled[i].req != r) continue;
+        a->scheduled[i].req = NULL;
+        void_draws(a, &a->scheduled[i]);
+    }
     r->n_ahead = 0;
 }
 

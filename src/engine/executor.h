@@ -59,7 +59,8 @@ typedef struct ek_step {
                            computes a step in pieces, of which each is one */
     const int *follows; /* of a step begun behind another: per row, the draw of that step whose token it has, instead of
                            row[].token, or -1: its token is known, as in a prompt; NULL: all are */
-    ek_masks *masks;    /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
+    bool draws_later; /* of a step begun behind another: draws, their masks and shown rows come with ek_executor.draw */
+    ek_masks *masks;  /* ek_masks_wait before the rows of draw[].allowed are read: as late as can be */
 } ek_step;
 
 /* Tokens that a drafter proposes to follow tokens[0..n_tokens). Drafts of one call are apart from each other. */
@@ -88,12 +89,18 @@ typedef struct ek_executor {
     /* The same in two halves, for an executor that computes beside the host; NULL: step alone. begin queues a step, end
      * waits for the step that was begun first and gives its draws, and then its logits and digests are those that are
      * read. Behind a step that was not ended one more may be begun, whose rows each follow a draw of it, or with
-     * begins_prompts are a prompt's, and whose rows of logits are not shown; what copy_page, write_page and poison_page
-     * do then happens behind both. Whatever the tokens are that it follows, it does no harm, and its draws are right
-     * where these are. After an error of begin nothing of that step was begun: that it follows draws can be refused.
-     * After an error of end the step behind it must be ended, too, and gives nothing. */
+     * begins_prompts are a prompt's, and whose rows of logits are not shown, or as its draws come later; what
+     * copy_page, write_page and poison_page do then happens behind both. Whatever the tokens are that it follows, it
+     * does no harm, and its draws are right where these are. After an error of begin nothing of that step was begun:
+     * that it follows draws can be refused. After an error of end the step behind it must be ended, too (and drawn
+     * before, if it draws later), and gives nothing. */
     ek_err (*begin)(void *arg, const ek_step *step);
     ek_err (*end)(void *arg, const ek_step *step);
+    /* Queues the draws of the step that was begun with draws_later: begin read nothing of draw[] and shown[], which
+     * need the tokens of the step in front (masks, penalties) or come where its rows of logits are (shown). Called
+     * once, after that step was ended and before anything else is begun; the step is the same but for draw[], shown[]
+     * and masks. After an error nothing is left of the step, and it is not ended. NULL: no step has draws_later. */
+    ek_err (*draw)(void *arg, const ek_step *step);
     bool begins_prompts; /* a step is worth beginning behind another with rows of prompts, too: then its begin is not
                             idle while that one's end computes. A new request waits for both */
     /* A shown row of the logits buffer: vocab_size floats after the soft cap, before suppress_tokens; valid until a

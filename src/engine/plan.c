@@ -81,23 +81,6 @@ static void preempt(ek_engine *e, ek_request *r)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* What the draws of s may take: a row of allowed tokens for each that has one, behind those of the draws planned so
- * far. The draft ends before its first token that is not allowed. The rows are made while the step computes, where the
- * mask can say all else without them. */
-static const uint64_t *ask_mask(ek_engine *e, ek_scheduled *s, bool all[EK_DRAFT_MAX + 1])
-{
-    const ek_request *r = s->req;
-    if (!r->mask.look || s->n_rows < ek_request_rows_left(r)) return NULL;
-    uint64_t *row = e->plan.allowed + (ptrdiff_t)e->plan.n_draws * ek_mask_words(e->rules.vocab_size);
-    const int32_t *draft = r->tokens + r->n_tokens;
-    int n = r->mask.peek ? r->mask.peek(r->mask.arg, draft, s->n_draft, all) : -1;
-    s->n_draft = n >= 0 ? n : r->mask.look(r->mask.arg, draft, s->n_draft, row, all);
-    bool rows = false;
-    for (int i = 0; i <= n; i++) rows |= !all[i];
-    if (rows) ek_masks_add(e->plan.masks, &r->mask, draft, n, row);
-    return row;
-}
-
 /* The token at position n_tokens, from the row that was planned last. A draft is several of these in a row; the
  * history of each is what it is if the draft is right so far. */
 static void add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed)
@@ -118,7 +101,7 @@ static void lay_out(ek_engine *e, int i)
     ek_scheduled *s = &p->scheduled[i];
     const ek_request *r = s->req;
     bool all[EK_DRAFT_MAX + 1];
-    const uint64_t *allowed = ask_mask(e, s, all);
+    const uint64_t *allowed = ek_engine_ask_mask(e, s, p->n_draws, all);
     ptrdiff_t words = ek_mask_words(e->rules.vocab_size);
     s->row = p->n_rows, s->logits = p->n_logits, s->draw = p->n_draws;
     s->n_rows += s->n_draft;

@@ -46,3 +46,18 @@ void ek_engine_divide(ek_share *share, int n, int chunk)
         }
     }
 }
+
+/* The rows are made while the step computes, where the mask can say all else without them. */
+const uint64_t *ek_engine_ask_mask(ek_engine *e, ek_scheduled *s, int first, bool all[EK_DRAFT_MAX + 1])
+{
+    const ek_request *r = s->req;
+    if (!r->mask.look || s->n_rows < ek_request_rows_left(r)) return NULL;
+    uint64_t *row = e->plan.allowed + (ptrdiff_t)first * ek_mask_words(e->rules.vocab_size);
+    const int32_t *draft = r->tokens + r->n_tokens;
+    int n = r->mask.peek ? r->mask.peek(r->mask.arg, draft, s->n_draft, all) : -1;
+    s->n_draft = n >= 0 ? n : r->mask.look(r->mask.arg, draft, s->n_draft, row, all);
+    bool rows = false;
+    for (int i = 0; i <= n; i++) rows |= !all[i];
+    if (rows) ek_masks_add(e->plan.masks, &r->mask, draft, n, row);
+    return row;
+}

@@ -33,7 +33,8 @@ typedef struct ek_plan {
     bool *digested;    /* [n_logits] */
     uint64_t *allowed; /* a row of ek_mask_words per draw */
     ek_masks *masks;
-    int *follows; /* [n_rows] of a step ahead */
+    int *follows;     /* [n_rows] of a step ahead */
+    bool draws_later; /* of a step ahead: some draws need the tokens in front (ek_executor.draw) */
     ek_draft *draft;
     int32_t (*draft_token)[EK_DRAFT_MAX]; /* a drafter's tokens, per scheduled request */
 } ek_plan;
@@ -137,5 +138,8 @@ int ek_engine_oldest_share(int chunk, int64_t others);
  * goes to the clients, those whose prompts have the fewest rows left first, so that who asks for little is not behind
  * who asks for much. share[0..n): of requests in ascending id, left 0 where there is no prompt; fills in max. */
 void ek_engine_divide(ek_share *share, int n, int chunk);
+/* The rows of allowed tokens of the draws of s, which are draw[first] and those behind it, or NULL: there are none. Of
+ * a draft the part is left that is allowed. all[i]: of draw i every token is. They are made from ek_masks_begin on. */
+const uint64_t *ek_engine_ask_mask(ek_engine *e, ek_scheduled *s, int first, bool all[EK_DRAFT_MAX + 1]);
 
 #endif

@@ -87,6 +87,7 @@ static ek_err compute(ek_engine *e, const ek_step *step, bool begun)
 {
     if (!e->on.begin) return e->on.step(e->on.arg, step);
     if (!begun) EK_TRY(e->on.begin(e->on.arg, step));
+    else if (step->draws_later) EK_TRY(e->on.draw(e->on.arg, step));
     ek_ahead_begin(e);
     ek_err err = e->on.end(e->on.arg, step);
     if (err) {
@@ -112,6 +113,7 @@ static void run(ek_engine *e, bool begun)
                    .digested = p->digested,
                    .draw = p->draw,
                    .n_draws = p->n_draws,
+                   .draws_later = begun && p->draws_later,
                    .masks = p->masks};
     ek_err err = compute(e, &all, begun);
     ek_masks_wait(p->masks);           /* a step that failed did not, and the masks' states are about to change */
@@ -120,6 +122,7 @@ static void run(ek_engine *e, bool begun)
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
         if (!s->req) continue;
+        all.draws_later = false;
         if (err && !e->broken[0] && (e->on.end || p->n_scheduled > 1 || s->n_draft > 0)) {
             ek_draft_drop(s);
             ek_step one = all;

@@ -355,6 +355,15 @@ def bench_explains_its_columns(home):
 
 
 @test
+def bench_has_requests_with_masks(home):
+    few = ("--model", MODEL, "--prompt", "8", "--generate", "4", "--batch", "1,3", "--runs", "1")
+    r = json.loads(run(home, "bench", *few, "--structured", "2", "--json").stdout)
+    assert [(x["batch"], x["structured"]) for x in r["generate"]] == [(1, 1), (3, 2)], r
+    assert all(x["tokens_per_second"] > 0 for x in r["generate"]), r
+    refused(home, 2, "bench", *few, "--structured", "4", says="--structured 4: the largest --batch has 3 requests")
+
+
+@test
 def bench_has_depth_by_default(home):
     small, deep = os.path.join(home, "small"), os.path.join(home, "deep")
     tiny_model.main(small)

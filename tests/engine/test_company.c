@@ -19,6 +19,7 @@
 typedef struct tally {
     int preempted;
     uint64_t followed, refused, failed; /* steps begun behind another */
+    uint64_t drawn_late, lost;          /* of them those whose draws came later, or could not be made */
     uint64_t drafted, accepted;
 } tally;
 
@@ -86,6 +87,7 @@ static void run_scene(uint64_t seed, tally *t)
     t->drafted += stats.drafted_tokens;
     t->accepted += stats.accepted_tokens;
     t->followed += b.followed, t->refused += b.refused, t->failed += b.failed;
+    t->drawn_late += b.drawn_late, t->lost += b.lost;
     assert_true(f.draft != EK_DRAFT_OFF || stats.drafted_tokens == 0);
 }
 
@@ -100,6 +102,8 @@ static void company_does_not_matter(void **state)
            (unsigned long long)t.drafted);
     printf("%llu steps begun behind another, %llu refused, %llu failed in front of one\n",
            (unsigned long long)t.followed, (unsigned long long)t.refused, (unsigned long long)t.failed);
+    printf("%llu drew later, %llu were lost\n", (unsigned long long)t.drawn_late, (unsigned long long)t.lost);
+    assert_true(t.drawn_late > 1000 && t.lost > 50);
     assert_true(t.followed > 1000 && t.refused > 100 && t.failed > 50);
     assert_true(t.preempted > 100); /* the scenes are tight enough to mean something */
     assert_true(t.accepted > 1000 && t.drafted - t.accepted > 1000);

@@ -156,7 +156,7 @@ static void absurd_times_change_kernels_and_no_bit(void **state)
 
 typedef struct counted {
     ek_executor inner;
-    int ahead, begun;
+    int ahead, begun, late;
 } counted;
 
 static counted count;
@@ -167,9 +167,15 @@ static ek_err count_ahead(void *arg, const ek_step *s)
     return count.inner.begin(arg, s);
 }
 
+static ek_err count_late(void *arg, const ek_step *s)
+{
+    count.late++;
+    return count.inner.draw(arg, s);
+}
+
 /* Steps that begin before the tokens in front of them are known: three requests that come at other times, two at once.
- */
-static void compare_ahead(const char *shape, int bits, ek_model_opts o)
+ * late: one of them has a mask and penalties, another one's logits are read, so that their draws come later. */
+static void compare_ahead(const char *shape, int bits, bool late, ek_model_opts o)
 {
     static ek_config c;
     static int32_t tokens[3][80];
@@ -177,6 +183,8 @@ static void compare_ahead(const char *shape, int bits, ek_model_opts o)
     ek_gpu *g;
     ek_ask ask[3];
     ek_trace want[3], got[3];
+    thirds third;
+    const ek_mask mask = {&third, look, accept, peek};
     o.cpu = ek_cpu_detect();
     assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
     assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
@@ -191,6 +199,9 @@ static void compare_ahead(const char *shape, int bits, ek_model_opts o)
                           .digests = true,
                           .sampling = ek_sampling_greedy()};
         ask[i].sampling.temperature = (float)i, ask[i].sampling.top_k = i == 1 ? 9 : 0;
+        if (late && i == 1) ask[i].mask = &mask, ask[i].sampling.repetition_penalty = 1.5f;
+        if (late && i == 2) ask[i].digests = false;
+        third = (thirds){c.vocab_size, 0};
         ek_executor cpu = ek_executor_cpu(m);
         run(&cpu, &ask[i], 1, 64, &want[i]);
     }
@@ -198,9 +209,10 @@ static void compare_ahead(const char *shape, int bits, ek_model_opts o)
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
     count = (counted){.inner = ek_gpu_executor(g)};
     ek_executor device = count.inner;
-    device.begin = count_ahead;
+    device.begin = count_ahead, device.draw = count_late;
+    third.n = 0;
     run(&device, ask, 3, 64, got);
-    assert_true(count.ahead > 8);
+    assert_true(count.ahead > 8 && (count.late > 5) == late);
     compare_traces(shape, want, got, 3);
     ek_gpu_close(g);
     ek_model_close(m);
@@ -209,9 +221,12 @@ static void compare_ahead(const char *shape, int bits, ek_model_opts o)
 static void steps_begin_ahead(void **state)
 {
     (void)state;
-    compare_ahead("Q1", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16});
-    compare_ahead("Q3", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12});
-    compare_ahead("T2", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q8});
+    compare_ahead("Q1", 4, false, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16});
+    compare_ahead("Q3", 4, false, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12});
+    compare_ahead("T2", 0, false, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q8});
+    compare_ahead("Q1", 4, true, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16});
+    compare_ahead("Q3", 4, true, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12});
+    compare_ahead("T2", 0, true, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q8});
 }
 
 /* --- prompts with pictures */

@@ -229,7 +229,8 @@ static void over_a_device_and_experts_of_the_cpu(void **state)
 static void outputs_of_two_devices(void **state)
 {
     (void)state;
-    run_scene(6, (way){.n = 2, .lazy = 3, .outputs = true}, (const char *const[]){"ahead", NULL}, true); /* Q1 */
+    run_scene(6, (way){.n = 2, .lazy = 3, .outputs = true}, (const char *const[]){"ahead", "structured", NULL},
+              true); /* Q1 */
     run_scene(79 | WIDE_EXPERTS, (way){.n = 2, .lazy = 2, .outputs = true}, (const char *const[]){"together", NULL},
               false); /* Q2 */
     run_scene(0, (way){.n = 2, .lazy = 1, .outputs = true}, (const char *const[]){"together", NULL},

@@ -410,6 +410,7 @@ const same_case cases[] = {
     {"cached", cached, "prefixes that other requests left, of every length"},
     {"continued", continued, "replies that were cut anywhere and go on in another engine"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
+    {"structured", masked_ahead, "plain requests ahead beside masks, penalties and logits, whose draws come later"},
     {"media", media, "pictures: cut at every border, again from memory, from disk and without room for features"},
     {"shared", shared, "pages that another process left on a server, as it wrote them and changed"},
     {"crowd", crowd, "all of these at once"},

@@ -1,5 +1,6 @@
 /* Replies under a mask, as those of a grammar: which tokens may come next is a function of the reply so far. Alone
- * and without drafts first, then with the others' rows and drafts, right and wrong. */
+ * and without drafts first, then with the others' rows and drafts, right and wrong; and some of them beside plain
+ * requests, in steps begun before the tokens in front are known, to which their draws come later. */
 #include <stdio.h>
 #include <string.h>
 
@@ -61,15 +62,15 @@ typedef struct masks {
     ek_mask mask[MAX_ASKS];
 } masks;
 
-/* The scene's requests, each at the beginning of its mask. */
-static void begin(const scene *s, masks *m, ek_ask *ask)
+/* The scene's requests, each at the beginning of its mask; every: one of so many has one. */
+static void begin(const scene *s, masks *m, ek_ask *ask, int every)
 {
     for (int i = 0; i < s->n; i++) {
         ask[i] = s->ask[i];
         ask[i].prompt_logits_from = ask[i].n_tokens;
         m->state[i] = (automaton){ek_mix64(s->seed + (uint64_t)i), s->config.vocab_size, -1, 0};
         m->mask[i] = (ek_mask){&m->state[i], look, accept, i % 4 ? peek : NULL};
-        ask[i].mask = &m->mask[i];
+        ask[i].mask = i % every == 0 ? &m->mask[i] : NULL;
     }
 }
 
@@ -82,12 +83,17 @@ static ek_err compare(const char *variant, const ek_trace *want, const ek_trace 
     return EK_OK;
 }
 
-static ek_err together(const scene *s, company *base, const char *variant, company c, int n, ek_trace *want)
+static ek_err together(const scene *s, company *base, const char *variant, company c, int every, int n, ek_trace *want)
 {
     static masks m;
     static ek_trace got[MAX_ASKS];
     ek_ask ask[MAX_ASKS];
-    begin(s, &m, ask);
+    begin(s, &m, ask, every);
+    for (int i = 0; i < n && c.ahead; i++) {
+        const uint64_t r = ek_mix64(s->seed + 990 + (uint64_t)i);
+        ask[i].digests = i % (2 * every) != 0; /* the others' logits are asked for, too */
+        if (c.chunk && r % 4 == 0) ask[i].cancel = 20 + (int)((r >> 8) % 40);
+    }
     for (int i = 0; i < n; i++) ask[i].arrive = c.chunk ? (int)(ek_mix64(s->seed + 77 + (uint64_t)i) % 20) : 0;
     c.ask = ask, c.n = n, c.want = want;
     EK_TRY(run_in_company(s, &c, got));
@@ -96,30 +102,46 @@ static ek_err together(const scene *s, company *base, const char *variant, compa
     base->preempted += c.preempted;
     base->masked_drafts += c.drafted;
     base->masked_accepted += c.accepted;
+    base->drawn_late += c.drawn_late, base->followed += c.followed, base->steps += c.steps;
     return err;
 }
 
-static ek_err in_all_companies(const scene *s, company *base, int n, ek_trace *want)
+static ek_err in_all_companies(const scene *s, company *base, int every, int n, ek_trace *want)
 {
     int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     company c = {.draft = EK_DRAFT_NGRAM};
-    EK_TRY(together(s, base, "from the text", c, n, want));
+    EK_TRY(together(s, base, "from the text", c, every, n, want));
     c = (company){.draft = EK_DRAFT_AUTO, .chunk = 60};
-    EK_TRY(together(s, base, "right and wrong", c, n, want));
+    EK_TRY(together(s, base, "right and wrong", c, every, n, want));
     c.full_pages = max;
-    EK_TRY(together(s, base, "right and wrong, few pages", c, n, want));
+    EK_TRY(together(s, base, "right and wrong, few pages", c, every, n, want));
     c = (company){.draft = EK_DRAFT_AUTO, .drafter = true, .chunk = 90};
-    return together(s, base, "by a drafter model", c, n, want);
+    return together(s, base, "by a drafter model", c, every, n, want);
 }
 
-ek_err masked(const scene *s, company *base, check_fn *check, void *arg)
+static ek_err all_ahead(const scene *s, company *base, int every, int n, ek_trace *want)
+{
+    int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
+    company c = {.ahead = true};
+    EK_TRY(together(s, base, "ahead", c, every, n, want));
+    c.chunk = 60;
+    EK_TRY(together(s, base, "ahead, come and go", c, every, n, want));
+    c = (company){.ahead = true, .chunk = 90, .full_pages = max, .max_requests = n > 2 ? n - 1 : n, .turns = true};
+    EK_TRY(together(s, base, "ahead, few pages, in turns", c, every, n, want));
+    c = (company){.ahead = true, .chunk = 60, .draft = EK_DRAFT_NGRAM};
+    return together(s, base, "ahead, with drafts", c, every, n, want);
+}
+
+typedef ek_err companies_fn(const scene *s, company *base, int every, int n, ek_trace *want);
+
+/* Alone, and then as `companies` says. */
+static ek_err compare_with_alone(const scene *s, company *base, int every, companies_fn *companies)
 {
     static ek_trace want[MAX_ASKS];
     static masks m;
     ek_ask ask[MAX_ASKS];
-    (void)check, (void)arg; /* what the scene's requests get alone has no mask */
     int n = 0, rows = 0;
-    begin(s, &m, ask);
+    begin(s, &m, ask, every);
     memset(want, 0, sizeof want);
     ek_err err = EK_OK;
     ek_executor (*device)(ek_model * m) = scene_executor;
@@ -130,7 +152,19 @@ ek_err masked(const scene *s, company *base, check_fn *check, void *arg)
         err = run_in_company(s, &c, &want[n]);
     }
     scene_executor = device;
-    if (!err) err = in_all_companies(s, base, n, want);
+    if (!err) err = companies(s, base, every, n, want);
     for (int i = 0; i < n; i++) ek_trace_fini(&want[i]);
     return err;
+}
+
+ek_err masked(const scene *s, company *base, check_fn *check, void *arg)
+{
+    (void)check, (void)arg; /* what the scene's requests get alone has no mask */
+    return compare_with_alone(s, base, 1, in_all_companies);
+}
+
+ek_err masked_ahead(const scene *s, company *base, check_fn *check, void *arg)
+{
+    (void)check, (void)arg;
+    return compare_with_alone(s, base, 3, all_ahead);
 }

@@ -356,7 +356,7 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     ek_engine_stats stats;
     ek_engine_stats_read(e, &stats);
     c->preempted += stats.preempted;
-    c->followed += b.followed;
+    c->followed += b.followed, c->drawn_late += b.drawn_late;
     c->steps += stats.steps;
     c->hits += stats.cache_hits;
     c->waits += stats.cache_waits;

@@ -81,7 +81,7 @@ typedef struct company {
     uint64_t preempted, steps, hits, waits;  /* out */
     uint64_t yielded;                        /* out: of preempted, those of the case `turns` */
     uint64_t encoded, reused;                /* out: contents; tokens of contents whose features were there */
-    uint64_t followed;                       /* out: steps begun ahead */
+    uint64_t followed, drawn_late;           /* out: steps begun ahead; of them those that drew later */
     uint64_t drafted, accepted;              /* out */
     uint64_t drafts;                         /* out, with `drafter`: a sum of hashes of its drafts */
     uint64_t masked_drafts, masked_accepted; /* sums of the case `masked` */

@@ -48,7 +48,8 @@ static bool compare(void *arg, const char *variant, const ek_trace *got, const i
 }
 
 typedef struct tally {
-    uint64_t scenes, rows, steps, preempted, hits, waits, followed, drafted, accepted, masked_drafts, masked_accepted;
+    uint64_t scenes, rows, steps, preempted, hits, waits, followed, drafted, accepted, masked_drafts, masked_accepted,
+        drawn_late;
     uint64_t encoded, reused, yielded;
     int failed;
 } tally;
@@ -88,6 +89,7 @@ static void run_scene(uint64_t seed, const char *only, tally *t)
         t->accepted += base.accepted;
         t->masked_drafts += base.masked_drafts;
         t->masked_accepted += base.masked_accepted;
+        t->drawn_late += base.drawn_late;
     }
     for (int i = 0; i < s.n; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
@@ -147,6 +149,7 @@ static void company_does_not_matter(void **state)
     assert_true(t.followed > 1000);                                /* and `ahead` */
     assert_true(t.accepted > 100 && t.drafted > t.accepted + 100); /* and `drafted` */
     assert_true(t.masked_accepted > 100 && t.masked_drafts > t.masked_accepted + 100); /* and `masked` */
+    assert_true(t.drawn_late > (uint64_t)CHECK_SCENES * 10);                           /* and `structured` */
 }
 
 /* --- the inverse: kernels whose sums depend on who is there must be caught */

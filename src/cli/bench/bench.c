@@ -43,7 +43,35 @@ static int32_t *prompt_ids(const ek_engine *e, int n, bool again)
     return ids;
 }
 
-static ek_err submit(ek_engine *e, int n, int max_tokens, bool again, tally *t, ek_request_id *id)
+/* As a grammar's: a row of allowed tokens that is written for each token of the reply, half of all tokens. */
+typedef struct half {
+    int words, n;
+} half;
+
+static int look(void *arg, const int32_t *draft, int n_draft, uint64_t *row, bool *all)
+{
+    const half *h = arg;
+    (void)draft, (void)n_draft;
+    all[0] = false;
+    for (int i = 0; i < h->words; i++) row[i] = h->n % 2 ? 0xaaaaaaaaaaaaaaaaULL : 0x5555555555555555ULL;
+    return 0;
+}
+
+static int peek(void *arg, const int32_t *draft, int n_draft, bool *all)
+{
+    (void)arg, (void)draft, (void)n_draft;
+    all[0] = false;
+    return 0;
+}
+
+static void accept(void *arg, int32_t token)
+{
+    half *h = arg;
+    (void)token;
+    h->n++;
+}
+
+static ek_err submit(ek_engine *e, int n, int max_tokens, bool again, const ek_mask *mask, tally *t, ek_request_id *id)
 {
     int32_t *ids = prompt_ids(e, n, again);
     ek_request_opts r = {.tokens = ids,
@@ -53,6 +81,7 @@ static ek_err submit(ek_engine *e, int n, int max_tokens, bool again, tally *t, 
                          .ignore_eos = true,
                          .sink = on_event,
                          .arg = t,
+                         .mask = mask,
                          .prompt_logits_from = n};
     ek_err err = ek_engine_submit(e, &r, id);
     free(ids);
@@ -64,7 +93,7 @@ static ek_err run_prompt(ek_engine *e, int n, bool again, double *seconds)
 {
     tally t = {0};
     ek_request_id id;
-    EK_TRY(submit(e, n, 1, again, &t, &id));
+    EK_TRY(submit(e, n, 1, again, NULL, &t, &id));
     double start = ek_now();
     bool worked = true;
     while (t.running > 0 && worked) worked = ek_engine_step(e);
@@ -72,15 +101,22 @@ static ek_err run_prompt(ek_engine *e, int n, bool again, double *seconds)
     return t.err;
 }
 
-static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, double *seconds, double *prompts)
+static ek_err run_generate(ek_engine *e, int batch, int structured, int depth, int n_steps, double *seconds,
+                           double *prompts)
 {
     const double first = ek_now();
     tally t = {0};
     ek_request_id *id = ek_alloc((size_t)batch * sizeof *id);
+    half *state = ek_alloc((size_t)batch * sizeof *state);
+    ek_mask *mask = ek_alloc((size_t)batch * sizeof *mask);
     ek_err err = EK_OK;
     bool worked = true;
     int n = 0;
-    for (; n < batch && !err; n++) err = submit(e, depth > 0 ? depth : 1, INT_MAX, false, &t, &id[n]);
+    for (; n < batch && !err; n++) {
+        state[n] = (half){.words = ek_mask_words(ek_model_config(ek_engine_model(e))->vocab_size)};
+        mask[n] = (ek_mask){&state[n], look, accept, peek};
+        err = submit(e, depth > 0 ? depth : 1, INT_MAX, false, n < structured ? &mask[n] : NULL, &t, &id[n]);
+    }
     while (!err && !t.err && t.started < batch && worked) worked = ek_engine_step(e);
     int before = t.tokens;
     double start = ek_now();
@@ -95,7 +131,7 @@ static ek_err run_generate(ek_engine *e, int batch, int depth, int n_steps, doub
             n_steps, batch, t.tokens - before);
     for (int i = 0; i < n; i++) ek_engine_cancel(e, id[i]);
     for (worked = true; t.running > 0 && worked;) worked = ek_engine_step(e);
-    free(id);
+    free(id), free(state), free(mask);
     return err ? err : t.err;
 }
 
@@ -158,8 +194,8 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
     return err;
 }
 
-ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
-                         double *per_second, double *per_limit, double *prompts)
+ek_err ek_bench_generate(ek_engine *e, int batch, int structured, int depth, int n_steps, int runs,
+                         ek_bench_limit *limit, double *per_second, double *per_limit, double *prompts)
 {
     double *read = ek_alloc((size_t)runs * sizeof *read);
     series s;
@@ -167,7 +203,7 @@ ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int ru
     series_begin(&s, runs, limit);
     while (!err && series_more(&s)) {
         double seconds = 0, before = 0;
-        err = run_generate(e, batch, depth, n_steps, &seconds, &before);
+        err = run_generate(e, batch, structured, depth, n_steps, &seconds, &before);
         if (!err) read[s.n] = (double)batch * depth / before;
         if (!err) series_add(&s, n_steps / seconds, limit);
     }

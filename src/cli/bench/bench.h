@@ -27,9 +27,9 @@ ek_err ek_bench_prompt(ek_engine *e, int n, int runs, ek_bench_limit *limit, dou
 
 /* Steps per second of `batch` requests that all generate, with depth tokens before; each step
  * makes one token of each. *prompts: tokens per second of these prompts, from the first submit until the last request
- * generates (median). */
-ek_err ek_bench_generate(ek_engine *e, int batch, int depth, int n_steps, int runs, ek_bench_limit *limit,
-                         double *per_second, double *per_limit, double *prompts);
+ * generates (median). structured: of the batch those with a mask, of which every token has another row. */
+ek_err ek_bench_generate(ek_engine *e, int batch, int structured, int depth, int n_steps, int runs,
+                         ek_bench_limit *limit, double *per_second, double *per_limit, double *prompts);
 
 /* Context that ek_bench_generate needs: while the last prompts are processed, the first
  * requests already generate. */

@@ -37,10 +37,12 @@ static void list_rows(ek_bench_report *r)
     }
     for (int d = 0; d < depth.n; d++)
         for (int b = 0; b < cli->batch.n; b++) {
-            const ek_bench_result x = {.generate = true,
-                                       .batch = cli->batch.v[b],
-                                       .depth = depth.v[d],
-                                       .offered = !cli->has.depth && depth.v[d] > LONG};
+            const ek_bench_result x = {
+                .generate = true,
+                .batch = cli->batch.v[b],
+                .structured = (int)(cli->structured < cli->batch.v[b] ? cli->structured : cli->batch.v[b]),
+                .depth = depth.v[d],
+                .offered = !cli->has.depth && depth.v[d] > LONG};
             if (!x.offered || (!cli->has.prompt && x.batch == first)) r->row[r->n_rows++] = x;
         }
 }
@@ -178,8 +180,8 @@ static ek_err measure_row(ek_bench_report *r, machine *limits, ek_bench_result *
         return EK_OK;
     }
     if (x->generate)
-        EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->depth, (int)r->cli->generate, runs, &limit, &x->per_second,
-                                 &x->per_limit, &x->prompts));
+        EK_TRY(ek_bench_generate(r->m->engine, x->batch, x->structured, x->depth, (int)r->cli->generate, runs, &limit,
+                                 &x->per_second, &x->per_limit, &x->prompts));
     else EK_TRY(ek_bench_prompt(r->m->engine, x->tokens, runs, &limit, &x->per_second, &x->per_limit, &x->again));
     x->limit = limit.median;
     return EK_OK;
@@ -208,6 +210,11 @@ static ek_err check_options(const ek_cli *cli)
     if (cli->first_token && !cli->has.pictures && !cli->has.sounds)
         return ek_fail(EK_EINVAL,
                        "--first-token is of a question with a picture or a sound: --pictures or --sounds is missing");
+    if (cli->structured && (cli->has.pictures || cli->has.sounds))
+        return ek_fail(EK_EINVAL, "either --structured or %s", cli->has.pictures ? "--pictures" : "--sounds");
+    if (cli->structured > ek_bench_max(&cli->batch))
+        return ek_fail(EK_EINVAL, "--structured %lld: the largest --batch has %d requests", (long long)cli->structured,
+                       ek_bench_max(&cli->batch));
     return EK_OK;
 }
 

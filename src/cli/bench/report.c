@@ -29,6 +29,7 @@ static void explain_prompt(const ek_bench_report *r)
 static void explain_generate(void)
 {
     fputs("\nbatch            requests that generate at the same time\n"
+          "(n masked)       of them, whose tokens a mask decides, as a grammar's does (--structured)\n"
           "depth            tokens before the reply, in each of them\n"
           "read             how many of these a second, all prompts one behind the other\n"
           "tokens/s         of all of them together\n"
@@ -90,8 +91,10 @@ void ek_bench_print_table(const ek_bench_report *r)
         printf("%10d %10d ", x->batch, x->depth);
         if (x->depth > 0) printf("%10.1f ", x->prompts);
         else printf("%10s ", "-");
-        printf("%12.2f %12.2f %10.1f %10.1f %6.1f %%\n", x->batch * x->per_second, x->per_second,
+        printf("%12.2f %12.2f %10.1f %10.1f %6.1f %%", x->batch * x->per_second, x->per_second,
                work(r, x) * x->per_second / 1e9, x->limit / 1e9, 100 * work(r, x) * x->per_limit);
+        if (x->structured) printf("  (%d masked)", x->structured);
+        printf("\n");
     }
     print_left_out(r);
 }
@@ -140,9 +143,9 @@ void ek_bench_print_json(const ek_bench_report *r)
         if (!x->generate || x->left_out) continue;
         ek_buf_fmt(
             &b,
-            "%s{\"batch\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f,\"prompt_tokens_per_second\":%.3f}",
-            sep, x->batch, x->depth, x->batch * x->per_second, x->per_second, x->limit, work(r, x) * x->per_limit,
-            x->prompts);
+            "%s{\"batch\":%d,\"structured\":%d,\"depth\":%d,\"tokens_per_second\":%.3f,\"steps_per_second\":%.3f,\"read_bytes_per_second\":%.0f,\"share_of_reads\":%.4f,\"prompt_tokens_per_second\":%.3f}",
+            sep, x->batch, x->structured, x->depth, x->batch * x->per_second, x->per_second, x->limit,
+            work(r, x) * x->per_limit, x->prompts);
         sep = ",";
     }
     ek_buf_str(&b, "]}");

@@ -8,6 +8,7 @@
 typedef struct ek_bench_result {
     bool generate;
     int tokens, batch, depth; /* of a prompt; of generation */
+    int structured;           /* of the batch: requests with a mask */
     double per_second;        /* prompt tokens; steps */
     double per_limit;         /* of the limit measured beside it: tokens a multiply-add; steps a byte */
     double limit;             /* multiply-adds a second; bytes a second */

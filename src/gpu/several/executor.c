@@ -95,34 +95,54 @@ static ek_err queue_all(ek_gpu_run *const *x, int n)
     return queue_draws(x, n);
 }
 
-/* All that a step queues behind its copies. Masks may still be made while the device computes the forward pass. */
-static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
+/* Behind the forward pass, which the device computes while masks are made. */
+static ek_err queue_masked_draws(ek_gpu_run *const *x, int n, const ek_step *s)
 {
-    if (!x[0]->now.masks) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
-    EK_TRY(ek_gpu_replay(x, n, queue_forward, EK_GPU_FORWARD));
     ek_masks_wait(s->masks);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && x[0]->now.masks; i++) {
         if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
         EK_TRY(ek_gpu_put_masks(x[i], s));
     }
     return ek_gpu_replay(x, n, queue_draws, EK_GPU_DRAWS);
 }
 
+/* All that a step queues behind its copies. */
+static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    if (!x[0]->now.masks && !s->draws_later) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
+    EK_TRY(ek_gpu_replay(x, n, queue_forward, EK_GPU_FORWARD));
+    return s->draws_later ? EK_OK : queue_masked_draws(x, n, s);
+}
+
+/* Draws, and rows of logits that the host reads. */
+static ek_err list_draws(ek_gpu_run *x, const ek_step *s)
+{
+    if (x->now.n_want)
+        memcpy(x->lists.shown + s->first_logits, s->shown + s->first_logits,
+               sizeof *x->lists.shown * (size_t)x->now.n_want);
+    EK_TRY(ek_gpu_samples(x, s, x->lists.shown));
+    if (x->exchange.follower) memset(x->lists.shown, 0, sizeof *x->lists.shown * (size_t)x->z.max_logits);
+    return EK_OK;
+}
+
+/* The host still reads rows of logits of the step in front, and knows nothing of the draws. */
+static void put_off_draws(ek_gpu_run *x)
+{
+    memset(x->lists.shown, 0, sizeof *x->lists.shown * (size_t)x->z.max_logits);
+    ek_gpu_no_samples(x);
+}
+
 /* What the host brings to the step. */
 static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_gpu_lists(x, s));
-    if (x->now.n_want)
-        memcpy(x->lists.shown + s->first_logits, s->shown + s->first_logits,
-               sizeof *x->lists.shown * (size_t)x->now.n_want);
     x->now.digests = false;
-    for (int i = 0; i < x->now.n_want; i++) x->now.digests |= s->digested[s->first_logits + i];
-    EK_TRY(ek_gpu_samples(x, s, x->lists.shown));
-    if (s->follows && x->now.n_draws < s->n_draws)
+    for (int i = 0; i < x->now.n_want && !x->exchange.follower; i++) x->now.digests |= s->digested[s->first_logits + i];
+    if (s->draws_later) put_off_draws(x);
+    else EK_TRY(list_draws(x, s));
+    if (s->follows && !s->draws_later && x->now.n_draws < s->n_draws)
         return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
                        s->n_draws - x->now.n_draws);
-    if (x->exchange.follower)
-        memset(x->lists.shown, 0, sizeof *x->lists.shown * (size_t)x->z.max_logits), x->now.digests = false;
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->now.masks ? x->now.first_mask : x->block.used));
     EK_TRY(ek_gpu_border_take(x, s));
     return upload_embeddings(x, s);
@@ -189,11 +209,20 @@ static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
 {
     for (int i = 0; i < n; i++) EK_TRY(prepare(x[i], s));
     EK_TRY(queue_kernels(x, n, s));
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n && !s->draws_later; i++) {
         EK_TRY(ek_cuda_enter(x[i]->g->c));
         EK_TRY(queue_results(x[i], s, ek_gpu_flight_of(&x[i]->flights, x[i]->flights.n_begun)));
     }
     return EK_OK;
+}
+
+/* Nothing queued may still read the block. */
+static ek_err release(ek_gpu_run *const *x, int n, ek_err err)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    ek_gpu_release(x, n);
+    return ek_fail(err, "%s", text);
 }
 
 ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
@@ -202,11 +231,44 @@ ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
     if (x[0]->exchange.control) EK_TRY(ek_gpu_number(x, n));
     const ek_err err = queue_step(x, n, s);
     for (int i = 0; i < n && !err; i++) x[i]->flights.n_begun++;
-    if (!err) return EK_OK;
-    char text[512];
-    snprintf(text, sizeof text, "%s", ek_err_text());
-    ek_gpu_release(x, n); /* nothing queued may still read the block */
-    return ek_fail(err, "%s", text);
+    return err ? release(x, n, err) : EK_OK;
+}
+
+/* The lists of draws lie behind those of the forward pass, which may run already. */
+static ek_err prepare_draws(ek_gpu_run *x, const ek_step *s)
+{
+    const size_t from = x->block.used;
+    EK_TRY(ek_cuda_enter(x->g->c));
+    EK_TRY(x->g->err);
+    EK_TRY(list_draws(x, s));
+    const size_t end = x->now.masks ? x->now.first_mask : x->block.used;
+    if (end > from) EK_TRY(ek_cuda_upload(x->g->c, x->block.device + from, x->block.host + from, end - from));
+    return download_shown(x);
+}
+
+static ek_err queue_late_draws(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    for (int i = 0; i < n; i++) EK_TRY(prepare_draws(x[i], s));
+    EK_TRY(queue_masked_draws(x, n, s));
+    for (int i = 0; i < n; i++) {
+        EK_TRY(ek_cuda_enter(x[i]->g->c));
+        EK_TRY(queue_results(x[i], s, ek_gpu_flight_of(&x[i]->flights, x[i]->flights.n_begun - 1)));
+    }
+    return EK_OK;
+}
+
+ek_err ek_gpu_draw_late(ek_gpu_run *const *x, int n, const ek_step *s)
+{
+    EK_ASSERT(s->draws_later && x[0]->flights.n_begun == x[0]->flights.n_ended + 1);
+    const ek_err err = queue_late_draws(x, n, s);
+    for (int i = 0; i < n && err; i++) x[i]->flights.n_begun--;
+    return err ? release(x, n, err) : EK_OK;
+}
+
+static ek_err draw_run(void *arg, const ek_step *s)
+{
+    ek_gpu_run *x = arg;
+    return ek_gpu_draw_late(&x, 1, s);
 }
 
 static ek_err begin_run(void *arg, const ek_step *s)
@@ -338,6 +400,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .step = step_run,
                          .begin = begin_run,
                          .end = end_run,
+                         .draw = draw_run,
                          .logits = logits_run,
                          .digest = digest_run,
                          .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */

@@ -319,6 +319,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     out.open = open_split, out.close = close_split;
     out.step = step_split;
     out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
+    out.draw = NULL; /* of pieces each has its own */
     out.begins_prompts = !host && x->n > 1;
     out.logits = logits_split, out.digest = digest_split;
     out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;

@@ -58,6 +58,12 @@ static ek_err end_split(void *arg, const ek_step *s)
     return ek_gpu_end(x->run, x->n, s);
 }
 
+static ek_err draw_split(void *arg, const ek_step *s)
+{
+    split *x = arg;
+    return ek_gpu_draw_late(x->run, x->n, s);
+}
+
 static ek_err step_split(void *arg, const ek_step *s)
 {
     EK_TRY(begin_split(arg, s));
@@ -175,7 +181,7 @@ ek_executor ek_ranks_by_outputs(ek_ranks *r)
     out.arg = x;
     out.room = room;
     out.open = open_split, out.close = close_split;
-    out.step = step_split, out.begin = begin_split, out.end = end_split;
+    out.step = step_split, out.begin = begin_split, out.end = end_split, out.draw = draw_split;
     out.logits = logits_split, out.digest = digest_split;
     out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;
     out.poison_page = poison_page_split;

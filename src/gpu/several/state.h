@@ -30,8 +30,9 @@ ek_executor ek_ranks_by_outputs(ek_ranks *r);
 
 /* Steps of the executor of a device, and of several whose outputs are cut, which take them together. */
 
-/* ek_executor.begin and end of n runs. Behind begin's error nothing of the step is queued anywhere. */
+/* ek_executor.begin, draw and end of n runs. Behind begin's and draw's error nothing of the step is queued anywhere. */
 ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s);
+ek_err ek_gpu_draw_late(ek_gpu_run *const *x, int n, const ek_step *s);
 ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s);
 
 /* How much of its memory each of several devices gives. */

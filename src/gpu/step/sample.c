@@ -105,6 +105,12 @@ static ek_err place_masks(ek_gpu_run *x, const ek_step *s, ek_cuda_sample *row)
     return EK_OK;
 }
 
+void ek_gpu_no_samples(ek_gpu_run *x)
+{
+    x->now.n_draws = 0, x->now.sample = 0;
+    x->now.masks = x->now.edits = x->now.weighs = x->now.chooses = x->now.draws_all = x->now.sorts = false;
+}
+
 /* x->on_device[i] is the draw of sample i; rows of draws left to the CPU are marked as shown. */
 ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
 {
@@ -112,8 +118,7 @@ ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
     int bias = 0, counts = 0;
     void *to = NULL, *at = NULL;
     CUdeviceptr where = 0;
-    x->now.n_draws = 0;
-    x->now.masks = x->now.edits = x->now.weighs = x->now.chooses = x->now.draws_all = x->now.sorts = false;
+    ek_gpu_no_samples(x);
     if (s->n_draws == 0) return EK_OK;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_sample) * (size_t)s->n_draws, &to, &x->now.sample));
     bool *taken = shown + x->z.max_logits;

@@ -34,6 +34,8 @@ typedef struct ek_gpu_flight ek_gpu_flight;
 size_t ek_gpu_samples_bytes(const ek_gpu_run *x); /* room in the block that any step needs */
 /* Rows of draws that are left to the CPU are marked in shown. */
 ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown);
+/* Of a step whose draws come later. */
+void ek_gpu_no_samples(ek_gpu_run *x);
 /* The masks, once they are made, into the places that samples gave them. */
 ek_err ek_gpu_put_masks(ek_gpu_run *x, const ek_step *s);
 void ek_gpu_draw(ek_gpu_run *x); /* queues the kernels */
