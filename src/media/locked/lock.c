@@ -359,6 +359,9 @@ static const uint16_t allowed_decoder[] = {
     SYS_restart_syscall,
     SYS_set_robust_list,
     SYS_rseq,
+#ifdef EK_SANITIZED
+    SYS_sigaltstack, /* the sanitizer asks for it at every longjmp */
+#endif
 #ifdef __x86_64__
     SYS_time,
 #endif
