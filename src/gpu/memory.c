@@ -44,11 +44,9 @@ static ek_err open_device_memory(ek_gpu_run *x)
            "device memory: weights %.2f GB, keys and values %.2f GB, a step %.2f GB; %.2f of %.2f GB are free",
            gb(x->g->bytes), gb(kv), gb(x->buf.scratch_bytes + x->block.bytes), gb(free), gb(total));
     if (need > free)
-        return ek_fail(
-            EK_ENOMEM,
-            "the device has %.2f GB free; keys and values need %.2f GB and a step %.2f GB (fewer with a smaller "
-            "--ctx, --chunk, --max-requests or --kv-memory)",
-            gb(free), gb(kv), gb(x->buf.scratch_bytes + x->block.bytes));
+        return ek_fit_fail_free(
+            (double)free, &(ek_fit_parts){.keys = (double)kv, .step = (double)(x->buf.scratch_bytes + x->block.bytes)},
+            false);
     EK_TRY(take_step(x));
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         size_t bytes = x->buf.page_bytes[k] * (size_t)x->z.n_pages[k];
@@ -120,12 +118,7 @@ static ek_err open_drafter(ek_gpu_run *t)
     const size_t need = x->buf.scratch_bytes + x->block.bytes;
     ek_log(EK_LOG_DEBUG, "device memory: a step of the drafter %.2f GB; %.2f of %.2f GB are free", gb(need), gb(free),
            gb(total));
-    if (need > free)
-        return ek_fail(
-            EK_ENOMEM,
-            "the device has %.2f GB free; a step of the drafter needs %.2f GB (fewer with a smaller --ctx or "
-            "--max-requests)",
-            gb(free), gb(need));
+    if (need > free) return ek_fit_fail_free((double)free, &(ek_fit_parts){.step = (double)need}, true);
     x->lists.rows = ek_alloc(sizeof *x->lists.rows * (size_t)x->z.max_rows);
     x->lists.seqs = ek_alloc(sizeof *x->lists.seqs * (size_t)x->z.max_rows);
     EK_TRY(take_step(x));

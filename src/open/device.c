@@ -139,9 +139,9 @@ ek_err ek_device_set_tune(ek_device *d, const char *tune)
 
 /* --- opening */
 
-static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_device *d)
+static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_device *d)
 {
-    *o = (ek_ranks_opts){.n = d->n, .host = d->host, .part = d->part, .split = d->split};
+    *o = (ek_fit_opts){.n = d->n, .host = d->host, .part = d->part, .split = d->split};
     memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
     if (!d->all) return EK_OK;
     EK_TRY(ek_cuda_devices(&driver->api, &o->n));
@@ -152,7 +152,7 @@ static ek_err resolve(ek_ranks_opts *o, const ek_gpu_driver *driver, const ek_de
 }
 
 /* The whole model on one device, which takes what is free there. */
-static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *model, const ek_ranks_opts *o)
+static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *model, const ek_fit_opts *o)
 {
     const ek_model_share whole = {.end = ek_model_config(model)->n_layers, .embed = true};
     ek_gpu *g;
@@ -165,10 +165,10 @@ static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *mo
 }
 
 static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
-                           const ek_ranks_beside *beside, ek_model *model)
+                           const ek_fit_beside *beside, ek_model *model)
 {
     ek_gpu_driver driver;
-    ek_ranks_opts o;
+    ek_fit_opts o;
     EK_TRY(ek_gpu_driver_load(&driver));
     driver.features = d->features;
     driver.tune = d->tune == EK_TUNE_AUTO ? ek_tuning_take : d->tune == EK_TUNE_AGAIN ? ek_tuning_again : NULL;
@@ -191,8 +191,8 @@ bool ek_device_may_leave(const ek_device *d, ek_err err)
     return d->may_be_cpu && (err == EK_ENOMEM || err == EK_EUNSUPPORTED || err == EK_ENOTFOUND);
 }
 
-ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
-                      const ek_ranks_beside *beside, ek_model *model, ek_err *why)
+ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, const ek_fit_beside *beside,
+                      ek_model *model, ek_err *why)
 {
     *out = NULL, *ranks = NULL;
     *why = EK_OK;
@@ -204,7 +204,7 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
 }
 
 /* Those that are there; with max_bytes others are one of an H100's size on paper. */
-static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *driver, const ek_fit_opts *o)
 {
     enum { HOPPER = 90, MULTIPROCESSORS = 132 };
     for (int i = 0; i < o->n; i++) {
@@ -220,53 +220,27 @@ static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *drive
     return EK_OK;
 }
 
-/* What lies beside the weights, of the device that has most of it. */
-static ek_err say_beside(char *out, size_t size, const ek_ranks_opts *o, const ek_ranks_kept *kept,
-                         const ek_ranks_requests *k, int ctx)
-{
-    const size_t used = strlen(out);
-    double step = 0, table = 0;
-    if (k->n == 0)
-        return ek_fail(EK_ENOMEM,
-                       "%s; keys and values of one request of %d tokens need %.2f GB, %.2f GB are left for them", out,
-                       ctx, k->each / 1e9, k->left / 1e9);
-    for (int i = 0; i < o->n; i++) {
-        step = kept[i].step > step ? kept[i].step : step;
-        table = kept[i].table > table ? kept[i].table : table;
-    }
-    ek_buf text = {0};
-    ek_buf_fmt(&text, "; beside them keys and values of %d request%s of %d tokens, %.2f GB each", k->n,
-               k->n == 1 ? "" : "s", ctx, k->each / 1e9);
-    if (step > 0) ek_buf_fmt(&text, "; a step of %d rows %.2f GB", o->beside.step.max_rows, step / 1e9);
-    if (table > 0) ek_buf_fmt(&text, "; per-layer embeddings %.2f GB", table / 1e9);
-    if (o->beside.towers > 0) ek_buf_fmt(&text, "; pictures and sounds %.2f GB", o->beside.towers / 1e9);
-    snprintf(out + used, size - used, "%s", ek_buf_text(&text));
-    ek_buf_fini(&text);
-    return EK_OK;
-}
-
-static ek_err place(char *out, size_t size, ek_model *model, const ek_gpu_driver *driver, const ek_ranks_opts *o,
-                    int ctx)
+static ek_err place(char *out, size_t size, ek_model *model, const ek_gpu_driver *driver, const ek_fit_opts *o, int ctx)
 {
     ek_cuda *c[EK_RANKS] = {0};
-    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_fit_parts kept[EK_RANKS] = {0};
     double room[EK_RANKS] = {0};
     ek_place p;
     ek_err err = find_devices(c, room, driver, o);
-    if (!err) err = ek_ranks_plan(&p, kept, model, c, room, o);
-    if (err == EK_ENOMEM && room[o->n - 1] > 0) err = ek_ranks_refuse(model, c, room, o);
+    if (!err) err = ek_fit_plan(&p, kept, model, c, room, o);
+    if (err == EK_ENOMEM && room[o->n - 1] > 0) err = ek_fit_refuse(model, c, room, o);
     for (int i = 0; i < o->n; i++) ek_cuda_close(c[i]);
     if (err) return err;
     ek_place_text(out, size, &p, o->ordinal);
-    const ek_ranks_requests k = ek_ranks_count_requests(&p, kept, model, room, ctx);
-    return say_beside(out, size, o, kept, &k, ctx);
+    const ek_fit_requests k = ek_fit_count_requests(&p, kept, model, room, ctx);
+    return ek_fit_say_beside(out, size, o, kept, &k, ctx);
 }
 
-ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_ranks_beside *beside,
+ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_bytes, const ek_fit_beside *beside,
                        int ctx, ek_model *model)
 {
     ek_gpu_driver driver = {0};
-    ek_ranks_opts o;
+    ek_fit_opts o;
     const ek_err err = ek_gpu_driver_load(&driver);
     if (err && (d->all || max_bytes == 0)) return err;
     if (err) driver.modules = NULL;
@@ -305,7 +279,7 @@ static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size
 ek_err ek_device_text(const ek_device *d, char *out, size_t room)
 {
     ek_gpu_driver driver;
-    ek_ranks_opts o = {0};
+    ek_fit_opts o = {0};
     snprintf(out, room, "cpu");
     if (!d->cuda) return EK_OK;
     ek_err err = ek_gpu_driver_load(&driver);

@@ -46,13 +46,13 @@ bool ek_device_may_leave(const ek_device *d, ek_err err);
  * max_bytes: what each may give; 0: what is free there. ENOMEM: it has no room, with the numbers and what would hold
  * it, before a weight is read of a deferred model. Both are NULL where that is the CPU; *why is then the
  * reason, whose sentence is recorded (base/err.h), EK_OK if it was asked for. */
-ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes,
-                      const ek_ranks_beside *beside, ek_model *model, ek_err *why);
+ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, const ek_fit_beside *beside,
+                      ek_model *model, ek_err *why);
 
 /* What of a model would lie where, in words, on what the devices have free or, whether they are there or not, on
  * max_bytes each, and for how many requests of ctx tokens keys and values have room beside it. Weights may be deferred.
  * ENOMEM: it does not fit, in the words of ek_device_open, or no such request does, with the numbers. */
-ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_ranks_beside *beside,
+ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_fit_beside *beside,
                        int ctx, ek_model *model);
 
 /* Bytes that keys and values may take of the device beside the model's weights, which are not there yet. 0: text (NULL:

@@ -251,7 +251,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter
                                                               : NULL; /* auto leaves out what has no room */
     const bool alone = !ek_device_is_split(&d) && o->gpu_bytes == 0;
-    const ek_ranks_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
+    const ek_fit_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
     ek_err err = ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, &why);
     /* A machine without a GPU is no news; one that is not used is. */
     if (why) ek_log(why == EK_ENOTFOUND ? EK_LOG_DEBUG : EK_LOG_WARN, "device cpu: %s", ek_err_text());
@@ -345,7 +345,7 @@ int ek_open_chunk(const ek_model *m, bool host)
     return n;
 }
 
-ek_ranks_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *d, const ek_open_opts *o, bool alone)
+ek_fit_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *d, const ek_open_opts *o, bool alone)
 {
     ek_engine_opts e = ek_open_engine_opts(o);
     const ek_config *c = ek_model_config(m);
@@ -354,7 +354,7 @@ ek_ranks_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter
                     : alone       ? few
                                   : max,
               image = t && c->mutual && ek_towers_get(t)->image ? EK_IMAGE_TOKENS : 0;
-    ek_ranks_beside out = {.step = {.max_ctx = ctx}, .drafter = d, .towers = t ? ek_gpu_encoder_bytes(t) : 0};
+    ek_fit_beside out = {.step = {.max_ctx = ctx}, .drafter = d, .towers = t ? ek_gpu_encoder_bytes(t) : 0};
     ek_budget b = {.ctx = ctx};
     if (!o->chunk) e.chunk = ek_open_chunk(m, false);
     if (!o->max_requests && !alone) e.max_requests = EK_BUDGET_REQUESTS;

@@ -69,7 +69,7 @@ int ek_open_chunk(const ek_model *m, bool host);
 
 /* At most. t: NULL without pictures and sounds; d: NULL without a drafter model. alone: of one device that takes what
  * is free, at least: where nobody says how many requests it has, and how long, it has as many as there is room for. */
-ek_ranks_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *d, const ek_open_opts *o, bool alone);
+ek_fit_beside ek_open_beside(const ek_model *m, ek_towers *t, const ek_drafter *d, const ek_open_opts *o, bool alone);
 
 /* Where pages of the prefix cache are kept besides the pool. Inside src/open. */
 

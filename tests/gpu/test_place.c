@@ -321,10 +321,10 @@ static void requests_are_counted_beside_the_weights(void **state)
         ek_place p;
         double least = INFINITY;
         assert_int_equal(ek_place_by(&p, m, row[i].room, row[i].n, row[i].split, row[i].host, EK_HOST_CHOSEN), EK_OK);
-        ek_ranks_kept kept[3] = {0}, full[3] = {0};
+        ek_fit_parts kept[3] = {0}, full[3] = {0};
         for (int d = 0; d < p.n; d++)
             kept[p.device[d]].weights = p.bytes[d], full[p.device[d]].weights = row[i].room[p.device[d]];
-        const ek_ranks_requests k = ek_ranks_count_requests(&p, kept, m, row[i].room, 32768);
+        const ek_fit_requests k = ek_fit_count_requests(&p, kept, m, row[i].room, 32768);
         const int n = k.n;
         const double each = k.each;
         for (int d = 0; d < p.n; d++) least = fmin(least, (row[i].room[p.device[d]] - p.bytes[d]) * EK_GPU_KEYS_SHARE);
@@ -334,7 +334,7 @@ static void requests_are_counted_beside_the_weights(void **state)
                     (p.n == 1 && !p.host_end ? each == whole && (n + 1) * each > least : each < whole));
         if (row[i].split == EK_SPLIT_OUTPUTS) assert_true(each * row[i].n <= whole * 1.5);
         assert_true(n * each <= k.left && (n + 1) * each > k.left && k.left >= least);
-        assert_int_equal(ek_ranks_count_requests(&p, full, m, row[i].room, 32768).n, 0);
+        assert_int_equal(ek_fit_count_requests(&p, full, m, row[i].room, 32768).n, 0);
         ek_model_close(m);
     }
 }
@@ -363,19 +363,19 @@ static void the_plan_chooses(void **state)
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         ek_model *m = open_published(row[i].name, 4);
-        ek_ranks_opts o = {
+        ek_fit_opts o = {
             .n = row[i].n, .split = EK_SPLIT_AUTO, .host = row[i].host, .apart = row[i].apart ? "two are apart" : NULL};
-        ek_ranks_kept kept[EK_RANKS] = {0};
+        ek_fit_parts kept[EK_RANKS] = {0};
         ek_cuda *c[EK_RANKS] = {0};
         double room[EK_RANKS];
         ek_place p;
         for (int d = 0; d < o.n; d++) room[d] = d ? row[i].room : row[i].room / 2;
-        assert_int_equal(ek_ranks_plan(&p, kept, m, c, room, &o), EK_OK);
+        assert_int_equal(ek_fit_plan(&p, kept, m, c, room, &o), EK_OK);
         assert_int_equal(p.split, row[i].want);
         assert_true(row[i].why[0] ? strstr(p.why, row[i].why) != NULL : !p.why[0]);
         for (int d = 0; d < p.n; d++) assert_true(kept[p.device[d]].weights == p.bytes[d]);
         o.split = EK_SPLIT_LAYERS; /* who insists has his way */
-        assert_int_equal(ek_ranks_plan(&p, kept, m, c, room, &o), EK_OK);
+        assert_int_equal(ek_fit_plan(&p, kept, m, c, room, &o), EK_OK);
         assert_true(p.split == EK_SPLIT_LAYERS && !p.why[0]);
         ek_model_close(m);
     }
@@ -397,15 +397,15 @@ static void the_plan_chooses_what_the_drafter_can_do(void **state)
         assert_int_equal(ek_model_synthetic(&m, &c, 4, 1, &opts), EK_OK);
         drafter_config(&own, &c, 0);
         assert_int_equal(ek_drafter_synthetic(&d, &own, 5, m, &opts), EK_OK);
-        ek_ranks_opts o = {.n = 2, .split = EK_SPLIT_AUTO, .beside = {.drafter = d}};
-        ek_ranks_kept kept[EK_RANKS] = {0};
+        ek_fit_opts o = {.n = 2, .split = EK_SPLIT_AUTO, .beside = {.drafter = d}};
+        ek_fit_parts kept[EK_RANKS] = {0};
         ek_cuda *none[EK_RANKS] = {0};
         ek_place p;
-        assert_int_equal(ek_ranks_plan(&p, kept, m, none, (double[]){80e9, 80e9}, &o), EK_OK);
+        assert_int_equal(ek_fit_plan(&p, kept, m, none, (double[]){80e9, 80e9}, &o), EK_OK);
         assert_int_equal(p.split, heads[i] > 24 ? EK_SPLIT_LAYERS : EK_SPLIT_OUTPUTS);
         assert_true(heads[i] > 24 ? strstr(p.why, "a drafter reads 32 KV heads") != NULL : !p.why[0]);
         o.split = EK_SPLIT_OUTPUTS; /* who insists hears why not, before a weight is read */
-        assert_int_equal(ek_ranks_plan(&p, kept, m, none, (double[]){80e9, 80e9}, &o),
+        assert_int_equal(ek_fit_plan(&p, kept, m, none, (double[]){80e9, 80e9}, &o),
                          heads[i] > 24 ? EK_EUNSUPPORTED : EK_OK);
         ek_drafter_close(d);
         ek_model_close(m);

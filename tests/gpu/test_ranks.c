@@ -89,12 +89,12 @@ typedef enum how { LAYERS, HOST, EXPERTS, OUTPUTS } how;
 
 static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, int n, how by)
 {
-    const ek_ranks_opts o = {.n = n,
-                             .ordinal = {0, 1, 2, 3},
-                             .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
-                             .host = by == HOST || by == EXPERTS,
-                             .part = by == EXPERTS ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
-                             .host_layers = 1};
+    const ek_fit_opts o = {.n = n,
+                           .ordinal = {0, 1, 2, 3},
+                           .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                           .host = by == HOST || by == EXPERTS,
+                           .part = by == EXPERTS ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
+                           .host_layers = 1};
     const ek_err err = ek_ranks_open(out, d, m, &o);
     if (!err) assert_true(ek_ranks_has_host(*out) == (by == HOST || by == EXPERTS));
     if (!err) (*out)->min_piece = 2;
@@ -291,18 +291,17 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_ranks *r;
     ek_model *m = open_model("Q1", EK_KV_F16, false);
     fake.devices = 2;
-    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 2}}), EK_ENOTFOUND);
+    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 2}}), EK_ENOTFOUND);
     assert_non_null(strstr(ek_err_text(), "there is no device cuda:2, the driver has 2"));
     nothing_is_left();
-    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .max_bytes = 2e9}),
-                     EK_ENOMEM);
+    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 1}, .max_bytes = 2e9}), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "cuda:0 has 1.07 GB free, 2.00 GB of it are to be taken"));
     nothing_is_left();
     ek_engine *e;
     ek_place p;
     assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
     const double most = p.bytes[0] > p.bytes[1] ? p.bytes[0] : p.bytes[1];
-    const ek_ranks_opts tight = {.n = 2, .ordinal = {0, 1}, .max_bytes = most / 0.95 + 1000};
+    const ek_fit_opts tight = {.n = 2, .ordinal = {0, 1}, .max_bytes = most / 0.95 + 1000};
     assert_int_equal(ek_ranks_open(&r, &d, m, &tight), EK_OK);
     assert_int_equal(open_engine(&e, r, NULL), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "cuda:0 may give 0.00 GB; weights take"));
@@ -313,20 +312,20 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
 
 /* What `inspect` says without a device is what is done: the same lies where, and as many requests have room. r: NULL
  * where it was refused; room: of its executor. */
-static void check_paper(ek_model *m, const ek_ranks_opts *o, const ek_ranks *r, double room)
+static void check_paper(ek_model *m, const ek_fit_opts *o, const ek_ranks *r, double room)
 {
     enum { FAKE_CAPABILITY = 90, FAKE_MULTIPROCESSORS = 4 };
     ek_cuda *const paper = ek_cuda_on_paper(FAKE_CAPABILITY, FAKE_MULTIPROCESSORS), *c[EK_RANKS];
-    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_fit_parts kept[EK_RANKS] = {0};
     double each[EK_RANKS];
     char text[1024];
     ek_place p;
     for (int i = 0; i < o->n; i++) c[i] = paper, each[i] = o->max_bytes;
-    assert_int_equal(ek_ranks_plan(&p, kept, m, c, each, o), r ? EK_OK : EK_ENOMEM);
+    assert_int_equal(ek_fit_plan(&p, kept, m, c, each, o), r ? EK_OK : EK_ENOMEM);
     ek_cuda_close(paper);
     if (!r) return;
     const int ctx = o->beside.step.max_ctx, there = ek_budget_requests_in(ek_model_kv_layout(m), room, ctx),
-              said = ek_ranks_count_requests(&p, kept, m, each, ctx).n;
+              said = ek_fit_count_requests(&p, kept, m, each, ctx).n;
     ek_place_text(text, sizeof text, &p, o->ordinal);
     assert_memory_equal(text, ek_ranks_text(r), strlen(text));
     const bool whole = o->n == 1 && !p.host_end; /* a part's pages are counted in bytes of whole ones */
@@ -342,13 +341,13 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
     ek_drafter *drafter = more ? open_drafter(m) : NULL;
     ek_engine_opts o = ek_engine_defaults();
     int opened = 0, refused = 0;
-    ek_ranks_opts r = {.n = n,
-                       .ordinal = {0, 1, 2, 3},
-                       .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
-                       .host = by == HOST || by == EXPERTS,
-                       .part = by == EXPERTS ? EK_HOST_EXPERTS
-                               : by == HOST  ? EK_HOST_LAYERS
-                                             : EK_HOST_CHOSEN};
+    ek_fit_opts r = {.n = n,
+                     .ordinal = {0, 1, 2, 3},
+                     .split = by == OUTPUTS ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                     .host = by == HOST || by == EXPERTS,
+                     .part = by == EXPERTS ? EK_HOST_EXPERTS
+                             : by == HOST  ? EK_HOST_LAYERS
+                                           : EK_HOST_CHOSEN};
     o.max_requests = requests, o.chunk = chunk, o.ctx_tokens = 40;
     if (more) o.draft = EK_DRAFT_AUTO, o.draft_max = 2;
     r.beside.drafter = drafter, r.beside.towers = more ? 5e6 : 0;
@@ -420,7 +419,7 @@ static void the_table_stays_on_the_host_where_little_may_be_taken(void **state)
     ek_gpu_driver d = good();
     ek_ranks *r;
     ek_model *m = open_checkpoint(dir, &c);
-    ek_ranks_opts o = {.n = 1};
+    ek_fit_opts o = {.n = 1};
     assert_int_equal(ek_ranks_open(&r, &d, m, &o), EK_OK);
     const double table = (double)r->gpu[0]->w.table.l.bytes, weights = (double)r->gpu[0]->bytes;
     assert_true(r->gpu[0]->w.table.at && ek_gpu_bytes(r->gpu[0]) == weights + table);
@@ -444,7 +443,7 @@ static void a_drafter_counts_as_weights(void **state)
     ek_ranks *r;
     ek_model *m = open_model("Q1", EK_KV_F16, false);
     ek_drafter *drafter = open_drafter(m);
-    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}}), EK_OK);
+    assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 1}}), EK_OK);
     const double before = ek_gpu_bytes(ek_ranks_drafting(r));
     assert_int_equal(ek_gpu_add_drafter(ek_ranks_drafting(r), drafter), EK_OK);
     const double own = ek_gpu_bytes(ek_ranks_drafting(r)->drafter);

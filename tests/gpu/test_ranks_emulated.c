@@ -123,13 +123,13 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
     must(scene_open(&s, seed));
     shrink(&s);
     scene_describe(&s, text, sizeof text);
-    const ek_ranks_opts o = {.n = w.n,
-                             .ordinal = {0, 1, 2, 3},
-                             .split = w.outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
-                             .host = w.host > 0,
-                             .part_o = w.n == 3,
-                             .part = w.experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
-                             .host_layers = w.host};
+    const ek_fit_opts o = {.n = w.n,
+                           .ordinal = {0, 1, 2, 3},
+                           .split = w.outputs ? EK_SPLIT_OUTPUTS : EK_SPLIT_LAYERS,
+                           .host = w.host > 0,
+                           .part_o = w.n == 3,
+                           .part = w.experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN,
+                           .host_layers = w.host};
     snprintf(lazy, sizeof lazy, "%d", w.lazy);
     setenv("EK_EMULATED_LAZY", lazy, 1);
     ek_model *own = NULL; /* deferred: of the CPU's layers it has the experts alone (a drafter would ask for s.model) */
@@ -260,8 +260,8 @@ static ek_engine *open_cut(scene *s, int n, int max_requests, const char *late, 
     shrink(s);
     if (s->n > n) s->n = n;
     setenv("EK_EMULATED_LAZY", late, 1);
-    must(ek_ranks_open(&ranks, &driver, s->model,
-                       &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
+    must(
+        ek_ranks_open(&ranks, &driver, s->model, &(ek_fit_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_OUTPUTS}));
     scene_executor = ek_executor_cpu;
     must(run_alone(s, &(company){0}, want));
     ek_engine *e;
@@ -385,7 +385,7 @@ static void the_devices_choose(void **state)
     must(ek_model_synthetic(&m, &c, 0, 1, &opts));
     for (int apart = 0; apart < 2; apart++) {
         if (apart) setenv("EK_EMULATED_APART", "1", 1);
-        must(ek_ranks_open(&ranks, &driver, m, &(ek_ranks_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_AUTO}));
+        must(ek_ranks_open(&ranks, &driver, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 1}, .split = EK_SPLIT_AUTO}));
         unsetenv("EK_EMULATED_APART");
         assert_int_equal(ranks->place.split, apart ? EK_SPLIT_LAYERS : EK_SPLIT_OUTPUTS);
         assert_string_equal(ranks->place.why, apart ? "layers, for outputs cannot be cut: cuda:0 does not reach the "

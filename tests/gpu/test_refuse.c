@@ -69,9 +69,9 @@ static const struct said {
      "the weights need 61.39 GB; cuda:0 has room for 1.00 GB, of which weights take 95 % at most"},
 };
 
-static ek_ranks_opts opts_of(const struct said *x)
+static ek_fit_opts opts_of(const struct said *x)
 {
-    ek_ranks_opts o = {.n = x->n, .split = x->split, .host = x->host, .part = x->part};
+    ek_fit_opts o = {.n = x->n, .split = x->split, .host = x->host, .part = x->part};
     for (int i = 0; i < o.n; i++) o.ordinal[i] = i;
     if (x->known) {
         o.beside.step = (ek_executor_sizes){.max_rows = 640, .max_logits = 128, .max_ctx = 8192, .max_requests = 128};
@@ -85,15 +85,15 @@ static void what_each_part_takes_is_said_and_what_would_do(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
-        const ek_ranks_opts o = opts_of(&said[i]);
+        const ek_fit_opts o = opts_of(&said[i]);
         ek_model *m = open_published(said[i].model, said[i].bits);
         ek_cuda *paper = ek_cuda_on_paper(90, 132), *c[EK_RANKS];
-        ek_ranks_kept kept[EK_RANKS] = {0};
+        ek_fit_parts kept[EK_RANKS] = {0};
         double room[EK_RANKS];
         ek_place p;
         for (int d = 0; d < o.n; d++) c[d] = paper, room[d] = said[i].room;
-        assert_int_equal(ek_ranks_plan(&p, kept, m, c, room, &o), EK_ENOMEM);
-        assert_int_equal(ek_ranks_refuse(m, c, room, &o), EK_ENOMEM);
+        assert_int_equal(ek_fit_plan(&p, kept, m, c, room, &o), EK_ENOMEM);
+        assert_int_equal(ek_fit_refuse(m, c, room, &o), EK_ENOMEM);
         if (strcmp(ek_err_text(), said[i].said)) fail_msg("%s\nwas said, not\n%s", ek_err_text(), said[i].said);
         ek_cuda_close(paper);
         ek_model_close(m);
@@ -104,12 +104,12 @@ static void what_each_part_takes_is_said_and_what_would_do(void **state)
 static void what_fits_is_not_refused(void **state)
 {
     (void)state;
-    const ek_ranks_opts o = opts_of(&said[1]);
+    const ek_fit_opts o = opts_of(&said[1]);
     ek_model *m = open_published("31b", 0);
     ek_cuda *paper = ek_cuda_on_paper(90, 132);
-    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_fit_parts kept[EK_RANKS] = {0};
     ek_place p;
-    assert_int_equal(ek_ranks_plan(&p, kept, m, &paper, (double[]){63.9e9}, &o), EK_OK);
+    assert_int_equal(ek_fit_plan(&p, kept, m, &paper, (double[]){63.9e9}, &o), EK_OK);
     assert_true(kept[0].weights > 0.95 * 63.9e9);
     ek_cuda_close(paper);
     ek_model_close(m);
@@ -162,7 +162,7 @@ static void spoil(const char *dir)
 }
 
 /* As `open` does it: on several devices or with a bound, and on one that takes what is free. */
-static ek_err start(const ek_gpu_driver *d, ek_model *m, const ek_ranks_opts *o)
+static ek_err start(const ek_gpu_driver *d, ek_model *m, const ek_fit_opts *o)
 {
     const ek_model_share whole = {.end = m->config.n_layers, .embed = true};
     ek_ranks *r = NULL;
@@ -196,11 +196,11 @@ static void a_refused_model_was_not_read(void **state)
         for (int fits = 0; fits < 2; fits++) {
             const size_t room = fits ? 1 << 30 : 100000;
             ek_model *m = open_deferred(dir, true, 0);
-            const ek_ranks_opts o = {.n = way[i].n,
-                                     .ordinal = {0, 1},
-                                     .split = way[i].split,
-                                     .max_bytes = way[i].bound ? (double)room / 2 : 0,
-                                     .beside.step = {.max_rows = 8, .max_logits = 2, .max_ctx = 64, .max_requests = 2}};
+            const ek_fit_opts o = {.n = way[i].n,
+                                   .ordinal = {0, 1},
+                                   .split = way[i].split,
+                                   .max_bytes = way[i].bound ? (double)room / 2 : 0,
+                                   .beside.step = {.max_rows = 8, .max_logits = 2, .max_ctx = 64, .max_requests = 2}};
             fake.free = way[i].bound ? 1 << 30 : room;
             const ek_err err = start(&d, m, &o);
             assert_null(m->w.block);

@@ -81,7 +81,7 @@ static counts together(const scene *s, const ek_ask *asks, int n, const ek_trace
     snprintf(bits, sizeof bits, "%d", late);
     setenv("EK_EMULATED_LAZY", bits, 1);
     must(ek_ranks_open(&r, &driver, s->model,
-                       &(ek_ranks_opts){.n = devices, .ordinal = {0, 1, 2, 3}, .split = EK_SPLIT_LAYERS}));
+                       &(ek_fit_opts){.n = devices, .ordinal = {0, 1, 2, 3}, .split = EK_SPLIT_LAYERS}));
     r->min_piece = min_piece;
     const ek_executor on = ek_ranks_executor(r);
     must(ek_engine_open_on(&e, &on, o));

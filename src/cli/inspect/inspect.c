@@ -163,7 +163,7 @@ static ek_err place(ek_inspect *r, const ek_device *device)
     if (!r->measured) return EK_OK;
     const ek_open_opts opts = {.ctx_tokens = r->cli->has.ctx ? r->ctx : 0}; /* as a start has it */
     const bool alone = !ek_device_is_split(device) && each == 0;
-    const ek_ranks_beside beside = ek_open_beside(r->model, r->towers, NULL, &opts, alone);
+    const ek_fit_beside beside = ek_open_beside(r->model, r->towers, NULL, &opts, alone);
     if (ek_device_place(r->place, sizeof r->place, device, each, &beside, r->ctx, r->model))
         snprintf(r->place, sizeof r->place, "no: %s", ek_err_text());
     return EK_OK;

@@ -192,12 +192,12 @@ static void report_long_prompt(ek_selftest *t)
 }
 
 /* Of the requests together, drafted, and of the long prompts. */
-static ek_ranks_beside beside_of(const ek_selftest *t)
+static ek_fit_beside beside_of(const ek_selftest *t)
 {
     ek_engine_opts e = ek_engine_defaults();
     const ek_config *c = ek_model_config(t->model);
     const int ctx = DEEP_PROMPT + EK_SELFTEST_LONG_REPLY, max = c->max_position_embeddings;
-    ek_ranks_beside out = {.step = {.max_ctx = ctx < max ? ctx : max}};
+    ek_fit_beside out = {.step = {.max_ctx = ctx < max ? ctx : max}};
     e.max_requests = EK_SELFTEST_ASKS, e.draft = EK_DRAFT_AUTO;
     e.chunk = ek_cli_chunk(t->cli) > LONG_PROMPT ? ek_cli_chunk(t->cli) : LONG_PROMPT;
     ek_executor_sizes_of(&out.step, &e, c, 0);
@@ -211,7 +211,7 @@ static ek_ranks_beside beside_of(const ek_selftest *t)
 static ek_err run_device(ek_selftest *t, ek_device device)
 {
     ek_err why;
-    const ek_ranks_beside beside = beside_of(t);
+    const ek_fit_beside beside = beside_of(t);
     EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, &beside, t->model, &why));
     t->on_device = t->gpu || t->ranks;
     if (!t->on_device) {

@@ -19,7 +19,7 @@
 
 enum { EK_RANKS = 16 }; /* devices at most */
 
-/* AUTO: ek_ranks_plan chooses. */
+/* AUTO: ek_fit_plan chooses. */
 typedef enum ek_split { EK_SPLIT_LAYERS, EK_SPLIT_OUTPUTS, EK_SPLIT_AUTO } ek_split;
 
 /* What the CPU has of a model that does not fit: whole layers, or the experts of some. Either way the first ones. */
@@ -73,24 +73,24 @@ void ek_place_give_host_experts(ek_place *p, const ek_model *m, int end);
 /* How a model is to lie on several devices, and what is to have room there beside it. */
 
 /* What is to have room beside the weights. */
-typedef struct ek_ranks_beside {
+typedef struct ek_fit_beside {
     ek_executor_sizes step;    /* the largest step; max_rows 0: it is not known. n_pages is not read */
     double kv_bytes;           /* of keys and values of all layers, at least */
     double towers;             /* bytes that towers, and what they encode, take of the first device */
     const ek_drafter *drafter; /* that will be added to ek_ranks_drafting; NULL: none */
-} ek_ranks_beside;
+} ek_fit_beside;
 
-typedef struct ek_ranks_opts {
+typedef struct ek_fit_opts {
     int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
     ek_split split;
     const char *apart; /* by AUTO: which devices do not reach each other's memory; NULL: all do */
     bool host;         /* layers that do not fit are the CPU's; not by outputs */
     double max_bytes;  /* of each device; 0: what is free there */
     ek_host_part part; /* of them, with `host` */
-    ek_ranks_beside beside;
+    ek_fit_beside beside;
     bool part_o;     /* for tests: nobody has all of o, whatever room there is */
     int host_layers; /* for tests: with `host`, the CPU has at least so many, or so many layers' experts */
-} ek_ranks_opts;
+} ek_fit_opts;
 
 /* What a device's layers cost a step: a model of the time, by which layers are dealt and steps cut in pieces. It
  * decides speed alone, and never a bit.
@@ -151,29 +151,25 @@ ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_
 /* What a model takes of devices, from sizes alone, before anything is taken, and how that is said. */
 
 /* Bytes of a device that has a part. */
-typedef struct ek_ranks_kept {
+typedef struct ek_fit_parts {
     double weights, table; /* as they are laid out there; the table of per-layer embeddings, where it lies there */
     double step, keys;     /* of the largest step, a drafter's with it; of keys and values at least; 0: not known */
     double drafter, towers;
-} ek_ranks_kept;
+} ek_fit_parts;
 
 /* Where m lies on o->n devices that have `room` bytes each for weights: ek_place_by with the options' split. */
-ek_err ek_ranks_place_by(ek_place *p, const ek_model *m, const double *room, const ek_ranks_opts *o);
+ek_err ek_fit_place_by(ek_place *p, const ek_model *m, const double *room, const ek_fit_opts *o);
 
 /* Of part i of p, on device c with `room` bytes: what it takes, with what o->beside says of the rest. */
-ek_err ek_ranks_keep(ek_ranks_kept *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
-                     const ek_ranks_opts *o);
+ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_cuda *c, double room,
+                   const ek_fit_opts *o);
 
 /* Where m lies on devices that have room for anything, so that layers take about as long on each; with the CPU, where
  * it has all that it can. o->split is not AUTO. */
-ek_err ek_ranks_measure(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const ek_ranks_opts *o);
+ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const ek_fit_opts *o);
 
 /* Of the bytes of a page what `own` is at most. */
-double ek_ranks_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS]);
-
-/* What ek_ranks_refuse says first, of a split that is not AUTO: "the weights need 61.39 GB, a step of 2704
- * rows 2.93 GB and keys and values 3.58 GB, 67.90 GB in all; cuda:0 has room for 64.42 GB". */
-void ek_ranks_say_need(ek_buf *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o);
+double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS]);
 
 /* What lies where, so that a step and all else beside the weights has room: from sizes alone, before anything is taken.
  */
@@ -181,30 +177,77 @@ void ek_ranks_say_need(ek_buf *out, ek_model *m, ek_cuda *const *c, const double
 /* Where m lies on o->n devices that have `room` bytes each, by ek_place_by, so that the weights leave what o->beside
  * takes. EK_SPLIT_AUTO: outputs where ek_stage_prefers_outputs, all devices reach each other (o->apart), the CPU has no
  * part (o->host) and the model, and the drafter, can be cut for so many and fit; else layers. kept: of those that have
- * a part, by their number among those given. c: the devices; of m only sizes are read. ENOMEM: ek_ranks_refuse says
+ * a part, by their number among those given. c: the devices; of m only sizes are read. ENOMEM: ek_fit_refuse says
  * why. */
-ek_err ek_ranks_plan(ek_place *out, ek_ranks_kept *kept, ek_model *m, ek_cuda *const *c, const double *room,
-                     const ek_ranks_opts *o);
+ek_err ek_fit_plan(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const double *room,
+                   const ek_fit_opts *o);
 
 /* Of what weights leave, keys and values get this share, and a step the rest. */
 #define EK_GPU_KEYS_SHARE 0.8
 
 /* What keys and values may take of `left` bytes that weights and a drafter's leave. */
-double ek_ranks_keys_within(const ek_ranks_kept *k, double left);
+double ek_fit_keys_within(const ek_fit_parts *k, double left);
 
 /* Keys and values beside the rest, on the device that holds fewest requests. */
-typedef struct ek_ranks_requests {
+typedef struct ek_fit_requests {
     int n;
     double left, each; /* bytes for all of them, and of one */
-} ek_ranks_requests;
+} ek_fit_requests;
 
 /* Of requests of ctx tokens, where p and kept are a plan's. */
-ek_ranks_requests ek_ranks_count_requests(const ek_place *p, const ek_ranks_kept *kept, const ek_model *m,
-                                          const double *room, int ctx);
+ek_fit_requests ek_fit_count_requests(const ek_place *p, const ek_fit_parts *kept, const ek_model *m,
+                                      const double *room, int ctx);
 
 /* What is said of a model that devices have no room for: what it takes, what they have, and what would hold it. */
 
-/* For o->n devices whose ek_ranks_plan gave ENOMEM, with its arguments: ENOMEM with one sentence. */
-ek_err ek_ranks_refuse(ek_model *m, ek_cuda *const *c, const double *room, const ek_ranks_opts *o);
+/* For o->n devices whose ek_fit_plan gave ENOMEM, with its arguments: ENOMEM with one sentence. */
+ek_err ek_fit_refuse(ek_model *m, ek_cuda *const *c, const double *room, const ek_fit_opts *o);
+
+/* --- sentences of bytes (say.c) */
+
+/* What a model takes of devices that have too little, as ek_fit_measure finds it. */
+typedef struct ek_fit_need {
+    int layers;            /* of the model */
+    bool outputs, several; /* outputs are cut; several devices have a part */
+    int host_end;          /* with the CPU: layers from here on stay together, and are all that devices must have; or */
+    int host_experts;      /* above 0: all but experts is */
+    ek_fit_parts max;      /* of each part what the device takes that has most of it */
+    double weights, all;   /* of all devices */
+    double all_on_one;     /* what `max` sums to */
+    int first;             /* layers from here on stay together, and are what has no room: */
+    double last;           /* their weights; 0: they are not */
+    double share;          /* of room what weights take at most */
+    bool fewer;            /* weights alone would have room: less beside them would do */
+} ek_fit_need;
+
+/* "the weights need 61.39 GB, a step of 2704 rows 2.93 GB and keys and values 3.58 GB, 67.90 GB in all; cuda:0 has room
+ * for 64.42 GB" */
+void ek_fit_say_need(ek_buf *out, const ek_fit_need *need, const double *room, const ek_fit_opts *o);
+
+/* What would hold a model that was refused. */
+typedef struct ek_fit_advice {
+    int layers;         /* of the model */
+    int devices;        /* as many like the one that has least; 0: no number would */
+    bool by_layers;     /* outputs were asked for, so what follows needs --split layers: */
+    bool fit_by_layers; /* the same devices would; else */
+    int host_layers;    /* the CPU has so many layers, or */
+    bool host_experts;  /* their experts alone; 0: it does not help */
+} ek_fit_advice;
+
+/* "2 such devices would hold it (--device cuda:0-1), or --device cuda:0,cpu leaves 14 of 60 layers to the CPU"; nothing
+ * if there is no way. */
+void ek_fit_say_advice(ek_buf *out, const ek_fit_advice *a, const ek_fit_opts *o);
+
+/* Adds to ek_place_text in `out` what lies beside the weights, of the device that has most of it. ENOMEM, which begins
+ * with that text: not one request of ctx tokens has room. */
+ek_err ek_fit_say_beside(char *out, size_t size, const ek_fit_opts *o, const ek_fit_parts *kept,
+                         const ek_fit_requests *k, int ctx);
+
+/* ENOMEM of weights on n devices, of whose room they get a share: 1, of all layers; else of those from `first` on. */
+ek_err ek_fit_fail_weights(int first, double bytes, const double *room, int n, double share);
+ek_err ek_fit_fail_experts(double bytes, int n, double share);             /* of all but experts */
+ek_err ek_fit_fail_output(int rank, int n, double room, double bytes);     /* of a device's part of outputs */
+ek_err ek_fit_fail_taken(int ordinal, double room, const ek_fit_parts *k); /* of a device that may give so much */
+ek_err ek_fit_fail_free(double room, const ek_fit_parts *k, bool drafter); /* of one where so much is free */
 
 #endif

@@ -1,9 +1,6 @@
 #include "gpu/fit/fit.h"
 
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "gpu/weights/cut.h"
 #include "model/pass.h"
@@ -18,11 +15,6 @@ static const double HALF = 0.5;
 double ek_place_share(bool host)
 {
     return host ? BESIDE_HOST : ALL;
-}
-
-static double gb(double bytes)
-{
-    return bytes / 1e9;
 }
 
 static int n_layers(const ek_model *m)
@@ -70,17 +62,8 @@ static void add(ek_place *p, const ek_model *m, int device, int first, int end)
 
 static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
 {
-    char rooms[256] = "";
-    for (int i = 0; i < n && strlen(rooms) < sizeof rooms - 32; i++)
-        snprintf(rooms + strlen(rooms), sizeof rooms - strlen(rooms), "%s%.2f", i ? ", " : "", gb(room[i]));
-    if (!host)
-        return ek_fail(EK_ENOMEM, "the weights need %.2f GB on %d device%s room for %s GB",
-                       gb(weights_of(m, 0, n_layers(m))), n, n == 1 ? ", which has" : "s, which have", rooms);
-    return ek_fail(
-        EK_ENOMEM,
-        "the layers from %d on and the head, which stay together, need %.2f GB for weights; the devices have "
-        "room for %s GB, of which %.0f %% are for weights",
-        last_border(m), gb(weights_of(m, last_border(m), n_layers(m))), rooms, BESIDE_HOST * 100);
+    const int first = host ? last_border(m) : 0;
+    return ek_fit_fail_weights(first, weights_of(m, first, n_layers(m)), room, n, host ? BESIDE_HOST : 1);
 }
 
 /* What borders are to make small of the device that has most of it. */
@@ -170,9 +153,7 @@ static ek_err place_experts(ek_place *out, const ek_model *m, const double *room
         *out = (ek_place){.host_experts = k};
         if (place_on_devices(out, m, room, n, BESIDE_HOST) == EK_OK) return EK_OK;
     }
-    return ek_fail(EK_ENOMEM,
-                   "without its experts the model needs %.2f GB on %d device%s, of whose room %.0f %% are for weights",
-                   gb(least), n, n == 1 ? "" : "s", BESIDE_HOST * 100);
+    return ek_fit_fail_experts(least, n, BESIDE_HOST);
 }
 
 /* Weights that the CPU reads for a token. */
@@ -222,9 +203,7 @@ ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, in
     for (int r = 0; r < n; r++) {
         add(out, m, r, 0, n_layers(m));
         out->bytes[r] = ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, out->whole_o});
-        if (out->bytes[r] > room[r] * ALL)
-            return ek_fail(EK_ENOMEM, "device %d of %d has room for %.2f GB, its part of the weights needs %.2f GB", r,
-                           n, gb(room[r]), gb(out->bytes[r]));
+        if (out->bytes[r] > room[r] * ALL) return ek_fit_fail_output(r, n, room[r], out->bytes[r]);
     }
     return EK_OK;
 }
@@ -254,63 +233,5 @@ void ek_place_give_host(ek_place *p, const ek_model *m, int end)
     for (int r = 0; r < old.n; r++) {
         const int first = old.share[r].first > end ? old.share[r].first : end;
         if (first < old.share[r].end) add(p, m, old.device[r], first, old.share[r].end);
-    }
-}
-
-/* --- in words */
-
-typedef struct words {
-    char *text;
-    size_t size;
-} words;
-
-static void say(const words *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const words *w, const char *format, ...)
-{
-    const size_t used = strlen(w->text);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(w->text + used, w->size - used, format, list);
-    va_end(list);
-}
-
-static void say_layers(const words *w, int first, int end, bool more)
-{
-    if (end - first == 1) say(w, "%s%d", more ? ", " : "layer ", first);
-    else say(w, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
-}
-
-static void say_outputs(const words *w, const ek_place *p, const int *ordinal)
-{
-    double most = 0;
-    say(w, "outputs cut over ");
-    for (int i = 0; i < p->n; i++) {
-        say(w, "%scuda:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", ordinal[p->device[i]]);
-        most = p->bytes[i] > most ? p->bytes[i] : most;
-    }
-    say(w, " (weights up to %.2f GB each)", gb(most));
-}
-
-void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal)
-{
-    const words w = {out, size};
-    out[0] = '\0';
-    if (p->split == EK_SPLIT_OUTPUTS) {
-        say_outputs(&w, p, ordinal);
-        return;
-    }
-    if (p->host_end) {
-        say_layers(&w, 0, p->host_end, false);
-        say(&w, " on the CPU");
-    }
-    if (p->host_experts) {
-        say(&w, "experts of ");
-        say(&w, p->host_experts == 1 ? "layer 0" : "layers 0 to %d", p->host_experts - 1);
-        say(&w, " on the CPU, ");
-    }
-    for (int i = 0; i < p->n; i++) {
-        say_layers(&w, p->share[i].first, p->share[i].end, i || p->host_end);
-        say(&w, "%s on cuda:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", ordinal[p->device[i]],
-            i ? "" : "weights ", gb(p->bytes[i]));
     }
 }

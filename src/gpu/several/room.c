@@ -7,14 +7,14 @@
 
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room)
 {
-    const double most = ek_ranks_part_of_pages(&r->m->layout, own);
+    const double most = ek_fit_part_of_pages(&r->m->layout, own);
     return most > 0 ? room / most : INFINITY;
 }
 
 static double keys_of(const ek_gpu *g, double left)
 {
-    const ek_ranks_kept kept = {.step = g->kept_step, .keys = g->kept_keys, .towers = g->reserved};
-    return ek_ranks_keys_within(&kept, left);
+    const ek_fit_parts kept = {.step = g->kept_step, .keys = g->kept_keys, .towers = g->reserved};
+    return ek_fit_keys_within(&kept, left);
 }
 
 double ek_ranks_room(const ek_ranks *r, int i, double free)
@@ -25,13 +25,13 @@ double ek_ranks_room(const ek_ranks *r, int i, double free)
     return ek_ranks_pages_for(r, g->share.kv_bytes, own > 1 ? own : 1);
 }
 
-ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_ranks_opts *o)
+ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o)
 {
     ek_cuda *c[EK_RANKS];
-    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_fit_parts kept[EK_RANKS] = {0};
     for (int i = 0; i < o->n; i++) c[i] = gpu[i]->c;
-    const ek_err err = ek_ranks_plan(&r->place, kept, r->m, c, room, o);
-    if (err) return err == EK_ENOMEM ? ek_ranks_refuse(r->m, c, room, o) : err;
+    const ek_err err = ek_fit_plan(&r->place, kept, r->m, c, room, o);
+    if (err) return err == EK_ENOMEM ? ek_fit_refuse(r->m, c, room, o) : err;
     for (int i = 0; i < o->n; i++) {
         gpu[i]->kept_step = kept[i].step, gpu[i]->kept_keys = kept[i].keys;
         gpu[i]->kept_rest = kept[i].drafter + kept[i].towers;
@@ -39,13 +39,13 @@ ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const
     return EK_OK;
 }
 
-ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_ranks_opts *o)
+ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_fit_opts *o)
 {
     const double room = ek_gpu_room(g);
-    ek_ranks_kept kept[EK_RANKS] = {0};
+    ek_fit_parts kept[EK_RANKS] = {0};
     ek_place p;
-    const ek_err err = ek_ranks_plan(&p, kept, m, &g->c, &room, o);
-    return err == EK_ENOMEM ? ek_ranks_refuse(m, &g->c, &room, o) : err;
+    const ek_err err = ek_fit_plan(&p, kept, m, &g->c, &room, o);
+    return err == EK_ENOMEM ? ek_fit_refuse(m, &g->c, &room, o) : err;
 }
 
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)
@@ -55,9 +55,6 @@ ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)
     for (const ek_gpu_run *x = run; x; x = x->drafter) step += (double)(x->buf.scratch_bytes + x->block.bytes);
     for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->buf.page_bytes[k] * run->z.n_pages[k];
     if (r->max_bytes == 0 || weights + kv + step <= r->max_bytes) return EK_OK;
-    return ek_fail(
-        EK_ENOMEM,
-        "cuda:%d may give %.2f GB; weights take %.2f GB, keys and values %.2f GB and a step %.2f GB (fewer with "
-        "a smaller --ctx, --chunk, --max-requests or --kv-memory)",
-        ek_cuda_ordinal(run->g->c), r->max_bytes / 1e9, weights / 1e9, kv / 1e9, step / 1e9);
+    return ek_fit_fail_taken(ek_cuda_ordinal(run->g->c), r->max_bytes,
+                             &(ek_fit_parts){.weights = weights, .keys = kv, .step = step});
 }

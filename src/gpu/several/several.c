@@ -21,7 +21,7 @@ static void say_places(ek_ranks *r)
     snprintf(r->text + used, sizeof r->text - used, " (%.*s)", (int)strcspn(name, ","), name);
 }
 
-static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_ranks_opts *o, double *room)
+static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_fit_opts *o, double *room)
 {
     for (int i = 0; i < o->n; i++) {
         EK_TRY(ek_gpu_open_device(&gpu[i], driver, o->ordinal[i]));
@@ -56,7 +56,7 @@ static ek_err reach(ek_ranks *r)
 }
 
 /* By EK_SPLIT_AUTO, which two do not reach each other's memory, of those that would exchange parts; "": all do. */
-static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_model *m, const ek_ranks_opts *o)
+static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_model *m, const ek_fit_opts *o)
 {
     out[0] = '\0';
     if (o->split != EK_SPLIT_AUTO || o->host || !ek_stage_prefers_outputs(m, o->n)) return EK_OK;
@@ -93,12 +93,12 @@ static ek_err load(ek_ranks *r)
     return EK_OK;
 }
 
-static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opts *o)
+static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_fit_opts *o)
 {
     ek_gpu *gpu[EK_RANKS] = {0};
     double room[EK_RANKS];
     char apart[80];
-    ek_ranks_opts known = *o;
+    ek_fit_opts known = *o;
     ek_err err = open_devices(gpu, driver, o, room);
     if (!err) err = find_apart(apart, sizeof apart, gpu, r->m, o);
     if (!err && apart[0]) known.apart = apart;
@@ -117,7 +117,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_ranks_opt
     return load(r);
 }
 
-ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o)
+ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_fit_opts *o)
 {
     EK_ASSERT(o->n >= 1 && o->n <= EK_RANKS && !(o->host && o->split == EK_SPLIT_OUTPUTS));
     ek_ranks *r = ek_alloc(sizeof *r);

@@ -16,7 +16,7 @@ typedef struct ek_ranks ek_ranks;
  * anything is taken; says where in the log, and copies each device's weights. A deferred model
  * (ek_model_opts) is read device by device, and afterwards has the CPU's layers packed, if there are any; a packed one
  * stays as it is. m is borrowed. Errors: those of ek_gpu_open, with the device's number, and of ek_place_layers. */
-ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_ranks_opts *o);
+ek_err ek_ranks_open(ek_ranks **out, const ek_gpu_driver *driver, ek_model *m, const ek_fit_opts *o);
 void ek_ranks_close(ek_ranks *r); /* NULL is allowed */
 
 /* ek_place_text, and the first device's name */
