@@ -360,7 +360,8 @@ static const uint16_t allowed_decoder[] = {
     SYS_set_robust_list,
     SYS_rseq,
 #ifdef EK_SANITIZED
-    SYS_sigaltstack, /* the sanitizer asks for it at every longjmp */
+    SYS_sigaltstack,       /* the sanitizer asks for it at every longjmp, */
+    SYS_sched_getaffinity, /* and for the stack of every thread */
 #endif
 #ifdef __x86_64__
     SYS_time,
