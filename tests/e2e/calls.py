@@ -54,7 +54,8 @@ def values_that_the_model_refuses(top):
     refused(2, f"{CONTEXT}", "serve", *m, "--ctx", str(CONTEXT + 1), "--port", "0")
     refused(2, f"{CONTEXT}", "inspect", MODEL, "--ctx", str(CONTEXT + 1))
     journal = os.path.join(top, "journal")
-    open(journal, "w").close()
+    with open(journal, "w") as file:
+        file.write("{}\n")
     refused(2, f"{CONTEXT}", "replay", *m, "--ctx", str(CONTEXT + 1), journal)
     if os.path.isdir(DRAFTER):
         d = (*m, "--drafter", DRAFTER)
