@@ -182,9 +182,10 @@ static void add_drafter(ek_buf *b, const ek_config *c)
 ek_err ek_meta_config(ek_buf *out, const ek_meta_opts *o, const ek_layout *l)
 {
     EK_TRY(check(o->config));
-    const char *dtype = o->target->block > 1 || strcmp(o->target->name, "bf16") == 0 ? "bfloat16"
-                        : strcmp(o->target->name, "f16") == 0                        ? "float16"
-                                                                                     : "float32";
+    /* What the model is run in decides its embedding's scale, whatever type its weights are stored in. */
+    const char *dtype = o->config->exact_scale                ? "float32"
+                        : strcmp(o->target->name, "f16") == 0 ? "float16"
+                                                              : "bfloat16";
     const bool drafter = o->config->backbone_hidden_size > 0;
     ek_buf_fmt(out, "{\"architectures\": [\"Gemma4%s\"], \"dtype\": \"%s\", ",
                drafter     ? "AssistantForCausalLM"

@@ -133,6 +133,7 @@ ek_err ek_meta_gguf(ek_gguf_meta *m, const ek_meta_opts *o)
     ek_gguf_put_f32(m, "general.sampling.temp", c->temperature);
     put_model(&a, c);
     if (o->chat_template) ek_gguf_put_string(m, "tokenizer.chat_template", o->chat_template, strlen(o->chat_template));
+    if (c->exact_scale) ek_gguf_put_string(m, "evenkeel.dtype", "float32", strlen("float32"));
     if (o->variant) ek_gguf_put_string(m, "evenkeel.chat_variant", o->variant, strlen(o->variant));
     return o->tokenizer ? ek_meta_gguf_tokenizer(m, o) : EK_OK;
 }

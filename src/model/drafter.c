@@ -147,7 +147,7 @@ static void load(ek_drafter *d, const ek_drafter_row *row, int r)
     int wide = t->config.hidden_size, n = row->n, window = t->config.sliding_window;
     float *fed = ek_at(&d->fed, r);
     ek_linear_row(&t->w.embed, row->token, fed);
-    t->rows.scale(fed, sqrtf((float)wide), wide);
+    t->rows.scale(fed, ek_config_embed_scale(&t->config, wide), wide);
     memcpy(fed + wide, row->state, sizeof *fed * (size_t)wide);
     s->seq[r] = row->seq;
     s->row[EK_FULL][r] = (ek_attn_row){r, 0, n};

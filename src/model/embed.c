@@ -17,7 +17,7 @@ static void embed_row(const ek_pass *p, int r, int worker)
         memcpy(h, s->embedding[r], sizeof *h * (size_t)m->config.hidden_size);
     } else {
         ek_linear_row(&m->w.embed, s->id[r], h);
-        m->rows.scale(h, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
+        m->rows.scale(h, ek_config_embed_scale(&m->config, m->config.hidden_size), m->config.hidden_size);
     }
     m->rows.rms_norm(ek_at(&s->x, r), h, m->w.layer[0].input_norm, m->config.hidden_size, m->config.rms_norm_eps);
     for (int k = 0; k < EK_KIND_COUNT; k++)
@@ -31,7 +31,7 @@ static void per_layer_inputs(const ek_pass *p, float *ctx, int token, int first,
     const ek_model *m = p->m;
     int size = m->config.per_layer_size;
     ek_embedding_row(&m->w.per_layer_embed, token, first * size, n * size, temp);
-    m->rows.scale(temp, sqrtf((float)size), n * size);
+    m->rows.scale(temp, ek_config_embed_scale(&m->config, size), n * size);
     m->rows.scale(ctx, (float)(1 / sqrt((double)m->config.hidden_size)), n * size);
     for (int i = 0; i < n; i++)
         m->rows.rms_norm(ctx + i * size, ctx + i * size, m->w.per_layer_norm, size, m->config.rms_norm_eps);

@@ -90,7 +90,7 @@ static ek_err plan_attention(ek_model *m)
     return EK_OK;
 }
 
-/* "ek2 w=q4.64+q8.64+bf16 a=auto kv=16:16", behind it " start=256" if the first positions are apart: the formats of the
+/* "ek3 w=q4.64+q8.64+bf16 a=auto kv=16:16", behind it " start=256" if the first positions are apart: the formats of the
  * weights in order of appearance; a= only where quantised weights meet quantised activations, so that the same function
  * has one name. */
 static void name_numerics(ek_model *m, const ek_items *list)

@@ -123,7 +123,7 @@ ek_err ek_open_model_opts(const ek_open_opts *o, ek_model_opts *out)
                            .kv_start = o->kv_start,
                            .packed_dir = o->packed_dir,
                            .cpu = ek_cpu_detect()};
-    if (ek_kv_format_parse(text_or(o->kv, "f16"), &out->k_format, &out->v_format)) return ek_fail_in(EK_EINVAL, "kv");
+    if (ek_kv_format_parse(text_or(o->kv, "i12"), &out->k_format, &out->v_format)) return ek_fail_in(EK_EINVAL, "kv");
     if (ek_model_check_start(o->kv_start, out->k_format, out->v_format)) return ek_fail_in(EK_EINVAL, "kv_start");
     if (ek_activations_parse(text_or(o->activations, "auto"), &out->activations))
         return ek_fail_in(EK_EINVAL, "activations");

@@ -20,7 +20,7 @@ typedef struct ek_open_opts {
     int synthetic_bits;    /* of its weights: 4 or 8; 0: bf16 */
     const char *weights;   /* "exact": float weights stay float and activations are never quantised; "8": matrices of
                               floats become 8-bit codes; NULL: "auto", as they are */
-    const char *kv;        /* formats of keys and values, K or K:V (ops/kv/kv.h); NULL: "f16" */
+    const char *kv;        /* formats of keys and values, K or K:V (ops/kv/kv.h); NULL: "i12" */
     int kv_start;          /* positions kept in more bits, a multiple of 256 (ek_model_opts.kv_start) */
     const char *activations; /* "8" or "16" bits in products with quantised weights; NULL: "auto" */
     const char *mmproj; /* beside a GGUF: the file with the towers; NULL: the one that lies there (docs/MEDIA.md) */

@@ -110,8 +110,8 @@ static void pages_survive_a_restart(void **state)
 static void pages_of_another_version_are_ignored(void **state)
 {
     (void)state;
-    static const char before[] = "model m, ek1 w=q4.64 a=auto kv=f16:f16",
-                      now[] = "model m, ek2 w=q4.64 a=auto kv=i12:i12";
+    static const char before[] = "model m, ek2 w=q4.64 a=auto kv=f16:f16",
+                      now[] = "model m, ek3 w=q4.64 a=auto kv=i12:i12";
     char old[sizeof path];
     remove_all();
     ek_store_backend b = open_with(now, 1e9);

@@ -58,7 +58,7 @@ static void test_values(void **state)
     assert_string_equal(c.model, "m");
     assert_int_equal(c.seed, 7);
     assert_false(c.has.chunk);
-    assert_string_equal(c.kv, "f16"); /* by default */
+    assert_string_equal(c.kv, "i12"); /* by default */
     assert_true(c.has.kv);
     assert_false(c.has.threads);
     ek_cli_fini(&c);
@@ -202,6 +202,7 @@ static void test_wrong_calls(void **state)
         {"evenkeel generate --kv 8 --kv-start 100", "--kv-start: the first 100 positions"},
         {"evenkeel inspect m --kv 8 --kv-start 100", "multiple of 256"},
         {"evenkeel generate --kv-start 256 --kv f16", "gain nothing: keys are in f16"},
+        {"evenkeel generate --kv-start 256", "gain nothing: keys are in i12, values in i12"},
         {"evenkeel bench --synthetic e2b --layers 36", "--layers: e2b has 35 layers, 36 cannot be taken"},
         {"evenkeel selftest --synthetic 31b --layers 61", "31b has 60 layers"},
         {"evenkeel convert --synthetic 26b --layers 40 x --type mlx4", "26b has 30 layers"},

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "../support/checkpoint.h"
@@ -42,6 +43,38 @@ static void values_that_fit_give_the_same_logits(void **state)
         same_logits(name[i], logits_of(source, ".", true), logits_of(dir, "back", true));
         remove_all(dir);
         remove_dir(source);
+    }
+}
+
+/* Whether the embedding's scale is a root in bf16 or in float32 stands in config.json and in no type of weights: every
+ * container carries it on. */
+static void the_scale_of_the_embedding_stays(void **state)
+{
+    static const char *const name[] = {"T1", "T4"};
+    (void)state;
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
+        logits of[2];
+        for (int exact = 0; exact < 2; exact++) {
+            char *dir = temp_dir(), *source = temp_dir();
+            static ek_config c;
+            c = *tiny(name[i]);
+            c.exact_scale = exact, c.rms_norm_eps = 0.5f;
+            write_hf(source, &c, NULL, NULL);
+            static const char *const to[][3] = {{"f32", "", "f32"},
+                                                {"bf16", "", "bf16"},
+                                                {"f32.gguf", "", "f32"},
+                                                {"bf16.gguf", "f32", "bf16"},
+                                                {"back", "f32.gguf", "bf16"}};
+            for (size_t k = 0; k < sizeof to / sizeof *to; k++) {
+                convert_or_fail(dir, to[k][0], to[k][1][0] ? dir : source, to[k][1][0] ? to[k][1] : ".", to[k][2], 0);
+                same_logits(to[k][0], logits_of(source, ".", true), logits_of(dir, to[k][0], true));
+            }
+            of[exact] = logits_of(source, ".", true);
+            remove_all(dir);
+            remove_dir(source);
+        }
+        assert_memory_not_equal(of[0].x, of[1].x, sizeof *of[0].x * (size_t)of[0].vocab);
+        free(of[0].x), free(of[1].x);
     }
 }
 
@@ -98,6 +131,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(values_that_fit_give_the_same_logits),
+        cmocka_unit_test(the_scale_of_the_embedding_stays),
         cmocka_unit_test(codes_and_their_values_give_the_same_logits),
         cmocka_unit_test(a_model_may_be_split),
     };

@@ -27,7 +27,7 @@ def text_of(reply, i=0):
 def plain(s):
     r = s.chat(ask())
     assert r["object"] == "chat.completion" and r["id"].startswith("chatcmpl-") and r["model"] == s.call("GET", "/v1/models")[2]["data"][0]["id"], r
-    assert r["system_fingerprint"].startswith("ek2 ") and abs(r["created"] - time.time()) < 600, r
+    assert r["system_fingerprint"].startswith("ek3 ") and abs(r["created"] - time.time()) < 600, r
     c = r["choices"][0]
     assert len(r["choices"]) == 1 and c["index"] == 0 and c["logprobs"] is None, r
     assert c["message"]["role"] == "assistant" and isinstance(c["message"]["content"], str) and c["message"]["refusal"] is None, r

@@ -18,7 +18,7 @@ EXPECTED = [
     ("names", r"e2b +\d\.\d GB +google/gemma-4-E2B-it"),
     ("pull", r"/snapshots/"),
     ("run", r"\S"),
-    ("serve", r"serves e2b on .* at http://127\.0\.0\.1:\d+/v1; its page for people is http://127\.0\.0\.1:\d+/"),
+    ("serve", r"serves e2b on .*, keys and values in i12, at http://127\.0\.0\.1:\d+/v1; its page for people is http://127\.0\.0\.1:\d+/"),
     ("ps", r"http://127\.0\.0\.1:\d+ +e2b "),
     ("curl", r'"content":"[^"]'),
     ("stop", r"stopped e2b at http://127\.0\.0\.1:\d+"),

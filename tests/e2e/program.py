@@ -243,7 +243,7 @@ def a_folder_without_a_model_is_called_one(home):
 def a_server_says_one_line(home):
     with serving(home, "--model", MODEL) as (port, p, line):
         at = f"http://127.0.0.1:{port}"
-        assert re.fullmatch(rf"evenkeel \S+ serves {NAME} on the CPU( \(no NVIDIA driver\))? at {at}/v1; its page for people is {at}/\n", line), line
+        assert re.fullmatch(rf"evenkeel \S+ serves {NAME} on the CPU( \(no NVIDIA driver\))?, keys and values in i12, at {at}/v1; its page for people is {at}/\n", line), line
         with socket.create_connection(("127.0.0.1", port)) as s:
             s.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             assert b"200 OK" in s.recv(100)
@@ -253,7 +253,7 @@ def a_server_says_one_line(home):
     with serving(home, "--model", MODEL, "--verbose") as (port, p, line):
         p.send_signal(signal.SIGTERM)
         err = p.communicate(timeout=30)[1]
-        for words in ("weights of", "MB in memory", "keys and values in f16", "room for", "context"):
+        for words in ("weights of", "MB in memory", "keys and values in i12", "room for", "context"):
             assert words in err, (words, err)
         assert "cannot open" not in err and "0.00 GB" not in err, err
     chatted = run(home, "run", "--model", MODEL, "--max-tokens", "3", "Hello", XDG_RUNTIME_DIR=home)

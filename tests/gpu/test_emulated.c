@@ -261,7 +261,7 @@ static void compare_pictures(const char *shape, int bits, bool mutual, bool ever
     ek_trace want[2], got[2];
     ek_media image[2] = {{.tokens = TOKENS, .digest = {1}, .refs = 9}, {.tokens = TOKENS, .digest = {2}, .refs = 9}};
     ek_part part[2] = {{&image[0], AT}, {&image[1], AT}};
-    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_F16, .v_format = EK_KV_F16};
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .k_format = EK_KV_I12, .v_format = EK_KV_I12};
     assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
     c.mutual = mutual, c.media.soft[EK_PART_IMAGE] = c.vocab_size - 1;
     assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
@@ -489,7 +489,7 @@ static void a_drafter_drafts_what_it_drafts_on_the_cpu(void **state)
 {
     (void)state;
     compare_drafter("T1", 0, (ek_model_opts){.k_format = EK_KV_I16, .v_format = EK_KV_I16}, 0, EK_ROPE_N);
-    compare_drafter("Q1", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 0, EK_ROPE_N_MINUS_1);
+    compare_drafter("Q1", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12}, 0, EK_ROPE_N_MINUS_1);
     compare_drafter(
         "T6", 0, (ek_model_opts){.k_format = EK_KV_Q8, .v_format = EK_KV_Q4, .kv_start = EK_SEGMENT, .quantise = true},
         11, EK_ROPE_N);
@@ -522,7 +522,7 @@ static void a_head_of_its_own_has_the_bits_of_the_cpu(void **state)
     compare_head("Q1", -1, (ek_model_opts){0}, GGUF_Q8_0);
     own_head = true;
     compare_drafter("T1", 0, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 0, EK_ROPE_N);
-    compare_drafter("Q1", 4, (ek_model_opts){.k_format = EK_KV_F16, .v_format = EK_KV_F16}, 11, EK_ROPE_N);
+    compare_drafter("Q1", 4, (ek_model_opts){.k_format = EK_KV_I12, .v_format = EK_KV_I12}, 11, EK_ROPE_N);
     own_head = false;
 }
 
@@ -550,7 +550,7 @@ static void requests_together_have_the_bits_of_the_cpu_alone(void **state)
 static void files_with_their_own_scales_too(void **state)
 {
     (void)state;
-    compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_F16, 20);
+    compare_gguf("Q1", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_I12, 20);
     compare_gguf("Q2", GGUF_Q4_0, EK_ACTIVATIONS_AUTO, EK_KV_F16, 9); /* experts beside the dense MLP */
     if (few_scenes()) return;
     compare_gguf("Q2", GGUF_Q8_0, EK_ACTIVATIONS_8, EK_KV_Q8, 9);

@@ -282,6 +282,7 @@ static void close_recorded(opened *o)
 
 static const shape shapes[] = {
     {"e2b q4.64", "e2b", 8, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"e2b q4.64, i12", "e2b", 8, "q4.64", NULL, EK_KV_I12, 0, 132, false, 0},
     {"e2b q4.64, embeddings on the host", "e2b", 8, "q4.64", NULL, EK_KV_Q8, 0, 132, true, 0},
     {"e2b q8.64", "e2b", 8, "q8.64", NULL, EK_KV_F16, 0, 132, false, 0},
     {"e2b bf16", "e2b", 8, "bf16", NULL, EK_KV_BF16, 0, 132, false, 0},
@@ -297,9 +298,11 @@ static const shape shapes[] = {
     {"26b q4.64", "26b", 6, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
     {"26b q8.64", "26b", 6, "q8.64", NULL, EK_KV_Q8, 0, 132, false, 0},
     {"26b q4_0", "26b", 6, "q4_0", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"26b q4_0, i12", "26b", 6, "q4_0", NULL, EK_KV_I12, 0, 132, false, 0},
     {"26b q6_k", "26b", 6, "q6_k", NULL, EK_KV_F16, 0, 132, false, 0},
     {"26b bf16", "26b", 6, "bf16", NULL, EK_KV_F16, 0, 132, false, 0},
     {"31b q4.64", "31b", 6, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
+    {"31b q4.64, i12", "31b", 6, "q4.64", NULL, EK_KV_I12, 0, 132, false, 0},
     {"31b q4_0", "31b", 6, "q4_0", "q8_0", EK_KV_Q8, 0, 114, false, 0},
     {"Q1", "Q1", 0, "q4.32", NULL, EK_KV_F16, 0, 4, false, 1},
     {"Q2", "Q2", 0, "q4.64", NULL, EK_KV_I16, 0, 4, false, 0},

@@ -47,6 +47,15 @@ static void norm(double *y, const double *x, const double *w, int n, double eps)
     for (int i = 0; i < n; i++) y[i] = x[i] * r * (w ? w[i] : 1);
 }
 
+/* sqrt(n) as the published models were trained, with 8 significant bits, ties to even; whole where they ran in floats.
+ */
+static double root(const oracle *o, int n)
+{
+    int e;
+    const double f = frexp(sqrt(n), &e);
+    return o->c->exact_scale ? sqrt(n) : ldexp(nearbyint(ldexp(f, 8)), e - 8);
+}
+
 static double gelu(double x)
 {
     return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -86,7 +95,7 @@ static void per_layer_inputs(oracle *o, const int32_t *ids)
         for (int i = 0; i < all; i++) ctx[i] /= sqrt(c->hidden_size);
         for (int i = 0; i < c->n_layers; i++) norm(ctx + i * p, ctx + i * p, w, p, (double)c->rms_norm_eps);
         for (int i = 0; i < all; i++)
-            ctx[i] = (ctx[i] + table[(size_t)ids[t] * (size_t)all + (size_t)i] * sqrt(p)) / sqrt(2);
+            ctx[i] = (ctx[i] + table[(size_t)ids[t] * (size_t)all + (size_t)i] * root(o, p)) / sqrt(2);
     }
 }
 
@@ -222,7 +231,7 @@ static void run_layers(oracle *o, const int32_t *ids)
     const double *embed = get(o, "embed_tokens.weight");
     for (int t = 0; t < o->n; t++)
         for (size_t i = 0; i < width; i++)
-            o->h[(size_t)t * width + i] = embed[(size_t)ids[t] * width + i] * sqrt((double)width);
+            o->h[(size_t)t * width + i] = embed[(size_t)ids[t] * width + i] * root(o, c->hidden_size);
     if (c->per_layer_size) per_layer_inputs(o, ids);
     for (o->layer = 0; o->layer < c->n_layers; o->layer++) {
         const ek_layer_config *l = &c->layer[o->layer];
@@ -330,7 +339,7 @@ void oracle_draft(const ek_config *c, oracle_weights *weights, void *arg, const 
     for (int s = 0; s < k; s++) {
         double *z = logits + (size_t)s * (size_t)vocab;
         const double *embed = get(&t, "embed_tokens.weight") + (size_t)token * (size_t)wide;
-        for (int i = 0; i < wide; i++) u[i] = embed[i] * sqrt(wide);
+        for (int i = 0; i < wide; i++) u[i] = embed[i] * root(&t, wide);
         linear(h, d->weights(d->arg, "pre_projection.weight"), u, width, 2 * wide);
         for (o.layer = 0; o.layer < d->c->n_layers; o.layer++) draft_layer(&o, h, n, n - d->back);
         o.layer = -1;

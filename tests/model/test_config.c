@@ -187,6 +187,8 @@ static const struct {
     {"\"eos_token_id\":", "[1,true]", "eos_token_id is true, must be a whole number"},
     {"\"bos_token_id\":", "\"<bos>\"", "bos_token_id is \"<bos>\", must be a whole number"},
     {"\"final_logit_softcapping\":", "true", "final_logit_softcapping is true, must be a number"},
+    {"\"dtype\":", "16", "config.json: dtype is 16, must be a string"},
+    {"\"torch_dtype\":", "[]", "config.json: torch_dtype is a list, must be a string"},
     {"\"rms_norm_eps\":", "\"1e-6\"", "rms_norm_eps is \"1e-6\", must be a number"},
 };
 
@@ -412,6 +414,51 @@ static void test_ids_of_pictures_and_sounds(void **state)
     assert_false(c.mutual);
 }
 
+/* The roots of the published sizes as transformers' bf16 runs, mlx-lm and Google's own code have them. */
+static void test_scales_of_embeddings(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        float hidden;
+    } published[] = {{"e2b", 39.25f}, {"e4b", 50.5f}, {"12b", 62}, {"26b", 53}, {"31b", 73.5f}};
+    for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
+        assert_int_equal(ek_config_published(&c, published[i].name, 0), EK_OK);
+        assert_true(ek_config_embed_scale(&c, c.hidden_size) == published[i].hidden);
+        if (c.per_layer_size) assert_true(ek_config_embed_scale(&c, c.per_layer_size) == 16);
+    }
+    assert_true(ek_config_embed_scale(&c, 10) == 3.15625f);
+
+    static const struct {
+        const char *top, *text; /* what stands in the file and in its text_config */
+        bool exact;
+    } file[] = {
+        {"", "", false},
+        {"\"dtype\":\"bfloat16\",", "", false},
+        {"\"dtype\":\"float16\",", "", false},
+        {"\"dtype\":null,", "", false},
+        {"\"dtype\":\"float32\",", "", true},
+        {"\"torch_dtype\":\"float32\",", "", true},
+        {"\"dtype\":null,\"torch_dtype\":\"float32\",", "", true},
+        {"\"dtype\":\"bfloat16\",\"torch_dtype\":\"float32\",", "", false},
+        {"", "\"dtype\":\"float32\",", true},
+        {"", "\"torch_dtype\":\"float32\",", true},
+        {"\"torch_dtype\":\"bfloat16\",", "\"dtype\":\"float32\",", false},
+        {"\"dtype\":\"float32\",", "\"dtype\":\"bfloat16\",", true},
+    };
+    char *json = changed("T6", NULL, NULL), whole[4096];
+    for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
+        snprintf(whole, sizeof whole, "{\"model_type\":\"gemma4\",%s\"text_config\":{%s%s}", file[i].top, file[i].text,
+                 json + 1);
+        accepted(whole, NULL);
+        const float hidden = ek_config_embed_scale(&c, c.hidden_size),
+                    layer = ek_config_embed_scale(&c, c.per_layer_size);
+        if (hidden != (file[i].exact ? sqrtf(72) : 8.5f) || layer != (file[i].exact ? sqrtf(10) : 3.15625f))
+            fail_msg("%s, in text_config %s: %g and %g", file[i].top, file[i].text, (double)hidden, (double)layer);
+    }
+    free(json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -421,6 +468,7 @@ int main(void)
         cmocka_unit_test(test_wrong_values_are_told),
         cmocka_unit_test(test_drafters),
         cmocka_unit_test(test_published_shapes),
+        cmocka_unit_test(test_scales_of_embeddings),
         cmocka_unit_test(test_ids_of_pictures_and_sounds),
         cmocka_unit_test(test_parameters),
         cmocka_unit_test(test_quantization_section),

@@ -261,7 +261,7 @@ static void test_bad_steps_are_refused(void **state)
 static void own_embedding(const ek_model *m, int32_t token, float *out)
 {
     ek_linear_row(&m->w.embed, token, out);
-    m->rows.scale(out, sqrtf((float)m->config.hidden_size), m->config.hidden_size);
+    m->rows.scale(out, ek_config_embed_scale(&m->config, m->config.hidden_size), m->config.hidden_size);
 }
 
 static void run_rows(const ek_model *m, const ek_row *row, const int *steps, float *logits)

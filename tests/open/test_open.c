@@ -77,12 +77,14 @@ static void it_gives_the_logits_of_its_parts(void **state)
 {
     (void)state;
     ek_open_opts o = small();
-    check_same(&o, "f16");
+    check_same(&o, "i12");
     o.threads = 3, o.chunk = 4, o.isa = "scalar", o.draft = "ngram";
-    check_same(&o, "f16");
+    check_same(&o, "i12");
     o = small();
     o.kv = "8:4", o.draft = "off";
     check_same(&o, "8:4");
+    o.kv = "f16";
+    check_same(&o, "f16");
 }
 
 static void zero_is_the_default(void **state)
@@ -93,8 +95,8 @@ static void zero_is_the_default(void **state)
     ek_engine_opts engine = ek_open_engine_opts(&zero);
     assert_int_equal(ek_open_check(&zero), EK_OK);
     assert_int_equal(ek_open_model_opts(&zero, &model), EK_OK);
-    assert_int_equal(model.k_format, EK_KV_F16);
-    assert_int_equal(model.v_format, EK_KV_F16);
+    assert_int_equal(model.k_format, EK_KV_I12);
+    assert_int_equal(model.v_format, EK_KV_I12);
     assert_int_equal(model.cpu, ek_cpu_detect());
     assert_false(model.exact || model.quantise);
     assert_int_equal(engine.max_requests, 16);
@@ -152,7 +154,7 @@ static void a_drafter_is_opened_where_it_drafts(void **state)
     ek_opened m;
     ek_open_opts o = small();
     ek_engine_stats stats;
-    run_by_hand(&want, "f16");
+    run_by_hand(&want, "i12");
     o.drafter = "models/pocket-drafter";
     assert_int_equal(ek_open(&m, &o), EK_OK);
     run(m.engine, &got);

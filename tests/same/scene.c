@@ -70,6 +70,10 @@ uint64_t check_seed(int i)
         WHOLE_CODES | 7,            /* Q2, 8 bits, keys f16, values i8 */
         WHOLE_CODES | 5,            /* T6, bf16, keys and values i8 */
         KV_START | WHOLE_CODES | 1, /* T2, bf16, keys and values i8 */
+        /* the default: keys and values i12 */
+        WHOLE_CODES | 60,                /* Q1, 4 bits */
+        WHOLE_CODES | 32,                /* T6, bf16 */
+        MANY_EXPERTS | WHOLE_CODES | 52, /* Q2, 4 bits */
     };
     return i < 27 ? (uint64_t)i : flagged[i - 27];
 }

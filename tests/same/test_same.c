@@ -109,11 +109,14 @@ enum { CHECK_SPANS = 2 };
 enum { CHECK_SPANS = 9 };
 #endif
 
+#define DEFAULT_SCENE (WHOLE_CODES | 60) /* Q1, 4 bits, keys and values i12 */
+
 static void company_does_not_matter_to_spans(void **state)
 {
     (void)state;
     tally t = {0};
     for (uint64_t seed = 0; seed < CHECK_SPANS; seed++) run_scene((seed * 4 + 1) | SCENE_SPANS, NULL, &t);
+    run_scene(DEFAULT_SCENE | SCENE_SPANS, NULL, &t);
     assert_int_equal(t.failed, 0);
     assert_true(t.rows > 1000 && t.preempted > 0);
 }
@@ -123,6 +126,7 @@ static void company_does_not_matter_to_pictures(void **state)
     (void)state;
     tally t = {0};
     for (uint64_t seed = 0; seed < (CHECK_SPANS + 1) / 2; seed++) run_scene((seed * 5 + 2) | SCENE_MEDIA, NULL, &t);
+    run_scene(DEFAULT_SCENE | SCENE_MEDIA, NULL, &t);
     printf("%llu rows of logits, %llu images and sounds encoded, features of %llu tokens were there\n",
            (unsigned long long)t.rows, (unsigned long long)t.encoded, (unsigned long long)t.reused);
     assert_int_equal(t.failed, 0);

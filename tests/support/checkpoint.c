@@ -48,6 +48,7 @@ void config_fields(ek_buf *b, const ek_config *c)
                "\"rope_theta\":%.17g}},",
                c->rope_theta[EK_SLIDING], c->rope_partial[EK_FULL], c->rope_theta[EK_FULL]);
     config_kinds(b, c);
+    if (c->exact_scale) ek_buf_str(b, ",\"dtype\":\"float32\"");
     ek_buf_str(b, ",\"eos_token_id\":[1],\"model_type\":\"gemma4_text\"");
 }
 

@@ -13,6 +13,9 @@ with the `model.` prefix), element i in row-major order:
         u - 0.5f   otherwise
     then rounded to bfloat16, ties to even, and used as float32.
 
+The scales of both embeddings are rounded to bfloat16 too, as a run in the config's dtype has them;
+the configs in FLOAT32 keep the roots as float32 has them.
+
 Prompt ids: element i of the tensor named "<config>.prompt.<length>", 1 + z % (vocab - 1).
 
 Each file holds: config (as transformers saves it), prompts: [{ids, rows, logits, tol, greedy,
@@ -79,6 +82,9 @@ CONFIGS = {
 }
 
 
+FLOAT32 = ("T6",)
+
+
 def fnv1a64(name):
     h = 0xCBF29CE484222325
     for b in name.encode():
@@ -102,7 +108,7 @@ def weight(name, shape):
     return torch.from_numpy(w.reshape(shape)).to(torch.bfloat16).float()
 
 
-def build(c):
+def build(c, dtype):
     config = Gemma4TextConfig(**c)
     model = Gemma4ForCausalLM._from_config(config, attn_implementation="eager", dtype=torch.float32,
                                            experts_implementation="eager")
@@ -113,17 +119,20 @@ def build(c):
                 continue
             t.copy_(weight(name, tuple(t.shape)))
             names.append(name)
+        for module in model.modules():
+            if hasattr(module, "embed_scale"):
+                module.embed_scale.copy_(module.embed_scale.to(dtype))
     model.tie_weights()
     return model.eval(), names
 
 
-def saved_config(model):
+def saved_config(model, dtype):
     with tempfile.TemporaryDirectory() as d:
         model.config.save_pretrained(d)
         with open(os.path.join(d, "config.json")) as f:
             c = json.load(f)
     c["architectures"] = ["Gemma4ForCausalLM"]
-    c["dtype"] = "float32"
+    c["dtype"] = str(dtype).removeprefix("torch.")
     return c
 
 
@@ -152,10 +161,11 @@ def main():
     out = sys.argv[1] if len(sys.argv) > 1 else "tests/golden"
     os.makedirs(out, exist_ok=True)
     for name, c in CONFIGS.items():
-        single, names = build(c)
-        double = build(c)[0].double()
+        dtype = torch.float32 if name in FLOAT32 else torch.bfloat16
+        single, names = build(c, dtype)
+        double = build(c, dtype)[0].double()
         prompts = [one_prompt(name, n, single, double, c["vocab_size"]) for n in LENGTHS]
-        head = {"name": name, "config": saved_config(single), "tensors": names, "prompts": prompts}
+        head = {"name": name, "config": saved_config(single, dtype), "tensors": names, "prompts": prompts}
         path = os.path.join(out, name + ".json")
         with open(path, "w") as f:
             json.dump(head, f, separators=(",", ":"))

@@ -27,7 +27,7 @@ mkdir -p "$work"
 bad=0
 compare() {
   "$python" "$here/compare.py" --program "$build/evenkeel" --reference $reference --work "$work" --device "${DEVICE:-$device}" \
-    --damp "${DAMP:-0.1}" --scale "${SCALE:-f32,bf16,ulp}" "$@" || bad=1
+    --damp "${DAMP:-0.1}" --scale "${SCALE:-bf16,f32,ulp}" "$@" || bad=1
 }
 case ,$parts, in *,words,*) compare --tokens "${TOKENS:-$tokens}" ${@:-$models} ;; esac
 case ,$parts, in *,senses,*) compare --senses ${SENSES:-e2b:10 26b:6} ;; esac

@@ -79,7 +79,7 @@ static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, i
     snprintf(address, sizeof address, "http://%s%s%s:%d", v6 ? "[" : "", cli->host, v6 ? "]" : "", port);
     printf("evenkeel %s serves ", EK_VERSION);
     ek_cli_put(stdout, name);
-    printf(" %s at %s/v1; its page for people is %s/\n", where, address, address);
+    printf(" %s, keys and values in %s, at %s/v1; its page for people is %s/\n", where, cli->kv, address, address);
     if (ek_opened_gpu(m) && !cli->has.max_requests)
         printf("up to %d requests run at once (--max-requests), by the device's memory for keys and values\n",
                ek_engine_max_requests(m->engine));

@@ -1,7 +1,5 @@
 #include "gpu/recipe/sections.h"
 
-#include <math.h>
-
 #include "gpu/recipe/linear.h"
 
 /* The states that rows are fed lie behind their embeddings. */
@@ -22,7 +20,7 @@ void ek_gpu_write_draft_begin(ek_gpu_writer *w)
     const ek_gpu_run *x = w->x;
     const int wide = x->g->m->config.backbone_hidden_size, n = w->of.n;
     ek_gpu_embed(w, &x->g->target->w.embed, ek_gpu_open_value(EK_GPU_IDS), x->buf.fed, 2 * wide, 0, wide,
-                 sqrtf((float)wide), n);
+                 ek_config_embed_scale(&x->g->target->m->config, wide), n);
     ek_gpu_input in = ek_gpu_rows(x->buf.fed, 2 * wide, n, 2 * wide);
     ek_gpu_project(w, &x->g->w.pre_projection, &in, x->buf.h, x->g->m->config.hidden_size);
 }

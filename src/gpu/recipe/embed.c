@@ -75,7 +75,7 @@ static void per_layer_part(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_inpu
                                       .ld_temp = (int64_t)layers * size,
                                       .eps = c->rms_norm_eps,
                                       .ctx_scale = (float)(1 / sqrt((double)c->hidden_size)),
-                                      .temp_scale = sqrtf((float)size),
+                                      .temp_scale = ek_config_embed_scale(c, size),
                                       .sum_scale = (float)(1 / sqrt(2.0)),
                                       .size = size};
     const ek_cuda_grid grid = {.x = (unsigned)layers,
@@ -121,7 +121,7 @@ void ek_gpu_write_begin(ek_gpu_writer *w)
     const bool per_layer = x->g->m->config.per_layer_size;
     if (!x->g->share.first || per_layer)
         ek_gpu_embed(w, &x->g->w.embed, ek_gpu_open_value(EK_GPU_IDS), ek_gpu_embedded(x), hidden, 0, hidden,
-                     sqrtf((float)hidden), w->of.n);
+                     ek_config_embed_scale(&x->g->m->config, hidden), w->of.n);
     ek_gpu_rope_tables(w, false, w->of.n);
     if (per_layer) per_layer_inputs(w);
 }

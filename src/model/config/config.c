@@ -3,10 +3,12 @@
 #include "model/config/config.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "model/config/setting.h"
+#include "tensor/dtype.h"
 
 /* What the engine does not compute is refused by name, never approximated. */
 static ek_err check_kind(ek_config *c, const ek_settings *p)
@@ -218,6 +220,26 @@ ek_err ek_config_finish(ek_config *c)
     return EK_OK;
 }
 
+float ek_config_embed_scale(const ek_config *c, int size)
+{
+    const float root = sqrtf((float)size);
+    return c->exact_scale ? root : ek_bf16_f32(ek_f32_bf16(root));
+}
+
+/* transformers runs a model in its file's dtype and rounds the scale to that; the file's own word counts before that of
+ * its text_config. Other types than float32, and none, are as good as bfloat16: no model was trained in another, and
+ * mlx-lm rounds to bf16 whatever the file says. */
+static ek_err read_dtype(ek_config *c, const ek_settings *p)
+{
+    static const char *const key[] = {"dtype", "torch_dtype"};
+    const ek_settings top = {.file = p->file, .object = p->other}, text = {.file = p->file, .object = p->object};
+    const ek_settings *const from[] = {&top, &text};
+    const char *dtype = NULL;
+    for (int i = 0; i < 4 && !dtype; i++) EK_TRY(ek_setting_may_text(&dtype, from[i / 2], key[i % 2]));
+    c->exact_scale = dtype && strcmp(dtype, "float32") == 0;
+    return EK_OK;
+}
+
 static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation_top)
 {
     ek_settings p = {.file = "config.json", .other = top};
@@ -225,6 +247,7 @@ static ek_err read_all(ek_config *c, const json_t *top, const json_t *generation
     EK_TRY(ek_setting_may_object(&p.object, &p, "text_config"));
     if (!p.object) p.object = top;
     EK_TRY(check_kind(c, &p));
+    EK_TRY(read_dtype(c, &p));
     EK_TRY(read_sizes(c, &p));
     EK_TRY(ek_setting_may_int(&c->sliding_window, &p, "sliding_window", 0, 1, EK_MAX_CONTEXT));
     EK_TRY(ek_config_kinds(c, &p));

@@ -38,6 +38,7 @@ typedef struct ek_config {
     int backbone_hidden_size, n_centroids, top_k_centroids;
     float rms_norm_eps;
     float final_logit_softcapping; /* 0: none */
+    bool exact_scale;              /* the model is run in float32: ek_config_embed_scale rounds nothing */
     double rope_theta[EK_KIND_COUNT], rope_partial[EK_KIND_COUNT], rope_factor[EK_KIND_COUNT];
     ek_layer_config layer[EK_MAX_LAYERS];
     int32_t bos, pad;
@@ -60,6 +61,10 @@ ek_err ek_config_parse(ek_config *c, const char *config_json, const char *genera
 /* Derives owns_kv and donor from kinds and first_shared, and checks the rules between
  * fields; errors do not name the file. For code that fills a configuration itself; ek_config_parse has called it. */
 ek_err ek_config_finish(ek_config *c);
+
+/* What a row of size numbers of an embedding table is multiplied by: sqrt(size), rounded to bf16 as the model was
+ * trained, unless exact_scale. size is hidden_size or per_layer_size, of the model whose table it is. */
+float ek_config_embed_scale(const ek_config *c, int size);
 
 /* The published shapes "e2b", "e4b", "12b", "26b", "31b", cut to the first n_layers if > 0.
  * From one period of kinds on (5 layers of e2b, 6 of the others) each kind has a layer that owns

@@ -383,6 +383,7 @@ ek_err ek_gguf_config(const ek_gguf_source *s, ek_config *c)
     EK_TRY(read_layers(&m, c));
     EK_TRY(read_rope(&m, c));
     read_tokens(&m, c);
+    c->exact_scale = ek_gguf_text_is(ek_gguf_find(s->g, "evenkeel.dtype"), "float32"); /* convert writes it */
     ek_err err = ek_config_finish(c);
     return err ? ek_fail_in(err, "%s", s->file) : EK_OK;
 }

@@ -6,7 +6,7 @@
 #include "base/err.h"
 
 /* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
-enum { EK_ARITHMETIC_VERSION = 2 };
+enum { EK_ARITHMETIC_VERSION = 3 };
 
 typedef enum ek_activations {
     EK_ACTIVATIONS_AUTO, /* by matrix */

@@ -98,10 +98,11 @@ def prompt(length, seed=7):
 
 
 def embed_scale(hidden, rule):
-    """What rows of the embedding are multiplied by. f32: sqrt(hidden); bf16: that rounded to bf16, as transformers has
-    it where the checkpoint is loaded in bf16; ulp: one unit in the last place above f32, which shows how much the model
-    amplifies a rounding."""
+    """What rows of the embedding are multiplied by. bf16: sqrt(hidden) rounded to bf16, as transformers has it where the
+    checkpoint is loaded in bf16; f32: not rounded; ulp: one unit of float32 in the last place above bf16's, which shows
+    how much the model amplifies a rounding."""
     s = np.sqrt(np.float32(hidden))
-    if rule == "ulp":
-        return np.nextafter(s, np.float32(np.inf))
-    return s if rule == "f32" else widen(narrow(np.array([s])))[0]
+    if rule == "f32":
+        return s
+    s = widen(narrow(np.array([s])))[0]
+    return s if rule == "bf16" else np.nextafter(s, np.float32(np.inf))

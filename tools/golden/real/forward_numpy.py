@@ -122,7 +122,7 @@ class Decoder:
                         f.get(pre + "post_per_layer_input_norm.weight"))
         return h * f.get(pre + "layer_scalar")
 
-    def logits(self, ids, last, scale="f32"):
+    def logits(self, ids, last, scale="bf16"):
         """Logits of the last positions in float64, and with experts the gaps of the router: layers x positions."""
         kept, gaps = {}, []
         h = self.f.get("embed_tokens.weight", ids) * embed_scale(self.c["hidden_size"], scale)

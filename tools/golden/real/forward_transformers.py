@@ -77,7 +77,7 @@ class Decoder:
                 used.add(name)
             if hasattr(module, "embed_scale"):
                 width = module.weight.shape[1] if path == "embed_tokens" else self.f.text["hidden_size_per_layer_input"]
-                module.embed_scale = torch.tensor(float(embed_scale(width, "f32")), device=self.device)
+                module.embed_scale = torch.tensor(float(embed_scale(width, "bf16")), device=self.device)
 
     def _layer(self, layer, pre, used):
         parts = []
@@ -115,7 +115,7 @@ class Decoder:
         e = self.text.embed_tokens
         e.embed_scale = torch.tensor(float(embed_scale(e.weight.shape[1], scale)), device=self.device)
 
-    def logits(self, ids, last, scale="f32", **content):
+    def logits(self, ids, last, scale="bf16", **content):
         self.gaps = []
         self._scale(scale)
         x = torch.tensor(np.asarray(ids)[None].tolist(), device=self.device)
