@@ -271,7 +271,11 @@ static bool lock_calls(void)
 
 static bool limit(int what, rlim_t soft, rlim_t hard)
 {
-    const struct rlimit l = {soft, hard};
+    /* A limit that the server itself was started with may be lower, and stays: no process may raise it. */
+    struct rlimit l;
+    if (getrlimit(what, &l)) return false;
+    if (l.rlim_max == RLIM_INFINITY || hard < l.rlim_max) l.rlim_max = hard;
+    l.rlim_cur = soft < l.rlim_max ? soft : l.rlim_max;
     return setrlimit(what, &l) == 0;
 }
 
