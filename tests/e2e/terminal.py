@@ -189,6 +189,9 @@ def a_conversation_is_saved_and_loaded(home):
         plain_list = os.path.join(home, "list.json")
         json.dump([{"role": "user", "content": "hi"}, {"role": "assistant", "content": [{"type": "text", "text": "ho"}]}], open(plain_list, "w"))
         assert t.ask(f"/load {plain_list}").startswith("2 messages loaded")
+        other = os.path.join(home, "other.json")  # of a program that keeps more in it
+        json.dump({"title": "t", "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]}, open(other, "w"))
+        assert t.ask(f"/load {other}").startswith("2 messages loaded")
         assert t.ask("/system").startswith("there is no system message")
         kept = t.messages()
         for text, says in (("", "JSON"), ("{", "line 1"), ('{"messages": 3}', "messages"), ('[{"role": "king", "content": "x"}]', "role must be one of"),

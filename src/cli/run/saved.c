@@ -217,7 +217,25 @@ ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n)
 
 /* ------------------------------------------------------------------ reading */
 
-/* The body of a request: the file, or the list in it as its messages. */
+/* Messages and tools of a file that another program wrote, which may have more to say. False: it is no object. */
+static bool keep_conversation(ek_buf *out, const ek_buf *text)
+{
+    json_t *all = json_loadb(ek_buf_text(text), text->len, 0, NULL), *kept = json_object();
+    const bool object = json_is_object(all);
+    for (int i = 0; object && i < 2; i++) {
+        const char *name = i ? "tools" : "messages";
+        json_t *value = json_object_get(all, name);
+        if (value) json_object_set(kept, name, value);
+    }
+    char *body = object ? json_dumps(kept, 0) : NULL;
+    if (body) ek_buf_str(out, body);
+    free(body);
+    json_decref(kept);
+    json_decref(all);
+    return object;
+}
+
+/* The body of a request: the conversation of the file, or the list in it as its messages. */
 static ek_err read_body(ek_buf *out, const char *path)
 {
     ek_buf text = {0};
@@ -225,7 +243,7 @@ static ek_err read_body(ek_buf *out, const char *path)
     size_t blank = strspn(ek_buf_text(&text), " \t\r\n");
     bool list = !err && ek_buf_text(&text)[blank] == '[';
     if (list) ek_buf_str(out, "{\"messages\": ");
-    if (!err) ek_buf_add(out, ek_buf_text(&text), text.len);
+    if (!err && (list || !keep_conversation(out, &text))) ek_buf_add(out, ek_buf_text(&text), text.len);
     if (list) ek_buf_char(out, '}');
     ek_buf_fini(&text);
     return err;
