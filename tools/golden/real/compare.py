@@ -26,6 +26,7 @@ import senses
 
 ROWS = 60  # last positions that are compared
 LIMIT = 1e-6  # mean divergence of exact arithmetic, nats
+OWN = 3  # times as far from the reference as the reference is from itself: deep models of random weights amplify a unit beyond LIMIT
 ROUNDINGS, FLOOR = 300, 1e-11  # and so many times what one unit in the embedding's scale costs the reference
 NEAR = 1e-5  # of router scores: float32 decides such a pair by its roundings
 SETTINGS = (("exact", ["--weights", "exact", "--kv", "f32"]), ("default", []), ("f16", ["--kv", "f16"]))
@@ -145,7 +146,8 @@ class Comparison:
                             self.say("#", name, n, "scale", scale, line)
         bound = LIMIT
         if "ulp" in refs and base == "bf16":
-            bound = min(LIMIT, max(FLOOR, ROUNDINGS * divergence(refs[base][0], refs["ulp"][0]).mean()))
+            own = divergence(refs[base][0], refs["ulp"][0]).mean()
+            bound = min(max(LIMIT, OWN * own), max(FLOOR, ROUNDINGS * own))
         if floats and not best <= bound:
             self.fail(f"{name} {n}: exact arithmetic is {best:.1e} from the reference, at most {bound:.1e} is right")
 
