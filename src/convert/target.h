@@ -2,8 +2,8 @@
  *
  * A row is a sequence of blocks. Block formats (GGUF) have one plane; MLX affine has three: codes, scales, biases.
  * Which codes a block gets is a function of its own values alone, so neither threads nor the order of work change a
- * byte. i32 and i64 hold the token ids of a drafter's ordering. Rounding is to nearest; how scales are found stands in
- * below. */
+ * byte. i32 and i64 hold the token ids of a drafter's ordering. Rounding is to nearest. Scales are found as the
+ * functions below say. */
 #ifndef EK_CONVERT_TARGET_H
 #define EK_CONVERT_TARGET_H
 

@@ -55,7 +55,7 @@ typedef struct ek_cuda_times {
 
 extern const ek_cuda_times ek_cuda_us, ek_cuda_us_mma;
 
-/* Families whose times a card may measure for itself (gpu/tune.h); those by wgmma are fitted. */
+/* Families whose times a card may measure for itself (gpu/tune.c); those by wgmma are fitted. */
 typedef enum ek_cuda_family {
     EK_CUDA_UNITS,
     EK_CUDA_TILE,

@@ -13,8 +13,8 @@ typedef struct ek_png_texts {
     int n_inflated;         /* texts so far that were compressed */
 } ek_png_texts;
 
-/* A chunk of n bytes; `name` has 4. Others than these are no matter. */
+/* A chunk of n bytes; `name` has 4. Other chunks are ignored. */
 void ek_png_text(ek_png_texts *t, const uint8_t *name, const uint8_t *data, size_t n);
-int ek_png_orientation(const ek_png_texts *t); /* 1 to 8; 0: none is said */
+int ek_png_orientation(const ek_png_texts *t); /* 1 to 8; 0: the PNG names none */
 
 #endif

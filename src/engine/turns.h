@@ -1,4 +1,4 @@
-/* Turns of clients at what runs: who of the wait queue is next, and who gives up its slot for that. The slots are
+/* Turns of clients: which waiting request runs next, and which running request gives up its slot for it. Slots are
  * divided between the clients that have something to run: a client without one takes it from the client that holds
  * most, and where all hold one at most they take turns. The rows of prompts in a step likewise. Decides when a request
  * runs; a request that starts over gets the same bits. */

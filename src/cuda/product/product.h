@@ -65,7 +65,7 @@ typedef struct ek_cuda_kind {
 } ek_cuda_kind;
 ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
 
-/* Products of 9 to some hundred rows by wgmma in narrow tiles (kernels/product/product_mid.cuh), alone or with the gate
+/* Products of 9 to some hundred rows by wgmma in narrow tiles (kernels/product/product_mid.cu), alone or with the gate
  * of a second matrix: 4 bits of what wgmma takes. Blocks have oct x 8 columns, 1, 2 or 4. */
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l);
@@ -202,7 +202,7 @@ typedef double ek_cuda_part_us(const ek_cuda_linear *l, int rows, int units, con
 void ek_cuda_in_parts(ek_cuda_product *p, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                       int tiles, int blocks, ek_cuda_part_us *part_us, double *us);
 
-/* What a panel of a product by the family `warp` is cut into (product/warp.h), and the memory of a block. */
+/* What a panel of a product by the family `warp` is cut into, and the memory of a block. */
 
 enum {
     EK_CUDA_WARPS = 8,      /* of a block that shares its multiprocessor; one alone has twice as many, and room */
