@@ -156,7 +156,7 @@ void ek_cli_usage(ek_buf *out)
 
 static const char *effect_words(ek_opt_effect e)
 {
-    return e == EFFECT_SPEED ? "speed only" : e == EFFECT_ANSWER ? "answer" : "";
+    return e == EFFECT_SPEED ? "speed" : e == EFFECT_ANSWER ? "answer" : "";
 }
 
 /* Bars would end a table cell. */
@@ -175,6 +175,12 @@ static void command_row(ek_buf *out, const ek_command *c)
     ek_buf_fmt(out, "` | %s |\n", c->text);
 }
 
+/* The commands that open a model, which many options share. */
+#define BIT(c) (1u << EK_CMD_##c)
+#define OPENS_MODEL                                                                                                \
+    (BIT(run) | BIT(serve) | BIT(bench) | BIT(selftest) | BIT(replay) | BIT(logits) | BIT(generate) | BIT(draft) | \
+     BIT(features))
+
 static void table_row(ek_buf *out, const ek_option *o)
 {
     ek_buf_str(out, "| `");
@@ -183,9 +189,11 @@ static void table_row(ek_buf *out, const ek_option *o)
     if (*o->placeholder) ek_buf_char(out, ' ');
     cell(out, o->placeholder);
     ek_buf_str(out, "` | ");
-    const char *comma = "";
+    const bool models = (o->commands & OPENS_MODEL) == OPENS_MODEL;
+    const char *comma = models ? ", " : "";
+    if (models) ek_buf_str(out, "*models*");
     for (int c = 0; c < EK_CMD_COUNT; c++) {
-        if (!has(o, (ek_cmd_id)c)) continue;
+        if (!has(o, (ek_cmd_id)c) || (models && OPENS_MODEL >> c & 1)) continue;
         ek_buf_fmt(out, "%s%s", comma, ek_cmd_name((ek_cmd_id)c));
         comma = ", ";
     }
@@ -204,7 +212,8 @@ void ek_cli_markdown(ek_buf *out)
         out,
         "\n## Options\n\n"
         "Every option is also an environment variable: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`. The command line\n"
-        "wins. *answer*: another value may change the answer. *speed only*: no bit of any logit depends on it.\n"
+        "wins. *answer*: another value may change the answer. *speed*: no bit of any logit depends on it.\n"
+        "*models*: run, serve, bench, selftest, replay, logits, generate, draft, features.\n"
         "`evenkeel COMMAND --help` lists the common options, `--help-all` all of them.\n\n"
         "| option | commands | default | meaning | effect |\n|---|---|---|---|---|\n");
     for (int i = 0; i < ek_n_options; i++)
