@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/hash/base64.h"
-#include "serve/api/data_url.h"
+#include "serve/api/media.h"
 
 static void check_base64(const char *s, size_t n)
 {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/events/address.h"
+#include "serve/events/events.h"
 #include "serve/events/replay.h"
 
 static void check_address(const uint8_t *data, size_t n)

@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "serve/journal/journal_line.h"
+#include "serve/journal/journal.h"
 
 static void check(const ek_journal_line *l)
 {

@@ -1,8 +1,8 @@
-#include "serve/last_signal.h"
-
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
+
+#include "serve/server.h"
 
 enum { SECOND = 1 };
 

@@ -1,4 +1,4 @@
-#include "serve/metrics.h"
+#include "serve/status.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -8,7 +8,6 @@
 #include "cache/page_table.h"
 #include "media/locked/helper.h"
 #include "serve/journal/journal.h"
-#include "serve/ready.h"
 #include "serve/server_state.h"
 
 const char *ek_outcome_name(ek_outcome o)

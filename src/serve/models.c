@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "serve/ollama/ollama.h"
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/server_state.h"
 #include "text/json/json.h"
 

@@ -1,4 +1,4 @@
-#include "serve/prepare.h"
+#include "serve/session.h"
 
 #include <malloc.h>
 #include <stdio.h>
@@ -7,7 +7,6 @@
 #include "base/alloc.h"
 #include "base/wanted.h"
 #include "media/locked/helper.h"
-#include "serve/session.h"
 #include "text/json/json.h"
 
 enum {

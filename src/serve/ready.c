@@ -1,4 +1,4 @@
-#include "serve/ready.h"
+#include "serve/status.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -1,6 +1,6 @@
 /* POST /v1/chat/completions/render and /v1/completions/render: the tokens of the prompt that the same body would have
  * without /render, in the shapes of vLLM, for routers that send a conversation where its prefix is cached. */
-#include "serve/api/openai_reply.h"
+#include "serve/api/openai.h"
 
 /* Without the brace that ends it. */
 static void put_ids(ek_buf *out, const ek_ids *ids)

@@ -1,4 +1,4 @@
-#include "serve/reply.h"
+#include "serve/routes.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/openai/response_store.h"
 #include "serve/server_state.h"
 #include "text/json/json.h"

@@ -6,11 +6,9 @@
 #include <strings.h>
 
 #include "base/alloc.h"
-#include "serve/http/cors.h"
-#include "serve/http/open_paths.h"
 #include "serve/http/origins.h"
+#include "serve/http/keys.h"
 #include "serve/page/page.h"
-#include "serve/reply.h"
 #include "serve/routes.h"
 #include "serve/session.h"
 

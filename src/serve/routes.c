@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/reply.h"
+#include "serve/api/dialect.h"
 
 static void models_list(ek_server *s, ek_exchange *x, const char *rest)
 {
@@ -171,3 +171,12 @@ void ek_routes_methods(char *out, size_t room, const ek_route_row *row)
         if (!strcmp(routes[i].pattern, row->pattern))
             n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "", routes[i].method);
 }
+
+/* The APIs that are served: a new one adds its row. */
+
+const ek_dialect *const ek_dialects[] = {
+    &ek_dialect_openai_chat, &ek_dialect_openai_completions, &ek_dialect_anthropic,     &ek_dialect_anthropic_count,
+    &ek_dialect_tokenize,    &ek_dialect_detokenize,         &ek_dialect_responses,     &ek_dialect_responses_count,
+    &ek_dialect_chat_render, &ek_dialect_completions_render, &ek_dialect_ollama_chat,   &ek_dialect_ollama_generate,
+    &ek_dialect_ollama_show, &ek_dialect_ollama_pull,        &ek_dialect_transcription, NULL,
+};

@@ -1,7 +1,9 @@
-/* The paths that no dialect answers. Inside src/serve. */
+/* The paths that no dialect answers, and whole replies in a dialect's format. Server thread. Inside src/serve. */
 #ifndef EK_SERVE_ROUTES_H
 #define EK_SERVE_ROUTES_H
 
+#include "serve/api/dialect.h"
+#include "serve/http/http.h"
 #include "serve/server_state.h"
 
 typedef struct ek_route_row {
@@ -24,5 +26,18 @@ bool ek_method_fits(const char *method, const char *allowed);
 const ek_route_row *ek_routes_find(const char *path, const char *method, const char **rest, bool *fits);
 /* The methods of the rows of one pattern, row among them, with commas between. */
 void ek_routes_methods(char *out, size_t room, const ek_route_row *row);
+
+/* --- whole replies; each ends the exchange --- */
+
+void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);
+/* param and code may be NULL. */
+void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
+                    const char *code);
+/* One line of log for a request that was refused; many at once are counted instead. x may be NULL. text: the
+ * sentence for the client, or NULL; sentences name fields, types, keywords and single values, never what messages say.
+ */
+void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text);
+/* Replies with the last error of this thread (ek_err_text) and the HTTP status of err. */
+void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param);
 
 #endif

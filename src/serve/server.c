@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "media/locked/helper.h"
-#include "serve/last_signal.h"
 #include "serve/openai/response_store.h"
 #include "serve/session.h"
 

@@ -4,7 +4,7 @@
 
 #include "engine/engine.h"
 #include "serve/api/dialect.h"
-#include "serve/events/address.h"
+#include "serve/events/events.h"
 #include "serve/fetch/fetch.h"
 #include "serve/http/http.h"
 
@@ -38,8 +38,8 @@ typedef struct ek_server_opts {
     bool on_device;            /* its weights lie on a device: for clients that ask where it runs */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
-    const char *open_paths;    /* serve/http/open_paths.h; NULL: the default of --open-paths */
-    const char *cors_origins;  /* serve/http/cors.h; copied. NULL: none */
+    const char *open_paths;    /* serve/http/keys.h; NULL: the default of --open-paths */
+    const char *cors_origins;  /* serve/http/origins.h; copied. NULL: none */
     const char *allowed_hosts; /* serve/http/origins.h; copied. NULL: those of this machine, where strangers could use
                                   the server through a browser: on loopback without keys. Else checked always */
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
@@ -68,5 +68,15 @@ void ek_server_close(ek_server *s);
 
 /* The longest turn of the event loop so far, in seconds of its thread's CPU time. After ek_server_run. */
 double ek_server_max_turn(const ek_server *s);
+
+/* An end of the process that needs nobody: where a thread, a device or a disk hangs, the signals that ask a server to
+ * stop end it all the same.
+ *
+ * Stands before the handlers that SIGTERM and SIGINT have now, which are called as before. From the first of them on
+ * the process has so many seconds, from the second on one, in which streams get their error; then SIGALRM ends it. The
+ * third ends it at once. */
+void ek_last_signal_watch(double seconds);
+/* The same without a signal: so many seconds, 0: as many as it takes. */
+void ek_last_signal_within(double seconds);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/session_state.h"
 
 enum { HEARTBEAT_SECONDS = 10 };

@@ -3,6 +3,7 @@
 #define EK_SERVE_SESSION_H
 
 #include "serve/api/dialect.h"
+#include "serve/http/http.h"
 #include "serve/server_state.h"
 
 /* Reads the request of x, whose path must be d's, and answers it, now or later; errors become replies. Sessions with
@@ -17,5 +18,62 @@ ek_api_limits ek_session_limits(const ek_server *s);
 /* All open sessions. */
 void ek_sessions_tick(ek_server *s);   /* several times a second */
 void ek_sessions_cancel(ek_server *s); /* at a second signal */
+
+/* --- wishes --- */
+
+/* What headers of a request ask for beside its body, for clients and proxies that do not touch bodies. What the body
+ * says of the same wins.
+ *
+ * x-evenkeel-resume: true. The stream's events say how it goes on, as evenkeel.resume true (serve/resume/resume.h).
+ *
+ * x-evenkeel-role: prefill. Another replica writes the reply, as kv_transfer_params.do_remote_decode true. decode,
+ * both: this one writes it, whatever --role says.
+ *
+ * prefer: if-available. Status 412 unless the prompt's whole pages are cached (RFC 7240; llm-d's coordinator). */
+typedef enum ek_wish { EK_WISH_NONE, EK_WISH_YES, EK_WISH_NO } ek_wish;
+
+typedef struct ek_wishes {
+    bool resume;
+    bool if_available;
+    ek_wish prefill;
+} ek_wishes;
+
+/* EINVAL with a sentence that begins with the header's name. */
+ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x);
+
+/* Whether a list of preferences has this token, in any case, alone or with parameters; not inside of quotes. */
+bool ek_prefers(const char *list, const char *token);
+
+/* --- preparation: from a body to a request and the tokens of its prompt, on a worker's thread --- */
+
+enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */
+
+typedef struct ek_preparation ek_preparation;
+
+/* What came out. The receiver takes req, prompt and held over, also after a failure. */
+typedef struct ek_prepared {
+    ek_err err;
+    char text[1024]; /* the sentence of a failure */
+    ek_api_request req;
+    ek_turn_prompt prompt;
+    size_t held; /* bytes of the server's request memory that the request keeps; ek_prepare_release gives them back */
+} ek_prepared;
+
+typedef void ek_prepared_fn(void *user, ek_prepared *p);
+
+/* Takes the body of x and starts. ready is called once, later, from the event loop, unless ek_prepare_drop is called
+ * first. owner: as in ek_api_limits; client: whose turn in the queue it takes; wishes: of the head. EBUSY when too many
+ * wait. */
+ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
+                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes);
+/* Nobody waits for it any more: ready is not called. */
+void ek_prepare_drop(ek_preparation *p);
+
+/* Bytes for a client that are freed, and given back to the request memory, when they are sent: counted bytes of it were
+ * taken for them before. bytes is left empty. */
+ek_outgoing ek_outgoing_own(ek_server *s, ek_buf *bytes, size_t counted);
+
+/* Frees a request and gives back what it held; a large one on a worker's thread. */
+void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held);
 
 #endif

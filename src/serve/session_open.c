@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/session_state.h"
 
 static void on_more(evutil_socket_t fd, short what, void *arg);

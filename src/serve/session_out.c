@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/session_state.h"
 
 /* Bytes of a stream, and of a reply in one piece: more go out from where they lie. */

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "serve/journal/journal.h"
-#include "serve/prepare.h"
 #include "serve/session.h"
 
 typedef struct ek_session_choice {

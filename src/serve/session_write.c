@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/hash/rng.h"
 #include "serve/http/loop.h"
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/session_state.h"
 
 enum {

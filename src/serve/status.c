@@ -1,5 +1,5 @@
 /* GET /health, /ready, /ping, /load, /version and /debug; /props and /slots. */
-#include "serve/reply.h"
+#include "serve/routes.h"
 #include "serve/server_state.h"
 
 static void status_reply(ek_server *s, ek_exchange *x, ek_readiness r, bool good)

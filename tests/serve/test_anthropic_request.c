@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include "serve/api/dialect.h"
-#include "serve/api/sealed.h"
 #include "template_gets.h"
 #include "text/json/json.h"
 

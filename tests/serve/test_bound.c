@@ -13,7 +13,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "serve/http/bound.h"
 #include "serve/http/http.h"
 
 /* A socket that is connected, or -1 with errno. */

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "serve/api/custom.h"
+#include "serve/api/tools.h"
 #include "serve/api/dialect.h"
 #include "template_gets.h"
 #include "text/json/json.h"

@@ -8,7 +8,6 @@
 
 #include "serve/api/dialect.h"
 #include "serve/api/openai.h"
-#include "serve/api/openai_reply.h"
 #include "text/json/json.h"
 
 static ek_chat_model model;

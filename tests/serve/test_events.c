@@ -12,7 +12,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
-#include "serve/events/address.h"
 #include "serve/events/events.h"
 #include "serve/events/replay.h"
 

@@ -20,7 +20,6 @@
 
 #include "base/clock.h"
 #include "serve/fetch/fetch.h"
-#include "serve/fetch/own_address.h"
 
 static struct sockaddr_storage address_of(const char *text)
 {

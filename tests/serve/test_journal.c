@@ -13,7 +13,6 @@
 #include "base/log.h"
 #include "base/hash/rng.h"
 #include "serve/journal/journal.h"
-#include "serve/journal/journal_file.h"
 #include "../support/files.h"
 
 static uint64_t draw(uint64_t *state)

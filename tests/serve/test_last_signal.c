@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "serve/last_signal.h"
+#include "serve/server.h"
 
 static void hear(int number)
 {

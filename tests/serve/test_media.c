@@ -11,7 +11,7 @@
 
 #include "base/hash/base64.h"
 #include "media/limits.h"
-#include "serve/api/data_url.h"
+#include "serve/api/media.h"
 #include "serve/api/dialect.h"
 #include "template_gets.h"
 

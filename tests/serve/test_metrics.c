@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "serve/metrics.h"
+#include "serve/status.h"
 
 /* Every number another one. */
 static void fill(ek_engine_stats *st)

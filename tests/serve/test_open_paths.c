@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "serve/http/open_paths.h"
+#include "serve/http/keys.h"
 
 static ek_server *server;
 

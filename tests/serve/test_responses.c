@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "serve/api/dialect.h"
 #include "serve/openai/response_store.h"
-#include "serve/api/sealed.h"
 #include "template_gets.h"
 #include "text/json/json.h"
 

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
-#include "serve/http/cors.h"
+#include "serve/http/origins.h"
 #include "serve/http/keys.h"
 #include "serve/server_state.h"
 #include "../support/files.h"

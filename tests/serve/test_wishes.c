@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "serve/http/wishes.h"
+#include "serve/session.h"
 
 static void preferences_are_read_as_a_list(void **state)
 {

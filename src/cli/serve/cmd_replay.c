@@ -16,7 +16,7 @@
 #include "cli/frame/open.h"
 #include "cli/frame/put.h"
 #include "engine/sample/sampler.h"
-#include "serve/journal/journal_file.h"
+#include "serve/journal/journal.h"
 
 typedef struct replay replay;
 

@@ -18,12 +18,9 @@
 #include "serve/events/events.h"
 #include "hub/name.h"
 #include "serve/api/model_card.h"
-#include "serve/http/cors.h"
-#include "serve/http/keys.h"
-#include "serve/http/open_paths.h"
 #include "serve/http/origins.h"
+#include "serve/http/keys.h"
 #include "serve/journal/journal.h"
-#include "serve/last_signal.h"
 #include "serve/server.h"
 
 /* A connection is a descriptor; the soft limit is often 1024. */

@@ -7,11 +7,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/api/client_tools.h"
-#include "serve/api/field.h"
-#include "serve/api/members.h"
-#include "serve/api/openai.h"
 #include "serve/api/tools.h"
+#include "serve/api/field.h"
+#include "serve/api/openai.h"
 #include "text/json/json.h"
 
 /* Those that the client runs and the API describes are functions with the published schema; those that the API's own

@@ -2,12 +2,10 @@
 #include <string.h>
 
 #include "serve/anthropic/anthropic.h"
-#include "serve/api/arguments.h"
+#include "serve/api/tools.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
-#include "serve/api/parts.h"
-#include "serve/api/sealed.h"
-#include "serve/api/tools.h"
+#include "serve/api/dialect.h"
 #include "text/json/json.h"
 
 static const char *type_of(const json_t *block)

@@ -4,7 +4,7 @@
 
 #include "base/hash/rng.h"
 #include "serve/anthropic/anthropic.h"
-#include "serve/api/sealed.h"
+#include "serve/api/dialect.h"
 #include "text/json/json.h"
 
 /* --- pieces --- */

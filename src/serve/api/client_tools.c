@@ -1,4 +1,4 @@
-#include "serve/api/client_tools.h"
+#include "serve/api/tools.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "serve/api/custom.h"
+#include "serve/api/tools.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "serve/api/data_url.h"
+#include "serve/api/media.h"
 
 #include <string.h>
 #include <strings.h>

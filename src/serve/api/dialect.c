@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash/base64.h"
 #include "base/wanted.h"
 #include "chat/form.h"
 #include "serve/api/field.h"
@@ -249,4 +250,21 @@ void ek_put_extension(ek_buf *out, const ek_api_reply *r)
     if (r->seed) ek_buf_fmt(out, "\"seed\":%llu%s", (unsigned long long)*r->seed, r->digest ? "," : "");
     if (r->digest) ek_buf_fmt(out, "\"digest\":\"%s\"", r->digest);
     ek_buf_char(out, '}');
+}
+
+/* --- sealed texts --- */
+
+static const char prefix[] = "ek1+";
+enum { PREFIX = sizeof prefix - 1 };
+
+void ek_seal(ek_buf *out, const char *text, size_t n)
+{
+    ek_buf_str(out, prefix);
+    ek_base64_encode(out, text, n);
+}
+
+bool ek_unseal(ek_buf *out, const char *s, size_t n)
+{
+    return n >= PREFIX && memcmp(s, prefix, PREFIX) == 0 && (n - PREFIX) % 4 == 0 &&
+           ek_base64_decode(out, s + PREFIX, n - PREFIX);
 }

@@ -9,7 +9,6 @@
 #include "media/image.h"
 #include "media/limits.h"
 #include "media/sound.h"
-#include "serve/api/data_url.h"
 #include "serve/api/field.h"
 #include "text/json/json.h"
 

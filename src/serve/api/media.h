@@ -1,12 +1,14 @@
-/* Pictures, sounds and videos in the messages of a body, as files of the conversation. Their headers are read here, so
- * that a refusal names the message; pixels and samples are decoded when the prompt is made. Inside src/serve.
+/* What messages hold beside plain text: pictures, sounds and videos, documents and files. Inside src/serve.
  *
- * Each function appends one block to m, which is a message of c or will be one. EINVAL with one sentence: what the
- * model does not take, a role that has none, more than a request may have, a damaged or unknown file, a URL that is not
- * read; what limits->take says of memory, and what limits->fetch says. */
+ * Pictures, sounds and videos become files of the conversation. Their headers are read here, so that a refusal names
+ * the message; pixels and samples are decoded when the prompt is made. Each function appends one block to m, which is a
+ * message of c or will be one. EINVAL with one sentence: what the model does not take, a role that has none, more than
+ * a request may have, a damaged or unknown file, a URL that is not read; what limits->take says of memory, and what
+ * limits->fetch says. */
 #ifndef EK_SERVE_MEDIA_H
 #define EK_SERVE_MEDIA_H
 
+#include "base/buf.h"
 #include "serve/api/dialect.h"
 
 /* What a message has, for refusals: "content parts of type "image_url" are not taken in a message: …". */
@@ -68,5 +70,45 @@ ek_err ek_media_video_part(ek_conversation *c, ek_message *m, const json_t *part
 /* A file: a data: URL, one of http(s), or base64. */
 ek_err ek_media_video_file(ek_conversation *c, ek_message *m, const char *s, size_t n, const ek_video_asked *asked,
                            const ek_api_limits *limits);
+
+/* --- documents, results of a search and files: the text that they are, with their names around it --- */
+
+/* EINVAL: "WHAT of type "TYPE" are not taken in WHERE". */
+ek_err ek_part_refuse(const char *what, const char *type, const char *where);
+
+/* <TAG>, then a line <NAME>…</NAME> for each member (a text that is not empty) of object; ek_part_close ends it. The
+ * names: at most so many, NULL behind the last. */
+void ek_part_open(ek_buf *out, const char *tag, const json_t *object, const char *const *names);
+void ek_part_close(ek_buf *out, const char *tag);
+
+/* The text of a file: s is a data: URL, or its base64 where type is given or it is none. type: the media type, NULL
+ * where the URL, or nothing, says it. EINVAL for what is not a text in UTF-8, with its type. */
+ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where);
+/* The same as a document with the member `filename` of part as its title. */
+ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where);
+
+/* --- data: URLs (RFC 2397), as clients put files into them and as browsers read them (WHATWG) --- */
+
+typedef struct ek_data_url {
+    const char *type; /* TYPE/SUBTYPE as it was written, n_type bytes; n_type 0: none is said */
+    size_t n_type;
+    const char *data; /* behind the comma */
+    size_t n_data;
+    bool base64;
+} ek_data_url;
+
+/* Blanks and control characters around a URL are none of it. */
+void ek_url_trim(const char **s, size_t *n);
+/* Does it begin with "data:", in any case of letters, behind blanks? */
+bool ek_is_data_url(const char *s, size_t n);
+/* data:[TYPE/SUBTYPE][;PARAMETER]…[;base64],DATA, with blanks beside each of them. NULL, or why it is none, a clause
+ * for a sentence; out is then undefined. Spans point into s. Time is linear in the bytes before the comma, of which
+ * there may be 1,024; DATA is not looked at. */
+const char *ek_data_url_parse(ek_data_url *out, const char *s, size_t n);
+/* At least the bytes that DATA stands for; linear. */
+size_t ek_data_url_bytes(const ek_data_url *u);
+/* Appends them: escapes such as %2B are resolved, base64 is forgiving (base/hash/base64.h), a fragment is dropped.
+ * false, and nothing appended, where it is not base64 although it says so, or the system has no memory. */
+bool ek_data_url_decode(ek_buf *out, const ek_data_url *u);
 
 #endif

@@ -1,8 +1,6 @@
-#include "serve/api/members.h"
+#include "serve/api/field.h"
 
 #include <string.h>
-
-#include "serve/api/field.h"
 
 /* By whose documentation and clients a name comes in. Those that are not read change nothing that this server does; the
  * ones that would change a reply and are refused have their sentences where an API is read. */

@@ -1,4 +1,4 @@
-#include "serve/api/openai_reply.h"
+#include "serve/api/openai.h"
 
 #include "text/json/json.h"
 #include "text/utf8.h"

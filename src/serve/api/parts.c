@@ -1,11 +1,10 @@
-#include "serve/api/parts.h"
+#include "serve/api/media.h"
 
 #include <string.h>
 #include <strings.h>
 
 #include "base/hash/base64.h"
 #include "base/hex.h"
-#include "serve/api/data_url.h"
 #include "serve/api/field.h"
 #include "text/json/json.h"
 #include "text/utf8.h"

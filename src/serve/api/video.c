@@ -4,9 +4,8 @@
 
 #include "chat/media.h"
 #include "media/limits.h"
-#include "serve/api/data_url.h"
-#include "serve/api/field.h"
 #include "serve/api/media.h"
+#include "serve/api/field.h"
 #include "text/json/json.h"
 
 /* --- frames --- */

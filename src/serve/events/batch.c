@@ -1,4 +1,4 @@
-#include "serve/events/batch.h"
+#include "serve/events/replay.h"
 
 #ifdef EK_HAVE_EVENTS
 #include <msgpack.h>

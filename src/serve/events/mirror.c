@@ -1,4 +1,4 @@
-#include "serve/events/mirror.h"
+#include "serve/events/replay.h"
 
 #include <stdlib.h>
 #include <string.h>

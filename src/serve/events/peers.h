@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "serve/events/address.h"
+#include "serve/events/events.h"
 
 enum {
     EK_PEERS = 64,

@@ -1,13 +1,44 @@
-/* What was published, for those who missed it. A request names the first sequence number that it wants and gets all
- * from there on, without a gap: batches as they were, while they are remembered; before that a history that was made
- * up, in as many batches as are missing: everything is cleared, and what is held came. Numbers go on to the latest
- * batch, so that what is published next follows. One thread; nothing here waits. */
+/* Batches of events, the pages that they say are held, and what is sent again to those who missed some. A request names
+ * the first sequence number that it wants and gets all from there on, without a gap: batches as they were, while they
+ * are remembered; before that a history that was made up, in as many batches as are missing: everything is cleared, and
+ * what is held came. Numbers go on to the latest batch, so that what is published next follows. One thread; nothing
+ * here waits. */
 #ifndef EK_SERVE_EVENTS_REPLAY_H
 #define EK_SERVE_EVENTS_REPLAY_H
 
 #include "base/buf.h"
-#include "serve/events/batch.h"
-#include "serve/events/mirror.h"
+#include "cache/held.h"
+#include "serve/events/events.h"
+
+/* --- a batch: changes of held pages as vLLM's consumers read them --- */
+
+/* Appends one batch in msgpack: [time, [event, …], 0]. time: seconds since 1970. clear: an AllBlocksCleared comes
+ * first. n may be 0. BlockStored: pages that follow each other make one event with several hashes. Hashes have 8 bytes
+ * on the wire whatever their value, because llm-d takes no shorter ones. There are no groups: a page is told of when
+ * all that a prompt needs to begin behind it is held. */
+void ek_events_write(ek_buf *out, const ek_events_form *form, double time, bool clear, const ek_held_change *change,
+                     int n);
+
+/* --- the mirror --- */
+
+/* The pages that are held according to all batches so far, in the order in which they came: a page's parent stands
+ * before it. Zero-initialise. */
+typedef struct ek_mirror {
+    struct ek_mirror_entry *entry;
+    int n, cap;              /* pages; entries */
+    int first, last, unused; /* entry + 1; 0: none */
+    int *bucket;             /* entry + 1 */
+    unsigned n_buckets;      /* a power of two, or 0 */
+} ek_mirror;
+
+void ek_mirror_apply(ek_mirror *m, const ek_held_change *c); /* takes over the page's reference of its salt */
+/* Copies up to max pages behind `at`, 0 for the beginning, which becomes the last one's; the salts' references stay
+ * with m.
+ */
+int ek_mirror_list(const ek_mirror *m, int *at, ek_held_change *out, int max);
+void ek_mirror_fini(ek_mirror *m);
+
+/* --- history and replays --- */
 
 enum {
     EK_HISTORY_BATCHES = 4096,

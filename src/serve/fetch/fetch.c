@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "hub/curl.h"
 #include "media/limits.h"
-#include "serve/fetch/own_address.h"
 #include "serve/http/request_memory.h"
 
 /* After FREE_SECONDS as many bytes as the least rate gives since then are to be there, whatever redirects it took. */

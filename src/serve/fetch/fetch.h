@@ -16,7 +16,7 @@
 
 typedef enum ek_fetch_from {
     EK_FETCH_OFF,
-    EK_FETCH_PUBLIC, /* addresses that anybody on the internet could reach, but for this machine's (own_address.h) */
+    EK_FETCH_PUBLIC, /* addresses that anybody on the internet could reach, but for this machine's (ek_own_address) */
     EK_FETCH_ALL
 } ek_fetch_from;
 
@@ -50,5 +50,12 @@ ek_fetched *ek_fetches_find(const ek_fetches *f, const char *url, size_t n); /* 
 /* Fetches those that are not done, all at the same time. Waits; any thread. Gives up soon after *dropped is set. */
 void ek_fetches_run(ek_fetches *f, ek_fetch_from from, const atomic_bool *dropped);
 void ek_fetches_fini(ek_fetches *f);
+
+/* Is an address one of this machine's? The system is asked each time: interfaces come and go. Whether packets to it
+ * would stay here: an address of any interface, up or not, or one that the routes deliver here; or go to more than one
+ * host: broadcast and anycast addresses of networks that it is in. An IPv4 address in an IPv6 one (::ffff:a.b.c.d, or
+ * at the end of any other) is that address. True also where the system does not say. Not known: an address by which a
+ * router or the host of a container forwards to this machine. */
+bool ek_own_address(const struct sockaddr *address);
 
 #endif

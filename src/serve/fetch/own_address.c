@@ -1,4 +1,4 @@
-#include "serve/fetch/own_address.h"
+#include "serve/fetch/fetch.h"
 
 #include <errno.h>
 #include <ifaddrs.h>

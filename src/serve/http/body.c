@@ -1,5 +1,5 @@
 #define _GNU_SOURCE /* mremap */
-#include "serve/http/body.h"
+#include "serve/http/http.h"
 
 #include <stdlib.h>
 #include <string.h>

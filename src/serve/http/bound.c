@@ -1,4 +1,4 @@
-#include "serve/http/bound.h"
+#include "serve/http/http.h"
 
 #include <errno.h>
 #include <netdb.h>

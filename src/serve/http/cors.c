@@ -1,4 +1,4 @@
-#include "serve/http/cors.h"
+#include "serve/http/origins.h"
 
 #include <ctype.h>
 #include <stdio.h>

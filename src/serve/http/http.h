@@ -9,16 +9,45 @@
 #define EK_SERVE_HTTP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "base/buf.h"
 #include "base/err.h"
-#include "serve/http/body.h"
-#include "serve/http/bound.h"
 #include "serve/http/http_head.h"
 
 struct event_base;
 struct ek_loop;
 struct ek_request_memory;
+struct sockaddr_storage;
+
+/* The bytes of a request's body while they arrive. Large ones are mapped: growing moves pages instead of copying
+ * bytes, which would stop the event loop, and what is freed goes back to the system at once. Being out of memory is an
+ * answer here, not the end of the program. */
+
+/* Zero-initialise. Owned by one thread at a time. */
+typedef struct ek_body {
+    char *data; /* NUL-terminated; NULL while empty */
+    size_t len, cap;
+    bool mapped;
+} ek_body;
+
+bool ek_body_add(ek_body *b, const char *bytes, size_t n); /* false: no memory; b is as before */
+void ek_body_fini(ek_body *b);                             /* empty again */
+const char *ek_body_text(const ek_body *b);                /* never NULL */
+
+/* An address that is ours before anybody is served: bound, not listening. Who connects is refused by the system, as
+ * where nothing runs; another program that wants the port is told at once. */
+
+typedef struct ek_bound {
+    int fd, port;
+    bool loopback; /* only this machine can reach it */
+} ek_bound;
+
+/* port 0: any free one. Close it unless a server took it (ek_http_opts). EIO with the reason. */
+ek_err ek_bound_open(ek_bound *out, const char *host, int port);
+ek_err ek_bound_listen(const ek_bound *b, const char *host); /* EIO with the reason */
+void ek_bound_close(ek_bound *b);
+bool ek_bound_is_loopback(const struct sockaddr_storage *addr); /* of IPv4 or IPv6 */
 
 typedef struct ek_http ek_http;
 typedef struct ek_exchange ek_exchange; /* one request and its reply */

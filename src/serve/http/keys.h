@@ -1,4 +1,4 @@
-/* API keys: which clients may use the API. Event loop's thread. */
+/* Who may use what: API keys, and the paths that need none. Event loop's thread. */
 #ifndef EK_SERVE_KEYS_H
 #define EK_SERVE_KEYS_H
 
@@ -21,5 +21,21 @@ bool ek_keys_allow(const ek_keys *k, const char *key);
 /* A number that stands for a valid key, the same in every process, never 0; for what keys shall not share. */
 uint64_t ek_keys_identity(const char *key);
 void ek_keys_close(ek_keys *k); /* NULL is fine */
+
+/* --- paths that need no key: what --open-paths says; health is always open --- */
+
+#define EK_OPEN_PATHS_DEFAULT "/metrics,/load,/version,loopback"
+
+typedef struct ek_open_paths {
+    unsigned everybody; /* bits of the paths that may be opened */
+    bool loopback; /* all of them but the models, by which clients find out whether a key is valid, for this machine */
+} ek_open_paths;
+
+/* Paths with commas between, and the word loopback; "" or none: none. EINVAL names what is none of them. */
+ek_err ek_open_paths_parse(ek_open_paths *out, const char *text);
+/* Whether it is one of those that may be opened; a path may leave /v1 out, or have it too much. */
+bool ek_open_paths_knows(const char *path);
+bool ek_open_paths_to_all(const ek_open_paths *o, const char *path);
+bool ek_open_paths_to_loopback(const ek_open_paths *o, const char *path);
 
 #endif

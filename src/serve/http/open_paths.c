@@ -1,4 +1,4 @@
-#include "serve/http/open_paths.h"
+#include "serve/http/keys.h"
 
 #include <string.h>
 

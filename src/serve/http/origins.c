@@ -6,8 +6,6 @@
 #include <string.h>
 #include <strings.h>
 
-#include "serve/http/cors.h"
-
 /* A host, and behind a colon its port, which may be missing; a literal IPv6 address is in brackets. */
 typedef struct authority {
     const char *host, *port;

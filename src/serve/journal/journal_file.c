@@ -1,4 +1,4 @@
-#include "serve/journal/journal_file.h"
+#include "serve/journal/journal.h"
 
 #include <errno.h>
 #include <fcntl.h>

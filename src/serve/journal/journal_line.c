@@ -1,4 +1,4 @@
-#include "serve/journal/journal_line.h"
+#include "serve/journal/journal.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -10,7 +10,6 @@
 #include "base/alloc.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
-#include "serve/api/members.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
 

@@ -5,7 +5,7 @@
 #include <time.h>
 
 #include "serve/ollama/ollama.h"
-#include "serve/api/openai_reply.h"
+#include "serve/api/openai.h"
 #include "text/json/json.h"
 
 /* --- pieces --- */

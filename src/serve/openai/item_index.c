@@ -1,4 +1,4 @@
-#include "serve/openai/item_index.h"
+#include "serve/openai/response_store.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

@@ -1,12 +1,10 @@
 /* Reads the messages of OpenAI's chat completions into a conversation. */
 #include <string.h>
 
-#include "serve/api/arguments.h"
-#include "serve/api/custom.h"
+#include "serve/api/tools.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
 #include "serve/api/openai.h"
-#include "serve/api/parts.h"
 #include "text/json/json.h"
 
 /* Is there something? null, false, 0, "", [] and {} are nothing, as for the chat template. */

@@ -1,7 +1,7 @@
 /* The dialect of OpenAI's transcriptions: its replies. */
 #include "serve/openai/openai_transcription.h"
 
-#include "serve/api/openai_reply.h"
+#include "serve/api/openai.h"
 #include "text/json/json.h"
 
 static void put_text(ek_buf *out, const ek_api_reply *r)

@@ -3,7 +3,7 @@
 #define EK_SERVE_RESPONSES_H
 
 #include "serve/api/blocks.h"
-#include "serve/api/custom.h"
+#include "serve/api/tools.h"
 #include "serve/openai/response_store.h"
 
 /* Of a request, for its reply: ek_api_request.own. */

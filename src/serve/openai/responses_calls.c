@@ -2,9 +2,8 @@
  * the others, whose items are objects, once they have ended. */
 #include <string.h>
 
-#include "serve/api/custom.h"
-#include "serve/openai/responses.h"
 #include "serve/api/tools.h"
+#include "serve/openai/responses.h"
 #include "text/json/json.h"
 
 enum { FUNCTION, CUSTOM, LOCAL_SHELL, SHELL, APPLY_PATCH, TOOL_SEARCH, N_KINDS };

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "serve/api/openai_reply.h"
+#include "serve/api/openai.h"
 #include "serve/openai/responses.h"
-#include "serve/api/sealed.h"
+#include "serve/api/dialect.h"
 #include "text/json/json.h"
 
 static bool is_limited(const ek_turn_result *t)

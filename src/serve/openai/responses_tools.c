@@ -2,12 +2,10 @@
  * model knows a function of a namespace as NAMESPACE.NAME; items of replies and of the input have the two apart. */
 #include <string.h>
 
-#include "serve/api/client_tools.h"
-#include "serve/api/custom.h"
+#include "serve/api/tools.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "serve/openai/responses.h"
-#include "serve/api/tools.h"
 #include "text/json/json.h"
 
 enum { MAX_SPACE = 256 }; /* bytes of a namespace's name, which each of its functions repeats */

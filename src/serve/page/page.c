@@ -5,6 +5,69 @@
 
 #include "base/hash/rng.h"
 
+typedef struct page_file {
+    const char *path, *type;
+    const char *data, *end; /* bytes [data, end), for the program's life */
+} page_file;
+
+/* The files of web/ and the page's libraries (tools/make/page.mk) as read-only data. The assembler reads them (.incbin,
+ * relative to the tree's root, where make runs, or in the folder of the libraries): no generator, no generated source.
+ */
+
+#define FILES                                                         \
+    FILE_ROW(index, "/", "web/index.html", HTML)                      \
+    FILE_ROW(page_css, "/page/page.css", "web/page.css", CSS)         \
+    FILE_ROW(chat_css, "/page/chat.css", "web/chat.css", CSS)         \
+    FILE_ROW(text_css, "/page/text.css", "web/text.css", CSS)         \
+    FILE_ROW(icon, "/page/icon.svg", "web/icon.svg", "image/svg+xml") \
+    FILE_ROW(main, "/page/main.js", "web/main.js", JS)                \
+    FILE_ROW(api, "/page/api.js", "web/api.js", JS)                   \
+    FILE_ROW(attach, "/page/attach.js", "web/attach.js", JS)          \
+    FILE_ROW(build, "/page/build.js", "web/build.js", JS)             \
+    FILE_ROW(chat, "/page/chat.js", "web/chat.js", JS)                \
+    FILE_ROW(composer, "/page/composer.js", "web/composer.js", JS)    \
+    FILE_ROW(dom, "/page/dom.js", "web/dom.js", JS)                   \
+    FILE_ROW(examples, "/page/examples.js", "web/examples.js", JS)    \
+    FILE_ROW(formulas, "/page/formulas.js", "web/formulas.js", JS)    \
+    FILE_ROW(history, "/page/history.js", "web/history.js", JS)       \
+    FILE_ROW(keys, "/page/keys.js", "web/keys.js", JS)                \
+    FILE_ROW(lexer, "/page/lexer.js", "web/lexer.js", JS)             \
+    FILE_ROW(markdown, "/page/markdown.js", "web/markdown.js", JS)    \
+    FILE_ROW(mathml, "/page/mathml.js", "web/mathml.js", JS)          \
+    FILE_ROW(media, "/page/media.js", "web/media.js", JS)             \
+    FILE_ROW(message, "/page/message.js", "web/message.js", JS)       \
+    FILE_ROW(same, "/page/same.js", "web/same.js", JS)                \
+    FILE_ROW(settings, "/page/settings.js", "web/settings.js", JS)    \
+    FILE_ROW(status, "/page/status.js", "web/status.js", JS)          \
+    FILE_ROW(store, "/page/store.js", "web/store.js", JS)             \
+    FILE_ROW(transfer, "/page/transfer.js", "web/transfer.js", JS)    \
+    FILE_ROW(tree, "/page/tree.js", "web/tree.js", JS)                \
+    FILE_ROW(worker, "/page/worker.js", "web/worker.js", JS)          \
+    FILE_ROW(marked, "/page/marked.js", "marked.js", JS)              \
+    FILE_ROW(highlight, "/page/highlight.js", "highlight.js", JS)     \
+    FILE_ROW(temml, "/page/temml.js", "temml.js", JS)                 \
+    FILE_ROW(licences, "/page/licences.txt", "licences.txt", TEXT)
+#define HTML "text/html; charset=utf-8"
+#define CSS  "text/css; charset=utf-8"
+#define TEXT "text/plain; charset=utf-8"
+#define JS   "text/javascript; charset=utf-8"
+
+#define FILE_ROW(name, path, file, type)                                                                 \
+    __asm__(".pushsection .rodata\n"                                                                     \
+            "ek_page_" #name ":\n.incbin \"" file "\"\nek_page_" #name "_end:\n.byte 0\n.popsection\n"); \
+    extern const char ek_page_##name[], ek_page_##name##_end[];
+FILES
+#undef FILE_ROW
+
+static const page_file files[] = {
+#define FILE_ROW(name, path, file, type) {path, type, ek_page_##name, ek_page_##name##_end},
+    FILES
+#undef FILE_ROW
+};
+enum { N_FILES = sizeof files / sizeof *files };
+
+/* --- answers --- */
+
 /* Nothing from elsewhere, nothing inline, no frame around it. No text becomes HTML, and none the address of a script
  * but by the policy that is named last: the page's own, for the address of its worker. Sounds play from bytes that
  * the page has. */
@@ -13,10 +76,10 @@ static const char policy[] =
     "media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
     "trusted-types evenkeel";
 
-static const ek_page_file *find(const char *path)
+static const page_file *find(const char *path)
 {
-    for (int i = 0; i < ek_n_page_files; i++)
-        if (!strcmp(ek_page_files[i].path, path)) return &ek_page_files[i];
+    for (int i = 0; i < N_FILES; i++)
+        if (!strcmp(files[i].path, path)) return &files[i];
     return NULL;
 }
 
@@ -28,7 +91,7 @@ static bool has_tag(const char *header, const char *tag)
 
 bool ek_page_answer(ek_exchange *x)
 {
-    const ek_page_file *f = find(ek_exchange_path(x));
+    const page_file *f = find(ek_exchange_path(x));
     const char *method = ek_exchange_method(x);
     if (!*ek_exchange_path(x) && *ek_exchange_prefix(x)) { /* without the slash the page's references would miss it */
         char to[EK_HTTP_MAX_PREFIX + 2];

@@ -4,14 +4,6 @@
 
 #include "serve/http/http.h"
 
-typedef struct ek_page_file {
-    const char *path, *type;
-    const char *data, *end; /* bytes [data, end), for the program's life */
-} ek_page_file;
-
-extern const ek_page_file ek_page_files[];
-extern const int ek_n_page_files;
-
 /* Answers x if its path is one of the page's, whatever the method: with the file (GET, HEAD), 304 where the client has
  * it (if-none-match), or 405. Returns whether it did. Needs no API key: the files are public. */
 bool ek_page_answer(ek_exchange *x);

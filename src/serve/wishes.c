@@ -1,4 +1,4 @@
-#include "serve/http/wishes.h"
+#include "serve/session.h"
 
 #include <string.h>
 #include <strings.h>

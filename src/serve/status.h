@@ -1,12 +1,14 @@
-/* GET /metrics: Prometheus' text format. Names: docs/DEPLOY.md. Event loop's thread. */
-#ifndef EK_SERVE_METRICS_H
-#define EK_SERVE_METRICS_H
+/* What the server says of itself: its metrics, and whether it is fit to be sent requests. Event loop's thread. */
+#ifndef EK_SERVE_STATUS_H
+#define EK_SERVE_STATUS_H
 
 #include "base/histogram.h"
 #include "engine/engine.h"
 #include "serve/http/http.h"
 
 struct ek_server;
+
+/* --- metrics: GET /metrics, Prometheus' text format; names: docs/DEPLOY.md --- */
 
 typedef enum ek_outcome {
     EK_OUTCOME_DONE,
@@ -34,5 +36,29 @@ const char *ek_outcome_name(ek_outcome o);
 /* The engine's part of the text, and that of decoders. */
 void ek_metrics_engine(ek_buf *out, const ek_engine_stats *st);
 void ek_metrics_reply(struct ek_server *s, ek_exchange *x);
+
+/* --- readiness --- */
+
+/* A short fixed prompt is answered by the engine beside everything else, and its digest has to be the same every time;
+ * a watchdog notices steps that do not end. */
+typedef struct ek_canary ek_canary;
+
+typedef enum ek_readiness {
+    EK_READY,
+    EK_READY_STARTING, /* the canary has not been answered twice */
+    EK_READY_STALLED,  /* no step ended for a while, though requests run */
+    EK_READY_WRONG,    /* a canary's digest was another one: until the process ends */
+    EK_READY_STOPPING
+} ek_readiness;
+
+ek_readiness ek_ready(const struct ek_server *s);
+const char *ek_ready_name(ek_readiness r);
+
+/* Starts the canary; call when the engine's thread runs. */
+void ek_ready_start(struct ek_server *s);
+/* Several times a second: the watchdog, answers of the canary, the next one. */
+void ek_ready_tick(struct ek_server *s);
+/* After the engine has stopped. */
+void ek_ready_close(struct ek_server *s);
 
 #endif
