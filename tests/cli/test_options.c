@@ -10,7 +10,6 @@
 
 #include "base/file.h"
 #include "cli/frame/cli.h"
-#include "cli/frame/guess.h"
 #include "cli/frame/table.h"
 
 static char *no_env(const char *name)

@@ -8,8 +8,6 @@
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/report.h"
-#include "cli/bench/towers.h"
 #include "engine/budget.h"
 #include "open/device.h"
 

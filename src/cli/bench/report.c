@@ -1,4 +1,4 @@
-#include "cli/bench/report.h"
+#include "cli/bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>

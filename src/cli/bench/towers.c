@@ -1,16 +1,16 @@
-#include "cli/bench/towers.h"
+#include "cli/bench/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/rng.h"
 #include "base/histogram.h"
 #include "base/machine/cpu.h"
 #include "base/machine/peak.h"
-#include "cli/bench/first.h"
 #include "cli/frame/open.h"
-#include "cli/media/towers.h"
+#include "cli/media/media.h"
 #include "media/budget.h"
 #include "media/limits.h"
 
@@ -23,8 +23,9 @@ typedef struct bed {
 typedef struct row {
     int size, tokens; /* size: of the budget, or seconds of sound */
     double macs;
-    double seconds, limit, share; /* of one; float multiply-adds a second beside it; of that limit. Device: no limit */
-    double first, again;          /* seconds until the first token, and the second time; 0: not asked for */
+    double seconds, limit,
+        fraction;        /* of one; float multiply-adds a second beside it; of that limit. Device: no limit */
+    double first, again; /* seconds until the first token, and the second time; 0: not asked for */
 } row;
 
 /* ------------------------------------------------------------------ what is encoded */
@@ -96,13 +97,13 @@ static ek_err encode_there(const bed *b, const ek_media *m, double *seconds)
 
 static ek_err measure_runs(const bed *b, const ek_media *m, int n, row *r)
 {
-    double *seconds = ek_alloc(3 * sizeof *seconds * (size_t)n), *limit = seconds + n, *share = limit + n, unused;
+    double *seconds = ek_alloc(3 * sizeof *seconds * (size_t)n), *limit = seconds + n, *fraction = limit + n, unused;
     ek_err err = b->t.gpu ? encode_there(b, m, &unused) : EK_OK; /* kernels are looked for the first time */
     for (int i = 0; i < n && !err; i++) {
         err = b->t.gpu ? encode_there(b, m, &seconds[i]) : encode_here(b, m, &seconds[i], &limit[i]);
-        share[i] = limit[i] > 0 ? r->macs / seconds[i] / limit[i] : 0;
+        fraction[i] = limit[i] > 0 ? r->macs / seconds[i] / limit[i] : 0;
     }
-    r->seconds = ek_median(seconds, n), r->limit = ek_median(limit, n), r->share = ek_median(share, n);
+    r->seconds = ek_median(seconds, n), r->limit = ek_median(limit, n), r->fraction = ek_median(fraction, n);
     free(seconds);
     return err;
 }
@@ -124,6 +125,86 @@ static ek_err measure(const bed *b, int runs, row *r)
 
 /* ------------------------------------------------------------------ the first token */
 
+enum { AROUND = 2, REPLY = 8 };
+
+/* The context that such a prompt needs. */
+static int first_context(int tokens, int n)
+{
+    return n + tokens + AROUND + REPLY;
+}
+
+typedef struct waited {
+    bool ended;
+    ek_err err;
+} waited;
+
+static void on_event(void *arg, const ek_event *e)
+{
+    waited *w = arg;
+    if (e->finish == EK_FINISH_NONE) return;
+    w->ended = true;
+    if (e->finish == EK_FINISH_ERROR) w->err = ek_fail(e->err, "%s", e->text);
+}
+
+static bool is_media(const ek_media_ids *ids, int32_t id)
+{
+    bool any = ek_part_kind_of(ids, id) != EK_PART_KINDS;
+    for (int k = 0; k < EK_PART_KINDS; k++) any |= id == ids->begin[k] || id == ids->end[k];
+    return any;
+}
+
+/* Tokens of text, which no two runs share. */
+static void fill(int32_t *to, int n, const ek_media_ids *ids, int vocab, uint64_t run)
+{
+    for (int i = 0; i < n; i++) {
+        uint64_t x = run << 32 | (uint64_t)i;
+        do x = ek_mix64(x);
+        while (is_media(ids, (int32_t)(x % (uint64_t)vocab)));
+        to[i] = (int32_t)(x % (uint64_t)vocab);
+    }
+}
+
+static ek_err run_first(ek_engine *e, const ek_request_opts *r, waited *w, double *seconds)
+{
+    ek_request_id id;
+    const double start = ek_now();
+    *w = (waited){0};
+    EK_TRY(ek_engine_submit(e, r, &id));
+    while (!w->ended && ek_engine_step(e)) continue;
+    *seconds = ek_now() - start;
+    return w->err;
+}
+
+/* Seconds from submit to the first token of a prompt of n tokens and, between its halves, m with the tokens around it;
+ * then of the same prompt again, whose features and pages are kept. No two calls have the same tokens. */
+static ek_err first_token(const ek_opened *o, ek_media *m, int n, double *first, double *again)
+{
+    static uint64_t number;
+    const ek_media_ids *ids = &o->chat.media.ids;
+    const int vocab = ek_model_config(o->model)->vocab_size, before = n / 2, all = n + m->tokens + AROUND;
+    int32_t *token = ek_alloc(sizeof *token * (size_t)all);
+    fill(token, all, ids, vocab, ++number);
+    token[before] = ids->begin[m->kind];
+    for (int i = 0; i < m->tokens; i++) token[before + 1 + i] = ids->soft[m->kind];
+    token[before + 1 + m->tokens] = ids->end[m->kind];
+    const ek_part part = {m, before + 1};
+    waited w;
+    const ek_request_opts r = {.tokens = token,
+                               .n_tokens = all,
+                               .max_tokens = 1,
+                               .part = &part,
+                               .n_parts = 1,
+                               .sampling = ek_sampling_greedy(),
+                               .ignore_eos = true,
+                               .sink = on_event,
+                               .arg = &w,
+                               .prompt_logits_from = all};
+    ek_err err = run_first(o->engine, &r, &w, first);
+    if (!err) err = run_first(o->engine, &r, &w, again);
+    free(token);
+    return err;
+}
+
 static ek_err measure_first(const ek_opened *o, const ek_cli *cli, bool sound, row *r)
 {
     const int runs = (int)cli->runs, n = cli->prompt.v[0];
@@ -133,7 +214,7 @@ static ek_err measure_first(const ek_opened *o, const ek_cli *cli, bool sound, r
         ek_media *m;
         err = make(&m, o->towers, sound, r->size);
         if (err) break;
-        err = ek_bench_first(o, m, n, &first[i], &again[i]);
+        err = first_token(o, m, n, &first[i], &again[i]);
         ek_media_release(m);
     }
     r->first = ek_median(first + 1, runs), r->again = ek_median(again + 1, runs);
@@ -146,13 +227,13 @@ static ek_err measure_firsts(const ek_cli *cli, bool sound, row *r, int n)
 {
     ek_opened m;
     ek_open_opts o;
-    int most = 0;
+    int max = 0;
     for (int i = 0; i < n; i++)
-        if (r[i].tokens > most) most = r[i].tokens;
+        if (r[i].tokens > max) max = r[i].tokens;
     EK_TRY(ek_cli_open_opts(&o, cli));
     o.media = o.media_now = true;
     o.max_requests = o.max_queue = 1;
-    o.ctx_tokens = ek_bench_first_context(most, cli->prompt.v[0]);
+    o.ctx_tokens = first_context(max, cli->prompt.v[0]);
     EK_TRY(ek_cli_open_model(&m, cli, &o));
     EK_TRY(ek_open_engine(&m, &o));
     ek_err err = EK_OK;
@@ -191,7 +272,7 @@ static void print_table(const bed *b, const row *r, int n)
     explain(b, r->first > 0);
     for (int i = 0; i < n; i++, r++) {
         printf("%10d %12.4f %16.1f", r->tokens, r->seconds, r->macs / r->seconds / 1e9);
-        if (!b->t.gpu) printf(" %16.1f %6.1f %%", r->limit / 1e9, r->share * 100);
+        if (!b->t.gpu) printf(" %16.1f %6.1f %%", r->limit / 1e9, r->fraction * 100);
         if (r->first > 0) printf(" %12.4f %12.4f", r->first, r->again);
         putchar('\n');
     }
@@ -204,7 +285,7 @@ static void print_json(const bed *b, const row *r, int n)
         printf("%s{\"tokens\":%d,\"seconds\":%.5f,\"macs_per_second\":%.0f", i ? "," : "", r->tokens, r->seconds,
                r->macs / r->seconds);
         if (b->t.gpu) printf(",\"peak_macs_per_second\":null,\"share_of_peak\":null");
-        else printf(",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f", r->limit, r->share);
+        else printf(",\"peak_macs_per_second\":%.0f,\"share_of_peak\":%.4f", r->limit, r->fraction);
         if (r->first > 0) printf(",\"first_token_seconds\":%.5f,\"again_seconds\":%.5f", r->first, r->again);
         putchar('}');
     }

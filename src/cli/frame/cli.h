@@ -1,6 +1,6 @@
 /* The command line: a table of commands, a table of options, and the parsed call that every command gets. A command is
- * `int ek_cmd_NAME(const ek_cli *)` in a file cmd_NAME.c of a folder of src/cli and returns the exit status: 0, 1 for a
- * failure (ek_cli_failed), 2 for a wrong call (ek_cli_wrong). */
+ * `int ek_cmd_NAME(const ek_cli *)` in a folder of src/cli and returns the exit status: 0, 1 for a failure
+ * (ek_cli_failed), 2 for a wrong call (ek_cli_wrong). */
 #ifndef EK_CLI_CLI_H
 #define EK_CLI_CLI_H
 
@@ -70,6 +70,9 @@ void ek_cli_fini(ek_cli *cli);
  * as if it had not been given. EINVAL names the option. Not for lists and files. */
 ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value);
 
+/* ETOOLONG for a --ctx beyond the model's context, max. */
+ek_err ek_cli_check_ctx(const ek_cli *cli, int max);
+
 const char *ek_cmd_name(ek_cmd_id id);
 void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all); /* one command; all: every option of it */
 void ek_cli_usage(ek_buf *out);                        /* the program */
@@ -82,8 +85,8 @@ int ek_cli_failed(const ek_cli *cli);
 int ek_cli_refused(const ek_cli *cli, ek_err err);
 __attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
 
-/* The exit status of a command that returned status: 1 for 0 where standard output could not be written, which is told
- * unless the command told a failure. */
+/* The exit status of a command that returned status: 1 for 0 where standard output could not be written, which is
+ * reported unless the command reported a failure. */
 int ek_cli_end(const ek_cli *cli, int status);
 
 #define CMD(name, args, min_args, max_args, text) int ek_cmd_##name(const ek_cli *cli);

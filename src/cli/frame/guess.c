@@ -1,4 +1,4 @@
-#include "cli/frame/guess.h"
+#include "cli/frame/table.h"
 
 #include <string.h>
 

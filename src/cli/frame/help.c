@@ -1,7 +1,11 @@
-/* --help of the program and of every command, and docs/OPTIONS.md, from the tables. */
+/* --help of the program and of every command, and docs/OPTIONS.md, from the tables; the commands help and version. */
+#include <stdio.h>
 #include <string.h>
 
+#include "base/machine/cpu.h"
+#include "cli/frame/cli.h"
 #include "cli/frame/table.h"
+#include "model/model.h"
 
 enum { TEXT_COLUMN = 34, WIDTH = 100 };
 
@@ -218,4 +222,50 @@ void ek_cli_markdown(ek_buf *out)
         "| option | commands | default | meaning | effect |\n|---|---|---|---|---|\n");
     for (int i = 0; i < ek_n_options; i++)
         if (ek_options[i].commands) table_row(out, &ek_options[i]);
+}
+
+static int print(ek_buf *b)
+{
+    fputs(ek_buf_text(b), stdout);
+    ek_buf_fini(b);
+    return 0;
+}
+
+int ek_cmd_help(const ek_cli *cli)
+{
+    ek_buf b = {0};
+    if (cli->markdown || !cli->arg) {
+        (cli->markdown ? ek_cli_markdown : ek_cli_usage)(&b);
+        return print(&b);
+    }
+    ek_cli other;
+    char *argv[] = {"evenkeel", (char *)(uintptr_t)cli->arg, "--help", NULL};
+    if (ek_cli_parse(&other, 3, argv, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
+    ek_cli_help(&b, other.command, false);
+    ek_cli_fini(&other);
+    return print(&b);
+}
+
+int ek_cmd_version(const ek_cli *cli)
+{
+    if (cli->isas) {
+        for (const char *const *isa = ek_cpu_isas(); *isa; isa++) printf("%s%s", *isa, isa[1] ? " " : "\n");
+        return 0;
+    }
+    printf("evenkeel %s\n", EK_VERSION);
+#ifdef __clang__
+    printf("build clang %d.%d.%d", __clang_major__, __clang_minor__, __clang_patchlevel__);
+#else
+    printf("build gcc %d.%d.%d", __GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__);
+#endif
+#ifdef __x86_64__
+    printf(" x86_64\n");
+#elif defined __aarch64__
+    printf(" aarch64\n");
+#else
+    printf("\n");
+#endif
+    /* The same for every model; a model adds its formats (system_fingerprint of its replies). */
+    printf("numerics ek%d\n", EK_ARITHMETIC_VERSION);
+    return 0;
 }

@@ -1,11 +1,13 @@
+
+
 #include "cli/frame/open.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/shared/store_shared.h"
-#include "cli/frame/check.h"
 #include "cli/frame/hub.h"
 #include "open/open.h"
 
@@ -168,4 +170,17 @@ ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     if (!cli->ffmpeg) return EK_OK;
     ek_err err = ek_ffmpeg_open(out, !strcmp(cli->ffmpeg, "on") ? NULL : cli->ffmpeg);
     return err ? ek_fail_in(err, "--ffmpeg") : EK_OK;
+}
+
+ek_sampling ek_cli_sampling(const ek_cli *cli, const ek_config *config)
+{
+    ek_sampling s = ek_sampling_greedy();
+    int64_t top_k = cli->has.top_k ? cli->top_k : config->top_k;
+    s.temperature = cli->has.temperature ? (float)cli->temperature : config->temperature;
+    s.top_k = top_k < INT_MAX ? (int)top_k : INT_MAX;
+    s.top_p = cli->has.top_p ? (float)cli->top_p : config->top_p;
+    s.min_p = (float)cli->min_p;
+    s.repetition_penalty = (float)cli->repetition_penalty;
+    s.seed = (uint64_t)cli->seed;
+    return s;
 }

@@ -3,6 +3,7 @@
 #define EK_CLI_OPEN_H
 
 #include "cli/frame/cli.h"
+#include "engine/engine.h"
 #include "media/video/video.h"
 #include "open/open.h"
 
@@ -35,5 +36,8 @@ int ek_cli_chunk(const ek_cli *cli);
 int ek_cli_image_tokens(const ek_cli *cli, int of_model);
 /* The program of --ffmpeg; NULL without. Errors name the option. */
 ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli);
+
+/* Sampling options from the command line; those not given come from the model's generation_config.json. */
+ek_sampling ek_cli_sampling(const ek_cli *cli, const ek_config *config);
 
 #endif

@@ -1,4 +1,5 @@
-/* The rows of options.def and commands.def as data. Inside src/cli. */
+/* Inside of the command line: the rows of options.def and commands.def as data, the values of options, and guesses at
+ * mistyped words. Inside src/cli. */
 #ifndef EK_CLI_TABLE_H
 #define EK_CLI_TABLE_H
 
@@ -72,5 +73,41 @@ void ek_name_flag(ek_buf *out, const char *name);
 void ek_name_env(ek_buf *out, const char *name);
 void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
 void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */
+
+/* ------------------------------------------------------------------ values */
+
+/* An option's value and where it was written, for messages: "--chunk" or "EVENKEEL_CHUNK". */
+typedef struct ek_given {
+    const ek_option *o;
+    const char *where, *value;
+} ek_given;
+
+/* Reads the value by the kind and the bounds of options.def. EINVAL says where, the value and what is needed instead.
+ * Texts are kept as pointers; FILES are added to those before, a LIST takes their place. */
+ek_err ek_option_set(ek_cli *cli, const ek_given *g);
+void ek_option_clear(ek_cli *cli, const ek_option *o); /* gives back what ek_option_set has allocated for it */
+
+/* Whether an empty text says something of its own: no origin at all. */
+bool ek_option_may_be_empty(const ek_option *o);
+
+/* What PROGRAM takes for a path, rather than for a word or the next argument. */
+bool ek_option_is_path(const char *text);
+
+/* ------------------------------------------------------------------ the end of parsing */
+
+/* What the options say together, behind the last one; n_args: arguments that were given. Opens nothing. EINVAL for
+ * options that do not go together. */
+ek_err ek_cli_settle(ek_cli *cli, int n_args, ek_env_fn *env);
+
+/* ------------------------------------------------------------------ guesses */
+
+/* Steps that make b of a: a letter more, less, another, or two neighbours exchanged; na and nb bytes, of which at most
+ * 32 are looked at. */
+int ek_cli_distance(const char *a, size_t na, const char *b, size_t nb);
+
+/* The nearest one, if it is near: within a third of its letters, or one of both begins with the other, three letters
+ * at least. NULL without. */
+const char *ek_cli_guess_command(const char *typed);
+const ek_option *ek_cli_guess_option(const char *typed, size_t n, ek_cmd_id id); /* typed: "--prot" or "-prot" */
 
 #endif

@@ -1,4 +1,4 @@
-#include "cli/frame/values.h"
+#include "cli/frame/table.h"
 
 #include <ctype.h>
 #include <errno.h>

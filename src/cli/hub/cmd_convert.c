@@ -7,7 +7,7 @@
 #include "base/machine/cpu.h"
 #include "cli/frame/cli.h"
 #include "cli/frame/hub.h"
-#include "cli/frame/stop.h"
+#include "cli/frame/terminal.h"
 #include "convert/convert.h"
 
 static volatile sig_atomic_t stopped;

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/machine/cpu.h"
 #include "chat/prompt.h"
-#include "cli/frame/check.h"
 #include "cli/frame/hub.h"
 #include "engine/budget.h"
 #include "open/device.h"
@@ -232,4 +231,15 @@ ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
     ek_model_close(r->model);
     r->model = NULL, r->towers = NULL;
     return err;
+}
+
+/* inspect: what a checkpoint is, what it needs, whether it runs and why not. */
+int ek_cmd_inspect(const ek_cli *cli)
+{
+    static ek_inspect r; /* large */
+    ek_err err = ek_inspect_read(&r, cli);
+    if (err) return ek_cli_refused(cli, err);
+    if (cli->json) ek_inspect_print_json(&r);
+    else ek_inspect_print(&r);
+    return 0;
 }

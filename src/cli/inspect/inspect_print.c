@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "cli/frame/hub.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 #include "cli/inspect/inspect.h"
 #include "engine/budget.h"
 #include "tensor/checkpoint.h"

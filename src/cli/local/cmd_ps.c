@@ -8,7 +8,7 @@
 #include "cli/frame/cli.h"
 #include "cli/frame/hub.h"
 #include "cli/local/running.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 
 /* "3 days", "2 h", "14 min", "8 s" */
 static void age_text(char out[16], int64_t seconds)

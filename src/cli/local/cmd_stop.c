@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "cli/frame/cli.h"
 #include "cli/local/running.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 
 static bool named(const ek_running *r, const char *word)
 {

@@ -3,8 +3,7 @@
 
 #include "base/alloc.h"
 #include "cli/frame/open.h"
-#include "cli/media/files.h"
-#include "cli/media/towers.h"
+#include "cli/media/media.h"
 
 static ek_err read_image(ek_picture *out, const ek_towers *t, const ek_cli *cli, const ek_buf *file)
 {

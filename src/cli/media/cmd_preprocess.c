@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/hash/hash.h"
-#include "cli/media/files.h"
+#include "cli/media/media.h"
 #include "media/mel.h"
 
 static void print_image(const ek_cli *cli, const ek_image *image, const ek_picture *p)

@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "cli/run/commands.h"
-#include "cli/run/editor.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/open.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
+#include "cli/hub/fetch.h"
+#include "cli/run/editor.h"
 #include "text/json/json.h"
 
 /* ------------------------------------------------------------------ answers */
@@ -201,4 +201,15 @@ int ek_chat_run(ek_dialogue *d)
     if (!ferror(stdin)) return c.status;
     ek_fail(EK_EIO, "standard input: %s", strerror(errno));
     return ek_cli_failed(d->cli);
+}
+
+/* run: one answer, or a chat. */
+int ek_cmd_run(const ek_cli *cli)
+{
+    static ek_dialogue d; /* large */
+    if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
+    ek_err err = ek_dialogue_open(&d, cli);
+    int status = err ? ek_cli_refused(cli, err) : cli->arg ? ek_chat_once(&d, cli->arg) : ek_chat_run(&d);
+    ek_dialogue_close(&d);
+    return status;
 }

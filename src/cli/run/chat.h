@@ -1,4 +1,4 @@
-/* A chat with a person, or with what is piped in: lines in, answers out. */
+/* A chat with a person, or with what is piped in: lines in, answers out; its commands, and its file. */
 #ifndef EK_CLI_RUN_CHAT_H
 #define EK_CLI_RUN_CHAT_H
 
@@ -8,5 +8,27 @@
 int ek_chat_once(ek_dialogue *d, const char *prompt);
 /* Until the end of input or /quit. The exit status. */
 int ek_chat_run(ek_dialogue *d);
+
+/* What commands change: lines that begin with a slash. */
+typedef struct ek_chat {
+    ek_dialogue *d;
+    bool stats; /* a line with the speed after an answer */
+    bool ended; /* /quit */
+    int status; /* then: 0, or 1 where the model is lost */
+} ek_chat;
+
+/* Whether a line begins with one of the commands. */
+bool ek_chat_knows(const char *line);
+/* Does what the line says, and says what it did. */
+void ek_chat_command(ek_chat *c, const char *line);
+
+/* A conversation in a file is a body of OpenAI's Chat Completions ({"model", "messages", "tools"}), so that a server
+ * takes what was said here, and the other way round.
+ *
+ * Replaces the file; with its owner's rights alone. EIO. *n: messages. */
+ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n);
+/* Replaces conversation, system message and, where the file has some, tools. A list of messages alone will do. EIO,
+ * ENOTFOUND, EPARSE, EINVAL name the file and what is wrong in it; the dialogue is then as before. */
+ek_err ek_chat_load(ek_dialogue *d, const char *path, int *n);
 
 #endif

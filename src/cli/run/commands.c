@@ -1,16 +1,14 @@
-#include "cli/run/commands.h"
+#include "cli/run/chat.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "cli/run/saved.h"
-#include "cli/frame/guess.h"
+#include "cli/frame/table.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/open.h"
-#include "cli/frame/put.h"
-#include "cli/frame/sampling.h"
+#include "cli/frame/terminal.h"
 #include "text/json/json.h"
 
 static void say_error(void)

@@ -11,8 +11,7 @@
 #include "chat/turn.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/open.h"
-#include "cli/frame/put.h"
-#include "cli/frame/sampling.h"
+#include "cli/frame/terminal.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 

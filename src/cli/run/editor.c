@@ -18,7 +18,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/log.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 
 enum { KEPT = 1000, MAX_PASTE = 4 << 20 };
 

@@ -1,4 +1,4 @@
-#include "cli/run/saved.h"
+#include "cli/run/chat.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "cli/selftest/selftest_cache.h"
+#include "cli/selftest/selftest.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "cli/selftest/selftest_kv.h"
+#include "cli/selftest/selftest.h"
 
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-#include "cli/selftest/selftest_media.h"
+#include "cli/selftest/selftest.h"
 
 #include <math.h>
 #include <stdio.h>

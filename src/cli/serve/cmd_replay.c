@@ -14,7 +14,7 @@
 #include "chat/bounds.h"
 #include "chat/form.h"
 #include "cli/frame/open.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 #include "engine/sample/sampler.h"
 #include "serve/journal/journal.h"
 

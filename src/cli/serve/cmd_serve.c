@@ -13,7 +13,7 @@
 #include "cli/frame/hub.h"
 #include "cli/local/running.h"
 #include "cli/frame/open.h"
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 #include "engine/budget.h"
 #include "serve/events/events.h"
 #include "hub/name.h"
@@ -123,7 +123,7 @@ static size_t max_body(const ek_cli *cli, const ek_chat_media *media)
     return (media->image || media->audio ? 128u : 32u) << 20;
 }
 
-/* What options say; read before anything is fetched, bound or loaded, so that what cannot be is told at once. */
+/* What options say; read before anything is fetched, bound or loaded, so that what cannot be is reported at once. */
 typedef struct early {
     ek_events_address events, replay;
     const char *kv_name; /* of --kv-events; NULL without */

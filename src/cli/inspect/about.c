@@ -1,4 +1,4 @@
-#include "cli/frame/about.h"
+#include "cli/inspect/inspect.h"
 
 #include <jansson.h>
 #include <stdio.h>

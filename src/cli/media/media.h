@@ -1,12 +1,29 @@
-/* A model's towers without its text model, for commands that encode. */
-#ifndef EK_CLI_MEDIA_TOWERS_H
-#define EK_CLI_MEDIA_TOWERS_H
+/* What the commands of media share: the files that they read and write, and towers without a text model. */
+#ifndef EK_CLI_MEDIA_MEDIA_H
+#define EK_CLI_MEDIA_MEDIA_H
 
+#include "base/buf.h"
 #include "cli/frame/cli.h"
 #include "gpu/tower/towers.h"
 #include "media/part/part.h"
+#include "media/picture.h"
+#include "media/split.h"
 #include "model/tower/tower.h"
 
+/* What --image-tokens, --resize and --alpha say. */
+ek_picture_opts ek_cli_picture_opts(const ek_cli *cli);
+/* A sound, by --cut-audio one of many pieces, and how many those are for a model that hears like this: 1 without. */
+ek_err ek_cli_read_sound(ek_sound *out, int *pieces, const ek_cli *cli, const ek_buf *file, ek_sound_kind kind);
+/* Piece i of them; borrowed. */
+ek_sound ek_cli_piece(const ek_cli *cli, const ek_sound *s, int i);
+
+/* The file of --image or --audio, of which one is given (else EINVAL), within the limits. */
+ek_err ek_cli_read_media(ek_buf *out, const ek_cli *cli);
+
+/* The result as a file; nothing is left of one that could not be written whole. */
+ek_err ek_cli_write_file(const char *path, const void *bytes, size_t n);
+
+/* A model's towers without its text model. */
 typedef struct ek_cli_towers {
     ek_buf path; /* empty: --synthetic */
     ek_pool *pool;

@@ -1,9 +1,11 @@
+/* render and parse: a chat request as the prompt text, and what a model wrote as its parts. */
 #include <string.h>
 
 #include "chat/same_ids.h"
-#include "cli/frame/lines.h"
-#include "text/template/chat.h"
+#include "cli/text/lines.h"
 #include "text/json/json.h"
+#include "text/reply/reply.h"
+#include "text/template/chat.h"
 
 /* As the template has it, but results of one id answer calls in turn, as in the server. */
 static ek_err render_request(ek_prompt *p, const json_t *request)
@@ -46,4 +48,31 @@ static ek_err render(void *arg, const json_t *value, const ek_buf *raw, ek_buf *
 int ek_cmd_render(const ek_cli *cli)
 {
     return ek_cli_each(cli, render, NULL);
+}
+
+static ek_err parse(void *arg, const json_t *value, const ek_buf *raw, ek_buf *out)
+{
+    (void)arg;
+    size_t n = raw ? raw->len : 0;
+    const char *text = raw ? ek_buf_text(raw) : ek_json_get_text(value, "text", &n);
+    if (!text) return ek_fail(EK_EINVAL, "expected an object with a text, e.g. {\"text\":\"Hello\"}");
+    ek_answer answer = {0};
+    /* The prompt is not known here: tools may be called, and a thought may start without its
+     * marker. */
+    ek_reply_opts opts = {.tools_active = true, .lenient_start = true, .sink = ek_reply_collect, .arg = &answer};
+    ek_reply *r = ek_reply_open(NULL, &opts);
+    ek_reply_feed_text(r, text, n);
+    ek_reply_end(r, false);
+    ek_reply_close(r);
+    json_t *v = ek_answer_json(&answer);
+    ek_json_write(out, v);
+    json_decref(v);
+    ek_answer_fini(&answer);
+    if (raw) ek_buf_char(out, '\n');
+    return EK_OK;
+}
+
+int ek_cmd_parse(const ek_cli *cli)
+{
+    return ek_cli_each(cli, parse, NULL);
 }

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "cli/frame/lines.h"
+#include "cli/text/lines.h"
 
 #include <errno.h>
 #include <stdio.h>

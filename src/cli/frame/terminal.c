@@ -1,5 +1,7 @@
-#include "cli/frame/put.h"
+#include "cli/frame/terminal.h"
 
+#include <signal.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,4 +32,12 @@ bool ek_cli_put_answer(FILE *to, const char *text, size_t n)
     if (isatty(fileno(to))) put(to, text, n, true);
     else fwrite(text, 1, n, to);
     return !ferror(to);
+}
+
+void ek_cli_on_stop(void (*stop)(int number), int flags)
+{
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction act = {.sa_handler = stop, .sa_flags = flags}, was;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (sigaction(all[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN) sigaction(all[i], &act, NULL);
 }
