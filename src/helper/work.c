@@ -21,15 +21,16 @@ enum { BESIDE = 32 << 20 };
 
 enum { NO_DESK = 3, NOT_LOCKED = 4 };
 
-static int receive(void)
+/* Its descriptor, and the bytes of it that are this file's. */
+static int receive(uint64_t *bytes)
 {
     int fd = -1;
-    char room[CMSG_SPACE(sizeof fd)] = {0}, one;
-    struct iovec part = {&one, 1};
+    char room[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec part = {bytes, sizeof *bytes};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     ssize_t n;
     while ((n = recvmsg(0, &m, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) continue;
-    const struct cmsghdr *c = n == 1 ? CMSG_FIRSTHDR(&m) : NULL;
+    const struct cmsghdr *c = n == sizeof *bytes ? CMSG_FIRSTHDR(&m) : NULL;
     if (c && c->cmsg_type == SCM_RIGHTS) memcpy(&fd, CMSG_DATA(c), sizeof fd);
     return fd;
 }
@@ -105,20 +106,21 @@ static ek_err answer(ek_decoded *a, uint8_t *desk, const ek_ask *ask)
 void ek_work(pid_t parent, size_t base)
 {
     struct stat st;
-    int fd = receive();
-    if (fd < 0 || fstat(fd, &st) || st.st_size < EK_DESK_HEAD) _exit(NO_DESK);
-    uint8_t *desk = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    uint64_t bytes;
+    int fd = receive(&bytes);
+    if (fd < 0 || fstat(fd, &st) || bytes < EK_DESK_HEAD || bytes > (uint64_t)st.st_size) _exit(NO_DESK);
+    uint8_t *desk = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
     if (desk == MAP_FAILED) _exit(NO_DESK);
     ek_ask ask;
     memcpy(&ask, desk, sizeof ask);
-    if (ek_desk_file(&ask) + ask.n != (uint64_t)st.st_size) _exit(NO_DESK);
+    if (ek_desk_file(&ask) + ask.n != bytes) _exit(NO_DESK);
     close(fd);
     close(0);
 #ifdef EK_SANITIZED
     const size_t memory = 0; /* its shadow has terabytes of addresses */
     (void)base;
 #else
-    const size_t memory = base + (size_t)st.st_size + ask.memory + BESIDE;
+    const size_t memory = base + (size_t)bytes + ask.memory + BESIDE;
 #endif
     const char *failed = ek_lock_decoder(parent, memory, ask.cpu_ms);
     if (failed) {

@@ -22,12 +22,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/hash/hash.h"
 #include "base/wanted.h"
 #include "draw.h"
 #include "media/limits.h"
 #include "media/locked/helper.h"
-#include "media/locked/helper_says.h"
+#include "media/locked/helper_parts.h"
 #include "media/locked/lock.h"
 #include "media/picture.h"
 
@@ -253,6 +254,35 @@ static void a_damaged_one_is_equal_each_time(void **state)
 
 /* --- what it writes, and what it can reach --- */
 
+/* What a process finds on its desk is its own file, and nothing of those before. */
+static void a_desk_that_stays_is_zeros(void **state)
+{
+    (void)state;
+    const size_t sizes[] = {1, 5000, 700000, 3 << 20, 20 << 20, 40000};
+    uint8_t *file = ek_alloc(20 << 20);
+    memset(file, 0xA5, 20 << 20);
+    ek_shared_desk d = {.fd = -1};
+    int stayed = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const ek_ask ask = {.n = sizes[i], .room = sizes[i] / 2, .memory = 77};
+        assert_int_equal(ek_desk_lay(&d, &ask, file), EK_OK);
+        assert_true(d.n >= ek_desk_bytes(&ask));
+        const int fd = d.fd;
+        for (size_t k = sizeof ask; k < (size_t)ek_desk_file(&ask); k++) assert_int_equal(d.p[k], 0);
+        for (size_t k = ek_desk_bytes(&ask); k < d.n; k++) assert_int_equal(d.p[k], 0);
+        assert_memory_equal(d.p, &ask, sizeof ask);
+        assert_memory_equal(d.p + ek_desk_file(&ask), file, ask.n);
+        memset(d.p, 0x5A, ek_desk_bytes(&ask)); /* by a decoder that has been taken over */
+        ek_desk_clear(&d, &ask);
+        for (size_t k = 0; k < d.n; k++) assert_int_equal(d.p[k], 0);
+        stayed += d.fd == fd;
+        assert_true(d.n <= EK_DESK_KEPT);
+    }
+    assert_int_equal(stayed, 5);
+    ek_desk_drop(&d);
+    free(file);
+}
+
 static void many_words_keep_nobody_waiting(void **state)
 {
     (void)state;
@@ -296,13 +326,10 @@ static void it_has_memory_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_picture_has_its_time),
-        cmocka_unit_test(it_ends_with_who_wants_it),
-        cmocka_unit_test(a_killed_one_costs_one_file),
-        cmocka_unit_test(a_header_that_lies_is_refused),
-        cmocka_unit_test(a_damaged_one_is_equal_each_time),
-        cmocka_unit_test(many_words_keep_nobody_waiting),
-        cmocka_unit_test(it_has_memory_alone),
+        cmocka_unit_test(a_slow_picture_has_its_time),      cmocka_unit_test(it_ends_with_who_wants_it),
+        cmocka_unit_test(a_killed_one_costs_one_file),      cmocka_unit_test(a_header_that_lies_is_refused),
+        cmocka_unit_test(a_damaged_one_is_equal_each_time), cmocka_unit_test(a_desk_that_stays_is_zeros),
+        cmocka_unit_test(many_words_keep_nobody_waiting),   cmocka_unit_test(it_has_memory_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,15 +10,13 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/wanted.h"
-#include "media/locked/helper_says.h"
-#include "media/locked/helper_start.h"
+#include "media/locked/helper_parts.h"
 
 enum {
     TICK = 20,    /* ms between two looks at whether it is wanted */
@@ -94,44 +92,17 @@ const char *ek_helper_formats(void)
 
 /* --- one file --- */
 
-typedef struct shared {
-    int fd;
-    uint8_t *p;
-    size_t n;
-} shared;
-
-static ek_err lay_down(shared *s, const ek_ask *ask, const void *bytes)
+static bool send_desk(const ek_helper *h, uint64_t n)
 {
-    *s = (shared){.fd = memfd_create("desk", MFD_CLOEXEC), .n = (size_t)ek_desk_file(ask) + ask->n};
-    bool good = s->fd >= 0 && ftruncate(s->fd, (off_t)s->n) == 0;
-    s->p = good ? mmap(NULL, s->n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, s->fd, 0) : MAP_FAILED;
-    if (s->p == MAP_FAILED) {
-        s->p = NULL;
-        return ek_fail(EK_ENOMEM, "the system has no memory for decoding a file of %llu bytes now: %s",
-                       (unsigned long long)ask->n, strerror(errno));
-    }
-    memcpy(s->p, ask, sizeof *ask);
-    memcpy(s->p + ek_desk_file(ask), bytes, ask->n);
-    return EK_OK;
-}
-
-static void clear(shared *s)
-{
-    if (s->p) munmap(s->p, s->n);
-    if (s->fd >= 0) close(s->fd);
-}
-
-static bool send_desk(const ek_helper *h, const shared *s)
-{
-    char room[CMSG_SPACE(sizeof s->fd)] = {0}, one = 1;
-    struct iovec part = {&one, 1};
+    char room[CMSG_SPACE(sizeof h->desk.fd)] = {0};
+    struct iovec part = {&n, sizeof n};
     struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
     struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof s->fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-    memcpy(CMSG_DATA(c), &s->fd, sizeof s->fd);
-    ssize_t n;
-    while ((n = sendmsg(h->ask, &m, MSG_NOSIGNAL)) < 0 && errno == EINTR) continue;
-    return n == 1;
+    *c = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof h->desk.fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(c), &h->desk.fd, sizeof h->desk.fd);
+    ssize_t sent;
+    while ((sent = sendmsg(h->ask, &m, MSG_NOSIGNAL)) < 0 && errno == EINTR) continue;
+    return sent == sizeof n;
 }
 
 typedef enum outcome { ENDED, GONE, HANGS, UNWANTED } outcome;
@@ -189,44 +160,50 @@ static ek_err judge(const ek_ended *end, const ek_ask *ask)
                    WEXITSTATUS(status));
 }
 
-static ek_err read_answer(ek_decoded *out, void *results, const shared *s, const ek_ask *ask)
+static ek_err read_answer(ek_decoded *out, void *results, const ek_shared_desk *d, const ek_ask *ask)
 {
-    memcpy(out, s->p + offsetof(ek_desk, answer), sizeof *out);
+    memcpy(out, d->p + offsetof(ek_desk, answer), sizeof *out);
     out->text[sizeof out->text - 1] = out->format[sizeof out->format - 1] = '\0';
     if (out->done != 1 || out->err < 0 || out->err >= EK_ERR_COUNT)
         return ek_fail(EK_EPARSE, "its decoder ended before it answered");
     if (out->err) return ek_fail((ek_err)out->err, "%s", out->text);
-    if (results) memcpy(results, s->p + EK_DESK_HEAD, ask->room);
+    if (results) memcpy(results, d->p + EK_DESK_HEAD, ask->room);
     return EK_OK;
 }
 
-static ek_err run(ek_decoded *out, void *results, const ek_ask *ask, const shared *s)
+static ek_err end_of(outcome o, const ek_ended *end, const ek_ask *ask)
 {
-    ek_helper *h;
-    ek_ended end = {0};
-    EK_TRY(take(&h));
-    outcome o = send_desk(h, s) ? await(h, &end) : GONE;
-    spent += end.cpu_us;
-    allowed = allowed == 0 ? 0 : allowed > end.cpu_us + 1 ? allowed - end.cpu_us : 1;
-    const bool killed = o == ENDED && WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL;
-    if (o != GONE && !killed) push(h);
-    else ek_helper_end(h);
     if (o == UNWANTED || !ek_is_wanted()) {
         atomic_fetch_add(&n_dropped, 1);
         return ek_wanted_check();
     }
     if (o == HANGS) return too_long(ask);
-    if (o == GONE) {
-        atomic_fetch_add(&n_crashed, 1);
-        return ek_fail(EK_EIO, "the helper that decoded it was killed");
+    if (o == ENDED) return judge(end, ask);
+    atomic_fetch_add(&n_crashed, 1);
+    return ek_fail(EK_EIO, "the helper that decoded it was killed");
+}
+
+static ek_err run(ek_decoded *out, void *results, const ek_ask *ask, ek_helper *h)
+{
+    ek_ended end = {0};
+    outcome o = send_desk(h, ek_desk_bytes(ask)) ? await(h, &end) : GONE;
+    spent += end.cpu_us;
+    allowed = allowed == 0 ? 0 : allowed > end.cpu_us + 1 ? allowed - end.cpu_us : 1;
+    ek_err err = end_of(o, &end, ask);
+    if (!err) err = read_answer(out, results, &h->desk, ask);
+    const bool killed = o == ENDED && WIFSIGNALED(end.status) && WTERMSIG(end.status) == SIGKILL;
+    if (o == GONE || killed) {
+        ek_helper_end(h); /* what decoded may write on its desk a moment longer: the desk goes as well */
+        return err;
     }
-    EK_TRY(judge(&end, ask));
-    return read_answer(out, results, s, ask);
+    ek_desk_clear(&h->desk, ask);
+    push(h);
+    return err;
 }
 
 ek_err ek_helper_decode(ek_decoded *out, void *results, ek_ask *ask, const void *bytes, size_t n)
 {
-    shared s;
+    ek_helper *h;
     EK_TRY(ek_wanted_check());
     ask->n = n;
     const uint64_t max = ask->what < EK_ASK_SOUND_PROBE ? EK_PICTURE_CPU_MS : EK_REQUEST_CPU_MS, left = allowed / 1000;
@@ -234,9 +211,10 @@ ek_err ek_helper_decode(ek_decoded *out, void *results, ek_ask *ask, const void 
     ask->cpu_ms = (uint32_t)(is_last ? left : max);
     if (ask->cpu_ms == 0) return too_long(ask);
     atomic_fetch_add(&n_files, 1);
-    ek_err err = lay_down(&s, ask, bytes);
-    if (!err) err = run(out, results, ask, &s);
-    clear(&s);
+    EK_TRY(take(&h));
+    ek_err err = ek_desk_lay(&h->desk, ask, bytes);
+    if (!err) return run(out, results, ask, h);
+    push(h);
     return err;
 }
 

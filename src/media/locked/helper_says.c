@@ -1,8 +1,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "media/locked/helper_says.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -14,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "media/locked/helper_parts.h"
 
 enum { LINE = 200, PER_SECOND = 10 };
 

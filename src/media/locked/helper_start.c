@@ -1,8 +1,6 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
-#include "media/locked/helper_start.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -16,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "media/locked/child.h"
+#include "media/locked/helper_parts.h"
 
 #define PROGRAM "evenkeel-decode"
 
@@ -51,6 +50,7 @@ void ek_helper_end(ek_helper *h)
         while (waitpid(h->pid, NULL, 0) < 0 && errno == EINTR) continue;
     }
     close_fd(h->ask), close_fd(h->control);
+    ek_desk_drop(&h->desk);
     free(h);
 }
 
@@ -73,7 +73,7 @@ ek_err ek_helper_start(ek_helper **out, int says)
     int ask[2] = {-1, -1}, control[2] = {-1, -1};
     EK_TRY(find(path, sizeof path));
     ek_helper *h = ek_alloc(sizeof *h);
-    *h = (ek_helper){.pid = -1, .ask = -1, .control = -1};
+    *h = (ek_helper){.pid = -1, .ask = -1, .control = -1, .desk.fd = -1};
     bool good = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ask) == 0 &&
                 socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) == 0;
     h->ask = ask[0], h->control = control[0];
