@@ -18,7 +18,7 @@ done
 if [ -z "$python" ]; then echo "numpy is not installed"; exit 77; fi
 reference=numpy device=cpu models="e2b:7 26b:2" tokens=300,700 parts=words
 if "$python" -c 'import torch, transformers.models.gemma4, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null; then
-  reference=transformers device=cuda models="e2b e4b 12b 26b 31b:24" tokens=1300,9000 parts=words,senses
+  reference=transformers device=cuda models="e2b e4b 12b 26b 31b:30" tokens=1300,9000 parts=words,senses
 fi
 parts=${PARTS:-$parts}
 work=${WORK:-}
@@ -27,7 +27,7 @@ mkdir -p "$work"
 bad=0
 compare() {
   "$python" "$here/compare.py" --program "$build/evenkeel" --reference $reference --work "$work" --device "${DEVICE:-$device}" \
-    --damp "${DAMP:-0.1}" --scale "${SCALE:-bf16,f32,ulp}" "$@" || bad=1
+    ${DAMP:+--damp "$DAMP"} --scale "${SCALE:-bf16,f32,ulp}" "$@" || bad=1
 }
 case ,$parts, in *,words,*) compare --tokens "${TOKENS:-$tokens}" ${@:-$models} ;; esac
 case ,$parts, in *,senses,*) compare --senses ${SENSES:-e2b:10 26b:6} ;; esac

@@ -2,7 +2,7 @@
 """Logits of `evenkeel logits` beside a reference's, on models of real shape with random weights.
 
     compare.py [--senses] --program EVENKEEL --reference numpy|transformers [--device cpu,cuda] [--tokens 1300,9000]
-               [--damp 0.1] [--work DIR] MODEL[:LAYERS] ...
+               [--damp X] [--work DIR] MODEL[:LAYERS] ...
 
 A line per model, prompt, scale of the embedding, setting and device; exits 1 where exact arithmetic is further than
 LIMIT (and ROUNDINGS) from the reference, or where two devices differ by a bit. --senses: prompts with a picture and a sound, through
@@ -29,6 +29,7 @@ LIMIT = 1e-6  # mean divergence of exact arithmetic, nats
 OWN = 3  # times as far from the reference as the reference is from itself: deep models of random weights amplify a unit beyond LIMIT
 ROUNDINGS, FLOOR = 300, 1e-11  # and so many times what one unit in the embedding's scale costs the reference
 NEAR = 1e-5  # of router scores: float32 decides such a pair by its roundings
+DAMP = {"26b": 0.02}  # of a model that 0.1 leaves too rough: a choice of experts that turns moves all that follows
 SETTINGS = (("exact", ["--weights", "exact", "--kv", "f32"]), ("default", []), ("f16", ["--kv", "f16"]))
 
 
@@ -147,7 +148,9 @@ class Comparison:
         bound = LIMIT
         if "ulp" in refs and base == "bf16":
             own = divergence(refs[base][0], refs["ulp"][0]).mean()
-            bound = min(max(LIMIT, OWN * own), max(FLOOR, ROUNDINGS * own))
+            bound = max(LIMIT, OWN * own)
+            if not refs[base][1].size:  # a choice of experts that hangs on a rounding costs more than roundings
+                bound = min(bound, max(FLOOR, ROUNDINGS * own))
         if floats and not best <= bound:
             self.fail(f"{name} {n}: exact arithmetic is {best:.1e} from the reference, at most {bound:.1e} is right")
 
@@ -157,11 +160,12 @@ class Comparison:
         if self.a.keep and os.path.isdir(path):
             return folders.Folder(path)
         t = time.time()
-        folder = folders.make(self.a.program, model, int(layers or 0), self.a.damp, path)
+        damp = self.a.damp or (0.1 if self.a.senses else DAMP.get(model, 0.1))
+        folder = folders.make(self.a.program, model, int(layers or 0), damp, path)
         if self.a.senses:
             senses.add(folder, model, self.a.tower_layers)
             folder = folders.Folder(path)
-        self.say(f"# {spec}: {folder.n_bytes() / 1e9:.2f} GB made in {time.time() - t:.1f} s, damped by {self.a.damp:g}")
+        self.say(f"# {spec}: {folder.n_bytes() / 1e9:.2f} GB made in {time.time() - t:.1f} s, damped by {damp:g}")
         return folder
 
     def models(self):
@@ -196,9 +200,12 @@ class Comparison:
         for n, (ids, refs) in zip(lengths, done):
             self.report(name, n, refs, self.settings(folder, ids, name))
 
-    def features(self, folder, name, what, want, options):
-        """Rows of a tower beside the reference's, as shares of the largest number."""
+    def features(self, folder, name, what, want, moved, options):
+        """Rows of a tower beside the reference's. moved: the reference's rows of an input that is moved by one unit in the
+        last place."""
         first = None
+        self.say(f"| {name} | {what} | rows of the tower | the reference itself | input beside input + 1 unit | | | "
+                 f"{np.abs(moved - want).max():.1e} of {np.abs(want).max():.1f} | |")
         for device in self.a.device.split(","):
             path, error = self.program.call(["features", "--weights", "exact", *options], folder, what[0], device)
             if not path:
@@ -217,14 +224,17 @@ class Comparison:
         for budget, size in ((280, (960, 672)), (1120, (1920, 1344))):
             rgb, path = senses.picture(*size), os.path.join(work, f"picture-{budget}.png")
             senses.save_png(path, rgb)
-            given, rows = decoder.image(*senses.patches(rgb))
+            pixels, at = senses.patches(rgb)
+            given, rows = decoder.image(pixels, at)
+            moved = decoder.image(senses.moved(pixels), at)[1]
             options, parts = ["--image", path, "--image-tokens", str(budget)], [("image", len(rows))]
-            jobs.append([f"picture of {len(rows)} tokens", rows, options, parts, given, budget == 280])
+            jobs.append([f"picture of {len(rows)} tokens", (rows, moved), options, parts, given, budget == 280])
         if "audio_config" in folder.config:
             samples, path = senses.sound(12.3), os.path.join(work, "sound.wav")
             senses.save_wav(path, samples)
-            given, rows = decoder.sound(senses.log_mel(samples))
-            jobs.append([f"sound of {len(rows)} tokens", rows, ["--audio", path], [("audio", len(rows))], given, True])
+            mel = senses.log_mel(samples)
+            given, rows = decoder.sound(mel)
+            jobs.append([f"sound of {len(rows)} tokens", (rows, decoder.sound(senses.moved(mel))[1]), ["--audio", path], [("audio", len(rows))], given, True])
         done = []
         for what, rows, options, parts, given, floats in jobs:
             ids = list(folders.prompt(200))
@@ -238,7 +248,7 @@ class Comparison:
         jobs.clear()
         self.free()
         for what, rows, options, ids, refs, floats in done:
-            self.features(folder, name, what, rows, options)
+            self.features(folder, name, what, *rows, options)
             self.report(name, what, refs, self.settings(folder, ids, name + " " + what.split()[0], options), floats)
 
     @staticmethod
@@ -257,7 +267,7 @@ def main():
     p.add_argument("--device", default="cpu", help="of evenkeel; of several the first is compared with the others")
     p.add_argument("--tokens", default="1300,9000")
     p.add_argument("--scale", default="bf16,f32,ulp", help="of the embedding in the reference")
-    p.add_argument("--damp", type=float, default=0.1)
+    p.add_argument("--damp", type=float, help="default: 0.1, for 26B-A4B's text 0.02")
     p.add_argument("--work", required=True)
     p.add_argument("--senses", action="store_true", help="pictures and sounds")
     p.add_argument("--tower-layers", type=int, help="of each tower at most so many")

@@ -132,9 +132,11 @@ class Senses(Decoder):
         self.f, self.device, self.gaps = folder, device, []
         c = {k: v for k, v in folder.config.items() if k not in ("architectures", "model_type", "dtype")}
         config = Gemma4Config(**{**c, "text_config": settings(folder.text)})
-        # Not of the sounds' part: its attention takes a mask of bools, which eager would make floats.
         for part in (config, config.text_config, config.vision_config):
             eager(part)
+        # The sounds' attention reads its mask as bools. The mask that "eager" makes holds floats, 0 for what is seen.
+        if config.audio_config is not None:
+            config.audio_config._attn_implementation = "sdpa"
         with torch.device("meta"):
             self.m = gemma4.Gemma4ForConditionalGeneration(config).eval()
         model, text = self.m.model, config.text_config
