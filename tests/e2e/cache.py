@@ -4,8 +4,9 @@ Standard library only.
 usage: cache.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import json, os, random, shutil, signal, subprocess, sys, tempfile, time, urllib.error, urllib.request
+import os, random, shutil, signal, sys, tempfile, time, urllib.error, urllib.request
 
+import client
 from counted import check, closing
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
@@ -13,39 +14,15 @@ LONG = "The ship has a wide deck and a deep hold. " * 60
 QUESTIONS = ["What is a keel?", "What is a mast?", "Name two sails."]
 
 
-class Server:
+class Server(client.Server):
     def __init__(self, folder, *options, wait=True, **environment):
-        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        port_file = self.log.name + ".port"
-        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--port-file", port_file, "--threads", "1",
-                                         *(["--cache-dir", folder] if folder else []), *options], stderr=self.log, stdout=subprocess.DEVNULL,
-                                        env={**os.environ, **environment})
-        self.port_file = port_file
-        if wait:
-            self.wait()
-
-    def said(self, text):
-        for _ in range(600):
-            if text in open(self.log.name).read():
-                return True
-            time.sleep(0.05)
-        return False
-
-    def wait(self):
-        port_file = self.port_file
-        for _ in range(600):
-            if os.path.exists(port_file) or self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        if self.process.poll() is None:
-            self.port = open(port_file).read().strip()
-            os.unlink(port_file)
+        super().__init__(PROGRAM, "--model", MODEL, "--threads", "1", *(["--cache-dir", folder] if folder else []), *options, wait=wait,
+                         may_end=True, env=environment)
 
     def ask(self, question, salt=None, system=LONG):
         body = {"messages": [{"role": "system", "content": system}, {"role": "user", "content": question}], "temperature": 0, "max_tokens": 12,
                 "evenkeel": {"digest": True}, **({"cache_salt": salt} if salt else {})}
-        r = urllib.request.Request(f"http://127.0.0.1:{self.port}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"})
-        reply = json.load(urllib.request.urlopen(r, timeout=60))
+        reply = self.chat(body)
         u = reply["usage"]
         return (reply["evenkeel"]["digest"], reply["choices"][0]["message"]["content"]), u["prompt_tokens_details"]["cached_tokens"], u["prompt_tokens"]
 
@@ -56,13 +33,6 @@ class Server:
             except urllib.error.HTTPError:
                 time.sleep(0.05)
         raise TimeoutError("not ready after 30 s")
-
-    def stop(self, how=signal.SIGTERM):
-        if self.process.poll() is None:
-            self.process.send_signal(how)
-        status = self.process.wait(timeout=60)
-        self.log.seek(0)
-        return status, self.log.read()
 
 
 def on_a_device():
@@ -79,9 +49,9 @@ def on_a_device():
     status, log = second.stop()
     check("a file in use is no reason to leave the device", status == 1 and "in use by another process" in log and "device cpu" not in log, (status, log))
     after = Server(folder, *small, wait=False, LD_LIBRARY_PATH=library)
-    check("the next one waits on the device", after.said("waiting up to"))
+    check("the next one waits on the device", after.says("waiting up to"))
     first.stop()
-    after.wait()
+    after.listens()
     status, log = after.stop()
     check("and is served by it", status == 0 and "device cpu" not in log, (status, log))
     broken = Server("/dev/null/pages", *small, LD_LIBRARY_PATH=library)
@@ -133,9 +103,9 @@ def main():
 
     s = Server(folder)
     after = Server(folder, wait=False)
-    check("one that is started while another has the file waits", after.said("waiting up to 65 s"))
+    check("one that is started while another has the file waits", after.says("waiting up to 65 s"))
     s.stop()
-    after.wait()
+    after.listens()
     got = after.ask(QUESTIONS[1])
     check("and serves from it when it is free", got[0] == want[QUESTIONS[1]][0] and got[1] > prompt - 160, got)
     after.stop()

@@ -9,22 +9,48 @@ def free_port():
 
 
 class Server:
-    """`evenkeel serve` on a free port; use with `with`."""
+    """`evenkeel serve` on a free port; use with `with`, or end it by stop(). wait: whether it listens when this returns.
+    may_end: one that ends instead is left for stop() to report. env: of its environment, beside ours."""
     start_seconds = 60
 
-    def __init__(self, program, *args):
-        self.dir = tempfile.TemporaryDirectory()
-        port_file = os.path.join(self.dir.name, "port")
+    def __init__(self, program, *args, wait=True, may_end=False, env=None):
+        self.dir, self.may_end = tempfile.TemporaryDirectory(), may_end
+        self.port_file = os.path.join(self.dir.name, "port")
         self.log = open(os.path.join(self.dir.name, "log"), "w+")
-        self.process = subprocess.Popen([program, "serve", "--port", "0", "--port-file", port_file, *map(str, args)],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.process = subprocess.Popen([program, "serve", "--port", "0", "--port-file", self.port_file, *map(str, args)],
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(env or {})})
+        if wait:
+            self.listens()
+
+    def listens(self):
         deadline = time.time() + self.start_seconds
-        while not os.path.exists(port_file):
+        while not os.path.exists(self.port_file):
             if self.process.poll() is not None or time.time() > deadline:
-                self.log.seek(0)
-                raise AssertionError(f"the server did not start (exit {self.process.poll()}): {self.log.read()}")
+                if self.may_end and self.process.poll() is not None:
+                    return
+                raise AssertionError(f"the server did not start (exit {self.process.poll()}): {self.said()}")
             time.sleep(0.02)
-        self.port = int(open(port_file).read())
+        self.port = int(open(self.port_file).read())
+
+    def said(self):
+        """Its standard error so far."""
+        return open(self.log.name).read()
+
+    def says(self, text, seconds=30):
+        deadline = time.time() + seconds
+        while text not in self.said():
+            if time.time() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def stop(self, how=signal.SIGTERM, seconds=60):
+        """(exit status, what it said)"""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(seconds)
+        self.process.stdout.close()
+        return status, self.said()
 
     def __enter__(self):
         return self

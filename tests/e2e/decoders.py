@@ -2,13 +2,14 @@
 """Strangers' pictures that lie, last, crash their decoder or chatter cost nobody else anything: decoders.py PROGRAM DIR [NAME...]
 
 DIR is a folder for a random model with eyes (seeing_model.py). Prints one line per test and closes with `N passed, N failed`."""
-import base64, json, os, shutil, signal, struct, subprocess, sys, threading, time, traceback
+import base64, json, os, shutil, signal, struct, subprocess, sys, threading, time
 
 import seeing_model
+import counted
 from client import Server
 from drawn import png
 
-PROGRAM, DIR, ONLY = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:]
+PROGRAM, DIR, counted.only = os.path.abspath(sys.argv[1]), sys.argv[2], sys.argv[3:]
 SEEDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "fuzz", "corpus", "image")
 PATH = "/v1/chat/completions"
 TESTS = []
@@ -260,30 +261,12 @@ def without_the_helper(model):
 def main():
     model = os.path.join(DIR, "both")
     seeing_model.main(model)
-    passed = failed = 0
-
-    def one(f, *args):
-        nonlocal passed, failed
-        if ONLY and f.__name__ not in ONLY:
-            return
-        begun = time.time()
-        try:
-            f(*args)
-            passed += 1
-            print(f"ok {f.__name__} ({time.time() - begun:.1f} s)")
-        except Exception:
-            failed += 1
-            print(f"FAIL {f.__name__}")
-            traceback.print_exc(file=sys.stdout)
-        sys.stdout.flush()
-
     with Server(PROGRAM, "--model", model, "--ctx", 4096, "--max-requests", 4) as s:
         for f in TESTS:
-            one(f, s)
-    one(signals_end_it, model)
-    one(without_the_helper, model)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+            counted.run(f, s)
+    counted.run(signals_end_it, model)
+    counted.run(without_the_helper, model)
+    return counted.closing()
 
 
 if __name__ == "__main__":

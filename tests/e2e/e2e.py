@@ -2,18 +2,15 @@
 """End-to-end tests of `evenkeel serve`: e2e.py PROGRAM MODEL [NAME...]
 
 MODEL is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
-import json, os, socket, sys, threading, time, traceback
+import json, os, socket, sys, threading, time
 
+import counted
 from client import Server, assemble
 
-PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+PROGRAM, MODEL, counted.only = sys.argv[1], sys.argv[2], sys.argv[3:]
 TRAINED = "tiny" not in MODEL
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.",
            "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "The city"}}, "required": ["city"]}}}
-
-
-class Skip(Exception):
-    """This test cannot run on this model; the text says why."""
 
 
 def ask(text="What is the capital of Norway?", **more):
@@ -93,7 +90,7 @@ def tools(s):
 
 def tool_calls(s):
     if not TRAINED:
-        raise Skip("a model with random weights calls no tools")
+        raise counted.Skip("a model with random weights calls no tools")
     r = s.chat(ask("What's the weather in Oslo?", tools=[WEATHER], max_tokens=100))
     calls = r["choices"][0]["message"].get("tool_calls")
     assert calls and r["choices"][0]["finish_reason"] == "tool_calls", r
@@ -467,36 +464,16 @@ def main():
     shared = [plain, stream_is_plain, sampling, stop_strings, tools, tool_calls, company, idle, vanishing, one_byte_at_a_time, errors, models,
               huge_body, raw_http, slow_reader]
     own = [two_keys, refusals_in_the_log, queue_full, connections, sigterm, sigterm_twice]
-    passed = failed = skipped = 0
-
-    def run(test, *args):
-        nonlocal passed, failed, skipped
-        if ONLY and test.__name__ not in ONLY:
-            return
-        begin = time.time()
-        try:
-            test(*args)
-            passed += 1
-            print(f"ok   {test.__name__} ({time.time() - begin:.1f} s)", flush=True)
-        except Skip as why:
-            skipped += 1
-            print(f"skipped {test.__name__}: {why}", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAIL {test.__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
-
     try:
         with Server(PROGRAM, "--model", MODEL, "--model-name", "a/b c", "--ctx", 512, "--max-requests", 8, "--body-timeout", 2,
                     "--stream-buffer", 65536, "--max-body", 32 << 20) as s:
             for t in shared:
-                run(t, s)
-    except AssertionError:
-        failed += 1
-        traceback.print_exc()
+                counted.run(t, s)
+    except AssertionError as e:
+        counted.check("the server", False, e)
     for t in own:
-        run(t)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return failed > 0 or passed == 0
+        counted.run(t)
+    return counted.closing()
 
 
 sys.exit(main())

@@ -3,9 +3,10 @@
 
 DIR is a folder for random models with ears and without (seeing_model.py). Prints one line per test and closes with
 `N passed, N failed`."""
-import http.client, json, os, shutil, subprocess, sys, threading, traceback
+import http.client, json, os, shutil, subprocess, sys, threading
 
 import seeing_model, tiny_model
+import counted
 from client import Server
 from drawn import hum
 
@@ -147,26 +148,13 @@ def main():
     both, blind = (os.path.join(DIR, n) for n in ("hearing", "deaf"))
     seeing_model.main(both)
     tiny_model.main(blind)
-    passed = failed = 0
-    def one(f, s):
-        nonlocal passed, failed
-        try:
-            f(s)
-            passed += 1
-            print(f"ok {f.__name__}")
-        except Exception:
-            failed += 1
-            print(f"FAIL {f.__name__}")
-            traceback.print_exc(file=sys.stdout)
-        sys.stdout.flush()
     ctx = ("--ctx", "4096", "--max-requests", "16")
     with Server(PROGRAM, "--model", both, *ctx) as s:
         for f in TESTS:
-            one(f, s)
+            counted.run(f, s)
     with Server(PROGRAM, "--model", blind, *ctx) as s:
-        one(models_without_ears_say_so, s)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+        counted.run(models_without_ears_say_so, s)
+    return counted.closing()
 
 
 if __name__ == "__main__":

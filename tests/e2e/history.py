@@ -4,11 +4,12 @@ arguments, items by reference. history.py PROGRAM MODEL [NAME...]
 
 Two bodies mean the same if the replies have the same digest, which covers the bits of every logit. Prints one line per
 test and closes with `N passed, N failed`."""
-import json, sys, traceback
+import json, sys
 
+import counted
 from client import Server
 
-PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+PROGRAM, MODEL, counted.only = sys.argv[1], sys.argv[2], sys.argv[3:]
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 NAMES = ("weather", "time")
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -188,8 +189,8 @@ def items_by_reference(s):
     results = [output(call["call_id"], "rain"), user()]
     assert digest(s, RESPONSES, [user(), {"id": call["id"]}, *results]) == digest(s, RESPONSES, [user(), call, *results])
     body = {"model": "m", "input": [hello, *references, ask]}
-    counted = s.call("POST", RESPONSES + "/input_tokens", body)[2]
-    assert counted["input_tokens"] == s.call("POST", RESPONSES + "/input_tokens", {**body, "input": [hello, *first["output"], ask]})[2]["input_tokens"], counted
+    whole = s.call("POST", RESPONSES + "/input_tokens", body)[2]
+    assert whole["input_tokens"] == s.call("POST", RESPONSES + "/input_tokens", {**body, "input": [hello, *first["output"], ask]})[2]["input_tokens"], whole
     assert s.call("DELETE", f"{RESPONSES}/{first['id']}")[0] == 200
     post(s, RESPONSES, [hello, *references, ask])  # the second response has them too
     assert s.call("DELETE", f"{RESPONSES}/{second['id']}")[0] == 200
@@ -203,21 +204,10 @@ TESTS = [items_by_reference, damaged_arguments, results_away_from_their_calls, p
 
 
 def main():
-    failed = passed = 0
     with Server(PROGRAM, "--model", MODEL) as s:
         for test in TESTS:
-            if ONLY and test.__name__ not in ONLY:
-                continue
-            try:
-                test(s)
-                print(f"ok   {test.__name__}", flush=True)
-                passed += 1
-            except Exception:
-                traceback.print_exc(file=sys.stdout)
-                print(f"FAIL {test.__name__}", flush=True)
-                failed += 1
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+            counted.run(test, s)
+    return counted.closing()
 
 
 sys.exit(main())

@@ -3,11 +3,12 @@
 
 MODEL is a checkpoint folder. Requests are those that the ollama packages, Continue and Open WebUI make, by their sources.
 Prints one line per test and closes with `N passed, N failed`."""
-import json, os, re, subprocess, sys, tempfile, threading, time, traceback
+import json, os, re, subprocess, sys, tempfile, threading, time
 
+import counted
 from client import Server
 
-PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+PROGRAM, MODEL, counted.only = sys.argv[1], sys.argv[2], sys.argv[3:]
 WEATHER = {"type": "function", "function": {"name": "get_weather", "description": "Weather of a city.", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}}, "required": ["city"]}}}
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"type": "integer", "minimum": 1, "maximum": 9}},
@@ -436,23 +437,12 @@ def a_journal():
 
 
 def main():
-    passed = failed = 0
     shared = (one_conversation_two_apis, generate, prompts_are_the_same, log_probabilities, loading, models, members, threads, refusals, continues_requests, open_webuis_requests,
               an_abort, the_cache, llama_servers_paths)
     with Server(PROGRAM, "--model", MODEL, "--max-requests", 4) as s:
         for test in (*((t, s) for t in shared), (names,), (with_keys,), (a_journal,)):
-            if ONLY and test[0].__name__ not in ONLY:
-                continue
-            begin = time.time()
-            try:
-                test[0](*test[1:])
-                passed += 1
-                print(f"ok   {test[0].__name__} ({time.time() - begin:.1f} s)", flush=True)
-            except Exception:
-                failed += 1
-                print(f"FAIL {test[0].__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0 or passed == 0
+            counted.run(*test)
+    return counted.closing()
 
 
 sys.exit(main())

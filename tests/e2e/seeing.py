@@ -3,13 +3,14 @@
 
 DIR is a folder for random models with eyes and ears (seeing_model.py) and for files. Prints one line per test and closes
 with `N passed, N failed`."""
-import base64, http.server, json, os, socket, struct, subprocess, sys, tempfile, threading, time, traceback, zlib
+import base64, http.server, json, os, socket, struct, subprocess, sys, tempfile, threading, time, zlib
 
 import seeing_model, tiny_model
+import counted
 from client import Server
 from drawn import chunk, hum, png_of
 
-PROGRAM, DIR, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+PROGRAM, DIR, counted.only = sys.argv[1], sys.argv[2], sys.argv[3:]
 TESTS = []
 
 
@@ -479,36 +480,21 @@ def main():
     seeing_model.main(both)
     seeing_model.main(eyes, True, False)
     tiny_model.main(blind)
-    passed = failed = 0
-    def one(f, *args):
-        nonlocal passed, failed
-        if ONLY and f.__name__ not in ONLY:
-            return
-        try:
-            f(*args)
-            passed += 1
-            print(f"ok {f.__name__}")
-        except Exception:
-            failed += 1
-            print(f"FAIL {f.__name__}")
-            traceback.print_exc(file=sys.stdout)
-        sys.stdout.flush()
     ctx = ("--ctx", "4096", "--max-requests", "8")
     with Server(PROGRAM, "--model", both, *ctx) as s:
         for f in TESTS:
-            one(f, s)
+            counted.run(f, s)
     with Server(PROGRAM, "--model", both, *ctx, "--media-urls", "all") as s:
-        one(urls_are_fetched, s)
+        counted.run(urls_are_fetched, s)
     with Server(PROGRAM, "--model", both, *ctx, "--request-memory", "64M") as s:
-        one(memory_is_counted, s)
+        counted.run(memory_is_counted, s)
     with Server(PROGRAM, "--model", eyes, *ctx, "--media-urls", "public") as s:
-        one(urls_of_this_machine_are_not, s)
-        one(deaf_models_say_so, s)
+        counted.run(urls_of_this_machine_are_not, s)
+        counted.run(deaf_models_say_so, s)
     with Server(PROGRAM, "--model", blind, *ctx) as s:
-        one(blind_models_say_so, s)
-    one(run_takes_files, both)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0
+        counted.run(blind_models_say_so, s)
+    counted.run(run_takes_files, both)
+    return counted.closing()
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ usage: shared.py EVENKEEL MODEL_DIR
 The output's last line is `N passed, N failed`; exit status 77 where this machine has no such server."""
 import json, os, random, shutil, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
+import client
 from client import free_port
 from counted import check, closing
 
@@ -65,20 +66,10 @@ class Redis:
         return sorted(self.do("KEYS", "evenkeel:page:1:*"))
 
 
-class Replica:
+class Replica(client.Server):
     def __init__(self, url, *options, threads=1):
-        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
-        port_file = self.log.name + ".port"
         shared = ["--cache-shared", url] if url else ["--cache-bytes", "0"]
-        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--port-file", port_file, "--threads", str(threads), *shared, *options],
-                                        stderr=self.log, stdout=subprocess.DEVNULL)
-        for _ in range(1200):
-            if os.path.exists(port_file) or self.process.poll() is not None:
-                break
-            time.sleep(0.025)
-        if self.process.poll() is None:
-            self.port = open(port_file).read().strip()
-            os.unlink(port_file)
+        super().__init__(PROGRAM, "--model", MODEL, "--threads", threads, *shared, *options, may_end=True)
 
     def post(self, path, body, headers=None, timeout=60):
         r = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", json.dumps(body).encode(), {"content-type": "application/json", **(headers or {})})
@@ -98,28 +89,21 @@ class Replica:
                 return float(line.split()[1])
         return None
 
-    def wait(self, name, enough, seconds=10):
+    def counts(self, name, enough, seconds=10):
         end = time.time() + seconds
         while time.time() < end and not enough(self.count(name)):
             time.sleep(0.02)
         return enough(self.count(name))
 
     def connected(self, seconds=10):
-        return self.wait("connections", lambda n: n == 2, seconds)
+        return self.counts("connections", lambda n: n == 2, seconds)
 
     def written(self):
         """What it computed is there: sent, or known to be."""
         end = time.time() + 10
         while time.time() < end and not (self.count("written_pages_total") or self.count("known_pages_total")):
             time.sleep(0.02)
-        return self.wait("waiting_bytes", lambda n: n == 0)
-
-    def stop(self):
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        status = self.process.wait(timeout=60)
-        self.log.seek(0)
-        return status, self.log.read()
+        return self.counts("waiting_bytes", lambda n: n == 0)
 
 
 class Slow:
@@ -255,7 +239,7 @@ def goes_away(asked, redis):
     redis.do("CONFIG", "SET", "maxmemory", "1mb")
     redis.do("FLUSHALL")
     asked.all_equal("full", a)
-    check("full: pages are dropped and counted", a.wait("dropped_pages_total", lambda n: n > 0), a.count("dropped_pages_total"))
+    check("full: pages are dropped and counted", a.counts("dropped_pages_total", lambda n: n > 0), a.count("dropped_pages_total"))
     redis.do("CONFIG", "SET", "maxmemory", "0")
     asked.all_equal("not full any more", a)
     status, log = a.stop()

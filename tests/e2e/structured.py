@@ -2,11 +2,12 @@
 """Structured output of `evenkeel serve`: structured.py PROGRAM MODEL [NAME...]
 
 MODEL is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
-import concurrent.futures, json, sys, time, traceback
+import concurrent.futures, json, sys
 
+import counted
 from client import Server, assemble
 
-PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+PROGRAM, MODEL, counted.only = sys.argv[1], sys.argv[2], sys.argv[3:]
 
 
 def valid(s, v, doc=None):
@@ -287,29 +288,13 @@ def other_dialects(s):
 
 
 def main():
-    passed = failed = 0
-
-    def run(test, *args):
-        nonlocal passed, failed
-        if ONLY and test.__name__ not in ONLY:
-            return
-        begin = time.time()
-        try:
-            test(*args)
-            passed += 1
-            print(f"ok   {test.__name__} ({time.time() - begin:.1f} s)", flush=True)
-        except Exception:
-            failed += 1
-            print(f"FAIL {test.__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
-
     with Server(PROGRAM, "--model", MODEL, "--ctx", 1024, "--max-requests", 8, "--draft", "off") as s:
         for t in (json_by_schema, json_object, cut_by_the_limit, thinking_ends_at_its_budget, tool_choice, strict_with_thinking, streams, same_bits_in_company, refusals,
                   what_is_not_strict_is_kept, no_tool_breaks_a_request, other_dialects):
-            run(t, s)
+            counted.run(t, s)
     if ALONE:
-        run(same_bits_with_drafts)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0 or passed == 0
+        counted.run(same_bits_with_drafts)
+    return counted.closing()
 
 
 sys.exit(main())

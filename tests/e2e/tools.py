@@ -2,11 +2,12 @@
 """Tools of `evenkeel serve` that are more than functions: tools.py PROGRAM MODEL [NAME...]
 
 MODEL is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
-import json, re, sys, time, traceback
+import json, re, sys
 
+import counted
 from client import Server
 
-PROGRAM, MODEL, ONLY = sys.argv[1], sys.argv[2], sys.argv[3:]
+PROGRAM, MODEL, counted.only = sys.argv[1], sys.argv[2], sys.argv[3:]
 
 
 def ok(reply):
@@ -171,21 +172,10 @@ def client_tools(s):
 
 
 def main():
-    passed = failed = 0
     with Server(PROGRAM, "--model", MODEL, "--ctx", 4096, "--max-requests", 4) as s:
         for test in (a_reference_loads_a_tool, custom_tools, client_tools):
-            if ONLY and test.__name__ not in ONLY:
-                continue
-            begin = time.time()
-            try:
-                test(s)
-                passed += 1
-                print(f"ok   {test.__name__} ({time.time() - begin:.1f} s)", flush=True)
-            except Exception:
-                failed += 1
-                print(f"FAIL {test.__name__}\n{traceback.format_exc()[-3000:]}", flush=True)
-    print(f"{passed} passed, {failed} failed")
-    return failed > 0 or passed == 0
+            counted.run(test, s)
+    return counted.closing()
 
 
 sys.exit(main())
