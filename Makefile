@@ -108,9 +108,15 @@ ARCH := $(shell uname -m)
 # Kernels of other machines than this one's; folders are at most four deep.
 FOUND := $(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c src/$l/*/*/*.c src/$l/*/*/*/*.c))
 foreign = $(foreach f,$(FOUND),$(if $(findstring $1,$f),$f))
-NOT_HERE := $(if $(filter x86_64,$(ARCH)),,$(call foreign,/peak_avx) $(call foreign,/x86/)) $(if $(filter aarch64,$(ARCH)),,$(call foreign,/arm/))
+NOT_HERE := $(if $(filter x86_64,$(ARCH)),,$(call foreign,/x86/)) $(if $(filter aarch64,$(ARCH)),,$(call foreign,/arm/))
 SRC  := $(filter-out $(NOT_HERE) $(NO_READER),$(FOUND))
-objs = $(patsubst %.c,$B/%.o,$(filter src/$1/%,$(SRC))) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
+# NAME_isa.c is compiled once for each instruction set (src/ops/x86/isa.h), to NAME_isa_avx2.o and so on.
+ISAS_peak := avx2 avxvnni avx512 amx
+ISAS_attn := avx2 avxvnni avx512 zen4_avx512
+ISAS_linear_q_256 := avx2 avxvnni
+isas = $(or $(ISAS_$(patsubst %_isa.c,%,$(notdir $1))),avx2 avx512)
+objects_of = $(if $(filter %_isa.c,$1),$(foreach i,$(call isas,$1),$B/$(1:.c=_$i.o)),$B/$(1:.c=.o))
+objs = $(foreach s,$(filter src/$1/%,$(SRC)),$(call objects_of,$s)) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
 # One short line per file; `make V=1` shows the commands.
@@ -128,6 +134,13 @@ setup: ## install the Debian packages that are missing
 $B/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,cc $<)$(CC) $(ALL_CFLAGS) $(PIC) $(call isa,$@) -MMD -MP -c -o $@ $<
+
+define isa_object
+$B/$(1:.c=_$2.o): $1
+	@mkdir -p $$(@D)
+	$$(call say,cc $1 for $2)$$(CC) $$(ALL_CFLAGS) $$(PIC) $$(call isa,$$@) -DEK_ISA=$2 -DEK_ISA_$2 -MMD -MP -c -o $$@ $$<
+endef
+$(foreach s,$(filter %_isa.c,$(SRC)),$(foreach i,$(call isas,$s),$(eval $(call isa_object,$s,$i))))
 
 define layer_lib
 $B/lib/ek_$1.a: $(call objs,$1)

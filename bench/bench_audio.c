@@ -10,7 +10,7 @@
 #include "base/hash/rng.h"
 #include "base/machine/cpu.h"
 #include "media/limits.h"
-#include "model/tower/tower_audio.h"
+#include "model/tower/tower_part.h"
 
 enum { TEXT = 1536, HIDDEN = 1024, LARGEST = 4 * HIDDEN * HIDDEN };
 static const double limit = 5; /* seconds, on two cores */

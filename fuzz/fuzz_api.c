@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "chat/template.h"
+#include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "serve/api/model_card.h"
 #include "serve/openai/response_store.h"

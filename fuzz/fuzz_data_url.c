@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/hash/base64.h"
+#include "base/encoding.h"
 #include "serve/api/media.h"
 
 static void check_base64(const char *s, size_t n)

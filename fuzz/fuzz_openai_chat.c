@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "chat/template.h"
+#include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
 #include "text/utf8.h"

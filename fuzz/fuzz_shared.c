@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "cache/shared/record.h"
-#include "cache/shared/url.h"
+#include "cache/shared/link.h"
 
 static void put_escaped(ek_buf *b, const char *text)
 {

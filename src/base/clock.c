@@ -1,6 +1,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <time.h>
 
 double ek_now(void)
@@ -41,4 +42,21 @@ double ek_thread_time(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static _Thread_local const atomic_bool *flag;
+
+void ek_wanted_until(const atomic_bool *dropped)
+{
+    flag = dropped;
+}
+
+bool ek_is_wanted(void)
+{
+    return !flag || !atomic_load_explicit(flag, memory_order_relaxed);
+}
+
+ek_err ek_wanted_check(void)
+{
+    return ek_is_wanted() ? EK_OK : ek_fail(EK_ECANCELLED, "nobody waits for the reply any more");
 }

@@ -1,10 +1,13 @@
-/* Clocks for measurements and timeouts. Nothing that computes an answer reads them. */
+/* Clocks for measurements and timeouts, which nothing that computes an answer reads, and work that nobody waits for. */
 #ifndef EK_BASE_CLOCK_H
 #define EK_BASE_CLOCK_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "base/err.h"
 
 double ek_now(void);        /* seconds of the monotonic clock */
 int64_t ek_unix_time(void); /* seconds since 1970 */
@@ -15,5 +18,14 @@ double ek_thread_time(void); /* seconds of CPU time that the calling thread has 
 /* Waits for the condition until `deadline` of ek_now, an hour at most; false once it is over. It may wake for nothing.
  */
 bool ek_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline);
+
+/* Whether anybody still waits for what a thread computes: who gives it work says so, and work that takes long asks
+ * between its stages, so that what nobody waits for ends soon. */
+
+/* Of this thread, from now on: true in *dropped, by any thread, says that nobody waits any more. NULL: somebody
+ * always does, as at first. */
+void ek_wanted_until(const atomic_bool *dropped);
+bool ek_is_wanted(void);
+ek_err ek_wanted_check(void); /* ECANCELLED where it is not */
 
 #endif

@@ -1,4 +1,4 @@
-#include "cache/store_file.h"
+#include "cache/store_sqlite.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "cache/backends.h"
+#include "cache/store.h"
 
 #include <stdlib.h>
 #include <string.h>

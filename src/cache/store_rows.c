@@ -1,10 +1,10 @@
-#include "cache/store_rows.h"
+#include "cache/store_sqlite.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 
 /* Within a batch the front of a prompt counts as used later than what follows it: a page is of no use without those
  * before it, and the oldest go first. */

@@ -1,4 +1,4 @@
-#include "cache/backends.h"
+#include "cache/store.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -11,8 +11,7 @@
 #include "base/clock.h"
 #include "base/hash/hash.h"
 #include "base/log.h"
-#include "cache/store_file.h"
-#include "cache/store_rows.h"
+#include "cache/store_sqlite.h"
 
 static const char schema[] = "CREATE TABLE IF NOT EXISTS meta(key TEXT NOT NULL);"
                              "CREATE TABLE IF NOT EXISTS page(id INTEGER PRIMARY KEY, chain BLOB NOT NULL, "

@@ -1,4 +1,5 @@
-/* The order in which the chat template can say what the assistant wrote and the results of its tools. Inside src/chat.
+/* The order in which the chat template can say what the assistant wrote and the results of its tools, and the
+ * JSON values that it reads. Inside src/chat.
  *
  * In the template the results of calls follow the message of the calls, and what comes behind them is in the same turn
  * of the model. So what the model wrote keeps its order where the results of the calls before it can be said first:
@@ -7,6 +8,8 @@
  * end the turn, and the next turn would glue to it. That place stays the same while the conversation grows. */
 #ifndef EK_CHAT_ORDER_H
 #define EK_CHAT_ORDER_H
+
+#include <jansson.h>
 
 #include "chat/conversation.h"
 
@@ -55,5 +58,22 @@ void ek_steps_fini(ek_steps *s);
 
 /* Does the block write anything of the content that is not white space? */
 bool ek_block_shows(const ek_block *b);
+
+/* Makes the JSON values that the chat template reads from a conversation. Inside src/chat. */
+
+/* The list of messages for ek_chat_render, a new reference; c is not changed. The results of tools stand behind the
+ * messages of their calls (order.h), the blocks of the assistant in the order in which the template can say them
+ * (order.h): a message in which text follows calls, or calls follow visible text, becomes several, because the template
+ * would write the text behind the results. A first system text that starts with "<|think|>" loses it and sets
+ * *think_mark. EINVAL for a result whose call is nowhere; *out is then NULL. */
+ek_err ek_template_messages(json_t **out, const ek_conversation *c, bool *think_mark);
+
+/* Calls of one message that share an id, in a request as the chat template takes it. */
+
+/* The template gives a result the name of the last call of its id; the server gives results to such calls in turn
+ * (chat/order.h). Returns the request with an id of its own for each such call and its results, which pairs them as the
+ * server does; NULL if no message has two calls of one id or without one, or if a result there answers no call: the
+ * request is then what the template takes it for. The caller owns the result. n log n for n calls and results. */
+json_t *ek_same_ids_apart(const json_t *request);
 
 #endif

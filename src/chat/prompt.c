@@ -4,8 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/wanted.h"
-#include "chat/template.h"
+#include "chat/order.h"
 #include "model/source/source.h"
 
 static ek_err open_tokenizer(ek_tokenizer **out, ek_source *from)

@@ -65,7 +65,7 @@ typedef struct ek_turn_prompt {
  * context: "prompt is too long: N tokens > M maximum", the wording that coding clients look for, which size what they
  * leave out by N and M. N is counted for a second of this thread's time at most, in memory that opts->room allows;
  * where that is not enough N is an estimate, and the sentence says so. ECANCELLED where it is not wanted any more
- * (base/wanted.h). ek_turn_prompt_fini also after a failure. */
+ * (base/clock.h). ek_turn_prompt_fini also after a failure. */
 ek_err ek_turn_prompt_make(ek_turn_prompt *out, const ek_chat_model *m, const ek_conversation *c, const json_t *tools,
                            const ek_prompt_opts *opts);
 void ek_turn_prompt_fini(ek_turn_prompt *p);

@@ -24,7 +24,8 @@ typedef struct ek_record {
                     three */
     bool thinking;    /* the prompt has thinking on */
     int max_thinking; /* 0: no limit */
-    char *form; /* EK_RECORD_TOKENS: what the grammar was made of (chat/form.h); owned; NULL: no grammar, or unknown */
+    char
+        *form; /* EK_RECORD_TOKENS: what the grammar was made of (chat/bounds.h); owned; NULL: no grammar, or unknown */
     bool same_form;  /* the form is that of the request's first reply, whose record has it; form is NULL, or was found
                         there */
     bool has_bounds; /* EK_RECORD_TOKENS: the three are known, so that the mask can be made again */

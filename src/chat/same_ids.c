@@ -1,10 +1,9 @@
-#include "chat/same_ids.h"
+#include "chat/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "chat/order.h"
 #include "text/json/json.h"
 
 static bool is_tool(const json_t *message)

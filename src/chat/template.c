@@ -1,11 +1,10 @@
-#include "chat/template.h"
+#include "chat/order.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "chat/order.h"
 #include "text/utf8.h"
 
 static json_t *string(const ek_buf *b)

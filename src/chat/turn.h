@@ -55,7 +55,7 @@ typedef struct ek_turn_opts {
     bool one_call;             /* the turn ends after its first call */
     const ek_grammar *grammar; /* what the reply must be, made with the model's vocab; borrowed until ek_turn_close.
                                   NULL: anything */
-    const char *form; /* for the record: what the grammar was made of (chat/form.h), or NULL; borrowed likewise */
+    const char *form; /* for the record: what the grammar was made of (chat/bounds.h), or NULL; borrowed likewise */
     bool same_form;   /* for the record: the form is known from the request's first turn; form is NULL then */
     int max_thinking; /* maximum tokens of thoughts, their markers' header included; 0: no limit (chat/bounds.h) */
     bool ignore_eos;

@@ -1,4 +1,4 @@
-#include "cuda/code.h"
+#include "cuda/driver.h"
 
 #include <stdio.h>
 

@@ -9,7 +9,6 @@
 #include "cuda/api.h"
 #include "cuda/chip.h"
 #include "cuda/state.h"
-#include "cuda/times.h"
 
 /* --- errors */
 

@@ -6,8 +6,7 @@
 
 #include "cuda/api.h"
 #include "cuda/chip.h"
-#include "cuda/code.h"
-#include "cuda/times.h"
+#include "cuda/driver.h"
 
 struct ek_cuda {
     ek_cuda_api f;

@@ -1,4 +1,4 @@
-#include "cuda/times.h"
+#include "cuda/chip.h"
 
 /* Of all chips: `device choice`, `device planes`, `device floats`; of a gate which is faster in whole steps of 1, 4 and
  * 8 rows. */

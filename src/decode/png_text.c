@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "decode/exif.h"
 #include "decode/inflate.h"
 

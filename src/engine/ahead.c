@@ -1,6 +1,5 @@
-#include "engine/ahead.h"
+#include "engine/planning.h"
 
-#include "engine/draft.h"
 #include "engine/sample/sampler.h"
 
 /* Tokens of a prompt that the step in front leaves; 0: its request replies, or will. */
@@ -27,7 +26,7 @@ static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
     const ek_request *r = s->req;
     const int left = left_behind(s), n = left <= 1 ? 1 : left < share ? left : share;
     if (left == 0) return s->n_draws == 1 && s->n_draft == 0 && draws_on(e, s);
-    const bool text = r->n_spans == 0 && r->next_prompt_logits >= r->n_given;
+    const bool text = r->media.n_spans == 0 && r->next_prompt_logits >= r->n_given;
     return e->on.begins_prompts && text && (n < left || draws_on(e, s)) ? n : 0;
 }
 
@@ -39,11 +38,11 @@ static void divide(ek_engine *e)
         const ek_scheduled *s = &e->plan.scheduled[i];
         if (!s->req) continue;
         const int left = left_behind(s);
-        e->share[n++] = (ek_share){.client = s->req->client, .left = left > 1 ? left : 0};
+        e->share[n++] = (ek_share){.client = s->req->turn.client, .left = left > 1 ? left : 0};
     }
     ek_engine_divide(e->share, n, e->opts.chunk);
     for (int i = n = 0; i < e->plan.n_scheduled; i++)
-        if (e->plan.scheduled[i].req) e->plan.scheduled[i].req->max_rows = e->share[n++].max;
+        if (e->plan.scheduled[i].req) e->plan.scheduled[i].req->turn.max_rows = e->share[n++].max;
 }
 
 static bool is_poked(ek_engine *e)
@@ -151,7 +150,7 @@ void ek_ahead_begin(ek_engine *e)
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];
         if (!s->req) continue;
-        const int own = s->req->max_rows + spare;
+        const int own = s->req->turn.max_rows + spare;
         const int left = left_behind(s), n = rows_behind(e, s, own < chunk ? own : chunk);
         if (left == 0 && s->req->n_tokens + 1 == s->req->max_tokens) continue;
         if (!add(e, s, n)) {

@@ -1,4 +1,4 @@
-#include "engine/audit.h"
+#include "engine/cached.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
-#include "engine/shelf.h"
 
 void ek_audit_open(ek_engine *e)
 {
@@ -36,10 +35,10 @@ void ek_audit_note(ek_engine *e, const ek_request *r, int n)
     n = n / EK_PAGE_TOKENS * EK_PAGE_TOKENS;
     if (!a->tokens || n == 0) return;
     double draw = (double)(ek_mix64(a->hits++) >> 11) * 0x1p-53;
-    if (a->n > 0 || r->n_content > 0 || draw >= e->opts.cache_audit) return;
+    if (a->n > 0 || r->cache.n_content > 0 || draw >= e->opts.cache_audit) return;
     memcpy(a->tokens, r->tokens, sizeof *a->tokens * (size_t)n);
     a->n = n;
-    a->salt = r->cache_salt;
+    a->salt = r->cache.salt;
 }
 
 void ek_audit_pause(ek_engine *e)

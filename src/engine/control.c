@@ -64,11 +64,11 @@ static ek_err enter(ek_engine *e, ek_request *r)
     if (e->broken[0]) return ek_fail(EK_ESHUTDOWN, "no new requests: %s", e->broken);
     if (e->closed) return ek_fail(EK_ESHUTDOWN, "no new requests: shutting down");
     int room = ek_engine_room(e);
-    if (!ek_fair_queue_has_room(&e->queue_order, r->client, room))
+    if (!ek_fair_queue_has_room(&e->queue_order, r->turn.client, room))
         return ek_fail(EK_EBUSY, "%d requests are running or waiting, %d are allowed", e->n_live, room);
     r->id = ++e->last_id;
-    r->cost = cost_of(r);
-    r->place = ek_fair_queue_enter(&e->queue_order, r->client, r->cost);
+    r->turn.cost = cost_of(r);
+    r->turn.place = ek_fair_queue_enter(&e->queue_order, r->turn.client, r->turn.cost);
     *e->inbox_end = r;
     e->inbox_end = &r->next;
     r->live_next = e->live;

@@ -1,4 +1,4 @@
-#include "engine/draft.h"
+#include "engine/planning.h"
 
 enum { DRAFTER_REST = 48 }; /* tokens without a draft, after the drafter was found not to pay */
 
@@ -18,7 +18,7 @@ static int ngram_length(const ek_request *r, int max, float least)
 {
     float p = 1;
     for (int k = 0; k < max; k++) {
-        p *= ek_ngram_right(&r->ngram, k);
+        p *= ek_ngram_right(&r->draft.ngram, k);
         if (p <= least) return k;
     }
     return max;
@@ -28,8 +28,8 @@ static int drafter_length(const ek_request *r, int max, float least)
 {
     float p = 1;
     for (int k = 0; k < max; k++) {
-        p *= r->drafter_right;
-        if (p <= least) return k > 0 || r->drafter_rests > 0 || least >= 1 ? k : 1; /* now and then one, to see */
+        p *= r->draft.drafter_right;
+        if (p <= least) return k > 0 || r->draft.drafter_rests > 0 || least >= 1 ? k : 1; /* now and then one, to see */
     }
     return max;
 }
@@ -60,7 +60,7 @@ static int max_draft(const ek_engine *e, const ek_scheduled *s, int room, float 
     int max = r->max_tokens - r->n_tokens - 1;
     if (max > e->opts.draft_max) max = e->opts.draft_max;
     if (max > room) max = room;
-    return (float)max * cost > r->draft_credit ? (int)(r->draft_credit / cost) : max;
+    return (float)max * cost > r->draft.credit ? (int)(r->draft.credit / cost) : max;
 }
 
 static int draft_ngrams(ek_engine *e, int room)
@@ -71,7 +71,7 @@ static int draft_ngrams(ek_engine *e, int room)
         ek_request *r = s->req;
         int k = ngram_length(r, max_draft(e, s, room, e->on.row_cost), least);
         if (k == 0) continue;
-        ek_ngram_guess(&r->ngram, r->tokens, k);
+        ek_ngram_guess(&r->draft.ngram, r->tokens, k);
         room -= take(e, s, k);
     }
     return room;
@@ -87,7 +87,7 @@ static void ask_drafter(ek_engine *e, int room)
     for (int i = 0, left = room; i < p->n_scheduled; i++) {
         const ek_request *r = p->scheduled[i].req;
         int max = p->scheduled[i].n_draft == 0 ? max_draft(e, &p->scheduled[i], left, cost) : 0;
-        if (r->last_draw == 0 || r->last_draw != e->n_steps || max <= 0) continue;
+        if (r->draft.last_draw == 0 || r->draft.last_draw != e->n_steps || max <= 0) continue;
         max = drafter_length(r, max, least);
         if (max == 0) continue;
         left -= max;
@@ -95,7 +95,7 @@ static void ask_drafter(ek_engine *e, int room)
         p->draft[n] = (ek_draft){.seq = &p->seq[i],
                                  .tokens = r->tokens,
                                  .n_tokens = r->n_tokens,
-                                 .logits = r->last_logits,
+                                 .logits = r->draft.last_logits,
                                  .max = max,
                                  .token = p->draft_token[n]};
         n++;
@@ -110,14 +110,14 @@ static void ask_drafter(ek_engine *e, int room)
             s->req->tokens[s->req->n_tokens + k] = d->token[k];
         }
         s->n_proposed = take(e, s, d->n);
-        s->req->drafter_rests = DRAFTER_REST;
+        s->req->draft.drafter_rests = DRAFTER_REST;
     }
 }
 
 bool ek_draft_promises(const ek_engine *e, const ek_request *r)
 {
     const float cost = e->on.row_cost;
-    return e->opts.draft != EK_DRAFT_OFF && r->draft_credit >= cost &&
+    return e->opts.draft != EK_DRAFT_OFF && r->draft.credit >= cost &&
            ngram_length(r, e->opts.draft_max, least_worth(e, cost)) > 0;
 }
 
@@ -151,11 +151,11 @@ void ek_draft_settle(const ek_plan *p, ek_scheduled *s)
 /* An accepted token saves the request's share of a step. */
 static void settle_credit(const ek_engine *e, const ek_scheduled *s)
 {
-    float n = (float)e->plan.n_scheduled, cost = e->on.row_cost, credit = s->req->draft_credit;
+    float n = (float)e->plan.n_scheduled, cost = e->on.row_cost, credit = s->req->draft.credit;
     credit += (float)s->n_accepted * (1 + cost * (n - 1)) / n;
     credit -= (float)s->n_draft * cost + (float)s->n_proposed * e->on.draft_cost;
     credit += (float)(1 + s->n_accepted) * EK_DRAFT_REGAIN;
-    s->req->draft_credit = credit < 0 ? 0 : credit > EK_DRAFT_MAX_CREDIT ? EK_DRAFT_MAX_CREDIT : credit;
+    s->req->draft.credit = credit < 0 ? 0 : credit > EK_DRAFT_MAX_CREDIT ? EK_DRAFT_MAX_CREDIT : credit;
 }
 
 void ek_draft_learn(ek_engine *e, const ek_scheduled *s)
@@ -163,17 +163,17 @@ void ek_draft_learn(ek_engine *e, const ek_scheduled *s)
     ek_request *r = s->req;
     if (s->n_draws == 0) return;
     settle_credit(e, s);
-    r->last_draw = e->n_steps;
-    r->last_logits = e->plan.draw[s->draw + s->n_accepted].logits;
-    r->n_drafted += s->n_draft;
-    r->n_accepted += s->n_accepted;
-    if (r->drafter_rests > s->n_accepted) r->drafter_rests -= s->n_accepted + 1;
-    else r->drafter_rests = 0;
+    r->draft.last_draw = e->n_steps;
+    r->draft.last_logits = e->plan.draw[s->draw + s->n_accepted].logits;
+    r->draft.n_drafted += s->n_draft;
+    r->draft.n_accepted += s->n_accepted;
+    if (r->draft.drafter_rests > s->n_accepted) r->draft.drafter_rests -= s->n_accepted + 1;
+    else r->draft.drafter_rests = 0;
     for (int i = 0; i < s->n_proposed && i <= s->n_accepted; i++)
-        r->drafter_right += ((i < s->n_accepted ? 1.0f : 0.0f) - r->drafter_right) / 8;
+        r->draft.drafter_right += ((i < s->n_accepted ? 1.0f : 0.0f) - r->draft.drafter_right) / 8;
 }
 
 void ek_draft_follow(ek_request *r)
 {
-    if (r->ngram.bits > 0) ek_ngram_add(&r->ngram, r->tokens, r->n_tokens, true);
+    if (r->draft.ngram.bits > 0) ek_ngram_add(&r->draft.ngram, r->tokens, r->n_tokens, true);
 }

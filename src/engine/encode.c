@@ -37,43 +37,44 @@ void ek_encode_close(ek_engine *e)
 
 static void let_go(ek_engine *e, ek_request *r, int i)
 {
-    if (!r->part[i].feature) return;
-    ek_features_drop(&e->features, r->part[i].feature);
-    r->part[i].feature = NULL;
-    r->span[i].embedding = NULL;
+    if (!r->media.part[i].feature) return;
+    ek_features_drop(&e->features, r->media.part[i].feature);
+    r->media.part[i].feature = NULL;
+    r->media.span[i].embedding = NULL;
 }
 
 static void hold(ek_request *r, int i, ek_feature *x)
 {
-    ek_request_part *p = &r->part[i];
+    ek_request_part *p = &r->media.part[i];
     p->feature = x;
-    r->span[i].embedding = x->rows;
+    r->media.span[i].embedding = x->rows;
     if (!p->seen && x->maker != r->id) {
-        r->n_media_reused[is_sound(p->media)] += x->tokens;
-        if (x->salt == r->cache_salt) r->n_media_kept[is_sound(p->media)] += x->tokens;
+        r->media.n_reused[is_sound(p->media)] += x->tokens;
+        if (x->salt == r->cache.salt) r->media.n_kept[is_sound(p->media)] += x->tokens;
     }
     p->seen = true;
 }
 
 void ek_encode_release(ek_engine *e, ek_request *r)
 {
-    for (int i = 0; i < r->n_parts; i++) let_go(e, r, i);
-    r->first_part = 0;
+    for (int i = 0; i < r->media.n_parts; i++) let_go(e, r, i);
+    r->media.first_part = 0;
 }
 
 /* Whether the next step can reach rows of part i. */
 static bool is_near(const ek_engine *e, const ek_request *r, int i)
 {
-    int rows = e->opts.chunk > r->longest_piece ? e->opts.chunk : r->longest_piece;
-    return r->span[i].first < (int64_t)r->n_done + rows;
+    int rows = e->opts.chunk > r->media.longest_piece ? e->opts.chunk : r->media.longest_piece;
+    return r->media.span[i].first < (int64_t)r->n_done + rows;
 }
 
 static void supply(ek_engine *e, ek_request *r)
 {
-    for (; r->first_part < r->n_parts && r->span[r->first_part].end <= r->n_done; r->first_part++)
-        let_go(e, r, r->first_part);
-    for (int i = r->first_part; i < r->n_parts && is_near(e, r, i); i++) {
-        ek_feature *x = r->part[i].feature ? NULL : ek_features_find(&e->features, r->part[i].media);
+    for (; r->media.first_part < r->media.n_parts && r->media.span[r->media.first_part].end <= r->n_done;
+         r->media.first_part++)
+        let_go(e, r, r->media.first_part);
+    for (int i = r->media.first_part; i < r->media.n_parts && is_near(e, r, i); i++) {
+        ek_feature *x = r->media.part[i].feature ? NULL : ek_features_find(&e->features, r->media.part[i].media);
         if (x) hold(r, i, x);
     }
 }
@@ -81,7 +82,7 @@ static void supply(ek_engine *e, ek_request *r)
 void ek_encode_supply(ek_engine *e)
 {
     for (int i = 0; i < e->n_running; i++)
-        if (e->running[i]->n_parts > 0) supply(e, e->running[i]);
+        if (e->running[i]->media.n_parts > 0) supply(e, e->running[i]);
 }
 
 /* --- what they wait for */
@@ -89,15 +90,15 @@ void ek_encode_supply(ek_engine *e)
 /* The next part, from i on, that is near and has no features; n_parts: there is none. */
 static int missing(const ek_engine *e, const ek_request *r, int i)
 {
-    while (i < r->n_parts && r->part[i].feature) i++;
-    return i < r->n_parts && is_near(e, r, i) ? i : r->n_parts;
+    while (i < r->media.n_parts && r->media.part[i].feature) i++;
+    return i < r->media.n_parts && is_near(e, r, i) ? i : r->media.n_parts;
 }
 
 bool ek_encode_is_for(const ek_engine *e, const ek_request *r)
 {
     if (!e->encoding.feature) return false;
-    for (int i = missing(e, r, r->first_part); i < r->n_parts; i = missing(e, r, i + 1))
-        if (ek_feature_is_of(e->encoding.feature, r->part[i].media)) return true;
+    for (int i = missing(e, r, r->media.first_part); i < r->media.n_parts; i = missing(e, r, i + 1))
+        if (ek_feature_is_of(e->encoding.feature, r->media.part[i].media)) return true;
     return false;
 }
 
@@ -115,7 +116,7 @@ static uint64_t last_of(const ek_engine *e, uint64_t client)
     uint64_t last = 0;
     for (int k = 0; k < e->n_running; k++) {
         const ek_request *r = e->running[k];
-        if (r->client == client && r->encoded_at > last) last = r->encoded_at;
+        if (r->turn.client == client && r->media.encoded_at > last) last = r->media.encoded_at;
     }
     return last;
 }
@@ -127,9 +128,9 @@ static ek_request *whose_turn(const ek_engine *e)
     uint64_t last = 0;
     for (int k = 0; k < e->n_running; k++) {
         ek_request *r = e->running[k];
-        if (missing(e, r, r->first_part) == r->n_parts) continue;
-        const uint64_t of = last_of(e, r->client);
-        if (next && (of > last || (of == last && r->encoded_at >= next->encoded_at))) continue;
+        if (missing(e, r, r->media.first_part) == r->media.n_parts) continue;
+        const uint64_t of = last_of(e, r->turn.client);
+        if (next && (of > last || (of == last && r->media.encoded_at >= next->media.encoded_at))) continue;
         next = r, last = of;
     }
     return next;
@@ -139,7 +140,7 @@ static ek_request *whose_turn(const ek_engine *e)
 
 static ek_err begin(ek_engine *e, ek_request *r)
 {
-    ek_media *m = r->part[missing(e, r, r->first_part)].media;
+    ek_media *m = r->media.part[missing(e, r, r->media.first_part)].media;
     ek_feature *x;
     EK_TRY(ek_features_make(&e->features, m, &x));
     ek_err err = e->on.encoder.begin(e->on.encoder.arg, m, x->rows);
@@ -147,8 +148,8 @@ static ek_err begin(ek_engine *e, ek_request *r)
         ek_features_drop(&e->features, x);
         return err;
     }
-    x->maker = r->id, x->salt = r->cache_salt;
-    r->encoded_at = ++e->n_encodings;
+    x->maker = r->id, x->salt = r->cache.salt;
+    r->media.encoded_at = ++e->n_encodings;
     e->encoding = (ek_encoding){.feature = x, .media = ek_media_retain(m), .since = ek_now()};
     return EK_OK;
 }

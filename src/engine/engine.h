@@ -147,7 +147,7 @@ typedef struct ek_engine_opts {
     /* Features of pictures and sounds are kept, too, for prompts that hold them again: at most these bytes of what no
      * request needs now. */
     double feature_bytes;
-    double cache_audit; /* this share of hits, 0..1, is computed again in idle time and compared; see engine/audit.h */
+    double cache_audit; /* this share of hits, 0..1, is computed again in idle time and compared; see engine/cached.h */
     bool tell_held;     /* ek_engine_held says which pages the cache holds */
     /* Keeps cached pages outside of memory too, where they survive a restart; NULL: none. Copied; closed by
      * ek_engine_close, and when opening fails. What it keeps must be of this model, numerics and page layout. */

@@ -8,7 +8,6 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/machine/cpu.h"
-#include "base/machine/nodes.h"
 #include "engine/executor.h"
 #include "engine/sample/sampler.h"
 

@@ -8,11 +8,10 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/machine/cpu.h"
-#include "engine/audit.h"
+#include "engine/cached.h"
 #include "engine/budget.h"
 #include "engine/encode.h"
 #include "engine/media/encoder.h"
-#include "engine/shelf.h"
 #include "engine/state.h"
 
 ek_engine_opts ek_engine_defaults(void)

@@ -1,18 +1,14 @@
 /* Which requests share the next step. Nothing decided here reaches the arithmetic of a row: a row is a
  * token at an absolute position with its own pages, whatever other rows the step has. */
-#include "engine/plan.h"
+#include "engine/planning.h"
 
-#include "engine/audit.h"
-#include "engine/draft.h"
+#include "engine/cached.h"
 #include "engine/queue.h"
-#include "engine/reuse.h"
-#include "engine/shelf.h"
-#include "engine/turns.h"
 
 /* Pages of a kind that a request needs at least to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
 {
-    return ek_page_table_max(e->on.layout, kind, r->n_tokens, r->longest_piece);
+    return ek_page_table_max(e->on.layout, kind, r->n_tokens, r->media.longest_piece);
 }
 
 static int more_pages(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
@@ -50,7 +46,7 @@ void ek_plan_admit(ek_engine *e)
     e->admissions++;
     e->turn_due = false;
     for (ek_request *r; (r = ek_turns_next(e)) != NULL;) {
-        r->passed = e->admissions;
+        r->turn.passed = e->admissions;
         if (e->n_running == e->opts.max_requests && !ek_turns_victim(e, r)) break;
         if (ek_reuse_waits(e, r)) {
             ek_shelf_put_off(e, r);
@@ -63,10 +59,10 @@ void ek_plan_admit(ek_engine *e)
             ek_reuse_return(e, r);
             return;
         }
-        e->new_was_last = !r->admitted;
+        e->new_was_last = !r->turn.admitted;
         ek_queue_run(e, r);
         ek_reuse_admitted(e, r);
-        ek_audit_note(e, r, r->n_hit);
+        ek_audit_note(e, r, r->cache.n_hit);
     }
     ek_shelf_ahead(e);
 }
@@ -127,7 +123,7 @@ enum { MAX_BLOCKED = 4 };
 static ek_request *blocked(const ek_engine *e)
 {
     for (int i = 0; i < e->n_running; i++)
-        if (e->running[i]->n_blocked >= MAX_BLOCKED) return e->running[i];
+        if (e->running[i]->turn.n_blocked >= MAX_BLOCKED) return e->running[i];
     return NULL;
 }
 
@@ -137,10 +133,10 @@ static void divide(ek_engine *e, int chunk)
     for (int i = 0; i < e->n_running; i++) {
         const ek_request *r = e->running[i];
         const int left = ek_request_rows_left(r);
-        e->share[i] = (ek_share){.client = r->client, .left = left > 1 ? left : 0};
+        e->share[i] = (ek_share){.client = r->turn.client, .left = left > 1 ? left : 0};
     }
     ek_engine_divide(e->share, e->n_running, chunk);
-    for (int i = 0; i < e->n_running; i++) e->running[i]->max_rows = e->share[i].max;
+    for (int i = 0; i < e->n_running; i++) e->running[i]->turn.max_rows = e->share[i].max;
 }
 
 /* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are
@@ -190,11 +186,13 @@ void ek_plan_make(ek_engine *e)
         ek_request *r = e->running[i];
         /* A span longer than a chunk is the step's only prompt. */
         const int whole = chunk == e->opts.chunk || r == first ? e->rules.whole : chunk;
-        const int own = r->max_rows + spare, share = r == first ? reserved : own < chunk ? own : chunk;
+        const int own = r->turn.max_rows + spare, share = r == first ? reserved : own < chunk ? own : chunk;
         const int left = ek_request_rows_left(r), ready = ek_request_ready(r, left);
         EK_ASSERT(left >= 1);
         int n = choose_rows(r, share, whole, room);
-        r->n_blocked = n == 0 && ready > 1 && ek_request_piece(r) > share ? r->n_blocked + (share > 0 || i > 0) : 0;
+        r->turn.n_blocked = n == 0 && ready > 1 && ek_request_piece(r) > share
+                                ? r->turn.n_blocked + (share > 0 || i > 0)
+                                : 0;
         if (n > 0 && (n = take_pages(e, i, n)) == 0 && (i == e->n_running || e->running[i] != r)) i--;
         if (left > 1 && r != first) { /* the others share what it left */
             spare = own > n ? own - n : 0;

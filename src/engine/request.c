@@ -140,28 +140,28 @@ static void *copy(const void *p, size_t bytes)
 
 static void copy_spans(ek_request *r, const ek_request_opts *o, int hidden_size)
 {
-    r->n_spans = o->n_spans;
-    r->span = copy(o->span, sizeof *o->span * (size_t)o->n_spans);
-    r->longest_piece = 1;
-    for (int i = 0; i < r->n_spans; i++) {
-        ek_prompt_span *s = &r->span[i];
+    r->media.n_spans = o->n_spans;
+    r->media.span = copy(o->span, sizeof *o->span * (size_t)o->n_spans);
+    r->media.longest_piece = 1;
+    for (int i = 0; i < r->media.n_spans; i++) {
+        ek_prompt_span *s = &r->media.span[i];
         int n = s->end - s->first;
         if (s->embedding) s->embedding = copy(s->embedding, sizeof(float) * (size_t)n * (size_t)hidden_size);
-        if (is_whole(s) && n > r->longest_piece) r->longest_piece = n;
+        if (is_whole(s) && n > r->media.longest_piece) r->media.longest_piece = n;
     }
 }
 
 static void take_parts(ek_request *r, const ek_request_opts *o, const ek_request_rules *rules)
 {
-    r->n_parts = r->n_spans = o->n_parts;
-    r->part = ek_alloc(sizeof *r->part * (size_t)r->n_parts);
-    r->span = ek_realloc(r->span, sizeof *r->span * (size_t)r->n_parts);
-    for (int i = 0; i < r->n_parts; i++) {
+    r->media.n_parts = r->media.n_spans = o->n_parts;
+    r->media.part = ek_alloc(sizeof *r->media.part * (size_t)r->media.n_parts);
+    r->media.span = ek_realloc(r->media.span, sizeof *r->media.span * (size_t)r->media.n_parts);
+    for (int i = 0; i < r->media.n_parts; i++) {
         ek_media *m = ek_media_retain(o->part[i].media);
-        r->part[i].media = m;
-        r->span[i] = span_of(&o->part[i], rules);
-        if (is_whole(&r->span[i]) && m->tokens > r->longest_piece) r->longest_piece = m->tokens;
-        r->n_media_tokens[m->kind == EK_PART_SOUND] += m->tokens;
+        r->media.part[i].media = m;
+        r->media.span[i] = span_of(&o->part[i], rules);
+        if (is_whole(&r->media.span[i]) && m->tokens > r->media.longest_piece) r->media.longest_piece = m->tokens;
+        r->media.n_tokens[m->kind == EK_PART_SOUND] += m->tokens;
     }
 }
 
@@ -205,38 +205,38 @@ static ek_content_id content_of_part(const ek_request *r, int i, const ek_encode
         int32_t kind, first, end, mutual, uncut;
     } whole;
     memset(&whole, 0, sizeof whole);
-    memcpy(whole.digest, r->part[i].media->digest, sizeof whole.digest);
+    memcpy(whole.digest, r->media.part[i].media->digest, sizeof whole.digest);
     memcpy(whole.towers, encoder->digest, sizeof whole.towers);
-    whole.kind = (int32_t)r->part[i].media->kind;
-    whole.first = r->span[i].first, whole.end = r->span[i].end;
-    whole.mutual = is_whole(&r->span[i]), whole.uncut = r->span[i].uncut;
+    whole.kind = (int32_t)r->media.part[i].media->kind;
+    whole.first = r->media.span[i].first, whole.end = r->media.span[i].end;
+    whole.mutual = is_whole(&r->media.span[i]), whole.uncut = r->media.span[i].uncut;
     ek_content_id id = id_of(&whole, sizeof whole);
-    id.h[0] = ek_media_name(r->part[i].media); /* whose half says the content, for those who are told of pages */
+    id.h[0] = ek_media_name(r->media.part[i].media); /* whose half says the content, for those who are told of pages */
     return id;
 }
 
 static void set_content(ek_request *r)
 {
-    for (int i = 0; i < r->n_spans; i++)
-        if (r->span[i].embedding || is_whole(&r->span[i])) r->n_content = r->span[i].end;
-    if (r->n_content == 0) return;
-    r->content = ek_alloc(sizeof *r->content * (size_t)r->n_content);
-    for (int i = 0; i < r->n_spans; i++) {
-        const ek_prompt_span *s = &r->span[i];
+    for (int i = 0; i < r->media.n_spans; i++)
+        if (r->media.span[i].embedding || is_whole(&r->media.span[i])) r->cache.n_content = r->media.span[i].end;
+    if (r->cache.n_content == 0) return;
+    r->cache.content = ek_alloc(sizeof *r->cache.content * (size_t)r->cache.n_content);
+    for (int i = 0; i < r->media.n_spans; i++) {
+        const ek_prompt_span *s = &r->media.span[i];
         if (!s->embedding && !is_whole(s)) continue;
         ek_content_id id = content_of(s, r->tokens, r->hidden_size);
-        for (int pos = s->first; pos < s->end; pos++) r->content[pos] = id;
+        for (int pos = s->first; pos < s->end; pos++) r->cache.content[pos] = id;
     }
 }
 
 void ek_request_name_parts(ek_request *r, const ek_encoder *encoder)
 {
-    EK_ASSERT(encoder->loaded && r->n_parts > 0 && !r->content);
-    r->n_content = r->span[r->n_parts - 1].end;
-    r->content = ek_alloc(sizeof *r->content * (size_t)r->n_content);
-    for (int i = 0; i < r->n_parts; i++) {
+    EK_ASSERT(encoder->loaded && r->media.n_parts > 0 && !r->cache.content);
+    r->cache.n_content = r->media.span[r->media.n_parts - 1].end;
+    r->cache.content = ek_alloc(sizeof *r->cache.content * (size_t)r->cache.n_content);
+    for (int i = 0; i < r->media.n_parts; i++) {
         ek_content_id id = content_of_part(r, i, encoder);
-        for (int pos = r->span[i].first; pos < r->span[i].end; pos++) r->content[pos] = id;
+        for (int pos = r->media.span[i].first; pos < r->media.span[i].end; pos++) r->cache.content[pos] = id;
     }
 }
 
@@ -257,17 +257,17 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     copy_spans(r, o, rules->hidden_size);
     if (o->n_parts > 0) take_parts(r, o, rules);
     else set_content(r);
-    r->cache_salt = o->cache_salt, r->cache_owner = o->cache_owner;
-    if (o->cache_salt_text) r->salt_name = ek_salt_name_make(o->cache_salt_text, o->cache_salt_len);
-    r->client = o->client;
-    r->min_cached = o->min_cached, r->publish = o->publish;
-    r->on_cache = o->on_cache;
+    r->cache.salt = o->cache_salt, r->cache.owner = o->cache_owner;
+    if (o->cache_salt_text) r->cache.salt_name = ek_salt_name_make(o->cache_salt_text, o->cache_salt_len);
+    r->turn.client = o->client;
+    r->cache.min_cached = o->min_cached, r->cache.publish = o->publish;
+    r->cache.on_cache = o->on_cache;
     if (rules->drafts) {
-        ek_ngram_init(&r->ngram, r->max_tokens);
-        ek_ngram_add(&r->ngram, r->tokens, r->n_tokens, false);
+        ek_ngram_init(&r->draft.ngram, r->max_tokens);
+        ek_ngram_add(&r->draft.ngram, r->tokens, r->n_tokens, false);
     }
-    r->draft_credit = EK_DRAFT_CREDIT;
-    r->drafter_right = 0.75f; /* about what published drafters reach; moves within some tokens */
+    r->draft.credit = EK_DRAFT_CREDIT;
+    r->draft.drafter_right = 0.75f; /* about what published drafters reach; moves within some tokens */
     r->sampling = o->sampling;
     r->sampling.bias = copy(o->sampling.bias, sizeof *o->sampling.bias * (size_t)o->sampling.n_bias);
     int n_own = o->ignore_eos ? 0 : rules->n_stop;
@@ -289,16 +289,17 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
 void ek_request_free(ek_request *r)
 {
     ek_page_table_fini(&r->table);
-    for (int i = 0; i < r->n_spans && r->n_parts == 0; i++) free((void *)(uintptr_t)r->span[i].embedding);
-    for (int i = 0; i < r->n_parts; i++) {
-        EK_ASSERT(!r->part[i].feature);
-        ek_media_release(r->part[i].media);
+    for (int i = 0; i < r->media.n_spans && r->media.n_parts == 0; i++)
+        free((void *)(uintptr_t)r->media.span[i].embedding);
+    for (int i = 0; i < r->media.n_parts; i++) {
+        EK_ASSERT(!r->media.part[i].feature);
+        ek_media_release(r->media.part[i].media);
     }
-    free(r->part);
-    free(r->span);
-    free(r->content);
-    ek_salt_name_release(r->salt_name);
-    ek_ngram_fini(&r->ngram);
+    free(r->media.part);
+    free(r->media.span);
+    free(r->cache.content);
+    ek_salt_name_release(r->cache.salt_name);
+    ek_ngram_fini(&r->draft.ngram);
     free(r->tokens);
     free((void *)(uintptr_t)r->sampling.bias);
     free(r->stop);
@@ -313,8 +314,8 @@ bool ek_request_is_stop(const ek_request *r, int32_t token)
 /* The span of a position, or NULL. */
 static const ek_prompt_span *span_at(const ek_request *r, int pos)
 {
-    for (int i = 0; i < r->n_spans && r->span[i].first <= pos; i++)
-        if (pos < r->span[i].end) return &r->span[i];
+    for (int i = 0; i < r->media.n_spans && r->media.span[i].first <= pos; i++)
+        if (pos < r->media.span[i].end) return &r->media.span[i];
     return NULL;
 }
 
@@ -333,7 +334,7 @@ ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)
     ek_row row = ek_text_row(r->tokens[pos], pos, seq, wants_logits, r->window);
     const ek_prompt_span *s = span_at(r, pos);
     if (!s) return row;
-    EK_ASSERT(s->embedding || r->n_parts == 0); /* a row of features never is the placeholder's */
+    EK_ASSERT(s->embedding || r->media.n_parts == 0); /* a row of features never is the placeholder's */
     if (s->embedding) row.embedding = s->embedding + (ptrdiff_t)(pos - s->first) * r->hidden_size;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         if (!s->mutual[k]) continue;
@@ -363,9 +364,9 @@ int ek_request_piece(const ek_request *r)
 
 int ek_request_ready(const ek_request *r, int n)
 {
-    for (int i = r->first_part; i < r->n_parts && r->span[i].first < r->n_done + n; i++)
-        if (!r->part[i].feature && r->span[i].end > r->n_done)
-            return r->span[i].first > r->n_done ? r->span[i].first - r->n_done : 0;
+    for (int i = r->media.first_part; i < r->media.n_parts && r->media.span[i].first < r->n_done + n; i++)
+        if (!r->media.part[i].feature && r->media.span[i].end > r->n_done)
+            return r->media.span[i].first > r->n_done ? r->media.span[i].first - r->n_done : 0;
     return n;
 }
 

@@ -30,40 +30,23 @@ typedef struct ek_request_part {
     bool seen; /* it had features before, or lies within n_cached, and was counted */
 } ek_request_part;
 
-typedef struct ek_request {
-    ek_request_id id; /* ascending in order of arrival */
-    ek_request_state state;
-    atomic_bool cancelled; /* set by any thread, read before the next step */
-    int32_t *tokens;       /* prompt, then reply; room for max_tokens */
-    int n_prompt, n_tokens;
-    int n_given;            /* tokens it came with: the prompt, and a reply that goes on */
-    int max_tokens;         /* n_tokens never exceeds it */
-    int n_done;             /* tokens whose keys and values are in pages: tokens[0..n_done) */
-    int n_ahead;            /* rows begun behind those of the step in front (ahead.h) */
-    int next_prompt_logits; /* the next position that on_prompt_logits gets; n_given: none */
-    int slot;               /* while it runs: ek_seq.slot */
-    ek_page_table table;
+/* Its pictures and sounds, and embeddings that it came with. */
+typedef struct ek_request_media {
     ek_prompt_span *span; /* owned, with the embeddings; ascending */
     int n_spans;
     ek_request_part *part; /* owned; NULL: the spans' embeddings are its own */
     int n_parts;           /* 0 or n_spans */
     int first_part;        /* those before it are computed */
-    int n_media_tokens[2]; /* of images and frames, and of sounds */
-    int n_media_reused[2]; /* of them, those whose features were there already */
-    int n_media_kept[2];   /* as in ek_event */
+    int n_tokens[2];       /* of images and frames, and of sounds */
+    int n_reused[2];       /* of them, those whose features were there already */
+    int n_kept[2];         /* as in ek_event */
     uint64_t encoded_at;   /* which encoding of the engine was its last one */
-    int hidden_size, window;
-    int longest_piece;    /* rows of its longest span that may not be cut; 1 without */
-    ek_sampling sampling; /* bias is owned */
-    int32_t *stop;        /* owned; the model's stop ids are among them unless ignored */
-    int n_stop;
-    ek_sink_fn *sink;
-    void *arg, *user;
-    void (*on_prompt_logits)(void *user, int pos, const float *logits);
-    bool reply_logits, reply_digest;
-    uint64_t cache_salt, cache_owner;
-    ek_salt_name *salt_name;
-    uint64_t client, place; /* its turn (base/fair_queue.h): set when it is submitted */
+    int longest_piece;     /* rows of its longest span that may not be cut; 1 without */
+} ek_request_media;
+
+/* Its turn among the clients (base/fair_queue.h), and what it has had of the engine. */
+typedef struct ek_request_turn {
+    uint64_t client, place; /* set when it is submitted */
     uint64_t cost;          /* of its place */
     uint64_t passed;        /* the round of admissions that has passed it over */
     double waits_since, runs_since;
@@ -71,6 +54,13 @@ typedef struct ek_request {
     int max_rows;      /* of its prompt in the next step */
     int n_blocked;     /* steps in a row that had no room for its next span */
     int n_done_before; /* the maximum of n_done before it started over */
+    bool admitted;     /* has run before */
+} ek_request_turn;
+
+/* What it takes from the prefix cache, and what it leaves there. */
+typedef struct ek_request_cache {
+    uint64_t salt, owner;
+    ek_salt_name *salt_name;
     void (*on_cache)(void *user, const ek_cache_report *report);
     ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */
     int n_content;
@@ -85,20 +75,49 @@ typedef struct ek_request {
     bool suspect;                     /* its step failed: nothing of it is cached */
     ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
     int n_keep;
-    /* Speculation. The draft of a step lies behind the tokens: tokens[n_tokens ..]. */
-    ek_ngram ngram;      /* without memory if the engine does not draft */
-    float drafter_right; /* how often the drafter's tokens were accepted: a moving average */
-    int drafter_rests;   /* tokens until the drafter is tried again */
-    float draft_credit;  /* what drafts may still lose, in steps of one row */
-    uint64_t last_draw;  /* the step in which the last token was sampled; 0: none */
-    int last_logits;     /* and the row of logits that it was sampled from */
-    int n_drafted, n_accepted;
-    ek_mask mask;  /* look is NULL without */
-    bool admitted; /* has run before */
     float min_cached;
     bool uncached; /* it had less: it ends before the next step */
     bool publish;
-    double arrived;                           /* ek_now() */
+} ek_request_cache;
+
+/* Speculation. The draft of a step lies behind the tokens: tokens[n_tokens ..]. */
+typedef struct ek_request_draft {
+    ek_ngram ngram;      /* without memory if the engine does not draft */
+    float drafter_right; /* how often the drafter's tokens were accepted: a moving average */
+    int drafter_rests;   /* tokens until the drafter is tried again */
+    float credit;        /* what drafts may still lose, in steps of one row */
+    uint64_t last_draw;  /* the step in which the last token was sampled; 0: none */
+    int last_logits;     /* and the row of logits that it was sampled from */
+    int n_drafted, n_accepted;
+} ek_request_draft;
+
+typedef struct ek_request {
+    ek_request_id id; /* ascending in order of arrival */
+    ek_request_state state;
+    atomic_bool cancelled; /* set by any thread, read before the next step */
+    int32_t *tokens;       /* prompt, then reply; room for max_tokens */
+    int n_prompt, n_tokens;
+    int n_given;            /* tokens it came with: the prompt, and a reply that goes on */
+    int max_tokens;         /* n_tokens never exceeds it */
+    int n_done;             /* tokens whose keys and values are in pages: tokens[0..n_done) */
+    int n_ahead;            /* rows begun behind those of the step in front (ahead.c) */
+    int next_prompt_logits; /* the next position that on_prompt_logits gets; n_given: none */
+    int slot;               /* while it runs: ek_seq.slot */
+    ek_page_table table;
+    int hidden_size, window;
+    ek_sampling sampling; /* bias is owned */
+    int32_t *stop;        /* owned; the model's stop ids are among them unless ignored */
+    int n_stop;
+    ek_mask mask; /* look is NULL without */
+    ek_sink_fn *sink;
+    void *arg, *user;
+    void (*on_prompt_logits)(void *user, int pos, const float *logits);
+    bool reply_logits, reply_digest;
+    double arrived; /* ek_now() */
+    ek_request_media media;
+    ek_request_turn turn;
+    ek_request_cache cache;
+    ek_request_draft draft;
     struct ek_request *next;                  /* in the inbox or the wait queue */
     struct ek_request *live_next, *live_prev; /* all that are not finished; under the engine's lock */
 } ek_request;

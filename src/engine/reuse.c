@@ -1,14 +1,14 @@
-#include "engine/reuse.h"
+#include "engine/cached.h"
 
 ek_prefix_key ek_reuse_key(const ek_request *r, int n)
 {
-    return (ek_prefix_key){.salt = r->cache_salt,
-                           .owner = r->cache_owner,
-                           .salt_name = r->salt_name,
+    return (ek_prefix_key){.salt = r->cache.salt,
+                           .owner = r->cache.owner,
+                           .salt_name = r->cache.salt_name,
                            .token = r->tokens,
                            .n = n,
-                           .content = r->content,
-                           .n_content = r->n_content};
+                           .content = r->cache.content,
+                           .n_content = r->cache.n_content};
 }
 
 /* --- what is worth keeping of the sliding layers
@@ -28,14 +28,15 @@ static int page_of(int pos)
 static void keep_for(ek_request *r, int from, int to)
 {
     int lo = page_of(from) * EK_PAGE_TOKENS - r->window + 1;
-    if (r->n_keep == EK_MAX_KEEP) return;
-    r->keep[r->n_keep++] = (ek_prefix_keep){.first = lo > 0 ? page_of(lo) : 0, .end = page_of(to + EK_PAGE_TOKENS - 1)};
+    if (r->cache.n_keep == EK_MAX_KEEP) return;
+    r->cache.keep[r->cache.n_keep++] = (ek_prefix_keep){.first = lo > 0 ? page_of(lo) : 0,
+                                                        .end = page_of(to + EK_PAGE_TOKENS - 1)};
 }
 
 /* begin: where it would begin if all sliding pages were there. */
 static void choose_keep(ek_request *r, int begin)
 {
-    r->n_keep = 0;
+    r->cache.n_keep = 0;
     keep_for(r, r->n_prompt - 1, r->n_prompt);
     if (begin > 0 && begin < r->n_prompt - 1) keep_for(r, begin, begin);
     for (int64_t d = FIRST_DISTANCE; d < r->n_prompt; d *= GROWTH)
@@ -47,8 +48,8 @@ static void choose_keep(ek_request *r, int begin)
 static bool same_content(const ek_request *a, const ek_request *b, int pos)
 {
     static const ek_content_id text;
-    const ek_content_id *x = pos < a->n_content ? &a->content[pos] : &text;
-    const ek_content_id *y = pos < b->n_content ? &b->content[pos] : &text;
+    const ek_content_id *x = pos < a->cache.n_content ? &a->cache.content[pos] : &text;
+    const ek_content_id *y = pos < b->cache.n_content ? &b->cache.content[pos] : &text;
     return x->h[0] == y->h[0] && x->h[1] == y->h[1];
 }
 
@@ -56,7 +57,7 @@ static bool same_content(const ek_request *a, const ek_request *b, int pos)
 static int common(const ek_request *a, const ek_request *b, int n)
 {
     int i = 0;
-    if (a->cache_salt != b->cache_salt) return 0;
+    if (a->cache.salt != b->cache.salt) return 0;
     while (i < n && a->tokens[i] == b->tokens[i] && same_content(a, b, i)) i++;
     return i;
 }
@@ -77,15 +78,15 @@ static int pages_to_come(const ek_request *q, const ek_request *r, int *n)
 static bool still_waits(const ek_engine *e, const ek_request *r)
 {
     for (int i = 0; i < e->n_running; i++)
-        if (e->running[i]->id == r->wait_for) return page_of(e->running[i]->n_done) < r->wait_pages;
+        if (e->running[i]->id == r->cache.wait_for) return page_of(e->running[i]->n_done) < r->cache.wait_pages;
     return false;
 }
 
 bool ek_reuse_waits(ek_engine *e, ek_request *r)
 {
     if (!e->prefix) return false;
-    if (r->wait_for && still_waits(e, r)) return true;
-    r->wait_for = 0;
+    if (r->cache.wait_for && still_waits(e, r)) return true;
+    r->cache.wait_for = 0;
     int best = -1;
     ek_request *from = NULL;
     for (int i = 0; i < e->n_running; i++) {
@@ -94,14 +95,14 @@ bool ek_reuse_waits(ek_engine *e, ek_request *r)
         int n, pages = pages_to_come(q, r, &n);
         if (pages == 0 || n <= best) continue;
         best = n, from = q;
-        r->wait_pages = pages;
+        r->cache.wait_pages = pages;
     }
     if (!from) return false;
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     ek_prefix_find(e->prefix, &key);
     if (best - ek_prefix_usable(e->prefix, ek_reuse_max(r)) < EK_PAGE_TOKENS) return false;
     keep_for(from, best, best); /* of sliding layers, what r begins with */
-    r->wait_for = from->id;
+    r->cache.wait_for = from->id;
     pthread_mutex_lock(&e->lock);
     e->stats.cache_waits++;
     pthread_mutex_unlock(&e->lock);
@@ -118,12 +119,12 @@ int ek_reuse_max(const ek_request *r)
 
 void ek_reuse_adopt(ek_engine *e, ek_request *r)
 {
-    r->n_hit = r->n_found = 0;
+    r->cache.n_hit = r->cache.n_found = 0;
     if (!e->prefix) return;
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
-    r->n_found = ek_prefix_find(e->prefix, &key);
+    r->cache.n_found = ek_prefix_find(e->prefix, &key);
     int max = ek_reuse_max(r);
-    if (max > r->n_found) max = r->n_found;
+    if (max > r->cache.n_found) max = r->cache.n_found;
     choose_keep(r, max);
     int n = ek_prefix_usable(e->prefix, max);
     for (int cut; n > 0 && (cut = ek_request_before_span(r, n)) < n;) n = ek_prefix_usable(e->prefix, cut);
@@ -133,15 +134,17 @@ void ek_reuse_adopt(ek_engine *e, ek_request *r)
         ek_page_table_clear(&r->table, e->pages);
         n = 0;
     }
-    r->n_hit = r->n_done = n;
+    r->cache.n_hit = r->n_done = n;
 }
 
 bool ek_reuse_suffices(ek_engine *e, ek_request *r)
 {
-    if (r->admitted || r->min_cached <= 0 || (float)r->n_hit >= r->min_cached * (float)(r->n_prompt - 1)) return true;
-    r->n_cached = r->n_hit; /* what the event says */
+    if (r->turn.admitted || r->cache.min_cached <= 0 ||
+        (float)r->cache.n_hit >= r->cache.min_cached * (float)(r->n_prompt - 1))
+        return true;
+    r->cache.n_cached = r->cache.n_hit; /* what the event says */
     ek_reuse_return(e, r);
-    r->uncached = e->any_uncached = true;
+    r->cache.uncached = e->any_uncached = true;
     return false;
 }
 
@@ -153,33 +156,33 @@ void ek_reuse_return(ek_engine *e, ek_request *r)
 
 static void report(const ek_engine *e, const ek_request *r)
 {
-    int found = r->n_found < r->n_prompt ? r->n_found : r->n_prompt;
-    ek_cache_report c = {.tokens = r->tokens, .n_prompt = r->n_prompt, .n_found = found, .n_used = r->n_hit};
+    int found = r->cache.n_found < r->n_prompt ? r->cache.n_found : r->n_prompt;
+    ek_cache_report c = {.tokens = r->tokens, .n_prompt = r->n_prompt, .n_found = found, .n_used = r->cache.n_hit};
     c.other = ek_prefix_rival(e->prefix, &c.other_first, &c.n_other);
-    r->on_cache(r->user, &c);
+    r->cache.on_cache(r->user, &c);
 }
 
 /* What the request begins with, and the pictures and sounds in it as a whole: nothing is encoded for them. */
 static void note_cached(ek_request *r)
 {
-    r->n_cached = r->n_hit;
-    for (int i = 0; i < r->n_parts && r->span[i].end <= r->n_hit; i++) {
-        r->part[i].seen = true;
-        r->n_media_kept[r->part[i].media->kind == EK_PART_SOUND] += r->part[i].media->tokens;
+    r->cache.n_cached = r->cache.n_hit;
+    for (int i = 0; i < r->media.n_parts && r->media.span[i].end <= r->cache.n_hit; i++) {
+        r->media.part[i].seen = true;
+        r->media.n_kept[r->media.part[i].media->kind == EK_PART_SOUND] += r->media.part[i].media->tokens;
     }
 }
 
 void ek_reuse_admitted(ek_engine *e, ek_request *r)
 {
-    bool first = !r->admitted;
-    r->admitted = true;
+    bool first = !r->turn.admitted;
+    r->turn.admitted = true;
     if (first) note_cached(r);
     if (!e->prefix) return;
-    if (first && r->on_cache) report(e, r);
+    if (first && r->cache.on_cache) report(e, r);
     pthread_mutex_lock(&e->lock);
     e->stats.cache_lookups++;
-    e->stats.cache_hits += r->n_hit > 0;
-    e->stats.cache_tokens += (uint64_t)r->n_hit;
+    e->stats.cache_hits += r->cache.n_hit > 0;
+    e->stats.cache_tokens += (uint64_t)r->cache.n_hit;
     pthread_mutex_unlock(&e->lock);
 }
 
@@ -187,16 +190,16 @@ void ek_reuse_admitted(ek_engine *e, ek_request *r)
 
 void ek_reuse_capture(ek_engine *e, ek_request *r)
 {
-    if (!e->prefix || page_of(r->n_done) == r->n_captured) return;
-    r->n_captured = page_of(r->n_done);
+    if (!e->prefix || page_of(r->n_done) == r->cache.n_captured) return;
+    r->cache.n_captured = page_of(r->n_done);
     ek_prefix_key key = ek_reuse_key(r, r->n_done);
-    ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->keep, r->n_keep, false);
+    ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->cache.keep, r->cache.n_keep, false);
 }
 
 void ek_reuse_give(ek_engine *e, ek_request *r)
 {
-    r->n_captured = 0;
-    if (!e->prefix || r->n_done == 0 || r->suspect) return;
+    r->cache.n_captured = 0;
+    if (!e->prefix || r->n_done == 0 || r->cache.suspect) return;
     ek_prefix_key key = ek_reuse_key(r, r->n_done);
     ek_prefix_put(e->prefix, &key, &r->table, r->n_done, NULL, 0, true);
 }

@@ -1,4 +1,4 @@
-#include "engine/shelf.h"
+#include "engine/cached.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/reuse.h"
 
 enum {
     PATIENCE = 5,
@@ -321,7 +320,7 @@ static ek_request *reader(ek_engine *e)
 /* Ends reading for r, which asks for the rest when its turn comes. */
 static void put_off(ek_engine *e, ek_request *r)
 {
-    r->asked_store = false;
+    r->cache.asked_store = false;
     end_load(e);
 }
 
@@ -364,18 +363,18 @@ bool ek_shelf_ready(ek_engine *e, ek_request *r)
     lack l;
     ek_request *now = reader(e);
     if (now == r) return take_loaded(e, r);
-    if (r->asked_store) return true;
+    if (r->cache.asked_store) return true;
     if (rests(e)) {
-        r->asked_store = true;
+        r->cache.asked_store = true;
         return true;
     }
     if (now && !stands_behind(now, r)) { /* one that lacks nothing passes */
-        if (!r->in_line) r->in_line = lacks(e, r, &l);
-        return !r->in_line;
+        if (!r->cache.in_line) r->cache.in_line = lacks(e, r, &l);
+        return !r->cache.in_line;
     }
     if (!lacks(e, r, &l)) return true;
     if (now) put_off(e, now);
-    r->asked_store = true;
+    r->cache.asked_store = true;
     begin_load(e, r, &l);
     return false;
 }
@@ -390,7 +389,7 @@ void ek_shelf_ahead(ek_engine *e)
     ek_request *r = e->waiting;
     if (!e->store || !r || e->n_running < e->opts.max_requests) return;
     ek_request *now = reader(e);
-    if (now != r && (r->asked_store || ek_reuse_waits(e, r) || ek_shelf_ready(e, r))) r = now;
+    if (now != r && (r->cache.asked_store || ek_reuse_waits(e, r) || ek_shelf_ready(e, r))) r = now;
     if (r && r->id == e->load_for) ek_shelf_ready(e, r);
 }
 
@@ -409,7 +408,7 @@ typedef struct ek_leaving {
 
 bool ek_shelf_take_leaving(ek_engine *e, ek_request *r, const ek_event *event)
 {
-    if (!r->publish || !e->store || !e->prefix) return false;
+    if (!r->cache.publish || !e->store || !e->prefix) return false;
     ek_leaving *l = ek_alloc(sizeof *l), **at = &e->leaving;
     *l = (ek_leaving){.req = r, .event = *event, .unsaved = ek_prefix_unsaved_mark(e->prefix)};
     l->until = ek_now() + LAST_EVENT;

@@ -7,7 +7,7 @@
 
 #include "base/fair_queue.h"
 #include "engine/executor.h"
-#include "engine/media/pace.h"
+#include "engine/media/encoder.h"
 #include "engine/request.h"
 
 /* What one request does in a step: rows [row, row + n_rows) of the plan, of which those that want logits

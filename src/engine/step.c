@@ -1,28 +1,24 @@
 /* A step: which requests share it (plan), the forward pass and sampling (executor), and delivery of the results. */
 #include <stdio.h>
 
-#include "engine/ahead.h"
-#include "engine/audit.h"
-#include "engine/draft.h"
+#include "engine/planning.h"
+#include "engine/cached.h"
 #include "engine/encode.h"
 #include "base/clock.h"
-#include "engine/plan.h"
 #include "engine/queue.h"
-#include "engine/reuse.h"
-#include "engine/shelf.h"
 
 static ek_event about(const ek_request *r, ek_event event)
 {
     event.request = r->id;
     event.user = r->user;
     event.n_prompt = r->n_prompt;
-    event.n_cached = r->n_cached < r->n_prompt ? r->n_cached : r->n_prompt - 1;
+    event.n_cached = r->cache.n_cached < r->n_prompt ? r->cache.n_cached : r->n_prompt - 1;
     event.n_tokens = r->n_tokens - r->n_prompt;
-    event.n_image = r->n_media_tokens[0], event.n_sound = r->n_media_tokens[1];
-    event.n_features = r->n_media_reused[0] + r->n_media_reused[1];
-    event.n_image_kept = r->n_media_kept[0], event.n_sound_kept = r->n_media_kept[1];
-    event.n_drafted = r->n_drafted;
-    event.n_accepted = r->n_accepted;
+    event.n_image = r->media.n_tokens[0], event.n_sound = r->media.n_tokens[1];
+    event.n_features = r->media.n_reused[0] + r->media.n_reused[1];
+    event.n_image_kept = r->media.n_kept[0], event.n_sound_kept = r->media.n_kept[1];
+    event.n_drafted = r->draft.n_drafted;
+    event.n_accepted = r->draft.n_accepted;
     return event;
 }
 
@@ -194,12 +190,12 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
 {
     ek_request *r = s->req;
     if (s->err) {
-        r->suspect = true;
+        r->cache.suspect = true;
         finish(e, r, EK_FINISH_ERROR, s->err, s->text);
         return;
     }
     r->n_done += s->n_rows - s->n_draft + s->n_accepted;
-    r->n_steps++;
+    r->turn.n_steps++;
     ek_page_table_truncate(&r->table, e->pages, r->n_done + r->n_ahead);
     ek_reuse_capture(e, r);
     ek_page_table_trim(&r->table, e->pages, r->n_done);
@@ -239,10 +235,10 @@ static void count(ek_engine *e, double seconds)
         e->stats.accepted_tokens += (uint64_t)s->n_accepted;
         if (s->req->n_tokens != s->req->n_given) continue; /* the first token, and never again */
         e->stats.prompt_tokens += (uint64_t)s->req->n_given;
-        e->stats.cached_tokens += (uint64_t)s->req->n_cached;
+        e->stats.cached_tokens += (uint64_t)s->req->cache.n_cached;
         for (int k = 0; k < 2; k++) {
-            e->stats.media_tokens[k] += (uint64_t)s->req->n_media_tokens[k];
-            e->stats.media_reused[k] += (uint64_t)s->req->n_media_reused[k];
+            e->stats.media_tokens[k] += (uint64_t)s->req->media.n_tokens[k];
+            e->stats.media_reused[k] += (uint64_t)s->req->media.n_reused[k];
         }
     }
     pthread_mutex_unlock(&e->lock);
@@ -280,7 +276,7 @@ static bool drop_uncached(ek_engine *e)
     bool any = false;
     for (ek_request *r = e->any_uncached ? e->waiting : NULL, *next; r; r = next) {
         next = r->next;
-        if (!r->uncached) continue;
+        if (!r->cache.uncached) continue;
         finish(e, r, EK_FINISH_UNCACHED, EK_OK, NULL);
         any = true;
     }
@@ -293,7 +289,7 @@ static void name_parts(ek_engine *e)
 {
     for (ek_request *r = e->unnamed ? e->waiting : NULL, *next; r; r = next) {
         next = r->next;
-        if (r->n_parts == 0 || r->content) continue;
+        if (r->media.n_parts == 0 || r->cache.content) continue;
         ek_err err = ek_encoder_load(&e->on.encoder);
         if (!err) {
             ek_request_name_parts(r, &e->on.encoder);

@@ -1,7 +1,7 @@
 /* Drafts by a drafter model on the device (model/drafter.h): its layers read the target's pages, its first state is the
  * target's last hidden state, and each token is fed to the next step where it was found. All of a draft is queued at
  * once. */
-#include "gpu/runs.h"
+#include "gpu/gpu.h"
 
 #include <stdio.h>
 #include <string.h>

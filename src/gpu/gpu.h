@@ -8,6 +8,7 @@
 
 #include "cuda/driver.h"
 #include "engine/executor.h"
+#include "gpu/step/run.h"
 #include "gpu/weights/cut.h"
 
 typedef struct ek_gpu ek_gpu;
@@ -55,12 +56,22 @@ void ek_gpu_forget(const ek_executor *x);
 /* Bytes per second at which the device reads its memory, measured now; 0 after an error. */
 double ek_gpu_read_rate(ek_gpu *g);
 
-/* Times of the families of products, measured on a card for which none are built in (cuda/times.h). They decide which
+/* Times of the families of products, measured on a card for which none are built in (cuda/chip.h). They decide which
  * of two kernels computes a product, and no bit. */
 
 /* How many times as long each family takes as the chip's times say, the geometric mean over some products of published
  * models' shapes; 1 where none of them could be timed. Takes 0.1 s on an H100, and some 150 MB of the device while it
  * lasts. EUNSUPPORTED: the device has no clock (an emulated one); ENOMEM; else an error of the driver. */
 ek_err ek_gpu_tune(double factor[EK_CUDA_FAMILIES], ek_cuda *c);
+
+/* A run of an executor on one device: pages, a step's buffers on the device, and what it fills and reads on the host.
+ */
+
+/* ek_executor.open and close. */
+ek_err ek_gpu_run_open(void *run, const ek_executor_sizes *z);
+void ek_gpu_run_close(void *run);
+
+/* ek_executor.draft: by a drafter model on the device. */
+ek_err ek_gpu_draft(void *run, ek_draft *draft, int n);
 
 #endif

@@ -1,6 +1,6 @@
 /* The memory of an executor: pages, a step's buffers on the device, and what it fills and reads on the host. That of a
  * drafter is smaller: its pages are the target's, and so is scratch memory that is large enough there. */
-#include "gpu/runs.h"
+#include "gpu/gpu.h"
 
 #include <stdlib.h>
 #include <string.h>

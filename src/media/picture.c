@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/hash/hash.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 
 ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o)
 {

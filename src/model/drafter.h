@@ -1,6 +1,6 @@
 /* Drafter models (gemma4_assistant): some layers without keys and values of their own, which read those of the model
  * that they draft for, its target, and propose the token that follows. What they propose changes no answer: the target
- * verifies every token (engine/draft.h).
+ * verifies every token (engine/planning.h).
  *
  * One step (transformers, modeling_gemma4_assistant.py): u = embedding of the token in the target, scaled, and the
  * state, side by side; h = u pre_projection^T; the layers, whose queries are rotated for a position that stays the same

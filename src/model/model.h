@@ -7,7 +7,7 @@
 #define EK_MODEL_MODEL_H
 
 #include "base/machine/pool.h"
-#include "model/weights/activations.h"
+#include "model/weights/role.h"
 #include "model/config/config.h"
 #include "ops/kv/kv.h"
 

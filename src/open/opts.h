@@ -62,7 +62,7 @@ typedef struct ek_open_opts {
     double cache_disk_bytes;  /* pages in cache_dir; 0: 8 GiB */
     double cache_wait;        /* seconds for another process to leave the file in cache_dir, as one that drains does */
     const char *cache_shared; /* shares pages with other processes by a server: redis://HOST:PORT/DB and the like
-                                 (cache/shared/url.h); NULL: not */
+                                 (cache/shared/link.h); NULL: not */
     const char *cache_shared_ca;   /* PEM file of whom to believe about it, with rediss; NULL: the system's */
     const char *cache_shared_cert; /* PEM file with a certificate and its key to show it; NULL: none */
     double cache_shared_bytes;     /* pages in flight, each way; 0: 256 MiB */

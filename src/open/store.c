@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 #include "cache/shared/store_shared.h"
 
 /* Everything that the bytes of a page depend on besides the tokens. */

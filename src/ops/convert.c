@@ -1,7 +1,6 @@
 #include "ops/convert.h"
 
 #include "base/machine/cpu.h"
-#include "ops/x86/convert_x86.h"
 
 static void widen(float *to, const void *from, ek_dtype t, int64_t n)
 {

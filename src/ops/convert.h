@@ -44,5 +44,8 @@ typedef struct ek_convert_ops {
 } ek_convert_ops;
 
 void ek_convert_init(ek_convert_ops *ops, unsigned cpu); /* scalar, then what cpu (EK_CPU_* bits) allows */
+/* x86-64: each overwrites the slots. */
+void ek_convert_table_avx2(ek_convert_ops *ops);
+void ek_convert_table_avx512(ek_convert_ops *ops);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "media/locked/helper.h"
 #include "text/json/json.h"
 

@@ -20,7 +20,6 @@
 #include "base/file.h"
 #include "base/hash/hash.h"
 #include "base/hash/rng.h"
-#include "base/hash/sha256_blocks.h"
 #include "base/machine/cpu.h"
 #include "base/machine/pool.h"
 

@@ -16,7 +16,7 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "bed.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 #include "cache/shared/store_shared.h"
 
 static const bool both[EK_KIND_COUNT] = {true, true};

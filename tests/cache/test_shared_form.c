@@ -21,7 +21,7 @@
 #include "cache/shared/record.h"
 #include "cache/shared/redis.h"
 #include "cache/shared/store_shared.h"
-#include "cache/shared/url.h"
+#include "cache/shared/link.h"
 
 static void urls_are_read_or_refused(void **state)
 {

@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "bed.h"
 #include "cache/shared/record.h"
-#include "base/resolve.h"
+#include "base/address.h"
 #include "cache/shared/store_shared.h"
 
 /* --- a resolver that answers for names of its own, late --- */

@@ -22,7 +22,7 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "bed.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 
 static char *dir;
 static char path[512];

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "chat/form.h"
+#include "chat/bounds.h"
 #include "text/grammar/grammar_state.h"
 #include "text/json/json.h"
 

@@ -2,7 +2,7 @@
  * becomes, and what is said of those that are not taken. */
 #include "helper.h"
 
-#include "base/hash/base64.h"
+#include "base/encoding.h"
 #include "chat/media.h"
 
 /* 2 x 1 pixels. */

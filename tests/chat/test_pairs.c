@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "chat/template.h"
+#include "chat/order.h"
 #include "text/json/json.h"
 
 /* --- a notation for conversations and prompts ---

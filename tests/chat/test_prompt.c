@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "chat/template.h"
+#include "chat/order.h"
 #include "text/json/json.h"
 
 static void check_messages(ek_conversation *c, const char *want, bool think, int line)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/hash/rng.h"
-#include "engine/media/pace.h"
+#include "engine/media/encoder.h"
 
 enum { ROWS = 512, SLICES = 60 };
 static const double row_macs = 7e8, row_seconds = 1.4e-3;

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 #include "heard.h"
 
 enum { PAGES = 20, N = PAGES * EK_PAGE_TOKENS + 5, SHORT = EK_PAGE_TOKENS + 5 };

@@ -19,7 +19,7 @@
 #include "asks.h"
 #include "base/hash/rng.h"
 #include "base/log.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 
 static void run_all(ek_engine *e, const fake *f)
 {

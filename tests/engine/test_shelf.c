@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 #include "heard.h"
 
 /* --- a place that outlives engines, and counts what they ask of it --- */

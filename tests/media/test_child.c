@@ -20,7 +20,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/wanted.h"
 #include "make_video.h"
 #include "media/locked/child.h"
 #include "media/locked/lock.h"

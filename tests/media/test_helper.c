@@ -24,7 +24,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/hash.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "draw.h"
 #include "media/limits.h"
 #include "media/locked/helper.h"

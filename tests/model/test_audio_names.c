@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "../support/gguf.h"
-#include "model/tower/source/tower_gguf_audio.h"
+#include "model/tower/source/tower_gguf.h"
 
 static void names(void **state)
 {

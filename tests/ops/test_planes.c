@@ -51,7 +51,7 @@ static void judge(const ek_weight_data *data, const ek_linear *w, const ek_acts 
 }
 
 /* The kernel of AMX with tiles in memory, and that of AVX-VNNI in another encoding, on any machine with AVX-512:
- * planes_amx_avx512.c, planes_vnni_avx512.c. */
+ * linear_amx_avx512.c, planes_vnni_avx512.c. */
 ek_linear_fn check_linear_planes_amx, check_linear_planes_vnni;
 
 static void pieces_by(ek_linear_fn *run, const char *isa, const ek_linear *w, const ek_acts *a, const char *name,

@@ -354,8 +354,8 @@ static ek_err cached(const scene *s, company *base, check_fn *check, void *arg)
     return cached_in_a_burst(s, base, check, arg);
 }
 
-/* A step begins before the tokens that it follows are drawn (engine/ahead.h); those who end with these leave rows that
- * nobody reads. */
+/* A step begins before the tokens that it follows are drawn (engine/planning.h); those who end with these leave rows
+ * that nobody reads. */
 static ek_err ahead(const scene *s, company *base, check_fn *check, void *arg)
 {
     ek_ask ask[MAX_ASKS];

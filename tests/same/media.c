@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../support/files.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 #include "cases.h"
 
 /* The prompt with pictures that is longest below LONGEST_PROMPT / 2; -1: there is none. */

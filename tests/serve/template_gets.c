@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
+#include "chat/order.h"
 #include "text/json/json.h"
 
 void template_gets(ek_api_request *r, const char *want)

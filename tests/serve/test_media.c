@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/hash/base64.h"
+#include "base/encoding.h"
 #include "media/limits.h"
 #include "serve/api/media.h"
 #include "serve/api/dialect.h"

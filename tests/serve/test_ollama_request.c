@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
+#include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "serve/api/model_card.h"
 #include "template_gets.h"

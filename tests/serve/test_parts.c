@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "base/hash/base64.h"
+#include "base/encoding.h"
 #include "serve/api/dialect.h"
 #include "serve/api/field.h"
 #include "template_gets.h"

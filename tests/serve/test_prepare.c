@@ -10,7 +10,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/wanted.h"
 #include "serve/openai/response_store.h"
 #include "serve/server_state.h"
 

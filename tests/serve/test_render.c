@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "chat/same_ids.h"
+#include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "chat/template.h"
+#include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
 

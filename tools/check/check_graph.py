@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The graph of the files under src: no circle where files must be readable one by one, none across folders.
+"""The graph of the files under src: no circle where files must be readable one by one, none across folders. And no struct
+of more members than a reader can know.
 
   check_graph.py [BUILD_DIR]             says what is wrong, and exits 1 if anything is
   check_graph.py --list [BUILD_DIR]      every folder with its files and what it uses, and all circles of files; exits 0
@@ -11,6 +12,7 @@ An edge is an include of a header, or a symbol that an object of BUILD_DIR (buil
 defines: calls, and tables of functions. A folder is a node of its own, whatever folder holds it; but kernels of one
 processor (folders x86 and arm) belong to the folder whose operators they compute.
 """
+import glob
 import os
 import re
 import subprocess
@@ -18,11 +20,12 @@ import sys
 
 ROOMS = ("src/cuda", "src/gpu", "src/engine")  # no circle between files inside of one
 MAX_FILES = 45  # of one folder, before a warning
+MAX_MEMBERS = 60  # of a struct
 # These stand before functions of the C library in one program: others that call malloc do not mean them.
 IN_PLACE_OF_LIBC = ("src/helper/zeroed.c", "src/helper/one_processor.c")
 SOURCES = (".c", ".h", ".cu", ".cuh", ".S", ".def", ".inc")
 # What is compiled for one processor has no object on others.
-OTHER_PROCESSORS = re.compile(r"/(x86|arm)/|/peak_avx")
+OTHER_PROCESSORS = re.compile(r"/(x86|arm)/")
 
 
 def files_of(root):
@@ -76,10 +79,11 @@ class Graph:
         objects = {}
         for path in self.files:
             if path.endswith((".c", ".S")):
-                made = os.path.join(root, build, os.path.splitext(path)[0] + ".o")
-                if os.path.exists(made):
-                    objects[made] = path
-                elif not OTHER_PROCESSORS.search(path):
+                stem = os.path.join(root, build, os.path.splitext(path)[0])
+                # one of NAME_isa.c for each instruction set
+                made = sorted(glob.glob(stem + ("_*.o" if stem.endswith("_isa") else ".o")))
+                objects.update((m, path) for m in made)
+                if not made and not OTHER_PROCESSORS.search(path):
                     self.missing.append(path)
         if not objects:
             return
@@ -178,6 +182,32 @@ def within(edges, room):
     return {a: {b: why for b, why in edges[a].items() if b in kept} for a in kept}
 
 
+def struct_members(text):
+    """(name, members) of each struct; a struct inside of one is one member."""
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S)
+    text = re.sub(r"^[ \t]*#(?:.*\\\n)*.*$", "", text, flags=re.M)
+    for start in re.finditer(r"\bstruct\s*(\w*)\s*\{", text):
+        at, depth, own = start.end(), 1, ""
+        while depth and at < len(text):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            own += text[at] if depth == 1 and text[at] != "}" else ""
+            at += 1
+        while re.search(r"\([^()]*\)|\[[^\[\]]*\]", own):  # commas of parameters divide no members
+            own = re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", own)
+        yield start[1] or re.match(r"\s*(\w*)", text[at:])[1], sum(1 + m.count(",") for m in own.split(";") if m.strip())
+
+
+def print_large_structs(graph, root):
+    large = 0
+    for path in graph.files:
+        with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
+            for name, members in struct_members(file.read()):
+                if members > MAX_MEMBERS:
+                    print(f"{path}: struct {name} has {members} members, more than {MAX_MEMBERS}: one for each subject")
+                    large += 1
+    return large
+
+
 def say_why(graph, a, b):
     def under(name, what):
         return what in (name, folder(name), *graph.names[name])
@@ -218,6 +248,7 @@ def main(words):
         if count > MAX_FILES:
             print(f"warning: {name} holds {count} files, more than {MAX_FILES}: are they one subject?")
     if not listing:
+        bad += print_large_structs(graph, root)
         bad += print_circles(folders, "folders")
         for room in ROOMS:
             bad += print_circles(within(graph.edges, room), "files")

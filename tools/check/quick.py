@@ -89,8 +89,10 @@ def includes(path, seen):
 
 def symbols(sources):
     """Who defines and who uses a symbol: {source: set of sources whose symbols it uses}."""
-    of = {f"{BUILD}/{os.path.splitext(s)[0]}.o": s for s in sources}
-    of = {o: s for o, s in of.items() if os.path.exists(o)}
+    of = {}
+    for s in sources:  # NAME_isa.c has an object for each instruction set
+        stem = f"{BUILD}/{os.path.splitext(s)[0]}"
+        of.update((o, s) for o in (glob.glob(stem + "_*.o") if stem.endswith("_isa") else [stem + ".o"]) if os.path.exists(o))
     defined, used = {}, []
     if of:
         for line in out("nm", "-A", "-P", "-g", *of):

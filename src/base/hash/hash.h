@@ -2,6 +2,7 @@
 #ifndef EK_BASE_HASH_HASH_H
 #define EK_BASE_HASH_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -38,5 +39,14 @@ typedef struct ek_sha256_state {
 void ek_sha256_init(ek_sha256_state *s);
 void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n);
 void ek_sha256_end(ek_sha256_state *s, char out[65]); /* hexadecimal as above */
+
+/* The compression function of SHA-256, plain and with the SHA instructions of x86. Inside src/base and for its test. */
+
+extern const uint32_t ek_sha256_keys[64];
+
+/* Takes n blocks of 64 bytes into h. Both give the same. */
+void ek_sha256_blocks(uint32_t h[8], const uint8_t *p, size_t n);
+void ek_sha256_blocks_x86(uint32_t h[8], const uint8_t *p, size_t n); /* only if ek_sha256_has_x86 */
+bool ek_sha256_has_x86(void);
 
 #endif

@@ -1,4 +1,4 @@
-#include "base/hash/sha256_blocks.h"
+#include "base/hash/hash.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>

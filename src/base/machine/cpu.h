@@ -4,9 +4,10 @@
 #ifndef EK_BASE_CPU_H
 #define EK_BASE_CPU_H
 
-#include "base/err.h"
-
 #include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
 
 #define EK_CPU_AVX2    1u   /* AVX2, FMA and F16C */
 #define EK_CPU_AVX512  2u   /* F, BW, VL, DQ and VNNI; never without EK_CPU_AVX2 */
@@ -61,5 +62,22 @@ double ek_cgroup_least(const char *root, const char *controller, ek_cgroup_fn *f
 /* Word `index` of the line "NAME WORD WORD…" of a file, or of its first line if name is NULL, as a number; NAN where
  * it is none ("max") or the file is missing. */
 double ek_cgroup_number(const char *dir, const char *file, const char *name, int index);
+
+/* The NUMA nodes of a machine: groups of CPUs that have memory of their own and reach the others' more slowly. */
+
+enum { EK_MAX_NODES = 8, EK_MAX_CPUS = 1024 };
+
+/* Nodes with CPUs on which this process may run, in the system's order. Beyond EK_MAX_NODES neighbours count as one. */
+typedef struct ek_nodes {
+    int n; /* 1: cpus are not looked at */
+    uint64_t cpus[EK_MAX_NODES][EK_MAX_CPUS / 64];
+} ek_nodes;
+
+/* Reads root/sys/devices/system/node and this thread's affinity; root is "", or a folder for tests. One node where
+ * there is no such folder. */
+void ek_nodes_read(ek_nodes *out, const char *root);
+int ek_nodes_cpus(const ek_nodes *s, int node); /* how many */
+/* Keeps the calling thread on a node's CPUs. False where the system refuses; then it runs where it did. */
+bool ek_nodes_bind(const ek_nodes *s, int node);
 
 #endif

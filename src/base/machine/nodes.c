@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "base/machine/nodes.h"
+#include "base/machine/cpu.h"
 
 #include <dirent.h>
 #include <sched.h>

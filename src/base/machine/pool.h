@@ -10,14 +10,14 @@
 #include <stdbool.h>
 
 #include "base/err.h"
-#include "base/machine/nodes.h"
+#include "base/machine/cpu.h"
 
 typedef struct ek_pool ek_pool;
 
 /* n_threads, 1 to 1024, counts the caller; n_threads - 1 threads are started. EINVAL, or ENOMEM when a thread cannot
  * be started. Close with ek_pool_close. */
 ek_err ek_pool_open(ek_pool **out, int n_threads);
-/* The same on the nodes of the machine, or, for tests, of the one that `root` describes (base/machine/nodes.h). The
+/* The same on the nodes of the machine, or, for tests, of the one that `root` describes (base/machine/cpu.h). The
  * pool above knows one node and binds nothing. */
 ek_err ek_pool_open_nodes(ek_pool **out, int n_threads, const char *root);
 void ek_pool_close(ek_pool *p);

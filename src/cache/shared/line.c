@@ -1,4 +1,4 @@
-#include "cache/shared/line.h"
+#include "cache/shared/shared.h"
 
 #include <errno.h>
 #include <signal.h>

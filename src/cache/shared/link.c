@@ -20,7 +20,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/resolve.h"
+#include "base/address.h"
 
 enum { SLICE = 50 }; /* milliseconds between looks at `stop` */
 

@@ -1,12 +1,35 @@
-/* A connection whose every wait ends: TCP, or TLS over it, with a deadline for each call. Inside src/cache/shared. */
+/* The server that shares pages: its URL, and connections whose every wait ends. Inside src/cache/shared; the URL also
+ * for the check of an option. */
 #ifndef EK_CACHE_SHARED_LINK_H
 #define EK_CACHE_SHARED_LINK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
-#include "cache/shared/url.h"
+#include "base/err.h"
 
+/* redis://[[USER]:PASSWORD@]HOST[:PORT][/DB] */
+
+enum { EK_SHARED_PORT = 6379, EK_SHARED_TEXT = 400 };
+
+typedef struct ek_shared_url {
+    bool tls;
+    char *host; /* a name or an address, that of IPv6 without brackets */
+    int port, db;
+    char *user, *password; /* decoded; NULL: none. No user without a password */
+} ek_shared_url;
+
+/* redis and valkey, or rediss and valkeys for TLS. USER and PASSWORD may hold %XX for bytes that would end them. EINVAL
+ * says what is wrong with it, and shows nothing in front of the last @. out is
+ * empty then. */
+ek_err ek_shared_url_parse(ek_shared_url *out, const char *text);
+void ek_shared_url_fini(ek_shared_url *u); /* a zeroed one is allowed */
+
+/* For logs: without the password. Returns out. */
+const char *ek_shared_url_text(const ek_shared_url *u, char out[EK_SHARED_TEXT]);
+
+/* A connection: TCP, or TLS over it, with a deadline for each call. */
 typedef struct ek_link ek_link;
 
 typedef struct ek_link_opts {

@@ -1,4 +1,4 @@
-#include "cache/shared/reads.h"
+#include "cache/shared/shared.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "cache/shared/reads.h"
-#include "cache/shared/writes.h"
+#include "cache/shared/shared.h"
 
 enum { MAX_REFUTED = 4096, LAST_WRITES = 5 }; /* names; seconds at the end */
 

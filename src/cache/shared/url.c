@@ -1,4 +1,4 @@
-#include "cache/shared/url.h"
+#include "cache/shared/link.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "base/address.h"
 #include "base/alloc.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "base/log.h"
 
 enum { MAX_URL = 2048, MAX_DB = 65535 };

@@ -1,4 +1,4 @@
-#include "cache/shared/writes.h"
+#include "cache/shared/shared.h"
 
 #include <stdlib.h>
 #include <string.h>

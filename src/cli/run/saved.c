@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hash/base64.h"
+#include "base/encoding.h"
 #include "cli/frame/hub.h"
 #include "media/image.h"
 #include "media/video/video.h"

@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "cache/backends.h"
+#include "cache/store.h"
 #include "engine/executor.h"
 
 typedef struct bed {

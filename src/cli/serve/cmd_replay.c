@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/hash/rng.h"
 #include "chat/bounds.h"
-#include "chat/form.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
 #include "engine/sample/sampler.h"

@@ -1,7 +1,7 @@
 /* render and parse: a chat request as the prompt text, and what a model wrote as its parts. */
 #include <string.h>
 
-#include "chat/same_ids.h"
+#include "chat/order.h"
 #include "cli/text/lines.h"
 #include "text/json/json.h"
 #include "text/reply/reply.h"

@@ -6,7 +6,7 @@
 #include "cuda/product/layout.h"
 
 /* Which family of kernels computes a call: the only place that compares families. Each family (floats,
- * units, warp, tile, mid, wide; below) says what fits it, its launch, and how long that takes (cuda/times.h). No
+ * units, warp, tile, mid, wide; below) says what fits it, its launch, and how long that takes (cuda/chip.h). No
  * bit depends on a choice. tests/cuda/choices.txt has what is chosen for the published models. */
 
 /* How to compute `rows` rows on a chip. room: bytes of scratch memory for parts; 0: no parts. */

@@ -6,7 +6,6 @@
 #include "base/alloc.h"
 #include "gpu/gpu.h"
 #include "gpu/recipe/sections.h"
-#include "gpu/runs.h"
 #include "gpu/several/state.h"
 #include "gpu/step/step.h"
 

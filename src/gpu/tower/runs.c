@@ -1,10 +1,10 @@
-/* The 12B's sounds on a device, runs of samples without a tower (model/tower/tower_audio.h): a norm and a projection.
+/* The 12B's sounds on a device, runs of samples without a tower (model/tower/tower_part.h): a norm and a projection.
  */
 #include <string.h>
 
 #include "gpu/tower/state.h"
 #include "gpu/weights/weights.h"
-#include "model/tower/tower_audio.h"
+#include "model/tower/tower_part.h"
 
 typedef struct ek_gpu_runs {
     ek_gpu_tower t;

@@ -18,7 +18,6 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/wanted.h"
 #include "media/locked/lock.h"
 
 enum { STACK = 256 << 10, NICE = 10, TICK = 100 /* ms between two looks at whether it is wanted */ };

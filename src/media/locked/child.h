@@ -7,7 +7,7 @@
  *   resources   seconds of processor time, bytes of address space, no core files, no files written
  *
  * A system call that is not on its list fails as if the system did not have it. The run is killed when its time is
- * over, when nobody wants it any more (base/wanted.h), and when the thread that began it ends. Any thread, several at
+ * over, when nobody wants it any more (base/clock.h), and when the thread that began it ends. Any thread, several at
  * once. */
 #ifndef EK_MEDIA_LOCKED_CHILD_H
 #define EK_MEDIA_LOCKED_CHILD_H

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/wanted.h"
 #include "media/locked/helper_parts.h"
 
 enum {

@@ -18,7 +18,7 @@ enum {
 
 /* Decodes n bytes as *ask says (its n is set here), ends the process that did it, and gives its answer: numbers within
  * no limits yet. results: ask->room bytes, or NULL. The answer's own error is returned as it is. ETOOLARGE: its time
- * is over. EPARSE: the decoder crashed on it. ECANCELLED: nobody wants it any more (base/wanted.h), and it has ended.
+ * is over. EPARSE: the decoder crashed on it. ECANCELLED: nobody wants it any more (base/clock.h), and it has ended.
  * EIO: there is no helper, or it cannot be locked up. ENOMEM. */
 ek_err ek_helper_decode(ek_decoded *out, void *results, ek_ask *ask, const void *bytes, size_t n);
 

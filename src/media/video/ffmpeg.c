@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "media/locked/lock.h"
 
 enum { MAX_TEXT = 64 << 10 };

@@ -3,7 +3,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "base/hex.h"
+#include "base/encoding.h"
 
 /* A whole number with blanks before it; *s moves behind it. False where there is none or it is too large. */
 static bool number(const char **s, int64_t *v)

@@ -64,7 +64,7 @@ typedef struct ek_video_sink {
 } ek_video_sink;
 
 /* EINVAL: no video of a known kind, or nothing in it that could be shown; EPARSE: damaged or cut; ETOOLARGE: a limit;
- * ECANCELLED: not wanted any more (base/wanted.h); ENOMEM; EIO: ffmpeg cannot be started. */
+ * ECANCELLED: not wanted any more (base/clock.h); ENOMEM; EIO: ffmpeg cannot be started. */
 ek_err ek_video_read(const ek_ffmpeg *f, const void *bytes, size_t n, const ek_video_opts *o, const ek_video_sink *to);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 
 /* Types of tokens. Source: llama.cpp, llama.h. */
 enum { UNKNOWN = 2, CONTROL, USER_DEFINED, UNUSED, BYTE };

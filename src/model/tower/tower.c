@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "model/config/setting.h"
 #include "model/tower/source/processor.h"
-#include "model/tower/tower_audio.h"
+#include "model/tower/tower_part.h"
 #include "model/tower/tower_state.h"
 #include "model/tower/tower_unified.h"
 #include "model/tower/tower_vision.h"

@@ -2,7 +2,7 @@
 #ifndef EK_MODEL_TOWER_AUDIO_STATE_H
 #define EK_MODEL_TOWER_AUDIO_STATE_H
 
-#include "model/tower/tower_audio.h"
+#include "model/tower/tower_part.h"
 #include "ops/attn/attn_near.h"
 
 #include <string.h>

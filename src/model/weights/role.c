@@ -1,5 +1,7 @@
 #include "model/weights/role.h"
 
+#include <string.h>
+
 /* Where a second limb is cheap and an error weighs: docs/NUMERICS.md 10. */
 static bool weighs(ek_matrix_role role)
 {
@@ -21,4 +23,21 @@ ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_act
     bool two = activations == EK_ACTIVATIONS_16 ||
                (activations == EK_ACTIVATIONS_AUTO && (type->bits > COARSE_BITS || weighs(role)));
     return (ek_act_form){.limbs = two ? 2 : 1, .group = type->group <= 32 ? type->group : 64};
+}
+
+static const char *const names[] = {"auto", "8", "16"};
+
+const char *ek_activations_name(ek_activations a)
+{
+    return names[a];
+}
+
+ek_err ek_activations_parse(const char *text, ek_activations *out)
+{
+    for (int i = 0; i <= EK_ACTIVATIONS_16; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *out = (ek_activations)i;
+            return EK_OK;
+        }
+    return ek_fail(EK_EINVAL, "activations %.20s; there are auto, 8 and 16", text);
 }

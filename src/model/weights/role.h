@@ -1,12 +1,28 @@
-/* The role of a matrix decides the activations that it is multiplied with: limbs and group.
+/* The activations that a matrix is multiplied with, limbs and group: by its role, and by the choice of --activations.
  *
  * The one place where limbs and activation groups are chosen; they are part of the numerics, as
  * are the blocks of ops/linear/linear.h, which hold for all matrices, and the tree over them. */
 #ifndef EK_MODEL_ROLE_H
 #define EK_MODEL_ROLE_H
 
-#include "model/weights/activations.h"
+#include "base/err.h"
 #include "ops/linear/linear.h"
+
+/* The choice of --activations: how many bits of an activation quantised products read. Part of the numerics id.
+ */
+
+/* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
+enum { EK_ARITHMETIC_VERSION = 3 };
+
+typedef enum ek_activations {
+    EK_ACTIVATIONS_AUTO, /* by matrix */
+    EK_ACTIVATIONS_8,    /* one limb everywhere */
+    EK_ACTIVATIONS_16    /* two limbs everywhere */
+} ek_activations;
+
+const char *ek_activations_name(ek_activations a); /* "auto", "8", "16" */
+/* EINVAL lists the accepted names. */
+ek_err ek_activations_parse(const char *text, ek_activations *out);
 
 typedef enum ek_matrix_role {
     EK_ROLE_HEAD, /* the embedding, which is also the head */

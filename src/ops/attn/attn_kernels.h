@@ -78,8 +78,6 @@ typedef struct ek_attn_ops {
     .values[EK_KV_##id] = loads(EK_KV_##id) ? values_##id : NULL,
 
 void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
-void ek_attn_init_x86(ek_attn_ops *ops, unsigned cpu);
-void ek_attn_init_arm(ek_attn_ops *ops, unsigned cpu);
 /* ek_attn_plan over a table of kernels. */
 ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *shape);
 

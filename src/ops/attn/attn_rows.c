@@ -8,7 +8,7 @@
 #include "ops/bf16_step.h"
 #include "ops/convert.h"
 #include "ops/tree.h"
-#include "ops/attn/x86/attn_rows_x86.h"
+#include "ops/attn/x86/attn_x86.h"
 
 static size_t size_of(ek_dtype t)
 {

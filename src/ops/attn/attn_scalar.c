@@ -3,7 +3,10 @@
 #include <stdbool.h>
 
 #include "ops/attn/attn_int.h"
+#include "base/machine/cpu.h"
+#include "ops/attn/arm/attn_arm.h"
 #include "ops/attn/attn_kernels.h"
+#include "ops/attn/x86/attn_x86.h"
 #include "ops/kv/kv_codec.h"
 #include "ops/math.h"
 #include "ops/tree.h"
@@ -87,9 +90,14 @@ void ek_attn_init(ek_attn_ops *ops, unsigned cpu)
     *ops = (ek_attn_ops){EK_KV_FORMATS(EK_ATTN_ENTRIES).weights = weights, .combine = combine, .encode = ek_attn_encode,
                          .rotate_back = ek_attn_rotate_back};
 #if defined(__x86_64__)
-    ek_attn_init_x86(ops, cpu);
+    if (cpu & EK_CPU_AVX2) ek_attn_table_avx2(ops);
+    if (cpu & EK_CPU_AVXVNNI) ek_attn_table_avxvnni(ops);
+    if (cpu & EK_CPU_AVX512) ek_attn_table_avx512(ops);
+    if (cpu & EK_CPU_ZEN4) ek_attn_table_zen4_avx512(ops);
+    if (cpu & EK_CPU_AMX) ek_attn_table_amx(ops);
 #elif defined(__aarch64__)
-    ek_attn_init_arm(ops, cpu);
+    if (cpu & EK_CPU_DOTPROD) ek_attn_table_dotprod(ops);
+    if (cpu & EK_CPU_I8MM) ek_attn_table_i8mm(ops);
 #else
     (void)cpu;
 #endif

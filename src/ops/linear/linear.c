@@ -3,7 +3,10 @@
 
 #include <math.h>
 
+#include "base/machine/cpu.h"
+#include "ops/linear/arm/linear_arm.h"
 #include "ops/linear/planes.h"
+#include "ops/linear/x86/linear_x86.h"
 #include "ops/tree.h"
 
 static float f32_at(const uint8_t *p, int i)
@@ -150,16 +153,50 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *
     }
 }
 
+#if defined(__x86_64__)
+static void init_isa(ek_linear_ops *ops, unsigned cpu)
+{
+    if (!(cpu & EK_CPU_AVX2)) return;
+    *ops = (ek_linear_ops){ek_quantize_row_avx2,
+                           {ek_linear_f32_avx2, ek_linear_f16_avx2, ek_linear_bf16_avx2, ek_linear_q4_avx2,
+                            ek_linear_q8_avx2, ek_linear_planes_avx2}};
+    if (cpu & EK_CPU_AVXVNNI) {
+        ops->run[EK_W_Q4] = ek_linear_q4_avxvnni;
+        ops->run[EK_W_Q8] = ek_linear_q8_avxvnni;
+        ops->run[EK_W_PLANES] = ek_linear_planes_avxvnni;
+    }
+    if (!(cpu & EK_CPU_AVX512)) return;
+    *ops = (ek_linear_ops){ek_quantize_row_avx512,
+                           {ek_linear_f32_avx512, ek_linear_f16_avx512, ek_linear_bf16_avx512, ek_linear_q4_avx512,
+                            ek_linear_q8_avx512, ek_linear_planes_avx512}};
+    if (cpu & EK_CPU_ZEN4) {
+        ops->run[EK_W_Q4] = ek_linear_q4_avx512_zen4;
+        ops->run[EK_W_Q8] = ek_linear_q8_avx512_zen4;
+        ops->run[EK_W_PLANES] = ek_linear_planes_avx512_zen4;
+    }
+    if (!(cpu & EK_CPU_AMX)) return;
+    ops->run[EK_W_Q4] = ek_linear_q4_amx;
+    ops->run[EK_W_Q8] = ek_linear_q8_amx;
+    ops->run[EK_W_PLANES] = ek_linear_planes_amx;
+}
+#elif defined(__aarch64__)
+static void init_isa(ek_linear_ops *ops, unsigned cpu)
+{
+    if (!(cpu & EK_CPU_DOTPROD)) return;
+    ops->quantize_row = ek_quantize_row_neon;
+    ops->run[EK_W_Q4] = ops->run[EK_W_Q8] = cpu & EK_CPU_I8MM ? ek_linear_q_i8mm : ek_linear_q_dotprod;
+}
+#else
+static void init_isa(ek_linear_ops *ops, unsigned cpu)
+{
+    (void)ops, (void)cpu;
+}
+#endif
+
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu)
 {
     *ops = (ek_linear_ops){quantize_row, {run_f32, run_f16, run_bf16, run_q, run_q, run_planes}};
-#if defined(__x86_64__)
-    ek_linear_init_x86(ops, cpu);
-#elif defined(__aarch64__)
-    ek_linear_init_arm(ops, cpu);
-#else
-    (void)cpu;
-#endif
+    init_isa(ops, cpu);
 }
 
 static ek_err check_shape(int n, int k)

@@ -220,8 +220,6 @@ typedef struct ek_linear_ops {
     ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
 void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
-void ek_linear_init_x86(ek_linear_ops *ops, unsigned cpu);
-void ek_linear_init_arm(ek_linear_ops *ops, unsigned cpu);
 
 /* Quantises all rows of a as w reads them; does nothing for Form F or if they already are. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/machine/cpu.h"
 #include "ops/math.h"
 #include "ops/tree.h"
 
@@ -137,7 +138,8 @@ void ek_row_init(ek_row_ops *ops, unsigned cpu)
     *ops = (ek_row_ops){rms_norm, add,     scale, gelu_mul,   soft_cap,    rope,    axpy, add_scale,
                         argmax,   sum_exp, clamp, layer_norm, sigmoid_mul, mul_add, mul};
 #if defined(__x86_64__)
-    ek_row_init_x86(ops, cpu);
+    if (cpu & EK_CPU_AVX2) ek_row_table_avx2(ops);
+    if (cpu & EK_CPU_AVX512) ek_row_table_avx512(ops);
 #else
     (void)cpu;
 #endif

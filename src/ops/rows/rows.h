@@ -49,7 +49,8 @@ typedef struct ek_row_ops {
 } ek_row_ops;
 
 void ek_row_init(ek_row_ops *ops, unsigned cpu);
-void ek_row_init_x86(ek_row_ops *ops, unsigned cpu);
+void ek_row_table_avx2(ek_row_ops *ops);
+void ek_row_table_avx512(ek_row_ops *ops);
 
 /* prob = softmax(x) over n: e_i by ek_exp relative to the maximum, sum by the row sum above,
  * one division each. For the router and for logprobs; scalar everywhere. */

@@ -129,6 +129,10 @@ INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
     IN_REGISTER(sum);
     return sum;
 }
+INLINE vi vi_shr(vi a, int n)
+{
+    return _mm256_srli_epi32(a, n);
+}
 INLINE vi vi_sra(vi a, int n)
 {
     return _mm256_srai_epi32(a, n);
@@ -252,6 +256,10 @@ INLINE vf v_from_u4(const uint8_t *p, int shift)
 INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b)
 {
     return v_fma(s, v_from_u4(p, shift), b);
+}
+INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
+{
+    return vi_to_float(vi_sub(vi_and(a, vi_set1(15)), vi_set1(8)));
 }
 
 /* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].

@@ -124,6 +124,10 @@ INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
     __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*(const int16_t(*)[2])pair));
     return sum;
 }
+INLINE vi vi_shr(vi a, int n)
+{
+    return _mm512_srli_epi32(a, (unsigned)n);
+}
 INLINE vi vi_sra(vi a, int n)
 {
     return _mm512_srai_epi32(a, (unsigned)n);
@@ -254,6 +258,11 @@ INLINE vf v_from_u4(const uint8_t *p, int shift)
 INLINE vf v_affine_u4(const uint8_t *p, int shift, vf s, vf b) /* all lanes of s alike, and of b */
 {
     return _mm512_permutexvar_ps(u4_at(p, shift), v_fma(s, u4_floats(), b));
+}
+INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
+{
+    return _mm512_permutexvar_ps(
+        a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */
 }
 
 /* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].

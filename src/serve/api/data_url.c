@@ -3,8 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/hash/base64.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 
 static const char scheme[] = "data:", coded[] = "base64";
 enum { SCHEME = sizeof scheme - 1, CODED = sizeof coded - 1, MAX_HEAD = 1024 };

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash/base64.h"
-#include "base/wanted.h"
-#include "chat/form.h"
+#include "base/encoding.h"
+#include "base/clock.h"
+#include "chat/bounds.h"
 #include "serve/api/field.h"
 #include "serve/api/model_card.h"
 #include "text/json/json.h"

@@ -27,7 +27,7 @@ typedef struct ek_api_request {
     json_t *schema, *only;        /* behind form's pointers; ek_api_prepare frees them */
     const char *form_param;       /* the field that asks for form.text, a literal: named where its schema is refused */
     ek_grammar *grammar;
-    ek_buf form_text; /* what it was made of (chat/form.h), where ek_api_limits.keep_forms and there is one */
+    ek_buf form_text; /* what it was made of (chat/bounds.h), where ek_api_limits.keep_forms and there is one */
     ek_logit_bias *bias;
     char *stop[EK_STOP_MAX];
     ek_turn_prompt *more; /* prompts behind the first, of an API that takes several */
@@ -170,7 +170,7 @@ extern const ek_dialect ek_dialect_ollama_chat, ek_dialect_ollama_generate, ek_d
 
 /* Makes a request and its prompt from a body: parse, render, encode; of a path that generates nothing also its reply,
  * r->answer. Pure, any thread. Errors are those of parse and
- * ek_turn_prompt_make, and ECANCELLED where it is not wanted any more (base/wanted.h); r->param as of parse, or
+ * ek_turn_prompt_make, and ECANCELLED where it is not wanted any more (base/clock.h); r->param as of parse, or
  * prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);

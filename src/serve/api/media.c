@@ -4,8 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/hash/base64.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "media/image.h"
 #include "media/limits.h"
 #include "media/sound.h"

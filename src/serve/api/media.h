@@ -107,7 +107,7 @@ bool ek_is_data_url(const char *s, size_t n);
 const char *ek_data_url_parse(ek_data_url *out, const char *s, size_t n);
 /* At least the bytes that DATA stands for; linear. */
 size_t ek_data_url_bytes(const ek_data_url *u);
-/* Appends them: escapes such as %2B are resolved, base64 is forgiving (base/hash/base64.h), a fragment is dropped.
+/* Appends them: escapes such as %2B are resolved, base64 is forgiving (base/encoding.h), a fragment is dropped.
  * false, and nothing appended, where it is not base64 although it says so, or the system has no memory. */
 bool ek_data_url_decode(ek_buf *out, const ek_data_url *u);
 

@@ -3,8 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/hash/base64.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "serve/api/field.h"
 #include "text/json/json.h"
 #include "text/utf8.h"

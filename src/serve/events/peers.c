@@ -14,7 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "base/resolve.h"
+#include "base/address.h"
 #include "serve/events/zmtp.h"
 
 enum { TURN = 32 /* messages that a peer is sent in a turn */, BACKLOG = 64, ANSWERS = 4096 /* bytes */ };

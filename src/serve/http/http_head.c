@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/hex.h"
+#include "base/encoding.h"
 
 /* --- the head --- */
 

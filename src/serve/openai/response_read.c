@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "serve/openai/response_state.h"
 #include "text/json/json.h"
 

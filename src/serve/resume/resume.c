@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "text/json/json.h"
 
 void ek_resume_fini(ek_resume *r)

@@ -41,7 +41,7 @@ ek_err ek_resume_read(ek_resume *r, const json_t *v, int n_vocab, int ctx_tokens
 void ek_resume_fini(ek_resume *r);
 
 /* The chain in front of a reply's seed: path, numerics (identity), prompt and every option that decides on its tokens.
- * form: what the grammar was made of (chat/form.h), or "". */
+ * form: what the grammar was made of (chat/bounds.h), or "". */
 uint64_t ek_resume_begin(const char *path, const char *identity, const ek_turn_prompt *prompt, const ek_turn_opts *o,
                          const char *form);
 /* With the seed: 0 for a reply that draws nothing. */

@@ -1,7 +1,7 @@
 /* The automaton inside strings: characters in UTF-8 or as escapes, their number, and the pattern. */
 #include "text/grammar/grammar_state.h"
 
-#include "base/hex.h"
+#include "base/encoding.h"
 
 enum { LAST1 = 1, LAST2, LAST3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4 };
 enum { SECOND = EK_IN_HEX + 1, SECOND_OF_D, THIRD, FOURTH }; /* the digit of \u that comes next */

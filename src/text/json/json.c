@@ -11,7 +11,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "text/utf8.h"
 
 typedef struct reader {

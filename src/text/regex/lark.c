@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "text/regex/lark_work.h"
 #include "text/utf8.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "text/regex/regex_work.h"
 #include "text/utf8.h"
 

@@ -1,5 +1,5 @@
 /* Keywords of a schema as a whole: which are known, where a reference points, several schemas in one. */
-#include "base/hex.h"
+#include "base/encoding.h"
 
 #include <stdlib.h>
 #include <string.h>

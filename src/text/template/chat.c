@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "text/template/chat_state.h"
 #include "text/utf8.h"
 

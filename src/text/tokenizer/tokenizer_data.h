@@ -3,7 +3,7 @@
 #define EK_TEXT_TOKENIZER_DATA_H
 
 #include "base/hash/rng.h"
-#include "base/wanted.h"
+#include "base/clock.h"
 #include "text/tokenizer/tokenizer.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The pieces of a tokenizer: vocabulary, added tokens, and what each piece decodes to. */
 #include "base/alloc.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 #include "text/json/json.h"
 #include "text/tokenizer/tokenizer_data.h"
 #include "text/utf8.h"

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "drafts.h"
 #include "gpu/gpu.h"
-#include "gpu/runs.h"
 #include "gpu/step/run.h"
 
 static ek_gpu_driver driver;

@@ -1,6 +1,6 @@
 /* A folder of safetensors with a config.json, as Hugging Face and mlx-vlm write them. Names are those of transformers;
  * mlx-vlm leaves "model." out, and calls what the 12B has for eyes vision_embedder. */
-#include "model/tower/source/tower_folder.h"
+#include "model/tower/source/tower_source.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "model/source/source.h"
-#include "model/tower/source/tower_gguf_audio.h"
 
 /* ------------------------------------------------------------------ the file */
 

@@ -1,4 +1,4 @@
-#include "model/tower/source/tower_gguf_audio.h"
+#include "model/tower/source/tower_gguf.h"
 
 #include <stdio.h>
 #include <string.h>

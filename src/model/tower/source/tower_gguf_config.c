@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "model/tower/source/tower_gguf.h"
-#include "model/tower/source/tower_gguf_audio.h"
 
 /* "clip.vision.KEY" or "gemma4.vision.KEY". */
 static const ek_gguf_value *value(const ek_gguf *g, const char *sense, const char *key)

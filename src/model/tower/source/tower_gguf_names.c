@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "model/tower/source/tower_gguf.h"
-#include "model/tower/source/tower_gguf_audio.h"
 
 typedef struct pair {
     const char *ours, *theirs;

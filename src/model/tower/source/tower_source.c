@@ -5,9 +5,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "model/tower/source/tower_folder.h"
 #include "model/tower/source/tower_gguf.h"
-#include "model/tower/source/tower_synthetic.h"
 
 /* ------------------------------------------------------------------ which container */
 

@@ -59,4 +59,13 @@ bool ek_tower_source_find(ek_tower_source *s, const char *name, ek_tower_tensor 
 ek_err ek_tower_source_need(ek_tower_source *s, const char *name, int n_dims, const int64_t *dim, ek_tower_tensor *out);
 ek_err ek_tower_source_matrix(ek_tower_source *s, const char *name, int n, int k, ek_weight_data *out);
 
+/* Towers in a folder of safetensors. */
+
+ek_err ek_tower_folder_open(ek_tower_source **out, const char *path);
+
+/* Vision towers of the published shapes with random weights made in memory. */
+
+/* name: e2b, e4b, 12b, 26b or 31b; ENOTFOUND lists them. They see, and do not hear. */
+ek_err ek_tower_synthetic_open(ek_tower_source **out, const char *name);
+
 #endif

@@ -1,4 +1,4 @@
-#include "model/tower/source/tower_synthetic.h"
+#include "model/tower/source/tower_source.h"
 
 #include <stdlib.h>
 #include <string.h>

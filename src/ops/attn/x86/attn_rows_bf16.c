@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "ops/attn/x86/attn_rows_x86.h"
-#include "ops/x86/fetch.h"
+#include "ops/attn/x86/attn_x86.h"
+#include "ops/x86/inline.h"
 #include "ops/x86/vec_bf16.h"
 
 enum {

@@ -7,7 +7,7 @@
 
 #include "ops/attn/attn_rows.h"
 #include "ops/convert.h"
-#include "ops/x86/fetch.h"
+#include "ops/x86/inline.h"
 
 /* ------------------------------------------------------------------ scores */
 

@@ -2,7 +2,7 @@
 #ifndef EK_OPS_X86_LINEAR_PAIR_512_H
 #define EK_OPS_X86_LINEAR_PAIR_512_H
 
-#include "ops/x86/fetch.h"
+#include "ops/x86/inline.h"
 #include "ops/linear/x86/linear_unpack_512.h"
 
 /* Bytes ahead into the first-level cache, and in each panel into the second. */

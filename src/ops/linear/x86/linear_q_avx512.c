@@ -8,7 +8,7 @@
  * panels by up to 6 rows (3 of two limbs): all sums stay in registers, a row's broadcast bytes serve both panels, and
  * the codes come packed from the second-level cache. Up to 16 rows those tiles take turns on two panels, and each
  * fetches its share of the next two; of more rows the first tile passes over all panels of a task before the second. */
-#include "ops/x86/fetch.h"
+#include "ops/x86/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_many_512.h"
 #include "ops/linear/x86/linear_q_pair_512.h"
@@ -177,7 +177,7 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
                 pair_fn *const (*by_tile)[PAIR_ROWS + 1])
 {
     if (!zen4 && r1 - r0 >= MANY_MIN_ROWS) {
-        many_run(w, x, r0, r1, y, ldy, p0, p1, unpack, many[w->form == EK_W_Q8][w->a_group == 64]);
+        many_run(w, x, r0, r1, y, ldy, p0, p1, unpack_q, many[w->form == EK_W_Q8][w->a_group == 64]);
         return;
     }
     const int rows = r1 - r0;

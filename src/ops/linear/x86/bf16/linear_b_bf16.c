@@ -7,7 +7,7 @@
 
 #include "ops/convert.h"
 #include "ops/linear/x86/bf16/linear_b_tile.h"
-#include "ops/linear/x86/bf16/linear_b_x86.h"
+#include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/vec_bf16.h"
 
 enum { GROUPS = 4, FETCH = 4608 };

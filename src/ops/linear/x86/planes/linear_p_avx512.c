@@ -3,7 +3,7 @@
  * A vector lane is one output of a panel; VPDPBUSD multiplies codes u (of a codebook c + 128, which VPSHUFB looks up)
  * by the row's signed bytes. A unit of 32 inputs is decoded once for up to 12 rows (6 of two limbs), its scales too:
  * they are those of the file, and cost two or three operations per group. */
-#include "ops/x86/fetch.h"
+#include "ops/x86/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_many_512.h"
 #include "ops/linear/x86/planes/linear_p_unpack_512.h"

@@ -1,0 +1,38 @@
+/* Bytes as text: hexadecimal digits and base64. */
+#ifndef EK_BASE_ENCODING_H
+#define EK_BASE_ENCODING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+
+/* 0 to 15, of either case; -1: it is none. */
+static inline int ek_hex_digit(int c)
+{
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* The byte of two digits at s, of which n bytes are there; -1: they are none. */
+static inline int ek_hex_byte(const char *s, size_t n)
+{
+    const int high = n >= 2 ? ek_hex_digit(s[0]) : -1, low = high >= 0 ? ek_hex_digit(s[1]) : -1;
+    return low >= 0 ? high << 4 | low : -1;
+}
+
+/* Base64 (RFC 4648, with the digits + and /). */
+
+/* Appends the digits of n bytes, padded to a multiple of four. */
+void ek_base64_encode(ek_buf *out, const void *bytes, size_t n);
+/* Appends the bytes that n digits stand for, as WHATWG's forgiving decoder reads them: blanks and line breaks between
+ * them are skipped; the padding may be missing. false, and nothing appended, for anything else, and where the system
+ * has no memory for them. */
+bool ek_base64_decode(ek_buf *out, const char *s, size_t n);
+/* The same of digits that may be written as in a URL: %2B for +. */
+bool ek_base64_decode_escaped(ek_buf *out, const char *s, size_t n);
+/* At least the bytes that decoding appends, and at most 6 more where all n are digits; it reads the digits alone. */
+size_t ek_base64_bytes(const char *s, size_t n, bool escaped);
+
+#endif
