@@ -1,6 +1,5 @@
 #include "base/encoding.h"
 
-
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void ek_base64_encode(ek_buf *out, const void *bytes, size_t n)

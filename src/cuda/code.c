@@ -1,4 +1,4 @@
-#include "cuda/driver.h"
+#include "cuda/code.h"
 
 #include <stdio.h>
 

@@ -6,7 +6,7 @@
 
 #include "cuda/api.h"
 #include "cuda/chip.h"
-#include "cuda/driver.h"
+#include "cuda/code.h"
 
 struct ek_cuda {
     ek_cuda_api f;

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-
-
 /* What a nibble at the low end does to the remainder: four steps of the polynomial, bits reversed. */
 static uint32_t step(uint32_t crc)
 {

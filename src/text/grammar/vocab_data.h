@@ -71,11 +71,11 @@ typedef enum ek_body { EK_BODY_JSON, EK_BODY_GEMMA, EK_BODY_COUNT } ek_body;
 
 /* Tokens of one form, such as a blank and small letters: what a pattern says of a kind of characters then holds for
  * all of them. */
-typedef struct ek_run {
+typedef struct ek_vocab_run {
     uint16_t kind[3]; /* of the first character, the second, and all further ones */
     uint64_t *set;    /* [EK_VOCAB_RUN + 1] rows: tokens of at most so many characters */
     ek_byte_trie trie;
-} ek_run;
+} ek_vocab_run;
 enum { EK_RUNS = 12 };
 
 struct ek_vocab {
@@ -87,7 +87,7 @@ struct ek_vocab {
     ek_byte_trie all, rest[EK_BODY_COUNT]; /* rest: tokens that may begin in a body and are not in its sets */
     uint64_t *body[EK_BODY_COUNT];         /* [EK_VOCAB_CHARS + 1] rows: whole characters of a body, at most so many */
     uint64_t *text;                        /* a row: every token that is not special */
-    ek_run run[EK_RUNS];                   /* no token is in two of them */
+    ek_vocab_run run[EK_RUNS];             /* no token is in two of them */
     ek_byte_trie odd;                      /* tokens that are in none */
     size_t bytes;
     int longest, opening, closing, commas; /* maxima of a token: bytes; { and [; } and ]; commas */

@@ -19,7 +19,7 @@ INLINE void unpack_codes(uint8_t *out, const uint8_t *codes, int n, int zero_cod
 }
 
 static void unpack_q(uint8_t *codes, unpacked_scales *scales, const ek_linear *w, const uint8_t *const *panel, int k,
-                   int groups, bool is_signed)
+                     int groups, bool is_signed)
 {
     const int group = w->a_group, per_scale = w->group / group;
     const size_t group_bytes = ek_linear_group_bytes(w), code_bytes = ek_linear_code_bytes(w);
