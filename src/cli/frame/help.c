@@ -158,11 +158,6 @@ void ek_cli_usage(ek_buf *out)
     ek_buf_str(out, "\n`evenkeel COMMAND --help` lists a command's common options, --help-all all of them.\n");
 }
 
-static const char *effect_words(ek_opt_effect e)
-{
-    return e == EFFECT_SPEED ? "speed" : e == EFFECT_ANSWER ? "answer" : "";
-}
-
 /* Bars would end a table cell. */
 static void cell(ek_buf *out, const char *s)
 {
@@ -192,7 +187,7 @@ static void table_row(ek_buf *out, const ek_option *o)
     ek_option_flag(out, o);
     if (*o->placeholder) ek_buf_char(out, ' ');
     cell(out, o->placeholder);
-    ek_buf_str(out, "` | ");
+    ek_buf_fmt(out, "`%s | ", o->effect == EFFECT_ANSWER ? " \\*" : "");
     const bool models = (o->commands & OPENS_MODEL) == OPENS_MODEL;
     const char *comma = models ? ", " : "";
     if (models) ek_buf_str(out, "*models*");
@@ -203,7 +198,7 @@ static void table_row(ek_buf *out, const ek_option *o)
     }
     ek_buf_fmt(out, " | %s | ", o->def ? o->def : "");
     cell(out, o->text);
-    ek_buf_fmt(out, " | %s |\n", effect_words(o->effect));
+    ek_buf_str(out, " |\n");
 }
 
 void ek_cli_markdown(ek_buf *out)
@@ -216,10 +211,10 @@ void ek_cli_markdown(ek_buf *out)
         out,
         "\n## Options\n\n"
         "Every option is also an environment variable: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`. The command line\n"
-        "wins. *answer*: another value may change the answer. *speed*: no bit of any logit depends on it.\n"
+        "wins. \\*: another value may change the answer; no other option changes a bit of it.\n"
         "*models*: run, serve, bench, selftest, replay, logits, generate, draft, features.\n"
         "`evenkeel COMMAND --help` lists the common options, `--help-all` all of them.\n\n"
-        "| option | commands | default | meaning | effect |\n|---|---|---|---|---|\n");
+        "| option | commands | default | meaning |\n|---|---|---|---|\n");
     for (int i = 0; i < ek_n_options; i++)
         if (ek_options[i].commands) table_row(out, &ek_options[i]);
 }
