@@ -1,5 +1,5 @@
-/* Memory allocation. Small allocations never fail: when memory is out, they take from the reserve (below), and
- * where there is none the program prints one line and aborts. Large blocks (weights, pages, scratch) can fail; the
+/* Memory allocation. Small allocations never fail: without free memory they take from the reserve (below); without a
+ * reserve the program prints one line and aborts. Large blocks (weights, pages, scratch) can fail; the
  * caller reports the error. Sizes are in bytes. */
 #ifndef EK_BASE_ALLOC_H
 #define EK_BASE_ALLOC_H
@@ -17,10 +17,10 @@ char *ek_strdup(const char *s);
 void *ek_alloc_big(size_t n);
 void ek_free_big(void *p, size_t n); /* NULL is allowed */
 
-/* Memory set aside for when the system gives no more. An allocation that is refused gives the reserve back to the
- * system and is made again, so that what is under way comes to an end; who begins new work asks first, and refuses it
- * until the reserve could be filled again. Without a reserve, and where even that is not enough, the program
- * prints one line with the number of bytes and ends with status 1. Any thread. */
+/* The reserve: memory set aside for the moment when the system refuses an allocation. The reserve is then returned to
+ * the system and the allocation is made again, so that running work can finish. Callers check the reserve before they
+ * begin new work, and refuse it until the reserve is filled again. If the reserve does not suffice, the program prints
+ * one line with the number of bytes and ends with status 1. Any thread. */
 
 /* Sets bytes aside, unless they are; false if the system does not give them now. The first call before other threads
  * allocate. */

@@ -19,13 +19,13 @@ double ek_thread_time(void); /* seconds of CPU time that the calling thread has 
  */
 bool ek_wait_until(pthread_cond_t *cond, pthread_mutex_t *lock, double deadline);
 
-/* Whether anybody still waits for what a thread computes: who gives it work says so, and work that takes long asks
- * between its stages, so that what nobody waits for ends soon. */
+/* Cancellation of long work. The thread that hands out work sets a flag when its client has left; the work checks the
+ * flag between its steps and ends early. */
 
-/* Of this thread, from now on: true in *dropped, by any thread, says that nobody waits any more. NULL: somebody
- * always does, as at first. */
+/* Sets the calling thread's flag: any thread may store true in *dropped to cancel the work. NULL (the initial value):
+ * the work is never cancelled. */
 void ek_wanted_until(const atomic_bool *dropped);
 bool ek_is_wanted(void);
-ek_err ek_wanted_check(void); /* ECANCELLED where it is not */
+ek_err ek_wanted_check(void); /* ECANCELLED after the flag was set */
 
 #endif

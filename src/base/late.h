@@ -1,6 +1,6 @@
-/* Libraries that are found when the program runs, so that one which is missing costs its own part of the program alone.
- * Code calls their functions by their own names: a stub of each, made here, jumps to where the library has it. Calls
- * before ek_late_open, or after it failed, are the caller's mistake and end the program. */
+/* Libraries loaded at run time: a missing library disables only the features that need it. Code calls the functions by
+ * their own names; a stub per function jumps to the library's address. A call before ek_late_open, or after it failed,
+ * is the caller's mistake and ends the program. */
 #ifndef EK_BASE_LATE_H
 #define EK_BASE_LATE_H
 

@@ -1,12 +1,12 @@
 /* The page table of one sequence: which page holds which positions.
  *
  * A table has the positions [0, n) and may write only behind them: extend acquires the pages of
- * the next rows. Entry i of a kind holds positions [64 i, 64 i + 64). Held are the entries [first, end) of a
- * kind; the others are EK_NO_PAGE. Full layers: first stays 0. Sliding layers: an entry is released
+ * the next rows. Entry i of a kind holds positions [64 i, 64 i + 64). The table holds the entries [first, end) of
+ * a kind; all others are EK_NO_PAGE. Full layers: first stays 0. Sliding layers: an entry is released
  * once none of its positions is visible to a future row (trim).
  *
  * Tables share pages (adopt). A page is written only by its one holder, at or behind the holder's end:
- * extend copies a page that it would have to write and that others hold too.
+ * before it would write a page with other holders, extend copies the page.
  * Engine thread only; init and fini of a table that holds nothing may run anywhere. */
 #ifndef EK_CACHE_PAGE_TABLE_H
 #define EK_CACHE_PAGE_TABLE_H

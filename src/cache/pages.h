@@ -2,14 +2,14 @@
  *
  * A page holds 64 consecutive positions of every owning layer of its kind (ops/kv/kv.h). Here it is a
  * number; the memory behind it belongs to the executor, which may be a device. A page is counted: each
- * page table that reads it holds one reference. It is written only by its one holder, at or behind the
- * holder's end (page_table.h); what several hold is never written, which is what makes sharing safe.
+ * page table that reads it holds one reference. Only a page's single holder writes it, at or behind the
+ * holder's end (page_table.h). A page with several holders is never written; this makes sharing safe.
  *
- * The prefix index (prefix.h) is a holder too, of pages that it marks as cached. A cached page that nobody
- * else holds is idle: it can be had like an unused one, because acquire makes the index give it back first.
+ * The prefix index (prefix.h) is a holder too, of pages that it marks as cached. A cached page without another
+ * holder is idle. Idle pages count as available, because acquire makes the index release them first.
  *
- * acquire and release allocate nothing. A page that is acquired holds what its last holder left; that
- * must never matter. Engine thread only. */
+ * acquire and release allocate nothing. An acquired page still has its last holder's contents; no result may
+ * depend on them. Engine thread only. */
 #ifndef EK_CACHE_PAGES_H
 #define EK_CACHE_PAGES_H
 

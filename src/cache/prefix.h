@@ -2,8 +2,8 @@
  * like an earlier one takes these pages instead of computing them.
  *
  * A tree with one node per page of 64 positions. A node has the tokens of its positions, the page of the full
- * layers, and maybe the page of the sliding layers; what stands at a node depends on all tokens from the root
- * to it. Tokens are compared, not hashes of them. Roots are apart by salt: nothing is found under another salt.
+ * layers, and maybe the page of the sliding layers; a node's pages depend on all tokens from the root
+ * to it. Lookups compare tokens, not hashes. Each salt has its own root, so no lookup finds pages of another salt.
  *
  * A sequence may begin at any position p of a path whose full pages are there (they always are), and whose
  * sliding pages cover [p - W + 1, p). Sliding pages are large and are kept where a prompt is likely to be taken up

@@ -123,18 +123,18 @@ bool ek_store_is_fleeting(const ek_store *s);
  * file whose structure is damaged is deleted and begun anew. Both are logged and counted. Prompts can be read from a
  * file, so that it is its owner's alone; links are not followed, and another program's database is left as it is. */
 
-/* dir is created if it is not there (not its parents). max_bytes: of pages; the file itself is a little larger. EIO
- * with the path, also for a link, and for what is no regular file; EFORMAT for a database that is not evenkeel's; EBUSY
- * if another process uses the file. */
+/* Creates dir if it does not exist (not its parents). max_bytes: of pages; the file itself is a little larger. EIO with
+ * the path, also for a link and for a file that is not regular; EFORMAT for a database that is not evenkeel's; EBUSY if
+ * another process uses the file. */
 ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *key, double max_bytes,
                             const ek_kv_layout *layout);
 
 /* Cached pages in host memory, beside those of a device or of a smaller pool: a backend of the store, before the disk's
  * or alone. */
 
-/* Keeps at most max_bytes, the least recently used go. below: what is written goes there too, and what is not here is
- * read there and then kept here; taken over, also on failure; NULL: nothing, and all is gone with the process. ENOMEM
- * if the machine has less than max_bytes available. */
+/* Keeps at most max_bytes and evicts the least recently used pages. below (may be NULL): the next backend. Written
+ * pages go there too; a page that memory lacks is read from it and kept here. below is taken over, also on failure.
+ * ENOMEM if the machine has less than max_bytes available. */
 ek_err ek_store_memory_open(ek_store_backend *out, const ek_kv_layout *layout, double max_bytes,
                             const ek_store_backend *below);
 

@@ -1,5 +1,5 @@
-/* What bounds the tokens of a reply besides its sampling options: the grammar of its form and the limit of its
- * thoughts, as the engine asks for them. Belongs to the engine while it has the request. */
+/* Limits on a reply's tokens besides its sampling options: the grammar of its form and the limit of its thoughts, in
+ * the form that the engine reads. The engine owns them while it has the request. */
 #ifndef EK_CHAT_BOUNDS_H
 #define EK_CHAT_BOUNDS_H
 

@@ -1,5 +1,5 @@
-/* From the files of a conversation to what a prompt carries of them: how many soft tokens each takes, and what the
- * towers read. Inside src/chat, but for what a model takes. */
+/* The pictures, sounds and videos of a conversation in its prompt: the number of soft tokens of each file, and the
+ * input of the towers. Inside src/chat, except ek_chat_media. */
 #ifndef EK_CHAT_MEDIA_H
 #define EK_CHAT_MEDIA_H
 
@@ -9,7 +9,7 @@
 #include "model/tower/tower.h"
 #include "text/tokenizer/tokenizer.h"
 
-/* What a model takes beside text. Zeroed: nothing. */
+/* A model's inputs besides text. Zeroed: none. */
 typedef struct ek_chat_media {
     bool image, audio;              /* it has eyes, it has ears */
     bool frame;                     /* with eyes: its vocabulary has a token for frames of videos */
@@ -20,13 +20,13 @@ typedef struct ek_chat_media {
     ek_sound_kind sound;
 } ek_chat_media;
 
-/* What a model of this configuration and vocabulary takes with these towers. towers NULL: nothing; t NULL: the
- * configuration alone says which tokens there are. */
+/* The inputs of a model with this configuration, vocabulary and towers. towers NULL: none; t NULL: the configuration
+ * alone determines the tokens. */
 void ek_chat_media_of(ek_chat_media *out, const ek_towers *towers, const ek_config *config, const ek_tokenizer *t);
 /* In words: "text alone", "text and images", "text and sounds" or "text, images and sounds". */
 const char *ek_chat_media_words(const ek_chat_media *media);
 
-/* What stands behind one placeholder of a prompt. */
+/* The content of one placeholder of a prompt. */
 typedef struct ek_run {
     const ek_media_file *file; /* the conversation's */
     ek_part_kind kind;

@@ -89,11 +89,11 @@ typedef struct ek_executor {
     /* The same in two halves, for an executor that computes beside the host; NULL: step alone. begin queues a step, end
      * waits for the step that was begun first and gives its draws, and then its logits and digests are those that are
      * read. Behind a step that was not ended one more may be begun, whose rows each follow a draw of it, or with
-     * begins_prompts are a prompt's, and whose rows of logits are not shown, or as its draws come later; what
-     * copy_page, write_page and poison_page do then happens behind both. Whatever the tokens are that it follows, it
-     * does no harm, and its draws are right where these are. After an error of begin nothing of that step was begun:
-     * that it follows draws can be refused. After an error of end the step behind it must be ended, too (and drawn
-     * before, if it draws later), and gives nothing. */
+     * begins_prompts are a prompt's, and whose rows of logits are not shown, or as its draws come later; copies,
+     * writes and poisoning of pages then happen behind both. The step behind must be harmless whatever tokens it gets
+     * from the step in front; its draws are right if these tokens are. After an error of begin nothing of that step was
+     * begun, so an executor may refuse a step that follows draws. After an error of end the step behind it must be
+     * ended, too (and drawn before, if it draws later), and gives nothing. */
     ek_err (*begin)(void *arg, const ek_step *step);
     ek_err (*end)(void *arg, const ek_step *step);
     /* Queues the draws of the step that was begun with draws_later: begin read nothing of draw[] and shown[], which

@@ -39,7 +39,7 @@ ek_err ek_drafter_reserve(ek_drafter *d, int max_rows, int max_ctx);
 
 /* One sequence in a step. */
 typedef struct ek_drafter_row {
-    const ek_seq *seq; /* the target's pages; positions [0, n) are written, in sliding layers those that are held */
+    const ek_seq *seq; /* the target's pages; positions [0, n) are written, in sliding layers only held pages */
     int n;             /* 1 or more; the first token fed is at position n */
     int32_t token;     /* in: the token at n, then those drafted; out: the next one */
     float *state;      /* backbone_hidden_size floats. In: for the first token the target's hidden state behind the

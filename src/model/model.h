@@ -37,7 +37,7 @@ ek_err ek_model_open(ek_model **out, const char *dir, const ek_model_opts *opts)
  * of (seed, NAME, i), so two calls make the same model. */
 ek_err ek_model_synthetic(ek_model **out, const ek_config *config, int bits, uint64_t seed, const ek_model_opts *opts);
 
-/* What a model takes: of one that was opened deferred, what it would. */
+/* The memory that a model takes, or, if it was opened deferred, will take. */
 typedef struct ek_model_need {
     ek_config config;
     ek_kv_layout layout;
@@ -84,7 +84,7 @@ uint64_t ek_model_parameters(const ek_config *config);
 ek_pool *ek_model_pool(const ek_model *m); /* for work between forward passes; NULL: one thread */
 unsigned ek_model_cpu(const ek_model *m);  /* EK_CPU_* that its kernels were chosen for */
 
-/* Bytes of packed weights: of all matrices of layer i; of those that belong to no layer, with or without the table of
+/* Bytes of packed weights: of all matrices of layer i; of all matrices outside layers, with or without the table of
  * embeddings. */
 double ek_model_layer_bytes(const ek_model *m, int i);
 double ek_model_common_bytes(const ek_model *m, bool embed);

@@ -114,7 +114,7 @@ void ek_run_layers(ek_pass *p);
 /* Bytes per token and multiply-adds per row, from the planned matrices. */
 void ek_model_count_work(ek_model *m);
 
-/* What ek_model_forward refuses about its rows; reads m and the limits of s, nothing else of it. */
+/* Checks rows before ek_model_forward runs them. Reads the model and the limits of s only. */
 ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);
 
 /* Minimum number of rows for which a stage is spread over the pool: waking many threads costs some microseconds, two
@@ -188,10 +188,10 @@ void ek_embed_rows(const ek_pass *p);
 
 /* Attention: the first half of a layer, from heads to the residual behind them. */
 
-/* From s->x, normed for the layer and quantised for p->reads, to s->h with the layer's attention added and s->x normed
- * and quantised for the feed-forward. A layer that owns keys and values stores those of the rows. The first layer
- * behind those that every row runs drops the rows that want no logits; with none left, p->n is 0 and nothing more is
- * done. */
+/* Reads s->x, normed for the layer and quantised for p->reads. Adds the layer's attention to s->h, and leaves s->x
+ * normed and quantised for the feed-forward. A layer that owns keys and values stores the keys and values of the rows.
+ * The first layer that not every row runs drops the rows without logits; if none is left, p->n is 0 and the function
+ * returns. */
 void ek_run_attention(ek_pass *p);
 
 /* Mixture of experts: the feed-forward of a layer that runs top-k experts per row. */

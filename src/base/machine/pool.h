@@ -23,7 +23,7 @@ ek_err ek_pool_open_nodes(ek_pool **out, int n_threads, const char *root);
 void ek_pool_close(ek_pool *p);
 int ek_pool_threads(const ek_pool *p);
 int ek_pool_nodes(const ek_pool *p); /* 1 to EK_MAX_NODES; each has a thread */
-/* Threads of the nodes before this one, so that of n_nodes all of them. */
+/* Number of threads on the nodes before this one; for node == ek_pool_nodes(p) the number of all threads. */
 int ek_pool_node_first(const ek_pool *p, int node);
 
 /* Calls fn(arg, task, worker) once for every task in [0, n_tasks) and returns when all are
@@ -35,12 +35,13 @@ int ek_pool_node_first(const ek_pool *p, int node);
 typedef void ek_task_fn(void *arg, int task, int worker);
 void ek_pool_run(ek_pool *p, ek_task_fn *fn, void *arg, int n_tasks);
 
-/* The same with tasks that belong to nodes: node j's are those from end[j - 1], or 0, up to end[j]. Threads take
- * their node's, then the others'; `stay`: only their node's, for tasks that write memory first. NULL has one node. */
+/* The same with tasks that belong to nodes: node j has the tasks from end[j - 1] (0 for the first node) up to end[j].
+ * Threads take the tasks of their own node first, then other nodes' tasks. `stay`: a thread takes only its own node's
+ * tasks, for tasks that write memory first. A NULL pool has one node. */
 void ek_pool_run_nodes(ek_pool *p, ek_task_fn *fn, void *arg, const int *end, bool stay);
 
-/* Who runs tasks on several nodes stays on the first one's CPUs, and so do the threads that it starts. This lets the
- * calling thread run everywhere again, until it next runs tasks. */
+/* A thread that runs tasks on several nodes stays bound to the CPUs of the first node, and its new threads inherit the
+ * binding. This unbinds the calling thread until it runs tasks again. */
 void ek_pool_leave(ek_pool *p);
 
 #endif

@@ -1,5 +1,5 @@
-/* Inside src/model/tower: what the encoder of one sense is to tower.c, and what all of them share (tower_bind.c,
- * tower_part.c). */
+/* Inside src/model/tower: the interface of one sense's encoder to tower.c, and the code that all encoders share
+ * (tower_bind.c, tower_part.c). */
 #ifndef EK_MODEL_TOWER_PART_H
 #define EK_MODEL_TOWER_PART_H
 
@@ -12,9 +12,9 @@
 
 /* ------------------------------------------------------------------ weights */
 
-/* The weights of one sense on their way into memory. `bind` functions of an encoder call ek_tower_matrix and its
- * neighbours for each of them, which look the tensor up, check it and remember where it goes; when all are bound, the
- * whole is packed into one block, later and at once. */
+/* The weights of one sense on their way into memory. An encoder's `bind` function calls ek_tower_matrix and its
+ * neighbours for each weight. They look the tensor up, check it and record its destination. Once all weights are bound,
+ * they are packed into one block. */
 typedef struct ek_tower_binder {
     ek_tower_source *from;
     ek_items items;

@@ -101,24 +101,24 @@ typedef struct ek_pack_opts {
     const char *packed_of;  /* with it: where the items lie, a file or folder, as ek_packed_open has it */
 } ek_pack_opts;
 
-/* For `quantise`, before the plan: matrices of floats are packed as 8-bit codes, but those that 32 does not divide.
- * Vectors, and tables that stay in the file, keep their values. */
+/* For `quantise`, before the plan: float matrices are packed as 8-bit codes, except matrices whose rows are not a
+ * multiple of 32. Vectors, and tables that stay in the file, keep their values. */
 void ek_items_quantise(ek_items *list);
 /* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. Vectors that there are
  * are not NULL from then on. */
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
 /* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
-/* Rows [first, first + n) of a matrix, from a whole panel on, that are wanted of it. */
+/* The rows [first, first + n) of a matrix that are to be packed; first is the beginning of a panel. */
 typedef struct ek_rows_wanted {
     void (*of)(const void *arg, const ek_item *it, int *first, int *n);
     const void *arg;
 } ek_rows_wanted;
 
-/* The same for some of the items, in place of what was packed before: those of layers [first, end), of layer `end` the
- * vectors, and what belongs to no layer, with the table of embeddings only if `embed` is set; of their matrices the
- * rows that are wanted (NULL: all), other panels have no memory; of no rows a matrix is not there. packed_dir is read
- * where that is all of them. */
+/* Packs some of the items and replaces the earlier packing: all items of layers [first, end), the vectors of layer
+ * `end`, and the items outside layers (the table of embeddings only if `embed` is set). rows (NULL: all) selects the
+ * rows of each matrix; other panels get no memory, and a matrix without rows is absent. packed_dir is read only if
+ * every row of every item is selected. */
 ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_opts *o, int first, int end, bool embed,
                             const ek_rows_wanted *rows);
 

@@ -33,12 +33,12 @@ ek_vocab_stats ek_vocab_stats_of(ek_vocab *v);
 
 typedef enum ek_text_form { EK_TEXT_FREE, EK_TEXT_JSON_OBJECT, EK_TEXT_JSON_SCHEMA, EK_TEXT_CHOICE } ek_text_form;
 
-/* What a reply must be. Zero: free. */
+/* The form of a reply. Zero: free text. */
 typedef struct ek_reply_form {
     ek_text_form text;
     const json_t *schema; /* EK_TEXT_JSON_SCHEMA; CHOICE: a list of texts, of which the reply is one. Borrowed during
                              ek_grammar_open */
-    bool lenient;         /* of schema: what is not supported is left out instead of refused */
+    bool lenient;         /* unsupported keywords of schema are left out instead of refused */
     bool calls_required;  /* at least one tool call, and no text */
     const json_t *only;   /* a list of names: other tools may not be called; NULL: all may. Borrowed as schema */
 } ek_reply_form;
@@ -47,10 +47,10 @@ typedef struct ek_reply_form {
 typedef struct ek_grammar ek_grammar;
 
 /* The grammar of form; *out is NULL where nothing needs one: free text, and no tool that can be called. tools: as in
- * the prompt, NULL if none may be called; a call of a tool that says "strict": true has arguments by its parameters.
- * So has every call that is required, but of the parameters of a tool that does not say so only what is supported is
- * kept (ek_grammar_ignored). Other calls are well-formed, with any arguments, so that a stream may send what is written
- * of a call before its end is known. one_call: at most one call. EINVAL names the tool, the place in the schema and the
+ * the prompt, NULL if none may be called. Arguments of a tool with "strict": true are valid under its parameters. So
+ * are the arguments of required calls, except that unsupported keywords of a tool without "strict" are left out
+ * (ek_grammar_ignored). Other calls are well-formed with any arguments, so that a stream may send a call before it has
+ * ended. one_call: at most one call. EINVAL names the tool, the place in the schema and the
  * keyword that is not supported; ETOOLARGE; ENOMEM. Builds v's tables (ek_vocab_ready), so not on a thread that may not
  * wait. */
 ek_err ek_grammar_open(ek_grammar **out, ek_vocab *v, const ek_reply_form *form, const json_t *tools, bool one_call);

@@ -38,12 +38,12 @@ typedef struct ek_regex {
 
 /* The automaton of texts in which the pattern, n bytes of UTF-8, finds a match: of whole texts where it says ^ and $.
  * EINVAL with the character (from 1) and what is wrong or not supported there, or if nothing matches; ETOOLARGE beyond
- * the limits above, and beyond *left steps, of which those taken are subtracted, also where it fails. Memory while it
- * is made: below 20 MiB. */
+ * the limits above, and beyond *left steps; the steps taken are subtracted from *left, also on failure. Memory while
+ * the automaton is made: below 20 MiB. */
 ek_err ek_regex_open_within(ek_regex **out, const char *pattern, size_t n, int64_t *left);
-/* The same for an expression that may be replaced by one that matches more: what is not supported of it is left out
- * (what looks ahead or behind, word boundaries) or stands for anything (properties, back references); *cut is then set.
- * cut NULL: as ek_regex_open_within. */
+/* The same, but unsupported parts make the expression match more instead of failing: lookahead, lookbehind and word
+ * boundaries are left out; properties and back references match anything. *cut is then set. cut NULL: as
+ * ek_regex_open_within. */
 ek_err ek_regex_open_lenient(ek_regex **out, const char *pattern, size_t n, int64_t *left, bool *cut);
 /* The texts that both match. EINVAL if there are none; ETOOLARGE. */
 ek_err ek_regex_and(ek_regex **out, const ek_regex *a, const ek_regex *b);
