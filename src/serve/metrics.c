@@ -27,10 +27,15 @@ static void counter(ek_buf *b, const char *name, const char *help, uint64_t v)
     ek_buf_fmt(b, "%s %llu\n", name, (unsigned long long)v);
 }
 
+static void number(ek_buf *b, const char *name, const char *type, const char *help, double v)
+{
+    head(b, name, type, help);
+    ek_buf_fmt(b, "%s %.17g\n", name, v);
+}
+
 static void gauge(ek_buf *b, const char *name, const char *help, double v)
 {
-    head(b, name, "gauge", help);
-    ek_buf_fmt(b, "%s %.17g\n", name, v);
+    number(b, name, "gauge", help, v);
 }
 
 static void histogram(ek_buf *b, const char *name, const char *help, const ek_histogram *h, double first, int n_bins)
@@ -75,12 +80,8 @@ static void put_decoders(ek_buf *b)
 {
     ek_helper_stats d;
     ek_helper_stats_get(&d);
-    counter(b, "evenkeel_decoded_total",
-            "Files of pictures and sounds given to decoders, headers counted by themselves.", d.files);
-    counter(b, "evenkeel_decoders_crashed_total", "Of these, those whose decoder crashed or was killed.", d.crashed);
-    counter(b, "evenkeel_decoders_late_total", "Of these, those that took more processor time than there is.", d.late);
-    counter(b, "evenkeel_decoders_dropped_total", "Of these, those whose client left.", d.dropped);
-    counter(b, "evenkeel_decoder_lines_total", "Lines that decoders wrote to standard error.", d.lines);
+#define METRIC_DECODER(name, help, member) counter(b, name, help, d.member);
+#include "serve/metrics.def"
 }
 
 /* The rows of engine/stats.def. */
@@ -159,42 +160,17 @@ static void put_server(ek_buf *b, const ek_server *s)
     for (int i = 0; i < EK_OUTCOME_COUNT; i++)
         ek_buf_fmt(b, "evenkeel_requests_total{outcome=\"%s\"} %llu\n", ek_outcome_name((ek_outcome)i),
                    (unsigned long long)m->outcome[i]);
-    counter(b, "evenkeel_resumed_total", "Of these, streams that went on here behind what was sent before.",
-            m->resumed);
     head(b, "evenkeel_http_responses_total", "counter", "Responses by status.");
     for (int status = 100; status < 600; status++)
         if (ek_http_responses(s->http, status))
             ek_buf_fmt(b, "evenkeel_http_responses_total{code=\"%d\"} %llu\n", status,
                        (unsigned long long)ek_http_responses(s->http, status));
-    counter(b, "evenkeel_cached_tokens_total", "Prompt tokens that came from a cache.", m->cached_tokens);
-    counter(b, "evenkeel_metrics_texts_total", "Texts of /metrics that were made; replies between repeat one.",
-            m->n_texts);
-    gauge(b, "evenkeel_ready", "1 if /ready is 200.", ek_ready(s) == EK_READY);
-    counter(b, "evenkeel_canary_mismatches_total", "Canaries whose digest was not the first one's.",
-            m->canary_mismatches);
-    counter(b, "evenkeel_stalls_total", "Times that no step ended for --stall-timeout.", m->stalls);
-    counter(b, "evenkeel_log_lost_lines_total", "Lines of the log that nobody read in time.", ek_log_lost());
-    gauge(b, "evenkeel_connections", "Open connections.", ek_http_connections(s->http));
-    gauge(b, "evenkeel_requests_preparing", "Requests whose prompt is being made or waits for it.",
-          ek_workers_waiting(s->workers));
-    gauge(b, "evenkeel_body_bytes", "Bytes of bodies that arrive or wait.", (double)ek_http_body_bytes(s->http));
-    gauge(b, "evenkeel_request_memory_bytes", "Memory counted for requests.", (double)atomic_load(&s->memory.used));
-    gauge(b, "evenkeel_request_memory_limit_bytes", "Memory that requests may take.", (double)s->memory.total);
-    gauge(b, "evenkeel_event_turn_seconds_max", "CPU time of the longest turn of the event loop.", s->loop.max);
     histogram(b, "evenkeel_event_turn_seconds", "CPU time of turns of the event loop.", &s->loop.turns,
               EK_HISTOGRAM_MICRO, EK_HISTOGRAM_BINS);
-    counter(b, "evenkeel_journal_lost_lines_total", "Lines of the journal that were not written.",
-            (uint64_t)ek_journal_lost(s->journal));
-    gauge(b, "process_resident_memory_bytes", "Resident memory.", resident_bytes());
-    gauge(b, "evenkeel_uptime_seconds", "Seconds since the start.", (double)(ek_unix_time() - s->started));
-    histogram(b, "evenkeel_prepare_seconds", "Time from a request's arrival to its prompt's tokens.", &m->prepare,
-              EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
-    histogram(b, "evenkeel_first_token_seconds", "Time from a request's arrival to its first token.", &m->first_token,
-              EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
-    histogram(b, "evenkeel_token_gap_seconds", "Time between tokens of a reply.", &m->token_gap, EK_HISTOGRAM_SECONDS,
-              EK_HISTOGRAM_BINS);
-    histogram(b, "evenkeel_request_seconds", "Time from a request's arrival to the end of its reply.", &m->whole,
-              EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+#define METRIC_COUNT(field, name, help)   counter(b, name, help, m->field);
+#define METRIC_TIMES(field, name, help)   histogram(b, name, help, &m->field, EK_HISTOGRAM_SECONDS, EK_HISTOGRAM_BINS);
+#define METRIC_READ(type, name, help, of) number(b, name, #type, help, (double)(of));
+#include "serve/metrics.def"
 }
 
 static void put_events(ek_buf *b, const ek_server *s)
@@ -202,15 +178,9 @@ static void put_events(ek_buf *b, const ek_server *s)
     ek_events_stats e;
     if (!s->events) return;
     ek_events_stats_read(s->events, &e);
-    counter(b, "evenkeel_kv_events_batches_total", "Batches of --kv-events.", e.batches);
-    counter(b, "evenkeel_kv_events_bytes_total", "Bytes of these batches.", e.bytes);
-    counter(b, "evenkeel_kv_events_stored_pages_total", "Pages that they said are held.", e.came);
-    counter(b, "evenkeel_kv_events_removed_pages_total", "Pages that they said are held no more.", e.went);
-    gauge(b, "evenkeel_kv_events_pages", "Pages that are held, by these batches.", (double)e.pages);
-    counter(b, "evenkeel_kv_events_replays_total", "Requests of --kv-replay that were answered whole.", e.replays);
-    counter(b, "evenkeel_kv_events_lost_replays_total", "Those that were given up: nobody read.", e.lost_replays);
-    counter(b, "evenkeel_kv_events_bad_requests_total", "Messages at --kv-replay that are no requests.",
-            e.bad_requests);
+#define EVENTS_STAT(field, debug, type, name, help) \
+    if (*name) number(b, name, #type, help, (double)e.field);
+#include "serve/events/stats.def"
 }
 
 static void put_label(ek_buf *b, const char *s)
@@ -221,32 +191,18 @@ static void put_label(ek_buf *b, const char *s)
     }
 }
 
-/* Gateways that know nothing of us (llm-d, the Gateway API inference extension, vLLM's production stack, SMG) look for
- * these names, those of older versions among them. */
+static void put_alias(ek_buf *b, const ek_server *s, const char *name, const char *type, const char *help, double v)
+{
+    head(b, name, type, help);
+    ek_buf_fmt(b, "%s{model_name=\"", name);
+    put_label(b, s->model_name);
+    ek_buf_fmt(b, "\"} %.17g\n", v);
+}
+
 static void put_aliases(ek_buf *b, const ek_server *s, const ek_engine_stats *st)
 {
-    double asked = (double)st->prompt_tokens, hit = (double)st->cached_tokens;
-    const struct {
-        const char *name, *type, *help;
-        double value;
-    } aliases[] = {
-        {"vllm:num_requests_running", "gauge", "As evenkeel_requests_running.", st->running},
-        {"vllm:num_requests_waiting", "gauge", "As evenkeel_requests_waiting, with those being prepared.",
-         st->waiting + ek_workers_waiting(s->workers)},
-        {"vllm:kv_cache_usage_perc", "gauge", "As evenkeel_kv_usage_ratio.", kv_usage(st)},
-        {"vllm:gpu_cache_usage_perc", "gauge", "As evenkeel_kv_usage_ratio.", kv_usage(st)},
-        {"vllm:prefix_cache_queries_total", "counter", "Prompt tokens that were looked up.", asked},
-        {"vllm:prefix_cache_hits_total", "counter", "Of these, those that came from the prefix cache.", hit},
-        {"vllm:gpu_prefix_cache_queries_total", "counter", "As vllm:prefix_cache_queries_total.", asked},
-        {"vllm:gpu_prefix_cache_hits_total", "counter", "As vllm:prefix_cache_hits_total.", hit},
-        {"vllm:gpu_prefix_cache_hit_rate", "gauge", "The quotient of the two.", asked > 0 ? hit / asked : 0},
-    };
-    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
-        head(b, aliases[i].name, aliases[i].type, aliases[i].help);
-        ek_buf_fmt(b, "%s{model_name=\"", aliases[i].name);
-        put_label(b, s->model_name);
-        ek_buf_fmt(b, "\"} %.17g\n", aliases[i].value);
-    }
+#define METRIC_ALIAS(type, name, help, of) put_alias(b, s, name, #type, help, (double)(of));
+#include "serve/metrics.def"
     head(b, "vllm:cache_config_info", "gauge", "Tokens per page and pages.");
     ek_buf_fmt(b, "vllm:cache_config_info{block_size=\"%d\",num_gpu_blocks=\"%d\"} 1\n", EK_PAGE_TOKENS,
                st->pages_total[EK_FULL] ? st->pages_total[EK_FULL] : st->pages_total[EK_SLIDING]);

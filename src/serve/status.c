@@ -62,17 +62,8 @@ static void put_events(ek_buf *b, const ek_events *e)
     ek_put_string(b, s.endpoint[0]);
     ek_buf_str(b, ",\"replay\":");
     ek_put_string(b, *s.endpoint[1] ? s.endpoint[1] : NULL);
-    const struct {
-        const char *name;
-        uint64_t value;
-    } numbers[] = {
-        {"sequence", s.sequence},         {"batches", s.batches},           {"bytes", s.bytes},
-        {"stored_pages", s.came},         {"removed_pages", s.went},        {"pages", s.pages},
-        {"replays", s.replays},           {"lost_replays", s.lost_replays}, {"replay_batches", s.replay_batches},
-        {"bad_requests", s.bad_requests},
-    };
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        ek_buf_fmt(b, ",\"%s\":%llu", numbers[i].name, (unsigned long long)numbers[i].value);
+#define EVENTS_STAT(field, debug, type, name, help) ek_buf_fmt(b, ",\"" debug "\":%llu", (unsigned long long)s.field);
+#include "serve/events/stats.def"
     ek_buf_char(b, '}');
 }
 

@@ -23,12 +23,10 @@ typedef enum ek_outcome {
 /* What the server counts itself; the engine's numbers are ek_engine_stats. */
 typedef struct ek_metrics {
     uint64_t outcome[EK_OUTCOME_COUNT];
-    uint64_t cached_tokens;                              /* prompt tokens of answered requests that came from a cache */
-    ek_histogram prepare, first_token, token_gap, whole; /* seconds */
-    uint64_t resumed;                                    /* streams of other servers, or earlier ones, that went on */
-    uint64_t canary_mismatches, stalls;
+#define METRIC_COUNT(field, name, help) uint64_t field;
+#define METRIC_TIMES(field, name, help) ek_histogram field;
+#include "serve/metrics.def"
     ek_buf text;      /* of the latest reply */
-    uint64_t n_texts; /* made so far */
     double text_made; /* ek_now() */
 } ek_metrics;
 

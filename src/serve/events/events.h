@@ -50,11 +50,8 @@ typedef struct ek_events_opts {
 
 typedef struct ek_events_stats {
     char endpoint[2][EK_EVENTS_HOST_MAX + 32]; /* of events and replay, with the port that was taken; "": none */
-    uint64_t sequence;                         /* number of the next batch */
-    uint64_t batches, bytes;                   /* sent so far */
-    uint64_t came, went;                       /* pages so far */
-    uint64_t pages;                            /* held, by what was sent */
-    uint64_t replays, lost_replays, replay_batches, bad_requests;
+#define EVENTS_STAT(field, debug, type, name, help) uint64_t field;
+#include "serve/events/stats.def"
 } ek_events_stats;
 
 /* Whether this program was built with what it takes. */
