@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "serve/api/dialect.h"
 #include "serve/resume/resume.h"
 #include "text/json/json.h"
 
@@ -34,12 +35,11 @@ static void check_body(const char *text, size_t n)
 typedef struct script {
     const uint8_t *data;
     size_t n;
-    bool lines;
-    const char *extension;
+    bool lines, seed;
 } script;
 
 /* Appends what token i causes; false behind the last one. */
-static bool write_group(ek_buf *out, const script *s, int i)
+static bool write_group(ek_buf *out, const ek_api_reply *r, const script *s, int i)
 {
     const size_t at = 2 * (size_t)i;
     if (i >= MAX_TOKENS || at + 1 >= s->n) return false;
@@ -48,29 +48,39 @@ static bool write_group(ek_buf *out, const script *s, int i)
     const size_t room = s->n - at - 1, n = s->data[at + 1] % 9 < room ? s->data[at + 1] % 9 : room;
     const bool last = at + 3 >= s->n || i + 1 == MAX_TOKENS;
     for (int k = 0; k < n_events; k++) {
+        ek_event_begin(out, r);
         if (!s->lines) ek_buf_str(out, k % 2 ? "event: x\ndata: " : "data: ");
         ek_buf_str(out, "{\"t\":");
         ek_json_quote(out, text, n);
-        if (last && k + 1 == n_events) ek_buf_str(out, s->extension);
+        ek_event_extend(out, r, last && k + 1 == n_events);
         ek_buf_str(out, s->lines ? "}\n" : "}\n\n");
+        ek_event_end(out, r);
     }
-    if (last && !s->lines) ek_buf_str(out, "data: [DONE]\n\n");
+    if (last && !s->lines) {
+        ek_event_begin(out, r);
+        ek_buf_str(out, "data: [DONE]\n\n");
+        ek_event_end(out, r);
+    }
     return true;
 }
 
-/* The stream from token `from` on, as it goes on from r. */
-static ek_buf run(const script *s, const ek_resume *r, const uint64_t *seed)
+static const uint64_t drawn = 12;
+
+/* The stream as it goes on from r; NULL: all of it, without marks. */
+static ek_buf run(const script *s, const ek_resume *r)
 {
-    ek_resume_marks m = {.on = true, .lines = s->lines, .id = "cmpl-1", .created = 3, .seed = seed};
+    const uint64_t *seed = s->seed ? &drawn : NULL;
+    ek_resume_marks m = {.on = true, .id = "cmpl-1", .created = 3, .seed = seed};
     const ek_turn_result result = {.n_cached = 5, .n_images = s->lines, .n_images_kept = 1};
+    const ek_turn_result *choices[] = {&result};
     const ek_sampling o = ek_sampling_greedy();
+    const ek_turn_opts turn = {0};
+    const ek_api_reply reply = {.seed = seed, .choices = choices, .turn = &turn, .marks = r ? &m : NULL};
     ek_buf out = {0};
-    ek_resume_marks_init(&m, r, &o);
+    if (r) ek_resume_marks_init(&m, r, &o);
     for (int i = m.at;; i++) {
-        const size_t from = out.len;
-        if (!write_group(&out, s, i)) break;
-        ek_resume_marks_token(&m, i * 7);
-        ek_resume_mark(&m, &out, from, &result, NULL, s->extension);
+        if (r) ek_resume_marks_token(&m, i * 7);
+        if (!write_group(&out, &reply, s, i)) break;
     }
     ek_resume_marks_fini(&m);
     return out;
@@ -88,7 +98,7 @@ static void merge(json_t *state, const json_t *more)
 }
 
 /* What follows the event that ends at `at` comes again from what a client knows by then. */
-static void go_on(const script *s, const ek_buf *whole, size_t at, const json_t *state, const uint64_t *seed)
+static void go_on(const script *s, const ek_buf *whole, size_t at, const json_t *state)
 {
     ek_resume r = {0};
     const ek_sampling o = ek_sampling_greedy();
@@ -99,7 +109,7 @@ static void go_on(const script *s, const ek_buf *whole, size_t at, const json_t 
         h = ek_resume_token(h, r.tokens.data[i]);
     }
     if (h != r.digest) __builtin_trap();
-    ek_buf rest = run(s, &r, seed);
+    ek_buf rest = run(s, &r);
     if (rest.len != whole->len - at || (rest.len && memcmp(rest.data, whole->data + at, rest.len))) __builtin_trap();
     ek_buf_fini(&rest);
     ek_resume_fini(&r);
@@ -107,13 +117,9 @@ static void go_on(const script *s, const ek_buf *whole, size_t at, const json_t 
 
 static void check_script(const script *s)
 {
-    static const uint64_t drawn = 12;
-    const uint64_t *seed = *s->extension ? &drawn : NULL;
     const ek_resume none = {0};
-    ek_buf whole = run(s, &none, seed), bare = {0};
+    ek_buf whole = run(s, &none), bare = run(s, NULL);
     json_t *state = json_pack("{s:[]}", "tokens");
-    for (int i = 0; write_group(&bare, s, i); i++) {
-    }
     const char *p = ek_buf_text(&whole), *b = ek_buf_text(&bare), *ends = s->lines ? "\n" : "\n\n";
     for (int events = 0; *p && events < MAX_EVENTS; events++) {
         const char *end = strstr(p, ends), *bare_end = strstr(b, ends), *open = strchr(p, '{');
@@ -131,7 +137,7 @@ static void check_script(const script *s)
             if (!json_equal(v, was)) __builtin_trap();
             json_decref(v);
             json_decref(was);
-            go_on(s, &whole, (size_t)(end - whole.data) + strlen(ends), state, seed);
+            go_on(s, &whole, (size_t)(end - whole.data) + strlen(ends), state);
         }
         p = end + strlen(ends);
         b = bare_end + strlen(ends);
@@ -148,10 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         check_body((const char *)data, n);
         return 0;
     }
-    const script s = {.data = data + 1,
-                      .n = n - 1,
-                      .lines = data[0] & 1,
-                      .extension = data[0] & 2 ? ",\"evenkeel\":{\"seed\":12}" : ""};
+    const script s = {.data = data + 1, .n = n - 1, .lines = data[0] & 1, .seed = data[0] & 2};
     check_script(&s);
     return 0;
 }

@@ -111,6 +111,7 @@ void ek_session_on_gone(void *user)
 void ek_session_end_with(ek_session *s, int index, const char *text)
 {
     if (s->full) ek_buf_clear(&s->out);
+    s->reply.marks = NULL;
     s->dialect->failed(&s->out, &s->reply, index, text);
     ek_exchange_end_with(s->x, s->out.data, s->out.len);
     ek_buf_clear(&s->out);

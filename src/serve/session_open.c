@@ -114,12 +114,6 @@ static bool asks_prompt_alone(const ek_session *s)
     return s->server->prefill && wish != EK_WISH_NO;
 }
 
-/* Whether an event of its streams is a line, else it ends with an empty one. */
-static bool has_lines(const ek_dialect *d)
-{
-    return d->stream_type && strstr(d->stream_type, "ndjson");
-}
-
 /* Fills in what follows from a body that was read. */
 static void set_up(ek_session *s, ek_prepared *p)
 {
@@ -161,12 +155,11 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .own = req->own,
                               .tokenizer = server->chat->tokenizer,
                               .turn = &s->req.turn};
-    s->marks = (ek_resume_marks){.on = req->resume.on && req->stream,
-                                 .lines = has_lines(s->dialect),
-                                 .id = s->id,
-                                 .created = s->reply.created,
-                                 .seed = s->reply.seed};
-    if (s->marks.on) ek_resume_marks_init(&s->marks, &req->resume, &req->turn.sampling);
+    s->marks = (ek_resume_marks){
+        .on = req->resume.on && req->stream, .id = s->id, .created = s->reply.created, .seed = s->reply.seed};
+    if (!s->marks.on) return;
+    ek_resume_marks_init(&s->marks, &req->resume, &req->turn.sampling);
+    s->reply.marks = &s->marks;
 }
 
 /* The whole reply of a path that generates nothing. */

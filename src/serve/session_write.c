@@ -113,22 +113,14 @@ static void replay(ek_session_choice *c)
     ek_session *s = c->session;
     const size_t from = s->out.len;
     c->replayed = true;
+    s->reply.marks = NULL; /* they know these tokens already */
     while (ek_turn_replay(c->turn)) {
         if (s->req.stream) begin(c);
         s->out.len = from;
     }
+    s->reply.marks = s->marks.on ? &s->marks : NULL;
     s->out.len = from;
     if (s->out.data) s->out.data[from] = '\0';
-}
-
-static void mark(ek_session *s, size_t from)
-{
-    ek_buf extension = {0};
-    const ek_turn_result *r = s->results[0];
-    if (!s->marks.on || s->out.len == from) return;
-    ek_put_extension(&extension, &s->reply);
-    ek_resume_mark(&s->marks, &s->out, from, r, s->req.turn.digest ? &r->digest : NULL, ek_buf_text(&extension));
-    ek_buf_fini(&extension);
 }
 
 static void write_token(ek_session_choice *c, const ek_turn_news *news)
@@ -155,11 +147,8 @@ static void write_end(const piece *p)
 
 static void write_piece(const piece *p)
 {
-    ek_session *s = p->c->session;
-    const size_t from = s->out.len;
     if (p->news) write_token(p->c, p->news);
     else write_end(p);
-    mark(s, from);
 }
 
 /* --- one piece after the other --- */

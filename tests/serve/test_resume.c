@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "serve/api/dialect.h"
 #include "serve/resume/resume.h"
 #include "text/json/json.h"
 
@@ -101,13 +102,24 @@ static ek_resume_marks begin(void)
     return m;
 }
 
-static void marked(ek_resume_marks *m, const char *in, const char *extension, const char *want)
+/* Events as a dialect writes them; seed: the last one has it, as the last object of a reply. in: their texts, those
+ * that end with a brace are objects, each ends with `ends`. */
+static void marked(ek_resume_marks *m, const char *in, const char *ends, const uint64_t *seed, const char *want)
 {
     ek_buf out = {0};
-    const ek_turn_result result = {.n_cached = 2, .n_images = extension[0] ? 4 : 0};
+    const ek_turn_result result = {.n_cached = 2, .n_images = seed ? 4 : 0}, *choices[] = {&result};
+    const ek_turn_opts turn = {0};
+    const ek_api_reply r = {.choices = choices, .turn = &turn, .seed = seed, .marks = m};
     ek_buf_str(&out, "before");
-    ek_buf_str(&out, in);
-    ek_resume_mark(m, &out, 6, &result, NULL, extension);
+    for (const char *end; (end = strstr(in, ends)) != NULL; in = end + strlen(ends)) {
+        const bool object = end[-1] == '}';
+        ek_event_begin(&out, &r);
+        ek_buf_add(&out, in, (size_t)(end - in) - object);
+        if (object) ek_event_extend(&out, &r, seed != NULL);
+        ek_buf_str(&out, object ? "}" : "");
+        ek_buf_str(&out, ends);
+        ek_event_end(&out, &r);
+    }
     assert_string_equal(ek_buf_text(&out) + 6, want);
     assert_int_equal(out.len, strlen(out.data));
     ek_buf_fini(&out);
@@ -127,9 +139,9 @@ static void every_event_says_how_it_goes_on(void **state)
         "\"events\":1,\"digest\":\"%016llx\"}}}\n\nevent: x\ndata: {\"b\":{},\"evenkeel\":{\"resume\":{\"at\":1,\"events\":2,"
         "\"digest\":\"%016llx\"}}}\n\n",
         (unsigned long long)d1, (unsigned long long)d1);
-    marked(&m, "data: {\"a\":1}\n\nevent: x\ndata: {\"b\":{}}\n\n", "", want);
+    marked(&m, "data: {\"a\":1}\n\nevent: x\ndata: {\"b\":{}}\n\n", "\n\n", NULL, want);
     ek_resume_marks_token(&m, 10);
-    marked(&m, "", "", ""); /* a token without an event is told with the next one */
+    marked(&m, "", "\n\n", NULL, ""); /* a token without an event stands in the next one */
     ek_resume_marks_token(&m, 11);
     d3 = m.chain;
     snprintf(
@@ -137,7 +149,7 @@ static void every_event_says_how_it_goes_on(void **state)
         "data: {\"a\":1,\"evenkeel\":{\"seed\":4,\"resume\":{\"at\":3,\"tokens\":[10,11],\"events\":1,\"digest\":\"%016llx\"}}}\n\n"
         "data: [DONE]\n\n",
         (unsigned long long)d3);
-    marked(&m, "data: {\"a\":1,\"evenkeel\":{\"seed\":4}}\n\ndata: [DONE]\n\n", ",\"evenkeel\":{\"seed\":4}", want);
+    marked(&m, "data: {\"a\":1}\n\ndata: [DONE]\n\n", "\n\n", &(uint64_t){4}, want);
     assert_true(d1 != d3);
     ek_resume_marks_fini(&m);
 }
@@ -146,7 +158,7 @@ static void what_the_client_has_is_left_out(void **state)
 {
     const int32_t tokens[] = {9, 10};
     const ek_sampling greedy = ek_sampling_greedy();
-    ek_resume_marks whole = begin(), m = {.on = true, .lines = true, .id = "cmpl-1"};
+    ek_resume_marks whole = begin(), m = {.on = true, .id = "cmpl-1"};
     char want[256];
     (void)state;
     ek_resume_marks_token(&whole, 9);
@@ -156,15 +168,15 @@ static void what_the_client_has_is_left_out(void **state)
     ek_resume_marks_init(&m, &r, &greedy);
     ek_resume_marks_token(&m, 10);
     assert_int_equal(m.chain, whole.chain);
-    marked(&m, "{\"a\":1}\n", "", "");
+    marked(&m, "{\"a\":1}\n", "\n", NULL, "");
     snprintf(want, sizeof want, "{\"c\":1,\"evenkeel\":{\"resume\":{\"at\":2,\"events\":3,\"digest\":\"%016llx\"}}}\n",
              (unsigned long long)m.chain);
-    marked(&m, "{\"b\":1}\n{\"c\":1}\n", "", want); /* of the same token */
+    marked(&m, "{\"b\":1}\n{\"c\":1}\n", "\n", NULL, want); /* of the same token */
     ek_resume_marks_token(&m, 11);
     snprintf(want, sizeof want,
              "{\"d\":1,\"evenkeel\":{\"resume\":{\"at\":3,\"tokens\":[11],\"events\":1,\"digest\":\"%016llx\"}}}\n",
              (unsigned long long)m.chain);
-    marked(&m, "{\"d\":1}\n", "", want);
+    marked(&m, "{\"d\":1}\n", "\n", NULL, want);
     ek_resume_marks_fini(&m);
     ek_resume_marks_fini(&whole);
 }

@@ -74,33 +74,37 @@ static void put_message_head(ek_buf *out, const ek_api_reply *r)
 
 /* --- a stream --- */
 
-static void frame_open(ek_buf *out, const char *type)
+static void frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
 {
+    ek_event_begin(out, r);
     ek_buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
 }
 
-static void frame_close(ek_buf *out)
+/* whole: it has the extension of a whole reply. */
+static void frame_close(ek_buf *out, const ek_api_reply *r, bool whole)
 {
+    ek_event_extend(out, r, whole);
     ek_buf_str(out, "}\n\n");
+    ek_event_end(out, r);
 }
 
 void ek_anthropic_heartbeat(ek_buf *out)
 {
-    frame_open(out, "ping");
-    frame_close(out);
+    ek_buf_str(out, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
 }
 
 void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
     (void)choice;
-    frame_open(out, "message_start");
+    frame_open(out, r, "message_start");
     ek_buf_str(out, ",\"message\":");
     put_message_head(out, r);
     ek_buf_str(out, "\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
     put_usage(out, r, 0);
     ek_buf_char(out, '}');
-    frame_close(out);
-    ek_anthropic_heartbeat(out);
+    frame_close(out, r, false);
+    frame_open(out, r, "ping");
+    frame_close(out, r, false);
 }
 
 /* Where a stream's next bytes go. */
@@ -112,17 +116,17 @@ typedef struct writer {
 
 static void put_delta(writer *w, const char *type, const char *member, const char *s, size_t n)
 {
-    frame_open(w->out, "content_block_delta");
+    frame_open(w->out, w->r, "content_block_delta");
     ek_buf_fmt(w->out, ",\"index\":%d,\"delta\":{\"type\":\"%s\",\"%s\":", w->own->blocks.n - 1, type, member);
     ek_json_quote(w->out, s, n);
     ek_buf_char(w->out, '}');
-    frame_close(w->out);
+    frame_close(w->out, w->r, false);
 }
 
 static void open_block(void *ctx, const ek_reply_event *e)
 {
     writer *w = ctx;
-    frame_open(w->out, "content_block_start");
+    frame_open(w->out, w->r, "content_block_start");
     ek_buf_fmt(w->out, ",\"index\":%d,\"content_block\":", w->own->blocks.n - 1);
     if (e->kind == EK_REPLY_CONTENT) {
         ek_buf_str(w->out, "{\"type\":\"text\",\"text\":\"\"}");
@@ -132,7 +136,7 @@ static void open_block(void *ctx, const ek_reply_event *e)
         put_call_head(w->out, w->r, e->call, e->text, e->n);
         ek_buf_str(w->out, "{}}");
     }
-    frame_close(w->out);
+    frame_close(w->out, w->r, false);
 }
 
 static void put_piece(void *ctx, const char *s, size_t n)
@@ -154,9 +158,9 @@ static void close_block(void *ctx)
         put_delta(w, "signature_delta", "signature", signature.data, signature.len);
         ek_buf_fini(&signature);
     }
-    frame_open(w->out, "content_block_stop");
+    frame_open(w->out, w->r, "content_block_stop");
     ek_buf_fmt(w->out, ",\"index\":%d", w->own->blocks.n - 1);
-    frame_close(w->out);
+    frame_close(w->out, w->r, false);
 }
 
 /* Clients parse the fragments of a call strictly: one that was cut is closed by put_piece. */
@@ -174,13 +178,12 @@ void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
     writer w = {out, r, r->own};
     (void)choice;
     ek_blocks_end(&w.own->blocks, &block_writer, &w);
-    frame_open(out, "message_delta");
+    frame_open(out, r, "message_delta");
     ek_buf_str(out, ",\"delta\":{");
     put_stop(out, r);
     ek_buf_str(out, "},");
     put_usage(out, r, r->choices[0]->n_tokens);
-    ek_put_extension(out, r);
-    frame_close(out);
+    frame_close(out, r, true);
 }
 
 void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
@@ -238,8 +241,8 @@ static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *
 void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
 {
     if (r->stream) {
-        frame_open(out, "message_stop");
-        frame_close(out);
+        frame_open(out, r, "message_stop");
+        frame_close(out, r, false);
         return;
     }
     const ek_answer *a = &r->choices[0]->answer;

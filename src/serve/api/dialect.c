@@ -242,14 +242,50 @@ static void put_transfer(ek_buf *out, const ek_api_reply *r)
                r->choices[0]->n_prompt);
 }
 
+/* The members that the object has, with commas between. */
+static void put_own(ek_buf *out, const ek_api_reply *r, bool whole, bool resume)
+{
+    const char *before = ",\"evenkeel\":{";
+    if (whole && r->seed) {
+        ek_buf_fmt(out, "%s\"seed\":%llu", before, (unsigned long long)*r->seed);
+        before = ",";
+    }
+    if (whole && r->digest) {
+        ek_buf_fmt(out, "%s\"digest\":\"%s\"", before, r->digest);
+        before = ",";
+    }
+    if (resume) {
+        ek_buf_str(out, before);
+        ek_resume_event_put(r->marks, out, r->choices[0], r->turn->digest ? &r->choices[0]->digest : NULL);
+        before = ",";
+    }
+    if (before[1] == '\0') ek_buf_char(out, '}');
+}
+
+static void put_extension(ek_buf *out, const ek_api_reply *r, bool whole, bool resume)
+{
+    if (whole && r->turn && r->turn->publish) put_transfer(out, r);
+    put_own(out, r, whole, resume);
+}
+
 void ek_put_extension(ek_buf *out, const ek_api_reply *r)
 {
-    if (r->turn && r->turn->publish) put_transfer(out, r);
-    if (!r->digest && !r->seed) return;
-    ek_buf_str(out, ",\"evenkeel\":{");
-    if (r->seed) ek_buf_fmt(out, "\"seed\":%llu%s", (unsigned long long)*r->seed, r->digest ? "," : "");
-    if (r->digest) ek_buf_fmt(out, "\"digest\":\"%s\"", r->digest);
-    ek_buf_char(out, '}');
+    put_extension(out, r, true, false);
+}
+
+void ek_event_begin(const ek_buf *out, const ek_api_reply *r)
+{
+    if (r->marks) ek_resume_event_begin(r->marks, out);
+}
+
+void ek_event_extend(ek_buf *out, const ek_api_reply *r, bool whole)
+{
+    put_extension(out, r, whole, r->marks != NULL);
+}
+
+void ek_event_end(ek_buf *out, const ek_api_reply *r)
+{
+    if (r->marks) ek_resume_event_end(r->marks, out);
 }
 
 /* --- sealed texts --- */

@@ -108,6 +108,7 @@ typedef struct ek_api_reply {
     void *own;                     /* ek_api_request.own */
     const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
     const ek_turn_opts *turn;      /* ek_api_request.turn */
+    ek_resume_marks *marks;        /* of a stream whose events say how it goes on; NULL: nothing is marked */
 } ek_api_reply;
 
 /* Whose clients use it: their headers, lists of models and errors differ. */
@@ -200,8 +201,16 @@ void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);
 /* ,"evenkeel":{…}: the digest where it was asked for, and a drawn seed; nothing where there is neither. Before it
- * ,"kv_transfer_params":{…} of a prompt whose reply another replica writes. */
+ * ,"kv_transfer_params":{…} of a prompt whose reply another replica writes. Of a reply in one piece, or of an object
+ * inside of an event. */
 void ek_put_extension(ek_buf *out, const ek_api_reply *r);
+
+/* Each event of a stream stands between begin and end. One that is a JSON object calls extend before its last brace:
+ * that adds how the stream goes on from here (serve/resume/resume.h), and with `whole` all that ek_put_extension has.
+ */
+void ek_event_begin(const ek_buf *out, const ek_api_reply *r);
+void ek_event_extend(ek_buf *out, const ek_api_reply *r, bool whole);
+void ek_event_end(ek_buf *out, const ek_api_reply *r);
 
 /* Text that a client gets as an opaque string and sends back in a later request: the reasoning of APIs whose clients
  * keep it without showing it. It is encoded, not encrypted, and nothing relies on it: a client that makes one up has

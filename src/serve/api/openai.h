@@ -54,20 +54,26 @@ ek_err ek_openai_text_prompt(ek_turn_prompt *out, const ek_chat_model *m, const 
 
 /* {"id":…,"object":…,"created":…,"model":…,"system_fingerprint":… */
 void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
-/* The frame of a chunk: data: {head,"choices":[ … a choice … ],"usage":null} where the stream has usage; the last one
- * with what ek_put_extension has. */
-void ek_openai_chunk_open(ek_buf *out, const ek_api_reply *r, const char *object);
-void ek_openai_chunk_close(ek_buf *out, const ek_api_reply *r, bool include_usage, bool last);
-/* Closes a choice: ,"finish_reason":…} with null for NULL. */
-void ek_openai_choice_close(ek_buf *out, const char *finish);
+/* A stream of chunks. */
+typedef struct ek_openai_stream {
+    const char *object, *nothing; /* of a chunk; its choice's member where there is nothing to say: "delta":{} */
+    bool include_usage;           /* every chunk has a usage member: null, but for one at the end */
+} ek_openai_stream;
+
+/* A chunk around a choice: data: {head,"choices":[{"index":N, … ,"finish_reason":…}],"usage":null}. finish: NULL while
+ * it goes on. */
+void ek_openai_choice_open(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice);
+void ek_openai_choice_close(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, const char *finish);
+/* Closes a choice of a reply in one piece: ,"finish_reason":…} with null for NULL. */
+void ek_openai_finish(ek_buf *out, const char *finish);
 /* finish_reason of a choice that has ended. */
 const char *ek_openai_finish_reason(const ek_turn_result *t);
-/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. */
-void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage);
-/* Closes the last chunk of a stream that failed, and the stream: the error object beside the choices makes clients
- * raise it; a frame of its own has it once more, because parsers that know the members of a chunk do not see it there;
- * then [DONE]. */
-void ek_openai_chunk_failed(ek_buf *out, bool include_usage, const char *text);
+/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. s NULL: it has no chunks. */
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s);
+/* The end of one that failed. The error object beside the choices makes clients raise it; an event of its own has it
+ * once more, because parsers that know the members of a chunk do not see it there; then [DONE]. */
+void ek_openai_stream_failed(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice,
+                             const char *text);
 void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 
 /* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */

@@ -24,57 +24,74 @@ const char *ek_openai_finish_reason(const ek_turn_result *t)
     }
 }
 
-static void put_done(ek_buf *out)
+static void put_done(ek_buf *out, const ek_api_reply *r)
 {
+    ek_event_begin(out, r);
     ek_buf_str(out, "data: [DONE]\n\n");
+    ek_event_end(out, r);
 }
 
-void ek_openai_chunk_open(ek_buf *out, const ek_api_reply *r, const char *object)
+static void chunk_open(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s)
 {
+    ek_event_begin(out, r);
     ek_buf_str(out, "data: ");
-    ek_openai_head(out, r, object);
+    ek_openai_head(out, r, s->object);
     ek_buf_str(out, ",\"choices\":[");
 }
 
-static void choices_close(ek_buf *out, bool include_usage)
+static void chunk_close(ek_buf *out, const ek_api_reply *r, bool whole)
 {
-    ek_buf_str(out, include_usage ? "],\"usage\":null" : "]");
-}
-
-void ek_openai_chunk_close(ek_buf *out, const ek_api_reply *r, bool include_usage, bool last)
-{
-    choices_close(out, include_usage);
-    if (last) ek_put_extension(out, r);
+    ek_event_extend(out, r, whole);
     ek_buf_str(out, "}\n\n");
+    ek_event_end(out, r);
 }
 
-void ek_openai_choice_close(ek_buf *out, const char *finish)
+void ek_openai_choice_open(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice)
+{
+    chunk_open(out, r, s);
+    ek_buf_fmt(out, "{\"index\":%d,", choice);
+}
+
+void ek_openai_finish(ek_buf *out, const char *finish)
 {
     ek_buf_str(out, ",\"finish_reason\":");
     ek_put_string(out, finish);
     ek_buf_char(out, '}');
 }
 
-void ek_openai_chunk_failed(ek_buf *out, bool include_usage, const char *text)
+void ek_openai_choice_close(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, const char *finish)
 {
-    choices_close(out, include_usage);
-    ek_buf_char(out, ',');
-    ek_openai_error_object(out, 500, text, NULL, NULL);
-    ek_buf_str(out, "}\n\ndata: ");
-    ek_openai_error(out, 500, text, NULL, NULL);
-    ek_buf_str(out, "\n\n");
-    put_done(out);
+    ek_openai_finish(out, finish);
+    ek_buf_str(out, s->include_usage ? "],\"usage\":null" : "]");
+    chunk_close(out, r, finish && r->n_open == 0);
 }
 
-void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const char *object, bool include_usage)
+void ek_openai_stream_failed(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice,
+                             const char *text)
 {
-    if (include_usage) {
-        ek_openai_chunk_open(out, r, object);
+    if (s) {
+        ek_openai_choice_open(out, r, s, choice);
+        ek_buf_fmt(out, "%s,\"logprobs\":null", s->nothing);
+        ek_openai_finish(out, "error");
+        ek_buf_str(out, s->include_usage ? "],\"usage\":null," : "],");
+        ek_openai_error_object(out, 500, text, NULL, NULL);
+        chunk_close(out, r, false);
+    }
+    ek_buf_str(out, "data: ");
+    ek_openai_error(out, 500, text, NULL, NULL);
+    ek_buf_str(out, "\n\n");
+    put_done(out, r);
+}
+
+void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s)
+{
+    if (s && s->include_usage) {
+        chunk_open(out, r, s);
         ek_buf_char(out, ']');
         ek_openai_usage(out, r);
-        ek_buf_str(out, "}\n\n");
+        chunk_close(out, r, false);
     }
-    put_done(out);
+    put_done(out, r);
 }
 
 void ek_openai_heartbeat(ek_buf *out)

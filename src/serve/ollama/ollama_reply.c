@@ -94,8 +94,6 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
     ek_put_media_usage(out, &u);
     ek_buf_str(out, ",\"id\":");
     ek_put_string(out, r->id);
-    ek_put_extension(out, r);
-    ek_buf_char(out, '}');
 }
 
 /* --- a stream --- */
@@ -111,13 +109,22 @@ void ek_ollama_begin(ek_buf *out, const ek_api_reply *r, int choice)
     (void)out, (void)r, (void)choice;
 }
 
+static void line_close(ek_buf *out, const ek_api_reply *r, bool whole)
+{
+    ek_event_extend(out, r, whole);
+    ek_buf_str(out, "}\n");
+    ek_event_end(out, r);
+}
+
 static void put_line(ek_buf *out, const ek_api_reply *r, const said *s)
 {
     ek_ollama *own = r->own;
+    ek_event_begin(out, r);
     put_head(out, r->model, r->created);
     put_said(out, own->generate, s);
     if (s->n_content > 0) own->n_logprobs = put_logprobs(out, r, own->n_logprobs);
-    ek_buf_str(out, ",\"done\":false}\n");
+    ek_buf_str(out, ",\"done\":false");
+    line_close(out, r, false);
 }
 
 static void call_line(ek_buf *out, const ek_api_reply *r, int index)
@@ -143,11 +150,12 @@ void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     ek_ollama *own = r->own;
     (void)choice;
+    ek_event_begin(out, r);
     put_head(out, r->model, r->created);
     put_said(out, own->generate, &(said){0});
     own->n_logprobs = put_logprobs(out, r, own->n_logprobs);
     put_end(out, r);
-    ek_buf_char(out, '\n');
+    line_close(out, r, true);
 }
 
 void ek_ollama_error(ek_buf *out, int status, const char *text, const char *param, const char *code)
@@ -179,6 +187,8 @@ void ek_ollama_end(ek_buf *out, const ek_api_reply *r)
              &(said){ek_buf_text(&a->content), ek_buf_text(&a->reasoning), a->content.len, a->reasoning.len, &calls});
     put_logprobs(out, r, 0);
     put_end(out, r);
+    ek_put_extension(out, r);
+    ek_buf_char(out, '}');
     ek_buf_fini(&calls);
 }
 

@@ -13,7 +13,7 @@
 
 /* ek_api_request.own. */
 typedef struct ek_openai_chat {
-    bool include_usage;                    /* of a stream: every chunk then has a usage member */
+    ek_openai_stream stream;
     bool whole_calls;                      /* of a stream: a call is one delta, once it has ended */
     int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
     bool custom[EK_OPENAI_CHOICES_MAX];    /* per choice: the open call is of a custom tool, with this input so far */
@@ -109,10 +109,11 @@ static ek_err read_logprobs(ek_api_request *r, const json_t *body)
 static ek_err read_delivery(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_openai_chat *o = r->own = ek_alloc(sizeof *o);
+    o->stream = (ek_openai_stream){.object = "chat.completion.chunk", .nothing = "\"delta\":{}"};
     o->whole_calls = limits->whole_calls;
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
+    EK_TRY(ek_openai_include_usage(r, body, &o->stream.include_usage));
     EK_TRY(ek_field_ours(r, body, limits));
     return ek_field_bool(r, ek_field(body, "evenkeel"), "whole_calls", &o->whole_calls);
 }
@@ -140,16 +141,16 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 
 /* --- replies --- */
 
-static bool include_usage(const ek_api_reply *r)
+static const ek_openai_stream *stream_of(const ek_api_reply *r)
 {
     const ek_openai_chat *o = r->own;
-    return o->include_usage;
+    return &o->stream;
 }
 
 static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
 {
-    ek_openai_chunk_open(out, r, "chat.completion.chunk");
-    ek_buf_fmt(out, "{\"index\":%d,\"delta\":{", choice);
+    ek_openai_choice_open(out, r, stream_of(r), choice);
+    ek_buf_str(out, "\"delta\":{");
 }
 
 /* A choice's log-probabilities from index first on; returns the index behind the last one. */
@@ -171,8 +172,7 @@ static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int firs
 static void delta_close(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_str(out, "},\"logprobs\":null");
-    ek_openai_choice_close(out, NULL);
-    ek_openai_chunk_close(out, r, include_usage(r), false);
+    ek_openai_choice_close(out, r, stream_of(r), NULL);
 }
 
 /* Closes a delta of content, or the last one, with the log-probabilities of what became visible. */
@@ -181,8 +181,7 @@ static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, 
     ek_openai_chat *o = r->own;
     ek_buf_str(out, "},");
     o->n_logprobs[choice] = put_logprobs(out, r, choice, o->n_logprobs[choice]);
-    ek_openai_choice_close(out, finish);
-    ek_openai_chunk_close(out, r, include_usage(r), finish && r->n_open == 0);
+    ek_openai_choice_close(out, r, &o->stream, finish);
 }
 
 /* As OpenAI: content is null where a call may come first, because a text, even an empty one, begins a part of text in
@@ -323,10 +322,7 @@ static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 
 static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
-    delta_open(out, r, choice);
-    ek_buf_str(out, "},\"logprobs\":null");
-    ek_openai_choice_close(out, "error");
-    ek_openai_chunk_failed(out, include_usage(r), text);
+    ek_openai_stream_failed(out, r, stream_of(r), choice, text);
 }
 
 static void message(ek_buf *out, const ek_api_reply *r, int choice)
@@ -360,18 +356,15 @@ static void whole(ek_buf *out, const ek_api_reply *r)
         message(out, r, i);
         ek_buf_char(out, ',');
         put_logprobs(out, r, i, 0);
-        ek_openai_choice_close(out, ek_openai_finish_reason(r->choices[i]));
+        ek_openai_finish(out, ek_openai_finish_reason(r->choices[i]));
     }
     ek_openai_whole_close(out, r);
 }
 
 static void end(ek_buf *out, const ek_api_reply *r)
 {
-    if (!r->stream) {
-        whole(out, r);
-        return;
-    }
-    ek_openai_stream_end(out, r, "chat.completion.chunk", include_usage(r));
+    if (r->stream) ek_openai_stream_end(out, r, stream_of(r));
+    else whole(out, r);
 }
 
 const ek_dialect ek_dialect_openai_chat = {

@@ -16,10 +16,13 @@ typedef struct progress {
     size_t bytes, n_chars; /* of the content before the next token to be sent, for text_offset */
 } progress;
 
+static const char object[] = "text_completion";
+
 /* ek_api_request.own. */
 typedef struct completion {
     json_t *prompt; /* until the prompts are made */
-    bool bos, echo, include_usage;
+    bool bos, echo;
+    ek_openai_stream stream;
     ek_buf echoed[EK_OPENAI_CHOICES_MAX]; /* per prompt: its text, with echo */
     progress choice[EK_OPENAI_CHOICES_MAX];
 } completion;
@@ -121,6 +124,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     bool skip_special = true;
     r->free_own = free_own;
     o->bos = true;
+    o->stream = (ek_openai_stream){.object = object, .nothing = "\"text\":\"\""};
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_COMPLETIONS));
     EK_TRY(ek_field_model(r, body));
     EK_TRY(ek_openai_counts(r, body));
@@ -137,7 +141,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_field_bool(r, body, "skip_special_tokens", &skip_special));
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    EK_TRY(ek_openai_include_usage(r, body, &o->include_usage));
+    EK_TRY(ek_openai_include_usage(r, body, &o->stream.include_usage));
     r->turn.plain = true;
     r->turn.show_special = !skip_special;
     return ek_field_ours(r, body, limits);
@@ -307,31 +311,28 @@ static void put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, bool pr
 
 /* --- replies --- */
 
-/* One choice's part of a reply: {index, text, logprobs, finish_reason}. */
-static void put_choice(ek_buf *out, const ek_api_reply *r, int choice, const char *text, size_t n, const char *finish,
-                       bool prompt, progress *at)
+/* Of one choice: "text":…,"logprobs":… */
+static void put_text(ek_buf *out, const ek_api_reply *r, int choice, const char *text, size_t n, bool prompt,
+                     progress *at)
 {
     const completion *o = r->own;
     const ek_buf *echo = &o->echoed[choice / (r->n / r->n_prompts)];
     ek_buf b = {0};
     if (prompt && o->echo) ek_buf_add(&b, ek_buf_text(echo), echo->len);
     ek_buf_add(&b, text, n);
-    ek_buf_fmt(out, "{\"index\":%d,\"text\":", choice);
+    ek_buf_str(out, "\"text\":");
     ek_json_quote(out, ek_buf_text(&b), b.len);
     put_logprobs(out, r, choice, prompt, at);
-    ek_openai_choice_close(out, finish);
     ek_buf_fini(&b);
 }
-
-static const char object[] = "text_completion";
 
 static void chunk(ek_buf *out, const ek_api_reply *r, int choice, const char *text, size_t n, const char *finish,
                   bool prompt)
 {
     completion *o = r->own;
-    ek_openai_chunk_open(out, r, object);
-    put_choice(out, r, choice, text, n, finish, prompt, &o->choice[choice]);
-    ek_openai_chunk_close(out, r, o->include_usage, finish && r->n_open == 0);
+    ek_openai_choice_open(out, r, &o->stream, choice);
+    put_text(out, r, choice, text, n, prompt, &o->choice[choice]);
+    ek_openai_choice_close(out, r, &o->stream, finish);
 }
 
 static void begin(ek_buf *out, const ek_api_reply *r, int choice)
@@ -353,17 +354,14 @@ static void finish(ek_buf *out, const ek_api_reply *r, int choice)
 static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
     const completion *o = r->own;
-    ek_openai_chunk_open(out, r, object);
-    ek_buf_fmt(out, "{\"index\":%d,\"text\":\"\",\"logprobs\":null", choice);
-    ek_openai_choice_close(out, "error");
-    ek_openai_chunk_failed(out, o->include_usage, text);
+    ek_openai_stream_failed(out, r, &o->stream, choice, text);
 }
 
 static void end(ek_buf *out, const ek_api_reply *r)
 {
     const completion *o = r->own;
     if (r->stream) {
-        ek_openai_stream_end(out, r, object, o->include_usage);
+        ek_openai_stream_end(out, r, &o->stream);
         return;
     }
     ek_openai_head(out, r, object);
@@ -371,8 +369,9 @@ static void end(ek_buf *out, const ek_api_reply *r)
     for (int i = 0; i < r->n; i++) {
         const ek_buf *text = &r->choices[i]->answer.content;
         progress at = {0};
-        if (i > 0) ek_buf_char(out, ',');
-        put_choice(out, r, i, ek_buf_text(text), text->len, ek_openai_finish_reason(r->choices[i]), true, &at);
+        ek_buf_fmt(out, "%s{\"index\":%d,", i ? "," : "", i);
+        put_text(out, r, i, ek_buf_text(text), text->len, true, &at);
+        ek_openai_finish(out, ek_openai_finish_reason(r->choices[i]));
     }
     ek_openai_whole_close(out, r);
 }

@@ -27,10 +27,17 @@ static void put_usage(ek_buf *out, const ek_api_reply *r)
                (long long)(u.prompt + u.completion));
 }
 
-static void put_event(ek_buf *out, const char *type, const char *key, const char *text, size_t n)
+/* usage: of the last event. */
+static void put_event(ek_buf *out, const ek_api_reply *r, const char *type, const char *key, const char *text, size_t n,
+                      bool usage)
 {
+    ek_event_begin(out, r);
     ek_buf_fmt(out, "data: {\"type\":\"%s\",\"%s\":", type, key);
     ek_json_quote(out, text, n);
+    if (usage) put_usage(out, r);
+    ek_event_extend(out, r, usage);
+    ek_buf_str(out, "}\n\n");
+    ek_event_end(out, r);
 }
 
 static void begin(ek_buf *out, const ek_api_reply *r, int choice)
@@ -40,10 +47,9 @@ static void begin(ek_buf *out, const ek_api_reply *r, int choice)
 
 static void event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
-    (void)r, (void)choice;
+    (void)choice;
     if (e->kind != EK_REPLY_CONTENT || e->n == 0) return;
-    put_event(out, "transcript.text.delta", "delta", e->text, e->n);
-    ek_buf_str(out, "}\n\n");
+    put_event(out, r, "transcript.text.delta", "delta", e->text, e->n, false);
 }
 
 static void finish(ek_buf *out, const ek_api_reply *r, int choice)
@@ -56,10 +62,8 @@ static void end(ek_buf *out, const ek_api_reply *r)
     const ek_transcription *t = r->own;
     const ek_buf *text = &r->choices[0]->answer.content;
     if (r->stream) {
-        put_event(out, "transcript.text.done", "text", ek_buf_text(text), text->len);
-        put_usage(out, r);
-        ek_put_extension(out, r);
-        ek_buf_str(out, "}\n\ndata: [DONE]\n\n");
+        put_event(out, r, "transcript.text.done", "text", ek_buf_text(text), text->len, true);
+        ek_openai_stream_end(out, r, NULL);
     } else if (t->form == EK_TRANSCRIPTION_TEXT) {
         ek_buf_add(out, ek_buf_text(text), text->len);
         ek_buf_char(out, '\n');
@@ -80,10 +84,7 @@ static void end(ek_buf *out, const ek_api_reply *r)
 
 static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
-    (void)r, (void)choice;
-    ek_buf_str(out, "data: ");
-    ek_openai_error(out, 500, text, NULL, NULL);
-    ek_buf_str(out, "\n\ndata: [DONE]\n\n");
+    ek_openai_stream_failed(out, r, NULL, choice, text);
 }
 
 static const char *whole_type(const ek_api_request *r)

@@ -51,8 +51,8 @@ ek_err ek_responses_items(ek_api_request *r, const json_t *items, const ek_api_l
 /* "…", the id of an item: it follows from the response's and its place. */
 void ek_responses_put_id(ek_buf *out, const ek_api_reply *r, const char *prefix, int index);
 /* A frame of a stream, between whose halves its further members stand. */
-void ek_responses_frame_open(ek_buf *out, ek_responses *o, const char *type);
-void ek_responses_frame_close(ek_buf *out);
+void ek_responses_frame_open(ek_buf *out, const ek_api_reply *r, const char *type);
+void ek_responses_frame_close(ek_buf *out, const ek_api_reply *r);
 
 /* A call as an item of its tool's type, and the frames of one in a stream: its start, a piece of its arguments, its
  * end. closing: what its arguments lack; empty where it was not cut. */

@@ -137,16 +137,16 @@ static void put_added_or_done(ek_buf *out, const ek_api_reply *r, const char *ev
 {
     ek_responses *o = r->own;
     const ek_responses_call c = {o->blocks.n - 1, o->call, &o->name, &o->args, &o->closing};
-    ek_responses_frame_open(out, o, event);
+    ek_responses_frame_open(out, r, event);
     ek_buf_fmt(out, ",\"output_index\":%d,\"item\":", c.index);
     put_item(out, r, &c, o->kind, status);
-    ek_responses_frame_close(out);
+    ek_responses_frame_close(out, r);
 }
 
 static void event_open(ek_buf *out, const ek_api_reply *r, const char *event)
 {
     ek_responses *o = r->own;
-    ek_responses_frame_open(out, o, event);
+    ek_responses_frame_open(out, r, event);
     ek_buf_str(out, ",\"item_id\":");
     ek_responses_put_id(out, r, kinds[o->kind].prefix, o->blocks.n - 1);
     ek_buf_fmt(out, ",\"output_index\":%d", o->blocks.n - 1);
@@ -171,7 +171,7 @@ static void put_delta(ek_buf *out, const ek_api_reply *r, const char *event, con
     event_open(out, r, event);
     ek_buf_str(out, ",\"delta\":");
     ek_json_quote(out, s, n);
-    ek_responses_frame_close(out);
+    ek_responses_frame_close(out, r);
 }
 
 void ek_responses_call_piece(ek_buf *out, const ek_api_reply *r, const char *s, size_t n)
@@ -197,14 +197,14 @@ void ek_responses_close_call(ek_buf *out, const ek_api_reply *r)
         ek_responses_put_name(out, o, &o->name);
         ek_buf_str(out, ",\"arguments\":");
         ek_json_quote(out, ek_buf_text(&o->args), o->args.len);
-        ek_responses_frame_close(out);
+        ek_responses_frame_close(out, r);
     } else if (o->kind == CUSTOM) {
         ek_buf input = {0};
         ek_custom_input_of(&input, &o->args);
         event_open(out, r, "custom_tool_call_input.done");
         ek_buf_str(out, ",\"input\":");
         ek_json_quote(out, ek_buf_text(&input), input.len);
-        ek_responses_frame_close(out);
+        ek_responses_frame_close(out, r);
         ek_buf_fini(&input);
     } else {
         put_added_or_done(out, r, "output_item.added", "in_progress");

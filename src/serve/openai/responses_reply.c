@@ -181,25 +181,29 @@ typedef struct writer {
     ek_responses *own;
 } writer;
 
-void ek_responses_frame_open(ek_buf *out, ek_responses *o, const char *type)
+void ek_responses_frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
 {
+    ek_responses *o = r->own;
+    ek_event_begin(out, r);
     ek_buf_fmt(out, "event: response.%s\ndata: {\"type\":\"response.%s\",\"sequence_number\":%d", type, type,
                o->n_events++);
 }
 
-void ek_responses_frame_close(ek_buf *out)
+void ek_responses_frame_close(ek_buf *out, const ek_api_reply *r)
 {
+    ek_event_extend(out, r, false);
     ek_buf_str(out, "}\n\n");
+    ek_event_end(out, r);
 }
 
 static void frame_open(writer *w, const char *type)
 {
-    ek_responses_frame_open(w->out, w->own, type);
+    ek_responses_frame_open(w->out, w->r, type);
 }
 
 static void frame_close(writer *w)
 {
-    ek_responses_frame_close(w->out);
+    ek_responses_frame_close(w->out, w->r);
 }
 
 /* Is the open item a thought that is given as its summary? */

@@ -56,27 +56,30 @@ ek_err ek_resume_check(ek_resume *r, const ek_chat_model *m, const ek_turn_promp
 /* --- in a stream --- */
 
 typedef struct ek_resume_marks {
-    bool on, lines; /* lines: an event is a line, else it ends with an empty one */
+    bool on;
     const char *id;
     int64_t created;
     const uint64_t *seed; /* that was drawn, or NULL */
     uint64_t chain;
-    ek_ids fresh; /* tokens that no event has told */
+    ek_ids fresh; /* tokens that no event has had */
     int at, events;
-    int skip;  /* events of the token `at` that the client has */
-    bool told; /* the first event is out */
-    bool has;  /* the client has the next token */
+    int skip;    /* events of the token `at` that the client has */
+    bool begun;  /* the first event is out */
+    bool has;    /* the client has the next token */
+    size_t from; /* of the event that is being written */
 } ek_resume_marks;
 
 /* At the beginning of the reply, or behind all but the last token of r. */
 void ek_resume_marks_init(ek_resume_marks *m, const ek_resume *r, const ek_sampling *s);
 void ek_resume_marks_fini(ek_resume_marks *m);
-/* The next token of the reply; what it causes is marked afterwards. */
+/* The next token of the reply; the events that follow are of it. */
 void ek_resume_marks_token(ek_resume_marks *m, int32_t token);
-/* Puts what a client needs into each event of out from byte `from` on, and removes those that it has. r: of
- * the reply so far; logits: the digest so far, or NULL; extension: the member ,"evenkeel":{…} that the
- * last event of a reply may end with, "" for none. */
-void ek_resume_mark(ek_resume_marks *m, ek_buf *out, size_t from, const ek_turn_result *r, const uint64_t *logits,
-                    const char *extension);
+
+/* Around an event that is appended to out, whatever it is. end removes one that the client has. */
+void ek_resume_event_begin(ek_resume_marks *m, const ek_buf *out);
+void ek_resume_event_end(ek_resume_marks *m, ek_buf *out);
+/* Appends "resume":{…}, a member of the event that has begun. r: of the reply so far; logits: the digest so far, or
+ * NULL. */
+void ek_resume_event_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *r, const uint64_t *logits);
 
 #endif
