@@ -7,7 +7,7 @@
 #include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "serve/api/model_card.h"
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 

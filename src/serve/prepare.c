@@ -224,10 +224,11 @@ static void run(ek_job *j)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
     if (r->err) {
         snprintf(r->text, sizeof r->text, "%s", ek_err_text());
-        const char *param = r->err == EK_ENOMEM ? NULL : r->req.param; /* no field is wrong then */
-        ek_api_request_fini(&r->req);                                  /* trees are freed here, not in the event loop */
+        const char *param = r->err == EK_ENOMEM ? NULL : r->req.param, *code = r->req.code; /* no field is wrong then */
+        ek_api_request_fini(&r->req); /* trees are freed here, not in the event loop */
         ek_turn_prompt_fini(&r->prompt);
         r->req.param = param;
+        r->req.code = code;
         ek_request_memory_give(&p->server->memory, p->taken + r->held);
         r->held = 0;
     }

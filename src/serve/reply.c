@@ -65,10 +65,9 @@ void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char 
     ek_buf_fini(&b);
 }
 
-void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param)
+void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param, const char *own)
 {
     bool model = err == EK_ENOTFOUND && param && !strcmp(param, "model");
     const char *code = err == EK_ETOOLONG ? "context_length_exceeded" : model ? "model_not_found" : NULL;
-    if (param && !strcmp(param, "thread")) code = "thread_unsupported_request";
-    ek_reply_error(x, d, ek_err_http(err), ek_err_text(), param, code);
+    ek_reply_error(x, d, ek_err_http(err), ek_err_text(), param, own ? own : code);
 }

@@ -3,13 +3,13 @@
 #include <string.h>
 
 #include "serve/routes.h"
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 #include "serve/server_state.h"
 #include "text/json/json.h"
 
 static void not_found(ek_exchange *x)
 {
-    ek_reply_failure(x, &ek_dialect_responses, EK_ENOTFOUND, "id");
+    ek_reply_failure(x, &ek_dialect_responses, EK_ENOTFOUND, "id", NULL);
 }
 
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
@@ -21,7 +21,10 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
     size_t n = strlen(rest), k = sizeof items - 1;
     bool input = n > k && !strcmp(rest + n - k, items);
     snprintf(id, sizeof id, "%.*s", (int)(input ? n - k : n), rest);
-    if (ek_response_store_hold(s->responses, ek_route_owner(s, x), id, input, &text, &held)) {
+    ek_err err = !ek_responses_is_id(id)
+                     ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
+                     : ek_response_store_hold(s->responses, ek_route_owner(s, x), id, input, &text, &held);
+    if (err) {
         not_found(x);
         return;
     }
@@ -35,7 +38,9 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
 {
     ek_buf b = {0};
-    if (ek_response_store_delete(s->responses, ek_route_owner(s, x), id)) {
+    ek_err err = !ek_responses_is_id(id) ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
+                                         : ek_response_store_delete(s->responses, ek_route_owner(s, x), id);
+    if (err) {
         not_found(x);
     } else {
         ek_buf_str(&b, "{\"id\":");

@@ -37,7 +37,8 @@ void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char 
  * sentence for the client, or NULL; sentences name fields, types, keywords and single values, never what messages say.
  */
 void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text);
-/* Replies with the last error of this thread (ek_err_text) and the HTTP status of err. */
-void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param);
+/* Replies with the last error of this thread (ek_err_text) and the HTTP status of err. own: the API's own word for it,
+ * or NULL. */
+void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param, const char *own);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "media/locked/helper.h"
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 #include "serve/session.h"
 
 enum { AFTER_DRAIN = 4 }; /* seconds that cancelling and closing have, rounded up to 5 */

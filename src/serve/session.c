@@ -128,14 +128,14 @@ void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, e
     ek_session_leave_client(s, how);
 }
 
-void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param)
+void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param, const char *code)
 {
     ek_exchange *x = s->x;
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
     s->server->metrics.outcome[err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_REFUSED]++;
     if (text) ek_fail(err, "%s", text);
-    ek_reply_failure(x, s->dialect, err, param);
+    ek_reply_failure(x, s->dialect, err, param, code);
     abandon(s);
     ek_session_free_when_done(s);
 }
@@ -151,7 +151,7 @@ static bool check_deadline(ek_session *s)
     snprintf(text, sizeof text, "the request took longer than %.0f seconds (--request-timeout)", limit);
     if (s->preparing) {
         ek_prepare_drop(s->preparing);
-        ek_session_refuse(s, EK_ETIMEOUT, text, NULL);
+        ek_session_refuse(s, EK_ETIMEOUT, text, NULL, NULL);
     } else {
         ek_session_failed(s, 0, EK_ETIMEOUT, text, EK_OUTCOME_TIMEOUT);
         ek_session_go_on(s);
@@ -185,6 +185,6 @@ void ek_sessions_cancel(ek_server *server)
         for (int i = 0; i < s->n_opened && !s->writing; i++) ek_turn_cancel(s->choices[i].turn);
         if (!s->preparing) continue;
         ek_prepare_drop(s->preparing);
-        ek_session_refuse(s, EK_ESHUTDOWN, "the server is shutting down", NULL);
+        ek_session_refuse(s, EK_ESHUTDOWN, "the server is shutting down", NULL, NULL);
     }
 }

@@ -185,7 +185,7 @@ static void on_prepared(void *user, ek_prepared *p)
     s->prepared = ek_now();
     ek_histogram_add(&s->server->metrics.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened);
     ek_err err = p->err;
-    const char *param = p->req.param;
+    const char *param = p->req.param, *code = p->req.code;
     bool answered = p->req.answered;
     if (err) {
         ek_fail(err, "%s", p->text);
@@ -209,7 +209,7 @@ static void on_prepared(void *user, ek_prepared *p)
         if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? named : NULL;
     }
     ek_turn_prompt_fini(&p->prompt);
-    if (err) ek_session_refuse(s, err, NULL, param);
+    if (err) ek_session_refuse(s, err, NULL, param, code);
     else if (answered) ek_session_free(s);
 }
 
@@ -260,5 +260,5 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     ek_exchange_on_drained(x, ek_session_on_drained);
     ek_err err = ek_wishes_read(&s->wishes, x);
     if (!err) err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client, &s->wishes);
-    if (err) ek_session_refuse(s, err, NULL, NULL);
+    if (err) ek_session_refuse(s, err, NULL, NULL, NULL);
 }

@@ -72,8 +72,8 @@ void ek_session_free(ek_session *s);
 void ek_session_free_when_done(ek_session *s); /* once no news of it can come */
 /* The failure of one choice ends the whole reply: with a status while that is possible. */
 void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, ek_outcome how);
-/* Ends a session whose reply has not begun: with text, or the last error's sentence. */
-void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param);
+/* Ends a session whose reply has not begun: with text, or the last error's sentence. code: as ek_api_request.code. */
+void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param, const char *code);
 void ek_session_on_reply(void *arg, const ek_reply_event *e); /* arg: the choice */
 void ek_session_on_gone(void *user);
 

@@ -33,6 +33,15 @@ test("a message", async () => {
   assert.ok(m.usage.input_tokens + m.usage.cache_read_input_tokens > 5 && m.usage.output_tokens > 0);
 });
 
+test("a thread sends what is new alone", async () => {
+  const sent = [];
+  const fetch = (url, init) => (sent.push(JSON.parse(init.body)), globalThis.fetch(url, init));
+  const threads = new Anthropic({ baseURL: base, apiKey: "any", maxRetries: 0, fetch }).beta.messages;
+  const thread = threads.thread({ model: "pocket", max_tokens: 24, temperature: 0, system: "Be brief." });
+  for (const content of ["Hello", "And again?"]) assert.ok((await thread.send({ role: "user", content })).content.length > 0);
+  assert.deepEqual(sent.map((b) => [b.thread.type, b.messages.length, b.system ?? null]), [["create", 1, "Be brief."], ["continue", 1, null]]);
+});
+
 for (const [name, body] of [
   ["text", ask()],
   ["sampled text", ask({ temperature: 1, seed: 5 })],

@@ -200,7 +200,94 @@ def items_by_reference(s):
         assert missing in e["error"]["message"] and e["error"]["param"] == "input", e
 
 
-TESTS = [items_by_reference, damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
+def stream(s, body):
+    """(the message as a client puts it together, the extension of its last delta)"""
+    c = s.open()
+    c.request("POST", MESSAGES, json.dumps({**body, "stream": True}), {"content-type": "application/json"})
+    r = c.getresponse()
+    assert r.status == 200, r.read()
+    message, blocks, extension = None, [], None
+    for line in r:
+        if not line.startswith(b"data: "):
+            continue
+        e = json.loads(line[6:])
+        if e["type"] == "message_start":
+            message = e["message"]
+        elif e["type"] == "content_block_start":
+            blocks.append(dict(e["content_block"], json=""))
+        elif e["type"] == "content_block_delta":
+            d, b = e["delta"], blocks[e["index"]]
+            key = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "json"}[d["type"]]
+            b[key] += d["partial_json" if key == "json" else key]
+        elif e["type"] == "message_delta":
+            extension = e["evenkeel"]
+    c.close()
+    for b in blocks:
+        got = b.pop("json")
+        if b["type"] == "tool_use":
+            b["input"] = json.loads(got or "{}")
+    return {**message, "content": blocks}, extension
+
+
+def message_threads(s):
+    system, first = "Answer with one tool call.", [user("Weather in Oslo?")]
+    for turn in (post, lambda s, path, history, **more: (lambda m, x: {**m, "evenkeel": x})(
+            *stream(s, {"model": "m", "temperature": 0, "max_tokens": 24, "messages": history, "evenkeel": {"digest": True}, **more}))):
+        begun = turn(s, MESSAGES, first, system=system, tools=TOOLS[MESSAGES], max_tokens=24, tool_choice={"type": "any"},
+                     thread={"type": "create"})
+        assert begun["content"][-1]["type"] == "tool_use", begun
+        whole = [*first, {"role": "assistant", "content": begun["content"]}]
+        id_, new = begun["id"], [{"role": "user", "content": [result(begun["content"][-1]["id"], "rain")]}]
+        for text_ in ("And in Rome?", "And tomorrow?"):
+            body = {"model": "m", "temperature": 0, "max_tokens": 24, "messages": new, "evenkeel": {"digest": True},
+                    "thread": {"type": "continue", "previous_message_id": id_}}
+            counted = s.call("POST", MESSAGES + "/count_tokens", {k: body[k] for k in ("model", "messages", "thread")})[2]
+            if turn is post:
+                status, _, went_on = s.call("POST", MESSAGES, body)
+                assert status == 200, went_on
+            else:
+                message, extension = stream(s, body)
+                went_on = {**message, "evenkeel": extension}
+            whole += new
+            plain = post(s, MESSAGES, whole, system=system, max_tokens=24)
+            assert went_on["evenkeel"]["digest"] == plain["evenkeel"]["digest"], (went_on, plain)
+            assert [{**b, "id": 0} for b in went_on["content"]] == [{**b, "id": 0} for b in plain["content"]], (went_on, plain)
+            u = plain["usage"]
+            assert counted == {"input_tokens": u["input_tokens"] + u["cache_read_input_tokens"]}, (counted, u)
+            assert went_on["usage"]["cache_read_input_tokens"] + went_on["usage"]["input_tokens"] == counted["input_tokens"], went_on
+            id_ = went_on["id"]
+            whole, new = [*whole, {"role": "assistant", "content": went_on["content"]}], [user(text_)]
+    go_on = {"type": "continue", "previous_message_id": begun["id"]}
+    # What the thread has may be sent again; anything else in its place is refused.
+    post(s, MESSAGES, new, thread=go_on, system=system)
+    for path in (MESSAGES, MESSAGES + "/count_tokens"):
+        status, _, e = s.call("POST", path, {"model": "m", "max_tokens": 4, "messages": new, "system": "Else.", "thread": go_on})
+        assert status == 400 and e["error"]["details"] == {"error_code": "thread_fingerprint_mismatch"}, e
+    # Responses and messages do not know each other's ids.
+    response = post(s, RESPONSES, [user()])["id"]
+    assert s.call("GET", f"{RESPONSES}/{begun['id']}")[0] == s.call("DELETE", f"{RESPONSES}/{begun['id']}")[0] == 404
+    post(s, RESPONSES, [user()], previous_response_id=begun["id"], expect=404)
+    for unknown in ("msg_none", "", response, "x" * 500):
+        e = post(s, MESSAGES, new, thread={**go_on, "previous_message_id": unknown}, expect=404)
+        assert e["error"]["type"] == "not_found_error" and e["error"]["details"] == {"error_code": "thread_not_found"}, e
+    for wrong in ({"type": "continue"}, {**go_on, "previous_message_id": 5}):
+        post(s, MESSAGES, new, thread=wrong, expect=400)
+    unthreaded = post(s, MESSAGES, first)["id"]
+    post(s, MESSAGES, new, thread={**go_on, "previous_message_id": unthreaded}, expect=404)
+
+
+def threads_are_their_keys(s):
+    with Server(PROGRAM, "--model", MODEL, "--api-key", "one,two") as s:
+        def ask(key, thread):
+            return s.call("POST", MESSAGES, {"model": "m", "max_tokens": 2, "messages": [user()], "thread": thread},
+                          {"content-type": "application/json", "x-api-key": key})
+        status, _, begun = ask("one", {"type": "create"})
+        assert status == 200, begun
+        go_on = {"type": "continue", "previous_message_id": begun["id"]}
+        assert ask("one", go_on)[0] == 200 and ask("two", go_on)[0] == 404
+
+
+TESTS = [message_threads, threads_are_their_keys, items_by_reference, damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
 
 
 def main():

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 #include "serve/server_state.h"
 
 #ifdef EK_SANITIZED

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "serve/api/dialect.h"
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 #include "template_gets.h"
 #include "text/json/json.h"
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 
 static ek_response_store *store;
 

@@ -111,8 +111,6 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
     if (json_array_size(ek_field(body, "mcp_servers")) > 0)
         return ek_field_wrong(r, "mcp_servers", "this server connects to no others");
     if (ek_field(body, "compaction")) return ek_field_wrong(r, "compaction", "this server compacts no conversations");
-    if (ek_field(body, "thread"))
-        return ek_field_wrong(r, "thread", "this server keeps no threads; each request has the whole conversation");
     return EK_OK;
 }
 
@@ -130,12 +128,23 @@ static void free_own(void *p)
 {
     ek_anthropic *own = p;
     ek_blocks_fini(&own->blocks);
+    ek_buf_fini(&own->input);
+    free(own->previous);
     free(own);
+}
+
+static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    EK_TRY(read_tools(r, body));
+    EK_TRY(ek_anthropic_messages(r, body, limits));
+    ek_tools_settle(r);
+    return read_tool_choice(r, body);
 }
 
 static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_anthropic *own = r->own = ek_alloc(sizeof *own);
+    json_t *whole = NULL;
     r->free_own = free_own;
     ek_blocks_init(&own->blocks);
     r->n = 1;
@@ -144,12 +153,13 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_ANTHROPIC));
     EK_TRY(ek_field_model(r, body));
     EK_TRY(refuse_unsupported(r, body));
-    EK_TRY(read_tools(r, body));
     EK_TRY(read_format(r, body));
     EK_TRY(read_thinking(r, body));
-    EK_TRY(ek_anthropic_messages(r, body, limits));
-    ek_tools_settle(r);
-    return read_tool_choice(r, body);
+    ek_err err = ek_anthropic_thread(r, body, limits, &whole);
+    if (!err) err = read_conversation(r, whole, limits);
+    json_decref(whole);
+    r->own_bytes = own->input.cap;
+    return err;
 }
 
 /* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */
@@ -183,7 +193,7 @@ static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r
 const ek_dialect ek_dialect_anthropic = {
     .vendor = EK_API_ANTHROPIC,
     .path = "/v1/messages",
-    .id_prefix = "msg_",
+    .id_prefix = EK_ANTHROPIC_ID,
     .prompt_param = "messages",
     .parse = parse,
     .begin = ek_anthropic_begin,

@@ -199,8 +199,11 @@ void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *p
         if (types[i].status == status) type = types[i].type;
     ek_buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
     ek_put_string(out, text);
-    if (code && !strcmp(code, "thread_unsupported_request")) /* the SDK and Claude Code then send all of it */
-        ek_buf_fmt(out, ",\"details\":{\"error_code\":\"%s\",\"unsupported\":[\"thread\"]}", code);
+    if (code && !strncmp(code, "thread_", 7)) { /* the SDK and Claude Code then send all of it */
+        const bool unsupported = !strcmp(code, "thread_unsupported_request");
+        ek_buf_fmt(out, ",\"details\":{\"error_code\":\"%s\"%s}", code,
+                   unsupported ? ",\"unsupported\":[\"thread\"]" : "");
+    }
     ek_buf_str(out, "}}");
 }
 
@@ -238,24 +241,32 @@ static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *
     }
 }
 
-void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
+void ek_anthropic_put_content(ek_buf *out, const ek_api_reply *r)
 {
-    if (r->stream) {
-        frame_open(out, r, "message_stop");
-        frame_close(out, r, false);
-        return;
-    }
     const ek_answer *a = &r->choices[0]->answer;
     bool first = true;
-    put_message_head(out, r);
-    ek_buf_str(out, "\"content\":[");
+    ek_buf_char(out, '[');
     for (int i = 0; i < a->n_parts; i++) {
         if (!ek_blocks_has(a, &a->parts[i])) continue;
         if (!first) ek_buf_char(out, ',');
         put_block(out, r, &a->parts[i]);
         first = false;
     }
-    ek_buf_str(out, "],");
+    ek_buf_char(out, ']');
+}
+
+void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
+{
+    ek_anthropic_thread_keep(r);
+    if (r->stream) {
+        frame_open(out, r, "message_stop");
+        frame_close(out, r, false);
+        return;
+    }
+    put_message_head(out, r);
+    ek_buf_str(out, "\"content\":");
+    ek_anthropic_put_content(out, r);
+    ek_buf_char(out, ',');
     put_stop(out, r);
     ek_buf_char(out, ',');
     put_usage(out, r, r->choices[0]->n_tokens);

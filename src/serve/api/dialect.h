@@ -46,6 +46,7 @@ typedef struct ek_api_request {
                           nothing else ek_api_prepare sets it, otherwise parse */
     ek_buf answer;     /* that reply */
     const char *param; /* after a failure: the field that is wrong, or NULL; a literal */
+    const char *code;  /* after a failure: the API's word for it, where it has one of its own; a literal */
 } ek_api_request;
 
 /* Defaults and limits for reading a body. */

@@ -143,8 +143,10 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     r->param = "previous_response_id";
     if (!ek_json_is_text(v)) return ek_field_wrong(r, "previous_response_id", "a text is needed");
     o->previous = ek_strdup(json_string_value(v));
-    ek_err err = limits->responses ? ek_response_store_items(limits, o->previous, items)
-                                   : ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none");
+    ek_err err = !limits->responses ? ek_fail(EK_ENOTFOUND, "there is no response here: this server stores none")
+                 : !ek_responses_is_id(o->previous)
+                     ? ek_fail(EK_ENOTFOUND, "ids of responses begin with " EK_RESPONSES_ID)
+                     : ek_response_store_items(limits, o->previous, items);
     size_t n = json_array_size(items) + json_array_size(ek_field(body, "input")), max = (size_t)limits->max_messages;
     if (!err && max > 0 && n > max)
         err = ek_fail(EK_ETOOLARGE, "with it the input has %zu items, at most %zu are allowed", n, max);
@@ -334,7 +336,7 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 
 const ek_dialect ek_dialect_responses = {
     .path = "/v1/responses",
-    .id_prefix = "resp_",
+    .id_prefix = EK_RESPONSES_ID,
     .repeats = true,
     .prompt_param = "input",
     .parse = parse,

@@ -4,7 +4,7 @@
 
 #include "serve/api/blocks.h"
 #include "serve/api/tools.h"
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 
 /* Of a request, for its reply: ek_api_request.own. */
 typedef struct ek_responses {

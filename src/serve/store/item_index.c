@@ -1,4 +1,4 @@
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 
 #include <stdlib.h>
 #include <sys/random.h>

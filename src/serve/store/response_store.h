@@ -13,6 +13,10 @@
 
 typedef struct ek_response_store ek_response_store;
 
+/* What ids begin with: what other APIs keep here has other ones, and is nothing to this one. */
+#define EK_RESPONSES_ID "resp_"
+bool ek_responses_is_id(const char *id);
+
 enum { EK_RESPONSES_MAX = 4096 };
 #define EK_RESPONSES_BYTES ((size_t)128 << 20)
 

@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
-#include "serve/openai/response_state.h"
+#include "serve/store/response_state.h"
 #include "text/json/json.h"
 
 /* --- conversations --- */

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "serve/openai/response_store.h"
+#include "serve/store/response_store.h"
 
 enum { EK_RESPONSE_BUCKETS = 4096 };
 

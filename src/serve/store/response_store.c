@@ -4,7 +4,12 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
-#include "serve/openai/response_state.h"
+#include "serve/store/response_state.h"
+
+bool ek_responses_is_id(const char *id)
+{
+    return !strncmp(id, EK_RESPONSES_ID, sizeof EK_RESPONSES_ID - 1);
+}
 
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes)
 {
