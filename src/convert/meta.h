@@ -1,4 +1,4 @@
-/* What a model's file says beside the weights: GGUF's metadata, config.json, and the tokenizer in either form. */
+/* The metadata of a written model: GGUF's metadata, config.json, and the tokenizer in either form. */
 #ifndef EK_CONVERT_META_H
 #define EK_CONVERT_META_H
 

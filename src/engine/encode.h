@@ -1,10 +1,10 @@
-/* Pictures and sounds of running requests become features: work that is cut into slices, one between two steps, each
- * no longer than a step of the default chunk, so that other requests' tokens go on meanwhile.
+/* Encodes pictures and sounds of running requests. The work is divided into slices, one between two steps. A slice
+ * takes no longer than a step of the default chunk, so other requests get their tokens meanwhile.
  *
- * A request that runs computes its prompt up to the first part without features and waits there. It holds the features
- * of the parts that the next steps can reach, and lets them go once their rows are computed: what it waits for is
- * bounded, whatever the number of its pictures. Those that run take turns, one picture each. What is cut, when, and in
- * what company never reaches a bit of the features (model/tower). Engine thread only. */
+ * A running request computes its prompt up to the first part without features and waits there. It holds the features of
+ * the parts that the next steps can reach, and releases them once their rows are computed, so its memory is bounded
+ * whatever the number of its pictures. Running requests take turns, one picture each. Slices, times and other requests
+ * never change a bit of the features (model/tower). Engine thread only. */
 #ifndef EK_ENGINE_ENCODE_H
 #define EK_ENGINE_ENCODE_H
 

@@ -1,5 +1,5 @@
-/* Sounds that are longer than a model hears at once, cut into pieces of 30 s. Each piece is a sound of its own: what a
- * model hears of one does not depend on the others. */
+/* Sounds that exceed a model's limit, divided into pieces of 30 s. Each piece is a sound of its own: a model's input
+ * for one piece does not depend on the others. */
 #ifndef EK_MEDIA_SPLIT_H
 #define EK_MEDIA_SPLIT_H
 

@@ -1,6 +1,6 @@
-/* The times that a card measured for itself (gpu/gpu.h), kept in a file of the user's cache folder: measured at the
- * first start on a kind of card for which no times are built in, with a driver and a program, and read at the next
- * ones. Only speed depends on them. */
+/* The times that a card measured for itself (gpu/gpu.h), kept in a file in the user's cache folder. They are measured
+ * at the first start on a kind of card without built-in times, for this driver and program, and read at later starts.
+ * Only speed depends on them. */
 #ifndef EK_OPEN_TUNING_H
 #define EK_OPEN_TUNING_H
 

@@ -1,5 +1,5 @@
-/* What makes rows of pictures and sounds, one at a time, in slices that the engine puts between steps. On whatever
- * device it computes: the same bits. All calls come from the engine's thread. */
+/* The interface of an encoder: it computes the rows of one picture or sound at a time, in slices that the engine puts
+ * between steps. Every device gives the same bits. All calls come from the engine's thread. */
 #ifndef EK_ENGINE_MEDIA_ENCODER_H
 #define EK_ENGINE_MEDIA_ENCODER_H
 

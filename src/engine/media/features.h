@@ -1,8 +1,8 @@
-/* The rows that towers made of pictures and sounds, kept for prompts that hold them again.
+/* The rows that towers computed for pictures and sounds, kept for prompts that contain them again.
  *
- * Features are a function of the content and the towers, so that one entry serves every request and any position:
- * entries are found by the content's digest (of an engine there is one set of towers). Those that a request holds stay;
- * of the others the least recently used go when the byte limit asks for it. Engine thread only. */
+ * Features depend on the content and the towers alone, so an entry serves every request and any position. Entries are
+ * found by the content's digest (an engine has one set of towers). Entries that a request holds stay; the least
+ * recently used others are evicted at the byte limit. Engine thread only. */
 #ifndef EK_ENGINE_MEDIA_FEATURES_H
 #define EK_ENGINE_MEDIA_FEATURES_H
 

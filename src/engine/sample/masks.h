@@ -1,7 +1,7 @@
-/* The rows of allowed tokens of a step (ek_mask), made while a device computes the forward pass, by a thread of their
- * own: the draws alone need them. Who waits for rows that nobody has begun makes them. Where the forward pass has the
- * processors itself there is no such thread: one that the system puts aside in the middle of a row would hold the step
- * up for milliseconds, to save a tenth of one. */
+/* The rows of allowed tokens of a step (ek_mask). A thread of their own makes them while a device computes the forward
+ * pass, because only the draws need them. If a draw needs a row that the thread has not begun, the engine thread makes
+ * it. With an executor on the CPU there is no such thread: a thread that the system suspends in the middle of a row
+ * would delay the step by milliseconds and save a tenth of one. */
 #ifndef EK_ENGINE_MASKS_H
 #define EK_ENGINE_MASKS_H
 

@@ -1,9 +1,9 @@
-/* What devices whose outputs are cut have computed of the same rows goes to all of them. A recipe of one device is
- * written as if it had all outputs, but for what these functions are told: where its part lies in a row, and that the
- * others' parts come. Without a cut a part is all of it, and nothing is exchanged.
+/* Exchanges between devices that each compute a part of a layer's outputs: every device gets the parts of all others.
+ * A device's recipe is written as if it computed all outputs; these functions add the offset of its part in a row and
+ * the exchange of parts. On a single device the part is the whole row, and nothing is exchanged.
  *
- * Others read where the part lies. So nothing is written there until another exchange is behind, and a buffer is not
- * one that two exchanges in a row fill (cuda/exchange_args.h). */
+ * The other devices read a part where it lies. Its memory is therefore not written again before a later exchange has
+ * ended, and two consecutive exchanges never use one buffer (cuda/exchange_args.h). */
 #ifndef EK_GPU_RECIPE_EXCHANGE_H
 #define EK_GPU_RECIPE_EXCHANGE_H
 

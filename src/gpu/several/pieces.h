@@ -1,9 +1,10 @@
-/* A step in pieces, so that devices compute at the same time: while the second has a piece, the first has the one
- * behind it. Each piece is a step of its own, which changes no bit (a chunk never does).
+/* A step in pieces, so that devices compute at the same time: while the second device computes a piece, the first
+ * computes the next piece. Each piece is a step of its own. This changes no bit, as chunks change none.
  *
- * With many rows of prompts: rows that want logits, and all draws, are in the last piece. Of replies begun behind the
- * step in front: some sequences each, with their own draws and rows of logits. Such a piece waits for the draws that it
- * follows alone, so that the first device has one while the last has the step in front's next. */
+ * A step with many prompt rows has its rows with logits, and all draws, in the last piece. A step of replies begun
+ * behind another step has some sequences in each piece, with their own draws and rows of logits. Such a piece waits
+ * only for the draws that it follows, so the first device has a piece while the last one has the next piece of the step
+ * in front. */
 #ifndef EK_GPU_RANKS_PIECES_H
 #define EK_GPU_RANKS_PIECES_H
 

@@ -1,9 +1,9 @@
-/* A model over several CUDA devices, or over devices and the CPU: whole layers on each, or of every layer some outputs,
- * and one executor over all. By layers, hidden states are copied where those of one device end, one float row each; by
- * outputs, what each has computed of a row goes to all. By layers replies take turns: a step is begun in pieces behind
- * the one in front, so that every device has a piece (pieces.h). No sum is cut, so bits, digests, pages on disk and the
- * numerics id are those of one device. Each device keeps what its layers, or its heads, have of a page of keys and
- * values, under one page number. */
+/* A model over several CUDA devices, or over devices and the CPU, with one executor over all. Each device has whole
+ * layers, or some outputs of every layer. By layers, a float row of hidden state per token is copied to the device of
+ * the next layer, and replies take turns: a step is begun in pieces behind the step in front, so that every device has
+ * a piece (pieces.h). By outputs, every device sends its part of a row to all others. No sum is divided, so bits,
+ * digests, pages on disk and the numerics id are those of one device. A page of keys and values has one page number on
+ * all devices; each device keeps the part of its layers or heads. */
 #ifndef EK_GPU_RANKS_RANKS_H
 #define EK_GPU_RANKS_RANKS_H
 

@@ -1,4 +1,4 @@
-/* What a device of several knows of the others: by layers its neighbours, by outputs those it exchanges parts with. */
+/* The other devices of a device: its neighbours by layers, or the devices that it exchanges parts with by outputs. */
 #ifndef EK_GPU_STEP_NEIGHBOURS_H
 #define EK_GPU_STEP_NEIGHBOURS_H
 

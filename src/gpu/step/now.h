@@ -1,4 +1,4 @@
-/* The step at hand: its block, the sets of its rows, what else a run knows of it, and the host memory in which that is
+/* The current step: its block, the sets of its rows, other state of a run, and the host memory in which the step is
  * made. */
 #ifndef EK_GPU_STEP_NOW_H
 #define EK_GPU_STEP_NOW_H

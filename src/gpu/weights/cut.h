@@ -1,13 +1,13 @@
-/* Which outputs of a model's matrices one of several devices computes, where these are cut: whole heads, whole groups
- * of columns, whole panels of rows. An output is computed by one device as by one alone, so that no number of devices
- * can reach a bit.
+/* The outputs of a model's matrices that one of several devices computes: whole heads, whole groups of columns, whole
+ * panels of rows. A device computes an output as it would alone, so the number of devices cannot change a bit.
  *
  *     q                 its heads                 k, v              the KV heads that these read
  *     o, down           a part of hidden_size     gate, up          a part of the columns between them
  *     head              a part of the vocabulary  experts           the same parts of every expert's
- * All else (norms, the router, per-layer inputs, the table of embeddings) every device has and computes alike; so it
- * does with o of few rows where it has room for all of o: that takes less time than the exchange behind a part of it.
- */
+ *
+ * Every device has all other weights and computes them alike: norms, the router, per-layer inputs, the table of
+ * embeddings. A device with enough memory has all of o, too, and computes few rows whole: this takes less time than an
+ * exchange. */
 #ifndef EK_GPU_WEIGHTS_CUT_H
 #define EK_GPU_WEIGHTS_CUT_H
 

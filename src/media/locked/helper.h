@@ -1,8 +1,9 @@
-/* The helper program that decodes strangers' pictures and sounds: evenkeel-decode, beside the program, or in
- * ../libexec/evenkeel of its folder. It is locked up (media/locked/lock.h): no file but libraries, no network; what
- * decodes one file is a process of its own, which is made for it from a copy that never saw another, has the memory
- * that was counted and a time, and calls nothing but memory of the system. Helpers stay, one per thread that asks at
- * the same time; one that dies is replaced by the next file. Any thread, several at once. */
+/* The helper program evenkeel-decode, which decodes untrusted pictures and sounds. It lies beside the program, or in
+ * ../libexec/evenkeel of its folder. It is sandboxed (media/locked/lock.h): it can read libraries only and has no
+ * network. Each file is decoded in a process of its own, a copy of a helper that never saw another file. That process
+ * has the memory counted for the file, a time limit, and no system calls but those for memory. Helpers stay ready, one
+ * per thread that decodes at the same time; a dead helper is replaced for the next file. Any thread, several at once.
+ */
 #ifndef EK_MEDIA_LOCKED_HELPER_H
 #define EK_MEDIA_LOCKED_HELPER_H
 

@@ -1,4 +1,4 @@
-/* What clients are told of the model that is served, beside its name: APIs with a list of models have such members.
+/* The description of the served model for clients, besides its name: members that APIs with a list of models have.
  * Nothing that computes an answer reads it. Immutable once it is made. */
 #ifndef EK_SERVE_MODEL_CARD_H
 #define EK_SERVE_MODEL_CARD_H
