@@ -1,8 +1,9 @@
 /* The helper program evenkeel-decode, which decodes untrusted pictures and sounds. It lies beside the program, or in
  * ../libexec/evenkeel of its folder. It is sandboxed (media/locked/lock.h): it can read libraries only and has no
  * network. Each file is decoded in a process of its own, a copy of a helper that never saw another file. That process
- * has the memory counted for the file, a time limit, and no system calls but those for memory. Helpers stay ready, one
- * per thread that decodes at the same time; a dead helper is replaced for the next file. Any thread, several at once.
+ * has the memory counted for the file, a time limit, and system calls for memory, threads and its end only. Helpers
+ * stay ready, one per thread that decodes at the same time; a dead helper is replaced for the next file. Any thread,
+ * several at once.
  */
 #ifndef EK_MEDIA_LOCKED_HELPER_H
 #define EK_MEDIA_LOCKED_HELPER_H
