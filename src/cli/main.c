@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* environ */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -30,6 +31,10 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is a failed write, as a full disk is */
     ek_cli cli;
     int status;
+    ek_buf unknown = {0};
+    ek_cli_check_variables(&unknown, environ);
+    fputs(ek_buf_text(&unknown), stderr);
+    ek_buf_fini(&unknown);
     if (ek_cli_parse(&cli, argc, argv, getenv)) {
         fprintf(stderr, "evenkeel%s%s: %s\n", argc > 1 && cli.command != EK_CMD_help ? " " : "",
                 argc > 1 && cli.command != EK_CMD_help ? ek_cmd_name(cli.command) : "", ek_err_text());

@@ -65,8 +65,44 @@ static bool copy(char *out, size_t room, const char *s, size_t n)
     return true;
 }
 
+/* Behind the Hub's address, as a browser and other programs write it; NULL without one. */
+static const char *behind_address(const char *text)
+{
+    static const char *const hosts[] = {"huggingface.co/", "www.huggingface.co/", "hf.co/"};
+    if (!strncasecmp(text, "https://", 8)) text += 8;
+    else if (!strncasecmp(text, "http://", 7)) text += 7;
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++)
+        if (!strncasecmp(text, hosts[i], strlen(hosts[i]))) return text + strlen(hosts[i]);
+    return NULL;
+}
+
+/* ORG/NAME[/tree/REVISION][/blob/REVISION/FILE][:FILE] of an address as ORG/NAME[@REVISION][:FILE]. */
+static void from_address(ek_buf *out, const char *text)
+{
+    const char *name = strchr(text, '/');
+    const char *rest = name ? strchr(name + 1, '/') : NULL;
+    if (!rest) {
+        ek_buf_str(out, text);
+        return;
+    }
+    ek_buf_add(out, text, (size_t)(rest - text));
+    const char *revision = strchr(rest + 1, '/');
+    if (!revision) return;
+    const size_t n = strcspn(++revision, "/?#");
+    if (n) ek_buf_char(out, '@'), ek_buf_add(out, revision, n);
+    if (revision[n] == '/') ek_buf_char(out, ':'), ek_buf_add(out, revision + n + 1, strcspn(revision + n + 1, "?#"));
+}
+
 ek_err ek_hub_name_parse(ek_hub_name *out, const char *text)
 {
+    const char *behind = behind_address(text);
+    if (behind) {
+        ek_buf plain_name = {0};
+        from_address(&plain_name, behind);
+        const ek_err err = ek_hub_name_parse(out, ek_buf_text(&plain_name));
+        ek_buf_fini(&plain_name);
+        return err;
+    }
     *out = (ek_hub_name){.revision = "main"};
     size_t left = strcspn(text, ":"), repo = strcspn(text, "@:");
     out->has_revision = text[repo] == '@';
@@ -127,45 +163,4 @@ void ek_hub_url_file(ek_buf *out, const char *endpoint, const char *repo, const 
 {
     ek_buf_fmt(out, "%s/%s/resolve/%s/", endpoint, repo, commit);
     escape(out, path, true);
-}
-
-const ek_hub_short ek_hub_shorts[] = {
-#define NAME(name, model, gigabytes, text) {name, model, gigabytes, text},
-#include "hub/names.def"
-#undef NAME
-};
-const int ek_hub_n_shorts = sizeof ek_hub_shorts / sizeof *ek_hub_shorts;
-
-const ek_hub_short *ek_hub_short_find(const char *name)
-{
-    for (int i = 0; i < ek_hub_n_shorts; i++)
-        if (!strcasecmp(name, ek_hub_shorts[i].name)) return &ek_hub_shorts[i];
-    return NULL;
-}
-
-/* Whether text, in any case, is one of the words that a size's name is of: "gemma-4-e2b-it" has e2b. */
-static bool has_size(const char *text, const char *size)
-{
-    size_t n = strlen(size);
-    for (const char *p = text; *p; p++) {
-        bool first = p == text || !isalnum((unsigned char)p[-1]);
-        if (first && !strncasecmp(p, size, n) && !isalnum((unsigned char)p[n])) return true;
-    }
-    return false;
-}
-
-void ek_hub_short_suggest(ek_buf *out, const char *text)
-{
-    int n = 0, sizes = 0;
-    char size[16] = "";
-    for (int i = 0; i < ek_hub_n_shorts; i++) {
-        const char *name = ek_hub_shorts[i].name;
-        size_t len = strcspn(name, ":");
-        if (len >= sizeof size) continue;
-        memcpy(size, name, len);
-        size[len] = '\0';
-        if (has_size(text, size)) ek_buf_fmt(out, "%s%s", n++ ? ", " : "", name);
-    }
-    for (int i = 0; i < ek_hub_n_shorts && !n; i++)
-        if (!strchr(ek_hub_shorts[i].name, ':')) ek_buf_fmt(out, "%s%s", sizes++ ? ", " : "", ek_hub_shorts[i].name);
 }

@@ -1,8 +1,8 @@
 /* Names of models on the Hugging Face Hub: what a user writes, what a repository may be called, which file names are
  * safe, and the addresses and folders made of them. Pure functions.
  *
- * A model is written ORG/NAME[@REVISION][:FILE], where FILE is a file of the repository or a quantisation ("Q4_K_M").
- */
+ * A model is written ORG/NAME[@REVISION][:FILE], where FILE is a file of the repository or a quantisation ("Q4_K_M");
+ * the Hub's address may stand before it. */
 #ifndef EK_HUB_NAME_H
 #define EK_HUB_NAME_H
 
@@ -55,8 +55,19 @@ typedef struct ek_hub_short {
 extern const ek_hub_short ek_hub_shorts[];
 extern const int ek_hub_n_shorts;
 
-/* The row of a name, in any case; NULL where it is none. */
+/* The row of a name, in any case; NULL where it is none. Names that other programs give the same weights are names too:
+ * Ollama's "gemma4:26b-a4b-it-q8_0", a repository without its owner ("gemma-4-E2B-it"), "E4B-it". */
 const ek_hub_short *ek_hub_short_find(const char *name);
+
+/* The short name that text is near to (base/near.h); NULL without. */
+const ek_hub_short *ek_hub_short_near(const char *text);
+
+/* Whether text is the name of another family of models, as in "llama3.2:1b" or "qwen3"; Gemmas before the fourth too.
+ */
+bool ek_hub_is_other_family(const char *text);
+
+/* Appends the rest of a sentence about text, which is no model: ", did you mean e2b? …". */
+void ek_hub_guess(ek_buf *out, const char *text);
 
 /* A few names for somebody who wrote something else: those that have the text or a part of it in them, or else the
  * sizes' own: "e2b, e4b, 12b, 26b, 31b". Appended to out. */

@@ -16,7 +16,8 @@
 bool ek_model_is_name(const char *text)
 {
     ek_hub_name name;
-    return access(text, F_OK) != 0 && (ek_hub_short_find(text) || ek_hub_name_parse(&name, text) == EK_OK);
+    if (access(text, F_OK) == 0 || (ek_model_is_file_name(text) && !strchr(text, ':'))) return false;
+    return ek_hub_short_find(text) || ek_hub_name_parse(&name, text) == EK_OK;
 }
 
 /* A folder without any file of a model is said to be one: that its configuration is missing is not what is wrong. */
@@ -37,13 +38,41 @@ static ek_err check_folder(const char *path)
     return ek_fail(EK_ENOTFOUND, "%s holds no model: neither config.json with safetensors nor a GGUF file", path);
 }
 
+/* Neither there as a path nor written as one. */
+static bool looks_like_word(const char *text)
+{
+    return access(text, F_OK) != 0 && !strchr(text, '/') && !ek_model_is_file_name(text);
+}
+
+static ek_err no_such_word(const char *text)
+{
+    ek_buf guess = {0};
+    ek_hub_guess(&guess, text);
+    const ek_err err = ek_fail(EK_ENOTFOUND, "%.80s%s", text, ek_buf_text(&guess));
+    ek_buf_fini(&guess);
+    return err;
+}
+
+bool ek_model_is_file_name(const char *text)
+{
+    static const char *const ends[] = {
+        ".gguf",     ".safetensors", ".safetensors.index.json", ".bin", ".pt", ".pth", ".onnx", ".ggml", ".task",
+        ".litertlm", ".npz"};
+    const size_t n = strlen(text);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        const size_t m = strlen(ends[i]);
+        if (n > m && !strcasecmp(text + n - m, ends[i])) return true;
+    }
+    return false;
+}
+
 ek_err ek_model_find(ek_buf *out, const char *text)
 {
     ek_hub_name name;
     ek_hub_places places;
     if (!ek_model_is_name(text)) {
         ek_buf_str(out, text);
-        return check_folder(text);
+        return looks_like_word(text) ? no_such_word(text) : check_folder(text);
     }
     const ek_hub_short *as = ek_hub_short_find(text);
     EK_TRY(ek_hub_name_parse(&name, as ? as->model : text));

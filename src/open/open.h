@@ -82,10 +82,13 @@ ek_err ek_open_store(ek_store_backend *out, bool *any, ek_opened *m, const ek_op
 /* Whether text names a repository of the Hub, ORG/NAME[@REVISION][:FILE], or is a short name (hub/name.h): what exists
  * as a path is one. */
 bool ek_model_is_name(const char *text);
+/* Whether it ends as files of models do: ".gguf", ".safetensors" and the like, also those that cannot be opened here.
+ */
+bool ek_model_is_file_name(const char *text);
 
 /* Appends the path to open for a path or the name of a repository in the Hub's cache, whose place the environment says
- * (hub/client.h). ENOTFOUND names the command that fetches it, and says it of a folder
- * that holds no model. */
+ * (hub/client.h). ENOTFOUND names the command that fetches it, guesses at a word that is no name, and says it of a
+ * folder that holds no model. */
 ek_err ek_model_find(ek_buf *out, const char *text);
 
 /* Appends the folder of the bundled model, found from the running program's path: models/pocket of the source tree or

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "base/near.h"
 #include "cli/frame/cli.h"
 #include "cli/frame/table.h"
 
@@ -179,7 +180,7 @@ static void test_wrong_calls(void **state)
         {"evenkeel serve --port", "--port needs a value"},
         {"evenkeel serve --prot 1", "--prot is not an option"},
         {"evenkeel serve --ids 1", "--ids is not an option"},
-        {"evenkeel serve extra", "one argument too many"},
+        {"evenkeel serve extra more", "one argument too many"},
         {"evenkeel inspect", "MODEL is missing"},
         {"evenkeel logits --ids 1,,2", "whole number"},
         {"evenkeel logits --ids 1,2,", "whole number"},
@@ -436,9 +437,30 @@ static void test_run_arguments(void **state)
         {"evenkeel run --model m hello", "m", "hello"},
         {"evenkeel run --model m e2b", "m", "e2b"},
         {"evenkeel run -- e2b", "e2b", NULL},
+        {"evenkeel run google/gemma-4-E2B-it-qat-q4_0-gguf", "google/gemma-4-E2B-it-qat-q4_0-gguf", NULL},
+        {"evenkeel run ./models/none", "./models/none", NULL},
+        {"evenkeel run models/pocket", "models/pocket", NULL},
+        {"evenkeel run /tmp/x", "/tmp/x", NULL},
+        {"evenkeel run ~/x", "~/x", NULL},
+        {"evenkeel run FILE.gguf", "FILE.gguf", NULL},
+        {"evenkeel run model.SAFETENSORS", "model.SAFETENSORS", NULL},
+        {"evenkeel run hf.co/org/name:Q4_0", "hf.co/org/name:Q4_0", NULL},
+        {"evenkeel run gemma4:e2b", "gemma4:e2b", NULL},
+        {"evenkeel run llama3", "llama3", NULL},
+        {"evenkeel run mistral:7b", "mistral:7b", NULL},
+        {"evenkeel run e2bb", "e2bb", NULL},
+        {"evenkeel run e2b-it-q9", "e2b-it-q9", NULL},
+        {"evenkeel run gemma-4-E2B-it", "gemma-4-E2B-it", NULL},
+        {"evenkeel run Hello!", NULL, "Hello!"},
+        {"evenkeel run why?", NULL, "why?"},
+        {"evenkeel run keel", NULL, "keel"},
+        {"evenkeel run -p e2b", NULL, "e2b"},
+        {"evenkeel serve e2b", "e2b", NULL},
+        {"evenkeel bench models/pocket", "models/pocket", NULL},
+        {"evenkeel selftest 26b:q8", "26b:q8", NULL},
     };
     static const char *const bad[] = {"evenkeel run a b c", "evenkeel run --model m a b", "evenkeel run e2b a -p b",
-                                      "evenkeel run --model m a -p b"};
+                                      "evenkeel run --model m a -p b", "evenkeel serve a b"};
     ek_cli c;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         if (parse(&c, good[i].line)) fail_msg("%s: %s", good[i].line, ek_err_text());
@@ -463,13 +485,28 @@ static void test_guesses(void **state)
         const char *line, *says;
     } wrong[] = {
         {"evenkeel sevre", "did you mean serve?"},
-        {"evenkeel chat", "see `evenkeel --help`"},
+        {"evenkeel chat", "chat is vLLM's command; here: evenkeel run"},
+        {"evenkeel ls", "here: evenkeel list"},
+        {"evenkeel show e2b", "here: evenkeel inspect"},
+        {"evenkeel create x", "has no counterpart here"},
+        {"evenkeel llama-server -m x", "here: serve -m FILE"},
+        {"evenkeel blah", "see `evenkeel --help`"},
         {"evenkeel tokenise", "did you mean tokenize?"},
-        {"evenkeel benchmark", "did you mean bench?"},
+        {"evenkeel benchmark", "here: evenkeel bench"},
         {"evenkeel insp x", "did you mean inspect?"},
         {"evenkeel pss", "did you mean ps?"},
         {"evenkeel serve --prot 1", "did you mean --port? See `evenkeel serve --help-all`"},
-        {"evenkeel serve --ctx-size 1", "did you mean --ctx?"},
+        {"evenkeel serve --ctx-size 1", "llama.cpp's option; here: -c N, --ctx N"},
+        {"evenkeel run -ngl 99", "here: --device cuda:0,cpu --gpu-memory 12G"},
+        {"evenkeel run --n-gpu-layers=99", "here: --device cuda:0,cpu --gpu-memory 12G"},
+        {"evenkeel serve -hf a/b", "here: -m ORG/NAME:Q4_K_M"},
+        {"evenkeel run -t 2", "here: --threads N"},
+        {"evenkeel run -n 5", "--max-tokens N of run"},
+        {"evenkeel serve -np 4", "here: --max-requests N"},
+        {"evenkeel serve --max-model-len 100", "vLLM's option; here: --ctx"},
+        {"evenkeel serve --tensor-parallel-size 2", "here: --device cuda:0-3"},
+        {"evenkeel serve --max-kv-size 2", "mlx-lm's option; here: --ctx"},
+        {"evenkeel serve -mg 1", "llama.cpp's option and has no counterpart here"},
         {"evenkeel serve -port 1", "did you mean --port?"},
         {"evenkeel run --temprature 1", "did you mean --temperature?"},
         {"evenkeel run --max_tokens 1", "did you mean --max-tokens?"},
@@ -483,9 +520,73 @@ static void test_guesses(void **state)
         if (!strstr(ek_err_text(), wrong[i].says)) fail_msg("%s: %s", wrong[i].line, ek_err_text());
         ek_cli_fini(&c);
     }
-    assert_int_equal(ek_cli_distance("abcd", 4, "abdc", 4), 1);
-    assert_int_equal(ek_cli_distance("", 0, "abc", 3), 3);
-    assert_int_equal(ek_cli_distance("kitten", 6, "sitting", 7), 3);
+    assert_int_equal(ek_distance("abcd", 4, "abdc", 4), 1);
+    assert_int_equal(ek_distance("", 0, "abc", 3), 3);
+    assert_int_equal(ek_distance("kitten", 6, "sitting", 7), 3);
+}
+
+/* Variables that begin as those of options do and are none. */
+static void test_unknown_variables(void **state)
+{
+    (void)state;
+    static const struct {
+        char *variable;
+        const char *says;
+    } one[] = {{"EVENKEEL_THREDS=2", "did you mean EVENKEEL_THREADS?"},
+               {"EVENKEEL_MAX_TOKEN=2", "did you mean EVENKEEL_MAX_TOKENS?"},
+               {"EVENKEEL_PROT=2", "did you mean EVENKEEL_PORT?"},
+               {"EVENKEEL_XYZZY=2", "--help-all"},
+               {"EVENKEEL_THREADS=2", NULL},
+               {"EVENKEEL_FEATURES=80", NULL},
+               {"EVENKEEL_KEY=x", NULL},
+               {"PATH=/bin", NULL}};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        char *list[] = {one[i].variable, NULL};
+        ek_buf out = {0};
+        ek_cli_check_variables(&out, list);
+        if (one[i].says ? !strstr(ek_buf_text(&out), one[i].says) : out.len > 0)
+            fail_msg("%s: %s", one[i].variable, ek_buf_text(&out));
+        ek_buf_fini(&out);
+    }
+    char *both[] = {"EVENKEEL_A=1", "EVENKEEL_B=1", NULL};
+    ek_buf out = {0};
+    ek_cli_check_variables(&out, both);
+    assert_non_null(strstr(ek_buf_text(&out), "EVENKEEL_A is"));
+    assert_non_null(strstr(ek_buf_text(&out), "\nevenkeel: EVENKEEL_B is"));
+    ek_buf_fini(&out);
+}
+
+/* docs/FROM.md has the rows of foreign.def, in their order, and no others in these tables. */
+static void test_foreign_page(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *theirs, *ours;
+    } row[] = {
+#define FOREIGN(program, theirs, ours) {theirs, ours},
+#include "cli/frame/foreign.def"
+    };
+    static const char *const tables[] = {
+        "\n| Ollama | evenkeel |\n|---|---|\n", "\n| in a chat of Ollama | evenkeel |\n|---|---|\n",
+        "\n| llama-server | evenkeel serve |\n|---|---|\n", "\n| vllm serve | evenkeel serve |\n|---|---|\n",
+        "\n| mlx_lm | evenkeel |\n|---|---|\n"};
+    ek_buf page = {0}, want = {0};
+    assert_int_equal(ek_file_read(&page, "docs/FROM.md", 1 << 20), EK_OK);
+    size_t next = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        const char *at = strstr(ek_buf_text(&page), tables[i]);
+        assert_non_null(at);
+        for (at += strlen(tables[i]); *at == '|'; at += want.len, next++) {
+            assert_true(next < sizeof row / sizeof *row);
+            ek_buf_clear(&want);
+            ek_buf_fmt(&want, "| %s | %s |\n", row[next].theirs, row[next].ours);
+            if (strncmp(at, ek_buf_text(&want), want.len) != 0)
+                fail_msg("docs/FROM.md and foreign.def differ: %.*s, %s", (int)strcspn(at, "\n"), at,
+                         ek_buf_text(&want));
+        }
+    }
+    assert_int_equal(next, sizeof row / sizeof *row);
+    ek_buf_fini(&page), ek_buf_fini(&want);
 }
 
 static const char *gone_variable;
@@ -597,6 +698,8 @@ int main(void)
         cmocka_unit_test(test_letters),
         cmocka_unit_test(test_run_arguments),
         cmocka_unit_test(test_guesses),
+        cmocka_unit_test(test_unknown_variables),
+        cmocka_unit_test(test_foreign_page),
         cmocka_unit_test(test_gone),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_defaults_are_valid),

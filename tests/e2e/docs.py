@@ -149,7 +149,7 @@ class Hub:
         text = "\n".join(open(f, encoding="utf-8").read() for f in files_of_docs())
         named = set(re.findall(r"evenkeel (?:pull|rm) ([^\s/`]+/[^\s@:`]+)", text))
         short = {row["name"]: row["model"] for row in json.loads(subprocess.run([PROGRAM, "names", "--json"], capture_output=True, text=True).stdout)}
-        used = {n for n in short if re.search(rf"evenkeel (?:pull|rm|run|serve --model|inspect) {n}[\s`]", text)}
+        used = {n for n in short if re.search(rf"evenkeel (?:pull|rm|run|serve|serve --model|inspect) {n}[\s`]", text)}
         for repo in named | {short[n].split(":")[0] for n in used}:
             gguf = {"m-Q4_K_M.gguf": bytes(5000), "m-Q8_0.gguf": bytes(6000)}
             self.server.repos[repo] = hub_server.Repo(gguf if "GGUF" in repo else files)

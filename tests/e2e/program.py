@@ -135,10 +135,19 @@ def names_lists_the_short_names(home):
 
 @test
 def names_are_suggested(home):
-    for word in ("gemma", "gemma4", "llama", "e5b"):
+    for word in ("gemma", "llama3", "llama", "e5b"):
         line = refused(home, 2, "pull", word, says="e2b, e4b, 12b, 26b, 31b")
         assert "evenkeel names" in line
-    refused(home, 2, "pull", "gemma-4-12b-it", says="12b, 12b:q4")
+    refused(home, 2, "pull", "gemma-4-12b-it-q9", says="12b, 12b:q4")
+    refused(home, 2, "pull", "e2bb", says="did you mean e2b?")
+    refused(home, 1, "run", "e2bb", says="did you mean e2b?")
+    refused(home, 1, "run", "llama3", "hi", says="only Gemma 4 runs here")
+    refused(home, 1, "run", "gemma4:e2b", says="`evenkeel pull e2b` fetches it")
+    refused(home, 1, "serve", "gemma4:26b-a4b-it-q8_0", says="`evenkeel pull 26b:q8` fetches it")
+    refused(home, 1, "run", "no-such.gguf", says="no-such.gguf: there is no such file or folder")
+    refused(home, 1, "run", "google/gemma-4-E2B-it", says="`evenkeel pull google/gemma-4-E2B-it` fetches it")
+    bundled = run(home, "run", "--max-tokens", "3", "Hello")
+    assert bundled.stderr.startswith("the bundled model answers, ") and bundled.stderr.count("\n") == 1, bundled.stderr
     refused(home, 2, "rm", "gemma", says="e2b")
     refused(home, 1, "run", "-m", "e2b", "hi", says="`evenkeel pull e2b` fetches it, about 3.4 GB")
     refused(home, 1, "serve", "-m", "E2B:8BIT", "--port", "0", says="`evenkeel pull e2b:8bit` fetches it")

@@ -233,8 +233,72 @@ static void short_names_are_names(void **state)
             assert_int_equal(s->name[size], '\0'); /* a size begins with its own name */
     }
     assert_string_equal(ek_hub_short_find("E2B:Q8")->name, "e2b:q8");
-    static const char *const none[] = {"", "e2", "e2b:", "e2b:q9", "gemma", "google/gemma-4-E2B-it", " e2b"};
+    static const char *const none[] = {"",        "e2",     "e2bb",      "e2b:q9",     "gemma", "google/gemma-4-E2B-it",
+                                       " e2b",    "gemma3", "it",        "gemma4:27b", "q8",    "gemma-4-E2B-it-Q3_K_S",
+                                       "gemma4b", "4",      "e2b or e4b"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) assert_null(ek_hub_short_find(none[i]));
+}
+
+/* What others call the same weights. */
+static void names_of_others_are_names(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {{"gemma4:e2b", "e2b"},
+                                          {"Gemma4:E4B", "e4b"},
+                                          {"gemma4", "e4b"},
+                                          {"gemma4:latest", "e4b"},
+                                          {"gemma4:12b", "12b"},
+                                          {"gemma4:26b-a4b-it-q8_0", "26b:q8"},
+                                          {"gemma4:31b-it-q4_K_M", "31b:q4_k_m"},
+                                          {"gemma4:e2b-it-bf16", "e2b:bf16"},
+                                          {"library/gemma4:e2b", "e2b"},
+                                          {"gemma-4-E2B-it", "e2b:bf16"},
+                                          {"gemma-4-26b-a4b-it", "26b:bf16"},
+                                          {"gemma-4-E2B-it-qat-q4_0-gguf", "e2b"},
+                                          {"gemma-4-E4B-it-GGUF:Q8_0", "e4b:q8"},
+                                          {"gemma-4-31b-it-8bit", "31b:8bit"},
+                                          {"gemma-4-e2b", "e2b"},
+                                          {"E4B-it", "e4b"},
+                                          {"26b-a4b", "26b"},
+                                          {"12b-it-q8_0", "12b:q8"}};
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        const ek_hub_short *s = ek_hub_short_find(same[i][0]);
+        if (!s) fail_msg("%s is no name", same[i][0]);
+        assert_string_equal(s->name, same[i][1]);
+    }
+    static const char *const other[] = {"llama3", "llama3.2:1b",   "qwen",       "Qwen3-4B",
+                                        "phi4",   "gemma-3-4b-it", "gpt-oss:20b"};
+    static const char *const none[] = {"hello", "philosophy", "llamas", "granite", "phi", "e2b", "mistrals"};
+    for (size_t i = 0; i < sizeof other / sizeof *other; i++)
+        if (!ek_hub_is_other_family(other[i])) fail_msg("%s", other[i]);
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        if (ek_hub_is_other_family(none[i])) fail_msg("%s", none[i]);
+    assert_string_equal(ek_hub_short_near("e2bb")->name, "e2b");
+    assert_string_equal(ek_hub_short_near("E4B:Q9")->name, "e4b:q4");
+    assert_null(ek_hub_short_near("hello"));
+}
+
+/* The Hub's address before a name, as a browser has it. */
+static void addresses_of_the_hub_are_names(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {
+        {"hf.co/org/name:Q4_K_M", "org/name:Q4_K_M"},
+        {"https://huggingface.co/org/name", "org/name"},
+        {"https://huggingface.co/org/name/tree/main", "org/name@main"},
+        {"http://hf.co/org/name/blob/v1/a/b.gguf?download=true", "org/name@v1:a/b.gguf"},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        ek_hub_name n;
+        ek_buf got = {0};
+        assert_int_equal(ek_hub_name_parse(&n, same[i][0]), EK_OK);
+        ek_hub_name_text(&got, &n);
+        assert_string_equal(ek_buf_text(&got), same[i][1]);
+        ek_buf_fini(&got);
+    }
+    ek_hub_name n;
+    assert_int_equal(ek_hub_name_parse(&n, "https://example.com/org/name"), EK_EINVAL);
+    assert_int_equal(ek_hub_name_parse(&n, "hf.co/"), EK_EINVAL);
 }
 
 static void suggested(const char *text, const char *want)
@@ -268,6 +332,8 @@ int main(void)
         cmocka_unit_test(the_token_goes_to_one_origin),
         cmocka_unit_test(short_names_are_names),
         cmocka_unit_test(names_are_suggested_by_size),
+        cmocka_unit_test(names_of_others_are_names),
+        cmocka_unit_test(addresses_of_the_hub_are_names),
         cmocka_unit_test(headers_that_say_how_long_to_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

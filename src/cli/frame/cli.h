@@ -66,6 +66,10 @@ typedef char *ek_env_fn(const char *name);
 ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env);
 void ek_cli_fini(ek_cli *cli);
 
+/* Appends a line for each variable of the environment ("NAME=VALUE", NULL behind the last) that begins as those of
+ * options do and is none, with a guess. */
+void ek_cli_check_variables(ek_buf *out, char *const *environ);
+
 /* Sets one option of cli's command from a text, as the command line does; name with dashes or underscores. value NULL:
  * as if it had not been given. EINVAL names the option. Not for lists and files. */
 ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value);

@@ -18,14 +18,10 @@ ek_err ek_cli_hub_name(ek_hub_name *out, const char *text)
     const ek_hub_short *as = ek_hub_short_find(text);
     ek_err err = ek_hub_name_parse(out, as ? as->model : text);
     if (!err || strchr(text, '/')) return err;
-    ek_buf near = {0};
-    ek_hub_short_suggest(&near, text);
-    err = ek_fail(
-        err,
-        "%.80s is no repository; one is written ORG/NAME, with @REVISION or :FILE behind it, or by a short name: "
-        "%s (`evenkeel names` lists them all)",
-        text, ek_buf_text(&near));
-    ek_buf_fini(&near);
+    ek_buf guess = {0};
+    ek_hub_guess(&guess, text);
+    err = ek_fail(err, "%.80s%s", *text ? text : "\"\"", ek_buf_text(&guess));
+    ek_buf_fini(&guess);
     return err;
 }
 

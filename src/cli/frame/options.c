@@ -1,8 +1,11 @@
 /* argv and environment to an ek_cli, driven by the options table. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/frame/table.h"
+
+static const char ENV_PREFIX[] = "EVENKEEL_";
 
 static bool is_option(const char *name)
 {
@@ -100,6 +103,11 @@ static ek_err no_option(const ek_cli *cli, const ek_option *elsewhere, const cha
     ek_buf more = {0};
     const ek_gone_option *gone = find_gone(arg, (size_t)n, cli->command);
     if (gone) return ek_fail(EK_EINVAL, "%.*s is gone: %s", n, arg, gone->instead);
+    if (!elsewhere && ek_cli_foreign(&more, EK_FOREIGN_OPTION, arg, (size_t)n)) {
+        const ek_err foreign = ek_fail(EK_EINVAL, "%s", ek_buf_text(&more));
+        ek_buf_fini(&more);
+        return foreign;
+    }
     if (elsewhere) {
         ek_buf_str(&more, ", but of ");
         for (int c = 0, any = 0; c < EK_CMD_COUNT; c++)
@@ -151,6 +159,12 @@ static ek_err parse_command(ek_cli *cli, const char *name)
             cli->command = (ek_cmd_id)c;
             return EK_OK;
         }
+    ek_buf foreign = {0};
+    if (ek_cli_foreign(&foreign, EK_FOREIGN_COMMAND, name, strlen(name))) {
+        const ek_err err = ek_fail(EK_EINVAL, "%s", ek_buf_text(&foreign));
+        ek_buf_fini(&foreign);
+        return err;
+    }
     const char *near = ek_cli_guess_command(name);
     if (near) return ek_fail(EK_EINVAL, "%.60s is not a command; did you mean %s? See `evenkeel --help`", name, near);
     return ek_fail(EK_EINVAL, "%.60s is not a command; see `evenkeel --help`", name);
@@ -164,6 +178,49 @@ static bool asks_for_help(ek_cli *cli, int argc, char **argv)
         cli->help = cli->help || cli->help_all || !strcmp(argv[i], "--help") || !strcmp(argv[i], "-h");
     }
     return cli->help;
+}
+
+/* Names of the environment that no option has: of tests, of tools, and of clients' keys. */
+static bool is_other_variable(const char *name)
+{
+    static const char *const others[] = {"FEATURES", "KEY", "BENCH_KEY"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcmp(name, others[i])) return true;
+    for (int i = 0; i < ek_n_options; i++) {
+        ek_buf known = {0};
+        ek_option_env(&known, &ek_options[i]);
+        const bool same = ek_options[i].commands && !strcmp(ek_buf_text(&known) + sizeof ENV_PREFIX - 1, name);
+        ek_buf_fini(&known);
+        if (same) return true;
+    }
+    for (int i = 0; i < ek_n_gone_options; i++) {
+        ek_buf known = {0};
+        ek_name_env(&known, ek_gone_options[i].name);
+        const bool same = !strcmp(ek_buf_text(&known) + sizeof ENV_PREFIX - 1, name);
+        ek_buf_fini(&known);
+        if (same) return true;
+    }
+    return false;
+}
+
+void ek_cli_check_variables(ek_buf *out, char *const *environ)
+{
+    for (; environ && *environ; environ++) {
+        const size_t n = strcspn(*environ, "=");
+        char name[64], flag[64];
+        if (strncmp(*environ, ENV_PREFIX, sizeof ENV_PREFIX - 1) != 0 || n >= sizeof name) continue;
+        memcpy(name, *environ, n);
+        name[n] = '\0';
+        if (is_other_variable(name + sizeof ENV_PREFIX - 1)) continue;
+        size_t m = 0;
+        for (const char *c = name + sizeof ENV_PREFIX - 1; *c; c++)
+            flag[m++] = *c == '_' ? '-' : (char)tolower((unsigned char)*c);
+        const ek_option *near = NULL;
+        for (int c = 0; c < EK_CMD_COUNT && !near; c++) near = ek_cli_guess_option(flag, m, (ek_cmd_id)c);
+        ek_buf_fmt(out, "evenkeel: %s is no option's variable", name);
+        if (near) ek_buf_str(out, "; did you mean "), ek_option_env(out, near), ek_buf_char(out, '?');
+        ek_buf_str(out, near ? "\n" : "; `evenkeel COMMAND --help-all` lists the options\n");
+    }
 }
 
 ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)

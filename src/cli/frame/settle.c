@@ -2,18 +2,33 @@
  * go together. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/frame/table.h"
 #include "hub/name.h"
 #include "model/model.h"
 #include "open/device.h"
+#include "open/open.h"
 
-/* run's arguments: a model and a prompt; one alone is a model where it is a short name, and beside -p. */
+/* Whether one argument alone names a model: a path, a repository, a name, what others call theirs, or a word that is
+ * nearly a name. Sentences are prompts. */
+static bool names_model(const char *text)
+{
+    static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/:@~+=%-";
+    if (ek_model_is_file_name(text) || !access(text, F_OK)) return true;
+    if (*text == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3) || !strncmp(text, "~/", 2)) return true;
+    if (!*text || text[strspn(text, in_names)]) return false;
+    const char *colon = strchr(text, ':');
+    return strchr(text, '/') || (colon && colon > text && colon[1] && !strchr(colon + 1, ':')) ||
+           ek_hub_short_find(text) || ek_hub_is_other_family(text) || ek_hub_short_near(text);
+}
+
+/* run's arguments: a model and a prompt; one alone is a model where it names one, and beside -p. */
 static ek_err settle_run(ek_cli *cli, int n_args)
 {
-    const char *model = n_args == 2                                                                    ? cli->arg_before
-                        : n_args == 1 && !cli->has.model && (cli->text || ek_hub_short_find(cli->arg)) ? cli->arg
-                                                                                                       : NULL;
+    const char *model = n_args == 2                                                              ? cli->arg_before
+                        : n_args == 1 && !cli->has.model && (cli->text || names_model(cli->arg)) ? cli->arg
+                                                                                                 : NULL;
     const char *prompt = n_args == 2 || (n_args == 1 && !model) ? cli->arg : NULL;
     if ((model && cli->has.model && n_args == 2) || (prompt && cli->text))
         return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel run [OPTIONS] %s", cli->arg,
@@ -34,6 +49,19 @@ static ek_err settle_features(ek_cli *cli, const char *features)
         return ek_fail(EK_EINVAL, "EVENKEEL_FEATURES: %.40s... is no architecture", features);
     if (ek_device_parse(&device, cli->device_text)) return ek_fail_in(EK_EINVAL, "EVENKEEL_FEATURES");
     cli->device = cli->device_text;
+    return EK_OK;
+}
+
+/* MODEL as an argument of commands that take --model. */
+static ek_err settle_model(ek_cli *cli)
+{
+    if (!cli->arg) return EK_OK;
+    if (cli->has.model || cli->has.synthetic)
+        return ek_fail(EK_EINVAL, "%.60s and --%s: one model is needed", cli->arg,
+                       cli->has.model ? "model" : "synthetic");
+    if (!*cli->arg) return ek_fail(EK_EINVAL, "MODEL: an empty value");
+    cli->model = cli->arg, cli->has.model = true;
+    cli->arg = NULL;
     return EK_OK;
 }
 
@@ -110,6 +138,8 @@ ek_err ek_cli_check_ctx(const ek_cli *cli, int max)
 ek_err ek_cli_settle(ek_cli *cli, int n_args, ek_env_fn *env)
 {
     if (cli->command == EK_CMD_run) EK_TRY(settle_run(cli, n_args));
+    if (cli->command == EK_CMD_serve || cli->command == EK_CMD_bench || cli->command == EK_CMD_selftest)
+        EK_TRY(settle_model(cli));
     const char *features = env ? env("EVENKEEL_FEATURES") : NULL;
     if (features && *features && has_device(cli->command)) EK_TRY(settle_features(cli, features));
     if (cli->has.limits) EK_TRY(settle_limits(cli));

@@ -101,12 +101,12 @@ ek_err ek_cli_settle(ek_cli *cli, int n_args, ek_env_fn *env);
 
 /* ------------------------------------------------------------------ guesses */
 
-/* Steps that make b of a: a letter more, less, another, or two neighbours exchanged; na and nb bytes, of which at most
- * 32 are looked at. */
-int ek_cli_distance(const char *a, size_t na, const char *b, size_t nb);
+/* What another program calls an option ("-ngl"), a command ("ls") or a line of a chat ("/set verbose"), of foreign.def:
+ * appends "-ngl is llama.cpp's option; here: …". False where no program has it. */
+typedef enum { EK_FOREIGN_OPTION, EK_FOREIGN_COMMAND, EK_FOREIGN_LINE } ek_foreign_kind;
+bool ek_cli_foreign(ek_buf *out, ek_foreign_kind kind, const char *typed, size_t n);
 
-/* The nearest one, if it is near: within a third of its letters, or one of both begins with the other, three letters
- * at least. NULL without. */
+/* The nearest one, if it is near (base/near.h). NULL without. */
 const char *ek_cli_guess_command(const char *typed);
 const ek_option *ek_cli_guess_option(const char *typed, size_t n, ek_cmd_id id); /* typed: "--prot" or "-prot" */
 

@@ -209,6 +209,9 @@ int ek_cmd_run(const ek_cli *cli)
     static ek_dialogue d; /* large */
     if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     ek_err err = ek_dialogue_open(&d, cli);
+    if (!err && !cli->has.model)
+        fputs("the bundled model answers, which is small and knows no facts; `evenkeel run e2b` runs Gemma 4 E2B\n",
+              stderr);
     int status = err ? ek_cli_refused(cli, err) : cli->arg ? ek_chat_once(&d, cli->arg) : ek_chat_run(&d);
     ek_dialogue_close(&d);
     return status;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/near.h"
 #include "cli/frame/table.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/open.h"
@@ -102,7 +103,7 @@ static const char *setting_of(const char *word, size_t n, const char **near)
     for (size_t i = 0; i < n; i++) name[i] = word[i] == '-' ? '_' : word[i];
     name[n] = '\0';
     for (int i = 0; i < N_SETTINGS; i++) {
-        int far = ek_cli_distance(name, n, settings[i], strlen(settings[i]));
+        int far = ek_distance(name, n, settings[i], strlen(settings[i]));
         if (far == 0) return settings[i];
         if (far < best || (n >= 3 && !strncmp(settings[i], name, n))) best = far, *near = settings[i];
     }
@@ -269,7 +270,7 @@ static void unknown(const char *word, size_t n)
     const char *near = NULL;
     int best = 3;
     for (int i = 0; i < N_COMMANDS; i++) {
-        int far = ek_cli_distance(word, n, commands[i].name, strlen(commands[i].name));
+        int far = ek_distance(word, n, commands[i].name, strlen(commands[i].name));
         if (n >= 3 && !strncmp(commands[i].name, word, n)) far = 0;
         if (far < best && far < (int)n) best = far, near = commands[i].name;
     }

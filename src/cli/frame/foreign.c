@@ -1,0 +1,127 @@
+/* Words of other programs, and their counterparts here. */
+#include <string.h>
+
+#include "cli/frame/table.h"
+
+typedef enum { OLLAMA, CHAT, LLAMA, VLLM, MLX } program;
+
+static const struct {
+    const char *name, *calls[3]; /* its name in a sentence, and what its commands begin with */
+} programs[] = {
+    [OLLAMA] = {"Ollama's", {"ollama "}},         [CHAT] = {"Ollama's", {""}},
+    [LLAMA] = {"llama.cpp's", {"llama-"}},        [VLLM] = {"vLLM's", {"vllm ", "hf "}},
+    [MLX] = {"mlx-lm's", {"mlx_lm ", "mlx_lm."}},
+};
+
+static const struct {
+    program of;
+    const char *theirs, *ours;
+} rows[] = {
+#define ollama                         OLLAMA
+#define chat                           CHAT
+#define llama                          LLAMA
+#define vllm                           VLLM
+#define mlx                            MLX
+#define FOREIGN(program, theirs, ours) {program, theirs, ours},
+#include "cli/frame/foreign.def"
+#undef ollama
+#undef chat
+#undef llama
+#undef vllm
+#undef mlx
+};
+enum { N_ROWS = sizeof rows / sizeof *rows };
+
+/* The next code span of Markdown; false behind the last one. */
+static bool next_span(const char **at, const char **span, size_t *n)
+{
+    const char *from = strchr(*at, '`'), *to = from ? strchr(from + 1, '`') : NULL;
+    if (!to) return false;
+    *span = from + 1, *n = (size_t)(to - from - 1), *at = to + 1;
+    return true;
+}
+
+static bool same(const char *a, size_t na, const char *b, size_t nb)
+{
+    return na == nb && !memcmp(a, b, na);
+}
+
+/* Whether an option stands in a span as a word: "-ot" in "-ot exps=CPU". */
+static bool has_option(const char *span, size_t n, const char *word, size_t n_word)
+{
+    for (size_t i = 0; i < n;) {
+        size_t len = 0;
+        while (i + len < n && span[i + len] != ' ' && span[i + len] != '=') len++;
+        if (same(span + i, len, word, n_word)) return true;
+        while (i + len < n && span[i + len] != ' ') len++;
+        i += len + 1;
+    }
+    return false;
+}
+
+/* Whether a span is this command: "ollama ls" and "ls" for ls, "llama-server -m FILE" for llama-server. */
+static bool is_command(program of, const char *span, size_t n, const char *word, size_t n_word)
+{
+    const size_t first = strcspn(span, " `");
+    if (same(span, first < n ? first : n, word, n_word)) return of != CHAT;
+    for (int i = 0; i < 3 && programs[of].calls[i]; i++) {
+        const char *call = programs[of].calls[i];
+        const size_t m = strlen(call);
+        if (m && n > m && !memcmp(span, call, m) && same(span + m, strcspn(span + m, " `"), word, n_word)) return true;
+    }
+    return false;
+}
+
+/* Whether a span is this line of a chat, as far as the span goes: "/set system TEXT" for "/set system x". */
+static bool is_line(const char *span, size_t n, const char *line)
+{
+    size_t i = 0;
+    while (i < n && span[i] == line[i] && !(span[i] == ' ' && span[i + 1] >= 'A' && span[i + 1] <= 'Z')) i++;
+    const bool argument = i < n && span[i] == ' ' && span[i + 1] >= 'A' && span[i + 1] <= 'Z';
+    const bool number = i > 0 && span[i - 1] == ' ' && strspn(span + i, "0123456789.") == n - i; /* an example's */
+    return (i == n || argument || number) && (!line[i] || line[i] == ' ' || number);
+}
+
+/* Without the marks of Markdown: code, links. */
+static void plain(ek_buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '`' || *text == '[') continue;
+        if (text[0] == ']' && text[1] == '(') text = strchr(text, ')');
+        else ek_buf_char(out, *text);
+    }
+}
+
+static bool put(ek_buf *out, int row, const char *typed, size_t n, const char *what)
+{
+    static const char none[] = "—";
+    const char *ours = rows[row].ours;
+    ek_buf_add(out, typed, n);
+    ek_buf_fmt(out, " is %s%s", programs[rows[row].of].name, what);
+    if (strncmp(ours, none, sizeof none - 1) != 0) {
+        ek_buf_str(out, "; here: ");
+        plain(out, ours);
+        return true;
+    }
+    ek_buf_str(out, " and has no counterpart here");
+    ours += sizeof none - 1;
+    if (*ours) ek_buf_char(out, ':'), plain(out, ours);
+    return true;
+}
+
+bool ek_cli_foreign(ek_buf *out, ek_foreign_kind kind, const char *typed, size_t n)
+{
+    for (int i = 0; i < N_ROWS; i++) {
+        const char *at = rows[i].theirs, *span;
+        size_t len;
+        if ((rows[i].of == CHAT) != (kind == EK_FOREIGN_LINE)) continue;
+        while (next_span(&at, &span, &len)) {
+            if (kind == EK_FOREIGN_OPTION && *span == '-' && has_option(span, len, typed, n))
+                return put(out, i, typed, n, " option");
+            if (kind == EK_FOREIGN_COMMAND && *span != '-' && is_command(rows[i].of, span, len, typed, n))
+                return put(out, i, typed, n, " command");
+            if (kind == EK_FOREIGN_LINE && is_line(span, len, typed)) return put(out, i, typed, n, "");
+        }
+    }
+    return false;
+}
