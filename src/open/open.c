@@ -11,7 +11,6 @@
 #include "engine/budget.h"
 #include "engine/executor.h"
 #include "gpu/tower/towers.h"
-#include "model/weights/digest.h"
 #include "open/device.h"
 #include "open/tuning.h"
 
@@ -300,20 +299,26 @@ const char *ek_opened_device(const ek_opened *m)
     return m->ranks ? ek_ranks_text(m->ranks) : m->gpu ? ek_gpu_text(m->gpu) : "cpu";
 }
 
+ek_err ek_open_digest(char out[EK_MODEL_DIGEST], const char *path, ek_pool *pool)
+{
+    ek_buf folder = {0};
+    const double start = ek_now();
+    ek_tuning_folder(&folder, getenv);
+    const ek_err err = ek_model_digest_kept(out, path, ek_buf_text(&folder), pool);
+    ek_buf_fini(&folder);
+    if (!err && ek_now() - start > 1) ek_log(EK_LOG_INFO, "digest of the model in %.1f s", ek_now() - start);
+    return err;
+}
+
 ek_err ek_opened_digest(const char **out, ek_opened *m)
 {
     if (!m->digest) {
         char *digest = ek_alloc(EK_MODEL_DIGEST);
-        ek_buf folder = {0};
-        const double start = ek_now();
-        ek_tuning_folder(&folder, getenv);
-        const ek_err err = ek_model_digest_kept(digest, m->path, ek_buf_text(&folder), m->pool);
-        ek_buf_fini(&folder);
+        const ek_err err = ek_open_digest(digest, m->path, m->pool);
         if (err) {
             free(digest);
             return err;
         }
-        if (ek_now() - start > 1) ek_log(EK_LOG_INFO, "digest of the model in %.1f s", ek_now() - start);
         m->digest = digest;
     }
     *out = m->digest;

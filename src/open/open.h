@@ -10,6 +10,7 @@
 #include "gpu/fit/fit.h"
 #include "gpu/several/several.h"
 #include "model/tower/tower.h"
+#include "model/weights/digest.h"
 #include "open/opts.h"
 
 #include <stdbool.h>
@@ -45,6 +46,9 @@ ek_err ek_open(ek_opened *m, const ek_open_opts *o);
 /* ek_model_digest of what was opened, computed once; what it takes is kept in the user's cache folder for the next
  * start. Valid until ek_opened_close. */
 ek_err ek_opened_digest(const char **out, ek_opened *m);
+
+/* The same of the model at path, in the threads of pool (NULL: the caller's), whoever computes with it meanwhile. */
+ek_err ek_open_digest(char out[EK_MODEL_DIGEST], const char *path, ek_pool *pool);
 
 /* Where it runs in words: ek_gpu_text, ek_ranks_text, or "cpu". */
 const char *ek_opened_device(const ek_opened *m);

@@ -41,6 +41,13 @@ struct ek_preparation {
     ek_prepared result;
 };
 
+/* Of the request memory; what it does not hold is no mistake of a batch's line, which another machine may take. */
+static ek_err take_memory(ek_preparation *p, size_t bytes)
+{
+    const ek_err err = ek_request_memory_take(&p->server->memory, p->taken, bytes);
+    return err == EK_ETOOLARGE && p->limits.batch ? ek_fail_in(EK_ENOMEM, "a batch's line") : err;
+}
+
 /* What making a prompt of so many bytes of text may take. Text beyond what fits the context is not made. */
 static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
@@ -79,7 +86,7 @@ static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t
     if (n_new > 0) n_new = text_among(p, size, n_new) + size->growth;
     size_t cost = ek_json_cost(size, n) + size->containers * PER_CONTAINER;
     cost += prompt_cost(p, p->n_text + n_new) - prompt_cost(p, p->n_text);
-    EK_TRY(ek_request_memory_take(&p->server->memory, p->taken, cost));
+    EK_TRY(take_memory(p, cost));
     p->taken += cost;
     p->n_text += n_new;
     p->n_values += size->values;
@@ -109,7 +116,7 @@ static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
 static ek_err take_more(void *arg, size_t bytes)
 {
     ek_preparation *p = arg;
-    EK_TRY(ek_request_memory_take(&p->server->memory, p->taken, bytes));
+    EK_TRY(take_memory(p, bytes));
     p->taken += bytes;
     return EK_OK;
 }
@@ -311,6 +318,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.give = give;
     if (s->fetch_from != EK_FETCH_OFF) p->limits.fetch = fetch;
     p->limits.ffmpeg = s->ffmpeg;
+    if (*wishes->batch) ek_api_limits_batch(&p->limits);
     p->limits.aside = may_wait;
     p->fetches.memory = &s->memory;
     p->limits.count_arg = p;

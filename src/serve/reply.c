@@ -67,7 +67,5 @@ void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char 
 
 void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param, const char *own)
 {
-    bool model = err == EK_ENOTFOUND && param && !strcmp(param, "model");
-    const char *code = err == EK_ETOOLONG ? "context_length_exceeded" : model ? "model_not_found" : NULL;
-    ek_reply_error(x, d, ek_err_http(err), ek_err_text(), param, own ? own : code);
+    ek_reply_error(x, d, ek_err_http(err), ek_err_text(), param, own ? own : ek_api_error_code(err, param));
 }

@@ -104,6 +104,12 @@ static void tokenizer_info(ek_server *s, ek_exchange *x, const char *rest)
     ek_tokenizer_info_reply(s, x);
 }
 
+static void fingerprint(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    ek_fingerprint_reply(s, x);
+}
+
 static const ek_route_row routes[] = {
     {"/v1/models", "GET", false, false, models_list},
     {"/v1/models/*", "GET", false, false, ek_models_one},
@@ -126,6 +132,7 @@ static const ek_route_row routes[] = {
     {"/props", "GET", false, false, props},
     {"/v1/tokenizer_info", "GET", false, false, tokenizer_info},
     {"/slots", "GET", false, false, slots},
+    {"/v1/fingerprint", "GET", false, false, fingerprint},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };

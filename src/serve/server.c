@@ -224,6 +224,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->card.image = s->chat->media.image;
     s->card.audio = s->chat->media.audio;
     set_limits(s, &opts->limits);
+    ek_fingerprint_open(s, opts);
     ek_err err = open_all(s, opts);
     if (err) {
         ek_server_close(s);
@@ -268,6 +269,7 @@ void ek_server_close(ek_server *s)
     if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
     s->workers = NULL;
     if (s->http) ek_http_close(s->http);
+    ek_fingerprint_close(s);
     if (s->mailbox) ek_mailbox_close(s->mailbox);
     ek_response_store_close(s->responses);
     for (int i = 0; i < 2; i++)

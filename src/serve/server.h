@@ -3,6 +3,7 @@
 #define EK_SERVE_SERVER_H
 
 #include "engine/engine.h"
+#include "model/weights/digest.h"
 #include "serve/api/dialect.h"
 #include "serve/events/events.h"
 #include "serve/fetch/fetch.h"
@@ -42,6 +43,10 @@ typedef struct ek_server_opts {
     const char *cors_origins;  /* serve/http/origins.h; copied. NULL: none */
     const char *allowed_hosts; /* serve/http/origins.h; copied. NULL: those of this machine, where strangers could use
                                   the server through a browser: on loopback without keys. Else checked always */
+    /* The digest of the model (model/weights/digest.h) for /v1/fingerprint, on a thread of its own; NULL: that path is
+     * 404. */
+    ek_err (*digest)(void *arg, char out[EK_MODEL_DIGEST]);
+    void *digest_arg;
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
     ek_fetch_from media_urls;          /* from where pictures and sounds are fetched that requests name by URLs */

@@ -42,6 +42,7 @@ struct ek_server {
     ek_events *events; /* NULL: no --kv-events */
     ek_metrics metrics;
     ek_canary *canary;
+    struct ek_fingerprint_state *run; /* fingerprint.c */
     bool stalled;
     size_t reserve_spent; /* ek_reserve_times_spent() at the latest tick */
     int64_t started;      /* seconds since 1970 */
@@ -78,6 +79,12 @@ void ek_version_reply(ek_exchange *x);
 void ek_debug_reply(ek_server *s, ek_exchange *x);
 void ek_props_reply(ek_server *s, ek_exchange *x);
 void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenizer_info.c */
+/* fingerprint.c. GET /v1/fingerprint: replies once the model's digest is known, which is computed for the first one. */
+void ek_fingerprint_reply(ek_server *s, ek_exchange *x);
+/* Its SHA-256 as the header x-evenkeel-fingerprint of x, once it is known. */
+void ek_fingerprint_header(ek_server *s, ek_exchange *x);
+void ek_fingerprint_open(ek_server *s, const ek_server_opts *o);
+void ek_fingerprint_close(ek_server *s); /* after the workers */
 void ek_slots_reply(ek_server *s, ek_exchange *x);
 /* Of Ollama's API. */
 void ek_models_tags(ek_server *s, ek_exchange *x);

@@ -29,6 +29,9 @@ void ek_sessions_cancel(ek_server *s); /* at a second signal */
  * x-evenkeel-role: prefill. Another replica writes the reply, as kv_transfer_params.do_remote_decode true. decode,
  * both: this one writes it, whatever --role says.
  *
+ * x-evenkeel-batch: ID[ seed=N]. A line of `evenkeel batch` (batch/batch.h): the reply has this id behind its prefix,
+ * 24 lower-case hex digits, created 0, no counts of caches, and the seed N where the body has none, below 2^53.
+ *
  * prefer: if-available. Status 412 unless the prompt's whole pages are cached (RFC 7240; llm-d's coordinator). */
 typedef enum ek_wish { EK_WISH_NONE, EK_WISH_YES, EK_WISH_NO } ek_wish;
 
@@ -36,6 +39,9 @@ typedef struct ek_wishes {
     bool resume;
     bool if_available;
     ek_wish prefill;
+    char batch[25]; /* the id; "" without */
+    bool has_seed;  /* with batch */
+    uint64_t seed;
 } ek_wishes;
 
 /* EINVAL with a sentence that begins with the header's name. */

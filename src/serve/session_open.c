@@ -110,6 +110,7 @@ static void name_salt(ek_session *s)
 static bool asks_prompt_alone(const ek_session *s)
 {
     const ek_wish wish = s->wishes.prefill;
+    if (*s->wishes.batch) return false;
     if (s->req.turn.publish || (wish == EK_WISH_YES && !s->req.says_work)) return true;
     return s->server->prefill && wish != EK_WISH_NO;
 }
@@ -134,7 +135,8 @@ static void set_up(ek_session *s, ek_prepared *p)
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
     const bool resumed = req->resume.tokens.len > 0; /* it has the seed of the stream that it continues */
-    if (!req->has_seed && !resumed)
+    if (!req->has_seed && s->wishes.has_seed) req->turn.sampling.seed = s->wishes.seed;
+    else if (!req->has_seed && !resumed)
         req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a
                                                                              double */
     if (resumed) {
@@ -143,9 +145,13 @@ static void set_up(ek_session *s, ek_prepared *p)
         snprintf(s->id, sizeof s->id, "%s", req->resume.id);
     }
     s->reply = (ek_api_reply){.id = s->id,
-                              .model = req->model && *req->model ? req->model : server->model_name,
+                              .model = req->model && *req->model ? req->model
+                                       : *s->wishes.batch        ? EK_BATCH_MODEL
+                                                                 : server->model_name,
                               .fingerprint = server->fingerprint,
-                              .created = resumed ? req->resume.created : ek_unix_time(),
+                              .created = resumed            ? req->resume.created
+                                         : *s->wishes.batch ? 0
+                                                            : ek_unix_time(),
                               .stream = req->stream,
                               .n = req->n,
                               .n_open = req->n,
@@ -190,7 +196,8 @@ static void on_prepared(void *user, ek_prepared *p)
     if (err) {
         ek_fail(err, "%s", p->text);
     } else if (!answered && p->req.n > room) {
-        err = ek_fail(EK_EINVAL, "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
+        err = ek_fail(*s->wishes.batch ? EK_EBUSY : EK_EINVAL,
+                      "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
         param = "n";
     }
     if (err) {
@@ -259,6 +266,10 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     ek_exchange_on_gone(x, ek_session_on_gone, s);
     ek_exchange_on_drained(x, ek_session_on_drained);
     ek_err err = ek_wishes_read(&s->wishes, x);
+    if (*s->wishes.batch) {
+        snprintf(s->id, sizeof s->id, "%s%s", d->id_prefix, s->wishes.batch);
+        ek_fingerprint_header(server, x);
+    }
     if (!err) err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client, &s->wishes);
     if (err) ek_session_refuse(s, err, NULL, NULL, NULL);
 }

@@ -92,12 +92,7 @@ void ek_session_on_reply(void *arg, const ek_reply_event *e)
 
 static void write_digest(ek_session *s)
 {
-    uint64_t h = s->results[0]->digest;
-    if (s->reply.n > 1) {
-        h = 0;
-        for (int i = 0; i < s->reply.n; i++) h = ek_hash64(h, &s->results[i]->digest, sizeof h);
-    }
-    snprintf(s->digest, sizeof s->digest, "%016llx", (unsigned long long)h);
+    snprintf(s->digest, sizeof s->digest, "%016llx", (unsigned long long)ek_api_reply_digest(&s->reply));
     if (s->req.turn.digest) s->reply.digest = s->digest;
 }
 
@@ -348,9 +343,12 @@ void ek_session_go_on(ek_session *s)
     ek_session_free_when_done(s);
 }
 
-void ek_session_news(const ek_turn_news *news)
+void ek_session_news(const ek_turn_news *from)
 {
-    ek_session *s = ((ek_session_choice *)news->user)->session;
+    ek_session *s = ((ek_session_choice *)from->user)->session;
+    ek_turn_news plain = *from;
+    const ek_turn_news *news = *s->wishes.batch ? &plain : from;
+    plain.n_cached = plain.n_images_kept = plain.n_sounds_kept = 0; /* a batch's replies do not say it */
     bool waits = s->writing || (s->full && s->x) || has_later(s);
     if (!waits) take_news(news);
     else if (!keep_for_later(s, news)) ek_session_cut(s, "the client does not read, and its reply goes on");

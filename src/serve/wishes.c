@@ -1,5 +1,8 @@
 #include "serve/session.h"
 
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -50,6 +53,24 @@ static ek_err read_role(ek_wishes *w, const char *value)
     return EK_OK;
 }
 
+static ek_err read_batch(ek_wishes *w, const char *value)
+{
+    static const char word[] = " seed=";
+    const size_t n = sizeof w->batch - 1;
+    const char *rest = value + n;
+    if (strspn(value, "0123456789abcdef") != n) return wrong("x-evenkeel-batch", "24 hex digits[ seed=N]", value);
+    memcpy(w->batch, value, n);
+    if (!*rest) return EK_OK;
+    char *end = NULL;
+    const bool named = !strncmp(rest, word, sizeof word - 1) && isdigit((unsigned char)rest[sizeof word - 1]);
+    errno = 0;
+    if (named) w->seed = strtoull(rest + sizeof word - 1, &end, 10);
+    if (!named || *end || errno || w->seed >> 53)
+        return wrong("x-evenkeel-batch", "24 hex digits[ seed=N], N below 2^53,", value);
+    w->has_seed = true;
+    return EK_OK;
+}
+
 /* *value: NULL without the header. Two would contradict each other, or be one too many. */
 static ek_err find_one(const char **value, const ek_exchange *x, const char *name)
 {
@@ -59,12 +80,14 @@ static ek_err find_one(const char **value, const ek_exchange *x, const char *nam
 
 ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x)
 {
-    const char *resume, *role;
+    const char *resume, *role, *batch;
     *out = (ek_wishes){0};
     EK_TRY(find_one(&resume, x, "x-evenkeel-resume"));
     EK_TRY(find_one(&role, x, "x-evenkeel-role"));
     if (resume) EK_TRY(read_resume(out, resume));
     if (role) EK_TRY(read_role(out, role));
+    EK_TRY(find_one(&batch, x, "x-evenkeel-batch"));
+    if (batch) EK_TRY(read_batch(out, batch));
     for (int i = 0; !out->if_available; i++) {
         const char *prefer = ek_exchange_find_nth(x, "prefer", i);
         if (!prefer) break;

@@ -221,6 +221,11 @@ static ek_err read_early(early *out, const ek_cli *cli)
     return check_keys(cli);
 }
 
+static ek_err digest(void *arg, char out[EK_MODEL_DIGEST])
+{
+    return ek_open_digest(out, ((const ek_opened *)arg)->path, NULL); /* the pool computes replies */
+}
+
 /* bound: becomes the server's, or is closed. */
 static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
 {
@@ -268,6 +273,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .media_urls = said->urls,
         .ffmpeg = ffmpeg,
         .model = m->model,
+        .digest = digest,
+        .digest_arg = m,
         .chat = &m->chat,
         .model_dir = m->path,
         .on_device = ek_opened_gpu(m) != NULL,

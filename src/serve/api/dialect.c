@@ -8,6 +8,7 @@
 #include "base/encoding.h"
 #include "base/clock.h"
 #include "chat/bounds.h"
+#include "base/hash/rng.h"
 #include "serve/api/field.h"
 #include "serve/api/model_card.h"
 #include "text/json/json.h"
@@ -115,13 +116,34 @@ static ek_err settle_model(ek_api_request *r, const ek_model_card *card)
     return EK_OK;
 }
 
+/* A batch's reply is whole, and what is in it does not depend on what was asked before. */
+static ek_err check_batch(ek_api_request *r)
+{
+    if (r->stream) return ek_field_wrong(r, "stream", "the replies of a batch are whole");
+    if (r->resume.tokens.len > 0) return ek_field_wrong(r, "evenkeel.resume", "a line of a batch continues no stream");
+    if (r->says_share) return ek_field_wrong(r, "cache_hit_threshold", "a batch does not depend on caches");
+    if (r->says_work) return ek_field_wrong(r, "kv_transfer_params", "a batch's replies are written where they began");
+    return EK_OK;
+}
+
+void ek_api_limits_batch(ek_api_limits *l)
+{
+    l->batch = true;
+    l->responses = NULL;
+    l->fetch = NULL;
+    l->ffmpeg = NULL;
+    l->max_images = 0;
+    l->resume = l->whole_calls = false;
+}
+
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits)
 {
     *r = (ek_api_request){0};
     *prompt = (ek_turn_prompt){0};
     EK_TRY(d->parse(r, body, n, limits));
-    EK_TRY(settle_model(r, limits->card));
+    if (limits->batch) EK_TRY(check_batch(r));
+    EK_TRY(settle_model(r, limits->batch ? NULL : limits->card)); /* a batch's reply repeats the line's name */
     EK_TRY(ek_wanted_check());
     if (limits->text) EK_TRY(limits->text(limits->count_arg, text_bytes(r, n)));
     r->answered |= !d->end;
@@ -137,6 +159,8 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
                                                  &r->prompt);
     if (err && prompt->refused && d->refused) err = d->refused(err, (ek_part_kind)(prompt->refused - 1));
+    if (err == EK_ETOOLONG && limits->batch) /* how far it is counted depends on the machine */
+        ek_fail(err, "prompt is too long: more than %d tokens", limits->ctx_tokens - 1);
     ek_conversation_fini(&r->conversation);
     if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
@@ -164,6 +188,20 @@ void ek_api_request_fini(ek_api_request *r)
     else free(r->own);
     ek_buf_fini(&r->answer);
     *r = (ek_api_request){0};
+}
+
+const char *ek_api_error_code(ek_err err, const char *param)
+{
+    if (err == EK_ETOOLONG) return "context_length_exceeded";
+    return err == EK_ENOTFOUND && param && !strcmp(param, "model") ? "model_not_found" : NULL;
+}
+
+uint64_t ek_api_reply_digest(const ek_api_reply *r)
+{
+    uint64_t h = 0;
+    if (r->n == 1) return r->choices[0]->digest;
+    for (int i = 0; i < r->n; i++) h = ek_hash64(h, &r->choices[i]->digest, sizeof h);
+    return h;
 }
 
 const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice)

@@ -64,6 +64,7 @@ typedef struct ek_api_limits {
     int max_images;                      /* of a request; 0: EK_MEDIA_MAX_IMAGES */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
+    bool batch;                          /* a line of `evenkeel batch`: what would differ between runs is refused */
     bool resume; /* streams of one reply say how they go on, where the body says nothing of it */
     /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
      * body. ETOOLARGE, ENOMEM: it must not be read. NULL: nothing is counted. */
@@ -177,6 +178,14 @@ extern const ek_dialect ek_dialect_ollama_chat, ek_dialect_ollama_generate, ek_d
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);
 void ek_api_request_fini(ek_api_request *r);
+/* The model's name in the reply to a line of `evenkeel batch` that names none. */
+#define EK_BATCH_MODEL "evenkeel"
+/* The limits of a line of `evenkeel batch`: nothing of this server or machine but the model and its context. */
+void ek_api_limits_batch(ek_api_limits *l);
+/* `code` of an error object whose request has none of its own; NULL without. param: as ek_api_request.param. */
+const char *ek_api_error_code(ek_err err, const char *param);
+/* The digest of a reply over all its choices, once each has one. */
+uint64_t ek_api_reply_digest(const ek_api_reply *r);
 /* The prompt that a choice continues; first is the one that ek_api_prepare made. */
 const ek_turn_prompt *ek_api_prompt_of(const ek_api_request *r, const ek_turn_prompt *first, int choice);
 

@@ -1,0 +1,114 @@
+/* GET /v1/fingerprint (serve/api/fingerprint.h). Reading a large model takes seconds: a thread of its own does it, for
+ * the first who asks, and all who ask meanwhile wait for it. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "serve/api/fingerprint.h"
+#include "serve/routes.h"
+#include "serve/server_state.h"
+
+typedef struct waiter {
+    ek_exchange *x;
+    struct waiter *next, **link;
+} waiter;
+
+struct ek_fingerprint_state {
+    ek_job job; /* runs while `running` */
+    ek_server *server;
+    ek_err (*digest)(void *arg, char out[EK_MODEL_DIGEST]);
+    void *digest_arg;
+    bool running, known;
+    ek_err err;
+    char why[256], model[EK_MODEL_DIGEST], sha256[EK_FINGERPRINT];
+    ek_buf text;
+    waiter *waiters;
+};
+
+void ek_fingerprint_open(ek_server *s, const ek_server_opts *o)
+{
+    s->run = ek_alloc(sizeof *s->run);
+    s->run->server = s;
+    s->run->digest = o->digest;
+    s->run->digest_arg = o->digest_arg;
+}
+
+void ek_fingerprint_close(ek_server *s)
+{
+    if (!s->run) return;
+    ek_buf_fini(&s->run->text);
+    free(s->run);
+    s->run = NULL;
+}
+
+void ek_fingerprint_header(ek_server *s, ek_exchange *x)
+{
+    if (s->run->known) ek_exchange_header(x, "x-evenkeel-fingerprint", s->run->sha256);
+}
+
+static void reply(struct ek_fingerprint_state *f, ek_exchange *x)
+{
+    if (f->known) {
+        ek_reply_json(x, 200, &f->text);
+        return;
+    }
+    ek_fail(f->err, "%s", f->why);
+    ek_reply_failure(x, ek_route_form(f->server, x), f->err, NULL, NULL);
+}
+
+static void unlink_waiter(waiter *w)
+{
+    *w->link = w->next;
+    if (w->next) w->next->link = w->link;
+    free(w);
+}
+
+static void on_gone(void *user)
+{
+    unlink_waiter(user);
+}
+
+static void run(ek_job *j)
+{
+    struct ek_fingerprint_state *f = (struct ek_fingerprint_state *)(void *)j;
+    f->err = f->digest(f->digest_arg, f->model);
+    if (f->err) snprintf(f->why, sizeof f->why, "%s", ek_err_text());
+}
+
+static void done(ek_job *j)
+{
+    struct ek_fingerprint_state *f = (struct ek_fingerprint_state *)(void *)j;
+    const ek_server *s = f->server;
+    f->running = false;
+    f->known = !f->err;
+    if (f->known)
+        ek_fingerprint_write(&f->text, f->sha256, f->model, s->fingerprint, ek_engine_ctx(s->engine), s->config);
+    while (f->waiters) {
+        ek_exchange *x = f->waiters->x;
+        unlink_waiter(f->waiters);
+        ek_exchange_on_gone(x, NULL, NULL);
+        reply(f, x);
+    }
+}
+
+void ek_fingerprint_reply(ek_server *s, ek_exchange *x)
+{
+    struct ek_fingerprint_state *f = s->run;
+    if (!f->digest) {
+        ek_route_missing(s, x, "this server does not know where its model lies");
+        return;
+    }
+    if (f->known) {
+        reply(f, x);
+        return;
+    }
+    waiter *w = ek_alloc(sizeof *w);
+    *w = (waiter){.x = x, .next = f->waiters, .link = &f->waiters};
+    if (w->next) w->next->link = &w->next;
+    f->waiters = w;
+    ek_exchange_on_gone(x, on_gone, w);
+    if (f->running) return;
+    f->running = true;
+    f->job = (ek_job){.run = run, .done = done, .large = true};
+    ek_workers_add_always(s->workers, &f->job);
+}
