@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text hub media decode helper tensor ops cuda lib model convert cache engine gpu chat open serve cli
+LAYERS := base text hub media decode helper tensor ops cuda lib model convert cache engine gpu chat open serve batch cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -29,7 +29,8 @@ DEPS_gpu    := gpu engine cache model media cuda ops tensor base
 DEPS_chat   := chat engine cache model media ops tensor text base
 DEPS_serve  := serve chat engine cache model media ops tensor hub text base
 DEPS_open   := open chat gpu engine cache model media cuda ops tensor hub text base
-DEPS_cli    := cli serve open chat convert gpu engine cache model cuda ops tensor media hub text base
+DEPS_batch  := batch serve open chat gpu engine cache model cuda ops tensor media hub text base
+DEPS_cli    := cli batch serve open chat convert gpu engine cache model cuda ops tensor media hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3 libedit

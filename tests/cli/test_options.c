@@ -655,13 +655,29 @@ static void test_set(void **state)
     ek_cli_fini(&c);
 }
 
+static void test_arguments_are_kept_in_order(void **state)
+{
+    (void)state;
+    ek_cli c;
+    assert_int_equal(parse(&c, "evenkeel batch merge out --seed 3 a b -- --c"), EK_OK);
+    static const char *const want[] = {"merge", "out", "a", "b", "--c"};
+    assert_int_equal(c.args.n, 5);
+    for (int i = 0; i < 5; i++) assert_string_equal(c.args.v[i], want[i]);
+    ek_cli_fini(&c);
+    assert_int_equal(parse(&c, "evenkeel batch in out --url http://a --url http://b"), EK_OK);
+    assert_int_equal(c.url.n, 2);
+    assert_string_equal(c.url.v[1], "http://b");
+    assert_string_equal(c.shard, "1/1");
+    ek_cli_fini(&c);
+}
+
 /* Defaults are read by the same parsers as given values. */
 static void test_defaults_are_valid(void **state)
 {
     (void)state;
     for (int id = 0; id < EK_CMD_COUNT; id++) {
         ek_cli c;
-        char *argv[] = {"evenkeel", (char *)(uintptr_t)ek_commands[id].name, "x", NULL};
+        char *argv[] = {"evenkeel", (char *)(uintptr_t)ek_commands[id].name, "x", "x", NULL};
         const int args = id == EK_CMD_inspect ? 1 : ek_commands[id].min_args; /* MODEL or --synthetic */
         assert_int_equal(ek_cli_parse(&c, 2 + args, argv, no_env), EK_OK);
         ek_cli_fini(&c);
@@ -702,6 +718,7 @@ int main(void)
         cmocka_unit_test(test_foreign_page),
         cmocka_unit_test(test_gone),
         cmocka_unit_test(test_set),
+        cmocka_unit_test(test_arguments_are_kept_in_order),
         cmocka_unit_test(test_defaults_are_valid),
         cmocka_unit_test(test_document),
     };

@@ -200,6 +200,17 @@ def file_for(argv, i):
     return made({"--image": "png", "--audio": "wav"}[argv[i - 1]]) if argv[i - 1] in ("--image", "--audio") else "build/journal.jsonl"
 
 
+def lines(name, servers):
+    """A file of a batch, in the run's own folder; inputs and what is compared are there from the start."""
+    path = os.path.join(ENV["HF_HOME"], name)
+    if name in ("IN.jsonl", "A.jsonl", "B.jsonl") and not os.path.exists(path):
+        with open(path, "w") as out:
+            for i in range(4):
+                body = {"model": "m", "messages": [{"role": "user", "content": f"Hello {i}"}], "max_tokens": 4}
+                out.write(json.dumps({"custom_id": f"{i}", "method": "POST", "url": "/v1/chat/completions", "body": body}) + "\n")
+    return path
+
+
 done = {}  # what was run -> what went wrong
 
 
@@ -207,7 +218,9 @@ def program(command, servers):
     """What writes into a file is run without it."""
     command = command.split(" > ")[0]
     argv = shlex.split(command)
-    stands_for = lambda i, a: MODEL if a == "DIR" else file_for(argv, i) if a in ("FILE", "cat.png") else made("f32") if a == "rows.f32" else a
+    stands_for = lambda i, a: lines(a, servers) if a.endswith(".jsonl") and "/" not in a else MODEL if a == "DIR" else file_for(argv, i) if a in ("FILE", "cat.png") else made("f32") if a == "rows.f32" else a
+    if argv[1] == "batch":
+        argv = [real_port(a, servers) for a in argv]
     argv = [PROGRAM] + [stands_for(i, a) for i, a in enumerate(argv) if i]
     if argv[1] == "serve" and "--help" not in argv:
         return servers.start(argv)

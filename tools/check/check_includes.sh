@@ -24,7 +24,8 @@ BEGIN {
     allow["chat"]   = allow["engine"] "text chat "
     allow["open"]   = allow["chat"] "cuda gpu hub open "
     allow["serve"]  = allow["chat"] "hub open serve "
-    allow["cli"]    = allow["serve"] "convert cuda gpu hub cli "
+    allow["batch"]  = allow["serve"] "cuda gpu batch "
+    allow["cli"]    = allow["batch"] "convert cuda gpu hub cli "
 
     inner["base/hash"] = inner["base/machine"] = " base "
     inner["media"] = " media/locked "
@@ -64,7 +65,7 @@ BEGIN {
     inner["cli/bench"] = " cli/frame cli/media "
     inner["cli/hub"] = " cli/frame cli/inspect "
     inner["cli/inspect"] = inner["cli/media"] = inner["cli/selftest"] = inner["cli/local"] = " cli/frame "
-    inner["cli/text"] = inner["cli"] = " cli/frame "
+    inner["cli/batch"] = inner["cli/text"] = inner["cli"] = " cli/frame "
     inner["cli/run"] = " cli/frame cli/hub "
     inner["cli/serve"] = " cli/frame cli/hub cli/local "
 }

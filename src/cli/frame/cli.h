@@ -47,6 +47,7 @@ typedef struct ek_cli {
     bool help_all;          /* --help-all: the same, with every option */
     const char *arg;        /* the last argument that is not an option; NULL if absent */
     const char *arg_before; /* the one before it; NULL if there is one or none */
+    ek_names args;          /* all of them, in order */
     const char *text;       /* run: -p TEXT; NULL without */
     char device_text[128];  /* what device points to with EVENKEEL_FEATURES */
 #define OPT(kind, name, ph, def, min, max, cmds, effect, text) EK_OPT_T_##kind name;

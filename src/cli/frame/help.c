@@ -133,6 +133,7 @@ static const struct {
 } shelves[] = {
     {"every day", {EK_CMD_run, EK_CMD_serve, EK_CMD_ps, EK_CMD_stop}, 4},
     {"models", {EK_CMD_names, EK_CMD_pull, EK_CMD_list, EK_CMD_rm, EK_CMD_inspect, EK_CMD_convert}, 6},
+    {"evaluations", {EK_CMD_batch, EK_CMD_diff}, 2},
     {"this machine and the promise", {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_version, EK_CMD_help}, 5},
     {"inspection, for tests and tools",
      {EK_CMD_logits, EK_CMD_generate, EK_CMD_draft, EK_CMD_tokenize, EK_CMD_detokenize, EK_CMD_render, EK_CMD_parse,

@@ -1,8 +1,10 @@
 /* argv and environment to an ek_cli, driven by the options table. */
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "cli/frame/table.h"
 
 static const char ENV_PREFIX[] = "EVENKEEL_";
@@ -244,6 +246,8 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
             if (n_args++ == cmd->max_args)
                 return ek_fail(EK_EINVAL, "%.60s is one argument too many; usage: evenkeel %s [OPTIONS] %s", argv[i],
                                cmd->name, cmd->args);
+            cli->args.v = ek_realloc(cli->args.v, (size_t)n_args * sizeof *cli->args.v);
+            cli->args.v[cli->args.n++] = argv[i];
             cli->arg_before = cli->arg;
             cli->arg = argv[i];
         }
@@ -256,4 +260,6 @@ ek_err ek_cli_parse(ek_cli *cli, int argc, char **argv, ek_env_fn *env)
 void ek_cli_fini(ek_cli *cli)
 {
     for (int i = 0; i < ek_n_options; i++) ek_option_clear(cli, &ek_options[i]);
+    free(cli->args.v);
+    cli->args = (ek_names){0};
 }

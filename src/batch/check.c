@@ -1,0 +1,116 @@
+/* Some lines again, compared with what a file has for them. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/hash.h"
+#include "batch/batch.h"
+
+static const double TURN = 0.1;
+
+typedef struct check {
+    ek_batch_checked *c;
+    const ek_batch_about *about;
+    const ek_batch_input *in, *out;
+    int every;
+    ek_batch_runner *runner;
+    size_t n, next, active; /* lines of out */
+    bool all;               /* none was chosen: the first one is */
+} check;
+
+static bool is_chosen(const check *k, const ek_batch_task *t)
+{
+    uint8_t hash[32];
+    uint64_t x = 0;
+    ek_sha256(hash, t->line.name ? t->line.name : "", t->line.n_name);
+    for (int i = 0; i < 8; i++) x |= (uint64_t)hash[i] << 8 * i;
+    return x % (uint64_t)k->every == 0 || (k->all && t->index == 0);
+}
+
+static ek_err compare(check *k, ek_batch_task *t)
+{
+    ek_buf here = {0}, there = {0};
+    ek_err err = ek_batch_input_line(k->out, t->index, &there);
+    ek_batch_put(&here, &t->line, t->id, t->status, &t->body);
+    if (!err) {
+        const bool equal = here.len == there.len && !memcmp(here.data, ek_buf_text(&there), here.len);
+        k->c->lines++;
+        k->c->equal += equal;
+        if (!equal && (k->c->number == 0 || t->index + 1 < k->c->number)) {
+            k->c->number = t->index + 1;
+            ek_buf_clear(&k->c->why);
+            ek_batch_diff_line(&k->c->why, ek_buf_text(&there), there.len, here.data, here.len);
+        }
+    }
+    ek_buf_fini(&here);
+    ek_buf_fini(&there);
+    return err;
+}
+
+static ek_err begin(check *k, size_t i)
+{
+    ek_batch_task *t = ek_alloc(sizeof *t);
+    t->index = i;
+    const size_t index = i * (size_t)k->about->shards + (size_t)k->about->shard - 1;
+    ek_err err = ek_batch_input_request(k->in, index, &t->text, &t->line, t->id);
+    if (!err && is_chosen(k, t) && t->line.dialect) {
+        t->seed = ek_batch_line_seed(k->about->seed, &t->line);
+        k->active++;
+        k->runner->start(k->runner, t);
+        return EK_OK;
+    }
+    if (!err && is_chosen(k, t)) err = compare(k, t); /* no request: its error is written anew */
+    ek_batch_task_free(t);
+    return err;
+}
+
+static ek_err compute(check *k, const ek_batch_watch *watch)
+{
+    while (k->next < k->n || k->active > 0) {
+        ek_batch_task *t = NULL;
+        while (k->next < k->n && k->active < (size_t)k->runner->width) EK_TRY(begin(k, k->next++));
+        if (k->active > 0) EK_TRY(k->runner->wait(k->runner, TURN, &t));
+        if (t) {
+            const ek_err err = compare(k, t);
+            k->active--;
+            ek_batch_task_free(t);
+            EK_TRY(err);
+        }
+        if (watch->stop && watch->stop(watch->arg)) return ek_fail(EK_ECANCELLED, "stopped");
+    }
+    return EK_OK;
+}
+
+static ek_err check_origin(const check *k, const char *out)
+{
+    const ek_batch_about *a = k->about;
+    const size_t first = (size_t)a->shard - 1, step = (size_t)a->shards;
+    const size_t wanted = k->in->n > first ? (k->in->n - first + step - 1) / step : 0;
+    if (strcmp(k->in->sha256, a->input_sha256))
+        return ek_fail(EK_EINVAL, "%s: it is not the input of %s: its SHA-256 is %.16s..., not %.16s...", k->in->path,
+                       out, k->in->sha256, a->input_sha256);
+    if (k->out->n != wanted) return ek_fail(EK_EINVAL, "%s has %zu lines, its input makes %zu", out, k->out->n, wanted);
+    if (strcmp(k->runner->identity.data, a->identity))
+        return ek_fail(EK_EINVAL, "%s is of another run: it has %s, here it is %s", out, a->identity,
+                       k->runner->identity.data);
+    return EK_OK;
+}
+
+ek_err ek_batch_check(ek_batch_checked *c, const char *out, const ek_batch_about *about, const ek_batch_input *in,
+                      int every, ek_batch_runner *runner, const ek_batch_watch *watch)
+{
+    ek_batch_input file;
+    check k = {.c = c, .about = about, .in = in, .out = &file, .every = every, .runner = runner};
+    *c = (ek_batch_checked){0};
+    ek_err err = ek_batch_input_open(&file, out, false);
+    if (!err) err = check_origin(&k, out);
+    k.n = file.n;
+    if (!err) err = compute(&k, watch);
+    if (!err && c->lines == 0 && k.n > 0) {
+        k.all = true;
+        k.next = 0, k.n = 1;
+        err = compute(&k, watch);
+    }
+    ek_batch_input_close(&file);
+    return err;
+}

@@ -1,0 +1,277 @@
+#include "batch/part.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash/hash.h"
+#include "text/json/json.h"
+
+#define HEAD_INDEX UINT64_MAX
+enum { SYNC_BYTES = 4 << 20, ERROR = 1, MAX_HEAD = 1 << 20 };
+static const double SYNC_SECONDS = 1;
+
+typedef struct record {
+    uint64_t index;
+    uint32_t n, flags;
+    uint64_t sum; /* of the three and the line: first 8 bytes of their SHA-256 */
+} record;
+
+typedef struct entry {
+    uint64_t at; /* of its line in the file; 0: none */
+    uint32_t n, flags;
+} entry;
+
+struct ek_batch_part {
+    char *out, *path;
+    int fd;
+    bool locked;
+    uint64_t end; /* where the next record goes */
+    size_t n, n_has, n_errors;
+    entry *lines;
+    uint64_t unsynced;
+    double synced;
+};
+
+static ek_err failed(const ek_batch_part *p)
+{
+    return ek_fail(EK_EIO, "%s: %s", p->path, strerror(errno));
+}
+
+static uint64_t sum_of(const record *r, const char *line)
+{
+    char hex[65], digits[17];
+    ek_sha256_state s;
+    ek_sha256_init(&s);
+    ek_sha256_add(&s, r, offsetof(record, sum));
+    ek_sha256_add(&s, line, r->n);
+    ek_sha256_end(&s, hex);
+    memcpy(digits, hex, 16);
+    digits[16] = '\0';
+    return strtoull(digits, NULL, 16);
+}
+
+ek_err ek_batch_part_open(ek_batch_part **out, const char *path)
+{
+    ek_buf name = {0};
+    ek_buf_fmt(&name, "%s.part", path);
+    ek_batch_part *p = ek_alloc(sizeof *p);
+    p->out = ek_strdup(path);
+    p->path = name.data;
+    p->fd = open(p->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    ek_err err = p->fd < 0 ? failed(p) : EK_OK;
+    if (!err && flock(p->fd, LOCK_EX | LOCK_NB))
+        err = errno == EWOULDBLOCK ? ek_fail(EK_EBUSY, "%s: another run is writing it", p->path) : failed(p);
+    p->locked = !err;
+    if (err) ek_batch_part_close(p);
+    else *out = p;
+    return err;
+}
+
+void ek_batch_part_close(ek_batch_part *p)
+{
+    struct stat st;
+    if (!p) return;
+    if (p->locked && !fstat(p->fd, &st) && st.st_size == 0) unlink(p->path); /* nothing was begun */
+    if (p->fd >= 0) close(p->fd);
+    free(p->out);
+    free(p->path);
+    free(p->lines);
+    free(p);
+}
+
+bool ek_batch_part_ended(const ek_batch_part *p)
+{
+    struct stat st;
+    return access(p->out, F_OK) == 0 && !fstat(p->fd, &st) && st.st_size == 0;
+}
+
+/* --- reading --- */
+
+static bool read_at(const ek_batch_part *p, void *to, size_t n, uint64_t at)
+{
+    for (size_t k = 0; k < n;) {
+        const ssize_t got = pread(p->fd, (char *)to + k, n - k, (off_t)(at + k));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        k += (size_t)got;
+    }
+    return true;
+}
+
+/* The record at p->end, whole and true, and moves behind it; false at the end, or where it is torn. */
+static bool read_record(ek_batch_part *p, record *r, ek_buf *line, uint64_t size)
+{
+    if (size - p->end < sizeof *r || !read_at(p, r, sizeof *r, p->end)) return false;
+    if (r->n > size - p->end - sizeof *r) return false;
+    ek_buf_clear(line);
+    if (!ek_buf_reserve(line, (size_t)r->n + 1)) return false;
+    if (!read_at(p, line->data, r->n, p->end + sizeof *r)) return false;
+    line->len = r->n;
+    line->data[r->n] = '\0';
+    if (sum_of(r, line->data) != r->sum) return false;
+    p->end += sizeof *r + r->n;
+    return true;
+}
+
+static void note(ek_batch_part *p, size_t i, uint64_t at, uint32_t n, uint32_t flags)
+{
+    if (p->lines[i].at) return;
+    p->lines[i] = (entry){at, n, flags};
+    p->n_has++;
+    p->n_errors += flags & ERROR;
+}
+
+/* Names the first member in which two heads differ. */
+static ek_err other_run(const ek_batch_part *p, const ek_buf *there, const ek_buf *here)
+{
+    json_t *a = NULL, *b = NULL, *v;
+    const char *key;
+    ek_buf x = {0}, y = {0};
+    ek_err err = ek_fail(EK_EINVAL, "%s: it is of another run; remove it to begin anew", p->path);
+    if (!ek_json_read(&a, ek_buf_text(there), there->len, MAX_HEAD) &&
+        !ek_json_read(&b, ek_buf_text(here), here->len, MAX_HEAD)) {
+        json_object_foreach(b, key, v)
+        {
+            const json_t *other = ek_json_get(a, key);
+            if (json_equal(v, other)) continue;
+            if (other) ek_json_write(&x, other);
+            ek_json_write(&y, v);
+            err = ek_fail(EK_EINVAL, "%s: it is of another run, with %s %.200s, not %.200s; remove it to begin anew",
+                          p->path, key, ek_buf_text(&x), ek_buf_text(&y));
+            break;
+        }
+    }
+    json_decref(a);
+    json_decref(b);
+    ek_buf_fini(&x);
+    ek_buf_fini(&y);
+    return err;
+}
+
+static ek_err append(ek_batch_part *p, uint64_t index, const char *line, size_t n, uint32_t flags)
+{
+    if (n > UINT32_MAX) return ek_fail(EK_ETOOLARGE, "a result of %zu bytes", n);
+    record r = {.index = index, .n = (uint32_t)n, .flags = flags};
+    r.sum = sum_of(&r, line);
+    struct iovec v[] = {{&r, sizeof r}, {(char *)(uintptr_t)line, n}};
+    ssize_t done;
+    do done = pwritev(p->fd, v, 2, (off_t)p->end);
+    while (done < 0 && errno == EINTR);
+    if (done != (ssize_t)(sizeof r + n)) {
+        const int why = done < 0 ? errno : ENOSPC;
+        if (ftruncate(p->fd, (off_t)p->end)) {
+        } /* a torn record is cut off by the next start, too */
+        errno = why;
+        return failed(p);
+    }
+    p->end += sizeof r + n;
+    p->unsynced += sizeof r + n;
+    const double now = ek_now();
+    if (p->unsynced < SYNC_BYTES && now - p->synced < SYNC_SECONDS) return EK_OK;
+    p->unsynced = 0;
+    p->synced = now;
+    return fdatasync(p->fd) && errno != EINVAL ? failed(p) : EK_OK;
+}
+
+static ek_err read_records(ek_batch_part *p, uint64_t size)
+{
+    record r;
+    ek_buf line = {0};
+    while (read_record(p, &r, &line, size)) {
+        EK_ASSERT(r.index < p->n); /* heads are equal and sums true */
+        note(p, (size_t)r.index, p->end - r.n, r.n, r.flags);
+    }
+    ek_buf_fini(&line);
+    return ftruncate(p->fd, (off_t)p->end) ? failed(p) : EK_OK;
+}
+
+ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
+{
+    struct stat st;
+    record r;
+    ek_buf there = {0};
+    p->n = n;
+    p->lines = ek_alloc((n + 1) * sizeof *p->lines);
+    if (fstat(p->fd, &st)) return failed(p);
+    const bool any = read_record(p, &r, &there, (uint64_t)st.st_size) && r.index == HEAD_INDEX;
+    ek_err err = EK_OK;
+    if (!any) { /* not even a head was written */
+        p->end = 0;
+        err = ftruncate(p->fd, 0) ? failed(p) : append(p, HEAD_INDEX, head->data, head->len, 0);
+    } else if (there.len != head->len || memcmp(there.data, head->data, head->len) != 0) {
+        err = other_run(p, &there, head);
+    } else {
+        err = read_records(p, (uint64_t)st.st_size);
+    }
+    ek_buf_fini(&there);
+    if (!err && p->n_has < n && access(p->out, F_OK) == 0)
+        err = ek_fail(EK_EINVAL, "%s: it exists; remove it, or name another file", p->out);
+    return err;
+}
+
+bool ek_batch_part_has(const ek_batch_part *p, size_t i)
+{
+    return p->lines[i].at != 0;
+}
+
+size_t ek_batch_part_count(const ek_batch_part *p)
+{
+    return p->n_has;
+}
+
+size_t ek_batch_part_errors(const ek_batch_part *p)
+{
+    return p->n_errors;
+}
+
+ek_err ek_batch_part_add(ek_batch_part *p, size_t i, const ek_buf *line, bool error)
+{
+    const uint64_t at = p->end + sizeof(record);
+    EK_TRY(append(p, i, line->data, line->len, error ? ERROR : 0));
+    note(p, i, at, (uint32_t)line->len, error ? ERROR : 0);
+    return EK_OK;
+}
+
+/* --- the end --- */
+
+static ek_err write_lines(ek_batch_part *p, ek_batch_file *out, ek_batch_file *errors)
+{
+    ek_buf line = {0};
+    ek_err err = EK_OK;
+    for (size_t i = 0; i < p->n && !err; i++) {
+        const entry *e = &p->lines[i];
+        ek_buf_clear(&line);
+        if (!ek_buf_reserve(&line, (size_t)e->n + 1)) err = ek_fail(EK_ENOMEM, "%s: no memory for a line", p->path);
+        else if (!read_at(p, line.data, e->n, e->at)) err = failed(p);
+        if (!err) err = ek_batch_file_line(out, line.data, e->n);
+        if (!err && errors && e->flags & ERROR) err = ek_batch_file_line(errors, line.data, e->n);
+    }
+    ek_buf_fini(&line);
+    return err;
+}
+
+ek_err ek_batch_part_write(ek_batch_part *p, const char *errors, char sha256[65])
+{
+    ek_batch_file out, other;
+    EK_ASSERT(p->n_has == p->n);
+    ek_err err = ek_batch_file_open(&out, p->out);
+    const bool both = !err && errors;
+    if (both) err = ek_batch_file_open(&other, errors);
+    if (!err) err = write_lines(p, &out, both ? &other : NULL);
+    if (both) err = ek_batch_file_close(&other, err, NULL);
+    return ek_batch_file_close(&out, err, sha256);
+}
+
+ek_err ek_batch_part_remove(ek_batch_part *p)
+{
+    return unlink(p->path) && errno != ENOENT ? failed(p) : EK_OK;
+}

@@ -1,0 +1,168 @@
+/* From lines to results: a window of lines is on its way, whatever the number of all. */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "batch/batch.h"
+
+enum { WINDOW_BYTES = 256 << 20, AHEAD = 2 }; /* bytes of lines on their way; lines per line that is computed */
+static const double TURN = 0.1;               /* seconds until progress and stop are looked at */
+
+typedef struct run {
+    const ek_batch_opts *o;
+    const ek_batch_input *in;
+    ek_batch_part *part;
+    ek_batch_runner *runner;
+    const ek_batch_watch *watch;
+    size_t n, next, before; /* lines of the shard; of these, the next to look at; those that were there */
+    size_t active, bytes;   /* on their way */
+} run;
+
+static size_t lines_of(const ek_batch_opts *o, size_t n)
+{
+    const size_t first = (size_t)o->shard - 1, step = (size_t)o->shards;
+    return n > first ? (n - first + step - 1) / step : 0;
+}
+
+/* In the input, of line i of the shard. */
+static size_t index_of(const run *r, size_t i)
+{
+    return i * (size_t)r->o->shards + (size_t)r->o->shard - 1;
+}
+
+static ek_err put(run *r, size_t i, const ek_batch_task *t)
+{
+    ek_buf line = {0};
+    const bool error = ek_batch_put(&line, &t->line, t->id, t->status, &t->body);
+    const ek_err err = ek_batch_part_add(r->part, i, &line, error);
+    ek_buf_fini(&line);
+    return err;
+}
+
+/* Line i of the shard, on its way; what is no request has its result at once. */
+static ek_err begin(run *r, size_t i)
+{
+    ek_batch_task *t = ek_alloc(sizeof *t);
+    t->index = i;
+    ek_err err = ek_batch_input_request(r->in, index_of(r, i), &t->text, &t->line, t->id);
+    if (!err && t->line.dialect) {
+        t->seed = ek_batch_line_seed(r->o->seed, &t->line);
+        r->active++;
+        r->bytes += t->text.len;
+        r->runner->start(r->runner, t);
+        return EK_OK;
+    }
+    if (!err) err = put(r, i, t);
+    ek_batch_task_free(t);
+    return err;
+}
+
+static ek_err fill(run *r)
+{
+    const size_t width = (size_t)r->runner->width * AHEAD;
+    while (r->next < r->n && r->active < width && r->bytes < WINDOW_BYTES) {
+        const size_t i = r->next++;
+        if (!ek_batch_part_has(r->part, i)) EK_TRY(begin(r, i));
+    }
+    return EK_OK;
+}
+
+static void tell(const run *r)
+{
+    if (!r->watch->progress) return;
+    const ek_batch_progress p = {r->n, ek_batch_part_count(r->part), r->before, ek_batch_part_errors(r->part)};
+    r->watch->progress(r->watch->arg, &p);
+}
+
+static ek_err compute(run *r)
+{
+    double told = 0;
+    while (r->next < r->n || r->active > 0) {
+        ek_batch_task *t = NULL;
+        EK_TRY(fill(r));
+        if (r->active > 0) {
+            const ek_err err = r->runner->wait(r->runner, TURN, &t);
+            if (err && t) ek_fail_in(err, "line %llu", (unsigned long long)r->in->lines[index_of(r, t->index)].number);
+            EK_TRY(err);
+        }
+        if (t) {
+            r->active--;
+            r->bytes -= t->text.len;
+            const ek_err err = put(r, t->index, t);
+            ek_batch_task_free(t);
+            EK_TRY(err);
+        }
+        if (ek_now() - told < TURN) continue;
+        told = ek_now();
+        tell(r);
+        if (r->watch->stop && r->watch->stop(r->watch->arg)) return ek_fail(EK_ECANCELLED, "stopped");
+    }
+    tell(r);
+    return EK_OK;
+}
+
+static ek_err finish(run *r, const ek_batch_about *a, ek_batch_result *result, double begun)
+{
+    result->lines = r->n;
+    result->errors = ek_batch_part_errors(r->part);
+    result->computed = r->n - r->before;
+    EK_TRY(ek_batch_part_write(r->part, r->o->errors, result->sha256));
+    result->seconds = ek_now() - begun;
+    EK_TRY(ek_batch_about_write(a, r->o->out, result));
+    return ek_batch_part_remove(r->part);
+}
+
+/* OUT is there: of this very run? */
+static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
+{
+    ek_batch_about there;
+    ek_batch_input out;
+    ek_buf other = {0};
+    bool same = !ek_batch_about_read(&there, r->o->out);
+    if (same) ek_batch_head(&other, &there);
+    same = same && other.len == head->len && !memcmp(other.data, head->data, other.len);
+    if (same) {
+        same = !ek_batch_input_open(&out, r->o->out, false) && !strcmp(out.sha256, there.output_sha256);
+        ek_batch_input_close(&out);
+    }
+    if (same) memcpy(result->sha256, there.output_sha256, sizeof result->sha256);
+    result->lines = r->n;
+    ek_batch_about_fini(&there);
+    ek_buf_fini(&other);
+    return same ? EK_OK
+                : ek_fail(EK_EINVAL, "%s: it exists, and is not the end of this run; remove it, or name another file",
+                          r->o->out);
+}
+
+ek_err ek_batch_run(ek_batch_result *result, const ek_batch_opts *o, const ek_batch_input *in, ek_batch_part *part,
+                    ek_batch_runner *runner, const ek_batch_watch *watch)
+{
+    run r = {.o = o, .in = in, .part = part, .runner = runner, .watch = watch, .n = lines_of(o, in->n)};
+    const double begun = ek_now();
+    char *path = realpath(in->path, NULL);
+    ek_buf head = {0};
+    ek_batch_about a = {.input = path ? path : in->path,
+                        .lines = in->n,
+                        .shard = o->shard,
+                        .shards = o->shards,
+                        .seed = o->seed,
+                        .identity = runner->identity.data};
+    memcpy(a.input_sha256, in->sha256, sizeof a.input_sha256);
+    ek_batch_head(&head, &a);
+    *result = (ek_batch_result){0};
+    ek_err err;
+    if (ek_batch_part_ended(part)) {
+        err = look(&r, &head, result);
+    } else {
+        err = ek_batch_part_begin(part, &head, r.n);
+        if (!err) r.before = ek_batch_part_count(part);
+        if (!err) err = compute(&r);
+        if (!err) err = finish(&r, &a, result, begun);
+    }
+    ek_buf_fini(&head);
+    free(path);
+    return err;
+}
