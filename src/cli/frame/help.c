@@ -178,8 +178,28 @@ static void command_row(ek_buf *out, const ek_command *c)
 /* The commands that open a model, which many options share. */
 #define BIT(c) (1u << EK_CMD_##c)
 #define OPENS_MODEL                                                                                                \
-    (BIT(run) | BIT(serve) | BIT(bench) | BIT(selftest) | BIT(replay) | BIT(logits) | BIT(generate) | BIT(draft) | \
-     BIT(features))
+    (BIT(run) | BIT(serve) | BIT(bench) | BIT(selftest) | BIT(replay) | BIT(batch) | BIT(logits) | BIT(generate) | \
+     BIT(draft) | BIT(features))
+
+/* "*models*", with up to two of them that lack the option and with other commands that have it; or a list of names. */
+static void command_list(ek_buf *out, const ek_option *o)
+{
+    const unsigned lack = OPENS_MODEL & ~o->commands;
+    const bool models = __builtin_popcount(lack) <= 2;
+    const char *comma = models ? " but " : "";
+    if (models) ek_buf_str(out, "*models*");
+    for (int c = 0; models && c < EK_CMD_COUNT; c++) {
+        if (!(lack >> c & 1)) continue;
+        ek_buf_fmt(out, "%s%s", comma, ek_cmd_name((ek_cmd_id)c));
+        comma = ", ";
+    }
+    comma = models ? "; " : "";
+    for (int c = 0; c < EK_CMD_COUNT; c++) {
+        if (!has(o, (ek_cmd_id)c) || (models && OPENS_MODEL >> c & 1)) continue;
+        ek_buf_fmt(out, "%s%s", comma, ek_cmd_name((ek_cmd_id)c));
+        comma = ", ";
+    }
+}
 
 static void table_row(ek_buf *out, const ek_option *o)
 {
@@ -189,14 +209,7 @@ static void table_row(ek_buf *out, const ek_option *o)
     if (*o->placeholder) ek_buf_char(out, ' ');
     cell(out, o->placeholder);
     ek_buf_fmt(out, "`%s | ", o->effect == EFFECT_ANSWER ? " \\*" : "");
-    const bool models = (o->commands & OPENS_MODEL) == OPENS_MODEL;
-    const char *comma = models ? ", " : "";
-    if (models) ek_buf_str(out, "*models*");
-    for (int c = 0; c < EK_CMD_COUNT; c++) {
-        if (!has(o, (ek_cmd_id)c) || (models && OPENS_MODEL >> c & 1)) continue;
-        ek_buf_fmt(out, "%s%s", comma, ek_cmd_name((ek_cmd_id)c));
-        comma = ", ";
-    }
+    command_list(out, o);
     ek_buf_fmt(out, " | %s | ", o->def ? o->def : "");
     cell(out, o->text);
     ek_buf_str(out, " |\n");
@@ -213,7 +226,7 @@ void ek_cli_markdown(ek_buf *out)
         "\n## Options\n\n"
         "Every option is also an environment variable: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`. The command line\n"
         "wins. \\*: another value may change the answer; no other option changes a bit of it.\n"
-        "*models*: run, serve, bench, selftest, replay, logits, generate, draft, features.\n"
+        "*models*: run, serve, bench, selftest, replay, batch, logits, generate, draft, features.\n"
         "`evenkeel COMMAND --help` lists the common options, `--help-all` all of them.\n\n"
         "| option | commands | default | meaning |\n|---|---|---|---|\n");
     for (int i = 0; i < ek_n_options; i++)
