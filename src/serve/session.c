@@ -43,6 +43,7 @@ void ek_session_free(ek_session *s)
     if (s->next) s->next->link = s->link;
     if (s->more) event_free(s->more);
     if (s->go_on) event_free(s->go_on);
+    if (s->step) event_free(s->step);
     s->freeing = (ek_job){.run = free_parts, .done = freed};
     if (s->server->workers && s->held + s->counted >= LARGE) {
         ek_workers_add_always(s->server->workers, &s->freeing);

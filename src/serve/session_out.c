@@ -43,6 +43,7 @@ static void open_stream(ek_session *s)
     ek_exchange_header(s->x, "cache-control", "no-cache");
     ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
     put_ignored(s);
+    if (s->dialect->step) ek_exchange_by_line(s->x);
     const char *type = s->dialect->stream_type;
     ek_exchange_begin(s->x, 200, type ? type : "text/event-stream; charset=utf-8");
 }
@@ -78,6 +79,19 @@ static void flush_large(ek_session *s)
     s->last_sent = ek_now();
 }
 
+/* What is written, in one piece, or in one for each line. */
+static bool send_out(ek_session *s)
+{
+    const char *at = s->out.data, *const end = at + s->out.len;
+    while (at < end) {
+        const char *line = s->dialect->step ? memchr(at, '\n', (size_t)(end - at)) : NULL;
+        const size_t n = line ? (size_t)(line + 1 - at) : (size_t)(end - at);
+        if (!ek_exchange_send(s->x, at, n)) return false;
+        at += n;
+    }
+    return true;
+}
+
 void ek_session_flush(ek_session *s)
 {
     size_t n = s->out.len, buffer = buffer_of(s);
@@ -85,7 +99,7 @@ void ek_session_flush(ek_session *s)
         open_stream(s);
         if (n > COPIED || n > buffer) {
             flush_large(s);
-        } else if (!ek_exchange_send(s->x, s->out.data, n)) {
+        } else if (!send_out(s)) {
             char text[100];
             snprintf(text, sizeof text, "the client left more than %zu bytes unread (--stream-buffer)", buffer);
             ek_session_cut(s, text);

@@ -48,6 +48,7 @@ struct ek_session {
     ek_turn_news *later; /* that came while one of these was so: from n_taken on; their texts are owned */
     size_t n_later, n_taken, cap_later;
     struct event *go_on; /* takes more of them in the next turn */
+    struct event *step;  /* writes what the dialect holds back, behind the news of a step */
     ek_job freeing;
     double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
 };

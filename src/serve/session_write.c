@@ -113,6 +113,7 @@ static void replay(ek_session_choice *c)
         if (s->req.stream) begin(c);
         s->out.len = from;
     }
+    if (s->req.stream && s->dialect->step) s->dialect->step(&s->out, &s->reply);
     s->reply.marks = s->marks.on ? &s->marks : NULL;
     s->out.len = from;
     if (s->out.data) s->out.data[from] = '\0';
@@ -150,6 +151,28 @@ static void write_piece(const piece *p)
 
 static void run_piece(const piece *p);
 
+static void on_step(evutil_socket_t fd, short what, void *arg)
+{
+    ek_session *s = arg;
+    (void)fd, (void)what;
+    if (!s->x || s->done || s->writing || s->full) return; /* what comes next writes it */
+    s->dialect->step(&s->out, &s->reply);
+    ek_session_flush(s);
+}
+
+/* The tokens of a step come in one turn of the loop. A stream that may continue elsewhere has an event for each. */
+static void flush_token(ek_session *s)
+{
+    if (s->dialect->step && !s->marks.on) {
+        if (!s->step) s->step = event_new(s->server->base, -1, 0, on_step, s);
+        ek_loop_again(s->step);
+        if (s->out.len == 0) return;
+    } else if (s->dialect->step) {
+        s->dialect->step(&s->out, &s->reply);
+    }
+    ek_session_flush(s);
+}
+
 static void after_token(ek_session_choice *c)
 {
     ek_session *s = c->session;
@@ -172,7 +195,7 @@ static void after_token(ek_session_choice *c)
         piece end = piece_of(c, NULL);
         run_piece(&end);
     } else if (s->req.stream) {
-        ek_session_flush(s);
+        flush_token(s);
     }
 }
 

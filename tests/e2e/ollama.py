@@ -436,11 +436,44 @@ def a_journal():
         assert r.returncode == 0 and f"{len(ids)} agree, 0 differ, 0 skipped" in r.stdout, (r.stdout, r.stderr)
 
 
+def chunks_of(s, path, body):
+    """The chunks of a stream as the server framed them."""
+    text = json.dumps(body).encode()
+    with s.socket() as c:
+        c.sendall(b"POST %s HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s" % (path.encode(), len(text), text))
+        got = b"".join(iter(lambda: c.recv(65536), b""))
+    head, _, rest = got.partition(b"\r\n\r\n")
+    assert b" 200 " in head.splitlines()[0], got
+    while True:
+        size, _, rest = rest.partition(b"\r\n")
+        if int(size, 16) == 0:
+            return
+        yield rest[:int(size, 16)]
+        rest = rest[int(size, 16) + 2:]
+
+
+def a_line_per_write():
+    """Clients parse a line per read: each is a chunk of its own, and what a step adds is one line."""
+    prompt = "a a a a a a a a a a " * 10
+    with Server(PROGRAM, "--model", MODEL, "--draft", "ngram", "--draft-max", 8) as s:
+        for path, body in (("/api/generate", {"prompt": prompt, "raw": True}), ("/api/chat", {"messages": user("Repeat: " + prompt)})):
+            before = s.metrics()
+            got = list(chunks_of(s, path, {"model": "m", "options": {"num_predict": 120, "temperature": 0}, **body}))
+            after = s.metrics()
+            steps, accepted = (after[f"evenkeel_{n}_total"] - before[f"evenkeel_{n}_total"] for n in ("steps", "accepted_tokens"))
+            for c in got:
+                assert c.strip() == b"" or (c.endswith(b"\n") and c.count(b"\n") == 1 and json.loads(c)), c
+            texts = [c for c in got if c.strip() and not json.loads(c)["done"]]
+            assert accepted > 10 or "pocket" not in MODEL, accepted
+            assert len(texts) <= steps, f"{len(texts)} lines of text in {steps} steps"
+            assert len(texts) <= 120 - accepted, f"{len(texts)} lines, {accepted} drafted tokens stood"
+
+
 def main():
     shared = (one_conversation_two_apis, generate, prompts_are_the_same, log_probabilities, loading, models, members, threads, refusals, continues_requests, open_webuis_requests,
               an_abort, the_cache, llama_servers_paths)
     with Server(PROGRAM, "--model", MODEL, "--max-requests", 4) as s:
-        for test in (*((t, s) for t in shared), (names,), (with_keys,), (a_journal,)):
+        for test in (*((t, s) for t in shared), (names,), (with_keys,), (a_journal,), (a_line_per_write,)):
             counted.run(*test)
     return counted.closing()
 

@@ -188,11 +188,15 @@ static void a_text(void **state)
         t.r.digest = "00000000000000ff";
         say(&t, EK_REPLY_CONTENT, "a", 0);
         say(&t, EK_REPLY_CONTENT, "", 0);
+        t.d->step(&t.stream, &t.r);
+        t.d->step(&t.stream, &t.r); /* nothing more to say */
         say(&t, EK_REPLY_CONTENT, "b", 0);
+        say(&t, EK_REPLY_CONTENT, "c", 0); /* of the same step */
         say(&t, EK_REPLY_STOP, "", 0);
         finish(&t, ends[i].end);
         json_t *list = lines(&t.stream);
         assert_int_equal(json_array_size(list), 3);
+        assert_string_equal(json_string_value(ek_json_get(json_array_get(list, 1), "response")), "bc");
         const json_t *last = json_array_get(list, 2), *ours = ek_json_get(last, "evenkeel");
         assert_string_equal(json_string_value(ek_json_get(last, "done_reason")), ends[i].reason);
         assert_string_equal(json_string_value(ek_json_get(ours, "digest")), "00000000000000ff");

@@ -152,6 +152,9 @@ typedef struct ek_dialect {
     void (*finish)(ek_buf *out, const ek_api_reply *r, int choice);
     void (*end)(ek_buf *out, const ek_api_reply *r);
     void (*failed)(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+    /* NULL, or: event holds text back, so that the tokens of a step become one event; step writes it. finish and failed
+     * do too. Each line of such a stream is sent by itself. */
+    void (*step)(ek_buf *out, const ek_api_reply *r);
     /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
     void (*heartbeat)(ek_buf *out);
     /* What the refusal of a picture or sound says that parse has taken, and whose file turned out to be damaged or too

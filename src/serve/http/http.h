@@ -139,6 +139,7 @@ void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const 
  * client is disconnected, and on_gone called, later. */
 void ek_exchange_begin(ek_exchange *x, int status, const char *type);
 bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n);
+void ek_exchange_by_line(ek_exchange *x); /* pieces are lines, and each is written by itself; before it begins */
 /* A piece of any size, without a copy. Only where nothing is unsent. */
 void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes);
 void ek_exchange_end(ek_exchange *x); /* the caller must not use the exchange any more */

@@ -282,6 +282,11 @@ static void put_piece(ek_exchange *x, const char *bytes, size_t n)
     ek_exchange_wake(x);
 }
 
+void ek_exchange_by_line(ek_exchange *x)
+{
+    x->by_line = true;
+}
+
 bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
 {
     if (x->no_body || n == 0) return true;
@@ -329,9 +334,20 @@ size_t ek_exchange_unsent(const ek_exchange *x)
     return x->out.len - x->n_sent + bytes_of(&x->lent) + x->behind.len;
 }
 
+/* Bytes to the end of the line that is unsent, with what frames it; all without one. */
+static size_t line_end(const ek_exchange *x)
+{
+    const char *s = x->out.data + x->n_sent, *const end = x->out.data + x->out.len, *p = s;
+    const char *const frame = x->framed ? "\n\r\n" : "\n";
+    const size_t n = strlen(frame);
+    while (p && (size_t)(end - p) >= n && memcmp(p, frame, n) != 0) p = memchr(p + 1, '\n', (size_t)(end - p) - 1);
+    return p && (size_t)(end - p) >= n ? (size_t)(p - s) + n : (size_t)(end - s);
+}
+
 /* Sends at most max bytes. Returns as send does. */
 static ssize_t send_some(const ek_exchange *x, size_t max)
 {
+    if (x->by_line && x->out.len > x->n_sent && line_end(x) < max) max = line_end(x);
     ek_span all[4] = {{x->out.data + x->n_sent, x->out.len - x->n_sent}};
     struct iovec v[4];
     size_t n = 0;

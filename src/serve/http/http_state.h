@@ -78,6 +78,7 @@ struct ek_exchange {
     bool hasty;   /* the client was told that it is too slow */
     bool close;   /* the connection ends after the reply */
     bool framed;  /* the reply is sent in chunks */
+    bool by_line; /* ek_exchange_by_line */
     bool no_body; /* the answer to HEAD */
 
     void (*gone)(void *user);

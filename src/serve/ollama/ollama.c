@@ -17,6 +17,7 @@ static void free_own(void *p)
 {
     ek_ollama *own = p;
     ek_buf_fini(&own->text);
+    ek_buf_fini(&own->held);
     free(own);
 }
 
@@ -333,8 +334,8 @@ static ek_err make_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_re
 #define REPLIES                                                                                                       \
     .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .prompt = make_prompt, .answer = ek_ollama_answer, \
     .answer_bytes = ek_ollama_answer_bytes, .begin = ek_ollama_begin, .event = ek_ollama_event,                       \
-    .finish = ek_ollama_finish, .end = ek_ollama_end, .failed = ek_ollama_failed, .heartbeat = ek_ollama_heartbeat,   \
-    .vendor = EK_API_OLLAMA, .error = ek_ollama_error
+    .step = ek_ollama_step, .finish = ek_ollama_finish, .end = ek_ollama_end, .failed = ek_ollama_failed,             \
+    .heartbeat = ek_ollama_heartbeat, .vendor = EK_API_OLLAMA, .error = ek_ollama_error
 
 const ek_dialect ek_dialect_ollama_chat = {
     .path = "/api/chat", .prompt_param = "messages", .parse = parse_chat, REPLIES};

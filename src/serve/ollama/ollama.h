@@ -17,6 +17,8 @@ typedef struct ek_ollama {
     const char *loaded; /* "load" or "unload": there is no prompt, and nothing to reply but this. NULL: there is one */
     ek_buf text;
     int n_logprobs; /* that the stream has sent */
+    ek_buf held;    /* text of the stream that no line has */
+    bool thoughts;  /* it is reasoning */
     int64_t now;    /* seconds since 1970 */
     const ek_model_card *card;
 } ek_ollama;
@@ -34,6 +36,7 @@ ek_err ek_ollama_model(ek_api_request *r, const json_t *body);
 void ek_ollama_begin(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
 void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_ollama_step(ek_buf *out, const ek_api_reply *r);
 void ek_ollama_end(ek_buf *out, const ek_api_reply *r);
 void ek_ollama_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
 void ek_ollama_heartbeat(ek_buf *out);

@@ -137,19 +137,35 @@ static void call_line(ek_buf *out, const ek_api_reply *r, int index)
     ek_buf_fini(&call);
 }
 
+void ek_ollama_step(ek_buf *out, const ek_api_reply *r)
+{
+    ek_ollama *own = r->own;
+    const ek_buf *b = &own->held;
+    if (b->len == 0) return;
+    put_line(out, r,
+             own->thoughts ? &(said){.thinking = b->data, .n_thinking = b->len}
+                           : &(said){.content = b->data, .n_content = b->len});
+    ek_buf_clear(&own->held);
+}
+
+/* Text is held until the step has ended, or something else comes. */
 void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
+    ek_ollama *own = r->own;
+    const bool thoughts = e->kind == EK_REPLY_REASONING, text = thoughts || e->kind == EK_REPLY_CONTENT;
     (void)choice;
+    if (!text || thoughts != own->thoughts) ek_ollama_step(out, r);
     if (e->kind == EK_REPLY_CALL_END || e->kind == EK_REPLY_CALL_CUT) call_line(out, r, e->call);
-    if (e->n == 0) return;
-    if (e->kind == EK_REPLY_CONTENT) put_line(out, r, &(said){.content = e->text, .n_content = e->n});
-    if (e->kind == EK_REPLY_REASONING) put_line(out, r, &(said){.thinking = e->text, .n_thinking = e->n});
+    if (!text) return;
+    own->thoughts = thoughts;
+    ek_buf_add(&own->held, e->text, e->n);
 }
 
 void ek_ollama_finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     ek_ollama *own = r->own;
     (void)choice;
+    ek_ollama_step(out, r);
     ek_event_begin(out, r);
     put_head(out, r->model, r->created);
     put_said(out, own->generate, &(said){0});
@@ -168,7 +184,8 @@ void ek_ollama_error(ek_buf *out, int status, const char *text, const char *para
 
 void ek_ollama_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
-    (void)r, (void)choice;
+    (void)choice;
+    ek_ollama_step(out, r);
     ek_ollama_error(out, 500, text, NULL, NULL);
     ek_buf_char(out, '\n');
 }
