@@ -53,7 +53,7 @@ static const char *const kinds[KINDS] = {
     "thought", "free or done", "between calls", "name of a call", "enum or key", "string", "string at its limit",
     "pattern", "escape",       "number",        "object",         "array"};
 typedef struct tally {
-    double sum, most;
+    double sum, limit;
     int n;
 } tally;
 static tally by_kind[KINDS][2];
@@ -62,7 +62,7 @@ static void count(tally *t, double took)
 {
     t->sum += took;
     t->n++;
-    if (took > t->most) t->most = took;
+    if (took > t->limit) t->limit = took;
 }
 
 static int kind_of(const ek_grammar_state *s)
@@ -93,7 +93,7 @@ static void print_kinds(void)
         const tally *hit = &by_kind[k][0], *miss = &by_kind[k][1];
         if (hit->n + miss->n == 0) continue;
         printf("%-20s %8d %10.2f %8d %8.1f %10.1f\n", kinds[k], hit->n, hit->n ? hit->sum / hit->n * 1e6 : 0, miss->n,
-               miss->n ? miss->sum / miss->n * 1e6 : 0, miss->most * 1e6);
+               miss->n ? miss->sum / miss->n * 1e6 : 0, miss->limit * 1e6);
     }
 }
 
@@ -155,7 +155,7 @@ static void run_alone(const char *name, ek_vocab *v, const ek_tokenizer *t, cons
     ek_vocab_stats after = ek_vocab_stats_of(v);
     double hits = (double)(after.hits - before.hits), misses = (double)(after.misses - before.misses);
     printf("%-14s %6d  %7.1f %8.1f  %7.1f %7.1f %8.1f  %6.2f  %5.1f %%  %6.2f\n", name, rows.n, rows.sum / rows.n * 1e6,
-           rows.most * 1e6, batches.sum / batches.n * 1e6, batch[batches.n * 99 / 100] * 1e6, batches.most * 1e6,
+           rows.limit * 1e6, batches.sum / batches.n * 1e6, batch[batches.n * 99 / 100] * 1e6, batches.limit * 1e6,
            steps.sum / steps.n * 1e6, 100 * hits / (hits + misses), compile * 1e3);
     ek_grammar_close(g);
     free(row);

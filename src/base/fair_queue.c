@@ -14,7 +14,7 @@ static ek_fair_queue_client *find(const ek_fair_queue *t, uint64_t id)
     return NULL;
 }
 
-/* Forgets clients that have nothing here and whose next place is no later than a stranger's would be; more of them
+/* Forgets clients that have nothing here and whose next turn is no later than a stranger's would be; more of them
  * where there are too many. */
 static void tidy(ek_fair_queue *t)
 {
@@ -40,11 +40,11 @@ uint64_t ek_fair_queue_enter(ek_fair_queue *t, uint64_t id, uint64_t cost)
         c = &t->client[t->n_clients++];
         *c = (ek_fair_queue_client){.id = id};
     }
-    uint64_t place = c->next > t->now ? c->next : t->now;
-    c->next = place + (cost ? cost : 1);
+    uint64_t turn = c->next > t->now ? c->next : t->now;
+    c->next = turn + (cost ? cost : 1);
     c->n++;
     t->n++;
-    return place;
+    return turn;
 }
 
 void ek_fair_queue_charge(ek_fair_queue *t, uint64_t id, uint64_t more)
@@ -53,18 +53,18 @@ void ek_fair_queue_charge(ek_fair_queue *t, uint64_t id, uint64_t more)
     if (c) c->next += more;
 }
 
-void ek_fair_queue_begin(ek_fair_queue *t, uint64_t place)
+void ek_fair_queue_begin(ek_fair_queue *t, uint64_t turn)
 {
-    if (place > t->now) t->now = place;
+    if (turn > t->now) t->now = turn;
 }
 
-uint64_t ek_fair_queue_again(ek_fair_queue *t, uint64_t id, uint64_t place, uint64_t cost)
+uint64_t ek_fair_queue_again(ek_fair_queue *t, uint64_t id, uint64_t turn, uint64_t cost)
 {
     ek_fair_queue_client *c = find(t, id);
     EK_ASSERT(c && c->n > 0);
-    place = (place > t->now ? place : t->now) + (cost ? cost : 1);
-    if (c->next < place) c->next = place;
-    return place;
+    turn = (turn > t->now ? turn : t->now) + (cost ? cost : 1);
+    if (c->next < turn) c->next = turn;
+    return turn;
 }
 
 void ek_fair_queue_leave(ek_fair_queue *t, uint64_t id)

@@ -79,7 +79,7 @@ static void tell(const run *r)
 
 static ek_err compute(run *r)
 {
-    double told = 0;
+    double reported = 0;
     while (r->next < r->n || r->active > 0) {
         ek_batch_task *t = NULL;
         EK_TRY(fill(r));
@@ -95,8 +95,8 @@ static ek_err compute(run *r)
             ek_batch_task_free(t);
             EK_TRY(err);
         }
-        if (ek_now() - told < TURN) continue;
-        told = ek_now();
+        if (ek_now() - reported < TURN) continue;
+        reported = ek_now();
         tell(r);
         if (r->watch->stop && r->watch->stop(r->watch->arg)) return ek_fail(EK_ECANCELLED, "stopped");
     }

@@ -43,7 +43,7 @@ struct ek_held_queue {
     uint64_t *word;
     uint64_t n_words;             /* a power of two */
     _Atomic(uint64_t) head, tail; /* words written, words taken; of whole records */
-    uint64_t told;                /* pages whose end has a place kept: the writer's */
+    uint64_t reported;            /* pages whose end has a place kept: the writer's */
     bool news;                    /* since the last flush: the writer's */
     int fd;
 };
@@ -83,7 +83,7 @@ bool ek_held_came(ek_held_queue *q, const ek_held_page *p)
     uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
     uint64_t used = head - atomic_load_explicit(&q->tail, memory_order_acquire);
     uint64_t n = CAME + (uint64_t)p->n_media;
-    if (used + n + WENT * (q->told + 1) > q->n_words) return false;
+    if (used + n + WENT * (q->reported + 1) > q->n_words) return false;
     *at(q, head++) = 1 | (uint64_t)p->first << 8 | (uint64_t)p->n_media << 16;
     *at(q, head++) = p->hash;
     *at(q, head++) = p->parent;
@@ -91,7 +91,7 @@ bool ek_held_came(ek_held_queue *q, const ek_held_page *p)
     for (int i = 0; i < EK_PAGE_TOKENS; i += 2)
         *at(q, head++) = (uint32_t)p->token[i] | (uint64_t)(uint32_t)p->token[i + 1] << 32;
     for (int i = 0; i < p->n_media; i++) *at(q, head++) = p->media[i];
-    q->told++;
+    q->reported++;
     q->news = true;
     atomic_store_explicit(&q->head, head, memory_order_release);
     return true;
@@ -100,10 +100,10 @@ bool ek_held_came(ek_held_queue *q, const ek_held_page *p)
 void ek_held_went(ek_held_queue *q, uint64_t hash)
 {
     uint64_t head = atomic_load_explicit(&q->head, memory_order_relaxed);
-    EK_ASSERT(q->told > 0 && head - atomic_load_explicit(&q->tail, memory_order_acquire) + WENT <= q->n_words);
+    EK_ASSERT(q->reported > 0 && head - atomic_load_explicit(&q->tail, memory_order_acquire) + WENT <= q->n_words);
     *at(q, head++) = 0;
     *at(q, head++) = hash;
-    q->told--;
+    q->reported--;
     q->news = true;
     atomic_store_explicit(&q->head, head, memory_order_release);
 }

@@ -311,6 +311,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
 
 void ek_prefix_stats_read(const ek_prefix *x, ek_prefix_stats *out)
 {
-    *out = (ek_prefix_stats){.nodes = x->n_nodes, .told = x->n_told, .late = x->n_late, .told_digest = x->told_digest};
+    *out = (ek_prefix_stats){
+        .nodes = x->n_nodes, .reported = x->n_reported, .late = x->n_late, .reported_digest = x->reported_digest};
     memcpy(out->evicted, x->evicted, sizeof x->evicted);
 }

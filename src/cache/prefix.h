@@ -54,8 +54,8 @@ typedef struct ek_prefix_keep {
 typedef struct ek_prefix_stats {
     uint64_t evicted[EK_KIND_COUNT]; /* pages that were dropped for others or for the byte limit */
     int nodes;
-    int told, late;       /* pages that ek_prefix_tell told of and are held; those that are, and wait to be told */
-    uint64_t told_digest; /* exclusive or of the hashes of those that were told */
+    int reported, late; /* pages that ek_prefix_report told of and are held; those that are, and wait to be told */
+    uint64_t reported_digest; /* exclusive or of the hashes of those that were told */
 } ek_prefix_stats;
 
 /* For the pages of p, n_pages of each of the EK_PAGE_KINDS, and sequences below max_tokens. Takes over p's reclaim.
@@ -122,7 +122,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
 
 /* From now on tells of every whole page that is held: a sequence may begin behind it, or behind one further down its
  * path. Before the first put. n_waiting: pages that may wait for the reader before further ones are told later. */
-ek_err ek_prefix_tell(ek_prefix *x, int n_waiting);
+ek_err ek_prefix_report(ek_prefix *x, int n_waiting);
 ek_held_queue *ek_prefix_held(const ek_prefix *x); /* for the reader, until ek_prefix_close; NULL: it tells nobody */
 /* Tells what found no room, and wakes the reader: after a step. */
 void ek_prefix_held_flush(ek_prefix *x);

@@ -38,7 +38,7 @@ static void name_media(const ek_prefix *x, int32_t i, ek_held_page *p)
     }
 }
 
-static bool tell(ek_prefix *x, int32_t i)
+static bool report(ek_prefix *x, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
     const ek_prefix_node *parent = &x->node[d->parent];
@@ -47,34 +47,34 @@ static bool tell(ek_prefix *x, int32_t i)
     else p.salt = parent->salt_name;
     memcpy(p.token, d->token, sizeof p.token);
     name_media(x, i, &p);
-    EK_ASSERT(p.first || parent->told);
+    EK_ASSERT(p.first || parent->reported);
     if (!ek_held_came(x->held_queue, &p)) return false;
-    d->told = true;
-    x->n_told++;
-    x->told_digest ^= p.hash;
+    d->reported = true;
+    x->n_reported++;
+    x->reported_digest ^= p.hash;
     return true;
 }
 
 static void take_back(ek_prefix *x, int32_t i)
 {
     ek_prefix_node *d = &x->node[i];
-    if (!d->told) {
+    if (!d->reported) {
         x->n_late--;
         return;
     }
     ek_held_went(x->held_queue, name_of(d));
-    d->told = false;
-    x->n_told--;
-    x->told_digest ^= name_of(d);
+    d->reported = false;
+    x->n_reported--;
+    x->reported_digest ^= name_of(d);
 }
 
 /* From a node up to the first that was told, and then down again. Returns whether all of them are told now. */
-static bool tell_path(ek_prefix *x, int32_t i)
+static bool report_path(ek_prefix *x, int32_t i)
 {
     int n = 0;
-    for (; x->node[i].depth >= 0 && !x->node[i].told; i = x->node[i].parent) x->held_path[n++] = i;
+    for (; x->node[i].depth >= 0 && !x->node[i].reported; i = x->node[i].parent) x->held_path[n++] = i;
     while (n > 0) {
-        if (!tell(x, x->held_path[n - 1])) return false;
+        if (!report(x, x->held_path[n - 1])) return false;
         n--;
     }
     return true;
@@ -93,10 +93,10 @@ static void set_startable(ek_prefix *x, int32_t i, bool on)
         else take_back(x, i);
     }
     if (n_new == 0) return;
-    int before = x->n_told;
+    int before = x->n_reported;
     x->n_late += n_new; /* until they are told */
-    tell_path(x, from);
-    x->n_late -= x->n_told - before;
+    report_path(x, from);
+    x->n_late -= x->n_reported - before;
 }
 
 /* A page of a node came or went: it, and nodes whose window it lies in. */
@@ -132,16 +132,16 @@ void ek_prefix_held_flush(ek_prefix *x)
     for (int n = 0; x->n_late > 0 && n < NODES; n++) {
         int32_t i = x->late_at;
         const ek_prefix_node *d = &x->node[i];
-        int before = x->n_told;
-        bool whole = d->n_held == 0 || d->told || tell_path(x, i);
-        x->n_late -= x->n_told - before;
+        int before = x->n_reported;
+        bool whole = d->n_held == 0 || d->reported || report_path(x, i);
+        x->n_late -= x->n_reported - before;
         if (!whole) break; /* no room */
         x->late_at = i + 1 < x->cap ? i + 1 : 0;
     }
     ek_held_flush(x->held_queue);
 }
 
-ek_err ek_prefix_tell(ek_prefix *x, int n_waiting)
+ek_err ek_prefix_report(ek_prefix *x, int n_waiting)
 {
     EK_ASSERT(x->n_nodes == 0 && !x->held_queue);
     EK_TRY(ek_held_open(&x->held_queue, x->cap, n_waiting));

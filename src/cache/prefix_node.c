@@ -212,7 +212,7 @@ static void enter_table(ek_prefix *x, int32_t i, uint64_t hash)
     *bucket = i;
 }
 
-static void leave_table(ek_prefix *x, int32_t i)
+static void remove_from_table(ek_prefix *x, int32_t i)
 {
     int32_t *at = bucket_of(x, x->node[i].hash);
     while (*at != i) at = &x->node[*at].same;
@@ -330,7 +330,7 @@ static void drop_one(ek_prefix *x, int32_t i)
     ek_prefix_drop_sliding(x, i);
     ek_prefix_held_drop(x, i);
     if (d->page[EK_FULL] != EK_NO_PAGE) ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_FULL, i), d->page[EK_FULL]);
-    if (d->depth < 0 || d->n == EK_PAGE_TOKENS) leave_table(x, i);
+    if (d->depth < 0 || d->n == EK_PAGE_TOKENS) remove_from_table(x, i);
     if (d->depth < 0) {
         x->owner[d->owner].n_roots--;
         ek_salt_name_release(d->salt_name);

@@ -38,7 +38,7 @@ typedef struct ek_prefix_node {
     uint64_t hash;  /* of roots and whole nodes, which are in the table */
     ek_chain chain; /* of roots and whole nodes, if there is a saver or somebody is told */
     int32_t page[EK_KIND_COUNT];
-    bool startable, told;                    /* prefix_held.c */
+    bool startable, reported;                /* prefix_held.c */
     int n_held;                              /* itself if it is startable, and children with any */
     bool unsaved[EK_KIND_COUNT], listed;     /* listed: in EK_ORDER_UNSAVED */
     int32_t parent, child, prev, next, same; /* next: sibling, or in the free list; same: in a bucket */
@@ -67,8 +67,8 @@ struct ek_prefix {
     bool wrong;                /* what is dropped now is wrong: it is not saved */
     ek_held_queue *held_queue; /* NULL: nobody is told which pages are held */
     int32_t *held_path, late_at;
-    int n_told, n_late, max_depth;
-    uint64_t told_digest;
+    int n_reported, n_late, max_depth;
+    uint64_t reported_digest;
     /* the path found last */
     int32_t *path;
     int n_path, n_found, n_wanted;

@@ -29,7 +29,7 @@ struct ek_store {
     bool closing, stirred;
     ring out, in;            /* out: to be written; in: loaded */
     uint64_t saved, written; /* pages that were given to out, and left it */
-    uint64_t given;          /* what the backend had been given when the last one left */
+    uint64_t queued;         /* what the backend had been given when the last one left */
     /* the load; the thread works on it while loading is set */
     bool loading;
     unsigned load; /* counts loads: what was read for an older one is thrown away */
@@ -40,8 +40,8 @@ struct ek_store {
     uint8_t *want[EK_KIND_COUNT];
     int next, n_pages;
     double waited, waits_since; /* seconds of it so far but those of now; 0: it waits for its reader */
-    ek_chain told_chain;        /* of the last page that the backend was told of ahead */
-    int told;                   /* pages below it were */
+    ek_chain reported_chain;    /* of the last page that the backend was told of ahead */
+    int reported;               /* pages below it were */
     ek_store_page name;         /* the one it is told of; bytes are NULL */
     ek_store_ready_fn *ready;
     void *ready_arg;
@@ -86,7 +86,7 @@ static void write_some(ek_store *s)
     s->out.first = (s->out.first + n) % s->out.n;
     s->out.used -= n;
     s->written += (uint64_t)n;
-    if (s->backend.given) s->given = s->backend.given(s->backend.arg);
+    if (s->backend.queued) s->queued = s->backend.queued(s->backend.arg);
     stir(s);
 }
 
@@ -101,22 +101,22 @@ static void name_page(ek_store *s, ek_store_page *p, int i, const ek_chain *befo
 
 /* A backend far away is asked for pages before they are needed. With the lock, which is released meanwhile; false if
  * the load has ended since. */
-static bool tell_ahead(ek_store *s)
+static bool announce(ek_store *s)
 {
     unsigned load = s->load;
-    if (s->told < s->next || s->told == 0) {
-        s->told = s->next, s->told_chain = s->chain;
+    if (s->reported < s->next || s->reported == 0) {
+        s->reported = s->next, s->reported_chain = s->chain;
         pthread_mutex_unlock(&s->lock);
         s->backend.ahead(s->backend.arg, NULL, NULL);
         pthread_mutex_lock(&s->lock);
         if (load != s->load) return false;
     }
-    while (s->told < s->n_pages && s->told < s->next + AHEAD) {
+    while (s->reported < s->n_pages && s->reported < s->next + AHEAD) {
         bool want[EK_KIND_COUNT];
-        int i = s->told++;
+        int i = s->reported++;
         for (int k = 0; k < EK_KIND_COUNT; k++) want[k] = s->want[k][i];
-        name_page(s, &s->name, i, &s->told_chain);
-        s->told_chain = s->name.chain;
+        name_page(s, &s->name, i, &s->reported_chain);
+        s->reported_chain = s->name.chain;
         if (!want[EK_FULL] && !want[EK_SLIDING]) continue;
         pthread_mutex_unlock(&s->lock);
         s->backend.ahead(s->backend.arg, &s->name, want);
@@ -137,7 +137,7 @@ static void note_wait(ek_store *s)
 /* One page of the load. */
 static void load_one(ek_store *s)
 {
-    if (s->backend.ahead && !tell_ahead(s)) return;
+    if (s->backend.ahead && !announce(s)) return;
     ek_store_page *p = &s->in.slot[(s->in.first + s->in.used) % s->in.n];
     int i = s->next++;
     unsigned load = s->load;
@@ -282,7 +282,7 @@ void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key,
     for (int k = 0; k < EK_KIND_COUNT; k++) memcpy(s->want[k], want[k], (size_t)n_pages);
     s->chain = *chain;
     s->next = first;
-    s->told = 0;
+    s->reported = 0;
     s->n_pages = n_pages;
     s->loading = first < n_pages;
     s->waited = s->waits_since = 0;
@@ -368,13 +368,13 @@ uint64_t ek_store_saved(const ek_store *s)
     return s->saved; /* the engine's thread alone writes it */
 }
 
-bool ek_store_settled(ek_store *s, uint64_t n)
+bool ek_store_is_written(ek_store *s, uint64_t n)
 {
     pthread_mutex_lock(&s->lock);
     bool left = s->written >= n;
-    uint64_t given = s->given;
+    uint64_t queued = s->queued;
     pthread_mutex_unlock(&s->lock);
-    return left && (!s->backend.settled || s->backend.settled(s->backend.arg, given));
+    return left && (!s->backend.is_written || s->backend.is_written(s->backend.arg, queued));
 }
 
 uint64_t ek_store_sum(const ek_store_page *p, int kind, size_t n)

@@ -57,8 +57,8 @@ typedef struct ek_store_backend {
     bool (*holds)(void *arg, const ek_store_page *page, int kind);
     /* May be NULL: everything is written when write returns. Pages given to write so far, and whether the first n of
      * them are written or lost. Any thread. */
-    uint64_t (*given)(void *arg);
-    bool (*settled)(void *arg, uint64_t n);
+    uint64_t (*queued)(void *arg);
+    bool (*is_written)(void *arg, uint64_t n);
     void (*close)(void *arg);
     ek_store_counts *counts;
     ek_store_counts *host;    /* of what is kept in host memory besides; NULL: nothing is */
@@ -109,7 +109,7 @@ const ek_store_counts *ek_store_host_counts_of(const ek_store *s);    /* may be 
 const ek_shared_counts *ek_store_shared_counts_of(const ek_store *s); /* may be NULL */
 /* Pages saved so far, and whether the first n of these are written, or will not be. */
 uint64_t ek_store_saved(const ek_store *s);
-bool ek_store_settled(ek_store *s, uint64_t n);
+bool ek_store_is_written(ek_store *s, uint64_t n);
 bool ek_store_is_fleeting(const ek_store *s);
 
 /* Backends of the store: memory and a file of SQLite. */

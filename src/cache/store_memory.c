@@ -195,16 +195,16 @@ static void read_ahead(void *arg, const ek_store_page *p, const bool want[EK_KIN
     m->below.ahead(m->below.arg, p, p ? rest : NULL);
 }
 
-static uint64_t given_below(void *arg)
+static uint64_t queued_below(void *arg)
 {
     memory *m = arg;
-    return m->below.given(m->below.arg);
+    return m->below.queued(m->below.arg);
 }
 
-static bool settled_below(void *arg, uint64_t n)
+static bool is_written_below(void *arg, uint64_t n)
 {
     memory *m = arg;
-    return m->below.settled(m->below.arg, n);
+    return m->below.is_written(m->below.arg, n);
 }
 
 static void close_memory(void *arg)
@@ -233,8 +233,8 @@ ek_err ek_store_memory_open(ek_store_backend *out, const ek_kv_layout *layout, d
                               .write = write_pages,
                               .read = read_page,
                               .ahead = m->below.ahead ? read_ahead : NULL,
-                              .given = m->below.given ? given_below : NULL,
-                              .settled = m->below.settled ? settled_below : NULL,
+                              .queued = m->below.queued ? queued_below : NULL,
+                              .is_written = m->below.is_written ? is_written_below : NULL,
                               .close = close_memory,
                               .counts = below ? below->counts : &m->no_disk,
                               .host = &m->counts,

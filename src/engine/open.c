@@ -186,7 +186,7 @@ static ek_err open_step(ek_engine *e)
     EK_TRY(ek_pages_open(&e->pages, e->sizes.n_pages, &memory));
     if (e->opts.cache_bytes > 0)
         ek_prefix_open(&e->prefix, e->pages, e->on.layout, e->sizes.n_pages, e->sizes.max_ctx, e->opts.cache_bytes);
-    if (e->prefix && e->opts.tell_held) EK_TRY(ek_prefix_tell(e->prefix, HELD_WAITING));
+    if (e->prefix && e->opts.tell_held) EK_TRY(ek_prefix_report(e->prefix, HELD_WAITING));
     ek_encode_open(e);
     ek_audit_open(e);
     return ek_shelf_open(e);

@@ -430,7 +430,7 @@ static bool is_there(ek_engine *e, ek_leaving *l)
         l->saved = ek_store_saved(e->store);
         l->handed = true;
     }
-    return ek_store_settled(e->store, l->saved);
+    return ek_store_is_written(e->store, l->saved);
 }
 
 ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now)

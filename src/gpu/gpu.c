@@ -39,13 +39,13 @@ static ek_err check(const ek_model *m)
     return EK_OK;
 }
 
-ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut)
+ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_shard shard)
 {
     g->m = m;
-    ek_gpu_set_share(g, share, cut);
+    ek_gpu_set_share(g, share, shard);
     EK_TRY(check(m));
     EK_TRY(ek_cuda_enter(g->c));
-    const bool whole = share->end - share->first == m->config.n_layers && !cut.ranks && !share->host_experts;
+    const bool whole = share->end - share->first == m->config.n_layers && !shard.ranks && !share->host_experts;
     if (whole && ek_model_keeps_packed(m)) EK_TRY(ek_model_pack_all(m)); /* in that folder as a whole alone */
     EK_TRY(ek_gpu_upload(g, share->rows));
     return ek_gpu_table_upload(g);
@@ -70,7 +70,7 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
     ek_gpu *g;
     EK_TRY(check(m));
     EK_TRY(ek_gpu_open_device(&g, driver, ordinal));
-    ek_err err = ek_gpu_load(g, m, &(ek_model_share){.end = m->config.n_layers, .embed = true}, (ek_gpu_cut){0});
+    ek_err err = ek_gpu_load(g, m, &(ek_model_share){.end = m->config.n_layers, .embed = true}, (ek_gpu_shard){0});
     if (err) ek_gpu_close(g);
     else *out = g;
     return err;
@@ -95,7 +95,7 @@ static ek_err start_drafter(ek_gpu *own)
 
 ek_err ek_gpu_add_drafter(ek_gpu *g, const ek_drafter *d)
 {
-    if (g->share.cut.ranks) EK_TRY(ek_gpu_cut_check_drafter(ek_drafter_model(d)));
+    if (g->share.shard.ranks) EK_TRY(ek_gpu_shard_check_drafter(ek_drafter_model(d)));
     ek_gpu *own = ek_alloc(sizeof *own);
     EK_ASSERT(!g->drafter && ek_drafter_target(d) == g->m);
     ek_gpu_set_drafter(own, g, d);

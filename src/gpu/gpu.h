@@ -9,7 +9,7 @@
 #include "cuda/driver.h"
 #include "engine/executor.h"
 #include "gpu/step/run.h"
-#include "gpu/weights/cut.h"
+#include "gpu/weights/shard.h"
 
 typedef struct ek_gpu ek_gpu;
 
@@ -32,7 +32,7 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
  * a share of m, for a device of several (gpu/several/several.h), with `cut` of all layers its outputs alone. They are
  * packed, or read on the way (ek_gpu_upload). Errors of the driver and the device. */
 ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal);
-ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_cut cut);
+ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_shard shard);
 void ek_gpu_close(ek_gpu *g); /* NULL is allowed */
 
 /* Copies d, a drafter for the model of g, to g's device: executors of g draft by it from then on. Once. d is borrowed

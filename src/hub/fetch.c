@@ -1,4 +1,4 @@
-/* Files in pieces over several connections. The first piece of a file that is not complete writes as it comes; those
+/* Files in ranges over several connections. The first range of a file that is not complete writes as it comes; those
  * behind it wait in memory, so that what is on disk has no holes. */
 #include "hub/pull.h"
 
@@ -12,20 +12,20 @@
 enum { HASH_STEP = 8 << 20, SLOW = 64 << 10 };
 
 typedef struct work work;
-typedef struct piece {
-    struct piece *next; /* of the same file, behind this one */
+typedef struct range {
+    struct range *next; /* of the same file, behind this one */
     work *w;
     ek_get get;
     bool running;
     int64_t from, to, got; /* of the file; got bytes of them have come */
     int64_t counted;       /* of got, when failures was last reset */
-    int64_t skip;          /* bytes of the reply before the piece: a server without ranges sends all */
+    int64_t skip;          /* bytes of the reply before the range: a server without ranges sends all */
     ek_buf held;
     int failures;
     double not_before;
     const char *url;
     ek_err failed; /* of a callback, with the sentence */
-} piece;
+} range;
 
 typedef enum work_state { WORK_WAITS, WORK_HELD, WORK_CHECKS, WORK_RUNS, WORK_DONE } work_state;
 
@@ -34,8 +34,8 @@ struct work {
     const ek_hub_file *file;
     work_state state;
     ek_hub_blob blob;
-    piece *first;
-    int64_t planned; /* bytes that are written or belong to a piece */
+    range *first;
+    int64_t planned; /* bytes that are written or belong to a range */
     bool no_ranges;  /* the server sends the whole file only */
     int tries;       /* that ended with another hash */
     ek_buf url;
@@ -49,7 +49,7 @@ typedef struct fetch {
     const ek_hub_cache *cache;
     const ek_hub_name *name;
     work *work;
-    int n_work, n_done, n_running, n_pieces;
+    int n_work, n_done, n_running, n_ranges;
     double paused_until; /* a 429 is about all requests */
     double bytes;
     bool said_held;
@@ -57,37 +57,37 @@ typedef struct fetch {
 
 static bool wants_more(const fetch *f)
 {
-    return f->n_pieces < 2 * f->opts->connections;
+    return f->n_ranges < 2 * f->opts->connections;
 }
 
-/* ------------------------------------------------------------------ pieces */
+/* ------------------------------------------------------------------ ranges */
 
-static piece *add_piece(work *w)
+static range *add_range(work *w)
 {
-    piece **end = &w->first, *p = ek_alloc(sizeof *p);
+    range **end = &w->first, *p = ek_alloc(sizeof *p);
     int64_t size = w->file->size,
             to = w->no_ranges || size - w->planned < EK_HUB_PIECE ? size : w->planned + EK_HUB_PIECE;
-    *p = (piece){.w = w, .from = w->planned, .to = to};
+    *p = (range){.w = w, .from = w->planned, .to = to};
     w->planned = to;
     while (*end) end = &(*end)->next;
     *end = p;
-    w->f->n_pieces++;
+    w->f->n_ranges++;
     return p;
 }
 
 static void free_first(work *w)
 {
-    piece *p = w->first;
+    range *p = w->first;
     w->first = p->next;
     if (p->running) w->f->n_running--;
     ek_get_fini(&p->get);
     ek_buf_fini(&p->held);
     free(p);
-    w->f->n_pieces--;
+    w->f->n_ranges--;
 }
 
-/* Forgets the pieces that have not been written. */
-static void drop_pieces(work *w)
+/* Forgets the ranges that have not been written. */
+static void drop_ranges(work *w)
 {
     while (w->first) free_first(w);
     w->planned = w->blob.written;
@@ -96,7 +96,7 @@ static void drop_pieces(work *w)
 /* The reply must be about the bytes that were asked for. */
 static bool check_head(ek_get *g)
 {
-    piece *p = g->arg;
+    range *p = g->arg;
     int64_t from = p->from + p->got;
     if (g->status == 206) {
         if (g->range_from == from && g->range_total == p->w->file->size) return true;
@@ -111,7 +111,7 @@ static bool check_head(ek_get *g)
 
 static bool take_body(ek_get *g, const char *data, size_t n)
 {
-    piece *p = g->arg;
+    range *p = g->arg;
     work *w = p->w;
     if (p->skip > 0) {
         size_t s = (int64_t)n < p->skip ? n : (size_t)p->skip;
@@ -128,14 +128,14 @@ static bool take_body(ek_get *g, const char *data, size_t n)
     return !p->failed;
 }
 
-static ek_err start_piece(piece *p)
+static ek_err start_range(range *p)
 {
     work *w = p->w;
     bool whole = w->no_ranges || (p->from + p->got == 0 && p->to == w->file->size);
     p->url = w->direct ? w->direct : w->url.data;
     p->skip = 0;
     ek_get_fini(&p->get);
-    /* Addresses of w live until its pieces are gone, except direct, which may be replaced while this runs. */
+    /* Addresses of w live until its ranges are gone, except direct, which may be replaced while this runs. */
     p->get = (ek_get){.url = p->url,
                       .from = p->from + p->got,
                       .to = whole ? -1 : p->to,
@@ -151,7 +151,7 @@ static ek_err start_piece(piece *p)
 /* Pieces that are complete and now stand first are written. */
 static ek_err advance(work *w)
 {
-    for (piece *p = w->first; p; p = w->first) {
+    for (range *p = w->first; p; p = w->first) {
         if (p->held.len) {
             EK_TRY(ek_hub_blob_write(&w->blob, p->held.data, p->held.len));
             ek_buf_fini(&p->held);
@@ -164,12 +164,12 @@ static ek_err advance(work *w)
 
 /* ------------------------------------------------------------------ ends of requests */
 
-static bool was_direct(const piece *p)
+static bool was_direct(const range *p)
 {
     return p->url != p->w->url.data;
 }
 
-static ek_err broken(piece *p)
+static ek_err broken(range *p)
 {
     work *w = p->w;
     fetch *f = w->f;
@@ -192,13 +192,13 @@ static ek_err broken(piece *p)
     return EK_OK;
 }
 
-/* The server answers a request for a piece with all of the file: from now on one request for all of it. */
-static bool refuses_ranges(const piece *p)
+/* The server answers a request for a range with all of the file: from now on one request for all of it. */
+static bool refuses_ranges(const range *p)
 {
     return p->get.end == EK_GET_STOPPED && p->get.status == 200 && !p->w->no_ranges && !p->failed;
 }
 
-static ek_err ended(piece *p)
+static ek_err ended(range *p)
 {
     work *w = p->w;
     fetch *f = w->f;
@@ -216,7 +216,7 @@ static ek_err ended(piece *p)
     }
     if (p->get.end == EK_GET_BROKEN) return broken(p);
     if (!refuses_ranges(p)) return ek_hub_failed(f->opts, f->name, w->file->path, &p->get);
-    drop_pieces(w);
+    drop_ranges(w);
     w->no_ranges = true;
     return EK_OK;
 }
@@ -291,7 +291,7 @@ static ek_err step(work *w, bool may_open)
     return EK_OK;
 }
 
-/* Starts what may start: pieces that wait for another try, then new ones, both in the order of the files. */
+/* Starts what may start: ranges that wait for another try, then new ones, both in the order of the files. */
 static ek_err start_more(fetch *f)
 {
     double now = ek_now();
@@ -299,10 +299,10 @@ static ek_err start_more(fetch *f)
     for (int i = 0; i < f->n_work && f->n_running < f->opts->connections; i++) {
         work *w = &f->work[i];
         if (w->state != WORK_RUNS) continue;
-        for (piece *p = w->first; p && f->n_running < f->opts->connections; p = p->next)
-            if (!p->running && p->from + p->got < p->to && now >= p->not_before) EK_TRY(start_piece(p));
+        for (range *p = w->first; p && f->n_running < f->opts->connections; p = p->next)
+            if (!p->running && p->from + p->got < p->to && now >= p->not_before) EK_TRY(start_range(p));
         while (w->planned < w->file->size && f->n_running < f->opts->connections && wants_more(f))
-            EK_TRY(start_piece(add_piece(w)));
+            EK_TRY(start_range(add_range(w)));
     }
     return EK_OK;
 }
@@ -319,7 +319,7 @@ static void report(const fetch *f, bool end)
             if (n > 0) p.bytes_done += (double)n;
         }
         if (w->state != WORK_RUNS) continue;
-        for (const piece *q = w->first; q; q = q->next) p.bytes_done += (double)q->held.len;
+        for (const range *q = w->first; q; q = q->next) p.bytes_done += (double)q->held.len;
     }
     f->opts->watch->progress(f->opts->watch->arg, &p, end);
 }

@@ -158,7 +158,7 @@ static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *mo
     ek_gpu *g;
     EK_TRY(ek_gpu_open_device(&g, driver, o->ordinal[0]));
     ek_err err = ek_ranks_check_alone(g, model, o);
-    if (!err) err = ek_gpu_load(g, model, &whole, (ek_gpu_cut){0});
+    if (!err) err = ek_gpu_load(g, model, &whole, (ek_gpu_shard){0});
     if (err) ek_gpu_close(g);
     else *out = g;
     return err;

@@ -14,18 +14,18 @@
 
 enum { MAX_PARTS = 9999, TAIL = sizeof "-00001-of-00002.gguf" - 1 };
 
-static ek_err add_part(ek_gguf *g, const char *path)
+static ek_err add_file(ek_gguf *g, const char *path)
 {
-    ek_gguf_part *p = &g->part[g->n_parts++];
+    ek_gguf_file *p = &g->file[g->n_files++];
     p->name = ek_strdup(path);
     EK_TRY(ek_map_open(&p->map, path));
-    return ek_gguf_part_parse(g, p, p->map.data ? p->map.data : (const uint8_t *)"", p->map.size);
+    return ek_gguf_file_parse(g, p, p->map.data ? p->map.data : (const uint8_t *)"", p->map.size);
 }
 
-static ek_gguf *new_gguf(int n_parts)
+static ek_gguf *new_gguf(int n_files)
 {
     ek_gguf *g = ek_alloc(sizeof *g);
-    g->part = ek_alloc(sizeof *g->part * (size_t)n_parts);
+    g->file = ek_alloc(sizeof *g->file * (size_t)n_files);
     return g;
 }
 
@@ -33,13 +33,13 @@ void ek_gguf_close(ek_gguf *g)
 {
     if (!g) return;
     for (int i = 0; i < g->n_tensors; i++) free((char *)g->tensor[i].name);
-    for (int i = 0; i < g->n_parts; i++) {
-        ek_map_close(&g->part[i].map);
-        free(g->part[i].name);
-        free(g->part[i].value);
+    for (int i = 0; i < g->n_files; i++) {
+        ek_map_close(&g->file[i].map);
+        free(g->file[i].name);
+        free(g->file[i].value);
     }
     free(g->tensor);
-    free(g->part);
+    free(g->file);
     free(g->by_key);
     free(g->by_name);
     free(g);
@@ -47,7 +47,7 @@ void ek_gguf_close(ek_gguf *g)
 
 void ek_gguf_drop_pages(const ek_gguf *g)
 {
-    for (int i = 0; i < g->n_parts; i++) ek_map_drop_pages(&g->part[i].map);
+    for (int i = 0; i < g->n_files; i++) ek_map_drop_pages(&g->file[i].map);
 }
 
 static ek_err finish(ek_gguf **out, ek_gguf *g, ek_err err)
@@ -58,23 +58,23 @@ static ek_err finish(ek_gguf **out, ek_gguf *g, ek_err err)
     return err;
 }
 
-int ek_gguf_part_count(const ek_gguf *g)
+int ek_gguf_file_count(const ek_gguf *g)
 {
-    return g->n_parts;
+    return g->n_files;
 }
 
-const char *ek_gguf_part_name(const ek_gguf *g, int i)
+const char *ek_gguf_file_name(const ek_gguf *g, int i)
 {
-    EK_ASSERT(i >= 0 && i < g->n_parts);
-    return g->part[i].name;
+    EK_ASSERT(i >= 0 && i < g->n_files);
+    return g->file[i].name;
 }
 
 /* ------------------------------------------------------------------ split files */
 
 /* A whole number of a part, which may be absent. */
-static ek_err split_number(const ek_gguf_part *p, const char *key, int64_t absent, int64_t max, int64_t *out)
+static ek_err split_number(const ek_gguf_file *p, const char *key, int64_t absent, int64_t max, int64_t *out)
 {
-    const ek_gguf_value *v = ek_gguf_part_find(p, key);
+    const ek_gguf_value *v = ek_gguf_file_find(p, key);
     *out = absent;
     if (!v) return EK_OK;
     if (v->is_array || !ek_gguf_int(v, 0, out) || *out < 0 || *out > max)
@@ -83,7 +83,7 @@ static ek_err split_number(const ek_gguf_part *p, const char *key, int64_t absen
 }
 
 /* The name without "-00001-of-0000N.gguf"; false if it does not end so, with n parts. */
-static bool part_stem(const char *path, int n, size_t *stem)
+static bool file_stem(const char *path, int n, size_t *stem)
 {
     size_t len = strlen(path);
     int no, of, used = 0;
@@ -92,7 +92,7 @@ static bool part_stem(const char *path, int n, size_t *stem)
     return sscanf(path + *stem, "-%5d-of-%5d.gguf%n", &no, &of, &used) == 2 && used == TAIL && of == n;
 }
 
-static void part_path(ek_buf *out, const char *path, size_t stem, int no, int n)
+static void file_path(ek_buf *out, const char *path, size_t stem, int no, int n)
 {
     ek_buf_clear(out);
     ek_buf_add(out, path, stem);
@@ -105,7 +105,7 @@ static ek_err check_present(const char *path, size_t stem, int n)
     ek_buf name = {0}, missing = {0};
     int n_missing = 0;
     for (int i = 0; i < n; i++) {
-        part_path(&name, path, stem, i, n);
+        file_path(&name, path, stem, i, n);
         if (ek_is_file(name.data)) continue;
         if (n_missing++ < NAMED) ek_buf_fmt(&missing, "%s%s", missing.len ? ", " : "", name.data);
     }
@@ -118,7 +118,7 @@ static ek_err check_present(const char *path, size_t stem, int n)
     return err;
 }
 
-static ek_err check_part(const ek_gguf_part *p, int no, int n)
+static ek_err check_file(const ek_gguf_file *p, int no, int n)
 {
     int64_t has_no, has_n;
     EK_TRY(split_number(p, "split.no", -1, MAX_PARTS, &has_no));
@@ -128,19 +128,19 @@ static ek_err check_part(const ek_gguf_part *p, int no, int n)
                    (long long)has_no + 1, (long long)has_n, no + 1, n);
 }
 
-static ek_err open_parts(ek_gguf *g, const char *path, size_t stem, int n)
+static ek_err open_files(ek_gguf *g, const char *path, size_t stem, int n)
 {
     int64_t total;
     ek_buf name = {0};
     ek_err err = check_present(path, stem, n);
     for (int i = 0; i < n && !err; i++) {
-        part_path(&name, path, stem, i, n);
-        err = add_part(g, name.data);
-        if (!err) err = check_part(&g->part[i], i, n);
+        file_path(&name, path, stem, i, n);
+        err = add_file(g, name.data);
+        if (!err) err = check_file(&g->file[i], i, n);
     }
     ek_buf_fini(&name);
     EK_TRY(err);
-    EK_TRY(split_number(&g->part[0], "split.tensors.count", g->n_tensors, INT32_MAX, &total));
+    EK_TRY(split_number(&g->file[0], "split.tensors.count", g->n_tensors, INT32_MAX, &total));
     if (total == g->n_tensors) return EK_OK;
     return ek_fail(EK_EFORMAT, "%s: states %lld tensors in %d parts, they have %d", path, (long long)total, n,
                    g->n_tensors);
@@ -151,17 +151,17 @@ static ek_err open_path(ek_gguf **out, const char *path)
     int64_t n;
     size_t stem;
     ek_gguf *g = new_gguf(1);
-    ek_err err = add_part(g, path);
-    if (!err) err = split_number(&g->part[0], "split.count", 0, MAX_PARTS, &n);
+    ek_err err = add_file(g, path);
+    if (!err) err = split_number(&g->file[0], "split.count", 0, MAX_PARTS, &n);
     if (err || n <= 1) return finish(out, g, err);
     ek_gguf_close(g);
-    if (!part_stem(path, (int)n, &stem))
+    if (!file_stem(path, (int)n, &stem))
         return ek_fail(EK_EFORMAT,
                        "%s: is one of %lld parts, but its name does not end in -0000N-of-%05lld.gguf, so that the "
                        "others cannot be found",
                        path, (long long)n, (long long)n);
     g = new_gguf((int)n);
-    return finish(out, g, open_parts(g, path, stem, (int)n));
+    return finish(out, g, open_files(g, path, stem, (int)n));
 }
 
 ek_err ek_gguf_open(ek_gguf **out, const char *path)

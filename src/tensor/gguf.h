@@ -85,8 +85,8 @@ bool ek_gguf_is_folder(const char *path);
  * several. */
 ek_err ek_gguf_model_path(ek_buf *out, const char *path);
 
-int ek_gguf_part_count(const ek_gguf *g);
-const char *ek_gguf_part_name(const ek_gguf *g, int i); /* the path of a part */
+int ek_gguf_file_count(const ek_gguf *g);
+const char *ek_gguf_file_name(const ek_gguf *g, int i); /* the path of a part */
 
 /* NULL for a number that is no type or one that was removed. */
 const ek_gguf_type *ek_gguf_type_of(uint32_t number);

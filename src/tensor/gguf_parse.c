@@ -115,22 +115,22 @@ static ek_err read_value(reader *r, ek_gguf_value *v)
     return read_elements(r, v);
 }
 
-const ek_gguf_value *ek_gguf_part_find(const ek_gguf_part *part, const char *key)
+const ek_gguf_value *ek_gguf_file_find(const ek_gguf_file *file, const char *key)
 {
-    for (int i = 0; i < part->n_values; i++)
-        if (part->value[i].n_key == strlen(key) && memcmp(part->value[i].key, key, strlen(key)) == 0)
-            return &part->value[i];
+    for (int i = 0; i < file->n_values; i++)
+        if (file->value[i].n_key == strlen(key) && memcmp(file->value[i].key, key, strlen(key)) == 0)
+            return &file->value[i];
     return NULL;
 }
 
-static ek_err read_alignment(const ek_gguf_part *part, uint64_t *out)
+static ek_err read_alignment(const ek_gguf_file *file, uint64_t *out)
 {
-    const ek_gguf_value *v = ek_gguf_part_find(part, "general.alignment");
+    const ek_gguf_value *v = ek_gguf_file_find(file, "general.alignment");
     int64_t a;
     *out = 32;
     if (!v) return EK_OK;
     if (v->is_array || v->kind != EK_GGUF_U32 || !ek_gguf_int(v, 0, &a) || a == 0 || (a & (a - 1)))
-        return ek_fail(EK_EFORMAT, "%s: general.alignment must be a power of two of type u32", part->name);
+        return ek_fail(EK_EFORMAT, "%s: general.alignment must be a power of two of type u32", file->name);
     *out = (uint64_t)a;
     return EK_OK;
 }
@@ -228,21 +228,21 @@ static ek_gguf_tensor *new_tensor(ek_gguf *g)
     return &g->tensor[g->n_tensors++];
 }
 
-static ek_err read_tensors(ek_gguf *g, ek_gguf_part *part, reader *r, uint64_t n)
+static ek_err read_tensors(ek_gguf *g, ek_gguf_file *file, reader *r, uint64_t n)
 {
     int first = g->n_tensors;
     uint64_t alignment, *offset = ek_alloc(sizeof *offset * ((size_t)n + 1));
-    ek_err err = read_alignment(part, &alignment);
+    ek_err err = read_alignment(file, &alignment);
     for (uint64_t i = 0; i < n && !err; i++) {
         ek_gguf_tensor *t = new_tensor(g);
-        t->file = part->name;
+        t->file = file->name;
         err = read_tensor(r, t, &offset[i]);
     }
     uint64_t data_at = ((uint64_t)(r->at - r->start) + alignment - 1) / alignment * alignment;
     for (uint64_t i = 0; i < n && !err; i++) err = place(r, &g->tensor[first + (int)i], offset[i], alignment, data_at);
     free(offset);
     if (err) return err;
-    part->n_tensors = (int)n;
+    file->n_tensors = (int)n;
     return check_overlap(g->tensor + first, (int)n);
 }
 
@@ -270,15 +270,15 @@ static ek_err read_head(reader *r, uint64_t *n_tensors, uint64_t *n_values)
     return EK_OK;
 }
 
-ek_err ek_gguf_part_parse(ek_gguf *g, ek_gguf_part *part, const uint8_t *data, size_t size)
+ek_err ek_gguf_file_parse(ek_gguf *g, ek_gguf_file *file, const uint8_t *data, size_t size)
 {
-    reader r = {.start = data, .at = data, .end = data + size, .file = part->name};
+    reader r = {.start = data, .at = data, .end = data + size, .file = file->name};
     uint64_t n_tensors = 0, n_values = 0;
     EK_TRY(read_head(&r, &n_tensors, &n_values));
-    part->value = ek_alloc(sizeof *part->value * ((size_t)n_values + 1));
+    file->value = ek_alloc(sizeof *file->value * ((size_t)n_values + 1));
     for (uint64_t i = 0; i < n_values; i++) {
-        EK_TRY(read_value(&r, &part->value[part->n_values]));
-        part->n_values++;
+        EK_TRY(read_value(&r, &file->value[file->n_values]));
+        file->n_values++;
     }
-    return read_tensors(g, part, &r, n_tensors);
+    return read_tensors(g, file, &r, n_tensors);
 }

@@ -5,16 +5,16 @@
 #include "base/file.h"
 #include "tensor/gguf.h"
 
-typedef struct ek_gguf_part {
+typedef struct ek_gguf_file {
     char *name; /* as errors call it: the path that was opened */
     ek_map map; /* empty where the caller holds the bytes */
     ek_gguf_value *value;
     int n_values, n_tensors;
-} ek_gguf_part;
+} ek_gguf_file;
 
 struct ek_gguf {
-    ek_gguf_part *part; /* parts do not move while tensors name their files */
-    int n_parts;
+    ek_gguf_file *file; /* parts do not move while tensors name their files */
+    int n_files;
     ek_gguf_tensor *tensor; /* of all parts, in order */
     int n_tensors, cap;
     const ek_gguf_value **by_key; /* of the first part */
@@ -22,11 +22,11 @@ struct ek_gguf {
 };
 
 /* Parses a part's bytes: fills its values and appends its tensors to g. */
-ek_err ek_gguf_part_parse(ek_gguf *g, ek_gguf_part *part, const uint8_t *data, size_t size);
+ek_err ek_gguf_file_parse(ek_gguf *g, ek_gguf_file *file, const uint8_t *data, size_t size);
 /* After the last part: sorts; EFORMAT for a key or a name that is there twice. */
 ek_err ek_gguf_index(ek_gguf *g);
 
 /* The value of a part, found by walking; NULL if absent. */
-const ek_gguf_value *ek_gguf_part_find(const ek_gguf_part *part, const char *key);
+const ek_gguf_value *ek_gguf_file_find(const ek_gguf_file *file, const char *key);
 
 #endif

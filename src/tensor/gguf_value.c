@@ -47,7 +47,7 @@ static int by_name(const void *a, const void *b)
 
 ek_err ek_gguf_index(ek_gguf *g)
 {
-    const ek_gguf_part *p = &g->part[0];
+    const ek_gguf_file *p = &g->file[0];
     g->by_key = ek_alloc(sizeof *g->by_key * ((size_t)p->n_values + 1));
     for (int i = 0; i < p->n_values; i++) g->by_key[i] = &p->value[i];
     if (p->n_values) qsort(g->by_key, (size_t)p->n_values, sizeof *g->by_key, by_key);
@@ -69,7 +69,7 @@ const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key)
 {
     ek_gguf_value v = {.key = key, .n_key = strlen(key)};
     const ek_gguf_value *wanted = &v;
-    int n = g->part[0].n_values;
+    int n = g->file[0].n_values;
     if (!n) return NULL;
     const ek_gguf_value **found = bsearch(&wanted, g->by_key, (size_t)n, sizeof *g->by_key, by_key);
     return found ? *found : NULL;

@@ -80,12 +80,12 @@ static void nobody_reads_for_a_while(void **state)
     pthread_join(reader, NULL);
     fclose(f);
     int next[THREADS] = {0};
-    uint64_t told = 0, came = 0, k;
+    uint64_t reported = 0, came = 0, k;
     bool ended = false;
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         int thread, number;
         if (sscanf(line, "evenkeel: warning: event=log_lost lines=%lu", &k) == 1) {
-            told += k;
+            reported += k;
         } else if (sscanf(line, "evenkeel: thread=%d line=%d", &thread, &number) == 2) {
             assert_true(number >= next[thread]); /* in order */
             next[thread] = number + 1;
@@ -96,7 +96,7 @@ static void nobody_reads_for_a_while(void **state)
         }
     }
     assert_true(ended);
-    assert_int_equal(told, lost);
+    assert_int_equal(reported, lost);
     assert_int_equal(came + lost, THREADS * LINES);
     free(text);
 }

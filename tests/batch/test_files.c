@@ -230,7 +230,7 @@ static void a_part_belongs_to_one_run(void **state)
     ek_buf_fini(&other);
 }
 
-static void a_part_that_cannot_be_is_told_at_once(void **state)
+static void a_part_that_cannot_be_is_refused_at_once(void **state)
 {
     ek_batch_part *p;
     (void)state;
@@ -318,7 +318,7 @@ int main(void)
         cmocka_unit_test(a_line_beyond_the_limit_is_passed_over),
         cmocka_unit_test(a_part_torn_at_any_byte_goes_on),
         cmocka_unit_test(a_part_belongs_to_one_run),
-        cmocka_unit_test(a_part_that_cannot_be_is_told_at_once),
+        cmocka_unit_test(a_part_that_cannot_be_is_refused_at_once),
         cmocka_unit_test(the_first_difference_is_named),
         cmocka_unit_test(files_are_compared_line_by_line),
     };

@@ -42,7 +42,7 @@ static void requests_are_found_in_either_form(void **state)
     }
 }
 
-static void others_are_told_why(void **state)
+static void others_learn_why(void **state)
 {
     static const struct {
         const char *line, *why;
@@ -156,7 +156,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(requests_are_found_in_either_form),
-        cmocka_unit_test(others_are_told_why),
+        cmocka_unit_test(others_learn_why),
         cmocka_unit_test(bodies_beyond_a_servers_limits_are_none),
         cmocka_unit_test(what_a_line_decides_follows_from_its_bytes),
         cmocka_unit_test(results_have_the_form_of_their_api),

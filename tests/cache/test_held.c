@@ -126,8 +126,8 @@ static void check_all(scene *s)
         assert_true(find(s, name_of(&x->node[i])) >= 0);
     }
     assert_int_equal(n, s->n_set);
-    assert_int_equal(n, st.told);
-    assert_int_equal(digest, st.told_digest);
+    assert_int_equal(n, st.reported);
+    assert_int_equal(digest, st.reported_digest);
     free(is_free);
 }
 
@@ -185,7 +185,7 @@ static void walk(uint64_t seed, int window, int full, int sliding, int n_waiting
     const int n[EK_PAGE_KINDS] = {[EK_FULL] = full, [EK_SLIDING] = sliding};
     assert_int_equal(ek_pages_open(&s->pages, n, NULL), EK_OK);
     ek_prefix_open(&s->index, s->pages, &s->layout, n, MAX_TOKENS, max_idle);
-    assert_int_equal(ek_prefix_tell(s->index, n_waiting), EK_OK);
+    assert_int_equal(ek_prefix_report(s->index, n_waiting), EK_OK);
     for (int i = 0; i < 60; i++) {
         one_request(s);
         if (draw(s, 3) == 0) check_all(s);
@@ -201,7 +201,7 @@ static void walk(uint64_t seed, int window, int full, int sliding, int n_waiting
     free(s);
 }
 
-static void told_is_what_is_held(void **state)
+static void reported_is_what_is_held(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed < 30; seed++) walk(seed, 150, 40, 40, 4096, 1e9);
@@ -235,7 +235,7 @@ static void a_path_is_held_by_its_end(void **state)
     s->layout = (ek_kv_layout){.page_bytes = {[EK_FULL] = 64, [EK_SLIDING] = 64}, .sliding_window = 128};
     ek_pages_open(&s->pages, n, NULL);
     ek_prefix_open(&s->index, s->pages, &s->layout, n, 640, 1e9);
-    ek_prefix_tell(s->index, 100);
+    ek_prefix_report(s->index, 100);
     for (int i = 0; i < 640; i++) token[i] = i;
     ek_page_table t;
     ek_page_table_init(&t, &s->layout, 640);
@@ -272,7 +272,7 @@ static double cost(bool tells, int *n_pages)
     s->layout = (ek_kv_layout){.page_bytes = {[EK_FULL] = 64, [EK_SLIDING] = 64}, .sliding_window = 512};
     ek_pages_open(&s->pages, n, NULL);
     ek_prefix_open(&s->index, s->pages, &s->layout, n, 640, 1e9);
-    if (tells) ek_prefix_tell(s->index, 4096);
+    if (tells) ek_prefix_report(s->index, 4096);
     double spent = 0;
     for (int i = 0; i < PROMPTS; i++) {
         int32_t token[PAGES * EK_PAGE_TOKENS];
@@ -311,8 +311,10 @@ static void telling_costs_little(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(told_is_what_is_held), cmocka_unit_test(without_one_kind_of_layers),
-        cmocka_unit_test(a_slow_reader),        cmocka_unit_test(a_path_is_held_by_its_end),
+        cmocka_unit_test(reported_is_what_is_held),
+        cmocka_unit_test(without_one_kind_of_layers),
+        cmocka_unit_test(a_slow_reader),
+        cmocka_unit_test(a_path_is_held_by_its_end),
         cmocka_unit_test(telling_costs_little),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

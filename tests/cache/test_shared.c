@@ -45,9 +45,9 @@ static ek_store_backend open_at(const char *url)
 
 static void settle(ek_store_backend *b)
 {
-    uint64_t n = b->given(b->arg);
-    for (double end = ek_now() + 10; !b->settled(b->arg, n) && ek_now() < end;) usleep(1000);
-    assert_true(b->settled(b->arg, n));
+    uint64_t n = b->queued(b->arg);
+    for (double end = ek_now() + 10; !b->is_written(b->arg, n) && ek_now() < end;) usleep(1000);
+    assert_true(b->is_written(b->arg, n));
 }
 
 static void write_n(ek_store_backend *b, uint64_t seed, int n)

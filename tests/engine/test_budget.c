@@ -46,7 +46,7 @@ static void what_one_kind_cannot_use_is_for_the_other(void **state)
     assert_int_equal(b.n_pages[EK_SLIDING], (300000 - 131072) / 4096);
 }
 
-static void people_are_told_what_fits(void **state)
+static void people_read_what_fits(void **state)
 {
     (void)state;
     assert_true(ek_budget_token_bytes(&both, EK_FULL) == 16 && ek_budget_token_bytes(&both, EK_SLIDING) == 64);
@@ -114,7 +114,7 @@ int main(void)
         cmocka_unit_test(enough_is_not_exceeded),
         cmocka_unit_test(one_context_always_fits),
         cmocka_unit_test(what_one_kind_cannot_use_is_for_the_other),
-        cmocka_unit_test(people_are_told_what_fits),
+        cmocka_unit_test(people_read_what_fits),
         cmocka_unit_test(a_device_runs_as_many_as_its_memory_holds),
         cmocka_unit_test(every_budget_keeps_its_promises),
     };

@@ -64,8 +64,8 @@ static void a_front_is_computed_once(void **state)
                 ek_engine_stats s = end(e, &f, N);
                 assert_int_equal(s.cache_waits, N - 1);
                 /* the page in which the front ends may be a tail's already */
-                uint64_t most = (uint64_t)(front + N * (tail + N + REPLY + EK_PAGE_TOKENS));
-                assert_true(f.rows <= most);
+                uint64_t max = (uint64_t)(front + N * (tail + N + REPLY + EK_PAGE_TOKENS));
+                assert_true(f.rows <= max);
                 assert_true(s.cache_tokens >= (uint64_t)((N - 1) * (front - EK_PAGE_TOKENS)));
             }
 }

@@ -66,10 +66,10 @@ static work run(ek_draft_mode mode, ek_err (*guess)(void *, ek_draft *, int))
 
 static void never_slower(const char *what, work w)
 {
-    double most = REPLY * (1 + (double)EK_DRAFT_REGAIN) + (double)EK_DRAFT_CREDIT;
-    if (w.cost <= most) return;
+    double limit = REPLY * (1 + (double)EK_DRAFT_REGAIN) + (double)EK_DRAFT_CREDIT;
+    if (w.cost <= limit) return;
     fail_msg("%s: %.0f steps of one row for %d tokens, at most %.0f are right (%llu drafted, %llu accepted)", what,
-             w.cost, REPLY, most, (unsigned long long)w.drafted, (unsigned long long)w.accepted);
+             w.cost, REPLY, limit, (unsigned long long)w.drafted, (unsigned long long)w.accepted);
 }
 
 /* Against the n-grams: a guess is right while nothing is drafted, so that it is trusted, and wrong as soon as it would

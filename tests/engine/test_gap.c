@@ -16,7 +16,7 @@
 enum { LONG = 6000, REPLY = 200, LATE = 12, MAX_GAP = 2 };
 
 static int32_t prompt[LONG];
-static int step, last, longest, most_rows;
+static int step, last, longest, max_rows;
 
 static void on_stream(void *arg, const ek_event *event)
 {
@@ -58,14 +58,14 @@ static void run(ek_draft_mode draft, int pages, uint64_t seed)
     o.draft = draft, o.draft_max = 8;
     ek_engine *e;
     assert_int_equal(ek_engine_open_on(&e, &x, &o), EK_OK);
-    last = longest = most_rows = 0;
+    last = longest = max_rows = 0;
     int ended = 0, late = 0;
     prompt[0] = (int32_t)(seed % 90);
     ask(e, 40, REPLY, on_stream, NULL);
     for (step = 1;; step++) {
         uint64_t before = f.rows;
         if (!ek_engine_step(e)) break;
-        if (f.rows - before > (uint64_t)most_rows) most_rows = (int)(f.rows - before);
+        if (f.rows - before > (uint64_t)max_rows) max_rows = (int)(f.rows - before);
         if (last == 0 || late == LATE || ek_mix64(seed * 1000 + (uint64_t)step) % 5) continue;
         for (int i = 0; i < LONG; i++) prompt[i] = (int32_t)(ek_mix64(seed + (uint64_t)(late * LONG + i)) % 90);
         ask(e, late % 3 ? LONG : 700, 20, on_late, &ended);
@@ -75,21 +75,21 @@ static void run(ek_draft_mode draft, int pages, uint64_t seed)
     assert_int_equal(ended, LATE);
     assert_in_range(longest, 1, MAX_GAP);
     /* what bounds a step: the chunk, and of each request a row and its draft */
-    assert_in_range(most_rows, o.chunk, o.chunk + o.max_requests * (1 + (draft ? o.draft_max : 0)));
+    assert_in_range(max_rows, o.chunk, o.chunk + o.max_requests * (1 + (draft ? o.draft_max : 0)));
     ek_engine_close(e);
 }
 
 static void a_reply_goes_on(void **state)
 {
     (void)state;
-    int most = 0;
+    int max = 0;
     for (uint64_t seed = 1; seed <= 6; seed++)
         for (int draft = 0; draft < 2; draft++)
             for (int few = 0; few < 2; few++) {
                 run(draft ? EK_DRAFT_NGRAM : EK_DRAFT_OFF, few ? 260 : 2000, seed);
-                if (longest > most) most = longest;
+                if (longest > max) max = longest;
             }
-    printf("longest gap between two tokens of a reply while %d prompts arrive: %d steps\n", LATE, most);
+    printf("longest gap between two tokens of a reply while %d prompts arrive: %d steps\n", LATE, max);
 }
 
 /* --- a very long prompt beside streams */
@@ -137,11 +137,11 @@ static void streams_go_on_beside_a_prompt_of_100000(void **state)
             assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
         }
         int late = 0;
-        most_rows = 0;
+        max_rows = 0;
         for (step = 1;; step++) {
             const uint64_t before = f.rows;
             if (!ek_engine_step(e)) break;
-            if ((int)(f.rows - before) > most_rows) most_rows = (int)(f.rows - before);
+            if ((int)(f.rows - before) > max_rows) max_rows = (int)(f.rows - before);
             if (step != 5) continue;
             for (int i = 0; i < VERY_LONG; i++) tokens[i] = (int32_t)(ek_mix64(77 + (uint64_t)i) % 90);
             const ek_request_opts r = {.tokens = tokens,
@@ -155,7 +155,7 @@ static void streams_go_on_beside_a_prompt_of_100000(void **state)
             assert_int_equal(ek_engine_submit(e, &r, NULL), EK_OK);
         }
         assert_int_equal(late, 1);
-        assert_in_range(most_rows, o.chunk, o.chunk + STREAMS);
+        assert_in_range(max_rows, o.chunk, o.chunk + STREAMS);
         for (int i = 0; i < STREAMS; i++) {
             assert_int_equal(streams[i].tokens, steps + 20);
             assert_in_range(streams[i].longest, 1, MAX_GAP);

@@ -541,8 +541,8 @@ static void run_scene(uint64_t seed, tally *t, bool again)
     bool worked = true;
     for (uint64_t step = 0; worked || n_arrived < n; step++) {
         uint64_t s = ek_mix64(seed * 7919 + step);
-        int most = (int)(r >> 57 & 3); /* many at once, or one after another */
-        for (int k = (int)(s % (uint64_t)(most + 1)) - (most < 2 && worked); k > 0 && n_arrived < n; k--)
+        int max = (int)(r >> 57 & 3); /* many at once, or one after another */
+        for (int k = (int)(s % (uint64_t)(max + 1)) - (max < 2 && worked); k > 0 && n_arrived < n; k--)
             submit(e, &asks[n_arrived++]);
         if (!worked && n_arrived < n) submit(e, &asks[n_arrived++]);
         ask *victim = &asks[(s >> 8) % (uint64_t)n];

@@ -235,7 +235,7 @@ static void short_prompt_beside_long_ones(void **state)
 }
 
 /* Where pages run out, those of who runs the most start over, not the youngest of all. */
-static void pages_of_who_has_most(void **state)
+static void pages_of_the_largest_holder(void **state)
 {
     (void)state;
     fake f;
@@ -256,11 +256,15 @@ static void pages_of_who_has_most(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_not_behind_many), cmocka_unit_test(one_client_in_order),
-        cmocka_unit_test(room_for_another),       cmocka_unit_test(shares_of_the_cache),
-        cmocka_unit_test(long_replies_give_way),  cmocka_unit_test(who_gives_way_goes_on),
-        cmocka_unit_test(clients_take_turns),     cmocka_unit_test(short_prompt_beside_long_ones),
-        cmocka_unit_test(pages_of_who_has_most),
+        cmocka_unit_test(one_is_not_behind_many),
+        cmocka_unit_test(one_client_in_order),
+        cmocka_unit_test(room_for_another),
+        cmocka_unit_test(shares_of_the_cache),
+        cmocka_unit_test(long_replies_give_way),
+        cmocka_unit_test(who_gives_way_goes_on),
+        cmocka_unit_test(clients_take_turns),
+        cmocka_unit_test(short_prompt_beside_long_ones),
+        cmocka_unit_test(pages_of_the_largest_holder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -405,20 +405,20 @@ static void many_rows_are_no_more_blocks_than_a_launch_has(void **state)
         if (strncmp(s->name, "26b", 3) != 0) continue;
         opened o = open_with(s, i % 2 ? 80 : 90, MANY_ROWS);
         const ek_step step = prompts(o.m, MANY_ROWS);
-        recorded.most[0] = '\0';
+        recorded.limit[0] = '\0';
         assert_int_equal(o.on.step(o.on.arg, &step), EK_OK);
-        if (recorded.most[0]) print_message("%s, capability %d: %s\n", s->name, i % 2 ? 80 : 90, recorded.most);
-        assert_true(!recorded.most[0] && recorded.launches > 0);
+        if (recorded.limit[0]) print_message("%s, capability %d: %s\n", s->name, i % 2 ? 80 : 90, recorded.limit);
+        assert_true(!recorded.limit[0] && recorded.launches > 0);
         close_recorded(&o);
     }
 }
 
 /* As one of several devices whose outputs are cut, of which the others are it again. */
-static void cut(opened *o)
+static void shard(opened *o)
 {
     enum { RANKS = 3 };
     ek_gpu_run *x = o->on.arg;
-    o->g->share.cut = (ek_gpu_cut){.rank = 1, .ranks = RANKS, .whole_o = true};
+    o->g->share.shard = (ek_gpu_shard){.rank = 1, .ranks = RANKS, .whole_o = true};
     for (int r = 0; r < RANKS; r++) x->exchange.peer[r] = x;
     for (int i = 0; i < o->m->config.n_layers; i++) o->g->w.layer[i].o_part = o->g->w.layer[i].o;
     x->exchange.gathered = x->buf.acts, x->exchange.pair_gathered = x->experts.pair_out,
@@ -432,7 +432,7 @@ static void experts_are_read_when_they_have_been_found(void **state)
         const shape *s = &shapes[i / 2];
         if (strncmp(s->name, "26b", 3) != 0) continue;
         opened o = open_recorded(s);
-        if (i % 2) cut(&o);
+        if (i % 2) shard(&o);
         for (int r = 0; r < ROW_COUNTS; r++) hash_of(&o.on, o.m, 0, row_counts[r]);
         if (recorded.early[0]) print_message("%s, %s: %s\n", s->name, i % 2 ? "cut" : "whole", recorded.early);
         assert_string_equal(recorded.early, "");

@@ -16,7 +16,7 @@
 #include "engine/budget.h"
 #include "gpu/fit/fit.h"
 #include "gpu/gpu.h"
-#include "gpu/weights/cut.h"
+#include "gpu/weights/shard.h"
 #include "model/pass.h"
 #include "ops/linear/linear_layout.h"
 
@@ -69,15 +69,15 @@ static void layers_are_dealt_by_time_where_there_is_room(void **state)
                {"e2b", 2, {13}, {13}}, {"e2b", 3, {6, 13}, {6, 13}},   {"e2b", 4, {4, 8, 13}, {4, 8, 13}}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         ek_model *m = open_published(row[i].name, 4);
-        double room[4] = {80e9, 80e9, 80e9, 80e9}, all = 0, most = 0;
+        double room[4] = {80e9, 80e9, 80e9, 80e9}, all = 0, max = 0;
         ek_place p;
         for (int tight = 0; tight < 2; tight++) {
             assert_int_equal(ek_place_layers(&p, m, room, row[i].n, false), EK_OK);
             check_place(&p, m);
             for (int r = 1; r < row[i].n; r++)
                 assert_int_equal(p.share[r].first, (tight ? row[i].by_room : row[i].by_time)[r - 1]);
-            for (int r = 0; r < row[i].n; r++) all += p.bytes[r], most = fmax(most, p.bytes[r]);
-            for (int r = 0; r < row[i].n; r++) room[r] = fmax(all / row[i].n * 1.9, most * 1.1); /* no half suffices */
+            for (int r = 0; r < row[i].n; r++) all += p.bytes[r], max = fmax(max, p.bytes[r]);
+            for (int r = 0; r < row[i].n; r++) room[r] = fmax(all / row[i].n * 1.9, max * 1.1); /* no half suffices */
         }
         ek_model_close(m);
     }
@@ -222,13 +222,14 @@ static void weights_are_read_output_by_output(void **state)
                                                     {&a->v, &b->v}};
                 for (size_t j = 0; j < sizeof pair / sizeof *pair; j++)
                     if (pair[j][0]->n)
-                        missing += check_rows(pair[j][0], pair[j][1], ek_gpu_rows_here(&w.cut, m, i, pair[j][0]));
+                        missing += check_rows(pair[j][0], pair[j][1], ek_gpu_rows_here(&w.shard, m, i, pair[j][0]));
                 for (int j = 0; j < m->config.n_experts; j++) {
                     const ek_linear *const expert[][2] = {{&a->expert_gate[j], &b->expert_gate[j]},
                                                           {&a->expert_up[j], &b->expert_up[j]},
                                                           {&a->expert_down[j], &b->expert_down[j]}};
                     for (size_t k = 0; k < 3; k++)
-                        missing += check_rows(expert[k][0], expert[k][1], ek_gpu_rows_here(&w.cut, m, i, expert[k][0]));
+                        missing += check_rows(expert[k][0], expert[k][1],
+                                              ek_gpu_rows_here(&w.shard, m, i, expert[k][0]));
                 }
             }
             assert_true(missing > 0);
@@ -256,25 +257,25 @@ static void every_output_is_computed_once(void **state)
         ek_model *m = open_published(names[i], 4);
         const ek_config *c = &m->config;
         for (int ranks = 2; ranks <= 8; ranks++) {
-            assert_int_equal(ek_gpu_cut_check(m, ranks), EK_OK);
+            assert_int_equal(ek_gpu_shard_check(m, ranks), EK_OK);
             for (int j = 0; j < c->n_layers; j++) {
                 const ek_layer_config *l = &c->layer[j];
                 int heads = 0, columns = 0, outputs = 0;
                 for (int r = 0; r < ranks; r++) {
-                    const ek_gpu_cut cut = {.rank = r, .ranks = ranks};
-                    const ek_gpu_head_part h = ek_gpu_heads_here(&cut, c, l);
+                    const ek_gpu_shard shard = {.rank = r, .ranks = ranks};
+                    const ek_gpu_head_part h = ek_gpu_heads_here(&shard, c, l);
                     check_range(h.q, &heads, 1);
                     assert_int_equal(h.q.n % h.kv.n, 0);
                     for (int q = 0; q < h.q.n; q++) /* the head that a query reads, here and in all */
                         assert_int_equal(h.kv.first + q / (h.q.n / h.kv.n),
                                          (h.q.first + q) * l->n_kv_heads / c->n_heads);
-                    check_range(ek_gpu_columns_here(&cut, &m->w.layer[j].down), &columns, 64);
-                    check_range(ek_gpu_outputs_here(&cut, c->hidden_size), &outputs, 64);
+                    check_range(ek_gpu_columns_here(&shard, &m->w.layer[j].down), &columns, 64);
+                    check_range(ek_gpu_outputs_here(&shard, c->hidden_size), &outputs, 64);
                 }
                 assert_true(heads == c->n_heads && columns == l->intermediate_size && outputs == c->hidden_size);
             }
         }
-        assert_int_equal(ek_gpu_cut_check(m, 9), EK_EUNSUPPORTED);
+        assert_int_equal(ek_gpu_shard_check(m, 9), EK_EUNSUPPORTED);
         assert_non_null(strstr(ek_err_text(), "8 devices at most, not for 9"));
         ek_model_close(m);
     }

@@ -97,7 +97,7 @@ static ek_err open_ranks(ek_ranks **out, const ek_gpu_driver *d, ek_model *m, in
                            .host_layers = 1};
     const ek_err err = ek_ranks_open(out, d, m, &o);
     if (!err) assert_true(ek_ranks_has_host(*out) == (by == HOST || by == EXPERTS));
-    if (!err) (*out)->min_piece = 2;
+    if (!err) (*out)->min_microbatch = 2;
     return err;
 }
 
@@ -300,8 +300,8 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_engine *e;
     ek_place p;
     assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
-    const double most = p.bytes[0] > p.bytes[1] ? p.bytes[0] : p.bytes[1];
-    const ek_fit_opts tight = {.n = 2, .ordinal = {0, 1}, .max_bytes = most / 0.95 + 1000};
+    const double max = p.bytes[0] > p.bytes[1] ? p.bytes[0] : p.bytes[1];
+    const ek_fit_opts tight = {.n = 2, .ordinal = {0, 1}, .max_bytes = max / 0.95 + 1000};
     assert_int_equal(ek_ranks_open(&r, &d, m, &tight), EK_OK);
     assert_int_equal(open_engine(&e, r, NULL), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "cuda:0 may give 0.00 GB; weights take"));
@@ -363,7 +363,7 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
         const ek_err err = ek_ranks_open(&ranks, &d, m, &r);
         if (err) {
             assert_int_equal(err, EK_ENOMEM);
-            assert_true(strlen(ek_err_text()) > 40 && fake.most < 1e6);
+            assert_true(strlen(ek_err_text()) > 40 && fake.max < 1e6);
             assert_non_null(strstr(ek_err_text(), ", keys and values "));
             if (more) assert_true(strstr(ek_err_text(), ", a drafter ") && strstr(ek_err_text(), ", towers "));
             check_paper(m, &r, NULL, 0);

@@ -6,7 +6,7 @@
  *   test_ranks_emulated SEED DEVICES HOST LAZY PIECE [CASE]
  *                       one scene; HOST: layers of the CPU, with an e behind the number their experts alone, or
  *                       `outputs`: these are cut; LAZY: bits of devices; PIECE:
- *                       rows of a piece of a step
+ *                       rows of a microbatch of a step
  */
 /* tier: all */
 #include <setjmp.h>
@@ -77,9 +77,9 @@ static bool check(void *arg, const char *variant, const ek_trace *got, const int
 }
 
 typedef struct way {
-    int n, host, lazy, piece; /* piece: rows from which on a step is cut; 0: as it is */
-    bool outputs;             /* are cut; host and piece are 0 */
-    bool experts;             /* of `host` layers the CPU has the experts alone */
+    int n, host, lazy, microbatch; /* microbatch: rows from which on a step is cut; 0: as it is */
+    bool outputs;                  /* are cut; host and microbatch are 0 */
+    bool experts;                  /* of `host` layers the CPU has the experts alone */
 } way;
 
 /* A drafter model's drafts, as on the CPU. */
@@ -143,7 +143,7 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
         return;
     }
     must(refused);
-    ranks->min_piece = w.piece;
+    ranks->min_microbatch = w.microbatch;
     if (w.outputs) snprintf(where, sizeof where, "outputs cut for %d devices, late %d", w.n, w.lazy);
     else
         snprintf(where, sizeof where, "on %d devices, %s%d layers on the CPU, late %d", w.n,
@@ -178,7 +178,7 @@ static void run_scene(uint64_t seed, way w, const char *const *names, bool draft
     scene_close(&s);
 }
 
-/* Two devices, the first or both late, and steps in pieces. */
+/* Two devices, the first or both late, and steps in microbatches. */
 static void over_two_devices(void **state)
 {
     (void)state;
@@ -252,7 +252,7 @@ static void outputs_of_four_devices(void **state)
 
 /* T1's first n requests, their replies alone on the CPU, and an engine over two devices by outputs; late: bits of those
  * that run as late as can be. */
-static ek_engine *open_cut(scene *s, int n, int max_requests, const char *late, ek_trace *want)
+static ek_engine *open_sharded(scene *s, int n, int max_requests, const char *late, ek_trace *want)
 {
     ek_gpu_driver driver = emulated();
     must(scene_open(s, 0));
@@ -279,7 +279,7 @@ static void a_part_that_is_lost(void **state)
     (void)state;
     static scene s;
     static ek_trace want[MAX_ASKS], got[MAX_ASKS];
-    ek_engine *const e = open_cut(&s, 1, 1, "3", want);
+    ek_engine *const e = open_sharded(&s, 1, 1, "3", want);
     /* of 52 exchanges of many rows the first, then twice in words of one */
     for (int lost = 1; lost <= 119; lost += 59) {
         char count[16], where[256];
@@ -305,13 +305,13 @@ static uint32_t largest_number(const ek_gpu_run *x)
 {
     const size_t bytes = EK_CUDA_LANDINGS * x->exchange.landing_bytes;
     uint64_t *word = malloc(bytes);
-    uint32_t most = 0;
+    uint32_t max = 0;
     must(ek_cuda_enter(x->g->c));
     must(ek_cuda_download(x->g->c, word, x->exchange.landing, bytes));
     must(ek_cuda_sync(x->g->c));
-    for (size_t i = 0; i < bytes / 8; i++) most = (uint32_t)(word[i] >> 32) > most ? (uint32_t)(word[i] >> 32) : most;
+    for (size_t i = 0; i < bytes / 8; i++) max = (uint32_t)(word[i] >> 32) > max ? (uint32_t)(word[i] >> 32) : max;
     free(word);
-    return most;
+    return max;
 }
 
 static void count_from(uint32_t step)
@@ -327,7 +327,7 @@ static void numbers_of_steps_begin_anew(void **state)
     static scene s;
     static ek_trace want[MAX_ASKS], got[MAX_ASKS];
     char where[256];
-    ek_engine *const e = open_cut(&s, MAX_ASKS, 4, "1", want);
+    ek_engine *const e = open_sharded(&s, MAX_ASKS, 4, "1", want);
     count_from(EK_CUDA_EXCHANGE_STEPS - 100);
     for (int n = s.n; n > 0; n = n > 1 ? 1 : 0) { /* all, then one over the border */
         must(ek_trace_run(e, s.ask, n, got));
@@ -360,7 +360,7 @@ static void logits_are_taken_before_they_are_capped(void **state)
     for (int late = 1; late <= 2; late++) {
         char text[8], where[256];
         snprintf(text, sizeof text, "%d", late);
-        ek_engine *const e = open_cut(&s, 1, 1, text, want);
+        ek_engine *const e = open_sharded(&s, 1, 1, text, want);
         must(ek_trace_run(e, s.ask, 1, got));
         assert_true(s.ask[0].n_tokens - s.ask[0].prompt_logits_from > EK_CUDA_WORDS_ROWS);
         if (!ek_trace_same(&want[0], &got[0], where, sizeof where)) fail_msg("late %d: %s", late, where);

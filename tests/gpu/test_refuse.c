@@ -128,10 +128,10 @@ static ek_gpu_driver good(void)
 }
 
 /* most: bytes of weights that may be in host memory at once; 0: any number. */
-static ek_model *open_deferred(const char *dir, bool deferred, double most)
+static ek_model *open_deferred(const char *dir, bool deferred, double max)
 {
     ek_model *m;
-    const ek_model_opts o = {.cpu = ek_cpu_detect(), .deferred = deferred, .memory_limit = most};
+    const ek_model_opts o = {.cpu = ek_cpu_detect(), .deferred = deferred, .memory_limit = max};
     if (ek_model_open(&m, dir, &o)) fail_msg("%s", ek_err_text());
     return m;
 }
@@ -175,7 +175,7 @@ static ek_err start(const ek_gpu_driver *d, ek_model *m, const ek_fit_opts *o)
     }
     assert_int_equal(ek_gpu_open_device(&g, d, 0), EK_OK);
     err = ek_ranks_check_alone(g, m, o);
-    if (!err) err = ek_gpu_load(g, m, &whole, (ek_gpu_cut){0});
+    if (!err) err = ek_gpu_load(g, m, &whole, (ek_gpu_shard){0});
     ek_gpu_close(g);
     return err;
 }
@@ -227,13 +227,13 @@ static void weights_are_read_in_parts(void **state)
                 ek_model *m[2];
                 for (int i = 0; i < 2; i++) {
                     m[i] = open_deferred(dir, i == 1, i == 1 ? (double)m[0]->w.block_bytes / 2 : 0);
-                    const ek_gpu_cut cut = {.rank = rank, .ranks = ranks};
-                    const ek_gpu_wanted w = {m[i], cut, 0};
+                    const ek_gpu_shard shard = {.rank = rank, .ranks = ranks};
+                    const ek_gpu_wanted w = {m[i], shard, 0};
                     const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
                     const ek_model_share share = {
                         .end = m[i]->config.n_layers, .embed = true, .rows = ranks ? &rows : NULL};
                     assert_int_equal(ek_gpu_open_device(&g[i], &d, 0), EK_OK);
-                    if (ek_gpu_load(g[i], m[i], &share, cut)) fail_msg("%s", ek_err_text());
+                    if (ek_gpu_load(g[i], m[i], &share, shard)) fail_msg("%s", ek_err_text());
                 }
                 assert_true(m[0]->w.block && !m[1]->w.block && g[0]->bytes == g[1]->bytes);
                 assert_memory_equal((const void *)g[0]->block, (const void *)g[1]->block, g[0]->bytes);

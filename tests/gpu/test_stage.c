@@ -1,4 +1,5 @@
-/* What steps take by the model, and the pieces that it chooses: over several devices none is cut where that is slower.
+/* What steps take by the model, and the microbatches that it chooses: over several devices none is cut where that is
+ * slower.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -66,7 +67,7 @@ static void parts_are_the_whole(void **state)
 
 /* E4B's last device has what reads keys of others, and the head: more than half of a reply, and next to nothing of a
  * prompt. */
-static void pieces_are_as_many_as_gain(void **state)
+static void microbatches_are_as_many_as_gain(void **state)
 {
     (void)state;
     static const struct {
@@ -80,13 +81,13 @@ static void pieces_are_as_many_as_gain(void **state)
         ek_model *m = open_published(row[i].name, 4);
         const int n = row[i].devices;
         lay_out(s, m, n);
-        assert_int_equal(ek_stage_pieces(s, n, 1, 1, true, n), row[i].one);
-        assert_int_equal(ek_stage_pieces(s, n, 8, 8, true, n), row[i].eight);
-        assert_int_equal(ek_stage_pieces(s, n, 64, 64, true, n), row[i].many);
-        assert_int_equal(ek_stage_pieces(s, n, 2048, 1, false, 4), row[i].prompt);
-        assert_int_equal(ek_stage_pieces(s, 1, 2048, 1, false, 4), 1); /* one device has nobody to wait for */
-        assert_int_equal(ek_stage_pieces(s, n, 8, 8, true, 1), 1);
-        assert_int_equal(ek_stage_pieces(s, n, 8, 8, true, 0), 1);
+        assert_int_equal(ek_stage_microbatches(s, n, 1, 1, true, n), row[i].one);
+        assert_int_equal(ek_stage_microbatches(s, n, 8, 8, true, n), row[i].eight);
+        assert_int_equal(ek_stage_microbatches(s, n, 64, 64, true, n), row[i].many);
+        assert_int_equal(ek_stage_microbatches(s, n, 2048, 1, false, 4), row[i].prompt);
+        assert_int_equal(ek_stage_microbatches(s, 1, 2048, 1, false, 4), 1); /* one device has nobody to wait for */
+        assert_int_equal(ek_stage_microbatches(s, n, 8, 8, true, 1), 1);
+        assert_int_equal(ek_stage_microbatches(s, n, 8, 8, true, 0), 1);
         ek_model_close(m);
     }
 }
@@ -115,7 +116,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_take_what_was_read),
         cmocka_unit_test(parts_are_the_whole),
-        cmocka_unit_test(pieces_are_as_many_as_gain),
+        cmocka_unit_test(microbatches_are_as_many_as_gain),
         cmocka_unit_test(outputs_are_preferred_where_reading_takes_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,7 @@
-/* Replies that go through several devices in turns (gpu/several/pieces.h), with the real kernels, which run on the CPU:
- * requests of different lengths that end and are cancelled at different steps have the tokens and digests that each has
- * alone on the CPU. Devices whose streams run as late as can be show a wait that is missing, or for the wrong piece. */
+/* Replies that go through several devices in turns (gpu/several/microbatches.h), with the real kernels, which run on
+ * the CPU: requests of different lengths that end and are cancelled at different steps have the tokens and digests that
+ * each has alone on the CPU. Devices whose streams run as late as can be show a wait that is missing, or for the wrong
+ * microbatch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,9 +70,9 @@ typedef struct counts {
     uint64_t turns, prompts_ahead; /* steps */
 } counts;
 
-/* late: bits of devices; min_piece: ek_ranks. */
+/* late: bits of devices; min_microbatch: ek_ranks. */
 static counts together(const scene *s, const ek_ask *asks, int n, const ek_trace *want, int devices, int late,
-                       int min_piece, const ek_engine_opts *o)
+                       int min_microbatch, const ek_engine_opts *o)
 {
     ek_gpu_driver driver = emulated();
     ek_trace got[REQUESTS];
@@ -82,7 +83,7 @@ static counts together(const scene *s, const ek_ask *asks, int n, const ek_trace
     setenv("EK_EMULATED_LAZY", bits, 1);
     must(ek_ranks_open(&r, &driver, s->model,
                        &(ek_fit_opts){.n = devices, .ordinal = {0, 1, 2, 3}, .split = EK_SPLIT_LAYERS}));
-    r->min_piece = min_piece;
+    r->min_microbatch = min_microbatch;
     const ek_executor on = ek_ranks_executor(r);
     must(ek_engine_open_on(&e, &on, o));
     must(ek_trace_run(e, asks, n, got));
@@ -153,8 +154,8 @@ static void ask_prompts(const scene *s, int32_t token[REQUESTS][LONGEST], ek_ask
     out[3].cancel = out[3].arrive + 3;
 }
 
-/* A step of prompts begins behind another, and pieces of it while later devices have that one's. */
-static void prompts_over(uint64_t seed, int devices, int late, int min_piece)
+/* A step of prompts begins behind another, and microbatches of it while later devices have that one's. */
+static void prompts_over(uint64_t seed, int devices, int late, int min_microbatch)
 {
     static scene s;
     static int32_t token[REQUESTS][LONGEST];
@@ -165,7 +166,7 @@ static void prompts_over(uint64_t seed, int devices, int late, int min_piece)
     must(scene_open(&s, seed));
     ask_prompts(&s, token, asks);
     alone(&s, asks, REQUESTS, want);
-    assert_true(together(&s, asks, REQUESTS, want, devices, late, min_piece, &o).prompts_ahead >= 3);
+    assert_true(together(&s, asks, REQUESTS, want, devices, late, min_microbatch, &o).prompts_ahead >= 3);
     for (int i = 0; i < REQUESTS; i++) ek_trace_fini(&want[i]);
     scene_close(&s);
 }
@@ -191,7 +192,8 @@ static void prompts_over_three_devices(void **state)
 static void prompts_over_four_devices(void **state)
 {
     (void)state;
-    prompts_over(4, 4, 10, 4); /* few pieces, of which the last is begun while the last device has the step in front */
+    prompts_over(4, 4, 10,
+                 4); /* few microbatches, of which the last is begun while the last device has the step in front */
 }
 
 int main(int argc, char **argv)

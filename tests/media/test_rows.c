@@ -163,7 +163,7 @@ static size_t status_kb(const char *name)
 }
 
 /* Bytes that reading takes at its peak, in a process of its own; what it was told it would be comes with it. */
-static size_t peak_of(const ek_buf *file, size_t *told)
+static size_t peak_of(const ek_buf *file, size_t *reported)
 {
     int p[2];
     assert_int_equal(pipe(p), 0);
@@ -188,7 +188,7 @@ static size_t peak_of(const ek_buf *file, size_t *told)
     waitpid(pid, &status, 0);
     close(p[0]), close(p[1]);
     assert_int_equal(status, 0);
-    *told = got[1];
+    *reported = got[1];
     return got[0];
 }
 
@@ -202,13 +202,13 @@ static void the_largest_picture_is_never_whole(void **state)
     for (int kind = 0; kind < 2; kind++) {
         const int o = kind ? 6 : 1;
         ek_buf b = {0};
-        size_t told;
+        size_t reported;
         put_large(&b, kind, o);
-        const size_t peak = peak_of(&b, &told);
+        const size_t peak = peak_of(&b, &reported);
         printf("measured: %s of 64,000,000 pixels, orientation %d: %.1f MiB, at most %.1f were told\n",
-               kind ? "JPEG" : "PNG", o, (double)peak / (double)mib, (double)told / (double)mib);
-        assert_true(told < 12 * mib);       /* as RGB it has 183 */
-        assert_true(peak < told + 4 * mib); /* pages of code that are touched for the first time */
+               kind ? "JPEG" : "PNG", o, (double)peak / (double)mib, (double)reported / (double)mib);
+        assert_true(reported < 12 * mib);       /* as RGB it has 183 */
+        assert_true(peak < reported + 4 * mib); /* pages of code that are touched for the first time */
         ek_buf_fini(&b);
     }
 }

@@ -192,7 +192,7 @@ static const struct {
     {"\"rms_norm_eps\":", "\"1e-6\"", "rms_norm_eps is \"1e-6\", must be a number"},
 };
 
-static void test_wrong_values_are_told(void **state)
+static void test_wrong_values_are_reported(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -465,7 +465,7 @@ int main(void)
         cmocka_unit_test(test_tiny_configurations_come_back),
         cmocka_unit_test(test_donors_are_the_last_owners_of_their_kind),
         cmocka_unit_test(test_nested_null_and_per_layer_forms),
-        cmocka_unit_test(test_wrong_values_are_told),
+        cmocka_unit_test(test_wrong_values_are_reported),
         cmocka_unit_test(test_drafters),
         cmocka_unit_test(test_published_shapes),
         cmocka_unit_test(test_scales_of_embeddings),

@@ -79,13 +79,13 @@ static float *rows_of(const char *dir, const ek_picture *p, const run_opts *o, i
 /* The largest difference as a share of the largest number. */
 static double worst(const float *got, const double *want, int n)
 {
-    double top = 0, most = 0;
+    double top = 0, max = 0;
     for (int i = 0; i < n; i++) {
         const double d = fabs((double)got[i] - want[i]);
         top = fmax(top, fabs(want[i]));
-        if (!(d <= most)) most = d;
+        if (!(d <= max)) max = d;
     }
-    return most / top;
+    return max / top;
 }
 
 static void against_float64(void **state)
@@ -351,7 +351,7 @@ static void what_a_model_takes(void **state)
     remove_dir(dir);
 }
 
-static void what_cannot_be_is_told(void **state)
+static void what_cannot_be_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -483,7 +483,7 @@ int main(void)
         cmocka_unit_test(layouts_of_the_same_values),
         cmocka_unit_test(the_digest_is_of_all_that_counts),
         cmocka_unit_test(what_a_model_takes),
-        cmocka_unit_test(what_cannot_be_is_told),
+        cmocka_unit_test(what_cannot_be_is_reported),
         cmocka_unit_test(bounds_are_checked),
         cmocka_unit_test(positions_end),
         cmocka_unit_test(published_towers),

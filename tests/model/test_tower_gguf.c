@@ -165,7 +165,7 @@ static void a_model_alone_has_no_towers(void **state)
     remove_dir(dir);
 }
 
-static void what_is_missing_is_told(void **state)
+static void what_is_missing_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -224,7 +224,7 @@ int main(void)
         cmocka_unit_test(the_same_bytes_from_every_layout),
         cmocka_unit_test(bf16_is_taken_first),
         cmocka_unit_test(a_model_alone_has_no_towers),
-        cmocka_unit_test(what_is_missing_is_told),
+        cmocka_unit_test(what_is_missing_is_reported),
         cmocka_unit_test(what_is_damaged_beside_a_model_is_passed_over),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

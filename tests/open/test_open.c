@@ -419,7 +419,7 @@ static void a_long_or_ugly_value_is_cut_and_escaped(void **state)
     }
 }
 
-static void what_only_the_model_tells_is_told_then(void **state)
+static void what_only_the_model_knows_is_reported_then(void **state)
 {
     (void)state;
     ek_opened m;
@@ -455,7 +455,7 @@ int main(void)
         cmocka_unit_test(a_deferred_model_is_read_when_it_is_needed),
         cmocka_unit_test(a_wrong_value_is_one_line_before_anything_is_opened),
         cmocka_unit_test(a_long_or_ugly_value_is_cut_and_escaped),
-        cmocka_unit_test(what_only_the_model_tells_is_told_then),
+        cmocka_unit_test(what_only_the_model_knows_is_reported_then),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -140,7 +140,7 @@ static void as_coded(float *x, int dim, int max)
     for (int d = 0; d < dim; d++) x[d] = (float)y[d];
 }
 
-static int most_of(ek_kv_format f)
+static int max_in(ek_kv_format f)
 {
     return f == EK_KV_I12 ? 2047 : 127;
 }
@@ -189,7 +189,7 @@ int format_group(ek_kv_format f)
 static void head_as_stored(ek_kv_format f, float *x, int dim)
 {
     if (whole_codes(f)) {
-        as_coded(x, dim, most_of(f));
+        as_coded(x, dim, max_in(f));
         return;
     }
     int group = f == EK_KV_I16 ? dim : format_group(f);
@@ -331,16 +331,16 @@ static double weight_slip(const scene *s, int lo, int end, int kv, const double 
     const int dim = s->shape.head_dim;
     double slip = 0;
     for (int seg = lo / 256; seg * 256 < end; seg++) {
-        double most = 0, n = 0, top = 0;
+        double limit = 0, n = 0, top = 0;
         for (int j = seg * 256 > lo ? seg * 256 : lo; j < seg * 256 + 256 && j < end; j++, n++) {
             float v[512], norm = 0;
             memcpy(v, s->v + ((size_t)j * (size_t)s->shape.n_kv_heads + (size_t)kv) * (size_t)dim,
                    sizeof *v * (size_t)dim);
             rotate(v, dim);
             for (int d = 0; d < dim; d++) norm = fmaxf(norm, fabsf(v[d]));
-            most = fmax(most, weight[j] / total * norm), top = fmax(top, norm);
+            limit = fmax(limit, weight[j] / total * norm), top = fmax(top, norm);
         }
-        slip += n * most * 0x1p-13;
+        slip += n * limit * 0x1p-13;
     }
     return slip;
 }

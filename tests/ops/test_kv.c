@@ -120,13 +120,13 @@ static void test_store(void **state)
                         const int group = ek_kv_codecs[f].group ? format_group(format) : 32;
                         int from = d / group * group, to = from + group < dim ? from + group : dim;
                         double range[2] = {0}, max[2] = {0}, least[2] = {k[from], v[from]},
-                               most[2] = {k[from], v[from]};
+                               limit[2] = {k[from], v[from]};
                         for (int e = from; e < to; e++) {
                             max[0] = fmax(max[0], fabs((double)k[e])), max[1] = fmax(max[1], fabs((double)v[e]));
                             least[0] = fmin(least[0], k[e]), least[1] = fmin(least[1], v[e]);
-                            most[0] = fmax(most[0], k[e]), most[1] = fmax(most[1], v[e]);
+                            limit[0] = fmax(limit[0], k[e]), limit[1] = fmax(limit[1], v[e]);
                         }
-                        for (int w = 0; w < 2; w++) range[w] = most[w] - least[w];
+                        for (int w = 0; w < 2; w++) range[w] = limit[w] - least[w];
                         double got[2] = {decoded_key(format, at, dim, d, slot),
                                          decoded_value(format, at + kb, dim, slot, d)};
                         double want[2] = {k[d], v[d]};

@@ -22,8 +22,8 @@ static ek_engine *engine;
 
 /* --- the allocator --- */
 
-static _Atomic(ek_request_memory *) watched;   /* while a request is measured */
-static atomic_long live, most_over, most_live; /* bytes since then; beyond what was counted; at all */
+static _Atomic(ek_request_memory *) watched; /* while a request is measured */
+static atomic_long live, max_over, max_live; /* bytes since then; beyond what was counted; at all */
 
 #ifdef EK_SANITIZED
 static void leave_out(void)
@@ -42,10 +42,10 @@ static void leave_out(void)
     exempt = true;
 }
 
-static void raise_to(atomic_long *most, long x)
+static void raise_to(atomic_long *max, long x)
 {
-    long was = atomic_load(most);
-    while (x > was && !atomic_compare_exchange_weak(most, &was, x)) continue;
+    long was = atomic_load(max);
+    while (x > was && !atomic_compare_exchange_weak(max, &was, x)) continue;
 }
 
 static void add(long n)
@@ -53,8 +53,8 @@ static void add(long n)
     ek_request_memory *m = exempt ? NULL : atomic_load(&watched);
     if (!m) return;
     long now = atomic_fetch_add(&live, n) + n;
-    raise_to(&most_live, now);
-    raise_to(&most_over, now - (long)atomic_load(&m->used));
+    raise_to(&max_live, now);
+    raise_to(&max_over, now - (long)atomic_load(&m->used));
 }
 
 void *malloc(size_t n)
@@ -155,15 +155,15 @@ static void measure(ek_server *s, const char *name, const char *path, const ek_b
 {
     await_idle(s);
     atomic_store(&live, 0);
-    atomic_store(&most_live, 0);
-    atomic_store(&most_over, 0);
+    atomic_store(&max_live, 0);
+    atomic_store(&max_over, 0);
     atomic_store(&watched, &s->memory);
     ek_buf r = reply_to(s, path, body);
     await_idle(s);
     atomic_store(&watched, NULL);
-    long over = atomic_load(&most_over), allowed = UNCOUNTED + 2 * (long)r.len + (long)stored;
+    long over = atomic_load(&max_over), allowed = UNCOUNTED + 2 * (long)r.len + (long)stored;
     printf("measured: %s: body %.1f MB, reply %.1f MB, taken %.1f MB, not counted %.1f MB\n", name,
-           (double)body->len / 1e6, (double)r.len / 1e6, (double)atomic_load(&most_live) / 1e6, (double)over / 1e6);
+           (double)body->len / 1e6, (double)r.len / 1e6, (double)atomic_load(&max_live) / 1e6, (double)over / 1e6);
     if (strncmp(r.data + 9, "200", 3) && !strstr(r.data, "prompt is too long"))
         fail_msg("%s: %.600s", name, ek_buf_text(&r));
     if (over > allowed)

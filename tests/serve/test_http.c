@@ -253,17 +253,17 @@ static void half_sent_bodies(void **state)
     ek_buf r = reply_of(fd);
     assert_memory_equal(r.data, "HTTP/1.1 200 ", 13); /* in place of a stalled one */
     ek_buf_fini(&r);
-    int told = 0;
+    int reported = 0;
     for (int i = 0; i < n; i++) {
         struct pollfd p = {.fd = half[i], .events = POLLIN};
         if (poll(&p, 1, 0) == 1) {
             check_reply(half[i], "HTTP/1.1 503 ", "\"}");
-            told++;
+            reported++;
         } else {
             close(half[i]);
         }
     }
-    assert_true(told >= 7); /* six did not fit, one made room */
+    assert_true(reported >= 7); /* six did not fit, one made room */
     close_http();
 }
 

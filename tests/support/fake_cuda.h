@@ -11,7 +11,7 @@
 enum { FAKE_KERNELS = 256, FAKE_DEVICES = 4 };
 
 typedef struct fake_cuda {
-    size_t free, used, most;
+    size_t free, used, max;
     int blocks, host_blocks, graphs, events, graph_launches; /* live objects; launches */
     int launches, fail_at;                                   /* launch number fail_at returns fail_with */
     CUresult fail_with, sync;

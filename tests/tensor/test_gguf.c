@@ -282,7 +282,7 @@ static void test_parts(void **state)
         ek_gguf *g;
         snprintf(path, sizeof path, "%s/%s", dir, names[i]);
         if (ek_gguf_open(&g, path)) fail_msg("%s", ek_err_text());
-        assert_int_equal(ek_gguf_part_count(g), 3);
+        assert_int_equal(ek_gguf_file_count(g), 3);
         assert_true(ek_gguf_text_is(ek_gguf_find(g, "general.architecture"), "gemma4"));
         assert_int_equal(ek_gguf_tensor_count(g), 2);
         assert_string_equal(ek_gguf_tensor_at(g, 0)->name, "b");

@@ -92,7 +92,7 @@ static const struct {
     {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4,8]}}", 4, EK_EFORMAT, "two byte offsets"},
 };
 
-static void test_bad_headers_are_told(void **state)
+static void test_bad_headers_are_reported(void **state)
 {
     (void)state;
     parsed s;
@@ -212,7 +212,7 @@ static void test_one_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good_headers),           cmocka_unit_test(test_bad_headers_are_told),
+        cmocka_unit_test(test_good_headers),           cmocka_unit_test(test_bad_headers_are_reported),
         cmocka_unit_test(test_short_and_long_headers), cmocka_unit_test(test_folder_without_index),
         cmocka_unit_test(test_folder_with_index),      cmocka_unit_test(test_one_file),
     };

@@ -393,7 +393,7 @@ static void notes_of(const char *dir, char *out, size_t room)
 }
 
 /* Before, only chat_template.jinja was looked at. */
-static void what_is_not_used_is_told(void **state)
+static void what_is_not_used_is_reported(void **state)
 {
     (void)state;
     static const struct {
@@ -445,7 +445,7 @@ int main(void)
                                        cmocka_unit_test(loose_declarations),
                                        cmocka_unit_test(knows_its_markers),
                                        cmocka_unit_test(continues_the_last_message),
-                                       cmocka_unit_test(what_is_not_used_is_told),
+                                       cmocka_unit_test(what_is_not_used_is_reported),
                                        cmocka_unit_test(chooses_the_variant),
                                        cmocka_unit_test(hashes)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -404,7 +404,7 @@ static void any_names_come_back(void **state)
 }
 
 /* A declared name that another begins with, and names that are not declared beside one that is. */
-static void names_that_begin_alike_are_told_apart(void **state)
+static void names_that_begin_alike_are_kept_apart(void **state)
 {
     (void)state;
     json_t *tools = json_array(), *v;
@@ -520,7 +520,7 @@ int main(void)
         cmocka_unit_test(wrong_tools_are_refused),
         cmocka_unit_test(names_are_written_as_they_are_declared),
         cmocka_unit_test(any_names_come_back),
-        cmocka_unit_test(names_that_begin_alike_are_told_apart),
+        cmocka_unit_test(names_that_begin_alike_are_kept_apart),
         cmocka_unit_test(the_first_token_is_constrained),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

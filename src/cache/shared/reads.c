@@ -41,7 +41,7 @@ struct ek_shared_reads {
     buffers buffers[EK_KIND_COUNT];
     double since; /* when the thread began the wait that it is in; 0: in none */
     /* the thread's alone */
-    ek_shared_line line;
+    ek_shared_connection connection;
 };
 
 static fetch *at(ek_shared_reads *r, int i)
@@ -106,7 +106,7 @@ static void connect_now(ek_shared_reads *r)
 {
     r->since = ek_now();
     pthread_mutex_unlock(&r->lock);
-    bool good = ek_shared_line_connect(&r->line);
+    bool good = ek_shared_connection_connect(&r->connection);
     pthread_mutex_lock(&r->lock);
     r->since = 0;
     if (good) r->up = true;
@@ -117,7 +117,7 @@ static void connect_now(ek_shared_reads *r)
 static void failed(ek_shared_reads *r, ek_err err)
 {
     r->since = 0;
-    if (!ek_shared_line_failed(&r->line, err)) {
+    if (!ek_shared_connection_failed(&r->connection, err)) {
         give_up(r);
         return;
     }
@@ -162,7 +162,7 @@ static ek_err send_asked(ek_shared_reads *r)
         const ek_redis_arg get[] = {{"GET", 3}, {key, strlen(key)}};
         f->state = SENT;
         pthread_mutex_unlock(&r->lock);
-        ek_err err = ek_redis_send(r->line.redis, get, 2, ek_now() + EK_SHARED_PATIENCE);
+        ek_err err = ek_redis_send(r->connection.redis, get, 2, ek_now() + EK_SHARED_PATIENCE);
         pthread_mutex_lock(&r->lock);
         EK_TRY(err);
     }
@@ -178,12 +178,12 @@ static ek_err receive_one(ek_shared_reads *r)
         if (at(r, i)->state == SENT) f = at(r, i);
     size_t bytes = f->bytes;
     pthread_mutex_unlock(&r->lock);
-    ek_err err = ek_redis_read_into(r->line.redis, &reply, f->data, bytes,
+    ek_err err = ek_redis_read_into(r->connection.redis, &reply, f->data, bytes,
                                     ek_now() + ek_shared_patience((double)bytes));
     const bool has = !err && reply.kind == EK_REPLY_BYTES;
-    if (!err && reply.kind == EK_REPLY_ERROR) ek_shared_line_refused(&r->line, "GET", reply.text);
-    else if (!err) ek_shared_line_good(&r->line);
-    if (has) ek_shared_line_pay(&r->line, (double)reply.n);
+    if (!err && reply.kind == EK_REPLY_ERROR) ek_shared_connection_refused(&r->connection, "GET", reply.text);
+    else if (!err) ek_shared_connection_good(&r->connection);
+    if (has) ek_shared_connection_charge(&r->connection, (double)reply.n);
     if (has) atomic_fetch_add(&r->s->counts.read_bytes, reply.n);
     pthread_mutex_lock(&r->lock);
     EK_TRY(err);
@@ -198,17 +198,17 @@ static ek_err receive_one(ek_shared_reads *r)
 /* Until what has moved is within the rate; whoever asks meanwhile wakes the thread, and it waits on. */
 static void wait_for_rate(ek_shared_reads *r)
 {
-    for (double debt; (debt = ek_shared_line_debt(&r->line)) > 0 && !atomic_load(&r->s->stop);)
-        ek_wait_until(&r->work, &r->lock, ek_now() + debt);
+    for (double backoff; (backoff = ek_shared_connection_backoff(&r->connection)) > 0 && !atomic_load(&r->s->stop);)
+        ek_wait_until(&r->work, &r->lock, ek_now() + backoff);
 }
 
 /* What goes on with a connection; false: there is nothing to do. */
 static bool exchange(ek_shared_reads *r)
 {
     size_t bytes;
-    double debt = ek_shared_line_debt(&r->line);
+    double backoff = ek_shared_connection_backoff(&r->connection);
     if (count(r, ASKED, &bytes) == 0 && count(r, SENT, &bytes) == 0) return false;
-    if (debt > EK_SHARED_PATIENCE / 2) { /* the rate: what is asked for now is computed sooner */
+    if (backoff > EK_SHARED_PATIENCE / 2) { /* the rate: what is asked for now is computed sooner */
         for (int i = 0; i < r->used; i++)
             if (at(r, i)->state == ASKED) at(r, i)->state = HERE;
         trim(r);
@@ -220,8 +220,9 @@ static bool exchange(ek_shared_reads *r)
     ek_err err = send_asked(r);
     if (!err && count(r, SENT, &bytes) > 0) err = receive_one(r);
     if (err) failed(r, err);
-    if (r->line.rest_until > ek_now()) { /* refused: what is still to come would pass for replies to later commands */
-        ek_shared_line_close(&r->line);
+    if (r->connection.rest_until >
+        ek_now()) { /* refused: what is still to come would pass for replies to later commands */
+        ek_shared_connection_close(&r->connection);
         give_up(r);
     }
     return true;
@@ -233,8 +234,8 @@ static void *reads_thread(void *arg)
     pthread_mutex_lock(&r->lock);
     while (!atomic_load(&r->s->stop)) {
         double now = ek_now();
-        if (r->line.rest_until > now) ek_wait_until(&r->work, &r->lock, r->line.rest_until);
-        else if (!r->line.redis) connect_now(r);
+        if (r->connection.rest_until > now) ek_wait_until(&r->work, &r->lock, r->connection.rest_until);
+        else if (!r->connection.redis) connect_now(r);
         else if (!exchange(r)) {
             r->since = 0;
             pthread_cond_wait(&r->work, &r->lock);
@@ -257,7 +258,7 @@ static void free_reads(ek_shared_reads *r)
 ek_err ek_shared_reads_open(ek_shared_reads **out, ek_shared *s)
 {
     ek_shared_reads *r = ek_alloc(sizeof *r);
-    r->s = r->line.s = s;
+    r->s = r->connection.s = s;
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->work, NULL);
     pthread_cond_init(&r->news, NULL);
@@ -278,7 +279,7 @@ void ek_shared_reads_close(ek_shared_reads *r)
     pthread_cond_broadcast(&r->work);
     pthread_mutex_unlock(&r->lock);
     pthread_join(r->thread, NULL);
-    ek_shared_line_close(&r->line);
+    ek_shared_connection_close(&r->connection);
     free_reads(r);
 }
 

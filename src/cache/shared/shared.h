@@ -39,28 +39,28 @@ static inline double ek_shared_patience(double bytes)
     return EK_SHARED_PATIENCE + bytes / EK_SHARED_SLOWEST;
 }
 
-typedef struct ek_shared_line {
+typedef struct ek_shared_connection {
     ek_shared *s;
     ek_redis *redis; /* NULL: not connected */
     int failures;    /* one after the other */
     double rest_until;
-    double paid_until; /* when what has moved so far is within the rate */
-} ek_shared_line;
+    double charged_until; /* when what has moved so far is within the rate */
+} ek_shared_connection;
 
 /* Connects; false, with a rest begun, if that fails. */
-bool ek_shared_line_connect(ek_shared_line *l);
+bool ek_shared_connection_connect(ek_shared_connection *l);
 /* After an error: the connection is closed, and a rest begins, but for a first one that is no lack of time: a server
  * closes what was idle. True if it may be tried again at once. */
-bool ek_shared_line_failed(ek_shared_line *l, ek_err err);
+bool ek_shared_connection_failed(ek_shared_connection *l, ek_err err);
 /* The server refused a command, for which the connection is not to blame: counted, told, and a rest begins. */
-void ek_shared_line_refused(ek_shared_line *l, const char *command, const char *words);
-void ek_shared_line_good(ek_shared_line *l); /* a reply came */
-void ek_shared_line_close(ek_shared_line *l);
+void ek_shared_connection_refused(ek_shared_connection *l, const char *command, const char *words);
+void ek_shared_connection_good(ek_shared_connection *l); /* a reply came */
+void ek_shared_connection_close(ek_shared_connection *l);
 
 /* n bytes have moved. */
-void ek_shared_line_pay(ek_shared_line *l, double n);
+void ek_shared_connection_charge(ek_shared_connection *l, double n);
 /* Seconds until more may move; 0: now. */
-double ek_shared_line_debt(const ek_shared_line *l);
+double ek_shared_connection_backoff(const ek_shared_connection *l);
 /* A thread without signals: they are the program's. */
 ek_err ek_shared_thread(pthread_t *out, void *(*run)(void *arg), void *arg);
 
@@ -103,7 +103,7 @@ void ek_shared_writes_drop(ek_shared_writes *w, const ek_chain *chain, int kind)
 /* --- any thread */
 
 /* Things put into the queue so far, and whether the first n of them have left it, or cannot now. */
-uint64_t ek_shared_writes_given(ek_shared_writes *w);
-bool ek_shared_writes_settled(ek_shared_writes *w, uint64_t n);
+uint64_t ek_shared_writes_queued(ek_shared_writes *w);
+bool ek_shared_writes_written(ek_shared_writes *w, uint64_t n);
 
 #endif

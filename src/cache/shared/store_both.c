@@ -44,16 +44,16 @@ static void read_ahead(void *arg, const ek_store_page *p, const bool want[EK_KIN
     b->lower.ahead(b->lower.arg, p, p ? rest : NULL);
 }
 
-static uint64_t given(void *arg)
+static uint64_t queued(void *arg)
 {
     both *b = arg;
-    return b->lower.given ? b->lower.given(b->lower.arg) : 0;
+    return b->lower.queued ? b->lower.queued(b->lower.arg) : 0;
 }
 
-static bool settled(void *arg, uint64_t n)
+static bool is_written(void *arg, uint64_t n)
 {
     both *b = arg;
-    return !b->lower.settled || b->lower.settled(b->lower.arg, n);
+    return !b->lower.is_written || b->lower.is_written(b->lower.arg, n);
 }
 
 static void close_both(void *arg)
@@ -72,8 +72,8 @@ void ek_store_both(ek_store_backend *out, const ek_store_backend *upper, const e
                               .write = write_pages,
                               .read = read_page,
                               .ahead = read_ahead,
-                              .given = given,
-                              .settled = settled,
+                              .queued = queued,
+                              .is_written = is_written,
                               .close = close_both,
                               .counts = upper->counts,
                               .host = upper->host,

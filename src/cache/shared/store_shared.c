@@ -89,16 +89,16 @@ static void read_ahead(void *arg, const ek_store_page *p, const bool want[EK_KIN
         if (want[k]) ek_shared_reads_ask(s->reads, &p->chain, k, ek_record_bytes(&s->common.layout, p, k));
 }
 
-static uint64_t given(void *arg)
+static uint64_t queued(void *arg)
 {
     const shared *s = arg;
-    return ek_shared_writes_given(s->writes);
+    return ek_shared_writes_queued(s->writes);
 }
 
-static bool settled(void *arg, uint64_t n)
+static bool is_written(void *arg, uint64_t n)
 {
     const shared *s = arg;
-    return ek_shared_writes_settled(s->writes, n);
+    return ek_shared_writes_written(s->writes, n);
 }
 
 static void close_shared(void *arg)
@@ -165,8 +165,8 @@ ek_err ek_store_shared_open(ek_store_backend *out, const ek_shared_opts *o, cons
                               .write = write_pages,
                               .read = read_page,
                               .ahead = read_ahead,
-                              .given = given,
-                              .settled = settled,
+                              .queued = queued,
+                              .is_written = is_written,
                               .close = close_shared,
                               .counts = &s->no_disk,
                               .shared = &c->counts};

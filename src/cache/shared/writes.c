@@ -25,12 +25,12 @@ struct ek_shared_writes {
     pthread_cond_t work, room;
     item *first, **end;
     double bytes; /* of records in the queue */
-    uint64_t given, left;
+    uint64_t queued, dequeued;
     double close_by; /* 0: not closing */
     bool up;
     /* the thread's alone */
-    ek_shared_line line;
-    bool told; /* what the keys are of */
+    ek_shared_connection connection;
+    bool described; /* what the keys are of */
 };
 
 /* --- the thread --- */
@@ -41,14 +41,14 @@ static ek_redis_arg word(const char *text)
 }
 
 /* Removes the first n items. With the lock. */
-static void leave(ek_shared_writes *w, int n)
+static void dequeue(ek_shared_writes *w, int n)
 {
     for (; n > 0; n--) {
         item *i = w->first;
         w->first = i->next;
         if (!w->first) w->end = &w->first;
         w->bytes -= (double)i->n;
-        w->left++;
+        w->dequeued++;
         if (i->record) ek_free_big(i->record, i->n);
         free(i);
     }
@@ -74,11 +74,11 @@ static int gather(const ek_shared_writes *w, item *batch[BATCH])
 static ek_err reply_to(ek_shared_writes *w, const char *command, double deadline, long long *number, bool *refused)
 {
     ek_reply reply;
-    EK_TRY(ek_redis_read(w->line.redis, &reply, 4096, deadline));
+    EK_TRY(ek_redis_read(w->connection.redis, &reply, 4096, deadline));
     *refused = reply.kind == EK_REPLY_ERROR;
     if (number) *number = reply.number;
-    if (*refused) ek_shared_line_refused(&w->line, command, reply.text);
-    else ek_shared_line_good(&w->line);
+    if (*refused) ek_shared_connection_refused(&w->connection, command, reply.text);
+    else ek_shared_connection_good(&w->connection);
     return EK_OK;
 }
 
@@ -90,7 +90,7 @@ static ek_err ask_each(ek_shared_writes *w, const char *command, item *const *ba
         char key[EK_RECORD_KEY];
         ek_record_key(key, w->s->space, &batch[i]->chain, batch[i]->kind);
         const ek_redis_arg ask[] = {word(command), word(key)};
-        EK_TRY(ek_redis_send(w->line.redis, ask, 2, deadline));
+        EK_TRY(ek_redis_send(w->connection.redis, ask, 2, deadline));
     }
     for (int i = 0; i < n; i++) {
         long long known = 0;
@@ -110,26 +110,26 @@ static ek_err send_page(ek_shared_writes *w, const item *i)
     double deadline = ek_now() + ek_shared_patience((double)i->n);
     ek_record_key(key, w->s->space, &i->chain, i->kind);
     const ek_redis_arg set[] = {word("SET"), word(key), {i->record, i->n}};
-    EK_TRY(ek_redis_send(w->line.redis, set, 3, deadline));
+    EK_TRY(ek_redis_send(w->connection.redis, set, 3, deadline));
     EK_TRY(reply_to(w, "SET", deadline, NULL, &refused));
-    ek_shared_line_pay(&w->line, (double)i->n);
+    ek_shared_connection_charge(&w->connection, (double)i->n);
     atomic_fetch_add(refused ? &w->s->counts.dropped : &w->s->counts.written, 1);
     atomic_fetch_add(&w->s->counts.written_bytes, refused ? 0 : i->n);
     return EK_OK;
 }
 
 /* For people who look at the server: what the keys of this space are of. */
-static ek_err tell(ek_shared_writes *w)
+static ek_err describe(ek_shared_writes *w)
 {
     char key[EK_RECORD_KEY] = "evenkeel:about:1:";
     bool refused;
     double deadline = ek_now() + EK_SHARED_PATIENCE;
-    if (w->told || !w->s->writes) return EK_OK;
+    if (w->described || !w->s->writes) return EK_OK;
     strncat(key, w->s->space, sizeof key - strlen(key) - 1);
     const ek_redis_arg set[] = {word("SET"), word(key), word(w->s->what)};
-    EK_TRY(ek_redis_send(w->line.redis, set, 3, deadline));
+    EK_TRY(ek_redis_send(w->connection.redis, set, 3, deadline));
     EK_TRY(reply_to(w, "SET", deadline, NULL, &refused));
-    w->told = !refused;
+    w->described = !refused;
     return EK_OK;
 }
 
@@ -138,7 +138,7 @@ static ek_err send_batch(ek_shared_writes *w, item *const *batch, int n, int *do
 {
     bool wanted[BATCH];
     *done = 0;
-    EK_TRY(tell(w));
+    EK_TRY(describe(w));
     if (!batch[0]->record) {
         EK_TRY(ask_each(w, "DEL", batch, n, wanted));
         *done = n;
@@ -148,7 +148,7 @@ static ek_err send_batch(ek_shared_writes *w, item *const *batch, int n, int *do
         for (int i = 0; i < n; i++) wanted[i] = true;    /* where one was wrong, others are that nobody read yet */
     else EK_TRY(ask_each(w, "TOUCH", batch, n, wanted)); /* known pages count as used there */
     for (; *done < n; ++*done) {
-        if (wanted[*done] && w->line.rest_until > ek_now()) { /* refused one: it would refuse these */
+        if (wanted[*done] && w->connection.rest_until > ek_now()) { /* refused one: it would refuse these */
             atomic_fetch_add(&w->s->counts.dropped, 1);
             continue;
         }
@@ -164,20 +164,20 @@ static void exchange(ek_shared_writes *w)
     int n = gather(w, batch), done;
     pthread_mutex_unlock(&w->lock);
     ek_err err = send_batch(w, batch, n, &done);
-    bool away = err && !ek_shared_line_failed(&w->line, err);
+    bool away = err && !ek_shared_connection_failed(&w->connection, err);
     pthread_mutex_lock(&w->lock);
     if (err && done < n && ++batch[done]->tries == TRIES) { /* it may be what the connection breaks of */
         if (batch[done]->record) atomic_fetch_add(&w->s->counts.dropped, 1);
         done++;
     }
-    leave(w, done);
-    w->up = !away && w->line.rest_until <= ek_now();
+    dequeue(w, done);
+    w->up = !away && w->connection.rest_until <= ek_now();
 }
 
 static void connect_now(ek_shared_writes *w)
 {
     pthread_mutex_unlock(&w->lock);
-    bool good = ek_shared_line_connect(&w->line);
+    bool good = ek_shared_connection_connect(&w->connection);
     pthread_mutex_lock(&w->lock);
     w->up = good;
 }
@@ -185,8 +185,8 @@ static void connect_now(ek_shared_writes *w)
 /* When the thread may go on; 0: now. */
 static double rests_until(const ek_shared_writes *w)
 {
-    double now = ek_now(), until = w->line.rest_until, debt = ek_shared_line_debt(&w->line);
-    if (debt > 0 && now + debt > until) until = now + debt;
+    double now = ek_now(), until = w->connection.rest_until, backoff = ek_shared_connection_backoff(&w->connection);
+    if (backoff > 0 && now + backoff > until) until = now + backoff;
     return until > now ? until : 0;
 }
 
@@ -198,7 +198,7 @@ static void *writes_thread(void *arg)
         double until = rests_until(w);
         if (w->close_by > 0 && (!w->first || !w->up || ek_now() > w->close_by)) break;
         if (until > 0) ek_wait_until(&w->work, &w->lock, w->close_by > 0 && w->close_by < until ? w->close_by : until);
-        else if (!w->line.redis) connect_now(w);
+        else if (!w->connection.redis) connect_now(w);
         else if (!w->up) w->up = true; /* a rest after a refusal has ended */
         else if (w->first) exchange(w);
         else pthread_cond_wait(&w->work, &w->lock);
@@ -210,7 +210,7 @@ static void *writes_thread(void *arg)
 ek_err ek_shared_writes_open(ek_shared_writes **out, ek_shared *s)
 {
     ek_shared_writes *w = ek_alloc(sizeof *w);
-    w->s = w->line.s = s;
+    w->s = w->connection.s = s;
     w->end = &w->first;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->work, NULL);
@@ -237,8 +237,8 @@ void ek_shared_writes_close(ek_shared_writes *w, double seconds)
     pthread_join(w->thread, NULL);
     int n = 0;
     for (const item *i = w->first; i; i = i->next) n++;
-    leave(w, n);
-    ek_shared_line_close(&w->line);
+    dequeue(w, n);
+    ek_shared_connection_close(&w->connection);
     pthread_mutex_destroy(&w->lock);
     pthread_cond_destroy(&w->work);
     pthread_cond_destroy(&w->room);
@@ -261,7 +261,7 @@ static void add(ek_shared_writes *w, item *i)
     *w->end = i;
     w->end = &i->next;
     w->bytes += (double)i->n;
-    w->given++;
+    w->queued++;
     atomic_store(&w->s->counts.waiting_bytes, (unsigned long long)w->bytes);
     pthread_cond_signal(&w->work);
 }
@@ -296,18 +296,18 @@ void ek_shared_writes_drop(ek_shared_writes *w, const ek_chain *chain, int kind)
 
 /* --- any thread --- */
 
-uint64_t ek_shared_writes_given(ek_shared_writes *w)
+uint64_t ek_shared_writes_queued(ek_shared_writes *w)
 {
     pthread_mutex_lock(&w->lock);
-    uint64_t n = w->given;
+    uint64_t n = w->queued;
     pthread_mutex_unlock(&w->lock);
     return n;
 }
 
-bool ek_shared_writes_settled(ek_shared_writes *w, uint64_t n)
+bool ek_shared_writes_written(ek_shared_writes *w, uint64_t n)
 {
     pthread_mutex_lock(&w->lock);
-    bool is = w->left >= n || !w->up;
+    bool is = w->dequeued >= n || !w->up;
     pthread_mutex_unlock(&w->lock);
     return is;
 }

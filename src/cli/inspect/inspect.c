@@ -129,7 +129,7 @@ static bool layout_of(ek_kv_layout *out, const ek_config *c, ek_kv_format f)
     return true;
 }
 
-static int most_bytes_first(const void *a, const void *b)
+static int by_bytes_descending(const void *a, const void *b)
 {
     const ek_inspect_kv *x = a, *y = b;
     return x->request != y->request ? (x->request < y->request) - (x->request > y->request) : strcmp(x->name, y->name);
@@ -148,7 +148,7 @@ static void list_kv(ek_inspect *r)
                                            .fit = ek_budget_requests_in(&layout, r->free_bytes, r->ctx),
                                            .fit_max = ek_budget_requests_in(&layout, r->free_bytes, max)};
     }
-    qsort(r->kv, (size_t)r->n_kv, sizeof *r->kv, most_bytes_first);
+    qsort(r->kv, (size_t)r->n_kv, sizeof *r->kv, by_bytes_descending);
 }
 
 /* Which layers fit where. With --gpu-memory the devices need not be there. */

@@ -57,8 +57,8 @@ static split try_split(const ek_cuda_linear *l, int tile, int leaves, int warps,
     const int rounds = ek_cuda_over(leaves, warps), levels = ek_cuda_nodes(rounds), bytes = l->form == EK_W_F32 ? 4 : 2;
     const double block = (double)leaves * EK_KBLOCK * EK_CUDA_FEW_OUTPUTS(tile) * bytes;
     const double all = blocks * block / chip->multiprocessors / READ;
-    const double most = ek_cuda_over(blocks, chip->multiprocessors) * block / READ_ALONE;
-    const double reads = all > most ? all : most;
+    const double limit = ek_cuda_over(blocks, chip->multiprocessors) * block / READ_ALONE;
+    const double reads = all > limit ? all : limit;
     split best = {.us = 1e30};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         const size_t shared = (size_t)EK_CUDA_FEW_SHARED(tile, bytes, warps, slots[i], levels);

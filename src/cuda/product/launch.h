@@ -34,10 +34,10 @@ typedef struct ek_cuda_heads {
 /* Nodes of T that lie in front of a leaf, at most, while so many leaves are added. */
 static inline int ek_cuda_nodes(int leaves)
 {
-    int most = 0;
+    int max = 0;
     for (int leaf = 0; leaf < leaves; leaf++)
-        if (__builtin_popcount((unsigned)leaf) > most) most = __builtin_popcount((unsigned)leaf);
-    return most;
+        if (__builtin_popcount((unsigned)leaf) > max) max = __builtin_popcount((unsigned)leaf);
+    return max;
 }
 
 static inline int ek_cuda_over(int n, int by)

@@ -97,14 +97,14 @@ void ek_pace_step(ek_pace *p, int rows, double seconds)
     else p->row_seconds += (each - p->row_seconds) / 8; /* one that was held up counts little */
 }
 
-static double share_of(const ek_pace *p)
+static double fraction_of(const ek_pace *p)
 {
-    return p->share > 0 ? p->share : START;
+    return p->fraction > 0 ? p->fraction : START;
 }
 
 double ek_pace_slice(const ek_pace *p, int rows, double row_macs)
 {
-    return share_of(p) * rows * row_macs;
+    return fraction_of(p) * rows * row_macs;
 }
 
 void ek_pace_note(ek_pace *p, int rows, double seconds)
@@ -112,6 +112,6 @@ void ek_pace_note(ek_pace *p, int rows, double seconds)
     if (p->row_seconds == 0 || !(seconds > 0)) return;
     double change = rows * p->row_seconds / seconds;
     if (change > 1.25) change = 1.25; /* what comes next may be slower: attention is */
-    double share = share_of(p) * change;
-    p->share = share > 1 ? 1 : share < LEAST ? LEAST : share;
+    double fraction = fraction_of(p) * change;
+    p->fraction = fraction > 1 ? 1 : fraction < LEAST ? LEAST : fraction;
 }

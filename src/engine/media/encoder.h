@@ -47,7 +47,7 @@ enum { EK_PACE_ROWS = 64 /* of a prompt, at least, in a step that tells what one
 
 typedef struct ek_pace {
     double row_seconds; /* 0: not known yet */
-    double share;       /* of the step's multiply-adds that a slice gets; 0: nothing was measured */
+    double fraction;    /* of the step's multiply-adds that a slice gets; 0: nothing was measured */
 } ek_pace;
 
 /* A step took so long, with so many rows. */

@@ -158,13 +158,13 @@ static void mask(float *z, const float *logits, const uint64_t *allowed, int n)
     for (int first = 0; first < n; first += 64) {
         int lanes = n - first < 64 ? n - first : 64;
         uint64_t word = allowed[first / 64];
-        bool most = __builtin_popcountll(word) > 32;
-        if (most) memcpy(z + first, logits + first, sizeof *z * (size_t)lanes);
+        bool majority = __builtin_popcountll(word) > 32;
+        if (majority) memcpy(z + first, logits + first, sizeof *z * (size_t)lanes);
         else
             for (int i = 0; i < lanes; i++) z[first + i] = -INFINITY;
-        for (uint64_t other = most ? ~word : word; other; other &= other - 1) {
+        for (uint64_t other = majority ? ~word : word; other; other &= other - 1) {
             int i = first + __builtin_ctzll(other);
-            if (i < n) z[i] = most ? -INFINITY : logits[i];
+            if (i < n) z[i] = majority ? -INFINITY : logits[i];
         }
     }
 }

@@ -7,7 +7,7 @@
 #include "cuda/driver.h"
 #include "engine/executor.h"
 #include "gpu/step/run.h"
-#include "gpu/weights/cut.h"
+#include "gpu/weights/shard.h"
 #include "model/model.h"
 
 /* Which layers of a model lie on which device, or that its outputs are cut over all. Layers of a device are adjacent,
@@ -27,7 +27,7 @@ typedef enum ek_host_part { EK_HOST_CHOSEN, EK_HOST_LAYERS, EK_HOST_EXPERTS } ek
 
 typedef struct ek_place {
     ek_split split;       /* not AUTO */
-    bool whole_o;         /* outputs are cut, and every device has all of o (gpu/weights/cut.h) */
+    bool whole_o;         /* outputs are cut, and every device has all of o (gpu/weights/shard.h) */
     int n;                /* devices that have layers; the others were not needed */
     int host_end;         /* layers [0, host_end) are the CPU's */
     int host_experts;     /* of layers [0, host_experts) router and experts are; then host_end is 0 */
@@ -47,8 +47,8 @@ ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int
  * CPU read fewer bytes of weights for a token. EUNSUPPORTED: experts are asked for of a model that has none. */
 ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, int n, ek_host_part part);
 
-/* Outputs cut over n devices, of which each has a share of every layer (gpu/weights/cut.h), and all of o where weights
- * take half of each one's room at most. EUNSUPPORTED: so many cannot share them; ENOMEM has the numbers. */
+/* Outputs cut over n devices, of which each has a share of every layer (gpu/weights/shard.h), and all of o where
+ * weights take half of each one's room at most. EUNSUPPORTED: so many cannot share them; ENOMEM has the numbers. */
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n);
 
 /* The one or the other, not AUTO; a device alone has whole layers. part: with `host`. */
@@ -56,7 +56,7 @@ ek_err ek_place_by(ek_place *out, const ek_model *m, const double *room, int n, 
                    ek_host_part part);
 
 /* How the outputs of the i-th device are cut. */
-ek_gpu_cut ek_place_cut(const ek_place *p, int i);
+ek_gpu_shard ek_place_shards(const ek_place *p, int i);
 
 /* Of a device's room what weights take at most. */
 double ek_place_share(bool host);
@@ -92,7 +92,7 @@ typedef struct ek_fit_opts {
     int host_layers; /* for tests: with `host`, the CPU has at least so many, or so many layers' experts */
 } ek_fit_opts;
 
-/* What a device's layers cost a step: a model of the time, by which layers are dealt and steps cut in pieces. It
+/* What a device's layers cost a step: a model of the time, by which layers are dealt and steps cut in microbatches. It
  * decides speed alone, and never a bit.
  *
  * Time is counted in bytes of weights that the device could read meanwhile, and the constants are those of an H200
@@ -119,10 +119,11 @@ double ek_stage_time(const ek_stage *s, int rows, int wanted);
  * exchanges of all layers do. Only sizes of m are read. */
 bool ek_stage_prefers_outputs(const ek_model *m, int n);
 
-/* In how many pieces, max at most, a step goes through n devices, s[0] to s[n - 1], in the least time. In turns, each
- * piece of the next step behind its own of this one, the device that takes longest is never idle, if a piece is back
- * by then; else it computes all pieces, and the others the last. 1 unless more gain a twentieth. */
-int ek_stage_pieces(const ek_stage *s, int n, int rows, int wanted, bool turns, int max);
+/* In how many microbatches, max at most, a step goes through n devices, s[0] to s[n - 1], in the least time. In turns,
+ * each microbatch of the next step behind its own of this one, the device that takes longest is never idle, if a
+ * microbatch is back by then; else it computes all microbatches, and the others the last. 1 unless more gain a
+ * twentieth. */
+int ek_stage_microbatches(const ek_stage *s, int n, int rows, int wanted, bool turns, int max);
 
 /* What a step's buffers on a device take, and where in its memory each begins. */
 
@@ -145,7 +146,7 @@ typedef struct ek_gpu_planned {
 
 /* The same bytes as of an executor of these sizes, with d, which drafts for m, or NULL, before anything is taken: of
  * models only sizes are read. Errors: a matrix that the kernels do not take. */
-ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_cut cut,
+ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_shard shard,
                    const ek_executor_sizes *z, const ek_drafter *d);
 
 /* What a model takes of devices, from sizes alone, before anything is taken, and how that is said. */

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "gpu/weights/cut.h"
+#include "gpu/weights/shard.h"
 #include "model/pass.h"
 
 /* Of a device's room: the rest is for keys, values and a step. Beside the CPU there is more than one way to cut, and
@@ -85,7 +85,7 @@ static double cost_of(const ek_place *p, const ek_model *m, const aim *a, int r,
 
 /* Borders of n devices, cut[0] to cut[n], so that the one that costs most costs as little as can be, and what it does:
  * cost[r][i] is of r devices that have the first i layers. INFINITY: there are none. */
-static double find_borders(int *cut, const ek_place *p, const ek_model *m, int n, const aim *a)
+static double find_borders(int *shard, const ek_place *p, const ek_model *m, int n, const aim *a)
 {
     const int layers = n_layers(m), border = last_border(m);
     double cost[EK_RANKS + 1][EK_MAX_LAYERS + 1];
@@ -96,11 +96,11 @@ static double find_borders(int *cut, const ek_place *p, const ek_model *m, int n
         for (int i = r; i <= (r < n ? border : layers); i++)
             for (int j = r - 1; j < i && (r < n || i == layers); j++) {
                 if (r > 1 && j > border) continue;
-                const double own = cost_of(p, m, a, r - 1, j, i), most = own > cost[r - 1][j] ? own : cost[r - 1][j];
-                if (most < cost[r][i]) cost[r][i] = most, from[r][i] = j;
+                const double own = cost_of(p, m, a, r - 1, j, i), max = own > cost[r - 1][j] ? own : cost[r - 1][j];
+                if (max < cost[r][i]) cost[r][i] = max, from[r][i] = j;
             }
-    cut[n] = layers;
-    for (int r = n; r > 0; r--) cut[r - 1] = from[r][cut[r]];
+    shard[n] = layers;
+    for (int r = n; r > 0; r--) shard[r - 1] = from[r][shard[r]];
     return cost[n][layers];
 }
 
@@ -109,14 +109,14 @@ static double find_borders(int *cut, const ek_place *p, const ek_model *m, int n
 static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n, double share)
 {
     const int border = last_border(m);
-    int cut[EK_RANKS + 1];
+    int shard[EK_RANKS + 1];
     if (n > border + 1)
         return ek_fail(EK_EUNSUPPORTED, "%d devices, the layers can be cut in %d places: %d devices at most", n, border,
                        border + 1);
-    if ((p->host_experts || find_borders(cut, p, m, n, &(aim){room, HALF, true}) == INFINITY) &&
-        find_borders(cut, p, m, n, &(aim){room, share, false}) == INFINITY)
+    if ((p->host_experts || find_borders(shard, p, m, n, &(aim){room, HALF, true}) == INFINITY) &&
+        find_borders(shard, p, m, n, &(aim){room, share, false}) == INFINITY)
         return too_large(m, room, n, false);
-    for (int r = 0; r < n; r++) add(p, m, r, cut[r], cut[r + 1]);
+    for (int r = 0; r < n; r++) add(p, m, r, shard[r], shard[r + 1]);
     return EK_OK;
 }
 
@@ -182,27 +182,27 @@ ek_err ek_place_with_host(ek_place *out, const ek_model *m, const double *room, 
     return EK_OK;
 }
 
-ek_gpu_cut ek_place_cut(const ek_place *p, int i)
+ek_gpu_shard ek_place_shards(const ek_place *p, int i)
 {
-    return (ek_gpu_cut){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0, p->whole_o};
+    return (ek_gpu_shard){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0, p->whole_o};
 }
 
 /* What all of o takes is better left to keys where there is little of it. */
 static bool have_room_for_o(const ek_model *m, const double *room, int n)
 {
     bool all = true;
-    for (int r = 0; r < n; r++) all &= 2 * ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, true}) <= room[r];
+    for (int r = 0; r < n; r++) all &= 2 * ek_gpu_shard_bytes(m, &(ek_gpu_shard){r, n, true}) <= room[r];
     return all;
 }
 
 ek_err ek_place_outputs(ek_place *out, const ek_model *m, const double *room, int n)
 {
     *out = (ek_place){.split = EK_SPLIT_OUTPUTS};
-    EK_TRY(ek_gpu_cut_check(m, n));
+    EK_TRY(ek_gpu_shard_check(m, n));
     out->whole_o = have_room_for_o(m, room, n);
     for (int r = 0; r < n; r++) {
         add(out, m, r, 0, n_layers(m));
-        out->bytes[r] = ek_gpu_cut_bytes(m, &(ek_gpu_cut){r, n, out->whole_o});
+        out->bytes[r] = ek_gpu_shard_bytes(m, &(ek_gpu_shard){r, n, out->whole_o});
         if (out->bytes[r] > room[r] * ALL) return ek_fit_fail_output(r, n, room[r], out->bytes[r]);
     }
     return EK_OK;

@@ -15,12 +15,12 @@
 
 double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS])
 {
-    double most = 0;
+    double limit = 0;
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         const double part = l->page_bytes[k] ? (double)own[k] / (double)l->page_bytes[k] : 0;
-        most = part > most ? part : most;
+        limit = part > limit ? part : limit;
     }
-    return most;
+    return limit;
 }
 
 ek_err ek_fit_place_by(ek_place *p, const ek_model *m, const double *room, const ek_fit_opts *o)
@@ -38,7 +38,7 @@ ek_err ek_fit_keep(ek_fit_parts *out, const ek_place *p, int i, ek_model *m, ek_
 {
     const int drafts = p->split == EK_SPLIT_OUTPUTS ? 0 : p->n - 1;
     ek_gpu_planned all;
-    EK_TRY(ek_gpu_plan(&all, c, m, &p->share[i], ek_place_cut(p, i), &o->beside.step,
+    EK_TRY(ek_gpu_plan(&all, c, m, &p->share[i], ek_place_shards(p, i), &o->beside.step,
                        i == drafts ? o->beside.drafter : NULL));
     *out = (ek_fit_parts){.weights = all.weights,
                           .step = all.step + all.drafter_step,
@@ -57,8 +57,8 @@ ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *c
     EK_TRY(ek_fit_place_by(out, m, room, o));
     out->whole_o = false; /* which is as there is room */
     for (int i = 0; i < out->n && out->split == EK_SPLIT_OUTPUTS; i++) {
-        const ek_gpu_cut cut = ek_place_cut(out, i);
-        out->bytes[i] = ek_gpu_cut_bytes(m, &cut);
+        const ek_gpu_shard shard = ek_place_shards(out, i);
+        out->bytes[i] = ek_gpu_shard_bytes(m, &shard);
     }
     if (o->host && o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(out, m, m->config.n_layers);
     else if (o->host) ek_place_give_host(out, m, m->config.n_layers);
@@ -102,19 +102,20 @@ static ek_err plan_by(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *c
                       const ek_fit_opts *o)
 {
     enum { TRIES = 64 };
-    double own[EK_RANKS], most[EK_RANKS], beside[EK_RANKS] = {0};
+    double own[EK_RANKS], limit[EK_RANKS], beside[EK_RANKS] = {0};
     const ek_drafter *const d = o->split == EK_SPLIT_OUTPUTS && o->n > 1 ? o->beside.drafter : NULL;
-    if (d) EK_TRY(ek_gpu_cut_check_drafter(ek_drafter_model(d)));
+    if (d) EK_TRY(ek_gpu_shard_check_drafter(ek_drafter_model(d)));
     bool found = o->beside.step.max_rows > 0;
-    memcpy(most, room, sizeof *most * (size_t)o->n);
-    ek_err err = ek_fit_place_by(out, m, most, o);
-    for (int i = 0; i < o->n && err; i++) most[i] = room[i] / ek_place_share(o->host);
-    if (err == EK_ENOMEM && found && !o->host) err = ek_fit_place_by(out, m, most, o);
+    memcpy(limit, room, sizeof *limit * (size_t)o->n);
+    ek_err err = ek_fit_place_by(out, m, limit, o);
+    for (int i = 0; i < o->n && err; i++) limit[i] = room[i] / ek_place_share(o->host);
+    if (err == EK_ENOMEM && found && !o->host) err = ek_fit_place_by(out, m, limit, o);
     EK_TRY(err);
     for (int i = 0; i < out->n; i++) kept[out->device[i]].weights = out->bytes[i];
     for (int n = 0; n < TRIES && found; n++) {
         EK_TRY(find_short(out, kept, m, c, room, o, beside, &found));
-        for (int i = 0; i < o->n; i++) own[i] = fmax(1, fmin(most[i], (room[i] - beside[i]) / ek_place_share(o->host)));
+        for (int i = 0; i < o->n; i++)
+            own[i] = fmax(1, fmin(limit[i], (room[i] - beside[i]) / ek_place_share(o->host)));
         if (found) EK_TRY(ek_fit_place_by(out, m, own, o));
     }
     return found ? ek_fail(EK_ENOMEM, "no placing of the layers leaves room for a step of %d rows",
@@ -199,10 +200,10 @@ ek_fit_requests ek_fit_count_requests(const ek_place *p, const ek_fit_parts *kep
     ek_fit_requests fewest = {.n = INT_MAX};
     for (int i = 0; i < p->n; i++) {
         const ek_fit_parts *k = &kept[p->device[i]];
-        const ek_gpu_cut cut = ek_place_cut(p, i);
+        const ek_gpu_shard shard = ek_place_shards(p, i);
         ek_kv_layout own = m->layout;
         size_t at[EK_PAGE_KINDS];
-        ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &cut);
+        ek_gpu_pages_here(at, own.page_bytes, m, &p->share[i], &shard);
         const double left = fmax(0, ek_fit_keys_within(k, room[p->device[i]] - k->weights - k->table - k->drafter));
         const int n = ek_budget_requests_in(&own, left, ctx);
         if (n < fewest.n) fewest = (ek_fit_requests){n, left, ek_budget_request_bytes(&own, ctx)};

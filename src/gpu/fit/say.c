@@ -36,13 +36,13 @@ static void say_layers(const words *w, int first, int end, bool more)
 
 static void say_outputs(const words *w, const ek_place *p, const int *ordinal)
 {
-    double most = 0;
+    double limit = 0;
     say(w, "outputs cut over ");
     for (int i = 0; i < p->n; i++) {
         say(w, "%scuda:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", ordinal[p->device[i]]);
-        most = p->bytes[i] > most ? p->bytes[i] : most;
+        limit = p->bytes[i] > limit ? p->bytes[i] : limit;
     }
-    say(w, " (weights up to %.2f GB each)", gb(most));
+    say(w, " (weights up to %.2f GB each)", gb(limit));
 }
 
 void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal)

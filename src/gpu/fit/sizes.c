@@ -148,7 +148,7 @@ static void lay_out(ek_gpu_run *x, arena *a)
         x->buf.temp = reserve(a, n * before + logits * behind, f);
     }
     if (c->n_experts) lay_out_experts(x, a);
-    if (x->g->share.cut.ranks) lay_out_exchange(x, a, &w);
+    if (x->g->share.shard.ranks) lay_out_exchange(x, a, &w);
     ek_gpu_set *const set[] = {&x->now.all, &x->now.tail};
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < EK_KIND_COUNT; k++) {
@@ -173,8 +173,8 @@ static void lay_out(ek_gpu_run *x, arena *a)
         x->buf.leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
         x->buf.sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
     }
-    /* All five in one piece: the first four zeroed by one call, the last three copied by one. Tokens stay until the
-     * next step's are drawn: it may begin with them. */
+    /* All five in one microbatch: the first four zeroed by one call, the last three copied by one. Tokens stay until
+     * the next step's are drawn: it may begin with them. */
     x->buf.best = reserve(a, logits * 40, 1);
     x->buf.draw = x->buf.best + logits * 8, x->buf.digest = x->buf.draw + logits * 16;
     x->buf.bad = x->buf.digest + logits * 8, x->buf.token = x->buf.bad + logits * 4;
@@ -270,13 +270,13 @@ static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
     free(drafter);
 }
 
-ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_cut cut,
+ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_shard shard,
                    const ek_executor_sizes *z, const ek_drafter *d)
 {
     ek_gpu *g = ek_alloc(sizeof *g), *drafter = d ? ek_alloc(sizeof *drafter) : NULL;
     ek_gpu_run *x = ek_alloc(sizeof *x);
     g->c = c, g->m = m, x->g = g;
-    ek_gpu_set_share(g, share, cut);
+    ek_gpu_set_share(g, share, shard);
     ek_err err = ek_gpu_upload_plan(g);
     if (d) ek_gpu_set_drafter(drafter, g, d);
     if (d && !err) err = ek_gpu_upload_plan(drafter);

@@ -51,24 +51,24 @@ bool ek_stage_prefers_outputs(const ek_model *m, int n)
     return read * (n - 1) / n > EXCHANGES * m->config.n_layers;
 }
 
-static double time_of_pieces(const ek_stage *s, int n, int rows, int wanted, bool turns, int pieces)
+static double time_of_microbatches(const ek_stage *s, int n, int rows, int wanted, bool turns, int microbatches)
 {
-    const int size = (rows + pieces - 1) / pieces;
-    double most = 0, sum = 0;
+    const int size = (rows + microbatches - 1) / microbatches;
+    double limit = 0, sum = 0;
     for (int i = 0; i < n; i++) {
-        most = fmax(most, BORDER + ek_stage_time(&s[i], size, turns ? size : 0));
+        limit = fmax(limit, BORDER + ek_stage_time(&s[i], size, turns ? size : 0));
         sum += BORDER + ek_stage_time(&s[i], size, turns ? size : wanted);
     }
-    return turns ? fmax(most * pieces, sum) : most * (pieces - 1) + sum;
+    return turns ? fmax(limit * microbatches, sum) : limit * (microbatches - 1) + sum;
 }
 
-int ek_stage_pieces(const ek_stage *s, int n, int rows, int wanted, bool turns, int max)
+int ek_stage_microbatches(const ek_stage *s, int n, int rows, int wanted, bool turns, int max)
 {
-    double best = 0.95 * time_of_pieces(s, n, rows, wanted, turns, 1);
-    int pieces = 1;
+    double best = 0.95 * time_of_microbatches(s, n, rows, wanted, turns, 1);
+    int microbatches = 1;
     for (int p = 2; p <= max && p <= rows; p++) {
-        const double time = time_of_pieces(s, n, rows, wanted, turns, p);
-        if (time < best) best = time, pieces = p;
+        const double time = time_of_microbatches(s, n, rows, wanted, turns, p);
+        if (time < best) best = time, microbatches = p;
     }
-    return pieces;
+    return microbatches;
 }

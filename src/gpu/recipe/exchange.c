@@ -17,22 +17,22 @@ static ek_linear columns_of(const ek_gpu_matrix *m)
 
 static int n_devices(const ek_gpu_run *x)
 {
-    return ek_gpu_is_cut(x) ? x->g->share.cut.ranks : 1;
+    return ek_gpu_is_sharded(x) ? x->g->share.shard.ranks : 1;
 }
 
-static ek_gpu_cut cut_of(const ek_gpu_run *x, int rank)
+static ek_gpu_shard shard_of(const ek_gpu_run *x, int rank)
 {
-    ek_gpu_cut cut = x->g->share.cut;
-    cut.rank = rank;
-    return cut;
+    ek_gpu_shard shard = x->g->share.shard;
+    shard.rank = rank;
+    return shard;
 }
 
 ek_gpu_parts ek_gpu_outputs_of(const ek_gpu_run *x, int n)
 {
     ek_gpu_parts out = {0};
     for (int r = 0; r < n_devices(x); r++) {
-        const ek_gpu_cut cut = cut_of(x, r);
-        out.of[r] = ek_gpu_outputs_here(&cut, n);
+        const ek_gpu_shard shard = shard_of(x, r);
+        out.of[r] = ek_gpu_outputs_here(&shard, n);
     }
     return out;
 }
@@ -42,8 +42,8 @@ ek_gpu_parts ek_gpu_inputs_of(const ek_gpu_run *x, const ek_gpu_matrix *m)
     const ek_linear columns = columns_of(m);
     ek_gpu_parts out = {0};
     for (int r = 0; r < n_devices(x); r++) {
-        const ek_gpu_cut cut = cut_of(x, r);
-        out.of[r] = ek_gpu_columns_here(&cut, &columns);
+        const ek_gpu_shard shard = shard_of(x, r);
+        out.of[r] = ek_gpu_columns_here(&shard, &columns);
     }
     return out;
 }
@@ -52,8 +52,8 @@ ek_gpu_parts ek_gpu_queries_of(const ek_gpu_run *x, const ek_layer_config *l)
 {
     ek_gpu_parts out = {0};
     for (int r = 0; r < n_devices(x); r++) {
-        const ek_gpu_cut cut = cut_of(x, r);
-        const ek_gpu_range heads = ek_gpu_heads_here(&cut, &x->g->m->config, l).q;
+        const ek_gpu_shard shard = shard_of(x, r);
+        const ek_gpu_range heads = ek_gpu_heads_here(&shard, &x->g->m->config, l).q;
         out.of[r] = (ek_gpu_range){heads.first * l->head_dim, heads.n * l->head_dim};
     }
     return out;
@@ -63,7 +63,7 @@ bool ek_gpu_goes_as_records(const ek_gpu_run *x, const ek_gpu_matrix *m)
 {
     const ek_linear columns = columns_of(m);
     /* groups of 16 are written by ek_quantize alone */
-    return m->l.units && m->l.a_group != 16 && ek_gpu_columns_in_groups(&x->g->share.cut, &columns);
+    return m->l.units && m->l.a_group != 16 && ek_gpu_columns_in_groups(&x->g->share.shard, &columns);
 }
 
 ek_gpu_input ek_gpu_records_for(const ek_gpu_matrix *m, CUdeviceptr at, int n)
@@ -98,7 +98,7 @@ static void add(const ek_gpu_run *x, ek_gpu_exchange *e, size_t place, int64_t l
     ek_cuda_exchange_piece *p = &e->a.piece[e->n];
     if (e->n) p->place = p[-1].place + p[-1].rows * (int32_t)(p[-1].ld / 4);
     e->n++, p->ld = ld, p->rows = n;
-    for (int r = 0; r < x->g->share.cut.ranks; r++)
+    for (int r = 0; r < x->g->share.shard.ranks; r++)
         memcpy(&p->at[r], (const uint8_t *)x->exchange.peer[r] + place, sizeof p->at[r]);
 }
 
@@ -153,7 +153,7 @@ static void set_who(ek_gpu_writer *w, ek_cuda_exchange_args *a)
     const int layer = head ? x->g->m->config.n_layers : w->of.layer, n = w->n_exchanges++;
     EK_ASSERT(n < (head ? 2 : EK_CUDA_LANDINGS - 1));
     a->step = x->block.device, a->limit = LIMIT;
-    a->ranks = x->g->share.cut.ranks, a->rank = x->g->share.cut.rank;
+    a->ranks = x->g->share.shard.ranks, a->rank = x->g->share.shard.rank;
     a->index = layer * EK_CUDA_LANDINGS + n + 1;
     EK_ASSERT(a->index < EK_CUDA_EXCHANGES);
     for (int r = 0; r < a->ranks; r++) {
@@ -171,7 +171,7 @@ static void write_line(ek_gpu_writer *w, const char *kernel, const ek_gpu_exchan
 
 void ek_gpu_write_exchange(ek_gpu_writer *w, ek_gpu_exchange *e)
 {
-    if (!ek_gpu_is_cut(w->x)) return;
+    if (!ek_gpu_is_sharded(w->x)) return;
     const bool words = goes_in_words(w, e);
     EK_ASSERT(words || !w->skips);
     set_who(w, &e->a);
@@ -201,7 +201,7 @@ void ek_gpu_write_exchange_y(ek_gpu_writer *w, int n)
 bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n)
 {
     const ek_gpu_exchange e = exchange_of_y(w, n);
-    w->skips |= w->x->g->share.cut.whole_o && goes_in_words(w, &e);
+    w->skips |= w->x->g->share.shard.whole_o && goes_in_words(w, &e);
     return w->skips;
 }
 
@@ -218,7 +218,7 @@ void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n)
     const int vocab = w->x->g->m->config.vocab_size;
     const ek_gpu_parts parts = ek_gpu_outputs_of(w->x, vocab);
     ek_gpu_exchange e = {0};
-    if (!ek_gpu_is_cut(w->x)) return;
+    if (!ek_gpu_is_sharded(w->x)) return;
     ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, buf.logits), vocab, &parts, n);
     e.a.piece[0].first = ek_gpu_open_value(EK_GPU_LOGITS_AT);
     ek_gpu_write_exchange(w, &e);

@@ -15,9 +15,9 @@ struct ek_gpu_exchange {
     int n, n_spans; /* pieces; spans of all */
 };
 
-static inline bool ek_gpu_is_cut(const ek_gpu_run *x)
+static inline bool ek_gpu_is_sharded(const ek_gpu_run *x)
 {
-    return x->g->share.cut.ranks > 0;
+    return x->g->share.shard.ranks > 0;
 }
 
 /* What each device has of something, and of that this one (the first where there is no cut). */
@@ -27,7 +27,7 @@ typedef struct ek_gpu_parts {
 
 static inline ek_gpu_range ek_gpu_part_here(const ek_gpu_run *x, const ek_gpu_parts *p)
 {
-    return p->of[ek_gpu_is_cut(x) ? x->g->share.cut.rank : 0]; /* by layers ranks count, too */
+    return p->of[ek_gpu_is_sharded(x) ? x->g->share.shard.rank : 0]; /* by layers ranks count, too */
 }
 
 /* Of n outputs, of the inputs of m, of the query heads of layer l. */

@@ -162,17 +162,17 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
     const ek_gpu_work all = ek_gpu_work_of(w->x, l, n);
     const ek_cuda_stage_args behind = {.y = w->x->buf.y, .y_norm = l->post_attention_norm};
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
-    const bool cut = ek_gpu_is_cut(w->x);
+    const bool shard = ek_gpu_is_sharded(w->x);
     ek_gpu_exchange e = {0};
     ek_gpu_input gated = {0}, pair;
-    if (cut) gated = ek_gpu_write_mlp_part(w, i, &in, n, &e);
+    if (shard) gated = ek_gpu_write_mlp_part(w, i, &in, n, &e);
     else ek_gpu_write_mlp(w, i, &in, n);
     set_end(w->x, l, end);
     in = input(w, l->router_scale, router_factor(c), &l->router, n);
     ek_gpu_project(w, &l->router, &in, w->x->experts.route, c->n_experts);
     ek_gpu_write_route(w, l, n, &all);
     in = input(w, l->pre_mlp_norm_2, 0, &l->expert_gate, n);
-    if (!cut) {
+    if (!shard) {
         write_experts(w, l, in, n, all);
         return;
     }
@@ -327,7 +327,7 @@ static void write_beside(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end
     write_inputs(w, l, in, n);
     set_end(x, l, end);
     end->h_from = x->experts.h_between;
-    if (ek_gpu_is_cut(x)) {
+    if (ek_gpu_is_sharded(x)) {
         write_parts_beside(w, i, n, in, &all);
     } else if (choose_together(x, l, n, &all, &t)) {
         write_together(w, l, &t, in, n, all);
@@ -355,7 +355,7 @@ void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_ar
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const ek_cuda_stage_args behind = {.y = x->buf.y, .y_norm = l->post_attention_norm};
-    EK_ASSERT(!ek_gpu_is_cut(x));
+    EK_ASSERT(!ek_gpu_is_sharded(x));
     ek_gpu_input in = ek_gpu_write_rows_for(w, behind, &(ek_gpu_reading){.layer = i, .n = n, .by = EK_GPU_TO_MLP});
     ek_gpu_write_host(w, EK_GPU_HOST_ASK, n);
     ek_gpu_write_mlp(w, i, &in, n);

@@ -21,7 +21,7 @@ ek_gpu_gated ek_gpu_choose_gated(const ek_gpu_run *x, const ek_gpu_gating *g)
     if (g->upper && !ek_cuda_linear_alike(l, &g->upper->l)) return out;
     if (ek_cuda_gated_plan(&out.p, l, g->tile, g->jobs, g->upper ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_ROW, next, chip))
         out.by = EK_GPU_GATE_FEW;
-    else if (g->upper && !ek_gpu_is_cut(x) && ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, chip) &&
+    else if (g->upper && !ek_gpu_is_sharded(x) && ek_cuda_wide_gate_plan(&out.p, l, next, g->tile, g->jobs, chip) &&
              wide_wins(x, g))
         out.by = EK_GPU_GATE_WIDE;
     return out;
@@ -153,7 +153,7 @@ void ek_gpu_write_down_part(ek_gpu_writer *w, int i, ek_gpu_input *gated)
     ek_gpu_project(w, &x->g->w.layer[i].down, gated, ek_gpu_at_part(x->buf.y, ek_gpu_part_here(x, &parts)), hidden);
 }
 
-static void write_cut_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
+static void write_sharded_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     ek_gpu_exchange e = {0};
     ek_gpu_input gated = ek_gpu_write_mlp_part(w, i, in, n, &e);
@@ -165,8 +165,8 @@ static void write_cut_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 void ek_gpu_write_mlp(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_run *x = w->x;
-    if (ek_gpu_is_cut(x)) {
-        write_cut_mlp(w, i, in, n);
+    if (ek_gpu_is_sharded(x)) {
+        write_sharded_mlp(w, i, in, n);
         return;
     }
     const ek_gpu_gating g = mlp_of(x, i, n);

@@ -108,12 +108,12 @@ void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *
 static const ek_gpu_run *owner_of(const ek_gpu_run *x, const ek_layer_config *l, int head, ek_gpu_head_part *there)
 {
     *there = ek_gpu_heads_of(x, l);
-    if (!x->target || !x->target->g->share.cut.ranks) return x;
+    if (!x->target || !x->target->g->share.shard.ranks) return x;
     const ek_gpu_run *owner = NULL;
     for (int r = 0; !owner; r++) {
-        const ek_gpu_cut cut = {.rank = r, .ranks = x->target->g->share.cut.ranks};
-        EK_ASSERT(r < cut.ranks);
-        *there = ek_gpu_heads_here(&cut, &x->g->m->config, l);
+        const ek_gpu_shard shard = {.rank = r, .ranks = x->target->g->share.shard.ranks};
+        EK_ASSERT(r < shard.ranks);
+        *there = ek_gpu_heads_here(&shard, &x->g->m->config, l);
         if (head < there->kv.first + there->kv.n) owner = x->target->exchange.peer[r];
     }
     return owner;
@@ -237,7 +237,7 @@ static made made_of(const ek_gpu_run *x, int i, int n)
     const int width = x->g->m->config.n_heads * l->head_dim;
     made m = {.all = ek_gpu_rows(x->buf.o, width, n, width),
               .parts = ek_gpu_queries_of(x, l),
-              .records = ek_gpu_is_cut(x) && o->l.a_group == 64 && l->head_dim % 64 == 0};
+              .records = ek_gpu_is_sharded(x) && o->l.a_group == 64 && l->head_dim % 64 == 0};
     m.part = ek_gpu_part_here(x, &m.parts);
     if (!m.records) return m;
     m.all = ek_gpu_records_for(o, x->exchange.gathered, n);
@@ -249,7 +249,7 @@ static void write_exchange(ek_gpu_writer *w, const made *m, const ek_gpu_matrix 
 {
     const ek_gpu_run *x = w->x;
     ek_gpu_exchange e = {0};
-    if (!ek_gpu_is_cut(x)) return;
+    if (!ek_gpu_is_sharded(x)) return;
     if (m->records) ek_gpu_exchange_records(x, &e, offsetof(ek_gpu_run, exchange.gathered), &m->all, o, &m->parts);
     else ek_gpu_exchange_floats(x, &e, offsetof(ek_gpu_run, buf.o), m->all.ld, &m->parts, n);
     ek_gpu_write_exchange(w, &e);
@@ -288,7 +288,7 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
                            .ratio = here.q.n / here.kv.n};
     /* where all are few queries */
     const bool writes = !w->of.prompt && layer->o.l.a_group == 64 && l->head_dim % 64 == 0;
-    if (writes) a.to = ek_gpu_is_cut(x) ? out.here : ek_gpu_acts_for(w, &out.all, &layer->o);
+    if (writes) a.to = ek_gpu_is_sharded(x) ? out.here : ek_gpu_acts_for(w, &out.all, &layer->o);
     if (w->of.finishes) a.head = head_of(w, i, layer->q_norm);
     if (stores(w, i)) {
         a.k = x->buf.k, a.v = l->k_eq_v ? x->buf.k : x->buf.v, a.ldk = key_size(x, i);

@@ -158,7 +158,7 @@ static void write_o(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_layer *l = &w->x->g->w.layer[i];
     const int hidden = w->x->g->m->config.hidden_size;
-    if (!ek_gpu_is_cut(w->x) || ek_gpu_skips_exchange_y(w, n)) {
+    if (!ek_gpu_is_sharded(w->x) || ek_gpu_skips_exchange_y(w, n)) {
         ek_gpu_project(w, &l->o, in, w->x->buf.y, hidden);
         return;
     }

@@ -10,7 +10,7 @@ static void write_head(ek_gpu_writer *w)
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
     ek_gpu_input in = ek_gpu_last_rows(w, w->of.n);
-    const ek_gpu_value to = ek_gpu_is_cut(x) ? EK_GPU_LOGITS_HERE : EK_GPU_LOGITS;
+    const ek_gpu_value to = ek_gpu_is_sharded(x) ? EK_GPU_LOGITS_HERE : EK_GPU_LOGITS;
     ek_gpu_project(w, &x->g->w.head, &in, ek_gpu_open_value(to), c->vocab_size);
     ek_gpu_write_exchange_logits(w, in.n);
     const ek_cuda_cap_args a = {.x = ek_gpu_open_value(EK_GPU_LOGITS),

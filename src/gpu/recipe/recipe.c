@@ -183,7 +183,7 @@ void ek_gpu_recipes_set(ek_gpu_run *x)
     v[EK_GPU_LOGITS] = x->buf.logits + sizeof(float) * first * vocab;
     v[EK_GPU_LOGITS_AT] = sizeof(float) * first * vocab;
     v[EK_GPU_LOGITS_HERE] = v[EK_GPU_LOGITS] +
-                            sizeof(float) * (size_t)ek_gpu_outputs_here(&x->g->share.cut, (int)vocab).first;
+                            sizeof(float) * (size_t)ek_gpu_outputs_here(&x->g->share.shard, (int)vocab).first;
     v[EK_GPU_BAD] = x->buf.bad + sizeof(int32_t) * first;
     v[EK_GPU_DIGEST] = x->now.digests ? x->buf.digest + sizeof(uint64_t) * first : 0;
     v[EK_GPU_FROM] = x->now.from, v[EK_GPU_N_TOKEN] = x->now.n_token;

@@ -87,5 +87,5 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
                                   .tile = all->tile};
     const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
     /* pairs of an expert are in any order, unless other devices have some of the same ones */
-    EK_GPU_WRITE(w, ek_gpu_is_cut(x) ? "ek_group_ordered" : "ek_group", one, g);
+    EK_GPU_WRITE(w, ek_gpu_is_sharded(x) ? "ek_group_ordered" : "ek_group", one, g);
 }

@@ -85,7 +85,7 @@ static ek_cuda_operands operands_for(const ek_gpu_writer *w, const ek_gpu_readin
     *complete = true;
     const bool pair = r->by == EK_GPU_TO_HEADS
                           ? all->m[2] && ek_gpu_reads_in_pairs(x, all->m[1], all->m[2], r->n)
-                          : ek_gpu_is_cut(x) && ek_gpu_reads_in_pairs(x, all->m[0], all->m[1], r->n);
+                          : ek_gpu_is_sharded(x) && ek_gpu_reads_in_pairs(x, all->m[0], all->m[1], r->n);
     for (int i = 0; i < 3 && all->m[i]; i++) {
         const ek_gpu_matrix *m = all->m[i];
         if (heads != EK_GPU_HEADS_WIDE && ((i && pair) || !ek_gpu_reads_operand(x, m, r->n))) *complete = false;

@@ -2,7 +2,7 @@
 
 #include <limits.h>
 
-/* Those that s follows, and no others: a piece that the last device computes meanwhile may write its own. */
+/* Those that s follows, and no others: a microbatch that the last device computes meanwhile may write its own. */
 static ek_err take_tokens(ek_gpu_run *x, const ek_step *s)
 {
     const ek_gpu_run *last = x->near.last;

@@ -1,6 +1,6 @@
-/* The executor over several devices that have whole layers: every step, or piece of one, goes through the CPU's layers,
- * if there are any, and then through each device's. A device's own executor (gpu/several/executor.c) computes its part
- * of it.
+/* The executor over several devices that have whole layers: every step, or microbatch of one, goes through the CPU's
+ * layers, if there are any, and then through each device's. A device's own executor (gpu/several/executor.c) computes
+ * its part of it.
  */
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
 #include "gpu/fit/fit.h"
-#include "gpu/several/pieces.h"
+#include "gpu/several/microbatches.h"
 #include "gpu/several/state.h"
 #include "gpu/step/run.h"
 
@@ -21,19 +21,19 @@ typedef struct split {
     ek_stage stage[EK_RANKS];
     ek_front *front; /* NULL: the CPU has no layers */
     size_t front_bytes[EK_PAGE_KINDS];
-    float *rows;               /* pinned: the front's, of all pieces */
-    ek_pieces pieces[2];       /* of the step that was begun first, and of the one behind it */
-    uint64_t at[2];            /* the first of them, by the devices' count */
-    uint64_t n_begun, n_ended; /* steps */
-    const ek_pieces *ended;    /* of the step that ended last, and what its pieces brought to the host */
+    float *rows;                     /* pinned: the front's, of all microbatches */
+    ek_microbatches microbatches[2]; /* of the step that was begun first, and of the one behind it */
+    uint64_t at[2];                  /* the first of them, by the devices' count */
+    uint64_t n_begun, n_ended;       /* steps */
+    const ek_microbatches *ended;    /* of the step that ended last, and what its microbatches brought to the host */
     int first_logits;
-    int32_t *result[EK_PIECES];
+    int32_t *result[EK_MICROBATCHES];
 } split;
 
-_Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_PIECES, "of all pieces, and of those of a step behind");
+_Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_MICROBATCHES, "of all pieces, and of those of a step behind");
 
-/* Rows of a piece of a prompt. */
-enum { MIN_PIECE = 256, MIN_PIECE_OF_HOST = 128 };
+/* Rows of a microbatch of a prompt. */
+enum { MIN_MICROBATCH = 256, MIN_MICROBATCH_OF_HOST = 128 };
 
 static ek_gpu_run *run_of(const split *x, int i)
 {
@@ -63,7 +63,7 @@ static ek_err open_split(void *arg, const ek_executor_sizes *z)
 {
     split *x = arg;
     EK_TRY(open_front(x, z));
-    for (int i = 0; i < 2; i++) ek_pieces_open(&x->pieces[i], z->max_rows);
+    for (int i = 0; i < 2; i++) ek_microbatches_open(&x->microbatches[i], z->max_rows);
     for (int i = 0; i < x->n; i++) {
         EK_TRY(x->on[i].open(x->on[i].arg, z));
         EK_TRY(ek_ranks_check_taken(x->r, i, run_of(x, i)));
@@ -80,23 +80,23 @@ static void close_split(void *arg)
     }
     for (int i = 0; i < x->n; i++) x->on[i].close(x->on[i].arg);
     ek_front_close(x->front);
-    for (int i = 0; i < 2; i++) ek_pieces_close(&x->pieces[i]);
+    for (int i = 0; i < 2; i++) ek_microbatches_close(&x->microbatches[i]);
     free(x);
 }
 
 /* --- a step */
 
-/* What device i is given of a piece: draws and logits are the last one's. */
-static ek_step step_of(const split *x, const ek_pieces *p, const ek_step *s, int piece, int i)
+/* What device i is given of a microbatch: draws and logits are the last one's. */
+static ek_step step_of(const split *x, const ek_microbatches *p, const ek_step *s, int microbatch, int i)
 {
-    ek_step own = ek_pieces_step(p, s, piece);
+    ek_step own = ek_microbatches_step(p, s, microbatch);
     if (i + 1 < x->n) own.draw = NULL, own.n_draws = 0, own.masks = NULL;
     return own;
 }
 
-static ek_pieces *pieces_of(split *x, uint64_t step)
+static ek_microbatches *microbatches_of(split *x, uint64_t step)
 {
-    return &x->pieces[step % 2];
+    return &x->microbatches[step % 2];
 }
 
 /* Keeps the first sentence while others are written. */
@@ -117,18 +117,19 @@ static ek_err fail_with(const first *f)
     return f->err ? ek_fail(f->err, "%s", f->text) : EK_OK;
 }
 
-/* Piece by piece, so that a device begins with the first while the one behind it waits for it. */
-static ek_err begin_piece(split *x, const ek_pieces *p, const ek_step *s, int piece, int begun[EK_RANKS])
+/* Piece by microbatch, so that a device begins with the first while the one behind it waits for it. */
+static ek_err begin_microbatch(split *x, const ek_microbatches *p, const ek_step *s, int microbatch,
+                               int begun[EK_RANKS])
 {
     if (x->front) {
-        const ek_step own = ek_pieces_step(p, s, piece);
-        float *rows = x->rows + (size_t)p->first[piece] * (size_t)x->r->m->config.hidden_size;
+        const ek_step own = ek_microbatches_step(p, s, microbatch);
+        float *rows = x->rows + (size_t)p->first[microbatch] * (size_t)x->r->m->config.hidden_size;
         EK_TRY(ek_front_step(x->front, &own, rows));
         run_of(x, 0)->near.given = rows;
     }
     for (int i = 0; i < x->n; i++) {
-        const ek_step own = step_of(x, p, s, piece, i);
-        if (s->follows) run_of(x, i)->near.drawn = x->at[(x->n_begun - 1) % 2] + (uint64_t)p->after[piece];
+        const ek_step own = step_of(x, p, s, microbatch, i);
+        if (s->follows) run_of(x, i)->near.drawn = x->at[(x->n_begun - 1) % 2] + (uint64_t)p->after[microbatch];
         EK_TRY(x->on[i].begin(x->on[i].arg, &own));
         begun[i]++;
     }
@@ -136,13 +137,13 @@ static ek_err begin_piece(split *x, const ek_pieces *p, const ek_step *s, int pi
 }
 
 /* Where embeddings of layers are decoded on the host, there is room for those of one step. */
-static int max_pieces(const split *x)
+static int max_microbatches(const split *x)
 {
     const ek_config *c = &x->r->m->config;
     if ((x->n == 1 && !x->front) || x->r->place.host_experts) return 1;
     for (int i = 0; i < x->n; i++)
         if (c->per_layer_size && !run_of(x, i)->g->w.table.l.n) return 1;
-    return EK_PIECES;
+    return EK_MICROBATCHES;
 }
 
 /* Whether all rows follow draws of the step in front. */
@@ -153,31 +154,32 @@ static bool only_follows(const ek_step *s)
     return s->follows;
 }
 
-/* In as many pieces as take least time; for tests in as many as can be. */
-static void cut(split *x, ek_pieces *p, const ek_step *s)
+/* In as many microbatches as take least time; for tests in as many as can be. */
+static void divide(split *x, ek_microbatches *p, const ek_step *s)
 {
     const bool turns = only_follows(s);
-    const ek_pieces *front = s->follows ? pieces_of(x, x->n_begun - 1) : NULL;
-    const int forced = x->r->min_piece, min = forced ? forced : x->front ? MIN_PIECE_OF_HOST : MIN_PIECE;
-    const int most = turns ? x->n : s->n_rows / min, all = max_pieces(x);
-    int max = most < all ? most : all, wanted = 0;
+    const ek_microbatches *front = s->follows ? microbatches_of(x, x->n_begun - 1) : NULL;
+    const int forced = x->r->min_microbatch, min = forced ? forced : x->front ? MIN_MICROBATCH_OF_HOST : MIN_MICROBATCH;
+    const int limit = turns ? x->n : s->n_rows / min, all = max_microbatches(x);
+    int max = limit < all ? limit : all, wanted = 0;
     for (int i = 0; i < s->n_rows; i++) wanted += s->row[i].wants_logits;
-    if (!forced && !x->front) max = ek_stage_pieces(x->stage, x->n, s->n_rows, wanted, turns, max);
-    if (turns) ek_pieces_follow(p, s, front, max, 1);
-    else ek_pieces_cut(p, s, front, max, min);
+    if (!forced && !x->front) max = ek_stage_microbatches(x->stage, x->n, s->n_rows, wanted, turns, max);
+    if (turns) ek_microbatches_follow(p, s, front, max, 1);
+    else ek_microbatches_divide(p, s, front, max, min);
     x->r->turns += p->turns && p->n > 1, x->r->prompts_ahead += front && !turns;
 }
 
-/* A step of which one device cannot begin a piece is begun nowhere. */
+/* A step of which one device cannot begin a microbatch is begun nowhere. */
 static ek_err begin_split(void *arg, const ek_step *s)
 {
     split *x = arg;
-    ek_pieces *p = pieces_of(x, x->n_begun);
+    ek_microbatches *p = microbatches_of(x, x->n_begun);
     int begun[EK_RANKS] = {0};
     first f = {0};
-    cut(x, p, s);
+    divide(x, p, s);
     x->at[x->n_begun % 2] = run_of(x, x->n - 1)->flights.n_begun;
-    for (int piece = 0; piece < p->n && !f.err; piece++) keep(&f, begin_piece(x, p, s, piece, begun));
+    for (int microbatch = 0; microbatch < p->n && !f.err; microbatch++)
+        keep(&f, begin_microbatch(x, p, s, microbatch, begun));
     if (!f.err) x->n_begun++;
     for (int i = 0; i < x->n && f.err; i++)
         for (; begun[i] > 0; begun[i]--) ek_gpu_forget(&x->on[i]);
@@ -187,14 +189,14 @@ static ek_err begin_split(void *arg, const ek_step *s)
 static ek_err end_split(void *arg, const ek_step *s)
 {
     split *x = arg;
-    const ek_pieces *p = pieces_of(x, x->n_ended++);
+    const ek_microbatches *p = microbatches_of(x, x->n_ended++);
     first f = {0};
-    for (int piece = 0; piece < p->n; piece++) {
+    for (int microbatch = 0; microbatch < p->n; microbatch++) {
         for (int i = 0; i < x->n; i++) {
-            const ek_step own = step_of(x, p, s, piece, i);
+            const ek_step own = step_of(x, p, s, microbatch, i);
             keep(&f, x->on[i].end(x->on[i].arg, &own));
         }
-        x->result[piece] = run_of(x, x->n - 1)->flights.result;
+        x->result[microbatch] = run_of(x, x->n - 1)->flights.result;
     }
     x->ended = p, x->first_logits = s->first_logits;
     return fail_with(&f);
@@ -215,7 +217,7 @@ static const float *logits_split(void *arg, int row)
 static uint64_t digest_split(void *arg, int row)
 {
     const split *x = arg;
-    run_of(x, x->n - 1)->flights.result = x->result[ek_pieces_with(x->ended, row - x->first_logits)];
+    run_of(x, x->n - 1)->flights.result = x->result[ek_microbatches_with(x->ended, row - x->first_logits)];
     return x->on[x->n - 1].digest(x->on[x->n - 1].arg, row);
 }
 
@@ -308,7 +310,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
         x->stage[i] = ek_stage_of(r->m, r->place.share[i].first, r->place.share[i].end);
-        run_of(x, i)->flights.n_flights = 2 * EK_PIECES; /* and of a step behind */
+        run_of(x, i)->flights.n_flights = 2 * EK_MICROBATCHES; /* and of a step behind */
     }
     join(x);
     memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */
@@ -319,7 +321,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     out.open = open_split, out.close = close_split;
     out.step = step_split;
     out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
-    out.draw = NULL; /* of pieces each has its own */
+    out.draw = NULL; /* of microbatches each has its own */
     out.begins_prompts = !host && x->n > 1;
     out.logits = logits_split, out.digest = digest_split;
     out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;

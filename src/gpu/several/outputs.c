@@ -26,9 +26,9 @@ static ek_err open_split(void *arg, const ek_executor_sizes *z)
         EK_TRY(ek_ranks_check_taken(x->r, i, x->run[i]));
     }
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
-        size_t most = 0;
-        for (int i = 0; i < x->n; i++) most = x->run[i]->buf.page_bytes[k] > most ? x->run[i]->buf.page_bytes[k] : most;
-        if (most) x->page[k] = ek_alloc(most);
+        size_t max = 0;
+        for (int i = 0; i < x->n; i++) max = x->run[i]->buf.page_bytes[k] > max ? x->run[i]->buf.page_bytes[k] : max;
+        if (max) x->page[k] = ek_alloc(max);
     }
     return EK_OK;
 }

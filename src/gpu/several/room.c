@@ -7,8 +7,8 @@
 
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room)
 {
-    const double most = ek_fit_part_of_pages(&r->m->layout, own);
-    return most > 0 ? room / most : INFINITY;
+    const double max = ek_fit_part_of_pages(&r->m->layout, own);
+    return max > 0 ? room / max : INFINITY;
 }
 
 static double keys_of(const ek_gpu *g, double left)

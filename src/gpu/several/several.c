@@ -74,10 +74,10 @@ static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_mo
 static ek_err load_one(ek_ranks *r, int i)
 {
     ek_model_share share = r->place.share[i];
-    const ek_gpu_wanted w = {r->m, ek_place_cut(&r->place, i), share.host_experts};
+    const ek_gpu_wanted w = {r->m, ek_place_shards(&r->place, i), share.host_experts};
     const ek_rows_wanted rows = {ek_gpu_rows_wanted, &w};
-    if (w.cut.ranks || w.host_experts) share.rows = &rows;
-    return ek_gpu_load(r->gpu[i], r->m, &share, w.cut);
+    if (w.shard.ranks || w.host_experts) share.rows = &rows;
+    return ek_gpu_load(r->gpu[i], r->m, &share, w.shard);
 }
 
 /* Weights in the order of the devices, the CPU's last: these stay. */

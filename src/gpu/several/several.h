@@ -1,9 +1,9 @@
 /* A model over several CUDA devices, or over devices and the CPU, with one executor over all. Each device has whole
  * layers, or some outputs of every layer. By layers, a float row of hidden state per token is copied to the device of
- * the next layer, and replies take turns: a step is begun in pieces behind the step in front, so that every device has
- * a piece (pieces.h). By outputs, every device sends its part of a row to all others. No sum is divided, so bits,
- * digests, pages on disk and the numerics id are those of one device. A page of keys and values has one page number on
- * all devices; each device keeps the part of its layers or heads. */
+ * the next layer, and replies take turns: a step is begun in microbatches behind the step in front, so that every
+ * device has a microbatch (microbatches.h). By outputs, every device sends its part of a row to all others. No sum is
+ * divided, so bits, digests, pages on disk and the numerics id are those of one device. A page of keys and values has
+ * one page number on all devices; each device keeps the part of its layers or heads. */
 #ifndef EK_GPU_RANKS_RANKS_H
 #define EK_GPU_RANKS_RANKS_H
 

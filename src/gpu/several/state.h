@@ -16,7 +16,7 @@ struct ek_ranks {
     int n; /* devices */
     ek_gpu *gpu[EK_RANKS];
     double max_bytes;
-    int min_piece;             /* for tests; 0: as it is */
+    int min_microbatch;        /* for tests; 0: as it is */
     uint64_t turns;            /* for tests: steps whose sequences went through the devices in turns */
     uint64_t prompts_ahead;    /* for tests: steps with prompts begun behind others */
     ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, of the executor that was made last */

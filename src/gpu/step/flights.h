@@ -8,7 +8,7 @@
 #include "cuda/api.h"
 
 /* What the host has of a step meanwhile, all pinned: two, for one may begin behind another; of several devices more,
- * for a step may be in pieces (gpu/several/pieces.h). */
+ * for a step may be in pieces (gpu/several/microbatches.h). */
 typedef struct ek_gpu_flight {
     uint8_t *block;  /* block.host while its step is begun: the copy to the device is queued behind the step in front */
     int32_t *result; /* of all rows of logits: digests (two int32 each), then bad, then token; with a cut what

@@ -36,7 +36,7 @@ struct ek_gpu_run {
 /* The heads of layers like l that are computed here. */
 static inline ek_gpu_head_part ek_gpu_heads_of(const ek_gpu_run *x, const ek_layer_config *l)
 {
-    return ek_gpu_heads_here(&x->g->share.cut, &x->g->m->config, l);
+    return ek_gpu_heads_here(&x->g->share.shard, &x->g->m->config, l);
 }
 
 /* Heads whose attention is one launch, in layers like l: the heads that are here. A drafter behind a target whose
@@ -45,7 +45,7 @@ static inline ek_gpu_head_part ek_gpu_heads_of(const ek_gpu_run *x, const ek_lay
 static inline ek_gpu_head_part ek_gpu_heads_at_once(const ek_gpu_run *x, const ek_layer_config *l)
 {
     const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
-    const int ranks = x->target ? x->target->g->share.cut.ranks : 0;
+    const int ranks = x->target ? x->target->g->share.shard.ranks : 0;
     if (!ranks) return here;
     const int n = here.kv.n % ranks == 0 ? here.kv.n / ranks : 1;
     return (ek_gpu_head_part){{0, here.q.n / here.kv.n * n}, {0, n}};

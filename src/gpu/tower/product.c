@@ -6,7 +6,7 @@
 /* Of a product in parts, at most. */
 enum { PARTS = 64 << 20 };
 
-static void most(size_t *of, size_t bytes)
+static void raise_to(size_t *of, size_t bytes)
 {
     if (bytes > *of) *of = bytes;
 }
@@ -16,12 +16,12 @@ void ek_gpu_tower_need(ek_gpu_tower *t, const ek_gpu_matrix *m, int rows)
     ek_gpu_run *x = &t->run;
     x->g = t->g, x->buf.segment_bytes = PARTS;
     const ek_cuda_product p = ek_gpu_product_of(x, m, rows);
-    most(&x->buf.stack_bytes, p.stack);
-    most(&t->parts_bytes, p.parts ? sizeof(float) * (size_t)p.parts * (size_t)rows * (size_t)m->l.n : 0);
+    raise_to(&x->buf.stack_bytes, p.stack);
+    raise_to(&t->parts_bytes, p.parts ? sizeof(float) * (size_t)p.parts * (size_t)rows * (size_t)m->l.n : 0);
     if (!m->l.units) return;
     ek_cuda_acts acts;
-    most(&t->acts_bytes, ek_cuda_acts_plan(&acts, m->l.k, m->l.a_group) * (size_t)rows);
-    most(&x->buf.operand_bytes, p.operand);
+    raise_to(&t->acts_bytes, ek_cuda_acts_plan(&acts, m->l.k, m->l.a_group) * (size_t)rows);
+    raise_to(&x->buf.operand_bytes, p.operand);
 }
 
 void ek_gpu_tower_need_group(ek_gpu_tower *t, const ek_gpu_group *m, int rows)

@@ -5,7 +5,7 @@
 #include "cuda/memory.h"
 #include "cuda/product/launch.h"
 #include "cuda/product/layout.h"
-#include "gpu/weights/cut.h"
+#include "gpu/weights/shard.h"
 #include "model/drafter.h"
 #include "model/pass.h"
 
@@ -52,7 +52,7 @@ typedef struct ek_gpu_share {
     bool embed;       /* it looks tokens up */
     bool head;        /* and it makes logits */
     int host_experts; /* layers [first, host_experts) have router and experts on the host (gpu/step/step.h) */
-    ek_gpu_cut cut;
+    ek_gpu_shard shard;
     size_t kv_at[EK_PAGE_KINDS], kv_bytes[EK_PAGE_KINDS];
 } ek_gpu_share;
 

@@ -101,9 +101,9 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
         if (ek_wform_is_q(from->form) && from->panel_bytes > u->buffer.bytes) u->buffer.bytes = from->panel_bytes;
         const bool q = ek_wform_is_q(from->form);
         int leaves = (from->k + EK_KBLOCK_Q - 1) / EK_KBLOCK_Q, levels = q ? 0 : ek_cuda_floats_levels(from->k);
-        int *most = q ? &u->g->levels : &u->g->float_levels;
+        int *max = q ? &u->g->levels : &u->g->float_levels;
         while (q && leaves >> levels) levels++;
-        if (levels > *most) *most = levels;
+        if (levels > *max) *max = levels;
     }
     to->at = take(u, to->l.bytes * (size_t)copies);
     for (int i = 0; i < copies && u->copies && !u->err; i++) {
@@ -146,14 +146,14 @@ static ek_linear rows_of(const upload *u, const ek_linear *w, ek_gpu_range p, ek
 static void rows(upload *u, int i, ek_gpu_matrix *to, const ek_linear *from, int copies)
 {
     ek_gpu *g = u->g;
-    if (!g->share.cut.ranks || from->n == 0) {
+    if (!g->share.shard.ranks || from->n == 0) {
         matrices(u, to, from, copies);
         return;
     }
     ek_linear_parts *parts = ek_alloc(sizeof *parts * (size_t)copies);
     ek_linear *some = ek_alloc(sizeof *some * (size_t)copies);
     for (int j = 0; j < copies; j++)
-        some[j] = rows_of(u, &from[j], ek_gpu_rows_here(&g->share.cut, g->m, i, &from[j]), &parts[j]);
+        some[j] = rows_of(u, &from[j], ek_gpu_rows_here(&g->share.shard, g->m, i, &from[j]), &parts[j]);
     matrices(u, to, some, copies);
     free(parts), free(some);
 }
@@ -207,7 +207,7 @@ static void layer_behind(upload *u, int i)
 static ek_gpu_matrix part_of(const ek_gpu *g, const ek_gpu_matrix *whole)
 {
     ek_gpu_matrix out = *whole, *to = &out;
-    const ek_gpu_range p = ek_gpu_outputs_here(&g->share.cut, to->l.n);
+    const ek_gpu_range p = ek_gpu_outputs_here(&g->share.shard, to->l.n);
     const size_t skip = (size_t)(p.first / EK_PANEL), panels = (size_t)to->l.n_panels,
                  codes = to->l.code_bytes / panels * skip,
                  scales = (size_t)(to->l.units ? to->l.k / to->l.group : 0) * EK_PANEL * ek_cuda_linear_scale(&to->l);
@@ -220,9 +220,9 @@ static ek_gpu_matrix part_of(const ek_gpu *g, const ek_gpu_matrix *whole)
 /* The head is a part of a whole matrix: of the table that tokens are looked up in, or of one beside it. */
 static void parts(ek_gpu *g)
 {
-    g->w.head = g->share.head && g->share.cut.ranks ? part_of(g, ek_gpu_head(&g->w)) : *ek_gpu_head(&g->w);
-    for (int i = g->share.first; i < g->share.end && g->share.cut.ranks; i++)
-        g->w.layer[i].o_part = g->share.cut.whole_o ? part_of(g, &g->w.layer[i].o) : g->w.layer[i].o;
+    g->w.head = g->share.head && g->share.shard.ranks ? part_of(g, ek_gpu_head(&g->w)) : *ek_gpu_head(&g->w);
+    for (int i = g->share.first; i < g->share.end && g->share.shard.ranks; i++)
+        g->w.layer[i].o_part = g->share.shard.whole_o ? part_of(g, &g->w.layer[i].o) : g->w.layer[i].o;
 }
 
 /* Layers [first, end), and with embed what belongs to no layer, in place of what was copied. */
@@ -237,12 +237,12 @@ static void read_some(upload *u, int first, int end, bool embed)
 
 static void read_layer(upload *u, int i)
 {
-    const double part = (double)u->g->bytes * GROUP_PART, most = part < GROUP_BYTES ? part : GROUP_BYTES;
+    const double part = (double)u->g->bytes * GROUP_PART, max = part < GROUP_BYTES ? part : GROUP_BYTES;
     double bytes = 0;
     int end = i;
     if (i < u->read_end) return;
     do bytes += ek_model_layer_bytes(u->g->m, end++);
-    while (end < u->g->share.end && bytes + ek_model_layer_bytes(u->g->m, end) <= most);
+    while (end < u->g->share.end && bytes + ek_model_layer_bytes(u->g->m, end) <= max);
     read_some(u, i, end, false);
 }
 
@@ -286,13 +286,13 @@ static ek_err take_memory(upload *u)
     return ek_cuda_alloc(g->c, &g->block, g->bytes, "the weights");
 }
 
-void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut)
+void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_shard shard)
 {
     const ek_model *m = g->m;
-    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .cut = cut};
+    g->share = (ek_gpu_share){.first = s->first, .end = s->end, .embed = s->embed, .shard = shard};
     g->share.head = s->end == m->config.n_layers;
     g->share.host_experts = s->host_experts;
-    ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &cut);
+    ek_gpu_pages_here(g->share.kv_at, g->share.kv_bytes, m, s, &shard);
 }
 
 void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d)
@@ -301,7 +301,7 @@ void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d)
     own->position = ek_drafter_position(d);
     own->share = g->share; /* of pages */
     own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;
-    own->share.cut = (ek_gpu_cut){0}; /* it is whole on its device, and reads keys on all */
+    own->share.shard = (ek_gpu_shard){0}; /* it is whole on its device, and reads keys on all */
 }
 
 ek_err ek_gpu_upload_plan(ek_gpu *g)

@@ -8,7 +8,7 @@
 /* The weights' way to the device. */
 
 /* Which part of g->m g has. */
-void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_cut cut);
+void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_shard shard);
 /* own is to have all of d, a drafter for the model of g, on g's device. */
 void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d);
 /* Fills layouts in g->w, and g->bytes, alone: sizes of the model are read, and nothing is taken. */

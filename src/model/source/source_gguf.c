@@ -15,7 +15,7 @@ static bool ends_with(const char *s, const char *end)
 static void take_file(ek_gguf_source *s, ek_gguf *g)
 {
     s->g = g;
-    s->file = ek_gguf_part_name(g, 0);
+    s->file = ek_gguf_file_name(g, 0);
     s->used = ek_alloc((size_t)ek_gguf_tensor_count(g) + 1);
 }
 
@@ -305,7 +305,7 @@ ek_source *ek_source_gguf(const char *path)
 
 ek_source *ek_source_gguf_of(ek_gguf *g)
 {
-    ek_source *source = ek_source_gguf(ek_gguf_part_name(g, 0));
+    ek_source *source = ek_source_gguf(ek_gguf_file_name(g, 0));
     take_file((ek_gguf_source *)source, g);
     return source;
 }

@@ -210,7 +210,7 @@ static ek_err add_gguf(sum *s, const char *path)
     ek_gguf *g;
     EK_TRY(ek_gguf_open(&g, path));
     ek_err err = EK_OK;
-    for (int i = 0; !err && i < ek_gguf_part_count(g); i++) err = add_file(s, ek_gguf_part_name(g, i), "");
+    for (int i = 0; !err && i < ek_gguf_file_count(g); i++) err = add_file(s, ek_gguf_file_name(g, i), "");
     ek_gguf_close(g);
     return err;
 }

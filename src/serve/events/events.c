@@ -42,8 +42,8 @@ struct ek_events {
     ek_mirror mirror;
     ek_history history;
     ek_replays replays;
-    bool newcomer;     /* somebody subscribed, and nobody can ask for a replay */
-    double told_again; /* ek_now() */
+    bool newcomer;         /* somebody subscribed, and nobody can ask for a replay */
+    double reported_again; /* ek_now() */
     ek_held_change change[CHANGES];
     pthread_mutex_t lock;
     ek_events_stats stats; /* under the lock */
@@ -114,7 +114,7 @@ static void tell_again(ek_events *e)
 {
     ek_buf *batch;
     e->newcomer = false;
-    e->told_again = ek_now();
+    e->reported_again = ek_now();
     if (e->history.next == 0) return; /* the first batch clears everything anyway */
     int n = ek_events_snapshot(&batch, &e->mirror, &e->form, ek_unix_now(), EK_PEERS_UNREAD / 2);
     for (int i = 0; i < n; i++) publish(e, &batch[i], 0, 0);
@@ -229,7 +229,7 @@ static void *run(void *arg)
             if (!pending) until = ek_now() + PAUSE;
         }
         ek_peers_turn(e->pub, at + 2, n_pub);
-        if (e->newcomer && ek_now() - e->told_again >= AGAIN) tell_again(e);
+        if (e->newcomer && ek_now() - e->reported_again >= AGAIN) tell_again(e);
         if (e->router) ek_peers_turn(e->router, at + 2 + n_pub, n_router);
         more = go_on(e);
     }

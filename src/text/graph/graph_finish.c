@@ -226,7 +226,7 @@ static bool is_required(const ek_graph *g, const ek_node *n, const ek_graph_text
 }
 
 /* A property that a requires: b excludes it, or has other values for it. */
-static bool told_by_property(const ek_graph *g, const ek_node *a, const ek_node *b, int looks, size_t *budget)
+static bool differ_by_property(const ek_graph *g, const ek_node *a, const ek_node *b, int looks, size_t *budget)
 {
     for (int i = 0; i < a->n; i++) {
         const ek_graph_text *t = &g->texts[a->first + i], *u;
@@ -268,7 +268,7 @@ static bool leaves_apart(const ek_graph *g, const ek_node *a, const ek_node *b, 
     if (a->kind == EK_NODE_NUMBER)
         return a->bounded && b->bounded && a->fraction == b->fraction && (a->hi < b->lo || b->hi < a->lo);
     if (a->kind == EK_NODE_OBJECT)
-        return told_by_property(g, a, b, looks, budget) || told_by_property(g, b, a, looks, budget);
+        return differ_by_property(g, a, b, looks, budget) || differ_by_property(g, b, a, looks, budget);
     return false;
 }
 

@@ -88,7 +88,7 @@ static void compare_wide(dev *d, const ek_cuda_linear *l, const ek_cuda_linear *
     drop(d, a.a.stack), drop(d, a.a.operand), drop(d, a.y2);
 }
 
-static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
+static void test_shape(dev *d, shape s, const int *rows, int max, bool odd)
 {
     const ek_cuda_chip *chip = ek_cuda_chip_of(d->c);
     ek_linear w[2];
@@ -96,33 +96,33 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
     CUdeviceptr weights[2];
     ek_linear_ops ops;
     ek_linear_init(&ops, 0);
-    float *x = make_rows(most, s.k, odd), *y[2];
-    void *mem = aligned_alloc(64, ek_acts_bytes(most, s.k)), *mem2 = aligned_alloc(64, ek_acts_bytes(most, s.n));
+    float *x = make_rows(max, s.k, odd), *y[2];
+    void *mem = aligned_alloc(64, ek_acts_bytes(max, s.k)), *mem2 = aligned_alloc(64, ek_acts_bytes(max, s.n));
     ek_acts acts, gated;
-    ek_acts_bind(&acts, mem, x, s.k, most, s.k);
+    ek_acts_bind(&acts, mem, x, s.k, max, s.k);
     for (int i = 0; i < 2; i++) {
         open_weights(&w[i], &s, (uint64_t)i * 12345);
         must(ek_cuda_linear_plan(&l, &w[i]));
         weights[i] = pack(d, &l, &w[i]);
-        y[i] = malloc((size_t)most * (size_t)s.n * sizeof(float));
+        y[i] = malloc((size_t)max * (size_t)s.n * sizeof(float));
         quantize_both(d, &acts, &w[i]);
         ek_linear_forward(&ops, d->pool, &w[i], &acts, y[i], s.n);
     }
-    for (int i = 0; i < most * s.n; i++) y[0][i] = ek_gelu_tanh(y[0][i]) * y[1][i];
+    for (int i = 0; i < max * s.n; i++) y[0][i] = ek_gelu_tanh(y[0][i]) * y[1][i];
     /* a product with them quantises them */
     ek_linear next;
     shape of_next = {16, s.n, 4, 64, 64, 1, EK_BF16, true}; /* or GGUF's */
     open_weights(&next, &of_next, 0);
-    ek_acts_bind(&gated, mem2, y[0], s.n, most, s.n);
+    ek_acts_bind(&gated, mem2, y[0], s.n, max, s.n);
     quantize_both(d, &gated, &next);
     ek_linear_forward(&ops, d->pool, &next, &gated, y[1], 16);
     ek_cuda_linear next_l;
     must(ek_cuda_linear_plan(&next_l, &next));
-    CUdeviceptr dx = up(d, x, (size_t)most * (size_t)s.k * sizeof(float));
+    CUdeviceptr dx = up(d, x, (size_t)max * (size_t)s.k * sizeof(float));
     ek_cuda_acts in;
     const size_t row = ek_cuda_acts_plan(&in, s.k, s.a_group);
-    in.q = up(d, NULL, row * (size_t)most);
-    device_quantize(d, &in, dx, most);
+    in.q = up(d, NULL, row * (size_t)max);
+    device_quantize(d, &in, dx, max);
     for (; *rows; rows++) {
         const ek_cuda_product leaf = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_MATRIX, chip);
         compare(d, &l, weights, 0, &in, &gated, &leaf, *rows);
@@ -137,32 +137,32 @@ static void test_shape(dev *d, shape s, const int *rows, int most, bool odd)
 }
 
 /* One matrix of two limbs, and rows u in place of the second: a per-layer gate. */
-static void test_row(dev *d, int n, int k, const int *rows, int most)
+static void test_row(dev *d, int n, int k, const int *rows, int max)
 {
     shape s = {n, k, 4, 64, 64, 2, EK_BF16, true}, of_next = {16, n, 4, 64, 64, 1, EK_BF16, true};
     ek_linear w, next;
     ek_cuda_linear l;
     ek_linear_ops ops;
     ek_linear_init(&ops, 0);
-    float *x = make_rows(most, k, true), *u = make_rows(most, n, false);
-    float *y = malloc((size_t)most * (size_t)n * sizeof(float)), *out = malloc((size_t)most * 16 * sizeof(float));
-    void *mem = aligned_alloc(64, ek_acts_bytes(most, k)), *mem2 = aligned_alloc(64, ek_acts_bytes(most, n));
+    float *x = make_rows(max, k, true), *u = make_rows(max, n, false);
+    float *y = malloc((size_t)max * (size_t)n * sizeof(float)), *out = malloc((size_t)max * 16 * sizeof(float));
+    void *mem = aligned_alloc(64, ek_acts_bytes(max, k)), *mem2 = aligned_alloc(64, ek_acts_bytes(max, n));
     ek_acts acts, gated;
-    ek_acts_bind(&acts, mem, x, k, most, k);
+    ek_acts_bind(&acts, mem, x, k, max, k);
     open_weights(&w, &s, 0), open_weights(&next, &of_next, 0);
     must(ek_cuda_linear_plan(&l, &w));
     const CUdeviceptr weights[2] = {pack(d, &l, &w), 0};
     quantize_both(d, &acts, &w);
     ek_linear_forward(&ops, d->pool, &w, &acts, y, n);
-    for (int i = 0; i < most * n; i++) y[i] = ek_gelu_tanh(y[i]) * u[i];
-    ek_acts_bind(&gated, mem2, y, n, most, n);
+    for (int i = 0; i < max * n; i++) y[i] = ek_gelu_tanh(y[i]) * u[i];
+    ek_acts_bind(&gated, mem2, y, n, max, n);
     quantize_both(d, &gated, &next);
     ek_linear_forward(&ops, d->pool, &next, &gated, out, 16);
-    const CUdeviceptr dx = up(d, x, (size_t)most * (size_t)k * sizeof(float)),
-                      du = up(d, u, (size_t)most * (size_t)n * sizeof(float));
+    const CUdeviceptr dx = up(d, x, (size_t)max * (size_t)k * sizeof(float)),
+                      du = up(d, u, (size_t)max * (size_t)n * sizeof(float));
     ek_cuda_acts in;
-    in.q = up(d, NULL, ek_cuda_acts_plan(&in, k, s.a_group) * (size_t)most);
-    device_quantize(d, &in, dx, most);
+    in.q = up(d, NULL, ek_cuda_acts_plan(&in, k, s.a_group) * (size_t)max);
+    device_quantize(d, &in, dx, max);
     for (; *rows; rows++) {
         const ek_cuda_product p = ek_cuda_warp_plan(&l, *rows, 0, EK_CUDA_GATE_ROW, ek_cuda_chip_of(d->c));
         compare(d, &l, weights, du, &in, &gated, &p, *rows);

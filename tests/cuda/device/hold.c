@@ -11,7 +11,7 @@ enum { PIECES = 4096 };
 int hold_memory(dev *d, double left_gb, char **command)
 {
     static CUdeviceptr piece[PIECES];
-    const size_t most = (size_t)1 << 30, left = (size_t)(left_gb * (1 << 30));
+    const size_t max = (size_t)1 << 30, left = (size_t)(left_gb * (1 << 30));
     ek_cuda *const c = d->c;
     size_t free, total;
     int status = 1;
@@ -21,7 +21,7 @@ int hold_memory(dev *d, double left_gb, char **command)
         return 1;
     }
     for (int i = 0; i < PIECES && free > left + (2 << 20); i++) {
-        must(ek_cuda_alloc(c, &piece[i], free - left < most ? free - left : most, "holding memory"));
+        must(ek_cuda_alloc(c, &piece[i], free - left < max ? free - left : max, "holding memory"));
         must(ek_cuda_room(c, &free, &total));
     }
     printf("%.2f of %.1f GiB are left\n", (double)free / (1 << 30), (double)total / (1 << 30));

@@ -235,7 +235,7 @@ static void time_chain(dev *d, int n, int inter, int rows)
 {
     const int size = 256;
     const ek_cuda_chip *chip = ek_cuda_chip_of(d->c);
-    const size_t row = sizeof(float) * (size_t)n * MAX_ROWS, most = 220 << 10;
+    const size_t row = sizeof(float) * (size_t)n * MAX_ROWS, max = 220 << 10;
     chain c = {.d = d, .rows = rows, .n = n};
     c.down = random_layers(d, n, inter, 1, &c.w[0]), c.gate = random_layers(d, size, n, 2, &c.w[1]);
     c.proj = random_layers(d, n, size, 2, &c.w[2]), c.q = random_layers(d, 2048, n, 1, &c.w[3]);
@@ -243,8 +243,8 @@ static void time_chain(dev *d, int n, int inter, int rows)
     c.p_gate = ek_cuda_warp_plan(&c.gate, rows, 0, EK_CUDA_GATE_ROW, chip);
     c.p_proj = ek_cuda_warp_plan(&c.proj, rows, 0, EK_CUDA_GATE_NONE, chip);
     c.p_q = ek_cuda_warp_plan(&c.q, rows, 0, EK_CUDA_GATE_NONE, chip);
-    c.down_k = find(d, c.p_down.name, most), c.gate_k = find(d, c.p_gate.name, most);
-    c.proj_k = find(d, c.p_proj.name, most), c.q_k = find(d, c.p_q.name, most);
+    c.down_k = find(d, c.p_down.name, max), c.gate_k = find(d, c.p_gate.name, max);
+    c.proj_k = find(d, c.p_proj.name, max), c.q_k = find(d, c.p_q.name, max);
     c.stage_k = find(d, "ek_stage", 0);
     float *zeros = calloc(1, row);
     c.norm = up(d, zeros, row), c.h = up(d, zeros, row), c.y = up(d, zeros, row), c.x = up(d, zeros, row);

@@ -213,32 +213,32 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     ek_linear w;
     ek_cuda_linear l;
     ek_linear_ops ops;
-    int most = 0;
-    for (const int *r = rows; *r; r++) most = *r > most ? *r : most;
+    int max = 0;
+    for (const int *r = rows; *r; r++) max = *r > max ? *r : max;
     char name[120];
     open_weights(&w, s, 0);
     snprintf(name, sizeof name, "%s %d bits %s group %d/%d limbs %d, %d x %d%s", gguf ? gguf : "", s->bits,
              s->scales == EK_F32 ? "f32" : "16", s->group, s->a_group, s->limbs, s->n, s->k,
              s->biased ? " biased" : "");
     ek_linear_init(&ops, 0);
-    float *x = make_rows(most, s->k, odd), *want = malloc((size_t)most * (size_t)(s->n + 3) * 4);
-    memset(want, 0xff, (size_t)most * (size_t)(s->n + 3) * 4);
-    void *mem = aligned_alloc(64, ek_acts_bytes(most, s->k));
+    float *x = make_rows(max, s->k, odd), *want = malloc((size_t)max * (size_t)(s->n + 3) * 4);
+    memset(want, 0xff, (size_t)max * (size_t)(s->n + 3) * 4);
+    void *mem = aligned_alloc(64, ek_acts_bytes(max, s->k));
     ek_acts acts;
-    ek_acts_bind(&acts, mem, x, s->k, most, s->k);
+    ek_acts_bind(&acts, mem, x, s->k, max, s->k);
     quantize_both(d, &acts, &w);
     ek_linear_forward(&ops, d->pool, &w, &acts, want, s->n + 3);
     must(ek_cuda_linear_plan(&l, &w));
     uint8_t *packed = calloc(1, l.bytes);
     device_pack(&l, &w, packed, 0, l.n_panels);
     if (gguf) compare_planes(d, &l, &w, packed, name);
-    CUdeviceptr weights = up(d, packed, l.bytes), dx = up(d, x, (size_t)most * (size_t)s->k * 4), q = 0;
+    CUdeviceptr weights = up(d, packed, l.bytes), dx = up(d, x, (size_t)max * (size_t)s->k * 4), q = 0;
     ek_cuda_acts device = {0};
     if (s->bits) {
         size_t row = ek_cuda_acts_plan(&device, s->k, s->a_group);
-        device.q = q = up(d, NULL, row * (size_t)most);
-        device_quantize(d, &device, dx, most);
-        compare_rows(d, &acts, &device, most < 8 ? most : 8, name);
+        device.q = q = up(d, NULL, row * (size_t)max);
+        device_quantize(d, &device, dx, max);
+        compare_rows(d, &acts, &device, max < 8 ? max : 8, name);
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
     int by[5] = {-1}, n_by = 1;

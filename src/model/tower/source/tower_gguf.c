@@ -282,7 +282,7 @@ ek_err ek_tower_gguf_open(ek_tower_source **out, const char *path, const char *m
     ek_tower_gguf *s = ek_alloc(sizeof *s);
     s->g = g;
     s->source = (ek_tower_source){
-        .ops = &ops, .path = ek_strdup(path), .file = ek_gguf_part_name(g, 0), .gguf = true, .beside = beside};
+        .ops = &ops, .path = ek_strdup(path), .file = ek_gguf_file_name(g, 0), .gguf = true, .beside = beside};
     s->unified = !ek_gguf_tensor_find(g, "v.blk.0.attn_q.weight");
     s->ollama = ek_tower_gguf_audio_ollama(g);
     ek_err err = read_text(s, path);

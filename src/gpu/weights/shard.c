@@ -1,4 +1,4 @@
-#include "gpu/weights/cut.h"
+#include "gpu/weights/shard.h"
 
 #include "cuda/exchange_args.h"
 
@@ -11,12 +11,12 @@ static int border(int n, int i, int of)
     return (int)((int64_t)n * i / of);
 }
 
-static ek_gpu_range part_of(int total, int unit, const ek_gpu_cut *cut)
+static ek_gpu_range part_of(int total, int unit, const ek_gpu_shard *shard)
 {
-    if (!cut->ranks) return (ek_gpu_range){0, total};
+    if (!shard->ranks) return (ek_gpu_range){0, total};
     const int units = (total + unit - 1) / unit;
-    const int first = border(units, cut->rank, cut->ranks) * unit,
-              end = border(units, cut->rank + 1, cut->ranks) * unit;
+    const int first = border(units, shard->rank, shard->ranks) * unit,
+              end = border(units, shard->rank + 1, shard->ranks) * unit;
     return (ek_gpu_range){first, (end < total ? end : total) - first};
 }
 
@@ -26,17 +26,18 @@ static int first_of(int i, int n, int of)
     return (int)(((int64_t)i * n + of - 1) / of);
 }
 
-ek_gpu_head_part ek_gpu_heads_here(const ek_gpu_cut *cut, const ek_config *c, const ek_layer_config *l)
+ek_gpu_head_part ek_gpu_heads_here(const ek_gpu_shard *shard, const ek_config *c, const ek_layer_config *l)
 {
-    const int kv = l->n_kv_heads, ratio = c->n_heads / kv, ranks = cut->ranks;
+    const int kv = l->n_kv_heads, ratio = c->n_heads / kv, ranks = shard->ranks;
     if (!ranks) return (ek_gpu_head_part){{0, c->n_heads}, {0, kv}};
     if (kv >= ranks) {
-        const ek_gpu_range own = part_of(kv, 1, cut);
+        const ek_gpu_range own = part_of(kv, 1, shard);
         return (ek_gpu_head_part){{own.first * ratio, own.n * ratio}, own};
     }
-    const int head = border(kv, cut->rank, ranks), first = first_of(head, ranks, kv),
+    const int head = border(kv, shard->rank, ranks), first = first_of(head, ranks, kv),
               sharers = first_of(head + 1, ranks, kv) - first;
-    const int begin = border(ratio, cut->rank - first, sharers), end = border(ratio, cut->rank - first + 1, sharers);
+    const int begin = border(ratio, shard->rank - first, sharers),
+              end = border(ratio, shard->rank - first + 1, sharers);
     return (ek_gpu_head_part){{head * ratio + begin, end - begin}, {head, 1}};
 }
 
@@ -47,19 +48,19 @@ static int unit_for(int total, int ranks, int a_group)
     return a_group > EK_PANEL && total >= a_group * ranks ? a_group : EK_PANEL;
 }
 
-ek_gpu_range ek_gpu_columns_here(const ek_gpu_cut *cut, const ek_linear *next)
+ek_gpu_range ek_gpu_columns_here(const ek_gpu_shard *shard, const ek_linear *next)
 {
-    return part_of(next->k, unit_for(next->k, cut->ranks, next->a_group), cut);
+    return part_of(next->k, unit_for(next->k, shard->ranks, next->a_group), shard);
 }
 
-bool ek_gpu_columns_in_groups(const ek_gpu_cut *cut, const ek_linear *next)
+bool ek_gpu_columns_in_groups(const ek_gpu_shard *shard, const ek_linear *next)
 {
-    return next->a_group > 0 && unit_for(next->k, cut->ranks, next->a_group) % next->a_group == 0;
+    return next->a_group > 0 && unit_for(next->k, shard->ranks, next->a_group) % next->a_group == 0;
 }
 
-ek_gpu_range ek_gpu_outputs_here(const ek_gpu_cut *cut, int n)
+ek_gpu_range ek_gpu_outputs_here(const ek_gpu_shard *shard, int n)
 {
-    return part_of(n, unit_for(n, cut->ranks, 0), cut);
+    return part_of(n, unit_for(n, shard->ranks, 0), shard);
 }
 
 static ek_gpu_range times(ek_gpu_range heads, int dim)
@@ -72,21 +73,21 @@ static bool is_one_of(const ek_linear *matrix, const ek_linear *experts, int n)
     return experts && matrix >= experts && matrix < experts + n;
 }
 
-ek_gpu_range ek_gpu_rows_here(const ek_gpu_cut *cut, const ek_model *m, int i, const ek_linear *matrix)
+ek_gpu_range ek_gpu_rows_here(const ek_gpu_shard *shard, const ek_model *m, int i, const ek_linear *matrix)
 {
     const ek_gpu_range all = {0, matrix->n};
-    if (i < 0 || !cut->ranks) return all;
+    if (i < 0 || !shard->ranks) return all;
     const ek_layer_weights *w = &m->w.layer[i];
     const ek_layer_config *l = &m->config.layer[i];
     const int n = m->config.n_experts;
-    if (matrix == &w->q) return times(ek_gpu_heads_here(cut, &m->config, l).q, l->head_dim);
-    if (matrix == &w->k || matrix == &w->v) return times(ek_gpu_heads_here(cut, &m->config, l).kv, l->head_dim);
-    if (matrix == &w->gate || matrix == &w->up) return ek_gpu_columns_here(cut, &w->down);
-    if (matrix == &w->o && cut->whole_o) return all;
+    if (matrix == &w->q) return times(ek_gpu_heads_here(shard, &m->config, l).q, l->head_dim);
+    if (matrix == &w->k || matrix == &w->v) return times(ek_gpu_heads_here(shard, &m->config, l).kv, l->head_dim);
+    if (matrix == &w->gate || matrix == &w->up) return ek_gpu_columns_here(shard, &w->down);
+    if (matrix == &w->o && shard->whole_o) return all;
     if (matrix == &w->o || matrix == &w->down || is_one_of(matrix, w->expert_down, n))
-        return ek_gpu_outputs_here(cut, matrix->n);
+        return ek_gpu_outputs_here(shard, matrix->n);
     if (is_one_of(matrix, w->expert_gate, n) || is_one_of(matrix, w->expert_up, n))
-        return ek_gpu_columns_here(cut, w->expert_down);
+        return ek_gpu_columns_here(shard, w->expert_down);
     return all;
 }
 
@@ -99,29 +100,30 @@ static ek_err check_part(ek_gpu_range p, int ranks, const char *what, int n)
 }
 
 /* Heads begin at a whole panel. */
-static ek_err check_heads(const ek_model *m, const ek_gpu_cut *cut, int i)
+static ek_err check_heads(const ek_model *m, const ek_gpu_shard *shard, int i)
 {
     const ek_layer_config *l = &m->config.layer[i];
-    const ek_gpu_head_part p = ek_gpu_heads_here(cut, &m->config, l);
-    EK_TRY(check_part(p.q, cut->ranks, "heads", m->config.n_heads));
+    const ek_gpu_head_part p = ek_gpu_heads_here(shard, &m->config, l);
+    EK_TRY(check_part(p.q, shard->ranks, "heads", m->config.n_heads));
     if (p.q.first * l->head_dim % EK_PANEL == 0 && p.kv.first * l->head_dim % EK_PANEL == 0) return EK_OK;
     return ek_fail(EK_EUNSUPPORTED, "heads of %d cannot be cut for %d devices: %d of them are no multiple of %d",
-                   l->head_dim, cut->ranks, p.q.first, EK_PANEL);
+                   l->head_dim, shard->ranks, p.q.first, EK_PANEL);
 }
 
-static ek_err check_rank(const ek_model *m, const ek_gpu_cut *cut)
+static ek_err check_rank(const ek_model *m, const ek_gpu_shard *shard)
 {
     const ek_config *c = &m->config;
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_weights *w = &m->w.layer[i];
-        EK_TRY(check_heads(m, cut, i));
-        EK_TRY(check_part(ek_gpu_columns_here(cut, &w->down), cut->ranks, "columns between two matrices", w->down.k));
+        EK_TRY(check_heads(m, shard, i));
+        EK_TRY(
+            check_part(ek_gpu_columns_here(shard, &w->down), shard->ranks, "columns between two matrices", w->down.k));
         if (c->n_experts)
-            EK_TRY(check_part(ek_gpu_columns_here(cut, &w->expert_down[0]), cut->ranks, "columns of an expert",
+            EK_TRY(check_part(ek_gpu_columns_here(shard, &w->expert_down[0]), shard->ranks, "columns of an expert",
                               w->expert_down[0].k));
     }
-    EK_TRY(check_part(ek_gpu_outputs_here(cut, c->hidden_size), cut->ranks, "outputs", c->hidden_size));
-    return check_part(ek_gpu_outputs_here(cut, c->vocab_size), cut->ranks, "tokens", c->vocab_size);
+    EK_TRY(check_part(ek_gpu_outputs_here(shard, c->hidden_size), shard->ranks, "outputs", c->hidden_size));
+    return check_part(ek_gpu_outputs_here(shard, c->vocab_size), shard->ranks, "tokens", c->vocab_size);
 }
 
 static bool is_of_experts(const ek_item *it)
@@ -144,21 +146,21 @@ void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n)
         *first = *n = 0;
         return;
     }
-    const ek_gpu_range here = ek_gpu_rows_here(&w->cut, w->m, it->layer, it->matrix);
+    const ek_gpu_range here = ek_gpu_rows_here(&w->shard, w->m, it->layer, it->matrix);
     *first = here.first, *n = here.n;
 }
 
-ek_err ek_gpu_cut_check(const ek_model *m, int ranks)
+ek_err ek_gpu_shard_check(const ek_model *m, int ranks)
 {
     if (ranks > EK_CUDA_EXCHANGE_RANKS)
         return ek_fail(EK_EUNSUPPORTED, "outputs are cut for %d devices at most, not for %d (--split layers)",
                        EK_CUDA_EXCHANGE_RANKS, ranks);
-    for (int r = 0; r < ranks; r++) EK_TRY(check_rank(m, &(ek_gpu_cut){.rank = r, .ranks = ranks}));
+    for (int r = 0; r < ranks; r++) EK_TRY(check_rank(m, &(ek_gpu_shard){.rank = r, .ranks = ranks}));
     return EK_OK;
 }
 
 /* A layer has a launch for each KV head at most: as many as a recipe has room for. */
-ek_err ek_gpu_cut_check_drafter(const ek_model *drafter)
+ek_err ek_gpu_shard_check_drafter(const ek_model *drafter)
 {
     enum { MAX_KV_HEADS = 24 };
     for (int i = 0; i < drafter->config.n_layers; i++)
@@ -169,14 +171,14 @@ ek_err ek_gpu_cut_check_drafter(const ek_model *drafter)
     return EK_OK;
 }
 
-double ek_gpu_cut_bytes(const ek_model *m, const ek_gpu_cut *cut)
+double ek_gpu_shard_bytes(const ek_model *m, const ek_gpu_shard *shard)
 {
     const ek_config *c = &m->config;
     double bytes = ek_model_common_bytes(m, true);
     for (int i = 0; i < c->n_layers; i++) {
         const ek_layer_weights *w = &m->w.layer[i];
-        const ek_gpu_range columns = ek_gpu_columns_here(cut, &w->down);
-        const double o = cut->whole_o ? (double)w->o.bytes : 0;
+        const ek_gpu_range columns = ek_gpu_columns_here(shard, &w->down);
+        const double o = shard->whole_o ? (double)w->o.bytes : 0;
         bytes += (ek_model_layer_bytes(m, i) - o) * columns.n / w->down.k + o;
     }
     return bytes;
@@ -189,7 +191,7 @@ static bool is_of_kind(const ek_layer_config *l, int kind)
 
 /* A layer's part of a page ends where the next one's begins. */
 void ek_gpu_pages_here(size_t at[EK_PAGE_KINDS], size_t bytes[EK_PAGE_KINDS], const ek_model *m,
-                       const ek_model_share *s, const ek_gpu_cut *cut)
+                       const ek_model_share *s, const ek_gpu_shard *shard)
 {
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
         size_t end = m->layout.page_bytes[k];
@@ -201,10 +203,10 @@ void ek_gpu_pages_here(size_t at[EK_PAGE_KINDS], size_t bytes[EK_PAGE_KINDS], co
             if (i >= s->end) end = at[k];
         }
         bytes[k] = end - at[k];
-        for (int i = 0; i < m->config.n_layers && cut->ranks; i++) {
+        for (int i = 0; i < m->config.n_layers && shard->ranks; i++) {
             const ek_layer_config *l = &m->config.layer[i];
             if (!is_of_kind(l, k)) continue;
-            const ek_gpu_head_part here = ek_gpu_heads_here(cut, &m->config, l);
+            const ek_gpu_head_part here = ek_gpu_heads_here(shard, &m->config, l);
             bytes[k] = ek_gpu_kv_here(&here, l, end - at[k]);
             break; /* layers of a kind are alike */
         }

@@ -25,7 +25,7 @@ static void warn(ek_shared *s, const char *why, double rest)
            rest);
 }
 
-static double rest(ek_shared_line *l)
+static double rest(ek_shared_connection *l)
 {
     double pause = SHORTEST_REST;
     for (int i = 1; i < l->failures && pause < LONGEST_REST; i++) pause *= 2;
@@ -43,14 +43,14 @@ static void say_good(ek_shared *s)
     if (was) ek_log(EK_LOG_INFO, "shared pages: %s: connected", s->text);
 }
 
-static void shut(ek_shared_line *l)
+static void shut(ek_shared_connection *l)
 {
     if (l->redis) atomic_fetch_sub(&l->s->counts.connected, 1);
     ek_redis_close(l->redis);
     l->redis = NULL;
 }
 
-bool ek_shared_line_connect(ek_shared_line *l)
+bool ek_shared_connection_connect(ek_shared_connection *l)
 {
     ek_shared *s = l->s;
     const ek_link_opts o = {.url = &s->url, .ca = s->ca, .cert = s->cert, .stop = &s->stop};
@@ -67,7 +67,7 @@ bool ek_shared_line_connect(ek_shared_line *l)
     return false;
 }
 
-bool ek_shared_line_failed(ek_shared_line *l, ek_err err)
+bool ek_shared_connection_failed(ek_shared_connection *l, ek_err err)
 {
     bool again = l->failures++ == 0 && err == EK_EIO;
     atomic_fetch_add(&l->s->counts.errors, 1);
@@ -76,7 +76,7 @@ bool ek_shared_line_failed(ek_shared_line *l, ek_err err)
     return again;
 }
 
-void ek_shared_line_refused(ek_shared_line *l, const char *command, const char *words)
+void ek_shared_connection_refused(ek_shared_connection *l, const char *command, const char *words)
 {
     char shown[EK_PLAIN_NAME], why[EK_PLAIN_NAME + 128];
     bool cluster = strncmp(words, "MOVED", 5) == 0 || strncmp(words, "ASK ", 4) == 0;
@@ -88,27 +88,27 @@ void ek_shared_line_refused(ek_shared_line *l, const char *command, const char *
     warn(l->s, why, rest(l));
 }
 
-void ek_shared_line_good(ek_shared_line *l)
+void ek_shared_connection_good(ek_shared_connection *l)
 {
     l->failures = 0;
 }
 
-void ek_shared_line_close(ek_shared_line *l)
+void ek_shared_connection_close(ek_shared_connection *l)
 {
     shut(l);
 }
 
-void ek_shared_line_pay(ek_shared_line *l, double n)
+void ek_shared_connection_charge(ek_shared_connection *l, double n)
 {
     double now = ek_now();
     if (l->s->rate <= 0) return;
-    if (l->paid_until < now) l->paid_until = now;
-    l->paid_until += n / l->s->rate;
+    if (l->charged_until < now) l->charged_until = now;
+    l->charged_until += n / l->s->rate;
 }
 
-double ek_shared_line_debt(const ek_shared_line *l)
+double ek_shared_connection_backoff(const ek_shared_connection *l)
 {
-    double left = l->paid_until - ek_now();
+    double left = l->charged_until - ek_now();
     return left > 0 ? left : 0;
 }
 

@@ -1,17 +1,17 @@
-#include "gpu/several/pieces.h"
+#include "gpu/several/microbatches.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 
-void ek_pieces_open(ek_pieces *p, int max_rows)
+void ek_microbatches_open(ek_microbatches *p, int max_rows)
 {
     p->row = ek_alloc(sizeof *p->row * (size_t)max_rows);
     p->follows = ek_alloc(sizeof *p->follows * (size_t)max_rows);
 }
 
-void ek_pieces_close(ek_pieces *p)
+void ek_microbatches_close(ek_microbatches *p)
 {
     free(p->row), free(p->follows);
 }
@@ -31,16 +31,16 @@ static int run_end(const ek_step *s, int first)
 }
 
 /* n rows of s, to where *end is, which they move. */
-static void put(ek_pieces *p, int *end, const ek_step *s, int from, int n)
+static void put(ek_microbatches *p, int *end, const ek_step *s, int from, int n)
 {
     memcpy(p->row + *end, s->row + from, sizeof *p->row * (size_t)n);
     if (s->follows) memcpy(p->follows + *end, s->follows + from, sizeof *p->follows * (size_t)n);
     *end += n;
 }
 
-/* Takes rows [from, to) of a sequence into piece i, up to where it is full and what it has sees nothing behind it.
+/* Takes rows [from, to) of a sequence into microbatch i, up to where it is full and what it has sees nothing behind it.
  * Returns how many. */
-static int take(ek_pieces *p, const ek_step *s, int i, int from, int to, int full)
+static int take(ek_microbatches *p, const ek_step *s, int i, int from, int to, int full)
 {
     int seen = 0, good = 0;
     for (int r = from; r < to && !s->row[r].wants_logits; r++) {
@@ -52,25 +52,25 @@ static int take(ek_pieces *p, const ek_step *s, int i, int from, int to, int ful
     return good;
 }
 
-void ek_pieces_cut(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
+void ek_microbatches_divide(ek_microbatches *p, const ek_step *s, const ek_microbatches *front, int max, int min)
 {
-    const int most = s->n_rows / min < max ? s->n_rows / min : max;
-    *p = (ek_pieces){.row = p->row, .follows = p->follows};
-    for (int i = 0; front && i < EK_PIECES; i++) p->after[i] = front->n - 1;
-    if (most < 2) { /* the step itself (ek_pieces_step) */
+    const int limit = s->n_rows / min < max ? s->n_rows / min : max;
+    *p = (ek_microbatches){.row = p->row, .follows = p->follows};
+    for (int i = 0; front && i < EK_MICROBATCHES; i++) p->after[i] = front->n - 1;
+    if (limit < 2) { /* the step itself (ek_microbatches_step) */
         p->n = 1, p->first[1] = s->n_rows;
         return;
     }
-    const int full = s->n_rows / most;
+    const int full = s->n_rows / limit;
     int i = 0;
-    for (int r = 0, end; r < s->n_rows; r = end) { /* a sequence's rows: some to pieces, the rest to the last */
+    for (int r = 0, end; r < s->n_rows; r = end) { /* a sequence's rows: some to microbatches, the rest to the last */
         end = run_end(s, r);
-        for (int took = 1; took && i + 1 < most && r < end; r += took) {
+        for (int took = 1; took && i + 1 < limit && r < end; r += took) {
             took = take(p, s, i, r, end, full);
             if (p->first[i + 1] - p->first[i] >= full) i++, p->first[i + 1] = p->first[i];
         }
     }
-    if (p->first[i + 1] == p->first[i]) p->n = i + 1; /* the last piece begins where the others end */
+    if (p->first[i + 1] == p->first[i]) p->n = i + 1; /* the last microbatch begins where the others end */
     else p->n = i + 2, p->first[i + 2] = p->first[i + 1];
     if (p->first[p->n - 1] == s->n_rows) p->n--; /* all rows went */
     const int last = p->n - 1, gone = p->first[last];
@@ -85,15 +85,15 @@ void ek_pieces_cut(ek_pieces *p, const ek_step *s, const ek_pieces *front, int m
 
 /* --- in turns */
 
-int ek_pieces_with(const ek_pieces *p, int i)
+int ek_microbatches_with(const ek_microbatches *p, int i)
 {
-    int piece = p->n - 1;
-    while (p->turns && piece > 0 && p->first[piece] > i) piece--;
-    return piece;
+    int microbatch = p->n - 1;
+    while (p->turns && microbatch > 0 && p->first[microbatch] > i) microbatch--;
+    return microbatch;
 }
 
 /* Whether row i is the only one of its sequence and has draw i, and draws are followed in their order: then what the
- * pieces in front of a piece draw lies in front of all that it and those behind it follow. */
+ * microbatches in front of a microbatch draw lies in front of all that it and those behind it follow. */
 static bool goes_in_turns(const ek_step *s)
 {
     if (s->n_draws != s->n_rows) return false;
@@ -104,33 +104,34 @@ static bool goes_in_turns(const ek_step *s)
     return true;
 }
 
-/* Each sequence where it was; false: there are too many or none in a piece. */
-static bool stay(ek_pieces *p, const ek_step *s, const ek_pieces *front)
+/* Each sequence where it was; false: there are too many or none in a microbatch. */
+static bool stay(ek_microbatches *p, const ek_step *s, const ek_microbatches *front)
 {
-    const int most = (s->n_rows + p->n - 1) / p->n + 1 + s->n_rows / 16;
+    const int limit = (s->n_rows + p->n - 1) / p->n + 1 + s->n_rows / 16;
     if (!front->turns || front->n != p->n) return false;
     for (int i = 0, r = 0; i < p->n; i++) {
-        while (r < s->n_rows && ek_pieces_with(front, s->follows[r]) <= i) r++;
+        while (r < s->n_rows && ek_microbatches_with(front, s->follows[r]) <= i) r++;
         p->first[i + 1] = r;
-        if (r == p->first[i] || r - p->first[i] > most) return false;
+        if (r == p->first[i] || r - p->first[i] > limit) return false;
     }
     return true;
 }
 
-void ek_pieces_follow(ek_pieces *p, const ek_step *s, const ek_pieces *front, int max, int min)
+void ek_microbatches_follow(ek_microbatches *p, const ek_step *s, const ek_microbatches *front, int max, int min)
 {
-    const int most = s->n_rows / min < max ? s->n_rows / min : max;
-    *p = (ek_pieces){.row = p->row, .follows = p->follows, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
+    const int limit = s->n_rows / min < max ? s->n_rows / min : max;
+    *p = (ek_microbatches){
+        .row = p->row, .follows = p->follows, .n = 1, .first = {0, s->n_rows}, .after = {front->n - 1}};
     if (!goes_in_turns(s)) return;
-    p->turns = true, p->n = most > 1 ? most : 1;
+    p->turns = true, p->n = limit > 1 ? limit : 1;
     if (!stay(p, s, front))
         for (int i = 0; i <= p->n; i++) p->first[i] = s->n_rows * i / p->n;
-    for (int i = 0; i < p->n; i++) p->after[i] = ek_pieces_with(front, s->follows[p->first[i + 1] - 1]);
+    for (int i = 0; i < p->n; i++) p->after[i] = ek_microbatches_with(front, s->follows[p->first[i + 1] - 1]);
 }
 
 /* --- */
 
-static ek_step turn_of(const ek_pieces *p, const ek_step *s, int i)
+static ek_step turn_of(const ek_microbatches *p, const ek_step *s, int i)
 {
     ek_step own = *s;
     const int first = p->first[i];
@@ -141,7 +142,7 @@ static ek_step turn_of(const ek_pieces *p, const ek_step *s, int i)
     return own;
 }
 
-ek_step ek_pieces_step(const ek_pieces *p, const ek_step *s, int i)
+ek_step ek_microbatches_step(const ek_microbatches *p, const ek_step *s, int i)
 {
     ek_step own = *s;
     if (p->n == 1) return own;
