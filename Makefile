@@ -123,7 +123,7 @@ libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 # One short line per file; `make V=1` shows the commands.
 say = $(if $(V),,@echo "  $1" && )
 
-.PHONY: all help setup check check-all demo asan ubsan tsan fuzz docs eval clean distclean quick
+.PHONY: all help setup check check-all demo asan ubsan tsan fuzz docs eval pass-table clean distclean quick
 all: $B/evenkeel $B/evenkeel-decode
 
 help: ## list targets

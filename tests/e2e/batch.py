@@ -262,6 +262,30 @@ def a_server_of_another_kind_stops_the_run():
     batch("b", "--url", "ftp://127.0.0.1", status=2, says="--url ftp://127.0.0.1")
 
 
+@test
+def what_lm_evaluation_harness_asks():
+    """Requests of its local-completions: a continuation's log-likelihood, alone and in a list, is the sum of the same numbers."""
+    ask = lambda prompt: {"model": "pocket", "prompt": prompt, "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}
+    with Server(PROGRAM, "--model", MODEL) as s:
+        ids = [s.call("POST", "/v1/tokenize", {"prompt": t})[2]["tokens"] for t in ("The sky is blue", "The sky is green")]
+        begin = next(i for i in range(len(ids[0])) if ids[0][i] != ids[1][i])
+        def scores(choice):
+            p = choice["logprobs"]
+            n, top = p["token_logprobs"][begin:-1], p["top_logprobs"][begin:-1]
+            assert p["token_logprobs"][0] is None and len(p["tokens"]) == len(p["token_logprobs"])
+            return sum(n), all(x == max(t.values()) for x, t in zip(n, top))
+        status, _, both = s.call("POST", "/v1/completions", ask(ids))
+        assert status == 200 and [c["index"] for c in both["choices"]] == [0, 1], both
+        alone = [s.call("POST", "/v1/completions", ask(i))[2]["choices"][0] for i in ids]
+        assert [scores(c) for c in both["choices"]] == [scores(c) for c in alone]
+        assert scores(alone[0]) != scores(alone[1])
+    write("harness.jsonl", [line(f"{k}", "/v1/completions", **ask(i)) for k, i in enumerate([ids, *ids])])
+    fresh("harness")
+    batch("harness", source="harness.jsonl")
+    bodies = [json.loads(l)["response"]["body"]["choices"] for l in open(path("harness"))]
+    assert [c["logprobs"] for c in bodies[0]] == [c["logprobs"] for c in both["choices"]] == [bodies[1][0]["logprobs"], bodies[2][0]["logprobs"]]
+
+
 # ---------------------------------------------------------------- killed, stopped, refused
 
 def long_sha():

@@ -30,11 +30,11 @@ check-all-built: check-all-programs
 
 check-clients: setup ## the official SDKs, frameworks and coding agents against the server (npm gets them)
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
-	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh" tools/check/run.sh $B
+	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/evaluations.sh" tools/check/run.sh $B
 
 check-release: setup ## before a release: clients, frameworks and agents from npm, the container, 64-bit Arm (40 minutes)
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
-	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/container.sh tools/check_arm.sh" TIER=release tools/check/run.sh $B
+	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/evaluations.sh tools/container.sh tools/check_arm.sh" TIER=release tools/check/run.sh $B
 
 check-container: ## build deploy/Containerfile and run the image (podman; debootstrap makes the base image)
 	@CHECKS=tools/container.sh tools/check/run.sh $B
@@ -46,9 +46,13 @@ demo: setup ## install, build, serve the bundled model, and show the promise on 
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
 	@tools/demo.sh $B/evenkeel
 
-eval: setup ## the bundled model's pass table with our own engine (EVAL="--n 50" thins it)
+eval: setup ## one evaluation of the bundled model and its SHA-256, the same on every machine (EVAL="--isa avx2")
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
-	@tools/eval.sh $B/evenkeel $(EVAL)
+	@tools/eval.py $B/evenkeel $(EVAL)
+
+pass-table: setup ## the bundled model's pass table over HTTP (PASS_TABLE="--n 50" thins it)
+	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
+	@tools/pass_table.sh $B/evenkeel $(PASS_TABLE)
 
 asan ubsan tsan: ## build and run the tests under a sanitizer
 	@$(MAKE) --no-print-directory $(PARALLEL) CONF=$@ check-all-programs

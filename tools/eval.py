@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+"""One evaluation of the bundled model, and its row of the table in docs/EVALUATE.md.
+
+  eval.py PROGRAM [options of `evenkeel batch`, as --isa scalar or --device cuda]
+  eval.py PROGRAM --replicas N [options of `evenkeel serve`]     N servers, one of which is killed every second
+
+Prints the row, how many answers are right, and exits 1 if the result's SHA-256 is not the one that every machine has."""
+import json, os, platform, random, signal, subprocess, sys, tempfile, threading, time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path[:0] = [os.path.join(ROOT, "tests/e2e")]
+GENERATE = [sys.executable, "-B", os.path.join(ROOT, "models/training/batch.py")]
+INPUT = "4b03c64e6df01840e9c28e652babc197a11effed03e3e00f8e62d089b20cca4a"
+RESULT = "98ecd68263d1f7b4f0fe0f5f2711da90b03404db39b21d8554bb36a5dd1329a6"  # of the arithmetic's version 3
+
+
+class Replicas:
+    """Servers on ports of their own; while they run, one after the other is killed and started again."""
+
+    def __init__(self, program, n, args):
+        from client import free_port
+        self.program, self.args, self.port, self.kills = program, args, [free_port() for _ in range(n)], 0
+        self.process = [self.start(p) for p in self.port]
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.kill, daemon=True)
+
+    def start(self, port):
+        return subprocess.Popen([self.program, "serve", "--port", str(port), *self.args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill(self):
+        r = random.Random(1)
+        while not self.ended.wait(1):
+            i = r.randrange(len(self.port))
+            self.process[i].send_signal(signal.SIGKILL)
+            self.process[i].wait()
+            self.process[i] = self.start(self.port[i])
+            self.kills += 1
+
+    def urls(self):
+        return [x for p in self.port for x in ("--url", f"http://127.0.0.1:{p}")]
+
+    def close(self):
+        self.ended.set()
+        self.thread.join()
+        for p in self.process:
+            p.kill()
+            p.wait()
+
+
+def processor():
+    for line in open("/proc/cpuinfo"):
+        if line.startswith("model name"):
+            return line.split(":")[1].strip()
+    return platform.machine()
+
+
+def main():
+    program, args, replicas = sys.argv[1], sys.argv[2:], None
+    with tempfile.TemporaryDirectory() as folder:
+        source, result = os.path.join(folder, "in"), os.path.join(folder, "out")
+        subprocess.run([*GENERATE, "--write", source], check=True)
+        how = " ".join(args) or "the best of this machine"
+        if "--replicas" in args:
+            i = args.index("--replicas")
+            replicas = Replicas(program, int(args[i + 1]), args[:i] + args[i + 2:])
+            args = replicas.urls()
+            replicas.thread.start()
+        begun = time.time()
+        subprocess.run([program, "batch", source, result, *args], check=True, stdout=subprocess.DEVNULL)
+        seconds = time.time() - begun
+        if replicas:
+            replicas.close()
+            how = f"{len(replicas.port)} servers, {replicas.kills} kills"
+        about = json.load(open(result + ".run.json"))
+        right = subprocess.run([*GENERATE, "--read", result], check=True, capture_output=True, text=True).stdout.strip()
+        lines = about["output_lines"]
+    sha = about["output_sha256"]
+    print(f"| {processor()} | {how} | {seconds:.0f} s | `{sha[:16]}` |")
+    print(f"{lines} lines, {right}\nfingerprint {about['run']['fingerprint']['sha256']}\nsha256 {sha}")
+    if about["run"]["input_sha256"] != INPUT:
+        sys.exit(f"the input is another one: its SHA-256 is {about['run']['input_sha256']}, not {INPUT}")
+    if sha != RESULT:
+        sys.exit(f"the result is another one: elsewhere its SHA-256 is {RESULT}")
+
+
+if __name__ == "__main__":
+    main()
