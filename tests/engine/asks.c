@@ -249,3 +249,35 @@ void step_until_idle(ek_engine *e)
 {
     while (ek_engine_step(e)) continue;
 }
+
+void run_and_check(ek_engine *e, const fake *f)
+{
+    for (int step = 0; ek_engine_step(e); step++)
+        if (step % 8 == 0) check_cache(e, f);
+    check_cache(e, f);
+}
+
+void ask_greedy(ask *a, const fake *f, int n_prompt, int max_tokens)
+{
+    a->f = f;
+    a->n_prompt = a->prompt_logits_from = n_prompt;
+    a->max_tokens = max_tokens;
+    a->ignore_eos = true;
+    a->sampling = ek_sampling_greedy();
+    set_want(a, 4096);
+}
+
+int ask_alone(ek_engine *e, ask *a)
+{
+    a->n_got = a->n_prompt_logits = a->n_cached = 0;
+    a->finish = EK_FINISH_NONE;
+    submit(e, a);
+    run_and_check(e, a->f);
+    check(a);
+    return a->n_cached;
+}
+
+void ask_fill(int32_t *token, int n, uint64_t seed)
+{
+    for (int i = 0; i < n; i++) token[i] = (int32_t)(ek_mix64(seed * 7919 + (uint64_t)i) % 90);
+}

@@ -66,4 +66,13 @@ void step_until_idle(ek_engine *e);
  * each cached page of plain text holds what its tokens and all before them make. */
 void check_cache(const ek_engine *e, const fake *f);
 
+/* Steps until e is idle; the cache is checked meanwhile. */
+void run_and_check(ek_engine *e, const fake *f);
+/* A greedy request for max_tokens tokens; what the arrays hold is its prompt. */
+void ask_greedy(ask *a, const fake *f, int n_prompt, int max_tokens);
+/* Runs one request and checks its answer. Returns the positions that were cached. */
+int ask_alone(ek_engine *e, ask *a);
+/* n tokens of a prompt that follows from seed. */
+void ask_fill(int32_t *token, int n, uint64_t seed);
+
 #endif
