@@ -39,9 +39,9 @@ PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 # Decoders of pictures and sounds, for src/decode, and for tests that write such files. The helper program finds them when
 # it runs, under the names that they have here: one that is missing, here or there, costs its formats alone.
-MEDIA_LIBRARIES := JPEG=libjpeg PNG=libpng WEBP=libwebp WEBPDEMUX=libwebpdemux GIF=libgif HEIF=libheif SNDFILE=sndfile SOXR=soxr
+MEDIA_LIBRARIES := JPEG=libjpeg PNG=libpng ZLIB=zlib WEBP=libwebp WEBPDEMUX=libwebpdemux GIF=libgif HEIF=libheif SNDFILE=sndfile SOXR=soxr
 MEDIA_PKGS := $(foreach l,$(MEDIA_LIBRARIES),$(shell pkg-config --exists $(lastword $(subst =, ,$l)) 2>/dev/null && echo $(lastword $(subst =, ,$l))))
-soname = $(shell readelf -d "$$($(CC) -print-file-name=lib$(patsubst lib%,%,$1).so)" 2>/dev/null | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+soname = $(shell readelf -d "$$($(CC) -print-file-name=lib$(patsubst lib%,%,$(patsubst zlib,z,$1)).so)" 2>/dev/null | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
 MEDIA_SO := $(foreach l,$(MEDIA_LIBRARIES),$(if $(filter $(lastword $(subst =, ,$l)),$(MEDIA_PKGS)),-DEK_SO_$(firstword $(subst =, ,$l))='"$(call soname,$(lastword $(subst =, ,$l)))"'))
 MEDIA_CFLAGS := $(shell pkg-config --cflags $(MEDIA_PKGS) 2>/dev/null) $(if $(filter libheif,$(MEDIA_PKGS)),-DEK_HAVE_HEIF) $(MEDIA_SO)
 MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) 2>/dev/null)
@@ -192,9 +192,7 @@ $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c)): | $B/tests/$1/ev
 endef
 $(foreach d,$(TEST_DIRS),$(eval $(call test_dir,$(patsubst tests/%/,%,$d))))
 .SECONDARY:
-$B/tests/media/test_image $B/tests/media/test_turned: $(patsubst %,$B/src/decode/%.o,exif png_text inflate)
 $B/tests/gpu/test_tower: $(addprefix $B/tests/model/,tower_case.o tower_gguf_case.o audio_scene.o)
-$B/tests/media/test_turned: LDLIBS += -lz
 $B/tests/gpu/test_launches $B/tests/same/test_alloc $B/tests/text/test_grammar_alloc: $(COUNTED)
 
 tests: $(TEST_BINS)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "decode/exif.h"
 #include "decode/decode.h"
+#include "media/header.h"
 #include "media/limits.h"
 
 /* Larger ones take the fuzzer's time and show nothing more. */

@@ -36,11 +36,6 @@ void ek_decode_image_formats(ek_buf *out)
         if (ek_library_there(known[i].library)) ek_buf_fmt(out, n++ ? ", %s" : "%s", known[i].formats);
 }
 
-ek_err ek_image_damaged(const char *format, const char *why)
-{
-    return ek_fail(EK_EPARSE, "damaged %s picture: %s", format, why);
-}
-
 static ek_err find(const ek_image_reader **out, ek_media_bytes file)
 {
     if (file.n > EK_MEDIA_MAX_BYTES)
@@ -68,28 +63,13 @@ static ek_err find(const ek_image_reader **out, ek_media_bytes file)
     return err;
 }
 
-static ek_err check(const ek_image_header *h)
-{
-    if (h->width < 1 || h->height < 1)
-        return ek_fail(EK_EPARSE, "damaged %s picture: %lld x %lld pixels", h->format, (long long)h->width,
-                       (long long)h->height);
-    if (h->width > EK_IMAGE_MAX_SIDE || h->height > EK_IMAGE_MAX_SIDE)
-        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, a side has at most %d", h->format,
-                       (long long)h->width, (long long)h->height, EK_IMAGE_MAX_SIDE);
-    if (h->width * h->height > EK_IMAGE_MAX_PIXELS)
-        return ek_fail(EK_ETOOLARGE, "%s picture of %lld x %lld pixels, %lld together, at most %d", h->format,
-                       (long long)h->width, (long long)h->height, (long long)(h->width * h->height),
-                       EK_IMAGE_MAX_PIXELS);
-    return EK_OK;
-}
-
 static ek_err probe(ek_image_header *h, const ek_image_reader **reader, ek_media_bytes file)
 {
     *h = (ek_image_header){0};
     EK_TRY(find(reader, file));
     EK_TRY((*reader)->header(h, file));
     if (h->orientation == 0) h->orientation = 1;
-    return check(h);
+    return ek_image_header_check(h);
 }
 
 ek_err ek_decode_image_probe(ek_image_info *out, const void *bytes, size_t n)
@@ -97,17 +77,7 @@ ek_err ek_decode_image_probe(ek_image_info *out, const void *bytes, size_t n)
     ek_image_header h;
     const ek_image_reader *reader;
     EK_TRY(probe(&h, &reader, (ek_media_bytes){bytes, n}));
-    bool turned = h.orientation >= 5;
-    *out = (ek_image_info){.format = h.format,
-                           .width = (int)(turned ? h.height : h.width),
-                           .height = (int)(turned ? h.width : h.height),
-                           .orientation = h.orientation,
-                           .animated = h.animated};
-    /* The result, a copy to turn, what the decoder takes, and its tables. */
-    size_t per_pixel = 3 + (h.orientation > 1 ? 3u : 0u) + (size_t)h.memory;
-    out->memory = (size_t)(h.width * h.height) * per_pixel + ((size_t)16 << 20);
-    /* Some rows of every component, and what libraries take for themselves. */
-    out->held = (size_t)(h.width * h.height) * (size_t)h.held + (size_t)h.width * 128 + ((size_t)2 << 20);
+    *out = ek_image_header_info(&h);
     return EK_OK;
 }
 

@@ -2,23 +2,8 @@
 #ifndef EK_DECODE_IMAGE_READ_H
 #define EK_DECODE_IMAGE_READ_H
 
-#include "media/image.h"
+#include "media/header.h"
 #include "media/limits.h"
-
-typedef struct ek_media_bytes {
-    const uint8_t *p;
-    size_t n;
-} ek_media_bytes;
-
-/* What a decoder finds in a header; the dispatch checks it. */
-typedef struct ek_image_header {
-    const char *format;
-    int64_t width, height; /* as stored */
-    int orientation;       /* 1 to 8; 0 if the file says none */
-    bool animated;
-    int memory; /* bytes per pixel that decoding takes beside the result, at its peak */
-    int held;   /* the same where rows are resized as they come: room for whole pictures included */
-} ek_image_header;
 
 /* Where decoded pixels go. Rows arrive in stored order and are laid down upright, or go into a resize. */
 typedef struct ek_image_sink {
@@ -49,28 +34,5 @@ typedef struct ek_image_reader {
 } ek_image_reader;
 
 extern const ek_image_reader ek_jpeg_reader, ek_png_reader, ek_webp_reader, ek_gif_reader, ek_heif_reader;
-
-/* The sentence of a decoder, EPARSE. */
-ek_err ek_image_damaged(const char *format, const char *why);
-
-static inline unsigned ek_be16(const uint8_t *p)
-{
-    return (unsigned)p[0] << 8 | p[1];
-}
-
-static inline uint32_t ek_be32(const uint8_t *p)
-{
-    return (uint32_t)ek_be16(p) << 16 | ek_be16(p + 2);
-}
-
-static inline unsigned ek_le16(const uint8_t *p)
-{
-    return (unsigned)p[1] << 8 | p[0];
-}
-
-static inline uint32_t ek_le32(const uint8_t *p)
-{
-    return (uint32_t)ek_le16(p + 2) << 16 | ek_le16(p);
-}
 
 #endif

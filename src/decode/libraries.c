@@ -26,6 +26,7 @@
                 X(png_set_keep_unknown_chunks) X(png_set_longjmp_fn) X(png_set_palette_to_rgb) X(png_set_read_fn) \
                     X(png_set_strip_16) X(png_set_strip_alpha) X(png_set_tRNS_to_alpha) X(png_set_user_limits)    \
                         X(png_set_crc_action) X(png_set_benign_errors)
+#define ZLIB(X)      X(inflateInit_) X(inflate) X(inflateEnd)
 #define WEBP(X)      X(WebPDecode) X(WebPFreeDecBuffer) X(WebPGetFeaturesInternal) X(WebPInitDecoderConfigInternal)
 #define WEBPDEMUX(X) X(WebPDemuxDelete) X(WebPDemuxGetFrame) X(WebPDemuxInternal) X(WebPDemuxReleaseIterator)
 #define GIF(X)          \
@@ -59,6 +60,7 @@ LIBRARY(JPEG, JPEG)
 #endif
 #ifdef EK_SO_PNG
 LIBRARY(PNG, PNG)
+LIBRARY(ZLIB, ZLIB)
 #endif
 #ifdef EK_SO_WEBP
 LIBRARY(WEBP, WEBP)
@@ -83,7 +85,7 @@ static const ek_late *const parts[EK_LIBRARIES][2] = {
     [EK_LIBRARY_JPEG] = {&JPEG_late},
 #endif
 #ifdef EK_SO_PNG
-    [EK_LIBRARY_PNG] = {&PNG_late},
+    [EK_LIBRARY_PNG] = {&PNG_late, &ZLIB_late},
 #endif
 #ifdef EK_SO_WEBP
     [EK_LIBRARY_WEBP] = {&WEBP_late, &WEBPDEMUX_late},

@@ -5,48 +5,24 @@
 #include <string.h>
 
 #include <png.h>
+#include <zlib.h>
 
 #include "base/alloc.h"
 #include "decode/image_read.h"
-#include "decode/png_text.h"
 
-static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
-
-static bool is_png(ek_media_bytes f)
+/* Of texts alone, before anything is decoded: what is damaged or larger gives as much as there is. */
+static size_t unpack(uint8_t *to, size_t max, const uint8_t *from, size_t n)
 {
-    return f.n >= 8 && memcmp(f.p, signature, 8) == 0;
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)from, .avail_in = (uInt)n, .next_out = to, .avail_out = (uInt)max};
+    if (inflateInit(&z) != Z_OK) return 0;
+    (void)inflate(&z, Z_SYNC_FLUSH);
+    (void)inflateEnd(&z);
+    return z.total_out;
 }
 
-static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
-{
-    if (n != 13) return ek_image_damaged(h->format, "its header has not 13 bytes");
-    h->width = ek_be32(p);
-    h->height = ek_be32(p + 4);
-    if (p[8] > 16 || p[9] > 6) return ek_image_damaged(h->format, "its colour type is unknown");
-    h->memory = p[12] ? 4 : 1; /* interlaced: whole passes are kept, with alpha where it is blended */
-    h->held = p[12] ? 4 : 0;
-    return EK_OK;
-}
-
-/* Chunks up to the end of the file, without their data but for a few texts; a bounded walk of 12 bytes and more each.
- */
 static ek_err header(ek_image_header *h, ek_media_bytes f)
 {
-    ek_png_texts texts = {0};
-    h->format = "PNG";
-    for (size_t at = 8; f.n - at >= 12;) {
-        size_t n = ek_be32(f.p + at);
-        const uint8_t *name = f.p + at + 4, *data = f.p + at + 8;
-        if (at == 8 && memcmp(name, "IHDR", 4) != 0) return ek_image_damaged(h->format, "it does not begin with IHDR");
-        if (n > f.n - at - 12) break;
-        if (at == 8) EK_TRY(read_size(h, data, n));
-        ek_png_text(&texts, name, data, n);
-        if (memcmp(name, "acTL", 4) == 0) h->animated = true;
-        if (memcmp(name, "IEND", 4) == 0) break;
-        at += 12 + n;
-    }
-    h->orientation = ek_png_orientation(&texts);
-    return h->width || h->height ? EK_OK : ek_image_damaged(h->format, "it ends before its size");
+    return ek_png_header(h, f, unpack);
 }
 
 typedef struct decoder {
@@ -178,4 +154,4 @@ static ek_err decode(ek_image_sink *to, ek_media_bytes f)
     return good ? EK_OK : ek_image_damaged("PNG", d.why);
 }
 
-const ek_image_reader ek_png_reader = {is_png, header, decode};
+const ek_image_reader ek_png_reader = {ek_is_png, header, decode};

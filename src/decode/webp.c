@@ -5,7 +5,6 @@
 #include <webp/demux.h>
 
 #include "base/alloc.h"
-#include "decode/exif.h"
 #include "decode/image_read.h"
 
 static bool is_webp(ek_media_bytes f)

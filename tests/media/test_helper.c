@@ -82,6 +82,40 @@ static void a_slow_picture_has_its_time(void **state)
     ek_buf_fini(&b);
 }
 
+/* Headers that need no library cost no process; what is wrong with one is the helper's to say. */
+static void a_plain_header_is_read_here(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        ek_image image = draw(40, 30);
+        ek_buf b = {0};
+        ek_image_info info;
+        ek_helper_stats before, after;
+        if (kind) put_png(&b, image.rgb, 40, 30, 2, 8, false, 0);
+        else put_jpeg(&b, image.rgb, 40, 30, 3, 6, false, false);
+        ek_helper_stats_get(&before);
+        assert_int_equal(ek_image_probe(&info, b.data, b.len), EK_OK);
+        ek_helper_stats_get(&after);
+        assert_int_equal(after.files, before.files);
+        ek_ask ask = {.what = EK_ASK_IMAGE_PROBE};
+        ek_decoded a;
+        assert_int_equal(ek_helper_decode(&a, NULL, &ask, b.data, b.len), EK_OK);
+        assert_string_equal(info.format, a.format);
+        assert_int_equal(info.width, a.width);
+        assert_int_equal(info.height, a.height);
+        assert_int_equal(info.orientation, a.orientation);
+        assert_int_equal(info.animated, a.animated);
+        assert_int_equal(info.memory, a.memory);
+        assert_int_equal(info.held, a.held);
+        assert_int_equal(ek_image_probe(&info, b.data, 22), EK_EPARSE);
+        assert_non_null(strstr(ek_err_text(), kind ? "damaged PNG picture" : "damaged JPEG picture"));
+        ek_helper_stats_get(&after);
+        assert_int_equal(after.files, before.files + 2);
+        ek_buf_fini(&b);
+        ek_image_free(&image);
+    }
+}
+
 /* --- somebody else, meanwhile --- */
 
 static pid_t child_of(pid_t parent)
@@ -326,10 +360,11 @@ static void it_has_memory_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_slow_picture_has_its_time),      cmocka_unit_test(it_ends_with_who_wants_it),
-        cmocka_unit_test(a_killed_one_costs_one_file),      cmocka_unit_test(a_header_that_lies_is_refused),
-        cmocka_unit_test(a_damaged_one_is_equal_each_time), cmocka_unit_test(a_desk_that_stays_is_zeros),
-        cmocka_unit_test(many_words_keep_nobody_waiting),   cmocka_unit_test(it_has_memory_alone),
+        cmocka_unit_test(a_slow_picture_has_its_time),   cmocka_unit_test(a_plain_header_is_read_here),
+        cmocka_unit_test(it_ends_with_who_wants_it),     cmocka_unit_test(a_killed_one_costs_one_file),
+        cmocka_unit_test(a_header_that_lies_is_refused), cmocka_unit_test(a_damaged_one_is_equal_each_time),
+        cmocka_unit_test(a_desk_that_stays_is_zeros),    cmocka_unit_test(many_words_keep_nobody_waiting),
+        cmocka_unit_test(it_has_memory_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

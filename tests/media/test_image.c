@@ -14,8 +14,7 @@
 
 #include "base/hash/hash.h"
 #include "draw.h"
-#include "decode/exif.h"
-#include "decode/image_read.h"
+#include "media/header.h"
 #include "media/limits.h"
 
 /* What a viewer shows of a stored picture, by the sentences of EXIF 2.3: where row 0 and column 0 lie. */

@@ -14,8 +14,7 @@
 
 #include "base/hash/hash.h"
 #include "draw.h"
-#include "decode/exif.h"
-#include "decode/inflate.h"
+#include "media/header.h"
 
 enum { W = 24, H = 17 };
 
@@ -219,34 +218,6 @@ static void stray_bytes_before_jpeg_markers(void **state)
     ek_buf_fini(&b), ek_buf_fini(&c);
 }
 
-/* Against zlib, of texts of every kind of block; bounded by what it is given. */
-static void inflates(void **state)
-{
-    (void)state;
-    enum { N = 70000 };
-    static uint8_t text[N], packed[2 * N], got[N + 1];
-    for (int kind = 0; kind < 4; kind++)
-        for (int level = 0; level <= 9; level += 3) {
-            for (uint32_t i = 0, r = 1; i < N; i++, r = r * 1664525 + 1013904223)
-                text[i] = (uint8_t)(kind == 0 ? r >> 24 : kind == 1 ? 97 : kind == 2 ? 48 + (r >> 28) : r >> 31);
-            uLongf n = sizeof packed;
-            assert_int_equal(compress2(packed, &n, text, kind == 3 ? 20 : N, level), Z_OK);
-            const size_t whole = kind == 3 ? 20 : N;
-            assert_int_equal(ek_inflate(got, sizeof got, packed, n), whole);
-            assert_memory_equal(got, text, whole);
-            assert_int_equal(ek_inflate(got, 10, packed, n), 10);
-            for (size_t cut = 0; cut < n; cut += 1 + n / 50) {
-                uint8_t *exact = malloc(cut + 1);
-                memcpy(exact, packed, cut);
-                const size_t made = ek_inflate(got, sizeof got, exact, cut);
-                assert_memory_equal(got, text, made);
-                if (cut > 2) exact[cut / 2] ^= 0x55;
-                assert_true(ek_inflate(got, sizeof got, exact, cut) <= sizeof got);
-                free(exact);
-            }
-        }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,7 +225,6 @@ int main(void)
         cmocka_unit_test(xmp_of_jpeg_and_webp),
         cmocka_unit_test(what_stands_behind_png),
         cmocka_unit_test(stray_bytes_before_jpeg_markers),
-        cmocka_unit_test(inflates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

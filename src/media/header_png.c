@@ -1,12 +1,18 @@
-#include "decode/png_text.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/encoding.h"
-#include "decode/exif.h"
-#include "decode/inflate.h"
+#include "media/header.h"
+
+/* What says how it is turned. */
+typedef struct texts {
+    ek_inflate_fn *inflate;
+    bool has_exif, has_raw; /* eXIf; "Raw profile type exif" */
+    bool unread;
+    int exif, raw, xmp; /* what they say */
+    int n_inflated;     /* texts so far that were compressed */
+} texts;
 
 enum { MAX_TEXT = 1 << 20, MAX_INFLATED = 4 }; /* bytes of a text; texts of a picture */
 
@@ -34,22 +40,27 @@ static int read_raw(const uint8_t *s, size_t n)
     return orientation;
 }
 
-static void take_text(ek_png_texts *t, bool raw, const uint8_t *s, size_t n)
+static void take_text(texts *t, bool raw, const uint8_t *s, size_t n)
 {
     if (!raw) t->xmp = ek_xmp_orientation(s, n);
     else t->has_raw = true, t->raw = read_raw(s, n);
 }
 
-static void take_packed(ek_png_texts *t, bool raw, const uint8_t *s, size_t n)
+static void take_packed(texts *t, bool raw, const uint8_t *s, size_t n)
 {
     if (t->n_inflated++ >= MAX_INFLATED) return;
+    if (!t->inflate) {
+        t->unread = true;
+        return;
+    }
     uint8_t *text = ek_alloc(MAX_TEXT);
-    take_text(t, raw, text, ek_inflate(text, MAX_TEXT, s, n));
+    take_text(t, raw, text, t->inflate(text, MAX_TEXT, s, n));
     free(text);
 }
 
-/* KEY, 0, then the text: as it is, behind a method, or behind two flags and two words with a 0 each. */
-void ek_png_text(ek_png_texts *t, const uint8_t *name, const uint8_t *data, size_t n)
+/* A chunk of n bytes; `name` has 4. KEY, 0, then the text: as it is, behind a method, or behind two flags and two words
+ * with a 0 each. */
+static void take_chunk(texts *t, const uint8_t *name, const uint8_t *data, size_t n)
 {
     if (memcmp(name, "eXIf", 4) == 0) {
         t->has_exif = true;
@@ -79,7 +90,42 @@ void ek_png_text(ek_png_texts *t, const uint8_t *name, const uint8_t *data, size
     }
 }
 
-int ek_png_orientation(const ek_png_texts *t)
+static const uint8_t signature[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
+
+bool ek_is_png(ek_media_bytes f)
 {
-    return ek_orientation(t->has_exif ? t->exif : t->has_raw ? t->raw : 0, t->xmp);
+    return f.n >= 8 && memcmp(f.p, signature, 8) == 0;
+}
+
+static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
+{
+    if (n != 13) return ek_image_damaged(h->format, "its header has not 13 bytes");
+    h->width = ek_be32(p);
+    h->height = ek_be32(p + 4);
+    if (p[8] > 16 || p[9] > 6) return ek_image_damaged(h->format, "its colour type is unknown");
+    h->memory = p[12] ? 4 : 1; /* interlaced: whole passes are kept, with alpha where it is blended */
+    h->held = p[12] ? 4 : 0;
+    return EK_OK;
+}
+
+/* Chunks up to the end of the file, without their data but for a few texts; a bounded walk of 12 bytes and more each.
+ */
+ek_err ek_png_header(ek_image_header *h, ek_media_bytes f, ek_inflate_fn *inflate)
+{
+    texts t = {.inflate = inflate};
+    h->format = "PNG";
+    for (size_t at = 8; f.n - at >= 12;) {
+        size_t n = ek_be32(f.p + at);
+        const uint8_t *name = f.p + at + 4, *data = f.p + at + 8;
+        if (at == 8 && memcmp(name, "IHDR", 4) != 0) return ek_image_damaged(h->format, "it does not begin with IHDR");
+        if (n > f.n - at - 12) break;
+        if (at == 8) EK_TRY(read_size(h, data, n));
+        take_chunk(&t, name, data, n);
+        if (memcmp(name, "acTL", 4) == 0) h->animated = true;
+        if (memcmp(name, "IEND", 4) == 0) break;
+        at += 12 + n;
+    }
+    h->orientation = ek_orientation(t.has_exif ? t.exif : t.has_raw ? t.raw : 0, t.xmp);
+    h->unread = t.unread;
+    return h->width || h->height ? EK_OK : ek_image_damaged(h->format, "it ends before its size");
 }
