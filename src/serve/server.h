@@ -78,10 +78,10 @@ double ek_server_max_turn(const ek_server *s);
  * stop end it all the same.
  *
  * Stands before the handlers that SIGTERM and SIGINT have now, which are called as before. From the first of them on
- * the process has so many seconds, from the second on one, in which streams get their error; then SIGALRM ends it. The
+ * the process has so many seconds, from the second on 0.4, in which streams get their error; then SIGALRM ends it. The
  * third ends it at once. */
 void ek_last_signal_watch(double seconds);
-/* The same without a signal: so many seconds, 0: as many as it takes. */
+/* The same without a signal: so many seconds, after a second signal 0.4; 0: as many as it takes. */
 void ek_last_signal_within(double seconds);
 
 #endif

@@ -17,6 +17,8 @@ static void hear(int number)
     (void)number;
 }
 
+static bool closing; /* what hangs is the end of the process, which may take longer after one signal */
+
 /* Seconds until a process that does nothing ends after so many signals. */
 static double ends_after(int signals, double seconds, int *status)
 {
@@ -28,7 +30,10 @@ static double ends_after(int signals, double seconds, int *status)
         signal(SIGTERM, hear);
         ek_last_signal_watch(seconds);
         if (write(p[1], "x", 1) != 1) _exit(1);
-        for (;;) pause();
+        for (;;) {
+            pause();
+            if (closing) ek_last_signal_within(100);
+        }
     }
     assert_int_equal(read(p[0], &ready, 1), 1);
     const double begun = ek_now();
@@ -45,8 +50,12 @@ static void the_second_ends_it(void **state)
 {
     int status;
     (void)state;
-    assert_true(ends_after(2, 100, &status) < 6);
-    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+    for (int i = 0; i < 2; i++) {
+        closing = i == 1;
+        assert_true(ends_after(2, 100, &status) < 0.95);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
+    }
+    closing = false;
 }
 
 static void the_third_ends_it_at_once(void **state)
