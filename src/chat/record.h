@@ -17,6 +17,7 @@ typedef struct ek_record {
     int n_prompt;
     uint64_t prompt_hash; /* ek_prompt_hash, and of each part its digest behind it */
     int n_parts;          /* pictures and sounds: their bytes are not kept, and so neither are the tokens */
+    int n_stored;         /* tokens of the reply that came from the store of replies */
     ek_ids prompt, reply; /* EK_RECORD_TOKENS: all of them; otherwise empty */
     ek_sampling sampling; /* as the engine got it: this turn's own seed, bias owned by the record */
     bool ignore_eos;

@@ -1,12 +1,10 @@
 #include "chat/turn.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "chat/turn_state.h"
-#include "ops/math.h"
 
 /* --- text --- */
 
@@ -87,7 +85,7 @@ static void flush(ek_turn *t, bool truncated)
 
 /* --- open and close --- */
 
-static void take_resumed(ek_turn *t, const ek_turn_resumed *r)
+void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r)
 {
     for (int i = 0; i < r->n; i++) ek_ids_add(&t->resumed, r->tokens[i]);
     t->before = *r;
@@ -130,8 +128,10 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
     ek_bounds_init(&t->bounds, m, opts->grammar, opts->plain ? 0 : opts->max_thinking, prompt->ids.data,
                    prompt->ids.len, prompt->thinking);
     t->thinking = prompt->thinking;
-    if (opts->resumed) take_resumed(t, opts->resumed);
+    if (opts->resumed) ek_turn_take_resumed(t, opts->resumed);
+    if (opts->stored) ek_turn_plan_stored(t, prompt, opts);
     t->opts.resumed = NULL;
+    t->opts.stored = NULL;
     *out = t;
     return EK_OK;
 }
@@ -150,6 +150,10 @@ void ek_turn_close(ek_turn *t)
     free(t->prompt_logprobs);
     free(t->resumed_logprobs);
     ek_ids_fini(&t->resumed);
+    ek_reply_record_release(t->stored.found);
+    ek_reply_draft_fini(&t->draft);
+    if (t->stored.replies) pthread_mutex_destroy(&t->keeping);
+    free(t->ask);
     ek_buf_fini(&t->held);
     free(t);
 }
@@ -162,6 +166,7 @@ const ek_turn_result *ek_turn_result_of(const ek_turn *t)
 ek_record ek_turn_take_record(ek_turn *t)
 {
     ek_record r = t->record;
+    r.n_stored = t->n_out;
     t->record = (ek_record){0};
     return r;
 }
@@ -242,16 +247,16 @@ static void set_end(ek_turn *t, ek_finish finish)
 static void note_cached(ek_turn *t, const ek_turn_news *news)
 {
     ek_turn_result *r = &t->result;
-    const bool before = t->resumed.len > 0;
+    const bool before = t->resumed.len > 0 && !t->checks;
     r->n_cached = before ? t->before.n_cached : news->n_cached;
     r->n_images_kept = before ? t->before.n_images_kept : news->n_images_kept;
     r->n_sounds_kept = before ? t->before.n_sounds_kept : news->n_sounds_kept;
 }
 
-static void wrong(ek_turn *t)
+static void wrong(ek_turn *t, ek_err err)
 {
     t->result.end = EK_END_ERROR;
-    t->result.err = EK_EINVAL;
+    t->result.err = err;
     t->result.error = ek_strdup(ek_err_text());
 }
 
@@ -259,7 +264,7 @@ bool ek_turn_replay(ek_turn *t)
 {
     if (t->n_replayed + 1 >= t->resumed.len || t->result.end != EK_END_NONE) return false;
     size_t i = t->n_replayed++;
-    note_cached(t, NULL);
+    if (!t->checks) note_cached(t, NULL);
     t->result.prompt_logprobs = t->prompt_logprobs;
     ek_turn_news news = {.token = t->resumed.data[i]};
     if (t->resumed_logprobs) news.logprobs = t->resumed_logprobs[i];
@@ -267,7 +272,7 @@ bool ek_turn_replay(ek_turn *t)
     if (!t->stop_hit && !ek_reply_stopped(t->reply)) return true;
     ek_fail(EK_EINVAL, "the reply ended with its token %zu, %d, and %zu of it are given", i, news.token,
             t->resumed.len);
-    wrong(t);
+    wrong(t, EK_EINVAL);
     return false;
 }
 
@@ -283,7 +288,18 @@ static bool goes_on(ek_turn *t, const ek_turn_news *news)
         ek_fail(EK_EINVAL, "the logits have the digest %016" PRIx64 " here and had %016" PRIx64, news->digest,
                 t->digest_before);
     else return true;
-    wrong(t);
+    wrong(t, EK_EINVAL);
+    return false;
+}
+
+/* The first token behind a stored reply that was read again: nothing of that is out yet. */
+static bool is_as_stored(ek_turn *t, const ek_turn_news *news)
+{
+    if (!t->checks || t->n_replayed > 0 || t->result.n_tokens > 0) return true;
+    if (!t->contradicted && news->token == t->resumed.data[t->resumed.len - 1]) return true;
+    ek_replies_wrong(t->stored.replies, t->stored.found, "it was read again for its log-probabilities");
+    ek_fail(EK_EIO, "the stored reply to this request was damaged and is dropped; ask again");
+    wrong(t, EK_EIO);
     return false;
 }
 
@@ -306,38 +322,17 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
         ek_turn_cancel(t);
         return;
     }
+    if (news->token >= 0 && !is_as_stored(t, news)) {
+        ek_turn_cancel(t);
+        return;
+    }
     while (news->token >= 0 && ek_turn_replay(t)) {
     }
     if (r->end == EK_END_NONE && (news->token < 0 || goes_on(t, news))) {
         if (news->token >= 0) feed_token(t, news);
         set_end(t, news->finish);
     }
-    if (r->end != EK_END_NONE) ek_turn_cancel(t);
-}
-
-/* Keeps top descending; a later equal value goes behind, so that the lower id stays first. */
-static void insert(ek_logprobs *out, int n_top, int32_t token, float x)
-{
-    if (out->n_top == n_top) {
-        if (n_top == 0 || x <= out->top[n_top - 1].logprob) return;
-        out->n_top--;
-    }
-    int i = out->n_top++;
-    for (; i > 0 && out->top[i - 1].logprob < x; i--) out->top[i] = out->top[i - 1];
-    out->top[i] = (ek_logprob){token, x};
-}
-
-void ek_logprobs_of(ek_logprobs *out, const float *logits, int n_vocab, int32_t token, int n_top)
-{
-    float max = -INFINITY;
-    double sum = 0;
-    out->n_top = 0;
-    for (int i = 0; i < n_vocab; i++) {
-        if (logits[i] > max) max = logits[i];
-        insert(out, n_top, i, logits[i]);
-    }
-    for (int i = 0; i < n_vocab; i++) sum += (double)ek_exp(logits[i] - max);
-    double zero = (double)max + ek_ln64(sum);
-    out->self = (ek_logprob){token, (float)((double)logits[token] - zero)};
-    for (int i = 0; i < out->n_top; i++) out->top[i].logprob = (float)((double)out->top[i].logprob - zero);
+    if (r->end == EK_END_NONE) return;
+    if (t->live) ek_turn_keep_end(t, r->end == EK_END_ERROR ? EK_FINISH_ERROR : EK_FINISH_CANCELLED);
+    ek_turn_cancel(t);
 }

@@ -12,30 +12,12 @@
 #include "chat/prompt.h"
 #include "chat/record.h"
 #include "engine/engine.h"
+#include "engine/sample/logprobs.h"
+#include "replies/replies.h"
 #include "text/grammar/grammar.h"
 #include "text/reply/reply.h"
 
 #include <stdint.h>
-
-/* Log-probabilities of a token: log-softmax over the whole vocabulary, of the logits as the model gives them
- * (soft-capped; before temperature, penalties, bias and masks). A pure function of the row of logits. */
-
-enum { EK_LOGPROBS_MAX = 20 };
-
-typedef struct ek_logprob {
-    int32_t token;
-    float logprob;
-} ek_logprob;
-
-typedef struct ek_logprobs {
-    ek_logprob self; /* of the token that was sampled, or that stands in the prompt */
-    int n_top;
-    ek_logprob top[EK_LOGPROBS_MAX]; /* the most likely ones, descending; of equal ones the lower id first */
-} ek_logprobs;
-
-/* logits: n_vocab finite or -inf values, not all -inf; 0 <= token < n_vocab; n_top <= EK_LOGPROBS_MAX and n_vocab.
- * The sum of exp(x - max) is taken in double, in order of ids. */
-void ek_logprobs_of(ek_logprobs *out, const float *logits, int n_vocab, int32_t token, int n_top);
 
 typedef struct ek_turn ek_turn;
 
@@ -48,6 +30,19 @@ typedef struct ek_turn_resumed {
     const uint64_t *digest; /* what ek_turn_result.digest was then, to be compared (opts.digest); NULL: unknown */
     ek_bounds *bounds;      /* NULL, or those of the reply, which accepted the tokens before the last one: taken over */
 } ek_turn_resumed;
+
+/* What a turn has to do with the store of replies. */
+typedef struct ek_turn_stored {
+    ek_replies *replies;       /* NULL: nothing; borrowed until ek_turn_close */
+    ek_reply_key key, content; /* of ek_turn_key, with and without owner and salt */
+    uint64_t owner;
+    ek_reply_record *found; /* what the store has; NULL: nothing. The turn takes a reference */
+    bool looked_up;         /* found says whether it has something */
+    bool keep;              /* what is sampled goes to the store */
+    int ctx_tokens;         /* ek_engine_ctx */
+    const char *ask;        /* for a cassette, what is asked; copied; NULL: it is not kept */
+    size_t n_ask;
+} ek_turn_stored;
 
 typedef struct ek_turn_opts {
     const json_t *tools;       /* borrowed until ek_turn_close; as in the prompt, or NULL */
@@ -76,6 +71,7 @@ typedef struct ek_turn_opts {
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
     ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
     const ek_turn_resumed *resumed; /* NULL: the reply begins; borrowed until ek_turn_open returns */
+    const ek_turn_stored *stored;   /* NULL: nothing; not with resumed; borrowed until ek_turn_open returns */
     const char *stop[EK_STOP_MAX];  /* stop strings, for visible text; borrowed until ek_turn_open returns */
     size_t stop_len[EK_STOP_MAX];
     int n_stop;
@@ -143,8 +139,20 @@ typedef struct ek_turn_news {
 /* Called on the engine's thread, inside a step. */
 typedef void ek_turn_post_fn(void *arg, const ek_turn_news *news);
 
-/* Hands the turn to the engine, which copies prompt. Once per turn. Errors as of ek_engine_submit; the
- * turn is then not live. */
+/* The content key of a reply to prompt (replies/key.h). form: the text that the grammar was made of; NULL: there is no
+ * grammar. Any thread. */
+void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m, const ek_turn_prompt *prompt,
+                 const ek_turn_opts *opts, const char *form);
+/* How much of the reply the store has: all (the engine is not asked), a part, or nothing. From ek_turn_open on. */
+ek_reply_outcome ek_turn_outcome(const ek_turn *t);
+/* The news of the next token that the store has, for ek_turn_feed; false: there is none, the engine's follow. After
+ * ek_turn_submit, before the engine's. */
+bool ek_turn_next_stored(ek_turn *t, ek_turn_news *news);
+bool ek_turn_has_stored(const ek_turn *t);
+int ek_turn_stored_tokens(const ek_turn *t); /* that it has given so far */
+
+/* Hands the turn to the engine, which copies prompt, unless the store has the whole reply. Once per turn. Errors as of
+ * ek_engine_submit; the turn is then not live. */
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user);
 /* Whether the engine will still post news. */

@@ -5,6 +5,8 @@
 #include "chat/turn.h"
 #include "text/utf8.h"
 
+#include <pthread.h>
+
 struct ek_turn {
     const ek_chat_model *model;
     ek_turn_opts opts;
@@ -27,6 +29,14 @@ struct ek_turn {
     bool has_digest_before;
     uint64_t digest_before;
 
+    /* Of the store: tokens [0, n_stored) of found come from there, of which n_out are out. */
+    ek_turn_stored stored;
+    ek_reply_outcome outcome;
+    int n_stored, n_out, limit; /* limit: tokens of the reply, at most */
+    bool checks;                /* resumed is what the store has: it is read again for what is not stored */
+    uint64_t stored_hash;       /* digests of the n_out tokens */
+    char *ask;
+
     ek_engine *engine;
     ek_request_id id;
     bool live; /* the engine has not said its last word */
@@ -37,6 +47,21 @@ struct ek_turn {
     int n_vocab, n_prompt;
     uint64_t hash;
     ek_logprobs *prompt_logprobs, *resumed_logprobs; /* read by others once the first token is posted */
+    /* For the store, under the lock: the reply so far. A turn that ends before its request gives it away at once. */
+    pthread_mutex_t keeping;
+    ek_reply_draft draft;
+    bool keeps;
+    bool contradicted; /* a row that was read again is not the stored one */
 };
+
+/* The options of the engine's request: with the bias that this turn adds, and the seed of its choice. bias: room for
+ * n_bias + 1. */
+ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias);
+/* In turn_stored.c: decides what comes from the store; prompt as of ek_turn_open. Then what the store gets: tokens
+ * on the engine's thread, the end on any. */
+void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts);
+void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs);
+void ek_turn_keep_end(ek_turn *t, ek_finish finish);
+void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r); /* turn.c */
 
 #endif

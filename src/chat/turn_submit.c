@@ -13,9 +13,13 @@
 static void on_resumed_logits(ek_turn *t, int i, const float *logits)
 {
     if ((size_t)i + 1 >= t->resumed.len) return; /* this row gives the next token */
-    if (t->opts.digest) t->hash = ek_digest_row(t->hash, ek_logits_digest(logits, t->n_vocab));
+    const uint64_t row = t->opts.digest || t->checks ? ek_logits_digest(logits, t->n_vocab) : 0;
+    if (t->opts.digest) t->hash = ek_digest_row(t->hash, row);
     if (t->resumed_logprobs)
         ek_logprobs_of(&t->resumed_logprobs[i], logits, t->n_vocab, t->resumed.data[i], t->opts.n_top);
+    if (!t->checks) return;
+    if (row != ek_reply_record_row(t->stored.found, i)) t->contradicted = true;
+    ek_turn_keep_token(t, t->resumed.data[i], row, &t->resumed_logprobs[i]);
 }
 
 /* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
@@ -48,6 +52,8 @@ static void on_engine_event(void *arg, const ek_event *e)
                          .digest = t->hash};
     if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
     if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
+    if (e->token >= 0) ek_turn_keep_token(t, e->token, e->digest, &news.logprobs);
+    if (e->finish != EK_FINISH_NONE) ek_turn_keep_end(t, e->finish);
     t->post(t->post_arg, &news);
 }
 
@@ -61,29 +67,49 @@ static void on_cache(void *user, const ek_cache_report *r)
     ek_buf_fini(&line);
 }
 
-/* The prompt, and behind it what the reply has already, but for its last token. */
+/* Tokens of the reply that the engine gets behind the prompt: what a reply that goes on has, but for its last one, or
+ * what the store gives. */
+static int n_replied(const ek_turn *t)
+{
+    return t->resumed.len ? (int)t->resumed.len - 1 : t->n_stored;
+}
+
 static ek_ids tokens_of(const ek_turn *t, const ek_turn_prompt *prompt)
 {
-    ek_ids ids = {.len = prompt->ids.len + (t->resumed.len ? t->resumed.len - 1 : 0)};
+    const size_t n = prompt->ids.len;
+    ek_ids ids = {.len = n + (size_t)n_replied(t)};
     ids.cap = ids.len + 1;
     ids.data = ek_alloc(ids.cap * sizeof *ids.data);
-    if (prompt->ids.len) memcpy(ids.data, prompt->ids.data, prompt->ids.len * sizeof *ids.data);
-    if (ids.len > prompt->ids.len)
-        memcpy(ids.data + prompt->ids.len, t->resumed.data, (ids.len - prompt->ids.len) * sizeof *ids.data);
+    if (n) memcpy(ids.data, prompt->ids.data, n * sizeof *ids.data);
+    for (size_t i = n; i < ids.len; i++)
+        ids.data[i] = t->resumed.len ? t->resumed.data[i - n] : ek_reply_record_token(t->stored.found, (int)(i - n));
     return ids;
+}
+
+ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias)
+{
+    ek_sampling s = opts->sampling;
+    const int32_t call_open = m->marks.id[EK_MARK_CALL_OPEN];
+    if (s.n_bias > 0) memcpy(bias, s.bias, (size_t)s.n_bias * sizeof *bias);
+    if (!opts->tools_active && !opts->plain && call_open >= 0) bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
+    s.bias = bias;
+    if (opts->choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)opts->choice);
+    return s;
+}
+
+/* The rows of the tokens that the store gave go into the digest, and into what is stored next. */
+static void begin_behind_stored(ek_turn *t)
+{
+    for (int i = 0; i < t->n_stored; i++)
+        if (t->opts.digest) t->hash = ek_digest_row(t->hash, ek_reply_record_row(t->stored.found, i));
+    if (t->stored.keep) ek_reply_draft_begin(&t->draft, t->stored.found, t->n_stored);
 }
 
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user)
 {
-    ek_sampling s = t->opts.sampling;
-    int32_t call_open = t->model->marks.id[EK_MARK_CALL_OPEN];
-    ek_logit_bias *bias = ek_alloc(((size_t)s.n_bias + 1) * sizeof *bias);
-    if (s.n_bias > 0) memcpy(bias, s.bias, (size_t)s.n_bias * sizeof *bias);
-    if (!t->opts.tools_active && !t->opts.plain && call_open >= 0)
-        bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
-    s.bias = bias;
-    if (t->opts.choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)t->opts.choice);
+    ek_logit_bias *bias = ek_alloc(((size_t)t->opts.sampling.n_bias + 1) * sizeof *bias);
+    const ek_sampling s = ek_turn_sampling(t->model, &t->opts, bias);
     t->engine = e;
     t->n_vocab = t->bounds.n_vocab = ek_engine_vocab(e);
     if (t->opts.prompt_logprobs) {
@@ -91,20 +117,22 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         for (size_t i = 0; i < prompt->ids.len; i++) t->prompt_logprobs[i].self.token = prompt->ids.data[i];
         t->prompt_logprobs[0].n_top = -1;
     }
-    const int n_replied = t->resumed.len ? (int)t->resumed.len - 1 : 0, n_prompt = (int)prompt->ids.len;
-    const bool again = n_replied > 0 && (t->opts.logprobs || t->opts.digest); /* rows that its tokens came from */
-    if (again && t->opts.logprobs) t->resumed_logprobs = ek_alloc((size_t)n_replied * sizeof *t->resumed_logprobs);
-    ek_ids ids = n_replied > 0 ? tokens_of(t, prompt) : prompt->ids;
+    const int replied = n_replied(t), n_prompt = (int)prompt->ids.len;
+    const bool again = replied > 0 && t->resumed.len > 0 &&
+                       (t->opts.logprobs || t->opts.digest); /* rows that its tokens came from */
+    if (again && t->opts.logprobs) t->resumed_logprobs = ek_alloc((size_t)replied * sizeof *t->resumed_logprobs);
+    ek_ids ids = replied > 0 ? tokens_of(t, prompt) : prompt->ids;
     t->post = post;
     t->post_arg = arg;
     t->user = user;
-    t->live = true; /* before the first news can come */
+    t->live = t->outcome != EK_REPLY_HIT; /* before the first news can come */
+    if (t->live) begin_behind_stored(t);
     ek_mask mask = ek_bounds_mask(&t->bounds);
     ek_request_opts r = {
         .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
         .tokens = ids.data,
         .n_tokens = (int)ids.len,
-        .n_replied = n_replied,
+        .n_replied = replied,
         .part = prompt->part,
         .n_parts = prompt->n_parts,
         .max_tokens = t->opts.max_tokens > 0 ? t->opts.max_tokens : 1, /* the engine makes one, the turn drops it */
@@ -118,7 +146,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
                                                       : (int)ids.len,
         .on_prompt_logits = t->opts.prompt_logprobs || again ? on_prompt_logits : NULL,
         .reply_logits = t->opts.logprobs,
-        .reply_digest = t->opts.digest,
+        .reply_digest = t->opts.digest || t->stored.keep,
         .client = t->opts.client,
         .cache_salt = t->opts.cache_salt,
         .cache_owner = t->opts.cache_owner,
@@ -131,9 +159,9 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     ek_record_begin(&t->record, &r);
     if (r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
         ek_record_bounds(&t->record, t->opts.form, t->opts.same_form, t->thinking, t->bounds.thought.max);
-    ek_err err = ek_engine_submit(e, &r, &t->id);
+    ek_err err = t->live ? ek_engine_submit(e, &r, &t->id) : ek_sampling_check(&s, t->n_vocab);
     if (err) t->live = false;
-    if (n_replied > 0) ek_ids_fini(&ids);
+    if (replied > 0) ek_ids_fini(&ids);
     free(bias);
     return err;
 }

@@ -183,6 +183,38 @@ static void put_events(ek_buf *b, const ek_server *s)
 #include "serve/events/stats.def"
 }
 
+static void put_replies(ek_buf *b, const ek_server *s)
+{
+    static const char *const origins[] = {[EK_REPLY_COMPUTED] = "memory",
+                                          [EK_REPLY_DISK] = "disk",
+                                          [EK_REPLY_SHARED] = "shared",
+                                          [EK_REPLY_FILE] = "file"};
+    ek_replies_stats r;
+    if (!s->replies) return;
+    ek_replies_stats_read(s->replies, &r);
+    head(b, "evenkeel_stored_replies_total", "counter", "Replies that could be stored, by what of them was there.");
+    const struct {
+        const char *outcome;
+        uint64_t n;
+    } by[] = {{"hit", r.hits}, {"part", r.parts}, {"miss", r.misses}};
+    for (int i = 0; i < 3; i++)
+        ek_buf_fmt(b, "evenkeel_stored_replies_total{outcome=\"%s\"} %llu\n", by[i].outcome,
+                   (unsigned long long)by[i].n);
+    head(b, "evenkeel_stored_replies_found_total", "counter", "Stored replies that were found, by place.");
+    for (int i = 0; i < EK_REPLY_ORIGINS; i++)
+        ek_buf_fmt(b, "evenkeel_stored_replies_found_total{place=\"%s\"} %llu\n", origins[i],
+                   (unsigned long long)r.from[i]);
+    counter(b, "evenkeel_stored_reply_tokens_total", "Tokens of replies that were stored.", r.tokens);
+    counter(b, "evenkeel_stored_replies_kept_total", "Replies that were stored.", r.stored);
+    counter(b, "evenkeel_stored_replies_evicted_total", "Stored replies dropped for room or age.", r.evicted);
+    counter(b, "evenkeel_stored_replies_unwritten_total", "Those that were not written: too many waited.", r.unwritten);
+    counter(b, "evenkeel_stored_replies_damaged_total", "Damaged ones, dropped.", r.damaged);
+    counter(b, "evenkeel_stored_replies_audits_total", "Hits that were computed again.", r.audits);
+    counter(b, "evenkeel_stored_replies_wrong_total", "Stored replies that were wrong.", r.wrong);
+    gauge(b, "evenkeel_stored_replies", "Stored replies in memory.", (double)r.entries);
+    gauge(b, "evenkeel_stored_reply_bytes", "Memory of stored replies.", (double)r.bytes);
+}
+
 static void put_label(ek_buf *b, const char *s)
 {
     for (; *s; s++) {
@@ -221,6 +253,7 @@ static void write_text(ek_buf *b, const ek_server *s)
     ek_metrics_engine(b, &st);
     put_server(b, s);
     put_events(b, s);
+    put_replies(b, s);
     put_aliases(b, s, &st);
 }
 

@@ -31,6 +31,7 @@ struct ek_preparation {
     ek_body body;
     size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
     ek_api_limits limits;
+    ek_wishes wishes;
     bool again;                     /* it is to begin again, among the large ones */
     bool fetching;                  /* the job is fetching what the body names */
     bool wants_aside, aside;        /* it is to begin again, or runs, where another program may be waited for */
@@ -206,7 +207,9 @@ static ek_err prepare(ek_preparation *p)
     EK_TRY(take(p, &size, json ? p->n_body : 0, json ? p->n_body : 0));
     EK_TRY(ek_api_prepare(&r->req, &r->prompt, p->dialect, p->server->chat, ek_body_text(&p->body), p->n_body,
                           &p->limits));
-    return keep(p, kept(r, &size, p->n_body));
+    EK_TRY(keep(p, kept(r, &size, p->n_body)));
+    ek_stored_find(&r->stored, p->server, &r->req, &r->prompt, &p->wishes, p->limits.owner);
+    return EK_OK;
 }
 
 static void run(ek_job *j)
@@ -234,6 +237,7 @@ static void run(ek_job *j)
         const char *param = r->err == EK_ENOMEM ? NULL : r->req.param, *code = r->req.code; /* no field is wrong then */
         ek_api_request_fini(&r->req); /* trees are freed here, not in the event loop */
         ek_turn_prompt_fini(&r->prompt);
+        ek_stored_fini(&r->stored);
         r->req.param = param;
         r->req.code = code;
         ek_request_memory_give(&p->server->memory, p->taken + r->held);
@@ -288,6 +292,7 @@ static void done(ek_job *j)
         p->ready(p->user, r);
     } else {
         ek_turn_prompt_fini(&r->prompt);
+        ek_stored_fini(&r->stored);
         ek_prepare_release(p->server, &r->req, r->held);
     }
     free(p);
@@ -309,6 +314,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits = ek_session_limits(s);
     p->limits.owner = owner;
     p->limits.resume = wishes->resume;
+    p->wishes = *wishes;
     p->limits.max_messages = s->limits.max_messages;
     p->limits.max_images = s->limits.max_images;
     p->limits.count = count;

@@ -207,6 +207,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->chat = opts->chat;
     s->config = ek_model_config(opts->model);
     s->journal = opts->journal;
+    s->replies = opts->replies;
     s->whole_calls = opts->whole_calls;
     s->shares = opts->shares, s->prefill = opts->prefill;
     s->fetch_from = opts->media_urls;

@@ -49,6 +49,7 @@ typedef struct ek_server_opts {
     void *digest_arg;
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
+    ek_replies *replies;               /* stored replies; borrowed; NULL: none */
     ek_fetch_from media_urls;          /* from where pictures and sounds are fetched that requests name by URLs */
     const struct ek_ffmpeg *ffmpeg;    /* reads files of videos; borrowed, NULL: none are read */
     bool whole_calls;                  /* ek_api_limits.whole_calls */

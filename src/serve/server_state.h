@@ -25,6 +25,7 @@ struct ek_server {
     ek_mailbox *mailbox;
     struct ek_response_store *responses;
     ek_journal *journal; /* NULL: none */
+    ek_replies *replies; /* NULL: none */
     bool whole_calls, shares, prefill;
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */

@@ -25,6 +25,7 @@ static void free_parts(ek_job *j)
     ek_buf_fini(&s->out);
     ek_resume_marks_fini(&s->marks);
     ek_turn_prompt_fini(&s->prompt);
+    ek_stored_fini(&s->stored);
     free(s->later);
     ek_api_request_fini(&s->req);
     ek_request_memory_give(&s->server->memory, s->held + s->counted);
@@ -66,21 +67,32 @@ static void abandon(ek_session *s)
     for (int i = 0; i < s->n_opened; i++) ek_turn_abandon(s->choices[i].turn);
 }
 
+static void note_stored(ek_session *s)
+{
+    for (int i = 0; i < s->n_opened; i++)
+        if (ek_turn_outcome(s->choices[i].turn) != EK_REPLY_UNASKED)
+            ek_replies_note(s->server->replies, ek_turn_outcome(s->choices[i].turn),
+                            ek_turn_stored_tokens(s->choices[i].turn));
+}
+
 void ek_session_leave_client(ek_session *s, ek_outcome how)
 {
+    static const char *const outcomes[] = {"-", "miss", "part", "hit"};
     ek_metrics *m = &s->server->metrics;
     bool opened = s->n_opened == s->reply.n; /* a client can go before all turns are */
     ek_api_usage u = opened ? ek_api_usage_of(&s->reply) : (ek_api_usage){0};
     double whole = ek_now() - s->opened;
     m->outcome[how]++;
+    note_stored(s);
     if (s->req.resume.tokens.len == 0) m->cached_tokens += (uint64_t)u.cached; /* else a client says it */
     if (how == EK_OUTCOME_DONE) ek_histogram_add(&m->whole, EK_HISTOGRAM_SECONDS, whole);
-    ek_log(EK_LOG_INFO,
-           "event=request id=%s outcome=%s stream=%d n=%d prompt_tokens=%lld cached_tokens=%lld reply_tokens=%lld "
-           "prepare_s=%.3f first_token_s=%.3f total_s=%.3f",
-           s->id, ek_outcome_name(how), s->req.stream, s->reply.n, (long long)u.prompt, (long long)u.cached,
-           (long long)u.completion, s->prepared - s->opened, s->first_token > 0 ? s->first_token - s->opened : -1,
-           whole);
+    ek_log(
+        EK_LOG_INFO,
+        "event=request id=%s outcome=%s stream=%d n=%d prompt_tokens=%lld cached_tokens=%lld reply_tokens=%lld stored=%s "
+        "prepare_s=%.3f first_token_s=%.3f total_s=%.3f",
+        s->id, ek_outcome_name(how), s->req.stream, s->reply.n, (long long)u.prompt, (long long)u.cached,
+        (long long)u.completion, outcomes[s->outcome], s->prepared - s->opened,
+        s->first_token > 0 ? s->first_token - s->opened : -1, whole);
     for (int i = 0; i < s->n_opened; i++)
         if (s->results[i]->n_malformed > 0)
             ek_log(EK_LOG_INFO, "event=malformed_calls id=%s calls=%d", s->id, s->results[i]->n_malformed);
@@ -124,6 +136,7 @@ void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, e
         ek_session_end_with(s, index, text);
     } else {
         int status = ek_err_http(err);
+        if (s->missing) status = EK_STATUS_NOT_STORED;
         ek_reply_error(s->x, s->dialect, status >= 400 && status != 499 ? status : 500, text, NULL, NULL);
     }
     ek_session_leave_client(s, how);
@@ -136,7 +149,8 @@ void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *
     ek_exchange_on_gone(x, NULL, NULL);
     s->server->metrics.outcome[err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_REFUSED]++;
     if (text) ek_fail(err, "%s", text);
-    ek_reply_failure(x, s->dialect, err, param, code);
+    if (s->missing) ek_reply_error(x, s->dialect, EK_STATUS_NOT_STORED, ek_err_text(), NULL, "reply_not_stored");
+    else ek_reply_failure(x, s->dialect, err, param, code);
     abandon(s);
     ek_session_free_when_done(s);
 }

@@ -31,6 +31,8 @@ void ek_sessions_cancel(ek_server *s); /* at a second signal */
  *
  * x-evenkeel-batch: ID[ seed=N]. A line of `evenkeel batch` (batch/batch.h): the reply has this id behind its prefix,
  * 24 lower-case hex digits, created 0, no counts of caches, and the seed N where the body has none, below 2^53.
+ * cache-control, for stored replies (--cache-replies): no-store looks none up and keeps none, no-cache looks none up,
+ * only-if-cached answers 424 where none is there.
  *
  * prefer: if-available. Status 412 unless the prompt's whole pages are cached (RFC 7240; llm-d's coordinator). */
 typedef enum ek_wish { EK_WISH_NONE, EK_WISH_YES, EK_WISH_NO } ek_wish;
@@ -38,6 +40,7 @@ typedef enum ek_wish { EK_WISH_NONE, EK_WISH_YES, EK_WISH_NO } ek_wish;
 typedef struct ek_wishes {
     bool resume;
     bool if_available;
+    bool no_store, no_cache, only_cached;
     ek_wish prefill;
     char batch[25]; /* the id; "" without */
     bool has_seed;  /* with batch */
@@ -50,18 +53,39 @@ ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x);
 /* Whether a list of preferences has this token, in any case, alone or with parameters; not inside of quotes. */
 bool ek_prefers(const char *list, const char *token);
 
+/* --- stored replies --- */
+
+/* What the store of replies has for a request, found on the worker that makes its prompt: hashing a long prompt,
+ * reading a file or asking a server is too long for the event loop. */
+typedef struct ek_stored {
+    int n; /* choices; 0: the request has nothing to do with the store */
+    ek_turn_stored *of;
+} ek_stored;
+
+/* Looks each choice up. Nothing for requests whose tokens are not decided (drawn with a seed of the server), that say
+ * no, that continue a stream, or that ask for log-probabilities of the prompt; and where s stores nothing. */
+void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, const ek_turn_prompt *prompt,
+                    const ek_wishes *wishes, uint64_t owner);
+void ek_stored_fini(ek_stored *s);
+
+/* The failure of a request that has to be answered from the store and is not, with the key: ENOTFOUND, for a reply with
+ * EK_STATUS_NOT_STORED. Clients ask again after other statuses that would fit. NULL: it cannot be stored at all. */
+enum { EK_STATUS_NOT_STORED = 424 };
+ek_err ek_stored_missing(const ek_turn_stored *t);
+
 /* --- preparation: from a body to a request and the tokens of its prompt, on a worker's thread --- */
 
 enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */
 
 typedef struct ek_preparation ek_preparation;
 
-/* What came out. The receiver takes req, prompt and held over, also after a failure. */
+/* What came out. The receiver takes req, prompt, stored and held over, also after a failure. */
 typedef struct ek_prepared {
     ek_err err;
     char text[1024]; /* the sentence of a failure */
     ek_api_request req;
     ek_turn_prompt prompt;
+    ek_stored stored;
     size_t held; /* bytes of the server's request memory that the request keeps; ek_prepare_release gives them back */
 } ek_prepared;
 

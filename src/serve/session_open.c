@@ -18,6 +18,18 @@ static float all_pages(const ek_turn_prompt *prompt)
     return whole > 0 ? ((float)whole - 0.5f) / (float)rest : 0;
 }
 
+/* Of several choices, all have to be there for a hit; a part is better than none. */
+static ek_err note_outcome(ek_session *s, int i)
+{
+    const ek_reply_outcome o = ek_turn_outcome(s->choices[i].turn);
+    if (i == 0) s->outcome = o;
+    else if (o != s->outcome) s->outcome = EK_REPLY_PART;
+    s->reply.stored = s->outcome == EK_REPLY_HIT;
+    if (!s->wishes.only_cached || o == EK_REPLY_HIT) return EK_OK;
+    s->missing = true;
+    return ek_stored_missing(s->stored.n > 0 ? &s->stored.of[i] : NULL);
+}
+
 static ek_err open_turn(ek_session *s, int i)
 {
     ek_turn_opts opts = s->req.turn;
@@ -37,12 +49,14 @@ static ek_err open_turn(ek_session *s, int i)
                                      .digest = resume->has_logits ? &resume->logits : NULL,
                                      .bounds = &s->req.resume.bounds};
     if (resumed.n > 0) opts.resumed = &resumed;
+    opts.stored = s->stored.n > 0 ? &s->stored.of[i] : NULL;
     if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large, and the journal's */
     EK_TRY(ek_turn_open(&c->turn, s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts, ek_session_on_reply,
                         c));
     s->results[i] = ek_turn_result_of(c->turn);
     s->n_opened++;
-    return EK_OK;
+    c->replayed = resumed.n == 0; /* nothing that the client has already */
+    return note_outcome(s, i);
 }
 
 static ek_err submit_turn(ek_session *s, int i)
@@ -68,6 +82,7 @@ static ek_err begin_turns(ek_session *s)
         return EK_OK;
     }
     ek_turn_prompt_fini(&s->prompt);
+    ek_stored_fini(&s->stored);
     return EK_OK;
 }
 
@@ -83,7 +98,10 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
     }
     int i = s->n_submitted;
     ek_err err = begin_turns(s);
-    if (!err) return;
+    if (!err) {
+        ek_session_go_on(s); /* with what is stored */
+        return;
+    }
     char text[512];
     snprintf(text, sizeof text, "%s", ek_err_text());
     ek_session_failed(s, i, err, text, EK_OUTCOME_FAILED);
@@ -132,6 +150,9 @@ static void set_up(ek_session *s, ek_prepared *p)
     name_salt(s);
     if (s->salt) req->turn.cache_salt = ek_hash64(s->salt, &req->turn.cache_salt, sizeof req->turn.cache_salt);
     s->held = p->held;
+    s->stored = p->stored;
+    p->stored = (ek_stored){0};
+    if (req->turn.publish) ek_stored_fini(&s->stored); /* its pages are wanted */
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
     const bool resumed = req->resume.tokens.len > 0; /* it has the seed of the stream that it continues */
@@ -158,6 +179,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .n_prompts = 1 + req->n_more,
                               .seed = draws ? &s->req.turn.sampling.seed : NULL,
                               .choices = s->results,
+                              .says_stored = server->replies && !*s->wishes.batch,
                               .own = req->own,
                               .tokenizer = server->chat->tokenizer,
                               .turn = &s->req.turn};
@@ -216,8 +238,10 @@ static void on_prepared(void *user, ek_prepared *p)
         if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? named : NULL;
     }
     ek_turn_prompt_fini(&p->prompt);
+    ek_stored_fini(&p->stored);
     if (err) ek_session_refuse(s, err, NULL, param, code);
     else if (answered) ek_session_free(s);
+    else if (s->outcome >= EK_REPLY_PART) ek_session_go_on(s);
 }
 
 ek_api_limits ek_session_limits(const ek_server *server)
@@ -231,7 +255,7 @@ ek_api_limits ek_session_limits(const ek_server *server)
                        .identity = server->fingerprint,
                        .card = &server->card,
                        .now = ek_unix_time(),
-                       .keep_forms = ek_journal_mode(server->journal) == EK_RECORD_TOKENS,
+                       .keep_forms = server->replies || ek_journal_mode(server->journal) == EK_RECORD_TOKENS,
                        .whole_calls = server->whole_calls};
     l.defaults.temperature = config->temperature;
     l.defaults.top_p = config->top_p;

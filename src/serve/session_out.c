@@ -37,6 +37,12 @@ static void put_ignored(ek_session *s)
     ek_buf_fini(&value);
 }
 
+static void put_outcome(ek_session *s)
+{
+    static const char *const words[] = {[EK_REPLY_MISS] = "miss", [EK_REPLY_PART] = "part", [EK_REPLY_HIT] = "hit"};
+    if (s->outcome != EK_REPLY_UNASKED) ek_exchange_header(s->x, "x-evenkeel-reply-cache", words[s->outcome]);
+}
+
 static void open_stream(ek_session *s)
 {
     if (ek_exchange_begun(s->x)) return;
@@ -44,6 +50,7 @@ static void open_stream(ek_session *s)
     ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
     put_ignored(s);
     if (s->dialect->step) ek_exchange_by_line(s->x);
+    put_outcome(s);
     const char *type = s->dialect->stream_type;
     ek_exchange_begin(s->x, 200, type ? type : "text/event-stream; charset=utf-8");
 }
@@ -121,6 +128,7 @@ void ek_session_send_whole(ek_session *s)
 {
     if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
     put_ignored(s);
+    put_outcome(s);
     const char *type = s->dialect->whole_type ? s->dialect->whole_type(&s->req) : NULL;
     if (!type) type = "application/json";
     if (s->out.len <= COPIED_WHOLE) {

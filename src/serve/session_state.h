@@ -38,9 +38,13 @@ struct ek_session {
     const ek_turn_result **results;
     int n_opened; /* choices that have a turn */
     int n_submitted;
-    ek_turn_prompt prompt; /* until all are submitted */
-    struct event *more;    /* submits the rest */
-    ek_buf out;            /* written and not sent */
+    ek_turn_prompt prompt;    /* until all are submitted */
+    ek_stored stored;         /* what the store of replies has, until all are opened */
+    int next_stored;          /* the choice whose stored token is next */
+    ek_reply_outcome outcome; /* of all choices */
+    bool missing;             /* it had to come from the store, which does not have all of it */
+    struct event *more;       /* submits the rest */
+    ek_buf out;               /* written and not sent */
     bool
         writing; /* a worker writes into out: nothing else of the session changes meanwhile but x, which on_gone sets */
     bool full;   /* a large piece has to be read before more is written */

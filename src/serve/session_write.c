@@ -301,6 +301,7 @@ static void note_token(ek_session_choice *c)
 static ek_err count_growth(ek_session *s)
 {
     s->grown += s->req.turn.logprobs ? sizeof(ek_turn_logprobs) : 8;
+    if (s->outcome != EK_REPLY_UNASKED) s->grown += s->req.turn.logprobs ? sizeof(ek_logprobs) : 12; /* to be stored */
     if (s->grown < COUNTED_AT_ONCE) return EK_OK;
     EK_TRY(ek_request_memory_take(&s->server->memory, s->held, s->grown));
     s->held += s->grown;
@@ -326,9 +327,33 @@ static void take_news(const ek_turn_news *news)
     else run_piece(&p);
 }
 
+/* Tokens that the store of replies has come first, one of each choice in turn, as steps would give them. */
+static bool has_stored(const ek_session *s)
+{
+    for (int i = 0; s->outcome >= EK_REPLY_PART && s->n_submitted == s->req.n && i < s->n_opened; i++)
+        if (ek_turn_has_stored(s->choices[i].turn)) return true;
+    return false;
+}
+
+/* A batch's replies do not say what came from caches. */
+static void hide_caches(ek_turn_news *news)
+{
+    news->n_cached = news->n_images_kept = news->n_sounds_kept = 0;
+}
+
+static ek_turn_news take_stored(ek_session *s)
+{
+    ek_turn_news news;
+    while (!ek_turn_next_stored(s->choices[s->next_stored].turn, &news))
+        s->next_stored = (s->next_stored + 1) % s->n_opened;
+    s->next_stored = (s->next_stored + 1) % s->n_opened;
+    if (*s->wishes.batch) hide_caches(&news);
+    return news;
+}
+
 static bool has_later(const ek_session *s)
 {
-    return s->n_taken < s->n_later;
+    return s->n_taken < s->n_later || has_stored(s);
 }
 
 static void on_go_on(evutil_socket_t fd, short what, void *arg)
@@ -359,7 +384,7 @@ void ek_session_go_on(ek_session *s)
             ek_loop_again(s->go_on);
             return;
         }
-        ek_turn_news news = s->later[s->n_taken++];
+        ek_turn_news news = has_stored(s) ? take_stored(s) : s->later[s->n_taken++];
         take_news(&news);
         free((char *)(uintptr_t)news.text);
     }
@@ -371,7 +396,7 @@ void ek_session_news(const ek_turn_news *from)
     ek_session *s = ((ek_session_choice *)from->user)->session;
     ek_turn_news plain = *from;
     const ek_turn_news *news = *s->wishes.batch ? &plain : from;
-    plain.n_cached = plain.n_images_kept = plain.n_sounds_kept = 0; /* a batch's replies do not say it */
+    hide_caches(&plain);
     bool waits = s->writing || (s->full && s->x) || has_later(s);
     if (!waits) take_news(news);
     else if (!keep_for_later(s, news)) ek_session_cut(s, "the client does not read, and its reply goes on");

@@ -88,6 +88,13 @@ ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x)
     if (role) EK_TRY(read_role(out, role));
     EK_TRY(find_one(&batch, x, "x-evenkeel-batch"));
     if (batch) EK_TRY(read_batch(out, batch));
+    for (int i = 0;; i++) {
+        const char *cache = ek_exchange_find_nth(x, "cache-control", i);
+        if (!cache) break;
+        out->no_store |= ek_prefers(cache, "no-store");
+        out->no_cache |= ek_prefers(cache, "no-cache");
+        out->only_cached |= ek_prefers(cache, "only-if-cached");
+    }
     for (int i = 0; !out->if_available; i++) {
         const char *prefer = ek_exchange_find_nth(x, "prefer", i);
         if (!prefer) break;

@@ -17,6 +17,7 @@ typedef struct same_case {
 ek_err masked(const scene *s, company *base, check_fn *check, void *arg); /* masked.c */
 ek_err masked_ahead(const scene *s, company *base, check_fn *check, void *arg);
 ek_err continued(const scene *s, company *base, check_fn *check, void *arg); /* continued.c */
+ek_err stored(const scene *s, company *base, check_fn *check, void *arg);    /* stored.c */
 ek_err media(const scene *s, company *base, check_fn *check, void *arg);     /* media.c; nothing without pictures */
 ek_err shared(const scene *s, company *base, check_fn *check, void *arg);    /* shared.c; nothing without a server */
 

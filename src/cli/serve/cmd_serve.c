@@ -17,6 +17,7 @@
 #include "engine/budget.h"
 #include "serve/events/events.h"
 #include "hub/name.h"
+#include "model/weights/digest.h"
 #include "serve/api/model_card.h"
 #include "serve/http/origins.h"
 #include "serve/http/keys.h"
@@ -55,6 +56,36 @@ static ek_err open_journal(const ek_cli *cli, ek_opened *m, ek_journal **out)
                             .numerics = ek_model_numerics_id(m->model),
                             .prompts = cli->journal_prompts};
     return ek_journal_open(out, &opts);
+}
+
+/* What a stored reply depends on besides its request. */
+static ek_err make_identity(ek_buf *out, ek_opened *m, const ek_cli *cli)
+{
+    const char *digest;
+    char towers[EK_MODEL_DIGEST];
+    EK_TRY(ek_opened_digest(&digest, m));
+    ek_buf_fmt(out, "model %s, %s", digest, ek_model_numerics_id(m->model));
+    if (!cli->has.mmproj || !strcmp(cli->mmproj, "none")) return EK_OK;
+    EK_TRY(ek_model_digest(towers, cli->mmproj, m->pool));
+    ek_buf_fmt(out, ", mmproj %s", towers);
+    return EK_OK;
+}
+
+static ek_err open_replies(const ek_cli *cli, ek_opened *m, ek_replies **out)
+{
+    const ek_config *c = ek_model_config(m->model);
+    ek_buf identity = {0};
+    if (!cli->has.cache_replies) return EK_OK;
+    ek_err err = make_identity(&identity, m, cli);
+    const ek_replies_opts opts = {.identity = ek_buf_text(&identity),
+                                  .n_vocab = c->vocab_size,
+                                  .stop = c->stop,
+                                  .n_stop = c->n_stop,
+                                  .max_bytes = (double)cli->cache_replies,
+                                  .max_age = (double)cli->cache_replies_age};
+    if (!err) err = ek_replies_open(out, &opts);
+    ek_buf_fini(&identity);
+    return err;
 }
 
 /* Whoever may read the file may use the server. */
@@ -230,8 +261,11 @@ static ek_err digest(void *arg, char out[EK_MODEL_DIGEST])
 static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
 {
     ek_journal *journal = NULL;
+    ek_replies *replies = NULL;
     ek_err err = open_journal(cli, m, &journal);
+    if (!err) err = open_replies(cli, m, &replies);
     if (err) {
+        ek_journal_close(journal);
         ek_bound_close(bound);
         return err;
     }
@@ -283,6 +317,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .aliases = ek_buf_text(&aliases),
         .strict_model = cli->strict_model,
         .journal = journal,
+        .replies = replies,
     };
     ek_server *server;
     err = ek_server_open(&server, m->engine, &opts);
@@ -291,6 +326,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         free(name);
         ek_bound_close(bound);
         ek_journal_close(journal);
+        ek_replies_close(replies);
         return err;
     }
     if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
@@ -304,6 +340,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
     free(name);
     ek_server_close(server);
     ek_journal_close(journal);
+    ek_replies_close(replies);
     return err;
 }
 

@@ -292,6 +292,10 @@ static void put_own(ek_buf *out, const ek_api_reply *r, bool whole, bool resume)
         ek_buf_fmt(out, "%s\"digest\":\"%s\"", before, r->digest);
         before = ",";
     }
+    if (whole && r->says_stored) {
+        ek_buf_fmt(out, "%s\"reply_cached\":%s", before, r->stored ? "true" : "false");
+        before = ",";
+    }
     if (resume) {
         ek_buf_str(out, before);
         ek_resume_event_put(r->marks, out, r->choices[0], r->turn->digest ? &r->choices[0]->digest : NULL);

@@ -34,6 +34,7 @@ typedef struct ek_api_request {
     int n_more;
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
+    bool no_stored;              /* evenkeel.cache false: no stored reply, and this one is not kept */
     bool says_share, says_work;  /* the body has cache_hit_threshold; whose work the reply is (kv_transfer_params) */
     ek_resume resume;            /* whether the stream can be continued, and where this one begins */
     char *model;                 /* as the client wrote it; NULL without */
@@ -106,6 +107,7 @@ typedef struct ek_api_reply {
     const uint64_t *seed; /* the seed that was drawn for a request without one, else NULL; below 2^53 */
     const ek_turn_result *const *choices;
     ek_api_times times;            /* known when the last choice has finished */
+    bool says_stored, stored;      /* whether the body says it; whether all of it came from the store of replies */
     const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
     void *own;                     /* ek_api_request.own */
     const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
@@ -213,7 +215,7 @@ void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);
-/* ,"evenkeel":{…}: the digest where it was asked for, and a drawn seed; nothing where there is neither. Before it
+/* ,"evenkeel":{…}: the digest where it was asked for, a drawn seed, reply_cached with a store; or nothing. Before it
  * ,"kv_transfer_params":{…} of a prompt whose reply another replica writes. Of a reply in one piece, or of an object
  * inside of an event. */
 void ek_put_extension(ek_buf *out, const ek_api_reply *r);

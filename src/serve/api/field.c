@@ -122,6 +122,9 @@ ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits 
     if (salt) take_salt(r, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
+    bool cache = true;
+    EK_TRY(ek_field_bool(r, ours, "cache", &cache));
+    r->no_stored = !cache;
     EK_TRY(read_transfer(r, body));
     const json_t *resume = ek_field(ours, "resume");
     r->resume.on = r->resume.wished = limits->resume && !resume;

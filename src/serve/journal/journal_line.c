@@ -64,6 +64,7 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l)
     if (r->same_form) ek_buf_str(out, ",\"form_of\":0");
     else if (r->form) ek_buf_fmt(out, ",\"form\":%s", r->form);
     ek_buf_fmt(out, ",\"n_tokens\":%d", l->n_tokens);
+    if (r->n_stored > 0) ek_buf_fmt(out, ",\"stored\":%d", r->n_stored);
     add_text(out, "finish", l->finish);
     ek_buf_fmt(out, ",\"digest\":\"%016llx\",\"digest_version\":%d", (unsigned long long)l->digest, l->digest_version);
     if (r->mode == EK_RECORD_TOKENS) {
@@ -233,6 +234,7 @@ static ek_err get_all(ek_journal_line *l, const json_t *o)
     EK_TRY(get_u64(&l->record.prompt_hash, o, "prompt_hash", 16));
     EK_TRY(get_u64(&l->digest, o, "digest", 16));
     if (json_object_get(o, "media")) EK_TRY(get_int(&l->record.n_parts, o, "media"));
+    if (json_object_get(o, "stored")) EK_TRY(get_int(&l->record.n_stored, o, "stored"));
     l->digest_version = 1;
     if (json_object_get(o, "digest_version")) EK_TRY(get_int(&l->digest_version, o, "digest_version"));
     EK_TRY(get_sampling(&l->record, o));

@@ -1,0 +1,184 @@
+/* What of a turn's reply comes from the store of replies, and what it gives to the store. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "chat/turn_state.h"
+
+void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m, const ek_turn_prompt *prompt,
+                 const ek_turn_opts *opts, const char *form)
+{
+    const int max_thinking = opts->plain ? 0 : opts->max_thinking;
+    ek_logit_bias *bias = ek_alloc(((size_t)opts->sampling.n_bias + 1) * sizeof *bias);
+    const ek_sampling s = ek_turn_sampling(m, opts, bias);
+    const ek_reply_ask ask = {.identity = identity,
+                              .tokens = prompt->ids.data,
+                              .n_tokens = (int)prompt->ids.len,
+                              .part = prompt->part,
+                              .n_parts = prompt->n_parts,
+                              .sampling = &s,
+                              .masked = form || max_thinking > 0,
+                              .form = form,
+                              .max_thinking = max_thinking,
+                              .thinking = prompt->thinking};
+    ek_reply_content_key(out, &ask);
+    free(bias);
+}
+
+/* --- from the store --- */
+
+static void ignore(void *arg, const ek_reply_event *e)
+{
+    (void)arg, (void)e;
+}
+
+static bool is_stop(const ek_turn *t, int32_t token)
+{
+    return !t->opts.ignore_eos && ek_replies_is_stop(t->stored.replies, token);
+}
+
+static ek_turn_news news_of(const ek_turn *t, int i)
+{
+    const int32_t token = ek_reply_record_token(t->stored.found, i);
+    ek_turn_news news = {.token = token, .n_prompt = t->n_prompt};
+    if (is_stop(t, token)) news.finish = EK_FINISH_STOP;
+    else if (i + 1 == t->limit) news.finish = EK_FINISH_LENGTH;
+    return news;
+}
+
+/* How many of n stored tokens the reply has where it ends among them, by a stop string, a call that was enough, or as
+ * below; 0: it does not. */
+static int ends_within(const ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts, int n)
+{
+    ek_turn *dry;
+    ek_turn_opts o = *opts;
+    o.stored = NULL, o.resumed = NULL;
+    o.grammar = NULL;
+    o.max_thinking = 0;
+    o.record = EK_RECORD_NONE;
+    o.logprobs = o.prompt_logprobs = o.digest = false;
+    if (ek_turn_open(&dry, t->model, prompt, &o, ignore, NULL)) return 0; /* t was opened with the same */
+    for (int i = 0; i < n && dry->result.end == EK_END_NONE; i++) {
+        const ek_turn_news news = news_of(t, i);
+        ek_turn_feed(dry, &news);
+    }
+    const int end = dry->result.end != EK_END_NONE ? dry->result.n_tokens : 0;
+    ek_turn_close(dry);
+    return end;
+}
+
+/* The end by tokens alone: behind a stop token, or at the limit; 0: there is none. */
+static int ends_by_tokens(const ek_turn *t)
+{
+    const int n = ek_reply_record_tokens(t->stored.found);
+    for (int i = 0; i < n; i++)
+        if (news_of(t, i).finish != EK_FINISH_NONE) return i + 1;
+    return 0;
+}
+
+static void read_again(ek_turn *t, int n)
+{
+    int32_t *tokens = ek_alloc((size_t)n * sizeof *tokens);
+    for (int i = 0; i < n; i++) tokens[i] = ek_reply_record_token(t->stored.found, i);
+    const ek_turn_resumed again = {.tokens = tokens, .n = n};
+    ek_turn_take_resumed(t, &again);
+    t->checks = true;
+    free(tokens);
+}
+
+static void go_on_behind(ek_turn *t, int n)
+{
+    ek_mask mask = ek_bounds_mask(&t->bounds);
+    t->n_stored = n;
+    for (int i = 0; i < n && ek_bounds_any(&t->bounds); i++)
+        mask.accept(mask.arg, ek_reply_record_token(t->stored.found, i));
+}
+
+static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts)
+{
+    const ek_reply_record *found = t->stored.found;
+    const int room = t->stored.ctx_tokens - t->n_prompt, n = ek_reply_record_tokens(found);
+    const bool lacks = opts->logprobs && ek_reply_record_top(found) < opts->n_top;
+    t->limit = opts->max_tokens < room ? opts->max_tokens : room;
+    if (t->limit < 1) return; /* the engine says what is wrong */
+    int end = ends_by_tokens(t);
+    if (lacks || !end) {
+        const int sooner = ends_within(t, prompt, opts, end ? end : n);
+        if (sooner) end = sooner;
+    }
+    t->outcome = lacks || !end ? EK_REPLY_PART : EK_REPLY_HIT;
+    if (lacks) read_again(t, end ? end : n);
+    else if (!end) go_on_behind(t, n);
+    else t->n_stored = end;
+}
+
+void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts)
+{
+    t->stored = *opts->stored;
+    t->stored.found = ek_reply_record_retain(t->stored.found);
+    t->stored.keep &= opts->max_tokens > 0;
+    t->keeps = t->stored.keep;
+    pthread_mutex_init(&t->keeping, NULL);
+    t->draft.n_top = opts->logprobs ? opts->n_top : -1;
+    if (t->stored.ask && t->stored.keep) {
+        t->ask = ek_alloc(t->stored.n_ask + 1);
+        memcpy(t->ask, t->stored.ask, t->stored.n_ask);
+    }
+    t->stored.ask = NULL;
+    if (t->stored.looked_up) t->outcome = EK_REPLY_MISS;
+    if (t->stored.found) plan(t, prompt, opts);
+}
+
+ek_reply_outcome ek_turn_outcome(const ek_turn *t)
+{
+    return t->outcome;
+}
+
+bool ek_turn_has_stored(const ek_turn *t)
+{
+    return t->n_out < t->n_stored && t->result.end == EK_END_NONE;
+}
+
+int ek_turn_stored_tokens(const ek_turn *t)
+{
+    return t->n_out;
+}
+
+bool ek_turn_next_stored(ek_turn *t, ek_turn_news *news)
+{
+    const ek_reply_record *found = t->stored.found;
+    const bool all = t->outcome == EK_REPLY_HIT; /* else the prompt is still to be computed */
+    if (!ek_turn_has_stored(t)) return false;
+    const int i = t->n_out++;
+    *news = news_of(t, i);
+    news->user = t->user;
+    news->n_cached = all ? t->n_prompt : 0;
+    news->n_images_kept = all ? t->result.n_images : 0;
+    news->n_sounds_kept = all ? t->result.n_sounds : 0;
+    if (t->opts.digest) news->digest = t->stored_hash = ek_digest_row(t->stored_hash, ek_reply_record_row(found, i));
+    if (t->opts.logprobs) ek_reply_record_probs(found, i, t->opts.n_top, &news->logprobs);
+    return true;
+}
+
+/* --- to the store --- */
+
+void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs)
+{
+    if (!t->stored.keep) return;
+    pthread_mutex_lock(&t->keeping);
+    if (t->keeps) ek_reply_draft_add(&t->draft, token, row, probs);
+    pthread_mutex_unlock(&t->keeping);
+}
+
+void ek_turn_keep_end(ek_turn *t, ek_finish finish)
+{
+    const bool good = finish == EK_FINISH_STOP || finish == EK_FINISH_LENGTH || finish == EK_FINISH_CANCELLED;
+    ek_reply_record *r = NULL;
+    if (!t->stored.keep) return;
+    pthread_mutex_lock(&t->keeping);
+    if (t->keeps && good && t->draft.n > 0 && !t->contradicted)
+        r = ek_reply_record_make(&t->stored.key, &t->draft, t->ask, t->stored.n_ask);
+    t->keeps = false;
+    pthread_mutex_unlock(&t->keeping);
+    if (r) ek_replies_put(t->stored.replies, t->stored.owner, r);
+}

@@ -1,0 +1,178 @@
+#include "replies/key.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/hash.h"
+#include "base/hex.h"
+
+typedef struct sum {
+    ek_sha256_state sha;
+} sum;
+
+static void add_u64(sum *s, uint64_t v)
+{
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
+    ek_sha256_add(&s->sha, b, sizeof b);
+}
+
+static void add_bytes(sum *s, const void *p, size_t n)
+{
+    add_u64(s, n);
+    if (n) ek_sha256_add(&s->sha, p, n);
+}
+
+static void add_float(sum *s, float x)
+{
+    uint32_t bits;
+    x = x == 0 ? 0 : x; /* -0 decides as 0 does */
+    memcpy(&bits, &x, sizeof bits);
+    add_u64(s, bits);
+}
+
+static void end(sum *s, ek_reply_key *out)
+{
+    char hex[65];
+    ek_sha256_end(&s->sha, hex);
+    ek_reply_key_read(out, hex, 64);
+}
+
+static void begin(sum *s, const char *domain)
+{
+    ek_sha256_init(&s->sha);
+    add_bytes(s, domain, strlen(domain));
+}
+
+/* --- sampling --- */
+
+typedef struct indexed {
+    ek_logit_bias bias;
+    int at;
+} indexed;
+
+/* By token; entries of one token stay in their order. */
+static int by_token(const void *a, const void *b)
+{
+    const indexed *x = a, *y = b;
+    if (x->bias.token != y->bias.token) return x->bias.token < y->bias.token ? -1 : 1;
+    return x->at - y->at;
+}
+
+static void add_bias(sum *s, const ek_sampling *o)
+{
+    indexed *list = ek_alloc(((size_t)o->n_bias + 1) * sizeof *list);
+    int n = 0;
+    for (int i = 0; i < o->n_bias; i++)
+        if (o->bias[i].bias != 0) list[n++] = (indexed){o->bias[i], i};
+    qsort(list, (size_t)n, sizeof *list, by_token);
+    add_u64(s, (uint64_t)n);
+    for (int i = 0; i < n; i++) {
+        add_u64(s, (uint32_t)list[i].bias.token);
+        add_float(s, list[i].bias.bias);
+    }
+    free(list);
+}
+
+bool ek_reply_is_decided(const ek_sampling *s, bool has_seed)
+{
+    return has_seed || s->temperature < EK_MIN_TEMPERATURE;
+}
+
+/* A greedy reply draws nothing: what shapes the draw is left out. */
+static void add_sampling(sum *s, const ek_sampling *o)
+{
+    const bool draws = o->temperature >= EK_MIN_TEMPERATURE;
+    add_u64(s, draws);
+    if (draws) {
+        add_float(s, o->temperature);
+        add_float(s, o->top_p);
+        add_float(s, o->min_p);
+        add_u64(s, (uint64_t)o->top_k);
+        add_u64(s, o->seed);
+    }
+    add_float(s, o->repetition_penalty);
+    add_float(s, o->presence_penalty);
+    add_float(s, o->frequency_penalty);
+    add_bias(s, o);
+}
+
+/* --- the rest --- */
+
+static void add_tokens(sum *s, const int32_t *tokens, int n)
+{
+    uint8_t b[1024];
+    size_t used = 0;
+    add_u64(s, (uint64_t)n);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; k < 4; k++) b[used++] = (uint8_t)((uint32_t)tokens[i] >> 8 * k);
+        if (used < sizeof b && i + 1 < n) continue;
+        ek_sha256_add(&s->sha, b, used);
+        used = 0;
+    }
+}
+
+static void add_parts(sum *s, const ek_reply_ask *a)
+{
+    add_u64(s, (uint64_t)a->n_parts);
+    for (int i = 0; i < a->n_parts; i++) {
+        add_u64(s, (uint64_t)a->part[i].first);
+        add_u64(s, (uint64_t)a->part[i].media->kind);
+        add_bytes(s, a->part[i].media->digest, sizeof a->part[i].media->digest);
+    }
+}
+
+static void add_mask(sum *s, const ek_reply_ask *a)
+{
+    add_u64(s, a->masked);
+    if (!a->masked) return;
+    add_u64(s, a->form != NULL);
+    if (a->form) add_bytes(s, a->form, strlen(a->form));
+    add_u64(s, (uint64_t)a->max_thinking);
+    add_u64(s, a->thinking);
+}
+
+void ek_reply_content_key(ek_reply_key *out, const ek_reply_ask *a)
+{
+    sum s;
+    begin(&s, "evenkeel.reply.1");
+    add_bytes(&s, a->identity, strlen(a->identity));
+    add_tokens(&s, a->tokens, a->n_tokens);
+    add_parts(&s, a);
+    add_sampling(&s, a->sampling);
+    add_mask(&s, a);
+    end(&s, out);
+}
+
+void ek_reply_key_for(ek_reply_key *out, const ek_reply_key *content, uint64_t owner, const char *salt, size_t n)
+{
+    sum s;
+    begin(&s, "evenkeel.reply.1.salt");
+    add_bytes(&s, content->h, sizeof content->h);
+    add_u64(&s, owner);
+    add_u64(&s, salt != NULL);
+    add_bytes(&s, salt, salt ? n : 0);
+    end(&s, out);
+}
+
+void ek_reply_key_text(char out[EK_REPLY_KEY_TEXT], const ek_reply_key *k)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < EK_REPLY_KEY; i++) {
+        out[2 * i] = digits[k->h[i] >> 4];
+        out[2 * i + 1] = digits[k->h[i] & 15];
+    }
+    out[2 * EK_REPLY_KEY] = '\0';
+}
+
+bool ek_reply_key_read(ek_reply_key *out, const char *text, size_t n)
+{
+    if (n != 2 * EK_REPLY_KEY) return false;
+    for (int i = 0; i < EK_REPLY_KEY; i++) {
+        const int byte = ek_hex_byte(text + 2 * i, n - 2 * (size_t)i);
+        if (byte < 0) return false;
+        out->h[i] = (uint8_t)byte;
+    }
+    return true;
+}

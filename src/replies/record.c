@@ -1,0 +1,275 @@
+#include "replies/record.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/hash.h"
+
+enum { HEAD = 48, SUM = 32 };
+static const char magic[8] = "ekreply1";
+
+struct ek_reply_record {
+    atomic_int refs;
+    int n, n_top;
+    ek_reply_origin origin;
+    size_t size;
+    ek_reply_key key;
+    const uint8_t *tokens, *rows, *probs, *ask;
+    size_t n_ask;
+    uint8_t bytes[];
+};
+
+/* --- numbers --- */
+
+static void put(uint8_t *p, uint64_t v, int n)
+{
+    for (int i = 0; i < n; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint64_t get(const uint8_t *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++) v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+static void add(ek_buf *b, uint64_t v, int n)
+{
+    uint8_t bytes[8];
+    put(bytes, v, n);
+    ek_buf_add(b, bytes, (size_t)n);
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t v;
+    memcpy(&v, &x, sizeof v);
+    return v;
+}
+
+static float float_of(const uint8_t *p)
+{
+    const uint32_t v = (uint32_t)get(p, 4);
+    float x;
+    memcpy(&x, &v, sizeof x);
+    return x;
+}
+
+/* --- a draft --- */
+
+static size_t prob_bytes(int n_top)
+{
+    return n_top < 0 ? 0 : 4 + 8 * (size_t)n_top;
+}
+
+static void add_probs(ek_buf *b, const ek_logprobs *p, int n_top)
+{
+    if (n_top < 0) return;
+    add(b, bits_of(p->self.logprob), 4);
+    for (int i = 0; i < n_top; i++) {
+        const bool has = i < p->n_top;
+        add(b, has ? (uint32_t)p->top[i].token : UINT32_MAX, 4);
+        add(b, has ? bits_of(p->top[i].logprob) : 0, 4);
+    }
+}
+
+void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs)
+{
+    if (d->n == EK_REPLY_MAX_TOKENS) return; /* what was sampled before is right for itself */
+    d->n++;
+    add(&d->tokens, (uint32_t)token, 4);
+    add(&d->rows, row, 8);
+    add_probs(&d->probs, probs, d->n_top);
+}
+
+void ek_reply_draft_begin(ek_reply_draft *d, const ek_reply_record *r, int n)
+{
+    ek_logprobs probs = {0};
+    for (int i = 0; i < n; i++) {
+        if (d->n_top >= 0) ek_reply_record_probs(r, i, d->n_top, &probs);
+        ek_reply_draft_add(d, ek_reply_record_token(r, i), ek_reply_record_row(r, i), &probs);
+    }
+}
+
+void ek_reply_draft_fini(ek_reply_draft *d)
+{
+    ek_buf_fini(&d->tokens);
+    ek_buf_fini(&d->rows);
+    ek_buf_fini(&d->probs);
+    *d = (ek_reply_draft){0};
+}
+
+/* --- a record --- */
+
+static ek_reply_record *new_record(size_t size)
+{
+    ek_reply_record *r = ek_alloc(sizeof *r + size);
+    atomic_init(&r->refs, 1);
+    r->size = size;
+    return r;
+}
+
+/* Points into bytes, whose sizes fit. */
+static void place(ek_reply_record *r)
+{
+    const uint8_t *p = r->bytes + HEAD;
+    const size_t n = (size_t)r->n;
+    memcpy(r->key.h, r->bytes + sizeof magic, sizeof r->key.h);
+    r->tokens = p, p += 4 * n;
+    r->rows = p, p += 8 * n;
+    r->probs = p, p += prob_bytes(r->n_top) * n;
+    r->n_ask = (size_t)get(p, 4);
+    r->ask = p + 4;
+}
+
+ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, const char *ask, size_t n_ask)
+{
+    EK_ASSERT(d->n >= 1);
+    if (!ask || n_ask > EK_REPLY_MAX_ASK) n_ask = 0;
+    ek_reply_record *r = new_record(HEAD + d->tokens.len + d->rows.len + d->probs.len + 4 + n_ask + SUM);
+    uint8_t *p = r->bytes;
+    memcpy(p, magic, sizeof magic);
+    memcpy(p + sizeof magic, k->h, sizeof k->h);
+    put(p + HEAD - 8, (uint32_t)d->n, 4);
+    put(p + HEAD - 4, (uint32_t)d->n_top, 4);
+    p += HEAD;
+    const ek_buf *const of[] = {&d->tokens, &d->rows, &d->probs};
+    for (int i = 0; i < 3; i++) {
+        if (of[i]->len) memcpy(p, of[i]->data, of[i]->len);
+        p += of[i]->len;
+    }
+    put(p, n_ask, 4);
+    if (n_ask) memcpy(p + 4, ask, n_ask);
+    p += 4 + n_ask;
+    ek_sha256(p, r->bytes, (size_t)(p - r->bytes));
+    r->n = d->n, r->n_top = d->n_top;
+    place(r);
+    ek_reply_draft_fini(d);
+    return r;
+}
+
+static ek_err check_tokens(const uint8_t *p, int n, int n_vocab)
+{
+    for (int i = 0; i < n; i++)
+        if (get(p + 4 * (size_t)i, 4) >= (uint64_t)n_vocab)
+            return ek_fail(EK_EFORMAT, "token %d of a stored reply is %u, the vocabulary has %d", i,
+                           (unsigned)get(p + 4 * (size_t)i, 4), n_vocab);
+    return EK_OK;
+}
+
+/* Those that are absent, at a vocabulary smaller than n_top, have no token. */
+static ek_err check_probs(const uint8_t *p, int n, int n_top, int n_vocab)
+{
+    const size_t each = prob_bytes(n_top);
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n_top; k++) {
+            const uint64_t token = get(p + (size_t)i * each + 4 + 8 * (size_t)k, 4);
+            if (token >= (uint64_t)n_vocab && token != UINT32_MAX)
+                return ek_fail(EK_EFORMAT, "token %d of a stored reply has a likely one of %u, the vocabulary has %d",
+                               i, (unsigned)token, n_vocab);
+        }
+    return EK_OK;
+}
+
+ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_reply_origin origin, int n_vocab,
+                            const void *bytes, size_t size)
+{
+    const uint8_t *b = bytes;
+    uint8_t sum[SUM];
+    if (size < HEAD + 12 + 4 + SUM) return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes", size);
+    if (memcmp(b, magic, sizeof magic) != 0) return ek_fail(EK_EFORMAT, "a stored reply of another version");
+    if (k && memcmp(b + sizeof magic, k->h, sizeof k->h) != 0) return ek_fail(EK_EFORMAT, "it is of another key");
+    const uint64_t n = get(b + HEAD - 8, 4);
+    const int32_t n_top = (int32_t)get(b + HEAD - 4, 4);
+    if (n < 1 || n > EK_REPLY_MAX_TOKENS || n_top < -1 || n_top > EK_LOGPROBS_MAX)
+        return ek_fail(EK_EFORMAT, "a stored reply of %u tokens and %d log-probabilities each", (unsigned)n, n_top);
+    const size_t fixed = HEAD + (12 + prob_bytes(n_top)) * (size_t)n + 4 + SUM;
+    if (size < fixed) return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes, %zu are needed", size, fixed);
+    const uint64_t n_ask = get(b + fixed - SUM - 4, 4);
+    if (n_ask > EK_REPLY_MAX_ASK || size != fixed + n_ask)
+        return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes, %zu are needed", size, fixed + (size_t)n_ask);
+    ek_sha256(sum, b, size - SUM);
+    if (memcmp(sum, b + size - SUM, SUM) != 0) return ek_fail(EK_EFORMAT, "a stored reply whose sum is wrong");
+    EK_TRY(check_tokens(b + HEAD, (int)n, n_vocab));
+    EK_TRY(check_probs(b + HEAD + 12 * (size_t)n, (int)n, n_top, n_vocab));
+    ek_reply_record *r = new_record(size);
+    memcpy(r->bytes, b, size);
+    r->n = (int)n, r->n_top = n_top, r->origin = origin;
+    place(r);
+    *out = r;
+    return EK_OK;
+}
+
+ek_reply_record *ek_reply_record_retain(ek_reply_record *r)
+{
+    if (r) atomic_fetch_add(&r->refs, 1);
+    return r;
+}
+
+void ek_reply_record_release(ek_reply_record *r)
+{
+    if (r && atomic_fetch_sub(&r->refs, 1) == 1) free(r);
+}
+
+ek_reply_origin ek_reply_record_origin(const ek_reply_record *r)
+{
+    return r->origin;
+}
+
+const ek_reply_key *ek_reply_record_key(const ek_reply_record *r)
+{
+    return &r->key;
+}
+
+int ek_reply_record_tokens(const ek_reply_record *r)
+{
+    return r->n;
+}
+
+int ek_reply_record_top(const ek_reply_record *r)
+{
+    return r->n_top;
+}
+
+int32_t ek_reply_record_token(const ek_reply_record *r, int i)
+{
+    return (int32_t)get(r->tokens + 4 * (size_t)i, 4);
+}
+
+uint64_t ek_reply_record_row(const ek_reply_record *r, int i)
+{
+    return get(r->rows + 8 * (size_t)i, 8);
+}
+
+void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out)
+{
+    EK_ASSERT(n_top <= r->n_top);
+    const uint8_t *p = r->probs + prob_bytes(r->n_top) * (size_t)i;
+    out->self = (ek_logprob){ek_reply_record_token(r, i), float_of(p)};
+    out->n_top = 0;
+    for (int k = 0; k < n_top; k++) {
+        const uint64_t token = get(p + 4 + 8 * (size_t)k, 4);
+        if (token == UINT32_MAX) break;
+        out->top[out->n_top++] = (ek_logprob){(int32_t)token, float_of(p + 8 + 8 * (size_t)k)};
+    }
+}
+
+const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n)
+{
+    *n = r->n_ask;
+    return (const char *)r->ask;
+}
+
+const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n)
+{
+    *n = r->size;
+    return r->bytes;
+}
+
+bool ek_reply_record_covers(const ek_reply_record *a, const ek_reply_record *b)
+{
+    return a->n >= b->n && a->n_top >= b->n_top && (a->n_ask > 0 || b->n_ask == 0) &&
+           memcmp(a->tokens, b->tokens, 4 * (size_t)b->n) == 0 && memcmp(a->rows, b->rows, 8 * (size_t)b->n) == 0;
+}

@@ -1,0 +1,69 @@
+/* A stored reply: its tokens, the digest of the row that each was sampled from, and log-probabilities where somebody
+ * asked for them once. One block of bytes, the same in memory, in a file and on a server:
+ *
+ *   head    48 bytes: "ekreply1", key (32), n (u32), n_top (i32, -1: no log-probabilities)
+ *   tokens  4 n
+ *   rows    8 n, ek_logits_digest of each
+ *   probs   n (4 + 8 n_top), where n_top >= 0: of each its own, then (token, log-probability) of the most likely
+ *   ask     u32 and so many bytes: what was asked, as a cassette has it (replies/cassette.h); 0 without
+ *   sum     SHA-256 of all before it
+ *
+ * Little-endian. The sum finds damage; a forger can make one. */
+#ifndef EK_REPLIES_RECORD_H
+#define EK_REPLIES_RECORD_H
+
+#include "base/buf.h"
+#include "engine/sample/logprobs.h"
+#include "replies/key.h"
+
+enum { EK_REPLY_MAX_TOKENS = 1 << 22, EK_REPLY_MAX_ASK = 64 << 20 };
+
+/* A record that was read or made. Immutable and counted; any thread. */
+typedef struct ek_reply_record ek_reply_record;
+
+/* Where it came from. */
+typedef enum ek_reply_origin {
+    EK_REPLY_COMPUTED, /* by this process */
+    EK_REPLY_DISK,
+    EK_REPLY_SHARED,
+    EK_REPLY_FILE, /* a cassette */
+    EK_REPLY_ORIGINS
+} ek_reply_origin;
+
+/* A reply that is being sampled: one entry per token, in order. Zero-initialise; one thread at a time. */
+typedef struct ek_reply_draft {
+    int n, n_top; /* n_top: -1 without log-probabilities, set before the first token */
+    ek_buf tokens, rows, probs;
+} ek_reply_draft;
+
+void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs);
+/* Puts the first n tokens of r before all others; n_top at most as r has it. */
+void ek_reply_draft_begin(ek_reply_draft *d, const ek_reply_record *r, int n);
+void ek_reply_draft_fini(ek_reply_draft *d);
+
+/* Makes the record with one reference, of n >= 1 tokens; the draft is left empty. ask: n_ask bytes, or NULL. */
+ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, const char *ask, size_t n_ask);
+/* Reads n bytes that are said to be the record of k (NULL: of any key), tokens below n_vocab. EFORMAT: they are not,
+ * with the reason. Copies them; one reference. */
+ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_reply_origin origin, int n_vocab,
+                            const void *bytes, size_t n);
+
+ek_reply_record *ek_reply_record_retain(ek_reply_record *r);
+void ek_reply_record_release(ek_reply_record *r); /* NULL is allowed */
+
+ek_reply_origin ek_reply_record_origin(const ek_reply_record *r);
+const ek_reply_key *ek_reply_record_key(const ek_reply_record *r);
+int ek_reply_record_tokens(const ek_reply_record *r); /* 1 and up */
+int ek_reply_record_top(const ek_reply_record *r);    /* n_top, or -1 */
+int32_t ek_reply_record_token(const ek_reply_record *r, int i);
+uint64_t ek_reply_record_row(const ek_reply_record *r, int i);
+/* n_top: at most as many as there are. */
+void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out);
+const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n); /* no NUL behind it; *n 0: none */
+const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
+
+/* Whether a says all that b does, and maybe more: its tokens begin with those of b, and it has as many
+ * log-probabilities. */
+bool ek_reply_record_covers(const ek_reply_record *a, const ek_reply_record *b);
+
+#endif

@@ -1,0 +1,59 @@
+/* Stored replies: from a request to what the store has for it. */
+#include "serve/session.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+static bool is_storable(const ek_server *s, const ek_api_request *req, const ek_wishes *wishes)
+{
+    const ek_turn_opts *t = &req->turn;
+    if (!s->replies || req->answered || req->no_stored || wishes->no_store) return false;
+    if (!ek_reply_is_decided(&t->sampling, req->has_seed || wishes->has_seed)) return false;
+    if (req->resume.on || req->resume.tokens.len > 0 || t->prompt_logprobs || t->publish || t->max_tokens < 1)
+        return false;
+    return !req->grammar || req->form_text.len > 0;
+}
+
+void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, const ek_turn_prompt *prompt,
+                    const ek_wishes *wishes, uint64_t owner)
+{
+    ek_reply_key content;
+    if (!is_storable(s, req, wishes)) return;
+    const char *form = req->grammar ? req->form_text.data : NULL;
+    ek_turn_opts opts = req->turn;
+    if (!req->has_seed && wishes->has_seed) opts.sampling.seed = wishes->seed;
+    out->n = req->n;
+    out->of = ek_alloc((size_t)req->n * sizeof *out->of);
+    for (int i = 0; i < req->n; i++) {
+        opts.choice = i % (req->n / (1 + req->n_more));
+        ek_turn_key(&content, ek_replies_identity(s->replies), s->chat, ek_api_prompt_of(req, prompt, i), &opts, form);
+        ek_turn_stored *t = &out->of[i];
+        *t = (ek_turn_stored){.replies = s->replies,
+                              .content = content,
+                              .owner = owner,
+                              .looked_up = true,
+                              .keep = true,
+                              .ctx_tokens = ek_engine_ctx(s->engine)};
+        ek_reply_key_for(&t->key, &content, owner, req->turn.cache_salt_text, req->salt_text.len);
+        if (!wishes->no_cache) t->found = ek_replies_find(s->replies, &t->key, &content, owner);
+    }
+}
+
+void ek_stored_fini(ek_stored *s)
+{
+    for (int i = 0; i < s->n; i++) ek_reply_record_release(s->of[i].found);
+    free(s->of);
+    *s = (ek_stored){0};
+}
+
+ek_err ek_stored_missing(const ek_turn_stored *t)
+{
+    char key[EK_REPLY_KEY_TEXT];
+    if (!t)
+        return ek_fail(EK_ENOTFOUND,
+                       "a reply to this request is never stored: neither temperature 0 nor a seed decides "
+                       "its tokens, or it says that it is not to be stored");
+    ek_reply_key_text(key, &t->content);
+    return ek_fail(EK_ENOTFOUND, "no stored reply to this request is there: its key is %s", key);
+}

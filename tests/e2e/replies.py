@@ -1,0 +1,266 @@
+"""Stored replies of the whole program: every request is asked of a server without a store, then twice of one with it; bodies and
+streams have to be equal but for ids, times and counts of caches. Standard library only.
+
+usage: replies.py EVENKEEL MODEL_DIR
+
+The output's last line is `N passed, N failed`."""
+import http.client, json, os, re, shutil, signal, subprocess, sys, tempfile, threading, time
+
+from counted import check, closing
+
+PROGRAM, MODEL = sys.argv[1], sys.argv[2]
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "Weather of a place", "parameters": {
+    "type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}}}]
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}, "required": ["name", "age"], "additionalProperties": False}
+SWAPPED = {**SCHEMA, "properties": {"age": {"type": "integer"}, "name": {"type": "string"}}}
+ASK = [{"role": "user", "content": "What is a keel? Answer in a few words."}]
+
+
+class Server:
+    def __init__(self, *options, stored="8M", **environment):
+        self.log = tempfile.NamedTemporaryFile("w+", suffix=".log")
+        port_file = self.log.name + ".port"
+        self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--port-file", port_file, "--threads", "1",
+                                         *(["--cache-replies", stored] if stored else []), *options], stderr=self.log, stdout=subprocess.DEVNULL,
+                                        env={**os.environ, **environment})
+        for _ in range(1200):
+            if os.path.exists(port_file) or self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        if self.process.poll() is None:
+            self.port = int(open(port_file).read())
+            os.unlink(port_file)
+
+    def ask(self, path, body, **headers):
+        """(status, headers, text)"""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        c.request("POST", path, json.dumps(body), {"content-type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}})
+        r = c.getresponse()
+        text = r.read().decode()
+        c.close()
+        return r.status, dict(r.getheaders()), text
+
+    def metrics(self):
+        time.sleep(0.05)  # a text is good for a moment
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request("GET", "/metrics")
+        text = c.getresponse().read().decode()
+        return {k: float(v) for k, v in re.findall(r"^(evenkeel_\S+) (\S+)$", text, re.M)}
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        status = self.process.wait(timeout=60)
+        self.log.seek(0)
+        return status, self.log.read()
+
+
+VARYING = re.compile(r'"(id|item_id|call_id|tool_use_id|response_id|created|created_at|completed_at|obfuscation)":\s*("[^"]*"|[0-9.]+)|'
+                     r'"(cached_tokens|cache_read_input_tokens|cache_creation_input_tokens|input_tokens|cached_image_tokens|total_duration|load_duration|prompt_eval_duration|eval_duration)":[0-9]+')
+SAYS = re.compile(r',"evenkeel":\{"reply_cached":(true|false)\}|,"reply_cached":(true|false)|"reply_cached":(true|false),')
+
+
+def bare(text):
+    """Without what may differ between two answers to one request."""
+    text = VARYING.sub("~", SAYS.sub("", text))
+    # How the pieces of several choices alternate is the time of steps; within a choice they have one order.
+    return "\n".join(sorted(text.split("\n"), key=lambda line: re.findall(r'"index":(\d+)', line)[:1] or ["9"])) if '"index":1' in text else text
+
+
+def differs(want, got):
+    """For people: where two texts part."""
+    a, b = bare(want[2]), bare(got[2])
+    i = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return cached(got), want[0], got[0], i, a[max(0, i - 60):i + 120], b[max(0, i - 60):i + 120]
+
+
+def cached(answer):
+    return answer[1].get("x-evenkeel-reply-cache")
+
+
+def chat(**more):
+    return "/v1/chat/completions", {"messages": ASK, "temperature": 0, "max_tokens": 24, "evenkeel": {"digest": True}, **more}
+
+
+def requests():
+    """Name, path, body: each is asked of a server without a store first."""
+    yield "greedy", *chat()
+    yield "stream", *chat(messages=[{"role": "user", "content": "What is a deck?"}], stream=True, stream_options={"include_usage": True}, max_tokens=25)
+    yield "seed", *chat(temperature=1, seed=7)
+    yield "another seed", *chat(temperature=1, seed=8)
+    yield "log-probabilities", *chat(temperature=1, seed=9, logprobs=True, top_logprobs=5)
+    yield "three choices", *chat(temperature=1, seed=11, n=3)
+    yield "three choices, streamed", *chat(temperature=1, seed=12, n=3, stream=True)
+    yield "penalties and bias", *chat(presence_penalty=0.5, frequency_penalty=0.2, logit_bias={"1000": -100, "42": 3})
+    yield "stop string", *chat(messages=[{"role": "user", "content": "What is a mast?"}], stop=["the", "a "], max_tokens=40)
+    yield "schema", *chat(response_format={"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA, "strict": True}}, max_tokens=60)
+    yield "swapped schema", *chat(response_format={"type": "json_schema", "json_schema": {"name": "p", "schema": SWAPPED, "strict": True}}, max_tokens=60)
+    yield "tools", *chat(tools=TOOLS, messages=[{"role": "user", "content": "What is the weather in Rome?"}], max_tokens=60)
+    yield "required tool", *chat(tools=TOOLS, tool_choice="required", messages=[{"role": "user", "content": "Weather in Oslo?"}], max_tokens=60)
+    yield "required tool, streamed", *chat(tools=TOOLS, tool_choice="required", messages=[{"role": "user", "content": "Weather in Bonn?"}], max_tokens=60, stream=True)
+    yield "thoughts", *chat(reasoning_effort="high", thinking_budget=20, max_tokens=60)
+    yield "one token", *chat(messages=[{"role": "user", "content": "One."}], max_tokens=1)
+    yield "completions", "/v1/completions", {"prompt": ["A ship has", "A mast is"], "temperature": 0, "max_tokens": 12, "logprobs": 2}
+    yield "responses", "/v1/responses", {"input": "What is a tiller?", "temperature": 0, "max_output_tokens": 20}
+    yield "responses, streamed", "/v1/responses", {"input": "What is a hull?", "temperature": 0, "max_output_tokens": 20, "stream": True}
+    yield "messages", "/v1/messages", {"messages": [{"role": "user", "content": "What is a sail?"}], "temperature": 0, "max_tokens": 20}
+    yield "messages, streamed", "/v1/messages", {"messages": [{"role": "user", "content": "What is a rudder?"}], "temperature": 0, "max_tokens": 20, "stream": True}
+    yield "ollama", "/api/chat", {"model": "pocket", "messages": [{"role": "user", "content": "What is a bow?"}], "options": {"temperature": 0, "num_predict": 16}}
+    yield "generate", "/api/generate", {"model": "pocket", "prompt": "A stern is", "options": {"temperature": 1, "seed": 3, "num_predict": 16}, "stream": False}
+
+
+def all_forms(cold, warm):
+    for name, path, body in requests():
+        want = cold.ask(path, body)
+        first, again = warm.ask(path, body), warm.ask(path, body)
+        check(f"{name}: computed", first[0] == 200 and bare(first[2]) == bare(want[2]) and cached(first) == "miss", differs(want, first))
+        check(f"{name}: from the store", again[0] == 200 and bare(again[2]) == bare(want[2]) and cached(again) == "hit", differs(want, again))
+        check(f"{name}: it says so", '"reply_cached":true' in again[2].replace(" ", "") or path.startswith("/api/"), again)
+        check(f"{name}: pieces", len(again[2].split("\n")) == len(want[2].split("\n")), differs(want, again))
+
+
+def cut_and_continued(cold, warm):
+    """Each cut of one reply, upwards on one key and downwards on another."""
+    for seed, cuts in ((21, (5, 9, 3, 9, 15, 14, 40, 400)), (22, (400, 40, 1, 2, 39))):
+        longest = 0
+        for n in cuts:
+            for stream in (False, True):
+                path, body = chat(temperature=1, seed=seed, max_tokens=n, stream=stream)
+                want, got = cold.ask(path, body), warm.ask(path, body)
+                check(f"cut {seed}.{n}.{stream}", bare(got[2]) == bare(want[2]), differs(want, got))
+                state = "hit" if n <= longest or stream else "part" if longest else "miss"
+                check(f"cut {seed}.{n}.{stream}: {state}", cached(got) == state or longest >= 40, (cached(got), state))
+            longest = max(longest, n)
+    path, body = chat(temperature=1, seed=23, max_tokens=30)
+    warm.ask(path, body)
+    for name, more in (("stop text", {"stop": ["e"]}), ("log-probabilities", {"logprobs": True, "top_logprobs": 20}), ("fewer", {"logprobs": True, "top_logprobs": 2}),
+                       ("and longer", {"logprobs": True, "top_logprobs": 3, "max_tokens": 45}), ("without end", {"ignore_eos": True, "max_tokens": 50})):
+        path, body = chat(temperature=1, seed=23, **{"max_tokens": 30, **more})
+        want = cold.ask(path, body)
+        for round in range(2):
+            got = warm.ask(path, body)
+            check(f"{name} after none, {round}", bare(got[2]) == bare(want[2]), differs(want, got))
+            check(f"{name} after none, {round}: state", cached(got) == ("hit" if round or name in ("fewer", "stop text", "and longer") else "part"), cached(got))
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "q", "schema": SCHEMA, "strict": True}}}
+    called = {"tools": TOOLS, "tool_choice": "required", "messages": [{"role": "user", "content": "Weather in Turin?"}]}
+    for name, more in (("form", form), ("call", called), ("drawn form", {**form, "temperature": 1, "seed": 25}), ("thoughts", {"reasoning_effort": "high", "thinking_budget": 20})):
+        for n in (1, 4, 9, 14, 60):
+            path, body = chat(max_tokens=n, stream=n % 2 == 0, **more)
+            want, got = cold.ask(path, body), warm.ask(path, body)
+            check(f"{name} cut behind {n} and continued", bare(got[2]) == bare(want[2]), differs(want, got))
+    path, body = chat(temperature=1, seed=24, max_tokens=10)
+    warm.ask(path, body)
+    body["n"] = 3
+    want, got = cold.ask(path, body), warm.ask(path, body)
+    check("two more choices", bare(got[2]) == bare(want[2]) and cached(got) == "part", differs(want, got))
+
+
+def kept_apart(warm):
+    path, body = chat(seed=31, max_tokens=4)
+    warm.ask(path, body)
+    check("the seed of a greedy reply does not count", cached(warm.ask(path, {**body, "seed": 99})) == "hit")
+    check("nor does top_p", cached(warm.ask(path, {**body, "top_p": 0.5})) == "hit")
+    check("nor a bias of zero", cached(warm.ask(path, {**body, "logit_bias": {"5": 0}})) == "hit")
+    check("a salt is another", cached(warm.ask(path, {**body, "cache_salt": "a"})) == "miss")
+    check("and its own", cached(warm.ask(path, {**body, "cache_salt": "a"})) == "hit")
+    check("a seed of the server decides nothing", cached(warm.ask(path, {**body, "temperature": 1, "seed": None})) is None)
+    check("nor does an absent temperature", cached(warm.ask(path, {**body, "temperature": None, "seed": None})) is None)
+    check("temperature 1e-6 is greedy", cached(warm.ask(path, {**body, "temperature": 1e-6, "seed": None})) == "hit")
+    new = {**body, "messages": [{"role": "user", "content": "Not to be stored"}]}
+    for name, headers, more in (("no-store", {"cache_control": "max-age=1, no-store"}, {}), ("evenkeel.cache", {}, {"evenkeel": {"cache": False}})):
+        for _ in range(2):
+            check(f"{name}: neither looked up nor kept", cached(warm.ask(path, {**new, **more}, **headers)) is None)
+    check("nothing was kept", cached(warm.ask(path, new)) == "miss")
+    check("no-cache looks nothing up", cached(warm.ask(path, new, cache_control="no-cache")) == "miss")
+    check("and it is still there", cached(warm.ask(path, new)) == "hit")
+    status, _, text = warm.ask(path, {**new, "max_tokens": 3, "top_k": 3, "seed": 5, "temperature": 2}, cache_control="only-if-cached")
+    check("only-if-cached: 424 with the key", status == 424 and re.search(r"key is [0-9a-f]{64}", text), (status, text))
+    status, headers, _ = warm.ask(path, new, cache_control="only-if-cached")
+    check("only-if-cached: there", status == 200 and headers["x-evenkeel-reply-cache"] == "hit")
+    status, _, text = warm.ask(path, {**new, "seed": None, "temperature": 1}, cache_control="only-if-cached")
+    check("only-if-cached: never stored", status == 424 and "never stored" in text, (status, text))
+    status, _, text = warm.ask(path, {**body, "evenkeel": {"cache": 3}})
+    check("evenkeel.cache is a truth value", status == 400 and "true or false" in text, (status, text))
+    one = warm.ask(path, {"messages": ASK, "temperature": 0, "max_tokens": 7})
+    two = warm.ask("/v1/messages", {"messages": ASK, "temperature": 0, "max_tokens": 7})
+    check("two APIs share a reply", cached(two) == "hit" and json.loads(one[2])["choices"][0]["message"]["content"] == json.loads(two[2])["content"][0]["text"], (one, two))
+    answers = [warm.ask("/v1/responses", {"input": "Store this.", "temperature": 0, "max_output_tokens": 5, "store": True}) for _ in range(2)]
+    ids = [json.loads(a[2])["id"] for a in answers]
+    check("two ids of one stored reply", len(set(ids)) == 2 and cached(answers[1]) == "hit", answers)
+
+
+def device_and_bounds():
+    warm = Server("--api-key", "one,two", stored="64K")
+    head = {"authorization": "Bearer one"}
+    path, body = chat(max_tokens=8)
+    warm.ask(path, body, **head)
+    check("a hit for its key", cached(warm.ask(path, body, **head)) == "hit")
+    check("another key computes", cached(warm.ask(path, body, authorization="Bearer two")) == "miss")
+    for i in range(120):
+        warm.ask(path, {**body, "messages": [{"role": "user", "content": f"Number {i}"}], "max_tokens": 60, "ignore_eos": True}, **head)
+    check("the key with most loses its own", cached(warm.ask(path, body, authorization="Bearer two")) == "hit")
+    check("and the oldest are gone", cached(warm.ask(path, {**body, "messages": [{"role": "user", "content": "Number 0"}], "max_tokens": 60, "ignore_eos": True}, **head)) == "miss")
+    warm.stop()
+
+
+def no_device(cold):
+    """A hit asks the engine nothing, and the journal says so."""
+    journal = tempfile.mktemp()
+    warm = Server("--journal", journal, "--journal-prompts")
+    path, body = chat(max_tokens=12)
+    warm.ask(path, body)
+    before = warm.metrics()
+    for _ in range(5):
+        warm.ask(path, body)
+    after = warm.metrics()
+    check("hits are no requests of the engine", after["evenkeel_engine_requests_total"] - before["evenkeel_engine_requests_total"] < 2, (before, after))  # one may be the canary
+    check("hits are counted", after['evenkeel_stored_replies_total{outcome="hit"}'] == 5, after)
+    check("as are their tokens", after["evenkeel_stored_reply_tokens_total"] == 60, after)
+    warm.ask(path, {**body, "max_tokens": 20})
+    warm.stop()
+    lines = [json.loads(line) for line in open(journal)]
+    check("the journal tells them apart", [line.get("stored", 0) for line in lines] == [0] + 5 * [12] + [12], lines)
+    check("with one digest", len({line["digest"] for line in lines[:6]}) == 1, lines)
+    replayed = subprocess.run([PROGRAM, "replay", journal, "--model", MODEL, "--threads", "1"], capture_output=True, text=True)
+    check("and runs again", replayed.returncode == 0, replayed.stdout + replayed.stderr)
+    os.unlink(journal)
+
+
+def many_at_once(cold, warm):
+    """Equal requests beside each other, and clients that leave."""
+    path, body = chat(temperature=1, seed=51, max_tokens=60)
+    want = cold.ask(path, body)
+    got = []
+    for _ in range(2):
+        threads = [threading.Thread(target=lambda: got.append(warm.ask(path, body))) for _ in range(12)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    check("equal requests at once", all(bare(g[2]) == bare(want[2]) for g in got), got)
+    path, body = chat(temperature=1, seed=52, max_tokens=300, stream=True, ignore_eos=True)
+    c = http.client.HTTPConnection("127.0.0.1", warm.port, timeout=60)
+    c.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+    c.getresponse().read(400)
+    c.close()
+    time.sleep(1)
+    want, got = cold.ask(path, body), warm.ask(path, body)
+    check("a reply whose client left is an open end", cached(got) in ("part", "hit") and bare(got[2]) == bare(want[2]), (cached(got), got[2][-400:]))
+
+
+def main():
+    cold, warm = Server(stored=None), Server()
+    all_forms(cold, warm)
+    cut_and_continued(cold, warm)
+    kept_apart(warm)
+    many_at_once(cold, warm)
+    no_device(cold)
+    device_and_bounds()
+    check("servers without a store say nothing of it", "reply_cached" not in cold.ask(*chat())[2])
+    for s in (cold, warm):
+        status, log = s.stop()
+        check("it stops in order", status == 0, log[-2000:])
+    sys.exit(closing())
+
+
+main()

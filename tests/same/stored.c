@@ -1,0 +1,94 @@
+/* Replies that a store kept: tokens and rows come back as they were, and the engine goes on behind them with the bits
+ * of a reply that never stopped. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/rng.h"
+#include "cases.h"
+#include "replies/replies.h"
+
+enum { MAX_ROWS = 1500 };
+
+static ek_reply_key key_of(const scene *s, const ek_ask *a)
+{
+    ek_reply_key content, key;
+    const ek_reply_ask ask = {.identity = ek_model_numerics_id(s->model),
+                              .tokens = a->tokens,
+                              .n_tokens = a->n_tokens,
+                              .part = a->part,
+                              .n_parts = a->n_parts,
+                              .sampling = &a->sampling};
+    ek_reply_content_key(&content, &ask);
+    ek_reply_key_for(&key, &content, a->client, NULL, 0);
+    return key;
+}
+
+/* The first n tokens of the reply, and then fewer of them, which must not take their place. */
+static void keep(ek_replies *replies, const ek_reply_key *k, const ek_trace *want, int n)
+{
+    for (int round = 0; round < 2; round++) {
+        ek_reply_draft d = {.n_top = -1};
+        const int end = round ? (n + 1) / 2 : n;
+        for (int i = 0; i < end; i++) ek_reply_draft_add(&d, want->reply[i], want->digest[i], NULL);
+        ek_replies_put(replies, 0, ek_reply_record_make(k, &d, NULL, 0));
+    }
+}
+
+/* The request behind what the store has of its reply. */
+static ek_err take(ek_replies *replies, const ek_reply_key *k, const ek_ask *a, const ek_trace *want, int n,
+                   ek_ask *out, int32_t *tokens)
+{
+    ek_reply_record *r = ek_replies_find(replies, k, k, 0);
+    if (!r) return ek_fail(EK_EINTERNAL, "a reply of %d tokens is not in the store", n);
+    ek_err err = EK_OK;
+    if (ek_reply_record_tokens(r) != n)
+        err = ek_fail(EK_EINTERNAL, "the store has %d tokens, %d were kept", ek_reply_record_tokens(r), n);
+    memcpy(tokens, a->tokens, sizeof *tokens * (size_t)a->n_tokens);
+    for (int i = 0; i < n && !err; i++) {
+        tokens[a->n_tokens + i] = ek_reply_record_token(r, i);
+        if (ek_reply_record_row(r, i) != want->digest[i]) err = ek_fail(EK_EINTERNAL, "row %d is another one", i);
+    }
+    ek_reply_record_release(r);
+    *out = *a;
+    out->tokens = tokens;
+    out->n_tokens = a->n_tokens + n;
+    out->n_replied = n;
+    out->prompt_logits_from = out->n_tokens;
+    return err;
+}
+
+static ek_err run(const scene *s, company *base, ek_replies *replies, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = 0, rows = 0;
+    int32_t *tokens[MAX_ASKS] = {0};
+    ek_err err = EK_OK;
+    for (int i = 0; i < s->n && n < MAX_ASKS && !err; i++) {
+        const ek_ask *a = &s->ask[i];
+        const ek_trace *want = &base->want[i];
+        rows += a->n_tokens + a->max_tokens;
+        if (want->n_reply < 2 || (rows > MAX_ROWS && n > 0)) continue;
+        const int cut = 1 + (int)(ek_mix64(s->seed + 77 * (uint64_t)i) % (uint64_t)(want->n_reply - 1));
+        const ek_reply_key k = key_of(s, a);
+        tokens[n] = ek_alloc(sizeof **tokens * (size_t)(a->n_tokens + a->max_tokens));
+        keep(replies, &k, want, cut);
+        err = take(replies, &k, a, want, cut, &ask[n], tokens[n]);
+        which[n] = i;
+        n++;
+    }
+    company c = {.max_requests = 6, .chunk = 5 + (int)(ek_mix64(s->seed) % 90), .draft = EK_DRAFT_NGRAM};
+    if (n && !err) err = run_cached(s, base, c, "stored replies", ask, which, n, check, arg);
+    for (int i = 0; i < n; i++) free(tokens[i]);
+    return err;
+}
+
+ek_err stored(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_replies *replies;
+    const ek_replies_opts o = {.identity = "tests", .n_vocab = s->config.vocab_size, .max_bytes = 1e8};
+    EK_TRY(ek_replies_open(&replies, &o));
+    ek_err err = run(s, base, replies, check, arg);
+    ek_replies_close(replies);
+    return err;
+}
