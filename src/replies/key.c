@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/hash.h"
-#include "base/hex.h"
+#include "base/encoding.h"
 
 typedef struct sum {
     ek_sha256_state sha;
