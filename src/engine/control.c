@@ -39,6 +39,16 @@ ek_held_queue *ek_engine_held(const ek_engine *e)
     return e->prefix ? ek_prefix_held(e->prefix) : NULL;
 }
 
+void ek_engine_reading(const ek_engine *e, int *done, int *all)
+{
+    *done = *all = 0;
+    for (int i = 0; i < e->n_running; i++) {
+        const ek_request *r = e->running[i];
+        *all += r->n_given;
+        *done += r->n_done < r->n_given ? r->n_done : r->n_given;
+    }
+}
+
 bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
 {
     ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */

@@ -206,6 +206,10 @@ typedef struct ek_engine_stats {
 ek_held_queue *ek_engine_held(const ek_engine *e);
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out); /* any thread */
 
+/* Of the running requests: the tokens they came with, and those of them that are computed or came from the cache.
+ * Between steps, on the engine's thread. */
+void ek_engine_reading(const ek_engine *e, int *done, int *all);
+
 /* Whether the executor can compute nothing any more, and why (any thread). Running requests have then ended with an
  * error or will in the next step, and ek_engine_submit refuses new ones. */
 bool ek_engine_broken(const ek_engine *e, char *why, size_t room);

@@ -396,6 +396,49 @@ static void test_common_options(void **state)
     ek_buf_fini(&usage);
 }
 
+/* Help of a command says nothing of other commands' defaults. */
+static void test_texts_of_others(void **state)
+{
+    (void)state;
+    static const struct {
+        ek_cmd_id id;
+        const char *has, *has_not;
+    } one[] = {{EK_CMD_run, "default: the rest of the context", "default: 128"},
+               {EK_CMD_generate, "default: 128", "the rest of the"},
+               {EK_CMD_inspect, "default: 8192", "the model's own limit"},
+               {EK_CMD_serve, "default: the model's own limit", "8192)"},
+               {EK_CMD_run, "stands before the prompt", "placeholder"},
+               {EK_CMD_logits, "next placeholder in --ids", "before the prompt"},
+               {EK_CMD_preprocess, "fill them; default: 280", "checkpoint's value"},
+               {EK_CMD_replay, "gives the same order", "the same answer"},
+               {EK_CMD_rm, "it removes a model", "fetches"},
+               {EK_CMD_serve, "--verbose=cache", "it removes"},
+               {EK_CMD_run, "what was opened", "--verbose=cache:"}};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++) {
+        ek_buf out = {0}, flat = {0};
+        ek_cli_help(&out, one[i].id, true);
+        for (const char *c = ek_buf_text(&out); *c; c++) /* as if it were not wrapped */
+            if (*c == '\n' || *c == ' ') ek_buf_str(&flat, flat.len && flat.data[flat.len - 1] == ' ' ? "" : " ");
+            else ek_buf_char(&flat, *c);
+        if (!strstr(flat.data, one[i].has)) fail_msg("%s: %s is missing", ek_cmd_name(one[i].id), one[i].has);
+        if (strstr(flat.data, one[i].has_not)) fail_msg("%s: %s is there", ek_cmd_name(one[i].id), one[i].has_not);
+        ek_buf_fini(&out), ek_buf_fini(&flat);
+    }
+    for (int id = 0; id < EK_CMD_COUNT; id++) {
+        ek_buf out = {0};
+        ek_cli_help(&out, (ek_cmd_id)id, true);
+        assert_null(strstr(ek_buf_text(&out), "{{"));
+        assert_null(strstr(ek_buf_text(&out), "}}"));
+        ek_buf_fini(&out);
+    }
+    ek_buf run = {0};
+    ek_cli_help(&run, EK_CMD_run, false);
+    assert_non_null(strstr(run.data, "--image FILE"));
+    assert_non_null(strstr(run.data, "--seed S"));
+    assert_non_null(strstr(run.data, "-p PROMPT"));
+    ek_buf_fini(&run);
+}
+
 static void test_letters(void **state)
 {
     (void)state;
@@ -711,6 +754,7 @@ int main(void)
         cmocka_unit_test(test_empty_values),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_common_options),
+        cmocka_unit_test(test_texts_of_others),
         cmocka_unit_test(test_letters),
         cmocka_unit_test(test_run_arguments),
         cmocka_unit_test(test_guesses),

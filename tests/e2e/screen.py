@@ -1,5 +1,5 @@
 """A program in a pseudo-terminal, for tests of what a person sees. Python standard library only."""
-import errno, fcntl, os, pty, re, select, signal, struct, subprocess, tempfile, termios, time, traceback
+import errno, fcntl, json, os, pty, re, select, signal, struct, subprocess, tempfile, termios, time, traceback
 
 
 class Terminal:
@@ -64,6 +64,9 @@ class Terminal:
         self.type(text + "\r")
         return plain(self.until("\n", seconds) + self.until(ON + prompt if ON else prompt, seconds))
 
+    def resize(self, columns):
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+
     def end(self, seconds=20):
         """Waits for the end and returns the exit status and what was shown since."""
         end = time.time() + seconds
@@ -78,9 +81,54 @@ class Terminal:
 ON = "\x1b[?2004h"  # bracketed paste, which libedit's prompt follows
 
 
+def rows_of(raw, columns):
+    """What a terminal of this width shows of raw: its rows, each line that is too long as several."""
+    rows, at = [[]], 0
+    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|.", raw, re.S):
+        if part == "\r":
+            at = 0
+        elif part == "\n":
+            rows.append([])
+        elif part == "\x1b[K":
+            del rows[-1][at:]
+        elif part[0] != "\x1b" and part >= " ":
+            if at == columns:
+                rows.append([])
+                at = 0
+            rows[-1][at:at + 1] = part
+            at += 1
+    return ["".join(r) for r in rows]
+
+
 def plain(text):
     """Without escape sequences and carriage returns: what a person reads."""
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]", "", text).replace("\r", "")
+
+
+class Chat(Terminal):
+    """`run` of a model at its first prompt, with a home of its own."""
+
+    def __init__(self, program, model, home, *args, env=None, term="xterm", **more):
+        self.home = home
+        env = {"HOME": home, "XDG_STATE_HOME": None, **(env or {})}
+        super().__init__([program, "run", "--model", model, "--temperature", "0", "--max-tokens", "40", *args], env=env, term=term, **more)
+        self.on = ON if term != "dumb" else ""
+        self.start = plain(self.until(self.on + "> "))
+
+    def ask(self, text, prompt="> ", seconds=30, end="\r"):
+        """Types and returns what was shown behind the line, up to the next prompt."""
+        self.type(text + end)
+        shown = plain(self.until(self.on + prompt, seconds))
+        return shown[:-len(prompt)].split("\n", 1)[1] if "\n" in shown else shown
+
+    def messages(self):
+        path = os.path.join(self.home, f"saved-{self.seen}.json")
+        said = self.ask(f"/save {path}")
+        assert re.fullmatch(r"\d+ messages? saved\n", said), said
+        return json.load(open(path))["messages"]
+
+    def asked(self):
+        return [m["content"] for m in self.messages() if m["role"] == "user"]
 
 
 class Skipped(Exception):

@@ -450,7 +450,7 @@ def run_takes_files(model):
         names[name] = os.path.join(folder, name)
         open(names[name], "wb").write(data)
     def run(*args, stdin=""):
-        p = subprocess.run([PROGRAM, "run", "--model", model, "--temperature", "0", "--max-tokens", "8", *args], input=stdin, capture_output=True, text=True, timeout=60)
+        p = subprocess.run([PROGRAM, "run", "--model", model, "--temperature", "0", "--max-tokens", "8", *(["--lines"] if stdin else []), *args], input=stdin, capture_output=True, text=True, timeout=60)
         return p.returncode, p.stdout, p.stderr
     said = {}
     for key, args in (("none", ()), ("a", ("--image", names["a.png"])), ("b", ("--image", names["b.png"])), ("ab", ("--image", names["a.png"], "--image", names["b.png"])),

@@ -6,7 +6,7 @@ Standard library only; prints a line per failure and closes with `N passed, N fa
 import json, os, re, resource, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from screen import ON, Terminal, plain, run_all
+from screen import ON, Chat as AnyChat, Terminal, plain, run_all
 
 PROGRAM, MODEL, ONLY = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
 TRAINED = "tiny" not in MODEL
@@ -20,30 +20,9 @@ def test(f):
     return f
 
 
-class Chat(Terminal):
-    """A chat at its first prompt, with a home of its own."""
-
-    def __init__(self, home, *args, env=None, term="xterm", **more):
-        self.home = home
-        env = {"HOME": home, "XDG_STATE_HOME": None, **(env or {})}
-        super().__init__([PROGRAM, "run", "--model", MODEL, "--temperature", "0", "--max-tokens", "40", *args], env=env, term=term, **more)
-        self.on = ON if term != "dumb" else ""
-        self.start = plain(self.until(self.on + "> "))
-
-    def ask(self, text, prompt="> ", seconds=30, end="\r"):
-        """Types and returns what was shown behind the line, up to the next prompt."""
-        self.type(text + end)
-        shown = plain(self.until(self.on + prompt, seconds))
-        return shown[:-len(prompt)].split("\n", 1)[1] if "\n" in shown else shown
-
-    def messages(self):
-        path = os.path.join(self.home, f"saved-{self.seen}.json")
-        said = self.ask(f"/save {path}")
-        assert re.fullmatch(r"\d+ messages? saved\n", said), said
-        return json.load(open(path))["messages"]
-
-    def asked(self):
-        return [m["content"] for m in self.messages() if m["role"] == "user"]
+class Chat(AnyChat):
+    def __init__(self, home, *args, **more):
+        super().__init__(PROGRAM, MODEL, home, *args, **more)
 
 
 @test
@@ -293,15 +272,18 @@ def help_lists_what_there_is(home):
 
 @test
 def the_speed_is_shown_until_it_is_not_wanted(home):
-    speed = re.compile(r"\[\d+ tokens?(, \d+\.\d tokens/s)?; prompt of \d+, (\d+ from the cache, )?first token after \d+\.\d\d s; context \d+ of \d+\]")
+    speed = re.compile(r"^\[\d+ tokens?(, \d+\.\d tokens/s)?\]$", re.M)
+    whole = re.compile(r"reply +\d+ tokens?(, \d+\.\d tokens/s)?\nprompt +\d+ tokens, \d+ from the cache, first token after \d+\.\d\d s"
+                       r"(, \d+\.\d tokens/s)?\ncontext +\d+ of \d+\n")
     with Chat(home) as t:
+        assert t.ask("/stats") == "nothing was answered yet\n"
         assert speed.search(t.ask("Hello")), t.raw
-        assert "not shown" in t.ask("/stats") and not speed.search(t.ask("Hello"))
-        assert "is shown" in t.ask("/stats") and speed.search(t.ask("Hello"))
+        assert whole.fullmatch(t.ask("/stats")) and speed.search(t.ask("Hello")), t.raw
         assert "not shown" in t.ask("/stats off") and "not shown" in t.ask("/stats off") and "is needed" in t.ask("/stats 3")
+        assert not speed.search(t.ask("Hello")) and whole.fullmatch(t.ask("/stats"))
     with Chat(home, "--no-stats") as t:
         assert not speed.search(t.ask("Hello"))
-        assert "is shown" in t.ask("/stats") and speed.search(t.ask("Hello"))
+        assert "is shown" in t.ask("/stats on") and speed.search(t.ask("Hello"))
 
 
 @test
@@ -362,7 +344,7 @@ def thoughts_are_dimmed_and_folded(home):
         assert fold and int(fold[1]) == len(whole), (fold, whole)
         assert f"\n{whole}\n" not in shown, shown
         assert "thinking is off" in t.ask("/think off") and "is needed" in t.ask("/think maybe")
-    with Chat(home, "--think", "--show-thoughts") as t:
+    with Chat(home, "--think", "--show-thoughts", columns=1000) as t:
         t.ask(question)
         assert f"\x1b[2m{whole}\x1b[0m" in t.raw.replace("\r\n", "\n") and "thought for" not in t.raw, t.raw
 
@@ -389,8 +371,8 @@ def pipes_are_plain(home):
     for short in ([*call, "-p", "Hello"], [PROGRAM, "run", MODEL, "Hello", *call[4:]], [PROGRAM, "run", "-m", MODEL, *call[4:], "Hello"]):
         same = subprocess.run(short, capture_output=True, text=True, env=env, timeout=60)
         assert same.stdout == one.stdout and same.returncode == 0, same
-    quoted = subprocess.run(call, input='"""\nHello\n', capture_output=True, text=True, env=env, timeout=60)
-    assert quoted.stdout.count("\n") >= 2 and quoted.returncode == 0, "each line is a message, as ever"
+    quoted = subprocess.run([*call, "--lines"], input='"""\nHello\n', capture_output=True, text=True, env=env, timeout=60)
+    assert quoted.stdout.count("\n") >= 2 and quoted.returncode == 0, "each line is a message"
     assert not os.path.exists(os.path.join(home, ".local")), "what is piped in is no history"
 
 

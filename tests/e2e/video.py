@@ -229,7 +229,7 @@ def run_takes_files(model):
     open(name, "wb").write(film(5))
     open(bad, "wb").write(b"hello")
     def run(*args, stdin=""):
-        p = subprocess.run([PROGRAM, "run", "--model", model, "--temperature", "0", "--max-tokens", "8", *args], input=stdin, capture_output=True, text=True, timeout=60)
+        p = subprocess.run([PROGRAM, "run", "--model", model, "--temperature", "0", "--max-tokens", "8", *(["--lines"] if stdin else []), *args], input=stdin, capture_output=True, text=True, timeout=60)
         return p.returncode, p.stdout, p.stderr
     fake = f"--ffmpeg={SCRIPT}"
     code, plain, err = run("What happens?")

@@ -90,8 +90,8 @@ int ek_cli_failed(const ek_cli *cli);
 int ek_cli_refused(const ek_cli *cli, ek_err err);
 __attribute__((format(printf, 2, 3))) int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...);
 
-/* The exit status of a command that returned status: 1 for 0 where standard output could not be written, which is
- * reported unless the command reported a failure. */
+/* The exit status of a command that returned status: 141 where whoever read standard output has closed it, which nobody
+ * has to be told; 1 for 0 where it could not be written, which is reported unless the command reported a failure. */
 int ek_cli_end(const ek_cli *cli, int status);
 
 #define CMD(name, args, min_args, max_args, text) int ek_cmd_##name(const ek_cli *cli);

@@ -1,14 +1,19 @@
 /* Error reports of commands: ek_cli_failed, ek_cli_refused, ek_cli_wrong, and ek_cli_end. */
+#include <signal.h>
 #include <stdio.h>
 
 #include "base/log.h"
 #include "cli/frame/cli.h"
+#include "cli/frame/terminal.h"
+
+enum { READER_LEFT = 128 + SIGPIPE }; /* as a shell has it of a program that the signal ends */
 
 static bool reported; /* the first failure says why; what follows from it is no second line */
 
 int ek_cli_failed(const ek_cli *cli)
 {
     reported = true;
+    if (ferror(stdout) && ek_cli_reader_left()) return READER_LEFT; /* head has what it wants */
     char words[1200];
     int n = snprintf(words, sizeof words, "evenkeel %s: %s\n", ek_cmd_name(cli->command), ek_err_text());
     ek_log_last_words(words, (size_t)n);
@@ -36,6 +41,7 @@ int ek_cli_wrong(const ek_cli *cli, const char *fmt, ...)
 int ek_cli_end(const ek_cli *cli, int status)
 {
     if (!fflush(stdout) && !ferror(stdout)) return status;
+    if (ek_cli_reader_left()) return READER_LEFT;
     if (!reported) fprintf(stderr, "evenkeel %s: standard output could not be written\n", ek_cmd_name(cli->command));
     return status ? status : 1;
 }

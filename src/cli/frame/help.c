@@ -29,8 +29,44 @@ static void wrap(ek_buf *out, const char *text)
     ek_buf_char(out, '\n');
 }
 
+/* Whether a command is in a list of names, commas between. */
+static bool is_for(const char *list, size_t n, ek_cmd_id id)
+{
+    const char *name = ek_cmd_name(id);
+    for (size_t i = 0; i < n;) {
+        size_t len = strcspn(list + i, ",:");
+        if (len == strlen(name) && !memcmp(list + i, name, len)) return true;
+        i += len + strspn(list + i + len, ", ");
+    }
+    return false;
+}
+
+/* A text of options.def with the words of one command, or (EK_CMD_COUNT) of each, named behind its own. */
+static void put_text(ek_buf *out, const char *text, ek_cmd_id id)
+{
+    const size_t from = out->len;
+    bool any = false;
+    while (*text) {
+        if (strncmp(text, "{{", 2) != 0) {
+            any = false;
+            ek_buf_char(out, *text++);
+            continue;
+        }
+        const char *list = text + 2, *words = strstr(list, ": ") + 2, *end = strstr(words, "}}");
+        const size_t n = (size_t)(words - list) - 2;
+        if (id == EK_CMD_COUNT || is_for(list, n, id)) {
+            if (any && *words != ';') ek_buf_str(out, ", ");
+            ek_buf_add(out, words, (size_t)(end - words));
+            if (id == EK_CMD_COUNT) ek_buf_str(out, " ("), ek_buf_add(out, list, n), ek_buf_char(out, ')');
+            any = true;
+        }
+        text = end + 2;
+    }
+    while (out->len > from && strchr("; ", out->data[out->len - 1])) out->data[--out->len] = '\0';
+}
+
 /* "  -m, --model MODEL *   the text (default x)"; the star is for what is part of the answer, as a legend says. */
-static void option_row(ek_buf *out, const ek_option *o)
+static void option_row(ek_buf *out, const ek_option *o, ek_cmd_id id)
 {
     ek_buf head = {0}, text = {0};
     char letter = ek_option_letter(o);
@@ -42,7 +78,7 @@ static void option_row(ek_buf *out, const ek_option *o)
     ek_buf_add(out, head.data, head.len);
     if (head.len + 2 > TEXT_COLUMN) ek_buf_fmt(out, "\n%*s", TEXT_COLUMN, "");
     else ek_buf_fmt(out, "%*s", TEXT_COLUMN - (int)head.len, "");
-    ek_buf_str(&text, o->text);
+    put_text(&text, o->text, id);
     if (o->def) ek_buf_fmt(&text, " (default %s)", o->def);
     wrap(out, ek_buf_text(&text));
     ek_buf_fini(&head);
@@ -70,11 +106,15 @@ static bool listed(const char *list, const char *name)
 static void common_rows(ek_buf *out, ek_cmd_id id, const char *list)
 {
     ek_buf_str(out, "\ncommon options:\n");
+    bool argument;
+    if (!ek_option_by_letter('p', id, &argument) && argument)
+        ek_buf_fmt(out, "%-*s%s\n", TEXT_COLUMN, "  -p PROMPT *",
+                   "the prompt, where an argument might be taken for a model");
     for (const char *p = list; *p; p += strspn(p, " ")) {
         size_t len = strcspn(p, " ");
         for (int i = 0; i < ek_n_options; i++)
             if (has(&ek_options[i], id) && strlen(ek_options[i].name) == len && !memcmp(ek_options[i].name, p, len))
-                option_row(out, &ek_options[i]);
+                option_row(out, &ek_options[i], id);
         p += len;
     }
 }
@@ -90,7 +130,7 @@ static void group_rows(ek_buf *out, ek_cmd_id id, const char *list)
             if (!has(o, id) || listed(list, o->name)) continue;
             if (!any) ek_buf_fmt(out, "\n%s:\n", ek_option_groups[g].text);
             any = true;
-            option_row(out, o);
+            option_row(out, o, id);
         }
     }
 }
@@ -211,7 +251,10 @@ static void table_row(ek_buf *out, const ek_option *o)
     ek_buf_fmt(out, "`%s | ", o->effect == EFFECT_ANSWER ? " \\*" : "");
     command_list(out, o);
     ek_buf_fmt(out, " | %s | ", o->def ? o->def : "");
-    cell(out, o->text);
+    ek_buf text = {0};
+    put_text(&text, o->text, EK_CMD_COUNT);
+    cell(out, ek_buf_text(&text));
+    ek_buf_fini(&text);
     ek_buf_str(out, " |\n");
 }
 

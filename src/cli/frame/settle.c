@@ -37,6 +37,8 @@ static ek_err settle_run(ek_cli *cli, int n_args)
     if (model) cli->model = model, cli->has.model = true;
     cli->arg = cli->text ? cli->text : prompt;
     cli->arg_before = NULL;
+    if (cli->lines && cli->arg)
+        return ek_fail(EK_EINVAL, "either --lines, where each line of standard input is a message, or PROMPT");
     return EK_OK;
 }
 

@@ -11,8 +11,6 @@
 #include "hub/cache.h"
 #include "hub/pull.h"
 
-enum { BAR = 24 };
-
 typedef struct screen {
     bool tty, drawn;
     double drawn_at, line_at; /* when the bar and the last line of progress were written */
@@ -36,7 +34,7 @@ static bool stop(void *arg)
 
 static void clear_bar(screen *s)
 {
-    if (s->drawn) fprintf(stderr, "\r\x1b[K");
+    if (s->drawn) ek_cli_status_clear(stderr);
     s->drawn = false;
 }
 
@@ -56,12 +54,30 @@ static void time_text(char out[16], double seconds)
     else snprintf(out, 16, "%d:%02d", s / 60, s % 60);
 }
 
+/* "[######....]  42 %  1.43 GB of 3.40 GB  45.1 MB/s  0:43 left  file 1 of 3": as much as the terminal has room for. */
+static void draw_bar(const ek_field *field, int n, double fraction)
+{
+    enum { MIN_BAR = 8, MAX_BAR = 24 };
+    const int columns = ek_cli_columns(stderr) - 1;
+    ek_buf text = {0}, line = {0};
+    const int for_bar = columns < 60 ? 0 : MIN_BAR + 4; /* brackets and two blanks */
+    const int bar = columns - ek_cli_fit(&text, columns - for_bar, field, n) - 4;
+    if (bar >= MIN_BAR) {
+        const int width = bar < MAX_BAR ? bar : MAX_BAR, full = (int)(fraction * width);
+        ek_buf_char(&line, '[');
+        for (int i = 0; i < width; i++) ek_buf_char(&line, i < full ? '#' : '.');
+        ek_buf_str(&line, "]  ");
+    }
+    ek_buf_str(&line, ek_buf_text(&text));
+    ek_cli_status(stderr, "", ek_buf_text(&line), "");
+    ek_buf_fini(&text);
+    ek_buf_fini(&line);
+}
+
 static void draw(screen *s, const ek_hub_progress *p, double now)
 {
     char done[16], all[16], speed[16], left[16] = "-:--";
-    double share = p->bytes > 0 ? p->bytes_done / p->bytes : 1;
-    int full = (int)(share * BAR);
-    double passed = now - s->start;
+    const double fraction = p->bytes > 0 ? p->bytes_done / p->bytes : 1, passed = now - s->start;
     /* The speed of the whole pull, what was there before not counted. */
     s->speed = passed > 0.2 ? (p->bytes_done - s->start_bytes) / passed : 0;
     if (s->speed < 0) s->speed = 0;
@@ -69,16 +85,20 @@ static void draw(screen *s, const ek_hub_progress *p, double now)
     ek_cli_size_text(all, p->bytes);
     ek_cli_size_text(speed, s->speed);
     if (s->speed > 0) time_text(left, (p->bytes - p->bytes_done) / s->speed);
-    if (s->tty) {
-        fprintf(stderr, "\r[");
-        for (int i = 0; i < BAR; i++) fputc(i < full ? '#' : '.', stderr);
-        fprintf(stderr, "] %3d %%  %s of %s  %s/s  %s left  file %d of %d\x1b[K", (int)(share * 100), done, all, speed,
-                left, p->n_done < p->n_files ? p->n_done + 1 : p->n_files, p->n_files);
-        s->drawn = true;
-    } else {
-        fprintf(stderr, "%d %%, %s of %s, %s/s, %s left\n", (int)(share * 100), done, all, speed, left);
+    if (!s->tty) {
+        fprintf(stderr, "%d %%, %s of %s, %s/s, %s left\n", (int)(fraction * 100), done, all, speed, left);
+        fflush(stderr);
+        return;
     }
-    fflush(stderr);
+    ek_field field[] = {{.rank = 0}, {.rank = 1}, {.rank = 3}, {.rank = 2}, {.rank = 4}};
+    snprintf(field[0].text, sizeof field[0].text, "%3d %%", (int)(fraction * 100));
+    snprintf(field[1].text, sizeof field[1].text, "%9s of %s", done, all);
+    snprintf(field[2].text, sizeof field[2].text, "%9s/s", speed);
+    snprintf(field[3].text, sizeof field[3].text, "%7s left", left);
+    snprintf(field[4].text, sizeof field[4].text, "file %d of %d", p->n_done < p->n_files ? p->n_done + 1 : p->n_files,
+             p->n_files);
+    draw_bar(field, sizeof field / sizeof *field, fraction);
+    s->drawn = true;
 }
 
 static void progress(void *arg, const ek_hub_progress *p, bool end)
@@ -109,17 +129,6 @@ static bool agree(void *arg, double n, double there, const char *to)
     fprintf(stderr, " into %s? [y/N] ", to);
     fflush(stderr);
     return ek_cli_yes();
-}
-
-bool ek_cli_yes(void)
-{
-    char answer[16] = "";
-    if (!fgets(answer, sizeof answer, stdin)) {
-        fputc('\n', stderr);
-        return false;
-    }
-    answer[strcspn(answer, "\r\n")] = '\0';
-    return !strcmp(answer, "y") || !strcmp(answer, "Y") || !strcmp(answer, "yes");
 }
 
 ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name *name)

@@ -18,7 +18,4 @@ ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name 
  * one with --yes. EK_OK where there is nothing to fetch, and where nobody can be asked. */
 ek_err ek_cli_fetch_missing(const ek_cli *cli);
 
-/* Reads an answer: whether it is y or yes. */
-bool ek_cli_yes(void);
-
 #endif

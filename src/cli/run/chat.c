@@ -1,12 +1,15 @@
 #include "cli/run/chat.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
@@ -41,7 +44,7 @@ static int print_calls(const ek_dialogue *d)
     return n;
 }
 
-/* The person at the keyboard plays the tools. false at the end of input. */
+/* The person at the keyboard plays the tools. false at the end of input, and after Ctrl-C, which leaves the turn. */
 static bool ask_results(ek_dialogue *d, ek_editor *editor)
 {
     const int message = d->history.n_messages - 1;
@@ -51,39 +54,44 @@ static bool ask_results(ek_dialogue *d, ek_editor *editor)
         ek_buf_fmt(&prompt, "result of %s> ", ek_buf_text(&call->name));
         char *line = ek_editor_read(editor, ek_buf_text(&prompt));
         ek_buf_fini(&prompt);
-        if (!line) return false;
+        if (!line || ek_editor_interrupted) {
+            free(line);
+            return false;
+        }
         ek_dialogue_add(d, EK_ROLE_TOOL, line, call);
         free(line);
     }
     return true;
 }
 
-/* "31 tokens, 24.5 tokens/s; prompt of 120 tokens, 80 from the cache, first token after 0.20 s; 151 of 8192" */
+/* "[31 tokens, 24.5 tokens/s]": two figures; /stats has the others. */
 static void print_stats(const ek_dialogue *d)
 {
     const ek_dialogue_stats *s = &d->stats;
     const char *dim = d->look.color ? "\033[2m" : "", *undim = d->look.color ? "\033[0m" : "";
-    double rest = s->all - s->first;
+    const double rest = s->all - s->first;
     fflush(stdout);
     fprintf(stderr, "%s[%d token%s", dim, s->n_tokens, s->n_tokens == 1 ? "" : "s");
     if (s->n_tokens > 1 && rest > 0) fprintf(stderr, ", %.1f tokens/s", (s->n_tokens - 1) / rest);
-    fprintf(stderr, "; prompt of %d, ", s->n_prompt);
-    if (s->n_cached) fprintf(stderr, "%d from the cache, ", s->n_cached);
-    fprintf(stderr, "first token after %.2f s; context %d of %d]%s\n", s->first, s->n_prompt + s->n_tokens,
-            ek_engine_ctx(d->m.engine), undim);
+    fprintf(stderr, "]%s\n", undim);
 }
 
-/* Answers until no call waits for a result. editor NULL: nobody can be asked for one. */
-static ek_err answer(ek_dialogue *d, ek_editor *editor, bool stats)
+/* Answers until no call waits for a result. editor NULL: nobody can be asked for one. *left: nobody gave one. */
+static ek_err answer(ek_dialogue *d, ek_editor *editor, bool stats, bool *left)
 {
+    *left = false;
     for (;;) {
+        int first = 0;
         ek_editor_interrupted = 0;
         EK_TRY(ek_dialogue_answer(d, &ek_editor_interrupted));
-        putchar('\n');
+        if (d->stats.content || !next_call(d, d->history.n_messages - 1, &first)) putchar('\n');
         int n_calls = print_calls(d);
         if (stats) print_stats(d);
         fflush(stdout);
-        if (!editor || n_calls == 0 || !ask_results(d, editor)) return EK_OK;
+        if (!editor || n_calls == 0) return EK_OK;
+        if (ask_results(d, editor)) continue;
+        *left = true;
+        return EK_OK;
     }
 }
 
@@ -101,8 +109,9 @@ int ek_chat_once(ek_dialogue *d, const char *prompt)
 {
     ek_editor_catch();
     look_of(d);
+    bool left;
     ek_dialogue_add(d, EK_ROLE_USER, prompt, NULL);
-    return answer(d, NULL, false) ? ek_cli_failed(d->cli) : ek_editor_interrupted ? 130 : 0;
+    return answer(d, NULL, false, &left) ? ek_cli_failed(d->cli) : ek_editor_interrupted ? 130 : 0;
 }
 
 /* ------------------------------------------------------------------ messages */
@@ -151,17 +160,40 @@ static void say_start(const ek_dialogue *d)
     free(name);
 }
 
-/* A failed answer ends the answer, not the chat; what was asked is taken back. false: nothing more can be said. */
+/* A failed answer ends the answer, not the chat; what was asked is taken back, as it is where a turn is left. false:
+ * nothing more can be said. */
 static bool exchange(ek_chat *c, ek_editor *editor, const char *text)
 {
     ek_dialogue *d = c->d;
-    int before = d->history.n_messages;
+    const int before = d->history.n_messages;
+    bool left;
     ek_dialogue_add(d, EK_ROLE_USER, text, NULL);
-    if (!answer(d, editor, c->stats && d->look.control)) return true;
+    const ek_err err = answer(d, editor, c->stats && d->look.control, &left);
+    if (!err && !left) return true;
     if (ferror(stdout)) return false;
-    printf("%s\n", ek_err_text());
+    puts(err ? ek_err_text() : "the turn is left, and what was asked in it is forgotten");
     ek_conversation_cut(&d->history, before);
     return true;
+}
+
+/* Files whose paths stand in the message are attached; alone, they wait for the next one. */
+static bool say(ek_chat *c, ek_editor *editor, const char *line, bool terminal)
+{
+    ek_buf text = {0};
+    if (!terminal) return exchange(c, editor, line);
+    const int n = ek_chat_take_media(c->d, stdout, line, &text);
+    bool good = true;
+    if (n && !text.len) puts(n == 1 ? "it goes with the next message" : "they go with the next message");
+    else good = exchange(c, editor, ek_buf_text(&text));
+    ek_buf_fini(&text);
+    return good;
+}
+
+/* A line that begins with a slash and is no message. Of several lines only those of a command are one; a path that is
+ * there is a file that was dragged here. */
+static bool is_command(const char *line)
+{
+    return *line == '/' && (ek_chat_knows(line) || (!strchr(line, '\n') && !ek_typed_is_path(line)));
 }
 
 /* Where the lines of former chats are: --history, or the folder for such things. NULL: nowhere. */
@@ -182,7 +214,7 @@ int ek_chat_run(ek_dialogue *d)
 {
     const bool terminal = isatty(STDIN_FILENO);
     char *history = history_file(d->cli);
-    ek_editor *editor = ek_editor_open(history);
+    ek_editor *editor = ek_editor_open(history, ek_chat_complete);
     ek_chat c = {.d = d, .stats = terminal && !d->cli->no_stats};
     free(history);
     look_of(d);
@@ -191,9 +223,8 @@ int ek_chat_run(ek_dialogue *d)
     for (char *line; good && !c.ended && (line = read_message(editor, terminal)); free(line)) {
         if (!*line) continue;
         ek_editor_remember(editor, line);
-        /* Of several lines that begin with a slash, only those of a command are one. */
-        if (*line == '/' && (!strchr(line, '\n') || ek_chat_knows(line))) ek_chat_command(&c, line);
-        else good = exchange(&c, editor, line);
+        if (is_command(line)) ek_chat_command(&c, line);
+        else good = say(&c, editor, line, terminal);
         fflush(stdout);
     }
     ek_editor_close(editor);
@@ -203,16 +234,57 @@ int ek_chat_run(ek_dialogue *d)
     return ek_cli_failed(d->cli);
 }
 
-/* run: one answer, or a chat. */
+/* ------------------------------------------------------------------ run: one answer, or a chat */
+
+/* What is piped in, without the ends of its last lines. A person is told whom the program waits for. */
+static ek_err read_input(ek_buf *out)
+{
+    enum { MAX_INPUT = 64 << 20 };
+    struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (isatty(STDERR_FILENO) && poll(&p, 1, 2000) == 0)
+        fputs("reading standard input, which stands before the prompt; </dev/null leaves it out\n", stderr);
+    if (ek_fd_read(out, STDIN_FILENO, MAX_INPUT)) return ek_fail_in(EK_EIO, "standard input");
+    if (memchr(ek_buf_text(out), '\0', out->len))
+        return ek_fail(EK_EINVAL, "standard input is no text: it has a zero byte");
+    while (out->len && (out->data[out->len - 1] == '\n' || out->data[out->len - 1] == '\r'))
+        out->data[--out->len] = '\0';
+    return EK_OK;
+}
+
+/* Beside a prompt standard input is read where something is piped into it, not where it is just what it is for
+ * everybody: a device, or none. */
+static bool has_input(const ek_cli *cli)
+{
+    struct stat st;
+    if (cli->lines || isatty(STDIN_FILENO)) return false;
+    return !cli->arg ||
+           (!fstat(STDIN_FILENO, &st) && (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode) || S_ISSOCK(st.st_mode)));
+}
+
+static int run_once(ek_dialogue *d, const ek_cli *cli, ek_buf *input)
+{
+    ek_buf prompt = {0}, text = {0};
+    if (cli->arg) ek_chat_take_media(d, stderr, cli->arg, &prompt);
+    ek_buf_add(&text, ek_buf_text(input), input->len);
+    if (text.len && prompt.len) ek_buf_str(&text, "\n\n");
+    ek_buf_add(&text, ek_buf_text(&prompt), prompt.len);
+    const int status = text.len || cli->arg ? ek_chat_once(d, ek_buf_text(&text)) : 0;
+    ek_buf_fini(&prompt), ek_buf_fini(&text);
+    return status;
+}
+
 int ek_cmd_run(const ek_cli *cli)
 {
     static ek_dialogue d; /* large */
-    if (ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
+    ek_buf input = {0};
+    const bool piped = has_input(cli);
+    if ((piped && read_input(&input)) || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     ek_err err = ek_dialogue_open(&d, cli);
     if (!err && !cli->has.model)
         fputs("the bundled model answers, which is small and knows no facts; `evenkeel run e2b` runs Gemma 4 E2B\n",
               stderr);
-    int status = err ? ek_cli_refused(cli, err) : cli->arg ? ek_chat_once(&d, cli->arg) : ek_chat_run(&d);
+    int status = err ? ek_cli_refused(cli, err) : piped || cli->arg ? run_once(&d, cli, &input) : ek_chat_run(&d);
     ek_dialogue_close(&d);
+    ek_buf_fini(&input);
     return status;
 }

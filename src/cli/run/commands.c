@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/near.h"
@@ -45,17 +46,23 @@ static void do_system(ek_chat *c, const char *arg)
 static void do_save(ek_chat *c, const char *arg)
 {
     int n;
+    ek_buf path = {0};
+    ek_typed_path(&path, arg);
     if (!*arg) puts("/save FILE: the name of a file is needed");
-    else if (ek_chat_save(c->d, arg, &n)) say_error();
+    else if (ek_chat_save(c->d, ek_buf_text(&path), &n)) say_error();
     else printf("%d message%s saved\n", n, n == 1 ? "" : "s");
+    ek_buf_fini(&path);
 }
 
 static void do_load(ek_chat *c, const char *arg)
 {
     int n;
+    ek_buf path = {0};
+    ek_typed_path(&path, arg);
     if (!*arg) puts("/load FILE: the name of a file is needed, one of /save or a request of the chat API");
-    else if (ek_chat_load(c->d, arg, &n)) say_error();
+    else if (ek_chat_load(c->d, ek_buf_text(&path), &n)) say_error();
     else printf("%d message%s loaded; the conversation goes on behind them\n", n, n == 1 ? "" : "s");
+    ek_buf_fini(&path);
 }
 
 /* ------------------------------------------------------------------ how it answers */
@@ -93,6 +100,11 @@ static void show_settings(const ek_chat *c)
     puts("/set NAME VALUE changes one, /set NAME default takes it back");
 }
 
+const char *ek_chat_setting(int i)
+{
+    return i < N_SETTINGS ? settings[i] : NULL;
+}
+
 /* The name of a setting as the table has it, of a word with dashes or underscores; NULL, with a guess in *near. */
 static const char *setting_of(const char *word, size_t n, const char **near)
 {
@@ -120,20 +132,45 @@ static void do_set(ek_chat *c, const char *arg)
     }
     const char *value = arg + n + strspn(arg + n, " =");
     const char *name = setting_of(arg, n, &near);
-    if (!name && near) printf("%.*s is no setting; did you mean %s?\n", n < 40 ? (int)n : 40, arg, near);
+    ek_buf foreign = {0};
+    char line[160];
+    snprintf(line, sizeof line, "/set %.150s", arg);
+    if (!name && ek_cli_foreign(&foreign, EK_FOREIGN_LINE, line, strlen(line))) puts(ek_buf_text(&foreign));
+    else if (!name && near) printf("%.*s is no setting; did you mean %s?\n", n < 40 ? (int)n : 40, arg, near);
     else if (!name) printf("%.*s is no setting; /set lists them\n", n < 40 ? (int)n : 40, arg);
     else if (!*value) printf("/set %s: a value is needed, or default\n", name);
     else if (ek_cli_set(&c->d->options, name, !strcmp(value, "default") ? NULL : value)) say_error();
     else printf("%s is %s\n", name, !strcmp(value, "default") ? "the model's own again" : value);
+    ek_buf_fini(&foreign);
+}
+
+/* All figures of the last answer. */
+static void show_stats(const ek_dialogue *d)
+{
+    const ek_dialogue_stats *s = &d->stats;
+    const double rest = s->all - s->first;
+    if (!s->n_prompt) {
+        puts("nothing was answered yet");
+        return;
+    }
+    printf("reply    %d token%s", s->n_tokens, s->n_tokens == 1 ? "" : "s");
+    if (s->n_tokens > 1 && rest > 0) printf(", %.1f tokens/s", (s->n_tokens - 1) / rest);
+    printf("\nprompt   %d tokens, %d from the cache, first token after %.2f s", s->n_prompt, s->n_cached, s->first);
+    if (s->n_prompt > s->n_cached && s->first > 0) printf(", %.1f tokens/s", (s->n_prompt - s->n_cached) / s->first);
+    printf("\ncontext  %d of %d\n", s->n_prompt + s->n_tokens, ek_engine_ctx(d->m.engine));
 }
 
 static void do_stats(ek_chat *c, const char *arg)
 {
-    if (*arg && strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0) {
+    if (!*arg) {
+        show_stats(c->d);
+        return;
+    }
+    if (strcmp(arg, "on") != 0 && strcmp(arg, "off") != 0) {
         puts("/stats, /stats on or /stats off is needed");
         return;
     }
-    c->stats = *arg ? !strcmp(arg, "on") : !c->stats;
+    c->stats = !strcmp(arg, "on");
     printf("the speed of answers is %s\n", c->stats ? "shown" : "not shown");
 }
 
@@ -144,7 +181,11 @@ static void do_model(ek_chat *c, const char *arg)
     ek_dialogue *d = c->d;
     bool lost = false;
     char where[640];
-    const bool failed = *arg && ek_dialogue_model(d, !strcmp(arg, "bundled") ? NULL : arg, &lost);
+    ek_buf name_or_path = {0};
+    ek_typed_path(&name_or_path, arg);
+    const bool failed = *arg &&
+                        ek_dialogue_model(d, !strcmp(arg, "bundled") ? NULL : ek_buf_text(&name_or_path), &lost);
+    ek_buf_fini(&name_or_path);
     if (failed) say_error();
     if (lost) {
         puts("the model that was open cannot be opened again");
@@ -174,12 +215,21 @@ static void list_tools(const ek_dialogue *d)
     puts("");
 }
 
+static ek_err read_tools(ek_dialogue *d, const char *arg)
+{
+    ek_buf path = {0};
+    ek_typed_path(&path, arg);
+    const ek_err err = ek_dialogue_tools(d, ek_buf_text(&path));
+    ek_buf_fini(&path);
+    return err;
+}
+
 static void do_tools(ek_chat *c, const char *arg)
 {
     if (!strcmp(arg, "off")) {
         ek_dialogue_tools(c->d, NULL);
         puts("there are no tools any more");
-    } else if (*arg && ek_dialogue_tools(c->d, arg)) {
+    } else if (*arg && read_tools(c->d, arg)) {
         say_error();
     } else if (c->d->tools) {
         list_tools(c->d);
@@ -189,15 +239,33 @@ static void do_tools(ek_chat *c, const char *arg)
     }
 }
 
+static void attach_one(ek_chat *c, ek_part_kind kind, const char *path)
+{
+    ek_buf says = {0};
+    if (ek_dialogue_attach(c->d, kind, path, &says)) say_error();
+    else ek_cli_put(stdout, ek_buf_text(&says)), puts(": it goes with the next message");
+    ek_buf_fini(&says);
+}
+
+/* One file, or several that were dragged at once. */
 static void attach(ek_chat *c, ek_part_kind kind, const char *arg)
 {
     static const char *const name[] = {"image", "video", "audio"};
-    ek_buf says = {0};
+    ek_buf whole = {0};
+    ek_typed_path(&whole, arg);
     if (ek_dialogue_takes(c->d, kind)) say_error();
     else if (!*arg) printf("/%s FILE: the name of a file is needed\n", name[kind]);
-    else if (ek_dialogue_attach(c->d, kind, arg, &says)) say_error();
-    else ek_cli_put(stdout, ek_buf_text(&says)), puts(": it goes with the next message");
-    ek_buf_fini(&says);
+    else if (access(ek_buf_text(&whole), F_OK) == 0 || !arg[ek_typed_word(arg)])
+        attach_one(c, kind, ek_buf_text(&whole));
+    else
+        for (size_t n; (n = ek_typed_word(arg)); arg += n + strspn(arg + n, " \t\n")) {
+            ek_buf word = {0}, path = {0};
+            ek_buf_add(&word, arg, n);
+            ek_typed_path(&path, ek_buf_text(&word));
+            attach_one(c, kind, ek_buf_text(&path));
+            ek_buf_fini(&word), ek_buf_fini(&path);
+        }
+    ek_buf_fini(&whole);
 }
 
 static void do_image(ek_chat *c, const char *arg)
@@ -245,7 +313,7 @@ static const struct {
     {"load", "FILE", do_load, "reads one, and goes on behind it"},
     {"reset", "", do_reset, "forgets the conversation"},
     {"clear", "", do_reset, NULL},
-    {"stats", "[on|off]", do_stats, "tokens per second after an answer"},
+    {"stats", "[on|off]", do_stats, "all figures of the last answer; on, off: two of them behind each"},
     {"quit", "", do_quit, "ends, as Ctrl-D does; Ctrl-C stops an answer"},
     {"exit", "", do_quit, NULL},
     {"bye", "", do_quit, NULL},
@@ -274,6 +342,21 @@ static void unknown(const char *word, size_t n)
         if (n >= 3 && !strncmp(commands[i].name, word, n)) far = 0;
         if (far < best && far < (int)n) best = far, near = commands[i].name;
     }
+    ek_buf foreign = {0};
+    char line[160];
+    snprintf(line, sizeof line, "/%.150s", word);
+    if (ek_cli_foreign(&foreign, EK_FOREIGN_LINE, line, strlen(line))) {
+        ek_cli_put(stdout, ek_buf_text(&foreign));
+        puts("");
+        ek_buf_fini(&foreign);
+        return;
+    }
+    if (memchr(word, '/', n)) {
+        printf("there is no such file: ");
+        ek_cli_put(stdout, line);
+        puts("");
+        return;
+    }
     printf("/");
     char text[48];
     snprintf(text, sizeof text, "%.*s", n < 40 ? (int)n : 40, word);
@@ -288,6 +371,11 @@ static int index_of(const char *line)
     for (int i = 0; i < N_COMMANDS; i++)
         if (strlen(commands[i].name) == n && !strncmp(line + 1, commands[i].name, n)) return i;
     return -1;
+}
+
+const char *ek_chat_name(int i)
+{
+    return i < N_COMMANDS ? commands[i].name : NULL;
 }
 
 bool ek_chat_knows(const char *line)

@@ -150,7 +150,9 @@ ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost)
 typedef struct printer {
     ek_turn *turn;
     ek_dialogue *d;
+    ek_wrap content, thoughts;
     bool thinking; /* reasoning was printed and not yet closed by a line end */
+    bool reading;  /* the line about the prompt stands */
     bool closed;   /* standard output does not take more */
     double begun, first, thought_from, shown_at;
 } printer;
@@ -173,20 +175,23 @@ static bool folds(const printer *p)
 /* The end of what is thought so far, in one line that is written again and again. */
 static void show_thinking(printer *p)
 {
-    enum { SHOWN = 60 };
+    enum { SHOWN = 200 };
+    const int columns = ek_cli_columns(stderr) - 10; /* less "thinks: …" */
     const ek_buf *t = &p->d->thought;
     char part[SHOWN * 6 + 8];
     if (ek_now() - p->shown_at < 0.1) return;
     p->shown_at = ek_now();
     size_t from = t->len > SHOWN ? t->len - SHOWN : 0;
+    while (from < t->len && ek_cli_width(t->data + from, t->len - from) > columns) from++;
     while (from < t->len && (t->data[from] & 0xC0) == 0x80) from++;
     char flat[SHOWN + 1];
     size_t n = t->len - from;
     for (size_t i = 0; i < n; i++)
         flat[i] = t->data[from + i] == '\n' || t->data[from + i] == '\t' ? ' ' : t->data[from + i];
     ek_plain(part, sizeof part, flat, n);
-    fprintf(stderr, "\r\033[K%sthinks: %s%s%s", dim(p), from ? "…" : "", part, undim(p));
-    fflush(stderr);
+    char line[sizeof part + 16];
+    snprintf(line, sizeof line, "thinks: %s%s", from ? "…" : "", part);
+    ek_cli_status(stderr, dim(p), line, undim(p));
 }
 
 static void begin_thought(printer *p)
@@ -199,6 +204,7 @@ static void begin_thought(printer *p)
 
 static void end_thought(printer *p)
 {
+    ek_wrap_end(&p->thoughts, stderr);
     if (p->thinking && folds(p))
         fprintf(stderr, "\r\033[K%sthought for %.1f s, %zu characters; /thoughts shows them%s\n", dim(p),
                 ek_now() - p->thought_from, ek_utf8_count(ek_buf_text(&p->d->thought), p->d->thought.len), undim(p));
@@ -206,17 +212,39 @@ static void end_thought(printer *p)
     p->thinking = false;
 }
 
+/* "reading the prompt, 40 %", once that has taken a while. */
+static void show_reading(printer *p)
+{
+    int done, all;
+    char line[48];
+    const double now = ek_now();
+    if (!p->d->look.control || p->first > 0 || now - p->begun < 0.7 || now - p->shown_at < 0.1) return;
+    ek_engine_reading(p->d->m.engine, &done, &all);
+    p->shown_at = now;
+    p->reading = true;
+    snprintf(line, sizeof line, "reading the prompt, %d %%", all > 0 ? (int)(100.0 * done / all) : 0);
+    ek_cli_status(stderr, dim(p), line, undim(p));
+}
+
+static void end_reading(printer *p)
+{
+    if (p->reading) ek_cli_status_clear(stderr);
+    p->reading = false;
+}
+
 static void print(void *arg, const ek_reply_event *e)
 {
     printer *p = arg;
+    end_reading(p);
     if (e->kind == EK_REPLY_REASONING) {
         if (!p->thinking) begin_thought(p);
         ek_buf_add(&p->d->thought, e->text, e->n);
         if (folds(p)) show_thinking(p);
-        else ek_cli_put_answer(stderr, e->text, e->n);
+        else ek_wrap_put(&p->thoughts, stderr, e->text, e->n);
     } else if (e->kind == EK_REPLY_CONTENT) {
         end_thought(p);
-        if (!ek_cli_put_answer(stdout, e->text, e->n) || fflush(stdout)) p->closed = true;
+        p->d->stats.content |= e->n > 0;
+        if (!ek_wrap_put(&p->content, stdout, e->text, e->n) || fflush(stdout)) p->closed = true;
     }
 }
 
@@ -234,10 +262,14 @@ static ek_err generate(ek_dialogue *d, printer *p, const ek_turn_prompt *prompt,
     while (ek_turn_live(p->turn)) {
         if (*stop || p->closed) ek_turn_cancel(p->turn);
         ek_engine_step(d->m.engine);
+        show_reading(p);
     }
+    end_reading(p);
     const ek_turn_result *r = ek_turn_result_of(p->turn);
     end_thought(p);
-    d->stats = (ek_dialogue_stats){.n_prompt = r->n_prompt,
+    if (!ek_wrap_end(&p->content, stdout)) p->closed = true;
+    d->stats = (ek_dialogue_stats){.content = d->stats.content,
+                                   .n_prompt = r->n_prompt,
                                    .n_cached = r->n_cached,
                                    .n_tokens = r->n_tokens,
                                    .first = p->first > 0 ? p->first - p->begun : 0,
@@ -255,6 +287,7 @@ static ek_err answer(ek_dialogue *d, const ek_turn_prompt *prompt, const volatil
                                                                                         : INT_MAX,
                          .sampling = ek_cli_sampling(cli, ek_model_config(d->m.model))};
     printer p = {.d = d, .begun = ek_now()};
+    d->stats.content = false;
     EK_TRY(ek_turn_open(&p.turn, &d->m.chat, prompt, &opts, print, &p));
     ek_err err = generate(d, &p, prompt, stop);
     if (!err) {

@@ -18,6 +18,7 @@ typedef struct ek_look {
 typedef struct ek_dialogue_stats {
     int n_prompt, n_cached, n_tokens;
     double first, all; /* seconds to the first token, and to the end */
+    bool content;      /* something was printed on standard output */
 } ek_dialogue_stats;
 
 typedef struct ek_dialogue {

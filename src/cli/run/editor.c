@@ -1,4 +1,4 @@
-#define _GNU_SOURCE /* pipe2 */
+#define _GNU_SOURCE /* pipe2, memrchr */
 #include "cli/run/editor.h"
 
 #include <errno.h>
@@ -29,29 +29,32 @@ struct ek_editor {
     History *history;
     char *file;
     char prompt[512];
+    ek_complete_fn *complete; /* NULL: none */
 };
 
 volatile int ek_editor_interrupted;
-static volatile int resized;
+static volatile int resized, continued;
 static int wake[2] = {-1, -1}; /* a signal between two looks at its flag is not slept over: it leaves a byte here */
 
 static void on_signal(int number)
 {
     const int kept = errno;
     if (number == SIGINT) ek_editor_interrupted = 1;
+    else if (number == SIGCONT) continued = 1;
     else resized = 1;
     if (wake[1] >= 0 && write(wake[1], "", 1) < 0) { /* it is full: it wakes already */
     }
     errno = kept;
 }
 
-/* Reads return early for both. */
+/* Reads return early for each. */
 void ek_editor_catch(void)
 {
     struct sigaction act = {.sa_handler = on_signal};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGWINCH, &act, NULL);
+    sigaction(SIGCONT, &act, NULL);
 }
 
 bool ek_editor_can(void)
@@ -67,6 +70,17 @@ static char *prompt_of(EditLine *el)
     ek_editor *e;
     el_get(el, EL_CLIENTDATA, &e);
     return e->prompt;
+}
+
+/* A shell that had the terminal meanwhile has set it as it likes: the line is read and shown as before. */
+static void show_again(EditLine *el)
+{
+    continued = 0;
+    el_set(el, EL_PREP_TERM, 0);
+    el_set(el, EL_PREP_TERM, 1);
+    fputs(PASTE_ON, stdout);
+    el_set(el, EL_REFRESH);
+    fflush(stdout);
 }
 
 /* The next byte; 0 at the end, -1 with EINTR after Ctrl-C. */
@@ -86,6 +100,7 @@ static int next_byte(EditLine *el, char *c)
             resized = 0;
             el_resize(el);
         }
+        if (continued) show_again(el);
         if (ready <= 0 || !p[0].revents) continue;
         ssize_t n = read(STDIN_FILENO, c, 1);
         if (n >= 0) return (int)n;
@@ -154,6 +169,93 @@ static unsigned char on_paste(EditLine *el, int key)
     return failed ? CC_ERROR : CC_REFRESH;
 }
 
+/* What all of the list begin with. */
+static size_t common(const ek_buf *list)
+{
+    const char *first = ek_buf_text(list);
+    size_t n = strlen(first);
+    for (const char *at = first; at < first + list->len; at += strlen(at) + 1) {
+        size_t same = 0;
+        while (same < n && at[same] == first[same]) same++;
+        n = same;
+    }
+    while (n && (first[n] & 0xC0) == 0x80) n--; /* whole characters */
+    return n;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Below the line, in columns: what may come, without the folders before it. */
+static void show_list(const ek_buf *list)
+{
+    enum { MAX = 200 };
+    const char *name[MAX];
+    int n = 0, width = 0;
+    for (const char *at = ek_buf_text(list); at < ek_buf_text(list) + list->len && n < MAX; at += strlen(at) + 1) {
+        const char *slash = strrchr(at, '/');
+        while (slash && slash > at && !slash[1]) slash = slash > at ? memrchr(at, '/', (size_t)(slash - at)) : NULL;
+        name[n] = slash && slash > at ? slash + 1 : at;
+        const int columns = ek_cli_width(name[n], strlen(name[n]));
+        if (columns > width) width = columns;
+        n++;
+    }
+    qsort(name, (size_t)n, sizeof *name, by_name);
+    const int per_line = ek_cli_columns(stdout) / (width + 2) > 1 ? ek_cli_columns(stdout) / (width + 2) : 1;
+    for (int i = 0; i < n; i++) {
+        fputs(i % per_line ? "" : "\n", stdout);
+        ek_cli_put(stdout, name[i]);
+        for (int k = ek_cli_width(name[i], strlen(name[i])); (i + 1) % per_line && k < width + 2; k++) putchar(' ');
+    }
+    putchar('\n');
+}
+
+static char *narrow(const wchar_t *text, size_t n)
+{
+    ek_buf out = {0};
+    for (size_t i = 0; i < n; i++) {
+        char bytes[MB_LEN_MAX];
+        const size_t took = wcrtomb(bytes, text[i], &(mbstate_t){0});
+        if (took != (size_t)-1) ek_buf_add(&out, bytes, took);
+    }
+    char *copy = ek_strdup(ek_buf_text(&out));
+    ek_buf_fini(&out);
+    return copy;
+}
+
+/* Tab. */
+static unsigned char on_complete(EditLine *el, int key)
+{
+    ek_editor *e;
+    ek_buf list = {0};
+    size_t from = 0;
+    (void)key;
+    el_get(el, EL_CLIENTDATA, &e);
+    const LineInfoW *l = el_wline(el);
+    char *line = narrow(l->buffer, (size_t)(l->cursor - l->buffer));
+    if (e->complete) e->complete(&list, line, strlen(line), &from);
+    const size_t typed = strlen(line) - from, n = list.len ? common(&list) : 0;
+    const bool one = list.len && strlen(ek_buf_text(&list)) + 1 == list.len;
+    unsigned char result = CC_ERROR;
+    if (n > typed && !strncmp(ek_buf_text(&list), line + from, typed)) {
+        wchar_t more[1024];
+        ek_buf rest = {0};
+        ek_buf_add(&rest, ek_buf_text(&list) + typed, n - typed);
+        const size_t wide = mbstowcs(more, ek_buf_text(&rest), sizeof more / sizeof *more - 1);
+        if (wide != (size_t)-1) more[wide] = L'\0';
+        result = wide == (size_t)-1 || el_winsertstr(el, more) ? CC_ERROR : CC_REFRESH;
+        ek_buf_fini(&rest);
+    } else if (list.len && !one) {
+        show_list(&list);
+        result = CC_REDISPLAY;
+    }
+    free(line);
+    ek_buf_fini(&list);
+    return result;
+}
+
 /* ------------------------------------------------------------------ the history */
 
 /* The folders above a file. */
@@ -207,10 +309,10 @@ void ek_editor_remember(ek_editor *e, const char *text)
 
 /* ------------------------------------------------------------------ opening, reading */
 
-ek_editor *ek_editor_open(const char *history_file)
+ek_editor *ek_editor_open(const char *history_file, ek_complete_fn *complete)
 {
     ek_editor *e = ek_alloc(sizeof *e);
-    *e = (ek_editor){0};
+    *e = (ek_editor){.complete = complete};
     ek_editor_catch();
     if (!ek_editor_can() || pipe2(wake, O_NONBLOCK | O_CLOEXEC)) return e;
     /* Characters, not bytes, are edited; nothing else of a locale is wanted. */
@@ -224,6 +326,8 @@ ek_editor *ek_editor_open(const char *history_file)
     el_wset(e->el, EL_GETCFN, next_char);
     el_wset(e->el, EL_ADDFN, L"ek-paste", L"text of a paste", on_paste);
     el_wset(e->el, EL_ADDFN, L"ek-end", L"end of line or input", on_end);
+    el_wset(e->el, EL_ADDFN, L"ek-complete", L"complete a command or a path", on_complete);
+    el_set(e->el, EL_BIND, "^I", "ek-complete", NULL);
     el_set(e->el, EL_BIND, "\033[200~", "ek-paste", NULL);
     el_set(e->el, EL_BIND, "^D", "ek-end", NULL);
     el_set(e->el, EL_BIND, "^R", "em-inc-search-prev", NULL);

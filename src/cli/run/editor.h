@@ -1,12 +1,14 @@
-/* Lines that a person types. In a terminal they are edited (libedit): cursor keys, history, and text that is pasted as
- * one block, with the ends of its lines, where the terminal marks it (bracketed paste). Elsewhere they are read as they
- * are.
+/* Lines that a person types. In a terminal they are edited (libedit): cursor keys, history, Tab, and text that is
+ * pasted as one block, with the ends of its lines, where the terminal marks it (bracketed paste). Elsewhere they are
+ * read as they are.
  *
- * One at a time: the handlers of SIGINT and SIGWINCH belong to it while it is open. */
+ * One at a time: the handlers of SIGINT, SIGWINCH and SIGCONT belong to it while it is open. */
 #ifndef EK_CLI_RUN_EDITOR_H
 #define EK_CLI_RUN_EDITOR_H
 
 #include <stdbool.h>
+
+#include "base/buf.h"
 
 typedef struct ek_editor ek_editor;
 
@@ -16,9 +18,12 @@ bool ek_editor_can(void);
 /* Ctrl-C ends an answer, not the program; an editor does it by itself. */
 void ek_editor_catch(void);
 
+/* Completes the line before the cursor: appends what may stand from *from on to list, each with a NUL. */
+typedef void ek_complete_fn(ek_buf *list, const char *line, size_t cursor, size_t *from);
+
 /* history: the file to read and to write, NULL for none; it need not be there, and a file that cannot be used is not
  * used. */
-ek_editor *ek_editor_open(const char *history);
+ek_editor *ek_editor_open(const char *history, ek_complete_fn *complete);
 void ek_editor_close(ek_editor *e); /* the terminal is as it was; NULL is fine */
 
 /* A line without its end, to be freed; pasted ones may have line ends in them. NULL at the end of input. "" after

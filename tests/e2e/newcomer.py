@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""The first evening at a terminal: newcomer.py PROGRAM MODEL [NAME...]
+
+Lines that are written again at 40, 80 and 200 columns, piped input, paths that are dragged, Tab, Ctrl-C and Ctrl-Z. Standard
+library only; prints a line per failure and closes with `N passed, N failed`."""
+import json, os, re, shlex, signal, struct, subprocess, sys, termios, time, zlib
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import hub_server
+from screen import ON, Chat as AnyChat, Terminal, plain, rows_of, run_all
+
+PROGRAM, MODEL, ONLY = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
+WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "The city"}}, "required": ["city"]}}}]
+tests = []
+
+
+def test(f):
+    tests.append(f)
+    return f
+
+
+class Chat(AnyChat):
+    def __init__(self, home, *args, **more):
+        super().__init__(PROGRAM, MODEL, home, *args, **more)
+
+
+def call(home, *args, stdin="", **more):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("EVENKEEL_", "HF_"))} | {"HOME": home, "XDG_RUNTIME_DIR": home}
+    return subprocess.run([PROGRAM, *args], input=stdin, capture_output=True, text=True, env=env, timeout=60, **more)
+
+
+def once(home, *args, **more):
+    return call(home, "run", "--model", MODEL, "--temperature", "0", "--max-tokens", "12", *args, **more)
+
+
+def picture(path, shade=3):
+    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * shade % 256, y * 5 % 256, 99)[c] for x in range(64) for c in range(3)) for y in range(48))
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    return path
+
+
+# ------------------------------------------------------------------ lines that are written again
+
+@test
+def a_download_is_one_line_in_every_window(home):
+    hub = hub_server.Hub()
+    hub.repos["org/name"] = hub_server.Repo({"a-model-Q4_0.gguf": b"x" * 3000000}, speed=2000000)
+    seen = {}
+    for columns in (20, 40, 60, 80, 200):
+        env = {"HF_HOME": os.path.join(home, str(columns)), "HF_ENDPOINT": hub.url, "HOME": home}
+        with Terminal([PROGRAM, "pull", "org/name"], env=env, columns=columns) as t:
+            t.end(60)
+            bars = [plain(p.split("\n")[0]) for p in t.raw.split("\r\x1b[K") if " %" in p]
+            assert len(bars) > 5, t.raw
+            assert all(len(b) < columns for b in bars), (columns, bars)
+            assert sum(" %" in r for r in rows_of(t.raw, columns)) == 0, "the last one is cleared, and none is above it"
+            seen[columns] = max(bars, key=len)
+    assert "file 1 of" in seen[200] and "/s" in seen[200] and "[" in seen[200], seen
+    assert "left" in seen[80] and "[" in seen[80] and "MB of 3.00 MB" in seen[80], seen
+    assert "of 3.00 MB" in seen[40] and "/s" not in seen[40], seen
+    hub.close()
+
+
+@test
+def a_window_that_shrinks_is_noticed(home):
+    hub = hub_server.Hub()
+    hub.repos["org/name"] = hub_server.Repo({"a-model-Q4_0.gguf": b"x" * 4000000}, speed=1500000)
+    with Terminal([PROGRAM, "pull", "org/name"], env={"HF_HOME": home, "HF_ENDPOINT": hub.url, "HOME": home}, columns=120) as t:
+        t.until("file 1 of")
+        t.resize(50)
+        t.until("\r\x1b[K")
+        t.until("\r\x1b[K")
+        begun = t.seen
+        t.end(60)
+        bars = [plain(p.split("\n")[0]) for p in t.raw[begun:].split("\r\x1b[K") if " %" in p]
+        assert bars and all(len(b) < 50 for b in bars), bars
+    hub.close()
+
+
+@test
+def thoughts_stay_on_their_line(home):
+    for columns in (40, 80, 200):
+        with Chat(home, "--think", columns=columns) as t:
+            t.ask("What is 12 plus 5?", seconds=60)
+            lines = re.findall(r"\r\x1b\[K(?:\x1b\[2m)?(thinks: [^\r\n\x1b]*)", t.raw)
+            assert lines and all(len(l) < columns for l in lines), (columns, lines)
+
+
+@test
+def a_long_prompt_says_how_far_it_is(home):
+    text = " ".join(f"{i} boats sail." for i in range(900))
+    slow = ("--isa", "scalar", "--threads", "1", "--device", "cpu", "--chunk", "64")
+    with Chat(home, *slow, columns=40) as t:
+        t.type(f"\x1b[200~{text}\x1b[201~\r")
+        t.until("reading the prompt, ", 60)
+        t.until("reading the prompt, ", 60)
+        share = int(t.until(" %").split(" ")[0])
+        assert 0 < share <= 100, share
+        t.type("\x03")
+        t.until(ON + "> ", 60)
+        assert not any("reading the prompt" in r for r in rows_of(t.raw, 10000)), "it is cleared"
+    p = once(home, *slow, "--max-tokens", "1", stdin=text[:2000])
+    assert "reading" not in p.stderr + p.stdout, "nothing of it where no terminal is"
+
+
+@test
+def words_are_not_broken(home):
+    with Chat(home, columns=20) as t:
+        shown = t.ask("Tell me something about yourself.")
+        said = t.messages()[-1]["content"]
+        lines = re.sub(r"\n\[\d+ token[^\n]*\]\n$", "", shown).split("\n")
+        assert max(map(len, lines)) <= 20 and len(lines) > 1, lines
+        assert " ".join(" ".join(lines).split()) == " ".join(said.split()), (lines, said)
+        stats = re.search(r"^\[.*\]$", shown, re.M)[0]
+        assert stats.count(",") <= 1 and len(stats) < 30, stats
+
+
+# ------------------------------------------------------------------ pipes
+
+@test
+def what_is_piped_in_stands_before_the_prompt(home):
+    want = once(home, "The keel is red.\n\nWhat colour is it?")
+    got = once(home, "What colour is it?", stdin="The keel is red.\n")
+    assert got.stdout == want.stdout and want.returncode == 0 and got.stderr == "", (got, want)
+    assert once(home, "-p", "What colour is it?", stdin="The keel is red.\n").stdout == want.stdout
+    path = os.path.join(home, "notes")
+    open(path, "w").write("The keel is red.\n")
+    with open(path) as f:
+        assert subprocess.run([PROGRAM, "run", "--model", MODEL, "--temperature", "0", "--max-tokens", "12", "What colour is it?"], stdin=f,
+                              capture_output=True, text=True, timeout=60).stdout == want.stdout
+    alone = once(home, "What colour is it?")
+    with open("/dev/null") as f:
+        assert subprocess.run([PROGRAM, "run", "--model", MODEL, "--temperature", "0", "--max-tokens", "12", "What colour is it?"], stdin=f,
+                              capture_output=True, text=True, timeout=60).stdout == alone.stdout
+
+
+@test
+def a_piped_text_is_one_message(home):
+    want = once(home, "Hello\nthere\n\nfriend")
+    got = once(home, stdin="Hello\nthere\n\nfriend\n")
+    assert got.stdout == want.stdout and want.returncode == 0, (got, want)
+    lines = once(home, "--lines", stdin="Hello\nHello\n")
+    assert lines.stdout.count(once(home, "Hello").stdout.strip()) >= 1 and lines.stdout.count("\n") >= 2, lines
+    slash = once(home, stdin="/help\n")
+    assert slash.returncode == 0 and "lists the commands" not in slash.stdout and "/quit" not in slash.stdout, "it is a text like any other"
+    assert once(home, stdin="").stdout == ""
+    both = once(home, "--lines", "x", stdin="y\n")
+    assert both.returncode == 2 and "--lines" in both.stderr, both
+    zero = once(home, "x", stdin="a\0b")
+    assert zero.returncode == 1 and "zero byte" in zero.stderr and zero.stderr.count("\n") == 1, zero
+
+
+@test
+def a_reader_that_has_enough_is_no_failure(home):
+    for args in ("run --model %s --max-tokens 60 Hello" % MODEL, "help --markdown", "names --json"):
+        p = subprocess.run(f"{PROGRAM} {args} </dev/null | head -c 3", shell=True, capture_output=True, text=True, timeout=60)
+        assert len(p.stdout) == 3 and p.stderr == "", (args, p)
+
+
+@test
+def a_call_has_no_empty_line_before_it(home):
+    path = os.path.join(home, "tools.json")
+    json.dump(WEATHER, open(path, "w"))
+    p = once(home, "--tools", path, "--max-tokens", "40", "What's the weather in Oslo?")
+    assert p.stdout.startswith("get_weather("), p
+
+
+# ------------------------------------------------------------------ paths
+
+@test
+def dragged_pictures_are_attached(home):
+    picture(f"{home}/cat.png")
+    picture(f"{home}/my pictures/a cat's (1).png", 7)
+    odd = f"{home}/my pictures/a cat's (1).png"
+    escaped = re.sub(r"([ '()])", r"\\\1", odd)
+    url = "file://" + odd.replace(" ", "%20").replace("'", "%27").replace("(", "%28").replace(")", "%29")
+    lines = [f"{home}/cat.png", f"What is in {home}/cat.png?", f"'{home}/cat.png' What is it?", f'Look at "{odd}" now', f"{escaped} What is it?",
+             f"~/cat.png What is it?", f"What is {url}", f"{odd} What is it?", f"What is ~/my\\ pictures/a\\ cat\\'s\\ \\(1\\).png"]
+    with Chat(home) as t:
+        for line in lines:
+            said = t.ask(line, seconds=60)
+            assert re.search(r"\.png, 64 x 48 pixels, \d+ tokens", said.replace("\n", " ")) and "not a command" not in said, (line, said)
+            if line == lines[0]:
+                assert "it goes with the next message" in said, said
+                t.ask("What is it?")
+            content = [m for m in t.messages() if m["role"] == "user"][-1]["content"]
+            assert [p["type"] for p in content] == ["image_url", "text"], (line, content)
+            text = content[1]["text"]
+            assert home not in text and "~" not in text and text.strip() == text and text, (line, text)
+        t.ask(f"{home}/cat.png {shlex.quote(odd)} What differs?", seconds=60)
+        assert [p["type"] for p in t.messages()[-2]["content"]] == ["image_url", "image_url", "text"], t.messages()[-2]
+        t.ask("I don't know what cat.txt or /no/such/cat.png is")
+        assert isinstance(t.messages()[-2]["content"], str)
+        said = t.ask("/no/such/cat.png")
+        assert "there is no such file: /no/such/cat.png" in said, said
+        assert "is not a command here" in t.ask("/xyzzy")
+    p = once(home, f"{home}/cat.png What is it?")
+    assert p.returncode == 0 and "cat.png, 64 x 48" in p.stderr and p.stdout == once(home, "--image", f"{home}/cat.png", "What is it?").stdout, p
+
+
+@test
+def commands_take_paths_as_a_shell_does(home):
+    picture(f"{home}/my pictures/a cat.png")
+    with Chat(home) as t:
+        for typed in (f"'{home}/my pictures/a cat.png'", f'"{home}/my pictures/a cat.png"', f"{home}/my\\ pictures/a\\ cat.png", "~/my\\ pictures/a\\ cat.png",
+                      f"{home}/my pictures/a cat.png", "'~/my pictures/a cat.png'"):
+            assert "it goes with the next message" in t.ask(f"/image {typed}").replace("\n", " "), typed
+        assert t.ask(f"/image ~/my\\ pictures/a\\ cat.png '{home}/my pictures/a cat.png'").replace("\n", " ").count("it goes with") == 2
+        t.ask("/reset")
+        t.ask("Hello")
+        for typed, real in (("~/one.json", "one.json"), ("'~/two words.json'", "two words.json"), ("~/three\\ words.json", "three words.json")):
+            assert "messages saved" in t.ask(f"/save {typed}")
+            assert os.path.exists(os.path.join(home, real)), os.listdir(home)
+            assert "2 messages loaded" in t.ask(f"/load {typed}")
+        open(os.path.join(home, "my tools.json"), "w").write(json.dumps(WEATHER))
+        assert "get_weather" in t.ask("/tools ~/my\\ tools.json")
+
+
+@test
+def tab_completes_commands_and_paths(home):
+    picture(f"{home}/pictures/a cat.png")
+    picture(f"{home}/pictures/a dog.png")
+    with Chat(home, cwd=home) as t:
+        t.ask("/sa\t~/x.json")
+        assert os.path.exists(f"{home}/x.json"), os.listdir(home)
+        assert "temperature is 0.5" in t.ask("/se\ttemp\t0.5")
+        assert "a cat.png" in t.ask("/im\tpic\ta\\ c\t")
+        assert "a dog.png" in t.ask(f"/image ~/pictures/a\\ d\t")
+        assert "a dog.png" in t.ask("/image 'pictures/a d\t")
+        t.type("/image pictures/\t\t")
+        t.until("a\\ cat.png")
+        t.until("a\\ dog.png")
+        assert "a cat.png" in t.ask("c\t")  # the list changes nothing that was typed
+        assert "is not a command" in t.ask("/xy\tz")
+        said = t.ask("/st\toff")
+        assert "not shown" in said, said
+
+
+# ------------------------------------------------------------------ Ctrl-C, Ctrl-Z
+
+@test
+def ctrl_c_leaves_a_turn(home):
+    path = os.path.join(home, "tools.json")
+    json.dump(WEATHER, open(path, "w"))
+    with Chat(home, "--tools", path) as t:
+        t.ask("Hello")
+        before = t.messages()
+        for end in ("\x03", "half a result\x03", "\x04"):
+            t.ask("What's the weather in Oslo?", prompt="result of get_weather> ")
+            t.type(end)
+            assert "the turn is left" in plain(t.until(ON + "> ")), end
+            assert t.messages() == before, t.messages()
+        t.ask("What's the weather in Oslo?", prompt="result of get_weather> ")
+        t.ask("4 C, rain")
+        assert [m["role"] for m in t.messages()[2:]] == ["user", "assistant", "tool", "assistant"]
+
+
+@test
+def the_prompt_is_back_after_a_stop(home):
+    with Chat(home) as t:
+        t.type("half")
+        t.until("half")
+        t.p.send_signal(signal.SIGSTOP)
+        mode = termios.tcgetattr(t.fd)
+        mode[3] |= termios.ECHO | termios.ICANON
+        termios.tcsetattr(t.fd, termios.TCSANOW, mode)  # as a shell does it
+        t.p.send_signal(signal.SIGCONT)
+        assert "> half" in plain(t.until("half")), t.raw
+        assert not termios.tcgetattr(t.fd)[3] & termios.ECHO, "what is typed is not shown twice"
+        t.ask(" a line")
+        assert t.asked() == ["half a line"], t.asked()
+
+
+sys.exit(run_all(tests, ONLY))
