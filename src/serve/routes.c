@@ -86,12 +86,6 @@ void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
     ek_buf_fini(&b);
 }
 
-static void no_compaction(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_route_missing(s, x, "this server compacts no conversations");
-}
-
 static void nothing_to_cancel(ek_server *s, ek_exchange *x, const char *rest)
 {
     (void)rest;
@@ -120,7 +114,6 @@ static const ek_route_row routes[] = {
     {"/load", "GET", false, true, load},
     {"/version", "GET", false, true, version},
     {"/metrics", "GET", false, true, metrics},
-    {"/v1/responses/compact", "POST", false, false, no_compaction},
     {"/v1/responses/*/cancel", "POST", false, false, nothing_to_cancel},
     {"/v1/responses/*/input_items", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "GET", false, false, ek_responses_get},
@@ -182,8 +175,21 @@ void ek_routes_methods(char *out, size_t room, const ek_route_row *row)
 /* The APIs that are served: a new one adds its row. */
 
 const ek_dialect *const ek_dialects[] = {
-    &ek_dialect_openai_chat, &ek_dialect_openai_completions, &ek_dialect_anthropic,     &ek_dialect_anthropic_count,
-    &ek_dialect_tokenize,    &ek_dialect_detokenize,         &ek_dialect_responses,     &ek_dialect_responses_count,
-    &ek_dialect_chat_render, &ek_dialect_completions_render, &ek_dialect_ollama_chat,   &ek_dialect_ollama_generate,
-    &ek_dialect_ollama_show, &ek_dialect_ollama_pull,        &ek_dialect_transcription, NULL,
+    &ek_dialect_openai_chat,
+    &ek_dialect_openai_completions,
+    &ek_dialect_anthropic,
+    &ek_dialect_anthropic_count,
+    &ek_dialect_tokenize,
+    &ek_dialect_detokenize,
+    &ek_dialect_responses,
+    &ek_dialect_responses_count,
+    &ek_dialect_responses_compact,
+    &ek_dialect_chat_render,
+    &ek_dialect_completions_render,
+    &ek_dialect_ollama_chat,
+    &ek_dialect_ollama_generate,
+    &ek_dialect_ollama_show,
+    &ek_dialect_ollama_pull,
+    &ek_dialect_transcription,
+    NULL,
 };

@@ -4,7 +4,7 @@ arguments, items by reference. history.py PROGRAM MODEL [NAME...]
 
 Two bodies mean the same if the replies have the same digest, which covers the bits of every logit. Prints one line per
 test and closes with `N passed, N failed`."""
-import json, sys
+import base64, json, sys
 
 import counted
 from client import Server
@@ -217,6 +217,9 @@ def stream(s, body):
             blocks.append(dict(e["content_block"], json=""))
         elif e["type"] == "content_block_delta":
             d, b = e["delta"], blocks[e["index"]]
+            if d["type"] == "compaction_delta":
+                b.update({k: v for k, v in d.items() if k != "type"})
+                continue
             key = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature", "input_json_delta": "json"}[d["type"]]
             b[key] += d["partial_json" if key == "json" else key]
         elif e["type"] == "message_delta":
@@ -287,7 +290,79 @@ def threads_are_their_keys(s):
         assert ask("one", go_on)[0] == 200 and ask("two", go_on)[0] == 404
 
 
-TESTS = [message_threads, threads_are_their_keys, items_by_reference, damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
+def compaction_messages(s):
+    said_ = [user("Hello"), said("Hello! How can I help you?"), user("What is 2 plus 3?"), said("The answer is 5.")]
+    fixed = {"tools": TOOLS[MESSAGES], "system": "Be short."}
+    before = post(s, MESSAGES, said_, max_tokens=4, **fixed)["usage"]
+    for instructions in (None, "Say hello."):
+        compaction = {"type": "summarize", **({"instructions": instructions} if instructions else {})}
+        made = post(s, MESSAGES, said_, max_tokens=200, compaction=compaction, **fixed)
+        (block,) = made["content"]
+        assert made["stop_reason"] == "compaction" and block["type"] == "compaction" and block["content"].strip(), made
+        assert made["usage"]["cache_read_input_tokens"] >= before["input_tokens"] + before["cache_read_input_tokens"] - 64 > 0, (made, before)
+        streamed, extension = stream(s, {"model": "m", "temperature": 0, "max_tokens": 200, "messages": said_, "compaction": compaction,
+                                         "evenkeel": {"digest": True}, **fixed})
+        assert streamed["content"] == made["content"] and extension["digest"] == made["evenkeel"]["digest"], (streamed, made)
+        # The conversation goes on over it: what came before the block is not read.
+        want = digest(s, MESSAGES, [user("Summary of the conversation so far:\n\n" + block["content"]), user("And 4 plus 4?")], system="Be short.")
+        for history in ([{"role": "assistant", "content": [block]}], [*said_, {"role": "assistant", "content": [block]}], [{"role": "user", "content": [block]}]):
+            assert digest(s, MESSAGES, [*history, user("And 4 plus 4?")], system="Be short.") == want, history
+    # One that failed stands for nothing, and a reply that a limit cut is none.
+    failed = {"type": "compaction", "content": None}
+    assert digest(s, MESSAGES, [*said_, {"role": "assistant", "content": [failed]}, user()]) == digest(s, MESSAGES, [*said_, user()])
+    assert post(s, MESSAGES, said_, max_tokens=1, compaction={"type": "summarize"})["content"][0]["content"] is None
+    for wrong in ({"type": "other"}, 5, {}):
+        e = post(s, MESSAGES, said_, compaction=wrong, expect=400)
+        assert "compaction" in e["error"]["message"], e
+    post(s, MESSAGES, said_, compaction={"type": "summarize"}, context_management={"edits": []}, expect=400)
+    body = {"model": "m", "messages": said_}
+    assert s.call("POST", MESSAGES + "/count_tokens", {**body, "compaction": {"type": "summarize"}}) [2] == s.call("POST", MESSAGES + "/count_tokens", body)[2]
+
+
+def events_of(s, body):
+    c = s.open()
+    c.request("POST", RESPONSES, json.dumps({**body, "stream": True}), {"content-type": "application/json"})
+    r = c.getresponse()
+    got = [json.loads(l[6:]) for l in r if l.startswith(b"data: {")]
+    c.close()
+    return got
+
+
+def compaction_responses(s):
+    items = [user("Hello"), said("Hello! How can I help you?"), user("What is 2 plus 3?"), fc(*A), output("a", "5")]
+    common = {"model": "m", "temperature": 0, "tools": TOOLS[RESPONSES], "instructions": "Be short.", "evenkeel": {"digest": True}}
+    before = s.call("POST", RESPONSES, {**common, "input": items, "max_output_tokens": 2})[2]
+    status, _, made = s.call("POST", RESPONSES + "/compact", {**common, "input": items, "max_output_tokens": 300})
+    assert status == 200 and made["object"] == "response.compaction", made
+    *users, item = made["output"]
+    assert [(u["type"], u["role"], u["content"][0]["text"]) for u in users] == [("message", "user", "Hello"), ("message", "user", "What is 2 plus 3?")], made
+    assert item["type"] == "compaction" and len({u["id"] for u in made["output"]}) == 3, made
+    assert made["usage"]["input_tokens_details"]["cached_tokens"] >= before["usage"]["input_tokens"] - 64, (made, before)
+    summary = base64.b64decode(item["encrypted_content"].partition("+")[2]).decode()
+    assert summary.strip(), made
+    asked = user("And 4 plus 4?")
+    want = digest(s, RESPONSES, [user("Hello"), user("What is 2 plus 3?"), user("Summary of the conversation so far:\n\n" + summary), asked])
+    assert digest(s, RESPONSES, [*made["output"], asked]) == want
+    assert digest(s, RESPONSES, [*items, item, asked]) == want  # what the model and its tools said before it is not read
+    # As Codex asks for it: the last item is a trigger, and the reply has the item alone.
+    body = {**common, "input": [*items, {"type": "compaction_trigger"}], "max_output_tokens": 300}
+    whole = s.call("POST", RESPONSES, body)[2]
+    assert [(o["type"], o["encrypted_content"]) for o in whole["output"]] == [("compaction", item["encrypted_content"])], whole
+    events = events_of(s, body)
+    assert [e["type"].removeprefix("response.") for e in events] == ["created", "in_progress", "output_item.added", "output_item.done", "completed"], events
+    assert events[3]["item"] == events[-1]["response"]["output"][0] and events[3]["item"]["encrypted_content"] == item["encrypted_content"], events
+    # A conversation that the server has goes on over it, and so does a new one by reference.
+    assert post(s, RESPONSES, [asked], previous_response_id=whole["id"])["evenkeel"]["digest"] == want
+    refers = [user("Hello"), user("What is 2 plus 3?"), {"type": "item_reference", "id": whole["output"][0]["id"]}, asked]
+    assert digest(s, RESPONSES, refers) == want
+    stored = s.call("POST", RESPONSES + "/compact", {**common, "previous_response_id": before["id"]})
+    assert stored[0] == 200 and stored[2]["output"][0]["content"][0]["text"] == "Hello", stored
+    e = post(s, RESPONSES, [{"type": "compaction", "encrypted_content": "gAAAA"}, asked], expect=400)
+    assert "encrypted_content" in e["error"]["message"], e
+    assert s.call("POST", RESPONSES + "/compact", {"model": "m", "input": []})[0] == 400
+
+
+TESTS = [compaction_messages, compaction_responses, message_threads, threads_are_their_keys, items_by_reference, damaged_arguments, results_away_from_their_calls, parallel_calls, the_same_id_again, results_of_no_call, across_stored_responses]
 
 
 def main():

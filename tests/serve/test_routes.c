@@ -143,8 +143,6 @@ static void models_in_both_forms(void **state)
 static void what_is_missing(void **state)
 {
     (void)state;
-    check("POST", "/v1/responses/compact", "", 404, "{\"error\":{\"message\":\"/v1/responses/compact is not supported");
-    check("POST", "/responses/compact", "", 404, "{\"error\":{\"message\":\"/responses/compact is not supported");
     check("POST", "/v1/responses/resp_1/cancel", "", 404,
           "{\"error\":{\"message\":\"/v1/responses/resp_1/cancel is not");
     check("POST", "/v1/responses/resp_1/cancel", ANTHROPIC, 404, "{\"error\":{"); /* the path decides */

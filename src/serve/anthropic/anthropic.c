@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/tools.h"
+#include "serve/api/compaction.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
@@ -110,7 +111,6 @@ static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     if (json_array_size(ek_field(body, "mcp_servers")) > 0)
         return ek_field_wrong(r, "mcp_servers", "this server connects to no others");
-    if (ek_field(body, "compaction")) return ek_field_wrong(r, "compaction", "this server compacts no conversations");
     return EK_OK;
 }
 
@@ -133,15 +133,35 @@ static void free_own(void *p)
     free(own);
 }
 
-static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+/* compaction: {"type": "summarize", "instructions"}: the reply is a summary, and nothing else. */
+static ek_err read_compaction(ek_api_request *r, const json_t *body)
+{
+    ek_anthropic *own = r->own;
+    const json_t *v = ek_field(body, "compaction");
+    const char *type = ek_json_get_text(v, "type", NULL);
+    size_t n = 0;
+    if (!v) return EK_OK;
+    if (!type || strcmp(type, "summarize") != 0) return ek_field_wrong(r, "compaction", "its type must be summarize");
+    if (ek_field(body, "context_management"))
+        return ek_field_wrong(r, "compaction", "it cannot be combined with context_management");
+    own->compacting = true;
+    const char *text = ek_json_get_text(v, "instructions", &n);
+    ek_err err = ek_compaction_ask(r, text, n);
+    if (err) r->param = "compaction";
+    return err;
+}
+
+static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits, bool compacts)
 {
     EK_TRY(read_tools(r, body));
     EK_TRY(ek_anthropic_messages(r, body, limits));
     ek_tools_settle(r);
-    return read_tool_choice(r, body);
+    EK_TRY(read_tool_choice(r, body));
+    return compacts ? read_compaction(r, body) : EK_OK;
 }
 
-static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+/* compacts: as the reply does, where compaction asks for it; a count is that of the messages as they are. */
+static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits, bool compacts)
 {
     ek_anthropic *own = r->own = ek_alloc(sizeof *own);
     json_t *whole = NULL;
@@ -156,7 +176,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(read_format(r, body));
     EK_TRY(read_thinking(r, body));
     ek_err err = ek_anthropic_thread(r, body, limits, &whole);
-    if (!err) err = read_conversation(r, whole, limits);
+    if (!err) err = read_conversation(r, whole, limits, compacts);
     json_decref(whole);
     r->own_bytes = own->input.cap;
     return err;
@@ -165,7 +185,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
 /* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    EK_TRY(read_prompt(r, body, limits));
+    EK_TRY(read_prompt(r, body, limits, true));
     EK_TRY(read_max_tokens(r, body));
     EK_TRY(ek_openai_stop(r, body, "stop_sequences"));
     EK_TRY(ek_openai_sampling(r, body, limits));
@@ -173,9 +193,14 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     return ek_field_ours(r, body, limits);
 }
 
+static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    return read_prompt(r, body, limits, false);
+}
+
 static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
 {
-    return ek_field_body(r, text, n, limits, read_prompt);
+    return ek_field_body(r, text, n, limits, read_count);
 }
 
 static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)

@@ -9,6 +9,7 @@
 
 /* Of a request, for its reply: ek_api_request.own. */
 typedef struct ek_anthropic {
+    bool compacting;    /* the reply is a block of type compaction */
     bool omit_thinking; /* thinking.display "omitted": blocks of thinking carry their text only in the signature */
     ek_blocks blocks;   /* of the stream so far */
     /* Of a thread: where its reply is kept, NULL without; the request's messages as a JSON list; what they continue. */

@@ -3,6 +3,7 @@
 
 #include "serve/anthropic/anthropic.h"
 #include "serve/api/tools.h"
+#include "serve/api/compaction.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
 #include "serve/api/dialect.h"
@@ -241,6 +242,17 @@ static ek_err read_result(ek_api_request *r, const json_t *block, const ek_api_l
     return EK_OK;
 }
 
+/* A block of type compaction stands for all that comes before it; one without a summary stands for nothing. */
+static ek_err take_compaction(ek_conversation *c, const json_t *block)
+{
+    const json_t *v = ek_field(block, "content");
+    if (!v) return EK_OK;
+    if (!ek_json_is_text(v) || json_string_length(v) == 0)
+        return ek_fail(EK_EINVAL, "a block of type compaction needs a text content, or null");
+    ek_compaction_take(c, json_string_value(v), json_string_length(v), false);
+    return EK_OK;
+}
+
 static ek_err read_user_blocks(ek_api_request *r, const sink *to, const json_t *content)
 {
     bool any = false;
@@ -249,6 +261,10 @@ static ek_err read_user_blocks(ek_api_request *r, const sink *to, const json_t *
         const char *type = type_of(block);
         if (!strcmp(type, "tool_result")) {
             EK_TRY(read_result(r, block, to->limits));
+            continue;
+        }
+        if (!strcmp(type, "compaction")) {
+            EK_TRY(take_compaction(&r->conversation, block));
             continue;
         }
         if (!is_known(type)) return wrong_block(type, "a message of the user");
@@ -302,15 +318,23 @@ static ek_err read_assistant_text(ek_message *m, const json_t *block)
 
 static ek_err read_assistant(ek_conversation *c, const json_t *content, const ek_api_limits *limits)
 {
-    ek_message *m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
+    ek_message *m = NULL;
     if (!json_is_array(content)) {
+        m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
         ek_message_add(m, EK_BLOCK_TEXT);
         return read_text(&(sink){c, m, limits}, content, "content");
     }
+    if (json_array_size(content) == 0) ek_conversation_add(c, EK_ROLE_ASSISTANT);
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
         const char *type = type_of(block);
         ek_err err = EK_OK;
+        if (!strcmp(type, "compaction")) {
+            EK_TRY(take_compaction(c, block));
+            m = NULL; /* it went with what was before */
+            continue;
+        }
+        if (!m) m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
         if (!strcmp(type, "text")) err = read_assistant_text(m, block);
         else if (!strcmp(type, "thinking")) err = read_thinking(m, block);
         else if (!strcmp(type, "tool_use")) err = read_call(m, block, limits);

@@ -4,6 +4,7 @@
 
 #include "base/hash/rng.h"
 #include "serve/anthropic/anthropic.h"
+#include "serve/api/compaction.h"
 #include "serve/api/dialect.h"
 #include "text/json/json.h"
 
@@ -23,8 +24,9 @@ static void put_stop(ek_buf *out, const ek_api_reply *r)
         [EK_END_ERROR] = NULL,
     };
     const ek_turn_result *t = r->choices[0];
+    const ek_anthropic *own = r->own;
     ek_buf_str(out, "\"stop_reason\":");
-    ek_put_string(out, reasons[t->end]);
+    ek_put_string(out, own->compacting ? "compaction" : reasons[t->end]);
     ek_buf_str(out, ",\"stop_sequence\":");
     if (t->end == EK_END_STOP_STRING) {
         ek_json_quote(out, r->turn->stop[t->stop_string], r->turn->stop_len[t->stop_string]);
@@ -60,6 +62,19 @@ static void put_call_head(ek_buf *out, const ek_api_reply *r, int index, const c
     ek_buf_fmt(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
     ek_json_quote(out, name, n);
     ek_buf_str(out, ",\"input\":");
+}
+
+/* The members of a summary, in a block or in a delta; null where there is none. */
+static void put_summary(ek_buf *out, const ek_api_reply *r)
+{
+    const char *text;
+    size_t n;
+    const bool any = ek_compaction_of(r->choices[0], &text, &n);
+    ek_buf_str(out, "\"content\":");
+    if (any) ek_json_quote(out, text, n);
+    else ek_buf_str(out, "null");
+    ek_buf_str(out, ",\"encrypted_content\":null");
+    if (any) ek_buf_fmt(out, ",\"signature\":\"ek0+%016llx\"", (unsigned long long)ek_hash64(1, text, n));
 }
 
 /* {"id":… up to and without the member content. */
@@ -170,14 +185,33 @@ void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek
 {
     writer w = {out, r, r->own};
     (void)choice;
+    if (w.own->compacting) return;
     ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
+}
+
+/* The only block of its reply. */
+static void stream_summary(ek_buf *out, const ek_api_reply *r)
+{
+    frame_open(out, r, "content_block_start");
+    ek_buf_str(out,
+               ",\"index\":0,\"content_block\":{\"type\":\"compaction\",\"content\":null,\"encrypted_content\":null}");
+    frame_close(out, r, false);
+    frame_open(out, r, "content_block_delta");
+    ek_buf_str(out, ",\"index\":0,\"delta\":{\"type\":\"compaction_delta\",");
+    put_summary(out, r);
+    ek_buf_char(out, '}');
+    frame_close(out, r, false);
+    frame_open(out, r, "content_block_stop");
+    ek_buf_str(out, ",\"index\":0");
+    frame_close(out, r, false);
 }
 
 void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     writer w = {out, r, r->own};
     (void)choice;
-    ek_blocks_end(&w.own->blocks, &block_writer, &w);
+    if (w.own->compacting) stream_summary(out, r);
+    else ek_blocks_end(&w.own->blocks, &block_writer, &w);
     frame_open(out, r, "message_delta");
     ek_buf_str(out, ",\"delta\":{");
     put_stop(out, r);
@@ -244,7 +278,14 @@ static void put_block(ek_buf *out, const ek_api_reply *r, const ek_answer_part *
 void ek_anthropic_put_content(ek_buf *out, const ek_api_reply *r)
 {
     const ek_answer *a = &r->choices[0]->answer;
+    const ek_anthropic *own = r->own;
     bool first = true;
+    if (own->compacting) {
+        ek_buf_str(out, "[{\"type\":\"compaction\",");
+        put_summary(out, r);
+        ek_buf_str(out, "}]");
+        return;
+    }
     ek_buf_char(out, '[');
     for (int i = 0; i < a->n_parts; i++) {
         if (!ek_blocks_has(a, &a->parts[i])) continue;

@@ -171,7 +171,8 @@ extern const ek_dialect *const ek_dialects[];
 extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, ek_dialect_responses;
 extern const ek_dialect ek_dialect_transcription;
 extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
-extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count;
+extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count,
+    ek_dialect_responses_compact;
 extern const ek_dialect ek_dialect_anthropic, ek_dialect_anthropic_count;
 extern const ek_dialect ek_dialect_ollama_chat, ek_dialect_ollama_generate, ek_dialect_ollama_show,
     ek_dialect_ollama_pull;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/api/compaction.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "serve/api/tools.h"
@@ -19,7 +20,7 @@ enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the 
 static void free_own(void *p)
 {
     ek_responses *o = p;
-    ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args, &o->closing};
+    ek_buf *all[] = {&o->echo, &o->input, &o->name, &o->args, &o->closing, &o->users};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
     ek_blocks_fini(&o->blocks);
     json_decref(o->spaces);
@@ -105,7 +106,7 @@ static ek_err read_input(ek_api_request *r, const json_t *body, json_t **out)
 {
     const ek_responses *o = r->own;
     const json_t *input = ek_field(body, "input");
-    if (!input && o->counting) { /* the API counts what there is */
+    if (!input && (o->counting || o->compact)) { /* the API takes what there is */
         *out = json_array();
         return EK_OK;
     }
@@ -155,6 +156,13 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
 }
 
+static bool ends_with_trigger(const json_t *items)
+{
+    const size_t n = json_array_size(items);
+    const char *type = n ? ek_json_get_text(json_array_get(items, n - 1), "type", NULL) : NULL;
+    return type && !strcmp(type, "compaction_trigger");
+}
+
 static ek_err add_input(ek_api_request *r, const json_t *body, const json_t *earlier, const ek_api_limits *limits)
 {
     ek_responses *o = r->own;
@@ -165,6 +173,8 @@ static ek_err add_input(ek_api_request *r, const json_t *body, const json_t *ear
     if (err) r->param = "input";
     else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
     if (!err && o->store) ek_responses_keep_input(o, items);
+    if (!err && o->compact) ek_responses_keep_users(o, earlier), ek_responses_keep_users(o, items);
+    if (!err) o->compacting = o->compact || ends_with_trigger(items);
     json_decref(items);
     return err;
 }
@@ -174,7 +184,7 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     ek_responses *o = r->own;
     bool store = true;
     EK_TRY(ek_field_bool(r, body, "store", &store));
-    if (store && !o->counting) o->store = limits->responses;
+    if (store && !o->counting && !o->compact) o->store = limits->responses;
     o->owner = limits->owner;
     EK_TRY(add_instructions(r, body));
     json_t *earlier = json_array();
@@ -300,8 +310,10 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(read_conversation(r, body, limits));
     ek_tools_settle(r);
     EK_TRY(ek_openai_calls(r, body));
+    if (o->compacting && !o->counting) EK_TRY(ek_compaction_ask(r, NULL, 0));
     EK_TRY(ek_responses_echo(r, body));
-    r->own_bytes = o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap;
+    r->own_bytes = o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap +
+                   2 * o->users.cap;
     return EK_OK;
 }
 
@@ -315,6 +327,19 @@ static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_lim
 {
     open_own(r)->counting = true;
     return read_fields(r, body, limits);
+}
+
+static ek_err read_compact(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    open_own(r)->compact = true;
+    EK_TRY(read_fields(r, body, limits));
+    r->stream = false;
+    return EK_OK;
+}
+
+static ek_err parse_compact(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
+{
+    return ek_field_body(r, text, n, limits, read_compact);
 }
 
 static ek_err parse_count(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits)
@@ -344,6 +369,20 @@ const ek_dialect ek_dialect_responses = {
     .event = ek_responses_event,
     .finish = ek_responses_finish,
     .end = ek_responses_end,
+    .failed = ek_responses_failed,
+    .heartbeat = ek_openai_heartbeat,
+    .error = ek_openai_error,
+};
+
+const ek_dialect ek_dialect_responses_compact = {
+    .path = "/v1/responses/compact",
+    .id_prefix = EK_RESPONSES_ID,
+    .prompt_param = "input",
+    .parse = parse_compact,
+    .begin = ek_responses_begin,
+    .event = ek_responses_event,
+    .finish = ek_responses_finish,
+    .end = ek_responses_compact_end,
     .failed = ek_responses_failed,
     .heartbeat = ek_openai_heartbeat,
     .error = ek_openai_error,

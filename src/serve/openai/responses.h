@@ -13,6 +13,9 @@ typedef struct ek_responses {
     json_t *shell_ids; /* an object: call_id by the id of the items of type local_shell_call; NULL without */
     bool encrypt;      /* include reasoning.encrypted_content */
     bool counting;     /* only the tokens of the prompt are wanted */
+    bool compacting;   /* the reply is an item of type compaction */
+    bool compact;      /* the reply is a response.compaction: of its own path */
+    ek_buf users;      /* of that: the messages of the user, as items with commas between */
     bool summary;      /* thoughts are given as their summary, not as content */
     /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
     ek_response_store *store;
@@ -71,6 +74,8 @@ void ek_responses_close_call(ek_buf *out, const ek_api_reply *r);
 ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_limits *limits);
 /* Writes own->input, and notes which of its items can be referred to. */
 void ek_responses_keep_input(ek_responses *o, const json_t *items);
+/* Appends the messages of the user among items, a list, to own->users. */
+void ek_responses_keep_users(ek_responses *o, const json_t *items);
 /* Appends an item as it is stored: without what is neither read here nor of the API. */
 void ek_responses_put_kept(ek_buf *out, const json_t *item);
 
@@ -78,6 +83,7 @@ void ek_responses_put_kept(ek_buf *out, const json_t *item);
 void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
 void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice);
+void ek_responses_compact_end(ek_buf *out, const ek_api_reply *r);
 void ek_responses_end(ek_buf *out, const ek_api_reply *r);
 void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "serve/api/compaction.h"
 #include "serve/api/tools.h"
 #include "serve/api/field.h"
 #include "serve/api/media.h"
@@ -303,6 +304,19 @@ static ek_err read_found(ek_api_request *r, const json_t *item)
     return ek_responses_bring(r, m, ek_field(item, "tools"));
 }
 
+/* A summary of what stands before it, but for the user's own messages. */
+static ek_err read_compaction(ek_conversation *c, const json_t *item)
+{
+    size_t n = 0;
+    const char *s = ek_json_get_text(item, "encrypted_content", &n);
+    ek_buf text = {0};
+    const bool ours = s && ek_unseal(&text, s, n);
+    if (ours && text.len > 0) ek_compaction_take(c, text.data, text.len, true);
+    ek_buf_fini(&text);
+    return ours ? EK_OK
+                : ek_fail(EK_EINVAL, "the encrypted_content of a compaction is one that this server has given out");
+}
+
 static ek_err read_plain(ek_api_request *r, const json_t *item, const char *type, const ek_api_limits *limits)
 {
     ek_conversation *c = &r->conversation;
@@ -310,6 +324,8 @@ static ek_err read_plain(ek_api_request *r, const json_t *item, const char *type
     if (is(type, "function_call")) return read_call(c, item, limits);
     if (is(type, "function_call_output")) return read_result(c, item, limits);
     if (is(type, "reasoning")) return read_reasoning(c, item);
+    if (is(type, "compaction")) return read_compaction(c, item);
+    if (is(type, "compaction_trigger")) return EK_OK; /* of the last item alone: responses.c */
     if (is(type, "tool_search_output")) return read_found(r, item);
     if (is(type, "additional_tools"))
         return ek_responses_bring(r, ek_conversation_add(c, EK_ROLE_DEVELOPER), ek_field(item, "tools"));

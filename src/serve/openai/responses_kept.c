@@ -21,6 +21,7 @@ static const struct {
     {"custom_tool_call", {"call_id", "name", "namespace", "input"}},
     {"custom_tool_call_output", {"call_id", "output"}},
     {"item_reference", {NULL}},
+    {"compaction", {"encrypted_content"}},
 };
 
 /* Of the parts of contents, outputs and summaries, whatever their type. */
@@ -172,4 +173,21 @@ void ek_responses_keep_input(ek_responses *o, const json_t *items)
     }
     ek_buf_char(&o->input, ']');
     o->n_inputs = o->items.n;
+}
+
+void ek_responses_keep_users(ek_responses *o, const json_t *items)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        const json_t *item = json_array_get(items, i), *content = ek_json_get(item, "content");
+        const char *role = ek_json_get_text(item, "role", NULL);
+        if (!role || strcmp(role, "user") != 0) continue;
+        ek_buf_fmt(
+            &o->users,
+            "{\"id\":\"msg_user%zu\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\",\"content\":",
+            o->users.len);
+        if (ek_json_is_text(content)) ek_buf_str(&o->users, "[{\"type\":\"input_text\",\"text\":");
+        if (json_is_array(content)) put_parts(&o->users, content);
+        else ek_json_write(&o->users, content);
+        ek_buf_str(&o->users, ek_json_is_text(content) ? "}]}," : "},");
+    }
 }

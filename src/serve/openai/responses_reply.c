@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "serve/api/compaction.h"
 #include "serve/api/openai.h"
 #include "serve/openai/responses.h"
 #include "serve/api/dialect.h"
@@ -65,6 +66,19 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
     ek_buf_char(out, '}');
 }
 
+/* written: with the summary. */
+static void put_compaction(ek_buf *out, const ek_api_reply *r, int index, bool written)
+{
+    const char *text;
+    size_t n;
+    ek_buf_str(out, "{\"id\":");
+    ek_responses_put_id(out, r, "cmp_", index);
+    ek_buf_str(out, ",\"type\":\"compaction\",\"encrypted_content\":\"");
+    ek_compaction_of(r->choices[0], &text, &n);
+    if (written) ek_seal(out, text, n);
+    ek_buf_str(out, "\"}");
+}
+
 /* The log-probabilities of a text part: of the tokens that begin in it. from: the first one's index, which moves on. */
 static void write_logprobs(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p, int *from)
 {
@@ -112,6 +126,13 @@ static void put_output(ek_buf *out, const ek_api_reply *r)
     int index = 0, logprob = 0;
     o->items.n = o->n_inputs;
     ek_buf_char(out, '[');
+    if (o->compacting) {
+        const size_t at = out->len;
+        put_compaction(out, r, 0, true);
+        note_item(o, out, at);
+        ek_buf_char(out, ']');
+        return;
+    }
     for (int i = 0; i < a->n_parts; i++) {
         if (!ek_blocks_has(a, &a->parts[i])) continue;
         if (index > 0) ek_buf_char(out, ',');
@@ -351,6 +372,7 @@ void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek
 {
     writer w = {out, r, r->own};
     (void)choice;
+    if (w.own->compacting) return;
     ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
 }
 
@@ -358,7 +380,16 @@ void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     writer w = {out, r, r->own};
     (void)choice;
-    ek_blocks_end(&w.own->blocks, &block_writer, &w);
+    if (!w.own->compacting) {
+        ek_blocks_end(&w.own->blocks, &block_writer, &w);
+        return;
+    }
+    for (int done = 0; done < 2; done++) {
+        frame_open(&w, done ? "output_item.done" : "output_item.added");
+        ek_buf_str(out, ",\"output_index\":0,\"item\":");
+        put_compaction(out, r, 0, done);
+        frame_close(&w);
+    }
 }
 
 void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
@@ -394,4 +425,20 @@ void ek_responses_end(ek_buf *out, const ek_api_reply *r)
         o->items = (ek_stored_items){0};
     }
     ek_buf_fini(&response);
+}
+
+void ek_responses_compact_end(ek_buf *out, const ek_api_reply *r)
+{
+    const ek_responses *o = r->own;
+    ek_buf_str(out, "{\"id\":");
+    ek_put_string(out, r->id);
+    ek_buf_fmt(out, ",\"object\":\"response.compaction\",\"created_at\":%lld,\"model\":", (long long)r->created);
+    ek_put_string(out, r->model);
+    ek_buf_str(out, ",\"output\":[");
+    ek_buf_add(out, ek_buf_text(&o->users), o->users.len);
+    put_compaction(out, r, 0, true);
+    ek_buf_str(out, "],\"usage\":");
+    put_usage(out, r);
+    ek_put_extension(out, r);
+    ek_buf_char(out, '}');
 }
