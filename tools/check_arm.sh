@@ -29,7 +29,7 @@ programs=()
 for t in $tests; do programs+=("$build/tests/ops/$t"); done
 objects=("${programs[@]/%/.o}")
 cross() {
-  make --no-print-directory -j"$(nproc)" ARCH=aarch64 CUDA=0 CC="${CCACHE:-} aarch64-linux-gnu-gcc" AR=aarch64-linux-gnu-ar B=$build WERROR=-Werror \
+  make --no-print-directory -j"$(nproc)" ARCH=aarch64 CUDA=0 NO_DECODER=1 CC="${CCACHE:-} aarch64-linux-gnu-gcc" AR=aarch64-linux-gnu-ar B=$build WERROR=-Werror \
     PKG_CFLAGS="-I$root/usr/include" PKG_LIBS= TEST_LIBS="-L$root/usr/lib/aarch64-linux-gnu -lcmocka -lrt" "$@"
 }
 # gcc 12 for arm64 fails inside where it vectorises loops of some tests.
