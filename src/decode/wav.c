@@ -135,6 +135,23 @@ static ek_err read_data(ek_sound_header *h, const layout *l, const form *o, ek_m
     return EK_OK;
 }
 
+/* Programs that join files leave a second header or a second chunk of samples behind the first ones: a part that is
+ * heard in silence would be a wrong answer. */
+static ek_err check_behind(const layout *l, ek_media_bytes f, const ek_sound_header *h)
+{
+    uint64_t at = h->data + (uint64_t)h->frames * (uint64_t)(h->bits / 8 * h->channels);
+    at = (at + l->even - 1) / l->even * l->even;
+    while (at <= f.n && f.n - at >= l->head) {
+        const ek_media_bytes rest = {f.p + at, f.n - (size_t)at};
+        if (ek_is_wav(rest) || is_named(l, rest.p, "data"))
+            return ek_sound_damaged("WAV", "a second sound stands behind the first; join them, or send one");
+        const uint64_t n = length_of(l, rest.p);
+        if (n > rest.n - l->head) break;
+        at += (n + l->head + l->even - 1) / l->even * l->even;
+    }
+    return EK_OK;
+}
+
 ek_err ek_wav_header(ek_sound_header *h, ek_media_bytes f, bool *known)
 {
     const layout *l = is_wave64(f) ? &wave64 : &riff;
@@ -151,7 +168,9 @@ ek_err ek_wav_header(ek_sound_header *h, ek_media_bytes f, bool *known)
             if (!o.there) return ek_sound_damaged("WAV", "its samples come before their format");
             if (rf64 && n == 0xFFFFFFFF) n = samples;
             *known = is_known(&o);
-            return *known ? read_data(h, l, &o, f, at + l->head, n) : EK_OK;
+            if (!*known) return EK_OK;
+            EK_TRY(read_data(h, l, &o, f, at + l->head, n));
+            return check_behind(l, f, h);
         }
         if (n > there) break;
         if (is_named(l, f.p + at, "fmt ")) EK_TRY(read_form(&o, p, (size_t)n));

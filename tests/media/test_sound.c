@@ -208,6 +208,16 @@ static void limits_of_sounds(void **state)
         assert_int_not_equal(ek_sound_read(&s, exact, n), EK_OK);
         free(exact);
     }
+    const size_t whole = b.len;
+    ek_sound_info info;
+    ek_buf_add(&b, "LIST\3\0\0\0abc\0 junk", 17);
+    assert_int_equal(ek_sound_probe(&info, b.data, b.len), EK_OK);
+    for (int second = 0; second < 2; second++) { /* another sound behind it, or more samples */
+        b.len = whole + 12;
+        if (second) ek_buf_add(&b, "data\2\0\0\0xx", 10);
+        else put_wav(&b, 1, 1, 16000, 16, zeros, 1000);
+        refused(&b, EK_EPARSE, "a second sound stands behind the first");
+    }
     ek_buf_fini(&b);
     free(zeros);
 }
