@@ -15,7 +15,7 @@ README = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "R
 # What each line must show, in their order; a line more in README needs one more here.
 EXPECTED = [
     ("run", r"\S"),
-    ("names", r"e2b +\d\.\d GB +google/gemma-4-E2B-it"),
+    ("names", r"e2b +\d\.\d GB +(yes|no, [\d.]+ GB short|on the GPU) +google/gemma-4-E2B-it"),
     ("pull", r"/snapshots/"),
     ("run", r"\S"),
     ("serve", r"serves e2b on .*, keys and values in i12, at http://127\.0\.0\.1:\d+/v1; its page for people is http://127\.0\.0\.1:\d+/"),

@@ -60,7 +60,7 @@ def a_download_is_one_line_in_every_window(home):
             assert sum(" %" in r for r in rows_of(t.raw, columns)) == 0, "the last one is cleared, and none is above it"
             seen[columns] = max(bars, key=len)
     assert "file 1 of" in seen[200] and "/s" in seen[200] and "[" in seen[200], seen
-    assert "left" in seen[80] and "[" in seen[80] and "MB of 3.00 MB" in seen[80], seen
+    assert "left" in seen[80] and "[" in seen[80] and "of 3.00 MB" in seen[80], seen
     assert "of 3.00 MB" in seen[40] and "/s" not in seen[40], seen
     hub.close()
 

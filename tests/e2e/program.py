@@ -120,15 +120,22 @@ def the_pages_for_others_name_what_exists(home):
 @test
 def names_lists_the_short_names(home):
     table = run(home, "names").stdout
-    rows = re.findall(r"^(\S+) +(\d+\.\d) GB  (\S+) +(\S.*)$", table, re.M)
+    rows = re.findall(r"^(\S+) +(\d+\.\d) GB  (?:yes|no, [\d.]+ GB short|on the GPU) +(\S+) +(\S.*)$", table, re.M)
     for size in ("e2b", "e4b", "12b", "26b", "31b"):
         of = {n: repo for n, _, repo, _ in rows if n.split(":")[0] == size}
         assert {size, f"{size}:q4", f"{size}:8bit", f"{size}:bf16"} <= set(of), of
         assert of[size] == of[f"{size}:q4"], of
     assert all(re.fullmatch(r"[\w.-]+/[\w.-]+(:\w+)?", repo) for _, _, repo, _ in rows) and len({n for n, *_ in rows}) == len(rows)
-    assert len({line.find(line.split()[3]) for line in table.splitlines()[1:] if " GB " in line}) == 1, "columns stand below each other"
+    assert len({line.find(line.split()[3]) for line in table.splitlines()[1:] if re.match(r"\S+ +\d", line)}) == 1, "columns stand below each other"
     listed = json.loads(run(home, "names", "--json").stdout)
     assert [(r["name"], r["model"]) for r in listed] == [(n, m) for n, _, m, _ in rows]
+    free = next(int(l.split()[1]) * 1024 for l in open("/proc/meminfo") if l.startswith("MemAvailable"))
+    for r in listed:  # as inspect has it
+        if abs(r["needs_bytes"] - free) > 0.2 * free:
+            assert r["fits"] == (r["needs_bytes"] < free) or "on the GPU" in table, (r, free)
+    best = [r["name"] for r in listed if r["recommended"]]
+    if free > 6e9:
+        assert len(best) == 1 and best[0] == listed[0]["name"] and listed[0]["fits"] and f"`evenkeel run {best[0]}`" in table, best
     assert [r["name"].split(":")[0] for r in json.loads(run(home, "names", "26b", "--json").stdout)] == ["26b"] * 7
     refused(home, 1, "names", "qwen", says="there are e2b, e4b, 12b, 26b, 31b")
 
@@ -207,6 +214,27 @@ def a_download_asks_first(home):
         assert "e2b" in run(home, "ps").stdout
     assert run(home, "pull", "e2b").stdout.endswith(".gguf\n")
     assert "freed" in run(home, "rm", "e2b", "-y").stdout
+
+
+@test
+def a_better_model_is_offered_once(home):
+    best = next(r for r in json.loads(run(home, "names", "--json").stdout) if r["recommended"])
+    HUB.repos[best["model"]] = hub_server.Repo({"gemma-4-q4_0-it.gguf": gguf(home)})
+    call = [PROGRAM, "run", "--max-tokens", "4", "--history", "none"]
+    with Terminal(call, env=env(home), columns=200) as t:
+        asked = plain(t.until("[y/N] "))
+        assert f"fetch {best['name']}, about {best['gigabytes']:.1f} GB" in asked, asked
+        t.type("n\r")
+        assert "the bundled model answers" in plain(t.until(ON + "> "))
+    with Terminal(call, env=env(home)) as t:
+        assert "[y/N]" not in t.until(ON + "> ")
+    os.remove(os.path.join(home, ".local/state/evenkeel/bundled"))
+    with Terminal([*call, "Hello"], env=env(home)) as t:
+        assert "[y/N]" not in t.end(60)[1], "a question is answered at once"
+    with Terminal(call, env=env(home)) as t:
+        t.until("[y/N] ")
+        t.type("y\r")
+        assert f"{best['name']} on " in plain(t.until(ON + "> ", 60))
 
 
 @test

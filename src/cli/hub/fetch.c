@@ -2,10 +2,13 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "cli/frame/hub.h"
 #include "cli/frame/terminal.h"
 #include "hub/cache.h"
@@ -186,6 +189,55 @@ ek_err ek_cli_fetch_missing(const ek_cli *cli)
     ek_buf_fini(&path);
     ek_cli_on_stop(SIG_DFL, 0); /* what comes now has handlers of its own, or none */
     return err;
+}
+
+/* Where a no is kept; false: nowhere. */
+static bool refusal_file(ek_buf *out)
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    if (state && *state == '/') ek_buf_fmt(out, "%s", state);
+    else if (home && *home == '/') ek_buf_fmt(out, "%s/.local/state", home);
+    else return false;
+    ek_buf_str(out, "/evenkeel/bundled");
+    return true;
+}
+
+static void keep_refusal(ek_buf *file)
+{
+    for (char *p = file->data + 1; *p; p++) {
+        if (*p != '/') continue;
+        *p = '\0';
+        mkdir(file->data, 0700);
+        *p = '/';
+    }
+    static const char why[] = "evenkeel run: the bundled model without a question\n";
+    (void)ek_file_replace(file->data, why, sizeof why - 1, 0600);
+}
+
+const char *ek_cli_offer(const ek_cli *cli)
+{
+    ek_buf file = {0};
+    const char *offline = getenv("HF_HUB_OFFLINE"), *chosen = NULL;
+    const bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) &&
+                         !(offline && *offline && strcmp(offline, "0"));
+    const bool may = can_ask && refusal_file(&file) && access(ek_buf_text(&file), F_OK) != 0;
+    const ek_hub_short *best = may ? ek_cli_recommended(cli) : NULL;
+    if (best) {
+        ek_cli of = *cli;
+        ek_hub_name name;
+        of.model = best->name, of.has.model = true;
+        const bool missing = is_missing(&of, &name);
+        fprintf(stderr,
+                "The bundled model is small and knows no facts. %.*s fits here: ", (int)strcspn(best->text, ","),
+                best->text);
+        if (missing) fprintf(stderr, "fetch %s, about %.1f GB, and run it? [y/N] ", best->name, best->gigabytes);
+        else fprintf(stderr, "run %s instead? [y/N] ", best->name);
+        fflush(stderr);
+        if (ek_cli_yes()) chosen = best->name;
+        else keep_refusal(&file);
+    }
+    ek_buf_fini(&file);
+    return chosen;
 }
 
 /* pull: a model from the Hub into the cache. The path of what can be opened is printed. */

@@ -18,4 +18,11 @@ ek_err ek_cli_fetch(ek_buf *path, const ek_cli_fetch_opts *o, const ek_hub_name 
  * one with --yes. EK_OK where there is nothing to fetch, and where nobody can be asked. */
 ek_err ek_cli_fetch_missing(const ek_cli *cli);
 
+/* The short name to begin with on this machine; NULL: none fits. */
+const ek_hub_short *ek_cli_recommended(const ek_cli *cli);
+
+/* For `run` without a model: offers the recommended one to a person at a terminal, by name and size. Returns its name
+ * after a yes; NULL: the bundled model it is. Asks once: a no is kept in evenkeel/bundled of XDG_STATE_HOME. */
+const char *ek_cli_offer(const ek_cli *cli);
+
 #endif

@@ -182,6 +182,7 @@ static ek_err size_up(ek_inspect *r)
     EK_TRY(ek_device_parse(&device, r->cli->device));
     EK_TRY(ek_device_set_split(&device, r->cli->split));
     const bool named = device.cuda && (!device.may_be_cpu || r->cli->has.gpu_memory);
+    if (!named && r->measured && !r->path) r->device_room = ek_device_room(r->cli->device, 0, r->model);
     if (!named) return ek_device_text(&device, r->device, sizeof r->device);
     return place(r, &device);
 }
@@ -231,6 +232,24 @@ ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli)
     ek_model_close(r->model);
     r->model = NULL, r->towers = NULL;
     return err;
+}
+
+ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size, const char *bits)
+{
+    static ek_inspect r; /* large */
+    ek_cli of = *cli;
+    of.command = EK_CMD_inspect;
+    of.synthetic = size, of.has.synthetic = true;
+    of.bits = bits;
+    *out = (ek_inspect_fit){0};
+    EK_TRY(ek_inspect_read(&r, &of));
+    out->needs = r.weight_bytes, out->free = ek_memory_available(), out->reads = r.need.bytes_per_token;
+    for (int i = 0; i < r.n_kv; i++)
+        if (!strcmp(r.kv[i].name, cli->kv)) {
+            out->needs += r.kv[i].request;
+            out->on_device = r.device_room >= r.kv[i].request;
+        }
+    return EK_OK;
 }
 
 /* inspect: what a checkpoint is, what it needs, whether it runs and why not. */

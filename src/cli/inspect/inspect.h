@@ -72,6 +72,7 @@ typedef struct ek_inspect {
     double free_bytes;   /* that serve would give to keys and values: half of what is left beside the weights */
     ek_inspect_kv kv[EK_KV_FORMAT_COUNT];
     int n_kv;
+    double device_room; /* that a CUDA device would give to keys and values; 0: it has no room, or there is none */
     char device[1024];
     char place[1024]; /* with devices that were named, where the layers would lie and for how many requests; "" else */
 } ek_inspect;
@@ -79,6 +80,13 @@ typedef struct ek_inspect {
 /* Fails only where nothing can be said: no such path, a file of another kind, damaged weights, options that cannot be.
  */
 ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli);
+/* What a published size with weights of this many bits ("e2b", "4"; "0": bf16) needs here. */
+typedef struct ek_inspect_fit {
+    double needs, free, reads; /* bytes: with a request of 8192 tokens; free here; that a token reads */
+    bool on_device;            /* a CUDA device has room */
+} ek_inspect_fit;
+ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size, const char *bits);
+
 void ek_inspect_print(const ek_inspect *r);
 void ek_inspect_print_json(const ek_inspect *r);
 

@@ -273,11 +273,14 @@ static int run_once(ek_dialogue *d, const ek_cli *cli, ek_buf *input)
     return status;
 }
 
-int ek_cmd_run(const ek_cli *cli)
+int ek_cmd_run(const ek_cli *given)
 {
+    ek_cli options = *given, *cli = &options;
     static ek_dialogue d; /* large */
     ek_buf input = {0};
     const bool piped = has_input(cli);
+    const char *offered = cli->has.model || cli->arg || piped || cli->lines ? NULL : ek_cli_offer(cli);
+    if (offered) cli->model = offered, cli->has.model = cli->yes = true; /* the question is answered */
     if ((piped && read_input(&input)) || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     ek_err err = ek_dialogue_open(&d, cli);
     if (!err && !cli->has.model)
