@@ -300,13 +300,6 @@ void ek_replies_note_audit(ek_replies *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-void ek_replies_note_damaged(ek_replies *r)
-{
-    pthread_mutex_lock(&r->lock);
-    r->stats.damaged++;
-    pthread_mutex_unlock(&r->lock);
-}
-
 bool ek_replies_wants_audit(ek_replies *r)
 {
     pthread_mutex_lock(&r->lock);
@@ -325,4 +318,6 @@ void ek_replies_stats_read(ek_replies *r, ek_replies_stats *out)
     out->entries = r->table.n;
     out->bytes = r->table.bytes;
     pthread_mutex_unlock(&r->lock);
+    for (int i = 0; i < r->n_backends; i++)
+        if (r->backend[i].damaged) out->damaged += r->backend[i].damaged(r->backend[i].arg);
 }

@@ -19,7 +19,8 @@ typedef struct ek_reply_backend {
     ek_reply_record *(*find)(void *arg, const ek_reply_key *k, const ek_reply_key *content, uint64_t owner);
     void (*write)(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n); /* NULL: it is only read */
     void (*forget)(void *arg, const ek_reply_key *k);                                  /* NULL: as in all */
-    void (*distrust)(void *arg); /* it held a wrong record: forgets all, and gives none from before any more */
+    void (*distrust)(void *arg);    /* it held a wrong record: forgets all, and gives none from before any more */
+    uint64_t (*damaged)(void *arg); /* records so far that were dropped; NULL: none ever is */
     void (*close)(void *arg);
 } ek_reply_backend;
 
@@ -71,7 +72,6 @@ typedef enum ek_reply_outcome { EK_REPLY_UNASKED, EK_REPLY_MISS, EK_REPLY_PART, 
 /* For the counts: n tokens of a reply came from the store. */
 void ek_replies_note(ek_replies *r, ek_reply_outcome o, int n);
 void ek_replies_note_audit(ek_replies *r);
-void ek_replies_note_damaged(ek_replies *r);
 /* Whether this hit is to be computed again: one in so many, by count. */
 bool ek_replies_wants_audit(ek_replies *r);
 void ek_replies_stats_read(ek_replies *r, ek_replies_stats *out);

@@ -40,6 +40,7 @@ struct ek_session {
     int n_submitted;
     ek_turn_prompt prompt;    /* until all are submitted */
     ek_stored stored;         /* what the store of replies has, until all are opened */
+    bool storing;             /* the news that are taken come from there */
     int next_stored;          /* the choice whose stored token is next */
     ek_reply_outcome outcome; /* of all choices */
     bool missing;             /* it had to come from the store, which does not have all of it */

@@ -160,10 +160,11 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
     ek_session_flush(s);
 }
 
-/* The tokens of a step come in one turn of the loop. A stream that may continue elsewhere has an event for each. */
+/* The tokens of a step come in one turn of the loop. A stream that may continue elsewhere has an event for each, and so
+ * has a stored reply. */
 static void flush_token(ek_session *s)
 {
-    if (s->dialect->step && !s->marks.on) {
+    if (s->dialect->step && !s->marks.on && !s->storing) {
         if (!s->step) s->step = event_new(s->server->base, -1, 0, on_step, s);
         ek_loop_again(s->step);
         if (s->out.len == 0) return;
@@ -384,8 +385,10 @@ void ek_session_go_on(ek_session *s)
             ek_loop_again(s->go_on);
             return;
         }
-        ek_turn_news news = has_stored(s) ? take_stored(s) : s->later[s->n_taken++];
+        s->storing = has_stored(s);
+        ek_turn_news news = s->storing ? take_stored(s) : s->later[s->n_taken++];
         take_news(&news);
+        s->storing = false;
         free((char *)(uintptr_t)news.text);
     }
     ek_session_free_when_done(s);

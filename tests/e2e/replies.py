@@ -105,7 +105,7 @@ def requests():
     yield "responses, streamed", "/v1/responses", {"input": "What is a hull?", "temperature": 0, "max_output_tokens": 20, "stream": True}
     yield "messages", "/v1/messages", {"messages": [{"role": "user", "content": "What is a sail?"}], "temperature": 0, "max_tokens": 20}
     yield "messages, streamed", "/v1/messages", {"messages": [{"role": "user", "content": "What is a rudder?"}], "temperature": 0, "max_tokens": 20, "stream": True}
-    yield "ollama", "/api/chat", {"model": "pocket", "messages": [{"role": "user", "content": "What is a bow?"}], "options": {"temperature": 0, "num_predict": 16}}
+    yield "ollama", "/api/chat", {"model": "pocket", "messages": [{"role": "user", "content": "What is a bow?"}], "options": {"temperature": 0, "num_predict": 16}, "stream": False}
     yield "generate", "/api/generate", {"model": "pocket", "prompt": "A stern is", "options": {"temperature": 1, "seed": 3, "num_predict": 16}, "stream": False}
 
 
@@ -226,6 +226,45 @@ def no_device(cold):
     os.unlink(journal)
 
 
+def on_disk(cold):
+    """A restart, kill -9, bits of the file, and another --kv."""
+    folder = tempfile.mkdtemp()
+    bodies = [chat(temperature=1, seed=60 + i, max_tokens=12 + i, logprobs=i % 2 == 0) for i in range(6)]
+    want = [cold.ask(*b) for b in bodies]
+    warm = Server("--cache-dir", folder)
+    for b in bodies:
+        warm.ask(*b)
+    time.sleep(0.3)
+    warm.stop(signal.SIGKILL)
+    warm = Server("--cache-dir", folder)
+    got = [warm.ask(*b) for b in bodies]
+    check("after kill -9: from disk", all(cached(g) == "hit" and bare(g[2]) == bare(w[2]) for g, w in zip(got, want)), [differs(w, g) for g, w in zip(got, want)])
+    check("by its own count", warm.metrics()['evenkeel_stored_replies_found_total{place="disk"}'] == 6)
+    path, body = chat(temperature=1, seed=60, max_tokens=30, logprobs=True)
+    w, g = cold.ask(path, body), warm.ask(path, body)
+    check("continued from disk", bare(w[2]) == bare(g[2]), differs(w, g))
+    beside = Server("--cache-dir", folder, "--kv", "8")
+    check("another --kv shares none", cached(beside.ask(*bodies[0])) == "miss")
+    beside.stop()
+    warm.stop()
+    names = [f for f in os.listdir(folder) if f.endswith("-replies.sqlite")]
+    check("a file for each, its owner's alone", len(names) == 2 and all(os.stat(os.path.join(folder, f)).st_mode & 0o777 == 0o600 for f in names), names)
+    whole = {f: open(os.path.join(folder, f), "rb").read() for f in names}
+    for i in range(3):
+        for f in names:
+            data = bytearray(whole[f])
+            for at in range(4096 + 37 * i, len(data), 311):
+                data[at] ^= 1 << (at % 8)
+            open(os.path.join(folder, f), "wb").write(data if i < 2 else data[:len(data) // 2])
+        warm = Server("--cache-dir", folder)
+        got = [warm.ask(*b) for b in bodies]
+        check(f"damaged file {i}: equal replies", all(bare(g[2]) == bare(w[2]) for g, w in zip(got, want)), [differs(w, g) for g, w in zip(got, want)])
+        damaged = warm.metrics()["evenkeel_stored_replies_damaged_total"]
+        status, log = warm.stop()
+        check(f"damaged file {i}: and counted, and said", damaged > 0 and "stored replies: " in log, (damaged, log))
+    shutil.rmtree(folder)
+
+
 def many_at_once(cold, warm):
     """Equal requests beside each other, and clients that leave."""
     path, body = chat(temperature=1, seed=51, max_tokens=60)
@@ -255,6 +294,7 @@ def main():
     kept_apart(warm)
     many_at_once(cold, warm)
     no_device(cold)
+    on_disk(cold)
     device_and_bounds()
     check("servers without a store say nothing of it", "reply_cached" not in cold.ask(*chat())[2])
     for s in (cold, warm):

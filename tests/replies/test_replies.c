@@ -6,13 +6,16 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <dirent.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/log.h"
-#include "replies/replies.h"
+#include "../support/files.h"
+#include "replies/disk.h"
 
 enum { VOCAB = 500 };
 
@@ -316,7 +319,8 @@ static void a_lie_takes_its_family_out(void **state)
     liar l = {0};
     ek_replies *r = store_of(1e6, 0);
     ek_replies_stats st;
-    ek_replies_add(r, &(ek_reply_backend){EK_REPLY_SHARED, &l, lie, count_written, forget, distrust, close_nothing});
+    ek_replies_add(r,
+                   &(ek_reply_backend){EK_REPLY_SHARED, &l, lie, count_written, forget, distrust, NULL, close_nothing});
     ek_replies_put(r, 0, record_of(1000, 4, -1, 0));
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), 8);
     assert_int_equal(l.asked, 10);
@@ -335,6 +339,132 @@ static void a_lie_takes_its_family_out(void **state)
     assert_int_equal(found(r, 3), 0);
     assert_int_equal(found(r, 1000), 4);
     ek_replies_close(r);
+}
+
+/* --- on disk --- */
+
+static char *folder;
+
+static ek_replies *on_disk(const char *identity, double bytes, double age)
+{
+    ek_replies *r = store_of(1e6, 0);
+    ek_reply_backend disk;
+    const ek_reply_disk_opts o = {
+        .dir = folder, .identity = identity, .n_vocab = VOCAB, .max_bytes = bytes, .max_age = age};
+    assert_int_equal(ek_reply_disk_open(&disk, &o), EK_OK);
+    ek_replies_add(r, &disk);
+    return r;
+}
+
+/* The file of the folder. */
+static void file_of(char *path, size_t room)
+{
+    DIR *d = opendir(folder);
+    *path = '\0';
+    for (struct dirent *e; (e = readdir(d));)
+        if (strstr(e->d_name, "-replies.sqlite") && !strstr(e->d_name, "sqlite-"))
+            snprintf(path, room, "%s/%s", folder, e->d_name);
+    closedir(d);
+    assert_true(*path);
+}
+
+static uint64_t damaged(ek_replies *r)
+{
+    ek_replies_stats st;
+    ek_replies_stats_read(r, &st);
+    return st.damaged;
+}
+
+static void they_outlive_the_process(void **state)
+{
+    (void)state;
+    char path[256];
+    struct stat st;
+    folder = temp_dir();
+    ek_replies *r = on_disk("one", 1e6, 0);
+    for (int i = 0; i < 300; i++) ek_replies_put(r, 0, record_of(i, 1 + i % 9, i % 2 ? 3 : -1, 0));
+    ek_replies_put(r, 0, record_of(7, 20, -1, 0));
+    ek_replies_close(r);
+    r = on_disk("one", 1e6, 0);
+    for (int i = 0; i < 300; i++) assert_int_equal(found(r, i), i == 7 ? 20 : 1 + i % 9);
+    assert_int_equal(found(r, 300), 0);
+    ek_reply_backend second;
+    const ek_reply_disk_opts o = {.dir = folder, .identity = "one", .n_vocab = VOCAB, .max_bytes = 1e6};
+    assert_int_equal(ek_reply_disk_open(&second, &o), EK_EBUSY);
+    ek_replies_close(r);
+    file_of(path, sizeof path);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    r = on_disk("another model", 1e6, 0);
+    assert_int_equal(found(r, 7), 0);
+    ek_replies_close(r);
+    r = on_disk("one", 4000, 0);
+    int left = 0;
+    for (int i = 0; i < 300; i++) left += found(r, i) > 0;
+    assert_true(left > 5 && left < 40);
+    ek_replies_close(r);
+    usleep(20000);
+    r = on_disk("one", 1e6, 0.01);
+    for (int i = 0; i < 300; i++) assert_int_equal(found(r, i), 0);
+    ek_replies_close(r);
+    remove_dir(folder);
+}
+
+/* Every change of the file: what was put is found, or nothing. */
+static void a_damaged_file_gives_nothing_wrong(void **state)
+{
+    (void)state;
+    static uint8_t whole[1 << 20], copy[1 << 20];
+    char path[256];
+    folder = temp_dir();
+    ek_replies *r = on_disk("one", 1e6, 0);
+    for (int i = 0; i < 40; i++) ek_replies_put(r, 0, record_of(i, 30, -1, 0));
+    ek_replies_close(r);
+    file_of(path, sizeof path);
+    FILE *f = fopen(path, "rb");
+    const size_t n = fread(whole, 1, sizeof whole, f);
+    fclose(f);
+    assert_true(n > 10000 && n < sizeof whole);
+    uint64_t n_damaged = 0;
+    int n_found = 0;
+    for (int round = 0; round < 60; round++) {
+        memcpy(copy, whole, n);
+        const size_t size = round % 10 == 9 ? n * (size_t)round / 60 : n;
+        for (int k = 0; k < 1 + round % 5 && round % 10 < 9; k++)
+            copy[((size_t)round * 7919u + (size_t)k * 104729u) % n] ^= (uint8_t)(1 << (round + k) % 8);
+        f = fopen(path, "wb");
+        fwrite(copy, 1, size, f);
+        fclose(f);
+        r = on_disk("one", 1e6, 0);
+        for (int i = 0; i < 40; i++) {
+            const int got = found(r, i);
+            assert_true(got == 0 || got == 30);
+            n_found += got > 0;
+        }
+        n_damaged += damaged(r);
+        ek_replies_close(r);
+    }
+    assert_true(n_damaged > 20 && n_found > 200);
+    remove_dir(folder);
+}
+
+static void a_wrong_one_empties_the_file(void **state)
+{
+    (void)state;
+    folder = temp_dir();
+    ek_replies *r = on_disk("one", 1e6, 0);
+    for (int i = 0; i < 10; i++) ek_replies_put(r, 0, record_of(i, 8, -1, 50));
+    ek_replies_close(r);
+    r = on_disk("one", 1e6, 0);
+    assert_int_equal(found(r, 3), 8);
+    ek_replies_put(r, 0, record_of(3, 8, -1, 0));
+    ek_replies_flush(r);
+    for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), i == 3 ? 8 : 0);
+    ek_replies_close(r);
+    r = on_disk("one", 1e6, 0);
+    for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), i == 3 ? 8 : 0);
+    ek_replies_close(r);
+    remove_dir(folder);
 }
 
 static void *put_and_find(void *arg)
@@ -370,6 +500,9 @@ int main(void)
         cmocka_unit_test(the_owner_of_most_loses),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(a_lie_takes_its_family_out),
+        cmocka_unit_test(they_outlive_the_process),
+        cmocka_unit_test(a_damaged_file_gives_nothing_wrong),
+        cmocka_unit_test(a_wrong_one_empties_the_file),
         cmocka_unit_test(many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

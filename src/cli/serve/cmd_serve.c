@@ -18,6 +18,7 @@
 #include "serve/events/events.h"
 #include "hub/name.h"
 #include "model/weights/digest.h"
+#include "replies/disk.h"
 #include "serve/api/model_card.h"
 #include "serve/http/origins.h"
 #include "serve/http/keys.h"
@@ -71,6 +72,19 @@ static ek_err make_identity(ek_buf *out, ek_opened *m, const ek_cli *cli)
     return EK_OK;
 }
 
+static ek_err add_disk(ek_replies *r, const ek_cli *cli, const ek_replies_opts *o)
+{
+    ek_reply_backend disk;
+    const ek_reply_disk_opts d = {.dir = cli->cache_dir,
+                                  .identity = o->identity,
+                                  .n_vocab = o->n_vocab,
+                                  .max_bytes = o->max_bytes,
+                                  .max_age = o->max_age};
+    EK_TRY(ek_reply_disk_open(&disk, &d));
+    ek_replies_add(r, &disk);
+    return EK_OK;
+}
+
 static ek_err open_replies(const ek_cli *cli, ek_opened *m, ek_replies **out)
 {
     const ek_config *c = ek_model_config(m->model);
@@ -84,6 +98,8 @@ static ek_err open_replies(const ek_cli *cli, ek_opened *m, ek_replies **out)
                                   .max_bytes = (double)cli->cache_replies,
                                   .max_age = (double)cli->cache_replies_age};
     if (!err) err = ek_replies_open(out, &opts);
+    if (!err && cli->has.cache_dir) err = add_disk(*out, cli, &opts);
+    if (err) ek_replies_close(*out), *out = NULL;
     ek_buf_fini(&identity);
     return err;
 }
