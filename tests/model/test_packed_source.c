@@ -84,6 +84,27 @@ static void edit(const char *dir, const char *from, const char *to)
     ek_buf_fini(&b);
 }
 
+/* Config.json says nothing of a head; one that differs from the embedding is used, packed as the other matrices. */
+static void a_packed_head_of_its_own_is_used(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
+        if (packings[i].single_experts) continue;
+        char *dir = temp_dir(), *hf = temp_dir(), *tied = temp_dir(), *tied_hf = temp_dir();
+        assert_int_equal(ek_config_tiny(&config, "Q1"), EK_OK);
+        write_packed(tied, tied_hf, &config, &packings[i]);
+        config.own_head = true;
+        write_packed(dir, hf, &config, &packings[i]);
+        float *x = logits_of_folder(dir, true, TOKENS), *y = logits_of_folder(hf, true, TOKENS),
+              *z = logits_of_folder(tied, true, TOKENS);
+        const size_t n = (size_t)TOKENS * (size_t)config.vocab_size;
+        if (memcmp(x, y, n * sizeof *x)) fail_msg("packing %zu: not the logits of the values", i);
+        if (!memcmp(x, z, n * sizeof *x)) fail_msg("packing %zu: the embedding's logits", i);
+        free(x), free(y), free(z);
+        remove_dir(dir), remove_dir(hf), remove_dir(tied), remove_dir(tied_hf);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
@@ -160,6 +181,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     ek_log_set(EK_LOG_WARN);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values), cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
+                                       cmocka_unit_test(a_packed_head_of_its_own_is_used),
+                                       cmocka_unit_test(test_refusals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

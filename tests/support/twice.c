@@ -72,6 +72,7 @@ void write_twice(const char *dir, const char *hf_dir, const ek_config *c, bool s
     writer t = {.single_experts = single_experts, .pack = pack, .arg = arg};
     ek_buf text = {0};
     each_tensor(c, one_tensor, &t);
+    if (c->own_head) one_tensor(&t, "lm_head.weight", 2, (int64_t[]){c->vocab_size, c->hidden_size});
     st_save(&t.packed, dir, "model.safetensors");
     st_save(&t.hf, hf_dir, "model.safetensors");
     ek_buf_char(&text, '{');
