@@ -14,7 +14,7 @@
 #include "serve/api/fingerprint.h"
 
 enum { MAX_TRIES = 20, MAX_FINGERPRINT = 64 << 10, CONNECT_SECONDS = 10, TOTAL_SECONDS = 7200 };
-static const double FIRST_PAUSE = 0.25, MAX_PAUSE = 10, MAX_RETRY_AFTER = 60;
+static const double FIRST_PAUSE = 0.25, MAX_PAUSE = 10, MAX_RETRY_AFTER = 60, WARN_SECONDS = 30;
 
 typedef struct server {
     const char *url;
@@ -47,6 +47,7 @@ typedef struct servers {
     transfer *transfers;
     ek_batch_task *pending, **last;
     double answered; /* ek_now() of the latest answer of any server, or of the start */
+    double warned;   /* and of the latest line about silence */
     char why[512];   /* of the latest failure */
 } servers;
 
@@ -361,6 +362,15 @@ static bool is_computing(const servers *s)
     return false;
 }
 
+/* Nobody answers: said every half minute, so that a person knows what is waited for. */
+static void warn(servers *s)
+{
+    const double now = ek_now(), since = s->warned > s->answered ? s->warned : s->answered;
+    if (!*s->why || now - since < WARN_SECONDS) return;
+    s->warned = now;
+    ek_log(EK_LOG_WARN, "no server has answered for %.0f s: %s", now - s->answered, s->why);
+}
+
 static ek_err wait(ek_batch_runner *r, double seconds, ek_batch_task **out)
 {
     servers *s = (servers *)(void *)r;
@@ -375,7 +385,9 @@ static ek_err wait(ek_batch_runner *r, double seconds, ek_batch_task **out)
         double left = until - ek_now();
         if (left > 0.05) left = 0.05; /* a resting server wakes up meanwhile */
         EK_TRY(step(s, left > 0 ? left : 0, out));
-        if (ek_now() - s->answered > s->opts.patience && !is_computing(s))
+        if (is_computing(s)) continue;
+        warn(s);
+        if (ek_now() - s->answered > s->opts.patience)
             return ek_fail(EK_EIO, "no server has answered for %.0f s; at last %s", s->opts.patience,
                            *s->why ? s->why : "nothing was said");
     } while (!*out && ek_now() < until);

@@ -553,6 +553,15 @@ def a_fingerprint_names_what_decides():
                 assert "x-evenkeel-batch" in reply["error"]["message"], reply
 
 
+@test
+def one_evaluation_has_one_number():
+    """`make eval`; a random model has another one."""
+    if os.path.basename(MODEL) != "pocket":
+        return
+    r = subprocess.run([sys.executable, "tools/eval.py", PROGRAM], capture_output=True, text=True, timeout=300)
+    assert r.returncode == 0 and "pictures 30 of 30" in r.stdout, (r.stdout, r.stderr)
+
+
 def main():
     passed = failed = 0
     for t in TESTS:
