@@ -213,6 +213,14 @@ def servers_give_the_same_bytes():
 
 
 @test
+def a_server_that_stores_replies_gives_the_same_bytes():
+    first()
+    with Server(PROGRAM, "--model", MODEL, "--cache-replies", "64M") as s:
+        for _ in range(2):
+            same("b", "--url", f"http://127.0.0.1:{s.port}")
+
+
+@test
 def a_server_with_a_key():
     first()
     with Server(PROGRAM, "--model", MODEL, "--api-key", "sesame") as s:
