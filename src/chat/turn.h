@@ -155,6 +155,8 @@ int ek_turn_stored_tokens(const ek_turn *t); /* that it has given so far */
  * ek_engine_submit; the turn is then not live. */
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user);
+/* How far the engine has read the prompt: tokens that were cached, and all that are computed or cached. */
+void ek_turn_reading(ek_turn *t, int *cached, int *done);
 /* Whether the engine will still post news. */
 bool ek_turn_live(const ek_turn *t);
 /* Processes news, in the order in which they were posted. After the end of the turn they only clear

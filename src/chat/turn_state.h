@@ -37,6 +37,7 @@ struct ek_turn {
     uint64_t stored_hash;       /* digests of the n_out tokens */
     char *ask;
 
+    ek_reading reading;
     ek_engine *engine;
     ek_request_id id;
     bool live; /* the engine has not said its last word */

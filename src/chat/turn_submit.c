@@ -154,6 +154,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .publish = t->opts.publish,
         .cache_salt_text = t->opts.cache_salt_text,
         .cache_salt_len = t->opts.cache_salt_len,
+        .reading = &t->reading,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
     ek_record_begin(&t->record, &r);
@@ -164,4 +165,10 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     if (replied > 0) ek_ids_fini(&ids);
     free(bias);
     return err;
+}
+
+void ek_turn_reading(ek_turn *t, int *cached, int *done)
+{
+    *cached = atomic_load(&t->reading.cached);
+    *done = atomic_load(&t->reading.done);
 }

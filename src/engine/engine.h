@@ -6,6 +6,8 @@
 #ifndef EK_ENGINE_ENGINE_H
 #define EK_ENGINE_ENGINE_H
 
+#include <stdatomic.h>
+
 #include "base/histogram.h"
 #include "cache/held.h"
 #include "cache/store.h"
@@ -79,6 +81,12 @@ typedef struct ek_cache_report {
     int other_first, n_other;
 } ek_cache_report;
 
+/* How far the engine has read a request's tokens: of those it came with, the ones that were cached, and all that are
+ * computed or cached. Any thread. */
+typedef struct ek_reading {
+    atomic_int cached, done;
+} ek_reading;
+
 typedef struct ek_request_opts {
     const int32_t *tokens;      /* copied */
     int n_tokens;               /* >= 1, and less than ek_engine_ctx() */
@@ -123,6 +131,7 @@ typedef struct ek_request_opts {
     size_t cache_salt_len;
     /* Called once, on the engine's thread, before the first step of the request. NULL: not. */
     void (*on_cache)(void *user, const ek_cache_report *report);
+    ek_reading *reading; /* kept up to date until the last event; NULL: not */
 } ek_request_opts;
 
 /* Where drafts come from. A draft is a guess at the next tokens; the model's own samples decide whether they stand, so

@@ -262,6 +262,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     r->turn.client = o->client;
     r->cache.min_cached = o->min_cached, r->cache.publish = o->publish;
     r->cache.on_cache = o->on_cache;
+    r->cache.reading = o->reading;
     if (rules->drafts) {
         ek_ngram_init(&r->draft.ngram, r->max_tokens);
         ek_ngram_add(&r->draft.ngram, r->tokens, r->n_tokens, false);

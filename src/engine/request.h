@@ -62,6 +62,7 @@ typedef struct ek_request_cache {
     uint64_t salt, owner;
     ek_salt_name *salt_name;
     void (*on_cache)(void *user, const ek_cache_report *report);
+    ek_reading *reading;    /* NULL: nobody asks */
     ek_content_id *content; /* owned; of positions [0, n_content), those after are text; NULL: all are */
     int n_content;
     int n_found;                      /* tokens that the prefix index knew when it was admitted last */

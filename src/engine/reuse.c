@@ -166,6 +166,8 @@ static void report(const ek_engine *e, const ek_request *r)
 static void note_cached(ek_request *r)
 {
     r->cache.n_cached = r->cache.n_hit;
+    if (r->cache.reading) atomic_store(&r->cache.reading->cached, r->cache.n_hit);
+    if (r->cache.reading) atomic_store(&r->cache.reading->done, r->cache.n_hit);
     for (int i = 0; i < r->media.n_parts && r->media.span[i].end <= r->cache.n_hit; i++) {
         r->media.part[i].seen = true;
         r->media.n_kept[r->media.part[i].media->kind == EK_PART_SOUND] += r->media.part[i].media->tokens;

@@ -195,6 +195,7 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
         return;
     }
     r->n_done += s->n_rows - s->n_draft + s->n_accepted;
+    if (r->cache.reading) atomic_store(&r->cache.reading->done, r->n_done < r->n_given ? r->n_done : r->n_given);
     r->turn.n_steps++;
     ek_page_table_truncate(&r->table, e->pages, r->n_done + r->n_ahead);
     ek_reuse_capture(e, r);

@@ -178,8 +178,12 @@ static bool beat(ek_session *s)
 {
     bool streams = !s->preparing && s->x && s->req.stream && !s->writing && !s->full;
     if (s->wishes.if_available && s->first_token == 0) return false; /* its status is not known yet */
-    if (!streams || ek_now() - s->last_sent < HEARTBEAT_SECONDS) return false;
-    s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
+    if (!streams) return false;
+    const bool due = ek_now() - s->last_sent >= HEARTBEAT_SECONDS, reads = s->first_token == 0;
+    if (!(reads && ek_session_put_progress(s, due))) {
+        if (!due) return false;
+        s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
+    }
     ek_session_flush(s);
     return true;
 }

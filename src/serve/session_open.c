@@ -284,6 +284,7 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     s->salt = salt;
     s->client = salt ? salt : ek_exchange_client(x);
     s->opened = s->last_sent = ek_now();
+    s->read = -1;
     snprintf(s->id, sizeof s->id, "%s%016llx%08llx", d->id_prefix, (unsigned long long)secret,
              (unsigned long long)(number & 0xffffffff));
     link_session(s);

@@ -55,6 +55,7 @@ struct ek_session {
     struct event *go_on; /* takes more of them in the next turn */
     struct event *step;  /* writes what the dialect holds back, behind the news of a step */
     ek_job freeing;
+    int read;                                        /* of the prompt, as the stream has said; -1: nothing yet */
     double opened, prepared, first_token, last_sent; /* ek_now(); 0: not yet */
 };
 
@@ -65,6 +66,8 @@ void ek_session_send_whole(ek_session *s); /* a reply in one piece */
 void ek_session_cut(ek_session *s, const char *text);
 
 /* In session_write.c. */
+/* An event that says how far the prompt is read, where there is news of that, or `again`; true if there is one. */
+bool ek_session_put_progress(ek_session *s, bool again);
 /* Takes the news that wait, as far as that is possible now, and frees the session once it is done. */
 void ek_session_go_on(ek_session *s);
 void ek_session_on_drained(void *user);

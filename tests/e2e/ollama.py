@@ -436,6 +436,29 @@ def a_journal():
         assert r.returncode == 0 and f"{len(ids)} agree, 0 differ, 0 skipped" in r.stdout, (r.stdout, r.stderr)
 
 
+def prompt_progress(s):
+    """llama-server's return_progress: chunks say how far the prompt is read, and change nothing else."""
+    long = "One two three four five six seven. " * 120 + str(os.getpid())
+    for path, body in (("/v1/chat/completions", {"messages": user(long)}), ("/v1/completions", {"prompt": long})):
+        body = {"model": "m", "max_tokens": 4, "temperature": 0, "stream": True, "stream_options": {"include_usage": True}, **body}
+        seen = []
+        for again in (False, True):
+            text = raw(s, "POST", path, {**body, "return_progress": True})[2]
+            chunks = [json.loads(l[6:]) for l in text.splitlines() if l.startswith("data: {")]
+            said_ = [c["prompt_progress"] for c in chunks if "prompt_progress" in c]
+            total, cached = chunks[-1]["usage"]["prompt_tokens"], chunks[-1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+            assert said_ and set(said_[-1]) == {"total", "cache", "processed", "time_ms"}, text
+            assert all(p["total"] == total and p["cache"] == cached <= p["processed"] for p in said_), (said_, total, cached)
+            assert [p["processed"] for p in said_] == sorted(p["processed"] for p in said_) and said_[-1]["processed"] == total, said_
+            assert "prompt_progress" in chunks[0] and not chunks[0]["choices"][0].get("delta"), chunks[0]
+            assert (cached > total // 2) == again, (cached, again, total)
+            seen.append([c["choices"] for c in chunks if "prompt_progress" not in c])
+        plain = raw(s, "POST", path, body)[2]
+        assert "prompt_progress" not in plain
+        want = [json.loads(l[6:])["choices"] for l in plain.splitlines() if l.startswith("data: {")]
+        assert seen == [want, want], (seen, want)
+
+
 def chunks_of(s, path, body):
     """The chunks of a stream as the server framed them."""
     text = json.dumps(body).encode()
@@ -471,7 +494,7 @@ def a_line_per_write():
 
 def main():
     shared = (one_conversation_two_apis, generate, prompts_are_the_same, log_probabilities, loading, models, members, threads, refusals, continues_requests, open_webuis_requests,
-              an_abort, the_cache, llama_servers_paths)
+              prompt_progress, an_abort, the_cache, llama_servers_paths)
     with Server(PROGRAM, "--model", MODEL, "--max-requests", 4) as s:
         for test in (*((t, s) for t in shared), (names,), (with_keys,), (a_journal,), (a_line_per_write,)):
             counted.run(*test)

@@ -313,9 +313,20 @@ static void errors(void **state)
     ek_api_request_fini(&t.req);
 }
 
+static void a_ping_says_how_far_the_prompt_is_read(void **state)
+{
+    (void)state;
+    ek_buf b = {0};
+    ek_dialect_anthropic.heartbeat_progress(&b, &(ek_api_progress){.total = 9, .cached = 2, .read = 5, .seconds = 1.5});
+    assert_string_equal(b.data, "event: ping\ndata: {\"type\":\"ping\",\"prompt_progress\":{\"total\":9,\"cache\":2,"
+                                "\"processed\":5,\"time_ms\":1500}}\n\n");
+    ek_buf_fini(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_ping_says_how_far_the_prompt_is_read),
         cmocka_unit_test(thinking_text_and_calls),
         cmocka_unit_test(blanks_are_no_block),
         cmocka_unit_test(cut_calls),

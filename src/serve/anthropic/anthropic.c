@@ -227,6 +227,7 @@ const ek_dialect ek_dialect_anthropic = {
     .end = ek_anthropic_end,
     .failed = ek_anthropic_failed,
     .heartbeat = ek_anthropic_heartbeat,
+    .heartbeat_progress = ek_anthropic_ping,
     .refused = ek_anthropic_refused,
     .error = ek_anthropic_error,
 };

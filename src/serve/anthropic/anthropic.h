@@ -44,6 +44,7 @@ void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_anthropic_end(ek_buf *out, const ek_api_reply *r);
 void ek_anthropic_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
 void ek_anthropic_heartbeat(ek_buf *out);
+void ek_anthropic_ping(ek_buf *out, const ek_api_progress *p); /* while the prompt is read */
 void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
 
 #endif

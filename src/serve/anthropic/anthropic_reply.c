@@ -108,6 +108,13 @@ void ek_anthropic_heartbeat(ek_buf *out)
     ek_buf_str(out, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
 }
 
+void ek_anthropic_ping(ek_buf *out, const ek_api_progress *p)
+{
+    ek_buf_str(out, "event: ping\ndata: {\"type\":\"ping\",");
+    ek_put_progress(out, p);
+    ek_buf_str(out, "}\n\n");
+}
+
 void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
     (void)choice;

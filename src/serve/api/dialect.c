@@ -263,6 +263,12 @@ void ek_put_media_usage(ek_buf *out, const ek_api_usage *u)
                    (long long)u->sounds_kept);
 }
 
+void ek_put_progress(ek_buf *out, const ek_api_progress *p)
+{
+    ek_buf_fmt(out, "\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d,\"time_ms\":%.0f}", p->total,
+               p->cached, p->read, p->seconds * 1e3);
+}
+
 void ek_put_string(ek_buf *out, const char *s)
 {
     if (s) ek_json_quote(out, s, strlen(s));

@@ -34,6 +34,7 @@ typedef struct ek_api_request {
     int n_more;
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
+    bool progress;               /* the stream says how far the prompt is read */
     bool no_stored;              /* evenkeel.cache false: no stored reply, and this one is not kept */
     bool says_share, says_work;  /* the body has cache_hit_threshold; whose work the reply is (kv_transfer_params) */
     ek_resume resume;            /* whether the stream can be continued, and where this one begins */
@@ -97,6 +98,12 @@ typedef struct ek_api_times {
     double prompt, tokens; /* until the first token of the reply, and from there on */
 } ek_api_times;
 
+/* How far a prompt is read: all its tokens, those that were cached, and those that are read, cached ones among them. */
+typedef struct ek_api_progress {
+    int total, cached, read;
+    double seconds; /* since the engine has the prompt */
+} ek_api_progress;
+
 /* A reply in progress; everything is borrowed. */
 typedef struct ek_api_reply {
     const char *id, *model, *fingerprint;
@@ -157,6 +164,10 @@ typedef struct ek_dialect {
     /* NULL, or: event holds text back, so that the tokens of a step become one event; step writes it. finish and failed
      * do too. Each line of such a stream is sent by itself. */
     void (*step)(ek_buf *out, const ek_api_reply *r);
+    /* Before begin, once or more: an event that says how far the prompt is read, for requests that ask. NULL: none. */
+    void (*progress)(ek_buf *out, const ek_api_reply *r, const ek_api_progress *p);
+    /* The same in place of heartbeat, whether a request asks or not. NULL: heartbeat. */
+    void (*heartbeat_progress)(ek_buf *out, const ek_api_progress *p);
     /* Bytes that a client skips, so that proxies keep the connection. Also called before begin. */
     void (*heartbeat)(ek_buf *out);
     /* What the refusal of a picture or sound says that parse has taken, and whose file turned out to be damaged or too
@@ -214,6 +225,8 @@ ek_api_usage ek_api_usage_of(const ek_api_reply *r);
  * the place of the prompt's details. OpenAI's types have the first of each. */
 void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 
+/* "prompt_progress":{…}, as llama-server writes it. */
+void ek_put_progress(ek_buf *out, const ek_api_progress *p);
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);
 /* ,"evenkeel":{…}: the digest where it was asked for, a drawn seed, reply_cached with a store; or nothing. Before it

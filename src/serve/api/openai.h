@@ -68,6 +68,8 @@ void ek_openai_choice_close(ek_buf *out, const ek_api_reply *r, const ek_openai_
 void ek_openai_finish(ek_buf *out, const char *finish);
 /* finish_reason of a choice that has ended. */
 const char *ek_openai_finish_reason(const ek_turn_result *t);
+/* ek_dialect.progress: a chunk whose choice says nothing. */
+void ek_openai_progress(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, const ek_api_progress *p);
 /* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. s NULL: it has no chunks. */
 void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s);
 /* The end of one that failed. The error object beside the choices makes clients raise it; an event of its own has it

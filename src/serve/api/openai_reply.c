@@ -66,6 +66,16 @@ void ek_openai_choice_close(ek_buf *out, const ek_api_reply *r, const ek_openai_
     chunk_close(out, r, finish && r->n_open == 0);
 }
 
+void ek_openai_progress(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, const ek_api_progress *p)
+{
+    ek_openai_choice_open(out, r, s, 0);
+    ek_buf_fmt(out, "%s,\"logprobs\":null", s->nothing);
+    ek_openai_finish(out, NULL);
+    ek_buf_str(out, s->include_usage ? "],\"usage\":null," : "],");
+    ek_put_progress(out, p);
+    chunk_close(out, r, false);
+}
+
 void ek_openai_stream_failed(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice,
                              const char *text)
 {

@@ -113,6 +113,7 @@ static ek_err read_delivery(ek_api_request *r, const json_t *body, const ek_api_
     o->whole_calls = limits->whole_calls;
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    EK_TRY(ek_field_bool(r, body, "return_progress", &r->progress));
     EK_TRY(ek_openai_include_usage(r, body, &o->stream.include_usage));
     EK_TRY(ek_field_ours(r, body, limits));
     return ek_field_bool(r, ek_field(body, "evenkeel"), "whole_calls", &o->whole_calls);
@@ -320,6 +321,11 @@ static void finish(ek_buf *out, const ek_api_reply *r, int choice)
     delta_close_content(out, r, choice, ek_openai_finish_reason(r->choices[choice]));
 }
 
+static void progress_event(ek_buf *out, const ek_api_reply *r, const ek_api_progress *p)
+{
+    ek_openai_progress(out, r, stream_of(r), p);
+}
+
 static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
     ek_openai_stream_failed(out, r, stream_of(r), choice, text);
@@ -377,6 +383,7 @@ const ek_dialect ek_dialect_openai_chat = {
     .finish = finish,
     .end = end,
     .failed = failed,
+    .progress = progress_event,
     .heartbeat = ek_openai_heartbeat,
     .error = ek_openai_error,
 };

@@ -141,6 +141,7 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_field_bool(r, body, "skip_special_tokens", &skip_special));
     EK_TRY(ek_field_bool(r, body, "ignore_eos", &r->turn.ignore_eos));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
+    EK_TRY(ek_field_bool(r, body, "return_progress", &r->progress));
     EK_TRY(ek_openai_include_usage(r, body, &o->stream.include_usage));
     r->turn.plain = true;
     r->turn.show_special = !skip_special;
@@ -351,6 +352,11 @@ static void finish(ek_buf *out, const ek_api_reply *r, int choice)
     chunk(out, r, choice, "", 0, ek_openai_finish_reason(r->choices[choice]), false);
 }
 
+static void progress_event(ek_buf *out, const ek_api_reply *r, const ek_api_progress *p)
+{
+    ek_openai_progress(out, r, &((const completion *)r->own)->stream, p);
+}
+
 static void failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
 {
     const completion *o = r->own;
@@ -387,6 +393,7 @@ const ek_dialect ek_dialect_openai_completions = {
     .finish = finish,
     .end = end,
     .failed = failed,
+    .progress = progress_event,
     .heartbeat = ek_openai_heartbeat,
     .error = ek_openai_error,
 };
