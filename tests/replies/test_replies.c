@@ -378,7 +378,7 @@ static uint64_t damaged(ek_replies *r)
 static void they_outlive_the_process(void **state)
 {
     (void)state;
-    char path[256];
+    char path[512];
     struct stat st;
     folder = temp_dir();
     ek_replies *r = on_disk("one", 1e6, 0);
@@ -415,7 +415,7 @@ static void a_damaged_file_gives_nothing_wrong(void **state)
 {
     (void)state;
     static uint8_t whole[1 << 20], copy[1 << 20];
-    char path[256];
+    char path[512];
     folder = temp_dir();
     ek_replies *r = on_disk("one", 1e6, 0);
     for (int i = 0; i < 40; i++) ek_replies_put(r, 0, record_of(i, 30, -1, 0));

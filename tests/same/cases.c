@@ -409,7 +409,7 @@ const same_case cases[] = {
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},
     {"continued", continued, "replies that were cut anywhere and go on in another engine"},
-    {"stored", stored, "replies from a store, cut and continued, beside drafts"},
+    {"stored", stored, "replies from a store, in memory and on disk, cut and continued, beside drafts"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
     {"structured", masked_ahead, "plain requests ahead beside masks, penalties and logits, whose draws come later"},
     {"media", media, "pictures: cut at every border, again from memory, from disk and without room for features"},

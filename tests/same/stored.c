@@ -6,7 +6,8 @@
 #include "base/alloc.h"
 #include "base/hash/rng.h"
 #include "cases.h"
-#include "replies/replies.h"
+#include "../support/files.h"
+#include "replies/disk.h"
 
 enum { MAX_ROWS = 1500 };
 
@@ -58,37 +59,61 @@ static ek_err take(ek_replies *replies, const ek_reply_key *k, const ek_ask *a, 
     return err;
 }
 
-static ek_err run(const scene *s, company *base, ek_replies *replies, check_fn *check, void *arg)
+static ek_err open_store(ek_replies **out, const scene *s, const char *dir)
+{
+    ek_reply_backend disk;
+    const int n_vocab = s->config.vocab_size;
+    const ek_replies_opts o = {.identity = "tests", .n_vocab = n_vocab, .max_bytes = 1e8};
+    const ek_reply_disk_opts d = {.dir = dir, .identity = "tests", .n_vocab = n_vocab, .max_bytes = 1e8};
+    EK_TRY(ek_replies_open(out, &o));
+    if (!dir) return EK_OK;
+    ek_err err = ek_reply_disk_open(&disk, &d);
+    if (err) ek_replies_close(*out);
+    else ek_replies_add(*out, &disk);
+    return err;
+}
+
+/* dir: NULL for memory alone; otherwise the store is closed in between. */
+static ek_err run(const scene *s, company *base, const char *dir, check_fn *check, void *arg)
 {
     ek_ask ask[MAX_ASKS];
-    int which[MAX_ASKS], n = 0, rows = 0;
+    int which[MAX_ASKS], cut[MAX_ASKS], n = 0, rows = 0;
     int32_t *tokens[MAX_ASKS] = {0};
-    ek_err err = EK_OK;
-    for (int i = 0; i < s->n && n < MAX_ASKS && !err; i++) {
+    ek_replies *replies;
+    EK_TRY(open_store(&replies, s, dir));
+    for (int i = 0; i < s->n && n < MAX_ASKS; i++) {
         const ek_ask *a = &s->ask[i];
         const ek_trace *want = &base->want[i];
         rows += a->n_tokens + a->max_tokens;
         if (want->n_reply < 2 || (rows > MAX_ROWS && n > 0)) continue;
-        const int cut = 1 + (int)(ek_mix64(s->seed + 77 * (uint64_t)i) % (uint64_t)(want->n_reply - 1));
+        cut[n] = 1 + (int)(ek_mix64(s->seed + 77 * (uint64_t)i) % (uint64_t)(want->n_reply - 1));
         const ek_reply_key k = key_of(s, a);
-        tokens[n] = ek_alloc(sizeof **tokens * (size_t)(a->n_tokens + a->max_tokens));
-        keep(replies, &k, want, cut);
-        err = take(replies, &k, a, want, cut, &ask[n], tokens[n]);
-        which[n] = i;
-        n++;
+        keep(replies, &k, want, cut[n]);
+        which[n++] = i;
+    }
+    ek_err err = EK_OK;
+    if (dir) {
+        ek_replies_close(replies);
+        EK_TRY(open_store(&replies, s, dir));
+    }
+    for (int i = 0; i < n && !err; i++) {
+        const ek_ask *a = &s->ask[which[i]];
+        const ek_reply_key k = key_of(s, a);
+        tokens[i] = ek_alloc(sizeof **tokens * (size_t)(a->n_tokens + a->max_tokens));
+        err = take(replies, &k, a, &base->want[which[i]], cut[i], &ask[i], tokens[i]);
     }
     company c = {.max_requests = 6, .chunk = 5 + (int)(ek_mix64(s->seed) % 90), .draft = EK_DRAFT_NGRAM};
-    if (n && !err) err = run_cached(s, base, c, "stored replies", ask, which, n, check, arg);
+    if (n && !err) err = run_cached(s, base, c, dir ? "stored on disk" : "stored", ask, which, n, check, arg);
     for (int i = 0; i < n; i++) free(tokens[i]);
+    ek_replies_close(replies);
     return err;
 }
 
 ek_err stored(const scene *s, company *base, check_fn *check, void *arg)
 {
-    ek_replies *replies;
-    const ek_replies_opts o = {.identity = "tests", .n_vocab = s->config.vocab_size, .max_bytes = 1e8};
-    EK_TRY(ek_replies_open(&replies, &o));
-    ek_err err = run(s, base, replies, check, arg);
-    ek_replies_close(replies);
+    EK_TRY(run(s, base, NULL, check, arg));
+    char *dir = temp_dir();
+    ek_err err = run(s, base, dir, check, arg);
+    remove_dir(dir);
     return err;
 }
