@@ -30,8 +30,17 @@ static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
     return e->on.begins_prompts && text && (n < left || draws_on(e, s)) ? n : 0;
 }
 
+/* Rows of prompts of the step, as ek_plan_make has it. */
+static int prompt_rows(const ek_engine *e)
+{
+    bool replying = false;
+    for (int i = 0; i < e->plan.n_scheduled; i++)
+        replying |= e->plan.scheduled[i].req && left_behind(&e->plan.scheduled[i]) <= 1;
+    return ek_engine_prompt_rows(e, replying, 0);
+}
+
 /* As ek_plan_make has it: max_rows of each request. */
-static void divide(ek_engine *e)
+static void divide(ek_engine *e, int chunk)
 {
     int n = 0;
     for (int i = 0; i < e->plan.n_scheduled; i++) {
@@ -40,7 +49,7 @@ static void divide(ek_engine *e)
         const int left = left_behind(s);
         e->share[n++] = (ek_share){.client = s->req->turn.client, .left = left > 1 ? left : 0};
     }
-    ek_engine_divide(e->share, n, e->opts.chunk);
+    ek_engine_divide(e->share, n, chunk, e->n_steps);
     for (int i = n = 0; i < e->plan.n_scheduled; i++)
         if (e->plan.scheduled[i].req) e->plan.scheduled[i].req->turn.max_rows = e->share[n++].max;
 }
@@ -144,8 +153,8 @@ void ek_ahead_begin(ek_engine *e)
 {
     const ek_plan *p = &e->plan;
     if (!can_begin(e)) return;
-    int spare = 0, chunk = e->opts.chunk;
-    divide(e);
+    int spare = 0, chunk = prompt_rows(e);
+    divide(e, chunk);
     e->ahead.n_rows = e->ahead.n_logits = e->ahead.n_draws = 0, e->ahead.draws_later = false;
     for (int i = 0; i < p->n_scheduled; i++) {
         const ek_scheduled *s = &p->scheduled[i];

@@ -167,6 +167,14 @@ static void finish(ek_engine *e)
     leave(e);
 }
 
+/* Beside replies half of what prompts may have: a slice and a step share the time between two tokens. */
+static int slice_rows(const ek_engine *e)
+{
+    const bool replying = ek_engine_replies(e) && e->opts.max_gap > 0;
+    const int rows = ek_engine_prompt_rows(e, replying, 0), own = replying ? (rows + 1) / 2 : rows;
+    return own < DEFAULT_CHUNK ? own : DEFAULT_CHUNK;
+}
+
 bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err)
 {
     const ek_encoder *by = &e->on.encoder;
@@ -183,7 +191,7 @@ bool ek_encode_slice(ek_engine *e, ek_request **failed, ek_err *err)
         *failed = *err ? r : NULL;
         if (*err) return true;
     }
-    const int rows = e->opts.chunk < DEFAULT_CHUNK ? e->opts.chunk : DEFAULT_CHUNK;
+    const int rows = slice_rows(e);
     const double start = ek_now();
     bool done = false;
     *err = by->advance(by->arg, ek_pace_slice(&e->pace, rows, by->row_macs), &done);

@@ -148,7 +148,10 @@ typedef struct ek_engine_opts {
                          others */
     int ctx_tokens;   /* longest prompt + reply of one request: ENOMEM if the pages cannot hold
                          it; 0: the model's, or what the pages can hold */
-    int chunk;        /* prompt rows per step; speed only */
+    int chunk;        /* prompt rows per step at most; speed only */
+    double max_gap;   /* seconds that a step with prompts takes at most while requests reply, as far as measured steps
+                         tell; or twice as long as one without prompts, if that is longer. A step has EK_GAP_LEAST rows
+                         of prompts all the same (engine/gap.h), and a span that is not cut. 0: no limit; speed only */
     double kv_bytes;  /* for pages; 0: enough for max_requests contexts or half of what is free */
     /* Pages of finished requests are kept for prompts that begin alike, in the same pool: running requests take
      * them back when they need pages. At most these bytes; INFINITY: no limit but the pool; 0: no cache. */
@@ -178,7 +181,7 @@ int ek_engine_ctx(const ek_engine *e);          /* longest prompt + reply; less 
 int ek_engine_vocab(const ek_engine *e);        /* floats in a row of logits */
 int ek_engine_room(const ek_engine *e);         /* requests that may run or wait at the same time */
 int ek_engine_max_requests(const ek_engine *e); /* that run at once */
-int ek_engine_chunk(const ek_engine *e);        /* prompt rows of a step */
+int ek_engine_chunk(const ek_engine *e);        /* prompt rows of a step at most */
 
 /* EINVAL, ETOOLONG, EBUSY (queue full) or ESHUTDOWN at once, with the numbers; nothing is
  * queued then and the sink is never called. id may be NULL; it is set before the first event.

@@ -133,8 +133,10 @@ typedef struct ek_executor {
     const char *(*broken)(void *arg);
     void (*close)(void *arg);
     /* for tests */
-    int n_pages[EK_PAGE_KINDS]; /* exactly these if any is set; the context shrinks to fit */
-    bool poison;                /* poison pages whenever they change hands */
+    int n_pages[EK_PAGE_KINDS];   /* exactly these if any is set; the context shrinks to fit */
+    bool poison;                  /* poison pages whenever they change hands */
+    double (*now)(void *now_arg); /* the clock that steps are timed by; NULL: ek_now */
+    void *now_arg;
 } ek_executor;
 
 /* The CPU, on the model's own pool and instruction set. The engine's close frees it. */

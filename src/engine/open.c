@@ -31,6 +31,7 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
     if (o->max_queue < 0) return ek_fail(EK_EINVAL, "max_queue is %d, it must be 0 or more", o->max_queue);
     if (o->chunk < 1 || o->chunk > 1 << 20)
         return ek_fail(EK_EINVAL, "chunk is %d, it must be between 1 and %d", o->chunk, 1 << 20);
+    if (!(o->max_gap >= 0)) return ek_fail(EK_EINVAL, "max_gap is %g seconds, it must be 0 or more", o->max_gap);
     if (o->ctx_tokens < 0 || o->ctx_tokens == 1)
         return ek_fail(EK_EINVAL, "a context of %d tokens, it needs at least 2", o->ctx_tokens);
     if (o->ctx_tokens > ctx_model)

@@ -135,7 +135,7 @@ static void divide(ek_engine *e, int chunk)
         const int left = ek_request_rows_left(r);
         e->share[i] = (ek_share){.client = r->turn.client, .left = left > 1 ? left : 0};
     }
-    ek_engine_divide(e->share, e->n_running, chunk);
+    ek_engine_divide(e->share, e->n_running, chunk, e->n_steps);
     for (int i = 0; i < e->n_running; i++) e->running[i]->turn.max_rows = e->share[i].max;
 }
 
@@ -172,20 +172,21 @@ static int take_pages(ek_engine *e, int i, int n)
     return fit;
 }
 
-/* Every request gets one row; a prompt takes more, as far as the step's chunk, the room for
+/* Every request gets one row; a prompt takes more, as far as the step's rows for prompts, the room for
  * logits and the pages go. The oldest are served first; drafts take what all of them leave. */
 void ek_plan_make(ek_engine *e)
 {
     ek_plan *p = &e->plan;
     ek_request *const first = blocked(e);
     const int reserved = first ? ek_request_piece(first) : 0;
-    int chunk = reserved < e->opts.chunk ? e->opts.chunk - reserved : 0, room = e->rules.max_prompt_logits, spare = 0;
+    const int all = ek_engine_prompt_rows(e, ek_engine_replies(e), e->timing.encoded);
+    int chunk = reserved < all ? all - reserved : 0, room = e->rules.max_prompt_logits, spare = 0;
     divide(e, chunk);
     p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
-        /* A span longer than a chunk is the step's only prompt. */
-        const int whole = chunk == e->opts.chunk || r == first ? e->rules.whole : chunk;
+        /* A span longer than the step's rows is its only prompt. */
+        const int whole = chunk == all || r == first ? e->rules.whole : chunk;
         const int own = r->turn.max_rows + spare, share = r == first ? reserved : own < chunk ? own : chunk;
         const int left = ek_request_rows_left(r), ready = ek_request_ready(r, left);
         EK_ASSERT(left >= 1);

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
+
 void ek_engine_note_broken(ek_engine *e)
 {
     const char *why = e->on.broken ? e->on.broken(e->on.arg) : NULL;
@@ -11,14 +13,51 @@ void ek_engine_note_broken(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
+double ek_engine_now(const ek_engine *e)
+{
+    return e->on.now ? e->on.now(e->on.now_arg) : ek_now();
+}
+
+bool ek_engine_replies(const ek_engine *e)
+{
+    for (int i = 0; i < e->n_running; i++)
+        if (ek_request_rows_left(e->running[i]) == 1) return true;
+    return false;
+}
+
+int ek_engine_prompt_rows(const ek_engine *e, bool replying, double spent)
+{
+    if (!replying || e->opts.max_gap == 0) return e->opts.chunk;
+    return ek_gap_rows(&e->timing.gap, e->opts.max_gap, spent, e->opts.chunk);
+}
+
 int ek_engine_oldest_share(int chunk, int64_t others)
 {
     const int half = (chunk + 1) / 2;
     return others < chunk - half ? chunk - (int)others : half;
 }
 
-void ek_engine_divide(ek_share *share, int n, int chunk)
+/* Those of all prompts but share[first], whose client has the fewest left before others'; returns what they leave. */
+static int divide_rest(ek_share *share, int first, int n, int chunk)
 {
+    while (chunk > 0) {
+        const ek_share *next = NULL;
+        for (int i = first + 1; i < n; i++)
+            if (share[i].left > 0 && share[i].max == 0 && (!next || share[i].of_client < next->of_client))
+                next = &share[i];
+        if (!next) return chunk;
+        for (ek_share *s = share + first + 1; s < share + n && chunk > 0; s++) {
+            if (s->left == 0 || s->client != next->client) continue;
+            s->max = s->left < chunk ? s->left : chunk;
+            chunk -= s->max;
+        }
+    }
+    return 0;
+}
+
+void ek_engine_divide(ek_share *share, int n, int chunk, uint64_t turn)
+{
+    enum { FEW = 1024 };
     int first = -1;
     int64_t others = 0;
     for (int i = 0; i < n; i++) {
@@ -28,23 +67,15 @@ void ek_engine_divide(ek_share *share, int n, int chunk)
         else others += share[i].left;
     }
     if (first < 0) return;
-    share[first].max = ek_engine_oldest_share(chunk, others);
-    chunk -= share[first].left < share[first].max ? share[first].left : share[first].max;
     for (int i = first + 1; i < n; i++)
         for (int j = first + 1; j < n; j++)
             if (share[j].client == share[i].client) share[i].of_client += share[j].left;
-    while (chunk > 0) {
-        const ek_share *next = NULL;
-        for (int i = first + 1; i < n; i++)
-            if (share[i].left > 0 && share[i].max == 0 && (!next || share[i].of_client < next->of_client))
-                next = &share[i];
-        if (!next) return;
-        for (ek_share *s = share + first + 1; s < share + n && chunk > 0; s++) {
-            if (s->left == 0 || s->client != next->client) continue;
-            s->max = s->left < chunk ? s->left : chunk;
-            chunk -= s->max;
-        }
-    }
+    if (chunk >= FEW || others <= chunk / 2) share[first].max = ek_engine_oldest_share(chunk, others);
+    else if (turn % 2) {
+        share[first].max = divide_rest(share, first, n, chunk);
+        return;
+    } else share[first].max = chunk;
+    divide_rest(share, first, n, chunk - (share[first].left < share[first].max ? share[first].left : share[first].max));
 }
 
 /* The rows are made while the step computes, where the mask can say all else without them. */

@@ -7,6 +7,7 @@
 
 #include "base/fair_queue.h"
 #include "engine/executor.h"
+#include "engine/gap.h"
 #include "engine/media/encoder.h"
 #include "engine/request.h"
 
@@ -62,6 +63,13 @@ typedef struct ek_encoding {
     double since;        /* ek_now() */
 } ek_encoding;
 
+/* What steps take. */
+typedef struct ek_timing {
+    ek_gap gap;
+    double ended;   /* when the last step did, by its clock */
+    double encoded; /* seconds that encoding has had of the next step's time */
+} ek_timing;
+
 struct ek_engine {
     ek_executor on;
     ek_model *model; /* NULL in tests that bring their own executor */
@@ -76,6 +84,7 @@ struct ek_engine {
     ek_features features;
     ek_encoding encoding;
     ek_pace pace;               /* of its slices; and whether reading pages pays */
+    ek_timing timing;           /* of its steps */
     uint64_t n_encodings;       /* begun */
     bool unnamed;               /* a request of the wait queue may have parts that were not named yet */
     ek_store *store;            /* its pages on disk; NULL: none */
@@ -129,6 +138,13 @@ struct ek_engine {
 
 /* Notes a broken executor, if it is. */
 void ek_engine_note_broken(ek_engine *e);
+/* Seconds by the clock that steps are timed by. */
+double ek_engine_now(const ek_engine *e);
+/* Whether a running request waits for its next token; not who starts over, after a longer wait. */
+bool ek_engine_replies(const ek_engine *e);
+/* Rows of prompts that a step may have: the chunk, or beside replies (`replying`) what max_gap allows, of which `spent`
+ * seconds have gone by. */
+int ek_engine_prompt_rows(const ek_engine *e, bool replying, double spent);
 /* Of a step's `chunk` rows of prompts those of the oldest prompt, where the others have so many left: what they leave,
  * at least half. A short prompt then does not stand behind a long one to its end, which takes at most twice as long for
  * it.
@@ -136,8 +152,10 @@ void ek_engine_note_broken(ek_engine *e);
 int ek_engine_oldest_share(int chunk, int64_t others);
 /* Divides a step's `chunk` rows of prompts: at least half for the oldest prompt, or what the others leave; the rest
  * goes to the clients, those whose prompts have the fewest rows left first, so that who asks for little is not behind
- * who asks for much. share[0..n): of requests in ascending id, left 0 where there is no prompt; fills in max. */
-void ek_engine_divide(ek_share *share, int n, int chunk);
+ * who asks for much. Of few rows, where the others want more than half, all go to the oldest first in one step and to
+ * the others first in the next (`turn`, which counts steps): a prompt costs a step some time for itself, whatever its
+ * rows are. share[0..n): of requests in ascending id, left 0 where there is no prompt; fills in max. */
+void ek_engine_divide(ek_share *share, int n, int chunk, uint64_t turn);
 /* The rows of allowed tokens of the draws of s, which are draw[first] and those behind it, or NULL: there are none. Of
  * a draft the part is left that is allowed. all[i]: of draw i every token is. They are made from ek_masks_begin on. */
 const uint64_t *ek_engine_ask_mask(ek_engine *e, ek_scheduled *s, int first, bool all[EK_DRAFT_MAX + 1]);

@@ -218,11 +218,23 @@ static void deliver_all(ek_engine *e)
     if (e->on_results) e->on_results(e->on_results_arg, false);
 }
 
+/* A row beside a reply's is one too few to tell. */
+static int prompt_rows(const ek_plan *p)
+{
+    int n = 0;
+    for (int i = 0; i < p->n_scheduled; i++) {
+        const int own = p->scheduled[i].n_rows - p->scheduled[i].n_draft;
+        n += own > 1 ? own : 0;
+    }
+    return n;
+}
+
 static void count(ek_engine *e, double seconds)
 {
     const ek_plan *p = &e->plan;
     double waited = ek_masks_waited(p->masks);
     ek_pace_step(&e->pace, p->n_rows, seconds);
+    ek_gap_note(&e->timing.gap, prompt_rows(p), seconds);
     pthread_mutex_lock(&e->lock);
     e->stats.steps++;
     if (waited >= 0) ek_histogram_add(&e->stats.mask_seconds, EK_HISTOGRAM_MICRO, waited);
@@ -308,9 +320,12 @@ static bool encode(ek_engine *e)
 {
     ek_request *failed;
     ek_err err;
+    e->timing.encoded = 0;
     if (!e->on.encoder.begin) return false;
     ek_encode_supply(e);
+    const double begin = ek_engine_now(e);
     if (!ek_encode_slice(e, &failed, &err)) return false;
+    e->timing.encoded = ek_engine_now(e) - begin;
     if (!failed) return true;
     char text[256];
     snprintf(text, sizeof text, "%s", ek_err_text());
@@ -337,9 +352,10 @@ bool ek_engine_step(ek_engine *e)
     if (p->n_scheduled > 0) {
         worked = true;
         e->n_steps++;
-        double begin = ek_now(); /* for the statistics alone */
+        const double begin = begun ? e->timing.ended : ek_engine_now(e); /* speed and statistics alone */
         run(e, begun);
-        count(e, ek_now() - begin);
+        e->timing.ended = ek_engine_now(e);
+        count(e, e->timing.ended - begin);
         deliver_all(e);
         if (ek_ahead_is_abandoned(e)) ek_ahead_drop(e);
     }

@@ -1,5 +1,6 @@
 #include "gpu/gpu.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cuda/model_args.h"
+#include "gpu/fit/fit.h"
 #include "gpu/weights/weights.h"
 #include "ops/kv/kv_codec.h"
 
@@ -134,6 +136,13 @@ double ek_gpu_bytes(const ek_gpu *g)
 {
     const double table = g->w.table.at ? (double)g->w.table.l.bytes : 0;
     return (double)g->bytes + table + (g->drafter ? ek_gpu_bytes(g->drafter) : 0);
+}
+
+double ek_gpu_step_part(ek_gpu *g, const ek_executor_sizes *z)
+{
+    const double there = ek_gpu_room(g), may = g->max_bytes > 0 ? g->max_bytes - ek_gpu_bytes(g) : there,
+                 room = may < there ? may : there;
+    return room > 0 ? ek_gpu_step_bytes(g, z) / room : INFINITY;
 }
 
 double ek_gpu_read_rate(ek_gpu *g)

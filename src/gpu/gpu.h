@@ -49,6 +49,9 @@ ek_executor ek_gpu_executor(ek_gpu *g);
 double ek_gpu_room(ek_gpu *g);
 double ek_gpu_bytes(const ek_gpu *g);
 
+/* Of what an executor of g may still take of the device the part that a step of these sizes does, a drafter's too. */
+double ek_gpu_step_part(ek_gpu *g, const ek_executor_sizes *z);
+
 /* For an executor of g whose begin succeeded, of a step that others could not begin: it is as if it had not been begun.
  * Waits for the device. */
 void ek_gpu_forget(const ek_executor *x);

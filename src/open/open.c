@@ -14,6 +14,8 @@
 #include "open/device.h"
 #include "open/tuning.h"
 
+enum { LONG_CHUNK = 2048 }; /* rows of prompts: with more of them no published model is much faster */
+
 /* --- the model --- */
 
 ek_err ek_open_path(ek_buf *out, const ek_open_opts *o)
@@ -190,6 +192,26 @@ static ek_err open_on_cpu(ek_opened *m, const ek_open_opts *o)
     return ek_engine_open(&m->engine, m->model, &opts);
 }
 
+/* Rows of prompts of a step where nobody says it: the most, which are fastest, if such a step is a small part of what
+ * the device has beside the weights. */
+static int choose_chunk(const ek_opened *m, const ek_engine_opts *o)
+{
+    const double part = 0.08; /* the rest is for keys and values, but for some */
+    const ek_config *c = ek_model_config(m->model);
+    const int max = c->max_position_embeddings;
+    const bool host = m->ranks && ek_ranks_has_host(m->ranks);
+    const int least = ek_open_chunk(m->model, host), image = m->towers && c->mutual ? EK_IMAGE_TOKENS : 0;
+    for (int n = LONG_CHUNK; n > least && !host; n /= 2) {
+        ek_engine_opts with = *o;
+        ek_executor_sizes z = {.max_ctx = o->ctx_tokens ? o->ctx_tokens : max};
+        with.chunk = n;
+        if (with.max_requests < EK_BUDGET_REQUESTS) with.max_requests = EK_BUDGET_REQUESTS;
+        ek_executor_sizes_of(&z, &with, c, image);
+        if (m->gpu ? ek_gpu_step_part(m->gpu, &z) <= part : ek_ranks_let_step(m->ranks, &z, part)) return n;
+    }
+    return least;
+}
+
 /* On m->gpu or m->ranks; takes the pages. */
 static ek_err open_engine(ek_opened *m, const ek_open_opts *o, pages *p)
 {
@@ -198,9 +220,9 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o, pages *p)
     opts.drafter = m->drafter;
     opts.towers = m->towers;
     if (m->towers) ek_gpu_encoder_reserve(ek_opened_gpu(m), m->towers);
+    if (!o->chunk) opts.chunk = choose_chunk(m, &opts);
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
-    if (!o->chunk) opts.chunk = ek_open_chunk(m->model, m->ranks && ek_ranks_has_host(m->ranks));
     if (!o->max_requests) choose_requests(&opts, &on);
     if (err) {
         on.close(on.arg);
@@ -339,12 +361,12 @@ void ek_opened_close(ek_opened *m)
     *m = (ek_opened){0};
 }
 
-/* Prompts of small models are read nearly twice as fast by long steps, which replies beside them do not notice. */
+/* Steps of as many rows cost little memory whatever the model. */
 int ek_open_chunk(const ek_model *m, bool host)
 {
-    enum { LEAST = 512, LARGEST = 2048 };
-    const double macs = 2.4e12; /* of a step's prompt rows: some 25 ms of a Hopper GPU */
-    int n = LARGEST;
+    enum { LEAST = 512 };
+    const double macs = 2.4e12;
+    int n = LONG_CHUNK;
     if (host) return LEAST;
     while (n > LEAST && n * ek_model_macs_prompt_row(m) > macs) n /= 2;
     return n;

@@ -68,7 +68,8 @@ ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, 
 
 /* What an engine will ask of devices beside the model's weights, before it is known how many requests it has. */
 
-/* Rows of a step's prompts on a device where nobody says it; host: the CPU has layers, or experts of some. */
+/* Rows of a step's prompts on a device where nobody says it, at least: what its memory is planned for. host: the CPU
+ * has layers, or experts of some. */
 int ek_open_chunk(const ek_model *m, bool host);
 
 /* At most. t: NULL without pictures and sounds; d: NULL without a drafter model. alone: of one device that takes what

@@ -71,6 +71,7 @@ static ek_err check_sizes(const ek_open_opts *o)
         {"cache_bytes", o->cache_bytes == EK_OPEN_NONE ? 0 : o->cache_bytes, INFINITY},
         {"cache_host_bytes", o->cache_host_bytes, INFINITY},
         {"cache_disk_bytes", o->cache_disk_bytes, INFINITY},
+        {"max_gap", o->max_gap == EK_OPEN_NONE ? 0 : o->max_gap, 60},
         {"feature_bytes", o->feature_bytes == EK_OPEN_NONE ? 0 : o->feature_bytes, INFINITY},
         {"cache_audit", o->cache_audit == EK_OPEN_NONE ? 0 : o->cache_audit, 1},
         {"cache_shared_bytes", o->cache_shared_bytes, INFINITY},
@@ -116,6 +117,8 @@ ek_err ek_open_check(const ek_open_opts *o)
 
 /* --- what they mean below --- */
 
+#define MAX_GAP 0.06 /* seconds: some 17 tokens a second, more than a person reads */
+
 ek_err ek_open_model_opts(const ek_open_opts *o, ek_model_opts *out)
 {
     *out = (ek_model_opts){.exact = !strcmp(text_or(o->weights, ""), "exact"),
@@ -149,6 +152,7 @@ ek_engine_opts ek_open_engine_opts(const ek_open_opts *o)
     if (o->max_requests) out.max_requests = o->max_requests;
     if (o->max_queue) out.max_queue = o->max_queue == EK_OPEN_NONE ? 0 : o->max_queue;
     if (o->chunk) out.chunk = o->chunk;
+    out.max_gap = o->max_gap == EK_OPEN_NONE ? 0 : o->max_gap == 0 ? MAX_GAP : o->max_gap;
     if (o->draft_max) out.draft_max = o->draft_max;
     out.ctx_tokens = o->ctx_tokens;
     out.kv_bytes = o->kv_bytes;

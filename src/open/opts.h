@@ -39,8 +39,10 @@ typedef struct ek_open_opts {
     int threads;        /* 1 to 1024; 0: the cores this process may use */
     const char *isa;    /* a name of ek_cpu_isas(); NULL: the best of this machine */
     const char *packed_dir; /* keeps packed weights for the next start; NULL: nowhere */
-    int chunk;              /* prompt tokens per step, 1 to 1048576; 0: 512, on a device up to 2048 where
-                               these take some 25 ms at most */
+    int chunk;              /* prompt tokens per step at most, 1 to 1048576; 0: 512, on a device 2048 where its memory
+                               has room for such a step */
+    double max_gap; /* seconds of a step beside replies (ek_engine_opts.max_gap), up to 60; 0: 0.06, EK_OPEN_NONE:
+                       any */
 
     /* Guesses at the next tokens. Never change an answer. */
     const char *draft;   /* "off", "ngram"; NULL: "auto", from the request's own text and by a drafter */

@@ -208,6 +208,7 @@ static void test_wrong_calls(void **state)
         {"evenkeel convert --synthetic 26b --layers 40 x --type mlx4", "26b has 30 layers"},
         {"evenkeel logits --weights=", "--weights \"\": one of auto|exact|8"},
         {"evenkeel generate --ignore-eos=", "--ignore-eos \"\": one of 1, 0"},
+        {"evenkeel serve --max-gap 60001", "--max-gap 60001: a whole number from 0 to 60000"},
         {"evenkeel run --ctx 1", "--ctx 1: a whole number from 2 to 16777216"},
         {"evenkeel bench --layers 3", "--layers cuts a --synthetic model only"},
         {"evenkeel selftest --layers 3", "--layers cuts a --synthetic model only"},

@@ -181,6 +181,7 @@ static ek_err fake_step(void *arg, const ek_step *s)
     check_step(f, s);
     f->steps++;
     f->rows += (uint64_t)s->n_rows;
+    f->time += f->base_seconds + f->row_seconds * s->n_rows;
     if (s->n_rows > f->max_rows) f->max_rows = s->n_rows;
     if (f->steps % 2) ek_masks_wait(s->masks); /* an early wait is right too */
     for (int i = 0; i < s->n_rows; i++)
@@ -275,6 +276,12 @@ static void fake_close(void *arg)
     f->closed++;
 }
 
+double fake_now(void *arg)
+{
+    const fake *f = arg;
+    return f->time;
+}
+
 ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
 {
     return (ek_executor){.config = &f->config,
@@ -298,5 +305,7 @@ ek_executor fake_executor(fake *f, int full_pages, int sliding_pages)
                                      [EK_SLIDING] = sliding_pages,
                                      [EK_FULL_START] = f->start_pages,
                                      [EK_SLIDING_START] = f->start_pages},
-                         .poison = true};
+                         .poison = true,
+                         .now = f->base_seconds > 0 ? fake_now : NULL,
+                         .now_arg = f};
 }

@@ -21,7 +21,9 @@ typedef struct fake {
     int draft_max;
     float row_cost, draft_cost;
     const int32_t *text; /* the token at each position, whatever the pages hold; NULL: they decide */
-    int nan_at;          /* rows at this position give NaN; 0: none */
+    double time;         /* of a made-up clock: of a step base_seconds, and row_seconds for each of its rows */
+    double base_seconds, row_seconds;
+    int nan_at;                                         /* rows at this position give NaN; 0: none */
     ek_err (*guess)(void *arg, ek_draft *draft, int n); /* the executor's drafter; NULL: none */
     struct beside *beside;         /* engines that asks.h opens compute beside the host by it; NULL: they do not */
     int start_pages;               /* of each start kind; 0: enough for all requests */
@@ -37,6 +39,9 @@ void fake_set_start(fake *f, int n_start, int start_pages);
 /* Pages of each kind; a prompt with token FAKE_FAILS makes its rows fail, FAKE_NAN gives NaN. Logits that the
  * engine did not ask for are NaN. */
 ek_executor fake_executor(fake *f, int full_pages, int sliding_pages);
+
+/* The made-up clock (ek_executor.now). */
+double fake_now(void *f);
 
 /* What a request is made of, for the answers below. */
 typedef struct fake_prompt {

@@ -382,6 +382,9 @@ static const struct wrong {
     WRONG(cache_host_bytes, 1e6, "cache_bytes", .cache_bytes = EK_OPEN_NONE),
     WRONG(cache_dir, "/tmp", "cache_bytes", .cache_bytes = EK_OPEN_NONE),
     WRONG(cache_disk_bytes, -3, "-3"),
+    WRONG(max_gap, 60.5, "60.5"),
+    WRONG(max_gap, -0.5, "-0.5"),
+    WRONG(max_gap, NAN, "nan"),
     WRONG(cache_audit, 1.5, "1.5"),
     WRONG(cache_audit, NAN, "nan"),
 };

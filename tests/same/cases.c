@@ -373,6 +373,21 @@ static ek_err ahead(const scene *s, company *base, check_fn *check, void *arg)
     return cached_again(s, base, "twice", (company){.ahead = true, .max_requests = 8, .chunk = 100}, check, arg);
 }
 
+/* What a step of prompts may have beside replies changes from step to step, by times of steps. */
+static ek_err uneven(const scene *s, company *base, check_fn *check, void *arg)
+{
+    ek_ask ask[MAX_ASKS];
+    scatter(s, ask, 30);
+    company c = {.uneven = true, .ask = ask, .chunk = 300};
+    EK_TRY(one(s, base, c, "come and go", check, arg));
+    c.draft = EK_DRAFT_AUTO, c.max_requests = 1 + (int)(draw(s, 12) % (uint64_t)s->n);
+    EK_TRY(one(s, base, c, "with drafts", check, arg));
+    c = (company){.uneven = true, .ahead = true, .ask = ask, .chunk = 500};
+    c.full_pages = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS + 3;
+    EK_TRY(one(s, base, c, "ahead, few pages", check, arg));
+    return cached_again(s, base, "twice", (company){.uneven = true, .max_requests = 8, .chunk = 200}, check, arg);
+}
+
 /* Everything above at once. */
 static ek_err crowd(const scene *s, company *base, check_fn *check, void *arg)
 {
@@ -412,6 +427,7 @@ const same_case cases[] = {
     {"stored", stored, "replies from a store, in memory and on disk, cut and continued, beside drafts"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
     {"structured", masked_ahead, "plain requests ahead beside masks, penalties and logits, whose draws come later"},
+    {"uneven", uneven, "prompts cut by invented times of steps, beside replies, drafts and steps ahead"},
     {"media", media, "pictures: cut at every border, again from memory, from disk and without room for features"},
     {"shared", shared, "pages that another process left on a server, as it wrote them and changed"},
     {"crowd", crowd, "all of these at once"},

@@ -128,6 +128,8 @@ static ek_err all_ahead(const scene *s, company *base, int every, int n, ek_trac
     EK_TRY(together(s, base, "ahead, come and go", c, every, n, want));
     c = (company){.ahead = true, .chunk = 90, .full_pages = max, .max_requests = n > 2 ? n - 1 : n, .turns = true};
     EK_TRY(together(s, base, "ahead, few pages, in turns", c, every, n, want));
+    c = (company){.ahead = true, .uneven = true, .chunk = 400};
+    EK_TRY(together(s, base, "ahead, prompts cut by time", c, every, n, want));
     c = (company){.ahead = true, .chunk = 60, .draft = EK_DRAFT_NGRAM};
     return together(s, base, "ahead, with drafts", c, every, n, want);
 }

@@ -299,8 +299,21 @@ static ek_err draft_from_model(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
+/* Invented times: of a step from far less to far more than it may take. */
+typedef struct uneven_clock {
+    uint64_t n;
+    double time;
+} uneven_clock;
+
+static double uneven_now(void *arg)
+{
+    static const double seconds[] = {0.001, 0.004, 0.02, 0.07, 0.5};
+    uneven_clock *c = arg;
+    return c->time += seconds[ek_mix64(++c->n) % (sizeof seconds / sizeof *seconds)];
+}
+
 static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
-                          wrapped *w, drafter *x, beside *b)
+                          wrapped *w, drafter *x, beside *b, uneven_clock *u)
 {
     ek_engine_opts o = ek_engine_defaults();
     ek_executor on = scene_executor(c->model ? c->model : s->model);
@@ -315,6 +328,7 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     on.n_pages[EK_FULL] = c->full_pages ? c->full_pages : whole * max_requests;
     on.n_pages[EK_SLIDING] = c->sliding_pages ? c->sliding_pages : whole * max_requests;
     on.poison = true;
+    if (c->uneven) o.max_gap = 0.06, on.now = uneven_now, on.now_arg = u;
     o.draft = c->draft;
     on.row_cost = 0; /* all drafts that there are */
     *x = (drafter){.scene = s, .want = c->want};
@@ -353,8 +367,9 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     wrapped w;
     drafter x;
     beside b = {0};
+    uneven_clock u = {.n = s->seed};
     if (c->spoil && c->model) c->spoil(c->model);
-    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x, &b));
+    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x, &b, &u));
     if (c->turns) e->turn_seconds = 0;
     ek_err err = ek_trace_run(e, ask, n, out);
     ek_engine_stats stats;

@@ -69,6 +69,7 @@ typedef struct company {
     int n;                                   /* of ask */
     int max_rows;                            /* leave out requests beyond this many rows together */
     bool ahead;                              /* steps are begun before the tokens of the one in front are known */
+    bool uneven;                             /* rows of prompts by invented times of steps (ek_engine_opts.max_gap) */
     bool turns;                              /* requests give way as soon as others wait */
     bool drafter;                            /* AUTO: from a random drafter model instead */
     ek_draft_mode draft;                     /* AUTO: from `want`, right and wrong at random; else from the text */

@@ -208,7 +208,7 @@ static void spoil_product(ek_model *m)
 
 static void must_be_caught(void (*spoil)(ek_model *m))
 {
-    static const char *const must[] = {"together", "late", "chunked", "cancelled", "crowd"};
+    static const char *const must[] = {"together", "late", "chunked", "cancelled", "uneven", "crowd"};
     static scene s;
     static ek_trace want[MAX_ASKS];
     assert_int_equal(scene_open(&s, 0), EK_OK); /* T1, bf16 weights */

@@ -62,6 +62,12 @@ static ek_err check_cache(const ek_cli *cli, const ek_open_opts *o)
     return EK_OK;
 }
 
+/* Only where somebody waits for each token. */
+static double max_gap_of(const ek_cli *cli)
+{
+    return cli->command == EK_CMD_serve && cli->max_gap > 0 ? (double)cli->max_gap / 1000 : EK_OPEN_NONE;
+}
+
 ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
 {
     *out = (ek_open_opts){
@@ -82,6 +88,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .isa = cli->has.isa ? cli->isa : NULL,
         .packed_dir = cli->has.packed_cache ? cli->packed_cache : NULL,
         .chunk = cli->has.chunk ? (int)cli->chunk : 0,
+        .max_gap = max_gap_of(cli),
         .draft = draft_of(cli),
         .draft_max = (int)cli->draft_max,
         .drafter = cli->has.drafter ? cli->drafter : NULL,

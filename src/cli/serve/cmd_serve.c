@@ -127,10 +127,9 @@ static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, i
     if (ek_opened_gpu(m) && !cli->has.max_requests)
         printf("up to %d requests run at once (--max-requests), by the device's memory for keys and values\n",
                ek_engine_max_requests(m->engine));
-    if (ek_opened_gpu(m) && !cli->has.chunk)
-        printf(
-            "a step reads up to %d prompt tokens (--chunk): with more prompts are faster, and replies beside them slower\n",
-            ek_engine_chunk(m->engine));
+    if (ek_opened_gpu(m) && !cli->has.chunk && cli->max_gap > 0)
+        printf("a step reads up to %d prompt tokens (--chunk), and beside replies what takes %d ms (--max-gap)\n",
+               ek_engine_chunk(m->engine), (int)cli->max_gap);
     fflush(stdout);
 }
 

@@ -144,6 +144,8 @@ typedef struct ek_gpu_planned {
     size_t page_bytes[EK_PAGE_KINDS];
 } ek_gpu_planned;
 
+/* Those of a step of an executor of g, with its drafter's. */
+double ek_gpu_step_bytes(ek_gpu *g, const ek_executor_sizes *z);
 /* The same bytes as of an executor of these sizes, with d, which drafts for m, or NULL, before anything is taken: of
  * models only sizes are read. Errors: a matrix that the kernels do not take. */
 ek_err ek_gpu_plan(ek_gpu_planned *out, ek_cuda *c, ek_model *m, const ek_model_share *share, ek_gpu_shard shard,

@@ -255,6 +255,18 @@ static double step_bytes(const ek_gpu_run *x)
     return (double)(x->buf.scratch_bytes + x->block.bytes);
 }
 
+double ek_gpu_step_bytes(ek_gpu *g, const ek_executor_sizes *z)
+{
+    ek_gpu_run *x = ek_alloc(sizeof *x), *drafter = g->drafter ? ek_alloc(sizeof *drafter) : NULL;
+    x->g = g;
+    ek_gpu_set_sizes(x, z);
+    ek_gpu_size_step(x);
+    if (drafter) ek_gpu_size_drafter(drafter, x);
+    const double bytes = step_bytes(x) + (drafter ? step_bytes(drafter) : 0);
+    free(x), free(drafter);
+    return bytes;
+}
+
 /* What m's g and the run x of it take. */
 static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
 {

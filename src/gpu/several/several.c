@@ -1,5 +1,6 @@
 #include "gpu/several/several.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,14 @@ void ek_ranks_close(ek_ranks *r)
     if (!r) return;
     for (int i = 0; i < r->n; i++) ek_gpu_close(r->gpu[i]);
     free(r);
+}
+
+bool ek_ranks_let_step(ek_ranks *r, const ek_executor_sizes *z, double part)
+{
+    for (int i = 0; i < r->n; i++)
+        if (ek_gpu_step_part(r->gpu[i], z) > part) return false;
+    for (int i = 0; i < r->n; i++) r->gpu[i]->kept_step = fmax(r->gpu[i]->kept_step, ek_gpu_step_bytes(r->gpu[i], z));
+    return true;
 }
 
 ek_executor ek_ranks_executor(ek_ranks *r)

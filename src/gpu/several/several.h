@@ -27,6 +27,10 @@ bool ek_ranks_has_host(const ek_ranks *r);
 ek_gpu *ek_ranks_first(const ek_ranks *r);
 ek_gpu *ek_ranks_drafting(const ek_ranks *r);
 
+/* Whether a step of these sizes takes at most `part` of what is left of each device. Then executors that are made later
+ * have room for it. */
+bool ek_ranks_let_step(ek_ranks *r, const ek_executor_sizes *z, double part);
+
 /* An executor for ek_engine_open_on; one open at a time, the engine's close frees it. After an error that a driver does
  * not recover from every step fails with that device's sentence. */
 ek_executor ek_ranks_executor(ek_ranks *r);
