@@ -5,7 +5,7 @@ Schemas of Kubernetes are fetched by the validators that exist (kubeconform), an
 down here, from the API references: every field that may stand somewhere, its type, and which are needed; anything else is a mistake. Then
 what refers to something else must find it: selectors, ports by name, probes on paths that the program answers, options it has, times
 that fit each other. Needs python3-yaml. Closes with `N passed, N failed`."""
-import ipaddress, os, re, subprocess, sys, tempfile, time
+import ipaddress, json, os, re, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import yaml
@@ -198,6 +198,24 @@ def vllm_router(s):
     check("its health check", status == 200, reply)
 
 
+def grafana(s):
+    """Each panel of deploy/grafana.json asks for numbers that /metrics has, by their types; panels do not overlap."""
+    board = json.load(open("deploy/grafana.json"))
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", metrics(s), re.M))
+    used, spots = set(), set()
+    for panel in board["panels"]:
+        spots.add((panel["gridPos"]["x"], panel["gridPos"]["y"]))
+        for target in panel["targets"]:
+            for before, name in re.findall(r"(rate\()?\b((?:evenkeel|process)_[a-z_]+)\{", target["expr"]):
+                base = name.removesuffix("_bucket")
+                check(f"{panel['title']}: {name}", types.get(base) == ("histogram" if base != name else "counter" if before or name.endswith("_total") else "gauge"),
+                      types.get(base))
+                used.add(base)
+    check("panels", len(spots) == len(board["panels"]) == len({p["id"] for p in board["panels"]}) and len(used) > 20, used)
+    (query,) = [v["query"] for v in board["templating"]["list"] if v["type"] == "query"]
+    check("the list of servers", query == "label_values(evenkeel_info, instance)" and "evenkeel_info" in types, query)
+
+
 def smg(s):
     """How SMG finds out what serves here: owned_by, else /version."""
     models = s.call("GET", "/v1/models")[2]["data"]
@@ -211,6 +229,6 @@ if __name__ == "__main__":
         deadline = time.time() + 60
         while server.call("GET", "/ready")[0] != 200 and time.time() < deadline:
             time.sleep(0.05)
-        for step in (kubernetes, llm_d, vllm_router, smg):
+        for step in (kubernetes, llm_d, vllm_router, smg, grafana):
             step(server)
     sys.exit(closing())
