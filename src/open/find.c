@@ -110,7 +110,12 @@ ek_err ek_bundled_find(ek_buf *out)
                                         "../models/pocket"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (found(out, self, tails[i])) return EK_OK;
-    return ek_fail(EK_ENOTFOUND,
-                   "the bundled model is neither in %s/../share/evenkeel/models/pocket nor in %s/../../models/pocket",
-                   self, self);
+    /* A copy of the program alone, where it is installed too. */
+    if (found(out, "/usr/local/share", "evenkeel/models/pocket") || found(out, "/usr/share", "evenkeel/models/pocket"))
+        return EK_OK;
+    return ek_fail(
+        EK_ENOTFOUND,
+        "the bundled model is not beside the program, in %s/../share/evenkeel/models/pocket: `make install` puts "
+        "both in place",
+        self);
 }

@@ -3,7 +3,7 @@
 
 Lines that are written again at 40, 80 and 200 columns, piped input, paths that are dragged, Tab, Ctrl-C and Ctrl-Z. Standard
 library only; prints a line per failure and closes with `N passed, N failed`."""
-import json, os, re, shlex, signal, struct, subprocess, sys, termios, time, zlib
+import json, os, re, shlex, signal, struct, subprocess, sys, termios, tomllib, zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server
@@ -273,6 +273,138 @@ def the_prompt_is_back_after_a_stop(home):
         assert not termios.tcgetattr(t.fd)[3] & termios.ECHO, "what is typed is not shown twice"
         t.ask(" a line")
         assert t.asked() == ["half a line"], t.asked()
+
+
+# ------------------------------------------------------------------ agents, and the page for the first hour
+
+CLIENTS = {"claude": ".claude/settings.json", "codex": ".codex/config.toml", "opencode": ".config/opencode/opencode.json", "qwen": ".qwen/settings.json",
+           "hermes": ".hermes/config.yaml", "openclaw": ".openclaw/openclaw.json", "kilo": ".config/kilo/kilo.json"}
+
+
+def settings(name, text):
+    """What a client reads: JSON, TOML, or of YAML the block `model` and the names of the others."""
+    if CLIENTS[name].endswith(".json"):
+        return json.loads(text)
+    if CLIENTS[name].endswith(".toml"):
+        return tomllib.loads(text)
+    assert not re.search(r"^\s*\t", text, re.M) and len(re.findall(r"^model:", text, re.M)) == 1, text
+    block = re.search(r"^model:\n((?:  .*\n)+)", text, re.M)[1]
+    return {"model": dict(l.strip().replace('"', "").split(": ", 1) for l in block.splitlines()), **{k: 1 for k in re.findall(r"^(\w+):", text, re.M) if k != "model"}}
+
+
+def has_server(name, v, url, model, ctx):
+    if name == "claude":
+        return v["env"]["ANTHROPIC_BASE_URL"] == url and v["env"]["ANTHROPIC_MODEL"] == model and v["env"]["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(ctx)
+    if name == "codex":
+        return v["model"] == model and v["model_provider"] == "evenkeel" and v["model_providers"]["evenkeel"]["base_url"] == url + "/v1" and v["model_context_window"] == ctx
+    if name in ("opencode", "kilo"):
+        p = v["provider"]["evenkeel"]
+        return v["model"] == f"evenkeel/{model}" and p["options"]["baseURL"] == url + "/v1" and p["models"][model]["limit"]["context"] == ctx
+    if name == "qwen":
+        return v["env"]["OPENAI_BASE_URL"] == url + "/v1" and v["env"]["OPENAI_MODEL"] == model and v["security"]["auth"]["selectedType"] == "openai"
+    if name == "hermes":
+        return v["model"] == {"provider": "custom", "base_url": url + "/v1", "default": model, "context_length": str(ctx)}
+    p = v["models"]["providers"]["evenkeel"]
+    return p["baseUrl"] == url + "/v1" and p["models"][0]["id"] == model and p["models"][0]["contextWindow"] == ctx and v["agents"]["defaults"]["model"]["primary"] == f"evenkeel/{model}"
+
+
+OLD = {".json": '{"theme": "dark", "env": {"MINE": "1"}, "model": {"temperature": 0.3}, "provider": {"other": {"name": "o"}}, "models": {"providers": {"other": {"baseUrl": "x"}}}}',
+       ".toml": '# mine\nmodel = "old"\napproval_policy = "never"\n\n[model_providers.evenkeel]\nname = "old"\nbase_url = "http://old"\n\n[model_providers.other]\nname = "o"\n\n[tui]\ntheme = "dark"\n',
+       ".yaml": "# mine\nmodel:\n  provider: openrouter\n  default: old\nterminal:\n  backend: local\n"}
+
+
+@test
+def agents_get_their_settings(home):
+    for name in CLIENTS:
+        text = call(home, "agents", name).stdout
+        assert has_server(name, settings(name, text), "http://127.0.0.1:8080", "gemma", 65536), (name, text)
+    text = call(home, "agents", "copilot").stdout
+    assert "export COPILOT_PROVIDER_BASE_URL=http://127.0.0.1:8080/v1\n" in text and "export COPILOT_MODEL=gemma\n" in text, text
+    wrong = call(home, "agents", "cursor")
+    assert wrong.returncode == 2 and "claude, codex" in wrong.stderr, wrong
+    assert call(home, "agents", "copilot", "--write", "--yes").returncode == 2
+    env = {k: v for k, v in os.environ.items() if not k.startswith("EVENKEEL_")} | {"HOME": home, "XDG_RUNTIME_DIR": home}
+    server = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--ctx", "512", "--model-name", "keel"], stdout=subprocess.PIPE, text=True, env=env)
+    try:
+        url = re.search(r"at (http://127\.0\.0\.1:\d+)/v1", server.stdout.readline())[1]
+        for name in CLIENTS:
+            assert has_server(name, settings(name, call(home, "agents", name).stdout), url, "keel", 512), name
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@test
+def settings_are_merged_and_kept(home):
+    for name, file in CLIENTS.items():
+        path = os.path.join(home, file)
+        asked = call(home, "agents", name, "--write")
+        assert asked.returncode == 2 and "--yes" in asked.stderr and not os.path.exists(path), asked
+        assert call(home, "agents", name, "--write", "--yes").returncode == 0
+        assert has_server(name, settings(name, open(path).read()), "http://127.0.0.1:8080", "gemma", 65536), name
+        assert not os.path.exists(path + ".before-evenkeel") and os.stat(path).st_mode & 0o77 == 0
+        old = OLD[os.path.splitext(path)[1]]
+        open(path, "w").write(old)
+        for _ in range(2):
+            assert call(home, "agents", name, "--write", "--yes").returncode == 0
+        v = settings(name, open(path).read())
+        assert has_server(name, v, "http://127.0.0.1:8080", "gemma", 65536), (name, v)
+        assert open(path + ".before-evenkeel").read() == old, "the first one stays"
+        if file.endswith(".json"):
+            assert v["theme"] == "dark" and v["env"]["MINE"] == "1" and v["provider"]["other"] == {"name": "o"} and v["models"]["providers"]["other"], v
+        elif file.endswith(".toml"):
+            assert v["approval_policy"] == "never" and v["model_providers"]["other"]["name"] == "o" and v["tui"]["theme"] == "dark" and "# mine" in open(path).read(), v
+        else:
+            assert v["terminal"] and "# mine" in open(path).read() and "openrouter" not in open(path).read(), v
+    path = os.path.join(home, CLIENTS["claude"])
+    open(path, "w").write('{"a": 1, // a comment\n}')
+    bad = call(home, "agents", "claude", "--write", "--yes")
+    assert bad.returncode == 1 and "line 1" in bad.stderr and open(path).read().startswith('{"a"'), bad
+    with Terminal([PROGRAM, "agents", "qwen", "--write"], env={"HOME": home, "XDG_RUNTIME_DIR": home}) as t:
+        before = open(os.path.join(home, CLIENTS["qwen"])).read()
+        t.until("[y/N] ")
+        t.type("n\r")
+        assert "nothing is written" in t.end()[1] and open(os.path.join(home, CLIENTS["qwen"])).read() == before
+
+
+@test
+def the_first_hour_goes_as_its_page_says(home):
+    page = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "FIRST-HOUR.md"), encoding="utf-8").read()
+    lines = [l for block in re.findall(r"```\n(.*?)```", page, re.S) for l in block.splitlines()]
+    says = {"names": r"To begin with: `evenkeel run \w+`|no, [\d.]+ GB short", "pull": "/snapshots/", "list": "1 model, ", "ps": r"http://127\.0\.0\.1:\d+ +\S+ ",
+            "agents": '"ANTHROPIC_BASE_URL": "http://127', "stop": "stopped "}
+    hub = hub_server.Hub()
+    hub.repos["google/gemma-4-E2B-it-qat-q4_0-gguf"] = hub_server.Repo({n: open(os.path.join(MODEL, n), "rb").read() for n in os.listdir(MODEL) if n.endswith((".json", ".safetensors"))})
+    env = {"HOME": home, "HF_HOME": home, "HF_ENDPOINT": hub.url, "XDG_RUNTIME_DIR": home, "EVENKEEL_MAX_TOKENS": "12", "EVENKEEL_PORT": "0"}
+    open_now, ran = [], 0
+    for i, line in enumerate(lines):
+        if line.startswith("make"):
+            continue
+        ran += 1
+        if line.startswith("> "):
+            chat = open_now[-1]
+            chat.type(line[2:] + "\r")
+            if line == "> /quit":
+                assert chat.end(30)[0] == 0
+            else:
+                assert plain(chat.until(ON + "> ", 60)).strip(), line
+            continue
+        argv = shlex.split(line)
+        t = Terminal([PROGRAM, *argv[1:]], env=env, columns=80)
+        if argv[1] == "serve":
+            t.until("for people is", 60)
+            open_now.append(t)
+        elif i + 1 < len(lines) and lines[i + 1].startswith("> "):
+            t.until(ON + "> ", 60)
+            open_now.append(t)
+        else:
+            status, shown = t.end(60)
+            assert status == 0 and re.search(says.get(argv[1], r"\S"), shown), (line, status, shown)
+            t.__exit__()
+    for t in open_now:
+        t.__exit__()
+    hub.close()
+    assert ran >= 12, ran
 
 
 sys.exit(run_all(tests, ONLY))

@@ -67,6 +67,7 @@ BEGIN {
     inner["cli/hub"] = " cli/frame cli/inspect "
     inner["cli/inspect"] = inner["cli/media"] = inner["cli/selftest"] = inner["cli/local"] = " cli/frame "
     inner["cli/batch"] = inner["cli/text"] = inner["cli"] = " cli/frame "
+    inner["cli/agents"] = " cli/frame cli/local "
     inner["cli/run"] = " cli/frame cli/hub "
     inner["cli/serve"] = " cli/frame cli/hub cli/local "
 }
