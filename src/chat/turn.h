@@ -143,6 +143,11 @@ typedef void ek_turn_post_fn(void *arg, const ek_turn_news *news);
  * grammar. Any thread. */
 void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m, const ek_turn_prompt *prompt,
                  const ek_turn_opts *opts, const char *form);
+/* The options of the engine's request: with the bias that this turn adds, and the seed of its choice. bias: room for
+ * n_bias + 1. */
+ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias);
+/* What the store had, borrowed until ek_turn_close; NULL: nothing. */
+ek_reply_record *ek_turn_stored_record(const ek_turn *t);
 /* How much of the reply the store has: all (the engine is not asked), a part, or nothing. From ek_turn_open on. */
 ek_reply_outcome ek_turn_outcome(const ek_turn *t);
 /* The news of the next token that the store has, for ek_turn_feed; false: there is none, the engine's follow. After

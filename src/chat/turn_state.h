@@ -55,9 +55,6 @@ struct ek_turn {
     bool contradicted; /* a row that was read again is not the stored one */
 };
 
-/* The options of the engine's request: with the bias that this turn adds, and the seed of its choice. bias: room for
- * n_bias + 1. */
-ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias);
 /* In turn_stored.c: decides what comes from the store; prompt as of ek_turn_open. Then what the store gets: tokens
  * on the engine's thread, the end on any. */
 void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts);

@@ -134,6 +134,11 @@ ek_reply_outcome ek_turn_outcome(const ek_turn *t)
     return t->outcome;
 }
 
+ek_reply_record *ek_turn_stored_record(const ek_turn *t)
+{
+    return t->stored.found;
+}
+
 bool ek_turn_has_stored(const ek_turn *t)
 {
     return t->n_out < t->n_stored && t->result.end == EK_END_NONE;

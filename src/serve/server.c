@@ -52,6 +52,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     note_broken(s);
     ek_ready_tick(s);
     ek_sessions_tick(s);
+    ek_audits_tick(s);
     note_memory(s);
     if (s->n_signals == 0) return;
     if (ek_http_busy(s->http) == 0) ek_loop_stop(&s->loop);
@@ -273,6 +274,7 @@ void ek_server_close(ek_server *s)
     ek_fingerprint_close(s);
     if (s->mailbox) ek_mailbox_close(s->mailbox);
     ek_response_store_close(s->responses);
+    ek_audits_close(s);
     for (int i = 0; i < 2; i++)
         if (s->signals[i]) event_free(s->signals[i]);
     if (s->hangup) event_free(s->hangup);

@@ -14,6 +14,7 @@
 #include "serve/server.h"
 
 typedef struct ek_session ek_session;
+typedef struct ek_reply_audit ek_reply_audit;
 
 struct ek_server {
     struct event_base *base;
@@ -24,8 +25,9 @@ struct ek_server {
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
     struct ek_response_store *responses;
-    ek_journal *journal; /* NULL: none */
-    ek_replies *replies; /* NULL: none */
+    ek_journal *journal;           /* NULL: none */
+    ek_replies *replies;           /* NULL: none */
+    struct ek_reply_audit *audits; /* that wait, the first may run */
     bool whole_calls, shares, prefill;
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */

@@ -73,6 +73,12 @@ void ek_stored_fini(ek_stored *s);
 enum { EK_STATUS_NOT_STORED = 424 };
 ek_err ek_stored_missing(const ek_turn_stored *t);
 
+/* A hit that is to be computed again once the engine is idle (audit_replies.c): takes prompt over, and leaves it where
+ * too many wait. opts: of t. */
+void ek_audit_reply(ek_server *s, ek_turn *t, const ek_turn_opts *opts, ek_turn_prompt *prompt);
+void ek_audits_tick(ek_server *s);  /* several times a second */
+void ek_audits_close(ek_server *s); /* once the engine has stopped */
+
 /* --- preparation: from a body to a request and the tokens of its prompt, on a worker's thread --- */
 
 enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */

@@ -81,6 +81,9 @@ static ek_err begin_turns(ek_session *s)
         ek_loop_again(s->more);
         return EK_OK;
     }
+    if (s->outcome == EK_REPLY_HIT && ek_replies_wants_audit(s->server->replies)) {
+        ek_audit_reply(s->server, s->choices[0].turn, &s->req.turn, &s->prompt);
+    }
     ek_turn_prompt_fini(&s->prompt);
     ek_stored_fini(&s->stored);
     return EK_OK;

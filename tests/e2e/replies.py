@@ -4,7 +4,7 @@ streams have to be equal but for ids, times and counts of caches. Standard libra
 usage: replies.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import http.client, json, os, re, shutil, signal, subprocess, sys, tempfile, threading, time
+import hashlib, http.client, json, os, re, shutil, signal, sqlite3, subprocess, sys, tempfile, threading, time
 
 from counted import check, closing
 
@@ -265,6 +265,43 @@ def on_disk(cold):
     shutil.rmtree(folder)
 
 
+def audited(cold):
+    """Hits that are right pass; a token of a record that was changed, with a sum that fits, is found."""
+    folder = tempfile.mkdtemp()
+    bodies = [chat(temperature=1, seed=80 + i, max_tokens=12) for i in range(3)] + [chat(max_tokens=30), chat(max_tokens=1, temperature=1, seed=90)]
+    warm = Server("--cache-dir", folder, "--audit-replies", "1")
+    for b in bodies + bodies:
+        warm.ask(*b)
+    for _ in range(100):
+        if warm.metrics()["evenkeel_stored_replies_audits_total"] >= len(bodies):
+            break
+    m = warm.metrics()
+    check("hits are computed again", m["evenkeel_stored_replies_audits_total"] == len(bodies) and m["evenkeel_stored_replies_wrong_total"] == 0, m)
+    warm.stop()
+    name = next(f for f in os.listdir(folder) if f.endswith("-replies.sqlite"))
+    db = sqlite3.connect(os.path.join(folder, name))
+    for key, record in db.execute("SELECT key, record FROM reply").fetchall():
+        n = int.from_bytes(record[40:44], "little")
+        data = bytearray(record[:-32])
+        data[48 + 4 * (n - 1)] ^= 1  # the last token: its row is right
+        db.execute("UPDATE reply SET record=? WHERE key=?", (bytes(data) + hashlib.sha256(data).digest(), key))
+    db.commit()
+    db.close()
+    warm = Server("--cache-dir", folder, "--audit-replies", "1")
+    lie, want = warm.ask(*bodies[0]), cold.ask(*bodies[0])
+    check("a forged record is believed at first", cached(lie) == "hit" and bare(lie[2]) != bare(want[2]), differs(want, lie))
+    for _ in range(100):
+        if warm.metrics()["evenkeel_stored_replies_wrong_total"] > 0:
+            break
+    time.sleep(0.3)
+    for b in bodies:
+        want, got = cold.ask(*b), warm.ask(*b)
+        check("the audit takes it out, with its file", cached(got) == "miss" and bare(got[2]) == bare(want[2]), differs(want, got))
+    status, log = warm.stop()
+    check("loudly", status == 0 and "event=reply_wrong" in log and "on disk" in log, log[-1000:])
+    shutil.rmtree(folder)
+
+
 def many_at_once(cold, warm):
     """Equal requests beside each other, and clients that leave."""
     path, body = chat(temperature=1, seed=51, max_tokens=60)
@@ -295,6 +332,7 @@ def main():
     many_at_once(cold, warm)
     no_device(cold)
     on_disk(cold)
+    audited(cold)
     device_and_bounds()
     check("servers without a store say nothing of it", "reply_cached" not in cold.ask(*chat())[2])
     for s in (cold, warm):

@@ -96,7 +96,8 @@ static ek_err open_replies(const ek_cli *cli, ek_opened *m, ek_replies **out)
                                   .stop = c->stop,
                                   .n_stop = c->n_stop,
                                   .max_bytes = (double)cli->cache_replies,
-                                  .max_age = (double)cli->cache_replies_age};
+                                  .max_age = (double)cli->cache_replies_age,
+                                  .audit = cli->audit_replies};
     if (!err) err = ek_replies_open(out, &opts);
     if (!err && cli->has.cache_dir) err = add_disk(*out, cli, &opts);
     if (err) ek_replies_close(*out), *out = NULL;
