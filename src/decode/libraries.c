@@ -50,10 +50,16 @@
 #define SOXR(X)    X(soxr_io_spec) X(soxr_oneshot) X(soxr_quality_spec) X(soxr_runtime_spec)
 /* clang-format on */
 
-/* FILE: the name that the linker took from the library, or no macro where the build had none. */
-#define LIBRARY(id, list)                                                                     \
+/* Its file: the name that the linker took from the library, or no macro where the build had none. */
+#define LATE(id, list)                                                                        \
     list(EK_LATE_STUB) static const ek_late_function id##_function[] = {list(EK_LATE_ENTRY)}; \
     static const ek_late id##_late = {EK_SO_##id, id##_function, sizeof id##_function / sizeof *id##_function};
+/* The tarball's helper has all but libheif in itself (tools/make/dist.mk). */
+#ifdef EK_LIBRARIES_LINKED
+#define LIBRARY(id, list) static const ek_late id##_late = {0};
+#else
+#define LIBRARY LATE
+#endif
 
 #ifdef EK_SO_JPEG
 LIBRARY(JPEG, JPEG)
@@ -70,7 +76,7 @@ LIBRARY(WEBPDEMUX, WEBPDEMUX)
 LIBRARY(GIF, GIF)
 #endif
 #ifdef EK_SO_HEIF
-LIBRARY(HEIF, HEIF)
+LATE(HEIF, HEIF)
 #endif
 #ifdef EK_SO_SNDFILE
 LIBRARY(SNDFILE, SNDFILE)
@@ -79,7 +85,7 @@ LIBRARY(SNDFILE, SNDFILE)
 LIBRARY(SOXR, SOXR)
 #endif
 
-/* Those of each, and why one is not there. */
+/* Those of each, without a file where they are linked, and why one is not there. */
 static const ek_late *const parts[EK_LIBRARIES][2] = {
 #ifdef EK_SO_JPEG
     [EK_LIBRARY_JPEG] = {&JPEG_late},
@@ -112,7 +118,7 @@ static void open_all(void)
     for (int l = 0; l < EK_LIBRARIES; l++) {
         if (!parts[l][0]) snprintf(why[l], sizeof why[l], "this build had no %s", name[l]);
         for (int i = 0; i < 2 && parts[l][i]; i++)
-            if (ek_late_open(parts[l][i])) snprintf(why[l], sizeof why[l], "%s", ek_err_text());
+            if (parts[l][i]->file && ek_late_open(parts[l][i])) snprintf(why[l], sizeof why[l], "%s", ek_err_text());
     }
 }
 

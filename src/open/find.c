@@ -116,6 +116,6 @@ ek_err ek_bundled_find(ek_buf *out)
     return ek_fail(
         EK_ENOTFOUND,
         "the bundled model is not beside the program, in %s/../share/evenkeel/models/pocket: `make install` puts "
-        "both in place",
+        "both in place; of the tarball copy the whole folder, or link to the program",
         self);
 }

@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Makes what the program of a tarball is linked against: Debian 11's C library, and the three libraries that Debian 12 has
+# no archives of, compiled from its sources. From the mirror that this machine's apt has, checked by apt against Debian's keys.
+# Usage: libraries.sh DIR FETCHED
+#   FETCHED   what comes from the mirror; kept, so that a second build fetches nothing
+#   DIR       made anew: root/ is the C library's, static/ holds include/ and lib/ of the three, source/ their texts
+set -euo pipefail
+dir=$(realpath -m "$1") fetched=$(realpath -m "$2")
+# linux-libc-dev, crypt: libc6-dev needs them.
+binaries=(libc6 libc6-dev linux-libc-dev libcrypt1 libcrypt-dev libgcc-s1)
+sources=(libsoxr mpg123 libsndfile)
+say() { echo "  $*"; }
+fail() { echo "dist: $*" >&2; exit 1; }
+
+[ "$(uname -m)" = x86_64 ] || fail "a tarball is made on x86_64, this is $(uname -m)"
+[ "$(. /etc/os-release && echo "${VERSION_CODENAME-}")" = bookworm ] || fail "a tarball is made on Debian 12 (bookworm): \
+a newer C library's headers name functions that Debian 11 lacks, and archives differ"
+
+fetch() {
+  local uris
+  uris=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' 'Component: main' | sort -u |
+    awk '$2 ~ /^bookworm(-security|-updates)?$/')
+  [ -n "$uris" ] || fail "apt has no list of Debian 12's packages: run apt-get update"
+  local mirror; mirror=$(awk '$2 == "bookworm" {print $1; exit}' <<<"$uris")
+  local key=/usr/share/keyrings/debian-archive-keyring.gpg
+  rm -rf "$fetched" && mkdir -p "$fetched"/apt/{lists,cache/archives}/partial
+  : >"$fetched/apt/status"
+  { echo "deb [signed-by=$key] $mirror bullseye main"
+    awk -v key=$key '{print "deb-src [signed-by=" key "] " $1 " " $2 " main"}' <<<"$uris"
+  } >"$fetched/apt/sources.list"
+  printf '%s\n' "Dir::Etc::sourcelist \"$fetched/apt/sources.list\";" 'Dir::Etc::sourceparts "-";' \
+    "Dir::State::lists \"$fetched/apt/lists\";" "Dir::State::status \"$fetched/apt/status\";" \
+    "Dir::Cache \"$fetched/apt/cache\";" 'APT::Sandbox::User "root";' >"$fetched/apt/conf"
+  (export APT_CONFIG=$fetched/apt/conf
+    cd "$fetched"
+    apt-get update -qq && apt-get download -qq "${binaries[@]}" && apt-get source -qq --download-only "${sources[@]}") \
+    >"$fetched/log" 2>&1 || fail "the mirror gives not all: $(tail -n 2 "$fetched/log")"
+  rm -rf "$fetched/apt"
+  : >"$fetched/whole"
+}
+if [ ! -e "$fetched/whole" ]; then
+  say "fetch Debian 11's C library and the sources of ${sources[*]}"
+  fetch
+fi
+
+rm -rf "$dir" && mkdir -p "$dir"/{root,static,source}
+for deb in "$fetched"/*.deb; do dpkg -x "$deb" "$dir/root"; done
+# Links of the C library that begin at / would lead to this machine's.
+find "$dir/root" -type l -lname '/*' | while read -r link; do
+  ln -sfn --relative "$dir/root$(readlink "$link")" "$link"
+done
+
+export CC=${CC:-gcc} CFLAGS="-O2 -fPIC -fstack-protector-strong -fcf-protection -D_FORTIFY_SOURCE=2 -w"
+export CFLAGS+=" -ffile-prefix-map=$dir=." LC_ALL=C TZ=UTC
+cd "$dir/source"
+for s in "${sources[@]}"; do dpkg-source -x "$fetched"/"$s"_*.dsc "$s" >"$s.log" 2>&1 || fail "$s: $(tail -n 1 "$s.log")"; done
+
+build() { # name, a function; its output is shown when it fails
+  say "build $1"
+  "$2" >"$1.log" 2>&1 || { tail -n 20 "$1.log" >&2; fail "$1 does not compile"; }
+}
+cmake_one() { # folder, options
+  cmake -S "$1" -B "$1/build" -DCMAKE_INSTALL_PREFIX="$dir/static" -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_BUILD_TYPE=None \
+    -DCMAKE_POLICY_VERSION_MINIMUM=3.5 -DBUILD_SHARED_LIBS=OFF -DCMAKE_C_COMPILER="${CC##* }" \
+    -DCMAKE_PREFIX_PATH="$dir/static" "${@:2}" &&
+    make -C "$1/build" && make -C "$1/build" install
+}
+# Without OpenMP: the helper has one processor.
+soxr() { cmake_one libsoxr -DWITH_OPENMP=OFF -DBUILD_TESTS=OFF -DBUILD_EXAMPLES=OFF -DWITH_LSR_BINDINGS=OFF; }
+mpg123() {
+  (cd mpg123 && ./configure --prefix="$dir/static" --libdir="$dir/static/lib" --disable-shared --enable-static \
+    --disable-components --enable-libmpg123 && make && make install)
+}
+sndfile() {
+  cmake_one libsndfile -DENABLE_MPEG=ON -DBUILD_PROGRAMS=OFF -DBUILD_EXAMPLES=OFF -DBUILD_TESTING=OFF \
+    -DENABLE_CPACK=OFF -DINSTALL_MANPAGES=OFF
+  grep -q 'define HAVE_MPEG 1' libsndfile/build/src/config.h # it goes on without, if it does not find the two libraries
+}
+build soxr soxr
+build mpg123 mpg123
+build sndfile sndfile
+: >"$dir/whole"

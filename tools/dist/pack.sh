@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# The folder evenkeel/ and its tarball, behind a check that the programs run on Debian 11. Called by make dist.
+# Usage: pack.sh DIST VERSION ARCHITECTURES   (SOURCE_DATE_EPOCH: the time of every file)
+set -euo pipefail
+dist=$1 version=$2 archs=$3
+tree=$dist/evenkeel-tree/evenkeel tarball=$dist/evenkeel-$version-x86_64-linux.tar.xz
+fail() { echo "dist: $*" >&2; exit 1; }
+
+# Libraries that a C library of 2.30 has, and no newer symbol of theirs.
+for program in evenkeel evenkeel-decode; do
+  needed=$(objdump -p "$dist/$program" | awk '$1 == "NEEDED" && $2 !~ /^(libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|libc\.so\.6|ld-linux-x86-64\.so\.2)$/ {print $2}')
+  [ -z "$needed" ] || fail "$program needs ${needed//$'\n'/, } from the machine"
+  newest=$(objdump -T "$dist/$program" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
+  [ "$(printf '%s\n' "$newest" GLIBC_2.30 | sort -V | tail -n 1)" = GLIBC_2.30 ] || fail "$program has symbols of $newest, newer than 2.30"
+  echo "  $program: $(stat -c %s "$dist/$program") bytes, newest symbol $newest"
+done
+
+rm -rf "$dist/evenkeel-tree"
+install -d "$tree"/bin "$tree"/share/evenkeel/models
+install -m 755 "$dist/evenkeel" "$dist/evenkeel-decode" "$tree/bin"
+for model in pocket pocket-drafter; do
+  install -d "$tree/share/evenkeel/models/$model"
+  install -m 644 models/$model/* "$tree/share/evenkeel/models/$model"
+done
+install -m 644 LICENSE CHANGELOG.md "$tree"
+sed 's#/usr/local/bin#/opt/evenkeel/bin#' deploy/evenkeel.service >"$tree/evenkeel.service"
+"$(dirname "$0")/parts.py" "$dist/libraries" "${DIST_FETCHED:-$dist/fetched}" "$tree" "$version"
+
+tar -C "$dist/evenkeel-tree" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX \
+  --mtime="@$SOURCE_DATE_EPOCH" -cf - evenkeel | xz -9e -T1 >"$tarball.new"
+mv "$tarball.new" "$tarball"
+cp "$tree/sbom.spdx.json" "${tarball%.tar.xz}.spdx.json"
+(cd "$dist" && sha256sum "${tarball##*/}" >"${tarball##*/}.sha256")
+echo "  $tarball: $(stat -c %s "$tarball") bytes, GPU kernels for $archs"

@@ -1,0 +1,46 @@
+# The tarball for x86_64 Linux (docs/PACKAGES.md): the objects of this build, linked against Debian 11's C library, every
+# other library in the programs themselves (tools/dist/libraries.sh).
+DIST      := build/dist
+DIST_LIBS := $(DIST)/libraries
+# Packages of Debian that are fetched once; another build may use them.
+DIST_FETCHED ?= $(DIST)/fetched
+DIST_EPOCH = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y CHANGELOG.md))
+DIST_NAME := evenkeel-$(VERSION)-x86_64-linux.tar.xz
+# Where one can be made.
+DIST_HERE = $(and $(filter x86_64,$(ARCH)),$(filter bookworm,$(shell . /etc/os-release && echo $$VERSION_CODENAME)))
+# What is needed beside a build's packages.
+DIST_SETUP := cmake dpkg-dev xz-utils libmp3lame-dev
+
+# Debian's gcc looks for crt1.o and libc.so beside its own first, --sysroot or not.
+DIST_ROOT := $(DIST_LIBS)/root
+DIST_LD   = --sysroot=$(DIST_ROOT) $(foreach d,usr/lib lib,-B$(DIST_ROOT)/$d/x86_64-linux-gnu -L$(DIST_ROOT)/$d/x86_64-linux-gnu) -static-libgcc -s
+archive   = $(or $(wildcard $(DIST_LIBS)/static/lib/lib$1.a),$(shell $(CC) -print-file-name=lib$1.a))
+archives  = -Wl,--start-group $(foreach a,$1,$(call archive,$a)) -Wl,--end-group -lm -ldl -lpthread
+DIST_PROGRAM := ssl crypto jansson event event_pthreads sqlite3 edit bsd md tinfo
+DIST_HELPER  := jpeg png16 z webp webpdemux gif sndfile FLAC vorbisenc vorbis ogg opus mpg123 mp3lame soxr
+
+$(DIST_LIBS)/whole: tools/dist/libraries.sh
+	@CC='$(CC)' tools/dist/libraries.sh $(DIST_LIBS) $(DIST_FETCHED)
+
+$(DIST)/evenkeel: $(call libs,cli) $(DIST_LIBS)/whole
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -pie $(DIST_LD) -o $@ -Wl,--start-group $(filter %.a,$^) -Wl,--end-group $(call archives,$(DIST_PROGRAM))
+
+# Without the stubs of src/decode, and with its functions hidden from the libraries that libheif brings.
+$(DIST)/libraries.o: src/decode/libraries.c $(DIST_LIBS)/whole
+	@$(CC) $(ALL_CFLAGS) $(MEDIA_CFLAGS) -DEK_LIBRARIES_LINKED -c -o $@ $<
+$(DIST)/evenkeel-decode: $(call objs,helper) $(filter-out %/libraries.o,$(call objs,decode)) $(DIST)/libraries.o $(filter-out %/ek_decode.a,$(call libs,decode)) $(DIST_LIBS)/whole
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -pie $(DIST_LD) -rdynamic -Wl,--exclude-libs,ALL -o $@ -Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group $(call archives,$(DIST_HELPER))
+
+# Nobody shall publish by mistake what has no kernels for GPUs.
+dist: ## the tarball for x86_64 Linux, its SBOM and SHA-256 (CUDA_ARCHS: all unless given; CUDA=0: none), on Debian 12
+	@tools/setup.sh $(DIST_SETUP)
+	$(if $(or $(filter 0,$(CUDA)),$(NVCC)),,@echo "dist: nvcc is not installed; CUDA=0 makes a tarball without kernels for GPUs" >&2; exit 1)
+	@$(MAKE) --no-print-directory $(PARALLEL) $(if $(filter file,$(origin CUDA_ARCHS)),CUDA_ARCHS=all) $(DIST)/$(DIST_NAME)
+
+$(DIST)/$(DIST_NAME): $(DIST)/evenkeel $(DIST)/evenkeel-decode tools/dist/pack.sh tools/dist/parts.py tools/dist/parts.tsv $(wildcard models/pocket/* models/pocket-drafter/*)
+	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) DIST_FETCHED='$(DIST_FETCHED)' tools/dist/pack.sh $(DIST) $(VERSION) '$(or $(if $(CUDA_ON),$(CUDA_ARCHS)),none)'
+
+dist-check: ## make the tarball twice, in folders, time zones and masks that differ: the same bytes
+	@tools/dist/twice.sh $(if $(filter 0,$(CUDA)),CUDA=0) $(if $(filter file,$(origin CUDA_ARCHS)),,'CUDA_ARCHS=$(CUDA_ARCHS)')
+
+.PHONY: dist dist-check
