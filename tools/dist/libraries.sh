@@ -3,7 +3,7 @@
 # no archives of, compiled from its sources. From the mirror that this machine's apt has, checked by apt against Debian's keys.
 # Usage: libraries.sh DIR FETCHED
 #   FETCHED   what comes from the mirror; kept, so that a second build fetches nothing
-#   DIR       made anew: root/ is the C library's, static/ holds include/ and lib/ of the three, source/ their texts
+#   DIR       made anew: libc/ is the C library's, static/ holds include/ and lib/ of the three, source/ their texts
 set -euo pipefail
 dir=$(realpath -m "$1") fetched=$(realpath -m "$2")
 # linux-libc-dev, crypt: libc6-dev needs them.
@@ -43,11 +43,11 @@ if [ ! -e "$fetched/whole" ]; then
   fetch
 fi
 
-rm -rf "$dir" && mkdir -p "$dir"/{root,static,source}
-for deb in "$fetched"/*.deb; do dpkg -x "$deb" "$dir/root"; done
+rm -rf "$dir" && mkdir -p "$dir"/{libc,static,source}
+for deb in "$fetched"/*.deb; do dpkg -x "$deb" "$dir/libc"; done
 # Links of the C library that begin at / would lead to this machine's.
-find "$dir/root" -type l -lname '/*' | while read -r link; do
-  ln -sfn --relative "$dir/root$(readlink "$link")" "$link"
+find "$dir/libc" -type l -lname '/*' | while read -r link; do
+  ln -sfn --relative "$dir/libc$(readlink "$link")" "$link"
 done
 
 export CC=${CC:-gcc} CFLAGS="-O2 -fPIC -fstack-protector-strong -fcf-protection -D_FORTIFY_SOURCE=2 -w"

@@ -26,18 +26,20 @@ def part(source, libraries, fetched):
     kind, _, name = source.rpartition(':')
     if kind == 'page':
         folder = os.path.join(PAGE, name)
-        if not os.path.exists(folder):
-            return None
+        if not os.path.exists(folder): # as tools/make/page.mk: Debian's file, or none
+            return part('libjs-highlight.js', libraries, fetched) if 'highlight' in name else None
         with open(os.path.join(folder, 'package.json'), encoding='utf-8') as f:
             return json.load(f)['version'], 'Organization: npm', os.path.join(folder, 'LICENSE')
     if kind == 'source':
         dsc = [f for f in os.listdir(fetched) if re.fullmatch(re.escape(name) + r'_.*\.dsc', f)]
         assert len(dsc) == 1, f'{name}: {dsc}'
         return dsc[0][len(name) + 1:-4], 'Organization: Debian', f'{libraries}/source/{name}/debian/copyright'
-    if kind == 'root':
+    if kind == 'libc':
         deb = [f for f in os.listdir(fetched) if f.startswith(name + '_')]
         return output('dpkg-deb', '-f', f'{fetched}/{deb[0]}', 'Version'), 'Organization: Debian', \
-            f'{libraries}/root/usr/share/doc/{name}/copyright'
+            f'{libraries}/libc/usr/share/doc/{name}/copyright'
+    if not os.path.exists(f'/usr/share/doc/{name}/copyright'):
+        return None
     version = output('dpkg-query', '-W', '-f=${Version}\n', name).split('\n')[0]
     return version, 'Organization: Debian', f'/usr/share/doc/{name}/copyright'
 
