@@ -14,7 +14,8 @@ DIST_SETUP := cmake dpkg-dev xz-utils libmp3lame-dev
 # Debian's gcc looks for crt1.o and libc.so beside its own first, --sysroot or not.
 DIST_LIBC := $(DIST_LIBS)/libc
 DIST_LD   = --sysroot=$(DIST_LIBC) $(foreach d,usr/lib lib,-B$(DIST_LIBC)/$d/x86_64-linux-gnu -L$(DIST_LIBC)/$d/x86_64-linux-gnu) -static-libgcc -s
-archive   = $(or $(wildcard $(DIST_LIBS)/static/lib/lib$1.a),$(shell $(CC) -print-file-name=lib$1.a))
+DIST_BUILT := sndfile mpg123 soxr
+archive   = $(if $(filter $(DIST_BUILT),$1),$(DIST_LIBS)/static/lib/lib$1.a,$(shell $(CC) -print-file-name=lib$1.a))
 archives  = -Wl,--start-group $(foreach a,$1,$(call archive,$a)) -Wl,--end-group -lm -ldl -lpthread
 DIST_PROGRAM := ssl crypto jansson event event_pthreads sqlite3 edit bsd md tinfo
 DIST_HELPER  := jpeg png16 z webp webpdemux gif sndfile FLAC vorbisenc vorbis ogg opus mpg123 mp3lame soxr
