@@ -5,10 +5,13 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+# Both copies first: the tree may change while they are built.
+for copy in a another/folder; do
+  mkdir -p "$dir/$copy"
+  git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$dir/$copy"
+  [ ! -d tools/page/node_modules ] || cp -r tools/page/node_modules "$dir/$copy/tools/page"
+done
 one() { # folder, zone, mask, variables of make
-  mkdir -p "$dir/$1"
-  git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$dir/$1"
-  [ ! -d tools/page/node_modules ] || cp -r tools/page/node_modules "$dir/$1/tools/page"
   (umask "$3" && cd "$dir/$1" && TZ=$2 make --no-print-directory -j"$(nproc)" DIST_FETCHED="$dir/fetched" "${@:4}" dist) >"$dir/log" 2>&1 ||
     { tail -n 20 "$dir/log"; exit 1; }
   sha256sum "$dir/$1"/build/dist/evenkeel-*.tar.xz | cut -d' ' -f1
