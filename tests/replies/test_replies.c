@@ -237,7 +237,7 @@ static void longer_ones_stay(void **state)
     ek_replies_close(r);
 }
 
-static void the_owner_of_most_loses(void **state)
+static void the_largest_owner_loses(void **state)
 {
     (void)state;
     ek_replies *r = store_of(65536, 0);
@@ -497,7 +497,7 @@ int main(void)
         cmocka_unit_test(a_record_is_what_was_put_in),
         cmocka_unit_test(every_changed_bit_is_found),
         cmocka_unit_test(longer_ones_stay),
-        cmocka_unit_test(the_owner_of_most_loses),
+        cmocka_unit_test(the_largest_owner_loses),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(a_lie_takes_its_family_out),
         cmocka_unit_test(they_outlive_the_process),
