@@ -120,10 +120,10 @@ ek_reply_entry *ek_reply_table_find(ek_reply_table *t, const ek_reply_key *k)
 static void make_room(ek_reply_table *t, size_t bytes)
 {
     while (t->n > 0 && t->bytes + bytes > t->max_bytes) {
-        ek_reply_owner *most = t->owners;
-        for (ek_reply_owner *o = most->next; o; o = o->next)
-            if (o->bytes > most->bytes) most = o;
-        ek_reply_table_drop(t, most->oldest);
+        ek_reply_owner *largest = t->owners;
+        for (ek_reply_owner *o = largest->next; o; o = o->next)
+            if (o->bytes > largest->bytes) largest = o;
+        ek_reply_table_drop(t, largest->oldest);
         t->evicted++;
     }
 }

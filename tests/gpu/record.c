@@ -224,7 +224,7 @@ static CUresult launch(const CUlaunchConfig *c, CUfunction f, void **arg, void *
     look(name, c->sharedMemBytes, cluster);
     look_at_jobs(name, arg[0], overlap);
     if (c->gridDimY > EK_CUDA_GRID_Y || c->gridDimZ > EK_CUDA_GRID_Y)
-        snprintf(recorded.max, sizeof recorded.max, "%s: %u, %u, %u blocks", name, grid[0], grid[1], grid[2]);
+        snprintf(recorded.limit, sizeof recorded.limit, "%s: %u, %u, %u blocks", name, grid[0], grid[1], grid[2]);
     note(name, strlen(name) + 1), note(grid, sizeof grid);
     if (recorded.out)
         fprintf(recorded.out, "%s %u,%u,%u x %u shared %u cluster %u overlap %u:", name, grid[0], grid[1], grid[2],

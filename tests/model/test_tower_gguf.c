@@ -137,6 +137,10 @@ static void bf16_is_taken_first(void **state)
     put_mmproj(dir, "mmproj-F16.gguf", NULL);
     float *still = rows_of(in(dir, "model.gguf"), NULL, &m);
     assert_memory_equal(first, still, sizeof *first * (size_t)n);
+    ek_towers *t; /* stored replies are named by that file's contents */
+    assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){0}), EK_OK);
+    assert_string_equal(ek_towers_file(t), in(dir, "mmproj-BF16.gguf"));
+    ek_towers_close(t);
     put_mmproj(dir, "mmproj-BF16.gguf", NULL);
     free(still);
     still = rows_of(in(dir, "model.gguf"), NULL, &m);
@@ -155,6 +159,7 @@ static void a_model_alone_has_no_towers(void **state)
     write_gguf(dir, "model.gguf", &config, &(gguf_opts){.type = GGUF_F32}, NULL);
     assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){0}), EK_OK);
     assert_int_equal(ek_towers_takes_image(t), EK_EUNSUPPORTED);
+    assert_null(ek_towers_file(t));
     ek_towers_close(t);
     assert_int_equal(ek_towers_open(&t, in(dir, "model.gguf"), &(ek_towers_opts){.mmproj = in(dir, "model.gguf")}),
                      EK_EFORMAT);

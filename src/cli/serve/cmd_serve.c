@@ -60,14 +60,14 @@ static ek_err open_journal(const ek_cli *cli, ek_opened *m, ek_journal **out)
 }
 
 /* What a stored reply depends on besides its request. */
-static ek_err make_identity(ek_buf *out, ek_opened *m, const ek_cli *cli)
+static ek_err make_identity(ek_buf *out, ek_opened *m)
 {
-    const char *digest;
+    const char *digest, *file = m->towers ? ek_towers_file(m->towers) : NULL;
     char towers[EK_MODEL_DIGEST];
     EK_TRY(ek_opened_digest(&digest, m));
     ek_buf_fmt(out, "model %s, %s", digest, ek_model_numerics_id(m->model));
-    if (!cli->has.mmproj || !strcmp(cli->mmproj, "none")) return EK_OK;
-    EK_TRY(ek_model_digest(towers, cli->mmproj, m->pool));
+    if (!file) return EK_OK;
+    EK_TRY(ek_model_digest(towers, file, m->pool));
     ek_buf_fmt(out, ", mmproj %s", towers);
     return EK_OK;
 }
@@ -90,7 +90,7 @@ static ek_err open_replies(const ek_cli *cli, ek_opened *m, ek_replies **out)
     const ek_config *c = ek_model_config(m->model);
     ek_buf identity = {0};
     if (!cli->has.cache_replies) return EK_OK;
-    ek_err err = make_identity(&identity, m, cli);
+    ek_err err = make_identity(&identity, m);
     const ek_replies_opts opts = {.identity = ek_buf_text(&identity),
                                   .n_vocab = c->vocab_size,
                                   .stop = c->stop,

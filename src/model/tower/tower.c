@@ -159,6 +159,11 @@ ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *o
     return err;
 }
 
+const char *ek_towers_file(const ek_towers *t)
+{
+    return t->source && t->source->gguf ? t->source->file : NULL;
+}
+
 static void forget_bound(ek_tower_binder *b)
 {
     for (int i = 0; i < b->n_own; i++) free(b->own[i]);
