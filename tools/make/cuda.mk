@@ -124,7 +124,7 @@ check-programs: $(DEVICE_TEST)
 
 # Models on a device, with the scenes of tests/same.
 GPU_TEST := $B/tests/gpu/device/device
-SCENES   := $(addprefix $B/tests/same/,scene.o cases.o masked.o media.o pictures.o continued.o shared.o)
+SCENES   := $(addprefix $B/tests/same/,scene.o cases.o masked.o media.o pictures.o continued.o shared.o stored.o) $(addprefix $B/lib/,ek_replies.a ek_text.a)
 $(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $(SCENES) $(TEST_SUPPORT) $(call libs,gpu)
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
 
