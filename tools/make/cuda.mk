@@ -161,7 +161,7 @@ $B/tests/gpu/test_launches.o: CFLAGS += -I$B/tests
 $(EMULATED): $(EMULATED_OBJ)
 	$(call say,link $@)$(CXX) -shared $(EMULATED_SAN) -o $@ $^ -ldl
 
-$B/tests/gpu/test_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower $B/tests/gpu/test_ranks_emulated $B/tests/gpu/test_turns_emulated: $(EMULATED)
+$B/tests/gpu/test_emulated $B/tests/gpu/test_drafter_emulated $B/tests/gpu/test_pages $B/tests/gpu/test_tower $B/tests/gpu/test_ranks_emulated $B/tests/gpu/test_turns_emulated: $(EMULATED)
 $B/tests/gpu/test_ranks_emulated $B/tests/gpu/test_turns_emulated: $(SCENES)
 check-programs: $(EMULATED)
 
