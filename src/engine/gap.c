@@ -47,7 +47,7 @@ static int rounded(int rows)
     return rows / unit * unit;
 }
 
-int ek_gap_rows(const ek_gap *g, double seconds, double spent, int most)
+int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows)
 {
     const double twice = 2 * g->reply, may = seconds * AIM > twice ? seconds * AIM : twice,
                  left = may - spent - g->reply;
@@ -58,5 +58,5 @@ int ek_gap_rows(const ek_gap *g, double seconds, double spent, int most)
         rows = n >= least_of(bin + 1) ? least_of(bin + 1) - 1 : (int)n;
     }
     rows = rows < EK_GAP_LEAST ? EK_GAP_LEAST : rounded(rows);
-    return rows < most ? rows : most;
+    return rows < max_rows ? rows : max_rows;
 }

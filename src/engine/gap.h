@@ -19,9 +19,9 @@ typedef struct ek_gap {
 
 /* A step took so long, with so many rows of prompts (0: of replies alone). */
 void ek_gap_note(ek_gap *g, int rows, double seconds);
-/* Rows of prompts, EK_GAP_LEAST to most (at least 1), of a step that may end within `seconds`, or within twice the time
- * of a step without prompts if that is longer; `spent` of it has gone by. Of a number of binary digits the four leading
- * ones are kept, so that there are few different ones. */
-int ek_gap_rows(const ek_gap *g, double seconds, double spent, int most);
+/* Rows of prompts, EK_GAP_LEAST to max_rows (at least 1), of a step that may end within `seconds`, or within twice the
+ * time of a step without prompts if that is longer; `spent` of it has gone by. Of a number of binary digits the four
+ * leading ones are kept, so that there are few different ones. */
+int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows);
 
 #endif

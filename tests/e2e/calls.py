@@ -61,7 +61,7 @@ def values_that_the_model_refuses(top):
         d = (*m, "--drafter", DRAFTER)
         refused(2, f"the vocabulary has {VOCAB}", "draft", *d, "--ids", ids, "--out", out)
         refused(2, f"the context is {CONTEXT}", "draft", *d, "--ids", ",".join("2" * CONTEXT), "--out", out)
-    refused(2, "is no repository", "list", "")
+    refused(2, "is no model", "list", "")
     check("nothing is left", os.listdir(top) == ["journal"], os.listdir(top))
     with open(out, "w", encoding="utf-8") as f:
         f.write("an earlier result")

@@ -150,7 +150,7 @@ def a_terminal_has_a_bar_and_a_question(c):
     c.serve({**SMALL, "model.safetensors": noise(MB, 1)}, speed=2 * MB)
     status, shown, out = on_terminal(c, ["pull", c.repo_name])
     check(status == 0 and out.count("\n") == 1, shown)
-    check(re.search(r"\r\[#*\.+\] +\d+ %  .* of 1\.05 MB .*/s .* left  file 3 of 3", shown), repr(shown[-500:]))
+    check(re.search(r"\r\x1b\[K\[#*\.+\] +\d+ %  .* of 1\.05 MB .*/s .* left  file 3 of 3", shown), repr(shown[-500:]))
     check("%" not in shown.rsplit("\r\x1b[K", 1)[1], "the bar is left there")
     status, shown, out = on_terminal(c, ["rm", c.repo_name], b"n\n")
     check(status == 0 and "nothing is removed" in shown and os.path.exists(c.dir), shown)

@@ -52,8 +52,8 @@ typedef struct ek_towers_opts {
 ek_err ek_towers_open(ek_towers **out, const char *path, const ek_towers_opts *opts);
 void ek_towers_close(ek_towers *t); /* NULL is fine; after all work was freed */
 const ek_towers_info *ek_towers_get(const ek_towers *t);
-/* The path of the GGUF that holds the towers: the one that was named or found beside the model, or the model's own file.
- * NULL: they lie in the model's folder, or there are none. */
+/* The path of the GGUF that holds the towers: the one that was named or found beside the model, or the model's own
+ * file. NULL: they lie in the model's folder, or there are none. */
 const char *ek_towers_file(const ek_towers *t);
 
 /* EK_OK, or EUNSUPPORTED with a sentence that says what the model lacks. */
