@@ -78,7 +78,7 @@ done
 # --- container ---
 # Every library that the program needs, and that its decoders look for, belongs to a package of the last stage (libc6 is in
 # every image).
-packages=" libc6 $(sed -n '/^FROM debian/,$p' deploy/Containerfile | grep -oE 'lib[a-z0-9.+-]+' | tr '\n' ' ')"
+packages=" libc6 $(sed -n '/^FROM debian/,$p' deploy/Containerfile | grep -oE 'z?lib[a-z0-9.+-]+' | tr '\n' ' ')"
 while read -r library; do
   file=$(ldd "$build/evenkeel" | awk -v name="$library" '$1 == name {print $3}')
   [ -n "$file" ] || file=$(PATH=$PATH:/sbin:/usr/sbin ldconfig -p | awk -v name="$library" '$1 == name {print $NF; exit}')
