@@ -154,6 +154,7 @@ def it_ends_with_its_client(s):
 def a_killed_one_costs_one_request(s):
     want = goes_on(s)
     for which in (0, 1):
+        until(lambda: not decoding(s))  # of a request before
         replies = []
         t = threading.Thread(target=lambda: replies.append(post(s, ask(SLOW))))
         t.start()
