@@ -5,13 +5,13 @@
 #include "base/encoding.h"
 #include "media/header.h"
 
-/* What says how it is turned. */
+/* The chunks that say how a picture is turned. */
 typedef struct texts {
     ek_inflate_fn *inflate;
     bool has_exif, has_raw; /* eXIf; "Raw profile type exif" */
-    bool unread;
-    int exif, raw, xmp; /* what they say */
-    int n_inflated;     /* texts so far that were compressed */
+    bool unread;            /* as in ek_image_header */
+    int exif, raw, xmp;     /* their orientations */
+    int n_inflated;         /* texts so far that were compressed */
 } texts;
 
 enum { MAX_TEXT = 1 << 20, MAX_INFLATED = 4 }; /* bytes of a text; texts of a picture */
@@ -28,8 +28,9 @@ static int read_raw(const uint8_t *s, size_t n)
         if (!end) return 0;
         at = (size_t)(end - s) + 1;
     }
-    uint8_t *bytes = ek_alloc(MAX);
-    while (at < n && made < MAX) {
+    const size_t room = (n - at) / 2 < MAX ? (n - at) / 2 : MAX; /* not MAX for each: a file may have a million texts */
+    uint8_t *bytes = ek_alloc(room);
+    while (at < n && made < room) {
         const int byte = ek_hex_byte((const char *)s + at, n - at);
         if (byte >= 0) bytes[made++] = (uint8_t)byte, at += 2;
         else if (s[at] == '\n' || s[at] == '\r' || s[at] == ' ') at++;
@@ -108,8 +109,7 @@ static ek_err read_size(ek_image_header *h, const uint8_t *p, size_t n)
     return EK_OK;
 }
 
-/* Chunks up to the end of the file, without their data but for a few texts; a bounded walk of 12 bytes and more each.
- */
+/* Chunks up to the end of the file, without their data but for a few texts; each has at least 12 bytes. */
 ek_err ek_png_header(ek_image_header *h, ek_media_bytes f, ek_inflate_fn *inflate)
 {
     texts t = {.inflate = inflate};

@@ -12,6 +12,7 @@
 #include <png.h>
 #include <zlib.h>
 
+#include "base/clock.h"
 #include "base/hash/hash.h"
 #include "draw.h"
 #include "media/header.h"
@@ -198,6 +199,34 @@ static void what_stands_behind_png(void **state)
     ek_image_free(&image);
 }
 
+/* The server reads headers on its own threads: time is linear in the file, however small its texts are. */
+static void many_small_texts_of_png(void **state)
+{
+    (void)state;
+    enum { N = 500000 };
+    static const char text[] = "Raw profile type exif\0\nexif\n1\n00";
+    ek_image image = draw(W, H);
+    ek_buf b = {0}, c = {0};
+    ek_image_info info;
+    put_png(&b, image.rgb, W, H, PNG_COLOR_TYPE_RGB, 8, false, 0);
+    ek_buf_add(&c, b.data, b.len);
+    insert(&c, 33, "tEXt", text, sizeof text - 1);
+    const size_t n = c.len - b.len;
+    ek_buf chunk = {0};
+    ek_buf_add(&chunk, c.data + 33, n);
+    ek_buf_clear(&c), ek_buf_add(&c, b.data, 33);
+    for (int i = 0; i < N; i++) ek_buf_add(&c, chunk.data, n);
+    ek_buf_add(&c, b.data + 33, b.len - 33);
+    const double begin = ek_thread_time();
+    assert_int_equal(ek_image_probe(&info, c.data, c.len), EK_OK);
+    const double took = ek_thread_time() - begin;
+    print_message("measured: %d texts, %.1f MB, in %.1f ms\n", N, (double)c.len / 1e6, took * 1e3);
+    assert_int_equal(info.orientation, 1);
+    assert_true(took < 0.15);
+    ek_image_free(&image);
+    ek_buf_fini(&b), ek_buf_fini(&c), ek_buf_fini(&chunk);
+}
+
 static void stray_bytes_before_jpeg_markers(void **state)
 {
     (void)state;
@@ -224,6 +253,7 @@ int main(void)
         cmocka_unit_test(texts_of_png),
         cmocka_unit_test(xmp_of_jpeg_and_webp),
         cmocka_unit_test(what_stands_behind_png),
+        cmocka_unit_test(many_small_texts_of_png),
         cmocka_unit_test(stray_bytes_before_jpeg_markers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
