@@ -306,7 +306,7 @@ static void a_desk_that_stays_is_zeros(void **state)
         for (size_t k = ek_desk_bytes(&ask); k < d.n; k++) assert_int_equal(d.p[k], 0);
         assert_memory_equal(d.p, &ask, sizeof ask);
         assert_memory_equal(d.p + ek_desk_file(&ask), file, ask.n);
-        memset(d.p, 0x5A, ek_desk_bytes(&ask)); /* by a decoder that has been taken over */
+        memset(d.p, 0x5A, (ek_desk_bytes(&ask) + 4095) / 4096 * 4096); /* by a decoder that has been taken over */
         ek_desk_clear(&d, &ask);
         for (size_t k = 0; k < d.n; k++) assert_int_equal(d.p[k], 0);
         stayed += d.fd == fd;
@@ -340,6 +340,7 @@ static int tries(void)
     if (mprotect(p, 4096, PROT_READ | PROT_EXEC) == 0) could |= 16;
     if (mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) could |= 32;
     if (kill(getppid(), 0) == 0) could |= 64;
+    if (mremap(p, 4096, 8192, MREMAP_MAYMOVE) != MAP_FAILED) could |= 128; /* beyond its file, on a desk that stays */
     return could;
 }
 

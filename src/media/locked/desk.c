@@ -9,7 +9,7 @@
 
 #include "media/locked/helper_parts.h"
 
-enum { STEP = 1 << 20 /* bytes by which one that stays grows */ };
+enum { PAGE = 4096, STEP = 1 << 20 /* bytes by which one that stays grows */ };
 
 size_t ek_desk_bytes(const ek_ask *ask)
 {
@@ -51,5 +51,5 @@ ek_err ek_desk_lay(ek_shared_desk *d, const ek_ask *ask, const void *bytes)
 void ek_desk_clear(ek_shared_desk *d, const ek_ask *ask)
 {
     if (d->n > EK_DESK_KEPT) ek_desk_drop(d);
-    else if (d->p) memset(d->p, 0, ek_desk_bytes(ask));
+    else if (d->p) memset(d->p, 0, (ek_desk_bytes(ask) + PAGE - 1) / PAGE * PAGE); /* a decoder has whole pages of it */
 }
