@@ -351,6 +351,10 @@ def compaction_responses(s):
     events = events_of(s, body)
     assert [e["type"].removeprefix("response.") for e in events] == ["created", "in_progress", "output_item.added", "output_item.done", "completed"], events
     assert events[3]["item"] == events[-1]["response"]["output"][0] and events[3]["item"]["encrypted_content"] == item["encrypted_content"], events
+    # A summary that a limit cut replaces nothing.
+    cut = s.call("POST", RESPONSES, {**body, "max_output_tokens": 1})[2]
+    assert cut["status"] == "incomplete" and events_of(s, {**body, "max_output_tokens": 1})[3]["item"]["encrypted_content"] == cut["output"][0]["encrypted_content"], cut
+    assert digest(s, RESPONSES, [*items, *cut["output"], asked]) == digest(s, RESPONSES, [*items, asked])
     # A conversation that the server has goes on over it, and so does a new one by reference.
     assert post(s, RESPONSES, [asked], previous_response_id=whole["id"])["evenkeel"]["digest"] == want
     refers = [user("Hello"), user("What is 2 plus 3?"), {"type": "item_reference", "id": whole["output"][0]["id"]}, asked]

@@ -66,16 +66,18 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
     ek_buf_char(out, '}');
 }
 
-/* written: with the summary. */
+/* written: with the summary. One that a limit cut is left out, so that it replaces nothing; a response says that it is
+ * incomplete, a response.compaction cannot, and has the beginning. */
 static void put_compaction(ek_buf *out, const ek_api_reply *r, int index, bool written)
 {
+    const ek_responses *o = r->own;
     const char *text;
     size_t n;
     ek_buf_str(out, "{\"id\":");
     ek_responses_put_id(out, r, "cmp_", index);
     ek_buf_str(out, ",\"type\":\"compaction\",\"encrypted_content\":\"");
-    ek_compaction_of(r->choices[0], &text, &n);
-    if (written) ek_seal(out, text, n);
+    const bool whole = ek_compaction_of(r->choices[0], &text, &n);
+    if (written) ek_seal(out, text, whole || o->compact ? n : 0);
     ek_buf_str(out, "\"}");
 }
 
