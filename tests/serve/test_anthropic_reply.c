@@ -7,55 +7,29 @@
 
 #include <cmocka.h>
 
-#include "serve/api/dialect.h"
+#include "reply_case.h"
 #include "text/json/json.h"
 
 static const ek_dialect *const d = &ek_dialect_anthropic;
-
-typedef struct scene {
-    ek_api_request req;
-    ek_turn_result result;
-    const ek_turn_result *choices[1];
-    ek_api_reply r;
-    ek_buf stream;
-} scene;
 
 static void open_reply(scene *t, const char *more)
 {
     ek_buf body = {0};
     ek_api_limits limits = {.n_vocab = 10};
     ek_buf_fmt(&body, "{\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]%s}", more);
-    *t = (scene){0};
-    assert_int_equal(d->parse(&t->req, body.data, body.len, &limits), EK_OK);
-    t->choices[0] = &t->result;
-    t->r = (ek_api_reply){.id = "msg_1",
-                          .model = "m\"x",
-                          .stream = true,
-                          .n = 1,
-                          .n_prompts = 1,
-                          .choices = t->choices,
-                          .own = t->req.own,
-                          .turn = &t->req.turn};
+    open_scene(t, d, body.data, &limits, "msg_1", true);
+    t->r.model = "m\"x";
     t->result.n_prompt = 12;
     t->result.n_cached = 5;
     t->result.n_images = 4, t->result.n_images_kept = 3;
-    d->begin(&t->stream, &t->r, 0);
+    d->begin(&t->out, &t->r, 0);
     ek_buf_fini(&body);
-}
-
-static void say(scene *t, ek_reply_kind kind, const char *text, int call)
-{
-    ek_reply_event e = {.kind = kind, .text = text, .n = strlen(text), .call = call};
-    ek_reply_collect(&t->result.answer, &e);
-    d->event(&t->stream, &t->r, 0, &e);
 }
 
 static void finish(scene *t, ek_turn_end end)
 {
-    t->result.end = end;
     t->result.n_tokens = 7;
-    d->finish(&t->stream, &t->r, 0);
-    d->end(&t->stream, &t->r);
+    end_scene(t, end);
 }
 
 /* The events as a list of their data; each event has its own name before it. */
@@ -127,7 +101,7 @@ static json_t *blocks_of(const json_t *list)
 static void check(scene *t, const char *want, const char *want_blocks)
 {
     ek_buf types = {0}, whole = {0}, one = {0}, two = {0};
-    json_t *list = events(&t->stream), *blocks = blocks_of(list), *v;
+    json_t *list = events(&t->out), *blocks = blocks_of(list), *v;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *type = json_string_value(ek_json_get(json_array_get(list, i), "type"));
         if (!strcmp(type, "ping")) continue;
@@ -149,7 +123,7 @@ static void check(scene *t, const char *want, const char *want_blocks)
     json_decref(v);
     json_decref(list);
     json_decref(blocks);
-    ek_buf *all[] = {&types, &whole, &one, &two, &t->stream};
+    ek_buf *all[] = {&types, &whole, &one, &two, &t->out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) ek_buf_fini(all[i]);
     ek_answer_fini(&t->result.answer);
     ek_api_request_fini(&t->req);
@@ -172,7 +146,7 @@ static void thinking_text_and_calls(void **state)
     say(&t, EK_REPLY_CALL_ARGS, "{}", 1);
     say(&t, EK_REPLY_CALL_END, "", 1);
     finish(&t, EK_END_CALLS);
-    json_t *list = events(&t.stream);
+    json_t *list = events(&t.out);
     const json_t *start = ek_json_get(json_array_get(list, 0), "message"), *u = ek_json_get(start, "usage");
     assert_string_equal(json_string_value(ek_json_get(start, "id")), "msg_1");
     assert_string_equal(json_string_value(ek_json_get(start, "role")), "assistant");
@@ -186,7 +160,7 @@ static void thinking_text_and_calls(void **state)
     const json_t *signature = ek_json_get(ek_json_get(json_array_get(list, 5), "delta"), "signature");
     assert_true(json_string_length(signature) > 8); /* before the block's stop, never empty */
     json_decref(list);
-    json_t *blocks = events(&t.stream);
+    json_t *blocks = events(&t.out);
     json_t *b = blocks_of(blocks);
     assert_int_equal(json_array_size(b), 4);
     assert_string_equal(json_string_value(ek_json_get(json_array_get(b, 0), "thinking")), "h\"m");
@@ -234,7 +208,7 @@ static void cut_calls(void **state)
     say(&t, EK_REPLY_CALL_ARGS, "{\"city\":\"Os", 0);
     say(&t, EK_REPLY_CALL_CUT, "\"}", 0);
     finish(&t, EK_END_MAX_TOKENS);
-    assert_non_null(strstr(t.stream.data, "\"stop_reason\":\"max_tokens\""));
+    assert_non_null(strstr(t.out.data, "\"stop_reason\":\"max_tokens\""));
     ek_buf want = {0};
     char id[32];
     ek_call_id(id, "toolu_", "msg_1", 0);
@@ -251,8 +225,8 @@ static void omitted_thinking_is_in_the_signature(void **state)
     say(&t, EK_REPLY_REASONING, "secret", 0);
     say(&t, EK_REPLY_CONTENT, "x", 0);
     finish(&t, EK_END_STOP);
-    assert_null(strstr(t.stream.data, "secret"));
-    assert_null(strstr(t.stream.data, "thinking_delta"));
+    assert_null(strstr(t.out.data, "secret"));
+    assert_null(strstr(t.out.data, "thinking_delta"));
     check(&t, "message_start start delta stop start delta stop message_delta message_stop",
           "[{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"ek1+c2VjcmV0\"},"
           "{\"type\":\"text\",\"text\":\"x\"}]");
@@ -274,7 +248,7 @@ static void ends(void **state)
         open_reply(&t, ",\"stop_sequences\":[\"a\",\"b\\\"\"]");
         t.result.stop_string = 1;
         finish(&t, cases[i].end);
-        assert_non_null(strstr(t.stream.data, cases[i].says));
+        assert_non_null(strstr(t.out.data, cases[i].says));
         check(&t, NULL, "[]");
     }
 }
@@ -304,12 +278,12 @@ static void errors(void **state)
     }
     scene t;
     open_reply(&t, "");
-    ek_buf_clear(&t.stream);
-    d->failed(&t.stream, &t.r, 0, "it broke");
-    json_t *list = events(&t.stream);
+    ek_buf_clear(&t.out);
+    d->failed(&t.out, &t.r, 0, "it broke");
+    json_t *list = events(&t.out);
     assert_int_equal(json_array_size(list), 1);
     json_decref(list);
-    ek_buf_fini(&t.stream);
+    ek_buf_fini(&t.out);
     ek_api_request_fini(&t.req);
 }
 

@@ -7,20 +7,21 @@
 
 #include <cmocka.h>
 
+#include "reply_case.h"
 #include "serve/api/tools.h"
-#include "serve/api/dialect.h"
 #include "template_gets.h"
 #include "text/json/json.h"
 
 static const ek_dialect *const chat = &ek_dialect_openai_chat, *const responses = &ek_dialect_responses,
                                *const messages = &ek_dialect_anthropic_count;
 
+static const ek_api_limits small = {
+    .defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1}, .n_vocab = 1000, .ctx_tokens = 512};
+
 static ek_err parse(const ek_dialect *d, ek_api_request *r, const char *body)
 {
-    ek_api_limits limits = {
-        .defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1}, .n_vocab = 1000, .ctx_tokens = 512};
     *r = (ek_api_request){0};
-    ek_err err = d->parse(r, body, strlen(body), &limits);
+    ek_err err = d->parse(r, body, strlen(body), &small);
     r->turn.tools = r->tools;
     return err;
 }
@@ -47,32 +48,12 @@ static void declares(const ek_dialect *d, const char *body, const char *const *p
 
 /* --- replies --- */
 
-typedef struct scene {
-    ek_api_request req;
-    ek_turn_result result;
-    const ek_turn_result *choices[1];
-    ek_api_reply r;
-    ek_buf out;
-} scene;
-
 /* The reply of a call with these arguments in pieces of n bytes; cut: what the token limit left out, or NULL. */
 static void reply(scene *t, const ek_dialect *d, const char *body, bool stream, const char *name, const char *args,
                   size_t n, const char *cut)
 {
-    *t = (scene){0};
-    if (parse(d, &t->req, body)) fail_msg("%s in %s", ek_err_text(), body);
-    t->choices[0] = &t->result;
-    t->r = (ek_api_reply){.id = "id",
-                          .model = "m",
-                          .fingerprint = "f",
-                          .created = 17,
-                          .stream = stream,
-                          .n = 1,
-                          .n_prompts = 1,
-                          .choices = t->choices,
-                          .own = t->req.own,
-                          .turn = &t->req.turn};
-    t->result.end = cut ? EK_END_MAX_TOKENS : EK_END_CALLS;
+    open_scene(t, d, body, &small, "id", stream);
+    t->req.turn.tools = t->req.tools;
     if (stream) d->begin(&t->out, &t->r, 0);
     ek_reply_event events[64];
     char piece[64][64];
@@ -86,19 +67,8 @@ static void reply(scene *t, const ek_dialect *d, const char *body, bool stream, 
     }
     events[k++] = (ek_reply_event){
         .kind = cut ? EK_REPLY_CALL_CUT : EK_REPLY_CALL_END, .text = cut ? cut : "", .n = cut ? strlen(cut) : 0};
-    for (int i = 0; i < k; i++) {
-        ek_reply_collect(&t->result.answer, &events[i]);
-        if (stream) d->event(&t->out, &t->r, 0, &events[i]);
-    }
-    if (stream) d->finish(&t->out, &t->r, 0);
-    d->end(&t->out, &t->r);
-}
-
-static void close_scene(scene *t)
-{
-    ek_buf_fini(&t->out);
-    ek_answer_fini(&t->result.answer);
-    ek_api_request_fini(&t->req);
+    for (int i = 0; i < k; i++) say_event(t, &events[i]);
+    end_scene(t, cut ? EK_END_MAX_TOKENS : EK_END_CALLS);
 }
 
 static void has(const scene *t, const char *part)

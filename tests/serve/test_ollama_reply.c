@@ -7,62 +7,28 @@
 
 #include <cmocka.h>
 
-#include "serve/api/dialect.h"
+#include "reply_case.h"
 #include "text/json/json.h"
-
-typedef struct scene {
-    const ek_dialect *d;
-    ek_api_request req;
-    ek_turn_result result;
-    const ek_turn_result *choices[1];
-    ek_api_reply r;
-    ek_buf stream;
-} scene;
 
 static void open_reply(scene *t, const ek_dialect *d)
 {
     static const char body[] =
         "{\"model\":\"m\",\"prompt\":\"x\",\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}";
     ek_api_limits limits = {.n_vocab = 10};
-    *t = (scene){.d = d};
-    assert_int_equal(d->parse(&t->req, body, sizeof body - 1, &limits), EK_OK);
-    t->choices[0] = &t->result;
-    t->r = (ek_api_reply){.id = "ollama-1",
-                          .model = "m\"x",
-                          .created = 1700000000,
-                          .stream = true,
-                          .n = 1,
-                          .n_prompts = 1,
-                          .times = {0.5, 0.25, 2},
-                          .choices = t->choices,
-                          .own = t->req.own,
-                          .turn = &t->req.turn};
+    open_scene(t, d, body, &limits, "ollama-1", true);
+    t->r.model = "m\"x";
+    t->r.created = 1700000000;
+    t->r.times = (ek_api_times){0.5, 0.25, 2};
     t->result.n_prompt = 12;
-    d->heartbeat(&t->stream); /* while the prompt is read */
-    d->begin(&t->stream, &t->r, 0);
-}
-
-static void say(scene *t, ek_reply_kind kind, const char *text, int call)
-{
-    ek_reply_event e = {.kind = kind, .text = text, .n = strlen(text), .call = call};
-    ek_reply_collect(&t->result.answer, &e);
-    t->d->event(&t->stream, &t->r, 0, &e);
+    d->heartbeat(&t->out); /* while the prompt is read */
+    d->begin(&t->out, &t->r, 0);
 }
 
 static void finish(scene *t, ek_turn_end end)
 {
-    t->result.end = end;
     t->result.n_tokens = 7;
-    t->d->heartbeat(&t->stream);
-    t->d->finish(&t->stream, &t->r, 0);
-    t->d->end(&t->stream, &t->r);
-}
-
-static void close_reply(scene *t)
-{
-    ek_answer_fini(&t->result.answer);
-    ek_api_request_fini(&t->req);
-    ek_buf_fini(&t->stream);
+    t->d->heartbeat(&t->out);
+    end_scene(t, end);
 }
 
 /* Every line is JSON, none is empty: what clients do with lines fails at an empty one. */
@@ -115,11 +81,11 @@ static json_t *joined(const json_t *list, bool generate)
 static void check(scene *t)
 {
     ek_buf whole = {0};
-    json_t *list = lines(&t->stream), *want = joined(list, t->d == &ek_dialect_ollama_generate), *got;
+    json_t *list = lines(&t->out), *want = joined(list, t->d == &ek_dialect_ollama_generate), *got;
     t->r.stream = false;
     t->d->end(&whole, &t->r);
     if (ek_json_read(&got, whole.data, whole.len, 0)) fail_msg("%s: %s", whole.data, ek_err_text());
-    if (!json_equal(got, want)) fail_msg("%s is not what %s says", whole.data, t->stream.data);
+    if (!json_equal(got, want)) fail_msg("%s is not what %s says", whole.data, t->out.data);
     json_decref(list);
     json_decref(want);
     json_decref(got);
@@ -139,7 +105,7 @@ static void a_chat(void **state)
     say(&t, EK_REPLY_CALL_END, "", 0);
     finish(&t, EK_END_CALLS);
     assert_string_equal(
-        t.stream.data,
+        t.out.data,
         " {\"model\":\"m\\\"x\",\"created_at\":\"2023-11-14T22:13:20Z\",\"message\":{\"role\":\"assistant\",\"content\":\"\","
         "\"thinking\":\"a \\\"thought\\\"\"},\"done\":false}\n"
         "{\"model\":\"m\\\"x\",\"created_at\":\"2023-11-14T22:13:20Z\",\"message\":{\"role\":\"assistant\",\"content\":\"text\\n\"},"
@@ -150,7 +116,7 @@ static void a_chat(void **state)
         "\"done_reason\":\"stop\",\"total_duration\":2750000003,\"load_duration\":500000001,\"prompt_eval_count\":12,"
         "\"prompt_eval_duration\":250000001,\"eval_count\":7,\"eval_duration\":2000000001,\"id\":\"ollama-1\"}\n");
     check(&t);
-    close_reply(&t);
+    close_scene(&t);
 }
 
 /* Arguments of a call that the token limit cut are an object all the same; clients read them as one. */
@@ -166,10 +132,10 @@ static void a_cut_call(void **state)
     say(&t, EK_REPLY_CALL_ARGS, "{\"a\":", 1);
     say(&t, EK_REPLY_CALL_CUT, "null}", 1);
     finish(&t, EK_END_MAX_TOKENS);
-    assert_non_null(strstr(t.stream.data, "\"index\":1,\"name\":\"g\",\"arguments\":{\"a\":null}"));
-    assert_non_null(strstr(t.stream.data, "\"done_reason\":\"length\""));
+    assert_non_null(strstr(t.out.data, "\"index\":1,\"name\":\"g\",\"arguments\":{\"a\":null}"));
+    assert_non_null(strstr(t.out.data, "\"done_reason\":\"length\""));
     check(&t);
-    close_reply(&t);
+    close_scene(&t);
 }
 
 static void a_text(void **state)
@@ -188,13 +154,13 @@ static void a_text(void **state)
         t.r.digest = "00000000000000ff";
         say(&t, EK_REPLY_CONTENT, "a", 0);
         say(&t, EK_REPLY_CONTENT, "", 0);
-        t.d->step(&t.stream, &t.r);
-        t.d->step(&t.stream, &t.r); /* nothing more to say */
+        t.d->step(&t.out, &t.r);
+        t.d->step(&t.out, &t.r); /* nothing more to say */
         say(&t, EK_REPLY_CONTENT, "b", 0);
         say(&t, EK_REPLY_CONTENT, "c", 0); /* of the same step */
         say(&t, EK_REPLY_STOP, "", 0);
         finish(&t, ends[i].end);
-        json_t *list = lines(&t.stream);
+        json_t *list = lines(&t.out);
         assert_int_equal(json_array_size(list), 3);
         assert_string_equal(json_string_value(ek_json_get(json_array_get(list, 1), "response")), "bc");
         const json_t *last = json_array_get(list, 2), *ours = ek_json_get(last, "evenkeel");
@@ -203,7 +169,7 @@ static void a_text(void **state)
         assert_int_equal(json_integer_value(ek_json_get(ours, "seed")), 5);
         json_decref(list);
         check(&t);
-        close_reply(&t);
+        close_scene(&t);
     }
 }
 
@@ -213,13 +179,13 @@ static void errors(void **state)
     scene t;
     ek_buf b = {0};
     open_reply(&t, &ek_dialect_ollama_chat);
-    ek_buf_clear(&t.stream);
-    t.d->failed(&t.stream, &t.r, 0, "it \"broke\"");
-    assert_string_equal(t.stream.data, "{\"error\":\"it \\\"broke\\\"\"}\n");
+    ek_buf_clear(&t.out);
+    t.d->failed(&t.out, &t.r, 0, "it \"broke\"");
+    assert_string_equal(t.out.data, "{\"error\":\"it \\\"broke\\\"\"}\n");
     t.d->error(&b, 404, "no", "model", "code");
     assert_string_equal(b.data, "{\"error\":\"no\"}");
     ek_buf_fini(&b);
-    close_reply(&t);
+    close_scene(&t);
 }
 
 int main(void)

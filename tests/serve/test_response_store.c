@@ -11,16 +11,13 @@
 #include "base/clock.h"
 #include "responses_case.h"
 
-static const ek_dialect *const d = &ek_dialect_responses;
-
 static void reply_with(ek_response_store *store, const char *id, const char *body, const char *text)
 {
     scene t;
     open_reply(&t, store, id, body, false);
     say(&t, EK_REPLY_CONTENT, text, 0);
-    t.result.end = EK_END_STOP;
-    d->end(&t.out, &t.r);
-    close_reply(&t);
+    end_scene(&t, EK_END_STOP);
+    close_scene(&t);
 }
 
 static ek_err get(ek_response_store *s, uint64_t of, const char *id, bool input, ek_buf *out)
@@ -109,16 +106,11 @@ static void items_by_reference(void **state)
     scene t; /* a thought, a text and a call, as a stream too */
     for (int stream = 0; stream < 2; stream++) {
         open_reply(&t, s, stream ? "resp_s" : "resp_a", "{\"input\":\"q\"}", stream);
-        if (stream) d->begin(&t.out, &t.r, 0);
         say(&t, EK_REPLY_REASONING, "so", 0);
         say(&t, EK_REPLY_CONTENT, "text", 0);
-        say(&t, EK_REPLY_CALL_START, "f", 0);
-        say(&t, EK_REPLY_CALL_ARGS, "{}", 0);
-        say(&t, EK_REPLY_CALL_END, "", 0);
-        t.result.end = EK_END_STOP;
-        if (stream) d->finish(&t.out, &t.r, 0);
-        d->end(&t.out, &t.r);
-        close_reply(&t);
+        say_call(&t, "f", "{}", 0);
+        end_scene(&t, EK_END_STOP);
+        close_scene(&t);
         ek_buf_clear(&body);
         ek_buf_str(&body, "\"input\":[{\"role\":\"user\",\"content\":\"q\"}");
         for (size_t i = 0; i < 3; i++) /* the type may be left out */

@@ -176,22 +176,16 @@ static void namespaces(void **state)
                             "{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]");
         free(tools);
         assert_string_equal(ek_buf_text(&t.req.conversation.messages[0].blocks[0].name), "n.f");
-        say(&t, EK_REPLY_CALL_START, "n.g", 0);
-        say(&t, EK_REPLY_CALL_ARGS, "{}", 0);
-        say(&t, EK_REPLY_CALL_END, "", 0);
-        say(&t, EK_REPLY_CALL_START, "f", 1);
-        say(&t, EK_REPLY_CALL_ARGS, "{}", 1);
-        say(&t, EK_REPLY_CALL_END, "", 1);
-        t.result.end = EK_END_CALLS;
-        if (stream) d->finish(&t.out, &t.r, 0);
-        d->end(&t.out, &t.r);
+        say_call(&t, "n.g", "{}", 0);
+        say_call(&t, "f", "{}", 1);
+        end_scene(&t, EK_END_CALLS);
         int n = 0, spaces = 0;
         for (const char *p = t.out.data; (p = strstr(p, "\"name\":\"g\",\"namespace\":\"n\",\"arguments\"")); p++) n++;
         for (const char *p = t.out.data; (p = strstr(p, "\"namespace\":")); p++) spaces++;
         assert_int_equal(n, stream ? 4 : 1); /* added, arguments.done, done, completed */
         assert_int_equal(spaces, n);
         assert_non_null(strstr(t.out.data, "\"name\":\"f\",\"arguments\""));
-        close_reply(&t);
+        close_scene(&t);
     }
 }
 
@@ -211,15 +205,11 @@ static void order_of_events(void **state)
     say(&t, EK_REPLY_REASONING, "hm", 0);
     say(&t, EK_REPLY_CONTENT, "a", 0);
     say(&t, EK_REPLY_CONTENT, "b", 0);
-    say(&t, EK_REPLY_CALL_START, "f", 0);
-    say(&t, EK_REPLY_CALL_ARGS, "{}", 0);
-    say(&t, EK_REPLY_CALL_END, "", 0);
+    say_call(&t, "f", "{}", 0);
     say(&t, EK_REPLY_CALL_START, "g", 1);
     say(&t, EK_REPLY_CALL_ARGS, "{\"x\":\"y", 1);
     say(&t, EK_REPLY_CALL_CUT, "\"}", 1);
-    t.result.end = EK_END_MAX_TOKENS;
-    d->finish(&t.out, &t.r, 0);
-    d->end(&t.out, &t.r);
+    end_scene(&t, EK_END_MAX_TOKENS);
     ek_buf types = {0};
     int number = 0;
     json_t *last = NULL;
@@ -252,7 +242,7 @@ static void order_of_events(void **state)
     json_decref(last);
     ek_buf_fini(&types);
     ek_buf_fini(&whole);
-    close_reply(&t);
+    close_scene(&t);
 }
 
 /* A reply with a thought: its item's text, as JSON, and, of a stream, the types of the events about the item. */
@@ -265,9 +255,7 @@ static ek_buf thought_of(const char *body, bool stream, ek_turn_end end, ek_buf 
     say(&t, EK_REPLY_REASONING, "so", 0);
     say(&t, EK_REPLY_REASONING, "!", 0);
     if (end == EK_END_STOP) say(&t, EK_REPLY_CONTENT, "a", 0);
-    t.result.end = end;
-    if (stream) d->finish(&t.out, &t.r, 0);
-    d->end(&t.out, &t.r);
+    end_scene(&t, end);
     const char *last = t.out.data;
     for (const char *p = t.out.data; stream && *p; p = strstr(p, "\n\n") + 2) {
         if (strstr(p, "reasoning") < strstr(p, "\n\n")) ek_buf_fmt(types, "%.*s ", (int)strcspn(p + 16, "\n"), p + 16);
@@ -283,7 +271,7 @@ static ek_buf thought_of(const char *body, bool stream, ek_turn_end end, ek_buf 
     if (stream && end == EK_END_MAX_TOKENS)
         assert_true(!strstr(body, "auto") || strstr(t.out.data, "\"text\":\"so!\"},\"status\":\"incomplete\"}"));
     json_decref(v);
-    close_reply(&t);
+    close_scene(&t);
     return item;
 }
 
@@ -343,7 +331,7 @@ static void failures_have_a_beginning(void **state)
                *failed = strstr(t.out.data, "event: response.failed");
     assert_true(created == t.out.data && failed && strstr(failed, "\"message\":\"it broke\"") &&
                 strstr(failed, "\"output\":[]"));
-    close_reply(&t);
+    close_scene(&t);
 }
 
 int main(void)

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/hash/rng.h"
-#include "serve/api/dialect.h"
+#include "reply_case.h"
 #include "text/json/json.h"
 
 enum { ROUNDS = 4000, MAX_PARTS = 24 };
@@ -58,46 +58,19 @@ static const struct {
             {&ek_dialect_responses, "{\"input\":\"x\",\"store\":false}"},
             {&ek_dialect_anthropic, "{\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}"}};
 
-typedef struct scene {
-    const ek_dialect *d;
-    ek_api_request req;
-    ek_turn_result result;
-    const ek_turn_result *choices[1];
-    ek_api_reply r;
-    ek_buf out;
-    int n_dropped;
-} scene;
+static int n_dropped; /* calls of the reply */
 
-static void open_scene(scene *t, size_t api, bool stream)
+static void open_api(scene *t, size_t api, bool stream)
 {
-    ek_api_limits limits = {.n_vocab = 10, .ctx_tokens = 100};
-    *t = (scene){.d = apis[api].d};
-    assert_int_equal(t->d->parse(&t->req, apis[api].body, strlen(apis[api].body), &limits), EK_OK);
-    t->choices[0] = &t->result;
-    t->r = (ek_api_reply){.id = "id_1",
-                          .model = "m",
-                          .fingerprint = "x",
-                          .stream = stream,
-                          .n = 1,
-                          .n_prompts = 1,
-                          .choices = t->choices,
-                          .own = t->req.own,
-                          .turn = &t->req.turn};
-}
-
-static void close_scene(scene *t)
-{
-    ek_answer_fini(&t->result.answer);
-    ek_api_request_fini(&t->req);
-    ek_buf_fini(&t->out);
+    const ek_api_limits limits = {.n_vocab = 10, .ctx_tokens = 100};
+    open_scene(t, apis[api].d, apis[api].body, &limits, "id_1", stream);
+    n_dropped = 0;
 }
 
 static void on_event(void *arg, const ek_reply_event *e)
 {
-    scene *t = arg;
-    t->n_dropped += e->kind == EK_REPLY_CALL_DROP;
-    ek_reply_collect(&t->result.answer, e);
-    if (t->r.stream) t->d->event(&t->out, &t->r, 0, e);
+    n_dropped += e->kind == EK_REPLY_CALL_DROP;
+    say_event(arg, e);
 }
 
 /* The reply to text. */
@@ -108,12 +81,10 @@ static void reply(scene *t, const char *text, bool limit)
     if (t->r.stream) t->d->begin(&t->out, &t->r, 0);
     ek_reply_feed_text(r, text, strlen(text));
     ek_reply_end(r, limit);
-    t->result.end = limit && !ek_reply_stopped(r) ? EK_END_MAX_TOKENS
-                    : ek_reply_calls(r) > 0       ? EK_END_CALLS
-                                                  : EK_END_STOP;
+    end_scene(t, limit && !ek_reply_stopped(r) ? EK_END_MAX_TOKENS
+                 : ek_reply_calls(r) > 0       ? EK_END_CALLS
+                                               : EK_END_STOP);
     ek_reply_close(r);
-    if (t->r.stream) t->d->finish(&t->out, &t->r, 0);
-    t->d->end(&t->out, &t->r);
 }
 
 /* --- what a client makes of it --- */
@@ -316,13 +287,13 @@ static void a_stream_says_what_the_whole_says(void **state)
         for (size_t api = 0; api < sizeof apis / sizeof *apis; api++) {
             scene stream, whole;
             said a = {0}, b = {0};
-            open_scene(&stream, api, true);
-            open_scene(&whole, api, false);
+            open_api(&stream, api, true);
+            open_api(&whole, api, false);
             reply(&stream, text.data, limit);
             reply(&whole, text.data, limit);
             hear(&a, api, &stream.out, true);
             hear(&b, api, &whole.out, false);
-            assert_int_equal(stream.n_dropped, 0);
+            assert_int_equal(n_dropped, 0);
             for (int i = 0; i < b.n; i++) {
                 int k = 0;
                 while (k < a.n && strcmp(a.at[k].name, b.at[i].name) != 0) k++;
