@@ -123,13 +123,13 @@ const ek_hub_short *ek_hub_short_near(const char *text)
 
 bool ek_hub_is_other_family(const char *text)
 {
-    /* Those that are English words too need something behind them: "phi-4" is one, "phi" is a letter. */
-    static const char *const alone[] = {"gemma",    "llama",    "codellama", "tinyllama", "qwen",      "qwq",
-                                        "mistral",  "mixtral",  "codestral", "devstral",  "magistral", "ministral",
-                                        "gpt-oss",  "deepseek", "smollm",    "starcoder", "nemotron",  "codegemma",
-                                        "medgemma", "gemma3n",  "glm",       "olmo",      "exaone"};
-    static const char *const more[] = {"phi",   "granite", "falcon", "dolphin", "command",
-                                       "solar", "orca",    "kimi",   "hermes",  "vicuna"};
+    /* Those that are words or a person's name too need something behind them: "phi-4" is one, "phi" is a letter. */
+    static const char *const alone[] = {"codellama", "tinyllama", "qwen",      "qwq",       "mistral",  "mixtral",
+                                        "codestral", "devstral",  "magistral", "ministral", "gpt-oss",  "deepseek",
+                                        "smollm",    "starcoder", "nemotron",  "codegemma", "medgemma", "gemma3n",
+                                        "glm",       "olmo",      "exaone"};
+    static const char *const more[] = {"gemma",   "llama", "phi",  "granite", "falcon", "dolphin",
+                                       "command", "solar", "orca", "kimi",    "hermes", "vicuna"};
     for (size_t i = 0; i < sizeof alone / sizeof *alone + sizeof more / sizeof *more; i++) {
         const bool may_end = i < sizeof alone / sizeof *alone;
         const char *name = may_end ? alone[i] : more[i - sizeof alone / sizeof *alone];

@@ -57,6 +57,23 @@ static void test_guesses(void **state)
         if (!strstr(ek_err_text(), wrong[i].says)) fail_msg("%s: %s", wrong[i].line, ek_err_text());
         ek_cli_fini(&c);
     }
+    static const struct {
+        const char *line, *says;
+    } chat[] = {
+        {"/set parameter temperature 0.9", "/set parameter temperature 0.9 is Ollama's; here: /set NAME VALUE"},
+        {"/set parameter seed 5", "here: /set NAME VALUE"},
+        {"/set parameter num_predict 250", "here: /set max_tokens 100"},
+        {"/set parameter repeat_penalty 1.15", "here: /set repetition_penalty 1.1"},
+        {"/set verbose", "here: /stats on"},
+        {"/set colour red", NULL},
+    };
+    for (size_t i = 0; i < sizeof chat / sizeof *chat; i++) {
+        ek_buf out = {0};
+        const bool is = ek_cli_foreign(&out, EK_FOREIGN_LINE, chat[i].line, strlen(chat[i].line));
+        assert_int_equal(is, chat[i].says != NULL);
+        if (is && !strstr(ek_buf_text(&out), chat[i].says)) fail_msg("%s: %s", chat[i].line, ek_buf_text(&out));
+        ek_buf_fini(&out);
+    }
     assert_int_equal(ek_distance("abcd", 4, "abdc", 4), 1);
     assert_int_equal(ek_distance("", 0, "abc", 3), 3);
     assert_int_equal(ek_distance("kitten", 6, "sitting", 7), 3);

@@ -468,11 +468,28 @@ static void test_run_arguments(void **state)
         {"evenkeel run Hello!", NULL, "Hello!"},
         {"evenkeel run why?", NULL, "why?"},
         {"evenkeel run keel", NULL, "keel"},
+        {"evenkeel run hi", NULL, "hi"},
+        {"evenkeel run test.", NULL, "test."},
+        {"evenkeel run 3.5", NULL, "3.5"},
+        {"evenkeel run 12:30", NULL, "12:30"},
+        {"evenkeel run 1/2", NULL, "1/2"},
+        {"evenkeel run llama", NULL, "llama"},
+        {"evenkeel run gemma", NULL, "gemma"},
         {"evenkeel run -p e2b", NULL, "e2b"},
         {"evenkeel serve e2b", "e2b", NULL},
         {"evenkeel bench models/pocket", "models/pocket", NULL},
         {"evenkeel selftest 26b:q8", "26b:q8", NULL},
     };
+    static char *const alone[][2] = {{"/tmp/cat.png What is it?", NULL}, {"~/a.png ~/b.png Which?", NULL},
+                                     {"What is in model.gguf", NULL},    {"./x\ny", NULL},
+                                     {"./my models/x.gguf", "model"},    {"/my/model", "model"}};
+    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
+        char *argv[] = {"evenkeel", "run", alone[i][0], NULL};
+        ek_cli run;
+        assert_int_equal(ek_cli_parse(&run, 3, argv, NULL), EK_OK);
+        if (run.has.model != (alone[i][1] != NULL)) fail_msg("%s", alone[i][0]);
+        ek_cli_fini(&run);
+    }
     static const char *const bad[] = {"evenkeel run a b c", "evenkeel run --model m a b", "evenkeel run e2b a -p b",
                                       "evenkeel run --model m a -p b", "evenkeel serve a b"};
     ek_cli c;

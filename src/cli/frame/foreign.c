@@ -78,7 +78,9 @@ static bool is_line(const char *span, size_t n, const char *line)
     size_t i = 0;
     while (i < n && span[i] == line[i] && !(span[i] == ' ' && span[i + 1] >= 'A' && span[i + 1] <= 'Z')) i++;
     const bool argument = i < n && span[i] == ' ' && span[i + 1] >= 'A' && span[i + 1] <= 'Z';
-    const bool number = i > 0 && span[i - 1] == ' ' && strspn(span + i, "0123456789.") == n - i; /* an example's */
+    size_t last = i; /* an example's number stands for any */
+    while (last > 0 && strchr("0123456789.", span[last - 1])) last--;
+    const bool number = last > 0 && last < n && span[last - 1] == ' ' && strspn(span + last, "0123456789.") == n - last;
     return (i == n || argument || number) && (!line[i] || line[i] == ' ' || number);
 }
 

@@ -1,5 +1,3 @@
-
-
 #include "cli/frame/open.h"
 
 #include <limits.h>

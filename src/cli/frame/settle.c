@@ -11,13 +11,17 @@
 #include "open/open.h"
 
 /* Whether one argument alone names a model: a path, a repository, a name, what others call theirs, or a word that is
- * nearly a name. Sentences are prompts. */
+ * nearly a name. Sentences are prompts, also those that begin or end with a file, and so are times and fractions. */
 static bool names_model(const char *text)
 {
     static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/:@~+=%-";
-    if (ek_model_is_file_name(text) || !access(text, F_OK)) return true;
-    if (*text == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3) || !strncmp(text, "~/", 2)) return true;
+    const bool from_here = *text == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3) ||
+                           !strncmp(text, "~/", 2);
+    if (!access(text, F_OK)) return true;
+    if (text[strcspn(text, " \t\n")]) return from_here && ek_model_is_file_name(text);
+    if (from_here || ek_model_is_file_name(text)) return true;
     if (!*text || text[strspn(text, in_names)]) return false;
+    if (!text[strspn(text, "0123456789./:")]) return false;
     const char *colon = strchr(text, ':');
     return strchr(text, '/') || (colon && colon > text && colon[1] && !strchr(colon + 1, ':')) ||
            ek_hub_short_find(text) || ek_hub_is_other_family(text) || ek_hub_short_near(text);
