@@ -122,6 +122,17 @@ ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mo
     return ok ? EK_OK : ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(why));
 }
 
+void ek_file_make_folders(const char *path)
+{
+    ek_buf folder = {0};
+    for (const char *p = path; *p && (p = strchr(p + 1, '/'));) {
+        ek_buf_clear(&folder);
+        ek_buf_add(&folder, path, (size_t)(p - path));
+        mkdir(folder.data, 0700);
+    }
+    ek_buf_fini(&folder);
+}
+
 int ek_is_dir(const char *path)
 {
     struct stat st;

@@ -26,6 +26,8 @@ ek_err ek_file_check(const char *path);             /* whether it could be read 
 /* The file is these n bytes afterwards, with that mode less the umask, or as it was: nobody sees half of it. Its folder
  * may be everybody's: what was laid there under the temporary file's name is not written to. EIO with the path. */
 ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode);
+/* Makes the folders above a file, its user's alone. What fails shows when the file is written. */
+void ek_file_make_folders(const char *path);
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
 

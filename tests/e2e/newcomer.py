@@ -3,26 +3,13 @@
 
 Lines that are written again at 40, 80 and 200 columns, piped input, paths that are dragged, Tab, Ctrl-C and Ctrl-Z. Standard
 library only; prints a line per failure and closes with `N passed, N failed`."""
-import json, os, re, shlex, signal, struct, subprocess, sys, termios, tomllib, zlib
+import json, os, re, shlex, signal, struct, subprocess, sys, termios, time, tomllib, zlib
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server
-from screen import ON, Chat as AnyChat, Terminal, plain, rows_of, run_all
+from screen import ON, WEATHER, Chat, Terminal, plain, rows_of, run_all, test
 
 PROGRAM, MODEL, ONLY = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
-WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "The city"}}, "required": ["city"]}}}]
-tests = []
-
-
-def test(f):
-    tests.append(f)
-    return f
-
-
-class Chat(AnyChat):
-    def __init__(self, home, *args, **more):
-        super().__init__(PROGRAM, MODEL, home, *args, **more)
 
 
 def call(home, *args, stdin="", **more):
@@ -203,6 +190,13 @@ def dragged_pictures_are_attached(home):
 
 
 @test
+def a_message_of_many_paths_does_not_wait(home):
+    begun = time.monotonic()
+    assert once(home, "x " + "/bin/x " * 2000, "--ctx", "64").returncode == 1, "the prompt is too long"
+    assert time.monotonic() - begun < 10
+
+
+@test
 def commands_take_paths_as_a_shell_does(home):
     picture(f"{home}/my pictures/a cat.png")
     with Chat(home) as t:
@@ -319,19 +313,31 @@ def agents_get_their_settings(home):
         text = call(home, "agents", name).stdout
         assert has_server(name, settings(name, text), "http://127.0.0.1:8080", "gemma", 65536), (name, text)
     text = call(home, "agents", "copilot").stdout
-    assert "export COPILOT_PROVIDER_BASE_URL=http://127.0.0.1:8080/v1\n" in text and "export COPILOT_MODEL=gemma\n" in text, text
+    assert "export COPILOT_PROVIDER_BASE_URL='http://127.0.0.1:8080/v1'\n" in text and "export COPILOT_MODEL='gemma'\n" in text, text
     wrong = call(home, "agents", "cursor")
     assert wrong.returncode == 2 and "claude, codex" in wrong.stderr, wrong
     assert call(home, "agents", "copilot", "--write", "--yes").returncode == 2
     env = {k: v for k, v in os.environ.items() if not k.startswith("EVENKEEL_")} | {"HOME": home, "XDG_RUNTIME_DIR": home}
-    server = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--ctx", "512", "--model-name", "keel"], stdout=subprocess.PIPE, text=True, env=env)
-    try:
-        url = re.search(r"at (http://127\.0\.0\.1:\d+)/v1", server.stdout.readline())[1]
-        for name in CLIENTS:
-            assert has_server(name, settings(name, call(home, "agents", name).stdout), url, "keel", 512), name
-    finally:
-        server.terminate()
-        server.wait()
+    for keys in ((), ("--api-key", "k1")):
+        server = subprocess.Popen([PROGRAM, "serve", MODEL, "--port", "0", "--ctx", "512", "--model-name", "a keel; #1", *keys], stdout=subprocess.PIPE, text=True, env=env)
+        try:
+            url = re.search(r"at (http://127\.0\.0\.1:\d+)/v1", server.stdout.readline())[1]
+            for name in CLIENTS:
+                p = call(home, "agents", name)
+                v = settings(name, p.stdout)
+                if name == "hermes" and keys:
+                    assert v["model"].pop("api_key") == "none"
+                assert has_server(name, v, url, "a keel; #1", 512), (name, p)
+                says = "EVENKEEL_KEY" if name == "codex" else '"none"'
+                assert (f"the server has keys: put one in" in p.stderr and says in p.stderr) if keys else not p.stderr, p
+                if name == "codex":
+                    assert v["model_providers"]["evenkeel"].get("env_key") == ("EVENKEEL_KEY" if keys else None), v
+            lines = call(home, "agents", "copilot").stdout
+            shell = subprocess.run(["sh", "-c", lines + 'printf "%s|%s" "$COPILOT_MODEL" "$COPILOT_PROVIDER_API_KEY"'], capture_output=True, text=True)
+            assert shell.stdout == "a keel; #1|" + ("none" if keys else ""), (lines, shell)
+        finally:
+            server.terminate()
+            server.wait()
 
 
 @test
@@ -356,6 +362,12 @@ def settings_are_merged_and_kept(home):
             assert v["approval_policy"] == "never" and v["model_providers"]["other"]["name"] == "o" and v["tui"]["theme"] == "dark" and "# mine" in open(path).read(), v
         else:
             assert v["terminal"] and "# mine" in open(path).read() and "openrouter" not in open(path).read(), v
+    path, real = os.path.join(home, CLIENTS["qwen"]), os.path.join(home, "kept.json")
+    os.rename(path, real)
+    os.symlink(real, path)
+    open(real, "w").write("{}")
+    assert call(home, "agents", "qwen", "--write", "--yes").returncode == 0
+    assert os.path.islink(path) and has_server("qwen", json.load(open(real)), "http://127.0.0.1:8080", "gemma", 65536)
     path = os.path.join(home, CLIENTS["claude"])
     open(path, "w").write('{"a": 1, // a comment\n}')
     bad = call(home, "agents", "claude", "--write", "--yes")
@@ -407,4 +419,4 @@ def the_first_hour_goes_as_its_page_says(home):
     assert ran >= 12, ran
 
 
-sys.exit(run_all(tests, ONLY))
+sys.exit(run_all(ONLY))

@@ -8,17 +8,11 @@ import contextlib, json, os, re, resource, shutil, signal, socket, subprocess, s
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server, tiny_model
 from client import Server
-from screen import ON, Skipped, Terminal, plain, run_all
+from screen import ON, Skipped, Terminal, plain, run_all, test
 
 PROGRAM, MODEL, ONLY = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
 NAME = os.path.basename(MODEL)
 HUB = hub_server.Hub()
-tests = []
-
-
-def test(f):
-    tests.append(f)
-    return f
 
 
 def env(home, **more):
@@ -478,4 +472,4 @@ def bench_refuses_options_without_effect(home):
     refused(home, 2, "bench", "--model", MODEL, "--first-token", says="--pictures or --sounds is missing")
 
 
-sys.exit(run_all(tests, ONLY, done=HUB.close))
+sys.exit(run_all(ONLY, done=HUB.close))

@@ -1,5 +1,5 @@
 """A program in a pseudo-terminal, for tests of what a person sees. Python standard library only."""
-import errno, fcntl, json, os, pty, re, select, signal, struct, subprocess, tempfile, termios, time, traceback
+import errno, fcntl, json, os, pty, re, select, signal, struct, subprocess, sys, tempfile, termios, time, traceback
 
 
 class Terminal:
@@ -105,13 +105,17 @@ def plain(text):
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]", "", text).replace("\r", "")
 
 
-class Chat(Terminal):
-    """`run` of a model at its first prompt, with a home of its own."""
+WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.",
+            "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "The city"}}, "required": ["city"]}}}]
 
-    def __init__(self, program, model, home, *args, env=None, term="xterm", **more):
+
+class Chat(Terminal):
+    """`run` of the script's MODEL by its PROGRAM at the first prompt, with a home of its own."""
+
+    def __init__(self, home, *args, env=None, term="xterm", **more):
         self.home = home
         env = {"HOME": home, "XDG_STATE_HOME": None, **(env or {})}
-        super().__init__([program, "run", "--model", model, "--temperature", "0", "--max-tokens", "40", *args], env=env, term=term, **more)
+        super().__init__([os.path.abspath(sys.argv[1]), "run", "--model", os.path.abspath(sys.argv[2]), "--temperature", "0", "--max-tokens", "40", *args], env=env, term=term, **more)
         self.on = ON if term != "dumb" else ""
         self.start = plain(self.until(self.on + "> "))
 
@@ -131,12 +135,20 @@ class Chat(Terminal):
         return [m["content"] for m in self.messages() if m["role"] == "user"]
 
 
+tests = []
+
+
+def test(f):
+    tests.append(f)
+    return f
+
+
 class Skipped(Exception):
     """What a test raises that cannot run here, with the reason."""
 
 
-def run_all(tests, only, done=None):
-    """Each test with a home of its own; prints failures, with TIMES set each one's seconds, and the last line. The exit status."""
+def run_all(only, done=None):
+    """Each @test, or those that are named, with a home of its own; prints failures, with TIMES set each one's seconds, and the last line. The exit status."""
     failed, skipped, chosen = 0, 0, [t for t in tests if not only or t.__name__ in only]
     for t in chosen:
         begun = time.time()

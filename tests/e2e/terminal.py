@@ -3,26 +3,13 @@
 
 Editing, history, messages of several lines, commands, Ctrl-C and Ctrl-D, thoughts, speed; and that pipes get plain text.
 Standard library only; prints a line per failure and closes with `N passed, N failed`."""
-import json, os, re, resource, subprocess, sys, tempfile, time
+import json, os, re, resource, signal, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from screen import ON, Chat as AnyChat, Terminal, plain, run_all
+from screen import ON, WEATHER, Chat, Terminal, plain, run_all, test
 
 PROGRAM, MODEL, ONLY = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
 TRAINED = "tiny" not in MODEL
-WEATHER = [{"type": "function", "function": {"name": "get_weather", "description": "Get the current weather for a city.",
-            "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "The city"}}, "required": ["city"]}}}]
-tests = []
-
-
-def test(f):
-    tests.append(f)
-    return f
-
-
-class Chat(AnyChat):
-    def __init__(self, home, *args, **more):
-        super().__init__(PROGRAM, MODEL, home, *args, **more)
 
 
 @test
@@ -361,6 +348,16 @@ def no_colour_where_none_is_wanted(home):
 
 
 @test
+def a_changed_window_ends_no_chat(home):
+    """Where nothing is edited, too: the read that it interrupts goes on."""
+    with Chat(home, term="dumb") as t:
+        for number in (signal.SIGWINCH, signal.SIGCONT):
+            os.kill(t.p.pid, number)
+            time.sleep(0.2)
+        t.ask("Hello", end="\n")
+
+
+@test
 def pipes_are_plain(home):
     env = {k: v for k, v in os.environ.items() if not k.startswith("EVENKEEL_")} | {"HOME": home}
     call = [PROGRAM, "run", "--model", MODEL, "--temperature", "0", "--max-tokens", "20"]
@@ -376,4 +373,4 @@ def pipes_are_plain(home):
     assert not os.path.exists(os.path.join(home, ".local")), "what is piped in is no history"
 
 
-sys.exit(run_all(tests, ONLY))
+sys.exit(run_all(ONLY))

@@ -30,8 +30,8 @@ enum { N_CLIENTS = sizeof clients / sizeof *clients };
 /* ------------------------------------------------------------------ the text */
 
 /* The server of the least port that runs, else the default address and the words of docs/AGENTS.md. false: the model's
- * name cannot stand in settings. */
-static bool fill(ek_buf *out, const char *text)
+ * name cannot stand in settings. *keys: the server has some. */
+static bool fill(ek_buf *out, bool *keys, const char *text)
 {
     enum { CTX = 65536 };
     char url[300] = "http://127.0.0.1:8080", model[512] = "gemma";
@@ -42,11 +42,13 @@ static bool fill(ek_buf *out, const char *text)
         snprintf(model, sizeof model, "%s", v[0].model);
         ctx = v[0].ctx;
     }
+    *keys = n && v[0].keys;
     free(v);
     for (; *text; text++) {
         if (!strncmp(text, "@URL@", 5)) ek_buf_str(out, url), text += 4;
         else if (!strncmp(text, "@MODEL@", 7)) ek_buf_str(out, model), text += 6;
         else if (!strncmp(text, "@CTX@", 5)) ek_buf_fmt(out, "%d", ctx), text += 4;
+        else if (!strncmp(text, "@KEY@", 5)) text += *keys ? 4 : strcspn(text, "\n");
         else ek_buf_char(out, *text);
     }
     for (const char *c = model; *c; c++)
@@ -138,19 +140,11 @@ static void add_yaml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 
 /* ------------------------------------------------------------------ writing */
 
-static void make_folders(char *path)
-{
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        mkdir(path, 0700);
-        *p = '/';
-    }
-}
-
-/* A backup of what was there stays beside it; there is none where nothing was. */
+/* A backup of what was there stays beside it; there is none where nothing was. A link stays one: what it leads to is
+ * written. */
 static ek_err write_settings(const client *c, const char *path, const ek_buf *ours)
 {
+    char *real = realpath(path, NULL);
     ek_buf was = {0}, all = {0}, backup = {0};
     struct stat st;
     const bool there = !stat(path, &st);
@@ -160,9 +154,10 @@ static ek_err write_settings(const client *c, const char *path, const ek_buf *ou
     ek_buf_fmt(&backup, "%s.before-evenkeel", path);
     if (!err && there && access(ek_buf_text(&backup), F_OK) != 0)
         err = ek_file_replace(ek_buf_text(&backup), ek_buf_text(&was), was.len, st.st_mode & 0777);
-    if (!err) err = ek_file_replace(path, ek_buf_text(&all), all.len, there ? st.st_mode & 0777 : 0600);
+    if (!err) err = ek_file_replace(real ? real : path, ek_buf_text(&all), all.len, there ? st.st_mode & 0777 : 0600);
     if (!err) printf("%s is written%s%s\n", path, there ? "; as it was: " : "", there ? ek_buf_text(&backup) : "");
     ek_buf_fini(&was), ek_buf_fini(&all), ek_buf_fini(&backup);
+    free(real);
     return err;
 }
 
@@ -184,7 +179,7 @@ static int write_for(const ek_cli *cli, const client *c, const ek_buf *ours)
     if (!cli->yes && !ek_cli_yes()) {
         fprintf(stderr, "nothing is written\n");
     } else {
-        make_folders(path.data);
+        ek_file_make_folders(path.data);
         status = write_settings(c, ek_buf_text(&path), ours) ? ek_cli_failed(cli) : 0;
     }
     ek_buf_fini(&path);
@@ -200,12 +195,16 @@ int ek_cmd_agents(const ek_cli *cli)
         ek_buf_fmt(&names, "%s%s", i ? ", " : "", clients[i].name);
     }
     int status = 0;
+    bool keys = false;
     if (!c) status = ek_cli_wrong(cli, "%.60s is no agent known here; there are %s", cli->arg, ek_buf_text(&names));
-    else if (!fill(&text, c->text))
+    else if (!fill(&text, &keys, c->text))
         status = ek_cli_wrong(
             cli, "the name of the server's model cannot stand in settings; --model-name gives it another one");
     else if (cli->write) status = write_for(cli, c, &text);
     else fputs(ek_buf_text(&text), stdout);
+    if (!status && keys)
+        fprintf(stderr, "the server has keys: put one %s\n",
+                strstr(ek_buf_text(&text), "EVENKEEL_KEY") ? "into EVENKEEL_KEY" : "in the place of \"none\"");
     ek_buf_fini(&text), ek_buf_fini(&names);
     return status;
 }

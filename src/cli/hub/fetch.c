@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -202,16 +201,11 @@ static bool refusal_file(ek_buf *out)
     return true;
 }
 
-static void keep_refusal(ek_buf *file)
+static void keep_refusal(const char *file)
 {
-    for (char *p = file->data + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        mkdir(file->data, 0700);
-        *p = '/';
-    }
     static const char why[] = "evenkeel run: the bundled model without a question\n";
-    (void)ek_file_replace(file->data, why, sizeof why - 1, 0600);
+    ek_file_make_folders(file);
+    (void)ek_file_replace(file, why, sizeof why - 1, 0600);
 }
 
 const char *ek_cli_offer(const ek_cli *cli)
@@ -234,7 +228,7 @@ const char *ek_cli_offer(const ek_cli *cli)
         else fprintf(stderr, "run %s instead? [y/N] ", best->name);
         fflush(stderr);
         if (ek_cli_yes()) chosen = best->name;
-        else keep_refusal(&file);
+        else keep_refusal(file.data);
     }
     ek_buf_fini(&file);
     return chosen;

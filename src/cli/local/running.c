@@ -69,9 +69,9 @@ ek_err ek_running_write(ek_running *r)
     r->started = ek_unix_time();
     ek_err err = folder(&path, true);
     ek_buf_fmt(&path, "/%d.json", r->pid);
-    json_t *v = json_pack("{s:i,s:i,s:i,s:I,s:I,s:s,s:s,s:s}", "pid", r->pid, "port", r->port, "ctx", r->ctx, "ticks",
-                          (json_int_t)r->ticks, "started", (json_int_t)r->started, "host", r->host, "model", r->model,
-                          "device", r->device);
+    json_t *v = json_pack("{s:i,s:i,s:i,s:I,s:I,s:s,s:s,s:s,s:b}", "pid", r->pid, "port", r->port, "ctx", r->ctx,
+                          "ticks", (json_int_t)r->ticks, "started", (json_int_t)r->started, "host", r->host, "model",
+                          r->model, "device", r->device, "keys", r->keys);
     char *text = v ? json_dumps(v, JSON_COMPACT) : NULL;
     if (!err && !text) err = ek_fail(EK_EIO, "cannot write %s: it is no JSON", ek_buf_text(&path));
     if (!err) err = ek_file_replace(ek_buf_text(&path), text, strlen(text), 0600);
@@ -110,7 +110,8 @@ static bool read_one(ek_running *r, const char *path, int pid)
                       .port = int_of(v, "port"),
                       .ctx = int_of(v, "ctx"),
                       .ticks = (uint64_t)json_integer_value(ek_json_get(v, "ticks")),
-                      .started = json_integer_value(ek_json_get(v, "started"))};
+                      .started = json_integer_value(ek_json_get(v, "started")),
+                      .keys = json_is_true(ek_json_get(v, "keys"))};
     text_of(r->host, sizeof r->host, v, "host");
     text_of(r->model, sizeof r->model, v, "model");
     text_of(r->device, sizeof r->device, v, "device");

@@ -16,6 +16,7 @@ typedef struct ek_running {
     char host[256];  /* as --host has it */
     char model[512]; /* as /v1/models calls it */
     char device[200];
+    bool keys; /* clients have to send one */
 } ek_running;
 
 /* Writes the file of this process; r->pid, ticks and started are filled in. EIO, or EINVAL for a folder of somebody

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "cli/frame/terminal.h"
 
@@ -47,12 +47,14 @@ static void on_signal(int number)
     errno = kept;
 }
 
-/* Reads return early for each. */
+/* Ctrl-C ends a read. The others only wake the editor's poll: elsewhere a read that they ended would look like the end
+ * of input. */
 void ek_editor_catch(void)
 {
     struct sigaction act = {.sa_handler = on_signal};
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
+    act.sa_flags = SA_RESTART;
     sigaction(SIGWINCH, &act, NULL);
     sigaction(SIGCONT, &act, NULL);
 }
@@ -258,19 +260,6 @@ static unsigned char on_complete(EditLine *el, int key)
 
 /* ------------------------------------------------------------------ the history */
 
-/* The folders above a file. */
-static void make_folders(const char *file)
-{
-    char *path = ek_strdup(file);
-    for (char *p = path + 1; *p; p++) {
-        if (*p != '/') continue;
-        *p = '\0';
-        mkdir(path, 0700);
-        *p = '/';
-    }
-    free(path);
-}
-
 static void open_history(ek_editor *e, const char *file)
 {
     HistEvent ev;
@@ -290,7 +279,7 @@ static void write_history(const ek_editor *e)
     HistEvent ev;
     ek_buf tmp = {0};
     if (!e->file || !e->history) return;
-    make_folders(e->file);
+    ek_file_make_folders(e->file);
     ek_buf_fmt(&tmp, "%s.%d", e->file, (int)getpid());
     int fd = open(ek_buf_text(&tmp), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);

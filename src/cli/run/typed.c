@@ -80,7 +80,8 @@ void ek_typed_path(ek_buf *out, const char *text)
     ek_buf_fini(&as_it_is);
 }
 
-static bool media_kind(ek_part_kind *kind, const char *path)
+/* By the end of a name, of n bytes. */
+static bool media_kind(ek_part_kind *kind, const char *path, size_t n)
 {
     static const struct {
         const char *end;
@@ -90,11 +91,10 @@ static bool media_kind(ek_part_kind *kind, const char *path)
                 {".wav", EK_PART_SOUND},  {".flac", EK_PART_SOUND}, {".ogg", EK_PART_SOUND},  {".oga", EK_PART_SOUND},
                 {".opus", EK_PART_SOUND}, {".mp3", EK_PART_SOUND},  {".mp4", EK_PART_FRAME},  {".m4v", EK_PART_FRAME},
                 {".mov", EK_PART_FRAME},  {".mkv", EK_PART_FRAME},  {".webm", EK_PART_FRAME}, {".avi", EK_PART_FRAME}};
-    const size_t n = strlen(path);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t m = strlen(ends[i].end);
         *kind = ends[i].kind;
-        if (n > m && !strcasecmp(path + n - m, ends[i].end)) return true;
+        if (n > m && !strncasecmp(path + n - m, ends[i].end, m)) return true;
     }
     return false;
 }
@@ -102,10 +102,12 @@ static bool media_kind(ek_part_kind *kind, const char *path)
 /* n bytes of text as the path of a media file that is there. */
 static bool is_media(ek_buf *path, ek_part_kind *kind, const char *text, size_t n)
 {
+    const bool in_quotes = n && (text[n - 1] == '"' || text[n - 1] == '\'');
+    if (!media_kind(kind, text, n - in_quotes)) return false; /* of many words in a long message nearly all end here */
     for (int quoted = 0; quoted < 2; quoted++) {
         ek_buf_clear(path);
         (quoted ? unquote : literal)(path, text, n);
-        if (path->len && media_kind(kind, ek_buf_text(path)) && is_file(ek_buf_text(path))) return true;
+        if (path->len && media_kind(kind, ek_buf_text(path), path->len) && is_file(ek_buf_text(path))) return true;
     }
     return false;
 }

@@ -157,7 +157,7 @@ static void say_more(const ek_cli *cli, const ek_opened *m)
 /* For ps and stop; a server does its work without them. */
 static void note_running(const ek_cli *cli, const ek_opened *m, const char *name, int port)
 {
-    ek_running r = {.port = port, .ctx = ek_engine_ctx(m->engine)};
+    ek_running r = {.port = port, .ctx = ek_engine_ctx(m->engine), .keys = cli->has.api_key || cli->has.api_key_file};
     snprintf(r.host, sizeof r.host, "%s", cli->host);
     snprintf(r.model, sizeof r.model, "%s", name);
     snprintf(r.device, sizeof r.device, "%s", ek_opened_device(m));

@@ -127,24 +127,13 @@ static ek_err hash_kept(uint8_t out[HASH], const char *path, kept *k, ek_pool *p
     return err;
 }
 
-static void make_folder(const char *path)
-{
-    ek_buf part = {0};
-    for (const char *p = path; (p = strchr(p + 1, '/'));) {
-        ek_buf_clear(&part);
-        ek_buf_add(&part, path, (size_t)(p - path));
-        mkdir(part.data, 0700); /* what fails shows when the file is written */
-    }
-    ek_buf_fini(&part);
-}
-
 static void close_kept(kept *k, bool good)
 {
     char hex[65];
     if (good && k->path && k->changed) {
         ek_sha256_hex(hex, k->next.data, k->next.len);
         ek_buf_fmt(&k->next, "%s\n", hex);
-        make_folder(k->path);
+        ek_file_make_folders(k->path);
         if (ek_file_replace(k->path, k->next.data, k->next.len, 0600))
             ek_log(EK_LOG_DEBUG, "the model's digest is not kept: %s", ek_err_text());
     }
