@@ -39,11 +39,11 @@ static bool take(ek_batch_about *a, const json_t *v)
     const char *input = ek_json_get_text(v, "input", NULL), *shard = ek_json_get_text(run, "shard", NULL);
     ek_buf text = {0};
     a->lines = (size_t)json_integer_value(ek_json_get(run, "lines"));
+    a->errors = (size_t)json_integer_value(ek_json_get(v, "errors"));
     a->seed = json_integer_value(ek_json_get(run, "seed"));
     a->ctx = (int)json_integer_value(ek_json_get(identity, "context"));
     if (!input || !shard || !json_is_object(identity) || a->ctx <= 0) return false;
-    if (sscanf(shard, "%d/%d", &a->shard, &a->shards) != 2 || a->shard < 1 || a->shards < a->shard) return false;
-    if (a->shards > EK_BATCH_SHARDS) return false;
+    if (!ek_batch_shard_read(&a->shard, &a->shards, shard)) return false;
     a->input = ek_strdup(input);
     ek_json_write(&text, identity);
     a->identity = text.data;

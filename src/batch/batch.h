@@ -26,9 +26,15 @@ typedef struct ek_batch_watch {
 
 enum { EK_BATCH_SHARDS = 10000 };
 
+/* Reads "2/5", 1 up to EK_BATCH_SHARDS; false for all else. */
+bool ek_batch_shard_read(int *shard, int *shards, const char *text);
+/* How many of n lines belong to a shard, and where line i of it stands among all. */
+size_t ek_batch_shard_lines(size_t n, int shard, int shards);
+size_t ek_batch_shard_line(size_t i, int shard, int shards);
+
 typedef struct ek_batch_opts {
     const char *out;
-    const char *errors; /* where error lines are copied; NULL: nowhere */
+    const char *errors; /* where error lines are copied, neither IN nor OUT; NULL: nowhere */
     int shard, shards;  /* up to EK_BATCH_SHARDS; line i belongs to shard 1 + i mod shards */
     int64_t seed;
 } ek_batch_opts;
@@ -40,8 +46,8 @@ typedef struct ek_batch_result {
     double seconds;
 } ek_batch_result;
 
-/* Computes the lines that the part lacks and writes OUT. Errors of runner and part; ECANCELLED when watch->stop says
- * so: the part stays. An OUT of the same run that is there already is left as it is. */
+/* Computes the lines that the part lacks and writes OUT. Errors of runner and part; EINVAL for o->errors; ECANCELLED
+ * when watch->stop says so: the part stays. An OUT of the same run that is there already is left as it is. */
 ek_err ek_batch_run(ek_batch_result *r, const ek_batch_opts *o, const ek_batch_input *in, ek_batch_part *part,
                     ek_batch_runner *runner, const ek_batch_watch *watch);
 
@@ -50,7 +56,8 @@ ek_err ek_batch_run(ek_batch_result *r, const ek_batch_opts *o, const ek_batch_i
 typedef struct ek_batch_about {
     char *input; /* its path */
     char input_sha256[65], output_sha256[65];
-    size_t lines; /* of the input */
+    size_t lines;  /* of the input */
+    size_t errors; /* of the output */
     int shard, shards, ctx;
     int64_t seed;
     char *identity; /* the fingerprint */
@@ -80,6 +87,13 @@ ek_err ek_batch_check(ek_batch_checked *c, const char *out, const ek_batch_about
 /* Puts the files of all shards of one run together to what one run would have written. EINVAL names what is missing,
  * there twice, or of another run. */
 ek_err ek_batch_merge(ek_batch_result *r, const char *out, const char *const *part, int n);
+
+/* The first member in which two JSON objects differ, and its two values, cut. */
+typedef struct ek_batch_other {
+    char member[64], there[200], here[200];
+} ek_batch_other;
+/* Of two texts that differ; "JSON" is the member where one is no object, or only the spelling differs. */
+void ek_batch_find_other(ek_batch_other *o, const ek_buf *there, const ek_buf *here);
 
 /* Compares two files of results line by line. *same; else appends what differs first: the line, its custom_id, the
  * token and its log-probabilities where they are there, else the text around the place. */

@@ -3,10 +3,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash/hash.h"
 #include "batch/batch.h"
 
-static const double TURN = 0.1;
+static const double TURN = 0.1; /* seconds until stop is looked at */
 
 typedef struct check {
     ek_batch_checked *c;
@@ -51,7 +52,7 @@ static ek_err begin(check *k, size_t i)
 {
     ek_batch_task *t = ek_alloc(sizeof *t);
     t->index = i;
-    const size_t index = i * (size_t)k->about->shards + (size_t)k->about->shard - 1;
+    const size_t index = ek_batch_shard_line(i, k->about->shard, k->about->shards);
     ek_err err = ek_batch_input_request(k->in, index, &t->text, &t->line, t->id);
     if (!err && is_chosen(k, t) && t->line.dialect) {
         t->seed = ek_batch_line_seed(k->about->seed, &t->line);
@@ -68,14 +69,15 @@ static ek_err compute(check *k, const ek_batch_watch *watch)
 {
     while (k->next < k->n || k->active > 0) {
         ek_batch_task *t = NULL;
-        while (k->next < k->n && k->active < (size_t)k->runner->width) EK_TRY(begin(k, k->next++));
-        if (k->active > 0) EK_TRY(k->runner->wait(k->runner, TURN, &t));
+        const double until = ek_now() + TURN;
+        while (k->next < k->n && k->active < (size_t)k->runner->width && ek_now() < until) EK_TRY(begin(k, k->next++));
+        ek_err err = k->active > 0 ? k->runner->wait(k->runner, TURN, &t) : EK_OK;
         if (t) {
-            const ek_err err = compare(k, t);
+            if (!err) err = compare(k, t);
             k->active--;
             ek_batch_task_free(t);
-            EK_TRY(err);
         }
+        EK_TRY(err);
         if (watch->stop && watch->stop(watch->arg)) return ek_fail(EK_ECANCELLED, "stopped");
     }
     return EK_OK;
@@ -84,16 +86,16 @@ static ek_err compute(check *k, const ek_batch_watch *watch)
 static ek_err check_origin(const check *k, const char *out)
 {
     const ek_batch_about *a = k->about;
-    const size_t first = (size_t)a->shard - 1, step = (size_t)a->shards;
-    const size_t wanted = k->in->n > first ? (k->in->n - first + step - 1) / step : 0;
+    const size_t wanted = ek_batch_shard_lines(k->in->n, a->shard, a->shards);
     if (strcmp(k->in->sha256, a->input_sha256))
         return ek_fail(EK_EINVAL, "%s: it is not the input of %s: its SHA-256 is %.16s..., not %.16s...", k->in->path,
                        out, k->in->sha256, a->input_sha256);
     if (k->out->n != wanted) return ek_fail(EK_EINVAL, "%s has %zu lines, its input makes %zu", out, k->out->n, wanted);
-    if (strcmp(k->runner->identity.data, a->identity))
-        return ek_fail(EK_EINVAL, "%s is of another run: it has %s, here it is %s", out, a->identity,
-                       k->runner->identity.data);
-    return EK_OK;
+    if (!strcmp(k->runner->identity.data, a->identity)) return EK_OK;
+    const ek_buf there = {.data = a->identity, .len = strlen(a->identity)};
+    ek_batch_other other;
+    ek_batch_find_other(&other, &there, &k->runner->identity);
+    return ek_fail(EK_EINVAL, "%s is of another run, with %s %s, not %s", out, other.member, other.there, other.here);
 }
 
 ek_err ek_batch_check(ek_batch_checked *c, const char *out, const ek_batch_about *about, const ek_batch_input *in,

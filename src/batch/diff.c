@@ -38,19 +38,11 @@ static void put_value(ek_buf *out, const json_t *v)
 
 static void put_token(ek_buf *out, size_t i, const json_t *ta, const json_t *tb, const json_t *la, const json_t *lb)
 {
-    ek_buf_fmt(out, "token %zu ", i);
-    if (json_equal(ta, tb)) {
-        ek_buf_str(out, "is ");
-        put_value(out, ta);
-        ek_buf_str(out, " in both, ");
-    } else {
-        ek_buf_str(out, "is ");
-        put_value(out, ta);
-        ek_buf_str(out, " and ");
-        put_value(out, tb);
-        ek_buf_str(out, ", ");
-    }
-    ek_buf_str(out, "log-probability ");
+    ek_buf_fmt(out, "token %zu is ", i);
+    put_value(out, ta);
+    ek_buf_str(out, json_equal(ta, tb) ? " in both" : " and ");
+    if (!json_equal(ta, tb)) put_value(out, tb);
+    ek_buf_str(out, ", log-probability ");
     put_number(out, la);
     ek_buf_str(out, " and ");
     put_number(out, lb);
@@ -166,6 +158,41 @@ static bool diff_values(ek_buf *out, char *path, const json_t *a, const json_t *
     ek_buf_str(out, " and ");
     put_value(out, b);
     return true;
+}
+
+static void cut_value(char out[200], const json_t *v)
+{
+    ek_buf text = {0};
+    if (v) ek_json_write(&text, v);
+    snprintf(out, 200, "%s", v ? ek_buf_text(&text) : "nothing");
+    ek_buf_fini(&text);
+}
+
+static bool find_other(ek_batch_other *o, json_t *of, const json_t *there, const json_t *here)
+{
+    const char *key;
+    json_t *v;
+    json_object_foreach(of, key, v)
+    {
+        const json_t *x = ek_json_get(there, key), *y = ek_json_get(here, key);
+        if (json_equal(x, y)) continue;
+        snprintf(o->member, sizeof o->member, "%s", key);
+        cut_value(o->there, x);
+        cut_value(o->here, y);
+        return true;
+    }
+    return false;
+}
+
+void ek_batch_find_other(ek_batch_other *o, const ek_buf *there, const ek_buf *here)
+{
+    json_t *a = NULL, *b = NULL;
+    *o = (ek_batch_other){"JSON", "another", "this"};
+    if (!ek_json_read(&a, ek_buf_text(there), there->len, 0) && !ek_json_read(&b, ek_buf_text(here), here->len, 0) &&
+        !find_other(o, b, a, b))
+        find_other(o, a, a, b); /* a member that is there alone */
+    json_decref(a);
+    json_decref(b);
 }
 
 void ek_batch_diff_line(ek_buf *out, const char *a, size_t n_a, const char *b, size_t n_b)

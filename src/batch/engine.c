@@ -346,7 +346,10 @@ static void cancel_all(engine *e)
 
 static void free_list(list *l)
 {
-    for (job *j = take_first(l); j; j = take_first(l)) free_job(j);
+    for (job *j = take_first(l); j; j = take_first(l)) {
+        ek_batch_task_free(j->task);
+        free_job(j);
+    }
 }
 
 static void close_engine(ek_batch_runner *r)

@@ -1,3 +1,5 @@
+/* Shards: which lines they have, and all of a run put together. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -5,6 +7,24 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "batch/batch.h"
+
+bool ek_batch_shard_read(int *shard, int *shards, const char *text)
+{
+    int end = 0;
+    return sscanf(text, "%5d/%5d%n", shard, shards, &end) == 2 && !text[end] && *shard >= 1 && *shard <= *shards &&
+           *shards <= EK_BATCH_SHARDS;
+}
+
+size_t ek_batch_shard_lines(size_t n, int shard, int shards)
+{
+    const size_t first = (size_t)shard - 1;
+    return n > first ? 1 + (n - first - 1) / (size_t)shards : 0;
+}
+
+size_t ek_batch_shard_line(size_t i, int shard, int shards)
+{
+    return i * (size_t)shards + (size_t)shard - 1;
+}
 
 typedef struct shard {
     const char *path;
@@ -47,8 +67,7 @@ static ek_err sort(shard **by_number, shard *s, int n)
     }
     for (int k = 0; k < shards; k++) {
         if (!by_number[k]) return ek_fail(EK_EINVAL, "shard %d/%d is missing", k + 1, shards);
-        const size_t first = (size_t)k, lines = s[0].about.lines;
-        const size_t wanted = lines > first ? (lines - first + (size_t)shards - 1) / (size_t)shards : 0;
+        const size_t lines = s[0].about.lines, wanted = ek_batch_shard_lines(lines, k + 1, shards);
         if (by_number[k]->file.n != wanted)
             return ek_fail(EK_EINVAL, "%s has %zu lines, shard %d/%d of %zu lines has %zu", by_number[k]->path,
                            by_number[k]->file.n, k + 1, shards, lines, wanted);
@@ -68,7 +87,7 @@ static ek_err write_lines(ek_batch_file *to, shard *const *by_number, size_t n, 
     return err;
 }
 
-/* What is there already is kept, unless it is the same. */
+/* A file that is there is kept, unless it is the same. */
 static ek_err check_there(ek_batch_file *file, const char *out)
 {
     ek_batch_input there = {.fd = -1};
@@ -99,6 +118,7 @@ static ek_err merge(ek_batch_result *r, const char *out, shard *s, int n)
         ek_batch_about whole = s[0].about;
         whole.shard = whole.shards = 1;
         r->lines = whole.lines;
+        for (int k = 0; k < shards; k++) r->errors += by_number[k]->about.errors;
         r->seconds = ek_now() - begun;
         err = ek_batch_about_write(&whole, out, r);
     }

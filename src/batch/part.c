@@ -13,10 +13,10 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/hash.h"
-#include "text/json/json.h"
+#include "batch/batch.h"
 
 #define HEAD_INDEX UINT64_MAX
-enum { SYNC_BYTES = 4 << 20, ERROR = 1, MAX_HEAD = 1 << 20 };
+enum { SYNC_BYTES = 4 << 20, ERROR = 1 };
 static const double SYNC_SECONDS = 1;
 
 typedef struct record {
@@ -130,33 +130,6 @@ static void note(ek_batch_part *p, size_t i, uint64_t at, uint32_t n, uint32_t f
     p->n_errors += flags & ERROR;
 }
 
-/* Names the first member in which two heads differ. */
-static ek_err other_run(const ek_batch_part *p, const ek_buf *there, const ek_buf *here)
-{
-    json_t *a = NULL, *b = NULL, *v;
-    const char *key;
-    ek_buf x = {0}, y = {0};
-    ek_err err = ek_fail(EK_EINVAL, "%s: it is of another run; remove it to begin anew", p->path);
-    if (!ek_json_read(&a, ek_buf_text(there), there->len, MAX_HEAD) &&
-        !ek_json_read(&b, ek_buf_text(here), here->len, MAX_HEAD)) {
-        json_object_foreach(b, key, v)
-        {
-            const json_t *other = ek_json_get(a, key);
-            if (json_equal(v, other)) continue;
-            if (other) ek_json_write(&x, other);
-            ek_json_write(&y, v);
-            err = ek_fail(EK_EINVAL, "%s: it is of another run, with %s %.200s, not %.200s; remove it to begin anew",
-                          p->path, key, ek_buf_text(&x), ek_buf_text(&y));
-            break;
-        }
-    }
-    json_decref(a);
-    json_decref(b);
-    ek_buf_fini(&x);
-    ek_buf_fini(&y);
-    return err;
-}
-
 static ek_err append(ek_batch_part *p, uint64_t index, const char *line, size_t n, uint32_t flags)
 {
     if (n > UINT32_MAX) return ek_fail(EK_ETOOLARGE, "a result of %zu bytes", n);
@@ -186,12 +159,17 @@ static ek_err read_records(ek_batch_part *p, uint64_t size)
 {
     record r;
     ek_buf line = {0};
+    ek_err err = EK_OK;
     while (read_record(p, &r, &line, size)) {
-        EK_ASSERT(r.index < p->n); /* heads are equal and sums true */
+        if (r.index >= p->n) {
+            err = ek_fail(EK_EPARSE, "%s: it has a line %llu of %zu; remove it to begin anew", p->path,
+                          (unsigned long long)r.index, p->n);
+            break;
+        }
         note(p, (size_t)r.index, p->end - r.n, r.n, r.flags);
     }
     ek_buf_fini(&line);
-    return ftruncate(p->fd, (off_t)p->end) ? failed(p) : EK_OK;
+    return !err && ftruncate(p->fd, (off_t)p->end) ? failed(p) : err;
 }
 
 ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
@@ -199,6 +177,7 @@ ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
     struct stat st;
     record r;
     ek_buf there = {0};
+    ek_batch_other other;
     p->n = n;
     p->lines = ek_alloc((n + 1) * sizeof *p->lines);
     if (fstat(p->fd, &st)) return failed(p);
@@ -208,7 +187,9 @@ ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n)
         p->end = 0;
         err = ftruncate(p->fd, 0) ? failed(p) : append(p, HEAD_INDEX, head->data, head->len, 0);
     } else if (there.len != head->len || memcmp(there.data, head->data, head->len) != 0) {
-        err = other_run(p, &there, head);
+        ek_batch_find_other(&other, &there, head);
+        err = ek_fail(EK_EINVAL, "%s: it is of another run, with %s %s, not %s; remove it to begin anew", p->path,
+                      other.member, other.there, other.here);
     } else {
         err = read_records(p, (uint64_t)st.st_size);
     }

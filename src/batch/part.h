@@ -20,7 +20,8 @@ void ek_batch_part_close(ek_batch_part *p); /* keeps the file; NULL is fine */
 bool ek_batch_part_ended(const ek_batch_part *p);
 
 /* Reads what is there for n lines, or begins. head: a JSON object in one line. EINVAL where the file is of another run,
- * with the first member that differs and both values; and where OUT exists and the part lacks lines. */
+ * with the first member that differs and both values; and where OUT exists and the part lacks lines. EPARSE where it
+ * has a line beyond n. */
 ek_err ek_batch_part_begin(ek_batch_part *p, const ek_buf *head, size_t n);
 bool ek_batch_part_has(const ek_batch_part *p, size_t i);
 size_t ek_batch_part_count(const ek_batch_part *p);  /* lines that it has */

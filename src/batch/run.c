@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -21,16 +22,10 @@ typedef struct run {
     size_t active, bytes;   /* on their way */
 } run;
 
-static size_t lines_of(const ek_batch_opts *o, size_t n)
-{
-    const size_t first = (size_t)o->shard - 1, step = (size_t)o->shards;
-    return n > first ? (n - first + step - 1) / step : 0;
-}
-
 /* In the input, of line i of the shard. */
 static size_t index_of(const run *r, size_t i)
 {
-    return i * (size_t)r->o->shards + (size_t)r->o->shard - 1;
+    return ek_batch_shard_line(i, r->o->shard, r->o->shards);
 }
 
 static ek_err put(run *r, size_t i, const ek_batch_task *t)
@@ -42,7 +37,7 @@ static ek_err put(run *r, size_t i, const ek_batch_task *t)
     return err;
 }
 
-/* Line i of the shard, on its way; what is no request has its result at once. */
+/* Line i of the shard, on its way; a line that is no request has its result at once. */
 static ek_err begin(run *r, size_t i)
 {
     ek_batch_task *t = ek_alloc(sizeof *t);
@@ -60,10 +55,12 @@ static ek_err begin(run *r, size_t i)
     return err;
 }
 
+/* Some at a time: a million lines that are no requests would keep progress and stop waiting. */
 static ek_err fill(run *r)
 {
     const size_t width = (size_t)r->runner->width * AHEAD;
-    while (r->next < r->n && r->active < width && r->bytes < WINDOW_BYTES) {
+    const double until = ek_now() + TURN;
+    while (r->next < r->n && r->active < width && r->bytes < WINDOW_BYTES && ek_now() < until) {
         const size_t i = r->next++;
         if (!ek_batch_part_has(r->part, i)) EK_TRY(begin(r, i));
     }
@@ -83,18 +80,15 @@ static ek_err compute(run *r)
     while (r->next < r->n || r->active > 0) {
         ek_batch_task *t = NULL;
         EK_TRY(fill(r));
-        if (r->active > 0) {
-            const ek_err err = r->runner->wait(r->runner, TURN, &t);
-            if (err && t) ek_fail_in(err, "line %llu", (unsigned long long)r->in->lines[index_of(r, t->index)].number);
-            EK_TRY(err);
-        }
+        ek_err err = r->active > 0 ? r->runner->wait(r->runner, TURN, &t) : EK_OK;
         if (t) {
             r->active--;
             r->bytes -= t->text.len;
-            const ek_err err = put(r, t->index, t);
+            if (err) ek_fail_in(err, "line %llu", (unsigned long long)r->in->lines[index_of(r, t->index)].number);
+            else err = put(r, t->index, t);
             ek_batch_task_free(t);
-            EK_TRY(err);
         }
+        EK_TRY(err);
         if (ek_now() - reported < TURN) continue;
         reported = ek_now();
         tell(r);
@@ -130,6 +124,7 @@ static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
     }
     if (same) memcpy(result->sha256, there.output_sha256, sizeof result->sha256);
     result->lines = r->n;
+    result->errors = there.errors;
     ek_batch_about_fini(&there);
     ek_buf_fini(&other);
     return same ? EK_OK
@@ -137,10 +132,26 @@ static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
                           r->o->out);
 }
 
+/* The copy of the errors takes the place of what is there: never of the input or of OUT. */
+static ek_err check_errors(const ek_batch_opts *o, const ek_batch_input *in)
+{
+    struct stat a, b;
+    if (!o->errors) return EK_OK;
+    if (!strcmp(o->errors, o->out)) return ek_fail(EK_EINVAL, "--errors %s is the result's own file", o->errors);
+    if (!stat(o->errors, &a) && !fstat(in->fd, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+        return ek_fail(EK_EINVAL, "--errors %s is the input", o->errors);
+    return EK_OK;
+}
+
 ek_err ek_batch_run(ek_batch_result *result, const ek_batch_opts *o, const ek_batch_input *in, ek_batch_part *part,
                     ek_batch_runner *runner, const ek_batch_watch *watch)
 {
-    run r = {.o = o, .in = in, .part = part, .runner = runner, .watch = watch, .n = lines_of(o, in->n)};
+    run r = {.o = o,
+             .in = in,
+             .part = part,
+             .runner = runner,
+             .watch = watch,
+             .n = ek_batch_shard_lines(in->n, o->shard, o->shards)};
     const double begun = ek_now();
     char *path = realpath(in->path, NULL);
     ek_buf head = {0};
@@ -154,7 +165,9 @@ ek_err ek_batch_run(ek_batch_result *result, const ek_batch_opts *o, const ek_ba
     ek_batch_head(&head, &a);
     *result = (ek_batch_result){0};
     ek_err err;
-    if (ek_batch_part_ended(part)) {
+    if ((err = check_errors(o, in))) {
+        /* nothing is begun */
+    } else if (ek_batch_part_ended(part)) {
         err = look(&r, &head, result);
     } else {
         err = ek_batch_part_begin(part, &head, r.n);

@@ -5,7 +5,7 @@
 #include "batch/line.h"
 #include "open/open.h"
 
-/* A line on its way. The caller's; stays where it is until it is done. */
+/* A line on its way: the runner's from start on, the caller's again when it is done. */
 typedef struct ek_batch_task {
     size_t index;               /* in the input */
     ek_buf text;                /* the line's bytes */
@@ -29,10 +29,10 @@ struct ek_batch_runner {
     ek_buf identity; /* the fingerprint (serve/api/fingerprint.h) */
     char sha256[65]; /* its last member */
     void (*start)(ek_batch_runner *r, ek_batch_task *t);
-    /* Works for at most `seconds`, or until a task is done: *out, NULL where none is. An error ends the run: what is on
-     * its way is lost. */
+    /* Works for at most `seconds`, or until a task is done: *out, NULL where none is. An error ends the run; *out is
+     * then the task that failed, or NULL. */
     ek_err (*wait)(ek_batch_runner *r, double seconds, ek_batch_task **out);
-    void (*close)(ek_batch_runner *r); /* what is on its way is dropped */
+    void (*close)(ek_batch_runner *r); /* frees the tasks on their way */
 };
 
 /* Runs on an engine, which is opened with a chat model, a context that was asked for, and a queue of

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "batch/runner.h"
+#include "batch/batch.h"
 #include "hub/curl.h"
 #include "serve/api/fingerprint.h"
 
@@ -189,33 +189,6 @@ static void rest(servers *s, server *at, double retry_after, const char *why)
     ek_log(EK_LOG_DEBUG, "batch: %s; again in %.2g s", s->why, pause);
 }
 
-/* The first member of two fingerprints that differs. */
-static ek_err differs(const servers *s, const server *at, const ek_buf *theirs)
-{
-    json_t *a = NULL, *b = NULL, *v;
-    const char *key;
-    ek_buf x = {0}, y = {0};
-    ek_err err = ek_fail(EK_EINVAL, "%s: its fingerprint is not that of this run", at->url);
-    if (!ek_json_read(&a, ek_buf_text(theirs), theirs->len, 0) &&
-        !ek_json_read(&b, ek_buf_text(&s->base.identity), s->base.identity.len, 0)) {
-        json_object_foreach(b, key, v)
-        {
-            const json_t *other = ek_json_get(a, key);
-            if (json_equal(v, other)) continue;
-            if (other) ek_json_write(&x, other);
-            ek_json_write(&y, v);
-            err = ek_fail(EK_EINVAL, "%s: its %s is %.200s, in this run it is %.200s", at->url, key,
-                          x.len ? x.data : "not said", ek_buf_text(&y));
-            break;
-        }
-    }
-    json_decref(a);
-    json_decref(b);
-    ek_buf_fini(&x);
-    ek_buf_fini(&y);
-    return err;
-}
-
 /* The first server's fingerprint is the run's. */
 static ek_err take_identity(servers *s, server *at, const ek_buf *text)
 {
@@ -241,13 +214,19 @@ static ek_err take_identity(servers *s, server *at, const ek_buf *text)
 static ek_err take_fingerprint(servers *s, transfer *t, long status)
 {
     server *at = t->at;
+    ek_batch_other other;
     at->asking = false;
     if (status != 200)
         return ek_fail(EK_EINVAL, "%s/v1/fingerprint gives status %ld: a server of this program is needed", at->url,
                        status);
-    if (s->base.identity.len == 0) EK_TRY(take_identity(s, at, &t->reply));
-    else if (t->reply.len != s->base.identity.len || memcmp(t->reply.data, s->base.identity.data, t->reply.len) != 0)
-        return differs(s, at, &t->reply);
+    if (s->base.identity.len == 0) {
+        EK_TRY(take_identity(s, at, &t->reply));
+    } else if (t->reply.len != s->base.identity.len ||
+               memcmp(t->reply.data, s->base.identity.data, t->reply.len) != 0) {
+        ek_batch_find_other(&other, &t->reply, &s->base.identity);
+        return ek_fail(EK_EINVAL, "%s: its %s is %s, in this run it is %s", at->url, other.member, other.there,
+                       other.here);
+    }
     at->checked = true;
     at->pause = 0;
     s->answered = ek_now();
@@ -268,8 +247,10 @@ static ek_err try_again(servers *s, transfer *t, long status, const char *why)
     t->at->checked = t->at->checked && busy; /* it may be another one when it is back */
     t->at->asking = false;
     if (!task) return EK_OK;
-    again(s, task);
-    if (busy || ++task->tries < MAX_TRIES) return EK_OK;
+    if (busy || ++task->tries < MAX_TRIES) {
+        again(s, task);
+        return EK_OK;
+    }
     return ek_fail(EK_EIO, "it failed %d times; at last %s", MAX_TRIES, s->why);
 }
 
@@ -346,6 +327,7 @@ static ek_err step(servers *s, double seconds, ek_batch_task **out)
         transfer *t;
         s->lib->easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&t);
         const ek_err err = end(s, t, m->data.result, out);
+        if (err) *out = t->task;
         free_transfer(t);
         EK_TRY(err);
     }
@@ -404,7 +386,15 @@ static void start(ek_batch_runner *r, ek_batch_task *t)
 static void close_servers(ek_batch_runner *r)
 {
     servers *s = (servers *)(void *)r;
-    while (s->transfers) free_transfer(s->transfers);
+    while (s->transfers) {
+        ek_batch_task *t = s->transfers->task;
+        free_transfer(s->transfers);
+        if (t) ek_batch_task_free(t);
+    }
+    for (ek_batch_task *t = s->pending; t; t = s->pending) {
+        s->pending = t->next;
+        ek_batch_task_free(t);
+    }
     if (s->multi) s->lib->multi_cleanup(s->multi);
     ek_buf_fini(&s->base.identity);
     free(s->server);

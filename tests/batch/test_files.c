@@ -230,6 +230,22 @@ static void a_part_belongs_to_one_run(void **state)
     ek_buf_fini(&other);
 }
 
+static void a_part_with_a_line_beyond_its_input_is_refused(void **state)
+{
+    ek_buf head = head_of("{\"lines\":1}");
+    ek_batch_part *p;
+    (void)state;
+    assert_int_equal(ek_batch_part_open(&p, path("beyond")), EK_OK);
+    assert_int_equal(ek_batch_part_begin(p, &head, 8), EK_OK);
+    add(p, 7, false);
+    ek_batch_part_close(p);
+    assert_int_equal(ek_batch_part_open(&p, path("beyond")), EK_OK);
+    assert_int_equal(ek_batch_part_begin(p, &head, 1), EK_EPARSE);
+    assert_non_null(strstr(ek_err_text(), "it has a line 7 of 1"));
+    ek_batch_part_close(p);
+    ek_buf_fini(&head);
+}
+
 static void a_part_that_cannot_be_is_refused_at_once(void **state)
 {
     ek_batch_part *p;
@@ -272,6 +288,28 @@ static void the_first_difference_is_named(void **state)
         ek_batch_diff_line(&out, cases[i].a, strlen(cases[i].a), cases[i].b, strlen(cases[i].b));
         if (!strstr(ek_buf_text(&out), cases[i].says)) fail_msg("%zu: %s", i, ek_buf_text(&out));
         ek_buf_fini(&out);
+    }
+}
+
+static void the_first_other_member_is_named(void **state)
+{
+    static const char *const cases[][5] = {
+        {"{\"a\":1,\"b\":2}", "{\"a\":1,\"b\":3}", "b", "2", "3"},
+        {"{}", "{\"a\":\"x\"}", "a", "nothing", "\"x\""},
+        {"{\"a\":1}", "{}", "a", "1", "nothing"},
+        {"{", "{\"a\":1}", "JSON", "another", "this"},
+        {"{\"a\":1 }", "{\"a\":1}", "JSON", "another", "this"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ek_buf there = head_of(cases[i][0]), here = head_of(cases[i][1]);
+        ek_batch_other o;
+        ek_batch_find_other(&o, &there, &here);
+        assert_string_equal(o.member, cases[i][2]);
+        assert_string_equal(o.there, cases[i][3]);
+        assert_string_equal(o.here, cases[i][4]);
+        ek_buf_fini(&there);
+        ek_buf_fini(&here);
     }
 }
 
@@ -318,8 +356,10 @@ int main(void)
         cmocka_unit_test(a_line_beyond_the_limit_is_passed_over),
         cmocka_unit_test(a_part_torn_at_any_byte_goes_on),
         cmocka_unit_test(a_part_belongs_to_one_run),
+        cmocka_unit_test(a_part_with_a_line_beyond_its_input_is_refused),
         cmocka_unit_test(a_part_that_cannot_be_is_refused_at_once),
         cmocka_unit_test(the_first_difference_is_named),
+        cmocka_unit_test(the_first_other_member_is_named),
         cmocka_unit_test(files_are_compared_line_by_line),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

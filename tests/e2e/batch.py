@@ -137,7 +137,6 @@ def results_are_in_the_order_of_the_input_and_errors_are_lines():
     source = [l for l in open(path("in.jsonl"))]
     results = [json.loads(l) for l in open(path("out"))]
     assert len(source) == len(results)
-    bad = {id(r): (status, says) for r, status, says in wrong()}
     expected = {json.dumps(r) if not isinstance(r, str) else r: (status, says) for r, status, says in wrong()}
     for text, r in zip(source, results):
         text = text.rstrip("\n")
@@ -234,26 +233,26 @@ def a_server_with_a_key():
 @test
 def replicas_that_are_killed_and_come_back():
     want = long_sha()
-    ports = [Server(PROGRAM, "--model", MODEL) for _ in range(3)]
+    servers = [Server(PROGRAM, "--model", MODEL) for _ in range(3)]
     try:
         fresh("b")
-        urls = [x for s in ports for x in ("--url", f"http://127.0.0.1:{s.port}")]
+        urls = [x for s in servers for x in ("--url", f"http://127.0.0.1:{s.port}")]
         p = subprocess.Popen([PROGRAM, "batch", path("long.jsonl"), path("b"), *urls], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         rnd, kills = random.Random(1), 0
         while p.poll() is None and kills < 4:
             time.sleep(0.7)
             i = rnd.randrange(3)
-            port = ports[i].port
-            ports[i].process.kill()
-            ports[i].process.wait()
+            port = servers[i].port
+            servers[i].process.kill()
+            servers[i].process.wait()
             kills += 1
             again = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            ports[i].process = again
+            servers[i].process = again
         out, err = p.communicate(timeout=200)
         assert p.returncode == 0 and kills >= 2, (kills, out, err)
         assert sha("b") == want, run("diff", path("long"), path("b"), status=1)
     finally:
-        for s in ports:
+        for s in servers:
             s.process.kill()
             s.process.wait()
 
@@ -395,6 +394,7 @@ def what_cannot_be_is_said_in_one_line():
     batch("n", source="none.jsonl", status=1, says="none.jsonl")
     batch("nowhere/n", status=1, says="nowhere/n.part")
     batch("n", source="", status=1, says="folder")
+    batch("n", "--errors", path("in.jsonl"), status=2, says="in.jsonl is the input")
     batch("n", "--shard", "0/3", status=2, says="--shard 0/3")
     batch("n", "--shard", "4/3", status=2, says="--shard 4/3")
     batch("n", "--shard", "x", status=2, says="K/N is needed")
@@ -462,6 +462,7 @@ def shards_make_one_file():
     fresh("m")
     run("batch", "merge", path("m"), *reversed(names))
     assert sha("m") == sha("out")
+    assert [json.load(open(path(f"{name}.run.json")))["errors"] for name in ("m", "out")] == [len(wrong())] * 2
     run("batch", "--model", MODEL, "--check", path("m"), "--every", 1, says="equal, 0 differ")
     run("batch", "--model", MODEL, "--check", path("shard2"), "--every", 1, says="equal, 0 differ")
     run("batch", "merge", path("m"), *names)

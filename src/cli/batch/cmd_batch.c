@@ -151,19 +151,12 @@ static int merge(const ek_cli *cli)
     return 0;
 }
 
-static bool read_shard(ek_batch_opts *o, const char *text)
-{
-    int end = 0;
-    return sscanf(text, "%5d/%5d%n", &o->shard, &o->shards, &end) == 2 && !text[end] && o->shard >= 1 &&
-           o->shard <= o->shards && o->shards <= EK_BATCH_SHARDS;
-}
-
 int ek_cmd_batch(const ek_cli *cli)
 {
     const ek_names *a = &cli->args;
     ek_batch_opts o = {.errors = cli->has.errors ? cli->errors : NULL, .seed = cli->seed};
     ek_cli_on_stop(on_signal, 0);
-    if (!read_shard(&o, cli->shard))
+    if (!ek_batch_shard_read(&o.shard, &o.shards, cli->shard))
         return ek_cli_wrong(cli, "--shard %.40s: K/N is needed, as in 2/5, N up to %d", cli->shard, EK_BATCH_SHARDS);
     if (a->n > 0 && !strcmp(a->v[0], "merge")) {
         if (a->n < 3) return ek_cli_wrong(cli, "files are missing; usage: evenkeel batch merge OUT PART...");
