@@ -5,10 +5,12 @@
   eval.py PROGRAM --replicas N [options of `evenkeel serve`]     N servers, one of which is killed every second
 
 Prints the row, how many answers are right, and exits 1 if the result's SHA-256 is not the one that every machine has."""
-import json, os, platform, random, signal, subprocess, sys, tempfile, threading, time
+import json, os, platform, random, socket, subprocess, sys, tempfile, threading, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests/e2e")]
+from client import free_port  # noqa: E402
+
 GENERATE = [sys.executable, "-B", os.path.join(ROOT, "models/training/batch.py")]
 INPUT = "4b03c64e6df01840e9c28e652babc197a11effed03e3e00f8e62d089b20cca4a"
 RESULT = "98ecd68263d1f7b4f0fe0f5f2711da90b03404db39b21d8554bb36a5dd1329a6"  # of the arithmetic's version 3
@@ -17,34 +19,62 @@ RESULT = "98ecd68263d1f7b4f0fe0f5f2711da90b03404db39b21d8554bb36a5dd1329a6"  # o
 class Replicas:
     """Servers on ports of their own; while they run, one after the other is killed and started again."""
 
-    def __init__(self, program, n, args):
-        from client import free_port
-        self.program, self.args, self.port, self.kills = program, args, [free_port() for _ in range(n)], 0
-        self.process = [self.start(p) for p in self.port]
+    def __init__(self, program, n, args, folder):
+        self.program, self.args, self.folder, self.kills = program, args, folder, 0
+        self.port, self.process = [free_port() for _ in range(n)], []
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.kill, daemon=True)
 
+    def __enter__(self):
+        self.process = [self.start(p) for p in self.port]
+        try:
+            for port, process in zip(self.port, self.process):
+                self.wait(port, process)
+        except BaseException:
+            self.stop()
+            raise
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+        self.stop()
+
+    def log(self, port):
+        return os.path.join(self.folder, f"{port}.log")
+
     def start(self, port):
-        return subprocess.Popen([self.program, "serve", "--port", str(port), *self.args], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(self.log(port), "w") as log:
+            return subprocess.Popen([self.program, "serve", "--port", str(port), *self.args], stdout=subprocess.DEVNULL, stderr=log)
+
+    def wait(self, port, process):
+        """Until it listens; one that ends instead has said why."""
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                if process.poll() is not None:
+                    sys.exit(open(self.log(port)).read().rstrip())
+                time.sleep(0.05)
+
+    def stop(self):
+        for p in self.process:
+            p.kill()
+            p.wait()
 
     def kill(self):
         r = random.Random(1)
         while not self.ended.wait(1):
             i = r.randrange(len(self.port))
-            self.process[i].send_signal(signal.SIGKILL)
+            self.process[i].kill()
             self.process[i].wait()
             self.process[i] = self.start(self.port[i])
             self.kills += 1
 
     def urls(self):
         return [x for p in self.port for x in ("--url", f"http://127.0.0.1:{p}")]
-
-    def close(self):
-        self.ended.set()
-        self.thread.join()
-        for p in self.process:
-            p.kill()
-            p.wait()
 
 
 def processor():
@@ -54,23 +84,30 @@ def processor():
     return platform.machine()
 
 
+def batch(program, source, result, args):
+    """Seconds that it took. Its own sentence says why it failed."""
+    begun = time.time()
+    status = subprocess.run([program, "batch", source, result, *args], stdout=subprocess.DEVNULL).returncode
+    if status:
+        sys.exit(status if status > 0 else f"{program} was ended by signal {-status}")
+    return time.time() - begun
+
+
 def main():
-    program, args, replicas = sys.argv[1], sys.argv[2:], None
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    program, args = sys.argv[1], sys.argv[2:]
     with tempfile.TemporaryDirectory() as folder:
         source, result = os.path.join(folder, "in"), os.path.join(folder, "out")
         subprocess.run([*GENERATE, "--write", source], check=True)
-        how = " ".join(args) or "the best of this machine"
         if "--replicas" in args:
             i = args.index("--replicas")
-            replicas = Replicas(program, int(args[i + 1]), args[:i] + args[i + 2:])
-            args = replicas.urls()
-            replicas.thread.start()
-        begun = time.time()
-        subprocess.run([program, "batch", source, result, *args], check=True, stdout=subprocess.DEVNULL)
-        seconds = time.time() - begun
-        if replicas:
-            replicas.close()
-            how = f"{len(replicas.port)} servers, {replicas.kills} kills"
+            with Replicas(program, int(args[i + 1]), args[:i] + args[i + 2:], folder) as r:
+                seconds = batch(program, source, result, r.urls())
+            how = f"{len(r.port)} servers, {r.kills} kills"
+        else:
+            seconds = batch(program, source, result, args)
+            how = " ".join(args) or "the best of this machine"
         about = json.load(open(result + ".run.json"))
         right = subprocess.run([*GENERATE, "--read", result], check=True, capture_output=True, text=True).stdout.strip()
         lines = about["output_lines"]

@@ -27,15 +27,11 @@ import questions  # noqa: E402
 EACH, PICTURES, SEED = 20, 30, 1_500_000
 
 
-def png(wide, high, rgb):
-    """Without compression: what zlib makes depends on its version."""
-    chunk = lambda kind, body: struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-    raw = b"".join(b"\0" + rgb[y * wide * 3:(y + 1) * wide * 3] for y in range(high))
+def stored(raw):
+    """zlib's format without compression: compressed bytes depend on zlib's version."""
     parts = [raw[i:i + 65535] for i in range(0, len(raw), 65535)]
-    stored = b"".join(struct.pack("<BHH", i + 1 == len(parts), len(p), len(p) ^ 65535) + p for i, p in enumerate(parts))
-    data = b"\x78\x01" + stored + struct.pack(">I", zlib.adler32(raw))
-    head = struct.pack(">IIBBBBB", wide, high, 8, 2, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    blocks = b"".join(struct.pack("<BHH", i + 1 == len(parts), len(p), len(p) ^ 65535) + p for i, p in enumerate(parts))
+    return b"\x78\x01" + blocks + struct.pack(">I", zlib.adler32(raw))
 
 
 def line(name, messages, tools, max_tokens, **more):
@@ -61,21 +57,10 @@ def pictures():
     for i in range(PICTURES):
         s = draw.scene(SEED, i)
         question, want = questions.ask(r, s)
-        url = "data:image/png;base64," + base64.b64encode(png(*draw.render(s, 0.5))).decode()
+        url = "data:image/png;base64," + base64.b64encode(draw.png(*draw.render(s, 0.5), stored)).decode()
         content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": question}]
         ask = line(f"picture {i}", [{"role": "user", "content": content}], None, 40, evenkeel={"image_tokens": 70})
         yield "pictures", i, ask, lambda got, want=want: got["content"] == want
-
-
-def reply(result):
-    m = result["response"]["body"]["choices"][0]["message"]
-    calls, bad = [], False
-    for c in m.get("tool_calls") or []:
-        try:
-            calls.append((c["function"]["name"], json.loads(c["function"]["arguments"])))
-        except ValueError:
-            bad = True
-    return {"content": m.get("content") or "", "reasoning": m.get("reasoning_content") or "", "calls": calls, "malformed": bad}
 
 
 def main():
@@ -94,7 +79,7 @@ def main():
             sys.exit(f"{o.read} is no result of this evaluation")
         right = {}
         for (row, e, _, ok), result in zip(asked, results):
-            right.setdefault(row, {})[e] = right.get(row, {}).get(e, True) and ok(reply(result))
+            right.setdefault(row, {})[e] = right.get(row, {}).get(e, True) and ok(table.taken(result["response"]["body"]))
         print(", ".join(f"{row} {sum(v.values())} of {len(v)}" for row, v in right.items()))
 
 

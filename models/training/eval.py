@@ -40,7 +40,12 @@ def ask(url, messages, tools, thinking, max_tokens, timeout):
         body["chat_template_kwargs"] = {"enable_thinking": True}
     req = urllib.request.Request(url.rstrip("/") + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     with urllib.request.urlopen(req, timeout=timeout) as f:
-        m = json.load(f)["choices"][0]["message"]
+        return taken(json.load(f))
+
+
+def taken(reply):
+    """A reply as grade.py reads it."""
+    m = reply["choices"][0]["message"]
     calls, bad = [], False
     for c in m.get("tool_calls") or []:
         try:

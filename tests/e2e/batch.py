@@ -571,6 +571,13 @@ def one_evaluation_has_one_number():
     assert r.returncode == 0 and "pictures 30 of 30" in r.stdout, (r.stdout, r.stderr)
 
 
+@test
+def an_evaluation_shows_the_sentence_of_a_program_that_fails():
+    for args in ((), ("--replicas", "2")):
+        r = subprocess.run([sys.executable, "tools/eval.py", PROGRAM, "--model", path("no-model"), *args], capture_output=True, text=True, timeout=60)
+        assert r.returncode and r.stderr.count("\n") == 1 and "no-model" in r.stderr, (args, r.returncode, r.stderr)
+
+
 def main():
     passed = failed = 0
     for t in TESTS:

@@ -244,11 +244,11 @@ def render(s, scale=1.0):
     return wide, high, bytes(out)
 
 
-def png(wide, high, rgb):
+def png(wide, high, rgb, pack=lambda raw: zlib.compress(raw, 9)):
     def chunk(kind, body):
         return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
     raw = b"".join(b"\0" + rgb[y * wide * 3:(y + 1) * wide * 3] for y in range(high))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(raw, 9)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", wide, high, 8, 2, 0, 0, 0)) + chunk(b"IDAT", pack(raw)) + chunk(b"IEND", b"")
 
 
 def shown(s):
