@@ -27,23 +27,23 @@ struct ek_fingerprint_state {
 
 void ek_fingerprint_open(ek_server *s, const ek_server_opts *o)
 {
-    s->run = ek_alloc(sizeof *s->run);
-    s->run->server = s;
-    s->run->digest = o->digest;
-    s->run->digest_arg = o->digest_arg;
+    s->identity = ek_alloc(sizeof *s->identity);
+    s->identity->server = s;
+    s->identity->digest = o->digest;
+    s->identity->digest_arg = o->digest_arg;
 }
 
 void ek_fingerprint_close(ek_server *s)
 {
-    if (!s->run) return;
-    ek_buf_fini(&s->run->text);
-    free(s->run);
-    s->run = NULL;
+    if (!s->identity) return;
+    ek_buf_fini(&s->identity->text);
+    free(s->identity);
+    s->identity = NULL;
 }
 
 void ek_fingerprint_header(ek_server *s, ek_exchange *x)
 {
-    if (s->run->known) ek_exchange_header(x, "x-evenkeel-fingerprint", s->run->sha256);
+    if (s->identity->known) ek_exchange_header(x, "x-evenkeel-fingerprint", s->identity->sha256);
 }
 
 static void reply(struct ek_fingerprint_state *f, ek_exchange *x)
@@ -93,7 +93,7 @@ static void done(ek_job *j)
 
 void ek_fingerprint_reply(ek_server *s, ek_exchange *x)
 {
-    struct ek_fingerprint_state *f = s->run;
+    struct ek_fingerprint_state *f = s->identity;
     if (!f->digest) {
         ek_route_missing(s, x, "this server does not know where its model lies");
         return;

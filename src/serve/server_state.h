@@ -45,7 +45,7 @@ struct ek_server {
     ek_events *events; /* NULL: no --kv-events */
     ek_metrics metrics;
     ek_canary *canary;
-    struct ek_fingerprint_state *run; /* fingerprint.c */
+    struct ek_fingerprint_state *identity; /* fingerprint.c */
     bool stalled;
     size_t reserve_spent; /* ek_reserve_times_spent() at the latest tick */
     int64_t started;      /* seconds since 1970 */
