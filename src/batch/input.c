@@ -32,19 +32,11 @@ typedef struct scan {
     name *names;
 } scan;
 
-static uint64_t first8(const char hex[65])
-{
-    char digits[17];
-    memcpy(digits, hex, 16);
-    digits[16] = '\0';
-    return strtoull(digits, NULL, 16);
-}
-
 static uint64_t hash_of(const char *s, size_t n)
 {
     char hex[65];
     ek_sha256_hex(hex, s, n);
-    return first8(hex);
+    return ek_batch_sum(hex);
 }
 
 static void begin_line(scan *s)
@@ -86,7 +78,7 @@ static void end_line(scan *s)
     }
     if (s->requests && s->n <= EK_BATCH_LINE_MAX) note_name(s);
     ek_sha256_end(&s->state, hex);
-    in->lines[in->n++] = (ek_batch_entry){s->from, s->n, first8(hex), s->number};
+    in->lines[in->n++] = (ek_batch_entry){s->from, s->n, ek_batch_sum(hex), s->number};
 }
 
 static void feed(scan *s, const char *p, size_t n)

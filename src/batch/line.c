@@ -246,6 +246,14 @@ void ek_batch_line_fini(ek_batch_line *l)
     *l = (ek_batch_line){0};
 }
 
+uint64_t ek_batch_sum(const char hex[65])
+{
+    char digits[17];
+    memcpy(digits, hex, 16);
+    digits[16] = '\0';
+    return strtoull(digits, NULL, 16);
+}
+
 void ek_batch_line_id(char out[EK_BATCH_ID], const char *s, size_t n)
 {
     char hex[65];

@@ -28,6 +28,8 @@ void ek_batch_line_read(ek_batch_line *out, const char *s, size_t n);
 void ek_batch_line_too_long(ek_batch_line *out, uint64_t n);
 void ek_batch_line_fini(ek_batch_line *l);
 
+/* The number of the first 8 bytes of a SHA-256, by its digits: files are checked by it. */
+uint64_t ek_batch_sum(const char hex[65]);
 /* The id of a line's result: the first 24 digits of the SHA-256 of its bytes. */
 void ek_batch_line_id(char out[EK_BATCH_ID], const char *s, size_t n);
 /* The seed of a line that asks for none, below 2^53: the first 8 bytes, little-endian, of the SHA-256 of

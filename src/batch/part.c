@@ -48,15 +48,13 @@ static ek_err failed(const ek_batch_part *p)
 
 static uint64_t sum_of(const record *r, const char *line)
 {
-    char hex[65], digits[17];
+    char hex[65];
     ek_sha256_state s;
     ek_sha256_init(&s);
     ek_sha256_add(&s, r, offsetof(record, sum));
     ek_sha256_add(&s, line, r->n);
     ek_sha256_end(&s, hex);
-    memcpy(digits, hex, 16);
-    digits[16] = '\0';
-    return strtoull(digits, NULL, 16);
+    return ek_batch_sum(hex);
 }
 
 ek_err ek_batch_part_open(ek_batch_part **out, const char *path)

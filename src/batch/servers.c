@@ -4,12 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "batch/batch.h"
+#include "hub/client.h"
 #include "hub/curl.h"
 #include "serve/api/fingerprint.h"
 
@@ -78,22 +78,14 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
     return n;
 }
 
-static size_t on_header(char *data, size_t size, size_t n, void *arg)
+static size_t on_header(char *line, size_t size, size_t n, void *arg)
 {
-    static const char says[] = "x-evenkeel-fingerprint:", after[] = "retry-after:";
     transfer *t = arg;
     char value[80];
     (void)size;
-    const char *colon = memchr(data, ':', n);
-    if (!colon) return n;
-    const char *p = colon + 1;
-    while (p < data + n && (*p == ' ' || *p == '\t')) p++;
-    size_t k = (size_t)(data + n - p);
-    while (k > 0 && strchr(" \t\r\n", p[k - 1])) k--;
-    snprintf(value, sizeof value, "%.*s", (int)(k < sizeof value ? k : sizeof value - 1), p);
-    if (n >= sizeof says && !strncasecmp(data, says, sizeof says - 1))
-        snprintf(t->sha256, sizeof t->sha256, "%.64s", value);
-    if (n >= sizeof after && !strncasecmp(data, after, sizeof after - 1)) t->retry_after = strtod(value, NULL);
+    ek_client_header(t->sha256, sizeof t->sha256, line, n, "x-evenkeel-fingerprint");
+    if (ek_client_header(value, sizeof value, line, n, "retry-after"))
+        t->retry_after = ek_client_retry_after(value, ek_unix_time());
     return n;
 }
 

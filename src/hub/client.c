@@ -52,8 +52,7 @@ bool ek_client_content_range(const char *value, int64_t *from, int64_t *total)
     return true;
 }
 
-/* The value if line, n bytes, is the header `name`, in `room` bytes of out. */
-static bool header_value(char *out, size_t room, const char *line, size_t n, const char *name)
+bool ek_client_header(char *out, size_t room, const char *line, size_t n, const char *name)
 {
     size_t len = strlen(name);
     if (n <= len || strncasecmp(line, name, len) != 0 || line[len] != ':') return false;
@@ -76,12 +75,14 @@ static size_t on_header(char *line, size_t one, size_t n, void *arg)
         g->retry_after = -1;
         g->error_code[0] = g->error_text[0] = '\0';
     }
-    if (header_value(v, sizeof v, line, n, "Retry-After")) g->retry_after = ek_client_retry_after(v, ek_unix_time());
-    if (g->retry_after < 0 && header_value(v, sizeof v, line, n, "RateLimit")) g->retry_after = ek_client_rate_limit(v);
-    if (header_value(v, sizeof v, line, n, "Content-Range"))
+    if (ek_client_header(v, sizeof v, line, n, "Retry-After"))
+        g->retry_after = ek_client_retry_after(v, ek_unix_time());
+    if (g->retry_after < 0 && ek_client_header(v, sizeof v, line, n, "RateLimit"))
+        g->retry_after = ek_client_rate_limit(v);
+    if (ek_client_header(v, sizeof v, line, n, "Content-Range"))
         ek_client_content_range(v, &g->range_from, &g->range_total);
-    header_value(g->error_code, sizeof g->error_code, line, n, "X-Error-Code");
-    header_value(g->error_text, sizeof g->error_text, line, n, "X-Error-Message");
+    ek_client_header(g->error_code, sizeof g->error_code, line, n, "X-Error-Code");
+    ek_client_header(g->error_text, sizeof g->error_text, line, n, "X-Error-Message");
     return n;
 }
 

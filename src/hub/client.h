@@ -77,6 +77,8 @@ void ek_client_cancel(ek_client *h, ek_get *g);  /* no matter whether it runs */
 ek_get *ek_client_wait(ek_client *h, double seconds);
 void ek_get_fini(ek_get *g);
 
+/* If line, n bytes, is the header `name`: true, and its value in at most `room` bytes of out, cut. */
+bool ek_client_header(char *out, size_t room, const char *line, size_t n, const char *name);
 /* Seconds in "120" or until an HTTP date, now being seconds since 1970; -1 for what is neither. Also the waiting time
  * in the Hub's RateLimit header, `"resolvers";r=0;t=55`. */
 double ek_client_retry_after(const char *value, int64_t now);

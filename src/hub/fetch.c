@@ -66,7 +66,7 @@ static range *add_range(work *w)
 {
     range **end = &w->first, *p = ek_alloc(sizeof *p);
     int64_t size = w->file->size,
-            to = w->no_ranges || size - w->planned < EK_HUB_PIECE ? size : w->planned + EK_HUB_PIECE;
+            to = w->no_ranges || size - w->planned < EK_HUB_RANGE ? size : w->planned + EK_HUB_RANGE;
     *p = (range){.w = w, .from = w->planned, .to = to};
     w->planned = to;
     while (*end) end = &(*end)->next;
@@ -148,7 +148,7 @@ static ek_err start_range(range *p)
     return EK_OK;
 }
 
-/* Pieces that are complete and now stand first are written. */
+/* Ranges that are complete and now stand first are written. */
 static ek_err advance(work *w)
 {
     for (range *p = w->first; p; p = w->first) {

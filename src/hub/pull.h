@@ -1,7 +1,7 @@
 /* Fetches a model from the Hub into the cache.
  *
- * Several connections fetch pieces of 8 MiB. What has come lies in blobs/HASH.incomplete, which is always the beginning
- * of the file: pieces that arrive early wait in memory. A pull that was interrupted, in whatever way, goes on there,
+ * Several connections fetch ranges of 8 MiB. What has come lies in blobs/HASH.incomplete, which is always the beginning
+ * of the file: ranges that arrive early wait in memory. A pull that was interrupted, in whatever way, goes on there,
  * and so do older versions of Hugging Face's own client. Every file is compared with the hash that the API gave before
  * it gets its name. Two processes that pull the same model share the work.
  *
@@ -43,7 +43,7 @@ ek_err ek_hub_pull(ek_buf *path, const ek_hub_opts *opts, const ek_hub_name *nam
 
 /* Fetching the blobs of a list of files: inside src/hub. */
 
-enum { EK_HUB_PIECE = 8 << 20, EK_HUB_MAX_WAIT = 300 };
+enum { EK_HUB_RANGE = 8 << 20, EK_HUB_MAX_WAIT = 300 };
 
 /* Fetches what is wanted of `files` and not in the cache yet, in order of size: small files first. */
 ek_err ek_hub_fetch(ek_client *client, const ek_hub_opts *opts, const ek_hub_cache *cache, const ek_hub_name *name,

@@ -1,12 +1,13 @@
 /* batch: a file of requests to a file of results; --check and merge on what it made. */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "batch/batch.h"
-#include "cli/batch/progress.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
 
@@ -26,9 +27,52 @@ static bool stop(void *arg)
     return stopped;
 }
 
+/* --- progress on standard error: a terminal's line, drawn again; else a line every 10 seconds --- */
+
+typedef struct screen {
+    bool tty, drawn;
+    double begun, shown; /* ek_now() */
+} screen;
+
+static screen open_screen(void)
+{
+    const double now = ek_now();
+    return (screen){.tty = isatty(STDERR_FILENO), .begun = now, .shown = now};
+}
+
+static void clear_screen(screen *s)
+{
+    if (s->drawn) ek_cli_status_clear(stderr);
+    s->drawn = false;
+}
+
 static void progress(void *arg, const ek_batch_progress *p)
 {
-    ek_progress_show(arg, p);
+    screen *s = arg;
+    const double now = ek_now(), passed = now - s->begun;
+    if (now - s->shown < (s->tty ? 0.1 : 10)) return;
+    s->shown = now;
+    const double rate = passed > 0.5 ? (double)(p->done - p->before) / passed : 0;
+    const double fraction = p->lines ? (double)p->done / (double)p->lines : 1;
+    char left[16] = "-:--";
+    if (rate > 0) ek_cli_time_text(left, (double)(p->lines - p->done) / rate);
+    ek_field field[] = {{.rank = 0}, {.rank = 1}, {.rank = 3}, {.rank = 2}, {.rank = 4}};
+    snprintf(field[0].text, sizeof field[0].text, "%3d %%", (int)(fraction * 100));
+    snprintf(field[1].text, sizeof field[1].text, "%zu of %zu lines", p->done, p->lines);
+    snprintf(field[2].text, sizeof field[2].text, "%.*f lines/s", rate < 10 ? 2 : 0, rate);
+    snprintf(field[3].text, sizeof field[3].text, "%7s left", left);
+    if (p->errors) snprintf(field[4].text, sizeof field[4].text, "%zu errors", p->errors);
+    const int n = sizeof field / sizeof *field;
+    if (s->tty) {
+        ek_cli_status_bar(stderr, fraction, field, n);
+        s->drawn = true;
+        return;
+    }
+    ek_buf line = {0};
+    ek_cli_fit(&line, INT_MAX, field, n);
+    fprintf(stderr, "%s\n", ek_buf_text(&line));
+    fflush(stderr);
+    ek_buf_fini(&line);
 }
 
 /* --- who computes --- */
@@ -93,14 +137,13 @@ static int run(const ek_cli *cli, const char *in, ek_batch_opts *o)
     ek_batch_part *part = NULL;
     ek_batch_result r;
     computer c = {0};
-    ek_progress p;
     ek_err err = ek_batch_input_open(&input, in, true);
     if (!err) err = ek_batch_part_open(&part, o->out);
     if (!err) err = open_computer(&c, cli, cli->has.ctx ? (int)cli->ctx : 0);
-    ek_progress_init(&p);
-    const ek_batch_watch watch = {progress, stop, &p};
+    screen s = open_screen();
+    const ek_batch_watch watch = {progress, stop, &s};
     if (!err) err = ek_batch_run(&r, o, &input, part, c.runner, &watch);
-    ek_progress_clear(&p);
+    clear_screen(&s);
     int status = err ? failed(cli, err, true) : 0;
     if (!err) {
         ek_cli_put(stdout, o->out);

@@ -104,6 +104,32 @@ int ek_cli_fit(ek_buf *out, int columns, const ek_field *field, int n)
     return ek_cli_width(ek_buf_text(out) + from, out->len - from);
 }
 
+void ek_cli_status_bar(FILE *to, double fraction, const ek_field *field, int n)
+{
+    enum { MIN_BAR = 8, MAX_BAR = 24 };
+    const int columns = ek_cli_columns(to) - 1;
+    ek_buf text = {0}, line = {0};
+    const int for_bar = columns < 60 ? 0 : MIN_BAR + 4; /* brackets and two blanks */
+    const int bar = columns - ek_cli_fit(&text, columns - for_bar, field, n) - 4;
+    if (bar >= MIN_BAR) {
+        const int width = bar < MAX_BAR ? bar : MAX_BAR, full = (int)(fraction * width);
+        ek_buf_char(&line, '[');
+        for (int i = 0; i < width; i++) ek_buf_char(&line, i < full ? '#' : '.');
+        ek_buf_str(&line, "]  ");
+    }
+    ek_buf_str(&line, ek_buf_text(&text));
+    ek_cli_status(to, "", ek_buf_text(&line), "");
+    ek_buf_fini(&text);
+    ek_buf_fini(&line);
+}
+
+void ek_cli_time_text(char out[16], double seconds)
+{
+    const int s = seconds < 359999 ? (int)seconds : 359999;
+    if (s >= 3600) snprintf(out, 16, "%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
+    else snprintf(out, 16, "%d:%02d", s / 60, s % 60);
+}
+
 /* ------------------------------------------------------------------ text */
 
 /* A character as it is printed: escaped where a terminal would obey it. */

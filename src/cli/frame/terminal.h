@@ -27,6 +27,12 @@ typedef struct ek_field {
 /* Joins those that fit into this many columns, two blanks between; returns the columns taken. */
 int ek_cli_fit(ek_buf *out, int columns, const ek_field *field, int n);
 
+/* Such a line of parts behind a bar that is full to a fraction, where there is room for one:
+ * "[######....]   42 %  1.43 GB of 3.40 GB  0:43 left". */
+void ek_cli_status_bar(FILE *to, double fraction, const ek_field *field, int n);
+/* "1:05:09", "0:43" */
+void ek_cli_time_text(char out[16], double seconds);
+
 /* Text that comes in pieces, wrapped at words on a terminal and as it is elsewhere. Zero-initialise. */
 typedef struct ek_wrap {
     int column; /* where the next character would stand */

@@ -49,33 +49,6 @@ static void line(void *arg, const char *text)
     fflush(stderr);
 }
 
-static void time_text(char out[16], double seconds)
-{
-    int s = seconds < 359999 ? (int)seconds : 359999;
-    if (s >= 3600) snprintf(out, 16, "%d:%02d:%02d", s / 3600, s / 60 % 60, s % 60);
-    else snprintf(out, 16, "%d:%02d", s / 60, s % 60);
-}
-
-/* "[######....]  42 %  1.43 GB of 3.40 GB  45.1 MB/s  0:43 left  file 1 of 3": as much as the terminal has room for. */
-static void draw_bar(const ek_field *field, int n, double fraction)
-{
-    enum { MIN_BAR = 8, MAX_BAR = 24 };
-    const int columns = ek_cli_columns(stderr) - 1;
-    ek_buf text = {0}, line = {0};
-    const int for_bar = columns < 60 ? 0 : MIN_BAR + 4; /* brackets and two blanks */
-    const int bar = columns - ek_cli_fit(&text, columns - for_bar, field, n) - 4;
-    if (bar >= MIN_BAR) {
-        const int width = bar < MAX_BAR ? bar : MAX_BAR, full = (int)(fraction * width);
-        ek_buf_char(&line, '[');
-        for (int i = 0; i < width; i++) ek_buf_char(&line, i < full ? '#' : '.');
-        ek_buf_str(&line, "]  ");
-    }
-    ek_buf_str(&line, ek_buf_text(&text));
-    ek_cli_status(stderr, "", ek_buf_text(&line), "");
-    ek_buf_fini(&text);
-    ek_buf_fini(&line);
-}
-
 static void draw(screen *s, const ek_hub_progress *p, double now)
 {
     char done[16], all[16], speed[16], left[16] = "-:--";
@@ -86,7 +59,7 @@ static void draw(screen *s, const ek_hub_progress *p, double now)
     ek_cli_size_text(done, p->bytes_done);
     ek_cli_size_text(all, p->bytes);
     ek_cli_size_text(speed, s->speed);
-    if (s->speed > 0) time_text(left, (p->bytes - p->bytes_done) / s->speed);
+    if (s->speed > 0) ek_cli_time_text(left, (p->bytes - p->bytes_done) / s->speed);
     if (!s->tty) {
         fprintf(stderr, "%d %%, %s of %s, %s/s, %s left\n", (int)(fraction * 100), done, all, speed, left);
         fflush(stderr);
@@ -99,7 +72,7 @@ static void draw(screen *s, const ek_hub_progress *p, double now)
     snprintf(field[3].text, sizeof field[3].text, "%7s left", left);
     snprintf(field[4].text, sizeof field[4].text, "file %d of %d", p->n_done < p->n_files ? p->n_done + 1 : p->n_files,
              p->n_files);
-    draw_bar(field, sizeof field / sizeof *field, fraction);
+    ek_cli_status_bar(stderr, fraction, field, sizeof field / sizeof *field);
     s->drawn = true;
 }
 
