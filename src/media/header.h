@@ -1,6 +1,6 @@
-/* The headers of pictures as far as they are read without a library: JPEG's, PNG's, and the one thing that is read of
- * EXIF and XMP. The server reads them itself, because a process per header costs more than the header; the decoders
- * read them again. Walks over bytes, bounded by the file. Inside src/media, src/decode and their tests. */
+/* Headers of pictures that need no library: JPEG's, PNG's, and the orientation in EXIF and XMP. The server reads them
+ * itself, because a process per header costs more than the header; the decoders read them again. Walks over bytes,
+ * linear in the file and bounded by it. Inside src/media, src/decode and their tests. */
 #ifndef EK_MEDIA_HEADER_H
 #define EK_MEDIA_HEADER_H
 
@@ -33,8 +33,8 @@ bool ek_is_png(ek_media_bytes file);
 ek_err ek_jpeg_header(ek_image_header *out, ek_media_bytes file);
 /* zlib's: bytes written to `to`, max at most; fewer where the data end or are damaged. */
 typedef size_t ek_inflate_fn(uint8_t *to, size_t max, const uint8_t *from, size_t n);
-/* How it is turned: a chunk of EXIF, texts as ImageMagick writes EXIF, XMP, as Pillow's exif_transpose has it.
- * inflate: NULL, or what reads the compressed ones. */
+/* The orientation is in a chunk of EXIF, in EXIF as text (ImageMagick), or in XMP; their order is that of Pillow's
+ * exif_transpose. inflate reads compressed texts; NULL: out->unread says that there is one. */
 ek_err ek_png_header(ek_image_header *out, ek_media_bytes file, ek_inflate_fn *inflate);
 
 /* The orientation (tag 0x0112 of the first directory), 1 to 8; 0 if the block, n bytes of TIFF with or without "Exif"
@@ -44,7 +44,7 @@ ek_err ek_png_header(ek_image_header *out, ek_media_bytes file, ek_inflate_fn *i
 int ek_exif_orientation(const uint8_t *tiff, size_t n);
 /* The same of XMP: the first tiff:Orientation="N" or tiff:Orientation>N; 0 where there is none that is valid. */
 int ek_xmp_orientation(const uint8_t *xmp, size_t n);
-/* What counts of both: XMP where EXIF says nothing. 0: none. */
+/* The orientation of both: XMP's where EXIF says nothing. 0: none. */
 int ek_orientation(int exif, int xmp);
 
 static inline unsigned ek_be16(const uint8_t *p)

@@ -45,8 +45,7 @@ json_t *ek_client_tool_openai(const char *type);
 
 /* The declaration of a custom tool, a new reference; t: the object that has its description and format. name: as the
  * model knows it. A grammar in Lark's notation is turned into a pattern (text/regex/regex.h). EINVAL, ETOOLARGE with
- * r->param.
- */
+ * r->param. */
 ek_err ek_custom_tool(ek_api_request *r, const json_t *name, const json_t *description, const json_t *t, json_t **tool);
 /* The arguments that stand for an input, a new reference. */
 json_t *ek_custom_arguments(const char *input, size_t n);

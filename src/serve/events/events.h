@@ -1,5 +1,5 @@
 /* News of cached pages for routers, as vLLM publishes them: a PUB socket of ZeroMQ with the frames topic, sequence
- * number (8 bytes, big-endian, from 0) and batch ; and a ROUTER that answers those who missed some (replay.h).
+ * number (8 bytes, big-endian, from 0) and batch; and a ROUTER that answers those who missed some (replay.h).
  * Without one, everything that is held is told again when somebody subscribes. Both sockets are our own (peers.h):
  * libzmq keeps 30 bytes for each byte of topics that a peer subscribes with, and ends the process where there is no
  * memory for it.

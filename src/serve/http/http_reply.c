@@ -347,7 +347,8 @@ static size_t line_end(const ek_exchange *x)
 /* Sends at most max bytes. Returns as send does. */
 static ssize_t send_some(const ek_exchange *x, size_t max)
 {
-    if (x->by_line && x->out.len > x->n_sent && line_end(x) < max) max = line_end(x);
+    const size_t line = x->by_line && x->out.len > x->n_sent ? line_end(x) : max;
+    if (line < max) max = line;
     ek_span all[4] = {{x->out.data + x->n_sent, x->out.len - x->n_sent}};
     struct iovec v[4];
     size_t n = 0;

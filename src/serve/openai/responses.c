@@ -359,34 +359,16 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
     return ek_field_body(r, text, n, limits, read_body);
 }
 
+#define REPLIES                                                                                                      \
+    .id_prefix = EK_RESPONSES_ID, .prompt_param = "input", .begin = ek_responses_begin, .event = ek_responses_event, \
+    .finish = ek_responses_finish, .failed = ek_responses_failed, .heartbeat = ek_openai_heartbeat,                  \
+    .error = ek_openai_error
+
 const ek_dialect ek_dialect_responses = {
-    .path = "/v1/responses",
-    .id_prefix = EK_RESPONSES_ID,
-    .repeats = true,
-    .prompt_param = "input",
-    .parse = parse,
-    .begin = ek_responses_begin,
-    .event = ek_responses_event,
-    .finish = ek_responses_finish,
-    .end = ek_responses_end,
-    .failed = ek_responses_failed,
-    .heartbeat = ek_openai_heartbeat,
-    .error = ek_openai_error,
-};
+    .path = "/v1/responses", .repeats = true, .parse = parse, .end = ek_responses_end, REPLIES};
 
 const ek_dialect ek_dialect_responses_compact = {
-    .path = "/v1/responses/compact",
-    .id_prefix = EK_RESPONSES_ID,
-    .prompt_param = "input",
-    .parse = parse_compact,
-    .begin = ek_responses_begin,
-    .event = ek_responses_event,
-    .finish = ek_responses_finish,
-    .end = ek_responses_compact_end,
-    .failed = ek_responses_failed,
-    .heartbeat = ek_openai_heartbeat,
-    .error = ek_openai_error,
-};
+    .path = "/v1/responses/compact", .parse = parse_compact, .end = ek_responses_compact_end, REPLIES};
 
 const ek_dialect ek_dialect_responses_count = {
     .path = "/v1/responses/input_tokens",
