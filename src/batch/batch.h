@@ -1,9 +1,9 @@
 /* A batch: a file of requests, one per line, to a file of results in the same order (docs/EVALUATE.md).
  *
  * The bytes of OUT are a function of IN, the model, its numerics, the context, the sampling defaults, the seed and the
- * program's version, which the head of a run names. What would differ from run to run follows from a line's content or
- * is left out: ids (ek_batch_line_id), created (0), seeds (ek_batch_line_seed), counts of caches (0), the model's name
- * (the line's), times and machines (OUT.run.json). */
+ * program's version, which the head of a run names. Values that would differ from run to run follow from a line's
+ * content or are left out: ids (ek_batch_line_id), created (0), seeds (ek_batch_line_seed), counts of caches (0), the
+ * model's name (the line's), times and machines (OUT.run.json). */
 #ifndef EK_BATCH_BATCH_H
 #define EK_BATCH_BATCH_H
 
@@ -70,12 +70,12 @@ void ek_batch_about_fini(ek_batch_about *a);
 /* Appends the head of a run, a JSON object: the members that decide OUT. */
 void ek_batch_head(ek_buf *out, const ek_batch_about *a);
 
-/* --- what is done with results --- */
+/* --- results --- */
 
 typedef struct ek_batch_checked {
-    size_t lines, equal; /* computed again; of them, those that are as in OUT */
+    size_t lines, equal; /* computed again; of these, equal to OUT's */
     size_t number;       /* of the first other one in OUT, from 1; 0: none */
-    ek_buf why;          /* what differs there */
+    ek_buf why;          /* the difference there */
 } ek_batch_checked;
 
 /* Computes one line in `every` of those that made out again: those whose SHA-256 of the custom_id, its first 8 bytes,
@@ -84,8 +84,8 @@ typedef struct ek_batch_checked {
 ek_err ek_batch_check(ek_batch_checked *c, const char *out, const ek_batch_about *about, const ek_batch_input *in,
                       int every, ek_batch_runner *runner, const ek_batch_watch *watch);
 
-/* Puts the files of all shards of one run together to what one run would have written. EINVAL names what is missing,
- * there twice, or of another run. */
+/* Puts the files of all shards of one run together to what one run would have written. EINVAL names the shard that is
+ * missing, there twice, or of another run. */
 ek_err ek_batch_merge(ek_batch_result *r, const char *out, const char *const *part, int n);
 
 /* The first member in which two JSON objects differ, and its two values, cut. */
@@ -95,7 +95,7 @@ typedef struct ek_batch_other {
 /* Of two texts that differ; "JSON" is the member where one is no object, or only the spelling differs. */
 void ek_batch_find_other(ek_batch_other *o, const ek_buf *there, const ek_buf *here);
 
-/* Compares two files of results line by line. *same; else appends what differs first: the line, its custom_id, the
+/* Compares two files of results line by line. *same; else appends the first difference: the line, its custom_id, the
  * token and its log-probabilities where they are there, else the text around the place. */
 ek_err ek_batch_diff(ek_buf *out, bool *same, const char *a, const char *b);
 /* The same of two lines without their ends, which differ. */

@@ -170,7 +170,7 @@ static void unlink_running(engine *e, const job *j)
     if (*at) *at = j->next;
 }
 
-/* Called inside of a step, on this thread. What caches held is not said: it differs from run to run. */
+/* Called inside of a step, on this thread. Counts of caches are zeroed: they differ from run to run. */
 static void on_news(void *arg, const ek_turn_news *news)
 {
     choice *c = news->user;
@@ -216,7 +216,7 @@ static ek_err open_turn(job *j, int i)
     return EK_OK;
 }
 
-/* EBUSY: the engine has no room for the rest yet. */
+/* EBUSY: the engine has no room for the other choices yet. */
 static ek_err submit(job *j)
 {
     while (j->n_opened < j->reply.n) EK_TRY(open_turn(j, j->n_opened));
@@ -294,7 +294,7 @@ static ek_err begin(job *j, begun *how)
     return put_error(j, err, text, param, j->req.code ? j->req.code : ek_api_error_code(err, param));
 }
 
-/* Those that wait for room are older than those that are prepared. */
+/* A line that waits for room is older than the prepared ones. */
 static ek_err begin_some(engine *e, double until, ek_batch_task **out)
 {
     begun how = RUNS;

@@ -1,4 +1,4 @@
-/* A file of lines, each found again by its offset: what is in memory are 32 bytes per line. */
+/* A file of lines, each found again by its offset. A line takes 32 bytes of memory. */
 #ifndef EK_BATCH_INPUT_H
 #define EK_BATCH_INPUT_H
 

@@ -21,8 +21,8 @@ typedef struct ek_batch_line {
     char why[256];
 } ek_batch_line;
 
-/* Reads a line without its end. Members beside the known ones are ignored. What is inside of the body is not looked at,
- * but for its brackets and its size: at most 1,000,000 values and 65,536 objects in a list, the limits of a server. */
+/* Reads a line without its end. Members beside the known ones are ignored. Of the body only brackets and size are
+ * looked at: at most 1,000,000 values and 65,536 objects in a list, the limits of a server. */
 void ek_batch_line_read(ek_batch_line *out, const char *s, size_t n);
 /* A line of n bytes that is too long to be read. */
 void ek_batch_line_too_long(ek_batch_line *out, uint64_t n);

@@ -51,10 +51,10 @@ typedef struct ek_batch_servers_opts {
     void *arg;
 } ek_batch_servers_opts;
 
-/* Runs on servers of this program: lines go to the one with the least to do; what fails there (no connection, 408, 409,
- * 429, 5xx, a reply that breaks off) is asked again, elsewhere first. Waits until one of them says its fingerprint;
- * every other one has to have the same, and says it with each reply. ENOTFOUND without libcurl, EINVAL, EIO. o is
- * borrowed. */
+/* Runs on servers of this program: lines go to the one with the least to do; a line that fails (no connection, 408,
+ * 409, 429, 5xx, a reply that breaks off) is asked again, elsewhere first. Waits until one of them says its
+ * fingerprint; every other one has to have the same, and says it with each reply. ENOTFOUND without libcurl, EINVAL,
+ * EIO. o is borrowed. */
 ek_err ek_batch_servers_open(ek_batch_runner **out, const ek_batch_servers_opts *o);
 
 #endif

@@ -58,7 +58,7 @@ static void append(servers *s, ek_batch_task *t)
     s->last = &t->next;
 }
 
-/* In front: it is older than those that wait. */
+/* In front: it is older than the waiting ones. */
 static void again(servers *s, ek_batch_task *t)
 {
     t->next = s->pending;
@@ -230,7 +230,7 @@ static bool is_temporary(long status)
     return status == 0 || status == 408 || status == 409 || status == 429 || status >= 500;
 }
 
-/* What failed there is asked again, the server rests. */
+/* The line is asked again, the server rests. */
 static ek_err try_again(servers *s, transfer *t, long status, const char *why)
 {
     const bool busy = status == 429 || status == 503;
@@ -291,7 +291,7 @@ static ek_err end(servers *s, transfer *t, CURLcode code, ek_batch_task **out)
 
 /* --- who gets what --- */
 
-/* The ready one with the least to do; those whose fingerprint is not known yet are asked for it. */
+/* The ready server with the least to do. Servers without a known fingerprint are asked for it. */
 static server *choose(servers *s)
 {
     server *best = NULL;
@@ -336,7 +336,7 @@ static bool is_computing(const servers *s)
     return false;
 }
 
-/* Nobody answers: said every half minute, so that a person knows what is waited for. */
+/* Said every half minute while no server answers: a person sees the reason of the wait. */
 static void warn(servers *s)
 {
     const double now = ek_now(), since = s->warned > s->answered ? s->warned : s->answered;
