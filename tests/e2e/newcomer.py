@@ -225,6 +225,9 @@ def tab_completes_commands_and_paths(home):
         assert "a cat.png" in t.ask("/im\tpic\ta\\ c\t")
         assert "a dog.png" in t.ask(f"/image ~/pictures/a\\ d\t")
         assert "a dog.png" in t.ask("/image 'pictures/a d\t")
+        for name, quote in (("it's one.png", "'"), ('say "b".png', '"'), ("back\\slash.png", '"'), ("back\\slash.png", "'")):
+            picture(f"{home}/quoted/{name}")
+            assert "it goes with" in t.ask(f"/image {quote}quoted/{name[:2]}\t").replace("\n", " "), (name, t.raw[-300:])
         t.type("/image pictures/\t\t")
         t.until("a\\ cat.png")
         t.until("a\\ dog.png")

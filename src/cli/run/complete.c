@@ -24,7 +24,9 @@ static void add_matching(ek_buf *list, const char *name, const char *typed, size
 static void add_escaped(ek_buf *list, const char *name, char quote)
 {
     for (; *name; name++) {
-        if (quote ? *name == quote : strchr(" \t\\\"'()&;$`!*?[]{}<>|#", *name) != NULL) ek_buf_char(list, '\\');
+        const char *special = quote == '"' ? "\"\\" : " \t\\\"'()&;$`!*?[]{}<>|#";
+        if (quote == '\'' && *name == quote) ek_buf_str(list, "'\\'"); /* and the quote that follows opens it again */
+        else if (quote != '\'' && strchr(special, *name)) ek_buf_char(list, '\\');
         ek_buf_char(list, *name);
     }
 }
