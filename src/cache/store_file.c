@@ -37,7 +37,7 @@ ek_err ek_store_file_take(const char *path)
     return err ? err : check_beside(path);
 }
 
-static int read_number(sqlite3 *db, const char *sql, long long *out)
+int ek_store_read_int64(sqlite3 *db, const char *sql, int64_t *out)
 {
     sqlite3_stmt *s;
     int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
@@ -63,11 +63,11 @@ static bool stands_in(const char *schema, const char *sql)
     return false;
 }
 
-bool ek_store_file_is_ours(sqlite3 *db, const char *schema, int *rc)
+static bool is_ours(sqlite3 *db, const char *schema, int *rc)
 {
-    long long id = 0;
+    int64_t id = 0;
     sqlite3_stmt *s;
-    *rc = read_number(db, "PRAGMA application_id", &id);
+    *rc = ek_store_read_int64(db, "PRAGMA application_id", &id);
     if (*rc || id == EK_STORE_APPLICATION) return *rc == 0;
     *rc = sqlite3_prepare_v2(db, "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL", -1, &s, NULL);
     if (*rc) return false;
@@ -81,4 +81,88 @@ bool ek_store_file_is_ours(sqlite3 *db, const char *schema, int *rc)
     sqlite3_finalize(s);
     if (step != SQLITE_DONE) *rc = step;
     return ours && *rc == 0;
+}
+
+static int run(sqlite3 *db, const char *sql)
+{
+    return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+/* The key inside, or a new one; SQLITE_MISMATCH: it is another. */
+static int check_key(sqlite3 *db, const char *want)
+{
+    sqlite3_stmt *s;
+    int rc = sqlite3_prepare_v2(db, "SELECT key FROM meta", -1, &s, NULL);
+    if (rc) return rc;
+    rc = sqlite3_step(s);
+    if (rc == SQLITE_ROW) {
+        const char *key = (const char *)sqlite3_column_text(s, 0);
+        rc = key && strcmp(key, want) == 0 ? SQLITE_OK : SQLITE_MISMATCH;
+    }
+    sqlite3_finalize(s);
+    if (rc != SQLITE_DONE) return rc;
+    rc = sqlite3_prepare_v2(db, "INSERT INTO meta(key) VALUES(?)", -1, &s, NULL);
+    if (rc) return rc;
+    sqlite3_bind_text(s, 1, want, -1, SQLITE_STATIC);
+    rc = ek_store_db_step(s);
+    sqlite3_finalize(s);
+    return rc;
+}
+
+int ek_store_file_open(sqlite3 **db, const char *path, const ek_store_tables *tables)
+{
+    char set[200];
+    int rc = sqlite3_open_v2(path, db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    if (rc) return rc;
+    sqlite3_db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    /* Exclusive before WAL: then its index is in memory and no file is mapped; a file that shrinks is an error code
+     * and no signal. */
+    snprintf(set, sizeof set,
+             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON;"
+             "PRAGMA trusted_schema=OFF; PRAGMA page_size=%d; PRAGMA auto_vacuum=INCREMENTAL;",
+             tables->page_bytes);
+    rc = run(*db, set);
+    if (!rc && !is_ours(*db, tables->schema, &rc)) return rc ? rc : SQLITE_AUTH;
+    snprintf(set, sizeof set, "PRAGMA application_id=%d;", EK_STORE_APPLICATION);
+    if (!rc) rc = run(*db, set);
+    if (!rc) rc = run(*db, "PRAGMA journal_mode=WAL;");
+    snprintf(set, sizeof set, "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=%d; BEGIN IMMEDIATE;",
+             tables->journal_bytes);
+    if (!rc) rc = run(*db, set);
+    if (!rc) rc = run(*db, tables->schema);
+    if (!rc) rc = check_key(*db, tables->key);
+    if (!rc) rc = run(*db, "COMMIT");
+    return rc;
+}
+
+void ek_store_file_remove(const char *path)
+{
+    static const char *const tail[] = {"", "-wal", "-shm", "-journal"};
+    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
+        char name[4096];
+        snprintf(name, sizeof name, "%s%s", path, tail[i]);
+        unlink(name);
+    }
+}
+
+bool ek_store_is_damage(int rc)
+{
+    const int primary = rc & 0xff;
+    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_MISMATCH ||
+           primary == SQLITE_ERROR || primary == SQLITE_CONSTRAINT || primary == SQLITE_FORMAT ||
+           primary == SQLITE_SCHEMA;
+}
+
+ek_err ek_store_file_refused(int rc, const char *path)
+{
+    switch (rc & 0xff) {
+    case SQLITE_BUSY: return ek_fail(EK_EBUSY, "%s is in use by another process", path);
+    case SQLITE_AUTH: return ek_fail(EK_EFORMAT, "%s is the database of another program, which is left as it is", path);
+    case SQLITE_CANTOPEN: {
+        ek_err err = ek_store_file_take(path); /* says what is wrong with it */
+        if (err) return err;
+    }
+    /* fall through */
+    default: return ek_fail(EK_EIO, "%s: %s", path, sqlite3_errstr(rc));
+    }
 }

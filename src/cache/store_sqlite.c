@@ -38,67 +38,13 @@ static void close_db(ek_store_db *f)
     f->db = NULL;
 }
 
-static int read_int64(ek_store_db *f, const char *sql, int64_t *out)
-{
-    sqlite3_stmt *s;
-    int rc = prepare(f, &s, sql);
-    if (rc) return rc;
-    rc = sqlite3_step(s);
-    if (rc == SQLITE_ROW) *out = sqlite3_column_int64(s, 0);
-    sqlite3_finalize(s);
-    return rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
-/* The key inside, or a new one; SQLITE_MISMATCH: it is another. */
-static int check_key(ek_store_db *f)
-{
-    sqlite3_stmt *s;
-    int rc = prepare(f, &s, "SELECT key FROM meta");
-    if (rc) return rc;
-    rc = sqlite3_step(s);
-    if (rc == SQLITE_ROW) {
-        const char *key = (const char *)sqlite3_column_text(s, 0);
-        rc = key && strcmp(key, f->key) == 0 ? SQLITE_OK : SQLITE_MISMATCH;
-    }
-    sqlite3_finalize(s);
-    if (rc != SQLITE_DONE) return rc;
-    rc = prepare(f, &s, "INSERT INTO meta(key) VALUES(?)");
-    if (rc) return rc;
-    sqlite3_bind_text(s, 1, f->key, -1, SQLITE_STATIC);
-    rc = ek_store_db_step(s);
-    sqlite3_finalize(s);
-    return rc;
-}
-
-/* SQLITE_AUTH: another program's, which is not written to. */
-static int check_owner(ek_store_db *f)
-{
-    int rc;
-    char set[64];
-    bool ours = ek_store_file_is_ours(f->db, schema, &rc);
-    if (rc || !ours) return rc ? rc : SQLITE_AUTH;
-    snprintf(set, sizeof set, "PRAGMA application_id=%d;", EK_STORE_APPLICATION);
-    return ek_store_db_run(f, set);
-}
-
 static int open_db(ek_store_db *f)
 {
     if (ek_store_file_take(f->path)) return SQLITE_CANTOPEN;
-    int rc = sqlite3_open_v2(f->path, &f->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    if (rc) return rc;
-    sqlite3_db_config(f->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    /* Exclusive before WAL: then its index is in memory and no file is mapped; a file that shrinks is an error code
-     * and no signal. */
-    rc = ek_store_db_run(f, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON;"
-                            "PRAGMA trusted_schema=OFF; PRAGMA page_size=32768; PRAGMA auto_vacuum=INCREMENTAL;");
-    if (!rc) rc = check_owner(f);
-    if (!rc) rc = ek_store_db_run(f, "PRAGMA journal_mode=WAL;");
-    if (!rc) rc = ek_store_db_run(f, "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=33554432; BEGIN IMMEDIATE;");
-    if (!rc) rc = ek_store_db_run(f, schema);
-    if (!rc) rc = check_key(f);
-    if (!rc) rc = ek_store_db_run(f, "COMMIT");
+    const ek_store_tables tables = {.schema = schema, .key = f->key, .page_bytes = 32768, .journal_bytes = 32 << 20};
+    int rc = ek_store_file_open(&f->db, f->path, &tables);
     int64_t total = 0;
-    if (!rc) rc = read_int64(f, "SELECT coalesce(sum(size), 0) FROM page", &total);
+    if (!rc) rc = ek_store_read_int64(f->db, "SELECT coalesce(sum(size), 0) FROM page", &total);
     if (!rc) rc = prepare(f, &f->find, "SELECT id FROM page WHERE chain=? AND kind=?");
     if (!rc) rc = prepare(f, &f->add, "INSERT INTO page(chain, kind, used, size) VALUES(?, ?, ?, ?)");
     if (!rc) rc = prepare(f, &f->add_data, "INSERT INTO data(id, sum, token, content, bytes) VALUES(?, ?, ?, ?, ?)");
@@ -111,24 +57,6 @@ static int open_db(ek_store_db *f)
     return rc;
 }
 
-static void remove_files(const ek_store_db *f)
-{
-    static const char *const tail[] = {"", "-wal", "-shm", "-journal"};
-    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
-        char path[4096];
-        snprintf(path, sizeof path, "%s%s", f->path, tail[i]);
-        unlink(path);
-    }
-}
-
-static bool is_damage(int rc)
-{
-    int primary = rc & 0xff;
-    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_MISMATCH ||
-           primary == SQLITE_ERROR || primary == SQLITE_CONSTRAINT || primary == SQLITE_FORMAT ||
-           primary == SQLITE_SCHEMA;
-}
-
 /* Begins anew with an empty file. */
 static int begin_anew(ek_store_db *f, const char *what)
 {
@@ -136,7 +64,7 @@ static int begin_anew(ek_store_db *f, const char *what)
            (double)f->total / 1048576);
     atomic_fetch_add(&f->counts.damaged, 1);
     close_db(f);
-    remove_files(f);
+    ek_store_file_remove(f->path);
     int rc = open_db(f);
     if (rc) {
         ek_log(EK_LOG_ERROR, "cache on disk: %s: %s: nothing is kept on disk any more", f->path, sqlite3_errstr(rc));
@@ -159,7 +87,7 @@ static void warn(ek_store_db *f, const char *what, int rc)
 /* After an error outside of writing. */
 static void failed(ek_store_db *f, int rc)
 {
-    if (is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
+    if (ek_store_is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
     else warn(f, "reading", rc);
 }
 
@@ -175,7 +103,7 @@ static void write_pages(void *arg, ek_store_page *const *page, int n)
     atomic_store(&f->counts.written, written);
     atomic_fetch_add(&f->counts.failed, (unsigned long long)n);
     ek_store_db_set_total(f, total);
-    if (is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
+    if (ek_store_is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
     else warn(f, "writing", rc);
 }
 
@@ -215,20 +143,6 @@ static int fit(ek_store_db *f)
     return rc;
 }
 
-static ek_err refused(int rc, const char *path)
-{
-    switch (rc & 0xff) {
-    case SQLITE_BUSY: return ek_fail(EK_EBUSY, "%s is in use by another process", path);
-    case SQLITE_AUTH: return ek_fail(EK_EFORMAT, "%s is the database of another program, which is left as it is", path);
-    case SQLITE_CANTOPEN: {
-        ek_err err = ek_store_file_take(path); /* says what is wrong with it */
-        if (err) return err;
-    }
-    /* fall through */
-    default: return ek_fail(EK_EIO, "%s: %s", path, sqlite3_errstr(rc));
-    }
-}
-
 ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *key, double max_bytes,
                             const ek_kv_layout *layout)
 {
@@ -243,7 +157,7 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
     f->layout = *layout;
     int rc = open_db(f);
     if (!rc) rc = fit(f);
-    if (is_damage(rc)) rc = begin_anew(f, sqlite3_errstr(rc));
+    if (ek_store_is_damage(rc)) rc = begin_anew(f, sqlite3_errstr(rc));
     if ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR) { /* a full disk is no reason not to serve */
         ek_log(EK_LOG_ERROR, "cache on disk: %s: %s: nothing is kept on disk", path, sqlite3_errstr(rc));
         close_db(f);
@@ -251,7 +165,7 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
         rc = 0;
     }
     if (rc) {
-        ek_err err = refused(rc, path);
+        ek_err err = ek_store_file_refused(rc, path);
         close_file(f);
         return err;
     }

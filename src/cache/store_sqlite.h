@@ -14,9 +14,25 @@ enum { EK_STORE_APPLICATION = 0x656b6361 }; /* SQLite's application_id: "ekca" *
  * place of a file beside it too, or no regular file. */
 ek_err ek_store_file_take(const char *path);
 
-/* Whether a database is a store's, or still empty: by its application_id, or where that is missing or damaged by the
- * text of all its tables. *rc: an error of SQLite. */
-bool ek_store_file_is_ours(sqlite3 *db, const char *schema, int *rc);
+typedef struct ek_store_tables {
+    const char *schema; /* CREATE ... IF NOT EXISTS only; meta(key) is among them */
+    const char *key;    /* whose rows it holds: stays in meta */
+    int page_bytes, journal_bytes;
+} ek_store_tables;
+
+/* Opens a file that was taken, for this process alone, with its tables. A code of SQLite, after which *db is still to
+ * be closed. SQLITE_AUTH: another program's, which is not written to; SQLITE_MISMATCH: of another key. A store's own
+ * database has its application_id, or, where that is missing or damaged, no tables but those of the schema. */
+int ek_store_file_open(sqlite3 **db, const char *path, const ek_store_tables *tables);
+/* Removes it with the files that SQLite has beside it. */
+void ek_store_file_remove(const char *path);
+/* After these codes a file is begun anew; other ones may pass. */
+bool ek_store_is_damage(int rc);
+/* The sentence of a file that could not be opened: EBUSY, EFORMAT, EIO. */
+ek_err ek_store_file_refused(int rc, const char *path);
+
+/* The number in the one row that sql gives. */
+int ek_store_read_int64(sqlite3 *db, const char *sql, int64_t *out);
 
 /* The rows of a store's database: pages by name and kind. All return SQLite's codes. */
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,9 +25,9 @@ typedef struct disk {
     pthread_mutex_t lock; /* of all below: lookups come from several threads */
     char *path, *identity;
     int n_vocab;
-    double max_bytes, max_age, total, last_warning;
+    double max_bytes, max_age, last_warning;
     uint64_t damaged;
-    int64_t uses; /* grows with every use */
+    int64_t total, uses; /* uses: grows with every use */
     bool read_only, gone;
     sqlite3 *db;
     sqlite3_stmt *find, *add, *touch, *drop;
@@ -39,23 +38,9 @@ static int run(disk *d, const char *sql)
     return sqlite3_exec(d->db, sql, NULL, NULL, NULL);
 }
 
-static int finish(sqlite3_stmt *s)
+static int read_total(disk *d)
 {
-    const int rc = sqlite3_step(s);
-    sqlite3_reset(s);
-    sqlite3_clear_bindings(s);
-    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
-static int read_number(disk *d, const char *sql, double *out)
-{
-    sqlite3_stmt *s;
-    int rc = sqlite3_prepare_v2(d->db, sql, -1, &s, NULL);
-    if (rc) return rc;
-    rc = sqlite3_step(s);
-    if (rc == SQLITE_ROW) *out = sqlite3_column_double(s, 0);
-    sqlite3_finalize(s);
-    return rc == SQLITE_ROW ? SQLITE_OK : rc;
+    return ek_store_read_int64(d->db, "SELECT coalesce(sum(size), 0) FROM reply", &d->total);
 }
 
 static int prepare(disk *d, sqlite3_stmt **out, const char *sql)
@@ -76,71 +61,20 @@ static void close_db(disk *d)
     d->db = NULL;
 }
 
-/* The identity inside, or a new one; SQLITE_MISMATCH: another. */
-static int check_identity(disk *d)
-{
-    sqlite3_stmt *s;
-    int rc = sqlite3_prepare_v2(d->db, "SELECT key FROM meta", -1, &s, NULL);
-    if (rc) return rc;
-    rc = sqlite3_step(s);
-    if (rc == SQLITE_ROW) {
-        const char *key = (const char *)sqlite3_column_text(s, 0);
-        rc = key && !strcmp(key, d->identity) ? SQLITE_OK : SQLITE_MISMATCH;
-    }
-    sqlite3_finalize(s);
-    if (rc != SQLITE_DONE) return rc;
-    rc = sqlite3_prepare_v2(d->db, "INSERT INTO meta(key) VALUES(?)", -1, &s, NULL);
-    if (rc) return rc;
-    sqlite3_bind_text(s, 1, d->identity, -1, SQLITE_STATIC);
-    rc = finish(s);
-    sqlite3_finalize(s);
-    return rc;
-}
-
-static int open_tables(disk *d)
-{
-    char mark[64];
-    int rc;
-    if (!ek_store_file_is_ours(d->db, schema, &rc)) return rc ? rc : SQLITE_AUTH;
-    snprintf(mark, sizeof mark, "PRAGMA application_id=%d;", EK_STORE_APPLICATION);
-    rc = run(d, mark);
-    if (!rc) rc = run(d, "PRAGMA journal_mode=WAL;");
-    if (!rc) rc = run(d, "PRAGMA synchronous=NORMAL; PRAGMA journal_size_limit=8388608; BEGIN IMMEDIATE;");
-    if (!rc) rc = run(d, schema);
-    if (!rc) rc = check_identity(d);
-    if (!rc) rc = run(d, "COMMIT");
-    return rc;
-}
-
 static int open_db(disk *d)
 {
-    double uses = 0;
+    const ek_store_tables tables = {.schema = schema, .key = d->identity, .page_bytes = 4096, .journal_bytes = 8 << 20};
     if (!d->read_only && ek_store_file_take(d->path)) return SQLITE_CANTOPEN;
-    int rc = sqlite3_open_v2(d->path, &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
-    if (rc) return rc;
-    sqlite3_db_config(d->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    rc = run(d,
-             "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON; PRAGMA trusted_schema=OFF;"
-             "PRAGMA auto_vacuum=INCREMENTAL;");
-    if (!rc) rc = open_tables(d);
-    if (!rc) rc = read_number(d, "SELECT coalesce(sum(size), 0) FROM reply", &d->total);
-    if (!rc) rc = read_number(d, "SELECT coalesce(max(used), 0) FROM reply", &uses);
+    int rc = ek_store_file_open(&d->db, d->path, &tables);
+    if (!rc) rc = read_total(d);
+    if (!rc) rc = ek_store_read_int64(d->db, "SELECT coalesce(max(used), 0) FROM reply", &d->uses);
     if (!rc) rc = prepare(d, &d->find, "SELECT record, since FROM reply WHERE key=?");
     if (!rc)
         rc = prepare(d, &d->add,
                      "INSERT OR REPLACE INTO reply(key, owner, used, since, size, record) VALUES(?, ?, ?, ?, ?, ?)");
     if (!rc) rc = prepare(d, &d->touch, "UPDATE reply SET used=? WHERE key=?");
     if (!rc) rc = prepare(d, &d->drop, "DELETE FROM reply WHERE key=?");
-    d->uses = (int64_t)uses;
     return rc;
-}
-
-static bool is_damage(int rc)
-{
-    const int primary = rc & 0xff;
-    return primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB || primary == SQLITE_MISMATCH ||
-           primary == SQLITE_ERROR || primary == SQLITE_CONSTRAINT || primary == SQLITE_FORMAT ||
-           primary == SQLITE_SCHEMA;
 }
 
 static void give_up(disk *d, int rc)
@@ -152,15 +86,10 @@ static void give_up(disk *d, int rc)
 
 static int begin_anew(disk *d, const char *what)
 {
-    static const char *const tail[] = {"", "-wal", "-shm", "-journal"};
-    char path[PATH_ROOM];
-    ek_log(EK_LOG_WARN, "stored replies: %s is dropped, with all it held (%.1f MiB): %s", d->path, d->total / 1048576,
-           what);
+    ek_log(EK_LOG_WARN, "stored replies: %s is dropped, with all it held (%.1f MiB): %s", d->path,
+           (double)d->total / 1048576, what);
     close_db(d);
-    for (size_t i = 0; i < sizeof tail / sizeof *tail; i++) {
-        snprintf(path, sizeof path, "%s%s", d->path, tail[i]);
-        unlink(path);
-    }
+    ek_store_file_remove(d->path);
     const int rc = open_db(d);
     if (rc) give_up(d, rc);
     return rc;
@@ -170,7 +99,7 @@ static int begin_anew(disk *d, const char *what)
 static void failed(disk *d, const char *doing, int rc)
 {
     const double now = ek_now();
-    if (is_damage(rc)) {
+    if (ek_store_is_damage(rc)) {
         d->damaged++;
         begin_anew(d, sqlite3_errstr(rc));
         return;
@@ -185,8 +114,8 @@ static void failed(disk *d, const char *doing, int rc)
 static int drop(disk *d, const ek_reply_key *k)
 {
     sqlite3_bind_blob(d->drop, 1, k->h, sizeof k->h, SQLITE_STATIC);
-    int rc = finish(d->drop);
-    if (!rc) rc = read_number(d, "SELECT coalesce(sum(size), 0) FROM reply", &d->total);
+    int rc = ek_store_db_step(d->drop);
+    if (!rc) rc = read_total(d);
     return rc;
 }
 
@@ -225,7 +154,7 @@ static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_ke
     if (r) {
         sqlite3_bind_int64(d->touch, 1, ++d->uses);
         sqlite3_bind_blob(d->touch, 2, k->h, sizeof k->h, SQLITE_STATIC);
-        rc = finish(d->touch);
+        rc = ek_store_db_step(d->touch);
     }
     if (rc != SQLITE_OK && rc != SQLITE_DONE) failed(d, "reading", rc);
     pthread_mutex_unlock(&d->lock);
@@ -239,9 +168,9 @@ static int make_room(disk *d, double bytes)
                                   "(SELECT owner FROM reply GROUP BY owner ORDER BY sum(size) DESC LIMIT 1) "
                                   "ORDER BY used LIMIT max(1, (SELECT count(*) FROM reply) / 32))";
     int rc = SQLITE_OK;
-    while (!rc && d->total > 0 && d->total + bytes > d->max_bytes) {
+    while (!rc && d->total > 0 && (double)d->total + bytes > d->max_bytes) {
         rc = run(d, victims);
-        if (!rc) rc = read_number(d, "SELECT coalesce(sum(size), 0) FROM reply", &d->total);
+        if (!rc) rc = read_total(d);
     }
     return rc;
 }
@@ -260,8 +189,8 @@ static int write_one(disk *d, const ek_reply_record *r, uint64_t owner)
     sqlite3_bind_double(d->add, 4, ek_unix_now());
     sqlite3_bind_int64(d->add, 5, (sqlite3_int64)n);
     sqlite3_bind_blob64(d->add, 6, bytes, n, SQLITE_STATIC);
-    rc = finish(d->add);
-    if (!rc) d->total += (double)n; /* one that it replaced is counted until the sum is taken again */
+    rc = ek_store_db_step(d->add);
+    if (!rc) d->total += (int64_t)n; /* one that it replaced is counted until the sum is taken again */
     return rc;
 }
 
@@ -274,6 +203,7 @@ static void write_all(void *arg, ek_reply_record *const *r, const uint64_t *owne
     if (!rc && !d->gone) rc = run(d, "COMMIT");
     if (rc) {
         run(d, "ROLLBACK");
+        read_total(d);
         failed(d, "writing", rc);
     }
     pthread_mutex_unlock(&d->lock);
@@ -317,20 +247,6 @@ static void close_disk(void *arg)
 
 /* --- open --- */
 
-static ek_err refused(int rc, const char *path)
-{
-    switch (rc & 0xff) {
-    case SQLITE_BUSY: return ek_fail(EK_EBUSY, "%s is in use by another process", path);
-    case SQLITE_AUTH: return ek_fail(EK_EFORMAT, "%s is the database of another program, which is left as it is", path);
-    case SQLITE_CANTOPEN: {
-        ek_err err = ek_store_file_take(path); /* says what is wrong with it */
-        if (err) return err;
-    }
-    /* fall through */
-    default: return ek_fail(EK_EIO, "%s: %s", path, sqlite3_errstr(rc));
-    }
-}
-
 static ek_err make_path(char *path, const ek_reply_disk_opts *o)
 {
     char hash[65];
@@ -358,7 +274,7 @@ ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o)
     pthread_mutex_init(&d->lock, NULL);
     int rc = open_db(d);
     if (!rc && !o->read_only) rc = make_room(d, 0);
-    if (is_damage(rc) && !o->read_only) {
+    if (ek_store_is_damage(rc) && !o->read_only) {
         d->damaged++;
         rc = begin_anew(d, sqlite3_errstr(rc));
     }
@@ -367,7 +283,7 @@ ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o)
         rc = 0;
     }
     if (rc) {
-        const ek_err err = refused(rc, path);
+        const ek_err err = ek_store_file_refused(rc, path);
         close_disk(d);
         return err;
     }
