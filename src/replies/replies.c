@@ -210,16 +210,21 @@ ek_reply_record *ek_replies_find(ek_replies *r, const ek_reply_key *k, const ek_
 {
     pthread_mutex_lock(&r->lock);
     ek_reply_record *found = find_in_memory(r, k);
+    const uint64_t wrong = r->stats.wrong;
     pthread_mutex_unlock(&r->lock);
     for (int i = 0; i < r->n_backends && !found; i++) {
         const ek_reply_backend *b = &r->backend[i];
         found = b->find(b->arg, k, content, owner);
         if (!found) continue;
         pthread_mutex_lock(&r->lock);
-        r->stats.from[b->origin]++;
-        if (b->origin != EK_REPLY_FILE) /* a cassette is in memory anyway */
+        const bool doubtful = r->stats.wrong != wrong; /* it may be of those that are dropped meanwhile */
+        r->stats.from[b->origin] += !doubtful;
+        if (!doubtful && b->origin != EK_REPLY_FILE) /* a cassette is in memory anyway */
             ek_reply_table_put(&r->table, owner, ek_reply_record_retain(found), ek_now());
         pthread_mutex_unlock(&r->lock);
+        if (!doubtful) continue;
+        ek_reply_record_release(found);
+        return NULL;
     }
     return found;
 }
@@ -265,15 +270,17 @@ void ek_replies_wrong(ek_replies *r, const ek_reply_record *record, const char *
     const ek_reply_origin origin = ek_reply_record_origin(record);
     const ek_reply_key *k = ek_reply_record_key(record);
     char text[EK_REPLY_KEY_TEXT];
+    for (int i = 0; i < r->n_backends; i++) {
+        const ek_reply_backend *b = &r->backend[i];
+        const bool holds = b->origin == EK_REPLY_DISK && origin == EK_REPLY_COMPUTED; /* what this process computed */
+        if (b->origin == origin || holds) b->distrust(b->arg);
+        else if (b->forget) b->forget(b->arg, k);
+    }
+    /* Last: what a lookup has in hand, from before a backend was told, is not kept (ek_replies_find). */
     pthread_mutex_lock(&r->lock);
     const size_t n = ek_reply_table_drop_origin(&r->table, origin);
     r->stats.wrong++;
     pthread_mutex_unlock(&r->lock);
-    for (int i = 0; i < r->n_backends; i++) {
-        const ek_reply_backend *b = &r->backend[i];
-        if (b->origin == origin) b->distrust(b->arg);
-        else if (b->forget) b->forget(b->arg, k);
-    }
     ek_reply_key_text(text, k);
     ek_log(EK_LOG_ERROR,
            "event=reply_wrong key=%s origin=\"%s\" dropped=%zu: a stored reply is not what the model gives (%s); "

@@ -63,7 +63,8 @@ ek_reply_record *ek_replies_find(ek_replies *r, const ek_reply_key *k, const ek_
 /* Keeps a record that was computed, unless one is there that says more. Takes over the reference; returns at once. One
  * that contradicts what is there takes that out, as ek_replies_wrong. */
 void ek_replies_put(ek_replies *r, uint64_t owner, ek_reply_record *record);
-/* A record was found wrong: it goes, with all of its origin, loudly. */
+/* A record was found wrong: it goes, with all of its origin, loudly; one that was computed here with the file on disk,
+ * which has the others. */
 void ek_replies_wrong(ek_replies *r, const ek_reply_record *record, const char *what);
 /* Waits until what was put is with the backends. */
 void ek_replies_flush(ek_replies *r);

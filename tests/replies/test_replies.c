@@ -341,6 +341,39 @@ static void a_lie_takes_its_family_out(void **state)
     ek_replies_close(r);
 }
 
+typedef struct late {
+    ek_replies *replies;
+    int asked, distrusted;
+} late;
+
+/* While it reads one record, another of it is found wrong. */
+static ek_reply_record *lie_late(void *arg, const ek_reply_key *k, const ek_reply_key *content, uint64_t owner)
+{
+    late *l = arg;
+    liar other = {0};
+    ek_reply_record *got = l->distrusted ? NULL : lie(&other, k, content, owner);
+    if (got && ++l->asked == 2) ek_replies_wrong(l->replies, got, "a test says so");
+    return got;
+}
+
+static void distrust_late(void *arg)
+{
+    ((late *)arg)->distrusted++;
+}
+
+static void a_lie_in_hand_is_not_kept(void **state)
+{
+    (void)state;
+    late l = {.replies = store_of(1e6, 0)};
+    ek_replies_add(l.replies,
+                   &(ek_reply_backend){EK_REPLY_SHARED, &l, lie_late, NULL, NULL, distrust_late, NULL, close_nothing});
+    assert_int_equal(found(l.replies, 2), 8);
+    assert_int_equal(found(l.replies, 1), 0);
+    assert_int_equal(l.distrusted, 1);
+    for (int i = 0; i < 3; i++) assert_int_equal(found(l.replies, i), 0);
+    ek_replies_close(l.replies);
+}
+
 /* --- on disk --- */
 
 static char *folder;
@@ -467,6 +500,23 @@ static void a_wrong_one_empties_the_file(void **state)
     remove_dir(folder);
 }
 
+/* The file has what this process computed. */
+static void a_wrong_one_of_ours_empties_it_too(void **state)
+{
+    (void)state;
+    folder = temp_dir();
+    ek_replies *r = on_disk("model 1", 1e6, 0);
+    for (int i = 0; i < 5; i++) ek_replies_put(r, 0, record_of(i, 10, -1, i));
+    ek_replies_flush(r);
+    ek_replies_put(r, 0, record_of(2, 10, -1, 7));
+    for (int i = 0; i < 5; i++) assert_int_equal(found(r, i), i == 2 ? 10 : 0);
+    ek_replies_close(r);
+    r = on_disk("model 1", 1e6, 0);
+    for (int i = 0; i < 5; i++) assert_int_equal(found(r, i), i == 2 ? 10 : 0);
+    ek_replies_close(r);
+    remove_dir(folder);
+}
+
 static void *put_and_find(void *arg)
 {
     ek_replies *r = arg;
@@ -500,9 +550,11 @@ int main(void)
         cmocka_unit_test(the_largest_owner_loses),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(a_lie_takes_its_family_out),
+        cmocka_unit_test(a_lie_in_hand_is_not_kept),
         cmocka_unit_test(they_outlive_the_process),
         cmocka_unit_test(a_damaged_file_gives_nothing_wrong),
         cmocka_unit_test(a_wrong_one_empties_the_file),
+        cmocka_unit_test(a_wrong_one_of_ours_empties_it_too),
         cmocka_unit_test(many_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
