@@ -18,6 +18,7 @@ void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m
                               .n_parts = prompt->n_parts,
                               .sampling = &s,
                               .masked = form || max_thinking > 0,
+                              .program = EK_VERSION,
                               .form = form,
                               .max_thinking = max_thinking,
                               .thinking = prompt->thinking};

@@ -127,6 +127,8 @@ static void add_mask(sum *s, const ek_reply_ask *a)
 {
     add_u64(s, a->masked);
     if (!a->masked) return;
+    const char *program = a->program ? a->program : "";
+    add_bytes(s, program, strlen(program));
     add_u64(s, a->form != NULL);
     if (a->form) add_bytes(s, a->form, strlen(a->form));
     add_u64(s, (uint64_t)a->max_thinking);

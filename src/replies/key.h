@@ -26,7 +26,8 @@ typedef struct ek_reply_ask {
     const ek_part *part;
     int n_parts;
     const ek_sampling *sampling; /* as the engine gets it: seed of this choice, all of the bias */
-    bool masked;                 /* by the next three */
+    bool masked;                 /* by the next four */
+    const char *program;         /* its version: a later one may allow other tokens in the same form. NULL as "" */
     const char *form;            /* what the grammar was made of (chat/form.h); NULL: no grammar */
     int max_thinking;
     bool thinking;

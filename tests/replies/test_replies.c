@@ -50,6 +50,8 @@ static void what_decides_is_in_the_key(void **state)
     assert_false(same(base, key_with(&(ek_reply_ask){.tokens = prompt, .n_tokens = 3}, &g)));
     const ek_reply_ask forms[] = {{.masked = true},
                                   {.masked = true, .form = ""},
+                                  {.masked = true, .form = "", .program = "1"},
+                                  {.masked = true, .form = "", .program = "2"},
                                   {.masked = true, .form = "{\"a\":1}"},
                                   {.masked = true, .form = "{\"a\":2}"},
                                   {.masked = true, .max_thinking = 1},
@@ -59,7 +61,7 @@ static void what_decides_is_in_the_key(void **state)
         for (size_t j = 0; j < i; j++) assert_false(same(key_with(&forms[i], &g), key_with(&forms[j], &g)));
     }
     /* A form that masks nothing is none. */
-    assert_true(same(base, key_with(&(ek_reply_ask){.form = "{}", .thinking = true}, &g)));
+    assert_true(same(base, key_with(&(ek_reply_ask){.form = "{}", .thinking = true, .program = "2"}, &g)));
     s.temperature = 0.999e-5f, s.top_k = 3, s.top_p = 0.5f, s.min_p = 0.1f, s.seed = 8;
     assert_true(same(base, key_with(NULL, &s)));
     s.presence_penalty = 0.5f;
