@@ -60,8 +60,9 @@ static void test_guesses(void **state)
     static const struct {
         const char *line, *says;
     } chat[] = {
-        {"/set parameter temperature 0.9", "/set parameter temperature 0.9 is Ollama's; here: /set NAME VALUE"},
-        {"/set parameter seed 5", "here: /set NAME VALUE"},
+        {"/set parameter temperature 0.9",
+         "/set parameter temperature 0.9 is Ollama's; here: /set temperature 0.7; /set lists"},
+        {"/set parameter seed 5", "here: /set temperature 0.7; /set lists"},
         {"/set parameter num_predict 250", "here: /set max_tokens 100"},
         {"/set parameter repeat_penalty 1.15", "here: /set repetition_penalty 1.1"},
         {"/set verbose", "here: /stats on"},
