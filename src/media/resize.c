@@ -5,18 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-
-/* One output sample: n inputs from `first` on, with weights at weight[at]. */
-typedef struct tap {
-    int first, n;
-    size_t at;
-} tap;
-
-typedef struct pass {
-    int in, out, precision; /* bits of a weight behind the point */
-    tap *tap;               /* one per output */
-    int32_t *weight;
-} pass;
+#include "media/resize_pass.h"
 
 static double cubic(double x)
 {
@@ -28,7 +17,7 @@ static double cubic(double x)
 }
 
 /* The inputs of output i, and their weights, which add up to 1 before they are rounded. Returns the largest. */
-static double weigh(tap *t, double *w, int in, int out, int i)
+static double weigh(ek_resize_tap *t, double *w, int in, int out, int i)
 {
     double scale = (double)in / out, widened = scale > 1.0 ? scale : 1.0, support = 2.0 * widened;
     double centre = (i + 0.5) * scale, by = 1.0 / widened, sum = 0.0, largest = 0.0;
@@ -55,24 +44,27 @@ static int precision_of(double largest)
 }
 
 /* Every sample as it is. */
-static void prepare_same(pass *p, int n)
+static void prepare_same(ek_resize_pass *p, int n)
 {
-    *p = (pass){.in = n, .out = n, .tap = ek_alloc((size_t)n * sizeof *p->tap), .weight = ek_alloc(sizeof *p->weight)};
+    *p = (ek_resize_pass){.in = n, .out = n, .tap = ek_alloc((size_t)n * sizeof *p->tap)};
+    p->weight = ek_alloc(sizeof *p->weight);
+    p->pair = ek_alloc(sizeof *p->pair);
     p->weight[0] = 1;
-    for (int i = 0; i < n; i++) p->tap[i] = (tap){.first = i, .n = 1};
+    for (int i = 0; i < n; i++) p->tap[i] = (ek_resize_tap){.first = i, .n = 1};
+    ek_resize_pairs(p);
 }
 
 /* A pass that would change no size is left out: its weights are 1. */
-static void prepare(pass *p, int in, int out, ek_resizer how)
+static void prepare(ek_resize_pass *p, int in, int out, ek_resizer how)
 {
     if (in == out) {
         prepare_same(p, in);
         return;
     }
     double scale = (double)in / out, largest = 0.0;
-    size_t room = (size_t)ceil(2.0 * (scale > 1.0 ? scale : 1.0)) * 2 + 1;
+    size_t room = (size_t)ceil(2.0 * (scale > 1.0 ? scale : 1.0)) * 2 + 2;
     double *w = ek_alloc(room * (size_t)out * sizeof *w);
-    *p = (pass){.in = in, .out = out, .tap = ek_alloc((size_t)out * sizeof *p->tap)};
+    *p = (ek_resize_pass){.in = in, .out = out, .tap = ek_alloc((size_t)out * sizeof *p->tap)};
     p->weight = ek_alloc(room * (size_t)out * sizeof *p->weight);
     for (int i = 0; i < out; i++) {
         p->tap[i].at = room * (size_t)i;
@@ -84,34 +76,15 @@ static void prepare(pass *p, int in, int out, ek_resizer how)
         for (size_t j = p->tap[i].at; j < p->tap[i].at + (size_t)p->tap[i].n; j++)
             p->weight[j] = (int32_t)(w[j] * one + (w[j] < 0.0 ? -0.5 : 0.5));
     free(w);
+    p->pair = ek_alloc(room / 2 * (size_t)out * sizeof *p->pair);
+    ek_resize_pairs(p);
 }
 
-static void finish(pass *p)
+static void finish(ek_resize_pass *p)
 {
     free(p->tap);
     free(p->weight);
-}
-
-static uint8_t clip(int32_t sum, int precision)
-{
-    sum >>= precision;
-    return (uint8_t)(sum < 0 ? 0 : sum > 255 ? 255 : sum);
-}
-
-static void resize_row(uint8_t *to, const uint8_t *from, const pass *p)
-{
-    for (int i = 0; i < p->out; i++, to += 3) {
-        const tap *t = &p->tap[i];
-        const int32_t *w = p->weight + t->at;
-        const uint8_t *px = from + 3 * (size_t)t->first;
-        int32_t half = 1 << p->precision >> 1, r = half, g = half, b = half;
-        for (int j = 0; j < t->n; j++, px += 3) {
-            r += w[j] * px[0];
-            g += w[j] * px[1];
-            b += w[j] * px[2];
-        }
-        to[0] = clip(r, p->precision), to[1] = clip(g, p->precision), to[2] = clip(b, p->precision);
-    }
+    free(p->pair);
 }
 
 /* --- rows as they come --- */
@@ -120,7 +93,7 @@ static void resize_row(uint8_t *to, const uint8_t *from, const pass *p)
  * rows first, with 8 bits in between: of a picture that lies on its side these are stored columns. */
 struct ek_resizing {
     ek_image *to;
-    pass along, over;
+    ek_resize_pass along, over;
     bool on_side;  /* stored rows are shown columns */
     bool reversed; /* a stored row begins where the shown one ends */
     bool upward;   /* the first stored row is the last one shown */
@@ -129,10 +102,11 @@ struct ek_resizing {
     int n_ring;    /* rows that are kept: as many as one output reads */
     size_t n;      /* samples of each */
     uint8_t *ring, *line, *turned;
-    int32_t *sums;
+    const uint8_t **rows; /* of the ring that one output reads */
+    void *room;           /* of ek_resize_along */
 };
 
-static int max_taps(const pass *p)
+static int max_taps(const ek_resize_pass *p)
 {
     int n = 0;
     for (int i = 0; i < p->out; i++) n = n < p->tap[i].n ? p->tap[i].n : n;
@@ -158,7 +132,8 @@ ek_err ek_resizing_begin(ek_resizing **out, ek_image *to, int width, int height,
     r->next = r->upward ? r->over.out - 1 : 0;
     r->n_ring = max_taps(&r->over);
     r->n = 3 * (size_t)(r->on_side ? width : to->width);
-    r->sums = ek_alloc(r->n * sizeof *r->sums);
+    r->rows = ek_alloc((size_t)r->n_ring * sizeof *r->rows);
+    r->room = ek_alloc(ek_resize_along_room(r->along.in));
     r->line = ek_alloc(r->n);
     r->turned = ek_alloc(3 * (size_t)(width > to->height ? width : to->height));
     r->ring = ek_alloc_big(ring_bytes(r));
@@ -175,7 +150,8 @@ void ek_resizing_end(ek_resizing *r)
     if (!r) return;
     finish(&r->along);
     finish(&r->over);
-    free(r->sums);
+    free(r->rows);
+    free(r->room);
     free(r->line);
     free(r->turned);
     ek_free_big(r->ring, ring_bytes(r));
@@ -188,37 +164,31 @@ size_t ek_resizing_memory(int width, int height, int orientation, int to_width, 
     const size_t over = (size_t)(on_side ? to_width : to_height), along = (size_t)(on_side ? to_height : to_width);
     const size_t in = (size_t)width, rows = (size_t)height, scale = rows / over + 1;
     const size_t n = 3 * (on_side ? in : along);
-    /* The ring, its sums and two lines; weights: at most four and a half per input sample, or five per output one, as
-     * float64 and as integers, with their taps. */
-    return n * (4 * scale + 5) + n * 5 + 3 * (in > along ? in : along) + (in + rows + over + along) * (5 * 12 + 16) +
-           3 * over * along + (4u << 20); /* big blocks are rounded up */
+    /* The ring and two lines; a row spread out; weights: at most four and a half per input sample, or six per output one,
+     * as float64, as integers and in pairs, with their taps. */
+    return n * (4 * scale + 6) + 3 * (in > along ? in : along) + 16 * ((on_side ? rows : in) + rows + 2) +
+           (in + rows + over + along) * (6 * 16 + 16) + 3 * over * along + (4u << 20); /* big blocks are rounded up */
 }
 
-/* One line out of the rows that t names. */
-static void resize_over(ek_resizing *r, uint8_t *to, const tap *t)
+/* Line i of the pass over the rows. */
+static void resize_over(ek_resizing *r, uint8_t *to, int i)
 {
-    const pass *p = &r->over;
-    int32_t *sums = r->sums;
-    for (size_t x = 0; x < r->n; x++) sums[x] = 1 << p->precision >> 1;
-    for (int j = 0; j < t->n; j++) {
-        const uint8_t *row = r->ring + r->n * (size_t)((t->first + j) % r->n_ring);
-        int32_t w = p->weight[t->at + (size_t)j];
-        for (size_t x = 0; x < r->n; x++) sums[x] += w * row[x];
-    }
-    for (size_t x = 0; x < r->n; x++) to[x] = clip(sums[x], p->precision);
+    const ek_resize_tap *t = &r->over.tap[i];
+    for (int j = 0; j < t->n; j++) r->rows[j] = r->ring + r->n * (size_t)((t->first + j) % r->n_ring);
+    ek_resize_over(to, r->rows, r->n, &r->over, i);
 }
 
 static void put_row(ek_resizing *r, int y)
 {
-    resize_over(r, r->to->rgb + r->n * (size_t)y, &r->over.tap[y]);
+    resize_over(r, r->to->rgb + r->n * (size_t)y, y);
 }
 
 static void put_column(ek_resizing *r, int x)
 {
     uint8_t *to = r->to->rgb + 3 * (size_t)x;
     const size_t stride = 3 * (size_t)r->to->width;
-    resize_over(r, r->line, &r->over.tap[x]);
-    resize_row(r->turned, r->line, &r->along);
+    resize_over(r, r->line, x);
+    ek_resize_along(r->turned, r->line, &r->along, r->room);
     for (int y = 0; y < r->to->height; y++, to += stride) memcpy(to, r->turned + 3 * (size_t)y, 3);
 }
 
@@ -232,7 +202,7 @@ static const uint8_t *reverse(ek_resizing *r, const uint8_t *rgb)
 static bool is_due(const ek_resizing *r, int at)
 {
     if (r->next < 0 || r->next >= r->over.out) return false;
-    const tap *t = &r->over.tap[r->next];
+    const ek_resize_tap *t = &r->over.tap[r->next];
     return r->upward ? t->first >= at : t->first + t->n - 1 <= at;
 }
 
@@ -244,7 +214,7 @@ void ek_resizing_row(ek_resizing *r, const uint8_t *rgb)
     r->n_rows++;
     if (r->reversed) rgb = reverse(r, rgb);
     if (r->on_side) memcpy(to, rgb, r->n);
-    else resize_row(to, rgb, &r->along);
+    else ek_resize_along(to, rgb, &r->along, r->room);
     for (; is_due(r, at); r->next += r->upward ? -1 : 1)
         if (r->on_side) put_column(r, r->next);
         else put_row(r, r->next);

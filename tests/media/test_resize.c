@@ -13,6 +13,7 @@
 #include "base/hash/hash.h"
 #include "draw.h"
 #include "media/picture.h"
+#include "media/resize_pass.h"
 
 /* Computed by independent programs: Pillow 9.4.0 itself, and a port of torch's kernel. */
 static void checksums_of_the_kernels(void **state)
@@ -187,12 +188,51 @@ static void digests_name_the_pixels(void **state)
     ek_image_free(&image);
 }
 
+/* Every width and number of weights, the largest of both kinds among them: a fast pass has the bytes of the plain one. */
+static void passes_against_their_definition(void **state)
+{
+    (void)state;
+    enum { IN = 40, OUT = 9 };
+    uint8_t from[IN * 3 * OUT], want[3 * IN], got[3 * IN];
+    ek_resize_tap taps[OUT];
+    int32_t weight[IN * OUT];
+    ek_resize_pair pair[IN * OUT / 2];
+    uint32_t seed = 1;
+    for (int turn = 0; turn < 400; turn++) {
+        const int largest = turn % 2 ? 1 << 22 : 32767, n = 1 + turn % IN;
+        ek_resize_pass p = {.in = n, .out = OUT, .tap = taps, .weight = weight, .pair = pair};
+        p.precision = turn % 2 ? 22 : 15;
+        for (size_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
+        for (int i = 0; i < OUT; i++) {
+            const int first = i % n, count = n - first < OUT ? n - first : OUT;
+            taps[i] = (ek_resize_tap){.first = first, .n = count, .at = (size_t)i * IN};
+            for (int j = 0; j < count; j++) {
+                seed = seed * 1664525u + 1013904223u;
+                weight[i * IN + j] = j == i % count ? largest : (int32_t)(seed >> 8) % (largest / 8) - largest / 16;
+            }
+        }
+        ek_resize_pairs(&p);
+        void *room = malloc(ek_resize_along_room(n));
+        ek_resize_along_c(want, from, &p);
+        ek_resize_along(got, from, &p, room);
+        assert_memory_equal(got, want, 3 * OUT);
+        free(room);
+        const uint8_t *rows[OUT];
+        for (int j = 0; j < OUT; j++) rows[j] = from + 3 * IN * j;
+        for (int i = 0; i < OUT; i++) {
+            ek_resize_over_c(want, rows, (size_t)(3 * n), &p, i);
+            ek_resize_over(got, rows, (size_t)(3 * n), &p, i);
+            assert_memory_equal(got, want, 3 * (size_t)n);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(checksums_of_the_kernels),      cmocka_unit_test(budgets_are_filled_as_transformers_does),
         cmocka_unit_test(resize_against_its_definition), cmocka_unit_test(patches_and_positions),
-        cmocka_unit_test(digests_name_the_pixels),
+        cmocka_unit_test(digests_name_the_pixels),       cmocka_unit_test(passes_against_their_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
