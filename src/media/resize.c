@@ -43,12 +43,18 @@ static int precision_of(double largest)
     return bits;
 }
 
+static void make_weights(ek_resize_pass *p, size_t n)
+{
+    p->weight = ek_alloc(n * sizeof *p->weight);
+    p->low = ek_alloc(n / 2 * sizeof *p->low);
+    p->high = ek_alloc(n / 2 * sizeof *p->high);
+}
+
 /* Every sample as it is. */
 static void prepare_same(ek_resize_pass *p, int n)
 {
     *p = (ek_resize_pass){.in = n, .out = n, .tap = ek_alloc((size_t)n * sizeof *p->tap)};
-    p->weight = ek_alloc(sizeof *p->weight);
-    p->pair = ek_alloc(sizeof *p->pair);
+    make_weights(p, 4);
     p->weight[0] = 1;
     for (int i = 0; i < n; i++) p->tap[i] = (ek_resize_tap){.first = i, .n = 1};
     ek_resize_pairs(p);
@@ -62,10 +68,11 @@ static void prepare(ek_resize_pass *p, int in, int out, ek_resizer how)
         return;
     }
     double scale = (double)in / out, largest = 0.0;
-    size_t room = (size_t)ceil(2.0 * (scale > 1.0 ? scale : 1.0)) * 2 + 2;
+    size_t room = (size_t)ceil(2.0 * (scale > 1.0 ? scale : 1.0)) * 2 + 1;
+    room += 3 - (room + 3) % 4;
     double *w = ek_alloc(room * (size_t)out * sizeof *w);
     *p = (ek_resize_pass){.in = in, .out = out, .tap = ek_alloc((size_t)out * sizeof *p->tap)};
-    p->weight = ek_alloc(room * (size_t)out * sizeof *p->weight);
+    make_weights(p, room * (size_t)out);
     for (int i = 0; i < out; i++) {
         p->tap[i].at = room * (size_t)i;
         largest = fmax(largest, weigh(&p->tap[i], w + p->tap[i].at, in, out, i));
@@ -76,7 +83,6 @@ static void prepare(ek_resize_pass *p, int in, int out, ek_resizer how)
         for (size_t j = p->tap[i].at; j < p->tap[i].at + (size_t)p->tap[i].n; j++)
             p->weight[j] = (int32_t)(w[j] * one + (w[j] < 0.0 ? -0.5 : 0.5));
     free(w);
-    p->pair = ek_alloc(room / 2 * (size_t)out * sizeof *p->pair);
     ek_resize_pairs(p);
 }
 
@@ -84,7 +90,8 @@ static void finish(ek_resize_pass *p)
 {
     free(p->tap);
     free(p->weight);
-    free(p->pair);
+    free(p->low);
+    free(p->high);
 }
 
 /* --- rows as they come --- */
@@ -94,6 +101,7 @@ static void finish(ek_resize_pass *p)
 struct ek_resizing {
     ek_image *to;
     ek_resize_pass along, over;
+    const ek_resize_kernels *kernels;
     bool on_side;  /* stored rows are shown columns */
     bool reversed; /* a stored row begins where the shown one ends */
     bool upward;   /* the first stored row is the last one shown */
@@ -103,7 +111,7 @@ struct ek_resizing {
     size_t n;      /* samples of each */
     uint8_t *ring, *line, *turned;
     const uint8_t **rows; /* of the ring that one output reads */
-    void *room;           /* of ek_resize_along */
+    void *room;           /* of the kernel along a row */
 };
 
 static int max_taps(const ek_resize_pass *p)
@@ -124,6 +132,9 @@ ek_err ek_resizing_begin(ek_resizing **out, ek_image *to, int width, int height,
     if (!to->rgb) EK_TRY(ek_image_make(to, to->width, to->height));
     ek_resizing *r = ek_alloc(sizeof *r);
     r->to = to;
+    int n_kernels;
+    r->kernels = ek_resize_kernels_all(&n_kernels);
+    r->kernels += n_kernels - 1;
     r->on_side = o >= 5;
     r->reversed = o == 2 || o == 3 || o == 7 || o == 8;
     r->upward = o == 3 || o == 4 || o == 6 || o == 7;
@@ -164,10 +175,11 @@ size_t ek_resizing_memory(int width, int height, int orientation, int to_width, 
     const size_t over = (size_t)(on_side ? to_width : to_height), along = (size_t)(on_side ? to_height : to_width);
     const size_t in = (size_t)width, rows = (size_t)height, scale = rows / over + 1;
     const size_t n = 3 * (on_side ? in : along);
-    /* The ring and two lines; a row spread out; weights: at most four and a half per input sample, or six per output one,
-     * as float64, as integers and in pairs, with their taps. */
-    return n * (4 * scale + 6) + 3 * (in > along ? in : along) + 16 * ((on_side ? rows : in) + rows + 2) +
-           (in + rows + over + along) * (6 * 16 + 16) + 3 * over * along + (4u << 20); /* big blocks are rounded up */
+    /* The ring and two lines; a row spread out; weights: four per input sample and eight per output one, as float64, as
+     * integers and in pairs, with their taps. */
+    return n * (4 * scale + 6) + 3 * (in > along ? in : along) + 16 * ((on_side ? rows : in) + 4 * scale + 24) +
+           (in + rows) * 4 * 16 + (over + along) * 9 * 16 + 3 * over * along +
+           (4u << 20); /* big blocks are rounded up */
 }
 
 /* Line i of the pass over the rows. */
@@ -175,7 +187,7 @@ static void resize_over(ek_resizing *r, uint8_t *to, int i)
 {
     const ek_resize_tap *t = &r->over.tap[i];
     for (int j = 0; j < t->n; j++) r->rows[j] = r->ring + r->n * (size_t)((t->first + j) % r->n_ring);
-    ek_resize_over(to, r->rows, r->n, &r->over, i);
+    r->kernels->over(to, r->rows, r->n, &r->over, i);
 }
 
 static void put_row(ek_resizing *r, int y)
@@ -188,7 +200,7 @@ static void put_column(ek_resizing *r, int x)
     uint8_t *to = r->to->rgb + 3 * (size_t)x;
     const size_t stride = 3 * (size_t)r->to->width;
     resize_over(r, r->line, x);
-    ek_resize_along(r->turned, r->line, &r->along, r->room);
+    r->kernels->along(r->turned, r->line, &r->along, r->room);
     for (int y = 0; y < r->to->height; y++, to += stride) memcpy(to, r->turned + 3 * (size_t)y, 3);
 }
 
@@ -214,7 +226,7 @@ void ek_resizing_row(ek_resizing *r, const uint8_t *rgb)
     r->n_rows++;
     if (r->reversed) rgb = reverse(r, rgb);
     if (r->on_side) memcpy(to, rgb, r->n);
-    else ek_resize_along(to, rgb, &r->along, r->room);
+    else r->kernels->along(to, rgb, &r->along, r->room);
     for (; is_due(r, at); r->next += r->upward ? -1 : 1)
         if (r->on_side) put_column(r, r->next);
         else put_row(r, r->next);

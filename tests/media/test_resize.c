@@ -188,7 +188,8 @@ static void digests_name_the_pixels(void **state)
     ek_image_free(&image);
 }
 
-/* Every width and number of weights, the largest of both kinds among them: a fast pass has the bytes of the plain one. */
+/* Every width and number of weights, the largest of both kinds among them: each kernel has the bytes of the definition.
+ */
 static void passes_against_their_definition(void **state)
 {
     (void)state;
@@ -196,11 +197,13 @@ static void passes_against_their_definition(void **state)
     uint8_t from[IN * 3 * OUT], want[3 * IN], got[3 * IN];
     ek_resize_tap taps[OUT];
     int32_t weight[IN * OUT];
-    ek_resize_pair pair[IN * OUT / 2];
+    uint32_t low[IN * OUT / 2], high[IN * OUT / 2];
     uint32_t seed = 1;
+    int n_kernels;
+    const ek_resize_kernels *all = ek_resize_kernels_all(&n_kernels);
     for (int turn = 0; turn < 400; turn++) {
         const int largest = turn % 2 ? 1 << 22 : 32767, n = 1 + turn % IN;
-        ek_resize_pass p = {.in = n, .out = OUT, .tap = taps, .weight = weight, .pair = pair};
+        ek_resize_pass p = {.in = n, .out = OUT, .tap = taps, .weight = weight, .low = low, .high = high};
         p.precision = turn % 2 ? 22 : 15;
         for (size_t i = 0; i < sizeof from; i++) from[i] = (uint8_t)((seed = seed * 1664525u + 1013904223u) >> 24);
         for (int i = 0; i < OUT; i++) {
@@ -212,18 +215,20 @@ static void passes_against_their_definition(void **state)
             }
         }
         ek_resize_pairs(&p);
-        void *room = malloc(ek_resize_along_room(n));
-        ek_resize_along_c(want, from, &p);
-        ek_resize_along(got, from, &p, room);
-        assert_memory_equal(got, want, 3 * OUT);
-        free(room);
         const uint8_t *rows[OUT];
         for (int j = 0; j < OUT; j++) rows[j] = from + 3 * IN * j;
-        for (int i = 0; i < OUT; i++) {
-            ek_resize_over_c(want, rows, (size_t)(3 * n), &p, i);
-            ek_resize_over(got, rows, (size_t)(3 * n), &p, i);
-            assert_memory_equal(got, want, 3 * (size_t)n);
+        void *room = malloc(ek_resize_along_room(n));
+        for (int k = 1; k < n_kernels; k++) {
+            all->along(want, from, &p, NULL);
+            all[k].along(got, from, &p, room);
+            assert_memory_equal(got, want, 3 * OUT);
+            for (int i = 0; i < OUT; i++) {
+                all->over(want, rows, (size_t)(3 * n), &p, i);
+                all[k].over(got, rows, (size_t)(3 * n), &p, i);
+                assert_memory_equal(got, want, 3 * (size_t)n);
+            }
         }
+        free(room);
     }
 }
 
