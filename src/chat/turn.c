@@ -154,6 +154,7 @@ void ek_turn_close(ek_turn *t)
     ek_reply_draft_fini(&t->draft);
     if (t->stored.replies) pthread_mutex_destroy(&t->keeping);
     free(t->ask);
+    ek_turn_prompt_fini(&t->prompt);
     ek_buf_fini(&t->held);
     free(t);
 }
@@ -178,6 +179,7 @@ bool ek_turn_live(const ek_turn *t)
 
 void ek_turn_cancel(ek_turn *t)
 {
+    t->given_up = true;
     if (t->live) ek_engine_cancel(t->engine, t->id);
 }
 
@@ -292,15 +294,38 @@ static bool goes_on(ek_turn *t, const ek_turn_news *news)
     return false;
 }
 
-/* The first token behind a stored reply that was read again: nothing of that is out yet. */
-static bool is_as_stored(ek_turn *t, const ek_turn_news *news)
+/* No token may follow: the mask allowed none behind stored tokens, as it does behind none that the model gave. */
+static bool is_refused(const ek_turn_news *news)
+{
+    return news->finish == EK_FINISH_ERROR && news->err == EK_EINVAL;
+}
+
+/* At the first news behind a stored reply that was read again: nothing of that is out yet. */
+static bool is_as_stored(const ek_turn *t, const ek_turn_news *news)
 {
     if (!t->checks || t->n_replayed > 0 || t->result.n_tokens > 0) return true;
-    if (!t->contradicted && news->token == t->resumed.data[t->resumed.len - 1]) return true;
+    return !t->contradicted && !is_refused(news) &&
+           (news->token < 0 || news->token == t->resumed.data[t->resumed.len - 1]);
+}
+
+/* The store was wrong: its reply goes, and this one is computed from the prompt on, once the request that found it out
+ * has ended. */
+static void restart(ek_turn *t)
+{
     ek_replies_wrong(t->stored.replies, t->stored.found, "it was read again for its log-probabilities");
-    ek_fail(EK_EIO, "the stored reply to this request was damaged and is dropped; ask again");
-    wrong(t, EK_EIO);
-    return false;
+    t->restarts = true;
+    if (t->live) ek_engine_cancel(t->engine, t->id);
+}
+
+static void go_on_with_restart(ek_turn *t)
+{
+    if (t->live) return;
+    if (t->given_up) {
+        t->result.end = EK_END_CANCELLED;
+        return;
+    }
+    const ek_err err = ek_turn_submit_again(t);
+    if (err) wrong(t, err);
 }
 
 void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
@@ -308,8 +333,18 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
     ek_turn_result *r = &t->result;
     if (news->finish != EK_FINISH_NONE) t->live = false;
     if (r->end != EK_END_NONE) return;
+    if (!t->restarts && !is_as_stored(t, news)) restart(t);
+    if (t->restarts) {
+        go_on_with_restart(t);
+        return;
+    }
     r->n_prompt = news->n_prompt;
     note_cached(t, news);
+    if (t->n_stored > 0 && r->n_tokens == t->n_stored && is_refused(news)) {
+        ek_replies_wrong(t->stored.replies, t->stored.found, "no token may follow it");
+        wrong(t, ek_fail(EK_EIO, "the stored reply to this request was wrong and is dropped; ask again"));
+        return;
+    }
     if (news->finish == EK_FINISH_ERROR) {
         r->end = EK_END_ERROR;
         r->err = news->err;
@@ -319,10 +354,6 @@ void ek_turn_feed(ek_turn *t, const ek_turn_news *news)
     r->prompt_logprobs = t->prompt_logprobs;
     if (t->opts.max_tokens == 0 && news->token >= 0) {
         r->end = EK_END_MAX_TOKENS;
-        ek_turn_cancel(t);
-        return;
-    }
-    if (news->token >= 0 && !is_as_stored(t, news)) {
         ek_turn_cancel(t);
         return;
     }

@@ -66,10 +66,11 @@ typedef struct ek_turn_opts {
     uint64_t cache_salt;            /* only turns of one salt share cached prefixes */
     float min_cached;               /* ek_request_opts.min_cached */
     bool publish;                   /* ek_request_opts.publish */
-    const char *cache_salt_text;    /* ek_request_opts; borrowed until ek_turn_submit returns */
+    const char *cache_salt_text;    /* ek_request_opts; borrowed as the bias below */
     size_t cache_salt_len;
     int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
-    ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns */
+    ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns, with stored until
+                                       ek_turn_close: it may be submitted again */
     const ek_turn_resumed *resumed; /* NULL: the reply begins; borrowed until ek_turn_open returns */
     const ek_turn_stored *stored;   /* NULL: nothing; not with resumed; borrowed until ek_turn_open returns */
     const char *stop[EK_STOP_MAX];  /* stop strings, for visible text; borrowed until ek_turn_open returns */
@@ -166,7 +167,8 @@ void ek_turn_reading(ek_turn *t, int *cached, int *done);
 bool ek_turn_live(const ek_turn *t);
 /* Processes news, in the order in which they were posted. After the end of the turn they only clear
  * ek_turn_live. A turn that ends before its request (a stop string, the first call was enough) cancels
- * the request. */
+ * the request. A stored reply that is read again, and is not what the model gives, is dropped, and the turn submits its
+ * request anew: its outcome is a miss then. */
 void ek_turn_feed(ek_turn *t, const ek_turn_news *news);
 /* Processes the next token of a reply that goes on, from before this turn; false when none is left. Once news with a
  * token came, and before they are processed; ek_turn_feed does it for an owner that does not. The turn ends with EINVAL

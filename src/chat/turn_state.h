@@ -34,6 +34,8 @@ struct ek_turn {
     ek_reply_outcome outcome;
     int n_stored, n_out, limit; /* limit: tokens of the reply, at most */
     bool checks;                /* resumed is what the store has: it is read again for what is not stored */
+    ek_turn_prompt prompt;      /* with checks, once it is submitted: to compute the reply where the store was wrong */
+    bool restarts, given_up;    /* it was: the end of the request that read it is awaited; the owner wants none */
     uint64_t stored_hash;       /* digests of the n_out tokens */
     char *ask;
 
@@ -61,5 +63,7 @@ void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn
 void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs);
 void ek_turn_keep_end(ek_turn *t, ek_finish finish);
 void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r); /* turn.c */
+/* In turn_submit.c: the request once more, without what the store had, which was wrong. Not while ek_turn_live. */
+ek_err ek_turn_submit_again(ek_turn *t);
 
 #endif

@@ -105,6 +105,17 @@ static void begin_behind_stored(ek_turn *t)
     if (t->stored.keep) ek_reply_draft_begin(&t->draft, t->stored.found, t->n_stored);
 }
 
+static void keep_prompt(ek_turn *t, const ek_turn_prompt *p)
+{
+    t->prompt = (ek_turn_prompt){.thinking = p->thinking, .n_parts = p->n_parts};
+    for (size_t i = 0; i < p->ids.len; i++) ek_ids_add(&t->prompt.ids, p->ids.data[i]);
+    if (p->n_parts > 0) t->prompt.part = ek_alloc((size_t)p->n_parts * sizeof *p->part);
+    for (int i = 0; i < p->n_parts; i++) {
+        t->prompt.part[i] = p->part[i];
+        ek_media_retain(p->part[i].media);
+    }
+}
+
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user)
 {
@@ -127,6 +138,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->user = user;
     t->live = t->outcome != EK_REPLY_HIT; /* before the first news can come */
     if (t->live) begin_behind_stored(t);
+    if (t->checks) keep_prompt(t, prompt);
     ek_mask mask = ek_bounds_mask(&t->bounds);
     ek_request_opts r = {
         .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
@@ -165,6 +177,26 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     if (replied > 0) ek_ids_fini(&ids);
     free(bias);
     return err;
+}
+
+ek_err ek_turn_submit_again(ek_turn *t)
+{
+    const ek_record_mode mode = t->record.mode;
+    t->restarts = t->checks = t->contradicted = false;
+    t->outcome = EK_REPLY_MISS;
+    t->hash = 0;
+    ek_ids_fini(&t->resumed);
+    free(t->resumed_logprobs);
+    t->resumed_logprobs = NULL;
+    ek_bounds_fini(&t->bounds);
+    ek_bounds_init(&t->bounds, t->model, t->opts.grammar, t->opts.plain ? 0 : t->opts.max_thinking, t->prompt.ids.data,
+                   t->prompt.ids.len, t->thinking);
+    ek_record_fini(&t->record);
+    t->record.mode = mode;
+    ek_reply_draft_fini(&t->draft);
+    t->draft.n_top = t->opts.logprobs ? t->opts.n_top : -1;
+    t->keeps = t->stored.keep;
+    return ek_turn_submit(t, t->engine, &t->prompt, t->post, t->post_arg, t->user);
 }
 
 void ek_turn_reading(ek_turn *t, int *cached, int *done)

@@ -40,6 +40,10 @@ static void put_ignored(ek_session *s)
 static void put_outcome(ek_session *s)
 {
     static const char *const words[] = {[EK_REPLY_MISS] = "miss", [EK_REPLY_PART] = "part", [EK_REPLY_HIT] = "hit"};
+    for (int i = 0; i < s->n_opened; i++) {
+        const ek_reply_outcome o = ek_turn_outcome(s->choices[i].turn); /* a part that was found wrong became a miss */
+        s->outcome = i == 0 || o == s->outcome ? o : EK_REPLY_PART;
+    }
     if (s->outcome != EK_REPLY_UNASKED) ek_exchange_header(s->x, "x-evenkeel-reply-cache", words[s->outcome]);
 }
 

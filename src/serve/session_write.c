@@ -170,7 +170,9 @@ static void write_token(ek_session_choice *c, const ek_turn_news *news)
         if (s->marks.on) ek_resume_marks_token(&s->marks, news->token);
     }
     ek_turn_feed(c->turn, news);
-    if (s->req.stream && news->token >= 0 && s->results[c->index]->end != EK_END_ERROR) begin(c);
+    const ek_turn_result *r = s->results[c->index];
+    const bool anew = r->n_tokens == 0 && r->end == EK_END_NONE; /* what the store had was wrong */
+    if (s->req.stream && news->token >= 0 && r->end != EK_END_ERROR && !anew) begin(c);
 }
 
 static void write_end(const piece *p)

@@ -265,6 +265,64 @@ def on_disk(cold):
     shutil.rmtree(folder)
 
 
+def forge(folder, change):
+    """Puts a record with a sum that fits in the place of each: change(data, n) changes it, n tokens."""
+    name = next(f for f in os.listdir(folder) if f.endswith("-replies.sqlite"))
+    db = sqlite3.connect(os.path.join(folder, name))
+    for key, record in db.execute("SELECT key, record FROM reply").fetchall():
+        data = bytearray(record[:-32])
+        change(data, int.from_bytes(record[40:44], "little"))
+        db.execute("UPDATE reply SET record=? WHERE key=?", (bytes(data) + hashlib.sha256(data).digest(), key))
+    db.commit()
+    db.close()
+
+
+def read_again(cold):
+    """A wrong record that is read again for its log-probabilities is dropped, and the reply is computed."""
+    def last_token(data, n):
+        data[48 + 4 * (n - 1)] ^= 1
+
+    def middle_token(data, n):
+        data[48 + 4 * (n // 2)] ^= 1
+
+    def first_row(data, n):
+        data[48 + 4 * n] ^= 1
+
+    form = {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": SCHEMA, "strict": True}}}
+    forms = [("whole", {}), ("streamed", {"stream": True, "stream_options": {"include_usage": True}}), ("under a schema", {**form, "max_tokens": 60}), ("thoughts", {"reasoning_effort": "high", "thinking_budget": 8}),
+             ("two choices", {"n": 2}), ("with a bias", {"logit_bias": {"1000": 2, "42": -100}})]
+    for change in (last_token, middle_token, first_row):
+        folder = tempfile.mkdtemp()
+        bodies = [chat(**{"temperature": 1, "seed": 120 + i, "max_tokens": 14, **more}) for i, (_, more) in enumerate(forms)]
+        warm = Server("--cache-dir", folder)
+        for b in bodies:
+            warm.ask(*b)
+        warm.stop()
+        for (name, _), (path, body) in zip(forms, bodies):
+            forge(folder, change)  # all of it: a wrong record takes the file with it
+            copy = tempfile.mkdtemp()
+            shutil.copytree(folder, copy, dirs_exist_ok=True)
+            warm = Server("--cache-dir", copy)
+            if name == "under a schema" and change is middle_token:
+                behind = {**body, "max_tokens": body["max_tokens"] + 1, "ignore_eos": True}
+                warm.ask(path, behind)
+                want, got = cold.ask(path, behind), warm.ask(path, behind)
+                check("a wrong record that nothing may follow is dropped", got[0] == want[0] and bare(got[2]) == bare(want[2]), differs(want, got))
+                warm.stop()
+                warm = Server("--cache-dir", shutil.copytree(folder, copy, dirs_exist_ok=True))
+            body = {**body, "logprobs": True, "top_logprobs": 3}
+            want, got = cold.ask(path, body), warm.ask(path, body)
+            check(f"{change.__name__}, {name}: computed", got[0] == 200 and bare(got[2]) == bare(want[2]), differs(want, got))
+            check(f"{change.__name__}, {name}: a miss, wholly or in part", cached(got) == "miss" or name == "two choices", cached(got))
+            got = warm.ask(path, body)
+            check(f"{change.__name__}, {name}: kept", cached(got) == "hit" and bare(got[2]) == bare(want[2]), differs(want, got))
+            _, log = warm.stop()
+            check(f"{change.__name__}, {name}: said", "event=reply_wrong" in log, log[-1000:])
+            forge(folder, change)  # back
+            shutil.rmtree(copy)
+        shutil.rmtree(folder)
+
+
 def audited(cold):
     """Hits that are right pass; a token of a record that was changed, with a sum that fits, is found."""
     folder = tempfile.mkdtemp()
@@ -278,15 +336,7 @@ def audited(cold):
     m = warm.metrics()
     check("hits are computed again", m["evenkeel_stored_replies_audits_total"] == len(bodies) and m["evenkeel_stored_replies_wrong_total"] == 0, m)
     warm.stop()
-    name = next(f for f in os.listdir(folder) if f.endswith("-replies.sqlite"))
-    db = sqlite3.connect(os.path.join(folder, name))
-    for key, record in db.execute("SELECT key, record FROM reply").fetchall():
-        n = int.from_bytes(record[40:44], "little")
-        data = bytearray(record[:-32])
-        data[48 + 4 * (n - 1)] ^= 1  # the last token: its row is right
-        db.execute("UPDATE reply SET record=? WHERE key=?", (bytes(data) + hashlib.sha256(data).digest(), key))
-    db.commit()
-    db.close()
+    forge(folder, lambda data, n: data.__setitem__(48 + 4 * (n - 1), data[48 + 4 * (n - 1)] ^ 1))  # the last token: its row is right
     warm = Server("--cache-dir", folder, "--audit-replies", "1")
     lie, want = warm.ask(*bodies[0]), cold.ask(*bodies[0])
     check("a forged record is believed at first", cached(lie) == "hit" and bare(lie[2]) != bare(want[2]), differs(want, lie))
@@ -332,6 +382,7 @@ def main():
     many_at_once(cold, warm)
     no_device(cold)
     on_disk(cold)
+    read_again(cold)
     audited(cold)
     device_and_bounds()
     check("servers without a store say nothing of it", "reply_cached" not in cold.ask(*chat())[2])
