@@ -7,10 +7,11 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text hub media decode helper tensor ops cuda lib model convert cache engine gpu replies chat open serve batch cli
+LAYERS := base text receipts hub media decode helper tensor ops cuda lib model convert cache engine gpu replies chat open serve batch cli
 
 DEPS_base   := base
 DEPS_text   := text base
+DEPS_receipts := receipts text base
 DEPS_hub    := hub base
 DEPS_media  := media base
 DEPS_decode := decode media base
@@ -27,11 +28,11 @@ DEPS_same   := replies text engine cache model media ops tensor base
 DEPS_golden := engine cache model media ops tensor base
 DEPS_gpu    := gpu engine cache model media cuda ops tensor base
 DEPS_replies := replies engine cache model media ops tensor text base
-DEPS_chat   := chat replies engine cache model media ops tensor text base
-DEPS_serve  := serve chat replies engine cache model media ops tensor hub text base
-DEPS_open   := open chat replies gpu engine cache model media cuda ops tensor hub text base
-DEPS_batch  := batch serve open chat replies gpu engine cache model cuda ops tensor media hub text base
-DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model cuda ops tensor media hub text base
+DEPS_chat   := chat replies engine cache model media ops tensor receipts text base
+DEPS_serve  := serve chat replies engine cache model media ops tensor receipts hub text base
+DEPS_open   := open chat replies gpu engine cache model media cuda ops tensor receipts hub text base
+DEPS_batch  := batch serve open chat replies gpu engine cache model cuda ops tensor media receipts hub text base
+DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model cuda ops tensor media receipts hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3 libedit
@@ -50,7 +51,7 @@ MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) 2>/dev/null)
 without = $(if $(filter $1,$(MEDIA_PKGS)),,$2)
 NO_READER := $(call without,libjpeg,src/decode/jpeg.c) $(call without,libpng,src/decode/png.c) $(call without,libwebpdemux,src/decode/webp.c) \
              $(call without,libgif,src/decode/gif.c) $(call without,sndfile,src/decode/sndfile.c)
-# Pages shared by a server (src/cache/shared): TLS, where it is installed.
+# TLS for pages shared by a server (src/cache/shared), and the keys of receipts (src/receipts), where it is installed.
 SSL := $(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl)
 SHARED_CFLAGS := $(if $(SSL),-DEK_HAVE_TLS)
 SHARED_LIBS   := $(if $(SSL),-Wl$(,)--push-state$(,)--as-needed $(shell pkg-config --libs $(SSL) 2>/dev/null) -Wl$(,)--pop-state)
@@ -87,8 +88,8 @@ WARN    := -Wall -Wextra -Wshadow -Wpointer-arith -Wstrict-prototypes -Wmissing-
 WERROR  ?=
 ALL_CFLAGS = -std=gnu11 $(OPT) $(HARDEN) -ffp-contract=off -fno-math-errno -fvisibility=hidden -pthread $(WARN) $(WERROR) \
              -Isrc -Iinclude -DEK_VERSION='"$(VERSION)"' $(PKG_CFLAGS) $(if $(findstring /decode/,$@)$(findstring tests/media/,$@),$(MEDIA_CFLAGS)) \
-             $(if $(findstring /cache/shared/,$@),$(SHARED_CFLAGS)) $(if $(findstring events,$@),$(EVENTS_CFLAGS)) $(CFLAGS)
-LDLIBS  = $(if $(filter %/ek_cache.a,$^),$(SHARED_LIBS)) $(if $(findstring /tests/media/,$@),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
+             $(if $(findstring /cache/shared/,$@)$(findstring receipts,$@),$(SHARED_CFLAGS)) $(if $(findstring events,$@),$(EVENTS_CFLAGS)) $(CFLAGS)
+LDLIBS  = $(if $(filter %/ek_cache.a %/ek_receipts.a,$^),$(SHARED_LIBS)) $(if $(findstring /tests/media/,$@),$(MEDIA_LIBS)) $(PKG_LIBS) -lm -pthread
 LDFLAGS_ALL = $(OPT) $(HARDEN_LD) -pthread $(LDFLAGS)
 
 ISA_avx2   := -mavx2 -mfma -mf16c

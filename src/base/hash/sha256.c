@@ -82,7 +82,7 @@ void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n)
     memcpy(s->rest, p + n / 64 * 64, n % 64);
 }
 
-static void end(ek_sha256_state *s, uint8_t out[32])
+void ek_sha256_end_bytes(ek_sha256_state *s, uint8_t out[32])
 {
     uint8_t last[128] = {0};
     size_t left = s->n % 64, n_last = left < 56 ? 64 : 128;
@@ -101,7 +101,7 @@ static void hex(char out[65], const uint8_t h[32])
 void ek_sha256_end(ek_sha256_state *s, char out[65])
 {
     uint8_t h[32];
-    end(s, h);
+    ek_sha256_end_bytes(s, h);
     hex(out, h);
 }
 
@@ -110,7 +110,7 @@ void ek_sha256(uint8_t out[32], const void *data, size_t n)
     ek_sha256_state s;
     ek_sha256_init(&s);
     ek_sha256_add(&s, data, n);
-    end(&s, out);
+    ek_sha256_end_bytes(&s, out);
 }
 
 void ek_sha256_hex(char out[65], const void *data, size_t n)

@@ -1,0 +1,222 @@
+#include "receipts/tree.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/hash/hash.h"
+
+bool ek_hash_equal(const ek_hash *a, const ek_hash *b)
+{
+    return memcmp(a->h, b->h, EK_HASH) == 0;
+}
+
+void ek_hash_text(char out[65], const ek_hash *h)
+{
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < EK_HASH; i++) {
+        out[2 * i] = digits[h->h[i] >> 4];
+        out[2 * i + 1] = digits[h->h[i] & 15];
+    }
+    out[64] = '\0';
+}
+
+bool ek_hash_read(ek_hash *out, const char *text, size_t n)
+{
+    if (n != 2 * EK_HASH) return false;
+    for (size_t i = 0; i < n; i++) {
+        const char c = text[i];
+        const int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+        if (digit < 0) return false;
+        out->h[i / 2] = (uint8_t)(i % 2 ? out->h[i / 2] | digit : digit << 4);
+    }
+    return true;
+}
+
+/* --- rows --- */
+
+enum { LEAF = 128, CHILDREN = 16, GROUPS_MAX = 1 << 11 }; /* a task hashes the leaves of one node: 2,048 logits */
+
+typedef struct row {
+    const float *logits;
+    int n;
+    ek_hash *node; /* of each group of 16 leaves */
+} row;
+
+static ek_hash node_of(const ek_hash *child, int n)
+{
+    uint8_t bytes[1 + CHILDREN * EK_HASH] = {1};
+    ek_hash out;
+    memcpy(bytes + 1, child, (size_t)n * EK_HASH);
+    ek_sha256(out.h, bytes, 1 + (size_t)n * EK_HASH);
+    return out;
+}
+
+static void hash_group(void *arg, int task, int worker)
+{
+    const row *r = arg;
+    ek_hash leaf[CHILDREN];
+    int n = 0;
+    (void)worker;
+    for (int at = task * LEAF * CHILDREN; at < r->n && n < CHILDREN; at += LEAF) {
+        uint8_t bytes[1 + LEAF * sizeof(float)] = {0};
+        const int left = r->n - at < LEAF ? r->n - at : LEAF;
+        memcpy(bytes + 1, r->logits + at, (size_t)left * sizeof(float)); /* every machine of ours is little-endian */
+        ek_sha256(leaf[n++].h, bytes, 1 + (size_t)left * sizeof(float));
+    }
+    r->node[task] = n > 1 || r->n > LEAF * CHILDREN ? node_of(leaf, n) : leaf[0];
+}
+
+void ek_row_root(ek_hash *out, const float *logits, int n, ek_pool *pool)
+{
+    ek_hash node[GROUPS_MAX];
+    const row r = {logits, n, node};
+    int count = (n + LEAF * CHILDREN - 1) / (LEAF * CHILDREN);
+    EK_ASSERT(n > 0 && count <= GROUPS_MAX);
+    ek_pool_run(pool, hash_group, (void *)(uintptr_t)&r, count);
+    while (count > 1) {
+        const int above = (count + CHILDREN - 1) / CHILDREN;
+        for (int i = 0; i < above; i++) {
+            const int first = i * CHILDREN, left = count - first < CHILDREN ? count - first : CHILDREN;
+            node[i] = node_of(node + first, left);
+        }
+        count = above;
+    }
+    *out = node[0];
+}
+
+/* --- Merkle --- */
+
+ek_hash ek_tree_leaf(const void *entry, size_t n)
+{
+    static const uint8_t zero = 0;
+    ek_sha256_state s;
+    ek_hash out;
+    ek_sha256_init(&s);
+    ek_sha256_add(&s, &zero, 1);
+    ek_sha256_add(&s, entry, n);
+    ek_sha256_end_bytes(&s, out.h);
+    return out;
+}
+
+static ek_hash join(const ek_hash *left, const ek_hash *right)
+{
+    const ek_hash both[2] = {*left, *right};
+    return node_of(both, 2);
+}
+
+/* The largest power of two below n >= 2. */
+static size_t left_of(size_t n)
+{
+    size_t k = 1;
+    while (2 * k < n) k *= 2;
+    return k;
+}
+
+ek_hash ek_tree_root(const ek_hash *leaf, size_t n)
+{
+    ek_tree_edge t = {0};
+    for (size_t i = 0; i < n; i++) ek_tree_add(&t, &leaf[i]);
+    return ek_tree_edge_root(&t);
+}
+
+void ek_tree_add(ek_tree_edge *t, const ek_hash *leaf)
+{
+    ek_hash h = *leaf;
+    int b = 0;
+    for (; t->n >> b & 1; b++) h = join(&t->at[b], &h);
+    t->at[b] = h;
+    t->n++;
+}
+
+ek_hash ek_tree_edge_root(const ek_tree_edge *t)
+{
+    ek_hash h;
+    bool any = false;
+    if (t->n == 0) ek_sha256(h.h, "", 0);
+    for (int b = 0; b < 64; b++) {
+        if (!(t->n >> b & 1)) continue;
+        h = any ? join(&t->at[b], &h) : t->at[b];
+        any = true;
+    }
+    return h;
+}
+
+int ek_tree_path(ek_hash path[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t i)
+{
+    if (n < 2) return 0;
+    const size_t k = left_of(n);
+    const int m = i < k ? ek_tree_path(path, leaf, k, i) : ek_tree_path(path, leaf + k, n - k, i - k);
+    path[m] = i < k ? ek_tree_root(leaf + k, n - k) : ek_tree_root(leaf, k);
+    return m + 1;
+}
+
+/* RFC 9162 2.1.3.2 */
+bool ek_tree_has(const ek_hash *root, size_t n, size_t i, const ek_hash *leaf, const ek_hash *path, int n_path)
+{
+    size_t fn = i, sn = n - 1;
+    ek_hash h = *leaf;
+    if (i >= n) return false;
+    for (int p = 0; p < n_path; p++) {
+        if (sn == 0) return false;
+        if (fn & 1 || fn == sn) {
+            h = join(&path[p], &h);
+            for (; !(fn & 1) && fn != 0; fn >>= 1) sn >>= 1;
+        } else {
+            h = join(&h, &path[p]);
+        }
+        fn >>= 1, sn >>= 1;
+    }
+    return sn == 0 && ek_hash_equal(&h, root);
+}
+
+/* RFC 9162 2.1.4.1; whole: the older tree is all of these leaves' own subtree. */
+static int subproof(ek_hash *proof, const ek_hash *leaf, size_t n, size_t m, bool whole)
+{
+    if (m == n) {
+        if (whole) return 0;
+        proof[0] = ek_tree_root(leaf, n);
+        return 1;
+    }
+    const size_t k = left_of(n);
+    int p;
+    if (m <= k) {
+        p = subproof(proof, leaf, k, m, whole);
+        proof[p] = ek_tree_root(leaf + k, n - k);
+    } else {
+        p = subproof(proof, leaf + k, n - k, m - k, false);
+        proof[p] = ek_tree_root(leaf, k);
+    }
+    return p + 1;
+}
+
+int ek_tree_consistency(ek_hash proof[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t m)
+{
+    return m == 0 || m == n ? 0 : subproof(proof, leaf, n, m, true);
+}
+
+/* RFC 9162 2.1.4.2 */
+bool ek_tree_extends(const ek_hash *older, size_t m, const ek_hash *newer, size_t n, const ek_hash *proof, int n_proof)
+{
+    const ek_hash empty = ek_tree_root(NULL, 0);
+    if (m > n) return false;
+    if (m == 0) return n_proof == 0 && ek_hash_equal(older, &empty);
+    if (m == n) return n_proof == 0 && ek_hash_equal(older, newer);
+    const bool power = (m & (m - 1)) == 0;
+    if (n_proof < (power ? 0 : 1)) return false;
+    size_t fn = m - 1, sn = n - 1;
+    int p = 0;
+    for (; fn & 1; fn >>= 1) sn >>= 1;
+    ek_hash fr = power ? *older : proof[p++], sr = fr;
+    for (; p < n_proof; p++) {
+        if (sn == 0) return false;
+        if (fn & 1 || fn == sn) {
+            fr = join(&proof[p], &fr);
+            sr = join(&proof[p], &sr);
+            for (; !(fn & 1) && fn != 0; fn >>= 1) sn >>= 1;
+        } else {
+            sr = join(&sr, &proof[p]);
+        }
+        fn >>= 1, sn >>= 1;
+    }
+    return sn == 0 && ek_hash_equal(&fr, older) && ek_hash_equal(&sr, newer);
+}
