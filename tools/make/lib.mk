@@ -53,10 +53,11 @@ install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-
 	install -m 644 $B/evenkeel.pc $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc
 	install -m 644 include/evenkeel.h include/evenkeel_ops.h $(DESTDIR)$(PREFIX)/include
 
-install: install-lib $B/evenkeel ## install the program, the bundled model and libevenkeel (PREFIX, DESTDIR)
-	$(install_dirs) $(PREFIX)/bin $(PREFIX)/libexec/evenkeel
+install: install-lib $B/evenkeel ## install the program, its man pages, the bundled model and libevenkeel (PREFIX, DESTDIR)
+	$(install_dirs) $(PREFIX)/bin $(PREFIX)/libexec/evenkeel $(addprefix $(PREFIX)/share/,$(shell tools/manuals.sh --dirs))
 	install -m 755 $B/evenkeel $(DESTDIR)$(PREFIX)/bin/evenkeel
 	install -m 755 $B/evenkeel-decode $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode
+	tools/manuals.sh $B/evenkeel $(DESTDIR)$(PREFIX)/share
 	@if [ -e models/pocket/config.json ]; then \
 	  echo "install models/pocket"; $(install_dirs) $(SHARE)/models/pocket && \
 	  install -m 644 models/pocket/* $(DESTDIR)$(SHARE)/models/pocket; fi
@@ -68,6 +69,8 @@ uninstall: ## remove what install put there, and the folders that it created and
 	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \
 	  $(DESTDIR)$(PREFIX)/include/evenkeel.h $(DESTDIR)$(PREFIX)/include/evenkeel_ops.h
 	rm -rf $(DESTDIR)$(SHARE)/models/pocket $(DESTDIR)$(SHARE)/models/pocket-drafter
+	cd $(DESTDIR)$(PREFIX)/share 2>/dev/null && rm -f man/man1/evenkeel.1 man/man1/evenkeel-*.1 bash-completion/completions/evenkeel \
+	  zsh/site-functions/_evenkeel fish/vendor_completions.d/evenkeel.fish || true
 	@if [ -e $(DESTDIR)$(NEW_DIRS) ]; then \
 	  dirs=$$(tac $(DESTDIR)$(NEW_DIRS)); rm -f $(DESTDIR)$(NEW_DIRS); \
 	  for dir in $$dirs; do [ ! -d $(DESTDIR)$$dir ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$dir; done; fi

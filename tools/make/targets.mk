@@ -15,8 +15,8 @@ check-all: setup ## all tests and checks that there are (30 minutes on two cores
 	@$(MAKE) --no-print-directory $(PARALLEL) WERROR=-Werror check-all-programs
 	@$(MAKE) --no-print-directory WERROR=-Werror TIER=all check-all-built
 
-setup-checks: ## also install what optional checks need: a browser, proxies, ffmpeg, a subscriber
-	@tools/setup.sh chromium nginx-light haproxy ffmpeg python3-zmq python3-yaml
+setup-checks: ## also install what optional checks need: a browser, proxies, ffmpeg, a subscriber, shells
+	@tools/setup.sh chromium nginx-light haproxy ffmpeg python3-zmq python3-yaml zsh fish man-db
 
 # As tools/check/tiers.sh has it.
 CHECK_BINS := $(filter-out $B/tests/lib/%,$(TEST_BINS))

@@ -79,9 +79,11 @@ ek_err ek_cli_set(ek_cli *cli, const char *name, const char *value);
 ek_err ek_cli_check_ctx(const ek_cli *cli, int max);
 
 const char *ek_cmd_name(ek_cmd_id id);
-void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all); /* one command; all: every option of it */
-void ek_cli_usage(ek_buf *out);                        /* the program */
-void ek_cli_markdown(ek_buf *out);                     /* docs/OPTIONS.md */
+void ek_cli_help(ek_buf *out, ek_cmd_id id, bool all);  /* one command; all: every option of it */
+void ek_cli_usage(ek_buf *out);                         /* the program */
+void ek_cli_markdown(ek_buf *out);                      /* docs/OPTIONS.md */
+void ek_cli_manual(ek_buf *out, ek_cmd_id id);          /* a man page; EK_CMD_COUNT: the program's */
+void ek_cli_completion(ek_buf *out, const char *shell); /* "bash", "zsh" or "fish" */
 
 /* Print one line on standard error, "evenkeel CMD: …", and return the exit status: failed
  * prints ek_err_text() and gives 1, wrong gives 2; refused prints ek_err_text() and gives 2 for ETOOLONG, options that

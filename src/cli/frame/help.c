@@ -41,9 +41,9 @@ static bool is_for(const char *list, size_t n, ek_cmd_id id)
     return false;
 }
 
-/* A text of options.def with the words of one command, or (EK_CMD_COUNT) of each, named behind its own. */
-static void put_text(ek_buf *out, const char *text, ek_cmd_id id)
+void ek_option_text(ek_buf *out, const ek_option *o, ek_cmd_id id)
 {
+    const char *text = o->text;
     const size_t from = out->len;
     bool any = false;
     while (*text) {
@@ -78,7 +78,7 @@ static void option_row(ek_buf *out, const ek_option *o, ek_cmd_id id)
     ek_buf_add(out, head.data, head.len);
     if (head.len + 2 > TEXT_COLUMN) ek_buf_fmt(out, "\n%*s", TEXT_COLUMN, "");
     else ek_buf_fmt(out, "%*s", TEXT_COLUMN - (int)head.len, "");
-    put_text(&text, o->text, id);
+    ek_option_text(&text, o, id);
     if (o->def) ek_buf_fmt(&text, " (default %s)", o->def);
     wrap(out, ek_buf_text(&text));
     ek_buf_fini(&head);
@@ -254,7 +254,7 @@ static void table_row(ek_buf *out, const ek_option *o)
     command_list(out, o);
     ek_buf_fmt(out, " | %s | ", o->def ? o->def : "");
     ek_buf text = {0};
-    put_text(&text, o->text, EK_CMD_COUNT);
+    ek_option_text(&text, o, EK_CMD_COUNT);
     cell(out, ek_buf_text(&text));
     ek_buf_fini(&text);
     ek_buf_str(out, " |\n");
@@ -288,15 +288,19 @@ static int print(ek_buf *b)
 int ek_cmd_help(const ek_cli *cli)
 {
     ek_buf b = {0};
-    if (cli->markdown || !cli->arg) {
-        (cli->markdown ? ek_cli_markdown : ek_cli_usage)(&b);
-        return print(&b);
+    ek_cmd_id id = EK_CMD_COUNT;
+    if (cli->arg) {
+        ek_cli other;
+        char *argv[] = {"evenkeel", (char *)(uintptr_t)cli->arg, "--help", NULL};
+        if (ek_cli_parse(&other, 3, argv, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
+        id = other.command;
+        ek_cli_fini(&other);
     }
-    ek_cli other;
-    char *argv[] = {"evenkeel", (char *)(uintptr_t)cli->arg, "--help", NULL};
-    if (ek_cli_parse(&other, 3, argv, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    ek_cli_help(&b, other.command, false);
-    ek_cli_fini(&other);
+    if (cli->completion) ek_cli_completion(&b, cli->completion);
+    else if (cli->markdown) ek_cli_markdown(&b);
+    else if (cli->man) ek_cli_manual(&b, id);
+    else if (id == EK_CMD_COUNT) ek_cli_usage(&b);
+    else ek_cli_help(&b, id, true); /* what the man page says */
     return print(&b);
 }
 

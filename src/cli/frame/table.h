@@ -73,6 +73,8 @@ void ek_name_flag(ek_buf *out, const char *name);
 void ek_name_env(ek_buf *out, const char *name);
 void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
 void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */
+/* The text of an option with the words of one command, or (EK_CMD_COUNT) of each, named behind its own. */
+void ek_option_text(ek_buf *out, const ek_option *o, ek_cmd_id id);
 
 /* ------------------------------------------------------------------ values */
 
