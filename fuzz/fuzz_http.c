@@ -27,6 +27,10 @@ static void check_head(const char *text, size_t n)
     char *path = malloc(h.target.n + 1);
     if (ek_http_path(path, h.target) && strlen(path) > h.target.n) __builtin_trap();
     free(path);
+    char *value = malloc(h.target.n + 1);
+    const char *query = memchr(h.target.p, '?', h.target.n);
+    if (ek_http_query(value, h.target.n + 1, h.target, "a") && (!query || strlen(value) > h.target.n)) __builtin_trap();
+    free(value);
 }
 
 /* Body bytes and end of a chunked text that comes in pieces of at most `piece` bytes. */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "serve/background.h"
 #include "serve/routes.h"
 #include "serve/store/response_store.h"
 #include "serve/server_state.h"
@@ -21,6 +22,7 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
     size_t n = strlen(rest), k = sizeof items - 1;
     bool input = n > k && !strcmp(rest + n - k, items);
     snprintf(id, sizeof id, "%.*s", (int)(input ? n - k : n), rest);
+    if (ek_background_get(s, x, id, input)) return;
     ek_err err = !ek_responses_is_id(id)
                      ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
                      : ek_response_store_hold(s->responses, ek_route_owner(s, x), id, input, &text, &held);
@@ -38,9 +40,11 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
 {
     ek_buf b = {0};
+    const uint64_t owner = ek_route_owner(s, x);
+    const bool was = ek_background_delete(s, owner, id);
     ek_err err = !ek_responses_is_id(id) ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
-                                         : ek_response_store_delete(s->responses, ek_route_owner(s, x), id);
-    if (err) {
+                                         : ek_response_store_delete(s->responses, owner, id);
+    if (err && !was) {
         not_found(x);
     } else {
         ek_buf_str(&b, "{\"id\":");

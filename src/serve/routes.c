@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "serve/api/dialect.h"
+#include "serve/background.h"
 
 static void models_list(ek_server *s, ek_exchange *x, const char *rest)
 {
@@ -86,12 +87,6 @@ void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
     ek_buf_fini(&b);
 }
 
-static void nothing_to_cancel(ek_server *s, ek_exchange *x, const char *rest)
-{
-    (void)rest;
-    ek_route_missing(s, x, "only responses that are made in the background can be cancelled, and there are none here");
-}
-
 static void tokenizer_info(ek_server *s, ek_exchange *x, const char *rest)
 {
     (void)rest;
@@ -114,7 +109,7 @@ static const ek_route_row routes[] = {
     {"/load", "GET", false, true, load},
     {"/version", "GET", false, true, version},
     {"/metrics", "GET", false, true, metrics},
-    {"/v1/responses/*/cancel", "POST", false, false, nothing_to_cancel},
+    {"/v1/responses/*/cancel", "POST", false, false, ek_background_cancel},
     {"/v1/responses/*/input_items", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "DELETE", false, false, ek_responses_delete},

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "media/locked/helper.h"
 #include "serve/store/response_store.h"
+#include "serve/background.h"
 #include "serve/session.h"
 
 enum { AFTER_DRAIN = 4 }; /* seconds that cancelling and closing have, rounded up to 5 */
@@ -53,6 +54,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     ek_ready_tick(s);
     ek_sessions_tick(s);
     ek_audits_tick(s);
+    ek_background_tick(s);
     note_memory(s);
     if (s->n_signals == 0) return;
     if (ek_http_busy(s->http) == 0) ek_loop_stop(&s->loop);
@@ -270,6 +272,7 @@ void ek_server_close(ek_server *s)
     ek_events_close(s->events);
     if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
     s->workers = NULL;
+    ek_background_close(s);
     if (s->http) ek_http_close(s->http);
     ek_fingerprint_close(s);
     if (s->mailbox) ek_mailbox_close(s->mailbox);

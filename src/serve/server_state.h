@@ -47,10 +47,13 @@ struct ek_server {
     ek_canary *canary;
     struct ek_fingerprint_state *identity; /* fingerprint.c */
     bool stalled;
-    size_t reserve_spent; /* ek_reserve_times_spent() at the latest tick */
-    int64_t started;      /* seconds since 1970 */
-    uint64_t nonce;       /* random number of this process, for ids */
-    ek_session *sessions; /* the open ones */
+    size_t reserve_spent;              /* ek_reserve_times_spent() at the latest tick */
+    int64_t started;                   /* seconds since 1970 */
+    uint64_t nonce;                    /* random number of this process, for ids */
+    ek_session *sessions;              /* the open ones */
+    struct ek_background *backgrounds; /* background.c: the newest first */
+    int n_backgrounds;
+    size_t background_bytes; /* of their events */
     struct event *signals[2], *hangup, *tick;
     int n_signals;         /* SIGTERM and SIGINT received, or 1 once the device is lost */
     char broken[256];      /* why; "" while it is not */

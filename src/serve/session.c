@@ -176,7 +176,7 @@ static bool check_deadline(ek_session *s)
 
 static bool beat(ek_session *s)
 {
-    bool streams = !s->preparing && s->x && s->req.stream && !s->writing && !s->full;
+    bool streams = !s->preparing && s->x && s->req.stream && !s->req.background && !s->writing && !s->full;
     if (s->wishes.if_available && s->first_token == 0) return false; /* its status is not known yet */
     if (!streams) return false;
     const bool due = ek_now() - s->last_sent >= HEARTBEAT_SECONDS, reads = s->first_token == 0;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
+#include "serve/background.h"
 #include "serve/routes.h"
 #include "serve/session_state.h"
 
@@ -224,6 +225,8 @@ static void on_prepared(void *user, ek_prepared *p)
         err = ek_fail(*s->wishes.batch ? EK_EBUSY : EK_EINVAL,
                       "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
         param = "n";
+    } else if (p->req.background) {
+        err = ek_background_room(s->server);
     }
     if (err) {
         ek_prepare_release(s->server, &p->req, p->held);
@@ -242,6 +245,7 @@ static void on_prepared(void *user, ek_prepared *p)
     }
     ek_turn_prompt_fini(&p->prompt);
     ek_stored_fini(&p->stored);
+    if (!err && !answered && s->req.background) ek_background_begin(s);
     if (err) ek_session_refuse(s, err, NULL, param, code);
     else if (answered) ek_session_free(s);
     else if (s->outcome >= EK_REPLY_PART) ek_session_go_on(s);

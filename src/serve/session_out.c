@@ -24,7 +24,7 @@ void ek_session_cut(ek_session *s, const char *text)
 }
 
 /* What was left out of schemas; the log has all of it. */
-static void put_ignored(ek_session *s)
+void ek_session_put_ignored(ek_session *s)
 {
     enum { MAX_VALUE = 1000 };
     const char *all = ek_grammar_ignored(s->req.grammar);
@@ -52,7 +52,7 @@ static void open_stream(ek_session *s)
     if (ek_exchange_begun(s->x)) return;
     ek_exchange_header(s->x, "cache-control", "no-cache");
     ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
-    put_ignored(s);
+    ek_session_put_ignored(s);
     if (s->dialect->step) ek_exchange_by_line(s->x);
     put_outcome(s);
     const char *type = s->dialect->stream_type;
@@ -131,7 +131,7 @@ void ek_session_flush(ek_session *s)
 void ek_session_send_whole(ek_session *s)
 {
     if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
-    put_ignored(s);
+    ek_session_put_ignored(s);
     put_outcome(s);
     const char *type = s->dialect->whole_type ? s->dialect->whole_type(&s->req) : NULL;
     if (!type) type = "application/json";

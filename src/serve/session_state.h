@@ -50,6 +50,7 @@ struct ek_session {
         writing; /* a worker writes into out: nothing else of the session changes meanwhile but x, which on_gone sets */
     bool full;   /* a large piece has to be read before more is written */
     bool done;   /* the whole reply is written */
+    bool forgotten;      /* of one in the background: what a worker still writes is not to be kept */
     ek_turn_news *later; /* that came while one of these was so: from n_taken on; their texts are owned */
     size_t n_later, n_taken, cap_later;
     struct event *go_on; /* takes more of them in the next turn */
@@ -64,6 +65,9 @@ void ek_session_flush(ek_session *s);      /* what is written of a stream, and i
 void ek_session_send_whole(ek_session *s); /* a reply in one piece */
 /* The client leaves too much unread, or there is no memory for it: its stream ends with an error. */
 void ek_session_cut(ek_session *s, const char *text);
+
+/* A header of the reply: what was left out of schemas. */
+void ek_session_put_ignored(ek_session *s);
 
 /* In session_write.c. */
 /* An event that says how far the prompt is read, where there is news of that, or `again`; true if there is one. */

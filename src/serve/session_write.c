@@ -14,6 +14,7 @@
 #include "serve/http/loop.h"
 #include "serve/routes.h"
 #include "serve/session_state.h"
+#include "serve/store/response_store.h"
 
 enum {
     LARGE = 64 << 10, /* bytes: more are written by a worker */
@@ -277,6 +278,7 @@ static void job_done(ek_job *j)
     for (int i = 0; i < s->n_opened && s->server->n_signals > 1; i++) ek_turn_cancel(s->choices[i].turn);
     if (s->x) after_piece(&w->piece);
     else ek_session_leave_client(s, EK_OUTCOME_GONE); /* it went meanwhile */
+    if (s->forgotten) (void)ek_response_store_delete(s->server->responses, s->salt, s->id);
     free(w);
     ek_session_go_on(s);
 }

@@ -115,12 +115,27 @@ test("responses are stored, read and deleted", async () => {
   assert.equal((await failure(client.responses.delete("resp_none"))).status, 404);
 });
 
+test("responses in the background", async () => {
+  let r = await client.responses.create(ask({ background: true }));
+  assert.ok(["queued", "in_progress"].includes(r.status));
+  while (["queued", "in_progress"].includes(r.status)) r = await client.responses.retrieve(r.id);
+  assert.equal(r.output_text, (await client.responses.create(ask())).output_text);
+  assert.equal((await client.responses.cancel(r.id)).status, r.status);
+  const events = [];
+  for await (const e of await client.responses.create(ask({ background: true, stream: true }))) events.push(e);
+  assert.equal(events[1].type, "response.queued");
+  const again = [];
+  const id = events[0].response.id;
+  for await (const e of await client.responses.retrieve(id, { stream: true, starting_after: 2 })) again.push(e);
+  assert.deepEqual(again, events.slice(3));
+});
+
 test("errors", async () => {
   for (const [more, param] of [
     [{ input: undefined }, "input"],
     [{ input: [{ role: "user", content: [{ type: "input_image", image_url: "x" }] }] }, "input"],
     [{ tools: [{ type: "web_search" }] }, "tools"],
-    [{ background: true }, "background"],
+    [{ background: true, store: false }, "background"],
     [{ temperature: -1 }, "temperature"],
   ]) {
     const e = await failure(client.responses.create(ask(more)));

@@ -175,6 +175,37 @@ static void paths(void **state)
     }
 }
 
+static void queries(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *value; /* of the parameter a, with room for 7 bytes; NULL: none */
+    } cases[] = {
+        {"/p?a=1", "1"},
+        {"/p?b=2&a=1&a=3", "1"},
+        {"/p?a", ""},
+        {"/p?a=&b", ""},
+        {"/p?%61=x%20y+z", "x y z"},
+        {"/p?a=b=c", "b=c"},
+        {"/p?a=1234567", "1234567"},
+        {"/p?a=12345678", NULL},
+        {"/p?a=%00", NULL},
+        {"/p?a=%4", "%4"},
+        {"/p?aa=1&ba=2&A=3", NULL},
+        {"/p?&&=&a=1#&a=2", "1"},
+        {"/p#?a=1", NULL},
+        {"/p", NULL},
+        {"/a=1", NULL},
+        {"?a=1", "1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char out[8] = "before";
+        ek_span t = {cases[i].target, strlen(cases[i].target)};
+        if (ek_http_query(out, sizeof out, t, "a") != (cases[i].value != NULL)) fail_msg("%s", cases[i].target);
+        assert_string_equal(out, cases[i].value ? cases[i].value : "");
+    }
+}
+
 static void prefixes(void **state)
 {
     (void)state;
@@ -212,6 +243,7 @@ int main(void)
         cmocka_unit_test(the_end_is_found_wherever_packets_are_cut),
         cmocka_unit_test(chunks),
         cmocka_unit_test(paths),
+        cmocka_unit_test(queries),
         cmocka_unit_test(prefixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,7 +89,7 @@ static void refusals(void **state)
          "257 bytes, at most 256"},
         {"{\"input\":\"x\",\"metadata\":[]}", "metadata", "an object"},
         {"{\"input\":\"x\",\"metadata\":{\"k\":5}}", "metadata", "the value of \"k\" is not a text"},
-        {"{\"input\":\"x\",\"background\":true}", "background", "not supported"},
+        {"{\"input\":\"x\",\"background\":true}", "background", "store has to be true"},
         {"{\"input\":\"x\",\"conversation\":\"c\"}", "conversation", "previous_response_id"},
         {"{\"input\":\"x\",\"prompt\":{\"id\":\"p\"}}", "prompt", "not supported"},
         {"{\"input\":\"x\",\"max_output_tokens\":0}", "max_output_tokens", "from 1"},

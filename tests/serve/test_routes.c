@@ -143,8 +143,7 @@ static void models_in_both_forms(void **state)
 static void what_is_missing(void **state)
 {
     (void)state;
-    check("POST", "/v1/responses/resp_1/cancel", "", 404,
-          "{\"error\":{\"message\":\"/v1/responses/resp_1/cancel is not");
+    check("POST", "/v1/responses/resp_1/cancel", "", 404, "{\"error\":{\"message\":\"there is no response resp_1 here");
     check("POST", "/v1/responses/resp_1/cancel", ANTHROPIC, 404, "{\"error\":{"); /* the path decides */
     check("GET", "/v1/responses/resp_1/cancel", "", 405, "allow: POST");
     check("GET", "/v1/responses/resp_1/cancel", "", 405, "\"/v1/responses/resp_1/cancel takes POST, not GET\"");

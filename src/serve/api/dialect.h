@@ -35,6 +35,7 @@ typedef struct ek_api_request {
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
     bool progress;               /* the stream says how far the prompt is read */
+    bool background;             /* the client is answered at once, and the reply is made without it */
     bool no_stored;              /* evenkeel.cache false: no stored reply, and this one is not kept */
     bool says_share, says_work;  /* the body has cache_hit_threshold; whose work the reply is (kv_transfer_params) */
     ek_resume resume;            /* whether the stream can be continued, and where this one begins */
@@ -161,6 +162,10 @@ typedef struct ek_dialect {
     void (*finish)(ek_buf *out, const ek_api_reply *r, int choice);
     void (*end)(ek_buf *out, const ek_api_reply *r);
     void (*failed)(ek_buf *out, const ek_api_reply *r, int choice, const char *text);
+    /* Of replies that are made in the background; NULL: this API has none. What the client gets at once, as an object
+     * or as the first events; and the object that is kept of one that was cancelled. */
+    void (*queued)(ek_buf *out, const ek_api_reply *r, bool events);
+    void (*cancelled)(ek_buf *out, const ek_api_reply *r);
     /* NULL, or: event holds text back, so that the tokens of a step become one event; step writes it. finish and failed
      * do too. Each line of such a stream is sent by itself. */
     void (*step)(ek_buf *out, const ek_api_reply *r);

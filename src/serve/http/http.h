@@ -100,8 +100,10 @@ void ek_http_close(ek_http *s); /* closes everything; on_gone is called for open
 
 /* The request; borrowed, valid until the reply's end. */
 const char *ek_exchange_method(const ek_exchange *x);
-const char *ek_exchange_path(const ek_exchange *x);                     /* percent-decoded, without the query
-                                                                           and the prefix: "" where it is the prefix */
+const char *ek_exchange_path(const ek_exchange *x); /* percent-decoded, without the query
+                                                       and the prefix: "" where it is the prefix */
+/* A parameter of the query, as ek_http_query has it. */
+bool ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room);
 const char *ek_exchange_prefix(const ek_exchange *x);                   /* the server's path_prefix, "" without */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i); /* of that name, from 0 on; NULL */
@@ -150,5 +152,20 @@ void ek_exchange_on_drained(ek_exchange *x, void (*drained)(void *user));
 size_t ek_exchange_unsent(const ek_exchange *x);
 size_t ek_exchange_max_unsent(const ek_exchange *x);
 bool ek_exchange_begun(const ek_exchange *x);
+
+/* --- replies that no client waits for --- */
+
+/* Where the bytes of such a reply go. Neither may end the exchange or free what sends. */
+typedef struct ek_sink {
+    void (*take)(void *arg, const char *bytes, size_t n); /* of a stream; borrowed */
+    void (*ended)(void *arg);                             /* the last call: the exchange is gone after this turn */
+} ek_sink;
+
+/* A second exchange for the request of x, which stays with its client: a reply goes to the sink, where it has begun,
+ * takes no memory of streams and is never slow. A reply in one piece ends it without its bytes. It counts among
+ * ek_http_busy. */
+ek_exchange *ek_exchange_detach(const ek_exchange *x, const ek_sink *sink, void *arg);
+/* Nobody wants it any more: on_gone is called, and the exchange is gone. */
+void ek_exchange_drop(ek_exchange *x);
 
 #endif

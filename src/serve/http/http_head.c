@@ -239,6 +239,46 @@ bool ek_http_path(char *out, ek_span target)
     return true;
 }
 
+/* The end of a name or a value of a query. */
+static const char *query_end(const char *p, const char *end, bool name)
+{
+    while (p < end && *p != '&' && *p != '#' && !(name && *p == '=')) p++;
+    return p;
+}
+
+/* Decodes p[0, end) into out; its length, or -1 for what does not fit or holds NUL. */
+static ptrdiff_t query_decode(char *out, size_t room, const char *p, const char *end)
+{
+    size_t n = 0;
+    while (p < end) {
+        const int byte = *p == '%' ? ek_hex_byte(p + 1, (size_t)(end - p) - 1) : -1;
+        const char c = byte >= 0 ? (char)byte : *p == '+' ? ' ' : *p;
+        p += byte >= 0 ? 3 : 1;
+        if (c == '\0' || n + 1 >= room) return -1;
+        out[n++] = c;
+    }
+    out[n] = '\0';
+    return (ptrdiff_t)n;
+}
+
+bool ek_http_query(char *out, size_t room, ek_span target, const char *name)
+{
+    enum { MAX_NAME = 64 };
+    char key[MAX_NAME];
+    const char *end = target.p + target.n, *p = target.p;
+    while (p < end && *p != '?' && *p != '#') p++;
+    *out = '\0';
+    while (p < end && *p != '#') {
+        const char *from = p + 1, *at = query_end(from, end, true), *next = query_end(at, end, false);
+        p = next;
+        if (query_decode(key, sizeof key, from, at) < 0 || strcmp(key, name) != 0) continue;
+        if (query_decode(out, room, at < next ? at + 1 : at, next) >= 0) return true;
+        *out = '\0';
+        return false;
+    }
+    return false;
+}
+
 ek_err ek_http_prefix_check(const char *prefix)
 {
     static const char names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";

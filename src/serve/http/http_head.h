@@ -57,6 +57,9 @@ bool ek_http_chunks_ended(const ek_http_chunks *c);
 /* The path of a target: without scheme, host and query, percent-decoded into out, which has room for target.n + 1
  * bytes. False if it holds NUL. */
 bool ek_http_path(char *out, ek_span target);
+/* The value of the first parameter with this name in the query of a target, percent-decoded, "+" as a blank: at most
+ * room - 1 bytes of it and NUL in out. False, and out is "", where there is none, or it is longer or holds NUL. */
+bool ek_http_query(char *out, size_t room, ek_span target, const char *name);
 
 /* A path below which a proxy passes requests on: /NAME, or several of them, of letters, digits and -._~ each, without a
  * slash at its end. EINVAL otherwise. */

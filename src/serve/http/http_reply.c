@@ -37,6 +37,11 @@ const char *ek_exchange_prefix(const ek_exchange *x)
     return prefix ? prefix : "";
 }
 
+bool ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room)
+{
+    return ek_http_query(out, room, x->head.target, name);
+}
+
 const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i)
 {
     for (int k = 0; k < x->head.n_fields; k++)
@@ -126,6 +131,7 @@ void ek_exchange_free(ek_exchange *x)
     give_memory(x);
     ek_buf_fini(&x->behind);
     if (x->dispatched) s->n_busy--;
+    if (x->woken) event_free(x->woken);
     s->body_bytes -= x->body_counted;
     for (int i = 0; i < x->n_headers; i++) {
         free(x->header[i].name);
@@ -218,11 +224,16 @@ static void end_whole(ek_exchange *x)
 {
     x->ended = true;
     x->gone = NULL;
+    if (x->sink) x->sink->ended(x->sink_arg);
     ek_exchange_wake(x);
 }
 
 void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char *body, size_t n)
 {
+    if (x->sink) {
+        end_whole(x);
+        return;
+    }
     put_whole_head(x, status, type, n);
     if (!x->no_body && status != 204) ek_buf_add(&x->out, body, n);
     end_whole(x);
@@ -235,8 +246,13 @@ static size_t bytes_of(const ek_outgoing *b)
 
 void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const ek_outgoing *body)
 {
-    put_whole_head(x, status, type, bytes_of(body));
     x->lent = *body;
+    if (x->sink) {
+        release_lent(x);
+        end_whole(x);
+        return;
+    }
+    put_whole_head(x, status, type, bytes_of(body));
     if (x->no_body) release_lent(x);
     end_whole(x);
 }
@@ -290,6 +306,10 @@ void ek_exchange_by_line(ek_exchange *x)
 bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
 {
     if (x->no_body || n == 0) return true;
+    if (x->sink) {
+        x->sink->take(x->sink_arg, bytes, n);
+        return true;
+    }
     compact(x);
     x->cut = x->cut || ek_exchange_unsent(x) + n > x->http->opts.max_unsent || !has_memory(x, n);
     if (!x->cut) put_piece(x, bytes, n);
@@ -300,7 +320,8 @@ void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes)
 {
     EK_ASSERT(ek_exchange_unsent(x) == 0 && !bytes->part[1].n && !bytes->part[2].n);
     x->lent = *bytes;
-    if (x->no_body) release_lent(x);
+    if (x->sink) x->sink->take(x->sink_arg, bytes->part[0].p, bytes->part[0].n);
+    if (x->no_body || x->sink) release_lent(x);
     if (x->framed) ek_buf_fmt(&x->out, "%zx\r\n", bytes->part[0].n);
     if (x->framed) x->lent.part[1] = (ek_span){"\r\n", 2};
     ek_exchange_wake(x);
@@ -317,7 +338,8 @@ void ek_exchange_end_with(ek_exchange *x, const char *bytes, size_t n)
 {
     x->cut = false;
     x->hasty = x->close = true;
-    if (n > 0 && !x->no_body) put_piece(x, bytes, n);
+    if (x->sink && n > 0) x->sink->take(x->sink_arg, bytes, n);
+    else if (n > 0 && !x->no_body) put_piece(x, bytes, n);
     ek_exchange_end(x);
 }
 
@@ -326,7 +348,8 @@ void ek_exchange_end_with(ek_exchange *x, const char *bytes, size_t n)
 /* Later in this turn of the loop: what a turn adds is sent together, and nothing is freed under its owner's hands. */
 void ek_exchange_wake(ek_exchange *x)
 {
-    event_active(x->conn->writable, EV_WRITE, 0);
+    if (x->sink) ek_loop_again(x->woken);
+    else event_active(x->conn->writable, EV_WRITE, 0);
 }
 
 size_t ek_exchange_unsent(const ek_exchange *x)

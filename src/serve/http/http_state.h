@@ -57,7 +57,7 @@ struct reply_header {
 
 struct ek_exchange {
     ek_http *http;
-    ek_conn *conn; /* never NULL before the exchange is freed */
+    ek_conn *conn; /* never NULL before the exchange is freed, unless it has a sink */
     uint64_t number;
     char *head_text; /* the spans of head point into it; names and values are NUL-terminated */
     ek_http_head head;
@@ -80,6 +80,10 @@ struct ek_exchange {
     bool framed;  /* the reply is sent in chunks */
     bool by_line; /* ek_exchange_by_line */
     bool no_body; /* the answer to HEAD */
+
+    const ek_sink *sink; /* of one that is detached: conn is NULL then */
+    void *sink_arg;
+    struct event *woken;
 
     void (*gone)(void *user);
     void (*drained)(void *user);

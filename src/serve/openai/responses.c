@@ -30,12 +30,24 @@ static void free_own(void *p)
     free(o);
 }
 
+/* Once it is known whether the response is stored. */
+static ek_err read_background(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    bool background = false;
+    EK_TRY(ek_field_bool(r, body, "background", &background));
+    if (!background || o->counting) return EK_OK;
+    if (limits->batch) return ek_field_wrong(r, "background", "a line of a batch waits for its response");
+    if (r->resume.tokens.len > 0) return ek_field_wrong(r, "background", "a stream that continues has its client");
+    if (!o->store)
+        return ek_field_wrong(r, "background", "such a response is read from where it is stored: store has to be true");
+    r->background = o->background = true;
+    return EK_OK;
+}
+
 /* What would change the reply and does not exist here. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    bool background = false;
-    EK_TRY(ek_field_bool(r, body, "background", &background));
-    if (background) return ek_field_wrong(r, "background", "not supported: a response is made while its client waits");
     if (ek_field(body, "conversation"))
         return ek_field_wrong(r, "conversation", "not supported; previous_response_id continues a response");
     if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
@@ -275,9 +287,9 @@ ek_err ek_responses_echo(ek_api_request *r, const json_t *body)
         return ek_fail(EK_ETOOLARGE,
                        "tools, text, user and what else a response repeats have %zu bytes, at most %d are allowed", n,
                        MAX_BYTES);
-    ek_buf_fmt(out, ",\"temperature\":%g,\"top_p\":%g,\"top_logprobs\":%d,\"store\":%s,\"background\":false",
+    ek_buf_fmt(out, ",\"temperature\":%g,\"top_p\":%g,\"top_logprobs\":%d,\"store\":%s,\"background\":%s",
                (double)r->turn.sampling.temperature, (double)r->turn.sampling.top_p, r->turn.n_top,
-               o->store ? "true" : "false");
+               o->store ? "true" : "false", o->background ? "true" : "false");
     return EK_OK;
 }
 
@@ -308,6 +320,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
     EK_TRY(ek_field_ours(r, body, limits));
     EK_TRY(read_conversation(r, body, limits));
+    EK_TRY(read_background(r, body, limits));
     ek_tools_settle(r);
     EK_TRY(ek_openai_calls(r, body));
     if (o->compacting && !o->counting) EK_TRY(ek_compaction_ask(r, NULL, 0));
@@ -364,8 +377,13 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
     .finish = ek_responses_finish, .failed = ek_responses_failed, .heartbeat = ek_openai_heartbeat,                  \
     .error = ek_openai_error
 
-const ek_dialect ek_dialect_responses = {
-    .path = "/v1/responses", .repeats = true, .parse = parse, .end = ek_responses_end, REPLIES};
+const ek_dialect ek_dialect_responses = {.path = "/v1/responses",
+                                         .repeats = true,
+                                         .parse = parse,
+                                         .end = ek_responses_end,
+                                         .queued = ek_responses_queued,
+                                         .cancelled = ek_responses_cancelled,
+                                         REPLIES};
 
 const ek_dialect ek_dialect_responses_compact = {
     .path = "/v1/responses/compact", .parse = parse_compact, .end = ek_responses_compact_end, REPLIES};

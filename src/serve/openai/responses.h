@@ -27,7 +27,8 @@ typedef struct ek_responses {
     size_t output_from, n_output; /* of the response that was written last: the bytes that are its items */
     /* Of the stream so far. */
     int n_events, n_logprobs;
-    bool begun, cut; /* cut: the open call ends unfinished */
+    bool background, queued; /* made without its client; the stream has begun with that */
+    bool begun, cut;         /* cut: the open call ends unfinished */
     ek_blocks blocks;
     ek_buf name, args, closing; /* of the open call; closing: what a cut one lacks */
     int call, kind;
@@ -79,7 +80,14 @@ void ek_responses_keep_users(ek_responses *o, const json_t *items);
 /* Appends an item as it is stored: without what is neither read here nor of the API. */
 void ek_responses_put_kept(ek_buf *out, const json_t *item);
 
+/* A response with this status. error: of one that failed, else NULL. Notes where in out its items stand. */
+void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, const char *error);
+/* Keeps it, in the store of o if there is one. response, the last that was put, is taken over and left empty. */
+void ek_responses_keep(const ek_api_reply *r, ek_buf *response);
+
 /* The writers of a reply, as in ek_dialect. */
+void ek_responses_queued(ek_buf *out, const ek_api_reply *r, bool events);
+void ek_responses_cancelled(ek_buf *out, const ek_api_reply *r);
 void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice);
 void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e);
 void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice);

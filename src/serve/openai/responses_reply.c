@@ -158,12 +158,12 @@ static void put_usage(ek_buf *out, const ek_api_reply *r)
                t->n_tokens, t->n_reasoning, t->n_prompt + t->n_tokens);
 }
 
-/* error: of a response that failed, else NULL. Notes where in out its items stand. */
-static void put_response(ek_buf *out, const ek_api_reply *r, const char *status, const char *error)
+void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, const char *error)
 {
     ek_responses *o = r->own;
     const ek_turn_result *t = r->choices[0];
-    bool running = !strcmp(status, "in_progress"), incomplete = !strcmp(status, "incomplete");
+    bool running = !strcmp(status, "in_progress") || !strcmp(status, "queued"), ended = !strcmp(status, "cancelled");
+    bool incomplete = !strcmp(status, "incomplete");
     ek_buf_str(out, "{\"id\":");
     ek_put_string(out, r->id);
     ek_buf_fmt(out, ",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\",\"model\":", (long long)r->created,
@@ -184,11 +184,11 @@ static void put_response(ek_buf *out, const ek_api_reply *r, const char *status,
     ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
     ek_buf_str(out, ",\"output\":");
     o->output_from = out->len;
-    if (running || error) ek_buf_str(out, "[]"); /* what was written went out as events */
+    if (running || ended || error) ek_buf_str(out, "[]"); /* what was written went out as events */
     else put_output(out, r);
     o->n_output = out->len - o->output_from;
     ek_buf_str(out, ",\"usage\":");
-    if (running || t->end == EK_END_ERROR) ek_buf_str(out, "null");
+    if (running || ended || t->end == EK_END_ERROR) ek_buf_str(out, "null");
     else put_usage(out, r);
     ek_buf_str(out, ",\"system_fingerprint\":");
     ek_put_string(out, r->fingerprint);
@@ -267,7 +267,7 @@ static void put_state(writer *w, const char *type, const char *status, const cha
 {
     frame_open(w, type);
     ek_buf_str(w->out, ",\"response\":");
-    put_response(w->out, w->r, status, error);
+    ek_responses_put(w->out, w->r, status, error);
     frame_close(w);
 }
 
@@ -366,7 +366,7 @@ void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice)
     writer w = {out, r, r->own};
     (void)choice;
     w.own->begun = true;
-    put_state(&w, "created", "in_progress", NULL);
+    if (!w.own->queued) put_state(&w, "created", "in_progress", NULL);
     put_state(&w, "in_progress", "in_progress", NULL);
 }
 
@@ -399,6 +399,11 @@ void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const c
     writer w = {out, r, r->own};
     if (!w.own->begun) ek_responses_begin(out, r, choice);
     put_state(&w, "failed", "failed", text);
+    if (!w.own->background) return;
+    ek_buf response = {0};
+    ek_responses_put(&response, r, "failed", text);
+    ek_responses_keep(r, &response);
+    ek_buf_fini(&response);
 }
 
 void ek_responses_end(ek_buf *out, const ek_api_reply *r)
@@ -407,25 +412,14 @@ void ek_responses_end(ek_buf *out, const ek_api_reply *r)
     writer w = {out, r, o};
     const char *status = is_limited(r->choices[0]) ? "incomplete" : "completed";
     ek_buf response = {0};
-    put_response(&response, r, status, NULL);
+    ek_responses_put(&response, r, status, NULL);
     if (r->stream) {
         frame_open(&w, status);
         ek_buf_str(out, ",\"response\":");
     }
     ek_buf_add(out, response.data, response.len);
     if (r->stream) frame_close(&w);
-    if (o->store) {
-        ek_stored_response kept = {.id = r->id,
-                                   .previous = o->previous,
-                                   .input = o->input,
-                                   .response = response,
-                                   .from = o->output_from,
-                                   .n = o->n_output,
-                                   .items = o->items};
-        ek_response_store_put(o->store, o->owner, &kept);
-        o->input = response = (ek_buf){0};
-        o->items = (ek_stored_items){0};
-    }
+    ek_responses_keep(r, &response);
     ek_buf_fini(&response);
 }
 

@@ -22,6 +22,7 @@ typedef struct ek_response_entry {
     char *id, *previous;
     ek_buf input, response;
     size_t from, n; /* as in ek_stored_response */
+    bool background;
     ek_stored_items items;
 } ek_response_entry;
 

@@ -185,6 +185,7 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
 {
     ek_response_entry *e = ek_alloc(sizeof *e);
     *e = (ek_response_entry){.store = s, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
+    e->background = r->background;
     if (r->previous) e->previous = ek_strdup(r->previous);
     take_over(&e->input, &r->input);
     take_over(&e->response, &r->response);
@@ -243,6 +244,15 @@ ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner_id, const cha
     *text = (ek_span){ek_buf_text(from), from->len};
     *held = (ek_response_held *)e;
     return EK_OK;
+}
+
+bool ek_response_store_knows(ek_response_store *s, uint64_t owner_id, const char *id, bool *background)
+{
+    pthread_mutex_lock(&s->lock);
+    const ek_response_entry *e = ek_response_entry_find(s, owner_id, id);
+    if (background) *background = e && e->background;
+    pthread_mutex_unlock(&s->lock);
+    return e != NULL;
 }
 
 void ek_response_store_release(void *held)

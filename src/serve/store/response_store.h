@@ -52,6 +52,7 @@ typedef struct ek_stored_response {
     const char *previous;   /* the id of the response that it continues; NULL: none */
     ek_buf input, response; /* JSON texts: the list of the items that it was the reply to; its object */
     size_t from, n;         /* the bytes of response that are the list of its output's items */
+    bool background;        /* it was made without its client */
     ek_stored_items items;  /* those of input and response that can be referred to */
 } ek_stored_response;
 
@@ -72,6 +73,8 @@ void ek_response_store_release(void *held);
  * limits, which count the item before it is read. The same id more than once: the newest. ENOTFOUND, or what counting
  * says; *out is then NULL. */
 ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_t n_id, json_t **out);
+/* Whether it is there; then *background, unless that is NULL: was it made in the background? */
+bool ek_response_store_knows(ek_response_store *s, uint64_t owner, const char *id, bool *background);
 /* Forgets it; others that continue it cannot be continued any more. ENOTFOUND. */
 ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id);
 /* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs. The
