@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text receipts hub media decode helper tensor ops cuda lib model convert cache engine gpu replies chat open serve batch cli
+LAYERS := base text receipts hub media decode helper tensor ops cuda lib model convert cache engine gpu replies chat open serve capi batch cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -31,6 +31,7 @@ DEPS_replies := replies engine cache model media ops tensor text base
 DEPS_chat   := chat replies engine cache model media ops tensor receipts text base
 DEPS_serve  := serve chat replies engine cache model media ops tensor receipts hub text base
 DEPS_open   := open chat replies gpu engine cache model media cuda ops tensor receipts hub text base
+DEPS_capi   := capi lib serve open chat replies gpu engine cache model cuda ops tensor media receipts hub text base
 DEPS_batch  := batch serve open chat replies gpu engine cache model cuda ops tensor media receipts hub text base
 DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model cuda ops tensor media receipts hub text base
 

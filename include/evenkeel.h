@@ -1,12 +1,14 @@
-/* libevenkeel: operators of transformer inference whose results are pure functions of their
- * operands. The number of rows in a call, how a batch is laid out, the threads and the
- * instruction set never change a bit. This header: results, errors, threads. The operators:
- * evenkeel_ops.h. C99 and C++; link with `pkg-config --cflags --libs evenkeel`.
+/* libevenkeel: an engine for Gemma 4 whose replies are pure functions of model, prompt and options, and operators whose
+ * results are pure functions of their operands. Batches, arrivals, threads and the instruction set never change a bit.
+ * This header: results, errors, the engine. The operators and their threads: evenkeel_ops.h. C99 and C++; link with
+ * `pkg-config --cflags --libs evenkeel`. docs/LIBRARY.md shows programs.
  *
- * Threads: every function may be called from several threads at once. The library's only state is the
- * thread pool below (with its working memory) and, per thread, the last error message.
- * Errors: nothing aborts on bad input. A call that fails returns a status, leaves its outputs unchanged
- * (except with EK_NO_MEMORY) and sets the message of ek_last_error(). */
+ * Threads: every function may be called from any thread, several at once, unless its comment says otherwise.
+ * Process: the library sets no signal handler, never exits, and writes nothing to standard streams. Two cases end the
+ * process with a line on standard error: a broken invariant of the library (abort), and a system without memory for a
+ * small allocation.
+ * Errors: nothing aborts on bad input. A call that fails returns a status and sets the message of ek_last_error().
+ * Units: sizes are bytes, times are seconds, positions and counts are tokens. */
 #ifndef EVENKEEL_H
 #define EVENKEEL_H
 
@@ -23,12 +25,19 @@
 extern "C" {
 #endif
 
+/* Results of operators are the first five: with EK_NO_MEMORY their outputs may be partly written. */
 typedef enum ek_status {
     EK_DONE = 0,
-    EK_BAD_ARGUMENT,  /* shapes, types or options do not fit; the message holds both shapes */
+    EK_BAD_ARGUMENT,  /* shapes, types or options do not fit; the message holds the values and the range */
     EK_NOT_SUPPORTED, /* well-formed, but not offered */
-    EK_NO_MEMORY,     /* outputs may be partly written */
-    EK_BAD_MACHINE    /* this processor or this build does not compute in IEEE binary32 */
+    EK_NO_MEMORY,     /* what was asked for needs more memory than there is */
+    EK_BAD_MACHINE,   /* this processor or this build does not compute in IEEE binary32 */
+    EK_NOT_FOUND,     /* no such model or file */
+    EK_BAD_FILE,      /* a file that is damaged, or is not of this kind */
+    EK_TOO_LONG,      /* a prompt is longer than the context */
+    EK_BUSY,          /* as many requests wait as may */
+    EK_CLOSING,       /* the engine is being closed, or its device failed */
+    EK_FAILED         /* the system or a device refused something */
 } ek_status;
 
 EK_API const char *ek_version(void);                 /* "0.1.0" */
@@ -37,6 +46,187 @@ EK_API const char *ek_status_name(ek_status status); /* "bad argument"; never NU
 /* The error message of this thread's last failed call; "" before the first. The library owns the string; it is
  * valid until this thread's next failure. */
 EK_API const char *ek_last_error(void);
+
+/* --- the engine --- */
+
+/* An open model with its engine, which runs on a thread of its own. */
+typedef struct evenkeel evenkeel;
+/* Where events of requests wait until they are taken. */
+typedef struct evenkeel_queue evenkeel_queue;
+/* A request: never 0, unique in its engine. Nothing has to be freed: a request is gone when its last event was taken.
+ */
+typedef uint64_t evenkeel_id;
+
+/* How a model is opened. Zero is the default of every field, so `evenkeel_options o = {sizeof o};` is all defaults.
+ * Texts are written as the program's options are (docs/OPTIONS.md) and are borrowed during evenkeel_open. New fields
+ * come at the end; size says which of them the caller knows. */
+typedef struct evenkeel_options {
+    size_t size;         /* sizeof(evenkeel_options) */
+    const char *model;   /* a folder, a GGUF file, a short name ("e2b") or ORG/NAME of a repository in the Hub's cache;
+                            NULL: the bundled model */
+    const char *weights; /* "auto", "exact" or "8" */
+    const char *kv;      /* formats of keys and values: "i12", "f16", K:V */
+    const char *mmproj;  /* beside a GGUF file: the file with its towers */
+    int no_media;        /* pictures and sounds are refused and their towers are not opened */
+    const char *device;  /* "auto", "cpu", "cuda", "cuda:N", "cuda:0,1" and so on */
+    double gpu_bytes;    /* of each CUDA device; 0: what is free */
+    int threads;         /* 1 to 1024; 0: the cores of this process */
+    const char *isa;     /* an instruction set; NULL: the best of this machine */
+    const char *draft;   /* "auto", "ngram" or "off" */
+    const char *drafter; /* a drafter model */
+    int context;         /* longest prompt and reply together; 0: the model's, or what memory holds */
+    int max_requests;    /* that run at once; 0: 16, on a device more */
+    int max_waiting;     /* that wait, 1 and up; 0: 65536 */
+    double kv_bytes;     /* memory for keys and values; 0: chosen */
+    double cache_bytes;  /* of these, for prompts that begin like an earlier one; 0: all that is free, below 0: none */
+    const char *cache_dir;   /* a folder that keeps them for the next start; NULL: none */
+    double cache_disk_bytes; /* in cache_dir; 0: 8 GiB */
+} evenkeel_options;
+
+/* Opens a model and starts its engine. Blocks until it is ready. *out is NULL on failure. EK_BAD_ARGUMENT,
+ * EK_NOT_FOUND, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_NO_MEMORY, EK_FAILED. */
+EK_API ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options);
+/* Cancels what runs, waits for its end, and frees the engine with its queues and events. No other thread may be in a
+ * call with it. NULL is allowed. */
+EK_API void evenkeel_close(evenkeel *engine);
+
+EK_API int evenkeel_context(const evenkeel *engine); /* longest prompt and reply of a request, in tokens */
+EK_API int evenkeel_vocab(const evenkeel *engine);   /* token ids are 0 .. vocab - 1; floats in a row of logits */
+/* Texts that live as long as the engine. The device: "cpu", or the cards' names. The numerics id: two engines with the
+ * same weights and id give the same bits. */
+EK_API const char *evenkeel_device(const evenkeel *engine);
+EK_API const char *evenkeel_numerics(const evenkeel *engine);
+/* SHA-256 of the weights in 64 hex digits, which lives as long as the engine. The first call reads the files. */
+EK_API ek_status evenkeel_digest(evenkeel *engine, const char **out);
+
+/* --- text and tokens --- */
+
+/* Writes the tokens of n bytes of text, at most `room` of them, and returns how many there are: at most n. special: the
+ * texts of control tokens count as these tokens. No <bos> is added. 0 with a message beyond 1 GiB. */
+EK_API size_t evenkeel_tokenize(const evenkeel *engine, const char *text, size_t n, int special, int32_t *tokens,
+                                size_t room);
+/* Writes the UTF-8 text of n tokens, at most `room` bytes and without a NUL, and returns how many there are. special:
+ * control tokens are written too. */
+EK_API size_t evenkeel_detokenize(const evenkeel *engine, const int32_t *tokens, size_t n, int special, char *text,
+                                  size_t room);
+/* The bytes of one token, which may be a part of a character; *n of them. Never NULL; lives as long as the engine. */
+EK_API const char *evenkeel_token(const evenkeel *engine, int32_t token, size_t *n);
+
+/* --- events --- */
+
+typedef enum evenkeel_kind {
+    EVENKEEL_TOKEN = 1, /* generate: token, text (its bytes, maybe a part of a character), digest of its row */
+    EVENKEEL_TEXT,      /* chat: text that a user sees, whole characters */
+    EVENKEEL_REASONING, /* chat: text of thoughts */
+    EVENKEEL_CALL,      /* chat: a whole call: call_id, name, text (a JSON object with the arguments) */
+    EVENKEEL_END        /* the last one of a request: everything below `finish` */
+} evenkeel_kind;
+
+typedef enum evenkeel_finish {
+    EVENKEEL_STOP = 1,  /* the model ended its reply, or a stop string or stop id was found */
+    EVENKEEL_CALLS,     /* it ended with calls, whose results it waits for */
+    EVENKEEL_LENGTH,    /* max_tokens, or the context is full */
+    EVENKEEL_CANCELLED, /* evenkeel_cancel; counts, digest and text so far are right */
+    EVENKEEL_ERROR      /* status and text say why */
+} evenkeel_finish;
+
+/* The caller owns the event and frees it by evenkeel_event_free. Further fields may follow in later versions: the
+ * library allocates events, programs only read them. */
+typedef struct evenkeel_event {
+    evenkeel_kind kind;
+    evenkeel_id request;
+    void *user;       /* of the request */
+    int choice;       /* chat: which of n replies, from 0; else 0 */
+    int32_t token;    /* TOKEN; else -1 */
+    const char *text; /* never NULL; n bytes and a NUL. END: the sentence of an error, else "" */
+    size_t n;
+    const char *name;    /* CALL: the function; else "" */
+    const char *call_id; /* CALL; else "" */
+    uint64_t digest;     /* with `digest`. TOKEN: of the row of logits. END: of all rows */
+    evenkeel_finish finish;
+    ek_status status;
+    int prompt_tokens, cached_tokens; /* cached: of the prompt, computed for an earlier request */
+    int tokens, reasoning_tokens;     /* of the reply, the stop token too; of these, thoughts */
+} evenkeel_event;
+
+/* A queue of an engine. EK_FAILED where the system has no descriptor. Close it before its engine, or let evenkeel_close
+ * do it. */
+EK_API ek_status evenkeel_queue_open(evenkeel_queue **out, evenkeel *engine);
+/* Cancels its requests, waits for their ends and drops the events that nobody took. No other thread may be in a call
+ * with it. NULL is allowed. */
+EK_API void evenkeel_queue_close(evenkeel_queue *queue);
+
+/* The next event. Events of one request come in order. Waits for at most `seconds`: 0 looks only, below 0 waits as long
+ * as it takes. NULL: the time is over, or no request is left whose END was not taken. */
+EK_API evenkeel_event *evenkeel_next(evenkeel_queue *queue, double seconds);
+EK_API void evenkeel_event_free(evenkeel_event *event); /* NULL is allowed */
+/* Requests whose END was not taken. */
+EK_API size_t evenkeel_pending(evenkeel_queue *queue);
+/* A descriptor that poll and epoll find readable while an event waits. The queue owns it: neither read nor close it. */
+EK_API int evenkeel_fd(const evenkeel_queue *queue);
+
+/* --- requests --- */
+
+typedef struct evenkeel_bias {
+    int32_t token;
+    float bias; /* -1000 to 1000, added to the logit; -INFINITY: never */
+} evenkeel_bias;
+
+/* Says which tokens may follow. tokens: the reply so far, n of them. Sets bit id % 64 of allowed[id / 64] for each
+ * allowed token, in zeroed words, and returns 1; or returns 0: every token is allowed. Called on the engine's thread,
+ * which waits, between the start of the request and its END, also for tokens that are only guessed: it is a pure
+ * function of its arguments. A reply without an allowed token ends with EVENKEEL_ERROR. */
+typedef int evenkeel_mask_fn(void *arg, const int32_t *tokens, int n, uint64_t *allowed);
+/* The logits that follow `position` tokens of prompt and reply, vocab floats, valid during the call. On the engine's
+ * thread, which waits. */
+typedef void evenkeel_logits_fn(void *arg, int position, const float *logits);
+
+/* A request of tokens. Zero is the default of every field but size, tokens and n_tokens. Everything is copied but the
+ * functions' arguments, which live until END. */
+typedef struct evenkeel_request {
+    size_t size;              /* sizeof(evenkeel_request) */
+    const int32_t *tokens;    /* the prompt, <bos> too; with n_replied also the reply so far */
+    size_t n_tokens;          /* 1 and up, less than the context */
+    int max_tokens;           /* of the reply; 0: what the context holds */
+    int n_replied;            /* resumes a reply: of tokens, the last ones are its tokens so far. All counts are of the
+                                 whole reply. With the same options its other tokens are those that would have come */
+    void *user;               /* comes back in events */
+    float temperature;        /* 0: the most likely token */
+    int top_k;                /* 0: all */
+    float top_p, min_p;       /* 0: all */
+    float repetition_penalty; /* over prompt and reply; 0 and 1: none */
+    float presence_penalty, frequency_penalty; /* over the reply */
+    uint64_t seed;
+    const evenkeel_bias *bias;
+    size_t n_bias;
+    const int32_t *stop; /* further ids that end the reply */
+    size_t n_stop;
+    int ignore_eos; /* the model's own stop ids are ordinary tokens */
+    int digest;     /* events carry digests */
+    evenkeel_mask_fn *mask;
+    void *mask_arg;
+    evenkeel_logits_fn *logits; /* of every token of the reply */
+    void *logits_arg;
+    int prompt_logits_from; /* with logits: also those behind the prompt's tokens from this index on; 0: none, below 0:
+                               from the first */
+} evenkeel_request;
+
+/* Hands over a request, whose events come to queue. id may be NULL. EK_BAD_ARGUMENT with field, value and range,
+ * EK_TOO_LONG, EK_BUSY, EK_CLOSING: then there are no events. */
+EK_API ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id);
+
+/* Ends a request soon; its END comes all the same. Ids that are unknown or have ended are ignored. */
+EK_API void evenkeel_cancel(evenkeel *engine, evenkeel_id id);
+
+/* --- what the engine says --- */
+
+/* Hands the log of all engines of this process, line by line and without line ends, to fn. NULL, at first: there is no
+ * log. fn is called on any thread, one at a time, and calls nothing of the library. level: 0 error, 1 warning, 2 what
+ * happens once on a machine, 3 the rest. */
+typedef void evenkeel_log_fn(void *arg, int level, const char *line);
+EK_API void evenkeel_log(evenkeel_log_fn *fn, void *arg);
+
+/* --- operators: their threads --- */
 
 /* Instruction set in use: "scalar", "avx2", "avxvnni", "avx512" or "amx"; "dotprod" or "i8mm" on Arm. For logs; it
  * changes no result. */

@@ -31,4 +31,7 @@ void ek_file_make_folders(const char *path);
 int ek_is_dir(const char *path);
 int ek_is_file(const char *path);
 
+/* The folder of the program or the shared library that this code is in, without a slash at the end. EIO. */
+ek_err ek_own_folder(char *out, size_t room);
+
 #endif

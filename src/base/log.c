@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,6 +28,31 @@ void ek_log_topics_set(unsigned topics)
 bool ek_log_wants(unsigned topic)
 {
     return wanted & topic;
+}
+
+/* --- a library's lines */
+
+static atomic_bool elsewhere;
+static struct {
+    pthread_mutex_t lock;
+    ek_log_fn *fn; /* NULL: nowhere */
+    void *arg;
+} sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+void ek_log_to(ek_log_fn *fn, void *arg)
+{
+    pthread_mutex_lock(&sink.lock);
+    sink.fn = fn;
+    sink.arg = arg;
+    pthread_mutex_unlock(&sink.lock);
+    atomic_store(&elsewhere, true);
+}
+
+static void to_sink(ek_log_level level, const char *line)
+{
+    pthread_mutex_lock(&sink.lock);
+    if (sink.fn) sink.fn(sink.arg, (int)level, line);
+    pthread_mutex_unlock(&sink.lock);
 }
 
 /* --- the writer: lines wait in a ring of bytes */
@@ -191,6 +217,10 @@ void ek_log(ek_log_level level, const char *fmt, ...)
     va_end(ap);
     /* Names of clients, models and files are in it: a line is one line, and nothing that a terminal obeys. */
     size_t len = (size_t)n + ek_plain(line + n, sizeof line - (size_t)n - 1, said, strlen(said));
+    if (atomic_load(&elsewhere)) {
+        to_sink(level, line + n);
+        return;
+    }
     line[len++] = '\n';
     /* One write a line, so that lines of two threads never mix. */
     if (!hand_over(line, len) && write(STDERR_FILENO, line, len) < 0) return;
@@ -202,6 +232,7 @@ void ek_progress(const char *what, double done, double total)
     static double last, begun;
     static char of[80];
     static bool shown;
+    if (atomic_load(&elsewhere)) return;
     if (tty < 0) tty = isatty(STDERR_FILENO);
     if (!tty) return;
     double now = ek_now();

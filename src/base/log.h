@@ -12,6 +12,11 @@ typedef enum { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_NOTICE, EK_LOG_INFO, EK_LOG_DEB
 void ek_log_set(ek_log_level max); /* lines above this level are dropped; INFO at first */
 __attribute__((format(printf, 2, 3))) void ek_log(ek_log_level level, const char *fmt, ...);
 
+/* From now on lines, without their ends, go to fn in place of standard error, one at a time, and progress is not shown.
+ * fn NULL: they go nowhere. For a library, which has no say over its process's streams. fn logs nothing itself. */
+typedef void ek_log_fn(void *arg, int level, const char *line);
+void ek_log_to(ek_log_fn *fn, void *arg);
+
 /* From now on ek_log never waits for who reads standard error: lines go into a buffer of 256 KiB, and a thread writes
  * them. Lines that do not fit are lost, counted, and told by a line in their place once there is room. Until
  * ek_log_stop. Without a thread it stays as it was. Standard error's flags are not touched: other processes share them.

@@ -101,13 +101,11 @@ static bool found(ek_buf *out, const char *dir, const char *tail)
 ek_err ek_bundled_find(ek_buf *out)
 {
     char self[PATH_MAX];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0) return ek_fail(EK_ENOTFOUND, "the bundled one cannot be looked for: /proc/self/exe is unreadable");
-    self[n] = '\0';
-    *strrchr(self, '/') = '\0';
-    /* PREFIX/bin/evenkeel, then build/CONF/evenkeel in the source tree, then the tree itself. */
+    if (ek_own_folder(self, sizeof self)) return ek_fail_in(EK_ENOTFOUND, "the bundled one cannot be looked for");
+    /* PREFIX/bin/evenkeel or PREFIX/lib/libevenkeel.so, build/CONF in the source tree, the tree itself and the Python
+     * package, PREFIX/lib/TRIPLET/libevenkeel.so. */
     static const char *const tails[] = {"../share/evenkeel/models/pocket", "../../models/pocket", "models/pocket",
-                                        "../models/pocket"};
+                                        "../models/pocket", "../../share/evenkeel/models/pocket"};
     for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
         if (found(out, self, tails[i])) return EK_OK;
     /* A copy of the program alone, where it is installed too. */

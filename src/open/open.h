@@ -96,8 +96,9 @@ bool ek_model_is_file_name(const char *text);
  * folder that holds no model. */
 ek_err ek_model_find(ek_buf *out, const char *text);
 
-/* Appends the folder of the bundled model, found from the running program's path: models/pocket of the source tree or
- * ../share/evenkeel/models/pocket of an installation. ENOTFOUND names the folders that were tried. */
+/* Appends the folder of the bundled model, found from that of the program or the library (ek_own_folder): models/pocket
+ * of the source tree, ../share/evenkeel/models/pocket of an installation. ENOTFOUND names the folders that were tried.
+ */
 ek_err ek_bundled_find(ek_buf *out);
 
 #endif

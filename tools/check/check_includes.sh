@@ -26,6 +26,7 @@ BEGIN {
     allow["chat"]   = allow["replies"] "receipts chat "
     allow["open"]   = allow["chat"] "cuda gpu hub open "
     allow["serve"]  = allow["chat"] "hub open serve "
+    allow["capi"]   = allow["serve"] "lib capi "
     allow["batch"]  = allow["serve"] "cuda gpu batch "
     allow["cli"]    = allow["batch"] "convert cuda gpu hub cli "
 

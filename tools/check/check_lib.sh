@@ -13,10 +13,12 @@ bad=0
 dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
 make --no-print-directory B="$build" lib examples >"$dir/log" 2>&1 || { tail -n 20 "$dir/log"; exit 1; }
 
-declared=$(sed -n 's/^EK_API .*\b\(ek_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort)
+declared=$(sed -n 's/^EK_API .*\b\(ek_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort) # the operators
+engine=$(sed -n 's/^EK_API .*\b\(evenkeel_[a-z0-9_]*\)(.*/\1/p' include/*.h | sort)
 exported=$(nm -D --defined-only "$build/libevenkeel.so" | awk '$2 == "T" {sub("@.*", "", $3); print $3}' | sort)
 static=$(nm -g --defined-only "$build/libevenkeel.a" | awk 'NF == 3 {print $3}' | sort)
-[ "$declared" = "$exported" ] || { echo "the headers declare and libevenkeel.so exports:"; diff <(echo "$declared") <(echo "$exported"); bad=1; }
+both=$(printf '%s\n' "$declared" "$engine" | sort)
+[ -n "$engine" ] && [ "$both" = "$exported" ] || { echo "the headers declare and libevenkeel.so exports:"; diff <(echo "$both") <(echo "$exported"); bad=1; }
 [ "$declared" = "$static" ] || { echo "the headers declare and libevenkeel.a exports:"; diff <(echo "$declared") <(echo "$static"); bad=1; }
 nm -D --defined-only "$build/libevenkeel.so" | awk '$2 == "T" && $3 !~ /@@EVENKEEL_1$/ {print $3 " has no version"; bad = 1} END {exit bad}' || bad=1
 
@@ -61,6 +63,12 @@ done
 for name in $(grep -ohE '`ek_[a-z0-9_]+' docs/OPS.md docs/ops/*.md | tr -d '`' | sort -u); do
   case $name in *_) continue ;; esac # ek_view_*
   grep -qE "\\b$name\\b" include/*.h || { echo "docs name $name, which the headers do not have"; bad=1; }
+done
+for name in $engine; do
+  grep -qE "\b$name\b" docs/LIBRARY.md || { echo "docs/LIBRARY.md does not name $name"; bad=1; }
+done
+for name in $(grep -ohE '`evenkeel_[a-z0-9_]+' docs/LIBRARY.md | tr -d '`' | sort -u); do
+  grep -qE "\b$name\b" include/*.h || { echo "docs/LIBRARY.md names $name, which the headers do not have"; bad=1; }
 done
 for name in $declared; do
   grep -qE "\\b$name\\b|\\b${name%_*}_\\*" docs/OPS.md docs/ops/*.md || { echo "no page of docs names $name"; bad=1; }

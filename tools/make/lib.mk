@@ -1,33 +1,35 @@
 # libevenkeel, its examples, its bench, and the installation of everything.
 #
-# The archives of the layers hold internal names that begin with ek_ too. The shared object exports
-# what src/lib/evenkeel.map lists; the static one is one object whose hidden names are made local.
+# The archives of the layers hold internal names that begin with ek_ too. The shared object has the engine and the operators
+# and exports what src/lib/evenkeel.map lists; the static one is one object whose hidden names are made local.
 PREFIX  ?= /usr/local
 LIBDIR  ?= $(PREFIX)/lib
 SOVERSION := 0
-LIB_LAYERS := lib ops tensor base
+# The static library has the operators alone: they need no other library.
+OPS_LAYERS := lib ops tensor base
+OPS_OBJS   := $(foreach l,$(OPS_LAYERS),$(call objs,$l))
 # The program has the same objects: hidden names cost nothing where code may lie anywhere.
-LIB_OBJS   := $(foreach l,$(LIB_LAYERS),$(call objs,$l))
+LIB_OBJS   := $(foreach l,$(DEPS_capi),$(call objs,$l))
 SO := libevenkeel.so.$(VERSION)
 $(LIB_OBJS): PIC := -fPIC
 
-$B/lib/ek_below.a: $(filter-out $B/src/lib/%,$(LIB_OBJS))
+$B/lib/ek_below.a: $(filter-out $B/src/lib/%,$(OPS_OBJS))
 	@mkdir -p $(@D)
 	@rm -f $@ && $(AR) rcs $@ $^
 
-$B/$(SO): $(filter $B/src/lib/%,$(LIB_OBJS)) $B/lib/ek_below.a src/lib/evenkeel.map
-	$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libevenkeel.so.$(SOVERSION) -Wl,--version-script=src/lib/evenkeel.map -Wl,-z,defs \
-	  -o $@ $(filter %.o,$^) $B/lib/ek_below.a -lm
+$B/$(SO): $(call objs,lib) $(call objs,capi) $(filter-out %/ek_capi.a %/ek_lib.a,$(call libs,capi)) src/lib/evenkeel.map
+	$(call say,link $@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libevenkeel.so.$(SOVERSION) -Wl,--version-script=src/lib/evenkeel.map -Wl,-z,defs \
+	  -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -Wl,--as-needed $(LDLIBS)
 	@ln -sf $(SO) $B/libevenkeel.so.$(SOVERSION) && ln -sf $(SO) $B/libevenkeel.so
 
-$B/libevenkeel.a: $(filter $B/src/lib/%,$(LIB_OBJS)) $B/lib/ek_below.a
+$B/libevenkeel.a: $(call objs,lib) $B/lib/ek_below.a
 	$(LD) -r -o $B/lib/evenkeel.o $^
 	objcopy --localize-hidden $B/lib/evenkeel.o
 	@rm -f $@ && $(AR) rcs $@ $B/lib/evenkeel.o
 
 $B/evenkeel.pc: Makefile tools/make/lib.mk FORCE
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: evenkeel' \
-	  'Description: Operators of transformer inference, bit for bit the same in any company' 'Version: $(VERSION)' \
+	  'Description: Inference of Gemma 4 and its operators, bit for bit the same in any company' 'Version: $(VERSION)' \
 	  'Libs: -L$${libdir} -levenkeel' 'Libs.private: -lm -pthread' 'Cflags: -I$${includedir}' > $@
 
 .PHONY: lib examples install install-lib uninstall FORCE lib-grid bench-lib

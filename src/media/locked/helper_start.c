@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "media/locked/child.h"
 #include "media/locked/helper_parts.h"
 
@@ -20,15 +21,12 @@
 
 enum { FIRST_WORD = 20000 /* ms until it has found its libraries, on a machine that does other things */ };
 
-/* Beside the program, or where an installation has programs that nobody calls by hand. */
+/* Beside the program or the library, or where an installation has programs that nobody calls by hand. */
 static ek_err find(char *path, size_t room)
 {
     char self[3072], beside[3200];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
-        return ek_fail(EK_EIO, "no " PROGRAM ", which decodes pictures and sounds: /proc/self/exe is unreadable");
-    self[n] = '\0';
-    *strrchr(self, '/') = '\0';
+    if (ek_own_folder(self, sizeof self))
+        return ek_fail_in(EK_EIO, "no " PROGRAM ", which decodes pictures and sounds");
     snprintf(beside, sizeof beside, "%s/" PROGRAM, self);
     snprintf(path, room, "%s", beside);
     if (access(path, X_OK) == 0) return EK_OK;

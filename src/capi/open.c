@@ -1,0 +1,99 @@
+/* An engine from its options to its end. */
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/machine/cpu.h"
+#include "capi/state.h"
+
+enum { MAX_WAITING = 65536 };
+
+static ek_err open_opts(ek_open_opts *out, const evenkeel_options *o)
+{
+    if (o->max_waiting < 0) return ek_fail(EK_EINVAL, "max_waiting is %d, it must be 0 or more", o->max_waiting);
+    *out = (ek_open_opts){.model = o->model,
+                          .weights = o->weights,
+                          .kv = o->kv,
+                          .mmproj = o->mmproj,
+                          .media = !o->no_media,
+                          .chat = true,
+                          .device = o->device,
+                          .gpu_bytes = o->gpu_bytes,
+                          .threads = o->threads,
+                          .isa = o->isa,
+                          .draft = o->draft,
+                          .drafter = o->drafter,
+                          .ctx_tokens = o->context,
+                          .max_requests = o->max_requests,
+                          .max_queue = o->max_waiting ? o->max_waiting : MAX_WAITING,
+                          .kv_bytes = o->kv_bytes,
+                          .cache_bytes = o->cache_bytes < 0 ? EK_OPEN_NONE : o->cache_bytes,
+                          .cache_dir = o->cache_dir,
+                          .cache_disk_bytes = o->cache_disk_bytes};
+    return EK_OK;
+}
+
+static ek_err open_engine(evenkeel *e, const evenkeel_options *o)
+{
+    evenkeel_options known;
+    ek_open_opts opts;
+    EK_TRY(capi_take_struct(&known, sizeof known, o, o ? o->size : 0, "evenkeel_options"));
+    EK_TRY(open_opts(&opts, &known));
+    EK_TRY(ek_cpu_float_check());
+    EK_TRY(ek_open(&e->m, &opts));
+    EK_TRY(ek_engine_start(e->m.engine));
+    e->started = true;
+    return EK_OK;
+}
+
+ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
+{
+    *out = NULL;
+    evenkeel *e = ek_alloc(sizeof *e);
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->digesting, NULL);
+    const ek_err err = open_engine(e, options);
+    if (err) evenkeel_close(e);
+    else *out = e;
+    return capi_status(err);
+}
+
+void evenkeel_close(evenkeel *e)
+{
+    if (!e) return;
+    while (e->queues) evenkeel_queue_close(e->queues);
+    if (e->started) ek_engine_stop(e->m.engine, false);
+    ek_opened_close(&e->m);
+    pthread_mutex_destroy(&e->digesting);
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+int evenkeel_context(const evenkeel *e)
+{
+    return ek_engine_ctx(e->m.engine);
+}
+
+int evenkeel_vocab(const evenkeel *e)
+{
+    return ek_engine_vocab(e->m.engine);
+}
+
+const char *evenkeel_device(const evenkeel *e)
+{
+    return ek_opened_device(&e->m);
+}
+
+const char *evenkeel_numerics(const evenkeel *e)
+{
+    return ek_model_numerics_id(e->m.model);
+}
+
+ek_status evenkeel_digest(evenkeel *e, const char **out)
+{
+    ek_err err = EK_OK;
+    pthread_mutex_lock(&e->digesting);
+    if (!*e->digest) err = ek_open_digest(e->digest, e->m.path, NULL); /* the pool computes replies */
+    pthread_mutex_unlock(&e->digesting);
+    *out = e->digest;
+    return capi_status(err);
+}

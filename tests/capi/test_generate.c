@@ -1,0 +1,384 @@
+/* The library's requests of tokens: what they say, what they refuse, and that masks, resumption and company change
+ * nothing that they should not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <evenkeel.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static evenkeel *engine;
+static const int32_t prompt[] = {2, 105, 2364, 107, 3689, 563};
+enum { N_PROMPT = sizeof prompt / sizeof *prompt, ROOM = 64 };
+
+typedef struct answer {
+    int32_t tokens[ROOM];
+    uint64_t rows[ROOM];
+    int n;
+    evenkeel_event end; /* its texts are gone */
+    char said[200];
+} answer;
+
+static evenkeel_request asking(void)
+{
+    return (evenkeel_request){.size = sizeof(evenkeel_request),
+                              .tokens = prompt,
+                              .n_tokens = N_PROMPT,
+                              .max_tokens = 20,
+                              .ignore_eos = 1,
+                              .digest = 1};
+}
+
+static void read_all(evenkeel_queue *q, answer *a)
+{
+    evenkeel_event *e;
+    while ((e = evenkeel_next(q, -1))) {
+        if (e->kind == EVENKEEL_TOKEN) {
+            assert_true(a->n < ROOM);
+            a->tokens[a->n] = e->token;
+            a->rows[a->n++] = e->digest;
+        } else {
+            a->end = *e;
+            snprintf(a->said, sizeof a->said, "%s", e->text);
+        }
+        evenkeel_event_free(e);
+    }
+}
+
+static void run(const evenkeel_request *r, answer *a)
+{
+    evenkeel_queue *q;
+    memset(a, 0, sizeof *a);
+    assert_int_equal(evenkeel_queue_open(&q, engine), EK_DONE);
+    assert_int_equal(evenkeel_generate(q, r, NULL), EK_DONE);
+    read_all(q, a);
+    assert_int_equal(evenkeel_pending(q), 0);
+    evenkeel_queue_close(q);
+}
+
+static void a_reply_has_its_counts(void **state)
+{
+    answer a;
+    evenkeel_request r = asking();
+    (void)state;
+    run(&r, &a);
+    assert_int_equal(a.n, 20);
+    assert_int_equal(a.end.finish, EVENKEEL_LENGTH);
+    assert_int_equal(a.end.status, EK_DONE);
+    assert_int_equal(a.end.prompt_tokens, N_PROMPT);
+    assert_int_equal(a.end.tokens, 20);
+    assert_true(a.end.digest != 0 && a.end.request != 0);
+}
+
+/* In any place of a reply it goes on with the same tokens, rows and digest. */
+static void a_resumed_reply_is_the_same(void **state)
+{
+    answer whole, rest;
+    evenkeel_request r = asking();
+    int32_t tokens[N_PROMPT + ROOM];
+    (void)state;
+    r.temperature = 0.9f;
+    r.seed = 7;
+    r.repetition_penalty = 1.1f;
+    run(&r, &whole);
+    for (int at = 1; at < 20; at += 6) {
+        memcpy(tokens, prompt, sizeof prompt);
+        memcpy(tokens + N_PROMPT, whole.tokens, (size_t)at * sizeof *tokens);
+        r.tokens = tokens;
+        r.n_tokens = (size_t)(N_PROMPT + at);
+        r.n_replied = at;
+        run(&r, &rest);
+        assert_int_equal(rest.n, 20 - at);
+        assert_memory_equal(rest.tokens, whole.tokens + at, (size_t)rest.n * sizeof *tokens);
+        assert_memory_equal(rest.rows, whole.rows + at, (size_t)rest.n * sizeof *whole.rows);
+        assert_true(rest.end.digest == whole.end.digest);
+        assert_int_equal(rest.end.tokens, 20);
+        assert_int_equal(rest.end.prompt_tokens, N_PROMPT);
+    }
+}
+
+/* Even tokens after an even number of them, odd ones after an odd number. */
+static int even_odd(void *arg, const int32_t *tokens, int n, uint64_t *allowed)
+{
+    int *calls = arg;
+    ++*calls;
+    for (int i = 0; i < n; i++)
+        if (tokens[i] % 2 != i % 2) return 0; /* a guess, or a wrong history */
+    for (int id = n % 2; id < evenkeel_vocab(engine); id += 2) allowed[id / 64] |= (uint64_t)1 << (id % 64);
+    return 1;
+}
+
+static void a_mask_holds(void **state)
+{
+    answer a, again;
+    int calls = 0;
+    evenkeel_request r = asking();
+    (void)state;
+    r.mask = even_odd;
+    r.mask_arg = &calls;
+    run(&r, &a);
+    assert_int_equal(a.n, 20);
+    assert_true(calls >= 20);
+    for (int i = 0; i < a.n; i++) assert_int_equal(a.tokens[i] % 2, i % 2);
+
+    int32_t tokens[N_PROMPT + 9];
+    memcpy(tokens, prompt, sizeof prompt);
+    memcpy(tokens + N_PROMPT, a.tokens, 9 * sizeof *tokens);
+    r.tokens = tokens;
+    r.n_tokens = N_PROMPT + 9;
+    r.n_replied = 9;
+    run(&r, &again);
+    assert_memory_equal(again.tokens, a.tokens + 9, 11 * sizeof *tokens);
+    assert_true(again.end.digest == a.end.digest);
+}
+
+static int nothing(void *arg, const int32_t *tokens, int n, uint64_t *allowed)
+{
+    (void)arg, (void)tokens, (void)allowed;
+    return n >= 3;
+}
+
+static void a_mask_of_nothing_is_an_error(void **state)
+{
+    answer a;
+    evenkeel_request r = asking();
+    (void)state;
+    r.mask = nothing;
+    run(&r, &a);
+    assert_int_equal(a.n, 3);
+    assert_int_equal(a.end.finish, EVENKEEL_ERROR);
+    assert_true(a.end.status != EK_DONE && a.said[0]);
+}
+
+static int32_t best[ROOM];
+static int n_rows, first_row;
+
+static void keep_best(void *arg, int position, const float *row)
+{
+    int at = 0;
+    (void)arg;
+    for (int i = 1; i < evenkeel_vocab(engine); i++)
+        if (row[i] > row[at]) at = i;
+    if (n_rows == 0) first_row = position;
+    assert_int_equal(position, first_row + n_rows);
+    best[n_rows++] = at;
+}
+
+static void rows_of_logits_are_those_of_the_tokens(void **state)
+{
+    answer a;
+    evenkeel_request r = asking();
+    (void)state;
+    r.logits = keep_best;
+    n_rows = 0;
+    run(&r, &a);
+    assert_int_equal(n_rows, 20);
+    assert_int_equal(first_row, N_PROMPT);
+    int same = 0;
+    for (int i = 0; i < 20; i++) same += best[i] == a.tokens[i];
+    assert_true(same >= 19); /* suppressed ids aside */
+    n_rows = 0;
+    r.prompt_logits_from = -1;
+    run(&r, &a);
+    assert_int_equal(first_row, 1);
+    assert_int_equal(n_rows, N_PROMPT - 1 + 20);
+}
+
+static void the_descriptor_says_when_events_wait(void **state)
+{
+    evenkeel_queue *q;
+    evenkeel_request r = asking();
+    (void)state;
+    assert_int_equal(evenkeel_queue_open(&q, engine), EK_DONE);
+    struct pollfd p = {.fd = evenkeel_fd(q), .events = POLLIN};
+    assert_int_equal(poll(&p, 1, 0), 0);
+    assert_null(evenkeel_next(q, 0));
+    assert_null(evenkeel_next(q, -1)); /* no request is left */
+    assert_int_equal(evenkeel_generate(q, &r, NULL), EK_DONE);
+    assert_int_equal(evenkeel_pending(q), 1);
+    int n = 0;
+    while (evenkeel_pending(q) > 0) {
+        assert_int_equal(poll(&p, 1, 10000), 1);
+        for (evenkeel_event *e; (e = evenkeel_next(q, 0)); n++) evenkeel_event_free(e);
+    }
+    assert_int_equal(n, 21);
+    assert_int_equal(poll(&p, 1, 0), 0);
+    evenkeel_queue_close(q);
+}
+
+static void a_closed_queue_cancels(void **state)
+{
+    evenkeel_queue *q;
+    evenkeel_request r = asking();
+    (void)state;
+    r.max_tokens = 0;
+    assert_int_equal(evenkeel_queue_open(&q, engine), EK_DONE);
+    for (int i = 0; i < 8; i++) assert_int_equal(evenkeel_generate(q, &r, NULL), EK_DONE);
+    evenkeel_event_free(evenkeel_next(q, -1));
+    evenkeel_queue_close(q);
+    answer a;
+    r.max_tokens = 20;
+    run(&r, &a); /* nothing is left in the way */
+    assert_int_equal(a.n, 20);
+}
+
+static void refused(const evenkeel_request *r, ek_status want, const char *text)
+{
+    evenkeel_queue *q;
+    assert_int_equal(evenkeel_queue_open(&q, engine), EK_DONE);
+    assert_int_equal(evenkeel_generate(q, r, NULL), want);
+    if (!strstr(ek_last_error(), text)) fail_msg("no \"%s\" in: %s", text, ek_last_error());
+    assert_int_equal(evenkeel_pending(q), 0);
+    evenkeel_queue_close(q);
+}
+
+static void wrong_requests_are_refused(void **state)
+{
+    static int32_t many[5000];
+    struct {
+        evenkeel_request known;
+        int more;
+    } later = {asking(), 0};
+    (void)state;
+    evenkeel_request r = asking();
+    r.size = 0;
+    refused(&r, EK_BAD_ARGUMENT, "sizeof(evenkeel_request)");
+    later.known.size = sizeof later;
+    later.more = 1;
+    refused(&later.known, EK_NOT_SUPPORTED, "evenkeel_request: byte");
+    r = asking();
+    r.n_tokens = 0;
+    refused(&r, EK_BAD_ARGUMENT, "at least");
+    r = asking();
+    r.tokens = many;
+    r.n_tokens = 5000;
+    refused(&r, EK_TOO_LONG, "5000");
+    r = asking();
+    r.n_replied = N_PROMPT;
+    refused(&r, EK_BAD_ARGUMENT, "n_replied is 6");
+    r = asking();
+    r.temperature = -1;
+    refused(&r, EK_BAD_ARGUMENT, "temperature");
+    r = asking();
+    r.max_tokens = -1;
+    refused(&r, EK_BAD_ARGUMENT, "max_tokens");
+    const int32_t wrong[] = {1 << 30};
+    r = asking();
+    r.tokens = wrong;
+    r.n_tokens = 1;
+    refused(&r, EK_BAD_ARGUMENT, "1073741824");
+}
+
+static void a_longer_struct_of_zeros_is_fine(void **state)
+{
+    struct {
+        evenkeel_request known;
+        char more[40];
+    } later = {.known = asking()};
+    answer a, b;
+    (void)state;
+    evenkeel_request r = asking();
+    run(&r, &a);
+    later.known.size = sizeof later;
+    run(&later.known, &b);
+    assert_true(a.end.digest == b.end.digest);
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    evenkeel *e = engine;
+    evenkeel_options o = {.size = sizeof o, .model = "/nowhere"};
+    (void)state;
+    assert_int_equal(evenkeel_open(&e, &o), EK_NOT_FOUND);
+    assert_null(e);
+    o = (evenkeel_options){.size = sizeof o, .model = "models/pocket", .device = "fpga"};
+    assert_int_equal(evenkeel_open(&e, &o), EK_BAD_ARGUMENT);
+    assert_non_null(strstr(ek_last_error(), "fpga"));
+    o = (evenkeel_options){.size = 0};
+    assert_int_equal(evenkeel_open(&e, &o), EK_BAD_ARGUMENT);
+    assert_int_equal(evenkeel_open(&e, NULL), EK_BAD_ARGUMENT);
+}
+
+static void text_becomes_tokens_and_back(void **state)
+{
+    const char text[] = "<start_of_turn>The weather in Troms\xc3\xb8";
+    int32_t ids[sizeof text];
+    char back[2 * sizeof text];
+    (void)state;
+    size_t n = evenkeel_tokenize(engine, text, strlen(text), 0, ids, sizeof ids / sizeof *ids);
+    assert_true(n > 0 && n <= strlen(text));
+    assert_int_equal(evenkeel_tokenize(engine, text, strlen(text), 0, NULL, 0), n);
+    assert_int_equal(evenkeel_detokenize(engine, ids, n, 1, back, sizeof back), strlen(text));
+    assert_memory_equal(back, text, strlen(text));
+    size_t bytes = 0, k;
+    for (size_t i = 0; i < n; i++) evenkeel_token(engine, ids[i], &k), bytes += k;
+    assert_int_equal(bytes, strlen(text));
+    assert_int_equal(evenkeel_tokenize(engine, "<turn|>", 7, 1, ids, 1), 1);
+    assert_int_equal(evenkeel_detokenize(engine, ids, 1, 0, back, sizeof back), 0);
+    assert_string_equal(evenkeel_token(engine, -5, &k), "");
+}
+
+static int n_lines;
+
+static void count(void *arg, int level, const char *line)
+{
+    (void)arg;
+    n_lines += level >= 0 && line[0] && !strchr(line, '\n');
+}
+
+/* Standard error of a second engine's whole life. */
+static void nothing_is_written_to_standard_error(void **state)
+{
+    int ends[2], was = dup(2);
+    char text[64];
+    evenkeel *e;
+    evenkeel_options o = {.size = sizeof o, .model = "models/pocket", .device = "cpu", .cache_dir = "/dev/null/none"};
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], 2);
+    close(ends[1]);
+    evenkeel_log(count, NULL);
+    const ek_status got = evenkeel_open(&e, &o);
+    evenkeel_close(e);
+    evenkeel_log(NULL, NULL);
+    o.cache_dir = NULL;
+    const ek_status second = evenkeel_open(&e, &o);
+    evenkeel_close(e);
+    dup2(was, 2);
+    close(was);
+    assert_int_equal(read(ends[0], text, sizeof text), 0);
+    close(ends[0]);
+    assert_true(got == EK_DONE || ek_last_error()[0]);
+    assert_int_equal(second, EK_DONE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_has_its_counts),
+        cmocka_unit_test(a_resumed_reply_is_the_same),
+        cmocka_unit_test(a_mask_holds),
+        cmocka_unit_test(a_mask_of_nothing_is_an_error),
+        cmocka_unit_test(rows_of_logits_are_those_of_the_tokens),
+        cmocka_unit_test(the_descriptor_says_when_events_wait),
+        cmocka_unit_test(a_closed_queue_cancels),
+        cmocka_unit_test(wrong_requests_are_refused),
+        cmocka_unit_test(a_longer_struct_of_zeros_is_fine),
+        cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(text_becomes_tokens_and_back),
+        cmocka_unit_test(nothing_is_written_to_standard_error),
+    };
+    evenkeel_options o = {.size = sizeof o, .model = "models/pocket", .device = "cpu", .threads = 2, .context = 512};
+    if (evenkeel_open(&engine, &o) != EK_DONE) {
+        fprintf(stderr, "%s\n", ek_last_error());
+        return 1;
+    }
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    evenkeel_close(engine);
+    return failed;
+}

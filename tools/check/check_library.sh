@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# The engine of libevenkeel from outside: programs that are built against the installed headers alone, by pkg-config, give
+# the server's bits. Usage: check_library.sh BUILD_DIR
+# tier: all
+# runs: make
+set -eu
+cd "$(dirname "$0")/../.."
+build=$1
+[ -x "$build/evenkeel" ] || { echo "no $build/evenkeel: not run"; exit 77; }
+model=models/pocket conf=release flags=-O2
+case $build in *asan | *ubsan) echo "the thread sanitizer's build has the test: not run"; exit 77 ;; esac
+case $build in *tsan) model=$build/tiny conf=tsan flags='-O1 -g -fsanitize=thread'; python3 tests/e2e/tiny_model.py "$model" ;; esac
+dir=$(mktemp -d); trap 'rm -rf "$dir"' EXIT
+make --no-print-directory B="$build" CONF="$conf" PREFIX="$dir/usr" install-lib >"$dir/log" 2>&1 || { tail -n 20 "$dir/log"; exit 1; }
+export PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig LD_LIBRARY_PATH=$dir/usr/lib TSAN_OPTIONS=halt_on_error=1
+cc=${CC:-cc}
+# shellcheck disable=SC2086 # flags are words
+$cc -std=gnu99 -Wall -Wextra -Werror $flags tests/capi/installed/many.c $(pkg-config --cflags --libs evenkeel) -pthread -o "$dir/many"
+PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/library.py "${SERVER:-$build/evenkeel}" "$model" "$dir/many"
