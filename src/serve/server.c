@@ -52,6 +52,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     (void)fd, (void)what;
     note_broken(s);
     ek_ready_tick(s);
+    ek_supervised_tick(s);
     ek_sessions_tick(s);
     ek_audits_tick(s);
     ek_background_tick(s);
@@ -229,6 +230,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->card.audio = s->chat->media.audio;
     set_limits(s, &opts->limits);
     ek_fingerprint_open(s, opts);
+    ek_supervised_open(s);
     ek_err err = open_all(s, opts);
     if (err) {
         ek_server_close(s);

@@ -46,6 +46,12 @@ struct ek_server {
     ek_metrics metrics;
     ek_canary *canary;
     struct ek_fingerprint_state *identity; /* fingerprint.c */
+    struct { /* supervised.c: what a supervisor was told last, and when by ek_now(); 0: never */
+        ek_readiness said;
+        bool ready; /* READY=1 was sent */
+        int running, waiting;
+        double said_at, alive_at, watchdog; /* seconds between signs of life; 0: it wants none */
+    } supervised;
     bool stalled;
     size_t reserve_spent;              /* ek_reserve_times_spent() at the latest tick */
     int64_t started;                   /* seconds since 1970 */
@@ -89,6 +95,8 @@ void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenizer_info.c 
 void ek_fingerprint_reply(ek_server *s, ek_exchange *x);
 /* Its SHA-256 as the header x-evenkeel-fingerprint of x, once it is known. */
 void ek_fingerprint_header(ek_server *s, ek_exchange *x);
+void ek_supervised_open(ek_server *s);
+void ek_supervised_tick(ek_server *s); /* behind ek_ready_tick */
 void ek_fingerprint_open(ek_server *s, const ek_server_opts *o);
 void ek_fingerprint_close(ek_server *s); /* after the workers */
 void ek_slots_reply(ek_server *s, ek_exchange *x);

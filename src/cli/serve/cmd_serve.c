@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/notify.h"
 #include "base/machine/cpu.h"
 #include "base/log.h"
 #include "base/machine/pool.h"
@@ -388,6 +389,7 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_bound bound;
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
+    ek_notify("STATUS=loads the model\n");
     err = open_ffmpeg(&ffmpeg, cli);
     if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
