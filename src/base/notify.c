@@ -8,19 +8,41 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+static struct {
+    struct sockaddr_un to;
+    socklen_t size; /* 0: nobody asks */
+    double watchdog;
+} supervisor;
+
+static double seconds(const char *usec, const char *pid)
+{
+    char *end;
+    if (!usec || (pid && *pid && (strtoll(pid, &end, 10) != getpid() || *end))) return 0;
+    errno = 0;
+    const long long n = strtoll(usec, &end, 10);
+    return errno || end == usec || *end || n <= 0 ? 0 : (double)n / 1e6;
+}
+
+void ek_notify_open(const char *name, const char *watchdog_usec, const char *watchdog_pid)
+{
+    const size_t n = name ? strlen(name) : 0;
+    memset(&supervisor, 0, sizeof supervisor);
+    if (n < 2 || n >= sizeof supervisor.to.sun_path || (*name != '/' && *name != '@')) return;
+    supervisor.to.sun_family = AF_UNIX;
+    memcpy(supervisor.to.sun_path, name, n);
+    if (*name == '@') supervisor.to.sun_path[0] = '\0'; /* an abstract name has no NUL behind it */
+    supervisor.size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'));
+    supervisor.watchdog = seconds(watchdog_usec, watchdog_pid);
+}
+
 bool ek_notify(const char *lines)
 {
-    const char *name = getenv("NOTIFY_SOCKET");
-    struct sockaddr_un to = {.sun_family = AF_UNIX};
-    const size_t n = name ? strlen(name) : 0;
-    if (n < 2 || n >= sizeof to.sun_path || (*name != '/' && *name != '@')) return true;
-    memcpy(to.sun_path, name, n);
-    if (*name == '@') to.sun_path[0] = '\0'; /* an abstract name has no NUL behind it */
-    const socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n + (*name == '/'));
+    if (!supervisor.size) return true;
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
+    const struct sockaddr *to = (const struct sockaddr *)&supervisor.to;
     ssize_t sent;
-    do sent = sendto(fd, lines, strlen(lines), MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&to, size);
+    do sent = sendto(fd, lines, strlen(lines), MSG_DONTWAIT | MSG_NOSIGNAL, to, supervisor.size);
     while (sent < 0 && errno == EINTR);
     close(fd);
     return sent >= 0;
@@ -28,11 +50,5 @@ bool ek_notify(const char *lines)
 
 double ek_notify_watchdog(void)
 {
-    const char *text = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");
-    char *end;
-    if (!text || !getenv("NOTIFY_SOCKET")) return 0;
-    if (pid && *pid && (strtoll(pid, &end, 10) != getpid() || *end)) return 0;
-    errno = 0;
-    const long long usec = strtoll(text, &end, 10);
-    return errno || end == text || *end || usec <= 0 ? 0 : (double)usec / 1e6;
+    return supervisor.watchdog;
 }

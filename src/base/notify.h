@@ -5,13 +5,15 @@
 
 #include <stdbool.h>
 
-/* Sends the lines as one message. Never waits. true: sent, or nobody asked for it (no NOTIFY_SOCKET, or none that this
- * knows: a path, or @ and an abstract name). false: the supervisor's queue is full or its socket gone; ask again later.
- */
+/* What the supervisor gave, NULL for what is not there: NOTIFY_SOCKET (a path, or @ and an abstract name; another one
+ * is ignored), WATCHDOG_USEC and WATCHDOG_PID. Once, before there are threads; without it nobody is told anything. */
+void ek_notify_open(const char *socket, const char *watchdog_usec, const char *watchdog_pid);
+
+/* Sends the lines as one message. Never waits. true: sent, or nobody asks for it. false: the supervisor's queue is full
+ * or its socket gone; ask again later. Any thread. */
 bool ek_notify(const char *lines);
 
-/* Seconds within which the supervisor wants to hear "WATCHDOG=1" of this process (WATCHDOG_USEC, WATCHDOG_PID); 0:
- * never. */
+/* Seconds within which the supervisor wants to hear "WATCHDOG=1" of this process; 0: never. */
 double ek_notify_watchdog(void);
 
 #endif

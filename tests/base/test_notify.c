@@ -26,7 +26,7 @@ static int listening(const char *name)
     const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
     const size_t size = offsetof(struct sockaddr_un, sun_path) + n + (*name == '/');
     assert_int_equal(bind(fd, (const struct sockaddr *)&at, (socklen_t)size), 0);
-    assert_int_equal(setenv("NOTIFY_SOCKET", name, 1), 0);
+    ek_notify_open(name, NULL, NULL);
     return fd;
 }
 
@@ -71,10 +71,11 @@ static void test_nobody_asks(void **state)
     char longer[200] = "/";
     memset(longer + 1, 'x', sizeof longer - 2);
     const char *const none[] = {"", "@", "/", "relative", "vsock:2:1", longer};
-    unsetenv("NOTIFY_SOCKET");
+    ek_notify_open(NULL, "1000000", NULL);
     assert_true(ek_notify("READY=1\n"));
+    assert_true(ek_notify_watchdog() == 0);
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
-        setenv("NOTIFY_SOCKET", none[i], 1);
+        ek_notify_open(none[i], NULL, NULL);
         assert_true(ek_notify("READY=1\n"));
     }
 }
@@ -82,25 +83,26 @@ static void test_nobody_asks(void **state)
 static void test_watchdog(void **state)
 {
     (void)state;
-    char pid[32];
-    snprintf(pid, sizeof pid, "%d", (int)getpid());
-    unsetenv("WATCHDOG_PID");
-    setenv("NOTIFY_SOCKET", "@x", 1);
-    setenv("WATCHDOG_USEC", "60000000", 1);
-    assert_true(ek_notify_watchdog() == 60.0);
-    setenv("WATCHDOG_PID", pid, 1);
-    assert_true(ek_notify_watchdog() == 60.0);
-    setenv("WATCHDOG_PID", "1", 1);
-    assert_true(ek_notify_watchdog() == 0);
-    unsetenv("WATCHDOG_PID");
-    const char *const wrong[] = {"", "0", "-1", "6x", "99999999999999999999"};
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        setenv("WATCHDOG_USEC", wrong[i], 1);
-        assert_true(ek_notify_watchdog() == 0);
+    char own[32];
+    snprintf(own, sizeof own, "%d", (int)getpid());
+    const struct {
+        const char *usec, *pid;
+        double seconds;
+    } rows[] = {{"60000000", NULL, 60},
+                {"60000000", own, 60},
+                {"60000000", "", 60},
+                {"500000", own, 0.5},
+                {"60000000", "1", 0},
+                {NULL, own, 0},
+                {"", NULL, 0},
+                {"0", NULL, 0},
+                {"-1", NULL, 0},
+                {"6x", NULL, 0},
+                {"99999999999999999999", NULL, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ek_notify_open("@x", rows[i].usec, rows[i].pid);
+        assert_true(ek_notify_watchdog() == rows[i].seconds);
     }
-    setenv("WATCHDOG_USEC", "1000000", 1);
-    unsetenv("NOTIFY_SOCKET");
-    assert_true(ek_notify_watchdog() == 0);
 }
 
 int main(void)

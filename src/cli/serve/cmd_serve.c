@@ -379,6 +379,7 @@ int ek_cmd_serve(const ek_cli *cli)
     ek_opened m;
     ek_ffmpeg *ffmpeg;
     ek_log_start();
+    ek_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"));
     if (cli->verbose && !strcmp(cli->verbose, "cache")) ek_log_topics_set(EK_LOG_CACHE);
     if (raise_descriptors((int)cli->max_connections)) return ek_cli_wrong(cli, "%s", ek_err_text());
     early said = {0};
