@@ -145,6 +145,8 @@ typedef struct evenkeel_event {
     uint64_t digest;     /* with `digest`. TOKEN: of the row of logits. END: of all rows */
     evenkeel_finish finish;
     ek_status status;
+    const char *state;                /* END of a chat with one reply that was cancelled: a JSON object that resumes it
+                                         (evenkeel_chat); else "" */
     int prompt_tokens, cached_tokens; /* cached: of the prompt, computed for an earlier request */
     int tokens, reasoning_tokens;     /* of the reply, the stop token too; of these, thoughts */
 } evenkeel_event;
@@ -214,6 +216,19 @@ typedef struct evenkeel_request {
 /* Hands over a request, whose events come to queue. id may be NULL. EK_BAD_ARGUMENT with field, value and range,
  * EK_TOO_LONG, EK_BUSY, EK_CLOSING: then there are no events. */
 EK_API ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id);
+
+/* A chat: n bytes of JSON as the body of the server's /v1/chat/completions (docs/API.md): messages, tools, pictures and
+ * sounds, sampling, response_format, "evenkeel": {"digest": true}. "stream" is ignored. A reply without "seed" draws
+ * one. The text is copied and read on another thread: mistakes in it come as an END with EK_BAD_ARGUMENT. user comes
+ * back in events; id may be NULL. EK_TOO_LONG beyond 128 MiB, EK_FAILED without a thread: then there are no events.
+ *
+ * A state, as "evenkeel": {"resume": state} beside the same fields, resumes a reply, also in another process with the
+ * same model and options: the events of its text so far come again, then its other tokens. */
+EK_API ek_status evenkeel_chat(evenkeel_queue *queue, const char *json, size_t n, void *user, evenkeel_id *id);
+/* The tokens of the prompt that such a body has, for evenkeel_generate: at most `room` of them are written, *n_tokens
+ * is how many there are. On the calling thread. EK_NOT_SUPPORTED for one with pictures or sounds. */
+EK_API ek_status evenkeel_chat_tokens(evenkeel *engine, const char *json, size_t n, int32_t *tokens, size_t room,
+                                      size_t *n_tokens);
 
 /* Ends a request soon; its END comes all the same. Ids that are unknown or have ended are ignored. */
 EK_API void evenkeel_cancel(evenkeel *engine, evenkeel_id id);

@@ -51,6 +51,7 @@ ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
     evenkeel *e = ek_alloc(sizeof *e);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->digesting, NULL);
+    capi_workers_init(&e->workers);
     const ek_err err = open_engine(e, options);
     if (err) evenkeel_close(e);
     else *out = e;
@@ -61,6 +62,7 @@ void evenkeel_close(evenkeel *e)
 {
     if (!e) return;
     while (e->queues) evenkeel_queue_close(e->queues);
+    capi_workers_close(&e->workers);
     if (e->started) ek_engine_stop(e->m.engine, false);
     ek_opened_close(&e->m);
     pthread_mutex_destroy(&e->digesting);

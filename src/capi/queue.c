@@ -79,7 +79,8 @@ static const char *keep(char **at, const char *text, size_t n)
 static capi_event *copy(const capi_request *r, const evenkeel_event *e)
 {
     const size_t n_name = e->name ? strlen(e->name) : 0, n_id = e->call_id ? strlen(e->call_id) : 0;
-    capi_event *c = ek_alloc(sizeof *c + e->n + n_name + n_id + 3);
+    const size_t n_state = e->state ? strlen(e->state) : 0;
+    capi_event *c = ek_alloc(sizeof *c + e->n + n_name + n_id + n_state + 4);
     char *at = c->bytes;
     c->out = *e;
     c->out.request = r->id;
@@ -87,6 +88,7 @@ static capi_event *copy(const capi_request *r, const evenkeel_event *e)
     c->out.text = keep(&at, e->text, e->n);
     c->out.name = keep(&at, e->name, n_name);
     c->out.call_id = keep(&at, e->call_id, n_id);
+    c->out.state = keep(&at, e->state, n_state);
     return c;
 }
 

@@ -10,6 +10,18 @@
 
 #include "open/open.h"
 
+struct chat;
+/* Chats on their way to a thread that reads bodies and writes whole replies, away from the engine's and the program's.
+ */
+typedef struct capi_workers {
+    pthread_mutex_t lock; /* of all below */
+    pthread_cond_t wake;
+    struct chat *first, **last;
+    pthread_t thread[2];
+    int n_threads;
+    bool closing;
+} capi_workers;
+
 typedef struct capi_request capi_request;
 /* What every request has. A kind of request begins with it. */
 struct capi_request {
@@ -28,6 +40,7 @@ struct evenkeel {
     evenkeel_id last_id;
     evenkeel_queue *queues;
     bool started;
+    capi_workers workers;
     pthread_mutex_t digesting; /* of the model's digest, "" until it was asked for */
     char digest[EK_MODEL_DIGEST];
 };
@@ -58,6 +71,10 @@ void capi_take_back(capi_request *r);
 void capi_post(const capi_request *r, const evenkeel_event *e);
 /* Takes r off the table and appends its END. r's owner frees it then. */
 void capi_end(capi_request *r, const evenkeel_event *e);
+
+/* With the threads' first chat they start; capi_workers_close ends them, when no chat is left. */
+void capi_workers_init(capi_workers *w);
+void capi_workers_close(capi_workers *w);
 
 /* The event of an error with its sentence: an END of no counts. */
 evenkeel_event capi_error(ek_err err, const char *text);

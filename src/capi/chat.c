@@ -1,0 +1,300 @@
+/* Chats: bodies as the server's chat completions have them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "capi/chat.h"
+#include "media/locked/helper.h"
+
+enum { MAX_BODY = 128 << 20, MAX_VALUES = 1000000 };
+
+/* --- the body --- */
+
+/* ek_api_limits.count */
+static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
+{
+    (void)arg, (void)n, (void)n_new;
+    if (size->values <= MAX_VALUES) return EK_OK;
+    return ek_fail(EK_ETOOLARGE, "the body has %zu JSON values, at most %d are read", (size_t)size->values, MAX_VALUES);
+}
+
+static ek_err prepare(evenkeel *e, ek_api_request *r, ek_turn_prompt *prompt, const char *body, size_t n,
+                      const atomic_bool *dropped)
+{
+    const ek_config *c = ek_model_config(e->m.model);
+    ek_api_limits l = {.defaults = ek_sampling_greedy(),
+                       .n_vocab = c->vocab_size,
+                       .ctx_tokens = ek_engine_ctx(e->m.engine),
+                       .media = &e->m.chat.media,
+                       .identity = ek_model_numerics_id(e->m.model),
+                       .now = ek_unix_time(),
+                       .keep_forms = true,
+                       .count = count};
+    l.defaults.temperature = c->temperature;
+    l.defaults.top_p = c->top_p;
+    l.defaults.top_k = c->top_k;
+    ek_json_size size;
+    ek_json_scan(&size, body, n);
+    EK_TRY(count(NULL, &size, n, 0));
+    ek_helper_allow(EK_REQUEST_CPU_MS * 1000);
+    ek_wanted_until(dropped);
+    const ek_err err = ek_api_prepare(r, prompt, &ek_dialect_openai_chat, &e->m.chat, body, n, &l);
+    ek_wanted_until(NULL);
+    ek_helper_allow(0);
+    return err;
+}
+
+ek_status evenkeel_chat_tokens(evenkeel *e, const char *json, size_t n, int32_t *tokens, size_t room, size_t *n_tokens)
+{
+    ek_api_request r = {0};
+    ek_turn_prompt prompt = {0};
+    *n_tokens = 0;
+    ek_err err = n > MAX_BODY ? ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY)
+                              : prepare(e, &r, &prompt, json, n, NULL);
+    if (!err && prompt.n_parts > 0)
+        err = ek_fail(EK_EUNSUPPORTED, "a prompt with %d pictures and sounds is no list of tokens", prompt.n_parts);
+    if (!err) {
+        *n_tokens = prompt.ids.len;
+        const size_t fit = prompt.ids.len < room ? prompt.ids.len : room;
+        if (fit > 0) memcpy(tokens, prompt.ids.data, fit * sizeof *tokens);
+    }
+    ek_turn_prompt_fini(&prompt);
+    ek_api_request_fini(&r);
+    return capi_status(err);
+}
+
+/* --- turns --- */
+
+static void hand_over(chat *c)
+{
+    capi_workers *w = &c->base.engine->workers;
+    pthread_mutex_lock(&w->lock);
+    c->next = NULL;
+    *w->last = c;
+    w->last = &c->next;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* On the engine's thread. */
+static void on_news(void *arg, const ek_turn_news *news)
+{
+    chat_choice *choice = news->user;
+    chat *c = choice->chat;
+    (void)arg;
+    pthread_mutex_lock(&c->lock);
+    if (news->token >= 0 && c->reply.n == 1) ek_ids_add(&c->tokens, news->token);
+    ek_turn_feed(choice->turn, news);
+    if (!ek_turn_live(choice->turn)) c->n_ended++;
+    const bool over = !ek_turn_live(choice->turn) && c->running && c->n_ended == c->n_submitted;
+    pthread_mutex_unlock(&c->lock);
+    if (over) hand_over(c);
+}
+
+static void cancel(capi_request *r)
+{
+    chat *c = (chat *)(void *)r;
+    atomic_store(&c->dropped, true);
+    pthread_mutex_lock(&c->lock);
+    for (int i = 0; i < c->n_submitted; i++) ek_turn_cancel(c->choices[i].turn);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Unique also among processes: ids of calls follow from it, and a conversation may have calls of several. */
+static void make_id(chat *c)
+{
+    uint8_t bytes[12];
+    char *at = c->id + snprintf(c->id, sizeof c->id, "%s", ek_dialect_openai_chat.id_prefix);
+    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) memcpy(bytes, &c->base.id, sizeof c->base.id);
+    for (size_t i = 0; i < sizeof bytes; i++) at += snprintf(at, 3, "%02x", bytes[i]);
+}
+
+static void set_up(chat *c)
+{
+    ek_api_request *r = &c->req;
+    ek_resume *resume = &r->resume;
+    const bool resumed = resume->tokens.len > 0;
+    const bool draws = !r->has_seed && r->turn.sampling.temperature >= EK_MIN_TEMPERATURE;
+    evenkeel *e = c->base.engine;
+    if (!r->has_seed && !resumed && getrandom(&r->turn.sampling.seed, sizeof r->turn.sampling.seed, 0) > 0)
+        r->turn.sampling.seed >>= 11; /* exact as a double */
+    if (resumed) snprintf(c->id, sizeof c->id, "%s", resume->id);
+    else make_id(c);
+    if (!resumed)
+        resume->begin = ek_resume_begin(ek_dialect_openai_chat.path, ek_model_numerics_id(e->m.model), &c->prompt,
+                                        &r->turn, ek_buf_text(&r->form_text));
+    for (size_t i = 0; i + 1 < resume->tokens.len; i++) ek_ids_add(&c->tokens, resume->tokens.data[i]);
+    c->choices = ek_alloc((size_t)r->n * sizeof *c->choices);
+    c->results = ek_alloc((size_t)r->n * sizeof *c->results);
+    c->reply = (ek_api_reply){.id = c->id,
+                              .model = r->model && *r->model ? r->model : EK_BATCH_MODEL,
+                              .fingerprint = ek_model_numerics_id(e->m.model),
+                              .created = resumed ? resume->created : ek_unix_time(),
+                              .n = r->n,
+                              .n_prompts = 1,
+                              .seed = draws ? &r->turn.sampling.seed : NULL,
+                              .choices = c->results,
+                              .own = r->own,
+                              .tokenizer = e->m.chat.tokenizer,
+                              .turn = &r->turn};
+}
+
+static ek_err open_turn(chat *c, int i)
+{
+    ek_turn_opts opts = c->req.turn;
+    ek_resume *resume = &c->req.resume;
+    chat_choice *choice = &c->choices[i];
+    *choice = (chat_choice){.chat = c, .index = i};
+    opts.choice = i;
+    const ek_turn_resumed resumed = {.tokens = resume->tokens.data,
+                                     .n = (int)resume->tokens.len,
+                                     .n_cached = resume->cached,
+                                     .n_images_kept = resume->cached_media[0],
+                                     .n_sounds_kept = resume->cached_media[1],
+                                     .digest = resume->has_logits ? &resume->logits : NULL,
+                                     .bounds = &resume->bounds};
+    if (resumed.n > 0) opts.resumed = &resumed;
+    EK_TRY(ek_turn_open(&choice->turn, &c->base.engine->m.chat, &c->prompt, &opts, chat_on_reply, choice));
+    c->results[i] = ek_turn_result_of(choice->turn);
+    c->n_opened++;
+    return EK_OK;
+}
+
+/* The caller holds the lock. */
+static ek_err submit(chat *c)
+{
+    for (int i = 0; i < c->reply.n; i++) {
+        if (atomic_load(&c->dropped)) return ek_fail(EK_ECANCELLED, "cancelled");
+        EK_TRY(open_turn(c, i));
+        EK_TRY(ek_turn_submit(c->choices[i].turn, c->base.engine->m.engine, &c->prompt, on_news, NULL, &c->choices[i]));
+        c->n_submitted++;
+    }
+    return EK_OK;
+}
+
+static void keep_error(chat *c, ek_err err)
+{
+    c->err = err;
+    snprintf(c->why, sizeof c->why, "%s", ek_err_text());
+}
+
+/* --- a worker's part: the beginning and the end of a chat --- */
+
+static void close_chat(chat *c)
+{
+    for (int i = 0; i < c->n_opened; i++) {
+        ek_turn_close(c->choices[i].turn);
+        free(c->choices[i].name);
+        ek_buf_fini(&c->choices[i].args);
+    }
+    free(c->choices);
+    free(c->results);
+    ek_ids_fini(&c->tokens);
+    ek_turn_prompt_fini(&c->prompt);
+    ek_api_request_fini(&c->req);
+    pthread_mutex_destroy(&c->lock);
+    free(c->body);
+    free(c);
+}
+
+static void end(chat *c)
+{
+    chat_post_end(c);
+    close_chat(c);
+}
+
+static void begin(chat *c)
+{
+    ek_err err = prepare(c->base.engine, &c->req, &c->prompt, c->body, c->n_body, &c->dropped);
+    free(c->body);
+    c->body = NULL;
+    if (err) keep_error(c, err);
+    if (!err) set_up(c);
+    pthread_mutex_lock(&c->lock);
+    if (!err) {
+        err = submit(c);
+        if (err) keep_error(c, err);
+        for (int i = 0; err && i < c->n_submitted; i++) ek_turn_cancel(c->choices[i].turn);
+    }
+    ek_turn_prompt_fini(&c->prompt);
+    c->running = true;
+    const bool over = c->n_ended == c->n_submitted;
+    pthread_mutex_unlock(&c->lock);
+    if (over) end(c);
+}
+
+static void *run(void *arg)
+{
+    capi_workers *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (w->first || !w->closing) {
+        chat *c = w->first;
+        if (!c) {
+            pthread_cond_wait(&w->wake, &w->lock);
+            continue;
+        }
+        w->first = c->next;
+        if (!w->first) w->last = &w->first;
+        pthread_mutex_unlock(&w->lock);
+        if (c->body) begin(c);
+        else end(c);
+        pthread_mutex_lock(&w->lock);
+    }
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+void capi_workers_init(capi_workers *w)
+{
+    *w = (capi_workers){.last = &w->first};
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->wake, NULL);
+}
+
+void capi_workers_close(capi_workers *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_broadcast(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    for (int i = 0; i < w->n_threads; i++) pthread_join(w->thread[i], NULL);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+}
+
+/* One of them is enough for every chat to end. */
+static ek_err start(capi_workers *w)
+{
+    const int all = (int)(sizeof w->thread / sizeof *w->thread);
+    pthread_mutex_lock(&w->lock);
+    while (w->n_threads < all && !pthread_create(&w->thread[w->n_threads], NULL, run, w)) w->n_threads++;
+    const int n = w->n_threads;
+    pthread_mutex_unlock(&w->lock);
+    return n > 0 ? EK_OK : ek_fail(EK_EIO, "the system has no thread for chats");
+}
+
+ek_status evenkeel_chat(evenkeel_queue *queue, const char *json, size_t n, void *user, evenkeel_id *id)
+{
+    if (n > MAX_BODY)
+        return capi_status(ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY));
+    const ek_err err = start(&queue->engine->workers);
+    if (err) return capi_status(err);
+    chat *c = ek_alloc(sizeof *c);
+    c->base = (capi_request){.engine = queue->engine, .queue = queue, .user = user, .cancel = cancel};
+    c->body = malloc(n + 1);
+    if (!c->body) {
+        free(c);
+        return capi_status(ek_fail(EK_ENOMEM, "no memory for a body of %zu bytes", n));
+    }
+    if (n > 0) memcpy(c->body, json, n);
+    c->body[n] = '\0';
+    c->n_body = n;
+    pthread_mutex_init(&c->lock, NULL);
+    capi_begin(&c->base);
+    if (id) *id = c->base.id;
+    hand_over(c);
+    return EK_DONE;
+}
