@@ -149,6 +149,9 @@ void ek_turn_close(ek_turn *t)
     free(t->result.logprobs);
     free(t->prompt_logprobs);
     free(t->resumed_logprobs);
+    free(t->resumed_roots);
+    ek_ids_fini(&t->result.tokens);
+    ek_buf_fini(&t->result.roots);
     ek_ids_fini(&t->resumed);
     ek_reply_record_release(t->stored.found);
     ek_reply_draft_fini(&t->draft);
@@ -220,6 +223,10 @@ static void feed_token(ek_turn *t, const ek_turn_news *news)
     t->result.n_tokens++;
     t->result.digest = news->digest;
     ek_record_token(&t->record, news->token);
+    if (t->opts.receipt) {
+        ek_ids_add(&t->result.tokens, news->token);
+        ek_buf_add(&t->result.roots, &news->root, sizeof news->root);
+    }
     /* A stop token says only that it stops; the configuration may add some that have a text. */
     if (news->finish == EK_FINISH_STOP) return;
     size_t from = t->fed;
@@ -270,6 +277,7 @@ bool ek_turn_replay(ek_turn *t)
     t->result.prompt_logprobs = t->prompt_logprobs;
     ek_turn_news news = {.token = t->resumed.data[i]};
     if (t->resumed_logprobs) news.logprobs = t->resumed_logprobs[i];
+    if (t->resumed_roots) news.root = t->resumed_roots[i];
     feed_token(t, &news);
     if (!t->stop_hit && !ek_reply_stopped(t->reply)) return true;
     ek_fail(EK_EINVAL, "the reply ended with its token %zu, %d, and %zu of it are given", i, news.token,
@@ -312,7 +320,7 @@ static bool is_as_stored(const ek_turn *t, const ek_turn_news *news)
  * has ended. */
 static void restart(ek_turn *t)
 {
-    ek_replies_wrong(t->stored.replies, t->stored.found, "it was read again for its log-probabilities");
+    ek_replies_wrong(t->stored.replies, t->stored.found, "it was read again");
     t->restarts = true;
     if (t->live) ek_engine_cancel(t->engine, t->id);
 }

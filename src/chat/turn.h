@@ -13,6 +13,7 @@
 #include "chat/record.h"
 #include "engine/engine.h"
 #include "engine/sample/logprobs.h"
+#include "receipts/tree.h"
 #include "replies/replies.h"
 #include "text/grammar/grammar.h"
 #include "text/reply/reply.h"
@@ -55,6 +56,7 @@ typedef struct ek_turn_opts {
     int max_thinking; /* maximum tokens of thoughts, their markers' header included; 0: no limit (chat/bounds.h) */
     bool ignore_eos;
     bool digest;                    /* hash the logits of every token */
+    bool receipt;                   /* keep the reply's tokens and the roots of their rows (receipts/tree.h) */
     ek_record_mode record;          /* what is kept for ek_turn_take_record */
     bool plain;                     /* a continued text: all of it is content, whatever special tokens stand in it */
     bool show_special;              /* plain: special tokens are written as their text; otherwise they are left out */
@@ -115,6 +117,8 @@ typedef struct ek_turn_result {
     const ek_logprobs *prompt_logprobs; /* n_prompt, from the first token of the reply on; the first has none (its
                                            n_top is -1). NULL unless asked for */
     uint64_t digest;                    /* of the logits that the n_tokens were taken from; 0 unless asked for */
+    ek_ids tokens;                      /* the n_tokens, and the root of the row of each; empty unless asked for */
+    ek_buf roots;                       /* ek_hash */
 } ek_turn_result;
 
 /* Opens a turn. ek_turn_feed calls sink with content (only text that is certain to be visible; stop strings are
@@ -134,6 +138,7 @@ typedef struct ek_turn_news {
     const char *text; /* EK_FINISH_ERROR: its sentence, valid during the call; otherwise NULL */
     int n_prompt, n_cached, n_images_kept, n_sounds_kept;
     uint64_t digest;      /* of the logits so far, if asked for */
+    ek_hash root;         /* of the token's row, if asked for */
     ek_logprobs logprobs; /* of the token, if asked for */
 } ek_turn_news;
 

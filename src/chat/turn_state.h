@@ -50,6 +50,7 @@ struct ek_turn {
     int n_vocab, n_prompt;
     uint64_t hash;
     ek_logprobs *prompt_logprobs, *resumed_logprobs; /* read by others once the first token is posted */
+    ek_hash *resumed_roots;                          /* likewise */
     /* For the store, under the lock: the reply so far. A turn that ends before its request gives it away at once. */
     pthread_mutex_t keeping;
     ek_reply_draft draft;

@@ -57,7 +57,7 @@ static int ends_within(const ek_turn *t, const ek_turn_prompt *prompt, const ek_
     o.grammar = NULL;
     o.max_thinking = 0;
     o.record = EK_RECORD_NONE;
-    o.logprobs = o.prompt_logprobs = o.digest = false;
+    o.logprobs = o.prompt_logprobs = o.digest = o.receipt = false;
     if (ek_turn_open(&dry, t->model, prompt, &o, ignore, NULL)) return 0; /* t was opened with the same */
     for (int i = 0; i < n && dry->result.end == EK_END_NONE; i++) {
         const ek_turn_news news = news_of(t, i);
@@ -99,7 +99,8 @@ static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *o
 {
     const ek_reply_record *found = t->stored.found;
     const int room = t->stored.ctx_tokens - t->n_prompt, n = ek_reply_record_tokens(found);
-    const bool lacks = opts->logprobs && ek_reply_record_top(found) < opts->n_top;
+    /* No record has roots of rows. */
+    const bool lacks = opts->receipt || (opts->logprobs && ek_reply_record_top(found) < opts->n_top);
     t->limit = opts->max_tokens < room ? opts->max_tokens : room;
     if (t->limit < 1) return; /* the engine says what is wrong */
     int end = ends_by_tokens(t);

@@ -9,6 +9,12 @@
 #include "chat/turn.h"
 #include "chat/turn_state.h"
 
+/* On the engine's thread, whose pool has nothing else to do between two steps. */
+static void put_root(const ek_turn *t, ek_hash *out, const float *logits)
+{
+    ek_row_root(out, logits, t->n_vocab, ek_model_pool(ek_engine_model(t->engine)));
+}
+
 /* A row that a token of the reply was sampled from before this turn, computed again. */
 static void on_resumed_logits(ek_turn *t, int i, const float *logits)
 {
@@ -17,9 +23,10 @@ static void on_resumed_logits(ek_turn *t, int i, const float *logits)
     if (t->opts.digest) t->hash = ek_digest_row(t->hash, row);
     if (t->resumed_logprobs)
         ek_logprobs_of(&t->resumed_logprobs[i], logits, t->n_vocab, t->resumed.data[i], t->opts.n_top);
+    if (t->resumed_roots) put_root(t, &t->resumed_roots[i], logits);
     if (!t->checks) return;
     if (row != ek_reply_record_row(t->stored.found, i)) t->contradicted = true;
-    ek_turn_keep_token(t, t->resumed.data[i], row, &t->resumed_logprobs[i]);
+    ek_turn_keep_token(t, t->resumed.data[i], row, t->resumed_logprobs ? &t->resumed_logprobs[i] : NULL);
 }
 
 /* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
@@ -51,6 +58,7 @@ static void on_engine_event(void *arg, const ek_event *e)
                          .n_sounds_kept = e->n_sound_kept,
                          .digest = t->hash};
     if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
+    if (t->opts.receipt && e->logits) put_root(t, &news.root, e->logits);
     if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
     if (e->token >= 0) ek_turn_keep_token(t, e->token, e->digest, &news.logprobs);
     if (e->finish != EK_FINISH_NONE) ek_turn_keep_end(t, e->finish);
@@ -130,8 +138,9 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     }
     const int replied = n_replied(t), n_prompt = (int)prompt->ids.len;
     const bool again = replied > 0 && t->resumed.len > 0 &&
-                       (t->opts.logprobs || t->opts.digest); /* rows that its tokens came from */
+                       (t->opts.logprobs || t->opts.digest || t->opts.receipt || t->checks); /* its tokens' rows */
     if (again && t->opts.logprobs) t->resumed_logprobs = ek_alloc((size_t)replied * sizeof *t->resumed_logprobs);
+    if (again && t->opts.receipt) t->resumed_roots = ek_alloc((size_t)replied * sizeof *t->resumed_roots);
     ek_ids ids = replied > 0 ? tokens_of(t, prompt) : prompt->ids;
     t->post = post;
     t->post_arg = arg;
@@ -157,7 +166,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
                               : again                 ? n_prompt - 1
                                                       : (int)ids.len,
         .on_prompt_logits = t->opts.prompt_logprobs || again ? on_prompt_logits : NULL,
-        .reply_logits = t->opts.logprobs,
+        .reply_logits = t->opts.logprobs || t->opts.receipt,
         .reply_digest = t->opts.digest || t->stored.keep,
         .client = t->opts.client,
         .cache_salt = t->opts.cache_salt,
@@ -188,6 +197,8 @@ ek_err ek_turn_submit_again(ek_turn *t)
     ek_ids_fini(&t->resumed);
     free(t->resumed_logprobs);
     t->resumed_logprobs = NULL;
+    free(t->resumed_roots);
+    t->resumed_roots = NULL;
     ek_bounds_fini(&t->bounds);
     ek_bounds_init(&t->bounds, t->model, t->opts.grammar, t->opts.plain ? 0 : t->opts.max_thinking, t->prompt.ids.data,
                    t->prompt.ids.len, t->thinking);

@@ -20,7 +20,7 @@ typedef struct ek_stated_bias {
 } ek_stated_bias;
 
 typedef struct ek_statement {
-    char weights[65], tokenizer[65]; /* model/weights/plain_sha256.h */
+    char weights[65], tokenizer[65]; /* model/weights/digest.h: ek_model_sha256 */
     char *profile, *program;         /* numerics id; the program's version. Owned */
     struct {
         int n, n_media; /* tokens; pictures and sounds */

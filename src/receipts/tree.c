@@ -34,7 +34,12 @@ bool ek_hash_read(ek_hash *out, const char *text, size_t n)
 
 /* --- rows --- */
 
-enum { LEAF = 128, CHILDREN = 16, GROUPS_MAX = 1 << 11 }; /* a task hashes the leaves of one node: 2,048 logits */
+enum {
+    LEAF = 128,
+    CHILDREN = 16,
+    GROUPS_MAX = 1 << 11,
+    WORTH_WAKING = 1 << 14
+}; /* a task hashes the leaves of one node: 2,048 logits */
 
 typedef struct row {
     const float *logits;
@@ -72,7 +77,7 @@ void ek_row_root(ek_hash *out, const float *logits, int n, ek_pool *pool)
     const row r = {logits, n, node};
     int count = (n + LEAF * CHILDREN - 1) / (LEAF * CHILDREN);
     EK_ASSERT(n > 0 && count <= GROUPS_MAX);
-    ek_pool_run(pool, hash_group, (void *)(uintptr_t)&r, count);
+    ek_pool_run(n >= WORTH_WAKING ? pool : NULL, hash_group, (void *)(uintptr_t)&r, count);
     while (count > 1) {
         const int above = (count + CHILDREN - 1) / CHILDREN;
         for (int i = 0; i < above; i++) {

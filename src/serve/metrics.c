@@ -8,6 +8,7 @@
 #include "cache/page_table.h"
 #include "media/locked/helper.h"
 #include "serve/journal/journal.h"
+#include "serve/receipts.h"
 #include "serve/server_state.h"
 
 const char *ek_outcome_name(ek_outcome o)

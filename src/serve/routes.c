@@ -5,6 +5,7 @@
 
 #include "serve/api/dialect.h"
 #include "serve/background.h"
+#include "serve/receipts.h"
 
 static void models_list(ek_server *s, ek_exchange *x, const char *rest)
 {
@@ -119,6 +120,7 @@ static const ek_route_row routes[] = {
     {"/debug", "GET", false, false, debug},
     {"/props", "GET", false, false, props},
     {"/v1/tokenizer_info", "GET", false, false, tokenizer_info},
+    {"/v1/receipts/*", "GET", false, false, ek_receipts_get},
     {"/slots", "GET", false, false, slots},
     {"/v1/fingerprint", "GET", false, false, fingerprint},
 };

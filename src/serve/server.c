@@ -13,6 +13,7 @@
 #include "media/locked/helper.h"
 #include "serve/store/response_store.h"
 #include "serve/background.h"
+#include "serve/receipts.h"
 #include "serve/session.h"
 
 enum { AFTER_DRAIN = 4 }; /* seconds that cancelling and closing have, rounded up to 5 */
@@ -84,6 +85,7 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
     (void)number, (void)what;
     if (ek_keys_reload(s->keys)) ek_log(EK_LOG_ERROR, "event=keys outcome=kept reason=\"%s\"", ek_err_text());
     else ek_log(EK_LOG_INFO, "event=keys outcome=read keys=%d", ek_keys_count(s->keys));
+    ek_receipts_reload(s);
 }
 
 enum {
@@ -231,7 +233,8 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     set_limits(s, &opts->limits);
     ek_fingerprint_open(s, opts);
     ek_supervised_open(s);
-    ek_err err = open_all(s, opts);
+    ek_err err = ek_receipts_open(s, opts);
+    if (!err) err = open_all(s, opts);
     if (err) {
         ek_server_close(s);
         return err;
@@ -280,6 +283,7 @@ void ek_server_close(ek_server *s)
     if (s->mailbox) ek_mailbox_close(s->mailbox);
     ek_response_store_close(s->responses);
     ek_audits_close(s);
+    ek_receipts_close(s);
     for (int i = 0; i < 2; i++)
         if (s->signals[i]) event_free(s->signals[i]);
     if (s->hangup) event_free(s->hangup);

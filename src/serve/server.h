@@ -50,11 +50,14 @@ typedef struct ek_server_opts {
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
     ek_replies *replies;               /* stored replies; borrowed; NULL: none */
-    ek_fetch_from media_urls;          /* from where pictures and sounds are fetched that requests name by URLs */
-    const struct ek_ffmpeg *ffmpeg;    /* reads files of videos; borrowed, NULL: none are read */
-    bool whole_calls;                  /* ek_api_limits.whole_calls */
-    bool shares;                       /* pages are shared with other replicas: prompts can be computed for them */
-    bool prefill;                      /* every request is: its reply ends after the first token */
+    const char
+        *receipt_key; /* file of the key that signs receipts (receipts/key.h), read again on SIGHUP; NULL: none */
+    const char *weights_sha256, *tokenizer_sha256; /* with it: ek_model_sha256 */
+    ek_fetch_from media_urls;       /* from where pictures and sounds are fetched that requests name by URLs */
+    const struct ek_ffmpeg *ffmpeg; /* reads files of videos; borrowed, NULL: none are read */
+    bool whole_calls;               /* ek_api_limits.whole_calls */
+    bool shares;                    /* pages are shared with other replicas: prompts can be computed for them */
+    bool prefill;                   /* every request is: its reply ends after the first token */
     /* News of cached pages (serve/events/events.h), of an engine opened with tell_held; NULL: none. Borrowed. */
     const ek_events_address *kv_events, *kv_replay;
     bool kv_arrays;

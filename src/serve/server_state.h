@@ -15,6 +15,7 @@
 
 typedef struct ek_session ek_session;
 typedef struct ek_reply_audit ek_reply_audit;
+typedef struct ek_receipts ek_receipts;
 
 struct ek_server {
     struct event_base *base;
@@ -28,6 +29,7 @@ struct ek_server {
     ek_journal *journal;           /* NULL: none */
     ek_replies *replies;           /* NULL: none */
     struct ek_reply_audit *audits; /* that wait, the first may run */
+    ek_receipts *receipts;         /* receipts.h; NULL: none */
     bool whole_calls, shares, prefill;
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */

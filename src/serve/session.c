@@ -23,6 +23,7 @@ static void free_parts(ek_job *j)
     free(s->choices);
     free(s->results);
     ek_buf_fini(&s->out);
+    ek_buf_fini(&s->receipt);
     ek_resume_marks_fini(&s->marks);
     ek_turn_prompt_fini(&s->prompt);
     ek_stored_fini(&s->stored);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/hash/rng.h"
 #include "serve/background.h"
+#include "serve/receipts.h"
 #include "serve/routes.h"
 #include "serve/session_state.h"
 
@@ -85,7 +86,7 @@ static ek_err begin_turns(ek_session *s)
     if (s->outcome == EK_REPLY_HIT && ek_replies_wants_audit(s->server->replies)) {
         ek_audit_reply(s->server, s->choices[0].turn, &s->req.turn, &s->prompt);
     }
-    ek_turn_prompt_fini(&s->prompt);
+    if (!s->req.turn.receipt) ek_turn_prompt_fini(&s->prompt);
     ek_stored_fini(&s->stored);
     return EK_OK;
 }
@@ -137,6 +138,17 @@ static bool asks_prompt_alone(const ek_session *s)
     return s->server->prefill && wish != EK_WISH_NO;
 }
 
+/* A nonce gives the seed of a reply that draws, unless the client gives it: so the server has none to choose. */
+static void choose_seed(ek_session *s, const ek_prepared *p, bool draws)
+{
+    const ek_api_request *req = &s->req;
+    s->receipt_key = req->turn.receipt ? ek_receipts_key(s->server) : NULL;
+    s->seed_from = req->has_seed || s->wishes.has_seed || req->resume.tokens.len > 0 ? EK_SEED_CLIENT : EK_SEED_SERVER;
+    if (s->seed_from == EK_SEED_CLIENT || !draws || !*req->nonce || req->n_more > 0) return;
+    s->seed_from = EK_SEED_NONCE;
+    s->req.turn.sampling.seed = ek_nonce_seed(req->nonce, p->prompt.ids.data, p->prompt.ids.len);
+}
+
 /* Fills in what follows from a body that was read. */
 static void set_up(ek_session *s, ek_prepared *p)
 {
@@ -164,6 +176,7 @@ static void set_up(ek_session *s, ek_prepared *p)
     else if (!req->has_seed && !resumed)
         req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a
                                                                              double */
+    choose_seed(s, p, draws);
     if (resumed) {
         server->metrics.resumed++;
         ek_log(EK_LOG_INFO, "event=resumed id=%s stream=%s tokens=%zu", s->id, req->resume.id, req->resume.tokens.len);
@@ -262,7 +275,9 @@ ek_api_limits ek_session_limits(const ek_server *server)
                        .identity = server->fingerprint,
                        .card = &server->card,
                        .now = ek_unix_time(),
-                       .keep_forms = server->replies || ek_journal_mode(server->journal) == EK_RECORD_TOKENS,
+                       .receipts = server->receipts != NULL,
+                       .keep_forms = server->replies || server->receipts ||
+                                     ek_journal_mode(server->journal) == EK_RECORD_TOKENS,
                        .whole_calls = server->whole_calls};
     l.defaults.temperature = config->temperature;
     l.defaults.top_p = config->top_p;

@@ -47,6 +47,12 @@ static void put_outcome(ek_session *s)
     if (s->outcome != EK_REPLY_UNASKED) ek_exchange_header(s->x, "x-evenkeel-reply-cache", words[s->outcome]);
 }
 
+/* Some APIs' replies have no id. */
+static void put_receipt(ek_session *s)
+{
+    if (s->receipt_key) ek_exchange_header(s->x, "x-evenkeel-receipt", s->id);
+}
+
 static void open_stream(ek_session *s)
 {
     if (ek_exchange_begun(s->x)) return;
@@ -55,6 +61,7 @@ static void open_stream(ek_session *s)
     ek_session_put_ignored(s);
     if (s->dialect->step) ek_exchange_by_line(s->x);
     put_outcome(s);
+    put_receipt(s);
     const char *type = s->dialect->stream_type;
     ek_exchange_begin(s->x, 200, type ? type : "text/event-stream; charset=utf-8");
 }
@@ -133,6 +140,7 @@ void ek_session_send_whole(ek_session *s)
     if (s->reply.digest) ek_exchange_header(s->x, "x-evenkeel-digest", s->reply.digest);
     ek_session_put_ignored(s);
     put_outcome(s);
+    put_receipt(s);
     const char *type = s->dialect->whole_type ? s->dialect->whole_type(&s->req) : NULL;
     if (!type) type = "application/json";
     if (s->out.len <= COPIED_WHOLE) {

@@ -5,6 +5,7 @@
 #include <event2/event.h>
 
 #include "base/clock.h"
+#include "receipts/statement.h"
 #include "serve/journal/journal.h"
 #include "serve/session.h"
 
@@ -33,12 +34,16 @@ struct ek_session {
     ek_wishes wishes; /* of its head */
     ek_api_reply reply;
     char id[64], digest[20];
-    ek_resume_marks marks; /* in the events of the stream */
+    ek_resume_marks marks;             /* in the events of the stream */
+    const ek_signing_key *receipt_key; /* that the reply began with; NULL: no receipt is asked for */
+    ek_seed_from seed_from;
+    ek_buf receipt;           /* once written */
+    char receipt_failed[256]; /* why there is none, and so no reply */
     ek_session_choice *choices;
     const ek_turn_result **results;
     int n_opened; /* choices that have a turn */
     int n_submitted;
-    ek_turn_prompt prompt;    /* until all are submitted */
+    ek_turn_prompt prompt;    /* until all are submitted, with receipts until the end */
     ek_stored stored;         /* what the store of replies has, until all are opened */
     bool storing;             /* the news that are taken come from there */
     int next_stored;          /* the choice whose stored token is next */

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/hash/rng.h"
 #include "serve/http/loop.h"
+#include "serve/receipts.h"
 #include "serve/routes.h"
 #include "serve/session_state.h"
 #include "serve/store/response_store.h"
@@ -44,6 +45,12 @@ static size_t prompt_size(const ek_session *s, const ek_turn_result *r)
     return s->req.turn.prompt_logprobs ? EK_PER_LOGPROB * (size_t)(s->req.turn.n_top + 2) * (size_t)r->n_prompt : 0;
 }
 
+static ek_receipt_of receipt_of(const ek_session *s)
+{
+    return (ek_receipt_of){
+        .req = &s->req, .prompt = &s->prompt, .results = s->results, .key = s->receipt_key, .seed_from = s->seed_from};
+}
+
 /* A piece of a reply: the news of a token, or the end of a choice. */
 typedef struct piece {
     ek_session_choice *c;
@@ -68,6 +75,10 @@ static piece piece_of(ek_session_choice *c, const ek_turn_news *news)
     } else if (s->req.stream && s->dialect->repeats) {
         p.counted = s->req.own_bytes;
         p.size = REPEATED * results_size(s);
+    }
+    if (!news && s->receipt_key && s->reply.n_open == 0) {
+        const ek_receipt_of of = receipt_of(s);
+        p.size += 3 * ek_receipts_bytes(&of); /* in the reply, by itself, and as it is made */
     }
     p.size += p.counted;
     return p;
@@ -140,6 +151,19 @@ static void write_digest(ek_session *s)
     if (s->req.turn.digest) s->reply.digest = s->digest;
 }
 
+/* False: there is no receipt, and without it no reply. */
+static bool write_receipt(ek_session *s)
+{
+    const ek_receipt_of of = receipt_of(s);
+    if (!s->receipt_key) return true;
+    if (ek_receipts_write(s->server, &s->receipt, &of)) {
+        snprintf(s->receipt_failed, sizeof s->receipt_failed, "the reply's receipt: %.200s", ek_err_text());
+        return false;
+    }
+    s->reply.receipt = s->receipt.data;
+    return true;
+}
+
 static void note_times(ek_session *s)
 {
     double now = ek_now(), first = s->first_token > 0 ? s->first_token : now;
@@ -182,6 +206,7 @@ static void write_end(const piece *p)
     if (s->reply.n_open == 0) {
         write_digest(s);
         note_times(s);
+        if (!write_receipt(s)) return;
     }
     if (s->req.stream) s->dialect->finish(&s->out, &s->reply, p->c->index);
     if (s->reply.n_open == 0) s->dialect->end(&s->out, &s->reply);
@@ -253,7 +278,13 @@ static void after_piece(const piece *p)
         after_token(p->c);
         return;
     }
+    if (*s->receipt_failed) {
+        ek_session_failed(s, p->c->index, EK_EINTERNAL, s->receipt_failed, EK_OUTCOME_FAILED);
+        return;
+    }
     s->done = s->reply.n_open == 0;
+    s->reply.receipt = NULL;
+    if (s->done && s->receipt.len > 0) ek_receipts_keep(s->server, s->salt, s->id, &s->receipt);
     if (s->req.stream) ek_session_flush(s);
     else if (s->done) ek_session_send_whole(s);
 }
@@ -349,6 +380,7 @@ static void note_token(ek_session_choice *c)
 static ek_err count_growth(ek_session *s)
 {
     s->grown += s->req.turn.logprobs ? sizeof(ek_turn_logprobs) : 8;
+    if (s->receipt_key) s->grown += 4 + sizeof(ek_hash);
     if (s->outcome != EK_REPLY_UNASKED) s->grown += s->req.turn.logprobs ? sizeof(ek_logprobs) : 12; /* to be stored */
     if (s->grown < COUNTED_AT_ONCE) return EK_OK;
     EK_TRY(ek_request_memory_take(&s->server->memory, s->held, s->grown));

@@ -149,6 +149,47 @@ static void it_is_sha_256(void **state)
     remove_dir(small);
 }
 
+/* As people compute it. */
+static void sums_are_those_of_sha256sum(void **state)
+{
+    (void)state;
+    char *folder = temp_dir(), line[700], got[65], tokenizer[65], want[65] = "";
+    const char *const command[] = {
+        "cd %s && sha256sum config.json *.safetensors | LC_ALL=C sort | sha256sum",
+        "cd %s && sha256sum tokenizer.json generation_config.json | LC_ALL=C sort | sha256sum",
+        "sha256sum %s/m.safetensors"};
+    put_text(folder, "config.json", "{}");
+    put_text(folder, "tokenizer.json", "{\"a\":1}");
+    put_text(folder, "generation_config.json", "{}");
+    put_text(folder, "notes.txt", "none");
+    put_file(folder, "m.safetensors", bytes, 1000);
+    put_file(folder, "n.safetensors", bytes, 2000);
+    assert_int_equal(ek_model_sha256(got, tokenizer, folder, NULL, NULL), EK_OK);
+    for (int i = 0; i < 3; i++) {
+        char path[700];
+        snprintf(line, sizeof line, command[i], folder);
+        FILE *f = popen(line, "r");
+        assert_non_null(f);
+        assert_int_equal(fscanf(f, "%64s", want), 1);
+        pclose(f);
+        snprintf(path, sizeof path, "%s/m.safetensors", folder);
+        if (i == 2) assert_int_equal(ek_model_sha256(got, tokenizer, path, NULL, NULL), EK_OK);
+        assert_string_equal(i == 1 ? tokenizer : got, want);
+    }
+    /* One byte of either changes its own sum. */
+    char weights[65], other[65];
+    put_text(folder, "tokenizer.json", "{\"a\":2}");
+    assert_int_equal(ek_model_sha256(weights, other, folder, NULL, NULL), EK_OK);
+    assert_int_equal(ek_model_sha256(got, tokenizer, folder, NULL, NULL), EK_OK);
+    assert_string_equal(got, weights);
+    put_file(folder, "m.safetensors", bytes, 999);
+    assert_int_equal(ek_model_sha256(got, tokenizer, folder, NULL, NULL), EK_OK);
+    assert_string_not_equal(got, weights);
+    assert_string_equal(tokenizer, other);
+    assert_int_equal(ek_model_sha256(got, tokenizer, "/nowhere", NULL, NULL), EK_ENOTFOUND);
+    remove_dir(folder);
+}
+
 static void kept_of(char out[65], const char *folder)
 {
     assert_int_equal(ek_model_digest_kept(out, dir, folder, NULL), EK_OK);
@@ -224,6 +265,7 @@ int main(void)
         cmocka_unit_test(a_file_is_a_checkpoint_too),
         cmocka_unit_test(what_decides_tokens_counts),
         cmocka_unit_test(it_is_sha_256),
+        cmocka_unit_test(sums_are_those_of_sha256sum),
         cmocka_unit_test(hashes_of_files_are_kept),
     };
     return cmocka_run_group_tests(tests, fill, empty);

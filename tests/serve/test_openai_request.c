@@ -50,6 +50,40 @@ static void test_defaults(void **state)
     ek_api_request_fini(&r);
 }
 
+/* Asked of a server with a key, without one, and in a batch. */
+static void test_receipts(void **state)
+{
+    static const struct {
+        const char *value;
+        bool good, wanted;
+        const char *nonce;
+    } row[] = {{"true", true, true, ""},
+               {"false", true, false, ""},
+               {"null", true, false, ""},
+               {"{}", true, true, ""},
+               {"{\"nonce\":\"a b\"}", true, true, "a b"},
+               {"{\"nonce\":\"\"}", false, false, ""},
+               {"{\"nonce\":\"\\u00e9\"}", false, false, ""},
+               {"{\"nonce\":7}", false, false, ""},
+               {"1", false, false, ""},
+               {"\"true\"", false, false, ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++)
+        for (int how = 0; how < 3; how++) {
+            ek_api_limits limits = {.n_vocab = VOCAB, .ctx_tokens = 512, .receipts = how == 0};
+            ek_api_request r = {0};
+            char body[200];
+            if (how == 2) limits.receipts = true, ek_api_limits_batch(&limits);
+            snprintf(body, sizeof body, "{" USER ",\"evenkeel\":{\"receipt\":%s}}", row[i].value);
+            const ek_err err = ek_dialect_openai_chat.parse(&r, body, strlen(body), &limits);
+            assert_int_equal(err, row[i].good && (how == 0 || !row[i].wanted) ? EK_OK : EK_EINVAL);
+            if (err) assert_memory_equal(r.param, "evenkeel.receipt", 16);
+            else assert_int_equal(r.turn.receipt, row[i].wanted);
+            if (!err) assert_string_equal(r.nonce, row[i].nonce);
+            ek_api_request_fini(&r);
+        }
+}
+
 static void test_everything(void **state)
 {
     (void)state;
@@ -342,9 +376,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything), cmocka_unit_test(test_thinking),
-        cmocka_unit_test(test_tool_choice_none), cmocka_unit_test(test_form),       cmocka_unit_test(test_absurd_sizes),
-        cmocka_unit_test(test_messages),         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_receipts),     cmocka_unit_test(test_defaults),         cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_thinking),     cmocka_unit_test(test_tool_choice_none), cmocka_unit_test(test_form),
+        cmocka_unit_test(test_absurd_sizes), cmocka_unit_test(test_messages),         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

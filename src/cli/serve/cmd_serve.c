@@ -19,6 +19,7 @@
 #include "serve/events/events.h"
 #include "hub/name.h"
 #include "model/weights/digest.h"
+#include "receipts/key.h"
 #include "replies/disk.h"
 #include "serve/api/model_card.h"
 #include "serve/http/origins.h"
@@ -253,6 +254,16 @@ static void put_aliases(ek_buf *out, const ek_cli *cli, const char *name)
     }
 }
 
+/* A key that cannot sign is reported before a model is loaded. */
+static ek_err check_receipts(const ek_cli *cli)
+{
+    ek_signing_key *key;
+    if (!cli->has.receipts) return EK_OK;
+    const ek_err err = ek_signing_key_open(&key, cli->receipts);
+    ek_signing_key_close(key);
+    return err ? ek_fail_in(err, "--receipts") : EK_OK;
+}
+
 static ek_err read_early(early *out, const ek_cli *cli)
 {
     ek_open_paths paths;
@@ -264,6 +275,7 @@ static ek_err read_early(early *out, const ek_cli *cli)
     EK_TRY(check_names(cli));
     EK_TRY(ek_fetch_parse(&out->urls, cli->media_urls));
     EK_TRY(read_events(out, cli));
+    EK_TRY(check_receipts(cli));
     EK_TRY(ek_cli_open_opts(&o, cli));
     EK_TRY(ek_open_check(&o));
     return check_keys(cli);
@@ -279,7 +291,10 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
 {
     ek_journal *journal = NULL;
     ek_replies *replies = NULL;
+    char weights[EK_MODEL_DIGEST] = "", tokenizer[EK_MODEL_DIGEST] = "";
     ek_err err = open_journal(cli, m, &journal);
+    if (!err && cli->has.receipts)
+        err = ek_model_sha256(weights, tokenizer, m->path, m->towers ? ek_towers_file(m->towers) : NULL, m->pool);
     if (!err) err = open_replies(cli, m, &replies);
     if (err) {
         ek_journal_close(journal);
@@ -335,6 +350,9 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .strict_model = cli->strict_model,
         .journal = journal,
         .replies = replies,
+        .receipt_key = cli->has.receipts ? cli->receipts : NULL,
+        .weights_sha256 = weights,
+        .tokenizer_sha256 = tokenizer,
     };
     ek_server *server;
     err = ek_server_open(&server, m->engine, &opts);

@@ -20,4 +20,14 @@ ek_err ek_model_digest(char out[EK_MODEL_DIGEST], const char *path, ek_pool *poo
  * next start its time. folder "" or NULL: nothing is kept. */
 ek_err ek_model_digest_kept(char out[EK_MODEL_DIGEST], const char *path, const char *folder, ek_pool *pool);
 
+/* What anybody computes with sha256sum, for receipts. weights: of a folder
+ *   sha256sum config.json *.safetensors | LC_ALL=C sort | sha256sum
+ * of one file its SHA-256, of a GGUF in parts the same line over its parts in their order, without `sort`. tokenizer:
+ * of a folder the line of weights over those that there are of chat_template.jinja, generation_config.json,
+ * preprocessor_config.json, processor_config.json, tokenizer.json and tokenizer_config.json; else as weights. more: a
+ * file of towers that stands among the weights, or NULL. Files of a folder are read by the threads of pool. ENOTFOUND,
+ * EIO. */
+ek_err ek_model_sha256(char weights[EK_MODEL_DIGEST], char tokenizer[EK_MODEL_DIGEST], const char *path,
+                       const char *more, ek_pool *pool);
+
 #endif

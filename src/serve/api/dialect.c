@@ -129,6 +129,7 @@ static ek_err check_batch(ek_api_request *r)
 void ek_api_limits_batch(ek_api_limits *l)
 {
     l->batch = true;
+    l->receipts = false; /* they have a time */
     l->responses = NULL;
     l->fetch = NULL;
     l->ffmpeg = NULL;
@@ -296,6 +297,11 @@ static void put_own(ek_buf *out, const ek_api_reply *r, bool whole, bool resume)
     }
     if (whole && r->digest) {
         ek_buf_fmt(out, "%s\"digest\":\"%s\"", before, r->digest);
+        before = ",";
+    }
+    if (whole && r->receipt) {
+        ek_buf_fmt(out, "%s\"receipt\":", before);
+        ek_buf_str(out, r->receipt);
         before = ",";
     }
     if (whole && r->says_stored) {

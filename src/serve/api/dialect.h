@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/buf.h"
+#include "receipts/statement.h"
 #include "serve/resume/resume.h"
 #include "text/json/json.h"
 
@@ -34,17 +35,18 @@ typedef struct ek_api_request {
     int n_more;
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
-    bool progress;               /* the stream says how far the prompt is read */
-    bool background;             /* the client is answered at once, and the reply is made without it */
-    bool no_stored;              /* evenkeel.cache false: no stored reply, and this one is not kept */
-    bool says_share, says_work;  /* the body has cache_hit_threshold; whose work the reply is (kv_transfer_params) */
-    ek_resume resume;            /* whether the stream can be continued, and where this one begins */
-    char *model;                 /* as the client wrote it; NULL without */
-    ek_buf salt_text;            /* behind turn.cache_salt_text */
-    void *own;                   /* the dialect's own data for its replies */
-    void (*free_own)(void *own); /* NULL: free() */
-    size_t own_bytes;            /* that own may hold until the reply is sent, beyond 64 KiB per choice, and what of the
-                                    reply repeats it; known once the prompts are made */
+    bool progress;                /* the stream says how far the prompt is read */
+    bool background;              /* the client is answered at once, and the reply is made without it */
+    char nonce[EK_NONCE_MAX + 1]; /* of the client, for its receipt (evenkeel.receipt); "" without */
+    bool no_stored;               /* evenkeel.cache false: no stored reply, and this one is not kept */
+    bool says_share, says_work;   /* the body has cache_hit_threshold; whose work the reply is (kv_transfer_params) */
+    ek_resume resume;             /* whether the stream can be continued, and where this one begins */
+    char *model;                  /* as the client wrote it; NULL without */
+    ek_buf salt_text;             /* behind turn.cache_salt_text */
+    void *own;                    /* the dialect's own data for its replies */
+    void (*free_own)(void *own);  /* NULL: free() */
+    size_t own_bytes;  /* that own may hold until the reply is sent, beyond 64 KiB per choice, and what of the
+                          reply repeats it; known once the prompts are made */
     bool answered;     /* nothing is generated: the dialect's answer writes the whole reply. Of a dialect that has
                           nothing else ek_api_prepare sets it, otherwise parse */
     ek_buf answer;     /* that reply */
@@ -67,6 +69,7 @@ typedef struct ek_api_limits {
     int max_images;                      /* of a request; 0: EK_MEDIA_MAX_IMAGES */
     bool keep_forms;                     /* for a journal that can be replayed */
     bool whole_calls;                    /* what streams of chat completions do with calls: one delta for each */
+    bool receipts;                       /* replies can be signed here */
     bool batch;                          /* a line of `evenkeel batch`: what would differ between runs is refused */
     bool resume; /* streams of one reply say how they go on, where the body says nothing of it */
     /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
@@ -117,6 +120,7 @@ typedef struct ek_api_reply {
     ek_api_times times;            /* known when the last choice has finished */
     bool says_stored, stored;      /* whether the body says it; whether all of it came from the store of replies */
     const char *digest;            /* 16 hex digits over all choices; NULL unless asked for */
+    const char *receipt;           /* JSON: signed receipts (receipts/receipt.h), known with the digest; NULL: none */
     void *own;                     /* ek_api_request.own */
     const ek_tokenizer *tokenizer; /* names tokens in log-probabilities */
     const ek_turn_opts *turn;      /* ek_api_request.turn */
@@ -234,7 +238,8 @@ void ek_put_media_usage(ek_buf *out, const ek_api_usage *u);
 void ek_put_progress(ek_buf *out, const ek_api_progress *p);
 /* Appends s as a JSON text; null for NULL. */
 void ek_put_string(ek_buf *out, const char *s);
-/* ,"evenkeel":{…}: the digest where it was asked for, a drawn seed, reply_cached with a store; or nothing. Before it
+/* ,"evenkeel":{…}: digest and receipt where they were asked for, a drawn seed, reply_cached with a store; or nothing.
+ * Before it
  * ,"kv_transfer_params":{…} of a prompt whose reply another replica writes. Of a reply in one piece, or of an object
  * inside of an event. */
 void ek_put_extension(ek_buf *out, const ek_api_reply *r);

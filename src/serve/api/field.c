@@ -115,6 +115,23 @@ static void take_salt(ek_api_request *r, const char *salt, size_t n)
     r->turn.cache_salt_len = r->salt_text.len;
 }
 
+static ek_err read_receipt(ek_api_request *r, const json_t *v, const ek_api_limits *limits)
+{
+    if (!v || json_is_false(v)) return EK_OK;
+    if (!json_is_true(v) && !json_is_object(v))
+        return ek_field_kind(r, "evenkeel.receipt", "true, false or {\"nonce\": TEXT} is needed", v);
+    if (!limits->receipts)
+        return ek_field_wrong(r, "evenkeel.receipt",
+                              limits->batch ? "the results of a batch have no time, and so no receipts"
+                                            : "this server signs none (--receipts)");
+    const json_t *nonce = ek_field(v, "nonce");
+    if (nonce && (!ek_json_is_text(nonce) || !ek_nonce_fits(json_string_value(nonce), json_string_length(nonce))))
+        return ek_field_wrong(r, "evenkeel.receipt.nonce", "1 to 64 printable ASCII characters are needed");
+    if (nonce) memcpy(r->nonce, json_string_value(nonce), json_string_length(nonce));
+    r->turn.receipt = true;
+    return EK_OK;
+}
+
 ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *ours = ek_field(body, "evenkeel"), *salt = ek_field(body, "cache_salt");
@@ -122,6 +139,7 @@ ek_err ek_field_ours(ek_api_request *r, const json_t *body, const ek_api_limits 
     if (salt) take_salt(r, json_string_value(salt), json_string_length(salt));
     if (ours && !json_is_object(ours)) return ek_field_wrong(r, "evenkeel", "an object is needed");
     EK_TRY(ek_field_bool(r, ours, "digest", &r->turn.digest));
+    EK_TRY(read_receipt(r, ek_field(ours, "receipt"), limits));
     bool cache = true;
     EK_TRY(ek_field_bool(r, ours, "cache", &cache));
     r->no_stored = !cache;

@@ -16,8 +16,9 @@ ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api
 ek_err ek_field_json(json_t **out, const char *text, size_t n, const ek_api_limits *limits);
 /* model, into r->model. */
 ek_err ek_field_model(ek_api_request *r, const json_t *body);
-/* evenkeel: {"digest": true or false, "cache": false for no stored reply, "resume": as in serve/resume/resume.h,
- * "image_tokens": 70, 140, 280, 560 or 1120, "image_alpha": "drop" or "white"}; mm_processor_kwargs:
+/* evenkeel: {"digest": true or false, "receipt": true, false or {"nonce": TEXT}, "cache": false for no stored reply,
+ * "resume": as in serve/resume/resume.h, "image_tokens": 70, 140, 280, 560 or 1120, "image_alpha": "drop" or "white"};
+ * mm_processor_kwargs:
  * {"max_soft_tokens": as image_tokens}; cache_salt, a text: only requests of one salt share cached prefixes; and what
  * routers in front of several replicas add: cache_hit_threshold, 0 to 1, and kv_transfer_params, an object whose
  * do_remote_decode says that another replica writes the reply. */

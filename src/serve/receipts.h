@@ -1,0 +1,36 @@
+/* Receipts of a server: made at the end of a reply for requests that ask, and kept to be read once more. */
+#ifndef EK_SERVE_RECEIPTS_H
+#define EK_SERVE_RECEIPTS_H
+
+#include "receipts/receipt.h"
+#include "serve/session.h"
+
+/* Errors of ek_signing_key_open. Without a key of opts there are no receipts. */
+ek_err ek_receipts_open(ek_server *s, const ek_server_opts *o);
+void ek_receipts_close(ek_server *s);
+/* Reads the file of the key again; replies that run keep theirs. */
+void ek_receipts_reload(ek_server *s);
+
+/* The key with which a reply begins; valid until ek_receipts_close. */
+const ek_signing_key *ek_receipts_key(const ek_server *s);
+
+/* What a reply's receipts are made of; everything is borrowed. */
+typedef struct ek_receipt_of {
+    const ek_api_request *req;
+    const ek_turn_prompt *prompt; /* the first, as of ek_api_prompt_of */
+    const ek_turn_result *const *results;
+    const ek_signing_key *key;
+    ek_seed_from seed_from; /* of a reply that draws */
+} ek_receipt_of;
+
+/* At most so many bytes. */
+size_t ek_receipts_bytes(const ek_receipt_of *of);
+/* Appends the receipt, or a list of one per choice. The ends of all choices are known. Any thread. EINTERNAL, EIO. */
+ek_err ek_receipts_write(const ek_server *s, ek_buf *out, const ek_receipt_of *of);
+
+/* Keeps a text to be read by the owner as GET /v1/receipts/ID; taken over. Event thread, as the next. */
+void ek_receipts_keep(ek_server *s, uint64_t owner, const char *id, ek_buf *text);
+void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id); /* ID, or keys: the public keys as a JWK set */
+uint64_t ek_receipts_count(const ek_server *s);                     /* made so far */
+
+#endif
