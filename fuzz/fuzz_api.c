@@ -7,16 +7,16 @@
 #include "chat/order.h"
 #include "serve/api/dialect.h"
 #include "serve/api/model_card.h"
-#include "serve/store/response_store.h"
+#include "serve/store/conversations.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 
 enum { VOCAB = 262144 };
 
 static const ek_dialect *const dialects[] = {
-    &ek_dialect_anthropic,   &ek_dialect_anthropic_count, &ek_dialect_responses,   &ek_dialect_openai_completions,
-    &ek_dialect_tokenize,    &ek_dialect_detokenize,      &ek_dialect_ollama_chat, &ek_dialect_ollama_generate,
-    &ek_dialect_ollama_show, &ek_dialect_ollama_pull,
+    &ek_dialect_anthropic,   &ek_dialect_anthropic_count, &ek_dialect_responses,     &ek_dialect_openai_completions,
+    &ek_dialect_tokenize,    &ek_dialect_detokenize,      &ek_dialect_ollama_chat,   &ek_dialect_ollama_generate,
+    &ek_dialect_ollama_show, &ek_dialect_ollama_pull,     &ek_dialect_conversations,
 };
 
 static void check(const ek_api_request *r, bool generates)
@@ -63,6 +63,8 @@ static const ek_config config = {.hidden_size = 1, .n_layers = 1};
 static const ek_model_card card = {
     .name = (char[]){"model"}, .format = "gguf", .weights = (char[]){"bf16"}, .config = &config};
 
+static ek_response_store *store;
+
 static const ek_chat_media media = {.image = true, .audio = true};
 
 /* What needs no prompt and no model is said in JSON. */
@@ -78,9 +80,40 @@ static void check_answer(const ek_dialect *d, ek_api_request *r)
     ek_buf_fini(&text);
 }
 
+/* Items that were taken are a conversation's, each with an id of its own; or there is no room for them. */
+static void check_conversation(ek_api_request *r)
+{
+    ek_buf text = {0};
+    json_t *v = NULL;
+    const ek_err err = ek_dialect_conversations.answer(&text, NULL, r, NULL);
+    if (err && err != EK_ETOOLARGE && err != EK_ENOMEM) __builtin_trap();
+    if (!err && ek_json_read(&v, ek_buf_text(&text), text.len, 0)) __builtin_trap();
+    if (!err) {
+        const char *id = ek_json_get_text(v, "id", NULL);
+        ek_buf page = {0};
+        json_t *list;
+        const ek_conversation_page all = {.after = "", .limit = 100, .oldest_first = true};
+        if (!id || ek_conversation_put_page(&page, store, 0, id, &all)) __builtin_trap();
+        if (ek_json_read(&list, ek_buf_text(&page), page.len, 0)) __builtin_trap();
+        json_t *seen = json_object(), *items = json_object_get(list, "data");
+        for (size_t i = 0; i < json_array_size(items); i++) {
+            const char *item = ek_json_get_text(json_array_get(items, i), "id", NULL);
+            if (!item || json_object_get(seen, item)) __builtin_trap();
+            json_object_set_new(seen, item, json_true());
+            ek_buf_clear(&page);
+            if (ek_conversation_put_item(&page, store, 0, id, item)) __builtin_trap();
+        }
+        json_decref(seen);
+        json_decref(list);
+        ek_buf_fini(&page);
+        if (ek_conversation_delete(store, 0, id)) __builtin_trap();
+    }
+    json_decref(v);
+    ek_buf_fini(&text);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static ek_response_store *store;
     if (n == 0) return 0;
     if (!store) { /* a response that bodies may continue */
         ek_stored_response kept = {.id = "r"};
@@ -106,6 +139,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         int status = ek_err_http(err);
         if (!err) {
             check(&r, d->begin != NULL);
+            if (d == &ek_dialect_conversations) check_conversation(&r);
             bool described = d == &ek_dialect_ollama_show || d == &ek_dialect_ollama_pull;
             if (described || (d->end && r.answered && r.conversation.n_messages == 0 && !r.turn.plain))
                 check_answer(d, &r);

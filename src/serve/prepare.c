@@ -32,6 +32,8 @@ struct ek_preparation {
     size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
     ek_api_limits limits;
     ek_wishes wishes;
+    char *method, *path; /* limits' own */
+    ek_buf target;
     bool again;                     /* it is to begin again, among the large ones */
     bool fetching;                  /* the job is fetching what the body names */
     bool wants_aside, aside;        /* it is to begin again, or runs, where another program may be waited for */
@@ -280,6 +282,25 @@ static bool goes_on(ek_preparation *p)
     return true;
 }
 
+/* What is read of a request beside its body. */
+static void copy_request(ek_preparation *p, const ek_exchange *x)
+{
+    const ek_span target = ek_exchange_target(x);
+    p->method = ek_strdup(ek_exchange_method(x));
+    p->path = ek_strdup(ek_exchange_path(x));
+    ek_buf_add(&p->target, target.p, target.n);
+    p->limits.method = p->method;
+    p->limits.path = p->path;
+    p->limits.target = ek_buf_text(&p->target);
+}
+
+static void free_request(ek_preparation *p)
+{
+    free(p->method);
+    free(p->path);
+    ek_buf_fini(&p->target);
+}
+
 static void done(ek_job *j)
 {
     ek_preparation *p = (ek_preparation *)j;
@@ -295,6 +316,7 @@ static void done(ek_job *j)
         ek_stored_fini(&r->stored);
         ek_prepare_release(p->server, &r->req, r->held);
     }
+    free_request(p);
     free(p);
 }
 
@@ -326,6 +348,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.ffmpeg = s->ffmpeg;
     if (*wishes->batch) ek_api_limits_batch(&p->limits);
     p->limits.aside = may_wait;
+    if (d->by_path) copy_request(p, x);
     p->fetches.memory = &s->memory;
     p->limits.count_arg = p;
     p->body = ek_exchange_take_body(x); /* before a worker can look at it */
@@ -335,6 +358,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     if (err) {
         ek_http_body_freed(s->http, p->n_body);
         ek_body_fini(&p->body);
+        free_request(p);
         free(p);
         return err;
     }

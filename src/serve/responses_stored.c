@@ -1,4 +1,4 @@
-/* GET and DELETE /v1/responses/{id}. */
+/* GET and DELETE /v1/responses/{id}; which methods a path of conversations takes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -52,5 +52,36 @@ void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
         ek_buf_str(&b, ",\"object\":\"response\",\"deleted\":true}");
         ek_reply_json(x, 200, &b);
     }
+    ek_buf_fini(&b);
+}
+
+void ek_conversations_route(ek_server *s, ek_exchange *x, const char *rest)
+{
+    static const char *const allowed[] = {"POST", "GET, POST, DELETE", "GET, POST", "GET, DELETE"};
+    static const char items[] = "/items";
+    const char *method = ek_exchange_method(x), *tail = strchr(rest, '/');
+    const bool has_items = tail && !strncmp(tail, items, sizeof items - 1);
+    const char *item = has_items ? tail + sizeof items - 1 : NULL;
+    const bool one = item && *item == '/' && item[1] && !strchr(item + 1, '/');
+    ek_buf b = {0};
+    if (tail && !(item && (!*item || one))) {
+        ek_buf_fmt(&b, "there is nothing at %.200s", ek_exchange_path(x));
+        ek_reply_error(x, &ek_dialect_conversations, 404, ek_buf_text(&b), NULL, NULL);
+        ek_buf_fini(&b);
+        return;
+    }
+    const char *may = allowed[!*rest  ? 0
+                              : !tail ? 1
+                              : one   ? 3
+                                      : 2],
+               *found = strstr(may, strcmp(method, "HEAD") ? method : "GET");
+    const size_t n = strlen(strcmp(method, "HEAD") ? method : "GET");
+    if (n > 0 && found && (!found[n] || found[n] == ',')) {
+        ek_route_api(s, x, &ek_dialect_conversations);
+        return;
+    }
+    ek_exchange_header(x, "allow", may);
+    ek_buf_fmt(&b, "%.200s takes %s, not %.40s", ek_exchange_path(x), may, method);
+    ek_reply_error(x, &ek_dialect_conversations, 405, ek_buf_text(&b), NULL, NULL);
     ek_buf_fini(&b);
 }

@@ -162,7 +162,7 @@ static void refuse_key(ek_exchange *x, const ek_dialect *d)
                    "invalid_api_key");
 }
 
-static void api(ek_server *s, ek_exchange *x, const ek_dialect *d)
+void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d)
 {
     if (s->n_signals) ek_reply_error(x, d, 503, "the server is shutting down", NULL, NULL);
     else if (is_coded(x)) ek_reply_error(x, d, 415, "the body must be JSON without a content encoding", NULL, NULL);
@@ -253,7 +253,7 @@ static void route(ek_server *s, ek_exchange *x, const char *path)
     if (d) {
         if (!ek_method_fits(method, "POST")) wrong_method(x, d, d->path, "POST");
         else if (!may_use(s, x) && !is_open(s, x)) refuse_key(x, d);
-        else api(s, x, d);
+        else ek_route_api(s, x, d);
         return;
     }
     const char *rest;

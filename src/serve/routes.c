@@ -114,6 +114,8 @@ static const ek_route_row routes[] = {
     {"/v1/responses/*/input_items", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "GET", false, false, ek_responses_get},
     {"/v1/responses/*", "DELETE", false, false, ek_responses_delete},
+    {"/v1/conversations", "*", false, false, ek_conversations_route},
+    {"/v1/conversations/*", "*", false, false, ek_conversations_route},
     {"/api/version", "GET", true, true, ollama_version},
     {"/api/tags", "GET", false, false, ollama_tags},
     {"/api/ps", "GET", false, false, ollama_ps},

@@ -27,6 +27,9 @@ const ek_route_row *ek_routes_find(const char *path, const char *method, const c
 /* The methods of the rows of one pattern, row among them, with commas between. */
 void ek_routes_methods(char *out, size_t room, const ek_route_row *row);
 
+/* A request that a dialect answers, on a path of the table: unless the server ends, or its body is encoded. */
+void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d);
+
 /* --- whole replies; each ends the exchange --- */
 
 void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);

@@ -84,7 +84,8 @@ void ek_models_list(ek_server *s, ek_exchange *x);
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
 /* Whose request it is: a number of its API key; 0 where there are none. */
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x);
-void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID or ID/input_items */
+void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest);       /* rest: ID or ID/input_items */
+void ek_conversations_route(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID, ID/items, ID/items/ITEM, "" */
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id);
 void ek_health(ek_server *s, ek_exchange *x);
 void ek_readiness_reply(ek_server *s, ek_exchange *x);

@@ -64,6 +64,7 @@ typedef struct ek_api_limits {
     const ek_chat_media *media;          /* what the model takes beside text; NULL: nothing */
     const char *identity;                /* of the arithmetic: streams continue where it is the same; NULL: "" */
     const struct ek_model_card *card;    /* of the model; NULL: paths that describe it are not served */
+    const char *method, *path, *target;  /* of the request, for dialects that have several; NULL: POST, its path, "" */
     int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */
     int max_images;                      /* of a request; 0: EK_MEDIA_MAX_IMAGES */
@@ -135,6 +136,7 @@ typedef struct ek_dialect {
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
     bool binary;              /* the body is no JSON: parse counts what it takes of it, by limits->take and weigh */
+    bool by_path;             /* parse reads limits->method, path and target */
     bool decodes;             /* although it generates nothing, answer wants pictures and sounds decoded */
     bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
     const char *prompt_param; /* the field named in the error when the prompt cannot be made */
@@ -190,6 +192,7 @@ typedef struct ek_dialect {
 extern const ek_dialect *const ek_dialects[];
 extern const ek_dialect ek_dialect_openai_chat, ek_dialect_openai_completions, ek_dialect_responses;
 extern const ek_dialect ek_dialect_transcription;
+extern const ek_dialect ek_dialect_conversations;
 extern const ek_dialect ek_dialect_tokenize, ek_dialect_detokenize;
 extern const ek_dialect ek_dialect_chat_render, ek_dialect_completions_render, ek_dialect_responses_count,
     ek_dialect_responses_compact;

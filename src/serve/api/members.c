@@ -76,6 +76,7 @@ static const struct {
      "output_config output_format diagnostics fallbacks fallback_credit_token inference_geo speed "
      "user_profile_id workspace_id billing_policy betas anthropic_version anthropic_beta thread "
      "compaction effort chat_template_kwargs "},
+    {EK_MEMBERS_CONVERSATIONS, " items metadata "},
     /* Ollama's */
     {OLLAMA,
      " messages prompt name options keep_alive format think truncate shift _debug_render_only parallel_tool_calls "

@@ -102,6 +102,7 @@ void ek_http_close(ek_http *s); /* closes everything; on_gone is called for open
 const char *ek_exchange_method(const ek_exchange *x);
 const char *ek_exchange_path(const ek_exchange *x); /* percent-decoded, without the query
                                                        and the prefix: "" where it is the prefix */
+ek_span ek_exchange_target(const ek_exchange *x);   /* as it came */
 /* A parameter of the query, as ek_http_query has it. */
 bool ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room);
 const char *ek_exchange_prefix(const ek_exchange *x);                   /* the server's path_prefix, "" without */

@@ -37,6 +37,11 @@ const char *ek_exchange_prefix(const ek_exchange *x)
     return prefix ? prefix : "";
 }
 
+ek_span ek_exchange_target(const ek_exchange *x)
+{
+    return x->head.target;
+}
+
 bool ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room)
 {
     return ek_http_query(out, room, x->head.target, name);

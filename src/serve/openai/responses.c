@@ -15,6 +15,10 @@
 #include "text/json/json.h"
 #include "text/utf8.h"
 
+enum {
+    CONVERSATION_SPARE = 1 << 20, /* bytes of a conversation that its next items may take, at least */
+    WRITTEN_ASIDE = 128 << 10     /* a reply that adds to one ends on a worker */
+};
 enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the client has read them */
 
 static void free_own(void *p)
@@ -27,6 +31,9 @@ static void free_own(void *p)
     json_decref(o->shell_ids);
     ek_stored_items_fini(&o->items);
     free(o->previous);
+    free(o->conversation);
+    ek_new_items_fini(&o->added);
+    ek_conversation_ask_free(o->ask);
     free(o);
 }
 
@@ -48,8 +55,6 @@ static ek_err read_background(ek_api_request *r, const json_t *body, const ek_ap
 /* What would change the reply and does not exist here. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
-    if (ek_field(body, "conversation"))
-        return ek_field_wrong(r, "conversation", "not supported; previous_response_id continues a response");
     if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
     return EK_OK;
 }
@@ -168,6 +173,50 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
 }
 
+/* A conversation, by its id or an object that has it: what it has stands before the input. */
+static ek_err add_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits, json_t *items)
+{
+    static const char need[] = "an id, or an object with an id, is needed";
+    ek_responses *o = r->own;
+    const json_t *v = ek_field(body, "conversation");
+    if (!v) return EK_OK;
+    r->param = "conversation";
+    if (json_is_object(v)) v = ek_field(v, "id");
+    if (!ek_json_is_text(v)) return ek_field_wrong(r, "conversation", need);
+    o->conversation = ek_strdup(json_string_value(v));
+    size_t size = 0;
+    ek_err err = !limits->responses ? ek_fail(EK_ENOTFOUND, "there is no conversation here: this server stores none")
+                                    : ek_conversation_size(limits->responses, limits->owner, o->conversation, &size);
+    if (!err) err = ek_response_store_items(limits, o->conversation, items);
+    size_t n = json_array_size(items) + json_array_size(ek_field(body, "input")), max = (size_t)limits->max_messages;
+    if (!err && max > 0 && n > max)
+        err = ek_fail(EK_ETOOLARGE, "with it the input has %zu items, at most %zu are allowed", n, max);
+    if (!err && size > EK_CONVERSATION_BYTES - CONVERSATION_SPARE)
+        err = ek_fail(EK_ETOOLARGE, "it has %zu bytes, and room for a reply is left up to %d", size,
+                      EK_CONVERSATION_BYTES - CONVERSATION_SPARE);
+    if (!err) err = ek_responses_items(r, items, limits);
+    if (err) return ek_fail_in(err, "conversation");
+    r->param = NULL;
+    if (!o->counting && !o->compact) o->conversations = limits->responses;
+    r->own_bytes += 2 * size + WRITTEN_ASIDE;
+    return EK_OK;
+}
+
+/* The items of this request, as the conversation will have them. */
+static ek_err keep_for_conversation(ek_api_request *r, const json_t *items, const json_t *earlier,
+                                    const ek_api_limits *limits)
+{
+    ek_responses *o = r->own;
+    json_t *seen = json_object();
+    ek_json_size more = {.containers = json_array_size(earlier)};
+    ek_err err = limits->count ? limits->count(limits->count_arg, &more, 0, 0) : EK_OK;
+    if (!err) ek_responses_see(seen, earlier);
+    if (!err) err = ek_responses_add_items(&o->added, items, seen, limits);
+    json_decref(seen);
+    r->own_bytes += 2 * o->added.text.cap + 2 * (size_t)o->added.at.cap * sizeof(ek_item_node);
+    return err;
+}
+
 static bool ends_with_trigger(const json_t *items)
 {
     const size_t n = json_array_size(items);
@@ -185,6 +234,7 @@ static ek_err add_input(ek_api_request *r, const json_t *body, const json_t *ear
     if (err) r->param = "input";
     else if (r->conversation.n_messages == 0) err = ek_field_wrong(r, "input", "there is no message");
     if (!err && o->store) ek_responses_keep_input(o, items);
+    if (!err && o->conversations) err = keep_for_conversation(r, items, earlier, limits);
     if (!err && o->compact) ek_responses_keep_users(o, earlier), ek_responses_keep_users(o, items);
     if (!err) o->compacting = o->compact || ends_with_trigger(items);
     json_decref(items);
@@ -200,7 +250,11 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     o->owner = limits->owner;
     EK_TRY(add_instructions(r, body));
     json_t *earlier = json_array();
-    ek_err err = add_previous(r, body, limits, earlier);
+    ek_err err = EK_OK;
+    if (ek_field(body, "previous_response_id") && ek_field(body, "conversation"))
+        err = ek_field_wrong(r, "conversation", "it and previous_response_id exclude each other");
+    if (!err) err = add_previous(r, body, limits, earlier);
+    if (!err) err = add_conversation(r, body, limits, earlier);
     if (!err) err = add_input(r, body, earlier, limits);
     json_decref(earlier);
     ek_drop_billing_line(&r->conversation);
@@ -290,12 +344,16 @@ ek_err ek_responses_echo(ek_api_request *r, const json_t *body)
     ek_buf_fmt(out, ",\"temperature\":%g,\"top_p\":%g,\"top_logprobs\":%d,\"store\":%s,\"background\":%s",
                (double)r->turn.sampling.temperature, (double)r->turn.sampling.top_p, r->turn.n_top,
                o->store ? "true" : "false", o->background ? "true" : "false");
+    if (!o->conversation) return EK_OK;
+    ek_buf_str(out, ",\"conversation\":{\"id\":");
+    ek_json_quote(out, o->conversation, strlen(o->conversation));
+    ek_buf_char(out, '}');
     return EK_OK;
 }
 
 /* --- the body --- */
 
-static ek_responses *open_own(ek_api_request *r)
+ek_responses *ek_responses_open(ek_api_request *r)
 {
     ek_responses *o = r->own = ek_alloc(sizeof *o);
     r->free_own = free_own;
@@ -325,26 +383,26 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(ek_openai_calls(r, body));
     if (o->compacting && !o->counting) EK_TRY(ek_compaction_ask(r, NULL, 0));
     EK_TRY(ek_responses_echo(r, body));
-    r->own_bytes = o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap +
-                   2 * o->users.cap;
+    r->own_bytes += o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap +
+                    2 * o->users.cap;
     return EK_OK;
 }
 
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    open_own(r);
+    ek_responses_open(r);
     return read_fields(r, body, limits);
 }
 
 static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    open_own(r)->counting = true;
+    ek_responses_open(r)->counting = true;
     return read_fields(r, body, limits);
 }
 
 static ek_err read_compact(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
-    open_own(r)->compact = true;
+    ek_responses_open(r)->compact = true;
     EK_TRY(read_fields(r, body, limits));
     r->stream = false;
     return EK_OK;

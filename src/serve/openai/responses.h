@@ -4,7 +4,7 @@
 
 #include "serve/api/blocks.h"
 #include "serve/api/tools.h"
-#include "serve/store/response_store.h"
+#include "serve/store/conversations.h"
 
 /* Of a request, for its reply: ek_api_request.own. */
 typedef struct ek_responses {
@@ -24,7 +24,12 @@ typedef struct ek_responses {
     ek_stored_items items; /* of input, later of the response that was written last too: those with an id */
     int n_inputs;          /* of items */
     char *previous;
-    size_t output_from, n_output; /* of the response that was written last: the bytes that are its items */
+    /* A conversation that it continues and adds to; NULL: none. */
+    char *conversation;
+    ek_response_store *conversations; /* where it is; NULL: nothing is added */
+    ek_new_items added;               /* the items of this request */
+    struct ek_conversation_ask *ask;  /* of a request about conversations themselves */
+    size_t output_from, n_output;     /* of the response that was written last: the bytes that are its items */
     /* Of the stream so far. */
     int n_events, n_logprobs;
     bool background, queued; /* made without its client; the stream has begun with that */
@@ -77,6 +82,17 @@ ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_
 void ek_responses_keep_input(ek_responses *o, const json_t *items);
 /* Appends the messages of the user among items, a list, to own->users. */
 void ek_responses_keep_users(ek_responses *o, const json_t *items);
+/* Appends items, a list, as conversations keep them: normalised, each with an id that neither seen nor the list has.
+ * seen: an object with the ids that are there, to which those of the items are added. Counts what that takes. */
+ek_err ek_responses_add_items(ek_new_items *out, const json_t *items, json_t *seen, const ek_api_limits *limits);
+/* What has an id in a list, as members of an object. */
+void ek_responses_see(json_t *seen, const json_t *items);
+/* Adds the request's items and those of the reply to its conversation. o->n_output and what else was noted: of
+ * response, the one that was put last. */
+void ek_responses_extend(ek_responses *o, const ek_buf *response);
+void ek_conversation_ask_free(struct ek_conversation_ask *a); /* NULL is fine */
+/* own of r, which is made. */
+ek_responses *ek_responses_open(ek_api_request *r);
 /* Appends an item as it is stored: without what is neither read here nor of the API. */
 void ek_responses_put_kept(ek_buf *out, const json_t *item);
 

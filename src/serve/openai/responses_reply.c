@@ -117,8 +117,9 @@ static void note_item(ek_responses *o, const ek_buf *out, size_t from)
     static const char head[] = "{\"id\":\"";
     const char *id = out->data + from + sizeof head - 1;
     ek_stored_item where = {.from = from, .n = out->len - from, .output = true};
-    if (!o->store || where.n < sizeof head || memcmp(out->data + from, head, sizeof head - 1) != 0) return;
-    ek_response_store_note(o->store, o->owner, &o->items, id, strcspn(id, "\""), where);
+    if (where.n < sizeof head || memcmp(out->data + from, head, sizeof head - 1) != 0) return;
+    ek_response_store *store = o->store ? o->store : o->conversations;
+    if (store) ek_response_store_note(store, o->owner, &o->items, id, strcspn(id, "\""), where);
 }
 
 static void put_output(ek_buf *out, const ek_api_reply *r)
@@ -419,6 +420,7 @@ void ek_responses_end(ek_buf *out, const ek_api_reply *r)
     }
     ek_buf_add(out, response.data, response.len);
     if (r->stream) frame_close(&w);
+    ek_responses_extend(o, &response);
     ek_responses_keep(r, &response);
     ek_buf_fini(&response);
 }

@@ -92,7 +92,7 @@ ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json
     for (int i = c.n - 1; i >= 0 && !err; i--) {
         const ek_response_entry *e = c.entries[i];
         append_items(list, ek_buf_text(&e->input), e->input.len);
-        append_items(list, ek_buf_text(&e->response) + e->from, e->n);
+        if (e->n > 0) append_items(list, ek_buf_text(&e->response) + e->from, e->n); /* a conversation has none */
         err = ek_wanted_check();
     }
     let_chain_go(limits->responses, &c);

@@ -36,6 +36,7 @@ typedef struct ek_response_owner {
 
 struct ek_response_store {
     pthread_mutex_t lock;
+    pthread_mutex_t changing;  /* of conversations: one change at a time; before the lock */
     ek_response_owner *owners; /* those that have something, and the one that is about to */
     uint64_t clock;
     ek_response_entry *bucket[EK_RESPONSE_BUCKETS]; /* by id */

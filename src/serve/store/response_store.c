@@ -15,6 +15,7 @@ ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes)
 {
     ek_response_store *s = ek_alloc(sizeof *s);
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->changing, NULL);
     s->max_entries = max_entries;
     s->max_bytes = max_bytes;
     ek_item_index_open(&s->items);
@@ -124,6 +125,7 @@ void ek_response_store_close(ek_response_store *s)
     drop_empty_owners(s);
     ek_item_index_close(&s->items);
     pthread_mutex_destroy(&s->lock);
+    pthread_mutex_destroy(&s->changing);
     free(s);
 }
 
@@ -181,7 +183,7 @@ static bool make_room(ek_response_store *s, const ek_response_owner *by, size_t 
     return true;
 }
 
-void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
+bool ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
 {
     ek_response_entry *e = ek_alloc(sizeof *e);
     *e = (ek_response_entry){.store = s, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
@@ -193,10 +195,12 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
     r->items = (ek_stored_items){0};
     pthread_mutex_lock(&s->lock);
     size_t size = size_of(e);
-    ek_response_entry *same = ek_response_entry_find(s, owner_id, e->id); /* of a stream that ended here before */
-    if (same) forget(s, same);
     ek_response_owner *o = owner_of(s, owner_id);
-    if (make_room(s, o, size)) {
+    (void)ek_response_entry_find(s, owner_id, e->id); /* the same, of a stream that ended here before, goes last */
+    const bool kept = make_room(s, o, size);
+    if (kept) {
+        ek_response_entry *same = ek_response_entry_find(s, owner_id, e->id);
+        if (same) forget(s, same);
         e->owner = o;
         e->kept = true;
         ek_response_entry **at = bucket_of(s, e->id);
@@ -210,6 +214,7 @@ void ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
     drop(e);
     drop_empty_owners(s);
     pthread_mutex_unlock(&s->lock);
+    return kept;
 }
 
 void ek_response_entry_mark_used(ek_response_store *s, ek_response_entry *e)

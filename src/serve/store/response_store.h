@@ -61,8 +61,8 @@ void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_store
                             size_t n_id, ek_stored_item where);
 /* Keeps a response: the texts are taken over and left empty, the rest is copied. One larger than max_bytes is not
  * kept, nor one for which an owner would have to give up something that has less than it takes, or for which those that
- * are being read leave no room. */
-void ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
+ * are being read leave no room: false, and one with the same id stays. */
+bool ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
 /* The response's object, or with `input` the list of its items: *text stays until ek_response_store_release(*held), on
  * any thread, whatever happens to the response; until then its bytes count. ENOTFOUND. */
 typedef struct ek_response_held ek_response_held;

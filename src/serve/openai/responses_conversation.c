@@ -1,0 +1,130 @@
+/* Items as conversations keep them. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/hash/rng.h"
+#include "serve/openai/responses.h"
+#include "text/json/json.h"
+
+enum { MAX_ID = 64 }; /* bytes of an id of a client's that is kept */
+
+void ek_responses_see(json_t *seen, const json_t *items)
+{
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        size_t n;
+        const char *id = ek_json_get_text(json_array_get(items, i), "id", &n);
+        if (id) json_object_setn_new_nocheck(seen, id, n, json_true());
+    }
+}
+
+static bool ends_with(const char *s, const char *tail)
+{
+    const size_t n = strlen(s), k = strlen(tail);
+    return n >= k && !strcmp(s + n - k, tail);
+}
+
+/* An id of our own. */
+static void make_id(char out[MAX_ID], const char *type)
+{
+    static const char *const prefixes[][2] = {
+        {"message", "msg"}, {"reasoning", "rs"}, {"function_call", "fc"}, {"compaction", "cmp"}};
+    const char *prefix = ends_with(type, "_output") ? "out" : "item";
+    uint64_t random[2];
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
+        if (!strcmp(type, prefixes[i][0])) prefix = prefixes[i][1];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        random[0] = ek_mix64((uint64_t)(ek_now() * 1e9)), random[1] = ek_mix64(random[0]);
+    snprintf(out, MAX_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
+}
+
+/* One that later requests can name in a path, and that stands in JSON as it is. */
+static bool is_plain_id(const char *id, size_t n)
+{
+    if (n == 0 || n >= MAX_ID) return false;
+    for (size_t i = 0; i < n; i++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:", id[i])) return false;
+    return true;
+}
+
+static json_t *text_part(const char *role, const json_t *text)
+{
+    json_t *list = json_array(), *part = json_object();
+    const bool output = role && !strcmp(role, "assistant");
+    json_object_set_new_nocheck(part, "type", json_string_nocheck(output ? "output_text" : "input_text"));
+    json_object_set_nocheck(part, "text", (json_t *)(uintptr_t)text);
+    if (output) json_object_set_new_nocheck(part, "annotations", json_array());
+    json_array_append_new(list, part);
+    return list;
+}
+
+/* An item with its id in front, the status of one that is complete, and contents as a list of parts. */
+static json_t *normal(const json_t *item, const char *type, const char *id)
+{
+    json_t *out = json_object(), *v;
+    const char *key, *role = ek_json_get_text(item, "role", NULL);
+    const bool message = !strcmp(type, "message");
+    size_t n;
+    json_object_set_new_nocheck(out, "id", json_string_nocheck(id));
+    json_object_set_new_nocheck(out, "type", json_string_nocheck(type));
+    if (message || ends_with(type, "_call") || ends_with(type, "_output"))
+        json_object_set_new_nocheck(out, "status", json_string_nocheck("completed"));
+    json_object_keylen_foreach((json_t *)(uintptr_t)item, key, n, v)
+    {
+        const bool own = (n == 2 && !memcmp(key, "id", 2)) || (n == 4 && !memcmp(key, "type", 4)) || json_is_null(v);
+        if (message && n == 7 && !memcmp(key, "content", 7) && json_is_string(v))
+            json_object_set_new_nocheck(out, "content", text_part(role, v));
+        else if (!own) json_object_setn_nocheck(out, key, n, v);
+    }
+    return out;
+}
+
+/* Its id, or a new one where there is none, or it is taken. */
+static void choose_id(char out[MAX_ID], const json_t *item, const char *type, json_t *seen)
+{
+    size_t n = 0;
+    const char *id = ek_json_get_text(item, "id", &n);
+    if (id && is_plain_id(id, n) && !json_object_getn(seen, id, n)) snprintf(out, MAX_ID, "%.*s", (int)n, id);
+    else make_id(out, type);
+    json_object_set_new_nocheck(seen, out, json_true());
+}
+
+ek_err ek_responses_add_items(ek_new_items *out, const json_t *items, json_t *seen, const ek_api_limits *limits)
+{
+    ek_json_size more = {.containers = 3 * json_array_size(items)};
+    if (limits->count) EK_TRY(limits->count(limits->count_arg, &more, 0, 0));
+    for (size_t i = 0; i < json_array_size(items); i++) {
+        const json_t *item = json_array_get(items, i);
+        const char *type = ek_json_get_text(item, "type", NULL);
+        char id[MAX_ID];
+        if (!type) type = "message";
+        if (!strcmp(type, "compaction_trigger")) continue; /* a wish, and nothing that was said */
+        choose_id(id, item, type, seen);
+        json_t *all = normal(item, type, id);
+        if (out->text.len > 0) ek_buf_char(&out->text, ',');
+        ek_stored_item where = {.from = out->text.len};
+        ek_responses_put_kept(&out->text, all);
+        where.n = out->text.len - where.from;
+        ek_response_store_note(limits->responses, limits->owner, &out->at, id, strlen(id), where);
+        json_decref(all);
+    }
+    return EK_OK;
+}
+
+void ek_responses_extend(ek_responses *o, const ek_buf *response)
+{
+    ek_new_items *all = &o->added;
+    if (!o->conversations) return;
+    for (int i = o->n_inputs; i < o->items.n; i++) {
+        ek_stored_item item = o->items.at[i].item;
+        if (all->text.len > 0) ek_buf_char(&all->text, ',');
+        const size_t from = all->text.len;
+        ek_buf_add(&all->text, ek_buf_text(response) + item.from, item.n);
+        item.from = from;
+        item.output = false;
+        ek_stored_items_add(&all->at, &item);
+    }
+    (void)ek_conversation_append(o->conversations, o->owner, o->conversation, all); /* one that is gone stays so */
+    o->conversations = NULL;
+}

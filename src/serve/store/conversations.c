@@ -1,0 +1,300 @@
+#include "serve/store/conversations.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/hash/rng.h"
+#include "serve/store/response_state.h"
+#include "text/json/json.h"
+
+void ek_new_items_fini(ek_new_items *items)
+{
+    ek_buf_fini(&items->text);
+    ek_stored_items_fini(&items->at);
+}
+
+static ek_err not_found(const char *id)
+{
+    ek_buf quoted = {0};
+    const size_t n = strlen(id), max = EK_CONVERSATION_ID;
+    ek_json_quote(&quoted, id, n < max ? n : max);
+    ek_err err = ek_fail(EK_ENOTFOUND, "there is no conversation %s here: it was deleted, or made room for others",
+                         quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+static ek_err no_item(const char *id)
+{
+    ek_buf quoted = {0};
+    const size_t n = strlen(id), max = EK_CONVERSATION_ID;
+    ek_json_quote(&quoted, id, n < max ? n : max);
+    ek_err err = ek_fail(EK_ENOTFOUND, "the conversation has no item %s", quoted.data);
+    ek_buf_fini(&quoted);
+    return err;
+}
+
+/* It stays as it is until it is let go. */
+static ek_err hold(ek_response_store *s, uint64_t owner, const char *id, ek_response_entry **out)
+{
+    *out = NULL;
+    if (strncmp(id, EK_CONVERSATIONS_ID, sizeof EK_CONVERSATIONS_ID - 1) != 0) return not_found(id);
+    pthread_mutex_lock(&s->lock);
+    ek_response_entry *e = ek_response_entry_find(s, owner, id);
+    if (e) ek_response_entry_hold(e);
+    pthread_mutex_unlock(&s->lock);
+    *out = e;
+    return e ? EK_OK : not_found(id);
+}
+
+static void let_go(ek_response_entry *e)
+{
+    ek_response_store *s = e->store;
+    pthread_mutex_lock(&s->lock);
+    ek_response_entry_let_go(e); /* and is gone, if it was forgotten */
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* --- new texts --- */
+
+/* Items number from .. to - 1 of a list, behind what out and at have. */
+static void copy_items(ek_buf *out, ek_stored_items *at, const char *text, const ek_stored_items *of, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        ek_stored_item item = of->at[i].item;
+        if (out->len > 1) ek_buf_char(out, ',');
+        const size_t begin = out->len;
+        ek_buf_add(out, text + item.from, item.n);
+        item.from = begin;
+        ek_stored_items_add(at, &item);
+    }
+}
+
+static ek_err put(ek_response_store *s, uint64_t owner, ek_stored_response *r)
+{
+    const size_t n = r->input.len;
+    ek_err err = EK_OK;
+    if (n > EK_CONVERSATION_BYTES)
+        err = ek_fail(EK_ETOOLARGE, "the conversation would have %zu bytes, at most %d are kept", n,
+                      EK_CONVERSATION_BYTES);
+    else if (!ek_response_store_put(s, owner, r))
+        err = ek_fail(EK_ENOMEM, "there is no room for a conversation of %zu bytes beside those of others", n);
+    ek_buf_fini(&r->input);
+    ek_buf_fini(&r->response);
+    ek_stored_items_fini(&r->items);
+    return err;
+}
+
+static void put_object(ek_buf *out, const char *id, int64_t created, const char *metadata)
+{
+    ek_buf_fmt(out, "{\"id\":\"%s\",\"object\":\"conversation\",\"created_at\":%lld,\"metadata\":", id,
+               (long long)created);
+    ek_buf_str(out, metadata);
+    ek_buf_char(out, '}');
+}
+
+ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t created, const char *metadata,
+                              ek_new_items *items, char out[EK_CONVERSATION_ID])
+{
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != sizeof random)
+        random[0] = ek_mix64((uint64_t)(ek_now() * 1e9)), random[1] = ek_mix64(random[0] ^ (uintptr_t)items);
+    snprintf(out, EK_CONVERSATION_ID, EK_CONVERSATIONS_ID "%016llx%016llx", (unsigned long long)random[0],
+             (unsigned long long)random[1]);
+    ek_stored_response r = {.id = out};
+    put_object(&r.response, out, created, metadata);
+    ek_buf_char(&r.input, '[');
+    copy_items(&r.input, &r.items, ek_buf_text(&items->text), &items->at, 0, items->at.n);
+    ek_buf_char(&r.input, ']');
+    ek_new_items_fini(items);
+    return put(s, owner, &r);
+}
+
+/* What changes a conversation: its entry and the new one, which begins as a copy of the object. Under s->changing. */
+typedef struct change {
+    ek_response_store *s;
+    uint64_t owner;
+    ek_response_entry *from;
+    ek_stored_response to;
+} change;
+
+static ek_err begin(change *c, ek_response_store *s, uint64_t owner, const char *id)
+{
+    *c = (change){.s = s, .owner = owner};
+    pthread_mutex_lock(&s->changing);
+    ek_err err = hold(s, owner, id, &c->from);
+    if (err) {
+        pthread_mutex_unlock(&s->changing);
+        return err;
+    }
+    c->to.id = c->from->id;
+    ek_buf_char(&c->to.input, '[');
+    return EK_OK;
+}
+
+static void keep_items(change *c, int from, int to)
+{
+    copy_items(&c->to.input, &c->to.items, ek_buf_text(&c->from->input), &c->from->items, from, to);
+}
+
+static void keep_object(change *c)
+{
+    ek_buf_add(&c->to.response, ek_buf_text(&c->from->response), c->from->response.len);
+}
+
+static ek_err finish(change *c)
+{
+    ek_buf_char(&c->to.input, ']');
+    ek_err err = put(c->s, c->owner, &c->to);
+    let_go(c->from);
+    pthread_mutex_unlock(&c->s->changing);
+    return err;
+}
+
+ek_err ek_conversation_append(ek_response_store *s, uint64_t owner, const char *id, ek_new_items *items)
+{
+    change c;
+    ek_err err = begin(&c, s, owner, id);
+    if (!err) {
+        keep_object(&c);
+        ek_buf_reserve(&c.to.input, c.from->input.len + items->text.len + 2);
+        keep_items(&c, 0, c.from->items.n);
+        copy_items(&c.to.input, &c.to.items, ek_buf_text(&items->text), &items->at, 0, items->at.n);
+        err = finish(&c);
+    }
+    ek_new_items_fini(items);
+    return err;
+}
+
+ek_err ek_conversation_set_metadata(ek_response_store *s, uint64_t owner, const char *id, const char *metadata)
+{
+    change c;
+    json_t *object;
+    EK_TRY(begin(&c, s, owner, id));
+    const ek_err read = ek_json_read(&object, ek_buf_text(&c.from->response), c.from->response.len, 0);
+    EK_ASSERT(!read); /* our own writing */
+    put_object(&c.to.response, id, json_integer_value(json_object_get(object, "created_at")), metadata);
+    json_decref(object);
+    keep_items(&c, 0, c.from->items.n);
+    return finish(&c);
+}
+
+/* --- what it has --- */
+
+/* The index of an item, or -1. */
+static int find(const ek_response_entry *e, const char *item)
+{
+    const size_t n = strlen(item);
+    const uint64_t key = ek_item_key(&e->store->items, e->owner_id, item, n);
+    static const char head[] = "{\"id\":\"";
+    for (int i = 0; i < e->items.n; i++) {
+        const ek_stored_item *at = &e->items.at[i].item;
+        const char *id = ek_buf_text(&e->input) + at->from + sizeof head - 1;
+        if (at->key == key && at->n > sizeof head + n && !memcmp(id, item, n) && id[n] == '"') return i;
+    }
+    return -1;
+}
+
+ek_err ek_conversation_delete_item(ek_response_store *s, uint64_t owner, const char *id, const char *item)
+{
+    change c;
+    EK_TRY(begin(&c, s, owner, id));
+    const int i = find(c.from, item);
+    if (i < 0) {
+        ek_buf_fini(&c.to.input);
+        let_go(c.from);
+        pthread_mutex_unlock(&s->changing);
+        return no_item(item);
+    }
+    keep_object(&c);
+    keep_items(&c, 0, i);
+    keep_items(&c, i + 1, c.from->items.n);
+    return finish(&c);
+}
+
+ek_err ek_conversation_delete(ek_response_store *s, uint64_t owner, const char *id)
+{
+    if (strncmp(id, EK_CONVERSATIONS_ID, sizeof EK_CONVERSATIONS_ID - 1) != 0) return not_found(id);
+    pthread_mutex_lock(&s->changing); /* what adds to it meanwhile would bring it back */
+    ek_err err = ek_response_store_delete(s, owner, id);
+    pthread_mutex_unlock(&s->changing);
+    return err ? not_found(id) : EK_OK;
+}
+
+ek_err ek_conversation_size(ek_response_store *s, uint64_t owner, const char *id, size_t *n)
+{
+    ek_response_entry *e;
+    EK_TRY(hold(s, owner, id, &e));
+    *n = e->input.len;
+    let_go(e);
+    return EK_OK;
+}
+
+ek_err ek_conversation_put(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id)
+{
+    ek_response_entry *e;
+    EK_TRY(hold(s, owner, id, &e));
+    ek_buf_add(out, ek_buf_text(&e->response), e->response.len);
+    let_go(e);
+    return EK_OK;
+}
+
+ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id, const char *item)
+{
+    ek_response_entry *e;
+    EK_TRY(hold(s, owner, id, &e));
+    const int i = find(e, item);
+    if (i >= 0) ek_buf_add(out, ek_buf_text(&e->input) + e->items.at[i].item.from, e->items.at[i].item.n);
+    let_go(e);
+    return i < 0 ? no_item(item) : EK_OK;
+}
+
+/* The id of an item as it stands there, with its quotes. */
+static void put_id(ek_buf *out, const ek_response_entry *e, int i)
+{
+    static const char head[] = "{\"id\":";
+    const char *id = ek_buf_text(&e->input) + e->items.at[i].item.from + sizeof head - 1;
+    const char *end = strchr(id + 1, '"');
+    ek_buf_add(out, id, (size_t)(end - id) + 1);
+}
+
+static void put_page(ek_buf *out, const ek_response_entry *e, int first, int n, int step, bool more)
+{
+    ek_buf_str(out, "{\"object\":\"list\",\"data\":[");
+    for (int i = 0; i < n; i++) {
+        const ek_stored_item *at = &e->items.at[first + i * step].item;
+        if (i > 0) ek_buf_char(out, ',');
+        ek_buf_add(out, ek_buf_text(&e->input) + at->from, at->n);
+    }
+    const char *const names[] = {"],\"first_id\":", ",\"last_id\":"};
+    for (int k = 0; k < 2; k++) {
+        ek_buf_str(out, names[k]);
+        if (n > 0) put_id(out, e, k ? first + (n - 1) * step : first);
+        else ek_buf_str(out, "null");
+    }
+    ek_buf_fmt(out, ",\"has_more\":%s}", more ? "true" : "false");
+}
+
+ek_err ek_conversation_put_page(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id,
+                                const ek_conversation_page *page)
+{
+    ek_response_entry *e;
+    EK_TRY(hold(s, owner, id, &e));
+    const int step = page->oldest_first ? 1 : -1, n = e->items.n, at = *page->after ? find(e, page->after) : -1;
+    const bool missing = *page->after && at < 0;
+    const int first = at >= 0 ? at + step : page->oldest_first ? 0 : n - 1, left = step > 0 ? n - first : first + 1;
+    if (!missing) put_page(out, e, first, left < page->limit ? left : page->limit, step, left > page->limit);
+    let_go(e);
+    return missing ? no_item(page->after) : EK_OK;
+}
+
+ek_err ek_conversation_page_size(ek_response_store *s, uint64_t owner, const char *id, size_t *n)
+{
+    enum { FRAME = 512 };
+    EK_TRY(ek_conversation_size(s, owner, id, n));
+    *n += FRAME;
+    return EK_OK;
+}
