@@ -99,6 +99,12 @@ bool ek_cuda_attn_int_fits(int head_dim, ek_kv_format k, ek_kv_format v)
     return dims_fit(head_dim) && ek_kv_rotated(k) && ek_kv_rotated(v);
 }
 
+/* Where each block has a multiprocessor to itself. */
+bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip)
+{
+    return k == EK_KV_I12 && v == EK_KV_I12 && n_items <= chip->multiprocessors;
+}
+
 static int log2_of(int n)
 {
     int log = 0;
@@ -115,8 +121,8 @@ static int slots_of(const ek_cuda_chip *chip, int slots)
     return some < MIN_SLOTS ? MIN_SLOTS : some;
 }
 
-ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
-                                               const ek_cuda_chip *chip)
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool whole,
+                                               int n_items, const ek_cuda_chip *chip)
 {
 #define DIMS(name)                                        \
     {                                                     \
@@ -125,10 +131,13 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
     static const char *const leaf[] = {"ek_attn_segment_2", "ek_attn_segment_4", "ek_attn_segment_8"},
                              *const halves[][4] = {DIMS("ek_attn_half_1"), DIMS("ek_attn_half_2"),
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")},
-                             *const ints[] = DIMS("ek_attn_int");
+                             *const ints[] = DIMS("ek_attn_int"), *const owns[] = DIMS("ek_attn_int_own");
 #undef DIMS
-    if (ek_kv_rotated(v))
-        return (ek_cuda_attn_segment){.name = whole ? ints[log2_of(head_dim) - 6] : "ek_attn_int", .threads = 256};
+    if (ek_kv_rotated(v)) {
+        const bool own = tile == 2 && ek_cuda_attn_int_owns(k, v, n_items, chip);
+        const char *const name = !whole ? "ek_attn_int" : (own ? owns : ints)[log2_of(head_dim) - 6];
+        return (ek_cuda_attn_segment){.name = name, .threads = 256};
+    }
     if (!whole)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
                                       segment_shared(tile, head_dim, v), 0, 0};

@@ -35,9 +35,11 @@ void ek_cuda_attn_starts(ek_cuda_attn_start *out, const ek_cuda_attn_work *w, co
 bool ek_cuda_attn_half_fits(int head_dim, ek_kv_format k, ek_kv_format v);
 /* Whether ek_attn_int_DIM takes these (both formats in integers): the same, of any number of leaves. */
 bool ek_cuda_attn_int_fits(int head_dim, ek_kv_format k, ek_kv_format v);
+/* Whether ek_attn_int_own_DIM computes n_items segments of tiles of two queries. */
+bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip);
 /* The kernel of leaves for a tile, its threads and dynamic shared memory. whole: ek_attn_half_N, or of attention in
- * integers ek_attn_int_DIM, which must fit; else ek_attn_segment_N (2, 4 or 8), or ek_attn_int, whose queries ek_heads
- * finishes and whose leaves ek_attn_join, or ek_attn_int_join, joins. */
+ * integers ek_attn_int_DIM or ek_attn_int_own_DIM, which must fit; else ek_attn_segment_N (2, 4 or 8), or ek_attn_int,
+ * whose queries ek_heads finishes and whose leaves ek_attn_join, or ek_attn_int_join, joins. */
 typedef struct ek_cuda_attn_segment {
     const char *name;
     unsigned threads;
@@ -45,8 +47,8 @@ typedef struct ek_cuda_attn_segment {
     int slots; /* ek_attn_half_N: pieces of its ring, more where n_items leave a multiprocessor to each block */
     int tile;  /* of prompts: queries */
 } ek_cuda_attn_segment;
-ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format v, bool whole, int n_items,
-                                               const ek_cuda_chip *chip);
+ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool whole,
+                                               int n_items, const ek_cuda_chip *chip);
 
 /* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_segment_8. A
  * tile is EK_CUDA_ATTN_DEEP_TILE queries of one row then. */

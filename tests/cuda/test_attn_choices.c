@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +48,10 @@ static void say(ek_buf *out, const ek_cuda_chip *chip)
         ek_buf_char(out, '\n');
     }
     ek_buf_str(out, "tiles of integers:");
-    for (int q = 1; q <= 16; q++) ek_buf_fmt(out, " %d", ek_cuda_attn_int_tile(q));
+    for (int q = 1; q <= 16; q++) ek_buf_fmt(out, " %d", ek_cuda_attn_int_tile(q, EK_KV_I12, EK_KV_I12, INT_MAX, chip));
+    int own = 0;
+    while (ek_cuda_attn_int_owns(EK_KV_I12, EK_KV_I12, own + 1, chip)) own++;
+    ek_buf_fmt(out, "; of two up to %d segments", own);
     ek_buf_fmt(out, "\nprompts: %d from %d queries\n", ek_cuda_attn_has_prompts(EK_KV_F16, chip),
                EK_CUDA_PROMPT_QUERIES);
 }
@@ -74,6 +78,8 @@ static void by_its_own_multiprocessors(void **state)
         assert_false(ek_cuda_attn_goes_deep(8, 512, EK_KV_F16, EK_KV_F16, EK_CUDA_ATTN_DEEP_TILE, sizes[i], &chip));
         assert_true(ek_cuda_attn_goes_deep(8, 512, EK_KV_F16, EK_KV_F16, EK_CUDA_ATTN_DEEP_TILE, sizes[i] + 1, &chip));
         assert_false(ek_cuda_attn_goes_deep(8, 512, EK_KV_F16, EK_KV_F16, EK_CUDA_ATTN_DEEP_TILE / 2, 4096, &chip));
+        assert_true(ek_cuda_attn_int_owns(EK_KV_I12, EK_KV_I12, sizes[i], &chip));
+        assert_false(ek_cuda_attn_int_owns(EK_KV_I12, EK_KV_I12, sizes[i] + 1, &chip));
         assert_int_equal(ek_cuda_attn_half_tile(8, 1, sizes[i] / 8, 4, &chip), 1);
         assert_int_equal(ek_cuda_attn_half_tile(8, 1, sizes[i] / 8 + 1, 4, &chip), 2);
     }

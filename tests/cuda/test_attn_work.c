@@ -13,6 +13,7 @@
 
 #include "../support/device_cut.h"
 #include "base/hash/rng.h"
+#include "cuda/attn/choose.h"
 #include "ops/kv/kv_codec.h"
 
 enum { MAX_ROWS = 40 };
@@ -128,7 +129,7 @@ static ek_cuda_chip h100;
 
 static size_t shared_of(ek_kv_format v) /* 8 queries of 256 dims */
 {
-    return ek_cuda_attn_segment_plan(8, 256, v, false, 1, &h100).shared;
+    return ek_cuda_attn_segment_plan(8, 256, v, v, false, 1, &h100).shared;
 }
 
 static void sizes_follow_the_formats(void **state)
@@ -149,6 +150,25 @@ static void sizes_follow_the_formats(void **state)
     assert_int_equal(ek_cuda_attn_levels(2), 2);
     assert_int_equal(ek_cuda_attn_levels(3), 2);
     assert_int_equal(ek_cuda_attn_levels(32), 6);
+}
+
+static const char *kernel_of(int tile, ek_kv_format k, ek_kv_format v, int n_items)
+{
+    return ek_cuda_attn_segment_plan(tile, 256, k, v, true, n_items, &h100).name;
+}
+
+static void blocks_with_a_multiprocessor_each_have_a_kernel_of_their_own(void **state)
+{
+    (void)state;
+    const ek_kv_format i12 = EK_KV_I12, i8 = EK_KV_I8;
+    assert_string_equal(kernel_of(2, i12, i12, 132), "ek_attn_int_own_256");
+    assert_string_equal(kernel_of(2, i12, i12, 133), "ek_attn_int_256");
+    assert_string_equal(kernel_of(4, i12, i12, 132), "ek_attn_int_256");
+    assert_string_equal(kernel_of(2, i8, i8, 1), "ek_attn_int_256");
+    assert_string_equal(kernel_of(2, i12, i8, 1), "ek_attn_int_256");
+    assert_int_equal(ek_cuda_attn_int_tile(8, i12, i12, 132, &h100), 2);
+    assert_int_equal(ek_cuda_attn_int_tile(8, i12, i12, 133, &h100), 8);
+    assert_int_equal(ek_cuda_attn_int_tile(8, i8, i8, 1, &h100), 8);
 }
 
 static void every_format_is_described_to_the_kernels(void **state)
@@ -175,6 +195,7 @@ int main(void)
         cmocka_unit_test(late_tiles_of_a_prompt_come_first),
         cmocka_unit_test(a_start_has_all_of_its_item),
         cmocka_unit_test(sizes_follow_the_formats),
+        cmocka_unit_test(blocks_with_a_multiprocessor_each_have_a_kernel_of_their_own),
         cmocka_unit_test(every_format_is_described_to_the_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,10 +13,12 @@ int ek_cuda_attn_few_tile(int ratio, int n_rows)
     return tile;
 }
 
-/* A block's time does not depend on its queries, up to 8: as many as a run has. */
-int ek_cuda_attn_int_tile(int max_queries)
+/* A block's time does not depend on its queries, up to 8: as many as a run has. With a multiprocessor for each block,
+ * two, whose heads and rows take the least. */
+int ek_cuda_attn_int_tile(int max_queries, ek_kv_format k, ek_kv_format v, int n_twos, const ek_cuda_chip *chip)
 {
     int tile = 2;
+    if (ek_cuda_attn_int_owns(k, v, n_twos, chip)) return tile;
     while (tile < EK_CUDA_ATTN_INT_TILE && tile < max_queries) tile *= 2;
     return tile;
 }

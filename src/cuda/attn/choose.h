@@ -11,8 +11,9 @@ enum { EK_CUDA_PROMPT_QUERIES = 128 }; /* of a run, from which on ek_attn_prompt
 bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip);
 /* Queries per tile of few queries, in a step of n_rows rows of few. */
 int ek_cuda_attn_few_tile(int ratio, int n_rows);
-/* The same of attention in integers, where the longest run has max_queries. */
-int ek_cuda_attn_int_tile(int max_queries);
+/* Queries per tile of attention in integers, where the longest run has max_queries and tiles of two would have n_twos
+ * segments. */
+int ek_cuda_attn_int_tile(int max_queries, ek_kv_format k, ek_kv_format v, int n_twos, const ek_cuda_chip *chip);
 /* The same of ek_attn_half: n_segments that all rows see, max of them one row. */
 int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, const ek_cuda_chip *chip);
 /* Whether ek_attn_deep_DIM computes n_items segments of tiles. */

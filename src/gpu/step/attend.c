@@ -12,10 +12,10 @@ bool ek_gpu_finishes(const ek_gpu_list *list)
 static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list, const ek_gpu_wave *wave)
 {
     const ek_model *m = x->g->m;
-    const ek_cuda_attn_segment p = list->deep
-                                       ? ek_cuda_attn_deep_plan(a.kv.head_dim)
-                                       : ek_cuda_attn_segment_plan(list->tile, a.kv.head_dim, m->v_format, list->whole,
-                                                                   wave->n_items, ek_cuda_chip_of(x->g->c));
+    const ek_cuda_attn_segment p = list->deep ? ek_cuda_attn_deep_plan(a.kv.head_dim)
+                                              : ek_cuda_attn_segment_plan(list->tile, a.kv.head_dim, m->k_format,
+                                                                          m->v_format, list->whole, wave->n_items,
+                                                                          ek_cuda_chip_of(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots, a.starts = list->joined && ek_kv_rotated(m->v_format);
     size_t max_segments = x->buf.segment_bytes / sizeof(float) /

@@ -1,6 +1,7 @@
 /* The rows of a step as the kernels read them: tokens, places, visible ranges, page tables, work lists of attention. */
 #include "gpu/step/step.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "cuda/attn/choose.h"
@@ -227,7 +228,10 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
                       ek_cuda_attn_int_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     list->joined = (half || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
-    list->tile = ek_kv_rotated(x->g->m->v_format) ? ek_cuda_attn_int_tile(max_queries)
+    const int n_twos = (int)power_of_two((size_t)(n_segments * kv_heads * ((ratio + 1) / 2)));
+    list->tile = ints || ek_kv_rotated(x->g->m->v_format)
+                     ? ek_cuda_attn_int_tile(max_queries, x->g->m->k_format, x->g->m->v_format, ints ? n_twos : INT_MAX,
+                                             ek_cuda_chip_of(x->g->c))
                  : list->joined ? ek_cuda_attn_half_tile(ratio, kv_heads, n_segments, max, ek_cuda_chip_of(x->g->c))
                                 : ek_cuda_attn_few_tile(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->now.table_host[l->kind], .heads = heads};

@@ -1,5 +1,6 @@
 /* Attention: few queries (tiles of 1, 2, 4, 8) and prompts, all formats, against ops/attn/attn.h on the scalar
  * kernels. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -83,8 +84,8 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, i
         k.prompt = find(d, p.name, p.shared);
         return k;
     }
-    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->v_format, whole, n_items,
-                                                             ek_cuda_chip_of(d->c));
+    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->k_format, shape->v_format,
+                                                             whole, n_items, ek_cuda_chip_of(d->c));
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);
@@ -188,16 +189,20 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  ek_kv_format_name(shape->v_format), shape->n_heads, shape->n_kv_heads, shape->head_dim, n_keys,
                  garbage);
         }
-        for (int join = one; join <= may_join; join++) { /* by a kernel of its own, by the block that ends last */
+        /* by a kernel of its own, by the block that ends last, so where blocks have a multiprocessor each */
+        for (int join = one; join <= may_join + (may_join && tile == 2); join++) {
             if (join) c.a.ended = c.ended, c.a.single = single;
             if (join && few) c.a.items = c.starts, c.a.starts = ints;
-            if (join) k = kernels_find(d, shape, tile, true, c.w.n_items), c.a.slots = k.slots;
+            if (join) k = kernels_find(d, shape, tile, true, join == 2 ? 1 : INT_MAX), c.a.slots = k.slots;
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             call_run(d, &k, &c);
             same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
                  "attention %s:%s, %d on %d heads of %d, %d keys, tile %d, garbage %d%s",
                  ek_kv_format_name(shape->k_format), ek_kv_format_name(shape->v_format), shape->n_heads,
-                 shape->n_kv_heads, shape->head_dim, n_keys, tile, garbage, join ? ", joined" : "");
+                 shape->n_kv_heads, shape->head_dim, n_keys, tile, garbage,
+                 join > 1 ? ", joined, alone"
+                 : join   ? ", joined"
+                          : "");
         }
         call_finish(&c, d);
     }

@@ -109,4 +109,44 @@ __device__ __forceinline__ void write_rows(const few_shared<DIM> &sm, const ek_c
     }
 }
 
+// The same of two queries, a row by up to four warps.
+template <int DIM>
+__device__ __forceinline__ void write_two_rows(few_shared<DIM> &sm, const ek_cuda_attn_args &a,
+                                               const ek_cuda_attn_tile &t)
+{
+    constexpr int PARTS = DIM < 256 ? DIM / 64 : 4, COUNT = DIM / PARTS / 32; // warps of a row; values of a lane
+    float *const turned = (float *)sm.q;                                      // [2][DIM]; queries are not needed now
+    const int warp = threadIdx.x / 32, n = warp / PARTS, part = warp % PARTS, lane = threadIdx.x % 32;
+    const bool has = n < t.n_q;
+    const float by = 1.0f / DIM;
+    const int first = part * (DIM / PARTS) + lane;
+    float x[COUNT];
+    if (has) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) x[i] = finish({sm.all[n * DIM + first + i * 32], sm.l[n], 0});
+        rotate(x, DIM / PARTS);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) turned[n * DIM + first + i * 32] = x[i];
+    }
+    if (PARTS > 1) __syncthreads();
+    if (!has) return;
+    const int row = row_of(a, t, n), place = head_of(a, t, n) * DIM;
+    float *const out = (float *)a.o + row * a.ldo + place;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        auto of = [&](int p) { return turned[n * DIM + p * (DIM / PARTS) + i * 32 + lane]; };
+        auto pair = [&](float own, float other, int bit) { return part & bit ? other - own : own + other; };
+        if (PARTS > 1) x[i] = pair(x[i], of(part ^ 1), 1);
+        if (PARTS > 2) x[i] = pair(x[i], pair(of(part ^ 2), of(part ^ 3), 1), 2);
+        x[i] = x[i] * by;
+        out[first + i * 32] = x[i];
+    }
+    if (!a.to.q) return;
+#pragma unroll
+    for (int g = 0; g < COUNT / 2; g++) {
+        const float v[2] = {x[g * 2], x[g * 2 + 1]};
+        quantize_group(a.to, row, place / 64 + part * (COUNT / 2) + g, v);
+    }
+}
+
 } // namespace ek

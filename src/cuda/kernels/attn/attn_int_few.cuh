@@ -88,6 +88,30 @@ __device__ __forceinline__ int64_t leaf_of(const ek_cuda_attn_start &item)
     return item.t.leaf0 + item.seg - item.t.seg0;
 }
 
+// Scales of keys, or values, `column` and its neighbour of 2 x 16 of the page's part at `at`.
+__device__ __forceinline__ void load_scales(float (&scale)[2][2], const uint8_t *at, int code_bits, int dim, int column)
+{
+    const float *const from = (const float *)(at + rotated_codes(code_bits, dim)) + column;
+#pragma unroll
+    for (int m = 0; m < 2; m++) {
+        const float2 x = *(const float2 *)(from + m * 16);
+        scale[m][0] = x.x, scale[m][1] = x.y;
+    }
+}
+
+// s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
+template <int BITS>
+__device__ __forceinline__ void scale_scores(float (&s)[2][4], const int (&sum)[2][3][4], const float (&k)[2][2],
+                                             float2 q)
+{
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            s[m][i] = (float)score_sum<BITS>(sum[m][0][i], sum[m][1][i], sum[m][2][i]) * k[m][i / 2] *
+                      (i % 2 ? q.y : q.x);
+}
+
 // Scores of the warp's 32 keys, whose page is there: s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
 template <int BITS, int DIM>
 __device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &sm, const uint8_t *page, int dim,
@@ -111,16 +135,29 @@ __device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &
             two.add(u, sm.q[step], lane);
             if (step + AHEAD < steps) two.load(u, at, at + 64, ld, rows - (step + AHEAD) * tiles::ROWS, lane);
         }
-    const float *scale = (const float *)(page + rotated_codes(BITS, dim)) + column;
-    const float2 q = *(const float2 *)&sm.q_scale[lane % 4 * 2];
+    float k_scale[2][2];
+    load_scales(k_scale, page, BITS, dim, column);
+    scale_scores<BITS>(s, sum, k_scale, *(const float2 *)&sm.q_scale[lane % 4 * 2]);
+}
+
+// Sums of values of a lane's queries at dims `column` and three more: to a leaf, or of the only one to sm.all.
+template <int BITS, int DIM>
+__device__ __forceinline__ void put_values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const int (&sum)[2][3][4],
+                                           bool alone, int dim, int column)
+{
+    const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int m = 0; m < 2; m++) {
-        const float2 k = *(const float2 *)(scale + m * 16);
+    for (int m = 0; m < 2; m++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[m][i] = (float)score_sum<BITS>(sum[m][0][i], sum[m][1][i], sum[m][2][i]) * (i / 2 ? k.y : k.x) *
-                      (i % 2 ? q.y : q.x);
-    }
+        for (int c = 0; c < 2; c++) {
+            const int n = lane % 4 * 2 + c;
+            if (n >= sm.item.t.n_q || (!DIM && column + m * 16 >= dim)) continue;
+            float2 x;
+            x.x = value_sum_of<BITS>(sum[m][0][c], sum[m][1][c], sum[m][2][c]) * sm.unit[n];
+            x.y = value_sum_of<BITS>(sum[m][0][c + 2], sum[m][1][c + 2], sum[m][2][c + 2]) * sm.unit[n];
+            float *const out = alone ? sm.all : (float *)a.leaf_o + leaf_of(sm.item) * a.tile * dim;
+            *(float2 *)(out + n * dim + column + m * 16) = x;
+        }
 }
 
 // Sums of values at dims [d0, d0 + 32) over the pages that are seen: to a leaf, or of the only one to sm.all.
@@ -151,18 +188,7 @@ __device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_a
             two.add(u, sm.p[step], lane);
             if (step + AHEAD < to) load(u, step + AHEAD);
         }
-#pragma unroll
-    for (int m = 0; m < 2; m++)
-#pragma unroll
-        for (int c = 0; c < 2; c++) {
-            const int n = lane % 4 * 2 + c;
-            if (n >= sm.item.t.n_q || (!DIM && column + m * 16 >= dim)) continue;
-            float2 x;
-            x.x = value_sum_of<BITS>(sum[m][0][c], sum[m][1][c], sum[m][2][c]) * sm.unit[n];
-            x.y = value_sum_of<BITS>(sum[m][0][c + 2], sum[m][1][c + 2], sum[m][2][c + 2]) * sm.unit[n];
-            float *const out = alone ? sm.all : (float *)a.leaf_o + leaf_of(sm.item) * a.tile * dim;
-            *(float2 *)(out + n * dim + column + m * 16) = x;
-        }
+    put_values<BITS, DIM>(sm, a, sum, alone, dim, column);
 }
 
 // Of the lanes that have the same queries: lanes apart by 4, 8 and 16.
@@ -173,23 +199,18 @@ template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
     return x;
 }
 
-// Codes of weights into sm.p; l and m of the leaf, of several to memory; units into sm.unit.
+// Codes of weights, of scores s and scales of values, into sm.p; l and m of the leaf, of several to memory; units into
+// sm.unit.
 template <int DIM>
-__device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
-                                      float (&s)[2][4], bool alone, int warp, int lane)
+__device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_args &a, float (&s)[2][4],
+                                      const float (&scale)[2][2], bool alone, int warp, int lane)
 {
     const int t = lane % 4, key0 = warp * 32 + lane / 4 * 2;
-    const uint8_t *page = sm.page[warp / 2];
     bool seen[2][4];
     u32 max_n[2] = {0, 0}, sum[2] = {0, 0};
-    float largest[2] = {0, 0}, scale[2][2] = {};
+    float largest[2] = {0, 0};
 #pragma unroll
     for (int m = 0; m < 2; m++) {
-        if (page) {
-            const float *at = (const float *)(page + kv.k_bytes + rotated_codes(kv.v_bits, DIM ? DIM : kv.head_dim));
-            const float2 v = *(const float2 *)(at + key0 % PAGE + m * 16);
-            scale[m][0] = v.x, scale[m][1] = v.y;
-        }
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const int n = t * 2 + i % 2, key = key0 + m * 16 + i / 2;

@@ -84,4 +84,42 @@ __device__ __forceinline__ void store_fresh(const ek_cuda_attn_args &a, const ek
     store_rotated(page + (key ? 0 : a.kv.k_bytes), x, DIM, key ? a.kv.k_bits : a.kv.v_bits, slot, key);
 }
 
+// Warps 0 to 3 of a block of two queries, by the same code: a query each, the new key, the new value (last: its slot of
+// the segment, where it is stored here). Columns of queries that there are not keep what they have: no other depends on
+// them.
+template <int DIM>
+__device__ __forceinline__ void head_by_warp(few_shared<DIM> &sm, const ek_cuda_attn_args &a, int last, int warp)
+{
+    constexpr int COUNT = DIM / 32;
+    const ek_cuda_attn_tile &t = sm.item.t;
+    const int lane = threadIdx.x % 32;
+    const bool query = warp < 2;
+    if (query ? warp >= t.n_q : warp > 3 || !a.k || last < 0) return;
+    const int row = query ? row_of(a, t, warp) : t.row;
+    const float *const from = query ? (const float *)a.q + row * a.ldq + (int64_t)head_of(a, t, warp) * DIM
+                                    : (const float *)(warp == 2 ? a.k : a.v) + row * a.ldk + t.kv_head * DIM;
+    float x[COUNT];
+    int code[COUNT];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) x[i] = __ldcg(from + i * 32 + lane);
+    if (a.head.norm)
+        finish_lanes<DIM>(x, a.head, query ? a.head.norm : warp == 2 ? a.k_norm : 0, warp < 3 && a.head.cos, row);
+    const float scale = encode(x, DIM, QUERY_CODE, code);
+    if (query) {
+        if (lane == 0) sm.q_scale[warp] = scale * (1.0f / DIM);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) put_limbs(sm.q[i], warp, lane, code[i]);
+        return;
+    }
+    const int slot = last % PAGE;
+    uint8_t *const to = (uint8_t *)sm.page[last / PAGE] + (warp == 2 ? 0 : a.kv.k_bytes);
+    if (lane == 0) ((float *)(to + rotated_codes(16, DIM)))[slot] = scale;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        const int d = i * 32 + lane;
+        ((int16_t *)to)[warp == 2 ? rotated_place(16, d, PAGE, slot) : rotated_place(16, slot, DIM, d)] =
+            (int16_t)code[i];
+    }
+}
+
 } // namespace ek
