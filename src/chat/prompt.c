@@ -1,9 +1,11 @@
 #include "chat/prompt.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/hash.h"
 #include "chat/order.h"
 #include "model/source/source.h"
 
@@ -59,6 +61,32 @@ ek_err ek_chat_model_open(ek_chat_model *m, const char *path)
     }
     m->vocab = ek_vocab_open(m->tokenizer);
     return ek_chat_variant_open(&m->variant, path);
+}
+
+static void add_number(ek_sha256_state *s, uint64_t v)
+{
+    uint8_t b[8];
+    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
+    ek_sha256_add(s, b, sizeof b);
+}
+
+void ek_chat_model_name(char out[EK_CHAT_NAME], const ek_chat_model *m, const int32_t *stop, int n_stop)
+{
+    ek_sha256_state s;
+    char hex[65];
+    ek_sha256_init(&s);
+    add_number(&s, (uint64_t)m->variant);
+    add_number(&s, (uint64_t)n_stop);
+    for (int i = 0; i < n_stop; i++) add_number(&s, (uint64_t)stop[i]);
+    for (int32_t id = 0; id < ek_tokenizer_size(m->tokenizer); id++) {
+        size_t n;
+        const char *bytes = ek_tokenizer_bytes(m->tokenizer, id, &n);
+        add_number(&s, 2 * (uint64_t)n + ek_tokenizer_is_special(m->tokenizer, id));
+        if (n) ek_sha256_add(&s, bytes, n);
+    }
+    ek_sha256_end(&s, hex);
+    memcpy(out, hex, EK_CHAT_NAME - 1);
+    out[EK_CHAT_NAME - 1] = '\0';
 }
 
 void ek_chat_model_close(ek_chat_model *m)

@@ -27,6 +27,11 @@ ek_err ek_chat_variant_open(ek_chat_variant *out, const char *path);
 ek_err ek_chat_model_open(ek_chat_model *m, const char *path);
 void ek_chat_model_close(ek_chat_model *m);
 
+/* Names all that makes tokens of a conversation, and text of tokens, and that ends a reply: vocabulary, template and
+ * the ids in stop. 16 digits and NUL. */
+enum { EK_CHAT_NAME = 17 };
+void ek_chat_model_name(char out[EK_CHAT_NAME], const ek_chat_model *m, const int32_t *stop, int n_stop);
+
 typedef enum ek_thinking {
     EK_THINKING_UNSET, /* on if the first system text starts with <|think|>, else off */
     EK_THINKING_OFF,

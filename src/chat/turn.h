@@ -146,9 +146,9 @@ typedef struct ek_turn_news {
 typedef void ek_turn_post_fn(void *arg, const ek_turn_news *news);
 
 /* The content key of a reply to prompt (replies/key.h). form: the text that the grammar was made of; NULL: there is no
- * grammar. Any thread. */
-void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m, const ek_turn_prompt *prompt,
-                 const ek_turn_opts *opts, const char *form);
+ * grammar. ask: gets what was asked (replies/ask.h), unless it is NULL. Any thread. */
+void ek_turn_key(ek_reply_key *out, ek_buf *ask, const char *identity, const ek_chat_model *m,
+                 const ek_turn_prompt *prompt, const ek_turn_opts *opts, const char *form);
 /* The options of the engine's request: with the bias that this turn adds, and the seed of its choice. bias: room for
  * n_bias + 1. */
 ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias);

@@ -4,9 +4,10 @@
 
 #include "base/alloc.h"
 #include "chat/turn_state.h"
+#include "replies/ask.h"
 
-void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m, const ek_turn_prompt *prompt,
-                 const ek_turn_opts *opts, const char *form)
+void ek_turn_key(ek_reply_key *out, ek_buf *to, const char *identity, const ek_chat_model *m,
+                 const ek_turn_prompt *prompt, const ek_turn_opts *opts, const char *form)
 {
     const int max_thinking = opts->plain ? 0 : opts->max_thinking;
     ek_logit_bias *bias = ek_alloc(((size_t)opts->sampling.n_bias + 1) * sizeof *bias);
@@ -23,6 +24,7 @@ void ek_turn_key(ek_reply_key *out, const char *identity, const ek_chat_model *m
                               .max_thinking = max_thinking,
                               .thinking = prompt->thinking};
     ek_reply_content_key(out, &ask);
+    if (to) ek_reply_ask_write(to, &ask);
     free(bias);
 }
 

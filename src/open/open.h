@@ -43,6 +43,11 @@ ek_err ek_open_engine(ek_opened *m, const ek_open_opts *o);
 /* Both. */
 ek_err ek_open(ek_opened *m, const ek_open_opts *o);
 
+/* The model's configuration, tokenizer and template, and an engine whose every step fails: no weight is read, and the
+ * files that hold them may be missing; pictures and sounds need them, and are taken if they are there. For stored
+ * replies. The same errors. */
+ek_err ek_open_without_weights(ek_opened *m, const ek_open_opts *o);
+
 /* ek_model_digest of what was opened, computed once; what it takes is kept in the user's cache folder for the next
  * start. Valid until ek_opened_close. */
 ek_err ek_opened_digest(const char **out, ek_opened *m);

@@ -1,5 +1,6 @@
 #include "replies/disk.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -296,6 +297,47 @@ ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o)
                               .damaged = count_damaged,
                               .close = close_disk};
     return EK_OK;
+}
+
+static char *read_identity(const char *path)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *s = NULL;
+    char *identity = NULL;
+    int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
+    if (!rc) rc = sqlite3_prepare_v2(db, "SELECT key FROM meta", -1, &s, NULL);
+    if (!rc && sqlite3_step(s) == SQLITE_ROW && sqlite3_column_text(s, 0))
+        identity = ek_strdup((const char *)sqlite3_column_text(s, 0));
+    else ek_log(EK_LOG_WARN, "%s is passed over: %s", path, db ? sqlite3_errmsg(db) : sqlite3_errstr(rc));
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+    return identity;
+}
+
+static int is_store(const struct dirent *e)
+{
+    static const char end[] = "-replies.sqlite";
+    const size_t n = strlen(e->d_name);
+    return n >= sizeof end && !strcmp(e->d_name + n - sizeof end + 1, end);
+}
+
+ek_err ek_reply_disk_list(const char *dir, ek_err (*fn)(void *arg, const char *identity), void *arg)
+{
+    struct dirent **name;
+    ek_err err = EK_OK;
+    const int n = scandir(dir, &name, is_store, alphasort);
+    if (n < 0) return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", dir, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        ek_buf path = {0};
+        ek_buf_fmt(&path, "%s/%s", dir, name[i]->d_name);
+        char *identity = err ? NULL : read_identity(ek_buf_text(&path));
+        if (identity) err = fn(arg, identity);
+        free(identity);
+        ek_buf_fini(&path);
+        free(name[i]);
+    }
+    free(name);
+    return err;
 }
 
 ek_err ek_reply_disk_each(const ek_reply_backend *b, double since, bool (*fn)(void *arg, ek_reply_record *r), void *arg)

@@ -19,6 +19,10 @@ typedef struct ek_reply_disk_opts {
  * read-only one that is not there. */
 ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o);
 
+/* The identity of each store in a folder, sorted; until fn fails. ENOTFOUND: there is no such folder. A file that is no
+ * store is passed over with a warning. */
+ek_err ek_reply_disk_list(const char *dir, ek_err (*fn)(void *arg, const char *identity), void *arg);
+
 /* Every record that was stored since (seconds since 1970), by key; until fn says false. */
 ek_err ek_reply_disk_each(const ek_reply_backend *b, double since, bool (*fn)(void *arg, ek_reply_record *r),
                           void *arg);

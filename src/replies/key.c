@@ -60,17 +60,26 @@ static int by_token(const void *a, const void *b)
     return x->at - y->at;
 }
 
-static void add_bias(sum *s, const ek_sampling *o)
+int ek_reply_bias(ek_logit_bias *out, const ek_sampling *o)
 {
     indexed *list = ek_alloc(((size_t)o->n_bias + 1) * sizeof *list);
     int n = 0;
     for (int i = 0; i < o->n_bias; i++)
         if (o->bias[i].bias != 0) list[n++] = (indexed){o->bias[i], i};
     qsort(list, (size_t)n, sizeof *list, by_token);
+    for (int i = 0; i < n; i++) out[i] = list[i].bias;
+    free(list);
+    return n;
+}
+
+static void add_bias(sum *s, const ek_sampling *o)
+{
+    ek_logit_bias *list = ek_alloc(((size_t)o->n_bias + 1) * sizeof *list);
+    const int n = ek_reply_bias(list, o);
     add_u64(s, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        add_u64(s, (uint32_t)list[i].bias.token);
-        add_float(s, list[i].bias.bias);
+        add_u64(s, (uint32_t)list[i].token);
+        add_float(s, list[i].bias);
     }
     free(list);
 }

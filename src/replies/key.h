@@ -33,6 +33,9 @@ typedef struct ek_reply_ask {
     bool thinking;
 } ek_reply_ask;
 
+/* The bias as it decides: by token, without zeros. out: room for n_bias; how many there are. */
+int ek_reply_bias(ek_logit_bias *out, const ek_sampling *s);
+
 /* Whether equal requests have equal tokens at all: they are greedy, or have a seed of their client. */
 bool ek_reply_is_decided(const ek_sampling *s, bool has_seed);
 

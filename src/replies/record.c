@@ -202,6 +202,11 @@ ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_rep
     return EK_OK;
 }
 
+void ek_reply_record_set_origin(ek_reply_record *r, ek_reply_origin origin)
+{
+    r->origin = origin;
+}
+
 ek_reply_record *ek_reply_record_retain(ek_reply_record *r)
 {
     if (r) atomic_fetch_add(&r->refs, 1);

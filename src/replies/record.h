@@ -5,7 +5,7 @@
  *   tokens  4 n
  *   rows    8 n, ek_logits_digest of each
  *   probs   n (4 + 8 n_top), where n_top >= 0: of each its own, then (token, log-probability) of the most likely
- *   ask     u32 and so many bytes: what was asked, as a cassette has it (replies/cassette.h); 0 without
+ *   ask     u32 and so many bytes: what was asked, as a cassette has it (replies/ask.h); 0 without
  *   sum     SHA-256 of all before it
  *
  * Little-endian. The sum finds damage; a forger can make one. */
@@ -47,6 +47,9 @@ ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, 
  * with the reason. Copies them; one reference. */
 ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_reply_origin origin, int n_vocab,
                             const void *bytes, size_t n);
+
+/* Of one that was just made, and that nobody else has. */
+void ek_reply_record_set_origin(ek_reply_record *r, ek_reply_origin origin);
 
 ek_reply_record *ek_reply_record_retain(ek_reply_record *r);
 void ek_reply_record_release(ek_reply_record *r); /* NULL is allowed */

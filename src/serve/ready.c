@@ -46,6 +46,7 @@ ek_readiness ek_ready(const ek_server *s)
 {
     char why[1];
     if (s->n_signals || ek_engine_broken(s->engine, why, sizeof why)) return EK_READY_STOPPING;
+    if (s->no_engine) return EK_READY;
     if (s->canary && s->canary->wrong) return EK_READY_WRONG;
     if (s->stalled) return EK_READY_STALLED;
     return s->canary && s->canary->n_answers >= 2 ? EK_READY : EK_READY_STARTING;

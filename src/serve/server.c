@@ -222,7 +222,8 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->model_name = ek_strdup(opts->model_name);
     s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");
     if (opts->allowed_hosts) s->allowed_hosts = ek_strdup(opts->allowed_hosts);
-    s->fingerprint = ek_strdup(ek_model_numerics_id(opts->model));
+    s->no_engine = opts->no_engine;
+    s->fingerprint = ek_strdup(opts->numerics ? opts->numerics : ek_model_numerics_id(opts->model));
     s->started = ek_unix_time();
     ek_model_card_make(&s->card, opts->model, opts->model_dir, opts->model_name, ek_engine_ctx(engine));
     ek_model_card_names(&s->card, opts->served_names, opts->aliases);
@@ -258,7 +259,7 @@ ek_err ek_server_run(ek_server *s)
     s->last_step_time = s->run_since = ek_now();
     ek_engine_on_results(s->engine, ek_mailbox_gather, s->mailbox);
     EK_TRY(ek_engine_start(s->engine));
-    ek_ready_start(s);
+    if (!s->no_engine) ek_ready_start(s);
     int bad = ek_loop_run(&s->loop);
     ek_engine_stop(s->engine, false);
     ek_engine_on_results(s->engine, NULL, NULL);

@@ -53,7 +53,9 @@ typedef struct ek_server_opts {
     const char
         *receipt_key; /* file of the key that signs receipts (receipts/key.h), read again on SIGHUP; NULL: none */
     const char *weights_sha256, *tokenizer_sha256; /* with it: ek_model_sha256 */
-    ek_fetch_from media_urls;       /* from where pictures and sounds are fetched that requests name by URLs */
+    bool no_engine;           /* nothing is computed: what is not stored is a 424. The engine is one that cannot step */
+    const char *numerics;     /* the numerics id; copied. NULL: the model's */
+    ek_fetch_from media_urls; /* from where pictures and sounds are fetched that requests name by URLs */
     const struct ek_ffmpeg *ffmpeg; /* reads files of videos; borrowed, NULL: none are read */
     bool whole_calls;               /* ek_api_limits.whole_calls */
     bool shares;                    /* pages are shared with other replicas: prompts can be computed for them */

@@ -60,6 +60,7 @@ bool ek_prefers(const char *list, const char *token);
 typedef struct ek_stored {
     int n; /* choices; 0: the request has nothing to do with the store */
     ek_turn_stored *of;
+    ek_buf *ask; /* of each choice, where the store keeps it */
 } ek_stored;
 
 /* Looks each choice up. Nothing for requests whose tokens are not decided (drawn with a seed of the server), that say

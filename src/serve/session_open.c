@@ -27,7 +27,7 @@ static ek_err note_outcome(ek_session *s, int i)
     if (i == 0) s->outcome = o;
     else if (o != s->outcome) s->outcome = EK_REPLY_PART;
     s->reply.stored = s->outcome == EK_REPLY_HIT;
-    if (!s->wishes.only_cached || o == EK_REPLY_HIT) return EK_OK;
+    if (!(s->wishes.only_cached || s->server->no_engine) || o == EK_REPLY_HIT) return EK_OK;
     s->missing = true;
     return ek_stored_missing(s->stored.n > 0 ? &s->stored.of[i] : NULL);
 }

@@ -15,6 +15,16 @@ static bool is_storable(const ek_server *s, const ek_api_request *req, const ek_
     return !req->grammar || req->form_text.len > 0;
 }
 
+/* Not of requests whose texts would take much: a prompt of many choices has as many. */
+static bool keeps_asks(const ek_server *s, const ek_api_request *req, const ek_turn_prompt *prompt)
+{
+    enum { PER_TOKEN = 8, MAX_ASKS = 64 << 20 };
+    double bytes = 0;
+    for (int i = 0; i < req->n; i++)
+        bytes += PER_TOKEN * (double)ek_api_prompt_of(req, prompt, i)->ids.len + 2.0 * (double)req->form_text.len;
+    return ek_replies_keeps_asks(s->replies) && bytes <= MAX_ASKS;
+}
+
 void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, const ek_turn_prompt *prompt,
                     const ek_wishes *wishes, uint64_t owner)
 {
@@ -24,10 +34,12 @@ void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, con
     ek_turn_opts opts = req->turn;
     if (!req->has_seed && wishes->has_seed) opts.sampling.seed = wishes->seed;
     out->n = req->n;
+    out->ask = keeps_asks(s, req, prompt) ? ek_alloc((size_t)req->n * sizeof *out->ask) : NULL;
     out->of = ek_alloc((size_t)req->n * sizeof *out->of);
     for (int i = 0; i < req->n; i++) {
         opts.choice = i % (req->n / (1 + req->n_more));
-        ek_turn_key(&content, ek_replies_identity(s->replies), s->chat, ek_api_prompt_of(req, prompt, i), &opts, form);
+        ek_turn_key(&content, out->ask ? &out->ask[i] : NULL, ek_replies_identity(s->replies), s->chat,
+                    ek_api_prompt_of(req, prompt, i), &opts, form);
         ek_turn_stored *t = &out->of[i];
         *t = (ek_turn_stored){.replies = s->replies,
                               .content = content,
@@ -35,6 +47,7 @@ void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, con
                               .looked_up = true,
                               .keep = true,
                               .ctx_tokens = ek_engine_ctx(s->engine)};
+        if (out->ask) t->ask = ek_buf_text(&out->ask[i]), t->n_ask = out->ask[i].len;
         ek_reply_key_for(&t->key, &content, owner, req->turn.cache_salt_text, req->salt_text.len);
         if (!wishes->no_cache) t->found = ek_replies_find(s->replies, &t->key, &content, owner);
     }
@@ -43,6 +56,8 @@ void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, con
 void ek_stored_fini(ek_stored *s)
 {
     for (int i = 0; i < s->n; i++) ek_reply_record_release(s->of[i].found);
+    for (int i = 0; i < s->n && s->ask; i++) ek_buf_fini(&s->ask[i]);
+    free(s->ask);
     free(s->of);
     *s = (ek_stored){0};
 }

@@ -10,7 +10,8 @@ sys.path.insert(0, os.path.join(here, "..", "e2e"))
 from client import Server
 import seeing_model
 
-NAMES = sorted(f for f in os.listdir(here) if f.endswith(".mjs") and f != "harness.mjs") + ["openai_python.py"]
+CASSETTE = "openai_cassette.mjs"
+NAMES = sorted(f for f in os.listdir(here) if f.endswith(".mjs") and f not in ("harness.mjs", CASSETTE)) + ["openai_python.py"]
 
 
 SEEING = {"pictures.mjs", "sounds.mjs", "ai_sdk_pictures.mjs"}  # of a random model with eyes and ears
@@ -36,6 +37,22 @@ def run(program, model, names):
     return passed, failed
 
 
+def recorded_and_replayed(program, model):
+    """The suite CASSETTE against a server that keeps its replies, then against their file without the model: equal lines."""
+    node = lambda port, *more: subprocess.run([os.environ.get("NODE", "node"), os.path.join(here, CASSETTE), f"http://127.0.0.1:{port}", *more], capture_output=True, text=True, timeout=240)
+    with tempfile.TemporaryDirectory() as folder:
+        kept, tape = os.path.join(folder, "kept"), os.path.join(folder, "replies.jsonl")
+        with Server(program, "--model", model, "--cache-replies", "8M", "--cache-replies-prompts", "--cache-dir", kept) as s:
+            first = node(s.port)
+        subprocess.run([program, "replies", "export", tape, "--cache-dir", kept, "--model", model], check=True, capture_output=True)
+        with Server(program, "--model", model, "--replies", tape, "--no-engine") as s:
+            again = node(s.port, "replay")
+    is_equal = first.returncode == again.returncode == 0 and first.stdout == again.stdout
+    if not is_equal:
+        print(f"{CASSETTE}: {first.stdout}{first.stderr}again: {again.stdout}{again.stderr}"[-6000:])
+    return is_equal
+
+
 def main(program, model, *files):
     names = files or NAMES
     passed, failed = run(program, model, [n for n in names if not sees(n)])
@@ -44,6 +61,9 @@ def main(program, model, *files):
             seeing_model.main(folder)
             more = run(program, folder, [n for n in names if sees(n)])
         passed, failed = passed + more[0], failed + more[1]
+    if not files:
+        is_equal = recorded_and_replayed(program, model)
+        passed, failed = passed + is_equal, failed + (not is_equal)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

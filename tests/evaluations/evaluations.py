@@ -2,7 +2,7 @@
 """The recipes of docs/EVALUATE.md with the tools themselves: evaluations.py PROGRAM MODEL
 
 promptfoo from npm (package-lock.json) evaluates a running server four times, alone, together and after a restart: the
-same outputs each time, every assertion passed. Prints one line per test and closes with `N passed, N failed`."""
+same outputs each time, every assertion passed; then from a file of replies, without the model (docs/CASSETTE.md). Prints one line per test and closes with `N passed, N failed`."""
 import json, os, subprocess, sys, tempfile
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -38,10 +38,16 @@ def main():
                 url = f"http://127.0.0.1:{s.port}"
                 marks.append(s.call("GET", "/v1/fingerprint")[2]["sha256"])
                 seen += [promptfoo(url, folder, "-j", "1"), promptfoo(url, folder, "-j", "4")]
+        kept, tape = os.path.join(folder, "kept"), os.path.join(folder, "replies.jsonl")
+        with Server(PROGRAM, "--model", MODEL, "--cache-replies", "8M", "--cache-replies-prompts", "--cache-dir", kept) as s:
+            seen.append(promptfoo(f"http://127.0.0.1:{s.port}", folder, "-j", "4"))
+        subprocess.run([PROGRAM, "replies", "export", tape, "--cache-dir", kept, "--model", MODEL], check=True, capture_output=True)
+        with Server(PROGRAM, "--model", MODEL, "--replies", tape, "--no-engine") as s:
+            seen.append(promptfoo(f"http://127.0.0.1:{s.port}", folder, "-j", "4"))
     assert marks[0] == marks[1], marks
     assert len(seen[0]) == 4 and all(ok for _, _, ok in seen[0]), seen[0]
     assert all(s == seen[0] for s in seen), seen
-    print("ok   promptfoo's results are the same alone, together and after a restart\n1 passed, 0 failed")
+    print("ok   promptfoo's results are the same alone, together, after a restart and from a file without the model\n1 passed, 0 failed")
 
 
 main()

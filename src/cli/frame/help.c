@@ -173,7 +173,7 @@ static const struct {
 } shelves[] = {
     {"every day", {EK_CMD_run, EK_CMD_serve, EK_CMD_ps, EK_CMD_stop, EK_CMD_agents}, 5},
     {"models", {EK_CMD_names, EK_CMD_pull, EK_CMD_list, EK_CMD_rm, EK_CMD_inspect, EK_CMD_convert}, 6},
-    {"evaluations", {EK_CMD_batch, EK_CMD_diff}, 2},
+    {"evaluations", {EK_CMD_batch, EK_CMD_diff, EK_CMD_replies}, 3},
     {"this machine and the promise",
      {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_receipts, EK_CMD_version, EK_CMD_help},
      6},

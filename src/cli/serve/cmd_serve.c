@@ -15,12 +15,12 @@
 #include "cli/local/running.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
+#include "cli/serve/serve_replies.h"
 #include "engine/budget.h"
 #include "serve/events/events.h"
 #include "hub/name.h"
 #include "model/weights/digest.h"
 #include "receipts/key.h"
-#include "replies/disk.h"
 #include "serve/api/model_card.h"
 #include "serve/http/origins.h"
 #include "serve/http/keys.h"
@@ -61,52 +61,6 @@ static ek_err open_journal(const ek_cli *cli, ek_opened *m, ek_journal **out)
     return ek_journal_open(out, &opts);
 }
 
-/* What a stored reply depends on besides its request. */
-static ek_err make_identity(ek_buf *out, ek_opened *m)
-{
-    const char *digest, *file = m->towers ? ek_towers_file(m->towers) : NULL;
-    char towers[EK_MODEL_DIGEST];
-    EK_TRY(ek_opened_digest(&digest, m));
-    ek_buf_fmt(out, "model %s, %s", digest, ek_model_numerics_id(m->model));
-    if (!file) return EK_OK;
-    EK_TRY(ek_model_digest(towers, file, m->pool));
-    ek_buf_fmt(out, ", mmproj %s", towers);
-    return EK_OK;
-}
-
-static ek_err add_disk(ek_replies *r, const ek_cli *cli, const ek_replies_opts *o)
-{
-    ek_reply_backend disk;
-    const ek_reply_disk_opts d = {.dir = cli->cache_dir,
-                                  .identity = o->identity,
-                                  .n_vocab = o->n_vocab,
-                                  .max_bytes = o->max_bytes,
-                                  .max_age = o->max_age};
-    EK_TRY(ek_reply_disk_open(&disk, &d));
-    ek_replies_add(r, &disk);
-    return EK_OK;
-}
-
-static ek_err open_replies(const ek_cli *cli, ek_opened *m, ek_replies **out)
-{
-    const ek_config *c = ek_model_config(m->model);
-    ek_buf identity = {0};
-    if (!cli->has.cache_replies) return EK_OK;
-    ek_err err = make_identity(&identity, m);
-    const ek_replies_opts opts = {.identity = ek_buf_text(&identity),
-                                  .n_vocab = c->vocab_size,
-                                  .stop = c->stop,
-                                  .n_stop = c->n_stop,
-                                  .max_bytes = (double)cli->cache_replies,
-                                  .max_age = (double)cli->cache_replies_age,
-                                  .audit = cli->audit_replies};
-    if (!err) err = ek_replies_open(out, &opts);
-    if (!err && cli->has.cache_dir) err = add_disk(*out, cli, &opts);
-    if (err) ek_replies_close(*out), *out = NULL;
-    ek_buf_fini(&identity);
-    return err;
-}
-
 /* Whoever may read the file may use the server. */
 static void check_key_file(const char *path)
 {
@@ -126,7 +80,8 @@ static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, i
     snprintf(address, sizeof address, "http://%s%s%s:%d", v6 ? "[" : "", cli->host, v6 ? "]" : "", port);
     printf("evenkeel %s serves ", EK_VERSION);
     ek_cli_put(stdout, name);
-    printf(" %s, keys and values in %s, at %s/v1; its page for people is %s/\n", where, cli->kv, address, address);
+    if (cli->no_engine) printf(" from stored replies alone, at %s/v1; it reads no weights\n", address);
+    else printf(" %s, keys and values in %s, at %s/v1; its page for people is %s/\n", where, cli->kv, address, address);
     if (ek_opened_gpu(m) && !cli->has.max_requests)
         printf("up to %d requests run at once (--max-requests), by the device's memory for keys and values\n",
                ek_engine_max_requests(m->engine));
@@ -273,6 +228,7 @@ static ek_err read_early(early *out, const ek_cli *cli)
     EK_TRY(ek_open_paths_parse(&paths, cli->open_paths));
     EK_TRY(check_browsers(cli));
     EK_TRY(check_names(cli));
+    EK_TRY(ek_serve_check_replies(cli));
     EK_TRY(ek_fetch_parse(&out->urls, cli->media_urls));
     EK_TRY(read_events(out, cli));
     EK_TRY(check_receipts(cli));
@@ -295,12 +251,13 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
     ek_err err = open_journal(cli, m, &journal);
     if (!err && cli->has.receipts)
         err = ek_model_sha256(weights, tokenizer, m->path, m->towers ? ek_towers_file(m->towers) : NULL, m->pool);
-    if (!err) err = open_replies(cli, m, &replies);
+    if (!err) err = ek_serve_open_replies(&replies, cli, m);
     if (err) {
         ek_journal_close(journal);
         ek_bound_close(bound);
         return err;
     }
+    char *numerics = cli->no_engine ? ek_serve_numerics(replies) : NULL;
     char *name = ek_cli_model_name(cli, m->path);
     ek_buf aliases = {0};
     put_aliases(&aliases, cli, name);
@@ -339,7 +296,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .media_urls = said->urls,
         .ffmpeg = ffmpeg,
         .model = m->model,
-        .digest = digest,
+        .digest = cli->no_engine ? NULL : digest, /* files that it is of may be missing */
         .digest_arg = m,
         .chat = &m->chat,
         .model_dir = m->path,
@@ -353,10 +310,13 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .receipt_key = cli->has.receipts ? cli->receipts : NULL,
         .weights_sha256 = weights,
         .tokenizer_sha256 = tokenizer,
+        .no_engine = cli->no_engine,
+        .numerics = numerics,
     };
     ek_server *server;
     err = ek_server_open(&server, m->engine, &opts);
     ek_buf_fini(&aliases);
+    free(numerics);
     if (err) {
         free(name);
         ek_bound_close(bound);
@@ -390,6 +350,13 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     return EK_OK;
 }
 
+static ek_err open_without_weights(ek_opened *m, const ek_cli *cli)
+{
+    ek_open_opts o;
+    EK_TRY(ek_cli_open_opts(&o, cli));
+    return ek_open_without_weights(m, &o);
+}
+
 enum { CLOSING = 4 }; /* seconds that the model has, rounded up to 5 */
 
 int ek_cmd_serve(const ek_cli *cli)
@@ -410,7 +377,8 @@ int ek_cmd_serve(const ek_cli *cli)
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
     ek_notify("STATUS=loads the model\n");
     err = open_ffmpeg(&ffmpeg, cli);
-    if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
+    if (!err && cli->no_engine) err = open_without_weights(&m, cli);
+    else if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
         ek_ffmpeg_close(ffmpeg);
         ek_bound_close(&bound);

@@ -1,0 +1,122 @@
+#include "cli/serve/serve_replies.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "replies/cassette.h"
+#include "replies/disk.h"
+
+ek_err ek_serve_check_replies(const ek_cli *cli)
+{
+    if (cli->no_engine && !cli->has.replies)
+        return ek_fail(EK_EINVAL,
+                       "--no-engine computes nothing, and --replies FILE is missing, which it could answer from");
+    if (cli->no_engine && cli->has.journal)
+        return ek_fail(EK_EINVAL, "--journal names the model by its weights, which --no-engine does not read");
+    if (cli->no_engine && cli->has.receipts)
+        return ek_fail(EK_EINVAL, "--receipts names the model by its weights, which --no-engine does not read");
+    if (cli->cache_replies_prompts && !cli->has.cache_replies)
+        return ek_fail(EK_EINVAL, "--cache-replies-prompts is about replies that --cache-replies keeps");
+    return EK_OK;
+}
+
+/* What a stored reply depends on besides its request. */
+static ek_err make_identity(ek_buf *out, ek_opened *m)
+{
+    const char *digest, *file = m->towers ? ek_towers_file(m->towers) : NULL;
+    char towers[EK_MODEL_DIGEST];
+    EK_TRY(ek_opened_digest(&digest, m));
+    const ek_config *c = ek_model_config(m->model);
+    char words[EK_CHAT_NAME];
+    ek_chat_model_name(words, &m->chat, c->stop, c->n_stop);
+    ek_buf_fmt(out, "model %s, %s, words %s", digest, ek_model_numerics_id(m->model), words);
+    if (!file) return EK_OK;
+    EK_TRY(ek_model_digest(towers, file, m->pool));
+    ek_buf_fmt(out, ", mmproj %s", towers);
+    return EK_OK;
+}
+
+static ek_err add_disk(ek_replies *r, const ek_cli *cli, const ek_replies_opts *o)
+{
+    ek_reply_backend disk;
+    const ek_reply_disk_opts d = {.dir = cli->cache_dir,
+                                  .identity = o->identity,
+                                  .n_vocab = o->n_vocab,
+                                  .max_bytes = o->max_bytes,
+                                  .max_age = o->max_age};
+    EK_TRY(ek_reply_disk_open(&disk, &d));
+    ek_replies_add(r, &disk);
+    return EK_OK;
+}
+
+/* --- a file of replies --- */
+
+/* Whether the words of an identity are the model's, whose weights are not read. */
+static bool has_words(void *arg, const char *identity)
+{
+    static const char before[] = ", words ";
+    const ek_opened *m = arg;
+    const ek_config *c = ek_model_config(m->model);
+    char words[EK_CHAT_NAME];
+    const char *at = strstr(identity, before);
+    ek_chat_model_name(words, &m->chat, c->stop, c->n_stop);
+    return at && !strncmp(at + sizeof before - 1, words, EK_CHAT_NAME - 1);
+}
+
+char *ek_serve_numerics(const ek_replies *r)
+{
+    const char *identity = ek_replies_identity(r), *from = strstr(identity, ", "),
+               *end = from ? strstr(from + 2, ", words ") : NULL;
+    ek_buf out = {0};
+    if (end) ek_buf_add(&out, from + 2, (size_t)(end - from - 2));
+    char *copy = ek_strdup(ek_buf_text(&out));
+    ek_buf_fini(&out);
+    return copy;
+}
+
+/* identity: of the model, or empty, and then filled in from the file. */
+static ek_err open_file(ek_cassette **out, const ek_cli *cli, ek_opened *m, ek_buf *identity)
+{
+    const char *of = identity->len ? ek_buf_text(identity) : NULL;
+    if (!cli->has.replies) return EK_OK;
+    EK_TRY(
+        ek_cassette_open(out, cli->replies.v, cli->replies.n, of, ek_model_config(m->model)->vocab_size, has_words, m));
+    if (!of) ek_buf_str(identity, ek_cassette_identity(*out));
+    ek_log(EK_LOG_INFO, "event=replies file=%s entries=%zu", cli->replies.v[0], ek_cassette_entries(*out));
+    return EK_OK;
+}
+
+static ek_err open_store(const ek_cli *cli, ek_opened *m, const char *identity, ek_replies **out)
+{
+    const ek_config *c = ek_model_config(m->model);
+    const ek_replies_opts opts = {.identity = identity,
+                                  .n_vocab = c->vocab_size,
+                                  .stop = c->stop,
+                                  .n_stop = c->n_stop,
+                                  .max_bytes = cli->has.cache_replies ? (double)cli->cache_replies : 0,
+                                  .max_age = (double)cli->cache_replies_age,
+                                  .asks = cli->cache_replies_prompts,
+                                  .audit = cli->no_engine ? 0 : cli->audit_replies};
+    EK_TRY(ek_replies_open(out, &opts));
+    return cli->has.cache_replies && cli->has.cache_dir && !cli->no_engine ? add_disk(*out, cli, &opts) : EK_OK;
+}
+
+ek_err ek_serve_open_replies(ek_replies **out, const ek_cli *cli, ek_opened *m)
+{
+    ek_buf identity = {0};
+    ek_cassette *file = NULL;
+    if (!cli->has.cache_replies && !cli->has.replies) return EK_OK;
+    ek_err err = cli->no_engine ? EK_OK : make_identity(&identity, m);
+    if (!err) err = open_file(&file, cli, m, &identity);
+    if (!err) err = open_store(cli, m, ek_buf_text(&identity), out);
+    if (!err && file) {
+        const ek_reply_backend b = ek_cassette_backend(file);
+        ek_replies_add(*out, &b);
+        file = NULL;
+    }
+    ek_cassette_close(file);
+    if (err) ek_replies_close(*out), *out = NULL;
+    ek_buf_fini(&identity);
+    return err;
+}

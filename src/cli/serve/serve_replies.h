@@ -1,0 +1,16 @@
+/* Where a server's stored replies come from: memory, its folder, files. */
+#ifndef EK_CLI_SERVE_REPLIES_H
+#define EK_CLI_SERVE_REPLIES_H
+
+#include "cli/frame/cli.h"
+#include "open/open.h"
+#include "replies/replies.h"
+
+/* EINVAL for options that do not go together. */
+ek_err ek_serve_check_replies(const ek_cli *cli);
+/* NULL without --cache-replies and --replies. m: with the model's weights unless --no-engine. */
+ek_err ek_serve_open_replies(ek_replies **out, const ek_cli *cli, ek_opened *m);
+/* The numerics id in the store's identity; the caller frees it. */
+char *ek_serve_numerics(const ek_replies *r);
+
+#endif

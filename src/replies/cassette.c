@@ -1,0 +1,281 @@
+#include "replies/cassette.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "replies/ask.h"
+#include "replies/table.h"
+
+/* --- reading a file --- */
+
+enum { SHORT = 8192 }; /* bytes of a line that begins or ends a section, at most */
+
+typedef struct reading {
+    const ek_cassette_read *how;
+    ek_cassette_counts *counts;
+    size_t number;  /* of the line, from 1 */
+    char *identity; /* of the section; NULL: none has begun */
+    bool wanted;
+    bool known;             /* its version is this one */
+    ek_cassette_end so_far; /* of the section */
+} reading;
+
+static void refuse(reading *r, const char *reason)
+{
+    r->counts->refused++;
+    r->how->refuse(r->how->arg, r->number, reason);
+}
+
+static void end_section(reading *r, bool is_whole)
+{
+    if (r->identity && r->known && r->wanted && !is_whole)
+        refuse(r, "the section before it has no end: the file was cut");
+    free(r->identity);
+    r->identity = NULL;
+}
+
+static void begin_section(reading *r, const json_t *v)
+{
+    static const char *const names[] = {"evenkeel_replies", "identity", NULL};
+    int64_t version;
+    char reason[200];
+    size_t n = 0;
+    end_section(r, false);
+    r->wanted = false;
+    const char *identity = ek_json_get_text(v, "identity", &n);
+    ek_err err = ek_cassette_int(v, "evenkeel_replies", 0, INT32_MAX, &version);
+    r->known = !err && version == EK_CASSETTE_VERSION;
+    if (!err && !r->known) {
+        snprintf(reason, sizeof reason, "version %lld: this program reads version %d; its lines are passed over",
+                 (long long)version, EK_CASSETTE_VERSION);
+        err = ek_fail(EK_EFORMAT, "%s", reason);
+    }
+    if (!err) err = ek_cassette_only(v, "the section", names);
+    if (!err && (!identity || memchr(identity, 0, n))) err = ek_fail(EK_EFORMAT, "identity is no text");
+    if (err) {
+        r->known = false;
+        refuse(r, ek_err_text());
+    }
+    r->identity = ek_strdup(err ? "" : identity);
+    r->wanted = !err && r->how->wants(r->how->arg, identity);
+    ek_cassette_end_init(&r->so_far);
+}
+
+static void take_end(reading *r, const json_t *v)
+{
+    ek_buf want = {0}, got = {0};
+    if (r->known && r->wanted) {
+        ek_cassette_end_line(&want, &r->so_far);
+        ek_json_write(&got, v);
+        ek_buf_char(&got, '\n');
+        if (strcmp(ek_buf_text(&want), ek_buf_text(&got)) != 0)
+            refuse(r, "the section's end tells of other lines: some are damaged, missing, or there twice");
+    }
+    ek_buf_fini(&want);
+    ek_buf_fini(&got);
+    end_section(r, true);
+}
+
+static void take_reply(reading *r, const char *line, size_t n)
+{
+    ek_reply_record *record;
+    char sum[65];
+    if (!r->known || !r->wanted) {
+        r->counts->others++;
+        return;
+    }
+    if (ek_cassette_line_read(&record, line, n, r->identity, r->how->n_vocab, r->how->with_asks, sum)) {
+        refuse(r, ek_err_text());
+        return;
+    }
+    ek_cassette_end_add(&r->so_far, sum);
+    r->counts->taken++;
+    r->how->take(r->how->arg, r->identity, record);
+}
+
+static void take_line(reading *r, const char *line, size_t n)
+{
+    json_t *v = NULL;
+    if (n > 0 && line[n - 1] == '\r') n--;
+    if (n == 0) return;
+    if (n > EK_CASSETTE_LINE) {
+        char reason[100];
+        snprintf(reason, sizeof reason, "%zu bytes, %d are allowed", n, EK_CASSETTE_LINE);
+        refuse(r, reason);
+        return;
+    }
+    if (n <= SHORT && !ek_json_read(&v, line, n, 0) && ek_json_get(v, "evenkeel_replies")) begin_section(r, v);
+    else if (!r->identity) refuse(r, "no section has begun before it");
+    else if (v && ek_json_get(v, "entries")) take_end(r, v);
+    else take_reply(r, line, n);
+    json_decref(v);
+}
+
+static bool begins_well(const char *data, size_t n)
+{
+    const char *end = n ? memchr(data, '\n', n) : NULL;
+    const size_t first = end ? (size_t)(end - data) : n;
+    json_t *v = NULL;
+    const bool is = first <= SHORT && !ek_json_read(&v, data, first, 0) && ek_json_get(v, "evenkeel_replies");
+    json_decref(v);
+    return is;
+}
+
+ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek_cassette_read *how)
+{
+    ek_map map;
+    *out = (ek_cassette_counts){0};
+    EK_TRY(ek_map_open(&map, path));
+    const char *at = (const char *)map.data;
+    size_t left = map.size;
+    reading r = {.how = how, .counts = out};
+    if (!begins_well(at, left)) {
+        ek_map_close(&map);
+        return ek_fail(EK_EFORMAT, "%s: no file of replies: its first line has no \"evenkeel_replies\"", path);
+    }
+    while (left > 0) {
+        const char *end = memchr(at, '\n', left);
+        const size_t n = end ? (size_t)(end - at) : left, taken = end ? n + 1 : n;
+        r.number++;
+        take_line(&r, at, n);
+        at += taken, left -= taken;
+    }
+    end_section(&r, false);
+    ek_map_close(&map);
+    return EK_OK;
+}
+
+/* --- answering from it --- */
+
+struct ek_cassette {
+    char *identity;
+    bool given; /* identity is the model's; else that of the first section that fits */
+    bool (*fits)(void *arg, const char *identity);
+    void *arg;
+    const char *path; /* while it is read */
+    size_t warned;
+    char *other; /* an identity that was passed over, for a sentence */
+    pthread_mutex_t lock;
+    ek_reply_table table; /* by content key */
+};
+
+static bool wants(void *arg, const char *identity)
+{
+    ek_cassette *c = arg;
+    if (!c->identity && c->fits(c->arg, identity)) c->identity = ek_strdup(identity);
+    if (c->identity && !strcmp(c->identity, identity)) return true;
+    free(c->other);
+    c->other = ek_strdup(identity);
+    return false;
+}
+
+static void take(void *arg, const char *identity, ek_reply_record *r)
+{
+    ek_cassette *c = arg;
+    (void)identity;
+    const ek_reply_entry *old = ek_reply_table_find(&c->table, ek_reply_record_key(r));
+    if (old && ek_reply_record_covers(old->record, r)) ek_reply_record_release(r);
+    else ek_reply_table_put(&c->table, 0, r, 0);
+}
+
+static void warn(void *arg, size_t number, const char *reason)
+{
+    enum { WARNED = 20 };
+    ek_cassette *c = arg;
+    if (c->warned++ < WARNED) ek_log(EK_LOG_WARN, "%s: line %zu is not used: %s", c->path, number, reason);
+}
+
+static ek_err read_one(ek_cassette *c, const char *path, int n_vocab)
+{
+    const ek_cassette_read how = {.n_vocab = n_vocab, .wants = wants, .take = take, .refuse = warn, .arg = c};
+    ek_cassette_counts counts;
+    c->path = path;
+    EK_TRY(ek_cassette_read_file(&counts, path, &how));
+    if (counts.refused || counts.others)
+        ek_log(EK_LOG_WARN, "%s: %zu replies are used; %zu lines are damaged or unknown, %zu of other models", path,
+               counts.taken, counts.refused, counts.others);
+    return EK_OK;
+}
+
+static ek_err read_all(ek_cassette *c, const char *const *path, int n, int n_vocab)
+{
+    for (int i = 0; i < n; i++) EK_TRY(read_one(c, path[i], n_vocab));
+    if (c->table.n > 0 || !c->other) return EK_OK;
+    if (c->given)
+        return ek_fail(EK_EINVAL, "%s: its replies are of %s; this is %s", path[n - 1], c->other, c->identity);
+    return ek_fail(EK_EINVAL, "%s: its replies are of %s, whose tokenizer or template is not that of --model",
+                   path[n - 1], c->other);
+}
+
+ek_err ek_cassette_open(ek_cassette **out, const char *const *path, int n, const char *identity, int n_vocab,
+                        bool (*fits)(void *arg, const char *identity), void *arg)
+{
+    ek_cassette *c = ek_alloc(sizeof *c);
+    c->given = identity != NULL;
+    if (identity) c->identity = ek_strdup(identity);
+    c->fits = fits;
+    c->arg = arg;
+    pthread_mutex_init(&c->lock, NULL);
+    ek_reply_table_init(&c->table, 1e18);
+    const ek_err err = read_all(c, path, n, n_vocab);
+    if (err) {
+        ek_cassette_close(c);
+        return err;
+    }
+    *out = c;
+    return EK_OK;
+}
+
+const char *ek_cassette_identity(const ek_cassette *c)
+{
+    return c->identity ? c->identity : "";
+}
+
+size_t ek_cassette_entries(const ek_cassette *c)
+{
+    return c->table.n;
+}
+
+static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_key *content, uint64_t owner)
+{
+    ek_cassette *c = arg;
+    (void)k, (void)owner;
+    pthread_mutex_lock(&c->lock);
+    const ek_reply_entry *e = ek_reply_table_find(&c->table, content);
+    ek_reply_record *r = e ? ek_reply_record_retain(e->record) : NULL;
+    pthread_mutex_unlock(&c->lock);
+    return r;
+}
+
+static void distrust(void *arg)
+{
+    ek_cassette *c = arg;
+    pthread_mutex_lock(&c->lock);
+    ek_reply_table_drop_origin(&c->table, EK_REPLY_FILE);
+    pthread_mutex_unlock(&c->lock);
+}
+
+static void close_it(void *arg)
+{
+    ek_cassette_close(arg);
+}
+
+ek_reply_backend ek_cassette_backend(ek_cassette *c)
+{
+    return (ek_reply_backend){.origin = EK_REPLY_FILE, .arg = c, .find = find, .distrust = distrust, .close = close_it};
+}
+
+void ek_cassette_close(ek_cassette *c)
+{
+    if (!c) return;
+    ek_reply_table_fini(&c->table);
+    pthread_mutex_destroy(&c->lock);
+    free(c->identity);
+    free(c->other);
+    free(c);
+}

@@ -1,0 +1,270 @@
+/* A line of a cassette from and to a record. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/encoding.h"
+#include "replies/ask.h"
+#include "replies/cassette.h"
+
+/* --- out --- */
+
+static void add(ek_buf *b, uint64_t v, int n)
+{
+    uint8_t bytes[8];
+    for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(v >> 8 * i);
+    ek_buf_add(b, bytes, (size_t)n);
+}
+
+static void put_base64(ek_buf *out, ek_buf *bytes)
+{
+    ek_buf_char(out, '"');
+    ek_base64_encode(out, ek_buf_text(bytes), bytes->len);
+    ek_buf_char(out, '"');
+    ek_buf_fini(bytes);
+}
+
+static void put_tokens(ek_buf *out, const ek_reply_record *r)
+{
+    for (int i = 0; i < ek_reply_record_tokens(r); i++)
+        ek_buf_fmt(out, "%s%d", i ? "," : "", ek_reply_record_token(r, i));
+}
+
+static void put_rows(ek_buf *out, const ek_reply_record *r)
+{
+    ek_buf rows = {0};
+    for (int i = 0; i < ek_reply_record_tokens(r); i++) add(&rows, ek_reply_record_row(r, i), 8);
+    put_base64(out, &rows);
+}
+
+static uint32_t bits_of(float x)
+{
+    uint32_t v;
+    memcpy(&v, &x, sizeof v);
+    return v;
+}
+
+static void put_probs(ek_buf *out, const ek_reply_record *r)
+{
+    const int n_top = ek_reply_record_top(r);
+    ek_buf data = {0};
+    ek_logprobs p;
+    if (n_top < 0) {
+        ek_buf_str(out, "null");
+        return;
+    }
+    for (int i = 0; i < ek_reply_record_tokens(r); i++) {
+        ek_reply_record_probs(r, i, n_top, &p);
+        add(&data, bits_of(p.self.logprob), 4);
+        for (int k = 0; k < n_top; k++) {
+            add(&data, k < p.n_top ? (uint32_t)p.top[k].token : UINT32_MAX, 4);
+            add(&data, k < p.n_top ? bits_of(p.top[k].logprob) : 0, 4);
+        }
+    }
+    ek_buf_fmt(out, "{\"top\":%d,\"data\":", n_top);
+    put_base64(out, &data);
+    ek_buf_char(out, '}');
+}
+
+/* Up to the sum, which is of it. */
+static void put_line(ek_buf *out, const ek_reply_record *r, const ek_reply_key *key, const ek_reply_ask *ask,
+                     char sum[65])
+{
+    char text[EK_REPLY_KEY_TEXT];
+    const size_t from = out->len;
+    ek_reply_key_text(text, key);
+    ek_buf_fmt(out, "{\"key\":\"%s\",\"ask\":", text);
+    ek_reply_ask_write(out, ask);
+    ek_buf_str(out, ",\"tokens\":[");
+    put_tokens(out, r);
+    ek_buf_str(out, "],\"rows\":");
+    put_rows(out, r);
+    ek_buf_str(out, ",\"probs\":");
+    put_probs(out, r);
+    ek_sha256_hex(sum, out->data + from, out->len - from);
+    ek_buf_fmt(out, ",\"sum\":\"%s\"", sum);
+}
+
+ek_err ek_cassette_line(ek_buf *out, const ek_reply_record *r, const char *identity, const ek_buf *text,
+                        ek_reply_key *key, char sum[65])
+{
+    char own[65];
+    size_t n;
+    ek_reply_key content;
+    ek_reply_asked asked;
+    json_t *v;
+    const char *ask = ek_reply_record_ask(r, &n);
+    if (n == 0) return ek_fail(EK_EINVAL, "what was asked was not kept with this reply (--cache-replies-prompts)");
+    EK_TRY(ek_json_read(&v, ask, n, 0));
+    const ek_err err = ek_reply_ask_read(&asked, v, identity);
+    json_decref(v);
+    if (!err) {
+        ek_reply_content_key(&content, &asked.ask);
+        if (key) *key = content;
+        put_line(out, r, &content, &asked.ask, sum ? sum : own);
+        if (text) ek_buf_str(out, ",\"text\":"), ek_json_quote(out, ek_buf_text(text), text->len);
+        ek_buf_str(out, "}\n");
+    }
+    ek_reply_asked_fini(&asked);
+    return err;
+}
+
+void ek_cassette_head(ek_buf *out, const char *identity)
+{
+    ek_buf_fmt(out, "{\"evenkeel_replies\":%d,\"identity\":", EK_CASSETTE_VERSION);
+    ek_json_quote(out, identity, strlen(identity));
+    ek_buf_str(out, "}\n");
+}
+
+void ek_cassette_end_init(ek_cassette_end *e)
+{
+    e->entries = 0;
+    ek_sha256_init(&e->sums);
+}
+
+void ek_cassette_end_add(ek_cassette_end *e, const char sum[65])
+{
+    e->entries++;
+    ek_sha256_add(&e->sums, sum, 64);
+}
+
+void ek_cassette_end_line(ek_buf *out, ek_cassette_end *e)
+{
+    char sum[65];
+    ek_sha256_end(&e->sums, sum);
+    ek_buf_fmt(out, "{\"entries\":%zu,\"sum\":\"%s\"}\n", e->entries, sum);
+}
+
+/* --- in --- */
+
+static uint64_t get(const char *p, int n)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++) v |= (uint64_t)(uint8_t)p[i] << 8 * i;
+    return v;
+}
+
+static float float_of(const char *p)
+{
+    const uint32_t v = (uint32_t)get(p, 4);
+    float x;
+    memcpy(&x, &v, sizeof x);
+    return x;
+}
+
+static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t bytes)
+{
+    size_t n = 0;
+    const char *text = ek_json_get_text(v, key, &n);
+    if (!text || !ek_base64_decode(out, text, n) || out->len != bytes)
+        return ek_fail(EK_EFORMAT, "%s has no %zu bytes in base64", key, bytes);
+    return EK_OK;
+}
+
+static ek_err read_top(ek_logprobs *p, const char *data, int n_top, int n_vocab)
+{
+    p->self.logprob = float_of(data);
+    p->n_top = 0;
+    for (int k = 0; k < n_top; k++) {
+        const uint32_t token = (uint32_t)get(data + 4 + 8 * (size_t)k, 4);
+        if (token == UINT32_MAX) break;
+        if (token >= (uint32_t)n_vocab)
+            return ek_fail(EK_EFORMAT, "a likely token is %u, the vocabulary has %d", (unsigned)token, n_vocab);
+        p->top[p->n_top++] = (ek_logprob){(int32_t)token, float_of(data + 8 + 8 * (size_t)k)};
+    }
+    return EK_OK;
+}
+
+static ek_err read_draft(ek_reply_draft *d, const json_t *tokens, const char *rows, const char *probs, int n_vocab)
+{
+    const size_t each = d->n_top < 0 ? 0 : 4 + 8 * (size_t)d->n_top;
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        const json_t *token = json_array_get(tokens, i);
+        ek_logprobs p = {0};
+        if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) >= n_vocab)
+            return ek_fail(EK_EFORMAT, "token %zu of the reply is none of the vocabulary's %d", i, n_vocab);
+        if (d->n_top >= 0) EK_TRY(read_top(&p, probs + i * each, d->n_top, n_vocab));
+        ek_reply_draft_add(d, (int32_t)json_integer_value(token), get(rows + 8 * i, 8), &p);
+    }
+    return EK_OK;
+}
+
+static ek_err read_reply(ek_reply_draft *d, const json_t *v, int n_vocab)
+{
+    static const char *const names[] = {"top", "data", NULL};
+    const json_t *tokens = ek_json_get(v, "tokens"), *probs = ek_json_get(v, "probs");
+    const size_t n = json_array_size(tokens);
+    int64_t n_top = -1;
+    ek_buf rows = {0}, data = {0};
+    if (!json_is_array(tokens) || n < 1 || n > EK_REPLY_MAX_TOKENS)
+        return ek_fail(EK_EFORMAT, "tokens is no list of 1 to %d tokens", EK_REPLY_MAX_TOKENS);
+    if (!json_is_null(probs)) {
+        EK_TRY(ek_cassette_only(probs, "probs", names));
+        EK_TRY(ek_cassette_int(probs, "top", 0, EK_LOGPROBS_MAX, &n_top));
+    }
+    d->n_top = (int)n_top;
+    ek_err err = read_base64(&rows, v, "rows", 8 * n);
+    if (!err && n_top >= 0) err = read_base64(&data, probs, "data", (4 + 8 * (size_t)n_top) * n);
+    if (!err) err = read_draft(d, tokens, ek_buf_text(&rows), ek_buf_text(&data), n_vocab);
+    ek_buf_fini(&rows);
+    ek_buf_fini(&data);
+    return err;
+}
+
+/* The line's sum is of its own key; the key has to be that of the request. */
+static ek_err check(const ek_reply_record *r, const json_t *v, const ek_reply_asked *asked, char sum[65])
+{
+    ek_reply_key content;
+    ek_buf line = {0};
+    size_t n = 0;
+    put_line(&line, r, ek_reply_record_key(r), &asked->ask, sum);
+    ek_buf_fini(&line);
+    const char *given = ek_json_get_text(v, "sum", &n);
+    if (!given || n != 64 || memcmp(given, sum, 64) != 0) return ek_fail(EK_EFORMAT, "its sum is wrong: it is damaged");
+    ek_reply_content_key(&content, &asked->ask);
+    if (memcmp(content.h, ek_reply_record_key(r)->h, sizeof content.h) != 0)
+        return ek_fail(EK_EFORMAT, "its key is not that of its request");
+    return EK_OK;
+}
+
+static ek_err read_line(ek_reply_record **out, const json_t *v, ek_reply_asked *asked, const char *identity,
+                        int n_vocab, bool with_ask, char sum[65])
+{
+    static const char *const names[] = {"key", "ask", "tokens", "rows", "probs", "sum", "text", NULL};
+    ek_reply_draft d = {0};
+    ek_reply_key key;
+    size_t n = 0;
+    EK_TRY(ek_cassette_only(v, "the line", names));
+    const char *hex = ek_json_get_text(v, "key", &n);
+    if (!hex || !ek_reply_key_read(&key, hex, n)) return ek_fail(EK_EFORMAT, "key is no SHA-256");
+    EK_TRY(ek_reply_ask_read(asked, ek_json_get(v, "ask"), identity));
+    ek_err err = read_reply(&d, v, n_vocab);
+    if (err) {
+        ek_reply_draft_fini(&d);
+        return err;
+    }
+    ek_buf ask = {0};
+    if (with_ask) ek_reply_ask_write(&ask, &asked->ask);
+    ek_reply_record *r = ek_reply_record_make(&key, &d, with_ask ? ek_buf_text(&ask) : NULL, ask.len);
+    ek_buf_fini(&ask);
+    err = check(r, v, asked, sum);
+    if (err) {
+        ek_reply_record_release(r);
+        return err;
+    }
+    ek_reply_record_set_origin(r, EK_REPLY_FILE);
+    *out = r;
+    return EK_OK;
+}
+
+ek_err ek_cassette_line_read(ek_reply_record **out, const char *line, size_t n, const char *identity, int n_vocab,
+                             bool with_ask, char sum[65])
+{
+    json_t *v;
+    ek_reply_asked asked = {0};
+    EK_TRY(ek_json_read(&v, line, n, EK_CASSETTE_LINE));
+    const ek_err err = read_line(out, v, &asked, identity, n_vocab, with_ask, sum);
+    ek_reply_asked_fini(&asked);
+    json_decref(v);
+    return err;
+}
