@@ -291,7 +291,9 @@ const char *ek_last_error(void)
 
 const char *ek_status_name(ek_status status)
 {
-    static const char *const name[] = {"done", "bad argument", "not supported", "no memory", "bad machine"};
+    static const char *const name[] = {"done",        "bad argument", "not supported", "no memory",
+                                       "bad machine", "not found",    "bad file",      "too long",
+                                       "busy",        "closing",      "failed"};
     return (unsigned)status < sizeof name / sizeof *name ? name[status] : "unknown status";
 }
 

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Makes what the program of a tarball is linked against: Debian 11's C library, and the three libraries that Debian 12 has
-# no archives of, compiled from its sources. From the mirror that this machine's apt has, checked by apt against Debian's keys.
+# Makes what the programs of a tarball and the library of a wheel are linked against: Debian 11's C library, and four
+# libraries of Debian 12's sources: three that it has no archives of, and jansson, whose archive fits into no library. From the mirror that this machine's apt has, checked by apt against Debian's keys.
 # Usage: libraries.sh DIR FETCHED
 #   FETCHED   what comes from the mirror; kept, so that a second build fetches nothing
-#   DIR       made anew: libc/ is the C library's, static/ holds include/ and lib/ of the three, source/ their texts
+#   DIR       made anew: libc/ is the C library's, static/ holds include/ and lib/ of the four, source/ their texts
 set -euo pipefail
 dir=$(realpath -m "$1") fetched=$(realpath -m "$2")
 # linux-libc-dev, crypt: libc6-dev needs them.
 binaries=(libc6 libc6-dev linux-libc-dev libcrypt1 libcrypt-dev libgcc-s1)
-sources=(libsoxr mpg123 libsndfile)
+sources=(libsoxr mpg123 libsndfile jansson)
 say() { echo "  $*"; }
 fail() { echo "dist: $*" >&2; exit 1; }
 
@@ -38,7 +38,12 @@ fetch() {
   rm -rf "$fetched/apt"
   : >"$fetched/whole"
 }
-if [ ! -e "$fetched/whole" ]; then
+whole() { # what is kept may be of an older version of this file
+  local s
+  [ -e "$fetched/whole" ] || return
+  for s in "${sources[@]}"; do compgen -G "$fetched/${s}_*.dsc" >/dev/null || return; done
+}
+if ! whole; then
   say "fetch Debian 11's C library and the sources of ${sources[*]}"
   fetch
 fi
@@ -76,6 +81,8 @@ sndfile() {
     -DENABLE_CPACK=OFF -DINSTALL_MANPAGES=OFF
   grep -q 'define HAVE_MPEG 1' libsndfile/build/src/config.h # it goes on without, if it does not find the two libraries
 }
+jansson() { cmake_one jansson -DJANSSON_BUILD_DOCS=OFF -DJANSSON_EXAMPLES=OFF -DJANSSON_WITHOUT_TESTS=ON; }
+build jansson jansson
 build soxr soxr
 build mpg123 mpg123
 build sndfile sndfile

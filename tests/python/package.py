@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""The Python package: package.py MODEL [CC INCLUDE]
+
+Fifteen tool calls alone, at once and staggered, the rest of the package once, and its structs beside the compiler's (CC with
+the folder of the headers). The package is the one that Python finds."""
+import contextlib, ctypes, io, os, random, re, signal, subprocess, sys, tempfile, threading, time
+
+import evenkeel
+from evenkeel import _library as c
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(os.path.join(HERE, "../e2e"))  # behind the standard library, some of whose names are taken there
+from staggered import ASKED, TOOLS  # noqa: E402
+
+passed = failed = 0
+
+
+def check(name, good, said=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print(f"{name}: {said}")
+
+
+def calls(model):
+    n, r = len(ASKED), random.Random(5)
+
+    def one(i, delay, out):
+        time.sleep(delay)
+        text, tools, _, _ = ASKED[i]
+        reply = model.chat(text, tools=[TOOLS[t] for t in tools], temperature=0, max_tokens=100)
+        out[i] = ([(x.name, x.arguments) for x in reply.calls], reply.digest)
+
+    def together(delays):
+        out = [None] * n
+        threads = [threading.Thread(target=one, args=(i, delays[i], out)) for i in range(n)]
+        [t.start() for t in threads]
+        [t.join() for t in threads]
+        return out
+
+    alone = [None] * n
+    for i in range(n):
+        one(i, 0, alone)
+    for name, row in ("alone", alone), ("at once", together([0] * n)), ("staggered", together([r.random() * 1.5 for _ in range(n)])):
+        right = sum(x is not None and x[0] == [ASKED[i][2:]] for i, x in enumerate(row))
+        same = sum(x is not None and x[1] == a[1] for x, a in zip(row, alone))
+        print(f"{name}: {right}/{n} right, {same}/{n} with the bits of alone")
+        check(name, right == n and same == n, row)
+
+
+def chats(model):
+    whole = model.chat("Hello", temperature=0)
+    events = list(model.chat("Hello", temperature=0, stream=True))
+    check("a stream is the reply", "".join(e.text for e in events if e.kind == "text") == whole.text == whole.message["content"] != "", events)
+    check("its end has the reply", events[-1].kind == "end" and events[-1].reply.digest == whole.digest and whole.finish == "stop")
+    many = dict(model.chat_many({"messages": "Hello", "temperature": 1, "seed": i, "max_tokens": 9 + i} for i in range(30)))
+    check("many at once", [many[i].digest for i in range(30)] == [model.chat("Hello", temperature=1, seed=i, max_tokens=9 + i).digest for i in range(30)])
+    wrong = dict(model.chat_many([{"messages": "Hello", "temperature": -1}, {"messages": "Hello", "max_tokens": 2}]))
+    check("one that is wrong", isinstance(wrong[0], evenkeel.EvenkeelError) and "temperature" in str(wrong[0]) and wrong[1].tokens == 2, wrong)
+    history = [{"role": "user", "content": "What's the weather in Oslo?"}]
+    first = model.chat(history, tools=[TOOLS[0]], temperature=0)
+    history += [first.message, {"role": "tool", "tool_call_id": first.calls[0].id, "content": '{"celsius": 4}'}]
+    check("a tool's result", model.chat(history, tools=[TOOLS[0]], temperature=0).text != "", history)
+    picture = os.path.join(HERE, "../../docs/pocket-curves.png")
+    seen = model.chat([{"role": "user", "content": [{"type": "text", "text": "What is it?"}, evenkeel.image(picture)]}], max_tokens=3)
+    check("a picture", seen.prompt_tokens > 60, seen)
+    for e in model.chat("Hello", ignore_eos=True, stream=True):
+        if e.kind == "text":
+            break  # cancels
+    check("behind a stream that was left", model.chat("Hello", temperature=0).digest == whole.digest)
+
+
+def tokens(model):
+    ids = model.tokenizer.encode("The weather in Tromsø")
+    check("there and back", model.tokenizer.decode(ids) == "The weather in Tromsø" and b"".join(map(model.tokenizer.token, ids)).decode() == "The weather in Tromsø")
+    prompt = model.prompt("Hello")
+    whole = model.generate(prompt, max_tokens=24, temperature=1, seed=4, ignore_eos=True)
+    rest = model.generate(prompt, max_tokens=24, temperature=1, seed=4, ignore_eos=True, replied=whole.tokens[:9])
+    check("resumed", rest.tokens == whole.tokens and rest.digest == whole.digest and rest.digests == whole.digests[9:], (whole, rest))
+    odd = model.generate(prompt, max_tokens=12, ignore_eos=True, mask=lambda t: range(1, model.vocab, 2))
+    check("a mask", len(odd.tokens) == 12 and all(t % 2 for t in odd.tokens), odd)
+    try:
+        model.generate(prompt, mask=lambda t: 1 // 0)
+        check("a mask's exception", False)
+    except ZeroDivisionError:
+        check("a mask's exception", True)
+    rows = model.logits(prompt)
+    check("logits", len(rows) == len(prompt) and all(len(r) == model.vocab for r in rows) and max(range(model.vocab), key=lambda i: rows[-1][i]) == model.generate(prompt, max_tokens=1).tokens[0])
+    check("a bias", model.generate(prompt, max_tokens=3, bias={1234: 1000.0}, ignore_eos=True).tokens == [1234] * 3)
+    check("the model says what it is", len(model.digest) == 64 and model.device == "cpu" and "ek" in model.numerics and model.context == 1024)
+    try:
+        model.generate([1 << 30])
+        check("a wrong token", False)
+    except evenkeel.EvenkeelError as wrong:
+        check("a wrong token", wrong.status == "bad argument" and "1073741824" in str(wrong), wrong)
+
+
+def ends(model_path):
+    """Ctrl-C within a chat, and a model that is closed under an open stream."""
+    def interrupt(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGALRM, interrupt)
+    with evenkeel.Model(model_path, device="cpu", context=8192, media=False) as m:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        begin = time.time()
+        try:
+            m.chat("Hello", ignore_eos=True)
+            check("an interrupt", False)
+        except KeyboardInterrupt:
+            check("an interrupt", time.time() - begin < 5)
+        stream = m.chat("Hello", ignore_eos=True, stream=True)
+        next(stream)
+    try:
+        next(stream)
+        check("a closed model", False)
+    except ValueError:
+        check("a closed model", True)
+    lines = []
+    evenkeel.log_to(lambda level, line: lines.append((level, line)))
+    try:
+        evenkeel.Model("/nowhere")
+    except evenkeel.EvenkeelError as wrong:
+        check("no model", wrong.status == "not found", wrong.status)
+    evenkeel.log_to(None)
+
+
+def page():
+    with open(os.path.join(HERE, "../../docs/LIBRARY.md"), encoding="utf-8") as f:
+        code = re.search(r"```python\n(.*?)```", f.read(), re.S)[1]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(code, "docs/LIBRARY.md", "exec"), {})
+    check("the program of docs/LIBRARY.md", out.getvalue().startswith("Hello"), out.getvalue())
+
+
+def structs(cc, include):
+    lines = ['#include <evenkeel.h>', '#include <stddef.h>', '#include <stdio.h>', 'int main(void) {']
+    want = []
+    for name, s in ("evenkeel_options", c.Options), ("evenkeel_event", c.Event), ("evenkeel_bias", c.Bias), ("evenkeel_request", c.Request):
+        lines.append(f'printf("%zu\\n", sizeof({name}));')
+        want.append(ctypes.sizeof(s))
+        for field, *_ in s._fields_:
+            lines.append(f'printf("%zu\\n", offsetof({name}, {field}));')
+            want.append(getattr(s, field).offset)
+    with tempfile.TemporaryDirectory() as d:
+        with open(f"{d}/a.c", "w") as f:
+            f.write("\n".join([*lines, "}"]))
+        subprocess.run([*cc.split(), "-I", include, f"{d}/a.c", "-o", f"{d}/a"], check=True)
+        got = [int(x) for x in subprocess.run([f"{d}/a"], stdout=subprocess.PIPE, check=True, text=True).stdout.split()]
+    check("the structs are the header's", got == want, (got, want))
+
+
+def main():
+    with evenkeel.Model(sys.argv[1] or None, device="cpu", context=1024, max_requests=16) as model:
+        calls(model)
+        chats(model)
+        tokens(model)
+    ends(sys.argv[1] or None)
+    page()
+    if len(sys.argv) > 3:
+        structs(sys.argv[2], sys.argv[3])
+    print(f"{passed} passed, {failed} failed")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
