@@ -126,28 +126,30 @@ static bool begins_well(const char *data, size_t n)
     return is;
 }
 
+ek_err ek_cassette_read_text(ek_cassette_counts *out, const char *text, size_t size, const ek_cassette_read *how)
+{
+    reading r = {.how = how, .counts = out};
+    *out = (ek_cassette_counts){0};
+    if (!begins_well(text, size))
+        return ek_fail(EK_EFORMAT, "no file of replies: its first line has no \"evenkeel_replies\"");
+    for (size_t at = 0; at < size;) {
+        const char *end = memchr(text + at, '\n', size - at);
+        const size_t n = end ? (size_t)(end - text) - at : size - at;
+        r.number++;
+        take_line(&r, text + at, n);
+        at += n + (end != NULL);
+    }
+    end_section(&r, false);
+    return EK_OK;
+}
+
 ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek_cassette_read *how)
 {
     ek_map map;
-    *out = (ek_cassette_counts){0};
     EK_TRY(ek_map_open(&map, path));
-    const char *at = (const char *)map.data;
-    size_t left = map.size;
-    reading r = {.how = how, .counts = out};
-    if (!begins_well(at, left)) {
-        ek_map_close(&map);
-        return ek_fail(EK_EFORMAT, "%s: no file of replies: its first line has no \"evenkeel_replies\"", path);
-    }
-    while (left > 0) {
-        const char *end = memchr(at, '\n', left);
-        const size_t n = end ? (size_t)(end - at) : left, taken = end ? n + 1 : n;
-        r.number++;
-        take_line(&r, at, n);
-        at += taken, left -= taken;
-    }
-    end_section(&r, false);
+    const ek_err err = ek_cassette_read_text(out, (const char *)map.data, map.size, how);
     ek_map_close(&map);
-    return EK_OK;
+    return err ? ek_fail_in(err, "%s", path) : EK_OK;
 }
 
 /* --- answering from it --- */

@@ -54,8 +54,10 @@ typedef struct ek_cassette_counts {
     size_t taken, others, refused; /* others: of sections that are not wanted */
 } ek_cassette_counts;
 
-/* Reads a file. What is wrong with a line, a section's end or a version costs that line or section alone. ENOTFOUND,
- * EIO with the path; EFORMAT: it does not begin as a cassette. */
+/* Reads a file's bytes. What is wrong with a line, a section's end or a version costs that line or section alone.
+ * EFORMAT: it does not begin as a cassette. */
+ek_err ek_cassette_read_text(ek_cassette_counts *out, const char *text, size_t size, const ek_cassette_read *how);
+/* The same of a file; ENOTFOUND, EIO with the path. */
 ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek_cassette_read *how);
 
 /* --- a file to answer from --- */

@@ -326,8 +326,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
     }
     if (cli->has.port_file) err = write_port(cli->port_file, ek_server_port(server));
     if (!err) {
+        note_running(cli, m, opts.model_name, ek_server_port(server)); /* whoever reads the line may ask `ps` */
         say_start(cli, m, opts.model_name, ek_server_port(server));
-        note_running(cli, m, opts.model_name, ek_server_port(server));
         say_more(cli, m);
         err = ek_server_run(server);
         ek_running_remove();
