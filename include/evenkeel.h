@@ -57,9 +57,9 @@ typedef struct evenkeel_queue evenkeel_queue;
  */
 typedef uint64_t evenkeel_id;
 
-/* How a model is opened. Zero is the default of every field, so `evenkeel_options o = {sizeof o};` is all defaults.
- * Texts are written as the program's options are (docs/OPTIONS.md) and are borrowed during evenkeel_open. New fields
- * come at the end; size says which of them the caller knows. */
+/* How a model is opened. Zero is the default of every field, so `evenkeel_options o = {.size = sizeof o};` is all
+ * defaults. Texts are written as the program's options are (docs/OPTIONS.md) and are borrowed during evenkeel_open. New
+ * fields come at the end; size says which of them the caller knows. */
 typedef struct evenkeel_options {
     size_t size;         /* sizeof(evenkeel_options) */
     const char *model;   /* a folder, a GGUF file, a short name ("e2b") or ORG/NAME of a repository in the Hub's cache;

@@ -15,5 +15,13 @@ make --no-print-directory B="$build" CONF="$conf" PREFIX="$dir/usr" install-lib 
 export PKG_CONFIG_PATH=$dir/usr/lib/pkgconfig LD_LIBRARY_PATH=$dir/usr/lib TSAN_OPTIONS=halt_on_error=1
 cc=${CC:-cc}
 # shellcheck disable=SC2086 # flags are words
-$cc -std=gnu99 -Wall -Wextra -Werror $flags tests/capi/installed/many.c $(pkg-config --cflags --libs evenkeel) -pthread -o "$dir/many"
-PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/library.py "${SERVER:-$build/evenkeel}" "$model" "$dir/many"
+compile() { $cc -std=gnu99 -Wall -Wextra -Werror $flags "$1" $(pkg-config --cflags --libs evenkeel) -pthread -o "$2"; }
+compile tests/capi/installed/many.c "$dir/many"
+examples=
+if [ $conf = release ]; then
+  examples=$dir/examples
+  mkdir "$examples"
+  for e in examples/engine/*.c; do compile "$e" "$examples/$(basename "$e" .c)"; done
+fi
+[ "$(wc -l <examples/engine/chat.c)" -le 60 ] && [ "$(wc -l <tests/capi/installed/many.c)" -le 100 ] || { echo "a program is longer than promised"; exit 1; }
+PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/library.py "${SERVER:-$build/evenkeel}" "$model" "$dir/many" $examples
