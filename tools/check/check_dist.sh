@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The tarball that `make dist` left in build/dist runs on Debian 11, 12 and 13, with nothing installed and no network: text,
 # a picture, a sound, a server and the selftest, with the same answers as the normal build. Needs root and debootstrap.
-# Usage: check_dist.sh BUILD_DIR [ROOT: a folder with debootstrapped bullseye/, bookworm/, trixie/]
+# Usage: check_dist.sh BUILD_DIR [ROOTS: what tools/dist/roots.sh keeps]
 # tier: release
 set -u
 cd "$(dirname "$0")/../.." || exit
@@ -10,19 +10,9 @@ tarball=$(find build/dist -maxdepth 1 -name 'evenkeel-*-x86_64-linux.tar.xz' 2>/
 [ -n "$tarball" ] || { echo "no tarball in build/dist (make dist): not run"; exit 77; }
 [ -x "$build/evenkeel" ] || { echo "no $build/evenkeel: not run"; exit 77; }
 [ "$(id -u)" -eq 0 ] || { echo "chroot needs root: not run"; exit 77; }
-[ -n "$roots" ] || command -v debootstrap >/dev/null || { echo "debootstrap is not installed: not run"; exit 77; }
-mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages' 'Component: main' |
-  awk '$2 !~ /-/ {print $1; exit}')
-passed=0; failed=0; dir=$(mktemp -d)
-made=()
-# A network of its own, which has the loopback alone: by ioctl, for not every machine has iproute2.
-up='python3 -c "import fcntl, socket, struct; fcntl.ioctl(socket.socket(), 0x8914, struct.pack(\"16sh22x\", b\"lo\", 0x41))"'
-leave() {
-  local root
-  for root in "${made[@]}"; do ! mountpoint -q "$root/proc" || umount "$root/proc"; done
-  rm -rf --one-file-system "$dir"
-}
-trap leave EXIT
+command -v debootstrap >/dev/null || { echo "debootstrap is not installed: not run"; exit 77; }
+passed=0; failed=0
+. tools/dist/roots.sh
 check() { # what, exit status
   if [ "$2" -eq 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); echo "FAIL $1"; fi
 }
@@ -42,42 +32,25 @@ cd /try
 "$1" preprocess --image picture.png
 "$1" preprocess --audio tone.wav
 END
-# The client is bash, for the roots have no other.
-cat >"$dir/served" <<'END'
-port=$2
-"$1" serve --port "$port" >/try/serve.log 2>&1 & server=$!
-for _ in $(seq 100); do (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null && break; sleep 0.1; done
-body='{"messages":[{"role":"user","content":"Hello"}],"temperature":0,"max_tokens":8}'
-exec 3<>"/dev/tcp/127.0.0.1/$port"
-printf 'POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s' ${#body} "$body" >&3
-cat <&3
-kill $server; wait $server
-echo "ended $?"
-END
+write_served "$dir/served"
 sed "s#cd /try#cd $dir#" "$dir/answers" >"$dir/here"
 bash "$dir/here" "$PWD/$build/evenkeel" >"$dir/want" 2>"$dir/log"; check "the normal build answers: $(tail -n 1 "$dir/log")" $?
 
 for suite in bullseye bookworm trixie; do
-  root=${roots:-$dir}/$suite
-  if [ -z "$roots" ] && ! debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$dir/log" 2>&1; then
-    echo "no root of $suite: $(tail -n 1 "$dir/log")"; failed=$((failed + 1)); continue
-  fi
-  rm -rf "${root:?}/try" && mkdir "$root/try"
+  make_root $suite || { echo "FAIL no root of $suite: $(tail -n 1 "$dir/log")"; failed=$((failed + 1)); continue; }
   cp "$dir"/{picture.png,tone.wav,answers,served} "$root/try"
   xz -dc "$tarball" | tar -xf - -C "$root/try"
-  made+=("$root"); mount -t proc proc "$root/proc"
-  in_root() { unshare -n -- bash -c "$up; exec chroot '$root' bash -c '$1'"; }
   program=/try/evenkeel/bin/evenkeel
   in_root "ln -s $program /try/link; bash /try/answers /try/link" >"$dir/got" 2>"$dir/log"
   cmp -s "$dir/want" "$dir/got"; check "$suite: text, picture and sound as the normal build has them: $(diff "$dir/want" "$dir/got" | head -n 4; tail -n 2 "$dir/log")" $?
   in_root "$program selftest" >"$dir/log" 2>&1 && tail -n 1 "$dir/log" | grep -q ' passed, 0 failed'
   check "$suite: selftest: $(tail -n 1 "$dir/log")" $?
   in_root "bash /try/served $program 8080" >"$dir/log" 2>&1
-  grep -q '"completion_tokens":8' "$dir/log" && grep -q '^ended 0' "$dir/log"; check "$suite: serve: $(tail -n 2 "$dir/log" "$root/try/serve.log")" $?
+  grep -q '"completion_tokens":8' "$dir/log" && grep -q '^ended 0' "$dir/log"; check "$suite: serve: $(tail -n 2 "$dir/log")" $?
   cp "$root$program" "$root/try/alone"
   ! in_root "/try/alone run hi" >/dev/null 2>"$dir/log" && grep -q 'copy the whole folder, or link to the program' "$dir/log"
   check "$suite: a copied program says what to do: $(cat "$dir/log")" $?
-  umount "$root/proc"; rm -rf "${root:?}/try"
+  end_root
 done
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -23,6 +23,8 @@ for model in pocket pocket-drafter; do
   install -m 644 models/$model/* "$tree/share/evenkeel/models/$model"
 done
 install -m 644 LICENSE CHANGELOG.md "$tree"
+for dir in $(tools/manuals.sh --dirs); do install -d "$tree/share/$dir"; done
+tools/manuals.sh "$dist/evenkeel" "$tree/share"
 sed 's#/usr/local/bin#/opt/evenkeel/bin#' deploy/evenkeel.service >"$tree/evenkeel.service"
 "$(dirname "$0")/parts.py" "$dist/libraries" "${DIST_FETCHED:-$dist/fetched}" "$tree" "$version"
 
