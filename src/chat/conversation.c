@@ -126,12 +126,26 @@ size_t ek_conversation_bytes(const ek_conversation *c, const json_t *tools)
     return n;
 }
 
+static void count_files(ek_conversation *c, const ek_message *m, int sign)
+{
+    for (int i = 0; i < m->n_blocks; i++)
+        if (m->blocks[i].kind == EK_BLOCK_MEDIA) *count_of(c, m->blocks[i].media) += sign * m->blocks[i].n_files;
+}
+
+void ek_conversation_exchange(ek_conversation *c, int i, ek_message *other)
+{
+    const ek_message was = c->messages[i];
+    count_files(c, &was, -1);
+    count_files(c, other, 1);
+    c->messages[i] = *other;
+    *other = was;
+}
+
 void ek_conversation_cut(ek_conversation *c, int n_messages)
 {
     while (c->n_messages > n_messages) {
         ek_message *m = &c->messages[--c->n_messages];
-        for (int i = 0; i < m->n_blocks; i++)
-            if (m->blocks[i].kind == EK_BLOCK_MEDIA) *count_of(c, m->blocks[i].media) -= m->blocks[i].n_files;
+        count_files(c, m, -1);
         ek_message_fini(m);
     }
 }

@@ -75,6 +75,8 @@ void ek_message_text(ek_message *m, ek_block_kind kind, const char *text, size_t
 ek_block *ek_conversation_media(ek_conversation *c, ek_message *m, ek_part_kind kind, int n_files);
 /* Appends *m, which is emptied, to c. */
 void ek_conversation_take(ek_conversation *c, ek_message *m);
+/* Exchanges message i of c and one that is in no conversation. */
+void ek_conversation_exchange(ek_conversation *c, int i, ek_message *other);
 /* Frees a message that is in no conversation. */
 void ek_message_fini(ek_message *m);
 /* Appends the answer a as a message of the assistant: reasoning, text, calls. The id of call i is

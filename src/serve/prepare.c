@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "serve/api/context.h"
 #include "media/locked/helper.h"
 #include "text/json/json.h"
 
@@ -34,6 +35,7 @@ struct ek_preparation {
     ek_wishes wishes;
     char *method, *path; /* limits' own */
     ek_buf target;
+    ek_api_summary *summary;        /* limits.summary */
     bool again;                     /* it is to begin again, among the large ones */
     bool fetching;                  /* the job is fetching what the body names */
     bool wants_aside, aside;        /* it is to begin again, or runs, where another program may be waited for */
@@ -248,7 +250,7 @@ static void run(ek_job *j)
     if (p->again) return; /* with its body */
     /* What large trees took goes back to the system, also those of what a short body continues. */
     if (p->n_text > LARGE_BODY || r->err == EK_ENOMEM) malloc_trim(0);
-    ek_body_fini(&p->body);
+    if (r->err || !ek_api_summarizes(&r->req)) ek_body_fini(&p->body);
 }
 
 /* Beside the preparations, which wait neither for the hosts of others nor for other programs. *how is what the job
@@ -299,6 +301,7 @@ static void free_request(ek_preparation *p)
     free(p->method);
     free(p->path);
     ek_buf_fini(&p->target);
+    ek_api_summary_free(p->summary);
 }
 
 static void done(ek_job *j)
@@ -307,7 +310,12 @@ static void done(ek_job *j)
     ek_prepared *r = &p->result;
     if (goes_on(p)) return;
     ek_fetches_fini(&p->fetches);
-    ek_http_body_freed(p->server->http, p->n_body);
+    if (!atomic_load(&p->dropped) && !r->err && ek_api_summarizes(&r->req)) {
+        r->body = p->body;
+        p->body = (ek_body){0};
+    } else {
+        ek_http_body_freed(p->server->http, p->n_body);
+    }
     ek_body_fini(&p->body); /* of one that was dropped */
     if (!atomic_load(&p->dropped)) {
         p->ready(p->user, r);
@@ -321,7 +329,7 @@ static void done(ek_job *j)
 }
 
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
-                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes)
+                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes, ek_api_summary *summary)
 {
     ek_preparation *p = ek_alloc(sizeof *p);
     p->job = (ek_job){.run = run,
@@ -348,6 +356,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.ffmpeg = s->ffmpeg;
     if (*wishes->batch) ek_api_limits_batch(&p->limits);
     p->limits.aside = may_wait;
+    p->limits.summary = p->summary = summary;
     if (d->by_path) copy_request(p, x);
     p->fetches.memory = &s->memory;
     p->limits.count_arg = p;

@@ -12,9 +12,8 @@
 
 enum { HEARTBEAT_SECONDS = 10 };
 
-static void free_parts(ek_job *j)
+void ek_session_end_request(ek_session *s)
 {
-    ek_session *s = (ek_session *)(void *)((char *)j - offsetof(ek_session, freeing));
     ek_turn **turns = ek_alloc((size_t)s->n_opened * sizeof(ek_turn *));
     for (int i = 0; i < s->n_opened; i++) turns[i] = s->choices[i].turn;
     ek_journal_turns(s->server->journal, s->id, s->dialect->path, turns, s->n_opened);
@@ -22,14 +21,28 @@ static void free_parts(ek_job *j)
     free(turns);
     free(s->choices);
     free(s->results);
-    ek_buf_fini(&s->out);
     ek_buf_fini(&s->receipt);
     ek_resume_marks_fini(&s->marks);
     ek_turn_prompt_fini(&s->prompt);
     ek_stored_fini(&s->stored);
-    free(s->later);
     ek_api_request_fini(&s->req);
-    ek_request_memory_give(&s->server->memory, s->held + s->counted);
+    ek_request_memory_give(&s->server->memory, s->held);
+    s->choices = NULL, s->results = NULL;
+    s->held = s->promised = s->grown = 0;
+    s->n_opened = s->n_submitted = s->next_stored = 0;
+    s->outcome = EK_REPLY_UNASKED;
+    s->first_token = 0;
+    s->read = -1;
+}
+
+static void free_parts(ek_job *j)
+{
+    ek_session *s = (ek_session *)(void *)((char *)j - offsetof(ek_session, freeing));
+    ek_session_end_request(s);
+    ek_body_fini(&s->body);
+    ek_buf_fini(&s->out);
+    free(s->later);
+    ek_request_memory_give(&s->server->memory, s->counted);
 }
 
 static void freed(ek_job *j)
@@ -46,6 +59,7 @@ void ek_session_free(ek_session *s)
     if (s->more) event_free(s->more);
     if (s->go_on) event_free(s->go_on);
     if (s->step) event_free(s->step);
+    ek_http_body_freed(s->server->http, s->body.len);
     s->freeing = (ek_job){.run = free_parts, .done = freed};
     if (s->server->workers && s->held + s->counted >= LARGE) {
         ek_workers_add_always(s->server->workers, &s->freeing);
@@ -146,6 +160,14 @@ void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, e
 void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param, const char *code)
 {
     ek_exchange *x = s->x;
+    if (ek_exchange_begun(x)) { /* of one that is read again, or in the background */
+        ek_buf why = {0};
+        ek_buf_str(&why, text ? text : ek_err_text());
+        ek_session_failed(s, 0, err, why.data, err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_FAILED);
+        ek_buf_fini(&why);
+        ek_session_free_when_done(s);
+        return;
+    }
     s->x = NULL;
     ek_exchange_on_gone(x, NULL, NULL);
     s->server->metrics.outcome[err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_REFUSED]++;

@@ -93,16 +93,18 @@ typedef struct ek_prepared {
     ek_api_request req;
     ek_turn_prompt prompt;
     ek_stored stored;
-    size_t held; /* bytes of the server's request memory that the request keeps; ek_prepare_release gives them back */
+    ek_body body; /* of a request that summarizes: it is read again, and its bytes are still counted */
+    size_t held;  /* bytes of the server's request memory that the request keeps; ek_prepare_release gives them back */
 } ek_prepared;
 
 typedef void ek_prepared_fn(void *user, ek_prepared *p);
 
-/* Takes the body of x and starts. ready is called once, later, from the event loop, unless ek_prepare_drop is called
+/* Takes the body of x and starts. summary: of a body that is read again, taken over; NULL: it is read the first time.
+ * ready is called once, later, from the event loop, unless ek_prepare_drop is called
  * first. owner: as in ek_api_limits; client: whose turn in the queue it takes; wishes: of the head. EBUSY when too many
  * wait. */
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
-                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes);
+                        void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes, ek_api_summary *summary);
 /* Nobody waits for it any more: ready is not called. */
 void ek_prepare_drop(ek_preparation *p);
 

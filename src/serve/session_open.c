@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/hash/rng.h"
+#include "serve/api/compaction.h"
 #include "serve/background.h"
 #include "serve/receipts.h"
 #include "serve/routes.h"
@@ -227,6 +228,7 @@ static void on_prepared(void *user, ek_prepared *p)
     ek_session *s = user;
     int room = ek_engine_room(s->server->engine);
     s->preparing = NULL;
+    const bool again = s->n_opened > 0; /* behind a summary */
     s->prepared = ek_now();
     ek_histogram_add(&s->server->metrics.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened);
     ek_err err = p->err;
@@ -247,7 +249,10 @@ static void on_prepared(void *user, ek_prepared *p)
         answer(s, p);
         ek_prepare_release(s->server, &p->req, p->held);
     } else {
+        if (again) ek_session_end_request(s);
         set_up(s, p);
+        s->body = p->body;
+        p->body = (ek_body){0};
         const char *ignored = ek_grammar_ignored(s->req.grammar);
         if (*ignored) ek_log(EK_LOG_INFO, "event=ignored_keywords id=%s keywords=\"%.4000s\"", s->id, ignored);
         s->prompt = p->prompt;
@@ -258,7 +263,9 @@ static void on_prepared(void *user, ek_prepared *p)
     }
     ek_turn_prompt_fini(&p->prompt);
     ek_stored_fini(&p->stored);
-    if (!err && !answered && s->req.background) ek_background_begin(s);
+    ek_http_body_freed(s->server->http, p->body.len);
+    ek_body_fini(&p->body);
+    if (!err && !answered && s->req.background && !again) ek_background_begin(s);
     if (err) ek_session_refuse(s, err, NULL, param, code);
     else if (answered) ek_session_free(s);
     else if (s->outcome >= EK_REPLY_PART) ek_session_go_on(s);
@@ -294,6 +301,22 @@ static void link_session(ek_session *s)
     server->sessions = s;
 }
 
+void ek_session_read_again(ek_session *s)
+{
+    const ek_turn_result *t = s->results[0];
+    ek_api_summary *summary = ek_alloc(sizeof *summary);
+    const char *text;
+    size_t n;
+    *summary = (ek_api_summary){.n_prompt = t->n_prompt, .n_cached = t->n_cached, .n_tokens = t->n_tokens};
+    if (ek_compaction_of(t, &text, &n)) ek_buf_add(&summary->text, text, n);
+    ek_log(EK_LOG_INFO, "event=summary id=%s prompt_tokens=%d cached_tokens=%d reply_tokens=%d whole=%d", s->id,
+           t->n_prompt, t->n_cached, t->n_tokens, summary->text.len > 0);
+    ek_exchange_return_body(s->x, &s->body);
+    ek_err err = ek_prepare_start(&s->preparing, s->server, s->x, s->dialect, on_prepared, s, s->salt, s->client,
+                                  &s->wishes, summary);
+    if (err) ek_session_refuse(s, err, NULL, NULL, NULL);
+}
+
 void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uint64_t salt)
 {
     ek_session *s = ek_alloc(sizeof *s);
@@ -317,6 +340,6 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
         snprintf(s->id, sizeof s->id, "%s%s", d->id_prefix, s->wishes.batch);
         ek_fingerprint_header(server, x);
     }
-    if (!err) err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client, &s->wishes);
+    if (!err) err = ek_prepare_start(&s->preparing, server, x, d, on_prepared, s, salt, s->client, &s->wishes, NULL);
     if (err) ek_session_refuse(s, err, NULL, NULL, NULL);
 }

@@ -43,6 +43,7 @@ struct ek_session {
     const ek_turn_result **results;
     int n_opened; /* choices that have a turn */
     int n_submitted;
+    ek_body body;             /* of a request that summarizes; its bytes are counted */
     ek_turn_prompt prompt;    /* until all are submitted, with receipts until the end */
     ek_stored stored;         /* what the store of replies has, until all are opened */
     bool storing;             /* the news that are taken come from there */
@@ -81,7 +82,12 @@ bool ek_session_put_progress(ek_session *s, bool again);
 void ek_session_go_on(ek_session *s);
 void ek_session_on_drained(void *user);
 
+/* In session_open.c: a summary has ended, and the request is read again with it. */
+void ek_session_read_again(ek_session *s);
+
 /* In session.c. */
+/* Frees what a session has of a request whose turns have ended; another one may follow. */
+void ek_session_end_request(ek_session *s);
 /* The reply is out, or nobody wants it any more. */
 void ek_session_leave_client(ek_session *s, ek_outcome how);
 /* Ends a stream with an error. */

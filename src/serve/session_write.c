@@ -140,7 +140,7 @@ void ek_session_on_reply(void *arg, const ek_reply_event *e)
 {
     ek_session_choice *c = arg;
     ek_session *s = c->session;
-    if (!s->req.stream) return;
+    if (!s->req.stream || ek_api_summarizes(&s->req)) return;
     begin(c);
     s->dialect->event(&s->out, &s->reply, c->index, e);
 }
@@ -197,7 +197,8 @@ static void write_token(ek_session_choice *c, const ek_turn_news *news)
     ek_turn_feed(c->turn, news);
     const ek_turn_result *r = s->results[c->index];
     const bool anew = r->n_tokens == 0 && r->end == EK_END_NONE; /* what the store had was wrong */
-    if (s->req.stream && news->token >= 0 && r->end != EK_END_ERROR && !anew) begin(c);
+    const bool shown = s->req.stream && !ek_api_summarizes(&s->req);
+    if (shown && news->token >= 0 && r->end != EK_END_ERROR && !anew) begin(c);
 }
 
 static void write_end(const piece *p)
@@ -262,11 +263,13 @@ static void after_token(ek_session_choice *c)
                  r->n_prompt);
         ek_reply_error(s->x, s->dialect, 412, text, NULL, NULL);
         ek_session_leave_client(s, EK_OUTCOME_REFUSED);
+    } else if (r->end != EK_END_NONE && r->end != EK_END_UNCACHED && ek_api_summarizes(&s->req)) {
+        ek_session_read_again(s);
     } else if (r->end != EK_END_NONE) {
         s->reply.n_open--;
         piece end = piece_of(c, NULL);
         run_piece(&end);
-    } else if (s->req.stream) {
+    } else if (s->req.stream && !ek_api_summarizes(&s->req)) {
         flush_token(s);
     }
 }

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "serve/api/tools.h"
 #include "serve/api/compaction.h"
+#include "serve/api/context.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
@@ -129,6 +130,7 @@ static void free_own(void *p)
     ek_anthropic *own = p;
     ek_blocks_fini(&own->blocks);
     ek_buf_fini(&own->input);
+    ek_api_summary_free(own->summary);
     free(own->previous);
     free(own);
 }
@@ -157,6 +159,9 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     EK_TRY(ek_anthropic_messages(r, body, limits));
     ek_tools_settle(r);
     EK_TRY(read_tool_choice(r, body));
+    EK_TRY(ek_anthropic_context(r, body, limits, compacts));
+    ek_anthropic *own = r->own;
+    if (limits->summary) own->summary = ek_context_take(r, limits->summary, false);
     return compacts ? read_compaction(r, body) : EK_OK;
 }
 
@@ -190,7 +195,10 @@ static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limi
     EK_TRY(ek_openai_stop(r, body, "stop_sequences"));
     EK_TRY(ek_openai_sampling(r, body, limits));
     EK_TRY(ek_field_bool(r, body, "stream", &r->stream));
-    return ek_field_ours(r, body, limits);
+    EK_TRY(ek_field_ours(r, body, limits));
+    if (r->context && r->context->compact_at > 0 && r->resume.tokens.len > 0)
+        return ek_field_wrong(r, "context_management", "a stream that continues is not compacted");
+    return EK_OK;
 }
 
 static ek_err read_count(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
@@ -210,8 +218,13 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
 
 static ek_err count(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
-    (void)m, (void)r;
-    ek_buf_fmt(out, "{\"input_tokens\":%zu}", prompt->ids.len);
+    const ek_anthropic *own = r->own;
+    (void)m;
+    ek_buf_fmt(out, "{\"input_tokens\":%zu", prompt->ids.len);
+    if (own->managed)
+        ek_buf_fmt(out, ",\"context_management\":{\"original_input_tokens\":%zu}",
+                   own->context ? (size_t)own->context->original : prompt->ids.len);
+    ek_buf_char(out, '}');
     return EK_OK;
 }
 

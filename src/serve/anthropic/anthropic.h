@@ -12,6 +12,9 @@ typedef struct ek_anthropic {
     bool compacting;    /* the reply is a block of type compaction */
     bool omit_thinking; /* thinking.display "omitted": blocks of thinking carry their text only in the signature */
     ek_blocks blocks;   /* of the stream so far */
+    bool managed;       /* the request has context_management, */
+    const struct ek_context *context; /* which is that of the request; NULL: nothing is asked for */
+    ek_api_summary *summary;          /* that stands for the conversation; NULL: none */
     /* Of a thread: where its reply is kept, NULL without; the request's messages as a JSON list; what they continue. */
     ek_response_store *store;
     uint64_t owner;
@@ -28,6 +31,13 @@ void ek_anthropic_thread_keep(const ek_api_reply *r);
 /* `system` and `messages` as r->conversation. Of the results of tools and the text in one message, the results come
  * first: that is where the chat template looks for them. EINVAL "messages[I]: …" with r->param. */
 ek_err ek_anthropic_messages(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
+
+/* context_management, of a body whose conversation was read; compacts: a summary may be asked for. And the member of a
+ * reply that says what was done. */
+ek_err ek_anthropic_context(ek_api_request *r, const json_t *body, const ek_api_limits *limits, bool compacts);
+void ek_anthropic_put_edits(ek_buf *out, const ek_anthropic *own);
+/* Whether the reply is a summary, and nothing else. */
+bool ek_anthropic_compacts(const ek_anthropic *own);
 
 /* One element of `tools` as the template takes it, a new reference into *tool, which is NULL. EINVAL with r->param. */
 ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool);

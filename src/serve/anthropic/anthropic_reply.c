@@ -26,13 +26,35 @@ static void put_stop(ek_buf *out, const ek_api_reply *r)
     const ek_turn_result *t = r->choices[0];
     const ek_anthropic *own = r->own;
     ek_buf_str(out, "\"stop_reason\":");
-    ek_put_string(out, own->compacting ? "compaction" : reasons[t->end]);
+    ek_put_string(out, ek_anthropic_compacts(own) ? "compaction" : reasons[t->end]);
     ek_buf_str(out, ",\"stop_sequence\":");
     if (t->end == EK_END_STOP_STRING) {
         ek_json_quote(out, r->turn->stop[t->stop_string], r->turn->stop_len[t->stop_string]);
     } else {
         ek_buf_str(out, "null");
     }
+}
+
+static void put_iteration(ek_buf *out, const char *type, int n_prompt, int n_cached, int n_tokens)
+{
+    ek_buf_fmt(out,
+               "{\"type\":\"%s\",\"input_tokens\":%d,\"cache_creation_input_tokens\":0,"
+               "\"cache_read_input_tokens\":%d,\"cache_creation\":null,\"output_tokens\":%d}",
+               type, n_prompt - n_cached, n_cached, n_tokens);
+}
+
+/* The tokens of a summary before the reply are none of the message's own. */
+static void put_iterations(ek_buf *out, const ek_api_reply *r, int n_tokens)
+{
+    const ek_turn_result *t = r->choices[0];
+    const ek_anthropic *own = r->own;
+    const ek_api_summary *s = own->summary;
+    if (!s) return;
+    ek_buf_str(out, ",\"iterations\":[");
+    put_iteration(out, "compaction", s->n_prompt, s->n_cached, s->n_tokens);
+    ek_buf_char(out, ',');
+    put_iteration(out, "message", t->n_prompt, t->n_cached, n_tokens);
+    ek_buf_char(out, ']');
 }
 
 /* Clients add the three input counts to get the size of the prompt. */
@@ -45,6 +67,7 @@ static void put_usage(ek_buf *out, const ek_api_reply *r, int n_tokens)
                "\"output_tokens\":%d",
                t->n_prompt - t->n_cached, t->n_cached, n_tokens);
     ek_put_media_usage(out, &u);
+    put_iterations(out, r, n_tokens);
     ek_buf_char(out, '}');
 }
 
@@ -69,7 +92,10 @@ static void put_summary(ek_buf *out, const ek_api_reply *r)
 {
     const char *text;
     size_t n;
-    const bool any = ek_compaction_of(r->choices[0], &text, &n);
+    const ek_anthropic *own = r->own;
+    bool any;
+    if (own->summary) text = ek_buf_text(&own->summary->text), n = own->summary->text.len, any = n > 0;
+    else any = ek_compaction_of(r->choices[0], &text, &n);
     ek_buf_str(out, "\"content\":");
     if (any) ek_json_quote(out, text, n);
     else ek_buf_str(out, "null");
@@ -115,6 +141,23 @@ void ek_anthropic_ping(ek_buf *out, const ek_api_progress *p)
     ek_buf_str(out, "}\n\n");
 }
 
+/* The only block of its reply, or its first. */
+static void stream_summary(ek_buf *out, const ek_api_reply *r)
+{
+    frame_open(out, r, "content_block_start");
+    ek_buf_str(out,
+               ",\"index\":0,\"content_block\":{\"type\":\"compaction\",\"content\":null,\"encrypted_content\":null}");
+    frame_close(out, r, false);
+    frame_open(out, r, "content_block_delta");
+    ek_buf_str(out, ",\"index\":0,\"delta\":{\"type\":\"compaction_delta\",");
+    put_summary(out, r);
+    ek_buf_char(out, '}');
+    frame_close(out, r, false);
+    frame_open(out, r, "content_block_stop");
+    ek_buf_str(out, ",\"index\":0");
+    frame_close(out, r, false);
+}
+
 void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
     (void)choice;
@@ -127,6 +170,10 @@ void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
     frame_close(out, r, false);
     frame_open(out, r, "ping");
     frame_close(out, r, false);
+    ek_anthropic *own = r->own;
+    if (!own->summary) return;
+    stream_summary(out, r);
+    own->blocks.n++;
 }
 
 /* Where a stream's next bytes go. */
@@ -192,38 +239,22 @@ void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek
 {
     writer w = {out, r, r->own};
     (void)choice;
-    if (w.own->compacting) return;
+    if (ek_anthropic_compacts(w.own)) return;
     ek_blocks_event(&w.own->blocks, e, &block_writer, &w);
-}
-
-/* The only block of its reply. */
-static void stream_summary(ek_buf *out, const ek_api_reply *r)
-{
-    frame_open(out, r, "content_block_start");
-    ek_buf_str(out,
-               ",\"index\":0,\"content_block\":{\"type\":\"compaction\",\"content\":null,\"encrypted_content\":null}");
-    frame_close(out, r, false);
-    frame_open(out, r, "content_block_delta");
-    ek_buf_str(out, ",\"index\":0,\"delta\":{\"type\":\"compaction_delta\",");
-    put_summary(out, r);
-    ek_buf_char(out, '}');
-    frame_close(out, r, false);
-    frame_open(out, r, "content_block_stop");
-    ek_buf_str(out, ",\"index\":0");
-    frame_close(out, r, false);
 }
 
 void ek_anthropic_finish(ek_buf *out, const ek_api_reply *r, int choice)
 {
     writer w = {out, r, r->own};
     (void)choice;
-    if (w.own->compacting) stream_summary(out, r);
+    if (ek_anthropic_compacts(w.own)) stream_summary(out, r);
     else ek_blocks_end(&w.own->blocks, &block_writer, &w);
     frame_open(out, r, "message_delta");
     ek_buf_str(out, ",\"delta\":{");
     put_stop(out, r);
     ek_buf_str(out, "},");
     put_usage(out, r, r->choices[0]->n_tokens);
+    ek_anthropic_put_edits(out, w.own);
     frame_close(out, r, true);
 }
 
@@ -287,13 +318,18 @@ void ek_anthropic_put_content(ek_buf *out, const ek_api_reply *r)
     const ek_answer *a = &r->choices[0]->answer;
     const ek_anthropic *own = r->own;
     bool first = true;
-    if (own->compacting) {
-        ek_buf_str(out, "[{\"type\":\"compaction\",");
+    const bool alone = ek_anthropic_compacts(own);
+    ek_buf_char(out, '[');
+    if (alone || own->summary) {
+        ek_buf_str(out, "{\"type\":\"compaction\",");
         put_summary(out, r);
-        ek_buf_str(out, "}]");
+        ek_buf_char(out, '}');
+        first = false;
+    }
+    if (alone) {
+        ek_buf_char(out, ']');
         return;
     }
-    ek_buf_char(out, '[');
     for (int i = 0; i < a->n_parts; i++) {
         if (!ek_blocks_has(a, &a->parts[i])) continue;
         if (!first) ek_buf_char(out, ',');
@@ -318,6 +354,7 @@ void ek_anthropic_end(ek_buf *out, const ek_api_reply *r)
     put_stop(out, r);
     ek_buf_char(out, ',');
     put_usage(out, r, r->choices[0]->n_tokens);
+    ek_anthropic_put_edits(out, r->own);
     ek_put_extension(out, r);
     ek_buf_char(out, '}');
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "chat/bounds.h"
 #include "base/hash/rng.h"
+#include "serve/api/context.h"
 #include "serve/api/field.h"
 #include "serve/api/model_card.h"
 #include "text/json/json.h"
@@ -162,14 +163,21 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     if (err && prompt->refused && d->refused) err = d->refused(err, (ek_part_kind)(prompt->refused - 1));
     if (err == EK_ETOOLONG && limits->batch) /* how far it is counted depends on the machine */
         ek_fail(err, "prompt is too long: more than %d tokens", limits->ctx_tokens - 1);
+    if (!d->prompt) err = ek_context_settle(r, prompt, m, err);
     ek_conversation_fini(&r->conversation);
     if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
     return err || r->answered ? err : prepare_resume(r, prompt, d, m, limits);
 }
 
+bool ek_api_summarizes(const ek_api_request *r)
+{
+    return r->context && r->context->compacts && !r->context->alone;
+}
+
 void ek_api_request_fini(ek_api_request *r)
 {
+    ek_context_free(r->context);
     ek_conversation_fini(&r->conversation);
     json_decref(r->tools);
     json_decref(r->declared);

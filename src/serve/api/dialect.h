@@ -36,6 +36,7 @@ typedef struct ek_api_request {
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
     bool progress;                /* the stream says how far the prompt is read */
+    struct ek_context *context;   /* serve/api/context.h; NULL: the conversation is read as it is */
     bool background;              /* the client is answered at once, and the reply is made without it */
     char nonce[EK_NONCE_MAX + 1]; /* of the client, for its receipt (evenkeel.receipt); "" without */
     bool no_stored;               /* evenkeel.cache false: no stored reply, and this one is not kept */
@@ -54,6 +55,15 @@ typedef struct ek_api_request {
     const char *code;  /* after a failure: the API's word for it, where it has one of its own; a literal */
 } ek_api_request;
 
+/* What the model wrote for a request whose context was to be compacted: a summary, empty where a limit cut it. */
+typedef struct ek_api_summary {
+    ek_buf text;
+    int n_prompt, n_cached, n_tokens;
+} ek_api_summary;
+
+/* Whether the reply to r follows in a second reading of its body (ek_api_limits.summary). */
+bool ek_api_summarizes(const ek_api_request *r);
+
 /* Defaults and limits for reading a body. */
 typedef struct ek_api_limits {
     ek_sampling defaults;                /* for fields that a request leaves out */
@@ -65,6 +75,7 @@ typedef struct ek_api_limits {
     const char *identity;                /* of the arithmetic: streams continue where it is the same; NULL: "" */
     const struct ek_model_card *card;    /* of the model; NULL: paths that describe it are not served */
     const char *method, *path, *target;  /* of the request, for dialects that have several; NULL: POST, its path, "" */
+    const ek_api_summary *summary;       /* of a body that is read again with it; NULL: the first reading */
     int64_t now;                         /* seconds since 1970, for replies of paths that generate nothing */
     int max_messages;                    /* of a conversation that a request continues; 0: no limit */
     int max_images;                      /* of a request; 0: EK_MEDIA_MAX_IMAGES */

@@ -112,6 +112,8 @@ ek_span ek_exchange_body(const ek_exchange *x);
 /* Hands the body over. Its bytes count against the server's limit until ek_http_body_freed. */
 ek_body ek_exchange_take_body(ek_exchange *x);
 void ek_http_body_freed(ek_http *s, size_t n);
+/* Gives a body back that was taken, of a request that is read again: its bytes are still counted. */
+void ek_exchange_return_body(ek_exchange *x, ek_body *body);
 uint64_t ek_exchange_client(const ek_exchange *x); /* stands for its address, of IPv6 the /64; never 0 */
 bool ek_exchange_is_local(const ek_exchange *x);   /* from this machine, by its address and not through a proxy */
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */

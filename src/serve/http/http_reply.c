@@ -72,6 +72,13 @@ ek_body ek_exchange_take_body(ek_exchange *x)
     return body;
 }
 
+void ek_exchange_return_body(ek_exchange *x, ek_body *body)
+{
+    x->body = *body;
+    x->body_counted = body->len;
+    *body = (ek_body){0};
+}
+
 void ek_http_body_freed(ek_http *s, size_t n)
 {
     s->body_bytes -= n;

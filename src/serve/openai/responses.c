@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "serve/api/compaction.h"
+#include "serve/api/context.h"
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "serve/api/tools.h"
@@ -33,6 +34,7 @@ static void free_own(void *p)
     free(o->previous);
     free(o->conversation);
     ek_new_items_fini(&o->added);
+    ek_api_summary_free(o->stands_for);
     ek_conversation_ask_free(o->ask);
     free(o);
 }
@@ -49,6 +51,36 @@ static ek_err read_background(ek_api_request *r, const json_t *body, const ek_ap
     if (!o->store)
         return ek_field_wrong(r, "background", "such a response is read from where it is stored: store has to be true");
     r->background = o->background = true;
+    return EK_OK;
+}
+
+/* context_management: when the conversation is summarized before the reply. */
+static ek_err read_context(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
+{
+    static const char field[] = "context_management";
+    ek_responses *o = r->own;
+    const json_t *list = ek_field(body, field);
+    if (!list) return EK_OK;
+    if (!json_is_array(list)) return ek_field_wrong(r, field, "a list is needed");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *v = json_array_get(list, i);
+        const char *type = ek_json_get_text(v, "type", NULL);
+        int64_t at = ek_context_threshold(limits->ctx_tokens);
+        bool found;
+        if (!type || strcmp(type, "compaction") != 0)
+            return ek_field_wrong(r, field, "each entry must be an object of type compaction");
+        ek_err err = ek_field_int(r, v, "compact_threshold", 1, INT_MAX, &at, &found);
+        r->param = err ? field : NULL;
+        if (err) return ek_fail_in(err, "%s", field);
+        ek_context *c = ek_context_of(r);
+        if (c->compact_at == 0 || at < c->compact_at) c->compact_at = (int)at;
+    }
+    o->context = r->context;
+    if (!r->context) return EK_OK;
+    if (limits->summary || o->counting || o->compacting) r->context->compact_at = 0;
+    if (r->context->compact_at > 0 && r->resume.tokens.len > 0)
+        return ek_field_wrong(r, field, "a stream that continues is not compacted");
+    if (limits->summary) o->stands_for = ek_context_take(r, limits->summary, true);
     return EK_OK;
 }
 
@@ -381,6 +413,7 @@ static ek_err read_fields(ek_api_request *r, const json_t *body, const ek_api_li
     EK_TRY(read_background(r, body, limits));
     ek_tools_settle(r);
     EK_TRY(ek_openai_calls(r, body));
+    EK_TRY(read_context(r, body, limits));
     if (o->compacting && !o->counting) EK_TRY(ek_compaction_ask(r, NULL, 0));
     EK_TRY(ek_responses_echo(r, body));
     r->own_bytes += o->input.cap + (size_t)o->items.cap * sizeof(ek_item_node) + ECHO_COPIES * o->echo.cap +

@@ -15,8 +15,10 @@ typedef struct ek_responses {
     bool counting;     /* only the tokens of the prompt are wanted */
     bool compacting;   /* the reply is an item of type compaction */
     bool compact;      /* the reply is a response.compaction: of its own path */
-    ek_buf users;      /* of that: the messages of the user, as items with commas between */
-    bool summary;      /* thoughts are given as their summary, not as content */
+    const struct ek_context *context; /* of the request; NULL: nothing is asked for */
+    ek_api_summary *stands_for;       /* the conversation; NULL: none */
+    ek_buf users;                     /* of that: the messages of the user, as items with commas between */
+    bool summary;                     /* thoughts are given as their summary, not as content */
     /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
     ek_response_store *store;
     uint64_t owner;

@@ -71,12 +71,12 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
 static void put_compaction(ek_buf *out, const ek_api_reply *r, int index, bool written)
 {
     const ek_responses *o = r->own;
-    const char *text;
-    size_t n;
+    const char *text = o->stands_for ? ek_buf_text(&o->stands_for->text) : NULL;
+    size_t n = o->stands_for ? o->stands_for->text.len : 0;
     ek_buf_str(out, "{\"id\":");
     ek_responses_put_id(out, r, "cmp_", index);
     ek_buf_str(out, ",\"type\":\"compaction\",\"encrypted_content\":\"");
-    const bool whole = ek_compaction_of(r->choices[0], &text, &n);
+    const bool whole = o->stands_for || ek_compaction_of(r->choices[0], &text, &n);
     if (written) ek_seal(out, text, whole || o->compact ? n : 0);
     ek_buf_str(out, "\"}");
 }
@@ -129,10 +129,12 @@ static void put_output(ek_buf *out, const ek_api_reply *r)
     int index = 0, logprob = 0;
     o->items.n = o->n_inputs;
     ek_buf_char(out, '[');
-    if (o->compacting) {
+    if (o->compacting || o->stands_for) {
         const size_t at = out->len;
-        put_compaction(out, r, 0, true);
+        put_compaction(out, r, index++, true);
         note_item(o, out, at);
+    }
+    if (o->compacting) {
         ek_buf_char(out, ']');
         return;
     }
@@ -362,6 +364,17 @@ static void cut_item(void *ctx, const char *closing, size_t n)
 
 static const ek_block_writer block_writer = {open_item, put_piece, cut_item, close_item};
 
+/* The item of a summary, the first of its response. */
+static void put_summary_frames(writer *w)
+{
+    for (int done = 0; done < 2; done++) {
+        frame_open(w, done ? "output_item.done" : "output_item.added");
+        ek_buf_str(w->out, ",\"output_index\":0,\"item\":");
+        put_compaction(w->out, w->r, 0, done);
+        frame_close(w);
+    }
+}
+
 void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
     writer w = {out, r, r->own};
@@ -369,6 +382,9 @@ void ek_responses_begin(ek_buf *out, const ek_api_reply *r, int choice)
     w.own->begun = true;
     if (!w.own->queued) put_state(&w, "created", "in_progress", NULL);
     put_state(&w, "in_progress", "in_progress", NULL);
+    if (!w.own->stands_for) return;
+    put_summary_frames(&w);
+    w.own->blocks.n++;
 }
 
 void ek_responses_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
@@ -387,12 +403,7 @@ void ek_responses_finish(ek_buf *out, const ek_api_reply *r, int choice)
         ek_blocks_end(&w.own->blocks, &block_writer, &w);
         return;
     }
-    for (int done = 0; done < 2; done++) {
-        frame_open(&w, done ? "output_item.done" : "output_item.added");
-        ek_buf_str(out, ",\"output_index\":0,\"item\":");
-        put_compaction(out, r, 0, done);
-        frame_close(&w);
-    }
+    put_summary_frames(&w);
 }
 
 void ek_responses_failed(ek_buf *out, const ek_api_reply *r, int choice, const char *text)
