@@ -46,7 +46,7 @@ static void check_made(const uint8_t *data, size_t n)
     int32_t tokens[2] = {data[0], data[1]};
     ek_hash row[2] = {{{data[2]}}, {{data[3]}}};
     const ek_opening o = {.prompt = tokens, .n_prompt = 2, .reply = tokens, .n_reply = 2, .row = row};
-    ek_statement s = {.profile = (char *)"p", .program = (char *)"q"}, got;
+    ek_statement s = {.profile = (char *)"p", .program = (char *)"q", .api = (char *)"/a"}, got;
     memset(s.weights, '0', 64), memset(s.tokenizer, '1', 64);
     ek_statement_time(s.time, data[4] * 86400);
     memcpy(&s.sampling.seed, data, 8);

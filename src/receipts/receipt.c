@@ -132,7 +132,7 @@ ek_err ek_receipt_signed(ek_signed *out, const ek_receipt *r, const ek_public_ke
     }
     ek_buf_fini(&message);
     /* An envelope's keyid is a hint that nobody signed; the statement's is signed. */
-    if (good && strcmp(r->statement.key, key->id)) good = false;
+    if (good && *r->statement.key && strcmp(r->statement.key, key->id)) good = false;
     *out = good ? EK_SIGNED_GOOD : named ? EK_SIGNED_WRONG : EK_SIGNED_OTHER;
     return err;
 }

@@ -66,7 +66,7 @@ typedef enum ek_signed {
     EK_SIGNED_WRONG, /* by this key, as it says, but the signature is of something else: it was changed */
     EK_SIGNED_OTHER  /* by another key */
 } ek_signed;
-/* Which of these r is for the key. EUNSUPPORTED without libcrypto. */
+/* Which of these r is for the key; also where its statement could not be read. EUNSUPPORTED without libcrypto. */
 ek_err ek_receipt_signed(ek_signed *out, const ek_receipt *r, const ek_public_key *key);
 
 /* The first commitment that r's opening does not give: its label, for people; NULL: all agree. Of rows that are not

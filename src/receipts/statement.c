@@ -103,6 +103,7 @@ static json_t *predicate_of(const ek_statement *s)
     json_object_set_new(o, "tokenizer_sha256", json_string(s->tokenizer));
     json_object_set_new(o, "profile", json_string(s->profile));
     json_object_set_new(o, "program", json_string(s->program));
+    json_object_set_new(o, "api", json_string(s->api));
     json_object_set_new(part, "n", json_integer(s->prompt.n));
     json_object_set_new(part, "media", json_integer(s->prompt.n_media));
     json_object_set_new(part, "commitment", hex_of(&s->prompt.commitment));
@@ -118,6 +119,7 @@ static json_t *predicate_of(const ek_statement *s)
     json_object_set_new(part, "max_tokens", json_integer(s->ends.max_tokens));
     json_object_set_new(part, "context", json_integer(s->ends.context));
     json_object_set_new(part, "ignore_eos", json_boolean(s->ends.ignore_eos));
+    json_object_set_new(part, "special", json_boolean(s->ends.special));
     json_object_set_new(part, "plain", json_boolean(s->ends.plain));
     json_object_set_new(part, "calls", json_boolean(s->ends.calls));
     json_object_set_new(part, "one_call", json_boolean(s->ends.one_call));
@@ -333,6 +335,7 @@ static ek_err read_ends(ek_statement *s, const json_t *o)
     EK_TRY(get_int(&s->ends.max_tokens, &r, "max_tokens", 0));
     EK_TRY(get_int(&s->ends.context, &r, "context", 1));
     EK_TRY(get_bool(&s->ends.ignore_eos, &r, "ignore_eos"));
+    EK_TRY(get_bool(&s->ends.special, &r, "special"));
     EK_TRY(get_bool(&s->ends.plain, &r, "plain"));
     EK_TRY(get_bool(&s->ends.calls, &r, "calls"));
     EK_TRY(get_bool(&s->ends.one_call, &r, "one_call"));
@@ -387,6 +390,7 @@ static ek_err read_predicate(ek_statement *s, const json_t *o)
     EK_TRY(get_hex(s->tokenizer, &r, "tokenizer_sha256"));
     EK_TRY(get_copy(&s->profile, &r, "profile"));
     EK_TRY(get_copy(&s->program, &r, "program"));
+    EK_TRY(get_copy(&s->api, &r, "api"));
     EK_TRY(read_prompt(s, member(&r, "prompt")));
     EK_TRY(read_sampling(s, member(&r, "sampling")));
     EK_TRY(read_form(s, member(&r, "form")));
@@ -444,6 +448,7 @@ void ek_statement_fini(ek_statement *s)
 {
     free(s->profile);
     free(s->program);
+    free(s->api);
     free(s->log);
     free(s->sampling.bias);
     *s = (ek_statement){0};

@@ -21,7 +21,7 @@ typedef struct ek_stated_bias {
 
 typedef struct ek_statement {
     char weights[65], tokenizer[65]; /* model/weights/digest.h: ek_model_sha256 */
-    char *profile, *program;         /* numerics id; the program's version. Owned */
+    char *profile, *program, *api;   /* numerics id; the program's version; path of the request. Owned */
     struct {
         int n, n_media; /* tokens; pictures and sounds */
         ek_hash commitment;
@@ -41,6 +41,7 @@ typedef struct ek_statement {
     } form;
     struct {
         int max_tokens, context;                 /* of the reply; of prompt and reply */
+        bool special;                            /* plain: special tokens are written as their text */
         bool ignore_eos, plain, calls, one_call; /* plain: continued text; calls are parsed; the first one ends it */
         ek_hash stop;                            /* of the stop strings */
     } ends;

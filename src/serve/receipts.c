@@ -62,10 +62,11 @@ static void state_options(ek_statement *s, const ek_server *server, const ek_rec
     s->form.max_thinking = opts.plain ? 0 : opts.max_thinking;
     s->form.any = of->req->grammar != NULL || s->form.max_thinking > 0;
     s->form.thinking = prompt->thinking;
-    s->ends.max_tokens = opts.max_tokens;
     s->ends.context = ek_engine_ctx(server->engine);
+    s->ends.max_tokens = opts.max_tokens < s->ends.context ? opts.max_tokens : s->ends.context;
     s->ends.ignore_eos = opts.ignore_eos;
     s->ends.plain = opts.plain;
+    s->ends.special = opts.plain && opts.show_special;
     s->ends.calls = opts.tools_active;
     s->ends.one_call = opts.one_call;
 }
@@ -86,7 +87,8 @@ static ek_err write_one(const ek_server *server, ek_buf *out, const ek_receipt_o
     const ek_turn_prompt *prompt = ek_api_prompt_of(of->req, of->prompt, i);
     const ek_turn_result *r = of->results[i];
     const char *finish = finish_of(r);
-    ek_statement s = {.profile = server->fingerprint, .program = (char *)(uintptr_t)EK_VERSION};
+    ek_statement s = {
+        .profile = server->fingerprint, .api = (char *)(uintptr_t)of->api, .program = (char *)(uintptr_t)EK_VERSION};
     ek_opening o = {.prompt = prompt->ids.data,
                     .n_prompt = prompt->ids.len,
                     .reply = r->tokens.data,

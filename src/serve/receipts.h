@@ -17,6 +17,7 @@ const ek_signing_key *ek_receipts_key(const ek_server *s);
 /* What a reply's receipts are made of; everything is borrowed. */
 typedef struct ek_receipt_of {
     const ek_api_request *req;
+    const char *api;              /* path of the dialect */
     const ek_turn_prompt *prompt; /* the first, as of ek_api_prompt_of */
     const ek_turn_result *const *results;
     const ek_signing_key *key;

@@ -47,8 +47,12 @@ static size_t prompt_size(const ek_session *s, const ek_turn_result *r)
 
 static ek_receipt_of receipt_of(const ek_session *s)
 {
-    return (ek_receipt_of){
-        .req = &s->req, .prompt = &s->prompt, .results = s->results, .key = s->receipt_key, .seed_from = s->seed_from};
+    return (ek_receipt_of){.req = &s->req,
+                           .api = s->dialect->path,
+                           .prompt = &s->prompt,
+                           .results = s->results,
+                           .key = s->receipt_key,
+                           .seed_from = s->seed_from};
 }
 
 /* A piece of a reply: the news of a token, or the end of a choice. */

@@ -4,7 +4,7 @@ writes for them, its signature by OpenSSL. Then `evenkeel verify` on good receip
 usage: receipts.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import base64, hashlib, json, os, struct, subprocess, sys, tempfile, time
+import base64, hashlib, json, os, shutil, struct, subprocess, sys, tempfile, time
 
 import counted
 from client import Server
@@ -111,8 +111,10 @@ def requests():
     yield "greedy", "/v1/chat/completions", chat
     yield "sampled", "/v1/chat/completions", {**chat, "temperature": 1}
     yield "a seed of the client", "/v1/chat/completions", {**chat, "temperature": 1, "seed": 7, "frequency_penalty": 0.5, "logit_bias": {"50": -3}}
+    yield "hot", "/v1/completions", {"prompt": "Zq", "temperature": 2, "top_p": 1, "top_k": 0, "max_tokens": 12, "evenkeel": wishes()}
+    yield "short", "/v1/chat/completions", {**chat, "max_tokens": 6}
     yield "cut", "/v1/chat/completions", {**chat, "max_tokens": 3}
-    yield "a stop text", "/v1/chat/completions", {**chat, "stop": ["ee", "never"]}
+    yield "a stop text", "/v1/chat/completions", {**chat, "stop": [" a", "never"]}
     yield "calls", "/v1/chat/completions", {**chat, "messages": [{"role": "user", "content": "What is the weather in Oslo?"}], "tools": TOOLS}
     yield "a schema", "/v1/chat/completions", {**chat, "max_tokens": 40, "response_format": {"type": "json_schema", "json_schema": {"name": "p", "schema": SCHEMA, "strict": True}}}
     yield "thoughts", "/v1/chat/completions", {**chat, "max_tokens": 40, "reasoning_effort": "high"}
@@ -242,11 +244,236 @@ def without_a_key_there_is_no_reply():
         check(f"{bad} is refused at the start", p.returncode in (1, 2) and "--receipts" in p.stderr, p.stderr)
 
 
+# --- verify ---
+
+
+def write(name, value):
+    path = os.path.join(DIR.name, name)
+    with open(path, "w") as f:
+        f.write(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def verify(thing, *options, key=None, model=MODEL):
+    """(exit status, {check: result}, the whole answer) for a receipt, a reply, or bytes."""
+    path = write("thing", thing)
+    p = subprocess.run([PROGRAM, "verify", path, "--key", key or KEY + ".pub", "--json", *(["--model", model] if model else []), *map(str, options)],
+                       capture_output=True, text=True)
+    said = json.loads(p.stdout) if p.stdout else {"receipts": [{"checks": []}]}
+    return p.returncode, {c["name"]: c["result"] for r in said["receipts"] for c in r["checks"]}, p.stdout + p.stderr
+
+
+def expects(name, want, how, got):
+    """how: {check: result}"""
+    check(name, got[0] == want and all(got[1].get(k) == v for k, v in how.items()), f"{got[0]}, not {want}; {got[2]}")
+
+
+def signed_again(receipt, key=None):
+    """What the key's holder may do: a changed statement and opening, with commitments that fit and a new signature."""
+    statement, o = json.loads(base64.b64decode(receipt["payload"])), receipt["opening"]
+    p = statement["predicate"]
+    p["prompt"].update(n=len(o["prompt"]), commitment=commitment(receipt, "prompt", len(o["prompt"]), tokens_of(o["prompt"])))
+    p["reply"].update(n=len(o["reply"]), commitment=commitment(receipt, "reply", len(o["reply"]), tokens_of(o["reply"])))
+    stops = [s.encode() for s in o["stop"]]
+    p["ends"]["stop"] = commitment(receipt, "stop", len(stops), b"".join(struct.pack("<Q", len(s)) + s for s in stops))
+    roots, salt = base64.b64decode(o["row_roots"]), sha(bytes.fromhex(o["salt"]), b"rows")
+    p["rows"]["root"] = merkle([sha(b"\0", salt, struct.pack("<II", t, x), roots[32 * t:32 * t + 32]) for t, x in enumerate(o["reply"])]).hex()
+    statement["subject"][0]["digest"]["sha256"] = p["reply"]["commitment"]
+    return sealed(receipt, json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(), key or KEY)
+
+
+def sealed(receipt, data, key):
+    kind = receipt["payloadType"].encode()
+    message, sig = (os.path.join(DIR.name, n) for n in ("message", "sig"))
+    open(message, "wb").write(b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(data), data))
+    subprocess.run(["openssl", "pkeyutl", "-sign", "-inkey", key, "-rawin", "-in", message, "-out", sig], check=True, capture_output=True)
+    return {**receipt, "payload": base64.b64encode(data).decode(),
+            "signatures": [{"keyid": receipt["signatures"][0]["keyid"], "sig": base64.b64encode(open(sig, "rb").read()).decode()}]}
+
+
+def changed(receipt, change, opening=None, sign=True):
+    """change: of the predicate, opening: of the opening."""
+    r = json.loads(json.dumps(receipt))
+    statement = json.loads(base64.b64decode(r["payload"]))
+    change(statement["predicate"])
+    r["payload"] = base64.b64encode(json.dumps(statement, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()).decode()
+    if opening:
+        opening(r["opening"])
+    return signed_again(r) if sign else r
+
+
+def with_rows(o):
+    """The roots that these tokens have, as who computes them all would state them."""
+    o["row_roots"] = base64.b64encode(b"".join(row_root(r) for r in logits(o["prompt"] + o["reply"][:-1], len(o["reply"])))).decode()
+
+
+def good_ones_hold():
+    for name, (body, reply) in REPLIES.items():
+        path = write("body", body)
+        got = verify(reply, "--prompt", path)
+        expects(name, 0, {"signature": "ok", "opening": "ok", "your prompt": "ok", "your options": "ok", "model": "ok", "text": "ok", "end": "ok", "rows": "ok"}, got)
+        check(f"{name}: its words", len(found(reply)) > 1 or got[1].get("words") == "ok", got[2])
+        if not reply.get("x"):
+            check(f"{name}: every draw was made", "draws" not in got[1], got[2])
+    body, reply = REPLIES["sampled"]
+    for isa in ("scalar", "avx2"):
+        if isa in evenkeel("version", "--isas").split():
+            expects(f"on {isa}", 0, {"rows": "ok"}, verify(reply, "--isa", isa, "--threads", 1, "--chunk", 3))
+    expects("form and signature alone", 0, {"signature": "ok", "opening": "ok"}, verify(reply, model=None))
+    r = found(reply)[0]
+    expects("without an opening", 0, {"signature": "ok", "opening": "unchecked"}, verify({k: v for k, v in r.items() if k != "opening"}, model=None))
+    expects("a model, and no opening", 2, {"rows": "cannot"}, verify({k: v for k, v in r.items() if k != "opening"}))
+    expects("as a list of ids", 0, {"your prompt": "ok"}, verify(r, "--prompt", write("ids", r["opening"]["prompt"])))
+    expects("a text", 0, {"your prompt": "ok"}, verify(REPLIES["a continued text"][1], "--prompt", write("text", "A keel is")))
+    one, two = (payload(x)["sampling"]["seed"] for x in found(REPLIES["two choices"][1]))
+    check("choices have seeds of their own", one != two)
+    words = subprocess.run([PROGRAM, "verify", write("thing", reply), "--key", KEY + ".pub", "--model", MODEL], capture_output=True, text=True)
+    check("in words", words.returncode == 0 and "\nverified\n" in words.stdout and "not proven:" in words.stdout, words.stdout)
+
+
+def strangers_change_a_receipt():
+    """Who lacks the key."""
+    body, reply = REPLIES["a seed of the client"]
+    r = found(reply)[0]
+    expects("an option", 1, {"signature": "wrong"}, verify(changed(r, lambda p: p["sampling"].update(seed="8"), sign=False)))
+    data = json.loads(base64.b64decode(r["payload"]))
+    data["predicate"]["sampling"]["seed"] = "8"
+    expects("an option, with blanks", 1, {"signature": "wrong"}, verify({**r, "payload": base64.b64encode(json.dumps(data).encode()).decode()}))
+    for what in ("prompt", "reply"):
+        other = json.loads(json.dumps(r))
+        other["opening"][what][1] += 1
+        expects(f"a token of the {what}", 1, {"opening": "wrong"}, verify(other))
+    other = json.loads(json.dumps(r))
+    other["opening"]["salt"] = "00" * 32
+    expects("a salt", 1, {"opening": "wrong"}, verify(other))
+    edited = json.loads(json.dumps(reply))
+    edited["choices"][0]["message"]["content"] += "."
+    expects("the words of the reply", 1, {"words": "wrong"}, verify(edited))
+    expects("a prompt that is not it", 1, {"your prompt": "wrong"}, verify(r, "--prompt", write("p", {**body, "messages": [{"role": "user", "content": "Hi"}]})))
+    for field, value in (("temperature", 0.5), ("seed", 8), ("max_tokens", 25), ("stop", ["x"]), ("frequency_penalty", 0.4),
+                         ("response_format", {"type": "json_object"}), ("evenkeel", wishes(receipt={"nonce": "n2"}))):
+        expects(f"asked for another {field}", 1, {"your options": "wrong"}, verify(r, "--prompt", write("p", {**body, field: value})))
+    evenkeel("receipts", "key", KEY + "2")
+    expects("another key", 2, {"signature": "cannot"}, verify(r, key=KEY + "2.pub"))
+    forged = sealed(r, base64.b64decode(r["payload"]), KEY + "2")
+    expects("signed by another key under this one's name", 1, {"signature": "wrong"}, verify(forged))
+    expects("no key", 2, {}, verify(r, key="/nowhere"))
+    expects("no file", 2, {}, (subprocess.run([PROGRAM, "verify", "/nowhere", "--key", KEY + ".pub"], capture_output=True).returncode, {}, ""))
+    expects("no --key", 2, {}, (subprocess.run([PROGRAM, "verify", write("thing", r)], capture_output=True).returncode, {}, ""))
+    identity = "-----BEGIN PUBLIC KEY-----\n" + base64.b64encode(bytes.fromhex("302a300506032b6570032100") + b"\1" + bytes(31)).decode() + "\n-----END PUBLIC KEY-----\n"
+    expects("a key of small order", 2, {}, verify(r, key=write("small", identity)))
+    for name, text in (("nothing", ""), ("no JSON", "{"), ("deep", "[" * 100000), ("a number", "5"), ("no receipt", "{}"),
+                       ("many values", "[" + "1," * 5000000 + "1]")):
+        begin = time.time()
+        expects(name, 2, {}, verify(text, model=None))
+        check(f"{name}: at once", time.time() - begin < 5)
+    expects("another model", 2, {"model": "cannot"}, verify(r, model="/nowhere"))
+
+
+def an_operator_lies():
+    """Who has the key and the model, states something else, and signs that."""
+    body, reply = REPLIES["hot"]
+    r, ok = found(reply)[0], {"signature": "ok", "opening": "ok"}
+    expects("nothing changed", 0, {**ok, "rows": "ok"}, verify(changed(r, lambda p: None)))
+
+    def one_token(o):
+        """Another token at place 2, and behind it what the model then gives."""
+        n, o["reply"] = len(o["reply"]), o["reply"][:2] + [o["reply"][2] + 1]
+        while len(o["reply"]) < n:
+            row = logits(o["prompt"] + o["reply"], 1)[0]
+            values = struct.unpack(f"<{len(row) // 4}f", row)
+            o["reply"].append(values.index(max(values)))
+        with_rows(o)
+
+    def text_fits(p, o):
+        """The text commitment of other tokens, by the program's own tokenizer."""
+        text = subprocess.run([PROGRAM, "detokenize", "--model", MODEL], input=" ".join(map(str, o["reply"])), capture_output=True, text=True).stdout.rstrip("\n").encode()
+        p["reply"]["text"] = commitment({"opening": o}, "text", len(text), text)
+
+    other = json.loads(json.dumps(found(REPLIES["short"][1])[0]))
+    one_token(other["opening"])
+    lie = changed(other, lambda p: text_fits(p, other["opening"]))
+    got = verify(lie)
+    expects("one token, and all that follows from it", 1, {**ok, "rows": "wrong"}, got)
+    check("it says where", "row 2 of" in got[2], got[2])
+    n = len(r["opening"]["reply"])
+    expects("a span without it", 0, {**ok, "rows": "ok", "other rows": "unchecked"}, verify(lie, "--span", "3:6"))
+    expects("a span with it", 1, {"rows": "wrong"}, verify(lie, "--span", "2:3"))
+    expects("a span beyond the end", 2, {"rows": "cannot"}, verify(r, "--span", f"0:{n + 1}"))
+    expects("half a span", 0, {"rows": "ok"}, verify(r, "--span", "1:"))
+
+    def half(x):
+        return "%08x" % struct.unpack("<I", struct.pack("<f", x))[0]
+    expects("the temperature", 1, {**ok, "rows": "wrong"}, verify(changed(r, lambda p: p["sampling"].update(temperature=half(3)))))
+    expects("the seed", 1, {**ok, "seed": "wrong"}, verify(changed(r, lambda p: p["sampling"].update(seed="12"))))
+    draws = [verify(changed(r, lambda p: p["sampling"].update(seed=str(k), seed_from="server")))[:2] for k in range(12, 24)]
+    check("the seed, as the server's", any(got == 1 and how["rows"] == "wrong" for got, how in draws), draws)
+    expects("seeds tried until one pleases", 0, {"seed": "unchecked"}, verify(server_seed()))
+    cut = found(REPLIES["cut"][1])[0]
+    expects("the limit", 1, {"end": "wrong"}, verify(changed(cut, lambda p: p["ends"].update(max_tokens=9))))
+    expects("an end that is none", 1, {"end": "wrong"}, verify(changed(cut, lambda p: p["reply"].update(finish="stop"))))
+
+    def shorter(o):
+        o["reply"] = o["reply"][:-1]
+        o["row_roots"] = base64.b64encode(base64.b64decode(o["row_roots"])[:-32]).decode()
+    short = json.loads(json.dumps(cut))
+    shorter(short["opening"])
+    expects("cut early", 1, {"end": "wrong"}, verify(changed(short, lambda p: text_fits(p, short["opening"]))))
+    stopped = found(REPLIES["a stop text"][1])[0]
+    expects("a stop text left out", 1, {"end": "wrong"}, verify(changed(stopped, lambda p: None, lambda o: o.update(stop=[]))))
+    expects("another text", 1, {"text": "wrong"}, verify(changed(r, lambda p: p["reply"].update(text="0" * 64))))
+
+    def forged_rows(o):
+        o["row_roots"] = base64.b64encode(bytes(32) * len(o["reply"])).decode()
+    expects("rows that are none", 1, {"rows": "wrong"}, verify(changed(r, lambda p: None, forged_rows)))
+
+    def hidden(o):
+        o["prompt"] = o["prompt"][:1] + o["prompt"]
+        with_rows(o)
+    expects("a hidden token of the prompt", 1, {"your prompt": "wrong"}, verify(changed(r, lambda p: None, hidden), "--prompt", write("p", body)))
+    schema = found(REPLIES["a schema"][1])[0]
+    expects("a form left out of the opening", 1, {"opening": "wrong"}, verify({**schema, "opening": {k: v for k, v in schema["opening"].items() if k != "form"}}))
+
+
+def server_seed():
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY) as s:
+        return s.chat({"messages": ASK, "temperature": 1, "max_tokens": 5, "evenkeel": {"receipt": True}})
+
+
+def another_model_or_arithmetic_is_found():
+    """What is served is not what is stated."""
+    copy = os.path.join(DIR.name, "model")
+    shutil.copytree(MODEL, copy)
+    path = os.path.join(copy, "model.safetensors")
+    data = bytearray(open(path, "rb").read())
+    data[len(data) // 2] ^= 0x10
+    open(path, "wb").write(data)
+    truth = payload(found(REPLIES["sampled"][1])[0])
+    with Server(PROGRAM, "--model", copy, "--threads", 1, "--receipts", KEY) as s:
+        r = found(s.chat(REPLIES["sampled"][0]))[0]
+    expects("a model with one other byte", 1, {"signature": "ok", "model": "wrong"}, verify(r))
+    expects("by its own", 0, {"model": "ok", "rows": "ok"}, verify(r, model=copy))
+    expects("which is said to be the other", 1, {"model": "ok", "rows": "wrong"}, verify(changed(r, lambda p: p.update(weights_sha256=truth["weights_sha256"]))))
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--kv", "8", "--receipts", KEY) as s:
+        r = found(s.chat(REPLIES["sampled"][0]))[0]
+    expects("other keys and values, as stated", 0, {"arithmetic": "ok", "rows": "ok"}, verify(r))
+    expects("with options of its own", 2, {"arithmetic": "cannot"}, verify(r, "--kv", "f16"))
+    expects("said to be better ones", 1, {"arithmetic": "ok", "rows": "wrong"}, verify(changed(r, lambda p: p.update(profile=truth["profile"]))))
+    words = json.load(open(os.path.join(copy, "generation_config.json")))
+    words["suppress_tokens"] = [5]
+    json.dump(words, open(os.path.join(copy, "generation_config.json"), "w"))
+    open(path, "wb").write(open(os.path.join(MODEL, "model.safetensors"), "rb").read())
+    with Server(PROGRAM, "--model", copy, "--threads", 1, "--receipts", KEY) as s:
+        r = found(s.chat(REPLIES["sampled"][0]))[0]
+    expects("the same weights, other suppressed tokens", 1, {"model": "ok", "tokenizer": "wrong"}, verify(r))
+
+
 evenkeel("receipts", "key", KEY)
 with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cache-replies", "1M") as s:
     for test in (every_api_signs, a_statement_says_who_gave_the_seed, a_stored_reply_has_a_receipt, nothing_is_signed_unasked,
                  the_weights_are_sha256sum_s, a_new_key_signs_after_a_hangup):
         run(test, s)
-for test in (owners_see_their_own, without_a_key_there_is_no_reply):
+for test in (owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
+             another_model_or_arithmetic_is_found):
     run(test)
 sys.exit(closing())

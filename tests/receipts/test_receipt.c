@@ -39,7 +39,10 @@ static ek_opening opening(void)
 static ek_statement statement(const ek_opening *o)
 {
     static ek_stated_bias bias[] = {{7, -1.5f}};
-    ek_statement s = {.profile = (char *)"ek3 w=q8 \"quoted\"", .program = (char *)"0.1.0", .log = (char *)"test/1"};
+    ek_statement s = {.profile = (char *)"ek3 w=q8 \"quoted\"",
+                      .program = (char *)"0.1.0",
+                      .api = (char *)"/v1/messages",
+                      .log = (char *)"test/1"};
     memset(s.weights, 'a', 64);
     memset(s.tokenizer, 'b', 64);
     s.sampling.temperature = 0.7f, s.sampling.top_p = 1, s.sampling.seed = UINT64_MAX;

@@ -175,8 +175,8 @@ static const struct {
     {"models", {EK_CMD_names, EK_CMD_pull, EK_CMD_list, EK_CMD_rm, EK_CMD_inspect, EK_CMD_convert}, 6},
     {"evaluations", {EK_CMD_batch, EK_CMD_diff, EK_CMD_replies}, 3},
     {"this machine and the promise",
-     {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_receipts, EK_CMD_version, EK_CMD_help},
-     6},
+     {EK_CMD_bench, EK_CMD_selftest, EK_CMD_replay, EK_CMD_receipts, EK_CMD_verify, EK_CMD_version, EK_CMD_help},
+     7},
     {"inspection, for tests and tools",
      {EK_CMD_logits, EK_CMD_generate, EK_CMD_draft, EK_CMD_tokenize, EK_CMD_detokenize, EK_CMD_render, EK_CMD_parse,
       EK_CMD_preprocess, EK_CMD_features},
@@ -219,9 +219,9 @@ static void command_row(ek_buf *out, const ek_command *c)
 
 /* The commands that open a model, which many options share. */
 #define BIT(c) (1u << EK_CMD_##c)
-#define OPENS_MODEL                                                                                                \
-    (BIT(run) | BIT(serve) | BIT(bench) | BIT(selftest) | BIT(replay) | BIT(batch) | BIT(logits) | BIT(generate) | \
-     BIT(draft) | BIT(features))
+#define OPENS_MODEL                                                                                              \
+    (BIT(run) | BIT(serve) | BIT(verify) | BIT(bench) | BIT(selftest) | BIT(replay) | BIT(batch) | BIT(logits) | \
+     BIT(generate) | BIT(draft) | BIT(features))
 
 /* "*models*", with up to two of them that lack the option and with other commands that have it; or a list of names. */
 static void command_list(ek_buf *out, const ek_option *o)
@@ -271,7 +271,7 @@ void ek_cli_markdown(ek_buf *out)
         "\n## Options\n\n"
         "Every option is also an environment variable: `--max-tokens 5` is `EVENKEEL_MAX_TOKENS=5`. The command line\n"
         "wins. \\*: another value may change the answer; no other option changes a bit of it.\n"
-        "*models*: run, serve, bench, selftest, replay, batch, logits, generate, draft, features.\n"
+        "*models*: run, serve, bench, selftest, replay, verify, batch, logits, generate, draft, features.\n"
         "`evenkeel COMMAND --help` lists the common options, `--help-all` all of them.\n\n"
         "| option | commands | default | meaning |\n|---|---|---|---|\n");
     for (int i = 0; i < ek_n_options; i++)

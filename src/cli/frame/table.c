@@ -127,7 +127,7 @@ const char *ek_cmd_name(ek_cmd_id id)
 
 static void spelled(ek_buf *out, const char *name, bool env)
 {
-    for (; *name; name++) {
+    for (; *name && strncmp(name, "__", 2); name++) {
         if (env) ek_buf_char(out, (char)toupper((unsigned char)*name));
         else ek_buf_char(out, *name == '_' ? '-' : *name);
     }
