@@ -90,6 +90,14 @@ EK_API ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options);
  * call with it. NULL is allowed. */
 EK_API void evenkeel_close(evenkeel *engine);
 
+/* Fetches a model of the Hugging Face Hub into the cache that its tools share, where evenkeel_open finds it by the same
+ * name: a short one or ORG/NAME[@REVISION][:FILE] (docs/HUB.md). No other function uses the network. progress: called
+ * often, on the calling thread, with the bytes that are there and all; 0 ends the pull with EK_CLOSING. NULL: not. What
+ * came stays for the next pull. Needs libcurl. EK_NOT_FOUND, EK_BAD_ARGUMENT, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED.
+ */
+typedef int evenkeel_progress_fn(void *arg, double bytes, double all);
+EK_API ek_status evenkeel_pull(const char *model, evenkeel_progress_fn *progress, void *arg);
+
 EK_API int evenkeel_context(const evenkeel *engine); /* longest prompt and reply of a request, in tokens */
 EK_API int evenkeel_vocab(const evenkeel *engine);   /* token ids are 0 .. vocab - 1; floats in a row of logits */
 /* Texts that live as long as the engine. The device: "cpu", or the cards' names. The numerics id: two engines with the

@@ -1,7 +1,7 @@
 """Gemma 4 in this process, with the same bits in any company: the engine of libevenkeel.
 
     import evenkeel
-    with evenkeel.Model() as model:                      # the bundled model; Model("e2b"), Model("/models/gemma.gguf")
+    with evenkeel.Model() as model:                      # the bundled model; or Model("e2b") after pull("e2b")
         print(model.chat("Hello").text)
         for event in model.chat("Hello", stream=True):
             print(event.text, end="")
@@ -9,7 +9,7 @@
 Any thread may use a model; calls wait for each other nowhere. docs/LIBRARY.md and include/evenkeel.h say more.
 """
 from ._library import lib as _lib
-from .model import Call, EvenkeelError, Event, Generated, Model, Reply, Tokenizer, image, log_to, sound
+from .model import Call, EvenkeelError, Event, Generated, Model, Reply, Tokenizer, image, log_to, pull, sound
 
 __version__: str = _lib.ek_version().decode()
-__all__ = ["Call", "EvenkeelError", "Event", "Generated", "Model", "Reply", "Tokenizer", "image", "log_to", "sound"]
+__all__ = ["Call", "EvenkeelError", "Event", "Generated", "Model", "Reply", "Tokenizer", "image", "log_to", "pull", "sound"]

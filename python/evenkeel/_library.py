@@ -11,6 +11,7 @@ FINISH = {1: "stop", 2: "tool_calls", 3: "length", 4: "cancelled", 5: "error"}
 
 MASK = CFUNCTYPE(c_int, c_void_p, POINTER(c_int32), c_int, POINTER(c_uint64))
 LOGITS = CFUNCTYPE(None, c_void_p, c_int, POINTER(c_float))
+PROGRESS = CFUNCTYPE(c_int, c_void_p, c_double, c_double)
 LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 
@@ -48,6 +49,7 @@ _FUNCTIONS = {
     "ek_version": (c_char_p, []),
     "ek_last_error": (c_char_p, []),
     "ek_status_name": (c_char_p, [c_int]),
+    "evenkeel_pull": (c_int, [c_char_p, PROGRESS, c_void_p]),
     "evenkeel_open": (c_int, [POINTER(c_void_p), POINTER(Options)]),
     "evenkeel_close": (None, [c_void_p]),
     "evenkeel_context": (c_int, [c_void_p]),

@@ -240,8 +240,8 @@ class _Masked:
 class Model:
     """An open model with its engine.
 
-    model: a folder, a GGUF file, a short name ("e2b") or ORG/NAME of a repository that is here (`evenkeel pull`); None:
-    the bundled model. The other options are those of `evenkeel serve`; sizes are bytes.
+    model: a folder, a GGUF file, a short name ("e2b") or ORG/NAME of a repository that pull has fetched; None: the
+    bundled model. The other options are those of `evenkeel serve`; sizes are bytes.
     """
 
     def __init__(self, model: str | None = None, *, device: str | None = None, threads: int = 0, context: int = 0,
@@ -401,6 +401,26 @@ class Model:
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
             self.close()
+
+
+def pull(model: str, progress: Callable[[float, float], None] | None = None) -> None:
+    """Fetches a model of the Hugging Face Hub ("e2b", "ORG/NAME") into the cache that its tools share. progress(bytes,
+    all) is called often; its exception ends the pull, and what came stays for the next one."""
+    wrong: list[BaseException] = []
+
+    def step(_arg: int | None, done: float, total: float) -> int:
+        try:
+            if progress:
+                progress(done, total)
+            return 1
+        except BaseException as raised:
+            wrong.append(raised)
+            return 0
+
+    status = lib.evenkeel_pull(model.encode(), c.PROGRESS(step), None)
+    if wrong:
+        raise wrong[0]
+    _check(status)
 
 
 def _url(data: str | bytes, kind: str) -> str:

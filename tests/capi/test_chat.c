@@ -294,6 +294,9 @@ static void pictures_are_seen(void **state)
     int32_t tokens[4];
     size_t n;
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* it takes the clone that starts the decoder for a fork, and forgets what locks had said */
+#endif
     assert_int_equal(ek_file_read(&file, "docs/pocket-curves.png", 1 << 24), EK_OK);
     ek_buf_str(
         &body,

@@ -10,6 +10,7 @@ from evenkeel import _library as c
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../e2e"))  # behind the standard library, some of whose names are taken there
+from hub_server import Hub, Repo  # noqa: E402
 from staggered import ASKED, TOOLS  # noqa: E402
 
 passed = failed = 0
@@ -124,6 +125,35 @@ def ends(model_path):
     evenkeel.log_to(None)
 
 
+def hub(model_path):
+    """A model that is pulled from a Hub of the test's, stopped in the middle first, and answers under its name."""
+    folder = model_path or os.path.join(os.path.dirname(evenkeel.__file__), "models/pocket")
+    files = {name: open(os.path.join(folder, name), "rb").read() for name in os.listdir(folder)}
+    server, seen = Hub(), []
+    server.repos["org/pocket"] = Repo(files)
+    with tempfile.TemporaryDirectory() as home:
+        os.environ.update(HF_ENDPOINT=server.url, HF_HOME=home)
+
+        def half(done, total):
+            if done > total / 3:
+                raise InterruptedError("enough")
+        try:
+            evenkeel.pull("org/pocket", half)
+            check("a pull that is stopped", False)
+        except InterruptedError:
+            check("a pull that is stopped", True)
+        evenkeel.pull("org/pocket", lambda done, total: seen.append((done, total)))
+        check("a pull", seen and seen[-1][0] == seen[-1][1] == sum(map(len, files.values())), seen[-3:])
+        with evenkeel.Model("org/pocket", device="cpu", context=512) as m:
+            check("a model that was pulled", m.chat("Hello", temperature=0).text != "")
+        for name, said in ("org/none", "no such repository"), ("no name", "no name"):
+            try:
+                evenkeel.pull(name)
+                check(name, False)
+            except evenkeel.EvenkeelError as wrong:
+                check(name, wrong.status == "bad argument" and said in str(wrong), (wrong.status, str(wrong)))
+
+
 def page():
     with open(os.path.join(HERE, "../../docs/LIBRARY.md"), encoding="utf-8") as f:
         code = re.search(r"```python\n(.*?)```", f.read(), re.S)[1]
@@ -155,6 +185,8 @@ def main():
         chats(model)
         tokens(model)
     ends(sys.argv[1] or None)
+    if sys.version_info >= (3, 9):  # the Hub's own test server is not for older ones
+        hub(sys.argv[1])
     page()
     if len(sys.argv) > 3:
         structs(sys.argv[2], sys.argv[3])
