@@ -79,7 +79,7 @@ def is_path(path, paper, there):
 def names(text):
     """Names of ours in code spans: with * for any end, with _N and _DIM for numbers."""
     for span in re.findall(r"`([^`\n]+)`", without_fences(text)):
-        yield from (n for n in NAME.findall(span) if n not in PATTERNS)
+        yield from (n for n in NAME.findall(span) if n not in PATTERNS and not re.match(r"evenkeel_\d", n))  # a package's file
 
 
 def diaries(text):
