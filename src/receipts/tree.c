@@ -56,17 +56,32 @@ static ek_hash node_of(const ek_hash *child, int n)
     return out;
 }
 
+/* Appends a 0 and so many logits. */
+static size_t put_leaf(uint8_t out[1 + LEAF * sizeof(float)], const row *r, int at)
+{
+    const int left = r->n - at < LEAF ? r->n - at : LEAF;
+    out[0] = 0;
+    memcpy(out + 1, r->logits + at, (size_t)left * sizeof(float)); /* every machine of ours is little-endian */
+    return 1 + (size_t)left * sizeof(float);
+}
+
 static void hash_group(void *arg, int task, int worker)
 {
     const row *r = arg;
     ek_hash leaf[CHILDREN];
+    uint8_t a[1 + LEAF * sizeof(float)], b[sizeof a];
     int n = 0;
     (void)worker;
-    for (int at = task * LEAF * CHILDREN; at < r->n && n < CHILDREN; at += LEAF) {
-        uint8_t bytes[1 + LEAF * sizeof(float)] = {0};
-        const int left = r->n - at < LEAF ? r->n - at : LEAF;
-        memcpy(bytes + 1, r->logits + at, (size_t)left * sizeof(float)); /* every machine of ours is little-endian */
-        ek_sha256(leaf[n++].h, bytes, 1 + (size_t)left * sizeof(float));
+    for (int at = task * LEAF * CHILDREN; at < r->n && n < CHILDREN;) {
+        const size_t size = put_leaf(a, r, at);
+        if (n + 1 < CHILDREN && at + 2 * LEAF <= r->n) {
+            put_leaf(b, r, at + LEAF);
+            ek_sha256_two(leaf[n].h, leaf[n + 1].h, a, b, size);
+            n += 2, at += 2 * LEAF;
+        } else {
+            ek_sha256(leaf[n++].h, a, size);
+            at += LEAF;
+        }
     }
     r->node[task] = n > 1 || r->n > LEAF * CHILDREN ? node_of(leaf, n) : leaf[0];
 }

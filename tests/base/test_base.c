@@ -93,6 +93,19 @@ static void the_sha_instructions_give_the_same(void **state)
         }
 }
 
+static void two_messages_have_their_own_hashes(void **state)
+{
+    (void)state;
+    uint8_t a[700], b[700], one[2][32], two[2][32];
+    for (size_t i = 0; i < sizeof a; i++) a[i] = (uint8_t)ek_mix64(i), b[i] = (uint8_t)ek_mix64(i + 7777);
+    for (size_t n = 0; n <= sizeof a; n++) {
+        ek_sha256(one[0], a, n);
+        ek_sha256(one[1], b, n);
+        ek_sha256_two(two[0], two[1], a, b, n);
+        assert_memory_equal(one, two, sizeof one);
+    }
+}
+
 static void buf_grows(void **state)
 {
     (void)state;
@@ -296,6 +309,7 @@ int main(void)
         cmocka_unit_test(err_keeps_the_sentence),
         cmocka_unit_test(hashes_in_parts),
         cmocka_unit_test(the_sha_instructions_give_the_same),
+        cmocka_unit_test(two_messages_have_their_own_hashes),
         cmocka_unit_test(buf_grows),
         cmocka_unit_test(philox_known_answers),
         cmocka_unit_test(hashes_are_fixed),

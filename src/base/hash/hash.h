@@ -29,6 +29,9 @@ void ek_sha1_end(ek_sha1_state *s, char out[41]); /* 40 lower-case digits and NU
 void ek_sha256(uint8_t out[32], const void *data, size_t n);
 void ek_sha256_hex(char out[65], const void *data, size_t n); /* 64 lower-case digits and NUL; n in bytes */
 
+/* Of two messages of n bytes each; faster than one after the other where the instructions wait for each other. */
+void ek_sha256_two(uint8_t a_out[32], uint8_t b_out[32], const void *a, const void *b, size_t n);
+
 /* The same in parts, of any size. init, add as often as wanted, end once. */
 typedef struct ek_sha256_state {
     uint32_t h[8];
@@ -48,6 +51,8 @@ extern const uint32_t ek_sha256_keys[64];
 /* Takes n blocks of 64 bytes into h. Both give the same. */
 void ek_sha256_blocks(uint32_t h[8], const uint8_t *p, size_t n);
 void ek_sha256_blocks_x86(uint32_t h[8], const uint8_t *p, size_t n); /* only if ek_sha256_has_x86 */
+/* Takes n blocks of p into a and of q into b. */
+void ek_sha256_two_blocks_x86(uint32_t a[8], uint32_t b[8], const uint8_t *p, const uint8_t *q, size_t n);
 bool ek_sha256_has_x86(void);
 
 #endif

@@ -82,15 +82,46 @@ void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n)
     memcpy(s->rest, p + n / 64 * 64, n % 64);
 }
 
+/* The blocks behind all whole ones of n bytes, of which rest has the others; returns how many. */
+static size_t pad(uint8_t last[128], const uint8_t *rest, uint64_t n)
+{
+    const size_t left = n % 64, n_last = left < 56 ? 64 : 128;
+    memset(last, 0, 128);
+    memcpy(last, rest, left);
+    last[left] = 0x80;
+    for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)(n * 8 >> 8 * i);
+    return n_last / 64;
+}
+
+static void put(uint8_t out[32], const uint32_t h[8])
+{
+    for (int i = 0; i < 32; i++) out[i] = (uint8_t)(h[i / 4] >> (24 - i % 4 * 8));
+}
+
 void ek_sha256_end_bytes(ek_sha256_state *s, uint8_t out[32])
 {
-    uint8_t last[128] = {0};
-    size_t left = s->n % 64, n_last = left < 56 ? 64 : 128;
-    memcpy(last, s->rest, left);
-    last[left] = 0x80;
-    for (int i = 0; i < 8; i++) last[n_last - 1 - (size_t)i] = (uint8_t)(s->n * 8 >> 8 * i);
-    take(s->h, last, n_last / 64);
-    for (int i = 0; i < 32; i++) out[i] = (uint8_t)(s->h[i / 4] >> (24 - i % 4 * 8));
+    uint8_t last[128];
+    const size_t n = pad(last, s->rest, s->n);
+    take(s->h, last, n);
+    put(out, s->h);
+}
+
+void ek_sha256_two(uint8_t a_out[32], uint8_t b_out[32], const void *a, const void *b, size_t n)
+{
+    if (!ek_sha256_has_x86()) {
+        ek_sha256(a_out, a, n);
+        ek_sha256(b_out, b, n);
+        return;
+    }
+    ek_sha256_state s, t;
+    uint8_t a_last[128], b_last[128];
+    const size_t whole = n / 64;
+    ek_sha256_init(&s), ek_sha256_init(&t);
+    const size_t m = pad(a_last, (const uint8_t *)a + 64 * whole, n);
+    pad(b_last, (const uint8_t *)b + 64 * whole, n);
+    ek_sha256_two_blocks_x86(s.h, t.h, a, b, whole);
+    ek_sha256_two_blocks_x86(s.h, t.h, a_last, b_last, m);
+    put(a_out, s.h), put(b_out, t.h);
 }
 
 static void hex(char out[65], const uint8_t h[32])
