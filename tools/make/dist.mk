@@ -34,7 +34,7 @@ $(DIST)/evenkeel-decode: $(call objs,helper) $(filter-out %/libraries.o,$(call o
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -pie $(DIST_LD) -rdynamic -Wl,--exclude-libs,ALL -o $@ -Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group $(call archives,$(DIST_HELPER))
 
 # Nobody shall publish by mistake what has no kernels for GPUs.
-dist: ## the tarball for x86_64 Linux, the package for Debian, SBOM and SHA-256 (CUDA_ARCHS: all unless given; CUDA=0: none), on Debian 12
+dist: ## the tarball for x86_64 Linux, packages for Debian, SBOM and SHA-256 (CUDA_ARCHS: all unless given; CUDA=0: none), on Debian 12
 	@tools/setup.sh $(DIST_SETUP)
 	$(if $(or $(filter 0,$(CUDA)),$(NVCC)),,@echo "dist: nvcc is not installed; CUDA=0 makes a tarball without kernels for GPUs" >&2; exit 1)
 	@$(MAKE) --no-print-directory $(PARALLEL) $(if $(filter file,$(origin CUDA_ARCHS)),CUDA_ARCHS=all) $(DIST)/$(DIST_NAME) $(DIST)/$(DEB_NAME)
@@ -42,11 +42,11 @@ dist: ## the tarball for x86_64 Linux, the package for Debian, SBOM and SHA-256 
 $(DIST)/$(DIST_NAME): $(DIST)/evenkeel $(DIST)/evenkeel-decode tools/dist/pack.sh tools/dist/parts.py tools/dist/parts.tsv tools/manuals.sh deploy/evenkeel.service $(wildcard models/pocket/* models/pocket-drafter/*)
 	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) DIST_FETCHED='$(DIST_FETCHED)' tools/dist/pack.sh $(DIST) $(VERSION) '$(or $(if $(CUDA_ON),$(CUDA_ARCHS)),none)'
 
-# One package for every Debian from 11 on, and for Ubuntu, out of the folder that the tarball was made of.
-$(DIST)/$(DEB_NAME): $(DIST)/$(DIST_NAME) tools/dist/deb.sh $(wildcard tools/dist/deb/*)
+# Packages for every Debian from 11 on, and for Ubuntu, out of the folder that the tarball was made of.
+$(DIST)/$(DEB_NAME): $(DIST)/$(DIST_NAME) $(DIST)/libevenkeel.so tools/dist/deb.sh $(wildcard tools/dist/deb/* tools/dist/deb/*/* python/evenkeel/* include/* examples/engine/*)
 	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) tools/dist/deb.sh $(DIST) $(VERSION)
 
-dist-check: ## make tarball and package twice, in folders, time zones and masks that differ: the same bytes
+dist-check: ## make tarball and packages twice, in folders, time zones and masks that differ: the same bytes
 	@tools/dist/twice.sh $(if $(filter 0,$(CUDA)),CUDA=0) $(if $(filter file,$(origin CUDA_ARCHS)),,'CUDA_ARCHS=$(CUDA_ARCHS)')
 
 .PHONY: dist dist-check

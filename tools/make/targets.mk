@@ -32,7 +32,7 @@ check-clients: setup ## the official SDKs, frameworks and coding agents against 
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
 	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/evaluations.sh" tools/check/run.sh $B
 
-check-release: setup ## before a release: clients, frameworks and agents from npm, the container, tarball and package, 64-bit Arm (an hour)
+check-release: setup ## before a release: clients, frameworks and agents from npm, the container, tarball and packages, 64-bit Arm (an hour)
 	@tools/setup.sh debootstrap lintian
 	@$(MAKE) --no-print-directory $(PARALLEL) $B/evenkeel
 	$(if $(DIST_HERE),@$(MAKE) --no-print-directory dist $(if $(NVCC),CUDA_ARCHS='$(CUDA_ARCHS)',CUDA=0))
