@@ -23,6 +23,8 @@ check "copies are not checked (_FORTIFY_SOURCE)" '[ "$(grep -oE "__[a-z]+_chk(@|
 for part in text hub media tensor model serve cli cache; do
   check "src/$part has no checked stacks" '[ "$(nm -A "$build/lib/ek_$part.a" 2>/dev/null | grep -c " U __stack_chk_fail")" -gt 0 ]'
 done
+# Each is code that starts with the program, and a package that has to be there.
+check "it needs more than 14 libraries: $(ldd "$program" | wc -l)" '[ "$(ldd "$program" | wc -l)" -le 14 ]'
 if [ "$(uname -m)" = x86_64 ]; then
   check "jumps may land anywhere (-fcf-protection)" 'objdump -d --no-show-raw-insn "$program" --disassemble=main | grep -q endbr64'
 fi

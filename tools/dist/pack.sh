@@ -16,16 +16,7 @@ for program in evenkeel evenkeel-decode; do
 done
 
 rm -rf "$dist/evenkeel-tree"
-install -d "$tree"/bin "$tree"/share/evenkeel/models
-install -m 755 "$dist/evenkeel" "$dist/evenkeel-decode" "$tree/bin"
-for model in pocket pocket-drafter; do
-  install -d "$tree/share/evenkeel/models/$model"
-  install -m 644 models/$model/* "$tree/share/evenkeel/models/$model"
-done
-install -m 644 LICENSE CHANGELOG.md "$tree"
-for dir in $(tools/manuals.sh --dirs); do install -d "$tree/share/$dir"; done
-tools/manuals.sh "$dist/evenkeel" "$tree/share"
-sed 's#/usr/local/bin#/opt/evenkeel/bin#' deploy/evenkeel.service >"$tree/evenkeel.service"
+"$(dirname "$0")/layout.sh" "$dist" "$tree"
 "$(dirname "$0")/parts.py" "$dist/libraries" "${DIST_FETCHED:-$dist/fetched}" "$tree" "$version"
 
 tar -C "$dist/evenkeel-tree" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX \

@@ -39,7 +39,7 @@ dist: ## the tarball for x86_64 Linux, packages for Debian, SBOM and SHA-256 (CU
 	$(if $(or $(filter 0,$(CUDA)),$(NVCC)),,@echo "dist: nvcc is not installed; CUDA=0 makes a tarball without kernels for GPUs" >&2; exit 1)
 	@$(MAKE) --no-print-directory $(PARALLEL) $(if $(filter file,$(origin CUDA_ARCHS)),CUDA_ARCHS=all) $(DIST)/$(DIST_NAME) $(DIST)/$(DEB_NAME)
 
-$(DIST)/$(DIST_NAME): $(DIST)/evenkeel $(DIST)/evenkeel-decode tools/dist/pack.sh tools/dist/parts.py tools/dist/parts.tsv tools/manuals.sh deploy/evenkeel.service $(wildcard models/pocket/* models/pocket-drafter/*)
+$(DIST)/$(DIST_NAME): $(DIST)/evenkeel $(DIST)/evenkeel-decode tools/dist/pack.sh tools/dist/layout.sh tools/dist/parts.py tools/dist/parts.tsv tools/manuals.sh deploy/evenkeel.service $(wildcard models/pocket/* models/pocket-drafter/*)
 	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) DIST_FETCHED='$(DIST_FETCHED)' tools/dist/pack.sh $(DIST) $(VERSION) '$(or $(if $(CUDA_ON),$(CUDA_ARCHS)),none)'
 
 # Packages for every Debian from 11 on, and for Ubuntu, out of the folder that the tarball was made of.
