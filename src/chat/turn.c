@@ -8,10 +8,24 @@
 
 /* --- text --- */
 
+static void note_loop(ek_turn *t, ek_loop_kind kind, int period)
+{
+    ek_turn_result *r = &t->result;
+    if (r->loop != EK_LOOP_NONE) return;
+    r->loop = kind;
+    r->loop_at = r->n_tokens;
+    r->loop_period = period;
+}
+
 static void emit(ek_turn *t, const ek_reply_event *e)
 {
+    const ek_answer *a = &t->result.answer;
     ek_reply_collect(&t->result.answer, e);
     t->sink(t->sink_arg, e);
+    if (e->kind != EK_REPLY_CALL_END || a->n_calls == 0) return;
+    const ek_answer_call *c = &a->calls[a->n_calls - 1];
+    if (ek_loops_call(&t->loops, t->opts.past_calls, c->name, ek_buf_text(&c->args), c->args.len))
+        note_loop(t, EK_LOOP_OF_CALLS, 0);
 }
 
 static void emit_text(ek_turn *t, ek_buf *text)
@@ -229,6 +243,8 @@ static void feed_token(ek_turn *t, const ek_turn_news *news)
     }
     /* A stop token says only that it stops; the configuration may add some that have a text. */
     if (news->finish == EK_FINISH_STOP) return;
+    const int period = ek_loops_token(&t->loops, news->token);
+    if (period > 0) note_loop(t, EK_LOOP_OF_TOKENS, period);
     size_t from = t->fed;
     t->holding = t->opts.logprobs;
     ek_token_kind kind = t->opts.plain ? feed_plain(t, news->token) : ek_reply_feed(t->reply, news->token);
@@ -236,6 +252,16 @@ static void feed_token(ek_turn *t, const ek_turn_news *news)
     t->result.n_reasoning += kind == EK_TOKEN_REASONING;
     if (t->opts.logprobs && kind == EK_TOKEN_CONTENT) add_logprobs(t, &news->logprobs, from);
     release(t);
+}
+
+/* A reply that ended by itself has ended, unless it asks for the call once more. */
+static void end_loop(ek_turn *t)
+{
+    ek_turn_result *r = &t->result;
+    if (r->end == EK_END_NONE) flush(t, true);
+    else if (r->end != EK_END_CALLS || r->loop != EK_LOOP_OF_CALLS) return;
+    r->n_malformed = ek_reply_malformed(t->reply);
+    r->end = EK_END_LOOP;
 }
 
 static void set_end(ek_turn *t, ek_finish finish)
@@ -250,6 +276,7 @@ static void set_end(ek_turn *t, ek_finish finish)
         r->end = r->n_tokens >= t->opts.max_tokens ? EK_END_MAX_TOKENS : EK_END_CONTEXT;
     else if (finish == EK_FINISH_UNCACHED) r->end = EK_END_UNCACHED;
     else if (finish == EK_FINISH_CANCELLED) r->end = EK_END_CANCELLED;
+    if (t->opts.stop_loops && r->loop != EK_LOOP_NONE) end_loop(t);
 }
 
 /* What of the prompt came from caches: for a reply that goes on, when it began. */

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "chat/bounds.h"
+#include "chat/loops.h"
 #include "chat/prompt.h"
 #include "chat/record.h"
 #include "engine/engine.h"
@@ -70,12 +71,14 @@ typedef struct ek_turn_opts {
     bool publish;                   /* ek_request_opts.publish */
     const char *cache_salt_text;    /* ek_request_opts; borrowed as the bias below */
     size_t cache_salt_len;
-    int choice;                     /* which of several replies to one prompt: 0 draws with the seed itself */
-    ek_sampling sampling;           /* bias: borrowed until ek_turn_submit returns, with stored until
-                                       ek_turn_close: it may be submitted again */
-    const ek_turn_resumed *resumed; /* NULL: the reply begins; borrowed until ek_turn_open returns */
-    const ek_turn_stored *stored;   /* NULL: nothing; not with resumed; borrowed until ek_turn_open returns */
-    const char *stop[EK_STOP_MAX];  /* stop strings, for visible text; borrowed until ek_turn_open returns */
+    int choice;                      /* which of several replies to one prompt: 0 draws with the seed itself */
+    ek_sampling sampling;            /* bias: borrowed until ek_turn_submit returns, with stored until
+                                        ek_turn_close: it may be submitted again */
+    const ek_turn_resumed *resumed;  /* NULL: the reply begins; borrowed until ek_turn_open returns */
+    const ek_turn_stored *stored;    /* NULL: nothing; not with resumed; borrowed until ek_turn_open returns */
+    const ek_past_calls *past_calls; /* of the conversation; NULL: none. Borrowed until ek_turn_close */
+    bool stop_loops;                 /* the turn ends where it loops (chat/loops.h) */
+    const char *stop[EK_STOP_MAX];   /* stop strings, for visible text; borrowed until ek_turn_open returns */
     size_t stop_len[EK_STOP_MAX];
     int n_stop;
 } ek_turn_opts;
@@ -87,6 +90,7 @@ typedef enum ek_turn_end {
     EK_END_STOP_STRING, /* a stop string was found */
     EK_END_MAX_TOKENS,
     EK_END_CONTEXT,  /* the context is full */
+    EK_END_LOOP,     /* stop_loops: it repeated itself */
     EK_END_UNCACHED, /* less of the prompt was cached than min_cached: nothing was computed */
     EK_END_CANCELLED,
     EK_END_ERROR
@@ -111,6 +115,8 @@ typedef struct ek_turn_result {
     int n_images_kept, n_sounds_kept; /* of these, those that nothing was encoded for: ek_event */
     int n_tokens;                     /* of the reply, stop tokens included */
     int n_reasoning;                  /* of n_tokens: reasoning */
+    ek_loop_kind loop;                /* the first that was found */
+    int loop_at, loop_period;         /* of n_tokens, when it was; of tokens: their period */
     int n_malformed;                  /* malformed calls, returned as text */
     ek_turn_logprobs *logprobs;       /* of the content's tokens, in order, if asked for */
     int n_logprobs;

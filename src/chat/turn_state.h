@@ -17,6 +17,7 @@ struct ek_turn {
     ek_turn_result result;
     ek_bounds bounds; /* the engine's while the turn is live */
     ek_record record;
+    ek_loops loops;
     bool stop_hit, thinking; /* thinking: on in the prompt */
     ek_utf8_stream utf8;     /* of a plain reply */
     ek_buf held;             /* visible text of the token being fed, until its log-probabilities are recorded */

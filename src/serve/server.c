@@ -215,6 +215,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->journal = opts->journal;
     s->replies = opts->replies;
     s->whole_calls = opts->whole_calls;
+    s->stop_loops = opts->stop_loops;
     s->shares = opts->shares, s->prefill = opts->prefill;
     s->fetch_from = opts->media_urls;
     s->ffmpeg = opts->ffmpeg;

@@ -35,6 +35,7 @@ typedef struct ek_server_opts {
     const char *model_name;    /* in /v1/models; copied */
     const char *served_names;  /* further ones, with commas between; NULL: none */
     const char *aliases;       /* names that mean it and are not listed; NULL: none */
+    bool stop_loops;           /* a reply that repeats itself ends (chat/loops.h) */
     bool strict_model;         /* requests for another name are refused */
     bool on_device;            /* its weights lie on a device: for clients that ask where it runs */
     const char *api_keys;      /* with commas between; NULL: none. Without any key everybody may use the API */

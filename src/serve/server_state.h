@@ -30,6 +30,7 @@ struct ek_server {
     ek_replies *replies;           /* NULL: none */
     struct ek_reply_audit *audits; /* that wait, the first may run */
     ek_receipts *receipts;         /* receipts.h; NULL: none */
+    bool stop_loops;
     bool whole_calls, shares, prefill, no_engine;
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */

@@ -90,6 +90,18 @@ static void note_stored(ek_session *s)
                             ek_turn_stored_tokens(s->choices[i].turn));
 }
 
+static void note_loops(ek_session *s)
+{
+    for (int i = 0; i < s->n_opened; i++) {
+        const ek_turn_result *r = s->results[i];
+        if (r->loop == EK_LOOP_NONE) continue;
+        s->server->metrics.loops++;
+        ek_log(EK_LOG_INFO, "event=loop id=%s choice=%d kind=%s period=%d at_token=%d of=%d stopped=%d", s->id, i,
+               r->loop == EK_LOOP_OF_CALLS ? "call" : "tokens", r->loop_period, r->loop_at, r->n_tokens,
+               r->end == EK_END_LOOP);
+    }
+}
+
 void ek_session_leave_client(ek_session *s, ek_outcome how)
 {
     static const char *const outcomes[] = {"-", "miss", "part", "hit"};
@@ -108,6 +120,7 @@ void ek_session_leave_client(ek_session *s, ek_outcome how)
         s->id, ek_outcome_name(how), s->req.stream, s->reply.n, (long long)u.prompt, (long long)u.cached,
         (long long)u.completion, outcomes[s->outcome], s->prepared - s->opened,
         s->first_token > 0 ? s->first_token - s->opened : -1, whole);
+    note_loops(s);
     for (int i = 0; i < s->n_opened; i++)
         if (s->results[i]->n_malformed > 0)
             ek_log(EK_LOG_INFO, "event=malformed_calls id=%s calls=%d", s->id, s->results[i]->n_malformed);

@@ -40,6 +40,8 @@ static ek_err open_turn(ek_session *s, int i)
     opts.digest |= opts.record != EK_RECORD_NONE;
     ek_session_choice *c = &s->choices[i];
     *c = (ek_session_choice){.session = s, .index = i};
+    opts.past_calls = &s->req.past_calls;
+    opts.stop_loops = s->server->stop_loops;
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
     if (s->wishes.if_available && !s->req.says_share)
         opts.min_cached = all_pages(ek_api_prompt_of(&s->req, &s->prompt, i));

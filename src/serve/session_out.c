@@ -53,6 +53,20 @@ static void put_receipt(ek_session *s)
     if (s->receipt_key) ek_exchange_header(s->x, "x-evenkeel-receipt", s->id);
 }
 
+/* Of a reply in one piece: the first loop of its choices. */
+static void put_loop(ek_session *s)
+{
+    char value[48];
+    for (int i = 0; i < s->n_opened; i++) {
+        const ek_turn_result *r = s->results[i];
+        if (r->loop == EK_LOOP_NONE) continue;
+        if (r->loop == EK_LOOP_OF_CALLS) snprintf(value, sizeof value, "call");
+        else snprintf(value, sizeof value, "tokens; period=%d", r->loop_period);
+        ek_exchange_header(s->x, "x-evenkeel-loop", value);
+        return;
+    }
+}
+
 static void open_stream(ek_session *s)
 {
     if (ek_exchange_begun(s->x)) return;
@@ -141,6 +155,7 @@ void ek_session_send_whole(ek_session *s)
     ek_session_put_ignored(s);
     put_outcome(s);
     put_receipt(s);
+    put_loop(s);
     const char *type = s->dialect->whole_type ? s->dialect->whole_type(&s->req) : NULL;
     if (!type) type = "application/json";
     if (s->out.len <= COPIED_WHOLE) {

@@ -305,6 +305,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .served_names = cli->has.served_name ? cli->served_name : NULL,
         .aliases = ek_buf_text(&aliases),
         .strict_model = cli->strict_model,
+        .stop_loops = cli->stop_loops,
         .journal = journal,
         .replies = replies,
         .receipt_key = cli->has.receipts ? cli->receipts : NULL,

@@ -164,6 +164,7 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     if (err == EK_ETOOLONG && limits->batch) /* how far it is counted depends on the machine */
         ek_fail(err, "prompt is too long: more than %d tokens", limits->ctx_tokens - 1);
     if (!d->prompt) err = ek_context_settle(r, prompt, m, err);
+    if (!err && !r->answered && r->turn.tools_active) ek_past_calls_make(&r->past_calls, &r->conversation);
     ek_conversation_fini(&r->conversation);
     if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
@@ -178,6 +179,7 @@ bool ek_api_summarizes(const ek_api_request *r)
 void ek_api_request_fini(ek_api_request *r)
 {
     ek_context_free(r->context);
+    ek_past_calls_fini(&r->past_calls);
     ek_conversation_fini(&r->conversation);
     json_decref(r->tools);
     json_decref(r->declared);

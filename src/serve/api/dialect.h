@@ -36,6 +36,7 @@ typedef struct ek_api_request {
     int n; /* number of replies (choices), of all prompts together: a multiple of 1 + n_more */
     bool stream, has_seed;
     bool progress;                /* the stream says how far the prompt is read */
+    ek_past_calls past_calls;     /* of the conversation */
     struct ek_context *context;   /* serve/api/context.h; NULL: the conversation is read as it is */
     bool background;              /* the client is answered at once, and the reply is made without it */
     char nonce[EK_NONCE_MAX + 1]; /* of the client, for its receipt (evenkeel.receipt); "" without */

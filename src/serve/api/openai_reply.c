@@ -19,6 +19,7 @@ const char *ek_openai_finish_reason(const ek_turn_result *t)
     case EK_END_CALLS: return "tool_calls";
     case EK_END_MAX_TOKENS:
     case EK_END_CONTEXT: return "length";
+    case EK_END_LOOP: return "loop";
     case EK_END_UNCACHED: return "cache_threshold"; /* vLLM's word */
     default: return "stop";
     }

@@ -254,7 +254,7 @@ static const char *finish_of(const ek_turn_result *r)
         [EK_END_CALLS] = "tool_calls",    [EK_END_STOP_STRING] = "stop_string",
         [EK_END_MAX_TOKENS] = "length",   [EK_END_CONTEXT] = "context",
         [EK_END_CANCELLED] = "cancelled", [EK_END_ERROR] = "error",
-        [EK_END_UNCACHED] = "uncached",
+        [EK_END_UNCACHED] = "uncached",   [EK_END_LOOP] = "loop",
     };
     return words[r->end];
 }

@@ -83,6 +83,7 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
     const ek_api_times *s = &r->times;
     const ek_api_usage u = ek_api_usage_of(r);
     const char *reason = t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT ? "length"
+                         : t->end == EK_END_LOOP                                 ? "loop"
                          : t->end == EK_END_UNCACHED                             ? "cache_threshold"
                                                                                  : "stop";
     long long load = nanoseconds(s->prepare) + 1, prompt = nanoseconds(s->prompt) + 1,
