@@ -14,7 +14,7 @@ static void check_read(const ek_reply_key *k, const void *bytes, size_t size)
     if (ek_reply_record_read(&r, k, EK_REPLY_DISK, VOCAB, bytes, size)) return;
     size_t n_ask, n;
     const char *ask = ek_reply_record_ask(r, &n_ask);
-    ek_reply_draft d = {.n_top = ek_reply_record_top(r)};
+    ek_reply_draft d = {0};
     ek_reply_draft_begin(&d, r, ek_reply_record_tokens(r));
     ek_reply_record *again = ek_reply_record_make(ek_reply_record_key(r), &d, ask, n_ask);
     const void *made = ek_reply_record_bytes(again, &n);
@@ -28,11 +28,11 @@ static void check_read(const ek_reply_key *k, const void *bytes, size_t size)
 static void check_made(const uint8_t *data, size_t size)
 {
     ek_reply_key k = {{1}};
-    ek_reply_draft d = {.n_top = data[0] % 22 - 1};
-    ek_logprobs p = {.n_top = d.n_top < 0 ? 0 : d.n_top};
+    ek_reply_draft d = {0};
+    ek_logprobs p = {.n_top = data[0] % 21};
     for (int i = 0; i < 1 + data[1] % 20; i++) {
         for (int t = 0; t < p.n_top; t++) p.top[t] = (ek_logprob){data[(size_t)(i + t) % size], (float)t};
-        ek_reply_draft_add(&d, data[(size_t)i % size], (uint64_t)i * 77, &p);
+        ek_reply_draft_add(&d, data[(size_t)i % size], (uint64_t)i * 77, i < data[3] % 20 ? &p : NULL);
     }
     ek_reply_record *r = ek_reply_record_make(&k, &d, (const char *)data, size), *got;
     size_t n;

@@ -102,14 +102,15 @@ static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *o
     const ek_reply_record *found = t->stored.found;
     const int room = t->stored.ctx_tokens - t->n_prompt, n = ek_reply_record_tokens(found);
     /* No record has roots of rows. */
-    const bool lacks = opts->receipt || (opts->logprobs && ek_reply_record_top(found) < opts->n_top);
+    const int complete = opts->receipt ? 0 : opts->logprobs ? ek_reply_record_n_probs(found) : n;
     t->limit = opts->max_tokens < room ? opts->max_tokens : room;
     if (t->limit < 1) return; /* the engine says what is wrong */
     int end = ends_by_tokens(t);
-    if (lacks || !end) {
+    if (!end || complete < end) {
         const int sooner = ends_within(t, prompt, opts, end ? end : n);
         if (sooner) end = sooner;
     }
+    const bool lacks = complete < (end ? end : n);
     t->outcome = lacks || !end ? EK_REPLY_PART : EK_REPLY_HIT;
     if (lacks) read_again(t, end ? end : n);
     else if (!end) go_on_behind(t, n);
@@ -123,7 +124,6 @@ void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn
     t->stored.keep &= opts->max_tokens > 0;
     t->keeps = t->stored.keep;
     pthread_mutex_init(&t->keeping, NULL);
-    t->draft.n_top = opts->logprobs ? opts->n_top : -1;
     if (t->stored.ask && t->stored.keep) {
         t->ask = ek_alloc(t->stored.n_ask + 1);
         memcpy(t->ask, t->stored.ask, t->stored.n_ask);

@@ -15,18 +15,35 @@ static void put_root(const ek_turn *t, ek_hash *out, const float *logits)
     ek_row_root(out, logits, t->n_vocab, ek_model_pool(ek_engine_model(t->engine)));
 }
 
+/* With as many likely ones as the store keeps, so that it has them for whoever asks for more. */
+static void make_logprobs(ek_logprobs *out, const ek_turn *t, const float *logits, int32_t token)
+{
+    const int most = t->n_vocab < EK_LOGPROBS_MAX ? t->n_vocab : EK_LOGPROBS_MAX;
+    ek_logprobs_of(out, logits, t->n_vocab, token, t->stored.keep ? most : t->opts.n_top);
+}
+
+static ek_logprobs as_asked(const ek_logprobs *all, const ek_turn *t)
+{
+    ek_logprobs p = *all;
+    if (p.n_top > t->opts.n_top) p.n_top = t->opts.n_top;
+    return p;
+}
+
 /* A row that a token of the reply was sampled from before this turn, computed again. */
 static void on_resumed_logits(ek_turn *t, int i, const float *logits)
 {
     if ((size_t)i + 1 >= t->resumed.len) return; /* this row gives the next token */
     const uint64_t row = t->opts.digest || t->checks ? ek_logits_digest(logits, t->n_vocab) : 0;
     if (t->opts.digest) t->hash = ek_digest_row(t->hash, row);
-    if (t->resumed_logprobs)
-        ek_logprobs_of(&t->resumed_logprobs[i], logits, t->n_vocab, t->resumed.data[i], t->opts.n_top);
+    ek_logprobs all;
+    if (t->resumed_logprobs) {
+        make_logprobs(&all, t, logits, t->resumed.data[i]);
+        t->resumed_logprobs[i] = as_asked(&all, t);
+    }
     if (t->resumed_roots) put_root(t, &t->resumed_roots[i], logits);
     if (!t->checks) return;
     if (row != ek_reply_record_row(t->stored.found, i)) t->contradicted = true;
-    ek_turn_keep_token(t, t->resumed.data[i], row, t->resumed_logprobs ? &t->resumed_logprobs[i] : NULL);
+    ek_turn_keep_token(t, t->resumed.data[i], row, t->resumed_logprobs ? &all : NULL);
 }
 
 /* Runs on the engine's thread, inside a step, before the first event. The row of a position is about the token
@@ -57,10 +74,15 @@ static void on_engine_event(void *arg, const ek_event *e)
                          .n_images_kept = e->n_image_kept,
                          .n_sounds_kept = e->n_sound_kept,
                          .digest = t->hash};
-    if (t->opts.logprobs && e->logits) ek_logprobs_of(&news.logprobs, e->logits, t->n_vocab, e->token, t->opts.n_top);
+    ek_logprobs all;
+    const bool has = t->opts.logprobs && e->logits;
+    if (has) {
+        make_logprobs(&all, t, e->logits, e->token);
+        news.logprobs = as_asked(&all, t);
+    }
     if (t->opts.receipt && e->logits) put_root(t, &news.root, e->logits);
     if (e->finish == EK_FINISH_ERROR) news.text = e->text ? e->text : "the request failed";
-    if (e->token >= 0) ek_turn_keep_token(t, e->token, e->digest, &news.logprobs);
+    if (e->token >= 0) ek_turn_keep_token(t, e->token, e->digest, has ? &all : NULL);
     if (e->finish != EK_FINISH_NONE) ek_turn_keep_end(t, e->finish);
     t->post(t->post_arg, &news);
 }
@@ -205,7 +227,6 @@ ek_err ek_turn_submit_again(ek_turn *t)
     ek_record_fini(&t->record);
     t->record.mode = mode;
     ek_reply_draft_fini(&t->draft);
-    t->draft.n_top = t->opts.logprobs ? t->opts.n_top : -1;
     t->keeps = t->stored.keep;
     return ek_turn_submit(t, t->engine, &t->prompt, t->post, t->post_arg, t->user);
 }

@@ -181,8 +181,12 @@ static void take(void *arg, const char *identity, ek_reply_record *r)
     ek_cassette *c = arg;
     (void)identity;
     const ek_reply_entry *old = ek_reply_table_find(&c->table, ek_reply_record_key(r));
-    if (old && ek_reply_record_covers(old->record, r)) ek_reply_record_release(r);
-    else ek_reply_table_put(&c->table, 0, r, 0);
+    if (old && !ek_reply_record_contradicts(old->record, r)) {
+        ek_reply_record *both = ek_reply_record_merge(old->record, r);
+        ek_reply_record_release(r);
+        r = both;
+    }
+    ek_reply_table_put(&c->table, 0, r, 0);
 }
 
 static void warn(void *arg, size_t number, const char *reason)

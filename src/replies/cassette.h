@@ -5,7 +5,7 @@
  *   {"entries":2,"sum":…}                                                    ends the section: SHA-256 over its sums
  *
  * key is the content key (replies/key.h), computed again when the line is read; ask stands in replies/ask.h; rows are
- * 8 bytes each in base64; probs are null or {"top","data"} with the bytes of replies/record.h in base64; sum is the
+ * 8 bytes each in base64; probs are null or those of replies/record.h in base64, of the first tokens; sum is the
  * SHA-256 of the line up to it, as ek_cassette_line spells it; text is for people. Sums find damage; a forger can make
  * them. Owners and salts are never written. */
 #ifndef EK_REPLIES_CASSETTE_H

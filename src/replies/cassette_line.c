@@ -46,24 +46,21 @@ static uint32_t bits_of(float x)
 
 static void put_probs(ek_buf *out, const ek_reply_record *r)
 {
-    const int n_top = ek_reply_record_top(r);
     ek_buf data = {0};
     ek_logprobs p;
-    if (n_top < 0) {
+    if (ek_reply_record_n_probs(r) == 0) {
         ek_buf_str(out, "null");
         return;
     }
-    for (int i = 0; i < ek_reply_record_tokens(r); i++) {
-        ek_reply_record_probs(r, i, n_top, &p);
+    for (int i = 0; i < ek_reply_record_n_probs(r); i++) {
+        ek_reply_record_probs(r, i, EK_LOGPROBS_MAX, &p);
         add(&data, bits_of(p.self.logprob), 4);
-        for (int k = 0; k < n_top; k++) {
+        for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
             add(&data, k < p.n_top ? (uint32_t)p.top[k].token : UINT32_MAX, 4);
             add(&data, k < p.n_top ? bits_of(p.top[k].logprob) : 0, 4);
         }
     }
-    ek_buf_fmt(out, "{\"top\":%d,\"data\":", n_top);
     put_base64(out, &data);
-    ek_buf_char(out, '}');
 }
 
 /* Up to the sum, which is of it. */
@@ -152,20 +149,23 @@ static float float_of(const char *p)
     return x;
 }
 
-static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t bytes)
+enum { PROB = 4 + 8 * EK_LOGPROBS_MAX };
+
+/* At most n pieces of each bytes. */
+static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t n, size_t each)
 {
-    size_t n = 0;
-    const char *text = ek_json_get_text(v, key, &n);
-    if (!text || !ek_base64_decode(out, text, n) || out->len != bytes)
-        return ek_fail(EK_EFORMAT, "%s has no %zu bytes in base64", key, bytes);
+    size_t digits = 0;
+    const char *text = ek_json_get_text(v, key, &digits);
+    if (!text || !ek_base64_decode(out, text, digits) || out->len % each || out->len > n * each)
+        return ek_fail(EK_EFORMAT, "%s has no base64 of %zu bytes for each of %zu tokens", key, each, n);
     return EK_OK;
 }
 
-static ek_err read_top(ek_logprobs *p, const char *data, int n_top, int n_vocab)
+static ek_err read_top(ek_logprobs *p, const char *data, int n_vocab)
 {
     p->self.logprob = float_of(data);
     p->n_top = 0;
-    for (int k = 0; k < n_top; k++) {
+    for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
         const uint32_t token = (uint32_t)get(data + 4 + 8 * (size_t)k, 4);
         if (token == UINT32_MAX) break;
         if (token >= (uint32_t)n_vocab)
@@ -175,39 +175,33 @@ static ek_err read_top(ek_logprobs *p, const char *data, int n_top, int n_vocab)
     return EK_OK;
 }
 
-static ek_err read_draft(ek_reply_draft *d, const json_t *tokens, const char *rows, const char *probs, int n_vocab)
+static ek_err read_draft(ek_reply_draft *d, const json_t *tokens, const char *rows, const ek_buf *probs, int n_vocab)
 {
-    const size_t each = d->n_top < 0 ? 0 : 4 + 8 * (size_t)d->n_top;
     for (size_t i = 0; i < json_array_size(tokens); i++) {
         const json_t *token = json_array_get(tokens, i);
-        ek_logprobs p = {0};
+        const bool has = PROB * i < probs->len;
+        ek_logprobs p;
         if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) >= n_vocab)
             return ek_fail(EK_EFORMAT, "token %zu of the reply is none of the vocabulary's %d", i, n_vocab);
-        if (d->n_top >= 0) EK_TRY(read_top(&p, probs + i * each, d->n_top, n_vocab));
-        ek_reply_draft_add(d, (int32_t)json_integer_value(token), get(rows + 8 * i, 8), &p);
+        if (has) EK_TRY(read_top(&p, probs->data + PROB * i, n_vocab));
+        ek_reply_draft_add(d, (int32_t)json_integer_value(token), get(rows + 8 * i, 8), has ? &p : NULL);
     }
     return EK_OK;
 }
 
 static ek_err read_reply(ek_reply_draft *d, const json_t *v, int n_vocab)
 {
-    static const char *const names[] = {"top", "data", NULL};
-    const json_t *tokens = ek_json_get(v, "tokens"), *probs = ek_json_get(v, "probs");
+    const json_t *tokens = ek_json_get(v, "tokens");
     const size_t n = json_array_size(tokens);
-    int64_t n_top = -1;
-    ek_buf rows = {0}, data = {0};
+    ek_buf rows = {0}, probs = {0};
     if (!json_is_array(tokens) || n < 1 || n > EK_REPLY_MAX_TOKENS)
         return ek_fail(EK_EFORMAT, "tokens is no list of 1 to %d tokens", EK_REPLY_MAX_TOKENS);
-    if (!json_is_null(probs)) {
-        EK_TRY(ek_cassette_only(probs, "probs", names));
-        EK_TRY(ek_cassette_int(probs, "top", 0, EK_LOGPROBS_MAX, &n_top));
-    }
-    d->n_top = (int)n_top;
-    ek_err err = read_base64(&rows, v, "rows", 8 * n);
-    if (!err && n_top >= 0) err = read_base64(&data, probs, "data", (4 + 8 * (size_t)n_top) * n);
-    if (!err) err = read_draft(d, tokens, ek_buf_text(&rows), ek_buf_text(&data), n_vocab);
+    ek_err err = read_base64(&rows, v, "rows", n, 8);
+    if (!err && rows.len != 8 * n) err = ek_fail(EK_EFORMAT, "rows are %zu, tokens %zu", rows.len / 8, n);
+    if (!err && !json_is_null(ek_json_get(v, "probs"))) err = read_base64(&probs, v, "probs", n, PROB);
+    if (!err) err = read_draft(d, tokens, ek_buf_text(&rows), &probs, n_vocab);
     ek_buf_fini(&rows);
-    ek_buf_fini(&data);
+    ek_buf_fini(&probs);
     return err;
 }
 

@@ -7,12 +7,12 @@
 #include "base/alloc.h"
 #include "base/hash/hash.h"
 
-enum { HEAD = 48, SUM = 32 };
-static const char magic[8] = "ekreply1";
+enum { HEAD = 48, SUM = 32, PROB = 4 + 8 * EK_LOGPROBS_MAX };
+static const char magic[8] = "ekreply2";
 
 struct ek_reply_record {
     atomic_int refs;
-    int n, n_top;
+    int n, n_probs;
     ek_reply_origin origin;
     size_t size;
     ek_reply_key key;
@@ -59,16 +59,10 @@ static float float_of(const uint8_t *p)
 
 /* --- a draft --- */
 
-static size_t prob_bytes(int n_top)
+static void add_probs(ek_buf *b, const ek_logprobs *p)
 {
-    return n_top < 0 ? 0 : 4 + 8 * (size_t)n_top;
-}
-
-static void add_probs(ek_buf *b, const ek_logprobs *p, int n_top)
-{
-    if (n_top < 0) return;
     add(b, bits_of(p->self.logprob), 4);
-    for (int i = 0; i < n_top; i++) {
+    for (int i = 0; i < EK_LOGPROBS_MAX; i++) {
         const bool has = i < p->n_top;
         add(b, has ? (uint32_t)p->top[i].token : UINT32_MAX, 4);
         add(b, has ? bits_of(p->top[i].logprob) : 0, 4);
@@ -78,18 +72,22 @@ static void add_probs(ek_buf *b, const ek_logprobs *p, int n_top)
 void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs)
 {
     if (d->n == EK_REPLY_MAX_TOKENS) return; /* what was sampled before is right for itself */
-    d->n++;
     add(&d->tokens, (uint32_t)token, 4);
     add(&d->rows, row, 8);
-    add_probs(&d->probs, probs, d->n_top);
+    if (probs && d->n_probs == d->n) {
+        add_probs(&d->probs, probs);
+        d->n_probs++;
+    }
+    d->n++;
 }
 
 void ek_reply_draft_begin(ek_reply_draft *d, const ek_reply_record *r, int n)
 {
     ek_logprobs probs = {0};
     for (int i = 0; i < n; i++) {
-        if (d->n_top >= 0) ek_reply_record_probs(r, i, d->n_top, &probs);
-        ek_reply_draft_add(d, ek_reply_record_token(r, i), ek_reply_record_row(r, i), &probs);
+        const bool has = i < r->n_probs;
+        if (has) ek_reply_record_probs(r, i, EK_LOGPROBS_MAX, &probs);
+        ek_reply_draft_add(d, ek_reply_record_token(r, i), ek_reply_record_row(r, i), has ? &probs : NULL);
     }
 }
 
@@ -119,7 +117,7 @@ static void place(ek_reply_record *r)
     memcpy(r->key.h, r->bytes + sizeof magic, sizeof r->key.h);
     r->tokens = p, p += 4 * n;
     r->rows = p, p += 8 * n;
-    r->probs = p, p += prob_bytes(r->n_top) * n;
+    r->probs = p, p += PROB * (size_t)r->n_probs;
     r->n_ask = (size_t)get(p, 4);
     r->ask = p + 4;
 }
@@ -133,7 +131,7 @@ ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, 
     memcpy(p, magic, sizeof magic);
     memcpy(p + sizeof magic, k->h, sizeof k->h);
     put(p + HEAD - 8, (uint32_t)d->n, 4);
-    put(p + HEAD - 4, (uint32_t)d->n_top, 4);
+    put(p + HEAD - 4, (uint32_t)d->n_probs, 4);
     p += HEAD;
     const ek_buf *const of[] = {&d->tokens, &d->rows, &d->probs};
     for (int i = 0; i < 3; i++) {
@@ -144,7 +142,7 @@ ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, 
     if (n_ask) memcpy(p + 4, ask, n_ask);
     p += 4 + n_ask;
     ek_sha256(p, r->bytes, (size_t)(p - r->bytes));
-    r->n = d->n, r->n_top = d->n_top;
+    r->n = d->n, r->n_probs = d->n_probs;
     place(r);
     ek_reply_draft_fini(d);
     return r;
@@ -159,13 +157,11 @@ static ek_err check_tokens(const uint8_t *p, int n, int n_vocab)
     return EK_OK;
 }
 
-/* Those that are absent, at a vocabulary smaller than n_top, have no token. */
-static ek_err check_probs(const uint8_t *p, int n, int n_top, int n_vocab)
+static ek_err check_probs(const uint8_t *p, int n, int n_vocab)
 {
-    const size_t each = prob_bytes(n_top);
     for (int i = 0; i < n; i++)
-        for (int k = 0; k < n_top; k++) {
-            const uint64_t token = get(p + (size_t)i * each + 4 + 8 * (size_t)k, 4);
+        for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
+            const uint64_t token = get(p + (size_t)i * PROB + 4 + 8 * (size_t)k, 4);
             if (token >= (uint64_t)n_vocab && token != UINT32_MAX)
                 return ek_fail(EK_EFORMAT, "token %d of a stored reply has a likely one of %u, the vocabulary has %d",
                                i, (unsigned)token, n_vocab);
@@ -182,10 +178,11 @@ ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_rep
     if (memcmp(b, magic, sizeof magic) != 0) return ek_fail(EK_EFORMAT, "a stored reply of another version");
     if (k && memcmp(b + sizeof magic, k->h, sizeof k->h) != 0) return ek_fail(EK_EFORMAT, "it is of another key");
     const uint64_t n = get(b + HEAD - 8, 4);
-    const int32_t n_top = (int32_t)get(b + HEAD - 4, 4);
-    if (n < 1 || n > EK_REPLY_MAX_TOKENS || n_top < -1 || n_top > EK_LOGPROBS_MAX)
-        return ek_fail(EK_EFORMAT, "a stored reply of %u tokens and %d log-probabilities each", (unsigned)n, n_top);
-    const size_t fixed = HEAD + (12 + prob_bytes(n_top)) * (size_t)n + 4 + SUM;
+    const uint64_t n_probs = get(b + HEAD - 4, 4);
+    if (n < 1 || n > EK_REPLY_MAX_TOKENS || n_probs > n)
+        return ek_fail(EK_EFORMAT, "a stored reply of %u tokens, %u with log-probabilities", (unsigned)n,
+                       (unsigned)n_probs);
+    const size_t fixed = HEAD + 12 * (size_t)n + PROB * (size_t)n_probs + 4 + SUM;
     if (size < fixed) return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes, %zu are needed", size, fixed);
     const uint64_t n_ask = get(b + fixed - SUM - 4, 4);
     if (n_ask > EK_REPLY_MAX_ASK || size != fixed + n_ask)
@@ -193,10 +190,10 @@ ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_rep
     ek_sha256(sum, b, size - SUM);
     if (memcmp(sum, b + size - SUM, SUM) != 0) return ek_fail(EK_EFORMAT, "a stored reply whose sum is wrong");
     EK_TRY(check_tokens(b + HEAD, (int)n, n_vocab));
-    EK_TRY(check_probs(b + HEAD + 12 * (size_t)n, (int)n, n_top, n_vocab));
+    EK_TRY(check_probs(b + HEAD + 12 * (size_t)n, (int)n_probs, n_vocab));
     ek_reply_record *r = new_record(size);
     memcpy(r->bytes, b, size);
-    r->n = (int)n, r->n_top = n_top, r->origin = origin;
+    r->n = (int)n, r->n_probs = (int)n_probs, r->origin = origin;
     place(r);
     *out = r;
     return EK_OK;
@@ -233,9 +230,9 @@ int ek_reply_record_tokens(const ek_reply_record *r)
     return r->n;
 }
 
-int ek_reply_record_top(const ek_reply_record *r)
+int ek_reply_record_n_probs(const ek_reply_record *r)
 {
-    return r->n_top;
+    return r->n_probs;
 }
 
 int32_t ek_reply_record_token(const ek_reply_record *r, int i)
@@ -250,8 +247,8 @@ uint64_t ek_reply_record_row(const ek_reply_record *r, int i)
 
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out)
 {
-    EK_ASSERT(n_top <= r->n_top);
-    const uint8_t *p = r->probs + prob_bytes(r->n_top) * (size_t)i;
+    EK_ASSERT(i < r->n_probs && n_top <= EK_LOGPROBS_MAX);
+    const uint8_t *p = r->probs + PROB * (size_t)i;
     out->self = (ek_logprob){ek_reply_record_token(r, i), float_of(p)};
     out->n_top = 0;
     for (int k = 0; k < n_top; k++) {
@@ -275,6 +272,27 @@ const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n)
 
 bool ek_reply_record_covers(const ek_reply_record *a, const ek_reply_record *b)
 {
-    return a->n >= b->n && a->n_top >= b->n_top && (a->n_ask > 0 || b->n_ask == 0) &&
+    return a->n >= b->n && a->n_probs >= b->n_probs && (a->n_ask > 0 || b->n_ask == 0) &&
            memcmp(a->tokens, b->tokens, 4 * (size_t)b->n) == 0 && memcmp(a->rows, b->rows, 8 * (size_t)b->n) == 0;
+}
+
+bool ek_reply_record_contradicts(const ek_reply_record *a, const ek_reply_record *b)
+{
+    const size_t n = (size_t)(a->n < b->n ? a->n : b->n);
+    return memcmp(a->tokens, b->tokens, 4 * n) != 0 || memcmp(a->rows, b->rows, 8 * n) != 0;
+}
+
+ek_reply_record *ek_reply_record_merge(ek_reply_record *a, ek_reply_record *b)
+{
+    if (ek_reply_record_covers(a, b)) return ek_reply_record_retain(a);
+    if (ek_reply_record_covers(b, a)) return ek_reply_record_retain(b);
+    const ek_reply_record *longer = a->n >= b->n ? a : b, *more = a->n_probs >= b->n_probs ? a : b,
+                          *asked = a->n_ask ? a : b;
+    ek_reply_draft d = {0};
+    ek_reply_draft_begin(&d, more, more->n_probs);
+    for (int i = more->n_probs; i < longer->n; i++)
+        ek_reply_draft_add(&d, ek_reply_record_token(longer, i), ek_reply_record_row(longer, i), NULL);
+    ek_reply_record *r = ek_reply_record_make(&a->key, &d, (const char *)asked->ask, asked->n_ask);
+    r->origin = a->origin != EK_REPLY_COMPUTED ? a->origin : b->origin;
+    return r;
 }

@@ -1,12 +1,12 @@
 /* A stored reply: its tokens, the digest of the row that each was sampled from, and log-probabilities where somebody
  * asked for them once. One block of bytes, the same in memory, in a file and on a server:
  *
- *   head    48 bytes: "ekreply1", key (32), n (u32), n_top (i32, -1: no log-probabilities)
+ *   head    48 bytes: "ekreply2", key (32), n (u32), n_probs (u32, at most n)
  *   tokens  4 n
  *   rows    8 n, ek_logits_digest of each
- *   probs   n (4 + 8 n_top), where n_top >= 0: of each its own, then (token, log-probability) of the most likely
- *   ask     u32 and so many bytes: what was asked, as a cassette has it (replies/ask.h); 0 without
- *   sum     SHA-256 of all before it
+ *   probs   n_probs (4 + 8 * 20): of the first tokens its own, then (token, log-probability) of the 20 most likely; in
+ * a smaller vocabulary the rest is absent, token UINT32_MAX ask     u32 and so many bytes: what was asked, as a
+ * cassette has it (replies/ask.h); 0 without sum     SHA-256 of all before it
  *
  * Little-endian. The sum finds damage; a forger can make one. */
 #ifndef EK_REPLIES_RECORD_H
@@ -32,12 +32,13 @@ typedef enum ek_reply_origin {
 
 /* A reply that is being sampled: one entry per token, in order. Zero-initialise; one thread at a time. */
 typedef struct ek_reply_draft {
-    int n, n_top; /* n_top: -1 without log-probabilities, set before the first token */
+    int n, n_probs; /* n_probs: of the first tokens, which have log-probabilities */
     ek_buf tokens, rows, probs;
 } ek_reply_draft;
 
+/* probs: with the EK_LOGPROBS_MAX most likely ones, or all of the vocabulary; NULL: unknown. */
 void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs);
-/* Puts the first n tokens of r before all others; n_top at most as r has it. */
+/* Puts the first n tokens of r before all others. */
 void ek_reply_draft_begin(ek_reply_draft *d, const ek_reply_record *r, int n);
 void ek_reply_draft_fini(ek_reply_draft *d);
 
@@ -57,10 +58,10 @@ void ek_reply_record_release(ek_reply_record *r); /* NULL is allowed */
 ek_reply_origin ek_reply_record_origin(const ek_reply_record *r);
 const ek_reply_key *ek_reply_record_key(const ek_reply_record *r);
 int ek_reply_record_tokens(const ek_reply_record *r); /* 1 and up */
-int ek_reply_record_top(const ek_reply_record *r);    /* n_top, or -1 */
+int ek_reply_record_n_probs(const ek_reply_record *r);
 int32_t ek_reply_record_token(const ek_reply_record *r, int i);
 uint64_t ek_reply_record_row(const ek_reply_record *r, int i);
-/* n_top: at most as many as there are. */
+/* Of token i < n_probs; with the n_top most likely ones, or all that there are. */
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out);
 const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n); /* no NUL behind it; *n 0: none */
 const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
@@ -68,5 +69,10 @@ const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
 /* Whether a says all that b does, and maybe more: its tokens begin with those of b, and it has as many
  * log-probabilities. */
 bool ek_reply_record_covers(const ek_reply_record *a, const ek_reply_record *b);
+/* Whether two records of one key say different things of a token that both have. */
+bool ek_reply_record_contradicts(const ek_reply_record *a, const ek_reply_record *b);
+/* What two that do not contradict each other know together, with one reference: one of them, or a new one of a's key,
+ * and of the origin that is not this process, if there is one. */
+ek_reply_record *ek_reply_record_merge(ek_reply_record *a, ek_reply_record *b);
 
 #endif

@@ -229,15 +229,21 @@ ek_reply_record *ek_replies_find(ek_replies *r, const ek_reply_key *k, const ek_
     return found;
 }
 
-static bool contradict(const ek_reply_record *a, const ek_reply_record *b)
+/* Under the lock, which it leaves meanwhile: the caller looks again. */
+static void settle(ek_replies *r, ek_reply_record **record, ek_reply_record *old)
 {
-    const int n = ek_reply_record_tokens(a) < ek_reply_record_tokens(b) ? ek_reply_record_tokens(a)
-                                                                        : ek_reply_record_tokens(b);
-    for (int i = 0; i < n; i++)
-        if (ek_reply_record_token(a, i) != ek_reply_record_token(b, i) ||
-            ek_reply_record_row(a, i) != ek_reply_record_row(b, i))
-            return true;
-    return false;
+    const bool lies = ek_reply_record_contradicts(old, *record);
+    ek_reply_record_retain(old);
+    pthread_mutex_unlock(&r->lock);
+    if (lies) {
+        ek_replies_wrong(r, old, "it was computed again and is another one");
+    } else {
+        ek_reply_record *both = ek_reply_record_merge(old, *record);
+        ek_reply_record_release(*record);
+        *record = both;
+    }
+    ek_reply_record_release(old);
+    pthread_mutex_lock(&r->lock);
 }
 
 void ek_replies_put(ek_replies *r, uint64_t owner, ek_reply_record *record)
@@ -245,18 +251,14 @@ void ek_replies_put(ek_replies *r, uint64_t owner, ek_reply_record *record)
     const ek_reply_key k = *ek_reply_record_key(record);
     pthread_mutex_lock(&r->lock);
     ek_reply_entry *e = ek_reply_table_find(&r->table, &k);
-    if (e && contradict(e->record, record)) {
-        ek_reply_record *wrong = ek_reply_record_retain(e->record);
-        pthread_mutex_unlock(&r->lock);
-        ek_replies_wrong(r, wrong, "it was computed again and is another one");
-        ek_reply_record_release(wrong);
-        pthread_mutex_lock(&r->lock);
-        e = NULL;
-    }
-    if (e && !is_old(r, e) && ek_reply_record_covers(e->record, record)) {
-        pthread_mutex_unlock(&r->lock);
-        ek_reply_record_release(record);
-        return;
+    while (e && !is_old(r, e) && !ek_reply_record_covers(record, e->record)) {
+        if (ek_reply_record_covers(e->record, record)) {
+            pthread_mutex_unlock(&r->lock);
+            ek_reply_record_release(record);
+            return;
+        }
+        settle(r, &record, e->record);
+        e = ek_reply_table_find(&r->table, &k);
     }
     r->stats.stored++;
     enqueue(r, owner, record);

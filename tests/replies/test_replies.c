@@ -137,14 +137,15 @@ static ek_reply_key numbered(int i)
     return k;
 }
 
-static ek_reply_record *record_of(int key, int n, int n_top, int first)
+/* n_probs: of the first tokens. */
+static ek_reply_record *record_of(int key, int n, int n_probs, int first)
 {
     const ek_reply_key k = numbered(key);
-    ek_reply_draft d = {.n_top = n_top};
+    ek_reply_draft d = {0};
     for (int i = 0; i < n; i++) {
-        ek_logprobs p = {.self = {(first + i) % VOCAB, -0.5f - (float)i}, .n_top = n_top < 0 ? 0 : n_top};
+        ek_logprobs p = {.self = {(first + i) % VOCAB, -0.5f - (float)i}, .n_top = EK_LOGPROBS_MAX};
         for (int t = 0; t < p.n_top; t++) p.top[t] = (ek_logprob){(i + t) % VOCAB, -(float)t};
-        ek_reply_draft_add(&d, (first + i) % VOCAB, 1000u * (uint64_t)(first + i), &p);
+        ek_reply_draft_add(&d, (first + i) % VOCAB, 1000u * (uint64_t)(first + i), i < n_probs ? &p : NULL);
     }
     return ek_reply_record_make(&k, &d, NULL, 0);
 }
@@ -152,8 +153,8 @@ static ek_reply_record *record_of(int key, int n, int n_top, int first)
 static void a_record_is_what_was_put_in(void **state)
 {
     (void)state;
-    for (int n_top = -1; n_top <= 20; n_top += 7) {
-        ek_reply_record *r = record_of(1, 40, n_top, 3), *got;
+    for (int n_probs = 0; n_probs <= 40; n_probs += 13) {
+        ek_reply_record *r = record_of(1, 40, n_probs, 3), *got;
         size_t n;
         const void *bytes = ek_reply_record_bytes(r, &n);
         const ek_reply_key k = numbered(1), other = numbered(2);
@@ -162,11 +163,12 @@ static void a_record_is_what_was_put_in(void **state)
         assert_int_equal(ek_reply_record_read(&got, &k, EK_REPLY_DISK, VOCAB, bytes, n), EK_OK);
         assert_int_equal(ek_reply_record_tokens(got), 40);
         assert_int_equal(ek_reply_record_origin(got), EK_REPLY_DISK);
+        assert_int_equal(ek_reply_record_n_probs(got), n_probs);
         for (int i = 0; i < 40; i++) {
             ek_logprobs p;
             assert_int_equal(ek_reply_record_token(got, i), i + 3);
             assert_int_equal(ek_reply_record_row(got, i), 1000 * (i + 3));
-            for (int t = 0; t <= n_top; t++) {
+            for (int t = 0; t <= EK_LOGPROBS_MAX && i < n_probs; t++) {
                 ek_reply_record_probs(got, i, t, &p);
                 assert_true(p.n_top == t && p.self.token == i + 3 && p.self.logprob == -0.5f - (float)i);
                 if (t) assert_true(p.top[t - 1].token == i + t - 1 && p.top[t - 1].logprob == -(float)(t - 1));
@@ -226,10 +228,10 @@ static void longer_ones_stay(void **state)
 {
     (void)state;
     ek_replies *r = store_of(1e6, 0);
-    ek_replies_put(r, 0, record_of(1, 10, -1, 0));
-    ek_replies_put(r, 0, record_of(1, 6, -1, 0));
+    ek_replies_put(r, 0, record_of(1, 10, 0, 0));
+    ek_replies_put(r, 0, record_of(1, 6, 0, 0));
     assert_int_equal(found(r, 1), 10);
-    ek_replies_put(r, 0, record_of(1, 12, -1, 0));
+    ek_replies_put(r, 0, record_of(1, 12, 0, 0));
     assert_int_equal(found(r, 1), 12);
     assert_int_equal(found(r, 2), 0);
     assert_true(ek_replies_is_stop(r, 106) && !ek_replies_is_stop(r, 107));
@@ -239,14 +241,37 @@ static void longer_ones_stay(void **state)
     ek_replies_close(r);
 }
 
+/* Neither of two that say different things takes the other's place: with each, the other's requests would be computed
+ * again, for ever. */
+static void what_two_know_stays(void **state)
+{
+    (void)state;
+    const int pairs[][4] = {{10, 0, 4, 4}, {4, 4, 10, 0}, {10, 2, 7, 7}, {3, 1, 9, 0}, {9, 9, 4, 0}, {5, 5, 5, 0}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const int *p = pairs[i], n = p[0] > p[2] ? p[0] : p[2], probs = p[1] > p[3] ? p[1] : p[3];
+        ek_replies *r = store_of(1e6, 0);
+        const ek_reply_key k = numbered(1);
+        ek_replies_put(r, 0, record_of(1, p[0], p[1], 0));
+        ek_replies_put(r, 0, record_of(1, p[2], p[3], 0));
+        ek_reply_record *both = ek_replies_find(r, &k, &k, 0), *want = record_of(1, n, probs, 0);
+        size_t n_both, n_want;
+        const void *a = ek_reply_record_bytes(both, &n_both), *b = ek_reply_record_bytes(want, &n_want);
+        assert_int_equal(n_both, n_want);
+        assert_memory_equal(a, b, n_want);
+        ek_reply_record_release(both);
+        ek_reply_record_release(want);
+        ek_replies_close(r);
+    }
+}
+
 static void the_largest_owner_loses(void **state)
 {
     (void)state;
     ek_replies *r = store_of(65536, 0);
     ek_replies_stats st;
-    for (int i = 0; i < 10; i++) ek_replies_put(r, 1, record_of(i, 20, -1, 0));
+    for (int i = 0; i < 10; i++) ek_replies_put(r, 1, record_of(i, 20, 0, 0));
     for (int i = 100; i < 1100; i++) {
-        ek_replies_put(r, 2, record_of(i, 20, -1, 0));
+        ek_replies_put(r, 2, record_of(i, 20, 0, 0));
         if (i % 20 == 0) assert_int_equal(found(r, 100), 20); /* used again and again */
     }
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), 20);
@@ -254,7 +279,7 @@ static void the_largest_owner_loses(void **state)
     assert_int_equal(found(r, 101), 0);
     ek_replies_stats_read(r, &st);
     assert_true(st.bytes <= 65536 && st.evicted > 500 && st.entries + st.evicted == 1010);
-    ek_replies_put(r, 2, record_of(5000, 100000, -1, 0)); /* more than all */
+    ek_replies_put(r, 2, record_of(5000, 100000, 0, 0)); /* more than all */
     assert_int_equal(found(r, 5000), 0);
     assert_int_equal(found(r, 100), 20);
     ek_replies_close(r);
@@ -264,7 +289,7 @@ static void old_ones_go(void **state)
 {
     (void)state;
     ek_replies *r = store_of(1e6, 0.05);
-    ek_replies_put(r, 0, record_of(1, 10, -1, 0));
+    ek_replies_put(r, 0, record_of(1, 10, 0, 0));
     assert_int_equal(found(r, 1), 10);
     usleep(60000);
     assert_int_equal(found(r, 1), 0);
@@ -285,7 +310,7 @@ static ek_reply_record *lie(void *arg, const ek_reply_key *k, const ek_reply_key
     memcpy(&key, k->h, sizeof key);
     l->asked++;
     if (l->distrusted) return NULL;
-    ek_reply_record *r = record_of(key, 8, -1, key % 2 ? 50 : 0);
+    ek_reply_record *r = record_of(key, 8, 0, key % 2 ? 50 : 0);
     size_t n;
     const void *bytes = ek_reply_record_bytes(r, &n);
     assert_int_equal(ek_reply_record_read(&got, k, EK_REPLY_SHARED, VOCAB, bytes, n), EK_OK);
@@ -323,12 +348,12 @@ static void a_lie_takes_its_family_out(void **state)
     ek_replies_stats st;
     ek_replies_add(r,
                    &(ek_reply_backend){EK_REPLY_SHARED, &l, lie, count_written, forget, distrust, NULL, close_nothing});
-    ek_replies_put(r, 0, record_of(1000, 4, -1, 0));
+    ek_replies_put(r, 0, record_of(1000, 4, 0, 0));
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), 8);
     assert_int_equal(l.asked, 10);
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), 8);
-    assert_int_equal(l.asked, 10);                /* from memory */
-    ek_replies_put(r, 0, record_of(3, 8, -1, 0)); /* computed, and not what was found */
+    assert_int_equal(l.asked, 10);               /* from memory */
+    ek_replies_put(r, 0, record_of(3, 8, 0, 0)); /* computed, and not what was found */
     assert_int_equal(l.distrusted, 1);
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), i == 3 ? 8 : 0);
     assert_int_equal(found(r, 1000), 4);
@@ -336,7 +361,7 @@ static void a_lie_takes_its_family_out(void **state)
     assert_int_equal(l.written, 2);
     ek_replies_stats_read(r, &st);
     assert_int_equal(st.wrong, 1);
-    ek_replies_put(r, 0, record_of(1000, 4, -1, 9)); /* one of our own */
+    ek_replies_put(r, 0, record_of(1000, 4, 0, 9)); /* one of our own */
     assert_int_equal(l.forgotten, 1);
     assert_int_equal(found(r, 3), 0);
     assert_int_equal(found(r, 1000), 4);
@@ -418,7 +443,7 @@ static void they_outlive_the_process(void **state)
     folder = temp_dir();
     ek_replies *r = on_disk("one", 1e6, 0);
     for (int i = 0; i < 300; i++) ek_replies_put(r, 0, record_of(i, 1 + i % 9, i % 2 ? 3 : -1, 0));
-    ek_replies_put(r, 0, record_of(7, 20, -1, 0));
+    ek_replies_put(r, 0, record_of(7, 20, 0, 0));
     ek_replies_close(r);
     r = on_disk("one", 1e6, 0);
     for (int i = 0; i < 300; i++) assert_int_equal(found(r, i), i == 7 ? 20 : 1 + i % 9);
@@ -453,7 +478,7 @@ static void a_damaged_file_gives_nothing_wrong(void **state)
     char path[512];
     folder = temp_dir();
     ek_replies *r = on_disk("one", 1e6, 0);
-    for (int i = 0; i < 40; i++) ek_replies_put(r, 0, record_of(i, 30, -1, 0));
+    for (int i = 0; i < 40; i++) ek_replies_put(r, 0, record_of(i, 30, 0, 0));
     ek_replies_close(r);
     file_of(path, sizeof path);
     FILE *f = fopen(path, "rb");
@@ -488,11 +513,11 @@ static void a_wrong_one_empties_the_file(void **state)
     (void)state;
     folder = temp_dir();
     ek_replies *r = on_disk("one", 1e6, 0);
-    for (int i = 0; i < 10; i++) ek_replies_put(r, 0, record_of(i, 8, -1, 50));
+    for (int i = 0; i < 10; i++) ek_replies_put(r, 0, record_of(i, 8, 0, 50));
     ek_replies_close(r);
     r = on_disk("one", 1e6, 0);
     assert_int_equal(found(r, 3), 8);
-    ek_replies_put(r, 0, record_of(3, 8, -1, 0));
+    ek_replies_put(r, 0, record_of(3, 8, 0, 0));
     ek_replies_flush(r);
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), i == 3 ? 8 : 0);
     ek_replies_close(r);
@@ -508,9 +533,9 @@ static void a_wrong_one_of_ours_empties_it_too(void **state)
     (void)state;
     folder = temp_dir();
     ek_replies *r = on_disk("model 1", 1e6, 0);
-    for (int i = 0; i < 5; i++) ek_replies_put(r, 0, record_of(i, 10, -1, i));
+    for (int i = 0; i < 5; i++) ek_replies_put(r, 0, record_of(i, 10, 0, i));
     ek_replies_flush(r);
-    ek_replies_put(r, 0, record_of(2, 10, -1, 7));
+    ek_replies_put(r, 0, record_of(2, 10, 0, 7));
     for (int i = 0; i < 5; i++) assert_int_equal(found(r, i), i == 2 ? 10 : 0);
     ek_replies_close(r);
     r = on_disk("model 1", 1e6, 0);
@@ -523,7 +548,7 @@ static void *put_and_find(void *arg)
 {
     ek_replies *r = arg;
     for (int i = 0; i < 3000; i++) {
-        ek_replies_put(r, (uint64_t)(i % 3), record_of(i % 97, 1 + i % 30, -1, 0));
+        ek_replies_put(r, (uint64_t)(i % 3), record_of(i % 97, 1 + i % 30, 0, 0));
         const int n = found(r, (i * 7) % 97);
         assert_true(n >= 0 && n <= 30);
     }
@@ -549,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_record_is_what_was_put_in),
         cmocka_unit_test(every_changed_bit_is_found),
         cmocka_unit_test(longer_ones_stay),
+        cmocka_unit_test(what_two_know_stays),
         cmocka_unit_test(the_largest_owner_loses),
         cmocka_unit_test(old_ones_go),
         cmocka_unit_test(a_lie_takes_its_family_out),

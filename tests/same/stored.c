@@ -29,7 +29,7 @@ static ek_reply_key key_of(const scene *s, const ek_ask *a)
 static void keep(ek_replies *replies, const ek_reply_key *k, const ek_trace *want, int n)
 {
     for (int round = 0; round < 2; round++) {
-        ek_reply_draft d = {.n_top = -1};
+        ek_reply_draft d = {0};
         const int end = round ? (n + 1) / 2 : n;
         for (int i = 0; i < end; i++) ek_reply_draft_add(&d, want->reply[i], want->digest[i], NULL);
         ek_replies_put(replies, 0, ek_reply_record_make(k, &d, NULL, 0));

@@ -17,7 +17,7 @@
 /* A reply of the store: its content key, by which lines are sorted, and its own. */
 typedef struct entry {
     ek_reply_key content, key;
-    int n, n_top;
+    int n, n_probs;
 } entry;
 
 typedef struct exporting {
@@ -36,7 +36,7 @@ static bool note(void *arg, ek_reply_record *r)
 {
     exporting *x = arg;
     ek_buf line = {0};
-    entry e = {.key = *ek_reply_record_key(r), .n = ek_reply_record_tokens(r), .n_top = ek_reply_record_top(r)};
+    entry e = {.key = *ek_reply_record_key(r), .n = ek_reply_record_tokens(r), .n_probs = ek_reply_record_n_probs(r)};
     if (ek_cassette_line(&line, r, x->identity, NULL, &e.content, NULL)) {
         x->without++;
     } else {
@@ -57,7 +57,7 @@ static int by_content(const void *a, const void *b)
     const int order = memcmp(x->content.h, y->content.h, sizeof x->content.h);
     if (order) return order;
     if (x->n != y->n) return x->n > y->n ? -1 : 1;
-    if (x->n_top != y->n_top) return x->n_top > y->n_top ? -1 : 1;
+    if (x->n_probs != y->n_probs) return x->n_probs > y->n_probs ? -1 : 1;
     return memcmp(x->key.h, y->key.h, sizeof x->key.h);
 }
 
@@ -245,7 +245,7 @@ static void take(void *arg, const char *identity, ek_reply_record *r)
     importing *m = arg;
     size_t n;
     ek_reply_key key;
-    ek_reply_draft d = {.n_top = ek_reply_record_top(r)};
+    ek_reply_draft d = {0};
     const char *ask = ek_reply_record_ask(r, &n);
     (void)identity;
     ek_reply_key_for(&key, ek_reply_record_key(r), 0, NULL, 0);
