@@ -33,6 +33,21 @@ static void check_head(const char *text, size_t n)
     free(value);
 }
 
+/* A trace that is taken stands in the header's value, behind its version. */
+static void check_trace(const char *text, size_t n)
+{
+    char trace[EK_HTTP_TRACE], *value = malloc(n + 1);
+    memcpy(value, text, n);
+    value[n] = '\0';
+    if (ek_http_trace(trace, value)) {
+        if (strlen(trace) != 32 || memcmp(trace, value + 3, 32) != 0 || !strpbrk(trace, "123456789abcdef"))
+            __builtin_trap();
+    } else if (*trace) {
+        __builtin_trap();
+    }
+    free(value);
+}
+
 /* Body bytes and end of a chunked text that comes in pieces of at most `piece` bytes. */
 static ptrdiff_t decode(const char *text, size_t n, size_t piece, unsigned *sum)
 {
@@ -55,6 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     const char *text = (const char *)data;
     unsigned sum, other;
     check_head(text, n);
+    check_trace(text, n);
     ptrdiff_t end = decode(text, n, n ? n : 1, &sum);
     for (size_t piece = 1; piece <= 3; piece++)
         if (decode(text, n, piece, &other) != end || (end > 0 && other != sum)) __builtin_trap();

@@ -1,6 +1,7 @@
 #include "serve/status.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -269,6 +270,18 @@ void ek_metrics_reply(ek_server *s, ek_exchange *x)
         m->n_texts++;
         write_text(&m->text, s);
         m->text_made = now;
+    }
+    const char *accept = ek_exchange_find(x, "accept");
+    ek_exchange_header(x, "vary", "accept");
+    if (accept && strstr(accept, "application/openmetrics-text")) {
+        const ek_exemplars_of of[] = {{"evenkeel_prepare_seconds", &m->traces.prepare},
+                                      {"evenkeel_first_token_seconds", &m->traces.first_token},
+                                      {"evenkeel_request_seconds", &m->traces.whole}};
+        ek_buf b = {0};
+        ek_openmetrics_write(&b, m->text.data, m->text.len, of, sizeof of / sizeof *of);
+        ek_exchange_reply(x, 200, "application/openmetrics-text; version=1.0.0; charset=utf-8", b.data, b.len);
+        ek_buf_fini(&b);
+        return;
     }
     ek_exchange_reply(x, 200, "text/plain; version=0.0.4; charset=utf-8", m->text.data, m->text.len);
 }

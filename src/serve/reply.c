@@ -48,8 +48,11 @@ void ek_log_refusal(const ek_exchange *x, const char *path, int status, const ch
     while (len == MAX_REASON && ((uint8_t)text[len] & 0xc0) == 0x80) len--;
     if (text) ek_json_escape(&reason, text, len);
     const char *id = x ? ek_exchange_header_of(x, "x-request-id") : NULL;
-    ek_log(EK_LOG_INFO, "event=refused request=%s status=%d path=\"%s\" reason=\"%s\"", id ? id : "-", status, clean,
-           ek_buf_text(&reason));
+    const char *parent = x ? ek_exchange_find(x, "traceparent") : NULL;
+    char trace[EK_HTTP_TRACE];
+    const bool traced = parent && ek_http_trace(trace, parent);
+    ek_log(EK_LOG_INFO, "event=refused request=%s%s%s status=%d path=\"%s\" reason=\"%s\"", id ? id : "-",
+           traced ? " trace=" : "", traced ? trace : "", status, clean, ek_buf_text(&reason));
     ek_buf_fini(&reason);
 }
 

@@ -16,7 +16,7 @@ void ek_session_end_request(ek_session *s)
 {
     ek_turn **turns = ek_alloc((size_t)s->n_opened * sizeof(ek_turn *));
     for (int i = 0; i < s->n_opened; i++) turns[i] = s->choices[i].turn;
-    ek_journal_turns(s->server->journal, s->id, s->dialect->path, turns, s->n_opened);
+    ek_journal_turns(s->server->journal, s->id, s->dialect->path, s->wishes.trace, turns, s->n_opened);
     for (int i = 0; i < s->n_opened; i++) ek_turn_close(turns[i]);
     free(turns);
     free(s->choices);
@@ -96,8 +96,8 @@ static void note_loops(ek_session *s)
         const ek_turn_result *r = s->results[i];
         if (r->loop == EK_LOOP_NONE) continue;
         s->server->metrics.loops++;
-        ek_log(EK_LOG_INFO, "event=loop id=%s choice=%d kind=%s period=%d at_token=%d of=%d stopped=%d", s->id, i,
-               r->loop == EK_LOOP_OF_CALLS ? "call" : "tokens", r->loop_period, r->loop_at, r->n_tokens,
+        ek_log(EK_LOG_INFO, "event=loop id=%s%s choice=%d kind=%s period=%d at_token=%d of=%d stopped=%d", s->id,
+               s->traced, i, r->loop == EK_LOOP_OF_CALLS ? "call" : "tokens", r->loop_period, r->loop_at, r->n_tokens,
                r->end == EK_END_LOOP);
     }
 }
@@ -113,11 +113,12 @@ void ek_session_leave_client(ek_session *s, ek_outcome how)
     note_stored(s);
     if (s->req.resume.tokens.len == 0) m->cached_tokens += (uint64_t)u.cached; /* else a client says it */
     if (how == EK_OUTCOME_DONE) ek_histogram_add(&m->whole, EK_HISTOGRAM_SECONDS, whole);
+    if (how == EK_OUTCOME_DONE) ek_exemplars_add(&m->traces.whole, EK_HISTOGRAM_SECONDS, whole, s->wishes.trace);
     ek_log(
         EK_LOG_INFO,
-        "event=request id=%s outcome=%s stream=%d n=%d prompt_tokens=%lld cached_tokens=%lld reply_tokens=%lld stored=%s "
+        "event=request id=%s%s outcome=%s stream=%d n=%d prompt_tokens=%lld cached_tokens=%lld reply_tokens=%lld stored=%s "
         "prepare_s=%.3f first_token_s=%.3f total_s=%.3f",
-        s->id, ek_outcome_name(how), s->req.stream, s->reply.n, (long long)u.prompt, (long long)u.cached,
+        s->id, s->traced, ek_outcome_name(how), s->req.stream, s->reply.n, (long long)u.prompt, (long long)u.cached,
         (long long)u.completion, outcomes[s->outcome], s->prepared - s->opened,
         s->first_token > 0 ? s->first_token - s->opened : -1, whole);
     note_loops(s);
@@ -133,7 +134,7 @@ void ek_session_on_gone(void *user)
     ek_session *s = user;
     if (s->preparing) {
         s->server->metrics.outcome[EK_OUTCOME_GONE]++;
-        ek_log(EK_LOG_INFO, "event=request id=%s outcome=client_gone", s->id);
+        ek_log(EK_LOG_INFO, "event=request id=%s%s outcome=client_gone", s->id, s->traced);
         ek_prepare_drop(s->preparing);
         s->x = NULL;
         ek_session_free(s);

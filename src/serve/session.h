@@ -34,6 +34,8 @@ void ek_sessions_cancel(ek_server *s); /* at a second signal */
  * cache-control, for stored replies (--cache-replies): no-store looks none up and keeps none, no-cache looks none up,
  * only-if-cached answers 424 where none is there.
  *
+ * traceparent: the trace of the request, for the log, the journal and exemplars of metrics.
+ *
  * prefer: if-available. Status 412 unless the prompt's whole pages are cached (RFC 7240; llm-d's coordinator). */
 typedef enum ek_wish { EK_WISH_NONE, EK_WISH_YES, EK_WISH_NO } ek_wish;
 
@@ -45,6 +47,7 @@ typedef struct ek_wishes {
     char batch[25]; /* the id; "" without */
     bool has_seed;  /* with batch */
     uint64_t seed;
+    char trace[33]; /* traceparent: whose span this request is; "" without */
 } ek_wishes;
 
 /* EINVAL with a sentence that begins with the header's name. */

@@ -222,7 +222,7 @@ static void answer(ek_session *s, ek_prepared *p)
     const char *type = p->req.stream ? s->dialect->stream_type : NULL;
     ek_exchange_reply_from(x, 200, type ? type : "application/json", &body);
     s->server->metrics.outcome[EK_OUTCOME_DONE]++;
-    ek_log(EK_LOG_INFO, "event=request id=%s outcome=done total_s=%.3f", s->id, ek_now() - s->opened);
+    ek_log(EK_LOG_INFO, "event=request id=%s%s outcome=done total_s=%.3f", s->id, s->traced, ek_now() - s->opened);
 }
 
 static void on_prepared(void *user, ek_prepared *p)
@@ -233,6 +233,8 @@ static void on_prepared(void *user, ek_prepared *p)
     const bool again = s->n_opened > 0; /* behind a summary */
     s->prepared = ek_now();
     ek_histogram_add(&s->server->metrics.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened);
+    ek_exemplars_add(&s->server->metrics.traces.prepare, EK_HISTOGRAM_SECONDS, s->prepared - s->opened,
+                     s->wishes.trace);
     ek_err err = p->err;
     const char *param = p->req.param, *code = p->req.code;
     bool answered = p->req.answered;
@@ -338,6 +340,7 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     ek_exchange_on_gone(x, ek_session_on_gone, s);
     ek_exchange_on_drained(x, ek_session_on_drained);
     ek_err err = ek_wishes_read(&s->wishes, x);
+    if (*s->wishes.trace) snprintf(s->traced, sizeof s->traced, " trace=%s", s->wishes.trace);
     if (*s->wishes.batch) {
         snprintf(s->id, sizeof s->id, "%s%s", d->id_prefix, s->wishes.batch);
         ek_fingerprint_header(server, x);

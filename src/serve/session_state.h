@@ -34,6 +34,7 @@ struct ek_session {
     ek_wishes wishes; /* of its head */
     ek_api_reply reply;
     char id[64], digest[20];
+    char traced[48];                   /* " trace=…" for the log; "" without */
     ek_resume_marks marks;             /* in the events of the stream */
     const ek_signing_key *receipt_key; /* that the reply began with; NULL: no receipt is asked for */
     ek_seed_from seed_from;

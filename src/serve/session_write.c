@@ -257,7 +257,7 @@ static void after_token(ek_session_choice *c)
     if (r->end == EK_END_ERROR && r->err == EK_EINVAL && s->req.resume.tokens.len > 0) {
         ek_session_failed(s, c->index, r->err, r->error, EK_OUTCOME_REFUSED);
     } else if (r->end == EK_END_ERROR) {
-        ek_log(EK_LOG_ERROR, "event=failure id=%s reason=\"%s\"", s->id, r->error);
+        ek_log(EK_LOG_ERROR, "event=failure id=%s%s reason=\"%s\"", s->id, s->traced, r->error);
         ek_session_failed(s, c->index, r->err, r->error, EK_OUTCOME_FAILED);
     } else if (r->end == EK_END_CANCELLED) {
         ek_session_failed(s, c->index, EK_ESHUTDOWN, "the server is shutting down", EK_OUTCOME_FAILED);
@@ -378,6 +378,7 @@ static void note_token(ek_session_choice *c)
     if (s->first_token == 0) {
         s->first_token = now;
         ek_histogram_add(&m->first_token, EK_HISTOGRAM_SECONDS, now - s->opened);
+        ek_exemplars_add(&m->traces.first_token, EK_HISTOGRAM_SECONDS, now - s->opened, s->wishes.trace);
     }
     if (c->last_token > 0) ek_histogram_add(&m->token_gap, EK_HISTOGRAM_SECONDS, now - c->last_token);
     c->last_token = now;

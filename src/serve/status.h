@@ -10,6 +10,26 @@ struct ek_server;
 
 /* --- metrics: GET /metrics, Prometheus' text format; names: docs/DEPLOY.md --- */
 
+/* The latest traced request of each bin of a histogram, for OpenMetrics. */
+typedef struct ek_exemplar {
+    char trace[33];
+    double value, time; /* seconds since 1970; 0: none */
+} ek_exemplar;
+
+typedef struct ek_exemplars {
+    ek_exemplar bin[EK_HISTOGRAM_BINS + 1];
+} ek_exemplars;
+
+typedef struct ek_exemplars_of {
+    const char *name; /* of the metric */
+    const ek_exemplars *of;
+} ek_exemplars_of;
+
+/* trace: 32 hex digits, or "" for none. */
+void ek_exemplars_add(ek_exemplars *e, double first, double value, const char *trace);
+/* The text of the format 0.0.4 as one of OpenMetrics, with exemplars. */
+void ek_openmetrics_write(ek_buf *out, const char *text, size_t n, const ek_exemplars_of *of, int n_of);
+
 typedef enum ek_outcome {
     EK_OUTCOME_DONE,
     EK_OUTCOME_REFUSED, /* with a status before anything was generated */
@@ -26,6 +46,9 @@ typedef struct ek_metrics {
 #define METRIC_COUNT(field, name, help) uint64_t field;
 #define METRIC_TIMES(field, name, help) ek_histogram field;
 #include "serve/metrics.def"
+    struct {
+        ek_exemplars prepare, first_token, whole;
+    } traces;
     ek_buf text;      /* of the latest reply */
     double text_made; /* ek_now() */
 } ek_metrics;

@@ -88,6 +88,8 @@ ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x)
     if (role) EK_TRY(read_role(out, role));
     EK_TRY(find_one(&batch, x, "x-evenkeel-batch"));
     if (batch) EK_TRY(read_batch(out, batch));
+    const char *trace = ek_exchange_find(x, "traceparent");
+    if (trace && !ek_exchange_find_nth(x, "traceparent", 1)) (void)ek_http_trace(out->trace, trace);
     for (int i = 0;; i++) {
         const char *cache = ek_exchange_find_nth(x, "cache-control", i);
         if (!cache) break;

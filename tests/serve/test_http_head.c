@@ -206,6 +206,39 @@ static void queries(void **state)
     }
 }
 
+#define TRACE "0af7651916cd43dd8448eb211c80319c"
+
+static void traces(void **state)
+{
+    (void)state;
+    static const char *const good[] = {"00-" TRACE "-b7ad6b7169203331-01", "00-" TRACE "-00000000000000f0-ff",
+                                       "01-" TRACE "-b7ad6b7169203331-01", "cc-" TRACE "-b7ad6b7169203331-01-more"};
+    static const char *const bad[] = {"",
+                                      "00",
+                                      TRACE,
+                                      "00-" TRACE "-b7ad6b7169203331",
+                                      "00-" TRACE "-b7ad6b7169203331-",
+                                      "00-" TRACE "-b7ad6b7169203331-0",
+                                      "00-" TRACE "-b7ad6b7169203331-01-more",
+                                      "00-" TRACE "-b7ad6b7169203331-01x",
+                                      "01-" TRACE "-b7ad6b7169203331-01x",
+                                      "ff-" TRACE "-b7ad6b7169203331-01",
+                                      "0g-" TRACE "-b7ad6b7169203331-01",
+                                      "00-" TRACE "-0000000000000000-01",
+                                      "00-00000000000000000000000000000000-b7ad6b7169203331-01",
+                                      "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+                                      "00-" TRACE "-B7ad6b7169203331-01",
+                                      "00 " TRACE "-b7ad6b7169203331-01",
+                                      "00-" TRACE "-b7ad6b7169203331-0z"};
+    char out[EK_HTTP_TRACE];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        if (!ek_http_trace(out, good[i])) fail_msg("%s", good[i]);
+        assert_string_equal(out, TRACE);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (ek_http_trace(out, bad[i]) || *out) fail_msg("%s", bad[i]);
+}
+
 static void prefixes(void **state)
 {
     (void)state;
@@ -244,6 +277,7 @@ int main(void)
         cmocka_unit_test(chunks),
         cmocka_unit_test(paths),
         cmocka_unit_test(queries),
+        cmocka_unit_test(traces),
         cmocka_unit_test(prefixes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -239,6 +239,33 @@ bool ek_http_path(char *out, ek_span target)
     return true;
 }
 
+/* --- traces --- */
+
+static bool is_hex(const char *s, size_t n, bool nonzero)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        if (!s[i] || !strchr("0123456789abcdef", s[i])) return false;
+        any |= s[i] != '0';
+    }
+    return any || !nonzero;
+}
+
+bool ek_http_trace(char out[EK_HTTP_TRACE], const char *value)
+{
+    enum { VERSION = 2, TRACE = 32, PARENT = 16, FLAGS = 2, LEN = VERSION + TRACE + PARENT + FLAGS + 3 };
+    const char *trace = value + VERSION + 1;
+    *out = '\0';
+    if (strnlen(value, LEN) < LEN || !is_hex(value, VERSION, false) || !strncmp(value, "ff", VERSION)) return false;
+    if (value[VERSION] != '-' || !is_hex(trace, TRACE, true) || trace[TRACE] != '-') return false;
+    const char *parent = trace + TRACE + 1, *flags = parent + PARENT + 1, *rest = flags + FLAGS;
+    if (!is_hex(parent, PARENT, true) || parent[PARENT] != '-' || !is_hex(flags, FLAGS, false)) return false;
+    if (*rest && (!strncmp(value, "00", VERSION) || *rest != '-')) return false; /* later versions may have more */
+    memcpy(out, trace, TRACE);
+    out[TRACE] = '\0';
+    return true;
+}
+
 /* The end of a name or a value of a query. */
 static const char *query_end(const char *p, const char *end, bool name)
 {

@@ -61,6 +61,11 @@ bool ek_http_path(char *out, ek_span target);
  * room - 1 bytes of it and NUL in out. False, and out is "", where there is none, or it is longer or holds NUL. */
 bool ek_http_query(char *out, size_t room, ek_span target, const char *name);
 
+enum { EK_HTTP_TRACE = 33 };
+/* The trace of a header traceparent (W3C Trace Context): 32 hex digits and NUL. False, and out is "", for what is none,
+ * which the standard ignores. */
+bool ek_http_trace(char out[EK_HTTP_TRACE], const char *value);
+
 /* A path below which a proxy passes requests on: /NAME, or several of them, of letters, digits and -._~ each, without a
  * slash at its end. EINVAL otherwise. */
 #define EK_HTTP_MAX_PREFIX 200

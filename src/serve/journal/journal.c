@@ -121,6 +121,7 @@ static void report(ek_journal *j, ek_err err, int64_t lost)
 static void free_item(item *i)
 {
     free((void *)(uintptr_t)i->line.id);
+    free((void *)(uintptr_t)i->line.trace);
     free((void *)(uintptr_t)i->line.api);
     ek_record_fini(&i->line.record);
     free(i);
@@ -274,6 +275,7 @@ static void add_item(batch *b, const ek_journal_line *line)
     i->line.time = ek_unix_now();
     i->line.id = ek_strdup(line->id);
     i->line.api = ek_strdup(line->api);
+    i->line.trace = line->trace ? ek_strdup(line->trace) : NULL;
     /* Per token up to 8 bytes in the line and 4 in the record. */
     b->bytes += 1024 + 12 * (r->prompt.len + r->reply.len) + 32 * (size_t)r->sampling.n_bias;
     if (r->form) b->bytes += 2 * strlen(r->form);
@@ -321,13 +323,14 @@ int64_t ek_journal_lost(ek_journal *j)
     return n;
 }
 
-void ek_journal_turns(ek_journal *j, const char *id, const char *api, ek_turn *const *turns, int n)
+void ek_journal_turns(ek_journal *j, const char *id, const char *api, const char *trace, ek_turn *const *turns, int n)
 {
     batch b = {0};
     for (int i = 0; j && i < n; i++) {
         const ek_turn_result *r = ek_turn_result_of(turns[i]);
         ek_journal_line line = {.id = id,
                                 .api = api,
+                                .trace = *trace ? trace : NULL,
                                 .finish = finish_of(r),
                                 .choice = i,
                                 .n_cached = r->n_cached,

@@ -19,6 +19,7 @@ typedef struct ek_journal_line {
     int64_t lost;         /* above 0: the line only says that so many lines before it could not be written */
     double time;          /* seconds since 1970, when the reply ended */
     const char *id;       /* of the reply; of several choices each has a line */
+    const char *trace;    /* of the request (traceparent); NULL: none */
     const char *api;      /* the path it was asked at */
     const char *model;    /* ek_model_digest */
     const char *numerics; /* ek_model_numerics_id */
@@ -59,9 +60,9 @@ ek_record_mode ek_journal_mode(const ek_journal *j);
  * thread; returns at once. */
 void ek_journal_add(ek_journal *j, const ek_journal_line *line);
 /* The same for all turns of a request, which have ended, choice 0 first: their lines stand together in the file, or
- * none is written. Takes their records. Nothing happens if j is NULL; turns that were never submitted have no line. id
- * of the reply, api: the path of the request. */
-void ek_journal_turns(ek_journal *j, const char *id, const char *api, ek_turn *const *turns, int n);
+ * none is written. trace: "" without. Takes their records. Nothing happens if j is NULL; turns that were never
+ * submitted have no line. id of the reply, api: the path of the request. */
+void ek_journal_turns(ek_journal *j, const char *id, const char *api, const char *trace, ek_turn *const *turns, int n);
 int64_t ek_journal_lost(ek_journal *j); /* lines so far that could not be written or waited in vain; 0 if j is NULL */
 
 /* --- reading --- */

@@ -51,6 +51,7 @@ void ek_journal_line_write(ek_buf *out, const ek_journal_line *l)
     }
     ek_buf_fmt(out, "{\"time\":%.3f", l->time);
     add_text(out, "id", l->id);
+    if (l->trace) add_text(out, "trace", l->trace);
     add_text(out, "api", l->api);
     add_text(out, "model", l->model);
     add_text(out, "numerics", l->numerics);
@@ -223,6 +224,7 @@ static ek_err get_all(ek_journal_line *l, const json_t *o)
     if (!json_is_number(time)) return wrong("time", "a number");
     l->time = json_number_value(time);
     EK_TRY(get_text(&l->id, o, "id"));
+    if (json_object_get(o, "trace")) EK_TRY(get_text(&l->trace, o, "trace"));
     EK_TRY(get_text(&l->api, o, "api"));
     EK_TRY(get_text(&l->model, o, "model"));
     EK_TRY(get_text(&l->numerics, o, "numerics"));
@@ -255,7 +257,7 @@ ek_err ek_journal_line_read(ek_journal_line *l, const char *text, size_t n)
 
 void ek_journal_line_fini(ek_journal_line *l)
 {
-    const char *const texts[] = {l->id, l->api, l->model, l->numerics, l->finish};
+    const char *const texts[] = {l->id, l->trace, l->api, l->model, l->numerics, l->finish};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) free((void *)(uintptr_t)texts[i]);
     ek_record_fini(&l->record);
     *l = (ek_journal_line){0};
