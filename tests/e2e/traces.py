@@ -48,14 +48,15 @@ def taken_over(s, journal):
 
 
 def exemplars(s):
-    s.call("POST", "/v1/chat/completions", PATHS["/v1/chat/completions"], {"content-type": "application/json", "traceparent": f"00-{TRACE}-{SPAN}-01"})
+    other = TRACE[::-1]
+    s.call("POST", "/v1/chat/completions", PATHS["/v1/chat/completions"], {"content-type": "application/json", "traceparent": f"00-{other}-{SPAN}-01"})
     s.wait_idle()
     kind, plain = metrics(s)
     assert kind.startswith("text/plain; version=0.0.4") and " # {" not in plain and "# EOF" not in plain
     kind, text = metrics(s, "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
     assert kind == "application/openmetrics-text; version=1.0.0; charset=utf-8" and text.endswith("\n# EOF\n"), kind
     for name in ("evenkeel_first_token_seconds", "evenkeel_request_seconds", "evenkeel_prepare_seconds"):
-        found = re.findall(rf'^{name}_bucket{{le="([^"]+)"}} \d+ # {{trace_id="{TRACE}"}} (\S+) (\S+)$', text, re.M)
+        found = re.findall(rf'^{name}_bucket{{le="([^"]+)"}} \d+ # {{trace_id="{other}"}} (\S+) (\S+)$', text, re.M)
         assert len(found) == 1, (name, found)
         bound, value, at = found[0]
         assert float(bound) / 2 < float(value) <= float(bound) and float(at) > 1.7e9, found
