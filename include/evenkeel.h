@@ -4,10 +4,13 @@
  * `pkg-config --cflags --libs evenkeel`. docs/LIBRARY.md shows programs.
  *
  * Threads: every function may be called from any thread, several at once, unless its comment says otherwise.
- * Process: the library sets no signal handler, never exits, and writes nothing to standard streams. Two cases end the
- * process with a line on standard error: a broken invariant of the library (abort), and a system without memory for a
- * small allocation.
+ *
+ * Process: the library sets no signal handler, takes no signal on its threads, never exits, and writes nothing to
+ * standard streams. Two cases end the process with a line on standard error: a broken invariant of the library (abort),
+ * and a system without memory for a small allocation.
+ *
  * Errors: nothing aborts on bad input. A call that fails returns a status and sets the message of ek_last_error().
+ *
  * Units: sizes are bytes, times are seconds, positions and counts are tokens. */
 #ifndef EVENKEEL_H
 #define EVENKEEL_H

@@ -269,8 +269,11 @@ void capi_workers_close(capi_workers *w)
 static ek_err start(capi_workers *w)
 {
     const int all = (int)(sizeof w->thread / sizeof *w->thread);
+    sigset_t signals;
     pthread_mutex_lock(&w->lock);
+    capi_signals_off(&signals);
     while (w->n_threads < all && !pthread_create(&w->thread[w->n_threads], NULL, run, w)) w->n_threads++;
+    capi_signals_back(&signals);
     const int n = w->n_threads;
     pthread_mutex_unlock(&w->lock);
     return n > 0 ? EK_OK : ek_fail(EK_EIO, "the system has no thread for chats");

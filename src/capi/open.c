@@ -52,7 +52,10 @@ ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->digesting, NULL);
     capi_workers_init(&e->workers);
+    sigset_t signals;
+    capi_signals_off(&signals);
     const ek_err err = open_engine(e, options);
+    capi_signals_back(&signals);
     if (err) evenkeel_close(e);
     else *out = e;
     return capi_status(err);

@@ -6,6 +6,7 @@
 
 #include <evenkeel.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 
 #include "open/open.h"
@@ -75,6 +76,10 @@ void capi_end(capi_request *r, const evenkeel_event *e);
 /* With the threads' first chat they start; capi_workers_close ends them, when no chat is left. */
 void capi_workers_init(capi_workers *w);
 void capi_workers_close(capi_workers *w);
+
+/* Around the start of threads: signals of the process are the program's business, so its own threads get them. */
+void capi_signals_off(sigset_t *before);
+void capi_signals_back(const sigset_t *before);
 
 /* The event of an error with its sentence: an END of no counts. */
 evenkeel_event capi_error(ek_err err, const char *text);

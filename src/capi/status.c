@@ -45,6 +45,21 @@ evenkeel_event capi_error(ek_err err, const char *text)
                             .status = capi_status(err)};
 }
 
+void capi_signals_off(sigset_t *before)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+                              SIGTRAP, SIGSYS, SIGABRT}; /* of the thread that did it */
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) sigdelset(&all, own[i]);
+    pthread_sigmask(SIG_BLOCK, &all, before);
+}
+
+void capi_signals_back(const sigset_t *before)
+{
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
 /* A library says nothing by itself. */
 __attribute__((constructor)) static void be_quiet(void)
 {

@@ -7,9 +7,13 @@
 
 #include <evenkeel.h>
 #include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/buf.h"
 #include "base/encoding.h"
@@ -313,6 +317,35 @@ static void pictures_are_seen(void **state)
     ek_buf_fini(&body);
 }
 
+static atomic_int n_signals;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_fetch_add(&n_signals, 1);
+}
+
+/* While the program's thread does not want one, no thread of the library takes it. */
+static void signals_are_the_programs(void **state)
+{
+    evenkeel_queue *q;
+    static const char body[] = "{" SAY("Hello") ",\"ignore_eos\":true,\"max_tokens\":200}";
+    sigset_t one;
+    (void)state;
+    signal(SIGUSR1, on_signal);
+    sigemptyset(&one);
+    sigaddset(&one, SIGUSR1);
+    pthread_sigmask(SIG_BLOCK, &one, NULL);
+    assert_int_equal(evenkeel_queue_open(&q, engine), EK_DONE);
+    assert_int_equal(evenkeel_chat(q, body, strlen(body), NULL, NULL), EK_DONE);
+    kill(getpid(), SIGUSR1);
+    for (evenkeel_event *e; (e = evenkeel_next(q, -1));) evenkeel_event_free(e);
+    assert_int_equal(atomic_load(&n_signals), 0);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+    assert_int_equal(atomic_load(&n_signals), 1);
+    evenkeel_queue_close(q);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -325,6 +358,7 @@ int main(void)
         cmocka_unit_test(cancelled_before_it_is_read),
         cmocka_unit_test(a_prompt_as_tokens_is_the_chats),
         cmocka_unit_test(pictures_are_seen),
+        cmocka_unit_test(signals_are_the_programs),
     };
     evenkeel_options o = {.size = sizeof o, .model = "models/pocket", .device = "cpu", .threads = 2, .context = 1024};
     if (evenkeel_open(&engine, &o) != EK_DONE) {

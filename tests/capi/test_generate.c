@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 static evenkeel *engine;
 static const int32_t prompt[] = {2, 105, 2364, 107, 3689, 563};
 enum { N_PROMPT = sizeof prompt / sizeof *prompt, ROOM = 64 };
@@ -135,6 +137,31 @@ static void a_mask_holds(void **state)
     run(&r, &again);
     assert_memory_equal(again.tokens, a.tokens + 9, 11 * sizeof *tokens);
     assert_true(again.end.digest == a.end.digest);
+}
+
+/* One token after another, the same three again and again, and then another one: drafts guess that they go on. */
+static int in_turn(void *arg, const int32_t *tokens, int n, uint64_t *allowed)
+{
+    static const int32_t three[] = {1001, 1002, 1003};
+    const int32_t id = n < 15 ? three[n % 3] : 1500 + n;
+    int *wrong = arg;
+    for (int i = 0; i < n; i++) *wrong += tokens[i] != (i < 15 ? three[i % 3] : 1500 + i);
+    allowed[id / 64] |= (uint64_t)1 << (id % 64);
+    return 1;
+}
+
+static void a_mask_meets_guesses(void **state)
+{
+    answer a;
+    evenkeel_request r = asking();
+    (void)state;
+    int wrong = 0;
+    r.mask = in_turn;
+    r.mask_arg = &wrong;
+    run(&r, &a);
+    assert_int_equal(wrong, 0);
+    assert_int_equal(a.n, 20);
+    for (int i = 0; i < 20; i++) assert_int_equal(a.tokens[i], i < 15 ? 1001 + i % 3 : 1500 + i);
 }
 
 static int nothing(void *arg, const int32_t *tokens, int n, uint64_t *allowed)
@@ -342,10 +369,15 @@ static void nothing_is_written_to_standard_error(void **state)
     assert_int_equal(pipe(ends), 0);
     dup2(ends[1], 2);
     close(ends[1]);
+    ek_log(EK_LOG_ERROR, "nobody asked");
     evenkeel_log(count, NULL);
     const ek_status got = evenkeel_open(&e, &o);
+    ek_log(EK_LOG_WARN, "two\nlines");
+    ek_progress("a thing", 1, 2);
     evenkeel_close(e);
+    const int n = n_lines;
     evenkeel_log(NULL, NULL);
+    ek_log(EK_LOG_WARN, "nobody asks any more");
     o.cache_dir = NULL;
     const ek_status second = evenkeel_open(&e, &o);
     evenkeel_close(e);
@@ -354,6 +386,7 @@ static void nothing_is_written_to_standard_error(void **state)
     assert_int_equal(read(ends[0], text, sizeof text), 0);
     close(ends[0]);
     assert_true(got == EK_DONE || ek_last_error()[0]);
+    assert_true(n >= 1 && n_lines == n);
     assert_int_equal(second, EK_DONE);
 }
 
@@ -363,6 +396,7 @@ int main(void)
         cmocka_unit_test(a_reply_has_its_counts),
         cmocka_unit_test(a_resumed_reply_is_the_same),
         cmocka_unit_test(a_mask_holds),
+        cmocka_unit_test(a_mask_meets_guesses),
         cmocka_unit_test(a_mask_of_nothing_is_an_error),
         cmocka_unit_test(rows_of_logits_are_those_of_the_tokens),
         cmocka_unit_test(the_descriptor_says_when_events_wait),

@@ -21,18 +21,22 @@
 
 enum { FIRST_WORD = 20000 /* ms until it has found its libraries, on a machine that does other things */ };
 
-/* Beside the program or the library, or where an installation has programs that nobody calls by hand. */
+/* Beside the program or the library, or where an installation has programs that nobody calls by hand: behind
+ * PREFIX/bin, PREFIX/lib or PREFIX/lib/TRIPLET. */
 static ek_err find(char *path, size_t room)
 {
-    char self[3072], beside[3200];
+    static const char *const places[] = {"", "../libexec/evenkeel/", "../../libexec/evenkeel/"};
+    char self[3072];
     if (ek_own_folder(self, sizeof self))
         return ek_fail_in(EK_EIO, "no " PROGRAM ", which decodes pictures and sounds");
-    snprintf(beside, sizeof beside, "%s/" PROGRAM, self);
-    snprintf(path, room, "%s", beside);
-    if (access(path, X_OK) == 0) return EK_OK;
-    snprintf(path, room, "%s/../libexec/evenkeel/" PROGRAM, self);
-    if (access(path, X_OK) == 0) return EK_OK;
-    return ek_fail(EK_EIO, "no program that decodes pictures and sounds: neither %s nor %s can be run", beside, path);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        snprintf(path, room, "%s/%s" PROGRAM, self, places[i]);
+        if (access(path, X_OK) == 0) return EK_OK;
+    }
+    return ek_fail(EK_EIO,
+                   "no program that decodes pictures and sounds: neither %s/" PROGRAM
+                   " nor %s/../libexec/evenkeel/" PROGRAM " can be run",
+                   self, self);
 }
 
 static void close_fd(int fd)
