@@ -11,6 +11,8 @@ OPS_OBJS   := $(foreach l,$(OPS_LAYERS),$(call objs,$l))
 # The program has the same objects: hidden names cost nothing where code may lie anywhere.
 LIB_OBJS   := $(foreach l,$(DEPS_capi),$(call objs,$l))
 SO := libevenkeel.so.$(VERSION)
+# With types, which abidiff compares (tools/check/check_abi.sh).
+$(call objs,lib) $(call objs,capi): CFLAGS += -g
 $(LIB_OBJS): PIC := -fPIC
 
 $B/lib/ek_below.a: $(filter-out $B/src/lib/%,$(OPS_OBJS))
