@@ -18,8 +18,8 @@ static void put_root(const ek_turn *t, ek_hash *out, const float *logits)
 /* With as many likely ones as the store keeps, so that it has them for whoever asks for more. */
 static void make_logprobs(ek_logprobs *out, const ek_turn *t, const float *logits, int32_t token)
 {
-    const int most = t->n_vocab < EK_LOGPROBS_MAX ? t->n_vocab : EK_LOGPROBS_MAX;
-    ek_logprobs_of(out, logits, t->n_vocab, token, t->stored.keep ? most : t->opts.n_top);
+    const int all = t->n_vocab < EK_LOGPROBS_MAX ? t->n_vocab : EK_LOGPROBS_MAX;
+    ek_logprobs_of(out, logits, t->n_vocab, token, t->stored.keep ? all : t->opts.n_top);
 }
 
 static ek_logprobs as_asked(const ek_logprobs *all, const ek_turn *t)
