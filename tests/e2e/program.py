@@ -7,7 +7,7 @@ import contextlib, json, os, re, resource, shutil, signal, socket, subprocess, s
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server, tiny_model
-from client import Server
+from client import Server, free_port
 from screen import ON, Skipped, Terminal, plain, run_all, test
 
 PROGRAM, MODEL, ONLY = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3:]
@@ -314,6 +314,13 @@ def ps_lists_what_runs(home):
             if not any(r["running"] for r in rows.values()) or time.time() > until:
                 break
             time.sleep(0.05)
+        # what a container's health check asks needs no folder and no key
+        def ready(port):
+            r = subprocess.run([PROGRAM, "ps", "--ready"], capture_output=True, text=True, timeout=20,
+                               env=env("/nowhere", EVENKEEL_PORT=str(port), XDG_RUNTIME_DIR="/nowhere"))
+            assert r.stdout == r.stderr == "" and r.returncode in (0, 1), r
+            return r.returncode == 0
+        assert soon(lambda: ready(one)) and soon(lambda: ready(two)) and not ready(free_port())
         a, b = rows[f"http://127.0.0.1:{one}"], rows[f"http://127.0.0.1:{two}"]
         assert a["model"] == NAME and b["model"] == "other" and a["context"] == 256 and b["pid"] == other.pid, rows
         assert a["memory_bytes"] > 1e6 and a["clients"] == 0 and a["running"] == 0 and a["device"] == "cpu", a

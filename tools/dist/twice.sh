@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes tarball and packages in two copies of this tree, in folders of different lengths, time zones and masks, and compares the
+# Makes tarball, packages and image in two copies of this tree, in folders of different lengths, time zones and masks, and compares the
 # bytes. Called by make dist-check. Usage: twice.sh [VARIABLE=VALUE of make...]
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -14,7 +14,7 @@ done
 one() { # folder, zone, mask, variables of make
   (umask "$3" && cd "$dir/$1" && TZ=$2 make --no-print-directory -j"$(nproc)" DIST_FETCHED="$dir/fetched" "${@:4}" dist) >"$dir/log" 2>&1 ||
     { tail -n 20 "$dir/log"; exit 1; }
-  (cd "$dir/$1/build/dist" && sha256sum evenkeel-*.tar.xz *.deb)
+  (cd "$dir/$1/build/dist" && sha256sum evenkeel-*.tar.xz *.deb evenkeel-*-oci.tar)
 }
 first=$(one a Etc/UTC 022 "$@") || { echo "$first"; exit 1; }
 second=$(one another/folder Asia/Tokyo 077 "$@") || { echo "$second"; exit 1; }

@@ -7,6 +7,7 @@ DIST_FETCHED ?= $(DIST)/fetched
 DIST_EPOCH = $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),$(shell stat -c %Y CHANGELOG.md))
 DIST_NAME := evenkeel-$(VERSION)-x86_64-linux.tar.xz
 DEB_NAME  := evenkeel_$(VERSION)_amd64.deb
+IMAGE_NAME := evenkeel-$(VERSION)-x86_64-oci.tar
 # Where one can be made.
 DIST_HERE = $(and $(filter x86_64,$(ARCH)),$(filter bookworm,$(shell . /etc/os-release && echo $$VERSION_CODENAME)))
 # What is needed beside a build's packages.
@@ -34,10 +35,10 @@ $(DIST)/evenkeel-decode: $(call objs,helper) $(filter-out %/libraries.o,$(call o
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) -pie $(DIST_LD) -rdynamic -Wl,--exclude-libs,ALL -o $@ -Wl,--start-group $(filter %.o %.a,$^) -Wl,--end-group $(call archives,$(DIST_HELPER))
 
 # Nobody shall publish by mistake what has no kernels for GPUs.
-dist: ## the tarball for x86_64 Linux, packages for Debian, SBOM and SHA-256 (CUDA_ARCHS: all unless given; CUDA=0: none), on Debian 12
+dist: ## the tarball for x86_64 Linux, packages for Debian, an OCI image, SBOM and SHA-256 (CUDA_ARCHS: all unless given; CUDA=0: none), on Debian 12
 	@tools/setup.sh $(DIST_SETUP)
 	$(if $(or $(filter 0,$(CUDA)),$(NVCC)),,@echo "dist: nvcc is not installed; CUDA=0 makes a tarball without kernels for GPUs" >&2; exit 1)
-	@$(MAKE) --no-print-directory $(PARALLEL) $(if $(filter file,$(origin CUDA_ARCHS)),CUDA_ARCHS=all) $(DIST)/$(DIST_NAME) $(DIST)/$(DEB_NAME)
+	@$(MAKE) --no-print-directory $(PARALLEL) $(if $(filter file,$(origin CUDA_ARCHS)),CUDA_ARCHS=all) $(DIST)/$(DIST_NAME) $(DIST)/$(DEB_NAME) $(DIST)/$(IMAGE_NAME)
 
 $(DIST)/$(DIST_NAME): $(DIST)/evenkeel $(DIST)/evenkeel-decode tools/dist/pack.sh tools/dist/layout.sh tools/dist/parts.py tools/dist/parts.tsv tools/manuals.sh deploy/evenkeel.service $(wildcard models/pocket/* models/pocket-drafter/*)
 	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) DIST_FETCHED='$(DIST_FETCHED)' tools/dist/pack.sh $(DIST) $(VERSION) '$(or $(if $(CUDA_ON),$(CUDA_ARCHS)),none)'
@@ -46,7 +47,10 @@ $(DIST)/$(DIST_NAME): $(DIST)/evenkeel $(DIST)/evenkeel-decode tools/dist/pack.s
 $(DIST)/$(DEB_NAME): $(DIST)/$(DIST_NAME) $(DIST)/libevenkeel.so tools/dist/deb.sh $(wildcard tools/dist/deb/* tools/dist/deb/*/* python/evenkeel/* include/* examples/engine/*)
 	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) tools/dist/deb.sh $(DIST) $(VERSION)
 
-dist-check: ## make tarball and packages twice, in folders, time zones and masks that differ: the same bytes
+$(DIST)/$(IMAGE_NAME): $(DIST)/$(DIST_NAME) tools/dist/image.py
+	@SOURCE_DATE_EPOCH=$(DIST_EPOCH) tools/dist/image.py $(DIST) $(VERSION)
+
+dist-check: ## make tarball, packages and image twice, in folders, time zones and masks that differ: the same bytes
 	@tools/dist/twice.sh $(if $(filter 0,$(CUDA)),CUDA=0) $(if $(filter file,$(origin CUDA_ARCHS)),,'CUDA_ARCHS=$(CUDA_ARCHS)')
 
 .PHONY: dist dist-check

@@ -61,12 +61,13 @@ static int connect_to(const ek_running *r, double end)
     return fd;
 }
 
-static bool get(ek_buf *out, const ek_running *r)
+static bool get(ek_buf *out, const ek_running *r, const char *path)
 {
-    static const char ask[] = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    char ask[128];
+    const int asks = snprintf(ask, sizeof ask, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
     double end = ek_now() + LIMIT;
     int fd = connect_to(r, end);
-    bool ok = fd >= 0 && send(fd, ask, sizeof ask - 1, MSG_NOSIGNAL) == (ssize_t)sizeof ask - 1;
+    bool ok = fd >= 0 && send(fd, ask, (size_t)asks, MSG_NOSIGNAL) == asks;
     while (ok) {
         char part[8192];
         ssize_t n = wait_for(fd, POLLIN, end) ? recv(fd, part, sizeof part, 0) : -1;
@@ -109,7 +110,7 @@ void ek_running_ask(ek_running_now *now, const ek_running *r)
 {
     ek_buf text = {0};
     *now = (ek_running_now){.memory = memory_of(r->pid), .connections = -1, .running = -1, .waiting = -1};
-    if (get(&text, r)) {
+    if (get(&text, r, "/metrics")) {
         const char *t = ek_buf_text(&text);
         int all = value_of(t, "evenkeel_connections"); /* this question's own is one of them */
         now->connections = all > 0 ? all - 1 : all;
@@ -117,4 +118,12 @@ void ek_running_ask(ek_running_now *now, const ek_running *r)
         now->waiting = value_of(t, "evenkeel_requests_waiting");
     }
     ek_buf_fini(&text);
+}
+
+bool ek_running_ready(const ek_running *r)
+{
+    ek_buf text = {0};
+    const bool ready = get(&text, r, "/ready");
+    ek_buf_fini(&text);
+    return ready;
 }

@@ -80,6 +80,11 @@ static void print_json(const ek_running *v, int n)
 int ek_cmd_ps(const ek_cli *cli)
 {
     int n;
+    if (cli->ready) {
+        /* By its port: a server in a container may have no folder to write to that it runs. */
+        const ek_running r = {.port = (int)cli->port};
+        return ek_running_ready(&r) ? 0 : 1;
+    }
     ek_running *v = ek_running_list(&n);
     if (cli->json) print_json(v, n);
     else print_table(v, n);

@@ -40,4 +40,7 @@ typedef struct ek_running_now {
 } ek_running_now;
 void ek_running_ask(ek_running_now *now, const ek_running *r);
 
+/* Whether what listens at its host and port answers /ready with 200, within half a second. */
+bool ek_running_ready(const ek_running *r);
+
 #endif
