@@ -4,7 +4,7 @@ streams have to be equal but for ids, times and counts of caches. Standard libra
 usage: replies.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import hashlib, http.client, json, os, re, shutil, signal, sqlite3, subprocess, sys, tempfile, threading, time
+import hashlib, http.client, json, os, re, shutil, signal, socket, sqlite3, subprocess, sys, tempfile, threading, time
 
 from counted import check, closing
 from stored import ASK, MODEL, PROGRAM, SCHEMA, Server, TOOLS, bare, cached, chat, differs, requests
@@ -178,6 +178,43 @@ def forge(folder, change):
     db.close()
 
 
+def on_a_server(cold):
+    """Two processes and a server of Redis' protocol, where this machine has one: what one computed the other answers, also continued."""
+    program = next((p for p in ("redis-server", "valkey-server", "redis-check-rdb") if shutil.which(p)), None)
+    if not program:
+        return
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    folder = tempfile.mkdtemp()
+    start = lambda: subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", folder], executable=shutil.which(program), stdout=subprocess.DEVNULL)
+    redis, url = start(), f"redis://127.0.0.1:{port}"
+    one, two = Server("--cache-shared", url), Server("--cache-shared", url)
+    time.sleep(0.5)
+    bodies = [chat(temperature=1, seed=160 + i, max_tokens=12 + i, logprobs=i % 2 == 0, **({"tools": TOOLS, "tool_choice": "required"} if i == 3 else {})) for i in range(6)]
+    for b in bodies:
+        one.ask(*b)
+    time.sleep(0.5)
+    for i, b in enumerate(bodies):
+        want, got = cold.ask(*b), two.ask(*b)
+        check(f"from the server {i}", cached(got) == "hit" and bare(got[2]) == bare(want[2]), differs(want, got))
+    check("by its own count", two.metrics()['evenkeel_stored_replies_found_total{place="shared"}'] == 6, two.metrics())
+    path, body = bodies[2]
+    want, got = cold.ask(path, {**body, "max_tokens": 40}), two.ask(path, {**body, "max_tokens": 40})
+    check("continued from the server", cached(got) in ("part", "hit") and bare(got[2]) == bare(want[2]), differs(want, got))
+    redis.kill()
+    redis.wait()
+    for i in range(3):
+        b = chat(temperature=1, seed=180 + i, max_tokens=9)
+        begun = time.time()
+        want, got = cold.ask(*b), one.ask(*b)
+        check("without the server: computed", cached(got) == "miss" and bare(got[2]) == bare(want[2]) and time.time() - begun < 5, differs(want, got))
+    for s in (one, two):
+        status, log = s.stop()
+        check("it stops without the server", status == 0, log[-500:])
+    shutil.rmtree(folder)
+
+
 def read_again(cold):
     """A wrong record that is read again for its log-probabilities is dropped, and the reply is computed."""
     def last_token(data, n):
@@ -283,6 +320,7 @@ def main():
     many_at_once(cold, warm)
     no_device(cold)
     on_disk(cold)
+    on_a_server(cold)
     read_again(cold)
     audited(cold)
     device_and_bounds()

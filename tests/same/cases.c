@@ -424,7 +424,7 @@ const same_case cases[] = {
     {"isas", isas, "every instruction set"},
     {"cached", cached, "prefixes that other requests left, of every length"},
     {"continued", continued, "replies that were cut anywhere and go on in another engine"},
-    {"stored", stored, "replies from a store, in memory and on disk, cut and continued, beside drafts"},
+    {"stored", stored, "replies from a store, in memory, on disk and on a server, cut and continued, beside drafts"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
     {"structured", masked_ahead, "plain requests ahead beside masks, penalties and logits, whose draws come later"},
     {"uneven", uneven, "prompts cut by invented times of steps, beside replies, drafts and steps ahead"},

@@ -2,12 +2,16 @@
  * of a reply that never stopped. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "../support/redis.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash/rng.h"
 #include "cases.h"
 #include "../support/files.h"
 #include "replies/disk.h"
+#include "replies/shared.h"
 
 enum { MAX_ROWS = 1500 };
 
@@ -59,28 +63,44 @@ static ek_err take(ek_replies *replies, const ek_reply_key *k, const ek_ask *a, 
     return err;
 }
 
-static ek_err open_store(ek_replies **out, const scene *s, const char *dir)
+/* Where records are kept besides memory: neither, or one of the two. */
+typedef struct home {
+    const char *dir;
+    const redis_server *server;
+} home;
+
+static ek_err open_backend(ek_reply_backend *out, const home *h, int n_vocab)
 {
-    ek_reply_backend disk;
+    const ek_reply_disk_opts d = {.dir = h->dir, .identity = "tests", .n_vocab = n_vocab, .max_bytes = 1e8};
+    if (h->dir) return ek_reply_disk_open(out, &d);
+    const ek_reply_shared_opts r = {.url = h->server->url, .identity = "tests", .n_vocab = n_vocab};
+    EK_TRY(ek_reply_shared_open(out, &r));
+    for (double end = ek_now() + 5; !ek_reply_shared_is_up(out) && ek_now() < end;) usleep(500);
+    return EK_OK;
+}
+
+static ek_err open_store(ek_replies **out, const scene *s, const home *h)
+{
+    ek_reply_backend below;
     const int n_vocab = s->config.vocab_size;
     const ek_replies_opts o = {.identity = "tests", .n_vocab = n_vocab, .max_bytes = 1e8};
-    const ek_reply_disk_opts d = {.dir = dir, .identity = "tests", .n_vocab = n_vocab, .max_bytes = 1e8};
     EK_TRY(ek_replies_open(out, &o));
-    if (!dir) return EK_OK;
-    ek_err err = ek_reply_disk_open(&disk, &d);
+    if (!h->dir && !h->server) return EK_OK;
+    ek_err err = open_backend(&below, h, n_vocab);
     if (err) ek_replies_close(*out);
-    else ek_replies_add(*out, &disk);
+    else ek_replies_add(*out, &below);
     return err;
 }
 
-/* dir: NULL for memory alone; otherwise the store is closed in between. */
-static ek_err run(const scene *s, company *base, const char *dir, check_fn *check, void *arg)
+/* Below memory, the store is closed in between. */
+static ek_err run(const scene *s, company *base, const home *h, check_fn *check, void *arg)
 {
+    const char *name = h->dir ? "stored on disk" : h->server ? "stored on a server" : "stored";
     ek_ask ask[MAX_ASKS];
     int which[MAX_ASKS], cut[MAX_ASKS], n = 0, rows = 0;
     int32_t *tokens[MAX_ASKS] = {0};
     ek_replies *replies;
-    EK_TRY(open_store(&replies, s, dir));
+    EK_TRY(open_store(&replies, s, h));
     for (int i = 0; i < s->n && n < MAX_ASKS; i++) {
         const ek_ask *a = &s->ask[i];
         const ek_trace *want = &base->want[i];
@@ -92,9 +112,9 @@ static ek_err run(const scene *s, company *base, const char *dir, check_fn *chec
         which[n++] = i;
     }
     ek_err err = EK_OK;
-    if (dir) {
+    if (h->dir || h->server) {
         ek_replies_close(replies);
-        EK_TRY(open_store(&replies, s, dir));
+        EK_TRY(open_store(&replies, s, h));
     }
     for (int i = 0; i < n && !err; i++) {
         const ek_ask *a = &s->ask[which[i]];
@@ -103,7 +123,7 @@ static ek_err run(const scene *s, company *base, const char *dir, check_fn *chec
         err = take(replies, &k, a, &base->want[which[i]], cut[i], &ask[i], tokens[i]);
     }
     company c = {.max_requests = 6, .chunk = 5 + (int)(ek_mix64(s->seed) % 90), .draft = EK_DRAFT_NGRAM};
-    if (n && !err) err = run_cached(s, base, c, dir ? "stored on disk" : "stored", ask, which, n, check, arg);
+    if (n && !err) err = run_cached(s, base, c, name, ask, which, n, check, arg);
     for (int i = 0; i < n; i++) free(tokens[i]);
     ek_replies_close(replies);
     return err;
@@ -111,9 +131,13 @@ static ek_err run(const scene *s, company *base, const char *dir, check_fn *chec
 
 ek_err stored(const scene *s, company *base, check_fn *check, void *arg)
 {
-    EK_TRY(run(s, base, NULL, check, arg));
+    redis_server server;
+    EK_TRY(run(s, base, &(home){0}, check, arg));
     char *dir = temp_dir();
-    ek_err err = run(s, base, dir, check, arg);
+    ek_err err = run(s, base, &(home){.dir = dir}, check, arg);
     remove_dir(dir);
+    if (err || !redis_start(&server, NULL)) return err;
+    err = run(s, base, &(home){.server = &server}, check, arg);
+    redis_end(&server);
     return err;
 }

@@ -21,7 +21,7 @@ static void warn(ek_shared *s, const char *why, double rest)
     s->warned = s->warned || !silent;
     pthread_mutex_unlock(&s->lock);
     if (silent || atomic_load(&s->stop)) return;
-    ek_log(EK_LOG_WARN, "shared pages: %s: %s; tried again in %.2g s, and less often while it lasts", s->text, why,
+    ek_log(EK_LOG_WARN, "%s: %s: %s; tried again in %.2g s, and less often while it lasts", s->name, s->text, why,
            rest);
 }
 
@@ -40,7 +40,7 @@ static void say_good(ek_shared *s)
     bool was = s->warned;
     s->warned = false;
     pthread_mutex_unlock(&s->lock);
-    if (was) ek_log(EK_LOG_INFO, "shared pages: %s: connected", s->text);
+    if (was) ek_log(EK_LOG_INFO, "%s: %s: connected", s->name, s->text);
 }
 
 static void shut(ek_shared_connection *l)

@@ -13,6 +13,7 @@
 typedef struct ek_shared {
     ek_shared_url url;
     char text[EK_SHARED_TEXT]; /* of it, for logs */
+    const char *name;          /* what it is for, likewise: "shared pages" */
     char *ca, *cert;
     char space[EK_RECORD_SPACE], *what; /* what pages depend on: its hash, its text */
     ek_kv_layout layout;

@@ -143,6 +143,7 @@ ek_err ek_store_shared_open(ek_store_backend *out, const ek_shared_opts *o, cons
     shared *s = ek_alloc(sizeof *s);
     ek_shared *c = &s->common;
     c->url = url;
+    c->name = "shared pages";
     pthread_mutex_init(&c->lock, NULL);
     ek_shared_url_text(&c->url, c->text);
     if (o->ca) c->ca = ek_strdup(o->ca);

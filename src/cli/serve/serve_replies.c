@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "replies/cassette.h"
 #include "replies/disk.h"
+#include "replies/shared.h"
 
 ek_err ek_serve_check_replies(const ek_cli *cli)
 {
@@ -47,6 +48,20 @@ static ek_err add_disk(ek_replies *r, const ek_cli *cli, const ek_replies_opts *
                                   .max_age = o->max_age};
     EK_TRY(ek_reply_disk_open(&disk, &d));
     ek_replies_add(r, &disk);
+    return EK_OK;
+}
+
+static ek_err add_server(ek_replies *r, const ek_cli *cli, const ek_replies_opts *o)
+{
+    ek_reply_backend server;
+    const ek_reply_shared_opts s = {.url = cli->cache_shared,
+                                    .ca = cli->has.cache_shared_ca ? cli->cache_shared_ca : NULL,
+                                    .cert = cli->has.cache_shared_cert ? cli->cache_shared_cert : NULL,
+                                    .identity = o->identity,
+                                    .n_vocab = o->n_vocab,
+                                    .max_age = o->max_age};
+    EK_TRY(ek_reply_shared_open(&server, &s));
+    ek_replies_add(r, &server);
     return EK_OK;
 }
 
@@ -99,7 +114,9 @@ static ek_err open_store(const ek_cli *cli, ek_opened *m, const char *identity, 
                                   .asks = cli->cache_replies_prompts,
                                   .audit = cli->no_engine ? 0 : cli->audit_replies};
     EK_TRY(ek_replies_open(out, &opts));
-    return cli->has.cache_replies && cli->has.cache_dir && !cli->no_engine ? add_disk(*out, cli, &opts) : EK_OK;
+    if (!cli->has.cache_replies || cli->no_engine) return EK_OK;
+    if (cli->has.cache_dir) EK_TRY(add_disk(*out, cli, &opts));
+    return cli->has.cache_shared ? add_server(*out, cli, &opts) : EK_OK;
 }
 
 ek_err ek_serve_open_replies(ek_replies **out, const ek_cli *cli, ek_opened *m)
