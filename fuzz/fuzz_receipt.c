@@ -1,10 +1,13 @@
 /* Receipts: whatever bytes there are, a statement that is read is written again byte by byte, and an envelope that is
  * read has such a one; no byte of a signed payload can be changed without the signature's notice. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "receipts/canonical.h"
-#include "receipts/receipt.h"
+#include "receipts/log.h"
 
 static void check_statement(const char *text, size_t n)
 {
@@ -53,7 +56,7 @@ static void check_made(const uint8_t *data, size_t n)
     s.ends.context = 1 + data[5];
     ek_receipt_commit(&s, &o, ek_signing_key_public(key), (const char *)data, n);
     ek_buf text = {0};
-    if (ek_receipt_write(&text, &s, &o, key)) __builtin_trap();
+    if (ek_receipt_write(&text, &s, &o, key, NULL)) __builtin_trap();
     ek_receipt r;
     ek_signed how;
     if (ek_receipt_read(&r, text.data, text.len, 0, NULL) || ek_receipt_opens(&r)) __builtin_trap();
@@ -74,12 +77,48 @@ static void check_made(const uint8_t *data, size_t n)
     ek_buf_fini(&text);
 }
 
+/* No checkpoint is signed by nobody. */
+static void check_checkpoint(const char *text, size_t n)
+{
+    size_t size;
+    ek_hash root;
+    bool good;
+    const ek_public_key nobody = {.a = {9}};
+    ek_checkpoint_read(&size, &root, &good, text, n, &nobody);
+    if (good) __builtin_trap();
+}
+
+/* A file that is taken for a log is one when it is read again, with the same root. */
+static void check_log(const char *text, size_t n)
+{
+    char path[40];
+    size_t size[2];
+    ek_hash root[2];
+    const int fd = memfd_create("log", MFD_CLOEXEC);
+    if (fd < 0) return;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (write(fd, text, n) != (ssize_t)n) __builtin_trap();
+    for (int i = 0; i < 2; i++) {
+        ek_receipt_log *l;
+        if (ek_receipt_log_open(&l, path, "", true)) {
+            if (i) __builtin_trap();
+            break;
+        }
+        root[i] = ek_receipt_log_root(l, &size[i]);
+        ek_receipt_log_close(l);
+        if (i && (size[0] != size[1] || !ek_hash_equal(&root[0], &root[1]))) __builtin_trap();
+    }
+    close(fd);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     json_t *v;
     ek_buf again = {0};
     check_statement((const char *)data, n);
     check_envelope((const char *)data, n);
+    check_checkpoint((const char *)data, n);
+    check_log((const char *)data, n);
     if (!ek_canonical_read(&v, (const char *)data, n, 1000)) {
         if (ek_canonical_write(&again, v) || again.len != n || memcmp(again.data, data, n) != 0) __builtin_trap();
         json_decref(v);

@@ -7,7 +7,9 @@
 
 #include "base/alloc.h"
 #include "base/encoding.h"
+#include "base/hash/hash.h"
 #include "receipts/canonical.h"
+#include "receipts/log.h"
 
 ek_hash ek_receipt_rows(const ek_hash *salt, const int32_t *reply, const ek_hash *row, size_t n)
 {
@@ -98,24 +100,62 @@ static void put_opening(ek_buf *out, const ek_opening *o)
     ek_buf_char(out, '}');
 }
 
-ek_err ek_receipt_write(ek_buf *out, const ek_statement *s, const ek_opening *o, const ek_signing_key *key)
+static void put_envelope(ek_buf *out, const void *payload, size_t n, const char *keyid, const uint8_t *sig)
 {
-    ek_buf payload = {0}, message = {0};
+    ek_buf_str(out, "{\"payloadType\":\"" EK_RECEIPT_TYPE "\",\"payload\":\"");
+    ek_base64_encode(out, payload, n);
+    ek_buf_fmt(out, "\",\"signatures\":[{\"keyid\":\"%s\",\"sig\":\"", keyid);
+    ek_base64_encode(out, sig, EK_SIGNATURE);
+    ek_buf_str(out, "\"}]");
+}
+
+ek_err ek_receipt_seal(ek_buf *out, const void *payload, size_t n, const ek_signing_key *key)
+{
+    ek_buf message = {0};
     uint8_t sig[EK_SIGNATURE];
-    ek_statement_write(&payload, s);
-    ek_receipt_message(&message, payload.data, payload.len);
+    ek_receipt_message(&message, payload, n);
     const ek_err err = ek_sign(key, sig, message.data, message.len);
-    if (!err) {
-        ek_buf_str(out, "{\"payloadType\":\"" EK_RECEIPT_TYPE "\",\"payload\":\"");
-        ek_base64_encode(out, payload.data, payload.len);
-        ek_buf_fmt(out, "\",\"signatures\":[{\"keyid\":\"%s\",\"sig\":\"", ek_signing_key_public(key)->id);
-        ek_base64_encode(out, sig, sizeof sig);
-        ek_buf_str(out, "\"}]");
-        if (o) put_opening(out, o);
-        ek_buf_char(out, '}');
-    }
-    ek_buf_fini(&payload), ek_buf_fini(&message);
+    if (!err) put_envelope(out, payload, n, ek_signing_key_public(key)->id, sig);
+    ek_buf_fini(&message);
     return err;
+}
+
+static void hash_envelope(ek_hash *out, const char *text, size_t n)
+{
+    ek_sha256_state s;
+    ek_sha256_init(&s);
+    ek_sha256_add(&s, text, n);
+    ek_sha256_add(&s, "}", 1);
+    ek_sha256_end_bytes(&s, out->h);
+}
+
+void ek_receipt_entry(ek_hash *out, const ek_receipt *r)
+{
+    ek_buf text = {0};
+    put_envelope(&text, r->payload.data, r->payload.len, r->signature[0].keyid, r->signature[0].sig);
+    hash_envelope(out, text.data, text.len);
+    ek_buf_fini(&text);
+}
+
+ek_err ek_receipt_write(ek_buf *out, const ek_statement *s, const ek_opening *o, const ek_signing_key *key,
+                        struct ek_receipt_log *log)
+{
+    ek_buf payload = {0};
+    ek_hash entry;
+    size_t index = 0;
+    const size_t from = out->len;
+    ek_statement_write(&payload, s);
+    ek_err err = ek_receipt_seal(out, payload.data, payload.len, key);
+    ek_buf_fini(&payload);
+    if (!err && log) {
+        hash_envelope(&entry, out->data + from, out->len - from);
+        err = ek_receipt_log_add(log, &entry, NULL, &index);
+    }
+    if (err) return err;
+    if (o) put_opening(out, o);
+    if (log) ek_buf_fmt(out, ",\"log\":{\"origin\":\"%s\",\"index\":%zu}", ek_receipt_log_origin(log), index);
+    ek_buf_char(out, '}');
+    return EK_OK;
 }
 
 /* --- checking --- */

@@ -48,8 +48,15 @@ typedef struct ek_receipt {
 /* Fills in s's commitments and lengths of what o opens, its key, and the rows' root; text: what the reply's tokens
  * spell. Linear in the tokens. */
 void ek_receipt_commit(ek_statement *s, const ek_opening *o, const ek_public_key *key, const char *text, size_t n_text);
-/* Appends the envelope of s with its opening (NULL: without), and no newline. EINTERNAL if it cannot be signed. */
-ek_err ek_receipt_write(ek_buf *out, const ek_statement *s, const ek_opening *o, const ek_signing_key *key);
+struct ek_receipt_log;
+/* Appends the envelope of s with its opening (NULL: without), and no newline. With a log (NULL: none) its entry is
+ * written first. EINTERNAL if it cannot be signed, EIO if the log has no room. */
+ek_err ek_receipt_write(ek_buf *out, const ek_statement *s, const ek_opening *o, const ek_signing_key *key,
+                        struct ek_receipt_log *log);
+/* What a log has of r: the SHA-256 of its envelope with the first signature, in the form above, as it is written. */
+void ek_receipt_entry(ek_hash *out, const ek_receipt *r);
+/* Appends such an envelope of a payload: without the brace that closes it. EINTERNAL. */
+ek_err ek_receipt_seal(ek_buf *out, const void *payload, size_t n, const ek_signing_key *key);
 
 /* Reads receipt i of a JSON text: an envelope, a list of them, or a reply or a record of the server that has some at
  * evenkeel.receipt, receipt or response.evenkeel.receipt. *n_receipts (may be NULL): how many there are. EFORMAT with

@@ -1,7 +1,9 @@
 #include "receipts/tree.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/err.h"
 #include "base/hash/hash.h"
 
@@ -161,13 +163,57 @@ ek_hash ek_tree_edge_root(const ek_tree_edge *t)
     return h;
 }
 
-int ek_tree_path(ek_hash path[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t i)
+void ek_tree_grow(ek_tree *t, const ek_hash *leaf)
+{
+    ek_hash h = *leaf;
+    for (int b = 0;; b++) {
+        if (t->count[b] == t->room[b]) {
+            t->room[b] = t->room[b] ? 2 * t->room[b] : 4;
+            t->level[b] = ek_realloc(t->level[b], t->room[b] * sizeof *t->level[b]);
+        }
+        t->level[b][t->count[b]++] = h;
+        if (t->count[b] % 2) break;
+        h = join(&t->level[b][t->count[b] - 2], &t->level[b][t->count[b] - 1]);
+    }
+    t->n++;
+}
+
+void ek_tree_fini(ek_tree *t)
+{
+    for (int b = 0; b < EK_PATH_MAX; b++) free(t->level[b]);
+    *t = (ek_tree){0};
+}
+
+/* Over leaves [at, at + n), where at is a multiple of the smallest power of two that is not below n. */
+static ek_hash range_root(const ek_tree *t, size_t at, size_t n)
+{
+    if ((n & (n - 1)) == 0) {
+        int b = 0;
+        while ((size_t)1 << b < n) b++;
+        return t->level[b][at >> b];
+    }
+    const size_t k = left_of(n);
+    const ek_hash left = range_root(t, at, k), right = range_root(t, at + k, n - k);
+    return join(&left, &right);
+}
+
+ek_hash ek_tree_first(const ek_tree *t, size_t n)
+{
+    return n > 0 ? range_root(t, 0, n) : ek_tree_root(NULL, 0);
+}
+
+static int path_in(ek_hash path[EK_PATH_MAX], const ek_tree *t, size_t at, size_t n, size_t i)
 {
     if (n < 2) return 0;
     const size_t k = left_of(n);
-    const int m = i < k ? ek_tree_path(path, leaf, k, i) : ek_tree_path(path, leaf + k, n - k, i - k);
-    path[m] = i < k ? ek_tree_root(leaf + k, n - k) : ek_tree_root(leaf, k);
+    const int m = i < k ? path_in(path, t, at, k, i) : path_in(path, t, at + k, n - k, i - k);
+    path[m] = i < k ? range_root(t, at + k, n - k) : range_root(t, at, k);
     return m + 1;
+}
+
+int ek_tree_path(ek_hash path[EK_PATH_MAX], const ek_tree *t, size_t n, size_t i)
+{
+    return path_in(path, t, 0, n, i);
 }
 
 /* RFC 9162 2.1.3.2 */
@@ -190,28 +236,28 @@ bool ek_tree_has(const ek_hash *root, size_t n, size_t i, const ek_hash *leaf, c
 }
 
 /* RFC 9162 2.1.4.1; whole: the older tree is all of these leaves' own subtree. */
-static int subproof(ek_hash *proof, const ek_hash *leaf, size_t n, size_t m, bool whole)
+static int subproof(ek_hash *proof, const ek_tree *t, size_t at, size_t n, size_t m, bool whole)
 {
     if (m == n) {
         if (whole) return 0;
-        proof[0] = ek_tree_root(leaf, n);
+        proof[0] = range_root(t, at, n);
         return 1;
     }
     const size_t k = left_of(n);
     int p;
     if (m <= k) {
-        p = subproof(proof, leaf, k, m, whole);
-        proof[p] = ek_tree_root(leaf + k, n - k);
+        p = subproof(proof, t, at, k, m, whole);
+        proof[p] = range_root(t, at + k, n - k);
     } else {
-        p = subproof(proof, leaf + k, n - k, m - k, false);
-        proof[p] = ek_tree_root(leaf, k);
+        p = subproof(proof, t, at + k, n - k, m - k, false);
+        proof[p] = range_root(t, at, k);
     }
     return p + 1;
 }
 
-int ek_tree_consistency(ek_hash proof[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t m)
+int ek_tree_consistency(ek_hash proof[EK_PATH_MAX], const ek_tree *t, size_t n, size_t m)
 {
-    return m == 0 || m == n ? 0 : subproof(proof, leaf, n, m, true);
+    return m == 0 || m == n ? 0 : subproof(proof, t, 0, n, m, true);
 }
 
 /* RFC 9162 2.1.4.2 */

@@ -29,16 +29,28 @@ void ek_row_root(ek_hash *out, const float *logits, int n, ek_pool *pool);
 ek_hash ek_tree_leaf(const void *entry, size_t n);
 /* The root over n leaves. */
 ek_hash ek_tree_root(const ek_hash *leaf, size_t n);
-/* The path of leaf i < n, from its neighbour up; returns the number of hashes. */
-int ek_tree_path(ek_hash path[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t i);
+/* A tree that grows and keeps every whole subtree, 64 bytes per leaf, so that a path takes no more hashes than the
+ * square of the tree's depth. Zero-initialise; ek_tree_fini when done. */
+typedef struct ek_tree {
+    size_t n;
+    ek_hash *level[EK_PATH_MAX]; /* [b]: roots of 2^b leaves each */
+    size_t count[EK_PATH_MAX], room[EK_PATH_MAX];
+} ek_tree;
+
+void ek_tree_grow(ek_tree *t, const ek_hash *leaf);
+void ek_tree_fini(ek_tree *t);
+ek_hash ek_tree_first(const ek_tree *t, size_t n); /* the root over the first n <= t->n leaves */
+/* The path of leaf i in the tree of the first n, i < n, from its neighbour up; returns the number of hashes. */
+int ek_tree_path(ek_hash path[EK_PATH_MAX], const ek_tree *t, size_t n, size_t i);
 /* Whether the path leads from leaf i of n to root. */
 bool ek_tree_has(const ek_hash *root, size_t n, size_t i, const ek_hash *leaf, const ek_hash *path, int n_path);
-/* The proof that the first m leaves, m <= n, are those of an older tree; returns the number of hashes. */
-int ek_tree_consistency(ek_hash proof[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t m);
+/* The proof that the tree of the first m leaves is the beginning of that of the first n, m <= n; returns the number of
+ * hashes. */
+int ek_tree_consistency(ek_hash proof[EK_PATH_MAX], const ek_tree *t, size_t n, size_t m);
 /* Whether the proof leads from the root of m to that of n entries. */
 bool ek_tree_extends(const ek_hash *older, size_t m, const ek_hash *newer, size_t n, const ek_hash *proof, int n_proof);
 
-/* A tree that grows by entries and keeps its right edge alone. Zero-initialise. */
+/* The same with its right edge alone. Zero-initialise. */
 typedef struct ek_tree_edge {
     uint64_t n;
     ek_hash at[64]; /* of bit b of n: the root of the 2^b leaves there */

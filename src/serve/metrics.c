@@ -217,6 +217,17 @@ static void put_replies(ek_buf *b, const ek_server *s)
     gauge(b, "evenkeel_stored_reply_bytes", "Memory of stored replies.", (double)r.bytes);
 }
 
+static void put_log(ek_buf *b, const ek_server *s)
+{
+    char root[65];
+    if (!ek_receipts_logs(s)) return;
+    gauge(b, "evenkeel_receipts_log_entries", "Entries of the log of receipts.", (double)ek_receipts_log_size(s));
+    const size_t size = ek_receipts_root(s, root);
+    if (size == 0) return;
+    head(b, "evenkeel_receipts_log_root", "gauge", "The latest root of that log, and its entries.");
+    ek_buf_fmt(b, "evenkeel_receipts_log_root{root=\"%s\"} %zu\n", root, size);
+}
+
 static void put_label(ek_buf *b, const char *s)
 {
     for (; *s; s++) {
@@ -256,6 +267,7 @@ static void write_text(ek_buf *b, const ek_server *s)
     put_server(b, s);
     put_events(b, s);
     put_replies(b, s);
+    put_log(b, s);
     put_aliases(b, s, &st);
 }
 

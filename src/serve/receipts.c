@@ -108,6 +108,7 @@ static ek_err write_one(const ek_server *server, ek_buf *out, const ek_receipt_o
     snprintf(s.reply.finish, sizeof s.reply.finish, "%s", finish);
     snprintf(s.nonce, sizeof s.nonce, "%s", of->req->nonce);
     ek_statement_time(s.time, ek_unix_time());
+    if (k->log) s.log = (char *)(uintptr_t)ek_receipt_log_origin(k->log);
     state_options(&s, server, of, i, prompt);
     ek_buf text = {0};
     for (size_t t = 0; t < r->tokens.len; t++) {
@@ -117,7 +118,7 @@ static ek_err write_one(const ek_server *server, ek_buf *out, const ek_receipt_o
     }
     o.part = parts_of(prompt);
     ek_receipt_commit(&s, &o, ek_signing_key_public(of->key), ek_buf_text(&text), text.len);
-    const ek_err err = ek_receipt_write(out, &s, &o, of->key);
+    const ek_err err = ek_receipt_write(out, &s, &o, of->key, k->log);
     ek_buf_fini(&text);
     free(o.part);
     free(s.sampling.bias);

@@ -11,6 +11,13 @@ void ek_receipts_close(ek_server *s);
 /* Reads the file of the key again; replies that run keep theirs. */
 void ek_receipts_reload(ek_server *s);
 
+/* Whether a reply may begin that is to have one: EIO where the log has no room. */
+ek_err ek_receipts_ready(const ek_server *s);
+bool ek_receipts_logs(const ek_server *s);
+size_t ek_receipts_log_size(const ek_server *s); /* entries */
+/* The latest root that was written and said, over so many entries; 0: none. */
+size_t ek_receipts_root(const ek_server *s, char root[65]);
+void ek_receipts_tick(ek_server *s); /* once an hour the log gets its root */
 /* The key with which a reply begins; valid until ek_receipts_close. */
 const ek_signing_key *ek_receipts_key(const ek_server *s);
 
@@ -31,7 +38,8 @@ ek_err ek_receipts_write(const ek_server *s, ek_buf *out, const ek_receipt_of *o
 
 /* Keeps a text to be read by the owner as GET /v1/receipts/ID; taken over. Event thread, as the next. */
 void ek_receipts_keep(ek_server *s, uint64_t owner, const char *id, ek_buf *text);
-void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id); /* ID, or keys: the public keys as a JWK set */
+void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id); /* ID; keys: the public
+                                                                            keys as a JWK set; or log/consistency */
 uint64_t ek_receipts_count(const ek_server *s);                     /* made so far */
 
 #endif

@@ -1,15 +1,27 @@
 /* A server's keys, and the receipts that can be read once more. Event thread. */
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/encoding.h"
+#include "base/hash/hash.h"
 #include "base/log.h"
 #include "serve/receipts_state.h"
 #include "serve/routes.h"
 
-enum { MAX_KEPT = 4096, MAX_BYTES = 64 << 20 };
+enum { MAX_KEPT = 4096, MAX_BYTES = 64 << 20, HOUR = 3600 };
+
+static ek_err open_log(ek_receipts *k, const char *path)
+{
+    char origin[64];
+    snprintf(origin, sizeof origin, "evenkeel/%.16s", ek_signing_key_public(k->keys->key)->id);
+    EK_TRY(ek_receipt_log_open(&k->log, path, origin, false));
+    k->hour = ek_unix_time() / HOUR;
+    return EK_OK;
+}
 
 ek_err ek_receipts_open(ek_server *s, const ek_server_opts *o)
 {
@@ -23,6 +35,7 @@ ek_err ek_receipts_open(ek_server *s, const ek_server_opts *o)
     k->keys = ek_alloc(sizeof *k->keys);
     *k->keys = (ek_server_key){.key = key, .from = ek_unix_time()};
     s->receipts = k;
+    if (o->receipt_log) EK_TRY(open_log(k, o->receipt_log));
     ek_log(EK_LOG_INFO, "event=receipts key=%s weights=%s", ek_signing_key_public(key)->id, k->weights);
     return EK_OK;
 }
@@ -40,10 +53,81 @@ static void drop_oldest(ek_receipts *k)
     free(r);
 }
 
+/* --- the root of an hour --- */
+
+static void mark(ek_receipts *k)
+{
+    k->mark_err = ek_receipt_log_mark(k->log, ek_unix_time(), &k->marked, &k->root);
+    if (k->mark_err) snprintf(k->mark_why, sizeof k->mark_why, "%s", ek_err_text());
+}
+
+static void say_mark(const ek_receipts *k)
+{
+    char root[65];
+    ek_hash_text(root, &k->root);
+    if (k->mark_err) ek_log(EK_LOG_ERROR, "event=receipts_root_failed reason=\"%s\"", k->mark_why);
+    else if (k->marked > 0)
+        ek_log(EK_LOG_INFO, "event=receipts_root origin=%s size=%zu root=%s", ek_receipt_log_origin(k->log), k->marked,
+               root);
+}
+
+static ek_receipts *of_job(ek_job *j)
+{
+    return (ek_receipts *)(void *)((char *)j - offsetof(ek_receipts, marking));
+}
+
+static void run_mark(ek_job *j)
+{
+    mark(of_job(j));
+}
+
+static void mark_done(ek_job *j)
+{
+    of_job(j)->marks = false;
+    say_mark(of_job(j));
+}
+
+/* A disk may take its time to sync. */
+void ek_receipts_tick(ek_server *s)
+{
+    ek_receipts *k = s->receipts;
+    if (!k || !k->log || k->marks || k->hour == ek_unix_time() / HOUR) return;
+    k->hour = ek_unix_time() / HOUR;
+    if (ek_receipt_log_size(k->log) == k->marked) return;
+    k->marks = true;
+    k->marking = (ek_job){.run = run_mark, .done = mark_done, .large = true};
+    ek_workers_add_always(s->workers, &k->marking);
+}
+
+ek_err ek_receipts_ready(const ek_server *s)
+{
+    return s->receipts && s->receipts->log ? ek_receipt_log_ready(s->receipts->log) : EK_OK;
+}
+
+bool ek_receipts_logs(const ek_server *s)
+{
+    return s->receipts && s->receipts->log;
+}
+
+size_t ek_receipts_root(const ek_server *s, char root[65])
+{
+    const ek_receipts *k = s->receipts;
+    if (!k || !k->log || k->marks) return 0;
+    ek_hash_text(root, &k->root);
+    return k->marked;
+}
+
+size_t ek_receipts_log_size(const ek_server *s)
+{
+    return ek_receipts_logs(s) ? ek_receipt_log_size(s->receipts->log) : 0;
+}
+
 void ek_receipts_close(ek_server *s)
 {
     ek_receipts *k = s->receipts;
     if (!k) return;
+    if (k->log) mark(k), say_mark(k);
+    ek_receipt_log_close(k->log);
     while (k->oldest) drop_oldest(k);
     for (ek_server_key *key; (key = k->keys) != NULL;) {
         k->keys = key->older;
@@ -53,6 +137,28 @@ void ek_receipts_close(ek_server *s)
     free(k->key_file);
     free(k);
     s->receipts = NULL;
+}
+
+/* An entry in which the old key signs the new one: who trusts the old one can follow. */
+static ek_err log_rotation(ek_receipts *k, const ek_signing_key *key)
+{
+    char when[EK_STATEMENT_TIME];
+    size_t index;
+    ek_hash entry;
+    ek_buf payload = {0}, text = {0};
+    const ek_public_key *next = ek_signing_key_public(key);
+    ek_statement_time(when, ek_unix_time());
+    ek_buf_fmt(&payload,
+               "{\"_type\":\"urn:evenkeel:rotation:1\",\"from\":\"%s\",\"time\":\"%s\",\"to\":\"%s\",\"x\":\"",
+               ek_signing_key_public(k->keys->key)->id, when, next->id);
+    ek_base64_encode(&payload, next->a, sizeof next->a);
+    ek_buf_str(&payload, "\"}");
+    ek_err err = ek_receipt_seal(&text, payload.data, payload.len, k->keys->key);
+    ek_buf_char(&text, '}');
+    ek_sha256(entry.h, text.data, text.len);
+    if (!err) err = ek_receipt_log_add(k->log, &entry, ek_buf_text(&text), &index);
+    ek_buf_fini(&payload), ek_buf_fini(&text);
+    return err;
 }
 
 void ek_receipts_reload(ek_server *s)
@@ -65,6 +171,11 @@ void ek_receipts_reload(ek_server *s)
         return;
     }
     if (!strcmp(ek_signing_key_public(key)->id, ek_signing_key_public(k->keys->key)->id)) {
+        ek_signing_key_close(key);
+        return;
+    }
+    if (k->log && log_rotation(k, key)) {
+        ek_log(EK_LOG_ERROR, "event=receipts_key_stays reason=\"%s\"", ek_err_text());
         ek_signing_key_close(key);
         return;
     }
@@ -132,27 +243,76 @@ static void put_keys(ek_buf *out, const ek_receipts *k)
     ek_buf_str(out, "]}");
 }
 
+/* A number of the query; 0 where there is none. */
+static bool number_of(ek_exchange *x, const char *name, size_t *out)
+{
+    char text[24], *end;
+    *out = 0;
+    if (!ek_exchange_query(x, name, text, sizeof text)) return true;
+    if (text[0] < '0' || text[0] > '9') return false;
+    *out = (size_t)strtoull(text, &end, 10);
+    return !*end && strlen(text) < 16;
+}
+
+/* Copies a text of receipts; each gets its path into the log behind its place there. What a client writes stands in
+ * texts, where a quote is escaped: no other place looks like that. */
+static ek_err put_proven(ek_buf *out, const ek_receipts *k, const char *text, size_t size)
+{
+    ek_buf mark = {0};
+    ek_err err = EK_OK;
+    ek_buf_fmt(&mark, ",\"log\":{\"origin\":\"%s\",\"index\":", ek_receipt_log_origin(k->log));
+    for (const char *at; !err && (at = strstr(text, ek_buf_text(&mark))) != NULL;) {
+        char *end;
+        const size_t index = (size_t)strtoull(at + mark.len, &end, 10);
+        ek_buf_add(out, text, (size_t)(end - text));
+        ek_buf_char(out, ',');
+        err = ek_receipt_log_prove(out, k->log, index, size, k->keys->key);
+        text = end;
+    }
+    ek_buf_str(out, text);
+    ek_buf_fini(&mark);
+    return err;
+}
+
+static ek_err put_log(ek_buf *out, const ek_receipts *k, ek_exchange *x, const char *what)
+{
+    size_t from, to;
+    if (!k->log) return ek_fail(EK_ENOTFOUND, "this server keeps no log of receipts (--receipts-log)");
+    if (!number_of(x, "from", &from) || !number_of(x, "to", &to))
+        return ek_fail(EK_EINVAL, "from and to: numbers of entries are needed");
+    if (strcmp(what, "log/consistency")) return ek_fail(EK_ENOTFOUND, "there is no receipt %.80s here", what);
+    ek_buf_char(out, '{');
+    EK_TRY(ek_receipt_log_extends(out, k->log, from, to, k->keys->key));
+    ek_buf_char(out, '}');
+    return EK_OK;
+}
+
+static ek_err put_kept(ek_buf *out, const ek_server *s, ek_exchange *x, const char *id)
+{
+    const ek_receipts *k = s->receipts;
+    const uint64_t owner = ek_route_owner(s, x);
+    const ek_kept_receipt *r = k->newest;
+    size_t size;
+    while (r && (r->owner != owner || strcmp(r->id, id))) r = r->next;
+    if (!r) return ek_fail(EK_ENOTFOUND, "there is no receipt %.80s here", id);
+    if (!number_of(x, "size", &size)) return ek_fail(EK_EINVAL, "size: a number of entries is needed");
+    if (k->log) return put_proven(out, k, ek_buf_text(&r->text), size);
+    ek_buf_add(out, r->text.data, r->text.len);
+    return EK_OK;
+}
+
 void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id)
 {
     const ek_receipts *k = s->receipts;
     ek_buf text = {0};
+    ek_err err = EK_OK;
     if (!k) {
         ek_route_missing(s, x, "this server signs no receipts (--receipts)");
         return;
     }
-    if (!strcmp(id, "keys")) {
-        put_keys(&text, k);
-        ek_reply_json(x, 200, &text);
-        ek_buf_fini(&text);
-        return;
-    }
-    const uint64_t owner = ek_route_owner(s, x);
-    const ek_kept_receipt *r = k->newest;
-    while (r && (r->owner != owner || strcmp(r->id, id))) r = r->next;
-    if (r) {
-        ek_reply_json(x, 200, &r->text);
-        return;
-    }
-    ek_fail(EK_ENOTFOUND, "there is no receipt %.80s here", id);
-    ek_reply_failure(x, ek_route_form(s, x), EK_ENOTFOUND, "id", NULL);
+    if (!strcmp(id, "keys")) put_keys(&text, k);
+    else err = strncmp(id, "log/", 4) ? put_kept(&text, s, x, id) : put_log(&text, k, x, id);
+    if (err) ek_reply_failure(x, ek_route_form(s, x), err, err == EK_ENOTFOUND ? "id" : NULL, NULL);
+    else ek_reply_json(x, 200, &text);
+    ek_buf_fini(&text);
 }

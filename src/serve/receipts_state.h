@@ -2,6 +2,7 @@
 #ifndef EK_SERVE_RECEIPTS_STATE_H
 #define EK_SERVE_RECEIPTS_STATE_H
 
+#include "receipts/log.h"
 #include "serve/receipts.h"
 
 /* Texts that can be read once more, the newest first. */
@@ -27,6 +28,14 @@ struct ek_receipts {
     int n_kept;
     size_t kept_bytes;
     uint64_t made;
+    ek_receipt_log *log; /* NULL: none */
+    ek_job marking;      /* writes the root of an hour, while `marks` */
+    bool marks;
+    int64_t hour; /* of the last one */
+    size_t marked;
+    ek_hash root; /* over the first `marked` */
+    ek_err mark_err;
+    char mark_why[200];
 };
 
 #endif

@@ -56,6 +56,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
     ek_supervised_tick(s);
     ek_sessions_tick(s);
     ek_audits_tick(s);
+    ek_receipts_tick(s);
     ek_background_tick(s);
     note_memory(s);
     if (s->n_signals == 0) return;

@@ -261,7 +261,8 @@ static void on_prepared(void *user, ek_prepared *p)
         if (*ignored) ek_log(EK_LOG_INFO, "event=ignored_keywords id=%s keywords=\"%.4000s\"", s->id, ignored);
         s->prompt = p->prompt;
         p->prompt = (ek_turn_prompt){0};
-        err = begin_turns(s);
+        err = s->receipt_key ? ek_receipts_ready(s->server) : EK_OK;
+        if (!err) err = begin_turns(s);
         const char *named = s->req.resume.tokens.len > 0 ? "evenkeel.resume" : s->dialect->prompt_param;
         if (err) param = err == EK_ETOOLONG || err == EK_EINVAL ? named : NULL;
     }

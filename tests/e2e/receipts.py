@@ -468,12 +468,70 @@ def another_model_or_arithmetic_is_found():
     expects("the same weights, other suppressed tokens", 1, {"model": "ok", "tokenizer": "wrong"}, verify(r))
 
 
+def a_log_has_every_receipt():
+    log = os.path.join(DIR.name, "log")
+    options = ("--model", MODEL, "--threads", 1, "--receipts", KEY, "--receipts-log", log)
+    ask = {"messages": ASK, "max_tokens": 3, "temperature": 0, "evenkeel": wishes()}
+
+    def entries():
+        lines = open(log).read().splitlines()
+        for before, line in zip(lines, lines[1:]):
+            check("a line names the one before it", json.loads(line)["prev"] == sha(before.encode()).hex())
+        return [json.loads(line) for line in lines[1:]]
+
+    def root(n):
+        return merkle([sha(b"\0", bytes.fromhex(e["entry"])) for e in entries() if "entry" in e][:n]).hex()
+
+    def by_id(s, head, more=""):
+        return s.call("GET", f"/v1/receipts/{head['x-evenkeel-receipt']}{more}")[2]
+
+    with Server(PROGRAM, *options) as s:
+        heads = [s.call("POST", "/v1/chat/completions", ask)[1] for _ in range(3)]
+        streamed(s, "/v1/chat/completions", {**ask, "n": 2})
+        check("five entries", len(entries()) == 5 and os.stat(log).st_mode & 0o777 == 0o600, entries())
+        first = by_id(s, heads[0])
+        check("the root over them", first["log"]["root"] == root(5) and first["log"]["size"] == 5, first["log"])
+        kept = write("kept", first["log"]["checkpoint"])
+        expects("by its own checkpoint", 0, {"log": "ok", "signature": "ok"}, verify(first, model=None))
+        expects("without a path", 2, {"log": "cannot"}, verify(found(s.chat(ask))[0], "--checkpoint", kept, model=None))
+        for more in ("?size=9", "?size=x", "?size=-1"):
+            check(f"refused: {more}", s.call("GET", f"/v1/receipts/{heads[0]['x-evenkeel-receipt']}{more}")[0] == 400)
+        refused = subprocess.run([PROGRAM, "serve", "--port", "0", *map(str, options)], capture_output=True, text=True)
+        check("one process writes", refused.returncode == 1 and "another process" in refused.stderr, refused.stderr)
+        check("metrics", s.metrics()["evenkeel_receipts_log_entries"] == 6)
+    check("the end has a root", entries()[-1].get("root") == root(6), entries()[-1])
+    with open(log, "a") as f:
+        f.write('{"entry":"00')  # a process that was killed within a line
+    with Server(PROGRAM, *options) as s:
+        head = s.call("POST", "/v1/chat/completions", ask)[1]
+        late = by_id(s, head)
+        check("it goes on", late["log"]["index"] == 6 and late["log"]["root"] == root(7), late["log"])
+        expects("a kept checkpoint of more entries", 0, {"log": "ok"}, verify(late, "--checkpoint", write("now", late["log"]["checkpoint"]), model=None))
+        expects("one from before", 1, {"log": "wrong"}, verify(late, "--checkpoint", kept, model=None))
+        status, _, proof = s.call("GET", "/v1/receipts/log/consistency?from=5")
+        check("consistency", status == 200 and (proof["from"], proof["to"]) == (5, 7) and proof["proof"], proof)
+        old = open(KEY).read(), open(KEY + ".pub").read()
+        os.unlink(KEY), os.unlink(KEY + ".pub")
+        evenkeel("receipts", "key", KEY)
+        s.process.send_signal(1)
+        assert s.says("event=receipts_key ")
+        note = [e for e in entries() if "rotation" in e]
+        check("the old key signs the new one", len(note) == 1 and signature_holds(note[0]["rotation"], write("old.pub", old[1])), note)
+        for path, text in zip((KEY, KEY + ".pub"), old):
+            open(path, "w").write(text)
+    check("receipts log", evenkeel("receipts", "log", log).strip().endswith(f"8 entries, root {root(8)}"))
+    lines = open(log).read().splitlines(True)
+    for name, text in (("removed", lines[:2] + lines[3:]), ("swapped", [lines[0], lines[2], lines[1], *lines[3:]]), ("twice", lines[:2] + lines[1:])):
+        check(f"an entry {name}", "line" in subprocess.run([PROGRAM, "receipts", "log", write("bad", "".join(text))], capture_output=True, text=True).stderr)
+    os.chmod(DIR.name, 0o700)
+
+
 evenkeel("receipts", "key", KEY)
 with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cache-replies", "1M") as s:
     for test in (every_api_signs, a_statement_says_who_gave_the_seed, a_stored_reply_has_a_receipt, nothing_is_signed_unasked,
                  the_weights_are_sha256sum_s, a_new_key_signs_after_a_hangup):
         run(test, s)
 for test in (owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
-             another_model_or_arithmetic_is_found):
+             another_model_or_arithmetic_is_found, a_log_has_every_receipt):
     run(test)
 sys.exit(closing())

@@ -61,7 +61,7 @@ static char *receipt(const ek_signing_key *k)
     ek_buf out = {0};
     const ek_opening o = opening();
     const ek_statement s = statement(&o);
-    assert_int_equal(ek_receipt_write(&out, &s, &o, k), EK_OK);
+    assert_int_equal(ek_receipt_write(&out, &s, &o, k, NULL), EK_OK);
     return out.data;
 }
 

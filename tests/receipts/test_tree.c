@@ -95,6 +95,29 @@ static ek_hash plain_tree(const ek_hash *leaf, size_t n)
 
 enum { MAX = 70 };
 
+static int path_of(ek_hash path[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t i)
+{
+    ek_tree t = {0};
+    for (size_t k = 0; k < n; k++) ek_tree_grow(&t, &leaf[k]);
+    for (size_t k = 0; k <= n; k++) {
+        const ek_hash first = ek_tree_first(&t, k), want = plain_tree(leaf, k);
+        assert_true(ek_hash_equal(&first, &want));
+    }
+    const int m = ek_tree_path(path, &t, n, i);
+    ek_tree_fini(&t);
+    return m;
+}
+
+static int consistency_of(ek_hash proof[EK_PATH_MAX], const ek_hash *leaf, size_t n, size_t m)
+{
+    ek_tree t = {0};
+    for (size_t k = 0; k < n; k++) ek_tree_grow(&t, &leaf[k]);
+    ek_tree_grow(&t, &leaf[0]); /* one more: proofs are of any size that the tree had */
+    const int p = ek_tree_consistency(proof, &t, n, m);
+    ek_tree_fini(&t);
+    return p;
+}
+
 static void make_leaves(ek_hash leaf[MAX])
 {
     for (size_t i = 0; i < MAX; i++) leaf[i] = ek_tree_leaf(&i, sizeof i);
@@ -109,7 +132,7 @@ static void every_entry_has_a_path(void **state)
         const ek_hash root = ek_tree_root(leaf, n), want = plain_tree(leaf, n);
         assert_true(ek_hash_equal(&root, &want));
         for (size_t i = 0; i < n; i++) {
-            const int m = ek_tree_path(path, leaf, n, i);
+            const int m = path_of(path, leaf, n, i);
             assert_true(ek_tree_has(&root, n, i, &leaf[i], path, m));
             assert_false(ek_tree_has(&root, n, i, &leaf[(i + 1) % MAX], path, m));
             if (n > 1) assert_false(ek_tree_has(&root, n, (i + 1) % n, &leaf[i], path, m));
@@ -131,25 +154,25 @@ static void a_log_that_was_changed_has_no_proof(void **state)
     for (size_t n = 0; n < MAX; n++)
         for (size_t m = 0; m <= n; m++) {
             const ek_hash older = plain_tree(leaf, m), newer = plain_tree(leaf, n);
-            const int k = ek_tree_consistency(proof, leaf, n, m);
+            const int k = consistency_of(proof, leaf, n, m);
             assert_true(ek_tree_extends(&older, m, &newer, n, proof, k));
             if (m == 0) continue;
             ek_hash changed[MAX]; /* an entry of the older one was rewritten, dropped, or is there twice */
             memcpy(changed, leaf, sizeof changed);
             changed[m / 2].h[0] ^= 1;
             ek_hash other = plain_tree(changed, n);
-            int c = ek_tree_consistency(proof, changed, n, m);
+            int c = consistency_of(proof, changed, n, m);
             assert_false(ek_tree_extends(&older, m, &other, n, proof, c));
             if (n == m) continue;
             memcpy(changed, leaf, sizeof changed);
             memmove(&changed[0], &changed[1], (MAX - 1) * sizeof *changed);
             other = plain_tree(changed, n - 1);
-            c = ek_tree_consistency(proof, changed, n - 1, m);
+            c = consistency_of(proof, changed, n - 1, m);
             assert_false(ek_tree_extends(&older, m, &other, n - 1, proof, c));
             memcpy(changed, leaf, sizeof changed);
             memmove(&changed[1], &changed[0], (MAX - 1) * sizeof *changed);
             other = plain_tree(changed, n);
-            c = ek_tree_consistency(proof, changed, n, m);
+            c = consistency_of(proof, changed, n, m);
             if (m > 1) assert_false(ek_tree_extends(&older, m, &other, n, proof, c));
         }
 }

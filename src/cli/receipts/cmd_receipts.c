@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "cli/frame/cli.h"
 #include "cli/frame/terminal.h"
-#include "receipts/receipt.h"
+#include "receipts/log.h"
 
 static ek_err make_key(const char *path)
 {
@@ -43,11 +43,26 @@ static ek_err show(const char *path)
     return err;
 }
 
+/* Each line follows the one before it, and each root is that of its entries. */
+static ek_err check_log(const char *path)
+{
+    ek_receipt_log *l;
+    size_t size;
+    char text[65];
+    EK_TRY(ek_receipt_log_open(&l, path, "", true));
+    const ek_hash root = ek_receipt_log_root(l, &size);
+    ek_hash_text(text, &root);
+    printf("%s: %zu entries, root %s\n", ek_receipt_log_origin(l), size, text);
+    ek_receipt_log_close(l);
+    return EK_OK;
+}
+
 int ek_cmd_receipts(const ek_cli *cli)
 {
     ek_err err;
     if (!strcmp(cli->arg_before, "key")) err = make_key(cli->arg);
     else if (!strcmp(cli->arg_before, "show")) err = show(cli->arg);
-    else return ek_cli_wrong(cli, "%s: key FILE or show FILE is needed", cli->arg_before);
+    else if (!strcmp(cli->arg_before, "log")) err = check_log(cli->arg);
+    else return ek_cli_wrong(cli, "%s: key FILE, show FILE or log FILE is needed", cli->arg_before);
     return err ? ek_cli_failed(cli) : 0;
 }

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "cli/frame/terminal.h"
 #include "cli/receipts/verify.h"
+#include "receipts/log.h"
 
 enum { MAX_PROMPT = 128 << 20 };
 
@@ -85,6 +86,7 @@ static int sentences(const char *out[8], const ek_report *r, bool proven)
         out[n++] =
             "the tokens follow from these weights, arithmetic, prompt and options, at every row that was computed";
     if (holds(r, "your prompt")) out[n++] = "the prompt has nothing beside yours";
+    if (holds(r, "log")) out[n++] = "the receipt was in the log before that checkpoint";
     return n;
 }
 
@@ -199,7 +201,7 @@ static ek_err read_span(int *from, int *to, const ek_cli *cli, int n)
 typedef struct verifying {
     const ek_cli *cli;
     ek_public_key key;
-    ek_buf text, prompt;
+    ek_buf text, prompt, checkpoint;
     json_t *reply; /* the file, where it is a whole reply */
     ek_opened m;
     bool opened;
@@ -228,6 +230,24 @@ static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, ek_tur
     ek_verify_rows(out, r, &v->m, prompt, from, to);
 }
 
+/* That the receipt was in the log before a checkpoint: the one beside it, or one that was kept. */
+static void check_log(verifying *v, ek_report *out, const ek_receipt *r)
+{
+    bool good;
+    size_t size;
+    const bool kept = v->cli->has.checkpoint;
+    if (!kept && !ek_json_get(r->log, "path")) return;
+    if (ek_receipt_logged(&good, &size, r, kept ? ek_buf_text(&v->checkpoint) : NULL, v->checkpoint.len, &v->key))
+        ek_report_add(out, kept ? EK_VERIFIED_CANNOT : EK_VERIFIED_WRONG, "log", "%s", ek_err_text());
+    else if (good)
+        ek_report_add(out, EK_VERIFIED_OK, "log", "the receipt is among the %zu entries of %s checkpoint", size,
+                      kept ? "your" : "a signed");
+    else
+        ek_report_add(out, EK_VERIFIED_WRONG, "log",
+                      "the receipt is not among the %zu entries of %s checkpoint: it came later, or the log is another",
+                      size, kept ? "your" : "its");
+}
+
 static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
 {
     ek_turn_prompt prompt = {0};
@@ -237,6 +257,7 @@ static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
                   r->statement.time);
     check_signature(out, r, &v->key);
     check_opening(out, r);
+    check_log(v, out, r);
     if (v->cli->has.model && !v->opened && ek_report_status(out) != 1) {
         good = !ek_verify_open(&v->m, v->cli, r);
         v->opened = good;
@@ -260,6 +281,7 @@ static ek_err read_all(verifying *v)
     EK_TRY(strcmp(cli->arg, "-") ? ek_file_read(&v->text, cli->arg, EK_RECEIPT_BYTES)
                                  : ek_fd_read(&v->text, STDIN_FILENO, EK_RECEIPT_BYTES));
     if (cli->has.prompt__verify) EK_TRY(ek_file_read(&v->prompt, cli->prompt__verify, MAX_PROMPT));
+    if (cli->has.checkpoint) EK_TRY(ek_file_read(&v->checkpoint, cli->checkpoint, 1 << 16));
     return EK_OK;
 }
 
@@ -294,6 +316,6 @@ int ek_cmd_verify(const ek_cli *cli)
     }
     ek_opened_close(&v.m);
     json_decref(v.reply);
-    ek_buf_fini(&v.text), ek_buf_fini(&v.prompt), ek_buf_fini(&s.json);
+    ek_buf_fini(&v.text), ek_buf_fini(&v.prompt), ek_buf_fini(&v.checkpoint), ek_buf_fini(&s.json);
     return s.status;
 }

@@ -213,6 +213,7 @@ static void put_aliases(ek_buf *out, const ek_cli *cli, const char *name)
 static ek_err check_receipts(const ek_cli *cli)
 {
     ek_signing_key *key;
+    if (cli->has.receipts_log && !cli->has.receipts) return ek_fail(EK_EINVAL, "--receipts-log needs --receipts");
     if (!cli->has.receipts) return EK_OK;
     const ek_err err = ek_signing_key_open(&key, cli->receipts);
     ek_signing_key_close(key);
@@ -309,6 +310,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .journal = journal,
         .replies = replies,
         .receipt_key = cli->has.receipts ? cli->receipts : NULL,
+        .receipt_log = cli->has.receipts_log ? cli->receipts_log : NULL,
         .weights_sha256 = weights,
         .tokenizer_sha256 = tokenizer,
         .no_engine = cli->no_engine,
