@@ -28,7 +28,8 @@ static void say(ek_buf *out, const ek_cuda_chip *chip)
     ek_buf_str(
         out,
         "# heads kv_heads dim: rows tile; half tiles of 1 and of 4 segments a row; depth, in segments of all rows, "
-        "from which on a tile of 8 goes deep (f16, bf16)\n");
+        "from which on a tile of 8 goes deep (f16, bf16); tiles of prompts, of 1 and of 100 segments, up to which they are "
+        "too few (f16, i12, 8)\n");
     for (size_t l = 0; l < sizeof layers / sizeof *layers; l++) {
         const int heads = layers[l].heads, kv = layers[l].kv_heads, ratio = heads / kv;
         ek_buf_fmt(out, "%d %d %d:", heads, kv, layers[l].dim);
@@ -45,6 +46,11 @@ static void say(ek_buf *out, const ek_cuda_chip *chip)
                     deep = n;
             ek_buf_fmt(out, " deep %d", deep);
         }
+        static const ek_kv_format kinds[] = {EK_KV_F16, EK_KV_I12, EK_KV_Q8};
+        for (int f = 0; f < 3; f++)
+            ek_buf_fmt(out, "%s%d/%d", f ? " " : " idle ",
+                       ek_cuda_attn_idle_prompts(ratio, layers[l].dim, kinds[f], kinds[f], 1, chip),
+                       ek_cuda_attn_idle_prompts(ratio, layers[l].dim, kinds[f], kinds[f], 100, chip));
         ek_buf_char(out, '\n');
     }
     ek_buf_str(out, "tiles of integers:");

@@ -1,8 +1,22 @@
 #include "cuda/attn/choose.h"
 
+#include "ops/kv/kv_codec.h"
+
 bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip)
 {
     return ek_cuda_attn_prompt_plan(k, chip).name;
+}
+
+/* A tile of prompts is one block, for all segments, so few tiles leave multiprocessors idle. Tiles of few queries have
+ * a block per segment, which use all; a query and key takes them longer: ek_attn_deep_DIM by a third, other floats
+ * three times, integers twice, or five times where keys and values do not stay in the second-level cache
+ * (docs/log/2026-11-29-pieces.md). */
+int ek_cuda_attn_idle_prompts(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int max_segments,
+                              const ek_cuda_chip *chip)
+{
+    const int all = chip->multiprocessors;
+    if (ek_kv_rotated(k)) return max_segments > EK_CUDA_ATTN_JOINED ? all / 5 : all * 4 / 9;
+    return ek_cuda_attn_deep_fits(ratio, head_dim, k, v, chip) ? all * 3 / 4 : all / 3;
 }
 
 /* One or two rows: small tiles, for more blocks of threads. */

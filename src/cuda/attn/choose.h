@@ -9,6 +9,9 @@ enum { EK_CUDA_PROMPT_QUERIES = 128 }; /* of a run, from which on ek_attn_prompt
 
 /* Whether the chip has a kernel of prompts, ek_attn_prompt. */
 bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip);
+/* Tiles of prompts in a launch up to which tiles of few queries are faster, where a row sees up to max_segments. */
+int ek_cuda_attn_idle_prompts(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int max_segments,
+                              const ek_cuda_chip *chip);
 /* Queries per tile of few queries, in a step of n_rows rows of few. */
 int ek_cuda_attn_few_tile(int ratio, int n_rows);
 /* Queries per tile of attention in integers, where the longest run has max_queries and tiles of two would have n_twos

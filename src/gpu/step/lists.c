@@ -82,12 +82,16 @@ static bool has_prompts(const ek_gpu_run *x)
     return ek_cuda_attn_has_prompts(x->g->m->k_format, ek_cuda_chip_of(x->g->c));
 }
 
-/* Rows that can be in short runs at once. Full layers: a run per request; sliding ones: where a window enters the
- * next segment, a run is cut. */
-static size_t max_few(const ek_gpu_run *x, int kind, int ratio)
+/* Rows that can be in tiles of few queries at once. Full layers: a short run per request, and long ones whose tiles
+ * would leave multiprocessors idle; sliding ones: where a window enters the next segment, a run is cut. */
+static size_t max_few(const ek_gpu_run *x, int kind, int heads, int ratio, int head_dim)
 {
+    const ek_model *m = x->g->m;
+    const int tiles = ek_cuda_attn_idle_prompts(ratio, head_dim, m->k_format, m->v_format, 1,
+                                                ek_cuda_chip_of(x->g->c)), /* most where a row sees little */
+        idle = tiles * EK_CUDA_PROMPT_TILE / heads;
     size_t rows = (size_t)x->z.max_rows,
-           runs = (size_t)x->z.max_requests * (size_t)(EK_CUDA_PROMPT_QUERIES / ratio + 1);
+           runs = (size_t)x->z.max_requests * (size_t)(EK_CUDA_PROMPT_QUERIES / ratio + 1) + (size_t)idle;
     return kind == EK_FULL && runs < rows && has_prompts(x) ? runs : rows;
 }
 
@@ -106,7 +110,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, here.q.n, here.kv.n, 2), seen = (size_t)x->z.max_ctx;
         if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
             seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
-        const size_t tiles = max_few(x, k, here.q.n / here.kv.n) * one;
+        const size_t tiles = max_few(x, k, here.q.n, here.q.n / here.kv.n, l->head_dim) * one;
         const size_t items = tiles * (seen / EK_SEGMENT + 2) * sizeof(ek_cuda_attn_item);
         const size_t starts = tiles * EK_CUDA_ATTN_JOINED * sizeof(ek_cuda_attn_start);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * (items > starts ? items : starts));
@@ -171,8 +175,8 @@ static int run_end(const ek_attn_row *rows, int row, int n)
     return end;
 }
 
-/* Whether ek_attn_prompt computes the run of `row`: by the rows of its view, which are adjacent, for where a window
- * enters the next segment a prompt is cut, and the last piece may be of one row. */
+/* Whether the run of `row` is one of a prompt: by the rows of its view, which are adjacent, for where a window enters
+ * the next segment a prompt is cut, and the last piece may be of one row. */
 static bool of_prompt(const ek_gpu_run *x, const ek_attn_row *rows, int row, int n, int ratio)
 {
     if (!has_prompts(x)) return false;
@@ -181,6 +185,25 @@ static bool of_prompt(const ek_gpu_run *x, const ek_attn_row *rows, int row, int
         first--;
     while (end < n && rows[end].view == rows[row].view && (end - first) * ratio < EK_CUDA_PROMPT_QUERIES) end++;
     return (end - first) * ratio >= EK_CUDA_PROMPT_QUERIES;
+}
+
+/* Whether ek_attn_prompt computes the runs of prompts; *few: whether there are some that it does not. */
+static bool prompts_pay(const ek_gpu_run *x, const ek_attn_row *rows, int n, int ratio, int kv_heads, int head_dim,
+                        bool *few)
+{
+    const ek_model *m = x->g->m;
+    int tiles = 0, max = 0;
+    for (int r = 0, end; r < n; r = end) {
+        end = run_end(rows, r, n);
+        if (!of_prompt(x, rows, r, n, ratio)) continue;
+        const int seen = (rows[end - 1].end - 1) / EK_SEGMENT - rows[r].lo / EK_SEGMENT + 1;
+        tiles += ((end - r) * ratio + EK_CUDA_PROMPT_TILE - 1) / EK_CUDA_PROMPT_TILE * kv_heads;
+        max = seen > max ? seen : max;
+    }
+    const bool pay = tiles > ek_cuda_attn_idle_prompts(ratio, head_dim, m->k_format, m->v_format, max,
+                                                       ek_cuda_chip_of(x->g->c));
+    *few = tiles && !pay;
+    return pay;
 }
 
 /* Whether every view has one row in the step, which sees nothing behind itself; rows of a view are adjacent. */
@@ -208,6 +231,8 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
 {
     const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
     const int heads = here.q.n, kv_heads = here.kv.n, ratio = heads / kv_heads;
+    bool pieces;
+    const bool prompts = prompts_pay(x, rows, n, ratio, kv_heads, l->head_dim, &pieces);
     void *to = NULL;
     int n_few = 0, n_segments = 0, max = 0, max_queries = 0;
     list->n_waves = list->n_prompt = 0;
@@ -215,7 +240,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if (of_prompt(x, rows, r, n, ratio)) continue;
+        if (prompts && of_prompt(x, rows, r, n, ratio)) continue;
         n_few += end - r, max_queries = (end - r) * ratio > max_queries ? (end - r) * ratio : max_queries;
         for (int i = r; i < end; i++) {
             const int seen = (rows[i].end - 1) / EK_SEGMENT - rows[i].lo / EK_SEGMENT + 1;
@@ -226,7 +251,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     const bool ints = !x->g->m->layout.n_start &&
                       ek_cuda_attn_int_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
-    list->joined = (half || ints) && max <= EK_CUDA_ATTN_JOINED;
+    list->joined = ((half && !pieces) || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
     const int n_twos = (int)power_of_two((size_t)(n_segments * kv_heads * ((ratio + 1) / 2)));
     list->tile = ints || ek_kv_rotated(x->g->m->v_format)
@@ -241,7 +266,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     if (few.w.max_items > x->lists.max_items) few.w.max_items = x->lists.max_items;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
-        if (!of_prompt(x, rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
+        if (!prompts || !of_prompt(x, rows, r, n, ratio)) EK_TRY(add_few(&few, r, end));
     }
     EK_TRY(end_wave(&few));
     EK_ASSERT(few.w.max_segments <= max);

@@ -242,6 +242,58 @@ static void time_prompt(dev *d, ek_kv_format f, int heads, int kv, int dim, int 
     free(t.c), free(rows), free(q), free(s.page);
 }
 
+/* A piece of a prompt behind `depth` tokens: by the kernel of prompts, and in tiles of few queries. */
+static void time_piece(dev *d, ek_kv_format f, int heads, int kv, int dim, int n_rows, int depth)
+{
+    const ek_attn_shape shape = {EK_FULL, f, f, heads, kv, dim, 0};
+    scene s;
+    open_large(&s, d, &shape, 1, (depth + n_rows + 63) / 64 * 64, 1);
+    ek_attn_row *rows = malloc((size_t)n_rows * sizeof *rows);
+    for (int r = 0; r < n_rows; r++) rows[r] = (ek_attn_row){0, 0, depth + r + 1};
+    float *q = malloc((size_t)(n_rows * heads * dim) * 4);
+    for (int i = 0; i < n_rows * heads * dim; i++) q[i] = uniform(3, (uint64_t)i);
+    CUdeviceptr dq = up(d, q, (size_t)(n_rows * heads * dim) * 4);
+    const bool ints = ek_cuda_attn_int_fits(dim, f, f);
+    const int ratio = heads / kv, tile = ratio < 8 && !ints ? ratio : 8;
+    double us[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        if (i == 2 && (tile < 8 || !ek_cuda_attn_deep_fits(ratio, dim, f, f, ek_cuda_chip_of(d->c)))) continue;
+        timed t = {d,
+                   i == 2 ? kernels_find_deep(d, dim)
+                          : kernels_find(d, &shape, i ? tile : EK_CUDA_PROMPT_TILE, i && ints, INT_MAX),
+                   malloc(sizeof(call)),
+                   1,
+                   s.block,
+                   s.mem};
+        call_prepare(t.c, &s, rows, n_rows, dq, i ? tile : EK_CUDA_PROMPT_TILE, (int)t.k.blocks);
+        if (i == 1 && ints) t.c->a.ended = t.c->ended;
+        us[i] = time_us(d, queue_attention, &t, 1);
+        call_finish(t.c, d);
+        free(t.c);
+    }
+    const int tiles = (n_rows * ratio + EK_CUDA_PROMPT_TILE - 1) / EK_CUDA_PROMPT_TILE * kv;
+    printf(
+        "piece %-3s %2d on %2d heads of %d, %4d rows behind %d, %3d tiles of prompts: %.0f us, of few queries %.0f, deep %.0f\n",
+        ek_kv_format_name(f), heads, kv, dim, n_rows, depth, tiles, us[0], us[1], us[2]);
+    fflush(stdout);
+    drop(d, dq), drop(d, s.mem), drop(d, s.table);
+    free(rows), free(q), free(s.page);
+}
+
+void speed_piece(dev *d)
+{
+    static const ek_kv_format f[] = {EK_KV_F16, EK_KV_I12};
+    for (int i = 0; i < 2; i++)
+        for (int depth = 1024; depth <= 24576; depth = depth == 1024 ? 24576 : depth * 2)
+            for (int rows = 32; rows <= 512; rows *= 2) {
+                time_piece(d, f[i], 16, 2, 512, rows, depth);
+                time_piece(d, f[i], 8, 1, 512, rows, depth);
+                time_piece(d, f[i], 32, 4, 512, rows, depth);
+                if (depth == 1024)
+                    time_piece(d, f[i], 16, 8, 256, rows, depth), time_piece(d, f[i], 8, 1, 256, rows, depth);
+            }
+}
+
 void speed_prompt(dev *d)
 {
     time_prompt(d, EK_KV_I16, 8, 1, 256, 2048, 512);

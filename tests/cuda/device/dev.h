@@ -77,6 +77,7 @@ void speed_planes(dev *d);
 void speed_stream(dev *d);
 void speed_attn(dev *d);
 void speed_attn_int(dev *d);
+void speed_piece(dev *d);
 void speed_prompt(dev *d);
 void speed_sample(dev *d);
 void speed_shallow(dev *d);

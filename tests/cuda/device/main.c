@@ -1,10 +1,10 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
  * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate | layer |
- * experts | speed | decode | shallow | products | prompt | read | choice | planes | floats | tower] [quick: fewer
- * cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ. emulated: on
- * the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the kernels of that
- * alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device [sm_86] hold GIB
- * COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c). */
+ * experts | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats | tower] [quick:
+ * fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ.
+ * emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the kernels
+ * of that alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device [sm_86] hold
+ * GIB COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,7 +185,8 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "whole")) section(&d, "whole", test_attn_whole);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
-             strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats")) {
+             strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats") &&
+             strcmp(what, "piece")) {
         section(&d, "math", test_math);
         section(&d, "rows", test_rows);
         section(&d, "kv", test_kv);
@@ -205,6 +206,7 @@ int main(int argc, char **argv)
         !strcmp(what, "planes") || !strcmp(what, "int-speed") || !strcmp(what, "floats") || products)
         section(&d, "stream", speed_stream);
     if (!strcmp(what, "int-speed")) section(&d, "int", speed_attn_int);
+    if (!strcmp(what, "piece")) section(&d, "piece", speed_piece);
     if (!strcmp(what, "shallow")) section(&d, "shallow", speed_shallow);
     if (!strcmp(what, "decode")) section(&d, "decode", speed_attn);
     if (!strcmp(what, "layer")) section(&d, "layer", speed_layer_end);
