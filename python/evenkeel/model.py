@@ -1,13 +1,14 @@
 """A model, its tokenizer, its chats and its requests of tokens."""
 from __future__ import annotations
 
+import asyncio
 import base64
 import ctypes
 import json
 import threading
 from array import array
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Iterator, List, Literal, Mapping, Optional, Sequence, Union, overload
+from typing import Any, AsyncIterator, Callable, Iterable, Iterator, List, Literal, Mapping, Optional, Sequence, Union, overload
 
 from . import _library as c
 from ._library import lib
@@ -134,19 +135,26 @@ class _Queue:
             self.model._queues.discard(self)
         lib.evenkeel_queue_close(self.handle)
 
+    def pending(self) -> int:
+        if self not in self.model._queues:
+            raise ValueError("the model was closed")
+        return lib.evenkeel_pending(self.handle)
+
+    def there(self, seconds: float = 0) -> Iterator[c.Event]:
+        """Events that wait. For the first one so many seconds are waited."""
+        while self.pending():
+            at = lib.evenkeel_next(self.handle, seconds)
+            if not at:
+                return
+            try:
+                yield at.contents
+            finally:
+                lib.evenkeel_event_free(at)
+
     def events(self) -> Iterator[c.Event]:
         """Until no request is left. Waits in slices, so that Ctrl-C is heard."""
-        while True:
-            if self not in self.model._queues:
-                raise ValueError("the model was closed")
-            at = lib.evenkeel_next(self.handle, 0.2)
-            if at:
-                try:
-                    yield at.contents
-                finally:
-                    lib.evenkeel_event_free(at)
-            elif lib.evenkeel_pending(self.handle) == 0:
-                return
+        while self.pending():
+            yield from self.there(0.2)
 
     def __enter__(self) -> _Queue:
         return self
@@ -314,6 +322,25 @@ class Model:
             _check(lib.evenkeel_chat(q.handle, body, len(body), None, None))
             for e in q.events():
                 yield collected.take(e)
+
+    async def chat_async(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None = None, *,
+                         resume: Mapping[str, Any] | None = None, **options: Any) -> AsyncIterator[Event]:
+        """chat(stream=True) for an event loop, which waits on the queue's descriptor: many of them run in one thread.
+        Leaving the loop cancels the rest; that waits for the engine's step."""
+        loop, ready, collected = asyncio.get_running_loop(), asyncio.Event(), _Collected()
+        body = _body(messages, tools, resume, options)
+        with _Queue(self) as q:
+            fd = lib.evenkeel_fd(q.handle)
+            loop.add_reader(fd, ready.set)
+            try:
+                _check(lib.evenkeel_chat(q.handle, body, len(body), None, None))
+                while q.pending():
+                    await ready.wait()
+                    ready.clear()
+                    for e in q.there():
+                        yield collected.take(e)
+            finally:
+                loop.remove_reader(fd)
 
     def chat_many(self, requests: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, Reply | EvenkeelError]]:
         """Replies to many requests at once, as each ends: (index, reply). A request has the arguments of chat."""
