@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "convert/meta.h"
+#include "model/source/gguf_names.h"
 
 /* Metadata under an architecture's name. */
 typedef struct arch_meta {
@@ -68,37 +69,31 @@ static void put_layers(const arch_meta *a, const ek_config *c)
         heads[i] = c->layer[i].n_kv_heads;
         sliding[i] = c->layer[i].kind == EK_SLIDING;
     }
-    put_per_layer(a, "feed_forward_length", inter, c->n_layers);
-    put_per_layer(a, "attention.head_count_kv", heads, c->n_layers);
-    ek_gguf_put_bools(a->m, key(a, full, "attention.sliding_window_pattern"), sliding, (size_t)c->n_layers);
+    put_per_layer(a, EK_GGUF_FEED_FORWARD, inter, c->n_layers);
+    put_per_layer(a, EK_GGUF_KV_HEADS, heads, c->n_layers);
+    ek_gguf_put_bools(a->m, key(a, full, EK_GGUF_SLIDING), sliding, (size_t)c->n_layers);
 }
 
 static void put_model(const arch_meta *a, const ek_config *c)
 {
-    const ek_layer_config *full = first_of(c, EK_FULL), *slide = first_of(c, EK_SLIDING);
-    double theta = c->rope_theta[full->kind], theta_swa = c->rope_theta[slide->kind];
-    put_u32(a, "block_count", c->n_layers);
-    put_u32(a, "context_length", c->max_position_embeddings);
-    put_u32(a, "embedding_length", c->hidden_size);
-    put_u32(a, "embedding_length_per_layer_input", c->per_layer_size);
-    put_u32(a, "attention.head_count", c->n_heads);
+#define WRITE(key, field, min, max, absent) put_u32(a, key, c->field);
+    put_u32(a, EK_GGUF_LAYERS, c->n_layers);
+    EK_GGUF_SIZES(WRITE)
+    if (c->n_experts) {
+        put_u32(a, EK_GGUF_EXPERT_COUNT, c->n_experts);
+        EK_GGUF_EXPERTS(WRITE)
+    }
+#undef WRITE
     put_layers(a, c);
-    put_u32(a, "attention.key_length", full->head_dim);
-    put_u32(a, "attention.value_length", full->head_dim);
-    put_u32(a, "attention.key_length_swa", slide->head_dim);
-    put_u32(a, "attention.value_length_swa", slide->head_dim);
-    put_u32(a, "rope.dimension_count", full->head_dim);
-    put_u32(a, "rope.dimension_count_swa", slide->head_dim);
-    put_f32(a, "rope.freq_base", theta);
-    put_f32(a, "rope.freq_base_swa", theta_swa);
-    put_f32(a, "attention.layer_norm_rms_epsilon", (double)c->rms_norm_eps);
-    put_u32(a, "attention.sliding_window", c->sliding_window);
-    put_u32(a, "attention.shared_kv_layers", c->n_kv_shared_layers);
-    if (c->final_logit_softcapping > 0) put_f32(a, "final_logit_softcapping", (double)c->final_logit_softcapping);
-    if (!c->n_experts) return;
-    put_u32(a, "expert_count", c->n_experts);
-    put_u32(a, "expert_used_count", c->top_k_experts);
-    put_u32(a, "expert_feed_forward_length", c->moe_intermediate_size);
+    for (int k = 0; k < EK_KIND_COUNT; k++) {
+        const ek_layer_config *l = first_of(c, (ek_layer_kind)k);
+        put_u32(a, EK_GGUF_K(k), l->head_dim);
+        put_u32(a, EK_GGUF_V(k), l->head_dim);
+        put_u32(a, EK_GGUF_ROTATED(k), l->head_dim);
+        put_f32(a, EK_GGUF_THETA(k), c->rope_theta[l->kind]);
+    }
+    put_f32(a, EK_GGUF_EPSILON, (double)c->rms_norm_eps);
+    if (c->final_logit_softcapping > 0) put_f32(a, EK_GGUF_SOFTCAP, (double)c->final_logit_softcapping);
 }
 
 /* llama.cpp's names for drafters. */

@@ -3,6 +3,7 @@
 #define EK_MODEL_SOURCE_GGUF_H
 
 #include "base/buf.h"
+#include "model/source/gguf_names.h"
 #include "model/source/source.h"
 #include "tensor/gguf.h"
 

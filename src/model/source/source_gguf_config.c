@@ -95,6 +95,12 @@ static ek_err need_int(const meta *m, const char *name, int layer, int min, int 
     return may_int(m, name, layer, 0, min, max, out);
 }
 
+static ek_err plain_int(const meta *m, const char *name, int min, int max, int absent, int *out)
+{
+    return absent == EK_GGUF_NEEDED ? need_int(m, name, -1, min, max, out)
+                                    : may_int(m, name, -1, absent, min, max, out);
+}
+
 static ek_err may_float(const meta *m, const char *name, double absent, double min, double max, double *out)
 {
     const ek_gguf_value *v = find(m, name);
@@ -125,6 +131,8 @@ static int64_t layer_dim(const meta *m, int layer, const char *weight, int d)
 
 /* ------------------------------------------------------------------ the model */
 
+#define READ(key, field, min, max, absent) EK_TRY(plain_int(m, key, min, max, absent, &c->field));
+
 static ek_err read_sizes(const meta *m, ek_config *c)
 {
     double eps, cap;
@@ -133,13 +141,9 @@ static ek_err read_sizes(const meta *m, ek_config *c)
         return ek_fail(EK_EFORMAT, "%s: tensor token_embd.weight %s, a vocabulary has 1 to %d tokens", m->s->file,
                        vocab ? "has another size" : "is missing", EK_MAX_VOCAB);
     c->vocab_size = (int)vocab;
-    EK_TRY(need_int(m, "embedding_length", -1, 1, EK_MAX_WIDTH, &c->hidden_size));
-    EK_TRY(need_int(m, "attention.head_count", -1, 1, 4096, &c->n_heads));
-    EK_TRY(need_int(m, "context_length", -1, 1, EK_MAX_CONTEXT, &c->max_position_embeddings));
-    EK_TRY(may_int(m, "embedding_length_per_layer_input", -1, 0, 0, 1 << 16, &c->per_layer_size));
-    EK_TRY(may_int(m, "attention.sliding_window", -1, 0, 0, EK_MAX_CONTEXT, &c->sliding_window));
-    EK_TRY(need_float(m, "attention.layer_norm_rms_epsilon", 1e-12, 1, &eps));
-    EK_TRY(may_float(m, "final_logit_softcapping", m->drafter ? 0 : 30, 0, 1e6, &cap));
+    EK_GGUF_SIZES(READ)
+    EK_TRY(need_float(m, EK_GGUF_EPSILON, 1e-12, 1, &eps));
+    EK_TRY(may_float(m, EK_GGUF_SOFTCAP, m->drafter ? 0 : 30, 0, 1e6, &cap));
     c->rms_norm_eps = (float)eps;
     c->final_logit_softcapping = (float)cap;
     c->vocab_size_per_layer = c->vocab_size;
@@ -153,16 +157,16 @@ static ek_err read_sizes(const meta *m, ek_config *c)
 
 static ek_err read_experts(const meta *m, ek_config *c)
 {
-    EK_TRY(may_int(m, "expert_count", -1, 0, 0, 4096, &c->n_experts));
+    EK_TRY(may_int(m, EK_GGUF_EXPERT_COUNT, -1, 0, 0, 4096, &c->n_experts));
     if (!c->n_experts) return EK_OK;
-    EK_TRY(need_int(m, "expert_used_count", -1, 1, c->n_experts, &c->top_k_experts));
-    return need_int(m, "expert_feed_forward_length", -1, 1, EK_MAX_WIDTH, &c->moe_intermediate_size);
+    EK_GGUF_EXPERTS(READ)
+    return EK_OK;
 }
 
 /* One bool per layer, true for a sliding one; or the period, whose last layer is full. */
 static ek_err read_kinds(const meta *m, ek_config *c)
 {
-    static const char name[] = "attention.sliding_window_pattern";
+    static const char name[] = EK_GGUF_SLIDING;
     const ek_gguf_value *v = find(m, name);
     int one;
     if (!v) return missing(m, name);
@@ -177,10 +181,9 @@ static ek_err read_kinds(const meta *m, ek_config *c)
 /* key_length is that of full layers, key_length_swa that of sliding ones; some drafters have the norm's size only. */
 static ek_err read_head_dim(const meta *m, ek_config *c, int i)
 {
-    bool full = c->layer[i].kind == EK_FULL;
+    const ek_layer_kind kind = c->layer[i].kind;
     int64_t of_norm = layer_dim(m, i, "self_attn.q_norm.weight", 0);
-    const char *key = full ? "attention.key_length" : "attention.key_length_swa";
-    const char *value = full ? "attention.value_length" : "attention.value_length_swa";
+    const char *key = EK_GGUF_K(kind), *value = EK_GGUF_V(kind);
     int k, v, absent = of_norm >= 2 && of_norm <= 4096 ? (int)of_norm : 0;
     if (!find(m, key) && !absent) return missing(m, key);
     EK_TRY(may_int(m, key, i, absent, 2, 4096, &k));
@@ -194,7 +197,6 @@ static ek_err read_head_dim(const meta *m, ek_config *c, int i)
 
 static ek_err read_layers(const meta *m, ek_config *c)
 {
-    EK_TRY(may_int(m, "attention.shared_kv_layers", -1, 0, 0, m->n_layers, &c->n_kv_shared_layers));
     if (m->drafter) c->n_kv_shared_layers = c->n_layers;
     else if (c->n_kv_shared_layers == c->n_layers)
         return ek_fail(EK_EFORMAT, "%s: all %d layers share keys and values, none has its own", m->s->file,
@@ -204,8 +206,8 @@ static ek_err read_layers(const meta *m, ek_config *c)
     for (int i = 0; i < c->n_layers; i++) {
         ek_layer_config *l = &c->layer[i];
         EK_TRY(read_head_dim(m, c, i));
-        EK_TRY(need_int(m, "attention.head_count_kv", i, 1, 4096, &l->n_kv_heads));
-        EK_TRY(need_int(m, "feed_forward_length", i, 1, EK_MAX_WIDTH, &l->intermediate_size));
+        EK_TRY(need_int(m, EK_GGUF_KV_HEADS, i, 1, 4096, &l->n_kv_heads));
+        EK_TRY(need_int(m, EK_GGUF_FEED_FORWARD, i, 1, EK_MAX_WIDTH, &l->intermediate_size));
         /* no attn_v.weight: values are what attn_k.weight gives */
         l->k_eq_v = l->kind == EK_FULL && i < c->first_shared && !layer_dim(m, i, "self_attn.v_proj", 0);
     }
@@ -247,8 +249,6 @@ static ek_err read_freqs(const meta *m, ek_config *c, int dim)
 
 static ek_err read_rope(const meta *m, ek_config *c)
 {
-    static const char *const base[] = {[EK_SLIDING] = "rope.freq_base_swa", [EK_FULL] = "rope.freq_base"};
-    static const char *const count[] = {[EK_SLIDING] = "rope.dimension_count_swa", [EK_FULL] = "rope.dimension_count"};
     double factor;
     EK_TRY(may_float(m, "rope.scaling.factor", 1, 0, 1e6, &factor));
     if (factor != 1 && !ek_gguf_text_is(find(m, "rope.scaling.type"), "none"))
@@ -260,11 +260,11 @@ static ek_err read_rope(const meta *m, ek_config *c)
         if (used == c->n_layers) continue;
         int dim = c->layer[used].head_dim;
         c->rope_partial[k] = c->rope_factor[k] = 1;
-        EK_TRY(need_float(m, base[k], 1e-3, 1e12, &c->rope_theta[k]));
-        EK_TRY(may_int(m, count[k], -1, dim, 0, 4096, &rotated));
+        EK_TRY(need_float(m, EK_GGUF_THETA(k), 1e-3, 1e12, &c->rope_theta[k]));
+        EK_TRY(may_int(m, EK_GGUF_ROTATED(k), -1, dim, 0, 4096, &rotated));
         if (rotated != dim)
             return ek_fail(EK_EUNSUPPORTED, "%s: %s is %d, heads have %d values; both must be the same", m->s->file,
-                           count[k], rotated, dim);
+                           EK_GGUF_ROTATED(k), rotated, dim);
         if (k == EK_FULL) EK_TRY(read_freqs(m, c, dim));
     }
     return EK_OK;
@@ -374,7 +374,7 @@ ek_err ek_gguf_config(const ek_gguf_source *s, ek_config *c)
     *c = (ek_config){0};
     m.arch = ek_gguf_architecture(s, &m.drafter);
     if (!m.arch) return EK_EUNSUPPORTED;
-    EK_TRY(need_int(&m, "block_count", -1, 1, EK_MAX_LAYERS, &c->n_layers));
+    EK_TRY(need_int(&m, EK_GGUF_LAYERS, -1, 1, EK_MAX_LAYERS, &c->n_layers));
     m.n_layers = c->n_layers;
     snprintf(c->model_type, sizeof c->model_type, m.drafter ? "gemma4_assistant" : "gemma4_text");
     EK_TRY(read_sizes(&m, c));

@@ -16,6 +16,7 @@ static const pair of_model[] = {
     {"embed_tokens_per_layer", {"per_layer_token_embd.weight"}},
     {"per_layer_model_projection", {"per_layer_model_proj.weight"}},
     {"per_layer_projection_norm.weight", {"per_layer_proj_norm.weight"}},
+    {"rope_freqs.weight", {"rope_freqs.weight"}},
     {"pre_projection", {"nextn.pre_projection.weight", "mtp_pre_proj.weight", "mtp.pre_projection.weight"}},
     {"post_projection", {"nextn.post_projection.weight", "mtp_post_proj.weight", "mtp.post_projection.weight"}},
     {"masked_embedding.centroids", {"nextn.centroids.weight", "mtp_centroids.weight", "mtp.centroids.weight"}},
@@ -60,17 +61,38 @@ static const pair *find_pair(const pair *list, size_t n, const char *ours)
     return NULL;
 }
 
+/* *layer: -1 for a weight of no layer. */
+static const pair *pair_of(const char *name, int *layer)
+{
+    int at = 0;
+    if (sscanf(name, "layers.%d.%n", layer, &at) == 1 && at)
+        return find_pair(of_layer, sizeof of_layer / sizeof *of_layer, name + at);
+    *layer = -1;
+    return find_pair(of_model, sizeof of_model / sizeof *of_model, name);
+}
+
+static void put_name(char *full, size_t room, int layer, const char *theirs)
+{
+    if (layer >= 0) snprintf(full, room, "blk.%d.%s", layer, theirs);
+    else snprintf(full, room, "%s", theirs);
+}
+
+bool ek_gguf_weight_name(const char *name, char *full, size_t room)
+{
+    int layer;
+    const pair *p = pair_of(name, &layer);
+    if (p) put_name(full, room, layer, p->theirs[0]);
+    return p;
+}
+
 const ek_gguf_tensor *ek_gguf_weight_find(const ek_gguf *g, const char *name, char *full, size_t room)
 {
-    int layer, at = 0;
-    bool in_layer = sscanf(name, "layers.%d.%n", &layer, &at) == 1 && at;
-    const pair *p = in_layer ? find_pair(of_layer, sizeof of_layer / sizeof *of_layer, name + at)
-                             : find_pair(of_model, sizeof of_model / sizeof *of_model, name);
+    int layer;
+    const pair *p = pair_of(name, &layer);
     EK_ASSERT(p);
     for (int i = 2; i >= 0; i--) { /* ends with the first of its names in full */
         if (!p->theirs[i]) continue;
-        if (in_layer) snprintf(full, room, "blk.%d.%s", layer, p->theirs[i]);
-        else snprintf(full, room, "%s", p->theirs[i]);
+        put_name(full, room, layer, p->theirs[i]);
         const ek_gguf_tensor *t = ek_gguf_tensor_find(g, full);
         if (t) return t;
     }
