@@ -22,6 +22,7 @@ ELSEWHERE = {
     "evenkeel replies export replies.jsonl --cache-dir recorded --model e2b": "the same",
     "evenkeel serve --model words --replies replies.jsonl --no-engine": "the same",
     "evenkeel replies import FILE --cache-dir DIR": "the same",
+    "evenkeel ps --ready": "tests/e2e/program.py asks servers of its own",
     "evenkeel stop": "tests/e2e/program.py stops servers of its own; here it would stop those that other lines talk to",
     "build/release/evenkeel stop": "the same; tests/e2e/first.py runs README's",
     "cc main.c $(pkg-config --cflags --libs evenkeel) -o main": "tools/check/check_lib.sh runs the commands of docs/OPS.md with a prefix of its own",
