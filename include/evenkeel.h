@@ -54,7 +54,7 @@ EK_API const char *ek_last_error(void);
 
 /* An open model with its engine, which runs on a thread of its own. */
 typedef struct evenkeel evenkeel;
-/* Where events of requests wait until they are taken. */
+/* Where events of requests wait, in memory, until they are taken. The engine does not wait for that. */
 typedef struct evenkeel_queue evenkeel_queue;
 /* A request: never 0, unique in its engine. Nothing has to be freed: a request is gone when its last event was taken.
  */

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""The Python package: package.py MODEL [CC INCLUDE]
+"""The Python package: package.py MODEL [CC INCLUDE [PROGRAM]]
 
 Fifteen tool calls alone, at once and staggered, the rest of the package once, and its structs beside the compiler's (CC with
-the folder of the headers). The package is the one that Python finds."""
+the folder of the headers), and the calls beside those that PROGRAM serves. The package is the one that Python finds."""
 import asyncio, contextlib, ctypes, io, os, random, re, signal, subprocess, sys, tempfile, threading, time
 
 import evenkeel
@@ -69,6 +69,20 @@ def chats(model):
         if e.kind == "text":
             break  # cancels
     check("behind a stream that was left", model.chat("Hello", temperature=0).digest == whole.digest)
+
+
+def server(model, program):
+    """The bits of the same requests over HTTP."""
+    from client import Server
+    from staggered import body
+    with Server(program, "--model", sys.argv[1], "--device", "cpu", "--ctx", 1024) as s:
+        for i, (text, tools, *_) in enumerate(ASKED):
+            ours = model.chat(text, tools=[TOOLS[t] for t in tools], temperature=0, max_tokens=100)
+            theirs = s.chat(body(i))
+            message = theirs["choices"][0]["message"]
+            same = [(c["function"]["name"], c["function"]["arguments"]) for c in message["tool_calls"]] == [
+                (c["function"]["name"], c["function"]["arguments"]) for c in ours.message["tool_calls"]]
+            check("the server's bits", same and ours.digest == theirs["evenkeel"]["digest"] and ours.tokens == theirs["usage"]["completion_tokens"], (ours, theirs))
 
 
 def asynchronous(model):
@@ -219,6 +233,8 @@ def main():
     with evenkeel.Model(sys.argv[1] or None, device="cpu", context=1024, max_requests=16) as model:
         calls(model)
         chats(model)
+        if len(sys.argv) > 4:
+            server(model, sys.argv[4])
         asynchronous(model)
         tokens(model)
     ends(sys.argv[1] or None)
