@@ -230,7 +230,7 @@ static void show_value(ek_buf *out, const json_t *v, const char *path)
     ek_buf text = {0};
     ek_json_write(&text, v);
     ek_buf_fmt(out, "%-28s ", path);
-    if (json_is_string(v)) ek_buf_add(out, json_string_value(v), json_string_length(v));
+    if (json_is_string(v)) ek_json_escape(out, json_string_value(v), json_string_length(v)); /* one line */
     else ek_buf_str(out, ek_buf_text(&text));
     if (json_is_string(v) && !strncmp(path, "sampling.", 9)) show_float(out, json_string_value(v));
     ek_buf_char(out, '\n');

@@ -4,7 +4,7 @@ writes for them, its signature by OpenSSL. Then `evenkeel verify` on good receip
 usage: receipts.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import base64, hashlib, json, os, shutil, struct, subprocess, sys, tempfile, time
+import base64, hashlib, json, os, shutil, struct, subprocess, sys, tempfile, time, zlib
 
 import counted
 from client import Server
@@ -526,12 +526,70 @@ def a_log_has_every_receipt():
     os.chmod(DIR.name, 0o700)
 
 
+def picture(colour):
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    rows = b"".join(b"\0" + bytes((x * 3, y * 5, colour)[c] for x in range(64) for c in range(3)) for y in range(48))
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 64, 48, 8, 2, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return "data:image/png;base64," + base64.b64encode(data).decode()
+
+
+def a_picture_comes_with_the_prompt():
+    def body(colour):
+        return {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": picture(colour)}}, {"type": "text", "text": "What is it?"}]}],
+                "temperature": 0, "max_tokens": 6, "evenkeel": wishes()}
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY) as s:
+        reply = s.chat(body(99))
+    check("it is in the commitment", payload(found(reply)[0])["prompt"]["media"] == 1)
+    expects("without it", 2, {"rows": "cannot", "opening": "ok"}, verify(reply))
+    expects("with it", 0, {"rows": "ok", "your prompt": "ok"}, verify(reply, "--prompt", write("p", body(99))))
+    expects("with another", 1, {"your prompt": "wrong"}, verify(reply, "--prompt", write("p", body(9))))
+
+
+def drafts_and_a_continued_stream_change_nothing():
+    body = {"messages": [{"role": "user", "content": "Count: one two three one two three one two three"}], "temperature": 0, "max_tokens": 30, "ignore_eos": True, "evenkeel": wishes()}
+    receipts = []
+    for mode in ("off", "ngram"):
+        with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY, "--draft", mode) as s:
+            receipts.append(found(s.chat(body))[0])
+            state = streamed(s, "/v1/chat/completions", {**body, "evenkeel": wishes(resume=True)})[1]
+            drafted = s.metrics()["evenkeel_drafted_tokens_total"]
+    check("drafts were made", drafted > 0, drafted)
+    check("the same rows", receipts[0]["opening"]["row_roots"] == receipts[1]["opening"]["row_roots"])
+    expects("a drafted reply", 0, {"rows": "ok", "end": "ok"}, verify(receipts[1]))
+    on = {"tokens": []}
+    for event in state[:8]:
+        more = event.get("evenkeel", {}).get("resume", {})
+        on = {**on, **more, "tokens": on["tokens"] + more.get("tokens", [])}
+    check("eight events have tokens", len(on["tokens"]) > 2, state[:3])
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY) as s:
+        others, events = streamed(s, "/v1/chat/completions", {**body, "evenkeel": wishes(resume=on)})
+    check("a continued stream has a receipt", len(others) == 1, events[-1:])
+    check("of the whole reply", others and others[0]["opening"]["row_roots"] == receipts[0]["opening"]["row_roots"] and others[0]["opening"]["reply"] == receipts[0]["opening"]["reply"])
+    expects("a continued reply", 0, {"rows": "ok", "end": "ok"}, verify(others[0]))
+
+
+def people_can_read_it():
+    text = evenkeel("receipts", "show", write("thing", REPLIES["two choices"][1]))
+    lines = dict(line.split(None, 1) for line in text.splitlines() if line.strip())
+    p = payload(found(REPLIES["two choices"][1])[1])
+    check("the second one's members", lines["weights_sha256"] == p["weights_sha256"] and lines["reply.n"] == str(p["reply"]["n"]) and lines["sampling.seed"] == p["sampling"]["seed"], text)
+    check("floats", "(1)" in lines["sampling.temperature"], text)
+    check("one block each", text.count("weights_sha256") == 2, text)
+    evil = found(REPLIES["greedy"][1])[0]
+    text = evenkeel("receipts", "show", write("thing", changed(evil, lambda p: p.update(program="\u001b[2J\nweights_sha256 x"))))
+    check("a stranger's text moves no terminal", "\x1b" not in text and text.count("\nweights_sha256") == 1, text)
+    evenkeel("receipts", "show", write("thing", "{}"), status=1)
+    evenkeel("receipts", "sign", KEY, status=2)
+
+
 evenkeel("receipts", "key", KEY)
 with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cache-replies", "1M") as s:
     for test in (every_api_signs, a_statement_says_who_gave_the_seed, a_stored_reply_has_a_receipt, nothing_is_signed_unasked,
                  the_weights_are_sha256sum_s, a_new_key_signs_after_a_hangup):
         run(test, s)
 for test in (owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
-             another_model_or_arithmetic_is_found, a_log_has_every_receipt):
+             another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
+             drafts_and_a_continued_stream_change_nothing, people_can_read_it):
     run(test)
 sys.exit(closing())

@@ -97,8 +97,8 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .cache_dir = cli->has.cache_dir ? cli->cache_dir : NULL,
         .cache_disk_bytes = cli->cache_disk_bytes,
         .cache_wait = cli->command == EK_CMD_serve ? (double)cli->drain_timeout + 5 : 0, /* as long as the other may */
-        .media = cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_logits ||
-                 cli->command == EK_CMD_generate || cli->command == EK_CMD_batch,
+        .media = cli->command == EK_CMD_run || cli->command == EK_CMD_serve || cli->command == EK_CMD_verify ||
+                 cli->command == EK_CMD_logits || cli->command == EK_CMD_generate || cli->command == EK_CMD_batch,
         .feature_bytes = none_if_zero(true, cli->feature_bytes),
         .cache_audit = none_if_zero(cli->has.cache_audit, cli->cache_audit),
         .cache_shared = cli->has.cache_shared ? cli->cache_shared : NULL,
