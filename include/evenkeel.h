@@ -69,21 +69,30 @@ typedef struct evenkeel_options {
                             NULL: the bundled model */
     const char *weights; /* "auto", "exact" or "8" */
     const char *kv;      /* formats of keys and values: "i12", "f16", K:V */
-    const char *mmproj;  /* beside a GGUF file: the file with its towers */
-    int no_media;        /* pictures and sounds are refused and their towers are not opened */
-    const char *device;  /* "auto", "cpu", "cuda", "cuda:N", "cuda:0,1" and so on */
-    double gpu_bytes;    /* of each CUDA device; 0: what is free */
-    int threads;         /* 1 to 1024; 0: the cores of this process */
-    const char *isa;     /* an instruction set; NULL: the best of this machine */
-    const char *draft;   /* "auto", "ngram" or "off" */
-    const char *drafter; /* a drafter model */
-    int context;         /* longest prompt and reply together; 0: the model's, or what memory holds */
-    int max_requests;    /* that run at once; 0: 16, on a device more */
-    int max_waiting;     /* that wait, 1 and up; 0: 65536 */
-    double kv_bytes;     /* memory for keys and values; 0: chosen */
-    double cache_bytes;  /* of these, for prompts that begin like an earlier one; 0: all that is free, below 0: none */
-    const char *cache_dir;   /* a folder that keeps them for the next start; NULL: none */
-    double cache_disk_bytes; /* in cache_dir; 0: 8 GiB */
+    int kv_start;        /* first positions in more bits, a multiple of 256 */
+    const char *activations; /* "auto", "8" or "16" bits in products with quantised weights */
+    const char *mmproj;      /* beside a GGUF file: the file with its towers */
+    int no_media;            /* pictures and sounds are refused and their towers are not opened */
+    const char *device;      /* "auto", "cpu", "cuda", "cuda:N", "cuda:0,1" and so on */
+    const char *split;       /* of several devices: "auto", "layers" or "outputs" */
+    double gpu_bytes;        /* of each CUDA device; 0: what is free */
+    int threads;             /* 1 to 1024; 0: the cores of this process */
+    const char *isa;         /* an instruction set; NULL: the best of this machine */
+    int chunk;               /* prompt tokens of a step at most; 0: 512, on a device up to 2048 */
+    double max_gap;          /* seconds that a step beside replies takes at most; 0: 0.06, below 0: any */
+    const char *draft;       /* "auto", "ngram" or "off" */
+    const char *drafter;     /* a drafter model */
+    int context;             /* longest prompt and reply together; 0: the model's, or what memory holds */
+    int max_requests;        /* that run at once; 0: 16, on a device more */
+    int max_waiting;         /* that wait, 1 and up; 0: 65536 */
+    double kv_bytes;         /* memory for keys and values; 0: chosen */
+    double cache_bytes; /* of these, for prompts that begin like an earlier one; 0: all that is free, below 0: none */
+    double cache_host_bytes;       /* keeps them in host memory besides; 0: not */
+    const char *cache_dir;         /* a folder that keeps them for the next start; NULL: none */
+    double cache_disk_bytes;       /* in cache_dir; 0: 8 GiB */
+    const char *cache_shared;      /* shares them with other processes by a server: redis://HOST:PORT/DB; NULL: not */
+    const char *cache_shared_ca;   /* with rediss: PEM file of whom to believe; NULL: the system's */
+    const char *cache_shared_cert; /* with rediss: PEM file with a certificate and its key; NULL: none */
 } evenkeel_options;
 
 /* Opens a model and starts its engine. Blocks until it is ready. *out is NULL on failure. EK_BAD_ARGUMENT,
@@ -94,9 +103,10 @@ EK_API ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options);
 EK_API void evenkeel_close(evenkeel *engine);
 
 /* Fetches a model of the Hugging Face Hub into the cache that its tools share, where evenkeel_open finds it by the same
- * name: a short one or ORG/NAME[@REVISION][:FILE] (docs/HUB.md). No other function uses the network. progress: called
- * often, on the calling thread, with the bytes that are there and all; 0 ends the pull with EK_CLOSING. NULL: not. What
- * came stays for the next pull. Needs libcurl. EK_NOT_FOUND, EK_BAD_ARGUMENT, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED.
+ * name: a short one or ORG/NAME[@REVISION][:FILE] (docs/HUB.md). No other function uses the network, but for
+ * cache_shared. progress: called often, on the calling thread, with the bytes that are there and all; 0 ends the pull
+ * with EK_CLOSING. NULL: not. What came stays for the next pull. Needs libcurl. EK_NOT_FOUND, EK_BAD_ARGUMENT,
+ * EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED.
  */
 typedef int evenkeel_progress_fn(void *arg, double bytes, double all);
 EK_API ek_status evenkeel_pull(const char *model, evenkeel_progress_fn *progress, void *arg);
@@ -214,8 +224,10 @@ typedef struct evenkeel_request {
     size_t n_bias;
     const int32_t *stop; /* further ids that end the reply */
     size_t n_stop;
-    int ignore_eos; /* the model's own stop ids are ordinary tokens */
-    int digest;     /* events carry digests */
+    uint64_t client;     /* whose it is: clients take turns, whatever each has waiting */
+    uint64_t cache_salt; /* only requests of one salt share cached prefixes */
+    int ignore_eos;      /* the model's own stop ids are ordinary tokens */
+    int digest;          /* events carry digests */
     evenkeel_mask_fn *mask;
     void *mask_arg;
     evenkeel_logits_fn *logits; /* of every token of the reply */

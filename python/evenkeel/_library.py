@@ -16,11 +16,14 @@ LOG = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
 
 class Options(Structure):
-    _fields_ = [("size", c_size_t), ("model", c_char_p), ("weights", c_char_p), ("kv", c_char_p), ("mmproj", c_char_p),
-                ("no_media", c_int), ("device", c_char_p), ("gpu_bytes", c_double), ("threads", c_int),
-                ("isa", c_char_p), ("draft", c_char_p), ("drafter", c_char_p), ("context", c_int),
+    _fields_ = [("size", c_size_t), ("model", c_char_p), ("weights", c_char_p), ("kv", c_char_p), ("kv_start", c_int),
+                ("activations", c_char_p), ("mmproj", c_char_p),
+                ("no_media", c_int), ("device", c_char_p), ("split", c_char_p), ("gpu_bytes", c_double), ("threads", c_int),
+                ("isa", c_char_p), ("chunk", c_int), ("max_gap", c_double), ("draft", c_char_p), ("drafter", c_char_p), ("context", c_int),
                 ("max_requests", c_int), ("max_waiting", c_int), ("kv_bytes", c_double), ("cache_bytes", c_double),
-                ("cache_dir", c_char_p), ("cache_disk_bytes", c_double)]
+                ("cache_host_bytes", c_double),
+                ("cache_dir", c_char_p), ("cache_disk_bytes", c_double), ("cache_shared", c_char_p),
+                ("cache_shared_ca", c_char_p), ("cache_shared_cert", c_char_p)]
 
 
 class Event(Structure):
@@ -39,7 +42,7 @@ class Request(Structure):
                 ("n_replied", c_int), ("user", c_void_p), ("temperature", c_float), ("top_k", c_int),
                 ("top_p", c_float), ("min_p", c_float), ("repetition_penalty", c_float), ("presence_penalty", c_float),
                 ("frequency_penalty", c_float), ("seed", c_uint64), ("bias", POINTER(Bias)), ("n_bias", c_size_t),
-                ("stop", POINTER(c_int32)), ("n_stop", c_size_t), ("ignore_eos", c_int), ("digest", c_int),
+                ("stop", POINTER(c_int32)), ("n_stop", c_size_t), ("client", c_uint64), ("cache_salt", c_uint64), ("ignore_eos", c_int), ("digest", c_int),
                 ("mask", MASK), ("mask_arg", c_void_p), ("logits", LOGITS), ("logits_arg", c_void_p),
                 ("prompt_logits_from", c_int)]
 

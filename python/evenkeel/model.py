@@ -256,7 +256,9 @@ class Model:
                  kv: str | None = None, weights: str | None = None, max_requests: int = 0, max_waiting: int = 0,
                  kv_bytes: float = 0, cache_bytes: float = 0, cache_dir: str | None = None, cache_disk_bytes: float = 0,
                  gpu_bytes: float = 0, draft: str | None = None, drafter: str | None = None, mmproj: str | None = None,
-                 media: bool = True):
+                 media: bool = True, split: str | None = None, kv_start: int = 0,
+                 activations: str | None = None, chunk: int = 0, max_gap: float = 0, cache_host_bytes: float = 0,
+                 cache_shared: str | None = None):
         given = {k: v.encode() if isinstance(v, str) else v for k, v in locals().items() if k not in ("self", "media")}
         options = c.Options(size=ctypes.sizeof(c.Options), no_media=not media, **given)
         self._handle: ctypes.c_void_p | None = None
@@ -372,11 +374,12 @@ class Model:
                  top_p: float = 1, min_p: float = 0, repetition_penalty: float = 1, presence_penalty: float = 0,
                  frequency_penalty: float = 0, seed: int = 0, bias: Mapping[int, float] | None = None,
                  stop: Sequence[int] = (), ignore_eos: bool = False, replied: Sequence[int] = (), mask: Mask | None = None,
-                 logits: bool = False, prompt_logits_from: int = 0) -> Generated:
+                 logits: bool = False, prompt_logits_from: int = 0, client: int = 0, cache_salt: int = 0) -> Generated:
         """Continues tokens, or a text behind <bos>. max_tokens 0: as many as the context holds. replied: tokens of the
         reply so far, which goes on behind them. mask(tokens of the reply) returns the allowed ids, or None for all; it
         is a pure function. logits: with their rows; prompt_logits_from: also those behind the prompt's tokens from this
-        index on, 0: none, below 0: from the first."""
+        index on, 0: none, below 0: from the first. client: whose it is; clients take turns. Only requests of one
+        cache_salt share cached prefixes."""
         given = self.tokenizer.encode("<bos>", True) + self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
         tokens, stops = _ints([*given, *replied]), _ints(stop)
         biases = (c.Bias * len(bias or {}))(*[c.Bias(k, v) for k, v in (bias or {}).items()])
@@ -385,7 +388,7 @@ class Model:
                       n_replied=len(replied), temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p,
                       repetition_penalty=repetition_penalty, presence_penalty=presence_penalty,
                       frequency_penalty=frequency_penalty, seed=seed, bias=biases, n_bias=len(biases), stop=stops,
-                      n_stop=len(stops), ignore_eos=ignore_eos, digest=1, prompt_logits_from=prompt_logits_from)
+                      n_stop=len(stops), client=client, cache_salt=cache_salt, ignore_eos=ignore_eos, digest=1, prompt_logits_from=prompt_logits_from)
         if rows:
             r.logits = rows.function
         if masked:

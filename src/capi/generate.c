@@ -181,7 +181,9 @@ static ek_err submit(generate *g)
                                .on_prompt_logits = from < (int)o->n_tokens ? on_prompt_logits : NULL,
                                .user = g,
                                .reply_logits = o->logits != NULL,
-                               .reply_digest = o->digest};
+                               .reply_digest = o->digest,
+                               .client = o->client,
+                               .cache_salt = o->cache_salt};
     evenkeel *engine = g->base.engine;
     pthread_mutex_lock(&engine->lock); /* who cancels reads in_engine under it */
     const ek_err err = ek_engine_submit(e, &r, &g->in_engine);

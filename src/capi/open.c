@@ -9,17 +9,23 @@ enum { MAX_WAITING = 65536 };
 
 static ek_err open_opts(ek_open_opts *out, const evenkeel_options *o)
 {
+    if (o->context < 0) return ek_fail(EK_EINVAL, "context is %d, it must be 0 or more", o->context);
     if (o->max_waiting < 0) return ek_fail(EK_EINVAL, "max_waiting is %d, it must be 0 or more", o->max_waiting);
     *out = (ek_open_opts){.model = o->model,
                           .weights = o->weights,
                           .kv = o->kv,
+                          .kv_start = o->kv_start,
+                          .activations = o->activations,
                           .mmproj = o->mmproj,
                           .media = !o->no_media,
                           .chat = true,
                           .device = o->device,
+                          .split = o->split,
                           .gpu_bytes = o->gpu_bytes,
                           .threads = o->threads,
                           .isa = o->isa,
+                          .chunk = o->chunk,
+                          .max_gap = o->max_gap < 0 ? EK_OPEN_NONE : o->max_gap,
                           .draft = o->draft,
                           .drafter = o->drafter,
                           .ctx_tokens = o->context,
@@ -27,8 +33,12 @@ static ek_err open_opts(ek_open_opts *out, const evenkeel_options *o)
                           .max_queue = o->max_waiting ? o->max_waiting : MAX_WAITING,
                           .kv_bytes = o->kv_bytes,
                           .cache_bytes = o->cache_bytes < 0 ? EK_OPEN_NONE : o->cache_bytes,
+                          .cache_host_bytes = o->cache_host_bytes,
                           .cache_dir = o->cache_dir,
-                          .cache_disk_bytes = o->cache_disk_bytes};
+                          .cache_disk_bytes = o->cache_disk_bytes,
+                          .cache_shared = o->cache_shared,
+                          .cache_shared_ca = o->cache_shared_ca,
+                          .cache_shared_cert = o->cache_shared_cert};
     return EK_OK;
 }
 

@@ -104,6 +104,29 @@ static void a_resumed_reply_is_the_same(void **state)
     }
 }
 
+/* A prompt is cached for its own salt alone, and answers do not depend on it. */
+static void salts_share_nothing(void **state)
+{
+    static int32_t many[200];
+    answer a, other, again;
+    evenkeel_request r = asking();
+    (void)state;
+    for (int i = 0; i < 200; i++) many[i] = i ? 1000 + 7 * i : 2;
+    r.tokens = many;
+    r.n_tokens = 200;
+    r.cache_salt = 5;
+    run(&r, &a);
+    r.cache_salt = 6;
+    r.client = 9;
+    run(&r, &other);
+    r.cache_salt = 5;
+    run(&r, &again);
+    assert_int_equal(a.end.cached_tokens, 0);
+    assert_int_equal(other.end.cached_tokens, 0);
+    assert_true(again.end.cached_tokens > 0);
+    assert_true(a.end.digest == other.end.digest && a.end.digest == again.end.digest);
+}
+
 /* Even tokens after an even number of them, odd ones after an odd number. */
 static int even_odd(void *arg, const int32_t *tokens, int n, uint64_t *allowed)
 {
@@ -326,6 +349,23 @@ static void wrong_options_are_refused(void **state)
     o = (evenkeel_options){.size = sizeof o, .model = "models/pocket", .device = "fpga"};
     assert_int_equal(evenkeel_open(&e, &o), EK_BAD_ARGUMENT);
     assert_non_null(strstr(ek_last_error(), "fpga"));
+    /* Each field arrives where it belongs. */
+    const evenkeel_options wrong[] = {
+        {.weights = "9"}, {.kv = "x"},          {.kv_start = 7},     {.activations = "9"},  {.split = "x"},
+        {.threads = -1},  {.isa = "x"},         {.chunk = -1},       {.max_gap = 100},      {.draft = "x"},
+        {.context = -1},  {.max_requests = -1}, {.max_waiting = -1}, {.cache_shared = "x"}, {.kv_bytes = -1},
+    };
+    static const char *const said[] = {"weights", "kv",           "kv_start",    "activations",  "split",
+                                       "threads", "isa",          "chunk",       "max_gap",      "draft",
+                                       "context", "max_requests", "max_waiting", "cache_shared", "kv_bytes"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        o = wrong[i];
+        o.size = sizeof o;
+        o.model = "models/pocket";
+        o.device = "cpu";
+        assert_int_equal(evenkeel_open(&e, &o), EK_BAD_ARGUMENT);
+        if (!strstr(ek_last_error(), said[i])) fail_msg("no %s in: %s", said[i], ek_last_error());
+    }
     o = (evenkeel_options){.size = 0};
     assert_int_equal(evenkeel_open(&e, &o), EK_BAD_ARGUMENT);
     assert_int_equal(evenkeel_open(&e, NULL), EK_BAD_ARGUMENT);
@@ -395,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_has_its_counts),
         cmocka_unit_test(a_resumed_reply_is_the_same),
+        cmocka_unit_test(salts_share_nothing),
         cmocka_unit_test(a_mask_holds),
         cmocka_unit_test(a_mask_meets_guesses),
         cmocka_unit_test(a_mask_of_nothing_is_an_error),
