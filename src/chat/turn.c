@@ -153,7 +153,7 @@ ek_err ek_turn_open(ek_turn **out, const ek_chat_model *m, const ek_turn_prompt 
 void ek_turn_close(ek_turn *t)
 {
     if (!t) return;
-    EK_ASSERT(!t->live);
+    EK_ASSERT(!ek_turn_live(t) && !t->following && !t->leading);
     ek_reply_close(t->reply);
     ek_bounds_fini(&t->bounds);
     if (t->stop) ek_stop_close(t->stop);
@@ -191,13 +191,21 @@ ek_record ek_turn_take_record(ek_turn *t)
 
 bool ek_turn_live(const ek_turn *t)
 {
-    return t->live;
+    return t->live || t->follower.pending; /* live while it follows: pending is its own */
 }
 
 void ek_turn_cancel(ek_turn *t)
 {
     t->given_up = true;
-    if (t->live) ek_engine_cancel(t->engine, t->id);
+    if (t->following) {
+        const ek_turn_news news = {
+            .user = t->user, .token = -1, .finish = EK_FINISH_CANCELLED, .n_prompt = t->n_prompt};
+        ek_turn_unfollow(t);
+        if (t->result.end == EK_END_NONE) t->post(t->post_arg, &news);
+        else t->live = false;
+    } else if (t->live) {
+        ek_engine_cancel(t->engine, t->id);
+    }
 }
 
 void ek_turn_abandon(ek_turn *t)

@@ -138,6 +138,7 @@ void ek_turn_close(ek_turn *t);
 /* An event of the engine about a turn: a token, an end, or both. */
 typedef struct ek_turn_news {
     void *user;    /* as given to ek_turn_submit */
+    bool wakes;    /* for ek_turn_awake, and nothing else */
     int32_t token; /* -1: none */
     ek_finish finish;
     ek_err err;       /* EK_FINISH_ERROR: its code */
@@ -160,7 +161,8 @@ void ek_turn_key(ek_reply_key *out, ek_buf *ask, const char *identity, const ek_
 ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias);
 /* What the store had, borrowed until ek_turn_close; NULL: nothing. */
 ek_reply_record *ek_turn_stored_record(const ek_turn *t);
-/* How much of the reply the store has: all (the engine is not asked), a part, or nothing. From ek_turn_open on. */
+/* How much of the reply the store has: all (the engine is not asked), a part, or nothing. From ek_turn_open on; a miss
+ * becomes a part in ek_turn_submit where another turn computes the reply. */
 ek_reply_outcome ek_turn_outcome(const ek_turn *t);
 /* The news of the next token that the store has, for ek_turn_feed; false: there is none, the engine's follow. After
  * ek_turn_submit, before the engine's. */
@@ -168,10 +170,14 @@ bool ek_turn_next_stored(ek_turn *t, ek_turn_news *news);
 bool ek_turn_has_stored(const ek_turn *t);
 int ek_turn_stored_tokens(const ek_turn *t); /* that it has given so far */
 
-/* Hands the turn to the engine, which copies prompt, unless the store has the whole reply. Once per turn. Errors as of
- * ek_engine_submit; the turn is then not live. */
+/* Hands the turn to the engine, which copies prompt, unless the store has the whole reply, or another turn of the store
+ * computes the same one: its tokens are this one's then, and cancelling it harms nobody else. Once per turn. Errors as
+ * of ek_engine_submit; the turn is then not live. */
 ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek_turn_post_fn *post, void *arg,
                       void *user);
+/* News that wake are of a turn whose reply another one computes: there are tokens for ek_turn_next_stored, or that one
+ * has ended, and this one computes the rest. Errors as of ek_turn_submit: nothing follows then. */
+ek_err ek_turn_awake(ek_turn *t);
 /* How far the engine has read the prompt: tokens that were cached, and all that are computed or cached. */
 void ek_turn_reading(ek_turn *t, int *cached, int *done);
 /* Whether the engine will still post news. */

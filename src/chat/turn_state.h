@@ -38,6 +38,11 @@ struct ek_turn {
     ek_turn_prompt prompt;      /* with checks, once it is submitted: to compute the reply where the store was wrong */
     bool restarts, given_up;    /* it was: the end of the request that read it is awaited; the owner wants none */
     uint64_t stored_hash;       /* digests of the n_out tokens */
+
+    /* Of a reply that several ask for at once. following: tokens come from there, of which n_out are out. */
+    ek_flight *following;
+    ek_flight_follower follower;
+    bool shared_once; /* it was asked whether somebody computes it */
     char *ask;
 
     ek_reading reading;
@@ -55,6 +60,7 @@ struct ek_turn {
     /* For the store, under the lock: the reply so far. A turn that ends before its request gives it away at once. */
     pthread_mutex_t keeping;
     ek_reply_draft draft;
+    ek_flight *leading; /* others read what is kept; NULL: nobody can */
     bool keeps;
     bool contradicted; /* a row that was read again is not the stored one */
 };
@@ -65,6 +71,13 @@ void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn
 void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs);
 void ek_turn_keep_end(ek_turn *t, ek_finish finish);
 void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r); /* turn.c */
+int ek_turn_limit(const ek_turn *t);                             /* tokens of the reply, at most; below 1: none fit */
+ek_finish ek_turn_finish_at(const ek_turn *t, int i, int32_t token); /* the end that stored token i is, or NONE */
+void ek_turn_go_on_behind(ek_turn *t, int n);                        /* the first n tokens of the record stand */
+/* In turn_flight.c: at submission, whether another turn computes this reply: its tokens come by news that wake. */
+bool ek_turn_share(ek_turn *t, const ek_turn_prompt *prompt);
+void ek_turn_unfollow(ek_turn *t);
+void ek_turn_keep_prompt(ek_turn *t, const ek_turn_prompt *p); /* turn_submit.c: for another submission */
 /* In turn_submit.c: the request once more, without what the store had, which was wrong. Not while ek_turn_live. */
 ek_err ek_turn_submit_again(ek_turn *t);
 

@@ -40,13 +40,26 @@ static bool is_stop(const ek_turn *t, int32_t token)
     return !t->opts.ignore_eos && ek_replies_is_stop(t->stored.replies, token);
 }
 
+ek_finish ek_turn_finish_at(const ek_turn *t, int i, int32_t token)
+{
+    if (is_stop(t, token)) return EK_FINISH_STOP;
+    return i + 1 == t->limit ? EK_FINISH_LENGTH : EK_FINISH_NONE;
+}
+
+int ek_turn_limit(const ek_turn *t)
+{
+    const int room = t->stored.ctx_tokens - t->n_prompt;
+    return t->opts.max_tokens < room ? t->opts.max_tokens : room;
+}
+
+static ek_turn_news news_at(const ek_turn *t, int i, int32_t token)
+{
+    return (ek_turn_news){.token = token, .n_prompt = t->n_prompt, .finish = ek_turn_finish_at(t, i, token)};
+}
+
 static ek_turn_news news_of(const ek_turn *t, int i)
 {
-    const int32_t token = ek_reply_record_token(t->stored.found, i);
-    ek_turn_news news = {.token = token, .n_prompt = t->n_prompt};
-    if (is_stop(t, token)) news.finish = EK_FINISH_STOP;
-    else if (i + 1 == t->limit) news.finish = EK_FINISH_LENGTH;
-    return news;
+    return news_at(t, i, ek_reply_record_token(t->stored.found, i));
 }
 
 /* How many of n stored tokens the reply has where it ends among them, by a stop string, a call that was enough, or as
@@ -89,7 +102,7 @@ static void read_again(ek_turn *t, int n)
     free(tokens);
 }
 
-static void go_on_behind(ek_turn *t, int n)
+void ek_turn_go_on_behind(ek_turn *t, int n)
 {
     ek_mask mask = ek_bounds_mask(&t->bounds);
     t->n_stored = n;
@@ -100,10 +113,10 @@ static void go_on_behind(ek_turn *t, int n)
 static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts)
 {
     const ek_reply_record *found = t->stored.found;
-    const int room = t->stored.ctx_tokens - t->n_prompt, n = ek_reply_record_tokens(found);
+    const int n = ek_reply_record_tokens(found);
     /* No record has roots of rows. */
     const int complete = opts->receipt ? 0 : opts->logprobs ? ek_reply_record_n_probs(found) : n;
-    t->limit = opts->max_tokens < room ? opts->max_tokens : room;
+    t->limit = ek_turn_limit(t);
     if (t->limit < 1) return; /* the engine says what is wrong */
     int end = ends_by_tokens(t);
     if (!end || complete < end) {
@@ -113,7 +126,7 @@ static void plan(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *o
     const bool lacks = complete < (end ? end : n);
     t->outcome = lacks || !end ? EK_REPLY_PART : EK_REPLY_HIT;
     if (lacks) read_again(t, end ? end : n);
-    else if (!end) go_on_behind(t, n);
+    else if (!end) ek_turn_go_on_behind(t, n);
     else t->n_stored = end;
 }
 
@@ -145,6 +158,7 @@ ek_reply_record *ek_turn_stored_record(const ek_turn *t)
 
 bool ek_turn_has_stored(const ek_turn *t)
 {
+    if (t->following) return t->result.end == EK_END_NONE && t->n_out < ek_flight_tokens(t->following);
     return t->n_out < t->n_stored && t->result.end == EK_END_NONE;
 }
 
@@ -153,11 +167,34 @@ int ek_turn_stored_tokens(const ek_turn *t)
     return t->n_out;
 }
 
+/* Of a reply that another turn computes: nothing of it was for this one to compute. */
+static void next_of_flight(ek_turn *t, ek_turn_news *news)
+{
+    int32_t token;
+    uint64_t row;
+    ek_logprobs probs = {0};
+    const int i = t->n_out++;
+    ek_flight_get(t->following, i, &token, &row, t->opts.logprobs ? &probs : NULL);
+    *news = news_at(t, i, token);
+    news->user = t->user;
+    news->n_cached = t->n_prompt;
+    news->n_images_kept = t->result.n_images;
+    news->n_sounds_kept = t->result.n_sounds;
+    if (t->opts.digest) news->digest = t->stored_hash = ek_digest_row(t->stored_hash, row);
+    if (probs.n_top > t->opts.n_top) probs.n_top = t->opts.n_top;
+    news->logprobs = probs;
+    if (news->finish != EK_FINISH_NONE) ek_turn_unfollow(t);
+}
+
 bool ek_turn_next_stored(ek_turn *t, ek_turn_news *news)
 {
     const ek_reply_record *found = t->stored.found;
     const bool all = t->outcome == EK_REPLY_HIT; /* else the prompt is still to be computed */
     if (!ek_turn_has_stored(t)) return false;
+    if (t->following) {
+        next_of_flight(t, news);
+        return true;
+    }
     const int i = t->n_out++;
     *news = news_of(t, i);
     news->user = t->user;
@@ -176,6 +213,7 @@ void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logpro
     if (!t->stored.keep) return;
     pthread_mutex_lock(&t->keeping);
     if (t->keeps) ek_reply_draft_add(&t->draft, token, row, probs);
+    if (t->keeps && t->leading) ek_flight_add(t->leading, token, row, probs);
     pthread_mutex_unlock(&t->keeping);
 }
 
@@ -185,9 +223,12 @@ void ek_turn_keep_end(ek_turn *t, ek_finish finish)
     ek_reply_record *r = NULL;
     if (!t->stored.keep) return;
     pthread_mutex_lock(&t->keeping);
+    ek_flight *flight = t->leading;
     if (t->keeps && good && t->draft.n > 0 && !t->contradicted)
         r = ek_reply_record_make(&t->stored.key, &t->draft, t->ask, t->stored.n_ask);
     t->keeps = false;
+    t->leading = NULL;
     pthread_mutex_unlock(&t->keeping);
     if (r) ek_replies_put(t->stored.replies, t->stored.owner, r);
+    if (flight) ek_flight_land(flight); /* behind the store: whoever comes now finds it there */
 }

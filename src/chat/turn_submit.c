@@ -135,7 +135,7 @@ static void begin_behind_stored(ek_turn *t)
     if (t->stored.keep) ek_reply_draft_begin(&t->draft, t->stored.found, t->n_stored);
 }
 
-static void keep_prompt(ek_turn *t, const ek_turn_prompt *p)
+void ek_turn_keep_prompt(ek_turn *t, const ek_turn_prompt *p)
 {
     t->prompt = (ek_turn_prompt){.thinking = p->thinking, .n_parts = p->n_parts};
     for (size_t i = 0; i < p->ids.len; i++) ek_ids_add(&t->prompt.ids, p->ids.data[i]);
@@ -169,7 +169,9 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->user = user;
     t->live = t->outcome != EK_REPLY_HIT; /* before the first news can come */
     if (t->live) begin_behind_stored(t);
-    if (t->checks) keep_prompt(t, prompt);
+    if (t->checks) ek_turn_keep_prompt(t, prompt);
+    const bool again_here = t->shared_once; /* it takes over: its record has begun */
+    const bool shares = ek_turn_share(t, prompt);
     ek_mask mask = ek_bounds_mask(&t->bounds);
     ek_request_opts r = {
         .mask = ek_bounds_any(&t->bounds) ? &mask : NULL,
@@ -200,11 +202,15 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .reading = &t->reading,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
-    ek_record_begin(&t->record, &r);
-    if (r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
+    if (!again_here) ek_record_begin(&t->record, &r);
+    if (!again_here && r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
         ek_record_bounds(&t->record, t->opts.form, t->opts.same_form, t->thinking, t->bounds.thought.max);
-    ek_err err = t->live ? ek_engine_submit(e, &r, &t->id) : ek_sampling_check(&s, t->n_vocab);
-    if (err) t->live = false;
+    ek_err err = t->live && !shares ? ek_engine_submit(e, &r, &t->id) : ek_sampling_check(&s, t->n_vocab);
+    if (err) {
+        ek_turn_unfollow(t);
+        if (t->leading) ek_turn_keep_end(t, EK_FINISH_ERROR);
+        t->live = false;
+    }
     if (replied > 0) ek_ids_fini(&ids);
     free(bias);
     return err;

@@ -27,6 +27,7 @@ struct ek_replies {
     int n_backends;
     pthread_t thread;
     bool has_thread;
+    ek_flights *flights;
 
     /* Under the lock. */
     pthread_mutex_t lock;
@@ -131,6 +132,7 @@ ek_err ek_replies_open(ek_replies **out, const ek_replies_opts *o)
     r->opts.identity = r->identity;
     r->opts.stop = r->stop;
     r->last = &r->first;
+    r->flights = ek_flights_open();
     ek_reply_table_init(&r->table, o->max_bytes);
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->news, NULL);
@@ -160,6 +162,7 @@ void ek_replies_close(ek_replies *r)
     if (r->has_thread) pthread_join(r->thread, NULL);
     for (int i = 0; i < r->n_backends; i++) r->backend[i].close(r->backend[i].arg);
     ek_reply_table_fini(&r->table);
+    ek_flights_close(r->flights);
     pthread_mutex_destroy(&r->lock);
     pthread_cond_destroy(&r->news);
     pthread_cond_destroy(&r->idle);
@@ -171,6 +174,11 @@ void ek_replies_close(ek_replies *r)
 const char *ek_replies_identity(const ek_replies *r)
 {
     return r->identity;
+}
+
+ek_flights *ek_replies_flights(ek_replies *r)
+{
+    return r->flights;
 }
 
 bool ek_replies_keeps_asks(const ek_replies *r)

@@ -7,7 +7,7 @@
 #ifndef EK_REPLIES_REPLIES_H
 #define EK_REPLIES_REPLIES_H
 
-#include "replies/record.h"
+#include "replies/flight.h"
 
 typedef struct ek_replies ek_replies;
 
@@ -54,6 +54,7 @@ void ek_replies_add(ek_replies *r, const ek_reply_backend *b);
 void ek_replies_close(ek_replies *r); /* writes what waits; NULL is allowed */
 
 const char *ek_replies_identity(const ek_replies *r);
+ek_flights *ek_replies_flights(ek_replies *r); /* replies that are being computed */
 bool ek_replies_keeps_asks(const ek_replies *r);
 bool ek_replies_is_stop(const ek_replies *r, int32_t token);
 

@@ -68,8 +68,10 @@ static ek_err submit_turn(ek_session *s, int i)
 {
     ek_session_choice *c = &s->choices[i];
     s->n_submitted++;
-    return ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i), ek_mailbox_post,
-                          s->server->mailbox, c);
+    const ek_err err = ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i),
+                                      ek_mailbox_post, s->server->mailbox, c);
+    if (ek_turn_outcome(c->turn) == EK_REPLY_PART) ek_session_sum_outcomes(s); /* another request computes it */
+    return err;
 }
 
 /* Opens all turns, then submits them, for at most a millisecond: each reads and copies the prompt, which for many

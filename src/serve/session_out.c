@@ -37,13 +37,18 @@ void ek_session_put_ignored(ek_session *s)
     ek_buf_fini(&value);
 }
 
+void ek_session_sum_outcomes(ek_session *s)
+{
+    for (int i = 0; i < s->n_opened; i++) {
+        const ek_reply_outcome o = ek_turn_outcome(s->choices[i].turn);
+        s->outcome = i == 0 || o == s->outcome ? o : EK_REPLY_PART;
+    }
+}
+
 static void put_outcome(ek_session *s)
 {
     static const char *const words[] = {[EK_REPLY_MISS] = "miss", [EK_REPLY_PART] = "part", [EK_REPLY_HIT] = "hit"};
-    for (int i = 0; i < s->n_opened; i++) {
-        const ek_reply_outcome o = ek_turn_outcome(s->choices[i].turn); /* a part that was found wrong became a miss */
-        s->outcome = i == 0 || o == s->outcome ? o : EK_REPLY_PART;
-    }
+    ek_session_sum_outcomes(s); /* a part that was found wrong became a miss */
     if (s->outcome != EK_REPLY_UNASKED) ek_exchange_header(s->x, "x-evenkeel-reply-cache", words[s->outcome]);
 }
 

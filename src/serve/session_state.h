@@ -68,8 +68,9 @@ struct ek_session {
 };
 
 /* In session_out.c. */
-void ek_session_flush(ek_session *s);      /* what is written of a stream, and its end once it is done */
-void ek_session_send_whole(ek_session *s); /* a reply in one piece */
+void ek_session_flush(ek_session *s);        /* what is written of a stream, and its end once it is done */
+void ek_session_sum_outcomes(ek_session *s); /* sets outcome */
+void ek_session_send_whole(ek_session *s);   /* a reply in one piece */
 /* The client leaves too much unread, or there is no memory for it: its stream ends with an error. */
 void ek_session_cut(ek_session *s, const char *text);
 

@@ -482,9 +482,27 @@ void ek_session_go_on(ek_session *s)
     ek_session_free_when_done(s);
 }
 
+/* A reply that another request computes has news, or goes on here. */
+static void awake(ek_session_choice *c)
+{
+    char text[512];
+    const ek_err err = ek_turn_awake(c->turn);
+    if (!err) {
+        ek_session_go_on(c->session);
+        return;
+    }
+    snprintf(text, sizeof text, "%s", ek_err_text());
+    const ek_turn_news news = {.user = c, .token = -1, .finish = EK_FINISH_ERROR, .err = err, .text = text};
+    ek_session_news(&news);
+}
+
 void ek_session_news(const ek_turn_news *from)
 {
     ek_session *s = ((ek_session_choice *)from->user)->session;
+    if (from->wakes) {
+        awake(from->user);
+        return;
+    }
     ek_turn_news plain = *from;
     const ek_turn_news *news = *s->wishes.batch ? &plain : from;
     hide_caches(&plain);
