@@ -7,7 +7,8 @@
  *
  * Process: the library sets no signal handler, takes no signal on its threads, never exits, and writes nothing to
  * standard streams. Two cases end the process with a line on standard error: a broken invariant of the library (abort),
- * and a system without memory for a small allocation.
+ * and a system without memory for a small allocation. A forked child has no engine: its calls are refused, and closing
+ * does nothing there.
  *
  * Errors: nothing aborts on bad input. A call that fails returns a status and sets the message of ek_last_error().
  *

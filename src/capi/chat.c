@@ -283,7 +283,8 @@ ek_status evenkeel_chat(evenkeel_queue *queue, const char *json, size_t n, void 
 {
     if (n > MAX_BODY)
         return capi_status(ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY));
-    const ek_err err = start(&queue->engine->workers);
+    ek_err err = capi_check_process(queue->engine);
+    if (!err) err = start(&queue->engine->workers);
     if (err) return capi_status(err);
     chat *c = ek_alloc(sizeof *c);
     c->base = (capi_request){.engine = queue->engine, .queue = queue, .user = user, .cancel = cancel};

@@ -195,7 +195,8 @@ static ek_err submit(generate *g)
 ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id)
 {
     generate *g = ek_alloc(sizeof *g);
-    ek_err err = capi_take_struct(&g->o, sizeof g->o, request, request ? request->size : 0, "evenkeel_request");
+    ek_err err = capi_check_process(queue->engine);
+    if (!err) err = capi_take_struct(&g->o, sizeof g->o, request, request ? request->size : 0, "evenkeel_request");
     g->base = (capi_request){.engine = queue->engine, .queue = queue, .user = g->o.user, .cancel = cancel};
     if (!err) {
         capi_begin(&g->base);
@@ -211,6 +212,7 @@ ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *reque
 
 void evenkeel_cancel(evenkeel *engine, evenkeel_id id)
 {
+    if (capi_check_process(engine)) return;
     pthread_mutex_lock(&engine->lock);
     for (capi_request *r = engine->requests; r; r = r->next)
         if (r->id == id) r->cancel(r);

@@ -1,5 +1,6 @@
 /* An engine from its options to its end. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
@@ -59,6 +60,7 @@ ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
 {
     *out = NULL;
     evenkeel *e = ek_alloc(sizeof *e);
+    e->process = getpid();
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->digesting, NULL);
     capi_workers_init(&e->workers);
@@ -73,7 +75,7 @@ ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
 
 void evenkeel_close(evenkeel *e)
 {
-    if (!e) return;
+    if (!e || capi_check_process(e)) return;
     while (e->queues) evenkeel_queue_close(e->queues);
     capi_workers_close(&e->workers);
     if (e->started) ek_engine_stop(e->m.engine, false);

@@ -19,6 +19,8 @@ typedef struct capi_event {
 ek_status evenkeel_queue_open(evenkeel_queue **out, evenkeel *engine)
 {
     *out = NULL;
+    const ek_err err = capi_check_process(engine);
+    if (err) return capi_status(err);
     const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0) return capi_status(ek_fail(EK_EIO, "the system has no descriptor for a queue"));
     evenkeel_queue *q = ek_alloc(sizeof *q);
@@ -50,7 +52,7 @@ static void detach(evenkeel_queue *q)
 
 void evenkeel_queue_close(evenkeel_queue *q)
 {
-    if (!q) return;
+    if (!q || capi_check_process(q->engine)) return;
     detach(q);
     pthread_mutex_lock(&q->lock);
     while (q->n_live > 0) pthread_cond_wait(&q->changed, &q->lock);
@@ -175,6 +177,7 @@ static capi_event *take_first(evenkeel_queue *q)
 
 evenkeel_event *evenkeel_next(evenkeel_queue *q, double seconds)
 {
+    if (capi_check_process(q->engine)) return NULL;
     const double until = seconds < 0 || isnan(seconds) ? INFINITY : ek_now() + seconds;
     pthread_mutex_lock(&q->lock);
     while (!q->first && q->n_pending > 0) {
@@ -194,6 +197,7 @@ void evenkeel_event_free(evenkeel_event *e)
 
 size_t evenkeel_pending(evenkeel_queue *q)
 {
+    if (capi_check_process(q->engine)) return 0;
     pthread_mutex_lock(&q->lock);
     const size_t n = q->n_pending;
     pthread_mutex_unlock(&q->lock);

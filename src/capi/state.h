@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "open/open.h"
 
@@ -36,6 +37,7 @@ struct capi_request {
 
 struct evenkeel {
     ek_opened m;
+    pid_t process;        /* that has its threads; a forked child has none of them */
     pthread_mutex_t lock; /* of all below */
     capi_request *requests;
     evenkeel_id last_id;
@@ -63,6 +65,9 @@ ek_status capi_status(ek_err err);
 /* Copies n bytes of a caller's struct into room bytes, zeroed where the caller's is shorter. EINVAL for a size of 0,
  * EUNSUPPORTED for one with fields set that this version does not know. name: of the struct. */
 ek_err capi_take_struct(void *to, size_t room, const void *from, size_t n, const char *name);
+
+/* EINVAL in a forked child. */
+ek_err capi_check_process(const evenkeel *e);
 
 /* Enters r, with engine, queue, user and cancel, into the table and the queue's counts, and gives it an id. */
 void capi_begin(capi_request *r);

@@ -1,5 +1,6 @@
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "capi/state.h"
@@ -33,6 +34,13 @@ ek_err capi_take_struct(void *to, size_t room, const void *from, size_t n, const
             return ek_fail(EK_EUNSUPPORTED, "%s: byte %zu of %zu is set, this version of the library knows %zu", name,
                            i, n, room);
     return EK_OK;
+}
+
+ek_err capi_check_process(const evenkeel *e)
+{
+    if (e->process == getpid()) return EK_OK;
+    return ek_fail(EK_EINVAL, "the engine was opened by process %d; its child %d has no threads of it", (int)e->process,
+                   (int)getpid());
 }
 
 evenkeel_event capi_error(ek_err err, const char *text)

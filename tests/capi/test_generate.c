@@ -9,7 +9,9 @@
 #include <evenkeel.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -339,6 +341,31 @@ static void a_longer_struct_of_zeros_is_fine(void **state)
     assert_true(a.end.digest == b.end.digest);
 }
 
+static void a_forked_child_is_refused(void **state)
+{
+    evenkeel_queue *q;
+    int status;
+    evenkeel_request r = asking();
+    (void)state;
+    r.max_tokens = 0;
+    assert_int_equal(evenkeel_queue_open(&q, engine), EK_DONE);
+    assert_int_equal(evenkeel_generate(q, &r, NULL), EK_DONE);
+    const pid_t child = fork();
+    if (child == 0) {
+        evenkeel_queue *other;
+        bool good = evenkeel_generate(q, &r, NULL) == EK_BAD_ARGUMENT;
+        good &= strstr(ek_last_error(), "opened by process") != NULL;
+        good &= evenkeel_chat(q, "{}", 2, NULL, NULL) == EK_BAD_ARGUMENT && !evenkeel_next(q, -1);
+        good &= evenkeel_queue_open(&other, engine) == EK_BAD_ARGUMENT;
+        evenkeel_queue_close(q);
+        evenkeel_close(engine);
+        _exit(good ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    evenkeel_queue_close(q);
+}
+
 static void wrong_options_are_refused(void **state)
 {
     evenkeel *e = engine;
@@ -444,6 +471,7 @@ int main(void)
         cmocka_unit_test(a_closed_queue_cancels),
         cmocka_unit_test(wrong_requests_are_refused),
         cmocka_unit_test(a_longer_struct_of_zeros_is_fine),
+        cmocka_unit_test(a_forked_child_is_refused),
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(text_becomes_tokens_and_back),
         cmocka_unit_test(nothing_is_written_to_standard_error),

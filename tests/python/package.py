@@ -156,6 +156,17 @@ def ends(model_path):
         check("a closed model", False)
     except ValueError:
         check("a closed model", True)
+    with evenkeel.Model(model_path, device="cpu", context=512, media=False) as m:
+        child = os.fork()
+        if not child:  # whose memory has the model, and whose end would wait for threads that it has not
+            try:
+                m.chat("Hello")
+            except evenkeel.EvenkeelError as wrong:
+                m.close()
+                os._exit("opened by process" not in str(wrong))
+            os._exit(2)
+        check("a forked child", os.waitpid(child, 0)[1] == 0)
+        check("its parent", m.chat("Hello", temperature=0).text != "")
     lines = []
     evenkeel.log_to(lambda level, line: lines.append((level, line)))
     try:
