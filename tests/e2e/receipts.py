@@ -224,6 +224,26 @@ def a_new_key_signs_after_a_hangup(server):
         open(path, "w").write(text)
 
 
+def a_stream_keeps_the_key_that_it_began_with():
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY) as s:
+        stream = s.stream({"messages": ASK, "temperature": 0, "max_tokens": 3000, "ignore_eos": True, "evenkeel": wishes()})
+        events = iter(stream)
+        next(events)
+        old = open(KEY).read(), open(KEY + ".pub").read()
+        os.unlink(KEY), os.unlink(KEY + ".pub")
+        evenkeel("receipts", "key", KEY)
+        s.process.send_signal(1)
+        assert s.says("event=receipts_key ")
+        check("the stream still runs", s.running() == 1)
+        receipt = [r for e in events for r in found(e)]
+        check("by the old key", len(receipt) == 1 and signature_holds(receipt[0], write("old.pub", old[1])))
+        next_one = found(s.chat({"messages": ASK, "max_tokens": 2, "evenkeel": wishes()}))[0]
+        check("the next one by the new key", signature_holds(next_one, KEY + ".pub"))
+        expects("a long reply", 0, {"rows": "ok", "end": "ok"}, verify(receipt[0], key=write("old.pub", old[1])))
+    for path, text in zip((KEY, KEY + ".pub"), old):
+        open(path, "w").write(text)
+
+
 def owners_see_their_own():
     with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY, "--api-key", "one,two") as s:
         def call(key, method, path, body=None):
@@ -588,7 +608,7 @@ with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cac
     for test in (every_api_signs, a_statement_says_who_gave_the_seed, a_stored_reply_has_a_receipt, nothing_is_signed_unasked,
                  the_weights_are_sha256sum_s, a_new_key_signs_after_a_hangup):
         run(test, s)
-for test in (owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
+for test in (a_stream_keeps_the_key_that_it_began_with, owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
              another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
              drafts_and_a_continued_stream_change_nothing, people_can_read_it):
     run(test)
