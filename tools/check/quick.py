@@ -141,6 +141,10 @@ def scripts(files):
             found.append(name)
     if any(f.startswith(("src/cuda/kernels/", "tests/emulate/", "tests/cuda/device/")) for f in files):
         found.append("check_emulated.sh")
+    if any(f.startswith(("python/", "tests/python/")) for f in files):
+        found.append("check_python.sh")
+    if any(f.startswith(("src/capi/", "examples/engine/", "tests/capi/installed/")) for f in files):
+        found.append("check_library.sh")
     if any(f.endswith((".md", "Makefile", ".mk")) for f in files):
         found.append("check_tree.sh")
     return [f"tools/check/{n}" for n in dict.fromkeys(found) if os.path.exists(f"tools/check/{n}")]
