@@ -129,6 +129,12 @@ static const ek_route_row routes[] = {
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };
 
+const ek_route_row *ek_routes_all(int *n)
+{
+    *n = N_ROUTES;
+    return routes;
+}
+
 /* Where "*" begins in the path, or its end without one; NULL if it does not fit. */
 static const char *fit(const char *pattern, const char *path)
 {

@@ -21,6 +21,8 @@ typedef struct ek_route_row {
 const char *ek_absent_find(const char *path);
 void ek_route_missing(ek_server *s, ek_exchange *x, const char *why);
 
+/* All rows; *n: how many. */
+const ek_route_row *ek_routes_all(int *n);
 bool ek_method_fits(const char *method, const char *allowed);
 /* The row of a path, or NULL. *fits: whether it is for this method too; otherwise the row is any of the path's. */
 const ek_route_row *ek_routes_find(const char *path, const char *method, const char **rest, bool *fits);

@@ -1,11 +1,21 @@
 """A small HTTP client and a server process, for the end-to-end tests. Python standard library only."""
 import http.client, json, os, signal, socket, subprocess, tempfile, time
 
+import described
+
 
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def json_of(data):
+    """Of a body; None where it is none."""
+    try:
+        return json.loads(data) if data else None
+    except (ValueError, RecursionError):
+        return None
 
 
 class Server:
@@ -89,7 +99,9 @@ class Server:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
             c.request(method, path, data, headers if headers is not None else {"content-type": "application/json"})
             r = c.getresponse()
-            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), json.loads(r.read() or b"null")
+            reply = json.loads(r.read() or b"null")
+            described.check(method, path, r.status, json_of(data), reply)
+            return r.status, dict((k.lower(), v) for k, v in r.getheaders()), reply
         finally:
             c.close()
 
@@ -140,7 +152,9 @@ class Stream:
             if line == b"data: [DONE]":
                 self.done = True
             else:
-                yield json.loads(line[6:])
+                event = json.loads(line[6:])
+                described.check_event("/v1/chat/completions", event)
+                yield event
 
     def close(self):
         """Vanish."""

@@ -46,7 +46,9 @@ typedef struct page_file {
     FILE_ROW(marked, "/page/marked.js", "marked.js", JS)              \
     FILE_ROW(highlight, "/page/highlight.js", "highlight.js", JS)     \
     FILE_ROW(temml, "/page/temml.js", "temml.js", JS)                 \
-    FILE_ROW(licences, "/page/licences.txt", "licences.txt", TEXT)
+    FILE_ROW(licences, "/page/licences.txt", "licences.txt", TEXT)    \
+    FILE_ROW(openapi, "/openapi.json", "web/openapi.json", JSON)
+#define JSON "application/json"
 #define HTML "text/html; charset=utf-8"
 #define CSS  "text/css; charset=utf-8"
 #define TEXT "text/plain; charset=utf-8"
