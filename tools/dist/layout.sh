@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The folder of a tarball without licences: programs, models, man pages, completions, unit.
-# Usage: layout.sh PROGRAMS TREE   (PROGRAMS has evenkeel and evenkeel-decode; TREE is made)
+# Usage: layout.sh PROGRAMS TREE [PRINTER]   (PROGRAMS has evenkeel and evenkeel-decode; TREE is made; PRINTER runs evenkeel)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 programs=$1 tree=$2
@@ -12,5 +12,5 @@ for model in pocket pocket-drafter; do
 done
 install -m 644 LICENSE CHANGELOG.md "$tree"
 for dir in $(tools/manuals.sh --dirs); do install -d "$tree/share/$dir"; done
-tools/manuals.sh "$programs/evenkeel" "$tree/share"
+tools/manuals.sh "${3:-$programs/evenkeel}" "$tree/share"
 sed 's#/usr/local/bin#/opt/evenkeel/bin#' deploy/evenkeel.service >"$tree/evenkeel.service"

@@ -1,22 +1,28 @@
 #!/usr/bin/env bash
 # The folder evenkeel/ and its tarball, behind a check that the programs run on Debian 11. Called by make dist.
-# Usage: pack.sh DIST VERSION ARCHITECTURES   (SOURCE_DATE_EPOCH: the time of every file)
+# Usage: pack.sh DIST VERSION ARCH ARCHITECTURES-OF-GPUS   (SOURCE_DATE_EPOCH: the time of every file)
 set -euo pipefail
-dist=$1 version=$2 archs=$3
-tree=$dist/evenkeel-tree/evenkeel tarball=$dist/evenkeel-$version-x86_64-linux.tar.xz
+dist=$1 version=$2 arch=$3 archs=$4
+tree=$dist/evenkeel-tree/evenkeel tarball=$dist/evenkeel-$version-$arch-linux.tar.xz
+objdump=objdump printer=$dist/evenkeel
+if [ "$arch" = aarch64 ]; then # its pages are printed under emulation
+  objdump=aarch64-linux-gnu-objdump printer=$dist/printer
+  printf '#!/bin/sh\nexec qemu-aarch64 -cpu max -L "%s" "%s" "$@"\n' "$(realpath "$dist/libraries/libc")" "$(realpath "$dist/evenkeel")" >"$printer"
+  chmod +x "$printer"
+fi
 fail() { echo "dist: $*" >&2; exit 1; }
 
 # Libraries that a C library of 2.30 has, and no newer symbol of theirs.
 for program in evenkeel evenkeel-decode; do
-  needed=$(objdump -p "$dist/$program" | awk '$1 == "NEEDED" && $2 !~ /^(libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|libc\.so\.6|ld-linux-x86-64\.so\.2)$/ {print $2}')
+  needed=$($objdump -p "$dist/$program" | awk '$1 == "NEEDED" && $2 !~ /^(libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|libc\.so\.6|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1)$/ {print $2}')
   [ -z "$needed" ] || fail "$program needs ${needed//$'\n'/, } from the machine"
-  newest=$(objdump -T "$dist/$program" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
+  newest=$($objdump -T "$dist/$program" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
   [ "$(printf '%s\n' "$newest" GLIBC_2.30 | sort -V | tail -n 1)" = GLIBC_2.30 ] || fail "$program has symbols of $newest, newer than 2.30"
   echo "  $program: $(stat -c %s "$dist/$program") bytes, newest symbol $newest"
 done
 
 rm -rf "$dist/evenkeel-tree"
-"$(dirname "$0")/layout.sh" "$dist" "$tree"
+"$(dirname "$0")/layout.sh" "$dist" "$tree" "$printer"
 "$(dirname "$0")/parts.py" "$dist/libraries" "${DIST_FETCHED:-$dist/fetched}" "$tree" "$version"
 
 tar -C "$dist/evenkeel-tree" --sort=name --format=gnu --owner=0 --group=0 --numeric-owner --mode=u+rwX,go=rX \
