@@ -33,6 +33,9 @@ void ek_reply_asked_fini(ek_reply_asked *a);
 
 /* --- JSON of a cassette. Inside src/replies --- */
 
+/* Appends what a section's signature is of. */
+void ek_cassette_message(ek_buf *out, const char *identity, size_t entries, const char sum[65]);
+
 /* EFORMAT for a value that is no object, or has a member that is none of names (NULL at the end). */
 ek_err ek_cassette_only(const json_t *v, const char *what, const char *const *names);
 /* EFORMAT unless the member is a whole number from min to max. */

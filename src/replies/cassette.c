@@ -23,6 +23,8 @@ typedef struct reading {
     bool wanted;
     bool known;             /* its version is this one */
     ek_cassette_end so_far; /* of the section */
+    ek_reply_record **held; /* of a section whose signature has not come yet, where one is needed */
+    size_t n_held, cap_held;
 } reading;
 
 static void refuse(reading *r, const char *reason)
@@ -31,8 +33,33 @@ static void refuse(reading *r, const char *reason)
     r->how->refuse(r->how->arg, r->number, reason);
 }
 
+static void give(reading *r, ek_reply_record *record)
+{
+    r->counts->taken++;
+    r->how->take(r->how->arg, r->identity, record);
+}
+
+static void hold(reading *r, ek_reply_record *record)
+{
+    if (r->n_held == r->cap_held) {
+        r->cap_held = r->cap_held ? 2 * r->cap_held : 64;
+        r->held = ek_realloc(r->held, r->cap_held * sizeof(ek_reply_record *));
+    }
+    r->held[r->n_held++] = record;
+}
+
+static void give_held(reading *r, bool trusted)
+{
+    for (size_t i = 0; i < r->n_held; i++) {
+        if (trusted) give(r, r->held[i]);
+        else ek_reply_record_release(r->held[i]);
+    }
+    r->n_held = 0;
+}
+
 static void end_section(reading *r, bool is_whole)
 {
+    give_held(r, false); /* without the end that they wait for */
     if (r->identity && r->known && r->wanted && !is_whole)
         refuse(r, "the section before it has no end: the file was cut");
     free(r->identity);
@@ -66,18 +93,38 @@ static void begin_section(reading *r, const json_t *v)
     ek_cassette_end_init(&r->so_far);
 }
 
+/* By what was read, not by what the end says of it. */
+static bool is_trusted(const reading *r, const json_t *v, const char sum[65])
+{
+    size_t n = 0;
+    ek_buf message = {0};
+    const char *key = ek_json_get_text(v, "key", NULL), *signature = ek_json_get_text(v, "signature", &n);
+    ek_cassette_message(&message, r->identity, r->so_far.entries, sum);
+    const bool is = key && signature &&
+                    r->how->trusts(r->how->arg, key, signature, n, ek_buf_text(&message), message.len);
+    ek_buf_fini(&message);
+    return is;
+}
+
 static void take_end(reading *r, const json_t *v)
 {
-    ek_buf want = {0}, got = {0};
+    static const char *const names[] = {"entries", "sum", "key", "signature", NULL};
+    char sum[65];
+    size_t n = 0;
+    const json_t *entries = ek_json_get(v, "entries");
     if (r->known && r->wanted) {
-        ek_cassette_end_line(&want, &r->so_far);
-        ek_json_write(&got, v);
-        ek_buf_char(&got, '\n');
-        if (strcmp(ek_buf_text(&want), ek_buf_text(&got)) != 0)
-            refuse(r, "the section's end tells of other lines: some are damaged, missing, or there twice");
+        const char *given = ek_json_get_text(v, "sum", &n);
+        ek_sha256_end(&r->so_far.sums, sum);
+        const bool same = json_is_integer(entries) && (size_t)json_integer_value(entries) == r->so_far.entries &&
+                          given && n == 64 && !memcmp(given, sum, 64);
+        if (!same) refuse(r, "the section's end tells of other lines: some are damaged, missing, or there twice");
+        else if (ek_cassette_only(v, "the section's end", names)) refuse(r, ek_err_text());
+        if (r->how->trusts) {
+            const bool trusted = same && is_trusted(r, v, sum);
+            if (same && !trusted) refuse(r, "the section is not signed by a key that is trusted: none of it is taken");
+            give_held(r, trusted);
+        }
     }
-    ek_buf_fini(&want);
-    ek_buf_fini(&got);
     end_section(r, true);
 }
 
@@ -94,8 +141,8 @@ static void take_reply(reading *r, const char *line, size_t n)
         return;
     }
     ek_cassette_end_add(&r->so_far, sum);
-    r->counts->taken++;
-    r->how->take(r->how->arg, r->identity, record);
+    if (r->how->trusts) hold(r, record);
+    else give(r, record);
 }
 
 static void take_line(reading *r, const char *line, size_t n)
@@ -140,6 +187,7 @@ ek_err ek_cassette_read_text(ek_cassette_counts *out, const char *text, size_t s
         at += n + (end != NULL);
     }
     end_section(&r, false);
+    free(r.held);
     return EK_OK;
 }
 
@@ -156,10 +204,8 @@ ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek
 
 struct ek_cassette {
     char *identity;
-    bool given; /* identity is the model's; else that of the first section that fits */
-    bool (*fits)(void *arg, const char *identity);
-    void *arg;
-    const char *path; /* while it is read */
+    ek_cassette_opts opts; /* while it is read, as the next three */
+    const char *path;
     size_t warned;
     char *other; /* an identity that was passed over, for a sentence */
     pthread_mutex_t lock;
@@ -169,11 +215,17 @@ struct ek_cassette {
 static bool wants(void *arg, const char *identity)
 {
     ek_cassette *c = arg;
-    if (!c->identity && c->fits(c->arg, identity)) c->identity = ek_strdup(identity);
+    if (!c->identity && c->opts.fits(c->opts.arg, identity)) c->identity = ek_strdup(identity);
     if (c->identity && !strcmp(c->identity, identity)) return true;
     free(c->other);
     c->other = ek_strdup(identity);
     return false;
+}
+
+static bool trusts(void *arg, const char *key, const char *signature, size_t n_signature, const void *message, size_t n)
+{
+    const ek_cassette *c = arg;
+    return c->opts.trusts(c->opts.arg, key, signature, n_signature, message, n);
 }
 
 static void take(void *arg, const char *identity, ek_reply_record *r)
@@ -196,9 +248,14 @@ static void warn(void *arg, size_t number, const char *reason)
     if (c->warned++ < WARNED) ek_log(EK_LOG_WARN, "%s: line %zu is not used: %s", c->path, number, reason);
 }
 
-static ek_err read_one(ek_cassette *c, const char *path, int n_vocab)
+static ek_err read_one(ek_cassette *c, const char *path)
 {
-    const ek_cassette_read how = {.n_vocab = n_vocab, .wants = wants, .take = take, .refuse = warn, .arg = c};
+    const ek_cassette_read how = {.n_vocab = c->opts.n_vocab,
+                                  .wants = wants,
+                                  .take = take,
+                                  .refuse = warn,
+                                  .trusts = c->opts.trusts ? trusts : NULL,
+                                  .arg = c};
     ek_cassette_counts counts;
     c->path = path;
     EK_TRY(ek_cassette_read_file(&counts, path, &how));
@@ -208,27 +265,25 @@ static ek_err read_one(ek_cassette *c, const char *path, int n_vocab)
     return EK_OK;
 }
 
-static ek_err read_all(ek_cassette *c, const char *const *path, int n, int n_vocab)
+static ek_err read_all(ek_cassette *c)
 {
-    for (int i = 0; i < n; i++) EK_TRY(read_one(c, path[i], n_vocab));
+    for (int i = 0; i < c->opts.n; i++) EK_TRY(read_one(c, c->opts.path[i]));
     if (c->table.n > 0 || !c->other) return EK_OK;
-    if (c->given)
-        return ek_fail(EK_EINVAL, "%s: its replies are of %s; this is %s", path[n - 1], c->other, c->identity);
-    return ek_fail(EK_EINVAL, "%s: its replies are of %s, whose tokenizer or template is not that of --model",
-                   path[n - 1], c->other);
+    const char *last = c->opts.path[c->opts.n - 1];
+    if (c->opts.identity)
+        return ek_fail(EK_EINVAL, "%s: its replies are of %s; this is %s", last, c->other, c->identity);
+    return ek_fail(EK_EINVAL, "%s: its replies are of %s, whose tokenizer or template is not that of --model", last,
+                   c->other);
 }
 
-ek_err ek_cassette_open(ek_cassette **out, const char *const *path, int n, const char *identity, int n_vocab,
-                        bool (*fits)(void *arg, const char *identity), void *arg)
+ek_err ek_cassette_open(ek_cassette **out, const ek_cassette_opts *o)
 {
     ek_cassette *c = ek_alloc(sizeof *c);
-    c->given = identity != NULL;
-    if (identity) c->identity = ek_strdup(identity);
-    c->fits = fits;
-    c->arg = arg;
+    c->opts = *o;
+    if (o->identity) c->identity = ek_strdup(o->identity);
     pthread_mutex_init(&c->lock, NULL);
     ek_reply_table_init(&c->table, 1e18);
-    const ek_err err = read_all(c, path, n, n_vocab);
+    const ek_err err = read_all(c);
     if (err) {
         ek_cassette_close(c);
         return err;

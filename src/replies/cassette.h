@@ -2,12 +2,12 @@
  *
  *   {"evenkeel_replies":1,"identity":"model …, ek3 …"}                      begins a section: whose replies follow
  *   {"key":…,"ask":{…},"tokens":[…],"rows":…,"probs":null,"sum":…,"text":…}  a reply
- *   {"entries":2,"sum":…}                                                    ends the section: SHA-256 over its sums
+ *   {"entries":2,"sum":…,"key":…,"signature":…}  ends the section: SHA-256 over its sums; the last two if it is signed
  *
  * key is the content key (replies/key.h), computed again when the line is read; ask stands in replies/ask.h; rows are
  * 8 bytes each in base64; probs are null or those of replies/record.h in base64, of the first tokens; sum is the
  * SHA-256 of the line up to it, as ek_cassette_line spells it; text is for people. Sums find damage; a forger can make
- * them. Owners and salts are never written. */
+ * them, but no signature. Owners and salts are never written. */
 #ifndef EK_REPLIES_CASSETTE_H
 #define EK_REPLIES_CASSETTE_H
 
@@ -36,7 +36,14 @@ typedef struct ek_cassette_end {
 } ek_cassette_end;
 void ek_cassette_end_init(ek_cassette_end *e);
 void ek_cassette_end_add(ek_cassette_end *e, const char sum[65]);
-void ek_cassette_end_line(ek_buf *out, ek_cassette_end *e);
+/* Who signs: appends the base64 of a signature of the message, and says whose it is. */
+typedef struct ek_cassette_signer {
+    ek_err (*sign)(void *arg, ek_buf *signature, const void *message, size_t n);
+    void *arg;
+    const char *key; /* hexadecimal */
+} ek_cassette_signer;
+/* signer: NULL for none. Errors of sign; nothing is appended then. */
+ek_err ek_cassette_end_line(ek_buf *out, const char *identity, ek_cassette_end *e, const ek_cassette_signer *signer);
 
 /* --- a file --- */
 
@@ -47,6 +54,10 @@ typedef struct ek_cassette_read {
     bool (*wants)(void *arg, const char *identity);
     void (*take)(void *arg, const char *identity, ek_reply_record *r); /* one reference for it */
     void (*refuse)(void *arg, size_t number, const char *reason);      /* of a line, from 1, that is not taken */
+    /* Whether a section's signature (base64) of the message is one of a key that is trusted; its lines are taken
+     * together then, or none is. NULL: nobody asks. */
+    bool (*trusts)(void *arg, const char *key, const char *signature, size_t n_signature, const void *message,
+                   size_t n);
     void *arg;
 } ek_cassette_read;
 
@@ -64,10 +75,19 @@ ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek
 
 /* Where records of one cassette or several are found, by their content keys, whoever asks. Zeroed: *out. */
 typedef struct ek_cassette ek_cassette;
-/* identity: NULL for the one of the first section that `fits` says yes to. A warning in the log for each of the first
- * lines that are refused. EINVAL: no section is of the identity, with both; errors of ek_cassette_read_file. */
-ek_err ek_cassette_open(ek_cassette **out, const char *const *path, int n, const char *identity, int n_vocab,
-                        bool (*fits)(void *arg, const char *identity), void *arg);
+typedef struct ek_cassette_opts {
+    const char *const *path;
+    int n;
+    const char *identity; /* NULL: that of the first section that fits */
+    int n_vocab;
+    bool (*fits)(void *arg, const char *identity);
+    bool (*trusts)(void *arg, const char *key, const char *signature, size_t n_signature, const void *message,
+                   size_t n);
+    void *arg;
+} ek_cassette_opts;
+/* A warning in the log for each of the first lines that are refused. EINVAL: no section is of the identity, with both;
+ * errors of ek_cassette_read_file. Afterwards nothing of o is used. */
+ek_err ek_cassette_open(ek_cassette **out, const ek_cassette_opts *o);
 const char *ek_cassette_identity(const ek_cassette *c);
 size_t ek_cassette_entries(const ek_cassette *c);
 /* For ek_replies_add: the backend closes it. */

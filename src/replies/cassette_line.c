@@ -125,11 +125,26 @@ void ek_cassette_end_add(ek_cassette_end *e, const char sum[65])
     ek_sha256_add(&e->sums, sum, 64);
 }
 
-void ek_cassette_end_line(ek_buf *out, ek_cassette_end *e)
+void ek_cassette_message(ek_buf *out, const char *identity, size_t entries, const char sum[65])
+{
+    ek_buf_fmt(out, "evenkeel.replies.%d %zu %s %zu %s", EK_CASSETTE_VERSION, strlen(identity), identity, entries, sum);
+}
+
+ek_err ek_cassette_end_line(ek_buf *out, const char *identity, ek_cassette_end *e, const ek_cassette_signer *signer)
 {
     char sum[65];
+    ek_buf message = {0}, signature = {0};
     ek_sha256_end(&e->sums, sum);
-    ek_buf_fmt(out, "{\"entries\":%zu,\"sum\":\"%s\"}\n", e->entries, sum);
+    ek_cassette_message(&message, identity, e->entries, sum);
+    const ek_err err = signer ? signer->sign(signer->arg, &signature, ek_buf_text(&message), message.len) : EK_OK;
+    if (!err) {
+        ek_buf_fmt(out, "{\"entries\":%zu,\"sum\":\"%s\"", e->entries, sum);
+        if (signer) ek_buf_fmt(out, ",\"key\":\"%s\",\"signature\":\"%s\"", signer->key, ek_buf_text(&signature));
+        ek_buf_str(out, "}\n");
+    }
+    ek_buf_fini(&message);
+    ek_buf_fini(&signature);
+    return err;
 }
 
 /* --- in --- */

@@ -195,6 +195,41 @@ def moved(tape, folder, bodies):
     check("replies without their requests stay", status == 0 and "--cache-replies-prompts" in text, (status, text))
 
 
+def signed(folder, store, words):
+    """A file that is signed, by whom it is trusted, and one that somebody changed and gave sums that fit."""
+    key, other, tape, lie = (os.path.join(folder, name) for name in ("key", "other", "signed.jsonl", "changed.jsonl"))
+    status, text = command("receipts", "key", key)
+    if "without" in text and status:
+        return  # a build without libcrypto
+    command("receipts", "key", other)
+    status, text = command("replies", "export", tape, "--cache-dir", store, "--model", MODEL, "--sign", key)
+    check("a signed export", status == 0, (status, text))
+    lines = open(tape).read().split("\n")
+    sums = []
+    for i, line in enumerate(lines):
+        if '"key":"' in line and '"tokens"' in line:
+            before = re.sub(r'"tokens":\[(\d+)', lambda m: '"tokens":[%d' % (int(m.group(1)) ^ 1), line[:line.index(',"sum"')])
+            sums.append(hashlib.sha256(before.encode()).hexdigest())
+            lines[i] = before + ',"sum":"%s"}' % sums[-1]
+        elif line.startswith('{"entries"'):
+            lines[i] = re.sub(r'"sum":"[0-9a-f]{64}"', '"sum":"%s"' % hashlib.sha256("".join(sums).encode()).hexdigest(), line)
+    open(lie, "w").write("\n".join(lines))
+    body = chat()
+    for name, file, trust, status in (("signed", tape, key, 200), ("by another", tape, other, 424), ("changed", lie, key, 424), ("either", tape, None, 200)):
+        trusts = ["--trust", other + ".pub", "--trust", key + ".pub"] if not trust else ["--trust", trust + ".pub"]
+        server = Server("--replies", file, "--no-engine", *trusts, stored=None, model=words)
+        got = server.ask(*body)[0]
+        log = server.stop()[1]
+        check(f"{name}: {status}", got == status and (status == 200 or "not signed by a key that is trusted" in log), (got, log[-600:]))
+    status, text = command("replies", "import", lie, "--cache-dir", os.path.join(folder, "trusting"), "--trust", key + ".pub")
+    check("import trusts too", status == 1 and ": 0 replies taken" in text, (status, text))
+    status, text = command("replies", "import", tape, "--cache-dir", os.path.join(folder, "trusting"), "--trust", key + ".pub")
+    check("and takes what is signed", status == 0 and ", 0 lines refused" in text, (status, text))
+    for words_ in (["serve", "--trust", key + ".pub"], ["replies", "import", tape, "--cache-dir", folder, "--trust", "nowhere.pub"], ["replies", "export", lie, "--cache-dir", store, "--sign", key + ".pub"]):
+        status, text = command(*words_)
+        check(f"{words_[0]} {words_[-2]}: refused", status != 0 and text, (status, text))
+
+
 def main():
     folder, words = tempfile.mkdtemp(), words_alone()
     tape, store = os.path.join(folder, "replies.jsonl"), os.path.join(folder, "store")
@@ -209,6 +244,7 @@ def main():
     forged(cold, tape, folder)
     damaged(tape, folder, words)
     moved(tape, folder, bodies)
+    signed(folder, store, words)
     cold.stop()
     shutil.rmtree(folder)
     shutil.rmtree(words)

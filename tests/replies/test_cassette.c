@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "../support/files.h"
+#include "base/encoding.h"
 #include "replies/ask.h"
 #include "replies/cassette.h"
 
@@ -200,6 +201,8 @@ static void refusals_say_why(void **state)
 
 /* --- files --- */
 
+static const ek_cassette_signer *signer_of_sections; /* NULL: none */
+
 static void section(ek_buf *out, const char *of, int first, int end, bool has_end)
 {
     ek_cassette_end e;
@@ -210,7 +213,7 @@ static void section(ek_buf *out, const char *of, int first, int end, bool has_en
         line_of(out, i, sum);
         ek_cassette_end_add(&e, sum);
     }
-    if (has_end) ek_cassette_end_line(out, &e);
+    if (has_end) assert_int_equal(ek_cassette_end_line(out, of, &e, signer_of_sections), EK_OK);
 }
 
 typedef struct tally {
@@ -314,6 +317,70 @@ static void too_long_a_line_is_passed_over(void **state)
     ek_buf_fini(&b);
 }
 
+/* --- signatures: here the message itself, and a key of two letters --- */
+
+static ek_err sign(void *arg, ek_buf *signature, const void *message, size_t n)
+{
+    (void)arg;
+    ek_base64_encode(signature, message, n);
+    return EK_OK;
+}
+
+static bool trusts(void *arg, const char *key, const char *signature, size_t n_signature, const void *message, size_t n)
+{
+    ek_buf got = {0};
+    (void)arg;
+    const bool is = !strcmp(key, "aa") && ek_base64_decode(&got, signature, n_signature) && got.len == n &&
+                    !memcmp(got.data, message, n);
+    ek_buf_fini(&got);
+    return is;
+}
+
+static size_t taken_with_trust(const ek_buf *text, const char *says)
+{
+    tally t = {0};
+    ek_cassette_counts counts;
+    const ek_cassette_read how = {
+        .n_vocab = VOCAB, .wants = wants, .take = take, .refuse = refuse, .trusts = trusts, .arg = &t};
+    assert_int_equal(ek_cassette_read_text(&counts, text->data, text->len, &how), EK_OK);
+    if (says && !strstr(ek_buf_text(&t.reasons), says)) fail_msg("no \"%s\" in %s", says, ek_buf_text(&t.reasons));
+    if (!says) assert_int_equal(t.refused, 0);
+    ek_buf_fini(&t.reasons);
+    return counts.taken;
+}
+
+static void only_what_is_signed_is_trusted(void **state)
+{
+    (void)state;
+    const ek_cassette_signer good = {sign, NULL, "aa"}, other = {sign, NULL, "bb"};
+    static const char untrusted[] = "not signed by a key that is trusted";
+    ek_buf b = {0};
+    section(&b, identity, 0, 3, true);
+    assert_int_equal(taken_with_trust(&b, untrusted), 0);
+    signer_of_sections = &other;
+    section(&b, identity, 3, 5, true);
+    assert_int_equal(taken_with_trust(&b, untrusted), 0);
+    ek_buf_clear(&b);
+    signer_of_sections = &good;
+    section(&b, identity, 0, 5, true);
+    assert_int_equal(taken_with_trust(&b, NULL), 5);
+    read_text(&b, 5, 0, NULL); /* who asks for none takes it too */
+    char *third = b.data;
+    for (int i = 0; i < 3; i++) third = strchr(third, '\n') + 1;
+    third[20] ^= 1; /* a damaged line: the others are not what was signed */
+    assert_int_equal(taken_with_trust(&b, "tells of other lines"), 0);
+    third[20] ^= 1;
+    ek_buf without = {0}; /* a line less */
+    ek_buf_add(&without, b.data, (size_t)(third - b.data));
+    ek_buf_str(&without, strchr(third, '\n') + 1);
+    assert_int_equal(taken_with_trust(&without, "tells of other lines"), 0);
+    b.len -= 20; /* cut */
+    assert_int_equal(taken_with_trust(&b, "the file was cut"), 0);
+    signer_of_sections = NULL;
+    ek_buf_fini(&without);
+    ek_buf_fini(&b);
+}
+
 /* --- answers --- */
 
 static bool fits(void *arg, const char *of)
@@ -334,10 +401,14 @@ static void it_answers_by_content_key(void **state)
     FILE *f = fopen(path, "wb");
     fwrite(b.data, 1, b.len, f);
     fclose(f);
-    assert_int_equal(ek_cassette_open(&c, paths, 1, "model 3", VOCAB, NULL, NULL), EK_EINVAL);
+    ek_cassette_opts opts = {.path = paths, .n = 1, .identity = "model 3", .n_vocab = VOCAB, .fits = fits};
+    assert_int_equal(ek_cassette_open(&c, &opts), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "its replies are of model 1, ek3; this is model 3"));
-    assert_int_equal(ek_cassette_open(&c, paths, 1, NULL, VOCAB, fits, (void *)(uintptr_t) "model 4"), EK_EINVAL);
-    assert_int_equal(ek_cassette_open(&c, paths, 1, NULL, VOCAB, fits, (void *)(uintptr_t) "model 1"), EK_OK);
+    opts.identity = NULL;
+    opts.arg = (void *)(uintptr_t) "model 4";
+    assert_int_equal(ek_cassette_open(&c, &opts), EK_EINVAL);
+    opts.arg = (void *)(uintptr_t) "model 1";
+    assert_int_equal(ek_cassette_open(&c, &opts), EK_OK);
     assert_string_equal(ek_cassette_identity(c), identity);
     assert_int_equal(ek_cassette_entries(c), 5);
     ek_replies *store;
@@ -369,7 +440,7 @@ int main(void)
         cmocka_unit_test(a_line_is_its_record),      cmocka_unit_test(a_changed_byte_is_found),
         cmocka_unit_test(refusals_say_why),          cmocka_unit_test(damage_costs_its_line),
         cmocka_unit_test(others_are_passed_over),    cmocka_unit_test(too_long_a_line_is_passed_over),
-        cmocka_unit_test(it_answers_by_content_key),
+        cmocka_unit_test(it_answers_by_content_key), cmocka_unit_test(only_what_is_signed_is_trusted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
-#include "replies/cassette.h"
+#include "cli/serve/trust.h"
 #include "replies/disk.h"
 
 /* --- export --- */
@@ -30,6 +30,7 @@ typedef struct exporting {
     entry *entry;
     size_t n, cap;
     size_t written, without; /* without: replies whose requests were not kept */
+    ek_signing_key *key;     /* NULL: nobody signs */
 } exporting;
 
 static bool note(void *arg, ek_reply_record *r)
@@ -101,8 +102,9 @@ static ek_err write_entries(exporting *x, const ek_reply_backend *disk)
         if (!again) err = write_entry(x, disk, &x->entry[i], &end);
     }
     ek_buf_clear(&line);
-    ek_cassette_end_line(&line, &end);
-    fwrite(line.data, 1, line.len, x->file);
+    const ek_cassette_signer signer = {ek_trust_sign, x->key, x->key ? ek_signing_key_public(x->key)->id : NULL};
+    if (!err) err = ek_cassette_end_line(&line, x->identity, &end, x->key ? &signer : NULL);
+    if (!err) fwrite(line.data, 1, line.len, x->file);
     ek_buf_fini(&line);
     return err;
 }
@@ -179,7 +181,9 @@ static int export_to(const ek_cli *cli, const char *path)
         x.since = ek_unix_now() - age;
     }
     open_words(&x, &m);
-    const ek_err err = write_file(&x, path);
+    ek_err err = cli->has.sign ? ek_signing_key_open(&x.key, cli->sign) : EK_OK;
+    if (!err) err = write_file(&x, path);
+    ek_signing_key_close(x.key);
     ek_opened_close(&m);
     free(x.entry);
     if (err) return ek_cli_refused(cli, err);
@@ -205,6 +209,7 @@ typedef struct importing {
     ek_reply_record *record[BATCH];
     int n;
     size_t refused;
+    ek_trust trust;
     ek_err err; /* the first one of a store */
 } importing;
 
@@ -262,14 +267,27 @@ static void refuse(void *arg, size_t number, const char *reason)
     if (m->refused++ < TOLD) fprintf(stderr, "evenkeel replies: line %zu is not taken: %s\n", number, reason);
 }
 
+static bool is_trusted(void *arg, const char *key, const char *signature, size_t n_signature, const void *message,
+                       size_t n)
+{
+    return ek_trust_has(&((const importing *)arg)->trust, key, signature, n_signature, message, n);
+}
+
 static int import_from(const ek_cli *cli, const char *path)
 {
     importing m = {.cli = cli};
     ek_cassette_counts counts;
-    const ek_cassette_read how = {
-        .n_vocab = EK_MAX_VOCAB, .with_asks = true, .wants = wants, .take = take, .refuse = refuse, .arg = &m};
-    ek_err err = ek_cassette_read_file(&counts, path, &how);
+    const ek_cassette_read how = {.n_vocab = EK_MAX_VOCAB,
+                                  .with_asks = true,
+                                  .wants = wants,
+                                  .take = take,
+                                  .refuse = refuse,
+                                  .trusts = cli->has.trust ? is_trusted : NULL,
+                                  .arg = &m};
+    ek_err err = ek_trust_open(&m.trust, &cli->trust);
+    if (!err) err = ek_cassette_read_file(&counts, path, &how);
     close_store(&m);
+    ek_trust_close(&m.trust);
     if (!err) err = m.err;
     if (err) return ek_cli_refused(cli, err);
     ek_cli_put(stdout, path);

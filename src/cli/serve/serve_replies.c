@@ -4,7 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "replies/cassette.h"
+#include "cli/serve/trust.h"
 #include "replies/disk.h"
 #include "replies/shared.h"
 
@@ -17,6 +17,8 @@ ek_err ek_serve_check_replies(const ek_cli *cli)
         return ek_fail(EK_EINVAL, "--journal names the model by its weights, which --no-engine does not read");
     if (cli->no_engine && cli->has.receipts)
         return ek_fail(EK_EINVAL, "--receipts names the model by its weights, which --no-engine does not read");
+    if (cli->has.trust && !cli->has.replies)
+        return ek_fail(EK_EINVAL, "--trust is about files of replies, and --replies FILE is missing");
     if (cli->cache_replies_prompts && !cli->has.cache_replies)
         return ek_fail(EK_EINVAL, "--cache-replies-prompts is about replies that --cache-replies keeps");
     return EK_OK;
@@ -67,11 +69,22 @@ static ek_err add_server(ek_replies *r, const ek_cli *cli, const ek_replies_opts
 
 /* --- a file of replies --- */
 
+typedef struct reader {
+    const ek_opened *m;
+    ek_trust trust;
+} reader;
+
+static bool is_trusted(void *arg, const char *key, const char *signature, size_t n_signature, const void *message,
+                       size_t n)
+{
+    return ek_trust_has(&((const reader *)arg)->trust, key, signature, n_signature, message, n);
+}
+
 /* Whether the words of an identity are the model's, whose weights are not read. */
 static bool has_words(void *arg, const char *identity)
 {
     static const char before[] = ", words ";
-    const ek_opened *m = arg;
+    const ek_opened *m = ((const reader *)arg)->m;
     const ek_config *c = ek_model_config(m->model);
     char words[EK_CHAT_NAME];
     const char *at = strstr(identity, before);
@@ -95,8 +108,18 @@ static ek_err open_file(ek_cassette **out, const ek_cli *cli, ek_opened *m, ek_b
 {
     const char *of = identity->len ? ek_buf_text(identity) : NULL;
     if (!cli->has.replies) return EK_OK;
-    EK_TRY(
-        ek_cassette_open(out, cli->replies.v, cli->replies.n, of, ek_model_config(m->model)->vocab_size, has_words, m));
+    reader r = {.m = m};
+    ek_err err = ek_trust_open(&r.trust, &cli->trust);
+    const ek_cassette_opts o = {.path = cli->replies.v,
+                                .n = cli->replies.n,
+                                .identity = of,
+                                .n_vocab = ek_model_config(m->model)->vocab_size,
+                                .fits = has_words,
+                                .trusts = cli->has.trust ? is_trusted : NULL,
+                                .arg = &r};
+    if (!err) err = ek_cassette_open(out, &o);
+    ek_trust_close(&r.trust);
+    if (err) return err;
     if (!of) ek_buf_str(identity, ek_cassette_identity(*out));
     ek_log(EK_LOG_INFO, "event=replies file=%s entries=%zu", cli->replies.v[0], ek_cassette_entries(*out));
     return EK_OK;
