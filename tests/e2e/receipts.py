@@ -4,7 +4,7 @@ writes for them, its signature by OpenSSL. Then `evenkeel verify` on good receip
 usage: receipts.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import base64, hashlib, json, os, shutil, struct, subprocess, sys, tempfile, time, zlib
+import base64, hashlib, json, os, shutil, sqlite3, struct, subprocess, sys, tempfile, time, zlib
 
 import counted
 from client import Server
@@ -589,6 +589,32 @@ def drafts_and_a_continued_stream_change_nothing():
     expects("a continued reply", 0, {"rows": "ok", "end": "ok"}, verify(others[0]))
 
 
+def a_forged_stored_reply_gets_no_receipt():
+    """A record with a sum that fits and another token: its rows are computed for the receipt, and so it is found."""
+    folder = os.path.join(DIR.name, "stored")
+    options = ("--model", MODEL, "--threads", 1, "--receipts", KEY, "--cache-replies", "1M", "--cache-dir", folder)
+    bodies = [{"messages": ASK, "temperature": 1, "seed": 30 + i, "max_tokens": 12, "n": 1 + i} for i in range(2)]
+    with Server(PROGRAM, *options) as s:
+        want = [s.chat(body)["choices"] for body in bodies]
+    db = sqlite3.connect(next(os.path.join(folder, f) for f in os.listdir(folder) if f.endswith("-replies.sqlite")))
+    for key, record in db.execute("SELECT key, record FROM reply").fetchall():
+        data = bytearray(record[:-32])
+        data[48 + 4 * (int.from_bytes(record[40:44], "little") // 2)] ^= 1
+        db.execute("UPDATE reply SET record=? WHERE key=?", (bytes(data) + sha(data), key))
+    db.commit()
+    db.close()
+    with Server(PROGRAM, *options) as s:
+        for body, choices in zip(bodies, want):
+            for stream in (False, True):
+                ask = {**body, "evenkeel": wishes()}
+                receipts = streamed(s, "/v1/chat/completions", ask)[0] if stream else found(reply := s.chat(ask))
+                check("one for each choice", len(receipts) == body["n"], len(receipts))
+                check("the model's words", stream or reply["choices"] == choices, choices)
+                for r in receipts:
+                    expects("a receipt of the computed reply", 0, {"rows": "ok", "end": "ok", "text": "ok"}, verify(r))
+        check("it is said", s.says("event=reply_wrong"))
+
+
 def people_can_read_it():
     text = evenkeel("receipts", "show", write("thing", REPLIES["two choices"][1]))
     lines = dict(line.split(None, 1) for line in text.splitlines() if line.strip())
@@ -610,6 +636,6 @@ with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cac
         run(test, s)
 for test in (a_stream_keeps_the_key_that_it_began_with, owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
              another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
-             drafts_and_a_continued_stream_change_nothing, people_can_read_it):
+             drafts_and_a_continued_stream_change_nothing, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
     run(test)
 sys.exit(closing())
