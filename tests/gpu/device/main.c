@@ -277,7 +277,7 @@ static void run_scene(uint64_t seed)
     for (int k = 0; k < n_cases && c.good && !only_alone; k++) {
         if (!strcmp(cases[k].name, "threads") || !strcmp(cases[k].name, "isas")) continue;
         c.name = cases[k].name;
-        ek_err err = cases[k].run(&s, &(company){0}, check, &c);
+        ek_err err = cases[k].run(&s, &(company){.want = want}, check, &c);
         if (err) count(false, c.name, ek_err_text());
     }
     clock_gettime(CLOCK_MONOTONIC, &b);
