@@ -171,3 +171,46 @@ void ek_session_send_whole(ek_session *s)
     }
     ek_session_leave_client(s, EK_OUTCOME_DONE);
 }
+
+/* --- how far the prompt is read --- */
+
+/* How far the first prompt is read. */
+static ek_api_progress progress_of(const ek_session *s)
+{
+    ek_api_progress p = {.total = s->results[0]->n_prompt, .seconds = ek_now() - s->prepared};
+    if (s->n_submitted > 0) ek_turn_reading(s->choices[0].turn, &p.cached, &p.read);
+    return p;
+}
+
+static void put_progress(ek_session *s, const ek_api_progress *p)
+{
+    s->reply.marks = NULL; /* it is of no token */
+    s->dialect->progress(&s->out, &s->reply, p);
+    s->reply.marks = s->marks.on ? &s->marks : NULL;
+    s->read = p->read;
+}
+
+bool ek_session_put_progress(ek_session *s, bool again)
+{
+    const ek_api_progress p = progress_of(s);
+    if (s->n_submitted == 0 || p.total == 0) return false;
+    if (s->req.progress && s->dialect->progress) {
+        if (p.read > s->read && (again || p.read > p.cached)) put_progress(s, &p);
+        else return false;
+    } else if (again && s->dialect->heartbeat_progress) {
+        s->dialect->heartbeat_progress(&s->out, &p);
+    } else {
+        return false;
+    }
+    return true;
+}
+
+void ek_session_end_progress(ek_session *s)
+{
+    if (!s->req.progress || !s->dialect->progress) return;
+    ek_api_progress p = progress_of(s);
+    p.cached = s->results[0]->n_cached;
+    p.read = p.total;
+    put_progress(s, &p);
+    s->req.progress = false;
+}

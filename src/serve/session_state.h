@@ -77,9 +77,11 @@ void ek_session_cut(ek_session *s, const char *text);
 /* A header of the reply: what was left out of schemas. */
 void ek_session_put_ignored(ek_session *s);
 
-/* In session_write.c. */
 /* An event that says how far the prompt is read, where there is news of that, or `again`; true if there is one. */
 bool ek_session_put_progress(ek_session *s, bool again);
+void ek_session_end_progress(ek_session *s); /* the last one: all of it is read */
+
+/* In session_write.c. */
 /* Takes the news that wait, as far as that is possible now, and frees the session once it is done. */
 void ek_session_go_on(ek_session *s);
 void ek_session_on_drained(void *user);
