@@ -35,6 +35,7 @@ licences() { # NAME [OVERRIDE of lintian...]
 
 # Writes dist/NAME_VERSION_ARCH.deb. The fields on standard input; the description's lines follow "Description:".
 finish() { # NAME ARCH
+  chmod -R u=rwX,go=rX "$root/usr" # whatever the mask was when its files were made
   { printf 'Package: %s\nVersion: %s\nArchitecture: %s\nMaintainer: %s\n' "$1" "$version" "$2" "$maintainer"
     printf 'Installed-Size: %s\nPriority: optional\n' "$(du -k --apparent-size -s "$root" | cut -f1)"
     cat
