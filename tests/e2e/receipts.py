@@ -615,6 +615,20 @@ def a_forged_stored_reply_gets_no_receipt():
         check("it is said", s.says("event=reply_wrong"))
 
 
+def a_device_s_receipt_is_verified_on_a_cpu():
+    """CUDA kernels on the device made of a CPU (tests/emulate), where it is built and the program has kernels."""
+    folder = os.path.join(os.path.dirname(PROGRAM), "tests/emulate")
+    env = {"LD_LIBRARY_PATH": folder}
+    if not os.path.exists(os.path.join(folder, "libcuda.so.1")):
+        raise counted.Skip("there is no emulated device in this build")
+    if subprocess.run([PROGRAM, "inspect", "--device", "cuda", MODEL], capture_output=True, env={**os.environ, **env}).returncode:
+        raise counted.Skip("this program has no CUDA kernels")
+    with Server(PROGRAM, "--model", MODEL, "--device", "cuda:0", "--receipts", KEY, env=env) as s:
+        device = found(s.chat({"messages": ASK, "temperature": 1, "seed": 5, "max_tokens": 3, "evenkeel": wishes()}))[0]
+    expects("on the CPU", 0, {"rows": "ok", "arithmetic": "ok"}, verify(device, "--device", "cpu"))
+    expects("in plain C", 0, {"rows": "ok"}, verify(device, "--device", "cpu", "--isa", "scalar"))
+
+
 def people_can_read_it():
     text = evenkeel("receipts", "show", write("thing", REPLIES["two choices"][1]))
     lines = dict(line.split(None, 1) for line in text.splitlines() if line.strip())
@@ -638,4 +652,6 @@ for test in (a_stream_keeps_the_key_that_it_began_with, owners_see_their_own, wi
              another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
              drafts_and_a_continued_stream_change_nothing, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
     run(test)
+if os.environ.get("TIER") != "check":  # ten seconds
+    run(a_device_s_receipt_is_verified_on_a_cpu)
 sys.exit(closing())
