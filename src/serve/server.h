@@ -58,10 +58,11 @@ typedef struct ek_server_opts {
     bool no_engine;           /* nothing is computed: what is not stored is a 424. The engine is one that cannot step */
     const char *numerics;     /* the numerics id; copied. NULL: the model's */
     ek_fetch_from media_urls; /* from where pictures and sounds are fetched that requests name by URLs */
-    const struct ek_ffmpeg *ffmpeg; /* reads files of videos; borrowed, NULL: none are read */
-    bool whole_calls;               /* ek_api_limits.whole_calls */
-    bool shares;                    /* pages are shared with other replicas: prompts can be computed for them */
-    bool prefill;                   /* every request is: its reply ends after the first token */
+    const struct ek_pdftotext *pdftotext; /* reads PDFs; borrowed, NULL: none are read */
+    const struct ek_ffmpeg *ffmpeg;       /* reads files of videos; borrowed, NULL: none are read */
+    bool whole_calls;                     /* ek_api_limits.whole_calls */
+    bool shares;                          /* pages are shared with other replicas: prompts can be computed for them */
+    bool prefill;                         /* every request is: its reply ends after the first token */
     /* News of cached pages (serve/events/events.h), of an engine opened with tell_held; NULL: none. Borrowed. */
     const ek_events_address *kv_events, *kv_replay;
     bool kv_arrays;

@@ -35,8 +35,9 @@ struct ek_server {
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */
     ek_fetch_from fetch_from;
-    ek_workers *decoders; /* preparations that wait for ffmpeg; NULL without */
+    ek_workers *decoders; /* preparations that wait for such programs; NULL without */
     const struct ek_ffmpeg *ffmpeg;
+    const struct ek_pdftotext *pdftotext;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
     const ek_chat_model *chat; /* borrowed */

@@ -19,6 +19,7 @@
 #include "engine/budget.h"
 #include "serve/events/events.h"
 #include "hub/name.h"
+#include "media/pdf.h"
 #include "model/weights/digest.h"
 #include "receipts/key.h"
 #include "serve/api/model_card.h"
@@ -244,7 +245,8 @@ static ek_err digest(void *arg, char out[EK_MODEL_DIGEST])
 }
 
 /* bound: becomes the server's, or is closed. */
-static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg)
+static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg,
+                    const ek_pdftotext *pdftotext)
 {
     ek_journal *journal = NULL;
     ek_replies *replies = NULL;
@@ -296,6 +298,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .kv_name = said->kv_name,
         .media_urls = said->urls,
         .ffmpeg = ffmpeg,
+        .pdftotext = pdftotext,
         .model = m->model,
         .digest = cli->no_engine ? NULL : digest, /* files that it is of may be missing */
         .digest_arg = m,
@@ -353,6 +356,16 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     return EK_OK;
 }
 
+static ek_err open_pdftotext(ek_pdftotext **out, const ek_cli *cli)
+{
+    *out = NULL;
+    if (!cli->pdftotext) return EK_OK;
+    const ek_err err = ek_pdftotext_open(out, !strcmp(cli->pdftotext, "on") ? NULL : cli->pdftotext);
+    if (err) return ek_fail_in(err, "--pdftotext");
+    ek_log(EK_LOG_DEBUG, "PDFs are read with %s", ek_pdftotext_text(*out));
+    return EK_OK;
+}
+
 static ek_err open_without_weights(ek_opened *m, const ek_cli *cli)
 {
     ek_open_opts o;
@@ -366,6 +379,7 @@ int ek_cmd_serve(const ek_cli *cli)
 {
     ek_opened m;
     ek_ffmpeg *ffmpeg;
+    ek_pdftotext *pdftotext = NULL;
     ek_log_start();
     ek_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"));
     if (cli->verbose && !strcmp(cli->verbose, "cache")) ek_log_topics_set(EK_LOG_CACHE);
@@ -380,18 +394,21 @@ int ek_cmd_serve(const ek_cli *cli)
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
     ek_notify("STATUS=loads the model\n");
     err = open_ffmpeg(&ffmpeg, cli);
+    if (!err) err = open_pdftotext(&pdftotext, cli);
     if (!err && cli->no_engine) err = open_without_weights(&m, cli);
     else if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
         ek_ffmpeg_close(ffmpeg);
+        ek_pdftotext_close(pdftotext);
         ek_bound_close(&bound);
         return ek_cli_refused(cli, err);
     }
-    err = serve(cli, &said, &m, &bound, ffmpeg);
+    err = serve(cli, &said, &m, &bound, ffmpeg, pdftotext);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_last_signal_within(CLOSING); /* a device or a disk may hang here as well */
     ek_opened_close(&m);
     ek_ffmpeg_close(ffmpeg);
+    ek_pdftotext_close(pdftotext);
     ek_log_stop(2);
     return status;
 }

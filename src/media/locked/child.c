@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -276,4 +277,23 @@ ek_child_end ek_child_finish(ek_child *c, bool kill_it)
     if (ended > 0 && WIFSIGNALED(status)) end.signal = WTERMSIG(status);
     c->pid = -1;
     return end;
+}
+
+ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what)
+{
+    int fd = memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    bool good = fd >= 0;
+    for (size_t at = 0; good && at < n;) {
+        ssize_t wrote = write(fd, (const char *)bytes + at, n - at);
+        if (wrote < 0 && errno == EINTR) continue;
+        good = wrote > 0;
+        at += good ? (size_t)wrote : 0;
+    }
+    if (good) good = fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;
+    if (good) good = lseek(fd, 0, SEEK_SET) == 0;
+    *out = fd;
+    if (good) return EK_OK;
+    ek_err err = ek_fail(EK_ENOMEM, "the system has no memory for %s of %zu bytes now: %s", what, n, strerror(errno));
+    if (fd >= 0) close(fd);
+    return err;
 }

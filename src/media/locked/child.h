@@ -42,6 +42,9 @@ typedef struct ek_child_end {
     bool late;  /* its seconds were over */
 } ek_child_end;
 
+/* A file for its input, that has no name and cannot be written any more; the caller closes it. what: "a video". ENOMEM.
+ */
+ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what);
 /* EIO: it cannot be locked up or begun; the sentence says what failed. */
 ek_err ek_child_start(ek_child *c, const ek_child_opts *o);
 /* A program that locks up what it begins by itself (src/helper): without limits of time and memory, and with children;

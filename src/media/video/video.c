@@ -178,25 +178,6 @@ static ek_err decode(const ek_ffmpeg *f, const ek_video_info *info, const ek_con
 
 /* --- all of it --- */
 
-/* A file that has no name and cannot be written any more. */
-static ek_err make_file(int *out, const void *bytes, size_t n)
-{
-    int fd = memfd_create("video", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    bool good = fd >= 0;
-    for (size_t at = 0; good && at < n;) {
-        ssize_t wrote = write(fd, (const char *)bytes + at, n - at);
-        if (wrote < 0 && errno == EINTR) continue;
-        good = wrote > 0;
-        at += good ? (size_t)wrote : 0;
-    }
-    if (good) good = fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;
-    *out = fd;
-    if (good) return EK_OK;
-    ek_err err = ek_fail(EK_ENOMEM, "the system has no memory for a video of %zu bytes now: %s", n, strerror(errno));
-    if (fd >= 0) close(fd);
-    return err;
-}
-
 static ek_err read_file(const ek_ffmpeg *f, const ek_container *k, int file, const ek_video_opts *o,
                         const ek_video_sink *to)
 {
@@ -213,7 +194,7 @@ ek_err ek_video_read(const ek_ffmpeg *f, const void *bytes, size_t n, const ek_v
     const ek_container *k;
     int file;
     EK_TRY(ek_container_check(&k, bytes, n));
-    EK_TRY(make_file(&file, bytes, n));
+    EK_TRY(ek_child_file(&file, bytes, n, "a video"));
     ek_err err = read_file(f, k, file, o, to);
     close(file);
     return err;

@@ -101,10 +101,11 @@ typedef struct ek_api_limits {
     /* Appends what a URL of http or https gives, which was fetched or is about to be. ECANCELLED: not yet; EINVAL with
      * the reason. NULL: nothing is fetched here. */
     ek_err (*fetch)(void *arg, const char *url, size_t n, ek_buf *out);
+    const struct ek_pdftotext *pdftotext; /* what reads PDFs; NULL: none are */
     /* What reads files of videos; NULL: none are read here. */
     const struct ek_ffmpeg *ffmpeg;
-    /* Asked before ffmpeg is run. ECANCELLED: not on this thread, the body is read again on one that may wait. NULL:
-     * always. */
+    /* Asked before ffmpeg or pdftotext is run. ECANCELLED: not on this thread, the body is read again on one that may
+     * wait. NULL: always. */
     ek_err (*aside)(void *arg);
     void *count_arg; /* of them all */
 } ek_api_limits;

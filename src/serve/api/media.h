@@ -82,10 +82,13 @@ void ek_part_open(ek_buf *out, const char *tag, const json_t *object, const char
 void ek_part_close(ek_buf *out, const char *tag);
 
 /* The text of a file: s is a data: URL, or its base64 where type is given or it is none. type: the media type, NULL
- * where the URL, or nothing, says it. EINVAL for what is not a text in UTF-8, with its type. */
-ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where);
+ * where the URL, or nothing, says it. EINVAL for what is not a text in UTF-8, with its type, and no PDF that
+ * limits->pdftotext reads; the text of one is left out where the body is read again (limits->aside). */
+ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where,
+                    const ek_api_limits *limits);
 /* The same as a document with the member `filename` of part as its title. */
-ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where);
+ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where,
+                          const ek_api_limits *limits);
 
 /* --- data: URLs (RFC 2397), as clients put files into them and as browsers read them (WHATWG) --- */
 

@@ -1,9 +1,11 @@
 #include "serve/api/media.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/encoding.h"
+#include "media/pdf.h"
 #include "serve/api/field.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
@@ -49,6 +51,13 @@ static void add_unescaped(ek_buf *out, const char *s, size_t n)
     }
 }
 
+static const char pdf_type[] = "application/pdf";
+
+static bool is_pdf_type(const char *s, size_t n, const ek_api_limits *limits)
+{
+    return limits->pdftotext && n == sizeof pdf_type - 1 && !strncasecmp(s, pdf_type, n);
+}
+
 static bool is_text_type(const char *s, size_t n)
 {
     static const char *const types[] = {"application/json",       "application/xml",     "application/yaml",
@@ -69,45 +78,72 @@ static ek_err wrong_file(const char *type, size_t n, const char *where)
     return ek_part_refuse("files", copy, where);
 }
 
-/* What was appended behind byte `from` must be a text. */
-static ek_err check_text(ek_buf *out, size_t from, const char *where)
+/* What was appended behind byte `from` is a PDF: its text stands in its place. A program that reads it takes a while:
+ * where that may not be waited for, the body is read again elsewhere. */
+static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
 {
-    static const char pdf[] = "%PDF-";
+    ek_buf text = {0};
+    if (!limits->pdftotext) return ek_part_refuse("files", pdf_type, where);
+    if (limits->aside && limits->aside(limits->count_arg)) {
+        out->len = from;
+        return EK_OK;
+    }
+    if (limits->take) EK_TRY(limits->take(limits->count_arg, EK_PDF_TEXT));
+    ek_err err = ek_pdf_read(limits->pdftotext, &text, ek_buf_text(out) + from, out->len - from);
+    if (!err) {
+        out->len = from;
+        ek_buf_add(out, text.data, text.len);
+    }
+    ek_buf_fini(&text);
+    if (limits->give) limits->give(limits->count_arg, EK_PDF_TEXT);
+    if (err != EK_EPARSE) return err;
+    char why[200]; /* the sentence stands, of a mistake in a field */
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    return ek_fail(EK_EINVAL, "%s", why);
+}
+
+/* What was appended behind byte `from` must be a text, or a PDF that can be read. */
+static ek_err check_text(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
+{
+    if (ek_is_pdf(ek_buf_text(out) + from, out->len - from)) EK_TRY(read_pdf(out, from, where, limits));
     const char *s = ek_buf_text(out) + from;
     size_t n = out->len - from;
-    if (n >= sizeof pdf - 1 && !memcmp(s, pdf, sizeof pdf - 1))
-        return ek_part_refuse("files", "application/pdf", where);
     if (!ek_utf8_valid(s, n) || memchr(s, '\0', n))
         return ek_fail(EK_EINVAL, "a file in %s is not text in UTF-8", where);
     return EK_OK;
 }
 
 /* Of a text that is not coded all is taken, also behind a # that should have been escaped. */
-static ek_err add_url(ek_buf *out, const char *s, size_t n, const char *where)
+static ek_err add_url(ek_buf *out, const char *s, size_t n, const char *where, const ek_api_limits *limits)
 {
     ek_data_url u;
     const char *why = ek_data_url_parse(&u, s, n);
     if (why) return ek_fail(EK_EINVAL, "a data: URL in %s %s", where, why);
-    if (!is_text_type(u.type, u.n_type)) return wrong_file(u.type, u.n_type, where);
+    if (!is_text_type(u.type, u.n_type) && !is_pdf_type(u.type, u.n_type, limits))
+        return wrong_file(u.type, u.n_type, where);
     if (!u.base64) add_unescaped(out, u.data, u.n_data);
     else if (!ek_data_url_decode(out, &u)) return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
     return EK_OK;
 }
 
-ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where)
+ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where,
+                    const ek_api_limits *limits)
 {
     size_t from = out->len;
-    if (!type && ek_is_data_url(s, n)) EK_TRY(add_url(out, s, n, where));
-    else if (type && !is_text_type(type, strcspn(type, ";"))) return wrong_file(type, strlen(type), where);
+    const size_t n_type = type ? strcspn(type, ";") : 0;
+    const bool fits = !type || is_text_type(type, n_type) || is_pdf_type(type, n_type, limits);
+    if (!type && ek_is_data_url(s, n)) EK_TRY(add_url(out, s, n, where, limits));
+    else if (!fits) return wrong_file(type, strlen(type), where);
     else if (!ek_base64_decode(out, s, n)) return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
-    return check_text(out, from, where);
+    return check_text(out, from, where, limits);
 }
 
-ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where)
+ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where,
+                          const ek_api_limits *limits)
 {
     static const char *const names[] = {"filename", NULL};
     ek_part_open(out, "document", part, names);
-    EK_TRY(ek_part_file(out, s, n, NULL, where));
+    EK_TRY(ek_part_file(out, s, n, NULL, where, limits));
     ek_part_close(out, "document");
     return EK_OK;
 }
