@@ -3,6 +3,7 @@
 
   eval.py PROGRAM [options of `evenkeel batch`, as --isa scalar or --device cuda]
   eval.py PROGRAM --replicas N [options of `evenkeel serve`]     N servers, one of which is killed every second
+  eval.py PROGRAM --cassette [options of `evenkeel serve`]       a file of replies that a server made, without the model
 
 Prints the row, how many answers are right, and exits 1 if the result's SHA-256 is not the one that every machine has."""
 import json, os, platform, random, socket, subprocess, sys, tempfile, threading, time
@@ -77,6 +78,24 @@ class Replicas:
         return [x for p in self.port for x in ("--url", f"http://127.0.0.1:{p}")]
 
 
+def from_cassette(program, source, result, args, folder):
+    """Seconds that the second run took: against a server that has the first one's replies in a file, and no weights."""
+    kept, tape, port = os.path.join(folder, "kept"), os.path.join(folder, "replies.jsonl"), free_port()
+    ways = [["--cache-replies", "256M", "--cache-replies-prompts", "--cache-dir", kept, *args], ["--replies", tape, "--no-engine", *args]]
+    for i, way in enumerate(ways):
+        one = Replicas(program, 0, way, folder)
+        process = one.start(port)
+        try:
+            one.wait(port, process)
+            seconds = batch(program, source, result if i else result + ".first", ["--url", f"http://127.0.0.1:{port}"])
+        finally:
+            process.terminate()
+            process.wait()
+        if i == 0:
+            subprocess.run([program, "replies", "export", tape, "--cache-dir", kept], check=True, stdout=subprocess.DEVNULL)
+    return seconds
+
+
 def processor():
     for line in open("/proc/cpuinfo"):
         if line.startswith("model name"):
@@ -105,6 +124,9 @@ def main():
             with Replicas(program, int(args[i + 1]), args[:i] + args[i + 2:], folder) as r:
                 seconds = batch(program, source, result, r.urls())
             how = f"{len(r.port)} servers, {r.kills} kills"
+        elif "--cassette" in args:
+            seconds = from_cassette(program, source, result, [a for a in args if a != "--cassette"], folder)
+            how = "a file of replies, without the model"
         else:
             seconds = batch(program, source, result, args)
             how = " ".join(args) or "the best of this machine"

@@ -66,10 +66,18 @@ def without_weights(cold, tape, bodies, words):
     c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     c.request("GET", "/ready")
     check("it is ready", c.getresponse().status == 200)
+    prints = [fingerprint(s) for s in (cold, server)]
+    check("its fingerprint is the model's, for batches", prints[0] == prints[1] and "model_sha256" in prints[0], prints)
     check("nothing was computed", server.metrics()["evenkeel_engine_requests_total"] == 0, server.metrics())
     check("hits are of the file", server.metrics()['evenkeel_stored_replies_found_total{place="file"}'] > len(bodies), server.metrics())
     status, log = server.stop()
     check("it stops in order", status == 0, log[-1000:])
+
+
+def fingerprint(server):
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    c.request("GET", "/v1/fingerprint")
+    return c.getresponse().read().decode()
 
 
 def cold_key(path, body):

@@ -300,8 +300,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .ffmpeg = ffmpeg,
         .pdftotext = pdftotext,
         .model = m->model,
-        .digest = cli->no_engine ? NULL : digest, /* files that it is of may be missing */
-        .digest_arg = m,
+        .digest = cli->no_engine ? ek_serve_digest : digest, /* files that it is of may be missing */
+        .digest_arg = cli->no_engine ? (void *)replies : m,
         .chat = &m->chat,
         .model_dir = m->path,
         .on_device = ek_opened_gpu(m) != NULL,

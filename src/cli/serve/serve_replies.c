@@ -92,6 +92,18 @@ static bool has_words(void *arg, const char *identity)
     return at && !strncmp(at + sizeof before - 1, words, EK_CHAT_NAME - 1);
 }
 
+ek_err ek_serve_digest(void *replies, char out[EK_MODEL_DIGEST])
+{
+    static const char before[] = "model ";
+    const char *identity = ek_replies_identity(replies);
+    if (strncmp(identity, before, sizeof before - 1) != 0 ||
+        strcspn(identity + sizeof before - 1, ",") != EK_MODEL_DIGEST - 1)
+        return ek_fail(EK_ENOTFOUND, "the file of replies does not name its model");
+    memcpy(out, identity + sizeof before - 1, EK_MODEL_DIGEST - 1);
+    out[EK_MODEL_DIGEST - 1] = '\0';
+    return EK_OK;
+}
+
 char *ek_serve_numerics(const ek_replies *r)
 {
     const char *identity = ek_replies_identity(r), *from = strstr(identity, ", "),

@@ -10,6 +10,8 @@
 ek_err ek_serve_check_replies(const ek_cli *cli);
 /* NULL without --cache-replies and --replies. m: with the model's weights unless --no-engine. */
 ek_err ek_serve_open_replies(ek_replies **out, const ek_cli *cli, ek_opened *m);
+/* ek_server_opts.digest, of a store's identity: with --no-engine the model's files may be missing. */
+ek_err ek_serve_digest(void *replies, char out[EK_MODEL_DIGEST]);
 /* The numerics id in the store's identity; the caller frees it. */
 char *ek_serve_numerics(const ek_replies *r);
 
