@@ -71,7 +71,7 @@ def calls(s, stops):
         c = r["choices"][0]
         assert json.loads(c["message"]["tool_calls"][0]["function"]["arguments"]) == {"city": "Oslo"}, r
         assert headers.get("x-evenkeel-loop") == ("call" if loops else None), (n, more, headers)
-        assert c["finish_reason"] == ("loop" if loops and stops else "tool_calls"), (n, r)
+        assert c["finish_reason"] == ("length" if loops and stops else "tool_calls"), (n, r)
     other = {"messages": [*chat_calls(2), *chat_calls(3, "time")[1:]], "parallel_tool_calls": False, **CALL,
              "tools": [*CALL["tools"], {"type": "function", "function": {"name": "time", "parameters": WEATHER["parameters"]}}],
              "tool_choice": {"type": "function", "function": {"name": "weather"}}}
@@ -87,17 +87,17 @@ def stopped(s):
         for path, body, reason, _ in bodies(stops):
             whole = s.call("POST", path, body)[2]
             status, headers, r = stops.call("POST", path, body)
-            assert status == 200 and headers["x-evenkeel-loop"] == "tokens; period=1" and reason(r) == "loop" and tokens_of(r) == 200, (path, r)
+            assert status == 200 and headers["x-evenkeel-loop"] == "tokens; period=1" and reason(r) in ("length", "max_tokens", "max_output_tokens") and tokens_of(r) == 200, (path, r)
             # The tokens are those of a reply that a limit of 200 ends.
             key = "max_output_tokens" if path == RESPONSES else "max_tokens"
             assert r["evenkeel"]["digest"] == s.call("POST", path, {**body, key: 200})[2]["evenkeel"]["digest"] != whole["evenkeel"]["digest"], path
         c = stops.open()
         c.request("POST", CHAT, json.dumps({"messages": [{"role": "user", "content": "Go on."}], "max_tokens": 300, "stream": True, **bias(s)}), {"content-type": "application/json"})
         frames = [json.loads(l[6:]) for l in c.getresponse() if l.startswith(b"data: {")]
-        assert frames[-1]["choices"][0]["finish_reason"] == "loop", frames[-1]
+        assert frames[-1]["choices"][0]["finish_reason"] == "length", frames[-1]
         c.close()
         status, _, r = stops.call("POST", OLLAMA, {"model": "m", "messages": [{"role": "user", "content": "Go on."}], "stream": False, "format": {"const": "ab" * 500}})
-        assert status == 200 and r["done_reason"] == "loop" and r["eval_count"] < 400, r
+        assert status == 200 and r["done_reason"] == "length" and r["eval_count"] < 400, r
         calls(stops, True)
         stops.wait_idle()
         plain = {"messages": [{"role": "user", "content": "What is a tiller?"}], "max_tokens": 40, **OURS}

@@ -19,7 +19,7 @@ static void put_stop(ek_buf *out, const ek_api_reply *r)
         [EK_END_STOP_STRING] = "stop_sequence",
         [EK_END_MAX_TOKENS] = "max_tokens",
         [EK_END_CONTEXT] = "model_context_window_exceeded",
-        [EK_END_LOOP] = "loop",
+        [EK_END_LOOP] = "max_tokens",
         [EK_END_UNCACHED] = "cache_threshold",
         [EK_END_CANCELLED] = NULL,
         [EK_END_ERROR] = NULL,

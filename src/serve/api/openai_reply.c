@@ -18,8 +18,8 @@ const char *ek_openai_finish_reason(const ek_turn_result *t)
     switch (t->end) {
     case EK_END_CALLS: return "tool_calls";
     case EK_END_MAX_TOKENS:
-    case EK_END_CONTEXT: return "length";
-    case EK_END_LOOP: return "loop";
+    case EK_END_CONTEXT:
+    case EK_END_LOOP: return "length";              /* clients know no other word for a reply that was cut */
     case EK_END_UNCACHED: return "cache_threshold"; /* vLLM's word */
     default: return "stop";
     }

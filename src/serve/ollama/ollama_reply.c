@@ -82,10 +82,8 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
     const ek_turn_result *t = r->choices[0];
     const ek_api_times *s = &r->times;
     const ek_api_usage u = ek_api_usage_of(r);
-    const char *reason = t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT ? "length"
-                         : t->end == EK_END_LOOP                                 ? "loop"
-                         : t->end == EK_END_UNCACHED                             ? "cache_threshold"
-                                                                                 : "stop";
+    const bool cut = t->end == EK_END_MAX_TOKENS || t->end == EK_END_CONTEXT || t->end == EK_END_LOOP;
+    const char *reason = cut ? "length" : t->end == EK_END_UNCACHED ? "cache_threshold" : "stop";
     long long load = nanoseconds(s->prepare) + 1, prompt = nanoseconds(s->prompt) + 1,
               tokens = nanoseconds(s->tokens) + 1;
     ek_buf_fmt(out,

@@ -183,7 +183,6 @@ void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, co
     }
     ek_buf_fmt(out, ",\"incomplete_details\":%s",
                !incomplete                 ? "null"
-               : t->end == EK_END_LOOP     ? "{\"reason\":\"loop\"}"
                : t->end == EK_END_UNCACHED ? "{\"reason\":\"cache_threshold\"}"
                                            : "{\"reason\":\"max_output_tokens\"}");
     ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
