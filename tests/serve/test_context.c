@@ -133,6 +133,28 @@ static void replies_begin_with_it(void **state)
     }
 }
 
+/* A batch has one turn for each line. */
+static void a_batch_is_not_compacted(void **state)
+{
+    (void)state;
+    static const char *const edits[] = {EDITS("{\"type\":\"compact_20260112\"}"),
+                                        "{\"input\":\"a\",\"context_management\":[{\"type\":\"compaction\"}]}"};
+    const ek_dialect *const dialects[] = {&ek_dialect_anthropic, &ek_dialect_responses};
+    for (int i = 0; i < 2; i++) {
+        ek_api_limits limits = {.defaults = {.temperature = 1, .top_p = 0.5f, .repetition_penalty = 1},
+                                .n_vocab = 1000,
+                                .ctx_tokens = 1000};
+        ek_api_request r;
+        ek_turn_prompt prompt;
+        ek_api_limits_batch(&limits);
+        assert_int_equal(ek_api_prepare(&r, &prompt, dialects[i], NULL, edits[i], strlen(edits[i]), &limits),
+                         EK_EINVAL);
+        assert_string_equal(r.param, "context_management");
+        assert_non_null(strstr(ek_err_text(), "a line of a batch"));
+        ek_api_request_fini(&r);
+    }
+}
+
 /* What was exchanged is exchanged back, and files are counted where they are. */
 static void messages_are_exchanged(void **state)
 {
@@ -154,9 +176,8 @@ static void messages_are_exchanged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(edits_are_read),
-        cmocka_unit_test(a_summary_stands_for_the_conversation),
-        cmocka_unit_test(replies_begin_with_it),
+        cmocka_unit_test(edits_are_read),         cmocka_unit_test(a_summary_stands_for_the_conversation),
+        cmocka_unit_test(replies_begin_with_it),  cmocka_unit_test(a_batch_is_not_compacted),
         cmocka_unit_test(messages_are_exchanged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

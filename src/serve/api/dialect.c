@@ -123,6 +123,9 @@ static ek_err check_batch(ek_api_request *r)
     if (r->stream) return ek_field_wrong(r, "stream", "the replies of a batch are whole");
     if (r->resume.tokens.len > 0) return ek_field_wrong(r, "evenkeel.resume", "a line of a batch continues no stream");
     if (r->says_share) return ek_field_wrong(r, "cache_hit_threshold", "a batch does not depend on caches");
+    if (r->context && r->context->compact_at > 0 && !r->context->alone)
+        return ek_field_wrong(r, "context_management",
+                              "a line of a batch has one reply, and a summary before it is another");
     if (r->says_work) return ek_field_wrong(r, "kv_transfer_params", "a batch's replies are written where they began");
     return EK_OK;
 }
