@@ -49,7 +49,7 @@ rooms '__rlimit_resource_t' 'int' \
 rooms 'malloc_trim' 'malloc_zone_pressure_relief' \
   'src/serve/prepare.c'
 rooms 'memfd_create|F_ADD_SEALS|F_SEAL_[A-Z]+' 'shm_open, without seals' \
-  'src/media/video/video.c'
+  'src/media/locked/child.c'
 rooms 'CLONE_VM|CLONE_VFORK|close_range' 'posix_spawn' ''
 rooms 'prctl|SECCOMP_[A-Z_]+|LANDLOCK_[A-Z_]+|landlock_[a-z_]+|capset' 'sandbox_init' \
   'src/helper/main.c src/media/locked/lock.c'
