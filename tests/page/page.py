@@ -48,7 +48,7 @@ def delivery(s):
     check("405", status == 405 and "GET" in head.get("allow", ""), (status, head))
     check("only its files", fetch(s, "/page/../Makefile")[0] == 404 and fetch(s, "/page/none.js")[0] == 404)
     for name in sorted(os.listdir("web")):
-        path = "/" if name == "index.html" else f"/page/{name}"
+        path = {"index.html": "/", "openapi.json": "/openapi.json"}.get(name, f"/page/{name}")
         status, head, body = fetch(s, path)
         check(f"{path} is web/{name}", status == 200 and body == open(f"web/{name}", "rb").read(), status)
 
