@@ -367,8 +367,10 @@ def stopped_by_a_signal_and_told_so():
         while not os.path.exists(path("s.part")) or os.path.getsize(path("s.part")) < 20000:
             assert p.poll() is None
             time.sleep(0.01)
+        p.send_signal(signal.SIGSTOP)  # a busy machine could end it before the other command says its line
         run("batch", "--model", MODEL, path("long.jsonl"), path("s"), status=1, says="another run is writing it")
         p.send_signal(number)
+        p.send_signal(signal.SIGCONT)
         out, err = p.communicate(timeout=60)
         assert p.returncode == 1 and err == "evenkeel batch: stopped; the same command goes on\n", (p.returncode, err)
     batch("s", source="long.jsonl")
