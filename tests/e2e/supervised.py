@@ -10,7 +10,8 @@ from counted import check, closing
 from client import Server
 
 PROGRAM, MODEL = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-LONG = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "max_tokens": 3000, "ignore_eos": True, "stream": True}
+# Without drafts it takes seconds: with them it can end between two signs of life.
+LONG = {"messages": [{"role": "user", "content": "Hello"}], "temperature": 0, "max_tokens": 8000, "ignore_eos": True, "stream": True}
 
 
 class Supervisor:
@@ -41,7 +42,7 @@ class Supervisor:
 
 def told(dir, name):
     su = Supervisor(name)
-    with Server(PROGRAM, "--model", MODEL, "--model-name", "one\nREADY=1", "--ctx", "4096", wait=False,
+    with Server(PROGRAM, "--model", MODEL, "--model-name", "one\nREADY=1", "--ctx", "8192", "--draft", "off", wait=False,
                 env={"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "900000"}) as s:
         s.listens()
         ready_at, early = None, []
