@@ -92,7 +92,7 @@ typedef struct evenkeel_options {
     const char *cache_dir;         /* a folder that keeps them for the next start; NULL: none */
     double cache_disk_bytes;       /* in cache_dir; 0: 8 GiB */
     const char *cache_shared;      /* shares them with other processes by a server: redis://HOST:PORT/DB; NULL: not */
-    const char *cache_shared_ca;   /* with rediss: PEM file of whom to believe; NULL: the system's */
+    const char *cache_shared_ca;   /* with rediss: PEM file of trusted certificates; NULL: the system's */
     const char *cache_shared_cert; /* with rediss: PEM file with a certificate and its key; NULL: none */
 } evenkeel_options;
 
@@ -105,9 +105,9 @@ EK_API void evenkeel_close(evenkeel *engine);
 
 /* Fetches a model of the Hugging Face Hub into the cache that its tools share, where evenkeel_open finds it by the same
  * name: a short one or ORG/NAME[@REVISION][:FILE] (docs/HUB.md). No other function uses the network, but for
- * cache_shared. progress: called often, on the calling thread, with the bytes that are there and all; 0 ends the pull
- * with EK_CLOSING. NULL: not. What came stays for the next pull. Needs libcurl. EK_NOT_FOUND, EK_BAD_ARGUMENT,
- * EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED.
+ * cache_shared. progress is called often, on the calling thread, with the bytes fetched and the bytes in total; its
+ * result 0 ends the pull with EK_CLOSING. NULL: nothing is called. What came stays for the next pull. Needs libcurl.
+ * EK_NOT_FOUND, EK_BAD_ARGUMENT, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED.
  */
 typedef int evenkeel_progress_fn(void *arg, double bytes, double all);
 EK_API ek_status evenkeel_pull(const char *model, evenkeel_progress_fn *progress, void *arg);
@@ -160,7 +160,8 @@ typedef struct evenkeel_event {
     void *user;       /* of the request */
     int choice;       /* chat: which of n replies, from 0; else 0 */
     int32_t token;    /* TOKEN; else -1 */
-    const char *text; /* never NULL; n bytes and a NUL. END: the sentence of an error, else "" */
+    const char *text; /* never NULL; n bytes and a NUL. END: the sentence of an error; of a chat that was not cancelled,
+                         the whole reply as the server's body; else "" */
     size_t n;
     const char *name;    /* CALL: the function; else "" */
     const char *call_id; /* CALL; else "" */
@@ -242,9 +243,10 @@ typedef struct evenkeel_request {
 EK_API ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id);
 
 /* A chat: n bytes of JSON as the body of the server's /v1/chat/completions (docs/API.md): messages, tools, pictures and
- * sounds, sampling, response_format, "evenkeel": {"digest": true}. "stream" is ignored. A reply without "seed" draws
- * one. The text is copied and read on another thread: mistakes in it come as an END with EK_BAD_ARGUMENT. user comes
- * back in events; id may be NULL. EK_TOO_LONG beyond 128 MiB, EK_FAILED without a thread: then there are no events.
+ * sounds, sampling, response_format, "evenkeel": {"digest": true}. "stream" is ignored, cache_hit_threshold is refused.
+ * A reply without "seed" draws one. The text is copied and read on another thread: mistakes in it come as an END with
+ * EK_BAD_ARGUMENT. user comes back in events; id may be NULL. EK_TOO_LONG beyond 128 MiB, EK_FAILED without a thread:
+ * then there are no events.
  *
  * A state, as "evenkeel": {"resume": state} beside the same fields, resumes a reply, also in another process with the
  * same model and options: the events of its text so far come again, then its other tokens. */

@@ -12,8 +12,8 @@ enum { N = sizeof questions / sizeof *questions };
 
 static char texts[N][4096];
 
-/* All that waits; 1 when no request is left. */
-static int take(evenkeel_queue *queue)
+/* All that waits. */
+static void take(evenkeel_queue *queue)
 {
     evenkeel_event *e;
     while ((e = evenkeel_next(queue, 0)) != NULL) {
@@ -23,7 +23,6 @@ static int take(evenkeel_queue *queue)
         if (e->kind == EVENKEEL_END) printf("%s\n", e->finish == EVENKEEL_ERROR ? e->text : text);
         evenkeel_event_free(e);
     }
-    return evenkeel_pending(queue) == 0;
 }
 
 int main(int argc, char **argv)
@@ -32,7 +31,7 @@ int main(int argc, char **argv)
     const struct itimerspec every = {{0, 20000000}, {0, 20000000}};
     evenkeel *engine;
     evenkeel_queue *queue;
-    int i, n, n_ticks = 0, over = 0;
+    int i, n, n_ticks = 0;
     options.model = argc > 1 ? argv[1] : NULL;
     if (evenkeel_open(&engine, &options) || evenkeel_queue_open(&queue, engine)) {
         fprintf(stderr, "%s\n", ek_last_error());
@@ -51,12 +50,12 @@ int main(int argc, char **argv)
                  questions[i]);
         if (evenkeel_chat(queue, body, strlen(body), texts[i], NULL)) fprintf(stderr, "%s\n", ek_last_error());
     }
-    while (!over) {
+    while (evenkeel_pending(queue) > 0) {
         struct epoll_event ready[2];
         n = epoll_wait(loop, ready, 2, -1);
         for (i = 0; i < n; i++) {
             uint64_t elapsed;
-            if (ready[i].data.fd != clock) over = take(queue);
+            if (ready[i].data.fd != clock) take(queue);
             else if (read(clock, &elapsed, sizeof elapsed) > 0) n_ticks += (int)elapsed;
         }
     }

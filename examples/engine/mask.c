@@ -1,5 +1,6 @@
 /* A mask of one's own: the reply is a date, DDDD-DD-DD, whatever the model would say. A token is allowed if its text
- * goes on as the form does. Usage: mask [MODEL] [QUESTION] */
+ * goes on as the form does. Usage: mask [MODEL] [QUESTION], which
+ * stands in JSON as it is. */
 #include <evenkeel.h>
 #include <ctype.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ int main(int argc, char **argv)
             n += e->n;
             if (n == sizeof form - 1) evenkeel_cancel(engine, id);
         }
+        if (e->kind == EVENKEEL_END && e->finish == EVENKEEL_ERROR) fprintf(stderr, "%s\n", e->text);
         evenkeel_event_free(e);
     }
     printf("\n");

@@ -6,7 +6,7 @@
         for event in model.chat("Hello", stream=True):
             print(event.text, end="")
 
-Any thread may use a model; calls wait for each other nowhere. docs/LIBRARY.md and include/evenkeel.h say more.
+Any thread may use a model; calls run side by side. docs/LIBRARY.md and include/evenkeel.h say more.
 """
 from ._library import lib as _lib
 from .model import Call, EvenkeelError, Event, Generated, Model, Reply, Tokenizer, image, log_to, pull, sound

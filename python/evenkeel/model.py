@@ -53,14 +53,13 @@ class Reply:
     text: str = ""
     reasoning: str = ""
     calls: list[Call] = field(default_factory=list)
-    finish: str = ""  # stop, tool_calls, length or cancelled
+    finish: str = ""  # stop, tool_calls or length
     digest: str = ""  # of all logits that the reply was drawn from: equal digests, equal bits
     prompt_tokens: int = 0
     cached_tokens: int = 0
     tokens: int = 0
     reasoning_tokens: int = 0
     raw: dict[str, Any] = field(default_factory=dict)
-    state: dict[str, Any] | None = None  # of a cancelled one: chat(…, resume=state) goes on
 
     @property
     def message(self) -> dict[str, Any]:
@@ -193,16 +192,15 @@ class _Collected:
         r.finish, r.digest = c.FINISH[e.finish], f"{e.digest:016x}"
         r.prompt_tokens, r.cached_tokens, r.tokens, r.reasoning_tokens = e.prompt_tokens, e.cached_tokens, e.tokens, e.reasoning_tokens
         r.raw = json.loads(text) if text else {}
-        r.state = json.loads(e.state) if e.state else None
         return Event("end", reply=r)
 
 
-def _body(messages: Messages, tools: Sequence[Mapping[str, Any]] | None, resume: Mapping[str, Any] | None, options: Mapping[str, Any]) -> bytes:
+def _body(messages: Messages, tools: Sequence[Mapping[str, Any]] | None, options: Mapping[str, Any]) -> bytes:
     body: dict[str, Any] = dict(options)
     body["messages"] = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
     if tools:
         body["tools"] = tools
-    body["evenkeel"] = {"digest": True, **(body.get("evenkeel") or {}), **({"resume": resume} if resume else {})}
+    body["evenkeel"] = {"digest": True, **(body.get("evenkeel") or {})}
     return json.dumps(body).encode()
 
 
@@ -301,16 +299,16 @@ class Model:
 
     @overload
     def chat(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None = ..., *, stream: Literal[True],
-             resume: Mapping[str, Any] | None = ..., **options: Any) -> Iterator[Event]: ...
+             **options: Any) -> Iterator[Event]: ...
     @overload
     def chat(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None = ..., *, stream: Literal[False] = ...,
-             resume: Mapping[str, Any] | None = ..., **options: Any) -> Reply: ...
+             **options: Any) -> Reply: ...
 
-    def chat(self, messages, tools=None, *, stream=False, resume=None, **options):
+    def chat(self, messages, tools=None, *, stream=False, **options):
         """A reply to messages, or to one text. options: fields of the server's chat completions (docs/API.md), such as
         temperature, max_tokens, seed, tool_choice, response_format. stream: its events as they come; leaving the loop
-        cancels the rest. resume: the state of a cancelled reply to the same request."""
-        body = _body(messages, tools, resume, options)
+        cancels the rest."""
+        body = _body(messages, tools, options)
         if stream:
             return self._stream(body)
         for event in self._stream(body):
@@ -325,12 +323,12 @@ class Model:
             for e in q.events():
                 yield collected.take(e)
 
-    async def chat_async(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None = None, *,
-                         resume: Mapping[str, Any] | None = None, **options: Any) -> AsyncIterator[Event]:
+    async def chat_async(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None = None,
+                         **options: Any) -> AsyncIterator[Event]:
         """chat(stream=True) for an event loop, which waits on the queue's descriptor: many of them run in one thread.
         Leaving the loop cancels the rest; that waits for the engine's step."""
         loop, ready, collected = asyncio.get_running_loop(), asyncio.Event(), _Collected()
-        body = _body(messages, tools, resume, options)
+        body = _body(messages, tools, options)
         with _Queue(self) as q:
             fd = lib.evenkeel_fd(q.handle)
             loop.add_reader(fd, ready.set)
@@ -349,8 +347,8 @@ class Model:
         with _Queue(self) as q:
             open_ones: dict[int, _Collected] = {}
             for i, r in enumerate(requests):
-                options = {k: v for k, v in r.items() if k not in ("messages", "tools", "resume")}
-                body = _body(r["messages"], r.get("tools"), r.get("resume"), options)
+                options = {k: v for k, v in r.items() if k not in ("messages", "tools")}
+                body = _body(r["messages"], r.get("tools"), options)
                 _check(lib.evenkeel_chat(q.handle, body, len(body), i + 1, None))
                 open_ones[i] = _Collected()
             for e in q.events():

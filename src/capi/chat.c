@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/rng.h"
 #include "capi/chat.h"
 #include "media/locked/helper.h"
 
@@ -44,6 +45,8 @@ static ek_err prepare(evenkeel *e, ek_api_request *r, ek_turn_prompt *prompt, co
     const ek_err err = ek_api_prepare(r, prompt, &ek_dialect_openai_chat, &e->m.chat, body, n, &l);
     ek_wanted_until(NULL);
     ek_helper_allow(0);
+    if (!err && r->says_share)
+        return ek_fail(EK_EINVAL, "cache_hit_threshold: a chat of the library is always computed");
     return err;
 }
 
@@ -52,8 +55,9 @@ ek_status evenkeel_chat_tokens(evenkeel *e, const char *json, size_t n, int32_t 
     ek_api_request r = {0};
     ek_turn_prompt prompt = {0};
     *n_tokens = 0;
-    ek_err err = n > MAX_BODY ? ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY)
-                              : prepare(e, &r, &prompt, json, n, NULL);
+    ek_err err = capi_check_process(e);
+    if (!err && n > MAX_BODY) err = ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY);
+    if (!err) err = prepare(e, &r, &prompt, json, n, NULL);
     if (!err && prompt.n_parts > 0)
         err = ek_fail(EK_EUNSUPPORTED, "a prompt with %d pictures and sounds is no list of tokens", prompt.n_parts);
     if (!err) {
@@ -106,7 +110,7 @@ static void cancel(capi_request *r)
 /* Unique also among processes: ids of calls follow from it, and a conversation may have calls of several. */
 static void make_id(chat *c)
 {
-    uint8_t bytes[12];
+    uint8_t bytes[12] = {0};
     char *at = c->id + snprintf(c->id, sizeof c->id, "%s", ek_dialect_openai_chat.id_prefix);
     if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) memcpy(bytes, &c->base.id, sizeof c->base.id);
     for (size_t i = 0; i < sizeof bytes; i++) at += snprintf(at, 3, "%02x", bytes[i]);
@@ -119,8 +123,11 @@ static void set_up(chat *c)
     const bool resumed = resume->tokens.len > 0;
     const bool draws = !r->has_seed && r->turn.sampling.temperature >= EK_MIN_TEMPERATURE;
     evenkeel *e = c->base.engine;
-    if (!r->has_seed && !resumed && getrandom(&r->turn.sampling.seed, sizeof r->turn.sampling.seed, 0) > 0)
-        r->turn.sampling.seed >>= 11; /* exact as a double */
+    if (!r->has_seed && !resumed) {
+        uint64_t seed;
+        if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = ek_mix64((uint64_t)ek_unix_time() ^ c->base.id);
+        r->turn.sampling.seed = seed >> 11; /* exact as a double */
+    }
     if (resumed) snprintf(c->id, sizeof c->id, "%s", resume->id);
     else make_id(c);
     if (!resumed)
@@ -145,17 +152,10 @@ static void set_up(chat *c)
 static ek_err open_turn(chat *c, int i)
 {
     ek_turn_opts opts = c->req.turn;
-    ek_resume *resume = &c->req.resume;
     chat_choice *choice = &c->choices[i];
     *choice = (chat_choice){.chat = c, .index = i};
     opts.choice = i;
-    const ek_turn_resumed resumed = {.tokens = resume->tokens.data,
-                                     .n = (int)resume->tokens.len,
-                                     .n_cached = resume->cached,
-                                     .n_images_kept = resume->cached_media[0],
-                                     .n_sounds_kept = resume->cached_media[1],
-                                     .digest = resume->has_logits ? &resume->logits : NULL,
-                                     .bounds = &resume->bounds};
+    const ek_turn_resumed resumed = ek_resume_turn(&c->req.resume);
     if (resumed.n > 0) opts.resumed = &resumed;
     EK_TRY(ek_turn_open(&choice->turn, &c->base.engine->m.chat, &c->prompt, &opts, chat_on_reply, choice));
     c->results[i] = ek_turn_result_of(choice->turn);

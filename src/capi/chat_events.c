@@ -63,14 +63,18 @@ void chat_on_reply(void *arg, const ek_reply_event *e)
 static evenkeel_finish finish_of(ek_turn_end end)
 {
     switch (end) {
+    case EK_END_STOP:
+    case EK_END_STOP_STRING: return EVENKEEL_STOP;
     case EK_END_CALLS: return EVENKEEL_CALLS;
     case EK_END_MAX_TOKENS:
-    case EK_END_CONTEXT: return EVENKEEL_LENGTH;
+    case EK_END_CONTEXT:
+    case EK_END_LOOP: return EVENKEEL_LENGTH;
     case EK_END_CANCELLED: return EVENKEEL_CANCELLED;
     case EK_END_NONE:
-    case EK_END_ERROR: return EVENKEEL_ERROR;
-    default: return EVENKEEL_STOP;
+    case EK_END_UNCACHED: /* refused in the body (chat.c) */
+    case EK_END_ERROR: break;
     }
+    return EVENKEEL_ERROR;
 }
 
 /* The one that a program has to know of: errors before cancelled ones before those that are too long. */

@@ -139,6 +139,8 @@ static ek_err check(const generate *g, const ek_engine *e)
     if (o->n_replied < 0 || (size_t)o->n_replied >= o->n_tokens)
         return ek_fail(EK_EINVAL, "n_replied is %d of %zu tokens; the prompt is 1 of them at least", o->n_replied,
                        o->n_tokens);
+    if ((o->n_bias > 0 && !o->bias) || (o->n_stop > 0 && !o->stop))
+        return ek_fail(EK_EINVAL, "%s is NULL, its count is not 0", o->n_bias > 0 && !o->bias ? "bias" : "stop");
     if (o->n_bias > vocab || o->n_stop > vocab)
         return ek_fail(EK_EINVAL, "%zu biases and %zu stop ids, the model has %zu tokens", o->n_bias, o->n_stop, vocab);
     return EK_OK;

@@ -10,7 +10,8 @@ enum { MAX_WAITING = 65536 };
 
 static ek_err open_opts(ek_open_opts *out, const evenkeel_options *o)
 {
-    if (o->context < 0) return ek_fail(EK_EINVAL, "context is %d, it must be 0 or more", o->context);
+    if (o->context < 0 || o->context == 1)
+        return ek_fail(EK_EINVAL, "context is %d, it must be 2 or more, or 0", o->context);
     if (o->max_waiting < 0) return ek_fail(EK_EINVAL, "max_waiting is %d, it must be 0 or more", o->max_waiting);
     *out = (ek_open_opts){.model = o->model,
                           .weights = o->weights,
@@ -107,7 +108,9 @@ const char *evenkeel_numerics(const evenkeel *e)
 
 ek_status evenkeel_digest(evenkeel *e, const char **out)
 {
-    ek_err err = EK_OK;
+    *out = "";
+    ek_err err = capi_check_process(e); /* another thread may have had the lock at the fork */
+    if (err) return capi_status(err);
     pthread_mutex_lock(&e->digesting);
     if (!*e->digest) err = ek_open_digest(e->digest, e->m.path, NULL); /* the pool computes replies */
     pthread_mutex_unlock(&e->digesting);

@@ -1,6 +1,6 @@
 /* The library's engine from inside: include/evenkeel.h over the layers to the left. Inside src/capi.
  *
- * Locks, in the order in which they are taken: engine, then request, then queue. */
+ * Locks, in the order in which they are taken: engine, then request, then queue. The workers' lock is taken alone. */
 #ifndef EK_CAPI_STATE_H
 #define EK_CAPI_STATE_H
 
@@ -37,13 +37,13 @@ struct capi_request {
 
 struct evenkeel {
     ek_opened m;
-    pid_t process;        /* that has its threads; a forked child has none of them */
-    pthread_mutex_t lock; /* of all below */
+    pid_t process; /* that has its threads; a forked child has none of them */
+    bool started;
+    capi_workers workers;
+    pthread_mutex_t lock; /* of requests, last_id, queues */
     capi_request *requests;
     evenkeel_id last_id;
     evenkeel_queue *queues;
-    bool started;
-    capi_workers workers;
     pthread_mutex_t digesting; /* of the model's digest, "" until it was asked for */
     char digest[EK_MODEL_DIGEST];
 };

@@ -45,14 +45,7 @@ static ek_err open_turn(ek_session *s, int i)
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
     if (s->wishes.if_available && !s->req.says_share)
         opts.min_cached = all_pages(ek_api_prompt_of(&s->req, &s->prompt, i));
-    const ek_resume *resume = &s->req.resume;
-    const ek_turn_resumed resumed = {.tokens = resume->tokens.data,
-                                     .n = (int)resume->tokens.len,
-                                     .n_cached = resume->cached,
-                                     .n_images_kept = resume->cached_media[0],
-                                     .n_sounds_kept = resume->cached_media[1],
-                                     .digest = resume->has_logits ? &resume->logits : NULL,
-                                     .bounds = &s->req.resume.bounds};
+    const ek_turn_resumed resumed = ek_resume_turn(&s->req.resume);
     if (resumed.n > 0) opts.resumed = &resumed;
     opts.stored = s->stored.n > 0 ? &s->stored.of[i] : NULL;
     if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large, and the journal's */

@@ -183,6 +183,17 @@ static void another_bodys_state_is_refused(void **state)
     free_reply(&rest);
 }
 
+static void a_chat_that_may_not_be_computed_is_refused(void **state)
+{
+    static const char body[] = "{" SAY("Hello") ",\"cache_hit_threshold\":1,\"max_tokens\":2}";
+    reply r;
+    (void)state;
+    chat(body, &r, 0);
+    assert_int_equal(r.end.status, EK_BAD_ARGUMENT);
+    assert_non_null(strstr(ek_buf_text(&r.whole), "cache_hit_threshold"));
+    free_reply(&r);
+}
+
 static void several_replies_differ_by_their_choice(void **state)
 {
     evenkeel_queue *q;
@@ -353,6 +364,7 @@ int main(void)
         cmocka_unit_test(a_call_has_its_arguments),
         cmocka_unit_test(a_cancelled_chat_is_resumed),
         cmocka_unit_test(another_bodys_state_is_refused),
+        cmocka_unit_test(a_chat_that_may_not_be_computed_is_refused),
         cmocka_unit_test(several_replies_differ_by_their_choice),
         cmocka_unit_test(wrong_bodies_end_with_their_mistake),
         cmocka_unit_test(cancelled_before_it_is_read),

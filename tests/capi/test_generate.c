@@ -319,6 +319,12 @@ static void wrong_requests_are_refused(void **state)
     r = asking();
     r.max_tokens = -1;
     refused(&r, EK_BAD_ARGUMENT, "max_tokens");
+    r = asking();
+    r.n_bias = 1;
+    refused(&r, EK_BAD_ARGUMENT, "bias is NULL");
+    r = asking();
+    r.n_stop = 2;
+    refused(&r, EK_BAD_ARGUMENT, "stop is NULL");
     const int32_t wrong[] = {1 << 30};
     r = asking();
     r.tokens = wrong;
@@ -353,10 +359,15 @@ static void a_forked_child_is_refused(void **state)
     const pid_t child = fork();
     if (child == 0) {
         evenkeel_queue *other;
+        const char *digest;
+        size_t n;
         bool good = evenkeel_generate(q, &r, NULL) == EK_BAD_ARGUMENT;
         good &= strstr(ek_last_error(), "opened by process") != NULL;
         good &= evenkeel_chat(q, "{}", 2, NULL, NULL) == EK_BAD_ARGUMENT && !evenkeel_next(q, -1);
         good &= evenkeel_queue_open(&other, engine) == EK_BAD_ARGUMENT;
+        good &= evenkeel_digest(engine, &digest) == EK_BAD_ARGUMENT && !*digest;
+        good &= evenkeel_chat_tokens(engine, "{}", 2, NULL, 0, &n) == EK_BAD_ARGUMENT;
+        good &= strstr(ek_last_error(), "opened by process") != NULL;
         evenkeel_queue_close(q);
         evenkeel_close(engine);
         _exit(good ? 0 : 1);
@@ -378,13 +389,14 @@ static void wrong_options_are_refused(void **state)
     assert_non_null(strstr(ek_last_error(), "fpga"));
     /* Each field arrives where it belongs. */
     const evenkeel_options wrong[] = {
-        {.weights = "9"}, {.kv = "x"},          {.kv_start = 7},     {.activations = "9"},  {.split = "x"},
-        {.threads = -1},  {.isa = "x"},         {.chunk = -1},       {.max_gap = 100},      {.draft = "x"},
-        {.context = -1},  {.max_requests = -1}, {.max_waiting = -1}, {.cache_shared = "x"}, {.kv_bytes = -1},
+        {.weights = "9"},    {.kv = "x"},           {.kv_start = 7},  {.activations = "9"},
+        {.split = "x"},      {.threads = -1},       {.isa = "x"},     {.chunk = -1},
+        {.max_gap = 100},    {.draft = "x"},        {.context = -1},  {.max_requests = -1},
+        {.max_waiting = -1}, {.cache_shared = "x"}, {.kv_bytes = -1}, {.context = 1},
     };
-    static const char *const said[] = {"weights", "kv",           "kv_start",    "activations",  "split",
-                                       "threads", "isa",          "chunk",       "max_gap",      "draft",
-                                       "context", "max_requests", "max_waiting", "cache_shared", "kv_bytes"};
+    static const char *const said[] = {
+        "weights", "kv",    "kv_start", "activations",  "split",       "threads",      "isa",      "chunk",
+        "max_gap", "draft", "context",  "max_requests", "max_waiting", "cache_shared", "kv_bytes", "context is 1"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         o = wrong[i];
         o.size = sizeof o;

@@ -163,6 +163,8 @@ static ek_err read_experts(const meta *m, ek_config *c)
     return EK_OK;
 }
 
+#undef READ
+
 /* One bool per layer, true for a sliding one; or the period, whose last layer is full. */
 static ek_err read_kinds(const meta *m, ek_config *c)
 {

@@ -63,6 +63,17 @@ uint64_t ek_resume_seed(uint64_t begin, const ek_sampling *s)
     return add(begin, &seed, sizeof seed);
 }
 
+ek_turn_resumed ek_resume_turn(ek_resume *r)
+{
+    return (ek_turn_resumed){.tokens = r->tokens.data,
+                             .n = (int)r->tokens.len,
+                             .n_cached = r->cached,
+                             .n_images_kept = r->cached_media[0],
+                             .n_sounds_kept = r->cached_media[1],
+                             .digest = r->has_logits ? &r->logits : NULL,
+                             .bounds = &r->bounds};
+}
+
 uint64_t ek_resume_token(uint64_t chain, int32_t token)
 {
     return ek_hash64(chain, &token, sizeof token);

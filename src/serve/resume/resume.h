@@ -53,6 +53,9 @@ uint64_t ek_resume_token(uint64_t chain, int32_t token);
 ek_err ek_resume_check(ek_resume *r, const ek_chat_model *m, const ek_turn_prompt *prompt, const ek_turn_opts *o,
                        int n_vocab, int ctx_tokens);
 
+/* Where its turn goes on; n 0: it begins. Borrowed from r, whose bounds the turn takes over. */
+ek_turn_resumed ek_resume_turn(ek_resume *r);
+
 /* --- in a stream --- */
 
 typedef struct ek_resume_marks {
