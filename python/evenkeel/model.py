@@ -363,7 +363,7 @@ class Model:
 
     def prompt(self, messages: Messages, tools: Sequence[Mapping[str, Any]] | None = None, **options: Any) -> list[int]:
         """The tokens of a chat's prompt, for generate."""
-        body, n = _body(messages, tools, None, options), ctypes.c_size_t()
+        body, n = _body(messages, tools, options), ctypes.c_size_t()
         room = (ctypes.c_int32 * self.context)()
         _check(lib.evenkeel_chat_tokens(self._engine(), body, len(body), room, len(room), ctypes.byref(n)))
         return room[:n.value]
