@@ -40,19 +40,21 @@ static ek_background_text *make_text(ek_session *s)
     return t;
 }
 
-static bool runs(const ek_session *s)
+/* Once it has begun it goes on, also where its request is read again behind a summary. */
+static bool runs(ek_background *b)
 {
+    const ek_session *s = b->session;
     int cached = 0, read = 0;
-    if (s->first_token > 0) return true;
     if (s->n_submitted > 0) ek_turn_reading(s->choices[0].turn, &cached, &read);
-    return read > 0;
+    b->begun |= s->first_token > 0 || read > 0;
+    return b->begun;
 }
 
-static void reply_state(const ek_background *b, ek_exchange *x)
+static void reply_state(ek_background *b, ek_exchange *x)
 {
     static const char queued[] = "\"queued\"", progress[] = "\"in_progress\"";
     ek_background_text *t = b->text;
-    const bool in_progress = runs(b->session);
+    const bool in_progress = runs(b);
     const size_t end = t->from + t->n;
     const ek_outgoing body = {
         .part = {{t->all.data, t->from},

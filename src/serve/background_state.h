@@ -18,6 +18,7 @@ struct ek_background {
     ek_background_text *text;
     bool streams; /* its events are kept */
     bool lost;    /* they made room for others */
+    bool begun;   /* as a client has heard */
     ek_buf log;
     size_t *starts; /* where in log each event begins */
     int n_starts, cap_starts;

@@ -129,15 +129,22 @@ void ek_session_leave_client(ek_session *s, ek_outcome how)
     abandon(s);
 }
 
+static void drop_preparation(ek_session *s)
+{
+    ek_prepare_drop(s->preparing);
+    s->preparing = NULL;
+}
+
 void ek_session_on_gone(void *user)
 {
     ek_session *s = user;
     if (s->preparing) {
         s->server->metrics.outcome[EK_OUTCOME_GONE]++;
         ek_log(EK_LOG_INFO, "event=request id=%s%s outcome=client_gone", s->id, s->traced);
-        ek_prepare_drop(s->preparing);
+        drop_preparation(s);
         s->x = NULL;
-        ek_session_free(s);
+        abandon(s);
+        ek_session_free_when_done(s);
         return;
     }
     if (s->writing) {
@@ -202,7 +209,7 @@ static bool check_deadline(ek_session *s)
     char text[100];
     snprintf(text, sizeof text, "the request took longer than %.0f seconds (--request-timeout)", limit);
     if (s->preparing) {
-        ek_prepare_drop(s->preparing);
+        drop_preparation(s);
         ek_session_refuse(s, EK_ETIMEOUT, text, NULL, NULL);
     } else {
         ek_session_failed(s, 0, EK_ETIMEOUT, text, EK_OUTCOME_TIMEOUT);
@@ -240,7 +247,7 @@ void ek_sessions_cancel(ek_server *server)
         next = s->next;
         for (int i = 0; i < s->n_opened && !s->writing; i++) ek_turn_cancel(s->choices[i].turn);
         if (!s->preparing) continue;
-        ek_prepare_drop(s->preparing);
+        drop_preparation(s);
         ek_session_refuse(s, EK_ESHUTDOWN, "the server is shutting down", NULL, NULL);
     }
 }

@@ -43,6 +43,7 @@ static ek_err open_turn(ek_session *s, int i)
     opts.past_calls = &s->req.past_calls;
     opts.stop_loops = s->server->stop_loops;
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
+    if (ek_api_summarizes(&s->req)) opts.receipt = opts.logprobs = false; /* nobody sees its rows */
     if (s->wishes.if_available && !s->req.says_share)
         opts.min_cached = all_pages(ek_api_prompt_of(&s->req, &s->prompt, i));
     const ek_turn_resumed resumed = ek_resume_turn(&s->req.resume);
@@ -187,6 +188,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .fingerprint = server->fingerprint,
                               .created = resumed            ? req->resume.created
                                          : *s->wishes.batch ? 0
+                                         : s->reply.created ? s->reply.created /* of the first reading */
                                                             : ek_unix_time(),
                               .stream = req->stream,
                               .n = req->n,
@@ -239,7 +241,7 @@ static void on_prepared(void *user, ek_prepared *p)
         err = ek_fail(*s->wishes.batch ? EK_EBUSY : EK_EINVAL,
                       "n: %d replies are asked for, %d requests may run or wait here", p->req.n, room);
         param = "n";
-    } else if (p->req.background) {
+    } else if (p->req.background && !again) {
         err = ek_background_room(s->server);
     }
     if (err) {
@@ -307,14 +309,20 @@ void ek_session_read_again(ek_session *s)
     ek_api_summary *summary = ek_alloc(sizeof *summary);
     const char *text;
     size_t n;
-    *summary = (ek_api_summary){.n_prompt = t->n_prompt, .n_cached = t->n_cached, .n_tokens = t->n_tokens};
+    *summary = (ek_api_summary){.n_prompt = t->n_prompt,
+                                .n_cached = t->n_cached,
+                                .n_tokens = t->n_tokens,
+                                .queued = s->req.background && s->req.stream};
     if (ek_compaction_of(t, &text, &n)) ek_buf_add(&summary->text, text, n);
     ek_log(EK_LOG_INFO, "event=summary id=%s prompt_tokens=%d cached_tokens=%d reply_tokens=%d whole=%d", s->id,
            t->n_prompt, t->n_cached, t->n_tokens, summary->text.len > 0);
     ek_exchange_return_body(s->x, &s->body);
     ek_err err = ek_prepare_start(&s->preparing, s->server, s->x, s->dialect, on_prepared, s, s->salt, s->client,
                                   &s->wishes, summary);
-    if (err) ek_session_refuse(s, err, NULL, NULL, NULL);
+    if (!err) return;
+    char why[512];
+    snprintf(why, sizeof why, "%s", ek_err_text());
+    ek_session_failed(s, 0, err, why, EK_OUTCOME_REFUSED); /* whoever brought the news frees s */
 }
 
 void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uint64_t salt)

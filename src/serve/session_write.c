@@ -209,6 +209,16 @@ static void flush_token(ek_session *s)
     ek_session_flush(s);
 }
 
+/* A summary that has ended stands for its conversation once its request has ended too, whose turn is closed then: that
+ * of a summary that loops still runs. */
+static void after_summary(ek_session *s)
+{
+    if (!s->x || s->preparing || s->done || s->n_opened == 0 || !ek_api_summarizes(&s->req)) return;
+    const ek_turn_end end = s->results[0]->end;
+    if (end == EK_END_NONE || end == EK_END_UNCACHED || ek_turn_live(s->choices[0].turn)) return;
+    ek_session_read_again(s);
+}
+
 static void after_token(ek_session_choice *c)
 {
     ek_session *s = c->session;
@@ -227,7 +237,7 @@ static void after_token(ek_session_choice *c)
         ek_reply_error(s->x, s->dialect, 412, text, NULL, NULL);
         ek_session_leave_client(s, EK_OUTCOME_REFUSED);
     } else if (r->end != EK_END_NONE && r->end != EK_END_UNCACHED && ek_api_summarizes(&s->req)) {
-        ek_session_read_again(s);
+        after_summary(s);
     } else if (r->end != EK_END_NONE) {
         s->reply.n_open--;
         piece end = piece_of(c, NULL);
@@ -362,6 +372,7 @@ static void take_news(const ek_turn_news *news)
     ek_session *s = c->session;
     if (!s->x || s->done || s->results[c->index]->end != EK_END_NONE) {
         ek_turn_feed(c->turn, news);
+        after_summary(s);
         return;
     }
     piece p = piece_of(c, news);
@@ -446,6 +457,7 @@ static void awake(ek_session_choice *c)
     char text[512];
     const ek_err err = ek_turn_awake(c->turn);
     if (!err) {
+        after_summary(c->session);
         ek_session_go_on(c->session);
         return;
     }

@@ -1,7 +1,7 @@
 """Context management: conversations that are edited or summarized before the reply. context.py PROGRAM MODEL [NAME...]
 
 Two requests read the same if their replies have the same digest, which covers the bits of every logit."""
-import base64, json, sys, time
+import base64, json, sys, threading, time
 
 import counted
 from client import Server
@@ -208,10 +208,137 @@ def leaves_in_between(s):
     assert messages(s, SAID)["content"]
 
 
+def managed(at=1):
+    return {"context_management": [{"type": "compaction", "compact_threshold": at}]}
+
+
+def a_stop_string_is_the_reply_s(s):
+    """It does not cut the summary, which stands for all that was said."""
+    whole = messages(s, SAID, **compact(1))["content"][0]
+    words = whole["content"].split()
+    stop = f" {words[len(words) // 2]}"
+    assert stop in whole["content"], whole
+    r = messages(s, SAID, **compact(1), stop_sequences=[stop])
+    assert r["content"][0] == whole, (r, whole)
+    got = events(s, RESPONSES, {"input": SAID, "max_output_tokens": 16, "stop": [stop], **managed()})[-1]["response"]["output"][0]
+    assert got["encrypted_content"] == ask(s, RESPONSES, {"input": SAID, "max_output_tokens": 16, **managed()})["output"][0]["encrypted_content"], got
+
+
+def busy(s, n):
+    """Connections of streams that go on."""
+    out = []
+    for _ in range(n):
+        c = s.open()
+        c.request("POST", "/v1/chat/completions", json.dumps({"messages": SAID, "max_tokens": 100000, "ignore_eos": True, "stream": True}), {"content-type": "application/json"})
+        out.append(c)
+    return out
+
+
+def looping(s):
+    """A body whose summary loops, and so ends while its request runs."""
+    token = s.call("POST", "/tokenize", {"prompt": "a", "add_special_tokens": False})[2]["tokens"][-1]
+    return {"logit_bias": {str(token): 100}}
+
+
+def a_summary_ends_before_its_request():
+    with Server(PROGRAM, "--model", MODEL, "--stop-loops", "--cache-replies", "1M") as s:
+        bias = looping(s)
+        before = busy(s, 8)  # steps take longer than reading a body
+        for _ in range(5):
+            r = messages(s, SAID, **compact(1), **bias)
+            assert r["usage"]["iterations"][0]["output_tokens"] == 200 and r["content"][-1]["text"] == "a" * 16, r
+            r = ask(s, RESPONSES, {"input": SAID, "max_output_tokens": 8, **managed(), **bias})
+            assert r["status"] == "incomplete" and r["output"][-1]["content"][0]["text"] == "a" * 8, r
+        got = events(s, MESSAGES, {"messages": SAID, "max_tokens": 16, **compact(1), **bias})
+        assert got[-2]["delta"]["stop_reason"] == "max_tokens", got[-2]
+        # Clients that leave around its end, streams and not.
+        begun = time.time()
+        messages(s, SAID, **compact(1), **bias)
+        takes = time.time() - begun
+        for i in range(40):
+            c = s.open()
+            c.request("POST", MESSAGES, json.dumps({"messages": SAID, "max_tokens": 16, **compact(1), **bias, "stream": i % 2 > 0}), {"content-type": "application/json"})
+            time.sleep(takes * (0.6 + i / 80))
+            c.close()
+        for b in before:
+            b.close()
+        s.wait_idle()
+        assert messages(s, SAID)["content"]
+
+
+def in_the_background(s):
+    """The events of both readings are those of one response: one beginning, numbers without a gap, one time."""
+    plain = events(s, RESPONSES, {"input": SAID, "max_output_tokens": 16, **managed()})
+    got = events(s, RESPONSES, {"input": SAID, "max_output_tokens": 16, "background": True, **managed()})
+    assert [e["type"] for e in got] == ["response.created", "response.queued", *[e["type"] for e in plain[1:]]], [e["type"] for e in got]
+    assert [e["sequence_number"] for e in got] == list(range(len(got))), [e["sequence_number"] for e in got]
+    assert len({e["response"]["created_at"] for e in got if "response" in e}) == 1 and got[-1]["response"]["output"][0]["type"] == "compaction"
+    id_ = got[0]["response"]["id"]
+    c = s.open()
+    c.request("GET", f"{RESPONSES}/{id_}?stream=true&starting_after=1")
+    again = [json.loads(l[6:]) for l in c.getresponse() if l.startswith(b"data: {")]
+    c.close()
+    assert again == got[2:], again[:1]
+
+
+def among_as_many_as_are_taken():
+    """One that has begun is none too many: its second reading needs no place of its own."""
+    with Server(PROGRAM, "--model", MODEL, "--max-requests", 1, "--queue", 2000) as s:
+        before = busy(s, 10)  # until they leave all others wait
+        first = ask(s, RESPONSES, {"input": SAID, "max_output_tokens": 4, "background": True, **managed()})["id"]
+        c = s.open()
+        n = 1
+        while True:
+            c.request("POST", RESPONSES, json.dumps({"input": "x", "max_output_tokens": 4, "background": True}), {"content-type": "application/json"})
+            r = c.getresponse()
+            r.read()
+            if r.status != 200:
+                break
+            n += 1
+        assert r.status in (429, 503) and n == 1024, (r.status, n)
+        state = lambda: s.call("GET", RESPONSES + "/" + first)[2]
+        assert state()["status"] == "queued", state()
+        for b in before:
+            b.close()
+        while (got := state())["status"] in ("queued", "in_progress"):
+            time.sleep(0.01)
+        assert got["status"] == "incomplete" and got["output"][0]["type"] == "compaction", got
+
+
+def a_second_reading_may_find_no_room():
+    """It is refused as a first one is, and nothing of it is touched once it is freed."""
+    with Server(PROGRAM, "--model", MODEL, "--prepare-threads", 1, "--limits", "prepare-queue=1", env={"MALLOC_PERTURB_": "90"}) as s:
+        large = json.dumps({"messages": [{"role": "user", "content": "a b " * 50000}], "max_tokens": 1})
+        stop = threading.Event()
+
+        def presses():
+            while not stop.is_set():
+                s.call("POST", "/v1/chat/completions", large.encode())
+        threads = [threading.Thread(target=presses) for _ in range(4)]
+        for t in threads:
+            t.start()
+        late = 0
+        try:
+            for _ in range(2000):
+                status, _, r = s.call("POST", MESSAGES, {**COMMON, "messages": SAID, "max_tokens": 4, **compact(1)})
+                assert status == 200 or status == 429 and r["error"]["type"] == "rate_limit_error", (status, r)
+                late = s.said().count("event=summary") - s.said().count("outcome=done")
+                if late >= 3:
+                    break
+        finally:
+            stop.set()
+            for t in threads:
+                t.join()
+        assert late >= 3, s.said()[-2000:]
+        assert messages(s, SAID)["content"]
+
+
 def main():
     with Server(PROGRAM, "--model", MODEL) as s:
-        for test in (compacted_messages, compacted_responses, cleared_uses, refused, leaves_in_between):
+        for test in (compacted_messages, compacted_responses, cleared_uses, refused, leaves_in_between, a_stop_string_is_the_reply_s, in_the_background):
             counted.run(test, s)
+    for test in (a_summary_ends_before_its_request, a_second_reading_may_find_no_room, among_as_many_as_are_taken):
+        counted.run(test)
     return counted.closing()
 
 

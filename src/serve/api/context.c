@@ -249,7 +249,8 @@ static ek_err edit(ek_api_request *r, ek_edit *e, ek_turn_prompt *prompt, const 
     return err;
 }
 
-/* The summary is written without a form, calls or a beginning; its prompt begins as the conversation's does. */
+/* The summary is written without a form, calls, stop strings or a beginning; its prompt begins as the conversation's
+ * does. */
 static ek_err summarize(ek_api_request *r, ek_turn_prompt *prompt, const ek_chat_model *m)
 {
     ek_context *c = r->context;
@@ -260,6 +261,7 @@ static ek_err summarize(ek_api_request *r, ek_turn_prompt *prompt, const ek_chat
     ek_buf_fini(&r->form_text);
     r->turn.form = NULL;
     r->turn.max_tokens = INT_MAX;
+    r->turn.n_stop = 0; /* they end the reply: a summary that one cut would stand for the whole conversation */
     c->compacts = true;
     ek_turn_prompt_fini(prompt);
     return make(prompt, m, r);

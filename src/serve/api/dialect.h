@@ -60,6 +60,7 @@ typedef struct ek_api_request {
 typedef struct ek_api_summary {
     ek_buf text;
     int n_prompt, n_cached, n_tokens;
+    bool queued; /* the stream has begun with the events of ek_dialect.queued */
 } ek_api_summary;
 
 /* Whether the reply to r follows in a second reading of its body (ek_api_limits.summary). */

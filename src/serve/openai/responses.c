@@ -80,7 +80,10 @@ static ek_err read_context(ek_api_request *r, const json_t *body, const ek_api_l
     if (limits->summary || o->counting || o->compacting) r->context->compact_at = 0;
     if (r->context->compact_at > 0 && r->resume.tokens.len > 0)
         return ek_field_wrong(r, field, "a stream that continues is not compacted");
-    if (limits->summary) o->stands_for = ek_context_take(r, limits->summary, true);
+    if (!limits->summary) return EK_OK;
+    o->stands_for = ek_context_take(r, limits->summary, true);
+    o->queued = limits->summary->queued;
+    if (o->queued) o->n_events = EK_RESPONSES_QUEUED;
     return EK_OK;
 }
 

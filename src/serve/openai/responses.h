@@ -6,6 +6,8 @@
 #include "serve/api/tools.h"
 #include "serve/store/conversations.h"
 
+enum { EK_RESPONSES_QUEUED = 2 }; /* events that ek_responses_queued writes */
+
 /* Of a request, for its reply: ek_api_request.own. */
 typedef struct ek_responses {
     ek_buf echo;       /* members of the response that repeat the request: ,"instructions":…,… */

@@ -21,9 +21,9 @@ void ek_responses_keep(const ek_api_reply *r, ek_buf *response)
 
 void ek_responses_queued(ek_buf *out, const ek_api_reply *r, bool events)
 {
-    static const char *const types[] = {"created", "queued"};
+    static const char *const types[EK_RESPONSES_QUEUED] = {"created", "queued"};
     ek_responses *o = r->own;
-    for (int i = 0; i < 2 && events; i++) {
+    for (int i = 0; i < EK_RESPONSES_QUEUED && events; i++) {
         ek_responses_frame_open(out, r, types[i]);
         ek_buf_str(out, ",\"response\":");
         ek_responses_put(out, r, "queued", NULL);
