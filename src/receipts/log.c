@@ -27,7 +27,8 @@ struct ek_receipt_log {
     ek_hash last;  /* SHA-256 of the last line, without its end */
     off_t size;    /* bytes of whole lines */
     size_t marked; /* entries of the last root */
-    bool failed;
+    bool failed;   /* the last line could not be written */
+    bool torn;     /* half of it is left behind size */
 };
 
 /* --- reading --- */
@@ -101,10 +102,19 @@ static ek_err read_lines(ek_receipt_log *l, const char *text, size_t n)
 
 /* --- writing; under the lock --- */
 
+/* Cuts off what is left of a line that could not be written: the next one would be glued to it. */
+static ek_err cut(ek_receipt_log *l)
+{
+    l->torn = ftruncate(l->fd, l->size) != 0;
+    return l->torn ? ek_fail(EK_EIO, "%s: half a line is left: %s", l->path, strerror(errno)) : EK_OK;
+}
+
 /* A line as a whole, or nothing. */
 static ek_err append(ek_receipt_log *l, const ek_buf *line)
 {
     ssize_t n = 0, got = 0;
+    l->failed = true;
+    if (l->torn) EK_TRY(cut(l));
     while (got < (ssize_t)line->len && (n = write(l->fd, line->data + got, line->len - (size_t)got)) > 0) got += n;
     if (got == (ssize_t)line->len) {
         ek_sha256(l->last.h, line->data, line->len - 1);
@@ -113,8 +123,7 @@ static ek_err append(ek_receipt_log *l, const ek_buf *line)
         return EK_OK;
     }
     const int why = n < 0 ? errno : ENOSPC;
-    l->failed = true;
-    if (ftruncate(l->fd, l->size)) return ek_fail(EK_EIO, "%s: half a line is left: %s", l->path, strerror(why));
+    EK_TRY(cut(l));
     return ek_fail(EK_EIO, "%s: %s", l->path, strerror(why));
 }
 
@@ -199,17 +208,15 @@ ek_hash ek_receipt_log_root(ek_receipt_log *l, size_t *size)
 ek_err ek_receipt_log_ready(ek_receipt_log *l)
 {
     struct statvfs fs;
-    pthread_mutex_lock(&l->lock);
-    const bool failed = l->failed;
-    pthread_mutex_unlock(&l->lock);
     if (fstatvfs(l->fd, &fs)) return ek_fail(EK_EIO, "%s: %s", l->path, strerror(errno));
     if ((uint64_t)fs.f_bavail * fs.f_frsize < ROOM)
         return ek_fail(EK_EIO, "the log of receipts has no room on its disk; ask without a receipt, or later");
-    if (!failed) return EK_OK;
     /* The line that failed is not there; the next one may be. */
     pthread_mutex_lock(&l->lock);
+    const bool failed = l->failed;
     l->failed = false;
     pthread_mutex_unlock(&l->lock);
+    if (!failed) return EK_OK;
     return ek_fail(EK_EIO, "the last line of the log of receipts could not be written; ask again");
 }
 

@@ -5,11 +5,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -193,6 +195,50 @@ static void a_full_disk_leaves_no_half_line(void **state)
     ek_receipt_log_close(l);
 }
 
+static bool no_cuts; /* as of a file that may only grow */
+
+int ftruncate(int fd, off_t size)
+{
+    if (no_cuts) errno = EPERM;
+    return no_cuts ? -1 : (int)syscall(SYS_ftruncate, fd, size);
+}
+
+/* Half a line that cannot be cut off yet: nothing is written behind it until it is. */
+static void no_line_is_glued_to_half_a_line(void **state)
+{
+    (void)state;
+    fill(2, false);
+    const pid_t child = fork();
+    if (child == 0) {
+        size_t index;
+        ek_receipt_log *l;
+        const ek_hash h = entry(2);
+        ek_map m, after;
+        signal(SIGXFSZ, SIG_IGN);
+        if (ek_receipt_log_open(&l, path, "test/1", false) || ek_map_open(&m, path)) _exit(1);
+        const struct rlimit small = {m.size + 50, RLIM_INFINITY}, large = {RLIM_INFINITY, RLIM_INFINITY};
+        no_cuts = true;
+        if (setrlimit(RLIMIT_FSIZE, &small)) _exit(2);
+        if (ek_receipt_log_add(l, &h, NULL, &index) != EK_EIO) _exit(3);
+        if (setrlimit(RLIMIT_FSIZE, &large)) _exit(4);
+        if (ek_receipt_log_ready(l) != EK_EIO) _exit(5);
+        for (int i = 0; i < 2; i++)
+            if (ek_receipt_log_add(l, &h, NULL, &index) != EK_EIO) _exit(6);
+        if (ek_receipt_log_ready(l) != EK_EIO) _exit(7);
+        if (ek_map_open(&after, path) || after.size != m.size + 50) _exit(8);
+        no_cuts = false;
+        if (ek_receipt_log_add(l, &h, NULL, &index) || index != 2 || ek_receipt_log_ready(l)) _exit(9);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    ek_receipt_log *l = open_log();
+    assert_int_equal(ek_receipt_log_size(l), 3);
+    add(l, 3, 4);
+    ek_receipt_log_close(l);
+}
+
 /* --- proofs --- */
 
 static char *receipt_in(ek_receipt_log *l)
@@ -317,11 +363,9 @@ static int close_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_log_goes_on_after_a_restart),
-        cmocka_unit_test(a_torn_line_is_cut_off),
-        cmocka_unit_test(a_changed_file_is_refused),
-        cmocka_unit_test(a_full_disk_leaves_no_half_line),
-        cmocka_unit_test(a_receipt_is_proven_before_a_checkpoint),
+        cmocka_unit_test(a_log_goes_on_after_a_restart),   cmocka_unit_test(a_torn_line_is_cut_off),
+        cmocka_unit_test(a_changed_file_is_refused),       cmocka_unit_test(a_full_disk_leaves_no_half_line),
+        cmocka_unit_test(no_line_is_glued_to_half_a_line), cmocka_unit_test(a_receipt_is_proven_before_a_checkpoint),
         cmocka_unit_test(a_checkpoint_has_one_form),
     };
     if (!ek_keys_built()) {
