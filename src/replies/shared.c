@@ -93,6 +93,15 @@ static ek_err delete (const shared *s, ek_shared_connection *c, const ek_reply_k
     return command(c, "DEL", del, 2, &reply, 4096, ek_now() + EK_SHARED_PATIENCE);
 }
 
+static void forget(void *arg, const ek_reply_key *k)
+{
+    shared *s = arg;
+    pthread_mutex_lock(&s->drops_lock);
+    if (s->n_drops < MAX_DROPS) s->drop[s->n_drops++] = *k;
+    pthread_mutex_unlock(&s->drops_lock);
+}
+
+/* One that cannot be deleted now is kept for a later lookup. */
 static ek_err delete_dropped(shared *s)
 {
     ek_reply_key k;
@@ -102,7 +111,10 @@ static ek_err delete_dropped(shared *s)
         if (any) k = s->drop[--s->n_drops];
         pthread_mutex_unlock(&s->drops_lock);
         if (!any) return EK_OK;
-        EK_TRY(delete (s, &s->in, &k));
+        const ek_err err = delete (s, &s->in, &k);
+        if (!err && s->in.rest_until <= ek_now()) continue;
+        forget(s, &k);
+        return err;
     }
 }
 
@@ -139,14 +151,6 @@ static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_ke
     if (!s->in.redis) pthread_cond_signal(&s->wanted);
     pthread_mutex_unlock(&s->lock);
     return r;
-}
-
-static void forget(void *arg, const ek_reply_key *k)
-{
-    shared *s = arg;
-    pthread_mutex_lock(&s->drops_lock);
-    if (s->n_drops < MAX_DROPS) s->drop[s->n_drops++] = *k;
-    pthread_mutex_unlock(&s->drops_lock);
 }
 
 /* Others may find it right again: their business. This process neither reads nor writes there any more. */

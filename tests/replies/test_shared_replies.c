@@ -159,6 +159,41 @@ static void a_server_that_goes_costs_little(void **state)
     ek_replies_close(one);
 }
 
+static int n_keys(void)
+{
+    int n;
+    free(redis_keys(&server, "evenkeel:reply:1:", &n));
+    return n;
+}
+
+/* What was wrong is deleted once the server can be asked, though it was away when the lookup came. */
+static void one_that_cannot_be_deleted_is_deleted_later(void **state)
+{
+    (void)state;
+    need_server();
+    int n;
+    size_t size;
+    ek_reply_backend b;
+    const ek_reply_key wrong = numbered(1);
+    redis_stop(&server); /* nothing else in it */
+    redis_again(&server, NULL);
+    ek_replies *one = open_store("model 7", &b);
+    ek_replies_put(one, 0, record_of(1, 5, 3));
+    ek_replies_flush(one);
+    char *key = redis_keys(&server, "evenkeel:reply:1:", &n);
+    assert_int_equal(n, 1);
+    unsigned char *value = redis_get(&server, key, &size);
+    redis_stop(&server);
+    b.forget(b.arg, &wrong);
+    assert_int_equal(found(one, 100), 0);
+    redis_again(&server, NULL);
+    redis_set(&server, key, value, size);
+    for (double end = ek_now() + 20; n_keys() > 0 && ek_now() < end; usleep(10000)) found(one, 120);
+    assert_int_equal(n_keys(), 0);
+    free(key), free(value);
+    ek_replies_close(one);
+}
+
 typedef struct many {
     ek_replies *r;
     int first;
@@ -212,6 +247,7 @@ int main(void)
         cmocka_unit_test(a_server_that_lied_is_not_asked_again),
         cmocka_unit_test(many_threads_and_two_processes),
         cmocka_unit_test(a_server_that_goes_costs_little),
+        cmocka_unit_test(one_that_cannot_be_deleted_is_deleted_later),
         cmocka_unit_test(bad_urls_say_so),
     };
     has_server = redis_start(&server, NULL);
