@@ -6,7 +6,7 @@
  *
  * n is 64 bits, t and tokens 32 bits, little-endian; a label has no byte behind it. Each can be opened alone, by its
  * own salt. The salts matter: a reply of one token has 262,144 candidates, and who has the model computes the first row
- * of a guessed prompt. Without S a commitment says nothing any more. */
+ * of a guessed prompt. */
 #ifndef EK_RECEIPTS_COMMIT_H
 #define EK_RECEIPTS_COMMIT_H
 

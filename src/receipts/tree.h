@@ -1,11 +1,11 @@
 /* Trees of SHA-256.
  *
- *   rows     of the logits that a token was drawn from: leaf = SHA-256(0 and 128 logits, f32 little-endian; the last
- * one has what is left), node = SHA-256(1 and up to 16 children), up to one root. Named "sha256-128x16". Merkle   over
- * entries (RFC 6962, RFC 9162 2.1): leaf = SHA-256(0, entry), node = SHA-256(1, left, right), the left one with the
- * largest power of two of leaves; no entries: SHA-256 of nothing. An entry is proven to be among n by a path of at most
- * 32 hashes, and a tree of m entries to be the beginning of one of n.
- */
+ *   rows     leaf = SHA-256(0, up to 128 logits as f32), node = SHA-256(1, up to 16 children): "sha256-128x16"
+ *   Merkle   leaf = SHA-256(0, entry), node = SHA-256(1, left, right); of no entries SHA-256 of nothing
+ *
+ * Rows are those that a token was drawn from, little-endian. In a Merkle tree (RFC 6962, RFC 9162 2.1) the left one has
+ * the largest power of two of leaves. An entry is proven to be among n by a path of at most EK_PATH_MAX hashes, and a
+ * tree of m entries to be the beginning of one of n. */
 #ifndef EK_RECEIPTS_TREE_H
 #define EK_RECEIPTS_TREE_H
 

@@ -4,11 +4,12 @@
  *   head    48 bytes: "ekreply2", key (32), n (u32), n_probs (u32, at most n)
  *   tokens  4 n
  *   rows    8 n, ek_logits_digest of each
- *   probs   n_probs (4 + 8 * 20): of the first tokens its own, then (token, log-probability) of the 20 most likely; in
- * a smaller vocabulary the rest is absent, token UINT32_MAX ask     u32 and so many bytes: what was asked, as a
- * cassette has it (replies/ask.h); 0 without sum     SHA-256 of all before it
+ *   probs   n_probs (4 + 8 * 20): of the first tokens its own, then (token, log-probability) of the 20 most likely
+ *   ask     u32 and so many bytes: what was asked, as a cassette has it (replies/ask.h); 0 without
+ *   sum     SHA-256 of all before it
  *
- * Little-endian. The sum finds damage; a forger can make one. */
+ * Little-endian. In a vocabulary of less than 20 the rest of probs is absent: token UINT32_MAX. The sum finds damage; a
+ * forger can make one. */
 #ifndef EK_REPLIES_RECORD_H
 #define EK_REPLIES_RECORD_H
 

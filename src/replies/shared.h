@@ -1,8 +1,8 @@
 /* Stored replies on a server of Redis' protocol, beside the pages' keys (cache/shared/record.h): every process of one
  * model and arithmetic answers from what the others computed.
  *
- *   key     evenkeel:reply:1:SPACE:KEY: 32 digits of the identity's SHA-256, 64 of the reply's key (with owner and
- * salt) value   the record (replies/record.h)
+ *   key     evenkeel:reply:1:SPACE:KEY: 32 digits of the identity's SHA-256, 64 of the reply's key
+ *   value   the record (replies/record.h)
  *
  * A record of another sum, key or vocabulary is deleted and counted. A server that is slow, away or full costs lookups
  * at most a second each until it rests, and what is not written; one that held a wrong reply is not asked again by this
