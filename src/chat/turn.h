@@ -8,6 +8,7 @@
 #define EK_CHAT_TURN_H
 
 #include "base/buf.h"
+#include "base/hash/rng.h"
 #include "chat/bounds.h"
 #include "chat/loops.h"
 #include "chat/prompt.h"
@@ -156,6 +157,11 @@ typedef void ek_turn_post_fn(void *arg, const ek_turn_news *news);
  * grammar. ask: gets what was asked (replies/ask.h), unless it is NULL. Any thread. */
 void ek_turn_key(ek_reply_key *out, ek_buf *ask, const char *identity, const ek_chat_model *m,
                  const ek_turn_prompt *prompt, const ek_turn_opts *opts, const char *form);
+/* The seed that choice i of several replies to one prompt draws with. */
+static inline uint64_t ek_choice_seed(uint64_t seed, int i)
+{
+    return i > 0 ? ek_mix64(seed + 0x9e3779b97f4a7c15u * (uint64_t)i) : seed;
+}
 /* The options of the engine's request: with the bias that this turn adds, and the seed of its choice. bias: room for
  * n_bias + 1. */
 ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, ek_logit_bias *bias);

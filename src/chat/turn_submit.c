@@ -123,7 +123,7 @@ ek_sampling ek_turn_sampling(const ek_chat_model *m, const ek_turn_opts *opts, e
     if (s.n_bias > 0) memcpy(bias, s.bias, (size_t)s.n_bias * sizeof *bias);
     if (!opts->tools_active && !opts->plain && call_open >= 0) bias[s.n_bias++] = (ek_logit_bias){call_open, -INFINITY};
     s.bias = bias;
-    if (opts->choice > 0) s.seed = ek_mix64(s.seed + 0x9e3779b97f4a7c15u * (uint64_t)opts->choice);
+    s.seed = ek_choice_seed(s.seed, opts->choice);
     return s;
 }
 

@@ -58,10 +58,14 @@ void ek_receipt_entry(ek_hash *out, const ek_receipt *r);
 /* Appends such an envelope of a payload: without the brace that closes it. EINTERNAL. */
 ek_err ek_receipt_seal(ek_buf *out, const void *payload, size_t n, const ek_signing_key *key);
 
-/* Reads receipt i of a JSON text: an envelope, a list of them, or a reply or a record of the server that has some at
- * evenkeel.receipt, receipt or response.evenkeel.receipt. *n_receipts (may be NULL): how many there are. EFORMAT with
- * the reason, ENOTFOUND if there is none. out need not be initialised; ek_receipt_fini also after a failure. Sizes are
- * checked before memory is taken. */
+/* Reads a JSON text that has receipts: an envelope, a list of them, or a reply or a record of the server that has some
+ * at evenkeel.receipt, receipt or response.evenkeel.receipt. *out: for json_decref, NULL after a failure; *n_receipts:
+ * how many there are. EFORMAT with the reason, ENOTFOUND if there is none. Sizes are checked before memory is taken. */
+ek_err ek_receipts_parse(json_t **out, int *n_receipts, const char *text, size_t n);
+/* Reads receipt i of them. EFORMAT with the reason, ENOTFOUND if there is none. out need not be initialised;
+ * ek_receipt_fini also after a failure. */
+ek_err ek_receipt_of_file(ek_receipt *out, const json_t *file, int i);
+/* Both, for one receipt of a text. n_receipts may be NULL. */
 ek_err ek_receipt_read(ek_receipt *out, const char *text, size_t n, int i, int *n_receipts);
 void ek_receipt_fini(ek_receipt *r);
 

@@ -165,28 +165,57 @@ static const json_t *find(const json_t *o)
     return ek_json_get(o, "receipt");
 }
 
-ek_err ek_receipt_read(ek_receipt *out, const char *text, size_t n, int i, int *n_receipts)
+static ek_err check_size(const char *text, size_t n)
 {
     ek_json_size size;
-    json_t *o = NULL;
-    *out = (ek_receipt){0};
-    if (n_receipts) *n_receipts = 0;
     if (n > EK_RECEIPT_BYTES) return ek_fail(EK_EFORMAT, "%zu bytes, at most %zu are taken", n, EK_RECEIPT_BYTES);
     ek_json_scan(&size, text, n);
     if (size.depth > DEPTH || size.values > MAX_VALUES)
         return ek_fail(EK_EFORMAT, "%zu values in a depth of %zu, at most %d in %d are taken", size.values, size.depth,
                        MAX_VALUES, DEPTH);
-    if (ek_json_read(&o, text, n, EK_RECEIPT_BYTES)) return ek_fail_in(EK_EFORMAT, "no JSON");
-    const json_t *found = find(o);
+    return EK_OK;
+}
+
+ek_err ek_receipts_parse(json_t **out, int *n_receipts, const char *text, size_t n)
+{
+    *out = NULL;
+    *n_receipts = 0;
+    EK_TRY(check_size(text, n));
+    if (ek_json_read(out, text, n, EK_RECEIPT_BYTES)) {
+        *out = NULL;
+        return ek_fail_in(EK_EFORMAT, "no JSON");
+    }
+    const json_t *found = find(*out);
     const size_t count = json_is_array(found) ? json_array_size(found) : found ? 1 : 0;
-    ek_err err = EK_OK;
-    if (count == 0 || count > MAX_LIST)
-        err = ek_fail(count ? EK_EFORMAT : EK_ENOTFOUND, "%zu receipts in it, 1 to %d are taken", count, MAX_LIST);
-    else if (i < 0 || (size_t)i >= count)
-        err = ek_fail(EK_ENOTFOUND, "no receipt %d: there are %zu, counted from 0", i, count);
-    if (n_receipts) *n_receipts = (int)count;
-    if (!err) err = read_envelope(out, json_is_array(found) ? json_array_get(found, (size_t)i) : found);
-    json_decref(o);
+    if (count == 0 || count > MAX_LIST) {
+        json_decref(*out);
+        *out = NULL;
+        return ek_fail(count ? EK_EFORMAT : EK_ENOTFOUND, "%zu receipts in it, 1 to %d are taken", count, MAX_LIST);
+    }
+    *n_receipts = (int)count;
+    return EK_OK;
+}
+
+ek_err ek_receipt_of_file(ek_receipt *out, const json_t *file, int i)
+{
+    const json_t *found = find(file);
+    const size_t count = json_is_array(found) ? json_array_size(found) : found ? 1 : 0;
+    *out = (ek_receipt){0};
+    if (i < 0 || (size_t)i >= count)
+        return ek_fail(EK_ENOTFOUND, "no receipt %d: there are %zu, counted from 0", i, count);
+    return read_envelope(out, json_is_array(found) ? json_array_get(found, (size_t)i) : found);
+}
+
+ek_err ek_receipt_read(ek_receipt *out, const char *text, size_t n, int i, int *n_receipts)
+{
+    int count;
+    json_t *file;
+    *out = (ek_receipt){0};
+    const ek_err parsed = ek_receipts_parse(&file, &count, text, n);
+    if (n_receipts) *n_receipts = count;
+    EK_TRY(parsed);
+    const ek_err err = ek_receipt_of_file(out, file, i);
+    json_decref(file);
     return err;
 }
 

@@ -22,12 +22,15 @@ static ek_err make_key(const char *path)
 static ek_err show(const char *path)
 {
     ek_buf text = {0}, out = {0};
-    int n = 1;
+    int n = 0;
+    json_t *file = NULL;
     ek_err err = strcmp(path, "-") ? ek_file_read(&text, path, EK_RECEIPT_BYTES)
                                    : ek_fd_read(&text, STDIN_FILENO, EK_RECEIPT_BYTES);
+    if (!err && (err = ek_receipts_parse(&file, &n, ek_buf_text(&text), text.len)) != EK_OK)
+        ek_fail_in(err, "%s", path);
     for (int i = 0; !err && i < n; i++) {
         ek_receipt r;
-        err = ek_receipt_read(&r, ek_buf_text(&text), text.len, i, &n);
+        err = ek_receipt_of_file(&r, file, i);
         if (i > 0) ek_buf_char(&out, '\n');
         if (!err) ek_receipt_show(&out, &r);
         ek_receipt_fini(&r);
@@ -39,6 +42,7 @@ static ek_err show(const char *path)
         ek_cli_put(stdout, line);
         putchar('\n');
     }
+    json_decref(file);
     ek_buf_fini(&text), ek_buf_fini(&out);
     return err;
 }

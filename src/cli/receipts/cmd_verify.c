@@ -16,15 +16,13 @@ enum { MAX_PROMPT = 128 << 20 };
 
 void ek_report_add(ek_report *r, ek_verified how, const char *name, const char *fmt, ...)
 {
-    ek_buf text = {0};
     char line[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(line, sizeof line, fmt, args);
     va_end(args);
-    ek_buf_str(&text, line);
     r->check = ek_realloc(r->check, (size_t)(r->n + 1) * sizeof *r->check);
-    r->check[r->n++] = (ek_check){.name = name, .how = how, .text = text.data ? text.data : ek_strdup("")};
+    r->check[r->n++] = (ek_check){.name = name, .how = how, .text = ek_strdup(line)};
 }
 
 int ek_report_status(const ek_report *r)
@@ -202,12 +200,14 @@ typedef struct verifying {
     const ek_cli *cli;
     ek_public_key key;
     ek_buf text, prompt, checkpoint;
-    json_t *reply; /* the file, where it is a whole reply */
+    json_t *file; /* of text: maybe a whole reply */
+    int n;        /* receipts in it */
     ek_opened m;
     bool opened;
 } verifying;
 
-static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, ek_turn_prompt *prompt)
+/* Receipt i is that of choice i. */
+static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, int i, ek_turn_prompt *prompt)
 {
     const ek_opening *o = &r->opening;
     int from, to;
@@ -216,7 +216,7 @@ static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, ek_tur
         ek_report_add(out, EK_VERIFIED_CANNOT, "rows", "the receipt does not open the tokens");
         return;
     }
-    ek_verify_reply(out, r, &v->m, v->reply, 0);
+    ek_verify_reply(out, r, &v->m, v->file, i, v->n);
     if (read_span(&from, &to, v->cli, (int)o->n_reply)) {
         ek_report_add(out, EK_VERIFIED_CANNOT, "rows", "%s", ek_err_text());
         return;
@@ -226,7 +226,7 @@ static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, ek_tur
                       r->statement.prompt.n_media);
         return;
     }
-    for (size_t i = 0; prompt->ids.len < o->n_prompt; i++) ek_ids_add(&prompt->ids, o->prompt[i]);
+    for (size_t t = 0; prompt->ids.len < o->n_prompt; t++) ek_ids_add(&prompt->ids, o->prompt[t]);
     ek_verify_rows(out, r, &v->m, prompt, from, to);
 }
 
@@ -251,7 +251,6 @@ static void check_log(verifying *v, ek_report *out, const ek_receipt *r)
 static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
 {
     ek_turn_prompt prompt = {0};
-    json_t *reply = v->reply;
     bool good = true;
     ek_report_add(out, EK_VERIFIED_OK, "form", "one reading, version %d, at %s", EK_STATEMENT_VERSION,
                   r->statement.time);
@@ -266,9 +265,7 @@ static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
     if (v->cli->has.prompt__verify && good)
         ek_verify_prompt(out, r, v->opened ? &v->m.chat : NULL, v->opened ? ek_model_config(v->m.model) : NULL,
                          ek_buf_text(&v->prompt), v->prompt.len, &prompt);
-    if (i > 0) v->reply = NULL;
-    if (v->opened && ek_report_status(out) != 1) check_rows(v, out, r, &prompt);
-    v->reply = reply;
+    if (v->opened && ek_report_status(out) != 1) check_rows(v, out, r, i, &prompt);
     ek_turn_prompt_fini(&prompt);
 }
 
@@ -287,16 +284,14 @@ static ek_err read_all(verifying *v)
 
 static ek_err verify(verifying *v, said *s)
 {
-    int n = 1;
     EK_TRY(read_all(v));
-    for (int i = 0; i < n; i++) {
-        ek_receipt r;
+    const ek_err unread = ek_receipts_parse(&v->file, &v->n, ek_buf_text(&v->text), v->text.len);
+    for (int i = 0; i < v->n || (unread && i == 0); i++) {
+        ek_receipt r = {0};
         ek_report report = {0};
-        const ek_err err = ek_receipt_read(&r, ek_buf_text(&v->text), v->text.len, i, &n);
-        if (!err && i == 0 && ek_json_read(&v->reply, v->text.data, v->text.len, EK_RECEIPT_BYTES)) v->reply = NULL;
-        if (err) check_unread(&report, &r, &v->key);
+        if (unread || ek_receipt_of_file(&r, v->file, i)) check_unread(&report, &r, &v->key);
         else check_all(v, &report, &r, i);
-        say(s, &report, i, n);
+        say(s, &report, i, v->n);
         ek_report_fini(&report);
         ek_receipt_fini(&r);
     }
@@ -315,7 +310,7 @@ int ek_cmd_verify(const ek_cli *cli)
         printf("{\"status\":%d,\"receipts\":[%s]}\n", s.status, ek_buf_text(&s.json));
     }
     ek_opened_close(&v.m);
-    json_decref(v.reply);
+    json_decref(v.file);
     ek_buf_fini(&v.text), ek_buf_fini(&v.prompt), ek_buf_fini(&v.checkpoint), ek_buf_fini(&s.json);
     return s.status;
 }

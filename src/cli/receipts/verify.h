@@ -44,8 +44,8 @@ bool ek_verify_model(ek_report *out, const ek_receipt *r, ek_opened *m);
 bool ek_verify_prompt(ek_report *out, const ek_receipt *r, const ek_chat_model *chat, const ek_config *config,
                       const char *text, size_t n, ek_turn_prompt *found);
 
-/* Text, end and seed, from the opening's tokens. reply: the body that has the receipt, or NULL; i: its choice. */
-void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const json_t *reply, int i);
+/* Text, end and seed, from the opening's tokens. reply: the body that has n receipts; this one is of its choice i. */
+void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const json_t *reply, int i, int n);
 
 /* Computes rows [from, to) of the reply in one pass of chunks: each has its root, its mask and its draw compared.
  * parts: of the prompt, or none. */

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/hash/rng.h"
 #include "cli/receipts/verify.h"
 #include "serve/api/dialect.h"
 
@@ -62,8 +61,7 @@ static const char *other_option(const ek_receipt *r, const ek_api_request *req)
             memcmp(req->turn.stop[i], r->opening.stop[i], req->turn.stop_len[i]) != 0)
             return "stop";
     bool seed = !req->has_seed || !draws;
-    for (int i = 0; i < req->n && !seed; i++)
-        seed = s->sampling.seed == (i ? ek_mix64(o->seed + 0x9e3779b97f4a7c15u * (uint64_t)i) : o->seed);
+    for (int i = 0; i < req->n && !seed; i++) seed = s->sampling.seed == ek_choice_seed(o->seed, i);
     if (!seed) return "seed";
     const char *form = req->form_text.len ? req->form_text.data : "";
     if (req->form_text.len != r->opening.n_form ||
@@ -262,15 +260,20 @@ static void add_texts(ek_buf *out, const json_t *list, const char *kind)
     }
 }
 
-/* The visible text that a whole reply of some API has; false: it has none that is known. */
-static bool content_of(ek_buf *out, const json_t *reply, int i)
+/* The last event of a stream with n choices: it has one of them, and no words. */
+static bool is_event(const json_t *choices, int n)
+{
+    size_t len;
+    const json_t *only = json_array_get(choices, 0);
+    const char *text = ek_json_get_text(only, "text", &len);
+    return n > 1 && json_array_size(choices) == 1 && (ek_json_get(only, "delta") || (text && len == 0));
+}
+
+/* The visible text that a whole reply of some API has, or its choice (NULL: none); false: it has none that is known. */
+static bool content_of(ek_buf *out, const json_t *choice, const json_t *reply)
 {
     size_t n;
-    const json_t *choices = ek_json_get(reply, "choices"), *choice = NULL, *message = ek_json_get(reply, "message");
-    for (size_t k = 0; k < json_array_size(choices); k++)
-        if (json_integer_value(ek_json_get(json_array_get(choices, k), "index")) == i)
-            choice = json_array_get(choices, k);
-    if (choice) message = ek_json_get(choice, "message");
+    const json_t *message = ek_json_get(choice ? choice : reply, "message");
     const char *text = ek_json_get_text(choice ? choice : reply, choice ? "text" : "response", &n);
     if (message) text = ek_json_get_text(message, "content", &n);
     if (text) ek_buf_add(out, text, n);
@@ -279,11 +282,21 @@ static bool content_of(ek_buf *out, const json_t *reply, int i)
     return text || message || ek_json_get(reply, "content") || ek_json_get(reply, "output");
 }
 
-static void check_body(ek_report *out, const json_t *reply, int i, const ek_turn_result *result)
+static void check_body(ek_report *out, const json_t *reply, int i, int n, const ek_turn_result *result)
 {
     ek_buf text = {0};
     const ek_buf *want = &result->answer.content;
-    if (!content_of(&text, reply, i)) {
+    const json_t *choices = ek_json_get(reply, "choices"), *choice = json_array_get(choices, (size_t)i),
+                 *index = ek_json_get(choice, "index");
+    const size_t n_choices = json_array_size(choices);
+    if (is_event(choices, n)) return;
+    if (n_choices > 0 && (n_choices != (size_t)n || !json_is_integer(index) || json_integer_value(index) != i)) {
+        ek_report_add(out, EK_VERIFIED_WRONG, "words",
+                      "the reply has %zu choices, one for each of %d receipts is needed, and %d as number %d",
+                      n_choices, n, i, i);
+        return;
+    }
+    if (!content_of(&text, choice, reply)) {
         ek_buf_fini(&text);
         return;
     }
@@ -292,7 +305,7 @@ static void check_body(ek_report *out, const json_t *reply, int i, const ek_turn
                         !memcmp(text.data + text.len - want->len, ek_buf_text(want), want->len) &&
                         !ek_json_get(reply, "message");
     if (same) ek_report_add(out, EK_VERIFIED_OK, "words", "the reply's words are those of the signed tokens");
-    else if (longer && ek_json_get_text(json_array_get(ek_json_get(reply, "choices"), 0), "text", NULL))
+    else if (longer && ek_json_get_text(choice, "text", NULL))
         ek_report_add(out, EK_VERIFIED_UNCHECKED, "words",
                       "before the signed words stand others: a prompt that is repeated?");
     else ek_report_add(out, EK_VERIFIED_WRONG, "words", "the reply's words are not those of the signed tokens");
@@ -309,15 +322,14 @@ static void check_seed(ek_report *out, const ek_receipt *r)
         ek_report_add(out, EK_VERIFIED_UNCHECKED, "seed",
                       "the server chose it, perhaps among many: a client's seed or nonce leaves it no choice");
     if (s->sampling.from != EK_SEED_NONCE) return;
-    bool same = s->sampling.seed == first;
-    for (uint64_t i = 1; i < CHOICES && !same; i++)
-        same = s->sampling.seed == ek_mix64(first + 0x9e3779b97f4a7c15u * i);
+    bool same = false;
+    for (int i = 0; i < CHOICES && !same; i++) same = s->sampling.seed == ek_choice_seed(first, i);
     ek_report_add(out, same ? EK_VERIFIED_OK : EK_VERIFIED_WRONG, "seed",
                   same ? "it follows from the nonce and the prompt"
                        : "it does not follow from the nonce and the prompt");
 }
 
-void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const json_t *reply, int i)
+void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const json_t *reply, int i, int n)
 {
     int used = 0;
     check_text(out, r, m);
@@ -328,6 +340,6 @@ void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, co
         return;
     }
     check_end(out, r, ek_turn_result_of(t), used);
-    if (reply) check_body(out, reply, i, ek_turn_result_of(t));
+    check_body(out, reply, i, n, ek_turn_result_of(t));
     ek_turn_close(t);
 }

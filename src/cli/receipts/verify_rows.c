@@ -173,7 +173,10 @@ static ek_err run(pass *p, const ek_turn_prompt *prompt)
     EK_TRY(ek_engine_submit(p->m->engine, &r, NULL));
     while (!p->done && ek_engine_step(p->m->engine)) {
     }
-    return p->failed || !p->done ? ek_fail(EK_EIO, "%s", p->why) : EK_OK;
+    if (p->failed || !p->done) return ek_fail(EK_EIO, "%s", p->why);
+    if (p->n_seen != p->to - p->from)
+        return ek_fail(EK_EINTERNAL, "the engine computed %d of %d rows", p->n_seen, p->to - p->from);
+    return EK_OK;
 }
 
 /* All rows were computed, and none of what the receipt opens says otherwise. */
