@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "serve/api/context.h"
+#include "serve/api/plan.h"
 #include "media/locked/helper.h"
 #include "text/json/json.h"
 
@@ -36,11 +37,13 @@ struct ek_preparation {
     char *method, *path; /* limits' own */
     ek_buf target;
     ek_api_summary *summary;        /* limits.summary */
-    bool again;                     /* it is to begin again, among the large ones */
+    ek_json_size size;              /* of the body */
+    ek_body_plan plan;              /* limits.plan */
+    bool again;                     /* the body is to be read again, with what the plan lacks */
+    bool read, moves;               /* it was read; its prompt is to be made among the large ones */
     bool fetching;                  /* the job is fetching what the body names */
-    bool wants_aside, aside;        /* it is to begin again, or runs, where another program may be waited for */
-    ek_fetches fetches;             /* by URLs: those that are not done are to be fetched before it begins again */
-    size_t n_beside;                /* bytes of JSON beside the body that it reads */
+    bool wants_aside, aside;        /* it is to be read, or is read, where another program may be waited for */
+    ek_fetches fetches;             /* by URLs */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
     uint64_t decoded;               /* microseconds that its pictures and sounds have taken */
     ek_prepared result;
@@ -98,21 +101,11 @@ static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t
     return EK_OK;
 }
 
-/* ek_api_limits.weigh: a few bytes may continue a long conversation, which is no small job. */
-static ek_err weigh(void *arg, size_t n)
-{
-    ek_preparation *p = arg;
-    if (p->job.large || p->n_body + n <= LARGE_BODY) return EK_OK;
-    p->again = true;
-    p->n_beside = n;
-    return ek_fail(EK_ECANCELLED, "it begins again among the large ones");
-}
-
 /* ek_api_limits.count */
 static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
 {
     ek_preparation *p = arg;
-    if (n_new > 0) EK_TRY(weigh(p, n_new));
+    ek_plan_weigh(&p->plan, n_new);
     EK_TRY(check_values(p, size));
     return take(p, size, n, n_new);
 }
@@ -126,36 +119,25 @@ static ek_err take_more(void *arg, size_t bytes)
     return EK_OK;
 }
 
-/* ek_api_limits.fetch: URLs are gathered while the body is read, which is read again once they are there. */
-static ek_err fetch(void *arg, const char *url, size_t n, ek_buf *out)
+/* ek_api_limits.fetch: the first reading gathers the URLs. */
+static ek_err fetch(void *arg, const char *url, size_t n, ek_buf *out, bool *here)
 {
     ek_preparation *p = arg;
     ek_fetched *f = ek_fetches_find(&p->fetches, url, n);
     if (!f) ek_fetches_add(&p->fetches, url, n);
-    if (!f || f >= p->fetches.at + p->fetches.n_done) return ek_fail(EK_ECANCELLED, "it is to be fetched");
+    *here = f && f < p->fetches.at + p->fetches.n_done;
+    p->plan.no_fetched |= !*here;
+    if (!*here) return EK_OK;
     if (f->err) return ek_fail(f->err, "%s", f->why);
     EK_TRY(take_more(p, f->bytes.len));
     ek_buf_add(out, ek_buf_text(&f->bytes), f->bytes.len);
     return EK_OK;
 }
 
-/* ek_api_limits.aside: where it may not wait the body is read to its end, so that what is to be fetched is known. */
-static ek_err may_wait(void *arg)
-{
-    ek_preparation *p = arg;
-    if (p->aside) return EK_OK;
-    p->wants_aside = true;
-    return ek_fail(EK_ECANCELLED, "it begins again where it may wait");
-}
-
 /* ek_api_limits.text */
 static ek_err settle_text(void *arg, size_t bytes)
 {
     ek_preparation *p = arg;
-    if (p->fetches.n > p->fetches.n_done || (p->wants_aside && !p->aside)) {
-        p->again = true;
-        return ek_fail(EK_ECANCELLED, "it begins again with what is fetched or decoded first");
-    }
     if (bytes <= p->n_text) return EK_OK;
     EK_TRY(take_more(p, prompt_cost(p, bytes) - prompt_cost(p, p->n_text)));
     p->n_text = bytes;
@@ -200,20 +182,48 @@ static ek_err keep(ek_preparation *p, size_t held)
     return EK_OK;
 }
 
+/* A few bytes may continue a long conversation, which is no small job. An error of a reading that lacks it means
+ * nothing; any other is the client's, whatever else is to be fetched. */
+static ek_err read_body(ek_preparation *p)
+{
+    const bool json = !p->dialect->binary;
+    const size_t n = p->n_body < LARGE_BODY ? p->n_body : LARGE_BODY;
+    p->plan = (ek_body_plan){.max_beside = p->job.large ? SIZE_MAX : LARGE_BODY - n, .may_wait = p->aside};
+    if (json) ek_json_scan(&p->size, ek_body_text(&p->body), p->n_body);
+    EK_TRY(check_values(p, &p->size));
+    EK_TRY(check_lists(p, &p->size));
+    EK_TRY(take(p, &p->size, json ? p->n_body : 0, json ? p->n_body : 0));
+    ek_err err = ek_api_read(&p->result.req, p->dialect, ek_body_text(&p->body), p->n_body, &p->limits);
+    p->wants_aside |= p->plan.no_program;
+    p->again = p->plan.too_large || (!err && ek_plan_lacks(&p->plan));
+    p->read = !p->again;
+    return p->again ? EK_OK : err;
+}
+
 static ek_err prepare(ek_preparation *p)
 {
     ek_prepared *r = &p->result;
-    ek_json_size size = {0};
-    const bool json = !p->dialect->binary;
-    if (json) ek_json_scan(&size, ek_body_text(&p->body), p->n_body);
-    EK_TRY(check_values(p, &size));
-    EK_TRY(check_lists(p, &size));
-    EK_TRY(take(p, &size, json ? p->n_body : 0, json ? p->n_body : 0));
-    EK_TRY(ek_api_prepare(&r->req, &r->prompt, p->dialect, p->server->chat, ek_body_text(&p->body), p->n_body,
-                          &p->limits));
-    EK_TRY(keep(p, kept(r, &size, p->n_body)));
+    if (!p->read) EK_TRY(read_body(p));
+    p->moves = !p->again && p->plan.n_beside > 0 && !p->job.large;
+    if (p->again || p->moves) return EK_OK;
+    EK_TRY(ek_api_make(&r->req, &r->prompt, p->dialect, p->server->chat, p->n_body, &p->limits));
+    EK_TRY(keep(p, kept(r, &p->size, p->n_body)));
     ek_stored_find(&r->stored, p->server, &r->req, &r->prompt, &p->wishes, p->limits.owner);
     return EK_OK;
+}
+
+/* Trees are freed here, on a worker, not in the event loop. */
+static void discard(ek_preparation *p)
+{
+    ek_prepared *r = &p->result;
+    const char *param = r->req.param, *code = r->req.code;
+    ek_api_request_fini(&r->req);
+    ek_turn_prompt_fini(&r->prompt);
+    ek_stored_fini(&r->stored);
+    r->req.param = param;
+    r->req.code = code;
+    ek_request_memory_give(&p->server->memory, p->taken + r->held);
+    r->held = p->taken = p->n_text = p->n_values = 0;
 }
 
 static void run(ek_job *j)
@@ -238,18 +248,14 @@ static void run(ek_job *j)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
     if (r->err) {
         snprintf(r->text, sizeof r->text, "%s", ek_err_text());
-        const char *param = r->err == EK_ENOMEM ? NULL : r->req.param, *code = r->req.code; /* no field is wrong then */
-        ek_api_request_fini(&r->req); /* trees are freed here, not in the event loop */
-        ek_turn_prompt_fini(&r->prompt);
-        ek_stored_fini(&r->stored);
-        r->req.param = param;
-        r->req.code = code;
-        ek_request_memory_give(&p->server->memory, p->taken + r->held);
-        r->held = 0;
+        if (r->err == EK_ENOMEM) r->req.param = NULL; /* no field is wrong then */
+        p->again = p->moves = false;
     }
-    if (p->again) return; /* with its body */
+    const size_t n_text = p->n_text;
+    if (r->err || p->again) discard(p);
+    if (p->again || p->moves) return; /* with its body */
     /* What large trees took goes back to the system, also those of what a short body continues. */
-    if (p->n_text > LARGE_BODY || r->err == EK_ENOMEM) malloc_trim(0);
+    if (n_text > LARGE_BODY || r->err == EK_ENOMEM) malloc_trim(0);
     if (r->err || !ek_api_summarizes(&r->req)) ek_body_fini(&p->body);
 }
 
@@ -266,20 +272,30 @@ static bool begin_beside(ek_preparation *p, ek_workers *workers, bool *how)
     return false;
 }
 
+/* Bytes that were fetched, or of what the plan found. */
+static size_t beside(const ek_preparation *p)
+{
+    size_t n = 0;
+    for (int i = 0; i < p->fetches.n_done; i++) n += p->fetches.at[i].bytes.len;
+    return n > p->plan.n_beside ? n : p->plan.n_beside;
+}
+
 /* Does it go on? */
 static bool goes_on(ek_preparation *p)
 {
-    if (atomic_load(&p->dropped) || !(p->again || p->fetching)) return false;
+    if (atomic_load(&p->dropped) || !(p->again || p->moves || p->fetching)) return false;
+    const bool moves = p->moves;
     if (p->again) {
         p->result = (ek_prepared){0};
         p->again = false;
-        p->n_text = p->n_values = p->taken = 0;
         if (p->fetches.n > p->fetches.n_done) return begin_beside(p, p->server->fetchers, &p->fetching);
-        p->job.large = true;
-        p->job.cost = BASE_COST + p->n_beside / PER_COST;
     }
-    p->fetching = false;
-    if (p->wants_aside) return begin_beside(p, p->server->decoders, &p->aside);
+    if (!p->fetching || beside(p) > LARGE_BODY) {
+        p->job.large = true;
+        p->job.cost = BASE_COST + beside(p) / PER_COST;
+    }
+    p->fetching = p->moves = false;
+    if (p->wants_aside && !moves) return begin_beside(p, p->server->decoders, &p->aside);
     ek_workers_add_always(p->server->workers, &p->job);
     return true;
 }
@@ -322,7 +338,7 @@ static void done(ek_job *j)
     } else {
         ek_turn_prompt_fini(&r->prompt);
         ek_stored_fini(&r->stored);
-        ek_prepare_release(p->server, &r->req, r->held);
+        ek_prepare_release(p->server, &r->req, p->taken + r->held);
     }
     free_request(p);
     free(p);
@@ -348,7 +364,6 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.max_messages = s->limits.max_messages;
     p->limits.max_images = s->limits.max_images;
     p->limits.count = count;
-    p->limits.weigh = weigh;
     p->limits.take = take_more;
     p->limits.text = settle_text;
     p->limits.give = give;
@@ -356,7 +371,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     p->limits.ffmpeg = s->ffmpeg;
     p->limits.pdftotext = s->pdftotext;
     if (*wishes->batch) ek_api_limits_batch(&p->limits);
-    p->limits.aside = may_wait;
+    p->limits.plan = &p->plan;
     p->limits.summary = p->summary = summary;
     if (d->by_path) copy_request(p, x);
     p->fetches.memory = &s->memory;

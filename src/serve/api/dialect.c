@@ -142,15 +142,19 @@ void ek_api_limits_batch(ek_api_limits *l)
     l->resume = l->whole_calls = false;
 }
 
-ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
-                      const char *body, size_t n, const ek_api_limits *limits)
+ek_err ek_api_read(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits)
 {
     *r = (ek_api_request){0};
-    *prompt = (ek_turn_prompt){0};
     EK_TRY(d->parse(r, body, n, limits));
     if (limits->batch) EK_TRY(check_batch(r));
     EK_TRY(settle_model(r, limits->batch ? NULL : limits->card)); /* a batch's reply repeats the line's name */
-    EK_TRY(ek_wanted_check());
+    return ek_wanted_check();
+}
+
+ek_err ek_api_make(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m, size_t n,
+                   const ek_api_limits *limits)
+{
+    *prompt = (ek_turn_prompt){0};
     if (limits->text) EK_TRY(limits->text(limits->count_arg, text_bytes(r, n)));
     r->answered |= !d->end;
     r->prompt.headers = r->answered && !d->decodes;
@@ -173,6 +177,14 @@ ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialec
     if (!err && r->answered) err = make_answer(r, prompt, d, m, limits);
     if (err == EK_ETOOLONG || err == EK_EINVAL) r->param = d->prompt_param;
     return err || r->answered ? err : prepare_resume(r, prompt, d, m, limits);
+}
+
+ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
+                      const char *body, size_t n, const ek_api_limits *limits)
+{
+    *prompt = (ek_turn_prompt){0};
+    EK_TRY(ek_api_read(r, d, body, n, limits));
+    return ek_api_make(r, prompt, d, m, n, limits);
 }
 
 bool ek_api_summarizes(const ek_api_request *r)

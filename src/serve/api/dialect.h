@@ -89,8 +89,6 @@ typedef struct ek_api_limits {
     /* Counts JSON that is about to be read beside the body itself, n bytes of this size; n_new of them are not in the
      * body. ETOOLARGE, ENOMEM: it must not be read. NULL: nothing is counted. */
     ek_err (*count)(void *arg, const ek_json_size *size, size_t n, size_t n_new);
-    /* Asked before n bytes beside the body are even looked at. ECANCELLED: not here, and not now. NULL: always. */
-    ek_err (*weigh)(void *arg, size_t n);
     /* Counts further memory that making the prompt may take, for as long as that lasts, or that the reply of a path
      * that generates nothing is about to take. ENOMEM, ETOOLARGE: it must not be made. NULL: nothing is counted. */
     ek_err (*take)(void *arg, size_t bytes);
@@ -99,16 +97,14 @@ typedef struct ek_api_limits {
     ek_err (*text)(void *arg, size_t bytes);
     /* Gives back what take counted and is free again. NULL with take. */
     void (*give)(void *arg, size_t bytes);
-    /* Appends what a URL of http or https gives, which was fetched or is about to be. ECANCELLED: not yet; EINVAL with
-     * the reason. NULL: nothing is fetched here. */
-    ek_err (*fetch)(void *arg, const char *url, size_t n, ek_buf *out);
+    /* Appends the bytes of a URL of http or https. *here false, and nothing appended: it is to be fetched first. EINVAL
+     * with the reason. NULL: nothing is fetched here. */
+    ek_err (*fetch)(void *arg, const char *url, size_t n, ek_buf *out, bool *here);
     const struct ek_pdftotext *pdftotext; /* what reads PDFs; NULL: none are */
     /* What reads files of videos; NULL: none are read here. */
     const struct ek_ffmpeg *ffmpeg;
-    /* Asked before ffmpeg or pdftotext is run. ECANCELLED: not on this thread, the body is read again on one that may
-     * wait. NULL: always. */
-    ek_err (*aside)(void *arg);
-    void *count_arg; /* of them all */
+    void *count_arg;           /* of them all */
+    struct ek_body_plan *plan; /* serve/api/plan.h; NULL: the body is read once, with everything beside it */
 } ek_api_limits;
 
 /* Seconds that a reply took, for APIs that report them; nothing that computes an answer reads them. */
@@ -149,7 +145,7 @@ typedef struct ek_dialect {
     ek_api_vendor vendor;
     const char *path;         /* POST */
     const char *id_prefix;    /* of a reply's id: "chatcmpl-" */
-    bool binary;              /* the body is no JSON: parse counts what it takes of it, by limits->take and weigh */
+    bool binary;              /* the body is no JSON: parse counts what it takes of it, by limits->take and plan */
     bool by_path;             /* parse reads limits->method, path and target */
     bool decodes;             /* although it generates nothing, answer wants pictures and sounds decoded */
     bool repeats;             /* the end of a stream has all its texts again, with their log-probabilities */
@@ -220,6 +216,11 @@ extern const ek_dialect ek_dialect_ollama_chat, ek_dialect_ollama_generate, ek_d
  * prompt_param. ek_api_request_fini and ek_turn_prompt_fini also after a failure. */
 ek_err ek_api_prepare(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m,
                       const char *body, size_t n, const ek_api_limits *limits);
+/* Its two halves: the body is read, and the prompt of the n bytes is made. Between them limits->plan says whether
+ * something was left out. */
+ek_err ek_api_read(ek_api_request *r, const ek_dialect *d, const char *body, size_t n, const ek_api_limits *limits);
+ek_err ek_api_make(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *d, const ek_chat_model *m, size_t n,
+                   const ek_api_limits *limits);
 void ek_api_request_fini(ek_api_request *r);
 /* The model's name in the reply to a line of `evenkeel batch` that names none. */
 #define EK_BATCH_MODEL "evenkeel"

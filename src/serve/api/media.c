@@ -9,6 +9,7 @@
 #include "media/limits.h"
 #include "media/sound.h"
 #include "serve/api/field.h"
+#include "serve/api/plan.h"
 #include "text/json/json.h"
 
 static const char *noun(ek_part_kind kind)
@@ -123,8 +124,10 @@ static ek_err read_data_url(ek_buf *out, ek_part_kind kind, const char *s, size_
     return check_size(kind, out->len);
 }
 
-ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits)
+ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits,
+                         bool *here)
 {
+    *here = true;
     if (ek_is_data_url(s, n)) return read_data_url(out, kind, s, n, limits);
     ek_url_trim(&s, &n);
     bool web = (n > 7 && !strncasecmp(s, "http://", 7)) || (n > 8 && !strncasecmp(s, "https://", 8));
@@ -145,12 +148,7 @@ ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n
     if (!clean)
         return ek_fail(EK_EINVAL, "the URL of %s must have at most %d printable ASCII characters and no blanks",
                        noun(kind), MAX_URL);
-    return limits->fetch(limits->count_arg, s, n, out);
-}
-
-bool ek_media_comes_later(ek_err err, const char *url, size_t n)
-{
-    return err == EK_ECANCELLED && !ek_is_data_url(url, n);
+    return limits->fetch(limits->count_arg, s, n, out, here);
 }
 
 /* --- files --- */
@@ -164,8 +162,8 @@ ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_b
     ek_err err = kind == EK_PART_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
                                        : ek_image_probe(found, ek_buf_text(bytes), bytes->len);
     if (err == EK_EINVAL || err == EK_EPARSE || err == EK_ETOOLARGE) return ek_fail_in(EK_EINVAL, "%s", noun(kind));
-    if (err || !limits->weigh) return err;
-    return limits->weigh(limits->count_arg, (found->memory + sound.memory) / PER_BYTE);
+    if (!err) ek_plan_weigh(limits->plan, (found->memory + sound.memory) / PER_BYTE);
+    return err;
 }
 
 /* Takes the bytes over. */
@@ -190,11 +188,12 @@ static ek_err add_url(ek_conversation *c, ek_message *m, ek_part_kind kind, cons
                       const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
+    bool here;
     EK_TRY(ek_media_check_count(c, kind, 1, limits));
-    ek_err err = ek_media_read_url(&bytes, kind, url, n, limits);
-    if (!err) return add_file(c, m, kind, &bytes, budget, limits);
+    ek_err err = ek_media_read_url(&bytes, kind, url, n, limits, &here);
+    if (!err && here) return add_file(c, m, kind, &bytes, budget, limits);
     ek_buf_fini(&bytes);
-    return ek_media_comes_later(err, url, n) ? EK_OK : err;
+    return err;
 }
 
 ek_err ek_media_url(ek_conversation *c, ek_message *m, ek_part_kind kind, const char *url, size_t n,

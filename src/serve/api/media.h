@@ -45,10 +45,9 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
 ek_err ek_media_check_count(const ek_conversation *c, ek_part_kind kind, size_t more, const ek_api_limits *limits);
 /* Base64 into bytes. */
 ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits);
-/* What a data: URL or one of http(s) gives. */
-ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits);
-/* Is it fetched only once the body is read? It is then read again. */
-bool ek_media_comes_later(ek_err err, const char *url, size_t n);
+/* What a data: URL or one of http(s) gives. *here false: nothing, because it is to be fetched first. */
+ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n, const ek_api_limits *limits,
+                         bool *here);
 /* What the header of a picture or a sound says, before anything else is done with it. *found: of a picture; else zero.
  */
 ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits);
@@ -83,7 +82,7 @@ void ek_part_close(ek_buf *out, const char *tag);
 
 /* The text of a file: s is a data: URL, or its base64 where type is given or it is none. type: the media type, NULL
  * where the URL, or nothing, says it. EINVAL for what is not a text in UTF-8, with its type, and no PDF that
- * limits->pdftotext reads; the text of one is left out where the body is read again (limits->aside). */
+ * limits->pdftotext reads; the text of one is left out where limits->plan says so. */
 ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where,
                     const ek_api_limits *limits);
 /* The same as a document with the member `filename` of part as its title. */

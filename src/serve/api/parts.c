@@ -7,6 +7,7 @@
 #include "base/encoding.h"
 #include "media/pdf.h"
 #include "serve/api/field.h"
+#include "serve/api/plan.h"
 #include "text/json/json.h"
 #include "text/utf8.h"
 
@@ -78,13 +79,13 @@ static ek_err wrong_file(const char *type, size_t n, const char *where)
     return ek_part_refuse("files", copy, where);
 }
 
-/* What was appended behind byte `from` is a PDF: its text stands in its place. A program that reads it takes a while:
- * where that may not be waited for, the body is read again elsewhere. */
+/* What was appended behind byte `from` is a PDF: its text stands in its place. A program that reads it takes a while.
+ */
 static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
 {
     ek_buf text = {0};
     if (!limits->pdftotext) return ek_part_refuse("files", pdf_type, where);
-    if (limits->aside && limits->aside(limits->count_arg)) {
+    if (!ek_plan_runs(limits->plan)) {
         out->len = from;
         return EK_OK;
     }

@@ -6,6 +6,7 @@
 #include "media/limits.h"
 #include "serve/api/media.h"
 #include "serve/api/field.h"
+#include "serve/api/plan.h"
 #include "text/json/json.h"
 
 /* --- frames --- */
@@ -34,11 +35,10 @@ static ek_err read_time(double *out, const json_t *part, size_t i, size_t n)
 static ek_err read_frame(ek_media_file *f, const json_t *v, const ek_api_limits *limits)
 {
     const json_t *url = ek_media_url_of(v);
+    bool here;
     if (!url) return ek_fail(EK_EINVAL, "a text url is needed");
-    ek_err err = ek_media_read_url(&f->bytes, EK_PART_FRAME, json_string_value(url), json_string_length(url), limits);
-    if (ek_media_comes_later(err, json_string_value(url), json_string_length(url))) return EK_OK;
-    if (err) return err;
-    return ek_media_check_header(&f->image, EK_PART_FRAME, &f->bytes, limits);
+    EK_TRY(ek_media_read_url(&f->bytes, EK_PART_FRAME, json_string_value(url), json_string_length(url), limits, &here));
+    return here ? ek_media_check_header(&f->image, EK_PART_FRAME, &f->bytes, limits) : EK_OK;
 }
 
 /* The frames come with it: their bytes are freed with the block where one of them is wrong. */
@@ -66,7 +66,7 @@ static ek_err read_frames(ek_conversation *c, ek_message *m, const json_t *part,
 
 /* --- files --- */
 
-/* A program that reads it takes a while: where that may not be waited for, the body is read again elsewhere. */
+/* A program that reads it takes a while. */
 static ek_err read_file(ek_conversation *c, ek_message *m, ek_buf *bytes, const ek_video_asked *asked,
                         const ek_api_limits *limits)
 {
@@ -76,7 +76,7 @@ static ek_err read_file(ek_conversation *c, ek_message *m, ek_buf *bytes, const 
                                   .fps = asked->fps,
                                   .take = limits->take,
                                   .arg = limits->count_arg};
-    if (!limits->aside || !limits->aside(limits->count_arg)) return ek_chat_video(c, m, bytes, &o, NULL);
+    if (ek_plan_runs(limits->plan)) return ek_chat_video(c, m, bytes, &o, NULL);
     ek_buf_fini(bytes);
     return EK_OK;
 }
@@ -91,15 +91,17 @@ ek_err ek_media_video_file(ek_conversation *c, ek_message *m, const char *s, siz
                            const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
+    bool here = true;
     if (!limits->ffmpeg)
         return ek_fail(EK_EINVAL, "a video is taken as a list of its frames: this server reads no files of videos "
                                   "(--ffmpeg)");
     EK_TRY(ek_media_check_count(c, EK_PART_FRAME, 1, limits));
-    ek_err err = asked->url || is_url(s, n) ? ek_media_read_url(&bytes, EK_VIDEO_FILE, s, n, limits)
+    ek_err err = asked->url || is_url(s, n) ? ek_media_read_url(&bytes, EK_VIDEO_FILE, s, n, limits, &here)
                                             : ek_media_decode(&bytes, EK_VIDEO_FILE, s, n, limits);
-    if (!err) return read_file(c, m, &bytes, asked, limits);
+    if (!err && here) return read_file(c, m, &bytes, asked, limits);
+    if (!err) ek_plan_runs(limits->plan); /* once it is fetched */
     ek_buf_fini(&bytes);
-    return ek_media_comes_later(err, s, n) ? EK_OK : err;
+    return err;
 }
 
 static ek_err read_asked(ek_video_asked *asked, const json_t *object)

@@ -10,6 +10,7 @@
 #include "media/limits.h"
 #include "media/split.h"
 #include "serve/api/field.h"
+#include "serve/api/plan.h"
 #include "serve/http/multipart.h"
 #include "serve/openai/openai_transcription.h"
 #include "text/utf8.h"
@@ -305,7 +306,7 @@ static ek_err add_sound(ek_api_request *r, ek_message *m, const ek_form_part *fi
         return ek_fail(EK_EINVAL, "file: it has %zu bytes, at most %d are allowed", file->n, EK_MEDIA_MAX_BYTES);
     }
     ek_err err = ek_sound_probe_long(&info, file->data, file->n);
-    if (!err && limits->weigh) EK_TRY(limits->weigh(limits->count_arg, info.memory / PER_BYTE));
+    if (!err && !ek_plan_reads(limits->plan, info.memory / PER_BYTE)) return EK_OK;
     if (!err) {
         ((ek_transcription *)r->own)->seconds = (double)info.frames / info.rate;
         err = info.samples <= EK_SOUND_MAX_SAMPLES ? add_short(r, m, file, limits)

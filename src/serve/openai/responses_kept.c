@@ -122,6 +122,7 @@ static ek_err resolve(json_t *list, json_t *seen, const json_t *reference, const
     if (json_object_getn(seen, id, n)) return EK_OK;
     if (!limits->responses) return ek_fail(EK_ENOTFOUND, "there is no item here: this server stores no responses");
     EK_TRY(ek_response_store_item(limits, id, n, &item));
+    if (!item) return EK_OK;
     see(seen, item);
     json_array_append_new(list, item);
     return EK_OK;

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "serve/api/plan.h"
 #include "serve/store/response_state.h"
 #include "text/json/json.h"
 
@@ -60,12 +61,17 @@ static void add_size(ek_json_size *sum, const char *text, size_t n)
     sum->coded += one.coded;
 }
 
+static size_t chain_bytes(const chain *c)
+{
+    size_t n = 0;
+    for (int i = 0; i < c->n; i++) n += c->entries[i]->input.len + c->entries[i]->n;
+    return n;
+}
+
 static ek_err count_chain(const chain *c, const ek_api_limits *limits)
 {
     ek_json_size sum = {0};
-    size_t n = 0;
-    for (int i = 0; i < c->n; i++) n += c->entries[i]->input.len + c->entries[i]->n;
-    if (limits->weigh) EK_TRY(limits->weigh(limits->count_arg, n));
+    const size_t n = chain_bytes(c);
     for (int i = 0; i < c->n; i++) {
         const ek_response_entry *e = c->entries[i];
         EK_TRY(ek_wanted_check());
@@ -88,8 +94,9 @@ ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json
 {
     chain c = {0};
     ek_err err = hold_chain(limits->responses, limits->owner, id, &c);
-    if (!err) err = count_chain(&c, limits);
-    for (int i = c.n - 1; i >= 0 && !err; i--) {
+    const bool reads = !err && ek_plan_reads(limits->plan, chain_bytes(&c));
+    if (reads) err = count_chain(&c, limits);
+    for (int i = c.n - 1; i >= 0 && reads && !err; i--) {
         const ek_response_entry *e = c.entries[i];
         append_items(list, ek_buf_text(&e->input), e->input.len);
         if (e->n > 0) append_items(list, ek_buf_text(&e->response) + e->from, e->n); /* a conversation has none */
@@ -139,14 +146,16 @@ ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_
     }
     pthread_mutex_unlock(&s->lock);
     if (!e) return no_item(id, n_id);
-    ek_err err = read_item(limits, ek_buf_text(item.output ? &e->response : &e->input) + item.from, item.n, out);
+    const bool reads = ek_plan_reads(limits->plan, item.n);
+    ek_err err = EK_OK;
+    if (reads) err = read_item(limits, ek_buf_text(item.output ? &e->response : &e->input) + item.from, item.n, out);
     size_t n = 0;
     const char *found = ek_json_get_text(*out, "id", &n);
     bool same = e->owner_id == limits->owner && found && n == n_id && !memcmp(found, id, n);
     pthread_mutex_lock(&s->lock);
     ek_response_entry_let_go(e);
     pthread_mutex_unlock(&s->lock);
-    if (err || same) return err;
+    if (err || same || !reads) return err;
     json_decref(*out); /* another one of the same 64 bits */
     *out = NULL;
     return no_item(id, n_id);

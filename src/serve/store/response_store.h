@@ -71,7 +71,7 @@ ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner, const char *
 void ek_response_store_release(void *held);
 /* The item with this id, of a response of the owner: *out is a new reference. The store and the owner are those of
  * limits, which count the item before it is read. The same id more than once: the newest. ENOTFOUND, or what counting
- * says; *out is then NULL. */
+ * says; *out is then NULL, and also where limits->plan leaves it out. */
 ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_t n_id, json_t **out);
 /* Whether it is there; then *background, unless that is NULL: was it made in the background? */
 bool ek_response_store_knows(ek_response_store *s, uint64_t owner, const char *id, bool *background);
