@@ -7,7 +7,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
-LAYERS := base text receipts hub media decode helper tensor ops cuda lib model convert cache engine gpu replies chat open serve capi batch cli
+LAYERS := base text receipts hub media decode helper tensor ops cuda vulkan lib model convert cache engine gpu replies chat open serve capi batch cli
 
 DEPS_base   := base
 DEPS_text   := text base
@@ -19,6 +19,7 @@ DEPS_helper := helper decode media base
 DEPS_tensor := tensor base
 DEPS_ops    := ops tensor base
 DEPS_cuda   := engine cache model media cuda ops tensor base
+DEPS_vulkan := vulkan cuda ops tensor base
 DEPS_lib    := lib ops tensor base
 DEPS_model  := model media ops tensor base
 DEPS_convert := convert engine cache model media ops tensor text base
@@ -26,14 +27,14 @@ DEPS_cache  := cache ops tensor base
 DEPS_engine := engine cache model media ops tensor base
 DEPS_same   := replies text engine cache model media ops tensor base
 DEPS_golden := engine cache model media ops tensor base
-DEPS_gpu    := gpu engine cache model media cuda ops tensor base
+DEPS_gpu    := gpu engine cache model media vulkan cuda ops tensor base
 DEPS_replies := replies engine cache model media ops tensor text base
 DEPS_chat   := chat replies engine cache model media ops tensor receipts text base
 DEPS_serve  := serve chat replies engine cache model media ops tensor receipts hub text base
-DEPS_open   := open chat replies gpu engine cache model media cuda ops tensor receipts hub text base
-DEPS_capi   := capi lib serve open chat replies gpu engine cache model cuda ops tensor media receipts hub text base
-DEPS_batch  := batch serve open chat replies gpu engine cache model cuda ops tensor media receipts hub text base
-DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model cuda ops tensor media receipts hub text base
+DEPS_open   := open chat replies gpu engine cache model media vulkan cuda ops tensor receipts hub text base
+DEPS_capi   := capi lib serve open chat replies gpu engine cache model vulkan cuda ops tensor media receipts hub text base
+DEPS_batch  := batch serve open chat replies gpu engine cache model vulkan cuda ops tensor media receipts hub text base
+DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model vulkan cuda ops tensor media receipts hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3 libedit
@@ -113,14 +114,20 @@ ARCH := $(shell uname -m)
 FOUND := $(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c src/$l/*/*/*.c src/$l/*/*/*/*.c))
 foreign = $(foreach f,$(FOUND),$(if $(findstring $1,$f),$f))
 NOT_HERE := $(if $(filter x86_64,$(ARCH)),,$(call foreign,/x86/)) $(if $(filter aarch64,$(ARCH)),,$(call foreign,/arm/))
-SRC  := $(filter-out $(NOT_HERE) $(NO_READER),$(FOUND))
+# Shaders (tools/make/vulkan.mk) need glslc and Vulkan's headers: without them one file is all of src/vulkan.
+VULKAN      ?= 1
+GLSLC       ?= $(shell command -v glslc 2>/dev/null)
+VULKAN_HAS  := $(shell echo '\#include <vulkan/vulkan_core.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1)
+VULKAN_ON   := $(if $(filter-out 0,$(VULKAN)),$(and $(filter x86_64 aarch64,$(ARCH)),$(GLSLC),$(VULKAN_HAS)))
+NO_VULKAN := $(if $(VULKAN_ON),src/vulkan/absent.c,$(filter-out src/vulkan/absent.c,$(call foreign,src/vulkan/)))
+SRC  := $(filter-out $(NOT_HERE) $(NO_READER) $(NO_VULKAN),$(FOUND))
 # NAME_isa.c is compiled once for each instruction set (src/ops/x86/isa.h), to NAME_isa_avx2.o and so on.
 ISAS_peak := avx2 avxvnni avx512 amx
 ISAS_attn := avx2 avxvnni avx512 zen4_avx512
 ISAS_linear_q_256 := avx2 avxvnni
 isas = $(or $(ISAS_$(patsubst %_isa.c,%,$(notdir $1))),avx2 avx512)
 objects_of = $(if $(filter %_isa.c,$1),$(foreach i,$(call isas,$1),$B/$(1:.c=_$i.o)),$B/$(1:.c=.o))
-objs = $(foreach s,$(filter src/$1/%,$(SRC)),$(call objects_of,$s)) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)
+objs = $(foreach s,$(filter src/$1/%,$(SRC)),$(call objects_of,$s)) $(if $(filter cuda,$1),$B/src/cuda/kernels.o)$(if $(VULKAN_ON),$(if $(filter vulkan,$1),$B/src/vulkan/shaders.o))
 libs = $(foreach l,$(DEPS_$1),$B/lib/ek_$l.a)
 
 # One short line per file; `make V=1` shows the commands.
@@ -205,6 +212,7 @@ test-%: ## the unit tests of one layer: make test-ops
 	@CHECKS= tools/check/run.sh $B $(filter $B/tests/$*/%,$(TEST_BINS))
 
 include tools/make/cuda.mk
+include tools/make/vulkan.mk
 include tools/make/page.mk
 -include $(shell find $B -name '*.d' 2>/dev/null)
 include tools/make/targets.mk

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packages=(gcc make pkg-config libc6-dev libjansson-dev libevent-dev libsqlite3-dev libedit-dev libcurl4-openssl-dev
-  libssl-dev redis-tools libmsgpack-dev
+  libssl-dev redis-tools libmsgpack-dev libvulkan-dev glslc mesa-vulkan-drivers vulkan-validationlayers
   libjpeg-dev libpng-dev libwebp-dev libgif-dev libheif-dev libsndfile1-dev libsoxr-dev
   ca-certificates libcmocka-dev curl python3 libjs-marked libjs-highlight.js "$@")
 missing=()

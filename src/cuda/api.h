@@ -118,6 +118,8 @@ typedef struct ek_cuda_api {
 #define CU(name, args) CUresult(*name) args;
     EK_CUDA_FUNCTIONS(CU)
 #undef CU
+    const char *maker; /* of names of devices; NULL: cuda. Others stand behind this table, too (vulkan/vulkan.h) */
+    ek_err (*check)(int ordinal); /* EUNSUPPORTED: what device number `ordinal` lacks; NULL: nothing that could be */
 } ek_cuda_api;
 
 /* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: there is none, or it

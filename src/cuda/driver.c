@@ -36,11 +36,12 @@ ek_err ek_cuda_check(ek_cuda *c, CUresult r, const char *doing)
     char why[256];
     error_text(&c->f, r, why, sizeof why);
     if (!is_sticky(r))
-        return ek_fail(r == EK_CU_OUT_OF_MEMORY ? EK_ENOMEM : EK_EINTERNAL, "cuda:%d: %s: %s", c->ordinal, doing, why);
+        return ek_fail(r == EK_CU_OUT_OF_MEMORY ? EK_ENOMEM : EK_EINTERNAL, "%s:%d: %s: %s", ek_cuda_maker(c),
+                       c->ordinal, doing, why);
     c->broken = true;
     snprintf(c->first, sizeof c->first,
-             "cuda:%d failed while %s, after kernel %s: %s; the device cannot be used any more", c->ordinal, doing,
-             c->last ? c->last : "none", why);
+             "%s:%d failed while %s, after kernel %s: %s; the device cannot be used any more", ek_cuda_maker(c),
+             c->ordinal, doing, c->last ? c->last : "none", why);
     return ek_fail(EK_EINTERNAL, "%s", c->first);
 }
 
@@ -52,6 +53,11 @@ const char *ek_cuda_why(const ek_cuda *c)
 bool ek_cuda_broken(const ek_cuda *c)
 {
     return c->broken;
+}
+
+const char *ek_cuda_maker(const ek_cuda *c)
+{
+    return c->f.maker ? c->f.maker : "cuda";
 }
 
 /* --- open and close */
@@ -109,7 +115,9 @@ static ek_err find_device(ek_cuda *c, const ek_cuda_module *modules, int built_w
     EK_TRY(ek_cuda_check(c, f->cuDeviceGetCount(&count), "counting devices"));
     if (count == 0) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
     if (c->ordinal < 0 || c->ordinal >= count)
-        return ek_fail(EK_ENOTFOUND, "there is no device cuda:%d, the driver has %d (from cuda:0)", c->ordinal, count);
+        return ek_fail(EK_ENOTFOUND, "there is no device %s:%d, the driver has %d (from %s:0)", ek_cuda_maker(c),
+                       c->ordinal, count, ek_cuda_maker(c));
+    if (f->check) EK_TRY(f->check(c->ordinal));
     EK_TRY(ek_cuda_check(c, f->cuDeviceGet(&c->device, c->ordinal), "opening the device"));
     char name[96] = "?";
     f->cuDeviceGetName(name, sizeof name, c->device);
@@ -121,6 +129,10 @@ static ek_err find_device(ek_cuda *c, const ek_cuda_module *modules, int built_w
         EK_TRY(ek_cuda_check(c, f->cuDeviceGetAttribute(asked[i].to, asked[i].id, c->device),
                              "asking what the device is"));
     EK_TRY(pick_code(c, modules, major * 10 + minor, multiprocessors, features, name));
+    if (c->chip.plain) {
+        snprintf(c->text, sizeof c->text, "%s", name);
+        return EK_OK;
+    }
     snprintf(c->text, sizeof c->text, "%s, %d multiprocessors, driver %d.%d", name, multiprocessors, version / 1000,
              version % 1000 / 10);
     const size_t n = strlen(c->text);
@@ -259,7 +271,8 @@ ek_err ek_cuda_find(ek_cuda *c, ek_cuda_kernel *out, const char *name, size_t sh
         if (is_sticky(r)) break;
     }
     if (c->broken || is_sticky(r)) return ek_cuda_check(c, r, "looking for a kernel");
-    if (!out->function) return ek_fail(EK_EINTERNAL, "cuda:%d: no kernel is named %s", c->ordinal, name);
+    if (!out->function)
+        return ek_fail(EK_EINTERNAL, "%s:%d: no kernel is named %s", ek_cuda_maker(c), c->ordinal, name);
     if (shared == 0) return EK_OK;
     return ek_cuda_check(c, c->f.cuFuncSetAttribute(out->function, EK_CU_FUNC_SHARED, (int)shared), name);
 }
@@ -300,6 +313,7 @@ typedef CUresult get_fn(const char *symbol, void **function, int version, uint64
 
 ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
 {
+    *api = (ek_cuda_api){0};
     void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
         const char *why = dlerror(); /* the most common one is no fault: this machine has no such device */
@@ -334,15 +348,21 @@ static const struct {
     int capability, shared_kb;
     bool wgmma, bulk, clusters, overlap;
 } known[] = {
-    {80, 164, false, false, false, false}, {86, 100, false, false, false, false}, {87, 164, false, false, false, false},
-    {88, 100, false, false, false, false}, {89, 100, false, false, false, false}, {90, 228, true, true, true, true},
-    {100, 228, false, true, true, true},   {120, 100, false, true, false, true},
+    {EK_CUDA_PLAIN, 48, false, false, false, false},
+    {80, 164, false, false, false, false},
+    {86, 100, false, false, false, false},
+    {87, 164, false, false, false, false},
+    {88, 100, false, false, false, false},
+    {89, 100, false, false, false, false},
+    {90, 228, true, true, true, true},
+    {100, 228, false, true, true, true},
+    {120, 100, false, true, false, true},
 };
 
 ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
 {
-    size_t at = 0;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    size_t at = capability == EK_CUDA_PLAIN ? 0 : 1;
+    for (size_t i = 2; i < sizeof known / sizeof *known; i++)
         if (known[i].capability <= capability) at = i;
     const size_t shared = (size_t)known[at].shared_kb << 10;
     return (ek_cuda_chip){.features = known[at].capability,
@@ -353,6 +373,7 @@ ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
                           .bulk = known[at].bulk,
                           .clusters = known[at].clusters,
                           .overlap = known[at].overlap,
+                          .plain = at == 0,
                           .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
-                          .timed = known[at].wgmma};
+                          .timed = known[at].wgmma || at == 0};
 }

@@ -39,6 +39,7 @@ const char *ek_cuda_text(const ek_cuda *c);
 /* The same without its memory: what names a kind of card and driver. */
 const char *ek_cuda_card(const ek_cuda *c);
 int ek_cuda_ordinal(const ek_cuda *c);
+const char *ek_cuda_maker(const ek_cuda *c); /* "cuda", or who stands behind the table: cuda:0 is maker and ordinal */
 int ek_cuda_multiprocessors(const ek_cuda *c);
 const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c); /* what kernels are chosen by */
 /* By these times from now on, a copy: before anything is planned. */

@@ -20,8 +20,8 @@ ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *wha
     if (r != EK_CU_OUT_OF_MEMORY) return ek_cuda_check(c, r, "taking memory");
     size_t free = 0, total = 0;
     c->f.cuMemGetInfo(&free, &total);
-    return ek_fail(EK_ENOMEM, "cuda:%d has no room for %s: %.2f GB asked for, %.2f of %.2f GB free", c->ordinal, what,
-                   gb(bytes), gb(free), gb(total));
+    return ek_fail(EK_ENOMEM, "%s:%d has no room for %s: %.2f GB asked for, %.2f of %.2f GB free", ek_cuda_maker(c),
+                   c->ordinal, what, gb(bytes), gb(free), gb(total));
 }
 
 void ek_cuda_free(ek_cuda *c, CUdeviceptr p)

@@ -117,7 +117,7 @@ cuda_fewer = $(if $(CUDA_ON),$(if $(filter-out $(CUDA_ARCHS),$(CUDA_ALL)),@echo 
 
 # --- tests on a device: one program, no test library; exits 77 without a driver
 DEVICE_TEST := $B/tests/cuda/device/device
-$(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $(addprefix $B/tests/support/,device_pack.o device_cut.o) $(call libs,cuda)
+$(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $(addprefix $B/tests/support/,device_pack.o device_cut.o) $(call libs,cuda) $B/lib/ek_vulkan.a
 	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
 
 check-programs: $(DEVICE_TEST)

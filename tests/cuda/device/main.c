@@ -1,10 +1,11 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate | layer |
- * experts | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats | tower] [quick:
- * fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits differ.
- * emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the kernels
- * of that alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device [sm_86] hold
- * GIB COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c). */
+ * Usage: device [emulated LIBRARY | vulkan | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate |
+ * layer | experts | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats | tower]
+ * [quick: fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits
+ * differ. vulkan: shaders on the first Vulkan device, those that there are (vulkan/kernels.def): sections of others
+ * fail. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the
+ * kernels of that alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device
+ * [sm_86] hold GIB COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 
 #include "base/hash/rng.h"
 #include "dev.h"
+#include "vulkan/vulkan.h"
 
 void must(ek_err err)
 {
@@ -158,12 +160,16 @@ int main(int argc, char **argv)
     if (emulates) argc -= 2, argv += 2;
     const int features = argc > 1 && strncmp(argv[1], "sm_", 3) == 0 ? atoi(argv[1] + 3) : 0;
     if (features) argc--, argv++;
+    const bool shaders = argc > 1 && !strcmp(argv[1], "vulkan");
+    if (shaders) argc--, argv++;
     const char *what = argc > 1 ? argv[1] : "bits";
     ek_cuda_api api;
     dev d = {.few = strcmp(argv[argc - 1], "few") == 0};
     d.quick = d.few || strcmp(argv[argc - 1], "quick") == 0;
-    if (ek_cuda_load(&api, library) != EK_OK || ek_cuda_open_as(&d.c, &api, emulates ? emulated : ek_cuda_modules,
-                                                                emulates ? 13000 : ek_cuda_built_with, 0, features)) {
+    const ek_cuda_module *modules = emulates ? emulated : shaders ? ek_vulkan_modules : ek_cuda_modules;
+    const int built_with = emulates ? 13000 : shaders ? EK_VULKAN_VERSION : ek_cuda_built_with;
+    if ((shaders ? ek_vulkan_load(&api) : ek_cuda_load(&api, library)) != EK_OK ||
+        ek_cuda_open_as(&d.c, &api, modules, built_with, 0, features)) {
         printf("%s\n", ek_err_text());
         return 77;
     }

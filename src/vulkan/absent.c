@@ -1,0 +1,10 @@
+/* A program that was built without shaders: there is no glslc, or no Vulkan headers. */
+#include "vulkan/vulkan.h"
+
+const ek_cuda_module ek_vulkan_modules[] = {{0}};
+
+ek_err ek_vulkan_load(ek_cuda_api *api)
+{
+    (void)api;
+    return ek_fail(EK_EUNSUPPORTED, "this program was built without Vulkan shaders (no glslc, or no Vulkan headers)");
+}

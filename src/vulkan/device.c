@@ -1,0 +1,211 @@
+/* A device: what it must have, and how it is opened. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "vulkan/evidence.h"
+#include "vulkan/state.h"
+
+/* What a device says of itself. */
+typedef struct said {
+    VkPhysicalDeviceVulkan12Properties p12;
+    VkPhysicalDeviceMaintenance3Properties m3;
+    VkPhysicalDeviceProperties2 properties;
+    VkPhysicalDeviceVulkan12Features f12;
+    VkPhysicalDeviceVulkan11Features f11;
+    VkPhysicalDeviceFeatures2 features;
+} said;
+
+static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
+{
+    *s = (said){.p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
+                .m3.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
+                .properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                .f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                .f11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+                .features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    s->properties.pNext = &s->m3, s->m3.pNext = &s->p12;
+    s->features.pNext = &s->f11, s->f11.pNext = &s->f12;
+    l->GetPhysicalDeviceProperties2(d, &s->properties);
+    if (s->properties.properties.apiVersion >= VK_API_VERSION_1_2) l->GetPhysicalDeviceFeatures2(d, &s->features);
+}
+
+/* A family that computes, one that draws too last. -1: none. */
+static int family_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
+{
+    VkQueueFamilyProperties list[32];
+    uint32_t n = 32;
+    int found = -1;
+    l->GetPhysicalDeviceQueueFamilyProperties(d, &n, list);
+    for (uint32_t i = 0; i < n; i++)
+        if (list[i].queueFlags & VK_QUEUE_COMPUTE_BIT && found < 0) found = (int)i;
+    return found;
+}
+
+enum { SHARED = 32768, INVOCATIONS = 256 };
+
+ek_err ek_vulkan_check_device(int ordinal)
+{
+    const ek_vulkan_loader *l;
+    char name[512], lacks[512] = "";
+    said s;
+    EK_TRY(ek_vulkan_open_loader(&l));
+    if (ordinal < 0 || ordinal >= l->n)
+        return ek_fail(EK_ENOTFOUND, "there is no device vulkan:%d, the drivers have %d (from vulkan:0)", ordinal,
+                       l->n);
+    ask(&s, l, l->device[ordinal]);
+    const VkPhysicalDeviceLimits *limits = &s.properties.properties.limits;
+    const struct {
+        bool there;
+        const char *what;
+    } needs[] = {
+        {s.properties.properties.apiVersion >= VK_API_VERSION_1_2, "Vulkan 1.2"},
+        {s.f12.bufferDeviceAddress, "64-bit addresses of buffers"},
+        {s.f12.timelineSemaphore, "timeline semaphores"},
+        {s.f12.scalarBlockLayout, "scalar block layouts"},
+        {s.f12.storageBuffer8BitAccess, "8-bit storage"},
+        {s.f11.storageBuffer16BitAccess, "16-bit storage"},
+        {s.f12.shaderInt8, "8-bit integers"},
+        {s.features.features.shaderInt16, "16-bit integers"},
+        {s.features.features.shaderInt64, "64-bit integers"},
+        {limits->maxComputeSharedMemorySize >= SHARED, "32 KB of shared memory"},
+        {limits->maxComputeWorkGroupInvocations >= INVOCATIONS, "workgroups of 256"},
+        {family_of(l, l->device[ordinal]) >= 0, "a queue that computes"},
+    };
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
+        const size_t n = strlen(lacks);
+        if (!needs[i].there) snprintf(lacks + n, sizeof lacks - n, "%s%s", n ? ", " : "", needs[i].what);
+    }
+    if (!lacks[0]) return EK_OK;
+    ek_vulkan_name(l, ordinal, name, sizeof name);
+    return ek_fail(EK_EUNSUPPORTED, "vulkan:%d (%s) lacks %s", ordinal, name, lacks);
+}
+
+static bool has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name)
+{
+    uint32_t n = 0;
+    bool found = false;
+    if (l->EnumerateDeviceExtensionProperties(d, NULL, &n, NULL) != VK_SUCCESS) return false;
+    VkExtensionProperties *list = ek_alloc(sizeof *list * (n + 1));
+    if (l->EnumerateDeviceExtensionProperties(d, NULL, &n, list) == VK_SUCCESS)
+        for (uint32_t i = 0; i < n; i++) found |= !strcmp(list[i].extensionName, name);
+    free(list);
+    return found;
+}
+
+static VkResult make_device(ek_vulkan *v, const said *s)
+{
+    const float priority = 1;
+    const char *extension[1];
+    uint32_t n = 0;
+    v->budget = has_extension(v->loader, v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    if (v->budget) extension[n++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    const int family = family_of(v->loader, v->physical);
+    VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                            .bufferDeviceAddress = VK_TRUE,
+                                            .timelineSemaphore = VK_TRUE,
+                                            .scalarBlockLayout = VK_TRUE,
+                                            .storageBuffer8BitAccess = VK_TRUE,
+                                            .shaderInt8 = VK_TRUE};
+    VkPhysicalDeviceVulkan11Features f11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
+                                            .pNext = &f12,
+                                            .storageBuffer16BitAccess = VK_TRUE};
+    const VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                                .pNext = &f11,
+                                                .features = {.shaderInt16 = VK_TRUE,
+                                                             .shaderInt64 = VK_TRUE,
+                                                             .shaderFloat64 = s->features.features.shaderFloat64}};
+    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                           .queueFamilyIndex = (uint32_t)family,
+                                           .queueCount = 1,
+                                           .pQueuePriorities = &priority};
+    const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                                     .pNext = &features,
+                                     .queueCreateInfoCount = 1,
+                                     .pQueueCreateInfos = &queue,
+                                     .enabledExtensionCount = n,
+                                     .ppEnabledExtensionNames = extension};
+    const VkResult r = v->loader->CreateDevice(v->physical, &info, NULL, &v->device);
+    if (r != VK_SUCCESS) return r;
+#define VK(name)                                                                 \
+    v->name = (PFN_vk##name)v->loader->GetDeviceProcAddr(v->device, "vk" #name); \
+    if (!v->name) return VK_ERROR_EXTENSION_NOT_PRESENT;
+    EK_VULKAN_DEVICE_FUNCTIONS(VK)
+#undef VK
+    v->GetDeviceQueue(v->device, (uint32_t)family, 0, &v->queue);
+    const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                          .queueFamilyIndex = (uint32_t)family};
+    return v->CreateCommandPool(v->device, &pool, NULL, &v->pool);
+}
+
+static VkResult make_rest(ek_vulkan *v)
+{
+    const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(uint64_t)};
+    const VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                               .pushConstantRangeCount = 1,
+                                               .pPushConstantRanges = &range};
+    const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                            .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+    const VkSemaphoreCreateInfo semaphore = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
+    const VkResult r = v->CreatePipelineLayout(v->device, &layout, NULL, &v->layout);
+    return r != VK_SUCCESS ? r : v->CreateSemaphore(v->device, &semaphore, NULL, &v->semaphore);
+}
+
+static void note_modes(ek_vulkan *v, const said *s)
+{
+    const VkPhysicalDeviceVulkan12Properties *p = &s->p12;
+    v->rte[0] = p->shaderRoundingModeRTEFloat32, v->rte[1] = p->shaderRoundingModeRTEFloat64;
+    v->denormals[0] = p->shaderDenormPreserveFloat32, v->denormals[1] = p->shaderDenormPreserveFloat64;
+    v->zeros[0] = p->shaderSignedZeroInfNanPreserveFloat32, v->zeros[1] = p->shaderSignedZeroInfNanPreserveFloat64;
+    v->doubles = s->features.features.shaderFloat64;
+    if (p->roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL)
+        v->rte[0] = v->rte[1] = v->rte[0] && v->rte[1];
+    if (p->denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL && v->doubles)
+        v->denormals[0] = v->denormals[1] = v->denormals[0] && v->denormals[1];
+}
+
+VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal)
+{
+    ek_vulkan *v = ek_alloc(sizeof *v);
+    said s;
+    v->loader = l, v->ordinal = ordinal, v->physical = l->device[ordinal];
+    ask(&s, l, v->physical);
+    note_modes(v, &s);
+    VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
+    l->GetPhysicalDeviceMemoryProperties2(v->physical, &memory);
+    v->memory = memory.memoryProperties;
+    v->max_block = s.m3.maxMemoryAllocationSize;
+    VkResult r = make_device(v, &s);
+    if (r == VK_SUCCESS) r = make_rest(v);
+    if (r == VK_SUCCESS) r = ek_vulkan_choose_arithmetic(v);
+    if (r == VK_SUCCESS) *out = v;
+    else ek_vulkan_close(v);
+    return r;
+}
+
+void ek_vulkan_close(ek_vulkan *v)
+{
+    if (!v) return;
+    if (v->device && v->DestroyDevice) {
+        if (v->DeviceWaitIdle) v->DeviceWaitIdle(v->device);
+        while (v->streams) ek_vulkan_close_stream(v->streams);
+        for (int i = 0; i < EK_VULKAN_SHADERS; i++)
+            if (v->pipeline[i]) v->DestroyPipeline(v->device, v->pipeline[i], NULL);
+        ek_vulkan_free_chunks(v);
+        while (v->n_blocks) {
+            ek_vulkan_block b = v->block[--v->n_blocks];
+            ek_vulkan_give(v, &b);
+        }
+        for (int i = 0; i < v->n_host; i++) {
+            ek_vulkan_give(v, v->host[i]);
+            free(v->host[i]);
+        }
+        if (v->layout) v->DestroyPipelineLayout(v->device, v->layout, NULL);
+        if (v->semaphore) v->DestroySemaphore(v->device, v->semaphore, NULL);
+        if (v->pool) v->DestroyCommandPool(v->device, v->pool, NULL);
+        v->DestroyDevice(v->device, NULL);
+    }
+    free(v->block), free(v->host);
+    free(v);
+}

@@ -1,0 +1,78 @@
+/* Kernels: names of CUDA's kernels, the shader and the arguments of each (kernels.def), and pipelines. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda/model_args.h"
+#include "vulkan/evidence.h"
+#include "vulkan/state.h"
+#include "vulkan/strict.h"
+
+static const struct {
+    const char *name, *shader;
+    size_t args;
+} table[] = {
+#define KERNEL(name, shader, args) {#name, #shader, sizeof(args)},
+#include "vulkan/kernels.def"
+#undef KERNEL
+    {NULL, NULL, 0},
+};
+_Static_assert(sizeof table / sizeof *table <= EK_VULKAN_SHADERS * 2, "more kernels than a device has room for");
+
+static int number_of(const char *shader)
+{
+    for (int i = 0; ek_vulkan_shaders[i].name; i++)
+        if (!strcmp(ek_vulkan_shaders[i].name, shader)) return i;
+    return -1;
+}
+
+static VkResult make(ek_vulkan *v, VkPipeline *out, const uint32_t *code, size_t words)
+{
+    const VkShaderModuleCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = words * 4, .pCode = code};
+    VkShaderModule module;
+    VkResult r = v->CreateShaderModule(v->device, &info, NULL, &module);
+    if (r != VK_SUCCESS) return r;
+    const VkComputePipelineCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+                                                .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                                                          .stage = VK_SHADER_STAGE_COMPUTE_BIT,
+                                                          .module = module,
+                                                          .pName = "main"},
+                                                .layout = v->layout};
+    r = v->CreateComputePipelines(v->device, VK_NULL_HANDLE, 1, &create, NULL, out);
+    v->DestroyShaderModule(v->device, module, NULL);
+    return r;
+}
+
+VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft)
+{
+    const int i = number_of(shader);
+    if (i < 0 || (soft && !v->doubles)) return VK_ERROR_FEATURE_NOT_PRESENT;
+    const ek_vulkan_shader *s = &ek_vulkan_shaders[i];
+    const ek_vulkan_modes modes[] = {{v->rte[0], v->denormals[0], v->zeros[0]},
+                                     {v->rte[1], v->denormals[1], v->zeros[1]}};
+    size_t n = 0;
+    uint32_t *const code = ek_vulkan_strict(soft ? s->soft : s->code, (soft ? s->soft_bytes : s->bytes) / 4, modes, &n);
+    if (!code) return VK_ERROR_INVALID_SHADER_NV;
+    const VkResult r = make(v, out, code, n);
+    free(code);
+    return r;
+}
+
+VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name)
+{
+    *out = NULL;
+    for (size_t i = 0; table[i].name; i++) {
+        if (strcmp(table[i].name, name)) continue;
+        const int shader = number_of(table[i].shader);
+        if (shader < 0) return VK_SUCCESS;
+        if (!v->pipeline[shader]) {
+            const VkResult r = ek_vulkan_pipeline(v, &v->pipeline[shader], table[i].shader, v->soft);
+            if (r != VK_SUCCESS) return r;
+        }
+        v->kernel[i] = (struct CUfunc_st){table[i].name, v, v->pipeline[shader], table[i].args};
+        *out = &v->kernel[i];
+        return VK_SUCCESS;
+    }
+    return VK_SUCCESS;
+}

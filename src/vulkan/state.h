@@ -1,0 +1,239 @@
+/* What the files of this folder share: the functions of Vulkan, a device, its memory, and what is queued. */
+#ifndef EK_VULKAN_STATE_H
+#define EK_VULKAN_STATE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define VK_NO_PROTOTYPES
+#include <vulkan/vulkan_core.h>
+
+#include "base/err.h"
+#include "cuda/api.h"
+
+/* --- functions */
+
+/* VK(name): of the instance, and of a device. */
+#define EK_VULKAN_INSTANCE_FUNCTIONS(VK)       \
+    VK(EnumeratePhysicalDevices)               \
+    VK(GetPhysicalDeviceProperties2)           \
+    VK(GetPhysicalDeviceFeatures2)             \
+    VK(GetPhysicalDeviceMemoryProperties2)     \
+    VK(GetPhysicalDeviceQueueFamilyProperties) \
+    VK(EnumerateDeviceExtensionProperties)     \
+    VK(CreateDevice)                           \
+    VK(GetDeviceProcAddr)
+
+#define EK_VULKAN_DEVICE_FUNCTIONS(VK) \
+    VK(DestroyDevice)                  \
+    VK(DeviceWaitIdle)                 \
+    VK(GetDeviceQueue)                 \
+    VK(CreateBuffer)                   \
+    VK(DestroyBuffer)                  \
+    VK(GetBufferMemoryRequirements)    \
+    VK(GetBufferDeviceAddress)         \
+    VK(AllocateMemory)                 \
+    VK(FreeMemory)                     \
+    VK(BindBufferMemory)               \
+    VK(MapMemory)                      \
+    VK(CreateShaderModule)             \
+    VK(DestroyShaderModule)            \
+    VK(CreatePipelineLayout)           \
+    VK(DestroyPipelineLayout)          \
+    VK(CreateComputePipelines)         \
+    VK(DestroyPipeline)                \
+    VK(CreateCommandPool)              \
+    VK(DestroyCommandPool)             \
+    VK(AllocateCommandBuffers)         \
+    VK(FreeCommandBuffers)             \
+    VK(BeginCommandBuffer)             \
+    VK(EndCommandBuffer)               \
+    VK(CmdBindPipeline)                \
+    VK(CmdPushConstants)               \
+    VK(CmdDispatch)                    \
+    VK(CmdCopyBuffer)                  \
+    VK(CmdFillBuffer)                  \
+    VK(CmdPipelineBarrier)             \
+    VK(CreateSemaphore)                \
+    VK(DestroySemaphore)               \
+    VK(GetSemaphoreCounterValue)       \
+    VK(WaitSemaphores)                 \
+    VK(QueueSubmit)
+
+typedef struct ek_vulkan_loader {
+    VkInstance instance;
+    uint32_t version; /* of the loader */
+    VkPhysicalDevice device[16];
+    int n;
+#define VK(name) PFN_vk##name name;
+    EK_VULKAN_INSTANCE_FUNCTIONS(VK)
+#undef VK
+} ek_vulkan_loader;
+
+/* --- a device */
+
+enum { EK_VULKAN_CHUNK = 1 << 16, EK_VULKAN_STAGE = 8 << 20, EK_VULKAN_STAGED = 64 << 20, EK_VULKAN_SHADERS = 128 };
+
+/* Memory: of the device, or of the host where it has `map`. */
+typedef struct ek_vulkan_block {
+    VkBuffer buffer;
+    VkDeviceMemory memory;
+    uint64_t at; /* its address on the device */
+    size_t skip; /* bytes of the buffer in front of it */
+    size_t bytes;
+    uint8_t *map;
+} ek_vulkan_block;
+
+/* Host memory that goes from one use to the next: of arguments, of copies. */
+typedef struct ek_vulkan_chunk {
+    ek_vulkan_block block;
+    size_t used;
+    struct ek_vulkan_chunk *next;
+} ek_vulkan_chunk;
+
+/* A copy to memory of the host that the device does not reach, made once it has ended. */
+typedef struct ek_vulkan_late {
+    void *to;
+    const void *from;
+    size_t bytes;
+} ek_vulkan_late;
+
+/* Commands that are being recorded, with the memory that they read. */
+typedef struct ek_vulkan_record {
+    VkCommandBuffer commands; /* NULL: none yet */
+    ek_vulkan_chunk *chunks, *stages;
+} ek_vulkan_record;
+
+/* A recorded step, run as often as it is launched. */
+struct CUgraph_st {
+    ek_vulkan_record record;
+    int users;
+};
+
+/* What is submitted at once: command buffers of its own, and between them those of graphs. */
+enum { EK_VULKAN_COMMANDS = 16 };
+typedef struct ek_vulkan_batch {
+    ek_vulkan_record record; /* the last one, which is open */
+    VkCommandBuffer commands[EK_VULKAN_COMMANDS];
+    bool own[EK_VULKAN_COMMANDS];
+    int n;
+    CUgraph graph[EK_VULKAN_COMMANDS];
+    int n_graphs;
+    ek_vulkan_late *late;
+    int n_late, max_late;
+    size_t staged;
+    uint64_t value; /* of the device's semaphore when it has run */
+    struct ek_vulkan_batch *next;
+} ek_vulkan_batch;
+
+struct CUstream_st {
+    struct ek_vulkan *of;
+    ek_vulkan_batch *open, *first, *last; /* first to last: submitted, oldest first */
+    CUgraph recording;                    /* NULL: what is queued is run */
+    uint64_t value;                       /* of the last batch that was submitted */
+    struct CUstream_st *next;
+};
+
+struct CUevent_st {
+    struct CUstream_st *of; /* NULL: never recorded */
+    uint64_t value;
+};
+
+/* A kernel; its pipeline is made when it is first looked for. */
+struct CUfunc_st {
+    const char *name;
+    struct ek_vulkan *of;
+    VkPipeline pipeline;
+    size_t args; /* bytes */
+};
+
+typedef struct ek_vulkan {
+    const ek_vulkan_loader *loader;
+    int ordinal, users;
+    VkPhysicalDevice physical;
+    VkDevice device;
+    VkQueue queue;
+    VkCommandPool pool;
+    VkPipelineLayout layout;
+    VkSemaphore semaphore; /* counts batches */
+    uint64_t submitted;
+    VkPhysicalDeviceMemoryProperties memory;
+    uint64_t max_block;
+    bool budget, doubles;
+    bool rte[2], denormals[2], zeros[2]; /* float modes of 32 and of 64 bits that a shader may ask for */
+    bool soft;                           /* fma by binary64: the device's own is not one */
+    ek_vulkan_block *block;              /* of the device, by address */
+    int n_blocks, max_blocks;
+    ek_vulkan_block **host; /* of the host, as callers have it */
+    int n_host, max_host;
+    ek_vulkan_chunk *chunks, *stages; /* unused */
+    struct CUstream_st *streams;
+    struct CUfunc_st kernel[EK_VULKAN_SHADERS * 2];
+    VkPipeline pipeline[EK_VULKAN_SHADERS]; /* by shader */
+    char text[512];                         /* of the last failure */
+#define VK(name) PFN_vk##name name;
+    EK_VULKAN_DEVICE_FUNCTIONS(VK)
+#undef VK
+} ek_vulkan;
+
+/* --- loader.c */
+
+ek_err ek_vulkan_open_loader(const ek_vulkan_loader **out);
+/* What names device number `ordinal`. */
+void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t room);
+
+/* --- device.c */
+
+/* EUNSUPPORTED: all that device number `ordinal` lacks, in one sentence. */
+ek_err ek_vulkan_check_device(int ordinal);
+VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal);
+void ek_vulkan_close(ek_vulkan *v);
+bool ek_vulkan_is_cpu(const ek_vulkan_loader *l, int ordinal);
+
+/* --- memory.c */
+
+VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, bool host);
+void ek_vulkan_give(ek_vulkan *v, ek_vulkan_block *b);
+/* The block that holds [at, at + bytes), or [p, p + bytes) of host memory; NULL: none. */
+const ek_vulkan_block *ek_vulkan_block_at(const ek_vulkan *v, uint64_t at, size_t bytes);
+const ek_vulkan_block *ek_vulkan_host_at(const ek_vulkan *v, const void *p, size_t bytes);
+void ek_vulkan_room(const ek_vulkan *v, size_t *free, size_t *total);
+/* A chunk of host memory with room for so many bytes; back with give. */
+VkResult ek_vulkan_take_chunk(ek_vulkan *v, ek_vulkan_chunk **list, bool stage);
+void ek_vulkan_give_chunks(ek_vulkan *v, ek_vulkan_record *r);
+void ek_vulkan_free_chunks(ek_vulkan *v);
+
+/* --- stream.c: each queues behind what is there. */
+
+VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], const void *args);
+VkResult ek_vulkan_upload(CUstream s, uint64_t to, const void *from, size_t bytes);
+VkResult ek_vulkan_download(CUstream s, void *to, uint64_t from, size_t bytes);
+VkResult ek_vulkan_copy(CUstream s, uint64_t to, uint64_t from, size_t bytes);
+VkResult ek_vulkan_fill(CUstream s, uint64_t to, uint8_t byte, size_t bytes);
+VkResult ek_vulkan_flush(CUstream s);
+VkResult ek_vulkan_wait(CUstream s, uint64_t value); /* and makes the late copies */
+VkResult ek_vulkan_wait_all(ek_vulkan *v);
+VkResult ek_vulkan_is_done(CUstream s, uint64_t value, bool *done);
+void ek_vulkan_close_stream(CUstream s);
+VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b); /* closes what is being recorded */
+VkResult ek_vulkan_begin_graph(CUstream s);
+VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out);
+VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g);
+void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
+
+/* --- kernels.c */
+
+/* A shader as the build made it (shaders.S); `soft`: with fma by binary64. */
+typedef struct ek_vulkan_shader {
+    const char *name;
+    const uint32_t *code, *soft;
+    uint64_t bytes, soft_bytes;
+} ek_vulkan_shader;
+extern const ek_vulkan_shader ek_vulkan_shaders[]; /* ends with name NULL */
+
+/* NULL, and VK_SUCCESS: no kernel has this name. */
+VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name);
+VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft);
+
+#endif

@@ -1,0 +1,325 @@
+/* What is queued: commands are recorded into a batch, which is submitted when the host waits for them or asks for an
+ * event, so a step is one submission. The device has one queue, and every command waits for all in front of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "vulkan/state.h"
+
+/* --- recording */
+
+static void order(const ek_vulkan *v, VkCommandBuffer c)
+{
+    const VkPipelineStageFlags on = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
+    const VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
+                        reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
+    const VkMemoryBarrier b = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
+                               .srcAccessMask = writes,
+                               .dstAccessMask = writes | reads | VK_ACCESS_HOST_READ_BIT};
+    v->CmdPipelineBarrier(c, on, on | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &b, 0, NULL, 0, NULL);
+}
+
+static VkResult open_record(ek_vulkan *v, ek_vulkan_record *r, bool again)
+{
+    if (r->commands) return VK_SUCCESS;
+    const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                              .commandPool = v->pool,
+                                              .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                              .commandBufferCount = 1};
+    const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                            .flags = again ? VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT
+                                                           : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
+    VkResult e = v->AllocateCommandBuffers(v->device, &info, &r->commands);
+    if (e == VK_SUCCESS) e = v->BeginCommandBuffer(r->commands, &begin);
+    if (e == VK_SUCCESS) order(v, r->commands);
+    return e;
+}
+
+/* Where the next command goes. */
+static VkResult record_of(CUstream s, ek_vulkan_record **out)
+{
+    if (!s->recording && !s->open) s->open = ek_alloc(sizeof *s->open);
+    *out = s->recording ? &s->recording->record : &s->open->record;
+    return open_record(s->of, *out, s->recording);
+}
+
+/* Room in a list of chunks, which grows by one where it is full. */
+static VkResult take_room(ek_vulkan *v, ek_vulkan_chunk **list, bool stage, size_t bytes, uint8_t **map,
+                          VkBuffer *buffer, size_t *offset, uint64_t *at)
+{
+    const size_t room = stage ? EK_VULKAN_STAGE : EK_VULKAN_CHUNK, whole = (bytes + 63) / 64 * 64;
+    EK_ASSERT(whole <= room);
+    if (!*list || (*list)->used + whole > room) {
+        const VkResult r = ek_vulkan_take_chunk(v, list, stage);
+        if (r != VK_SUCCESS) return r;
+    }
+    ek_vulkan_chunk *c = *list;
+    *map = c->block.map + c->used, *buffer = c->block.buffer, *offset = c->block.skip + c->used;
+    if (at) *at = c->block.at + c->used;
+    c->used += whole;
+    return VK_SUCCESS;
+}
+
+/* --- submitting */
+
+VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b)
+{
+    if (!b->record.commands) return VK_SUCCESS;
+    EK_ASSERT(b->n < EK_VULKAN_COMMANDS);
+    order(v, b->record.commands);
+    const VkResult r = v->EndCommandBuffer(b->record.commands);
+    b->commands[b->n] = b->record.commands, b->own[b->n++] = true;
+    b->record.commands = NULL;
+    return r;
+}
+
+VkResult ek_vulkan_flush(CUstream s)
+{
+    ek_vulkan *v = s->of;
+    ek_vulkan_batch *b = s->open;
+    if (!b) return VK_SUCCESS;
+    VkResult r = ek_vulkan_end_record(v, b);
+    if (r != VK_SUCCESS) return r;
+    b->value = v->submitted + 1;
+    const VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                                  .signalSemaphoreValueCount = 1,
+                                                  .pSignalSemaphoreValues = &b->value};
+    const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                               .pNext = &values,
+                               .commandBufferCount = (uint32_t)b->n,
+                               .pCommandBuffers = b->commands,
+                               .signalSemaphoreCount = 1,
+                               .pSignalSemaphores = &v->semaphore};
+    r = v->QueueSubmit(v->queue, 1, &info, VK_NULL_HANDLE);
+    if (r != VK_SUCCESS) return r;
+    v->submitted = s->value = b->value;
+    s->open = NULL;
+    if (s->last) s->last->next = b;
+    else s->first = b;
+    s->last = b;
+    return VK_SUCCESS;
+}
+
+static void free_batch(ek_vulkan *v, ek_vulkan_batch *b)
+{
+    for (int i = 0; i < b->n; i++)
+        if (b->own[i]) v->FreeCommandBuffers(v->device, v->pool, 1, &b->commands[i]);
+    if (b->record.commands) v->FreeCommandBuffers(v->device, v->pool, 1, &b->record.commands);
+    for (int i = 0; i < b->n_graphs; i++) ek_vulkan_drop_graph(b->graph[i], v);
+    ek_vulkan_give_chunks(v, &b->record);
+    free(b->late), free(b);
+}
+
+/* Ends batches up to `value`, which have run. */
+static void retire(CUstream s, uint64_t value)
+{
+    while (s->first && s->first->value <= value) {
+        ek_vulkan_batch *b = s->first;
+        for (int i = 0; i < b->n_late; i++) memcpy(b->late[i].to, b->late[i].from, b->late[i].bytes);
+        s->first = b->next;
+        if (!s->first) s->last = NULL;
+        free_batch(s->of, b);
+    }
+}
+
+VkResult ek_vulkan_is_done(CUstream s, uint64_t value, bool *done)
+{
+    uint64_t reached = 0;
+    const VkResult r = s->of->GetSemaphoreCounterValue(s->of->device, s->of->semaphore, &reached);
+    *done = r == VK_SUCCESS && reached >= value;
+    if (*done) retire(s, reached);
+    return r;
+}
+
+VkResult ek_vulkan_wait(CUstream s, uint64_t value)
+{
+    ek_vulkan *v = s->of;
+    const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                      .semaphoreCount = 1,
+                                      .pSemaphores = &v->semaphore,
+                                      .pValues = &value};
+    const VkResult r = v->WaitSemaphores(v->device, &info, UINT64_MAX);
+    if (r == VK_SUCCESS) retire(s, value);
+    return r;
+}
+
+VkResult ek_vulkan_wait_all(ek_vulkan *v)
+{
+    for (CUstream s = v->streams; s; s = s->next) {
+        VkResult r = ek_vulkan_flush(s);
+        if (r == VK_SUCCESS) r = ek_vulkan_wait(s, s->value);
+        if (r != VK_SUCCESS) return r;
+    }
+    return VK_SUCCESS;
+}
+
+/* The device has nothing to do any more. */
+void ek_vulkan_close_stream(CUstream s)
+{
+    ek_vulkan *v = s->of;
+    CUstream *at = &v->streams;
+    while (s->first) {
+        ek_vulkan_batch *b = s->first;
+        s->first = b->next;
+        free_batch(v, b);
+    }
+    if (s->open) free_batch(v, s->open);
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    free(s);
+}
+
+/* --- commands */
+
+VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], const void *args)
+{
+    ek_vulkan *v = s->of;
+    ek_vulkan_record *to;
+    uint8_t *map;
+    VkBuffer buffer;
+    size_t offset;
+    uint64_t at;
+    VkResult r = record_of(s, &to);
+    if (r == VK_SUCCESS) r = take_room(v, &to->chunks, false, f->args, &map, &buffer, &offset, &at);
+    if (r != VK_SUCCESS) return r;
+    memcpy(map, args, f->args);
+    v->CmdBindPipeline(to->commands, VK_PIPELINE_BIND_POINT_COMPUTE, f->pipeline);
+    v->CmdPushConstants(to->commands, v->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
+    v->CmdDispatch(to->commands, grid[0], grid[1], grid[2]);
+    order(v, to->commands);
+    return VK_SUCCESS;
+}
+
+static void copy(const ek_vulkan *v, VkCommandBuffer c, VkBuffer to, uint64_t to_at, VkBuffer from, uint64_t from_at,
+                 size_t bytes)
+{
+    const VkBufferCopy region = {from_at, to_at, bytes};
+    v->CmdCopyBuffer(c, from, to, 1, &region);
+}
+
+/* Where host memory that the device does not reach meets it: bytes of a stage. Waits where too many are on their way.
+ */
+static VkResult stage(CUstream s, size_t bytes, ek_vulkan_record **to, uint8_t **map, VkBuffer *buffer, size_t *offset)
+{
+    if (!s->recording && s->open && s->open->staged + bytes > EK_VULKAN_STAGED) {
+        VkResult r = ek_vulkan_flush(s);
+        if (r == VK_SUCCESS) r = ek_vulkan_wait(s, s->value);
+        if (r != VK_SUCCESS) return r;
+    }
+    VkResult r = record_of(s, to);
+    if (r == VK_SUCCESS) r = take_room(s->of, &(*to)->stages, true, bytes, map, buffer, offset, NULL);
+    if (r == VK_SUCCESS && !s->recording) s->open->staged += bytes;
+    return r;
+}
+
+static VkResult upload_staged(CUstream s, const ek_vulkan_block *b, uint64_t to, const uint8_t *from, size_t bytes)
+{
+    ek_vulkan_record *into;
+    uint8_t *map;
+    VkBuffer buffer;
+    size_t offset;
+    for (size_t n; bytes; to += n, from += n, bytes -= n) {
+        n = bytes < EK_VULKAN_STAGE ? bytes : EK_VULKAN_STAGE;
+        const VkResult r = stage(s, n, &into, &map, &buffer, &offset);
+        if (r != VK_SUCCESS) return r;
+        memcpy(map, from, n);
+        copy(s->of, into->commands, b->buffer, b->skip + (to - b->at), buffer, offset, n);
+        order(s->of, into->commands);
+    }
+    return VK_SUCCESS;
+}
+
+VkResult ek_vulkan_upload(CUstream s, uint64_t to, const void *from, size_t bytes)
+{
+    const ek_vulkan_block *b = ek_vulkan_block_at(s->of, to, bytes), *host = ek_vulkan_host_at(s->of, from, bytes);
+    ek_vulkan_record *into;
+    if (!b) return VK_ERROR_UNKNOWN;
+    if (!bytes) return VK_SUCCESS;
+    if (!host) return upload_staged(s, b, to, from, bytes);
+    const VkResult r = record_of(s, &into);
+    if (r != VK_SUCCESS) return r;
+    const size_t at = (size_t)((const uint8_t *)from - host->map);
+    copy(s->of, into->commands, b->buffer, b->skip + (to - b->at), host->buffer, host->skip + at, bytes);
+    order(s->of, into->commands);
+    return VK_SUCCESS;
+}
+
+static void add_late(ek_vulkan_batch *b, ek_vulkan_late late)
+{
+    if (b->n_late == b->max_late) {
+        b->max_late = b->max_late ? 2 * b->max_late : 8;
+        b->late = ek_realloc(b->late, sizeof *b->late * (size_t)b->max_late);
+    }
+    b->late[b->n_late++] = late;
+}
+
+static VkResult download_staged(CUstream s, uint8_t *to, const ek_vulkan_block *b, uint64_t from, size_t bytes)
+{
+    ek_vulkan_record *into;
+    uint8_t *map;
+    VkBuffer buffer;
+    size_t offset;
+    if (s->recording) return VK_ERROR_FEATURE_NOT_PRESENT; /* of a step that runs again, memory must be reached */
+    for (size_t n; bytes; to += n, from += n, bytes -= n) {
+        n = bytes < EK_VULKAN_STAGE ? bytes : EK_VULKAN_STAGE;
+        const VkResult r = stage(s, n, &into, &map, &buffer, &offset);
+        if (r != VK_SUCCESS) return r;
+        copy(s->of, into->commands, buffer, offset, b->buffer, b->skip + (from - b->at), n);
+        order(s->of, into->commands);
+        add_late(s->open, (ek_vulkan_late){to, map, n});
+    }
+    return VK_SUCCESS;
+}
+
+VkResult ek_vulkan_download(CUstream s, void *to, uint64_t from, size_t bytes)
+{
+    const ek_vulkan_block *b = ek_vulkan_block_at(s->of, from, bytes), *host = ek_vulkan_host_at(s->of, to, bytes);
+    ek_vulkan_record *into;
+    if (!b) return VK_ERROR_UNKNOWN;
+    if (!bytes) return VK_SUCCESS;
+    if (!host) return download_staged(s, to, b, from, bytes);
+    const VkResult r = record_of(s, &into);
+    if (r != VK_SUCCESS) return r;
+    const size_t at = (size_t)((uint8_t *)to - host->map);
+    copy(s->of, into->commands, host->buffer, host->skip + at, b->buffer, b->skip + (from - b->at), bytes);
+    order(s->of, into->commands);
+    return VK_SUCCESS;
+}
+
+VkResult ek_vulkan_copy(CUstream s, uint64_t to, uint64_t from, size_t bytes)
+{
+    const ek_vulkan_block *a = ek_vulkan_block_at(s->of, to, bytes), *b = ek_vulkan_block_at(s->of, from, bytes);
+    ek_vulkan_record *into;
+    if (!a || !b) return VK_ERROR_UNKNOWN;
+    if (!bytes) return VK_SUCCESS;
+    const VkResult r = record_of(s, &into);
+    if (r != VK_SUCCESS) return r;
+    copy(s->of, into->commands, a->buffer, a->skip + (to - a->at), b->buffer, b->skip + (from - b->at), bytes);
+    order(s->of, into->commands);
+    return VK_SUCCESS;
+}
+
+/* Vulkan fills words: what is left at both ends is copied. */
+VkResult ek_vulkan_fill(CUstream s, uint64_t to, uint8_t byte, size_t bytes)
+{
+    const ek_vulkan_block *b = ek_vulkan_block_at(s->of, to, bytes);
+    uint8_t same[4];
+    ek_vulkan_record *into;
+    if (!b) return VK_ERROR_UNKNOWN;
+    memset(same, byte, sizeof same);
+    const uint64_t at = b->skip + (to - b->at), words = (at + 3) / 4 * 4, end = at + bytes;
+    const size_t head = words - at < bytes ? words - at : bytes;
+    if (head) {
+        const VkResult r = upload_staged(s, b, to, same, head);
+        if (r != VK_SUCCESS) return r;
+    }
+    if (head == bytes) return VK_SUCCESS;
+    const size_t middle = (end - words) / 4 * 4, tail = end - words - middle;
+    const VkResult r = record_of(s, &into);
+    if (r != VK_SUCCESS) return r;
+    if (middle) {
+        s->of->CmdFillBuffer(into->commands, b->buffer, words, middle, byte * 0x01010101u);
+        order(s->of, into->commands);
+    }
+    return tail ? upload_staged(s, b, to + head + middle, same, tail) : VK_SUCCESS;
+}
