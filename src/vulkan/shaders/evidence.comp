@@ -1,7 +1,7 @@
 // What fma, division, square root, product and sum give on this device, each by the function that every shader here
 // uses: five results for each triple of floats. grid (ceil(n / 256)).
 #version 460
-#include "arith.glsl"
+#include "math.glsl"
 layout(local_size_x = 256) in;
 
 layout(buffer_reference, scalar) buffer Floats { float at[]; };

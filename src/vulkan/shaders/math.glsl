@@ -1,0 +1,290 @@
+// The arithmetic of docs/NUMERICS.md for shaders: each operation alone, rounded once; exp, tanh, gelu and ln as
+// ops/math.c defines them. An fma stands only where it is written; `precise` keeps the compiler of GLSL from others,
+// and vulkan/strict.c the driver.
+//
+// EK_SOFT: fma by integers (soft.glsl). Quotients and square roots take the device's own only for an estimate: which
+// neighbour is nearest, exact remainders in integers decide.
+#extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_buffer_reference2 : require
+#extension GL_EXT_scalar_block_layout : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
+#extension GL_EXT_shader_explicit_arithmetic_types_int8 : require
+#extension GL_EXT_shader_16bit_storage : require
+#extension GL_EXT_shader_8bit_storage : require
+#extension GL_EXT_control_flow_attributes : require
+
+float f_(uint u)
+{
+    return uintBitsToFloat(u);
+}
+
+uint u_(float f)
+{
+    return floatBitsToUint(f);
+}
+
+float add_(float a, float b)
+{
+    precise const float r = a + b;
+    return r;
+}
+
+float sub_(float a, float b)
+{
+    precise const float r = a - b;
+    return r;
+}
+
+float mul_(float a, float b)
+{
+    precise const float r = a * b;
+    return r;
+}
+
+#if EK_SOFT
+#include "soft.glsl"
+float fma_(float a, float b, float c)
+{
+    return soft_fma(a, b, c);
+}
+#else
+float fma_(float a, float b, float c)
+{
+    precise const float r = fma(a, b, c);
+    return r;
+}
+#endif
+
+bool is_nan(float x)
+{
+    return (u_(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+float negated(float x)
+{
+    return f_(u_(x) ^ 0x80000000u);
+}
+
+float magnitude(float x)
+{
+    return f_(u_(x) & 0x7fffffffu);
+}
+
+// x + 0, which compilers leave out: -0 becomes +0
+float plus_zero(float x)
+{
+    return u_(x) == 0x80000000u ? 0.0 : x;
+}
+
+// A magnitude's 24 bits, the first of which is set, and its exponent with the bias. u is neither 0 nor infinite.
+uint mantissa(uint u, out int e)
+{
+    const uint m = u & 0x7fffffu;
+    e = int(u >> 23);
+    if (e != 0) return m | 0x800000u;
+    const int up = 23 - findMSB(m);
+    e = 1 - up;
+    return m << up;
+}
+
+// m 2^(e - 150) for m in [2^23, 2^24], whose rest says what lies behind it in units of its last place: below 0 less than
+// half, 0 half, above 0 more; `more`: anything at all.
+float nearest(uint sign, uint m, int e, int rest, bool more)
+{
+    if (e >= 1) {
+        if (rest > 0 || (rest == 0 && (m & 1u) == 1u)) m++;
+        const uint u = (uint(e - 1) << 23) + m;
+        return f_(sign | (e > 254 || u > 0x7f800000u ? 0x7f800000u : u));
+    }
+    const int shift = 1 - e;
+    if (shift > 24) return f_(sign);
+    uint kept = m >> shift;
+    const uint lost = m & ((1u << shift) - 1u), middle = 1u << (shift - 1);
+    if (lost > middle || (lost == middle && (more || (kept & 1u) == 1u))) kept++;
+    return f_(sign | kept);
+}
+
+float div_(float a, float b)
+{
+    const uint sign = (u_(a) ^ u_(b)) & 0x80000000u, ua = u_(a) & 0x7fffffffu, ub = u_(b) & 0x7fffffffu;
+    if (ua > 0x7f800000u || ub > 0x7f800000u) return f_(0x7fc00000u);
+    if (ua == 0x7f800000u) return f_(ub == 0x7f800000u ? 0x7fc00000u : sign | 0x7f800000u);
+    if (ub == 0u) return f_(ua == 0u ? 0x7fc00000u : sign | 0x7f800000u);
+    if (ua == 0u || ub == 0x7f800000u) return f_(sign);
+    int ea, eb;
+    uint ma = mantissa(ua, ea);
+    const uint mb = mantissa(ub, eb);
+    int e = ea - eb + 127;
+    if (ma < mb) ma <<= 1, e--;
+    precise const float near = float(ma) / float(mb); // in [1, 2], to some units of its last place
+    uint q = uint(mul_(near, 8388608.0));
+    int left = int((ma << 23) - q * mb); // its low 32 bits, which are all
+    [[unroll]] for (int i = 0; i < 4; i++) {
+        if (left < 0) q--, left += int(mb);
+        else if (left >= int(mb)) q++, left -= int(mb);
+    }
+    return nearest(sign, q, e, 2 * left - int(mb), left > 0);
+}
+
+float sqrt_(float x)
+{
+    const uint u = u_(x);
+    // Zeros, infinity, what is below zero and NaN by one comparison of integers: Mesa makes x == 0.0 of a comparison of
+    // the bits without the sign, which holds for denormals where these count as zeros.
+    if (u - 1u >= 0x7f7fffffu) return f_(u << 1 == 0u || u == 0x7f800000u ? u : 0x7fc00000u);
+    int e;
+    const uint m = mantissa(u, e);
+    const bool odd = (e & 1) == 0; // of an exponent without bias
+    precise const float near = sqrt(mul_(float(m), odd ? 2.3841858e-07 : 1.1920929e-07)); // of a number in [1, 4)
+    uint r = uint(mul_(near, 8388608.0));
+    int left = int((odd ? m << 24 : m << 23) - r * r); // as in div_
+    [[unroll]] for (int i = 0; i < 4; i++) {
+        if (left < 0) r--, left += int(2u * r + 1u);
+        else if (left > int(2u * r)) left -= int(2u * r + 1u), r++;
+    }
+    if (left > int(r)) r++; // no root lies half between two numbers
+    return f_((uint(((e - (odd ? 128 : 127)) / 2) + 126) << 23) + r);
+}
+
+// 2^n for -126 <= n <= 127, and +0 below -125 where n <= 0
+float pow2(int n)
+{
+    return f_(uint(n + 127) << 23);
+}
+
+float factor_(int n)
+{
+    return n < -125 ? 0.0 : pow2(n);
+}
+
+const float LN2_HI = 0.693145751953125, LN2_LO = 1.428606765330187e-06;
+
+float exp_split(float s, out int n)
+{
+    s = s > -1048576.0 ? s : -1048576.0;
+    s = s < 1048576.0 ? s : 1048576.0;
+    const float nf = roundEven(mul_(s, 1.44269504));
+    float r = fma_(nf, -LN2_HI, s);
+    r = fma_(nf, -LN2_LO, r);
+    float q = 1.9875691500e-4;
+    q = fma_(q, r, 1.3981999507e-3);
+    q = fma_(q, r, 8.3334519073e-3);
+    q = fma_(q, r, 4.1665795894e-2);
+    q = fma_(q, r, 1.6666665459e-1);
+    q = fma_(q, r, 5.0000001201e-1);
+    n = int(nf);
+    return add_(fma_(q, mul_(r, r), r), 1.0);
+}
+
+// x 2^n of a normal x
+float ldexp_(float x, int n)
+{
+    int e;
+    const uint u = u_(x), m = mantissa(u & 0x7fffffffu, e);
+    return nearest(u & 0x80000000u, m, e + clamp(n, -252, 252), -1, false);
+}
+
+float exp_(float x)
+{
+    if (is_nan(x)) return x;
+    int n;
+    const float p = exp_split(x, n);
+    return ldexp_(p, n);
+}
+
+float with_sign(float x, float of)
+{
+    return f_((u_(x) & 0x7fffffffu) | (u_(of) & 0x80000000u));
+}
+
+float tanh_(float x)
+{
+    const float a = magnitude(x);
+    if (is_nan(x)) return x;
+    if (a > 9.0) return with_sign(1.0, x);
+    if (a < 9.5367431640625e-07) return plus_zero(x); // the polynomial changes no bit, and no denormal enters an fma
+    if (a < 0.625) {
+        const float z = mul_(x, x);
+        float p = -5.70498872745e-3;
+        p = fma_(p, z, 2.06390887954e-2);
+        p = fma_(p, z, -5.37397155531e-2);
+        p = fma_(p, z, 1.33314422036e-1);
+        p = fma_(p, z, -3.33332819422e-1);
+        return fma_(mul_(p, z), x, x);
+    }
+    return with_sign(sub_(1.0, div_(2.0, add_(exp_(mul_(2.0, a)), 1.0))), x);
+}
+
+float gelu_(float x)
+{
+    const float t = fma_(mul_(0.044715, mul_(x, x)), x, x);
+    return mul_(mul_(0.5, x), add_(1.0, tanh_(mul_(0.7978845608, t))));
+}
+
+float ln_tail(float k, float f)
+{
+    const float t = div_(f, add_(2.0, f)), z = mul_(t, t), h = mul_(mul_(0.5, f), f);
+    float q = 0.233304672163;
+    q = fma_(q, z, 0.285508208160);
+    q = fma_(q, z, 0.400001218398);
+    q = fma_(q, z, 0.666666665545);
+    const float tail = fma_(k, LN2_LO, mul_(t, fma_(q, z, h)));
+    return fma_(k, LN2_HI, sub_(f, sub_(h, tail)));
+}
+
+float ln_(float x)
+{
+    const uint u = u_(x);
+    if (u - 1u >= 0x7f7fffffu) return f_(u << 1 == 0u ? 0xff800000u : u == 0x7f800000u ? u : 0x7fc00000u);
+    int e;
+    const uint m = mantissa(u, e);
+    const uint wide = (127u << 23) + (m & 0x7fffffu); // in [1, 2)
+    const int up = wide >= 0x3fb504f3u ? 1 : 0;       // 1 + f in [sqrt(1/2), sqrt(2))
+    return ln_tail(float(e - 127 + up), sub_(f_(wide - (uint(up) << 23)), 1.0));
+}
+
+// binary16 and bf16 by integers, to nearest even
+float half_to_float(uint h)
+{
+    const uint sign = (h & 0x8000u) << 16, e = h >> 10 & 31u, m = h & 0x3ffu;
+    if (e == 31u) return f_(sign | 0x7f800000u | m << 13);
+    if (e != 0u) return f_(sign | (e + 112u) << 23 | m << 13);
+    if (m == 0u) return f_(sign);
+    const int top = findMSB(m);
+    return f_(sign | uint(top + 103) << 23 | (m << (23 - top) & 0x7fffffu));
+}
+
+float bf16_to_float(uint h)
+{
+    return f_(h << 16);
+}
+
+uint float_to_half(float x)
+{
+    const uint u = u_(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return sign | 0x7e00u;
+    if (a >= 0x47800000u) return sign | 0x7c00u;
+    const int e = int(a >> 23) - 112;
+    const uint m = (a & 0x7fffffu) | 0x800000u;
+    const int shift = e >= 1 ? 13 : 14 - e;
+    if (shift > 24) return sign;
+    const uint from = e >= 1 ? a - (112u << 23) : m, lost = from & ((1u << shift) - 1u), middle = 1u << (shift - 1);
+    uint kept = from >> shift;
+    if (lost > middle || (lost == middle && (kept & 1u) == 1u)) kept++;
+    return sign | kept;
+}
+
+uint float_to_bf16(float x)
+{
+    const uint u = u_(x);
+    if (is_nan(x)) return u >> 16 | 0x40u;
+    return u + 0x7fffu + (u >> 16 & 1u) >> 16;
+}
+
+// x within [least, most]; NaN: least
+float held(float x, float least, float most)
+{
+    return x > least ? x < most ? x : most : least;
+}
