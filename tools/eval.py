@@ -12,6 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path[:0] = [os.path.join(ROOT, "tests/e2e")]
 from client import free_port  # noqa: E402
 
+MODEL = os.path.join(ROOT, "models/pocket")  # named, because a copied program does not find it
 GENERATE = [sys.executable, "-B", os.path.join(ROOT, "models/training/batch.py")]
 INPUT = "4b03c64e6df01840e9c28e652babc197a11effed03e3e00f8e62d089b20cca4a"
 RESULT = "98ecd68263d1f7b4f0fe0f5f2711da90b03404db39b21d8554bb36a5dd1329a6"  # of the arithmetic's version 3
@@ -92,8 +93,19 @@ def from_cassette(program, source, result, args, folder):
             process.terminate()
             process.wait()
         if i == 0:
-            subprocess.run([program, "replies", "export", tape, "--cache-dir", kept], check=True, stdout=subprocess.DEVNULL)
+            run([program, "replies", "export", tape, "--cache-dir", kept, "--model", args[args.index("--model") + 1]], stdout=subprocess.DEVNULL)
     return seconds
+
+
+def machine(args):
+    """The processor's name, and the devices' where options name some."""
+    if not any(a.startswith("cuda") or "=cuda" in a for a in args):
+        return processor()
+    try:
+        names = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], stdout=subprocess.PIPE, text=True).stdout.split("\n")
+    except OSError:
+        names = []
+    return " and ".join(filter(None, (processor(), names[0])))
 
 
 def processor():
@@ -103,22 +115,38 @@ def processor():
     return platform.machine()
 
 
+def how_it_ended(status):
+    return f"exit status {status}" if status > 0 else f"signal {-status}"
+
+
+def run(command, **more):
+    """Its result. One that fails ends this program with its sentence."""
+    try:
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, **more)
+    except OSError as e:
+        sys.exit(f"{command[0]}: {e.strerror}")
+    if done.returncode:
+        sys.exit(done.stderr.rstrip()[-2000:] or f"{' '.join(command[:2])}: {how_it_ended(done.returncode)}, without a word")
+    return done
+
+
 def batch(program, source, result, args):
-    """Seconds that it took. Its own sentence says why it failed."""
+    """Seconds that it took."""
     begun = time.time()
-    status = subprocess.run([program, "batch", source, result, *args], stdout=subprocess.DEVNULL).returncode
-    if status:
-        sys.exit(status if status > 0 else f"{program} was ended by signal {-status}")
+    run([program, "batch", source, result, *args], stdout=subprocess.DEVNULL)
     return time.time() - begun
 
 
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    program, args = sys.argv[1], sys.argv[2:]
+    program, given = sys.argv[1], sys.argv[2:]
+    args = list(given)
     with tempfile.TemporaryDirectory() as folder:
         source, result = os.path.join(folder, "in"), os.path.join(folder, "out")
-        subprocess.run([*GENERATE, "--write", source], check=True)
+        run([*GENERATE, "--write", source])
+        if "--model" not in args:
+            args += ["--model", MODEL]
         if "--replicas" in args:
             i = args.index("--replicas")
             with Replicas(program, int(args[i + 1]), args[:i] + args[i + 2:], folder) as r:
@@ -129,12 +157,12 @@ def main():
             how = "a file of replies, without the model"
         else:
             seconds = batch(program, source, result, args)
-            how = " ".join(args) or "the best of this machine"
+            how = " ".join(given) or "the best of this machine"
         about = json.load(open(result + ".run.json"))
-        right = subprocess.run([*GENERATE, "--read", result], check=True, capture_output=True, text=True).stdout.strip()
+        right = run([*GENERATE, "--read", result], stdout=subprocess.PIPE).stdout.strip()
         lines = about["output_lines"]
     sha = about["output_sha256"]
-    print(f"| {processor()} | {how} | {seconds:.0f} s | `{sha[:16]}` |")
+    print(f"| {machine(given)} | {how} | {seconds:.0f} s | `{sha[:16]}` |")
     print(f"{lines} lines, {right}\nfingerprint {about['run']['fingerprint']['sha256']}\nsha256 {sha}")
     if about["run"]["input_sha256"] != INPUT:
         sys.exit(f"the input is another one: its SHA-256 is {about['run']['input_sha256']}, not {INPUT}")

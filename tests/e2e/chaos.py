@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "..", "examples"), HERE]  # in this order: both have a resume.py
 from counted import check, closing
 from client import Server, free_port
-from shared import Redis, why_not
+from redis_server import Redis, why_not
 import resume
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]

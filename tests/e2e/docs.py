@@ -12,11 +12,13 @@ from client import free_port
 
 PROGRAM, BUILD = os.path.abspath(sys.argv[1]), sys.argv[2]
 MODEL = "models/pocket"
-KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", "tools/bench/plot.py", "tools/bench/compare.py", "tools/bench/agents.py")
+KNOWN = ("make", "evenkeel", "build/release/evenkeel", "curl", "cc", "python3", "tools/bench/plot.py", "tools/bench/compare.py", "tools/bench/agents.py",
+         "tools/bench/apart.py")
 
 # Commands that another check runs.
 ELSEWHERE = {
     "curl http://127.0.0.1:8080/v1/audio/transcriptions -F file=@speech.wav -F model=e2b": "tests/e2e/hearing.py runs it against a model with ears, which the bundled one has not",
+    'tools/bench/apart.py build/release/evenkeel --model random-e2b --a="--device cuda" --b="--device cpu"': "tests/e2e/apart.py runs it with instruction sets in the devices' places",
     "tools/bench/plot.py bench.json > bench.svg": "tests/e2e/compare.py draws results of its own",
     "evenkeel serve e2b --cache-replies 1G --cache-replies-prompts --cache-dir recorded": "tests/e2e/cassette.py records, exports and serves replies of the bundled model",
     "evenkeel replies export replies.jsonl --cache-dir recorded --model e2b": "the same",

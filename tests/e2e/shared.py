@@ -5,65 +5,15 @@ that nobody believes. Replies are always those of a replica alone. Standard libr
 usage: shared.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`; exit status 77 where this machine has no such server."""
-import json, os, random, shutil, signal, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
+import json, os, random, shutil, socket, subprocess, sys, tempfile, threading, time, urllib.error, urllib.request
 
 import client
-from client import free_port
 from counted import check, closing
+from redis_server import Redis, why_not
 
 PROGRAM, MODEL = sys.argv[1], sys.argv[2]
 SYSTEMS = [f"Ship number {i}. " + "The ship has a wide deck and a deep hold. " * 50 for i in range(3)]
 QUESTIONS = ["What is a keel?", "Name two sails."]
-NAMES = ["redis-server", "valkey-server", "redis-check-rdb"]  # Debian has the server in redis-tools, under the last name
-
-
-class Redis:
-    def __init__(self, *options, tls=False):
-        self.program = next((shutil.which(n) for n in NAMES if shutil.which(n)), None)
-        self.port, self.tls_port, self.folder = free_port(), free_port() if tls else 0, tempfile.mkdtemp()
-        self.options = options
-        self.start()
-
-    def start(self, *options):
-        tls = ["--tls-port", str(self.tls_port)] if self.tls_port else []
-        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self.folder, *tls, *self.options,
-                                         *options], executable=self.program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.folder)
-        for _ in range(400):
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            except OSError:
-                time.sleep(0.025)
-        raise SystemExit("redis-server does not answer")
-
-    def stop(self):
-        self.process.kill()
-        self.process.wait()
-
-    def end(self):
-        self.stop()
-        shutil.rmtree(self.folder)
-
-    def url(self, auth=""):
-        return f"redis://{auth}127.0.0.1:{self.port}"
-
-    def do(self, *words):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as s, s.makefile("rb") as f:
-            words = [w if isinstance(w, bytes) else str(w).encode() for w in words]
-            s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
-            return self.reply(f)
-
-    def reply(self, f):
-        line = f.readline().strip()
-        kind, rest = line[:1], line[1:]
-        if kind == b"$":
-            return None if rest == b"-1" else f.read(int(rest) + 2)[:-2]
-        if kind == b"*":
-            return [self.reply(f) for _ in range(int(rest))]
-        return int(rest) if kind == b":" else line
-
-    def pages(self):
-        return sorted(self.do("KEYS", "evenkeel:page:1:*"))
 
 
 class Replica(client.Server):
@@ -469,11 +419,6 @@ def is_refused():
         status, log = b.stop()
         check(f"{why}: refused at the start, in one line", status != 0 and len(log.splitlines()) <= 2 and "--cache-shared" in log and why in log
               and "s3cret" not in log, (status, log))
-
-
-def why_not():
-    """Why no pages can be shared here, or None."""
-    return None if any(map(shutil.which, NAMES)) else "no redis-server (redis-tools) on this machine"
 
 
 def main():
