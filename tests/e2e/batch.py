@@ -3,7 +3,7 @@
 
 One input through engines and servers, whole, in shards, killed and stopped: the bytes of the result are the same. MODEL
 is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
-import base64, fcntl, hashlib, json, os, pty, random, resource, shutil, signal, struct, subprocess, sys, tempfile, termios, time, traceback
+import base64, fcntl, hashlib, json, os, pty, random, resource, signal, struct, subprocess, sys, tempfile, termios, time, traceback
 
 from client import Server
 from drawn import png_of
@@ -567,12 +567,12 @@ def a_fingerprint_names_what_decides():
 
 @test
 def one_evaluation_has_one_number():
-    """`make eval`, here of a program that was copied away from its model; a random model has another one."""
+    """`make eval`, here of a program that tools/carry.sh took away from its model; a random model has another one."""
     if os.path.basename(MODEL) != "pocket":
         return
     os.mkdir(path("copied"))
-    for name in ("evenkeel", "evenkeel-decode"):
-        shutil.copy(os.path.join(os.path.dirname(os.path.abspath(PROGRAM)), name), path("copied"))
+    subprocess.run(["tools/carry.sh", os.path.dirname(os.path.abspath(PROGRAM)), path("carried.tgz")], check=True)
+    subprocess.run(["tar", "xzf", path("carried.tgz"), "-C", path("copied")], check=True)
     r = subprocess.run([sys.executable, "tools/eval.py", path("copied/evenkeel")], capture_output=True, text=True, timeout=300)
     assert r.returncode == 0 and "pictures 30 of 30" in r.stdout, (r.stdout, r.stderr)
 
@@ -582,7 +582,7 @@ def an_evaluation_shows_the_sentence_of_a_program_that_fails():
     for args in ((), ("--replicas", "2")):
         r = subprocess.run([sys.executable, "tools/eval.py", PROGRAM, "--model", path("no-model"), *args], capture_output=True, text=True, timeout=60)
         assert r.returncode and r.stderr.count("\n") == 1 and "no-model" in r.stderr, (args, r.returncode, r.stderr)
-    for program, says in ((path("nowhere"), "nowhere: No such file"), ("/bin/false", "/bin/false batch: exit status 1, without a word")):
+    for program, says in ((path("nowhere"), "nowhere: No such file"), ("/bin/false", "/bin/false version: exit status 1, without a word")):
         r = subprocess.run([sys.executable, "tools/eval.py", program], capture_output=True, text=True, timeout=60)
         assert r.returncode and r.stderr.count("\n") == 1 and says in r.stderr, (program, r.returncode, r.stderr)
 
