@@ -15,6 +15,13 @@
 #extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_control_flow_attributes : require
 
+// Loops over an array in registers: an fma by integers is not repeated.
+#if EK_SOFT
+#define UNROLL [[dont_unroll]]
+#else
+#define UNROLL [[unroll]]
+#endif
+
 float f_(uint u)
 {
     return uintBitsToFloat(u);

@@ -140,8 +140,10 @@ static void test_rows_of_heads(dev *d, int dim, int n, int q_heads, int kv_heads
 
 void test_kv(dev *d)
 {
-    test_rows_of_heads(d, 256, 70, 5, 2, 1, true), test_rows_of_heads(d, 512, 70, 3, 2, 0.25, true);
-    test_rows_of_heads(d, 256, 33, 8, 1, 1, false), test_rows_of_heads(d, 512, 128, 8, 1, 0.25, false);
+    if (!ek_cuda_chip_of(d->c)->plain) {
+        test_rows_of_heads(d, 256, 70, 5, 2, 1, true), test_rows_of_heads(d, 512, 70, 3, 2, 0.25, true);
+        test_rows_of_heads(d, 256, 33, 8, 1, 1, false), test_rows_of_heads(d, 512, 128, 8, 1, 0.25, false);
+    }
     static const int dims[] = {4, 36, 64, 100, 128, 256, 320, 512};
     enum { N = 70, HEADS = 2 };
     for (size_t i = 0; i < sizeof dims / sizeof *dims; i++)

@@ -1,0 +1,51 @@
+// Groups of activations as a quantised row has them (ops/linear/linear.h), by a whole workgroup: begin_groups, see_value of
+// every element, scale_groups, write_code of every element, write_groups, with a barrier between each; GROUPS of them
+// have room. Maxima and sums are of integers: their order is free.
+shared uint group_top[GROUPS];
+shared float group_inverse[GROUPS]; // 32512 over the largest magnitude; 0: all codes are 0
+shared int group_h[GROUPS], group_q[GROUPS];
+
+void begin_groups()
+{
+    for (uint i = gl_LocalInvocationIndex; i < GROUPS; i += gl_WorkGroupSize.x) group_top[i] = 0u, group_h[i] = group_q[i] = 0;
+}
+
+void see_value(int g, float v)
+{
+    atomicMax(group_top[g], u_(v) & 0x7fffffffu);
+}
+
+void scale_groups(int n)
+{
+    for (int g = int(gl_LocalInvocationIndex); g < n; g += int(gl_WorkGroupSize.x)) {
+        const uint top = group_top[g];
+        group_inverse[g] = top >= 0x7f800000u || top < 0x0d800000u ? 0.0 : div_(32512.0, f_(top)); // 2^-100
+    }
+}
+
+// Element `at` of the row; g of the workgroup's groups.
+void write_code(acts to, int64_t row, int at, int g, float v)
+{
+    const float inverse = group_inverse[g];
+    const int q = inverse > 0.0 ? int(roundEven(mul_(v, inverse))) : 0, high = q + 128 >> 8;
+    const uint64_t record = to.q + uint64_t(row * to.ldq);
+    Bytes(record).at[at] = uint8_t(high & 255);
+    Bytes(record + uint64_t(to.low)).at[at] = uint8_t(q - 256 * high & 255);
+    atomicAdd(group_h[g], high);
+    atomicAdd(group_q[g], q);
+}
+
+// Groups [0, n), of which the row's number is first + g.
+void write_groups(acts to, int64_t row, int first, int n)
+{
+    for (int g = int(gl_LocalInvocationIndex); g < n; g += int(gl_WorkGroupSize.x)) {
+        const uint top = group_top[g];
+        float sx = 0.0;
+        if (top >= 0x7f800000u) sx = f_(0x7fc00000u);
+        else if (top >= 0x0d800000u) sx = div_(f_(top), 32512.0);
+        const uint64_t groups = to.q + uint64_t(row * to.ldq) + uint64_t(first + g) * 8ul;
+        Floats one = Floats(groups + uint64_t(to.groups[0])), two = Floats(groups + uint64_t(to.groups[1]));
+        one.at[0] = mul_(256.0, sx), one.at[1] = float(group_h[g]);
+        two.at[0] = sx, two.at[1] = float(group_q[g]);
+    }
+}
