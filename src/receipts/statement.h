@@ -48,7 +48,7 @@ typedef struct ek_statement {
     struct {
         int n;
         ek_hash commitment, text;    /* of the tokens; of the bytes of their text */
-        char finish[EK_FINISH_TEXT]; /* stop, tool_calls, stop_string, length, context */
+        char finish[EK_FINISH_TEXT]; /* stop, tool_calls, stop_string, length, context, loop */
     } reply;
     ek_hash rows;                 /* root of the Merkle tree over the leaves of the reply's rows */
     char time[EK_STATEMENT_TIME]; /* RFC 3339 in whole seconds: 2026-11-29T12:00:00Z */

@@ -14,7 +14,8 @@ static const char *finish_of(const ek_turn_result *r)
 {
     static const char *const names[] = {
         [EK_END_STOP] = "stop",         [EK_END_CALLS] = "tool_calls", [EK_END_STOP_STRING] = "stop_string",
-        [EK_END_MAX_TOKENS] = "length", [EK_END_CONTEXT] = "context",  [EK_END_ERROR] = NULL};
+        [EK_END_MAX_TOKENS] = "length", [EK_END_CONTEXT] = "context",  [EK_END_LOOP] = "loop",
+        [EK_END_ERROR] = NULL};
     return names[r->end];
 }
 

@@ -114,10 +114,12 @@ static void write_digest(ek_session *s)
     if (s->req.turn.digest) s->reply.digest = s->digest;
 }
 
-/* False: there is no receipt, and without it no reply. */
+/* False: there is no receipt, and without it no reply. One that was not computed, for too little was cached, needs none. */
 static bool write_receipt(ek_session *s)
 {
     const ek_receipt_of of = receipt_of(s);
+    for (int i = 0; i < s->reply.n; i++)
+        if (s->results[i]->end == EK_END_UNCACHED) s->receipt_key = NULL;
     if (!s->receipt_key) return true;
     if (ek_receipts_write(s->server, &s->receipt, &of)) {
         snprintf(s->receipt_failed, sizeof s->receipt_failed, "the reply's receipt: %.200s", ek_err_text());

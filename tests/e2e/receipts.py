@@ -599,6 +599,41 @@ def drafts_and_a_continued_stream_change_nothing():
     expects("a continued reply", 0, {"rows": "ok", "end": "ok"}, verify(others[0]))
 
 
+def a_reply_that_loops_has_one():
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY, "--stop-loops") as s:
+        letter = s.call("POST", "/tokenize", {"prompt": "a", "add_special_tokens": False})[2]["tokens"][-1]
+        body = {"messages": ASK, "temperature": 0, "max_tokens": 300, "logit_bias": {str(letter): 100}, "evenkeel": wishes()}
+        reply = s.chat(body)
+        r = found(reply)[0]
+        check("its end is said", (payload(r)["reply"]["finish"], payload(r)["reply"]["n"]) == ("loop", 200), payload(r)["reply"])
+        expects("tokens that loop", 0, {"end": "ok", "rows": "ok", "your options": "ok"}, verify(reply, "--prompt", write("p", body)))
+
+        def shorter(o):
+            o["reply"] = o["reply"][:-1]
+            o["row_roots"] = base64.b64encode(base64.b64decode(o["row_roots"])[:-32]).decode()
+        expects("cut before it loops", 1, {"end": "wrong"}, verify(changed(r, lambda p: None, shorter)))
+        expects("said of a reply that a limit ended", 1, {"end": "wrong"}, verify(changed(found(REPLIES["cut"][1])[0], lambda p: p["reply"].update(finish="loop"))))
+        expects("said to be a limit", 1, {"end": "wrong"}, verify(changed(r, lambda p: p["reply"].update(finish="length"))))
+        call = {"id": "c", "type": "function", "function": {"name": "weather", "arguments": json.dumps({"city": "Oslo"})}}
+        asked = [{"role": "user", "content": "Weather in Oslo?"}] + 3 * [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "rain"}]
+        tool = {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"const": "Oslo"}}, "required": ["city"]}}
+        body = {"messages": asked, "temperature": 0, "max_tokens": 64, "tools": [{"type": "function", "function": tool}], "tool_choice": "required",
+                "parallel_tool_calls": False, "evenkeel": wishes()}
+        reply = s.chat(body)
+        check("the call once more", payload(found(reply)[0])["reply"]["finish"] == "loop", payload(found(reply)[0])["reply"])
+        expects("a call once more", 0, {"end": "ok", "rows": "ok"}, verify(reply, "--prompt", write("p", body)))
+        expects("without the calls before it", 0, {"end": "unchecked", "rows": "ok"}, verify(reply))
+        fewer = {**body, "messages": [*asked[:5], {"role": "user", "content": "Once more."}]}
+        other = found(s.chat(fewer))[0]
+        expects("said of a call that is new", 1, {"end": "wrong"}, verify(changed(other, lambda p: p["reply"].update(finish="loop")), "--prompt", write("p", fewer)))
+        body = {"messages": [{"role": "user", "content": "Not cached. " * 40}], "max_tokens": 4, "cache_hit_threshold": 0.9, "evenkeel": wishes()}
+        status, head, reply = s.call("POST", "/v1/chat/completions", body)
+        check("what is not computed has none", status == 200 and reply["choices"][0]["finish_reason"] == "cache_threshold" and not found(reply) and
+              "x-evenkeel-receipt" not in head, (status, head, reply))
+        receipts, events = streamed(s, "/v1/chat/completions", body)
+        check("nor a stream of it", not receipts and events[-1]["choices"][0]["finish_reason"] == "cache_threshold", events)
+
+
 def a_forged_stored_reply_gets_no_receipt():
     """A record with a sum that fits and another token: its rows are computed for the receipt, and so it is found."""
     folder = os.path.join(DIR.name, "stored")
@@ -660,7 +695,7 @@ with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cac
         run(test, s)
 for test in (a_stream_keeps_the_key_that_it_began_with, owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
              another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
-             drafts_and_a_continued_stream_change_nothing, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
+             drafts_and_a_continued_stream_change_nothing, a_reply_that_loops_has_one, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
     run(test)
 if os.environ.get("TIER") != "check":  # ten seconds
     run(a_device_s_receipt_is_verified_on_a_cpu)

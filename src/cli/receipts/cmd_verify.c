@@ -207,16 +207,17 @@ typedef struct verifying {
 } verifying;
 
 /* Receipt i is that of choice i. */
-static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, int i, ek_turn_prompt *prompt)
+static void check_rows(verifying *v, ek_report *out, const ek_receipt *r, int i, ek_asked *asked)
 {
     const ek_opening *o = &r->opening;
+    ek_turn_prompt *prompt = &asked->prompt;
     int from, to;
     if (!ek_verify_model(out, r, &v->m)) return;
     if (!r->has_opening || !o->prompt || !o->reply) {
         ek_report_add(out, EK_VERIFIED_CANNOT, "rows", "the receipt does not open the tokens");
         return;
     }
-    ek_verify_reply(out, r, &v->m, v->file, i, v->n);
+    ek_verify_reply(out, r, &v->m, asked, v->file, i, v->n);
     if (read_span(&from, &to, v->cli, (int)o->n_reply)) {
         ek_report_add(out, EK_VERIFIED_CANNOT, "rows", "%s", ek_err_text());
         return;
@@ -250,7 +251,7 @@ static void check_log(verifying *v, ek_report *out, const ek_receipt *r)
 
 static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
 {
-    ek_turn_prompt prompt = {0};
+    ek_asked asked = {0};
     bool good = true;
     ek_report_add(out, EK_VERIFIED_OK, "form", "one reading, version %d, at %s", EK_STATEMENT_VERSION,
                   r->statement.time);
@@ -264,9 +265,9 @@ static void check_all(verifying *v, ek_report *out, const ek_receipt *r, int i)
     }
     if (v->cli->has.prompt__verify && good)
         ek_verify_prompt(out, r, v->opened ? &v->m.chat : NULL, v->opened ? ek_model_config(v->m.model) : NULL,
-                         ek_buf_text(&v->prompt), v->prompt.len, &prompt);
-    if (v->opened && ek_report_status(out) != 1) check_rows(v, out, r, i, &prompt);
-    ek_turn_prompt_fini(&prompt);
+                         ek_buf_text(&v->prompt), v->prompt.len, &asked);
+    if (v->opened && ek_report_status(out) != 1) check_rows(v, out, r, i, &asked);
+    ek_asked_fini(&asked);
 }
 
 static ek_err read_all(verifying *v)

@@ -2,6 +2,7 @@
 #ifndef EK_CLI_RECEIPTS_VERIFY_H
 #define EK_CLI_RECEIPTS_VERIFY_H
 
+#include "chat/loops.h"
 #include "cli/frame/cli.h"
 #include "cli/frame/open.h"
 #include "receipts/receipt.h"
@@ -39,13 +40,23 @@ ek_err ek_verify_open(ek_opened *m, const ek_cli *cli, const ek_receipt *r);
 /* Model, tokenizer and arithmetic. False: rows cannot be compared. */
 bool ek_verify_model(ek_report *out, const ek_receipt *r, ek_opened *m);
 
-/* The client's own prompt, n bytes: a request body of any API, a list of token ids, or the text of one. *found gets
- * the prompt that has the receipt's commitment, for ek_turn_prompt_fini; false: none. chat NULL: without a model. */
-bool ek_verify_prompt(ek_report *out, const ek_receipt *r, const ek_chat_model *chat, const ek_config *config,
-                      const char *text, size_t n, ek_turn_prompt *found);
+/* What the client asked. */
+typedef struct ek_asked {
+    ek_turn_prompt prompt;
+    ek_past_calls past; /* calls of the conversation, */
+    bool knows_past;    /* where it was read from a body */
+} ek_asked;
 
-/* Text, end and seed, from the opening's tokens. reply: the body that has n receipts; this one is of its choice i. */
-void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const json_t *reply, int i, int n);
+/* The client's own prompt, n bytes: a request body of any API, a list of token ids, or the text of one. *found gets
+ * the prompt that has the receipt's commitment, for ek_asked_fini; false: none. chat NULL: without a model. */
+bool ek_verify_prompt(ek_report *out, const ek_receipt *r, const ek_chat_model *chat, const ek_config *config,
+                      const char *text, size_t n, ek_asked *found);
+void ek_asked_fini(ek_asked *a);
+
+/* Text, end and seed, from the opening's tokens. reply: the body that has n receipts; this one is of its choice i. A
+ * reply that made a call once more has its end unchecked where the calls before it are not known. */
+void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const ek_asked *asked,
+                     const json_t *reply, int i, int n);
 
 /* Computes rows [from, to) of the reply in one pass of chunks: each has its root, its mask and its draw compared.
  * parts: of the prompt, or none. */

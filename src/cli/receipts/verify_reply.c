@@ -87,7 +87,7 @@ static const ek_dialect *dialect_of(const char *path)
 
 /* As the receipt's API reads the body; true when that gives the receipt's tokens. *read: whether the API takes it. */
 static bool by_dialect(ek_report *out, bool options, const ek_receipt *r, const ek_chat_model *chat,
-                       const ek_config *config, const char *text, size_t n, ek_turn_prompt *found, bool *read)
+                       const ek_config *config, const char *text, size_t n, ek_asked *found, bool *read)
 {
     const ek_dialect *d = dialect_of(r->statement.api);
     ek_api_limits l = {.defaults = ek_sampling_greedy(),
@@ -108,7 +108,9 @@ static bool by_dialect(ek_report *out, bool options, const ek_receipt *r, const 
     for (int i = 0; !err && !same && i <= req.n_more; i++) {
         ek_turn_prompt *p = i ? &req.more[i - 1] : &prompt;
         same = is_it(r, p);
-        if (same) *found = *p, *p = (ek_turn_prompt){0};
+        if (!same) continue;
+        *found = (ek_asked){.prompt = *p, .past = req.past_calls, .knows_past = true};
+        *p = (ek_turn_prompt){0}, req.past_calls = (ek_past_calls){0};
     }
     if (same && options) check_options(out, other_option(r, &req));
     ek_turn_prompt_fini(&prompt);
@@ -117,19 +119,19 @@ static bool by_dialect(ek_report *out, bool options, const ek_receipt *r, const 
 }
 
 bool ek_verify_prompt(ek_report *out, const ek_receipt *r, const ek_chat_model *chat, const ek_config *config,
-                      const char *text, size_t n, ek_turn_prompt *found)
+                      const char *text, size_t n, ek_asked *found)
 {
     json_t *v = NULL;
     bool same = false, read = false;
-    *found = (ek_turn_prompt){0};
+    *found = (ek_asked){0};
     if (!r->has_opening) {
         ek_report_add(out, EK_VERIFIED_CANNOT, "your prompt", "the receipt has no opening, and so no salt");
         return false;
     }
     const ek_err err = ek_json_read(&v, text, n, 0);
     if (!err && json_is_array(v)) {
-        read = is_ids(found, v);
-        same = read && is_it(r, found);
+        read = is_ids(&found->prompt, v);
+        same = read && is_it(r, &found->prompt);
     } else if (!chat) {
         ek_report_add(out, EK_VERIFIED_CANNOT, "your prompt",
                       "a body or a text needs --model, whose tokens it becomes");
@@ -159,8 +161,14 @@ bool ek_verify_prompt(ek_report *out, const ek_receipt *r, const ek_chat_model *
     else
         ek_report_add(out, EK_VERIFIED_CANNOT, "your prompt", "%.40s does not take it: %.150s", r->statement.api,
                       ek_err_text());
-    if (!same) ek_turn_prompt_fini(found);
+    if (!same) ek_asked_fini(found);
     return same;
+}
+
+void ek_asked_fini(ek_asked *a)
+{
+    ek_turn_prompt_fini(&a->prompt);
+    ek_past_calls_fini(&a->past);
 }
 
 /* --- the reply --- */
@@ -172,6 +180,7 @@ static const char *name_of(ek_turn_end end)
            : end == EK_END_STOP_STRING ? "stop_string"
            : end == EK_END_MAX_TOKENS  ? "length"
            : end == EK_END_CONTEXT     ? "context"
+           : end == EK_END_LOOP        ? "loop"
                                        : "none";
 }
 
@@ -188,7 +197,7 @@ static void ignore(void *arg, const ek_reply_event *e)
 }
 
 /* Feeds the tokens to a turn as the engine would; NULL where the stop strings are none. */
-static ek_turn *read_tokens(const ek_receipt *r, const ek_opened *m, int *used)
+static ek_turn *read_tokens(const ek_receipt *r, const ek_opened *m, const ek_past_calls *past, int *used)
 {
     const ek_statement *s = &r->statement;
     const ek_opening *o = &r->opening;
@@ -201,6 +210,8 @@ static ek_turn *read_tokens(const ek_receipt *r, const ek_opened *m, int *used)
                          .show_special = s->ends.special,
                          .ignore_eos = s->ends.ignore_eos,
                          .max_tokens = s->ends.max_tokens,
+                         .past_calls = past,
+                         .stop_loops = !strcmp(s->reply.finish, "loop"),
                          .sampling = ek_sampling_greedy()};
     for (size_t i = 0; i < o->n_stop && i < EK_STOP_MAX; i++) {
         opts.stop[i] = o->stop[i];
@@ -219,10 +230,18 @@ static ek_turn *read_tokens(const ek_receipt *r, const ek_opened *m, int *used)
     return t;
 }
 
-static void check_end(ek_report *out, const ek_receipt *r, const ek_turn_result *result, int used)
+static void check_end(ek_report *out, const ek_receipt *r, const ek_asked *asked, const ek_turn_result *result,
+                      int used)
 {
     const ek_statement *s = &r->statement;
     const char *end = s->ends.max_tokens == 0 ? "length" : name_of(result->end);
+    const bool calls = result->answer.n_calls > 0 && !result->answer.open &&
+                       (result->end == EK_END_NONE || result->end == EK_END_CALLS);
+    if (used == s->reply.n && !strcmp(s->reply.finish, "loop") && calls && !asked->knows_past) {
+        ek_report_add(out, EK_VERIFIED_UNCHECKED, "end",
+                      "the reply ends with a call that was made before: the calls before it come with --prompt");
+        return;
+    }
     if (used == s->reply.n && !strcmp(end, s->reply.finish))
         ek_report_add(out, EK_VERIFIED_OK, "end", "the reply ends where it has to: %s", end);
     else if (used < s->reply.n)
@@ -329,17 +348,18 @@ static void check_seed(ek_report *out, const ek_receipt *r)
                        : "it does not follow from the nonce and the prompt");
 }
 
-void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const json_t *reply, int i, int n)
+void ek_verify_reply(ek_report *out, const ek_receipt *r, const ek_opened *m, const ek_asked *asked,
+                     const json_t *reply, int i, int n)
 {
     int used = 0;
     check_text(out, r, m);
     check_seed(out, r);
-    ek_turn *t = read_tokens(r, m, &used);
+    ek_turn *t = read_tokens(r, m, &asked->past, &used);
     if (!t) {
         ek_report_add(out, EK_VERIFIED_CANNOT, "end", "%s", ek_err_text());
         return;
     }
-    check_end(out, r, ek_turn_result_of(t), used);
+    check_end(out, r, asked, ek_turn_result_of(t), used);
     check_body(out, reply, i, n, ek_turn_result_of(t));
     ek_turn_close(t);
 }
