@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -112,7 +111,7 @@ static void make_id(chat *c)
 {
     uint8_t bytes[12] = {0};
     char *at = c->id + snprintf(c->id, sizeof c->id, "%s", ek_dialect_openai_chat.id_prefix);
-    if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) memcpy(bytes, &c->base.id, sizeof c->base.id);
+    (void)ek_random(bytes, sizeof bytes);
     for (size_t i = 0; i < sizeof bytes; i++) at += snprintf(at, 3, "%02x", bytes[i]);
 }
 
@@ -125,7 +124,7 @@ static void set_up(chat *c)
     evenkeel *e = c->base.engine;
     if (!r->has_seed && !resumed) {
         uint64_t seed;
-        if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = ek_mix64((uint64_t)ek_unix_time() ^ c->base.id);
+        (void)ek_random(&seed, sizeof seed);
         r->turn.sampling.seed = seed >> 11; /* exact as a double */
     }
     if (resumed) snprintf(c->id, sizeof c->id, "%s", resume->id);

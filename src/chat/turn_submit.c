@@ -170,7 +170,7 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
     t->live = t->outcome != EK_REPLY_HIT; /* before the first news can come */
     if (t->live) begin_behind_stored(t);
     if (t->checks) ek_turn_keep_prompt(t, prompt);
-    const bool again_here = t->shared_once; /* it takes over: its record has begun */
+    const bool takes_over = t->shared_once; /* its record has begun */
     const bool shares = ek_turn_share(t, prompt);
     ek_mask mask = ek_bounds_mask(&t->bounds);
     ek_request_opts r = {
@@ -202,8 +202,8 @@ ek_err ek_turn_submit(ek_turn *t, ek_engine *e, const ek_turn_prompt *prompt, ek
         .reading = &t->reading,
         .on_cache = ek_log_wants(EK_LOG_CACHE) ? on_cache : NULL,
     };
-    if (!again_here) ek_record_begin(&t->record, &r);
-    if (!again_here && r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
+    if (!takes_over) ek_record_begin(&t->record, &r);
+    if (!takes_over && r.mask && (!t->opts.grammar || t->opts.form || t->opts.same_form))
         ek_record_bounds(&t->record, t->opts.form, t->opts.same_form, t->thinking, t->bounds.thought.max);
     ek_err err = t->live && !shares ? ek_engine_submit(e, &r, &t->id) : ek_sampling_check(&s, t->n_vocab);
     if (err) {

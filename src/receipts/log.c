@@ -274,24 +274,30 @@ static void put_hashes(ek_buf *out, const char *name, const ek_hash *h, int n)
     ek_buf_char(out, ']');
 }
 
-static ek_err put_checkpoint(ek_buf *out, const ek_receipt_log *l, size_t size, const ek_hash *root,
-                             const ek_signing_key *key)
+static void put_checkpoint(ek_buf *out, const ek_buf *checkpoint)
 {
-    ek_buf note = {0};
-    const ek_err err = ek_checkpoint_write(&note, l->origin, size, root, key);
     ek_buf_str(out, ",\"checkpoint\":");
-    ek_json_quote(out, ek_buf_text(&note), note.len);
-    ek_buf_fini(&note);
-    return err;
+    ek_json_quote(out, ek_buf_text(checkpoint), checkpoint->len);
 }
 
-ek_err ek_receipt_log_prove(ek_buf *out, ek_receipt_log *l, size_t index, size_t size, const ek_signing_key *key)
+ek_err ek_receipt_log_checkpoint(ek_buf *out, ek_receipt_log *l, size_t *size, const ek_signing_key *key)
+{
+    ek_hash root;
+    pthread_mutex_lock(&l->lock);
+    const size_t all = l->tree.n;
+    if (*size == 0) *size = all;
+    if (*size <= all) root = ek_tree_first(&l->tree, *size);
+    pthread_mutex_unlock(&l->lock);
+    if (*size > all) return ek_fail(EK_EINVAL, "there are no first %zu entries: the log has %zu", *size, all);
+    return ek_checkpoint_write(out, l->origin, *size, &root, key);
+}
+
+ek_err ek_receipt_log_prove(ek_buf *out, ek_receipt_log *l, size_t index, size_t size, const ek_buf *checkpoint)
 {
     ek_hash path[EK_PATH_MAX], root;
     char hex[65];
     pthread_mutex_lock(&l->lock);
     const size_t all = l->tree.n;
-    if (size == 0) size = all;
     const bool there = size <= all && index < size;
     const int n = there ? ek_tree_path(path, &l->tree, size, index) : 0;
     if (there) root = ek_tree_first(&l->tree, size);
@@ -300,21 +306,25 @@ ek_err ek_receipt_log_prove(ek_buf *out, ek_receipt_log *l, size_t index, size_t
     ek_hash_text(hex, &root);
     ek_buf_fmt(out, "\"size\":%zu,\"root\":\"%s\"", size, hex);
     put_hashes(out, "path", path, n);
-    return put_checkpoint(out, l, size, &root, key);
+    put_checkpoint(out, checkpoint);
+    return EK_OK;
 }
 
 ek_err ek_receipt_log_extends(ek_buf *out, ek_receipt_log *l, size_t from, size_t to, const ek_signing_key *key)
 {
-    ek_hash proof[EK_PATH_MAX], root;
+    ek_hash proof[EK_PATH_MAX];
+    ek_buf checkpoint = {0};
     pthread_mutex_lock(&l->lock);
     const size_t all = l->tree.n;
     if (to == 0) to = all;
     const bool there = to <= all && from <= to;
     const int n = there ? ek_tree_consistency(proof, &l->tree, to, from) : 0;
-    if (there) root = ek_tree_first(&l->tree, to);
     pthread_mutex_unlock(&l->lock);
     if (!there) return ek_fail(EK_EINVAL, "from %zu to %zu: the log has %zu entries", from, to, all);
+    const ek_err err = ek_receipt_log_checkpoint(&checkpoint, l, &to, key);
     ek_buf_fmt(out, "\"from\":%zu,\"to\":%zu", from, to);
     put_hashes(out, "proof", proof, n);
-    return put_checkpoint(out, l, to, &root, key);
+    put_checkpoint(out, &checkpoint);
+    ek_buf_fini(&checkpoint);
+    return err;
 }

@@ -30,10 +30,13 @@ ek_err ek_receipt_log_ready(ek_receipt_log *l); /* EIO: no room for a line, or t
 ek_err ek_receipt_log_add(ek_receipt_log *l, const ek_hash *entry, const char *rotation, size_t *index);
 /* Appends the root over what there is, synced, unless nothing came since the last one; *size and *root say which. */
 ek_err ek_receipt_log_mark(ek_receipt_log *l, int64_t time, size_t *size, ek_hash *root);
-/* Appends JSON members, without braces: size, root and path of an entry in the first `size` (0: all), with a checkpoint
- * signed by key. EINVAL for an index or a size that is not there. */
-ek_err ek_receipt_log_prove(ek_buf *out, ek_receipt_log *l, size_t index, size_t size, const ek_signing_key *key);
-/* The same for the first `from` entries among the first `to` (0: all): from, to, proof, checkpoint. */
+/* Appends the checkpoint of the first *size entries, signed by key. 0: all, whose number *size becomes. EINVAL for a
+ * size that is not there. */
+ek_err ek_receipt_log_checkpoint(ek_buf *out, ek_receipt_log *l, size_t *size, const ek_signing_key *key);
+/* Appends JSON members, without braces: size, root and path of an entry in the first `size`, and their checkpoint.
+ * EINVAL for an index or a size that is not there. */
+ek_err ek_receipt_log_prove(ek_buf *out, ek_receipt_log *l, size_t index, size_t size, const ek_buf *checkpoint);
+/* The same for the first `from` entries among the first `to` (0: all), signed by key: from, to, proof, checkpoint. */
 ek_err ek_receipt_log_extends(ek_buf *out, ek_receipt_log *l, size_t from, size_t to, const ek_signing_key *key);
 
 /* A checkpoint: origin, size and root in base64, a line each, and a signature as of signed notes (C2SP). */

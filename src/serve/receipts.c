@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/rng.h"
 #include "serve/receipts_state.h"
 
 static const char *finish_of(const ek_turn_result *r)
@@ -102,7 +102,7 @@ static ek_err write_one(const ek_server *server, ek_buf *out, const ek_receipt_o
                     .n_parts = (size_t)prompt->n_parts,
                     .row = (ek_hash *)(void *)r->roots.data};
     if (!finish) return ek_fail(EK_EINTERNAL, "a reply that failed has no receipt");
-    if (getrandom(&o.secret, sizeof o.secret, 0) != sizeof o.secret)
+    if (!ek_random(&o.secret, sizeof o.secret))
         return ek_fail(EK_EIO, "the system has no random numbers for a receipt");
     memcpy(s.weights, k->weights, sizeof s.weights);
     memcpy(s.tokenizer, k->tokenizer, sizeof s.tokenizer);

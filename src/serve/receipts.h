@@ -38,8 +38,8 @@ ek_err ek_receipts_write(const ek_server *s, ek_buf *out, const ek_receipt_of *o
 
 /* Keeps a text to be read by the owner as GET /v1/receipts/ID; taken over. Event thread, as the next. */
 void ek_receipts_keep(ek_server *s, uint64_t owner, const char *id, ek_buf *text);
-void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id); /* ID; keys: the public
-                                                                            keys as a JWK set; or log/consistency */
-uint64_t ek_receipts_count(const ek_server *s);                     /* made so far */
+uint64_t ek_receipts_count(const ek_server *s); /* made so far */
+/* ID; keys: the public keys as a JWK set; or log/consistency. In receipts_read.c. */
+void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id);
 
 #endif

@@ -1,4 +1,4 @@
-/* A server's keys, and the receipts that can be read once more. Event thread. */
+/* A server's keys, its log, and which receipts it keeps. Event thread. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,6 @@
 #include "base/hash/hash.h"
 #include "base/log.h"
 #include "serve/receipts_state.h"
-#include "serve/routes.h"
 
 enum { MAX_KEPT = 4096, MAX_BYTES = 64 << 20, HOUR = 3600 };
 
@@ -48,6 +47,13 @@ static void drop_oldest(ek_receipts *k)
     else k->newest = NULL;
     k->n_kept--;
     k->kept_bytes -= r->text.len;
+    ek_kept_receipt_release(r);
+}
+
+void ek_kept_receipt_release(void *receipt)
+{
+    ek_kept_receipt *r = receipt;
+    if (--r->n_refs > 0) return;
     ek_buf_fini(&r->text);
     free(r->id);
     free(r);
@@ -206,7 +212,7 @@ void ek_receipts_keep(ek_server *s, uint64_t owner, const char *id, ek_buf *text
         return;
     }
     ek_kept_receipt *r = ek_alloc(sizeof *r);
-    *r = (ek_kept_receipt){.next = k->newest, .owner = owner, .id = ek_strdup(id), .text = *text};
+    *r = (ek_kept_receipt){.next = k->newest, .n_refs = 1, .owner = owner, .id = ek_strdup(id), .text = *text};
     *text = (ek_buf){0};
     if (r->next) r->next->newer = r;
     else k->oldest = r;
@@ -214,105 +220,4 @@ void ek_receipts_keep(ek_server *s, uint64_t owner, const char *id, ek_buf *text
     k->n_kept++;
     k->kept_bytes += r->text.len;
     while (k->n_kept > MAX_KEPT || k->kept_bytes > MAX_BYTES) drop_oldest(k);
-}
-
-/* --- reading --- */
-
-static void put_url_base64(ek_buf *out, const void *bytes, size_t n)
-{
-    ek_buf b = {0};
-    ek_base64_encode(&b, bytes, n);
-    for (size_t i = 0; i < b.len && b.data[i] != '='; i++)
-        ek_buf_char(out, b.data[i] == '+' ? '-' : b.data[i] == '/' ? '_' : b.data[i]);
-    ek_buf_fini(&b);
-}
-
-static void put_keys(ek_buf *out, const ek_receipts *k)
-{
-    ek_buf_str(out, "{\"keys\":[");
-    for (const ek_server_key *key = k->keys; key; key = key->older) {
-        const ek_public_key *half = ek_signing_key_public(key->key);
-        ek_buf_fmt(out,
-                   "%s{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"use\":\"sig\",\"alg\":\"EdDSA\",\"kid\":\"%s\",\"x\":\"",
-                   key == k->keys ? "" : ",", half->id);
-        put_url_base64(out, half->a, sizeof half->a);
-        ek_buf_fmt(out, "\",\"nbf\":%lld", (long long)key->from);
-        if (key->until) ek_buf_fmt(out, ",\"exp\":%lld", (long long)key->until);
-        ek_buf_char(out, '}');
-    }
-    ek_buf_str(out, "]}");
-}
-
-/* A number of the query; 0 where there is none. */
-static bool number_of(ek_exchange *x, const char *name, size_t *out)
-{
-    char text[24], *end;
-    *out = 0;
-    if (!ek_exchange_query(x, name, text, sizeof text)) return true;
-    if (text[0] < '0' || text[0] > '9') return false;
-    *out = (size_t)strtoull(text, &end, 10);
-    return !*end && strlen(text) < 16;
-}
-
-/* Copies a text of receipts; each gets its path into the log behind its place there. What a client writes stands in
- * texts, where a quote is escaped: no other place looks like that. */
-static ek_err put_proven(ek_buf *out, const ek_receipts *k, const char *text, size_t size)
-{
-    ek_buf mark = {0};
-    ek_err err = EK_OK;
-    ek_buf_fmt(&mark, ",\"log\":{\"origin\":\"%s\",\"index\":", ek_receipt_log_origin(k->log));
-    for (const char *at; !err && (at = strstr(text, ek_buf_text(&mark))) != NULL;) {
-        char *end;
-        const size_t index = (size_t)strtoull(at + mark.len, &end, 10);
-        ek_buf_add(out, text, (size_t)(end - text));
-        ek_buf_char(out, ',');
-        err = ek_receipt_log_prove(out, k->log, index, size, k->keys->key);
-        text = end;
-    }
-    ek_buf_str(out, text);
-    ek_buf_fini(&mark);
-    return err;
-}
-
-static ek_err put_log(ek_buf *out, const ek_receipts *k, ek_exchange *x, const char *what)
-{
-    size_t from, to;
-    if (!k->log) return ek_fail(EK_ENOTFOUND, "this server keeps no log of receipts (--receipts-log)");
-    if (!number_of(x, "from", &from) || !number_of(x, "to", &to))
-        return ek_fail(EK_EINVAL, "from and to: numbers of entries are needed");
-    if (strcmp(what, "log/consistency")) return ek_fail(EK_ENOTFOUND, "there is no receipt %.80s here", what);
-    ek_buf_char(out, '{');
-    EK_TRY(ek_receipt_log_extends(out, k->log, from, to, k->keys->key));
-    ek_buf_char(out, '}');
-    return EK_OK;
-}
-
-static ek_err put_kept(ek_buf *out, const ek_server *s, ek_exchange *x, const char *id)
-{
-    const ek_receipts *k = s->receipts;
-    const uint64_t owner = ek_route_owner(s, x);
-    const ek_kept_receipt *r = k->newest;
-    size_t size;
-    while (r && (r->owner != owner || strcmp(r->id, id))) r = r->next;
-    if (!r) return ek_fail(EK_ENOTFOUND, "there is no receipt %.80s here", id);
-    if (!number_of(x, "size", &size)) return ek_fail(EK_EINVAL, "size: a number of entries is needed");
-    if (k->log) return put_proven(out, k, ek_buf_text(&r->text), size);
-    ek_buf_add(out, r->text.data, r->text.len);
-    return EK_OK;
-}
-
-void ek_receipts_get(ek_server *s, ek_exchange *x, const char *id)
-{
-    const ek_receipts *k = s->receipts;
-    ek_buf text = {0};
-    ek_err err = EK_OK;
-    if (!k) {
-        ek_route_missing(s, x, "this server signs no receipts (--receipts)");
-        return;
-    }
-    if (!strcmp(id, "keys")) put_keys(&text, k);
-    else err = strncmp(id, "log/", 4) ? put_kept(&text, s, x, id) : put_log(&text, k, x, id);
-    if (err) ek_reply_failure(x, ek_route_form(s, x), err, err == EK_ENOTFOUND ? "id" : NULL, NULL);
-    else ek_reply_json(x, 200, &text);
-    ek_buf_fini(&text);
 }

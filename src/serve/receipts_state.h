@@ -8,10 +8,13 @@
 /* Texts that can be read once more, the newest first. */
 typedef struct ek_kept_receipt {
     struct ek_kept_receipt *next, *newer; /* the older one; and back */
+    int n_refs;                           /* the list's, and those who send it */
     uint64_t owner;
     char *id;
     ek_buf text;
 } ek_kept_receipt;
+
+void ek_kept_receipt_release(void *receipt);
 
 /* A key of this process; what it signed can be checked as long as the process runs. */
 typedef struct ek_server_key {

@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/hash/rng.h"
 #include "base/log.h"
 #include "media/locked/helper.h"
 #include "serve/store/response_store.h"
@@ -178,8 +178,7 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     int n_ids = ek_tokenizer_size(s->chat->tokenizer), n_vocab = s->config->vocab_size;
     if (n_ids > n_vocab)
         return ek_fail(EK_EFORMAT, "%s: the tokenizer has %d ids, the model %d", opts->model_dir, n_ids, n_vocab);
-    if (getrandom(&s->nonce, sizeof s->nonce, 0) != sizeof s->nonce)
-        return ek_fail(EK_EIO, "no random number: %s", strerror(errno));
+    if (!ek_random(&s->nonce, sizeof s->nonce)) return ek_fail(EK_EIO, "the system has no random numbers");
     EK_TRY(ek_keys_open(&s->keys, opts->api_keys, opts->api_key_file));
     if (ek_keys_count(s->keys) == 0 && !is_loopback(opts->http.host))
         ek_log(EK_LOG_WARN, "listening on %s without an API key: everybody who reaches this address can use it",

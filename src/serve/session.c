@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -12,7 +13,19 @@
 
 enum { HEARTBEAT_SECONDS = 10 };
 
-void ek_session_end_request(ek_session *s)
+/* What is left of it says nothing of a request. */
+static void forget_request(ek_session *s)
+{
+    s->choices = NULL, s->results = NULL;
+    s->held = s->promised = s->grown = 0;
+    s->n_opened = s->n_submitted = s->next_stored = 0;
+    s->outcome = EK_REPLY_UNASKED;
+    s->first_token = 0;
+    s->read = -1;
+}
+
+/* Frees what a session has of a request whose turns have ended. Any thread. */
+static void end_request(ek_session *s)
 {
     ek_turn **turns = ek_alloc((size_t)s->n_opened * sizeof(ek_turn *));
     for (int i = 0; i < s->n_opened; i++) turns[i] = s->choices[i].turn;
@@ -27,22 +40,12 @@ void ek_session_end_request(ek_session *s)
     ek_stored_fini(&s->stored);
     ek_api_request_fini(&s->req);
     ek_request_memory_give(&s->server->memory, s->held);
-    s->choices = NULL, s->results = NULL;
-    s->held = s->promised = s->grown = 0;
-    s->n_opened = s->n_submitted = s->next_stored = 0;
-    s->outcome = EK_REPLY_UNASKED;
-    s->first_token = 0;
-    s->read = -1;
+    forget_request(s);
 }
 
-static void free_parts(ek_job *j)
+static void run_end(ek_job *j)
 {
-    ek_session *s = (ek_session *)(void *)((char *)j - offsetof(ek_session, freeing));
-    ek_session_end_request(s);
-    ek_body_fini(&s->body);
-    ek_buf_fini(&s->out);
-    free(s->later);
-    ek_request_memory_give(&s->server->memory, s->counted);
+    end_request((ek_session *)(void *)((char *)j - offsetof(ek_session, freeing)));
 }
 
 static void freed(ek_job *j)
@@ -50,10 +53,52 @@ static void freed(ek_job *j)
     free((char *)j - offsetof(ek_session, freeing));
 }
 
+enum { LARGE = 1 << 20 };
+
+void ek_session_leave_request(ek_session *s)
+{
+    ek_session *old = ek_alloc(sizeof *old);
+    *old = (ek_session){.server = s->server,
+                        .dialect = s->dialect,
+                        .req = s->req,
+                        .held = s->held,
+                        .wishes = s->wishes,
+                        .marks = s->marks,
+                        .receipt = s->receipt,
+                        .choices = s->choices,
+                        .results = s->results,
+                        .n_opened = s->n_opened,
+                        .prompt = s->prompt,
+                        .stored = s->stored};
+    memcpy(old->id, s->id, sizeof old->id);
+    s->req = (ek_api_request){0};
+    s->marks = (ek_resume_marks){0};
+    s->receipt = (ek_buf){0};
+    s->prompt = (ek_turn_prompt){0};
+    s->stored = (ek_stored){0};
+    forget_request(s);
+    old->freeing = (ek_job){.run = run_end, .done = freed};
+    if (old->held >= LARGE) {
+        ek_workers_add_always(s->server->workers, &old->freeing);
+        return;
+    }
+    run_end(&old->freeing);
+    freed(&old->freeing);
+}
+
+static void free_parts(ek_job *j)
+{
+    ek_session *s = (ek_session *)(void *)((char *)j - offsetof(ek_session, freeing));
+    end_request(s);
+    ek_body_fini(&s->body);
+    ek_buf_fini(&s->out);
+    free(s->later);
+    ek_request_memory_give(&s->server->memory, s->counted);
+}
+
 /* What holds much is freed by a worker: many replies with log-probabilities, large trees of tools. */
 void ek_session_free(ek_session *s)
 {
-    enum { LARGE = 1 << 20 };
     *s->link = s->next;
     if (s->next) s->next->link = s->link;
     if (s->more) event_free(s->more);

@@ -1,7 +1,6 @@
 /* A session's beginning: from the body that was read to the turns that the engine has. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
 #include "base/log.h"
@@ -250,7 +249,7 @@ static void on_prepared(void *user, ek_prepared *p)
         answer(s, p);
         ek_prepare_release(s->server, &p->req, p->held);
     } else {
-        if (again) ek_session_end_request(s);
+        if (again) ek_session_leave_request(s);
         set_up(s, p);
         s->body = p->body;
         p->body = (ek_body){0};
@@ -330,7 +329,7 @@ void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uin
     ek_session *s = ek_alloc(sizeof *s);
     uint64_t number = ek_exchange_number(x), secret;
     /* Who knows the id of a stored response can read it: ids do not follow from each other. */
-    if (getrandom(&secret, sizeof secret, 0) != sizeof secret) secret = ek_mix64(server->nonce ^ number);
+    (void)ek_random(&secret, sizeof secret);
     s->server = server;
     s->x = x;
     s->dialect = d;

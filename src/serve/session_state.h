@@ -90,8 +90,8 @@ void ek_session_on_drained(void *user);
 void ek_session_read_again(ek_session *s);
 
 /* In session.c. */
-/* Frees what a session has of a request whose turns have ended; another one may follow. */
-void ek_session_end_request(ek_session *s);
+/* A request whose turns have ended is freed, a large one by a worker; another one of the session follows. */
+void ek_session_leave_request(ek_session *s);
 /* The reply is out, or nobody wants it any more. */
 void ek_session_leave_client(ek_session *s, ek_outcome how);
 /* Ends a stream with an error. */

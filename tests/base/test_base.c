@@ -137,6 +137,19 @@ static void philox_known_answers(void **state)
     }
 }
 
+/* Every byte is written, and another time otherwise. */
+static void the_system_has_random_bytes(void **state)
+{
+    uint8_t sum[37] = {0}, bytes[2][37] = {{0}};
+    (void)state;
+    for (int i = 0; i < 16; i++) {
+        assert_true(ek_random(bytes[i % 2], sizeof bytes[0]));
+        for (size_t k = 0; k < sizeof sum; k++) sum[k] |= bytes[i % 2][k];
+        assert_memory_not_equal(bytes[0], bytes[1], sizeof bytes[0]);
+    }
+    for (size_t k = 0; k < sizeof sum; k++) assert_int_not_equal(sum[k], 0);
+}
+
 static void hashes_are_fixed(void **state)
 {
     (void)state;
@@ -312,6 +325,7 @@ int main(void)
         cmocka_unit_test(two_messages_have_their_own_hashes),
         cmocka_unit_test(buf_grows),
         cmocka_unit_test(philox_known_answers),
+        cmocka_unit_test(the_system_has_random_bytes),
         cmocka_unit_test(hashes_are_fixed),
         cmocka_unit_test(pool_runs_each_task_once),
         cmocka_unit_test(pool_wakes_sleepers),

@@ -599,6 +599,17 @@ def drafts_and_a_continued_stream_change_nothing():
     expects("a continued reply", 0, {"rows": "ok", "end": "ok"}, verify(others[0]))
 
 
+def a_long_one_is_proven_beside_the_event_loop():
+    log = os.path.join(DIR.name, "long.log")
+    with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY, "--receipts-log", log) as s:
+        head = s.call("POST", "/v1/chat/completions", {"messages": [{"role": "user", "content": "keel " * 1200}], "n": 64, "max_tokens": 1, "evenkeel": wishes()})[1]
+        before = s.metrics()["evenkeel_event_turn_seconds_max"]
+        receipts = [s.call("GET", "/v1/receipts/" + head["x-evenkeel-receipt"])[2] for _ in range(3)][2]
+        check("one checkpoint for all", len(receipts) == 64 and len({r["log"]["checkpoint"] for r in receipts}) == 1, receipts[0]["log"])
+        longest = s.metrics()["evenkeel_event_turn_seconds_max"]
+        check("no turn was long", longest <= max(before, 0.003), (before, longest))  # 7 ms for 64 signatures
+
+
 def a_reply_that_loops_has_one():
     with Server(PROGRAM, "--model", MODEL, "--threads", 1, "--receipts", KEY, "--stop-loops") as s:
         letter = s.call("POST", "/tokenize", {"prompt": "a", "add_special_tokens": False})[2]["tokens"][-1]
@@ -695,7 +706,7 @@ with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cac
         run(test, s)
 for test in (a_stream_keeps_the_key_that_it_began_with, owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
              another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
-             drafts_and_a_continued_stream_change_nothing, a_reply_that_loops_has_one, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
+             drafts_and_a_continued_stream_change_nothing, a_long_one_is_proven_beside_the_event_loop, a_reply_that_loops_has_one, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
     run(test)
 if os.environ.get("TIER") != "check":  # ten seconds
     run(a_device_s_receipt_is_verified_on_a_cpu)

@@ -270,10 +270,12 @@ static bool logged(const char *text, const char *kept, const ek_signing_key *by,
 /* As GET /v1/receipts/ID makes it. */
 static char *with_path(const char *text, ek_receipt_log *l, size_t index, size_t size)
 {
-    ek_buf out = {0};
+    ek_buf out = {0}, checkpoint = {0};
     ek_buf_add(&out, text, strlen(text) - 2);
     ek_buf_char(&out, ',');
-    assert_int_equal(ek_receipt_log_prove(&out, l, index, size, key), EK_OK);
+    assert_int_equal(ek_receipt_log_checkpoint(&checkpoint, l, &size, key), EK_OK);
+    assert_int_equal(ek_receipt_log_prove(&out, l, index, size, &checkpoint), EK_OK);
+    ek_buf_fini(&checkpoint);
     ek_buf_str(&out, "}}");
     return out.data;
 }
@@ -306,8 +308,10 @@ static void a_receipt_is_proven_before_a_checkpoint(void **state)
     assert_false(logged(before, kept.data, other_key, &size)); /* a checkpoint of somebody else */
     kept.data[strlen("test/1\n")]++;
     assert_false(logged(before, kept.data, key, &size)); /* that was changed */
-    assert_int_equal(ek_receipt_log_prove(&all, l, 12, 0, key), EK_EINVAL);
-    assert_int_equal(ek_receipt_log_prove(&all, l, 3, 13, key), EK_EINVAL);
+    assert_int_equal(ek_receipt_log_prove(&all, l, 12, 12, &kept), EK_EINVAL);
+    assert_int_equal(ek_receipt_log_prove(&all, l, 3, 13, &kept), EK_EINVAL);
+    size = 13;
+    assert_int_equal(ek_receipt_log_checkpoint(&all, l, &size, key), EK_EINVAL);
     assert_int_equal(ek_receipt_log_extends(&all, l, 5, 4, key), EK_EINVAL);
     assert_int_equal(ek_receipt_log_extends(&all, l, 3, 0, key), EK_OK);
     assert_non_null(strstr(all.data, "\"from\":3,\"to\":12,\"proof\":["));

@@ -74,6 +74,28 @@ static void edits_are_read(void **state)
     ek_api_request_fini(&r);
 }
 
+/* Every use of a tool looks for its name in them. */
+static void names_are_bounded(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"exclude_tools", "clear_tool_inputs"};
+    for (int i = 0; i < 4; i++) {
+        ek_buf body = {0};
+        ek_api_request r;
+        const int n = EK_EDIT_NAMES_MAX + i / 2;
+        ek_buf_fmt(&body,
+                   "{\"max_tokens\":5,\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"context_management\":{"
+                   "\"edits\":[{\"type\":\"clear_tool_uses_20250919\",\"%s\":[\"f\"",
+                   lists[i % 2]);
+        for (int k = 1; k < n; k++) ek_buf_str(&body, ",\"f\"");
+        ek_buf_str(&body, "]}]}}");
+        assert_int_equal(parse(&r, &ek_dialect_anthropic, body.data, NULL), i < 2 ? EK_OK : EK_EINVAL);
+        if (i >= 2) assert_non_null(strstr(ek_err_text(), "has 1025 names of tools, at most 1024 are allowed"));
+        ek_api_request_fini(&r);
+        ek_buf_fini(&body);
+    }
+}
+
 static void a_summary_stands_for_the_conversation(void **state)
 {
     (void)state;
@@ -178,7 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(edits_are_read),         cmocka_unit_test(a_summary_stands_for_the_conversation),
         cmocka_unit_test(replies_begin_with_it),  cmocka_unit_test(a_batch_is_not_compacted),
-        cmocka_unit_test(messages_are_exchanged),
+        cmocka_unit_test(messages_are_exchanged), cmocka_unit_test(names_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

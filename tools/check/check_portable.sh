@@ -30,8 +30,7 @@ rooms 'accept4|SOCK_CLOEXEC|SOCK_NONBLOCK|POLLRDHUP|MSG_NOSIGNAL' 'accept, fcntl
 rooms 'pipe2' 'pipe, fcntl' \
   'src/cli/run/editor.c src/helper/main.c src/media/locked/child.c src/media/locked/helper_says.c'
 rooms 'getrandom' 'getentropy' \
-  'src/capi/chat.c src/serve/openai/responses_conversation.c src/serve/receipts.c src/serve/server.c
-   src/serve/session_open.c src/serve/store/conversations.c src/serve/store/item_index.c'
+  'src/base/hash/rng.c'
 rooms 'cpu_set_t|sched_getaffinity|sched_setaffinity|CPU_SET|CPU_ISSET|CPU_COUNT' 'none: threads are not bound' \
   'src/base/machine/cpu.c src/base/machine/nodes.c src/base/machine/pool.c src/helper/one_processor.c'
 rooms 'getauxval|AT_HWCAP2?' 'sysctlbyname' \

@@ -1,6 +1,11 @@
 #include "base/hash/rng.h"
 
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/clock.h"
 
 void ek_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {
@@ -34,4 +39,17 @@ uint64_t ek_hash64(uint64_t seed, const void *data, uint64_t n)
     uint64_t tail = 0;
     memcpy(&tail, p, n);
     return ek_mix64(h ^ tail);
+}
+
+bool ek_random(void *out, size_t n)
+{
+    static atomic_uint_fast64_t calls;
+    uint8_t *bytes = out;
+    size_t got = 0;
+    for (ssize_t more; got < n && (more = getrandom(bytes + got, n - got, 0)) > 0;) got += (size_t)more;
+    if (got == n) return true;
+    uint64_t x = ek_mix64((uint64_t)(ek_now() * 1e9) ^ (uint64_t)getpid() << 40);
+    x = ek_mix64(x ^ (uint64_t)ek_unix_time()) ^ atomic_fetch_add(&calls, 1) << 20;
+    for (size_t i = got; i < n; i++) bytes[i] = (uint8_t)(ek_mix64(x + i) >> 32);
+    return false;
 }

@@ -46,6 +46,11 @@ static ek_err read_value(ek_api_request *r, const json_t *edit, const char *key,
 static ek_err read_names(ek_api_request *r, const json_t *v, const char *key, const json_t **out)
 {
     bool texts = json_is_array(v);
+    if (json_array_size(v) > EK_EDIT_NAMES_MAX) {
+        r->param = FIELD;
+        return ek_fail(EK_EINVAL, FIELD ": its %s has %zu names of tools, at most %d are allowed", key,
+                       json_array_size(v), EK_EDIT_NAMES_MAX);
+    }
     for (size_t i = 0; texts && i < json_array_size(v); i++) texts = ek_json_is_text(json_array_get(v, i));
     if (!texts) {
         r->param = FIELD;

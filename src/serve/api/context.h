@@ -19,7 +19,7 @@ typedef struct ek_edit {
     int64_t n_tokens;
 } ek_edit;
 
-enum { EK_EDITS_MAX = 8 };
+enum { EK_EDITS_MAX = 8, EK_EDIT_NAMES_MAX = 1024 }; /* of a request; of each list of one */
 
 /* ek_api_request.context. */
 typedef struct ek_context {

@@ -145,26 +145,11 @@ static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_requ
     return EK_OK;
 }
 
-/* Items that were added, before they are taken over: as a page that has them all. */
-static void put_added(ek_buf *out, const ek_new_items *items)
-{
-    static const char head[] = "{\"id\":";
-    const char *text = ek_buf_text(&items->text), *const names[] = {"],\"first_id\":", ",\"last_id\":"};
-    ek_buf_str(out, "{\"object\":\"list\",\"data\":[");
-    ek_buf_add(out, text, items->text.len);
-    for (int k = 0; k < 2; k++) {
-        ek_buf_str(out, names[k]);
-        const char *id = items->at.n ? text + items->at.at[k ? items->at.n - 1 : 0].item.from + sizeof head - 1 : NULL;
-        if (id) ek_buf_add(out, id, strcspn(id + 1, "\"") + 2);
-        else ek_buf_str(out, "null");
-    }
-    ek_buf_str(out, ",\"has_more\":false}");
-}
-
+/* The items are written as a page before they are taken over. */
 static ek_err add(ek_buf *out, ek_conversation_ask *a)
 {
     ek_buf list = {0};
-    put_added(&list, &a->items);
+    ek_items_put_page(&list, ek_buf_text(&a->items.text), &a->items.at, 0, a->items.at.n, 1, false);
     ek_err err = ek_conversation_append(a->store, a->owner, ek_buf_text(&a->id), &a->items);
     if (!err) ek_buf_add(out, ek_buf_text(&list), list.len);
     ek_buf_fini(&list);
@@ -205,7 +190,7 @@ static ek_err answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *
     return EK_OK;
 }
 
-/* What a conversation has, twice: its reply, and its new text while it changes. */
+/* What the conversation has, and what the body adds: in its items, and in the reply. */
 static size_t answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const ek_conversation_ask *a = ((const ek_responses *)r->own)->ask;

@@ -1,9 +1,7 @@
 /* Items as conversations keep them. */
 #include <stdio.h>
 #include <string.h>
-#include <sys/random.h>
 
-#include "base/clock.h"
 #include "base/hash/rng.h"
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
@@ -34,8 +32,7 @@ static void make_id(char out[MAX_ID], const char *type)
     uint64_t random[2];
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strcmp(type, prefixes[i][0])) prefix = prefixes[i][1];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        random[0] = ek_mix64((uint64_t)(ek_now() * 1e9)), random[1] = ek_mix64(random[0]);
+    (void)ek_random(random, sizeof random);
     snprintf(out, MAX_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
 }
 

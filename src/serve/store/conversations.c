@@ -2,10 +2,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/hash/rng.h"
 #include "serve/store/response_state.h"
 #include "text/json/json.h"
@@ -100,8 +98,7 @@ ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t crea
                               ek_new_items *items, char out[EK_CONVERSATION_ID])
 {
     uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        random[0] = ek_mix64((uint64_t)(ek_now() * 1e9)), random[1] = ek_mix64(random[0] ^ (uintptr_t)items);
+    (void)ek_random(random, sizeof random);
     snprintf(out, EK_CONVERSATION_ID, EK_CONVERSATIONS_ID "%016llx%016llx", (unsigned long long)random[0],
              (unsigned long long)random[1]);
     ek_stored_response r = {.id = out};
@@ -253,26 +250,26 @@ ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owne
 }
 
 /* The id of an item as it stands there, with its quotes. */
-static void put_id(ek_buf *out, const ek_response_entry *e, int i)
+static void put_id(ek_buf *out, const char *item)
 {
     static const char head[] = "{\"id\":";
-    const char *id = ek_buf_text(&e->input) + e->items.at[i].item.from + sizeof head - 1;
-    const char *end = strchr(id + 1, '"');
-    ek_buf_add(out, id, (size_t)(end - id) + 1);
+    const char *id = item + sizeof head - 1;
+    ek_buf_add(out, id, strcspn(id + 1, "\"") + 2);
 }
 
-static void put_page(ek_buf *out, const ek_response_entry *e, int first, int n, int step, bool more)
+void ek_items_put_page(ek_buf *out, const char *text, const ek_stored_items *items, int first, int n, int step,
+                       bool more)
 {
     ek_buf_str(out, "{\"object\":\"list\",\"data\":[");
     for (int i = 0; i < n; i++) {
-        const ek_stored_item *at = &e->items.at[first + i * step].item;
+        const ek_stored_item *at = &items->at[first + i * step].item;
         if (i > 0) ek_buf_char(out, ',');
-        ek_buf_add(out, ek_buf_text(&e->input) + at->from, at->n);
+        ek_buf_add(out, text + at->from, at->n);
     }
     const char *const names[] = {"],\"first_id\":", ",\"last_id\":"};
     for (int k = 0; k < 2; k++) {
         ek_buf_str(out, names[k]);
-        if (n > 0) put_id(out, e, k ? first + (n - 1) * step : first);
+        if (n > 0) put_id(out, text + items->at[k ? first + (n - 1) * step : first].item.from);
         else ek_buf_str(out, "null");
     }
     ek_buf_fmt(out, ",\"has_more\":%s}", more ? "true" : "false");
@@ -286,7 +283,9 @@ ek_err ek_conversation_put_page(ek_buf *out, ek_response_store *s, uint64_t owne
     const int step = page->oldest_first ? 1 : -1, n = e->items.n, at = *page->after ? find(e, page->after) : -1;
     const bool missing = *page->after && at < 0;
     const int first = at >= 0 ? at + step : page->oldest_first ? 0 : n - 1, left = step > 0 ? n - first : first + 1;
-    if (!missing) put_page(out, e, first, left < page->limit ? left : page->limit, step, left > page->limit);
+    if (!missing)
+        ek_items_put_page(out, ek_buf_text(&e->input), &e->items, first, left < page->limit ? left : page->limit, step,
+                          left > page->limit);
     let_go(e);
     return missing ? no_item(page->after) : EK_OK;
 }

@@ -16,11 +16,16 @@ typedef struct ek_new_items {
 } ek_new_items;
 
 void ek_new_items_fini(ek_new_items *items);
+/* Appends a page of n items in text: the first, and every step-th from there. more: behind them there are others. */
+void ek_items_put_page(ek_buf *out, const char *text, const ek_stored_items *items, int first, int n, int step,
+                       bool more);
 
 /* A conversation with these items, which are taken over. metadata: an object of JSON. out: its id. ETOOLARGE. */
 ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t created, const char *metadata,
                               ek_new_items *items, char out[EK_CONVERSATION_ID]);
-/* The rest is ENOTFOUND where the owner has no such conversation, or item. */
+
+/* From here on ENOTFOUND: the owner has no such conversation, or the conversation no such item. */
+
 /* Adds items, which are taken over. ETOOLARGE: nothing has changed. */
 ek_err ek_conversation_append(ek_response_store *s, uint64_t owner, const char *id, ek_new_items *items);
 ek_err ek_conversation_set_metadata(ek_response_store *s, uint64_t owner, const char *id, const char *metadata);

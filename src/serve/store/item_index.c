@@ -1,10 +1,8 @@
 #include "serve/store/response_store.h"
 
 #include <stdlib.h>
-#include <sys/random.h>
 
 #include "base/alloc.h"
-#include "base/clock.h"
 #include "base/hash/rng.h"
 
 enum { BUCKETS = 1 << 18 };
@@ -27,8 +25,7 @@ void ek_stored_items_fini(ek_stored_items *list)
 void ek_item_index_open(ek_item_index *x)
 {
     x->bucket = ek_alloc(BUCKETS * sizeof(ek_item_node *));
-    if (getrandom(&x->seed, sizeof x->seed, 0) != sizeof x->seed)
-        x->seed = ek_mix64((uint64_t)(ek_now() * 1e9) ^ (uintptr_t)x);
+    (void)ek_random(&x->seed, sizeof x->seed);
 }
 
 void ek_item_index_close(ek_item_index *x)
