@@ -114,7 +114,8 @@ static void write_digest(ek_session *s)
     if (s->req.turn.digest) s->reply.digest = s->digest;
 }
 
-/* False: there is no receipt, and without it no reply. One that was not computed, for too little was cached, needs none. */
+/* False: there is no receipt, and without it no reply. One that was not computed, for too little was cached, needs
+ * none. */
 static bool write_receipt(ek_session *s)
 {
     const ek_receipt_of of = receipt_of(s);
