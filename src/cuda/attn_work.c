@@ -222,7 +222,9 @@ ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cu
                                         [KIND_PLANES] = "ek_attn_prompt_small_planes",
                                         [KIND_Q4] = NULL};
     ek_cuda_attn_segment p = {name[kind_of(k_format)], 256, EK_CUDA_PROMPT_SHARED, 1, EK_CUDA_PROMPT_TILE};
-    if (ek_kv_rotated(k_format)) {
+    if (chip->plain) {
+        p.name = NULL;
+    } else if (ek_kv_rotated(k_format)) {
         p.name = "ek_attn_int_prompt", p.threads = EK_CUDA_INT_PROMPT_THREADS, p.shared = EK_CUDA_INT_PROMPT_SHARED;
         if (p.shared > chip->block_shared) p.name = NULL;
     } else if (p.shared > chip->block_shared) {

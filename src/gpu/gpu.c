@@ -12,11 +12,29 @@
 #include "gpu/fit/fit.h"
 #include "gpu/weights/weights.h"
 #include "ops/kv/kv_codec.h"
+#include "vulkan/vulkan.h"
 
 ek_err ek_gpu_driver_load(ek_gpu_driver *out)
 {
     *out = (ek_gpu_driver){.modules = ek_cuda_modules, .built_with = ek_cuda_built_with};
     return ek_cuda_load(&out->api, "libcuda.so.1");
+}
+
+ek_err ek_gpu_driver_load_vulkan(ek_gpu_driver *out)
+{
+    *out = (ek_gpu_driver){.modules = ek_vulkan_modules, .built_with = EK_VULKAN_VERSION};
+    return ek_vulkan_load(&out->api);
+}
+
+/* What a device that is not CUDA's cannot do yet (docs/VULKAN.md). */
+static ek_err check_plain(const ek_cuda *c, const ek_model *m)
+{
+    const char *const maker = ek_cuda_maker(c);
+    if (!ek_cuda_chip_of(c)->plain) return EK_OK;
+    if (m->config.n_experts)
+        return ek_fail(EK_EUNSUPPORTED, "a model with experts, for which %s has no kernels", maker);
+    if (m->target) return ek_fail(EK_EUNSUPPORTED, "a drafter, for which %s has no kernels (--draft off)", maker);
+    return EK_OK;
 }
 
 /* What the kernels' sizes allow. */
@@ -46,6 +64,7 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_s
     g->m = m;
     ek_gpu_set_share(g, share, shard);
     EK_TRY(check(m));
+    EK_TRY(check_plain(g->c, m));
     EK_TRY(ek_cuda_enter(g->c));
     const bool whole = share->end - share->first == m->config.n_layers && !shard.ranks && !share->host_experts;
     if (whole && ek_model_keeps_packed(m)) EK_TRY(ek_model_pack_all(m)); /* in that folder as a whole alone */
@@ -62,7 +81,7 @@ ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal
         return err;
     }
     *out = g;
-    ek_log(EK_LOG_DEBUG, "device cuda:%d: %s", ordinal, ek_cuda_text(g->c));
+    ek_log(EK_LOG_DEBUG, "device %s:%d: %s", ek_cuda_maker(g->c), ordinal, ek_cuda_text(g->c));
     if (driver->tune) driver->tune(g->c);
     return EK_OK;
 }
@@ -90,6 +109,7 @@ static float draft_cost(const ek_drafter *d, const ek_model *own, const ek_model
 static ek_err start_drafter(ek_gpu *own)
 {
     EK_TRY(check(own->m));
+    EK_TRY(check_plain(own->c, own->m));
     EK_TRY(ek_cuda_enter(own->c));
     if (ek_model_keeps_packed(own->m)) EK_TRY(ek_model_pack_all(own->m));
     return ek_gpu_upload(own, NULL);

@@ -24,6 +24,8 @@ typedef struct ek_gpu_driver {
 
 /* libcuda.so.1 and the kernels in this program. EUNSUPPORTED: no driver. */
 ek_err ek_gpu_driver_load(ek_gpu_driver *out);
+/* libvulkan.so.1 and the shaders in this program, behind the same table (vulkan/vulkan.h). */
+ek_err ek_gpu_driver_load_vulkan(ek_gpu_driver *out);
 
 /* Opens device `ordinal` and copies the weights of m, which is borrowed. Logs what the weights take before it is taken;
  * ENOMEM has the numbers. EUNSUPPORTED: a driver, device, format or size that the kernels do not support. */

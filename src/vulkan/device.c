@@ -94,7 +94,7 @@ static bool has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const c
     return found;
 }
 
-static VkResult make_device(ek_vulkan *v, const said *s)
+static VkResult make_device(ek_vulkan *v)
 {
     const float priority = 1;
     const char *extension[1];
@@ -113,9 +113,7 @@ static VkResult make_device(ek_vulkan *v, const said *s)
                                             .storageBuffer16BitAccess = VK_TRUE};
     const VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
                                                 .pNext = &f11,
-                                                .features = {.shaderInt16 = VK_TRUE,
-                                                             .shaderInt64 = VK_TRUE,
-                                                             .shaderFloat64 = s->features.features.shaderFloat64}};
+                                                .features = {.shaderInt16 = VK_TRUE, .shaderInt64 = VK_TRUE}};
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
                                            .queueFamilyIndex = (uint32_t)family,
                                            .queueCount = 1,
@@ -155,14 +153,9 @@ static VkResult make_rest(ek_vulkan *v)
 static void note_modes(ek_vulkan *v, const said *s)
 {
     const VkPhysicalDeviceVulkan12Properties *p = &s->p12;
-    v->rte[0] = p->shaderRoundingModeRTEFloat32, v->rte[1] = p->shaderRoundingModeRTEFloat64;
-    v->denormals[0] = p->shaderDenormPreserveFloat32, v->denormals[1] = p->shaderDenormPreserveFloat64;
-    v->zeros[0] = p->shaderSignedZeroInfNanPreserveFloat32, v->zeros[1] = p->shaderSignedZeroInfNanPreserveFloat64;
-    v->doubles = s->features.features.shaderFloat64;
-    if (p->roundingModeIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL)
-        v->rte[0] = v->rte[1] = v->rte[0] && v->rte[1];
-    if (p->denormBehaviorIndependence != VK_SHADER_FLOAT_CONTROLS_INDEPENDENCE_ALL && v->doubles)
-        v->denormals[0] = v->denormals[1] = v->denormals[0] && v->denormals[1];
+    v->modes.rte = p->shaderRoundingModeRTEFloat32;
+    v->modes.denormals = p->shaderDenormPreserveFloat32;
+    v->modes.zeros = p->shaderSignedZeroInfNanPreserveFloat32;
 }
 
 VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal)
@@ -176,7 +169,7 @@ VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal)
     l->GetPhysicalDeviceMemoryProperties2(v->physical, &memory);
     v->memory = memory.memoryProperties;
     v->max_block = s.m3.maxMemoryAllocationSize;
-    VkResult r = make_device(v, &s);
+    VkResult r = make_device(v);
     if (r == VK_SUCCESS) r = make_rest(v);
     if (r == VK_SUCCESS) r = ek_vulkan_choose_arithmetic(v);
     if (r == VK_SUCCESS) *out = v;

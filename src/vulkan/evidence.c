@@ -110,16 +110,11 @@ VkResult ek_vulkan_choose_arithmetic(ek_vulkan *v)
     struct CUstream_st s = {.of = v};
     unsigned hard = 0, soft = 0;
     VkResult r = try(v, &s, false, &hard);
-    if (r == VK_SUCCESS && hard && v->doubles) r = try(v, &s, true, &soft);
+    if (r == VK_SUCCESS && hard) r = try(v, &s, true, &soft);
     if (r != VK_SUCCESS || !hard) return r;
     v->soft = true;
-    if (v->doubles && !soft) {
-        say(v, hard);
-        ek_log(EK_LOG_DEBUG, "vulkan:%d: fma by 64-bit floats, the device's own differs in %s", v->ordinal, v->text);
-        return VK_SUCCESS;
-    }
-    say(v, v->doubles ? soft : hard);
-    ek_log(EK_LOG_ERROR, "vulkan:%d: %s%s differ from the definition", v->ordinal,
-           v->doubles ? "" : "without 64-bit floats ", v->text);
-    return VK_ERROR_FEATURE_NOT_PRESENT;
+    say(v, soft ? soft : hard);
+    ek_log(soft ? EK_LOG_ERROR : EK_LOG_DEBUG, "vulkan:%d: %s in %s", v->ordinal,
+           soft ? "results differ from the definition" : "fma by integers, the device's own differs", v->text);
+    return soft ? VK_ERROR_FEATURE_NOT_PRESENT : VK_SUCCESS;
 }

@@ -12,7 +12,7 @@ typedef struct ek_vulkan_evidence_args {
     int32_t n;
 } ek_vulkan_evidence_args;
 
-/* The device's own fma where it is one for every input that was tried, denormals among them; else that by binary64
+/* The device's own fma where it is one for every input that was tried, denormals among them; else that by integers
  * (v->soft). VK_ERROR_FEATURE_NOT_PRESENT: neither is right; v->text is the sentence. */
 VkResult ek_vulkan_choose_arithmetic(ek_vulkan *v);
 

@@ -47,12 +47,11 @@ static VkResult make(ek_vulkan *v, VkPipeline *out, const uint32_t *code, size_t
 VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft)
 {
     const int i = number_of(shader);
-    if (i < 0 || (soft && !v->doubles)) return VK_ERROR_FEATURE_NOT_PRESENT;
+    if (i < 0) return VK_ERROR_FEATURE_NOT_PRESENT;
     const ek_vulkan_shader *s = &ek_vulkan_shaders[i];
-    const ek_vulkan_modes modes[] = {{v->rte[0], v->denormals[0], v->zeros[0]},
-                                     {v->rte[1], v->denormals[1], v->zeros[1]}};
     size_t n = 0;
-    uint32_t *const code = ek_vulkan_strict(soft ? s->soft : s->code, (soft ? s->soft_bytes : s->bytes) / 4, modes, &n);
+    uint32_t *const code = ek_vulkan_strict(soft ? s->soft : s->code, (soft ? s->soft_bytes : s->bytes) / 4, &v->modes,
+                                            &n);
     if (!code) return VK_ERROR_INVALID_SHADER_NV;
     const VkResult r = make(v, out, code, n);
     free(code);

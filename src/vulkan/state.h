@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "cuda/api.h"
+#include "vulkan/strict.h"
 
 /* --- functions */
 
@@ -160,10 +161,10 @@ typedef struct ek_vulkan {
     uint64_t submitted;
     VkPhysicalDeviceMemoryProperties memory;
     uint64_t max_block;
-    bool budget, doubles;
-    bool rte[2], denormals[2], zeros[2]; /* float modes of 32 and of 64 bits that a shader may ask for */
-    bool soft;                           /* fma by binary64: the device's own is not one */
-    ek_vulkan_block *block;              /* of the device, by address */
+    bool budget;
+    ek_vulkan_modes modes;  /* that a shader may ask for */
+    bool soft;              /* fma by integers: the device's own is not one */
+    ek_vulkan_block *block; /* of the device, by address */
     int n_blocks, max_blocks;
     ek_vulkan_block **host; /* of the host, as callers have it */
     int n_host, max_host;
@@ -224,7 +225,7 @@ void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
 
 /* --- kernels.c */
 
-/* A shader as the build made it (shaders.S); `soft`: with fma by binary64. */
+/* A shader as the build made it (shaders.S); `soft`: with fma by integers. */
 typedef struct ek_vulkan_shader {
     const char *name;
     const uint32_t *code, *soft;

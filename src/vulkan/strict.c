@@ -19,7 +19,6 @@ enum {
     OP_F_NEGATE = 127,
     OP_DECORATE = 71,
     NO_CONTRACTION = 42,
-    CAPABILITY_FLOAT64 = 10,
     MODE_DENORM_PRESERVE = 4459,
     MODE_ZEROS_PRESERVE = 4461,
     MODE_RTE = 4462,
@@ -59,7 +58,6 @@ typedef struct found {
     uint32_t entry;
     int entries;
     size_t n_marked;
-    bool doubles;
 } found;
 
 static bool look(found *f, const uint32_t *code, size_t n, bool *marked, uint32_t bound)
@@ -69,7 +67,7 @@ static bool look(found *f, const uint32_t *code, size_t n, bool *marked, uint32_
         const unsigned op = code[at] & 0xffff;
         words = code[at] >> 16;
         if (words == 0 || words > n - at) return false;
-        if (op == OP_CAPABILITY) f->capabilities_end = at + words, f->doubles |= code[at + 1] == CAPABILITY_FLOAT64;
+        if (op == OP_CAPABILITY) f->capabilities_end = at + words;
         if (op == OP_ENTRY_POINT) f->entries++, f->entry = code[at + 2];
         if (op == OP_ENTRY_POINT || op == OP_EXECUTION_MODE) f->modes_end = at + words;
         if (op == OP_DECORATE && code[at + 2] == NO_CONTRACTION && code[at + 1] < bound) marked[code[at + 1]] = true;
@@ -88,15 +86,11 @@ static uint32_t *put(uint32_t *to, unsigned op, uint32_t a, uint32_t b, uint32_t
     return to + words;
 }
 
-static uint32_t *put_modes(uint32_t *to, const found *f, const ek_vulkan_modes modes[2])
+static uint32_t *put_modes(uint32_t *to, const found *f, const ek_vulkan_modes *modes)
 {
-    for (int i = 0; i <= f->doubles; i++) {
-        const uint32_t bits = i ? 64 : 32;
-        if (modes[i].rte) to = put(to, OP_EXECUTION_MODE, f->entry, MODE_RTE, bits, 4);
-        if (modes[i].denormals) to = put(to, OP_EXECUTION_MODE, f->entry, MODE_DENORM_PRESERVE, bits, 4);
-        if (modes[i].zeros) to = put(to, OP_EXECUTION_MODE, f->entry, MODE_ZEROS_PRESERVE, bits, 4);
-    }
-    return to;
+    if (modes->rte) to = put(to, OP_EXECUTION_MODE, f->entry, MODE_RTE, 32, 4);
+    if (modes->denormals) to = put(to, OP_EXECUTION_MODE, f->entry, MODE_DENORM_PRESERVE, 32, 4);
+    return modes->zeros ? put(to, OP_EXECUTION_MODE, f->entry, MODE_ZEROS_PRESERVE, 32, 4) : to;
 }
 
 static uint32_t *put_marks(uint32_t *to, const uint32_t *code, size_t n, bool *marked)
@@ -109,7 +103,7 @@ static uint32_t *put_marks(uint32_t *to, const uint32_t *code, size_t n, bool *m
     return to;
 }
 
-uint32_t *ek_vulkan_strict(const uint32_t *code, size_t n, const ek_vulkan_modes modes[2], size_t *n_out)
+uint32_t *ek_vulkan_strict(const uint32_t *code, size_t n, const ek_vulkan_modes *modes, size_t *n_out)
 {
     found f;
     if (n < HEADER || code[0] != MAGIC || code[3] > MAX_BOUND) return NULL;
@@ -118,10 +112,8 @@ uint32_t *ek_vulkan_strict(const uint32_t *code, size_t n, const ek_vulkan_modes
         free(marked);
         return NULL;
     }
-    uint32_t *out = ek_alloc(sizeof *out * (n + 3 * f.n_marked + 3 * 2 + 2 * 3 * 4)), *to = out;
-    const bool used[] = {modes[0].rte || (f.doubles && modes[1].rte),
-                         modes[0].denormals || (f.doubles && modes[1].denormals),
-                         modes[0].zeros || (f.doubles && modes[1].zeros)};
+    uint32_t *out = ek_alloc(sizeof *out * (n + 3 * f.n_marked + 3 * 2 + 3 * 4)), *to = out;
+    const bool used[] = {modes->rte, modes->denormals, modes->zeros};
     static const uint32_t capability[] = {CAPABILITY_RTE, CAPABILITY_DENORM, CAPABILITY_ZEROS};
     memcpy(to, code, sizeof *to * f.capabilities_end), to += f.capabilities_end;
     for (int i = 0; i < 3; i++)

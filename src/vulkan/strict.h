@@ -11,8 +11,8 @@ typedef struct ek_vulkan_modes {
     bool rte, denormals, zeros; /* round to nearest even; keep denormals; keep signed zeros, infinities and NaN */
 } ek_vulkan_modes;
 
-/* The module of n words so marked, malloc'ed, *n_out words; modes: of 32 and of 64 bits. NULL: it is no module of one
- * entry point. */
-uint32_t *ek_vulkan_strict(const uint32_t *code, size_t n, const ek_vulkan_modes modes[2], size_t *n_out);
+/* The module of n words so marked, malloc'ed, *n_out words; modes: of 32 bits, the only floats of shaders. NULL: it is
+ * no module of one entry point. */
+uint32_t *ek_vulkan_strict(const uint32_t *code, size_t n, const ek_vulkan_modes *modes, size_t *n_out);
 
 #endif

@@ -33,9 +33,9 @@ static size_t find(const uint32_t *w, size_t n, const uint32_t *what, size_t wor
 static void marks(void **state)
 {
     (void)state;
-    const ek_vulkan_modes modes[2] = {{.rte = true, .zeros = true}, {.denormals = true}};
+    const ek_vulkan_modes modes = {.rte = true, .zeros = true};
     size_t n = 0;
-    uint32_t *w = ek_vulkan_strict(module, WORDS, modes, &n);
+    uint32_t *w = ek_vulkan_strict(module, WORDS, &modes, &n);
     assert_non_null(w);
     assert_int_equal(n, WORDS + 2 * 2 + 2 * 4 + 2 * 3); /* two capabilities, two modes, two marks */
     const uint32_t mul[] = {OP(71, 3), 10, 42}, fma[] = {OP(71, 3), 11, 42}, add[] = {OP(71, 3), 9, 42},
@@ -55,16 +55,16 @@ static void marks(void **state)
 static void refuses(void **state)
 {
     (void)state;
-    const ek_vulkan_modes modes[2] = {{0}};
+    const ek_vulkan_modes modes = {0};
     uint32_t bad[WORDS];
     size_t n;
     memcpy(bad, module, sizeof bad), bad[0] = 1;
-    assert_null(ek_vulkan_strict(bad, WORDS, modes, &n));
+    assert_null(ek_vulkan_strict(bad, WORDS, &modes, &n));
     memcpy(bad, module, sizeof bad), bad[5] = 1; /* an instruction of no words */
-    assert_null(ek_vulkan_strict(bad, WORDS, modes, &n));
-    assert_null(ek_vulkan_strict(module, WORDS - 1, modes, &n)); /* one that ends behind the module */
-    memcpy(bad, module, sizeof bad), bad[3] = 10;                /* an identifier behind the bound */
-    assert_null(ek_vulkan_strict(bad, WORDS, modes, &n));
+    assert_null(ek_vulkan_strict(bad, WORDS, &modes, &n));
+    assert_null(ek_vulkan_strict(module, WORDS - 1, &modes, &n)); /* one that ends behind the module */
+    memcpy(bad, module, sizeof bad), bad[3] = 10;                 /* an identifier behind the bound */
+    assert_null(ek_vulkan_strict(bad, WORDS, &modes, &n));
 }
 
 int main(void)

@@ -24,8 +24,8 @@ MAX_MEMBERS = 60  # of a struct
 # These stand before functions of the C library in one program: others that call malloc do not mean them.
 IN_PLACE_OF_LIBC = ("src/helper/zeroed.c", "src/helper/one_processor.c")
 SOURCES = (".c", ".h", ".cu", ".cuh", ".S", ".def", ".inc")
-# What is compiled for one processor has no object on others.
-OTHER_PROCESSORS = re.compile(r"/(x86|arm)/")
+# What is compiled for one processor has no object on others, nor has what stands in for a part that this build has.
+OTHER_PROCESSORS = re.compile(r"/(x86|arm)/|/absent\.c$")
 
 
 def files_of(root):

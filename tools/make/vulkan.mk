@@ -1,4 +1,4 @@
-# The Vulkan shaders: each file of src/vulkan/shaders twice, with the device's fma and (soft) with one by 64-bit floats,
+# The Vulkan shaders: each file of src/vulkan/shaders twice, with the device's fma and (soft) with one by integers,
 # embedded by src/vulkan/shaders.S. Nothing of Vulkan is linked or needed to run. `make VULKAN=0` leaves them out, as does
 # a machine without glslc or Vulkan's headers.
 VULKAN_DIR  := build/vulkan
@@ -14,6 +14,8 @@ endef
 $(eval $(call vulkan_shader,hard))
 $(eval $(call vulkan_shader,soft))
 -include $(wildcard $(VULKAN_DIR)/*/*.d)
+# One that is not there any more is no error.
+src/vulkan/shaders/%.glsl: ;
 
 vulkan_list = printf '$(patsubst src/vulkan/shaders/%.comp,shader %\n,$(COMP))' | sed 's/^ *//'
 $(VULKAN_DIR)/shaders.inc: $(COMP)

@@ -76,6 +76,7 @@ static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, const ek_c
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
+    if (chip->plain) return ek_cuda_plain_plan(l, rows);
     if (!l->units) return plan_floats(l, rows, chip, room);
     const bool warp = warp_can(l, rows, chip);
     if (warp && rows <= FEW) return plan_few(l, rows, chip);
@@ -92,6 +93,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip)
 {
+    if (chip->plain) return false;
     if (!jobs && gate == EK_CUDA_GATE_MATRIX && l->limbs == 1 && mid_may(l, rows) && l->n % 64 == 0 && next->units &&
         next->a_group == l->a_group) {
         double us = 0;
@@ -108,6 +110,7 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
                         int rows, const ek_cuda_chip *chip)
 {
     double us = 0;
+    if (chip->plain) return false;
     /* products of their own for many rows */
     if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, chip, &us) &&
         us < ek_cuda_warp_heads_us(q, k, v, rows, chip) && us < many_us(q, rows, chip))
@@ -127,6 +130,7 @@ ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int job
                                       const ek_cuda_chip *chip)
 {
     const ek_cuda_product none = {.name = ""};
+    if (chip->plain) return none;
     if (!l->units && !jobs && rows > FEW &&
         ek_cuda_floats_tiles_us(l, rows, 0, chip) < ek_cuda_floats_few_us(l, rows, chip))
         return none;
@@ -142,5 +146,6 @@ ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int job
 
 bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    return warp_wins(l, rows, chip) && ek_cuda_warp_pair_plan(out, l, rows, chip) && holds(&out->grid, chip);
+    return !chip->plain && warp_wins(l, rows, chip) && ek_cuda_warp_pair_plan(out, l, rows, chip) &&
+           holds(&out->grid, chip);
 }

@@ -48,6 +48,9 @@ int ek_cuda_floats_levels(int k);
 ek_cuda_product ek_cuda_floats_plan_many(const ek_cuda_linear *l, int rows, int jobs, int matrices,
                                          const ek_cuda_chip *chip);
 
+/* Products of any rows on a device that is not CUDA's (cuda/chip.h): one matrix in a launch, nothing fused. */
+ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows);
+
 /* What kernels of products are compiled for: the formats of weights, and what names of kernels say of them. */
 
 /* MLX's: bf16 scales and biases, groups of 64 of weights and activations. */

@@ -40,6 +40,7 @@ void ek_gpu_rope_tables(ek_gpu_writer *w, bool tail, int n)
 {
     const ek_gpu *g = w->x->g;
     const ek_gpu_set *set = tail ? &w->x->now.tail : &w->x->now.all; /* whose places for these do not change */
+    if (ek_gpu_is_plain(w->x)) return;                               /* they came with the step's block */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const int rotated = g->m->n_rotated[k];
         if (!rotated) continue;

@@ -30,7 +30,7 @@ static const ek_cuda_linear *values_of(const ek_gpu_layer *l)
 /* Where q, or without it k, would be wide and whole by itself. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_layer *l, bool keys_alone, int n, ek_cuda_heads *p)
 {
-    if (n < EK_GPU_PROMPT_ROWS ||
+    if (ek_gpu_is_plain(x) || n < EK_GPU_PROMPT_ROWS ||
         !ek_cuda_wide_heads_plan(p, keys_alone ? NULL : &l->q.l, &l->k.l, values_of(l), n, ek_cuda_chip_of(x->g->c)))
         return false;
     const ek_cuda_product one = ek_gpu_product_of(x, keys_alone ? &l->k : &l->q, n);
@@ -160,9 +160,9 @@ static ek_cuda_head head_of(const ek_gpu_writer *w, int i, CUdeviceptr norm)
 }
 
 /* Heads of that many rows by kernels/heads_rows.cu. */
-static bool by_rows(int n, int dim)
+static bool by_rows(const ek_gpu_run *x, int n, int dim)
 {
-    return n >= EK_CUDA_STORE_ROWS && (dim == 256 || dim == 512);
+    return !ek_gpu_is_plain(x) && n >= EK_CUDA_STORE_ROWS && (dim == 256 || dim == 512);
 }
 
 void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n)
@@ -174,7 +174,7 @@ void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n)
                                   .ldq = query_size(w->x, i),
                                   .head = head_of(w, i, w->x->g->w.layer[i].q_norm),
                                   .head_dim = dim};
-    if (by_rows(n, dim)) {
+    if (by_rows(w->x, n, dim)) {
         const ek_cuda_grid grid = {.x = (unsigned)n, .threads = EK_CUDA_HEADS_THREADS, .overlap = true};
         EK_GPU_WRITE(w, dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512", grid, a);
         return;
@@ -208,7 +208,7 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
                                   .head = head_of(w, i, x->g->w.layer[i].k_norm),
                                   .rows = n};
     const unsigned kv_heads = (unsigned)ek_gpu_heads_of(x, l).kv.n;
-    if (by_rows(n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
+    if (by_rows(x, n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
         const ek_cuda_grid grid = {.x = kv_heads,
                                    .y = ek_gpu_over(n, EK_CUDA_STORE_ROWS),
                                    .z = 2,

@@ -42,6 +42,12 @@ typedef struct ek_gpu_exchange ek_gpu_exchange; /* gpu/recipe/exchange.h */
 
 /* Linear layers: which kernel, its arguments, and what must be done with its rows first. */
 
+/* Whether the device has the kernels alone that need nothing of CUDA (cuda/chip.h). */
+static inline bool ek_gpu_is_plain(const ek_gpu_run *x)
+{
+    return ek_cuda_chip_of(x->g->c)->plain;
+}
+
 enum { EK_GPU_PROMPT_ROWS = 256 }; /* from so many on kernels of prompts take what lies between products */
 
 /* Arguments of product p of m, which reads `in`. */

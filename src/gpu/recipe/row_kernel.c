@@ -8,7 +8,7 @@ static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operand
     const ek_config *c = &w->x->g->m->config;
     const unsigned warps = (unsigned)(c->hidden_size + 255) / 256;
     const ek_cuda_grid grid = {.x = (unsigned)n, .threads = warps * 32, .overlap = true};
-    const bool many = n >= EK_GPU_PROMPT_ROWS && c->hidden_size <= EK_CUDA_STAGE_ROWS_WIDTH &&
+    const bool many = !ek_gpu_is_plain(w->x) && n >= EK_GPU_PROMPT_ROWS && c->hidden_size <= EK_CUDA_STAGE_ROWS_WIDTH &&
                       (!a.to.q || a.to.a_group == 64);
     EK_ASSERT(many || (!to.one && !to.two));
     a.h = w->x->buf.h, a.ld = c->hidden_size, a.n = c->hidden_size, a.eps = c->rms_norm_eps;
@@ -72,7 +72,8 @@ static ek_cuda_operands operands_for(const ek_gpu_writer *w, const ek_gpu_readin
     const ek_gpu_run *x = w->x;
     ek_cuda_operands to = {0};
     *complete = false;
-    if (r->n < EK_GPU_PROMPT_ROWS || x->g->m->config.hidden_size > EK_CUDA_STAGE_ROWS_WIDTH) return to;
+    if (ek_gpu_is_plain(x) || r->n < EK_GPU_PROMPT_ROWS || x->g->m->config.hidden_size > EK_CUDA_STAGE_ROWS_WIDTH)
+        return to;
     if (all->m[0]->l.units && all->m[0]->l.a_group != 64) return to; /* its records: ek_stage alone has them */
     ek_gpu_heads_by heads = EK_GPU_HEADS_APART;
     if (r->by == EK_GPU_TO_MLP) {

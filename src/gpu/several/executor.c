@@ -143,6 +143,7 @@ static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
         return ek_fail(EK_EUNSUPPORTED, "%d draws of a step begun behind another are not the device's",
                        s->n_draws - x->now.n_draws);
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->now.masks ? x->now.first_mask : x->block.used));
+    EK_TRY(ek_gpu_put_turns(x));
     EK_TRY(ek_gpu_border_take(x, s));
     return upload_embeddings(x, s);
 }

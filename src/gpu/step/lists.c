@@ -101,7 +101,8 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
     size_t rows = (size_t)x->z.max_rows,
            tables = (size_t)x->z.max_requests * (size_t)x->lists.max_ld_table * EK_KIND_COUNT * 4;
-    size_t bytes = rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) + tables + 65536;
+    size_t bytes = ek_gpu_turns_bytes(x) + rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) +
+                   tables + 65536;
     const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* tiles of one query at most */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
@@ -247,9 +248,10 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
             n_segments += seen, max = seen > max ? seen : max;
         }
     }
-    const bool half = !x->g->m->layout.n_start &&
+    const bool plain = ek_cuda_chip_of(x->g->c)->plain;
+    const bool half = !plain && !x->g->m->layout.n_start &&
                       ek_cuda_attn_half_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
-    const bool ints = !x->g->m->layout.n_start &&
+    const bool ints = !plain && !x->g->m->layout.n_start &&
                       ek_cuda_attn_int_fits(l->head_dim, x->g->m->k_format, x->g->m->v_format);
     list->joined = ((half && !pieces) || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
@@ -300,6 +302,7 @@ static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK
         for (int k = 0; k < EK_KIND_COUNT; k++)
             row[k][i] = (ek_attn_row){from->seq, from->visible[k].lo, from->visible[k].end};
     }
+    EK_TRY(ek_gpu_make_turns(x, set, s, pick));
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (l) EK_TRY(make_list(x, &set->list[k], l, row[k], n));

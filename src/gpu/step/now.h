@@ -51,6 +51,7 @@ typedef struct ek_gpu_set {
     int n;
     CUdeviceptr place; /* ek_cuda_place */
     CUdeviceptr cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
+    CUdeviceptr turns[EK_KIND_COUNT]; /* where the host has made both (ek_gpu_make_turns) */
     ek_gpu_list list[EK_KIND_COUNT];
 } ek_gpu_set;
 

@@ -20,6 +20,12 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x);
 void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items);
 size_t ek_gpu_segment_bytes(const ek_gpu_run *x);
 
+/* Rows of cos and sin of the positions where the device has no kernel for them: room in the block; made for a set of
+ * rows of the step (those that pick names, NULL: all); and queued behind the block's copy. */
+size_t ek_gpu_turns_bytes(const ek_gpu_run *x);
+ek_err ek_gpu_make_turns(ek_gpu_run *x, ek_gpu_set *set, const ek_step *s, const int *pick);
+ek_err ek_gpu_put_turns(ek_gpu_run *x);
+
 /* Attention over the work lists of a step. */
 
 /* Whether its kernel, ek_attn_half or ek_attn_int_DIM, finishes queries itself. */

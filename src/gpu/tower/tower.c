@@ -46,6 +46,8 @@ static ek_err find(const ek_gpu_tower_ops **out, const ek_tower_part *p, const e
 ek_err ek_gpu_tower_open(ek_gpu_tower **out, ek_gpu *g, const ek_tower_part *p)
 {
     const ek_gpu_tower_ops *ops;
+    if (ek_cuda_chip_of(g->c)->plain)
+        return ek_fail(EK_EUNSUPPORTED, "%s has no kernels for pictures and sounds", ek_cuda_maker(g->c));
     EK_TRY(find(&ops, p, ek_cuda_chip_of(g->c)));
     ek_gpu_tower *t = ek_alloc(ops->bytes);
     t->ops = ops, t->part = p, t->g = g;

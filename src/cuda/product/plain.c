@@ -1,0 +1,12 @@
+#include "cuda/product/product.h"
+
+#include <stdio.h>
+
+/* A block of threads for each panel and row. */
+ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows)
+{
+    ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels, .y = (unsigned)rows, .threads = 256}};
+    if (l->units) snprintf(p.name, sizeof p.name, "ek_product_plain_q_l%d", l->limbs);
+    else snprintf(p.name, sizeof p.name, "ek_product_plain_f");
+    return p;
+}
