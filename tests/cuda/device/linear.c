@@ -241,11 +241,12 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
         compare_rows(d, &acts, &device, max < 8 ? max : 8, name);
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
+    const ek_cuda_chip *chip = ek_cuda_chip_of(d->c);
     int by[5] = {-1}, n_by = 1;
-    if (ek_cuda_wide_fits(&l, ek_cuda_chip_of(d->c))) by[n_by++] = BY_WIDE;
-    if (ek_cuda_own_scales(&l)) by[n_by++] = BY_WARPS;
-    if (ek_cuda_mid_fits(&l)) by[n_by++] = BY_MID;
-    if (!l.units) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;
+    if (ek_cuda_wide_fits(&l, chip)) by[n_by++] = BY_WIDE;
+    if (ek_cuda_own_scales(&l) && !chip->plain) by[n_by++] = BY_WARPS;
+    if (ek_cuda_mid_fits(&l) && !chip->plain) by[n_by++] = BY_MID;
+    if (!l.units && !chip->plain) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;

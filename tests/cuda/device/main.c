@@ -178,7 +178,8 @@ int main(int argc, char **argv)
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
-    if (products || !strcmp(what, "linear"))
+    if (shaders && !strcmp(what, "linear")) section(&d, "linear", test_linear);
+    else if (products || !strcmp(what, "linear"))
         section(&d, "linear", test_linear), section(&d, "gate", test_gate), section(&d, "heads", test_heads),
             section(&d, "image", test_image);
     else if (!strcmp(what, "gate")) section(&d, "gate", test_gate), section(&d, "heads", test_heads);
