@@ -187,6 +187,8 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     if ((s->card.image || s->card.audio) && ek_helpers_warm(s->limits.prepare_threads))
         ek_log(EK_LOG_WARN, "pictures and sounds are refused: %s", ek_err_text());
     EK_TRY(open_loop(s));
+    if (opts->store_dir && ek_response_store_keep(s->responses, opts->store_dir, opts->store_age))
+        return ek_fail_in(EK_EIO, "--store");
     EK_TRY(ek_http_open(&s->http, s->base, &http, ek_route, ek_route_error, s));
     return open_events(s, opts);
 }

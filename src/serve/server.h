@@ -51,6 +51,8 @@ typedef struct ek_server_opts {
     const ek_dialect *const *dialects; /* borrowed, NULL at the end, at least one; NULL: ek_dialects */
     ek_journal *journal;               /* borrowed; NULL: none */
     ek_replies *replies;               /* stored replies; borrowed; NULL: none */
+    const char *store_dir;   /* responses and conversations lie in files of this folder, too; NULL: in memory alone */
+    double store_age;        /* ek_response_store_keep */
     const char *receipt_key; /* file that receipts/key.h reads, again on SIGHUP; NULL: no receipts are signed */
     const char *receipt_log; /* with it: a file as of receipts/log.h; NULL: none */
     const char *weights_sha256, *tokenizer_sha256; /* with it: ek_model_sha256 */

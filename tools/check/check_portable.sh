@@ -38,7 +38,7 @@ rooms 'getauxval|AT_HWCAP2?' 'sysctlbyname' \
 rooms 'MADV_HUGEPAGE|MAP_POPULATE|mremap|MADV_POPULATE_WRITE' 'none: a slower way' \
   'src/base/alloc.c src/engine/executor_cpu.c src/helper/work.c src/media/locked/desk.c src/serve/http/body.c'
 rooms 'st_mtim|st_ctim' 'st_mtimespec, st_ctimespec' \
-  'src/model/weights/digest.c src/model/weights/packed.c'
+  'src/model/weights/digest.c src/model/weights/packed.c src/serve/store/response_files.c'
 rooms 'renameat2|RENAME_EXCHANGE|fallocate' 'renamex_np, F_PREALLOCATE' \
   'src/convert/outdir.c'
 rooms 'fdatasync' 'fcntl F_FULLFSYNC' \

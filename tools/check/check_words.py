@@ -40,6 +40,8 @@ def main(words):
     bad = 0
     for top in ("src", "tests", "bench", "fuzz"):
         for folder, _, files in sorted(os.walk(os.path.join(root, top))):
+            if "node_modules" in folder:
+                continue
             for path in sorted(os.path.relpath(os.path.join(folder, f), root) for f in files):
                 if not path.endswith((".c", ".h", ".def")) or path.startswith(HASHED):
                     continue

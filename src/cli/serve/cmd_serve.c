@@ -225,6 +225,7 @@ static ek_err read_early(early *out, const ek_cli *cli)
 {
     ek_open_paths paths;
     ek_open_opts o;
+    if (cli->store_age > 0 && !cli->has.store) return ek_fail(EK_EINVAL, "--store-age is for what --store keeps");
     if (strcmp(cli->role, "both") && !cli->has.cache_shared)
         return ek_fail(EK_EINVAL, "--role %s needs --cache-shared: pages are handed over there", cli->role);
     EK_TRY(ek_open_paths_parse(&paths, cli->open_paths));
@@ -312,6 +313,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .stop_loops = cli->stop_loops,
         .journal = journal,
         .replies = replies,
+        .store_dir = cli->has.store ? cli->store : NULL,
+        .store_age = (double)cli->store_age,
         .receipt_key = cli->has.receipts ? cli->receipts : NULL,
         .receipt_log = cli->has.receipts_log ? cli->receipts_log : NULL,
         .weights_sha256 = weights,

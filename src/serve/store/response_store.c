@@ -3,8 +3,10 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash/rng.h"
-#include "serve/store/response_state.h"
+#include "serve/store/response_files.h"
+#include "serve/store/response_record.h"
 
 bool ek_responses_is_id(const char *id)
 {
@@ -75,10 +77,9 @@ static ek_response_entry **bucket_of(ek_response_store *s, const char *id)
     return &s->bucket[ek_fnv1a64(id) % EK_RESPONSE_BUCKETS];
 }
 
-/* Frees an entry that is neither kept nor read. Under the lock. */
-static void drop(ek_response_entry *e)
+void ek_response_entry_drop(ek_response_entry *e)
 {
-    if (e->kept || e->n_readers > 0) return;
+    if (e->kept || e->n_readers > 0 || e->writing) return;
     free(e->id);
     free(e->previous);
     ek_buf_fini(&e->input);
@@ -98,11 +99,13 @@ void ek_response_entry_let_go(ek_response_entry *e)
     e->store->read_bytes -= size_of(e);
     if (e->kept) return;
     e->store->lingering -= size_of(e);
-    drop(e);
+    ek_response_entry_drop(e);
 }
 
-static void forget(ek_response_store *s, ek_response_entry *e)
+/* by: the one that takes its place; NULL: none. */
+static void forget_for(ek_response_store *s, ek_response_entry *e, ek_response_entry *by)
 {
+    if (s->files) ek_response_files_forget(s->files, e, by);
     ek_response_entry **at = bucket_of(s, e->id);
     while (*at != e) at = &(*at)->next;
     *at = e->next;
@@ -114,12 +117,19 @@ static void forget(ek_response_store *s, ek_response_entry *e)
     if (e->n_readers > 0) s->lingering += size;
     e->kept = false;
     e->owner = NULL;
-    drop(e);
+    ek_response_entry_drop(e);
+}
+
+static void forget(ek_response_store *s, ek_response_entry *e)
+{
+    forget_for(s, e, NULL);
 }
 
 void ek_response_store_close(ek_response_store *s)
 {
     if (!s) return;
+    ek_response_files_close(s->files);
+    s->files = NULL;
     for (ek_response_owner *o = s->owners; o; o = o->next)
         while (o->oldest) forget(s, o->oldest);
     drop_empty_owners(s);
@@ -183,24 +193,16 @@ static bool make_room(ek_response_store *s, const ek_response_owner *by, size_t 
     return true;
 }
 
-bool ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
+/* Keeps e, whose texts are there, or frees it. Under the lock. */
+static bool put(ek_response_store *s, ek_response_entry *e)
 {
-    ek_response_entry *e = ek_alloc(sizeof *e);
-    *e = (ek_response_entry){.store = s, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
-    e->background = r->background;
-    if (r->previous) e->previous = ek_strdup(r->previous);
-    take_over(&e->input, &r->input);
-    take_over(&e->response, &r->response);
-    e->items = r->items;
-    r->items = (ek_stored_items){0};
-    pthread_mutex_lock(&s->lock);
-    size_t size = size_of(e);
-    ek_response_owner *o = owner_of(s, owner_id);
-    (void)ek_response_entry_find(s, owner_id, e->id); /* the same, of a stream that ended here before, goes last */
+    const size_t size = size_of(e);
+    ek_response_owner *o = owner_of(s, e->owner_id);
+    (void)ek_response_entry_find(s, e->owner_id, e->id); /* the same, of a stream that ended here before, goes last */
     const bool kept = make_room(s, o, size);
     if (kept) {
-        ek_response_entry *same = ek_response_entry_find(s, owner_id, e->id);
-        if (same) forget(s, same);
+        ek_response_entry *same = ek_response_entry_find(s, e->owner_id, e->id);
+        if (same) forget_for(s, same, e);
         e->owner = o;
         e->kept = true;
         ek_response_entry **at = bucket_of(s, e->id);
@@ -211,10 +213,54 @@ bool ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
         s->n++, o->n++;
         s->bytes += size, o->bytes += size;
     }
-    drop(e);
+    ek_response_entry_drop(e);
     drop_empty_owners(s);
+    return kept;
+}
+
+static ek_response_entry *make_entry(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
+{
+    ek_response_entry *e = ek_alloc(sizeof *e);
+    *e = (ek_response_entry){.store = s, .owner_id = owner_id, .id = ek_strdup(r->id), .from = r->from, .n = r->n};
+    e->background = r->background;
+    if (r->previous) e->previous = ek_strdup(r->previous);
+    take_over(&e->input, &r->input);
+    take_over(&e->response, &r->response);
+    e->items = r->items;
+    r->items = (ek_stored_items){0};
+    return e;
+}
+
+bool ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
+{
+    ek_response_entry *e = make_entry(s, owner_id, r);
+    e->changed = ek_unix_now();
+    pthread_mutex_lock(&s->lock);
+    const bool kept = put(s, e);
+    if (kept && s->files) ek_response_files_put(s->files, e);
     pthread_mutex_unlock(&s->lock);
     return kept;
+}
+
+bool ek_response_store_put_read(ek_response_store *s, ek_response_record *r)
+{
+    ek_response_entry *e = make_entry(s, r->owner, &r->r);
+    e->changed = r->changed;
+    e->has_file = true;
+    pthread_mutex_lock(&s->lock);
+    const bool kept = put(s, e);
+    pthread_mutex_unlock(&s->lock);
+    return kept;
+}
+
+void ek_response_store_forget_older(ek_response_store *s, double time)
+{
+    for (const ek_response_owner *o = s->owners; o; o = o->next)
+        for (ek_response_entry *e = o->oldest, *newer; e; e = newer) {
+            newer = e->newer;
+            if (e->changed < time) forget(s, e);
+        }
+    drop_empty_owners(s);
 }
 
 void ek_response_entry_mark_used(ek_response_store *s, ek_response_entry *e)

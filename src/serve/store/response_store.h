@@ -1,6 +1,7 @@
-/* Responses that clients may continue or read again (the Responses API), in memory: a bounded number of a bounded
- * size together. Who has most of them makes room, with the one that was not used for longest. Each belongs to an owner
- * (an API key's identity; 0 where there are none); to others it does not exist. Any thread. */
+/* Responses that clients may continue or read again (the Responses API), in memory, and in files where they are to
+ * survive a restart: a bounded number of a bounded size together. Who has most of them makes room, with the one that
+ * was not used for longest. Each belongs to an owner (an API key's identity; 0 where there are none); to others it does
+ * not exist. Any thread. */
 #ifndef EK_SERVE_RESPONSE_STORE_H
 #define EK_SERVE_RESPONSE_STORE_H
 
@@ -22,7 +23,13 @@ enum { EK_RESPONSES_MAX = 4096 };
 
 /* Never fails. */
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
-void ek_response_store_close(ek_response_store *s); /* NULL is fine */
+/* Keeps them in files of this folder, too, which is made where it is missing: those that lie there are read, then all
+ * changes are written, at once and by a thread of its own. Before any other use. max_age: seconds since the last change
+ * after which they are forgotten; 0: no limit. EBUSY: another process has the folder; EIO, ENOMEM. */
+ek_err ek_response_store_keep(ek_response_store *s, const char *dir, double max_age);
+/* Waits until the files are as the store is. */
+void ek_response_store_flush(ek_response_store *s);
+void ek_response_store_close(ek_response_store *s); /* behind such a flush; NULL is fine */
 
 /* Where an item stands in a JSON text. */
 typedef struct ek_stored_item {
