@@ -179,6 +179,7 @@ int main(int argc, char **argv)
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
     if (shaders && !strcmp(what, "linear")) section(&d, "linear", test_linear);
+    else if (shaders && !strcmp(what, "int")) section(&d, "int", test_attn_int);
     else if (products || !strcmp(what, "linear"))
         section(&d, "linear", test_linear), section(&d, "gate", test_gate), section(&d, "heads", test_heads),
             section(&d, "image", test_image);
