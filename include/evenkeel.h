@@ -61,6 +61,10 @@ typedef struct evenkeel_queue evenkeel_queue;
  */
 typedef uint64_t evenkeel_id;
 
+/* A line of an engine's log, without its end. Called on any thread, one line at a time; calls nothing of the library.
+ * level: 0 error, 1 warning, 2 what happens once on a machine, 3 the rest. */
+typedef void evenkeel_log_fn(void *arg, int level, const char *line);
+
 /* How a model is opened. Zero is the default of every field, so `evenkeel_options o = {.size = sizeof o};` is all
  * defaults. Texts are written as the program's options are (docs/OPTIONS.md) and are borrowed during evenkeel_open. New
  * fields come at the end; size says which of them the caller knows. */
@@ -94,6 +98,9 @@ typedef struct evenkeel_options {
     const char *cache_shared;      /* shares them with other processes by a server: redis://HOST:PORT/DB; NULL: not */
     const char *cache_shared_ca;   /* with rediss: PEM file of trusted certificates; NULL: the system's */
     const char *cache_shared_cert; /* with rediss: PEM file with a certificate and its key; NULL: none */
+    evenkeel_log_fn *log; /* has the engine's log, until evenkeel_close returns or evenkeel_open fails, and lines of
+                             decoders, which all engines of a process share; NULL: there is no log */
+    void *log_arg;
 } evenkeel_options;
 
 /* Opens a model and starts its engine. Blocks until it is ready. *out is NULL on failure. EK_BAD_ARGUMENT,
@@ -258,14 +265,6 @@ EK_API ek_status evenkeel_chat_tokens(evenkeel *engine, const char *json, size_t
 
 /* Ends a request soon; its END comes all the same. Ids that are unknown or have ended are ignored. */
 EK_API void evenkeel_cancel(evenkeel *engine, evenkeel_id id);
-
-/* --- what the engine says --- */
-
-/* Hands the log of all engines of this process, line by line and without line ends, to fn. NULL, at first: there is no
- * log. fn is called on any thread, one at a time, and calls nothing of the library. level: 0 error, 1 warning, 2 what
- * happens once on a machine, 3 the rest. */
-typedef void evenkeel_log_fn(void *arg, int level, const char *line);
-EK_API void evenkeel_log(evenkeel_log_fn *fn, void *arg);
 
 /* --- operators: their threads --- */
 

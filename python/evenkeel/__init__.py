@@ -9,7 +9,7 @@
 Any thread may use a model; calls run side by side. docs/LIBRARY.md and include/evenkeel.h say more.
 """
 from ._library import lib as _lib
-from .model import Call, EvenkeelError, Event, Generated, Model, Reply, Tokenizer, image, log_to, pull, sound
+from .model import Call, EvenkeelError, Event, Generated, Model, Reply, Tokenizer, image, pull, sound
 
 __version__: str = _lib.ek_version().decode()
-__all__ = ["Call", "EvenkeelError", "Event", "Generated", "Model", "Reply", "Tokenizer", "image", "log_to", "pull", "sound"]
+__all__ = ["Call", "EvenkeelError", "Event", "Generated", "Model", "Reply", "Tokenizer", "image", "pull", "sound"]

@@ -23,7 +23,7 @@ class Options(Structure):
                 ("max_requests", c_int), ("max_waiting", c_int), ("kv_bytes", c_double), ("cache_bytes", c_double),
                 ("cache_host_bytes", c_double),
                 ("cache_dir", c_char_p), ("cache_disk_bytes", c_double), ("cache_shared", c_char_p),
-                ("cache_shared_ca", c_char_p), ("cache_shared_cert", c_char_p)]
+                ("cache_shared_ca", c_char_p), ("cache_shared_cert", c_char_p), ("log", LOG), ("log_arg", c_void_p)]
 
 
 class Event(Structure):
@@ -73,7 +73,6 @@ _FUNCTIONS = {
     "evenkeel_chat": (c_int, [c_void_p, c_char_p, c_size_t, c_void_p, POINTER(c_uint64)]),
     "evenkeel_chat_tokens": (c_int, [c_void_p, c_char_p, c_size_t, POINTER(c_int32), c_size_t, POINTER(c_size_t)]),
     "evenkeel_cancel": (None, [c_void_p, c_uint64]),
-    "evenkeel_log": (None, [LOG, c_void_p]),
 }
 
 

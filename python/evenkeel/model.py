@@ -247,7 +247,8 @@ class Model:
     """An open model with its engine.
 
     model: a folder, a GGUF file, a short name ("e2b") or ORG/NAME of a repository that pull has fetched; None: the
-    bundled model. The other options are those of `evenkeel serve`; sizes are bytes.
+    bundled model. The other options are those of `evenkeel serve`; sizes are bytes. log(level, line) is called from any
+    thread with each line of the engine's log: 0 error, 1 warning, up to 3.
     """
 
     def __init__(self, model: str | None = None, *, device: str | None = None, threads: int = 0, context: int = 0,
@@ -256,9 +257,10 @@ class Model:
                  gpu_bytes: float = 0, draft: str | None = None, drafter: str | None = None, mmproj: str | None = None,
                  media: bool = True, split: str | None = None, kv_start: int = 0,
                  activations: str | None = None, chunk: int = 0, max_gap: float = 0, cache_host_bytes: float = 0,
-                 cache_shared: str | None = None):
-        given = {k: v.encode() if isinstance(v, str) else v for k, v in locals().items() if k not in ("self", "media")}
-        options = c.Options(size=ctypes.sizeof(c.Options), no_media=not media, **given)
+                 cache_shared: str | None = None, log: Callable[[int, str], None] | None = None):
+        given = {k: v.encode() if isinstance(v, str) else v for k, v in locals().items() if k not in ("self", "media", "log")}
+        self._log = c.LOG(lambda _arg, level, line: log(level, line.decode(errors="replace"))) if log else c.LOG()
+        options = c.Options(size=ctypes.sizeof(c.Options), no_media=not media, log=self._log, **given)
         self._handle: ctypes.c_void_p | None = None
         self._queues: set[_Queue] = set()
         self._lock = threading.Lock()
@@ -466,15 +468,3 @@ def image(data: str | bytes) -> dict[str, Any]:
 def sound(data: str | bytes) -> dict[str, Any]:
     """A part of a message: a sound, by its file's path or bytes."""
     return {"type": "audio_url", "audio_url": {"url": _url(data, "audio/*")}}
-
-
-_log_function = None
-
-
-def log_to(fn: Callable[[int, str], None] | None) -> None:
-    """Hands the engine's log to fn(level, line): 0 error, 1 warning, up to 3. None: there is none, as at first."""
-    global _log_function
-    held = _log_function
-    _log_function = c.LOG(lambda _arg, level, line: fn(level, line.decode(errors="replace"))) if fn else None
-    lib.evenkeel_log(_log_function or c.LOG(), None)
-    del held

@@ -6,9 +6,11 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "base/clock.h"
 
 static ek_log_level limit = EK_LOG_INFO;
@@ -30,29 +32,70 @@ bool ek_log_wants(unsigned topic)
     return wanted & topic;
 }
 
-/* --- a library's lines */
+/* --- lines of engines in libraries */
+
+struct ek_log_sink {
+    ek_log_sink *next;    /* of those that are open */
+    pthread_mutex_t lock; /* one line at a time */
+    ek_log_fn *fn;        /* NULL: nowhere */
+    void *arg;
+};
 
 static atomic_bool elsewhere;
 static struct {
     pthread_mutex_t lock;
-    ek_log_fn *fn; /* NULL: nowhere */
-    void *arg;
-} sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    ek_log_sink *first;
+} sinks = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static _Thread_local ek_log_sink *here;
 
-void ek_log_to(ek_log_fn *fn, void *arg)
+ek_log_sink *ek_log_sink_open(ek_log_fn *fn, void *arg)
 {
-    pthread_mutex_lock(&sink.lock);
-    sink.fn = fn;
-    sink.arg = arg;
-    pthread_mutex_unlock(&sink.lock);
+    ek_log_sink *s = ek_alloc(sizeof *s);
+    *s = (ek_log_sink){.fn = fn, .arg = arg};
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_lock(&sinks.lock);
+    s->next = sinks.first;
+    sinks.first = s;
+    pthread_mutex_unlock(&sinks.lock);
     atomic_store(&elsewhere, true);
+    return s;
 }
 
-static void to_sink(ek_log_level level, const char *line)
+void ek_log_sink_close(ek_log_sink *s)
 {
-    pthread_mutex_lock(&sink.lock);
-    if (sink.fn) sink.fn(sink.arg, (int)level, line);
-    pthread_mutex_unlock(&sink.lock);
+    if (!s) return;
+    pthread_mutex_lock(&sinks.lock);
+    ek_log_sink **at = &sinks.first;
+    while (*at != s) at = &(*at)->next;
+    *at = s->next;
+    pthread_mutex_unlock(&sinks.lock);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+ek_log_sink *ek_log_here(ek_log_sink *s)
+{
+    ek_log_sink *before = here;
+    here = s;
+    return before;
+}
+
+static void to_sink(ek_log_sink *s, ek_log_level level, const char *line)
+{
+    pthread_mutex_lock(&s->lock);
+    if (s->fn) s->fn(s->arg, (int)level, line);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void to_sinks(ek_log_level level, const char *line)
+{
+    if (here) {
+        to_sink(here, level, line);
+        return;
+    }
+    pthread_mutex_lock(&sinks.lock);
+    for (ek_log_sink *s = sinks.first; s; s = s->next) to_sink(s, level, line);
+    pthread_mutex_unlock(&sinks.lock);
 }
 
 /* --- the writer: lines wait in a ring of bytes */
@@ -218,7 +261,7 @@ void ek_log(ek_log_level level, const char *fmt, ...)
     /* Names of clients, models and files are in it: a line is one line, and nothing that a terminal obeys. */
     size_t len = (size_t)n + ek_plain(line + n, sizeof line - (size_t)n - 1, said, strlen(said));
     if (atomic_load(&elsewhere)) {
-        to_sink(level, line + n);
+        to_sinks(level, line + n);
         return;
     }
     line[len++] = '\n';

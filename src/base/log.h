@@ -12,10 +12,16 @@ typedef enum { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_NOTICE, EK_LOG_INFO, EK_LOG_DEB
 void ek_log_set(ek_log_level max); /* lines above this level are dropped; INFO at first */
 __attribute__((format(printf, 2, 3))) void ek_log(ek_log_level level, const char *fmt, ...);
 
-/* From now on lines, without their ends, go to fn in place of standard error, one at a time, and progress is not shown.
- * fn NULL: they go nowhere. For a library, which has no say over its process's streams. fn logs nothing itself. */
+/* Where the lines of a library's engine go in place of standard error, without their ends, one at a time. fn logs
+ * nothing itself; NULL: they go nowhere. From the first sink on no line and no progress goes to standard error: a
+ * library has no say over its process's streams. */
 typedef void ek_log_fn(void *arg, int level, const char *line);
-void ek_log_to(ek_log_fn *fn, void *arg);
+typedef struct ek_log_sink ek_log_sink;
+ek_log_sink *ek_log_sink_open(ek_log_fn *fn, void *arg);
+void ek_log_sink_close(ek_log_sink *s); /* no thread has it any more; NULL is fine */
+/* The sink of this thread's lines from now on; returns the one before. Threads that it starts by ek_thread_start
+ * (base/thread.h) have it too. NULL, at first: its lines belong to no engine and go to every sink that is open. */
+ek_log_sink *ek_log_here(ek_log_sink *s);
 
 /* From now on ek_log never waits for who reads standard error: lines go into a buffer of 256 KiB, and a thread writes
  * them. Lines that do not fit are lost, counted, and told by a line in their place once there is room. Until

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
+#include "base/thread.h"
 
 enum { MAX_SLOTS = 32, MAX_IN = 8, STAGING_BYTES = 64 << 20, AHEAD = 16, READY_BYTES = 2 << 20 };
 
@@ -221,7 +222,7 @@ ek_err ek_store_open(ek_store **out, const ek_store_backend *b, const ek_kv_layo
         free_store(s);
         return EK_ENOMEM;
     }
-    if (pthread_create(&s->thread, NULL, store_thread, s) != 0) {
+    if (ek_thread_start(&s->thread, store_thread, s) != 0) {
         free_store(s);
         return ek_fail(EK_ENOMEM, "the thread of the disk cache could not be started");
     }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
+#include "base/thread.h"
 #include "capi/chat.h"
 #include "media/locked/helper.h"
 
@@ -56,7 +57,9 @@ ek_status evenkeel_chat_tokens(evenkeel *e, const char *json, size_t n, int32_t 
     *n_tokens = 0;
     ek_err err = capi_check_process(e);
     if (!err && n > MAX_BODY) err = ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY);
+    ek_log_sink *before = ek_log_here(e->log);
     if (!err) err = prepare(e, &r, &prompt, json, n, NULL);
+    ek_log_here(before);
     if (!err && prompt.n_parts > 0)
         err = ek_fail(EK_EUNSUPPORTED, "a prompt with %d pictures and sounds is no list of tokens", prompt.n_parts);
     if (!err) {
@@ -265,16 +268,19 @@ void capi_workers_close(capi_workers *w)
 }
 
 /* One of them is enough for every chat to end. */
-static ek_err start(capi_workers *w)
+static ek_err start(evenkeel *e)
 {
+    capi_workers *w = &e->workers;
     const int all = (int)(sizeof w->thread / sizeof *w->thread);
     sigset_t signals;
+    ek_log_sink *before = ek_log_here(e->log);
     pthread_mutex_lock(&w->lock);
     capi_signals_off(&signals);
-    while (w->n_threads < all && !pthread_create(&w->thread[w->n_threads], NULL, run, w)) w->n_threads++;
+    while (w->n_threads < all && !ek_thread_start(&w->thread[w->n_threads], run, w)) w->n_threads++;
     capi_signals_back(&signals);
     const int n = w->n_threads;
     pthread_mutex_unlock(&w->lock);
+    ek_log_here(before);
     return n > 0 ? EK_OK : ek_fail(EK_EIO, "the system has no thread for chats");
 }
 
@@ -283,7 +289,7 @@ ek_status evenkeel_chat(evenkeel_queue *queue, const char *json, size_t n, void 
     if (n > MAX_BODY)
         return capi_status(ek_fail(EK_ETOOLARGE, "a body of %zu bytes, at most %d are read", n, MAX_BODY));
     ek_err err = capi_check_process(queue->engine);
-    if (!err) err = start(&queue->engine->workers);
+    if (!err) err = start(queue->engine);
     if (err) return capi_status(err);
     chat *c = ek_alloc(sizeof *c);
     c->base = (capi_request){.engine = queue->engine, .queue = queue, .user = user, .cancel = cancel};

@@ -203,7 +203,9 @@ ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *reque
     if (!err) {
         capi_begin(&g->base);
         if (id) *id = g->base.id;
+        ek_log_sink *before = ek_log_here(queue->engine->log);
         err = submit(g);
+        ek_log_here(before);
         if (err) capi_take_back(&g->base);
     }
     if (!err) return EK_DONE; /* g may be gone */

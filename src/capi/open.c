@@ -46,10 +46,8 @@ static ek_err open_opts(ek_open_opts *out, const evenkeel_options *o)
 
 static ek_err open_engine(evenkeel *e, const evenkeel_options *o)
 {
-    evenkeel_options known;
     ek_open_opts opts;
-    EK_TRY(capi_take_struct(&known, sizeof known, o, o ? o->size : 0, "evenkeel_options"));
-    EK_TRY(open_opts(&opts, &known));
+    EK_TRY(open_opts(&opts, o));
     EK_TRY(ek_cpu_float_check());
     EK_TRY(ek_open(&e->m, &opts));
     EK_TRY(ek_engine_start(e->m.engine));
@@ -59,15 +57,21 @@ static ek_err open_engine(evenkeel *e, const evenkeel_options *o)
 
 ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
 {
+    evenkeel_options o;
     *out = NULL;
+    ek_err err = capi_take_struct(&o, sizeof o, options, options ? options->size : 0, "evenkeel_options");
+    if (err) return capi_status(err);
     evenkeel *e = ek_alloc(sizeof *e);
     e->process = getpid();
+    e->log = ek_log_sink_open(o.log, o.log_arg);
     pthread_mutex_init(&e->lock, NULL);
     pthread_mutex_init(&e->digesting, NULL);
     capi_workers_init(&e->workers);
     sigset_t signals;
     capi_signals_off(&signals);
-    const ek_err err = open_engine(e, options);
+    ek_log_sink *before = ek_log_here(e->log);
+    err = open_engine(e, &o);
+    ek_log_here(before);
     capi_signals_back(&signals);
     if (err) evenkeel_close(e);
     else *out = e;
@@ -77,10 +81,13 @@ ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
 void evenkeel_close(evenkeel *e)
 {
     if (!e || capi_check_process(e)) return;
+    ek_log_sink *before = ek_log_here(e->log);
     while (e->queues) evenkeel_queue_close(e->queues);
     capi_workers_close(&e->workers);
     if (e->started) ek_engine_stop(e->m.engine, false);
     ek_opened_close(&e->m);
+    ek_log_here(before);
+    ek_log_sink_close(e->log);
     pthread_mutex_destroy(&e->digesting);
     pthread_mutex_destroy(&e->lock);
     free(e);
@@ -112,7 +119,9 @@ ek_status evenkeel_digest(evenkeel *e, const char **out)
     ek_err err = capi_check_process(e); /* another thread may have had the lock at the fork */
     if (err) return capi_status(err);
     pthread_mutex_lock(&e->digesting);
+    ek_log_sink *before = ek_log_here(e->log);
     if (!*e->digest) err = ek_open_digest(e->digest, e->m.path, NULL); /* the pool computes replies */
+    ek_log_here(before);
     pthread_mutex_unlock(&e->digesting);
     *out = e->digest;
     return capi_status(err);

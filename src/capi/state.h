@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/log.h"
 #include "open/open.h"
 
 struct chat;
@@ -37,7 +38,8 @@ struct capi_request {
 
 struct evenkeel {
     ek_opened m;
-    pid_t process; /* that has its threads; a forked child has none of them */
+    ek_log_sink *log; /* of its threads, and of a program's while it is in a call that may log */
+    pid_t process;    /* that has its threads; a forked child has none of them */
     bool started;
     capi_workers workers;
     pthread_mutex_t lock; /* of requests, last_id, queues */

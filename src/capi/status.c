@@ -2,7 +2,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/log.h"
 #include "capi/state.h"
 
 ek_status capi_status(ek_err err)
@@ -66,15 +65,4 @@ void capi_signals_off(sigset_t *before)
 void capi_signals_back(const sigset_t *before)
 {
     pthread_sigmask(SIG_SETMASK, before, NULL);
-}
-
-/* A library says nothing by itself. */
-__attribute__((constructor)) static void be_quiet(void)
-{
-    ek_log_to(NULL, NULL);
-}
-
-void evenkeel_log(evenkeel_log_fn *fn, void *arg)
-{
-    ek_log_to(fn, arg);
 }

@@ -2,6 +2,7 @@
  * others read what it counts. */
 #include <stdio.h>
 
+#include "base/thread.h"
 #include "engine/state.h"
 
 const ek_model *ek_engine_model(const ek_engine *e)
@@ -140,7 +141,7 @@ static void *engine_thread(void *arg)
 ek_err ek_engine_start(ek_engine *e)
 {
     EK_ASSERT(!e->has_thread);
-    if (pthread_create(&e->thread, NULL, engine_thread, e) != 0)
+    if (ek_thread_start(&e->thread, engine_thread, e) != 0)
         return ek_fail(EK_ENOMEM, "the engine's thread could not be started");
     e->has_thread = true;
     return EK_OK;

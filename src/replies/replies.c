@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "replies/table.h"
 
 enum { MAX_QUEUED_BYTES = 64 << 20, BATCH = 256 };
@@ -137,7 +138,7 @@ ek_err ek_replies_open(ek_replies **out, const ek_replies_opts *o)
     pthread_mutex_init(&r->lock, NULL);
     pthread_cond_init(&r->news, NULL);
     pthread_cond_init(&r->idle, NULL);
-    if (pthread_create(&r->thread, NULL, run, r)) {
+    if (ek_thread_start(&r->thread, run, r)) {
         ek_replies_close(r);
         return ek_fail(EK_ENOMEM, "no thread can be started that keeps replies");
     }

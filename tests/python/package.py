@@ -167,13 +167,19 @@ def ends(model_path):
             os._exit(2)
         check("a forked child", os.waitpid(child, 0)[1] == 0)
         check("its parent", m.chat("Hello", temperature=0).text != "")
-    lines = []
-    evenkeel.log_to(lambda level, line: lines.append((level, line)))
     try:
         evenkeel.Model("/nowhere")
     except evenkeel.EvenkeelError as wrong:
         check("no model", wrong.status == "not found", wrong.status)
-    evenkeel.log_to(None)
+    logs = [], []
+    nobody = "redis://127.0.0.1:1/0"
+    with evenkeel.Model(model_path, device="cpu", context=512, media=False, log=lambda *line: logs[1].append(line)), \
+            evenkeel.Model(model_path, device="cpu", context=512, media=False, cache_shared=nobody, log=lambda *line: logs[0].append(line)):
+        until = time.time() + 10
+        while not any("Connection refused" in line for _, line in logs[0]) and time.time() < until:
+            time.sleep(0.01)
+    said = [[(level, line) for level, line in log if "Connection refused" in line] for log in logs]
+    check("a log for each model", said[0] and said[0][0][0] == 1 and not said[1], logs)
 
 
 def has_curl():

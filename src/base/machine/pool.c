@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/thread.h"
 
 /* Workers spin this many times before they sleep: ops inside a step follow each other
  * within microseconds, a wake-up through the kernel costs tens of them. */
@@ -165,7 +166,7 @@ static ek_err open_on(ek_pool **out, int n_threads, const ek_nodes *nodes)
     place_threads(p, nodes, n_threads);
     if (sched_getaffinity(0, sizeof p->everywhere, &p->everywhere)) CPU_ZERO(&p->everywhere);
     for (int i = 1; i < n_threads; i++) {
-        if (pthread_create(&p->thread[i], NULL, work, &p->worker[i]) != 0) {
+        if (ek_thread_start(&p->thread[i], work, &p->worker[i]) != 0) {
             ek_pool_close(p);
             return ek_fail(EK_ENOMEM, "thread %d of %d could not be started", i + 1, n_threads);
         }

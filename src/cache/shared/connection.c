@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #define SHORTEST_REST 0.25
 #define LONGEST_REST  30.0
@@ -117,7 +118,7 @@ ek_err ek_shared_thread(pthread_t *out, void *(*run)(void *arg), void *arg)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(out, NULL, run, arg);
+    int rc = ek_thread_start(out, run, arg);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == 0 ? EK_OK : ek_fail(EK_ENOMEM, "a thread for shared pages could not be started");
 }

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/thread.h"
 
 typedef struct job {
     const ek_mask *mask;
@@ -65,7 +66,7 @@ ek_masks *ek_masks_open(int max, bool beside)
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->work, NULL);
     pthread_cond_init(&m->done, NULL);
-    m->has_thread = beside && pthread_create(&m->thread, NULL, work, m) == 0;
+    m->has_thread = beside && ek_thread_start(&m->thread, work, m) == 0;
     return m;
 }
 
