@@ -315,11 +315,13 @@ static void files_are_as_the_store(void **state)
 
 int main(void)
 {
-    ek_log_to(keep_log, NULL);
+    ek_log_sink *log = ek_log_sink_open(keep_log, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survives),    cmocka_unit_test(damage_costs_the_damaged),
         cmocka_unit_test(bounds_hold), cmocka_unit_test(others_files_are_nothing),
         cmocka_unit_test(the_old_go),  cmocka_unit_test(files_are_as_the_store),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    ek_log_sink_close(log);
+    return failed;
 }
