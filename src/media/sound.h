@@ -2,8 +2,8 @@
  * libsndfile; other rates by libsoxr's HQ recipe.
  *
  * A pure function of the bytes and of the version of these libraries. Functions may run on any thread, on several
- * at once. Errors are one sentence with the numbers: EINVAL for what is no sound that is read, too short, too long
- * or of an unknown form, EPARSE for a damaged or cut one, ETOOLARGE for more than EK_MEDIA_MAX_BYTES, ENOMEM. */
+ * at once. Errors are one sentence with the numbers: EINVAL for an unknown format, and for a sound that is
+ * too short or too long, EPARSE for a damaged or cut one, ETOOLARGE for more than EK_MEDIA_MAX_BYTES, ENOMEM. */
 #ifndef EK_MEDIA_SOUND_H
 #define EK_MEDIA_SOUND_H
 
@@ -27,7 +27,7 @@ ek_err ek_sound_probe(ek_sound_info *out, const void *bytes, size_t n);
 
 typedef struct ek_sound {
     int samples;
-    float *v; /* owned; -1 to 1 where the file keeps to that; never NaN or infinite */
+    float *v; /* owned; -1 to 1, unless the file exceeds that; never NaN or infinite */
 } ek_sound;
 
 /* Channels are averaged (float32, in ascending order), then resampled. Integers of b bits are divided by 2^(b-1). */

@@ -1,6 +1,6 @@
-/* Servers that run on this machine, as they say it themselves: one file per process, EVENKEEL_DIR/PID.json, in
- * $XDG_RUNTIME_DIR/evenkeel or, without that variable, /tmp/evenkeel-UID. The folder is its user's alone, else it is
- * not used. A file whose process is gone, or is another one with its number, counts as none and is removed. */
+/* Servers that run on this machine, by the files that they write: one per process, EVENKEEL_DIR/PID.json, in
+ * $XDG_RUNTIME_DIR/evenkeel or, without that variable, /tmp/evenkeel-UID. The folder must be the user's
+ * alone, or it is not used. A file is ignored and removed if its process ended, even if another one has its number. */
 #ifndef EK_CLI_LOCAL_RUNNING_H
 #define EK_CLI_LOCAL_RUNNING_H
 
@@ -33,14 +33,14 @@ bool ek_running_alive(const ek_running *r);
 /* "http://127.0.0.1:8080", where this machine reaches it. */
 void ek_running_url(char *out, int room, const ek_running *r);
 
-/* What it is doing now, from /metrics and /proc; -1 for what could not be asked within half a second. */
+/* A server's load now, from /metrics and /proc; -1: no answer within half a second. */
 typedef struct ek_running_now {
     double memory; /* bytes of the process in memory */
     int connections, running, waiting;
 } ek_running_now;
 void ek_running_ask(ek_running_now *now, const ek_running *r);
 
-/* Whether what listens at its host and port answers /ready with 200, within half a second. */
+/* Whether /ready at the server's host and port answers 200 within half a second. */
 bool ek_running_ready(const ek_running *r);
 
 #endif

@@ -11,20 +11,19 @@ enum { EK_IMAGE_TOKENS = 1120 }; /* of an image: the largest budget */
 
 typedef struct ek_encoder {
     bool takes[EK_PART_KINDS];
-    uint8_t digest[32]; /* of all that rows depend on besides the content: weights, how they are packed, arithmetic */
+    uint8_t digest[32]; /* of everything but the content that rows depend on: weights, packing, arithmetic */
     bool loaded;        /* digest is known; set by ek_encoder_load */
-    bool everywhere;    /* if an image's rows see each other, in full layers too, and whatever the window (12B) */
+    bool everywhere;    /* an image's rows see each other in full layers too, and beyond the window (12B) */
     int max_tokens;     /* of an image */
-    double row_macs;    /* multiply-adds of a row of a prompt: what a slice has at most, of so many rows (pace.h) */
+    double row_macs;    /* multiply-adds of a row of a prompt; slices are measured in such rows (ek_pace) */
     void *arg;
-    /* Gets ready, which may take seconds, and says the digest; NULL: it is ready. */
+    /* Prepares the encoder, for seconds perhaps, and writes the digest; NULL: it is ready. */
     ek_err (*load)(void *arg, uint8_t digest[32]);
     /* rows: tokens x hidden_size floats, written when it is done; m is borrowed until then. */
     ek_err (*begin)(void *arg, const ek_media *m, float *rows); /* NULL: there are no towers */
-    /* Goes on by about so many multiply-adds, and returns when they are done. After an error it is as if it was
-     * dropped. */
+    /* Computes about so many further multiply-adds. An error drops the encoding. */
     ek_err (*advance)(void *arg, double macs, bool *done);
-    void (*drop)(void *arg); /* what was begun and is not done */
+    void (*drop)(void *arg); /* the encoding that was begun and is not done */
     void (*close)(void *arg);
 } ek_encoder;
 
@@ -36,25 +35,25 @@ ek_err ek_encoder_load(ek_encoder *x);
  * every sense that the model has. */
 ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m);
 
-/* How long a slice of an encoding may be: as long as a step with so many rows of a prompt.
+/* The length of a slice of an encoding: the time of a step with so many rows of a prompt.
  *
- * Multiply-adds do not tell: towers compute in floats, the decoder mostly in codes, and how much faster those are is
- * another number on every processor. So both are measured: what a row of a prompt takes, in steps that have many, and
- * how long the slices are that were asked for. Until such a step was seen, slices are short. Only where a slice ends
- * depends on clocks, which changes no bit of what it computes. */
+ * Multiply-adds alone do not give the time: towers compute in floats, the decoder mostly in codes, and the ratio of
+ * their speeds differs between processors. Therefore two times are measured: of a prompt's row, in steps with many
+ * rows, and of the slices so far. Slices are short until such a step was seen. Clocks decide only where a slice ends,
+ * which changes no bit. */
 
-enum { EK_PACE_ROWS = 64 /* of a prompt, at least, in a step that tells what one takes */ };
+enum { EK_PACE_ROWS = 64 /* minimum rows of a prompt in a step whose time is used */ };
 
 typedef struct ek_pace {
     double row_seconds; /* 0: not known yet */
     double fraction;    /* of the step's multiply-adds that a slice gets; 0: nothing was measured */
 } ek_pace;
 
-/* A step took so long, with so many rows. */
+/* Records the time of a step with so many rows. */
 void ek_pace_step(ek_pace *p, int rows, double seconds);
 /* Multiply-adds of the next slice, which may take as long as a step with so many rows of row_macs. */
 double ek_pace_slice(const ek_pace *p, int rows, double row_macs);
-/* That slice took so long; not of one that ended the work, and so was shorter. */
+/* Records that slice's time; not for the last slice of an encoding, which is shorter. */
 void ek_pace_note(ek_pace *p, int rows, double seconds);
 
 #endif

@@ -39,9 +39,9 @@ static inline ek_gpu_head_part ek_gpu_heads_of(const ek_gpu_run *x, const ek_lay
     return ek_gpu_heads_here(&x->g->share.shard, &x->g->m->config, l);
 }
 
-/* Heads whose attention is one launch, in layers like l: the heads that are here. A drafter behind a target whose
- * outputs are cut reads keys that lie on several devices: it has a launch for each, of as many heads, or for each KV
- * head. */
+/* Heads of one launch of attention in layers like l: all heads of this device. A drafter whose target has its outputs
+ * divided over several devices reads keys on each of them. It has a launch per device, each with as many heads, or one
+ * per KV head. */
 static inline ek_gpu_head_part ek_gpu_heads_at_once(const ek_gpu_run *x, const ek_layer_config *l)
 {
     const ek_gpu_head_part here = ek_gpu_heads_of(x, l);
@@ -51,7 +51,7 @@ static inline ek_gpu_head_part ek_gpu_heads_at_once(const ek_gpu_run *x, const e
     return (ek_gpu_head_part){{0, here.q.n / here.kv.n * n}, {0, n}};
 }
 
-/* Where the rows' embeddings lie. Behind another device they are for per-layer inputs alone, and h has its rows. */
+/* The rows' embeddings. On devices after the first they serve per-layer inputs alone, and lie in h. */
 static inline CUdeviceptr ek_gpu_embedded(const ek_gpu_run *x)
 {
     return x->g->share.first ? x->buf.x : x->buf.h;

@@ -1,19 +1,17 @@
-/* The activations that a matrix is multiplied with, limbs and group: by its role, and by the choice of --activations.
+/* Limbs and groups of a matrix's activations, by its role and by --activations.
  *
- * The one place where limbs and activation groups are chosen; they are part of the numerics, as
- * are the blocks of ops/linear/linear.h, which hold for all matrices, and the tree over them. */
+ * They are chosen here and nowhere else. They are part of the numerics, as are the blocks of ops/linear/linear.h and
+ * the tree over them, which are the same for all matrices. */
 #ifndef EK_MODEL_ROLE_H
 #define EK_MODEL_ROLE_H
 
 #include "base/err.h"
 #include "ops/linear/linear.h"
 
-/* The choice of --activations: how many bits of an activation quantised products read. Part of the numerics id.
- */
-
 /* Raised whenever the order or the rounding of any addition changes: old and new answers may differ. */
 enum { EK_ARITHMETIC_VERSION = 3 };
 
+/* --activations: the bits of an activation that quantised products read. Part of the numerics id. */
 typedef enum ek_activations {
     EK_ACTIVATIONS_AUTO, /* by matrix */
     EK_ACTIVATIONS_8,    /* one limb everywhere */
@@ -44,9 +42,9 @@ typedef enum ek_matrix_role {
 } ek_matrix_role;
 
 /* By matrix: weights of 8 bits take two limbs. Weights of up to 6 bits take one for q, o, gate, up, down and the
- * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb is cheap for the
- * error that it removes: docs/NUMERICS.md 10. Groups of 16 or 32 for weights in groups of that, else 64. The type must
- * be a quantised one. */
+ * experts, and two for the head, k, v, the router and the per-layer matrices, where a second limb costs little
+ * and removes much error: docs/NUMERICS.md 10. Activations have groups of 16 or 32 if the weights have, otherwise
+ * of 64. The type must be quantised. */
 ek_act_form ek_role_acts(ek_matrix_role role, const ek_weight_type *type, ek_activations activations);
 
 #endif

@@ -1,5 +1,5 @@
-/* Memory that requests may hold together: what they take is counted before it is taken, and refused while the
- * server can still say so. Any thread. */
+/* Memory that all requests may hold together. It is counted before it is taken, so that a request is refused while the
+ * server can still answer. Any thread. */
 #ifndef EK_SERVE_REQUEST_MEMORY_H
 #define EK_SERVE_REQUEST_MEMORY_H
 
@@ -13,15 +13,15 @@ typedef struct ek_request_memory {
     _Atomic size_t used;
 } ek_request_memory;
 
-/* Small amounts are not counted: where the system refuses them, the program's reserve serves them (base/alloc.h).
- * Sets it aside, and has the libraries that requests use allocate from it. Once, before they allocate. ENOMEM. */
+/* Sets the program's reserve aside: it serves small amounts, which are not counted, if the system refuses them
+ * (base/alloc.h). The libraries that requests use allocate from it too. Once, before they allocate. ENOMEM. */
 ek_err ek_request_memory_open(void);
 /* EK_OK while the reserve is there or can be filled again; else ENOMEM, and no new request should begin. */
 ek_err ek_request_memory_check(void);
 
 /* A total that leaves room for everything else: an eighth of what is available, 64 MiB to 2 GiB. */
 size_t ek_request_memory_default(void);
-/* Counts bytes that are about to be taken. held: what was counted for the same request before. ETOOLARGE where both
+/* Counts bytes that are about to be taken. held: bytes counted for the same request before. ETOOLARGE where both
  * together are more than the total; ENOMEM where others hold too much now, or the system or a control group would not
  * give them: nothing was counted then. */
 ek_err ek_request_memory_take(ek_request_memory *m, size_t held, size_t bytes);

@@ -1,8 +1,8 @@
-/* A few threads for work that is too long for the event loop, with a bounded queue, in which clients take turns. A
- * turn costs the processor time that the job took: whose jobs took long waits for those of others. Large
- * jobs never take the last thread, so that small ones do not wait behind them. Where there are spare threads, a large
- * job that has run for more than 0.1 s keeps its place from nobody: others begin beside it, on half of the spare
- * threads those of every client, on the other half those of clients that have none running.
+/* A few threads for work that is too long for the event loop. The queue is bounded, and clients take turns in it. A
+ * turn costs the processor time of its job, so a client with long jobs waits for the jobs of others. Large jobs
+ * never take the last thread, so small jobs do not wait behind them. If there are spare threads, further jobs begin
+ * beside a large job that has run for more than 0.1 s: any client's on half of the spare threads, on the other half
+ * those of clients without a running job.
  *
  * Called from the event loop's thread only. */
 #ifndef EK_SERVE_WORKERS_H
@@ -38,7 +38,7 @@ void ek_workers_set_share(ek_workers *w, int n);
 /* Queues a job. EBUSY, with the numbers, when max_queue jobs wait, of one client or with a share of its own: done is
  * not called then. */
 ek_err ek_workers_add(ek_workers *w, ek_job *job);
-/* The same whatever the queue holds, for clean-up, and for a job that begins again. */
+/* The same even if the queue is full: for clean-up, and for a job that continues. */
 void ek_workers_add_always(ek_workers *w, ek_job *job);
 int ek_workers_waiting(const ek_workers *w); /* jobs that wait or run */
 /* Runs what is queued to its end, done included, and ends the threads. */
