@@ -1,0 +1,100 @@
+// Attention in floats (ops/attn/attn.h): one segment of 256 keys for a tile of up to 8 queries of one KV head. A thread
+// has a key for the scores, and then a dim for the values. grid (items)
+#version 460
+#include "math.glsl"
+#include "memory.glsl"
+#include "attn.glsl"
+#include "kv_terms.glsl"
+layout(local_size_x = 256) in;
+
+const int TILE = 8, MAX_DIM = 512, CHAIN = 256, LANES = 16;
+shared float query[TILE * MAX_DIM];
+shared float weight[TILE * SEGMENT]; // e; times the value's scale in the fma
+shared float lane_sum[TILE * LANES];
+shared int top_exponent[TILE];
+shared ivec2 seen[TILE];
+
+float score(uint64_t part, kv_pages kv, int n, int slot)
+{
+    const int dim = kv.head_dim;
+    float s = 0.0;
+    for (int d0 = 0; d0 < dim; d0 += CHAIN) {
+        float chain = 0.0;
+        for (int d = d0; d < min(dim, d0 + CHAIN); d++)
+            chain = fma_(query[n * MAX_DIM + d], kv_term(part, kv.k_format, kv.k_bits, kv.k_shift, dim, d, slot, true), chain);
+        s = d0 != 0 ? add_(s, chain) : chain;
+    }
+    return mul_(s, token_scale(part, kv.k_format, dim, slot));
+}
+
+// l of each query: 16 lanes, added 8, 4, 2, 1 apart
+void sum_weights()
+{
+    const int thread = int(gl_LocalInvocationID.x), n = thread / LANES, lane = thread % LANES;
+    if (n < TILE) {
+        float sum = 0.0;
+        for (int j = lane; j < SEGMENT; j += LANES) sum = add_(sum, weight[n * SEGMENT + j]);
+        lane_sum[thread] = sum;
+    }
+    barrier();
+    for (int apart = 8; apart > 0; apart /= 2) {
+        if (n < TILE && lane < apart) lane_sum[thread] = add_(lane_sum[thread], lane_sum[thread + apart]);
+        barrier();
+    }
+}
+
+void main()
+{
+    const int j = int(gl_LocalInvocationID.x);
+    const ivec2 item = Pairs(a.items).at[gl_WorkGroupID.x]; // tile, segment
+    if (item.x < 0) return;
+    const tile_of_queries t = Tiles(a.tiles).at[item.x];
+    kv_pages kv = a.kv;
+    if (int64_t(item.y * 4) < a.n_start) kv = a.start;
+    const int dim = kv.head_dim;
+    if (j < TILE) seen[j] = j < t.n_q ? seen_by(t, j, item.y) : ivec2(0), top_exponent[j] = -0x7fffffff;
+    for (int n = 0; n < t.n_q; n++)
+        for (int d = j; d < dim; d += 256) query[n * MAX_DIM + d] = Floats(query_at(t, n, dim)).at[d];
+    barrier();
+    int first = SEGMENT, end = 0;
+    for (int n = 0; n < t.n_q; n++)
+        if (seen[n].x < seen[n].y) first = min(first, seen[n].x), end = max(end, seen[n].y);
+    if (first >= end) return;
+    const uint64_t mine = uint64_t(int64_t(t.kv_head) * (kv.k_bytes + kv.v_bytes));
+    uint64_t page = 0ul;
+    if (j >= first && j < end) page = page_block(kv, t.view, item.y * 4 + j / PAGE) + mine;
+    float p[TILE];
+    int exponent[TILE];
+    for (int n = 0; n < t.n_q; n++) {
+        if (j < seen[n].x || j >= seen[n].y) continue;
+        p[n] = exp_split(score(page, kv, n, j % PAGE), exponent[n]);
+        atomicMax(top_exponent[n], exponent[n]);
+    }
+    barrier();
+    for (int n = 0; n < TILE; n++) {
+        float e = 0.0;
+        if (n < t.n_q && j >= seen[n].x && j < seen[n].y) e = mul_(p[n], factor_(exponent[n] - top_exponent[n]));
+        weight[n * SEGMENT + j] = e;
+    }
+    barrier();
+    sum_weights();
+    if (j < t.n_q && seen[j].x < seen[j].y) {
+        const uint64_t at = uint64_t(leaf_number(t, j, item.y - t.seg0)) * 4ul;
+        Floats(a.leaf_l + at).at[0] = lane_sum[j * LANES];
+        Ints(a.leaf_m + at).at[0] = top_exponent[j];
+    }
+    for (int d = j; d < dim; d += 256) {
+        float o[TILE];
+        for (int n = 0; n < TILE; n++) o[n] = 0.0;
+        for (int k = first; k < end; k++) {
+            const uint64_t block = page_block(kv, t.view, item.y * 4 + k / PAGE), part = block + mine + uint64_t(kv.k_bytes);
+            if (block == 0ul) continue; // between what queries see
+            const float v = kv_term(part, kv.v_format, kv.v_bits, kv.v_shift, dim, d, k % PAGE, false);
+            const float scale = token_scale(part, kv.v_format, dim, k % PAGE);
+            UNROLL for (int n = 0; n < TILE; n++)
+                if (k >= seen[n].x && k < seen[n].y) o[n] = fma_(mul_(weight[n * SEGMENT + k], scale), v, o[n]);
+        }
+        for (int n = 0; n < t.n_q; n++)
+            if (seen[n].x < seen[n].y) leaf_o_at(leaf_number(t, n, item.y - t.seg0), dim).at[d] = o[n];
+    }
+}
