@@ -8,17 +8,21 @@ at=tests/agents
 npm_packages $at
 export PYTHONDONTWRITEBYTECODE=1
 passed=0; failed=0
-agent() { # test, program
-  last=$(python3 "$at/$1" "$build/evenkeel" models/pocket "$at/node_modules/$2" | tee >(cat >&2) | tail -n 1)
+agent() { # test, programs
+  test=$1; shift
+  last=$(python3 "$at/$test" "$build/evenkeel" models/pocket "${@/#/$at/node_modules/}" | tee >(cat >&2) | tail -n 1)
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2]))
   else
     failed=$((failed + 1))
   fi
 }
-agent claude_code.py @anthropic-ai/claude-code-linux-x64/claude
-agent claude_tools.py @anthropic-ai/claude-code-linux-x64/claude
-agent codex.py @openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex
+claude=@anthropic-ai/claude-code-linux-x64/claude
+codex=@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex
+agent claude_code.py $claude
+agent claude_tools.py $claude
+agent codex.py $codex
+agent compaction.py $claude $codex
 agent opencode.py opencode-linux-x64-baseline/bin/opencode
 agent chat_agents.py .
 echo "$passed passed, $failed failed"
