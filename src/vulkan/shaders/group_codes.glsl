@@ -40,12 +40,12 @@ void write_groups(acts to, int64_t row, int first, int n)
 {
     for (int g = int(gl_LocalInvocationIndex); g < n; g += int(gl_WorkGroupSize.x)) {
         const uint top = group_top[g];
-        float sx = 0.0;
-        if (top >= 0x7f800000u) sx = f_(0x7fc00000u);
-        else if (top >= 0x0d800000u) sx = div_(f_(top), 32512.0);
+        float sx = 0.0, sx256 = 0.0;
+        if (top >= 0x7f800000u) sx = sx256 = f_(0x7fc00000u);
+        else if (top >= 0x0d800000u) sx = div_(f_(top), 32512.0), sx256 = mul_(256.0, sx);
         const uint64_t groups = to.q + uint64_t(row * to.ldq) + uint64_t(first + g) * 8ul;
         Floats one = Floats(groups + uint64_t(to.groups[0])), two = Floats(groups + uint64_t(to.groups[1]));
-        one.at[0] = mul_(256.0, sx), one.at[1] = float(group_h[g]);
+        one.at[0] = sx256, one.at[1] = float(group_h[g]);
         two.at[0] = sx, two.at[1] = float(group_q[g]);
     }
 }

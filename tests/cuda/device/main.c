@@ -1,6 +1,6 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
  * Usage: device [emulated LIBRARY | vulkan | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate |
- * layer | experts | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats | tower]
+ * layer | experts | pass | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats | tower]
  * [quick: fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits
  * differ. vulkan: shaders on the first Vulkan device, those that there are (vulkan/kernels.def): sections of others
  * fail. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the
@@ -186,6 +186,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "gate")) section(&d, "gate", test_gate), section(&d, "heads", test_heads);
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
     else if (!strcmp(what, "experts")) section(&d, "experts", test_experts), section(&d, "jobs", test_jobs);
+    else if (!strcmp(what, "pass")) section(&d, "pass", test_pass);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "tower")) section(&d, "tower", test_tower);
     else if (!strcmp(what, "int"))
@@ -196,7 +197,8 @@ int main(int argc, char **argv)
              strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats") &&
              strcmp(what, "piece")) {
         section(&d, "math", test_math);
-        section(&d, "rows", test_rows);
+        if (!shaders) section(&d, "rows", test_rows); /* of operators alone, which a pass does not launch */
+        section(&d, "pass", test_pass);
         section(&d, "kv", test_kv);
         section(&d, "attn", test_attn);
         section(&d, "sample", test_sample);
