@@ -15,13 +15,14 @@
 static ek_err no_device(const char *text)
 {
     return ek_fail(EK_EINVAL,
-                   "device %.40s; there are auto, cpu, cuda and cuda:N, several as in cuda:0,1, cuda:0-3 or cuda:all, "
-                   "and cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts",
+                   "device %.40s; there are auto, cpu, vulkan and vulkan:N, cuda and cuda:N, several as in cuda:0,1, "
+                   "cuda:0-3 or cuda:all, and cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts",
                    text);
 }
 
 static ek_err add(ek_device *d, int ordinal, const char *text)
 {
+    if (d->vulkan && d->n) return ek_fail(EK_EINVAL, "device %.40s: a model runs on one Vulkan device", text);
     for (int i = 0; i < d->n; i++)
         if (d->ordinal[i] == ordinal) return ek_fail(EK_EINVAL, "device %.40s: cuda:%d twice", text, ordinal);
     if (d->n == EK_RANKS) return ek_fail(EK_EINVAL, "device %.40s: more than %d devices", text, EK_RANKS);
@@ -61,6 +62,7 @@ static bool is(const char *p, const char *end, const char *word)
 /* One of a list: numbers behind the first may stand alone. */
 static ek_err add_item(ek_device *d, const char *p, const char *end, const char *text)
 {
+    if (d->vulkan) return ek_fail(EK_EINVAL, "device %.40s: a model runs on one Vulkan device", text);
     const bool layers = is(p, end, "cpu:layers"), experts = is(p, end, "cpu:experts");
     if (is(p, end, "cpu") || layers || experts) {
         d->part = layers ? EK_HOST_LAYERS : experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN;
@@ -68,6 +70,12 @@ static ek_err add_item(ek_device *d, const char *p, const char *end, const char 
         d->host = true;
         return EK_OK;
     }
+    if (!strncmp(p, "vulkan", 6) && !d->n && !d->all && !d->host && !d->features) {
+        d->vulkan = true;
+        if (is(p, end, "vulkan")) return add(d, 0, text);
+        return p[6] == ':' ? add_numbers(d, p + 7, end, text) : no_device(text);
+    }
+    if (d->vulkan) return ek_fail(EK_EINVAL, "device %.40s: a model runs on one Vulkan device", text);
     if (is(p, end, "cuda")) return add(d, 0, text);
     if (is(p, end, "cuda:all")) {
         if (d->all || d->n) return no_device(text);
@@ -95,7 +103,7 @@ static ek_err parse_features(ek_device *d, const char *p, const char *text)
 ek_err ek_device_parse(ek_device *out, const char *text)
 {
     const char *const last = text + strcspn(text, "@");
-    *out = (ek_device){.cuda = true, .split = EK_SPLIT_AUTO};
+    *out = (ek_device){.gpu = true, .split = EK_SPLIT_AUTO};
     if (*last) EK_TRY(parse_features(out, last + 1, text));
     if (is(text, last, "auto")) {
         out->may_be_cpu = true;
@@ -139,9 +147,17 @@ ek_err ek_device_set_tune(ek_device *d, const char *tune)
 
 /* --- opening */
 
+ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d)
+{
+    EK_TRY(d->vulkan ? ek_gpu_driver_load_vulkan(out) : ek_gpu_driver_load(out));
+    out->features = d->features;
+    return EK_OK;
+}
+
 static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_device *d)
 {
-    *o = (ek_fit_opts){.n = d->n, .host = d->host, .part = d->part, .split = d->split};
+    *o = (ek_fit_opts){
+        .n = d->n, .maker = d->vulkan ? "vulkan" : NULL, .host = d->host, .part = d->part, .split = d->split};
     memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
     if (!d->all) return EK_OK;
     EK_TRY(ek_cuda_devices(&driver->api, &o->n));
@@ -169,8 +185,7 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
 {
     ek_gpu_driver driver;
     ek_fit_opts o;
-    EK_TRY(ek_gpu_driver_load(&driver));
-    driver.features = d->features;
+    EK_TRY(ek_device_driver(&driver, d));
     driver.tune = d->tune == EK_TUNE_AUTO ? ek_tuning_take : d->tune == EK_TUNE_AGAIN ? ek_tuning_again : NULL;
     EK_TRY(resolve(&o, &driver, d));
     o.max_bytes = max_bytes, o.beside = *beside;
@@ -182,8 +197,8 @@ bool ek_device_is_wanted(const ek_device *d)
 {
     ek_gpu_driver driver;
     int n = 0;
-    if (!d->cuda || !d->may_be_cpu) return d->cuda;
-    return !ek_gpu_driver_load(&driver) && !ek_cuda_devices(&driver.api, &n) && n > 0;
+    if (!d->gpu || !d->may_be_cpu) return d->gpu;
+    return !ek_device_driver(&driver, d) && !ek_cuda_devices(&driver.api, &n) && n > 0;
 }
 
 bool ek_device_may_leave(const ek_device *d, ek_err err)
@@ -196,7 +211,7 @@ ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double
 {
     *out = NULL, *ranks = NULL;
     *why = EK_OK;
-    if (!d->cuda) return EK_OK;
+    if (!d->gpu) return EK_OK;
     const ek_err err = open_devices(out, ranks, d, max_bytes, beside, model);
     if (!err || !ek_device_may_leave(d, err)) return err;
     *why = err;
@@ -213,7 +228,8 @@ static ek_err find_devices(ek_cuda **c, double *room, const ek_gpu_driver *drive
                                                              o->ordinal[i], driver->features)
                                            : EK_EUNSUPPORTED;
         if (err && o->max_bytes == 0) return err;
-        if (err) c[i] = ek_cuda_on_paper(driver->features ? driver->features : HOPPER, MULTIPROCESSORS);
+        const int like = o->maker ? EK_CUDA_PLAIN : driver->features ? driver->features : HOPPER;
+        if (err) c[i] = ek_cuda_on_paper(like, MULTIPROCESSORS);
         else EK_TRY(ek_cuda_room(c[i], &free, &total));
         room[i] = o->max_bytes > 0 ? o->max_bytes : (double)free;
     }
@@ -241,10 +257,9 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
 {
     ek_gpu_driver driver = {0};
     ek_fit_opts o;
-    const ek_err err = ek_gpu_driver_load(&driver);
+    const ek_err err = ek_device_driver(&driver, d);
     if (err && (d->all || max_bytes == 0)) return err;
     if (err) driver.modules = NULL;
-    driver.features = d->features;
     EK_TRY(resolve(&o, &driver, d));
     o.max_bytes = max_bytes, o.beside = *beside;
     return place(out, size, model, &driver, &o, ctx);
@@ -255,9 +270,8 @@ double ek_device_room(const char *text, double max_bytes, const ek_model *model)
     ek_gpu_driver driver;
     ek_device d;
     ek_gpu *g;
-    if (ek_device_parse(&d, text ? text : "auto") || !d.cuda || ek_device_is_split(&d)) return 0;
-    if (ek_gpu_driver_load(&driver)) return 0;
-    driver.features = d.features;
+    if (ek_device_parse(&d, text ? text : "auto") || !d.gpu || ek_device_is_split(&d)) return 0;
+    if (ek_device_driver(&driver, &d)) return 0;
     if (ek_gpu_open_device(&g, &driver, d.ordinal[0])) return 0;
     const double free = ek_gpu_room(g), given = max_bytes > 0 && max_bytes < free ? max_bytes : free;
     double weights = ek_model_common_bytes(model, true);
@@ -271,7 +285,7 @@ static ek_err add_text(const ek_gpu_driver *driver, int ordinal, char *out, size
     const size_t used = strlen(out);
     ek_cuda *c;
     EK_TRY(ek_cuda_open_as(&c, &driver->api, driver->modules, driver->built_with, ordinal, driver->features));
-    snprintf(out + used, room - used, "%scuda:%d (%s)", used ? ", " : "", ordinal, ek_cuda_text(c));
+    snprintf(out + used, room - used, "%s%s:%d (%s)", used ? ", " : "", ek_cuda_maker(c), ordinal, ek_cuda_text(c));
     ek_cuda_close(c);
     return EK_OK;
 }
@@ -281,9 +295,8 @@ ek_err ek_device_text(const ek_device *d, char *out, size_t room)
     ek_gpu_driver driver;
     ek_fit_opts o = {0};
     snprintf(out, room, "cpu");
-    if (!d->cuda) return EK_OK;
-    ek_err err = ek_gpu_driver_load(&driver);
-    driver.features = d->features;
+    if (!d->gpu) return EK_OK;
+    ek_err err = ek_device_driver(&driver, d);
     if (!err) err = resolve(&o, &driver, d);
     if (!err) out[0] = '\0';
     for (int i = 0; i < o.n && !err; i++) err = add_text(&driver, o.ordinal[i], out, room);

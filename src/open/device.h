@@ -1,6 +1,7 @@
-/* The devices that a model runs on: auto, cpu, cuda, cuda:N; several as cuda:0,1, cuda:0-3 and cuda:all; and with the
- * CPU for layers or experts that do not fit, as cuda:0,cpu, cuda:0,cpu:layers and cuda:0,cpu:experts. Behind any of
- * them @sm_80 or the like: with the kernels of another device, for a test of what would run there (docs/CUDA.md). */
+/* The devices that a model runs on: auto, cpu, vulkan, vulkan:N, cuda, cuda:N; several as cuda:0,1, cuda:0-3 and
+ * cuda:all; and with the CPU for layers or experts that do not fit, as cuda:0,cpu, cuda:0,cpu:layers and
+ * cuda:0,cpu:experts. Behind any of them @sm_80 or the like: with the kernels of another device, for a test of what
+ * would run there (docs/CUDA.md). */
 #ifndef EK_OPEN_DEVICE_H
 #define EK_OPEN_DEVICE_H
 
@@ -10,7 +11,8 @@
 #include "gpu/several/several.h"
 
 typedef struct ek_device {
-    bool cuda;       /* a CUDA device is looked for */
+    bool gpu;        /* a device is looked for: CUDA's, */
+    bool vulkan;     /* or Vulkan's */
     bool may_be_cpu; /* auto: without one, the CPU */
     int n, ordinal[EK_RANKS];
     bool all;  /* every device that there is; n is 0 */
@@ -20,6 +22,9 @@ typedef struct ek_device {
     int features; /* the compute capability to whose kernels they keep, ten times; 0: their own */
     enum { EK_TUNE_AUTO, EK_TUNE_OFF, EK_TUNE_AGAIN } tune; /* open/tuning.h */
 } ek_device;
+
+/* The driver of its devices, with its features (gpu/gpu.h). */
+ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d);
 
 /* EINVAL lists the choices. */
 ek_err ek_device_parse(ek_device *out, const char *text);

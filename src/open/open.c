@@ -267,7 +267,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     pages p = {0};
     EK_TRY(wanted_device(&d, o));
     const bool wanted = ek_device_is_wanted(&d);
-    if (!d.cuda) return open_on_cpu(m, o);
+    if (!d.gpu) return open_on_cpu(m, o);
     if (wanted) EK_TRY(open_pages(&p, m, o, true));
     const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter
                                                               : NULL; /* auto leaves out what has no room */

@@ -254,7 +254,7 @@ static void devices_are_lists(void **state)
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         ek_device d;
         assert_int_equal(ek_device_parse(&d, list[i].text), EK_OK);
-        assert_true(d.cuda && !d.may_be_cpu);
+        assert_true(d.gpu && !d.may_be_cpu);
         assert_int_equal(d.n, list[i].n);
         for (int k = 0; k < d.n; k++) assert_int_equal(d.ordinal[k], list[i].ordinal[k]);
         assert_int_equal(d.host, list[i].host);
@@ -262,12 +262,22 @@ static void devices_are_lists(void **state)
         assert_int_equal(ek_device_is_split(&d), list[i].split);
     }
     ek_device d;
+    assert_int_equal(ek_device_parse(&d, "vulkan"), EK_OK);
+    assert_true(d.gpu && d.vulkan && !d.may_be_cpu && d.n == 1 && d.ordinal[0] == 0 && !ek_device_is_split(&d));
+    assert_int_equal(ek_device_parse(&d, "vulkan:2"), EK_OK);
+    assert_true(d.vulkan && d.n == 1 && d.ordinal[0] == 2);
+    static const char *const none[] = {"vulkan:0,1", "vulkan:0-1", "vulkan,cpu",   "vulkan:0,cuda:1", "cuda:0,vulkan:1",
+                                       "vulkan:",    "vulkan:all", "vulkan@sm_80", "vulkanic",        "cpu,vulkan:0"};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
+        assert_int_equal(ek_device_parse(&d, none[i]), EK_EINVAL);
+        assert_non_null(strstr(ek_err_text(), none[i]));
+    }
     assert_int_equal(ek_device_parse(&d, "cpu"), EK_OK);
-    assert_true(!d.cuda && !ek_device_is_split(&d));
+    assert_true(!d.gpu && !ek_device_is_split(&d));
     assert_int_equal(ek_device_parse(&d, "cpu:experts"), EK_EINVAL);
     assert_int_equal(ek_device_parse(&d, "cuda:0,cpu:heads"), EK_EINVAL);
     assert_int_equal(ek_device_parse(&d, "auto"), EK_OK);
-    assert_true(d.cuda && d.may_be_cpu && !ek_device_is_split(&d));
+    assert_true(d.gpu && d.may_be_cpu && !ek_device_is_split(&d));
 }
 
 /* Without a word the plan chooses; the CPU has whole layers. */

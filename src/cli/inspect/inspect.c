@@ -181,7 +181,7 @@ static ek_err size_up(ek_inspect *r)
     ek_device device;
     EK_TRY(ek_device_parse(&device, r->cli->device));
     EK_TRY(ek_device_set_split(&device, r->cli->split));
-    const bool named = device.cuda && (!device.may_be_cpu || r->cli->has.gpu_memory);
+    const bool named = device.gpu && (!device.may_be_cpu || r->cli->has.gpu_memory);
     if (!named && r->measured && !r->path) r->device_room = ek_device_room(r->cli->device, 0, r->model);
     if (!named) return ek_device_text(&device, r->device, sizeof r->device);
     return place(r, &device);

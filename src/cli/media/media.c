@@ -87,8 +87,7 @@ void ek_cli_close_towers(ek_cli_towers *t)
 static ek_err place(ek_cli_towers *t, const ek_device *d, bool sound, bool *lacks)
 {
     ek_gpu_driver driver;
-    EK_TRY(ek_gpu_driver_load(&driver));
-    driver.features = d->features;
+    EK_TRY(ek_device_driver(&driver, d));
     EK_TRY(ek_gpu_open_device(&t->gpu, &driver, d->ordinal[0]));
     EK_TRY(sound ? ek_towers_load_sound(t->towers) : ek_towers_load_image(t->towers));
     const ek_err err = ek_gpu_tower_open(&t->tower, t->gpu,
@@ -103,7 +102,7 @@ ek_err ek_cli_place_tower(ek_cli_towers *t, const ek_cli *cli, bool sound)
     bool lacks = false;
     EK_TRY(ek_device_parse(&d, cli->device));
     EK_TRY(sound ? ek_towers_takes_sound(t->towers) : ek_towers_takes_image(t->towers));
-    if (!d.cuda) return EK_OK;
+    if (!d.gpu) return EK_OK;
     const ek_err err = place(t, &d, sound, &lacks);
     if (!err || !(lacks || d.may_be_cpu)) return err;
     ek_log(lacks ? EK_LOG_WARN : EK_LOG_DEBUG, "the CPU encodes: %s", ek_err_text());

@@ -211,7 +211,7 @@ static ek_err run_device(ek_selftest *t, ek_device device)
     EK_TRY(ek_device_open(&t->gpu, &t->ranks, &device, t->open.gpu_bytes, &beside, t->model, &why));
     t->on_device = t->gpu || t->ranks;
     if (!t->on_device) {
-        if (device.cuda) printf("      no device: %s\n", ek_err_text());
+        if (device.gpu) printf("      no device: %s\n", ek_err_text());
         return EK_OK;
     }
     printf("%s\n", t->ranks ? ek_ranks_text(t->ranks) : ek_gpu_text(t->gpu));
@@ -275,7 +275,7 @@ static ek_err run_all(ek_selftest *t)
     ek_selftest_grow(t);
     double begun = ek_now();
     EK_TRY(ek_selftest_alone(t));
-    const bool device_only = device.cuda && !device.may_be_cpu;
+    const bool device_only = device.gpu && !device.may_be_cpu;
     announce(t, device_only, threads, ek_now() - begun);
     for (int i = 0; i < N_WAYS && !device_only; i++) report(t, &ways[i]);
     for (int i = 0; i < ek_n_cached_rows && !device_only; i++) report_cached(t, &ek_cached_rows[i]);

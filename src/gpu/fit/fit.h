@@ -34,6 +34,7 @@ typedef struct ek_place {
     int device[EK_RANKS]; /* which of those given */
     ek_model_share share[EK_RANKS];
     double bytes[EK_RANKS]; /* of weights */
+    const char *maker;      /* ek_fit_opts.maker */
     char why[512];          /* AUTO: outputs, which would be faster, are not cut, and why; else "" */
 } ek_place;
 
@@ -81,7 +82,8 @@ typedef struct ek_fit_beside {
 } ek_fit_beside;
 
 typedef struct ek_fit_opts {
-    int n, ordinal[EK_RANKS]; /* CUDA devices, in the order of their layers */
+    int n, ordinal[EK_RANKS]; /* devices, in the order of their layers */
+    const char *maker;        /* of their names (ek_cuda_maker); NULL: cuda */
     ek_split split;
     const char *apart; /* by AUTO: which devices do not reach each other's memory; NULL: all do */
     bool host;         /* layers that do not fit are the CPU's; not by outputs */
@@ -248,9 +250,10 @@ ek_err ek_fit_say_beside(char *out, size_t size, const ek_fit_opts *o, const ek_
 
 /* ENOMEM of weights on n devices, of whose room they get a share: 1, of all layers; else of those from `first` on. */
 ek_err ek_fit_fail_weights(int first, double bytes, const double *room, int n, double share);
-ek_err ek_fit_fail_experts(double bytes, int n, double share);             /* of all but experts */
-ek_err ek_fit_fail_output(int rank, int n, double room, double bytes);     /* of a device's part of outputs */
-ek_err ek_fit_fail_taken(int ordinal, double room, const ek_fit_parts *k); /* of a device that may give so much */
+ek_err ek_fit_fail_experts(double bytes, int n, double share);         /* of all but experts */
+ek_err ek_fit_fail_output(int rank, int n, double room, double bytes); /* of a device's part of outputs */
+/* Of a device that may give so much. */
+ek_err ek_fit_fail_taken(const ek_cuda *c, double room, const ek_fit_parts *k);
 ek_err ek_fit_fail_free(double room, const ek_fit_parts *k, bool drafter); /* of one where so much is free */
 
 #endif

@@ -26,6 +26,7 @@ double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KIND
 ek_err ek_fit_place_by(ek_place *p, const ek_model *m, const double *room, const ek_fit_opts *o)
 {
     EK_TRY(ek_place_by(p, m, room, o->n, o->split, o->host, o->part));
+    p->maker = o->maker;
     p->whole_o &= !o->part_o;
     if (!o->host) return EK_OK;
     if (o->part == EK_HOST_EXPERTS) ek_place_give_host_experts(p, m, o->host_layers);
@@ -253,7 +254,7 @@ ek_err ek_fit_refuse(ek_model *m, ek_cuda *const *c, const double *room, const e
     ek_fit_opts by = *o;
     if (by.split == EK_SPLIT_AUTO) by.split = EK_SPLIT_LAYERS; /* which takes less */
     say_need(&need, m, c, room, &by);
-    find_more(&advice, m, c, room, o);
+    if (!o->maker) find_more(&advice, m, c, room, o); /* of others one alone runs a model */
     find_others(&advice, m, c, room, o);
     ek_fit_say_advice(&text, &advice, o);
     ek_fail(EK_ENOMEM, "%s%s%s", ek_buf_text(&need), text.len ? "; " : "", ek_buf_text(&text));

@@ -34,12 +34,17 @@ static void say_layers(const words *w, int first, int end, bool more)
     else say(w, "%s%d to %d", more ? ", " : "layers ", first, end - 1);
 }
 
+static const char *named(const char *maker)
+{
+    return maker ? maker : "cuda";
+}
+
 static void say_outputs(const words *w, const ek_place *p, const int *ordinal)
 {
     double limit = 0;
     say(w, "outputs cut over ");
     for (int i = 0; i < p->n; i++) {
-        say(w, "%scuda:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", ordinal[p->device[i]]);
+        say(w, "%s%s:%d", i == 0 ? "" : i + 1 < p->n ? ", " : " and ", named(p->maker), ordinal[p->device[i]]);
         limit = p->bytes[i] > limit ? p->bytes[i] : limit;
     }
     say(w, " (weights up to %.2f GB each)", gb(limit));
@@ -64,7 +69,7 @@ void ek_place_text(char *out, size_t size, const ek_place *p, const int *ordinal
     }
     for (int i = 0; i < p->n; i++) {
         say_layers(&w, p->share[i].first, p->share[i].end, i || p->host_end);
-        say(&w, "%s on cuda:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", ordinal[p->device[i]],
+        say(&w, "%s on %s:%d (%s%.2f GB)", i + 1 < p->n ? "" : " and the head", named(p->maker), ordinal[p->device[i]],
             i ? "" : "weights ", gb(p->bytes[i]));
     }
 }
@@ -123,7 +128,8 @@ static void say_rooms(ek_buf *out, const double *room, const ek_fit_opts *o)
     bool alike = true;
     for (int i = 0; i < o->n; i++) alike &= fabs(room[i] - room[0]) < 5e6;
     ek_buf_str(out, "; ");
-    for (int i = 0; i < o->n; i++) ek_buf_fmt(out, "%scuda:%d", !i ? "" : i + 1 < o->n ? ", " : " and ", o->ordinal[i]);
+    for (int i = 0; i < o->n; i++)
+        ek_buf_fmt(out, "%s%s:%d", !i ? "" : i + 1 < o->n ? ", " : " and ", named(o->maker), o->ordinal[i]);
     ek_buf_fmt(out, " ha%s room for %.2f", o->n > 1 ? "ve" : "s", gb(room[0]));
     for (int i = 1; i < o->n && !alike; i++) ek_buf_fmt(out, "%s%.2f", i + 1 < o->n ? ", " : " and ", gb(room[i]));
     ek_buf_fmt(out, " GB%s", o->n > 1 && alike ? " each" : "");
@@ -162,7 +168,8 @@ void ek_fit_say_advice(ek_buf *out, const ek_fit_advice *a, const ek_fit_opts *o
     if (a->fit_by_layers) ek_buf_fmt(out, "%s%s would do", out->len ? ", or" : "", by);
     if (!a->host_layers) return;
     ek_buf_str(out, out->len ? ", or --device " : "--device ");
-    for (int i = 0; i < o->n; i++) ek_buf_fmt(out, i ? ",%d" : "cuda:%d", o->ordinal[i]);
+    ek_buf_str(out, named(o->maker));
+    for (int i = 0; i < o->n; i++) ek_buf_fmt(out, i ? ",%d" : ":%d", o->ordinal[i]);
     ek_buf_fmt(out, ",cpu%s leaves %s%d of %d layers to the CPU", by, a->host_experts ? "the experts of " : "",
                a->host_layers, a->layers);
 }
@@ -197,13 +204,13 @@ ek_err ek_fit_fail_output(int rank, int n, double room, double bytes)
                    gb(room), gb(bytes));
 }
 
-ek_err ek_fit_fail_taken(int ordinal, double room, const ek_fit_parts *k)
+ek_err ek_fit_fail_taken(const ek_cuda *c, double room, const ek_fit_parts *k)
 {
     return ek_fail(
         EK_ENOMEM,
-        "cuda:%d may give %.2f GB; weights take %.2f GB, keys and values %.2f GB and a step %.2f GB (fewer with "
+        "%s:%d may give %.2f GB; weights take %.2f GB, keys and values %.2f GB and a step %.2f GB (fewer with "
         "a smaller --ctx, --chunk, --max-requests or --kv-memory)",
-        ordinal, gb(room), gb(k->weights), gb(k->keys), gb(k->step));
+        ek_cuda_maker(c), ek_cuda_ordinal(c), gb(room), gb(k->weights), gb(k->keys), gb(k->step));
 }
 
 ek_err ek_fit_fail_free(double room, const ek_fit_parts *k, bool drafter)

@@ -55,6 +55,5 @@ ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run)
     for (const ek_gpu_run *x = run; x; x = x->drafter) step += (double)(x->buf.scratch_bytes + x->block.bytes);
     for (int k = 0; k < EK_PAGE_KINDS; k++) kv += (double)run->buf.page_bytes[k] * run->z.n_pages[k];
     if (r->max_bytes == 0 || weights + kv + step <= r->max_bytes) return EK_OK;
-    return ek_fit_fail_taken(ek_cuda_ordinal(run->g->c), r->max_bytes,
-                             &(ek_fit_parts){.weights = weights, .keys = kv, .step = step});
+    return ek_fit_fail_taken(run->g->c, r->max_bytes, &(ek_fit_parts){.weights = weights, .keys = kv, .step = step});
 }

@@ -29,8 +29,8 @@ static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_f
         gpu[i]->max_bytes = o->max_bytes;
         room[i] = ek_gpu_room(gpu[i]);
         if (o->max_bytes > room[i])
-            return ek_fail(EK_ENOMEM, "cuda:%d has %.2f GB free, %.2f GB of it are to be taken", o->ordinal[i],
-                           room[i] / 1e9, o->max_bytes / 1e9);
+            return ek_fail(EK_ENOMEM, "%s:%d has %.2f GB free, %.2f GB of it are to be taken", ek_cuda_maker(gpu[i]->c),
+                           o->ordinal[i], room[i] / 1e9, o->max_bytes / 1e9);
         if (o->max_bytes > 0) room[i] = o->max_bytes;
     }
     return EK_OK;
