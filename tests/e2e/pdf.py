@@ -1,7 +1,7 @@
 """PDFs in requests, read by pdftotext: pdf.py PROGRAM MODEL. Where it is not installed only refusals are tried.
 
 A PDF is read as the file of its text is: both replies have the same digest, which covers the bits of every logit."""
-import base64, os, subprocess, sys, tempfile
+import base64, os, subprocess, sys, tempfile, time
 
 import counted
 from client import Server
@@ -68,6 +68,17 @@ def several_at_once(s):
     assert ask(s, "/v1/chat/completions", one)["usage"]["prompt_tokens"] == ask(s, "/v1/chat/completions", other)["usage"]["prompt_tokens"]
 
 
+def bounded(s):
+    """32 are read; one more is refused before any is."""
+    def body(n):
+        data = "data:application/pdf;base64," + base64.b64encode(pdf("A.")).decode()
+        return {"max_tokens": 2, "messages": [{"role": "user", "content": n * [{"type": "file", "file": {"file_data": data}}]}]}
+    ask(s, "/v1/chat/completions", body(32))
+    began = time.time()
+    assert "more than 32 PDFs" in ask(s, "/v1/chat/completions", body(33), 400)["error"]["message"]
+    assert time.time() - began < 1, time.time() - began
+
+
 def without():
     with Server(PROGRAM, "--model", MODEL) as s:
         for path, body in bodies(pdf("A tiller steers."), "application/pdf"):
@@ -83,10 +94,10 @@ def main():
     counted.run(without)
     if HAS:
         with Server(PROGRAM, "--model", MODEL, "--pdftotext") as s:
-            for test in (as_its_text, refused, several_at_once):
+            for test in (as_its_text, refused, several_at_once, bounded):
                 counted.run(test, s)
     else:
-        counted.skipped += 3
+        counted.skipped += 4
         print("skipped: there is no pdftotext")
     return counted.closing()
 

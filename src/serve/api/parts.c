@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/encoding.h"
+#include "media/limits.h"
 #include "media/pdf.h"
 #include "serve/api/field.h"
 #include "serve/api/plan.h"
@@ -85,6 +86,8 @@ static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api
 {
     ek_buf text = {0};
     if (!limits->pdftotext) return ek_part_refuse("files", pdf_type, where);
+    if (limits->plan && ++limits->plan->n_pdfs > EK_MEDIA_MAX_PDFS)
+        return ek_fail(EK_EINVAL, "the request has more than %d PDFs", EK_MEDIA_MAX_PDFS);
     if (!ek_plan_runs(limits->plan)) {
         out->len = from;
         return EK_OK;

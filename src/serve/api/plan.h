@@ -15,6 +15,7 @@ typedef struct ek_body_plan {
     bool too_large;  /* some of these were left out: an error of this reading means nothing */
     bool no_fetched; /* files of URLs were left out: they are to be fetched */
     bool no_program; /* files were left out that another program reads */
+    int n_pdfs;      /* of them, or read: each may take EK_PDF_CPU_SECONDS */
 } ek_body_plan;
 
 /* Whether n stored bytes, or bytes of a file that takes as long, are read now. false: the caller leaves them out. NULL
