@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/alloc.h"
 
 static ek_err failed(const char *path)
 {
@@ -107,19 +110,54 @@ static bool write_all(int fd, const char *data, size_t n)
     return true;
 }
 
+static int open_part(ek_buf *part, const char *path, unsigned mode)
+{
+    ek_buf_fmt(part, "%s.%d.part", path, (int)getpid());
+    unlink(part->data);
+    return open(part->data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+}
+
+static ek_err not_written(const char *path, int why)
+{
+    return ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(why));
+}
+
 ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode)
 {
     ek_buf part = {0};
-    ek_buf_fmt(&part, "%s.%d.part", path, (int)getpid());
-    unlink(part.data);
-    const int fd = open(part.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+    const int fd = open_part(&part, path, mode);
     bool ok = fd >= 0 && write_all(fd, data, n);
     int why = errno;
     if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
     if (ok && rename(part.data, path)) ok = false, why = errno;
     if (!ok && fd >= 0) unlink(part.data);
     ek_buf_fini(&part);
-    return ok ? EK_OK : ek_fail(EK_EIO, "cannot write %s: %s", path, strerror(why));
+    return ok ? EK_OK : not_written(path, why);
+}
+
+ek_err ek_new_file_open(ek_new_file *f, const char *path, unsigned mode)
+{
+    ek_buf part = {0};
+    const int fd = open_part(&part, path, mode);
+    *f = (ek_new_file){.to = fd < 0 ? NULL : fdopen(fd, "wb"), .path = ek_strdup(path), .part = ek_strdup(part.data)};
+    ek_buf_fini(&part);
+    if (f->to) return EK_OK;
+    const int why = errno;
+    if (fd >= 0) close(fd), unlink(f->part);
+    free(f->path), free(f->part);
+    return not_written(path, why);
+}
+
+ek_err ek_new_file_close(ek_new_file *f, ek_err err)
+{
+    bool good = !err && !ferror(f->to) && !fflush(f->to) && !fsync(fileno(f->to));
+    int why = errno;
+    if (fclose(f->to) && good) good = false, why = errno;
+    if (good && rename(f->part, f->path)) good = false, why = errno;
+    if (!good) unlink(f->part);
+    if (!err && !good) err = not_written(f->path, why);
+    free(f->path), free(f->part);
+    return err;
 }
 
 void ek_file_make_folders(const char *path)

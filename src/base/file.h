@@ -4,6 +4,7 @@
 #define EK_BASE_FILE_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/buf.h"
 #include "base/err.h"
@@ -26,6 +27,14 @@ ek_err ek_file_check(const char *path);             /* whether it could be read 
 /* The file is these n bytes afterwards, with that mode less the umask, or as it was: nobody sees half of it. Its folder
  * may be everybody's: what was laid there under the temporary file's name is not written to. EIO with the path. */
 ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode);
+/* The same of a file that is written bit by bit, with that mode; on its disk when it has closed. */
+typedef struct ek_new_file {
+    FILE *to;
+    char *path, *part; /* part: its name until it is whole */
+} ek_new_file;
+ek_err ek_new_file_open(ek_new_file *f, const char *path, unsigned mode); /* EIO */
+/* err: of who wrote; then, as after EIO, nothing has changed. Once, after an open that did not fail. */
+ek_err ek_new_file_close(ek_new_file *f, ek_err err);
 /* Makes the folders above a file, its user's alone. What fails shows when the file is written. */
 void ek_file_make_folders(const char *path);
 int ek_is_dir(const char *path);

@@ -58,7 +58,7 @@ static ek_hash node_of(const ek_hash *child, int n)
     return out;
 }
 
-/* Appends a 0 and so many logits. */
+/* Writes a leaf's bytes, a 0 and the logits from `at` on; returns how many. */
 static size_t put_leaf(uint8_t out[1 + LEAF * sizeof(float)], const row *r, int at)
 {
     const int left = r->n - at < LEAF ? r->n - at : LEAF;

@@ -195,9 +195,10 @@ static int write_one(disk *d, const ek_reply_record *r, uint64_t owner)
     return rc;
 }
 
-static void write_all(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
+static ek_err write_all(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
 {
     disk *d = arg;
+    ek_err err = EK_OK;
     pthread_mutex_lock(&d->lock);
     int rc = d->gone ? SQLITE_OK : run(d, "BEGIN IMMEDIATE");
     for (int i = 0; i < n && !rc && !d->gone; i++) rc = write_one(d, r[i], owner[i]);
@@ -206,8 +207,12 @@ static void write_all(void *arg, ek_reply_record *const *r, const uint64_t *owne
         run(d, "ROLLBACK");
         read_total(d);
         failed(d, "writing", rc);
+        err = ek_fail(EK_EIO, "%s: %s", d->path, sqlite3_errstr(rc));
+    } else if (d->gone) {
+        err = ek_fail(EK_EIO, "%s cannot be written", d->path);
     }
     pthread_mutex_unlock(&d->lock);
+    return err;
 }
 
 static void forget(void *arg, const ek_reply_key *k)

@@ -79,7 +79,7 @@ static void *run(void *arg)
         const int n = take_batch(r, record, owner);
         pthread_mutex_unlock(&r->lock);
         for (int i = 0; i < r->n_backends; i++)
-            if (r->backend[i].write) r->backend[i].write(r->backend[i].arg, record, owner, n);
+            if (r->backend[i].write) (void)r->backend[i].write(r->backend[i].arg, record, owner, n);
         for (int i = 0; i < n; i++) ek_reply_record_release(record[i]);
         pthread_mutex_lock(&r->lock);
         r->writing = false;

@@ -17,8 +17,9 @@ typedef struct ek_reply_backend {
     void *arg;
     /* One reference, or NULL. content: the key without owner and salt, for what belongs to nobody. */
     ek_reply_record *(*find)(void *arg, const ek_reply_key *k, const ek_reply_key *content, uint64_t owner);
-    void (*write)(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n); /* NULL: it is only read */
-    void (*forget)(void *arg, const ek_reply_key *k);                                  /* NULL: as in all */
+    /* NULL: it is only read. EIO: none of them is there, as far as the backend knows. */
+    ek_err (*write)(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n);
+    void (*forget)(void *arg, const ek_reply_key *k); /* NULL: as in all */
     void (*distrust)(void *arg);    /* it held a wrong record: forgets all, and gives none from before any more */
     uint64_t (*damaged)(void *arg); /* records so far that were dropped; NULL: none ever is */
     void (*close)(void *arg);

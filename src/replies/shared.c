@@ -176,18 +176,19 @@ static ek_err send_record(shared *s, const ek_reply_record *r)
 }
 
 /* What cannot be sent now is lost for others: it is in memory here. */
-static void write_all(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
+static ek_err write_all(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
 {
     shared *s = arg;
     (void)owner;
     for (int i = 0; i < n && !atomic_load(&s->distrusted); i++)
         for (bool again = true; again;) {
             again = false;
-            if (s->out.rest_until > ek_now()) return;
-            if (!s->out.redis && !ek_shared_connection_connect(&s->out)) return;
+            if (s->out.rest_until > ek_now()) return EK_OK;
+            if (!s->out.redis && !ek_shared_connection_connect(&s->out)) return EK_OK;
             const ek_err err = send_record(s, r[i]);
             if (err) again = ek_shared_connection_failed(&s->out, err);
         }
+    return EK_OK;
 }
 
 /* --- open and close --- */

@@ -4,7 +4,7 @@ models and forged lines cost what they touch. Standard library only.
 usage: cassette.py EVENKEEL MODEL_DIR
 
 The output's last line is `N passed, N failed`."""
-import base64, hashlib, http.client, json, os, re, shutil, struct, subprocess, sys, tempfile, time, zlib
+import base64, hashlib, http.client, json, os, re, shutil, sqlite3, struct, subprocess, sys, tempfile, time, zlib
 
 from counted import check, closing
 from stored import MODEL, PROGRAM, Server, bare, cached, chat, differs, requests
@@ -190,7 +190,18 @@ def moved(tape, folder, bodies):
     status, text = command("replies", "export", again, "--cache-dir", there + "x")
     check("no such folder", status == 1 and "therex" in text, (status, text))
     status, text = command("replies", "export", os.path.join(folder, "no", "where"), "--cache-dir", there)
-    check("no such place", status == 1 and "cannot be written" in text, (status, text))
+    check("no such place", status == 1 and "cannot write" in text, (status, text))
+    victim = os.path.join(folder, "victim")
+    open(victim, "w").write("mine")
+    linked = os.path.join(folder, "linked")
+    os.symlink(victim, linked + ".new")
+    status, text = command("replies", "export", linked, "--cache-dir", there, "--model", MODEL)
+    check("links are not followed", status == 0 and open(victim).read() == "mine" and open(linked).read() == open(tape).read(), (status, text))
+    check("prompts are nobody else's", os.stat(linked).st_mode & 0o777 == 0o600, oct(os.stat(linked).st_mode))
+    limited = ["bash", "-c", 'ulimit -f 40; trap "" XFSZ; exec "$@"', "-", PROGRAM, "replies", "import", tape, "--cache-dir", os.path.join(folder, "full")]
+    done = subprocess.run(limited, capture_output=True, text=True)
+    check("a full disk is no success", done.returncode == 1 and re.search("; 0 replies were taken before", done.stderr) and "replies taken" not in done.stdout, done)
+    unread(there, again)
     broken = open(tape).read().replace('"tokens":[', '"tokens":[1', 1)
     open(again, "w").write(broken)
     status, text = command("replies", "import", again, "--cache-dir", os.path.join(folder, "new"))
@@ -201,6 +212,21 @@ def moved(tape, folder, bodies):
     server.stop()
     status, text = command("replies", "export", again, "--cache-dir", plain)
     check("replies without their requests stay", status == 0 and "--cache-replies-prompts" in text, (status, text))
+
+
+def unread(store, again):
+    """A request that was kept and cannot be read: its record has a sum that fits."""
+    copy = store + "-unread"
+    shutil.copytree(store, copy)
+    db = sqlite3.connect(next(os.path.join(copy, f) for f in os.listdir(copy) if f.endswith("-replies.sqlite")))
+    key, record = db.execute("SELECT key, record FROM reply ORDER BY key").fetchone()
+    at = record.index(b'{"')
+    data = record[:at] + b"[" + record[at + 1:-32]
+    db.execute("UPDATE reply SET record=? WHERE key=?", (data + hashlib.sha256(data).digest(), key))
+    db.commit()
+    db.close()
+    status, text = command("replies", "export", again, "--cache-dir", copy)
+    check("what cannot be read is told apart", status == 1 and "1 more replies are left out, because their requests cannot be read" in text and "1 more replies cannot be exported" in text, (status, text))
 
 
 def signed(folder, store, words):

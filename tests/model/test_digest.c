@@ -164,6 +164,7 @@ static void sums_are_those_of_sha256sum(void **state)
     put_text(folder, "notes.txt", "none");
     put_file(folder, "m.safetensors", bytes, 1000);
     put_file(folder, "n.safetensors", bytes, 2000);
+    put_file(folder, ".n.safetensors.part.safetensors", bytes, 500); /* a shell's * does not name it */
     assert_int_equal(ek_model_sha256(got, tokenizer, folder, NULL, NULL), EK_OK);
     for (int i = 0; i < 3; i++) {
         char path[700];
@@ -187,6 +188,23 @@ static void sums_are_those_of_sha256sum(void **state)
     assert_string_not_equal(got, weights);
     assert_string_equal(tokenizer, other);
     assert_int_equal(ek_model_sha256(got, tokenizer, "/nowhere", NULL, NULL), EK_ENOTFOUND);
+    remove_dir(folder);
+}
+
+/* Some of them would be no sum of the folder. */
+static void too_many_files_have_none(void **state)
+{
+    (void)state;
+    enum { MOST = 4096 };
+    char *folder = temp_dir(), weights[65], tokenizer[65], name[32];
+    put_text(folder, "config.json", "{}");
+    put_text(folder, "tokenizer.json", "{}");
+    for (int i = 1; i <= MOST; i++) {
+        if (i == MOST) assert_int_equal(ek_model_sha256(weights, tokenizer, folder, NULL, NULL), EK_OK);
+        snprintf(name, sizeof name, "%d.safetensors", i);
+        put_text(folder, name, "");
+    }
+    assert_int_equal(ek_model_sha256(weights, tokenizer, folder, NULL, NULL), EK_ETOOLARGE);
     remove_dir(folder);
 }
 
@@ -266,6 +284,7 @@ int main(void)
         cmocka_unit_test(what_decides_tokens_counts),
         cmocka_unit_test(it_is_sha_256),
         cmocka_unit_test(sums_are_those_of_sha256sum),
+        cmocka_unit_test(too_many_files_have_none),
         cmocka_unit_test(hashes_of_files_are_kept),
     };
     return cmocka_run_group_tests(tests, fill, empty);

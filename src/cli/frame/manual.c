@@ -52,9 +52,7 @@ static void put_line(ek_buf *out, const char *before, const char *text, const ch
 
 static void heading(ek_buf *out, const char *request, const char *title)
 {
-    ek_buf_str(out, request);
-    for (const char *c = title; *c; c++) ek_buf_char(out, *c);
-    ek_buf_char(out, '\n');
+    ek_buf_fmt(out, "%s%s\n", request, title);
 }
 
 /* "-m, --model MODEL *" and its text, as help has them. */

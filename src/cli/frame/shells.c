@@ -118,7 +118,6 @@ static void bash(ek_buf *out)
     ek_buf_str(out, "# bash completion of evenkeel, written by `evenkeel help --completion bash`.\n"
                     "_evenkeel()\n{\n"
                     "    local line=${COMP_LINE:0:COMP_POINT} cur before kind=none words='' options='' trim\n"
-                    "    local argument=none argument_words=''\n"
                     "    cur=${line##*[[:space:]]}\n"
                     "    before=${COMP_WORDS[COMP_CWORD-1]}\n"
                     "    COMPREPLY=()\n"
@@ -223,7 +222,7 @@ static void zsh(ek_buf *out)
 {
     ek_buf_str(out, "#compdef evenkeel\n# zsh completion of evenkeel, written by `evenkeel help --completion zsh`.\n"
                     "_evenkeel_models() {\n    local -a names=(");
-    for (int i = 0; i < ek_hub_n_shorts; i++) ek_buf_fmt(out, "%s%s", i ? " " : "", ek_hub_shorts[i].name);
+    models(out);
     ek_buf_str(out, ")\n    compadd -- $names\n    _files\n}\n"
                     "_evenkeel() {\n    local context state line\n    typeset -A opt_args\n"
                     "    _arguments -C '1:command:->command' '*::argument:->argument'\n"

@@ -30,6 +30,8 @@ typedef struct exporting {
     entry *entry;
     size_t n, cap;
     size_t written, without; /* without: replies whose requests were not kept */
+    size_t damaged;          /* whose requests cannot be read */
+    char why[200];           /* of the first of these */
     ek_signing_key *key;     /* NULL: nobody signs */
 } exporting;
 
@@ -38,8 +40,11 @@ static bool note(void *arg, ek_reply_record *r)
     exporting *x = arg;
     ek_buf line = {0};
     entry e = {.key = *ek_reply_record_key(r), .n = ek_reply_record_tokens(r), .n_probs = ek_reply_record_n_probs(r)};
-    if (ek_cassette_line(&line, r, x->identity, NULL, &e.content, NULL)) {
+    const ek_err err = ek_cassette_line(&line, r, x->identity, NULL, &e.content, NULL);
+    if (err == EK_EINVAL) {
         x->without++;
+    } else if (err) {
+        if (x->damaged++ == 0) snprintf(x->why, sizeof x->why, "%s", ek_err_text());
     } else {
         if (x->n == x->cap) {
             x->cap = x->cap ? 2 * x->cap : 1024;
@@ -153,21 +158,10 @@ static void open_words(exporting *x, ek_opened *m)
 
 static ek_err write_file(exporting *x, const char *path)
 {
-    ek_buf next = {0};
-    ek_buf_fmt(&next, "%s.new", path);
-    x->file = fopen(ek_buf_text(&next), "wb");
-    if (!x->file) {
-        const ek_err err = ek_fail(EK_EIO, "%s cannot be written", ek_buf_text(&next));
-        ek_buf_fini(&next);
-        return err;
-    }
-    ek_err err = ek_reply_disk_list(x->cli->cache_dir, export_store, x);
-    const bool bad = ferror(x->file) | fflush(x->file) | fsync(fileno(x->file)) | fclose(x->file);
-    if (!err && bad) err = ek_fail(EK_EIO, "%s cannot be written", ek_buf_text(&next));
-    if (!err && rename(ek_buf_text(&next), path)) err = ek_fail(EK_EIO, "%s cannot be written", path);
-    if (err) unlink(ek_buf_text(&next));
-    ek_buf_fini(&next);
-    return err;
+    ek_new_file file;
+    EK_TRY(ek_new_file_open(&file, path, 0600));
+    x->file = file.to;
+    return ek_new_file_close(&file, ek_reply_disk_list(x->cli->cache_dir, export_store, x));
 }
 
 static int export_to(const ek_cli *cli, const char *path)
@@ -195,7 +189,10 @@ static int export_to(const ek_cli *cli, const char *path)
             "evenkeel replies: %zu more replies cannot be exported, because the server did not keep what was asked: "
             "start it with --cache-replies-prompts\n",
             x.without);
-    return 0;
+    if (x.damaged)
+        fprintf(stderr, "evenkeel replies: %zu more replies are left out, because their requests cannot be read: %s\n",
+                x.damaged, x.why);
+    return x.damaged > 0;
 }
 
 /* --- import --- */
@@ -208,15 +205,24 @@ typedef struct importing {
     ek_reply_backend disk;
     ek_reply_record *record[BATCH];
     int n;
-    size_t refused;
+    size_t refused, written;
     ek_trust trust;
-    ek_err err; /* the first one of a store */
+    ek_err err; /* the first one of a store: nothing is taken afterwards */
+    char why[512];
 } importing;
+
+static void fail(importing *m, ek_err err)
+{
+    if (m->err || !err) return;
+    m->err = err;
+    snprintf(m->why, sizeof m->why, "%s", ek_err_text());
+}
 
 static void write_batch(importing *m)
 {
     static const uint64_t nobody[BATCH];
-    if (m->n) m->disk.write(m->disk.arg, m->record, nobody, m->n);
+    if (m->n && !m->err) fail(m, m->disk.write(m->disk.arg, m->record, nobody, m->n));
+    if (!m->err) m->written += (size_t)m->n;
     for (int i = 0; i < m->n; i++) ek_reply_record_release(m->record[i]);
     m->n = 0;
 }
@@ -239,7 +245,7 @@ static bool wants(void *arg, const char *identity)
     if (m->err) return false;
     if (m->identity && !strcmp(m->identity, identity)) return true;
     close_store(m);
-    m->err = ek_reply_disk_open(&m->disk, &o);
+    fail(m, ek_reply_disk_open(&m->disk, &o));
     if (!m->err) m->identity = ek_strdup(identity);
     return !m->err;
 }
@@ -288,10 +294,10 @@ static int import_from(const ek_cli *cli, const char *path)
     if (!err) err = ek_cassette_read_file(&counts, path, &how);
     close_store(&m);
     ek_trust_close(&m.trust);
-    if (!err) err = m.err;
+    if (!err && m.err) err = ek_fail(m.err, "%s; %zu replies were taken before", m.why, m.written);
     if (err) return ek_cli_refused(cli, err);
     ek_cli_put(stdout, path);
-    printf(": %zu replies taken, %zu lines refused\n", counts.taken, counts.refused + counts.others);
+    printf(": %zu replies taken, %zu lines refused\n", m.written, counts.refused + counts.others);
     return counts.refused + counts.others > 0;
 }
 

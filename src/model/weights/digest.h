@@ -26,7 +26,7 @@ ek_err ek_model_digest_kept(char out[EK_MODEL_DIGEST], const char *path, const c
  * of a folder the line of weights over those that there are of chat_template.jinja, generation_config.json,
  * preprocessor_config.json, processor_config.json, tokenizer.json and tokenizer_config.json; else as weights. more: a
  * file of towers that stands among the weights, or NULL. Files of a folder are read by the threads of pool. ENOTFOUND,
- * EIO. */
+ * EIO; ETOOLARGE for a folder of more than 4,096 files of weights. */
 ek_err ek_model_sha256(char weights[EK_MODEL_DIGEST], char tokenizer[EK_MODEL_DIGEST], const char *path,
                        const char *more, ek_pool *pool);
 

@@ -80,9 +80,10 @@ static bool ends_with(const char *name, const char *end)
     return n > m && !strcmp(name + n - m, end);
 }
 
+/* A shell's * leaves out names that begin with a dot. */
 static bool is_weight(const char *name)
 {
-    return !strcmp(name, "config.json") || ends_with(name, ".safetensors");
+    return !strcmp(name, "config.json") || (*name != '.' && ends_with(name, ".safetensors"));
 }
 
 static bool is_tokenizer(const char *name)
@@ -98,15 +99,18 @@ static ek_err list_folder(files *weights, files *tokenizer, const char *path)
 {
     DIR *d = opendir(path);
     if (!d) return ek_fail(errno == ENOENT ? EK_ENOTFOUND : EK_EIO, "%s: %s", path, strerror(errno));
-    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+    bool many = false;
+    for (struct dirent *e; !many && (e = readdir(d)) != NULL;) {
         files *to = is_weight(e->d_name) ? weights : is_tokenizer(e->d_name) ? tokenizer : NULL;
-        if (!to || to->n == MAX_FILES) continue;
+        many = to && to->n == MAX_FILES;
+        if (!to || many) continue;
         ek_buf full = {0};
         ek_buf_fmt(&full, "%s/%s", path, e->d_name);
         add(to, ek_buf_text(&full), e->d_name);
         ek_buf_fini(&full);
     }
     closedir(d);
+    if (many) return ek_fail(EK_ETOOLARGE, "%s: more than %d files of weights", path, MAX_FILES);
     if (weights->n > 0 && tokenizer->n > 0) return EK_OK;
     return ek_fail(EK_ENOTFOUND, "%s: no %s in it", path, weights->n ? "tokenizer.json" : "config.json");
 }
