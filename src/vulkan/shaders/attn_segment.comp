@@ -91,7 +91,7 @@ void main()
             if (block == 0ul) continue; // between what queries see
             const float v = kv_term(part, kv.v_format, kv.v_bits, kv.v_shift, dim, d, k % PAGE, false);
             const float scale = token_scale(part, kv.v_format, dim, k % PAGE);
-            UNROLL for (int n = 0; n < TILE; n++)
+            for (int n = 0; n < t.n_q; n++)
                 if (k >= seen[n].x && k < seen[n].y) o[n] = fma_(mul_(weight[n * SEGMENT + k], scale), v, o[n]);
         }
         for (int n = 0; n < t.n_q; n++)

@@ -2,8 +2,9 @@
 // ops/math.c defines them. An fma stands only where it is written; `precise` keeps the compiler of GLSL from others,
 // and vulkan/strict.c the driver.
 //
-// EK_SOFT: fma by integers (soft.glsl). Quotients and square roots take the device's own only for an estimate: which
-// neighbour is nearest, exact remainders in integers decide.
+// EK_SOFT: fma by integers (soft.glsl) everywhere; else the device's, and by integers where that may lose denormals.
+// Quotients and square roots take the device's own only for an estimate: which neighbour is nearest, exact remainders in
+// integers decide.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
@@ -15,12 +16,8 @@
 #extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_control_flow_attributes : require
 
-// Loops over an array in registers: an fma by integers is not repeated.
-#if EK_SOFT
-#define UNROLL [[dont_unroll]]
-#else
+// Loops over an array in registers; those with an fma_ are not repeated, for that is long.
 #define UNROLL [[unroll]]
-#endif
 
 float f_(uint u)
 {
@@ -50,19 +47,32 @@ float mul_(float a, float b)
     return r;
 }
 
-#if EK_SOFT
 #include "soft.glsl"
-float fma_(float a, float b, float c)
+
+// fma where no operand and no result is denormal, or where it does not matter.
+float normal_fma(float a, float b, float c)
 {
+#if EK_SOFT
     return soft_fma(a, b, c);
-}
 #else
-float fma_(float a, float b, float c)
-{
     precise const float r = fma(a, b, c);
     return r;
-}
 #endif
+}
+
+// fma everywhere: a device's own may take denormals for zeros, in operands and in its result.
+float fma_(float a, float b, float c)
+{
+#if EK_SOFT
+    return soft_fma(a, b, c);
+#else
+    const float r = normal_fma(a, b, c);
+    const uint a2 = u_(a) << 1, b2 = u_(b) << 1, r2 = u_(r) << 1; // without signs; less 1, zeros are large
+    const bool denormal = min(min(a2 - 1u, b2 - 1u), min((u_(c) << 1) - 1u, r2 - 1u)) < 0x00ffffffu;
+    if (denormal || (r2 == 0u && a2 != 0u && b2 != 0u)) return soft_fma(a, b, c);
+    return r;
+#endif
+}
 
 bool is_nan(float x)
 {
@@ -168,21 +178,22 @@ float factor_(int n)
 
 const float LN2_HI = 0.693145751953125, LN2_LO = 1.428606765330187e-06;
 
+// A denormal s, or r r, changes no bit of what comes out.
 float exp_split(float s, out int n)
 {
     s = s > -1048576.0 ? s : -1048576.0;
     s = s < 1048576.0 ? s : 1048576.0;
     const float nf = roundEven(mul_(s, 1.44269504));
-    float r = fma_(nf, -LN2_HI, s);
-    r = fma_(nf, -LN2_LO, r);
+    float r = normal_fma(nf, -LN2_HI, s);
+    r = normal_fma(nf, -LN2_LO, r);
     float q = 1.9875691500e-4;
-    q = fma_(q, r, 1.3981999507e-3);
-    q = fma_(q, r, 8.3334519073e-3);
-    q = fma_(q, r, 4.1665795894e-2);
-    q = fma_(q, r, 1.6666665459e-1);
-    q = fma_(q, r, 5.0000001201e-1);
+    q = normal_fma(q, r, 1.3981999507e-3);
+    q = normal_fma(q, r, 8.3334519073e-3);
+    q = normal_fma(q, r, 4.1665795894e-2);
+    q = normal_fma(q, r, 1.6666665459e-1);
+    q = normal_fma(q, r, 5.0000001201e-1);
     n = int(nf);
-    return add_(fma_(q, mul_(r, r), r), 1.0);
+    return add_(normal_fma(q, mul_(r, r), r), 1.0);
 }
 
 // x 2^n of a normal x
@@ -215,30 +226,32 @@ float tanh_(float x)
     if (a < 0.625) {
         const float z = mul_(x, x);
         float p = -5.70498872745e-3;
-        p = fma_(p, z, 2.06390887954e-2);
-        p = fma_(p, z, -5.37397155531e-2);
-        p = fma_(p, z, 1.33314422036e-1);
-        p = fma_(p, z, -3.33332819422e-1);
-        return fma_(mul_(p, z), x, x);
+        p = normal_fma(p, z, 2.06390887954e-2);
+        p = normal_fma(p, z, -5.37397155531e-2);
+        p = normal_fma(p, z, 1.33314422036e-1);
+        p = normal_fma(p, z, -3.33332819422e-1);
+        return normal_fma(mul_(p, z), x, x);
     }
     return with_sign(sub_(1.0, div_(2.0, add_(exp_(mul_(2.0, a)), 1.0))), x);
 }
 
+// Where x x is denormal t is x, and 1 + tanh is 1 whatever becomes of it.
 float gelu_(float x)
 {
-    const float t = fma_(mul_(0.044715, mul_(x, x)), x, x);
+    const float t = normal_fma(mul_(0.044715, mul_(x, x)), x, x);
     return mul_(mul_(0.5, x), add_(1.0, tanh_(mul_(0.7978845608, t))));
 }
 
+// f is 0 or at least 2^-33, and nothing is denormal.
 float ln_tail(float k, float f)
 {
     const float t = div_(f, add_(2.0, f)), z = mul_(t, t), h = mul_(mul_(0.5, f), f);
     float q = 0.233304672163;
-    q = fma_(q, z, 0.285508208160);
-    q = fma_(q, z, 0.400001218398);
-    q = fma_(q, z, 0.666666665545);
-    const float tail = fma_(k, LN2_LO, mul_(t, fma_(q, z, h)));
-    return fma_(k, LN2_HI, sub_(f, sub_(h, tail)));
+    q = normal_fma(q, z, 0.285508208160);
+    q = normal_fma(q, z, 0.400001218398);
+    q = normal_fma(q, z, 0.666666665545);
+    const float tail = normal_fma(k, LN2_LO, mul_(t, normal_fma(q, z, h)));
+    return normal_fma(k, LN2_HI, sub_(f, sub_(h, tail)));
 }
 
 float ln_(float x)

@@ -22,7 +22,7 @@ float factor_of(float v[EACH], int n, float eps)
     const int thread = int(gl_LocalInvocationIndex), blocks = (n + 255) / 256;
     for (int part = 0; part < EACH / 16; part++) {
         float sum = 0.0;
-        UNROLL for (int i = 0; i < 16; i++) {
+        for (int i = 0; i < 16; i++) {
             const float x = v[part * 16 + i];
             sum = fma_(x, x, sum); // 0 where there is no element changes nothing
         }
