@@ -12,6 +12,7 @@ typedef struct said {
     VkPhysicalDeviceVulkan12Properties p12;
     VkPhysicalDeviceMaintenance3Properties m3;
     VkPhysicalDeviceProperties2 properties;
+    VkPhysicalDeviceVulkan13Features f13;
     VkPhysicalDeviceVulkan12Features f12;
     VkPhysicalDeviceVulkan11Features f11;
     VkPhysicalDeviceFeatures2 features;
@@ -22,13 +23,14 @@ static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
     *s = (said){.p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
                 .m3.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
                 .properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                .f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
                 .f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                 .f11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
                 .features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
     s->properties.pNext = &s->m3, s->m3.pNext = &s->p12;
-    s->features.pNext = &s->f11, s->f11.pNext = &s->f12;
+    s->features.pNext = &s->f11, s->f11.pNext = &s->f12, s->f12.pNext = &s->f13;
     l->GetPhysicalDeviceProperties2(d, &s->properties);
-    if (s->properties.properties.apiVersion >= VK_API_VERSION_1_2) l->GetPhysicalDeviceFeatures2(d, &s->features);
+    if (s->properties.properties.apiVersion >= VK_API_VERSION_1_3) l->GetPhysicalDeviceFeatures2(d, &s->features);
 }
 
 /* A family that computes, one that draws too last. -1: none. */
@@ -60,7 +62,8 @@ ek_err ek_vulkan_check_device(int ordinal)
         bool there;
         const char *what;
     } needs[] = {
-        {s.properties.properties.apiVersion >= VK_API_VERSION_1_2, "Vulkan 1.2"},
+        {s.properties.properties.apiVersion >= VK_API_VERSION_1_3, "Vulkan 1.3"},
+        {s.f13.shaderIntegerDotProduct, "products of packed bytes"},
         {s.f12.bufferDeviceAddress, "64-bit addresses of buffers"},
         {s.f12.timelineSemaphore, "timeline semaphores"},
         {s.f12.scalarBlockLayout, "scalar block layouts"},
@@ -102,7 +105,10 @@ static VkResult make_device(ek_vulkan *v)
     v->budget = has_extension(v->loader, v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     if (v->budget) extension[n++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
     const int family = family_of(v->loader, v->physical);
+    VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
+                                            .shaderIntegerDotProduct = VK_TRUE};
     VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                            .pNext = &f13,
                                             .bufferDeviceAddress = VK_TRUE,
                                             .timelineSemaphore = VK_TRUE,
                                             .scalarBlockLayout = VK_TRUE,

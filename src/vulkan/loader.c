@@ -47,10 +47,10 @@ static ek_err open_loader(ek_vulkan_loader *l)
     const PFN_vkEnumerateInstanceVersion version = (PFN_vkEnumerateInstanceVersion)get(NULL,
                                                                                        "vkEnumerateInstanceVersion");
     const PFN_vkCreateInstance create = (PFN_vkCreateInstance)get(NULL, "vkCreateInstance");
-    if (!version || !create || version(&l->version) != VK_SUCCESS || l->version < VK_API_VERSION_1_2)
-        return ek_fail(EK_EUNSUPPORTED, "the Vulkan loader (%s) is too old: the kernels need Vulkan 1.2", library);
+    if (!version || !create || version(&l->version) != VK_SUCCESS || l->version < VK_API_VERSION_1_3)
+        return ek_fail(EK_EUNSUPPORTED, "the Vulkan loader (%s) is too old: the kernels need Vulkan 1.3", library);
     const VkApplicationInfo app = {
-        .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "evenkeel", .apiVersion = VK_API_VERSION_1_2};
+        .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "evenkeel", .apiVersion = VK_API_VERSION_1_3};
     const VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
     const VkResult r = create(&info, NULL, &l->instance);
     if (r != VK_SUCCESS)

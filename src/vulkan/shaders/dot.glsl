@@ -1,13 +1,11 @@
 // Products of four signed bytes of a word with four of another, and their sum; exact.
-int byte_of(uint w, int i)
-{
-    return int(w << 24 - 8 * i) >> 24;
-}
+#extension GL_EXT_spirv_intrinsics : require
+spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4450)
+int packed_dot(uint a, uint b, spirv_literal int format); // OpSDot; format 0: four bytes of 32 bits
 
 int dot4(uint a, uint b)
 {
-    return byte_of(a, 0) * byte_of(b, 0) + byte_of(a, 1) * byte_of(b, 1) + byte_of(a, 2) * byte_of(b, 2) +
-           byte_of(a, 3) * byte_of(b, 3);
+    return packed_dot(a, b, 0);
 }
 
 // Four nibbles in two's complement, the low or the high ones of bytes, times 16.

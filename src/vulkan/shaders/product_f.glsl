@@ -2,6 +2,7 @@
 // an output and leaf of 256 inputs. FLOAT_BITS: of a weight; 0: bf16. grid (panels, rows)
 #include "memory.glsl"
 #include "linear_args.glsl"
+const int TILE = 1;
 #include "tree.glsl"
 layout(local_size_x = 256) in;
 
