@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Programs over libevenkeel beside the server: library.py PROGRAM MODEL MANY [EXAMPLES]
+"""Programs over libevenkeel beside the server: library.py PROGRAM MODEL MANY [--bodies BODIES] [--examples DIR] [--device DEVICE]
 
 MANY (tests/capi/installed/many.c) answers 64 requests in random orders from four threads, with as many cancelled ones
-between them. The server answers the same requests one by one: tokens and digests must be equal. EXAMPLES has the programs of
-examples/engine, which are run with the bundled model."""
-import re, subprocess, sys
+between them. The server answers the same requests one by one on the CPU: tokens and digests must be equal. So must those of
+pictures and sounds that BODIES (bodies.c beside it) sees at once, and the sentences about wrong ones, by a random model. DIR
+has the programs of examples/engine, which are run with MODEL. DEVICE: where the library computes; else on the CPU."""
+import argparse, base64, json, re, subprocess, sys, tempfile
 
+import seeing_model
 from client import Server
+from drawn import hum, png
 
 N = 64
 
@@ -17,8 +20,8 @@ def body(i, vocab):
             "evenkeel": {"digest": True}}
 
 
-def many(program, model, seed):
-    done = subprocess.run([program, model, str(seed)], capture_output=True, text=True, timeout=580)
+def many(program, model, seed, device):
+    done = subprocess.run([program, model, str(seed), device], capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-3000:]}"
     lines = [line.split() for line in done.stdout.splitlines()]
     print(f"seed {seed}: {done.stderr.strip().splitlines()[-1]}")
@@ -50,10 +53,58 @@ def examples(folder, model, server):
     yield "a loop", len(out.splitlines()) == 3 and hello in out.splitlines(), out
 
 
+def part(kind, data):
+    return {"type": f"{kind}_url", f"{kind}_url": {"url": f"data:{kind}/*;base64," + base64.b64encode(data).decode()}}
+
+
+def content(*parts):
+    return {"model": "m", "messages": [{"role": "user", "content": [*parts, {"type": "text", "text": "Say."}]}], "max_tokens": 4, "temperature": 0,
+            "evenkeel": {"digest": True}}
+
+
+def senses(program, built, device):
+    """(what it does, whether it did)"""
+    pictures = [png(w, h, bytes(i * (7 + w) % 251 for i in range(3 * w * h))) for w, h in ((48, 48), (96, 50))]
+    sounds = [hum(0.2), hum(1), hum(1, 5)]
+    bodies = [content(part("audio", s)) for s in sounds] + [content(part("image", p)) for p in pictures]
+    bodies += [content(part("image", pictures[0]), part("audio", sounds[1])), content(part("audio", sounds[1]), part("audio", sounds[0])), content()]
+    bodies += [content(part("audio", sounds[1][:1000])), content(part("audio", b"no sound")), content(part("image", pictures[0][:60]))]
+    with tempfile.TemporaryDirectory() as model:
+        seeing_model.main(model)
+        lines = "".join(json.dumps(b) + "\n" for b in bodies)
+        done = subprocess.run([built, model, device], input=lines, capture_output=True, text=True, timeout=580)
+        assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-3000:]}"
+        got = done.stdout.splitlines()
+        yield "the device", device.split(":")[0] in done.stderr.splitlines()[-1], done.stderr
+        with Server(program, "--model", model, "--device", "cpu", "--ctx", 1024) as s:
+            for i, body in enumerate(bodies):
+                status, _, r = s.call("POST", "/v1/chat/completions", body)
+                if status == 200:
+                    want = f"done {r['usage']['prompt_tokens']} {r['usage']['completion_tokens']} {r['evenkeel']['digest']} "
+                else:
+                    want = f"bad argument 0 0 {0:016x} {r['error']['message']}"
+                yield f"body {i}", got[i] == want and (status == 200) == (i < 8), (got[i], want)
+    yield "sounds differ", len({line.split()[3] for line in got[:8]}) == 8, got
+
+
 def main():
-    program, model, built = sys.argv[1:4]
+    p = argparse.ArgumentParser()
+    p.add_argument("words", nargs=3)
+    for name in "bodies", "examples", "device":
+        p.add_argument("--" + name)
+    asked = p.parse_args()
+    program, model, built = asked.words
+    device = asked.device or "cpu"
     passed = failed = 0
-    runs = [many(built, model, seed) for seed in (1, 2)]
+
+    def count(results):
+        nonlocal passed, failed
+        for name, good, said in results:
+            passed, failed = passed + bool(good), failed + (not good)
+            if not good:
+                print(f"{name}: {said}")
+
+    runs = [many(built, model, seed, device) for seed in (1, 2)]
     vocab = runs[0][0]
     with Server(program, "--model", model, "--device", "cpu", "--ctx", 512) as s:
         for i in range(N):
@@ -61,15 +112,11 @@ def main():
             assert status == 200, r
             want = (r["usage"]["completion_tokens"], r["evenkeel"]["digest"])
             got = [run[1][i] for run in runs]
-            if all(g == want for g in got):
-                passed += 1
-            else:
-                failed += 1
-                print(f"request {i}: the server has {want}, the library {got}")
-        for name, good, said in examples(sys.argv[4], model, s) if len(sys.argv) > 4 else ():
-            passed, failed = passed + bool(good), failed + (not good)
-            if not good:
-                print(f"{name}: {said}")
+            count([(f"request {i}: the server has {want}", all(g == want for g in got), got)])
+        if asked.examples:
+            count(examples(asked.examples, model, s))
+    if asked.bodies:
+        count(senses(program, asked.bodies, device))
     print(f"{passed} passed, {failed} failed")
     return failed > 0
 

@@ -17,11 +17,12 @@ cc=${CC:-cc}
 # shellcheck disable=SC2086 # flags are words
 compile() { $cc -std=gnu99 -Wall -Wextra -Werror $flags "$1" $(pkg-config --cflags --libs evenkeel) -pthread -o "$2"; }
 compile tests/capi/installed/many.c "$dir/many"
-examples=
-if [ $conf = release ]; then
-  examples=$dir/examples
-  mkdir "$examples"
-  for e in examples/engine/*.c; do compile "$e" "$examples/$(basename "$e" .c)"; done
+more=()
+if [ $conf = release ]; then # the thread sanitizer takes the clone that starts a decoder for a fork
+  compile tests/capi/installed/bodies.c "$dir/bodies"
+  mkdir "$dir/examples"
+  for e in examples/engine/*.c; do compile "$e" "$dir/examples/$(basename "$e" .c)"; done
+  more=(--bodies "$dir/bodies" --examples "$dir/examples")
 fi
 [ "$(wc -l <examples/engine/chat.c)" -le 60 ] && [ "$(wc -l <tests/capi/installed/many.c)" -le 100 ] || { echo "a program is longer than promised"; exit 1; }
-PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/library.py "${SERVER:-$build/evenkeel}" "$model" "$dir/many" $examples
+PYTHONDONTWRITEBYTECODE=1 python3 tests/e2e/library.py "${SERVER:-$build/evenkeel}" "$model" "$dir/many" "${more[@]}"

@@ -48,8 +48,9 @@ SHARE := $(PREFIX)/share/evenkeel
 NEW_DIRS := $(SHARE)/new-dirs
 install_dirs = tools/install_dirs.sh '$(DESTDIR)' $(NEW_DIRS)
 
-install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-config file (PREFIX, LIBDIR, DESTDIR)
-	$(install_dirs) $(LIBDIR)/pkgconfig $(PREFIX)/include
+install-lib: lib $B/evenkeel.pc $B/evenkeel-decode ## install libevenkeel, its decoders, headers and pkg-config file (PREFIX, LIBDIR, DESTDIR)
+	$(install_dirs) $(LIBDIR)/pkgconfig $(PREFIX)/include $(PREFIX)/libexec/evenkeel
+	install -m 755 $B/evenkeel-decode $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode
 	install -m 755 $B/$(SO) $(DESTDIR)$(LIBDIR)/$(SO)
 	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so.$(SOVERSION)
 	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so
@@ -58,9 +59,8 @@ install-lib: lib $B/evenkeel.pc ## install libevenkeel, its headers and its pkg-
 	install -m 644 include/evenkeel.h include/evenkeel_ops.h $(DESTDIR)$(PREFIX)/include
 
 install: install-lib $B/evenkeel ## install the program, its man pages, the bundled model and libevenkeel (PREFIX, DESTDIR)
-	$(install_dirs) $(PREFIX)/bin $(PREFIX)/libexec/evenkeel $(addprefix $(PREFIX)/share/,$(shell tools/manuals.sh --dirs))
+	$(install_dirs) $(PREFIX)/bin $(addprefix $(PREFIX)/share/,$(shell tools/manuals.sh --dirs))
 	install -m 755 $B/evenkeel $(DESTDIR)$(PREFIX)/bin/evenkeel
-	install -m 755 $B/evenkeel-decode $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode
 	tools/manuals.sh $B/evenkeel $(DESTDIR)$(PREFIX)/share
 	@if [ -e models/pocket/config.json ]; then \
 	  echo "install models/pocket"; $(install_dirs) $(SHARE)/models/pocket && \

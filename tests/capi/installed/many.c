@@ -1,6 +1,6 @@
 /* Sixty-four requests in random order from four threads on one engine, and as many that are cancelled: built by
  * check_library.sh against the installed headers alone. Prints the model's tokens, then per request its number, tokens
- * and digest. Usage: many MODEL SEED */
+ * and digest. Usage: many MODEL SEED [DEVICE] */
 #include <evenkeel.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -69,9 +69,10 @@ static void *run(void *arg)
 
 int main(int argc, char **argv)
 {
-    evenkeel_options o = {.size = sizeof o, .device = "cpu", .threads = 2, .context = 256, .no_media = 1};
+    evenkeel_options o = {.size = sizeof o, .threads = 2, .context = 256, .no_media = 1};
     pthread_t thread[THREADS];
     o.model = argc > 1 ? argv[1] : NULL;
+    o.device = argc > 3 ? argv[3] : "cpu";
     seed = argc > 2 ? (unsigned)atoi(argv[2]) : 1;
     if (evenkeel_open(&engine, &o) != EK_DONE || evenkeel_queue_open(&queue, engine) != EK_DONE) {
         fprintf(stderr, "%s\n", ek_last_error());
