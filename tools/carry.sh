@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What another machine with the same kind of processor needs to run this build, in one archive, where nothing can be installed: the
-# programs without symbols, their libraries (but the C library, which must not be older there), and redis-server for
-# tools/bench/apart.py where this machine has one. Usage: carry.sh BUILD_DIR FILE.tgz. There:
+# programs without symbols, their libraries (but the C library, which must not be older there), libevenkeel with its test programs
+# where they are built (tools/check/check_library_device.sh), and redis-server for tools/bench/apart.py where this machine has one.
+# Usage: carry.sh BUILD_DIR FILE.tgz. There:
 #   mkdir c && tar xzf FILE.tgz -C c && c/evenkeel version
 # Pictures need libpng in the system's own folders: cp c/lib/libpng16.so.16 /usr/lib where it is missing.
 set -euo pipefail
@@ -10,6 +11,9 @@ trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/bin" "$dir/lib"
 for program in evenkeel evenkeel-decode; do
   strip -o "$dir/bin/$program" "$build/$program"
+done
+for built in libevenkeel.so.0 tests/capi/installed/many tests/capi/installed/bodies; do # beside the decoders, where it looks
+  [ ! -e "$build/$built" ] || strip -o "$dir/bin/${built##*/}" "$build/$built"
 done
 for name in redis-server valkey-server redis-check-rdb; do # Debian has the server in redis-tools, under the last name
   command -v $name >/dev/null && cp "$(readlink -f "$(command -v $name)")" "$dir/bin/redis-server" && break

@@ -75,7 +75,8 @@ def senses(program, built, device):
         done = subprocess.run([built, model, device], input=lines, capture_output=True, text=True, timeout=580)
         assert done.returncode == 0, f"exit {done.returncode}: {done.stderr[-3000:]}"
         got = done.stdout.splitlines()
-        yield "the device", device.split(":")[0] in done.stderr.splitlines()[-1], done.stderr
+        said = done.stderr.splitlines()[-1]
+        yield "the device", (said == "on cpu") == (device == "cpu"), said
         with Server(program, "--model", model, "--device", "cpu", "--ctx", 1024) as s:
             for i, body in enumerate(bodies):
                 status, _, r = s.call("POST", "/v1/chat/completions", body)

@@ -10,6 +10,8 @@ from evenkeel import _library as c
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(os.path.join(HERE, "../e2e"))  # behind the standard library, some of whose names are taken there
+import seeing_model  # noqa: E402
+from drawn import hum, png  # noqa: E402
 from hub_server import Hub, Repo  # noqa: E402
 from staggered import ASKED, TOOLS  # noqa: E402
 
@@ -47,6 +49,7 @@ def calls(model):
         same = sum(x is not None and x[1] == a[1] for x, a in zip(row, alone))
         print(f"{name}: {right}/{n} right, {same}/{n} with the bits of alone")
         check(name, right == n and same == n, row)
+    return [digest for _, digest in alone]
 
 
 def chats(model):
@@ -69,6 +72,24 @@ def chats(model):
         if e.kind == "text":
             break  # cancels
     check("behind a stream that was left", model.chat("Hello", temperature=0).digest == whole.digest)
+
+
+def senses(device="cpu"):
+    """Sounds and pictures by a random model: one by one and at once, and on the CPU. Returns the digests."""
+    say = {"type": "text", "text": "Say."}
+    picture = evenkeel.image(png(48, 48, bytes(i * 7 % 251 for i in range(3 * 48 * 48))))
+    seen = [[evenkeel.sound(hum(0.2)), say], [evenkeel.sound(hum(1)), say], [picture, say], [picture, evenkeel.sound(hum(1, 5)), say], [say]]
+    asked = [{"messages": [{"role": "user", "content": c}], "max_tokens": 4, "temperature": 0} for c in seen]
+    with tempfile.TemporaryDirectory() as folder:
+        seeing_model.main(folder)
+        with evenkeel.Model(folder, device=device, context=1024, max_requests=8) as model:
+            alone = [model.chat(**a).digest for a in asked]
+            together = dict(model.chat_many(asked))
+            check("a sound that is none", isinstance(dict(model.chat_many([{"messages": [{"role": "user", "content": [evenkeel.sound(b"none")]}]}]))[0], evenkeel.EvenkeelError))
+        check("sounds and pictures at once", len(set(alone)) == len(asked) and alone == [together[i].digest for i in range(len(asked))], (alone, together))
+        if device != "cpu":
+            with evenkeel.Model(folder, device="cpu", context=1024) as model:
+                check("the CPU's bits", alone == [model.chat(**a).digest for a in asked], alone)
 
 
 def server(model, program):
@@ -254,6 +275,7 @@ def main():
             server(model, sys.argv[4])
         asynchronous(model)
         tokens(model)
+    senses()
     ends(sys.argv[1] or None)
     if sys.version_info >= (3, 9):  # the Hub's own test server is not for older ones
         hub(sys.argv[1])

@@ -79,6 +79,11 @@ uninstall: ## remove what install put there, and the folders that it created and
 	  dirs=$$(tac $(DESTDIR)$(NEW_DIRS)); rm -f $(DESTDIR)$(NEW_DIRS); \
 	  for dir in $$dirs; do [ ! -d $(DESTDIR)$$dir ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$dir; done; fi
 
+# Programs of the tests over the shared library, found by LD_LIBRARY_PATH (tools/check/check_library_device.sh, tools/carry.sh).
+$B/tests/capi/installed/%: tests/capi/installed/%.c include/evenkeel.h $B/$(SO)
+	@mkdir -p $(@D)
+	$(call say,cc $<)$(CC) -std=gnu99 $(OPT) $(WARN) -Iinclude $(CFLAGS) -o $@ $< -L$B -levenkeel -pthread
+
 lib-grid: $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/lib/test_*.c)) ## the operator tests with nothing thinned
 	@for t in $^; do echo "$$t all"; $$t all 2>&1 | grep -vE 'RUN|\] test_' || exit 1; done
 
