@@ -157,6 +157,9 @@ typedef void ek_turn_post_fn(void *arg, const ek_turn_news *news);
  * grammar. ask: gets what was asked (replies/ask.h), unless it is NULL. Any thread. */
 void ek_turn_key(ek_reply_key *out, ek_buf *ask, const char *identity, const ek_chat_model *m,
                  const ek_turn_prompt *prompt, const ek_turn_opts *opts, const char *form);
+/* ek_replies_nearest of that. */
+void ek_turn_nearest(ek_buf *out, const ek_replies *r, const ek_chat_model *m, const ek_turn_prompt *prompt,
+                     const ek_turn_opts *opts, const char *form);
 /* The seed that choice i of several replies to one prompt draws with. */
 static inline uint64_t ek_choice_seed(uint64_t seed, int i)
 {

@@ -6,25 +6,42 @@
 #include "chat/turn_state.h"
 #include "replies/ask.h"
 
+/* s: of ek_turn_sampling. */
+static ek_reply_ask ask_of(const char *identity, const ek_turn_prompt *prompt, const ek_turn_opts *opts,
+                           const ek_sampling *s, const char *form)
+{
+    const int max_thinking = opts->plain ? 0 : opts->max_thinking;
+    return (ek_reply_ask){.identity = identity,
+                          .tokens = prompt->ids.data,
+                          .n_tokens = (int)prompt->ids.len,
+                          .part = prompt->part,
+                          .n_parts = prompt->n_parts,
+                          .sampling = s,
+                          .masked = form || max_thinking > 0,
+                          .program = EK_VERSION,
+                          .form = form,
+                          .max_thinking = max_thinking,
+                          .thinking = prompt->thinking};
+}
+
 void ek_turn_key(ek_reply_key *out, ek_buf *to, const char *identity, const ek_chat_model *m,
                  const ek_turn_prompt *prompt, const ek_turn_opts *opts, const char *form)
 {
-    const int max_thinking = opts->plain ? 0 : opts->max_thinking;
     ek_logit_bias *bias = ek_alloc(((size_t)opts->sampling.n_bias + 1) * sizeof *bias);
     const ek_sampling s = ek_turn_sampling(m, opts, bias);
-    const ek_reply_ask ask = {.identity = identity,
-                              .tokens = prompt->ids.data,
-                              .n_tokens = (int)prompt->ids.len,
-                              .part = prompt->part,
-                              .n_parts = prompt->n_parts,
-                              .sampling = &s,
-                              .masked = form || max_thinking > 0,
-                              .program = EK_VERSION,
-                              .form = form,
-                              .max_thinking = max_thinking,
-                              .thinking = prompt->thinking};
+    const ek_reply_ask ask = ask_of(identity, prompt, opts, &s, form);
     ek_reply_content_key(out, &ask);
     if (to) ek_reply_ask_write(to, &ask);
+    free(bias);
+}
+
+void ek_turn_nearest(ek_buf *out, const ek_replies *r, const ek_chat_model *m, const ek_turn_prompt *prompt,
+                     const ek_turn_opts *opts, const char *form)
+{
+    ek_logit_bias *bias = ek_alloc(((size_t)opts->sampling.n_bias + 1) * sizeof *bias);
+    const ek_sampling s = ek_turn_sampling(m, opts, bias);
+    const ek_reply_ask ask = ask_of(ek_replies_identity(r), prompt, opts, &s, form);
+    ek_replies_nearest(r, out, &ask);
     free(bias);
 }
 

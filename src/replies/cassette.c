@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "replies/ask.h"
+#include "replies/nearest.h"
 #include "replies/table.h"
 
 /* --- reading a file --- */
@@ -134,6 +135,10 @@ static void take_reply(reading *r, const char *line, size_t n)
     char sum[65];
     if (!r->known || !r->wanted) {
         r->counts->others++;
+        if (!r->known || !r->how->other) return;
+        if (ek_cassette_line_read(&record, line, n, r->identity, EK_MAX_VOCAB, true, sum)) return;
+        r->how->other(r->how->arg, r->identity, record);
+        ek_reply_record_release(record);
         return;
     }
     if (ek_cassette_line_read(&record, line, n, r->identity, r->how->n_vocab, r->how->with_asks, sum)) {
@@ -209,7 +214,8 @@ struct ek_cassette {
     size_t warned;
     char *other; /* an identity that was passed over, for a sentence */
     pthread_mutex_t lock;
-    ek_reply_table table; /* by content key */
+    ek_reply_table table;        /* by content key */
+    ek_reply_requests *requests; /* of all sections; does not change once it is open */
 };
 
 static bool wants(void *arg, const char *identity)
@@ -228,10 +234,36 @@ static bool trusts(void *arg, const char *key, const char *signature, size_t n_s
     return c->opts.trusts(c->opts.arg, key, signature, n_signature, message, n);
 }
 
+/* Of a record whose key is the content key. */
+static void note_request(void *arg, const char *identity, const ek_reply_record *r)
+{
+    ek_cassette *c = arg;
+    size_t n;
+    json_t *v;
+    ek_reply_asked asked;
+    const char *ask = ek_reply_record_ask(r, &n);
+    if (ek_json_read(&v, ask, n, 0)) return;
+    if (!ek_reply_ask_read(&asked, v, identity)) ek_reply_requests_add(c->requests, ek_reply_record_key(r), &asked.ask);
+    ek_reply_asked_fini(&asked);
+    json_decref(v);
+}
+
+/* The request is kept in fewer bytes than its text has. */
+static ek_reply_record *without_ask(ek_reply_record *r)
+{
+    ek_reply_draft d = {0};
+    ek_reply_draft_begin(&d, r, ek_reply_record_tokens(r));
+    ek_reply_record *short_one = ek_reply_record_make(ek_reply_record_key(r), &d, NULL, 0);
+    ek_reply_record_set_origin(short_one, EK_REPLY_FILE);
+    ek_reply_record_release(r);
+    return short_one;
+}
+
 static void take(void *arg, const char *identity, ek_reply_record *r)
 {
     ek_cassette *c = arg;
-    (void)identity;
+    note_request(c, identity, r);
+    r = without_ask(r);
     const ek_reply_entry *old = ek_reply_table_find(&c->table, ek_reply_record_key(r));
     if (old && !ek_reply_record_contradicts(old->record, r)) {
         ek_reply_record *both = ek_reply_record_merge(old->record, r);
@@ -251,9 +283,11 @@ static void warn(void *arg, size_t number, const char *reason)
 static ek_err read_one(ek_cassette *c, const char *path)
 {
     const ek_cassette_read how = {.n_vocab = c->opts.n_vocab,
+                                  .with_asks = true,
                                   .wants = wants,
                                   .take = take,
                                   .refuse = warn,
+                                  .other = c->opts.trusts ? NULL : note_request,
                                   .trusts = c->opts.trusts ? trusts : NULL,
                                   .arg = c};
     ek_cassette_counts counts;
@@ -283,7 +317,9 @@ ek_err ek_cassette_open(ek_cassette **out, const ek_cassette_opts *o)
     if (o->identity) c->identity = ek_strdup(o->identity);
     pthread_mutex_init(&c->lock, NULL);
     ek_reply_table_init(&c->table, 1e18);
+    c->requests = ek_reply_requests_open();
     const ek_err err = read_all(c);
+    ek_reply_requests_sort(c->requests);
     if (err) {
         ek_cassette_close(c);
         return err;
@@ -313,6 +349,11 @@ static ek_reply_record *find(void *arg, const ek_reply_key *k, const ek_reply_ke
     return r;
 }
 
+static void nearest(void *arg, ek_buf *out, const ek_reply_ask *ask)
+{
+    ek_reply_nearest(out, ((const ek_cassette *)arg)->requests, ask);
+}
+
 static void distrust(void *arg)
 {
     ek_cassette *c = arg;
@@ -328,13 +369,15 @@ static void close_it(void *arg)
 
 ek_reply_backend ek_cassette_backend(ek_cassette *c)
 {
-    return (ek_reply_backend){.origin = EK_REPLY_FILE, .arg = c, .find = find, .distrust = distrust, .close = close_it};
+    return (ek_reply_backend){
+        .origin = EK_REPLY_FILE, .arg = c, .find = find, .nearest = nearest, .distrust = distrust, .close = close_it};
 }
 
 void ek_cassette_close(ek_cassette *c)
 {
     if (!c) return;
     ek_reply_table_fini(&c->table);
+    ek_reply_requests_close(c->requests);
     pthread_mutex_destroy(&c->lock);
     free(c->identity);
     free(c->other);

@@ -54,6 +54,8 @@ typedef struct ek_cassette_read {
     bool (*wants)(void *arg, const char *identity);
     void (*take)(void *arg, const char *identity, ek_reply_record *r); /* one reference for it */
     void (*refuse)(void *arg, size_t number, const char *reason);      /* of a line, from 1, that is not taken */
+    /* A line of a section that is not wanted, with its ask; borrowed. NULL: they are not read. */
+    void (*other)(void *arg, const char *identity, const ek_reply_record *r);
     /* Whether a section's signature (base64) of the message is one of a key that is trusted; its lines are taken
      * together then, or none is. NULL: nobody asks. */
     bool (*trusts)(void *arg, const char *key, const char *signature, size_t n_signature, const void *message,
@@ -73,7 +75,8 @@ ek_err ek_cassette_read_file(ek_cassette_counts *out, const char *path, const ek
 
 /* --- a file to answer from --- */
 
-/* Where records of one cassette or several are found, by their content keys, whoever asks. Zeroed: *out. */
+/* Where records of one cassette or several are found, by their content keys, whoever asks, and which request of them
+ * is nearest to another one. Zeroed: *out. */
 typedef struct ek_cassette ek_cassette;
 typedef struct ek_cassette_opts {
     const char *const *path;

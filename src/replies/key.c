@@ -156,6 +156,20 @@ void ek_reply_content_key(ek_reply_key *out, const ek_reply_ask *a)
     end(&s, out);
 }
 
+void ek_reply_parts_of(ek_reply_parts *out, const ek_reply_ask *a)
+{
+    sum s;
+    begin(&s, "media");
+    add_parts(&s, a);
+    end(&s, &out->media);
+    begin(&s, "bias");
+    add_bias(&s, a->sampling);
+    end(&s, &out->bias);
+    begin(&s, "mask");
+    add_mask(&s, a);
+    end(&s, &out->mask);
+}
+
 void ek_reply_key_for(ek_reply_key *out, const ek_reply_key *content, uint64_t owner, const char *salt, size_t n)
 {
     sum s;

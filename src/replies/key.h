@@ -43,6 +43,12 @@ void ek_reply_content_key(ek_reply_key *out, const ek_reply_ask *ask);
 /* owner: of the API key, 0 without; salt: the client's, n bytes, NULL without. */
 void ek_reply_key_for(ek_reply_key *out, const ek_reply_key *content, uint64_t owner, const char *salt, size_t n);
 
+/* Three of its fields by themselves, to be compared. */
+typedef struct ek_reply_parts {
+    ek_reply_key media, bias, mask;
+} ek_reply_parts;
+void ek_reply_parts_of(ek_reply_parts *out, const ek_reply_ask *ask);
+
 void ek_reply_key_text(char out[EK_REPLY_KEY_TEXT], const ek_reply_key *k); /* hexadecimal */
 bool ek_reply_key_read(ek_reply_key *out, const char *text, size_t n);      /* false: it is none */
 

@@ -238,6 +238,12 @@ ek_reply_record *ek_replies_find(ek_replies *r, const ek_reply_key *k, const ek_
     return found;
 }
 
+void ek_replies_nearest(const ek_replies *r, ek_buf *out, const ek_reply_ask *ask)
+{
+    for (int i = 0; i < r->n_backends && out->len == 0; i++)
+        if (r->backend[i].nearest) r->backend[i].nearest(r->backend[i].arg, out, ask);
+}
+
 /* Under the lock, which it leaves meanwhile: the caller looks again. */
 static void settle(ek_replies *r, ek_reply_record **record, ek_reply_record *old)
 {

@@ -20,6 +20,8 @@ typedef struct ek_reply_backend {
     /* NULL: it is only read. EIO: none of them is there, as far as the backend knows. */
     ek_err (*write)(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n);
     void (*forget)(void *arg, const ek_reply_key *k); /* NULL: as in all */
+    /* Appends what ek_reply_nearest does; NULL: it does not know what was asked. */
+    void (*nearest)(void *arg, ek_buf *out, const ek_reply_ask *ask);
     void (*distrust)(void *arg);    /* it held a wrong record: forgets all, and gives none from before any more */
     uint64_t (*damaged)(void *arg); /* records so far that were dropped; NULL: none ever is */
     void (*close)(void *arg);
@@ -62,6 +64,8 @@ bool ek_replies_is_stop(const ek_replies *r, int32_t token);
 /* The record of k, with one reference for the caller; NULL: there is none. May read a file, or wait for a server for as
  * long as the backend allows: not on a thread that must not wait. */
 ek_reply_record *ek_replies_find(ek_replies *r, const ek_reply_key *k, const ek_reply_key *content, uint64_t owner);
+/* Of a request that has no record: which request of a file is nearest, and what they differ in (replies/nearest.h). */
+void ek_replies_nearest(const ek_replies *r, ek_buf *out, const ek_reply_ask *ask);
 /* Keeps a record that was computed, unless one is there that says more. Takes over the reference; returns at once. One
  * that contradicts what is there takes that out, as ek_replies_wrong. */
 void ek_replies_put(ek_replies *r, uint64_t owner, ek_reply_record *record);

@@ -63,7 +63,8 @@ bool ek_prefers(const char *list, const char *token);
 typedef struct ek_stored {
     int n; /* choices; 0: the request has nothing to do with the store */
     ek_turn_stored *of;
-    ek_buf *ask; /* of each choice, where the store keeps it */
+    ek_buf *ask;    /* of each choice, where the store keeps it */
+    ek_buf nearest; /* of the first choice that is not there and must be: ek_replies_nearest */
 } ek_stored;
 
 /* Looks each choice up. Nothing for requests whose tokens are not decided (drawn with a seed of the server), that say
@@ -72,10 +73,11 @@ void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, con
                     const ek_wishes *wishes, uint64_t owner);
 void ek_stored_fini(ek_stored *s);
 
-/* The failure of a request that has to be answered from the store and is not, with the key: ENOTFOUND, for a reply with
- * EK_STATUS_NOT_STORED. Clients ask again after other statuses that would fit. NULL: it cannot be stored at all. */
+/* The failure of a request whose choice i has to be answered from the store and is not, with its key and what the
+ * nearest request differs in: ENOTFOUND, for a reply with EK_STATUS_NOT_STORED. Clients ask again after other statuses
+ * that would fit. */
 enum { EK_STATUS_NOT_STORED = 424 };
-ek_err ek_stored_missing(const ek_turn_stored *t);
+ek_err ek_stored_missing(const ek_stored *s, int i);
 
 /* A hit that is to be computed again once the engine is idle (audit_replies.c): takes prompt over, and leaves it where
  * too many wait. opts: of t. */

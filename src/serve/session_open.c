@@ -29,7 +29,7 @@ static ek_err note_outcome(ek_session *s, int i)
     s->reply.stored = s->outcome == EK_REPLY_HIT;
     if (!(s->wishes.only_cached || s->server->no_engine) || o == EK_REPLY_HIT) return EK_OK;
     s->missing = true;
-    return ek_stored_missing(s->stored.n > 0 ? &s->stored.of[i] : NULL);
+    return ek_stored_missing(&s->stored, i);
 }
 
 static ek_err open_turn(ek_session *s, int i)

@@ -54,13 +54,19 @@ def without_weights(cold, tape, bodies, words):
     status, _, text = server.ask(path, body)
     there = cold_key(path, body)
     check("a miss is a 424 with its key", status == 424 and there in text and '"reply_not_stored"' in text, (status, text, there))
+    nearest_is_named(server, tape, path, body, there)
     status, _, text = server.ask("/v1/messages", {"messages": body["messages"], "temperature": 0, "max_tokens": 9})
     check("in Anthropic's form too", status == 424 and json.loads(text)["type"] == "error", (status, text))
     status, _, text = server.ask(path, {**body, "temperature": 1})
     check("what nothing decides is never stored", status == 424 and "never stored" in text, (status, text))
+    for more, says in (({"temperature": 0.5, "seed": 3}, r"temperature is 0.5 here and 1 there; the seed is 3 here and \d+ there"), ({"presence_penalty": 1}, "presence_penalty is 1 here and 0 there"),
+                       ({"temperature": 1, "seed": 99}, r"the seed is 99 here and \d+ there"), ({"logit_bias": {"7": 1}}, "the logit_bias is another"),
+                       ({"response_format": {"type": "json_object"}}, r"the mask is another \(.*\)")):
+        status, _, text = server.ask(*chat(**more))
+        check(f"{more}: what differs", status == 424 and re.search(r"; nearest is [0-9a-f]{64}: " + says + '"', text), (status, text))
     longer = next(b for n, p, b in bodies if n == "greedy")
     status, _, text = server.ask(path, {**longer, "max_tokens": 200, "ignore_eos": True})
-    check("more than is stored is a miss", status == 424, (status, text))
+    check("more than is stored is a miss", status == 424 and "is a part of the one that is asked for" in text, (status, text))
     status, _, text = server.ask(*picture())
     check("pictures need the files of the towers", status == 400, (status, text))
     c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -72,6 +78,17 @@ def without_weights(cold, tape, bodies, words):
     check("hits are of the file", server.metrics()['evenkeel_stored_replies_found_total{place="file"}'] > len(bodies), server.metrics())
     status, log = server.stop()
     check("it stops in order", status == 0, log[-1000:])
+
+
+def nearest_is_named(server, tape, path, body, own):
+    """By a search of all prompts in the file."""
+    ids = json.loads(server.ask("/v1/chat/completions/render", body)[2])["token_ids"]
+    prompts = {(r := json.loads(line))["key"]: r["ask"]["prompt"] for line in open(tape) if '"ask"' in line}
+    shared = lambda a, b: next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    text = server.ask(path, body)[2]
+    key, at, here, there = re.search(r"nearest is ([0-9a-f]{64}): the prompts differ from token (\d+) on \((\d+) here, (\d+) there\)", text).groups()
+    check("the nearest prompt", (int(at), int(here), int(there)) == (max(shared(ids, p) for p in prompts.values()), len(ids), len(prompts[key])) and
+          shared(ids, prompts[key]) == int(at) and key != own, text)
 
 
 def fingerprint(server):

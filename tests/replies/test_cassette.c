@@ -395,7 +395,12 @@ static void it_answers_by_content_key(void **state)
     const char *const paths[] = {path};
     ek_buf b = {0};
     ek_cassette *c;
-    section(&b, "model 2, ek3", 0, 3, true);
+    ek_cassette_head(&b, "model 2, ek3");
+    for (int i = 0; i < 3; i++) {
+        ek_reply_record *r = record_of(i);
+        assert_int_equal(ek_cassette_line(&b, r, "model 2, ek3", NULL, NULL, NULL), EK_OK);
+        ek_reply_record_release(r);
+    }
     section(&b, identity, 0, 5, true);
     snprintf(path, sizeof path, "%s/replies.jsonl", dir);
     FILE *f = fopen(path, "wb");
@@ -425,6 +430,15 @@ static void it_answers_by_content_key(void **state)
         ek_reply_record *r = ek_replies_find(store, &key, &content, (uint64_t)i);
         assert_int_equal(r != NULL, i < 5);
         if (r) assert_int_equal(ek_reply_record_tokens(r), i + 1);
+        ek_buf near = {0};
+        ek_replies_nearest(store, &near, &s.ask); /* the file's other sections count too */
+        assert_int_equal(strstr(ek_buf_text(&near), "it is of model 2, ek3") != NULL, false);
+        if (i == 5) assert_non_null(strstr(near.data, "the prompts differ from token 3 on (4 here, 4 there)"));
+        ek_buf_clear(&near);
+        s.ask.identity = "model 2, ek3";
+        ek_replies_nearest(store, &near, &s.ask);
+        assert_int_equal(strlen(near.data) == 64 + 2, i < 3); /* it is there: nothing differs */
+        ek_buf_fini(&near);
         if (i == 4) ek_replies_wrong(store, r, "a test");
         ek_reply_record_release(r);
     }

@@ -2,8 +2,10 @@
  * and without drafts first, then with the others' rows and drafts, right and wrong; and some of them beside plain
  * requests, in steps begun before the tokens in front are known, to which their draws come later. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "../support/files.h"
 #include "base/hash/rng.h"
 #include "cases.h"
 
@@ -134,6 +136,52 @@ static ek_err all_ahead(const scene *s, company *base, int every, int n, ek_trac
     return together(s, base, "ahead, with drafts", c, every, n, want);
 }
 
+/* Requests behind the beginnings of their replies, which a store had: their masks accepted these tokens. */
+static ek_err behind(const scene *s, company *base, const char *variant, company c, const char *dir, int every, int n,
+                     const ek_trace *want)
+{
+    static masks m;
+    static ek_trace got[MAX_ASKS], wanted[MAX_ASKS];
+    kept_ask kept[MAX_ASKS];
+    ek_ask whole[MAX_ASKS], ask[MAX_ASKS];
+    int32_t *tokens[MAX_ASKS] = {0};
+    int n_kept = 0;
+    begin(s, &m, whole, every);
+    for (int i = 0; i < n; i++) {
+        if (want[i].n_reply < 2) continue;
+        wanted[n_kept] = want[i];
+        kept[n_kept++] = (kept_ask){.ask = whole[i], .want = &want[i], .number = i};
+    }
+    ek_err err = behind_store(s, dir, kept, n_kept, ask, tokens);
+    for (int i = 0; i < n_kept && !err; i++) {
+        for (int k = 0; k < ask[i].n_replied && ask[i].mask; k++)
+            ask[i].mask->accept(ask[i].mask->arg, ask[i].tokens[ask[i].n_tokens - ask[i].n_replied + k]);
+        ask[i].arrive = (int)(ek_mix64(s->seed + 55 + (uint64_t)i) % 9);
+        ask[i].digests = c.ahead;
+    }
+    c.ask = ask, c.n = n_kept;
+    if (!err && n_kept) {
+        err = run_in_company(s, &c, got);
+        if (!err) err = compare(variant, wanted, got, n_kept);
+        for (int i = 0; i < n_kept; i++) ek_trace_fini(&got[i]);
+        base->steps += c.steps, base->followed += c.followed, base->drawn_late += c.drawn_late;
+    }
+    for (int i = 0; i < n_kept; i++) free(tokens[i]);
+    return err;
+}
+
+static ek_err all_stored(const scene *s, company *base, int every, int n, ek_trace *want)
+{
+    const int chunk = 5 + (int)(ek_mix64(s->seed) % 90);
+    company c = {.max_requests = 6, .chunk = chunk, .draft = EK_DRAFT_NGRAM};
+    EK_TRY(behind(s, base, "stored, with drafts", c, NULL, every, n, want));
+    char *dir = temp_dir();
+    c = (company){.max_requests = 6, .chunk = chunk, .ahead = true};
+    const ek_err err = behind(s, base, "stored on disk, ahead", c, dir, every, n, want);
+    remove_dir(dir);
+    return err;
+}
+
 typedef ek_err companies_fn(const scene *s, company *base, int every, int n, ek_trace *want);
 
 /* Alone, and then as `companies` says. */
@@ -169,4 +217,10 @@ ek_err masked_ahead(const scene *s, company *base, check_fn *check, void *arg)
 {
     (void)check, (void)arg;
     return compare_with_alone(s, base, 3, all_ahead);
+}
+
+ek_err masked_stored(const scene *s, company *base, check_fn *check, void *arg)
+{
+    (void)check, (void)arg;
+    return compare_with_alone(s, base, 2, all_stored);
 }

@@ -1,5 +1,6 @@
 /* Replies that a store kept: tokens and rows come back as they were, and the engine goes on behind them with the bits
  * of a reply that never stopped. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,15 +16,20 @@
 
 enum { MAX_ROWS = 1500 };
 
-static ek_reply_key key_of(const scene *s, const ek_ask *a)
+static ek_reply_key key_of(const scene *s, const kept_ask *kept)
 {
     ek_reply_key content, key;
+    const ek_ask *a = &kept->ask;
+    char form[16];
+    snprintf(form, sizeof form, "%d", kept->number);
     const ek_reply_ask ask = {.identity = ek_model_numerics_id(s->model),
                               .tokens = a->tokens,
                               .n_tokens = a->n_tokens,
                               .part = a->part,
                               .n_parts = a->n_parts,
-                              .sampling = &a->sampling};
+                              .sampling = &a->sampling,
+                              .masked = a->mask != NULL,
+                              .form = a->mask ? form : NULL};
     ek_reply_content_key(&content, &ask);
     ek_reply_key_for(&key, &content, a->client, NULL, 0);
     return key;
@@ -93,39 +99,54 @@ static ek_err open_store(ek_replies **out, const scene *s, const home *h)
 }
 
 /* Below memory, the store is closed in between. */
-static ek_err run(const scene *s, company *base, const home *h, check_fn *check, void *arg)
+static ek_err through(const scene *s, const home *h, const kept_ask *kept, int n, ek_ask *out, int32_t **tokens)
 {
-    const char *name = h->dir ? "stored on disk" : h->server ? "stored on a server" : "stored";
-    ek_ask ask[MAX_ASKS];
-    int which[MAX_ASKS], cut[MAX_ASKS], n = 0, rows = 0;
-    int32_t *tokens[MAX_ASKS] = {0};
+    int cut[MAX_ASKS];
     ek_replies *replies;
     EK_TRY(open_store(&replies, s, h));
-    for (int i = 0; i < s->n && n < MAX_ASKS; i++) {
-        const ek_ask *a = &s->ask[i];
-        const ek_trace *want = &base->want[i];
-        rows += a->n_tokens + a->max_tokens;
-        if (want->n_reply < 2 || (rows > MAX_ROWS && n > 0)) continue;
-        cut[n] = 1 + (int)(ek_mix64(s->seed + 77 * (uint64_t)i) % (uint64_t)(want->n_reply - 1));
-        const ek_reply_key k = key_of(s, a);
-        keep(replies, &k, want, cut[n]);
-        which[n++] = i;
+    for (int i = 0; i < n; i++) {
+        const ek_trace *want = kept[i].want;
+        const ek_reply_key k = key_of(s, &kept[i]);
+        cut[i] = 1 + (int)(ek_mix64(s->seed + 77 * (uint64_t)kept[i].number) % (uint64_t)(want->n_reply - 1));
+        keep(replies, &k, want, cut[i]);
     }
-    ek_err err = EK_OK;
     if (h->dir || h->server) {
         ek_replies_close(replies);
         EK_TRY(open_store(&replies, s, h));
     }
+    ek_err err = EK_OK;
     for (int i = 0; i < n && !err; i++) {
-        const ek_ask *a = &s->ask[which[i]];
-        const ek_reply_key k = key_of(s, a);
+        const ek_ask *a = &kept[i].ask;
+        const ek_reply_key k = key_of(s, &kept[i]);
         tokens[i] = ek_alloc(sizeof **tokens * (size_t)(a->n_tokens + a->max_tokens));
-        err = take(replies, &k, a, &base->want[which[i]], cut[i], &ask[i], tokens[i]);
+        err = take(replies, &k, a, kept[i].want, cut[i], &out[i], tokens[i]);
     }
+    ek_replies_close(replies);
+    return err;
+}
+
+ek_err behind_store(const scene *s, const char *dir, const kept_ask *kept, int n, ek_ask *out, int32_t **tokens)
+{
+    return through(s, &(home){.dir = dir}, kept, n, out, tokens);
+}
+
+static ek_err run(const scene *s, company *base, const home *h, check_fn *check, void *arg)
+{
+    const char *name = h->dir ? "stored on disk" : h->server ? "stored on a server" : "stored";
+    kept_ask kept[MAX_ASKS];
+    ek_ask ask[MAX_ASKS];
+    int which[MAX_ASKS], n = 0, rows = 0;
+    int32_t *tokens[MAX_ASKS] = {0};
+    for (int i = 0; i < s->n && n < MAX_ASKS; i++) {
+        rows += s->ask[i].n_tokens + s->ask[i].max_tokens;
+        if (base->want[i].n_reply < 2 || (rows > MAX_ROWS && n > 0)) continue;
+        kept[n] = (kept_ask){.ask = s->ask[i], .want = &base->want[i], .number = i};
+        which[n++] = i;
+    }
+    ek_err err = through(s, h, kept, n, ask, tokens);
     company c = {.max_requests = 6, .chunk = 5 + (int)(ek_mix64(s->seed) % 90), .draft = EK_DRAFT_NGRAM};
     if (n && !err) err = run_cached(s, base, c, name, ask, which, n, check, arg);
     for (int i = 0; i < n; i++) free(tokens[i]);
-    ek_replies_close(replies);
     return err;
 }
 
