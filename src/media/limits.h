@@ -6,7 +6,8 @@ enum {
     EK_MEDIA_MAX_BYTES = 32 << 20,  /* of a file, as it comes */
     EK_MEDIA_MAX_IMAGES = 128,      /* of a request that is told no other number */
     EK_MEDIA_MAX_SOUNDS = 4,        /* of a request */
-    EK_MEDIA_MAX_PDFS = 32,         /* of a request */
+    EK_MEDIA_MAX_PDFS = 32,         /* of a request; */
+    EK_MEDIA_MAX_DRAWN = 8,         /* of one that takes their pages as pictures */
     EK_MEDIA_MAX_FRAMES = 32,       /* of all videos of a request */
     EK_IMAGE_MAX_SIDE = 32768,      /* pixels */
     EK_IMAGE_MAX_PIXELS = 64000000, /* width x height */

@@ -370,6 +370,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     if (s->fetch_from != EK_FETCH_OFF) p->limits.fetch = fetch;
     p->limits.ffmpeg = s->ffmpeg;
     p->limits.pdftotext = s->pdftotext;
+    p->limits.pdftoppm = s->pdftoppm;
     if (*wishes->batch) ek_api_limits_batch(&p->limits);
     p->limits.plan = &p->plan;
     p->limits.summary = p->summary = summary;

@@ -111,7 +111,8 @@ static ek_err open_loop(ek_server *s)
         EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));
         ek_workers_set_share(s->fetchers, FETCH_THREADS / 2);
     }
-    if (s->ffmpeg || s->pdftotext) EK_TRY(ek_workers_open(&s->decoders, &s->loop, DECODE_THREADS, DECODE_QUEUE));
+    if (s->ffmpeg || s->pdftotext || s->pdftoppm)
+        EK_TRY(ek_workers_open(&s->decoders, &s->loop, DECODE_THREADS, DECODE_QUEUE));
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);
@@ -222,6 +223,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->fetch_from = opts->media_urls;
     s->ffmpeg = opts->ffmpeg;
     s->pdftotext = opts->pdftotext;
+    s->pdftoppm = opts->pdftoppm;
     s->dialects = opts->dialects ? opts->dialects : ek_dialects;
     s->model_name = ek_strdup(opts->model_name);
     s->cors_origins = ek_strdup(opts->cors_origins ? opts->cors_origins : "");

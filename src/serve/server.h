@@ -60,6 +60,7 @@ typedef struct ek_server_opts {
     const char *numerics;     /* the numerics id; copied. NULL: the model's */
     ek_fetch_from media_urls; /* from where pictures and sounds are fetched that requests name by URLs */
     const struct ek_pdftotext *pdftotext; /* reads PDFs; borrowed, NULL: none are read */
+    const struct ek_pdftoppm *pdftoppm;   /* draws their pages; borrowed, NULL: none are drawn */
     const struct ek_ffmpeg *ffmpeg;       /* reads files of videos; borrowed, NULL: none are read */
     bool whole_calls;                     /* ek_api_limits.whole_calls */
     bool shares;                          /* pages are shared with other replicas: prompts can be computed for them */

@@ -38,6 +38,7 @@ struct ek_server {
     ek_workers *decoders; /* preparations that wait for such programs; NULL without */
     const struct ek_ffmpeg *ffmpeg;
     const struct ek_pdftotext *pdftotext;
+    const struct ek_pdftoppm *pdftoppm;
     ek_server_limits limits; /* complete: no defaults left */
     ek_request_memory memory;
     const ek_chat_model *chat; /* borrowed */

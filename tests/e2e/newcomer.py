@@ -190,6 +190,42 @@ def dragged_pictures_are_attached(home):
 
 
 @test
+def a_pdf_is_pictures_of_its_pages(home):
+    """Given, by command, and dragged: the answer is that to the pictures."""
+    from pdf_file import drawn, pdf
+    data = pdf("A tiller steers.", "A keel keeps even.")
+    path = f"{home}/two pages.pdf"
+    with open(path, "wb") as f:
+        f.write(data)
+    broken = f"{home}/broken.pdf"
+    with open(broken, "wb") as f:
+        f.write(b"%PDF-1.4\nnothing")
+    p = once(home, "--image", path, "--pdftoppm", "/no/pdftoppm", "What is it?")
+    assert p.returncode != 0 and "/no/pdftoppm is no program" in p.stderr, p
+    if not any(os.path.exists(d + "/pdftoppm") for d in ("/usr/bin", "/usr/local/bin")):
+        p = once(home, "--image", path, "What is it?")
+        assert p.returncode != 0 and "install poppler-utils" in p.stderr, p
+        return
+    args = []
+    for i, page in enumerate(drawn(data)):
+        with open(f"{home}/{i}.png", "wb") as f:
+            f.write(page)
+        args += ["--image", f"{home}/{i}.png"]
+    want = once(home, *args, "What is it?")
+    assert want.returncode == 0 and want.stdout.strip(), want
+    assert once(home, "--image", path, "What is it?").stdout == want.stdout
+    p = once(home, f"'{path}' What is it?")
+    assert p.stdout == want.stdout and "of the first of 2 pages" in p.stderr, p
+    p = once(home, "--image", broken, "What is it?")
+    assert p.returncode != 0 and "a damaged PDF" in p.stderr, p
+    with Chat(home) as t:
+        assert "of the first of 2 pages" in t.ask(f"/image '{path}'").replace("\n", " ")
+        t.ask("What is it?")
+        assert [p["type"] for p in t.messages()[-2]["content"]] == ["image_url", "image_url", "text"], t.messages()[-2]
+        assert "a damaged PDF" in t.ask(f"/image {broken}").replace("\n", " ")
+
+
+@test
 def a_message_of_many_paths_does_not_wait(home):
     begun = time.monotonic()
     assert once(home, "x " + "/bin/x " * 2000, "--ctx", "64").returncode == 1, "the prompt is too long"

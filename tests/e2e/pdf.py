@@ -1,24 +1,16 @@
-"""PDFs in requests, read by pdftotext: pdf.py PROGRAM MODEL. Where it is not installed only refusals are tried.
+"""PDFs in requests, read by pdftotext and drawn by pdftoppm: pdf.py PROGRAM MODEL. Where they are not installed only refusals are tried.
 
-A PDF is read as the file of its text is: both replies have the same digest, which covers the bits of every logit."""
+A PDF is read as the file of its text is, or as the pictures of its pages are: replies have the same digest, which covers the bits of
+every logit."""
 import base64, os, subprocess, sys, tempfile, time
 
 import counted
 from client import Server
+from pdf_file import drawn, pdf
 
 PROGRAM, MODEL = sys.argv[1:3]
-HAS = any(os.path.exists(p) for p in ("/usr/bin/pdftotext", "/usr/local/bin/pdftotext"))
+HAS = all(any(os.path.exists(f"{p}/{n}") for p in ("/usr/bin", "/usr/local/bin")) for n in ("pdftotext", "pdftoppm"))
 OURS = {"temperature": 0, "evenkeel": {"digest": True}}
-
-
-def pdf(*lines):
-    out = "%PDF-1.1\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n2 0 obj<</Type/Pages/Count " + str(len(lines)) + "/Kids[" + " ".join(
-        f"{3 + 2 * i} 0 R" for i in range(len(lines))) + "]>>endobj\n"
-    for i, line in enumerate(lines):
-        text = f"BT /F 9 Tf 9 9 Td ({line}) Tj ET\n"
-        out += (f"{3 + 2 * i} 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 400 99]/Contents {4 + 2 * i} 0 R/Resources<</Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
-                f">>>>>>endobj\n{4 + 2 * i} 0 obj<</Length {len(text)}>>stream\n{text}endstream endobj\n")
-    return (out + f"trailer<</Root 1 0 R/Size {3 + 2 * len(lines)}>>\n%%EOF\n").encode()
 
 
 def bodies(data, media):
@@ -60,6 +52,75 @@ def refused(s):
             assert path != "/v1/messages" or e["message"].endswith("(capability_rejected: document_block)"), e
 
 
+def as_pictures(data):
+    """The same requests with pictures in place of the pages."""
+    coded = [base64.b64encode(p).decode() for p in drawn(data)]
+    text = lambda kind, word: {"type": kind, "text": word}
+    begin, end, asks = "<document>\n<filename>a</filename>\n", "</document>", "What steers?"
+    url = lambda c: "data:image/png;base64," + c
+    yield "/v1/chat/completions", {"max_tokens": 8, "messages": [{"role": "user", "content": [
+        text("text", begin), *({"type": "image_url", "image_url": {"url": url(c)}} for c in coded), text("text", end), text("text", asks)]}]}
+    yield "/v1/responses", {"max_output_tokens": 8, "input": [{"role": "user", "content": [
+        text("input_text", begin), *({"type": "input_image", "image_url": url(c)} for c in coded), text("input_text", end), text("input_text", asks)]}]}
+    title = "<document>\n<title>a</title>\n"
+    yield "/v1/messages", {"max_tokens": 8, "messages": [{"role": "user", "content": [
+        text("text", title), *({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": c}} for c in coded), text("text", end), text("text", asks)]}]}
+
+
+def as_its_pages(s):
+    """With any budget, and beside a picture; a digest of the text differs."""
+    data = pdf("A tiller steers.", "A keel keeps even.")
+    for budget in (70, 280):
+        for (path, body), (_, pictures) in zip(bodies(data, "application/pdf"), as_pictures(data)):
+            ours = {"digest": True, "image_tokens": budget}
+            pages = ask(s, path, {**body, "evenkeel": {**ours, "pdf": "pages"}})
+            want = ask(s, path, {**pictures, "evenkeel": ours})
+            assert pages["evenkeel"]["digest"] == want["evenkeel"]["digest"], (path, pages, want)
+            assert pages["evenkeel"]["digest"] != ask(s, path, {**body, "evenkeel": {**ours, "pdf": "text"}})["evenkeel"]["digest"]
+            details = pages["usage"].get("prompt_tokens_details") or pages["usage"].get("input_tokens_details") or pages["usage"]
+            assert budget < details["image_tokens"] <= 2 * budget, (path, details)
+    # A page without text, which has none to read, is a picture as well; a stream has the same.
+    for path, body in bodies(pdf(""), "application/pdf"):
+        ask(s, path, {**body, "evenkeel": {"digest": True, "pdf": "pages"}})
+    # Stored, and continued by a request that says it again.
+    path, body = list(bodies(data, "application/pdf"))[1]
+    first = ask(s, path, {**body, "evenkeel": {"pdf": "pages"}})
+    more = {"max_output_tokens": 8, "input": "And now?", "previous_response_id": first["id"]}
+    assert ask(s, path, {**more, "evenkeel": {"pdf": "pages"}})["usage"]["input_tokens_details"]["image_tokens"] > 0
+    n = s.call("POST", "/v1/messages/count_tokens", {**{k: v for k, v in list(bodies(data, "application/pdf"))[2][1].items() if k != "max_tokens"}, "evenkeel": {"pdf": "pages"}})[2]["input_tokens"]
+    pictures = list(as_pictures(data))[2][1]
+    assert n == s.call("POST", "/v1/messages/count_tokens", {"messages": pictures["messages"]})[2]["input_tokens"]
+
+
+def pages_refused(s):
+    for data, says, n in ((b"%PDF-1.4\nnothing", "damaged PDF", 3), (pdf(*"x" * 65), "more than 64 pages", 1)):
+        for path, body in list(bodies(data, "application/pdf"))[-n:]:
+            e = ask(s, path, {**body, "evenkeel": {"pdf": "pages"}}, 400)["error"]
+            assert says in e["message"], (path, e)
+            assert path != "/v1/messages" or e["message"].endswith("(capability_rejected: document_block)"), e
+    for path, body in bodies(pdf("x"), "application/pdf"):
+        for wrong in ("page", "", 5, True, ["pages"]):
+            e = ask(s, path, {**body, "evenkeel": {"pdf": wrong}}, 400)["error"]
+            assert '"text" or "pages" is needed' in e["message"], (wrong, e)
+    path, body = next(bodies(pdf("x"), "application/pdf"))
+    part = body["messages"][0]["content"][0]
+    e = ask(s, path, {**body, "messages": [{"role": "user", "content": [part] * 9}], "evenkeel": {"pdf": "pages"}}, 400)["error"]
+    assert "more than 8 PDFs" in e["message"], e
+    e = ask(s, path, {**body, "messages": [{"role": "system", "content": [part]}, *body["messages"]], "evenkeel": {"pdf": "pages"}}, 400)["error"]
+    assert "application/pdf" in e["message"], e
+
+
+def few_pages(s):
+    """All pictures of a request count together."""
+    path, body = next(bodies(pdf("x", "y", "z"), "application/pdf"))
+    part = body["messages"][0]["content"][0]
+    e = ask(s, path, {**body, "messages": [{"role": "user", "content": [part, part]}], "evenkeel": {"pdf": "pages"}}, 400)["error"]
+    assert "more than 1 pages" in e["message"], e
+    ask(s, path, {**body, "evenkeel": {"pdf": "pages"}})
+    e = ask(s, path, body, 400)["error"]  # as text, there is nothing that reads it
+    assert "application/pdf" in e["message"], e
+
+
 def several_at_once(s):
     """Eight of one request, and others beside them."""
     content = [{"type": "file", "file": {"filename": str(i), "file_data": "data:application/pdf;base64," + base64.b64encode(pdf(f"Number {i}.")).decode()}} for i in range(8)]
@@ -84,21 +145,28 @@ def without():
         for path, body in bodies(pdf("A tiller steers."), "application/pdf"):
             e = ask(s, path, body, 400)["error"]
             assert "application/pdf" in e["message"], e
-    with Server(PROGRAM, "--model", MODEL, "--pdftotext", "/nothing/pdftotext", wait=False) as s:
-        status, said = s.stop(0)
-        assert status != 0 and "--pdftotext: /nothing/pdftotext is no program" in said, (status, said)
-        s.process.returncode = 0
+            e = ask(s, path, {**body, "evenkeel": {"pdf": "pages"}}, 400)["error"]
+            assert "--pdftoppm" in e["message"], e
+    for option in ("--pdftotext", "--pdftoppm"):
+        with Server(PROGRAM, "--model", MODEL, option, "/nothing/pdf", wait=False) as s:
+            status, said = s.stop(0)
+            assert status != 0 and f"{option}: /nothing/pdf is no program" in said, (status, said)
+            s.process.returncode = 0
 
 
 def main():
     counted.run(without)
     if HAS:
-        with Server(PROGRAM, "--model", MODEL, "--pdftotext") as s:
-            for test in (as_its_text, refused, several_at_once, bounded):
+        with Server(PROGRAM, "--model", MODEL, "--pdftotext", "--pdftoppm") as s:
+            for test in (as_its_text, refused, several_at_once, bounded, as_its_pages):
                 counted.run(test, s)
+        with Server(PROGRAM, "--model", MODEL, "--pdftoppm", "--max-images", 4) as s:
+            counted.run(few_pages, s)
+        with Server(PROGRAM, "--model", MODEL, "--pdftoppm") as s:
+            counted.run(pages_refused, s)
     else:
-        counted.skipped += 4
-        print("skipped: there is no pdftotext")
+        counted.skipped += 7
+        print("skipped: there is no pdftotext, or no pdftoppm")
     return counted.closing()
 
 

@@ -132,6 +132,17 @@ static void it_reads_no_file_that_is_not_its_own(void **state)
     assert_string_equal(r.out, "end\n");
 }
 
+/* What draws texts reads the system's fonts, and nothing else of /etc. */
+static void the_fonts_are_read_where_asked(void **state)
+{
+    (void)state;
+    if (!ek_lock_landlock() || access("/etc/fonts/fonts.conf", R_OK)) skip();
+    static const char script[] =
+        "read a < /etc/fonts/fonts.conf && echo fonts; read a < /etc/passwd && echo passwd; echo end";
+    assert_string_equal(run("/bin/sh", script, (ek_child_opts){.input = -1}).out, "end\n");
+    assert_string_equal(run("/bin/sh", script, (ek_child_opts){.input = -1, .fonts = true}).out, "fonts\nend\n");
+}
+
 static void it_makes_no_process_and_no_socket(void **state)
 {
     (void)state;
@@ -224,6 +235,7 @@ int main(void)
         cmocka_unit_test(it_begins_with_nothing_of_ours),
         cmocka_unit_test(it_writes_no_file),
         cmocka_unit_test(it_reads_no_file_that_is_not_its_own),
+        cmocka_unit_test(the_fonts_are_read_where_asked),
         cmocka_unit_test(it_makes_no_process_and_no_socket),
         cmocka_unit_test(it_has_so_much_time_and_memory),
         cmocka_unit_test(it_ends_with_who_wants_it),

@@ -5,6 +5,7 @@
 #include "chat/conversation.h"
 #include "chat/prompt.h"
 #include "cli/frame/open.h"
+#include "media/pdf_pages.h"
 #include "media/video/video.h"
 
 /* How answers look. */
@@ -26,11 +27,12 @@ typedef struct ek_dialogue {
     const ek_cli *cli;
     ek_opened m;
     ek_conversation history;
-    ek_message next;   /* what was added to the next message of the user: pictures, sounds and videos */
-    ek_ffmpeg *ffmpeg; /* owned: what reads videos; NULL: they are not read */
-    json_t *tools;     /* owned; NULL: none */
-    char *system;      /* owned: the system message; NULL without */
-    char *model;       /* owned: the name of a model that was chosen since; NULL without */
+    ek_message next;       /* what was added to the next message of the user: pictures, sounds and videos */
+    ek_ffmpeg *ffmpeg;     /* owned: what reads videos; NULL: they are not read */
+    ek_pdftoppm *pdftoppm; /* owned: what draws pages of PDFs; NULL: until the first one */
+    json_t *tools;         /* owned; NULL: none */
+    char *system;          /* owned: the system message; NULL without */
+    char *model;           /* owned: the name of a model that was chosen since; NULL without */
     bool think;
     ek_look look;
     ek_buf thought; /* the last one */
@@ -52,7 +54,8 @@ ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost);
 
 /* EK_OK where the model takes it; EINVAL says what it lacks. */
 ek_err ek_dialogue_takes(const ek_dialogue *d, ek_part_kind kind);
-/* Reads a picture, a sound, or a video (EK_PART_FRAME), for the next message of the user. says: what it is and costs,
+/* Reads a picture, a sound, or a video (EK_PART_FRAME), for the next message of the user; a PDF is a picture of each of
+ * its pages. says: what it is and costs,
  * as one line; to be freed with ek_buf_fini. EINVAL where the model does not take it, and for a file that cannot be
  * read as one. */
 ek_err ek_dialogue_attach(ek_dialogue *d, ek_part_kind kind, const char *path, ek_buf *says);

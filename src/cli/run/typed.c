@@ -86,11 +86,12 @@ static bool media_kind(ek_part_kind *kind, const char *path, size_t n)
     static const struct {
         const char *end;
         ek_part_kind kind;
-    } ends[] = {{".jpg", EK_PART_IMAGE},  {".jpeg", EK_PART_IMAGE}, {".png", EK_PART_IMAGE},  {".webp", EK_PART_IMAGE},
-                {".gif", EK_PART_IMAGE},  {".heic", EK_PART_IMAGE}, {".heif", EK_PART_IMAGE}, {".avif", EK_PART_IMAGE},
-                {".wav", EK_PART_SOUND},  {".flac", EK_PART_SOUND}, {".ogg", EK_PART_SOUND},  {".oga", EK_PART_SOUND},
-                {".opus", EK_PART_SOUND}, {".mp3", EK_PART_SOUND},  {".mp4", EK_PART_FRAME},  {".m4v", EK_PART_FRAME},
-                {".mov", EK_PART_FRAME},  {".mkv", EK_PART_FRAME},  {".webm", EK_PART_FRAME}, {".avi", EK_PART_FRAME}};
+    } ends[] = {{".pdf", EK_PART_IMAGE},  {".jpg", EK_PART_IMAGE},  {".jpeg", EK_PART_IMAGE}, {".png", EK_PART_IMAGE},
+                {".webp", EK_PART_IMAGE}, {".gif", EK_PART_IMAGE},  {".heic", EK_PART_IMAGE}, {".heif", EK_PART_IMAGE},
+                {".avif", EK_PART_IMAGE}, {".wav", EK_PART_SOUND},  {".flac", EK_PART_SOUND}, {".ogg", EK_PART_SOUND},
+                {".oga", EK_PART_SOUND},  {".opus", EK_PART_SOUND}, {".mp3", EK_PART_SOUND},  {".mp4", EK_PART_FRAME},
+                {".m4v", EK_PART_FRAME},  {".mov", EK_PART_FRAME},  {".mkv", EK_PART_FRAME},  {".webm", EK_PART_FRAME},
+                {".avi", EK_PART_FRAME}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t m = strlen(ends[i].end);
         *kind = ends[i].kind;

@@ -20,6 +20,7 @@
 #include "serve/events/events.h"
 #include "hub/name.h"
 #include "media/pdf.h"
+#include "media/pdf_pages.h"
 #include "model/weights/digest.h"
 #include "receipts/key.h"
 #include "serve/api/model_card.h"
@@ -245,9 +246,15 @@ static ek_err digest(void *arg, char out[EK_MODEL_DIGEST])
     return ek_open_digest(out, ((const ek_opened *)arg)->path, NULL); /* the pool computes replies */
 }
 
+/* Programs that read files of requests; NULL: not wanted. */
+typedef struct readers {
+    ek_ffmpeg *ffmpeg;
+    ek_pdftotext *pdftotext;
+    ek_pdftoppm *pdftoppm;
+} readers;
+
 /* bound: becomes the server's, or is closed. */
-static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const ek_ffmpeg *ffmpeg,
-                    const ek_pdftotext *pdftotext)
+static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound *bound, const readers *files)
 {
     ek_journal *journal = NULL;
     ek_replies *replies = NULL;
@@ -298,8 +305,9 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .kv_arrays = said->kv_arrays,
         .kv_name = said->kv_name,
         .media_urls = said->urls,
-        .ffmpeg = ffmpeg,
-        .pdftotext = pdftotext,
+        .ffmpeg = files->ffmpeg,
+        .pdftotext = files->pdftotext,
+        .pdftoppm = files->pdftoppm,
         .model = m->model,
         .digest = cli->no_engine ? ek_serve_digest : digest, /* files that it is of may be missing */
         .digest_arg = cli->no_engine ? (void *)replies : m,
@@ -359,13 +367,28 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     return EK_OK;
 }
 
-static ek_err open_pdftotext(ek_pdftotext **out, const ek_cli *cli)
+/* Where the option has no path: where it usually is. */
+static const char *path_of(const char *option)
 {
-    *out = NULL;
-    if (!cli->pdftotext) return EK_OK;
-    const ek_err err = ek_pdftotext_open(out, !strcmp(cli->pdftotext, "on") ? NULL : cli->pdftotext);
-    if (err) return ek_fail_in(err, "--pdftotext");
-    ek_log(EK_LOG_DEBUG, "PDFs are read with %s", ek_pdftotext_text(*out));
+    return strcmp(option, "on") != 0 ? option : NULL;
+}
+
+static void close_readers(readers *r)
+{
+    ek_ffmpeg_close(r->ffmpeg);
+    ek_pdftotext_close(r->pdftotext);
+    ek_pdftoppm_close(r->pdftoppm);
+}
+
+static ek_err open_readers(readers *r, const ek_cli *cli)
+{
+    EK_TRY(open_ffmpeg(&r->ffmpeg, cli));
+    if (cli->pdftotext && ek_pdftotext_open(&r->pdftotext, path_of(cli->pdftotext)))
+        return ek_fail_in(EK_EIO, "--pdftotext");
+    if (cli->pdftoppm && ek_pdftoppm_open(&r->pdftoppm, path_of(cli->pdftoppm)))
+        return ek_fail_in(EK_EIO, "--pdftoppm");
+    if (r->pdftotext) ek_log(EK_LOG_DEBUG, "PDFs are read with %s", ek_pdftotext_text(r->pdftotext));
+    if (r->pdftoppm) ek_log(EK_LOG_DEBUG, "pages of PDFs are drawn with %s", ek_pdftoppm_text(r->pdftoppm));
     return EK_OK;
 }
 
@@ -381,8 +404,7 @@ enum { CLOSING = 4 }; /* seconds that the model has, rounded up to 5 */
 int ek_cmd_serve(const ek_cli *cli)
 {
     ek_opened m;
-    ek_ffmpeg *ffmpeg;
-    ek_pdftotext *pdftotext = NULL;
+    readers files = {0};
     ek_log_start();
     ek_notify_open(getenv("NOTIFY_SOCKET"), getenv("WATCHDOG_USEC"), getenv("WATCHDOG_PID"));
     if (cli->verbose && !strcmp(cli->verbose, "cache")) ek_log_topics_set(EK_LOG_CACHE);
@@ -396,22 +418,19 @@ int ek_cmd_serve(const ek_cli *cli)
     if (ek_bound_open(&bound, cli->host, (int)cli->port)) return ek_cli_failed(cli);
     if (cli->has.api_key_file) check_key_file(cli->api_key_file);
     ek_notify("STATUS=loads the model\n");
-    err = open_ffmpeg(&ffmpeg, cli);
-    if (!err) err = open_pdftotext(&pdftotext, cli);
+    err = open_readers(&files, cli);
     if (!err && cli->no_engine) err = open_without_weights(&m, cli);
     else if (!err) err = ek_cli_open_engine(&m, cli, true, (int)cli->max_requests, (int)cli->queue);
     if (err) {
-        ek_ffmpeg_close(ffmpeg);
-        ek_pdftotext_close(pdftotext);
+        close_readers(&files);
         ek_bound_close(&bound);
         return ek_cli_refused(cli, err);
     }
-    err = serve(cli, &said, &m, &bound, ffmpeg, pdftotext);
+    err = serve(cli, &said, &m, &bound, &files);
     int status = err ? ek_cli_failed(cli) : 0;
     ek_last_signal_within(CLOSING); /* a device or a disk may hang here as well */
     ek_opened_close(&m);
-    ek_ffmpeg_close(ffmpeg);
-    ek_pdftotext_close(pdftotext);
+    close_readers(&files);
     ek_log_stop(2);
     return status;
 }

@@ -172,6 +172,7 @@ ek_err ek_child_start(ek_child *c, const ek_child_opts *o)
                .lock = {.parent = getpid(),
                         .cpu_seconds = o->cpu_seconds,
                         .memory = o->memory,
+                        .fonts = o->fonts,
                         .landlock = ek_lock_landlock()},
                .in = in,
                .out = out[1],

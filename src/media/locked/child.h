@@ -24,6 +24,7 @@ typedef struct ek_child_opts {
     int cpu_seconds;
     double seconds; /* from its start to its end */
     size_t memory;  /* bytes of address space */
+    bool fonts;     /* it draws texts: /etc/fonts and /var/cache/fontconfig may be read too */
 } ek_child_opts;
 
 typedef struct ek_child {

@@ -66,7 +66,9 @@ static bool allow_path(int rules, const char *path, uint64_t allowed)
 /* Rights that a version does not know may not be named to it. */
 static bool lock_files(const ek_lock *l)
 {
-    static const char *const libraries[] = {"/usr", "/lib", "/lib64", "/lib32"};
+    static const char *const libraries[] = {"/usr", "/lib", "/lib64", "/lib32"}, *const fonts[] = {
+                                                                                     "/etc/fonts",
+                                                                                     "/var/cache/fontconfig"};
     static const int fs_bits[] = {13, 13, 14,
                                   15, 15, 16}; /* version 1: 13 rights; 2: REFER; 3: TRUNCATE; 5: IOCTL_DEV */
     const int v = l->landlock > 5 ? 5 : l->landlock;
@@ -79,6 +81,8 @@ static bool lock_files(const ek_lock *l)
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
         good = good && allow_path(rules, libraries[i], FS_EXECUTE | FS_READ_FILE | FS_READ_DIR);
     good = good && allow_path(rules, "/etc/ld.so.cache", FS_READ_FILE);
+    for (size_t i = 0; l->fonts && i < sizeof fonts / sizeof *fonts; i++)
+        good = good && allow_path(rules, fonts[i], FS_READ_FILE | FS_READ_DIR);
     good = good && allow_fd(rules, l->program, FS_EXECUTE | FS_READ_FILE);
     good = good && syscall(RESTRICT_SELF, rules, 0) == 0;
     close(rules);

@@ -13,6 +13,7 @@ typedef struct ek_lock {
     int cpu_seconds;
     size_t memory; /* bytes of address space */
     int landlock;  /* the kernel's version of it; 0: it has none */
+    bool fonts;    /* it reads the system's fonts and what it keeps about them */
     bool helper;   /* it locks up its children itself, by ek_lock_decoder: no time, no memory, no filter, no parent */
 } ek_lock;
 

@@ -134,7 +134,11 @@ static ek_err add_source(const sink *to, const json_t *source, const char *where
         if (json_is_array(content)) return add_blocks(to, content, "the content of a document", add_text_or_image);
         return copy_member(text_of(to), source, "content");
     }
-    if (!strcmp(type, "base64") && data && media) return ek_part_file(text_of(to), data, n, media, where, to->limits);
+    if (!strcmp(type, "base64") && data && media) {
+        ek_buf pdf = {0};
+        EK_TRY(ek_part_file(text_of(to), data, n, media, where, to->limits, &pdf));
+        return pdf.len > 0 ? ek_media_pages(to->c, to->m, &pdf, where, to->limits) : EK_OK;
+    }
     return ek_part_refuse("documents with a source", type, where);
 }
 

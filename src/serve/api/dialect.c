@@ -138,6 +138,7 @@ void ek_api_limits_batch(ek_api_limits *l)
     l->fetch = NULL;
     l->ffmpeg = NULL;
     l->pdftotext = NULL;
+    l->pdftoppm = NULL;
     l->max_images = 0;
     l->resume = l->whole_calls = false;
 }

@@ -100,7 +100,9 @@ typedef struct ek_api_limits {
     /* Appends the bytes of a URL of http or https. *here false, and nothing appended: it is to be fetched first. EINVAL
      * with the reason. NULL: nothing is fetched here. */
     ek_err (*fetch)(void *arg, const char *url, size_t n, ek_buf *out, bool *here);
-    const struct ek_pdftotext *pdftotext; /* what reads PDFs; NULL: none are */
+    const struct ek_pdftotext *pdftotext; /* what reads the text of PDFs; NULL: none is */
+    const struct ek_pdftoppm *pdftoppm;   /* what draws their pages; NULL: none are */
+    bool pdf_pages;                       /* this request takes PDFs as pictures of their pages (evenkeel.pdf) */
     /* What reads files of videos; NULL: none are read here. */
     const struct ek_ffmpeg *ffmpeg;
     void *count_arg;           /* of them all */

@@ -12,12 +12,27 @@
 #include "text/json/json.h"
 #include "text/utf8.h"
 
+/* What becomes of PDFs, before the first is read. */
+static ek_err read_pdf(ek_api_request *r, ek_api_limits *limits, const json_t *body)
+{
+    const json_t *ours = ek_field(body, "evenkeel"), *v = json_is_object(ours) ? ek_field(ours, "pdf") : NULL;
+    const char *word = ek_json_is_text(v) ? json_string_value(v) : "";
+    if (!v) return EK_OK;
+    if (strcmp(word, "text") != 0 && strcmp(word, "pages") != 0)
+        return ek_field_kind(r, "evenkeel.pdf", "\"text\" or \"pages\" is needed", v);
+    limits->pdf_pages = *word == 'p';
+    return EK_OK;
+}
+
 ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,
                      ek_body_reader_fn *read)
 {
     json_t *body;
     if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
-    ek_err err = json_is_object(body) ? read(r, body, limits) : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    ek_api_limits own = *limits;
+    ek_err err = json_is_object(body) ? EK_OK : ek_fail(EK_EINVAL, "the body must be a JSON object");
+    if (!err) err = read_pdf(r, &own, body);
+    if (!err) err = read(r, body, &own);
     json_decref(body);
     return err;
 }

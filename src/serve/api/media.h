@@ -82,12 +82,16 @@ void ek_part_close(ek_buf *out, const char *tag);
 
 /* The text of a file: s is a data: URL, or its base64 where type is given or it is none. type: the media type, NULL
  * where the URL, or nothing, says it. EINVAL for what is not a text in UTF-8, with its type, and no PDF that
- * limits->pdftotext reads; the text of one is left out where limits->plan says so. */
+ * limits->pdftotext reads; the text of one is left out where limits->plan says so. With limits->pdf_pages the bytes of
+ * a PDF go to pdf, for ek_media_pages. */
 ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where,
-                    const ek_api_limits *limits);
-/* The same as a document with the member `filename` of part as its title. */
-ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where,
-                          const ek_api_limits *limits);
+                    const ek_api_limits *limits, ek_buf *pdf);
+/* Appends a picture of each page of a PDF to m, a message of c or about to be; the bytes are taken over. None is
+ * appended where limits->plan says so. */
+ek_err ek_media_pages(ek_conversation *c, ek_message *m, ek_buf *pdf, const char *where, const ek_api_limits *limits);
+/* The same as a document with the member `filename` of part as its title; out is a text of m, at its end. */
+ek_err ek_part_named_file(ek_conversation *c, ek_message *m, ek_buf *out, const json_t *part, const char *s, size_t n,
+                          const char *where, const ek_api_limits *limits);
 
 /* --- data: URLs (RFC 2397), as clients put files into them and as browsers read them (WHATWG) --- */
 

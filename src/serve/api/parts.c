@@ -57,7 +57,7 @@ static const char pdf_type[] = "application/pdf";
 
 static bool is_pdf_type(const char *s, size_t n, const ek_api_limits *limits)
 {
-    return limits->pdftotext && n == sizeof pdf_type - 1 && !strncasecmp(s, pdf_type, n);
+    return (limits->pdftotext || limits->pdf_pages) && n == sizeof pdf_type - 1 && !strncasecmp(s, pdf_type, n);
 }
 
 static bool is_text_type(const char *s, size_t n)
@@ -80,14 +80,19 @@ static ek_err wrong_file(const char *type, size_t n, const char *where)
     return ek_part_refuse("files", copy, where);
 }
 
+static ek_err count_pdf(const ek_api_limits *limits, int max)
+{
+    if (!limits->plan || ++limits->plan->n_pdfs <= max) return EK_OK;
+    return ek_fail(EK_EINVAL, "the request has more than %d PDFs", max);
+}
+
 /* What was appended behind byte `from` is a PDF: its text stands in its place. A program that reads it takes a while.
  */
 static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
 {
     ek_buf text = {0};
     if (!limits->pdftotext) return ek_part_refuse("files", pdf_type, where);
-    if (limits->plan && ++limits->plan->n_pdfs > EK_MEDIA_MAX_PDFS)
-        return ek_fail(EK_EINVAL, "the request has more than %d PDFs", EK_MEDIA_MAX_PDFS);
+    EK_TRY(count_pdf(limits, EK_MEDIA_MAX_PDFS));
     if (!ek_plan_runs(limits->plan)) {
         out->len = from;
         return EK_OK;
@@ -106,10 +111,18 @@ static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api
     return ek_fail(EK_EINVAL, "%s", why);
 }
 
-/* What was appended behind byte `from` must be a text, or a PDF that can be read. */
-static ek_err check_text(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
+/* What was appended behind byte `from` must be a text, or a PDF that can be read: its text then, or it goes to pdf. */
+static ek_err check_text(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits, ek_buf *pdf)
 {
-    if (ek_is_pdf(ek_buf_text(out) + from, out->len - from)) EK_TRY(read_pdf(out, from, where, limits));
+    const bool is_pdf = ek_is_pdf(ek_buf_text(out) + from, out->len - from);
+    if (is_pdf && limits->pdf_pages) {
+        EK_TRY(count_pdf(limits, EK_MEDIA_MAX_DRAWN));
+        ek_buf_add(pdf, out->data + from, out->len - from);
+        out->len = from;
+        out->data[from] = '\0';
+        return EK_OK;
+    }
+    if (is_pdf) EK_TRY(read_pdf(out, from, where, limits));
     const char *s = ek_buf_text(out) + from;
     size_t n = out->len - from;
     if (!ek_utf8_valid(s, n) || memchr(s, '\0', n))
@@ -131,7 +144,7 @@ static ek_err add_url(ek_buf *out, const char *s, size_t n, const char *where, c
 }
 
 ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where,
-                    const ek_api_limits *limits)
+                    const ek_api_limits *limits, ek_buf *pdf)
 {
     size_t from = out->len;
     const size_t n_type = type ? strcspn(type, ";") : 0;
@@ -139,15 +152,20 @@ ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, cons
     if (!type && ek_is_data_url(s, n)) EK_TRY(add_url(out, s, n, where, limits));
     else if (!fits) return wrong_file(type, strlen(type), where);
     else if (!ek_base64_decode(out, s, n)) return ek_fail(EK_EINVAL, "a file in %s is not valid base64", where);
-    return check_text(out, from, where, limits);
+    return check_text(out, from, where, limits, pdf);
 }
 
-ek_err ek_part_named_file(ek_buf *out, const json_t *part, const char *s, size_t n, const char *where,
-                          const ek_api_limits *limits)
+ek_err ek_part_named_file(ek_conversation *c, ek_message *m, ek_buf *out, const json_t *part, const char *s, size_t n,
+                          const char *where, const ek_api_limits *limits)
 {
     static const char *const names[] = {"filename", NULL};
+    ek_buf pdf = {0};
     ek_part_open(out, "document", part, names);
-    EK_TRY(ek_part_file(out, s, n, NULL, where, limits));
+    EK_TRY(ek_part_file(out, s, n, NULL, where, limits, &pdf));
+    if (pdf.len > 0) {
+        EK_TRY(ek_media_pages(c, m, &pdf, where, limits));
+        out = &ek_message_add(m, EK_BLOCK_TEXT)->text;
+    }
     ek_part_close(out, "document");
     return EK_OK;
 }

@@ -53,7 +53,7 @@ static ek_err read_file(ek_conversation *c, ek_message *m, const json_t *file, c
     if (!data) return ek_part_refuse("content parts", "file", "a message without file_data");
     EK_TRY(ek_media_file_part(c, m, data, n, "this message", limits, &media));
     if (media) return EK_OK;
-    return ek_part_named_file(&ek_message_add(m, EK_BLOCK_TEXT)->text, file, data, n, "a message", limits);
+    return ek_part_named_file(c, m, &ek_message_add(m, EK_BLOCK_TEXT)->text, file, data, n, "a message", limits);
 }
 
 static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)

@@ -137,13 +137,13 @@ static bool is(const char *s, const char *word)
 }
 
 /* A file whose text the part holds. Uploaded ones, and those behind a URL, are not here. */
-static ek_err read_file(ek_buf *out, const json_t *part, const ek_api_limits *limits)
+static ek_err read_file(ek_conversation *c, ek_message *m, ek_buf *out, const json_t *part, const ek_api_limits *limits)
 {
     size_t n = 0;
     const char *data = ek_json_get_text(part, "file_data", &n);
     const char *other = ek_field(part, "file_url") ? "file_url" : "file_id";
     if (!data) return ek_part_refuse("files", other, "a part of type input_file");
-    return ek_part_named_file(out, part, data, n, "a part of type input_file", limits);
+    return ek_part_named_file(c, m, out, part, data, n, "a part of type input_file", limits);
 }
 
 static bool is_text(const char *type)
@@ -202,7 +202,7 @@ static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, c
         EK_TRY(ek_media_taken(EK_PART_IMAGE, m, &(ek_media_place){"parts", "input_file", "this message"}, limits));
         return ek_media_url(c, m, EK_PART_IMAGE, url, strlen(url), limits);
     }
-    return media ? EK_OK : read_file(text_at_end(m), part, limits);
+    return media ? EK_OK : read_file(c, m, text_at_end(m), part, limits);
 }
 
 /* The content of a message, or what a tool gave: a text, or parts, whose texts are joined with newlines where nothing
