@@ -31,8 +31,6 @@ static ek_err check_plain(const ek_cuda *c, const ek_model *m)
 {
     const char *const maker = ek_cuda_maker(c);
     if (!ek_cuda_chip_of(c)->plain) return EK_OK;
-    if (m->config.n_experts)
-        return ek_fail(EK_EUNSUPPORTED, "a model with experts, for which %s has no kernels", maker);
     if (m->target) return ek_fail(EK_EUNSUPPORTED, "a drafter, for which %s has no kernels (--draft off)", maker);
     return EK_OK;
 }

@@ -130,7 +130,7 @@ ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int job
                                       const ek_cuda_chip *chip)
 {
     const ek_cuda_product none = {.name = ""};
-    if (chip->plain) return none;
+    if (chip->plain) return jobs ? ek_cuda_plain_plan_jobs(l, rows, jobs, matrices) : none;
     if (!l->units && !jobs && rows > FEW &&
         ek_cuda_floats_tiles_us(l, rows, 0, chip) < ek_cuda_floats_few_us(l, rows, chip))
         return none;

@@ -50,6 +50,8 @@ ek_cuda_product ek_cuda_floats_plan_many(const ek_cuda_linear *l, int rows, int 
 
 /* Products of any rows on a device that is not CUDA's (cuda/chip.h): one matrix in a launch, nothing fused. */
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows);
+/* Of experts: jobs of up to so many rows, one or two matrices. */
+ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices);
 
 /* What kernels of products are compiled for: the formats of weights, and what names of kernels say of them. */
 

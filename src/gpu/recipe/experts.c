@@ -31,7 +31,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
     const ek_gpu_run *x = w->x;
     const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
     ek_gpu_quantize(w, in, m);
-    if (!m2 && ek_cuda_warp_job_fits(&m->l, c->tile)) {
+    if (!m2 && !chip->plain && ek_cuda_warp_job_fits(&m->l, c->tile)) {
         const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, chip);
         ek_cuda_warp_args a = {
             .a = {.x = in->acts, .y = y, .ldy = ldy, .rows = c->tile, .share = p.share, .slots = p.slots},
@@ -211,7 +211,7 @@ typedef struct together {
 
 static bool choose_first(const ek_gpu_run *x, const ek_gpu_layer *l, int n, ek_cuda_heads *out)
 {
-    return ek_gpu_few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
+    return !ek_gpu_is_plain(x) && ek_gpu_few_pairs(&x->g->m->config, n) && ek_cuda_linear_alike(&l->gate.l, &l->up.l) &&
            ek_cuda_experts_first_plan(out, &l->gate.l, &l->down.l, &l->router.l, n, ek_cuda_chip_of(x->g->c));
 }
 

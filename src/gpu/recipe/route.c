@@ -59,7 +59,8 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
 {
     const ek_gpu_run *x = w->x;
     const ek_config *c = &x->g->m->config;
-    if (ek_gpu_few_pairs(c, n)) {
+    const bool plain = ek_gpu_is_plain(x);
+    if (!plain && ek_gpu_few_pairs(c, n)) {
         const ek_cuda_choose_args a = ek_gpu_choose_args(x, l, n, all->tile, 0);
         const size_t shared = 2 * EK_CUDA_CHOOSE_PAIRS * sizeof(int32_t);
         const ek_cuda_grid grid = {.x = 1, .threads = 256, .shared = shared, .overlap = true};
@@ -73,7 +74,8 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
                                   .ld = c->n_experts,
                                   .n_experts = c->n_experts,
                                   .top_k = c->top_k_experts};
-    const bool by_warp = n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS && c->top_k_experts <= 32;
+    const bool by_warp = !plain && n >= EK_GPU_PROMPT_ROWS && c->n_experts <= EK_CUDA_CHOOSE_EXPERTS &&
+                         c->top_k_experts <= 32;
     const ek_cuda_grid each = {.x = (unsigned)n, .threads = by_warp ? 32 : 256, .overlap = true};
     EK_GPU_WRITE(w, by_warp ? "ek_route_warp" : "ek_route", each, r);
     const ek_cuda_group_args g = {.expert = x->experts.expert,

@@ -1,17 +1,15 @@
 // Products of Form Q (ops/linear/linear.h), weights as cuda/product/layout.h has them, LIMBS of an activation: 16
 // outputs and a tile of rows. A thread computes the values t of an output and unit of 64 inputs, for all rows; then a
-// thread the chain over them of an output, row and leaf. grid (panels, ceil(rows / TILE))
+// thread the chain over them of an output, row and leaf. grid (panels, ceil(rows / TILE)); of experts (EXPERTS)
+// (panels, jobs ceil(rows of a job / TILE), matrices)
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"
+#include "jobs.glsl"
 const int TILE = 4;
 #include "tree.glsl"
 layout(local_size_x = 256) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
-    linear_args a;
-};
-layout(push_constant, scalar) uniform Push { Args args; };
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Quads { uvec4 at[]; };
 
 const int VALUES = 4096, LEAF = 1024, UNIT = 64, WORDS = UNIT / 4;
@@ -20,7 +18,7 @@ shared float leaf_at[256];
 
 uint64_t record_of(int row)
 {
-    return args.a.x.q + uint64_t(int64_t(row) * args.a.x.ldq);
+    return args.a.x.q + uint64_t(int64_t(row_read(row)) * args.a.x.ldq);
 }
 
 // s and b of output o in a group of weights.
@@ -71,11 +69,11 @@ void unit_values(int unit, int slot, int o, int first_row, int rows)
     const uint64_t at = uint64_t(int64_t(panel) * units + int64_t(unit)) * uint64_t(BITS * 128);
     uint c[WORDS];
     vec2 sb[4];
-    load_codes(args.a.codes + at, o, a_group, c);
+    load_codes(codes_at + at, o, a_group, c);
     for (int i = 0; i < each; i++) {
         const int first = min(unit * UNIT + i * a_group, k - 1);
         const int64_t g = int64_t(panel) * groups + int64_t(first >> args.a.group_shift);
-        sb[i] = scale_of(args.a.scales + uint64_t(g) * uint64_t(scale_bytes), o);
+        sb[i] = scale_of(scales_at + uint64_t(g) * uint64_t(scale_bytes), o);
         sb[i].y = fma_(float(args.a.zero), sb[i].x, sb[i].y);
     }
     for (int r = 0; r < rows; r++) {
@@ -104,7 +102,8 @@ void main()
 {
     const int thread = int(gl_LocalInvocationID.x), o = thread % 16, a_group = args.a.x.a_group, k = args.a.x.k;
     const int at_once = a_group / 16, all = (k + LEAF - 1) / LEAF; // leaves
-    const int row = int(gl_WorkGroupID.y) * TILE, rows = min(TILE, args.a.rows - row);
+    if (!open_work(TILE)) return;
+    const int row = first_row, rows = min(TILE, end_row - row);
     for (int leaf0 = 0; leaf0 < all; leaf0 += at_once) {
         const int first = leaf0 * LEAF, n = min(at_once, all - leaf0);
         for (int slot = thread / 16; slot < n * (LEAF / UNIT) && first + slot * UNIT < k; slot += 16)
@@ -125,6 +124,6 @@ void main()
     }
     const int output_ = int(gl_WorkGroupID.x) * 16 + o;
     if (thread < 16 * rows && output_ < args.a.n)
-        Floats(args.a.y + uint64_t((int64_t(row + thread / 16) * args.a.ldy + int64_t(output_)) * 4l)).at[0] =
+        Floats(y_at + uint64_t((int64_t(row + thread / 16) * args.a.ldy + int64_t(output_)) * 4l)).at[0] =
             sum_of_leaves(thread, all);
 }

@@ -3,27 +3,11 @@
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
+#define ROW gl_WorkGroupID.x
 #include "row.glsl"
-const int GROUPS = ROW_THREADS * EACH / 16;
-#include "group_codes.glsl"
+#include "quantize_row.glsl"
+#include "stage_args.glsl"
 layout(local_size_x = 256) in;
-
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
-    uint64_t h, y, y_norm;
-    uint64_t pair_out, row_pair, weight, norm_1, norm_2;
-    uint64_t scalar, x_norm;
-    uint64_t x;
-    acts to;
-    int64_t ld;
-    float eps, factor;
-    int n, top_k, has_factor;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
-
-uint64_t row_of(uint64_t base)
-{
-    return base + uint64_t(int64_t(gl_WorkGroupID.x) * a.ld * 4l);
-}
 
 void main()
 {
@@ -52,18 +36,5 @@ void main()
     if (a.x != 0ul)
         UNROLL for (int i = 0; i < EACH; i++)
             if (element_of(i) < n) Floats(row_of(a.x)).at[element_of(i)] = h[i];
-    if (a.to.q == 0ul) return;
-    const int group = a.to.a_group, groups = (n + group - 1) / group;
-    const int64_t row = int64_t(gl_WorkGroupID.x);
-    begin_groups();
-    barrier();
-    UNROLL for (int i = 0; i < EACH; i++)
-        if (element_of(i) < n) see_value(element_of(i) / group, h[i]);
-    barrier();
-    scale_groups(groups);
-    barrier();
-    UNROLL for (int i = 0; i < EACH; i++)
-        if (element_of(i) < groups * group) write_code(a.to, row, element_of(i), element_of(i) / group, h[i]);
-    barrier();
-    write_groups(a.to, row, 0, groups);
+    if (a.to.q != 0ul) quantize_row(a.to, h, n);
 }

@@ -1,0 +1,18 @@
+// ek_cuda_stage_args
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+    uint64_t h, y, y_norm;
+    uint64_t pair_out, row_pair, weight, norm_1, norm_2;
+    uint64_t scalar, x_norm;
+    uint64_t x;
+    acts to;
+    int64_t ld;
+    float eps, factor;
+    int n, top_k, has_factor, known;
+    uint64_t h_from;
+};
+layout(push_constant, scalar) uniform Push { Args a; };
+
+uint64_t row_of(uint64_t base)
+{
+    return base + uint64_t(int64_t(gl_WorkGroupID.x) * a.ld * 4l);
+}
