@@ -2,8 +2,8 @@
  * that read the same KV head. Internal to ops/attn*.c.
  *
  * A segment is computed by three functions: scores (by the format of K), weights (exponent split,
- * segment maximum, l) and values (by the format of V; of values in integers l too). None of them
- * lets a key that is hidden from a query enter an addition of that query. */
+ * segment maximum, l) and values (by the format of V; for values in integers l too). No addition
+ * of a query contains a key that is hidden from it. */
 #ifndef EK_OPS_ATTN_KERNELS_H
 #define EK_OPS_ATTN_KERNELS_H
 

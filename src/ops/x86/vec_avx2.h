@@ -12,61 +12,23 @@ typedef __m256i vi;
 typedef __m256i vm; /* all ones or all zeros in each lane */
 enum { W = 8 };
 
-INLINE vf v_set1(float x)
+#define V_(name)  _mm256_##name
+#define VI_(name) _mm256_##name##_si256
+typedef int v_count; /* bits of a shift */
+
+INLINE __m128i v_half(const void *p)
 {
-    return _mm256_set1_ps(x);
+    return _mm_loadu_si128((const __m128i *)p);
 }
-INLINE vf v_zero(void)
+/* n is 4. */
+INLINE __m128i v_half_part(const void *p, int n)
 {
-    return _mm256_setzero_ps();
+    (void)n;
+    return _mm_loadl_epi64((const __m128i *)p);
 }
-INLINE vf v_load(const float *p)
+INLINE __m128i v_quarter(const void *p)
 {
-    return _mm256_loadu_ps(p);
-}
-INLINE void v_store(float *p, vf x)
-{
-    _mm256_storeu_ps(p, x);
-}
-INLINE vf v_add(vf a, vf b)
-{
-    return _mm256_add_ps(a, b);
-}
-INLINE vf v_sub(vf a, vf b)
-{
-    return _mm256_sub_ps(a, b);
-}
-INLINE vf v_mul(vf a, vf b)
-{
-    return _mm256_mul_ps(a, b);
-}
-INLINE vf v_div(vf a, vf b)
-{
-    return _mm256_div_ps(a, b);
-}
-INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-INLINE vf v_fnma(vf a, vf b, vf c)
-{
-    return _mm256_fnmadd_ps(a, b, c);
-} /* c - a b */
-INLINE vf v_max(vf a, vf b)
-{
-    return _mm256_max_ps(a, b);
-} /* b if either is NaN */
-INLINE vf v_min(vf a, vf b)
-{
-    return _mm256_min_ps(a, b);
-}
-INLINE vf v_round(vf x)
-{
-    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-INLINE vi v_int(vf x)
-{
-    return _mm256_cvttps_epi32(x);
+    return _mm_loadl_epi64((const __m128i *)p);
 }
 INLINE vf v_as_float(vi x)
 {
@@ -76,15 +38,6 @@ INLINE vi v_bits(vf x)
 {
     return _mm256_castps_si256(x);
 }
-
-INLINE vi vi_set1(int x)
-{
-    return _mm256_set1_epi32(x);
-}
-INLINE vi vi_iota(void)
-{
-    return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-}
 INLINE vi vi_load(const int *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
@@ -93,29 +46,26 @@ INLINE void vi_store(int *p, vi x)
 {
     _mm256_storeu_si256((__m256i *)p, x);
 }
-INLINE vi vi_add(vi a, vi b)
+
+#include "ops/x86/vec_width.h"
+
+INLINE vf v_from_f16_part(const uint16_t *p, int n)
 {
-    return _mm256_add_epi32(a, b);
+    return n == W ? v_from_f16(p) : _mm256_cvtph_ps(v_half_part(p, n));
 }
-INLINE vi vi_sub(vi a, vi b)
+INLINE vf v_set1_f16(const uint16_t *p)
 {
-    return _mm256_sub_epi32(a, b);
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)*p));
 }
-INLINE vi vi_max(vi a, vi b)
+
+INLINE vf v_round(vf x)
 {
-    return _mm256_max_epi32(a, b);
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-INLINE vi vi_and(vi a, vi b)
+
+INLINE vi vi_iota(void)
 {
-    return _mm256_and_si256(a, b);
-}
-INLINE vi vi_or(vi a, vi b)
-{
-    return _mm256_or_si256(a, b);
-}
-INLINE vi vi_shl(vi a, int n)
-{
-    return _mm256_slli_epi32(a, n);
+    return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
 }
 /* Each 32 bits: + the products of the two signed 16-bit halves with those at `pair`. */
 INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
@@ -129,31 +79,10 @@ INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
     IN_REGISTER(sum);
     return sum;
 }
-INLINE vi vi_shr(vi a, int n)
-{
-    return _mm256_srli_epi32(a, n);
-}
-INLINE vi vi_sra(vi a, int n)
-{
-    return _mm256_srai_epi32(a, n);
-}
-/* Of each 16 bits the lower byte, the upper byte, as signed 16 bits. */
-INLINE vi vi_low_bytes(vi a)
-{
-    return _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8);
-}
-INLINE vi vi_high_bytes(vi a)
-{
-    return _mm256_srai_epi16(a, 8);
-}
 /* Lane l gets lane l ^ h, h a power of two below W. */
 INLINE vf v_partner(vf x, int h)
 {
     return h == 1 ? _mm256_permute_ps(x, 0xb1) : h == 2 ? _mm256_permute_ps(x, 0x4e) : _mm256_permute2f128_ps(x, x, 1);
-}
-INLINE vf vi_to_float(vi a)
-{
-    return _mm256_cvtepi32_ps(a);
 }
 INLINE void vi_store_16(int16_t *p, vi x) /* the lower halves, of numbers that fit */
 {
@@ -210,11 +139,6 @@ INLINE void v_store_part(float *p, vf x, int n)
     _mm256_maskstore_ps(p, vm_first(n), x);
 }
 
-/* W elements of bf16. */
-INLINE vf v_load_bf16(const uint16_t *p)
-{
-    return v_as_float(vi_shl(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
-}
 /* n is 4 or 8. */
 INLINE vf v_load_bf16_part(const uint16_t *p, int n)
 {
@@ -222,32 +146,6 @@ INLINE vf v_load_bf16_part(const uint16_t *p, int n)
     return v_as_float(vi_shl(_mm256_cvtepu16_epi32(_mm_loadl_epi64((const __m128i *)p)), 16));
 }
 
-/* W elements of int8, of f16, and of 4-bit codes: bits shift .. shift + 3 of each byte. */
-INLINE vf v_from_i8(const int8_t *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
-}
-INLINE vf v_from_f16(const uint16_t *p)
-{
-    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
-}
-INLINE vf v_from_i16(const int16_t *p)
-{
-    return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)));
-}
-INLINE vf v_from_i16_part(const int16_t *p, int n)
-{
-    if (n == W) return v_from_i16(p);
-    return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadl_epi64((const __m128i *)p)));
-}
-INLINE vf v_from_f16_part(const uint16_t *p, int n)
-{
-    return n == W ? v_from_f16(p) : _mm256_cvtph_ps(_mm_loadl_epi64((const __m128i *)p));
-}
-INLINE vf v_set1_f16(const uint16_t *p)
-{
-    return _mm256_cvtph_ps(_mm_set1_epi16((short)*p));
-}
 INLINE vf v_from_u4(const uint8_t *p, int shift)
 {
     vi x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
@@ -262,14 +160,7 @@ INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
     return vi_to_float(vi_sub(vi_and(a, vi_set1(15)), vi_set1(8)));
 }
 
-/* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
- * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */
-INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
-{
-    vi both = _mm256_loadu_si256((const __m256i *)p);
-    x[0] = v_as_float(vi_shl(both, 16));
-    x[1] = v_as_float(vi_and(both, vi_set1((int)0xffff0000u)));
-}
+/* After v_load_bf16_pair. */
 INLINE void v_in_order(vf x[2])
 {
     vf lo = _mm256_unpacklo_ps(x[0], x[1]), hi = _mm256_unpackhi_ps(x[0], x[1]);
@@ -282,9 +173,7 @@ enum { LANE_VECS = 2 };
 INLINE float v_add_lanes(const vf *lane)
 {
     __m256 s8 = _mm256_add_ps(lane[0], lane[1]);
-    __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
-    __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
-    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+    return v_add_eight(s8);
 }
 
 /* 8 vectors of 8 dwords become their columns. */

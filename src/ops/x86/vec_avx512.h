@@ -12,61 +12,21 @@ typedef __m512i vi;
 typedef __mmask16 vm;
 enum { W = 16 };
 
-INLINE vf v_set1(float x)
+#define V_(name)  _mm512_##name
+#define VI_(name) _mm512_##name##_si512
+typedef unsigned v_count; /* bits of a shift */
+
+INLINE __m256i v_half(const void *p)
 {
-    return _mm512_set1_ps(x);
+    return _mm256_loadu_si256((const __m256i *)p);
 }
-INLINE vf v_zero(void)
+INLINE __m256i v_half_part(const void *p, int n)
 {
-    return _mm512_setzero_ps();
+    return _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
 }
-INLINE vf v_load(const float *p)
+INLINE __m128i v_quarter(const void *p)
 {
-    return _mm512_loadu_ps(p);
-}
-INLINE void v_store(float *p, vf x)
-{
-    _mm512_storeu_ps(p, x);
-}
-INLINE vf v_add(vf a, vf b)
-{
-    return _mm512_add_ps(a, b);
-}
-INLINE vf v_sub(vf a, vf b)
-{
-    return _mm512_sub_ps(a, b);
-}
-INLINE vf v_mul(vf a, vf b)
-{
-    return _mm512_mul_ps(a, b);
-}
-INLINE vf v_div(vf a, vf b)
-{
-    return _mm512_div_ps(a, b);
-}
-INLINE vf v_fma(vf a, vf b, vf c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-INLINE vf v_fnma(vf a, vf b, vf c)
-{
-    return _mm512_fnmadd_ps(a, b, c);
-} /* c - a b */
-INLINE vf v_max(vf a, vf b)
-{
-    return _mm512_max_ps(a, b);
-} /* b if either is NaN */
-INLINE vf v_min(vf a, vf b)
-{
-    return _mm512_min_ps(a, b);
-}
-INLINE vf v_round(vf x)
-{
-    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-}
-INLINE vi v_int(vf x)
-{
-    return _mm512_cvttps_epi32(x);
+    return _mm_loadu_si128((const __m128i *)p);
 }
 INLINE vf v_as_float(vi x)
 {
@@ -76,15 +36,6 @@ INLINE vi v_bits(vf x)
 {
     return _mm512_castps_si512(x);
 }
-
-INLINE vi vi_set1(int x)
-{
-    return _mm512_set1_epi32(x);
-}
-INLINE vi vi_iota(void)
-{
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
 INLINE vi vi_load(const int *p)
 {
     return _mm512_loadu_si512(p);
@@ -93,29 +44,27 @@ INLINE void vi_store(int *p, vi x)
 {
     _mm512_storeu_si512(p, x);
 }
-INLINE vi vi_add(vi a, vi b)
+
+#include "ops/x86/vec_width.h"
+
+INLINE vf v_from_f16_part(const uint16_t *p, int n)
 {
-    return _mm512_add_epi32(a, b);
+    if (n == W) return v_from_f16(p);
+    return _mm512_cvtph_ps(v_half_part(p, n));
 }
-INLINE vi vi_sub(vi a, vi b)
+INLINE vf v_set1_f16(const uint16_t *p)
 {
-    return _mm512_sub_epi32(a, b);
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p));
 }
-INLINE vi vi_max(vi a, vi b)
+
+INLINE vf v_round(vf x)
 {
-    return _mm512_max_epi32(a, b);
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-INLINE vi vi_and(vi a, vi b)
+
+INLINE vi vi_iota(void)
 {
-    return _mm512_and_si512(a, b);
-}
-INLINE vi vi_or(vi a, vi b)
-{
-    return _mm512_or_si512(a, b);
-}
-INLINE vi vi_shl(vi a, int n)
-{
-    return _mm512_slli_epi32(a, (unsigned)n);
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 /* Each 32 bits: + the products of the two signed 16-bit halves with those at `pair`. In assembly, because gcc 12 copies
  * every sum of the intrinsic from register to register. */
@@ -124,23 +73,6 @@ INLINE vi vi_dot16(vi sum, vi a, const int16_t *pair)
     __asm__("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*(const int16_t(*)[2])pair));
     return sum;
 }
-INLINE vi vi_shr(vi a, int n)
-{
-    return _mm512_srli_epi32(a, (unsigned)n);
-}
-INLINE vi vi_sra(vi a, int n)
-{
-    return _mm512_srai_epi32(a, (unsigned)n);
-}
-/* Of each 16 bits the lower byte, the upper byte, as signed 16 bits. */
-INLINE vi vi_low_bytes(vi a)
-{
-    return _mm512_srai_epi16(_mm512_slli_epi16(a, 8), 8);
-}
-INLINE vi vi_high_bytes(vi a)
-{
-    return _mm512_srai_epi16(a, 8);
-}
 /* Lane l gets lane l ^ h, h a power of two below W. */
 INLINE vf v_partner(vf x, int h)
 {
@@ -148,10 +80,6 @@ INLINE vf v_partner(vf x, int h)
            : h == 2 ? _mm512_permute_ps(x, 0x4e)
            : h == 4 ? _mm512_shuffle_f32x4(x, x, 0xb1)
                     : _mm512_shuffle_f32x4(x, x, 0x4e);
-}
-INLINE vf vi_to_float(vi a)
-{
-    return _mm512_cvtepi32_ps(a);
 }
 INLINE void vi_store_16(int16_t *p, vi x) /* the lower halves */
 {
@@ -201,45 +129,11 @@ INLINE void v_store_part(float *p, vf x, int n)
     _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), x);
 }
 
-/* W elements of bf16. */
-INLINE vf v_load_bf16(const uint16_t *p)
-{
-    return v_as_float(vi_shl(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
-}
-
 INLINE vf v_load_bf16_part(const uint16_t *p, int n)
 {
-    __m256i x = _mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p);
-    return v_as_float(vi_shl(_mm512_cvtepu16_epi32(x), 16));
+    return v_as_float(vi_shl(_mm512_cvtepu16_epi32(v_half_part(p, n)), 16));
 }
 
-/* W elements of int8, of f16, and of 4-bit codes: bits shift .. shift + 3 of each byte. */
-INLINE vf v_from_i8(const int8_t *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
-}
-INLINE vf v_from_f16(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-INLINE vf v_from_i16(const int16_t *p)
-{
-    return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)));
-}
-INLINE vf v_from_i16_part(const int16_t *p, int n)
-{
-    if (n == W) return v_from_i16(p);
-    return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p)));
-}
-INLINE vf v_from_f16_part(const uint16_t *p, int n)
-{
-    if (n == W) return v_from_f16(p);
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16((__mmask16)((1u << n) - 1), p));
-}
-INLINE vf v_set1_f16(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_set1_epi16((short)*p));
-}
 /* A permutation looks at the low 4 bits of an index: a table of 16 floats needs no mask and no
  * conversion, and where scale and bias are the same in all lanes the table holds the decoded values. */
 INLINE vi u4_at(const uint8_t *p, int shift)
@@ -265,14 +159,7 @@ INLINE vf v_from_nibble(vi a) /* the lowest of each dword, less 8 */
         a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7)); /* reads 4 bits */
 }
 
-/* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
- * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */
-INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
-{
-    vi both = _mm512_loadu_si512(p);
-    x[0] = v_as_float(vi_shl(both, 16));
-    x[1] = v_as_float(vi_and(both, vi_set1((int)0xffff0000u)));
-}
+/* After v_load_bf16_pair. */
 INLINE void v_in_order(vf x[2])
 {
     const vi lo = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
@@ -287,9 +174,7 @@ enum { LANE_VECS = 1 };
 INLINE float v_add_lanes(const vf *lane)
 {
     __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(lane[0]), _mm512_extractf32x8_ps(lane[0], 1));
-    __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
-    __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
-    return _mm_cvtss_f32(_mm_add_ss(s2, _mm_movehdup_ps(s2)));
+    return v_add_eight(s8);
 }
 
 /* 16 vectors of 16 dwords become their columns. */

@@ -1,7 +1,7 @@
 /* Forms Q4 and Q8 on AVX-512 VNNI for 2 to 8 rows (4 of two limbs): two panels at once, codes taken apart in registers.
  *
- * A row's four bytes are broadcast into a register and serve both panels. What follows in both is fetched, a line per
- * vector of codes: more lines at once fill the buffers that the loads need. */
+ * A row's four bytes are broadcast into a register and serve both panels. The next codes of both are fetched, a line
+ * per vector of codes: more lines at once would fill the buffers that the loads need. */
 #ifndef EK_OPS_X86_LINEAR_Q_PAIR_512_H
 #define EK_OPS_X86_LINEAR_Q_PAIR_512_H
 
@@ -154,7 +154,7 @@ static void pair_run_tiles(const ek_linear *w, const ek_acts *x, int r0, int r1,
     }
 }
 
-/* Its layout never settles on these. */
+/* clang-format lays these out differently every time. */
 /* clang-format off */
 #define PAIR_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void pair_##q8##_##a##_##l##_##n(                                            \
