@@ -52,6 +52,7 @@ float *uniforms(size_t n, uint64_t seed, float largest); /* largest times n of t
 void test_math(dev *d);
 void test_rows(dev *d);
 void test_pass(dev *d);
+void test_pass_experts(dev *d);
 void test_kv(dev *d);
 void test_attn(dev *d);
 void test_attn_int(dev *d);

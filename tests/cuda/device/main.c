@@ -186,7 +186,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "gate")) section(&d, "gate", test_gate), section(&d, "heads", test_heads);
     else if (!strcmp(what, "layer")) section(&d, "layer", test_layer_end);
     else if (!strcmp(what, "experts")) section(&d, "experts", test_experts), section(&d, "jobs", test_jobs);
-    else if (!strcmp(what, "pass")) section(&d, "pass", test_pass);
+    else if (!strcmp(what, "pass")) section(&d, "pass", test_pass), section(&d, "routes", test_pass_experts);
     else if (!strcmp(what, "planes")) section(&d, "planes", test_planes);
     else if (!strcmp(what, "tower")) section(&d, "tower", test_tower);
     else if (!strcmp(what, "int"))
@@ -198,7 +198,7 @@ int main(int argc, char **argv)
              strcmp(what, "piece")) {
         section(&d, "math", test_math);
         if (!shaders) section(&d, "rows", test_rows); /* of operators alone, which a pass does not launch */
-        section(&d, "pass", test_pass);
+        section(&d, "pass", test_pass), section(&d, "routes", test_pass_experts);
         section(&d, "kv", test_kv);
         section(&d, "attn", test_attn);
         section(&d, "sample", test_sample);
