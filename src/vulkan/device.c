@@ -54,8 +54,7 @@ ek_err ek_vulkan_check_device(int ordinal)
     said s;
     EK_TRY(ek_vulkan_open_loader(&l));
     if (ordinal < 0 || ordinal >= l->n)
-        return ek_fail(EK_ENOTFOUND, "there is no device vulkan:%d, the drivers have %d (from vulkan:0)", ordinal,
-                       l->n);
+        return ek_fail(EK_ENOTFOUND, "there is no device vulkan:%d, the driver has %d (from vulkan:0)", ordinal, l->n);
     ask(&s, l, l->device[ordinal]);
     const VkPhysicalDeviceLimits *limits = &s.properties.properties.limits;
     const struct {

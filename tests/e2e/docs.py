@@ -35,6 +35,9 @@ ELSEWHERE = {
 }
 # Commands that no check runs -> why not. They count as skipped.
 NOT_RUN = {
+    'build/release/evenkeel run --device vulkan "Hello"': "a device is needed; check_vulkan.sh runs it on lavapipe",
+    "build/release/evenkeel inspect --device vulkan models/pocket": "the same",
+    "build/release/evenkeel selftest --device vulkan --verbose": "the same, before a release",
     "evenkeel selftest --device cuda": "tools/check/check_gpu_device.sh runs it where there is a device",
     "build/release/evenkeel serve --device cuda:0,1": "two devices are needed; check_devices.sh runs emulated ones",
     "build/release/evenkeel serve --device cuda:0,1 --split layers": "the same",

@@ -1,7 +1,7 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
  * Usage: device [emulated LIBRARY | vulkan | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate |
- * layer | experts | pass | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats | tower]
- * [quick: fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits
+ * layer | experts | pass | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats |
+ * tower] [quick: fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits
  * differ. vulkan: shaders on the first Vulkan device, those that there are (vulkan/kernels.def): sections of others
  * fail. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the
  * kernels of that alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# A Vulkan device, in CI lavapipe, which is the CPU: what the program answers there is what the CPU answers, byte by byte;
+# what it cannot do is refused by name; Khronos' validation layer has nothing to say. `check` takes a minute, `all` has more
+# keys and values and longer prompts, `release` selftest. Usage: check_vulkan.sh BUILD_DIR [check|all|release]
+set -u
+build=$(realpath "${1:-build/release}")
+how=${2:-${TIER:-check}}
+program=$build/evenkeel
+dir=$(mktemp -d)
+server=
+trap '[ -z "$server" ] || kill $server 2>/dev/null; rm -rf "$dir"' EXIT
+passed=0 failed=0
+count() { # status, what
+  if [ "$1" -eq 0 ]; then passed=$((passed + 1)); else
+    failed=$((failed + 1))
+    echo "FAIL $2"
+  fi
+}
+
+"$program" inspect --device vulkan models/pocket >"$dir/said" 2>&1 || { # a build or a machine without it
+  cat "$dir/said"
+  grep -Eq 'without Vulkan shaders|no Vulkan loader|there is no device vulkan:0' "$dir/said" && exit 77
+  exit 1
+}
+
+# the device behind the driver's table, under the validation layer where it is installed
+VK_LOADER_DEBUG=layer VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation "$build/tests/vulkan/test_vulkan" >"$dir/layer" 2>&1
+count $? "test_vulkan under the validation layer: $(grep -m1 FAILED "$dir/layer")"
+! grep -q 'VUID-\|Validation Error' "$dir/layer"
+count $? "the validation layer: $(grep -m1 'VUID-\|Validation Error' "$dir/layer")"
+if [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ]; then
+  grep -q 'VK_LAYER_KHRONOS_validation' "$dir/layer"
+  count $? "the validation layer was loaded"
+fi
+
+ids=2,105,71,107,9,33,71,106,12
+formats="i12 f16"
+[ "$how" != check ] && formats="i12 f16 i8" && ids=$(seq -s, 10 75)
+for kv in $formats; do
+  "$program" logits --device cpu --kv "$kv" --ids "$ids" --out "$dir/want" >/dev/null 2>"$dir/said" &&
+    "$program" logits --device vulkan --kv "$kv" --ids "$ids" --out "$dir/got" >/dev/null 2>"$dir/said" &&
+    cmp "$dir/want" "$dir/got"
+  count $? "logits, keys and values in $kv: $(tail -1 "$dir/said")"
+done
+
+"$program" run --device cpu "Hello" --max-tokens 4 >"$dir/want" 2>"$dir/said" &&
+  "$program" run --device vulkan "Hello" --max-tokens 4 >"$dir/got" 2>"$dir/said" && [ -s "$dir/want" ] &&
+  cmp "$dir/want" "$dir/got"
+count $? "run: $(tail -1 "$dir/said")"
+
+said() { # what, a pattern, options: refused, and nothing else happens
+  local what=$1 pattern=$2
+  shift 2
+  "$program" "$@" >"$dir/said" 2>&1
+  [ $? -ne 0 ] && grep -q "$pattern" "$dir/said"
+  count $? "$what: $(head -3 "$dir/said")"
+}
+said "no such device" 'there is no device vulkan:99, the driver has' generate --device vulkan:99 --ids 2,9
+said "several devices" 'a model runs on one Vulkan device' generate --device vulkan:0,1 --ids 2,9
+said "a drafter" 'a drafter, for which vulkan has no kernels' generate --device vulkan --drafter models/pocket-drafter --ids 2,9
+
+# a server: two requests together and one behind their cached pages have the CPU's replies
+ask() { # port, words
+  curl -sS -m 300 "http://127.0.0.1:$1/v1/chat/completions" -H 'Content-Type: application/json' \
+    -d "{\"messages\":[{\"role\":\"user\",\"content\":\"$2\"}],\"max_tokens\":6,\"temperature\":0.7,\"seed\":5}" |
+    python3 -c 'import json,sys; print(json.load(sys.stdin)["choices"][0]["message"]["content"])'
+}
+replies() { # device, file
+  "$program" serve --host 127.0.0.1 --port 0 --device "$1" >"$dir/serve" 2>&1 &
+  server=$!
+  for _ in $(seq 600); do
+    grep -q ' serves ' "$dir/serve" && break
+    kill -0 $server 2>/dev/null || break
+    sleep 0.1
+  done
+  local port
+  port=$(sed -n 's/.*http:\/\/127\.0\.0\.1:\([0-9]*\).*/\1/p' "$dir/serve" | head -1)
+  ask "$port" "Who are you?" >"$2.1" &
+  local first=$!
+  ask "$port" "What is two and two?" >"$2.2"
+  wait $first
+  ask "$port" "Who are you?" >"$2.3"
+  kill $server 2>/dev/null
+  wait $server 2>/dev/null
+  server=
+}
+replies cpu "$dir/cpu"
+replies vulkan "$dir/vulkan"
+for i in 1 2 3; do
+  [ -s "$dir/cpu.$i" ] && cmp "$dir/cpu.$i" "$dir/vulkan.$i"
+  count $? "reply $i of a server"
+done
+
+if [ "$how" = release ]; then
+  "$program" selftest --device vulkan >"$dir/said" 2>&1
+  count $? "selftest: $(tail -3 "$dir/said")"
+fi
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
