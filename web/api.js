@@ -63,12 +63,13 @@ async function* events(response) {
   }
 }
 
-// The model: {id, context, image, audio}; context: tokens it can read, null where the server does not say.
+// The model: {id, context, image, audio, pdf}; context: tokens it can read, null where the server does not say; pdf: what becomes
+// of PDFs, "text" and "pages".
 export async function model() {
   const m = JSON.parse(await get('v1/models')).data[0];
   const said = [m.architecture?.input_modalities, m.input_modalities, m.modalities?.input, m.modalities].find(Array.isArray) ?? [];
   const takes = (name) => said.includes(name) || m.modalities?.[name === 'image' ? 'vision' : name] === true;
-  return { id: m.id, context: m.context_length ?? m.max_model_len ?? null, image: takes('image'), audio: takes('audio') };
+  return { id: m.id, context: m.context_length ?? m.max_model_len ?? null, image: takes('image'), audio: takes('audio'), pdf: Array.isArray(m.evenkeel?.pdf) ? m.evenkeel.pdf : [] };
 }
 
 const post = (text, signal) => fetch(address('v1/chat/completions'), { method: 'POST', headers: headers(), body: text, signal });

@@ -269,7 +269,7 @@ export function send(text, files = []) {
   if (running) return false;
   const now = Date.now();
   if (!chat) setChat({ id: newId(), title: '', named: false, created: now, changed: now, leaf: null }, new Map());
-  say(newMessage(chat.id, tipOf(messages, chat.leaf), 'user', { content: text, files: files.map(({ name, kind, type, size, data }) => ({ name, kind, type, size, data })) }));
+  say(newMessage(chat.id, tipOf(messages, chat.leaf), 'user', { content: text, files: files.map(({ name, kind, type, size, data, pages }) => ({ name, kind, type, size, data, ...(kind === 'pdf' ? { pages } : {}) })) }));
   return true;
 }
 

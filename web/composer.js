@@ -40,9 +40,22 @@ function seen(file) {
   return previews.get(file);
 }
 
+// A PDF goes along as its text or as pictures of its pages: where the server can do both, its chip says which, and changes it.
+const label = (f) => (f.kind === 'pdf' ? `${cut(f.name, 24)}: ${f.pages ? 'pages' : 'text'}` : cut(f.name, 30));
+function choice(f) {
+  if (f.kind !== 'pdf' || takes.pdf.length < 2) return null;
+  return () => {
+    const at = files.indexOf(f);
+    f.pages = !f.pages;
+    showChips();
+    byId('chips').querySelectorAll('li')[at]?.querySelector('button').focus();
+    announce(`${cut(f.name)}: ${f.pages ? 'pictures of its pages' : 'its text'}.`);
+  };
+}
+
 function showChips() {
   const s = settings(), toSettings = () => byId('settings').checkVisibility() || document.querySelector('.views [data-view=settings]').click(), out = [];
-  files.forEach((f, i) => out.push(chip(cut(f.name, 30), describe(f), null, () => { files.splice(i, 1); showChips(); byId('text').focus(); }, seen(f))));
+  files.forEach((f, i) => out.push(chip(label(f), describe(f), choice(f), () => { files.splice(i, 1); showChips(); byId('text').focus(); }, seen(f))));
   const off = (values, what) => () => { change(values); announce(`${what} removed.`); byId('text').focus(); };
   if (s.tools) {
     const names = s.tools.map((t) => t.function.name).join(', ');
@@ -121,7 +134,7 @@ export function busy(on) {
 
 // What the model takes besides text: its buttons are there only then.
 export function setModel(model) {
-  Object.assign(takes, { image: model.image, audio: model.audio });
+  Object.assign(takes, { image: model.image, audio: model.audio, pdf: model.pdf });
   byId('picture').hidden = !model.image;
   byId('sound').hidden = !model.audio;
 }

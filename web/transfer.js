@@ -14,7 +14,8 @@ const text = (v) => (typeof v === 'string' ? v : '');
 const whole = (v) => (Number.isSafeInteger(v) ? v : 0);
 
 function file(f) {
-  return { name: text(f?.name) || 'file', kind: ['image', 'audio'].includes(f?.kind) ? f.kind : 'text', type: text(f?.type) || 'text/plain', size: whole(f?.size), data: text(f?.data) };
+  const kind = ['image', 'audio', 'pdf'].includes(f?.kind) ? f.kind : 'text';
+  return { name: text(f?.name) || 'file', kind, type: text(f?.type) || 'text/plain', size: whole(f?.size), data: text(f?.data), ...(kind === 'pdf' ? { pages: f.pages === true } : {}) };
 }
 
 function call(c) {
@@ -88,13 +89,14 @@ export function toMarkdown({ chat, messages }) {
 }
 
 // A picture or a sound as Markdown that other programs show, too: its bytes are in the link.
-const linkTo = (f) => `${f.kind === 'image' ? '!' : ''}[${line(f.name).replace(/[[\]\\]/g, '')}](data:${f.type};base64,${f.data})`;
-const LINK = /^!?\[[^\]\n]*\]\(data:((image|audio)\/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\)$/;
+const linkTo = (f) => `${f.kind === 'image' ? '!' : ''}[${line(f.name).replace(/[[\]\\]/g, '')}](data:${f.type}${f.pages ? ';pages' : ''};base64,${f.data})`;
+const LINK = /^!?\[[^\]\n]*\]\(data:((image|audio)\/[\w.+-]+|application\/pdf)(;pages)?;base64,([A-Za-z0-9+/]+={0,2})\)$/;
 
 function fromLink(name, body) {
   const m = LINK.exec(body);
   if (!m) return { name, kind: 'text', type: 'text/plain', size: body.length, data: body };
-  return { name, kind: m[2], type: m[1], size: Math.floor((m[3].length * 3) / 4) - (m[3].match(/=*$/)[0].length), data: m[3] };
+  const [, type, kind, pages, data] = m;
+  return { name, kind: kind ?? 'pdf', type, size: Math.floor((data.length * 3) / 4) - data.match(/=*$/)[0].length, data, ...(kind ? {} : { pages: Boolean(pages) }) };
 }
 
 // Sections of the text: [head, body].

@@ -57,6 +57,7 @@ export function tipOf(messages, leaf) {
 function part(file) {
   if (file.kind === 'image') return { type: 'image_url', image_url: { url: `data:${file.type};base64,${file.data}` } };
   if (file.kind === 'audio') return { type: 'input_audio', input_audio: { data: file.data, format: /wav/.test(file.type) ? 'wav' : /mpeg|mp3/.test(file.type) ? 'mp3' : /flac/.test(file.type) ? 'flac' : 'ogg' } };
+  if (file.kind === 'pdf') return { type: 'file', file: { filename: file.name, file_data: `data:application/pdf;base64,${file.data}`, pdf: file.pages ? 'pages' : 'text' } };
   const bytes = new TextEncoder().encode(file.data);
   let binary = '';
   for (let i = 0; i < bytes.length; i += 0x8000) binary += String.fromCharCode(...bytes.subarray(i, i + 0x8000));

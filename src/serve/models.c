@@ -15,6 +15,15 @@ static void put_modalities(ek_buf *out, const ek_server *s)
                m->image ? ",\"image\"" : "", m->audio ? ",\"audio\"" : "");
 }
 
+/* What becomes of PDFs here, for the page at /. */
+static void put_pdf(ek_buf *out, const ek_server *s)
+{
+    const bool pages = s->pdftoppm && s->chat->media.image;
+    if (!s->pdftotext && !pages) return;
+    ek_buf_fmt(out, ",\"evenkeel\":{\"pdf\":[%s%s%s]}", s->pdftotext ? "\"text\"" : "",
+               s->pdftotext && pages ? "," : "", pages ? "\"pages\"" : "");
+}
+
 static void openai_entry(ek_buf *out, const ek_server *s, const char *name)
 {
     ek_buf_str(out, "{\"id\":");
@@ -26,6 +35,7 @@ static void openai_entry(ek_buf *out, const ek_server *s, const char *name)
     ek_buf_str(out, ",\"parent\":null,\"root\":"); /* as vLLM's: no adapter of another model */
     ek_put_string(out, s->model_name);
     put_modalities(out, s);
+    put_pdf(out, s);
     ek_buf_char(out, '}');
 }
 

@@ -2,7 +2,7 @@
 
 A PDF is read as the file of its text is, or as the pictures of its pages are: replies have the same digest, which covers the bits of
 every logit."""
-import base64, os, subprocess, sys, tempfile, time
+import base64, json, os, subprocess, sys, tempfile, time
 
 import counted
 from client import Server
@@ -67,6 +67,27 @@ def as_pictures(data):
         text("text", title), *({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": c}} for c in coded), text("text", end), text("text", asks)]}]}
 
 
+def chosen(body, how):
+    """The request with the choice at its PDF alone."""
+    body = json.loads(json.dumps(body))
+    part = (body.get("messages") or body["input"])[0]["content"][0]
+    part.get("file", part)["pdf"] = how
+    return body
+
+
+def each_by_itself(s):
+    """A choice at the part is the part's, whatever the request says; what is stored has it."""
+    for path, body in bodies(pdf("A tiller steers.", "A keel keeps even."), "application/pdf"):
+        digest = lambda body, **more: ask(s, path, {**body, "evenkeel": {"digest": True, **more}})["evenkeel"]["digest"]
+        text, pages = digest(body), digest(body, pdf="pages")
+        assert text != pages and digest(chosen(body, "pages")) == pages and digest(chosen(body, "text"), pdf="pages") == text and digest(chosen(body, None)) == text, path
+    path, body = list(bodies(pdf("x"), "application/pdf"))[1]
+    first = ask(s, path, chosen(body, "pages"))
+    more = ask(s, path, {"max_output_tokens": 8, "input": "And now?", "previous_response_id": first["id"]})
+    assert more["usage"]["input_tokens_details"]["image_tokens"] == first["usage"]["input_tokens_details"]["image_tokens"] > 0, more
+    assert s.call("GET", "/v1/models")[2]["data"][0]["evenkeel"] == {"pdf": ["text", "pages"]}
+
+
 def as_its_pages(s):
     """With any budget, and beside a picture; a digest of the text differs."""
     data = pdf("A tiller steers.", "A keel keeps even.")
@@ -101,7 +122,9 @@ def pages_refused(s):
     for path, body in bodies(pdf("x"), "application/pdf"):
         for wrong in ("page", "", 5, True, ["pages"]):
             e = ask(s, path, {**body, "evenkeel": {"pdf": wrong}}, 400)["error"]
-            assert '"text" or "pages" is needed' in e["message"], (wrong, e)
+            assert 'evenkeel: pdf must be "text" or "pages"' in e["message"], (wrong, e)
+            e = ask(s, path, chosen(body, wrong), 400)["error"]
+            assert 'pdf must be "text" or "pages"' in e["message"], (wrong, e)
     path, body = next(bodies(pdf("x"), "application/pdf"))
     part = body["messages"][0]["content"][0]
     e = ask(s, path, {**body, "messages": [{"role": "user", "content": [part] * 9}], "evenkeel": {"pdf": "pages"}}, 400)["error"]
@@ -158,14 +181,14 @@ def main():
     counted.run(without)
     if HAS:
         with Server(PROGRAM, "--model", MODEL, "--pdftotext", "--pdftoppm") as s:
-            for test in (as_its_text, refused, several_at_once, bounded, as_its_pages):
+            for test in (as_its_text, refused, several_at_once, bounded, as_its_pages, each_by_itself):
                 counted.run(test, s)
         with Server(PROGRAM, "--model", MODEL, "--pdftoppm", "--max-images", 4) as s:
             counted.run(few_pages, s)
         with Server(PROGRAM, "--model", MODEL, "--pdftoppm") as s:
             counted.run(pages_refused, s)
     else:
-        counted.skipped += 7
+        counted.skipped += 8
         print("skipped: there is no pdftotext, or no pdftoppm")
     return counted.closing()
 

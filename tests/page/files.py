@@ -118,6 +118,46 @@ def media(check, b, real, shot):
         axe(check, b, "a model with eyes and ears")
 
 
+def pdfs(check, b, real):
+    """A PDF as its text or as its pages: what the server can do, and by the chip where it can do both."""
+    data = b"%PDF-1.4\nwhatever"
+    url = "data:application/pdf;base64," + base64.b64encode(data).decode()
+    part = lambda how: {"type": "file", "file": {"filename": "a.pdf", "file_data": url, "pdf": how}}
+    for can, first in ((["text"], "text"), (["pages"], "pages"), (["text", "pages"], "text")):
+        said = taking("text", "image")
+        said["data"][0]["evenkeel"] = {"pdf": can}
+        with StandIn(real.port, Model(), said) as s:
+            start(b, s)
+            b.until("!document.getElementById('picture').hidden", what="the model")
+            give(b, [("a.pdf", "application/pdf", data)], "drop")
+            b.until(f"{CHIPS}.length === 1", what="the chip of a PDF")
+            check(f"{can}: the chip says what becomes of it", b.js(CHIPS) == [f"a.pdf: {first}"], b.js(CHIPS))
+            button = b.js("document.querySelector('#chips .label').tagName === 'BUTTON'")
+            check(f"{can}: it can be changed where there is a choice", button == (len(can) == 2), button)
+            if len(can) < 2:
+                say(b, "what is it")
+                check(f"{can}: sent as such", s.requests[-1]["messages"][-1]["content"][0] == part(first), s.requests[-1]["messages"][-1]["content"])
+                continue
+            click(b, "#chips .label")
+            check("the choice is seen, and stays in focus", b.js(CHIPS) == ["a.pdf: pages"] and b.js("document.activeElement.textContent") == "a.pdf: pages", b.js(CHIPS))
+            axe(check, b, "a PDF with a choice")
+            say(b, "what is it")
+            check("its pages are asked for", s.requests[-1]["messages"][-1]["content"][0] == part("pages"), s.requests[-1]["messages"][-1]["content"])
+            check("the conversation says it", "a.pdf, pages" in b.js("document.querySelector('.user .files').textContent"))
+            reload(b)
+            b.js(CATCH)
+            for kind, name in (("JSON", "a.json"), ("Markdown", "a.md")):
+                b.js("window.blobs = []")
+                n = b.js("document.querySelectorAll('#chats li').length")
+                click(b, "#chats .open .small", kind)
+                text = b.until("window.blobs[0]?.text()", what=f"an export as {kind}")
+                give_chats(b, name, text)
+                b.until(f"document.querySelectorAll('#chats li').length === {n + 1} && {IDLE} && {ANSWERS} === 1", what=f"an import of {kind}")
+                click(b, ".answer .small", "Regenerate")
+                b.until(f"document.querySelector('.answer .versions') && {IDLE}")
+                check(f"{kind}: the PDF and its choice are sent again", s.requests[-1]["messages"][0]["content"][0] == part("pages"), s.requests[-1]["messages"][0]["content"])
+
+
 def drops(check, b, real):
     """What is dropped anywhere is attached, and the browser opens nothing."""
     with StandIn(real.port, Model(), taking("text")) as s:
@@ -187,4 +227,5 @@ def run(check, b, real, shot):
         fields(check, b, s)
         limits(check, b, s)
     media(check, b, real, shot)
+    pdfs(check, b, real)
     drops(check, b, real)

@@ -147,8 +147,11 @@ static ek_err add_document(const sink *to, const json_t *block, const char *wher
     static const char *const names[] = {"title", "context", NULL};
     const json_t *source = ek_field(block, "source");
     if (!source) return wrong_block("document", where);
+    ek_api_limits own = *to->limits;
+    const sink its = {to->c, to->m, &own};
+    EK_TRY(ek_part_pdf(&own, block));
     ek_part_open(text_of(to), "document", block, names);
-    ek_err err = add_source(to, source, where);
+    ek_err err = add_source(&its, source, where);
     if (err) return with_capability(err, "document_block");
     ek_part_close(text_of(to), "document");
     return EK_OK;

@@ -1,4 +1,5 @@
 #include "serve/api/field.h"
+#include "serve/api/media.h"
 
 #include <limits.h>
 #include <math.h>
@@ -15,13 +16,10 @@
 /* What becomes of PDFs, before the first is read. */
 static ek_err read_pdf(ek_api_request *r, ek_api_limits *limits, const json_t *body)
 {
-    const json_t *ours = ek_field(body, "evenkeel"), *v = json_is_object(ours) ? ek_field(ours, "pdf") : NULL;
-    const char *word = ek_json_is_text(v) ? json_string_value(v) : "";
-    if (!v) return EK_OK;
-    if (strcmp(word, "text") != 0 && strcmp(word, "pages") != 0)
-        return ek_field_kind(r, "evenkeel.pdf", "\"text\" or \"pages\" is needed", v);
-    limits->pdf_pages = *word == 'p';
-    return EK_OK;
+    const json_t *ours = ek_field(body, "evenkeel");
+    if (!json_is_object(ours) || !ek_part_pdf(limits, ours)) return EK_OK;
+    r->param = "evenkeel.pdf";
+    return ek_fail_in(EK_EINVAL, "evenkeel");
 }
 
 ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api_limits *limits,

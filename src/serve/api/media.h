@@ -86,6 +86,9 @@ void ek_part_close(ek_buf *out, const char *tag);
  * a PDF go to pdf, for ek_media_pages. */
 ek_err ek_part_file(ek_buf *out, const char *s, size_t n, const char *type, const char *where,
                     const ek_api_limits *limits, ek_buf *pdf);
+/* Reads the member pdf of a part, "text" or "pages", into limits->pdf_pages, which stays where there is none. EINVAL.
+ */
+ek_err ek_part_pdf(ek_api_limits *limits, const json_t *part);
 /* Appends a picture of each page of a PDF to m, a message of c or about to be; the bytes are taken over. None is
  * appended where limits->plan says so. */
 ek_err ek_media_pages(ek_conversation *c, ek_message *m, ek_buf *pdf, const char *where, const ek_api_limits *limits);

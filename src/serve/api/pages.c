@@ -2,16 +2,33 @@
 #include "media/pdf_pages.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "media/limits.h"
+#include "serve/api/field.h"
 #include "serve/api/media.h"
 #include "serve/api/plan.h"
+#include "text/json/json.h"
 
 typedef struct pages {
     ek_conversation *c;
     ek_message *m;
     const ek_api_limits *limits;
 } pages;
+
+ek_err ek_part_pdf(ek_api_limits *limits, const json_t *part)
+{
+    const json_t *v = ek_field(part, "pdf");
+    const char *word = ek_json_is_text(v) ? json_string_value(v) : "";
+    if (!v) return EK_OK;
+    limits->pdf_pages = !strcmp(word, "pages");
+    if (limits->pdf_pages || !strcmp(word, "text")) return EK_OK;
+    ek_buf says = {0};
+    ek_field_not(&says, v);
+    ek_err err = ek_fail(EK_EINVAL, "pdf must be \"text\" or \"pages\"%s", says.data);
+    ek_buf_fini(&says);
+    return err;
+}
 
 /* A page is a picture as any other from here on. */
 static ek_err add_page(void *arg, const void *png, size_t n)

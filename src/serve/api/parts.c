@@ -159,11 +159,13 @@ ek_err ek_part_named_file(ek_conversation *c, ek_message *m, ek_buf *out, const 
                           const char *where, const ek_api_limits *limits)
 {
     static const char *const names[] = {"filename", NULL};
+    ek_api_limits own = *limits;
     ek_buf pdf = {0};
+    EK_TRY(ek_part_pdf(&own, part));
     ek_part_open(out, "document", part, names);
-    EK_TRY(ek_part_file(out, s, n, NULL, where, limits, &pdf));
+    EK_TRY(ek_part_file(out, s, n, NULL, where, &own, &pdf));
     if (pdf.len > 0) {
-        EK_TRY(ek_media_pages(c, m, &pdf, where, limits));
+        EK_TRY(ek_media_pages(c, m, &pdf, where, &own));
         out = &ek_message_add(m, EK_BLOCK_TEXT)->text;
     }
     ek_part_close(out, "document");

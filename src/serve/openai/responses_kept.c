@@ -25,9 +25,10 @@ static const struct {
 };
 
 /* Of the parts of contents, outputs and summaries, whatever their type. */
-static const char *const part_members[] = {
-    "text",      "refusal",     "title",     "source", "image_url", "detail",      "file_id",    "file_url", "filename",
-    "file_data", "input_audio", "audio_url", "video",  "video_url", "input_video", "timestamps", "fps",      NULL};
+static const char *const part_members[] = {"text",        "refusal",   "title",    "source",    "image_url",
+                                           "detail",      "file_id",   "file_url", "filename",  "file_data",
+                                           "input_audio", "audio_url", "video",    "video_url", "input_video",
+                                           "timestamps",  "fps",       "pdf",      NULL};
 
 static bool is_label(const char *key)
 {
