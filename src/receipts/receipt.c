@@ -182,8 +182,8 @@ static bool same_tokens(const ek_receipt *r, bool prompt)
     const ek_opening *o = &r->opening;
     const ek_statement *s = &r->statement;
     const size_t n = prompt ? o->n_prompt : o->n_reply;
-    if (n != (size_t)(prompt ? s->prompt.n : s->reply.n)) return false;
-    if (prompt && o->n_parts != (size_t)s->prompt.n_media) return false;
+    if (!s->hides && n != (size_t)(prompt ? s->prompt.n : s->reply.n)) return false;
+    if (!s->hides && prompt && o->n_parts != (size_t)s->prompt.n_media) return false;
     const ek_hash h = prompt ? ek_commit_tokens(&o->secret, EK_LABEL_PROMPT, o->prompt, n, o->part, o->n_parts)
                              : ek_commit_tokens(&o->secret, EK_LABEL_REPLY, o->reply, n, NULL, 0);
     return ek_hash_equal(&h, prompt ? &s->prompt.commitment : &s->reply.commitment);

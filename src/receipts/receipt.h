@@ -39,7 +39,7 @@ typedef struct ek_receipt {
         uint8_t sig[EK_SIGNATURE];
     } signature[EK_RECEIPT_SIGNATURES];
     int n_signatures;
-    ek_statement statement;
+    ek_statement statement; /* lengths that it hides are those of the opening, where there is one */
     bool has_opening;
     ek_opening opening;
     json_t *log; /* what the envelope has; owned; NULL: nothing */

@@ -196,6 +196,16 @@ ek_err ek_receipts_parse(json_t **out, int *n_receipts, const char *text, size_t
     return EK_OK;
 }
 
+/* They are believed as the tokens are: if the commitments fit. */
+static void take_lengths(ek_receipt *r)
+{
+    const ek_opening *o = &r->opening;
+    ek_statement *s = &r->statement;
+    if (!s->hides || !r->has_opening) return;
+    if (o->prompt) s->prompt.n = (int)o->n_prompt, s->prompt.n_media = (int)o->n_parts;
+    if (o->reply) s->reply.n = (int)o->n_reply;
+}
+
 ek_err ek_receipt_of_file(ek_receipt *out, const json_t *file, int i)
 {
     const json_t *found = find(file);
@@ -203,7 +213,9 @@ ek_err ek_receipt_of_file(ek_receipt *out, const json_t *file, int i)
     *out = (ek_receipt){0};
     if (i < 0 || (size_t)i >= count)
         return ek_fail(EK_ENOTFOUND, "no receipt %d: there are %zu, counted from 0", i, count);
-    return read_envelope(out, json_is_array(found) ? json_array_get(found, (size_t)i) : found);
+    EK_TRY(read_envelope(out, json_is_array(found) ? json_array_get(found, (size_t)i) : found));
+    take_lengths(out);
+    return EK_OK;
 }
 
 ek_err ek_receipt_read(ek_receipt *out, const char *text, size_t n, int i, int *n_receipts)

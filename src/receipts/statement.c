@@ -104,8 +104,8 @@ static json_t *predicate_of(const ek_statement *s)
     json_object_set_new(o, "profile", json_string(s->profile));
     json_object_set_new(o, "program", json_string(s->program));
     json_object_set_new(o, "api", json_string(s->api));
-    json_object_set_new(part, "n", json_integer(s->prompt.n));
-    json_object_set_new(part, "media", json_integer(s->prompt.n_media));
+    if (!s->hides) json_object_set_new(part, "n", json_integer(s->prompt.n));
+    if (!s->hides) json_object_set_new(part, "media", json_integer(s->prompt.n_media));
     json_object_set_new(part, "commitment", hex_of(&s->prompt.commitment));
     json_object_set_new(o, "prompt", part);
     json_object_set_new(o, "sampling", sampling_of(s));
@@ -126,7 +126,7 @@ static json_t *predicate_of(const ek_statement *s)
     json_object_set_new(part, "stop", hex_of(&s->ends.stop));
     json_object_set_new(o, "ends", part);
     part = json_object();
-    json_object_set_new(part, "n", json_integer(s->reply.n));
+    if (!s->hides) json_object_set_new(part, "n", json_integer(s->reply.n));
     json_object_set_new(part, "commitment", hex_of(&s->reply.commitment));
     json_object_set_new(part, "text", hex_of(&s->reply.text));
     json_object_set_new(part, "finish", json_string(s->reply.finish));
@@ -311,8 +311,10 @@ static ek_err read_prompt(ek_statement *s, const json_t *o)
 {
     reader r;
     EK_TRY(open_object(&r, o, "prompt"));
-    EK_TRY(get_int(&s->prompt.n, &r, "n", 1));
-    EK_TRY(get_int(&s->prompt.n_media, &r, "media", 0));
+    s->hides = !json_object_get(o, "n");
+    s->prompt.n = s->prompt.n_media = -1;
+    if (!s->hides) EK_TRY(get_int(&s->prompt.n, &r, "n", 1));
+    if (!s->hides) EK_TRY(get_int(&s->prompt.n_media, &r, "media", 0));
     EK_TRY(get_hash(&s->prompt.commitment, &r, "commitment"));
     return all_read(&r);
 }
@@ -348,7 +350,8 @@ static ek_err read_reply(ek_statement *s, const json_t *o)
     reader r;
     const char *finish = "";
     EK_TRY(open_object(&r, o, "reply"));
-    EK_TRY(get_int(&s->reply.n, &r, "n", 0));
+    s->reply.n = -1;
+    if (!s->hides) EK_TRY(get_int(&s->reply.n, &r, "n", 0));
     EK_TRY(get_hash(&s->reply.commitment, &r, "commitment"));
     EK_TRY(get_hash(&s->reply.text, &r, "text"));
     EK_TRY(get_text(&finish, &r, "finish", EK_FINISH_TEXT - 1));

@@ -22,8 +22,9 @@ typedef struct ek_stated_bias {
 typedef struct ek_statement {
     char weights[65], tokenizer[65]; /* model/weights/digest.h: ek_model_sha256 */
     char *profile, *program, *api;   /* numerics id; the program's version; path of the request. Owned */
+    bool hides;                      /* how long prompt and reply are: their commitments cover it */
     struct {
-        int n, n_media; /* tokens; pictures and sounds */
+        int n, n_media; /* tokens; pictures and sounds; -1: not said */
         ek_hash commitment;
     } prompt;
     struct {
@@ -46,7 +47,7 @@ typedef struct ek_statement {
         ek_hash stop;                            /* of the stop strings */
     } ends;
     struct {
-        int n;
+        int n;                       /* -1: not said */
         ek_hash commitment, text;    /* of the tokens; of the bytes of their text */
         char finish[EK_FINISH_TEXT]; /* stop, tool_calls, stop_string, length, context, loop */
     } reply;

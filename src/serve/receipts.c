@@ -88,8 +88,10 @@ static ek_err write_one(const ek_server *server, ek_buf *out, const ek_receipt_o
     const ek_turn_prompt *prompt = ek_api_prompt_of(of->req, of->prompt, i);
     const ek_turn_result *r = of->results[i];
     const char *finish = finish_of(r);
-    ek_statement s = {
-        .profile = server->fingerprint, .api = (char *)(uintptr_t)of->api, .program = (char *)(uintptr_t)EK_VERSION};
+    ek_statement s = {.hides = k->hides_lengths,
+                      .profile = server->fingerprint,
+                      .api = (char *)(uintptr_t)of->api,
+                      .program = (char *)(uintptr_t)EK_VERSION};
     ek_opening o = {.prompt = prompt->ids.data,
                     .n_prompt = prompt->ids.len,
                     .reply = r->tokens.data,
@@ -119,7 +121,9 @@ static ek_err write_one(const ek_server *server, ek_buf *out, const ek_receipt_o
     }
     o.part = parts_of(prompt);
     ek_receipt_commit(&s, &o, ek_signing_key_public(of->key), ek_buf_text(&text), text.len);
-    const ek_err err = ek_receipt_write(out, &s, &o, of->key, k->log);
+    const size_t from = out->len;
+    ek_err err = ek_receipt_write(out, &s, &o, of->key, k->log);
+    if (!err && k->openings) err = ek_openings_add(k->openings, of->id, i, out->data + from, out->len - from);
     ek_buf_fini(&text);
     free(o.part);
     free(s.sampling.bias);

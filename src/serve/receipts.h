@@ -14,6 +14,7 @@ void ek_receipts_reload(ek_server *s);
 /* Whether a reply may begin that is to have one: EIO where the log has no room. */
 ek_err ek_receipts_ready(const ek_server *s);
 bool ek_receipts_logs(const ek_server *s);
+bool ek_receipts_waits(const ek_server *s);      /* a disk is waited for before a receipt is sent */
 size_t ek_receipts_log_size(const ek_server *s); /* entries */
 /* The latest root that was written and said, over so many entries; 0: none. */
 size_t ek_receipts_root(const ek_server *s, char root[65]);
@@ -24,7 +25,7 @@ const ek_signing_key *ek_receipts_key(const ek_server *s);
 /* What a reply's receipts are made of; everything is borrowed. */
 typedef struct ek_receipt_of {
     const ek_api_request *req;
-    const char *api;              /* path of the dialect */
+    const char *api, *id;         /* path of the dialect; of the reply */
     const ek_turn_prompt *prompt; /* the first, as of ek_api_prompt_of */
     const ek_turn_result *const *results;
     const ek_signing_key *key;

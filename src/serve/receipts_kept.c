@@ -34,7 +34,9 @@ ek_err ek_receipts_open(ek_server *s, const ek_server_opts *o)
     k->keys = ek_alloc(sizeof *k->keys);
     *k->keys = (ek_server_key){.key = key, .from = ek_unix_time()};
     s->receipts = k;
+    k->hides_lengths = o->receipts_hide_lengths;
     if (o->receipt_log) EK_TRY(open_log(k, o->receipt_log));
+    if (o->receipt_openings) EK_TRY(ek_openings_open(&k->openings, o->receipt_openings));
     ek_log(EK_LOG_INFO, "event=receipts key=%s weights=%s", ek_signing_key_public(key)->id, k->weights);
     return EK_OK;
 }
@@ -107,12 +109,19 @@ void ek_receipts_tick(ek_server *s)
 
 ek_err ek_receipts_ready(const ek_server *s)
 {
-    return s->receipts && s->receipts->log ? ek_receipt_log_ready(s->receipts->log) : EK_OK;
+    const ek_receipts *k = s->receipts;
+    if (k && k->log) EK_TRY(ek_receipt_log_ready(k->log));
+    return k && k->openings ? ek_openings_ready(k->openings) : EK_OK;
 }
 
 bool ek_receipts_logs(const ek_server *s)
 {
     return s->receipts && s->receipts->log;
+}
+
+bool ek_receipts_waits(const ek_server *s)
+{
+    return s->receipts && (s->receipts->log || s->receipts->openings);
 }
 
 size_t ek_receipts_root(const ek_server *s, char root[65])
@@ -134,6 +143,7 @@ void ek_receipts_close(ek_server *s)
     if (!k) return;
     if (k->log) mark(k), say_mark(k);
     ek_receipt_log_close(k->log);
+    ek_openings_close(k->openings);
     while (k->oldest) drop_oldest(k);
     for (ek_server_key *key; (key = k->keys) != NULL;) {
         k->keys = key->older;
@@ -172,6 +182,8 @@ void ek_receipts_reload(ek_server *s)
     ek_receipts *k = s->receipts;
     ek_signing_key *key;
     if (!k) return;
+    if (k->openings && ek_openings_reopen(k->openings))
+        ek_log(EK_LOG_ERROR, "event=receipts_openings_stay reason=\"%s\"", ek_err_text());
     if (ek_signing_key_open(&key, k->key_file)) {
         ek_log(EK_LOG_ERROR, "event=receipts_key_stays reason=\"%s\"", ek_err_text());
         return;

@@ -3,6 +3,7 @@
 #define EK_SERVE_RECEIPTS_STATE_H
 
 #include "receipts/log.h"
+#include "receipts/openings.h"
 #include "serve/receipts.h"
 
 /* Texts that can be read once more, the newest first. */
@@ -31,8 +32,10 @@ struct ek_receipts {
     int n_kept;
     size_t kept_bytes;
     uint64_t made;
-    ek_receipt_log *log; /* NULL: none */
-    ek_job marking;      /* writes the root of an hour, while `marks` */
+    ek_receipt_log *log;   /* NULL: none */
+    ek_openings *openings; /* NULL: none are kept */
+    bool hides_lengths;
+    ek_job marking; /* writes the root of an hour, while `marks` */
     bool marks;
     int64_t hour; /* of the last one */
     size_t marked;

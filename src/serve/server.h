@@ -55,6 +55,8 @@ typedef struct ek_server_opts {
     double store_age;        /* ek_response_store_keep */
     const char *receipt_key; /* file that receipts/key.h reads, again on SIGHUP; NULL: no receipts are signed */
     const char *receipt_log; /* with it: a file as of receipts/log.h; NULL: none */
+    const char *receipt_openings;                  /* with it: a file as of receipts/openings.h; NULL: none */
+    bool receipts_hide_lengths;                    /* they do not say how long prompt and reply are */
     const char *weights_sha256, *tokenizer_sha256; /* with it: ek_model_sha256 */
     bool no_engine;           /* nothing is computed: what is not stored is a 424. The engine is one that cannot step */
     const char *numerics;     /* the numerics id; copied. NULL: the model's */

@@ -52,6 +52,7 @@ static ek_receipt_of receipt_of(const ek_session *s)
                            .prompt = &s->prompt,
                            .results = s->results,
                            .key = s->receipt_key,
+                           .id = s->id,
                            .seed_from = s->seed_from};
 }
 
@@ -82,8 +83,8 @@ static piece piece_of(ek_session_choice *c, const ek_turn_news *news)
     }
     if (!news && s->receipt_key && s->reply.n_open == 0) {
         const ek_receipt_of of = receipt_of(s);
-        if (ek_receipts_logs(s->server)) p.size += LARGE + 1; /* a disk is waited for */
-        p.size += 3 * ek_receipts_bytes(&of);                 /* in the reply, by itself, and as it is made */
+        if (ek_receipts_waits(s->server)) p.size += LARGE + 1; /* a disk is waited for */
+        p.size += 3 * ek_receipts_bytes(&of);                  /* in the reply, by itself, and as it is made */
     }
     p.size += p.counted;
     return p;

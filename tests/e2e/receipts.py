@@ -556,6 +556,62 @@ def a_log_has_every_receipt():
     os.chmod(DIR.name, 0o700)
 
 
+def the_operator_keeps_openings_and_hides_lengths():
+    path = os.path.join(DIR.name, "openings")
+    options = ("--model", MODEL, "--threads", 1, "--receipts", KEY, "--receipts-openings", path, "--receipts-hide-lengths")
+    body = {"messages": ASK, "temperature": 1, "n": 2, "max_tokens": 6, "evenkeel": wishes()}
+    lines = lambda p=path: [json.loads(line) for line in open(p)]
+    with Server(PROGRAM, *options) as s:
+        reply = s.chat(body)
+        r = found(reply)
+        check("a line for each", [(x["id"], x["choice"], x["receipt"]) for x in lines()] == [(reply["id"], i, x) for i, x in enumerate(r)], lines())
+        check("nobody else's", os.stat(path).st_mode & 0o777 == 0o600, oct(os.stat(path).st_mode))
+        check("no lengths", all("n" not in payload(x)[k] for x in r for k in ("prompt", "reply")) and "media" not in payload(r[0])["prompt"], payload(r[0]))
+        expects("with all it opens", 0, {"opening": "ok", "your prompt": "ok", "your options": "ok", "end": "ok", "rows": "ok", "words": "ok"}, verify(reply, "--prompt", write("p", body)))
+        expects("a line of the file", 0, {"opening": "ok", "rows": "ok"}, verify(lines()[1]))
+        expects("another prompt", 1, {"your prompt": "wrong"}, verify(r[0], "--prompt", write("p", {**body, "messages": [{"role": "user", "content": "Hi"}]})))
+        expects("no opening", 0, {"opening": "unchecked"}, verify({k: v for k, v in r[0].items() if k != "opening"}, model=None))
+        for what in ("prompt", "reply"):
+            for change in (lambda t: t.append(7), lambda t: t.pop()):
+                other = json.loads(json.dumps({k: v for k, v in r[0].items()}))
+                change(other["opening"][what])
+                other["opening"].pop("row_roots")
+                expects(f"a {what} of another length", 1, {"opening": "wrong"}, verify(other))
+        some = json.loads(json.dumps(r[0]))
+        some["opening"].pop("prompt")
+        expects("the reply opened alone", 0, {"opening": "ok", "your prompt": "ok"}, verify(some, "--prompt", write("ids", r[0]["opening"]["prompt"]), model=None))
+        text = evenkeel("receipts", "show", write("thing", r[0]))
+        check("shown without", "prompt.n " not in text and "reply.commitment" in text, text)
+        os.rename(path, path + ".old")
+        s.process.send_signal(1)
+        for _ in range(100):
+            if os.path.exists(path):
+                break
+            time.sleep(0.05)
+        s.chat(body)
+        check("a new file after a hangup", len(lines()) == 2 and len(lines(path + ".old")) == 2)
+        p = subprocess.run([PROGRAM, "serve", "--port", "0", *map(str, options)], capture_output=True, text=True)
+        check("one process has it", p.returncode != 0 and "another process" in p.stderr, p.stderr)
+    with open(path, "a") as f:
+        f.write('{"id":"half')
+    with Server(PROGRAM, *options) as s:
+        s.chat(body)
+        check("half a line is cut off", len(lines()) == 4 and s.says("a line that was not finished"))
+    os.chmod(path, 0o644)
+    p = subprocess.run([PROGRAM, "serve", "--port", "0", *map(str, options)], capture_output=True, text=True)
+    check("others may not read it", p.returncode != 0 and "may be read by others" in p.stderr, p.stderr)
+    os.chmod(path, 0o600)
+    small = os.path.join(DIR.name, "small")
+    limited = write("limited", f'#!/bin/bash\nulimit -f 8; trap "" XFSZ; exec {os.path.abspath(PROGRAM)} "$@"\n')
+    os.chmod(limited, 0o700)
+    with Server(limited, *options[:6], "--receipts-openings", small) as s:
+        got = [s.call("POST", "/v1/chat/completions", {**body, "n": 1})[0] for _ in range(4)]
+        check("no line, no receipt", got[0] == 200 and got[-1] == 500 and len(lines(small)) == got.count(200), (got, len(lines(small))))
+    for option in ("--receipts-hide-lengths", "--receipts-openings=x", "--receipts-log=x"):
+        p = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", option], capture_output=True, text=True)
+        check(f"{option} alone", p.returncode == 2 and f"{option.split('=')[0]} needs --receipts" in p.stderr, p.stderr)
+
+
 def picture(colour):
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -706,7 +762,7 @@ with Server(PROGRAM, "--model", MODEL, "--threads", 2, "--receipts", KEY, "--cac
         run(test, s)
 for test in (a_stream_keeps_the_key_that_it_began_with, owners_see_their_own, without_a_key_there_is_no_reply, good_ones_hold, strangers_change_a_receipt, an_operator_lies,
              another_model_or_arithmetic_is_found, a_log_has_every_receipt, a_picture_comes_with_the_prompt,
-             drafts_and_a_continued_stream_change_nothing, a_long_one_is_proven_beside_the_event_loop, a_reply_that_loops_has_one, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
+             drafts_and_a_continued_stream_change_nothing, a_long_one_is_proven_beside_the_event_loop, the_operator_keeps_openings_and_hides_lengths, a_reply_that_loops_has_one, a_forged_stored_reply_gets_no_receipt, people_can_read_it):
     run(test)
 if os.environ.get("TIER") != "check":  # ten seconds
     run(a_device_s_receipt_is_verified_on_a_cpu)

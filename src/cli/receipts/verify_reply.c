@@ -18,7 +18,8 @@ static bool is_it(const ek_receipt *r, const ek_turn_prompt *p)
     const ek_hash h = ek_commit_tokens(&r->opening.secret, EK_LABEL_PROMPT, p->ids.data, p->ids.len, part,
                                        (size_t)p->n_parts);
     free(part);
-    return (size_t)r->statement.prompt.n == p->ids.len && ek_hash_equal(&h, &r->statement.prompt.commitment);
+    const int n = r->statement.prompt.n;
+    return (n < 0 || (size_t)n == p->ids.len) && ek_hash_equal(&h, &r->statement.prompt.commitment);
 }
 
 static bool is_ids(ek_turn_prompt *out, const json_t *list)
@@ -153,7 +154,9 @@ bool ek_verify_prompt(ek_report *out, const ek_receipt *r, const ek_chat_model *
         json_decref(o);
     }
     json_decref(v);
-    if (same) ek_report_add(out, EK_VERIFIED_OK, "your prompt", "it has the %d signed tokens", r->statement.prompt.n);
+    if (same) ek_report_add(out, EK_VERIFIED_OK, "your prompt", "it has the %zu signed tokens", found->prompt.ids.len);
+    else if (read && r->statement.prompt.n < 0)
+        ek_report_add(out, EK_VERIFIED_WRONG, "your prompt", "it has other tokens than those that were signed");
     else if (read)
         ek_report_add(out, EK_VERIFIED_WRONG, "your prompt",
                       "it has other tokens than the %d that were signed: something was added, left out or changed",

@@ -215,7 +215,11 @@ static void put_aliases(ek_buf *out, const ek_cli *cli, const char *name)
 static ek_err check_receipts(const ek_cli *cli)
 {
     ek_signing_key *key;
-    if (cli->has.receipts_log && !cli->has.receipts) return ek_fail(EK_EINVAL, "--receipts-log needs --receipts");
+    const char *needs = cli->has.receipts_log        ? "--receipts-log"
+                        : cli->has.receipts_openings ? "--receipts-openings"
+                        : cli->receipts_hide_lengths ? "--receipts-hide-lengths"
+                                                     : NULL;
+    if (needs && !cli->has.receipts) return ek_fail(EK_EINVAL, "%s needs --receipts", needs);
     if (!cli->has.receipts) return EK_OK;
     const ek_err err = ek_signing_key_open(&key, cli->receipts);
     ek_signing_key_close(key);
@@ -325,6 +329,8 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .store_age = (double)cli->store_age,
         .receipt_key = cli->has.receipts ? cli->receipts : NULL,
         .receipt_log = cli->has.receipts_log ? cli->receipts_log : NULL,
+        .receipt_openings = cli->has.receipts_openings ? cli->receipts_openings : NULL,
+        .receipts_hide_lengths = cli->receipts_hide_lengths,
         .weights_sha256 = weights,
         .tokenizer_sha256 = tokenizer,
         .no_engine = cli->no_engine,
