@@ -601,7 +601,7 @@ def the_operator_keeps_openings_and_hides_lengths():
     p = subprocess.run([PROGRAM, "serve", "--port", "0", *map(str, options)], capture_output=True, text=True)
     check("others may not read it", p.returncode != 0 and "may be read by others" in p.stderr, p.stderr)
     os.chmod(path, 0o600)
-    small = os.path.join(DIR.name, "small")
+    small = os.path.join(DIR.name, "small.openings")
     limited = write("limited", f'#!/bin/bash\nulimit -f 8; trap "" XFSZ; exec {os.path.abspath(PROGRAM)} "$@"\n')
     os.chmod(limited, 0o700)
     with Server(limited, *options[:6], "--receipts-openings", small) as s:
