@@ -70,23 +70,41 @@ static void add_number(ek_sha256_state *s, uint64_t v)
     ek_sha256_add(s, b, sizeof b);
 }
 
+static void add_vocabulary(ek_sha256_state *s, const ek_tokenizer *t)
+{
+    for (int32_t id = 0; id < ek_tokenizer_size(t); id++) {
+        size_t n;
+        const char *bytes = ek_tokenizer_bytes(t, id, &n);
+        add_number(s, 2 * (uint64_t)n + ek_tokenizer_is_special(t, id));
+        if (n) ek_sha256_add(s, bytes, n);
+    }
+}
+
+static void end_name(char out[EK_CHAT_NAME], ek_sha256_state *s)
+{
+    char hex[65];
+    ek_sha256_end(s, hex);
+    memcpy(out, hex, EK_CHAT_NAME - 1);
+    out[EK_CHAT_NAME - 1] = '\0';
+}
+
+void ek_chat_vocabulary_name(char out[EK_CHAT_NAME], const ek_tokenizer *t)
+{
+    ek_sha256_state s;
+    ek_sha256_init(&s);
+    add_vocabulary(&s, t);
+    end_name(out, &s);
+}
+
 void ek_chat_model_name(char out[EK_CHAT_NAME], const ek_chat_model *m, const int32_t *stop, int n_stop)
 {
     ek_sha256_state s;
-    char hex[65];
     ek_sha256_init(&s);
     add_number(&s, (uint64_t)m->variant);
     add_number(&s, (uint64_t)n_stop);
     for (int i = 0; i < n_stop; i++) add_number(&s, (uint64_t)stop[i]);
-    for (int32_t id = 0; id < ek_tokenizer_size(m->tokenizer); id++) {
-        size_t n;
-        const char *bytes = ek_tokenizer_bytes(m->tokenizer, id, &n);
-        add_number(&s, 2 * (uint64_t)n + ek_tokenizer_is_special(m->tokenizer, id));
-        if (n) ek_sha256_add(&s, bytes, n);
-    }
-    ek_sha256_end(&s, hex);
-    memcpy(out, hex, EK_CHAT_NAME - 1);
-    out[EK_CHAT_NAME - 1] = '\0';
+    add_vocabulary(&s, m->tokenizer);
+    end_name(out, &s);
 }
 
 void ek_chat_model_close(ek_chat_model *m)

@@ -32,6 +32,9 @@ void ek_chat_model_close(ek_chat_model *m);
 enum { EK_CHAT_NAME = 17 };
 void ek_chat_model_name(char out[EK_CHAT_NAME], const ek_chat_model *m, const int32_t *stop, int n_stop);
 
+/* Names what the ids stand for, and nothing else: models that share it can draft for each other. */
+void ek_chat_vocabulary_name(char out[EK_CHAT_NAME], const ek_tokenizer *t);
+
 typedef enum ek_thinking {
     EK_THINKING_UNSET, /* on if the first system text starts with <|think|>, else off */
     EK_THINKING_OFF,

@@ -2,17 +2,6 @@
 
 enum { DRAFTER_REST = 48 }; /* tokens without a draft, after the drafter was found not to pay */
 
-/* What the last row of a draft must at least promise: the probability that it gives a token. A step of n rows takes
- * 1 + c (n - 1), in units of a step of one row, and gives n tokens; the row more takes `cost`. It pays if its tokens
- * per time are more than those of the step without it; a tenth of what is left to 1 is the margin for estimates that
- * are too good. */
-static float least_worth(const ek_engine *e, float cost)
-{
-    float n = (float)e->plan.n_scheduled, even = cost * n / (1 + e->on.row_cost * (n - 1));
-    if (cost <= 0) return 0;
-    return even + (1 - even) / 10;
-}
-
 /* The longest draft of at most max whose last row is still worth its cost. */
 static int ngram_length(const ek_request *r, int max, float least)
 {
@@ -34,59 +23,30 @@ static int drafter_length(const ek_request *r, int max, float least)
     return max;
 }
 
-/* A drafted stop id would end the reply: nothing behind it can stand, and its own row is of no use. */
-static int before_stop(const ek_request *r, int k)
-{
-    for (int i = 0; i < k; i++)
-        if (ek_request_is_stop(r, r->tokens[r->n_tokens + i])) return i;
-    return k;
-}
-
-/* The draft is tokens[n_tokens .. n_tokens + k). Returns how much of it stays. */
-static int take(ek_engine *e, ek_scheduled *s, int k)
-{
-    ek_request *r = s->req;
-    s->n_draft = ek_page_table_room(&r->table, e->pages, before_stop(r, k));
-    const ek_err err = s->n_draft > 0 ? ek_page_table_extend(&r->table, e->pages, s->n_draft) : EK_OK;
-    EK_ASSERT(err == EK_OK); /* there is room for so many */
-    return s->n_draft;
-}
-
-/* Drafted tokens that r could use and may lose, at `cost` each: the last token of the reply needs no row. */
-static int max_draft(const ek_engine *e, const ek_scheduled *s, int room, float cost)
-{
-    const ek_request *r = s->req;
-    if (s->n_rows != 1 || ek_request_rows_left(r) != 1) return 0; /* a prompt */
-    int max = r->max_tokens - r->n_tokens - 1;
-    if (max > e->opts.draft_max) max = e->opts.draft_max;
-    if (max > room) max = room;
-    return (float)max * cost > r->draft.credit ? (int)(r->draft.credit / cost) : max;
-}
-
 static int draft_ngrams(ek_engine *e, int room)
 {
-    float least = least_worth(e, e->on.row_cost);
+    float least = ek_draft_least_worth(e, e->on.row_cost);
     for (int i = 0; i < e->plan.n_scheduled; i++) {
         ek_scheduled *s = &e->plan.scheduled[i];
         ek_request *r = s->req;
-        int k = ngram_length(r, max_draft(e, s, room, e->on.row_cost), least);
+        int k = ngram_length(r, ek_draft_room(e, s, room, e->on.row_cost), least);
         if (k == 0) continue;
         ek_ngram_guess(&r->draft.ngram, r->tokens, k);
-        room -= take(e, s, k);
+        room -= ek_draft_take(e, s, k);
     }
     return room;
 }
 
 /* The drafter's part: requests without a draft whose last token was sampled in the last step, because the executor
  * keeps its state no longer. */
-static void ask_drafter(ek_engine *e, int room)
+static int ask_drafter(ek_engine *e, int room)
 {
     ek_plan *p = &e->plan;
-    float cost = e->on.row_cost + e->on.draft_cost, least = least_worth(e, cost);
+    float cost = e->on.row_cost + e->on.draft_cost, least = ek_draft_least_worth(e, cost);
     int n = 0;
     for (int i = 0, left = room; i < p->n_scheduled; i++) {
         const ek_request *r = p->scheduled[i].req;
-        int max = p->scheduled[i].n_draft == 0 ? max_draft(e, &p->scheduled[i], left, cost) : 0;
+        int max = p->scheduled[i].n_draft == 0 ? ek_draft_room(e, &p->scheduled[i], left, cost) : 0;
         if (r->draft.last_draw == 0 || r->draft.last_draw != e->n_steps || max <= 0) continue;
         max = drafter_length(r, max, least);
         if (max == 0) continue;
@@ -100,7 +60,7 @@ static void ask_drafter(ek_engine *e, int room)
                                  .token = p->draft_token[n]};
         n++;
     }
-    if (n == 0 || e->on.draft(e->on.draft_arg, p->draft, n) != EK_OK) return;
+    if (n == 0 || e->on.draft(e->on.draft_arg, p->draft, n) != EK_OK) return room;
     for (int i = 0; i < n; i++) {
         const ek_draft *d = &p->draft[i];
         ek_scheduled *s = &p->scheduled[d->seq - p->seq];
@@ -109,16 +69,18 @@ static void ask_drafter(ek_engine *e, int room)
             EK_ASSERT(d->token[k] >= 0 && d->token[k] < e->rules.vocab_size);
             s->req->tokens[s->req->n_tokens + k] = d->token[k];
         }
-        s->n_proposed = take(e, s, d->n);
+        s->n_proposed = ek_draft_take(e, s, d->n);
         s->req->draft.drafter_rests = DRAFTER_REST;
+        room -= s->n_proposed;
     }
+    return room;
 }
 
 bool ek_draft_promises(const ek_engine *e, const ek_request *r)
 {
     const float cost = e->on.row_cost;
     return e->opts.draft != EK_DRAFT_OFF && r->draft.credit >= cost &&
-           ngram_length(r, e->opts.draft_max, least_worth(e, cost)) > 0;
+           (ngram_length(r, e->opts.draft_max, ek_draft_least_worth(e, cost)) > 0 || ek_remote_promises(e, r));
 }
 
 void ek_draft_plan(ek_engine *e, int room)
@@ -126,7 +88,8 @@ void ek_draft_plan(ek_engine *e, int room)
     if (e->opts.draft == EK_DRAFT_OFF) return;
     if (room > e->max_draft_rows) room = e->max_draft_rows;
     room = draft_ngrams(e, room);
-    if (e->plan.draft) ask_drafter(e, room);
+    if (e->plan.draft) room = ask_drafter(e, room);
+    if (e->opts.proposer && e->opts.draft == EK_DRAFT_AUTO) ek_remote_plan(e, room);
 }
 
 void ek_draft_drop(ek_scheduled *s)
@@ -135,6 +98,7 @@ void ek_draft_drop(ek_scheduled *s)
     s->n_logits -= s->n_draft;
     s->n_draws -= s->n_draft;
     s->n_draft = s->n_proposed = 0;
+    s->remote = false;
 }
 
 void ek_draft_settle(const ek_plan *p, ek_scheduled *s)

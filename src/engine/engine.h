@@ -11,6 +11,7 @@
 #include "base/histogram.h"
 #include "cache/held.h"
 #include "cache/store.h"
+#include "engine/proposer.h"
 #include "engine/sample/masks.h"
 #include "engine/sample/sampler.h"
 #include "model/drafter.h"
@@ -168,8 +169,10 @@ typedef struct ek_engine_opts {
     ek_towers *towers;
     bool load_towers; /* when it is opened; else with the first prompt that has need of them, which waits for seconds */
     ek_draft_mode draft;
-    ek_drafter *drafter; /* for AUTO; borrowed, one engine's alone; NULL: none */
-    int draft_max;       /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
+    ek_drafter *drafter;         /* for AUTO; borrowed, one engine's alone; NULL: none */
+    const ek_proposer *proposer; /* for AUTO, where neither text nor drafter offers anything; copied, its arg is
+                                    borrowed and one engine's alone; NULL: none */
+    int draft_max;               /* drafted tokens of one request per step, 1 to EK_DRAFT_MAX */
 } ek_engine_opts;
 
 ek_engine_opts ek_engine_defaults(void); /* without drafts */

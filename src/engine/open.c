@@ -201,6 +201,7 @@ ek_err ek_engine_open_on(ek_engine **out, const ek_executor *x, const ek_engine_
     e->on = *x;
     e->model = x->model;
     e->opts = *opts;
+    if (opts->proposer) e->remote.proposer = *opts->proposer, e->opts.proposer = &e->remote.proposer;
     e->inbox_end = &e->inbox;
     e->turn_seconds = TURN_SECONDS;
     pthread_mutex_init(&e->lock, NULL);

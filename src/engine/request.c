@@ -268,6 +268,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
         ek_ngram_add(&r->draft.ngram, r->tokens, r->n_tokens, false);
     }
     r->draft.credit = EK_DRAFT_CREDIT;
+    r->draft.remote.right = 0.75f;
     r->draft.drafter_right = 0.75f; /* about what published drafters reach; moves within some tokens */
     r->sampling = o->sampling;
     r->sampling.bias = copy(o->sampling.bias, sizeof *o->sampling.bias * (size_t)o->sampling.n_bias);

@@ -81,6 +81,16 @@ typedef struct ek_request_cache {
     bool publish;
 } ek_request_cache;
 
+/* Proposals from outside (remote.c): token[judged .. n) are for the positions from at + judged on, which is the next
+ * one that is sampled. */
+typedef struct ek_request_remote {
+    float right; /* how often proposals were right, used or not: a moving average */
+    bool asked;  /* a question is out, about tokens[0 .. asked_at) */
+    int asked_at;
+    int at, judged, n;
+    int32_t token[EK_DRAFT_MAX];
+} ek_request_remote;
+
 /* Speculation. The draft of a step lies behind the tokens: tokens[n_tokens ..]. */
 typedef struct ek_request_draft {
     ek_ngram ngram;      /* without memory if the engine does not draft */
@@ -90,6 +100,7 @@ typedef struct ek_request_draft {
     uint64_t last_draw;  /* the step in which the last token was sampled; 0: none */
     int last_logits;     /* and the row of logits that it was sampled from */
     int n_drafted, n_accepted;
+    ek_request_remote remote;
 } ek_request_draft;
 
 typedef struct ek_request {

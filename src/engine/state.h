@@ -18,6 +18,7 @@ typedef struct ek_scheduled {
     ek_request *req; /* NULL: it left, and nobody reads what its row gives (ahead.h) */
     int row, n_rows, logits, n_logits, draw, n_draws, n_draft, n_accepted;
     int n_proposed; /* by a drafter: n_draft before a mask cut it, or 0 */
+    bool remote;    /* the draft came from outside */
     ek_err err;     /* of its rows; text is the sentence */
     char text[256];
 } ek_scheduled;
@@ -83,8 +84,13 @@ struct ek_engine {
     ek_audit audit;
     ek_features features;
     ek_encoding encoding;
-    ek_pace pace;               /* of its slices; and whether reading pages pays */
-    ek_timing timing;           /* of its steps */
+    ek_pace pace;                            /* of its slices; and whether reading pages pays */
+    ek_timing timing;                        /* of its steps */
+    struct {                                 /* of the proposer (remote.c) */
+        ek_proposer proposer;                /* what opts.proposer points to */
+        double latency;                      /* seconds from a question to its answer: a moving average; 0: not known */
+        uint64_t questions, answers, waited; /* of these, those with tokens; microseconds */
+    } remote;
     uint64_t n_encodings;       /* begun */
     bool unnamed;               /* a request of the wait queue may have parts that were not named yet */
     ek_store *store;            /* its pages on disk; NULL: none */

@@ -246,6 +246,7 @@ static void count(ek_engine *e, double seconds)
         e->stats.reply_tokens += 1 + (uint64_t)s->n_accepted;
         e->stats.drafted_tokens += (uint64_t)s->n_draft;
         e->stats.accepted_tokens += (uint64_t)s->n_accepted;
+        e->stats.remote_accepted += s->remote ? (uint64_t)s->n_accepted : 0;
         if (s->req->n_tokens != s->req->n_given) continue; /* the first token, and never again */
         e->stats.prompt_tokens += (uint64_t)s->req->n_given;
         e->stats.cached_tokens += (uint64_t)s->req->cache.n_cached;
@@ -357,6 +358,7 @@ bool ek_engine_step(ek_engine *e)
         e->timing.ended = ek_engine_now(e);
         count(e, e->timing.ended - begin);
         deliver_all(e);
+        ek_remote_follow(e);
         if (ek_ahead_is_abandoned(e)) ek_ahead_drop(e);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);

@@ -49,7 +49,7 @@ static ek_err find_drafter(ek_buf *out, const ek_opened *m, const ek_open_opts *
 {
     if (o->draft && strcmp(o->draft, "auto") != 0) return EK_OK;
     if (o->drafter) return ek_model_find(out, o->drafter);
-    if (o->model || o->synthetic) return EK_OK;
+    if (o->model || o->synthetic || o->drafter_url) return EK_OK;
     ek_buf_fmt(out, "%s-drafter", m->path);
     if (!ek_is_dir(ek_buf_text(out))) ek_buf_clear(out);
     return EK_OK;
@@ -62,6 +62,19 @@ static ek_err open_drafter(ek_opened *m, const ek_open_opts *o, const ek_model_o
     if (!err && path.len > 0) err = ek_drafter_open(&m->drafter, ek_buf_text(&path), m->model, opts);
     ek_buf_fini(&path);
     return err;
+}
+
+static ek_err open_remote(ek_opened *m, const ek_open_opts *o)
+{
+    char name[EK_CHAT_NAME];
+    const ek_config *c = ek_model_config(m->model);
+    if (!o->drafter_url || !m->chat.tokenizer || (o->draft && strcmp(o->draft, "auto") != 0)) return EK_OK;
+    ek_chat_vocabulary_name(name, m->chat.tokenizer);
+    const ek_remote_opts r = {.url = o->drafter_url,
+                              .vocabulary = name,
+                              .n_vocab = c->vocab_size,
+                              .max_ctx = o->ctx_tokens ? o->ctx_tokens : c->max_position_embeddings};
+    return ek_remote_open(&m->remote, &r);
 }
 
 static ek_err open_path(ek_opened *m, const ek_open_opts *o)
@@ -110,7 +123,8 @@ static ek_err open_model(ek_opened *m, const ek_open_opts *o)
     EK_TRY(ek_open_weights(&m->model, m->path, o, &weights));
     EK_TRY(open_towers(m, o, &opts));
     opts.deferred = weights.deferred;
-    return open_drafter(m, o, &opts);
+    EK_TRY(open_drafter(m, o, &opts));
+    return open_remote(m, o);
 }
 
 ek_err ek_open_model(ek_opened *m, const ek_open_opts *o)
@@ -189,6 +203,8 @@ static ek_err open_on_cpu(ek_opened *m, const ek_open_opts *o)
     if (p.any) opts.cache_store = &p.backend;
     opts.drafter = m->drafter;
     opts.towers = m->towers;
+    const ek_proposer proposer = m->remote ? ek_remote_proposer(m->remote) : (ek_proposer){0};
+    if (m->remote) opts.proposer = &proposer;
     return ek_engine_open(&m->engine, m->model, &opts);
 }
 
@@ -224,6 +240,8 @@ static ek_err open_engine(ek_opened *m, const ek_open_opts *o, pages *p)
     ek_executor on = m->gpu ? ek_gpu_executor(m->gpu) : ek_ranks_executor(m->ranks);
     ek_err err = m->towers ? ek_gpu_encoder_open(&on, ek_opened_gpu(m), m->towers) : EK_OK;
     if (!o->max_requests) choose_requests(&opts, &on);
+    const ek_proposer proposer = m->remote ? ek_remote_proposer(m->remote) : (ek_proposer){0};
+    if (m->remote) opts.proposer = &proposer;
     if (err) {
         on.close(on.arg);
         return err;
@@ -351,6 +369,7 @@ ek_err ek_opened_digest(const char **out, ek_opened *m)
 void ek_opened_close(ek_opened *m)
 {
     if (m->engine) ek_engine_close(m->engine);
+    ek_remote_close(m->remote);
     ek_towers_close(m->towers);
     if (m->drafter) ek_drafter_close(m->drafter);
     ek_gpu_close(m->gpu);

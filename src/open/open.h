@@ -12,6 +12,7 @@
 #include "model/tower/tower.h"
 #include "model/weights/digest.h"
 #include "open/opts.h"
+#include "open/remote.h"
 
 #include <stdbool.h>
 
@@ -25,6 +26,7 @@ typedef struct ek_opened {
     ek_drafter *drafter; /* NULL: none */
     ek_gpu *gpu;         /* NULL: the CPU, or */
     ek_ranks *ranks;     /* several devices */
+    ek_remote *remote;   /* NULL: no drafts from another server */
     ek_engine *engine;   /* NULL after ek_open_model */
     ek_chat_model chat;  /* zeroed without ek_open_opts.chat; chat.media says what the towers take */
 } ek_opened;

@@ -8,6 +8,7 @@
 #include "base/machine/cpu.h"
 #include "cache/shared/store_shared.h"
 #include "open/device.h"
+#include "open/remote.h"
 
 /* --- values that cannot be --- */
 
@@ -105,6 +106,7 @@ ek_err ek_open_check(const ek_open_opts *o)
 {
     ek_model_opts model;
     ek_device device;
+    if (o->drafter_url) EK_TRY(ek_remote_check(o->drafter_url));
     EK_TRY(check_choices(o));
     EK_TRY(check_counts(o));
     EK_TRY(check_sizes(o));

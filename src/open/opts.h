@@ -45,10 +45,12 @@ typedef struct ek_open_opts {
                        any */
 
     /* Guesses at the next tokens. Never change an answer. */
-    const char *draft;   /* "off", "ngram"; NULL: "auto", from the request's own text and by a drafter */
-    int draft_max;       /* drafted tokens per request and step, 1 to EK_DRAFT_MAX; 0: 8 */
-    const char *drafter; /* a drafter model for the model, written as model is; with "auto" alone. NULL: the bundled
-                            model's if model is NULL too, else none */
+    const char *draft;       /* "off", "ngram"; NULL: "auto", from the request's own text and by a drafter */
+    int draft_max;           /* drafted tokens per request and step, 1 to EK_DRAFT_MAX; 0: 8 */
+    const char *drafter;     /* a drafter model for the model, written as model is; with "auto" alone. NULL: the bundled
+                                model's if model is NULL too, else none */
+    const char *drafter_url; /* a server that proposes tokens, http(s)://[KEY@]HOST:PORT (open/remote.h); with chat, and
+                                with "auto" alone; then the bundled model's drafter is left out. NULL: none */
 
     /* Limits of the engine. */
     int ctx_tokens;   /* longest prompt and reply of one request; 0: the model's, or what memory holds */

@@ -125,6 +125,7 @@ static const ek_route_row routes[] = {
     {"/v1/receipts/*", "GET", false, false, ek_receipts_get},
     {"/slots", "GET", false, false, slots},
     {"/v1/fingerprint", "GET", false, false, fingerprint},
+    {"/v1/drafts", "POST", false, false, ek_drafts_route},
 };
 
 enum { N_ROUTES = sizeof routes / sizeof *routes };

@@ -11,6 +11,7 @@
 #include "base/hash/rng.h"
 #include "base/log.h"
 #include "media/locked/helper.h"
+#include "serve/store/draft_sessions.h"
 #include "serve/store/response_store.h"
 #include "serve/background.h"
 #include "serve/receipts.h"
@@ -104,6 +105,8 @@ static ek_err open_loop(ek_server *s)
     s->loop.base = s->base;
     s->responses = ek_response_store_open(EK_RESPONSES_MAX, EK_RESPONSES_BYTES);
     EK_TRY(ek_mailbox_open(&s->mailbox, &s->loop, ek_session_news));
+    EK_TRY(ek_mailbox_open(&s->drafts, &s->loop, ek_drafts_news));
+    s->draft_sessions = ek_draft_sessions_open(ek_engine_ctx(s->engine));
     EK_TRY(ek_workers_open_spare(&s->workers, &s->loop, s->limits.prepare_threads, PREPARE_SPARE,
                                  s->limits.prepare_queue));
     if (s->fetch_from != EK_FETCH_OFF) {
@@ -270,6 +273,7 @@ ek_err ek_server_run(ek_server *s)
     ek_engine_stop(s->engine, false);
     ek_engine_on_results(s->engine, NULL, NULL);
     ek_mailbox_deliver(s->mailbox);
+    ek_mailbox_deliver(s->drafts);
     ek_ready_close(s);
     if (s->broken[0]) return ek_fail(EK_EIO, "%s", s->broken);
     return bad < 0 ? ek_fail(EK_EIO, "the event loop failed: %s", strerror(errno)) : EK_OK;
@@ -288,6 +292,8 @@ void ek_server_close(ek_server *s)
     if (s->http) ek_http_close(s->http);
     ek_fingerprint_close(s);
     if (s->mailbox) ek_mailbox_close(s->mailbox);
+    if (s->drafts) ek_mailbox_close(s->drafts);
+    ek_draft_sessions_close(s->draft_sessions);
     ek_response_store_close(s->responses);
     ek_audits_close(s);
     ek_receipts_close(s);

@@ -25,6 +25,8 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
+    ek_mailbox *drafts; /* of drafts.c */
+    struct ek_draft_sessions *draft_sessions;
     struct ek_response_store *responses;
     ek_journal *journal;           /* NULL: none */
     ek_replies *replies;           /* NULL: none */
@@ -106,6 +108,9 @@ void ek_supervised_tick(ek_server *s); /* behind ek_ready_tick */
 void ek_fingerprint_open(ek_server *s, const ek_server_opts *o);
 void ek_fingerprint_close(ek_server *s); /* after the workers */
 void ek_slots_reply(ek_server *s, ek_exchange *x);
+/* drafts.c: POST /v1/drafts, and what its requests post. */
+void ek_drafts_route(ek_server *s, ek_exchange *x, const char *rest);
+void ek_drafts_news(const ek_turn_news *news);
 /* Of Ollama's API. */
 void ek_models_tags(ek_server *s, ek_exchange *x);
 void ek_models_ps(ek_server *s, ek_exchange *x);

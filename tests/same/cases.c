@@ -154,7 +154,11 @@ static ek_err drafted(const scene *s, company *base, check_fn *check, void *arg)
     EK_TRY(one(s, base, (company){.draft = EK_DRAFT_NGRAM}, "from the text", check, arg));
     company c = {.ask = ask, .draft = EK_DRAFT_AUTO, .chunk = 60};
     EK_TRY(one(s, base, c, "right and wrong", check, arg));
-    c.drafter = true;
+    c.remote = true;
+    EK_TRY(one(s, base, c, "from another machine", check, arg));
+    c.ahead = true;
+    EK_TRY(one(s, base, c, "from another machine, ahead", check, arg));
+    c.remote = c.ahead = false, c.drafter = true;
     EK_TRY(one(s, base, c, "by a drafter model", check, arg));
     int max = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
     c = (company){.draft = EK_DRAFT_AUTO, .full_pages = max, .chunk = 16 + (int)(draw(s, 9) % 90)};

@@ -284,6 +284,66 @@ static ek_err draft_from_want(void *arg, ek_draft *draft, int n)
     return EK_OK;
 }
 
+/* Another machine that knows the replies: late, at times right up to a token and wrong behind it, ids of no vocabulary,
+ * more tokens than there is room for, or nothing. */
+typedef struct remote {
+    drafter of;
+    struct {
+        uint64_t request;
+        int late, n;
+        int32_t token[EK_DRAFT_MAX];
+    } asked[MAX_ASKS];
+    uint64_t n;
+} remote;
+
+static bool ask_remote(void *arg, uint64_t request, uint64_t salt, const int32_t *tokens, int n, int max)
+{
+    remote *x = arg;
+    const uint64_t r = ek_mix64(x->of.scene->seed ^ ++x->n << 21);
+    int at = -1;
+    (void)salt;
+    for (int i = 0; i < MAX_ASKS && at < 0; i++)
+        if (!x->asked[i].request) at = i;
+    if (at < 0 || r % 16 == 0) return false;
+    int32_t token[EK_DRAFT_MAX];
+    ek_draft d = {.tokens = tokens, .n_tokens = n, .max = max, .token = token};
+    draft_from_want(&x->of, &d, 1);
+    const bool garbage = r >> 8 & 1 && r >> 9 & 1;
+    for (int k = 0; garbage && k < d.n; k++)
+        if (r >> (10 + k % 32) & 1) token[k] = k % 2 ? -1 - k : INT32_MAX - k;
+    x->asked[at].request = request, x->asked[at].late = (int)(r >> 4 & 3);
+    x->asked[at].n = garbage && r >> 50 & 1 ? 1000000 : d.n;
+    memcpy(x->asked[at].token, token, sizeof token);
+    return true;
+}
+
+static bool answer_remote(void *arg, uint64_t request, ek_proposal *out)
+{
+    remote *x = arg;
+    for (int i = 0; i < MAX_ASKS; i++) {
+        if (x->asked[i].request != request) continue;
+        if (x->asked[i].late-- > 0) return false;
+        memcpy(out->token, x->asked[i].token, sizeof x->asked[i].token);
+        out->n = x->asked[i].n;
+        out->seconds = 1e-6;
+        x->asked[i].request = 0;
+        return true;
+    }
+    return false;
+}
+
+static void wait_remote(void *arg, double seconds)
+{
+    (void)arg, (void)seconds;
+}
+
+static void forget_remote(void *arg, uint64_t request)
+{
+    remote *x = arg;
+    for (int i = 0; i < MAX_ASKS; i++)
+        if (x->asked[i].request == request) x->asked[i].request = 0;
+}
+
 void (*scene_set_drafter)(ek_executor *x, ek_drafter *d) = ek_executor_cpu_set_drafter;
 
 static ek_err draft_from_model(void *arg, ek_draft *draft, int n)
@@ -313,8 +373,10 @@ static double uneven_now(void *arg)
 }
 
 static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int max_requests, int chunk, int queue,
-                          wrapped *w, drafter *x, beside *b, uneven_clock *u)
+                          wrapped *w, drafter *x, remote *far, beside *b, uneven_clock *u)
 {
+    const ek_proposer proposer = {
+        .arg = far, .ask = ask_remote, .answer = answer_remote, .wait = wait_remote, .forget = forget_remote};
     ek_engine_opts o = ek_engine_defaults();
     ek_executor on = scene_executor(c->model ? c->model : s->model);
     int whole = (LONGEST_PROMPT + 68 + EK_PAGE_TOKENS) / EK_PAGE_TOKENS;
@@ -334,6 +396,11 @@ static ek_err open_engine(ek_engine **out, const scene *s, const company *c, int
     *x = (drafter){.scene = s, .want = c->want};
     on.draft = draft_from_want;
     on.draft_arg = x;
+    if (c->remote) {
+        far->of = *x;
+        on.draft = NULL;
+        o.proposer = &proposer;
+    }
     if (c->drafter) {
         static ek_config config;
         drafter_config(&config, &s->config, s->config.vocab_size % 11 == 0 ? 11 : 0);
@@ -366,10 +433,12 @@ static ek_err run(const scene *s, company *c, int max_requests, int chunk, const
     ek_engine *e;
     wrapped w;
     drafter x;
+    static remote far;
     beside b = {0};
     uneven_clock u = {.n = s->seed};
     if (c->spoil && c->model) c->spoil(c->model);
-    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x, &b, &u));
+    far = (remote){0};
+    EK_TRY(open_engine(&e, s, c, max_requests, chunk, n, &w, &x, &far, &b, &u));
     if (c->turns) e->turn_seconds = 0;
     ek_err err = ek_trace_run(e, ask, n, out);
     ek_engine_stats stats;

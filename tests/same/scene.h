@@ -71,6 +71,7 @@ typedef struct company {
     bool ahead;                              /* steps are begun before the tokens of the one in front are known */
     bool uneven;                             /* rows of prompts by invented times of steps (ek_engine_opts.max_gap) */
     bool turns;                              /* requests give way as soon as others wait */
+    bool remote;                             /* AUTO: from `want` as well, late and sometimes garbage, by a proposer */
     bool drafter;                            /* AUTO: from a random drafter model instead */
     ek_draft_mode draft;                     /* AUTO: from `want`, right and wrong at random; else from the text */
     const ek_trace *want;                    /* of every request of the scene, alone */

@@ -58,7 +58,11 @@ static void fill(ek_engine_stats *st)
                            &st->encoded[0],
                            &st->encoded[1],
                            &st->feature_evicted,
-                           &st->feature_bytes};
+                           &st->feature_bytes,
+                           &st->remote_questions,
+                           &st->remote_answers,
+                           &st->remote_accepted,
+                           &st->remote_waited};
     const struct {
         ek_histogram *h;
         double first;

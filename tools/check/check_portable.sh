@@ -22,7 +22,7 @@ rooms() { # pattern, what macOS has, files
 }
 all=
 rooms 'eventfd' 'a pipe' \
-  'src/cache/held.c src/capi/queue.c src/serve/events/events.c src/serve/threads/mailbox.c src/serve/threads/workers.c'
+  'src/cache/held.c src/capi/queue.c src/open/remote.c src/serve/events/events.c src/serve/threads/mailbox.c src/serve/threads/workers.c'
 rooms 'accept4|SOCK_CLOEXEC|SOCK_NONBLOCK|POLLRDHUP|MSG_NOSIGNAL' 'accept, fcntl, SO_NOSIGPIPE' \
   'src/base/notify.c src/cache/shared/link.c src/cli/local/ask.c src/helper/main.c src/media/locked/helper.c
    src/media/locked/helper_start.c src/serve/events/peers.c src/serve/fetch/fetch.c src/serve/fetch/own_address.c

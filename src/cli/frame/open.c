@@ -90,6 +90,7 @@ ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli)
         .draft = draft_of(cli),
         .draft_max = (int)cli->draft_max,
         .drafter = cli->has.drafter ? cli->drafter : NULL,
+        .drafter_url = cli->has.drafter_url ? cli->drafter_url : NULL,
         .ctx_tokens = cli->has.ctx ? (int)cli->ctx : 0,
         .kv_bytes = cli->has.kv_memory ? cli->kv_memory : 0,
         .cache_bytes = none_if_zero(cli->has.cache_bytes, cli->cache_bytes),

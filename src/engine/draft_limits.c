@@ -1,0 +1,42 @@
+/* What every draft is held to, wherever its tokens come from (planning.h). */
+#include "engine/planning.h"
+
+/* What the last row of a draft must at least promise: the probability that it gives a token. A step of n rows takes
+ * 1 + c (n - 1), in units of a step of one row, and gives n tokens; the row more takes `cost`. It pays if its tokens
+ * per time are more than those of the step without it; a tenth of what is left to 1 is the margin for estimates that
+ * are too good. */
+float ek_draft_least_worth(const ek_engine *e, float cost)
+{
+    float n = (float)e->plan.n_scheduled, even = cost * n / (1 + e->on.row_cost * (n - 1));
+    if (cost <= 0) return 0;
+    return even + (1 - even) / 10;
+}
+
+/* A drafted stop id would end the reply: nothing behind it can stand, and its own row is of no use. */
+static int before_stop(const ek_request *r, int k)
+{
+    for (int i = 0; i < k; i++)
+        if (ek_request_is_stop(r, r->tokens[r->n_tokens + i])) return i;
+    return k;
+}
+
+/* The draft is tokens[n_tokens .. n_tokens + k). Returns how much of it stays. */
+int ek_draft_take(ek_engine *e, ek_scheduled *s, int k)
+{
+    ek_request *r = s->req;
+    s->n_draft = ek_page_table_room(&r->table, e->pages, before_stop(r, k));
+    const ek_err err = s->n_draft > 0 ? ek_page_table_extend(&r->table, e->pages, s->n_draft) : EK_OK;
+    EK_ASSERT(err == EK_OK); /* there is room for so many */
+    return s->n_draft;
+}
+
+/* Drafted tokens that r could use and may lose, at `cost` each: the last token of the reply needs no row. */
+int ek_draft_room(const ek_engine *e, const ek_scheduled *s, int room, float cost)
+{
+    const ek_request *r = s->req;
+    if (s->n_rows != 1 || ek_request_rows_left(r) != 1) return 0; /* a prompt */
+    int max = r->max_tokens - r->n_tokens - 1;
+    if (max > e->opts.draft_max) max = e->opts.draft_max;
+    if (max > room) max = room;
+    return (float)max * cost > r->draft.credit ? (int)(r->draft.credit / cost) : max;
+}

@@ -1,0 +1,201 @@
+/* POST /v1/drafts: tokens that this server's model proposes behind those of a request on another server, which verifies
+ * each of them (text/draft_message.h, open/remote.h). A worker reads a question and hands it to the engine, where it is
+ * a greedy request of a few tokens; what its prompt has in common with the last question's lies in the prefix cache. No
+ * line of log and none of the journal: there is a question per step of the other server. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash/rng.h"
+#include "serve/routes.h"
+#include "serve/store/draft_sessions.h"
+#include "text/draft_message.h"
+
+enum {
+    PER_TOKEN = 12, /* bytes of a body at most, with a comma and white space, and beside them */
+    AROUND = 1 << 10,
+    UNKNOWN_SESSION = 409,
+    TOO_LONG = 413
+};
+
+typedef struct question {
+    ek_job job;
+    ek_server *server;
+    ek_exchange *x; /* NULL: its client is gone */
+    ek_body body;
+    size_t n_body, counted; /* of the body, and of the request memory */
+    uint64_t owner, client;
+    int32_t *tokens;  /* of the body, then all */
+    bool read, ended; /* the job is done; the engine has sent its last event, or never had it */
+    int status;       /* of a refusal that no ek_err has, or 0 */
+    ek_err err;
+    char why[256];
+    ek_request_id id;
+    int n_out;
+    int32_t out[EK_DRAFT_MESSAGE_MAX];
+} question;
+
+static void free_question(question *q)
+{
+    ek_request_memory_give(&q->server->memory, q->counted);
+    ek_http_body_freed(q->server->http, q->n_body);
+    ek_body_fini(&q->body);
+    free(q->tokens);
+    free(q);
+}
+
+static void reply(question *q)
+{
+    const ek_dialect *form = ek_route_form(q->server, q->x);
+    if (q->status) {
+        ek_reply_error(q->x, form, q->status, q->why, NULL, q->status == UNKNOWN_SESSION ? "unknown_session" : NULL);
+        return;
+    }
+    if (q->err) {
+        ek_fail(q->err, "%s", q->why);
+        ek_reply_failure(q->x, form, q->err, NULL, NULL);
+        return;
+    }
+    ek_buf b = {0};
+    ek_draft_answer_write(&b, q->out, q->n_out);
+    q->server->metrics.drafts++;
+    ek_reply_json(q->x, 200, &b);
+    ek_buf_fini(&b);
+}
+
+/* Once both the worker and the engine have done with it. */
+static void finish(question *q)
+{
+    if (!q->read || !q->ended) return;
+    if (q->x) {
+        ek_exchange_on_gone(q->x, NULL, NULL);
+        reply(q);
+    }
+    free_question(q);
+}
+
+/* --- on the engine's thread --- */
+
+static void on_event(void *arg, const ek_event *e)
+{
+    question *q = arg;
+    if (e->token >= 0 && q->n_out < EK_DRAFT_MESSAGE_MAX) q->out[q->n_out++] = e->token;
+    if (e->finish == EK_FINISH_NONE) return;
+    if (e->finish == EK_FINISH_ERROR) {
+        q->err = e->err;
+        snprintf(q->why, sizeof q->why, "%s", e->text);
+    }
+    const ek_turn_news news = {.user = q, .token = -1, .finish = e->finish};
+    ek_mailbox_post(q->server->drafts, &news);
+}
+
+/* --- on a worker's --- */
+
+static ek_err submit(question *q, const ek_draft_question *asked, int n)
+{
+    const uint64_t whose[2] = {q->owner, strtoull(asked->salt, NULL, 16)};
+    const ek_request_opts r = {.tokens = q->tokens,
+                               .n_tokens = n,
+                               .max_tokens = asked->max,
+                               .sampling = ek_sampling_greedy(),
+                               .prompt_logits_from = n,
+                               .sink = on_event,
+                               .arg = q,
+                               .user = q,
+                               .client = q->client,
+                               .cache_owner = q->owner,
+                               .cache_salt = ek_hash64(1, whose, sizeof whose)};
+    return ek_engine_submit(q->server->engine, &r, &q->id);
+}
+
+static ek_err ask(question *q)
+{
+    const ek_server *s = q->server;
+    char ours[EK_CHAT_NAME];
+    const int max = ek_engine_ctx(s->engine) - 1;
+    const size_t room = q->n_body / 2 + 1 < (size_t)max ? q->n_body / 2 + 1 : (size_t)max;
+    ek_draft_question asked = {.tokens = q->tokens = ek_alloc(room * sizeof *q->tokens)};
+    EK_TRY(ek_draft_question_read(&asked, ek_body_text(&q->body), q->n_body, (int)room, s->config->vocab_size));
+    ek_chat_vocabulary_name(ours, s->chat->tokenizer);
+    if (strcmp(ours, asked.vocabulary) != 0)
+        return ek_fail(EK_EINVAL, "vocabulary: this model's is %s, not %s", ours, asked.vocabulary);
+    if (asked.from > max - asked.n)
+        return ek_fail(EK_ETOOLONG, "%d tokens behind %d, the context holds %d", asked.n, asked.from, max);
+    int32_t *all;
+    int n;
+    if (!ek_draft_sessions_put(s->draft_sessions, q->owner, asked.session, asked.from, asked.tokens, asked.n, &all,
+                               &n)) {
+        q->status = UNKNOWN_SESSION;
+        return ek_fail(EK_EINVAL, "session: it has no %d tokens here: send all, with from 0", asked.from);
+    }
+    free(q->tokens);
+    q->tokens = all;
+    return submit(q, &asked, n);
+}
+
+static void run(ek_job *j)
+{
+    question *q = (question *)(void *)j;
+    const ek_err err = ask(q);
+    if (!err) return; /* the engine may have answered by now: nothing of q is the worker's any more */
+    q->ended = true;
+    q->err = err;
+    if (err == EK_ETOOLONG) q->status = TOO_LONG;
+    snprintf(q->why, sizeof q->why, "%s", ek_err_text());
+}
+
+/* --- on the event loop's --- */
+
+static void on_gone(void *user)
+{
+    question *q = user;
+    q->x = NULL;
+    if (q->read) ek_engine_cancel(q->server->engine, q->id);
+}
+
+static void done(ek_job *j)
+{
+    question *q = (question *)(void *)j;
+    q->read = true;
+    if (!q->x && !q->ended) ek_engine_cancel(q->server->engine, q->id);
+    finish(q);
+}
+
+void ek_drafts_news(const ek_turn_news *news)
+{
+    question *q = news->user;
+    q->ended = true;
+    finish(q);
+}
+
+void ek_drafts_route(ek_server *s, ek_exchange *x, const char *rest)
+{
+    (void)rest;
+    const size_t n = ek_exchange_body(x).n, ctx = (size_t)ek_engine_ctx(s->engine);
+    const ek_dialect *form = ek_route_form(s, x);
+    if (s->no_engine) {
+        ek_route_missing(s, x, "nothing is computed here (--no-engine)");
+        return;
+    }
+    if (n > ctx * PER_TOKEN + AROUND) {
+        ek_reply_error(x, form, TOO_LONG, "more tokens than the context holds", NULL, NULL);
+        return;
+    }
+    const size_t tokens = 3 * ctx * sizeof(int32_t); /* of the body, of the session, of the engine */
+    if (ek_request_memory_take(&s->memory, 0, tokens)) {
+        ek_reply_failure(x, form, EK_ENOMEM, NULL, NULL);
+        return;
+    }
+    question *q = ek_alloc(sizeof *q);
+    *q = (question){.server = s, .x = x, .n_body = n, .counted = tokens, .owner = ek_route_owner(s, x)};
+    q->client = q->owner ? q->owner : ek_exchange_client(x);
+    q->body = ek_exchange_take_body(x);
+    q->job = (ek_job){.run = run, .done = done, .client = q->client, .cost = 50 + n / 64, .large = n > 256 << 10};
+    ek_exchange_on_gone(x, on_gone, q);
+    if (!ek_workers_add(s->workers, &q->job)) return;
+    q->err = EK_EBUSY;
+    snprintf(q->why, sizeof q->why, "%s", ek_err_text());
+    q->read = q->ended = true;
+    finish(q);
+}
