@@ -47,7 +47,7 @@ void store_tokens_codes(uint64_t at, int dim, int slot, bool keys)
     const float s = div_(f_(head_top), 32767.0);
     if (thread == 0) Floats(at + uint64_t(2 * dim * PAGE)).at[slot] = s;
     for (int d = thread; d < dim; d += THREADS) {
-        const int code = s > 0.0 ? whole_code(div_(head_at[d], s), -32767.0, 32767.0) : 0;
+        const int code = less_(0.0, s) ? whole_code(div_(head_at[d], s), -32767.0, 32767.0) : 0;
         Halves(at).at[keys ? d * PAGE + slot : slot * dim + d] = uint16_t(code & 0xffff);
     }
 }
@@ -57,7 +57,7 @@ void store_floats(uint64_t at, int format, int dim, int slot, bool keys)
     for (int d = int(gl_LocalInvocationID.x); d < dim; d += THREADS) {
         const int place = keys ? d * PAGE + slot : slot * dim + d;
         const float x = head_at[d];
-        if (format == F32) Floats(at).at[place] = x;
+        if (format == F32) Words(at).at[place] = u_(x);
         else Halves(at).at[place] = uint16_t((format == F16 ? float_to_half(half_held(x)) : float_to_bf16(x)) & 0xffffu);
     }
 }

@@ -303,8 +303,20 @@ uint float_to_bf16(float x)
     return u + 0x7fffu + (u >> 16 & 1u) >> 16;
 }
 
+// A number's place among others, as an integer; both zeros have one. What compares floats may take denormals for zeros.
+int order_of(float x)
+{
+    const int u = int(u_(x));
+    return u < 0 ? -(u & 0x7fffffff) : u;
+}
+
+bool less_(float a, float b)
+{
+    return !is_nan(a) && !is_nan(b) && order_of(a) < order_of(b);
+}
+
 // x within [least, most]; NaN: least
 float held(float x, float least, float most)
 {
-    return x > least ? x < most ? x : most : least;
+    return less_(least, x) ? less_(x, most) ? x : most : least;
 }

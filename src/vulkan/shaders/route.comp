@@ -45,7 +45,7 @@ void main()
     float top = f_(0xff800000u); // of numbers; where there are none, the first
     bool any = false;
     for (int i = 0; i < n; i++)
-        if (x.at[i] > top) top = x.at[i], any = true;
+        if (less_(top, x.at[i])) top = x.at[i], any = true;
     if (!any) top = x.at[0];
     for (int i = thread; i < n; i += 256) prob[i] = exp_(sub_(x.at[i], top));
     barrier();
@@ -56,7 +56,7 @@ void main()
     for (int i = thread; i < n; i += 256) { // how many are larger, or as large and in front
         const float p = prob[i];
         int rank = 0;
-        for (int j = 0; j < n; j++) rank += (j < i ? !(prob[j] < p) : prob[j] > p) ? 1 : 0;
+        for (int j = 0; j < n; j++) rank += (j < i ? !less_(prob[j], p) : less_(p, prob[j])) ? 1 : 0;
         if (rank < a.top_k) id[rank] = i;
     }
     barrier();

@@ -10,7 +10,7 @@ float half_held(float x)
 uint half_up(float x)
 {
     const uint h = float_to_half(held(x, 0.0, 65504.0));
-    return half_to_float(h) < x && h < 0x7bffu ? h + 1u : h;
+    return less_(half_to_float(h), x) && h < 0x7bffu ? h + 1u : h;
 }
 
 shared uint8_t head_code[MAX_HEAD + 8]; // zeros behind the head's dims
@@ -23,14 +23,12 @@ int whole_code(float x, float least, float most)
 void symmetric_group(int first, int n, out uint scale)
 {
     float top = 0.0;
-    for (int d = first; d < first + n; d++) {
-        const float m = magnitude(head_at[d]);
-        top = m > top ? m : top;
-    }
+    for (int d = first; d < first + n; d++)
+        if (less_(top, magnitude(head_at[d]))) top = magnitude(head_at[d]);
     scale = half_up(div_(top, 127.0));
     const float s = half_to_float(scale);
     for (int d = first; d < first + n; d++)
-        head_code[d] = uint8_t((s > 0.0 ? whole_code(div_(head_at[d], s), -127.0, 127.0) : 0) & 255);
+        head_code[d] = uint8_t((less_(0.0, s) ? whole_code(div_(head_at[d], s), -127.0, 127.0) : 0) & 255);
 }
 
 void affine_group(int first, int n, int bits, out uint scale, out uint bias)
@@ -40,12 +38,12 @@ void affine_group(int first, int n, int bits, out uint scale, out uint bias)
         float low = head_at[first + l], high = low;
         for (int d = first + 4 + l; d < first + n; d += 4) {
             const float x = head_at[d];
-            low = x < low ? x : low, high = x > high ? x : high;
+            low = less_(x, low) ? x : low, high = less_(high, x) ? x : high;
         }
-        least = l == 0 || low < least ? low : least;
-        most = l == 0 || high > most ? high : most;
+        least = l == 0 || less_(low, least) ? low : least;
+        most = l == 0 || less_(most, high) ? high : most;
     }
-    const bool below = magnitude(least) > magnitude(most);
+    const bool below = less_(magnitude(most), magnitude(least));
     const float codes = float((1 << bits) - 1), edge = below ? least : most;
     float s = div_(sub_(most, least), codes);
     s = s > 1e-7 ? s : 1e-7;
