@@ -74,7 +74,9 @@ static const struct {
 
 static bool fits(const char *pattern, const char *path)
 {
-    if (!strncmp(pattern, "/v1", 3) && strncmp(path, "/v1", 3) != 0) pattern += 3; /* as in routes.c */
+    const bool is = !strncmp(path, "/v1/", 4), has = !strncmp(pattern, "/v1/", 4);
+    if (has && !is) pattern += 3; /* as in routes.c */
+    if (is && !has && strncmp(pattern, "/v2/", 4) != 0) path += 3;
     size_t n = strcspn(pattern, "*");
     return !strncmp(path, pattern, n) && (pattern[n] ? path[n] != '\0' : path[n] == '\0');
 }

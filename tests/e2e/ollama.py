@@ -263,6 +263,12 @@ def members(s):
             text = json.dumps(r["error"])
             assert status == 400 and "no such member" in text and (name.strip() or '\\"\\"') [:9].split('"')[0] in text, (path, name, r)
             assert s.call("POST", path, {"model": "m", **body, name: None})[0] == 200
+    tokenized = (("/v1/tokenize", {"prompt": "a", "add_special_tokens": True, "with_pieces": True}), ("/v1/tokenize", {"content": "a", "add_special": True, "parse_special": True}),
+                 ("/v1/tokenize", {"messages": [{"role": "user", "content": "a"}], "add_generation_prompt": True, "return_token_strs": True}), ("/v1/detokenize", {"tokens": [2]}))
+    for path, body in tokenized:
+        assert s.call("POST", path, {"model": "m", **body, "x-trace": 1, "continue_from": None})[0] == 200, (path, body)
+        status, _, r = s.call("POST", path, {**body, "continue_from": "x"})
+        assert status == 400 and "no such member" in r["error"]["message"], (path, r)
     for path, name in (("/v1/completions", "messages"), ("/v1/chat/completions", "input"), ("/v1/messages", "previous_response_id"), ("/v1/chat/completions", "previous_response_id"),
                        ("/v1/chat/completions", "thread"), ("/v1/responses", "thread"), ("/api/chat", "thread"), ("/api/chat", "context")):
         status, _, r = s.call("POST", path, {"model": "m", **BODIES[path], name: "x"})

@@ -81,9 +81,10 @@ static void doors_for_routers(void **state)
 static void paths_of_other_servers(void **state)
 {
     (void)state;
-    static const char *const paths[] = {"/v1/embeddings", "/embeddings",  "/embedding",     "/completion", "/infill",
-                                        "/v1/rerank",     "/rerank",      "/v2/rerank",     "/score",      "/api/embed",
-                                        "/v1/batches/b1", "/v1/images/x", "/v1/embeddings/"};
+    static const char *const paths[] = {"/v1/embeddings",  "/embeddings", "/embedding",     "/completion",
+                                        "/infill",         "/v1/rerank",  "/rerank",        "/v2/rerank",
+                                        "/score",          "/api/embed",  "/v1/batches/b1", "/v1/images/x",
+                                        "/v1/embeddings/", "/v1/infill",  "/v1/completion", "/v1/embedding"};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) check("POST", paths[i], "", 404, "is not supported: ");
     check("POST", "/completion", "", 404, "/v1/completions");
     check("POST", "/completions_", "", 404, "there is nothing at");

@@ -63,7 +63,8 @@ typedef enum ek_member_apis {
     EK_MEMBERS_ANTHROPIC = 8,
     EK_MEMBERS_OLLAMA_CHAT = 16,
     EK_MEMBERS_OLLAMA_GENERATE = 32,
-    EK_MEMBERS_CONVERSATIONS = 64
+    EK_MEMBERS_CONVERSATIONS = 64,
+    EK_MEMBERS_TOKENIZE = 128 /* with those of chat completions */
 } ek_member_apis;
 
 /* EINVAL with the name of a member that this API does not have, unless it is null. */

@@ -77,6 +77,9 @@ static const struct {
      "user_profile_id workspace_id billing_policy betas anthropic_version anthropic_beta thread "
      "compaction effort chat_template_kwargs "},
     {EK_MEMBERS_CONVERSATIONS, " items metadata "},
+    /* tokenize and detokenize: vLLM's and llama.cpp's */
+    {EK_MEMBERS_TOKENIZE, " prompt content tokens add_special add_special_tokens parse_special with_pieces "
+                          "return_token_strs return_tokens skip_special_tokens "},
     /* Ollama's */
     {OLLAMA,
      " messages prompt name options keep_alive format think truncate shift _debug_render_only parallel_tool_calls "
