@@ -353,6 +353,10 @@ def agents_get_their_settings(home):
         assert has_server(name, settings(name, text), "http://127.0.0.1:8080", "gemma", 65536), (name, text)
     text = call(home, "agents", "copilot").stdout
     assert "export COPILOT_PROVIDER_BASE_URL='http://127.0.0.1:8080/v1'\n" in text and "export COPILOT_MODEL='gemma'\n" in text, text
+    for other, name in (("Claude", "claude"), ("claude-code", "claude"), ("claude code", "claude"), ("codex-cli", "codex"), ("qwen-code", "qwen"), ("KiloCode", "kilo"), ("hermes-agent", "hermes"), ("OpenCode", "opencode")):
+        assert call(home, "agents", other).stdout == call(home, "agents", name).stdout, other
+    for other in ("claudette", "cod", "codex-", "kilo-x"):
+        assert call(home, "agents", other).returncode == 2, other
     wrong = call(home, "agents", "cursor")
     assert wrong.returncode == 2 and "claude, codex" in wrong.stderr, wrong
     assert call(home, "agents", "copilot", "--write", "--yes").returncode == 2

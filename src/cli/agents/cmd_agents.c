@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -186,12 +187,26 @@ static int write_for(const ek_cli *cli, const client *c, const ek_buf *ours)
     return status;
 }
 
+/* Also by the name of its program or package: "Claude", "claude-code", "codex-cli", "KiloCode". */
+static bool is_called(const char *given, const char *name)
+{
+    static const char *const tails[] = {"code", "cli", "agent", "ai"};
+    const size_t n = strlen(name);
+    if (strncasecmp(given, name, n) != 0) return false;
+    given += n;
+    if (!*given) return true;
+    given += *given == '-' || *given == '_' || *given == ' ';
+    for (size_t i = 0; i < sizeof tails / sizeof *tails; i++)
+        if (!strcasecmp(given, tails[i])) return true;
+    return false;
+}
+
 int ek_cmd_agents(const ek_cli *cli)
 {
     const client *c = NULL;
     ek_buf text = {0}, names = {0};
     for (int i = 0; i < N_CLIENTS; i++) {
-        if (!strcmp(cli->arg, clients[i].name)) c = &clients[i];
+        if (is_called(cli->arg, clients[i].name)) c = &clients[i];
         ek_buf_fmt(&names, "%s%s", i ? ", " : "", clients[i].name);
     }
     int status = 0;
