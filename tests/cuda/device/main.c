@@ -212,6 +212,7 @@ int main(int argc, char **argv)
         section(&d, "planes", test_planes);
         section(&d, "tower", test_tower);
     }
+    if (shaders) what = "bits"; /* speeds are of CUDA's own kernels */
     if (!strcmp(what, "speed") || !strcmp(what, "decode") || !strcmp(what, "read") || !strcmp(what, "choice") ||
         !strcmp(what, "planes") || !strcmp(what, "int-speed") || !strcmp(what, "floats") || products)
         section(&d, "stream", speed_stream);
