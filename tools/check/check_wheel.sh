@@ -8,6 +8,7 @@ cd "$(dirname "$0")/../.."
 . /etc/os-release
 [ "$(uname -m)" = x86_64 ] && [ "$VERSION_CODENAME" = bookworm ] || { echo "wheels are made on Debian 12 for x86_64: not run"; exit 77; }
 python3 -c 'import ensurepip' 2>/dev/null || { echo "python3-venv is not installed: not run"; exit 77; }
+command -v ip >/dev/null || { echo "iproute2 is not installed: not run"; exit 77; }
 unshare -n ip link set lo up 2>/dev/null || { echo "no network can be taken away here: not run"; exit 77; }
 . tools/dist/roots.sh
 cuda=; [ -x /usr/local/cuda/bin/nvcc ] || command -v nvcc >/dev/null || cuda=CUDA=0

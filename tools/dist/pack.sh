@@ -11,13 +11,11 @@ if [ "$arch" = aarch64 ]; then # its pages are printed under emulation
   chmod +x "$printer"
 fi
 fail() { echo "dist: $*" >&2; exit 1; }
+. "$(dirname "$0")/needs.sh"
 
 # Libraries that a C library of 2.30 has, and no newer symbol of theirs.
 for program in evenkeel evenkeel-decode; do
-  needed=$($objdump -p "$dist/$program" | awk '$1 == "NEEDED" && $2 !~ /^(libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|libc\.so\.6|ld-linux-x86-64\.so\.2|ld-linux-aarch64\.so\.1)$/ {print $2}')
-  [ -z "$needed" ] || fail "$program needs ${needed//$'\n'/, } from the machine"
-  newest=$($objdump -T "$dist/$program" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
-  [ "$(printf '%s\n' "$newest" GLIBC_2.30 | sort -V | tail -n 1)" = GLIBC_2.30 ] || fail "$program has symbols of $newest, newer than 2.30"
+  check_needs "$dist/$program" 2.30 $objdump
   echo "  $program: $(stat -c %s "$dist/$program") bytes, newest symbol $newest"
 done
 

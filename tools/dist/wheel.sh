@@ -4,14 +4,10 @@
 set -euo pipefail
 dist=$1 version=$2 tree=$dist/wheel
 fail() { echo "wheel: $*" >&2; exit 1; }
+. "$(dirname "$0")/needs.sh"
 
 # What manylinux_2_31 has: its C library, and nothing newer.
-for file in libevenkeel.so evenkeel-decode; do
-  needed=$(objdump -p "$dist/$file" | awk '$1 == "NEEDED" && $2 !~ /^(libm\.so\.6|libdl\.so\.2|libpthread\.so\.0|libc\.so\.6|ld-linux-x86-64\.so\.2)$/ {print $2}')
-  [ -z "$needed" ] || fail "$file needs ${needed//$'\n'/, } from the machine"
-  newest=$(objdump -T "$dist/$file" | grep -oE 'GLIBC_[0-9.]+' | sort -uV | tail -n 1)
-  [ "$(printf '%s\n' "$newest" GLIBC_2.31 | sort -V | tail -n 1)" = GLIBC_2.31 ] || fail "$file has symbols of $newest, newer than 2.31"
-done
+for file in libevenkeel.so evenkeel-decode; do check_needs "$dist/$file" 2.31; done
 # Names of libraries inside would meet those of the process.
 exported=$(objdump -T "$dist/libevenkeel.so" | awk '$2 == "g" && $4 == ".text" && $NF !~ /^(ek|evenkeel)_/ {print $NF}' | head -n 3)
 [ -z "$exported" ] || fail "libevenkeel.so exports ${exported//$'\n'/, }"
