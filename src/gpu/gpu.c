@@ -64,6 +64,7 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_s
     EK_TRY(check(m));
     EK_TRY(check_plain(g->c, m));
     EK_TRY(ek_cuda_enter(g->c));
+    if (g->prove) EK_TRY(g->prove(g, m));
     const bool whole = share->end - share->first == m->config.n_layers && !shard.ranks && !share->host_experts;
     if (whole && ek_model_keeps_packed(m)) EK_TRY(ek_model_pack_all(m)); /* in that folder as a whole alone */
     EK_TRY(ek_gpu_upload(g, share->rows));
@@ -79,6 +80,7 @@ ek_err ek_gpu_open_device(ek_gpu **out, const ek_gpu_driver *driver, int ordinal
         return err;
     }
     *out = g;
+    g->prove = driver->prove;
     ek_log(EK_LOG_DEBUG, "device %s:%d: %s", ek_cuda_maker(g->c), ordinal, ek_cuda_text(g->c));
     if (driver->tune) driver->tune(g->c);
     return EK_OK;

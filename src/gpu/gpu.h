@@ -18,7 +18,9 @@ typedef struct ek_gpu_driver {
     ek_cuda_api api;
     const ek_cuda_module *modules;
     int built_with;
-    int features;             /* of another compute capability, to which devices keep; 0: their own (ek_cuda_open_as) */
+    int features; /* of another compute capability, to which devices keep; 0: their own (ek_cuda_open_as) */
+    /* what is asked of a device that is not CUDA's before it gets a model's weights; NULL: nothing */
+    ek_err (*prove)(ek_gpu *g, const ek_model *m);
     void (*tune)(ek_cuda *c); /* what is done with a device that was opened, in front of its weights; NULL: nothing */
 } ek_gpu_driver;
 

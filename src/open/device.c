@@ -8,6 +8,7 @@
 #include "cuda/memory.h"
 #include "gpu/fit/fit.h"
 #include "gpu/several/state.h"
+#include "open/proven.h"
 #include "open/tuning.h"
 
 /* --- the words */
@@ -151,6 +152,7 @@ ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d)
 {
     EK_TRY(d->vulkan ? ek_gpu_driver_load_vulkan(out) : ek_gpu_driver_load(out));
     out->features = d->features;
+    out->prove = d->vulkan ? ek_proven_take : NULL;
     return EK_OK;
 }
 

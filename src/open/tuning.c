@@ -84,7 +84,7 @@ ek_err ek_tuning_read(double factor[EK_CUDA_FAMILIES], const char *path, const c
     return err;
 }
 
-static ek_err make_folder(const char *folder)
+ek_err ek_tuning_make_folder(const char *folder)
 {
     ek_buf parent = {0};
     ek_buf_str(&parent, folder);
@@ -99,7 +99,7 @@ static ek_err make_folder(const char *folder)
 
 ek_err ek_tuning_write(const double factor[EK_CUDA_FAMILIES], const char *folder, const char *path, const char *key)
 {
-    EK_TRY(make_folder(folder));
+    EK_TRY(ek_tuning_make_folder(folder));
     ek_buf text = {0};
     text_of(&text, factor, key), add_sum(&text);
     const ek_err err = ek_file_replace(path, text.data, text.len, 0600);

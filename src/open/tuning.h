@@ -15,6 +15,7 @@ void ek_tuning_again(ek_cuda *c); /* measures whatever is there, on any card */
 
 /* XDG_CACHE_HOME/evenkeel or ~/.cache/evenkeel, of the environment (getenv); empty: neither is set. */
 void ek_tuning_folder(ek_buf *out, char *(*env)(const char *name));
+ek_err ek_tuning_make_folder(const char *folder); /* and its parent; EIO */
 /* What names the card, its driver, the program and the times that factors belong to; and the file's name for it. */
 void ek_tuning_key(ek_buf *out, const ek_cuda *c);
 void ek_tuning_path(ek_buf *out, const char *folder, const char *key);

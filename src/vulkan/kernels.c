@@ -3,10 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash/hash.h"
 #include "cuda/model_args.h"
 #include "vulkan/evidence.h"
 #include "vulkan/state.h"
 #include "vulkan/strict.h"
+#include "vulkan/vulkan.h"
 
 static const struct {
     const char *name, *shader;
@@ -74,4 +76,12 @@ VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name)
         return VK_SUCCESS;
     }
     return VK_SUCCESS;
+}
+
+uint32_t ek_vulkan_hash(void)
+{
+    uint32_t sum = 0;
+    for (const ek_vulkan_shader *s = ek_vulkan_shaders; s->name; s++)
+        sum = ek_crc32(ek_crc32(sum, s->code, s->bytes), s->soft, s->soft_bytes);
+    return sum;
 }

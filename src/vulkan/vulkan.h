@@ -19,4 +19,7 @@ ek_err ek_vulkan_load(ek_cuda_api *api);
 extern const ek_cuda_module ek_vulkan_modules[];
 enum { EK_VULKAN_VERSION = 13000 };
 
+/* Of all shaders of this program; 0: it has none. */
+uint32_t ek_vulkan_hash(void);
+
 #endif

@@ -85,7 +85,8 @@ struct ek_gpu {
     double reserved;                      /* bytes that executors leave to towers */
     ek_gpu *drafter;                      /* NULL: none */
     ek_gpu *target;                       /* of a drafter, on the same device */
-    ek_rope_position position;            /* of a drafter */
+    ek_err (*prove)(ek_gpu *g, const ek_model *m); /* ek_gpu_driver.prove */
+    ek_rope_position position;                     /* of a drafter */
     float draft_cost;
 };
 

@@ -1,0 +1,108 @@
+/* Evidence before an answer (gpu/evidence, open/proven.c) on the Vulkan device that is there, in CI lavapipe: a device
+ * whose kernels do what they should is taken, and the file is read the next time; one of whose kernels a single launch
+ * does nothing is refused by that kernel's name, and nothing is kept. */
+/* tier: all */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/machine/cpu.h"
+#include "gpu/evidence/evidence.h"
+#include "open/proven.h"
+#include "vulkan/vulkan.h"
+
+static ek_cuda_api real;
+static int launches, skipped = -1;
+
+static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
+{
+    return launches++ == skipped ? EK_CU_OK : real.cuLaunchKernelEx(config, f, args, extra);
+}
+
+static ek_model *model_of(int bits)
+{
+    ek_config c;
+    ek_model *m;
+    const ek_model_opts o = {.k_format = EK_KV_I12, .v_format = EK_KV_I12, .cpu = ek_cpu_detect()};
+    assert_int_equal(ek_config_tiny(&c, "Q1"), EK_OK);
+    assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
+    return m;
+}
+
+static ek_gpu *device_of(void)
+{
+    ek_gpu_driver d;
+    ek_gpu *g;
+    if (ek_gpu_driver_load_vulkan(&d)) return NULL;
+    real = d.api;
+    d.api.cuLaunchKernelEx = launch;
+    return ek_gpu_open_device(&g, &d, 0) ? NULL : g;
+}
+
+static void a_kernel_that_differs_is_named(void **state)
+{
+    (void)state;
+    ek_gpu *g = device_of();
+    int n = 0;
+    if (!g) skip();
+    ek_model *m = model_of(4);
+    skipped = -1, launches = 0;
+    assert_int_equal(ek_gpu_prove(g, m, &n), EK_OK);
+    assert_true(n > 20);
+    const int all = launches;
+    static const struct {
+        int from_end, at;
+        const char *name;
+    } cases[] = {{0, 0, "ek_stage"}, {0, 1, "ek_gate"}, {1, 1, "ek_attn_int"}, {1, 3, "ek_kv_store"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char said[96];
+        skipped = cases[i].from_end ? all - cases[i].at : cases[i].at, launches = 0;
+        assert_int_equal(ek_gpu_prove(g, m, &n), EK_EUNSUPPORTED);
+        snprintf(said, sizeof said, "results of %s differ from the definition", cases[i].name);
+        if (!strstr(ek_err_text(), said)) fail_msg("%s", ek_err_text());
+        assert_non_null(strstr(ek_err_text(), "vulkan:0 ("));
+    }
+    ek_model_close(m);
+    ek_gpu_close(g);
+}
+
+static void it_is_made_once(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/ek-proven-XXXXXX", command[96];
+    ek_gpu *g = device_of();
+    if (!g) skip();
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+    ek_model *m = model_of(8);
+    skipped = 0, launches = 0; /* refused: nothing is kept */
+    assert_int_equal(ek_proven_take(g, m), EK_EUNSUPPORTED);
+    skipped = -1, launches = 0;
+    assert_int_equal(ek_proven_take(g, m), EK_OK);
+    assert_true(launches > 0);
+    launches = 0;
+    assert_int_equal(ek_proven_take(g, m), EK_OK);
+    assert_int_equal(launches, 0);
+    snprintf(command, sizeof command, "for f in %s/evenkeel/proven-*; do echo >>$f; done", folder);
+    assert_int_equal(system(command), 0); /* damaged: made again */
+    assert_int_equal(ek_proven_take(g, m), EK_OK);
+    assert_true(launches > 0);
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+    ek_model_close(m);
+    ek_gpu_close(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_kernel_that_differs_is_named),
+                                       cmocka_unit_test(it_is_made_once)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
