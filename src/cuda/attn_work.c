@@ -208,7 +208,7 @@ void ek_cuda_kv_formats(ek_cuda_kv *kv, ek_kv_format k, ek_kv_format v, int head
     kv->k_shift = shift_of(k), kv->v_shift = shift_of(v);
 }
 
-ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cuda_chip *chip)
+ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, int head_dim, const ek_cuda_chip *chip)
 {
     static const char *const name[] = {
         [KIND_F32] = "ek_attn_prompt_f32",      [KIND_F16] = "ek_attn_prompt_f16", [KIND_BF16] = "ek_attn_prompt_bf16",
@@ -225,7 +225,10 @@ ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cu
     if (chip->plain) {
         p.name = NULL;
     } else if (ek_kv_rotated(k_format)) {
-        p.name = "ek_attn_int_prompt", p.threads = EK_CUDA_INT_PROMPT_THREADS, p.shared = EK_CUDA_INT_PROMPT_SHARED;
+        p.name = head_dim == 512   ? "ek_attn_int_prompt_512"
+                 : head_dim == 256 ? "ek_attn_int_prompt_256"
+                                   : "ek_attn_int_prompt";
+        p.threads = EK_CUDA_INT_PROMPT_THREADS, p.shared = EK_CUDA_INT_PROMPT_SHARED;
         if (p.shared > chip->block_shared) p.name = NULL;
     } else if (p.shared > chip->block_shared) {
         p = (ek_cuda_attn_segment){small[kind_of(k_format)], 128, EK_CUDA_PROMPT_SMALL_SHARED, 1,
@@ -238,6 +241,39 @@ ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cu
 size_t ek_cuda_attn_stack_floats(int levels, int head_dim)
 {
     return (size_t)levels * EK_CUDA_PROMPT_TILE * (size_t)((head_dim + 63) / 64 * 64 + 2);
+}
+
+static int parts_of(const ek_cuda_attn_tile *t, int part)
+{
+    return ((t->n_seg - 1) >> part) + 1;
+}
+
+int ek_cuda_attn_parts(const ek_cuda_attn_tile *tiles, int n_tiles, int part)
+{
+    int n = 0;
+    for (int i = 0; i < n_tiles; i++) n += parts_of(&tiles[i], part);
+    return n;
+}
+
+size_t ek_cuda_attn_node_floats(int head_dim)
+{
+    return (size_t)EK_CUDA_PROMPT_TILE * (size_t)(head_dim + 2);
+}
+
+void ek_cuda_attn_cut(ek_cuda_attn_tile *parts, ek_cuda_attn_tile *tiles, int n_tiles, int part)
+{
+    int n = 0, leaves = 0, max = 0;
+    for (int i = 0; i < n_tiles; i++) {
+        tiles[i].leaf0 = leaves, leaves += parts_of(&tiles[i], part);
+        max = parts_of(&tiles[i], part) > max ? parts_of(&tiles[i], part) : max;
+    }
+    for (int p = 0; p < max; p++)
+        for (int i = n_tiles - 1; i >= 0; i--) {
+            if (p >= parts_of(&tiles[i], part)) continue;
+            const int rest = tiles[i].n_seg - (p << part);
+            parts[n] = tiles[i], parts[n].leaf0 += p, parts[n].seg0 += p << part;
+            parts[n++].n_seg = rest < 1 << part ? rest : 1 << part;
+        }
 }
 
 ek_cuda_attn_joiner ek_cuda_attn_join_plan(ek_kv_format v_format, int head_dim)

@@ -60,9 +60,16 @@ int ek_cuda_attn_levels(int max_segments);
 
 /* The kernel of prompts for keys in this format, its threads, shared memory and tile; slots: blocks of a
  * multiprocessor. name NULL: the chip has none, and runs of any length are cut into tiles of few queries. */
-ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, const ek_cuda_chip *chip);
+ek_cuda_attn_segment ek_cuda_attn_prompt_plan(ek_kv_format k_format, int head_dim, const ek_cuda_chip *chip);
 /* Floats of a block's stack. */
 size_t ek_cuda_attn_stack_floats(int levels, int head_dim);
+
+/* Parts of 2^part segments of tiles of prompts, in integers: a block of threads takes a part, and ek_attn_int_join
+ * joins the nodes of a tile, which begin with its leaf0. How many there are; where they take EK_CUDA_PROMPT_TILE
+ * queries of head_dim and 2 floats each; writes them, those of the same keys together, and every tile's leaf0. */
+int ek_cuda_attn_parts(const ek_cuda_attn_tile *tiles, int n_tiles, int part);
+size_t ek_cuda_attn_node_floats(int head_dim);
+void ek_cuda_attn_cut(ek_cuda_attn_tile *parts, ek_cuda_attn_tile *tiles, int n_tiles, int part);
 
 /* The kernel that joins leaves: grid (tiles, tile, z). */
 typedef struct ek_cuda_attn_joiner {

@@ -152,6 +152,57 @@ static void sizes_follow_the_formats(void **state)
     assert_int_equal(ek_cuda_attn_levels(32), 6);
 }
 
+static void parts_of_tiles_have_every_segment_once(void **state)
+{
+    (void)state;
+    ek_cuda_attn_tile tiles[3] = {{.row = 0, .seg0 = 3, .n_seg = 1},
+                                  {.row = 1, .seg0 = 0, .n_seg = 8},
+                                  {.row = 2, .seg0 = 5, .n_seg = 13}},
+                      parts[22];
+    bool seen[3][20] = {{false}};
+    assert_int_equal(ek_cuda_attn_parts(tiles, 3, 0), 22);
+    assert_int_equal(ek_cuda_attn_parts(tiles, 3, 2), 7);
+    assert_int_equal(ek_cuda_attn_parts(tiles, 3, 4), 3);
+    ek_cuda_attn_cut(parts, tiles, 3, 2);
+    assert_int_equal(tiles[1].leaf0, 1);
+    assert_int_equal(tiles[2].leaf0, 3);
+    for (int i = 0; i < 7; i++) {
+        const ek_cuda_attn_tile *t = &tiles[parts[i].row];
+        assert_int_equal(parts[i].seg0, t->seg0 + (parts[i].leaf0 - t->leaf0) * 4); /* nodes of T, in its order */
+        if (i) assert_true(parts[i].leaf0 - t->leaf0 >= parts[i - 1].leaf0 - tiles[parts[i - 1].row].leaf0);
+        for (int s = parts[i].seg0; s < parts[i].seg0 + parts[i].n_seg; s++) {
+            assert_true(s < t->seg0 + t->n_seg && !seen[parts[i].row][s]);
+            seen[parts[i].row][s] = true;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        for (int s = tiles[i].seg0; s < tiles[i].seg0 + tiles[i].n_seg; s++) assert_true(seen[i][s]);
+}
+
+static int part_of(int n_tiles, int n_seg, int at_most, size_t floats, ek_kv_format k)
+{
+    ek_cuda_attn_tile tiles[160];
+    for (int i = 0; i < n_tiles; i++) tiles[i] = (ek_cuda_attn_tile){.n_seg = n_seg};
+    return ek_cuda_attn_part(tiles, n_tiles, at_most, floats, k, 512, &h100);
+}
+
+static void few_tiles_behind_many_keys_are_cut(void **state)
+{
+    (void)state;
+    const size_t room = SIZE_MAX;
+    assert_int_equal(part_of(8, 98, 1056, room, EK_KV_I12), 3); /* 104 blocks, not 8 */
+    assert_int_equal(part_of(32, 98, 1056, room, EK_KV_I12), 5);
+    assert_int_equal(part_of(128, 98, 1056, room, EK_KV_I12), -1);
+    assert_int_equal(part_of(8, 1, 1056, room, EK_KV_I12), -1);
+    assert_int_equal(part_of(8, 98, 1056, room, EK_KV_F16), -1);
+    assert_int_equal(part_of(8, 98, 60, room, EK_KV_I12), 4); /* no more parts than there is room for, */
+    const size_t stacks = 132 * ek_cuda_attn_stack_floats(ek_cuda_attn_levels(8), 512),
+                 nodes = 104 * ek_cuda_attn_node_floats(512);
+    assert_int_equal(part_of(8, 98, 1056, stacks + nodes, EK_KV_I12), 3); /* of nodes as well */
+    assert_int_not_equal(part_of(8, 98, 1056, stacks + nodes - 1, EK_KV_I12), 3);
+    assert_int_equal(part_of(8, 98, 1056, 1000, EK_KV_I12), -1);
+}
+
 static const char *kernel_of(int tile, ek_kv_format k, ek_kv_format v, int n_items)
 {
     return ek_cuda_attn_segment_plan(tile, 256, k, v, true, n_items, &h100).name;
@@ -178,7 +229,7 @@ static void every_format_is_described_to_the_kernels(void **state)
         const ek_kv_codec *c = &ek_kv_codecs[f];
         ek_cuda_kv kv = {0};
         ek_cuda_kv_formats(&kv, (ek_kv_format)f, EK_KV_Q5_64, 100);
-        assert_non_null(ek_cuda_attn_prompt_plan((ek_kv_format)f, &h100).name);
+        assert_non_null(ek_cuda_attn_prompt_plan((ek_kv_format)f, 256, &h100).name);
         assert_int_equal(kv.k_bytes, ek_kv_k_bytes((ek_kv_format)f, 100));
         assert_int_equal(kv.v_bytes, ek_kv_v_bytes(EK_KV_Q5_64, 100));
         assert_int_equal(kv.k_bits, c->bits);
@@ -195,6 +246,8 @@ int main(void)
         cmocka_unit_test(late_tiles_of_a_prompt_come_first),
         cmocka_unit_test(a_start_has_all_of_its_item),
         cmocka_unit_test(sizes_follow_the_formats),
+        cmocka_unit_test(parts_of_tiles_have_every_segment_once),
+        cmocka_unit_test(few_tiles_behind_many_keys_are_cut),
         cmocka_unit_test(blocks_with_a_multiprocessor_each_have_a_kernel_of_their_own),
         cmocka_unit_test(every_format_is_described_to_the_kernels),
     };

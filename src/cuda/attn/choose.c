@@ -1,21 +1,42 @@
 #include "cuda/attn/choose.h"
 
+#include "ops/kv/kv.h"
 #include "ops/kv/kv_codec.h"
 
 bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip)
 {
-    return ek_cuda_attn_prompt_plan(k, chip).name;
+    return ek_cuda_attn_prompt_plan(k, EK_MAX_HEAD_DIM, chip).name;
+}
+
+/* In segments of a block: a tile's or a part's queries and results are about two, the join, another launch, one
+ * (docs/log/2026-11-29-parts.md). */
+int ek_cuda_attn_part(const ek_cuda_attn_tile *tiles, int n_tiles, int at_most, size_t floats, ek_kv_format k,
+                      int head_dim, const ek_cuda_chip *chip)
+{
+    const int blocks = chip->multiprocessors;
+    int best = -1, max = 0;
+    if (!ek_kv_rotated(k)) return -1;
+    for (int i = 0; i < n_tiles; i++) max = tiles[i].n_seg > max ? tiles[i].n_seg : max;
+    int least = (n_tiles + blocks - 1) / blocks * (max + 2);
+    for (int part = 0; 1 << part < max; part++) {
+        const int n = ek_cuda_attn_parts(tiles, n_tiles, part),
+                  time = (n + blocks - 1) / blocks * ((1 << part) + 2) + 1;
+        const size_t stacks = (size_t)blocks * ek_cuda_attn_stack_floats(ek_cuda_attn_levels(1 << part), head_dim);
+        if (n > at_most || stacks + (size_t)n * ek_cuda_attn_node_floats(head_dim) > floats || time >= least) continue;
+        least = time, best = part;
+    }
+    return best;
 }
 
 /* A tile of prompts is one block, for all segments, so few tiles leave multiprocessors idle. Tiles of few queries have
  * a block per segment, which use all; a query and key takes them longer: ek_attn_deep_DIM by a third, other floats
- * three times, integers twice, or five times where keys and values do not stay in the second-level cache
- * (docs/log/2026-11-29-pieces.md). */
+ * three times (docs/log/2026-11-29-pieces.md). Tiles of prompts in integers are cut into parts, so they pay wherever a
+ * row sees more than a few segments. */
 int ek_cuda_attn_idle_prompts(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int max_segments,
                               const ek_cuda_chip *chip)
 {
     const int all = chip->multiprocessors;
-    if (ek_kv_rotated(k)) return max_segments > EK_CUDA_ATTN_JOINED ? all / 5 : all * 4 / 9;
+    if (ek_kv_rotated(k)) return max_segments > EK_CUDA_ATTN_JOINED ? all / 40 : all / 5;
     return ek_cuda_attn_deep_fits(ratio, head_dim, k, v, chip) ? all * 3 / 4 : all / 3;
 }
 

@@ -9,6 +9,10 @@ enum { EK_CUDA_PROMPT_QUERIES = 128 }; /* of a run, from which on ek_attn_prompt
 
 /* Whether the chip has a kernel of prompts, ek_attn_prompt. */
 bool ek_cuda_attn_has_prompts(ek_kv_format k, const ek_cuda_chip *chip);
+/* Parts of 2^n segments into which n_tiles tiles of prompts are cut, up to `at_most` of them, where there are `floats`
+ * for the stacks of all blocks and the nodes: n, or -1, not at all. */
+int ek_cuda_attn_part(const ek_cuda_attn_tile *tiles, int n_tiles, int at_most, size_t floats, ek_kv_format k,
+                      int head_dim, const ek_cuda_chip *chip);
 /* Tiles of prompts in a launch up to which tiles of few queries are faster, where a row sees up to max_segments. */
 int ek_cuda_attn_idle_prompts(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, int max_segments,
                               const ek_cuda_chip *chip);

@@ -104,7 +104,7 @@ static size_t prompt_stack(const ek_gpu_run *x)
 {
     int segments = x->z.max_ctx / EK_SEGMENT + 2;
     return (size_t)ek_cuda_multiprocessors(x->g->c) *
-           (size_t)ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).slots *
+           (size_t)ek_cuda_attn_prompt_plan(x->g->m->k_format, EK_MAX_HEAD_DIM, ek_cuda_chip_of(x->g->c)).slots *
            ek_cuda_attn_stack_floats(ek_cuda_attn_levels(segments), EK_MAX_HEAD_DIM) * sizeof(float);
 }
 

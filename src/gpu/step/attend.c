@@ -38,16 +38,31 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
 
 static void attend_prompt(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list)
 {
-    const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c));
+    const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(x->g->m->k_format, a.kv.head_dim, ek_cuda_chip_of(x->g->c));
     const int blocks = ek_cuda_multiprocessors(x->g->c) * p.slots;
     a.tiles = list->prompt, a.n_tiles = list->n_prompt, a.tile = p.tile, a.levels = list->levels;
-    a.leaf_o = x->buf.segments, a.ended = x->buf.ended;
+    a.leaf_o = x->buf.segments, a.ended = x->buf.ended, a.items = 0;
+    if (list->n_cut) {
+        const size_t stacks = (size_t)blocks * ek_cuda_attn_stack_floats(list->levels, a.kv.head_dim),
+                     queries = (size_t)list->n_prompt * EK_CUDA_PROMPT_TILE;
+        a.items = x->buf.segments, a.leaf_o = a.items + sizeof(float) * stacks;
+        a.leaf_l = a.leaf_o + sizeof(float) * queries * (size_t)a.kv.head_dim;
+        a.leaf_m = a.leaf_l + sizeof(float) * queries;
+    }
     ek_gpu_launch(x->g, p.name,
                   (ek_cuda_grid){.x = (unsigned)(list->n_prompt < blocks ? list->n_prompt : blocks),
                                  .threads = p.threads,
                                  .shared = p.shared,
                                  .overlap = true},
                   &a);
+    if (!list->n_cut) return;
+    const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(x->g->m->v_format, a.kv.head_dim);
+    a.tiles = list->cut, a.n_tiles = list->n_cut, a.slots = list->part;
+    ek_gpu_launch(
+        x->g, j.name,
+        (ek_cuda_grid){
+            .x = (unsigned)list->n_cut, .y = EK_CUDA_PROMPT_TILE, .z = j.z, .threads = j.threads, .overlap = true},
+        &a);
 }
 
 void ek_gpu_attend(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *list)

@@ -72,6 +72,11 @@ static bool has_prompts(const ek_gpu_run *x)
     return ek_cuda_attn_has_prompts(x->g->m->k_format, ek_cuda_chip_of(x->g->c));
 }
 
+static int max_parts(const ek_gpu_run *x)
+{
+    return 8 * ek_cuda_multiprocessors(x->g->c);
+}
+
 /* Rows that can be in tiles of few queries at once. Full layers: a short run per request, and long ones whose tiles
  * would leave multiprocessors idle; sliding ones: where a window enters the next segment, a run is cut. */
 static size_t max_few(const ek_gpu_run *x, int kind, int heads, int ratio, int head_dim)
@@ -105,6 +110,7 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
         const size_t items = tiles * (seen / EK_SEGMENT + 2) * sizeof(ek_cuda_attn_item);
         const size_t starts = tiles * EK_CUDA_ATTN_JOINED * sizeof(ek_cuda_attn_start);
         bytes += 2 * (2 * rows * one * (sizeof(ek_cuda_attn_tile) + 64) + 2 * (items > starts ? items : starts));
+        bytes += 2 * (size_t)max_parts(x) * sizeof(ek_cuda_attn_tile);
         bytes += 2 * single * (sizeof(ek_cuda_attn_tile) + 2 * sizeof(ek_cuda_attn_start));
     }
     return bytes;
@@ -226,7 +232,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     const bool prompts = prompts_pay(x, rows, n, ratio, kv_heads, l->head_dim, &pieces);
     void *to = NULL;
     int n_few = 0, n_segments = 0, max = 0, max_queries = 0;
-    list->n_waves = list->n_prompt = 0;
+    list->n_waves = list->n_prompt = list->n_cut = 0;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(ek_cuda_attn_row) * (size_t)n, &to, &list->rows));
     for (int r = 0; r < n; r++) ((ek_cuda_attn_row *)to)[r] = (ek_cuda_attn_row){rows[r].lo, rows[r].end};
     for (int r = 0, end; r < n; r = end) {
@@ -269,8 +275,20 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);
         if (!of_prompt(x, rows, r, n, ratio)) continue;
-        EK_TRY(ek_cuda_attn_add(&w, rows, r, end, heads, kv_heads,
-                                ek_cuda_attn_prompt_plan(x->g->m->k_format, ek_cuda_chip_of(x->g->c)).tile));
+        EK_TRY(
+            ek_cuda_attn_add(&w, rows, r, end, heads, kv_heads,
+                             ek_cuda_attn_prompt_plan(x->g->m->k_format, l->head_dim, ek_cuda_chip_of(x->g->c)).tile));
+    }
+    list->part = ek_cuda_attn_part(w.tiles, w.n_tiles, max_parts(x), x->buf.segment_bytes / sizeof(float),
+                                   x->g->m->k_format, l->head_dim, ek_cuda_chip_of(x->g->c));
+    if (list->part >= 0) {
+        list->n_cut = w.n_tiles, list->n_prompt = ek_cuda_attn_parts(w.tiles, w.n_tiles, list->part);
+        list->levels = ek_cuda_attn_levels(1 << list->part);
+        EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)list->n_prompt, &to, &list->prompt));
+        ek_cuda_attn_cut(to, w.tiles, w.n_tiles, list->part);
+        EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->cut));
+        memcpy(to, w.tiles, sizeof *w.tiles * (size_t)w.n_tiles);
+        return EK_OK;
     }
     EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->prompt));
     for (int i = 0; i < w.n_tiles; i++) /* late rows first: they have the most visible keys */

@@ -42,8 +42,9 @@ typedef struct ek_gpu_list {
     bool joined;        /* so few segments that an item is a record with all that a block begins with */
     bool deep;          /* segments by ek_attn_deep_DIM */
     bool single;        /* every view has one row in the step: then it stores their keys, too */
-    CUdeviceptr prompt; /* tiles */
-    int n_prompt, levels;
+    CUdeviceptr prompt; /* tiles, or parts of 2^part segments of n_cut tiles at `cut` */
+    CUdeviceptr cut;
+    int n_prompt, levels, n_cut, part; /* n_cut 0: whole tiles */
 } ek_gpu_list;
 
 /* Rows that go through a layer together: all of a step, or those that want logits. */

@@ -68,9 +68,34 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
                                .levels = levels};
 }
 
+static CUdeviceptr again(dev *d, CUdeviceptr old, const void *from, size_t bytes)
+{
+    if (old) drop(d, old);
+    return up(d, from, bytes);
+}
+
+void call_cut(call *c, dev *d, int part, int blocks)
+{
+    const int dim = c->a.kv.head_dim, n = ek_cuda_attn_parts(c->w.tiles, c->w.n_tiles, part);
+    const size_t nodes = (size_t)n * EK_CUDA_PROMPT_TILE;
+    ek_cuda_attn_tile *parts = malloc((size_t)n * sizeof *parts);
+    int32_t *zero = calloc((size_t)n, sizeof *zero);
+    ek_cuda_attn_cut(parts, c->w.tiles, c->w.n_tiles, part);
+    c->n_parts = n, c->part = part, c->a.levels = ek_cuda_attn_levels(1 << part);
+    c->tiles = again(d, c->tiles, c->w.tiles, (size_t)c->w.n_tiles * sizeof *parts);
+    c->parts = again(d, c->parts, parts, (size_t)n * sizeof *parts);
+    c->items = again(d, c->items, NULL, (size_t)blocks * ek_cuda_attn_stack_floats(c->a.levels, dim) * 4);
+    c->nodes = again(d, c->nodes, NULL, nodes * (size_t)(dim + 2) * 4);
+    c->ended = again(d, c->ended, zero, (size_t)n * sizeof *zero);
+    c->a.tiles = c->parts, c->a.n_tiles = n, c->a.items = c->items, c->a.ended = c->ended, c->a.leaf_o = c->nodes;
+    c->a.leaf_l = c->nodes + nodes * (size_t)dim * 4, c->a.leaf_m = c->a.leaf_l + nodes * 4;
+    free(parts), free(zero);
+}
+
 void call_finish(call *c, dev *d)
 {
-    CUdeviceptr p[] = {c->tiles, c->items, c->starts, c->rows, c->o, c->leaf_o, c->leaf_l, c->leaf_m, c->ended};
+    CUdeviceptr p[] = {c->tiles,  c->items,  c->starts, c->rows,  c->o,    c->leaf_o,
+                       c->leaf_l, c->leaf_m, c->ended,  c->parts, c->nodes};
     for (size_t i = 0; i < sizeof p / sizeof *p; i++) drop(d, p[i]);
     free(c->w.tiles), free(c->w.items);
 }
@@ -79,7 +104,10 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, i
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
     if (of_prompt(tile)) {
-        const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(shape->k_format, ek_cuda_chip_of(d->c));
+        const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(shape->k_format, shape->head_dim,
+                                                                ek_cuda_chip_of(d->c));
+        const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);
+        k.join = find(d, j.name, 0), k.join_z = j.z, k.join_threads = j.threads;
         k.blocks *= (unsigned)p.slots, k.shared = p.shared, k.threads = p.threads;
         k.prompt = find(d, p.name, p.shared);
         return k;
@@ -107,9 +135,19 @@ kernels kernels_find_deep(dev *d, int head_dim)
 void call_run(dev *d, const kernels *k, const call *c)
 {
     if (of_prompt(c->tile)) {
-        unsigned blocks = (unsigned)c->w.n_tiles < k->blocks ? (unsigned)c->w.n_tiles : k->blocks;
+        unsigned blocks = (unsigned)c->a.n_tiles < k->blocks ? (unsigned)c->a.n_tiles : k->blocks;
         launch(d, &k->prompt, (ek_cuda_grid){.x = blocks, .threads = k->threads, .shared = k->shared, .overlap = true},
                &c->a);
+        if (!c->n_parts) return;
+        ek_cuda_attn_args a = c->a;
+        a.tiles = c->tiles, a.slots = c->part;
+        launch(d, &k->join,
+               (ek_cuda_grid){.x = (unsigned)c->w.n_tiles,
+                              .y = EK_CUDA_PROMPT_TILE,
+                              .z = k->join_z,
+                              .threads = k->join_threads,
+                              .overlap = true},
+               &a);
         return;
     }
     launch(d, &k->leaf,
@@ -168,7 +206,8 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     for (int t = 0; t < (all_tiles ? 5 : 2); t++) {
         const bool one = tiles[t] == 1; /* of ek_attn_half only */
         if (one && !half) continue;
-        const ek_cuda_attn_segment prompt = ek_cuda_attn_prompt_plan(shape->k_format, ek_cuda_chip_of(d->c));
+        const ek_cuda_attn_segment prompt = ek_cuda_attn_prompt_plan(shape->k_format, shape->head_dim,
+                                                                     ek_cuda_chip_of(d->c));
         if (of_prompt(tiles[t]) && !prompt.name) continue; /* the chip has none */
         const int tile = of_prompt(tiles[t]) ? prompt.tile : tiles[t];
         kernels k = kernels_find(d, shape, tile, one, 0);
@@ -204,6 +243,15 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  join > 1 ? ", joined, alone"
                  : join   ? ", joined"
                           : "");
+        }
+        for (int part = 0; part < 3 && of_prompt(tile) && ek_kv_rotated(shape->v_format); part++) {
+            call_cut(&c, d, part, (int)k.blocks);
+            must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
+            call_run(d, &k, &c);
+            same(d, want, down(d, c.o, c.out_bytes), c.out_bytes, false,
+                 "attention %s:%s, %d on %d heads of %d, %d keys, prompts in parts of %d segments, garbage %d",
+                 ek_kv_format_name(shape->k_format), ek_kv_format_name(shape->v_format), shape->n_heads,
+                 shape->n_kv_heads, shape->head_dim, n_keys, 1 << part, garbage);
         }
         call_finish(&c, d);
     }

@@ -9,8 +9,9 @@ typedef struct call { /* arguments of a launch, and what they hold */
     ek_cuda_attn_args a;
     ek_cuda_attn_work w;
     CUdeviceptr tiles, items, starts, rows, o, leaf_o, leaf_l, leaf_m, ended;
+    CUdeviceptr parts, nodes; /* of tiles of prompts that are cut into n_parts of 2^part segments */
     size_t out_bytes;
-    int tile;
+    int tile, n_parts, part;
 } call;
 
 typedef struct kernels {
@@ -21,6 +22,7 @@ typedef struct kernels {
 } kernels;
 
 void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, CUdeviceptr q, int tile, int blocks);
+void call_cut(call *c, dev *d, int part, int blocks); /* in parts of 2^part segments */
 void call_finish(call *c, dev *d);
 kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, int n_items);
 kernels kernels_find_deep(dev *d, int head_dim);

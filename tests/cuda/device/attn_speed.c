@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attn.h"
+#include "cuda/attn/choose.h"
 #include "ops/kv/kv_codec.h"
 
 double stream_gbs;
@@ -255,7 +256,8 @@ static void time_piece(dev *d, ek_kv_format f, int heads, int kv, int dim, int n
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * heads * dim) * 4);
     const bool ints = ek_cuda_attn_int_fits(dim, f, f);
     const int ratio = heads / kv, tile = ratio < 8 && !ints ? ratio : 8;
-    double us[3] = {0};
+    double us[4] = {0};
+    int part = -1;
     for (int i = 0; i < 3; i++) {
         if (i == 2 && (tile < 8 || !ek_cuda_attn_deep_fits(ratio, dim, f, f, ek_cuda_chip_of(d->c)))) continue;
         timed t = {d,
@@ -268,13 +270,23 @@ static void time_piece(dev *d, ek_kv_format f, int heads, int kv, int dim, int n
         call_prepare(t.c, &s, rows, n_rows, dq, i ? tile : EK_CUDA_PROMPT_TILE, (int)t.k.blocks);
         if (i == 1 && ints) t.c->a.ended = t.c->ended;
         us[i] = time_us(d, queue_attention, &t, 1);
+        if (i == 0 && ints) {
+            part = ek_cuda_attn_part(t.c->w.tiles, t.c->w.n_tiles, 8 * ek_cuda_multiprocessors(d->c), SIZE_MAX, f, dim,
+                                     ek_cuda_chip_of(d->c));
+            if (part >= 0) {
+                call_cut(t.c, d, part, (int)t.k.blocks);
+                us[3] = time_us(d, queue_attention, &t, 1);
+            }
+        }
         call_finish(t.c, d);
         free(t.c);
     }
     const int tiles = (n_rows * ratio + EK_CUDA_PROMPT_TILE - 1) / EK_CUDA_PROMPT_TILE * kv;
     printf(
-        "piece %-3s %2d on %2d heads of %d, %4d rows behind %d, %3d tiles of prompts: %.0f us, of few queries %.0f, deep %.0f\n",
-        ek_kv_format_name(f), heads, kv, dim, n_rows, depth, tiles, us[0], us[1], us[2]);
+        "piece %-3s %2d on %2d heads of %d, %4d rows behind %d, %3d tiles of prompts: %.0f us, in parts of %d segments "
+        "%.0f, of few queries %.0f, deep %.0f\n",
+        ek_kv_format_name(f), heads, kv, dim, n_rows, depth, tiles, us[0], part < 0 ? 0 : 1 << part, us[3], us[1],
+        us[2]);
     fflush(stdout);
     drop(d, dq), drop(d, s.mem), drop(d, s.table);
     free(rows), free(q), free(s.page);

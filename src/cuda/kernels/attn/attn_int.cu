@@ -72,15 +72,17 @@ FEW(128, ek_attn_int_128)
 FEW(256, ek_attn_int_256)
 FEW(512, ek_attn_int_512)
 
-// grid (tiles, tile), a thread per dim, rounded up to warps: T over the leaves of a query; R (o / l) / n.
+// grid (tiles, tile), a thread per dim, rounded up to warps: T over the leaves of a query, or over nodes of 2^a.slots
+// leaves each; R (o / l) / n.
 extern "C" __global__ void __launch_bounds__(512) ek_attn_int_join(const __grid_constant__ ek_cuda_attn_args a)
 {
     __shared__ float all[512];
     let_next_start();
     wait_for_previous();
-    const ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
+    ek_cuda_attn_tile t = ((const ek_cuda_attn_tile *)a.tiles)[blockIdx.x];
     const int n = blockIdx.y, dim = a.kv.head_dim, d = threadIdx.x, block = dim & -dim, lane = d % 32;
     if (n >= t.n_q) return;
+    t.seg0 += leaves_of(a, t, n) - 1 - ((leaves_of(a, t, n) - 1) >> a.slots); // as many leaves as there are nodes
     float value = d < dim ? finish(join_leaves(a, t, n, d)) : 0.0f;
 #pragma unroll 1
     for (int h = 1; h < block; h *= 2) {

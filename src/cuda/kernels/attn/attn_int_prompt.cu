@@ -1,7 +1,8 @@
 // Attention in integers of prompts (contract: ops/attn/attn_int.h): 64 queries of one KV head, row by row and head by
 // head, go through their segments together, by a block of two warpgroups: of keys each has two pages, of values every
 // other block of 64 dims. T is kept as a stack of nodes in scratch memory, of which a thread reads and writes its own
-// elements alone.
+// elements alone. Where tiles are few, they are cut into parts of 2^n segments, each a block's: then a.items has the
+// stacks, and nodes of the parts go to a.leaf_o, for ek_attn_int_join.
 //
 // Model, per segment, of 256 (512) dims, clocks of a multiprocessor, H100: products of int8 8,200 (16,400);
 // instructions of a quarter of it: unpacking 2,200 (4,500), weights 4,500, sums to floats and T 3,200 (6,400); 256
@@ -34,27 +35,39 @@ __device__ __forceinline__ int query_of(int lane)
     return (lane & 16 ? 32 : 0) + (lane & 8 ? 16 : 0) + (lane & 4 ? 8 : 0) + lane % 4 * 2;
 }
 
-// Queries of the tile, rotated and coded; a warp takes every fourth.
-__device__ __forceinline__ void code_queries(int_shared &sm, const ek_cuda_attn_args &a, int dim)
+// A row's head, of q or o, over a warp.
+template <int COUNT> __device__ __forceinline__ void load_head(float (&x)[COUNT], const float *at, int dim)
 {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) x[i] = i * 32 + lane < dim ? __ldcg(at + i * 32 + lane) : 0.0f;
+}
+
+// Queries of the tile, rotated and coded; a warp takes every eighth, and asks for the next before it turns one. DIM: of
+// the head, 0: any.
+template <int DIM> __device__ __forceinline__ void code_queries(int_shared &sm, const ek_cuda_attn_args &a)
+{
+    constexpr int COUNT = DIM ? DIM / 32 : HEAD;
     const ek_cuda_attn_tile &t = sm.tile;
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, padded = (dim + 127) / 128 * 128;
+    const int tid = thread_again(), lane = tid % 32, warp = tid / 32, dim = DIM ? DIM : a.kv.head_dim;
+    const int padded = (dim + 127) / 128 * 128;
+    float next[COUNT];
+    auto load = [&](int n) {
+        if (n < t.n_q)
+            load_head(next, (const float *)a.q + row_of(a, t, n) * a.ldq + (int64_t)head_of(a, t, n) * dim, dim);
+    };
+    load(warp);
 #pragma unroll 1
     for (int n = warp; n < TILE; n += WARPS) {
-        float x[HEAD], scale = 0;
-        int code[HEAD];
+        float x[COUNT], scale = 0;
+        int code[COUNT];
 #pragma unroll
-        for (int i = 0; i < HEAD; i++) x[i] = 0, code[i] = 0;
-        if (n < t.n_q) {
-            const float *q = (const float *)a.q + row_of(a, t, n) * a.ldq + (int64_t)head_of(a, t, n) * dim;
-#pragma unroll
-            for (int i = 0; i < HEAD; i++)
-                if (i * 32 + lane < dim) x[i] = __ldcg(q + i * 32 + lane);
-            scale = encode(x, dim, QUERY_CODE, code);
-        }
+        for (int i = 0; i < COUNT; i++) x[i] = next[i], code[i] = 0;
+        load(n + WARPS);
+        if (n < t.n_q) scale = encode(x, dim, QUERY_CODE, code);
         if (lane == 0) sm.q_scale[n] = scale * __fdiv_rn(1.0f, (float)(dim & -dim));
 #pragma unroll
-        for (int i = 0; i < HEAD; i++) {
+        for (int i = 0; i < COUNT; i++) {
             if (i * 32 >= padded) break;
             const int at = row_place(n, i % 4 * 32 + lane);
             sm.q[0][i / 4][at] = (uint8_t)(code[i] & 127), sm.q[1][i / 4][at] = (uint8_t)(code[i] >> 7);
@@ -62,28 +75,48 @@ __device__ __forceinline__ void code_queries(int_shared &sm, const ek_cuda_attn_
     }
 }
 
-// Codes of the weights; the thread of a query gets its m and l. MASKED: not every query sees every key of the segment.
-template <bool MASKED>
+// weight_of; a choice by a mask has no branch.
+__device__ __forceinline__ float weight_at(float s, u32 max_n)
+{
+    const u32 n = exponent_bits(s);
+    const int apart = (int)(n - max_n);
+    return bits((__float_as_uint(weight_of(s, n)) + ((u32)apart << 23)) & ~(u32)((apart + 125) >> 31));
+}
+
+// Scores of keys that a query does not see become UNSEEN, below all others: such a key is worth 0.
+constexpr float UNSEEN = -0x1p21f;
+__device__ __forceinline__ void hide(const int_shared &sm, float (&s)[OWN][32])
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, t = lane % 4;
+    const int key0 = warp / 4 * OWN * PAGE + warp % 4 * 16 + lane / 4 * 2; // of the segment
+#pragma unroll
+    for (int n = 0; n < 16; n++) {
+        const int q = n / 2 * 8 + t * 2 + n % 2, from = key0 - sm.from[q];
+        const u32 seen = (u32)sm.seen[q];
+#pragma unroll
+        for (int p = 0; p < OWN; p++)
+#pragma unroll
+            for (int r = 0; r < 2; r++)
+                if ((u32)(from + p * PAGE + r) >= seen) s[p][n / 2 * 4 + r * 2 + n % 2] = UNSEEN;
+    }
+}
+
+// Codes of the weights; the thread of a query gets its m and l.
 __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, float (&s)[OWN][32], int &own_m,
                                       float &own_l)
 {
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, t = lane % 4, page0 = warp / 4 * OWN;
     const int key0 = warp % 4 * 16 + lane / 4 * 2; // of the page
-    auto sees = [&](int q, int p, int r) {
-        return (u32)((page0 + p) * PAGE + key0 + r - sm.from[q]) < (u32)sm.seen[q];
-    };
     {
         u32 max_n[16];
 #pragma unroll
         for (int n = 0; n < 16; n++) {
-            const int q = n / 2 * 8 + t * 2 + n % 2;
             max_n[n] = 0;
 #pragma unroll
             for (int p = 0; p < OWN; p++)
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
-                    const u32 x = exponent_bits(s[p][n / 2 * 4 + r * 2 + n % 2]);
-                    if (!MASKED || sees(q, p, r)) max_n[n] = max(max_n[n], x);
+                    max_n[n] = max(max_n[n], exponent_bits(s[p][n / 2 * 4 + r * 2 + n % 2]));
                 }
         }
         over_keys(max_n, [](u32 x, u32 y) { return max(x, y); });
@@ -103,6 +136,9 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
         if (sm.page[page0 + p])
             scale[p] = *(const float2 *)(sm.page[page0 + p] + kv.k_bytes + rotated_codes(kv.v_bits, kv.head_dim) +
                                          key0 * 4);
+        const int first = (page0 + p) * PAGE + key0; // what lies behind the last key that is seen may be anything
+        if (first >= sm.seen_end) scale[p].x = 0;
+        if (first + 1 >= sm.seen_end) scale[p].y = 0;
     }
     __syncthreads();
     {
@@ -118,10 +154,9 @@ __device__ __forceinline__ void weigh(int_shared &sm, const ek_cuda_kv &kv, floa
 #pragma unroll
                 for (int r = 0; r < 2; r++) {
                     float &x = s[p][n / 2 * 4 + r * 2 + n % 2];
-                    const bool seen = !MASKED || sees(q, p, r);
-                    const float e = seen ? weight_of(x, max_n) : 0.0f;
+                    const float e = weight_at(x, max_n);
                     sum[n] += sum_bits(e) - WHOLE_BITS;
-                    x = seen ? e * (r ? scale[p].y : scale[p].x) : 0.0f;
+                    x = e * (r ? scale[p].y : scale[p].x);
                     largest[n] = fmaxf(largest[n], x);
                 }
         }
@@ -164,11 +199,11 @@ struct int_stack {
     int *m;
     int blocks; // of 64 dims
 
-    __device__ __forceinline__ int_stack(const ek_cuda_attn_args &a)
+    __device__ __forceinline__ int_stack(const ek_cuda_attn_args &a, int dim)
     {
-        blocks = (a.kv.head_dim + 63) / 64;
+        blocks = (dim + 63) / 64;
         const int64_t own = (int64_t)a.levels * TILE * (blocks * 64 + 2);
-        float *const at = (float *)a.leaf_o + own * blockIdx.x;
+        float *const at = (float *)(a.items ? a.items : a.leaf_o) + own * blockIdx.x;
         o = (float4 *)at, l = at + (int64_t)a.levels * TILE * blocks * 64, m = (int *)(l + a.levels * TILE);
     }
 
@@ -178,8 +213,16 @@ struct int_stack {
     }
 };
 
-// What the leaf of the thread's query meets; returns the level where the node then is.
-__device__ __forceinline__ void meet_query(int_shared &sm, const int_stack &stack, int count, bool ends, float l, int m)
+// Whether the segment has the last leaf of a query in the tile: its own last, or, of a part, the part's.
+__device__ __forceinline__ bool ends_in(const int_shared &sm, const ek_cuda_attn_args &a, int q, int seg)
+{
+    if (sm.end[q] <= seg * SEGMENT) return false;
+    return sm.end[q] <= (seg + 1) * SEGMENT || (a.items && seg == sm.tile.seg0 + sm.tile.n_seg - 1);
+}
+
+// What the leaf of the thread's query meets. ends: it is the last, so that all its nodes meet.
+__device__ __forceinline__ void meet_query(int_shared &sm, const ek_cuda_attn_args &a, const int_stack &stack,
+                                           int count, bool ends, float l, int m)
 {
     const int q = threadIdx.x;
     auto meet = [&](int level) {
@@ -195,15 +238,22 @@ __device__ __forceinline__ void meet_query(int_shared &sm, const int_stack &stac
     for (level++; count >> level; level++)
         if (count >> level & 1) meet(level);
     sm.l[q] = l;
+    if (!a.items) return;
+    const int64_t node = (int64_t)sm.tile.leaf0 * TILE + q;
+    ((float *)a.leaf_l)[node] = l, ((int *)a.leaf_m)[node] = m;
 }
 
-// Values of the segment, joined with the nodes of T: of the queries that end here the rows of o, still rotated.
-template <int BITS>
-__device__ __forceinline__ void add_values(int_shared &sm, const ek_cuda_attn_args &a, int_ring &ring,
+__device__ __forceinline__ float *out_of(const ek_cuda_attn_args &a)
+{
+    return (float *)(a.items ? a.leaf_o : a.o);
+}
+
+// Values of the segment, joined with the nodes of T: of the queries that end here their node.
+template <int BITS, int DIM>
+__device__ __forceinline__ void add_values(int_shared &sm, const ek_cuda_attn_args &a, int_ring<DIM> &ring,
                                            const int_stack &stack, int count, bool any_ends, int seg)
 {
-    const int lane = threadIdx.x % 32, t = lane % 4, dim = sm.dim;
-    const ek_cuda_attn_tile &tile = sm.tile;
+    const int lane = threadIdx.x % 32, t = lane % 4, dim = ring.dim;
 #pragma unroll 1
     for (int block = threadIdx.x / 128; block * 64 < dim; block += GROUPS) {
         float o[32];
@@ -245,45 +295,59 @@ __device__ __forceinline__ void add_values(int_shared &sm, const ek_cuda_attn_ar
 #pragma unroll
         for (int n = 0; n < 16; n++) {
             const int q = n / 2 * 8 + t * 2 + n % 2, i = n / 2 * 4 + n % 2;
-            if (sm.end[q] <= seg * SEGMENT || sm.end[q] > (seg + 1) * SEGMENT || d >= dim) continue;
-            float *out = (float *)a.o + row_of(a, tile, q) * a.ldo + (int64_t)head_of(a, tile, q) * dim + d;
-            *(float2 *)out = make_float2(__fdiv_rn(o[i] + 0.0f, sm.l[q]), __fdiv_rn(o[i + 2] + 0.0f, sm.l[q]));
+            if (!ends_in(sm, a, q, seg) || d >= dim) continue;
+            *(float2 *)(out_of(a) + sm.out[q] + d) = make_float2(o[i], o[i + 2]);
         }
     }
 }
 
-// Rows of queries that end in the segment, turned back.
-__device__ __forceinline__ void turn_back(const int_shared &sm, const ek_cuda_attn_args &a, int seg, int dim)
+// Rows of queries that end in the segment: R (o / l) / n.
+template <int DIM> __device__ __forceinline__ void turn_back(const int_shared &sm, const ek_cuda_attn_args &a, int seg)
 {
-    const int lane = threadIdx.x % 32;
+    constexpr int COUNT = DIM ? DIM / 32 : HEAD;
+    const int tid = thread_again(), lane = tid % 32, warp = tid / 32, dim = DIM ? DIM : a.kv.head_dim;
+    float next[COUNT];
+    auto ends = [&](int q) { return q < sm.tile.n_q && sm.end[q] > seg * SEGMENT && sm.end[q] <= (seg + 1) * SEGMENT; };
+    auto load = [&](int q) {
+        if (ends(q)) load_head(next, (float *)a.o + sm.out[q], dim);
+    };
+    load(warp);
 #pragma unroll 1
-    for (int q = threadIdx.x / 32; q < sm.tile.n_q; q += WARPS) {
-        if (sm.end[q] <= seg * SEGMENT || sm.end[q] > (seg + 1) * SEGMENT) continue;
-        float *out = (float *)a.o + row_of(a, sm.tile, q) * a.ldo + (int64_t)head_of(a, sm.tile, q) * dim, x[HEAD];
+    for (int q = warp; q < sm.tile.n_q; q += WARPS) {
+        float x[COUNT];
 #pragma unroll
-        for (int i = 0; i < HEAD; i++) x[i] = i * 32 + lane < dim ? __ldcg(out + i * 32 + lane) : 0.0f;
+        for (int i = 0; i < COUNT; i++) x[i] = next[i];
+        load(q + WARPS);
+        if (!ends(q)) continue;
+        float *const out = (float *)a.o + sm.out[q];
+        const float l = sm.l[q];
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) x[i] = finish({x[i], l, 0});
         rotate_back(x, dim);
 #pragma unroll
-        for (int i = 0; i < HEAD; i++)
+        for (int i = 0; i < COUNT; i++)
             if (i * 32 + lane < dim) out[i * 32 + lane] = x[i];
     }
 }
 
+template <int DIM>
 __device__ __forceinline__ void tile_of_prompt(int_shared &sm, const ek_cuda_attn_args &a, int number)
 {
-    const int tid = threadIdx.x, lane = tid % 32, dim = a.kv.head_dim;
+    const int tid = threadIdx.x, lane = tid % 32, dim = DIM ? DIM : a.kv.head_dim;
     __syncthreads();
     if (tid == 0) sm.tile = ((const ek_cuda_attn_tile *)a.tiles)[number];
     __syncthreads();
     const ek_cuda_attn_tile &t = sm.tile;
     if (tid < TILE) {
         sm.lo[tid] = sm.end[tid] = 0, sm.unit[tid] = 0;
+        sm.out[tid] = a.items ? (t.leaf0 * TILE + tid) * dim
+                              : row_of(a, t, tid) * (int)a.ldo + head_of(a, t, tid) * dim;
         if (tid < t.n_q) {
             const ek_cuda_attn_row row = ((const ek_cuda_attn_row *)a.rows)[row_of(a, t, tid)];
             sm.lo[tid] = row.lo, sm.end[tid] = row.end;
         }
     }
-    code_queries(sm, a, dim);
+    code_queries<DIM>(sm, a);
     wgmma_reads_fence();
     for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
         const ek_cuda_kv &kv = seg * 4 < a.n_start ? a.start : a.kv;
@@ -302,12 +366,12 @@ __device__ __forceinline__ void tile_of_prompt(int_shared &sm, const ek_cuda_att
             all_from = min(all_from, -__reduce_max_sync(~0u, sees ? -lo : -SEGMENT));
             all_to = max(all_to, __reduce_max_sync(~0u, sees ? end : 0));
             whole &= !__any_sync(~0u, lo > 0 || end < SEGMENT);
-            ends |= __any_sync(~0u, sees && sm.end[q] <= (seg + 1) * SEGMENT) != 0;
+            ends |= __any_sync(~0u, sees && ends_in(sm, a, q, seg)) != 0;
             if (tid < 32) sm.from[q] = lo, sm.seen[q] = max(end - lo, 0);
         }
         const int first = all_from / PAGE, end = (all_to + PAGE - 1) / PAGE;
         if (tid == 0)
-            sm.first = first, sm.last = end - 1, sm.dim = dim, sm.k_bytes = kv.k_bytes, sm.k_bits = kv.k_bits,
+            sm.first = first, sm.last = end - 1, sm.seen_end = all_to, sm.k_bytes = kv.k_bytes, sm.k_bits = kv.k_bits,
             sm.v_bits = kv.v_bits;
         if (tid < PAGES) {
             u64 page = tid >= first && tid < end ? page_block(kv, t.view, seg * 4 + tid) : 0;
@@ -317,36 +381,45 @@ __device__ __forceinline__ void tile_of_prompt(int_shared &sm, const ek_cuda_att
         __syncthreads();
         int m = 0;
         float l = 0;
-        int_ring ring(sm);
+        int_ring<DIM> ring(sm, a);
         {
             float s[OWN][32];
             if (kv.k_bits == 16) int_scores<16>(sm, ring, s);
             else int_scores<8>(sm, ring, s);
-            if (whole) weigh<false>(sm, kv, s, m, l);
-            else weigh<true>(sm, kv, s, m, l);
+            if (!whole) hide(sm, s);
+            weigh(sm, kv, s, m, l);
         }
         const int count = seg - t.seg0;
-        const int_stack stack(a);
-        if (tid < TILE)
-            meet_query(sm, stack, count, sm.end[tid] > seg * SEGMENT && sm.end[tid] <= (seg + 1) * SEGMENT, l, m);
+        const int_stack stack(a, dim);
+        if (tid < TILE) meet_query(sm, a, stack, count, ends_in(sm, a, tid, seg), l, m);
         wgmma_reads_fence();
         __syncthreads();
         if (kv.v_bits == 16) add_values<16>(sm, a, ring, stack, count, ends, seg);
         else add_values<8>(sm, a, ring, stack, count, ends, seg);
         copy_wait<0>();
-        if (!ends) continue;
+        if (!ends || a.items) continue;
         __syncthreads();
-        turn_back(sm, a, seg, dim);
+        turn_back<DIM>(sm, a, seg);
     }
 }
 
 // Any grid of at most n_tiles blocks: a block takes tile blockIdx.x, then the first that no other has taken.
-extern "C" __global__ void __launch_bounds__(THREADS, 1) ek_attn_int_prompt(const __grid_constant__ ek_cuda_attn_args a)
+template <int DIM> __device__ __forceinline__ void prompt(const ek_cuda_attn_args &a)
 {
     EK_DYNAMIC_SHARED(uint8_t, base);
     let_next_start();
     wait_for_previous();
-    for (int i = blockIdx.x; i < a.n_tiles; i = ((int_shared *)base)->next) tile_of_prompt(*(int_shared *)base, a, i);
+    for (int i = blockIdx.x; i < a.n_tiles; i = ((int_shared *)base)->next)
+        tile_of_prompt<DIM>(*(int_shared *)base, a, i);
 }
+
+#define PROMPT(DIM, NAME)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(THREADS, 1) NAME(const __grid_constant__ ek_cuda_attn_args a) \
+    {                                                                                                          \
+        prompt<DIM>(a);                                                                                        \
+    }
+PROMPT(0, ek_attn_int_prompt)
+PROMPT(256, ek_attn_int_prompt_256)
+PROMPT(512, ek_attn_int_prompt_512)
 
 static_assert(sizeof(int_shared) == EK_CUDA_INT_PROMPT_SHARED, "args.h says what a launch must ask for");
