@@ -182,6 +182,11 @@ def cleared_uses(s):
 
 
 def refused(s):
+    for wrong, says in (({"type": "other"}, "must be summarize"), ("summarize", "must be summarize"), ({"type": "summarize", "instructions": 5}, "must be a text"),
+                        ({"type": "summarize", "instructions": ["a"]}, "must be a text")):
+        e = messages(s, SAID, 400, compaction=wrong)["error"]
+        assert "compaction" in e["message"] and says in e["message"], e
+    assert messages(s, SAID, max_tokens=300, compaction={"type": "summarize", "instructions": None})["stop_reason"] == "compaction"
     edit = {"type": "compact_20260112"}
     for body in (5, [], {"edits": 5}, {"edits": [5]}, {"edits": [{}]}, {"edits": [{"type": "smell"}]}, {"edits": [{**edit, "trigger": {"type": "tool_uses", "value": 1}}]},
                  {"edits": [{**edit, "trigger": {"type": "input_tokens"}}]}, {"edits": [{**edit, "trigger": {"type": "input_tokens", "value": -1}}]}, {"edits": [{**edit, "trigger": 5}]},

@@ -146,6 +146,8 @@ static ek_err read_compaction(ek_api_request *r, const json_t *body)
     if (!type || strcmp(type, "summarize") != 0) return ek_field_wrong(r, "compaction", "its type must be summarize");
     if (ek_field(body, "context_management"))
         return ek_field_wrong(r, "compaction", "it cannot be combined with context_management");
+    const json_t *ask = ek_field(v, "instructions");
+    if (ask && !ek_json_is_text(ask)) return ek_field_wrong(r, "compaction", "its instructions must be a text");
     own->compacting = true;
     const char *text = ek_json_get_text(v, "instructions", &n);
     ek_err err = ek_compaction_ask(r, text, n);
