@@ -65,10 +65,7 @@ static int ask_drafter(ek_engine *e, int room)
         const ek_draft *d = &p->draft[i];
         ek_scheduled *s = &p->scheduled[d->seq - p->seq];
         EK_ASSERT(d->n >= 0 && d->n <= d->max);
-        for (int k = 0; k < d->n; k++) {
-            EK_ASSERT(d->token[k] >= 0 && d->token[k] < e->rules.vocab_size);
-            s->req->tokens[s->req->n_tokens + k] = d->token[k];
-        }
+        for (int k = 0; k < d->n; k++) s->req->tokens[s->req->n_tokens + k] = d->token[k];
         s->n_proposed = ek_draft_take(e, s, d->n);
         s->req->draft.drafter_rests = DRAFTER_REST;
         room -= s->n_proposed;

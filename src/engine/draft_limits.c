@@ -24,6 +24,8 @@ static int before_stop(const ek_request *r, int k)
 int ek_draft_take(ek_engine *e, ek_scheduled *s, int k)
 {
     ek_request *r = s->req;
+    for (int i = 0; i < k; i++)
+        EK_ASSERT(r->tokens[r->n_tokens + i] >= 0 && r->tokens[r->n_tokens + i] < e->rules.vocab_size);
     s->n_draft = ek_page_table_room(&r->table, e->pages, before_stop(r, k));
     const ek_err err = s->n_draft > 0 ? ek_page_table_extend(&r->table, e->pages, s->n_draft) : EK_OK;
     EK_ASSERT(err == EK_OK); /* there is room for so many */
