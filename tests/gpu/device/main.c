@@ -1,8 +1,8 @@
-/* Models on a CUDA device against the CPU: the scenes of tests/same, whose requests run alone on the CPU, then on the
- * device alone and in company. Where a scene differs, its layers are gone through one by one, and the first stage whose
- * rows differ is printed.
- * Usage: device [scenes [first [alone]]]; alone: in no company. device drafts MODEL [LAYERS]: times of its drafter.
- * Exits 77 without a driver or device, 1 when bits differ. */
+/* Models on a CUDA device, or with `vulkan` on a Vulkan device, against the CPU: the scenes of tests/same, whose
+ * requests run alone on the CPU, then on the device alone and in company. Where a scene differs, its layers are gone
+ * through one by one, and the first stage whose rows differ is printed. Usage: device [vulkan] [scenes [first
+ * [alone]]]; alone: in no company. device drafts MODEL [LAYERS]: times of its drafter. Exits 77 without a driver or
+ * device, 1 when bits differ. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -291,12 +291,15 @@ static void run_scene(uint64_t seed)
 
 int main(int argc, char **argv)
 {
+    const bool vulkan = argc > 1 && !strcmp(argv[1], "vulkan");
+    if (vulkan) argc--, argv++;
     int scenes = argc > 1 ? atoi(argv[1]) : N_CHECK_SCENES, first = argc > 2 ? atoi(argv[2]) : 0;
     only_alone = argc > 3;
     ek_cuda *hold; /* keeps the driver's context alive between scenes */
     ek_log_set(EK_LOG_WARN);
     if (argc > 2 && !strcmp(argv[1], "drafts")) return time_drafts(argv[2], argc > 3 ? atoi(argv[3]) : 0);
-    if (ek_gpu_driver_load(&driver) || ek_cuda_open(&hold, &driver.api, driver.modules, driver.built_with, 0)) {
+    if ((vulkan ? ek_gpu_driver_load_vulkan(&driver) : ek_gpu_driver_load(&driver)) ||
+        ek_cuda_open(&hold, &driver.api, driver.modules, driver.built_with, 0)) {
         printf("%s\n", ek_err_text());
         return 77;
     }
