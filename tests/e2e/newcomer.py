@@ -185,6 +185,11 @@ def dragged_pictures_are_attached(home):
         said = t.ask("/no/such/cat.png")
         assert "there is no such file: /no/such/cat.png" in said, said
         assert "is not a command here" in t.ask("/xyzzy")
+    for name in ("scan.bmp", "scan.tiff", "song.m4a"):  # such are not read: said, and not taken for words in silence
+        with open(f"{home}/{name}", "wb") as f:
+            f.write(b"BM" + bytes(100))
+        p = once(home, f"{home}/{name} What is it?")
+        assert p.returncode == 0 and f"{home}/{name}: " in p.stderr or "this model has no ears" in p.stderr, (name, p)
     p = once(home, f"{home}/cat.png What is it?")
     assert p.returncode == 0 and "cat.png, 64 x 48" in p.stderr and p.stdout == once(home, "--image", f"{home}/cat.png", "What is it?").stdout, p
 

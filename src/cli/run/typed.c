@@ -86,12 +86,42 @@ static bool media_kind(ek_part_kind *kind, const char *path, size_t n)
     static const struct {
         const char *end;
         ek_part_kind kind;
-    } ends[] = {{".pdf", EK_PART_IMAGE},  {".jpg", EK_PART_IMAGE},  {".jpeg", EK_PART_IMAGE}, {".png", EK_PART_IMAGE},
-                {".webp", EK_PART_IMAGE}, {".gif", EK_PART_IMAGE},  {".heic", EK_PART_IMAGE}, {".heif", EK_PART_IMAGE},
-                {".avif", EK_PART_IMAGE}, {".wav", EK_PART_SOUND},  {".flac", EK_PART_SOUND}, {".ogg", EK_PART_SOUND},
-                {".oga", EK_PART_SOUND},  {".opus", EK_PART_SOUND}, {".mp3", EK_PART_SOUND},  {".mp4", EK_PART_FRAME},
-                {".m4v", EK_PART_FRAME},  {".mov", EK_PART_FRAME},  {".mkv", EK_PART_FRAME},  {".webm", EK_PART_FRAME},
-                {".avi", EK_PART_FRAME}};
+    } ends[] = {{".pdf", EK_PART_IMAGE},
+                {".jpg", EK_PART_IMAGE},
+                {".jpeg", EK_PART_IMAGE},
+                {".png", EK_PART_IMAGE},
+                {".webp", EK_PART_IMAGE},
+                {".gif", EK_PART_IMAGE},
+                {".heic", EK_PART_IMAGE},
+                {".heif", EK_PART_IMAGE},
+                {".avif", EK_PART_IMAGE},
+                {".jfif", EK_PART_IMAGE},
+                {".wav", EK_PART_SOUND},
+                {".flac", EK_PART_SOUND},
+                {".ogg", EK_PART_SOUND},
+                {".oga", EK_PART_SOUND},
+                {".opus", EK_PART_SOUND},
+                {".mp3", EK_PART_SOUND},
+                {".mp4", EK_PART_FRAME},
+                {".m4v", EK_PART_FRAME},
+                {".mov", EK_PART_FRAME},
+                {".mkv", EK_PART_FRAME},
+                {".webm", EK_PART_FRAME},
+                {".avi", EK_PART_FRAME},
+                {".ogv", EK_PART_FRAME},
+                {".mpg", EK_PART_FRAME},
+                {".mpeg", EK_PART_FRAME},
+                {".wmv", EK_PART_FRAME},
+                {".flv", EK_PART_FRAME},
+                /* What is not read is said, and not taken for words. */
+                {".bmp", EK_PART_IMAGE},
+                {".tif", EK_PART_IMAGE},
+                {".tiff", EK_PART_IMAGE},
+                {".jxl", EK_PART_IMAGE},
+                {".m4a", EK_PART_SOUND},
+                {".aac", EK_PART_SOUND},
+                {".wma", EK_PART_SOUND},
+                {".aiff", EK_PART_SOUND}};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         const size_t m = strlen(ends[i].end);
         *kind = ends[i].kind;
