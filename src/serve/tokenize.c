@@ -41,6 +41,7 @@ static ek_err read_tokenize(ek_api_request *r, const json_t *body, const ek_api_
     const json_t *prompt = ek_field(body, "prompt"), *content = ek_field(body, "content");
     const json_t *text = prompt ? prompt : content;
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_TOKENIZE | EK_MEMBERS_CHAT));
+    EK_TRY(ek_field_model(r, body));
     EK_TRY(ek_field_bool(r, body, "with_pieces", &o->pieces));
     EK_TRY(ek_field_bool(r, body, "return_token_strs", &o->strings));
     if (!text && ek_field(body, "messages")) return ek_openai_chat_prompt(r, body, limits);
@@ -117,6 +118,7 @@ static ek_err read_detokenize(ek_api_request *r, const json_t *body, const ek_ap
     own *o = open_own(r, limits);
     const json_t *tokens = ek_field(body, "tokens");
     EK_TRY(ek_members_check(r, body, EK_MEMBERS_TOKENIZE | EK_MEMBERS_CHAT));
+    EK_TRY(ek_field_model(r, body));
     if (!json_is_array(tokens)) return ek_field_wrong(r, "tokens", "a list of tokens is needed");
     for (size_t i = 0; i < json_array_size(tokens); i++) {
         const json_t *v = json_array_get(tokens, i);

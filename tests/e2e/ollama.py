@@ -237,6 +237,9 @@ def names():
             status, _, r = strict.call("POST", path, BODIES[path])
             assert status == 200 and r["model"] == own, r
         assert strict.call("POST", "/api/show", {"model": "llama3.2"})[0] == 404
+        for path, body in (("/v1/tokenize", {"prompt": "a"}), ("/v1/tokenize", {"messages": user("a")}), ("/v1/detokenize", {"tokens": [2]}), ("/v1/responses/compact", {"input": "a"})):
+            assert [strict.call("POST", path, {**body, **m})[0] for m in ({"model": "gpt-5"}, {"model": own}, {})] == [404, 200, 200], path
+            assert s.call("POST", path, {**body, "model": "gpt-5"})[0] == 200 and s.call("POST", path, {**body, "model": 5})[0] == 400, path
     for bad in ("a,,b", ",", "a,", "x" * 257):
         r = subprocess.run([PROGRAM, "serve", "--model", MODEL, "--port", "0", "--served-name", bad], capture_output=True, text=True, timeout=60)
         assert r.returncode == 2 and "--served-name" in r.stderr, (bad, r)
