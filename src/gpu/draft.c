@@ -68,6 +68,7 @@ static ek_err queue(ek_gpu_run *x, const ek_draft *draft, int n, int steps)
 {
     EK_TRY(lists(x, draft, n));
     EK_TRY(ek_cuda_upload(x->g->c, x->block.device, x->block.host, x->block.used));
+    EK_TRY(ek_gpu_put_turns(x));
     EK_TRY(ek_cuda_fill(x->g->c, x->buf.best, 0, (size_t)x->z.max_rows * 2 * sizeof(uint64_t)));
     ek_gpu_draft_first(x);
     EK_TRY(x->g->err);

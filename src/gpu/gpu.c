@@ -26,15 +26,6 @@ ek_err ek_gpu_driver_load_vulkan(ek_gpu_driver *out)
     return ek_vulkan_load(&out->api);
 }
 
-/* What a device that is not CUDA's cannot do yet (docs/VULKAN.md). */
-static ek_err check_plain(const ek_cuda *c, const ek_model *m)
-{
-    const char *const maker = ek_cuda_maker(c);
-    if (!ek_cuda_chip_of(c)->plain) return EK_OK;
-    if (m->target) return ek_fail(EK_EUNSUPPORTED, "a drafter, for which %s has no kernels (--draft off)", maker);
-    return EK_OK;
-}
-
 /* What the kernels' sizes allow. */
 static ek_err check(const ek_model *m)
 {
@@ -62,7 +53,6 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_s
     g->m = m;
     ek_gpu_set_share(g, share, shard);
     EK_TRY(check(m));
-    EK_TRY(check_plain(g->c, m));
     EK_TRY(ek_cuda_enter(g->c));
     if (g->prove) EK_TRY(g->prove(g, m));
     const bool whole = share->end - share->first == m->config.n_layers && !shard.ranks && !share->host_experts;
@@ -109,7 +99,6 @@ static float draft_cost(const ek_drafter *d, const ek_model *own, const ek_model
 static ek_err start_drafter(ek_gpu *own)
 {
     EK_TRY(check(own->m));
-    EK_TRY(check_plain(own->c, own->m));
     EK_TRY(ek_cuda_enter(own->c));
     if (ek_model_keeps_packed(own->m)) EK_TRY(ek_model_pack_all(own->m));
     return ek_gpu_upload(own, NULL);

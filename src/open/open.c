@@ -261,9 +261,8 @@ static void release_weights(const ek_opened *m)
 static ek_err open_at(ek_opened *m, const ek_open_opts *o, const ek_device *d, pages *p)
 {
     ek_err err = add_drafter(m, o);
-    const bool found = d->vulkan && !o->drafter && err == EK_EUNSUPPORTED; /* the bundled model's, which nobody named */
-    if (err && (found || (d->may_be_cpu && err != EK_EFORMAT && err != EK_EIO))) {
-        ek_log(found ? EK_LOG_INFO : EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
+    if (err && d->may_be_cpu && err != EK_EFORMAT && err != EK_EIO) {
+        ek_log(EK_LOG_WARN, "drafts come from the text: %s", ek_err_text());
         err = EK_OK;
     }
     if (!err) err = open_engine(m, o, p);
@@ -289,7 +288,7 @@ static ek_err open_on_device(ek_opened *m, const ek_open_opts *o)
     if (!d.gpu) return open_on_cpu(m, o);
     if (wanted) EK_TRY(open_pages(&p, m, o, true));
     /* auto leaves out what has no room */
-    const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu && !d.vulkan ? m->drafter : NULL;
+    const ek_drafter *drafter = drafts(m, o) && !d.may_be_cpu ? m->drafter : NULL;
     const bool alone = !ek_device_is_split(&d) && o->gpu_bytes == 0;
     const ek_fit_beside beside = ek_open_beside(m->model, m->towers, drafter, o, alone);
     ek_err err = ek_device_open(&m->gpu, &m->ranks, &d, o->gpu_bytes, &beside, m->model, &why);

@@ -57,6 +57,13 @@ done
   cmp "$dir/want" "$dir/got"
 count $? "run: $(tail -1 "$dir/said")"
 
+for device in cpu vulkan; do
+  "$program" draft --device $device --model models/pocket --drafter models/pocket-drafter --ids "$ids" --tokens 4 \
+    >"$dir/draft.$device" 2>"$dir/said"
+done
+[ -s "$dir/draft.cpu" ] && cmp "$dir/draft.cpu" "$dir/draft.vulkan"
+count $? "drafts of a model: $(tail -1 "$dir/said")"
+
 said() { # what, a pattern, options: refused, and nothing else happens
   local what=$1 pattern=$2
   shift 2
@@ -66,7 +73,6 @@ said() { # what, a pattern, options: refused, and nothing else happens
 }
 said "no such device" 'there is no device vulkan:99, the driver has' generate --device vulkan:99 --ids 2,9
 said "several devices" 'a model runs on one Vulkan device' generate --device vulkan:0,1 --ids 2,9
-said "a drafter" 'a drafter, for which vulkan has no kernels' generate --device vulkan --drafter models/pocket-drafter --ids 2,9
 
 # a server: two requests together and one behind their cached pages have the CPU's replies
 ask() { # port, words

@@ -2,7 +2,8 @@
 
 #include <stdio.h>
 
-enum { TILE = 4 }; /* rows of a block (vulkan/shaders/product_q.glsl) */
+/* Rows of a block (vulkan/shaders/product_q.glsl), and of many (product_tile.glsl) its rows and panels. */
+enum { TILE = 4, MANY = 16, MANY_TILE = 32, MANY_PANELS = 4 };
 
 /* A block of threads for each panel and tile of rows; of floats, row. */
 static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows)
@@ -18,7 +19,12 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
 
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows)
 {
-    return plan("ek_product", l, rows);
+    ek_cuda_product p = plan("ek_product", l, rows);
+    if (!l->units || rows < MANY) return p;
+    snprintf(p.name, sizeof p.name, "ek_product_plain_tile_q%d_l%d", l->bits, l->limbs);
+    p.grid.x = (unsigned)(l->n_panels + MANY_PANELS - 1) / MANY_PANELS;
+    p.grid.y = (unsigned)(rows + MANY_TILE - 1) / MANY_TILE;
+    return p;
 }
 
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices)

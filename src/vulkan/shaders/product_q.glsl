@@ -10,9 +10,9 @@ const int TILE = 4;
 #include "tree.glsl"
 layout(local_size_x = 256) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Quads { uvec4 at[]; };
+#include "unit.glsl"
 
-const int VALUES = 4096, LEAF = 1024, UNIT = 64, WORDS = UNIT / 4;
+const int VALUES = 4096;
 shared float value_at[VALUES]; // t of groups in order, TILE rows of 16 outputs each
 shared float leaf_at[256];
 
@@ -21,72 +21,20 @@ uint64_t record_of(int row)
     return args.a.x.q + uint64_t(int64_t(row_read(row)) * args.a.x.ldq);
 }
 
-// s and b of output o in a group of weights.
-vec2 scale_of(uint64_t group, int o)
-{
-    const int parts = args.a.biased != 0 ? 2 : 1, at = o % 8 * 2 * parts + o / 8 * parts;
-    vec2 sb = vec2(0.0);
-    for (int i = 0; i < parts; i++) {
-        if (args.a.f32_scales != 0) sb[i] = Floats(group).at[at + i];
-        else if (args.a.f16_scales != 0) sb[i] = half_to_float(uint(Halves(group).at[at + i]));
-        else sb[i] = bf16_to_float(uint(Halves(group).at[at + i]));
-    }
-    return sb;
-}
-
-// The codes of an output in a unit, four in a word, in the order of inputs; those of 4 bits times 16.
-void load_codes(uint64_t unit, int o, int a_group, out uint c[WORDS])
-{
-    Words code = Words(unit);
-    [[unroll]] for (int i = 0; i < WORDS; i++) {
-        const int j = a_group == 64 ? i / 2 % 2 : i / 8, upper = a_group == 16 ? i / 4 % 2 : i % 2;
-        const int lane = o % 8 * 4 + (a_group == 64 ? i / 4 : a_group == 32 ? i / 2 % 4 : i % 4);
-#if BITS == 8
-        c[i] = code.at[j * 128 + lane * 4 + o / 8 + 2 * upper];
-#else
-        const uint both = code.at[lane * 4 + j * 2 + o / 8];
-        c[i] = upper != 0 ? high_nibbles(both) : low_nibbles(both);
-#endif
-    }
-}
-
-// Sums of products of the codes with a limb, of each 16 inputs.
-ivec4 sums_of(uint c[WORDS], uint64_t limb)
-{
-    ivec4 sum = ivec4(0);
-    [[unroll]] for (int i = 0; i < WORDS / 4; i++) {
-        const uvec4 x = Quads(limb).at[i];
-        sum[i] = dot4(c[4 * i], x.x) + dot4(c[4 * i + 1], x.y) + dot4(c[4 * i + 2], x.z) + dot4(c[4 * i + 3], x.w);
-    }
-    return sum;
-}
-
 void unit_values(int unit, int slot, int o, int first_row, int rows)
 {
     const int a_group = args.a.x.a_group, each = UNIT / a_group, k = args.a.x.k, panel = int(gl_WorkGroupID.x);
-    const int scale_bytes = (args.a.f32_scales != 0 ? 64 : 32) * (args.a.biased != 0 ? 2 : 1);
-    const int64_t groups = int64_t(k >> args.a.group_shift), units = int64_t((k + UNIT - 1) / UNIT);
-    const uint64_t at = uint64_t(int64_t(panel) * units + int64_t(unit)) * uint64_t(BITS * 128);
     uint c[WORDS];
     vec2 sb[4];
-    load_codes(codes_at + at, o, a_group, c);
-    for (int i = 0; i < each; i++) {
-        const int first = min(unit * UNIT + i * a_group, k - 1);
-        const int64_t g = int64_t(panel) * groups + int64_t(first >> args.a.group_shift);
-        sb[i] = scale_of(scales_at + uint64_t(g) * uint64_t(scale_bytes), o);
-        sb[i].y = fma_(float(args.a.zero), sb[i].x, sb[i].y);
-    }
+    load_codes(unit_at(panel, unit), o, a_group, c);
+    for (int i = 0; i < each; i++) sb[i] = factors_of(panel, unit, i, o);
     for (int r = 0; r < rows; r++) {
         const uint64_t record = record_of(first_row + r), h = record + uint64_t(unit * UNIT);
         ivec4 sum = sums_of(c, h);
 #if LIMBS == 2
         sum = sum * 256 + sums_of(c, h + uint64_t(args.a.x.low));
 #endif
-        if (a_group == 64) sum.x = sum.x + sum.y + sum.z + sum.w;
-        if (a_group == 32) sum.xy = ivec2(sum.x + sum.y, sum.z + sum.w);
-#if BITS == 4
-        sum >>= 4;
-#endif
+        sum = sums_of_groups(sum, a_group);
         for (int i = 0; i < each; i++) {
             float t = mul_(sb[i].x, float(sum[i]));
             if (args.a.biased != 0) {
