@@ -18,7 +18,7 @@
 #include "serve/store/response_record.h"
 
 static const char suffix[] = ".response", part_suffix[] = ".part", lock_name[] = "lock";
-enum { FILE_NAME = EK_RESPONSE_RECORD_NAME + sizeof suffix, WARN_SECONDS = 60, AGE_SECONDS = 60 };
+enum { FILE_NAME = EK_RESPONSE_RECORD_NAME + sizeof suffix, WARN_SECONDS = 60, AGE_SECONDS = 60, RETRY_SECONDS = 1 };
 
 /* A file that is to go. */
 typedef struct gone {
@@ -38,7 +38,7 @@ struct ek_response_files {
     bool closing, busy;
     ek_response_entry *first, **last; /* that wait to be written, by dirty_next */
     gone *gone;                       /* no more than there were files: what was never written has none */
-    double warned;
+    double warned, retry_at;          /* by ek_now(): where a write failed, nothing is written before that */
 };
 
 /* --- what waits --- */
@@ -163,6 +163,8 @@ static void write_first(ek_response_files *f)
     pthread_mutex_lock(&f->s->lock);
     e->writing = false;
     if (!err) e->has_file = true;
+    else if (e->kept && !e->dirty && !f->closing) add_dirty(f, e); /* a full disk has room again some day */
+    if (err) f->retry_at = ek_now() + RETRY_SECONDS;
     ek_response_entry_drop(e);
 }
 
@@ -182,19 +184,22 @@ static void *run(void *arg)
     double aged = ek_now();
     pthread_mutex_lock(&f->s->lock);
     for (;;) {
+        if (f->max_age > 0 && ek_now() >= aged + AGE_SECONDS) {
+            ek_response_store_forget_older(f->s, ek_unix_now() - f->max_age);
+            aged = ek_now();
+        }
         f->busy = f->gone || f->first;
         if (f->gone) {
             remove_gone(f); /* first: none of them is one that is about to be written */
-        } else if (f->first) {
+        } else if (f->first && (f->closing || ek_now() >= f->retry_at)) {
             write_first(f);
+        } else if (f->first) {
+            (void)ek_wait_until(&f->news, &f->s->lock, f->retry_at);
         } else {
             pthread_cond_broadcast(&f->idle);
             if (f->closing) break;
             if (f->max_age <= 0) pthread_cond_wait(&f->news, &f->s->lock);
-            else if (!ek_wait_until(&f->news, &f->s->lock, aged + AGE_SECONDS)) {
-                ek_response_store_forget_older(f->s, ek_unix_now() - f->max_age);
-                aged = ek_now();
-            }
+            else (void)ek_wait_until(&f->news, &f->s->lock, aged + AGE_SECONDS);
         }
     }
     pthread_mutex_unlock(&f->s->lock);
