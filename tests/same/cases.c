@@ -429,7 +429,7 @@ const same_case cases[] = {
     {"cached", cached, "prefixes that other requests left, of every length"},
     {"continued", continued, "replies that were cut anywhere and go on in another engine"},
     {"stored", stored, "replies from a store, in memory, on disk and on a server, cut and continued, beside drafts"},
-    {"stored under masks", masked_stored, "such replies under a mask, which has accepted what the store had"},
+    {"stored_masked", masked_stored, "such replies under a mask, which has accepted what the store had"},
     {"ahead", ahead, "steps begun before the tokens in front of them are known"},
     {"structured", masked_ahead, "plain requests ahead beside masks, penalties and logits, whose draws come later"},
     {"uneven", uneven, "prompts cut by invented times of steps, beside replies, drafts and steps ahead"},
