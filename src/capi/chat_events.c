@@ -102,20 +102,15 @@ static void put_state(ek_buf *out, const chat *c)
     const size_t n = (size_t)r->n_tokens;
     uint64_t chain = ek_resume_seed(c->req.resume.begin, &c->req.turn.sampling);
     if (n == 0 || n > c->tokens.len) return;
-    ek_buf_str(out, "{\"id\":");
-    ek_json_quote(out, c->id, strlen(c->id));
-    ek_buf_fmt(out, ",\"created\":%lld,\"cached\":%d,", (long long)c->reply.created, r->n_cached);
-    if (r->n_images + r->n_sounds > 0) ek_buf_fmt(out, "\"cached_media\":[%d,%d],", r->n_images_kept, r->n_sounds_kept);
-    if (c->req.turn.sampling.temperature >= EK_MIN_TEMPERATURE)
-        ek_buf_fmt(out, "\"seed\":%" PRIu64 ",", c->req.turn.sampling.seed);
-    ek_buf_fmt(out, "\"at\":%zu,\"tokens\":[", n);
-    for (size_t i = 0; i < n; i++) {
-        ek_buf_fmt(out, "%s%d", i ? "," : "", c->tokens.data[i]);
-        chain = ek_resume_token(chain, c->tokens.data[i]);
-    }
-    ek_buf_fmt(out, "],\"events\":0,\"digest\":\"%016" PRIx64 "\"", chain);
-    if (c->req.turn.digest) ek_buf_fmt(out, ",\"logits\":\"%016" PRIx64 "\"", r->digest);
-    ek_buf_char(out, '}');
+    for (size_t i = 0; i < n; i++) chain = ek_resume_token(chain, c->tokens.data[i]);
+    ek_resume_marks whole = {.id = c->id,
+                             .created = c->reply.created,
+                             .seed = c->req.turn.sampling.temperature >= EK_MIN_TEMPERATURE ? &c->req.turn.sampling.seed
+                                                                                            : NULL,
+                             .at = (int)n,
+                             .fresh = {.data = c->tokens.data, .len = n}, /* borrowed */
+                             .chain = chain};
+    ek_resume_put(&whole, out, r, c->req.turn.digest ? &r->digest : NULL);
 }
 
 static void post_counted(chat *c, evenkeel_finish finish)

@@ -292,11 +292,14 @@ void ek_resume_event_end(ek_resume_marks *m, ek_buf *out)
 
 void ek_resume_event_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *r, const uint64_t *logits)
 {
-    ek_buf_str(out, "\"resume\":{");
-    if (m->events <= m->skip) { /* it will be removed: what it says is for the first that the client lacks */
-        ek_buf_char(out, '}');
-        return;
-    }
+    ek_buf_str(out, "\"resume\":");
+    if (m->events > m->skip) ek_resume_put(m, out, r, logits);
+    else ek_buf_str(out, "{}"); /* it will be removed: what it says is for the first that the client lacks */
+}
+
+void ek_resume_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *r, const uint64_t *logits)
+{
+    ek_buf_char(out, '{');
     if (!m->begun) {
         ek_buf_str(out, "\"id\":");
         ek_json_quote(out, m->id, strlen(m->id));

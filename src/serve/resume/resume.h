@@ -84,5 +84,7 @@ void ek_resume_event_end(ek_resume_marks *m, ek_buf *out);
 /* Appends "resume":{…}, a member of the event that has begun. r: of the reply so far; logits: the digest so far, or
  * NULL. */
 void ek_resume_event_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *r, const uint64_t *logits);
+/* That object alone: with what only the first one has unless m has begun, and the tokens in fresh, which it empties. */
+void ek_resume_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *r, const uint64_t *logits);
 
 #endif
