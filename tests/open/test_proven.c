@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/files.h"
 #include "base/machine/cpu.h"
 #include "gpu/evidence/evidence.h"
 #include "open/proven.h"
@@ -76,10 +77,9 @@ static void a_kernel_that_differs_is_named(void **state)
 static void it_is_made_once(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/ek-proven-XXXXXX", command[96];
+    char *const folder = temp_dir(), command[160];
     ek_gpu *g = device_of();
     if (!g) skip();
-    assert_non_null(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
     ek_model *m = model_of(8);
     skipped = 0, launches = 0; /* refused: nothing is kept */
@@ -90,12 +90,13 @@ static void it_is_made_once(void **state)
     launches = 0;
     assert_int_equal(ek_proven_take(g, m), EK_OK);
     assert_int_equal(launches, 0);
-    snprintf(command, sizeof command, "for f in %s/evenkeel/proven-*; do echo >>$f; done", folder);
+    snprintf(command, sizeof command, "for f in %.100s/evenkeel/proven-*; do echo >>$f; done", folder);
     assert_int_equal(system(command), 0); /* damaged: made again */
     assert_int_equal(ek_proven_take(g, m), EK_OK);
     assert_true(launches > 0);
-    snprintf(command, sizeof command, "rm -r %s", folder);
+    snprintf(command, sizeof command, "rm -r %.100s/evenkeel", folder);
     assert_int_equal(system(command), 0);
+    remove_dir(folder);
     ek_model_close(m);
     ek_gpu_close(g);
 }
