@@ -222,7 +222,7 @@ ek_err ek_server_open(ek_server **out, ek_engine *engine, const ek_server_opts *
     s->replies = opts->replies;
     s->whole_calls = opts->whole_calls;
     s->stop_loops = opts->stop_loops;
-    s->shares = opts->shares, s->prefill = opts->prefill;
+    s->shares = opts->shares, s->prefill = opts->prefill, s->decode = opts->decode;
     s->fetch_from = opts->media_urls;
     s->ffmpeg = opts->ffmpeg;
     s->pdftotext = opts->pdftotext;

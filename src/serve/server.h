@@ -67,6 +67,7 @@ typedef struct ek_server_opts {
     bool whole_calls;                     /* ek_api_limits.whole_calls */
     bool shares;                          /* pages are shared with other replicas: prompts can be computed for them */
     bool prefill;                         /* every request is: its reply ends after the first token */
+    bool decode;                          /* prompts are computed elsewhere: one that is not is a warning */
     /* News of cached pages (serve/events/events.h), of an engine opened with tell_held; NULL: none. Borrowed. */
     const ek_events_address *kv_events, *kv_replay;
     bool kv_arrays;

@@ -33,7 +33,8 @@ struct ek_server {
     struct ek_reply_audit *audits; /* that wait, the first may run */
     ek_receipts *receipts;         /* receipts.h; NULL: none */
     bool stop_loops;
-    bool whole_calls, shares, prefill, no_engine;
+    bool whole_calls, shares, prefill, decode, no_engine;
+    double decode_warned; /* ek_now(); 0: never */
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */
     ek_fetch_from fetch_from;

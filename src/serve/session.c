@@ -147,6 +147,22 @@ static void note_loops(ek_session *s)
     }
 }
 
+/* A replica that only replies has computed a prompt: slowly, and nobody sees why. At most a line per minute. */
+static void note_computed(ek_session *s, const ek_api_usage *u)
+{
+    static const double EVERY = 60;
+    ek_server *server = s->server;
+    const int64_t computed = u->prompt - u->cached, due = EK_PAGE_TOKENS + (int64_t)server->config->sliding_window;
+    if (!server->decode || s->reply.n != 1 || s->outcome >= EK_REPLY_PART || computed <= due) return;
+    server->metrics.decode_computed++;
+    if (server->decode_warned > 0 && ek_now() - server->decode_warned < EVERY) return;
+    server->decode_warned = ek_now();
+    ek_log(EK_LOG_WARN,
+           "--role decode computed %lld of %lld prompt tokens: their pages were not at --cache-shared (id %s); is the "
+           "replica that prepares of the same model and --kv, and asked first?",
+           (long long)computed, (long long)u->prompt, s->id);
+}
+
 void ek_session_leave_client(ek_session *s, ek_outcome how)
 {
     static const char *const outcomes[] = {"-", "miss", "part", "hit"};
@@ -157,6 +173,7 @@ void ek_session_leave_client(ek_session *s, ek_outcome how)
     m->outcome[how]++;
     note_stored(s);
     if (s->req.resume.tokens.len == 0) m->cached_tokens += (uint64_t)u.cached; /* else a client says it */
+    if (how == EK_OUTCOME_DONE && s->req.resume.tokens.len == 0) note_computed(s, &u);
     if (how == EK_OUTCOME_DONE) ek_histogram_add(&m->whole, EK_HISTOGRAM_SECONDS, whole);
     if (how == EK_OUTCOME_DONE) ek_exemplars_add(&m->traces.whole, EK_HISTOGRAM_SECONDS, whole, s->wishes.trace);
     ek_log(

@@ -68,7 +68,12 @@ def any_length(a, b):
             ask(p, prompt, 12)
             got = ask(d, prompt, 12)
             check(f"{n} tokens: the reply of a server alone", got[:2] == want[:2], (got, want))
+            check(f"{n} tokens: no warning", "--role decode computed" not in d.said())
             check(f"{n} tokens: whole pages before the last token came", got[2] == min(n // 64 * 64, n - 1), got)
+        for _ in range(2):
+            ask(d, [2] + [draw.randrange(300, 500) for _ in range(window() + 80)], 2)
+        check("a prompt that nobody prepared: counted", d.metrics()["evenkeel_decode_computed_prompts_total"] == 2, d.metrics())
+        check("a prompt that nobody prepared: one line", d.says("--role decode computed") and d.said().count("--role decode computed") == 1, d.said()[-900:])
     redis.end()
 
 

@@ -304,6 +304,7 @@ static ek_err serve(const ek_cli *cli, const early *said, ek_opened *m, ek_bound
         .whole_calls = cli->whole_calls,
         .shares = cli->has.cache_shared,
         .prefill = !strcmp(cli->role, "prefill"),
+        .decode = !strcmp(cli->role, "decode"),
         .kv_events = cli->has.kv_events ? &said->events : NULL,
         .kv_replay = cli->has.kv_replay ? &said->replay : NULL,
         .kv_arrays = said->kv_arrays,
