@@ -17,6 +17,7 @@
 #include "../support/files.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/hash/hash.h"
 #include "base/log.h"
 #include "serve/store/conversations.h"
 #include "serve/store/response_record.h"
@@ -177,6 +178,67 @@ static void damage_costs_the_damaged(void **state)
         ek_response_store_close(s);
         if (i < whole.len) whole.data[at] ^= 0x41;
     }
+    ek_buf_fini(&whole);
+    remove_dir(dir);
+}
+
+/* Everything that a record's file lets be read, of an entry that was taken. */
+static void read_everything(ek_response_store *s, ek_response_record *r)
+{
+    char id[64];
+    const uint64_t owner = r->owner;
+    snprintf(id, sizeof id, "%s", r->id);
+    const int n_items = r->r.items.n;
+    if (!ek_response_store_put_read(s, r)) return;
+    const ek_api_limits limits = {.responses = s, .owner = owner};
+    json_t *list = json_array(), *item;
+    (void)ek_response_store_items(&limits, id, list);
+    json_decref(list);
+    for (int i = 0; i < 2 && n_items > 0; i++) {
+        const char *name = i ? "in_resp_1" : "out_resp_1";
+        (void)ek_response_store_item(&limits, name, strlen(name), &item);
+        json_decref(item);
+    }
+    (void)ek_response_store_delete(s, owner, id);
+}
+
+/* Records whose sum and name are right, whatever else is wrong in them: refused, or read without a fault. For runs
+ * under a sanitizer, too. */
+static void a_sum_alone_is_not_trusted(void **state)
+{
+    (void)state;
+    enum { SUM = 8, SUMMED = 40, ID_BYTES = 64, HEAD = 120 };
+    char *dir = temp_dir(), path[PATH], name[EK_RESPONSE_RECORD_NAME], id[64] = "";
+    static const uint8_t flips[] = {0x01, 0x08, 0x20, 0x80, 0xff};
+    ek_buf whole = {0};
+    int read = 0, refused = 0;
+    ek_response_store *s = open_in(dir, 0);
+    put(s, 0, "resp_1", NULL, "one");
+    ek_response_store_close(s);
+    assert_int_equal(files(dir, path), 1);
+    assert_int_equal(ek_file_read(&whole, path, MIB), EK_OK);
+    s = ek_response_store_open(MAX, MIB);
+    for (size_t i = SUMMED; i < whole.len; i++)
+        for (size_t k = 0; k < sizeof flips; k++) {
+            uint64_t owner, n_id;
+            ek_response_record r;
+            whole.data[i] = (char)(whole.data[i] ^ flips[k]);
+            memcpy(&owner, whole.data + SUMMED, sizeof owner);
+            memcpy(&n_id, whole.data + ID_BYTES, sizeof n_id);
+            if (n_id < sizeof id) snprintf(id, sizeof id, "%.*s", (int)n_id, whole.data + HEAD);
+            ek_response_record_name(name, owner, id);
+            ek_sha256((uint8_t *)whole.data + SUM, whole.data + SUMMED, whole.len - SUMMED);
+            if (ek_response_record_read(&r, s, name, whole.data, whole.len)) {
+                refused++;
+            } else {
+                read++;
+                read_everything(s, &r);
+                ek_response_record_fini(&r);
+            }
+            whole.data[i] = (char)(whole.data[i] ^ flips[k]);
+        }
+    assert_true(read > 100 && refused > 500);
+    ek_response_store_close(s);
     ek_buf_fini(&whole);
     remove_dir(dir);
 }
@@ -342,6 +404,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(survives),
         cmocka_unit_test(damage_costs_the_damaged),
+        cmocka_unit_test(a_sum_alone_is_not_trusted),
         cmocka_unit_test(bounds_hold),
         cmocka_unit_test(others_files_are_nothing),
         cmocka_unit_test(what_failed_is_written_later),
