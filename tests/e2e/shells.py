@@ -174,7 +174,7 @@ def values_are_completed_by(home, shell, ask):
     kinds, device, role, model, help_, agents = ask("evenkeel convert --type ", "evenkeel run --device ", "evenkeel serve --role ",
                                                     "evenkeel run -m ", "evenkeel help ", "evenkeel agents ")
     assert {"q4_0", "bf16", "mlx8"} <= set(kinds), (shell, kinds)
-    assert set(device) == {"auto", "cpu", "cuda"}, (shell, device)
+    assert set(device) == {"auto", "cpu", "cuda", "vulkan"}, (shell, device)
     assert set(role) == {"both", "prefill", "decode"}, (shell, role)
     assert {"e2b", "31b", "e2b:q8"} <= {m.replace("\\", "") for m in model}, (shell, model)
     assert set(help_) == set(COMMANDS), (shell, help_)
