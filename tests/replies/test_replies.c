@@ -318,10 +318,11 @@ static ek_reply_record *lie(void *arg, const ek_reply_key *k, const ek_reply_key
     return got;
 }
 
-static void count_written(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
+static ek_err count_written(void *arg, ek_reply_record *const *r, const uint64_t *owner, int n)
 {
     (void)r, (void)owner;
     ((liar *)arg)->written += n;
+    return EK_OK;
 }
 
 static void forget(void *arg, const ek_reply_key *k)
@@ -346,8 +347,13 @@ static void a_lie_takes_its_family_out(void **state)
     liar l = {0};
     ek_replies *r = store_of(1e6, 0);
     ek_replies_stats st;
-    ek_replies_add(r,
-                   &(ek_reply_backend){EK_REPLY_SHARED, &l, lie, count_written, forget, distrust, NULL, close_nothing});
+    ek_replies_add(r, &(ek_reply_backend){.origin = EK_REPLY_SHARED,
+                                          .arg = &l,
+                                          .find = lie,
+                                          .write = count_written,
+                                          .forget = forget,
+                                          .distrust = distrust,
+                                          .close = close_nothing});
     ek_replies_put(r, 0, record_of(1000, 4, 0, 0));
     for (int i = 0; i < 10; i++) assert_int_equal(found(r, i), 8);
     assert_int_equal(l.asked, 10);
@@ -392,8 +398,10 @@ static void a_lie_in_hand_is_not_kept(void **state)
 {
     (void)state;
     late l = {.replies = store_of(1e6, 0)};
-    ek_replies_add(l.replies,
-                   &(ek_reply_backend){EK_REPLY_SHARED, &l, lie_late, NULL, NULL, distrust_late, NULL, close_nothing});
+    ek_replies_add(
+        l.replies,
+        &(ek_reply_backend){
+            .origin = EK_REPLY_SHARED, .arg = &l, .find = lie_late, .distrust = distrust_late, .close = close_nothing});
     assert_int_equal(found(l.replies, 2), 8);
     assert_int_equal(found(l.replies, 1), 0);
     assert_int_equal(l.distrusted, 1);
