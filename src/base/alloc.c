@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/linux.h"
 #include "base/log.h"
 
 void *ek_alloc(size_t n)

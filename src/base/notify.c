@@ -8,6 +8,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/linux.h"
+
 static struct {
     struct sockaddr_un to;
     socklen_t size; /* 0: nobody asks */
@@ -38,7 +40,7 @@ void ek_notify_open(const char *name, const char *watchdog_usec, const char *wat
 bool ek_notify(const char *lines)
 {
     if (!supervisor.size) return true;
-    const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    const int fd = ek_socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return false;
     const struct sockaddr *to = (const struct sockaddr *)&supervisor.to;
     ssize_t sent;

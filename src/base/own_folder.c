@@ -1,7 +1,9 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
+#ifdef __linux__
 #include <link.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +11,7 @@
 
 #include "base/file.h"
 
+#ifdef __linux__
 /* The path of the shared library with this function; NULL: it is in the program itself. */
 static const char *library(void)
 {
@@ -18,6 +21,14 @@ static const char *library(void)
     if (!dladdr1(here, &info, (void **)&map, RTLD_DL_LINKMAP) || !map || !map->l_name || !*map->l_name) return NULL;
     return map->l_name;
 }
+#else
+/* Or of the program. */
+static const char *library(void)
+{
+    Dl_info info;
+    return dladdr((const void *)(uintptr_t)ek_own_folder, &info) ? info.dli_fname : NULL;
+}
+#endif
 
 ek_err ek_own_folder(char *out, size_t room)
 {

@@ -130,14 +130,8 @@ static job *take_prepared(engine *e, double until)
 {
     pthread_mutex_lock(&e->lock);
     while (!e->prepared.first && (e->to_prepare.first || e->n_preparing > 0)) {
-        const double left = until - ek_now();
-        if (left <= 0) break;
-        struct timespec at;
-        clock_gettime(CLOCK_MONOTONIC, &at);
-        const int64_t ns = at.tv_nsec + (int64_t)(left * 1e9);
-        at.tv_sec += ns / 1000000000;
-        at.tv_nsec = ns % 1000000000;
-        if (pthread_cond_timedwait(&e->ready, &e->lock, &at)) break;
+        if (ek_now() >= until) break;
+        ek_wait_until(&e->ready, &e->lock, until);
     }
     job *j = take_first(&e->prepared);
     pthread_mutex_unlock(&e->lock);
@@ -312,7 +306,7 @@ static ek_err begin_some(engine *e, double until, ek_batch_task **out)
     }
 }
 
-static ek_err wait(ek_batch_runner *r, double seconds, ek_batch_task **out)
+static ek_err wait_task(ek_batch_runner *r, double seconds, ek_batch_task **out)
 {
     engine *e = (engine *)(void *)r;
     const double until = ek_now() + seconds;
@@ -389,20 +383,16 @@ static ek_api_limits limits_of(const ek_opened *m)
 ek_err ek_batch_engine_open(ek_batch_runner **out, ek_opened *m, int width)
 {
     const char *digest;
-    pthread_condattr_t clock;
     EK_TRY(ek_opened_digest(&digest, m));
     engine *e = ek_alloc(sizeof *e);
-    e->base = (ek_batch_runner){.width = width, .start = start, .wait = wait, .close = close_engine};
+    e->base = (ek_batch_runner){.width = width, .start = start, .wait = wait_task, .close = close_engine};
     e->m = m;
     e->limits = limits_of(m);
     ek_fingerprint_write(&e->base.identity, e->base.sha256, digest, ek_model_numerics_id(m->model),
                          ek_engine_ctx(m->engine), ek_model_config(m->model));
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->asked, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->ready, &clock);
-    pthread_condattr_destroy(&clock);
+    pthread_cond_init(&e->ready, NULL);
     for (; e->n_threads < THREADS; e->n_threads++)
         if (pthread_create(&e->thread[e->n_threads], NULL, run_thread, e)) {
             close_engine(&e->base);

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/hash.h"
+#include "base/linux.h"
 #include "batch/batch.h"
 
 #define HEAD_INDEX UINT64_MAX

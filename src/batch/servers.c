@@ -345,7 +345,7 @@ static void warn(servers *s)
     ek_log(EK_LOG_WARN, "no server has answered for %.0f s: %s", now - s->answered, s->why);
 }
 
-static ek_err wait(ek_batch_runner *r, double seconds, ek_batch_task **out)
+static ek_err wait_task(ek_batch_runner *r, double seconds, ek_batch_task **out)
 {
     servers *s = (servers *)(void *)r;
     const double until = ek_now() + seconds;
@@ -398,7 +398,7 @@ static ek_err first_fingerprint(servers *s)
     ek_batch_task *none = NULL;
     while (s->base.identity.len == 0) {
         if (s->opts.stop && s->opts.stop(s->opts.arg)) return ek_fail(EK_ECANCELLED, "stopped");
-        EK_TRY(wait(&s->base, 0.1, &none));
+        EK_TRY(wait_task(&s->base, 0.1, &none));
     }
     return EK_OK;
 }
@@ -410,7 +410,7 @@ ek_err ek_batch_servers_open(ek_batch_runner **out, const ek_batch_servers_opts 
             return ek_fail(EK_EINVAL, "--url %.200s: http://HOST:PORT is needed", o->url[i]);
     EK_TRY(ek_curl_load());
     servers *s = ek_alloc(sizeof *s);
-    s->base = (ek_batch_runner){.width = o->n * o->width, .start = start, .wait = wait, .close = close_servers};
+    s->base = (ek_batch_runner){.width = o->n * o->width, .start = start, .wait = wait_task, .close = close_servers};
     s->opts = *o;
     s->lib = ek_curl_lib();
     s->n = o->n;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/linux.h"
 #include "base/machine/cpu.h"
 #include "base/log.h"
 #include "cli/frame/table.h"

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/linux.h"
 
 struct ek_outdir {
     char *path, *temp; /* of the folder, or of the first file */

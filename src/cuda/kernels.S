@@ -5,6 +5,15 @@
 #define EK_CUDA_BUILT_WITH 0
 #endif
 
+#ifdef __APPLE__ /* it has no such cards */
+    .section __DATA,__const
+    .globl _ek_cuda_built_with, _ek_cuda_modules
+    .p2align 3
+_ek_cuda_built_with:
+    .quad 0
+_ek_cuda_modules:
+    .quad 0, 0, 0, 0
+#else
     .section .rodata
     .globl ek_cuda_built_with
     .hidden ek_cuda_built_with
@@ -46,3 +55,4 @@ ek_cuda_modules:
     .size ek_cuda_modules, . - ek_cuda_modules
 
     .section .note.GNU-stack, "", %progbits
+#endif

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/linux.h"
 
 static bool is_sha256(const ek_hub_blob *b)
 {

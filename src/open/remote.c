@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "hub/curl.h"

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash/hash.h"
+#include "base/linux.h"
 #include "base/log.h"
 
 enum { MAX_ORIGIN = 200, MAX_LINE = 16 << 10, ROOM = 1 << 20 };

@@ -1,11 +1,11 @@
 #include "serve/session.h"
 
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linux.h"
 #include "serve/api/context.h"
 #include "serve/api/plan.h"
 #include "media/locked/helper.h"

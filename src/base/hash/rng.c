@@ -2,10 +2,10 @@
 
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/linux.h"
 
 void ek_philox(uint32_t out[4], const uint32_t counter[4], const uint32_t key[2])
 {

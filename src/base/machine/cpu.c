@@ -2,16 +2,19 @@
 #include "base/machine/cpu.h"
 
 #include <math.h>
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/linux.h"
+
 #if defined(__x86_64__)
 #include <cpuid.h>
+#ifdef __linux__
 #include <sys/syscall.h>
+#endif
 #include <unistd.h>
 
 static unsigned long long xcr0(void)
@@ -24,8 +27,12 @@ static unsigned long long xcr0(void)
 /* Linux saves 8 KiB more per thread that uses tiles, and wants to be asked before (arch_prctl(2)). */
 static bool tiles_granted(void)
 {
+#ifdef __linux__
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
     return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+#else
+    return false;
+#endif
 }
 
 /* Families 0x19 and 0x1a of AMD. The second has twice as many products of 512 bits a cycle, and twice as many loads and
@@ -58,7 +65,22 @@ unsigned ek_cpu_detect(void)
     if (cpu & EK_CPU_AVX512 && is_zen4_or_5()) cpu |= EK_CPU_ZEN4;
     return cpu;
 }
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+
+static bool has(const char *feature)
+{
+    int is = 0;
+    size_t n = sizeof is;
+    return sysctlbyname(feature, &is, &n, NULL, 0) == 0 && is;
+}
+
+unsigned ek_cpu_detect(void)
+{
+    if (!has("hw.optional.arm.FEAT_DotProd")) return 0;
+    return EK_CPU_DOTPROD | (has("hw.optional.arm.FEAT_I8MM") ? EK_CPU_I8MM : 0);
+}
+#elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 
 /* What the kernel tells of the processor (arch/arm64/include/uapi/asm/hwcap.h). */
@@ -198,7 +220,12 @@ double ek_memory_cgroups(const char *root)
 static double limit_left(int resource, const char *used)
 {
     struct rlimit lim;
-    if (getrlimit((__rlimit_resource_t)resource, &lim) || lim.rlim_cur == RLIM_INFINITY) return INFINITY;
+#ifdef __linux__
+    const __rlimit_resource_t asked = (__rlimit_resource_t)resource;
+#else
+    const int asked = resource;
+#endif
+    if (getrlimit(asked, &lim) || lim.rlim_cur == RLIM_INFINITY) return INFINITY;
     double now = ek_cgroup_number("/proc/self", "status", used, 0) * 1024;
     return (double)lim.rlim_cur > now ? (double)lim.rlim_cur - now : 1;
 }

@@ -2,9 +2,10 @@
 #include "base/machine/cpu.h"
 
 #include <dirent.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "base/linux.h"
 
 enum { PATH = 4096, WORDS = EK_MAX_CPUS / 64 };
 

@@ -2,7 +2,6 @@
 #include "base/machine/pool.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/linux.h"
 #include "base/thread.h"
 
 /* Workers spin this many times before they sleep: ops inside a step follow each other

@@ -19,6 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "base/address.h"
 
@@ -51,7 +52,7 @@ static ek_err connect_to(ek_link *l, const struct addrinfo *a, double deadline)
 {
     int on = 1, failed = 0;
     socklen_t size = sizeof failed;
-    l->fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    l->fd = ek_socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (l->fd < 0) return ek_fail(EK_EIO, "%s", strerror(errno));
     setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(l->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);

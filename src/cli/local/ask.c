@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/linux.h"
 #include "cli/local/running.h"
 
 enum { MAX_REPLY = 1 << 20 };
@@ -48,7 +49,7 @@ static int connect_to(const ek_running *r, double end)
     snprintf(port, sizeof port, "%d", r->port);
     if (getaddrinfo(reach(r->host), port, &hints, &found)) return -1;
     for (struct addrinfo *a = found; a && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
+        fd = ek_socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
         if (fd < 0) continue;
         int error = 0;
         socklen_t n = sizeof error;

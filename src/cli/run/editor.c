@@ -17,6 +17,7 @@
 #include "base/alloc.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "cli/frame/terminal.h"
 

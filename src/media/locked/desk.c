@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/linux.h"
 #include "media/locked/helper_parts.h"
 
 enum { PAGE = 4096, STEP = 1 << 20 /* bytes by which one that stays grows */ };

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "media/locked/helper_parts.h"
 

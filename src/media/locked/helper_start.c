@@ -14,8 +14,10 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/linux.h"
 #include "media/locked/child.h"
 #include "media/locked/helper_parts.h"
+#include "media/locked/lock.h"
 
 #define PROGRAM "evenkeel-decode"
 
@@ -73,6 +75,7 @@ ek_err ek_helper_start(ek_helper **out, int says)
 {
     char path[3300];
     int ask[2] = {-1, -1}, control[2] = {-1, -1};
+    EK_TRY(ek_lock_check());
     EK_TRY(find(path, sizeof path));
     ek_helper *h = ek_alloc(sizeof *h);
     *h = (ek_helper){.pid = -1, .ask = -1, .control = -1, .desk.fd = -1};

@@ -4,6 +4,7 @@
 #endif
 #include "media/locked/lock.h"
 
+#ifdef __linux__
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -20,6 +21,11 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
+
+ek_err ek_lock_check(void)
+{
+    return EK_OK;
+}
 
 /* --- files: Landlock --- */
 
@@ -406,3 +412,15 @@ const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms)
         return "limits of its resources";
     return lock_calls_decoder() ? NULL : "seccomp";
 }
+#else
+int ek_lock_landlock(void)
+{
+    return 0;
+}
+
+ek_err ek_lock_check(void)
+{
+    return ek_fail(EK_EUNSUPPORTED,
+                   "pictures, sounds and videos are read on Linux alone, where who reads them is locked up");
+}
+#endif

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "base/err.h"
+
 /* All that is needed, made beforehand: between fork and exec nothing is allocated. */
 typedef struct ek_lock {
     int program;  /* a descriptor: its folder may be closed to the user that the process becomes */
@@ -16,6 +18,9 @@ typedef struct ek_lock {
     bool fonts;    /* it reads the system's fonts and what it keeps about them */
     bool helper;   /* it locks up its children itself, by ek_lock_decoder: no time, no memory, no filter, no parent */
 } ek_lock;
+
+/* EUNSUPPORTED on a system other than Linux: strangers' files are not read there. */
+ek_err ek_lock_check(void);
 
 int ek_lock_landlock(void);
 

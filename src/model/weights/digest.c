@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/hash/hash.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "tensor/gguf.h"
 

@@ -12,6 +12,7 @@
 
 #include "base/hash/hash.h"
 #include "base/hash/rng.h"
+#include "base/linux.h"
 #include "base/log.h"
 
 /* The file: a head, a hash per block, padding to a whole page, the weights. Raised with the layout of any packed

@@ -13,11 +13,11 @@
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "serve/events/peers.h"
 #include "serve/events/replay.h"

@@ -15,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/address.h"
+#include "base/linux.h"
 #include "serve/events/zmtp.h"
 
 enum { TURN = 32 /* messages that a peer is sent in a turn */, BACKLOG = 64, ANSWERS = 4096 /* bytes */ };
@@ -341,7 +342,7 @@ static ek_err bind_at(ek_peers *s, const struct addrinfo *a)
     struct sockaddr_storage at;
     socklen_t n = sizeof at;
     char host[INET6_ADDRSTRLEN + 1];
-    s->listener = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    s->listener = ek_socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (s->listener < 0) return EK_EIO;
     setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (a->ai_family == AF_INET6) setsockopt(s->listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
@@ -383,7 +384,7 @@ static void connect_again(ek_peers *s)
     s->rests_until = ek_now() + s->nap;
     s->nap = 2 * s->nap < LONGEST_NAP ? 2 * s->nap : LONGEST_NAP;
     if (ek_resolve(&found, host, port, ek_now() + LOOK_UP_SECONDS, s->opts.stop)) return;
-    const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const int fd = ek_socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     bool good = fd >= 0;
     if (good) set_options(fd);
     if (good) good = connect(fd, found->ai_addr, found->ai_addrlen) == 0 || errno == EINPROGRESS;

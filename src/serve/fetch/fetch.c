@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linux.h"
 #include "hub/curl.h"
 #include "media/limits.h"
 #include "serve/http/request_memory.h"
@@ -101,7 +102,7 @@ static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sock
         t->forbidden = true;
         return CURL_SOCKET_BAD;
     }
-    return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    return ek_socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
 static size_t on_body(char *data, size_t one, size_t n, void *arg)

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <ifaddrs.h>
+#ifdef __linux__
 #include <linux/rtnetlink.h>
+#endif
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -56,6 +58,8 @@ static bool is_of_interface(const plain *a)
 
 /* --- routes --- */
 
+#ifdef __linux__
+
 typedef struct question {
     struct nlmsghdr head;
     struct rtmsg route;
@@ -102,10 +106,22 @@ static int route_type(const plain *a)
     return type;
 }
 
+/* Packets to it go elsewhere than to one other machine, or nobody knows. */
+static bool is_of_route(const plain *a)
+{
+    const int type = route_type(a);
+    return type != RTN_UNICAST && type != RTN_UNREACHABLE;
+}
+#else
+static bool is_of_route(const plain *a)
+{
+    (void)a;
+    return false;
+}
+#endif
+
 bool ek_own_address(const struct sockaddr *address)
 {
     plain a;
-    if (!read_address(&a, address) || is_of_interface(&a)) return true;
-    const int type = route_type(&a);
-    return type != RTN_UNICAST && type != RTN_UNREACHABLE;
+    return !read_address(&a, address) || is_of_interface(&a) || is_of_route(&a);
 }

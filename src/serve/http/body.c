@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/linux.h"
 
 enum { MAPPED = 256 << 10 };
 

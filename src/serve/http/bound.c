@@ -8,6 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/linux.h"
+
 bool ek_bound_is_loopback(const struct sockaddr_storage *addr)
 {
     if (addr->ss_family == AF_INET) return ntohl(((const struct sockaddr_in *)addr)->sin_addr.s_addr) >> 24 == 127;
@@ -35,7 +37,7 @@ ek_err ek_bound_open(ek_bound *out, const char *host, int port)
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *list;
     int bad = getaddrinfo(host, service, &hints, &list);
     if (bad) return ek_fail(EK_EIO, "cannot listen on %s: %s", host, gai_strerror(bad));
-    int fd = socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = ek_socket(list->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     struct sockaddr_storage addr;
     socklen_t len = sizeof addr;
     bool ok = fd >= 0 && bind_to(fd, list) && !getsockname(fd, (struct sockaddr *)&addr, &len);

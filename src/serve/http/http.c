@@ -14,6 +14,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/linux.h"
 #include "serve/http/http_state.h"
 
 enum {

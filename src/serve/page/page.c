@@ -54,9 +54,17 @@ typedef struct page_file {
 #define TEXT "text/plain; charset=utf-8"
 #define JS   "text/javascript; charset=utf-8"
 
-#define FILE_ROW(name, path, file, type)                                                                 \
-    __asm__(".pushsection .rodata\n"                                                                     \
-            "ek_page_" #name ":\n.incbin \"" file "\"\nek_page_" #name "_end:\n.byte 0\n.popsection\n"); \
+#ifdef __APPLE__ /* where names in C have a line before them */
+#define DATA   ".section __DATA,__const\n"
+#define LABEL  "_ek_page_"
+#define BEHIND ".text\n"
+#else
+#define DATA   ".pushsection .rodata\n"
+#define LABEL  "ek_page_"
+#define BEHIND ".popsection\n"
+#endif
+#define FILE_ROW(name, path, file, type)                                                         \
+    __asm__(DATA LABEL #name ":\n.incbin \"" file "\"\n" LABEL #name "_end:\n.byte 0\n" BEHIND); \
     extern const char ek_page_##name[], ek_page_##name##_end[];
 FILES
 #undef FILE_ROW

@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/linux.h"
 #include "base/log.h"
 #include "serve/store/response_record.h"
 

@@ -5,10 +5,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/linux.h"
 #include "serve/http/loop.h"
 
 typedef struct pile {

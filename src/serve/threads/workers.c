@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/fair_queue.h"
+#include "base/linux.h"
 #include "serve/http/loop.h"
 
 #define SLOW 0.1 /* seconds after which a job keeps nobody else's from a place */
