@@ -22,6 +22,28 @@ static inline int ek_hex_byte(const char *s, size_t n)
     return low >= 0 ? high << 4 | low : -1;
 }
 
+/* Numbers of n bytes, 1 to 8, the lowest first. */
+static inline void ek_put_le(void *to, uint64_t v, int n)
+{
+    uint8_t *p = (uint8_t *)to;
+    for (int i = 0; i < n; i++) p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static inline uint64_t ek_get_le(const void *from, int n)
+{
+    const uint8_t *p = (const uint8_t *)from;
+    uint64_t v = 0;
+    for (int i = 0; i < n; i++) v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+static inline void ek_buf_le(ek_buf *out, uint64_t v, int n)
+{
+    uint8_t bytes[8];
+    ek_put_le(bytes, v, n);
+    ek_buf_add(out, bytes, (size_t)n);
+}
+
 /* Base64 (RFC 4648, with the digits + and /). */
 
 /* Appends the digits of n bytes, padded to a multiple of four. */

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/encoding.h"
 #include "base/hash/hash.h"
 #include "batch/batch.h"
 
@@ -22,10 +23,8 @@ typedef struct check {
 static bool is_chosen(const check *k, const ek_batch_task *t)
 {
     uint8_t hash[32];
-    uint64_t x = 0;
     ek_sha256(hash, t->line.name ? t->line.name : "", t->line.n_name);
-    for (int i = 0; i < 8; i++) x |= (uint64_t)hash[i] << 8 * i;
-    return x % (uint64_t)k->every == 0 || (k->all && t->index == 0);
+    return ek_get_le(hash, 8) % (uint64_t)k->every == 0 || (k->all && t->index == 0);
 }
 
 static ek_err compare(check *k, ek_batch_task *t)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/encoding.h"
 #include "base/hash/hash.h"
 #include "text/json/json.h"
 
@@ -262,23 +263,16 @@ void ek_batch_line_id(char out[EK_BATCH_ID], const char *s, size_t n)
     out[EK_BATCH_ID - 1] = '\0';
 }
 
-static void put_u64(ek_buf *out, uint64_t x)
-{
-    for (int i = 0; i < 8; i++) ek_buf_char(out, (char)(x >> 8 * i));
-}
-
 uint64_t ek_batch_line_seed(int64_t seed, const ek_batch_line *l)
 {
     ek_buf b = {0};
     uint8_t hash[32];
-    uint64_t x = 0;
     ek_buf_str(&b, "evenkeel.batch");
-    put_u64(&b, (uint64_t)seed);
+    ek_buf_le(&b, (uint64_t)seed, 8);
     ek_buf_add(&b, l->name, l->n_name);
     ek_sha256(hash, b.data, b.len);
     ek_buf_fini(&b);
-    for (int i = 0; i < 8; i++) x |= (uint64_t)hash[i] << 8 * i;
-    return x >> 11;
+    return ek_get_le(hash, 8) >> 11;
 }
 
 /* --- the result --- */

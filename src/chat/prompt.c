@@ -63,19 +63,12 @@ ek_err ek_chat_model_open(ek_chat_model *m, const char *path)
     return ek_chat_variant_open(&m->variant, path);
 }
 
-static void add_number(ek_sha256_state *s, uint64_t v)
-{
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
-    ek_sha256_add(s, b, sizeof b);
-}
-
 static void add_vocabulary(ek_sha256_state *s, const ek_tokenizer *t)
 {
     for (int32_t id = 0; id < ek_tokenizer_size(t); id++) {
         size_t n;
         const char *bytes = ek_tokenizer_bytes(t, id, &n);
-        add_number(s, 2 * (uint64_t)n + ek_tokenizer_is_special(t, id));
+        ek_sha256_add_u64(s, 2 * (uint64_t)n + ek_tokenizer_is_special(t, id));
         if (n) ek_sha256_add(s, bytes, n);
     }
 }
@@ -100,9 +93,9 @@ void ek_chat_model_name(char out[EK_CHAT_NAME], const ek_chat_model *m, const in
 {
     ek_sha256_state s;
     ek_sha256_init(&s);
-    add_number(&s, (uint64_t)m->variant);
-    add_number(&s, (uint64_t)n_stop);
-    for (int i = 0; i < n_stop; i++) add_number(&s, (uint64_t)stop[i]);
+    ek_sha256_add_u64(&s, (uint64_t)m->variant);
+    ek_sha256_add_u64(&s, (uint64_t)n_stop);
+    for (int i = 0; i < n_stop; i++) ek_sha256_add_u64(&s, (uint64_t)stop[i]);
     add_vocabulary(&s, m->tokenizer);
     end_name(out, &s);
 }

@@ -2,6 +2,8 @@
 #define _GNU_SOURCE /* memmem */
 #include "decode/streams.h"
 
+#include "base/encoding.h"
+
 #include <string.h>
 
 ek_media_bytes ek_streams_untagged(ek_media_bytes f)
@@ -58,7 +60,7 @@ static void end_with(ek_stream *out, size_t at, size_t n)
     out->patch_at = at + FLAGS;
     out->n_patch = 1;
     out->crc_at = at + CRC;
-    for (int i = 0; i < 4; i++) out->crc[i] = (uint8_t)(crc >> 8 * i);
+    ek_put_le(out->crc, crc, 4);
     out->part.n = at + n;
 }
 

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/encoding.h"
 #include "media/limits.h"
 
 int ek_sound_pieces(int samples, ek_sound_kind kind)
@@ -33,29 +34,24 @@ ek_err ek_sound_tokens_long(int *out, int samples, ek_sound_kind kind)
     return EK_OK;
 }
 
-static void put_le(uint8_t *p, uint32_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++) p[i] = (uint8_t)(v >> 8 * i);
-}
-
 bool ek_sound_wav(ek_buf *out, const float *v, int n)
 {
     enum { HEAD = 44, FLOAT = 3 };
     const uint32_t bytes = (uint32_t)n * 4;
     uint8_t head[HEAD] = "RIFF....WAVEfmt ";
     if (!ek_buf_reserve(out, HEAD + (size_t)bytes)) return false;
-    put_le(head + 4, HEAD - 8 + bytes, 4);
-    put_le(head + 16, 16, 4), put_le(head + 20, FLOAT, 2), put_le(head + 22, 1, 2);
-    put_le(head + 24, EK_SOUND_RATE, 4), put_le(head + 28, 4 * EK_SOUND_RATE, 4);
-    put_le(head + 32, 4, 2), put_le(head + 34, 32, 2);
+    ek_put_le(head + 4, HEAD - 8 + bytes, 4);
+    ek_put_le(head + 16, 16, 4), ek_put_le(head + 20, FLOAT, 2), ek_put_le(head + 22, 1, 2);
+    ek_put_le(head + 24, EK_SOUND_RATE, 4), ek_put_le(head + 28, 4 * EK_SOUND_RATE, 4);
+    ek_put_le(head + 32, 4, 2), ek_put_le(head + 34, 32, 2);
     memcpy(head + 36, "data", 4);
-    put_le(head + 40, bytes, 4);
+    ek_put_le(head + 40, bytes, 4);
     ek_buf_add(out, head, HEAD);
     for (int i = 0; i < n; i++) {
         uint8_t p[4];
         uint32_t u;
         memcpy(&u, &v[i], sizeof u);
-        put_le(p, u, 4);
+        ek_put_le(p, u, 4);
         ek_buf_add(out, p, 4);
     }
     return true;

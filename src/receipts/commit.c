@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/encoding.h"
 #include "base/hash/hash.h"
 
 ek_hash ek_commit_salt(const ek_hash *secret, const char *label)
@@ -15,25 +16,13 @@ ek_hash ek_commit_salt(const ek_hash *secret, const char *label)
     return out;
 }
 
-static void add_u64(ek_sha256_state *s, uint64_t v)
-{
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
-    ek_sha256_add(s, b, sizeof b);
-}
-
-static void put_u32(uint8_t *out, uint32_t v)
-{
-    for (int i = 0; i < 4; i++) out[i] = (uint8_t)(v >> 8 * i);
-}
-
 static void begin(ek_sha256_state *s, const ek_hash *secret, const char *label, uint64_t n)
 {
     const ek_hash salt = ek_commit_salt(secret, label);
     ek_sha256_init(s);
     ek_sha256_add(s, label, strlen(label));
     ek_sha256_add(s, salt.h, EK_HASH);
-    add_u64(s, n);
+    ek_sha256_add_u64(s, n);
 }
 
 static ek_hash end(ek_sha256_state *s)
@@ -59,15 +48,15 @@ ek_hash ek_commit_tokens(const ek_hash *secret, const char *label, const int32_t
     ek_sha256_state s;
     begin(&s, secret, label, n);
     for (size_t i = 0; i < n; i++) {
-        put_u32(b + used, (uint32_t)tokens[i]);
+        ek_put_le(b + used, (uint32_t)tokens[i], 4);
         used += 4;
         if (used < sizeof b && i + 1 < n) continue;
         ek_sha256_add(&s, b, used);
         used = 0;
     }
     for (size_t i = 0; i < n_parts; i++) {
-        put_u32(b, (uint32_t)part[i].first);
-        put_u32(b + 4, (uint32_t)part[i].kind);
+        ek_put_le(b, (uint32_t)part[i].first, 4);
+        ek_put_le(b + 4, (uint32_t)part[i].kind, 4);
         memcpy(b + 8, part[i].digest, 32);
         ek_sha256_add(&s, b, 40);
     }
@@ -79,7 +68,7 @@ ek_hash ek_commit_texts(const ek_hash *secret, const char *label, const char *co
     ek_sha256_state s;
     begin(&s, secret, label, n);
     for (size_t i = 0; i < n; i++) {
-        add_u64(&s, len[i]);
+        ek_sha256_add_u64(&s, len[i]);
         ek_sha256_add(&s, text[i], len[i]);
     }
     return end(&s);
@@ -89,8 +78,8 @@ ek_hash ek_commit_row(const ek_hash *salt, uint32_t t, int32_t token, const ek_h
 {
     uint8_t b[2 * EK_HASH + 8];
     memcpy(b, salt->h, EK_HASH);
-    put_u32(b + EK_HASH, t);
-    put_u32(b + EK_HASH + 4, (uint32_t)token);
+    ek_put_le(b + EK_HASH, t, 4);
+    ek_put_le(b + EK_HASH + 4, (uint32_t)token, 4);
     memcpy(b + EK_HASH + 8, root->h, EK_HASH);
     return ek_tree_leaf(b, sizeof b);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "base/encoding.h"
 #include "base/hash/hash.h"
 #include "receipts/canonical.h"
 
@@ -32,17 +33,15 @@ uint64_t ek_nonce_seed(const char *nonce, const int32_t *prompt, size_t n)
 {
     ek_sha256_state s;
     uint8_t h[32];
-    uint64_t seed = 0;
     ek_sha256_init(&s);
     ek_sha256_add(&s, nonce, strlen(nonce));
     for (size_t i = 0; i < n; i++) {
-        const uint32_t t = (uint32_t)prompt[i];
-        const uint8_t b[4] = {(uint8_t)t, (uint8_t)(t >> 8), (uint8_t)(t >> 16), (uint8_t)(t >> 24)};
+        uint8_t b[4];
+        ek_put_le(b, (uint32_t)prompt[i], 4);
         ek_sha256_add(&s, b, sizeof b);
     }
     ek_sha256_end_bytes(&s, h);
-    for (int i = 0; i < 8; i++) seed |= (uint64_t)h[i] << 8 * i;
-    return seed >> 11;
+    return ek_get_le(h, 8) >> 11;
 }
 
 void ek_statement_time(char out[EK_STATEMENT_TIME], int64_t seconds)

@@ -6,15 +6,9 @@
 #include "base/encoding.h"
 #include "replies/ask.h"
 #include "replies/cassette.h"
+#include "tensor/dtype.h"
 
 /* --- out --- */
-
-static void add(ek_buf *b, uint64_t v, int n)
-{
-    uint8_t bytes[8];
-    for (int i = 0; i < n; i++) bytes[i] = (uint8_t)(v >> 8 * i);
-    ek_buf_add(b, bytes, (size_t)n);
-}
 
 static void put_base64(ek_buf *out, ek_buf *bytes)
 {
@@ -33,15 +27,8 @@ static void put_tokens(ek_buf *out, const ek_reply_record *r)
 static void put_rows(ek_buf *out, const ek_reply_record *r)
 {
     ek_buf rows = {0};
-    for (int i = 0; i < ek_reply_record_tokens(r); i++) add(&rows, ek_reply_record_row(r, i), 8);
+    for (int i = 0; i < ek_reply_record_tokens(r); i++) ek_buf_le(&rows, ek_reply_record_row(r, i), 8);
     put_base64(out, &rows);
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t v;
-    memcpy(&v, &x, sizeof v);
-    return v;
 }
 
 static void put_probs(ek_buf *out, const ek_reply_record *r)
@@ -54,10 +41,10 @@ static void put_probs(ek_buf *out, const ek_reply_record *r)
     }
     for (int i = 0; i < ek_reply_record_n_probs(r); i++) {
         ek_reply_record_probs(r, i, EK_LOGPROBS_MAX, &p);
-        add(&data, bits_of(p.self.logprob), 4);
+        ek_buf_le(&data, ek_f32_bits(p.self.logprob), 4);
         for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
-            add(&data, k < p.n_top ? (uint32_t)p.top[k].token : UINT32_MAX, 4);
-            add(&data, k < p.n_top ? bits_of(p.top[k].logprob) : 0, 4);
+            ek_buf_le(&data, k < p.n_top ? (uint32_t)p.top[k].token : UINT32_MAX, 4);
+            ek_buf_le(&data, k < p.n_top ? ek_f32_bits(p.top[k].logprob) : 0, 4);
         }
     }
     put_base64(out, &data);
@@ -149,21 +136,6 @@ ek_err ek_cassette_end_line(ek_buf *out, const char *identity, ek_cassette_end *
 
 /* --- in --- */
 
-static uint64_t get(const char *p, int n)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < n; i++) v |= (uint64_t)(uint8_t)p[i] << 8 * i;
-    return v;
-}
-
-static float float_of(const char *p)
-{
-    const uint32_t v = (uint32_t)get(p, 4);
-    float x;
-    memcpy(&x, &v, sizeof x);
-    return x;
-}
-
 enum { PROB = 4 + 8 * EK_LOGPROBS_MAX };
 
 /* At most n pieces of each bytes. */
@@ -178,14 +150,15 @@ static ek_err read_base64(ek_buf *out, const json_t *v, const char *key, size_t 
 
 static ek_err read_top(ek_logprobs *p, const char *data, int n_vocab)
 {
-    p->self.logprob = float_of(data);
+    p->self.logprob = ek_bits_f32((uint32_t)ek_get_le(data, 4));
     p->n_top = 0;
     for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
-        const uint32_t token = (uint32_t)get(data + 4 + 8 * (size_t)k, 4);
+        const uint32_t token = (uint32_t)ek_get_le(data + 4 + 8 * (size_t)k, 4);
         if (token == UINT32_MAX) break;
         if (token >= (uint32_t)n_vocab)
             return ek_fail(EK_EFORMAT, "a likely token is %u, the vocabulary has %d", (unsigned)token, n_vocab);
-        p->top[p->n_top++] = (ek_logprob){(int32_t)token, float_of(data + 8 + 8 * (size_t)k)};
+        p->top[p->n_top++] = (ek_logprob){(int32_t)token,
+                                          ek_bits_f32((uint32_t)ek_get_le(data + 8 + 8 * (size_t)k, 4))};
     }
     return EK_OK;
 }
@@ -199,7 +172,7 @@ static ek_err read_draft(ek_reply_draft *d, const json_t *tokens, const char *ro
         if (!json_is_integer(token) || json_integer_value(token) < 0 || json_integer_value(token) >= n_vocab)
             return ek_fail(EK_EFORMAT, "token %zu of the reply is none of the vocabulary's %d", i, n_vocab);
         if (has) EK_TRY(read_top(&p, probs->data + PROB * i, n_vocab));
-        ek_reply_draft_add(d, (int32_t)json_integer_value(token), get(rows + 8 * i, 8), has ? &p : NULL);
+        ek_reply_draft_add(d, (int32_t)json_integer_value(token), ek_get_le(rows + 8 * i, 8), has ? &p : NULL);
     }
     return EK_OK;
 }

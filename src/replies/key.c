@@ -11,16 +11,9 @@ typedef struct sum {
     ek_sha256_state sha;
 } sum;
 
-static void add_u64(sum *s, uint64_t v)
-{
-    uint8_t b[8];
-    for (int i = 0; i < 8; i++) b[i] = (uint8_t)(v >> 8 * i);
-    ek_sha256_add(&s->sha, b, sizeof b);
-}
-
 static void add_bytes(sum *s, const void *p, size_t n)
 {
-    add_u64(s, n);
+    ek_sha256_add_u64(&s->sha, n);
     if (n) ek_sha256_add(&s->sha, p, n);
 }
 
@@ -29,7 +22,7 @@ static void add_float(sum *s, float x)
     uint32_t bits;
     x = x == 0 ? 0 : x; /* -0 decides as 0 does */
     memcpy(&bits, &x, sizeof bits);
-    add_u64(s, bits);
+    ek_sha256_add_u64(&s->sha, bits);
 }
 
 static void end(sum *s, ek_reply_key *out)
@@ -76,9 +69,9 @@ static void add_bias(sum *s, const ek_sampling *o)
 {
     ek_logit_bias *list = ek_alloc(((size_t)o->n_bias + 1) * sizeof *list);
     const int n = ek_reply_bias(list, o);
-    add_u64(s, (uint64_t)n);
+    ek_sha256_add_u64(&s->sha, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        add_u64(s, (uint32_t)list[i].token);
+        ek_sha256_add_u64(&s->sha, (uint32_t)list[i].token);
         add_float(s, list[i].bias);
     }
     free(list);
@@ -93,13 +86,13 @@ bool ek_reply_is_decided(const ek_sampling *s, bool has_seed)
 static void add_sampling(sum *s, const ek_sampling *o)
 {
     const bool draws = o->temperature >= EK_MIN_TEMPERATURE;
-    add_u64(s, draws);
+    ek_sha256_add_u64(&s->sha, draws);
     if (draws) {
         add_float(s, o->temperature);
         add_float(s, o->top_p);
         add_float(s, o->min_p);
-        add_u64(s, (uint64_t)o->top_k);
-        add_u64(s, o->seed);
+        ek_sha256_add_u64(&s->sha, (uint64_t)o->top_k);
+        ek_sha256_add_u64(&s->sha, o->seed);
     }
     add_float(s, o->repetition_penalty);
     add_float(s, o->presence_penalty);
@@ -113,7 +106,7 @@ static void add_tokens(sum *s, const int32_t *tokens, int n)
 {
     uint8_t b[1024];
     size_t used = 0;
-    add_u64(s, (uint64_t)n);
+    ek_sha256_add_u64(&s->sha, (uint64_t)n);
     for (int i = 0; i < n; i++) {
         for (int k = 0; k < 4; k++) b[used++] = (uint8_t)((uint32_t)tokens[i] >> 8 * k);
         if (used < sizeof b && i + 1 < n) continue;
@@ -124,24 +117,24 @@ static void add_tokens(sum *s, const int32_t *tokens, int n)
 
 static void add_parts(sum *s, const ek_reply_ask *a)
 {
-    add_u64(s, (uint64_t)a->n_parts);
+    ek_sha256_add_u64(&s->sha, (uint64_t)a->n_parts);
     for (int i = 0; i < a->n_parts; i++) {
-        add_u64(s, (uint64_t)a->part[i].first);
-        add_u64(s, (uint64_t)a->part[i].media->kind);
+        ek_sha256_add_u64(&s->sha, (uint64_t)a->part[i].first);
+        ek_sha256_add_u64(&s->sha, (uint64_t)a->part[i].media->kind);
         add_bytes(s, a->part[i].media->digest, sizeof a->part[i].media->digest);
     }
 }
 
 static void add_mask(sum *s, const ek_reply_ask *a)
 {
-    add_u64(s, a->masked);
+    ek_sha256_add_u64(&s->sha, a->masked);
     if (!a->masked) return;
     const char *program = a->program ? a->program : "";
     add_bytes(s, program, strlen(program));
-    add_u64(s, a->form != NULL);
+    ek_sha256_add_u64(&s->sha, a->form != NULL);
     if (a->form) add_bytes(s, a->form, strlen(a->form));
-    add_u64(s, (uint64_t)a->max_thinking);
-    add_u64(s, a->thinking);
+    ek_sha256_add_u64(&s->sha, (uint64_t)a->max_thinking);
+    ek_sha256_add_u64(&s->sha, a->thinking);
 }
 
 void ek_reply_content_key(ek_reply_key *out, const ek_reply_ask *a)
@@ -175,8 +168,8 @@ void ek_reply_key_for(ek_reply_key *out, const ek_reply_key *content, uint64_t o
     sum s;
     begin(&s, "evenkeel.reply.1.salt");
     add_bytes(&s, content->h, sizeof content->h);
-    add_u64(&s, owner);
-    add_u64(&s, salt != NULL);
+    ek_sha256_add_u64(&s.sha, owner);
+    ek_sha256_add_u64(&s.sha, salt != NULL);
     add_bytes(&s, salt, salt ? n : 0);
     end(&s, out);
 }

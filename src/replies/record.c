@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/encoding.h"
 #include "base/hash/hash.h"
+#include "tensor/dtype.h"
 
 enum { HEAD = 48, SUM = 32, PROB = 4 + 8 * EK_LOGPROBS_MAX };
 static const char magic[8] = "ekreply2";
@@ -21,59 +23,23 @@ struct ek_reply_record {
     uint8_t bytes[];
 };
 
-/* --- numbers --- */
-
-static void put(uint8_t *p, uint64_t v, int n)
-{
-    for (int i = 0; i < n; i++) p[i] = (uint8_t)(v >> 8 * i);
-}
-
-static uint64_t get(const uint8_t *p, int n)
-{
-    uint64_t v = 0;
-    for (int i = 0; i < n; i++) v |= (uint64_t)p[i] << 8 * i;
-    return v;
-}
-
-static void add(ek_buf *b, uint64_t v, int n)
-{
-    uint8_t bytes[8];
-    put(bytes, v, n);
-    ek_buf_add(b, bytes, (size_t)n);
-}
-
-static uint32_t bits_of(float x)
-{
-    uint32_t v;
-    memcpy(&v, &x, sizeof v);
-    return v;
-}
-
-static float float_of(const uint8_t *p)
-{
-    const uint32_t v = (uint32_t)get(p, 4);
-    float x;
-    memcpy(&x, &v, sizeof x);
-    return x;
-}
-
 /* --- a draft --- */
 
 static void add_probs(ek_buf *b, const ek_logprobs *p)
 {
-    add(b, bits_of(p->self.logprob), 4);
+    ek_buf_le(b, ek_f32_bits(p->self.logprob), 4);
     for (int i = 0; i < EK_LOGPROBS_MAX; i++) {
         const bool has = i < p->n_top;
-        add(b, has ? (uint32_t)p->top[i].token : UINT32_MAX, 4);
-        add(b, has ? bits_of(p->top[i].logprob) : 0, 4);
+        ek_buf_le(b, has ? (uint32_t)p->top[i].token : UINT32_MAX, 4);
+        ek_buf_le(b, has ? ek_f32_bits(p->top[i].logprob) : 0, 4);
     }
 }
 
 void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs)
 {
     if (d->n == EK_REPLY_MAX_TOKENS) return; /* what was sampled before is right for itself */
-    add(&d->tokens, (uint32_t)token, 4);
-    add(&d->rows, row, 8);
+    ek_buf_le(&d->tokens, (uint32_t)token, 4);
+    ek_buf_le(&d->rows, row, 8);
     if (probs && d->n_probs == d->n) {
         add_probs(&d->probs, probs);
         d->n_probs++;
@@ -118,7 +84,7 @@ static void place(ek_reply_record *r)
     r->tokens = p, p += 4 * n;
     r->rows = p, p += 8 * n;
     r->probs = p, p += PROB * (size_t)r->n_probs;
-    r->n_ask = (size_t)get(p, 4);
+    r->n_ask = (size_t)ek_get_le(p, 4);
     r->ask = p + 4;
 }
 
@@ -130,15 +96,15 @@ ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, 
     uint8_t *p = r->bytes;
     memcpy(p, magic, sizeof magic);
     memcpy(p + sizeof magic, k->h, sizeof k->h);
-    put(p + HEAD - 8, (uint32_t)d->n, 4);
-    put(p + HEAD - 4, (uint32_t)d->n_probs, 4);
+    ek_put_le(p + HEAD - 8, (uint32_t)d->n, 4);
+    ek_put_le(p + HEAD - 4, (uint32_t)d->n_probs, 4);
     p += HEAD;
     const ek_buf *const of[] = {&d->tokens, &d->rows, &d->probs};
     for (int i = 0; i < 3; i++) {
         if (of[i]->len) memcpy(p, of[i]->data, of[i]->len);
         p += of[i]->len;
     }
-    put(p, n_ask, 4);
+    ek_put_le(p, n_ask, 4);
     if (n_ask) memcpy(p + 4, ask, n_ask);
     p += 4 + n_ask;
     ek_sha256(p, r->bytes, (size_t)(p - r->bytes));
@@ -151,9 +117,9 @@ ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, 
 static ek_err check_tokens(const uint8_t *p, int n, int n_vocab)
 {
     for (int i = 0; i < n; i++)
-        if (get(p + 4 * (size_t)i, 4) >= (uint64_t)n_vocab)
+        if (ek_get_le(p + 4 * (size_t)i, 4) >= (uint64_t)n_vocab)
             return ek_fail(EK_EFORMAT, "token %d of a stored reply is %u, the vocabulary has %d", i,
-                           (unsigned)get(p + 4 * (size_t)i, 4), n_vocab);
+                           (unsigned)ek_get_le(p + 4 * (size_t)i, 4), n_vocab);
     return EK_OK;
 }
 
@@ -161,7 +127,7 @@ static ek_err check_probs(const uint8_t *p, int n, int n_vocab)
 {
     for (int i = 0; i < n; i++)
         for (int k = 0; k < EK_LOGPROBS_MAX; k++) {
-            const uint64_t token = get(p + (size_t)i * PROB + 4 + 8 * (size_t)k, 4);
+            const uint64_t token = ek_get_le(p + (size_t)i * PROB + 4 + 8 * (size_t)k, 4);
             if (token >= (uint64_t)n_vocab && token != UINT32_MAX)
                 return ek_fail(EK_EFORMAT, "token %d of a stored reply has a likely one of %u, the vocabulary has %d",
                                i, (unsigned)token, n_vocab);
@@ -177,14 +143,14 @@ ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_rep
     if (size < HEAD + 12 + 4 + SUM) return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes", size);
     if (memcmp(b, magic, sizeof magic) != 0) return ek_fail(EK_EFORMAT, "a stored reply of another version");
     if (k && memcmp(b + sizeof magic, k->h, sizeof k->h) != 0) return ek_fail(EK_EFORMAT, "it is of another key");
-    const uint64_t n = get(b + HEAD - 8, 4);
-    const uint64_t n_probs = get(b + HEAD - 4, 4);
+    const uint64_t n = ek_get_le(b + HEAD - 8, 4);
+    const uint64_t n_probs = ek_get_le(b + HEAD - 4, 4);
     if (n < 1 || n > EK_REPLY_MAX_TOKENS || n_probs > n)
         return ek_fail(EK_EFORMAT, "a stored reply of %u tokens, %u with log-probabilities", (unsigned)n,
                        (unsigned)n_probs);
     const size_t fixed = HEAD + 12 * (size_t)n + PROB * (size_t)n_probs + 4 + SUM;
     if (size < fixed) return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes, %zu are needed", size, fixed);
-    const uint64_t n_ask = get(b + fixed - SUM - 4, 4);
+    const uint64_t n_ask = ek_get_le(b + fixed - SUM - 4, 4);
     if (n_ask > EK_REPLY_MAX_ASK || size != fixed + n_ask)
         return ek_fail(EK_EFORMAT, "a stored reply of %zu bytes, %zu are needed", size, fixed + (size_t)n_ask);
     ek_sha256(sum, b, size - SUM);
@@ -237,24 +203,25 @@ int ek_reply_record_n_probs(const ek_reply_record *r)
 
 int32_t ek_reply_record_token(const ek_reply_record *r, int i)
 {
-    return (int32_t)get(r->tokens + 4 * (size_t)i, 4);
+    return (int32_t)ek_get_le(r->tokens + 4 * (size_t)i, 4);
 }
 
 uint64_t ek_reply_record_row(const ek_reply_record *r, int i)
 {
-    return get(r->rows + 8 * (size_t)i, 8);
+    return ek_get_le(r->rows + 8 * (size_t)i, 8);
 }
 
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out)
 {
     EK_ASSERT(i < r->n_probs && n_top <= EK_LOGPROBS_MAX);
     const uint8_t *p = r->probs + PROB * (size_t)i;
-    out->self = (ek_logprob){ek_reply_record_token(r, i), float_of(p)};
+    out->self = (ek_logprob){ek_reply_record_token(r, i), ek_bits_f32((uint32_t)ek_get_le(p, 4))};
     out->n_top = 0;
     for (int k = 0; k < n_top; k++) {
-        const uint64_t token = get(p + 4 + 8 * (size_t)k, 4);
+        const uint64_t token = ek_get_le(p + 4 + 8 * (size_t)k, 4);
         if (token == UINT32_MAX) break;
-        out->top[out->n_top++] = (ek_logprob){(int32_t)token, float_of(p + 8 + 8 * (size_t)k)};
+        out->top[out->n_top++] = (ek_logprob){(int32_t)token,
+                                              ek_bits_f32((uint32_t)ek_get_le(p + 8 + 8 * (size_t)k, 4))};
     }
 }
 

@@ -16,24 +16,15 @@
 
 static char *folder;
 
-static const char *path(const char *name)
-{
-    static char text[4][512];
-    static int k;
-    char *to = text[k++ % 4];
-    snprintf(to, sizeof text[0], "%s/%s", folder, name);
-    return to;
-}
-
 static void put(const char *name, const char *bytes, size_t n)
 {
-    assert_int_equal(ek_file_replace(path(name), bytes, n, 0644), EK_OK);
+    assert_int_equal(ek_file_replace(path_in(folder, name), bytes, n, 0644), EK_OK);
 }
 
 static void expect(const char *name, const char *text)
 {
     ek_buf b = {0};
-    assert_int_equal(ek_file_read(&b, path(name), 1 << 20), EK_OK);
+    assert_int_equal(ek_file_read(&b, path_in(folder, name), 1 << 20), EK_OK);
     assert_string_equal(ek_buf_text(&b), text);
     ek_buf_fini(&b);
 }
@@ -51,7 +42,7 @@ static void lines_are_found_whatever_ends_them(void **state)
     ek_buf b = {0};
     (void)state;
     put("in", text, sizeof text - 1);
-    assert_int_equal(ek_batch_input_open(&in, path("in"), false), EK_OK);
+    assert_int_equal(ek_batch_input_open(&in, path_in(folder, "in"), false), EK_OK);
     assert_int_equal(in.n, 4);
     for (size_t i = 0; i < in.n; i++) {
         assert_int_equal(ek_batch_input_line(&in, i, &b), EK_OK);
@@ -61,8 +52,8 @@ static void lines_are_found_whatever_ends_them(void **state)
     put("in", "another", 7); /* a new file: the one that is open stays as it is */
     assert_int_equal(ek_batch_input_line(&in, 0, &b), EK_OK);
     ek_batch_input_close(&in);
-    assert_int_equal(ek_batch_input_open(&in, path("in"), false), EK_OK);
-    FILE *f = fopen(path("in"), "r+");
+    assert_int_equal(ek_batch_input_open(&in, path_in(folder, "in"), false), EK_OK);
+    FILE *f = fopen(path_in(folder, "in"), "r+");
     fputs("anxther", f); /* in place */
     fclose(f);
     assert_int_equal(ek_batch_input_line(&in, 0, &b), EK_EIO);
@@ -82,7 +73,7 @@ static void large_inputs_have_the_same_lines(void **state)
                    "........................................");
     assert_true(b.len > 2 << 20);
     put("in", b.data, b.len);
-    assert_int_equal(ek_batch_input_open(&in, path("in"), true), EK_OK);
+    assert_int_equal(ek_batch_input_open(&in, path_in(folder, "in"), true), EK_OK);
     assert_int_equal(in.n, 60000);
     for (size_t i = 0; i < in.n; i += 777) {
         char want[128];
@@ -94,7 +85,7 @@ static void large_inputs_have_the_same_lines(void **state)
     ek_batch_input_close(&in);
     ek_buf_str(&b, "{\"custom_id\":\"59999\"}\n{\"custom_id\":\"7\"}");
     put("in", b.data, b.len);
-    assert_int_equal(ek_batch_input_open(&in, path("in"), true), EK_EINVAL);
+    assert_int_equal(ek_batch_input_open(&in, path_in(folder, "in"), true), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "custom_id \"59999\" is on line 60000 and on line 60001"));
     ek_batch_input_close(&in);
     ek_buf_fini(&b);
@@ -112,7 +103,7 @@ static void a_line_beyond_the_limit_is_passed_over(void **state)
     memset(large, 'x', n);
     memcpy(large + n, "\n{}\n", 4);
     put("in", large, n + 4);
-    assert_int_equal(ek_batch_input_open(&in, path("in"), true), EK_OK);
+    assert_int_equal(ek_batch_input_open(&in, path_in(folder, "in"), true), EK_OK);
     assert_int_equal(in.n, 2);
     assert_int_equal(ek_batch_input_request(&in, 0, &text, &l, id), EK_OK);
     assert_non_null(strstr(l.why, "33554433 bytes, at most 33554432"));
@@ -154,16 +145,16 @@ static void a_part_torn_at_any_byte_goes_on(void **state)
     ek_batch_part *p;
     char sha[65];
     (void)state;
-    assert_int_equal(ek_batch_part_open(&p, path("out")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "out")), EK_OK);
     assert_int_equal(ek_batch_part_begin(p, &head, N), EK_OK);
     for (size_t k = 0; k < N; k++) add(p, order[k], order[k] == 3);
     ek_batch_part_close(p);
-    assert_int_equal(ek_file_read(&whole, path("out.part"), 1 << 20), EK_OK);
+    assert_int_equal(ek_file_read(&whole, path_in(folder, "out.part"), 1 << 20), EK_OK);
     size_t before = 0;
     for (size_t cut = 0; cut <= whole.len; cut++) {
         put("out.part", whole.data, cut);
-        unlink(path("out"));
-        assert_int_equal(ek_batch_part_open(&p, path("out")), EK_OK);
+        unlink(path_in(folder, "out"));
+        assert_int_equal(ek_batch_part_open(&p, path_in(folder, "out")), EK_OK);
         assert_int_equal(ek_batch_part_begin(p, &head, N), EK_OK);
         assert_in_range(ek_batch_part_count(p), before, before + 1);
         before = ek_batch_part_count(p);
@@ -172,7 +163,7 @@ static void a_part_torn_at_any_byte_goes_on(void **state)
             if (k >= before) add(p, order[k], order[k] == 3);
         }
         assert_int_equal(ek_batch_part_errors(p), 1);
-        assert_int_equal(ek_batch_part_write(p, path("errors"), sha), EK_OK);
+        assert_int_equal(ek_batch_part_write(p, path_in(folder, "errors"), sha), EK_OK);
         expect("out", want);
         expect("errors", "line 3 failed\n");
         ek_batch_part_close(p);
@@ -180,12 +171,12 @@ static void a_part_torn_at_any_byte_goes_on(void **state)
     assert_int_equal(before, N);
     /* One bit turned: the record and what is behind it are made again. */
     put("out.part", whole.data, whole.len);
-    FILE *f = fopen(path("out.part"), "r+");
+    FILE *f = fopen(path_in(folder, "out.part"), "r+");
     fseek(f, (long)whole.len / 2, SEEK_SET);
     fputc(whole.data[whole.len / 2] ^ 4, f);
     fclose(f);
-    unlink(path("out"));
-    assert_int_equal(ek_batch_part_open(&p, path("out")), EK_OK);
+    unlink(path_in(folder, "out"));
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "out")), EK_OK);
     assert_int_equal(ek_batch_part_begin(p, &head, N), EK_OK);
     assert_in_range(ek_batch_part_count(p), 1, 3);
     ek_batch_part_close(p);
@@ -199,33 +190,33 @@ static void a_part_belongs_to_one_run(void **state)
     ek_batch_part *p, *q;
     char sha[65];
     (void)state;
-    assert_int_equal(ek_batch_part_open(&p, path("own")), EK_OK);
-    assert_int_equal(ek_batch_part_open(&q, path("own")), EK_EBUSY);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "own")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&q, path_in(folder, "own")), EK_EBUSY);
     assert_non_null(strstr(ek_err_text(), "another run is writing it"));
     assert_int_equal(ek_batch_part_begin(p, &head, 2), EK_OK);
     add(p, 0, false);
     ek_batch_part_close(p);
-    assert_int_equal(ek_batch_part_open(&p, path("own")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "own")), EK_OK);
     assert_int_equal(ek_batch_part_begin(p, &other, 2), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "of another run, with seed 1, not 2"));
     ek_batch_part_close(p);
     put("own", "older", 5); /* an OUT that is not the part's: never overwritten */
-    assert_int_equal(ek_batch_part_open(&p, path("own")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "own")), EK_OK);
     assert_false(ek_batch_part_ended(p));
     assert_int_equal(ek_batch_part_begin(p, &head, 2), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "it exists"));
     ek_batch_part_close(p);
-    unlink(path("own"));
-    assert_int_equal(ek_batch_part_open(&p, path("own")), EK_OK);
+    unlink(path_in(folder, "own"));
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "own")), EK_OK);
     assert_int_equal(ek_batch_part_begin(p, &head, 2), EK_OK);
     add(p, 1, false);
     assert_int_equal(ek_batch_part_write(p, NULL, sha), EK_OK);
     assert_int_equal(ek_batch_part_remove(p), EK_OK);
     ek_batch_part_close(p);
-    assert_int_equal(ek_batch_part_open(&p, path("own")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "own")), EK_OK);
     assert_true(ek_batch_part_ended(p));
     ek_batch_part_close(p);
-    assert_int_not_equal(access(path("own.part"), F_OK), 0); /* nothing was begun */
+    assert_int_not_equal(access(path_in(folder, "own.part"), F_OK), 0); /* nothing was begun */
     ek_buf_fini(&head);
     ek_buf_fini(&other);
 }
@@ -235,11 +226,11 @@ static void a_part_with_a_line_beyond_its_input_is_refused(void **state)
     ek_buf head = head_of("{\"lines\":1}");
     ek_batch_part *p;
     (void)state;
-    assert_int_equal(ek_batch_part_open(&p, path("beyond")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "beyond")), EK_OK);
     assert_int_equal(ek_batch_part_begin(p, &head, 8), EK_OK);
     add(p, 7, false);
     ek_batch_part_close(p);
-    assert_int_equal(ek_batch_part_open(&p, path("beyond")), EK_OK);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "beyond")), EK_OK);
     assert_int_equal(ek_batch_part_begin(p, &head, 1), EK_EPARSE);
     assert_non_null(strstr(ek_err_text(), "it has a line 7 of 1"));
     ek_batch_part_close(p);
@@ -250,10 +241,10 @@ static void a_part_that_cannot_be_is_refused_at_once(void **state)
 {
     ek_batch_part *p;
     (void)state;
-    assert_int_equal(ek_batch_part_open(&p, path("nowhere/out")), EK_EIO);
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "nowhere/out")), EK_EIO);
     assert_non_null(strstr(ek_err_text(), "nowhere/out.part"));
-    assert_int_equal(symlink("/dev/null", path("link.part")), 0); /* somebody else's, in a folder of all */
-    assert_int_equal(ek_batch_part_open(&p, path("link")), EK_EIO);
+    assert_int_equal(symlink("/dev/null", path_in(folder, "link.part")), 0); /* somebody else's, in a folder of all */
+    assert_int_equal(ek_batch_part_open(&p, path_in(folder, "link")), EK_EIO);
 }
 
 /* --- diff --- */
@@ -320,17 +311,17 @@ static void files_are_compared_line_by_line(void **state)
     (void)state;
     put("a", "{\"custom_id\":\"1\"}\n{\"custom_id\":\"2\",\"x\":1}\n", 41);
     put("b", "{\"custom_id\":\"1\"}\n{\"custom_id\":\"2\",\"x\":2}\n", 41);
-    assert_int_equal(ek_batch_diff(&out, &same, path("a"), path("a")), EK_OK);
+    assert_int_equal(ek_batch_diff(&out, &same, path_in(folder, "a"), path_in(folder, "a")), EK_OK);
     assert_true(same);
-    assert_int_equal(ek_batch_diff(&out, &same, path("a"), path("b")), EK_OK);
+    assert_int_equal(ek_batch_diff(&out, &same, path_in(folder, "a"), path_in(folder, "b")), EK_OK);
     assert_false(same);
     assert_string_equal(out.data, "line 2, custom_id \"2\": x is 1 and 2");
     ek_buf_clear(&out);
     put("b", "{\"custom_id\":\"1\"}\n", 18);
-    assert_int_equal(ek_batch_diff(&out, &same, path("a"), path("b")), EK_OK);
+    assert_int_equal(ek_batch_diff(&out, &same, path_in(folder, "a"), path_in(folder, "b")), EK_OK);
     assert_false(same);
     assert_non_null(strstr(out.data, "the first 1 are equal"));
-    assert_int_equal(ek_batch_diff(&out, &same, path("a"), path("none")), EK_ENOTFOUND);
+    assert_int_equal(ek_batch_diff(&out, &same, path_in(folder, "a"), path_in(folder, "none")), EK_ENOTFOUND);
     ek_buf_fini(&out);
 }
 

@@ -18,24 +18,15 @@
 
 static char *folder;
 
-static const char *path(const char *name)
-{
-    static char text[4][512];
-    static int k;
-    char *to = text[k++ % 4];
-    snprintf(to, sizeof text[0], "%s/%s", folder, name);
-    return to;
-}
-
 static void put(const char *name, const char *text)
 {
-    assert_int_equal(ek_file_replace(path(name), text, strlen(text), 0644), EK_OK);
+    assert_int_equal(ek_file_replace(path_in(folder, name), text, strlen(text), 0644), EK_OK);
 }
 
 static bool has(const char *name, const char *text)
 {
     ek_buf b = {0};
-    assert_int_equal(ek_file_read(&b, path(name), 1 << 20), EK_OK);
+    assert_int_equal(ek_file_read(&b, path_in(folder, name), 1 << 20), EK_OK);
     const bool found = strstr(ek_buf_text(&b), text) != NULL;
     ek_buf_fini(&b);
     return found;
@@ -95,11 +86,13 @@ static ek_err run(ek_batch_result *r, const char *in, const char *out, const how
     ek_batch_input input;
     ek_batch_part *part = NULL;
     fake f = {.base = {.width = 4, .start = start, .wait = wait}, .fails = h->fails};
-    const ek_batch_opts o = {
-        .out = path(out), .errors = h->errors, .shard = h->shard ? h->shard : 1, .shards = h->shards ? h->shards : 1};
+    const ek_batch_opts o = {.out = path_in(folder, out),
+                             .errors = h->errors,
+                             .shard = h->shard ? h->shard : 1,
+                             .shards = h->shards ? h->shards : 1};
     const ek_batch_watch watch = {.stop = h->stops ? stop_at_once : NULL};
     ek_buf_str(&f.base.identity, "{\"context\":8}");
-    assert_int_equal(ek_batch_input_open(&input, path(in), true), EK_OK);
+    assert_int_equal(ek_batch_input_open(&input, path_in(folder, in), true), EK_OK);
     assert_int_equal(ek_batch_part_open(&part, o.out), EK_OK);
     const ek_err err = ek_batch_run(r, &o, &input, part, &f.base, &watch);
     if (has_lines) *has_lines = ek_batch_part_count(part);
@@ -122,8 +115,8 @@ static void errors_are_counted_whoever_computed_them(void **state)
     assert_int_equal(r.errors, 2);
     assert_int_equal(run(&r, "in", "one", &(how){.shard = 1, .shards = 2}, NULL), EK_OK);
     assert_int_equal(run(&r, "in", "two", &(how){.shard = 2, .shards = 2}, NULL), EK_OK);
-    const char *const parts[] = {path("two"), path("one")};
-    assert_int_equal(ek_batch_merge(&r, path("merged"), parts, 2), EK_OK);
+    const char *const parts[] = {path_in(folder, "two"), path_in(folder, "one")};
+    assert_int_equal(ek_batch_merge(&r, path_in(folder, "merged"), parts, 2), EK_OK);
     assert_int_equal(r.errors, 2);
     assert_true(has("merged.run.json", "\"errors\":2"));
 }
@@ -133,14 +126,14 @@ static void the_copy_of_errors_takes_no_ones_place(void **state)
     ek_batch_result r;
     (void)state;
     put("in", REQUEST("a") "no request\n");
-    assert_int_equal(symlink(path("in"), path("link")), 0);
-    assert_int_equal(run(&r, "in", "safe", &(how){.errors = path("link")}, NULL), EK_EINVAL);
+    assert_int_equal(symlink(path_in(folder, "in"), path_in(folder, "link")), 0);
+    assert_int_equal(run(&r, "in", "safe", &(how){.errors = path_in(folder, "link")}, NULL), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "link is the input"));
-    assert_int_equal(run(&r, "in", "safe", &(how){.errors = path("safe")}, NULL), EK_EINVAL);
+    assert_int_equal(run(&r, "in", "safe", &(how){.errors = path_in(folder, "safe")}, NULL), EK_EINVAL);
     assert_non_null(strstr(ek_err_text(), "safe is the result's own file"));
     assert_true(has("in", "no request\n"));
-    assert_int_not_equal(access(path("safe.part"), F_OK), 0); /* nothing was begun */
-    assert_int_equal(run(&r, "in", "safe", &(how){.errors = path("errors")}, NULL), EK_OK);
+    assert_int_not_equal(access(path_in(folder, "safe.part"), F_OK), 0); /* nothing was begun */
+    assert_int_equal(run(&r, "in", "safe", &(how){.errors = path_in(folder, "errors")}, NULL), EK_OK);
     assert_true(has("errors", "invalid_line"));
 }
 

@@ -104,15 +104,6 @@ static void ask(ek_engine *e, ek_trace out[2])
     assert_int_equal(try(e, out), EK_OK);
 }
 
-static void nothing_is_left(void)
-{
-    assert_int_equal(fake.blocks, 0);
-    assert_int_equal(fake.host_blocks, 0);
-    assert_int_equal(fake.graphs, 0);
-    assert_int_equal(fake.events, 0);
-    assert_true(fake.used == 0);
-}
-
 /* --- */
 
 static void steps_are_queued_and_all_is_given_back(void **state)
@@ -136,7 +127,7 @@ static void steps_are_queued_and_all_is_given_back(void **state)
         assert_true(fake.graph_launches > 0); /* both decode, step after step */
         ek_engine_close(e);
         ek_gpu_close(g);
-        nothing_is_left();
+        fake_cuda_is_empty();
         ek_model_close(m);
     }
 }
@@ -175,7 +166,7 @@ static void drafts_are_queued_and_all_is_given_back(void **state)
             ek_engine_close(e);
         }
         ek_gpu_close(g);
-        nothing_is_left();
+        fake_cuda_is_empty();
         ek_drafter_close(drafter);
         ek_model_close(m);
     }
@@ -203,7 +194,7 @@ static void a_drafter_may_not_fit(void **state)
     }
     ek_engine_close(e);
     ek_gpu_close(g);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_drafter_close(drafter);
     ek_model_close(m);
 }
@@ -218,7 +209,7 @@ static void what_does_not_fit_is_refused_with_numbers(void **state)
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_ENOMEM);
     assert_non_null(
         strstr(ek_err_text(), "cuda:0 has no room for the weights: 0.00 GB asked for, 0.00 of 0.00 GB free"));
-    nothing_is_left();
+    fake_cuda_is_empty();
     d = good();
     assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
     fake.free = fake.used + (4 << 20);
@@ -229,7 +220,7 @@ static void what_does_not_fit_is_refused_with_numbers(void **state)
     assert_int_equal(ek_engine_open_on(&e, &on, &o), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "the device has 0.00 GB free; keys and values need"));
     ek_gpu_close(g);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 
@@ -250,7 +241,7 @@ static void every_format_of_keys_and_values_opens(void **state)
         }
         ek_engine_close(e);
         ek_gpu_close(g);
-        nothing_is_left();
+        fake_cuda_is_empty();
         ek_model_close(m);
     }
 }
@@ -273,7 +264,7 @@ static void keys_in_integers_ask_for_values_in_integers(void **state)
             assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_OK);
             ek_gpu_close(g);
         }
-        nothing_is_left();
+        fake_cuda_is_empty();
         ek_model_close(m);
     }
 }
@@ -413,7 +404,7 @@ static void an_error_that_passes_costs_a_step(void **state)
     }
     ek_engine_close(e);
     ek_gpu_close(g);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 
@@ -438,7 +429,7 @@ static void released_weights_compute_nothing(void **state)
     }
     ek_engine_close(e);
     ek_gpu_close(g);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 
@@ -470,7 +461,7 @@ static void pages_go_to_the_host_and_back(void **state)
     }
     on.close(on.arg);
     ek_gpu_close(g);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 

@@ -35,15 +35,6 @@ static ek_gpu_driver good(void)
     return d;
 }
 
-static void nothing_is_left(void)
-{
-    assert_int_equal(fake.blocks, 0);
-    assert_int_equal(fake.host_blocks, 0);
-    assert_int_equal(fake.graphs, 0);
-    assert_int_equal(fake.events, 0);
-    assert_true(fake.used == 0);
-}
-
 /* --- steps */
 
 enum { REPLY = 6 };
@@ -139,7 +130,7 @@ static void check_steps(const char *shape, int n, how by)
         ek_engine_close(e);
         ek_ranks_close(r);
     }
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 
@@ -214,7 +205,7 @@ static void any_call_of_any_device_may_fail(void **state)
         bool refused;
         int from = 0, to = 0, a, b, answered = 0, failed = 0;
         assert_true(asked(m, drafter, way[i].n, way[i].by, &d, whole, &refused, &from, &to));
-        nothing_is_left();
+        fake_cuda_is_empty();
         const int calls = fake.calls, more = way[i].by == OUTPUTS ? 4 : 1; /* there are more of them */
         for (int n = 1; n <= calls; n++)
             for (size_t k = 0; k < sizeof errors / sizeof *errors; k++) {
@@ -222,7 +213,7 @@ static void any_call_of_any_device_may_fail(void **state)
                 d = good();
                 fake.fail_call = n, fake.fail_with = errors[k];
                 const bool opened = asked(m, drafter, way[i].n, way[i].by, &d, out, &refused, &a, &b);
-                if (!fake.broken && n <= to) nothing_is_left(); /* what fails to be freed, behind `to`, stays */
+                if (!fake.broken && n <= to) fake_cuda_is_empty(); /* what fails to be freed, behind `to`, stays */
                 if (!opened) {
                     assert_true(n <= from);
                     continue;
@@ -275,12 +266,12 @@ static void experts_stay_on_the_host(void **state)
     check_ends(out);
     ek_engine_close(e);
     ek_ranks_close(r);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
     m = open_model("Q1", EK_KV_F16, true);
     assert_int_equal(open_ranks(&r, &d, m, 1, EXPERTS), EK_EUNSUPPORTED);
     assert_non_null(strstr(ek_err_text(), "no experts that the CPU could have"));
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 
@@ -293,10 +284,10 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     fake.devices = 2;
     assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 2}}), EK_ENOTFOUND);
     assert_non_null(strstr(ek_err_text(), "there is no device cuda:2, the driver has 2"));
-    nothing_is_left();
+    fake_cuda_is_empty();
     assert_int_equal(ek_ranks_open(&r, &d, m, &(ek_fit_opts){.n = 2, .ordinal = {0, 1}, .max_bytes = 2e9}), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "cuda:0 has 1.07 GB free, 2.00 GB of it are to be taken"));
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_engine *e;
     ek_place p;
     assert_int_equal(ek_place_layers(&p, m, (double[]){1e9, 1e9}, 2, false), EK_OK);
@@ -306,7 +297,7 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     assert_int_equal(open_engine(&e, r, NULL), EK_ENOMEM);
     assert_non_null(strstr(ek_err_text(), "cuda:0 may give 0.00 GB; weights take"));
     ek_ranks_close(r);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
 }
 
@@ -381,7 +372,7 @@ static void sweep(const char *shape, int n, how by, int chunk, bool more)
             ek_engine_close(e);
             ek_ranks_close(ranks);
         }
-        nothing_is_left();
+        fake_cuda_is_empty();
     }
     assert_true(opened > 0 && refused > 0);
     ek_drafter_close(drafter);
@@ -431,7 +422,7 @@ static void the_table_stays_on_the_host_where_little_may_be_taken(void **state)
         assert_true(ek_gpu_bytes(r->gpu[0]) == weights + (fits ? table : 0));
         ek_ranks_close(r);
     }
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_model_close(m);
     remove_dir(dir);
 }
@@ -449,7 +440,7 @@ static void a_drafter_counts_as_weights(void **state)
     const double own = ek_gpu_bytes(ek_ranks_drafting(r)->drafter);
     assert_true(own > 0 && ek_gpu_bytes(ek_ranks_drafting(r)) == before + own);
     ek_ranks_close(r);
-    nothing_is_left();
+    fake_cuda_is_empty();
     ek_drafter_close(drafter);
     ek_model_close(m);
 }
@@ -464,7 +455,7 @@ static void outputs_need_peers(void **state)
     fake.apart = true;
     assert_int_equal(open_ranks(&r, &d, m, 2, OUTPUTS), EK_EUNSUPPORTED);
     assert_non_null(strstr(ek_err_text(), "cuda:0 does not reach the memory of cuda:1"));
-    nothing_is_left();
+    fake_cuda_is_empty();
     assert_int_equal(open_ranks(&r, &d, m, 2, LAYERS), EK_OK);
     ek_ranks_close(r);
     assert_int_equal(fake.reached[0] | fake.reached[1], 0);
@@ -509,7 +500,7 @@ static void devices_may_have_graphs_of_their_own(void **state)
         assert_true(fake.graph_launches > 0);
         ek_engine_close(e);
         ek_ranks_close(r);
-        nothing_is_left();
+        fake_cuda_is_empty();
         ek_model_close(m);
     }
 }
@@ -560,7 +551,7 @@ static void pages_go_to_the_host_and_back(void **state)
         }
         on.close(on.arg);
         ek_ranks_close(r);
-        nothing_is_left();
+        fake_cuda_is_empty();
         ek_model_close(m);
     }
 }

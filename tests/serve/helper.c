@@ -112,19 +112,47 @@ ek_buf reply_of(int fd)
     return b;
 }
 
+ek_buf ask_server(const char *method, const char *path, const char *headers, const char *body)
+{
+    int fd = connect_to(ek_server_port(server));
+    ek_buf b = {0};
+    ek_buf_fmt(&b, "%s %s HTTP/1.1\r\nconnection: close\r\n%scontent-length: %zu\r\n\r\n%s", method, path, headers,
+               strlen(body), body);
+    send_all(fd, b.data, b.len);
+    ek_buf_fini(&b);
+    return reply_of(fd);
+}
+
+void check_server(const char *method, const char *path, const char *headers, const char *body, int status,
+                  const char *says)
+{
+    ek_buf r = ask_server(method, path, headers, body);
+    char line[20];
+    snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
+    if (strncmp(ek_buf_text(&r), line, strlen(line)) != 0 || !strstr(r.data, says))
+        fail_msg("%s %s %s: not %d with %s: %.800s", method, path, headers, status, says, ek_buf_text(&r));
+    ek_buf_fini(&r);
+}
+
 /* --- a server that is nothing special --- */
 
 static ek_model *tiny;
 static ek_engine *tiny_engine;
 
+void open_tiny_engine(ek_model **model, ek_engine **engine, int max_requests, int max_queue)
+{
+    ek_engine_opts eo = ek_engine_defaults();
+    ek_log_set(EK_LOG_ERROR);
+    *model = tiny_model();
+    eo.max_requests = max_requests;
+    eo.max_queue = max_queue;
+    assert_int_equal(ek_engine_open(engine, *model, &eo), EK_OK);
+}
+
 ek_server *start_tiny(int max_requests, int max_queue, ek_server_opts opts)
 {
     ek_log_set(EK_LOG_ERROR);
-    tiny = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = max_requests;
-    eo.max_queue = max_queue;
-    assert_int_equal(ek_engine_open(&tiny_engine, tiny, &eo), EK_OK);
+    open_tiny_engine(&tiny, &tiny_engine, max_requests, max_queue);
     opts.http.max_body = 1 << 20;
     opts.model = tiny;
     opts.model_dir = "models/pocket";
@@ -137,4 +165,11 @@ void stop_tiny(void)
     stop_server();
     ek_engine_close(tiny_engine);
     ek_model_close(tiny);
+}
+
+int close_tiny(void **state)
+{
+    (void)state;
+    stop_tiny();
+    return 0;
 }

@@ -36,4 +36,15 @@ int post_to(int port, const char *path, const char *body);
 /* The whole reply, head included; to be freed with ek_buf_fini. Closes fd. */
 ek_buf reply_of(int fd);
 
+/* The whole reply of the server that runs. headers: further lines, each with its end. */
+ek_buf ask_server(const char *method, const char *path, const char *headers, const char *body);
+/* Fails the test unless the reply has this status and contains `says`. */
+void check_server(const char *method, const char *path, const char *headers, const char *body, int status,
+                  const char *says);
+
+/* The tiny model, and an engine over it, for tests that open several servers. */
+void open_tiny_engine(ek_model **model, ek_engine **engine, int max_requests, int max_queue);
+/* stop_tiny, as a teardown. */
+int close_tiny(void **state);
+
 #endif

@@ -102,12 +102,7 @@ static int open_engine(void **state)
 {
     (void)state;
     leave_out();
-    ek_log_set(EK_LOG_ERROR);
-    model = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = 4;
-    eo.max_queue = 64;
-    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
+    open_tiny_engine(&model, &engine, 4, 64);
     return 0;
 }
 

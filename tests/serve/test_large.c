@@ -112,16 +112,9 @@ static int open_all(void **state)
     return 0;
 }
 
-static int close_all(void **state)
-{
-    (void)state;
-    stop_tiny();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(they_are_whole), cmocka_unit_test(clients_leave),
                                        cmocka_unit_test(there_is_no_memory)};
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_all, close_tiny);
 }

@@ -186,15 +186,8 @@ static int open_all(void **state)
     return 0;
 }
 
-static int close_all(void **state)
-{
-    (void)state;
-    stop_tiny();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_place_can_run_out)};
-    return cmocka_run_group_tests(tests, open_all, close_all);
+    return cmocka_run_group_tests(tests, open_all, close_tiny);
 }

@@ -10,21 +10,10 @@
 
 static ek_server *server;
 
-static ek_buf ask(const char *method, const char *path, const char *headers, const char *body)
-{
-    int fd = connect_to(ek_server_port(server));
-    ek_buf b = {0};
-    ek_buf_fmt(&b, "%s %s HTTP/1.1\r\nconnection: close\r\n%scontent-length: %zu\r\n\r\n%s", method, path, headers,
-               strlen(body), body);
-    send_all(fd, b.data, b.len);
-    ek_buf_fini(&b);
-    return reply_of(fd);
-}
-
 static int status_of(const char *method, const char *path, const char *headers)
 {
-    ek_buf r = ask(method, path, headers,
-                   strcmp(method, "POST") ? "" : "{\"prompt\":\"a\",\"messages\":[],\"tokens\":[5]}");
+    ek_buf r = ask_server(method, path, headers,
+                          strcmp(method, "POST") ? "" : "{\"prompt\":\"a\",\"messages\":[],\"tokens\":[5]}");
     int status = 0;
     sscanf(ek_buf_text(&r), "HTTP/1.1 %d ", &status);
     ek_buf_fini(&r);
@@ -163,10 +152,10 @@ static void scrapes_are_cheap(void **state)
     (void)state;
     start(NULL);
     enum { CROWD = 200, SPACED = 40 };
-    ek_buf before = ask("GET", "/metrics", HERE, ""), after = {0};
+    ek_buf before = ask_server("GET", "/metrics", HERE, ""), after = {0};
     for (int i = 0; i < CROWD; i++) {
         ek_buf_fini(&after);
-        after = ask("GET", "/metrics", HERE, "");
+        after = ask_server("GET", "/metrics", HERE, "");
     }
     double made = number(&after, "evenkeel_metrics_texts_total") - number(&before, "evenkeel_metrics_texts_total");
     double uptime = number(&after, "evenkeel_uptime_seconds") - number(&before, "evenkeel_uptime_seconds") + 1;
@@ -176,7 +165,7 @@ static void scrapes_are_cheap(void **state)
     for (int i = 0; i < SPACED; i++) {
         nanosleep(&(struct timespec){.tv_nsec = 21000000}, NULL);
         ek_buf_fini(&after);
-        after = ask("GET", "/metrics", HERE, "");
+        after = ask_server("GET", "/metrics", HERE, "");
     }
     made = number(&after, "evenkeel_metrics_texts_total") - number(&before, "evenkeel_metrics_texts_total");
     double cpu = number(&after, "evenkeel_event_turn_seconds_sum") - number(&before, "evenkeel_event_turn_seconds_sum");

@@ -23,29 +23,6 @@ static void start(ek_server_opts so)
     server = start_tiny(4, 256, so);
 }
 
-/* The whole reply to a request with these header lines. */
-static ek_buf ask(const char *method, const char *path, const char *headers, const char *body)
-{
-    int fd = connect_to(ek_server_port(server));
-    ek_buf b = {0};
-    ek_buf_fmt(&b, "%s %s HTTP/1.1\r\nconnection: close\r\n%scontent-length: %zu\r\n\r\n%s", method, path, headers,
-               strlen(body), body);
-    send_all(fd, b.data, b.len);
-    ek_buf_fini(&b);
-    return reply_of(fd);
-}
-
-static void check(const char *method, const char *path, const char *headers, const char *body, int status,
-                  const char *says)
-{
-    ek_buf r = ask(method, path, headers, body);
-    char line[20];
-    snprintf(line, sizeof line, "HTTP/1.1 %d ", status);
-    if (strncmp(ek_buf_text(&r), line, strlen(line)) != 0 || !strstr(r.data, says))
-        fail_msg("%s %s %s: not %d with %s: %.800s", method, path, headers, status, says, ek_buf_text(&r));
-    ek_buf_fini(&r);
-}
-
 static void hosts_that_nobody_else_can_have(void **state)
 {
     (void)state;
@@ -113,22 +90,23 @@ static void a_foreign_page_runs_nothing(void **state)
     char h[200];
     for (size_t i = 0; i < 4; i++) {
         snprintf(h, sizeof h, "host: 127.0.0.1:8080\r\norigin: https://evil.example\r\n%s", types[i]);
-        check("POST", CHAT, h, SMALL, 403, "--cors-origins");
+        check_server("POST", CHAT, h, SMALL, 403, "--cors-origins");
     }
-    check("POST", CHAT, "host: x\r\norigin: null\r\n", SMALL, 403, "\"error\":{\"message\":");
-    check("POST", MESSAGES, "host: x\r\norigin: https://evil.example\r\n", SMALL, 403, "\"type\":\"permission_error\"");
-    check("POST", RESPONSES, "host: x\r\norigin: https://evil.example\r\n", STORED, 403, "evil.example");
-    check("DELETE", RESPONSES "/resp_1", "host: x\r\norigin: https://evil.example\r\n", "", 403, "evil.example");
-    check("GET", RESPONSES "/resp_1", "host: x\r\norigin: https://evil.example\r\n", "", 403, "evil.example");
-    check("POST", CHAT, "host: evil.example:8080\r\n", SMALL, 403, "--allowed-hosts");
-    check("POST", CHAT, "host: evil.example\r\norigin: http://evil.example\r\n", SMALL, 403, "--allowed-hosts");
-    check("GET", "/", "host: evil.example\r\n", "", 403, "evil.example");
-    check("GET", "/metrics", "host: evil.example\r\n", "", 403, "evil.example");
-    check("GET", "/health", "host: x\r\n", "", 200, "ok");
-    check("POST", CHAT, "host: localhost:1\r\norigin: http://localhost:3000\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: [::1]:1\r\norigin: http://[::1]:1\r\n", SMALL, 200, "chat.completion");
-    ek_buf r = ask("OPTIONS", CHAT,
-                   "host: x\r\norigin: https://evil.example\r\naccess-control-request-method: POST\r\n", "");
+    check_server("POST", CHAT, "host: x\r\norigin: null\r\n", SMALL, 403, "\"error\":{\"message\":");
+    check_server("POST", MESSAGES, "host: x\r\norigin: https://evil.example\r\n", SMALL, 403,
+                 "\"type\":\"permission_error\"");
+    check_server("POST", RESPONSES, "host: x\r\norigin: https://evil.example\r\n", STORED, 403, "evil.example");
+    check_server("DELETE", RESPONSES "/resp_1", "host: x\r\norigin: https://evil.example\r\n", "", 403, "evil.example");
+    check_server("GET", RESPONSES "/resp_1", "host: x\r\norigin: https://evil.example\r\n", "", 403, "evil.example");
+    check_server("POST", CHAT, "host: evil.example:8080\r\n", SMALL, 403, "--allowed-hosts");
+    check_server("POST", CHAT, "host: evil.example\r\norigin: http://evil.example\r\n", SMALL, 403, "--allowed-hosts");
+    check_server("GET", "/", "host: evil.example\r\n", "", 403, "evil.example");
+    check_server("GET", "/metrics", "host: evil.example\r\n", "", 403, "evil.example");
+    check_server("GET", "/health", "host: x\r\n", "", 200, "ok");
+    check_server("POST", CHAT, "host: localhost:1\r\norigin: http://localhost:3000\r\n", SMALL, 200, "chat.completion");
+    check_server("POST", CHAT, "host: [::1]:1\r\norigin: http://[::1]:1\r\n", SMALL, 200, "chat.completion");
+    ek_buf r = ask_server("OPTIONS", CHAT,
+                          "host: x\r\norigin: https://evil.example\r\naccess-control-request-method: POST\r\n", "");
     assert_null(strstr(ek_buf_text(&r), "access-control-allow"));
     ek_buf_fini(&r);
     stop_tiny();
@@ -153,11 +131,13 @@ static void allowed_by_name(void **state)
 {
     (void)state;
     start((ek_server_opts){.allowed_hosts = "api.example.com", .cors_origins = "https://page.example,null"});
-    check("POST", CHAT, "host: api.example.com\r\norigin: https://api.example.com\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: api.example.com\r\norigin: https://page.example\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: x\r\norigin: null\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: api.example.com\r\norigin: http://localhost:1\r\n", SMALL, 403, "localhost:1");
-    check("POST", CHAT, "host: evil.example\r\n", SMALL, 403, "--allowed-hosts");
+    check_server("POST", CHAT, "host: api.example.com\r\norigin: https://api.example.com\r\n", SMALL, 200,
+                 "chat.completion");
+    check_server("POST", CHAT, "host: api.example.com\r\norigin: https://page.example\r\n", SMALL, 200,
+                 "chat.completion");
+    check_server("POST", CHAT, "host: x\r\norigin: null\r\n", SMALL, 200, "chat.completion");
+    check_server("POST", CHAT, "host: api.example.com\r\norigin: http://localhost:1\r\n", SMALL, 403, "localhost:1");
+    check_server("POST", CHAT, "host: evil.example\r\n", SMALL, 403, "--allowed-hosts");
     stop_tiny();
 }
 
@@ -166,19 +146,20 @@ static void a_key_is_enough(void **state)
 {
     (void)state;
     start((ek_server_opts){.api_keys = "k"});
-    check("POST", CHAT, "host: api.example.com\r\nx-api-key: k\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: x\r\nx-api-key: k\r\norigin: https://a.example\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: x\r\norigin: https://a.example\r\n", SMALL, 401, "invalid_api_key");
+    check_server("POST", CHAT, "host: api.example.com\r\nx-api-key: k\r\n", SMALL, 200, "chat.completion");
+    check_server("POST", CHAT, "host: x\r\nx-api-key: k\r\norigin: https://a.example\r\n", SMALL, 200,
+                 "chat.completion");
+    check_server("POST", CHAT, "host: x\r\norigin: https://a.example\r\n", SMALL, 401, "invalid_api_key");
     stop_tiny();
     start((ek_server_opts){.api_keys = "k", .allowed_hosts = "api.example.com"});
-    check("POST", CHAT, "host: api.example.com\r\nx-api-key: k\r\n", SMALL, 200, "chat.completion");
-    check("POST", CHAT, "host: other.example.com\r\nx-api-key: k\r\n", SMALL, 403, "--allowed-hosts");
+    check_server("POST", CHAT, "host: api.example.com\r\nx-api-key: k\r\n", SMALL, 200, "chat.completion");
+    check_server("POST", CHAT, "host: other.example.com\r\nx-api-key: k\r\n", SMALL, 403, "--allowed-hosts");
     stop_tiny();
 }
 
 static void stored_id(char *id, size_t room, const char *headers, const char *body)
 {
-    ek_buf r = ask("POST", RESPONSES, headers, body);
+    ek_buf r = ask_server("POST", RESPONSES, headers, body);
     const char *at = strstr(ek_buf_text(&r), "\"id\":\"resp_");
     if (!at) fail_msg("no response: %.600s", ek_buf_text(&r));
     snprintf(id, room, "%.*s", (int)strcspn(at + 6, "\""), at + 6);
@@ -196,19 +177,19 @@ static void a_new_key_reads_nothing_of_the_old_one(void **state)
     stored_id(id, sizeof id, "host: x\r\nx-api-key: old\r\n", STORED);
     snprintf(path, sizeof path, RESPONSES "/%s", id);
     snprintf(body, sizeof body, "{\"input\":\"more\",\"max_output_tokens\":16,\"previous_response_id\":\"%s\"}", id);
-    check("GET", path, "host: x\r\nx-api-key: old\r\n", "", 200, id);
+    check_server("GET", path, "host: x\r\nx-api-key: old\r\n", "", 200, id);
     put_text(dir, "keys", "new\n");
     kill(getpid(), SIGHUP);
     usleep(200000);
-    check("GET", path, "host: x\r\nx-api-key: old\r\n", "", 401, "invalid_api_key");
-    check("GET", path, "host: x\r\nx-api-key: new\r\n", "", 404, "no response");
-    check("DELETE", path, "host: x\r\nx-api-key: new\r\n", "", 404, "no response");
-    check("POST", RESPONSES, "host: x\r\nx-api-key: new\r\n", body, 404, "no response");
+    check_server("GET", path, "host: x\r\nx-api-key: old\r\n", "", 401, "invalid_api_key");
+    check_server("GET", path, "host: x\r\nx-api-key: new\r\n", "", 404, "no response");
+    check_server("DELETE", path, "host: x\r\nx-api-key: new\r\n", "", 404, "no response");
+    check_server("POST", RESPONSES, "host: x\r\nx-api-key: new\r\n", body, 404, "no response");
     put_text(dir, "keys", "new\nold\n"); /* more keys: still theirs */
     kill(getpid(), SIGHUP);
     usleep(200000);
-    check("GET", path, "host: x\r\nx-api-key: old\r\n", "", 200, id);
-    check("POST", RESPONSES, "host: x\r\nauthorization: Bearer old\r\n", body, 200, "resp_");
+    check_server("GET", path, "host: x\r\nx-api-key: old\r\n", "", 200, id);
+    check_server("POST", RESPONSES, "host: x\r\nauthorization: Bearer old\r\n", body, 200, "resp_");
     remove_dir(dir);
     stop_tiny();
 }

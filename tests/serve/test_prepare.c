@@ -28,12 +28,7 @@ static ek_engine *engine;
 static int open_engine(void **state)
 {
     (void)state;
-    ek_log_set(EK_LOG_ERROR);
-    model = tiny_model();
-    ek_engine_opts eo = ek_engine_defaults();
-    eo.max_requests = 4;
-    eo.max_queue = 2;
-    assert_int_equal(ek_engine_open(&engine, model, &eo), EK_OK);
+    open_tiny_engine(&model, &engine, 4, 2);
     return 0;
 }
 

@@ -192,13 +192,6 @@ static int open_server(void **state)
     return 0;
 }
 
-static int close_server(void **state)
-{
-    (void)state;
-    stop_tiny();
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,5 +200,5 @@ int main(void)
         cmocka_unit_test(streams_say_how_they_go_on),
         cmocka_unit_test(roles_are_checked),
     };
-    return cmocka_run_group_tests(tests, open_server, close_server);
+    return cmocka_run_group_tests(tests, open_server, close_tiny);
 }

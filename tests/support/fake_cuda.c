@@ -436,3 +436,12 @@ void fake_cuda_reset(ek_cuda_api *api)
 #undef CU
     };
 }
+
+void fake_cuda_is_empty(void)
+{
+    assert_int_equal(fake.blocks, 0);
+    assert_int_equal(fake.host_blocks, 0);
+    assert_int_equal(fake.graphs, 0);
+    assert_int_equal(fake.events, 0);
+    assert_true(fake.used == 0);
+}

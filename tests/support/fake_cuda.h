@@ -34,5 +34,7 @@ extern fake_cuda fake;
 
 /* Begins anew, with one device and 1 GiB of memory, which all devices share. */
 void fake_cuda_reset(ek_cuda_api *api);
+/* Fails the test unless all memory, graphs and events were given back. */
+void fake_cuda_is_empty(void);
 
 #endif

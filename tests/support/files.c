@@ -45,3 +45,12 @@ void remove_dir(char *dir)
     rmdir(dir);
     free(dir);
 }
+
+const char *path_in(const char *dir, const char *name)
+{
+    static char text[4][512];
+    static int k;
+    char *to = text[k++ % 4];
+    snprintf(to, sizeof text[0], "%s/%s", dir, name);
+    return to;
+}

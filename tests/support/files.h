@@ -8,6 +8,9 @@
 char *temp_dir(void);
 void remove_dir(char *dir);
 
+/* DIR/NAME, in one of four buffers in turn. */
+const char *path_in(const char *dir, const char *name);
+
 /* Writes DIR/NAME. */
 void put_file(const char *dir, const char *name, const void *bytes, size_t n);
 void put_text(const char *dir, const char *name, const char *text);

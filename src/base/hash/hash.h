@@ -41,7 +41,8 @@ typedef struct ek_sha256_state {
 
 void ek_sha256_init(ek_sha256_state *s);
 void ek_sha256_add(ek_sha256_state *s, const void *data, size_t n);
-void ek_sha256_end(ek_sha256_state *s, char out[65]); /* hexadecimal as above */
+void ek_sha256_add_u64(ek_sha256_state *s, uint64_t v); /* 8 bytes, the lowest first */
+void ek_sha256_end(ek_sha256_state *s, char out[65]);   /* hexadecimal as above */
 void ek_sha256_end_bytes(ek_sha256_state *s, uint8_t out[32]);
 
 /* The compression function of SHA-256, plain and with the SHA instructions of x86. Inside src/base and for its test. */

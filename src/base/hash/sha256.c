@@ -1,5 +1,7 @@
 #include "base/hash/hash.h"
 
+#include "base/encoding.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -96,6 +98,13 @@ static size_t pad(uint8_t last[128], const uint8_t *rest, uint64_t n)
 static void put(uint8_t out[32], const uint32_t h[8])
 {
     for (int i = 0; i < 32; i++) out[i] = (uint8_t)(h[i / 4] >> (24 - i % 4 * 8));
+}
+
+void ek_sha256_add_u64(ek_sha256_state *s, uint64_t v)
+{
+    uint8_t b[8];
+    ek_put_le(b, v, sizeof b);
+    ek_sha256_add(s, b, sizeof b);
 }
 
 void ek_sha256_end_bytes(ek_sha256_state *s, uint8_t out[32])

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/encoding.h"
 #include "base/hash/hash.h"
 
 static const char magic[8] = "ekpage1";
@@ -31,18 +32,13 @@ size_t ek_record_bytes(const ek_kv_layout *layout, const ek_store_page *p, int k
     return EK_RECORD_HEAD + ek_kv_page_bytes(layout, (ek_layer_kind)kind, p->depth);
 }
 
-static void put(uint8_t *out, uint64_t v, int bytes)
-{
-    for (int i = 0; i < bytes; i++) out[i] = (uint8_t)(v >> 8 * i);
-}
-
 static void put_head(uint8_t out[EK_RECORD_HEAD], const ek_store_page *p, int kind, size_t bytes)
 {
     memcpy(out, magic, sizeof magic);
-    put(out + 8, (uint64_t)kind, 4);
-    put(out + 12, (uint64_t)p->depth, 4);
-    put(out + 16, bytes, 8);
-    put(out + 24, ek_store_sum(p, kind, bytes), 8);
+    ek_put_le(out + 8, (uint64_t)kind, 4);
+    ek_put_le(out + 12, (uint64_t)p->depth, 4);
+    ek_put_le(out + 16, bytes, 8);
+    ek_put_le(out + 24, ek_store_sum(p, kind, bytes), 8);
 }
 
 void ek_record_write(uint8_t *out, const ek_kv_layout *layout, const ek_store_page *p, int kind)
