@@ -63,13 +63,72 @@ struct nodes {
     }
 };
 
+// Of the segment: `started`, in shared memory, says whether it is one of the first positions.
+__device__ __forceinline__ int64_t k_bytes(const ek_cuda_attn_args &a, const bool &started)
+{
+    return started ? a.start.k_bytes : a.kv.k_bytes;
+}
+
+__device__ __forceinline__ int64_t v_bytes(const ek_cuda_attn_args &a, const bool &started)
+{
+    return started ? a.start.v_bytes : a.kv.v_bytes;
+}
+
+__device__ __forceinline__ int k_format(const ek_cuda_attn_args &a, const bool &started)
+{
+    return started ? a.start.k_format : a.kv.k_format;
+}
+
+__device__ __forceinline__ int v_format(const ek_cuda_attn_args &a, const bool &started)
+{
+    return started ? a.start.v_format : a.kv.v_format;
+}
+
+// l of every query; then the weights take their values' scales.
+__device__ __forceinline__ void sum_weights(shared &sm, const ek_cuda_attn_args &a, const bool &started)
+{
+    const int tid = threadIdx.x;
+    { // thread (g, n) has lanes g, g + 4, g + 8, g + 12 of query n
+        const int n = tid % TILE, g = tid / TILE;
+        float sum[4] = {0, 0, 0, 0};
+        for (int j = 0; j < SEGMENT; j += 16)
+#pragma unroll
+            for (int i = 0; i < 4; i++) sum[i] = sum[i] + sm.s[j + g + 4 * i][piece_of(n / 4, j + 4 * i) + n % 4];
+        sm.part[g][n] = (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    }
+    __syncthreads();
+    if (tid < TILE) sm.leaf_l[tid] = (sm.part[0][tid] + sm.part[2][tid]) + (sm.part[1][tid] + sm.part[3][tid]);
+    if (v_format(a, started) == I16) {
+        for (int i = tid; i < SEGMENT * TILE; i += THREADS)
+            sm.s[i / TILE][i % TILE] = sm.s[i / TILE][i % TILE] * sm.value_scale[i / TILE];
+    }
+    __syncthreads();
+}
+
+__device__ __forceinline__ void sum_values(shared &sm, int format, int d0, float (&o)[OWN][8])
+{
+#pragma unroll
+    for (int n = 0; n < OWN; n++) {
+#pragma unroll
+        for (int d = 0; d < 8; d++) o[n][d] = 0;
+    }
+    switch (format) {
+    case F32: values<F32>(sm, d0, o); break;
+    case F16: values<F16>(sm, d0, o); break;
+    case BF16: values<BF16>(sm, d0, o); break;
+    case I16: values<I16>(sm, d0, o); break;
+    case Q8: values<Q8>(sm, d0, o); break;
+    case Q4: values<Q4>(sm, d0, o); break;
+    case PLANES: values<PLANES>(sm, d0, o); break;
+    }
+}
+
 template <int K>
 __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, int number, float *stack)
 {
     const ek_cuda_attn_tile &t = sm.tile; // not in registers, of which there are none left
     __shared__ bool started;              // the segment is one of the first positions
     const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim, mine = warp * OWN;
-#define KV(field) (started ? a.start.field : a.kv.field)
     auto query = [&](int n) {
         int at = t.head + n;
         return (const float *)a.q + (t.row + at / a.ratio) * a.ldq +
@@ -123,7 +182,8 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
                                                                                 : 0;
                 if (!page && all.from < lane * PAGE && all.to > lane * PAGE)
                     page = page_block(kv, t.view, seg * 4 + all.from / PAGE); // absent: nobody sees it
-                sm.page[lane] = page ? (const uint8_t *)page + t.kv_head * (KV(k_bytes) + KV(v_bytes)) + KV(k_bytes)
+                sm.page[lane] = page ? (const uint8_t *)page + t.kv_head * (k_bytes(a, started) + v_bytes(a, started)) +
+                                           k_bytes(a, started)
                                      : 0;
             }
         }
@@ -140,8 +200,8 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
                     __syncthreads();
                     load_q(part);
                 }
-                if (grouped(K) && KV(k_format) == BF16) scores<BF16>(sm, KV(k_bytes), part, end, acc);
-                else scores<K>(sm, KV(k_bytes), part, end, acc);
+                if (grouped(K) && k_format(a, started) == BF16) scores<BF16>(sm, k_bytes(a, started), part, end, acc);
+                else scores<K>(sm, k_bytes(a, started), part, end, acc);
                 if (DIMS == CHAIN) break; // one part
             }
 #pragma unroll
@@ -165,9 +225,10 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             int key = key_of(lane, j);
             const uint8_t *at = sm.page[key / PAGE];
             bool seen = key >= sm.all.from && key < sm.all.to;
-            key_scale[j] = K == I16 && seen ? ((const float *)(at - KV(k_bytes) + k_codes(I16, sm.keys)))[key % PAGE]
-                                            : 1.0f;
-            if (KV(v_format) == I16 && warp == 0)
+            key_scale[j] = K == I16 && seen
+                               ? ((const float *)(at - k_bytes(a, started) + k_codes(I16, sm.keys)))[key % PAGE]
+                               : 1.0f;
+            if (v_format(a, started) == I16 && warp == 0)
                 sm.value_scale[key] = seen ? ((const float *)(at + k_codes(I16, sm.keys)))[key % PAGE] : 0.0f;
         }
 #pragma unroll 1
@@ -198,34 +259,10 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
                                                                                                      x[2][j], x[3][j]);
         }
         __syncthreads();
-        { // l: thread (g, n) has lanes g, g + 4, g + 8, g + 12 of query n
-            const int n = tid % TILE, g = tid / TILE;
-            float sum[4] = {0, 0, 0, 0};
-            for (int j = 0; j < SEGMENT; j += 16)
-#pragma unroll
-                for (int i = 0; i < 4; i++) sum[i] = sum[i] + sm.s[j + g + 4 * i][piece_of(n / 4, j + 4 * i) + n % 4];
-            sm.part[g][n] = (sum[0] + sum[2]) + (sum[1] + sum[3]);
-        }
-        __syncthreads();
-        if (tid < TILE) sm.leaf_l[tid] = (sm.part[0][tid] + sm.part[2][tid]) + (sm.part[1][tid] + sm.part[3][tid]);
-        if (KV(v_format) == I16) {
-            for (int i = tid; i < SEGMENT * TILE; i += THREADS)
-                sm.s[i / TILE][i % TILE] = sm.s[i / TILE][i % TILE] * sm.value_scale[i / TILE];
-        }
-        __syncthreads();
-
+        sum_weights(sm, a, started);
         for (int d0 = 0; d0 < dim; d0 += COLS) {
             nodes leaf;
-#pragma unroll
-            for (int n = 0; n < OWN; n++) {
-#pragma unroll
-                for (int d = 0; d < 8; d++) leaf.o[n][d] = 0;
-            }
-#define VALUES(F) \
-    case F: values<F>(sm, d0, leaf.o); break;
-            switch (KV(v_format)) {
-                VALUES(F32) VALUES(F16) VALUES(BF16) VALUES(I16) VALUES(Q8) VALUES(Q4) VALUES(PLANES)
-            }
+            sum_values(sm, v_format(a, started), d0, leaf.o);
             const u32 seen = __ballot_sync(~0u, lane < OWN && sm.from[mine + lane % OWN] < sm.to[mine + lane % OWN]);
             const u32 ends = seen & __ballot_sync(~0u, sm.end[mine + lane % OWN] <= (seg + 1) * SEGMENT);
             if (!seen) continue;
