@@ -114,7 +114,10 @@ static void lay_out_draft(ek_gpu_run *x, arena *a)
     const size_t n = (size_t)x->z.max_rows, f = sizeof(float);
     x->buf.fed = reserve(a, n * 2 * (size_t)c->backbone_hidden_size, f);
     if (c->n_centroids) {
-        x->buf.logits = reserve(a, n * (size_t)c->n_centroids, f);
+        /* scores of centroids; on a plain chip then of the tokens of those chosen (vulkan/shaders/draft_args.glsl) */
+        const size_t tokens = (size_t)(c->vocab_size / c->n_centroids) * (size_t)c->top_k_centroids;
+        const bool plain = ek_cuda_chip_of(x->g->c)->plain;
+        x->buf.logits = reserve(a, n * (plain ? larger((size_t)c->n_centroids, tokens) : (size_t)c->n_centroids), f);
         x->buf.chosen = reserve(a, n * (size_t)c->top_k_centroids, sizeof(int32_t));
     } else {
         x->buf.logits = reserve(a, n * (size_t)c->vocab_size, f);
