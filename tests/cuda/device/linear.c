@@ -94,6 +94,7 @@ float *make_rows(int rows, int k, bool odd)
             x[at] = i % 97 == r % 97 ? 30 * u : u;
             if (i / 64 % 7 == 3 && r % 3 == 1) x[at] = 0;
             if (i / 64 % 7 == 5 && r % 4 == 1) x[at] = u * 0x1p-110f;
+            if (i / 64 % 7 == 6 && r % 4 == 3) x[at] = u * 0x1p-60f; /* chains may be denormal */
             if (i / 32 % 9 == 2 && r % 4 == 2) x[at] = i % 2 ? 1.5f : -2.5f;
             if (odd && i / 64 % 5 == 1 && r == 0 && i % 64 == 9) x[at] = INFINITY;
             if (odd && i / 64 % 5 == 2 && r == 0 && i % 64 == 63) x[at] = NAN;
