@@ -133,7 +133,7 @@ if [ "${3:-}" = --devices ] || [ "${3:-}" = --features ]; then
 fi
 {
   date -u
-  part "kernels against the CPU" 90 "$build/tests/cuda/device/device" bits
+  part "kernels against the CPU" 180 "$build/tests/cuda/device/device" bits
   part "towers' kernels against the CPU" 90 "$build/tests/cuda/device/device" tower
   part "towers against the CPU" 90 "$build/tests/gpu/test_tower" device
   part "requests against the CPU: tiny models, alone" 90 "$build/tests/gpu/device/device" 38 0 alone

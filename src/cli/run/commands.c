@@ -305,7 +305,7 @@ static const struct {
     {"think", "[on|off]", do_think, "thinking before answers"},
     {"thoughts", "", do_thoughts, "what was thought before the last answer"},
     {"tools", "[FILE|off]", do_tools, "tools the model may call: a JSON list as in the API"},
-    {"image", "FILE", do_image, "a picture, or the pages of a PDF, for the next message, where the model has eyes"},
+    {"image", "FILE", do_image, "a picture, or the pages of a PDF, where the model has eyes"},
     {"audio", "FILE", do_audio, "a sound for the next message, where the model has ears"},
     {"video", "FILE", do_video, "a video for the next message, where the model has eyes, with --ffmpeg"},
     {"model", "[NAME]", do_model, "what runs; with NAME another model, which goes on with the conversation"},
