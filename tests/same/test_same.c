@@ -106,7 +106,7 @@ enum { CHECK_SCENES = N_CHECK_SCENES };
 #ifdef EK_SANITIZED
 enum { CHECK_SPANS = 2 };
 #else
-enum { CHECK_SPANS = 6 };
+enum { CHECK_SPANS = 9 };
 #endif
 
 #define DEFAULT_SCENE (WHOLE_CODES | 60) /* Q1, 4 bits, keys and values i12 */
