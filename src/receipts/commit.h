@@ -1,12 +1,12 @@
-/* Commitments: hashes that say nothing to whoever lacks the salt, and cannot be opened to anything else.
+/* Commitments: hashes that reveal nothing without the salt and cannot be opened to other contents.
  *
  *   salt of a label   SHA-256(S, label)          S: 32 random bytes per receipt
  *   commitment        SHA-256(label, salt, n, bytes)
  *   leaf of a row     SHA-256(0, salt of "rows", t, token, root of the row): the entries of the rows' Merkle tree
  *
- * n is 64 bits, t and tokens 32 bits, little-endian; a label has no byte behind it. Each can be opened alone, by its
- * own salt. The salts matter: a reply of one token has 262,144 candidates, and who has the model computes the first row
- * of a guessed prompt. */
+ * n has 64 bits, t and tokens 32 bits, little-endian; a label has no terminator. Each commitment has its own salt and
+ * can be opened alone. Salts are necessary: a reply of one token has only 262,144 candidates, and anybody with the
+ * model can compute the first row of a guessed prompt. */
 #ifndef EK_RECEIPTS_COMMIT_H
 #define EK_RECEIPTS_COMMIT_H
 
@@ -20,7 +20,7 @@
 #define EK_LABEL_TEXT   "text"
 
 ek_hash ek_commit_salt(const ek_hash *secret, const char *label);
-/* n: what the bytes are counted as. */
+/* n: the count that enters the hash, such as a number of tokens. */
 ek_hash ek_commit_bytes(const ek_hash *secret, const char *label, uint64_t n, const void *bytes, size_t n_bytes);
 
 /* A picture or a sound among a prompt's tokens. */
@@ -29,12 +29,12 @@ typedef struct ek_commit_part {
     uint8_t digest[32];
 } ek_commit_part;
 
-/* Tokens, and behind them each part's position, kind and digest. */
+/* The tokens, then each part's position, kind and digest. */
 ek_hash ek_commit_tokens(const ek_hash *secret, const char *label, const int32_t *tokens, size_t n,
                          const ek_commit_part *part, size_t n_parts);
-/* Texts, each with its length in 64 bits before it. */
+/* Texts, each after its length in 64 bits. */
 ek_hash ek_commit_texts(const ek_hash *secret, const char *label, const char *const *text, const size_t *len, size_t n);
-/* The leaf of row t, from whose logits the token was drawn. salt: of EK_LABEL_ROWS. */
+/* The leaf of row t, whose logits gave the token. salt: that of EK_LABEL_ROWS. */
 ek_hash ek_commit_row(const ek_hash *salt, uint32_t t, int32_t token, const ek_hash *root);
 
 #endif

@@ -1,6 +1,5 @@
-/* What a receipt says: an in-toto statement (v1) in canonical JSON. Its subject is the reply's commitment, its
- * predicate says which function of which values gave the reply. Members are the fields below; docs/PROOF.md has the
- * table. */
+/* The statement of a receipt: an in-toto statement (v1) in canonical JSON. Its subject is the reply's commitment; its
+ * predicate names the function and the values that gave the reply. Its members are the fields below (docs/PROOF.md). */
 #ifndef EK_RECEIPTS_STATEMENT_H
 #define EK_RECEIPTS_STATEMENT_H
 
@@ -11,7 +10,7 @@
 
 enum { EK_STATEMENT_VERSION = 1, EK_NONCE_MAX = 64, EK_FINISH_TEXT = 16, EK_STATEMENT_TIME = 21 };
 
-/* Who chose the seed. A seed of nobody is that of a greedy reply, which draws nothing. */
+/* Who chose the seed. EK_SEED_NONE: the reply is greedy and draws nothing. */
 typedef enum ek_seed_from { EK_SEED_NONE, EK_SEED_CLIENT, EK_SEED_NONCE, EK_SEED_SERVER, EK_SEED_SOURCES } ek_seed_from;
 
 typedef struct ek_stated_bias {
@@ -22,9 +21,9 @@ typedef struct ek_stated_bias {
 typedef struct ek_statement {
     char weights[65], tokenizer[65]; /* model/weights/digest.h: ek_model_sha256 */
     char *profile, *program, *api;   /* numerics id; the program's version; path of the request. Owned */
-    bool hides;                      /* how long prompt and reply are: their commitments cover it */
+    bool hides;                      /* leaves out the lengths of prompt and reply; commitments cover them */
     struct {
-        int n, n_media; /* tokens; pictures and sounds; -1: not said */
+        int n, n_media; /* tokens; pictures and sounds; -1: hidden */
         ek_hash commitment;
     } prompt;
     struct {
@@ -36,9 +35,9 @@ typedef struct ek_statement {
         int n_bias;
     } sampling;
     struct {
-        bool any, thinking; /* a grammar or a limit of thoughts masked tokens; thinking is on in the prompt */
+        bool any, thinking; /* a grammar or a limit of thoughts masked tokens; the prompt turns thinking on */
         int max_thinking;   /* 0: no limit */
-        ek_hash commitment; /* of the grammar's source, of length 0 without one */
+        ek_hash commitment; /* of the grammar's source; without one, of an empty text */
     } form;
     struct {
         int max_tokens, context;                 /* of the reply; of prompt and reply */
@@ -47,7 +46,7 @@ typedef struct ek_statement {
         ek_hash stop;                            /* of the stop strings */
     } ends;
     struct {
-        int n;                       /* -1: not said */
+        int n;                       /* -1: hidden */
         ek_hash commitment, text;    /* of the tokens; of the bytes of their text */
         char finish[EK_FINISH_TEXT]; /* stop, tool_calls, stop_string, length, context, loop */
     } reply;
@@ -58,20 +57,20 @@ typedef struct ek_statement {
     char *log;                    /* origin of the log that has the receipt; NULL: none. Owned */
 } ek_statement;
 
-/* The seed that a client's nonce stands for: the first 8 bytes of SHA-256(nonce, prompt tokens), little-endian, without
- * the 11 lowest bits, so that it is exact as a double. */
+/* The seed of a client's nonce: the first 8 bytes of SHA-256(nonce, prompt tokens), little-endian, without the 11
+ * lowest bits, so that it is exact as a double. */
 uint64_t ek_nonce_seed(const char *nonce, const int32_t *prompt, size_t n);
 
 void ek_statement_write(ek_buf *out, const ek_statement *s);
-/* Reads a payload of at most 8 MiB. EFORMAT for what is no statement of this version in canonical form, members that
+/* Reads a payload of at most 8 MiB. EFORMAT unless it is a canonical statement of this version; also for members that
  * are missing, unknown or out of range. ek_statement_fini also after a failure; out need not be initialised. */
 ek_err ek_statement_read(ek_statement *out, const char *text, size_t n);
 void ek_statement_fini(ek_statement *s);
 
-/* Whether a nonce is: 1 to 64 printable ASCII characters. */
+/* Whether a nonce is valid: 1 to 64 printable ASCII characters. */
 bool ek_nonce_fits(const char *text, size_t n);
 const char *ek_seed_from_name(ek_seed_from f);
-/* Writes seconds since 1970 as the time above. */
+/* Writes seconds since 1970 in the form of ek_statement.time. */
 void ek_statement_time(char out[EK_STATEMENT_TIME], int64_t seconds);
 
 #endif

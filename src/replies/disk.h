@@ -1,29 +1,30 @@
-/* Stored replies in an SQLite file beside the pages' one (cache/backends.h says why SQLite): of one model and
- * arithmetic, its owner's alone, one process's at a time. Each record has its own sum; one that does not fit is deleted
- * and counted. A file whose structure is damaged is deleted and begun anew; a full disk costs what is not written. */
+/* Stored replies in an SQLite file beside that of the pages (cache/backends.h has the reason for SQLite). A file
+ * belongs to one model and arithmetic, to one user, and to one process at a time. Each record has a sum; a record with
+ * a wrong sum is deleted and counted. A file with a damaged structure is deleted and begun anew. Replies that find a
+ * full disk are lost. */
 #ifndef EK_REPLIES_DISK_H
 #define EK_REPLIES_DISK_H
 
 #include "replies/replies.h"
 
 typedef struct ek_reply_disk_opts {
-    const char *dir;      /* created if it is not there, not its parents */
+    const char *dir;      /* created if it is missing; its parents are not */
     const char *identity; /* ek_replies_opts.identity: the file's name is a hash of it */
     int n_vocab;
-    double max_bytes; /* of records: the least recently used ones go, of the owner that has most */
+    double max_bytes; /* of records; the owner with the most loses the least recently used ones */
     double max_age;   /* seconds; 0: no limit */
-    bool read_only;   /* for a command that exports; no file is made */
+    bool read_only;   /* for exports; makes no file */
 } ek_reply_disk_opts;
 
-/* EIO with the path, EFORMAT for another program's database, EBUSY if another process uses the file, ENOTFOUND for a
- * read-only one that is not there. */
+/* EIO with the path, EFORMAT for another program's database, EBUSY if another process uses the file; with read_only,
+ * ENOTFOUND if it is missing. */
 ek_err ek_reply_disk_open(ek_reply_backend *out, const ek_reply_disk_opts *o);
 
-/* The identity of each store in a folder, sorted; until fn fails. ENOTFOUND: there is no such folder. A file that is no
- * store is passed over with a warning. */
+/* Calls fn with the identity of each store in a folder, sorted, until fn fails. Other files are skipped with a warning.
+ * ENOTFOUND: there is no such folder. */
 ek_err ek_reply_disk_list(const char *dir, ek_err (*fn)(void *arg, const char *identity), void *arg);
 
-/* Every record that was stored since (seconds since 1970), by key; until fn says false. */
+/* Calls fn with each record stored since a time (seconds since 1970), sorted by key, until fn returns false. */
 ek_err ek_reply_disk_each(const ek_reply_backend *b, double since, bool (*fn)(void *arg, ek_reply_record *r),
                           void *arg);
 

@@ -1,11 +1,11 @@
-/* The name of a stored reply: SHA-256 over all that decides token t + 1 from the tokens before it. Where a reply ends
- * (limits, stop strings, stop ids) is no part of it, nor is the shape of a body: requests of several APIs whose
- * prompts have equal tokens share a reply.
+/* The key of a stored reply: SHA-256 over everything that decides token t + 1 from the tokens before it. The end of a
+ * reply (limits, stop strings, stop ids) and the form of a body do not enter, so requests of several APIs with equal
+ * prompt tokens share a reply.
  *
- *   content key   model, numerics, prompt, pictures and sounds, sampling, mask: a cassette has it (replies/cassette.h)
- *   key           of the content key, the owner and the client's salt: stores are searched for it
+ *   content key   model, numerics, prompt, pictures and sounds, sampling, mask; used by cassettes (replies/cassette.h)
+ *   key           content key, owner and the client's salt; used by stores
  *
- * Each field goes in with its length, numbers little-endian, floats by their bits. */
+ * Each field is hashed with its length; numbers are little-endian, floats are their bits. */
 #ifndef EK_REPLIES_KEY_H
 #define EK_REPLIES_KEY_H
 
@@ -17,33 +17,33 @@ typedef struct ek_reply_key {
     uint8_t h[EK_REPLY_KEY];
 } ek_reply_key;
 
-/* What is asked; everything is borrowed. */
+/* A request; everything is borrowed. */
 typedef struct ek_reply_ask {
-    const char *identity; /* of model and arithmetic: ek_model_digest and ek_model_numerics_id, and what reads pictures
-                             and sounds where that is a file of its own */
+    const char *identity; /* of model and arithmetic: ek_model_digest and ek_model_numerics_id, and the file of the
+                             towers if they have their own */
     const int32_t *tokens;
     int n_tokens; /* of the prompt alone */
     const ek_part *part;
     int n_parts;
-    const ek_sampling *sampling; /* as the engine gets it: seed of this choice, all of the bias */
-    bool masked;                 /* by the next four */
-    const char *program;         /* its version: a later one may allow other tokens in the same form. NULL as "" */
-    const char *form;            /* what the grammar was made of (chat/form.h); NULL: no grammar */
+    const ek_sampling *sampling; /* as passed to the engine: this choice's seed, the whole bias */
+    bool masked;                 /* the next four fields count */
+    const char *program;         /* its version, because another may allow other tokens; NULL as "" */
+    const char *form;            /* the grammar's source (chat/form.h); NULL: no grammar */
     int max_thinking;
     bool thinking;
 } ek_reply_ask;
 
-/* The bias as it decides: by token, without zeros. out: room for n_bias; how many there are. */
+/* The bias sorted by token, without zeros. out has room for n_bias; returns the number. */
 int ek_reply_bias(ek_logit_bias *out, const ek_sampling *s);
 
-/* Whether equal requests have equal tokens at all: they are greedy, or have a seed of their client. */
+/* Whether equal requests get equal tokens: they are greedy, or the client gave a seed. */
 bool ek_reply_is_decided(const ek_sampling *s, bool has_seed);
 
 void ek_reply_content_key(ek_reply_key *out, const ek_reply_ask *ask);
-/* owner: of the API key, 0 without; salt: the client's, n bytes, NULL without. */
+/* owner: the API key's, or 0; salt: n bytes from the client, or NULL. */
 void ek_reply_key_for(ek_reply_key *out, const ek_reply_key *content, uint64_t owner, const char *salt, size_t n);
 
-/* Three of its fields by themselves, to be compared. */
+/* Hashes of three groups of fields, for comparison. */
 typedef struct ek_reply_parts {
     ek_reply_key media, bias, mask;
 } ek_reply_parts;

@@ -1,15 +1,15 @@
-/* A stored reply: its tokens, the digest of the row that each was sampled from, and log-probabilities where somebody
- * asked for them once. One block of bytes, the same in memory, in a file and on a server:
+/* A stored reply: tokens, the digest of each token's row of logits, and log-probabilities if a request asked for them.
+ * It is one block of bytes, the same in memory, in a file and on a server:
  *
  *   head    48 bytes: "ekreply2", key (32), n (u32), n_probs (u32, at most n)
  *   tokens  4 n
  *   rows    8 n, ek_logits_digest of each
- *   probs   n_probs (4 + 8 * 20): of the first tokens its own, then (token, log-probability) of the 20 most likely
- *   ask     u32 and so many bytes: what was asked, as a cassette has it (replies/ask.h); 0 without
+ *   probs   n_probs (4 + 8 * 20): per token its own, then (token, log-probability) of the 20 most likely
+ *   ask     u32 length and the request as in a cassette (replies/ask.h); length 0 without
  *   sum     SHA-256 of all before it
  *
- * Little-endian. In a vocabulary of less than 20 the rest of probs is absent: token UINT32_MAX. The sum finds damage; a
- * forger can make one. */
+ * Little-endian. A vocabulary of less than 20 fills up probs with token UINT32_MAX. The sum finds damage; a forger can
+ * make one. */
 #ifndef EK_REPLIES_RECORD_H
 #define EK_REPLIES_RECORD_H
 
@@ -22,7 +22,7 @@ enum { EK_REPLY_MAX_TOKENS = 1 << 22, EK_REPLY_MAX_ASK = 64 << 20 };
 /* A record that was read or made. Immutable and counted; any thread. */
 typedef struct ek_reply_record ek_reply_record;
 
-/* Where it came from. */
+/* The source of a record. */
 typedef enum ek_reply_origin {
     EK_REPLY_COMPUTED, /* by this process */
     EK_REPLY_DISK,
@@ -33,24 +33,25 @@ typedef enum ek_reply_origin {
 
 /* A reply that is being sampled: one entry per token, in order. Zero-initialise; one thread at a time. */
 typedef struct ek_reply_draft {
-    int n, n_probs; /* n_probs: of the first tokens, which have log-probabilities */
+    int n, n_probs; /* n_probs: that many first tokens have log-probabilities */
     ek_buf tokens, rows, probs;
 } ek_reply_draft;
 
-/* probs: with the EK_LOGPROBS_MAX most likely ones, or all of the vocabulary; NULL: unknown. */
+/* probs: the EK_LOGPROBS_MAX most likely tokens, or the whole vocabulary; NULL: unknown. */
 void ek_reply_draft_add(ek_reply_draft *d, int32_t token, uint64_t row, const ek_logprobs *probs);
 /* Puts the first n tokens of r before all others. */
 void ek_reply_draft_begin(ek_reply_draft *d, const ek_reply_record *r, int n);
 void ek_reply_draft_fini(ek_reply_draft *d);
 
-/* Makes the record with one reference, of n >= 1 tokens; the draft is left empty. ask: n_ask bytes, or NULL. */
+/* Makes a record of the draft's n >= 1 tokens, with one reference; the draft is left empty. ask: n_ask bytes, or NULL.
+ */
 ek_reply_record *ek_reply_record_make(const ek_reply_key *k, ek_reply_draft *d, const char *ask, size_t n_ask);
-/* Reads n bytes that are said to be the record of k (NULL: of any key), tokens below n_vocab. EFORMAT: they are not,
- * with the reason. Copies them; one reference. */
+/* Reads and copies n bytes that claim to be the record of k (NULL: of any key) with tokens below n_vocab; one
+ * reference. EFORMAT with the reason if they are not. */
 ek_err ek_reply_record_read(ek_reply_record **out, const ek_reply_key *k, ek_reply_origin origin, int n_vocab,
                             const void *bytes, size_t n);
 
-/* Of one that was just made, and that nobody else has. */
+/* Only for a new record that nobody else holds. */
 void ek_reply_record_set_origin(ek_reply_record *r, ek_reply_origin origin);
 
 ek_reply_record *ek_reply_record_retain(ek_reply_record *r);
@@ -62,18 +63,17 @@ int ek_reply_record_tokens(const ek_reply_record *r); /* 1 and up */
 int ek_reply_record_n_probs(const ek_reply_record *r);
 int32_t ek_reply_record_token(const ek_reply_record *r, int i);
 uint64_t ek_reply_record_row(const ek_reply_record *r, int i);
-/* Of token i < n_probs; with the n_top most likely ones, or all that there are. */
+/* Log-probabilities of token i < n_probs, with the n_top most likely tokens, or fewer if fewer are stored. */
 void ek_reply_record_probs(const ek_reply_record *r, int i, int n_top, ek_logprobs *out);
 const char *ek_reply_record_ask(const ek_reply_record *r, size_t *n); /* no NUL behind it; *n 0: none */
 const void *ek_reply_record_bytes(const ek_reply_record *r, size_t *n);
 
-/* Whether a says all that b does, and maybe more: its tokens begin with those of b, and it has as many
- * log-probabilities. */
+/* Whether a contains b: a's tokens begin with b's, and a has at least as many log-probabilities. */
 bool ek_reply_record_covers(const ek_reply_record *a, const ek_reply_record *b);
-/* Whether two records of one key say different things of a token that both have. */
+/* Whether two records of one key disagree on a token that both have. */
 bool ek_reply_record_contradicts(const ek_reply_record *a, const ek_reply_record *b);
-/* What two that do not contradict each other know together, with one reference: one of them, or a new one of a's key,
- * and of the origin that is not this process, if there is one. */
+/* Merges two records of one key that do not contradict each other; one reference. Returns one of them, or a new record,
+ * whose origin is outside this process if one of theirs is. */
 ek_reply_record *ek_reply_record_merge(ek_reply_record *a, ek_reply_record *b);
 
 #endif

@@ -1,12 +1,12 @@
-/* Stored replies on a server of Redis' protocol, beside the pages' keys (cache/shared/record.h): every process of one
- * model and arithmetic answers from what the others computed.
+/* Stored replies on a server with Redis' protocol, beside the keys of pages (cache/shared/record.h). Processes with
+ * equal model and arithmetic share them.
  *
  *   key     evenkeel:reply:1:SPACE:KEY: 32 digits of the identity's SHA-256, 64 of the reply's key
  *   value   the record (replies/record.h)
  *
- * A record of another sum, key or vocabulary is deleted and counted. A server that is slow, away or full costs lookups
- * at most a second each until it rests, and what is not written; one that held a wrong reply is not asked again by this
- * process. */
+ * A record with a wrong sum, key or vocabulary is deleted and counted. A server that is slow, unreachable or full costs
+ * a lookup at most a second, until the client pauses; records are then not written. After a wrong reply this process
+ * does not use the server again. */
 #ifndef EK_REPLIES_SHARED_H
 #define EK_REPLIES_SHARED_H
 
@@ -14,11 +14,11 @@
 
 typedef struct ek_reply_shared_opts {
     const char *url;      /* cache/shared/link.h */
-    const char *ca;       /* PEM file of whom to believe about the server; NULL: the system's */
+    const char *ca;       /* PEM file with the authorities for the server; NULL: the system's */
     const char *cert;     /* PEM file with the client's certificate and key; NULL: none */
     const char *identity; /* ek_replies_opts.identity */
     int n_vocab;
-    double max_age; /* seconds that the server keeps a reply; 0: as long as it wants to */
+    double max_age; /* seconds that the server keeps a reply; 0: no limit */
 } ek_reply_shared_opts;
 
 /* Connects in its own time. EINVAL for the URL, EUNSUPPORTED for TLS in a build without it, ENOMEM. */

@@ -1,4 +1,4 @@
-/* What the files of this folder share: the functions of Vulkan, a device, its memory, and what is queued. */
+/* State shared by the files of this folder: Vulkan's functions, a device, its memory and its queued commands. */
 #ifndef EK_VULKAN_STATE_H
 #define EK_VULKAN_STATE_H
 
@@ -15,7 +15,7 @@
 
 /* --- functions */
 
-/* VK(name): of the instance, and of a device. */
+/* VK(name): functions of the instance, then of a device. */
 #define EK_VULKAN_INSTANCE_FUNCTIONS(VK)       \
     VK(EnumeratePhysicalDevices)               \
     VK(GetPhysicalDeviceProperties2)           \
@@ -64,7 +64,7 @@
 
 typedef struct ek_vulkan_loader {
     VkInstance instance;
-    uint32_t version; /* of the loader */
+    uint32_t version; /* the loader's */
     VkPhysicalDevice device[16];
     int n;
 #define VK(name) PFN_vk##name name;
@@ -76,31 +76,31 @@ typedef struct ek_vulkan_loader {
 
 enum { EK_VULKAN_CHUNK = 1 << 16, EK_VULKAN_STAGE = 8 << 20, EK_VULKAN_STAGED = 64 << 20, EK_VULKAN_SHADERS = 128 };
 
-/* Memory: of the device, or of the host where it has `map`. */
+/* Memory of the device, or of the host if `map` is set. */
 typedef struct ek_vulkan_block {
     VkBuffer buffer;
     VkDeviceMemory memory;
     uint64_t at; /* its address on the device */
-    size_t skip; /* bytes of the buffer in front of it */
+    size_t skip; /* bytes of the buffer before it */
     size_t bytes;
     uint8_t *map;
 } ek_vulkan_block;
 
-/* Host memory that goes from one use to the next: of arguments, of copies. */
+/* Reused host memory for arguments and copies. */
 typedef struct ek_vulkan_chunk {
     ek_vulkan_block block;
     size_t used;
     struct ek_vulkan_chunk *next;
 } ek_vulkan_chunk;
 
-/* A copy to memory of the host that the device does not reach, made once it has ended. */
+/* A copy to host memory outside the device's reach; the host makes it when the device has finished. */
 typedef struct ek_vulkan_late {
     void *to;
     const void *from;
     size_t bytes;
 } ek_vulkan_late;
 
-/* Commands that are being recorded, with the memory that they read. */
+/* Commands being recorded, and the memory that they read. */
 typedef struct ek_vulkan_record {
     VkCommandBuffer commands; /* NULL: none yet */
     ek_vulkan_chunk *chunks, *stages;
@@ -112,7 +112,7 @@ struct CUgraph_st {
     int users;
 };
 
-/* What is submitted at once: command buffers of its own, and between them those of graphs. */
+/* One submission: its own command buffers, and graphs' command buffers between them. */
 enum { EK_VULKAN_COMMANDS = 16 };
 typedef struct ek_vulkan_batch {
     ek_vulkan_record record; /* the last one, which is open */
@@ -124,15 +124,15 @@ typedef struct ek_vulkan_batch {
     ek_vulkan_late *late;
     int n_late, max_late;
     size_t staged;
-    uint64_t value; /* of the device's semaphore when it has run */
+    uint64_t value; /* the device's semaphore reaches it when the batch has run */
     struct ek_vulkan_batch *next;
 } ek_vulkan_batch;
 
 struct CUstream_st {
     struct ek_vulkan *of;
     ek_vulkan_batch *open, *first, *last; /* first to last: submitted, oldest first */
-    CUgraph recording;                    /* NULL: what is queued is run */
-    uint64_t value;                       /* of the last batch that was submitted */
+    CUgraph recording;                    /* NULL: commands run instead of being recorded */
+    uint64_t value;                       /* of the last submitted batch */
     struct CUstream_st *next;
 };
 
@@ -141,7 +141,7 @@ struct CUevent_st {
     uint64_t value;
 };
 
-/* A kernel; its pipeline is made when it is first looked for. */
+/* A kernel; the first look-up makes its pipeline. */
 struct CUfunc_st {
     const char *name;
     struct ek_vulkan *of;
@@ -162,17 +162,17 @@ typedef struct ek_vulkan {
     VkPhysicalDeviceMemoryProperties memory;
     uint64_t max_block;
     bool budget;
-    ek_vulkan_modes modes;  /* that a shader may ask for */
-    bool soft;              /* fma by integers: the device's own is not one */
-    ek_vulkan_block *block; /* of the device, by address */
+    ek_vulkan_modes modes;  /* float modes that shaders may request */
+    bool soft;              /* fma by integers, because the device's own is wrong */
+    ek_vulkan_block *block; /* device memory, by address */
     int n_blocks, max_blocks;
-    ek_vulkan_block **host; /* of the host, as callers have it */
+    ek_vulkan_block **host; /* host memory that callers hold */
     int n_host, max_host;
     ek_vulkan_chunk *chunks, *stages; /* unused */
     struct CUstream_st *streams;
     struct CUfunc_st kernel[EK_VULKAN_SHADERS * 2];
     VkPipeline pipeline[EK_VULKAN_SHADERS]; /* by shader */
-    char text[512];                         /* of the last failure */
+    char text[512];                         /* about the last failure */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_DEVICE_FUNCTIONS(VK)
 #undef VK
@@ -181,12 +181,12 @@ typedef struct ek_vulkan {
 /* --- loader.c */
 
 ek_err ek_vulkan_open_loader(const ek_vulkan_loader **out);
-/* What names device number `ordinal`. */
+/* The name of device number `ordinal`, for messages. */
 void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t room);
 
 /* --- device.c */
 
-/* EUNSUPPORTED: all that device number `ordinal` lacks, in one sentence. */
+/* EUNSUPPORTED: one sentence names everything that device number `ordinal` lacks. */
 ek_err ek_vulkan_check_device(int ordinal);
 VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal);
 void ek_vulkan_close(ek_vulkan *v);
@@ -200,12 +200,12 @@ void ek_vulkan_give(ek_vulkan *v, ek_vulkan_block *b);
 const ek_vulkan_block *ek_vulkan_block_at(const ek_vulkan *v, uint64_t at, size_t bytes);
 const ek_vulkan_block *ek_vulkan_host_at(const ek_vulkan *v, const void *p, size_t bytes);
 void ek_vulkan_room(const ek_vulkan *v, size_t *free, size_t *total);
-/* A chunk of host memory with room for so many bytes; back with give. */
+/* Adds a chunk of host memory to the list, an unused one if there is one; ek_vulkan_give_chunks returns a record's. */
 VkResult ek_vulkan_take_chunk(ek_vulkan *v, ek_vulkan_chunk **list, bool stage);
 void ek_vulkan_give_chunks(ek_vulkan *v, ek_vulkan_record *r);
 void ek_vulkan_free_chunks(ek_vulkan *v);
 
-/* --- stream.c: each queues behind what is there. */
+/* --- stream.c: each command is queued behind earlier ones. */
 
 VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], const void *args);
 VkResult ek_vulkan_upload(CUstream s, uint64_t to, const void *from, size_t bytes);
@@ -213,11 +213,11 @@ VkResult ek_vulkan_download(CUstream s, void *to, uint64_t from, size_t bytes);
 VkResult ek_vulkan_copy(CUstream s, uint64_t to, uint64_t from, size_t bytes);
 VkResult ek_vulkan_fill(CUstream s, uint64_t to, uint8_t byte, size_t bytes);
 VkResult ek_vulkan_flush(CUstream s);
-VkResult ek_vulkan_wait(CUstream s, uint64_t value); /* and makes the late copies */
+VkResult ek_vulkan_wait(CUstream s, uint64_t value); /* also makes the late copies */
 VkResult ek_vulkan_wait_all(ek_vulkan *v);
 VkResult ek_vulkan_is_done(CUstream s, uint64_t value, bool *done);
 void ek_vulkan_close_stream(CUstream s);
-VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b); /* closes what is being recorded */
+VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b); /* closes the open command buffer */
 VkResult ek_vulkan_begin_graph(CUstream s);
 VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out);
 VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g);
@@ -225,7 +225,7 @@ void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
 
 /* --- kernels.c */
 
-/* A shader as the build made it (shaders.S); `soft`: with fma by integers. */
+/* A shader from the build (shaders.S); `soft` computes fma by integers. */
 typedef struct ek_vulkan_shader {
     const char *name;
     const uint32_t *code, *soft;
@@ -233,7 +233,7 @@ typedef struct ek_vulkan_shader {
 } ek_vulkan_shader;
 extern const ek_vulkan_shader ek_vulkan_shaders[]; /* ends with name NULL */
 
-/* NULL, and VK_SUCCESS: no kernel has this name. */
+/* *out NULL with VK_SUCCESS: no kernel has this name. */
 VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name);
 VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft);
 

@@ -1,10 +1,9 @@
-/* A Vulkan device behind the table of functions that the CUDA driver has (cuda/api.h): memory by device addresses,
- * copies, events, recorded steps, and launches of kernels by name with the argument structures of cuda/args.h. So what
- * runs a model on a CUDA device (gpu/gpu.h) runs it here, with shaders (vulkan/shaders) for kernels
- * (docs/VULKAN.md).
+/* A Vulkan device behind the CUDA driver's table of functions (cuda/api.h): memory by device addresses, copies, events,
+ * recorded steps, and launches of kernels by name with the argument structures of cuda/args.h. The CUDA executor
+ * (gpu/gpu.h) therefore runs a model here too, with shaders (vulkan/shaders) as kernels (docs/VULKAN.md).
  *
- * The loader libvulkan.so.1 is opened at run time; nothing of Vulkan is linked. A device is used by one thread at a
- * time. */
+ * The loader libvulkan.so.1 is opened at run time; the program links nothing of Vulkan. One thread at a time uses a
+ * device. */
 #ifndef EK_VULKAN_VULKAN_H
 #define EK_VULKAN_VULKAN_H
 
@@ -15,11 +14,11 @@
  * was built without shaders. */
 ek_err ek_vulkan_load(ek_cuda_api *api);
 
-/* For ek_cuda_open beside the table: one module, of all shaders, and the version that the table says of itself. */
+/* Arguments of ek_cuda_open beside the table: one module with all shaders, and the version that the table reports. */
 extern const ek_cuda_module ek_vulkan_modules[];
 enum { EK_VULKAN_VERSION = 13000 };
 
-/* Of all shaders of this program; 0: it has none. */
+/* A hash of all shaders in this program; 0: it has none. */
 uint32_t ek_vulkan_hash(void);
 
 #endif

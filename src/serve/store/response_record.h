@@ -1,10 +1,9 @@
-/* A response as it lies in a file: one record, of this machine's byte order. Inside src/serve.
+/* A response in a file: one record, in this machine's byte order. Inside src/serve.
  *
- *   head      "EKSTORE1", the SHA-256 of all that follows it, and the numbers below
- *   texts     id, previous, input, response; then where the items stand
+ *   head      "EKSTORE1", the SHA-256 of everything after it, and the numbers below
+ *   texts     id, previous, input, response; then the positions of the items
  *
- * A record is a stranger's until its sum, its lengths and its texts were checked: what is read later is taken as our
- * own writing. */
+ * Reading checks the sum, all lengths and all texts, because later readers trust them. */
 #ifndef EK_SERVE_RESPONSE_RECORD_H
 #define EK_SERVE_RESPONSE_RECORD_H
 
@@ -12,13 +11,13 @@
 
 enum { EK_RESPONSE_RECORD_NAME = 32 + 1 }; /* with NUL */
 
-/* The name of a file: of whom and which it is, so that no id, which a client may choose, becomes a path. */
+/* The name of a response's file: a hash of owner and id, because a client may choose the id. */
 void ek_response_record_name(char out[EK_RESPONSE_RECORD_NAME], uint64_t owner, const char *id);
 
-/* Writes it to a descriptor. EIO. */
+/* Writes e to a descriptor. EIO. */
 ek_err ek_response_record_write(int fd, const ek_response_entry *e);
 
-/* What was read: texts of their own, to be taken over by ek_response_store_put. */
+/* A record that was read. It owns its texts; ek_response_store_put_read takes them over. */
 typedef struct ek_response_record {
     uint64_t owner;
     double changed;
@@ -26,7 +25,7 @@ typedef struct ek_response_record {
     char *id, *previous;
 } ek_response_record;
 
-/* EFORMAT: it is damaged, or not the one that its name says; EUNSUPPORTED: of another version. */
+/* EFORMAT: the record is damaged or belongs to another name; EUNSUPPORTED: it has another version. */
 ek_err ek_response_record_read(ek_response_record *out, ek_response_store *s, const char *name, const void *bytes,
                                size_t n);
 void ek_response_record_fini(ek_response_record *r);

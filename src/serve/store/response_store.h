@@ -1,7 +1,7 @@
-/* Responses that clients may continue or read again (the Responses API), in memory, and in files where they are to
- * survive a restart: a bounded number of a bounded size together. Who has most of them makes room, with the one that
- * was not used for longest. Each belongs to an owner (an API key's identity; 0 where there are none); to others it does
- * not exist. Any thread. */
+/* Responses that clients may continue or read again (the Responses API). They lie in memory, and in files if they have
+ * to survive a restart. Their number and their bytes are bounded; when room is short, the owner with the most loses the
+ * least recently used one. An owner is an API key's identity, or 0 without keys; other owners cannot find a response.
+ * Any thread. */
 #ifndef EK_SERVE_RESPONSE_STORE_H
 #define EK_SERVE_RESPONSE_STORE_H
 
@@ -14,7 +14,7 @@
 
 typedef struct ek_response_store ek_response_store;
 
-/* What ids begin with: what other APIs keep here has other ones, and is nothing to this one. */
+/* The prefix of responses' ids. Objects of other APIs in this store have other prefixes, and this API ignores them. */
 #define EK_RESPONSES_ID "resp_"
 bool ek_responses_is_id(const char *id);
 
@@ -23,29 +23,29 @@ enum { EK_RESPONSES_MAX = 4096 };
 
 /* Never fails. */
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
-/* Keeps them in files of this folder, too, which is made where it is missing: those that lie there are read, then all
- * changes are written, at once and by a thread of its own. Before any other use. max_age: seconds since the last change
- * after which they are forgotten; 0: no limit. EBUSY: another process has the folder; EIO, ENOMEM. */
+/* Also keeps responses in files of this folder, which is made if it is missing. Reads the files that are there; from
+ * then on a thread writes each change at once. Call it before any other use. max_age: seconds since the last change
+ * after which a response is forgotten; 0: no limit. EBUSY: another process uses the folder; EIO, ENOMEM. */
 ek_err ek_response_store_keep(ek_response_store *s, const char *dir, double max_age);
-/* Waits until the files are as the store is. */
+/* Waits until the files agree with the store. */
 void ek_response_store_flush(ek_response_store *s);
-void ek_response_store_close(ek_response_store *s); /* behind such a flush; NULL is fine */
+void ek_response_store_close(ek_response_store *s); /* flushes first; NULL is allowed */
 
-/* Where an item stands in a JSON text. */
+/* The position of an item in a JSON text. */
 typedef struct ek_stored_item {
-    uint64_t key; /* of its owner and id: ek_item_key */
+    uint64_t key; /* of owner and id: ek_item_key */
     size_t from, n;
-    bool output; /* in the response, else in its input */
+    bool output; /* in the response's text, else in its input's */
 } ek_stored_item;
 
 typedef struct ek_item_node {
     struct ek_item_node *next, **back; /* in its bucket */
-    void *entry;                       /* that holds the item */
+    void *entry;                       /* the entry that holds the item */
     ek_stored_item item;
 } ek_item_node;
 
-/* Nodes before they are linked: made where the items are written, so that little is left to do where they are kept.
- * Zero-initialise; ek_stored_items_fini when done. */
+/* Nodes that are not linked yet. They are made while the items are written, so that keeping a response takes little
+ * time under the lock. Zero-initialise; ek_stored_items_fini when done. */
 typedef struct ek_stored_items {
     ek_item_node *at;
     int n, cap;
@@ -56,43 +56,44 @@ void ek_stored_items_fini(ek_stored_items *list);
 
 typedef struct ek_stored_response {
     const char *id;
-    const char *previous;   /* the id of the response that it continues; NULL: none */
-    ek_buf input, response; /* JSON texts: the list of the items that it was the reply to; its object */
-    size_t from, n;         /* the bytes of response that are the list of its output's items */
+    const char *previous;   /* the id of the continued response; NULL: none */
+    ek_buf input, response; /* JSON texts: the list of input items; the response's object */
+    size_t from, n;         /* the bytes of response that hold the list of output items */
     bool background;        /* it was made without its client */
-    ek_stored_items items;  /* those of input and response that can be referred to */
+    ek_stored_items items;  /* items of both texts that references can name */
 } ek_stored_response;
 
-/* Notes in items, of a response that will be put, where the item with this id stands; where.key is made here. */
+/* Adds the position of the item with this id to items, for a response that will be put; sets where.key. */
 void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_stored_items *items, const char *id,
                             size_t n_id, ek_stored_item where);
-/* Keeps a response: the texts are taken over and left empty, the rest is copied. One larger than max_bytes is not
- * kept, nor one for which an owner would have to give up something that has less than it takes, or for which those that
- * are being read leave no room: false, and one with the same id stays. */
+/* Keeps a response. The texts are taken over and left empty; the rest is copied. False, and an older response with the
+ * same id stays: the response is larger than max_bytes; room for it would cost an owner with fewer bytes than it takes;
+ * or held responses leave no room. */
 bool ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
-/* The response's object, or with `input` the list of its items: *text stays until ek_response_store_release(*held), on
- * any thread, whatever happens to the response; until then its bytes count. ENOTFOUND. */
+/* The response's object, or with `input` the list of its input items. *text stays valid until
+ * ek_response_store_release(*held), on any thread, even if the response is deleted; until then its bytes count.
+ * ENOTFOUND. */
 typedef struct ek_response_held ek_response_held;
 ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_span *text,
                               ek_response_held **held);
 void ek_response_store_release(void *held);
-/* The item with this id, of a response of the owner: *out is a new reference. The store and the owner are those of
- * limits, which count the item before it is read. The same id more than once: the newest. ENOTFOUND, or what counting
- * says; *out is then NULL, and also where limits->plan leaves it out. */
+/* The newest item with this id among the owner's responses; *out is a new reference. limits has the store and the
+ * owner, and counts the item before it is read. ENOTFOUND, or an error of counting. *out is NULL after an error, and if
+ * limits->plan leaves the item out. */
 ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_t n_id, json_t **out);
-/* Whether it is there; then *background, unless that is NULL: was it made in the background? */
+/* Whether the response exists; if so, *background (may be NULL) says whether it was made in the background. */
 bool ek_response_store_knows(ek_response_store *s, uint64_t owner, const char *id, bool *background);
-/* Forgets it; others that continue it cannot be continued any more. ENOTFOUND. */
+/* Forgets a response. Responses that continue it can no longer be continued. ENOTFOUND. */
 ek_err ek_response_store_delete(ek_response_store *s, uint64_t owner, const char *id);
-/* Appends to list all items of the conversation that ends with this response, oldest first: inputs and outputs. The
- * store and the owner are those of limits, which count the items before they are read. ENOTFOUND where the response, or
- * one that it continues, is not there; or what counting says. */
+/* Appends all items of the conversation that ends with this response, inputs and outputs, oldest first. limits has the
+ * store and the owner, and counts the items before they are read. ENOTFOUND if the response, or one that it continues,
+ * is missing; or an error of counting. */
 ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json_t *list);
 
 /* --- the items by their ids, for item_reference; under the lock of the store --- */
 
-/* A fixed number of buckets: a store that is full of small items has some eight in each. The memory of those that were
- * never used is not touched. */
+/* A fixed number of buckets: a store full of small items has about eight items in each. Memory of unused buckets is
+ * never touched. */
 typedef struct ek_item_index {
     ek_item_node **bucket;
     uint64_t seed; /* secret, so that no client can choose ids that share a bucket */
@@ -100,12 +101,13 @@ typedef struct ek_item_index {
 
 void ek_item_index_open(ek_item_index *x);
 void ek_item_index_close(ek_item_index *x);
-/* 64 bits: who finds an item compares its id too. Needs no lock. */
+/* A hash of 64 bits, so the finder of an item also compares its id. Needs no lock. */
 uint64_t ek_item_key(const ek_item_index *x, uint64_t owner, const char *id, size_t n);
-/* Before older ones of the same key. The node is borrowed until ek_item_unlink. Constant time, as all here. */
+/* Links the node before older ones of the same key and borrows it until ek_item_unlink. All functions here take
+ * constant time. */
 void ek_item_link(ek_item_index *x, ek_item_node *node);
 void ek_item_unlink(ek_item_node *node);
-/* The newest of this key; NULL. */
+/* The newest node of this key, or NULL. */
 ek_item_node *ek_item_find(const ek_item_index *x, uint64_t key);
 
 #endif
