@@ -77,7 +77,7 @@ bool ek_draft_promises(const ek_engine *e, const ek_request *r)
 {
     const float cost = e->on.row_cost;
     return e->opts.draft != EK_DRAFT_OFF && r->draft.credit >= cost &&
-           (ngram_length(r, e->opts.draft_max, ek_draft_least_worth(e, cost)) > 0 || ek_remote_promises(e, r));
+           (ngram_length(r, e->opts.draft_max, ek_draft_least_worth(e, cost)) > 0 || ek_proposals_promises(e, r));
 }
 
 void ek_draft_plan(ek_engine *e, int room)
@@ -86,7 +86,7 @@ void ek_draft_plan(ek_engine *e, int room)
     if (room > e->max_draft_rows) room = e->max_draft_rows;
     room = draft_ngrams(e, room);
     if (e->plan.draft) room = ask_drafter(e, room);
-    if (e->opts.proposer && e->opts.draft == EK_DRAFT_AUTO) ek_remote_plan(e, room);
+    if (e->opts.proposer && e->opts.draft == EK_DRAFT_AUTO) ek_proposals_plan(e, room);
 }
 
 void ek_draft_drop(ek_scheduled *s)

@@ -47,21 +47,21 @@ void ek_draft_plan(ek_engine *e, int room);
 /* Whether r's text, as far as it is known, promises a draft of the next tokens that pays. */
 bool ek_draft_promises(const ek_engine *e, const ek_request *r);
 
-/* Drafts from outside (engine/proposer.h), remote.c. Proposals are compared with the reply's tokens whether they were
- * used or not, so that it is known for nothing how good they are, and a wrong or slow source costs no row and no wait.
- * A question goes out behind each token. Its answer usually comes while the next step computes; the tokens behind that
- * step's are the next draft then. Only where it pays by what was measured, the engine waits for an answer before a
+/* Drafts from outside (engine/proposer.h), proposals.c. Proposals are compared with the reply's tokens whether they
+ * were used or not, so that it is known for nothing how good they are, and a wrong or slow source costs no row and no
+ * wait. A question goes out behind each token. Its answer usually comes while the next step computes; the tokens behind
+ * that step's are the next draft then. Only where it pays by what was measured, the engine waits for an answer before a
  * step: what it waits is charged to the replies' credit as wrong drafts are, and with more than EK_REMOTE_WAIT it does
  * not wait. */
 #define EK_REMOTE_WAIT 0.05 /* seconds */
 
 /* Drafts of scheduled requests that have none; returns the rows that are left. */
-int ek_remote_plan(ek_engine *e, int room);
+int ek_proposals_plan(ek_engine *e, int room);
 /* Behind a step: takes answers, judges them, asks. */
-void ek_remote_follow(ek_engine *e);
+void ek_proposals_follow(ek_engine *e);
 /* r leaves. */
-void ek_remote_forget(ek_engine *e, const ek_request *r);
-bool ek_remote_promises(const ek_engine *e, const ek_request *r);
+void ek_proposals_forget(ek_engine *e, const ek_request *r);
+bool ek_proposals_promises(const ek_engine *e, const ek_request *r);
 
 /* What drafts share: rows that promise less than this are left out; the drafted tokens that s could use and may lose;
  * and the draft behind its tokens, of which as many stay as returned. */

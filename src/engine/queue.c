@@ -94,7 +94,7 @@ void ek_queue_remove(ek_engine *e, ek_request *r)
     } else {
         stop_waiting(e, r);
     }
-    ek_remote_forget(e, r);
+    ek_proposals_forget(e, r);
     pthread_mutex_lock(&e->lock);
     if (r->live_prev) r->live_prev->live_next = r->live_next;
     else e->live = r->live_next;

@@ -81,7 +81,7 @@ typedef struct ek_request_cache {
     bool publish;
 } ek_request_cache;
 
-/* Proposals from outside (remote.c): token[judged .. n) are for the positions from at + judged on, which is the next
+/* Proposals from outside (proposals.c): token[judged .. n) are for the positions from at + judged on, which is the next
  * one that is sampled. */
 typedef struct ek_request_remote {
     float right; /* how often proposals were right, used or not: a moving average */

@@ -86,7 +86,7 @@ struct ek_engine {
     ek_encoding encoding;
     ek_pace pace;                            /* of its slices; and whether reading pages pays */
     ek_timing timing;                        /* of its steps */
-    struct {                                 /* of the proposer (remote.c) */
+    struct {                                 /* of the proposer (proposals.c) */
         ek_proposer proposer;                /* what opts.proposer points to */
         double latency;                      /* seconds from a question to its answer: a moving average; 0: not known */
         uint64_t questions, answers, waited; /* of these, those with tokens; microseconds */

@@ -358,7 +358,7 @@ bool ek_engine_step(ek_engine *e)
         e->timing.ended = ek_engine_now(e);
         count(e, e->timing.ended - begin);
         deliver_all(e);
-        ek_remote_follow(e);
+        ek_proposals_follow(e);
         if (ek_ahead_is_abandoned(e)) ek_ahead_drop(e);
     }
     if (e->prefix) ek_prefix_shrink(e->prefix);

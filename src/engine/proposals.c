@@ -121,7 +121,7 @@ static void wait(ek_engine *e, double seconds)
     }
 }
 
-int ek_remote_plan(ek_engine *e, int room)
+int ek_proposals_plan(ek_engine *e, int room)
 {
     const float cost = e->on.row_cost, least = ek_draft_least_worth(e, cost);
     if (room <= 0) return room;
@@ -147,7 +147,7 @@ int ek_remote_plan(ek_engine *e, int room)
 }
 
 /* Behind the token that the step in front gives: of the answer that is there one token is spent then. */
-bool ek_remote_promises(const ek_engine *e, const ek_request *r)
+bool ek_proposals_promises(const ek_engine *e, const ek_request *r)
 {
     const ek_request_remote *m = &r->draft.remote;
     return is_on(e) && m->n - m->judged > 1 &&
@@ -162,7 +162,7 @@ static int wanted(const ek_engine *e, const ek_request *r)
     return max > EK_DRAFT_MAX ? EK_DRAFT_MAX : max;
 }
 
-void ek_remote_follow(ek_engine *e)
+void ek_proposals_follow(ek_engine *e)
 {
     if (!is_on(e)) return;
     const ek_proposer *p = e->opts.proposer;
@@ -178,7 +178,7 @@ void ek_remote_follow(ek_engine *e)
     }
 }
 
-void ek_remote_forget(ek_engine *e, const ek_request *r)
+void ek_proposals_forget(ek_engine *e, const ek_request *r)
 {
     if (is_on(e)) e->opts.proposer->forget(e->opts.proposer->arg, r->id);
 }
