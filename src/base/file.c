@@ -99,15 +99,20 @@ ek_err ek_file_read(ek_buf *b, const char *path, size_t limit)
     return err ? ek_fail_in(err, "%s", path) : EK_OK;
 }
 
-static bool write_all(int fd, const char *data, size_t n)
+ek_err ek_fd_write(int fd, const void *data, size_t n)
 {
-    while (n) {
-        const ssize_t got = write(fd, data, n);
+    for (const char *p = data; n > 0;) {
+        const ssize_t got = write(fd, p, n);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        data += got, n -= (size_t)got;
+        if (got <= 0) {
+            const int why = got < 0 ? errno : ENOSPC;
+            const ek_err err = ek_fail(EK_EIO, "write: %s", strerror(why));
+            errno = why;
+            return err;
+        }
+        p += got, n -= (size_t)got;
     }
-    return true;
+    return EK_OK;
 }
 
 static int open_part(ek_buf *part, const char *path, unsigned mode)
@@ -126,7 +131,7 @@ ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mo
 {
     ek_buf part = {0};
     const int fd = open_part(&part, path, mode);
-    bool ok = fd >= 0 && write_all(fd, data, n);
+    bool ok = fd >= 0 && !ek_fd_write(fd, data, n);
     int why = errno;
     if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
     if (ok && rename(part.data, path)) ok = false, why = errno;

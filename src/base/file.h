@@ -23,7 +23,9 @@ void ek_map_drop_pages(const ek_map *m);
 /* Appends the file to b. ENOTFOUND, EIO; ETOOLARGE if it is longer than limit bytes. */
 ek_err ek_file_read(ek_buf *b, const char *path, size_t limit);
 ek_err ek_fd_read(ek_buf *b, int fd, size_t limit); /* the same from fd until end of file, for standard input */
-ek_err ek_file_check(const char *path);             /* whether it could be read now: OK, ENOTFOUND or EIO */
+/* All n bytes, whatever interrupts it. EIO: not all are written, and errno says why. */
+ek_err ek_fd_write(int fd, const void *data, size_t n);
+ek_err ek_file_check(const char *path); /* whether it could be read now: OK, ENOTFOUND or EIO */
 /* The file is these n bytes afterwards, with that mode less the umask, or as it was: nobody sees half of it. Its folder
  * may be everybody's: what was laid there under the temporary file's name is not written to. EIO with the path. */
 ek_err ek_file_replace(const char *path, const void *data, size_t n, unsigned mode);

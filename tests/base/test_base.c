@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -286,6 +288,29 @@ static void files_say_what_is_wrong(void **state)
     unlink(path);
 }
 
+static void all_bytes_are_written_or_it_is_said(void **state)
+{
+    (void)state;
+    int fd[2];
+    ek_buf b = {0};
+    assert_int_equal(pipe(fd), 0);
+    assert_int_equal(ek_fd_write(fd[1], "keel", 4), EK_OK);
+    assert_int_equal(ek_fd_write(fd[1], NULL, 0), EK_OK);
+    close(fd[1]);
+    assert_int_equal(ek_fd_read(&b, fd[0], 9), EK_OK);
+    assert_string_equal(b.data, "keel");
+    ek_buf_fini(&b);
+    assert_int_equal(ek_fd_write(fd[0], "keel", 4), EK_EIO); /* it is to be read */
+    assert_int_equal(errno, EBADF);
+    assert_non_null(strstr(ek_err_text(), strerror(EBADF)));
+    close(fd[0]);
+    const int full = open("/dev/full", O_WRONLY);
+    if (full < 0) return;
+    assert_int_equal(ek_fd_write(full, "keel", 4), EK_EIO);
+    assert_int_equal(errno, ENOSPC);
+    close(full);
+}
+
 /* Another's link under the temporary name leads nowhere, and what cannot be written leaves what was there. */
 static void a_file_is_replaced_whole(void **state)
 {
@@ -332,6 +357,7 @@ int main(void)
         cmocka_unit_test(pool_is_idle),
         cmocka_unit_test(cpu_names_and_masks_agree),
         cmocka_unit_test(files_say_what_is_wrong),
+        cmocka_unit_test(all_bytes_are_written_or_it_is_said),
         cmocka_unit_test(a_file_is_replaced_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

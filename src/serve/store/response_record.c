@@ -1,11 +1,10 @@
 #include "serve/store/response_record.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/file.h"
 #include "base/hash/hash.h"
 #include "serve/store/conversations.h"
 #include "text/json/json.h"
@@ -27,6 +26,8 @@ static const char magic[8] = {'E', 'K', 'S', 'T', 'O', 'R', 'E', '1'};
 #define NONE   UINT64_MAX
 #define SUMMED offsetof(head, owner)
 
+static const double MAX_TIME = 1e12; /* seconds since 1970 */
+
 void ek_response_record_name(char out[EK_RESPONSE_RECORD_NAME], uint64_t owner, const char *id)
 {
     char hex[65];
@@ -45,18 +46,6 @@ typedef struct span {
     const void *data;
     size_t n;
 } span;
-
-static ek_err write_span(int fd, span s)
-{
-    const char *p = s.data;
-    while (s.n > 0) {
-        const ssize_t got = write(fd, p, s.n);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return ek_fail(EK_EIO, "%s", strerror(got < 0 ? errno : ENOSPC));
-        p += got, s.n -= (size_t)got;
-    }
-    return EK_OK;
-}
 
 static place *places_of(const ek_stored_items *items)
 {
@@ -94,8 +83,8 @@ ek_err ek_response_record_write(int fd, const ek_response_entry *e)
         if (parts[i].n > 0) ek_sha256_add(&s, parts[i].data, parts[i].n);
     memcpy(h.magic, magic, sizeof magic);
     ek_sha256_end_bytes(&s, h.sum);
-    ek_err err = write_span(fd, (span){&h, SUMMED});
-    for (int i = 0; i < PARTS && !err; i++) err = write_span(fd, parts[i]);
+    ek_err err = ek_fd_write(fd, &h, SUMMED);
+    for (int i = 0; i < PARTS && !err; i++) err = ek_fd_write(fd, parts[i].data, parts[i].n);
     free(at);
     return err;
 }
@@ -107,7 +96,7 @@ static ek_err damaged(const char *what)
     return ek_fail(EK_EFORMAT, "damaged: %s", what);
 }
 
-/* The lengths fit the bytes, one by one: no sum of them can go around. */
+/* The lengths fit the bytes, one by one: no sum of them can go around. The time is one: ages are compared. */
 static bool fits(const head *h, size_t left)
 {
     const uint64_t n[] = {h->n_id, h->n_previous == NONE ? 0 : h->n_previous, h->n_input, h->n_response};
@@ -115,6 +104,7 @@ static bool fits(const head *h, size_t left)
         if (n[i] > left) return false;
         left -= n[i];
     }
+    if (!(h->changed >= 0 && h->changed < MAX_TIME)) return false;
     return h->n_items <= left / sizeof(place) && left == h->n_items * sizeof(place) && h->from <= h->n_response &&
            h->n <= h->n_response - h->from;
 }
@@ -208,7 +198,7 @@ ek_err ek_response_record_read(ek_response_record *out, ek_response_store *s, co
     if (h.magic[7] != magic[7]) return ek_fail(EK_EUNSUPPORTED, "of another version of evenkeel");
     ek_sha256(sum, (const char *)bytes + SUMMED, n - SUMMED);
     if (memcmp(sum, h.sum, sizeof sum) != 0) return damaged("its checksum is another");
-    if (!fits(&h, n - sizeof h)) return damaged("its lengths do not fit");
+    if (!fits(&h, n - sizeof h)) return damaged("its lengths do not fit, or its time is none");
     const ek_err err = read_texts(out, s, name, &h, (const char *)bytes + sizeof h);
     if (err) ek_response_record_fini(out);
     return err;
