@@ -12,14 +12,17 @@
 
 #include "base/alloc.h"
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "text/json/json.h"
 
-enum { ROOM = 4 << 20 }; /* bytes */
+enum { ROOM = 4 << 20, MAX_LINE = 64 << 20 }; /* bytes */
 
+/* fd changes on one thread alone, that of reopen and ready; others use it under the lock. */
 struct ek_openings {
     pthread_mutex_t lock;
     int fd;
+    off_t torn; /* where half a line begins that could not be cut off; -1: there is none */
     char *path;
 };
 
@@ -28,18 +31,41 @@ static ek_err failed(const char *path)
     return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
 }
 
-/* Where the last whole line ends; -1: it cannot be read. */
-static off_t end_of_lines(int fd, off_t size)
+/* Where the last line begins that no newline ends; size: there is none; -1: it cannot be read. */
+static off_t last_line(int fd, off_t size)
 {
     char block[4096];
-    while (size > 0) {
-        const off_t n = size < (off_t)sizeof block ? size : (off_t)sizeof block;
-        if (pread(fd, block, (size_t)n, size - n) != n) return -1;
+    for (off_t at = size; at > 0;) {
+        const off_t n = at < (off_t)sizeof block ? at : (off_t)sizeof block;
+        if (pread(fd, block, (size_t)n, at - n) != n) return -1;
         for (off_t i = n; i > 0; i--)
-            if (block[i - 1] == '\n') return size - n + i;
-        size -= n;
+            if (block[i - 1] == '\n') return at - n + i;
+        at -= n;
     }
     return 0;
+}
+
+static bool is_whole(int fd, off_t from, size_t n)
+{
+    json_t *v = NULL;
+    char *text = n <= MAX_LINE ? ek_alloc(n + 1) : NULL;
+    const bool read = text && pread(fd, text, n, from) == (ssize_t)n;
+    const bool whole = read && !ek_json_read(&v, text, n, 0) && json_is_object(v);
+    json_decref(v);
+    free(text);
+    return whole;
+}
+
+/* Of a line whose writing was cut short half is nothing. One that lacks its newline alone, as editors leave it, is a
+ * copy that may have been sent. */
+static ek_err end_last_line(const char *path, int fd, off_t size)
+{
+    const off_t at = last_line(fd, size);
+    if (at < 0) return failed(path);
+    if (at == size) return EK_OK;
+    if (is_whole(fd, at, (size_t)(size - at))) return write(fd, "\n", 1) == 1 ? EK_OK : failed(path);
+    ek_log(EK_LOG_WARN, "%s: %lld bytes of a line that was not finished are cut off", path, (long long)(size - at));
+    return ftruncate(fd, at) ? failed(path) : EK_OK;
 }
 
 static ek_err check(const char *path, int fd)
@@ -51,12 +77,7 @@ static ek_err check(const char *path, int fd)
         return ek_fail(EK_EINVAL, "%s may be read by others (mode %03o), and it has prompts and salts: chmod 600", path,
                        (unsigned)st.st_mode & 0777);
     if (flock(fd, LOCK_EX | LOCK_NB)) return ek_fail(EK_EBUSY, "%s: another process writes into it", path);
-    const off_t end = end_of_lines(fd, st.st_size);
-    if (end < 0) return failed(path);
-    if (end == st.st_size) return EK_OK;
-    ek_log(EK_LOG_WARN, "%s: %lld bytes of a line that was not finished are cut off", path,
-           (long long)(st.st_size - end));
-    return ftruncate(fd, end) ? failed(path) : EK_OK;
+    return end_last_line(path, fd, st.st_size);
 }
 
 static ek_err open_file(int *out, const char *path)
@@ -74,7 +95,7 @@ ek_err ek_openings_open(ek_openings **out, const char *path)
     *out = NULL;
     EK_TRY(open_file(&fd, path));
     ek_openings *o = ek_alloc(sizeof *o);
-    *o = (ek_openings){.fd = fd, .path = ek_strdup(path)};
+    *o = (ek_openings){.fd = fd, .torn = -1, .path = ek_strdup(path)};
     pthread_mutex_init(&o->lock, NULL);
     *out = o;
     return EK_OK;
@@ -99,6 +120,7 @@ ek_err ek_openings_reopen(ek_openings *o)
     pthread_mutex_lock(&o->lock);
     close(o->fd);
     o->fd = fd;
+    o->torn = -1;
     pthread_mutex_unlock(&o->lock);
     return EK_OK;
 }
@@ -107,22 +129,20 @@ ek_err ek_openings_reopen(ek_openings *o)
 static ek_err append(ek_openings *o, const ek_buf *line)
 {
     struct stat st;
-    size_t at = 0;
-    ssize_t n = 0;
+    if (o->torn >= 0 && ftruncate(o->fd, o->torn)) return failed(o->path);
+    o->torn = -1;
     if (fstat(o->fd, &st)) return failed(o->path);
-    while (at < line->len && (n = write(o->fd, line->data + at, line->len - at)) > 0) at += (size_t)n;
-    if (at == line->len) return EK_OK;
-    const int why = n < 0 ? errno : ENOSPC;
-    if (ftruncate(o->fd, st.st_size)) return failed(o->path); /* the next start cuts it off */
-    return ek_fail(EK_EIO, "%s: %s", o->path, strerror(why));
+    const ek_err err = ek_fd_write(o->fd, line->data, line->len);
+    if (!err) return EK_OK;
+    if (ftruncate(o->fd, st.st_size)) o->torn = st.st_size;
+    return ek_fail_in(err, "%s", o->path);
 }
 
+/* Without the lock, under which a worker may wait for its disk. */
 ek_err ek_openings_ready(ek_openings *o)
 {
     struct statvfs fs;
-    pthread_mutex_lock(&o->lock);
     const bool known = !fstatvfs(o->fd, &fs);
-    pthread_mutex_unlock(&o->lock);
     if (!known) return failed(o->path);
     if ((uint64_t)fs.f_bavail * fs.f_frsize >= ROOM) return EK_OK;
     return ek_fail(EK_EIO, "%s has no room on its disk; ask without a receipt, or later", o->path);
