@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,9 @@
 #include <unistd.h>
 
 #include "../support/files.h"
+#include "base/alloc.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/hash/hash.h"
 #include "base/log.h"
@@ -300,21 +303,91 @@ static void bounds_hold(void **state)
     remove_dir(dir);
 }
 
+/* A record of a response that was changed so many seconds ago. */
+static void lay(const char *dir, uint64_t owner, const char *id, const char *previous, double age)
+{
+    char name[EK_RESPONSE_RECORD_NAME], path[PATH];
+    ek_response_entry e = {.owner_id = owner, .id = ek_strdup(id), .changed = ek_unix_now() - age};
+    if (previous) e.previous = ek_strdup(previous);
+    ek_buf_str(&e.input, "[]");
+    ek_buf_fmt(&e.response, "{\"id\":\"%s\"}", id);
+    ek_response_record_name(name, owner, id);
+    snprintf(path, sizeof path, "%s/%s.response", dir, name);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    assert_true(fd >= 0);
+    assert_int_equal(ek_response_record_write(fd, &e), EK_OK);
+    close(fd);
+    free(e.id), free(e.previous);
+    ek_buf_fini(&e.input), ek_buf_fini(&e.response);
+}
+
 static void the_old_go(void **state)
 {
     (void)state;
     char *dir = temp_dir();
-    ek_response_store *s = open_in(dir, 0);
-    put(s, 0, "resp_1", NULL, "one");
+    lay(dir, 0, "resp_1", NULL, 2000);
+    lay(dir, 0, "resp_2", NULL, 500);
+    ek_response_store *s = open_in(dir, 1000);
+    assert_false(has(s, 0, "resp_1"));
+    assert_true(has(s, 0, "resp_2"));
+    ek_response_store_close(s);
+    assert_int_equal(files(dir, NULL), 1);
+    remove_dir(dir);
+}
+
+/* Without its beginning a conversation cannot go on: all of it is as old as its latest response. */
+static void a_conversation_is_as_old_as_its_end(void **state)
+{
+    (void)state;
+    char *dir = temp_dir(), id[32], previous[32] = "";
+    lay(dir, 0, "resp_end", "resp_middle", 10); /* the order of the files is any */
+    lay(dir, 0, "resp_middle", "resp_begin", 1500);
+    lay(dir, 0, "resp_begin", "resp_deleted", 2000);
+    lay(dir, 0, "resp_branch", "resp_begin", 1800);
+    lay(dir, 7, "resp_begin", NULL, 2000); /* another's of the same name */
+    lay(dir, 0, "resp_a", "resp_b", 2000); /* a circle, as no server makes it */
+    lay(dir, 0, "resp_b", "resp_a", 1500);
+    for (int i = 0; i < 40; i++) {
+        snprintf(id, sizeof id, "resp_n%d", i);
+        lay(dir, 0, id, *previous ? previous : NULL, 2000 - 40 * i);
+        snprintf(previous, sizeof previous, "%s", id);
+    }
+    ek_response_store *s = open_in(dir, 1000);
+    assert_true(has(s, 0, "resp_end") && has(s, 0, "resp_middle") && has(s, 0, "resp_begin"));
+    assert_false(has(s, 0, "resp_branch") || has(s, 7, "resp_begin") || has(s, 0, "resp_a") || has(s, 0, "resp_b"));
+    for (int i = 0; i < 40; i++) {
+        snprintf(id, sizeof id, "resp_n%d", i);
+        assert_true(has(s, 0, id));
+    }
+    assert_int_equal(ek_response_store_delete(s, 0, "resp_end"), EK_OK);
     ek_response_store_close(s);
     s = open_in(dir, 1000);
-    assert_true(has(s, 0, "resp_1"));
+    assert_false(has(s, 0, "resp_middle") || has(s, 0, "resp_begin"));
     ek_response_store_close(s);
-    sleep(2);
-    s = open_in(dir, 1);
-    assert_false(has(s, 0, "resp_1"));
-    ek_response_store_close(s);
-    assert_int_equal(files(dir, NULL), 0);
+    assert_int_equal(files(dir, NULL), 40);
+    remove_dir(dir);
+}
+
+/* Others could leave responses in it, for any key. */
+static void the_folder_is_its_users_alone(void **state)
+{
+    (void)state;
+    char *dir = temp_dir();
+    static const unsigned modes[] = {0770, 0702, 0777, 0755, 0700};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        ek_response_store *s = ek_response_store_open(MAX, MIB);
+        assert_int_equal(chmod(dir, modes[i]), 0);
+        assert_int_equal(ek_response_store_keep(s, dir, 0), modes[i] & 022 ? EK_EINVAL : EK_OK);
+        ek_response_store_close(s);
+    }
+    if (geteuid() == 0) { /* another's */
+        ek_response_store *s = ek_response_store_open(MAX, MIB);
+        assert_int_equal(chown(dir, 12345, 12345), 0);
+        assert_int_equal(ek_response_store_keep(s, dir, 0), EK_EINVAL);
+        assert_non_null(strstr(ek_err_text(), "another user's"));
+        ek_response_store_close(s);
+        assert_int_equal(chown(dir, 0, 0), 0);
+    }
     remove_dir(dir);
 }
 
@@ -409,6 +482,8 @@ int main(void)
         cmocka_unit_test(others_files_are_nothing),
         cmocka_unit_test(what_failed_is_written_later),
         cmocka_unit_test(the_old_go),
+        cmocka_unit_test(a_conversation_is_as_old_as_its_end),
+        cmocka_unit_test(the_folder_is_its_users_alone),
         cmocka_unit_test(files_are_as_the_store),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,12 +34,13 @@ struct ek_response_files {
     double max_age; /* seconds; 0: no limit */
     pthread_t thread;
     bool has_thread;
+    double warned; /* by ek_now(); the thread's, or of the start */
     /* Under the lock of the store. */
     pthread_cond_t news, idle;
     bool closing, busy;
     ek_response_entry *first, **last; /* that wait to be written, by dirty_next */
     gone *gone;                       /* no more than there were files: what was never written has none */
-    double warned, retry_at;          /* by ek_now(): where a write failed, nothing is written before that */
+    double retry_at;                  /* by ek_now(): where a write failed, nothing is written before that */
 };
 
 /* --- what waits --- */
@@ -269,8 +270,13 @@ static int by_change(const void *a, const void *b)
 
 static ek_err list_files(list *l, const ek_response_files *f)
 {
-    DIR *d = opendir(f->dir);
-    if (!d) return failed(f->dir);
+    const int fd = openat(f->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* the one that was checked */
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        const ek_err err = failed(f->dir);
+        if (fd >= 0) close(fd);
+        return err;
+    }
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
         if (ends_with(e->d_name, ".response.part")) unlinkat(f->folder, e->d_name, 0); /* of one that was killed */
         else add_found(l, f->folder, e->d_name);
@@ -289,8 +295,8 @@ static ek_err read_bytes(ek_buf *out, int folder, const char *file, size_t max)
     return err;
 }
 
-/* True: it is kept. What is damaged, or too old, goes; what cannot be read now, or is of another version, stays where
- * it is, unused. */
+/* True: it is kept. What is damaged goes; what cannot be read now, or is of another version, stays where it is,
+ * unused. */
 static bool read_one(ek_response_files *f, const found *one, size_t max)
 {
     char file[FILE_NAME];
@@ -308,11 +314,17 @@ static bool read_one(ek_response_files *f, const found *one, size_t max)
         if (goes) remove_file(f, one->name);
         return false;
     }
-    const bool old = f->max_age > 0 && r.changed < ek_unix_now() - f->max_age;
-    const bool kept = !old && ek_response_store_put_read(f->s, &r);
+    const bool kept = ek_response_store_put_read(f->s, &r);
     ek_response_record_fini(&r);
     if (!kept) remove_file(f, one->name);
     return kept;
+}
+
+static void forget_old(ek_response_files *f)
+{
+    pthread_mutex_lock(&f->s->lock);
+    ek_response_store_forget_older(f->s, ek_unix_now() - f->max_age);
+    pthread_mutex_unlock(&f->s->lock);
 }
 
 static ek_err read_all(ek_response_files *f)
@@ -321,10 +333,22 @@ static ek_err read_all(ek_response_files *f)
     int n = 0;
     ek_err err = list_files(&l, f);
     for (int i = 0; i < l.n && !err; i++) n += read_one(f, &l.at[i], f->s->max_bytes + (1 << 20));
+    if (f->max_age > 0) forget_old(f); /* once all are there: which is old, those that continue it say */
     if (!err)
         ek_log(EK_LOG_INFO, "event=store folder=%s entries=%d bytes=%zu of=%d", f->dir, f->s->n, f->s->bytes, l.n);
     free(l.at);
     return err;
+}
+
+/* Who may write into it may leave responses there for any key. */
+static ek_err check_folder(const ek_response_files *f)
+{
+    struct stat st;
+    if (fstat(f->folder, &st)) return failed(f->dir);
+    if (st.st_uid != geteuid()) return ek_fail(EK_EINVAL, "%s: the folder is another user's", f->dir);
+    if (!(st.st_mode & 022)) return EK_OK;
+    return ek_fail(EK_EINVAL, "%s: others may write into the folder (mode %03o): chmod 700", f->dir,
+                   (unsigned)st.st_mode & 0777);
 }
 
 static ek_err open_folder(ek_response_files *f)
@@ -332,6 +356,7 @@ static ek_err open_folder(ek_response_files *f)
     if (mkdir(f->dir, 0700) && errno != EEXIST) return failed(f->dir);
     f->folder = open(f->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (f->folder < 0) return failed(f->dir);
+    EK_TRY(check_folder(f));
     f->lock = openat(f->folder, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (f->lock < 0) return failed(f->dir);
     if (flock(f->lock, LOCK_EX | LOCK_NB) == 0) return EK_OK;

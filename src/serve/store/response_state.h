@@ -26,6 +26,7 @@ typedef struct ek_response_entry {
     size_t from, n; /* as in ek_stored_response */
     bool background;
     double changed; /* ek_unix_now() */
+    double young;   /* of the latest change of it and what continues it, when ages were last compared; under the lock */
     ek_stored_items items;
     /* response_files.c */
     struct ek_response_entry *dirty_next, **dirty_at;
@@ -64,7 +65,7 @@ void ek_response_entry_hold(ek_response_entry *e);
 void ek_response_entry_let_go(ek_response_entry *e);
 /* Frees an entry that is neither kept, read nor being written. */
 void ek_response_entry_drop(ek_response_entry *e);
-/* Forgets entries last changed before that time. */
+/* Forgets entries last changed before that time, unless a later one continues them: conversations go as a whole. */
 void ek_response_store_forget_older(ek_response_store *s, double time);
 
 /* --- without it --- */

@@ -1,4 +1,5 @@
 /* Responses that are kept: who has them, and who makes room. Reading them: response_read.c. */
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,15 +254,47 @@ bool ek_response_store_put_read(ek_response_store *s, ek_response_record *r)
     return kept;
 }
 
+static ek_response_entry *find(ek_response_store *s, uint64_t owner_id, const char *id)
+{
+    ek_response_entry *e = *bucket_of(s, id);
+    while (e && (e->owner_id != owner_id || strcmp(e->id, id))) e = e->next;
+    return e;
+}
+
+/* --- ages --- */
+
+static int latest_first(const void *a, const void *b)
+{
+    const double x = (*(ek_response_entry *const *)a)->changed, y = (*(ek_response_entry *const *)b)->changed;
+    return (x < y) - (x > y);
+}
+
+/* What e continues is as young as e. Latest first: what is as young already is so with all that it continues, so that
+ * each link is walked once, also where links, of files, make a circle. */
+static void keep_young(ek_response_store *s, ek_response_entry *e)
+{
+    const double time = e->changed;
+    for (; e && e->young < time; e = e->previous ? find(s, e->owner_id, e->previous) : NULL) e->young = time;
+}
+
 void ek_response_store_forget_older(ek_response_store *s, double time)
 {
+    ek_response_entry **all = ek_alloc(((size_t)s->n + 1) * sizeof *all);
+    int n = 0;
     for (const ek_response_owner *o = s->owners; o; o = o->next)
-        for (ek_response_entry *e = o->oldest, *newer; e; e = newer) {
-            newer = e->newer;
-            if (e->changed < time) forget(s, e);
+        for (ek_response_entry *e = o->oldest; e; e = e->newer) {
+            e->young = -DBL_MAX;
+            all[n++] = e;
         }
+    if (n > 0) qsort(all, (size_t)n, sizeof *all, latest_first);
+    for (int i = 0; i < n; i++) keep_young(s, all[i]);
+    for (int i = 0; i < n; i++)
+        if (all[i]->young < time) forget(s, all[i]);
+    free(all);
     drop_empty_owners(s);
 }
+
+/* --- finding --- */
 
 void ek_response_entry_mark_used(ek_response_store *s, ek_response_entry *e)
 {
@@ -271,8 +304,7 @@ void ek_response_entry_mark_used(ek_response_store *s, ek_response_entry *e)
 
 ek_response_entry *ek_response_entry_find(ek_response_store *s, uint64_t owner_id, const char *id)
 {
-    ek_response_entry *e = *bucket_of(s, id);
-    while (e && (e->owner_id != owner_id || strcmp(e->id, id))) e = e->next;
+    ek_response_entry *e = find(s, owner_id, id);
     if (e) ek_response_entry_mark_used(s, e);
     return e;
 }

@@ -24,12 +24,13 @@ enum { EK_RESPONSES_MAX = 4096 };
 /* Never fails. */
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
 /* Also keeps responses in files of this folder, which is made if it is missing. Reads the files that are there; from
- * then on a thread writes each change at once. Call it before any other use. max_age: seconds since the last change
- * after which a response is forgotten; 0: no limit. EBUSY: another process uses the folder; EIO, ENOMEM. */
+ * then on a thread writes each change at once. Call it before any other use. max_age: seconds since the last change of
+ * a conversation after which it is forgotten as a whole; 0: no limit. EBUSY: another process uses the folder; EINVAL:
+ * another user owns it, or others may write into it; EIO, ENOMEM. */
 ek_err ek_response_store_keep(ek_response_store *s, const char *dir, double max_age);
-/* Waits until the files agree with the store. */
+/* Waits until the files agree with the store. For tests. */
 void ek_response_store_flush(ek_response_store *s);
-void ek_response_store_close(ek_response_store *s); /* flushes first; NULL is allowed */
+void ek_response_store_close(ek_response_store *s); /* writes what waits; NULL is allowed */
 
 /* The position of an item in a JSON text. */
 typedef struct ek_stored_item {
