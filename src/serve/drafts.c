@@ -87,7 +87,7 @@ static void on_event(void *arg, const ek_event *e)
         snprintf(q->why, sizeof q->why, "%s", e->text);
     }
     const ek_turn_news news = {.user = q, .token = -1, .finish = e->finish};
-    ek_mailbox_post(q->server->drafts, &news);
+    ek_mailbox_post(q->server->drafts.mailbox, &news);
 }
 
 /* --- on a worker's --- */
@@ -112,19 +112,18 @@ static ek_err submit(question *q, const ek_draft_question *asked, int n)
 static ek_err ask(question *q)
 {
     const ek_server *s = q->server;
-    char ours[EK_CHAT_NAME];
     const int max = ek_engine_ctx(s->engine) - 1;
     const size_t room = q->n_body / 2 + 1 < (size_t)max ? q->n_body / 2 + 1 : (size_t)max;
     ek_draft_question asked = {.tokens = q->tokens = ek_alloc(room * sizeof *q->tokens)};
     EK_TRY(ek_draft_question_read(&asked, ek_body_text(&q->body), q->n_body, (int)room, s->config->vocab_size));
-    ek_chat_vocabulary_name(ours, s->chat->tokenizer);
-    if (strcmp(ours, asked.vocabulary) != 0)
-        return ek_fail(EK_EINVAL, "vocabulary: this model's is %s, not %s", ours, asked.vocabulary);
+    ek_body_fini(&q->body);
+    if (strcmp(s->drafts.vocabulary, asked.vocabulary) != 0)
+        return ek_fail(EK_EINVAL, "vocabulary: this model's is %s, not %s", s->drafts.vocabulary, asked.vocabulary);
     if (asked.from > max - asked.n)
         return ek_fail(EK_ETOOLONG, "%d tokens behind %d, the context holds %d", asked.n, asked.from, max);
     int32_t *all;
     int n;
-    if (!ek_draft_sessions_put(s->draft_sessions, q->owner, asked.session, asked.from, asked.tokens, asked.n, &all,
+    if (!ek_draft_sessions_put(s->drafts.sessions, q->owner, asked.session, asked.from, asked.tokens, asked.n, &all,
                                &n)) {
         q->status = UNKNOWN_SESSION;
         return ek_fail(EK_EINVAL, "session: it has no %d tokens here: send all, with from 0", asked.from);

@@ -105,8 +105,9 @@ static ek_err open_loop(ek_server *s)
     s->loop.base = s->base;
     s->responses = ek_response_store_open(EK_RESPONSES_MAX, EK_RESPONSES_BYTES);
     EK_TRY(ek_mailbox_open(&s->mailbox, &s->loop, ek_session_news));
-    EK_TRY(ek_mailbox_open(&s->drafts, &s->loop, ek_drafts_news));
-    s->draft_sessions = ek_draft_sessions_open(ek_engine_ctx(s->engine));
+    EK_TRY(ek_mailbox_open(&s->drafts.mailbox, &s->loop, ek_drafts_news));
+    s->drafts.sessions = ek_draft_sessions_open(ek_engine_ctx(s->engine));
+    ek_chat_vocabulary_name(s->drafts.vocabulary, s->chat->tokenizer);
     EK_TRY(ek_workers_open_spare(&s->workers, &s->loop, s->limits.prepare_threads, PREPARE_SPARE,
                                  s->limits.prepare_queue));
     if (s->fetch_from != EK_FETCH_OFF) {
@@ -191,8 +192,9 @@ static ek_err open_all(ek_server *s, const ek_server_opts *opts)
     if ((s->card.image || s->card.audio) && ek_helpers_warm(s->limits.prepare_threads))
         ek_log(EK_LOG_WARN, "pictures and sounds are refused: %s", ek_err_text());
     EK_TRY(open_loop(s));
-    if (opts->store_dir && ek_response_store_keep(s->responses, opts->store_dir, opts->store_age))
-        return ek_fail_in(EK_EIO, "--store");
+    ek_err kept = EK_OK;
+    if (opts->store_dir) kept = ek_response_store_keep(s->responses, opts->store_dir, opts->store_age);
+    if (kept) return ek_fail_in(kept, "--store");
     EK_TRY(ek_http_open(&s->http, s->base, &http, ek_route, ek_route_error, s));
     return open_events(s, opts);
 }
@@ -273,7 +275,7 @@ ek_err ek_server_run(ek_server *s)
     ek_engine_stop(s->engine, false);
     ek_engine_on_results(s->engine, NULL, NULL);
     ek_mailbox_deliver(s->mailbox);
-    ek_mailbox_deliver(s->drafts);
+    ek_mailbox_deliver(s->drafts.mailbox);
     ek_ready_close(s);
     if (s->broken[0]) return ek_fail(EK_EIO, "%s", s->broken);
     return bad < 0 ? ek_fail(EK_EIO, "the event loop failed: %s", strerror(errno)) : EK_OK;
@@ -292,8 +294,8 @@ void ek_server_close(ek_server *s)
     if (s->http) ek_http_close(s->http);
     ek_fingerprint_close(s);
     if (s->mailbox) ek_mailbox_close(s->mailbox);
-    if (s->drafts) ek_mailbox_close(s->drafts);
-    ek_draft_sessions_close(s->draft_sessions);
+    if (s->drafts.mailbox) ek_mailbox_close(s->drafts.mailbox);
+    ek_draft_sessions_close(s->drafts.sessions);
     ek_response_store_close(s->responses);
     ek_audits_close(s);
     ek_receipts_close(s);

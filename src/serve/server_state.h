@@ -2,6 +2,7 @@
 #ifndef EK_SERVE_SERVER_STATE_H
 #define EK_SERVE_SERVER_STATE_H
 
+#include "chat/prompt.h"
 #include "serve/api/model_card.h"
 #include "serve/events/events.h"
 #include "serve/fetch/fetch.h"
@@ -25,8 +26,11 @@ struct ek_server {
     const ek_config *config;
     const ek_dialect *const *dialects;
     ek_mailbox *mailbox;
-    ek_mailbox *drafts; /* of drafts.c */
-    struct ek_draft_sessions *draft_sessions;
+    struct { /* drafts.c */
+        ek_mailbox *mailbox;
+        struct ek_draft_sessions *sessions;
+        char vocabulary[EK_CHAT_NAME]; /* of the tokenizer: hashing it takes milliseconds */
+    } drafts;
     struct ek_response_store *responses;
     ek_journal *journal;           /* NULL: none */
     ek_replies *replies;           /* NULL: none */

@@ -60,6 +60,25 @@ static void the_longest_unused_makes_room(void **state)
     assert_int_equal(put(s, 1, "n0", 3, 1), 4);
 }
 
+/* So that nobody loses a session to one who has more. */
+static void the_largest_owner_makes_room(void **state)
+{
+    ek_draft_sessions *s = *state;
+    char name[16];
+    assert_int_equal(put(s, 2, "theirs", 0, 3), 3);
+    for (int i = 0; i < 2 * EK_DRAFT_SESSIONS; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        assert_int_equal(put(s, 1, name, 0, 3), 3);
+    }
+    assert_int_equal(put(s, 2, "theirs", 3, 1), 4);
+    for (int i = 0; i < EK_DRAFT_SESSIONS; i++) {
+        snprintf(name, sizeof name, "m%d", i);
+        assert_int_equal(put(s, 2, name, 0, 3), 3);
+    }
+    snprintf(name, sizeof name, "n%d", 2 * EK_DRAFT_SESSIONS - 1);
+    assert_int_equal(put(s, 1, name, 3, 1), 4); /* half of them stay */
+}
+
 static int open_sessions(void **state)
 {
     for (int i = 0; i < MAX; i++) all[i] = i;
@@ -79,6 +98,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_session_grows_and_is_cut, open_sessions, close_sessions),
         cmocka_unit_test_setup_teardown(a_session_is_its_owners, open_sessions, close_sessions),
         cmocka_unit_test_setup_teardown(the_longest_unused_makes_room, open_sessions, close_sessions),
+        cmocka_unit_test_setup_teardown(the_largest_owner_makes_room, open_sessions, close_sessions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

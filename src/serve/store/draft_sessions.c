@@ -38,20 +38,40 @@ void ek_draft_sessions_close(ek_draft_sessions *s)
     free(s);
 }
 
-/* Its own, or, to begin one, the longest unused. */
+static int count(const ek_draft_sessions *s, uint64_t owner)
+{
+    int n = 0;
+    for (int i = 0; i < EK_DRAFT_SESSIONS; i++) n += *s->at[i].name && s->at[i].owner == owner;
+    return n;
+}
+
+/* For one that begins: nobody's, or the longest unused of the owner who then has most. */
+static session *make_free(ek_draft_sessions *s, uint64_t owner)
+{
+    session *oldest = NULL;
+    int max = 0;
+    for (int i = 0; i < EK_DRAFT_SESSIONS; i++) {
+        session *a = &s->at[i];
+        if (!*a->name) return a;
+        const int n = count(s, a->owner) + (a->owner == owner);
+        if (n > max || (n == max && a->used < oldest->used)) oldest = a, max = n;
+    }
+    return oldest;
+}
+
+/* Its own; NULL: it has none and begins none. */
 static session *find(ek_draft_sessions *s, uint64_t owner, const char *name, bool begins)
 {
-    session *oldest = &s->at[0];
     for (int i = 0; i < EK_DRAFT_SESSIONS; i++) {
         session *a = &s->at[i];
         if (a->owner == owner && !strcmp(a->name, name)) return a;
-        if (a->used < oldest->used) oldest = a;
     }
     if (!begins) return NULL;
-    oldest->n = 0;
-    oldest->owner = owner;
-    snprintf(oldest->name, sizeof oldest->name, "%s", name);
-    return oldest;
+    session *a = make_free(s, owner);
+    a->n = 0;
+    a->owner = owner;
+    snprintf(a->name, sizeof a->name, "%s", name);
+    return a;
 }
 
 /* A half more than is needed: replies grow by a few tokens at a time. */

@@ -1,6 +1,6 @@
 /* Tokens of requests on other servers that ask for drafts here (serve/drafts.c). A question has only the tokens
- * since the previous question. At most EK_DRAFT_SESSIONS sessions of max_tokens each; the least recently used one makes
- * room. Any thread. */
+ * since the previous question. At most EK_DRAFT_SESSIONS sessions of max_tokens each; the owner with the most sessions
+ * makes room, by the least recently used. Any thread. */
 #ifndef EK_SERVE_DRAFT_SESSIONS_H
 #define EK_SERVE_DRAFT_SESSIONS_H
 
