@@ -1,5 +1,6 @@
 #include "open/remote.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "text/draft_message.h"
 
 enum { CONNECT_MS = 1000, FIRST_MS = 20000, LATER_MS = 2000, WAIT_MS = 1000, MAX_WHY = 200 };
+_Static_assert((int)EK_DRAFT_MESSAGE_MAX <= (int)EK_DRAFT_MAX, "an answer fits into a proposal");
 static const double FIRST_REST = 1, MAX_REST = 60, BUSY_REST = 0.25;
 
 /* Where a request is. From ASKED until ANSWERED tokens[] belongs to the thread, before and after to the engine. */
@@ -196,31 +198,6 @@ static size_t on_body(char *data, size_t size, size_t n, void *arg)
     return n;
 }
 
-static void begin(ek_remote *r, slot *s)
-{
-    const ek_curl *c = r->lib;
-    ek_draft_question q = {.from = s->n_known, .max = s->max, .tokens = s->tokens + s->n_known, .n = s->n - s->n_known};
-    snprintf(q.vocabulary, sizeof q.vocabulary, "%s", r->vocabulary);
-    snprintf(q.session, sizeof q.session, "%s", s->session);
-    if (s->salt) snprintf(q.salt, sizeof q.salt, "%016llx", (unsigned long long)s->salt);
-    ek_buf_clear(&s->body), ek_buf_clear(&s->reply);
-    ek_draft_question_write(&s->body, &q);
-    s->easy = c->easy_init();
-    c->easy_setopt(s->easy, CURLOPT_URL, r->url);
-    c->easy_setopt(s->easy, CURLOPT_HTTPHEADER, r->headers);
-    c->easy_setopt(s->easy, CURLOPT_NOSIGNAL, 1L);
-    c->easy_setopt(s->easy, CURLOPT_PROXY, "");
-    c->easy_setopt(s->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
-    c->easy_setopt(s->easy, CURLOPT_TIMEOUT_MS, (long)(s->n_known ? LATER_MS : FIRST_MS));
-    c->easy_setopt(s->easy, CURLOPT_WRITEFUNCTION, on_body);
-    c->easy_setopt(s->easy, CURLOPT_WRITEDATA, s);
-    c->easy_setopt(s->easy, CURLOPT_PRIVATE, s);
-    c->easy_setopt(s->easy, CURLOPT_POST, 1L);
-    c->easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.len);
-    c->easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.data);
-    c->multi_add_handle(r->multi, s->easy);
-}
-
 static void close_easy(ek_remote *r, slot *s)
 {
     if (!s->easy) return;
@@ -238,7 +215,8 @@ static void quote(char out[MAX_WHY], const slot *s, long status)
     out[n] = '\0';
 }
 
-/* Of a failure: a rest for all, of busy ones a short one. Under lock. */
+/* Of a failure while it does not rest, as of one of several at a time: a rest for all, of busy ones a short one. Under
+ * lock. */
 static double rest(ek_remote *r, bool busy)
 {
     double seconds = FIRST_REST;
@@ -255,7 +233,7 @@ static void end(ek_remote *r, slot *s, CURLcode code)
 {
     long status = 0;
     char why[MAX_WHY];
-    r->lib->easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
+    if (s->easy) r->lib->easy_getinfo(s->easy, CURLINFO_RESPONSE_CODE, &status);
     if (code) snprintf(why, sizeof why, "%s", r->lib->easy_strerror(code));
     else quote(why, s, status);
     const int n = !code && status == 200
@@ -274,12 +252,41 @@ static void end(ek_remote *r, slot *s, CURLcode code)
     s->seconds = n >= 0 ? ek_now() - s->asked : 0;
     s->state = s->dropped ? FREE : lost ? ASKED : ANSWERED;
     if (n >= 0) back = r->n_failures, r->n_failures = 0;
-    else if (!lost && !long_one) rests = rest(r, status == 429 || status == 503);
+    else if (!lost && !long_one && ek_now() >= r->rests_until) rests = rest(r, status == 429 || status == 503);
     r->n_answers++;
     pthread_cond_broadcast(&r->answered);
     pthread_mutex_unlock(&r->lock);
     if (back > 0) ek_log(EK_LOG_INFO, "drafter %s: it answers again", r->name);
     if (rests >= FIRST_REST) ek_log(EK_LOG_WARN, "drafter %s: %s; no drafts from it for %.0f s", r->name, why, rests);
+}
+
+static void begin(ek_remote *r, slot *s)
+{
+    const ek_curl *c = r->lib;
+    ek_draft_question q = {.from = s->n_known, .max = s->max, .tokens = s->tokens + s->n_known, .n = s->n - s->n_known};
+    snprintf(q.vocabulary, sizeof q.vocabulary, "%s", r->vocabulary);
+    snprintf(q.session, sizeof q.session, "%s", s->session);
+    if (s->salt) snprintf(q.salt, sizeof q.salt, "%016llx", (unsigned long long)s->salt);
+    ek_buf_clear(&s->body), ek_buf_clear(&s->reply);
+    ek_draft_question_write(&s->body, &q);
+    s->easy = c->easy_init();
+    if (!s->easy) {
+        end(r, s, CURLE_FAILED_INIT);
+        return;
+    }
+    c->easy_setopt(s->easy, CURLOPT_URL, r->url);
+    c->easy_setopt(s->easy, CURLOPT_HTTPHEADER, r->headers);
+    c->easy_setopt(s->easy, CURLOPT_NOSIGNAL, 1L);
+    c->easy_setopt(s->easy, CURLOPT_PROXY, "");
+    c->easy_setopt(s->easy, CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MS);
+    c->easy_setopt(s->easy, CURLOPT_TIMEOUT_MS, (long)(s->n_known ? LATER_MS : FIRST_MS));
+    c->easy_setopt(s->easy, CURLOPT_WRITEFUNCTION, on_body);
+    c->easy_setopt(s->easy, CURLOPT_WRITEDATA, s);
+    c->easy_setopt(s->easy, CURLOPT_PRIVATE, s);
+    c->easy_setopt(s->easy, CURLOPT_POST, 1L);
+    c->easy_setopt(s->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)s->body.len);
+    c->easy_setopt(s->easy, CURLOPT_POSTFIELDS, s->body.data);
+    if (c->multi_add_handle(r->multi, s->easy)) end(r, s, CURLE_FAILED_INIT);
 }
 
 /* Begins what was asked. False: it is to end. */
@@ -296,6 +303,15 @@ static bool begin_all(ek_remote *r)
     for (int i = 0; i < EK_REMOTE_QUESTIONS; i++)
         if (flies[i]) begin(r, &r->slot[i]);
     return go;
+}
+
+/* Nobody asks any more: what was asked is never answered, which costs time only. */
+static void give_up(ek_remote *r)
+{
+    pthread_mutex_lock(&r->lock);
+    r->rests_until = INFINITY;
+    pthread_mutex_unlock(&r->lock);
+    ek_log(EK_LOG_ERROR, "drafter %s: its connections cannot be waited for; no drafts from it any more", r->name);
 }
 
 static void *run(void *arg)
@@ -315,7 +331,10 @@ static void *run(void *arg)
             end(r, s, code);
             any = true;
         }
-        if (!any && r->lib->multi_poll(r->multi, &wake, 1, WAIT_MS, NULL)) break;
+        if (!any && r->lib->multi_poll(r->multi, &wake, 1, WAIT_MS, NULL)) {
+            give_up(r);
+            break;
+        }
         if (read(r->wake, &n, sizeof n) < 0) continue; /* nobody has poked */
     }
     return NULL;
