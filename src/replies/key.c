@@ -108,7 +108,8 @@ static void add_tokens(sum *s, const int32_t *tokens, int n)
     size_t used = 0;
     ek_sha256_add_u64(&s->sha, (uint64_t)n);
     for (int i = 0; i < n; i++) {
-        for (int k = 0; k < 4; k++) b[used++] = (uint8_t)((uint32_t)tokens[i] >> 8 * k);
+        ek_put_le(b + used, (uint32_t)tokens[i], 4);
+        used += 4;
         if (used < sizeof b && i + 1 < n) continue;
         ek_sha256_add(&s->sha, b, used);
         used = 0;

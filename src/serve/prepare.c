@@ -290,7 +290,7 @@ static bool goes_on(ek_preparation *p)
         p->again = false;
         if (p->fetches.n > p->fetches.n_done) return begin_beside(p, p->server->fetchers, &p->fetching);
     }
-    if (!p->fetching || beside(p) > LARGE_BODY) {
+    if (!p->fetching || p->plan.too_large || beside(p) > LARGE_BODY) {
         p->job.large = true;
         p->job.cost = BASE_COST + beside(p) / PER_COST;
     }

@@ -171,11 +171,16 @@ int ek_cli_image_tokens(const ek_cli *cli, int of_model)
     return cli->has.image_tokens ? atoi(cli->image_tokens) : of_model;
 }
 
+const char *ek_cli_program(const char *option)
+{
+    return option && strcmp(option, "on") != 0 ? option : NULL;
+}
+
 ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
 {
     *out = NULL;
     if (!cli->ffmpeg) return EK_OK;
-    ek_err err = ek_ffmpeg_open(out, !strcmp(cli->ffmpeg, "on") ? NULL : cli->ffmpeg);
+    ek_err err = ek_ffmpeg_open(out, ek_cli_program(cli->ffmpeg));
     return err ? ek_fail_in(err, "--ffmpeg") : EK_OK;
 }
 

@@ -34,6 +34,8 @@ void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m)
 int ek_cli_chunk(const ek_cli *cli);
 /* What --image-tokens says; without it what the model does. */
 int ek_cli_image_tokens(const ek_cli *cli, int of_model);
+/* The path that an option of a program says (PROGRAM in options.def); NULL: none, it is where it usually is. */
+const char *ek_cli_program(const char *option);
 /* The program of --ffmpeg; NULL without. Errors name the option. */
 ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli);
 

@@ -71,9 +71,7 @@ static ek_err keep_page(void *arg, const void *png, size_t n)
 
 static ek_err draw_pages(ek_dialogue *d, pages *p, const ek_buf *pdf)
 {
-    const ek_cli *cli = d->cli;
-    const char *program = cli->pdftoppm && strcmp(cli->pdftoppm, "on") != 0 ? cli->pdftoppm : NULL;
-    if (!d->pdftoppm) EK_TRY(ek_pdftoppm_open(&d->pdftoppm, program));
+    if (!d->pdftoppm) EK_TRY(ek_pdftoppm_open(&d->pdftoppm, ek_cli_program(d->cli->pdftoppm)));
     return ek_pdf_pages(d->pdftoppm, ek_buf_text(pdf), pdf->len, EK_PDF_PAGES, keep_page, p);
 }
 

@@ -55,9 +55,8 @@ ek_err ek_dialogue_model(ek_dialogue *d, const char *name, bool *lost);
 /* EK_OK where the model takes it; EINVAL says what it lacks. */
 ek_err ek_dialogue_takes(const ek_dialogue *d, ek_part_kind kind);
 /* Reads a picture, a sound, or a video (EK_PART_FRAME), for the next message of the user; a PDF is a picture of each of
- * its pages. says: what it is and costs,
- * as one line; to be freed with ek_buf_fini. EINVAL where the model does not take it, and for a file that cannot be
- * read as one. */
+ * its pages. says: what it is and costs, as one line; to be freed with ek_buf_fini. EINVAL where the model does not
+ * take it, and for a file that cannot be read as one. */
 ek_err ek_dialogue_attach(ek_dialogue *d, ek_part_kind kind, const char *path, ek_buf *says);
 
 /* Adds a message to the history; a user's begins with what was attached. call: NULL, or the call that this message of

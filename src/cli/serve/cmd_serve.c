@@ -374,12 +374,6 @@ static ek_err open_ffmpeg(ek_ffmpeg **out, const ek_cli *cli)
     return EK_OK;
 }
 
-/* Where the option has no path: where it usually is. */
-static const char *path_of(const char *option)
-{
-    return strcmp(option, "on") != 0 ? option : NULL;
-}
-
 static void close_readers(readers *r)
 {
     ek_ffmpeg_close(r->ffmpeg);
@@ -389,11 +383,12 @@ static void close_readers(readers *r)
 
 static ek_err open_readers(readers *r, const ek_cli *cli)
 {
-    EK_TRY(open_ffmpeg(&r->ffmpeg, cli));
-    if (cli->pdftotext && ek_pdftotext_open(&r->pdftotext, path_of(cli->pdftotext)))
-        return ek_fail_in(EK_EIO, "--pdftotext");
-    if (cli->pdftoppm && ek_pdftoppm_open(&r->pdftoppm, path_of(cli->pdftoppm)))
-        return ek_fail_in(EK_EIO, "--pdftoppm");
+    ek_err err = open_ffmpeg(&r->ffmpeg, cli);
+    if (err) return err;
+    if (cli->pdftotext) err = ek_pdftotext_open(&r->pdftotext, ek_cli_program(cli->pdftotext));
+    if (err) return ek_fail_in(err, "--pdftotext");
+    if (cli->pdftoppm) err = ek_pdftoppm_open(&r->pdftoppm, ek_cli_program(cli->pdftoppm));
+    if (err) return ek_fail_in(err, "--pdftoppm");
     if (r->pdftotext) ek_log(EK_LOG_DEBUG, "PDFs are read with %s", ek_pdftotext_text(r->pdftotext));
     if (r->pdftoppm) ek_log(EK_LOG_DEBUG, "pages of PDFs are drawn with %s", ek_pdftoppm_text(r->pdftoppm));
     return EK_OK;

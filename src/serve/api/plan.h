@@ -15,7 +15,7 @@ typedef struct ek_body_plan {
     bool too_large;  /* such items were left out: ignore an error of this reading */
     bool no_fetched; /* files of URLs were left out and have to be fetched */
     bool no_program; /* files that another program reads were left out */
-    int n_pdfs;      /* PDFs, read or left out: each may take EK_PDF_CPU_SECONDS */
+    int n_pdfs;      /* PDFs, read or left out: each may take seconds of a processor */
 } ek_body_plan;
 
 /* Whether n stored bytes (or a file that takes as long) may be read now. false: the caller leaves them out. A NULL
