@@ -117,7 +117,7 @@ NOT_HERE := $(if $(filter x86_64,$(ARCH)),,$(call foreign,/x86/)) $(if $(filter 
 # Shaders (tools/make/vulkan.mk) need glslc and Vulkan's headers: without them one file is all of src/vulkan.
 VULKAN      ?= 1
 GLSLC       ?= $(shell command -v glslc 2>/dev/null)
-VULKAN_HAS  := $(shell echo '\#include <vulkan/vulkan_core.h>' | $(CC) -E -x c - >/dev/null 2>&1 && echo 1)
+VULKAN_HAS  := $(shell $(CC) -E -include vulkan/vulkan_core.h -x c /dev/null >/dev/null 2>&1 && echo 1)
 VULKAN_ON   := $(if $(filter-out 0,$(VULKAN)),$(and $(filter x86_64 aarch64,$(ARCH)),$(GLSLC),$(VULKAN_HAS)))
 NO_VULKAN := $(if $(VULKAN_ON),src/vulkan/absent.c,$(filter-out src/vulkan/absent.c,$(call foreign,src/vulkan/)))
 SRC  := $(filter-out $(NOT_HERE) $(NO_READER) $(NO_VULKAN),$(FOUND))

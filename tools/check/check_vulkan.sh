@@ -20,7 +20,7 @@ count() { # status, what
 
 "$program" inspect --device vulkan models/pocket >"$dir/said" 2>&1 || { # a build or a machine without it
   cat "$dir/said"
-  grep -Eq 'without Vulkan shaders|no Vulkan loader|there is no device vulkan:0' "$dir/said" && exit 77
+  grep -Eq 'without Vulkan shaders|no Vulkan loader|finds no driver|there is no device vulkan:0' "$dir/said" && exit 77
   exit 1
 }
 
