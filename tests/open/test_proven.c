@@ -101,9 +101,31 @@ static void it_is_made_once(void **state)
     ek_gpu_close(g);
 }
 
+/* What tells matrices apart tells what is kept apart: one found good says nothing of the other. */
+static void every_kind_of_matrix_is_kept_apart(void **state)
+{
+    (void)state;
+    static const int8_t book[2][16] = {{1, 2, 3}, {1, 2, 4}};
+    ek_model *m = model_of(4);
+    ek_linear *const w = &m->w.layer[0].q;
+    const ek_linear as_it_is = *w;
+    ek_buf text[5] = {{0}};
+    ek_gpu_evidence_needs(&text[0], m);
+    w->zero++, ek_gpu_evidence_needs(&text[1], m), *w = as_it_is;
+    w->block++, ek_gpu_evidence_needs(&text[2], m), *w = as_it_is;
+    w->book = book[0], ek_gpu_evidence_needs(&text[3], m);
+    w->book = book[1], ek_gpu_evidence_needs(&text[4], m), *w = as_it_is;
+    for (int i = 0; i < 5; i++)
+        for (int j = 0; j < i; j++)
+            if (!strcmp(ek_buf_text(&text[i]), ek_buf_text(&text[j]))) fail_msg("%d and %d are one", i, j);
+    for (int i = 0; i < 5; i++) ek_buf_fini(&text[i]);
+    ek_model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_kernel_that_differs_is_named),
-                                       cmocka_unit_test(it_is_made_once)};
+                                       cmocka_unit_test(it_is_made_once),
+                                       cmocka_unit_test(every_kind_of_matrix_is_kept_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

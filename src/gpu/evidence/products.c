@@ -161,24 +161,3 @@ ek_err ek_trial_products(ek_trial *t)
     for (int i = 0; i < n; i++) EK_TRY(prove(t, all[i]));
     return EK_OK;
 }
-
-void ek_gpu_evidence_needs(ek_buf *out, const ek_model *m)
-{
-    const ek_linear *all[EK_TRIAL_MATRICES];
-    int n;
-    ek_trial_matrices(all, &n, m);
-    for (int i = 0; i < n; i++)
-        ek_buf_fmt(out, "product form %d, %d inputs, %d bits, groups %d and %d, limbs %d, biased %d, scales %d %d\n",
-                   (int)all[i]->form, all[i]->k, all[i]->bits, all[i]->group, all[i]->a_group, all[i]->limbs,
-                   all[i]->biased, (int)all[i]->scale_dtype, (int)all[i]->scale);
-    ek_buf_fmt(out, "rows of %d and %d, cap %a\n", m->config.hidden_size, m->config.layer[0].intermediate_size,
-               (double)m->config.final_logit_softcapping);
-    for (int k = 0; k < EK_KIND_COUNT; k++)
-        for (int i = 0; i < m->config.n_layers; i++) {
-            const ek_layer_config *l = &m->config.layer[i];
-            if ((int)l->kind != k) continue;
-            ek_buf_fmt(out, "attention of %d on %d heads of %d, keys %s, values %s\n", m->config.n_heads, l->n_kv_heads,
-                       l->head_dim, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
-            break;
-        }
-}

@@ -1,4 +1,34 @@
+/* Which comparisons a model needs, and all of them. */
 #include "gpu/evidence/evidence.h"
+#include "ops/kv/kv.h"
+
+/* All by which one kind of matrix is distinct from another (ek_trial_matrices). */
+static void product(ek_buf *out, const ek_linear *w)
+{
+    ek_buf_fmt(out, "product form %d, %d inputs, %d bits, groups %d and %d, zero %d, limbs %d, biased %d", (int)w->form,
+               w->k, w->bits, w->group, w->a_group, w->zero, w->limbs, w->biased);
+    ek_buf_fmt(out, ", scales %d %d, block %d, codes", (int)w->scale_dtype, (int)w->scale, w->block);
+    for (int i = 0; w->book && i < 1 << w->bits; i++) ek_buf_fmt(out, " %d", w->book[i]);
+    ek_buf_str(out, w->book ? "\n" : " themselves\n");
+}
+
+void ek_gpu_evidence_needs(ek_buf *out, const ek_model *m)
+{
+    const ek_linear *all[EK_TRIAL_MATRICES];
+    int n;
+    ek_trial_matrices(all, &n, m);
+    for (int i = 0; i < n; i++) product(out, all[i]);
+    ek_buf_fmt(out, "rows of %d and %d, cap %a\n", m->config.hidden_size, m->config.layer[0].intermediate_size,
+               (double)m->config.final_logit_softcapping);
+    for (int k = 0; k < EK_KIND_COUNT; k++)
+        for (int i = 0; i < m->config.n_layers; i++) {
+            const ek_layer_config *l = &m->config.layer[i];
+            if ((int)l->kind != k) continue;
+            ek_buf_fmt(out, "attention of %d on %d heads of %d, keys %s, values %s\n", m->config.n_heads, l->n_kv_heads,
+                       l->head_dim, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+            break;
+        }
+}
 
 ek_err ek_gpu_prove(ek_gpu *g, const ek_model *m, int *n)
 {
