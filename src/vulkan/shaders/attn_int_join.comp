@@ -6,26 +6,20 @@
 #include "attn_nodes.glsl"
 const int GROUPS = 512 / 16;
 #include "group_codes.glsl"
-layout(local_size_x = 256) in;
-
+const int THREADS = 256;
 shared float head_at[512];
+#include "rotate.glsl"
+layout(local_size_x = 256) in;
 
 void main()
 {
     const tile_of_queries t = Tiles(a.tiles).at[gl_WorkGroupID.x];
-    const int n = int(gl_WorkGroupID.y), dim = a.kv.head_dim, thread = int(gl_LocalInvocationID.x), block = dim & -dim;
+    const int n = int(gl_WorkGroupID.y), dim = a.kv.head_dim, thread = int(gl_LocalInvocationID.x);
     if (n >= t.n_q) return;
     for (int d = thread; d < dim; d += 256) head_at[d] = joined(t, n, dim, d);
     barrier();
-    for (int h = 1; h < block; h *= 2) {
-        for (int i = thread; i < dim / 2; i += 256) {
-            const int at = i / h * 2 * h + i % h;
-            const float x = head_at[at], y = head_at[at + h];
-            head_at[at] = add_(x, y), head_at[at + h] = sub_(x, y);
-        }
-        barrier();
-    }
-    const float by = div_(1.0, float(block));
+    rotate_head(dim);
+    const float by = div_(1.0, float(dim & -dim));
     begin_groups();
     barrier();
     for (int d = thread; d < dim; d += 256) {

@@ -320,3 +320,12 @@ float held(float x, float least, float most)
 {
     return less_(least, x) ? less_(x, most) ? x : most : least;
 }
+
+// ek_mix64 (base/hash/rng.h)
+uint64_t mix64(uint64_t x)
+{
+    x += 0x9E3779B97F4A7C15ul;
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ul;
+    x = (x ^ x >> 27) * 0x94D049BB133111EBul;
+    return x ^ x >> 31;
+}

@@ -12,14 +12,6 @@ struct matrix {
 
 const int HALF = 1, BFLOAT = 2, QUANTISED = 3, INVENTED = 4;
 
-uint64_t mix64(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15ul;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ul;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBul;
-    return x ^ x >> 31;
-}
-
 float invented(matrix a, int id, int k)
 {
     const uint u = uint(mix64(a.codes ^ (uint64_t(id) * uint64_t(a.k) + uint64_t(k))) >> 40);

@@ -1,9 +1,10 @@
-// Rows quantised in groups of 16, 32 or 64: a thread a group. grid (ceil(groups / 8), rows)
+// Rows quantised: 8 groups. grid (ceil(groups / 8), rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"
-#include "quantize.glsl"
-layout(local_size_x = 8) in;
+const int GROUPS = 8;
+#include "group_codes.glsl"
+layout(local_size_x = 256) in;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
     acts to;
@@ -12,14 +13,27 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
 };
 layout(push_constant, scalar) uniform Push { Args a; };
 
-float group_value(int i)
-{
-    const int at = int(gl_GlobalInvocationID.x) * a.to.a_group + i;
-    return at < a.to.k ? Floats(a.x + uint64_t(int64_t(gl_WorkGroupID.y) * a.ldx * 4l)).at[at] : 0.0;
-}
-
 void main()
 {
-    const int g = int(gl_GlobalInvocationID.x);
-    if (g * a.to.a_group < a.to.k) quantize_group(a.to, int64_t(gl_WorkGroupID.y), g);
+    const int group = a.to.a_group, thread = int(gl_LocalInvocationID.x), first = int(gl_WorkGroupID.x) * GROUPS;
+    const int groups = min(GROUPS, (a.to.k + group - 1) / group - first);
+    const int64_t row = int64_t(gl_WorkGroupID.y);
+    Floats x = Floats(a.x + uint64_t(row * a.ldx * 4l));
+    float v[2];
+    begin_groups();
+    barrier();
+    for (int i = 0; i < 2; i++) {
+        const int mine = thread + i * 256, at = first * group + mine;
+        v[i] = mine < groups * group && at < a.to.k ? x.at[at] : 0.0;
+        if (mine < groups * group) see_value(mine / group, v[i]);
+    }
+    barrier();
+    scale_groups(groups);
+    barrier();
+    for (int i = 0; i < 2; i++) {
+        const int mine = thread + i * 256;
+        if (mine < groups * group) write_code(a.to, row, first * group + mine, mine / group, v[i]);
+    }
+    barrier();
+    write_groups(a.to, row, first, groups);
 }

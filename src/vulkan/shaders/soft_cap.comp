@@ -13,14 +13,6 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
 };
 layout(push_constant, scalar) uniform Push { Args a; };
 
-uint64_t mix64(uint64_t x)
-{
-    x += 0x9E3779B97F4A7C15ul;
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ul;
-    x = (x ^ x >> 27) * 0x94D049BB133111EBul;
-    return x ^ x >> 31;
-}
-
 void main()
 {
     const int row = int(gl_WorkGroupID.y), step_ = int(gl_NumWorkGroups.x) * 256;
