@@ -374,6 +374,7 @@ static CUresult api_cuGetErrorString(CUresult error, const char **text)
                {EK_CU_UNKNOWN, "the device is lost"},
                {OTHER - VK_ERROR_FEATURE_NOT_PRESENT, "the device lacks what this needs"},
                {OTHER - VK_ERROR_INITIALIZATION_FAILED, "the driver does not start"},
+               {OTHER - VK_ERROR_VALIDATION_FAILED_EXT, "a grid of more workgroups than the device takes"},
                {OTHER - VK_ERROR_UNKNOWN, "an address that no block of memory has"}};
     *text = "the driver refused";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

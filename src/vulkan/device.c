@@ -11,6 +11,7 @@
 typedef struct said {
     VkPhysicalDeviceVulkan12Properties p12;
     VkPhysicalDeviceMaintenance3Properties m3;
+    VkPhysicalDeviceMaintenance4Properties m4;
     VkPhysicalDeviceProperties2 properties;
     VkPhysicalDeviceVulkan13Features f13;
     VkPhysicalDeviceVulkan12Features f12;
@@ -22,6 +23,7 @@ static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
     *s = (said){.p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
                 .m3.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
+                .m4.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
                 .properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                 .f13.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
                 .f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
@@ -30,10 +32,13 @@ static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
     s->properties.pNext = &s->m3, s->m3.pNext = &s->p12;
     s->features.pNext = &s->f11, s->f11.pNext = &s->f12, s->f12.pNext = &s->f13;
     l->GetPhysicalDeviceProperties2(d, &s->properties);
-    if (s->properties.properties.apiVersion >= VK_API_VERSION_1_3) l->GetPhysicalDeviceFeatures2(d, &s->features);
+    if (s->properties.properties.apiVersion < VK_API_VERSION_1_3) return; /* and knows neither of the rest */
+    s->p12.pNext = &s->m4;
+    l->GetPhysicalDeviceProperties2(d, &s->properties);
+    l->GetPhysicalDeviceFeatures2(d, &s->features);
 }
 
-/* A family that computes, one that draws too last. -1: none. */
+/* The first queue family that computes; -1: there is none. */
 static int family_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
     VkQueueFamilyProperties list[32];
@@ -53,8 +58,6 @@ ek_err ek_vulkan_check_device(int ordinal)
     char name[512], lacks[512] = "";
     said s;
     EK_TRY(ek_vulkan_open_loader(&l));
-    if (ordinal < 0 || ordinal >= l->n)
-        return ek_fail(EK_ENOTFOUND, "there is no device vulkan:%d, the driver has %d (from vulkan:0)", ordinal, l->n);
     ask(&s, l, l->device[ordinal]);
     const VkPhysicalDeviceLimits *limits = &s.properties.properties.limits;
     const struct {
@@ -173,7 +176,9 @@ VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal)
     VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
     l->GetPhysicalDeviceMemoryProperties2(v->physical, &memory);
     v->memory = memory.memoryProperties;
-    v->max_block = s.m3.maxMemoryAllocationSize;
+    v->max_block = s.m4.maxBufferSize < s.m3.maxMemoryAllocationSize ? s.m4.maxBufferSize
+                                                                     : s.m3.maxMemoryAllocationSize;
+    memcpy(v->max_grid, s.properties.properties.limits.maxComputeWorkGroupCount, sizeof v->max_grid);
     VkResult r = make_device(v);
     if (r == VK_SUCCESS) r = make_rest(v);
     if (r == VK_SUCCESS) r = ek_vulkan_choose_arithmetic(v);

@@ -97,24 +97,25 @@ static VkResult try(ek_vulkan *v, CUstream s, bool soft, unsigned *wrong)
     return r;
 }
 
-static void say(ek_vulkan *v, unsigned wrong)
+static void say(char *out, size_t room, unsigned wrong)
 {
     size_t n = 0;
+    out[0] = '\0';
     for (int i = 0; i < RESULTS; i++)
-        if (wrong >> i & 1 && n < sizeof v->text)
-            n += (size_t)snprintf(v->text + n, sizeof v->text - n, "%s%s", n ? ", " : "", operation[i]);
+        if (wrong >> i & 1 && n < room) n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "", operation[i]);
 }
 
 VkResult ek_vulkan_choose_arithmetic(ek_vulkan *v)
 {
     struct CUstream_st s = {.of = v};
+    char wrong[128];
     unsigned hard = 0, soft = 0;
     VkResult r = try(v, &s, false, &hard);
     if (r == VK_SUCCESS && hard) r = try(v, &s, true, &soft);
     if (r != VK_SUCCESS || !hard) return r;
     v->soft = true;
-    say(v, soft ? soft : hard);
+    say(wrong, sizeof wrong, soft ? soft : hard);
     ek_log(soft ? EK_LOG_ERROR : EK_LOG_DEBUG, "vulkan:%d: %s in %s", v->ordinal,
-           soft ? "results differ from the definition" : "fma by integers, the device's own differs", v->text);
+           soft ? "results differ from the definition" : "fma by integers, the device's own differs", wrong);
     return soft ? VK_ERROR_FEATURE_NOT_PRESENT : VK_SUCCESS;
 }

@@ -13,7 +13,7 @@ typedef struct ek_vulkan_evidence_args {
 } ek_vulkan_evidence_args;
 
 /* Sets v->soft: false if the device's own fma is right for every tested input, denormals included; true if only the fma
- * by integers is. VK_ERROR_FEATURE_NOT_PRESENT: neither is right, and v->text says so. */
+ * by integers is. VK_ERROR_FEATURE_NOT_PRESENT: neither is right, and the log names the operations. */
 VkResult ek_vulkan_choose_arithmetic(ek_vulkan *v);
 
 #endif

@@ -84,8 +84,3 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
     l->GetPhysicalDeviceProperties2(l->device[ordinal], &p);
     snprintf(out, room, "%s, %s %s", p.properties.deviceName, driver.driverName, driver.driverInfo);
 }
-
-bool ek_vulkan_is_cpu(const ek_vulkan_loader *l, int ordinal)
-{
-    return rank_of(l, l->device[ordinal]) == 4;
-}

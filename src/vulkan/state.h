@@ -160,7 +160,8 @@ typedef struct ek_vulkan {
     VkSemaphore semaphore; /* counts batches */
     uint64_t submitted;
     VkPhysicalDeviceMemoryProperties memory;
-    uint64_t max_block;
+    uint64_t max_block; /* bytes of one allocation */
+    uint32_t max_grid[3];
     bool budget;
     ek_vulkan_modes modes;  /* float modes that shaders may request */
     bool soft;              /* fma by integers, because the device's own is wrong */
@@ -172,7 +173,6 @@ typedef struct ek_vulkan {
     struct CUstream_st *streams;
     struct CUfunc_st kernel[EK_VULKAN_SHADERS * 2];
     VkPipeline pipeline[EK_VULKAN_SHADERS]; /* by shader */
-    char text[512];                         /* about the last failure */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_DEVICE_FUNCTIONS(VK)
 #undef VK
@@ -190,7 +190,6 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
 ek_err ek_vulkan_check_device(int ordinal);
 VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal);
 void ek_vulkan_close(ek_vulkan *v);
-bool ek_vulkan_is_cpu(const ek_vulkan_loader *l, int ordinal);
 
 /* --- memory.c */
 

@@ -179,6 +179,8 @@ VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], cons
     VkBuffer buffer;
     size_t offset;
     uint64_t at;
+    for (int i = 0; i < 3; i++)
+        if (grid[i] > v->max_grid[i]) return VK_ERROR_VALIDATION_FAILED_EXT;
     VkResult r = record_of(s, &to);
     if (r == VK_SUCCESS) r = take_room(v, &to->chunks, false, f->args, &map, &buffer, &offset, &at);
     if (r != VK_SUCCESS) return r;
