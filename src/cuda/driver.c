@@ -113,13 +113,13 @@ static ek_err find_device(ek_cuda *c, const ek_cuda_module *modules, int built_w
         return ek_fail(EK_EUNSUPPORTED, "the CUDA driver is too old: it is %d.%d, the kernels need %d.0",
                        version / 1000, version % 1000 / 10, built_with / 1000);
     EK_TRY(ek_cuda_check(c, f->cuDeviceGetCount(&count), "counting devices"));
-    if (count == 0) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
+    if (count == 0 && !f->maker) return ek_fail(EK_EUNSUPPORTED, "the CUDA driver finds no device");
     if (c->ordinal < 0 || c->ordinal >= count)
         return ek_fail(EK_ENOTFOUND, "there is no device %s:%d, the driver has %d (from %s:0)", ek_cuda_maker(c),
                        c->ordinal, count, ek_cuda_maker(c));
     if (f->check) EK_TRY(f->check(c->ordinal));
     EK_TRY(ek_cuda_check(c, f->cuDeviceGet(&c->device, c->ordinal), "opening the device"));
-    char name[96] = "?";
+    char name[160] = "?"; /* with a Vulkan driver's version, by which evidence is kept */
     f->cuDeviceGetName(name, sizeof name, c->device);
     const struct {
         int id, *to;
@@ -375,5 +375,5 @@ ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
                           .overlap = known[at].overlap,
                           .plain = at == 0,
                           .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
-                          .timed = known[at].wgmma || at == 0};
+                          .timed = known[at].wgmma};
 }

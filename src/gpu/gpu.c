@@ -29,12 +29,13 @@ ek_err ek_gpu_driver_load_vulkan(ek_gpu_driver *out)
 /* What the kernels' sizes allow. */
 static ek_err check(const ek_model *m)
 {
-    enum { MAX_VOCAB = 327680, MAX_ROW = 26624 }; /* blocks of ek_sample_choose; two rows in shared memory */
+    enum { MAX_VOCAB = 327680 }; /* blocks of ek_sample_choose */
     const ek_config *c = &m->config;
     if (c->vocab_size > MAX_VOCAB)
         return ek_fail(EK_EUNSUPPORTED, "a vocabulary of %d, the CUDA kernels take up to %d", c->vocab_size, MAX_VOCAB);
-    if (c->hidden_size > MAX_ROW)
-        return ek_fail(EK_EUNSUPPORTED, "hidden_size %d, the CUDA kernels take up to %d", c->hidden_size, MAX_ROW);
+    if (c->hidden_size > EK_CUDA_STAGE_WIDTH)
+        return ek_fail(EK_EUNSUPPORTED, "hidden_size is %d; the CUDA kernels take up to %d", c->hidden_size,
+                       EK_CUDA_STAGE_WIDTH);
     if (c->n_experts > EK_CUDA_MAX_EXPERTS || c->top_k_experts > EK_CUDA_MAX_TOP_K)
         return ek_fail(EK_EUNSUPPORTED, "%d of %d experts, the CUDA kernels take up to %d of %d", c->top_k_experts,
                        c->n_experts, EK_CUDA_MAX_TOP_K, EK_CUDA_MAX_EXPERTS);

@@ -76,7 +76,6 @@ static ek_err add_item(ek_device *d, const char *p, const char *end, const char 
         if (is(p, end, "vulkan")) return add(d, 0, text);
         return p[6] == ':' ? add_numbers(d, p + 7, end, text) : no_device(text);
     }
-    if (d->vulkan) return ek_fail(EK_EINVAL, "device %.40s: a model runs on one Vulkan device", text);
     if (is(p, end, "cuda")) return add(d, 0, text);
     if (is(p, end, "cuda:all")) {
         if (d->all || d->n) return no_device(text);

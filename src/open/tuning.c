@@ -137,7 +137,7 @@ static void take(ek_cuda *c, bool again)
 {
     double factor[EK_CUDA_FAMILIES];
     ek_buf folder = {0}, key = {0}, path = {0};
-    if (ek_cuda_chip_of(c)->timed && !again) return;
+    if (ek_cuda_chip_of(c)->plain || (ek_cuda_chip_of(c)->timed && !again)) return;
     ek_tuning_folder(&folder, getenv), ek_tuning_key(&key, c);
     ek_tuning_path(&path, ek_buf_text(&folder), ek_buf_text(&key));
     ek_err err = EK_ENOTFOUND;

@@ -314,6 +314,34 @@ static void what_does_not_fit_is_refused(void **state)
     refuses(&api, 13000, 1, EK_ENOMEM, "cuda:1: loading the kernels of one: something (CUDA_ERROR_X, 2)");
 }
 
+static CUresult long_name(char *name, int room, CUdevice device)
+{
+    (void)device;
+    memset(name, 'x', (size_t)room - 1), name[room - 1] = '\0';
+    memcpy(name + 143, ", 1", 4);
+    return 0;
+}
+
+/* A maker of devices that are not CUDA's speaks of its own, and a name has room for a driver's version behind it. */
+static void another_makers_devices_have_its_words(void **state)
+{
+    (void)state;
+    static const ek_cuda_module plain[] = {{"one", "kernel_a", 8, 0, 0}, {0}};
+    ek_cuda_api api = good();
+    ek_cuda *c;
+    api.maker = "vulkan";
+    fake.count = 0;
+    refuses(&api, 13000, 0, EK_ENOTFOUND, "there is no device vulkan:0, the driver has 0 (from vulkan:0)");
+    fake.count = 2, fake.major = 0, fake.minor = EK_CUDA_PLAIN;
+    api.cuDeviceGetName = long_name;
+    assert_int_equal(ek_cuda_open(&c, &api, plain, 13000, 1), EK_OK);
+    assert_int_equal(strlen(ek_cuda_card(c)), 146);
+    assert_non_null(strstr(ek_cuda_text(c), "xx, 1, "));
+    assert_non_null(strstr(ek_cuda_text(c), " GB free"));
+    ek_cuda_close(c);
+    nothing_is_left();
+}
+
 /* Of code for several capabilities a device takes the newest that it runs, and loads no other. */
 static void a_device_takes_its_own_code(void **state)
 {
@@ -546,6 +574,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_driver_is_said),
         cmocka_unit_test(what_does_not_fit_is_refused),
+        cmocka_unit_test(another_makers_devices_have_its_words),
         cmocka_unit_test(a_device_takes_its_own_code),
         cmocka_unit_test(a_good_one_opens_and_closes),
         cmocka_unit_test(memory_is_taken_or_refused_with_numbers),

@@ -212,6 +212,37 @@ static void a_refused_model_was_not_read(void **state)
     remove_dir(dir);
 }
 
+static int proved;
+
+static ek_err prove(ek_gpu *g, const ek_model *m)
+{
+    (void)g, (void)m;
+    proved++;
+    return EK_OK;
+}
+
+/* Rows that are wider than kernels take are refused before any kernel runs. */
+static void wide_rows_are_refused_first(void **state)
+{
+    (void)state;
+    ek_config c;
+    ek_model *m;
+    ek_gpu *g;
+    ek_gpu_driver d = good();
+    d.prove = prove;
+    assert_int_equal(ek_config_tiny(&c, "T1"), EK_OK);
+    c.hidden_size = 8256;
+    assert_int_equal(ek_model_synthetic(&m, &c, 0, 1, &(ek_model_opts){.cpu = ek_cpu_detect()}), EK_OK);
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_EUNSUPPORTED);
+    assert_string_equal(ek_err_text(), "hidden_size is 8256; the CUDA kernels take up to 8192");
+    assert_int_equal(ek_gpu_open_device(&g, &d, 0), EK_OK);
+    const ek_model_share whole = {.end = m->config.n_layers, .embed = true};
+    assert_int_equal(ek_gpu_load(g, m, &whole, (ek_gpu_shard){0}), EK_EUNSUPPORTED);
+    assert_int_equal(proved, 0);
+    ek_gpu_close(g);
+    ek_model_close(m);
+}
+
 /* What was read some layers at a time is what was read at once, on every device. Host memory has less than half of it
  * meanwhile, and nothing afterwards. */
 static void weights_are_read_in_parts(void **state)
@@ -275,6 +306,7 @@ int main(void)
         cmocka_unit_test(what_each_part_takes_is_said_and_what_would_do),
         cmocka_unit_test(what_fits_is_not_refused),
         cmocka_unit_test(a_refused_model_was_not_read),
+        cmocka_unit_test(wide_rows_are_refused_first),
         cmocka_unit_test(weights_are_read_in_parts),
         cmocka_unit_test(packed_weights_are_kept_whole),
     };

@@ -192,6 +192,8 @@ static void a_card_without_times_measures_them_once(void **state)
     assert_true(fabs(then.us.mid.each / first.us.mid.each - 2) < 1e-3);
     const taken other = take(ek_tuning_take, 80, 0.6f), fitted = take(ek_tuning_take, 90, 0.6f);
     assert_true(other.measured && !fitted.measured && !fitted.set);
+    const taken plain = take(ek_tuning_again, EK_CUDA_PLAIN, 0.6f); /* whose kernels have no times */
+    assert_true(!plain.measured && !plain.set);
     assert_int_equal(files_in(ek_buf_text(&folder)), 2);
 
     DIR *d = opendir(ek_buf_text(&folder));

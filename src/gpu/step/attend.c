@@ -28,6 +28,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
     if (list->whole) return;
+    a.slots = 0; /* of the join: every leaf is one */
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(m->v_format, a.kv.head_dim);
     ek_gpu_launch(
         x->g, j.name,

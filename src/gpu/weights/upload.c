@@ -317,9 +317,6 @@ ek_err ek_gpu_upload(ek_gpu *g, const ek_rows_wanted *wanted)
     upload u = {.g = g, .wanted = wanted, .buffer = {.bytes = EK_GPU_BUFFER}};
     u.reads = ek_model_is_deferred(g->m) && !ek_model_is_packed(g->m);
     if (!g->m->w.block && !u.reads) return ek_fail(EK_EINVAL, "the weights were released");
-    if (g->m->config.hidden_size > EK_CUDA_STAGE_WIDTH)
-        return ek_fail(EK_EUNSUPPORTED, "hidden_size is %d; the CUDA kernels take up to %d", g->m->config.hidden_size,
-                       EK_CUDA_STAGE_WIDTH);
     all(&u);
     EK_TRY(u.err);
     EK_TRY(take_memory(&u));
