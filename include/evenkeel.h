@@ -29,17 +29,17 @@
 extern "C" {
 #endif
 
-/* Results of operators are the first five: with EK_NO_MEMORY their outputs may be partly written. */
+/* Operators return only the first five. After EK_NO_MEMORY their outputs may be partly written. */
 typedef enum ek_status {
     EK_DONE = 0,
     EK_BAD_ARGUMENT,  /* shapes, types or options do not fit; the message holds the values and the range */
     EK_NOT_SUPPORTED, /* well-formed, but not offered */
-    EK_NO_MEMORY,     /* what was asked for needs more memory than there is */
+    EK_NO_MEMORY,     /* the call needs more memory than there is */
     EK_BAD_MACHINE,   /* this processor or this build does not compute in IEEE binary32 */
     EK_NOT_FOUND,     /* no such model or file */
-    EK_BAD_FILE,      /* a file that is damaged, or is not of this kind */
+    EK_BAD_FILE,      /* a file is damaged or of another kind */
     EK_TOO_LONG,      /* a prompt is longer than the context */
-    EK_BUSY,          /* as many requests wait as may */
+    EK_BUSY,          /* max_waiting requests wait already */
     EK_CLOSING,       /* the engine is being closed, or its device failed */
     EK_FAILED         /* the system or a device refused something */
 } ek_status;
@@ -53,92 +53,90 @@ EK_API const char *ek_last_error(void);
 
 /* --- the engine --- */
 
-/* An open model with its engine, which runs on a thread of its own. */
+/* An open model and its engine, which runs on a thread of its own. */
 typedef struct evenkeel evenkeel;
-/* Where events of requests wait, in memory, until they are taken. The engine does not wait for that. */
+/* A queue in memory, in which requests' events wait until the program takes them. The engine does not wait. */
 typedef struct evenkeel_queue evenkeel_queue;
-/* A request: never 0, unique in its engine. Nothing has to be freed: a request is gone when its last event was taken.
- */
+/* A request's number: never 0, unique in its engine. Requests need no freeing: taking the last event ends them. */
 typedef uint64_t evenkeel_id;
 
-/* A line of an engine's log, without its end. Called on any thread, one line at a time; calls nothing of the library.
- * level: 0 error, 1 warning, 2 what happens once on a machine, 3 the rest. */
+/* Receives a line of an engine's log, without its newline. Called on any thread, one line at a time; it must not call
+ * the library. level: 0 error, 1 warning, 2 events that happen once per machine, 3 the rest. */
 typedef void evenkeel_log_fn(void *arg, int level, const char *line);
 
-/* How a model is opened. Zero is the default of every field, so `evenkeel_options o = {.size = sizeof o};` is all
- * defaults. Texts are written as the program's options are (docs/OPTIONS.md) and are borrowed during evenkeel_open. New
- * fields come at the end; size says which of them the caller knows. */
+/* Options of evenkeel_open. Zero is the default of every field, so `evenkeel_options o = {.size = sizeof o};` has all
+ * defaults. Texts have the form of the program's options (docs/OPTIONS.md) and are borrowed during evenkeel_open. New
+ * versions add fields at the end; size says which fields the caller knows. */
 typedef struct evenkeel_options {
     size_t size;         /* sizeof(evenkeel_options) */
     const char *model;   /* a folder, a GGUF file, a short name ("e2b") or ORG/NAME of a repository in the Hub's cache;
                             NULL: the bundled model */
     const char *weights; /* "auto", "exact" or "8" */
     const char *kv;      /* formats of keys and values: "i12", "f16", K:V */
-    int kv_start;        /* first positions in more bits, a multiple of 256 */
-    const char *activations; /* "auto", "8" or "16" bits in products with quantised weights */
-    const char *mmproj;      /* beside a GGUF file: the file with its towers */
-    int no_media;            /* pictures and sounds are refused and their towers are not opened */
-    const char *device;      /* "auto", "cpu", "cuda", "cuda:N", "cuda:0,1" and so on */
-    const char *split;       /* of several devices: "auto", "layers" or "outputs" */
-    double gpu_bytes;        /* of each CUDA device; 0: what is free */
-    int threads;             /* 1 to 1024; 0: the cores of this process */
-    const char *isa;         /* an instruction set; NULL: the best of this machine */
-    int chunk;               /* prompt tokens of a step at most; 0: 512, on a device up to 2048 */
-    double max_gap;          /* seconds that a step beside replies takes at most; 0: 0.06, below 0: any */
-    const char *draft;       /* "auto", "ngram" or "off" */
-    const char *drafter;     /* a drafter model */
-    int context;             /* longest prompt and reply together; 0: the model's, or what memory holds */
-    int max_requests;        /* that run at once; 0: 16, on a device more */
-    int max_waiting;         /* that wait, 1 and up; 0: 65536 */
-    double kv_bytes;         /* memory for keys and values; 0: chosen */
-    double cache_bytes; /* of these, for prompts that begin like an earlier one; 0: all that is free, below 0: none */
-    double cache_host_bytes;       /* keeps them in host memory besides; 0: not */
-    const char *cache_dir;         /* a folder that keeps them for the next start; NULL: none */
-    double cache_disk_bytes;       /* in cache_dir; 0: 8 GiB */
-    const char *cache_shared;      /* shares them with other processes by a server: redis://HOST:PORT/DB; NULL: not */
+    int kv_start;        /* number of first positions kept in more bits, a multiple of 256 */
+    const char *activations;  /* "auto", "8" or "16" bits in products with quantised weights */
+    const char *mmproj;       /* the file with the towers of a GGUF model */
+    int no_media;             /* 1: refuses pictures and sounds, and opens no towers */
+    const char *device;       /* "auto", "cpu", "cuda", "cuda:N", "cuda:0,1" and so on */
+    const char *split;        /* of several devices: "auto", "layers" or "outputs" */
+    double gpu_bytes;         /* maximum memory on each CUDA device; 0: all free memory */
+    int threads;              /* 1 to 1024; 0: the cores of this process */
+    const char *isa;          /* an instruction set; NULL: the best of this machine */
+    int chunk;                /* maximum prompt tokens per step; 0: 512, on a device up to 2048 */
+    double max_gap;           /* maximum seconds of a step beside replies; 0: 0.06, below 0: no limit */
+    const char *draft;        /* "auto", "ngram" or "off" */
+    const char *drafter;      /* a drafter model */
+    int context;              /* maximum tokens of prompt and reply; 0: the model's limit, or as many as memory holds */
+    int max_requests;         /* maximum running requests; 0: 16, on a device more */
+    int max_waiting;          /* maximum waiting requests, 1 and up; 0: 65536 */
+    double kv_bytes;          /* memory for keys and values; 0: chosen */
+    double cache_bytes;       /* part of kv_bytes for cached prefixes; 0: all unused memory, below 0: no cache */
+    double cache_host_bytes;  /* also keeps cached pages in host memory, up to this size; 0: not */
+    const char *cache_dir;    /* a folder that keeps cached pages for the next start; NULL: none */
+    double cache_disk_bytes;  /* in cache_dir; 0: 8 GiB */
+    const char *cache_shared; /* a server that shares cached pages: redis://HOST:PORT/DB; NULL: none */
     const char *cache_shared_ca;   /* with rediss: PEM file of trusted certificates; NULL: the system's */
     const char *cache_shared_cert; /* with rediss: PEM file with a certificate and its key; NULL: none */
-    evenkeel_log_fn *log; /* has the engine's log, until evenkeel_close returns or evenkeel_open fails, and lines of
-                             decoders, which all engines of a process share; NULL: there is no log */
+    evenkeel_log_fn *log; /* receives the engine's log until evenkeel_close returns or evenkeel_open fails. Lines of
+                             decoders, which all engines of a process share, come too. NULL: no log */
     void *log_arg;
 } evenkeel_options;
 
 /* Opens a model and starts its engine. Blocks until it is ready. *out is NULL on failure. EK_BAD_ARGUMENT,
  * EK_NOT_FOUND, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_NO_MEMORY, EK_FAILED. */
 EK_API ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options);
-/* Cancels what runs, waits for its end, and frees the engine with its queues and events. No other thread may be in a
- * call with it. NULL is allowed. */
+/* Cancels all requests, waits for their ends, and frees the engine with its queues and events. No other thread may be
+ * in a call with the engine. NULL is allowed. */
 EK_API void evenkeel_close(evenkeel *engine);
 
-/* Fetches a model of the Hugging Face Hub into the cache that its tools share, where evenkeel_open finds it by the same
- * name: a short one or ORG/NAME[@REVISION][:FILE] (docs/HUB.md). No other function uses the network, but for
- * cache_shared. progress is called often, on the calling thread, with the bytes fetched and the bytes in total; its
- * result 0 ends the pull with EK_CLOSING. NULL: nothing is called. What came stays for the next pull. Needs libcurl.
- * EK_NOT_FOUND, EK_BAD_ARGUMENT, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED.
- */
+/* Fetches a model from the Hugging Face Hub into the Hub tools' common cache. model is a short name or
+ * ORG/NAME[@REVISION][:FILE] (docs/HUB.md); evenkeel_open finds the model under the same name. progress (may be NULL)
+ * is called often, on the calling thread, with the fetched and the total bytes; if it returns 0, the pull ends with
+ * EK_CLOSING. Fetched bytes stay for the next pull. Needs libcurl. Except cache_shared, nothing else in the library
+ * uses the network. EK_NOT_FOUND, EK_BAD_ARGUMENT, EK_BAD_FILE, EK_NOT_SUPPORTED, EK_FAILED. */
 typedef int evenkeel_progress_fn(void *arg, double bytes, double all);
 EK_API ek_status evenkeel_pull(const char *model, evenkeel_progress_fn *progress, void *arg);
 
-EK_API int evenkeel_context(const evenkeel *engine); /* longest prompt and reply of a request, in tokens */
-EK_API int evenkeel_vocab(const evenkeel *engine);   /* token ids are 0 .. vocab - 1; floats in a row of logits */
-/* Texts that live as long as the engine. The device: "cpu", or the cards' names. The numerics id: two engines with the
- * same weights and id give the same bits. */
+EK_API int evenkeel_context(const evenkeel *engine); /* maximum tokens of prompt and reply */
+EK_API int evenkeel_vocab(const evenkeel *engine);   /* number of token ids, and of floats in a row of logits */
+/* The device ("cpu", or the cards' names) and the numerics id: engines with the same weights and id give the same bits.
+ * Both texts live as long as the engine. */
 EK_API const char *evenkeel_device(const evenkeel *engine);
 EK_API const char *evenkeel_numerics(const evenkeel *engine);
-/* SHA-256 of the weights in 64 hex digits, which lives as long as the engine. The first call reads the files. */
+/* *out: SHA-256 of the weights in 64 hex digits; it lives as long as the engine. The first call reads the files. */
 EK_API ek_status evenkeel_digest(evenkeel *engine, const char **out);
 
 /* --- text and tokens --- */
 
-/* Writes the tokens of n bytes of text, at most `room` of them, and returns how many there are: at most n. special: the
- * texts of control tokens count as these tokens. No <bos> is added. 0 with a message beyond 1 GiB. */
+/* Writes at most `room` tokens of n bytes of text and returns the number of all tokens, at most n. special: texts of
+ * control tokens become these tokens. No <bos> is added. Returns 0 with a message for more than 1 GiB. */
 EK_API size_t evenkeel_tokenize(const evenkeel *engine, const char *text, size_t n, int special, int32_t *tokens,
                                 size_t room);
-/* Writes the UTF-8 text of n tokens, at most `room` bytes and without a NUL, and returns how many there are. special:
- * control tokens are written too. */
+/* Writes at most `room` bytes of the UTF-8 text of n tokens, without a NUL, and returns the number of all bytes.
+ * special: control tokens are written too. */
 EK_API size_t evenkeel_detokenize(const evenkeel *engine, const int32_t *tokens, size_t n, int special, char *text,
                                   size_t room);
-/* The bytes of one token, which may be a part of a character; *n of them. Never NULL; lives as long as the engine. */
+/* The *n bytes of one token, maybe a part of a character. Never NULL; lives as long as the engine. */
 EK_API const char *evenkeel_token(const evenkeel *engine, int32_t token, size_t *n);
 
 /* --- events --- */
@@ -148,12 +146,12 @@ typedef enum evenkeel_kind {
     EVENKEEL_TEXT,      /* chat: text that a user sees, whole characters */
     EVENKEEL_REASONING, /* chat: text of thoughts */
     EVENKEEL_CALL,      /* chat: a whole call: call_id, name, text (a JSON object with the arguments) */
-    EVENKEEL_END        /* the last one of a request: everything below `finish` */
+    EVENKEEL_END        /* the last event of a request: finish and the fields after it */
 } evenkeel_kind;
 
 typedef enum evenkeel_finish {
     EVENKEEL_STOP = 1,  /* the model ended its reply, or a stop string or stop id was found */
-    EVENKEEL_CALLS,     /* it ended with calls, whose results it waits for */
+    EVENKEEL_CALLS,     /* the model ended its reply with calls and waits for results */
     EVENKEEL_LENGTH,    /* max_tokens, or the context is full */
     EVENKEEL_CANCELLED, /* evenkeel_cancel; counts, digest and text so far are right */
     EVENKEEL_ERROR      /* status and text say why */
@@ -164,37 +162,37 @@ typedef enum evenkeel_finish {
 typedef struct evenkeel_event {
     evenkeel_kind kind;
     evenkeel_id request;
-    void *user;       /* of the request */
+    void *user;       /* the request's */
     int choice;       /* chat: which of n replies, from 0; else 0 */
     int32_t token;    /* TOKEN; else -1 */
-    const char *text; /* never NULL; n bytes and a NUL. END: the sentence of an error; of a chat that was not cancelled,
-                         the whole reply as the server's body; else "" */
+    const char *text; /* never NULL; n bytes and a NUL. END: the sentence of an error, or the whole reply of a chat as
+                         the server's body; "" if the chat was cancelled */
     size_t n;
     const char *name;    /* CALL: the function; else "" */
     const char *call_id; /* CALL; else "" */
-    uint64_t digest;     /* with `digest`. TOKEN: of the row of logits. END: of all rows */
+    uint64_t digest;     /* if the request asked for it. TOKEN: of the row of logits. END: of all rows */
     evenkeel_finish finish;
     ek_status status;
-    const char *state;                /* END of a chat with one reply that was cancelled: a JSON object that resumes it
+    const char *state;                /* END of a cancelled chat with one reply: a JSON object that resumes it
                                          (evenkeel_chat); else "" */
-    int prompt_tokens, cached_tokens; /* cached: of the prompt, computed for an earlier request */
-    int tokens, reasoning_tokens;     /* of the reply, the stop token too; of these, thoughts */
+    int prompt_tokens, cached_tokens; /* prompt tokens; the cached ones among them */
+    int tokens, reasoning_tokens;     /* reply tokens, stop token included; thoughts among them */
 } evenkeel_event;
 
-/* A queue of an engine. EK_FAILED where the system has no descriptor. Close it before its engine, or let evenkeel_close
- * do it. */
+/* Opens a queue of an engine. EK_FAILED if the system has no descriptor. evenkeel_close closes queues that are still
+ * open. */
 EK_API ek_status evenkeel_queue_open(evenkeel_queue **out, evenkeel *engine);
-/* Cancels its requests, waits for their ends and drops the events that nobody took. No other thread may be in a call
- * with it. NULL is allowed. */
+/* Cancels the queue's requests, waits for their ends and drops the remaining events. No other thread may be in a call
+ * with the queue. NULL is allowed. */
 EK_API void evenkeel_queue_close(evenkeel_queue *queue);
 
-/* The next event. Events of one request come in order. Waits for at most `seconds`: 0 looks only, below 0 waits as long
- * as it takes. NULL: the time is over, or no request is left whose END was not taken. */
+/* The next event. Events of one request come in order. Waits for at most `seconds`; 0 does not wait, below 0 has no
+ * limit. NULL: the time is over, or the END of every request was taken. */
 EK_API evenkeel_event *evenkeel_next(evenkeel_queue *queue, double seconds);
 EK_API void evenkeel_event_free(evenkeel_event *event); /* NULL is allowed */
-/* Requests whose END was not taken. */
+/* The number of requests whose END was not taken. */
 EK_API size_t evenkeel_pending(evenkeel_queue *queue);
-/* A descriptor that poll and epoll find readable while an event waits. The queue owns it: neither read nor close it. */
+/* A descriptor that is readable (poll, epoll) while an event waits. The queue owns it: do not read or close it. */
 EK_API int evenkeel_fd(const evenkeel_queue *queue);
 
 /* --- requests --- */
@@ -204,24 +202,24 @@ typedef struct evenkeel_bias {
     float bias; /* -1000 to 1000, added to the logit; -INFINITY: never */
 } evenkeel_bias;
 
-/* Says which tokens may follow. tokens: the reply so far, n of them. Sets bit id % 64 of allowed[id / 64] for each
- * allowed token, in zeroed words, and returns 1; or returns 0: every token is allowed. Called on the engine's thread,
- * which waits, between the start of the request and its END, also for tokens that are only guessed: it is a pure
- * function of its arguments. A reply without an allowed token ends with EVENKEEL_ERROR. */
+/* Decides the allowed next tokens after the n tokens of the reply so far. Sets bit id % 64 of allowed[id / 64], which
+ * is zeroed, for each allowed token and returns 1; or returns 0: every token is allowed. The engine's thread calls it
+ * and waits, from the start of the request to its END. It must be a pure function of its arguments, because it is also
+ * called for guessed tokens. A reply without an allowed token ends with EVENKEEL_ERROR. */
 typedef int evenkeel_mask_fn(void *arg, const int32_t *tokens, int n, uint64_t *allowed);
-/* The logits that follow `position` tokens of prompt and reply, vocab floats, valid during the call. On the engine's
- * thread, which waits. */
+/* Receives the logits after `position` tokens of prompt and reply: vocab floats, valid during the call. The engine's
+ * thread calls it and waits. */
 typedef void evenkeel_logits_fn(void *arg, int position, const float *logits);
 
-/* A request of tokens. Zero is the default of every field but size, tokens and n_tokens. Everything is copied but the
- * functions' arguments, which live until END. */
+/* A request of tokens. Zero is the default of every field except size, tokens and n_tokens. Everything is copied,
+ * except that mask_arg and logits_arg have to stay valid until END. */
 typedef struct evenkeel_request {
     size_t size;              /* sizeof(evenkeel_request) */
-    const int32_t *tokens;    /* the prompt, <bos> too; with n_replied also the reply so far */
+    const int32_t *tokens;    /* the prompt, <bos> included; with n_replied also the reply so far */
     size_t n_tokens;          /* 1 and up, less than the context */
-    int max_tokens;           /* of the reply; 0: what the context holds */
-    int n_replied;            /* resumes a reply: of tokens, the last ones are its tokens so far. All counts are of the
-                                 whole reply. With the same options its other tokens are those that would have come */
+    int max_tokens;           /* of the reply; 0: as many as the context holds */
+    int n_replied;            /* resumes a reply: so many last tokens belong to it already. Counts are those of the
+                                 whole reply. With the same options the same tokens follow */
     void *user;               /* comes back in events */
     float temperature;        /* 0: the most likely token */
     int top_k;                /* 0: all */
@@ -233,37 +231,37 @@ typedef struct evenkeel_request {
     size_t n_bias;
     const int32_t *stop; /* further ids that end the reply */
     size_t n_stop;
-    uint64_t client;     /* whose it is: clients take turns, whatever each has waiting */
+    uint64_t client;     /* the client's number; clients take turns */
     uint64_t cache_salt; /* only requests of one salt share cached prefixes */
     int ignore_eos;      /* the model's own stop ids are ordinary tokens */
     int digest;          /* events carry digests */
     evenkeel_mask_fn *mask;
     void *mask_arg;
-    evenkeel_logits_fn *logits; /* of every token of the reply */
+    evenkeel_logits_fn *logits; /* called for every token of the reply */
     void *logits_arg;
-    int prompt_logits_from; /* with logits: also those behind the prompt's tokens from this index on; 0: none, below 0:
-                               from the first */
+    int prompt_logits_from; /* with logits: also called after each prompt token from this index on; 0: none, below 0:
+                               all */
 } evenkeel_request;
 
-/* Hands over a request, whose events come to queue. id may be NULL. EK_BAD_ARGUMENT with field, value and range,
- * EK_TOO_LONG, EK_BUSY, EK_CLOSING: then there are no events. */
+/* Submits a request, whose events come to queue. id may be NULL. EK_BAD_ARGUMENT with field, value and range,
+ * EK_TOO_LONG, EK_BUSY, EK_CLOSING; after a failure there are no events. */
 EK_API ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id);
 
-/* A chat: n bytes of JSON as the body of the server's /v1/chat/completions (docs/API.md): messages, tools, pictures and
- * sounds, sampling, response_format, "evenkeel": {"digest": true}. "stream" is ignored, cache_hit_threshold is refused.
- * A reply without "seed" draws one. The text is copied and read on another thread: mistakes in it come as an END with
- * EK_BAD_ARGUMENT. user comes back in events; id may be NULL. EK_TOO_LONG beyond 128 MiB, EK_FAILED without a thread:
- * then there are no events.
+/* Submits a chat: n bytes of JSON like a body of the server's /v1/chat/completions (docs/API.md), with messages, tools,
+ * pictures and sounds, sampling, response_format, "evenkeel": {"digest": true}. "stream" is ignored,
+ * cache_hit_threshold is refused, and without "seed" one is drawn. The text is copied and read on another thread;
+ * mistakes in it come as an END with EK_BAD_ARGUMENT. user comes back in events; id may be NULL. EK_TOO_LONG beyond
+ * 128 MiB, EK_FAILED without a thread; after a failure there are no events.
  *
- * A state, as "evenkeel": {"resume": state} beside the same fields, resumes a reply, also in another process with the
- * same model and options: the events of its text so far come again, then its other tokens. */
+ * "evenkeel": {"resume": state} beside the same fields resumes a cancelled reply, also in another process with the same
+ * model and options. The events of its text so far come again, then the rest. */
 EK_API ek_status evenkeel_chat(evenkeel_queue *queue, const char *json, size_t n, void *user, evenkeel_id *id);
-/* The tokens of the prompt that such a body has, for evenkeel_generate: at most `room` of them are written, *n_tokens
- * is how many there are. On the calling thread. EK_NOT_SUPPORTED for one with pictures or sounds. */
+/* Makes the prompt of such a body, for evenkeel_generate: writes at most `room` tokens and sets *n_tokens to the number
+ * of all. Works on the calling thread. EK_NOT_SUPPORTED with pictures or sounds. */
 EK_API ek_status evenkeel_chat_tokens(evenkeel *engine, const char *json, size_t n, int32_t *tokens, size_t room,
                                       size_t *n_tokens);
 
-/* Ends a request soon; its END comes all the same. Ids that are unknown or have ended are ignored. */
+/* Ends a request soon; its END still comes. Unknown and ended ids are ignored. */
 EK_API void evenkeel_cancel(evenkeel *engine, evenkeel_id id);
 
 /* --- operators: their threads --- */
@@ -273,8 +271,8 @@ EK_API void evenkeel_cancel(evenkeel *engine, evenkeel_id id);
 EK_API const char *ek_isa(void);
 
 /* Sets the number of threads per call, the caller's own included: 1 to 1024, or 0 for the number of cores (the
- * default). EK_BAD_ARGUMENT outside that range. The function waits for a call in progress; the next call that has
- * work for them starts the threads. The number changes speed, never a bit.
+ * default). EK_BAD_ARGUMENT outside that range. The function waits for a call in progress; the next call with enough
+ * work starts the threads. The number changes speed, never a bit.
  *
  * One call at a time uses the pool; concurrent calls of other threads each run on their own thread alone.
  * Do not call it from inside a task. */

@@ -1,4 +1,4 @@
-/* The insides of a server's receipts. Inside src/serve. */
+/* A server's receipts from inside. Inside src/serve. */
 #ifndef EK_SERVE_RECEIPTS_STATE_H
 #define EK_SERVE_RECEIPTS_STATE_H
 
@@ -6,10 +6,10 @@
 #include "receipts/openings.h"
 #include "serve/receipts.h"
 
-/* Texts that can be read once more, the newest first. */
+/* Receipts that can be read again, the newest first. */
 typedef struct ek_kept_receipt {
-    struct ek_kept_receipt *next, *newer; /* the older one; and back */
-    int n_refs;                           /* the list's, and those who send it */
+    struct ek_kept_receipt *next, *newer; /* the next older one; the next newer one */
+    int n_refs;                           /* held by the list and by replies that send it */
     uint64_t owner;
     char *id;
     ek_buf text;
@@ -17,17 +17,17 @@ typedef struct ek_kept_receipt {
 
 void ek_kept_receipt_release(void *receipt);
 
-/* A key of this process; what it signed can be checked as long as the process runs. */
+/* A key of this process. Old keys stay, so that their receipts can be checked while the process runs. */
 typedef struct ek_server_key {
     struct ek_server_key *older;
     ek_signing_key *key;
-    int64_t from, until; /* seconds since 1970; until 0: it signs */
+    int64_t from, until; /* seconds since 1970; until 0: the current key */
 } ek_server_key;
 
 struct ek_receipts {
     char *key_file;
     char weights[65], tokenizer[65];
-    ek_server_key *keys; /* the first one signs. A key stays until the end: replies point to it */
+    ek_server_key *keys; /* the first one signs; older ones stay, because replies point to them */
     ek_kept_receipt *newest, *oldest;
     int n_kept;
     size_t kept_bytes;
@@ -35,9 +35,9 @@ struct ek_receipts {
     ek_receipt_log *log;   /* NULL: none */
     ek_openings *openings; /* NULL: none are kept */
     bool hides_lengths;
-    ek_job marking; /* writes the root of an hour, while `marks` */
+    ek_job marking; /* writes an hour's root; runs while `marks` */
     bool marks;
-    int64_t hour; /* of the last one */
+    int64_t hour; /* of the last root */
     size_t marked;
     ek_hash root; /* over the first `marked` */
     ek_err mark_err;

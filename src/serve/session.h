@@ -6,13 +6,13 @@
 #include "serve/http/http.h"
 #include "serve/server_state.h"
 
-/* Reads the request of x, whose path must be d's, and answers it, now or later; errors become replies. Sessions with
- * another salt share no cached prefixes; 0: those of the body's salt do. */
+/* Reads the request of x, whose path is d's, and answers it now or later; errors become replies. Sessions with
+ * different salts share no cached prefixes; with 0 the body's salt decides alone. */
 void ek_session_open(ek_server *s, ek_exchange *x, const ek_dialect *d, uint64_t salt);
-/* Handles news of the engine about a turn of a session. */
+/* Handles the engine's news about a turn of a session. */
 void ek_session_news(const ek_turn_news *news);
 
-/* What every body is read with. */
+/* The limits for reading bodies. */
 ek_api_limits ek_session_limits(const ek_server *s);
 
 /* All open sessions. */
@@ -21,18 +21,18 @@ void ek_sessions_cancel(ek_server *s); /* at a second signal */
 
 /* --- wishes --- */
 
-/* What headers of a request ask for beside its body, for clients and proxies that do not touch bodies. What the body
- * says of the same wins.
+/* Options in a request's headers, for clients and proxies that do not change bodies. The body takes precedence.
  *
- * x-evenkeel-resume: true. The stream's events say how it goes on, as evenkeel.resume true (serve/resume/resume.h).
+ * x-evenkeel-resume: true. The stream's events carry states, as with evenkeel.resume true (serve/resume/resume.h).
  *
- * x-evenkeel-role: prefill. Another replica writes the reply, as kv_transfer_params.do_remote_decode true. decode,
+ * x-evenkeel-role: prefill. Another replica writes the reply, as with kv_transfer_params.do_remote_decode true. decode,
  * both: this one writes it, whatever --role says.
  *
- * x-evenkeel-batch: ID[ seed=N]. A line of `evenkeel batch` (batch/batch.h): the reply has this id behind its prefix,
- * 24 lower-case hex digits, created 0, no counts of caches, and the seed N where the body has none, below 2^53.
- * cache-control, for stored replies (--cache-replies): no-store looks none up and keeps none, no-cache looks none up,
- * only-if-cached answers 424 where none is there.
+ * x-evenkeel-batch: ID[ seed=N]. A line of `evenkeel batch` (batch/batch.h): the reply has this id of 24 lower-case hex
+ * digits after its prefix, created 0 and cache counts 0; the seed N (below 2^53) is for bodies without one.
+ *
+ * cache-control, for stored replies (--cache-replies): no-store neither looks up nor keeps a reply, no-cache does not
+ * look one up, only-if-cached answers 424 if there is none.
  *
  * traceparent: the trace of the request, for the log, the journal and exemplars of metrics.
  *
@@ -47,77 +47,75 @@ typedef struct ek_wishes {
     char batch[25]; /* the id; "" without */
     bool has_seed;  /* with batch */
     uint64_t seed;
-    char trace[33]; /* traceparent: whose span this request is; "" without */
+    char trace[33]; /* the trace id of traceparent; "" without */
 } ek_wishes;
 
 /* EINVAL with a sentence that begins with the header's name. */
 ek_err ek_wishes_read(ek_wishes *out, const ek_exchange *x);
 
-/* Whether a list of preferences has this token, in any case, alone or with parameters; not inside of quotes. */
+/* Whether a list of preferences has this token, in any case, alone or with parameters, outside quotes. */
 bool ek_prefers(const char *list, const char *token);
 
 /* --- stored replies --- */
 
-/* What the store of replies has for a request, found on the worker that makes its prompt: hashing a long prompt,
- * reading a file or asking a server is too long for the event loop. */
+/* Stored replies to a request. The worker that makes the prompt looks them up, because hashing a long prompt, reading a
+ * file or asking a server would hold up the event loop. */
 typedef struct ek_stored {
-    int n; /* choices; 0: the request has nothing to do with the store */
+    int n; /* choices; 0: the request does not use the store */
     ek_turn_stored *of;
-    ek_buf *ask;    /* of each choice, where the store keeps it */
-    ek_buf nearest; /* of the first choice that is not there and must be: ek_replies_nearest */
+    ek_buf *ask;    /* per choice, if the store keeps requests */
+    ek_buf nearest; /* ek_replies_nearest of the first missing choice, if it has to be stored */
 } ek_stored;
 
-/* Looks each choice up. Nothing for requests whose tokens are not decided (drawn with a seed of the server), that say
- * no, that continue a stream, or that ask for log-probabilities of the prompt; and where s stores nothing. */
+/* Looks each choice up. *out stays empty if s stores nothing, and for requests that are sampled with a seed of the
+ * server, decline, resume a stream, or ask for log-probabilities of the prompt. */
 void ek_stored_find(ek_stored *out, ek_server *s, const ek_api_request *req, const ek_turn_prompt *prompt,
                     const ek_wishes *wishes, uint64_t owner);
 void ek_stored_fini(ek_stored *s);
 
-/* The failure of a request whose choice i has to be answered from the store and is not, with its key and what the
- * nearest request differs in: ENOTFOUND, for a reply with EK_STATUS_NOT_STORED. Clients ask again after other statuses
- * that would fit. */
+/* ENOTFOUND for choice i, which has to be stored and is not; the sentence has its key and the nearest request's
+ * differences. The reply gets EK_STATUS_NOT_STORED, because clients retry after other fitting statuses. */
 enum { EK_STATUS_NOT_STORED = 424 };
 ek_err ek_stored_missing(const ek_stored *s, int i);
 
-/* A hit that is to be computed again once the engine is idle (audit_replies.c): takes prompt over, and leaves it where
- * too many wait. opts: of t. */
+/* Queues a hit to be computed again when the engine is idle (audit_replies.c). Takes prompt over unless too many wait.
+ * opts: t's. */
 void ek_audit_reply(ek_server *s, ek_turn *t, const ek_turn_opts *opts, ek_turn_prompt *prompt);
 void ek_audits_tick(ek_server *s);  /* several times a second */
-void ek_audits_close(ek_server *s); /* once the engine has stopped */
+void ek_audits_close(ek_server *s); /* after the engine has stopped */
 
 /* --- preparation: from a body to a request and the tokens of its prompt, on a worker's thread --- */
 
-enum { EK_PER_LOGPROB = 128 }; /* bytes: a number and its token in a reply */
+enum { EK_PER_LOGPROB = 128 }; /* bytes of a log-probability and its token in a reply */
 
 typedef struct ek_preparation ek_preparation;
 
-/* What came out. The receiver takes req, prompt, stored and held over, also after a failure. */
+/* The result. The receiver takes over req, prompt, stored and held, also after a failure. */
 typedef struct ek_prepared {
     ek_err err;
     char text[1024]; /* the sentence of a failure */
     ek_api_request req;
     ek_turn_prompt prompt;
     ek_stored stored;
-    ek_body body; /* of a request that summarizes: it is read again, and its bytes are still counted */
-    size_t held;  /* bytes of the server's request memory that the request keeps; ek_prepare_release gives them back */
+    ek_body body; /* of a request that asks for a summary first: it is read again, and its bytes stay counted */
+    size_t held;  /* bytes of the server's request memory that the request keeps; ek_prepare_release returns them */
 } ek_prepared;
 
 typedef void ek_prepared_fn(void *user, ek_prepared *p);
 
-/* Takes the body of x and starts. summary: of a body that is read again, taken over; NULL: it is read the first time.
- * ready is called once, later, from the event loop, unless ek_prepare_drop is called
- * first. owner: as in ek_api_limits; client: whose turn in the queue it takes; wishes: of the head. EBUSY when too many
- * wait. */
+/* Takes the body of x and starts. summary: for the second reading, taken over; NULL: the first reading. ready is called
+ * once, later, from the event loop, unless ek_prepare_drop is called first. owner: as in ek_api_limits; client: takes
+ * the place in the queue; wishes: the headers'. EBUSY if too many wait. */
 ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, const ek_dialect *d, ek_prepared_fn *ready,
                         void *user, uint64_t owner, uint64_t client, const ek_wishes *wishes, ek_api_summary *summary);
-/* Nobody waits for it any more: ready is not called. */
+/* Drops a preparation: ready is not called. */
 void ek_prepare_drop(ek_preparation *p);
 
-/* Bytes for a client that are freed, and given back to the request memory, when they are sent: counted bytes of it were
- * taken for them before. bytes is left empty. */
+/* Bytes for a client. When they are sent, they are freed, and the `counted` bytes that were taken for them return to
+ * the request memory. bytes is left empty. */
 ek_outgoing ek_outgoing_own(ek_server *s, ek_buf *bytes, size_t counted);
 
-/* Frees a request and gives back what it held; a large one on a worker's thread. */
+/* Frees a request and returns its request memory; a worker frees large ones. */
 void ek_prepare_release(ek_server *s, ek_api_request *req, size_t held);
 
 #endif
