@@ -172,7 +172,7 @@ $B/evenkeel: | $B/evenkeel-decode
 
 # --- tests: tests/LAYER/test_X.c is one program over the archives of DEPS_LAYER; other .c files of the
 # folder are linked into each of them, and from tests/support (an archive) what it calls.
-TEST_DIRS := $(filter-out tests/clients/,$(sort $(dir $(wildcard tests/*/test_*.c))))
+TEST_DIRS := $(filter-out tests/clients/ $(if $(VULKAN_ON),,tests/vulkan/),$(sort $(dir $(wildcard tests/*/test_*.c))))
 TEST_SUPPORT := $B/lib/test_support.a
 # A malloc that counts would be every program's: those that ask for it name it.
 COUNTED := $B/tests/support/allocated.o

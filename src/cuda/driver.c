@@ -192,6 +192,15 @@ ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_modu
     return EK_OK;
 }
 
+ek_err ek_cuda_ask(const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal)
+{
+    ek_cuda *c = ek_alloc(sizeof *c);
+    *c = (ek_cuda){.f = *api, .ordinal = ordinal};
+    const ek_err err = find_device(c, modules, built_with, 0);
+    free(c);
+    return err;
+}
+
 ek_cuda *ek_cuda_on_paper(int capability, int multiprocessors)
 {
     ek_cuda *c = ek_alloc(sizeof *c);

@@ -30,6 +30,8 @@ ek_err ek_cuda_open(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module 
  * device's own. */
 ek_err ek_cuda_open_as(ek_cuda **out, const ek_cuda_api *api, const ek_cuda_module *modules, int built_with,
                        int ordinal, int features);
+/* Whether device number `ordinal` runs these modules, with the errors of ek_cuda_open; takes nothing of it. */
+ek_err ek_cuda_ask(const ek_cuda_api *api, const ek_cuda_module *modules, int built_with, int ordinal);
 /* A device that is not there, of which nothing may be asked but what it is: for what a step would take of one. */
 ek_cuda *ek_cuda_on_paper(int capability, int multiprocessors);
 void ek_cuda_close(ek_cuda *c); /* NULL is allowed; memory and kernels are gone with it */

@@ -10,6 +10,7 @@
 #include "gpu/several/state.h"
 #include "open/proven.h"
 #include "open/tuning.h"
+#include "vulkan/vulkan.h"
 
 /* --- the words */
 
@@ -147,18 +148,33 @@ ek_err ek_device_set_tune(ek_device *d, const char *tune)
 
 /* --- opening */
 
+/* auto: Vulkan's first device is taken where CUDA's cannot be, if it is a card: nobody measured one that shares the
+ * CPU's memory. */
+static bool prefers_vulkan(ek_gpu_driver *vulkan, const ek_device *d)
+{
+    ek_gpu_driver cuda;
+    if (d->vulkan || !d->may_be_cpu || d->features) return d->vulkan;
+    if (!ek_gpu_driver_load(&cuda) && !ek_cuda_ask(&cuda.api, cuda.modules, cuda.built_with, 0)) return false;
+    return !ek_gpu_driver_load_vulkan(vulkan) && ek_vulkan_is_card(0) &&
+           !ek_cuda_ask(&vulkan->api, vulkan->modules, vulkan->built_with, 0);
+}
+
 ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d)
 {
-    EK_TRY(d->vulkan ? ek_gpu_driver_load_vulkan(out) : ek_gpu_driver_load(out));
+    const bool vulkan = prefers_vulkan(out, d);
+    EK_TRY(vulkan ? ek_gpu_driver_load_vulkan(out) : ek_gpu_driver_load(out));
     out->features = d->features;
-    out->prove = d->vulkan ? ek_proven_take : NULL;
+    out->prove = vulkan ? ek_proven_take : NULL;
     return EK_OK;
 }
 
 static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_device *d)
 {
-    *o = (ek_fit_opts){
-        .n = d->n, .maker = d->vulkan ? "vulkan" : NULL, .host = d->host, .part = d->part, .split = d->split};
+    *o = (ek_fit_opts){.n = d->n,
+                       .maker = d->vulkan ? "vulkan" : driver->api.maker,
+                       .host = d->host,
+                       .part = d->part,
+                       .split = d->split};
     memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
     if (!d->all) return EK_OK;
     EK_TRY(ek_cuda_devices(&driver->api, &o->n));

@@ -13,7 +13,7 @@
 typedef struct ek_device {
     bool gpu;        /* a device is looked for: CUDA's, */
     bool vulkan;     /* or Vulkan's */
-    bool may_be_cpu; /* auto: without one, the CPU */
+    bool may_be_cpu; /* auto: CUDA's first; without one a card of Vulkan's; without both the CPU */
     int n, ordinal[EK_RANKS];
     bool all;  /* every device that there is; n is 0 */
     bool host; /* the CPU has layers, or experts, too: */

@@ -4,16 +4,18 @@
 #include <string.h>
 
 #include "vulkan/state.h"
+#include "vulkan/vulkan.h"
 
 static const char library[] = "libvulkan.so.1";
 
 /* Cards first, then what shares the host's memory; a device that is the CPU last. */
+enum { CARD };
 static int rank_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     l->GetPhysicalDeviceProperties2(d, &p);
     switch (p.properties.deviceType) {
-    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return 0;
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return CARD;
     case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
     case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
     case VK_PHYSICAL_DEVICE_TYPE_CPU: return 4;
@@ -83,4 +85,10 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &driver};
     l->GetPhysicalDeviceProperties2(l->device[ordinal], &p);
     snprintf(out, room, "%s, %s %s", p.properties.deviceName, driver.driverName, driver.driverInfo);
+}
+
+bool ek_vulkan_is_card(int ordinal)
+{
+    const ek_vulkan_loader *l;
+    return !ek_vulkan_open_loader(&l) && ordinal < l->n && rank_of(l, l->device[ordinal]) == CARD;
 }

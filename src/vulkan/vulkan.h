@@ -7,6 +7,8 @@
 #ifndef EK_VULKAN_VULKAN_H
 #define EK_VULKAN_VULKAN_H
 
+#include <stdbool.h>
+
 #include "cuda/api.h"
 #include "cuda/code.h"
 
@@ -17,6 +19,9 @@ ek_err ek_vulkan_load(ek_cuda_api *api);
 /* Arguments of ek_cuda_open beside the table: one module with all shaders, and the version that the table reports. */
 extern const ek_cuda_module ek_vulkan_modules[];
 enum { EK_VULKAN_VERSION = 13000 };
+
+/* Whether device number `ordinal` is a card with memory of its own. The table is loaded. */
+bool ek_vulkan_is_card(int ordinal);
 
 /* A hash of all shaders in this program; 0: it has none. */
 uint32_t ek_vulkan_hash(void);

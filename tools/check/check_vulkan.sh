@@ -74,6 +74,33 @@ said() { # what, a pattern, options: refused, and nothing else happens
 said "no such device" 'there is no device vulkan:99, the driver has' generate --device vulkan:99 --ids 2,9
 said "several devices" 'a model runs on one Vulkan device' generate --device vulkan:0,1 --ids 2,9
 
+# a card, which a layer makes of this device (tests/vulkan/layer): auto takes it behind CUDA's, and leaves it for the CPU
+# where a kernel differs. lavapipe itself is the CPU, and only taken by its name.
+layer() { # settings and a command: behind the layer
+  env VK_LAYER_PATH="$dir" VK_INSTANCE_LAYERS=VK_LAYER_EVENKEEL_cards "$@"
+}
+${CC:-cc} -shared -fPIC -o "$dir/layer.so" tests/vulkan/layer/layer.c >"$dir/said" 2>&1
+count $? "the layer: $(head -3 "$dir/said")"
+cat >"$dir/layer.json" <<END
+{"file_format_version": "1.2.0", "layer": {"name": "VK_LAYER_EVENKEEL_cards", "type": "GLOBAL", "library_path": "./layer.so",
+ "api_version": "1.3.239", "implementation_version": "1", "description": "more of a device than there is"}}
+END
+if ! "$program" inspect --device cuda models/pocket >/dev/null 2>&1; then
+  if "$program" inspect --device vulkan models/pocket | grep -q llvmpipe; then
+    "$program" inspect models/pocket 2>&1 | grep -q 'device *cpu: no NVIDIA driver'
+    count $? "auto leaves a Vulkan device that is the CPU"
+  fi
+  layer "$program" inspect models/pocket 2>&1 | grep -q 'device *vulkan:0 ('
+  count $? "auto takes a card"
+  "$program" generate --device cpu --ids 2,9 --max-tokens 3 >"$dir/want" 2>"$dir/said"
+  layer "$program" generate --verbose --ids 2,9 --max-tokens 3 >"$dir/got" 2>"$dir/said"
+  cmp "$dir/want" "$dir/got" && grep -q 'device vulkan:0: ' "$dir/said"
+  count $? "generate on a card: $(tail -1 "$dir/said")"
+  layer LAYER_SKIP=12 XDG_CACHE_HOME="$dir/none" "$program" generate --ids 2,9 --max-tokens 3 >"$dir/got" 2>"$dir/said"
+  cmp "$dir/want" "$dir/got" && grep -q 'device cpu: vulkan:0 .* differ from the definition' "$dir/said"
+  count $? "auto leaves a card whose kernel differs: $(tail -1 "$dir/said")"
+fi
+
 # a server: two requests together and one behind their cached pages have the CPU's replies
 ask() { # port, words
   curl -sS -m 300 "http://127.0.0.1:$1/v1/chat/completions" -H 'Content-Type: application/json' \
