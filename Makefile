@@ -7,6 +7,7 @@ SHELL  := /bin/bash
 CC     ?= gcc
 CONF   ?= release
 B      ?= build/$(CONF)
+include tools/make/system.mk
 LAYERS := base text receipts hub media decode helper tensor ops cuda vulkan lib model convert cache engine gpu replies chat open serve capi batch cli
 
 DEPS_base   := base
@@ -39,29 +40,28 @@ DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3 libedit
 # Where pkg-config does not know them yet (before `make setup`), the build says what to do.
-PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-PKG_LIBS   := $(shell pkg-config --libs $(PKGS) 2>/dev/null)
+PKG_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(PKGS) 2>/dev/null)
+PKG_LIBS   := $(shell $(PKG_CONFIG) --libs $(PKGS) 2>/dev/null)
 # Decoders of pictures and sounds, for src/decode, and for tests that write such files. The helper program finds them when
 # it runs, under the names that they have here: one that is missing, here or there, costs its formats alone.
 MEDIA_LIBRARIES := JPEG=libjpeg PNG=libpng ZLIB=zlib WEBP=libwebp WEBPDEMUX=libwebpdemux GIF=libgif HEIF=libheif SNDFILE=sndfile SOXR=soxr
-MEDIA_PKGS := $(foreach l,$(MEDIA_LIBRARIES),$(shell pkg-config --exists $(lastword $(subst =, ,$l)) 2>/dev/null && echo $(lastword $(subst =, ,$l))))
-soname = $(shell readelf -d "$$($(CC) -print-file-name=lib$(patsubst lib%,%,$(patsubst zlib,z,$1)).so)" 2>/dev/null | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')
+MEDIA_PKGS := $(foreach l,$(MEDIA_LIBRARIES),$(shell $(PKG_CONFIG) --exists $(lastword $(subst =, ,$l)) 2>/dev/null && echo $(lastword $(subst =, ,$l))))
 MEDIA_SO := $(foreach l,$(MEDIA_LIBRARIES),$(if $(filter $(lastword $(subst =, ,$l)),$(MEDIA_PKGS)),-DEK_SO_$(firstword $(subst =, ,$l))='"$(call soname,$(lastword $(subst =, ,$l)))"'))
-MEDIA_CFLAGS := $(shell pkg-config --cflags $(MEDIA_PKGS) 2>/dev/null) $(if $(filter libheif,$(MEDIA_PKGS)),-DEK_HAVE_HEIF) $(MEDIA_SO)
-MEDIA_LIBS   := $(shell pkg-config --libs $(MEDIA_PKGS) 2>/dev/null)
+MEDIA_CFLAGS := $(shell $(PKG_CONFIG) --cflags $(MEDIA_PKGS) 2>/dev/null) $(if $(filter libheif,$(MEDIA_PKGS)),-DEK_HAVE_HEIF) $(MEDIA_SO)
+MEDIA_LIBS   := $(shell $(PKG_CONFIG) --libs $(MEDIA_PKGS) 2>/dev/null)
 # Readers whose library this build does not have.
 without = $(if $(filter $1,$(MEDIA_PKGS)),,$2)
 NO_READER := $(call without,libjpeg,src/decode/jpeg.c) $(call without,libpng,src/decode/png.c) $(call without,libwebpdemux,src/decode/webp.c) \
              $(call without,libgif,src/decode/gif.c) $(call without,sndfile,src/decode/sndfile.c)
 # TLS for pages shared by a server (src/cache/shared), and the keys of receipts (src/receipts), where it is installed.
-SSL := $(shell pkg-config --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl)
+SSL := $(shell $(PKG_CONFIG) --atleast-version=1.1.1 openssl 2>/dev/null && echo openssl)
 SHARED_CFLAGS := $(if $(SSL),-DEK_HAVE_TLS)
-SHARED_LIBS   := $(if $(SSL),-Wl$(,)--push-state$(,)--as-needed $(shell pkg-config --libs $(SSL) 2>/dev/null) -Wl$(,)--pop-state)
+SHARED_LIBS   := $(if $(SSL),$(call as_needed,$(shell $(PKG_CONFIG) --libs $(SSL) 2>/dev/null)))
 # News of cached pages for routers (src/serve/events), where msgpack-c is installed.
-MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(shell pkg-config --exists $p 2>/dev/null && echo $p)))
+MSGPACK := $(firstword $(foreach p,msgpack-c msgpack,$(shell $(PKG_CONFIG) --exists $p 2>/dev/null && echo $p)))
 EVENTS_PKGS := $(MSGPACK)
-EVENTS_CFLAGS := $(if $(EVENTS_PKGS),$(shell pkg-config --cflags $(EVENTS_PKGS)) -DEK_HAVE_EVENTS)
-TEST_LIBS  := $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
+EVENTS_CFLAGS := $(if $(EVENTS_PKGS),$(shell $(PKG_CONFIG) --cflags $(EVENTS_PKGS)) -DEK_HAVE_EVENTS)
+TEST_LIBS  := $(shell $(PKG_CONFIG) --libs cmocka 2>/dev/null || echo -lcmocka)
 
 VERSION := 0.1.0
 OPT_release := -O3
@@ -79,7 +79,7 @@ ifeq ($(OPT),-O3)
 FORTIFY := $(if $(shell $(CC) -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3 -include features.h -dM -E -x c /dev/null 2>/dev/null | grep 'FORTIFY_LEVEL 3'),3,2)
 HARDEN  := -fPIE -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=$(FORTIFY) $(call takes,-fstack-protector-strong) \
            $(call takes,-fcf-protection=full) $(call takes,-mbranch-protection=standard)
-HARDEN_LD := -Wl,-z,relro,-z,now,-z,noexecstack
+HARDEN_LD := $(if $(DARWIN),,-Wl$(,)-z$(,)relro$(,)-z$(,)now$(,)-z$(,)noexecstack)
 endif
 # No contraction and no fast-math: the order and the rounding of every addition is written in
 # the source (docs/NUMERICS.md 1).
@@ -109,7 +109,6 @@ isa_x86_64 = $(if $(findstring /x86/,$1),$(AS_CALLS)) $(if $(filter %/attn_rows_
 isa_aarch64 = $(if $(filter %_dotprod.o,$1),$(ISA_dotprod))$(if $(filter %_i8mm.o,$1),$(ISA_i8mm))
 isa = $(call isa_$(ARCH),$1)
 
-ARCH := $(shell uname -m)
 # Kernels of other machines than this one's; folders are at most four deep.
 FOUND := $(foreach l,$(LAYERS),$(wildcard src/$l/*.c src/$l/*/*.c src/$l/*/*/*.c src/$l/*/*/*/*.c))
 foreign = $(foreach f,$(FOUND),$(if $(findstring $1,$f),$f))
@@ -161,12 +160,12 @@ endef
 $(foreach l,$(LAYERS),$(eval $(call layer_lib,$l)))
 
 $B/evenkeel: $(call libs,cli)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),-pie) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),$(PIE)) -o $@ $(call group,$^) $(LDLIBS)
 	$(cuda_fewer)
 
 # What decodes strangers' pictures and sounds, in processes of its own. Its functions stand before those of the libraries.
 $B/evenkeel-decode: $(call objs,helper) $(call libs,decode)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),-pie) -rdynamic -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(if $(HARDEN),$(PIE)) $(EXPORT_ALL) -o $@ $(call group,$^) -lm -pthread
 # Whoever asks for the program has it too.
 $B/evenkeel: | $B/evenkeel-decode
 
@@ -184,7 +183,7 @@ TEST_BINS :=
 # and writing those of the tests a fifth of their compiler's time. CONF=debug and the sanitizers keep them.
 # gold, where it is, halves the time of two hundred links.
 GOLD := $(shell $(CC) -fuse-ld=gold -Wl,--version >/dev/null 2>&1 && echo -fuse-ld=gold)
-TEST_LD ?= $(if $(filter release,$(CONF)),$(GOLD) -Wl$(,)--strip-debug)
+TEST_LD ?= $(if $(filter release,$(CONF)),$(GOLD) $(STRIP_DEBUG))
 ifeq ($(CONF),release)
 $B/tests/%.o: CFLAGS += -g0
 # Kernels of src once more, instructions that this machine may lack replaced by functions over memory: at -O3 the compiler
@@ -194,7 +193,7 @@ endif
 define test_dir
 TEST_BINS += $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/$1/test_*.c))
 $B/tests/$1/test_%: $B/tests/$1/test_%.o $(patsubst %.c,$B/%.o,$(filter-out tests/$1/test_%,$(wildcard tests/$1/*.c))) $(TEST_SUPPORT) $(call libs,$1)
-	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $$@ -Wl,--start-group $$^ -Wl,--end-group $(TEST_LIBS) $$(LDLIBS)
+	$$(call say,link $$@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $$@ $$(call group,$$^) $(TEST_LIBS) $$(LDLIBS)
 # The program that decodes is looked for beside the one that asks. NO_DECODER=1: its libraries are missing (check_arm.sh).
 $B/tests/$1/evenkeel-decode: $B/evenkeel-decode
 	@mkdir -p $$(@D) && ln -sf ../../evenkeel-decode $$@

@@ -3,6 +3,7 @@
 # and needs no rights, when all are there. Usage: setup.sh [FURTHER PACKAGE...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
+[ "$(uname -s)" != Darwin ] || exec tools/setup_macos.sh "$@"
 packages=(gcc make pkg-config libc6-dev libjansson-dev libevent-dev libsqlite3-dev libedit-dev libcurl4-openssl-dev
   libssl-dev redis-tools libmsgpack-dev libvulkan-dev glslc mesa-vulkan-drivers vulkan-validationlayers
   libjpeg-dev libpng-dev libwebp-dev libgif-dev libheif-dev libsndfile1-dev libsoxr-dev

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint64,
                     c_void_p)
 
@@ -79,8 +80,9 @@ _FUNCTIONS = {
 def _load() -> ctypes.CDLL:
     """The library that EVENKEEL_LIBRARY names, that of the package, or the system's."""
     named = os.environ.get("EVENKEEL_LIBRARY")
-    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "libevenkeel.so.0")
-    path = named or (beside if os.path.exists(beside) else "libevenkeel.so.0")
+    file = "libevenkeel.0.dylib" if sys.platform == "darwin" else "libevenkeel.so.0"
+    beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), file)
+    path = named or (beside if os.path.exists(beside) else file)
     try:
         library = ctypes.CDLL(path)
         for name, (result, arguments) in _FUNCTIONS.items():

@@ -26,12 +26,24 @@ ek_err ek_late_open(const ek_late *l);
 #elif defined(__aarch64__)
 #define EK_LATE_JUMP(f) "hint #34\n\tadrp x16, ek_late_at_" #f "\n\tldr x16, [x16, :lo12:ek_late_at_" #f "]\n\tbr x16\n"
 #endif
+#if defined(__APPLE__) && defined(__aarch64__)
+#define EK_LATE_JUMP_APPLE(f) \
+    "adrp x16, _ek_late_at_" #f "@PAGE\n\tldr x16, [x16, _ek_late_at_" #f "@PAGEOFF]\n\tbr x16\n"
+#elif defined(__APPLE__)
+#define EK_LATE_JUMP_APPLE(f) "jmp *_ek_late_at_" #f "(%rip)\n"
+#endif
 
 /* At file scope, for every function of a library: EK_LATE_STUB(png_read_row). */
+#ifdef __APPLE__ /* where names in C have a line before them */
+#define EK_LATE_STUB(f)   \
+    void *ek_late_at_##f; \
+    __asm__(".text\n\t.p2align 4\n\t.globl _" #f "\n\t.private_extern _" #f "\n_" #f ":\n\t" EK_LATE_JUMP_APPLE(f));
+#else
 #define EK_LATE_STUB(f)                                                                                           \
     void *ek_late_at_##f;                                                                                         \
     __asm__(".pushsection .text\n\t.p2align 4\n\t.globl " #f "\n\t.hidden " #f "\n\t.type " #f ", %function\n" #f \
             ":\n\t" EK_LATE_JUMP(f) "\t.size " #f ", . - " #f "\n\t.popsection\n");
+#endif
 /* And an element of ek_late.function. */
 #define EK_LATE_ENTRY(f) {#f, &ek_late_at_##f},
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,22 @@ int ek_socket(int domain, int type, int protocol)
 {
     const int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
     return with_flags(socket(domain, type & ~flags, protocol), flags & SOCK_CLOEXEC, flags & SOCK_NONBLOCK);
+}
+
+int ek_socketpair(int domain, int type, int protocol, int fd[2])
+{
+    const int flags = type & (SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (socketpair(domain, type & ~flags, protocol, fd)) return -1;
+    for (int i = 0; i < 2; i++) {
+#ifdef SO_NOSIGPIPE /* where kernels are older than MSG_NOSIGNAL */
+        const int on = 1;
+        (void)setsockopt(fd[i], SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+        if (with_flags(fd[i], flags & SOCK_CLOEXEC, flags & SOCK_NONBLOCK) >= 0) continue;
+        close(fd[!i]);
+        return -1;
+    }
+    return 0;
 }
 
 int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags)
@@ -93,8 +110,17 @@ static int not_here(void)
 
 int memfd_create(const char *name, unsigned flags)
 {
-    (void)name, (void)flags;
-    return not_here();
+    static atomic_uint n;
+    char unique[32];
+    (void)name;
+    for (int i = 0; i < 100; i++) {
+        snprintf(unique, sizeof unique, "/ek-%d-%u", (int)getpid(), atomic_fetch_add(&n, 1));
+        const int fd = shm_open(unique, O_RDWR | O_CREAT | O_EXCL, 0600);
+        if (fd < 0 && errno == EEXIST) continue;
+        if (fd >= 0) shm_unlink(unique);
+        return with_flags(fd, flags & MFD_CLOEXEC, 0);
+    }
+    return -1;
 }
 
 int fallocate(int fd, int mode, off_t at, off_t n)

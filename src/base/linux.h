@@ -1,5 +1,5 @@
-/* Calls of Linux under their names; on another system with POSIX what comes near them. Programs are compiled against it
- * there (tools/check/check_macos.sh) and were never run. Define _GNU_SOURCE before the first header. */
+/* Calls of Linux under their names; on another system with POSIX what comes near them. Programs are linked with it
+ * for macOS (tools/check/check_macos.sh) and were never run. Define _GNU_SOURCE before the first header. */
 #ifndef EK_BASE_LINUX_H
 #define EK_BASE_LINUX_H
 
@@ -16,15 +16,17 @@
 #include <sys/eventfd.h>
 #include <sys/random.h>
 
-#define ek_socket socket
+#define ek_socket     socket
+#define ek_socketpair socketpair
 #else
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a type of socket, for ek_socket. */
+/* Of a type of socket, for ek_socket and ek_socketpair. */
 #define SOCK_CLOEXEC      (1 << 28)
 #define SOCK_NONBLOCK     (1 << 29)
 int ek_socket(int domain, int type, int protocol);
+int ek_socketpair(int domain, int type, int protocol, int fd[2]);
 int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags);
 int pipe2(int fd[2], int flags);
 #define MSG_CMSG_CLOEXEC  0
@@ -43,7 +45,7 @@ int fdatasync(int fd);
 void *mremap(void *p, size_t was, size_t n, int flags); /* by a copy */
 #define MFD_CLOEXEC       1
 #define MFD_ALLOW_SEALING 2
-int memfd_create(const char *name, unsigned flags);     /* ENOSYS */
+int memfd_create(const char *name, unsigned flags);     /* for ftruncate, once, and mmap */
 #define F_ADD_SEALS       (-1)
 #define F_SEAL_SHRINK     0
 #define F_SEAL_GROW       0

@@ -103,7 +103,7 @@ static bool any_awaited(ek_engine *e)
     return any;
 }
 
-static void wait(ek_engine *e, double seconds)
+static void await_drafts(ek_engine *e, double seconds)
 {
     const double begin = ek_engine_now(e);
     double spent = 0;
@@ -127,7 +127,7 @@ int ek_proposals_plan(ek_engine *e, int room)
     if (room <= 0) return room;
     if (any_awaited(e) && e->timing.gap.reply > 0 && e->remote.latency > 0) {
         const double seconds = patience(e, room, least);
-        if (seconds > 0) wait(e, seconds);
+        if (seconds > 0) await_drafts(e, seconds);
     }
     any_awaited(e);
     for (int i = 0; i < e->plan.n_scheduled; i++) {

@@ -6,7 +6,6 @@
 #endif
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,13 +14,17 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef __linux__
+#include <malloc.h>
+#include <sys/prctl.h>
+#endif
 
 #include "base/buf.h"
+#include "base/linux.h"
 #include "decode/decode.h"
 #include "helper/work.h"
 #include "media/locked/ask.h"
@@ -96,16 +99,9 @@ static bool serve_one(size_t base)
     return there && send(1, &end, sizeof end, MSG_NOSIGNAL) == sizeof end;
 }
 
-int main(void)
+static void settle(void)
 {
-    struct pollfd p = {.fd = 1, .events = POLLIN};
-    int kind;
-    socklen_t n = sizeof kind;
-    if (getsockopt(1, SOL_SOCKET, SO_TYPE, &kind, &n) || kind != SOCK_SEQPACKET || poll(&p, 1, 0) < 0) {
-        fprintf(stderr,
-                "evenkeel-decode decodes pictures and sounds for evenkeel, which starts it: it is not run by hand\n");
-        return 2;
-    }
+#ifdef __linux__
     (void)prctl(PR_SET_NAME, "evenkeel-decode"); /* where it was begun by a descriptor it has that one's name */
     mallopt(M_ARENA_MAX, 1); /* a second one would reserve 64 MB of the address space that was counted */
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -113,6 +109,20 @@ int main(void)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 1 << 20);
     pthread_setattr_default_np(&attr);
+#endif
+}
+
+int main(void)
+{
+    struct pollfd p = {.fd = 1, .events = POLLIN};
+    int kind;
+    socklen_t n = sizeof kind;
+    if (getsockopt(1, SOL_SOCKET, SO_TYPE, &kind, &n) || kind != EK_ASK_SOCKET || poll(&p, 1, 0) < 0) {
+        fprintf(stderr,
+                "evenkeel-decode decodes pictures and sounds for evenkeel, which starts it: it is not run by hand\n");
+        return 2;
+    }
+    settle();
     if (!greet()) return 1;
     const size_t base = space();
     while (serve_one(base)) continue;

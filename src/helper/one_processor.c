@@ -1,8 +1,9 @@
 /* Decoders that ask how many processors there are get one: with more threads, what a damaged file leaves would depend
- * on their turns, and each would take memory that nobody counted. */
+ * on their turns, and each would take memory that nobody counted. On macOS no program stands before its libraries. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#ifdef __linux__
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
@@ -22,3 +23,4 @@ PUBLIC int pthread_getaffinity_np(pthread_t thread, size_t n, cpu_set_t *out)
     (void)thread;
     return sched_getaffinity(0, n, out);
 }
+#endif

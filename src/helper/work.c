@@ -11,13 +11,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/linux.h"
 #include "decode/decode.h"
 #include "media/limits.h"
 #include "media/locked/ask.h"
 #include "media/locked/lock.h"
 
-/* Stacks and tables of libraries, and what an allocator rounds up. */
+/* Stacks and tables of libraries, and what an allocator rounds up: on macOS it takes addresses by large regions. */
+#ifdef __APPLE__
+enum { BESIDE = 512 << 20 };
+#else
 enum { BESIDE = 32 << 20 };
+#endif
 
 enum { NO_DESK = 3, NOT_LOCKED = 4 };
 

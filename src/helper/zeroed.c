@@ -1,14 +1,15 @@
 /* Memory is zero wherever a decoder takes it, so that what a damaged file leaves unwritten is the same in every
  * process: never an address, never what another part of the decoder left. Of the C library's own allocator, which
- * this stands in front of for all libraries of the process. */
+ * this stands in front of for all libraries of the process; macOS is told by the helper's environment. */
 #include <errno.h>
-#include <malloc.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #if defined(__GLIBC__) && !defined(EK_SANITIZED) && !defined(__SANITIZE_ADDRESS__)
+#include <malloc.h>
+
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 void *__libc_memalign(size_t align, size_t n);

@@ -21,7 +21,7 @@ static int ready;
 
 ek_err ek_curl_load(void)
 {
-    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+    static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl.4.dylib"};
     for (size_t i = 0; !ready && i < sizeof names / sizeof *names; i++) {
         void *lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
         if (!lib) continue;

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What Linux has and other systems lack is used through base/linux.h, which has what takes its place, or stands between
-# #ifdef __linux__ and #endif, or in src/helper, which is for Linux alone. check_macos.sh compiles the rest for macOS.
+# #ifdef __linux__ and #endif. check_macos.sh builds the program for macOS.
 # Usage: check_portable.sh [BUILD_DIR]
 set -u
 cd "$(dirname "$0")/../.." || exit
 bad=0
 users() { # pattern: files with it, neither in comments nor for Linux alone
-  grep -rlE "(^|[^a-zA-Z0-9_])($1)([^a-zA-Z0-9_]|$)" src --include='*.c' --include='*.h' | grep -vE '^src/(helper/|base/linux\.)' | sort | while read -r f; do
+  grep -rlE "(^|[^a-zA-Z0-9_])($1)([^a-zA-Z0-9_]|$)" src --include='*.c' --include='*.h' | grep -vE '^src/base/linux\.' | sort | while read -r f; do
     awk '/^#if/ {depth++; if (!off && /defined ?\(?__linux__|ifdef __linux__/) off = depth} /^#el/ && off == depth {off = 0} /^#elif/ && !off && /defined\(__linux__\)/ {off = depth}
          !off && !/^[[:space:]]*(\/?\*|\/\/)/ && !/^#define _GNU_SOURCE/ {sub(/\/\*.*\*\//, ""); print}
          /^#endif/ {if (off == depth) off = 0; depth--}' "$f" | grep -qE "(^|[^a-zA-Z0-9_])($1)([^a-zA-Z0-9_]|$)" && echo "$f"

@@ -1,18 +1,18 @@
 # Micro-benchmarks of single operators: bench/bench_X.c is one program over ops.
 $B/bench/bench_%: $B/bench/bench_%.o $(call libs,ops)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call group,$^) $(LDLIBS)
 
 $B/bench/bench_grammar: $B/bench/bench_grammar.o $(call libs,chat)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call group,$^) $(LDLIBS)
 
 $B/bench/bench_steps: $B/bench/bench_steps.o $(call libs,engine)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call group,$^) $(LDLIBS)
 
 $B/bench/bench_audio: $B/bench/bench_audio.o $(call libs,model)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call group,$^) $(LDLIBS)
 
 $B/bench/bench_slices: $B/bench/bench_slices.o $(call libs,engine)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call group,$^) $(LDLIBS)
 
 bench-slices: $B/bench/bench_slices ## how long a stream waits while an image is encoded: SHAPE, N_LAYERS, TOWERS (a folder)
 	@$< $(or $(SHAPE),e2b) $(or $(N_LAYERS),0) $(or $(THREADS),2) $(TOWERS)

@@ -118,7 +118,7 @@ cuda_fewer = $(if $(CUDA_ON),$(if $(filter-out $(CUDA_ARCHS),$(CUDA_ALL)),@echo 
 # --- tests on a device: one program, no test library; exits 77 without a driver
 DEVICE_TEST := $B/tests/cuda/device/device
 $(DEVICE_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/cuda/device/*.c)) $(addprefix $B/tests/support/,device_pack.o device_cut.o) $(call libs,cuda) $B/lib/ek_vulkan.a
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ $(call group,$^) -lm -pthread
 
 check-programs: $(DEVICE_TEST)
 
@@ -126,7 +126,7 @@ check-programs: $(DEVICE_TEST)
 GPU_TEST := $B/tests/gpu/device/device
 SCENES   := $(addprefix $B/tests/same/,scene.o cases.o masked.o media.o pictures.o continued.o shared.o stored.o) $(addprefix $B/lib/,ek_replies.a ek_text.a)
 $(GPU_TEST): $(patsubst %.c,$B/%.o,$(wildcard tests/gpu/device/*.c)) $(SCENES) $(TEST_SUPPORT) $(call libs,gpu)
-	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ -Wl,--start-group $^ -Wl,--end-group $(LDLIBS)
+	$(call say,link $@)$(CC) $(LDFLAGS_ALL) $(TEST_LD) -o $@ $(call group,$^) $(LDLIBS)
 
 check-programs: $(GPU_TEST)
 

@@ -22,7 +22,7 @@ $B/fuzz/%.o: WARN += -Wno-missing-prototypes
 $B/fuzz/fuzz_gguf $B/fuzz/fuzz_gguf_bind $B/fuzz/fuzz_gguf_tokenizer $B/fuzz/fuzz_mmproj: $(TEST_SUPPORT)
 $B/fuzz/fuzz_mmproj: $(patsubst %,$B/tests/model/%.o,tower_case tower_gguf_case audio_scene)
 $B/fuzz/fuzz_%: $B/fuzz/fuzz_%.o $(call libs,batch) $B/lib/ek_hub.a $B/lib/ek_decode.a $B/lib/ek_media.a | $B/fuzz/evenkeel-decode
-	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ -Wl,--start-group $^ -Wl,--end-group $(if $(filter $(TEST_SUPPORT),$^),$(TEST_LIBS)) $(LDLIBS)
+	$(CC) $(LDFLAGS_ALL) -fsanitize=fuzzer -o $@ $(call group,$^) $(if $(filter $(TEST_SUPPORT),$^),$(TEST_LIBS)) $(LDLIBS)
 # Most ask the program that decodes, as a server does; fuzz_image and fuzz_sound run its code in their own process.
 $B/fuzz/evenkeel-decode: $B/evenkeel-decode
 	@mkdir -p $(@D) && ln -sf ../evenkeel-decode $@

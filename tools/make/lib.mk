@@ -10,7 +10,7 @@ OPS_LAYERS := lib ops tensor base
 OPS_OBJS   := $(foreach l,$(OPS_LAYERS),$(call objs,$l))
 # The program has the same objects: hidden names cost nothing where code may lie anywhere.
 LIB_OBJS   := $(foreach l,$(DEPS_capi),$(call objs,$l))
-SO := libevenkeel.so.$(VERSION)
+SO = $(LIB_FILE)
 # With types, which abidiff compares (tools/check/check_abi.sh).
 $(call objs,lib) $(call objs,capi): CFLAGS += -g
 $(LIB_OBJS): PIC := -fPIC
@@ -19,15 +19,25 @@ $B/lib/ek_below.a: $(filter-out $B/src/lib/%,$(OPS_OBJS))
 	@mkdir -p $(@D)
 	@rm -f $@ && $(AR) rcs $@ $^
 
-$B/$(SO): $(call objs,lib) $(call objs,capi) $(filter-out %/ek_capi.a %/ek_lib.a,$(call libs,capi)) src/lib/evenkeel.map
-	$(call say,link $@)$(CC) -shared $(LDFLAGS_ALL) -Wl,-soname,libevenkeel.so.$(SOVERSION) -Wl,--version-script=src/lib/evenkeel.map -Wl,-z,defs \
-	  -o $@ $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group -Wl,--as-needed $(LDLIBS)
-	@ln -sf $(SO) $B/libevenkeel.so.$(SOVERSION) && ln -sf $(SO) $B/libevenkeel.so
+$B/$(SO): $(call objs,lib) $(call objs,capi) $(filter-out %/ek_capi.a %/ek_lib.a,$(call libs,capi)) $(LIB_EXPORTS)
+	$(call say,link $@)$(CC) $(LIB_LD) $(LDFLAGS_ALL) -o $@ $(filter %.o,$^) $(call group,$(filter %.a,$^)) $(call as_needed,$(LDLIBS))
+	@$(foreach l,$(LIB_LINKS),ln -sf $(SO) $B/$l;)
 
-$B/libevenkeel.a: $(call objs,lib) $B/lib/ek_below.a
-	$(LD) -r -o $B/lib/evenkeel.o $^
-	objcopy --localize-hidden $B/lib/evenkeel.o
-	@rm -f $@ && $(AR) rcs $@ $B/lib/evenkeel.o
+ifneq ($(DARWIN),)
+# The names of the version script as a list.
+$B/exported.txt: src/lib/evenkeel.map
+	@mkdir -p $(@D)
+	@sed -n 's/^ *\([a-z][a-z0-9_]*\);$$/_\1/p' $< >$@
+# Its own linker makes hidden names local in one object.
+$B/lib/evenkeel.o: $(call objs,lib) $B/lib/ek_below.a
+	$(LD) -r -o $@ $(filter %.o,$^) $(filter %.a,$^)
+else
+$B/lib/evenkeel.o: $(call objs,lib) $B/lib/ek_below.a
+	$(LD) -r -o $@ $^
+	objcopy --localize-hidden $@
+endif
+$B/libevenkeel.a: $B/lib/evenkeel.o
+	@rm -f $@ && $(AR) rcs $@ $<
 
 $B/evenkeel.pc: Makefile tools/make/lib.mk FORCE
 	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: evenkeel' \
@@ -52,8 +62,7 @@ install-lib: lib $B/evenkeel.pc $B/evenkeel-decode ## install libevenkeel, its d
 	$(install_dirs) $(LIBDIR)/pkgconfig $(PREFIX)/include $(PREFIX)/libexec/evenkeel
 	install -m 755 $B/evenkeel-decode $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode
 	install -m 755 $B/$(SO) $(DESTDIR)$(LIBDIR)/$(SO)
-	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so.$(SOVERSION)
-	ln -sf $(SO) $(DESTDIR)$(LIBDIR)/libevenkeel.so
+	$(foreach l,$(LIB_LINKS),ln -sf $(SO) $(DESTDIR)$(LIBDIR)/$l;)
 	install -m 644 $B/libevenkeel.a $(DESTDIR)$(LIBDIR)/libevenkeel.a
 	install -m 644 $B/evenkeel.pc $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc
 	install -m 644 include/evenkeel.h include/evenkeel_ops.h $(DESTDIR)$(PREFIX)/include
@@ -76,8 +85,8 @@ uninstall: ## remove what install put there, and the folders that it created and
 	cd $(DESTDIR)$(PREFIX)/share 2>/dev/null && rm -f man/man1/evenkeel.1 man/man1/evenkeel-*.1 bash-completion/completions/evenkeel \
 	  zsh/site-functions/_evenkeel fish/vendor_completions.d/evenkeel.fish || true
 	@if [ -e $(DESTDIR)$(NEW_DIRS) ]; then \
-	  dirs=$$(tac $(DESTDIR)$(NEW_DIRS)); rm -f $(DESTDIR)$(NEW_DIRS); \
-	  for dir in $$dirs; do [ ! -d $(DESTDIR)$$dir ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$dir; done; fi
+	  dirs=$$(sed '1!G;h;$$!d' $(DESTDIR)$(NEW_DIRS)); rm -f $(DESTDIR)$(NEW_DIRS); \
+	  for dir in $$dirs; do [ ! -d $(DESTDIR)$$dir ] || rmdir $(DESTDIR)$$dir 2>/dev/null || true; done; fi
 
 # Programs of the tests over the shared library, found by LD_LIBRARY_PATH (tools/check/check_library_device.sh, tools/carry.sh).
 $B/tests/capi/installed/%: tests/capi/installed/%.c include/evenkeel.h $B/$(SO)
@@ -88,6 +97,6 @@ lib-grid: $(patsubst tests/%.c,$B/tests/%,$(wildcard tests/lib/test_*.c)) ## the
 	@for t in $^; do echo "$$t all"; $$t all 2>&1 | grep -vE 'RUN|\] test_' || exit 1; done
 
 $B/bench/bench_lib: $B/bench/bench_lib.o $(call libs,lib)
-	$(CC) $(LDFLAGS_ALL) -o $@ -Wl,--start-group $^ -Wl,--end-group -lm -pthread
+	$(CC) $(LDFLAGS_ALL) -o $@ $(call group,$^) -lm -pthread
 bench-lib: $B/bench/bench_lib ## the operator library against the engine's kernels and the machine
 	@$<

@@ -1,7 +1,7 @@
 # Targets that use what the Makefile builds.
 
 # What a target builds for itself is built by all processors, unless the caller said how many.
-PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc 2>/dev/null || echo 1))
+PARALLEL = $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1))
 
 # Which tier runs what: CONTRIBUTING.md and tools/check/tiers.sh.
 quick: ## tests of what changed since they last passed, include and format checks (at most 3 minutes)

@@ -8,6 +8,11 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#ifdef __APPLE__
+#include <mach/mach.h>
+#include <sys/sysctl.h>
+#endif
+
 #include "base/linux.h"
 
 #if defined(__x86_64__)
@@ -66,8 +71,6 @@ unsigned ek_cpu_detect(void)
     return cpu;
 }
 #elif defined(__aarch64__) && defined(__APPLE__)
-#include <sys/sysctl.h>
-
 static bool has(const char *feature)
 {
     int is = 0;
@@ -134,6 +137,10 @@ const char *ek_cpu_model(void)
         }
     }
     if (f) fclose(f);
+#ifdef __APPLE__
+    size_t n = sizeof name;
+    if (sysctlbyname("machdep.cpu.brand_string", name, &n, NULL, 0)) name[0] = '\0';
+#endif
     if (!name[0]) snprintf(name, sizeof name, "unknown");
     return name;
 }
@@ -230,9 +237,23 @@ static double limit_left(int resource, const char *used)
     return (double)lim.rlim_cur > now ? (double)lim.rlim_cur - now : 1;
 }
 
+/* Bytes that the system gives without taking them from a program; NAN: unknown. */
+static double system_left(void)
+{
+#ifdef __APPLE__
+    vm_statistics64_data_t pages;
+    mach_msg_type_number_t n = HOST_VM_INFO64_COUNT;
+    if (host_statistics64(mach_host_self(), HOST_VM_INFO64, (host_info64_t)&pages, &n)) return NAN;
+    const double given = (double)pages.free_count + pages.inactive_count + pages.purgeable_count;
+    return given * (double)sysconf(_SC_PAGESIZE);
+#else
+    return ek_cgroup_number("/proc", "meminfo", "MemAvailable", 0) * 1024;
+#endif
+}
+
 double ek_memory_available(void)
 {
-    double least = ek_cgroup_number("/proc", "meminfo", "MemAvailable", 0) * 1024;
+    double least = system_left();
     if (isnan(least)) least = INFINITY;
     double of[] = {ek_memory_cgroups(""), limit_left(RLIMIT_AS, "VmSize"), limit_left(RLIMIT_DATA, "VmData")};
     for (int i = 0; i < 3; i++)

@@ -12,6 +12,14 @@
 #define EK_MEDIA_LOCKED_ASK_H
 
 #include <stdint.h>
+#include <sys/socket.h>
+
+/* The kind of both sockets. Where there are none of messages, every message has one size, and is taken whole. */
+#ifdef __linux__
+#define EK_ASK_SOCKET SOCK_SEQPACKET
+#else
+#define EK_ASK_SOCKET SOCK_STREAM
+#endif
 
 typedef enum ek_ask_what {
     EK_ASK_IMAGE_PROBE,

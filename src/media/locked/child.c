@@ -15,6 +15,8 @@
 #include <sys/resource.h>
 #ifdef __linux__
 #include <sys/syscall.h>
+#elif defined(__APPLE__)
+#include <spawn.h>
 #endif
 #include <sys/wait.h>
 #include <unistd.h>
@@ -152,11 +154,44 @@ static ek_err begin(pid_t *pid, birth *b)
     return ek_fail(EK_EIO, "%s cannot be locked up here, and is not started: %s: %s", b->argv[0], b->failed,
                    strerror(b->why));
 }
+#elif defined(__APPLE__)
+/* A helper alone. It has no other descriptors. New memory is filled with one byte, so that what a damaged file leaves
+ * unwritten is the same in every process; the C library's words about that go nowhere. */
+static ek_err begin(pid_t *pid, birth *b)
+{
+    static char *const environment[] = {"LC_ALL=C", "OMP_NUM_THREADS=1", "MallocPreScribble=1",
+                                        "MallocLogFile=/dev/null", NULL};
+    posix_spawnattr_t how;
+    posix_spawn_file_actions_t files;
+    sigset_t none, all;
+    EK_TRY(ek_lock_check(b->lock.helper));
+    if (posix_spawnattr_init(&how)) return EK_ENOMEM;
+    if (posix_spawn_file_actions_init(&files)) {
+        posix_spawnattr_destroy(&how);
+        return EK_ENOMEM;
+    }
+    sigemptyset(&none), sigfillset(&all);
+    posix_spawnattr_setsigmask(&how, &none);
+    posix_spawnattr_setsigdefault(&how, &all);
+    posix_spawnattr_setflags(&how, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID |
+                                       POSIX_SPAWN_CLOEXEC_DEFAULT);
+    const bool good = !posix_spawn_file_actions_adddup2(&files, b->in, 0) &&
+                      !posix_spawn_file_actions_adddup2(&files, b->out, 1) &&
+                      !posix_spawn_file_actions_adddup2(&files, b->err, 2) &&
+                      !posix_spawn_file_actions_addchdir_np(&files, "/");
+    char *const *argv = (char *const *)(uintptr_t)b->argv;
+    const int why = good ? posix_spawn(pid, argv[0], &files, &how, argv, environment) : ENOMEM;
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&how);
+    if (!why) return EK_OK;
+    *pid = -1;
+    return ek_fail(EK_EIO, "%s cannot be started: %s", b->argv[0], strerror(why));
+}
 #else
 static ek_err begin(pid_t *pid, birth *b)
 {
-    (void)pid, (void)b;
-    return ek_lock_check();
+    (void)pid;
+    return ek_lock_check(b->lock.helper);
 }
 #endif
 
@@ -295,6 +330,8 @@ ek_child_end ek_child_finish(ek_child *c, bool kill_it)
 
 ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what)
 {
+    *out = -1;
+    EK_TRY(ek_lock_check(false));
     int fd = memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     bool good = fd >= 0;
     for (size_t at = 0; good && at < n;) {

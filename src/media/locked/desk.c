@@ -10,7 +10,7 @@
 #include "base/linux.h"
 #include "media/locked/helper_parts.h"
 
-enum { PAGE = 4096, STEP = 1 << 20 /* bytes by which one that stays grows */ };
+enum { STEP = 1 << 20 /* bytes by which one that stays grows */ };
 
 size_t ek_desk_bytes(const ek_ask *ask)
 {
@@ -51,6 +51,7 @@ ek_err ek_desk_lay(ek_shared_desk *d, const ek_ask *ask, const void *bytes)
 
 void ek_desk_clear(ek_shared_desk *d, const ek_ask *ask)
 {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE); /* a decoder has whole ones of it: up to 64 KiB on Arm */
     if (d->n > EK_DESK_KEPT) ek_desk_drop(d);
-    else if (d->p) memset(d->p, 0, (ek_desk_bytes(ask) + PAGE - 1) / PAGE * PAGE); /* a decoder has whole pages of it */
+    else if (d->p) memset(d->p, 0, (ek_desk_bytes(ask) + page - 1) / page * page);
 }

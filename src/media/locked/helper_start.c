@@ -63,7 +63,7 @@ static ek_err greet(ek_helper *h, const char *path)
     struct pollfd p = {.fd = h->control, .events = POLLIN};
     int ready;
     while ((ready = poll(&p, 1, FIRST_WORD)) < 0 && errno == EINTR) continue;
-    ssize_t n = ready > 0 ? recv(h->control, &h->hello, sizeof h->hello, 0) : -1;
+    ssize_t n = ready > 0 ? recv(h->control, &h->hello, sizeof h->hello, MSG_WAITALL) : -1;
     if (ready == 0) return ek_fail(EK_EIO, "%s says nothing for %d s", path, FIRST_WORD / 1000);
     if (n != sizeof h->hello) return ek_fail(EK_EIO, "%s ended before it said that it is ready", path);
     h->hello.version[sizeof h->hello.version - 1] = h->hello.formats[sizeof h->hello.formats - 1] = '\0';
@@ -75,12 +75,12 @@ ek_err ek_helper_start(ek_helper **out, int says)
 {
     char path[3300];
     int ask[2] = {-1, -1}, control[2] = {-1, -1};
-    EK_TRY(ek_lock_check());
+    EK_TRY(ek_lock_check(true));
     EK_TRY(find(path, sizeof path));
     ek_helper *h = ek_alloc(sizeof *h);
     *h = (ek_helper){.pid = -1, .ask = -1, .control = -1, .desk.fd = -1};
-    bool good = socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ask) == 0 &&
-                socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, control) == 0;
+    bool good = ek_socketpair(AF_UNIX, EK_ASK_SOCKET | SOCK_CLOEXEC, 0, ask) == 0 &&
+                ek_socketpair(AF_UNIX, EK_ASK_SOCKET | SOCK_CLOEXEC, 0, control) == 0;
     h->ask = ask[0], h->control = control[0];
     ek_err err = good ? ek_child_start_helper(&h->pid, path, ask[1], control[1], says)
                       : ek_fail(EK_EIO, "%s cannot be started: no sockets: %s", path, strerror(errno));

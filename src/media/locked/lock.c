@@ -22,8 +22,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-ek_err ek_lock_check(void)
+ek_err ek_lock_check(bool helper)
 {
+    (void)helper;
     return EK_OK;
 }
 
@@ -411,16 +412,5 @@ const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms)
         setitimer(ITIMER_PROF, &timer, NULL))
         return "limits of its resources";
     return lock_calls_decoder() ? NULL : "seccomp";
-}
-#else
-int ek_lock_landlock(void)
-{
-    return 0;
-}
-
-ek_err ek_lock_check(void)
-{
-    return ek_fail(EK_EUNSUPPORTED,
-                   "pictures, sounds and videos are read on Linux alone, where who reads them is locked up");
 }
 #endif

@@ -19,8 +19,9 @@ typedef struct ek_lock {
     bool helper;   /* it locks up its children itself, by ek_lock_decoder: no time, no memory, no filter, no parent */
 } ek_lock;
 
-/* EUNSUPPORTED on a system other than Linux: strangers' files are not read there. */
-ek_err ek_lock_check(void);
+/* EUNSUPPORTED where what reads a stranger's file cannot be locked up: it is not read there. Linux locks up any
+ * program, macOS a helper alone, whose decoders need neither files nor libraries any more. */
+ek_err ek_lock_check(bool helper);
 
 int ek_lock_landlock(void);
 
