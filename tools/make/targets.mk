@@ -33,7 +33,7 @@ check-clients: setup ## the official SDKs, frameworks and coding agents against 
 	@CHECKS="tools/check/check_clients.sh tools/frameworks.sh tools/agents.sh tools/evaluations.sh" tools/check/run.sh $B
 
 check-release: setup ## before a release: clients, frameworks and agents from npm, the container, tarball, packages and image, 64-bit Arm (an hour)
-	@tools/setup.sh debootstrap lintian umoci
+	@tools/setup.sh debootstrap lintian umoci clang lld llvm
 	@$(MAKE) --no-print-directory $(PARALLEL) check-all-programs
 	$(if $(DIST_HERE),@$(MAKE) --no-print-directory dist $(if $(NVCC),CUDA_ARCHS='$(CUDA_ARCHS)',CUDA=0))
 	$(if $(DIST_HERE),@$(MAKE) --no-print-directory dist-aarch64)
