@@ -31,6 +31,26 @@ static ek_err get(ek_response_store *s, uint64_t of, const char *id, bool input,
     return EK_OK;
 }
 
+/* A stream that goes on has the id that its client says, which may be of one that it continues: walked around it would
+ * be 4,096 responses of any size. */
+static void a_circle_is_refused(void **state)
+{
+    (void)state;
+    ek_response_store *s = ek_response_store_open(8, 1 << 20);
+    ek_api_request r;
+    reply_with(s, "resp_a", "{\"input\":\"1\"}", "2");
+    reply_with(s, "resp_b", "{\"input\":\"3\",\"previous_response_id\":\"resp_a\"}", "4");
+    reply_with(s, "resp_a", "{\"input\":\"5\",\"previous_response_id\":\"resp_b\"}", "6");
+    assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_b\"}"), EK_EINVAL);
+    assert_non_null(strstr(ek_err_text(), "resp_b continues itself"));
+    assert_string_equal(r.param, "previous_response_id");
+    ek_api_request_fini(&r);
+    reply_with(s, "resp_b", "{\"input\":\"7\"}", "8"); /* the circle is open */
+    assert_int_equal(parse(&r, s, "{\"input\":\"x\",\"previous_response_id\":\"resp_a\"}"), EK_OK);
+    ek_api_request_fini(&r);
+    ek_response_store_close(s);
+}
+
 static void conversations_by_id(void **state)
 {
     (void)state;
@@ -322,10 +342,10 @@ static void a_long_conversation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(items_by_reference),  cmocka_unit_test(many_items),
-        cmocka_unit_test(conversations_by_id), cmocka_unit_test(the_least_used_makes_room),
-        cmocka_unit_test(what_is_read_stays),  cmocka_unit_test(only_known_members_are_kept),
-        cmocka_unit_test(a_long_conversation),
+        cmocka_unit_test(items_by_reference),          cmocka_unit_test(many_items),
+        cmocka_unit_test(conversations_by_id),         cmocka_unit_test(a_circle_is_refused),
+        cmocka_unit_test(the_least_used_makes_room),   cmocka_unit_test(what_is_read_stays),
+        cmocka_unit_test(only_known_members_are_kept), cmocka_unit_test(a_long_conversation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

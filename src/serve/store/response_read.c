@@ -27,17 +27,18 @@ static void add(chain *c, ek_response_entry *e)
 }
 
 /* From the newest to the oldest: older ones become the most recently used, so that a conversation loses its end before
- * it loses its beginning. A conversation of more than max_entries cannot be: ids come before those that continue them.
- */
+ * it loses its beginning. A stream that goes on has the id that its client says: responses can continue each other. */
 static ek_err hold_chain(ek_response_store *s, uint64_t owner_id, const char *id, chain *c)
 {
     ek_err err = EK_OK;
     pthread_mutex_lock(&s->lock);
-    for (int steps = 0; id && !err && steps <= s->max_entries; steps++) {
-        ek_response_entry *e = ek_response_entry_find(s, owner_id, id);
+    const uint64_t walk = ++s->walks;
+    for (ek_response_entry *e; id && !err; id = e ? e->previous : NULL) {
+        e = ek_response_entry_find(s, owner_id, id);
         if (!e) err = ek_response_not_found(id);
+        else if (e->walk == walk) err = ek_fail(EK_EINVAL, "%.80s continues itself: it has no beginning", id);
         else add(c, e);
-        id = e ? e->previous : NULL;
+        if (e) e->walk = walk;
     }
     pthread_mutex_unlock(&s->lock);
     return err;

@@ -27,6 +27,7 @@ typedef struct ek_response_entry {
     bool background;
     double changed; /* ek_unix_now() */
     double young;   /* of the latest change of it and what continues it, when ages were last compared; under the lock */
+    uint64_t walk;  /* the last one along a conversation that came here; under the lock */
     ek_stored_items items;
     /* response_files.c */
     struct ek_response_entry *dirty_next, **dirty_at;
@@ -45,7 +46,7 @@ struct ek_response_store {
     pthread_mutex_t lock;
     pthread_mutex_t changing;  /* one change of a conversation at a time; taken before the lock */
     ek_response_owner *owners; /* owners with entries, and one about to get its first */
-    uint64_t clock;
+    uint64_t clock, walks;
     ek_response_entry *bucket[EK_RESPONSE_BUCKETS]; /* by id */
     ek_item_index items;
     int n, max_entries;
