@@ -72,11 +72,11 @@ static ek_err submit_turn(ek_session *s, int i)
 static ek_err begin_turns(ek_session *s)
 {
     static const double MAX_SECONDS = 1e-3;
-    double begin = ek_thread_time();
+    const double begin = ek_now();
     while (s->n_submitted < s->req.n) {
         if (s->n_opened < s->req.n) EK_TRY(open_turn(s, s->n_opened));
         else EK_TRY(submit_turn(s, s->n_submitted));
-        if (s->n_submitted == s->req.n || ek_thread_time() - begin < MAX_SECONDS) continue;
+        if (s->n_submitted == s->req.n || ek_now() - begin < MAX_SECONDS) continue;
         if (!s->more) s->more = event_new(s->server->base, -1, 0, on_more, s);
         ek_loop_again(s->more);
         return EK_OK;

@@ -7,6 +7,8 @@
 
 #include <event2/event.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -115,6 +117,48 @@ static void slow_ones_hold_up_nobody(void **state)
     event_base_free(loop.base);
 }
 
+/* --- small ones, of which there may be ten thousand a second --- */
+
+enum { SMALL_ONES = 400 };
+
+typedef struct small_ones {
+    ek_loop *loop;
+    ek_workers *w;
+    ek_job job;
+    int n;
+} small_ones;
+
+static void run_nothing(ek_job *j)
+{
+    (void)j;
+}
+
+static void next_small(ek_job *j)
+{
+    small_ones *s = (small_ones *)(void *)((char *)j - offsetof(small_ones, job));
+    if (++s->n == SMALL_ONES) ek_loop_stop(s->loop);
+    else ek_workers_add_always(s->w, j);
+}
+
+/* One wakes a thread, and that one the event loop: all others sleep on. */
+static void a_small_job_wakes_one_thread(void **state)
+{
+    (void)state;
+    struct rusage before, after;
+    ek_loop loop = {.base = event_base_new()};
+    small_ones s = {.loop = &loop, .job = {.run = run_nothing, .done = next_small, .client = 1, .cost = 1}};
+    assert_int_equal(ek_workers_open_spare(&s.w, &loop, 2, 6, 64), EK_OK);
+    ek_workers_add_always(s.w, &s.job);
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(ek_loop_run(&loop), 0);
+    getrusage(RUSAGE_SELF, &after);
+    const double each = (double)(after.ru_nvcsw - before.ru_nvcsw) / SMALL_ONES;
+    printf("measured: %.1f waits of threads for each small job\n", each);
+    assert_true(each < 4);
+    ek_workers_close(s.w);
+    event_base_free(loop.base);
+}
+
 /* --- turns --- */
 
 static atomic_int n_order;
@@ -156,6 +200,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_client_leaves_threads_to_others),
         cmocka_unit_test(slow_ones_hold_up_nobody),
+        cmocka_unit_test(a_small_job_wakes_one_thread),
         cmocka_unit_test(turns_are_of_time_spent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

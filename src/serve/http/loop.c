@@ -10,10 +10,12 @@ static const double BUDGET = 2e-3; /* seconds of a turn after which no more is b
 int ek_loop_run(ek_loop *l)
 {
     int bad = 0;
+    l->begin = ek_thread_time();
     while (!l->stopping && bad == 0) {
-        l->begin = ek_thread_time(), l->not_before = 0;
+        l->not_before = 0;
         bad = event_base_loop(l->base, EVLOOP_ONCE);
-        double took = ek_thread_time() - l->begin;
+        const double end = ek_thread_time(), took = end - l->begin;
+        l->begin = end;
         ek_histogram_add(&l->turns, EK_HISTOGRAM_MICRO, took);
         if (took > l->max) l->max = took;
     }

@@ -36,6 +36,7 @@ struct ek_workers {
     ek_fair_queue turns;
     int n_large;          /* large jobs that run */
     int n_running, share; /* share: jobs of one client that run, at most */
+    int n_watching;       /* threads that wait for a job to become slow */
     running *running;     /* of each thread */
     bool closing;
 
@@ -130,6 +131,15 @@ static ek_job *next_job(ek_workers *w)
     return j;
 }
 
+/* Whether another thread could take one of the jobs that wait, or is to watch until it can. A thread that ends a job
+ * takes the next itself: to wake the others each time costs more than a small job does. */
+static bool wants_thread(const ek_workers *w)
+{
+    if (!w->small.first && !w->large.first) return false;
+    if (w->n_running - slow(w) < w->n_threads) return true;
+    return w->n_spare > 0 && w->n_large > 0 && w->n_watching == 0;
+}
+
 /* Where jobs wait for one that may be slow soon, for a while. */
 static void wait_for_work(ek_workers *w)
 {
@@ -141,7 +151,9 @@ static void wait_for_work(ek_workers *w)
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += LOOK * 1000000;
     if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    w->n_watching++;
     pthread_cond_timedwait(&w->wake, &w->lock, &until);
+    w->n_watching--;
 }
 
 /* A client's jobs that wait go behind by what its last one took beyond the guess. */
@@ -185,8 +197,15 @@ static void *work(void *arg)
     ek_workers *w = arg;
     pthread_mutex_lock(&w->lock);
     running *place = &w->running[w->n_begun++];
-    for (;;) {
+    for (bool owes = false;;) { /* the event loop is to hear of what has ended, without the lock, which it wants then */
         ek_job *j = next_job(w);
+        if (!j && owes) {
+            pthread_mutex_unlock(&w->lock);
+            wake(w);
+            owes = false;
+            pthread_mutex_lock(&w->lock);
+            continue;
+        }
         if (!j && w->closing && !w->large.first && !w->small.first) break;
         if (!j) {
             wait_for_work(w);
@@ -196,7 +215,10 @@ static void *work(void *arg)
         w->n_large += large;
         w->n_running++;
         *place = (running){j, w->n_spare > 0 ? ek_now() : 0};
+        const bool wants = wants_thread(w);
         pthread_mutex_unlock(&w->lock);
+        if (wants) pthread_cond_signal(&w->wake); /* without the lock, which it wants at once */
+        if (owes) wake(w);
         const uint64_t begun = processor_time();
         j->run(j);
         const uint64_t took = processor_time() - begun + j->elsewhere;
@@ -205,9 +227,8 @@ static void *work(void *arg)
         w->n_large -= large;
         w->n_running--;
         *place = (running){0};
-        if (large || w->n_spare > 0 || w->share < w->n_threads) pthread_cond_broadcast(&w->wake);
+        owes = !w->finished.first; /* else it has heard, and takes all */
         append(&w->finished, j);
-        wake(w);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -286,8 +307,9 @@ void ek_workers_add_always(ek_workers *w, ek_job *job)
     pthread_mutex_lock(&w->lock);
     job->place = ek_fair_queue_enter(&w->turns, job->client, job->cost);
     put_in_turn(job->large ? &w->large : &w->small, job);
-    pthread_cond_signal(&w->wake);
+    const bool wants = wants_thread(w);
     pthread_mutex_unlock(&w->lock);
+    if (wants) pthread_cond_signal(&w->wake);
 }
 
 ek_err ek_workers_add(ek_workers *w, ek_job *job)
