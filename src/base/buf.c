@@ -51,11 +51,14 @@ void ek_buf_fmt(ek_buf *b, const char *fmt, ...)
     va_list ap, again;
     va_start(ap, fmt);
     va_copy(again, ap);
-    int n = vsnprintf(NULL, 0, fmt, ap);
+    const size_t room = b->cap - b->len; /* which is mostly enough */
+    const int n = vsnprintf(room ? b->data + b->len : NULL, room, fmt, ap);
     va_end(ap);
     EK_ASSERT(n >= 0);
-    reserve(b, (size_t)n);
-    vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+    if ((size_t)n >= room) {
+        reserve(b, (size_t)n);
+        vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+    }
     va_end(again);
     b->len += (size_t)n;
 }

@@ -100,7 +100,7 @@ static void to_sinks(ek_log_level level, const char *line)
 
 /* --- the writer: lines wait in a ring of bytes */
 
-enum { RING = 256 << 10, MAX_LINE = 2048 };
+enum { RING = 256 << 10, MAX_LINE = 2048, AT_ONCE = 16 << 10 }; /* bytes; AT_ONCE: of lines that are written together */
 
 static struct {
     pthread_mutex_t lock;
@@ -150,20 +150,29 @@ static void push_lost(void)
     if (out.untold > 0 && push(line, (size_t)n)) out.untold = 0;
 }
 
-/* Takes the first line. */
-static size_t pop(char line[MAX_LINE])
+/* Takes the first lines, whole ones. */
+static size_t pop(char lines[AT_ONCE])
 {
-    size_t n = 0;
-    while (n < out.n && n < MAX_LINE)
-        if ((line[n] = out.ring[(out.begin + n) % RING]), line[n++] == '\n') break;
+    const size_t max = out.n < AT_ONCE ? out.n : AT_ONCE, first = max < RING - out.begin ? max : RING - out.begin;
+    memcpy(lines, out.ring + out.begin, first);
+    memcpy(lines + first, out.ring, max - first);
+    size_t n = max;
+    while (lines[n - 1] != '\n') n--;
     out.begin = (out.begin + n) % RING;
     out.n -= n;
     return n;
 }
 
+static uint64_t count_lines(const char *s, size_t n)
+{
+    uint64_t lines = 0;
+    for (size_t i = 0; i < n; i++) lines += s[i] == '\n';
+    return lines;
+}
+
 static void *write_lines(void *arg)
 {
-    char line[MAX_LINE];
+    char lines[AT_ONCE];
     pthread_mutex_lock(&out.lock);
     while ((uintptr_t)arg == out.generation) {
         if (out.n == 0) push_lost();
@@ -173,14 +182,14 @@ static void *write_lines(void *arg)
             pthread_cond_wait(&out.wake, &out.lock);
             continue;
         }
-        size_t n = pop(line);
+        size_t n = pop(lines);
         out.writing = true;
         pthread_mutex_unlock(&out.lock);
-        bool good = write_all(line, n, -1);
+        bool good = write_all(lines, n, -1);
         pthread_mutex_lock(&out.lock);
         if ((uintptr_t)arg != out.generation) break;
         out.writing = false;
-        out.lost += !good; /* nobody can be told */
+        if (!good) out.lost += count_lines(lines, n); /* nobody can be told */
     }
     pthread_mutex_unlock(&out.lock);
     return NULL;
@@ -229,13 +238,13 @@ uint64_t ek_log_lost(void)
 static bool hand_over(const char *line, size_t n)
 {
     pthread_mutex_lock(&out.lock);
-    bool running = out.running;
+    bool running = out.running, sleeps = out.n == 0 && !out.writing;
     if (running) {
         push_lost();
         if (out.untold > 0 || !push(line, n)) out.lost++, out.untold++;
-        pthread_cond_signal(&out.wake);
     }
     pthread_mutex_unlock(&out.lock);
+    if (running && sleeps) pthread_cond_signal(&out.wake);
     return running;
 }
 

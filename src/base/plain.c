@@ -53,7 +53,9 @@ size_t ek_plain(char *out, size_t size, const char *text, size_t n)
     size_t len = 0;
     for (size_t at = 0, took; at < n; at += took) {
         char one[8];
-        size_t wrote = show(one, text + at, n - at, &took);
+        size_t wrote;
+        if (text[at] >= ' ' && text[at] < 0x7f) one[0] = text[at], wrote = took = 1; /* as most are */
+        else wrote = show(one, text + at, n - at, &took);
         if (len + wrote >= size) break;
         memcpy(out + len, one, wrote);
         len += wrote;

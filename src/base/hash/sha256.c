@@ -3,7 +3,6 @@
 #include "base/encoding.h"
 
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 const uint32_t ek_sha256_keys[64] = {
@@ -135,7 +134,12 @@ void ek_sha256_two(uint8_t a_out[32], uint8_t b_out[32], const void *a, const vo
 
 static void hex(char out[65], const uint8_t h[32])
 {
-    for (int i = 0; i < 32; i++) snprintf(out + 2 * i, 3, "%02x", h[i]);
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 32; i++) {
+        out[2 * i] = digits[h[i] >> 4];
+        out[2 * i + 1] = digits[h[i] & 15];
+    }
+    out[64] = '\0';
 }
 
 void ek_sha256_end(ek_sha256_state *s, char out[65])
