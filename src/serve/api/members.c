@@ -14,6 +14,29 @@ static const struct {
     int apis;
     const char *names; /* with a blank before and behind each */
 } known[] = {
+    /* chat completions */
+    {EK_MEMBERS_CHAT, " messages modalities audio functions function_call prediction web_search_options "},
+    /* completions */
+    {EK_MEMBERS_COMPLETIONS, " prompt suffix "},
+    /* responses */
+    {EK_MEMBERS_RESPONSES, " input instructions previous_response_id max_output_tokens max_tool_calls include text "
+                           "truncation background conversation prompt context_management access_programs image top_k "},
+    /* Anthropic's messages */
+    {EK_MEMBERS_ANTHROPIC,
+     " messages system stop_sequences thinking mcp_servers container context_management "
+     "output_config output_format diagnostics fallbacks fallback_credit_token inference_geo speed "
+     "user_profile_id workspace_id billing_policy betas anthropic_version anthropic_beta thread "
+     "compaction effort chat_template_kwargs "},
+    {EK_MEMBERS_CONVERSATIONS, " items metadata "},
+    /* tokenize and detokenize: vLLM's and llama.cpp's */
+    {EK_MEMBERS_TOKENIZE, " prompt content tokens add_special add_special_tokens parse_special with_pieces "
+                          "return_token_strs return_tokens skip_special_tokens "},
+    /* Ollama's */
+    {OLLAMA,
+     " messages prompt name options keep_alive format think truncate shift _debug_render_only parallel_tool_calls "
+     "response_format max_completion_tokens "},
+    /* its generate */
+    {EK_MEMBERS_OLLAMA_GENERATE, " suffix system template context raw images width height steps "},
     /* every API: what is read in all of them, sampling that other APIs call so, and labels */
     {ALL, " model stream temperature top_p top_k min_p seed presence_penalty frequency_penalty "
           "repetition_penalty logit_bias cache_salt cache_hit_threshold kv_transfer_params evenkeel "
@@ -63,29 +86,6 @@ static const struct {
              "compound_custom search_parameters search_settings deferred data_sources google intent "
              "intent_threshold intent_content options keep_alive num_ctx think client_metadata "
              "conversation_id user_id chat_id "},
-    /* chat completions */
-    {EK_MEMBERS_CHAT, " messages modalities audio functions function_call prediction web_search_options "},
-    /* completions */
-    {EK_MEMBERS_COMPLETIONS, " prompt suffix "},
-    /* responses */
-    {EK_MEMBERS_RESPONSES, " input instructions previous_response_id max_output_tokens max_tool_calls include text "
-                           "truncation background conversation prompt context_management access_programs image top_k "},
-    /* Anthropic's messages */
-    {EK_MEMBERS_ANTHROPIC,
-     " messages system stop_sequences thinking mcp_servers container context_management "
-     "output_config output_format diagnostics fallbacks fallback_credit_token inference_geo speed "
-     "user_profile_id workspace_id billing_policy betas anthropic_version anthropic_beta thread "
-     "compaction effort chat_template_kwargs "},
-    {EK_MEMBERS_CONVERSATIONS, " items metadata "},
-    /* tokenize and detokenize: vLLM's and llama.cpp's */
-    {EK_MEMBERS_TOKENIZE, " prompt content tokens add_special add_special_tokens parse_special with_pieces "
-                          "return_token_strs return_tokens skip_special_tokens "},
-    /* Ollama's */
-    {OLLAMA,
-     " messages prompt name options keep_alive format think truncate shift _debug_render_only parallel_tool_calls "
-     "response_format max_completion_tokens "},
-    /* its generate */
-    {EK_MEMBERS_OLLAMA_GENERATE, " suffix system template context raw images width height steps "},
 };
 
 static bool is_known(const char *name, size_t n, ek_member_apis api)

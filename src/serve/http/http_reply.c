@@ -206,21 +206,37 @@ static const char *reason(int status)
     return status < 400 ? "OK" : "Error";
 }
 
+/* Of this second; in the locale C, which this program never leaves. */
+static const char *date_of(ek_http *s)
+{
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (now == s->dated) return s->date;
+    gmtime_r(&now, &tm);
+    strftime(s->date, sizeof s->date, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+    s->dated = now;
+    return s->date;
+}
+
+static void put_line(ek_buf *out, const char *name, const char *value)
+{
+    ek_buf_str(out, name);
+    ek_buf_str(out, ": ");
+    ek_buf_str(out, value);
+    ek_buf_str(out, "\r\n");
+}
+
 static void put_head(ek_exchange *x, int status, const char *type)
 {
-    char date[64];
-    time_t now = time(NULL);
-    struct tm tm;
-    gmtime_r(&now, &tm);
-    strftime(date, sizeof date, "%a, %d %b %Y %H:%M:%S GMT",
-             &tm); /* in the locale C, which this program never leaves */
     x->begun = true;
     x->status = status;
     x->http->n_responses[status]++;
     x->close |= x->http->draining;
-    ek_buf_fmt(&x->out, "HTTP/1.1 %d %s\r\ndate: %s\r\nserver: evenkeel\r\n", status, reason(status), date);
-    if (type) ek_buf_fmt(&x->out, "content-type: %s\r\n", type);
-    for (int i = 0; i < x->n_headers; i++) ek_buf_fmt(&x->out, "%s: %s\r\n", x->header[i].name, x->header[i].value);
+    ek_buf_fmt(&x->out, "HTTP/1.1 %d %s\r\n", status, reason(status));
+    put_line(&x->out, "date", date_of(x->http));
+    put_line(&x->out, "server", "evenkeel");
+    if (type) put_line(&x->out, "content-type", type);
+    for (int i = 0; i < x->n_headers; i++) put_line(&x->out, x->header[i].name, x->header[i].value);
     if (x->close) ek_buf_str(&x->out, "connection: close\r\n");
     else if (x->head.minor == 0) ek_buf_str(&x->out, "connection: keep-alive\r\n");
 }

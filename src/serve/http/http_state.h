@@ -105,6 +105,8 @@ struct ek_http {
     int port, n_busy, n_conns;
     size_t body_bytes;
     uint64_t n_requests, n_responses[600]; /* by status */
+    time_t dated;                          /* the second of date */
+    char date[64];
     bool loopback, draining, cuts_slow_readers;
     int n_of_client[EK_HTTP_CLIENTS];
     char chunk[64 << 10]; /* what was read last */
