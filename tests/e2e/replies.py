@@ -312,12 +312,21 @@ def many_at_once(cold, warm):
     check("a reply whose client left is an open end", cached(got) in ("part", "hit") and bare(got[2]) == bare(want[2]), (cached(got), got[2][-400:]))
 
 
+def measured(warm):
+    """tools/bench/hits.py, which asks for hits alone."""
+    tool = [sys.executable, "tools/bench/hits.py", f"http://127.0.0.1:{warm.port}", "--pid", str(warm.process.pid)]
+    said = subprocess.run([*tool, "--hits", "300", "--connections", "8"], capture_output=True, text=True, timeout=60)
+    check("hits are measured", said.returncode == 0 and said.stdout.startswith("300 replies, 0 of them no hits: "), said)
+    check("and the server's time for them", "processor time per reply, us: " in said.stdout, said)
+
+
 def main():
     cold, warm = Server(stored=None), Server()
     all_forms(cold, warm)
     cut_and_continued(cold, warm)
     kept_apart(warm)
     many_at_once(cold, warm)
+    measured(warm)
     no_device(cold)
     on_disk(cold)
     on_a_server(cold)
