@@ -93,11 +93,12 @@ typedef struct ek_cuda_chip {
     bool clusters;           /* blocks that write into each other's shared memory */
     bool overlap;            /* a launch may begin before the one in front has ended */
     bool plain;              /* no CUDA device: only kernels that need nothing of one (vulkan/kernels.def) */
+    bool matrices;           /* a plain one with products of matrices of bytes (vulkan/matrices.h) */
     const ek_cuda_times *us; /* by which families of products are compared (cuda/chip.h) */
     bool timed;              /* they were measured on such chips, else they are guesses */
 } ek_cuda_chip;
 
-enum { EK_CUDA_PLAIN = 1 }; /* the capability of a device that is not CUDA's */
+enum { EK_CUDA_PLAIN = 1, EK_CUDA_PLAIN_MATRICES }; /* capabilities of devices that are not CUDA's */
 
 /* With the features of a capability: the nearest of those that there are, and not above it. */
 ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors);

@@ -358,6 +358,7 @@ static const struct {
     bool wgmma, bulk, clusters, overlap;
 } known[] = {
     {EK_CUDA_PLAIN, 48, false, false, false, false},
+    {EK_CUDA_PLAIN_MATRICES, 48, false, false, false, false},
     {80, 164, false, false, false, false},
     {86, 100, false, false, false, false},
     {87, 164, false, false, false, false},
@@ -370,8 +371,9 @@ static const struct {
 
 ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
 {
-    size_t at = capability == EK_CUDA_PLAIN ? 0 : 1;
-    for (size_t i = 2; i < sizeof known / sizeof *known; i++)
+    enum { CUDA = 2 }; /* the first that is CUDA's */
+    size_t at = capability == EK_CUDA_PLAIN ? 0 : capability == EK_CUDA_PLAIN_MATRICES ? 1 : CUDA;
+    for (size_t i = CUDA + 1; i < sizeof known / sizeof *known; i++)
         if (known[i].capability <= capability) at = i;
     const size_t shared = (size_t)known[at].shared_kb << 10;
     return (ek_cuda_chip){.features = known[at].capability,
@@ -382,7 +384,8 @@ ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
                           .bulk = known[at].bulk,
                           .clusters = known[at].clusters,
                           .overlap = known[at].overlap,
-                          .plain = at == 0,
+                          .plain = at < CUDA,
+                          .matrices = known[at].capability == EK_CUDA_PLAIN_MATRICES,
                           .us = known[at].wgmma ? &ek_cuda_us : &ek_cuda_us_mma,
                           .timed = known[at].wgmma};
 }

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "cuda/chip.h"
+#include "vulkan/reported.h"
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 
@@ -61,10 +62,9 @@ static CUresult api_cuDeviceGetName(char *name, int room, CUdevice device)
 
 static CUresult api_cuDeviceGetAttribute(int *value, int attribute, CUdevice device)
 {
-    (void)device;
-    *value = attribute == EK_CU_ATTR_MAJOR   ? EK_CUDA_PLAIN / 10
-             : attribute == EK_CU_ATTR_MINOR ? EK_CUDA_PLAIN % 10
-                                             : MULTIPROCESSORS;
+    const bool matrices = ek_vulkan_has_matrices(loader, loader->device[device]);
+    const int plain = matrices ? EK_CUDA_PLAIN_MATRICES : EK_CUDA_PLAIN;
+    *value = attribute == EK_CU_ATTR_MAJOR ? plain / 10 : attribute == EK_CU_ATTR_MINOR ? plain % 10 : MULTIPROCESSORS;
     return EK_CU_OK;
 }
 

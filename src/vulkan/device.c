@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "vulkan/evidence.h"
+#include "vulkan/reported.h"
 #include "vulkan/state.h"
 
 /* What a device says of itself. */
@@ -87,7 +88,7 @@ ek_err ek_vulkan_check_device(int ordinal)
     return ek_fail(EK_EUNSUPPORTED, "vulkan:%d (%s) lacks %s", ordinal, name, lacks);
 }
 
-static bool has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name)
+bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name)
 {
     uint32_t n = 0;
     bool found = false;
@@ -102,12 +103,16 @@ static bool has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const c
 static VkResult make_device(ek_vulkan *v)
 {
     const float priority = 1;
-    const char *extension[1];
+    const char *extension[2];
     uint32_t n = 0;
-    v->budget = has_extension(v->loader, v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+    v->budget = ek_vulkan_has_extension(v->loader, v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
     if (v->budget) extension[n++] = VK_EXT_MEMORY_BUDGET_EXTENSION_NAME;
+    v->matrices = ek_vulkan_has_matrices(v->loader, v->physical);
+    if (v->matrices) extension[n++] = EK_VULKAN_MATRICES;
+    ek_vulkan_matrix_features matrices = {.type = (VkStructureType)EK_VULKAN_MATRIX_FEATURES, .matrices = VK_TRUE};
     const int family = family_of(v->loader, v->physical);
     VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
+                                            .pNext = v->matrices ? &matrices : NULL,
                                             .shaderIntegerDotProduct = VK_TRUE};
     VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                             .pNext = &f13,
@@ -115,7 +120,8 @@ static VkResult make_device(ek_vulkan *v)
                                             .timelineSemaphore = VK_TRUE,
                                             .scalarBlockLayout = VK_TRUE,
                                             .storageBuffer8BitAccess = VK_TRUE,
-                                            .shaderInt8 = VK_TRUE};
+                                            .shaderInt8 = VK_TRUE,
+                                            .vulkanMemoryModel = v->matrices};
     VkPhysicalDeviceVulkan11Features f11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
                                             .pNext = &f12,
                                             .storageBuffer16BitAccess = VK_TRUE};

@@ -6,6 +6,7 @@
 #include "base/hash/hash.h"
 #include "cuda/model_args.h"
 #include "vulkan/evidence.h"
+#include "vulkan/matrices.h"
 #include "vulkan/state.h"
 #include "vulkan/strict.h"
 #include "vulkan/vulkan.h"
@@ -51,9 +52,11 @@ VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, b
     const int i = number_of(shader);
     if (i < 0) return VK_ERROR_FEATURE_NOT_PRESENT;
     const ek_vulkan_shader *s = &ek_vulkan_shaders[i];
-    size_t n = 0;
-    uint32_t *const code = ek_vulkan_strict(soft ? s->soft : s->code, (soft ? s->soft_bytes : s->bytes) / 4, &v->modes,
-                                            &n);
+    size_t n = 0, n_plain = 0;
+    uint32_t *const plain = ek_vulkan_matrices(soft ? s->soft : s->code, (soft ? s->soft_bytes : s->bytes) / 4,
+                                               &n_plain);
+    uint32_t *const code = plain ? ek_vulkan_strict(plain, n_plain, &v->modes, &n) : NULL;
+    free(plain);
     if (!code) return VK_ERROR_INVALID_SHADER_NV;
     const VkResult r = make(v, out, code, n);
     free(code);

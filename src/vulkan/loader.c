@@ -62,6 +62,7 @@ static ek_err open_loader(ek_vulkan_loader *l)
     if (!l->name) return ek_fail(EK_EUNSUPPORTED, "the Vulkan loader (%s) lacks vk%s", library, #name);
     EK_VULKAN_INSTANCE_FUNCTIONS(VK)
 #undef VK
+    l->matrix_forms = get(l->instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
     return list_devices(l);
 }
 

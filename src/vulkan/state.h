@@ -67,6 +67,7 @@ typedef struct ek_vulkan_loader {
     uint32_t version; /* the loader's */
     VkPhysicalDevice device[16];
     int n;
+    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (reported.c); NULL: the loader knows no such thing */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_INSTANCE_FUNCTIONS(VK)
 #undef VK
@@ -75,6 +76,7 @@ typedef struct ek_vulkan_loader {
 /* --- a device */
 
 enum { EK_VULKAN_CHUNK = 1 << 16, EK_VULKAN_STAGE = 8 << 20, EK_VULKAN_STAGED = 64 << 20, EK_VULKAN_SHADERS = 128 };
+enum { EK_VULKAN_MATRIX_SHARED = 48 << 10 }; /* bytes of shared memory, of shaders of cooperative matrices */
 
 /* Memory of the device, or of the host if `map` is set. */
 typedef struct ek_vulkan_block {
@@ -164,6 +166,7 @@ typedef struct ek_vulkan {
     uint32_t max_grid[3];
     bool budget;
     ek_vulkan_modes modes;  /* float modes that shaders may request */
+    bool matrices;          /* cooperative ones (matrices.h) */
     bool soft;              /* fma by integers, because the device's own is wrong */
     ek_vulkan_block *block; /* device memory, by address */
     int n_blocks, max_blocks;
@@ -190,6 +193,7 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
 ek_err ek_vulkan_check_device(int ordinal);
 VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal);
 void ek_vulkan_close(ek_vulkan *v);
+bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, const char *name);
 
 /* --- memory.c */
 

@@ -76,7 +76,7 @@ static ek_cuda_product plan_floats(const ek_cuda_linear *l, int rows, const ek_c
 
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room)
 {
-    if (chip->plain) return ek_cuda_plain_plan(l, rows);
+    if (chip->plain) return ek_cuda_plain_plan(l, rows, chip);
     if (!l->units) return plan_floats(l, rows, chip, room);
     const bool warp = warp_can(l, rows, chip);
     if (warp && rows <= FEW) return plan_few(l, rows, chip);

@@ -2,8 +2,9 @@
 
 #include <stdio.h>
 
-/* Rows of a block (vulkan/shaders/product_q.glsl), and of many (product_tile.glsl) its rows and panels. */
-enum { TILE = 4, MANY = 16, MANY_TILE = 32, MANY_PANELS = 4 };
+/* Rows of a block (vulkan/shaders/product_q.glsl), and of many (product_many.glsl, product_tile.glsl) from how many on,
+ * its rows and panels; leaves of T that the former holds. */
+enum { TILE = 4, MANY = 16, MANY_TILE = 64, GROUP_16_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
 /* A block of threads for each panel and tile of rows; of floats, row. */
 static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows)
@@ -17,13 +18,17 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
     return p;
 }
 
-ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows)
+ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     ek_cuda_product p = plan("ek_product", l, rows);
     if (!l->units || rows < MANY) return p;
-    snprintf(p.name, sizeof p.name, "ek_product_plain_tile_q%d_l%d", l->bits, l->limbs);
-    p.grid.x = (unsigned)(l->n_panels + MANY_PANELS - 1) / MANY_PANELS;
-    p.grid.y = (unsigned)(rows + MANY_TILE - 1) / MANY_TILE;
+    const bool small = l->a_group == 16 || l->k > MANY_LEAVES * LEAF; /* of groups, or of what a thread holds */
+    const char *const family = small ? "tile" : chip->matrices ? "coop" : "many";
+    const int tile = small ? GROUP_16_TILE : chip->matrices ? 128 / l->limbs : MANY_TILE;
+    const int panels = small || !chip->matrices ? MANY_PANELS : 2 * MANY_PANELS;
+    snprintf(p.name, sizeof p.name, "ek_product_plain_%s_q%d_l%d", family, l->bits, l->limbs);
+    p.grid.x = (unsigned)((l->n_panels + panels - 1) / panels);
+    p.grid.y = (unsigned)((rows + tile - 1) / tile);
     return p;
 }
 

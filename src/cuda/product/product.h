@@ -49,7 +49,7 @@ ek_cuda_product ek_cuda_floats_plan_many(const ek_cuda_linear *l, int rows, int 
                                          const ek_cuda_chip *chip);
 
 /* Products of any rows on a device that is not CUDA's (cuda/chip.h): one matrix in a launch, nothing fused. */
-ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows);
+ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 /* Of experts: jobs of up to so many rows, one or two matrices. */
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices);
 

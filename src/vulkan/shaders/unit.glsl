@@ -1,5 +1,6 @@
 // A unit of 64 inputs of Form Q: its codes, scales, and sums of products (cuda/product/layout.h).
 layout(buffer_reference, scalar, buffer_reference_align = 16) readonly buffer Quads { uvec4 at[]; };
+layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Pairs { uvec2 at[]; };
 
 const int LEAF = 1024, UNIT = 64, WORDS = UNIT / 4;
 
