@@ -230,6 +230,9 @@ enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHAR
 enum { EK_CUDA_PROMPT_SMALL_TILE = 32, EK_CUDA_PROMPT_SMALL_SHARED = 79280 }; /* ek_attn_prompt_small_* */
 /* ek_attn_int and ek_attn_int_prompt: queries of a tile of few at most; of prompts threads, shared memory, and
  * leaf_o: stacks as of attn_prompt, head_dim rounded up to 64 and 2 more. */
+/* ek_attn_int_many, ek_attn_int_coop (vulkan/shaders/attn_int_many.glsl): queries of a tile; a.k has their codes, which
+ * ek_attn_int_queries wrote, grid (tiles, tile / 8). */
+enum { EK_CUDA_ATTN_MANY_TILE = 16, EK_CUDA_ATTN_COOP_TILE = 32 };
 enum { EK_CUDA_ATTN_INT_TILE = 8, EK_CUDA_INT_PROMPT_THREADS = 256, EK_CUDA_INT_PROMPT_SHARED = 203104 };
 
 /* --- sampling (engine/sample/sampler.h). */

@@ -99,6 +99,22 @@ bool ek_cuda_attn_int_fits(int head_dim, ek_kv_format k, ek_kv_format v)
     return dims_fit(head_dim) && ek_kv_rotated(k) && ek_kv_rotated(v);
 }
 
+int ek_cuda_attn_many_tile(int head_dim, ek_kv_format k, ek_kv_format v, const ek_cuda_chip *chip)
+{
+    if (!chip->plain || head_dim % 64 || !ek_kv_rotated(k) || !ek_kv_rotated(v)) return 0;
+    return chip->matrices ? EK_CUDA_ATTN_COOP_TILE : EK_CUDA_ATTN_MANY_TILE;
+}
+
+size_t ek_cuda_attn_code_bytes(int tile, int head_dim)
+{
+    return (size_t)tile * (size_t)(2 * head_dim + 4);
+}
+
+bool ek_cuda_attn_is_many(int tile, ek_kv_format v, const ek_cuda_chip *chip)
+{
+    return chip->plain && ek_kv_rotated(v) && tile > EK_CUDA_ATTN_INT_TILE;
+}
+
 /* Where each block has a multiprocessor to itself. */
 bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip)
 {
@@ -134,6 +150,9 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
                              *const ints[] = DIMS("ek_attn_int"), *const owns[] = DIMS("ek_attn_int_own");
 #undef DIMS
     if (ek_kv_rotated(v)) {
+        if (ek_cuda_attn_is_many(tile, v, chip))
+            return (ek_cuda_attn_segment){.name = chip->matrices ? "ek_attn_int_coop" : "ek_attn_int_many",
+                                          .threads = 256};
         const bool own = tile == 2 && ek_cuda_attn_int_owns(k, v, n_items, chip);
         const char *const name = !whole ? "ek_attn_int" : (own ? owns : ints)[log2_of(head_dim) - 6];
         return (ek_cuda_attn_segment){.name = name, .threads = 256};

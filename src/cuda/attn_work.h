@@ -50,6 +50,13 @@ typedef struct ek_cuda_attn_segment {
 ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_format k, ek_kv_format v, bool whole,
                                                int n_items, const ek_cuda_chip *chip);
 
+/* Queries of a tile of ek_attn_int_many, or ek_attn_int_coop where the chip has matrices; 0: the chip, or the formats
+ * or the head, have no such kernel. Bytes of a tile's codes. */
+int ek_cuda_attn_many_tile(int head_dim, ek_kv_format k, ek_kv_format v, const ek_cuda_chip *chip);
+size_t ek_cuda_attn_code_bytes(int tile, int head_dim);
+/* Whether a tile of so many queries is one of these. */
+bool ek_cuda_attn_is_many(int tile, ek_kv_format v, const ek_cuda_chip *chip);
+
 /* Whether ek_attn_deep_DIM takes these: where many segments are seen, it computes the leaves of ek_attn_segment_8. A
  * tile is EK_CUDA_ATTN_DEEP_TILE queries of one row then. */
 bool ek_cuda_attn_deep_fits(int ratio, int head_dim, ek_kv_format k, ek_kv_format v, const ek_cuda_chip *chip);

@@ -54,7 +54,8 @@ static void say(ek_buf *out, const ek_cuda_chip *chip)
         ek_buf_char(out, '\n');
     }
     ek_buf_str(out, "tiles of integers:");
-    for (int q = 1; q <= 16; q++) ek_buf_fmt(out, " %d", ek_cuda_attn_int_tile(q, EK_KV_I12, EK_KV_I12, INT_MAX, chip));
+    for (int q = 1; q <= 16; q++)
+        ek_buf_fmt(out, " %d", ek_cuda_attn_int_tile(q, 256, EK_KV_I12, EK_KV_I12, INT_MAX, chip));
     int own = 0;
     while (ek_cuda_attn_int_owns(EK_KV_I12, EK_KV_I12, own + 1, chip)) own++;
     ek_buf_fmt(out, "; of two up to %d segments", own);

@@ -217,9 +217,9 @@ static void blocks_with_a_multiprocessor_each_have_a_kernel_of_their_own(void **
     assert_string_equal(kernel_of(4, i12, i12, 132), "ek_attn_int_256");
     assert_string_equal(kernel_of(2, i8, i8, 1), "ek_attn_int_256");
     assert_string_equal(kernel_of(2, i12, i8, 1), "ek_attn_int_256");
-    assert_int_equal(ek_cuda_attn_int_tile(8, i12, i12, 132, &h100), 2);
-    assert_int_equal(ek_cuda_attn_int_tile(8, i12, i12, 133, &h100), 8);
-    assert_int_equal(ek_cuda_attn_int_tile(8, i8, i8, 1, &h100), 8);
+    assert_int_equal(ek_cuda_attn_int_tile(8, 256, i12, i12, 132, &h100), 2);
+    assert_int_equal(ek_cuda_attn_int_tile(8, 256, i12, i12, 133, &h100), 8);
+    assert_int_equal(ek_cuda_attn_int_tile(8, 256, i8, i8, 1, &h100), 8);
 }
 
 static void every_format_is_described_to_the_kernels(void **state)

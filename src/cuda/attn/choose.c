@@ -50,9 +50,13 @@ int ek_cuda_attn_few_tile(int ratio, int n_rows)
 
 /* A block's time does not depend on its queries, up to 8: as many as a run has. With a multiprocessor for each block,
  * two, whose heads and rows take the least. */
-int ek_cuda_attn_int_tile(int max_queries, ek_kv_format k, ek_kv_format v, int n_twos, const ek_cuda_chip *chip)
+int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_format v, int n_twos,
+                          const ek_cuda_chip *chip)
 {
+    enum { MANY = 64 }; /* queries from which on tiles of many pay */
+    const int many = ek_cuda_attn_many_tile(head_dim, k, v, chip);
     int tile = 2;
+    if (many && max_queries >= MANY) return many;
     if (ek_cuda_attn_int_owns(k, v, n_twos, chip)) return tile;
     while (tile < EK_CUDA_ATTN_INT_TILE && tile < max_queries) tile *= 2;
     return tile;

@@ -20,7 +20,8 @@ int ek_cuda_attn_idle_prompts(int ratio, int head_dim, ek_kv_format k, ek_kv_for
 int ek_cuda_attn_few_tile(int ratio, int n_rows);
 /* Queries per tile of attention in integers, where the longest run has max_queries and tiles of two would have n_twos
  * segments. */
-int ek_cuda_attn_int_tile(int max_queries, ek_kv_format k, ek_kv_format v, int n_twos, const ek_cuda_chip *chip);
+int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_format v, int n_twos,
+                          const ek_cuda_chip *chip);
 /* The same of ek_attn_half: n_segments that all rows see, max of them one row. */
 int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, const ek_cuda_chip *chip);
 /* Whether ek_attn_deep_DIM computes n_items segments of tiles. */

@@ -109,19 +109,18 @@ static ek_err prove_store(ek_trial *t, scene *s)
     return ek_trial_bytes(t, "ek_kv_store", s->on, s->pages, s->stride * PAGES);
 }
 
-static ek_err prove_attention(ek_trial *t, scene *s)
+/* Attention by tiles of so many queries, which is s->o by the definition. */
+static ek_err prove_tiles(ek_trial *t, const scene *s, int tile)
 {
     const ek_cuda_chip *chip = ek_cuda_chip_of(t->g->c);
     const ek_attn_shape *p = &s->shape;
     const int ratio = p->n_heads / p->n_kv_heads, dim = p->head_dim;
-    const int tile = ek_kv_rotated(p->v_format) ? EK_CUDA_ATTN_INT_TILE : ek_cuda_attn_few_tile(ratio, ROWS);
-    const ek_kv_view view = {.base = s->pages, .stride = s->stride, .page = page};
     ek_cuda_attn_work w = {.max_tiles = MAX_TILES, .max_items = 2 * MAX_TILES};
     ek_cuda_attn_row rows[ROWS];
     w.tiles = ek_alloc(sizeof *w.tiles * MAX_TILES), w.items = ek_alloc(sizeof *w.items * 2 * MAX_TILES);
     ek_err err = ek_cuda_attn_add(&w, seen, 0, ROWS, p->n_heads, p->n_kv_heads, tile);
     for (int r = 0; r < ROWS; r++) rows[r] = (ek_cuda_attn_row){seen[r].lo, seen[r].end};
-    const size_t leaves = (size_t)(w.n_items * tile), floats = sizeof(float);
+    const size_t leaves = (size_t)(w.n_items * tile), floats = sizeof(float), before = t->used;
     ek_cuda_attn_args a = {.kv = kv_of(s), .ldq = (int64_t)s->width, .ldo = (int64_t)s->width, .ratio = ratio};
     a.n_tiles = w.n_tiles, a.tile = tile;
     a.rows = ek_trial_up(t, rows, sizeof rows), a.tiles = ek_trial_up(t, w.tiles, sizeof *w.tiles * (size_t)w.n_tiles);
@@ -132,13 +131,32 @@ static ek_err prove_attention(ek_trial *t, scene *s)
     const ek_cuda_attn_segment leaf = ek_cuda_attn_segment_plan(tile, dim, p->k_format, p->v_format, false, w.n_items,
                                                                 chip);
     const ek_cuda_attn_joiner join = ek_cuda_attn_join_plan(p->v_format, dim);
+    if (ek_cuda_attn_is_many(tile, p->v_format, chip)) {
+        a.k = ek_trial_up(t, NULL, (size_t)w.n_tiles * ek_cuda_attn_code_bytes(tile, dim));
+        ek_gpu_launch(t->g, "ek_attn_int_queries",
+                      (ek_cuda_grid){.x = (unsigned)w.n_tiles, .y = (unsigned)tile / 8, .threads = 256}, &a);
+    }
     ek_gpu_launch(t->g, leaf.name, (ek_cuda_grid){.x = (unsigned)w.n_items, .threads = leaf.threads}, &a);
     ek_gpu_launch(t->g, join.name,
                   (ek_cuda_grid){.x = (unsigned)w.n_tiles, .y = (unsigned)tile, .z = join.z, .threads = join.threads},
                   &a);
-    ek_attn_run(s->cpu, NULL, &view, seen, ROWS, s->q, (ptrdiff_t)s->width, s->o, (ptrdiff_t)s->width, s->scratch);
     free(w.tiles), free(w.items);
-    return err ? err : ek_trial_floats(t, leaf.name, a.o, s->o, s->width * ROWS);
+    if (!err) err = ek_trial_floats(t, leaf.name, a.o, s->o, s->width * ROWS);
+    t->used = before;
+    return err;
+}
+
+static ek_err prove_attention(ek_trial *t, scene *s)
+{
+    const ek_cuda_chip *chip = ek_cuda_chip_of(t->g->c);
+    const ek_attn_shape *p = &s->shape;
+    const int few = ek_kv_rotated(p->v_format) ? EK_CUDA_ATTN_INT_TILE
+                                               : ek_cuda_attn_few_tile(p->n_heads / p->n_kv_heads, ROWS);
+    const int many = ek_cuda_attn_many_tile(p->head_dim, p->k_format, p->v_format, chip);
+    const ek_kv_view view = {.base = s->pages, .stride = s->stride, .page = page};
+    ek_attn_run(s->cpu, NULL, &view, seen, ROWS, s->q, (ptrdiff_t)s->width, s->o, (ptrdiff_t)s->width, s->scratch);
+    EK_TRY(prove_tiles(t, s, few));
+    return many ? prove_tiles(t, s, many) : EK_OK;
 }
 
 ek_err ek_trial_attention(ek_trial *t)

@@ -18,12 +18,19 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
                                                                           ek_cuda_chip_of(x->g->c));
     a.tiles = wave->tiles, a.items = wave->items, a.n_tiles = wave->n_tiles, a.tile = list->tile;
     a.slots = p.slots, a.starts = list->joined && ek_kv_rotated(m->v_format);
-    size_t max_segments = x->buf.segment_bytes / sizeof(float) /
+    const bool many = ek_cuda_attn_is_many(list->tile, m->v_format, ek_cuda_chip_of(x->g->c));
+    const size_t codes = many ? (size_t)wave->n_tiles * ek_cuda_attn_code_bytes(list->tile, a.kv.head_dim) : 0;
+    size_t max_segments = (x->buf.segment_bytes - codes) / sizeof(float) /
                           (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
-    a.leaf_o = x->buf.segments;
+    a.leaf_o = x->buf.segments + codes;
     a.leaf_l = a.leaf_o + sizeof(float) * max_segments * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_segments;
     a.ended = list->whole ? x->buf.ended : 0;
+    if (many) {
+        a.k = x->buf.segments;
+        ek_gpu_launch(x->g, "ek_attn_int_queries",
+                      (ek_cuda_grid){.x = (unsigned)wave->n_tiles, .y = (unsigned)list->tile / 8, .threads = 256}, &a);
+    }
     ek_gpu_launch(
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);

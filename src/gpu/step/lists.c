@@ -25,6 +25,13 @@ static size_t segment_size(int tile, int head_dim)
     return sizeof(float) * (size_t)tile * (size_t)(head_dim + 2);
 }
 
+/* A segment of a tile, with the codes of its queries where those are written first. */
+static size_t item_size(const ek_gpu_run *x, int tile, int head_dim)
+{
+    const bool many = ek_cuda_attn_is_many(tile, x->g->m->v_format, ek_cuda_chip_of(x->g->c));
+    return segment_size(tile, head_dim) + (many ? ek_cuda_attn_code_bytes(tile, head_dim) : 0);
+}
+
 size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
 {
     size_t max = 0;
@@ -39,6 +46,14 @@ size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
                                                               : ek_cuda_attn_few_tile(ratio, rows);
             size_t one = (size_t)((ratio + tile - 1) / tile * here.kv.n) * segments * segment_size(tile, l->head_dim);
             size_t all = one * (size_t)x->z.max_requests;
+            const int many = ek_cuda_attn_many_tile(l->head_dim, x->g->m->k_format, x->g->m->v_format,
+                                                    ek_cuda_chip_of(x->g->c));
+            if (many) { /* a prompt's rows, and any row alone */
+                const size_t row = (size_t)((ratio + many - 1) / many * here.kv.n) * segments *
+                                   item_size(x, many, l->head_dim),
+                             prompt = row * (size_t)((x->z.max_rows * ratio + many - 1) / many);
+                one = row > one ? row : one, all = prompt > all ? prompt : all;
+            }
             if (all > SEGMENT_LIMIT) all = one > SEGMENT_LIMIT ? one : SEGMENT_LIMIT;
             if (all > max) max = all;
         }
@@ -253,14 +268,14 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     list->whole = list->joined || ints;
     const int n_twos = (int)power_of_two((size_t)(n_segments * kv_heads * ((ratio + 1) / 2)));
     list->tile = ints || ek_kv_rotated(x->g->m->v_format)
-                     ? ek_cuda_attn_int_tile(max_queries, x->g->m->k_format, x->g->m->v_format, ints ? n_twos : INT_MAX,
-                                             ek_cuda_chip_of(x->g->c))
+                     ? ek_cuda_attn_int_tile(max_queries, l->head_dim, x->g->m->k_format, x->g->m->v_format,
+                                             ints ? n_twos : INT_MAX, ek_cuda_chip_of(x->g->c))
                  : list->joined ? ek_cuda_attn_half_tile(ratio, kv_heads, n_segments, max, ek_cuda_chip_of(x->g->c))
                                 : ek_cuda_attn_few_tile(ratio, n_few);
     gather few = {.x = x, .list = list, .rows = rows, .pages = x->now.table_host[l->kind], .heads = heads};
     few.kv_heads = kv_heads;
     few.w = (ek_cuda_attn_work){.tiles = x->lists.tiles, .items = x->lists.items, .max_tiles = x->lists.max_tiles};
-    few.w.max_items = (int)(x->buf.segment_bytes / segment_size(list->tile, l->head_dim));
+    few.w.max_items = (int)(x->buf.segment_bytes / item_size(x, list->tile, l->head_dim));
     if (few.w.max_items > x->lists.max_items) few.w.max_items = x->lists.max_items;
     for (int r = 0, end; r < n; r = end) {
         end = run_end(rows, r, n);

@@ -9,16 +9,16 @@
 #include "ops/kv/kv_codec.h"
 
 /* Tiles of few queries have up to 8. */
-static bool of_prompt(int tile)
+static bool of_prompt(const dev *d, int tile)
 {
-    return tile >= EK_CUDA_PROMPT_SMALL_TILE;
+    return !ek_cuda_chip_of(d->c)->plain && tile >= EK_CUDA_PROMPT_SMALL_TILE;
 }
 
 void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, CUdeviceptr q, int tile, int blocks)
 {
     dev *d = s->d;
     const int heads = s->shape.n_heads, kv = s->shape.n_kv_heads, dim = s->shape.head_dim, width = heads * dim;
-    bool prompt = of_prompt(tile);
+    bool prompt = of_prompt(d, tile);
     *c = (call){.tile = tile};
     c->w.max_tiles = ek_cuda_attn_max_tiles(n_rows, heads, kv, tile);
     c->w.tiles = malloc((size_t)c->w.max_tiles * sizeof *c->w.tiles);
@@ -48,6 +48,8 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
     int32_t *zero = calloc(n_ended, sizeof *zero);
     c->ended = up(d, zero, n_ended * sizeof *zero);
     free(zero);
+    if (ek_cuda_attn_is_many(tile, s->shape.v_format, ek_cuda_chip_of(d->c)))
+        c->codes = up(d, NULL, (size_t)c->w.n_tiles * ek_cuda_attn_code_bytes(tile, dim));
     c->out_bytes = (size_t)(n_rows * width) * 4;
     c->o = up(d, NULL, c->out_bytes);
     c->a = (ek_cuda_attn_args){.kv = scene_kv(s),
@@ -62,6 +64,7 @@ void call_prepare(call *c, const scene *s, const ek_attn_row *rows, int n_rows, 
                                .leaf_l = c->leaf_l,
                                .leaf_m = c->leaf_m,
                                .ended = prompt ? c->ended : 0,
+                               .k = c->codes,
                                .ratio = heads / kv,
                                .n_tiles = c->w.n_tiles,
                                .tile = tile,
@@ -94,8 +97,8 @@ void call_cut(call *c, dev *d, int part, int blocks)
 
 void call_finish(call *c, dev *d)
 {
-    CUdeviceptr p[] = {c->tiles,  c->items,  c->starts, c->rows,  c->o,    c->leaf_o,
-                       c->leaf_l, c->leaf_m, c->ended,  c->parts, c->nodes};
+    CUdeviceptr p[] = {c->tiles,  c->items,  c->starts, c->rows,  c->o,     c->leaf_o,
+                       c->leaf_l, c->leaf_m, c->ended,  c->parts, c->nodes, c->codes};
     for (size_t i = 0; i < sizeof p / sizeof *p; i++) drop(d, p[i]);
     free(c->w.tiles), free(c->w.items);
 }
@@ -103,7 +106,7 @@ void call_finish(call *c, dev *d)
 kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, int n_items)
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
-    if (of_prompt(tile)) {
+    if (of_prompt(d, tile)) {
         const ek_cuda_attn_segment p = ek_cuda_attn_prompt_plan(shape->k_format, shape->head_dim,
                                                                 ek_cuda_chip_of(d->c));
         const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);
@@ -134,7 +137,7 @@ kernels kernels_find_deep(dev *d, int head_dim)
 
 void call_run(dev *d, const kernels *k, const call *c)
 {
-    if (of_prompt(c->tile)) {
+    if (of_prompt(d, c->tile)) {
         unsigned blocks = (unsigned)c->a.n_tiles < k->blocks ? (unsigned)c->a.n_tiles : k->blocks;
         launch(d, &k->prompt, (ek_cuda_grid){.x = blocks, .threads = k->threads, .shared = k->shared, .overlap = true},
                &c->a);
@@ -149,6 +152,11 @@ void call_run(dev *d, const kernels *k, const call *c)
                               .overlap = true},
                &a);
         return;
+    }
+    if (c->codes) {
+        const ek_cuda_kernel queries = find(d, "ek_attn_int_queries", 0);
+        launch(d, &queries, (ek_cuda_grid){.x = (unsigned)c->w.n_tiles, .y = (unsigned)c->tile / 8, .threads = 256},
+               &c->a);
     }
     launch(d, &k->leaf,
            (ek_cuda_grid){.x = (unsigned)c->w.n_items, .threads = k->threads, .shared = k->shared, .overlap = true},
@@ -199,22 +207,23 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     ek_attn_run(s.cpu, d->pool, s.view, rows, n_rows, q, width, want, width, scratch);
     free(scratch);
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
-    static const int tiles[] = {8, EK_CUDA_PROMPT_TILE, 2, 4, 1};
     const bool plain = ek_cuda_chip_of(d->c)->plain;
+    const int many = ek_cuda_attn_many_tile(shape->head_dim, shape->k_format, shape->v_format, ek_cuda_chip_of(d->c));
+    const int tiles[] = {8, plain ? many : EK_CUDA_PROMPT_TILE, 2, 4, 1};
     const bool half = !plain && ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
     const bool ints = !plain && ek_cuda_attn_int_fits(shape->head_dim, shape->k_format, shape->v_format);
     for (int t = 0; t < (all_tiles ? 5 : 2); t++) {
         const bool one = tiles[t] == 1; /* of ek_attn_half only */
-        if (one && !half) continue;
+        if (!tiles[t] || (one && !half)) continue;
         const ek_cuda_attn_segment prompt = ek_cuda_attn_prompt_plan(shape->k_format, shape->head_dim,
                                                                      ek_cuda_chip_of(d->c));
-        if (of_prompt(tiles[t]) && !prompt.name) continue; /* the chip has none */
-        const int tile = of_prompt(tiles[t]) ? prompt.tile : tiles[t];
+        if (of_prompt(d, tiles[t]) && !prompt.name) continue; /* the chip has none */
+        const int tile = of_prompt(d, tiles[t]) ? prompt.tile : tiles[t];
         kernels k = kernels_find(d, shape, tile, one, 0);
         call c;
         call_prepare(&c, &s, rows, n_rows, dq, tile, (int)k.blocks);
         const bool few = c.w.max_segments <= EK_CUDA_ATTN_JOINED,
-                   may_join = !of_prompt(tile) && ((half && few) || ints);
+                   may_join = !of_prompt(d, tile) && ((half && few) || ints);
         if (tile == EK_CUDA_ATTN_DEEP_TILE &&
             ek_cuda_attn_deep_fits(shape->n_heads / shape->n_kv_heads, shape->head_dim, shape->k_format,
                                    shape->v_format, ek_cuda_chip_of(d->c))) {
@@ -244,7 +253,7 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
                  : join   ? ", joined"
                           : "");
         }
-        for (int part = 0; part < 3 && of_prompt(tile) && ek_kv_rotated(shape->v_format); part++) {
+        for (int part = 0; part < 3 && of_prompt(d, tile) && ek_kv_rotated(shape->v_format); part++) {
             call_cut(&c, d, part, (int)k.blocks);
             must(ek_cuda_fill(d->c, c.o, 0xff, c.out_bytes));
             call_run(d, &k, &c);

@@ -9,6 +9,7 @@ typedef struct call { /* arguments of a launch, and what they hold */
     ek_cuda_attn_args a;
     ek_cuda_attn_work w;
     CUdeviceptr tiles, items, starts, rows, o, leaf_o, leaf_l, leaf_m, ended;
+    CUdeviceptr codes;        /* of queries, where a kernel of its own writes them; else 0 */
     CUdeviceptr parts, nodes; /* of tiles of prompts that are cut into n_parts of 2^part segments */
     size_t out_bytes;
     int tile, n_parts, part;
