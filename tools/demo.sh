@@ -53,4 +53,6 @@ status=0
 wait "$server" || status=$?
 server=
 echo "the server finished with exit status $status"
+echo
+echo "next: \`$program run\` is a chat with this model, \`$program names\` lists real ones; README.md goes on"
 exit "$status"

@@ -216,7 +216,7 @@ static bool answer_root(ek_exchange *x, const char *path)
 static void nothing(ek_exchange *x, const ek_dialect *form, const char *path)
 {
     ek_buf b = {0};
-    ek_buf_fmt(&b, "there is nothing at %.200s; see docs/SERVER.md for the paths", path);
+    ek_buf_fmt(&b, "there is nothing at %.200s; /openapi.json lists the paths", path);
     ek_reply_error(x, form, 404, ek_buf_text(&b), NULL, NULL);
     ek_buf_fini(&b);
 }

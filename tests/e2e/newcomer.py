@@ -90,7 +90,7 @@ def a_long_prompt_says_how_far_it_is(home):
         t.type("\x03")
         t.until(ON + "> ", 60)
         assert not any("reading the prompt" in r for r in rows_of(t.raw, 10000)), "it is cleared"
-    p = once(home, *slow, "--max-tokens", "1", stdin=text[:2000])
+    p = once(home, *slow, "--max-tokens", "1", stdin=text[:1000])
     assert "reading" not in p.stderr + p.stdout, "nothing of it where no terminal is"
 
 
@@ -332,12 +332,13 @@ def settings(name, text):
 
 def has_server(name, v, url, model, ctx):
     if name == "claude":
-        return v["env"]["ANTHROPIC_BASE_URL"] == url and v["env"]["ANTHROPIC_MODEL"] == model and v["env"]["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(ctx)
+        fits = int(v["env"]["CLAUDE_CODE_MAX_OUTPUT_TOKENS"]) == min(8192, ctx // 4)  # a prompt has room beside the longest reply
+        return fits and v["env"]["ANTHROPIC_BASE_URL"] == url and v["env"]["ANTHROPIC_MODEL"] == model and v["env"]["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] == str(ctx)
     if name == "codex":
         return v["model"] == model and v["model_provider"] == "evenkeel" and v["model_providers"]["evenkeel"]["base_url"] == url + "/v1" and v["model_context_window"] == ctx
     if name in ("opencode", "kilo"):
         p = v["provider"]["evenkeel"]
-        return v["model"] == f"evenkeel/{model}" and p["options"]["baseURL"] == url + "/v1" and p["models"][model]["limit"]["context"] == ctx
+        return v["model"] == f"evenkeel/{model}" and p["options"]["baseURL"] == url + "/v1" and p["models"][model]["limit"] == {"context": ctx, "output": min(8192, ctx // 4)}
     if name == "qwen":
         return v["env"]["OPENAI_BASE_URL"] == url + "/v1" and v["env"]["OPENAI_MODEL"] == model and v["security"]["auth"]["selectedType"] == "openai"
     if name == "hermes":

@@ -41,7 +41,7 @@ def ports(dir):
     refused("no host", "cannot listen on", "--model", empty, "--host", "no.such.host.invalid", "--port", "0")
     refused("a free port and no model", "empty", "--model", empty, "--port", "0")
     with Server(PROGRAM, "--model", MODEL) as one:
-        refused("a server's port", "Address already in use", "--model", empty, "--port", one.port)
+        refused("a server's port", "Address already in use; `evenkeel ps` lists your servers", "--model", empty, "--port", one.port)
         port = one.port
     with Server(PROGRAM, "--model", MODEL, "--port", port) as again:
         check("the port is free after a server", again.port == port)

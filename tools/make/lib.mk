@@ -77,6 +77,8 @@ install: install-lib $B/evenkeel ## install the program, its man pages, the bund
 	@if [ -e models/pocket-drafter/config.json ]; then \
 	  echo "install models/pocket-drafter"; $(install_dirs) $(SHARE)/models/pocket-drafter && \
 	  install -m 644 models/pocket-drafter/* $(DESTDIR)$(SHARE)/models/pocket-drafter; fi
+	@case ":$$PATH:" in *:$(PREFIX)/bin:*) echo "installed: evenkeel run" ;; \
+	  *) echo "installed: $(PREFIX)/bin/evenkeel run; $(PREFIX)/bin is not in PATH" ;; esac
 
 uninstall: ## remove what install put there, and the folders that it created and that are empty now
 	rm -f $(DESTDIR)$(PREFIX)/bin/evenkeel $(DESTDIR)$(PREFIX)/libexec/evenkeel/evenkeel-decode $(DESTDIR)$(LIBDIR)/libevenkeel.* $(DESTDIR)$(LIBDIR)/pkgconfig/evenkeel.pc \

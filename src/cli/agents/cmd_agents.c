@@ -30,11 +30,11 @@ enum { N_CLIENTS = sizeof clients / sizeof *clients };
 
 /* ------------------------------------------------------------------ the text */
 
-/* The server of the least port that runs, else the default address and the words of docs/AGENTS.md. false: the model's
- * name cannot stand in settings. *keys: the server has some. */
+/* Appends text with the values of the running server with the lowest port, else the default address and the values of
+ * docs/AGENTS.md. False: settings cannot hold the model's name. *keys: the server has keys. */
 static bool fill(ek_buf *out, bool *keys, const char *text)
 {
-    enum { CTX = 65536 };
+    enum { CTX = 65536, OUT = 8192 };
     char url[300] = "http://127.0.0.1:8080", model[512] = "gemma";
     int n, ctx = CTX;
     ek_running *v = ek_running_list(&n);
@@ -49,6 +49,7 @@ static bool fill(ek_buf *out, bool *keys, const char *text)
         if (!strncmp(text, "@URL@", 5)) ek_buf_str(out, url), text += 4;
         else if (!strncmp(text, "@MODEL@", 7)) ek_buf_str(out, model), text += 6;
         else if (!strncmp(text, "@CTX@", 5)) ek_buf_fmt(out, "%d", ctx), text += 4;
+        else if (!strncmp(text, "@OUT@", 5)) ek_buf_fmt(out, "%d", ctx / 4 < OUT ? ctx / 4 : OUT), text += 4;
         else if (!strncmp(text, "@KEY@", 5)) text += *keys ? 4 : strcspn(text, "\n");
         else ek_buf_char(out, *text);
     }

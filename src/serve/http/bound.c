@@ -30,6 +30,12 @@ static bool bind_to(int fd, const struct addrinfo *a)
     return errno == EADDRINUSE && set_reuse(fd, 1) && !bind(fd, a->ai_addr, a->ai_addrlen) && set_reuse(fd, 0);
 }
 
+static ek_err failed(const char *host, int port, int why)
+{
+    return ek_fail(EK_EIO, "cannot listen on %s port %d: %s%s", host, port, strerror(why),
+                   why == EADDRINUSE ? "; `evenkeel ps` lists your servers, --port 0 takes a free port" : "");
+}
+
 ek_err ek_bound_open(ek_bound *out, const char *host, int port)
 {
     char service[16];
@@ -45,7 +51,7 @@ ek_err ek_bound_open(ek_bound *out, const char *host, int port)
     freeaddrinfo(list);
     if (!ok) {
         if (fd >= 0) close(fd);
-        return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, port, strerror(why));
+        return failed(host, port, why);
     }
     *out = (ek_bound){.fd = fd,
                       .port = ntohs(addr.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&addr)->sin6_port
@@ -58,7 +64,7 @@ ek_err ek_bound_listen(const ek_bound *b, const char *host)
 {
     /* Connections inherit it, so that they are in no later server's way. */
     if (set_reuse(b->fd, 1) && !listen(b->fd, 1024)) return EK_OK;
-    return ek_fail(EK_EIO, "cannot listen on %s port %d: %s", host, b->port, strerror(errno));
+    return failed(host, b->port, errno);
 }
 
 void ek_bound_close(ek_bound *b)
