@@ -1,4 +1,4 @@
-/* What the files of the dialect of OpenAI's Responses API share. Inside src/serve. */
+/* The dialect of OpenAI's Responses API from inside. Inside src/serve. */
 #ifndef EK_SERVE_RESPONSES_H
 #define EK_SERVE_RESPONSES_H
 
@@ -8,38 +8,38 @@
 
 enum { EK_RESPONSES_QUEUED = 2 }; /* events that ek_responses_queued writes */
 
-/* Of a request, for its reply: ek_api_request.own. */
+/* A request's data for its reply: ek_api_request.own. */
 typedef struct ek_responses {
-    ek_buf echo;       /* members of the response that repeat the request: ,"instructions":…,… */
-    json_t *spaces;    /* an object: [namespace, name] by the name that the model knows; NULL without namespaces */
-    json_t *shell_ids; /* an object: call_id by the id of the items of type local_shell_call; NULL without */
+    ek_buf echo;       /* echoed members of the response: ,"instructions":…,… */
+    json_t *spaces;    /* an object: the model's name of a tool to [namespace, name]; NULL without namespaces */
+    json_t *shell_ids; /* an object: id of a local_shell_call item to its call_id; NULL without */
     bool encrypt;      /* include reasoning.encrypted_content */
-    bool counting;     /* only the tokens of the prompt are wanted */
+    bool counting;     /* the request only counts prompt tokens */
     bool compacting;   /* the reply is an item of type compaction */
-    bool compact;      /* the reply is a response.compaction: of its own path */
-    const struct ek_context *context; /* of the request; NULL: nothing is asked for */
-    ek_api_summary *stands_for;       /* the conversation; NULL: none */
-    ek_buf users;                     /* of that: the messages of the user, as items with commas between */
-    bool summary;                     /* thoughts are given as their summary, not as content */
-    /* To be stored: the store, else NULL; the items of this request as a JSON list; what they continue. */
+    bool compact;      /* the reply is a response.compaction, from /v1/responses/compact */
+    const struct ek_context *context; /* the request's context_management; NULL: none */
+    ek_api_summary *stands_for;       /* the summary that replaces the conversation; NULL: none */
+    ek_buf users;                     /* the replaced conversation's user messages, as items separated by commas */
+    bool summary;                     /* thoughts are sent as summaries, not as content */
+    /* For storing: the store, or NULL; the request's items as a JSON list; the continued response. */
     ek_response_store *store;
     uint64_t owner;
     ek_buf input;
-    ek_stored_items items; /* of input, later of the response that was written last too: those with an id */
+    ek_stored_items items; /* items with an id, of input and later also of the latest response */
     int n_inputs;          /* of items */
     char *previous;
-    /* A conversation that it continues and adds to; NULL: none. */
+    /* The conversation that the request continues and extends; NULL: none. */
     char *conversation;
-    ek_response_store *conversations; /* where it is; NULL: nothing is added */
+    ek_response_store *conversations; /* its store; NULL: nothing is added */
     ek_new_items added;               /* the items of this request */
-    struct ek_conversation_ask *ask;  /* of a request about conversations themselves */
-    size_t output_from, n_output;     /* of the response that was written last: the bytes that are its items */
+    struct ek_conversation_ask *ask;  /* a request about conversations themselves */
+    size_t output_from, n_output;     /* the bytes of the latest response that hold its items */
     /* Of the stream so far. */
     int n_events, n_logprobs;
-    bool background, queued; /* made without its client; the stream has begun with that */
+    bool background, queued; /* in the background; the stream began with queued's events */
     bool begun, cut;         /* cut: the open call ends unfinished */
     ek_blocks blocks;
-    ek_buf name, args, closing; /* of the open call; closing: what a cut one lacks */
+    ek_buf name, args, closing; /* of the open call; closing completes a cut call's arguments */
     int call, kind;
     ek_custom_input custom; /* of args so far */
 } ek_responses;
@@ -48,27 +48,27 @@ typedef struct ek_responses {
 ek_err ek_responses_check_metadata(ek_api_request *r, const json_t *body);
 /* Writes own->echo. ETOOLARGE for more than 512 KiB, instructions left out. */
 ek_err ek_responses_echo(ek_api_request *r, const json_t *body);
-/* The field `tools` into r->tools. */
+/* Reads the field `tools` into r->tools. */
 ek_err ek_responses_tools(ek_api_request *r, const json_t *body);
-/* Tools that an item brings, a list, declared at the end of m, the last message of the conversation. */
+/* Declares an item's tools (a list) at the end of m, the last message of the conversation. */
 ek_err ek_responses_bring(ek_api_request *r, ek_message *m, const json_t *tools);
-/* An item of a tool that is no function, as the item that a function's would be: a new reference, NULL for others. */
+/* An item of a non-function tool in the form of a function's item: a new reference; NULL for other items. */
 json_t *ek_responses_plain(ek_responses *o, const json_t *item);
-/* ,"name":… of a called function, and ,"namespace":… if it has one. */
+/* Appends ,"name":… of a called function, and ,"namespace":… if it has one. */
 void ek_responses_put_name(ek_buf *out, const ek_responses *o, const ek_buf *name);
 
-/* Items (a list) to the end of the conversation. Reasoning, messages and calls of the assistant that follow each other
- * become one message; the arguments of calls are counted, then parsed. "input[I]: …": EINVAL, or what counting says. */
+/* Appends a list of items to the conversation. Consecutive reasoning, messages and calls of the assistant become one
+ * message; calls' arguments are counted, then parsed. Errors begin with "input[I]: ": EINVAL, or one of counting. */
 ek_err ek_responses_items(ek_api_request *r, const json_t *items, const ek_api_limits *limits);
 
-/* "…", the id of an item: it follows from the response's and its place. */
+/* Appends an item's id in quotes; it follows from the response's id and the item's index. */
 void ek_responses_put_id(ek_buf *out, const ek_api_reply *r, const char *prefix, int index);
-/* A frame of a stream, between whose halves its further members stand. */
+/* The two halves of a stream's frame; further members come between them. */
 void ek_responses_frame_open(ek_buf *out, const ek_api_reply *r, const char *type);
 void ek_responses_frame_close(ek_buf *out, const ek_api_reply *r);
 
-/* A call as an item of its tool's type, and the frames of one in a stream: its start, a piece of its arguments, its
- * end. closing: what its arguments lack; empty where it was not cut. */
+/* A call as an item of its tool's type, and its frames in a stream: start, a piece of the arguments, end. closing
+ * completes the arguments of a cut call; else it is empty. */
 typedef struct ek_responses_call {
     int index, call; /* of the item; ek_reply_event.call */
     const ek_buf *name, *args, *closing;
@@ -78,31 +78,30 @@ void ek_responses_open_call(ek_buf *out, const ek_api_reply *r, const ek_reply_e
 void ek_responses_call_piece(ek_buf *out, const ek_api_reply *r, const char *s, size_t n);
 void ek_responses_close_call(ek_buf *out, const ek_api_reply *r);
 
-/* Replaces the items by reference in the list *items (a reference of the caller's, to a list of this or a new one) by
- * what they refer to. earlier: the items that stand before them; a reference to one that is there already stands for
- * nothing. "input[I]: …": EINVAL, ENOTFOUND with the id, or what counting says. */
+/* Replaces references in the list *items by the items that they name; *items may become a new list. earlier: the items
+ * before them; a reference to an earlier item is dropped. Errors begin with "input[I]: ": EINVAL, ENOTFOUND with the
+ * id, or one of counting. */
 ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_limits *limits);
-/* Writes own->input, and notes which of its items can be referred to. */
+/* Writes own->input and the positions of the items that can be referred to. */
 void ek_responses_keep_input(ek_responses *o, const json_t *items);
-/* Appends the messages of the user among items, a list, to own->users. */
+/* Appends the user's messages in a list of items to own->users. */
 void ek_responses_keep_users(ek_responses *o, const json_t *items);
-/* Appends items, a list, as conversations keep them: normalised, each with an id that neither seen nor the list has.
- * seen: an object with the ids that are there, to which those of the items are added. Counts what that takes. */
+/* Appends a list of items in the form that conversations keep: normalised, with ids that are unique among seen and the
+ * list. seen: an object with the present ids; those of the items are added. Counts the needed memory. */
 ek_err ek_responses_add_items(ek_new_items *out, const json_t *items, json_t *seen, const ek_api_limits *limits);
-/* What has an id in a list, as members of an object. */
+/* Adds the ids in a list of items to seen. */
 void ek_responses_see(json_t *seen, const json_t *items);
-/* Adds the request's items and those of the reply to its conversation. o->n_output and what else was noted: of
- * response, the one that was put last. */
+/* Adds the items of request and reply to the request's conversation. response is the latest one that was put. */
 void ek_responses_extend(ek_responses *o, const ek_buf *response);
-void ek_conversation_ask_free(struct ek_conversation_ask *a); /* NULL is fine */
-/* own of r, which is made. */
+void ek_conversation_ask_free(struct ek_conversation_ask *a); /* NULL is allowed */
+/* Makes r's own. */
 ek_responses *ek_responses_open(ek_api_request *r);
-/* Appends an item as it is stored: without what is neither read here nor of the API. */
+/* Appends an item in its stored form, without members that are unknown here and in the API. */
 void ek_responses_put_kept(ek_buf *out, const json_t *item);
 
-/* A response with this status. error: of one that failed, else NULL. Notes where in out its items stand. */
+/* Appends a response with this status and keeps its items' positions. error: of a failed response, else NULL. */
 void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, const char *error);
-/* Keeps it, in the store of o if there is one. response, the last that was put, is taken over and left empty. */
+/* Keeps the latest response in o's store, if there is one; takes over response and leaves it empty. */
 void ek_responses_keep(const ek_api_reply *r, ek_buf *response);
 
 /* The writers of a reply, as in ek_dialect. */

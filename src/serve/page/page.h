@@ -4,8 +4,9 @@
 
 #include "serve/http/http.h"
 
-/* Answers x if its path is one of the page's, whatever the method: with the file (GET, HEAD), 304 where the client has
- * it (if-none-match), or 405. Returns whether it did. Needs no API key: the files are public. */
+/* Answers x if its path is one of the page's: with the file (GET, HEAD), 304 if the client has the file
+ * (if-none-match), or 405 for other methods. Returns whether it answered. Needs no API key, because the files are
+ * public. */
 bool ek_page_answer(ek_exchange *x);
 
 #endif
