@@ -356,6 +356,7 @@ static void the_plan_chooses(void **state)
         {"31b", 3, 80e9, false, false, EK_SPLIT_OUTPUTS, ""},
         {"31b", 1, 80e9, false, false, EK_SPLIT_LAYERS, ""},
         {"31b", 2, 80e9, true, false, EK_SPLIT_LAYERS, ""},
+        {"26b", 2, 80e9, false, false, EK_SPLIT_OUTPUTS, ""},
         {"e4b", 2, 80e9, false, false, EK_SPLIT_LAYERS, ""},
         {"e4b", 2, 80e9, false, true, EK_SPLIT_LAYERS, ""},
         {"31b", 2, 80e9, false, true, EK_SPLIT_LAYERS, "layers, for outputs cannot be cut: two are apart"},

@@ -92,7 +92,8 @@ static void microbatches_are_as_many_as_gain(void **state)
     }
 }
 
-/* Of what was measured over two devices (docs/log/2026-11-28-decisions.md), and what follows for more. */
+/* Of what was measured over two devices (docs/log/2026-11-28-decisions.md; of experts agents' turns, docs/log/
+ * 2026-11-29-two-gpus.md), and what follows for more. */
 static void outputs_are_preferred_where_reading_takes_long(void **state)
 {
     (void)state;
@@ -101,7 +102,7 @@ static void outputs_are_preferred_where_reading_takes_long(void **state)
         int n;
         bool outputs;
     } row[] = {{"31b", 1, false}, {"31b", 2, true},  {"31b", 3, true},  {"31b", 4, true},
-               {"31b", 8, true},  {"12b", 2, true},  {"26b", 2, false}, {"26b", 4, false},
+               {"31b", 8, true},  {"12b", 2, true},  {"26b", 2, true},  {"26b", 4, true},
                {"e4b", 2, false}, {"e4b", 4, false}, {"e2b", 2, false}, {"e2b", 4, false}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         ek_model *m = open_published(row[i].name, 4);

@@ -116,9 +116,9 @@ ek_stage ek_stage_of(const ek_model *m, int first, int end);
  * beside reading, and what rows take. It grows with rows. */
 double ek_stage_time(const ek_stage *s, int rows, int wanted);
 
-/* Whether a reply alone is faster with outputs cut over n devices than with whole layers on each: what a row need not
- * read any more on a device, of dense weights, the head and the experts that it chooses, takes longer than the
- * exchanges of all layers do. Only sizes of m are read. */
+/* Whether a step of some replies is faster with outputs cut over n devices than with whole layers on each: what it need
+ * not read any more on a device, of dense weights, the head and the experts that eight rows choose, takes longer than
+ * the exchanges of all layers do. Without experts that is what a reply alone reads. Only sizes of m are read. */
 bool ek_stage_prefers_outputs(const ek_model *m, int n);
 
 /* In how many microbatches, max at most, a step goes through n devices, s[0] to s[n - 1], in the least time. In turns,

@@ -14,6 +14,8 @@ enum { FULL = 200 };
 /* What a layer's three exchanges of some 3 us may take, and half as much again: 15 us. */
 static const double EXCHANGES = 67.5e6;
 
+enum { REPLIES = 8 }; /* of agents that work together */
+
 ek_stage ek_stage_of(const ek_model *m, int first, int end)
 {
     const ek_config *c = &m->config;
@@ -46,8 +48,9 @@ double ek_stage_time(const ek_stage *s, int rows, int wanted)
 bool ek_stage_prefers_outputs(const ek_model *m, int n)
 {
     const ek_stage s = ek_stage_of(m, 0, m->config.n_layers);
+    const double experts = 1 - pow(1 - s.chosen, REPLIES); /* of which a step reads so many */
     double read = s.head;
-    for (int i = 0; i < 2; i++) read += s.part[i].dense + s.part[i].experts * s.chosen;
+    for (int i = 0; i < 2; i++) read += s.part[i].dense + s.part[i].experts * experts;
     return read * (n - 1) / n > EXCHANGES * m->config.n_layers;
 }
 
