@@ -40,7 +40,8 @@ static void say_grid(ek_buf *to, const char *name, ek_cuda_grid g)
 /* A launch that the chip cannot do: the kernel is not there for it, or it lacks the memory. */
 static void check(const char *name, const ek_cuda_grid *g)
 {
-    const bool absent = (strstr(name, "wide") && !chip.wgmma) || (g->cluster && !chip.clusters);
+    const bool absent = ((strstr(name, "wide") || strstr(name, "products_mid")) && !chip.wgmma) ||
+                        (g->cluster && !chip.clusters);
     if (!absent && g->shared <= chip.block_shared) return;
     if (choices_impossible++ < 10)
         printf("sm_%d cannot launch %s with %zu bytes, clusters of %u\n", chip.features, name, g->shared, g->cluster);
@@ -123,10 +124,8 @@ static void say_two(ek_buf *to, const use *u, int rows)
 
 static void say_experts(ek_buf *to, const use *u, int rows)
 {
-    if (ek_cuda_warp_job_fits(u->a, u->tile)) {
-        const ek_cuda_product few = ek_cuda_warp_plan(u->a, u->tile, jobs_of(u, rows), EK_CUDA_GATE_NONE, &chip);
-        say(to, &few);
-    }
+    ek_cuda_product few;
+    if (ek_cuda_jobs_plan(&few, u->a, u->tile, jobs_of(u, rows), &chip)) say(to, &few);
     for (int matrices = 1; matrices <= 2; matrices++) {
         const ek_cuda_product p = ek_cuda_products_plan(u->a, u->tile, jobs_of(u, rows), matrices, &chip);
         say(to, &p);

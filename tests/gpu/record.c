@@ -133,7 +133,7 @@ static const struct {
     {"ek_product_mid_heads_", "", sizeof(ek_cuda_warp_heads_args), {0}},
     {"ek_product_warp_heads_", "", sizeof(ek_cuda_warp_heads_args), {0}},
     {"ek_products_", "", sizeof(ek_cuda_products_args), {0}},
-    {"ek_products_warp_", "", sizeof(ek_cuda_warp_args), {0}},
+    {"ek_products_mid_", "", sizeof(ek_cuda_warp_args), {0}},
     {"ek_products_warp_", "", sizeof(ek_cuda_warp_args), {0}},
     {"ek_quantize", "", sizeof(ek_cuda_quantize_args), {0}},
     {"ek_quantize_operands", "", TAIL(ek_cuda_quantize_operands_args, k)},
@@ -201,7 +201,7 @@ static bool is(const char *name, const char *begins)
 static void look_at_jobs(const char *name, const void *from, bool overlap)
 {
     const ek_cuda_warp_args *w = from;
-    const bool experts = is(name, "ek_products_warp_") && w->jobs;
+    const bool experts = (is(name, "ek_products_warp_") || is(name, "ek_products_mid_")) && w->jobs;
     const bool known = experts ? w->known : is(name, "ek_experts_end") && ((const ek_cuda_stage_args *)from)->known;
     if (!overlap) recorded.held = true;
     if (known && !recorded.held && !recorded.early[0]) snprintf(recorded.early, sizeof recorded.early, "%s", name);

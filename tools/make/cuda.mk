@@ -37,7 +37,7 @@ cu_front    = $(if $(filter 8%,$1),80,90)
 CU_COMPRESS := $(if $(filter 12%,$(CUDA_RELEASE)),,--compress-mode=size)
 # Files that live on what an architecture lacks (kernels/device.cuh): wgmma; clusters; copies of whole pieces; much
 # shared memory, or little.
-CU_WGMMA    := product_wide plane_wide
+CU_WGMMA    := product_wide plane_wide jobs_mid
 CU_CLUSTERS := layer_end
 CU_BULK     := attn_deep
 CU_LARGE    := attn_int_prompt attn_prompt

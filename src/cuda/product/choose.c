@@ -1,5 +1,7 @@
 #include "cuda/product/product.h"
 
+#include "cuda/tiles.h"
+
 enum { FEW = 8 }; /* rows that one tile of the family `warp` holds */
 
 /* By whole tiles of many rows: of wgmma, where they are and fit. */
@@ -90,6 +92,21 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
     return few;
 }
 
+/* Whether jobs of that many rows are for narrow tiles of wgmma. */
+static bool mid_takes_jobs(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    return rows == EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(l, chip);
+}
+
+bool ek_cuda_jobs_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip)
+{
+    const bool mid = mid_takes_jobs(l, rows, chip);
+    if (chip->plain || !(mid || ek_cuda_warp_job_fits(l, rows))) return false;
+    *out = mid ? ek_cuda_mid_plan_jobs(l, jobs, EK_CUDA_GATE_NONE)
+               : ek_cuda_warp_plan(l, rows, jobs, EK_CUDA_GATE_NONE, chip);
+    return true;
+}
+
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip)
 {
@@ -99,6 +116,11 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
         double us = 0;
         *out = ek_cuda_mid_plan(l, rows, gate, chip, 0, &us);
         if (us < ek_cuda_warp_gate_us(l, rows, chip)) return us < 2 * many_us(l, rows, chip);
+    }
+    if (jobs && gate == EK_CUDA_GATE_MATRIX && mid_takes_jobs(l, rows, chip) && l->n % 64 == 0 && next->units &&
+        next->a_group == l->a_group) {
+        *out = ek_cuda_mid_plan_jobs(l, jobs, gate);
+        return true;
     }
     if (!ek_cuda_warp_gate_fits(l, next) || !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, chip)))
         return false;

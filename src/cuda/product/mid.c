@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "cuda/tiles.h"
+
 enum { MIN_OCT = 1, MAX_OCT = EK_CUDA_MID_MAX_OCT }; /* columns of a block over 8 */
 #define NEVER 1e30                                   /* us */
 enum { LEAF_UNITS = EK_KBLOCK_Q / 64 };
@@ -86,6 +88,27 @@ ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate
             if (whole) break;
         }
     return ek_cuda_mid_plan_at(l, rows, oct, best, gate);
+}
+
+bool ek_cuda_mid_job_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip)
+{
+    return chip->wgmma && ek_cuda_mid_fits(l) && l->limbs == 1;
+}
+
+/* A block has room for whatever its job needs. */
+ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int jobs, ek_cuda_gate gate)
+{
+    ek_cuda_product p = {
+        .grid = {.x = (unsigned)groups(l, gate), .y = (unsigned)jobs, .threads = EK_CUDA_MID_THREADS, .overlap = true}};
+    int levels = 0;
+    while ((l->units - 1) / LEAF_UNITS >> levels) levels++;
+    for (int oct = 1; oct * 8 <= EK_CUDA_MID_JOB_ROWS; oct++) {
+        const size_t bytes = (size_t)(EK_CUDA_MID_JOB_SLOTS(oct) * EK_CUDA_MID_SLOT(oct, 1) + EK_CUDA_MID_PICKED +
+                                      levels * EK_CUDA_MID_NODE(oct, 1));
+        if (bytes > p.grid.shared) p.grid.shared = bytes;
+    }
+    snprintf(p.name, sizeof p.name, "ek_products_mid%s_%s_l1", gate ? "_gate" : "", ek_cuda_kind_of(l).name);
+    return p;
 }
 
 ek_cuda_heads ek_cuda_mid_heads_plan_at(const ek_cuda_linear *q, const ek_cuda_linear *k, bool v, int rows, int oct)

@@ -27,6 +27,9 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
  * matrices one by one. */
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices,
                                       const ek_cuda_chip *chip);
+/* One matrix for experts in jobs of up to `rows` rows by kernels of ek_cuda_warp_args: false where
+ * ek_cuda_products_plan has the kernels. */
+bool ek_cuda_jobs_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip);
 /* Two matrices alike by the kernels of ek_cuda_warp_args.y2: false where these do not fit or would not win. */
 bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 
@@ -79,6 +82,10 @@ ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate
                                  size_t room, double *us);
 /* By these; units: of a part. */
 ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate);
+
+/* Of experts in jobs of up to EK_CUDA_MID_JOB_ROWS rows (cuda/tiles.h), by kernels of ek_cuda_warp_args: one limb. */
+bool ek_cuda_mid_job_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
+ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int jobs, ek_cuda_gate gate);
 
 /* q of one limb, k and v of two in one launch: false where they are not alike enough. */
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,

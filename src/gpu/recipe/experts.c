@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "cuda/tiles.h"
 #include "cuda/product/product.h"
 #include "gpu/recipe/linear.h"
 
@@ -30,9 +31,9 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
 {
     const ek_gpu_run *x = w->x;
     const ek_cuda_chip *chip = ek_cuda_chip_of(x->g->c);
+    ek_cuda_product p;
     ek_gpu_quantize(w, in, m);
-    if (!m2 && !chip->plain && ek_cuda_warp_job_fits(&m->l, c->tile)) {
-        const ek_cuda_product p = ek_cuda_warp_plan(&m->l, c->tile, c->jobs, EK_CUDA_GATE_NONE, chip);
+    if (!m2 && ek_cuda_jobs_plan(&p, &m->l, c->tile, c->jobs, chip)) {
         ek_cuda_warp_args a = {
             .a = {.x = in->acts, .y = y, .ldy = ldy, .rows = c->tile, .share = p.share, .slots = p.slots},
             .jobs = x->experts.jobs,
@@ -44,7 +45,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
         EK_GPU_WRITE(w, p.name, p.grid, a);
         return;
     }
-    const ek_cuda_product p = ek_cuda_products_plan(&m->l, c->tile, c->jobs, m2 ? 2 : 1, chip);
+    p = ek_cuda_products_plan(&m->l, c->tile, c->jobs, m2 ? 2 : 1, chip);
     ek_cuda_products_args a = {.a = {.x = in->acts,
                                      .f = in->f,
                                      .ldf = in->ld,
@@ -80,7 +81,10 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
     const ek_gpu_gated by = ek_gpu_choose_gated(x, &g);
     ek_gpu_input gated;
     if (by.by != EK_GPU_GATE_APART) {
-        const ek_cuda_warp_args pick = {.jobs = x->experts.jobs, .n_jobs = x->experts.n_jobs, .index = all.index};
+        const ek_cuda_warp_args pick = {.jobs = x->experts.jobs,
+                                        .n_jobs = x->experts.n_jobs,
+                                        .index = all.index,
+                                        .holds = all.tile == EK_CUDA_MID_JOB_ROWS};
         gated = ek_gpu_write_gated(w, &by, &g, pick, &in, pairs);
     } else {
         const bool alike = ek_cuda_linear_alike(&g.gate->l, &g.upper->l);

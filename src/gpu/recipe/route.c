@@ -1,11 +1,12 @@
 #include "gpu/recipe/sections.h"
 
+#include "cuda/tiles.h"
 #include "cuda/product/product.h"
 #include "gpu/recipe/exchange.h"
 #include "gpu/recipe/linear.h"
 
 /* Pairs of a job, and how many jobs there can be: an expert's pairs fill all jobs but the last. */
-static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs)
+static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs, const ek_cuda_chip *chip)
 {
     const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
     int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
@@ -17,7 +18,13 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
                        ek_cuda_warp_job_fits(&l->expert_down.l, 8) &&
                        (each > 2 || ek_cuda_affine_64(&l->expert_gate.l));
     const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
+    /* Narrow tiles of wgmma read an expert's weights once for a tile of rows and cost as many columns as it has; where
+     * most experts have one row, warps are faster, where they have more than a tile, wide tiles (docs/log/
+     * 2026-11-29-experts.md). */
+    const bool mid = each > 1 && each <= EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(&l->expert_gate.l, chip) &&
+                     ek_cuda_mid_job_fits(&l->expert_up.l, chip) && ek_cuda_mid_job_fits(&l->expert_down.l, chip);
     int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
+    if (mid) tile = EK_CUDA_MID_JOB_ROWS;
     *jobs = (pairs + experts * (tile - 1)) / tile;
     if (*jobs > pairs) *jobs = pairs;
     return tile;
@@ -26,7 +33,7 @@ static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jo
 ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n)
 {
     ek_gpu_work all = {.index = x->experts.pair_row};
-    all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs);
+    all.tile = tile_of(&x->g->m->config, l, n * x->g->m->config.top_k_experts, &all.jobs, ek_cuda_chip_of(x->g->c));
     return all;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "../../support/device_pack.h"
+#include "cuda/tiles.h"
 #include "cuda/model_args.h"
 #include "linear.h"
 #include "ops/math.h"
@@ -163,6 +164,62 @@ static void test_shape(dev *d, shape s)
     free(x), free(mem), free(want);
 }
 
+/* The products of experts by narrow tiles, to y, or with the second matrix and their gate to records. */
+static void run_mid(dev *d, const matrices m[2], const work *w, const ek_cuda_acts *in, const ek_cuda_acts *to,
+                    CUdeviceptr y, bool known)
+{
+    const ek_cuda_product p = ek_cuda_mid_plan_jobs(&m[0].l, JOBS + 2, to ? EK_CUDA_GATE_MATRIX : EK_CUDA_GATE_NONE);
+    ek_cuda_warp_args a = {.a = {.x = *in, .y = y, .ldy = m[0].l.n, .rows = EK_CUDA_MID_JOB_ROWS},
+                           .jobs = w->jobs,
+                           .n_jobs = w->n_jobs,
+                           .index = w->indices,
+                           .expert_bytes = (int64_t)m[0].l.bytes,
+                           .known = known,
+                           .holds = !known};
+    ek_cuda_linear_args_of(&a.a, &m[0].l, m[0].at);
+    if (to) a.codes2 = m[1].at, a.scales2 = m[1].at + m[1].l.code_bytes, a.to = *to;
+    const ek_cuda_kernel kernel = find(d, p.name, p.grid.shared);
+    launch(d, &kernel, p.grid, &a);
+}
+
+/* n: whole groups of 64. */
+static void test_mid(dev *d, shape s)
+{
+    matrices m[2] = {0};
+    work w;
+    float *x = make_rows(ROWS, s.k, false);
+    void *mem = aligned_alloc(64, ek_acts_bytes(ROWS, s.k));
+    ek_acts acts, gated;
+    ek_cuda_acts in = {0}, to = {0};
+    ek_acts_bind(&acts, mem, x, s.k, ROWS, s.k);
+    open_matrices(d, &m[0], s, 11), open_matrices(d, &m[1], s, 22);
+    open_work(d, &w, EK_CUDA_MID_JOB_ROWS);
+    const size_t floats = (size_t)w.pairs * (size_t)s.n, bytes = sizeof(float) * floats;
+    float *want = malloc(bytes), *up_want = malloc(bytes);
+    define(d, &m[0], &w, &acts, true, want), define(d, &m[1], &w, &acts, true, up_want);
+    CUdeviceptr dx = up(d, x, sizeof *x * ROWS * (size_t)s.k), y = up(d, NULL, bytes);
+    const size_t row = ek_cuda_acts_plan(&in, s.k, m[0].l.a_group);
+    in.q = up(d, NULL, row * ROWS);
+    device_quantize(d, &in, dx, ROWS);
+    for (int known = 0; known < 2; known++) {
+        run_mid(d, m, &w, &in, NULL, y, known);
+        same(d, want, down(d, y, bytes), bytes, false, "experts by narrow tiles, %s%d x %d", gguf ? gguf : "", s.n,
+             s.k);
+        must(ek_cuda_fill(d->c, y, 0xff, bytes));
+    }
+    for (size_t i = 0; i < floats; i++) want[i] = ek_gelu_tanh(want[i]) * up_want[i];
+    void *mem2 = aligned_alloc(64, ek_acts_bytes(w.pairs, s.n));
+    ek_acts_bind(&gated, mem2, want, s.n, w.pairs, s.n);
+    quantize_both(d, &gated, &m[0].w[0]);
+    const size_t out = ek_cuda_acts_plan(&to, s.n, m[0].l.a_group);
+    to.q = up(d, NULL, out * (size_t)w.pairs);
+    run_mid(d, m, &w, &in, &to, 0, false);
+    compare_rows(d, &gated, &to, w.pairs, "experts' gate by narrow tiles");
+    close_matrices(d, &m[0]), close_matrices(d, &m[1]);
+    drop(d, dx), drop(d, y), drop(d, in.q), drop(d, to.q), drop(d, w.jobs), drop(d, w.n_jobs), drop(d, w.indices);
+    free(x), free(mem), free(mem2), free(want), free(up_want);
+}
+
 void test_jobs(dev *d)
 {
     static const int k[] = {192, 704, 2816};
@@ -173,5 +230,7 @@ void test_jobs(dev *d)
                 test_shape(d, (shape){192, k[i], bits, 64, 64, limbs, EK_BF16, true});
     gguf = "q4_0";
     for (int limbs = 1; limbs <= 2; limbs++) test_shape(d, (shape){144, 704, 4, 64, 64, limbs, EK_BF16, true});
+    for (int i = 0; i < (d->quick ? 2 : 3); i++) test_mid(d, (shape){192, k[i], 4, 64, 64, 1, EK_BF16, true});
     gguf = NULL;
+    for (int i = 0; i < (d->quick ? 2 : 3); i++) test_mid(d, (shape){192, k[i], 4, 64, 64, 1, EK_BF16, true});
 }

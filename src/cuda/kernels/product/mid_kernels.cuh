@@ -31,6 +31,23 @@ __device__ __forceinline__ mid_product<LIMBS, OCT, A> mid_open(const ek_cuda_lin
                    (int)threadIdx.x / 32};
 }
 
+// Sums of a warp's panels, of which the first is p0, to the tile's rows of y.
+template <class M> __device__ __forceinline__ void mid_store(const M &m, const float (&sum)[M::SUMS], int p0, float *y)
+{
+#pragma unroll
+    for (int p = 0; p < M::PANELS; p++)
+#pragma unroll
+        for (int o = 0; o < M::COLUMNS / 8; o++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int c = 0; c < M::PER; c++) {
+                    const int out = (p0 + p) * 16 + m.lane / 4 + h * 8, r = (o * 4 + m.lane % 4) * M::PER + c;
+                    if (out < m.a.n && r < m.rows)
+                        y[(int64_t)(m.row0 + r) * m.a.ldy + out] = sum[p * M::EACH + (o * 2 + h) * M::PER + c];
+                }
+}
+
 template <int LIMBS, int OCT, int A> __device__ __forceinline__ void mid(const ek_cuda_linear_args &a, int block)
 {
     typedef mid_product<LIMBS, OCT, A> product;
@@ -45,57 +62,38 @@ template <int LIMBS, int OCT, int A> __device__ __forceinline__ void mid(const e
     }
     float sum[product::SUMS];
     m.run(sum, code, scale);
-    float *y = (float *)a.y + (int64_t)part * a.rows * a.ldy;
-#pragma unroll
-    for (int p = 0; p < product::PANELS; p++)
-#pragma unroll
-        for (int o = 0; o < OCT; o++)
-#pragma unroll
-            for (int h = 0; h < 2; h++)
-#pragma unroll
-                for (int c = 0; c < product::PER; c++) {
-                    const int out = (p0 + p) * 16 + m.lane / 4 + h * 8, r = (o * 4 + m.lane % 4) * product::PER + c;
-                    if (out < a.n && r < m.rows)
-                        y[(int64_t)(m.row0 + r) * a.ldy + out] =
-                            sum[p * product::EACH + (o * 2 + h) * product::PER + c];
-                }
+    mid_store(m, sum, p0, (float *)a.y + (int64_t)part * a.rows * a.ldy);
 }
 
-// gelu(product) times the product of a second matrix, quantised: a block has a group of 64 outputs. Sums go through
-// shared memory to a warp per row, in a loop of little code: unrolled over a lane's sums it takes longer than the
-// product, as instructions that run once are fetched for each of them.
-template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda_warp_args &p)
+// A block's sums of two matrices: gelu(the first's) times the second's, quantised, are group number `group` of 64
+// outputs. They go through shared memory to a warp per row, in a loop of little code: unrolled over a lane's sums it
+// takes longer than the product, as instructions that run once are fetched for each of them.
+template <int A, class M>
+__device__ __forceinline__ void mid_gate_end(const ek_cuda_warp_args &p, const M &m, const float (&sum)[M::SUMS],
+                                             int group)
 {
-    typedef mid_product<1, OCT, A> product;
     constexpr int ROW = 68; // floats: rows 2 t begin in different banks
-    int group, part;
-    const product m = mid_open<1, OCT, A>(p.a, blockIdx.x, &group, &part);
-    const int64_t unit = (int64_t)(group * product::WARPS + m.w) * (p.a.x.k / 64);
-    const u64 code[2] = {p.a.codes + unit * product::CODE, p.codes2 + unit * product::CODE},
-              scale[2] = {p.a.scales + unit * product::SCALE, p.scales2 + unit * product::SCALE};
-    float sum[product::SUMS];
-    m.run(sum, code, scale);
     copy_wait<0>();
     __syncthreads();                     // the ring is free
     float *const sums = (float *)m.ring; // [matrix][row][output]
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-        for (int o = 0; o < OCT; o++)
+        for (int o = 0; o < M::COLUMNS / 8; o++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
 #pragma unroll
                 for (int c = 0; c < 2; c++)
-                    sums[(i * product::ROWS + (o * 4 + m.lane % 4) * 2 + c) * ROW + m.w * 16 + h * 8 + m.lane / 4] =
-                        sum[i * product::EACH + (o * 2 + h) * 2 + c];
+                    sums[(i * M::ROWS + (o * 4 + m.lane % 4) * 2 + c) * ROW + m.w * 16 + h * 8 + m.lane / 4] =
+                        sum[i * M::EACH + (o * 2 + h) * 2 + c];
     __syncthreads();
 #pragma unroll 1
-    for (int r = m.w; r < m.rows; r += product::WARPS) {
+    for (int r = m.w; r < m.rows; r += M::WARPS) {
         float v[2];
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float *gate = sums + r * ROW + i * 32 + m.lane;
-            v[i] = gelu_(*gate) * gate[product::ROWS * ROW];
+            v[i] = gelu_(*gate) * gate[M::ROWS * ROW];
         }
         if constexpr (A == 64) {
             quantize_group(p.to, m.row0 + r, group, v);
@@ -105,6 +103,20 @@ template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda
             for (int i = 0; i < 2; i++) quantize_group(p.to, m.row0 + r, group * 2 + i, halves[i]);
         }
     }
+}
+
+// A block has a group of 64 outputs of both.
+template <int OCT, int A> __device__ __forceinline__ void mid_gate(const ek_cuda_warp_args &p)
+{
+    typedef mid_product<1, OCT, A> product;
+    int group, part;
+    const product m = mid_open<1, OCT, A>(p.a, blockIdx.x, &group, &part);
+    const int64_t unit = (int64_t)(group * product::WARPS + m.w) * (p.a.x.k / 64);
+    const u64 code[2] = {p.a.codes + unit * product::CODE, p.codes2 + unit * product::CODE},
+              scale[2] = {p.a.scales + unit * product::SCALE, p.scales2 + unit * product::SCALE};
+    float sum[product::SUMS];
+    m.run(sum, code, scale);
+    mid_gate_end<A>(p, m, sum, group);
 }
 
 // q with one limb, k and v with two.

@@ -7,18 +7,20 @@
 // multiplied while the floats of the other are added. All threads copy chunks of two units ahead, codes each lane its
 // own, words of activations to where wgmma wants them, so that a chunk costs one barrier and nothing is arranged
 // before. Chains stay in registers, nodes of T lie in shared memory. With a gate the two panels are of two matrices: a
-// lane has both factors, the block a group of 64 of the quantised rows.
+// lane has both factors, the block a group of 64 of the quantised rows. Of experts a tile is a job, whose rows are
+// picked from all by a list in shared memory.
 #pragma once
 
 #include "cuda/kernels/product/product_fragment.cuh"
+#include "cuda/tiles.h"
 
 namespace ek
 {
 
 // Groups of A inputs.
-template <int LIMBS, int OCT, int A> struct mid_product {
-    static constexpr int CHUNK = EK_CUDA_MID_CHUNK, SLOTS = EK_CUDA_MID_SLOTS(OCT), WARPS = 4, THREADS = 128,
-                         PANELS = 2;
+template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
+    static constexpr int CHUNK = EK_CUDA_MID_CHUNK, SLOTS = JOBS ? EK_CUDA_MID_JOB_SLOTS(OCT) : EK_CUDA_MID_SLOTS(OCT),
+                         WARPS = 4, THREADS = 128, PANELS = 2;
     static constexpr int GROUPS = 64 / A; // of a unit
     static constexpr int CODE = 512, SCALE = 64, COLUMNS = OCT * 8, ROWS = COLUMNS / LIMBS, PER = LIMBS == 1 ? 2 : 1;
     static constexpr int EACH = OCT * 2 * PER, SUMS = PANELS * EACH; // of a panel, of a lane
@@ -34,9 +36,23 @@ template <int LIMBS, int OCT, int A> struct mid_product {
     int first, units, row0, rows; // units of the part; rows of the tile, of which some may not exist
     int lane, w;
 
+    // Of experts: which rows of x the tile's are, behind the slots.
+    __device__ __forceinline__ int32_t *picked() const
+    {
+        return (int32_t *)(ring + SLOTS * (SLOT_BYTES + SX));
+    }
+
+    // Behind a barrier of the block, where they are picked.
+    __device__ __forceinline__ void pick(const int32_t *index) const
+    {
+        const int r = row0 + min((int)threadIdx.x, rows - 1);
+        if (threadIdx.x < ROWS) picked()[threadIdx.x] = index ? index[r] : r;
+        __syncthreads();
+    }
+
     __device__ __forceinline__ const uint8_t *record(int r) const
     {
-        return (const uint8_t *)a.x.q + (row0 + min(r, rows - 1)) * a.x.ldq;
+        return (const uint8_t *)a.x.q + (JOBS ? picked()[r] : row0 + min(r, rows - 1)) * a.x.ldq;
     }
 
     // Unit u of the part, or its last: what lies behind is copied twice and not read.
@@ -92,13 +108,25 @@ template <int LIMBS, int OCT, int A> struct mid_product {
 
     typedef int accumulators[OCT * 4];
 
+    // Of 24 columns 16, then 8.
+    template <int KEPT>
+    static __device__ __forceinline__ void multiply(accumulators &d, const u32 *code, const uint8_t *acts)
+    {
+        if constexpr (OCT == 3) {
+            wgmma<KEPT>(*(int(*)[8])d, code, acts);
+            wgmma<KEPT>(*(int(*)[4])(d + 8), code, acts + 16 * 128);
+        } else {
+            wgmma<KEPT>(d, code, acts);
+        }
+    }
+
     // Group g of a unit.
     static __device__ __forceinline__ void issue(accumulators &d, u32 (&code)[8], int g, const uint8_t *acts)
     {
         wgmma_pin(code), wgmma_pin(d);
         wgmma_fence();
-        wgmma<0>(d, code + g * 4, acts + g * 32);
-        if (A == 64) wgmma<1>(d, code + 4, acts + 32);
+        multiply<0>(d, code + g * 4, acts + g * 32);
+        if (A == 64) multiply<1>(d, code + 4, acts + 32);
         wgmma_commit();
     }
 
@@ -203,7 +231,9 @@ template <int LIMBS, int OCT, int A> struct mid_product {
 
     __device__ __forceinline__ float4 *node(int level) const
     {
-        return (float4 *)(ring + SLOTS * (SLOT_BYTES + SX) + level * SUMS * 4 * THREADS) + w * 32 + lane;
+        return (float4 *)(ring + SLOTS * (SLOT_BYTES + SX) + (JOBS ? EK_CUDA_MID_PICKED : 0) +
+                          level * SUMS * 4 * THREADS) +
+               w * 32 + lane;
     }
 
     __device__ __forceinline__ void add(float (&sum)[SUMS], int level) const
@@ -223,14 +253,16 @@ template <int LIMBS, int OCT, int A> struct mid_product {
         for (int i = 0; i < SUMS; i++) sum[i] = 0;
     }
 
-    // The products of the part: T over its leaves.
-    __device__ __forceinline__ void run(float (&sum)[SUMS], const u64 (&code)[PANELS], const u64 (&scale)[PANELS]) const
+    // The products of the part: T over its leaves. index: of experts, which rows of x theirs are; 0: themselves.
+    __device__ __forceinline__ void run(float (&sum)[SUMS], const u64 (&code)[PANELS], const u64 (&scale)[PANELS],
+                                        const int32_t *index = 0) const
     {
         const int chunks = (units + CHUNK - 1) / CHUNK;
         let_next_start();
         for (int s = 0; s < SLOTS - 1; s++)
             if (s < chunks) fetch_weights(s, s, code, scale);
         wait_for_previous(); // weights do not depend on it, rows do
+        if (JOBS) pick(index);
         for (int s = 0; s < SLOTS - 1; s++) {
             if (s < chunks) fetch_acts(s, s);
             copy_commit();
