@@ -120,6 +120,7 @@ typedef struct ek_cuda_api {
 #undef CU
     const char *maker; /* of names of devices; NULL: cuda. Others stand behind this table, too (vulkan/vulkan.h) */
     ek_err (*check)(int ordinal); /* EUNSUPPORTED: what device number `ordinal` lacks; NULL: nothing that could be */
+    CUresult (*max_block)(size_t *bytes, CUdevice device); /* of one allocation; NULL: there is no bound */
 } ek_cuda_api;
 
 /* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: there is none, or it

@@ -8,6 +8,8 @@
 
 /* Device memory; what names it in the sentence of ENOMEM, which has both numbers. */
 ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *what);
+/* Bytes that ek_cuda_alloc takes at most; SIZE_MAX: any number. */
+size_t ek_cuda_max_block(const ek_cuda *c);
 void ek_cuda_free(ek_cuda *c, CUdeviceptr p); /* 0 is allowed */
 ek_err ek_cuda_room(ek_cuda *c, size_t *free, size_t *total);
 /* Host memory that copies need not stage. */

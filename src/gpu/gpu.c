@@ -124,7 +124,8 @@ void ek_gpu_close(ek_gpu *g)
     ek_gpu_close(g->drafter);
     if (g->c) {
         ek_cuda_enter(g->c);
-        ek_cuda_free(g->c, g->block), ek_cuda_free(g->c, g->w.table.at);
+        for (int i = 0; i < g->n_blocks; i++) ek_cuda_free(g->c, g->block[i]);
+        ek_cuda_free(g->c, g->w.table.at);
     }
     if (!g->target) ek_cuda_close(g->c);
     free(g);
@@ -157,12 +158,12 @@ double ek_gpu_step_part(ek_gpu *g, const ek_executor_sizes *z)
 
 double ek_gpu_read_rate(ek_gpu *g)
 {
-    const size_t max = (size_t)1 << 30, bytes = g->bytes < max ? g->bytes / 256 * 256 : max;
+    const size_t max = (size_t)1 << 30, bytes = g->block_bytes[0] < max ? g->block_bytes[0] / 256 * 256 : max;
     CUdeviceptr out;
     double start = 0, seconds = 0;
     g->err = EK_OK;
     if (ek_cuda_enter(g->c) || ek_cuda_alloc(g->c, &out, 16, "a measurement")) return 0;
-    ek_cuda_math_args a = {.x = g->block, .y = out, .n = (int64_t)bytes};
+    ek_cuda_math_args a = {.x = g->block[0], .y = out, .n = (int64_t)bytes};
     ek_cuda_grid grid = {.x = (unsigned)ek_cuda_multiprocessors(g->c) * 8, .threads = 256};
     for (int i = -1; i < 10; i++) {
         if (i == 0) {

@@ -116,6 +116,12 @@ static CUresult api_cuMemGetInfo(size_t *free, size_t *total)
     return EK_CU_OK;
 }
 
+static CUresult max_block(size_t *bytes, CUdevice device)
+{
+    *bytes = ek_vulkan_most(opened[device]);
+    return EK_CU_OK;
+}
+
 static CUresult api_cuMemAlloc(CUdeviceptr *p, size_t bytes)
 {
     ek_vulkan *v = current;
@@ -389,6 +395,7 @@ ek_err ek_vulkan_load(ek_cuda_api *api)
     EK_TRY(ek_vulkan_open_loader(&loader));
     *api = (ek_cuda_api){.maker = "vulkan",
                          .check = ek_vulkan_check_device,
+                         .max_block = max_block,
 #define CU(name, args) .name = api_##name,
                          EK_CUDA_FUNCTIONS(CU)
 #undef CU

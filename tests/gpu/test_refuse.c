@@ -267,11 +267,67 @@ static void weights_are_read_in_parts(void **state)
                     if (ek_gpu_load(g[i], m[i], &share, shard)) fail_msg("%s", ek_err_text());
                 }
                 assert_true(m[0]->w.block && !m[1]->w.block && g[0]->bytes == g[1]->bytes);
-                assert_memory_equal((const void *)g[0]->block, (const void *)g[1]->block, g[0]->bytes);
+                assert_memory_equal((const void *)g[0]->block[0], (const void *)g[1]->block[0], g[0]->bytes);
                 for (int i = 0; i < 2; i++) ek_gpu_close(g[i]), ek_model_close(m[i]);
                 assert_true(fake.blocks == 0 && fake.used == 0);
                 remove_dir(dir);
             }
+}
+
+enum { MAX_BLOCK = 150000 };
+
+static CUresult max_block(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    *bytes = MAX_BLOCK;
+    return EK_CU_OK;
+}
+
+static void same_matrix(const ek_gpu_matrix *a, const ek_gpu_matrix *b, const ek_gpu *g)
+{
+    int i = 0;
+    assert_int_equal(a->l.bytes, b->l.bytes);
+    if (!a->l.n) return;
+    while (i < g->n_blocks && !(b->at >= g->block[i] && b->at + b->l.bytes <= g->block[i] + g->block_bytes[i])) i++;
+    assert_true(i < g->n_blocks);
+    assert_memory_equal((const void *)a->at, (const void *)b->at, a->l.bytes);
+}
+
+/* On a device that gives little memory at once weights lie in several blocks, each matrix in one; of a matrix for which
+ * no block is large enough it is said. */
+static void weights_lie_in_several_blocks(void **state)
+{
+    (void)state;
+    char *dir = make_checkpoint("T1");
+    ek_gpu_driver d = good();
+    ek_gpu *g[2];
+    ek_model *m = open_deferred(dir, false, 0);
+    const ek_model_share whole = {.end = m->config.n_layers, .embed = true};
+    for (int i = 0; i < 2; i++) {
+        if (i) d.api.max_block = max_block;
+        assert_int_equal(ek_gpu_open_device(&g[i], &d, 0), EK_OK);
+        const ek_err err = ek_gpu_load(g[i], m, &whole, (ek_gpu_shard){0});
+        if (err) fail_msg("%s", ek_err_text());
+    }
+    size_t sum = 0;
+    assert_int_equal(g[0]->n_blocks, 1);
+    assert_true(g[1]->n_blocks > 2 && g[0]->bytes == g[1]->bytes);
+    for (int i = 0; i < g[1]->n_blocks; i++) {
+        assert_true(g[1]->block_bytes[i] <= MAX_BLOCK);
+        sum += g[1]->block_bytes[i];
+    }
+    assert_int_equal(sum, g[1]->bytes);
+    same_matrix(&g[0]->w.embed, &g[1]->w.embed, g[1]);
+    for (int i = 0; i < m->config.n_layers; i++) {
+        const ek_gpu_layer *a = &g[0]->w.layer[i], *b = &g[1]->w.layer[i];
+        same_matrix(&a->q, &b->q, g[1]), same_matrix(&a->k, &b->k, g[1]), same_matrix(&a->v, &b->v, g[1]);
+        same_matrix(&a->o, &b->o, g[1]), same_matrix(&a->gate, &b->gate, g[1]), same_matrix(&a->up, &b->up, g[1]);
+        same_matrix(&a->down, &b->down, g[1]);
+    }
+    for (int i = 0; i < 2; i++) ek_gpu_close(g[i]);
+    ek_model_close(m);
+    assert_true(fake.blocks == 0 && fake.used == 0);
+    remove_dir(dir);
 }
 
 /* A folder of packed weights gets the whole, and gives it to the next start. */
@@ -308,6 +364,7 @@ int main(void)
         cmocka_unit_test(a_refused_model_was_not_read),
         cmocka_unit_test(wide_rows_are_refused_first),
         cmocka_unit_test(weights_are_read_in_parts),
+        cmocka_unit_test(weights_lie_in_several_blocks),
         cmocka_unit_test(packed_weights_are_kept_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 /* The executor of a CUDA device: pages, logits and scratch in device memory; a step is one copy of its lists, the
  * kernels, and the tokens back. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -389,7 +390,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
     double room;
     x->g = g, x->flights.n_flights = EK_GPU_FLIGHTS;
     if (ek_cuda_enter(g->c) == EK_OK) ek_cuda_room(g->c, &free, &total);
-    room = (double)free * EK_GPU_KEYS_SHARE - g->reserved;
+    room = fmin((double)free * EK_GPU_KEYS_SHARE - g->reserved, (double)ek_cuda_max_block(g->c));
     return (ek_executor){.config = &g->m->config,
                          .layout = &g->m->layout,
                          .model = g->m,

@@ -61,7 +61,7 @@ static inline bool ek_gpu_experts_are_here(const ek_gpu_share *s, int layer)
     return layer >= s->host_experts;
 }
 
-enum { EK_GPU_KERNELS = 512 }; /* more than there are */
+enum { EK_GPU_KERNELS = 512, EK_GPU_BLOCKS = 128 }; /* more than there are */
 
 typedef struct ek_gpu_kernel {
     char name[EK_CUDA_NAME]; /* empty: the place is free */
@@ -74,8 +74,9 @@ struct ek_gpu {
     ek_model *m;
     ek_gpu_share share;
     ek_gpu_weights w;
-    CUdeviceptr block; /* of all weights */
-    size_t bytes;
+    CUdeviceptr block[EK_GPU_BLOCKS]; /* all weights: one, or where a device has a bound several */
+    size_t block_bytes[EK_GPU_BLOCKS], bytes;
+    int n_blocks;
     double max_bytes;                     /* that may be taken of the device; 0: what is free there */
     double kept_step, kept_keys;          /* bytes that were planned beside the weights; 0: not known; and */
     double kept_rest;                     /* for a drafter's weights, and towers */

@@ -75,7 +75,7 @@ double ek_gpu_table_plan(ek_gpu *g)
     if (!g->m->config.per_layer_size || !data->plane[0]) return 0;
     if (ek_linear_plan(&whole, g->m->cpu, data->n, data->k, data->type) || ek_cuda_linear_plan(&g->w.table.l, &whole))
         return 0;
-    return (double)g->w.table.l.bytes;
+    return g->w.table.l.bytes <= ek_cuda_max_block(g->c) ? (double)g->w.table.l.bytes : 0;
 }
 
 ek_err ek_gpu_table_upload(ek_gpu *g)

@@ -23,21 +23,31 @@ typedef struct upload {
     bool copies, reads;           /* reads: before it copies something */
     const ek_rows_wanted *wanted; /* of what it reads */
     int read_end;                 /* layers [g->share.first, read_end) were read */
-    size_t at;
+    size_t at, done, max;         /* bytes of the block at hand, of all, that a block may have */
+    int block;
     ek_gpu_buffer buffer;
     ek_err err;
 } upload;
 
-static CUdeviceptr take(upload *u, size_t bytes)
-{
-    CUdeviceptr at = u->g->block + u->at;
-    u->at += (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    return at;
-}
-
 static void note(upload *u, ek_err err)
 {
     if (!u->err) u->err = err;
+}
+
+/* Behind what was taken, or in the next block. Both visits take the same. */
+static CUdeviceptr take(upload *u, size_t bytes)
+{
+    const size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    if (u->at && (u->at > u->max || whole > u->max - u->at)) u->block++, u->at = 0;
+    if (whole > u->max || u->block == EK_GPU_BLOCKS) {
+        note(u, ek_fail(EK_EUNSUPPORTED, "weights have a piece of %.2f GB; %s:%d gives at most %.2f GB at once",
+                        (double)whole / 1e9, ek_cuda_maker(u->g->c), ek_cuda_ordinal(u->g->c), (double)u->max / 1e9));
+        return 0;
+    }
+    const CUdeviceptr at = u->g->block[u->block] + u->at;
+    u->at += whole, u->done += whole;
+    u->g->block_bytes[u->block] = u->at;
+    return at;
 }
 
 static void vector(upload *u, CUdeviceptr *to, const float *from, int n)
@@ -108,7 +118,7 @@ static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int co
     to->at = take(u, to->l.bytes * (size_t)copies);
     for (int i = 0; i < copies && u->copies && !u->err; i++) {
         note(u, ek_gpu_upload_matrix(u->g, &to->l, &from[i], to->at + to->l.bytes * (size_t)i, 0, u->buffer));
-        ek_progress("copying weights to the device", (double)u->at, (double)u->g->bytes);
+        ek_progress("copying weights to the device", (double)u->done, (double)u->g->bytes);
     }
 }
 
@@ -278,12 +288,13 @@ static ek_err take_memory(upload *u)
 {
     ek_gpu *g = u->g;
     size_t free, total;
-    g->bytes = u->at;
+    g->bytes = u->done, g->n_blocks = u->block + 1;
     EK_TRY(ek_cuda_room(g->c, &free, &total));
     ek_log(EK_LOG_DEBUG, "%s: %.2f GB of the device's memory, %.2f of %.2f GB are free",
            g->target ? "weights of the drafter" : "weights", (double)g->bytes / 1e9, (double)free / 1e9,
            (double)total / 1e9);
-    return ek_cuda_alloc(g->c, &g->block, g->bytes, "the weights");
+    for (int i = 0; i < g->n_blocks; i++) EK_TRY(ek_cuda_alloc(g->c, &g->block[i], g->block_bytes[i], "the weights"));
+    return EK_OK;
 }
 
 void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_shard shard)
@@ -306,22 +317,22 @@ void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d)
 
 ek_err ek_gpu_upload_plan(ek_gpu *g)
 {
-    upload u = {.g = g};
+    upload u = {.g = g, .max = ek_cuda_max_block(g->c)};
     all(&u);
-    g->bytes = u.at;
+    g->bytes = u.done;
     return u.err;
 }
 
 ek_err ek_gpu_upload(ek_gpu *g, const ek_rows_wanted *wanted)
 {
-    upload u = {.g = g, .wanted = wanted, .buffer = {.bytes = EK_GPU_BUFFER}};
+    upload u = {.g = g, .wanted = wanted, .max = ek_cuda_max_block(g->c), .buffer = {.bytes = EK_GPU_BUFFER}};
     u.reads = ek_model_is_deferred(g->m) && !ek_model_is_packed(g->m);
     if (!g->m->w.block && !u.reads) return ek_fail(EK_EINVAL, "the weights were released");
     all(&u);
     EK_TRY(u.err);
     EK_TRY(take_memory(&u));
     EK_TRY(ek_cuda_alloc(g->c, &u.buffer.at, u.buffer.bytes, "weights on their way"));
-    u.copies = true, u.at = 0;
+    u.copies = true, u.at = u.done = 0, u.block = 0;
     all(&u);
     if (!u.err) u.err = ek_cuda_sync(g->c);
     if (!u.err) parts(g);

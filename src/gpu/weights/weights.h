@@ -39,8 +39,8 @@ ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdev
 
 /* Whether a table of so many bytes may lie on the device. left: bytes beside the weights, `kept` of them reserved. */
 bool ek_gpu_table_fits(double table, double left, double kept);
-/* Fills the layout in g->w.table from sizes alone and returns the table's bytes; 0: there is no table, or it is
- * computed. */
+/* Fills the layout in g->w.table from sizes alone and returns the table's bytes; 0: there is no table, it is computed,
+ * or it is larger than the device's largest block. */
 double ek_gpu_table_plan(ek_gpu *g);
 /* Copies the table, after the weights, if it takes at most a quarter of the remaining memory; else g->w.table stays
  * empty. */
