@@ -16,17 +16,18 @@
 
 static ek_err no_device(const char *text)
 {
-    return ek_fail(EK_EINVAL,
-                   "device %.40s; there are auto, cpu, vulkan and vulkan:N, cuda and cuda:N, several as in cuda:0,1, "
-                   "cuda:0-3 or cuda:all, and cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts",
-                   text);
+    return ek_fail(
+        EK_EINVAL,
+        "device %.40s; there are auto, cpu, cuda and cuda:N, several as in cuda:0,1, cuda:0-3 or cuda:all, and "
+        "cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts; and vulkan, vulkan:N, vulkan:0,1, vulkan:0,cpu alike",
+        text);
 }
 
 static ek_err add(ek_device *d, int ordinal, const char *text)
 {
-    if (d->vulkan && d->n) return ek_fail(EK_EINVAL, "device %.40s: a model runs on one Vulkan device", text);
     for (int i = 0; i < d->n; i++)
-        if (d->ordinal[i] == ordinal) return ek_fail(EK_EINVAL, "device %.40s: cuda:%d twice", text, ordinal);
+        if (d->ordinal[i] == ordinal)
+            return ek_fail(EK_EINVAL, "device %.40s: %s:%d twice", text, d->vulkan ? "vulkan" : "cuda", ordinal);
     if (d->n == EK_RANKS) return ek_fail(EK_EINVAL, "device %.40s: more than %d devices", text, EK_RANKS);
     d->ordinal[d->n++] = ordinal;
     return EK_OK;
@@ -64,7 +65,6 @@ static bool is(const char *p, const char *end, const char *word)
 /* One of a list: numbers behind the first may stand alone. */
 static ek_err add_item(ek_device *d, const char *p, const char *end, const char *text)
 {
-    if (d->vulkan) return ek_fail(EK_EINVAL, "device %.40s: a model runs on one Vulkan device", text);
     const bool layers = is(p, end, "cpu:layers"), experts = is(p, end, "cpu:experts");
     if (is(p, end, "cpu") || layers || experts) {
         d->part = layers ? EK_HOST_LAYERS : experts ? EK_HOST_EXPERTS : EK_HOST_CHOSEN;
@@ -72,21 +72,21 @@ static ek_err add_item(ek_device *d, const char *p, const char *end, const char 
         d->host = true;
         return EK_OK;
     }
-    if (!strncmp(p, "vulkan", 6) && !d->n && !d->all && !d->host && !d->features) {
-        d->vulkan = true;
-        if (is(p, end, "vulkan")) return add(d, 0, text);
-        return p[6] == ':' ? add_numbers(d, p + 7, end, text) : no_device(text);
-    }
-    if (is(p, end, "cuda")) return add(d, 0, text);
+    const bool vulkan = !strncmp(p, "vulkan", 6), cuda = !strncmp(p, "cuda", 4);
+    if ((vulkan || cuda) && (d->n || d->all) && vulkan != d->vulkan)
+        return ek_fail(EK_EINVAL, "device %.40s: a model runs on CUDA devices or on Vulkan devices, not on both", text);
+    if (vulkan && d->features) return no_device(text);
+    d->vulkan |= vulkan;
+    if (is(p, end, "cuda") || is(p, end, "vulkan")) return add(d, 0, text);
     if (is(p, end, "cuda:all")) {
         if (d->all || d->n) return no_device(text);
         d->all = true;
         return EK_OK;
     }
     if (d->all) return no_device(text);
-    if (!strncmp(p, "cuda:", 5)) p += 5;
-    else if (!d->n) return no_device(text);
-    return add_numbers(d, p, end, text);
+    const char *const numbers = vulkan ? p + 6 : cuda ? p + 4 : NULL;
+    if (numbers ? *numbers != ':' : !d->n) return no_device(text);
+    return add_numbers(d, numbers ? numbers + 1 : p, end, text);
 }
 
 /* What stands behind an @: sm_80. */
@@ -184,6 +184,13 @@ static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_devi
     return EK_OK;
 }
 
+/* Of other makers' devices the CPU encodes pictures and sounds. */
+static void set_beside(ek_fit_opts *o, double max_bytes, const ek_fit_beside *beside)
+{
+    o->max_bytes = max_bytes, o->beside = *beside;
+    if (o->maker) o->beside.towers = 0;
+}
+
 /* The whole model on one device, which takes what is free there. */
 static ek_err open_alone(ek_gpu **out, const ek_gpu_driver *driver, ek_model *model, const ek_fit_opts *o)
 {
@@ -205,7 +212,7 @@ static ek_err open_devices(ek_gpu **out, ek_ranks **ranks, const ek_device *d, d
     EK_TRY(ek_device_driver(&driver, d));
     driver.tune = d->tune == EK_TUNE_AUTO ? ek_tuning_take : d->tune == EK_TUNE_AGAIN ? ek_tuning_again : NULL;
     EK_TRY(resolve(&o, &driver, d));
-    o.max_bytes = max_bytes, o.beside = *beside;
+    set_beside(&o, max_bytes, beside);
     if (ek_device_is_split(d) || max_bytes > 0) return ek_ranks_open(ranks, &driver, model, &o);
     return open_alone(out, &driver, model, &o);
 }
@@ -278,7 +285,7 @@ ek_err ek_device_place(char *out, size_t size, const ek_device *d, double max_by
     if (err && (d->all || max_bytes == 0)) return err;
     if (err) driver.modules = NULL;
     EK_TRY(resolve(&o, &driver, d));
-    o.max_bytes = max_bytes, o.beside = *beside;
+    set_beside(&o, max_bytes, beside);
     return place(out, size, model, &driver, &o, ctx);
 }
 

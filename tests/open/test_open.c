@@ -252,6 +252,10 @@ static void devices_are_lists(void **state)
         {"cuda:all,cpu", 0, {0}, true, true, true},
         {"cuda:0,cpu:experts", 1, {0}, true, false, true},
         {"cpu:layers,cuda:1", 1, {1}, true, false, true},
+        {"vulkan:0,1", 2, {0, 1}, false, false, true},
+        {"vulkan:1,vulkan:0", 2, {1, 0}, false, false, true},
+        {"vulkan:0-2,cpu", 3, {0, 1, 2}, true, false, true},
+        {"cpu:experts,vulkan", 1, {0}, true, false, true},
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         ek_device d;
@@ -262,14 +266,16 @@ static void devices_are_lists(void **state)
         assert_int_equal(d.host, list[i].host);
         assert_int_equal(d.all, list[i].all);
         assert_int_equal(ek_device_is_split(&d), list[i].split);
+        assert_int_equal(d.vulkan, strstr(list[i].text, "vulkan") != NULL);
     }
     ek_device d;
     assert_int_equal(ek_device_parse(&d, "vulkan"), EK_OK);
     assert_true(d.gpu && d.vulkan && !d.may_be_cpu && d.n == 1 && d.ordinal[0] == 0 && !ek_device_is_split(&d));
     assert_int_equal(ek_device_parse(&d, "vulkan:2"), EK_OK);
     assert_true(d.vulkan && d.n == 1 && d.ordinal[0] == 2);
-    static const char *const none[] = {"vulkan:0,1", "vulkan:0-1", "vulkan,cpu",   "vulkan:0,cuda:1", "cuda:0,vulkan:1",
-                                       "vulkan:",    "vulkan:all", "vulkan@sm_80", "vulkanic",        "cpu,vulkan:0"};
+    static const char *const none[] = {"vulkan:0,0",      "vulkan:1-0",     "vulkan:0,vulkan", "vulkan:0,cuda:1",
+                                       "cuda:0,vulkan:1", "vulkan:",        "vulkan:all",      "vulkan@sm_80",
+                                       "vulkanic",        "cuda:all,vulkan"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_int_equal(ek_device_parse(&d, none[i]), EK_EINVAL);
         assert_non_null(strstr(ek_err_text(), none[i]));

@@ -72,7 +72,7 @@ said() { # what, a pattern, options: refused, and nothing else happens
   count $? "$what: $(head -3 "$dir/said")"
 }
 said "no such device" 'there is no device vulkan:99, the driver has' generate --device vulkan:99 --ids 2,9
-said "several devices" 'a model runs on one Vulkan device' generate --device vulkan:0,1 --ids 2,9
+said "two makers" 'on CUDA devices or on Vulkan devices, not on both' generate --device vulkan:0,cuda:1 --ids 2,9
 
 # a card, which a layer makes of this device (tests/vulkan/layer): auto takes it behind CUDA's, and leaves it for the CPU
 # where a kernel differs. lavapipe itself is the CPU, and only taken by its name.
@@ -99,6 +99,24 @@ if ! "$program" inspect --device cuda models/pocket >/dev/null 2>&1; then
   layer LAYER_SKIP=12 XDG_CACHE_HOME="$dir/none" "$program" generate --ids 2,9 --max-tokens 3 >"$dir/got" 2>"$dir/said"
   cmp "$dir/want" "$dir/got" && grep -q 'device cpu: vulkan:0 .* differ from the definition' "$dir/said"
   count $? "auto leaves a card whose kernel differs: $(tail -1 "$dir/said")"
+fi
+
+# several devices, which the layer makes of one, and a device too small for the model beside the CPU: the least memory that
+# is accepted leaves layers to the CPU
+if [ "$how" != check ]; then
+  "$program" logits --device cpu --ids 2,105,71,107 --out "$dir/want" >/dev/null 2>"$dir/said"
+  layer LAYER_CARDS=2 "$program" logits --device vulkan:0,1 --ids 2,105,71,107 --out "$dir/got" >/dev/null 2>"$dir/said"
+  cmp "$dir/want" "$dir/got" && grep -q 'on vulkan:0 .* and the head on vulkan:1' "$dir/said"
+  count $? "layers over two devices: $(tail -1 "$dir/said")"
+  for size in $(seq 20 3 80); do
+    "$program" logits --device vulkan:0,cpu --gpu-memory "${size}M" --chunk 16 --ids 2,105,71,107 --out "$dir/got" \
+      >/dev/null 2>"$dir/said" && break
+  done
+  cmp "$dir/want" "$dir/got" && grep -q ' on the CPU, .* and the head on vulkan:0' "$dir/said"
+  count $? "layers on a device and the CPU: $(tail -1 "$dir/said")"
+  layer LAYER_CARDS=2 "$program" logits --device vulkan:0,1 --split outputs --ids 2,9 --out "$dir/got" >"$dir/said" 2>&1
+  [ $? -ne 0 ] && grep -q 'vulkan:0 does not reach the memory of vulkan:1' "$dir/said"
+  count $? "outputs over two devices: $(tail -1 "$dir/said")"
 fi
 
 # a server: two requests together and one behind their cached pages have the CPU's replies
@@ -136,6 +154,8 @@ done
 if [ "$how" = release ]; then
   "$program" selftest --device vulkan >"$dir/said" 2>&1
   count $? "selftest: $(tail -3 "$dir/said")"
+  layer LAYER_CARDS=2 "$program" selftest --device vulkan:0,1 >"$dir/said" 2>&1
+  count $? "selftest over two devices: $(tail -3 "$dir/said")"
 fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]

@@ -254,7 +254,7 @@ ek_err ek_fit_refuse(ek_model *m, ek_cuda *const *c, const double *room, const e
     ek_fit_opts by = *o;
     if (by.split == EK_SPLIT_AUTO) by.split = EK_SPLIT_LAYERS; /* which takes less */
     say_need(&need, m, c, room, &by);
-    if (!o->maker) find_more(&advice, m, c, room, o); /* of others one alone runs a model */
+    find_more(&advice, m, c, room, o);
     find_others(&advice, m, c, room, o);
     ek_fit_say_advice(&text, &advice, o);
     ek_fail(EK_ENOMEM, "%s%s%s", ek_buf_text(&need), text.len ? "; " : "", ek_buf_text(&text));

@@ -164,7 +164,9 @@ void ek_fit_say_need(ek_buf *out, const ek_fit_need *need, const double *room, c
 void ek_fit_say_advice(ek_buf *out, const ek_fit_advice *a, const ek_fit_opts *o)
 {
     const char *const by = a->by_layers ? " --split layers" : "";
-    if (a->devices) ek_buf_fmt(out, "%d such devices would hold it (--device cuda:0-%d)", a->devices, a->devices - 1);
+    if (a->devices)
+        ek_buf_fmt(out, "%d such devices would hold it (--device %s:0-%d)", a->devices, named(o->maker),
+                   a->devices - 1);
     if (a->fit_by_layers) ek_buf_fmt(out, "%s%s would do", out->len ? ", or" : "", by);
     if (!a->host_layers) return;
     ek_buf_str(out, out->len ? ", or --device " : "--device ");

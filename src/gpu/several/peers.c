@@ -26,8 +26,8 @@ static ek_err check_came(const ek_gpu_run *x, uint64_t step)
 {
     const int32_t *control = x->flights.flight[step % (uint64_t)x->flights.n_flights].result + 4 * x->z.max_logits;
     if (!control[1]) return EK_OK;
-    return ek_fail(EK_EINTERNAL, "cuda:%d waited for what another device computes, which did not come",
-                   ek_cuda_ordinal(x->g->c));
+    return ek_fail(EK_EINTERNAL, "%s:%d waited for what another device computes, which did not come",
+                   ek_cuda_maker(x->g->c), ek_cuda_ordinal(x->g->c));
 }
 
 static bool any_broken(ek_gpu_run *const *x, int n)

@@ -49,9 +49,10 @@ static ek_err reach(ek_ranks *r)
             EK_TRY(ek_cuda_reach(r->gpu[i]->c, r->gpu[j]->c, &reached));
             if (!reached && outputs)
                 return ek_fail(EK_EUNSUPPORTED,
-                               "cuda:%d does not reach the memory of cuda:%d, outputs cannot be cut over them (--split "
+                               "%s:%d does not reach the memory of %s:%d, outputs cannot be cut over them (--split "
                                "layers)",
-                               ek_cuda_ordinal(r->gpu[i]->c), ek_cuda_ordinal(r->gpu[j]->c));
+                               ek_cuda_maker(r->gpu[i]->c), ek_cuda_ordinal(r->gpu[i]->c), ek_cuda_maker(r->gpu[j]->c),
+                               ek_cuda_ordinal(r->gpu[j]->c));
         }
     return EK_OK;
 }
@@ -66,7 +67,8 @@ static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_mo
             bool reached = true;
             if (i != j) EK_TRY(ek_cuda_reach(gpu[i]->c, gpu[j]->c, &reached));
             if (!reached)
-                snprintf(out, size, "cuda:%d does not reach the memory of cuda:%d", o->ordinal[i], o->ordinal[j]);
+                snprintf(out, size, "%s:%d does not reach the memory of %s:%d", ek_cuda_maker(gpu[i]->c), o->ordinal[i],
+                         ek_cuda_maker(gpu[j]->c), o->ordinal[j]);
         }
     return EK_OK;
 }

@@ -74,7 +74,7 @@ double ek_gpu_encoder_bytes(ek_towers *t)
 
 void ek_gpu_encoder_reserve(ek_gpu *g, ek_towers *t)
 {
-    g->reserved = ek_gpu_encoder_bytes(t);
+    g->reserved = ek_cuda_chip_of(g->c)->plain ? 0 : ek_gpu_encoder_bytes(t); /* else the CPU encodes */
 }
 
 ek_err ek_gpu_encoder_open(ek_executor *on, ek_gpu *g, ek_towers *t)
