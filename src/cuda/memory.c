@@ -19,10 +19,10 @@ ek_err ek_cuda_alloc(ek_cuda *c, CUdeviceptr *out, size_t bytes, const char *wha
     CUresult r = c->broken ? EK_CU_OK : c->f.cuMemAlloc(out, bytes);
     if (r != EK_CU_OUT_OF_MEMORY) return ek_cuda_check(c, r, "taking memory");
     size_t free = 0, total = 0;
-    const size_t most = ek_cuda_max_block(c);
-    if (bytes > most)
+    const size_t max = ek_cuda_max_block(c);
+    if (bytes > max)
         return ek_fail(EK_ENOMEM, "%s:%d gives at most %.2f GB at once, %.2f GB for %s were asked for",
-                       ek_cuda_maker(c), c->ordinal, gb(most), gb(bytes), what);
+                       ek_cuda_maker(c), c->ordinal, gb(max), gb(bytes), what);
     c->f.cuMemGetInfo(&free, &total);
     return ek_fail(EK_ENOMEM, "%s:%d has no room for %s: %.2f GB asked for, %.2f of %.2f GB free", ek_cuda_maker(c),
                    c->ordinal, what, gb(bytes), gb(free), gb(total));

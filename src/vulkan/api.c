@@ -118,7 +118,7 @@ static CUresult api_cuMemGetInfo(size_t *free, size_t *total)
 
 static CUresult max_block(size_t *bytes, CUdevice device)
 {
-    *bytes = ek_vulkan_most(opened[device]);
+    *bytes = ek_vulkan_max_block(opened[device]);
     return EK_CU_OK;
 }
 

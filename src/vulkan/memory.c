@@ -43,7 +43,7 @@ static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, bool host)
     return r;
 }
 
-size_t ek_vulkan_most(const ek_vulkan *v)
+size_t ek_vulkan_max_block(const ek_vulkan *v)
 {
     return v->max_block > 2 * ALIGN ? (size_t)v->max_block - 2 * ALIGN : 0;
 }
@@ -51,7 +51,7 @@ size_t ek_vulkan_most(const ek_vulkan *v)
 VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, bool host)
 {
     ek_vulkan_block b = {.bytes = bytes};
-    if (bytes > ek_vulkan_most(v)) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    if (bytes > ek_vulkan_max_block(v)) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                      .size = bytes + 2 * ALIGN, /* kernels may read a word behind the last element */
                                      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |

@@ -198,7 +198,7 @@ bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, cons
 /* --- memory.c */
 
 /* Bytes of one block at most. */
-size_t ek_vulkan_most(const ek_vulkan *v);
+size_t ek_vulkan_max_block(const ek_vulkan *v);
 VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, bool host);
 void ek_vulkan_give(ek_vulkan *v, ek_vulkan_block *b);
 /* The block that holds [at, at + bytes), or [p, p + bytes) of host memory; NULL: none. */
