@@ -209,7 +209,7 @@ bool ek_background_get(ek_server *s, ek_exchange *x, const char *id, bool input)
 {
     char word[8];
     const uint64_t owner = ek_route_owner(s, x);
-    const bool streams = !input && ek_exchange_query(x, "stream", word, sizeof word) && is_true(word);
+    const bool streams = !input && ek_exchange_query(x, "stream", word, sizeof word) > 0 && is_true(word);
     ek_background *b = find(s, owner, id);
     if (b && streams) {
         const ek_err err = stream(b, x);

@@ -78,7 +78,7 @@ def pages(s):
     for method, path in (("GET", f"/items/{one}"), ("DELETE", f"/items/{one}"), ("GET", f"/items?after={one}")):
         assert one in ok(s, method, f"{PATH}/{c}{path}", None, 404)["error"]["message"]
     assert ok(s, "GET", f"{PATH}/{c}/items/{all_[31]['id']}") == all_[31]
-    for query, param in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=", "limit"), ("order=up", "order")):
+    for query, param in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=", "limit"), ("order=up", "order"), ("limit=" + 20 * "9", "limit"), ("after=" + 199 * "x", "after"), ("after=%00", "after")):
         assert ok(s, "GET", f"{PATH}/{c}/items?{query}", None, 400)["error"]["param"] == param
 
 

@@ -104,7 +104,7 @@ const char *ek_exchange_path(const ek_exchange *x); /* percent-decoded, without 
                                                        and the prefix: "" where it is the prefix */
 ek_span ek_exchange_target(const ek_exchange *x);   /* as it came */
 /* A parameter of the query, as ek_http_query has it. */
-bool ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room);
+int ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room);
 const char *ek_exchange_prefix(const ek_exchange *x);                   /* the server's path_prefix, "" without */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
 const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i); /* of that name, from 0 on; NULL */

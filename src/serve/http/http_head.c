@@ -288,7 +288,7 @@ static ptrdiff_t query_decode(char *out, size_t room, const char *p, const char 
     return (ptrdiff_t)n;
 }
 
-bool ek_http_query(char *out, size_t room, ek_span target, const char *name)
+int ek_http_query(char *out, size_t room, ek_span target, const char *name)
 {
     enum { MAX_NAME = 64 };
     char key[MAX_NAME];
@@ -299,11 +299,11 @@ bool ek_http_query(char *out, size_t room, ek_span target, const char *name)
         const char *from = p + 1, *at = query_end(from, end, true), *next = query_end(at, end, false);
         p = next;
         if (query_decode(key, sizeof key, from, at) < 0 || strcmp(key, name) != 0) continue;
-        if (query_decode(out, room, at < next ? at + 1 : at, next) >= 0) return true;
+        if (query_decode(out, room, at < next ? at + 1 : at, next) >= 0) return 1;
         *out = '\0';
-        return false;
+        return -1;
     }
-    return false;
+    return 0;
 }
 
 ek_err ek_http_prefix_check(const char *prefix)

@@ -58,8 +58,9 @@ bool ek_http_chunks_ended(const ek_http_chunks *c);
  * bytes. False if it holds NUL. */
 bool ek_http_path(char *out, ek_span target);
 /* The value of the first parameter with this name in the query of a target, percent-decoded, "+" as a blank: at most
- * room - 1 bytes of it and NUL in out. False, and out is "", where there is none, or it is longer or holds NUL. */
-bool ek_http_query(char *out, size_t room, ek_span target, const char *name);
+ * room - 1 bytes of it and NUL in out. 1; 0, and out is "", where there is none; -1, and out is "", where it is longer
+ * or holds NUL: it is there, so whoever reads it refuses it. */
+int ek_http_query(char *out, size_t room, ek_span target, const char *name);
 
 enum { EK_HTTP_TRACE = 33 };
 /* The trace of a header traceparent (W3C Trace Context): 32 hex digits and NUL. False, and out is "", for what is none,

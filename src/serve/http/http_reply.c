@@ -42,7 +42,7 @@ ek_span ek_exchange_target(const ek_exchange *x)
     return x->head.target;
 }
 
-bool ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room)
+int ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room)
 {
     return ek_http_query(out, room, x->head.target, name);
 }

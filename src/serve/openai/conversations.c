@@ -64,7 +64,8 @@ static ek_err read_page(ek_api_request *r, ek_conversation_ask *a, const char *t
     char word[16], *rest = word;
     a->page.limit = DEFAULT_PAGE;
     a->page.after = a->after;
-    (void)ek_http_query(a->after, sizeof a->after, target, "after");
+    if (ek_http_query(a->after, sizeof a->after, target, "after") < 0)
+        return ek_field_wrong(r, "after", "the id of an item is needed");
     if (ek_http_query(word, sizeof word, target, "limit")) {
         const long v = strtol(word, &rest, 10);
         if (rest == word || *rest || v < 1 || v > MAX_PAGE)
