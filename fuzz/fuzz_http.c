@@ -29,7 +29,8 @@ static void check_head(const char *text, size_t n)
     free(path);
     char *value = malloc(h.target.n + 1);
     const char *query = memchr(h.target.p, '?', h.target.n);
-    if (ek_http_query(value, h.target.n + 1, h.target, "a") > 0 && (!query || strlen(value) > h.target.n)) __builtin_trap();
+    if (ek_http_query(value, h.target.n + 1, h.target, "a") > 0 && (!query || strlen(value) > h.target.n))
+        __builtin_trap();
     free(value);
 }
 

@@ -94,7 +94,8 @@ enum {
     PREPARE_SPARE = 6, /* so many slow pictures keep no others waiting */
     FETCH_THREADS = 8,
     FETCH_QUEUE = 64,
-    DECODE_THREADS = 3, /* of which what takes long has two: so many videos are decoded at a time */
+    DECODE_THREADS = 4, /* what takes long has three of them: so many videos and PDFs are read at a time, */
+    DECODE_SHARE = 2,   /* and of one client so many */
     DECODE_QUEUE = 64
 };
 
@@ -115,8 +116,10 @@ static ek_err open_loop(ek_server *s)
         EK_TRY(ek_workers_open(&s->fetchers, &s->loop, FETCH_THREADS, FETCH_QUEUE));
         ek_workers_set_share(s->fetchers, FETCH_THREADS / 2);
     }
-    if (s->ffmpeg || s->pdftotext || s->pdftoppm)
+    if (s->ffmpeg || s->pdftotext || s->pdftoppm) {
         EK_TRY(ek_workers_open(&s->decoders, &s->loop, DECODE_THREADS, DECODE_QUEUE));
+        ek_workers_set_share(s->decoders, DECODE_SHARE);
+    }
     static const int numbers[] = {SIGTERM, SIGINT};
     for (int i = 0; i < 2; i++) {
         s->signals[i] = evsignal_new(s->base, numbers[i], on_signal, s);

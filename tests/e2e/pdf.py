@@ -2,11 +2,11 @@
 
 A PDF is read as the file of its text is, or as the pictures of its pages are: replies have the same digest, which covers the bits of
 every logit."""
-import base64, json, os, subprocess, sys, tempfile, time
+import base64, http.client, json, os, subprocess, sys, tempfile, time
 
 import counted
 from client import Server
-from pdf_file import drawn, pdf
+from pdf_file import drawn, endless, pdf
 
 PROGRAM, MODEL = sys.argv[1:3]
 HAS = all(any(os.path.exists(f"{p}/{n}") for p in ("/usr/bin", "/usr/local/bin")) for n in ("pdftotext", "pdftoppm"))
@@ -177,18 +177,38 @@ def without():
             s.process.returncode = 0
 
 
+def others_are_read_beside_endless_ones(s):
+    """Those of one key never have all threads that wait for such programs."""
+    head = lambda key: {"content-type": "application/json", "authorization": f"Bearer {key}"}
+    asking, (path, body) = [], next(bodies(endless(), "application/pdf"))
+    try:
+        for _ in range(6):
+            asking.append(http.client.HTTPConnection("127.0.0.1", s.port, timeout=60))
+            asking[-1].request("POST", path, json.dumps(body), head("endless"))
+        time.sleep(1)
+        path, body = next(bodies(pdf("A tiller steers."), "application/pdf"))
+        began = time.time()
+        status, _, r = s.call("POST", path, body, head("other"))
+        assert status == 200 and time.time() - began < 8, (status, time.time() - began, r)
+    finally:
+        for c in asking:
+            c.close()
+
+
 def main():
     counted.run(without)
     if HAS:
         with Server(PROGRAM, "--model", MODEL, "--pdftotext", "--pdftoppm") as s:
             for test in (as_its_text, refused, several_at_once, bounded, as_its_pages, each_by_itself):
                 counted.run(test, s)
+        with Server(PROGRAM, "--model", MODEL, "--pdftotext", "--api-key", "endless,other") as s:
+            counted.run(others_are_read_beside_endless_ones, s)
         with Server(PROGRAM, "--model", MODEL, "--pdftoppm", "--max-images", 4) as s:
             counted.run(few_pages, s)
         with Server(PROGRAM, "--model", MODEL, "--pdftoppm") as s:
             counted.run(pages_refused, s)
     else:
-        counted.skipped += 8
+        counted.skipped += 9
         print("skipped: there is no pdftotext, or no pdftoppm")
     return counted.closing()
 
