@@ -8,8 +8,8 @@
 #include "text/grammar/grammar.h"
 #include "text/reply/reply.h"
 
-/* A limit on the tokens of thoughts: once it is reached the next token closes the channel, and none is opened again. A
- * function of the tokens alone, as a mask (ek_mask of engine/engine.h) over the grammar's. */
+/* A limit on the tokens of thoughts. When it is reached, the next token closes the channel, and no channel is opened
+ * again. It depends on the tokens alone, and acts as a mask (ek_mask) after the grammar's. */
 
 typedef struct ek_thought {
     int32_t open, close; /* ids of the channel's markers */
@@ -17,15 +17,15 @@ typedef struct ek_thought {
     bool inside;
 } ek_thought;
 
-/* At the beginning of the reply to prompt. No limit where the tokenizer has no markers. */
+/* Starts at the beginning of the reply to prompt. There is no limit if the tokenizer has no markers. */
 void ek_thought_start(ek_thought *t, const ek_marks *marks, int max, const int32_t *prompt, size_t n);
 void ek_thought_accept(ek_thought *t, int32_t token);
-/* Rows 0 .. n_draft of allowed tokens are there (all[i]: every token, row i is not written), n_words each, for n_vocab
- * tokens. Narrows them and returns how many draft tokens may still stand. Where a row does not allow the closing
- * marker, the limit waits. */
+/* Restricts rows 0 .. n_draft of allowed tokens, n_words each, for n_vocab tokens (all[i]: every token is allowed and
+ * row i is not written). Returns the number of draft tokens that are still possible. If a row does not allow the
+ * closing marker, the limit waits. */
 int ek_thought_look(const ek_thought *t, const int32_t *draft, int n_draft, int n_words, int n_vocab, uint64_t *row,
                     bool *all);
-/* The same of all and of what may stand, without rows; -1 where only they tell. */
+/* The same for `all` and the result, without rows; -1 if the result depends on rows. */
 int ek_thought_peek(const ek_thought *t, const int32_t *draft, int n_draft, bool *all);
 
 typedef struct ek_bounds {
@@ -34,21 +34,20 @@ typedef struct ek_bounds {
     int n_vocab; /* floats in a row of logits: set before the request is submitted */
 } ek_bounds;
 
-/* At the beginning of the reply to prompt. grammar (NULL: none) and m are borrowed until ek_bounds_fini. max_thinking:
- * tokens of thoughts, 0: no limit. */
+/* Starts at the beginning of the reply to prompt. grammar (NULL: none) and m are borrowed until ek_bounds_fini.
+ * max_thinking: maximum tokens of thoughts, 0: no limit. */
 void ek_bounds_init(ek_bounds *b, const ek_chat_model *m, const ek_grammar *grammar, int max_thinking,
                     const int32_t *prompt, size_t n, bool thinking);
 void ek_bounds_fini(ek_bounds *b);
 bool ek_bounds_any(const ek_bounds *b); /* false: no mask is needed */
-ek_mask ek_bounds_mask(ek_bounds *b);   /* b stays where it is */
+ek_mask ek_bounds_mask(ek_bounds *b);   /* b must not move */
 
-/* The form of a reply as JSON text, so that its grammar can be made again: for the journal. Tools that any arguments
- * fit are kept without their parameters; prompts have the rest. */
+/* --- the form of a reply as JSON text, from which the journal makes the grammar again. Tools that accept any arguments
+ * are kept without parameters. */
 
 /* Appends one JSON object: the arguments of ek_grammar_open. */
 void ek_form_write(ek_buf *out, const ek_reply_form *form, const json_t *tools, bool one_call);
-/* The grammar that a text of ek_form_write describes, as ek_grammar_open makes it. EPARSE and EINVAL for other texts.
- */
+/* Makes the grammar of a text from ek_form_write, as ek_grammar_open does. EPARSE and EINVAL for other texts. */
 ek_err ek_form_grammar(ek_grammar **out, ek_vocab *v, const char *text, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a turn keeps of its request, so that it can be run again: for the server's journal. */
+/* A turn's record of its request, from which the request can be run again; for the server's journal. */
 #ifndef EK_CHAT_RECORD_H
 #define EK_CHAT_RECORD_H
 
@@ -7,41 +7,39 @@
 
 typedef enum ek_record_mode {
     EK_RECORD_NONE,
-    EK_RECORD_FACTS, /* counts, hash and options: nothing of what was said */
-    EK_RECORD_TOKENS /* also the tokens of prompt and reply, of prompts that are text alone */
+    EK_RECORD_FACTS, /* counts, hash and options; no text */
+    EK_RECORD_TOKENS /* also the tokens of prompt and reply, unless the prompt has pictures or sounds */
 } ek_record_mode;
 
 /* Zero-initialise; ek_record_fini when done. */
 typedef struct ek_record {
     ek_record_mode mode;
     int n_prompt;
-    uint64_t prompt_hash; /* ek_prompt_hash, and of each part its digest behind it */
-    int n_parts;          /* pictures and sounds: their bytes are not kept, and so neither are the tokens */
+    uint64_t prompt_hash; /* of ek_prompt_hash, followed by each part's digest */
+    int n_parts;          /* pictures and sounds; their bytes are not kept, so with any no tokens are kept either */
     int n_stored;         /* tokens of the reply that came from the store of replies */
     ek_ids prompt, reply; /* EK_RECORD_TOKENS: all of them; otherwise empty */
-    ek_sampling sampling; /* as the engine got it: this turn's own seed, bias owned by the record */
+    ek_sampling sampling; /* the engine's: this turn's own seed; the record owns the bias */
     bool ignore_eos;
-    bool forced; /* more than logits, sampling and ignore_eos decided on the tokens: a mask (chat/bounds.h) of the next
-                    three */
+    bool forced;      /* a mask (chat/bounds.h), made of the next three fields, also restricted the tokens */
     bool thinking;    /* the prompt has thinking on */
     int max_thinking; /* 0: no limit */
-    char
-        *form; /* EK_RECORD_TOKENS: what the grammar was made of (chat/bounds.h); owned; NULL: no grammar, or unknown */
-    bool same_form;  /* the form is that of the request's first reply, whose record has it; form is NULL, or was found
-                        there */
-    bool has_bounds; /* EK_RECORD_TOKENS: the three are known, so that the mask can be made again */
+    char *form;       /* EK_RECORD_TOKENS: the grammar's source (chat/bounds.h); owned; NULL: no grammar, or unknown */
+    bool same_form;   /* the form is that of the request's first reply, in whose record it stands; form is NULL, or was
+                         taken from there */
+    bool has_bounds;  /* EK_RECORD_TOKENS: the three fields are known, so the mask can be made again */
 } ek_record;
 
-/* Of the definition below; a journal's lines name it. */
+/* The version of the definition below; lines of a journal name it. */
 enum { EK_DIGEST_VERSION = 2 };
 
-/* The digest of a reply chains those of the rows of logits (ek_logits_digest) that its tokens were sampled from: h of
- * the rows before, 0 at first. */
+/* The digest of a reply chains the digests (ek_logits_digest) of its tokens' rows of logits. h: the chain so far, 0 at
+ * first. */
 uint64_t ek_digest_row(uint64_t h, uint64_t row);
 uint64_t ek_prompt_hash(const int32_t *tokens, int n_tokens);
-/* Copies what r->mode asks for from a request that is about to be submitted. r: zeroed but for mode. */
+/* Copies the parts that r->mode asks for from a request about to be submitted. r: zeroed except mode. */
 void ek_record_begin(ek_record *r, const ek_request_opts *request);
-/* The same of its mask. form: NULL where there is no grammar, or with same_form. */
+/* The same for the request's mask. form: NULL without a grammar, or with same_form. */
 void ek_record_bounds(ek_record *r, const char *form, bool same_form, bool thinking, int max_thinking);
 void ek_record_token(ek_record *r, int32_t token); /* the next one of the reply */
 void ek_record_fini(ek_record *r);

@@ -1,4 +1,4 @@
-/* A turn's insides, for the files that carry it. Inside src/chat. */
+/* A turn from inside. Inside src/chat. */
 #ifndef EK_CHAT_TURN_STATE_H
 #define EK_CHAT_TURN_STATE_H
 
@@ -22,63 +22,64 @@ struct ek_turn {
     ek_utf8_stream utf8;     /* of a plain reply */
     ek_buf held;             /* visible text of the token being fed, until its log-probabilities are recorded */
     bool holding;
-    size_t fed; /* bytes of content that were found so far, visible or not */
+    size_t fed; /* bytes of content so far, visible or not */
     int cap_logprobs;
     ek_ids resumed; /* the reply so far, when the turn was opened */
     size_t n_replayed;
-    ek_turn_resumed before; /* its counts; pointers are none of ours */
+    ek_turn_resumed before; /* the counts only; its pointers are not used */
     bool has_digest_before;
     uint64_t digest_before;
 
-    /* Of the store: tokens [0, n_stored) of found come from there, of which n_out are out. */
+    /* The store: tokens [0, n_stored) of found come from there; n_out of them were given out. */
     ek_turn_stored stored;
     ek_reply_outcome outcome;
-    int n_stored, n_out, limit; /* limit: tokens of the reply, at most */
-    bool checks;                /* resumed is what the store has: it is read again for what is not stored */
-    ek_turn_prompt prompt;      /* with checks, once it is submitted: to compute the reply where the store was wrong */
-    bool restarts, given_up;    /* it was: the end of the request that read it is awaited; the owner wants none */
-    uint64_t stored_hash;       /* digests of the n_out tokens */
+    int n_stored, n_out, limit; /* limit: maximum tokens of the reply */
+    bool checks;                /* `resumed` holds the stored tokens, read again for data that is not stored */
+    ek_turn_prompt prompt;      /* with checks, after submission: to compute the reply if the store was wrong */
+    bool restarts, given_up;    /* the store was wrong, and the old request has to end first; the owner gave up */
+    uint64_t stored_hash;       /* chained digests of the n_out tokens */
 
-    /* Of a reply that several ask for at once. following: tokens come from there, of which n_out are out. */
+    /* A reply that several turns want. following: the source of tokens; n_out of them were given out. */
     ek_flight *following;
     ek_flight_follower follower;
-    bool shared_once; /* it was asked whether somebody computes it */
+    bool shared_once; /* other turns were looked for */
     char *ask;
 
     ek_reading reading;
     ek_engine *engine;
     ek_request_id id;
-    bool live; /* the engine has not said its last word */
+    bool live; /* the engine has not posted its last news */
 
     /* Written by submit, then by the engine's thread alone. */
     ek_turn_post_fn *post;
     void *post_arg, *user;
     int n_vocab, n_prompt;
     uint64_t hash;
-    ek_logprobs *prompt_logprobs, *resumed_logprobs; /* read by others once the first token is posted */
+    ek_logprobs *prompt_logprobs, *resumed_logprobs; /* other threads read them after the first token was posted */
     ek_hash *resumed_roots;                          /* likewise */
-    /* For the store, under the lock: the reply so far. A turn that ends before its request gives it away at once. */
+    /* For the store, under the lock: the reply so far. A turn that ends before its request stores it at once. */
     pthread_mutex_t keeping;
     ek_reply_draft draft;
-    ek_flight *leading; /* others read what is kept; NULL: nobody can */
+    ek_flight *leading; /* others read the reply so far; NULL: nobody can */
     bool keeps;
-    bool contradicted; /* a row that was read again is not the stored one */
+    bool contradicted; /* a recomputed row differs from the stored one */
 };
 
-/* In turn_stored.c: decides what comes from the store; prompt as of ek_turn_open. Then what the store gets: tokens
- * on the engine's thread, the end on any. */
+/* In turn_stored.c: decides which tokens come from the store; prompt as in ek_turn_open. Then the store's input: tokens
+ * on the engine's thread, the end on any thread. */
 void ek_turn_plan_stored(ek_turn *t, const ek_turn_prompt *prompt, const ek_turn_opts *opts);
 void ek_turn_keep_token(ek_turn *t, int32_t token, uint64_t row, const ek_logprobs *probs);
 void ek_turn_keep_end(ek_turn *t, ek_finish finish);
 void ek_turn_take_resumed(ek_turn *t, const ek_turn_resumed *r); /* turn.c */
-int ek_turn_limit(const ek_turn *t);                             /* tokens of the reply, at most; below 1: none fit */
-ek_finish ek_turn_finish_at(const ek_turn *t, int i, int32_t token); /* the end that stored token i is, or NONE */
-void ek_turn_go_on_behind(ek_turn *t, int n);                        /* the first n tokens of the record stand */
-/* In turn_flight.c: at submission, whether another turn computes this reply: its tokens come by news that wake. */
+int ek_turn_limit(const ek_turn *t);                             /* maximum tokens of the reply; below 1: none fit */
+ek_finish ek_turn_finish_at(const ek_turn *t, int i, int32_t token); /* the end that stored token i causes, or NONE */
+void ek_turn_go_on_behind(ek_turn *t, int n);                        /* continues after the record's first n tokens */
+/* In turn_flight.c: at submission, whether another turn computes this reply; its tokens then come by news with wakes.
+ */
 bool ek_turn_share(ek_turn *t, const ek_turn_prompt *prompt);
 void ek_turn_unfollow(ek_turn *t);
 void ek_turn_keep_prompt(ek_turn *t, const ek_turn_prompt *p); /* turn_submit.c: for another submission */
-/* In turn_submit.c: the request once more, without what the store had, which was wrong. Not while ek_turn_live. */
+/* In turn_submit.c: submits the request again, without the stored reply, which was wrong. Not while ek_turn_live. */
 ek_err ek_turn_submit_again(ek_turn *t);
 
 #endif

@@ -11,27 +11,27 @@
 #include "gpu/several/several.h"
 
 typedef struct ek_device {
-    bool gpu;        /* a device is looked for: CUDA's, */
-    bool vulkan;     /* or Vulkan's */
+    bool gpu;        /* a CUDA device is looked for */
+    bool vulkan;     /* with gpu: a Vulkan device instead */
     bool may_be_cpu; /* auto: CUDA's first; without one a card of Vulkan's; without both the CPU */
     int n, ordinal[EK_RANKS];
-    bool all;  /* every device that there is; n is 0 */
-    bool host; /* the CPU has layers, or experts, too: */
+    bool all;  /* all devices; n is 0 */
+    bool host; /* the CPU also has layers or experts */
     ek_host_part part;
     ek_split split;
-    int features; /* the compute capability to whose kernels they keep, ten times; 0: their own */
+    int features; /* use kernels of this compute capability (times ten); 0: the devices' own */
     enum { EK_TUNE_AUTO, EK_TUNE_OFF, EK_TUNE_AGAIN } tune; /* open/tuning.h */
 } ek_device;
 
-/* The driver of its devices, with its features (gpu/gpu.h). */
+/* The driver of d's devices, with d's features (gpu/gpu.h). */
 ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d);
 
-/* EINVAL lists the choices. */
+/* Parses text as above. EINVAL lists the choices. */
 ek_err ek_device_parse(ek_device *out, const char *text);
 /* How several share a model: "auto" (NULL), "layers" or "outputs". EINVAL: another word, or outputs with the CPU in the
  * list. */
 ek_err ek_device_set_split(ek_device *d, const char *split);
-/* Whether a card without times is measured: "auto" (NULL), "off", or "again", whatever was. EINVAL: another word. */
+/* Whether to measure a card: "auto" (NULL) if it has no times, "off", or "again". EINVAL: another word. */
 ek_err ek_device_set_tune(ek_device *d, const char *tune);
 /* Several devices, or some and the CPU, share the model. */
 static inline bool ek_device_is_split(const ek_device *d)
@@ -39,32 +39,32 @@ static inline bool ek_device_is_split(const ek_device *d)
     return d->n > 1 || d->all || d->host;
 }
 
-/* There is one, or must be. A model for it is best opened deferred (ek_model_opts): it is then refused before it is
- * read, and read in parts. */
+/* Whether a device exists or has to. Open a model for it deferred (ek_model_opts): it can then be refused before it is
+ * read, and is read in parts. */
 bool ek_device_is_wanted(const ek_device *d);
 
-/* Whether the CPU takes over what failed on a device: with auto where it has no room, or there is none that can run the
- * model. A file that cannot be read or is in use, and a device that fails, are errors. */
+/* Whether the CPU takes over after err on a device: with auto, if the device has no room or no device can run the
+ * model. A file that cannot be read or is in use, and a failing device, are errors. */
 bool ek_device_may_leave(const ek_device *d, ek_err err);
 
-/* Copies the model, which is borrowed, to the device, or to several, with room for `beside`: *out or *ranks is set.
- * max_bytes: what each may give; 0: what is free there. ENOMEM: it has no room, with the numbers and what would hold
- * it, before a weight is read of a deferred model. Both are NULL where that is the CPU; *why is then the
- * reason, whose sentence is recorded (base/err.h), EK_OK if it was asked for. */
+/* Copies the model, which is borrowed, to one device (*out) or several (*ranks), with room for `beside`. max_bytes: the
+ * maximum per device; 0: all free memory. ENOMEM: there is no room; the sentence has the numbers and a remedy. A
+ * deferred model is refused before its weights are read. If the CPU is used, both are NULL and *why is the reason,
+ * whose sentence is recorded (base/err.h); EK_OK if the CPU was requested. */
 ek_err ek_device_open(ek_gpu **out, ek_ranks **ranks, const ek_device *d, double max_bytes, const ek_fit_beside *beside,
                       ek_model *model, ek_err *why);
 
-/* What of a model would lie where, in words, on what the devices have free or, whether they are there or not, on
- * max_bytes each, and for how many requests of ctx tokens keys and values have room beside it. Weights may be deferred.
- * ENOMEM: it does not fit, in the words of ek_device_open, or no such request does, with the numbers. */
+/* Describes the placement of a model's parts, and the number of requests of ctx tokens with room beside them.
+ * max_bytes: memory of each device, present or not; 0: the devices' free memory. Weights may be deferred. ENOMEM: the
+ * model does not fit, in ek_device_open's words, or no such request does, with the numbers. */
 ek_err ek_device_place(char *out, size_t room, const ek_device *d, double max_bytes, const ek_fit_beside *beside,
                        int ctx, ek_model *model);
 
-/* Bytes that keys and values may take of the device beside the model's weights, which are not there yet. 0: text (NULL:
- * "auto") names the CPU or several devices, it has no room for the weights, or cannot be asked. */
+/* Bytes on the device for keys and values beside the model's weights, which are not there yet. 0: text (NULL: "auto")
+ * names the CPU or several devices, the weights do not fit, or the device cannot be asked. */
 double ek_device_room(const char *text, double max_bytes, const ek_model *model);
 
-/* The device in words; nothing is copied there: "cpu", with the reason after a colon if auto found no device, or
+/* Names the device without copying anything: "cpu", with the reason after a colon if auto found no device, or
  * "cuda:0 (NVIDIA H100 …)", with commas between several. */
 ek_err ek_device_text(const ek_device *d, char *out, size_t room);
 

@@ -1,13 +1,14 @@
-/* What passes between a process that has a stranger's file and the helper that decodes it: one shared piece of memory
- * per file, the desk, and two sockets of messages.
+/* Messages between a process with an untrusted file and the helper that decodes it: shared memory per file (the desk),
+ * and two sockets.
  *
- *     desk      ek_desk, room for what comes out, the file
+ *     desk      ek_desk, room for the result, the file
  *     ask       socket 0 of the helper: one message for each file, with the desk's descriptor; read by the process that
  *               decodes it
- *     control   socket 1 of the helper: ek_hello at its start, then ek_ended for each file; a byte to it ends what runs
+ *     control   socket 1 of the helper: ek_hello at its start, then ek_ended for each file; a byte to it ends the
+ * current file
  *
- * What the helper writes is a stranger's as well: the asking side reads a desk once the process that wrote it has
- * ended, and checks every number. Inside src/media/locked and src/helper. */
+ * The helper's output is untrusted as well: the asking side reads a desk only after the writing process has ended, and
+ * checks every number. Inside src/media/locked and src/helper. */
 #ifndef EK_MEDIA_LOCKED_ASK_H
 #define EK_MEDIA_LOCKED_ASK_H
 
@@ -23,29 +24,29 @@
 
 typedef enum ek_ask_what {
     EK_ASK_IMAGE_PROBE,
-    EK_ASK_IMAGE,         /* room: all of its pixels */
+    EK_ASK_IMAGE,         /* room: all pixels */
     EK_ASK_IMAGE_RESIZED, /* room: width x height pixels */
     EK_ASK_SOUND_PROBE,
-    EK_ASK_SOUND /* room: its samples */
+    EK_ASK_SOUND /* room: the samples */
 } ek_ask_what;
 
 typedef struct ek_ask {
     uint32_t what;
-    uint32_t cpu_ms; /* of processor time */
+    uint32_t cpu_ms; /* maximum processor time */
     uint64_t n;      /* bytes of the file */
     uint64_t room;   /* bytes for pixels or samples */
-    uint64_t memory; /* bytes that decoding may take beside the desk */
+    uint64_t memory; /* maximum bytes of decoding besides the desk */
     int32_t alpha, width, height, resizer;
     int32_t max_seconds; /* of a sound */
     int32_t reserved;
 } ek_ask;
 
 typedef struct ek_decoded {
-    int32_t done; /* 1 when all below is written */
+    int32_t done; /* 1 when the fields below are written */
     int32_t err;
     char text[1000];
     char format[8];
-    int32_t width, height, orientation, animated; /* of a picture; of what is in the room where there is any */
+    int32_t width, height, orientation, animated; /* of the picture, or of the pixels in the room */
     uint64_t memory, held;
     int32_t rate, channels, samples, reserved;
     int64_t frames;
@@ -58,7 +59,7 @@ typedef struct ek_desk {
 
 enum { EK_DESK_HEAD = 4096 };
 
-/* Where the file begins, behind the head and the room. */
+/* The offset of the file, after head and room. */
 static inline uint64_t ek_desk_file(const ek_ask *a)
 {
     return EK_DESK_HEAD + (a->room + 4095) / 4096 * 4096;
@@ -66,7 +67,7 @@ static inline uint64_t ek_desk_file(const ek_ask *a)
 
 typedef struct ek_hello {
     char version[32];
-    char formats[96]; /* of pictures that it reads: "JPEG, PNG" */
+    char formats[96]; /* readable picture formats: "JPEG, PNG" */
 } ek_hello;
 
 typedef struct ek_ended {

@@ -1,14 +1,13 @@
-/* One run of a program that is given a stranger's file, locked up: it reads that file and the libraries it is made of,
- * and answers through pipes. Nothing else of this machine can be reached from it.
+/* Runs a program on an untrusted file in a sandbox. The program can read that file and its libraries, and answers
+ * through pipes. It cannot reach anything else on this machine.
  *
  *   files       opened for reading only; where the kernel has Landlock only those below /usr and /lib, and the program
  *   network     no socket of any kind
- *   processes   threads of its own, no children; no rights that it did not begin with
+ *   processes   its own threads, no children; no new rights
  *   resources   seconds of processor time, bytes of address space, no core files, no files written
  *
- * A system call that is not on its list fails as if the system did not have it. The run is killed when its time is
- * over, when nobody wants it any more (base/clock.h), and when the thread that began it ends. Any thread, several at
- * once. */
+ * Other system calls fail as if the system did not have them. The run is killed when its time is over, when its request
+ * is dropped (base/clock.h), and when the starting thread ends. Any thread, several at once. */
 #ifndef EK_MEDIA_LOCKED_CHILD_H
 #define EK_MEDIA_LOCKED_CHILD_H
 
@@ -20,41 +19,42 @@
 
 typedef struct ek_child_opts {
     const char *const *argv; /* argv[0]: the program's path; NULL at the end */
-    int input;               /* a descriptor that it has as 0; borrowed. -1: an empty one */
+    int input;               /* its descriptor 0; borrowed. -1: empty input */
     int cpu_seconds;
     double seconds; /* from its start to its end */
     size_t memory;  /* bytes of address space */
-    bool fonts;     /* it draws texts: /etc/fonts and /var/cache/fontconfig may be read too */
+    bool fonts;     /* also allows reading /etc/fonts and /var/cache/fontconfig, for drawing text */
 } ek_child_opts;
 
 typedef struct ek_child {
     pid_t pid;
     int out, err;   /* read ends */
     double until;   /* ek_now() */
-    char says[512]; /* the beginning of what it wrote to standard error */
+    char says[512]; /* the beginning of its standard error */
     size_t n_says;
     enum { EK_CHILD_RUNS, EK_CHILD_LATE, EK_CHILD_UNWANTED } state;
 } ek_child;
 
-/* How it ended. */
+/* The end of a run. */
 typedef struct ek_child_end {
-    int status; /* of exit; -1: it was killed, */
-    int signal; /* by this one; 0: unknown */
-    bool late;  /* its seconds were over */
+    int status; /* exit status; -1: it was killed */
+    int signal; /* the killing signal; 0: unknown */
+    bool late;  /* its time was over */
 } ek_child_end;
 
-/* A file for its input, that has no name and cannot be written any more; the caller closes it. what: "a video". ENOMEM.
- */
+/* Makes a nameless, read-only input file of these bytes; the caller closes it. what: "a video". ENOMEM. */
 ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what);
-/* EIO: it cannot be locked up or begun; the sentence says what failed. */
+/* EIO: the sandbox or the program failed to start; the sentence has the reason. */
 ek_err ek_child_start(ek_child *c, const ek_child_opts *o);
-/* A program that locks up what it begins by itself (src/helper): without limits of time and memory, and with children;
- * else as above. Descriptors 0 to 2 of it are given, borrowed; says < 0: /dev/null. It ends when its sockets do. */
+/* Starts a program that sandboxes its own children (src/helper): without limits of time and memory, otherwise as above.
+ * in, out and says become descriptors 0 to 2 and are borrowed; says < 0: /dev/null. It ends when its sockets are
+ * closed.
+ */
 ek_err ek_child_start_helper(pid_t *pid, const char *program, int in, int out, int says);
-/* Waits for bytes of its standard output: *n of them, at most max; 0 at its end. ECANCELLED where nobody wants it any
- * more, ETIMEOUT when its seconds are over; it is killed then. */
+/* Waits for bytes of its standard output: *n of them, at most max; 0 at the end. ECANCELLED if the request was dropped,
+ * ETIMEOUT when its time is over; in both cases the run is killed. */
 ek_err ek_child_read(ek_child *c, void *to, size_t max, size_t *n);
-/* Waits for its end, reading on; kills it where kill is set or as above. c is nothing then. */
+/* Waits for its end and reads the rest of its output; kills it if kill is set, or as above. c is invalid afterwards. */
 ek_child_end ek_child_finish(ek_child *c, bool kill);
 
 #endif

@@ -1,5 +1,4 @@
-/* What a helper consists of: its process, the memory that it shares with what decodes a file, and its standard error.
- * Inside src/media/locked. */
+/* The parts of a helper: its process, its shared memory, and its standard error. Inside src/media/locked. */
 #ifndef EK_MEDIA_LOCKED_HELPER_PARTS_H
 #define EK_MEDIA_LOCKED_HELPER_PARTS_H
 
@@ -10,20 +9,20 @@
 #include "base/err.h"
 #include "media/locked/ask.h"
 
-/* The memory of ek_desk. A new one costs more than all else that a helper adds to a picture, because the system makes
- * its pages one by one. So a desk of usual size stays with its helper, and is all zeros between two files. */
+/* The memory of ek_desk. A new one costs more than everything else of a helper's work, because the system makes its
+ * pages one by one. A desk of usual size therefore stays with its helper and is zeroed between two files. */
 enum { EK_DESK_KEPT = 8 << 20 /* bytes: a photograph, and 1,120 tokens of it */ };
 
 typedef struct ek_shared_desk {
     int fd; /* -1: there is none */
     uint8_t *p;
-    size_t n; /* bytes, at least those of the file that is on it */
+    size_t n; /* bytes */
 } ek_shared_desk;
 
 size_t ek_desk_bytes(const ek_ask *ask);
-/* Puts *ask and its file there. ENOMEM. */
+/* Writes *ask and its file. ENOMEM. */
 ek_err ek_desk_lay(ek_shared_desk *d, const ek_ask *ask, const void *bytes);
-/* Once the process that had it is gone: zeros where the file, its results and *ask were. A larger one is dropped. */
+/* After the decoding process has ended: zeroes file, results and *ask. Drops a desk larger than EK_DESK_KEPT. */
 void ek_desk_clear(ek_shared_desk *d, const ek_ask *ask);
 void ek_desk_drop(ek_shared_desk *d);
 
@@ -35,12 +34,12 @@ typedef struct ek_helper {
     ek_shared_desk desk;
 } ek_helper;
 
-/* Found, started, asked for its version. says: what its standard error becomes; borrowed. EIO. */
+/* Finds the program, starts it and checks its version. says: its standard error; borrowed. EIO. */
 ek_err ek_helper_start(ek_helper **out, int says);
-void ek_helper_end(ek_helper *h); /* at once, with what it decodes */
+void ek_helper_end(ek_helper *h); /* at once, with the current file */
 
-/* The descriptor that helpers have as standard error: a thread reads it into the log, so that no decoder waits for a
- * reader. -1: there is none, and they have /dev/null. */
+/* The descriptor for helpers' standard error. A thread reads it into the log, so that no decoder waits for a reader.
+ * -1: there is none; use /dev/null. */
 int ek_helper_says(void);
 uint64_t ek_helper_lines(void);
 

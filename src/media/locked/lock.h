@@ -1,4 +1,4 @@
-/* What a process does to itself before it becomes a program that is given a stranger's file. Inside src/media. */
+/* Sandboxes the calling process before it executes a program on an untrusted file. Inside src/media. */
 #ifndef EK_MEDIA_LOCKED_LOCK_H
 #define EK_MEDIA_LOCKED_LOCK_H
 
@@ -8,15 +8,15 @@
 
 #include "base/err.h"
 
-/* All that is needed, made beforehand: between fork and exec nothing is allocated. */
+/* The parameters, made beforehand, because nothing may be allocated between fork and exec. */
 typedef struct ek_lock {
-    int program;  /* a descriptor: its folder may be closed to the user that the process becomes */
-    pid_t parent; /* with whose thread it ends */
+    int program;  /* a descriptor, because the process may lose access to the program's folder */
+    pid_t parent; /* the process ends with its parent's thread */
     int cpu_seconds;
     size_t memory; /* bytes of address space */
-    int landlock;  /* the kernel's version of it; 0: it has none */
-    bool fonts;    /* it reads the system's fonts and what it keeps about them */
-    bool helper;   /* it locks up its children itself, by ek_lock_decoder: no time, no memory, no filter, no parent */
+    int landlock;  /* the kernel's Landlock version; 0: none */
+    bool fonts;    /* allows reading the system's fonts and their cache */
+    bool helper;   /* it sandboxes its children itself (ek_lock_decoder): no time, memory, filter and parent here */
 } ek_lock;
 
 /* EUNSUPPORTED where what reads a stranger's file cannot be locked up: it is not read there. Linux locks up any
@@ -25,13 +25,12 @@ ek_err ek_lock_check(bool helper);
 
 int ek_lock_landlock(void);
 
-/* Limits, no new rights, Landlock where there is one, the filter of system calls. Async-signal-safe. NULL, or what
- * failed, with errno. */
+/* Sets limits, forbids new rights, applies Landlock if there is one, and the filter of system calls. Async-signal-safe.
+ * Returns NULL, or the name of the failed part, with errno. */
 const char *ek_lock_apply(const ek_lock *l);
 
-/* What decodes one file, a child of a helper's: it has its memory and descriptors, and the system gives it nothing but
- * memory and the end. bytes of address space in all, milliseconds of processor time. NULL, or what failed, with errno.
- */
+/* Sandboxes a helper's child that decodes one file: system calls give it only memory and its end. memory: bytes of
+ * address space in all. Returns NULL, or the name of the failed part, with errno. */
 const char *ek_lock_decoder(pid_t parent, size_t memory, unsigned cpu_ms);
 
 #endif
