@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,19 +18,24 @@
 #include "hub/curl.h"
 #include "open/remote.h"
 
-static char logged[1 << 14];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char logged[1 << 14]; /* under the lock: the thread writes into it */
 
 static void keep_log(void *arg, int level, const char *line)
 {
     (void)arg, (void)level;
+    pthread_mutex_lock(&lock);
     const size_t n = strlen(logged);
     snprintf(logged + n, sizeof logged - n, "%s\n", line);
+    pthread_mutex_unlock(&lock);
 }
 
 static int lines(const char *with)
 {
     int n = 0;
+    pthread_mutex_lock(&lock);
     for (const char *p = logged; (p = strstr(p, with)) != NULL; p++) n++;
+    pthread_mutex_unlock(&lock);
     return n;
 }
 
@@ -116,8 +122,8 @@ static void a_question_that_cannot_be_sent_is_answered(void **state)
         ek_remote *r = open_remote(&p);
         assert_true(ask(&p, 1));
         assert_true(is_answered(&p, 1));
-        *lib = was;
         ek_remote_close(r);
+        *lib = was;
     }
 }
 
@@ -138,8 +144,8 @@ static void a_thread_that_ends_says_so(void **state)
     for (int i = 0; i < 500 && lines("any more") == 0; i++) usleep(10000);
     assert_int_equal(lines("any more"), 1);
     assert_false(ask(&p, 1));
-    *lib = was;
     ek_remote_close(r);
+    *lib = was;
 }
 
 int main(void)
