@@ -35,7 +35,7 @@ DEPS_serve  := serve chat replies engine cache model media ops tensor receipts h
 DEPS_open   := open chat replies gpu engine cache model media vulkan cuda ops tensor receipts hub text base
 DEPS_capi   := capi lib serve open chat replies gpu engine cache model vulkan cuda ops tensor media receipts hub text base
 DEPS_batch  := batch serve open chat replies gpu engine cache model vulkan cuda ops tensor media receipts hub text base
-DEPS_cli    := cli batch serve open chat replies convert gpu engine cache model vulkan cuda ops tensor media receipts hub text base
+DEPS_cli    := cli batch capi lib serve open chat replies convert gpu engine cache model vulkan cuda ops tensor media receipts hub text base
 
 PKGS_serve := jansson libevent libevent_pthreads
 PKGS := jansson libevent libevent_pthreads sqlite3 libedit

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "capi/inside.h"
 #include "capi/state.h"
 #include "chat/record.h"
 
@@ -87,7 +88,7 @@ static void post_token(generate *g, const ek_event *e)
     evenkeel_event out = {.kind = EVENKEEL_TOKEN, .token = e->token, .digest = g->o.digest ? e->digest : 0};
     if (g->o.digest) g->hash = ek_digest_row(g->hash, e->digest);
     if (g->o.logits) g->o.logits(g->o.logits_arg, e->n_prompt + e->n_tokens - 1, e->logits);
-    if (!ek_tokenizer_is_special(t, e->token)) out.text = ek_tokenizer_bytes(t, e->token, &out.n);
+    if (t && !ek_tokenizer_is_special(t, e->token)) out.text = ek_tokenizer_bytes(t, e->token, &out.n);
     capi_post(&g->base, &out);
 }
 
@@ -156,11 +157,10 @@ static int rows_from(const generate *g)
     return o->logits && o->prompt_logits_from && wanted < from ? wanted : from;
 }
 
-static ek_err submit(generate *g)
+static ek_err submit(generate *g, const ek_part *part, int n_parts)
 {
     ek_engine *e = g->base.engine->m.engine;
     const evenkeel_request *o = &g->o;
-    EK_TRY(check(g, e));
     g->n_prompt = (int)o->n_tokens - o->n_replied;
     make_room(g, o->n_replied + EK_DRAFT_MAX + 1);
     g->n = o->n_replied;
@@ -170,6 +170,8 @@ static ek_err submit(generate *g)
     const int from = rows_from(g);
     const ek_request_opts r = {.tokens = o->tokens,
                                .n_tokens = (int)o->n_tokens,
+                               .part = part,
+                               .n_parts = n_parts,
                                .max_tokens = o->max_tokens ? o->max_tokens : ek_engine_ctx(e),
                                .n_replied = o->n_replied,
                                .sampling = sampling_of(o, bias),
@@ -194,24 +196,38 @@ static ek_err submit(generate *g)
     return err;
 }
 
-ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id)
+/* For the program's own commands, which have checked their options, the engine checks alone. */
+static ek_err take(evenkeel_queue *queue, const evenkeel_request *request, bool checked, const ek_part *part,
+                   int n_parts, evenkeel_id *id)
 {
     generate *g = ek_alloc(sizeof *g);
     ek_err err = capi_check_process(queue->engine);
     if (!err) err = capi_take_struct(&g->o, sizeof g->o, request, request ? request->size : 0, "evenkeel_request");
+    if (!err && !checked) err = check(g, queue->engine->m.engine);
     g->base = (capi_request){.engine = queue->engine, .queue = queue, .user = g->o.user, .cancel = cancel};
     if (!err) {
         capi_begin(&g->base);
         if (id) *id = g->base.id;
         ek_log_sink *before = ek_log_here(queue->engine->log);
-        err = submit(g);
+        err = submit(g, part, n_parts);
         ek_log_here(before);
         if (err) capi_take_back(&g->base);
     }
-    if (!err) return EK_DONE; /* g may be gone */
+    if (!err) return EK_OK; /* g may be gone */
     free(g->tokens);
     free(g);
-    return capi_status(err);
+    return err;
+}
+
+ek_err capi_generate(evenkeel_queue *queue, const evenkeel_request *request, const ek_part *part, int n_parts,
+                     evenkeel_id *id)
+{
+    return take(queue, request, true, part, n_parts, id);
+}
+
+ek_status evenkeel_generate(evenkeel_queue *queue, const evenkeel_request *request, evenkeel_id *id)
+{
+    return capi_status(take(queue, request, false, NULL, 0, id));
 }
 
 void evenkeel_cancel(evenkeel *engine, evenkeel_id id)

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/machine/cpu.h"
+#include "capi/inside.h"
 #include "capi/state.h"
 
 enum { MAX_WAITING = 65536 };
@@ -55,18 +56,43 @@ static ek_err open_engine(evenkeel *e, const evenkeel_options *o)
     return EK_OK;
 }
 
+static evenkeel *make(void)
+{
+    evenkeel *e = ek_alloc(sizeof *e);
+    e->process = getpid();
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->digesting, NULL);
+    capi_workers_init(&e->workers);
+    return e;
+}
+
+ek_err capi_open(evenkeel **out, capi_open_fn *open, void *arg)
+{
+    evenkeel *e = make();
+    sigset_t signals;
+    capi_signals_off(&signals); /* the program's own thread has them */
+    ek_err err = open(arg, &e->m);
+    if (!err) err = ek_engine_start(e->m.engine);
+    e->started = !err;
+    capi_signals_back(&signals);
+    if (err) evenkeel_close(e);
+    *out = err ? NULL : e;
+    return err;
+}
+
+const ek_opened *capi_opened(const evenkeel *e)
+{
+    return &e->m;
+}
+
 ek_status evenkeel_open(evenkeel **out, const evenkeel_options *options)
 {
     evenkeel_options o;
     *out = NULL;
     ek_err err = capi_take_struct(&o, sizeof o, options, options ? options->size : 0, "evenkeel_options");
     if (err) return capi_status(err);
-    evenkeel *e = ek_alloc(sizeof *e);
-    e->process = getpid();
+    evenkeel *e = make();
     e->log = ek_log_sink_open(o.log, o.log_arg);
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_mutex_init(&e->digesting, NULL);
-    capi_workers_init(&e->workers);
     sigset_t signals;
     capi_signals_off(&signals);
     ek_log_sink *before = ek_log_here(e->log);

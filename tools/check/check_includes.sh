@@ -29,7 +29,7 @@ BEGIN {
     allow["serve"]  = allow["chat"] "hub open serve "
     allow["capi"]   = allow["serve"] "lib capi "
     allow["batch"]  = allow["serve"] "cuda gpu batch "
-    allow["cli"]    = allow["batch"] "convert cuda gpu hub cli "
+    allow["cli"]    = allow["batch"] "convert cuda gpu hub capi cli "
 
     inner["base/hash"] = inner["base/machine"] = " base "
     inner["media"] = " media/locked "

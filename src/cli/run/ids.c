@@ -1,7 +1,10 @@
 /* Commands on token ids: generate continues them, logits writes the logits behind each of them, as raw numbers. The
- * files of --image and --audio fill the placeholders in --ids, those of a kind in the order given. */
+ * files of --image and --audio fill the placeholders in --ids, those of a kind in the order given. Both ask the engine
+ * as programs over the library do (evenkeel.h). */
 #include <errno.h>
+#include <float.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "capi/inside.h"
 #include "cli/frame/open.h"
 #include "cli/frame/terminal.h"
 #include "media/limits.h"
@@ -63,96 +67,121 @@ static void close_parts(parts *p)
     *p = (parts){0};
 }
 
+/* ------------------------------------------------------------------ the engine, one request, its events */
+
+typedef struct asked {
+    const ek_cli *cli;
+    evenkeel *engine;
+    evenkeel_queue *queue;
+    parts media;
+} asked;
+
+static ek_err open_ids(void *cli, ek_opened *m)
+{
+    return ek_cli_open_engine(m, cli, false, 1, 0);
+}
+
+static int open_asked(asked *a, const ek_cli *cli)
+{
+    *a = (asked){.cli = cli};
+    if (capi_open(&a->engine, open_ids, (void *)(uintptr_t)cli) || evenkeel_queue_open(&a->queue, a->engine))
+        return ek_cli_failed(cli);
+    return read_parts(&a->media, cli, capi_opened(a->engine)) ? ek_cli_wrong(cli, "%s", ek_err_text()) : 0;
+}
+
+static void close_asked(asked *a)
+{
+    evenkeel_close(a->engine); /* and its queue */
+    close_parts(&a->media);
+}
+
 /* ------------------------------------------------------------------ generate */
 
-typedef struct reply {
-    ek_buf ids;
-    ek_finish finish;
-    char text[256];
-} reply;
-
-static void on_event(void *arg, const ek_event *event)
-{
-    reply *r = arg;
-    if (event->token >= 0) ek_buf_fmt(&r->ids, "%s%d", r->ids.len ? "," : "", event->token);
-    if (event->text) snprintf(r->text, sizeof r->text, "%s", event->text);
-    r->finish = event->finish;
-}
-
-static void print(const ek_cli *cli, reply *r)
+static void print(const ek_cli *cli, ek_buf *ids, evenkeel_finish finish)
 {
     if (cli->json) {
-        printf("{\"ids\":[%s],\"finish_reason\":\"%s\"}\n", ek_buf_text(&r->ids),
-               r->finish == EK_FINISH_STOP ? "stop" : "length");
+        printf("{\"ids\":[%s],\"finish_reason\":\"%s\"}\n", ek_buf_text(ids),
+               finish == EVENKEEL_STOP ? "stop" : "length");
         return;
     }
-    for (size_t i = 0; i < r->ids.len; i++)
-        if (r->ids.data[i] == ',') r->ids.data[i] = ' ';
-    puts(ek_buf_text(&r->ids));
+    for (size_t i = 0; i < ids->len; i++)
+        if (ids->data[i] == ',') ids->data[i] = ' ';
+    puts(ek_buf_text(ids));
 }
 
-static int continue_ids(const ek_cli *cli, ek_engine *e, const parts *media, reply *r)
+/* The library's 0 of top_p is all tokens, the option's the most likely one. */
+static evenkeel_request request_of(const ek_cli *cli, const ek_config *config)
 {
-    int64_t max_tokens = cli->has.max_tokens ? cli->max_tokens : 128;
-    ek_request_opts o = {.tokens = cli->ids.v,
-                         .n_tokens = cli->ids.n,
-                         .part = media->part,
-                         .n_parts = media->n,
-                         .max_tokens = max_tokens < INT_MAX ? (int)max_tokens : INT_MAX,
-                         .sampling = ek_cli_sampling(cli, ek_model_config(ek_engine_model(e))),
-                         .ignore_eos = cli->ignore_eos,
-                         .sink = on_event,
-                         .arg = r};
-    if (ek_engine_submit(e, &o, NULL)) return ek_cli_wrong(cli, "%s", ek_err_text());
-    while (ek_engine_step(e)) continue;
-    if (r->finish == EK_FINISH_ERROR) {
-        ek_fail(EK_EINTERNAL, "%s", r->text);
-        return ek_cli_failed(cli);
+    const ek_sampling s = ek_cli_sampling(cli, config);
+    const int64_t max_tokens = cli->has.max_tokens ? cli->max_tokens : 128;
+    return (evenkeel_request){.size = sizeof(evenkeel_request),
+                              .tokens = cli->ids.v,
+                              .n_tokens = (size_t)cli->ids.n,
+                              .max_tokens = max_tokens < INT_MAX ? (int)max_tokens : INT_MAX,
+                              .temperature = s.temperature,
+                              .top_k = s.top_k,
+                              .top_p = s.top_p > 0 ? s.top_p : FLT_MIN,
+                              .min_p = s.min_p,
+                              .repetition_penalty = s.repetition_penalty,
+                              .seed = s.seed,
+                              .ignore_eos = cli->ignore_eos};
+}
+
+static int continue_ids(const asked *a)
+{
+    const evenkeel_request r = request_of(a->cli, ek_model_config(capi_opened(a->engine)->model));
+    if (capi_generate(a->queue, &r, a->media.part, a->media.n, NULL)) return ek_cli_wrong(a->cli, "%s", ek_err_text());
+    ek_buf ids = {0};
+    evenkeel_event *e;
+    int status = 0;
+    while ((e = evenkeel_next(a->queue, -1))) {
+        if (e->kind == EVENKEEL_TOKEN) ek_buf_fmt(&ids, "%s%d", ids.len ? "," : "", e->token);
+        else if (e->finish == EVENKEEL_ERROR) ek_fail(EK_EINTERNAL, "%s", e->text), status = ek_cli_failed(a->cli);
+        else print(a->cli, &ids, e->finish);
+        evenkeel_event_free(e);
     }
-    print(cli, r);
-    return 0;
+    ek_buf_fini(&ids);
+    return status;
 }
 
 int ek_cmd_generate(const ek_cli *cli)
 {
     if (!cli->has.ids) return ek_cli_wrong(cli, "--ids is missing: the tokens of the prompt, as in --ids 2,17,9");
-    ek_opened m;
-    if (ek_cli_open_engine(&m, cli, false, 1, 0)) return ek_cli_failed(cli);
-    reply r = {0};
-    parts media = {0};
-    int status = read_parts(&media, cli, &m) ? ek_cli_wrong(cli, "%s", ek_err_text())
-                                             : continue_ids(cli, m.engine, &media, &r);
-    close_parts(&media);
-    ek_buf_fini(&r.ids);
-    ek_opened_close(&m);
+    asked a;
+    int status = open_asked(&a, cli);
+    if (!status) status = continue_ids(&a);
+    close_asked(&a);
     return status;
 }
 
 /* ------------------------------------------------------------------ logits */
 
 typedef struct rows {
-    FILE *file;
+    pthread_mutex_t lock; /* of file, bad and error */
+    FILE *file;           /* NULL: it cannot be opened */
     int vocab_size;
-    bool bad; /* a write failed */
+    bool bad; /* that, or a write failed */
     int error;
-    ek_finish finish;
-    char text[256];
 } rows;
 
-static void on_row(void *user, int pos, const float *logits)
-{
-    rows *r = user;
-    (void)pos;
-    if (r->bad || fwrite(logits, sizeof *logits, (size_t)r->vocab_size, r->file) == (size_t)r->vocab_size) return;
-    r->bad = true;
-    r->error = errno;
-}
-
-static void on_row_event(void *arg, const ek_event *event)
+static void on_row(void *arg, int position, const float *logits)
 {
     rows *r = arg;
-    r->finish = event->finish;
-    if (event->text) snprintf(r->text, sizeof r->text, "%s", event->text);
+    (void)position;
+    pthread_mutex_lock(&r->lock);
+    if (!r->bad && fwrite(logits, sizeof *logits, (size_t)r->vocab_size, r->file) != (size_t)r->vocab_size) {
+        r->error = errno;
+        r->bad = true;
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+static bool is_bad(rows *r)
+{
+    pthread_mutex_lock(&r->lock);
+    const bool bad = r->bad;
+    pthread_mutex_unlock(&r->lock);
+    return bad;
 }
 
 static volatile sig_atomic_t stopped;
@@ -163,58 +192,63 @@ static void stop(int number)
     stopped = 1;
 }
 
-static ek_err submit(const ek_cli *cli, ek_engine *e, const parts *media, rows *r)
-{
-    int n = cli->ids.n;
-    int last = cli->has.last && cli->last < n ? (int)cli->last : n;
-    r->vocab_size = ek_engine_vocab(e);
-    ek_request_opts o = {.tokens = cli->ids.v,
-                         .n_tokens = n,
-                         .part = media->part,
-                         .n_parts = media->n,
-                         .max_tokens = 1,
-                         .sampling = ek_sampling_greedy(),
-                         .sink = on_row_event,
-                         .arg = r,
-                         .user = r,
-                         .prompt_logits_from = n - last,
-                         .on_prompt_logits = on_row};
-    return ek_engine_submit(e, &o, NULL);
-}
-
-static ek_err run_rows(const ek_cli *cli, ek_engine *e, rows *r)
+/* Until the end; the request is cancelled when nobody wants its rows any more. */
+static ek_err run_rows(const asked *a, rows *r, evenkeel_id id)
 {
     ek_cli_on_stop(stop, (int)SA_RESETHAND); /* a second one ends the program */
-    while (!stopped && !r->bad && ek_engine_step(e)) continue;
+    ek_err err = EK_OK;
+    while (evenkeel_pending(a->queue) > 0) {
+        if (stopped || is_bad(r)) evenkeel_cancel(a->engine, id);
+        evenkeel_event *e = evenkeel_next(a->queue, 0.05);
+        if (e && e->finish == EVENKEEL_ERROR) err = ek_fail(EK_EINTERNAL, "%s", e->text);
+        evenkeel_event_free(e);
+    }
     if (stopped) return ek_fail(EK_ECANCELLED, "stopped; nothing was written");
-    if (r->finish == EK_FINISH_ERROR) return ek_fail(EK_EINTERNAL, "%s", r->text);
+    if (err) return err;
     if (!r->bad && fflush(r->file)) r->bad = true, r->error = errno;
-    return r->bad ? ek_fail(EK_EIO, "%s: %s", cli->out, strerror(r->error)) : EK_OK;
+    return r->bad ? ek_fail(EK_EIO, "%s: %s", a->cli->out, strerror(r->error)) : EK_OK;
 }
 
-/* Half a result must not be taken for one. */
-static ek_err write_rows(const ek_cli *cli, ek_engine *e, rows *r)
+/* The engine's thread waits in on_row until the file is open: a request that is refused leaves it as it was. Half a
+ * result must not be taken for one. */
+static int write_rows(const asked *a, rows *r)
 {
+    const ek_cli *cli = a->cli;
+    const int n = cli->ids.n, last = cli->has.last && cli->last < n ? (int)cli->last : n;
+    evenkeel_id id;
+    const evenkeel_request request = {.size = sizeof request,
+                                      .tokens = cli->ids.v,
+                                      .n_tokens = (size_t)n,
+                                      .max_tokens = 1,
+                                      .logits = on_row,
+                                      .logits_arg = r,
+                                      .prompt_logits_from = n == last ? -1 : n - last};
+    pthread_mutex_lock(&r->lock);
+    ek_err err = capi_generate(a->queue, &request, a->media.part, a->media.n, &id);
+    if (err) {
+        pthread_mutex_unlock(&r->lock);
+        return ek_cli_wrong(cli, "%s", ek_err_text());
+    }
     r->file = fopen(cli->out, "wb");
-    if (!r->file) return ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
-    ek_err err = run_rows(cli, e, r);
-    if (fclose(r->file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
-    if (err && ek_is_file(cli->out)) remove(cli->out);
-    return err;
+    if (!r->file) r->error = errno;
+    r->bad = !r->file;
+    const bool opened = r->file;
+    pthread_mutex_unlock(&r->lock);
+    err = run_rows(a, r, id);
+    if (opened && fclose(r->file) && !err) err = ek_fail(EK_EIO, "%s: %s", cli->out, strerror(errno));
+    if (err && opened && ek_is_file(cli->out)) remove(cli->out);
+    return err ? ek_cli_failed(cli) : 0;
 }
 
 int ek_cmd_logits(const ek_cli *cli)
 {
     if (!cli->has.ids) return ek_cli_wrong(cli, "--ids is missing: the tokens of the prompt, as in --ids 2,17,9");
     if (!cli->has.out) return ek_cli_wrong(cli, "--out is missing: the file for the logits");
-    ek_opened m;
-    if (ek_cli_open_engine(&m, cli, false, 1, 0)) return ek_cli_failed(cli);
-    rows r = {0};
-    parts media = {0};
-    ek_err err = read_parts(&media, cli, &m);
-    if (!err) err = submit(cli, m.engine, &media, &r);
-    int status = err ? ek_cli_wrong(cli, "%s", ek_err_text()) : write_rows(cli, m.engine, &r) ? ek_cli_failed(cli) : 0;
-    close_parts(&media);
-    ek_opened_close(&m);
+    asked a;
+    rows r = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    int status = open_asked(&a, cli);
+    if (!status) r.vocab_size = evenkeel_vocab(a.engine);
+    if (!status) status = write_rows(&a, &r);
+    close_asked(&a);
     return status;
 }
