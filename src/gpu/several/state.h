@@ -1,5 +1,5 @@
-/* What is open over several devices, and the interfaces between the files of src/gpu/several: executors, the room that
- * devices give, the layers in front of them, rows at borders, and devices that wait for each other. */
+/* A model on several devices, and the interfaces between the files of src/gpu/several: executors, memory of devices,
+ * layers on the CPU, rows at borders, and waiting. */
 #ifndef EK_GPU_SEVERAL_STATE_H
 #define EK_GPU_SEVERAL_STATE_H
 
@@ -16,73 +16,73 @@ struct ek_ranks {
     int n; /* devices */
     ek_gpu *gpu[EK_RANKS];
     double max_bytes;
-    int min_microbatch;        /* for tests; 0: as it is */
+    int min_microbatch;        /* for tests; 0: the default */
     uint64_t turns;            /* for tests: steps whose sequences went through the devices in turns */
-    uint64_t prompts_ahead;    /* for tests: steps with prompts begun behind others */
-    ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, of the executor that was made last */
+    uint64_t prompts_ahead;    /* for tests: steps with prompts begun before the previous step ended */
+    ek_gpu_run *run[EK_RANKS]; /* for tests: by outputs, the latest executor's */
     char text[1024];
 };
 
-/* The executors over devices: of whole layers on each, and of outputs cut over all. */
+/* --- executors by layers (whole layers per device) and by outputs (a part of every layer per device) */
 
 ek_executor ek_ranks_by_layers(ek_ranks *r);
 ek_executor ek_ranks_by_outputs(ek_ranks *r);
 
-/* Steps of the executor of a device, and of several whose outputs are cut, which take them together. */
+/* --- steps of one device, or of several that share outputs and take a step together */
 
-/* ek_executor.begin, draw and end of n runs. Behind begin's and draw's error nothing of the step is queued anywhere. */
+/* ek_executor.begin, draw and end for n runs. After an error of begin or draw nothing of the step is queued anywhere.
+ */
 ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s);
 ek_err ek_gpu_draw_late(ek_gpu_run *const *x, int n, const ek_step *s);
 ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s);
 
-/* How much of its memory each of several devices gives. */
+/* --- memory of each device */
 
-/* Bytes of whole pages of which a part of `own` bytes of each kind takes at most `room`. */
+/* Bytes of whole pages, if the part of `own` bytes per kind takes at most `room`. */
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room);
-/* The same of what device i has of pages, of `free` bytes that it has, less what it may not give. */
+/* The same for device i's part of pages and its `free` bytes, within its limit. */
 double ek_ranks_room(const ek_ranks *r, int i, double free);
-/* r->place, by ek_fit_plan. gpu: the devices. Sets what they keep. */
+/* Sets r->place by ek_fit_plan, and the bytes that the devices keep. gpu: the devices. */
 ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o);
-/* ENOMEM, as ek_ranks_place, where m and what o->beside takes have no room on g, which has no model yet. */
+/* ENOMEM, as from ek_ranks_place, if m and o->beside do not fit on g, which has no model yet. */
 ek_err ek_ranks_check_alone(ek_gpu *g, ek_model *m, const ek_fit_opts *o);
-/* ENOMEM with the numbers, where an executor that was opened took more of device i than it may give. */
+/* ENOMEM with the numbers if an open executor took more of device i than its limit. */
 ek_err ek_ranks_check_taken(const ek_ranks *r, int i, const ek_gpu_run *run);
 
-/* The layers in front of the first device, on the CPU: their pages in host memory, and steps from tokens to hidden
- * states. */
+/* --- the first layers, on the CPU (the front): their pages in host memory, and steps from tokens to hidden states */
 
 typedef struct ek_front ek_front;
 
-/* Layers [0, end) of m, whose weights are packed. page_bytes: what they have of a page, from its begin. */
+/* Opens layers [0, end) of m, whose weights are packed. page_bytes: their part of a page, at its beginning. */
 ek_err ek_front_open(ek_front **out, ek_model *m, int end, const size_t page_bytes[EK_PAGE_KINDS],
                      const ek_executor_sizes *z);
 void ek_front_close(ek_front *f); /* NULL is allowed */
 
-/* Hidden states of all rows to h, [n_rows][hidden_size]. */
+/* Computes the hidden states of all rows into h, [n_rows][hidden_size]. */
 ek_err ek_front_step(ek_front *f, const ek_step *s, float *h);
 
-/* What the front has of a page. */
+/* The front's part of a page. */
 uint8_t *ek_front_page(const ek_front *f, ek_layer_kind kind, int32_t page);
 
-/* Where the layers of one device end and those of the next begin: hidden states of all rows are copied, one float row
- * each, and the tokens that a step begun behind another follows go back to the devices that look them up. The copies
- * are queued; devices wait for each other's events, the host for none. */
+/* --- borders between two devices' layers. The hidden states of all rows are copied forward, one float row each. A step
+ * that begins before the previous one has ended needs its tokens, which are copied back to the devices that look them
+ * up. Copies are queued; devices wait for each other's events, the host for none. */
 
-/* Queued behind a step's lists and in front of its kernels: its rows, and its tokens. The device in front has begun the
- * step, and the one behind has not. */
+/* Queues the copies of a step's rows and tokens, after its lists and before its kernels. The device before the border
+ * has begun the step, and the device after it has not. */
 ek_err ek_gpu_border_take(ek_gpu_run *x, const ek_step *s);
 
-/* Devices that wait for each other: how the host waits for them, and how they are released where one does not come. */
+/* --- waiting for devices that wait for each other, and releasing them if one fails */
 
-/* Waits until step number `step` has ended on all n. The error of one that failed; then the others were released. */
+/* Waits until step number `step` has ended on all n devices. Returns the error of one that failed; then the others were
+ * released. */
 ek_err ek_gpu_await(ek_gpu_run *const *x, int n, uint64_t step);
 
-/* Ends all that is queued on n devices, whatever of it waits for one that does not come: of steps that were begun whole
- * first, unless a device is broken. What is queued behind that finds exchanges as they were at first. */
+/* Ends everything queued on n devices, even if it waits for a device that failed. Completely begun steps end first,
+ * unless a device is broken. Afterwards exchanges are in their initial state. */
 void ek_gpu_release(ek_gpu_run *const *x, int n);
 
-/* Gives a step that is about to be queued on n devices a number for its exchanges, which none that was begun before
- * has, ended or not. */
+/* Gives a step about to be queued on n devices a number for its exchanges that no earlier step has. */
 ek_err ek_gpu_number(ek_gpu_run *const *x, int n);
 
 #endif
