@@ -105,7 +105,7 @@ static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t
 static ek_err count(void *arg, const ek_json_size *size, size_t n, size_t n_new)
 {
     ek_preparation *p = arg;
-    ek_plan_weigh(&p->plan, n_new);
+    if (n_new > p->plan.max_beside) ek_plan_weigh(&p->plan, n_new);
     EK_TRY(check_values(p, size));
     return take(p, size, n, n_new);
 }

@@ -155,6 +155,41 @@ static void long_conversations_are_left_out(void **state)
     ek_response_store_close(s);
 }
 
+/* A body of a few references to items below the limit may bring as much as one conversation. */
+static void many_short_ones_are_a_long_one(void **state)
+{
+    (void)state;
+    enum { N = 8, EACH = 600, MAX = 4000 };
+    ek_response_store *s = ek_response_store_open(N, 1 << 20);
+    ek_buf body = {0};
+    ek_buf_str(&body, "{\"input\":[");
+    for (int i = 0; i < N; i++) {
+        char id[16];
+        ek_stored_response one = {.id = id};
+        ek_buf_fmt(&one.input, "[{\"type\":\"message\",\"id\":\"msg_%d\",\"role\":\"user\",\"content\":\"%*d\"}]", i,
+                   EACH, i);
+        snprintf(id, sizeof id, "msg_%d", i);
+        ek_response_store_note(s, 0, &one.items, id, strlen(id), (ek_stored_item){.from = 1, .n = one.input.len - 2});
+        snprintf(id, sizeof id, "resp_%d", i);
+        assert_true(ek_response_store_put(s, 0, &one));
+        ek_buf_fmt(&body, "%s{\"type\":\"item_reference\",\"id\":\"msg_%d\"}", i > 0 ? "," : "", i);
+        if (i + 1 == N / 2 || i + 1 == N) {
+            ek_buf whole = {0};
+            ek_api_request r;
+            host h = open_host(s, MAX, false);
+            ek_buf_fmt(&whole, "%s]}", body.data);
+            const ek_err err = read_body(&h, &r, &ek_dialect_responses, whole.data);
+            assert_int_equal(h.plan.too_large, i + 1 == N);
+            assert_int_equal(h.plan.n_beside > MAX, i + 1 == N);
+            if (i + 1 < N) assert_int_equal(err, EK_OK);
+            ek_api_request_fini(&r);
+            ek_buf_fini(&whole);
+        }
+    }
+    ek_buf_fini(&body);
+    ek_response_store_close(s);
+}
+
 /* --- the server --- */
 
 static int n_readings;
@@ -198,9 +233,13 @@ static void no_body_is_read_three_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_reading_finds_all_addresses),         cmocka_unit_test(programs_are_waited_for_elsewhere),
-        cmocka_unit_test(mistakes_are_found_by_the_first_reading), cmocka_unit_test(pictures_weigh),
-        cmocka_unit_test(long_conversations_are_left_out),         cmocka_unit_test(no_body_is_read_three_times),
+        cmocka_unit_test(one_reading_finds_all_addresses),
+        cmocka_unit_test(programs_are_waited_for_elsewhere),
+        cmocka_unit_test(mistakes_are_found_by_the_first_reading),
+        cmocka_unit_test(pictures_weigh),
+        cmocka_unit_test(long_conversations_are_left_out),
+        cmocka_unit_test(many_short_ones_are_a_long_one),
+        cmocka_unit_test(no_body_is_read_three_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,19 @@
 #include "serve/api/plan.h"
 
+#include <stdint.h>
+
 void ek_plan_weigh(ek_body_plan *p, size_t n)
 {
-    if (p && n > p->max_beside && n > p->n_beside) p->n_beside = n;
+    if (!p) return;
+    p->n_sum = n < SIZE_MAX - p->n_sum ? p->n_sum + n : SIZE_MAX;
+    if (p->n_sum > p->max_beside) p->n_beside = p->n_sum;
 }
 
+/* Many small ones take as long as a large one. */
 bool ek_plan_reads(ek_body_plan *p, size_t n)
 {
-    if (!p || n <= p->max_beside) return true;
     ek_plan_weigh(p, n);
+    if (!p || p->n_sum <= p->max_beside) return true;
     p->too_large = true;
     return false;
 }

@@ -11,17 +11,18 @@ typedef struct ek_body_plan {
     size_t max_beside; /* bytes besides the body that may be read or decoded here */
     bool may_wait;     /* the thread may run other programs and wait for them */
     /* --- found --- */
-    size_t n_beside; /* bytes of the largest item above max_beside; 0: there is none */
-    bool too_large;  /* such items were left out: ignore an error of this reading */
+    size_t n_sum;    /* bytes of all items so far, read or left out */
+    size_t n_beside; /* the same once it is above max_beside, else 0 */
+    bool too_large;  /* items were left out: ignore an error of this reading */
     bool no_fetched; /* files of URLs were left out and have to be fetched */
     bool no_program; /* files that another program reads were left out */
     int n_pdfs;      /* PDFs, read or left out: each may take seconds of a processor */
 } ek_body_plan;
 
-/* Whether n stored bytes (or a file that takes as long) may be read now. false: the caller leaves them out. A NULL
+/* Whether n more stored bytes (or a file that takes as long) may be read now. false: the caller leaves them out. A NULL
  * plan, here and below, allows everything. */
 bool ek_plan_reads(ek_body_plan *p, size_t n);
-/* Records n bytes that are read now, which make the prompt a large job. */
+/* Records n more bytes that are read now; beyond max_beside they make the prompt a large job. */
 void ek_plan_weigh(ek_body_plan *p, size_t n);
 /* Whether another program may run now. false: the caller leaves out the program's text or frames. */
 bool ek_plan_runs(ek_body_plan *p);
