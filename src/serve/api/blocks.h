@@ -1,5 +1,5 @@
-/* Divides a reply's events into blocks, for APIs whose streams open and close them: runs of thinking, runs of text, and
- * calls, one after the other. A text of white space alone is no block. Inside src/serve. */
+/* Divides a reply's events into consecutive blocks, for APIs whose streams open and close them: runs of thinking, runs
+ * of text, and calls. White space alone is no block. Inside src/serve. */
 #ifndef EK_SERVE_BLOCKS_H
 #define EK_SERVE_BLOCKS_H
 
@@ -12,9 +12,9 @@ typedef struct ek_blocks {
     ek_buf blanks; /* white space that may begin a text */
 } ek_blocks;
 
-/* What a dialect writes for each; ctx is the caller's. */
+/* A dialect's writers; ctx is the caller's. */
 typedef struct ek_block_writer {
-    /* e: of a call its start; otherwise its kind alone counts. */
+    /* e: the start of a call; otherwise only its kind matters. */
     void (*open)(void *ctx, const ek_reply_event *e);
     /* A piece of the open block: text, or a call's arguments. */
     void (*piece)(void *ctx, const char *s, size_t n);
@@ -28,9 +28,9 @@ void ek_blocks_fini(ek_blocks *b);
 void ek_blocks_event(ek_blocks *b, const ek_reply_event *e, const ek_block_writer *w, void *ctx);
 void ek_blocks_end(ek_blocks *b, const ek_block_writer *w, void *ctx); /* closes the open one */
 
-/* Is this part of an answer a block? The parts that are, in order, are the blocks of the stream. */
+/* Whether this part of an answer is a block. These parts, in order, are the stream's blocks. */
 bool ek_blocks_has(const ek_answer *a, const ek_answer_part *p);
-/* The last part of a kind; NULL without. While a block is open, or being closed, that is its part. */
+/* The last part of a kind, or NULL. It is the part of an open or closing block. */
 const ek_answer_part *ek_blocks_last(const ek_answer *a, ek_reply_kind kind);
 
 #endif
