@@ -53,9 +53,9 @@ typedef struct ek_cuda_times {
         double launch, alone, alone_oct, each, each_oct, half_32, sum, gate, gate_oct;
     } mid;
     /* two launches; a unit where each multiprocessor has all its tiles, and in the last wave of tiles: a + b tiles of
-     * one; groups of 32 and two limbs so many times as long */
+     * one; the same of short tiles; groups of 32 and two limbs so many times as long */
     struct {
-        double launch, full, last, last_tile, half_32, l2;
+        double launch, full, last, last_tile, full_short, last_short, last_tile_short, half_32, l2;
     } wide;
 } ek_cuda_times;
 

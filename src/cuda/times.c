@@ -22,7 +22,15 @@
 
 const ek_cuda_times ek_cuda_us = {
     COMMON MID(.alone = 0.2, .alone_oct = 0.05, .each = 0.04, .each_oct = 0.07),
-    .wide = {.launch = 8, .full = 1.22, .last = 0.3, .last_tile = 0.31, .half_32 = 1.5, .l2 = 0.7},
+    .wide = {.launch = 8,
+             .full = 1.22,
+             .last = 0.3,
+             .last_tile = 0.31,
+             .full_short = 0.9,
+             .last_short = 0.25,
+             .last_tile_short = 0.165,
+             .half_32 = 1.5,
+             .l2 = 0.7},
 };
 
 /* Without wgmma, where narrow tiles read their rows into registers: guesses until such a device was timed. */

@@ -114,6 +114,9 @@ typedef struct ek_executor {
     /* Costs of speed only, in units of the time of a step of one row: one more row in a step of few, and one token
      * of `draft`. 0: free, so that all that can be drafted is. */
     float row_cost, draft_cost;
+    /* Rows of a tile of the products of many rows: of so many and more, a step takes as long as one of whole tiles. 0:
+     * every row counts. */
+    int row_tile;
     /* Page `to` = page `from`, before the next step. kind, here and below: one of the EK_PAGE_KINDS. */
     void (*copy_page)(void *arg, ek_layer_kind kind, int32_t from, int32_t to);
     /* Between memory and the caller's buffer of layout->page_bytes[kind] bytes: for pages on disk and for the audit of

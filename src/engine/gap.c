@@ -60,3 +60,12 @@ int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows)
     rows = rows < EK_GAP_LEAST ? EK_GAP_LEAST : rounded(rows);
     return rows < max_rows ? rows : max_rows;
 }
+
+int ek_gap_whole(int rows, int others, int tile, int max_rows)
+{
+    const int all = rows + others;
+    if (tile <= 0 || all < tile * 3 / 4) return rows;
+    const int whole = (all < tile ? tile : all - all % tile) - others;
+    if (whole < EK_GAP_LEAST) return rows;
+    return whole < max_rows ? whole : max_rows;
+}

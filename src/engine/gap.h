@@ -23,5 +23,9 @@ void ek_gap_note(ek_gap *g, int rows, double seconds);
  * time of a step without prompts if that is longer; `spent` of it has gone by. Of a number of binary digits the four
  * leading ones are kept, so that there are few different ones. */
 int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows);
+/* As many rows of prompts, EK_GAP_LEAST to max_rows, as together with `others` are whole tiles, at most `rows` of them:
+ * a tile takes as long for one row as for all. More than `rows` where 3/4 of the first tile are there; fewer than that
+ * stay as they are. */
+int ek_gap_whole(int rows, int others, int tile, int max_rows);
 
 #endif

@@ -28,7 +28,10 @@ bool ek_engine_replies(const ek_engine *e)
 int ek_engine_prompt_rows(const ek_engine *e, bool replying, double spent)
 {
     if (!replying || e->opts.max_gap == 0) return e->opts.chunk;
-    return ek_gap_rows(&e->timing.gap, e->opts.max_gap, spent, e->opts.chunk);
+    const int rows = ek_gap_rows(&e->timing.gap, e->opts.max_gap, spent, e->opts.chunk);
+    int replies = 0;
+    for (int i = 0; i < e->n_running; i++) replies += ek_request_rows_left(e->running[i]) == 1;
+    return ek_gap_whole(rows, replies, e->on.row_tile, e->opts.chunk);
 }
 
 int ek_engine_oldest_share(int chunk, int64_t others)

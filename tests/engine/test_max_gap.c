@@ -324,6 +324,33 @@ static void a_prompt_goes_forward_on_a_slow_device(void **state)
     }
 }
 
+/* Rows of prompts beside those of replies are whole tiles of products. */
+static void rows_are_whole_tiles(void **state)
+{
+    (void)state;
+    static const struct {
+        int rows, others, max, want;
+    } row[] = {{64, 4, 2048, 60},  {120, 9, 2048, 119}, {96, 8, 2048, 56},    {250, 8, 2048, 248},
+               {52, 4, 2048, 60},  {36, 4, 2048, 36},   {64, 8, 64, 56},      {52, 4, 55, 55},
+               {40, 30, 2048, 34}, {34, 40, 2048, 34},  {2048, 8, 2048, 2040}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        assert_int_equal(ek_gap_whole(row[i].rows, row[i].others, 64, row[i].max), row[i].want);
+        assert_int_equal(ek_gap_whole(row[i].rows, row[i].others, 0, row[i].max), row[i].rows);
+    }
+    fake f;
+    client a = {0}, b = {0};
+    ek_engine *e = open(&f, 0.004, 50e-6, 4096, GAP);
+    e->on.row_tile = 64;
+    ask_for(e, &a, 100, 60, 1);
+    while (a.n < 10) step(&f, e);
+    const int from = n_steps;
+    ask_for(e, &b, 20000, 3, 2);
+    while (b.n == 0) step(&f, e);
+    for (int i = from + 1; i + 1 < n_steps; i++) assert_int_equal(steps[i].rows % 64, 0);
+    assert_true(n_steps - from < 20000 / 700);
+    ek_engine_close(e);
+}
+
 /* The time that encoding a picture took of a step is not the prompts' any more. */
 static void what_encoding_took_is_gone(void **state)
 {
@@ -360,7 +387,8 @@ int main(void)
         cmocka_unit_test(whatever_is_measured),         cmocka_unit_test(prompts_beside_a_reply_take_what_it_may_wait),
         cmocka_unit_test(short_prompts_share_a_step),   cmocka_unit_test(few_rows_go_in_turns),
         cmocka_unit_test(a_device_that_becomes_slower), cmocka_unit_test(a_prompt_goes_forward_on_a_slow_device),
-        cmocka_unit_test(what_encoding_took_is_gone),   cmocka_unit_test(what_cannot_be_a_gap),
+        cmocka_unit_test(rows_are_whole_tiles),         cmocka_unit_test(what_encoding_took_is_gone),
+        cmocka_unit_test(what_cannot_be_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

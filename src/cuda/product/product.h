@@ -185,7 +185,10 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
 bool ek_cuda_wide_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
 /* split, parts: not decided. */
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
-/* Of a matrix, in as many parts as take the shortest time, *us. */
+/* Of a matrix of 4 bits with f16 scales by tiles of half as many outputs. */
+bool ek_cuda_wide_short_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
+ek_cuda_product ek_cuda_wide_short_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
+/* Of a matrix, by whole or short tiles, in as many parts as take the shortest time, *us. */
 ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                                         double *us);
 /* In parts of that many units, 0: whole. */

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "cuda/tiles.h"
+
 static int row_tiles(const ek_cuda_linear *l, int rows)
 {
     return ek_cuda_over(rows, EK_CUDA_WIDE_COLUMNS / l->limbs);
@@ -29,12 +31,13 @@ size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs, const e
     return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)ek_cuda_over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
 }
 
-ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip)
+/* By tiles of so many panels, of which a multiprocessor takes so many. */
+static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int jobs, int matrices, int panels, int at_once,
+                               const ek_cuda_chip *chip)
 {
     const int operands = jobs ? jobs : row_tiles(l, rows), columns = EK_CUDA_WIDE_COLUMNS;
-    const int tiles = operands * ek_cuda_over(l->n_panels, EK_CUDA_WIDE_PANELS),
-              leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
-    const int blocks = (EK_CUDA_WIDE_BLOCKS * chip->multiprocessors + matrices - 1) / matrices;
+    const int tiles = operands * ek_cuda_over(l->n_panels, panels), leaves = ek_cuda_over(l->k, EK_KBLOCK_Q);
+    const int blocks = (at_once * chip->multiprocessors + matrices - 1) / matrices;
     ek_cuda_product p = {.operand = ek_cuda_wide_operand(l, rows, jobs, chip)};
     while (leaves >> p.levels) p.levels++;
     p.grid = (ek_cuda_grid){.x = (unsigned)(tiles < blocks ? tiles : blocks),
@@ -42,14 +45,32 @@ ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, i
                             .threads = EK_CUDA_WIDE_GROUPS * 128,
                             .shared = (size_t)EK_CUDA_WIDE_SHARED(l->bits),
                             .overlap = true};
-    p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * EK_CUDA_WIDE_PANELS * EK_PANEL *
-              (size_t)columns * sizeof(float); /* of two limbs half is spare */
+    p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * (size_t)panels * EK_PANEL * (size_t)columns *
+              sizeof(float); /* of two limbs half is spare */
     p.arrange = (ek_cuda_grid){.x = (unsigned)ek_cuda_over(columns * l->units * 4, 256),
                                .y = (unsigned)operands,
                                .threads = 256,
                                .overlap = true};
     snprintf(p.name, sizeof p.name, "ek_product%s_q%d%s_l%d_wide", jobs ? "s" : "", l->bits,
              ek_cuda_half_32(l) ? "h_32" : "", l->limbs);
+    return p;
+}
+
+ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip)
+{
+    return plan_by(l, rows, jobs, matrices, EK_CUDA_WIDE_PANELS, EK_CUDA_WIDE_BLOCKS, chip);
+}
+
+bool ek_cuda_wide_short_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip)
+{
+    return ek_cuda_wide_fits(l, chip) && l->bits == 4 && ek_cuda_half_32(l);
+}
+
+ek_cuda_product ek_cuda_wide_short_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
+{
+    ek_cuda_product p = plan_by(l, rows, 0, 1, EK_CUDA_SHORT_PANELS, EK_CUDA_SHORT_BLOCKS, chip);
+    p.grid.shared = EK_CUDA_SHORT_SHARED;
+    snprintf(p.name, sizeof p.name, "ek_product_q4h_32_l%d_wide_short", l->limbs);
     return p;
 }
 
@@ -91,14 +112,33 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
     return true;
 }
 
+/* So many tiles of so many units. */
+static double tiles_us(const ek_cuda_linear *l, int tiles, int units, int at_once, double full, double last,
+                       double last_tile, const ek_cuda_chip *chip)
+{
+    const int slots = at_once * chip->multiprocessors, rest = ek_cuda_over(tiles % slots, chip->multiprocessors);
+    const double waves = full * (tiles / slots) + (rest ? last + last_tile * rest : 0);
+    return chip->us->wide.launch +
+           (ek_cuda_half_32(l) ? chip->us->wide.half_32 : 1) * (l->limbs == 1 ? 1 : chip->us->wide.l2) * waves * units;
+}
+
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip)
 {
-    const int parts = units ? ek_cuda_over(l->units, units) : 1, slots = EK_CUDA_WIDE_BLOCKS * chip->multiprocessors;
-    const int tiles = tiles_of(l, rows) * parts, last = ek_cuda_over(tiles % slots, chip->multiprocessors);
-    const double waves = chip->us->wide.full * (tiles / slots) +
-                         (last ? chip->us->wide.last + chip->us->wide.last_tile * last : 0);
-    return chip->us->wide.launch + (ek_cuda_half_32(l) ? chip->us->wide.half_32 : 1) *
-                                       (l->limbs == 1 ? 1 : chip->us->wide.l2) * waves * (units ? units : l->units);
+    const int parts = units ? ek_cuda_over(l->units, units) : 1;
+    return tiles_us(l, tiles_of(l, rows) * parts, units ? units : l->units, EK_CUDA_WIDE_BLOCKS, chip->us->wide.full,
+                    chip->us->wide.last, chip->us->wide.last_tile, chip);
+}
+
+static int short_tiles_of(const ek_cuda_linear *l, int rows)
+{
+    return row_tiles(l, rows) * ek_cuda_over(l->n_panels, EK_CUDA_SHORT_PANELS);
+}
+
+static double short_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip)
+{
+    const int parts = units ? ek_cuda_over(l->units, units) : 1;
+    return tiles_us(l, short_tiles_of(l, rows) * parts, units ? units : l->units, EK_CUDA_SHORT_BLOCKS,
+                    chip->us->wide.full_short, chip->us->wide.last_short, chip->us->wide.last_tile_short, chip);
 }
 
 ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
@@ -107,5 +147,10 @@ ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, const
     ek_cuda_product p = ek_cuda_wide_plan(l, rows, 0, 1, chip);
     *us = ek_cuda_wide_us(l, rows, 0, chip);
     ek_cuda_in_parts(&p, l, rows, chip, room, tiles_of(l, rows), EK_CUDA_WIDE_BLOCKS, ek_cuda_wide_us, us);
+    if (!ek_cuda_wide_short_fits(l, chip)) return p;
+    ek_cuda_product s = ek_cuda_wide_short_plan(l, rows, chip);
+    double t = short_us(l, rows, 0, chip);
+    ek_cuda_in_parts(&s, l, rows, chip, room, short_tiles_of(l, rows), EK_CUDA_SHORT_BLOCKS, short_us, &t);
+    if (t < *us) *us = t, p = s;
     return p;
 }

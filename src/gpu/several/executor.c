@@ -405,6 +405,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .logits = logits_run,
                          .digest = digest_run,
                          .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */
+                         .row_tile = ek_cuda_chip_of(g->c)->wgmma ? EK_CUDA_WIDE_COLUMNS : 0,
                          .copy_page = copy_page_run,
                          .read_page = read_page_run,
                          .write_page = write_page_run,

@@ -144,6 +144,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, const ek_cuda_
     case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, chip);
     case BY_TILES: return ek_cuda_tile_plan(l, rows, chip, 0, &us);
     case BY_WIDE: return ek_cuda_wide_plan(l, rows, 0, 1, chip);
+    case BY_SHORT: return ek_cuda_wide_short_plan(l, rows, chip);
     case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows, chip, (size_t)1 << 30, &us);
     case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, chip, (size_t)1 << 30, &us);
     case BY_MANY_PARTS: return ek_cuda_floats_plan_tiles(l, rows, &many, (size_t)1 << 30, &us);
@@ -243,8 +244,9 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     }
     /* what the plan chooses, then kernels that it would not choose for all of these rows */
     const ek_cuda_chip *chip = ek_cuda_chip_of(d->c);
-    int by[5] = {-1}, n_by = 1;
+    int by[6] = {-1}, n_by = 1;
     if (ek_cuda_wide_fits(&l, chip)) by[n_by++] = BY_WIDE;
+    if (ek_cuda_wide_short_fits(&l, chip)) by[n_by++] = BY_SHORT;
     if (ek_cuda_own_scales(&l) && !chip->plain) by[n_by++] = BY_WARPS;
     if (ek_cuda_mid_fits(&l) && !chip->plain) by[n_by++] = BY_MID;
     if (!l.units && !chip->plain) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;

@@ -13,6 +13,7 @@ typedef enum family {
     BY_WARPS,
     BY_WIDE,
     BY_MID,
+    BY_SHORT,
     BY_FEW_FLOATS,
     BY_MANY_FLOATS,
     BY_MANY_PARTS

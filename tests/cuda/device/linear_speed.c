@@ -33,7 +33,7 @@ static void time_product(dev *d, shape *s, const int *rows)
     CUdeviceptr weights = up(d, NULL, copies * l.bytes);
     for (size_t c = 0; c < copies; c++) must(ek_cuda_upload(d->c, weights + c * l.bytes, packed, l.bytes));
     must(ek_cuda_sync(d->c));
-    static const char *const names[] = {"units ", "tiles ", "warps ", "wide  ", "mid   ", "few   ", "many  "};
+    static const char *const names[] = {"units ", "tiles ", "warps ", "wide  ", "mid   ", "short ", "few   ", "many  "};
     printf("%s %s%d bits %d limbs %6d x %5d, %6.1f MB:", gguf ? gguf : "", by_kernel < 0 ? "" : names[by_kernel],
            s->bits, s->limbs, s->n, s->k, (double)l.bytes * 1e-6);
     for (; *rows; rows++) {
@@ -139,12 +139,12 @@ void speed_planes(dev *d)
              {"q6_k", 5376, 21504, 1}, {"q8_0", 1536, 256, 2},   {"q8_0", 256, 1536, 2},   {"q8_0", 6144, 1536, 2},
              {"q8_0", 5376, 21504, 2}, {"q4_0", 256, 1536, 2},   {"q6_k", 262144, 1536, 2}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
-        for (int by = 0; by < 6; by++) {
-            static const int kernel[] = {BY_UNITS, BY_TILES, BY_WARPS, BY_MID, BY_WIDE, -1};
-            const bool wgmma = by == 3 || by == 4;
+        for (int by = 0; by < 7; by++) {
+            static const int kernel[] = {BY_UNITS, BY_TILES, BY_WARPS, BY_MID, BY_WIDE, BY_SHORT, -1};
+            const bool wgmma = by >= 3 && by <= 5;
             if ((d->quick || wgmma) && strcmp(c[i].type, "q4_0")) continue;
             if (d->quick && by < 2) continue;
-            if (kernel[by] == BY_WIDE && !ek_cuda_chip_of(d->c)->wgmma) continue;
+            if ((kernel[by] == BY_WIDE || kernel[by] == BY_SHORT) && !ek_cuda_chip_of(d->c)->wgmma) continue;
             shape s = {.n = c[i].n, .k = c[i].k, .limbs = c[i].limbs, .scales = EK_F16};
             gguf = c[i].type, by_kernel = kernel[by];
             time_product(d, &s, by == 0 || by == 2 ? few_rows : by == 3 ? mid : all);

@@ -5,6 +5,7 @@
 #include "cuda/operand_args.h"
 #include "cuda/kernels/arrange.cuh"
 #include "cuda/kernels/product/wide_product.cuh"
+#include "cuda/tiles.h"
 
 namespace ek
 {
@@ -12,9 +13,9 @@ namespace ek
 constexpr int JOB_SHORT =
     32; // columns of an expert's last job, if they are enough: of prompts of 512 that job is half of its rows
 
-template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0>
-using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, EK_CUDA_WIDE_COLUMNS, 64,
-                          EK_CUDA_WIDE_UNITS(BITS), EK_CUDA_WIDE_SLOTS, GATE, A, PART, SHORT>;
+template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0, int TALL = EK_CUDA_WIDE_TALL>
+using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, TALL, EK_CUDA_WIDE_COLUMNS, 64, EK_CUDA_WIDE_UNITS(BITS),
+                          EK_CUDA_WIDE_SLOTS, GATE, A, PART, SHORT>;
 
 } // namespace ek
 
@@ -36,6 +37,17 @@ using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, EK_CUDA_WIDE_TALL, E
     {                                                                               \
         EK_DYNAMIC_SHARED(uint8_t, base);                                           \
         wide<BITS, LIMBS, A, false, 0, JOB_SHORT>{p.a, &p, base}.run(blockIdx.x);   \
+    }
+
+// A matrix by tiles of half the outputs: of few tiles all multiprocessors get as many as each other.
+#define EK_WIDE_SHORT(NAME, LIMBS, A)                                                             \
+    static_assert(wide<4, LIMBS, A, false, 0, 0, 1>::SHARED <= EK_CUDA_SHORT_SHARED,              \
+                  "tiles.h says what a launch must ask for");                                     \
+    extern "C" __global__ void __launch_bounds__(EK_CUDA_WIDE_GROUPS * 128, EK_CUDA_SHORT_BLOCKS) \
+        ek_product_##NAME##_l##LIMBS##_wide_short(const __grid_constant__ ek_cuda_linear_args a)  \
+    {                                                                                             \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                         \
+        wide<4, LIMBS, A, false, 0, 0, 1>{a, 0, base}.run(blockIdx.x);                            \
     }
 
 // k, v and q, of which any may be missing: keys and values have two limbs, queries one. All tiles are dealt to the
