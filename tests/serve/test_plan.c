@@ -8,6 +8,7 @@
 #include "base/encoding.h"
 #include "base/log.h"
 #include "serve/api/plan.h"
+#include "serve/fetch/fetch.h"
 #include "serve/store/response_store.h"
 
 #define PNG "iVBORw0KGgoAAAANSUhEUgAAAAIAAAABCAIAAAB7QOjdAAAADUlEQVR42mP4z8AARAAI/gH/GcBr5wAAAABJRU5ErkJggg=="
@@ -195,10 +196,15 @@ static void many_short_ones_are_a_long_one(void **state)
 static int n_readings;
 static size_t weight;  /* bytes beside the body */
 static bool is_stored; /* that are to be read, not decoded when the prompt is made */
+static bool fetches;   /* an address where nobody listens */
 
 static ek_err count_readings(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits)
 {
+    static const char nowhere[] = "http://127.0.0.1:1/";
+    ek_buf bytes = {0};
+    bool here;
     n_readings++;
+    if (fetches) (void)limits->fetch(limits->count_arg, nowhere, sizeof nowhere - 1, &bytes, &here);
     if (is_stored) ek_plan_reads(limits->plan, weight);
     else ek_plan_weigh(limits->plan, weight);
     return ek_dialect_openai_chat.parse(r, body, n, limits);
@@ -209,22 +215,32 @@ static void no_body_is_read_three_times(void **state)
     (void)state;
     static const struct {
         size_t weight;
-        bool is_stored;
+        bool is_stored, fetches;
         int readings;
-    } rows[] = {{0, true, 1}, {1 << 10, true, 1}, {1 << 20, true, 2}, {1 << 20, false, 1}};
+    } rows[] = {
+        {0, true, false, 1},        {1 << 10, true, false, 1},  {1 << 20, true, false, 2},
+        {1 << 20, false, false, 1}, {1 << 10, true, true, 2},   {1 << 20, true, true, 2},
+        {1 << 20, false, true, 2},  {256 << 10, true, true, 2}, /* too much beside the body, and no more than a small
+                                                                   job may have alone */
+    };
     static ek_dialect chat;
     static const ek_dialect *const dialects[] = {&chat, NULL};
     chat = ek_dialect_openai_chat;
     chat.parse = count_readings;
-    ek_server *s = start_tiny(4, 16, (ek_server_opts){.http.max_body = 4096, .dialects = dialects});
+    const bool can_fetch = !ek_fetch_open();
+    ek_server *s = start_tiny(4, 16,
+                              (ek_server_opts){.http.max_body = 4096,
+                                               .dialects = dialects,
+                                               .media_urls = can_fetch ? EK_FETCH_ALL : EK_FETCH_OFF});
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (rows[i].fetches && !can_fetch) continue;
         n_readings = 0;
         weight = rows[i].weight;
-        is_stored = rows[i].is_stored;
+        is_stored = rows[i].is_stored, fetches = rows[i].fetches;
         ek_buf b = reply_of(post_to(ek_server_port(s), "/v1/chat/completions",
                                     "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1}"));
         assert_non_null(strstr(b.data, "HTTP/1.1 200"));
-        assert_int_equal(n_readings, rows[i].readings);
+        if (n_readings != rows[i].readings) fail_msg("row %zu: %d readings", i, n_readings);
         ek_buf_fini(&b);
     }
     stop_tiny();
