@@ -1,80 +1,84 @@
-/* Requests and cached pages: reuse of prefixes (reuse.c), their audit (audit.c), and pages outside of the pool
- * (shelf.c). */
+/* Requests and cached pages: reuse of prefixes (reuse.c), audits (audit.c), and pages outside the pool (shelf.c). */
 #ifndef EK_ENGINE_CACHED_H
 #define EK_ENGINE_CACHED_H
 
 #include "engine/state.h"
 
-/* What a request takes from the prefix index, and what it leaves there. */
+/* --- reuse: a request takes pages from the prefix index and leaves pages there */
 
-/* The first n tokens of a request as the index knows them; borrowed from it. */
+/* The key of a request's first n tokens; borrows from the request. */
 ek_prefix_key ek_reuse_key(const ek_request *r, int n);
-/* The largest number of cached positions it may begin with. */
+/* The maximum number of cached positions that r may begin with. */
 int ek_reuse_max(const ek_request *r);
-/* Whether a waiting request had better wait: one that runs is computing the front of its prompt, a page at least that
- * the index does not have. It waits until those pages are there, or the other one runs no more; computing them
- * twice would take longer for both. Decided by tokens and by how far the other one is, never by a clock. */
+/* Whether a waiting request should wait longer, because a running one is computing at least a page of its prompt's
+ * beginning that the index lacks. It waits until these pages exist or the other request stops running, because
+ * computing them twice would delay both. Tokens and the other request's progress decide, never a clock. */
 bool ek_reuse_waits(ek_engine *e, ek_request *r);
-/* The pages of the longest cached prefix of a waiting request that holds none: n_done positions. The last token is
- * never among them, because its logits are wanted, nor is a prompt position whose logits were asked for. */
+/* Gives a waiting request without pages those of its longest cached prefix, n_done positions. The last token and
+ * positions with requested logits are never among them. */
 void ek_reuse_adopt(ek_engine *e, ek_request *r);
-/* Whether it has as much as it asked for, before it runs for the first time; otherwise it has given its pages back and
- * is to be ended. */
+/* Whether r's cached part reaches its min_cached, before it runs for the first time. If not, r has returned its pages
+ * and has to be ended. */
 bool ek_reuse_suffices(ek_engine *e, ek_request *r);
-/* The waiting request gives its pages back: there is no room to run it yet. */
+/* The waiting request returns its pages, because there is no room to run it yet. */
 void ek_reuse_return(ek_engine *e, ek_request *r);
-/* It runs now, right after adopt: counts and reports the hit. */
+/* Called right after adopt when r runs: counts and reports the hit. */
 void ek_reuse_admitted(ek_engine *e, ek_request *r);
-/* After a step, before its sliding pages are trimmed: full pages go to the index, and sliding ones where the
- * prompt is likely to be taken up again. */
+/* After a step, before sliding pages are trimmed: gives full pages to the index, and sliding pages at likely resume
+ * points.
+ */
 void ek_reuse_capture(ek_engine *e, ek_request *r);
-/* The request stops running: all that it holds goes to the index. */
+/* The request stops running and gives all its pages to the index. */
 void ek_reuse_give(ek_engine *e, ek_request *r);
 
-/* The audit of cached prefixes: a share of the hits is computed again while nothing else runs, and the pages are
- * compared as bytes. One that differs is evicted, counted and logged: memory went bad, or the program is wrong. */
+/* --- the audit: a fraction of the hits is recomputed while nothing else runs, and pages are compared byte by byte. A
+ * different page means bad memory or a bug; it is evicted, counted and logged. */
 
 void ek_audit_open(ek_engine *e);
-void ek_audit_close(ek_engine *e); /* gives its pages back */
-/* A request began with n cached positions: maybe they will be audited. Only whole pages of plain text are, and one
+void ek_audit_close(ek_engine *e); /* returns its pages */
+/* A request began with n cached positions, which may be audited later. Only whole pages of plain text are audited, one
  * prefix at a time. */
 void ek_audit_note(ek_engine *e, const ek_request *r, int n);
 /* Computes and compares a chunk; false if there is nothing to audit. Only when nothing runs and nothing waits. */
 bool ek_audit_step(ek_engine *e);
-/* Requests come first: what was computed is given back, the audit begins again later. */
+/* Requests come first: the audit returns its pages and restarts later. */
 void ek_audit_pause(ek_engine *e);
 
-/* The prefix cache's pages outside of the pool (host memory, disk, a server): which are written, and when a request
- * waits for some. The thread that reads and writes is the store's (cache/store.h); here everything is on the engine's
- * thread and waits for nothing, but for ek_shelf_drop, half a second at most, when nothing runs, and ek_shelf_close. */
+/* --- the shelf: cached pages outside the pool (host memory, disk, a server). It decides which pages are written, and
+ * when a request waits for pages. The store's thread reads and writes (cache/store.h). These functions run on the
+ * engine's thread and do not wait, except ek_shelf_drop (half a second at most, when nothing runs) and ek_shelf_close.
+ */
 
 /* Opens the store over the backend of the options, if there is one and the executor can read pages. */
 ek_err ek_shelf_open(ek_engine *e);
-/* Writes what is not on disk yet, for at most some seconds, and closes the store. */
+/* Writes the remaining pages, for a few seconds at most, and closes the store. */
 void ek_shelf_close(ek_engine *e);
 
-/* Whether r, which waits, may be looked up now; false while pages of its prompt are being read, or it lacks some and
- * those of one before it are. Pages are read for one request at a time, the first of the queue that lacks some; what
- * another had not read yet is asked for again. For nobody while reading is slower than computing. */
+/* Whether the waiting request r may be looked up now. False while pages of its prompt are being read, or while it lacks
+ * pages and those of an earlier request are being read. Pages are read for one request at a time, the first in the
+ * queue that lacks some; an overtaken request asks again for the rest. Nothing is read while reading is slower than
+ * computing. */
 bool ek_shelf_ready(ek_engine *e, ek_request *r);
-/* r waits for something else: its pages are not read now, but asked for again later. */
+/* r waits for something else: its pages are not read now, and are asked for again later. */
 void ek_shelf_put_off(ek_engine *e, ek_request *r);
-/* While there is no place for the first of the wait queue: begins to read what it will lack, and takes what came. */
+/* While the wait queue's first request has no place: begins to read the pages that it will lack, and takes finished
+ * ones. */
 void ek_shelf_ahead(ek_engine *e);
-/* Ends reading for a request that is gone. Before a step goes to sleep: ready is not asked again when nobody waits. */
+/* Ends reading for a request that has gone. Called before the engine sleeps, because ek_shelf_ready is not called when
+ * nobody waits. */
 void ek_shelf_end_unwanted_load(ek_engine *e);
-/* After a step: hands over pages that are not on disk, as many as there are free slots. */
+/* After a step: hands unwritten pages to the store, as many as there are free slots. */
 void ek_shelf_save(ek_engine *e);
-/* Page `first` of the key, which is plain text, turned out to be wrong: it is dropped with all that follows it, in
- * memory and, as far as their names are known, outside of it. Returns the pages dropped in memory. */
+/* Drops the wrong page `first` of a plain-text key and all its successors, in memory and, as far as their names are
+ * known, outside. Returns the number of pages dropped in memory. */
 int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first);
 
-/* --- last events that wait until pages can be read by other processes, for who is about to ask one for the rest */
+/* --- last events that wait until other processes can read the pages (ek_request_opts.publish) */
 
-/* The request, which has left the engine, and its last event, if that has to wait: both are the list's then. */
+/* Takes over a request that has left the engine, and its last event, if the event has to wait. */
 bool ek_shelf_take_leaving(ek_engine *e, ek_request *r, const ek_event *event);
-/* The next whose time has come, of all of them with `now`: its event is to be sent, and both freed by ek_leaving_end.
- * NULL: none. */
+/* The next entry whose event can be sent (with `now`: any entry), or NULL. Send the event, then free both by
+ * ek_leaving_end. */
 struct ek_leaving *ek_shelf_next_leaving(ek_engine *e, bool now);
 const ek_request *ek_leaving_request(const struct ek_leaving *l);
 const ek_event *ek_leaving_event(const struct ek_leaving *l);

@@ -1,35 +1,35 @@
-/* What the files of Ollama's dialect share. Inside src/serve. */
+/* Ollama's dialect from inside. Inside src/serve. */
 #ifndef EK_SERVE_OLLAMA_H
 #define EK_SERVE_OLLAMA_H
 
 #include "serve/api/dialect.h"
 #include "serve/api/model_card.h"
 
-/* The version of Ollama's API that the paths follow: clients ask for it and leave out what is newer. */
+/* The followed version of Ollama's API. Clients ask for it and avoid newer features. */
 #define EK_OLLAMA_VERSION "0.33.0"
 
-/* Of a request, for its prompt and its reply: ek_api_request.own. */
+/* A request's data for its prompt and its reply: ek_api_request.own. */
 typedef struct ek_ollama {
-    bool generate;      /* /api/generate: the reply is a text, of the other path a message */
-    bool raw;           /* the prompt is `text` as it stands */
+    bool generate;      /* /api/generate: the reply is a text; otherwise a message */
+    bool raw;           /* the prompt is `text`, unchanged */
     bool render;        /* the reply is the prompt's text */
     bool unload;        /* keep_alive is 0 */
-    const char *loaded; /* "load" or "unload": there is no prompt, and nothing to reply but this. NULL: there is one */
+    const char *loaded; /* "load" or "unload": the whole reply to a request without prompt. NULL: there is a prompt */
     ek_buf text;
-    int n_logprobs; /* that the stream has sent */
-    ek_buf held;    /* text of the stream that no line has */
-    bool thoughts;  /* it is reasoning */
+    int n_logprobs; /* sent by the stream so far */
+    ek_buf held;    /* the stream's text that is in no line yet */
+    bool thoughts;  /* held is reasoning */
     int64_t now;    /* seconds since 1970 */
     const ek_model_card *card;
 } ek_ollama;
 
-/* The fields that both paths have, and `stream`; r->own is made here. */
+/* Reads the fields of both paths, and `stream`; makes r->own. */
 ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* `options`, into r->turn. EINVAL "options: KEY: …" with r->param. */
+/* Reads `options` into r->turn. EINVAL "options: KEY: …" with r->param. */
 ek_err ek_ollama_options(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* How long to keep the model: a number of seconds or a text such as "5m"; *zero: not at all. */
+/* Reads keep_alive: a number of seconds or a text such as "5m"; *zero: it is 0. */
 ek_err ek_ollama_keep_alive(ek_api_request *r, const json_t *body, bool *zero);
-/* `model`, once `name`, into r->model. EINVAL without. */
+/* Reads `model` (formerly `name`) into r->model. EINVAL without it. */
 ek_err ek_ollama_model(ek_api_request *r, const json_t *body);
 
 /* The writers of a reply, as in ek_dialect. */
