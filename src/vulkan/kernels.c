@@ -70,6 +70,8 @@ VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name)
         if (strcmp(table[i].name, name)) continue;
         const int shader = number_of(table[i].shader);
         if (shader < 0) return VK_SUCCESS;
+        const ek_vulkan_shader *const s = &ek_vulkan_shaders[shader];
+        if (!v->soft && !v->matrices && ek_vulkan_has_matrix_code(s->code, s->bytes / 4)) return VK_SUCCESS;
         if (!v->pipeline[shader]) {
             const VkResult r = ek_vulkan_pipeline(v, &v->pipeline[shader], table[i].shader, v->soft);
             if (r != VK_SUCCESS) return r;

@@ -106,6 +106,13 @@ static size_t put(uint32_t *to, const found *f, const uint32_t *w, uint32_t numb
     }
 }
 
+bool ek_vulkan_has_matrix_code(const uint32_t *code, size_t n)
+{
+    for (size_t at = HEADER; at < n && code[at] >> 16; at += code[at] >> 16)
+        if ((code[at] & 0xffff) == OP_CAPABILITY && at + 1 < n && code[at + 1] == NV_CAPABILITY) return true;
+    return false;
+}
+
 uint32_t *ek_vulkan_matrices(const uint32_t *code, size_t n, size_t *n_out)
 {
     if (n < HEADER || code[0] != MAGIC || code[3] > MAX_BOUND) return NULL;

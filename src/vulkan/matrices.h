@@ -13,4 +13,7 @@
  * else the right one. NULL: the module is damaged, or has matrices but no type of 32 bits without sign. */
 uint32_t *ek_vulkan_matrices(const uint32_t *code, size_t n, size_t *n_out);
 
+/* Whether a module has NV's instructions. */
+bool ek_vulkan_has_matrix_code(const uint32_t *code, size_t n);
+
 #endif

@@ -2,12 +2,6 @@
 // attn_int_queries.comp wrote. Heads of a multiple of 64 dims. Two products: of queries with 256 keys over the dims, and of
 // weights with 256 dims over the keys, in steps of 64 bytes of a column, or 32 numbers of 16 bits in two limbs: of 12 bits 5
 // and 7, of weights' 14 twice 7. COOPERATIVE: by matrices of bytes; else by packed products. grid (items)
-#ifdef COOPERATIVE
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_NV_cooperative_matrix : require
-#extension GL_NV_integer_cooperative_matrix : require
-#endif
 #include "memory.glsl"
 #include "attn.glsl"
 #include "dot.glsl"
@@ -32,10 +26,20 @@ shared int top_exponent[TILE], sum_weight[TILE];
 // --- products: sums of limbs, high by high, high by low, low by low; of bytes high by them, none, low by them
 
 #ifdef COOPERATIVE
-#define LEFT  icoopmatNV<8, gl_ScopeSubgroup, 16, 32>
-#define RIGHT icoopmatNV<8, gl_ScopeSubgroup, 32, 16>
-#define SUMS  icoopmatNV<32, gl_ScopeSubgroup, 16, 16>
+#include "matrices.glsl"
 const int DOWN = 2, ACROSS = 2, EACH = 8;
+#if EK_SOFT
+uvec4 left_quad(int i)
+{
+    return memory[i];
+}
+
+uvec4 right_quad(int i)
+{
+    return memory[i];
+}
+#endif
+
 SUMS high[DOWN * ACROSS], middle[DOWN * ACROSS], low[DOWN * ACROSS];
 int number[EACH]; // of the element: 16 row + column
 
@@ -45,40 +49,40 @@ void find_elements()
     const uint at = gl_LocalInvocationIndex;
     if (at < 64u) memory[at] = uvec4(4u * at, 4u * at + 1u, 4u * at + 2u, 4u * at + 3u);
     barrier();
-    coopMatLoadNV(numbers, memory, 0, 4, false);
+    NUMBERS(numbers, memory, 4);
     [[unroll]] for (int c = 0; c < EACH; c++) number[c] = numbers[c];
     barrier();
 }
 
 void begin_sums()
 {
-    [[unroll]] for (int i = 0; i < DOWN * ACROSS; i++) high[i] = middle[i] = low[i] = SUMS(0);
+    [[unroll]] for (int i = 0; i < DOWN * ACROSS; i++) high[i] = middle[i] = low[i] = ZERO_SUMS;
 }
 
 // left: a row's quad of high limbs; low ones are limb_step behind it, the second half of bytes slot_step.
 void multiply(int left, int limb_step, int slot_step, int pitch, bool limbs)
 {
-    const int column = int(gl_SubgroupID) * ACROSS * 16;
+    const int column = SUBGROUP * ACROSS * 16;
     LEFT h[DOWN], l[DOWN];
     RIGHT r, s;
     [[unroll]] for (int slot = 0; slot < 2; slot++) {
         if (limbs && slot == 1) break;
         [[unroll]] for (int i = 0; i < DOWN; i++) {
-            coopMatLoadNV(h[i], memory, left + slot * slot_step + i * 16 * pitch, pitch, false);
-            coopMatLoadNV(l[i], memory, left + slot * slot_step + limb_step + i * 16 * pitch, pitch, false);
+            LOAD_LEFT(h[i], memory, left + slot * slot_step + i * 16 * pitch, pitch);
+            LOAD_LEFT(l[i], memory, left + slot * slot_step + limb_step + i * 16 * pitch, pitch);
         }
         [[unroll]] for (int j = 0; j < ACROSS; j++) {
-            coopMatLoadNV(r, memory, (slot * 256 + column + j * 16) * COLUMN, COLUMN, true);
-            if (limbs) coopMatLoadNV(s, memory, (256 + column + j * 16) * COLUMN, COLUMN, true);
+            LOAD_RIGHT(r, memory, (slot * 256 + column + j * 16) * COLUMN, COLUMN);
+            if (limbs) LOAD_RIGHT(s, memory, (256 + column + j * 16) * COLUMN, COLUMN);
             [[unroll]] for (int i = 0; i < DOWN; i++) {
                 const int e = i * ACROSS + j;
-                high[e] = coopMatMulAddNV(h[i], r, high[e]);
+                high[e] = ADD_PRODUCT(h[i], r, high[e]);
                 if (limbs) {
-                    middle[e] = coopMatMulAddNV(l[i], r, middle[e]);
-                    middle[e] = coopMatMulAddNV(h[i], s, middle[e]);
-                    low[e] = coopMatMulAddNV(l[i], s, low[e]);
+                    middle[e] = ADD_PRODUCT(l[i], r, middle[e]);
+                    middle[e] = ADD_PRODUCT(h[i], s, middle[e]);
+                    low[e] = ADD_PRODUCT(l[i], s, low[e]);
                 } else {
-                    low[e] = coopMatMulAddNV(l[i], r, low[e]);
+                    low[e] = ADD_PRODUCT(l[i], r, low[e]);
                 }
             }
         }
@@ -93,7 +97,7 @@ void put_scores(bool limbs)
             SUMS sum;
             [[unroll]] for (int c = 0; c < EACH; c++)
                 sum[c] = limbs ? high[e][c] * 16384 + middle[e][c] * 128 + low[e][c] : high[e][c] * 128 + low[e][c];
-            coopMatStoreNV(sum, memory, i * 16 * SCORES + (int(gl_SubgroupID) * ACROSS + j) * 4, SCORES, false);
+            STORE_SUMS(sum, memory, i * 16 * SCORES + (SUBGROUP * ACROSS + j) * 4, SCORES);
         }
 }
 
@@ -105,7 +109,7 @@ int row_of(int e)
 
 int column_of(int e)
 {
-    return (int(gl_SubgroupID) * ACROSS + e / EACH % ACROSS) * 16 + number[e % EACH] % 16;
+    return (SUBGROUP * ACROSS + e / EACH % ACROSS) * 16 + number[e % EACH] % 16;
 }
 
 ivec3 sums_of(int e)

@@ -5,12 +5,6 @@
 //
 // Chains take the device's fma as it is: where no scale of weights or rows is small (is_small) but 0, all that a chain
 // holds is a multiple of 2^-126, and none of it denormal. A workgroup that meets such a scale begins again, with care.
-#ifdef COOPERATIVE
-#extension GL_KHR_memory_scope_semantics : require
-#extension GL_KHR_shader_subgroup_basic : require
-#extension GL_NV_cooperative_matrix : require
-#extension GL_NV_integer_cooperative_matrix : require
-#endif
 #include "memory.glsl"
 #include "linear_args.glsl"
 #include "dot.glsl"
@@ -20,9 +14,7 @@ layout(local_size_x = 256) in;
 
 #ifdef COOPERATIVE
 const int BM = SUBGROUPS_DOWN * DOWN * 16, BN = 8 / SUBGROUPS_DOWN * ACROSS * 16, ELEMENTS = DOWN * ACROSS * 8;
-#define LEFT  icoopmatNV<8, gl_ScopeSubgroup, 16, 32>
-#define RIGHT icoopmatNV<8, gl_ScopeSubgroup, 32, 16>
-#define SUMS  icoopmatNV<32, gl_ScopeSubgroup, 16, 16>
+#include "matrices.glsl"
 shared int number_at[256];
 #else
 const int DOWN = 4, ACROSS = 4, BM = 64, BN = 64, ELEMENTS = DOWN * ACROSS;
@@ -39,6 +31,18 @@ const int LEVELS = 5; // of a thread's nodes of T, which are below 32 leaves
 const int ROW = 5, ACTS = LIMBS * BM * ROW, CODES = BN * ROW;
 shared uvec4 act_at[2 * ACTS], code_at[2 * CODES];
 shared uint careful;
+
+#if EK_SOFT
+uvec4 left_quad(int i)
+{
+    return act_at[i];
+}
+
+uvec4 right_quad(int i)
+{
+    return code_at[i];
+}
+#endif
 
 // What the arguments say, read once.
 int n_inputs, a_group, n_units, group_shift, scale_bytes; // bytes: of a group
@@ -187,11 +191,11 @@ const int EACH = 8; // elements of a matrix
 
 void find_elements()
 {
-    const int thread = int(gl_LocalInvocationIndex), sub = int(gl_SubgroupID);
+    const int thread = int(gl_LocalInvocationIndex), sub = SUBGROUP;
     number_at[thread] = thread;
     barrier();
     SUMS number;
-    coopMatLoadNV(number, number_at, 0, 16, false);
+    NUMBERS(number, number_at, 16);
     [[unroll]] for (int c = 0; c < EACH; c++) {
         [[unroll]] for (int i = 0; i < DOWN; i++)
             row_of_element[i * EACH + c] = (sub % SUBGROUPS_DOWN * DOWN + i) * 16 + number[c] / 16;
@@ -203,7 +207,7 @@ void find_elements()
 // Groups [g, g + 1) of a unit that has `each`: steps of 32 inputs.
 void add_groups(int b, int g, int step0, int steps, bool with_bias)
 {
-    const int sub = int(gl_SubgroupID), row0 = sub % SUBGROUPS_DOWN * DOWN * 16;
+    const int sub = SUBGROUP, row0 = sub % SUBGROUPS_DOWN * DOWN * 16;
     const int output0 = sub / SUBGROUPS_DOWN * ACROSS * 16;
     LEFT left[DOWN * LIMBS * 2];
     vec2 x[DOWN * EACH];
@@ -211,29 +215,28 @@ void add_groups(int b, int g, int step0, int steps, bool with_bias)
         [[unroll]] for (int l = 0; l < LIMBS; l++)
             [[unroll]] for (int q = 0; q < 2; q++)
                 if (q < steps)
-                    coopMatLoadNV(left[(i * LIMBS + l) * 2 + q], act_at,
-                                  b * ACTS + (l * BM + row0 + i * 16) * ROW + (step0 + q) * 2, ROW, false);
+                    LOAD_LEFT(left[(i * LIMBS + l) * 2 + q], act_at, b * ACTS + (l * BM + row0 + i * 16) * ROW + (step0 + q) * 2, ROW);
         [[unroll]] for (int c = 0; c < EACH; c++)
             x[i * EACH + c] = pair_of(act_at[b * ACTS + row_of_element[i * EACH + c] * ROW + 4], g);
     }
-    [[unroll]] for (int j = 0; j < ACROSS; j++) {
+    REPEAT for (int j = 0; j < ACROSS; j++) {
         RIGHT right[2];
         vec2 sb[EACH];
         [[unroll]] for (int q = 0; q < 2; q++)
             if (q < steps)
-                coopMatLoadNV(right[q], code_at, b * CODES + (output0 + j * 16) * ROW + (step0 + q) * 2, ROW, true);
+                LOAD_RIGHT(right[q], code_at, b * CODES + (output0 + j * 16) * ROW + (step0 + q) * 2, ROW);
         [[unroll]] for (int c = 0; c < EACH; c++)
             sb[c] = pair_of(code_at[b * CODES + output_of_element[j * EACH + c] * ROW + 4], g);
-        [[unroll]] for (int i = 0; i < DOWN; i++) {
-            SUMS high = SUMS(0);
+        REPEAT for (int i = 0; i < DOWN; i++) {
+            SUMS high = ZERO_SUMS;
             [[unroll]] for (int q = 0; q < 2; q++)
-                if (q < steps) high = coopMatMulAddNV(left[i * LIMBS * 2 + q], right[q], high);
+                if (q < steps) high = ADD_PRODUCT(left[i * LIMBS * 2 + q], right[q], high);
 #if LIMBS == 2
-            SUMS low = SUMS(0);
+            SUMS low = ZERO_SUMS;
             [[unroll]] for (int q = 0; q < 2; q++)
-                if (q < steps) low = coopMatMulAddNV(left[(i * LIMBS + 1) * 2 + q], right[q], low);
+                if (q < steps) low = ADD_PRODUCT(left[(i * LIMBS + 1) * 2 + q], right[q], low);
 #endif
-            [[unroll]] for (int c = 0; c < EACH; c++) {
+            REPEAT for (int c = 0; c < EACH; c++) {
                 int sum = high[c];
 #if LIMBS == 2
                 sum = sum * 256 + low[c];

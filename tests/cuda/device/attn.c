@@ -103,6 +103,18 @@ void call_finish(call *c, dev *d)
     free(c->w.tiles), free(c->w.items);
 }
 
+/* That of the device, and that of one with matrices where it has none, or the other way round. */
+static const char *many_kernel(int tile)
+{
+    return tile == EK_CUDA_ATTN_COOP_TILE ? "ek_attn_int_coop" : "ek_attn_int_many";
+}
+
+static bool has_many(dev *d, int tile)
+{
+    ek_cuda_kernel k;
+    return ek_cuda_find(d->c, &k, many_kernel(tile), 0) == EK_OK;
+}
+
 kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, int n_items)
 {
     kernels k = {.blocks = (unsigned)ek_cuda_multiprocessors(d->c)};
@@ -115,8 +127,9 @@ kernels kernels_find(dev *d, const ek_attn_shape *shape, int tile, bool whole, i
         k.prompt = find(d, p.name, p.shared);
         return k;
     }
-    const ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->k_format, shape->v_format,
-                                                             whole, n_items, ek_cuda_chip_of(d->c));
+    ek_cuda_attn_segment p = ek_cuda_attn_segment_plan(tile, shape->head_dim, shape->k_format, shape->v_format, whole,
+                                                       n_items, ek_cuda_chip_of(d->c));
+    if (ek_cuda_attn_is_many(tile, shape->v_format, ek_cuda_chip_of(d->c))) p.name = many_kernel(tile);
     k.shared = p.shared, k.threads = p.threads, k.slots = p.slots;
     k.leaf = find(d, p.name, k.shared);
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(shape->v_format, shape->head_dim);
@@ -209,12 +222,13 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
     const bool plain = ek_cuda_chip_of(d->c)->plain;
     const int many = ek_cuda_attn_many_tile(shape->head_dim, shape->k_format, shape->v_format, ek_cuda_chip_of(d->c));
-    const int tiles[] = {8, plain ? many : EK_CUDA_PROMPT_TILE, 2, 4, 1};
+    const int other = plain && many ? EK_CUDA_ATTN_MANY_TILE + EK_CUDA_ATTN_COOP_TILE - many : 0; /* with matrices, without */
+    const int tiles[] = {8, plain ? many : EK_CUDA_PROMPT_TILE, other, 2, 4, 1};
     const bool half = !plain && ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
     const bool ints = !plain && ek_cuda_attn_int_fits(shape->head_dim, shape->k_format, shape->v_format);
-    for (int t = 0; t < (all_tiles ? 5 : 2); t++) {
+    for (int t = 0; t < (all_tiles ? 6 : 3); t++) {
         const bool one = tiles[t] == 1; /* of ek_attn_half only */
-        if (!tiles[t] || (one && !half)) continue;
+        if (!tiles[t] || (one && !half) || (tiles[t] == other && !has_many(d, other))) continue;
         const ek_cuda_attn_segment prompt = ek_cuda_attn_prompt_plan(shape->k_format, shape->head_dim,
                                                                      ek_cuda_chip_of(d->c));
         if (of_prompt(d, tiles[t]) && !prompt.name) continue; /* the chip has none */

@@ -134,11 +134,13 @@ void compare_rows(dev *d, const ek_acts *want, const ek_cuda_acts *acts, int row
     free(mem);
 }
 
+enum { MANY_ROWS = 64 }; /* which tiles of many rows compute */
 int by_kernel = -1;
 
 static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, family by)
 {
-    const ek_cuda_chip many = ek_cuda_chip_like(chip->features, 132);
+    const ek_cuda_chip many = ek_cuda_chip_like(chip->features, 132),
+                       other = ek_cuda_chip_like(chip->matrices ? EK_CUDA_PLAIN : EK_CUDA_PLAIN_MATRICES, 1);
     double us;
     switch (by) {
     case BY_UNITS: return ek_cuda_units_plan(l, rows, 0, 0, chip);
@@ -148,6 +150,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, const ek_cuda_
     case BY_FEW_FLOATS: return ek_cuda_floats_plan_few(l, rows, chip, (size_t)1 << 30, &us);
     case BY_MANY_FLOATS: return ek_cuda_floats_plan_tiles(l, rows, chip, (size_t)1 << 30, &us);
     case BY_MANY_PARTS: return ek_cuda_floats_plan_tiles(l, rows, &many, (size_t)1 << 30, &us);
+    case BY_OTHER: return ek_cuda_product_plan(l, rows, &other, 0);
     case BY_MID: return ek_cuda_mid_plan(l, rows, EK_CUDA_GATE_NONE, chip, (size_t)1 << 30, &us);
     default: return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip);
     }
@@ -210,6 +213,12 @@ static void compare_planes(dev *d, const ek_cuda_linear *l, const ek_linear *w, 
     drop(d, from), drop(d, to);
 }
 
+static bool there(dev *d, const char *kernel)
+{
+    ek_cuda_kernel k;
+    return ek_cuda_find(d->c, &k, kernel, 0) == EK_OK;
+}
+
 static void compare(dev *d, shape *s, const int *rows, bool odd)
 {
     ek_linear w;
@@ -249,6 +258,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     if (ek_cuda_wide_short_fits(&l, chip)) by[n_by++] = BY_SHORT;
     if (ek_cuda_own_scales(&l) && !chip->plain) by[n_by++] = BY_WARPS;
     if (ek_cuda_mid_fits(&l) && !chip->plain) by[n_by++] = BY_MID;
+    if (chip->plain && l.units && there(d, plan_by(&l, MANY_ROWS, chip, BY_OTHER).name)) by[n_by++] = BY_OTHER;
     if (!l.units && !chip->plain) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {

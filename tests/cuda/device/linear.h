@@ -16,7 +16,8 @@ typedef enum family {
     BY_SHORT,
     BY_FEW_FLOATS,
     BY_MANY_FLOATS,
-    BY_MANY_PARTS
+    BY_MANY_PARTS,
+    BY_OTHER /* what a Vulkan device gets with matrices if this has none, and the other way round */
 } family;
 extern int by_kernel; /* a family: products are prepared by it; -1: by what the plan chooses */
 
