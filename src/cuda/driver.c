@@ -248,6 +248,11 @@ int ek_cuda_multiprocessors(const ek_cuda *c)
     return c->chip.multiprocessors;
 }
 
+void ek_cuda_leave_matrices(ek_cuda *c)
+{
+    c->chip.matrices = false;
+}
+
 const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c)
 {
     return &c->chip;

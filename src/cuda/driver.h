@@ -44,6 +44,7 @@ int ek_cuda_ordinal(const ek_cuda *c);
 const char *ek_cuda_maker(const ek_cuda *c); /* "cuda", or who stands behind the table: cuda:0 is maker and ordinal */
 int ek_cuda_multiprocessors(const ek_cuda *c);
 const ek_cuda_chip *ek_cuda_chip_of(const ek_cuda *c); /* what kernels are chosen by */
+void ek_cuda_leave_matrices(ek_cuda *c);               /* from here on, as if it had none (cuda/chip.h) */
 /* By these times from now on, a copy: before anything is planned. */
 void ek_cuda_set_times(ek_cuda *c, const ek_cuda_times *us);
 const ek_cuda_api *ek_cuda_functions(const ek_cuda *c); /* for graphs and events */

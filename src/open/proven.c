@@ -14,8 +14,8 @@
 /* All that decides what the comparisons would find. */
 static void text_of(ek_buf *out, const ek_gpu *g, const ek_model *m)
 {
-    ek_buf_fmt(out, "kernels that gave the definition's bits\n%s, evenkeel %s, shaders %08x\n", ek_cuda_card(g->c),
-               EK_VERSION, (unsigned)ek_vulkan_hash());
+    ek_buf_fmt(out, "kernels that gave the definition's bits\n%s%s, evenkeel %s, shaders %08x\n", ek_cuda_card(g->c),
+               ek_cuda_chip_of(g->c)->matrices ? " with matrices" : "", EK_VERSION, (unsigned)ek_vulkan_hash());
     ek_gpu_evidence_needs(out, m);
     ek_buf_fmt(out, "crc %08x\n", (unsigned)ek_crc32(0, out->data, out->len));
 }
@@ -50,7 +50,7 @@ static ek_err prove(ek_gpu *g, const ek_model *m, const char *folder, const char
     return EK_OK;
 }
 
-ek_err ek_proven_take(ek_gpu *g, const ek_model *m)
+static ek_err take(ek_gpu *g, const ek_model *m)
 {
     ek_buf text = {0}, folder = {0}, path = {0};
     text_of(&text, g, m);
@@ -61,4 +61,13 @@ ek_err ek_proven_take(ek_gpu *g, const ek_model *m)
         err = prove(g, m, ek_buf_text(&folder), ek_buf_text(&path), &text);
     ek_buf_fini(&text), ek_buf_fini(&folder), ek_buf_fini(&path);
     return err;
+}
+
+ek_err ek_proven_take(ek_gpu *g, const ek_model *m)
+{
+    const ek_err err = take(g, m);
+    if (err != EK_EUNSUPPORTED || !ek_cuda_chip_of(g->c)->matrices) return err;
+    ek_log(EK_LOG_WARN, "%s; packed products instead of matrices are tried", ek_err_text());
+    ek_cuda_leave_matrices(g->c);
+    return take(g, m);
 }

@@ -222,7 +222,8 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     CUdeviceptr dq = up(d, q, (size_t)(n_rows * width) * 4);
     const bool plain = ek_cuda_chip_of(d->c)->plain;
     const int many = ek_cuda_attn_many_tile(shape->head_dim, shape->k_format, shape->v_format, ek_cuda_chip_of(d->c));
-    const int other = plain && many ? EK_CUDA_ATTN_MANY_TILE + EK_CUDA_ATTN_COOP_TILE - many : 0; /* with matrices, without */
+    const int other = plain && many ? EK_CUDA_ATTN_MANY_TILE + EK_CUDA_ATTN_COOP_TILE - many
+                                    : 0; /* with matrices, without */
     const int tiles[] = {8, plain ? many : EK_CUDA_PROMPT_TILE, other, 2, 4, 1};
     const bool half = !plain && ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
     const bool ints = !plain && ek_cuda_attn_int_fits(shape->head_dim, shape->k_format, shape->v_format);

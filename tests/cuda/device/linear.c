@@ -262,6 +262,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     if (!l.units && !chip->plain) by[n_by++] = BY_MANY_FLOATS, by[n_by++] = BY_MANY_PARTS;
     for (int i = 0; i < n_by; i++)
         for (const int *r = rows; *r; r++) {
+            if (by[i] == BY_OTHER && *r < 16) continue; /* by the same as before */
             size_t bytes = (size_t)*r * (size_t)(s->n + 3) * 4;
             CUdeviceptr y = up(d, NULL, bytes);
             product p;
