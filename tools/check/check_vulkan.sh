@@ -154,6 +154,11 @@ done
 if [ "$how" = release ]; then
   "$program" selftest --device vulkan >"$dir/said" 2>&1
   count $? "selftest: $(tail -3 "$dir/said")"
+  for section in "linear few" "int quick" "kv quick"; do # tiles of many rows and queries, with matrices made of packed products
+    # shellcheck disable=SC2086 # two words
+    timeout 600 "$build/tests/cuda/device/device" vulkan $section >"$dir/said" 2>&1
+    count $? "shaders against C, $section: $(grep -m1 FAIL "$dir/said") $(tail -1 "$dir/said")"
+  done
   layer LAYER_CARDS=2 "$program" selftest --device vulkan:0,1 >"$dir/said" 2>&1
   count $? "selftest over two devices: $(tail -3 "$dir/said")"
 fi

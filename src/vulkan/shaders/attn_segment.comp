@@ -7,24 +7,66 @@
 #include "kv_terms.glsl"
 layout(local_size_x = 256) in;
 
+#if EK_SOFT
+#define REPEAT [[dont_unroll]]
+#else
+#define REPEAT [[unroll]]
+#endif
 const int TILE = 8, MAX_DIM = 512, CHAIN = 256, LANES = 16;
-shared float query[TILE * MAX_DIM];
+shared vec4 query[TILE * MAX_DIM / 4];
 shared float weight[TILE * SEGMENT]; // e; times the value's scale in the fma
 shared float lane_sum[TILE * LANES];
 shared int top_exponent[TILE];
 shared ivec2 seen[TILE];
 
-float score(uint64_t part, kv_pages kv, int n, int slot)
+// Chains take the device's fma as it is where all that they hold is a multiple of 2^-126, and none of it denormal: elements
+// of keys and values are multiples of 2^-24 but in f32 and bf16, and numbers of 24 bits from 2^-78 on of 2^-101. A query or a
+// weight below that, but 0, sets its bit.
+shared uint small_query, small_weight;
+
+bool is_small(float x)
+{
+    const uint u = u_(x) & 0x7fffffffu;
+    return u != 0u && u < 0x18800000u; // 2^-78
+}
+
+bool is_coarse(int format)
+{
+    return format != F32 && format != BF16;
+}
+
+// Scores of the key in a slot, before its scale: a chain for each 256 dims.
+void score_all(uint64_t part, kv_pages kv, int slot, out float s[TILE])
+{
+    const int dim = kv.head_dim;
+    for (int d0 = 0; d0 < dim; d0 += CHAIN) {
+        float chain[TILE];
+        [[unroll]] for (int n = 0; n < TILE; n++) chain[n] = 0.0;
+        for (int d = d0; d < min(dim, d0 + CHAIN); d += 4) {
+            vec4 k;
+            [[unroll]] for (int i = 0; i < 4; i++) k[i] = kv_term(part, kv.k_format, kv.k_bits, kv.k_shift, dim, d + i, slot, true);
+            REPEAT for (int n = 0; n < TILE; n++) {
+                const vec4 q = query[(n * MAX_DIM + d) / 4];
+                REPEAT for (int i = 0; i < 4; i++) chain[n] = normal_fma(q[i], k[i], chain[n]);
+            }
+        }
+        [[unroll]] for (int n = 0; n < TILE; n++) s[n] = d0 != 0 ? add_(s[n], chain[n]) : chain[n];
+    }
+}
+
+// The same of one query, with an fma that loses nothing.
+float score_with_care(uint64_t part, kv_pages kv, int n, int slot)
 {
     const int dim = kv.head_dim;
     float s = 0.0;
     for (int d0 = 0; d0 < dim; d0 += CHAIN) {
         float chain = 0.0;
         for (int d = d0; d < min(dim, d0 + CHAIN); d++)
-            chain = fma_(query[n * MAX_DIM + d], kv_term(part, kv.k_format, kv.k_bits, kv.k_shift, dim, d, slot, true), chain);
+            chain = fma_(query[(n * MAX_DIM + d) / 4][d % 4], kv_term(part, kv.k_format, kv.k_bits, kv.k_shift, dim, d, slot, true),
+                         chain);
         s = d0 != 0 ? add_(s, chain) : chain;
     }
-    return mul_(s, token_scale(part, kv.k_format, dim, slot));
+    return s;
 }
 
 // l of each query: 16 lanes, added 8, 4, 2, 1 apart
@@ -53,8 +95,14 @@ void main()
     if (int64_t(item.y * 4) < a.n_start) kv = a.start;
     const int dim = kv.head_dim;
     if (j < TILE) seen[j] = j < t.n_q ? seen_by(t, j, item.y) : ivec2(0), top_exponent[j] = -0x7fffffff;
-    for (int n = 0; n < t.n_q; n++)
-        for (int d = j; d < dim; d += 256) query[n * MAX_DIM + d] = Floats(query_at(t, n, dim)).at[d];
+    if (j == 0) small_query = small_weight = 0u;
+    barrier();
+    for (int n = 0; n < TILE; n++)
+        for (int d = j; d < dim; d += 256) {
+            const float q = n < t.n_q ? Floats(query_at(t, n, dim)).at[d] : 0.0;
+            query[(n * MAX_DIM + d) / 4][d % 4] = q;
+            if (is_small(q)) atomicOr(small_query, 1u << n);
+        }
     barrier();
     int first = SEGMENT, end = 0;
     for (int n = 0; n < t.n_q; n++)
@@ -62,18 +110,27 @@ void main()
     if (first >= end) return;
     const uint64_t mine = uint64_t(int64_t(t.kv_head) * (kv.k_bytes + kv.v_bytes));
     uint64_t page = 0ul;
-    if (j >= first && j < end) page = page_block(kv, t.view, item.y * 4 + j / PAGE) + mine;
+    if (j >= first && j < end) page = page_block(kv, t.view, item.y * 4 + j / PAGE);
+    if (page != 0ul) page += mine; // else nobody sees it
     float p[TILE];
     int exponent[TILE];
-    for (int n = 0; n < t.n_q; n++) {
-        if (j < seen[n].x || j >= seen[n].y) continue;
-        p[n] = exp_split(score(page, kv, n, j % PAGE), exponent[n]);
-        atomicMax(top_exponent[n], exponent[n]);
+    if (page != 0ul) {
+        const bool coarse = is_coarse(kv.k_format);
+        const uint careful = coarse ? small_query : 0xffu;
+        const float scale = token_scale(page, kv.k_format, dim, j % PAGE);
+        if (careful != 0xffu) score_all(page, kv, j % PAGE, p);
+        REPEAT for (int n = 0; n < TILE; n++) {
+            if (j < seen[n].x || j >= seen[n].y) continue;
+            if ((careful >> n & 1u) != 0u) p[n] = score_with_care(page, kv, n, j % PAGE);
+            p[n] = exp_split(mul_(p[n], scale), exponent[n]);
+            atomicMax(top_exponent[n], exponent[n]);
+        }
     }
     barrier();
-    for (int n = 0; n < TILE; n++) {
+    [[unroll]] for (int n = 0; n < TILE; n++) {
         float e = 0.0;
-        if (n < t.n_q && j >= seen[n].x && j < seen[n].y) e = mul_(p[n], factor_(exponent[n] - top_exponent[n]));
+        if (j >= seen[n].x && j < seen[n].y) e = mul_(p[n], factor_(exponent[n] - top_exponent[n]));
+        if (is_small(e)) atomicOr(small_weight, 1u << n);
         weight[n * SEGMENT + j] = e;
     }
     barrier();
@@ -83,18 +140,22 @@ void main()
         Floats(a.leaf_l + at).at[0] = lane_sum[j * LANES];
         Ints(a.leaf_m + at).at[0] = top_exponent[j];
     }
+    const uint careful = is_coarse(kv.v_format) && kv.v_format != I16 ? small_weight : 0xffu; // I16 has scales of its own
     for (int d = j; d < dim; d += 256) {
         float o[TILE];
-        for (int n = 0; n < TILE; n++) o[n] = 0.0;
+        [[unroll]] for (int n = 0; n < TILE; n++) o[n] = 0.0;
         for (int k = first; k < end; k++) {
             const uint64_t block = page_block(kv, t.view, item.y * 4 + k / PAGE), part = block + mine + uint64_t(kv.k_bytes);
             if (block == 0ul) continue; // between what queries see
             const float v = kv_term(part, kv.v_format, kv.v_bits, kv.v_shift, dim, d, k % PAGE, false);
             const float scale = token_scale(part, kv.v_format, dim, k % PAGE);
-            for (int n = 0; n < t.n_q; n++)
-                if (k >= seen[n].x && k < seen[n].y) o[n] = fma_(mul_(weight[n * SEGMENT + k], scale), v, o[n]);
+            REPEAT for (int n = 0; n < TILE; n++) {
+                const float w = mul_(weight[n * SEGMENT + k], scale);
+                if (k < seen[n].x || k >= seen[n].y) continue;
+                o[n] = (careful >> n & 1u) != 0u ? fma_(w, v, o[n]) : normal_fma(w, v, o[n]);
+            }
         }
-        for (int n = 0; n < t.n_q; n++)
+        [[unroll]] for (int n = 0; n < TILE; n++)
             if (seen[n].x < seen[n].y) leaf_o_at(leaf_number(t, n, item.y - t.seg0), dim).at[d] = o[n];
     }
 }
