@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "responses_case.h"
 
 static void reply_with(ek_response_store *store, const char *id, const char *body, const char *text)
@@ -264,17 +265,29 @@ static void the_least_used_makes_room(void **state)
 }
 
 /* What a client reads slowly stays and counts, also once it is deleted; and it does not cost the others. */
+static char logged[256];
+
+static void keep_log(void *arg, int level, const char *line)
+{
+    (void)arg, (void)level;
+    snprintf(logged, sizeof logged, "%s", line);
+}
+
 static void what_is_read_stays(void **state)
 {
     (void)state;
+    ek_log_sink *log = ek_log_sink_open(keep_log, NULL);
     ek_response_store *s = ek_response_store_open(8, 4000);
     ek_span text;
     ek_response_held *held[2];
     put(s, "a", 1);
     put(s, "b", 2500);
     for (int i = 0; i < 2; i++) assert_int_equal(ek_response_store_hold(s, 0, "b", false, &text, &held[i]), EK_OK);
+    assert_string_equal(logged, "");
     put(s, "c", 2500);
     assert_true(has(s, "a") && has(s, "b") && !has(s, "c"));
+    assert_non_null(strstr(logged, "event=not_stored id=c bytes="));
+    assert_non_null(strstr(logged, " of=4000 being_read="));
     assert_int_equal(ek_response_store_delete(s, 0, "b"), EK_OK);
     ek_response_store_release(held[0]);
     put(s, "c", 2500);
@@ -284,6 +297,7 @@ static void what_is_read_stays(void **state)
     put(s, "c", 2500);
     assert_true(has(s, "a") && has(s, "c"));
     ek_response_store_close(s);
+    ek_log_sink_close(log);
 }
 
 static void only_known_members_are_kept(void **state)

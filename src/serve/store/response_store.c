@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/hash/rng.h"
+#include "base/log.h"
 #include "serve/store/response_files.h"
 #include "serve/store/response_record.h"
 
@@ -235,11 +236,16 @@ static ek_response_entry *make_entry(ek_response_store *s, uint64_t owner_id, ek
 bool ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_response *r)
 {
     ek_response_entry *e = make_entry(s, owner_id, r);
+    const size_t size = size_of(e);
     e->changed = ek_unix_now();
     pthread_mutex_lock(&s->lock);
+    const size_t read = s->read_bytes;
     const bool kept = put(s, e);
     if (kept && s->files) ek_response_files_put(s->files, e);
     pthread_mutex_unlock(&s->lock);
+    if (!kept) /* the request that goes on with it will not find it */
+        ek_log(EK_LOG_WARN, "event=not_stored id=%.80s bytes=%zu of=%zu being_read=%zu", r->id, size, s->max_bytes,
+               read);
     return kept;
 }
 
