@@ -35,6 +35,7 @@ void ek_trial_hard(float *x, size_t n, uint64_t seed, int limit);
 ek_err ek_trial_products(ek_trial *t);
 ek_err ek_trial_rows(ek_trial *t);
 ek_err ek_trial_attention(ek_trial *t);
+ek_err ek_trial_draws(ek_trial *t);
 /* The distinct matrices of m, *n of them, at most EK_TRIAL_MATRICES. */
 enum { EK_TRIAL_MATRICES = 64 };
 void ek_trial_matrices(const ek_linear *out[EK_TRIAL_MATRICES], int *n, const ek_model *m);

@@ -32,7 +32,7 @@ void ek_gpu_evidence_needs(ek_buf *out, const ek_model *m)
 
 ek_err ek_gpu_prove(ek_gpu *g, const ek_model *m, int *n)
 {
-    static ek_err (*const all[])(ek_trial *) = {ek_trial_rows, ek_trial_products, ek_trial_attention};
+    static ek_err (*const all[])(ek_trial *) = {ek_trial_rows, ek_trial_draws, ek_trial_products, ek_trial_attention};
     ek_trial t = {.g = g, .m = m, .room = EK_TRIAL_ROOM};
     EK_TRY(ek_cuda_enter(g->c));
     EK_TRY(ek_cuda_alloc(g->c, &t.at, t.room, "comparing kernels"));

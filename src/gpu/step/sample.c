@@ -65,8 +65,7 @@ static int put_counts(int32_t *seen, ek_cuda_count *to, const ek_draw *d)
 
 static bool fits(const ek_gpu_run *x, const ek_draw *d, const bool *taken, int bias, int counts)
 {
-    if (ek_cuda_chip_of(x->g->c)->plain) return false; /* it has no kernels for draws: the CPU draws */
-    if (taken[d->logits]) return false;                /* z replaces the logits, for the first draw of a row */
+    if (taken[d->logits]) return false; /* z replaces the logits, for the first draw of a row */
     if (d->sampling->n_bias > MAX_BIAS - bias) return false;
     return !ek_sampling_has_penalties(d->sampling) || d->n_tokens <= max_counts(x) - counts;
 }

@@ -1,11 +1,12 @@
 /* Runs every CUDA kernel against the CPU's scalar definition by memcmp, then times what decides speed.
- * Usage: device [emulated LIBRARY | vulkan | sm_80] [quick | bits | kv | int | whole | int-speed | linear | gate |
- * layer | experts | pass | speed | decode | shallow | piece | products | prompt | read | choice | planes | floats |
- * tower] [quick: fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1 when bits
- * differ. vulkan: shaders on the first Vulkan device, those that there are (vulkan/kernels.def): sections of others
- * fail. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120: with the
- * kernels of that alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90"). `device
- * [sm_86] hold GIB COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c). */
+ * Usage: device [emulated LIBRARY | vulkan | sm_80] [quick | bits | kv | int | whole | sample | int-speed | linear |
+ * gate | layer | experts | pass | speed | decode | shallow | piece | products | prompt | read | choice | planes |
+ * floats | tower] [quick: fewer cases; few: one or two of a family of kernels]. Exits 77 without a driver or device, 1
+ * when bits differ. vulkan: shaders on the first Vulkan device, those that there are (vulkan/kernels.def): sections of
+ * others fail. emulated: on the device that LIBRARY makes of the CPU (tests/emulate). sm_80, sm_86, sm_100, sm_120:
+ * with the kernels of that alone, where the program has code for it (make CUDA_ARCHS="90a 80on90 100on90 120on90").
+ * `device [sm_86] hold GIB COMMAND...` runs a command while all but that much of the device's memory is taken (hold.c).
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,6 +193,7 @@ int main(int argc, char **argv)
     else if (!strcmp(what, "int"))
         section(&d, "kv", test_kv), section(&d, "int", test_attn_int), section(&d, "whole", test_attn_whole);
     else if (!strcmp(what, "whole")) section(&d, "whole", test_attn_whole);
+    else if (!strcmp(what, "sample")) section(&d, "sample", test_sample);
     else if (!strcmp(what, "kv")) section(&d, "kv", test_kv), section(&d, "attn", test_attn);
     else if (strcmp(what, "speed") && strcmp(what, "decode") && strcmp(what, "shallow") && strcmp(what, "prompt") &&
              strcmp(what, "read") && strcmp(what, "choice") && strcmp(what, "int-speed") && strcmp(what, "floats") &&
