@@ -43,7 +43,7 @@ export build out device
     part "logits of the bundled model, $kv" 60 bash -c "same_logits pocket --model models/pocket --kv $kv"
   done
   if [ "$device" = vulkan ]; then # the tests take the first device
-    for section in math pass linear planes int kv; do
+    for section in math pass linear planes int kv sample; do
       part "shaders: $section" 90 "$build/tests/cuda/device/device" vulkan $section quick
     done
   fi
