@@ -135,7 +135,9 @@ EMULATED_SAN := $(filter -fsanitize=address,$(OPT))
 EMULATED     := $B/tests/emulate/libcuda.so.1
 EMULATED_OBJ := $(CU_SRC:src/cuda/kernels/%.cu=$B/tests/emulate/%.cu.o) \
                 $(patsubst %.cc,$B/%.cc.o,$(wildcard tests/emulate/*.cc))
-EMULATED_CXX := -std=c++17 -O1 $(if $(filter release,$(CONF)),-g0,-g1) -fPIC -fvisibility=hidden -fno-strict-aliasing -ffp-contract=off -Wall \
+# -Og compiles in half the time of -O1 and, with what this machine has for fmaf and for 8-bit products, runs as fast.
+EMULATED_ISA := $(if $(filter x86_64,$(ARCH)),$(shell grep -qsw avx2 /proc/cpuinfo && grep -qsw fma /proc/cpuinfo && echo -mavx2 -mfma))
+EMULATED_CXX := -std=c++17 -Og $(EMULATED_ISA) $(if $(filter release,$(CONF)),-g0,-g1) -fPIC -fvisibility=hidden -fno-strict-aliasing -ffp-contract=off -Wall \
                 -Wno-unknown-pragmas -Wno-uninitialized -Wno-maybe-uninitialized $(EMULATED_SAN) -MMD -MP -Itests -Itests/emulate -Isrc
 $B/tests/emulate/%.cu.o: src/cuda/kernels/%.cu
 	@mkdir -p $(@D)
@@ -170,7 +172,7 @@ RACES     := $B/tests/races/libcuda.so.1
 RACES_OBJ := $(EMULATED_OBJ:$B/tests/emulate/%=$B/tests/races/%)
 $B/tests/races/%.cu.o: src/cuda/kernels/%.cu
 	@mkdir -p $(@D)
-	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -DEK_RACES -fsanitize=thread -x c++ -include emulate/device.h -c -o $@ $<
+	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -O1 -DEK_RACES -fsanitize=thread -x c++ -include emulate/device.h -c -o $@ $<
 $B/tests/races/%.cc.o: tests/emulate/%.cc
 	@mkdir -p $(@D)
 	$(call say,c++ $<)$(CXX) $(EMULATED_CXX) -DEK_RACES -c -o $@ $<
