@@ -58,7 +58,7 @@ def times():
     for table in ("tools/check/times", f"{BUILD}/times"):
         if os.path.exists(table):
             with open(table) as file:
-                found.update({w[1]: float(w[0]) for w in map(str.split, file) if len(w) == 2 and w[0] != "#"})
+                found.update({w[1]: float(w[0]) for w in map(str.split, file) if len(w) > 1 and w[0] != "#"})
     return found
 
 

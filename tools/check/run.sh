@@ -11,16 +11,23 @@
 #
 # TIER=check leaves out what tiers.sh names; TIER=all (without TIER) runs everything.
 #
-# As many run at once as there are processors, up to 8 (JOBS=1: one after the other); of everything one more, for scripts
-# that wait for browsers, servers and clients leave a tenth of the processors' time idle. The longest first, by the times of
-# the last run, which BUILD_DIR/times keeps (of a machine where nothing ran yet: tools/check/times). What measures time runs
-# alone, behind the others; what calls make or listens on a documented port has a chain, in which one follows the other.
+# Test programs compute, scripts wait for servers, browsers and clients most of the time. So as many programs run at once as
+# there are processors, at a lower priority, and beside them as many scripts and one more: a script that wakes up has a
+# processor at once, and while all wait the programs have both. `make check` runs as many of both as there are processors;
+# at most 8 and 8. JOBS=N: N of both; JOBS=1: one after the other. The longest first, by the times of the last run, which
+# BUILD_DIR/times keeps (of a machine where nothing ran yet: tools/check/times). What measures time runs alone, behind the
+# others; what calls make or listens on a documented port has a chain, in which one follows the other. Behind the seconds of
+# each stand those of processors.
 set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
 jobs=${JOBS:-$(nproc)}
-[ -n "${JOBS:-}" ] || [ "${TIER:-all}" != all ] || jobs=$((jobs + 1))
 [ "$jobs" -le 8 ] || jobs=8
+scripts=$jobs programs=$jobs # most of each
+if [ -z "${JOBS:-}" ] && [ "${TIER:-all}" = all ]; then
+  scripts=$((scripts + 1))
+  case $build in *san) jobs=$scripts ;; *) jobs=$((scripts + programs)) ;; esac # a sanitizer needs much memory
+fi
 . "$(dirname "$0")/tiers.sh"
 export TIER=${TIER:-all}
 dir=$(mktemp -d); trap 'kill $(jobs -p) 2>/dev/null; rm -rf "$dir"' EXIT
@@ -37,16 +44,16 @@ count_program() { # exit status, program
   grep -E '^measured: ' "$log"
 }
 
-count_check() { # exit status, script, seconds
+count_check() { # exit status, script, its seconds in words
   local rows='^([0-9]+) passed, ([0-9]+) failed(, ([0-9]+) skipped)?$' last
   last=$(tail -n 1 "$log")
   if [ "$1" -eq 77 ]; then
     skipped=$((skipped + 1)); echo "skipped $2: $last"
   elif [[ $last =~ $rows ]] && { [ "$1" -eq 0 ] || [ "${BASH_REMATCH[2]}" -gt 0 ]; }; then
     passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2])); skipped=$((skipped + ${BASH_REMATCH[4]:-0}))
-    if [ "$1" -ne 0 ]; then echo "FAIL $2"; cat "$log"; else echo "ran $2 ($3 s): $last"; grep -E '^skipped ' "$log"; fi
+    if [ "$1" -ne 0 ]; then echo "FAIL $2"; cat "$log"; else echo "ran $2 ($3): $last"; grep -E '^skipped ' "$log"; fi
   elif [ "$1" -eq 0 ]; then
-    passed=$((passed + 1)); echo "ran $2 ($3 s)"
+    passed=$((passed + 1)); echo "ran $2 ($3)"
   else
     failed=$((failed + 1)); echo "FAIL $2"; cat "$log"
   fi
@@ -73,24 +80,25 @@ count_isas() {
 }
 
 run_item() { # number
-  local start=$SECONDS status
-  if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else tunables "${item[$1]}"; GLIBC_TUNABLES=$tuned "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null
+  local start=$SECONDS status took TIMEFORMAT='%U %S'
+  { time if [ "${kind[$1]}" = script ]; then "${item[$1]}" "$build"; else tunables "${item[$1]}"; GLIBC_TUNABLES=$tuned nice -n "${2:-0}" "${item[$1]}"; fi >"$dir/$1.log" 2>&1 </dev/null; } 2>"$dir/$1.cpu"
   status=$?
+  took=$(awk '{s = $1 + $2} END {printf "%.0f", s}' "$dir/$1.cpu")
   short "${item[$1]}"
-  echo "$((SECONDS - start)) $name_of" >"$dir/$1.time"
-  echo "$status $((SECONDS - start))" >"$dir/$1.new" && mv "$dir/$1.new" "$dir/$1.rc"
+  echo "$((SECONDS - start)) $name_of $took" >"$dir/$1.time"
+  echo "$status $((SECONDS - start)) $took" >"$dir/$1.new" && mv "$dir/$1.new" "$dir/$1.rc"
 }
 
 count_ended() { # those that ended and are not counted yet, in their order
-  local i status seconds
+  local i status seconds took
   for i in "${!item[@]}"; do
     [ -e "$dir/$i.rc" ] || continue
-    read -r status seconds <"$dir/$i.rc"
+    read -r status seconds took <"$dir/$i.rc"
     log=$dir/$i.log
     if [ "${kind[$i]}" = script ]; then
-      count_check "$status" "${item[$i]}" "$seconds"
+      count_check "$status" "${item[$i]}" "$seconds s, $took of a processor"
     else
-      echo "ran ${item[$i]#"$build"/} ($seconds s)"
+      echo "ran ${item[$i]#"$build"/} ($seconds s, $took of a processor)"
       count_program "$status" "${item[$i]}"
     fi
     rm -f "$dir/$i.rc" "$log"
@@ -120,15 +128,43 @@ while read -r what name; do
     alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
   esac
 done <"$dir/order"
-running=0
+declare -A running=([script]=0 [program]=0)
 start() { # numbers, one after the other, as one job
-  while [ "$running" -ge "$jobs" ]; do wait -n; running=$((running - 1)); count_ended; done
-  { for i in "$@"; do run_item "$i"; done; } &
-  running=$((running + 1))
+  local what=${kind[$1]}
+  { for i in "$@"; do run_item "$i" 5; done; echo "$what" >"$dir/$1.end"; } &
+  running[$what]=$((running[$what] + 1))
 }
-[ ${#first_chain[@]} -eq 0 ] || start "${first_chain[@]}"
-[ ${#second_chain[@]} -eq 0 ] || start "${second_chain[@]}"
-for i in ${rest[@]+"${rest[@]}"}; do start "$i"; done
+wait_for_one() {
+  local file what
+  wait -n
+  [ $? -ne 127 ] || running=([script]=0 [program]=0) # none is left, whatever they wrote
+  for file in "$dir"/*.end; do
+    [ -e "$file" ] || continue
+    read -r what <"$file"
+    rm -f "$file"
+    running[$what]=$((running[$what] - 1))
+  done
+  count_ended
+}
+script=() program=() # what has not begun: numbers of a job each
+[ ${#first_chain[@]} -eq 0 ] || script+=("${first_chain[*]}")
+[ ${#second_chain[@]} -eq 0 ] || script+=("${second_chain[*]}")
+for i in ${rest[@]+"${rest[@]}"}; do
+  if [ "${kind[$i]}" = script ]; then script+=("$i"); else program+=("$i"); fi
+done
+s=0 p=0
+while [ $s -lt ${#script[@]} ] || [ $p -lt ${#program[@]} ]; do
+  any=$((running[script] + running[program] < jobs))
+  may_script=$((any && s < ${#script[@]} && running[script] < scripts))
+  may_program=$((any && p < ${#program[@]} && running[program] < programs))
+  if [ $may_script = 1 ] && { [ $may_program = 0 ] || [ "${script[$s]%% *}" -lt "${program[$p]}" ] || [[ ${script[$s]} = *\ * ]]; }; then
+    start ${script[$s]} # a chain's numbers are words
+    s=$((s + 1))
+  elif [ $may_program = 1 ]; then
+    start "${program[$p]}"
+    p=$((p + 1))
+  else wait_for_one; fi
+done
 wait
 count_ended
 for i in ${last[@]+"${last[@]}"}; do run_item "$i"; count_ended; done
