@@ -3,7 +3,7 @@
 
 One input through engines and servers, whole, in shards, killed and stopped: the bytes of the result are the same. MODEL
 is a checkpoint folder. Prints one line per test and closes with `N passed, N failed`."""
-import base64, fcntl, hashlib, json, os, pty, random, resource, signal, struct, subprocess, sys, tempfile, termios, time, traceback
+import base64, fcntl, hashlib, json, os, pty, random, resource, signal, socket, struct, subprocess, sys, tempfile, termios, time, traceback
 
 from client import Server
 from drawn import png_of
@@ -230,6 +230,26 @@ def a_server_with_a_key():
         assert s.call("GET", "/v1/fingerprint")[0] == 401
 
 
+def grows(name, size, process):
+    """The part's size when it has more bytes; 0 when the process ended before."""
+    while process.poll() is None:
+        if os.path.exists(path(name)) and os.path.getsize(path(name)) > size:
+            return os.path.getsize(path(name))
+        time.sleep(0.01)
+    return 0
+
+
+def answers(port, process, seconds=60):
+    """Waits for a server to listen, while the process runs."""
+    deadline = time.time() + seconds
+    while process.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), 5).close()
+        except OSError:
+            assert time.time() < deadline, "a replica did not come back"
+            time.sleep(0.02)
+
+
 @test
 def replicas_that_are_killed_and_come_back():
     want = long_sha()
@@ -238,9 +258,8 @@ def replicas_that_are_killed_and_come_back():
         fresh("b")
         urls = [x for s in servers for x in ("--url", f"http://127.0.0.1:{s.port}")]
         p = subprocess.Popen([PROGRAM, "batch", path("long.jsonl"), path("b"), *urls], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        rnd, kills = random.Random(1), 0
-        while p.poll() is None and kills < 4:
-            time.sleep(0.7)
+        rnd, kills, size = random.Random(1), 0, 0
+        while kills < 4 and (size := grows("b.part", size, p)):
             i = rnd.randrange(3)
             port = servers[i].port
             servers[i].process.kill()
@@ -248,6 +267,7 @@ def replicas_that_are_killed_and_come_back():
             kills += 1
             again = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             servers[i].process = again
+            answers(port, p)
         out, err = p.communicate(timeout=200)
         assert p.returncode == 0 and kills >= 2, (kills, out, err)
         assert sha("b") == want, run("diff", path("long"), path("b"), status=1)
@@ -419,9 +439,11 @@ def what_cannot_be_is_said_in_one_line():
 def another_input_or_option_does_not_go_on_with_a_part():
     long_sha()
     fresh("o")
-    p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, path("long.jsonl"), path("o")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # One line at a time: else a busy machine may see no part that is not whole.
+    p = subprocess.Popen([PROGRAM, "batch", "--model", MODEL, "--max-requests", "1", path("long.jsonl"), path("o")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not os.path.exists(path("o.part")) or os.path.getsize(path("o.part")) < 5000:
-        time.sleep(0.01)
+        assert p.poll() is None, "it ended before it was killed"
+        time.sleep(0.001)
     p.kill()
     p.communicate()
     batch("o", "--seed", 3, source="long.jsonl", status=2, says="with seed 0, not 3")

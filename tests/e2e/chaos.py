@@ -108,7 +108,7 @@ class Replica:
         self.process = subprocess.Popen([PROGRAM, "serve", "--model", MODEL, "--port", str(self.port), "--max-requests", "64", "--threads", "1", *self.shared],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
-    def ready(self, seconds=30):
+    def ready(self, seconds=60):
         deadline = time.time() + seconds
         while time.time() < deadline:
             try:
@@ -154,7 +154,7 @@ def start_proxy(d, ports):
     check("the configuration has no warnings", r.returncode == 0 and "WARNING" not in r.stderr, r.stderr)
     with open(f"{d}/log", "w") as log:
         process = subprocess.Popen(["haproxy", "-db", "-f", f"{d}/conf"], stdout=log, stderr=log)
-    deadline = time.time() + 10
+    deadline = time.time() + 60
     while process.poll() is None and time.time() < deadline:
         try:
             socket.create_connection(("127.0.0.1", port)).close()

@@ -46,7 +46,7 @@ class Server:
         """Its standard error so far."""
         return open(self.log.name).read()
 
-    def says(self, text, seconds=30):
+    def says(self, text, seconds=60):
         deadline = time.time() + seconds
         while text not in self.said():
             if time.time() > deadline:
@@ -69,12 +69,12 @@ class Server:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
                 if kind is None:
-                    raise AssertionError("the server did not stop within 20 s of SIGTERM")
+                    raise AssertionError("the server did not stop within 60 s of SIGTERM")
         self.process.stdout.close()
         if kind is None and self.process.returncode != 0:
             self.log.seek(0)
@@ -83,7 +83,7 @@ class Server:
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)
 
-    def wait(self, seconds=20):
+    def wait(self, seconds=60):
         return self.process.wait(seconds)
 
     def open(self, timeout=60):
@@ -127,7 +127,7 @@ class Server:
     def running(self):
         return self.call("GET", "/health")[2]["running"]
 
-    def wait_idle(self, seconds=10):
+    def wait_idle(self, seconds=60):
         deadline = time.time() + seconds
         while self.running():
             assert time.time() < deadline, "requests still run"

@@ -23,7 +23,7 @@ def convert(*args, limits=(), cwd=None):
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # Python ignores it
         for which, value in limits:
             resource.setrlimit(which, (value, value))
-    return subprocess.run([PROGRAM, "convert", *args], capture_output=True, text=True, timeout=120, preexec_fn=lower, cwd=cwd)
+    return subprocess.run([PROGRAM, "convert", *args], capture_output=True, text=True, timeout=400, preexec_fn=lower, cwd=cwd)
 
 
 def refused(name, status, says, folder, *args, **more):

@@ -99,7 +99,7 @@ def decoding(s):
     return None
 
 
-def until(what, seconds=20):
+def until(what, seconds=60):
     deadline = time.time() + seconds
     while True:
         got = what()

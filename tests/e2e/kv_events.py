@@ -24,7 +24,7 @@ def debug(s):
 
 def settled(s, subscriber):
     """The numbers of a server that does nothing, once the subscriber has all that was sent."""
-    deadline = time.time() + 20
+    deadline = time.time() + 60
     while True:
         assert not subscriber.error, subscriber.error
         d = debug(s)

@@ -355,7 +355,7 @@ def open_webuis_requests(s):
     assert status == 200 and json.loads(text)["done_reason"] == "unload", text
 
 
-def becomes(true, seconds=10):
+def becomes(true, seconds=60):
     """Whether it does within the time: /metrics is made anew after a moment only."""
     end = time.time() + seconds
     while not true() and time.time() < end:

@@ -48,7 +48,7 @@ def serving(home, *args):
 
 # ------------------------------------------------------------------ help
 
-def soon(good, seconds=10):
+def soon(good, seconds=60):
     """Whether good() becomes so: on a busy machine a server is slow to answer ps."""
     deadline = time.time() + seconds
     while not good():
@@ -308,7 +308,7 @@ def ps_lists_what_runs(home):
     with serving(home, "--model", MODEL, "--ctx", "256") as (one, _, _), serving(home, "--model", MODEL, "--model-name", "other", "--api-key", "k") as (two, other, _):
         table = run(home, "ps").stdout.splitlines()
         assert len(table) == 3 and re.fullmatch(r"address +model +memory +context +clients +requests +for +process +device", table[0]), table
-        until = time.time() + 10  # the canary of a start may still run
+        until = time.time() + 60  # the canary of a start may still run
         while True:
             rows = {r["url"]: r for r in json.loads(run(home, "ps", "--json").stdout)}
             if not any(r["running"] for r in rows.values()) or time.time() > until:
@@ -327,7 +327,7 @@ def ps_lists_what_runs(home):
         with socket.create_connection(("127.0.0.1", two)) as s:
             s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             s.recv(100)
-            until = time.time() + 10  # ps reads /metrics, whose text is some time old on a busy machine
+            until = time.time() + 60  # ps reads /metrics, whose text is some time old on a busy machine
             while True:
                 b, = (r for r in json.loads(run(home, "ps", "--json").stdout) if r["model"] == "other")
                 if b["clients"] == 1 or time.time() > until:

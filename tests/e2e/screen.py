@@ -44,7 +44,7 @@ class Terminal:
         self.raw += part.decode("utf-8", "replace")
         return bool(part)
 
-    def until(self, words, seconds=20):
+    def until(self, words, seconds=60):
         """Waits for a text behind what was waited for before, and returns what was shown up to it."""
         end = time.time() + seconds
         while True:
@@ -59,7 +59,7 @@ class Terminal:
     def type(self, text):
         os.write(self.fd, text.encode())
 
-    def line(self, text, prompt="> ", seconds=20):
+    def line(self, text, prompt="> ", seconds=60):
         """Types a line and returns, without controls, what was shown up to the next prompt."""
         self.type(text + "\r")
         return plain(self.until("\n", seconds) + self.until(ON + prompt if ON else prompt, seconds))
@@ -67,13 +67,13 @@ class Terminal:
     def resize(self, columns):
         fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
 
-    def end(self, seconds=20):
+    def end(self, seconds=60):
         """Waits for the end and returns the exit status and what was shown since."""
         end = time.time() + seconds
         while self.pump(max(0.0, end - time.time())):
             if time.time() > end:
                 raise AssertionError(f"it goes on: {self.raw[self.seen:]!r}")
-        self.p.wait(10)
+        self.p.wait(60)
         shown, self.seen = self.raw[self.seen:], len(self.raw)
         return self.p.returncode, plain(shown)
 
@@ -119,7 +119,7 @@ class Chat(Terminal):
         self.on = ON if term != "dumb" else ""
         self.start = plain(self.until(self.on + "> "))
 
-    def ask(self, text, prompt="> ", seconds=30, end="\r"):
+    def ask(self, text, prompt="> ", seconds=60, end="\r"):
         """Types and returns what was shown behind the line, up to the next prompt."""
         self.type(text + end)
         shown = plain(self.until(self.on + prompt, seconds))

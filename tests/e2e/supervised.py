@@ -29,7 +29,7 @@ class Supervisor:
         except BlockingIOError:
             return self.got
 
-    def wait(self, pattern, seconds=20):
+    def wait(self, pattern, seconds=60):
         """The time of the first message with it; None if none comes."""
         deadline = time.time() + seconds
         while time.time() < deadline:
@@ -92,7 +92,7 @@ def silent(dir):
         except BlockingIOError:
             pass
         with Server(PROGRAM, "--model", MODEL, env={"NOTIFY_SOCKET": name, "WATCHDOG_USEC": "300000"}) as s:
-            deadline = time.time() + 20
+            deadline = time.time() + 60
             while s.call("GET", "/ready")[0] != 200 and time.time() < deadline:
                 time.sleep(0.05)
             start = time.time()

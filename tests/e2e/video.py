@@ -155,7 +155,7 @@ def children():
     return n
 
 
-def wait_for(what, seconds=5):
+def wait_for(what, seconds=60):
     deadline = time.time() + seconds
     while not what():
         assert time.time() < deadline, "it does not come"

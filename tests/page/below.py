@@ -20,7 +20,7 @@ def nginx(to):
         with open(f"{d}/out", "w+") as out:
             p = subprocess.Popen(["nginx", "-p", d, "-e", f"{d}/log", "-c", f"{d}/conf"], stdout=out, stderr=out)
             try:
-                deadline = time.time() + 20
+                deadline = time.time() + 60
                 while True:
                     try:
                         if get(port, "/removed/health")[0] == 200:

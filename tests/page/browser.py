@@ -87,7 +87,7 @@ class Browser:
         assert "exceptionDetails" not in r, (expression, r["exceptionDetails"].get("exception", {}).get("description"))
         return r["result"].get("value")
 
-    def until(self, expression, seconds=20, what=""):
+    def until(self, expression, seconds=60, what=""):
         deadline = time.time() + seconds
         while True:
             try:

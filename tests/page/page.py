@@ -292,8 +292,8 @@ def liar(b):
 
 def gauges(b):
     """The server's own figures: after all that was asked, none is missing."""
-    b.until("Number(document.getElementById('g-requests').textContent) >= 20", 10, "the number of requests")
-    b.until("/^[0-9.]+$/.test(document.getElementById('g-speed').textContent)", 10, "the speed")
+    b.until("Number(document.getElementById('g-requests').textContent) >= 20", 60, "the number of requests")
+    b.until("/^[0-9.]+$/.test(document.getElementById('g-speed').textContent)", 60, "the speed")
     check("cache hits", b.js("/^[0-9]+ %$/.test(document.getElementById('g-cache').textContent)"), b.js("document.querySelector('.gauge').innerText"))
 
 

@@ -196,7 +196,7 @@ def ends(model_path):
     nobody = "redis://127.0.0.1:1/0"
     with evenkeel.Model(model_path, device="cpu", context=512, media=False, log=lambda *line: logs[1].append(line)), \
             evenkeel.Model(model_path, device="cpu", context=512, media=False, cache_shared=nobody, log=lambda *line: logs[0].append(line)):
-        until = time.time() + 10
+        until = time.time() + 60
         while not any("Connection refused" in line for _, line in logs[0]) and time.time() < until:
             time.sleep(0.01)
     said = [[(level, line) for level, line in log if "Connection refused" in line] for log in logs]

@@ -21,7 +21,7 @@ for proxy in nginx haproxy; do
     skip "$proxy: not installed (make setup-checks)"
     continue
   fi
-  PYTHONDONTWRITEBYTECODE=1 timeout 120 python3 tests/e2e/proxies.py "$build/evenkeel" models/pocket $proxy >"$dir/log" 2>&1
+  PYTHONDONTWRITEBYTECODE=1 timeout 400 python3 tests/e2e/proxies.py "$build/evenkeel" models/pocket $proxy >"$dir/log" 2>&1
   last=$(tail -n 1 "$dir/log")
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2])); grep FAIL "$dir/log"
@@ -35,7 +35,7 @@ for python in python3 /usr/bin/python3 none; do
   $python -c 'import yaml' 2>/dev/null && break
 done
 if [ $python != none ]; then
-  PYTHONDONTWRITEBYTECODE=1 timeout 120 $python tests/e2e/manifests.py "$build/evenkeel" models/pocket >"$dir/log" 2>&1
+  PYTHONDONTWRITEBYTECODE=1 timeout 400 $python tests/e2e/manifests.py "$build/evenkeel" models/pocket >"$dir/log" 2>&1
   last=$(tail -n 1 "$dir/log")
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     passed=$((passed + BASH_REMATCH[1])); failed=$((failed + BASH_REMATCH[2])); grep FAIL "$dir/log"
