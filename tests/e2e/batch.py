@@ -587,6 +587,12 @@ def a_fingerprint_names_what_decides():
                 assert "x-evenkeel-batch" in reply["error"]["message"], reply
 
 
+def evaluation(program, *args):
+    """tools/eval.py; its input, which takes seconds, is made once."""
+    env = {**os.environ, "EVAL_INPUT": path("evaluation.jsonl")}
+    return subprocess.run([sys.executable, "tools/eval.py", program, *args], capture_output=True, text=True, timeout=400, env=env)
+
+
 @test
 def one_evaluation_has_one_number():
     """`make eval`, here of a program that tools/carry.sh took away from its model; a random model has another one."""
@@ -595,17 +601,17 @@ def one_evaluation_has_one_number():
     os.mkdir(path("copied"))
     subprocess.run(["tools/carry.sh", os.path.dirname(os.path.abspath(PROGRAM)), path("carried.tgz")], check=True)
     subprocess.run(["tar", "xzf", path("carried.tgz"), "-C", path("copied")], check=True)
-    r = subprocess.run([sys.executable, "tools/eval.py", path("copied/evenkeel")], capture_output=True, text=True, timeout=300)
+    r = evaluation(path("copied/evenkeel"))
     assert r.returncode == 0 and "pictures 30 of 30" in r.stdout, (r.stdout, r.stderr)
 
 
 @test
 def an_evaluation_shows_the_sentence_of_a_program_that_fails():
     for args in ((), ("--replicas", "2")):
-        r = subprocess.run([sys.executable, "tools/eval.py", PROGRAM, "--model", path("no-model"), *args], capture_output=True, text=True, timeout=60)
+        r = evaluation(PROGRAM, "--model", path("no-model"), *args)
         assert r.returncode and r.stderr.count("\n") == 1 and "no-model" in r.stderr, (args, r.returncode, r.stderr)
     for program, says in ((path("nowhere"), "nowhere: No such file"), ("/bin/false", "/bin/false version: exit status 1, without a word")):
-        r = subprocess.run([sys.executable, "tools/eval.py", program], capture_output=True, text=True, timeout=60)
+        r = evaluation(program)
         assert r.returncode and r.stderr.count("\n") == 1 and says in r.stderr, (program, r.returncode, r.stderr)
 
 

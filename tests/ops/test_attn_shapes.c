@@ -1,7 +1,7 @@
 /* Attention at the published models' heads, head sizes and windows, one test per format of keys and values, over
  * several segments: the definition against softmax in float64, every instruction set against the contract written
  * down once more and against the definition, bit for bit. */
-/* tier: release */
+/* tier: all */
 #include <stdlib.h>
 #include <string.h>
 
