@@ -303,17 +303,17 @@ static const struct {
     {"system", "[TEXT]", do_system, "sets the system message; without TEXT shows it, with \"\" removes it"},
     {"set", "[NAME VALUE]", do_set, "temperature, top_k, top_p, min_p, repetition_penalty, seed, max_tokens"},
     {"think", "[on|off]", do_think, "thinking before answers"},
-    {"thoughts", "", do_thoughts, "what was thought before the last answer"},
+    {"thoughts", "", do_thoughts, "shows the thought before the last answer"},
     {"tools", "[FILE|off]", do_tools, "tools the model may call: a JSON list as in the API"},
-    {"image", "FILE", do_image, "a picture, or the pages of a PDF, where the model has eyes"},
-    {"audio", "FILE", do_audio, "a sound for the next message, where the model has ears"},
-    {"video", "FILE", do_video, "a video for the next message, where the model has eyes, with --ffmpeg"},
-    {"model", "[NAME]", do_model, "what runs; with NAME another model, which goes on with the conversation"},
-    {"save", "FILE", do_save, "writes the conversation, as a request of the chat API"},
-    {"load", "FILE", do_load, "reads one, and goes on behind it"},
+    {"image", "FILE", do_image, "a picture, or the pages of a PDF, for the next message"},
+    {"audio", "FILE", do_audio, "a sound for the next message"},
+    {"video", "FILE", do_video, "a video for the next message, with --ffmpeg"},
+    {"model", "[NAME]", do_model, "shows the model; with NAME continues the conversation with another one"},
+    {"save", "FILE", do_save, "writes the conversation to a file, as a request of the chat API"},
+    {"load", "FILE", do_load, "continues a saved conversation"},
     {"reset", "", do_reset, "forgets the conversation"},
     {"clear", "", do_reset, NULL},
-    {"stats", "[on|off]", do_stats, "all figures of the last answer; on, off: two of them behind each"},
+    {"stats", "[on|off]", do_stats, "all figures of the last answer; on, off: two after each answer"},
     {"quit", "", do_quit, "ends, as Ctrl-D does; Ctrl-C stops an answer"},
     {"exit", "", do_quit, NULL},
     {"bye", "", do_quit, NULL},
@@ -330,7 +330,7 @@ static void do_help(ek_chat *c, const char *arg)
         printf("  %-20s %s\n", head, commands[i].text);
     }
     puts("  \"\"\"                  begins and ends a message of several lines; a pasted block is one message\n"
-         "A line that begins with a blank is a message, also where a slash follows.");
+         "A line that begins with a blank is a message, even if a slash follows.");
 }
 
 static void unknown(const char *word, size_t n)
