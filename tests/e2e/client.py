@@ -21,7 +21,7 @@ def json_of(data):
 class Server:
     """`evenkeel serve` on a free port; use with `with`, or end it by stop(). wait: whether it listens when this returns.
     may_end: one that ends instead is left for stop() to report. env: of its environment, beside ours."""
-    start_seconds = 60
+    start_seconds = 180  # an emulated device computes for seconds, on a busy machine for a minute
 
     def __init__(self, program, *args, wait=True, may_end=False, env=None):
         self.dir, self.may_end = tempfile.TemporaryDirectory(), may_end
