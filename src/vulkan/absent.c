@@ -9,6 +9,11 @@ ek_err ek_vulkan_load(ek_cuda_api *api)
     return ek_fail(EK_EUNSUPPORTED, "this program was built without Vulkan shaders (no glslc, or no Vulkan headers)");
 }
 
+bool ek_vulkan_may_have_card(void)
+{
+    return false;
+}
+
 bool ek_vulkan_is_card(int ordinal)
 {
     (void)ordinal;

@@ -1,7 +1,9 @@
 /* libvulkan.so.1, opened at run time, and the devices that its drivers have. */
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "vulkan/state.h"
 #include "vulkan/vulkan.h"
@@ -86,6 +88,17 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &driver};
     l->GetPhysicalDeviceProperties2(l->device[ordinal], &p);
     snprintf(out, room, "%s, %s %s", p.properties.deviceName, driver.driverName, driver.driverInfo);
+}
+
+bool ek_vulkan_may_have_card(void)
+{
+    static const char *const device[] = {"/dev/dri", "/dev/nvidiactl", "/dev/dxg"}; /* Linux, NVIDIA's containers, WSL */
+    static const char *const named[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_INSTANCE_LAYERS"};
+    for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+        if (!access(device[i], F_OK)) return true;
+    for (size_t i = 0; i < sizeof named / sizeof *named; i++)
+        if (getenv(named[i])) return true;
+    return false;
 }
 
 bool ek_vulkan_is_card(int ordinal)
