@@ -75,13 +75,15 @@ static void a_kernel_that_differs_is_named(void **state)
         const char *name;
     } cases[] = {{0, 0, "ek_stage"},
                  {0, 1, "ek_gate"},
-                 {0, 3, "ek_sample_mask, edit and scale"},
+                 {0, 3, "ek_per_layer"},
                  {0, 4, "ek_sample_mask, edit and scale"},
-                 {0, 5, "ek_sample_all"},    /* of maxima */
-                 {0, 6, "ek_sample_choose"}, /* of weights */
-                 {0, 7, "ek_sample_choose"},
-                 {0, 8, "ek_sample_all"},
-                 {0, 9, "ek_sample_sort"},
+                 {0, 5, "ek_sample_mask, edit and scale"},
+                 {0, 6, "ek_sample_all"},    /* of maxima */
+                 {0, 7, "ek_sample_choose"}, /* of weights */
+                 {0, 8, "ek_sample_choose"},
+                 {0, 9, "ek_sample_all"},
+                 {0, 10, "ek_sample_sort"},
+                 {0, 12, "ek_embed"},
                  {1, 2, "ek_attn_int_many"},
                  {1, 4, "ek_attn_int"},
                  {1, 6, "ek_kv_store"}};

@@ -51,7 +51,7 @@ BEGIN {
     inner["gpu/recipe"] = " gpu/weights gpu/step "
     inner["gpu/tower"] = inner["gpu/recipe"] "gpu/recipe "
     inner["gpu/fit"] = " gpu/weights gpu/step "
-    inner["gpu/evidence"] = " gpu/weights "
+    inner["gpu/evidence"] = " gpu/weights gpu/recipe "
     inner["gpu"] = " gpu/weights gpu/step gpu/recipe gpu/fit "
     inner["gpu/several"] = " gpu gpu/weights gpu/step gpu/recipe gpu/fit "
     inner["model/source"] = " model/config "

@@ -7,6 +7,7 @@
 #include "base/hash/rng.h"
 #include "cuda/product/product.h"
 #include "gpu/evidence/evidence.h"
+#include "gpu/recipe/sections.h"
 #include "ops/linear/planes.h"
 
 enum { PANELS = 2, OUTPUTS = PANELS * EK_PANEL, ROWS = 5, MANY = 16 };
@@ -100,6 +101,25 @@ static void fill(ek_linear *w)
 
 /* --- the comparison */
 
+/* Rows of the matrix at `to`, as embeddings are looked up in it. */
+static ek_err prove_embed(ek_trial *t, const ek_linear *w, const ek_cuda_linear *l, CUdeviceptr to)
+{
+    static const int32_t id[ROWS] = {3, 31, 0, 17, 16};
+    const float factor = ek_config_embed_scale(&t->m->config, t->m->config.hidden_size);
+    const size_t all = (size_t)(ROWS * w->k);
+    float *const want = ek_alloc(sizeof *want * (all + 64));
+    for (int r = 0; r < ROWS; r++) ek_linear_row(w, id[r], want + (size_t)r * (size_t)w->k);
+    for (size_t i = 0; i < all; i++) want[i] = want[i] * factor;
+    const ek_gpu_matrix matrix = {.l = *l, .at = to};
+    ek_cuda_embed_args a = ek_gpu_rows_of(&matrix);
+    a.id = ek_trial_up(t, id, sizeof id), a.h = ek_trial_up(t, NULL, sizeof *want * all);
+    a.ldh = w->k, a.factor = factor, a.n = w->k;
+    ek_gpu_launch(t->g, "ek_embed", (ek_cuda_grid){.x = (unsigned)(w->k + 255) / 256, .y = ROWS, .threads = 256}, &a);
+    const ek_err err = ek_trial_floats(t, "ek_embed", a.h, want, all);
+    free(want);
+    return err;
+}
+
 static ek_err run(ek_trial *t, const ek_linear *w, const float *x, const float *want)
 {
     ek_gpu *const g = t->g;
@@ -111,6 +131,7 @@ static ek_err run(ek_trial *t, const ek_linear *w, const float *x, const float *
                       y = ek_trial_up(t, NULL, sizeof *want * ROWS * OUTPUTS);
     EK_TRY(g->err);
     EK_TRY(ek_gpu_upload_matrix(g, &l, w, to, 0, (ek_gpu_buffer){through, w->bytes}));
+    EK_TRY(prove_embed(t, w, &l, to));
     ek_cuda_linear_args a = {.f = in, .ldf = w->k, .y = y, .ldy = OUTPUTS, .rows = ROWS};
     if (l.units) {
         const size_t row = ek_cuda_acts_plan(&a.x, w->k, l.a_group);

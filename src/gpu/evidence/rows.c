@@ -1,4 +1,5 @@
 /* What lies between products: norms and sums, their quantised rows, gates, the soft cap. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +115,40 @@ static ek_err prove_cap(ek_trial *t, const ek_row_ops *ops)
     return err;
 }
 
+/* A layer's inputs of E2B and E4B, of two layers. */
+static ek_err prove_per_layer(ek_trial *t, const ek_row_ops *ops)
+{
+    enum { LAYERS = 2 };
+    const ek_config *c = &t->m->config;
+    const int n = c->per_layer_size;
+    if (!n) return EK_OK;
+    const size_t all = (size_t)(ROWS * LAYERS * n), bytes = sizeof(float) * all;
+    float *x = hard(all, 8, 4), *temp = hard(all, 9, 3), *w = hard((size_t)n, 10, 1);
+    t->used = 0;
+    ek_cuda_per_layer_args a = {.ld_ctx = LAYERS * n,
+                                .ld_temp = LAYERS * n,
+                                .eps = c->rms_norm_eps,
+                                .ctx_scale = (float)(1 / sqrt((double)c->hidden_size)),
+                                .temp_scale = ek_config_embed_scale(c, n),
+                                .sum_scale = (float)(1 / sqrt(2.0)),
+                                .size = n};
+    a.ctx = ek_trial_up(t, x, bytes), a.temp = ek_trial_up(t, temp, bytes);
+    a.w = ek_trial_up(t, w, sizeof(float) * (size_t)n);
+    for (int i = 0; i < ROWS * LAYERS; i++) {
+        float *own = x + i * n, *other = temp + i * n;
+        ops->scale(own, a.ctx_scale, n);
+        ops->rms_norm(own, own, w, n, a.eps);
+        ops->scale(other, a.temp_scale, n);
+        ops->add(own, other, n);
+        ops->scale(own, a.sum_scale, n);
+    }
+    const ek_cuda_grid grid = {.x = LAYERS, .y = ROWS, .threads = 128, .shared = sizeof(float) * (size_t)n};
+    ek_gpu_launch(t->g, "ek_per_layer", grid, &a);
+    const ek_err err = ek_trial_floats(t, "ek_per_layer", a.ctx, x, all);
+    free(x), free(temp), free(w);
+    return err;
+}
+
 ek_err ek_trial_rows(ek_trial *t)
 {
     const int a_group = t->m->w.layer[0].q.a_group, of_down = t->m->w.layer[0].down.a_group;
@@ -121,5 +156,6 @@ ek_err ek_trial_rows(ek_trial *t)
     ek_row_init(&ops, 0);
     EK_TRY(prove_stage(t, &ops, a_group > 16 ? a_group : 0));
     EK_TRY(prove_gate(t, &ops, of_down > 16 ? of_down : 0));
-    return prove_cap(t, &ops);
+    EK_TRY(prove_cap(t, &ops));
+    return prove_per_layer(t, &ops);
 }
