@@ -4,7 +4,7 @@
 
 /* Rows of a block (vulkan/shaders/product_q.glsl), and of many (product_many.glsl, product_tile.glsl) from how many on,
  * its rows and panels; leaves of T that the former holds. */
-enum { TILE = 4, MANY = 16, MANY_TILE = 64, GROUP_16_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
+enum { TILE = 4, MANY = 16, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
 /* A block of threads for each panel and tile of rows; of floats, row. */
 static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows)
@@ -22,10 +22,11 @@ ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_c
 {
     ek_cuda_product p = plan("ek_product", l, rows);
     if (!l->units || rows < MANY) return p;
-    const bool small = l->a_group == 16 || l->k > MANY_LEAVES * LEAF; /* of groups, or of what a thread holds */
-    const char *const family = small ? "tile" : chip->matrices ? "coop" : "many";
-    const int tile = small ? GROUP_16_TILE : chip->matrices ? 128 / l->limbs : MANY_TILE;
-    const int panels = small || !chip->matrices ? MANY_PANELS : 2 * MANY_PANELS;
+    const bool sixteen = l->a_group == 16, small = l->k > MANY_LEAVES * LEAF || (sixteen && l->bits != 8),
+               coop = !small && !sixteen && chip->matrices;
+    const char *const family = small ? "tile" : sixteen ? "many16" : coop ? "coop" : "many";
+    const int tile = small ? SMALL_TILE : coop ? 128 / l->limbs : sixteen ? MANY_TILE / l->limbs : MANY_TILE;
+    const int panels = coop ? 2 * MANY_PANELS : MANY_PANELS;
     snprintf(p.name, sizeof p.name, "ek_product_plain_%s_q%d_l%d", family, l->bits, l->limbs);
     p.grid.x = (unsigned)((l->n_panels + panels - 1) / panels);
     p.grid.y = (unsigned)((rows + tile - 1) / tile);

@@ -1,4 +1,4 @@
-// Products of Form Q for many rows, activations in groups of 32 or 64: a workgroup has BM rows and BN outputs, whose codes of
+// Products of Form Q for many rows, activations in groups of 32 or 64, or (GROUP_16, without matrices) 16: a workgroup has BM rows and BN outputs, whose codes of
 // a unit of 64 inputs lie in shared memory, the next unit's beside them. A thread has ELEMENTS sums. COOPERATIVE: sums of
 // products by matrices of bytes, 16 x 16 x 32, of a subgroup's 32 threads; which thread has which element is the driver's
 // own, and told by a matrix of their numbers. Else by packed products. grid (ceil(panels / (BN / 16)), ceil(rows / BM))
@@ -17,7 +17,12 @@ const int BM = SUBGROUPS_DOWN * DOWN * 16, BN = 8 / SUBGROUPS_DOWN * ACROSS * 16
 #include "matrices.glsl"
 shared int number_at[256];
 #else
-const int DOWN = 4, ACROSS = 4, BM = 64, BN = 64, ELEMENTS = DOWN * ACROSS;
+#if defined(GROUP_16) && LIMBS == 2
+const int DOWN = 2; // what a row has more must fit into 32 KB
+#else
+const int DOWN = 4;
+#endif
+const int ACROSS = 4, BM = 16 * DOWN, BN = 64, ELEMENTS = DOWN * ACROSS;
 #endif
 #if EK_SOFT
 #define REPEAT [[dont_unroll]]
@@ -26,9 +31,14 @@ const int DOWN = 4, ACROSS = 4, BM = 64, BN = 64, ELEMENTS = DOWN * ACROSS;
 #endif
 const int LEVELS = 5; // of a thread's nodes of T, which are below 32 leaves
 
-// Quads 0 to 3 of a row: codes; 4: its values of two groups: sx, X of rows, s, b' of outputs. That rows have five lets
-// them begin in different banks.
-const int ROW = 5, ACTS = LIMBS * BM * ROW, CODES = BN * ROW;
+// Quads 0 to 3 of a row: codes; 4, of groups of 16 5, too: its values of two groups: sx, X of rows, s, b' of outputs. That
+// rows have five lets them begin in different banks.
+#ifdef GROUP_16
+const int ROW = 6, GROUPS = 4, STEP = 1; // quads of a step
+#else
+const int ROW = 5, GROUPS = 2, STEP = 2;
+#endif
+const int ACTS = LIMBS * BM * ROW, CODES = BN * ROW;
 shared uvec4 act_at[2 * ACTS], code_at[2 * CODES];
 shared uint careful;
 
@@ -52,7 +62,7 @@ uint few; // of rows: the bits of 2^-78, 2^-55, 2^-40: what a chain holds is a m
 // --- a unit, from memory to registers and on to shared memory
 
 const int ACT_QUADS = (LIMBS * BM * 4 + 255) / 256, CODE_QUADS = (BN / 16 * 32 * BITS / 4 + 255) / 256;
-const int ROW_PAIRS = (BM * 2 + 255) / 256, OUTPUT_PAIRS = (BN * 2 + 255) / 256;
+const int ROW_PAIRS = (BM * GROUPS + 255) / 256, OUTPUT_PAIRS = (BN * GROUPS + 255) / 256;
 uvec4 next_act[ACT_QUADS], next_code[CODE_QUADS];
 uvec2 next_row[ROW_PAIRS], next_output[OUTPUT_PAIRS];
 uint64_t act_from[ACT_QUADS], code_from[CODE_QUADS], row_from[ROW_PAIRS], scale_from[OUTPUT_PAIRS];
@@ -146,7 +156,11 @@ void place(int b)
         if (p >= BN / 16) break;
         const int low = b * CODES + (p * 16 + lane / 4) * ROW, high = low + 8 * ROW;
         const uvec4 w = next_code[j];
-#if BITS == 8
+#ifdef GROUP_16
+        const int quad = i / 32 % 2 * 2;
+        code_at[low + quad][t] = w.x, code_at[low + quad + 1][t] = w.z;
+        code_at[high + quad][t] = w.y, code_at[high + quad + 1][t] = w.w;
+#elif BITS == 8
         const int step = i / 32 % 2;
         place_codes(low, step, t, w.xz);
         place_codes(high, step, t, w.yw);
@@ -158,14 +172,14 @@ void place(int b)
 #endif
     }
     [[unroll]] for (int j = 0; j < ROW_PAIRS; j++) {
-        const int i = j * 256 + thread, at = b * ACTS + i % BM * ROW + 4;
-        if (i < BM) act_at[at].xy = next_row[j];
-        else if (i < BM * each) act_at[at].zw = next_row[j];
+        const int i = j * 256 + thread, g = i / BM, at = b * ACTS + i % BM * ROW + 4 + g / 2;
+        if (g < each && g % 2 == 0) act_at[at].xy = next_row[j];
+        else if (g < each) act_at[at].zw = next_row[j];
     }
     [[unroll]] for (int j = 0; j < OUTPUT_PAIRS; j++) {
-        const int i = j * 256 + thread, at = b * CODES + i % BN * ROW + 4;
-        if (i < BN) code_at[at].xy = next_output[j];
-        else if (i < BN * each) code_at[at].zw = next_output[j];
+        const int i = j * 256 + thread, g = i / BN, at = b * CODES + i % BN * ROW + 4 + g / 2;
+        if (g < each && g % 2 == 0) code_at[at].xy = next_output[j];
+        else if (g < each) code_at[at].zw = next_output[j];
     }
 }
 
@@ -276,7 +290,7 @@ void add_groups(int b, int g, int step0, int steps, bool with_bias)
     [[unroll]] for (int l = 0; l < LIMBS; l++) {
         if (l == 1)
             [[unroll]] for (int e = 0; e < ELEMENTS; e++) sum[e] *= 256;
-        for (int quad = step0 * 2; quad < (step0 + steps) * 2; quad++) {
+        for (int quad = step0 * STEP; quad < (step0 + steps) * STEP; quad++) {
             uvec4 right[ACROSS];
             [[unroll]] for (int j = 0; j < ACROSS; j++) right[j] = code_at[b * CODES + output_of_element[j] * ROW + quad];
             [[unroll]] for (int i = 0; i < DOWN; i++) {
@@ -286,9 +300,9 @@ void add_groups(int b, int g, int step0, int steps, bool with_bias)
         }
     }
     vec2 sb[ACROSS];
-    [[unroll]] for (int j = 0; j < ACROSS; j++) sb[j] = pair_of(code_at[b * CODES + output_of_element[j] * ROW + 4], g);
+    [[unroll]] for (int j = 0; j < ACROSS; j++) sb[j] = pair_of(code_at[b * CODES + output_of_element[j] * ROW + 4 + g / 2], g % 2);
     REPEAT for (int i = 0; i < DOWN; i++) {
-        const vec2 x = pair_of(act_at[b * ACTS + row_of_element[i] * ROW + 4], g);
+        const vec2 x = pair_of(act_at[b * ACTS + row_of_element[i] * ROW + 4 + g / 2], g % 2);
         REPEAT for (int j = 0; j < ACROSS; j++) add_group(i * ACROSS + j, sb[j], x, sum[i * ACROSS + j], with_bias);
     }
 }
@@ -363,12 +377,16 @@ float with_care(int row, int panel, int o)
 void add_unit(int unit, bool with_bias)
 {
     const int b = unit & 1;
+#ifdef GROUP_16
+    for (int g = 0; g < GROUPS && unit * UNIT + g * 16 < n_inputs; g++) add_groups(b, g, g, 1, with_bias);
+#else
     if (a_group == 64) {
         add_groups(b, 0, 0, 2, with_bias);
         return;
     }
     add_groups(b, 0, 0, 1, with_bias);
     if (unit * UNIT + 32 < n_inputs) add_groups(b, 1, 1, 1, with_bias);
+#endif
 }
 
 Floats y_of(int row, int panel0, int output_)
