@@ -92,7 +92,8 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
 
 bool ek_vulkan_may_have_card(void)
 {
-    static const char *const device[] = {"/dev/dri", "/dev/nvidiactl", "/dev/dxg"}; /* Linux, NVIDIA's containers, WSL */
+    static const char *const device[] = {"/dev/dri", "/dev/nvidiactl",
+                                         "/dev/dxg"}; /* Linux, NVIDIA's containers, WSL */
     static const char *const named[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_INSTANCE_LAYERS"};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         if (!access(device[i], F_OK)) return true;

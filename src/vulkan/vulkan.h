@@ -20,8 +20,9 @@ ek_err ek_vulkan_load(ek_cuda_api *api);
 extern const ek_cuda_module ek_vulkan_modules[];
 enum { EK_VULKAN_VERSION = 13000 };
 
-/* Whether this machine may have a card: false where the system shows no graphics device. Loads nothing: drivers that would find
- * the CPU alone cost a process 60 MB. True, too, where the environment names drivers or layers for the loader. */
+/* Whether this machine may have a card: false where the system shows no graphics device. Loads nothing: drivers that
+ * would find the CPU alone cost a process 60 MB. True, too, where the environment names drivers or layers for the
+ * loader. */
 bool ek_vulkan_may_have_card(void);
 /* Whether device number `ordinal` is a card with memory of its own. The table is loaded. */
 bool ek_vulkan_is_card(int ordinal);
