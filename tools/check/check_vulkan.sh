@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A Vulkan device, in CI lavapipe, which is the CPU: what the program answers there is what the CPU answers, byte by byte;
-# what it cannot do is refused by name; Khronos' validation layer has nothing to say. It takes a minute; `release` has more keys
-# and values, longer prompts and selftest. Usage: check_vulkan.sh BUILD_DIR [check|all|release]
+# what it cannot do is refused by name; Khronos' validation layer has nothing to say. It takes two minutes; `all` has several
+# devices, which a layer makes of one, `release` more keys and values, longer prompts and selftest. Usage: check_vulkan.sh BUILD_DIR [check|all|release]
 set -u
 build=$(realpath "${1:-build/release}")
 how=${2:-${TIER:-check}}
