@@ -155,7 +155,7 @@ static bool prefers_vulkan(ek_gpu_driver *vulkan, const ek_device *d)
     ek_gpu_driver cuda;
     if (d->vulkan || !d->may_be_cpu || d->features) return d->vulkan;
     if (!ek_gpu_driver_load(&cuda) && !ek_cuda_ask(&cuda.api, cuda.modules, cuda.built_with, 0)) return false;
-    return ek_vulkan_may_have_card() && !ek_gpu_driver_load_vulkan(vulkan) && ek_vulkan_is_card(0) &&
+    return ek_vulkan_may_have_card(getenv) && !ek_gpu_driver_load_vulkan(vulkan) && ek_vulkan_is_card(0) &&
            !ek_cuda_ask(&vulkan->api, vulkan->modules, vulkan->built_with, 0);
 }
 

@@ -90,7 +90,7 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
     snprintf(out, room, "%s, %s %s", p.properties.deviceName, driver.driverName, driver.driverInfo);
 }
 
-bool ek_vulkan_may_have_card(void)
+bool ek_vulkan_may_have_card(char *(*env)(const char *name))
 {
     static const char *const device[] = {"/dev/dri", "/dev/nvidiactl",
                                          "/dev/dxg"}; /* Linux, NVIDIA's containers, WSL */
@@ -98,7 +98,7 @@ bool ek_vulkan_may_have_card(void)
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         if (!access(device[i], F_OK)) return true;
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
-        if (getenv(named[i])) return true;
+        if (env(named[i])) return true;
     return false;
 }
 

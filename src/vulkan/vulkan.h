@@ -22,8 +22,8 @@ enum { EK_VULKAN_VERSION = 13000 };
 
 /* Whether this machine may have a card: false where the system shows no graphics device. Loads nothing: drivers that
  * would find the CPU alone cost a process 60 MB. True, too, where the environment names drivers or layers for the
- * loader. */
-bool ek_vulkan_may_have_card(void);
+ * loader. env: getenv, or what stands for it. */
+bool ek_vulkan_may_have_card(char *(*env)(const char *name));
 /* Whether device number `ordinal` is a card with memory of its own. The table is loaded. */
 bool ek_vulkan_is_card(int ordinal);
 
