@@ -149,6 +149,10 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
                                                    DIMS("ek_attn_half_4"), DIMS("ek_attn_half_8")},
                              *const ints[] = DIMS("ek_attn_int"), *const owns[] = DIMS("ek_attn_int_own");
 #undef DIMS
+    if (chip->plain && ek_kv_rotated(v) && tile <= EK_CUDA_ATTN_INT_TILE) {
+        static const char *const plain[] = {"ek_attn_int_1", "ek_attn_int_2", "ek_attn_int_4", "ek_attn_int"};
+        return (ek_cuda_attn_segment){.name = plain[log2_of(tile)], .threads = 256};
+    }
     if (ek_kv_rotated(v)) {
         if (ek_cuda_attn_is_many(tile, v, chip))
             return (ek_cuda_attn_segment){.name = chip->matrices ? "ek_attn_int_coop" : "ek_attn_int_many",

@@ -126,7 +126,7 @@ static CUresult api_cuMemAlloc(CUdeviceptr *p, size_t bytes)
 {
     ek_vulkan *v = current;
     ek_vulkan_block b;
-    const VkResult r = ek_vulkan_take(v, &b, bytes, false);
+    const VkResult r = ek_vulkan_take(v, &b, bytes, EK_VULKAN_DEVICE);
     if (r != VK_SUCCESS) return result(r);
     if (v->n_blocks == v->max_blocks) {
         v->max_blocks = v->max_blocks ? 2 * v->max_blocks : 32;
@@ -155,7 +155,7 @@ static CUresult api_cuMemHostAlloc(void **p, size_t bytes, unsigned flags)
     ek_vulkan *v = current;
     (void)flags;
     ek_vulkan_block *b = ek_alloc(sizeof *b);
-    const VkResult r = ek_vulkan_take(v, b, bytes, true);
+    const VkResult r = ek_vulkan_take(v, b, bytes, EK_VULKAN_HOST);
     if (r != VK_SUCCESS) {
         free(b);
         return result(r);

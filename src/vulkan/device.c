@@ -10,6 +10,7 @@
 
 /* What a device says of itself. */
 typedef struct said {
+    VkPhysicalDeviceVulkan11Properties p11;
     VkPhysicalDeviceVulkan12Properties p12;
     VkPhysicalDeviceMaintenance3Properties m3;
     VkPhysicalDeviceMaintenance4Properties m4;
@@ -22,7 +23,8 @@ typedef struct said {
 
 static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
-    *s = (said){.p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
+    *s = (said){.p11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES,
+                .p12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
                 .m3.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES,
                 .m4.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES,
                 .properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
@@ -30,7 +32,7 @@ static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
                 .f12.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                 .f11.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES,
                 .features.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
-    s->properties.pNext = &s->m3, s->m3.pNext = &s->p12;
+    s->properties.pNext = &s->m3, s->m3.pNext = &s->p12, s->p12.pNext = &s->p11;
     s->features.pNext = &s->f11, s->f11.pNext = &s->f12, s->f12.pNext = &s->f13;
     l->GetPhysicalDeviceProperties2(d, &s->properties);
     if (s->properties.properties.apiVersion < VK_API_VERSION_1_3) return; /* and knows neither of the rest */
@@ -51,7 +53,7 @@ static int family_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
     return found;
 }
 
-enum { SHARED = 32768, INVOCATIONS = 256 };
+enum { SHARED = 32768, INVOCATIONS = 512 };
 
 ek_err ek_vulkan_check_device(int ordinal)
 {
@@ -75,8 +77,11 @@ ek_err ek_vulkan_check_device(int ordinal)
         {s.f12.shaderInt8, "8-bit integers"},
         {s.features.features.shaderInt16, "16-bit integers"},
         {s.features.features.shaderInt64, "64-bit integers"},
+        {(s.p11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) &&
+             (s.p11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT),
+         "sums of subgroups"},
         {limits->maxComputeSharedMemorySize >= SHARED, "32 KB of shared memory"},
-        {limits->maxComputeWorkGroupInvocations >= INVOCATIONS, "workgroups of 256"},
+        {limits->maxComputeWorkGroupInvocations >= INVOCATIONS, "workgroups of 512"},
         {family_of(l, l->device[ordinal]) >= 0, "a queue that computes"},
     };
     for (size_t i = 0; i < sizeof needs / sizeof *needs; i++) {
@@ -113,6 +118,7 @@ static VkResult make_device(ek_vulkan *v)
     const int family = family_of(v->loader, v->physical);
     VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
                                             .pNext = v->matrices ? &matrices : NULL,
+                                            .synchronization2 = VK_TRUE,
                                             .shaderIntegerDotProduct = VK_TRUE};
     VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                             .pNext = &f13,
@@ -153,14 +159,22 @@ static VkResult make_device(ek_vulkan *v)
 
 static VkResult make_rest(ek_vulkan *v)
 {
+    const VkDescriptorSetLayoutBinding args = {.descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER_DYNAMIC,
+                                               .descriptorCount = 1,
+                                               .stageFlags = VK_SHADER_STAGE_COMPUTE_BIT};
+    const VkDescriptorSetLayoutCreateInfo set = {
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO, .bindingCount = 1, .pBindings = &args};
     const VkPushConstantRange range = {VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof(uint64_t)};
     const VkPipelineLayoutCreateInfo layout = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                               .setLayoutCount = 1,
+                                               .pSetLayouts = &v->set_layout,
                                                .pushConstantRangeCount = 1,
                                                .pPushConstantRanges = &range};
     const VkSemaphoreTypeCreateInfo type = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
                                             .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
     const VkSemaphoreCreateInfo semaphore = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type};
-    const VkResult r = v->CreatePipelineLayout(v->device, &layout, NULL, &v->layout);
+    VkResult r = v->CreateDescriptorSetLayout(v->device, &set, NULL, &v->set_layout);
+    if (r == VK_SUCCESS) r = v->CreatePipelineLayout(v->device, &layout, NULL, &v->layout);
     return r != VK_SUCCESS ? r : v->CreateSemaphore(v->device, &semaphore, NULL, &v->semaphore);
 }
 
@@ -185,6 +199,9 @@ VkResult ek_vulkan_open(ek_vulkan **out, const ek_vulkan_loader *l, int ordinal)
     v->max_block = s.m4.maxBufferSize < s.m3.maxMemoryAllocationSize ? s.m4.maxBufferSize
                                                                      : s.m3.maxMemoryAllocationSize;
     memcpy(v->max_grid, s.properties.properties.limits.maxComputeWorkGroupCount, sizeof v->max_grid);
+    v->max_threads = s.properties.properties.limits.maxComputeWorkGroupInvocations;
+    if (v->max_threads > s.properties.properties.limits.maxComputeWorkGroupSize[0])
+        v->max_threads = s.properties.properties.limits.maxComputeWorkGroupSize[0];
     VkResult r = make_device(v);
     if (r == VK_SUCCESS) r = make_rest(v);
     if (r == VK_SUCCESS) r = ek_vulkan_choose_arithmetic(v);
@@ -199,7 +216,7 @@ void ek_vulkan_close(ek_vulkan *v)
     if (v->device && v->DestroyDevice) {
         if (v->DeviceWaitIdle) v->DeviceWaitIdle(v->device);
         while (v->streams) ek_vulkan_close_stream(v->streams);
-        for (int i = 0; i < EK_VULKAN_SHADERS; i++)
+        for (int i = 0; i < EK_VULKAN_SHADERS * 2; i++)
             if (v->pipeline[i]) v->DestroyPipeline(v->device, v->pipeline[i], NULL);
         ek_vulkan_free_chunks(v);
         while (v->n_blocks) {
@@ -211,6 +228,7 @@ void ek_vulkan_close(ek_vulkan *v)
             free(v->host[i]);
         }
         if (v->layout) v->DestroyPipelineLayout(v->device, v->layout, NULL);
+        if (v->set_layout) v->DestroyDescriptorSetLayout(v->device, v->set_layout, NULL);
         if (v->semaphore) v->DestroySemaphore(v->device, v->semaphore, NULL);
         if (v->pool) v->DestroyCommandPool(v->device, v->pool, NULL);
         v->DestroyDevice(v->device, NULL);

@@ -71,10 +71,10 @@ static void compare(const float *x, const float *y, unsigned *wrong)
 
 static VkResult run(ek_vulkan *v, CUstream s, VkPipeline p, unsigned *wrong)
 {
-    struct CUfunc_st f = {"ek_evidence", v, p, sizeof(ek_vulkan_evidence_args)};
+    struct CUfunc_st f = {.name = "ek_evidence", .of = v, .pipeline = p, .args = sizeof(ek_vulkan_evidence_args)};
     ek_vulkan_block host;
     const size_t in = sizeof(float) * 3 * TRIPLES, out = sizeof(float) * RESULTS * TRIPLES;
-    VkResult r = ek_vulkan_take(v, &host, in + out, true);
+    VkResult r = ek_vulkan_take(v, &host, in + out, EK_VULKAN_HOST);
     if (r != VK_SUCCESS) return r;
     float *const x = (float *)(void *)host.map;
     fill(x);
@@ -91,7 +91,7 @@ static VkResult run(ek_vulkan *v, CUstream s, VkPipeline p, unsigned *wrong)
 static VkResult try(ek_vulkan *v, CUstream s, bool soft, unsigned *wrong)
 {
     VkPipeline p = VK_NULL_HANDLE;
-    VkResult r = ek_vulkan_pipeline(v, &p, "evidence", soft);
+    VkResult r = ek_vulkan_pipeline(v, &p, "evidence", soft, (ek_vulkan_size){0});
     if (r == VK_SUCCESS) r = run(v, s, p, wrong);
     if (p) v->DestroyPipeline(v->device, p, NULL);
     return r;

@@ -16,6 +16,7 @@ VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out)
 {
     CUgraph g = s->recording;
     s->recording = NULL;
+    if (g->record.commands) ek_vulkan_end_waits(s->of, &g->record);
     const VkResult r = g->record.commands ? s->of->EndCommandBuffer(g->record.commands) : VK_SUCCESS;
     if (r == VK_SUCCESS) *out = g;
     else ek_vulkan_drop_graph(g, s->of);

@@ -11,15 +11,27 @@
 #include "vulkan/strict.h"
 #include "vulkan/vulkan.h"
 
+#define ek_vulkan_use_none NULL
 static const struct {
     const char *name, *shader;
     size_t args;
+    ek_vulkan_use (*use)(const void *args, const uint32_t grid[3]);
+    ek_vulkan_size size;
 } table[] = {
-#define KERNEL(name, shader, args) {#name, #shader, sizeof(args)},
+#define SIZED(name, shader, args, use, threads, tile) \
+    {#name, #shader, sizeof(args), ek_vulkan_use_##use, {threads, tile}},
+#define KERNEL(name, shader, args) SIZED(name, shader, args, none, 0, 0)
 #include "vulkan/kernels.def"
 #undef KERNEL
-    {NULL, NULL, 0},
+#undef SIZED
+    {0},
 };
+#define SIZED(name, shader, args, use, threads, tile) \
+    _Static_assert(sizeof(args) <= EK_VULKAN_ARGS, "arguments are too large");
+#define KERNEL(name, shader, args) SIZED(name, shader, args, none, 0, 0)
+#include "vulkan/kernels.def"
+#undef KERNEL
+#undef SIZED
 _Static_assert(sizeof table / sizeof *table <= EK_VULKAN_SHADERS * 2, "more kernels than a device has room for");
 
 static int number_of(const char *shader)
@@ -29,8 +41,12 @@ static int number_of(const char *shader)
     return -1;
 }
 
-static VkResult make(ek_vulkan *v, VkPipeline *out, const uint32_t *code, size_t words)
+static VkResult make(ek_vulkan *v, VkPipeline *out, const uint32_t *code, size_t words, ek_vulkan_size size)
 {
+    static const VkSpecializationMapEntry entry[] = {{0, 0, 4},
+                                                     {1, 4, 4}}; /* numbers in the shaders, places in a size */
+    while (size.threads > v->max_threads) size.threads /= 2;
+    const VkSpecializationInfo special = {size.threads ? 2 : 0, entry, sizeof size, &size};
     const VkShaderModuleCreateInfo info = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = words * 4, .pCode = code};
     VkShaderModule module;
@@ -40,14 +56,15 @@ static VkResult make(ek_vulkan *v, VkPipeline *out, const uint32_t *code, size_t
                                                 .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                                                           .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                                                           .module = module,
-                                                          .pName = "main"},
+                                                          .pName = "main",
+                                                          .pSpecializationInfo = &special},
                                                 .layout = v->layout};
     r = v->CreateComputePipelines(v->device, VK_NULL_HANDLE, 1, &create, NULL, out);
     v->DestroyShaderModule(v->device, module, NULL);
     return r;
 }
 
-VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft)
+VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft, ek_vulkan_size size)
 {
     const int i = number_of(shader);
     if (i < 0) return VK_ERROR_FEATURE_NOT_PRESENT;
@@ -58,9 +75,19 @@ VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, b
     uint32_t *const code = plain ? ek_vulkan_strict(plain, n_plain, &v->modes, &n) : NULL;
     free(plain);
     if (!code) return VK_ERROR_INVALID_SHADER_NV;
-    const VkResult r = make(v, out, code, n);
+    const VkResult r = make(v, out, code, n, size);
     free(code);
     return r;
+}
+
+/* The pipeline of a kernel with the same shader and size, if there is one. */
+static VkPipeline pipeline_like(const ek_vulkan *v, size_t kernel)
+{
+    for (size_t i = 0; table[i].name; i++)
+        if (!strcmp(table[i].shader, table[kernel].shader) && table[i].size.threads == table[kernel].size.threads &&
+            table[i].size.tile == table[kernel].size.tile && v->kernel[i].pipeline)
+            return v->kernel[i].pipeline;
+    return VK_NULL_HANDLE;
 }
 
 VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name)
@@ -72,11 +99,14 @@ VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name)
         if (shader < 0) return VK_SUCCESS;
         const ek_vulkan_shader *const s = &ek_vulkan_shaders[shader];
         if (!v->soft && !v->matrices && ek_vulkan_has_matrix_code(s->code, s->bytes / 4)) return VK_SUCCESS;
-        if (!v->pipeline[shader]) {
-            const VkResult r = ek_vulkan_pipeline(v, &v->pipeline[shader], table[i].shader, v->soft);
+        VkPipeline pipeline = pipeline_like(v, i);
+        if (!pipeline) {
+            const VkResult r = ek_vulkan_pipeline(v, &pipeline, table[i].shader, v->soft, table[i].size);
             if (r != VK_SUCCESS) return r;
+            v->pipeline[i] = pipeline;
         }
-        v->kernel[i] = (struct CUfunc_st){table[i].name, v, v->pipeline[shader], table[i].args};
+        v->kernel[i] = (struct CUfunc_st){
+            .name = table[i].name, .of = v, .pipeline = pipeline, .args = table[i].args, .use = table[i].use};
         *out = &v->kernel[i];
         return VK_SUCCESS;
     }

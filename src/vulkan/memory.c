@@ -15,19 +15,22 @@ static int type_with(const ek_vulkan *v, uint32_t among, VkMemoryPropertyFlags w
     return -1;
 }
 
-static int type_for(const ek_vulkan *v, uint32_t among, bool host)
+static int type_for(const ek_vulkan *v, uint32_t among, ek_vulkan_place place)
 {
     const VkMemoryPropertyFlags visible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    const bool host = place != EK_VULKAN_DEVICE;
+    const int both = place == EK_VULKAN_BOTH ? type_with(v, among, visible | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) : -1;
+    if (both >= 0) return both;
     const int best = host ? type_with(v, among, visible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT)
                           : type_with(v, among, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
     return best >= 0 ? best : type_with(v, among, host ? visible : 0);
 }
 
-static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, bool host)
+static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, ek_vulkan_place place)
 {
     VkMemoryRequirements need;
     v->GetBufferMemoryRequirements(v->device, b->buffer, &need);
-    const int type = type_for(v, need.memoryTypeBits, host);
+    const int type = type_for(v, need.memoryTypeBits, place);
     if (type < 0 || need.size > v->max_block) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     const VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
                                              .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
@@ -38,7 +41,7 @@ static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, bool host)
     VkResult r = v->AllocateMemory(v->device, &info, NULL, &b->memory);
     if (r == VK_SUCCESS) r = v->BindBufferMemory(v->device, b->buffer, b->memory, 0);
     void *map = NULL;
-    if (r == VK_SUCCESS && host) r = v->MapMemory(v->device, b->memory, 0, VK_WHOLE_SIZE, 0, &map);
+    if (r == VK_SUCCESS && place != EK_VULKAN_DEVICE) r = v->MapMemory(v->device, b->memory, 0, VK_WHOLE_SIZE, 0, &map);
     b->map = map;
     return r;
 }
@@ -48,17 +51,17 @@ size_t ek_vulkan_max_block(const ek_vulkan *v)
     return v->max_block > 2 * ALIGN ? (size_t)v->max_block - 2 * ALIGN : 0;
 }
 
-VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, bool host)
+VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, ek_vulkan_place place)
 {
     ek_vulkan_block b = {.bytes = bytes};
     if (bytes > ek_vulkan_max_block(v)) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     const VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
                                      .size = bytes + 2 * ALIGN, /* kernels may read a word behind the last element */
                                      .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-                                              VK_BUFFER_USAGE_TRANSFER_DST_BIT |
+                                              VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT |
                                               VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
     VkResult r = v->CreateBuffer(v->device, &info, NULL, &b.buffer);
-    if (r == VK_SUCCESS) r = bind(v, &b, host);
+    if (r == VK_SUCCESS) r = bind(v, &b, place);
     if (r != VK_SUCCESS) {
         ek_vulkan_give(v, &b);
         return r;
@@ -125,6 +128,36 @@ void ek_vulkan_room(const ek_vulkan *v, size_t *free, size_t *total)
     *free = may > taken ? may - taken : 0;
 }
 
+static VkResult make_set(ek_vulkan *v, ek_vulkan_chunk *c)
+{
+    const VkDescriptorPoolSize size = {VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER_DYNAMIC, 1};
+    const VkDescriptorPoolCreateInfo pool = {
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = 1, .poolSizeCount = 1, .pPoolSizes = &size};
+    VkResult r = v->CreateDescriptorPool(v->device, &pool, NULL, &c->pool);
+    if (r != VK_SUCCESS) return r;
+    const VkDescriptorSetAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                              .descriptorPool = c->pool,
+                                              .descriptorSetCount = 1,
+                                              .pSetLayouts = &v->set_layout};
+    r = v->AllocateDescriptorSets(v->device, &info, &c->set);
+    if (r != VK_SUCCESS) return r;
+    const VkDescriptorBufferInfo buffer = {c->block.buffer, 0, EK_VULKAN_ARGS};
+    const VkWriteDescriptorSet write = {.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                        .dstSet = c->set,
+                                        .descriptorCount = 1,
+                                        .descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_BUFFER_DYNAMIC,
+                                        .pBufferInfo = &buffer};
+    v->UpdateDescriptorSets(v->device, 1, &write, 0, NULL);
+    return VK_SUCCESS;
+}
+
+static void free_chunk(ek_vulkan *v, ek_vulkan_chunk *c)
+{
+    if (c->pool) v->DestroyDescriptorPool(v->device, c->pool, NULL);
+    ek_vulkan_give(v, &c->block);
+    free(c);
+}
+
 VkResult ek_vulkan_take_chunk(ek_vulkan *v, ek_vulkan_chunk **list, bool stage)
 {
     ek_vulkan_chunk **unused = stage ? &v->stages : &v->chunks, *c = *unused;
@@ -132,9 +165,11 @@ VkResult ek_vulkan_take_chunk(ek_vulkan *v, ek_vulkan_chunk **list, bool stage)
         *unused = c->next;
     } else {
         c = ek_alloc(sizeof *c);
-        const VkResult r = ek_vulkan_take(v, &c->block, stage ? EK_VULKAN_STAGE : EK_VULKAN_CHUNK, true);
+        VkResult r = stage ? ek_vulkan_take(v, &c->block, EK_VULKAN_STAGE, EK_VULKAN_HOST)
+                           : ek_vulkan_take(v, &c->block, EK_VULKAN_CHUNK, EK_VULKAN_BOTH);
+        if (r == VK_SUCCESS && !stage) r = make_set(v, c);
         if (r != VK_SUCCESS) {
-            free(c);
+            free_chunk(v, c);
             return r;
         }
     }
@@ -165,7 +200,6 @@ void ek_vulkan_free_chunks(ek_vulkan *v)
         while (*list[i]) {
             ek_vulkan_chunk *c = *list[i];
             *list[i] = c->next;
-            ek_vulkan_give(v, &c->block);
-            free(c);
+            free_chunk(v, c);
         }
 }

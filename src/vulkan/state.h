@@ -42,6 +42,12 @@
     VK(DestroyShaderModule)            \
     VK(CreatePipelineLayout)           \
     VK(DestroyPipelineLayout)          \
+    VK(CreateDescriptorSetLayout)      \
+    VK(DestroyDescriptorSetLayout)     \
+    VK(CreateDescriptorPool)           \
+    VK(DestroyDescriptorPool)          \
+    VK(AllocateDescriptorSets)         \
+    VK(UpdateDescriptorSets)           \
     VK(CreateComputePipelines)         \
     VK(DestroyPipeline)                \
     VK(CreateCommandPool)              \
@@ -51,11 +57,12 @@
     VK(BeginCommandBuffer)             \
     VK(EndCommandBuffer)               \
     VK(CmdBindPipeline)                \
+    VK(CmdBindDescriptorSets)          \
     VK(CmdPushConstants)               \
     VK(CmdDispatch)                    \
     VK(CmdCopyBuffer)                  \
     VK(CmdFillBuffer)                  \
-    VK(CmdPipelineBarrier)             \
+    VK(CmdPipelineBarrier2)            \
     VK(CreateSemaphore)                \
     VK(DestroySemaphore)               \
     VK(GetSemaphoreCounterValue)       \
@@ -77,6 +84,7 @@ typedef struct ek_vulkan_loader {
 
 enum { EK_VULKAN_CHUNK = 1 << 16, EK_VULKAN_STAGE = 8 << 20, EK_VULKAN_STAGED = 64 << 20, EK_VULKAN_SHADERS = 128 };
 enum { EK_VULKAN_MATRIX_SHARED = 48 << 10 }; /* bytes of shared memory, of shaders of cooperative matrices */
+enum { EK_VULKAN_ARGS = 512 };               /* bytes of a kernel's arguments at most */
 
 /* Memory of the device, or of the host if `map` is set. */
 typedef struct ek_vulkan_block {
@@ -91,6 +99,8 @@ typedef struct ek_vulkan_block {
 /* Reused host memory for arguments and copies. */
 typedef struct ek_vulkan_chunk {
     ek_vulkan_block block;
+    VkDescriptorPool pool; /* of arguments: */
+    VkDescriptorSet set;   /* a uniform buffer anywhere in it */
     size_t used;
     struct ek_vulkan_chunk *next;
 } ek_vulkan_chunk;
@@ -102,10 +112,25 @@ typedef struct ek_vulkan_late {
     size_t bytes;
 } ek_vulkan_late;
 
+/* What a kernel reads and writes of what a step changes: addresses from first to end. */
+typedef struct ek_vulkan_span {
+    uint64_t first, end;
+} ek_vulkan_span;
+enum { EK_VULKAN_READS = 3, EK_VULKAN_BESIDE = 4 };
+typedef struct ek_vulkan_use {
+    ek_vulkan_span write, read[EK_VULKAN_READS];
+} ek_vulkan_use;
+
+/* What runs or reads, as bits. */
+enum { EK_VULKAN_SHADERS_RUN = 1, EK_VULKAN_COPIES_RUN = 2, EK_VULKAN_HOST_READS = 4 };
+
 /* Commands being recorded, and the memory that they read. */
 typedef struct ek_vulkan_record {
     VkCommandBuffer commands; /* NULL: none yet */
     ek_vulkan_chunk *chunks, *stages;
+    unsigned shaders_wait, copies_wait;  /* for what ran since they last waited */
+    ek_vulkan_use use[EK_VULKAN_BESIDE]; /* of the launches since shaders last waited; */
+    int n_uses;                          /* -1: not known */
 } ek_vulkan_record;
 
 /* A recorded step, run as often as it is launched. */
@@ -148,7 +173,8 @@ struct CUfunc_st {
     const char *name;
     struct ek_vulkan *of;
     VkPipeline pipeline;
-    size_t args; /* bytes */
+    size_t args;                                                    /* bytes */
+    ek_vulkan_use (*use)(const void *args, const uint32_t grid[3]); /* NULL: it runs beside none */
 };
 
 typedef struct ek_vulkan {
@@ -158,6 +184,7 @@ typedef struct ek_vulkan {
     VkDevice device;
     VkQueue queue;
     VkCommandPool pool;
+    VkDescriptorSetLayout set_layout;
     VkPipelineLayout layout;
     VkSemaphore semaphore; /* counts batches */
     uint64_t submitted;
@@ -175,7 +202,8 @@ typedef struct ek_vulkan {
     ek_vulkan_chunk *chunks, *stages; /* unused */
     struct CUstream_st *streams;
     struct CUfunc_st kernel[EK_VULKAN_SHADERS * 2];
-    VkPipeline pipeline[EK_VULKAN_SHADERS]; /* by shader */
+    VkPipeline pipeline[EK_VULKAN_SHADERS * 2]; /* of the first kernel with its shader and size */
+    uint32_t max_threads;                       /* of a workgroup */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_DEVICE_FUNCTIONS(VK)
 #undef VK
@@ -199,7 +227,10 @@ bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, cons
 
 /* Bytes of one block at most. */
 size_t ek_vulkan_max_block(const ek_vulkan *v);
-VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, bool host);
+/* Where memory is taken: on the device, on the host, or where the host writes and the device reads soonest. */
+typedef enum ek_vulkan_place { EK_VULKAN_DEVICE, EK_VULKAN_HOST, EK_VULKAN_BOTH } ek_vulkan_place;
+
+VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, ek_vulkan_place place);
 void ek_vulkan_give(ek_vulkan *v, ek_vulkan_block *b);
 /* The block that holds [at, at + bytes), or [p, p + bytes) of host memory; NULL: none. */
 const ek_vulkan_block *ek_vulkan_block_at(const ek_vulkan *v, uint64_t at, size_t bytes);
@@ -222,11 +253,21 @@ VkResult ek_vulkan_wait(CUstream s, uint64_t value); /* also makes the late copi
 VkResult ek_vulkan_wait_all(ek_vulkan *v);
 VkResult ek_vulkan_is_done(CUstream s, uint64_t value, bool *done);
 void ek_vulkan_close_stream(CUstream s);
-VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b); /* closes the open command buffer */
+VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b);   /* closes the open command buffer */
+void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r); /* a barrier for what is behind the record */
 VkResult ek_vulkan_begin_graph(CUstream s);
 VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out);
 VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g);
 void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
+
+/* --- beside.c */
+
+/* What a product, ek_heads and ek_kv_store read and write of what a step changes. */
+ek_vulkan_use ek_vulkan_use_product(const void *args, const uint32_t grid[3]);
+ek_vulkan_use ek_vulkan_use_heads(const void *args, const uint32_t grid[3]);
+ek_vulkan_use ek_vulkan_use_store(const void *args, const uint32_t grid[3]);
+/* Whether a launch need not wait for those in front of it since shaders last waited; notes it. */
+bool ek_vulkan_beside(ek_vulkan_record *r, const ek_vulkan_use *use);
 
 /* --- kernels.c */
 
@@ -240,6 +281,10 @@ extern const ek_vulkan_shader ek_vulkan_shaders[]; /* ends with name NULL */
 
 /* *out NULL with VK_SUCCESS: no kernel has this name. */
 VkResult ek_vulkan_find(ek_vulkan *v, CUfunction *out, const char *name);
-VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft);
+/* A shader may be specialised: threads and rows of a workgroup; 0: it is as it stands. */
+typedef struct ek_vulkan_size {
+    uint32_t threads, tile;
+} ek_vulkan_size;
+VkResult ek_vulkan_pipeline(ek_vulkan *v, VkPipeline *out, const char *shader, bool soft, ek_vulkan_size size);
 
 #endif

@@ -8,15 +8,64 @@
 
 /* --- recording */
 
-static void order(const ek_vulkan *v, VkCommandBuffer c)
+enum { SHADERS = EK_VULKAN_SHADERS_RUN, COPIES = EK_VULKAN_COPIES_RUN, HOST = EK_VULKAN_HOST_READS };
+
+/* Kernels reach all that they change by addresses: a barrier names storage alone, so that a driver need not empty its
+ * caches of constants. */
+static VkPipelineStageFlags2 stages_of(unsigned what)
 {
-    const VkPipelineStageFlags on = VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT;
-    const VkAccessFlags writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
-                        reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT;
-    const VkMemoryBarrier b = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-                               .srcAccessMask = writes,
-                               .dstAccessMask = writes | reads | VK_ACCESS_HOST_READ_BIT};
-    v->CmdPipelineBarrier(c, on, on | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &b, 0, NULL, 0, NULL);
+    return (what & SHADERS ? VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT : 0) |
+           (what & COPIES ? VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT : 0) |
+           (what & HOST ? VK_PIPELINE_STAGE_2_HOST_BIT : 0);
+}
+
+static VkAccessFlags2 writes_of(unsigned what)
+{
+    return (what & SHADERS ? VK_ACCESS_2_SHADER_STORAGE_WRITE_BIT : 0) |
+           (what & COPIES ? VK_ACCESS_2_TRANSFER_WRITE_BIT : 0);
+}
+
+static VkAccessFlags2 reads_of(unsigned what)
+{
+    return (what & SHADERS ? VK_ACCESS_2_SHADER_STORAGE_READ_BIT : 0) |
+           (what & COPIES ? VK_ACCESS_2_TRANSFER_READ_BIT : 0) | (what & HOST ? VK_ACCESS_2_HOST_READ_BIT : 0);
+}
+
+static void order(const ek_vulkan *v, VkCommandBuffer c, unsigned from, unsigned to)
+{
+    const VkMemoryBarrier2 b = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+                                .srcStageMask = stages_of(from),
+                                .srcAccessMask = writes_of(from),
+                                .dstStageMask = stages_of(to),
+                                .dstAccessMask = reads_of(to) | writes_of(to)};
+    const VkDependencyInfo info = {
+        .sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO, .memoryBarrierCount = 1, .pMemoryBarriers = &b};
+    v->CmdPipelineBarrier2(c, &info);
+}
+
+/* A shader waits for what ran since shaders last waited, a copy likewise; to wait for the host's sake, too, takes half
+ * as long again (docs/log/2026-11-29-vulkan-speed.md), so that is left to the end. */
+static void wait_to_launch(const ek_vulkan *v, ek_vulkan_record *r, const ek_vulkan_use *use)
+{
+    const bool beside = use && r->shaders_wait == SHADERS && ek_vulkan_beside(r, use);
+    if (!beside) {
+        if (r->shaders_wait) order(v, r->commands, r->shaders_wait, SHADERS);
+        r->shaders_wait = 0, r->n_uses = use ? 1 : -1;
+        if (use) r->use[0] = *use;
+    }
+    r->shaders_wait |= SHADERS, r->copies_wait |= SHADERS;
+}
+
+static void wait_to_copy(const ek_vulkan *v, ek_vulkan_record *r)
+{
+    if (r->copies_wait) order(v, r->commands, r->copies_wait, COPIES);
+    r->copies_wait = COPIES, r->shaders_wait |= COPIES;
+}
+
+/* What is behind this record waits for all of it, and so does the host. */
+void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r)
+{
+    order(v, r->commands, SHADERS | COPIES, SHADERS | COPIES | HOST);
 }
 
 static VkResult open_record(ek_vulkan *v, ek_vulkan_record *r, bool again)
@@ -31,7 +80,7 @@ static VkResult open_record(ek_vulkan *v, ek_vulkan_record *r, bool again)
                                                            : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
     VkResult e = v->AllocateCommandBuffers(v->device, &info, &r->commands);
     if (e == VK_SUCCESS) e = v->BeginCommandBuffer(r->commands, &begin);
-    if (e == VK_SUCCESS) order(v, r->commands);
+    r->shaders_wait = r->copies_wait = 0, r->n_uses = -1; /* the record in front ended with a barrier */
     return e;
 }
 
@@ -43,11 +92,13 @@ static VkResult record_of(CUstream s, ek_vulkan_record **out)
     return open_record(s->of, *out, s->recording);
 }
 
+enum { ROOM = 256 }; /* alignment of uniform buffers, of any device */
+
 /* Room in a list of chunks, which grows by one where it is full. */
 static VkResult take_room(ek_vulkan *v, ek_vulkan_chunk **list, bool stage, size_t bytes, uint8_t **map,
                           VkBuffer *buffer, size_t *offset, uint64_t *at)
 {
-    const size_t room = stage ? EK_VULKAN_STAGE : EK_VULKAN_CHUNK, whole = (bytes + 63) / 64 * 64;
+    const size_t room = stage ? EK_VULKAN_STAGE : EK_VULKAN_CHUNK, whole = (bytes + ROOM - 1) / ROOM * ROOM;
     EK_ASSERT(whole <= room);
     if (!*list || (*list)->used + whole > room) {
         const VkResult r = ek_vulkan_take_chunk(v, list, stage);
@@ -66,7 +117,7 @@ VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b)
 {
     if (!b->record.commands) return VK_SUCCESS;
     EK_ASSERT(b->n < EK_VULKAN_COMMANDS);
-    order(v, b->record.commands);
+    ek_vulkan_end_waits(v, &b->record);
     const VkResult r = v->EndCommandBuffer(b->record.commands);
     b->commands[b->n] = b->record.commands, b->own[b->n++] = true;
     b->record.commands = NULL;
@@ -185,18 +236,22 @@ VkResult ek_vulkan_launch(CUstream s, CUfunction f, const uint32_t grid[3], cons
     if (r == VK_SUCCESS) r = take_room(v, &to->chunks, false, f->args, &map, &buffer, &offset, &at);
     if (r != VK_SUCCESS) return r;
     memcpy(map, args, f->args);
+    const uint32_t from = (uint32_t)offset;
+    const ek_vulkan_use use = f->use ? f->use(args, grid) : (ek_vulkan_use){0};
+    wait_to_launch(v, to, f->use ? &use : NULL);
     v->CmdBindPipeline(to->commands, VK_PIPELINE_BIND_POINT_COMPUTE, f->pipeline);
+    v->CmdBindDescriptorSets(to->commands, VK_PIPELINE_BIND_POINT_COMPUTE, v->layout, 0, 1, &to->chunks->set, 1, &from);
     v->CmdPushConstants(to->commands, v->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, sizeof at, &at);
     v->CmdDispatch(to->commands, grid[0], grid[1], grid[2]);
-    order(v, to->commands);
     return VK_SUCCESS;
 }
 
-static void copy(const ek_vulkan *v, VkCommandBuffer c, VkBuffer to, uint64_t to_at, VkBuffer from, uint64_t from_at,
+static void copy(const ek_vulkan *v, ek_vulkan_record *r, VkBuffer to, uint64_t to_at, VkBuffer from, uint64_t from_at,
                  size_t bytes)
 {
     const VkBufferCopy region = {from_at, to_at, bytes};
-    v->CmdCopyBuffer(c, from, to, 1, &region);
+    wait_to_copy(v, r);
+    v->CmdCopyBuffer(r->commands, from, to, 1, &region);
 }
 
 /* Where host memory that the device does not reach meets it: bytes of a stage. Waits where too many are on their way.
@@ -225,8 +280,7 @@ static VkResult upload_staged(CUstream s, const ek_vulkan_block *b, uint64_t to,
         const VkResult r = stage(s, n, &into, &map, &buffer, &offset);
         if (r != VK_SUCCESS) return r;
         memcpy(map, from, n);
-        copy(s->of, into->commands, b->buffer, b->skip + (to - b->at), buffer, offset, n);
-        order(s->of, into->commands);
+        copy(s->of, into, b->buffer, b->skip + (to - b->at), buffer, offset, n);
     }
     return VK_SUCCESS;
 }
@@ -241,8 +295,7 @@ VkResult ek_vulkan_upload(CUstream s, uint64_t to, const void *from, size_t byte
     const VkResult r = record_of(s, &into);
     if (r != VK_SUCCESS) return r;
     const size_t at = (size_t)((const uint8_t *)from - host->map);
-    copy(s->of, into->commands, b->buffer, b->skip + (to - b->at), host->buffer, host->skip + at, bytes);
-    order(s->of, into->commands);
+    copy(s->of, into, b->buffer, b->skip + (to - b->at), host->buffer, host->skip + at, bytes);
     return VK_SUCCESS;
 }
 
@@ -266,8 +319,7 @@ static VkResult download_staged(CUstream s, uint8_t *to, const ek_vulkan_block *
         n = bytes < EK_VULKAN_STAGE ? bytes : EK_VULKAN_STAGE;
         const VkResult r = stage(s, n, &into, &map, &buffer, &offset);
         if (r != VK_SUCCESS) return r;
-        copy(s->of, into->commands, buffer, offset, b->buffer, b->skip + (from - b->at), n);
-        order(s->of, into->commands);
+        copy(s->of, into, buffer, offset, b->buffer, b->skip + (from - b->at), n);
         add_late(s->open, (ek_vulkan_late){to, map, n});
     }
     return VK_SUCCESS;
@@ -283,8 +335,7 @@ VkResult ek_vulkan_download(CUstream s, void *to, uint64_t from, size_t bytes)
     const VkResult r = record_of(s, &into);
     if (r != VK_SUCCESS) return r;
     const size_t at = (size_t)((uint8_t *)to - host->map);
-    copy(s->of, into->commands, host->buffer, host->skip + at, b->buffer, b->skip + (from - b->at), bytes);
-    order(s->of, into->commands);
+    copy(s->of, into, host->buffer, host->skip + at, b->buffer, b->skip + (from - b->at), bytes);
     return VK_SUCCESS;
 }
 
@@ -296,8 +347,7 @@ VkResult ek_vulkan_copy(CUstream s, uint64_t to, uint64_t from, size_t bytes)
     if (!bytes) return VK_SUCCESS;
     const VkResult r = record_of(s, &into);
     if (r != VK_SUCCESS) return r;
-    copy(s->of, into->commands, a->buffer, a->skip + (to - a->at), b->buffer, b->skip + (from - b->at), bytes);
-    order(s->of, into->commands);
+    copy(s->of, into, a->buffer, a->skip + (to - a->at), b->buffer, b->skip + (from - b->at), bytes);
     return VK_SUCCESS;
 }
 
@@ -320,8 +370,8 @@ VkResult ek_vulkan_fill(CUstream s, uint64_t to, uint8_t byte, size_t bytes)
     const VkResult r = record_of(s, &into);
     if (r != VK_SUCCESS) return r;
     if (middle) {
+        wait_to_copy(s->of, into);
         s->of->CmdFillBuffer(into->commands, b->buffer, words, middle, byte * 0x01010101u);
-        order(s->of, into->commands);
     }
     return tail ? upload_staged(s, b, to + head + middle, same, tail) : VK_SUCCESS;
 }

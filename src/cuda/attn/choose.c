@@ -62,6 +62,17 @@ int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_f
     return tile;
 }
 
+/* A block's time grows with its queries: one, as long as blocks are not too many. */
+int ek_cuda_attn_plain_tile(int ratio, int n_rows, int n_kv_heads, int n_segments, int max_tiles)
+{
+    enum { BLOCKS = 256 };
+    for (int tile = 1; tile <= EK_CUDA_ATTN_INT_TILE; tile *= 2) {
+        const int each = n_kv_heads * ((ratio + tile - 1) / tile);
+        if (n_segments * each <= BLOCKS && n_rows * each <= max_tiles) return tile;
+    }
+    return 0;
+}
+
 /* The largest part of its time is a tile's own, so they are small as long as their blocks of threads all have a
  * multiprocessor, or, of two queries and more, half of one where a tile has one segment. Of 4 queries at most: of 8,
  * half as many blocks are slower for every batch and depth that was measured (docs/cuda/attention.md). */

@@ -22,6 +22,9 @@ int ek_cuda_attn_few_tile(int ratio, int n_rows);
  * segments. */
 int ek_cuda_attn_int_tile(int max_queries, int head_dim, ek_kv_format k, ek_kv_format v, int n_twos,
                           const ek_cuda_chip *chip);
+/* The same for few rows on a device that is not CUDA's: n_segments that all n_rows rows see, tiles that there is room
+ * for; 0: they are not few. */
+int ek_cuda_attn_plain_tile(int ratio, int n_rows, int n_kv_heads, int n_segments, int max_tiles);
 /* The same of ek_attn_half: n_segments that all rows see, max of them one row. */
 int ek_cuda_attn_half_tile(int ratio, int n_kv_heads, int n_segments, int max, const ek_cuda_chip *chip);
 /* Whether ek_attn_deep_DIM computes n_items segments of tiles. */

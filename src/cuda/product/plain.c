@@ -6,21 +6,31 @@
  * its rows and panels; leaves of T that the former holds. */
 enum { TILE = 4, MANY = 16, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
+/* Eight threads for each unit of one row at a time, where that many are: few panels must not wait for each other's. */
+static int threads_of(const ek_cuda_linear *l, int most)
+{
+    int threads = 256;
+    while (threads < most && threads < l->units * 8) threads *= 2;
+    return threads;
+}
+
 /* A block of threads for each panel and tile of rows; of floats, row. */
-static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows)
+static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int most)
 {
     ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,
                                   .y = (unsigned)(l->units ? (rows + TILE - 1) / TILE : rows),
                                   .threads = 256}};
     const char *const floats = l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
-    if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d", family, l->bits, l->limbs);
+    if (l->units && rows == 1)
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d", family, l->bits, l->limbs, threads_of(l, most));
+    else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d", family, l->bits, l->limbs);
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
 }
 
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
-    ek_cuda_product p = plan("ek_product", l, rows);
+    ek_cuda_product p = plan("ek_product", l, rows, 1024);
     if (!l->units || rows < MANY) return p;
     const bool sixteen = l->a_group == 16, small = l->k > MANY_LEAVES * LEAF || (sixteen && l->bits != 8),
                coop = !small && !sixteen && chip->matrices;
@@ -35,7 +45,7 @@ ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_c
 
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices)
 {
-    ek_cuda_product p = plan("ek_products", l, rows);
+    ek_cuda_product p = plan("ek_products", l, rows, 512);
     p.grid.y *= (unsigned)jobs, p.grid.z = (unsigned)matrices;
     return p;
 }

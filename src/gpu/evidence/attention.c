@@ -156,6 +156,8 @@ static ek_err prove_attention(ek_trial *t, scene *s)
     const ek_kv_view view = {.base = s->pages, .stride = s->stride, .page = page};
     ek_attn_run(s->cpu, NULL, &view, seen, ROWS, s->q, (ptrdiff_t)s->width, s->o, (ptrdiff_t)s->width, s->scratch);
     EK_TRY(prove_tiles(t, s, few));
+    for (int tile = 1; chip->plain && ek_kv_rotated(p->v_format) && tile < few; tile *= 2)
+        EK_TRY(prove_tiles(t, s, tile));
     return many ? prove_tiles(t, s, many) : EK_OK;
 }
 

@@ -127,12 +127,11 @@ static ek_err run(ek_trial *t, const ek_linear *w, const float *x, const float *
     EK_TRY(ek_cuda_linear_plan(&l, w));
     t->used = 0;
     const CUdeviceptr to = ek_trial_up(t, NULL, l.bytes), through = ek_trial_up(t, NULL, w->bytes),
-                      in = ek_trial_up(t, x, sizeof *x * (size_t)(ROWS * w->k)),
-                      y = ek_trial_up(t, NULL, sizeof *want * ROWS * OUTPUTS);
+                      in = ek_trial_up(t, x, sizeof *x * (size_t)(ROWS * w->k));
     EK_TRY(g->err);
     EK_TRY(ek_gpu_upload_matrix(g, &l, w, to, 0, (ek_gpu_buffer){through, w->bytes}));
     EK_TRY(prove_embed(t, w, &l, to));
-    ek_cuda_linear_args a = {.f = in, .ldf = w->k, .y = y, .ldy = OUTPUTS, .rows = ROWS};
+    ek_cuda_linear_args a = {.f = in, .ldf = w->k, .ldy = OUTPUTS, .rows = ROWS};
     if (l.units) {
         const size_t row = ek_cuda_acts_plan(&a.x, w->k, l.a_group);
         a.x.q = ek_trial_up(t, NULL, row * ROWS);
@@ -141,16 +140,18 @@ static ek_err run(ek_trial *t, const ek_linear *w, const float *x, const float *
         ek_gpu_launch(g, "ek_quantize", (ek_cuda_grid){.x = blocks, .y = ROWS, .threads = 256}, &q);
     }
     ek_cuda_linear_args_of(&a, &l, to);
-    const ek_cuda_product p = ek_cuda_product_plan(&l, ROWS, ek_cuda_chip_of(g->c), 0);
-    const ek_cuda_product many = ek_cuda_product_plan(&l, MANY, ek_cuda_chip_of(g->c), 0); /* a prompt's */
-    ek_gpu_launch(g, p.name, p.grid, &a);
-    EK_TRY(g->err);
-    EK_TRY(ek_trial_floats(t, p.name, y, want, ROWS * OUTPUTS));
-    if (!strcmp(many.name, p.name)) return EK_OK;
-    a.y = ek_trial_up(t, NULL, sizeof *want * ROWS * OUTPUTS);
-    ek_gpu_launch(g, many.name, many.grid, &a);
-    EK_TRY(g->err);
-    return ek_trial_floats(t, many.name, a.y, want, ROWS * OUTPUTS);
+    static const int rows[] = {ROWS, 1, MANY}; /* of a batch, a reply, a prompt, whose kernels may be others */
+    ek_cuda_product before = {.name = ""};
+    for (int i = 0; i < 3; i++) {
+        const ek_cuda_product p = ek_cuda_product_plan(&l, rows[i], ek_cuda_chip_of(g->c), 0);
+        if (!strcmp(p.name, before.name)) continue;
+        before = p;
+        a.rows = rows[i] < ROWS ? rows[i] : ROWS, a.y = ek_trial_up(t, NULL, sizeof *want * ROWS * OUTPUTS);
+        ek_gpu_launch(g, p.name, p.grid, &a);
+        EK_TRY(g->err);
+        EK_TRY(ek_trial_floats(t, p.name, a.y, want, (size_t)(a.rows * OUTPUTS)));
+    }
+    return EK_OK;
 }
 
 static ek_err prove(ek_trial *t, const ek_linear *of)

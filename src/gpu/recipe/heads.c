@@ -287,7 +287,8 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
                            .ldo = (int64_t)m->config.n_heads * l->head_dim,
                            .ratio = here.q.n / here.kv.n};
     /* where all are few queries */
-    const bool writes = !w->of.prompt && layer->o.l.a_group == 64 && l->head_dim % 64 == 0;
+    const int group = ek_gpu_is_plain(x) && layer->o.l.a_group == 32 ? 32 : 64;
+    const bool writes = !w->of.prompt && layer->o.l.a_group == group && l->head_dim % group == 0;
     if (writes) a.to = ek_gpu_is_sharded(x) ? out.here : ek_gpu_acts_for(w, &out.all, &layer->o);
     if (w->of.finishes) a.head = head_of(w, i, layer->q_norm);
     if (stores(w, i)) {

@@ -267,7 +267,9 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
     list->joined = ((half && !pieces) || ints) && max <= EK_CUDA_ATTN_JOINED;
     list->whole = list->joined || ints;
     const int n_twos = (int)power_of_two((size_t)(n_segments * kv_heads * ((ratio + 1) / 2)));
-    list->tile = ints || ek_kv_rotated(x->g->m->v_format)
+    const int few_tile = plain ? ek_cuda_attn_plain_tile(ratio, n, kv_heads, n_segments, x->lists.max_tiles) : 0;
+    list->tile = few_tile && ek_kv_rotated(x->g->m->v_format) ? few_tile
+                 : ints || ek_kv_rotated(x->g->m->v_format)
                      ? ek_cuda_attn_int_tile(max_queries, l->head_dim, x->g->m->k_format, x->g->m->v_format,
                                              ints ? n_twos : INT_MAX, ek_cuda_chip_of(x->g->c))
                  : list->joined ? ek_cuda_attn_half_tile(ratio, kv_heads, n_segments, max, ek_cuda_chip_of(x->g->c))

@@ -7,13 +7,12 @@
 layout(local_size_x = 256) in;
 
 // ek_cuda_reduce_args
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t out_, x, key;
     int64_t ldx;
     float a;
     int n;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 void main()
 {

@@ -9,7 +9,7 @@ struct head_rule {
     int rotated;
 };
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     kv_pages kv, start;
     int64_t n_start;
     uint64_t rows, tiles, items;
@@ -23,8 +23,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
     int64_t ldk;
     int single, starts;
     uint64_t ended;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 // ek_cuda_attn_tile
 struct tile_of_queries {

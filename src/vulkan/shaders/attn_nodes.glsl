@@ -19,10 +19,27 @@ node leaf_node(tile_of_queries t, int n, int leaf, int dim, int d)
     return node(leaf_o_at(number, dim).at[d], Floats(a.leaf_l + at).at[0], Ints(a.leaf_m + at).at[0]);
 }
 
+// T over up to 8 leaves, level by level, in registers.
+const int FEW_LEAVES = 8;
+node sum_of_few(tile_of_queries t, int n, int leaves, int dim, int d)
+{
+    node x[FEW_LEAVES];
+    UNROLL for (int i = 0; i < FEW_LEAVES; i++)
+        if (i < leaves) x[i] = leaf_node(t, n, i, dim, d);
+    UNROLL for (int apart = 1; apart < FEW_LEAVES; apart *= 2)
+        UNROLL for (int i = 0; i + apart < FEW_LEAVES; i += 2 * apart)
+            if (i + apart < leaves) x[i] = combined(x[i], x[i + apart]);
+    return x[0];
+}
+
 // (o + 0) / l
 float joined(tile_of_queries t, int n, int dim, int d)
 {
     const int leaves = (Pairs(a.rows).at[row_of(t, n)].y - 1) / SEGMENT - t.seg0 + 1;
+    if (leaves <= FEW_LEAVES) {
+        const node few = sum_of_few(t, n, leaves, dim, d);
+        return div_(plus_zero(few.o), few.l);
+    }
     node stack[NODE_LEVELS], sum;
     for (int i = 0; i < leaves; i++) {
         node up = leaf_node(t, n, i, dim, d);

@@ -5,10 +5,9 @@
 #include "matrix.glsl"
 layout(local_size_x = 256) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     matrix a;
-};
-layout(push_constant, scalar) uniform Push { Args args; };
+} args;
 
 const int DRAWN = -2;
 

@@ -7,10 +7,10 @@
 #define ROW gl_WorkGroupID.y
 #include "row.glsl"
 #include "quantize_row.glsl"
-layout(local_size_x = 256) in;
+layout(local_size_x = 512) in;
 
 // ek_cuda_inputs_args
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t h, h_out, y, y_norm;
     uint64_t norm[3];
     acts to[3];
@@ -18,8 +18,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
     int64_t ld;
     float eps, factor;
     int n;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 uint64_t row_of(uint64_t base)
 {
@@ -30,20 +29,15 @@ void main()
 {
     const int n = a.n, first = gl_NumWorkGroups.x == 1u ? 0 : int(gl_WorkGroupID.x);
     const int end = gl_NumWorkGroups.x == 1u ? 3 : first + 1;
-    float h[EACH], v[EACH];
-    UNROLL for (int i = 0; i < EACH; i++) v[i] = element_at(row_of(a.y), i, n);
-    const float f = factor_of(v, n, a.eps);
-    UNROLL for (int i = 0; i < EACH; i++) {
-        h[i] = add_(element_at(row_of(a.h), i, n), mul_(mul_(v[i], f), element_at(a.y_norm, i, n)));
-        if (first == 0 && element_of(i) < n) Floats(row_of(a.h_out)).at[element_of(i)] = h[i];
-    }
+    row_parts v = load_row(row_of(a.y), n), h = load_row(row_of(a.h), n);
+    h = sum_of_rows(h, normed(v, factor_of(v, n, a.eps), load_row(a.y_norm, n), n), n);
+    if (first == 0) store_row(row_of(a.h_out), n, h);
     const float by = factor_of(h, n, a.eps);
     for (int which = first; which < end; which++) {
-        UNROLL for (int i = 0; i < EACH; i++) {
-            v[i] = mul_(mul_(h[i], by), element_at(a.norm[which], i, n));
-            if (which != 1) continue;
-            v[i] = mul_(v[i], a.factor);
-            if (a.router != 0ul && element_of(i) < n) Floats(row_of(a.router)).at[element_of(i)] = v[i];
+        v = normed(h, by, load_row(a.norm[which], n), n);
+        if (which == 1) {
+            v = scaled(v, a.factor, n);
+            if (a.router != 0ul) store_row(row_of(a.router), n, v);
         }
         if (a.to[which].q != 0ul) quantize_row(a.to[which], v, n);
     }

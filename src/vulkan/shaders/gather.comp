@@ -4,12 +4,11 @@
 #include "memory.glsl"
 layout(local_size_x = 256) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t y, x, index;
     int64_t ldy, ldx;
     int n;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 void main()
 {

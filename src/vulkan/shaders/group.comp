@@ -6,11 +6,10 @@
 layout(local_size_x = 256) in;
 
 // ek_cuda_group_args
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t expert, pair_row, row_pair, jobs, n_jobs;
     int n_experts, top_k, n_pairs, tile;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 const int MAX_EXPERTS = 1024;
 shared int count[MAX_EXPERTS], next[MAX_EXPERTS];

@@ -2,6 +2,7 @@
 // every element, scale_groups, write_code of every element, write_groups, with a barrier between each; GROUPS of them
 // have room. Maxima and sums are of integers: their order is free.
 shared uint group_top[GROUPS];
+shared float group_scale[GROUPS];
 shared float group_inverse[GROUPS]; // 32512 over the largest magnitude; 0: all codes are 0
 shared int group_h[GROUPS], group_q[GROUPS];
 
@@ -19,15 +20,28 @@ void scale_groups(int n)
 {
     for (int g = int(gl_LocalInvocationIndex); g < n; g += int(gl_WorkGroupSize.x)) {
         const uint top = group_top[g];
-        group_inverse[g] = top >= 0x7f800000u || top < 0x0d800000u ? 0.0 : div_(32512.0, f_(top)); // 2^-100
+        const bool plain = top >= 0x0d800000u && top < 0x7f800000u; // 2^-100
+        group_inverse[g] = plain ? div_(32512.0, f_(top)) : 0.0;
+        group_scale[g] = plain ? div_(f_(top), 32512.0) : top >= 0x7f800000u ? f_(0x7fc00000u) : 0.0;
     }
 }
 
-// Element `at` of the row; g of the workgroup's groups.
-void write_code(acts to, int64_t row, int at, int g, float v)
+// The code of an element of group g of the workgroup's.
+int code_in(int g, float v)
 {
     const float inverse = group_inverse[g];
-    const int q = inverse > 0.0 ? int(roundEven(mul_(v, inverse))) : 0, high = q + 128 >> 8;
+    return inverse > 0.0 ? int(roundEven(mul_(v, inverse))) : 0;
+}
+
+int high_of(int q)
+{
+    return q + 128 >> 8;
+}
+
+// Element `at` of the row.
+void write_code(acts to, int64_t row, int at, int g, float v)
+{
+    const int q = code_in(g, v), high = high_of(q);
     const uint64_t record = to.q + uint64_t(row * to.ldq);
     Bytes(record).at[at] = uint8_t(high & 255);
     Bytes(record + uint64_t(to.low)).at[at] = uint8_t(q - 256 * high & 255);
@@ -35,14 +49,34 @@ void write_code(acts to, int64_t row, int at, int g, float v)
     atomicAdd(group_q[g], q);
 }
 
+// The same of four neighbours from a multiple of 4 on.
+void see_four(int g, vec4 v)
+{
+    atomicMax(group_top[g], max(max(u_(v.x) & 0x7fffffffu, u_(v.y) & 0x7fffffffu),
+                                max(u_(v.z) & 0x7fffffffu, u_(v.w) & 0x7fffffffu)));
+}
+
+uint word_of(ivec4 bytes)
+{
+    return uint(bytes.x & 255) | uint(bytes.y & 255) << 8 | uint(bytes.z & 255) << 16 | uint(bytes.w & 255) << 24;
+}
+
+void write_four(acts to, int64_t row, int at, int g, vec4 v)
+{
+    const ivec4 q = ivec4(code_in(g, v.x), code_in(g, v.y), code_in(g, v.z), code_in(g, v.w));
+    const ivec4 high = q + 128 >> 8;
+    const uint64_t record = to.q + uint64_t(row * to.ldq);
+    Words(record).at[at / 4] = word_of(high);
+    Words(record + uint64_t(to.low)).at[at / 4] = word_of(q - 256 * high);
+    atomicAdd(group_h[g], high.x + high.y + high.z + high.w);
+    atomicAdd(group_q[g], q.x + q.y + q.z + q.w);
+}
+
 // Groups [0, n), of which the row's number is first + g.
 void write_groups(acts to, int64_t row, int first, int n)
 {
     for (int g = int(gl_LocalInvocationIndex); g < n; g += int(gl_WorkGroupSize.x)) {
-        const uint top = group_top[g];
-        float sx = 0.0, sx256 = 0.0;
-        if (top >= 0x7f800000u) sx = sx256 = f_(0x7fc00000u);
-        else if (top >= 0x0d800000u) sx = div_(f_(top), 32512.0), sx256 = mul_(256.0, sx);
+        const float sx = group_scale[g], sx256 = is_nan(sx) ? sx : mul_(256.0, sx);
         const uint64_t groups = to.q + uint64_t(row * to.ldq) + uint64_t(first + g) * 8ul;
         Floats one = Floats(groups + uint64_t(to.groups[0])), two = Floats(groups + uint64_t(to.groups[1]));
         one.at[0] = sx256, one.at[1] = float(group_h[g]);

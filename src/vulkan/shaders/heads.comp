@@ -6,13 +6,12 @@ const int THREADS = 128;
 #include "head.glsl"
 layout(local_size_x = 128) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t q;
     int64_t ldq;
     head_rule head;
     int head_dim;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 void main()
 {

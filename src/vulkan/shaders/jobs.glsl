@@ -5,18 +5,17 @@ int first_row, end_row;
 
 #ifdef EXPERTS
 // ek_cuda_products_args
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     linear_args a;
     uint64_t codes2, scales2, y2;
     uint64_t jobs, n_jobs, index;
     int64_t expert_bytes;
-};
+} args;
 #else
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     linear_args a;
-};
+} args;
 #endif
-layout(push_constant, scalar) uniform Push { Args args; };
 
 #ifdef EXPERTS
 layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Jobs { ivec4 at[]; }; // expert, first, n

@@ -10,7 +10,7 @@ const int THREADS = 128;
 #include "store_codes.glsl"
 layout(local_size_x = 128) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     kv_pages kv, start;
     int64_t n_start;
     uint64_t place;
@@ -18,8 +18,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
     int64_t ldk, ldv;
     head_rule head;
     int rows;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 void store_rotated(uint64_t at, int bits, int dim, int slot, bool keys)
 {

@@ -18,6 +18,12 @@
 
 // Loops over an array in registers; those with an fma_ are not repeated, for that is long.
 #define UNROLL [[unroll]]
+// Those with an fma: by integers it is long.
+#if EK_SOFT
+#define UNROLL_FMA [[dont_unroll]]
+#else
+#define UNROLL_FMA [[unroll]]
+#endif
 
 float f_(uint u)
 {
@@ -60,6 +66,14 @@ float normal_fma(float a, float b, float c)
 #endif
 }
 
+// Whether the device's own fma of a, b and c, which gave r, may have taken denormals for zeros.
+bool may_lose(float a, float b, float c, float r)
+{
+    const uint a2 = u_(a) << 1, b2 = u_(b) << 1, r2 = u_(r) << 1; // without signs; less 1, zeros are large
+    const bool denormal = min(min(a2 - 1u, b2 - 1u), min((u_(c) << 1) - 1u, r2 - 1u)) < 0x00ffffffu;
+    return denormal || (r2 == 0u && a2 != 0u && b2 != 0u);
+}
+
 // fma everywhere: a device's own may take denormals for zeros, in operands and in its result.
 float fma_(float a, float b, float c)
 {
@@ -67,10 +81,7 @@ float fma_(float a, float b, float c)
     return soft_fma(a, b, c);
 #else
     const float r = normal_fma(a, b, c);
-    const uint a2 = u_(a) << 1, b2 = u_(b) << 1, r2 = u_(r) << 1; // without signs; less 1, zeros are large
-    const bool denormal = min(min(a2 - 1u, b2 - 1u), min((u_(c) << 1) - 1u, r2 - 1u)) < 0x00ffffffu;
-    if (denormal || (r2 == 0u && a2 != 0u && b2 != 0u)) return soft_fma(a, b, c);
-    return r;
+    return may_lose(a, b, c, r) ? soft_fma(a, b, c) : r;
 #endif
 }
 
@@ -123,7 +134,14 @@ float nearest(uint sign, uint m, int e, int rest, bool more)
     return f_(sign | kept);
 }
 
-float div_(float a, float b)
+// A number's place among others, as an integer; both zeros have one. What compares floats may take denormals for zeros.
+int order_of(float x)
+{
+    const int u = int(u_(x));
+    return u < 0 ? -(u & 0x7fffffff) : u;
+}
+
+float slow_div(float a, float b)
 {
     const uint sign = (u_(a) ^ u_(b)) & 0x80000000u, ua = u_(a) & 0x7fffffffu, ub = u_(b) & 0x7fffffffu;
     if (ua > 0x7f800000u || ub > 0x7f800000u) return f_(0x7fc00000u);
@@ -145,7 +163,24 @@ float div_(float a, float b)
     return nearest(sign, q, e, 2 * left - int(mb), left > 0);
 }
 
-float sqrt_(float x)
+// The device's quotient, where an exact remainder says that it is the nearest: r below half of a unit in q's last place,
+// times b. With exponents about 0 nothing is denormal; below a power of two the numbers lie twice as dense.
+float div_(float a, float b)
+{
+#if !EK_SOFT
+    const uint ua = u_(a) & 0x7fffffffu, ub = u_(b) & 0x7fffffffu;
+    if (ua - 0x26800000u < 0x32000000u && ub - 0x26800000u < 0x32000000u) { // 2^-50 to 2^50
+        precise const float q = a / b;
+        const float r = normal_fma(-q, b, a);
+        const uint uq = u_(q) & 0x7fffffffu, unit = u_(mul_(f_(ub), f_((uq & 0x7f800000u) - (24u << 23))));
+        const uint ur = u_(r) & 0x7fffffffu;
+        if (ur == 0u || (ur < unit && (uq & 0x7fffffu) != 0u)) return q;
+    }
+#endif
+    return slow_div(a, b);
+}
+
+float slow_sqrt(float x)
 {
     const uint u = u_(x);
     // Zeros, infinity, what is below zero and NaN by one comparison of integers: Mesa makes x == 0.0 of a comparison of
@@ -163,6 +198,20 @@ float sqrt_(float x)
     }
     if (left > int(r)) r++; // no root lies half between two numbers
     return f_((uint(((e - (odd ? 128 : 127)) / 2) + 126) << 23) + r);
+}
+
+// The device's root, likewise: r = x - q q within q times a unit in q's last place, which only the upper bound may reach.
+float sqrt_(float x)
+{
+#if !EK_SOFT
+    if (u_(x) - 0x21800000u < 0x3c000000u) {
+        precise const float q = sqrt(x);
+        const float r = normal_fma(-q, q, x), most = mul_(q, f_((u_(q) & 0x7f800000u) - (23u << 23)));
+        const int ur = order_of(r), um = order_of(most);
+        if (ur == 0 || (-um < ur && ur <= um && (u_(q) & 0x7fffffu) != 0u)) return q;
+    }
+#endif
+    return slow_sqrt(x);
 }
 
 // 2^n for -126 <= n <= 127, and +0 below -125 where n <= 0
@@ -199,6 +248,8 @@ float exp_split(float s, out int n)
 // x 2^n of a normal x
 float ldexp_(float x, int n)
 {
+    const int exponent = int(u_(x) >> 23 & 255u) + n;
+    if (exponent >= 1 && exponent <= 254) return f_(u_(x) + (uint(n) << 23));
     int e;
     const uint u = u_(x), m = mantissa(u & 0x7fffffffu, e);
     return nearest(u & 0x80000000u, m, e + clamp(n, -252, 252), -1, false);
@@ -301,13 +352,6 @@ uint float_to_bf16(float x)
     const uint u = u_(x);
     if (is_nan(x)) return u >> 16 | 0x40u;
     return u + 0x7fffu + (u >> 16 & 1u) >> 16;
-}
-
-// A number's place among others, as an integer; both zeros have one. What compares floats may take denormals for zeros.
-int order_of(float x)
-{
-    const int u = int(u_(x));
-    return u < 0 ? -(u & 0x7fffffff) : u;
 }
 
 bool less_(float a, float b)

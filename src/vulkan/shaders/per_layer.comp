@@ -6,13 +6,12 @@ const int THREADS = 128;
 #include "row_sum.glsl"
 layout(local_size_x = 128) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t ctx, temp, w;
     int64_t ld_ctx, ld_temp;
     float eps, ctx_scale, temp_scale, sum_scale;
     int size;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 uint64_t at(uint64_t base, int64_t ld)
 {

@@ -6,12 +6,11 @@ const int GROUPS = 8;
 #include "group_codes.glsl"
 layout(local_size_x = 256) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     acts to;
     uint64_t x;
     int64_t ldx;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 void main()
 {

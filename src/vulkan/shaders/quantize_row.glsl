@@ -1,20 +1,30 @@
-// A row in registers (row.glsl), quantised by the whole workgroup.
-const int GROUPS = ROW_THREADS * EACH / 16;
+// A row in registers (row.glsl), quantised by the whole workgroup in groups of 32 or 64.
+const int GROUPS = 8192 / 32;
 #include "group_codes.glsl"
 
-void quantize_row(acts to, float v[EACH], int n)
+// Zeros behind the row.
+vec4 within(vec4 x, int at, int n)
 {
-    const int group = to.a_group, groups = (n + group - 1) / group;
+    return vec4(at < n ? x.x : 0.0, at + 1 < n ? x.y : 0.0, at + 2 < n ? x.z : 0.0, at + 3 < n ? x.w : 0.0);
+}
+
+// A thread's four neighbours lie in one group.
+void quantize_row(acts to, row_parts v, int n)
+{
+    const int group = to.a_group, groups = (n + group - 1) / group, end = groups * group;
     const int64_t row = int64_t(ROW);
     begin_groups();
     barrier();
-    UNROLL for (int i = 0; i < EACH; i++)
-        if (element_of(i) < n) see_value(element_of(i) / group, v[i]);
+    EACH_PART {
+        if (first_of(k) >= end) break;
+        v.p[k] = within(v.p[k], first_of(k), n);
+        see_four(first_of(k) / group, v.p[k]);
+    }
     barrier();
     scale_groups(groups);
     barrier();
-    UNROLL for (int i = 0; i < EACH; i++)
-        if (element_of(i) < groups * group) write_code(to, row, element_of(i), element_of(i) / group, v[i]);
+    EACH_PART
+        if (first_of(k) < end) write_four(to, row, first_of(k), first_of(k) / group, v.p[k]);
     barrier();
     write_groups(to, row, 0, groups);
     barrier();

@@ -5,12 +5,11 @@
 layout(local_size_x = 256) in;
 
 // ek_cuda_route_args
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t route, expert_scale, expert, weight;
     int64_t ld;
     int n_experts, top_k;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 const int MAX_EXPERTS = 1024, MAX_TOP = 64, LANES = 16;
 shared float prob[MAX_EXPERTS], lane_sum[MAX_EXPERTS / 256 * LANES];

@@ -1,47 +1,149 @@
-// A row of up to 8,192 elements in the registers of a workgroup of 256 threads (ops/rows/rows.h): 16 threads have a
-// block of 256 elements, each a lane's chain of them.
-const int ROW_THREADS = 256, EACH = 32;
-shared float lane_sum[ROW_THREADS * EACH / 16];
+// A row of up to 8,192 elements by a workgroup of 512 threads (ops/rows/rows.h): a thread has four neighbours of each
+// part of 2,048 elements. Loops are not repeated, where a row has one part they have one turn: a workgroup alone on its
+// multiprocessor waits for every line of instructions.
+const int ROW_THREADS = 512, PART = 2048, ROW_BLOCKS = 32;
+const int PARTS = 4;
+#define EACH_PART [[dont_unroll]] for (int k = 0; k * PART < n; k++)
+layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Fours { vec4 at[]; };
+shared float part_at[PART], block_sum[ROW_BLOCKS], row_factor;
+shared vec4 lane_sum[ROW_BLOCKS * 4];
 
-// The thread's element i.
-int element_of(int i)
+struct row_parts {
+    vec4 p[PARTS];
+};
+
+// The thread's first element in a part.
+int first_of(int part)
 {
-    const int thread = int(gl_LocalInvocationIndex);
-    return (i / 16 * 16 + thread / 16) * 256 + i % 16 * 16 + thread % 16;
+    return part * PART + int(gl_LocalInvocationIndex) * 4;
 }
 
-float element_at(uint64_t base, int i, int n)
+vec4 four_at(uint64_t base, int at, int n)
 {
-    const int at = element_of(i);
-    return at < n ? Floats(base).at[at] : 0.0;
+    if (at + 4 <= n && (uint(base) & 15u) == 0u) return Fours(base).at[at / 4];
+    vec4 x = vec4(0.0);
+    if (at < n) x.x = Floats(base).at[at];
+    if (at + 1 < n) x.y = Floats(base).at[at + 1];
+    if (at + 2 < n) x.z = Floats(base).at[at + 2];
+    if (at + 3 < n) x.w = Floats(base).at[at + 3];
+    return x;
+}
+
+void put_four(uint64_t base, int at, int n, vec4 x)
+{
+    if (at + 4 <= n && (uint(base) & 15u) == 0u) {
+        Fours(base).at[at / 4] = x;
+        return;
+    }
+    if (at < n) Floats(base).at[at] = x.x;
+    if (at + 1 < n) Floats(base).at[at + 1] = x.y;
+    if (at + 2 < n) Floats(base).at[at + 2] = x.z;
+    if (at + 3 < n) Floats(base).at[at + 3] = x.w;
+}
+
+vec4 add4(vec4 a, vec4 b)
+{
+    return vec4(add_(a.x, b.x), add_(a.y, b.y), add_(a.z, b.z), add_(a.w, b.w));
+}
+
+vec4 mul4(vec4 a, vec4 b)
+{
+    return vec4(mul_(a.x, b.x), mul_(a.y, b.y), mul_(a.z, b.z), mul_(a.w, b.w));
+}
+
+row_parts load_row(uint64_t base, int n)
+{
+    row_parts r;
+    EACH_PART r.p[k] = four_at(base, first_of(k), n);
+    return r;
+}
+
+void store_row(uint64_t base, int n, row_parts r)
+{
+    EACH_PART put_four(base, first_of(k), n, r.p[k]);
+}
+
+// w (x f)
+row_parts normed(row_parts x, float f, row_parts w, int n)
+{
+    EACH_PART x.p[k] = mul4(mul4(x.p[k], vec4(f)), w.p[k]);
+    return x;
+}
+
+row_parts scaled(row_parts x, float f, int n)
+{
+    EACH_PART x.p[k] = mul4(x.p[k], vec4(f));
+    return x;
+}
+
+row_parts sum_of_rows(row_parts a, row_parts b, int n)
+{
+    EACH_PART a.p[k] = add4(a.p[k], b.p[k]);
+    return a;
+}
+
+// fma(w, x, sum)
+row_parts weighted(float w, row_parts x, row_parts sum, int n)
+{
+    EACH_PART
+        for (int i = 0; i < 4; i++) sum.p[k][i] = fma_(w, x.p[k][i], sum.p[k][i]);
+    return sum;
+}
+
+// The chain of squares of a lane. The device's fma loses nothing unless a square, and so the sum of what came so far,
+// may be denormal: of a number below 2^-63.
+float squares_from(int from)
+{
+    float sum = 0.0;
+#if !EK_SOFT
+    bool small = false;
+    float x;
+#define SQUARE(i)                                            \
+    x = part_at[from + i * 16];                              \
+    small = small || (u_(x) << 1) - 1u < 0x3fffffffu;        \
+    sum = normal_fma(x, x, sum);
+    for (int end = from + 256; from < end; from += 64) {
+        SQUARE(0) SQUARE(1) SQUARE(2) SQUARE(3)
+    }
+    if (!small) return sum;
+    sum = 0.0, from -= 256;
+#endif
+    for (int i = 0; i < 16; i++) {
+        const float y = part_at[from + i * 16];
+        sum = fma_(y, y, sum); // 0 where there is no element changes nothing
+    }
+    return sum;
+}
+
+// Lanes' sums of a part, of which the thread has `mine`; elements behind the row count for nothing.
+void add_part(int part, vec4 mine, int n)
+{
+    const int thread = int(gl_LocalInvocationIndex), at = first_of(part), lane = part * (PART / 16) + thread;
+    part_at[thread * 4] = at < n ? mine.x : 0.0, part_at[thread * 4 + 1] = at + 1 < n ? mine.y : 0.0;
+    part_at[thread * 4 + 2] = at + 2 < n ? mine.z : 0.0, part_at[thread * 4 + 3] = at + 3 < n ? mine.w : 0.0;
+    barrier();
+    if (thread < PART / 16 && lane / 16 * 256 < n)
+        lane_sum[lane / 4][lane % 4] = squares_from(thread / 16 * 256 + thread % 16);
+    barrier();
 }
 
 // 1 / root mean square
-float factor_of(float v[EACH], int n, float eps)
+float factor_of(row_parts v, int n, float eps)
 {
     const int thread = int(gl_LocalInvocationIndex), blocks = (n + 255) / 256;
-    for (int part = 0; part < EACH / 16; part++) {
-        float sum = 0.0;
-        for (int i = 0; i < 16; i++) {
-            const float x = v[part * 16 + i];
-            sum = fma_(x, x, sum); // 0 where there is no element changes nothing
-        }
-        lane_sum[part * ROW_THREADS + thread] = sum;
+    EACH_PART add_part(k, v.p[k], n);
+    if (thread < blocks) { // 16 lanes, 8, 4, 2 and 1 apart
+        const vec4 of_4 = add4(add4(lane_sum[thread * 4], lane_sum[thread * 4 + 2]),
+                               add4(lane_sum[thread * 4 + 1], lane_sum[thread * 4 + 3]));
+        block_sum[thread] = add_(add_(of_4.x, of_4.z), add_(of_4.y, of_4.w));
     }
     barrier();
-    for (int apart = 8; apart > 0; apart /= 2) { // 8 of 16 lanes of up to 32 blocks
-        if (thread < blocks * apart) {
-            const int at = thread / apart * 16 + thread % apart;
-            lane_sum[at] = add_(lane_sum[at], lane_sum[at + apart]);
-        }
-        barrier();
-    }
     for (int apart = 1; apart < blocks; apart *= 2) { // neighbours, level by level, are T
         const int at = thread * 2 * apart;
-        if (at + apart < blocks) lane_sum[at * 16] = add_(lane_sum[at * 16], lane_sum[(at + apart) * 16]);
+        if (at + apart < blocks) block_sum[at] = add_(block_sum[at], block_sum[at + apart]);
         barrier();
     }
-    const float f = div_(1.0, sqrt_(add_(div_(lane_sum[0], float(n)), eps)));
+    if (thread == 0) row_factor = div_(1.0, sqrt_(add_(div_(block_sum[0], float(n)), eps)));
     barrier();
-    return f;
+    return row_factor;
 }

@@ -5,13 +5,12 @@
 #include "memory.glsl"
 layout(local_size_x = 256) in;
 
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t x, bad, digest;
     int64_t ld;
     float cap;
     int n;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 void main()
 {

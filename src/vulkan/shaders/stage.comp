@@ -7,34 +7,21 @@
 #include "row.glsl"
 #include "quantize_row.glsl"
 #include "stage_args.glsl"
-layout(local_size_x = 256) in;
+layout(local_size_x = 512) in;
 
 void main()
 {
     const int n = a.n;
-    float h[EACH], y[EACH];
-    UNROLL for (int i = 0; i < EACH; i++) h[i] = element_at(row_of(a.h), i, n);
-    if (a.y != 0ul) {
-        UNROLL for (int i = 0; i < EACH; i++) y[i] = element_at(row_of(a.y), i, n);
-        const float f = factor_of(y, n, a.eps);
-        UNROLL for (int i = 0; i < EACH; i++) h[i] = add_(h[i], mul_(mul_(y[i], f), element_at(a.y_norm, i, n)));
-    }
-    if (a.scalar != 0ul) {
-        const float scalar = Floats(a.scalar).at[0];
-        UNROLL for (int i = 0; i < EACH; i++) h[i] = mul_(h[i], scalar);
-    }
-    if (a.y != 0ul || a.scalar != 0ul)
-        UNROLL for (int i = 0; i < EACH; i++)
-            if (element_of(i) < n) Floats(row_of(a.h)).at[element_of(i)] = h[i];
+    row_parts h = load_row(row_of(a.h), n), y, y_norm, x_norm; // asked for together
+    if (a.y != 0ul) y = load_row(row_of(a.y), n), y_norm = load_row(a.y_norm, n);
+    if (a.x_norm != 0ul) x_norm = load_row(a.x_norm, n);
+    if (a.y != 0ul) h = sum_of_rows(h, normed(y, factor_of(y, n, a.eps), y_norm, n), n);
+    if (a.scalar != 0ul) h = scaled(h, Floats(a.scalar).at[0], n);
+    if (a.y != 0ul || a.scalar != 0ul) store_row(row_of(a.h), n, h);
     if (a.x_norm != 0ul) {
-        const float f = factor_of(h, n, a.eps);
-        UNROLL for (int i = 0; i < EACH; i++) {
-            const float v = mul_(mul_(h[i], f), element_at(a.x_norm, i, n));
-            h[i] = a.has_factor != 0 ? mul_(v, a.factor) : v;
-        }
+        h = normed(h, factor_of(h, n, a.eps), x_norm, n);
+        if (a.has_factor != 0) h = scaled(h, a.factor, n);
     }
-    if (a.x != 0ul)
-        UNROLL for (int i = 0; i < EACH; i++)
-            if (element_of(i) < n) Floats(row_of(a.x)).at[element_of(i)] = h[i];
+    if (a.x != 0ul) store_row(row_of(a.x), n, h);
     if (a.to.q != 0ul) quantize_row(a.to, h, n);
 }

@@ -1,5 +1,5 @@
 // ek_cuda_stage_args
-layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Args {
+layout(set = 0, binding = 0, scalar) uniform Args {
     uint64_t h, y, y_norm;
     uint64_t pair_out, row_pair, weight, norm_1, norm_2;
     uint64_t scalar, x_norm;
@@ -9,8 +9,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
     float eps, factor;
     int n, top_k, has_factor, known;
     uint64_t h_from;
-};
-layout(push_constant, scalar) uniform Push { Args a; };
+} a;
 
 uint64_t row_of(uint64_t base)
 {

@@ -227,9 +227,10 @@ static void compare(dev *d, const ek_attn_shape *shape, int n_keys, int garbage,
     const int tiles[] = {8, plain ? many : EK_CUDA_PROMPT_TILE, other, 2, 4, 1};
     const bool half = !plain && ek_cuda_attn_half_fits(shape->head_dim, shape->k_format, shape->v_format);
     const bool ints = !plain && ek_cuda_attn_int_fits(shape->head_dim, shape->k_format, shape->v_format);
-    for (int t = 0; t < (all_tiles ? 6 : 3); t++) {
-        const bool one = tiles[t] == 1; /* of ek_attn_half only */
-        if (!tiles[t] || (one && !half) || (tiles[t] == other && !has_many(d, other))) continue;
+    const bool any = plain && ek_kv_rotated(shape->v_format); /* ek_attn_int_TILE */
+    for (int t = 0; t < (all_tiles || any ? 6 : 3); t++) {
+        const bool one = tiles[t] == 1 && half;
+        if (!tiles[t] || (tiles[t] == 1 && !half && !any) || (tiles[t] == other && !has_many(d, other))) continue;
         const ek_cuda_attn_segment prompt = ek_cuda_attn_prompt_plan(shape->k_format, shape->head_dim,
                                                                      ek_cuda_chip_of(d->c));
         if (of_prompt(d, tiles[t]) && !prompt.name) continue; /* the chip has none */

@@ -278,7 +278,7 @@ static void compare(dev *d, shape *s, const int *rows, bool odd)
     free(packed), free(mem), free(want), free(x), free(w.data);
 }
 
-static const int few[] = {1, 2, 3, 4, 5, 8, 9, 16, 21, 32, 33, 100, 0}, quick[] = {3, 16, 40, 0};
+static const int few[] = {1, 2, 3, 4, 5, 8, 9, 16, 21, 32, 33, 100, 0}, quick[] = {1, 3, 16, 40, 0};
 
 /* GGUF's types. */
 void test_planes(dev *d)

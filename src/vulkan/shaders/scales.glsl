@@ -1,0 +1,60 @@
+// Scales of few rows' weights, and what makes a workgroup begin again: where no scale of weights or rows is below 2^-40
+// but 0, all that a chain holds is a multiple of 2^-126, and none of it denormal.
+shared uint careful; // 1: one was met
+
+bool is_small(float x)
+{
+    const uint u = u_(x) & 0x7fffffffu;
+    return u != 0u && u < 0x2b800000u; // 2^-40
+}
+
+float narrow_scale(uint u)
+{
+    return args.a.f16_scales != 0 ? half_to_float(u) : bf16_to_float(u);
+}
+
+// s and b' of output p, then of output p + 8, in group g of a unit.
+vec4 scales_of(int panel, int unit, int g, int p, bool care)
+{
+    const bool biased = args.a.biased != 0, wide = args.a.f32_scales != 0;
+    const int k = args.a.x.k, group = min(unit * UNIT + g * args.a.x.a_group, k - 1) >> args.a.group_shift;
+    const int bytes = (wide ? 8 : 4) * (biased ? 2 : 1); // of both outputs
+    const int64_t at = (int64_t(panel) * int64_t(k >> args.a.group_shift) + int64_t(group)) * 8l + int64_t(p);
+    const uint64_t from = scales_at + uint64_t(at) * uint64_t(bytes);
+    vec4 x = vec4(0.0); // s, b, s, b
+    if (wide && biased) {
+        x = vec4(Floats(from).at[0], Floats(from).at[1], Floats(from).at[2], Floats(from).at[3]);
+    } else if (wide) {
+        x.xz = vec2(Floats(from).at[0], Floats(from).at[1]);
+    } else {
+        const uint u = Words(from).at[0], v = biased ? Words(from).at[1] : u >> 16;
+        x.xz = vec2(narrow_scale(u & 0xffffu), narrow_scale(v & 0xffffu));
+        if (biased) x.yw = vec2(narrow_scale(u >> 16), narrow_scale(v >> 16));
+    }
+    bool small = is_small(x.x) || is_small(x.z);
+    if (biased) {
+        const float zero = float(args.a.zero);
+        small = small || is_small(x.y) || is_small(x.w);
+#if EK_SOFT
+        for (int i = 0; i < 4; i += 2) x[i + 1] = soft_fma(zero, x[i], x[i + 1]);
+#else
+        if (care) x.yw = vec2(fma_(zero, x.x, x.y), fma_(zero, x.z, x.w));
+        else x.yw = vec2(normal_fma(zero, x.x, x.y), normal_fma(zero, x.z, x.w));
+#endif
+        small = small || is_small(x.y) || is_small(x.w);
+    }
+    if (small) careful = 1u;
+    return x;
+}
+
+// t of a group: a sum of products, and with biases X, the sum of its activations.
+float value_of(vec2 sb, int sum, float x, bool biased, bool care)
+{
+    const float t = mul_(sb.x, float(sum));
+    if (!biased) return t;
+#if EK_SOFT
+    return soft_fma(sb.y, x, t);
+#else
+    return care ? fma_(sb.y, x, t) : normal_fma(sb.y, x, t);
+#endif
+}
