@@ -7,22 +7,23 @@
 enum { TILE = 4, MANY = 16, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
 /* Eight threads for each unit of one row at a time, where that many are: few panels must not wait for each other's. */
-static int threads_of(const ek_cuda_linear *l, int most)
+static int threads_of(const ek_cuda_linear *l, int max_threads)
 {
     int threads = 256;
-    while (threads < most && threads < l->units * 8) threads *= 2;
+    while (threads < max_threads && threads < l->units * 8) threads *= 2;
     return threads;
 }
 
 /* A block of threads for each panel and tile of rows; of floats, row. */
-static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int most)
+static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int rows, int max_threads)
 {
     ek_cuda_product p = {.grid = {.x = (unsigned)l->n_panels,
                                   .y = (unsigned)(l->units ? (rows + TILE - 1) / TILE : rows),
                                   .threads = 256}};
     const char *const floats = l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
     if (l->units && rows == 1)
-        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d", family, l->bits, l->limbs, threads_of(l, most));
+        snprintf(p.name, sizeof p.name, "%s_plain_one_q%d_l%d_t%d", family, l->bits, l->limbs,
+                 threads_of(l, max_threads));
     else if (l->units) snprintf(p.name, sizeof p.name, "%s_plain_q%d_l%d", family, l->bits, l->limbs);
     else snprintf(p.name, sizeof p.name, "%s_plain_%s", family, floats);
     return p;
