@@ -258,7 +258,7 @@ def published():
     check(experts.startswith("experts of layers 0 to 13 on the CPU, layers 0 to 29 and the head on cuda:0 (weights 8.20 GB); beside them"), experts)
     none = at("31b", "12G", "cuda:0,cpu:experts")["placing"]
     check(none == "no: the model has no experts that the CPU could have (cpu:layers)", none)
-    for name, device, want in (("31b", "cuda:0,1", "outputs cut over cuda:0 and cuda:1 "), ("12b", "cuda:0,1", "outputs cut "), ("26b", "cuda:0,1", "layers "),
+    for name, device, want in (("31b", "cuda:0,1", "outputs cut over cuda:0 and cuda:1 "), ("12b", "cuda:0,1", "outputs cut "), ("26b", "cuda:0,1", "outputs cut "),
                                ("e4b", "cuda:0-3", "layers "), ("31b", "cuda:0-8", "layers "), ("31b", "cuda:0,1,cpu", "layers ")):
         which = at(name, "40G", device)["placing"]  # a model whose weights take long to read is cut, if so many can have a part
         check(which.startswith(want), f"{name} on {device}: {which}")
