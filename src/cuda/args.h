@@ -194,17 +194,20 @@ typedef struct ek_cuda_attn_args {
     int64_t n_start;      /* whole segments */
     ek_cuda_ptr rows;     /* ek_cuda_attn_row */
     ek_cuda_ptr tiles;    /* ek_cuda_attn_tile */
-    ek_cuda_ptr items;    /* ek_cuda_attn_item, one per block of attn_leaf; of attn_half ek_cuda_attn_start */
-    ek_cuda_ptr q, o;     /* n_heads x head_dim per row */
+    /* ek_cuda_attn_item, one per block of attn_leaf; of attn_half ek_cuda_attn_start. attn_int_prompt: 0, or where
+     * tiles are parts of 2^n segments the stacks, and leaf_o, leaf_l and leaf_m have a node for each part */
+    ek_cuda_ptr items;
+    ek_cuda_ptr q, o; /* n_heads x head_dim per row */
     int64_t ldq, ldo;
     /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
      * block of threads, o [block][level][64][head_dim], l and m unused */
     ek_cuda_ptr leaf_o, leaf_l, leaf_m;
     int32_t ratio; /* query heads of a KV head */
     int32_t n_tiles;
-    int32_t tile;    /* queries of a tile */
-    int32_t levels;  /* attn_prompt: levels of a stack */
-    int32_t slots;   /* attn_half: pieces of its ring, which the launch's shared memory holds */
+    int32_t tile;   /* queries of a tile */
+    int32_t levels; /* attn_prompt: levels of a stack */
+    int32_t slots;  /* attn_half: pieces of its ring, which the launch's shared memory holds; attn_int_join: a leaf is a
+                     * node of 2^slots segments */
     ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
     ek_cuda_head head; /* attn_half and attn_int_DIM: how rows of q become queries */
     /* attn_half, attn_int_DIM and attn_deep: single, every view has one row in the step, whose last visible key is its
@@ -228,11 +231,11 @@ enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_S
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 enum { EK_CUDA_PROMPT_SMALL_TILE = 32, EK_CUDA_PROMPT_SMALL_SHARED = 79280 }; /* ek_attn_prompt_small_* */
-/* ek_attn_int and ek_attn_int_prompt: queries of a tile of few at most; of prompts threads, shared memory, and
- * leaf_o: stacks as of attn_prompt, head_dim rounded up to 64 and 2 more. */
 /* ek_attn_int_many, ek_attn_int_coop (vulkan/shaders/attn_int_many.glsl): queries of a tile; a.k has their codes, which
  * ek_attn_int_queries wrote, grid (tiles, tile / 8). */
 enum { EK_CUDA_ATTN_MANY_TILE = 16, EK_CUDA_ATTN_COOP_TILE = 32 };
+/* ek_attn_int and ek_attn_int_prompt: queries of a tile of few at most; of prompts threads, shared memory, and
+ * leaf_o: stacks as of attn_prompt, head_dim rounded up to 64 and 2 more. */
 enum { EK_CUDA_ATTN_INT_TILE = 8, EK_CUDA_INT_PROMPT_THREADS = 256, EK_CUDA_INT_PROMPT_SHARED = 203104 };
 
 /* --- sampling (engine/sample/sampler.h). */
