@@ -5,7 +5,7 @@
 
 #include "base/alloc.h"
 #include "vulkan/evidence.h"
-#include "vulkan/reported.h"
+#include "vulkan/matrices.h"
 #include "vulkan/state.h"
 
 /* What a device says of itself. */

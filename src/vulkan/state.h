@@ -74,7 +74,7 @@ typedef struct ek_vulkan_loader {
     uint32_t version; /* the loader's */
     VkPhysicalDevice device[16];
     int n;
-    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (reported.c); NULL: the loader knows no such thing */
+    PFN_vkVoidFunction matrix_forms; /* of cooperative matrices (matrices.c); NULL: the loader knows no such thing */
 #define VK(name) PFN_vk##name name;
     EK_VULKAN_INSTANCE_FUNCTIONS(VK)
 #undef VK
