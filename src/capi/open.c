@@ -69,9 +69,9 @@ static evenkeel *make(void)
 ek_err capi_open(evenkeel **out, capi_open_fn *open, void *arg)
 {
     evenkeel *e = make();
+    ek_err err = open(arg, &e->m); /* takes long: Ctrl-C ends it */
     sigset_t signals;
-    capi_signals_off(&signals); /* the program's own thread has them */
-    ek_err err = open(arg, &e->m);
+    capi_signals_off(&signals); /* the program's own thread has them, not the engine's */
     if (!err) err = ek_engine_start(e->m.engine);
     e->started = !err;
     capi_signals_back(&signals);

@@ -208,7 +208,7 @@ typedef struct ek_cuda_attn_args {
     int32_t levels; /* attn_prompt: levels of a stack */
     int32_t slots;  /* attn_half: pieces of its ring, which the launch's shared memory holds; attn_int_join: a leaf is a
                      * node of 2^slots segments */
-    ek_cuda_acts to; /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups of 64 */
+    ek_cuda_acts to;   /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups */
     ek_cuda_head head; /* attn_half and attn_int_DIM: how rows of q become queries */
     /* attn_half, attn_int_DIM and attn_deep: single, every view has one row in the step, whose last visible key is its
      * own. The former two then: the new keys and values as ek_kv_store reads them, which the kernel then stores itself;

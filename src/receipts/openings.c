@@ -63,7 +63,7 @@ static ek_err end_last_line(const char *path, int fd, off_t size)
     const off_t at = last_line(fd, size);
     if (at < 0) return failed(path);
     if (at == size) return EK_OK;
-    if (is_whole(fd, at, (size_t)(size - at))) return write(fd, "\n", 1) == 1 ? EK_OK : failed(path);
+    if (is_whole(fd, at, (size_t)(size - at))) return ek_fd_write(fd, "\n", 1) ? failed(path) : EK_OK;
     ek_log(EK_LOG_WARN, "%s: %lld bytes of a line that was not finished are cut off", path, (long long)(size - at));
     return ftruncate(fd, at) ? failed(path) : EK_OK;
 }

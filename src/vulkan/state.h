@@ -116,7 +116,7 @@ typedef struct ek_vulkan_late {
 typedef struct ek_vulkan_span {
     uint64_t first, end;
 } ek_vulkan_span;
-enum { EK_VULKAN_READS = 3, EK_VULKAN_BESIDE = 4 };
+enum { EK_VULKAN_READS = 2, EK_VULKAN_BESIDE = 4 };
 typedef struct ek_vulkan_use {
     ek_vulkan_span write, read[EK_VULKAN_READS];
 } ek_vulkan_use;

@@ -131,7 +131,7 @@ done <"$dir/order"
 declare -A running=([script]=0 [program]=0)
 start() { # numbers, one after the other, as one job
   local what=${kind[$1]}
-  { for i in "$@"; do run_item "$i" 5; done; echo "$what" >"$dir/$1.end"; } &
+  { for i in "$@"; do run_item "$i" 5; done; echo "$what" >"$dir/$1.new" && mv "$dir/$1.new" "$dir/$1.end"; } &
   running[$what]=$((running[$what] + 1))
 }
 wait_for_one() {
