@@ -7,29 +7,32 @@
 #include "serve/server_state.h"
 
 typedef struct ek_route_row {
-    /* "*" stands for one byte or more. Where it begins with /v1, clients may leave that out. Of rows that fit a path
-     * those of the first pattern count; rows of one pattern stand together. */
+    /* "*" stands for one byte or more. A leading /v1 is optional in a request's path. If rows of several patterns fit a
+     * path, those of the first pattern count; rows of one pattern are adjacent. */
     const char *pattern;
-    const char *method; /* GET is HEAD too; "*": any */
-    bool open;          /* to everybody, without an API key; others are if --open-paths says so */
-    bool always;        /* answered although too many connections are open: what tells that the server is full */
-    /* rest: of the path, from what "*" stands for on; "" without. */
+    const char *method; /* GET includes HEAD; "*": any */
+    bool open;          /* to everybody, without an API key; other rows only if --open-paths says so */
+    bool always; /* answered even if too many connections are open, because the reply tells that the server is full */
+    /* rest: the path from the place of "*" on; "" without "*". */
     void (*handler)(ek_server *s, ek_exchange *x, const char *rest);
 } ek_route_row;
 
-/* Why there is nothing at a path that other servers have; NULL for a path that none has. And the reply that says it. */
+/* ek_absent_find: why a path of other servers does not exist here; NULL for an unknown path. ek_route_missing: the
+ * reply with that reason. */
 const char *ek_absent_find(const char *path);
 void ek_route_missing(ek_server *s, ek_exchange *x, const char *why);
 
-/* All rows; *n: how many. */
+/* All rows; *n: their number. */
 const ek_route_row *ek_routes_all(int *n);
 bool ek_method_fits(const char *method, const char *allowed);
-/* The row of a path, or NULL. *fits: whether it is for this method too; otherwise the row is any of the path's. */
+/* The row of a path, or NULL. *fits: whether the row allows this method; if none does, any row of the path is returned.
+ */
 const ek_route_row *ek_routes_find(const char *path, const char *method, const char **rest, bool *fits);
-/* The methods of the rows of one pattern, row among them, with commas between. */
+/* Writes the methods of all rows with row's pattern, separated by commas. */
 void ek_routes_methods(char *out, size_t room, const ek_route_row *row);
 
-/* A request that a dialect answers, on a path of the table: unless the server ends, or its body is encoded. */
+/* Passes a request to dialect d, on a path of the table. Refuses it while the server stops, or if its body has a
+ * content encoding. */
 void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d);
 
 /* --- whole replies; each ends the exchange --- */
@@ -38,12 +41,11 @@ void ek_reply_json(ek_exchange *x, int status, const ek_buf *body);
 /* param and code may be NULL. */
 void ek_reply_error(ek_exchange *x, const ek_dialect *d, int status, const char *text, const char *param,
                     const char *code);
-/* One line of log for a request that was refused; many at once are counted instead. x may be NULL. text: the
- * sentence for the client, or NULL; sentences name fields, types, keywords and single values, never what messages say.
- */
+/* Logs a refused request in one line; many refusals at once are counted instead. x may be NULL. text: the sentence for
+ * the client, or NULL; sentences name fields, types, keywords and single values, never the contents of messages. */
 void ek_log_refusal(const ek_exchange *x, const char *path, int status, const char *text);
-/* Replies with the last error of this thread (ek_err_text) and the HTTP status of err. own: the API's own word for it,
- * or NULL. */
+/* Replies with the thread's last error (ek_err_text) and the HTTP status of err. own: the API's own error code, or
+ * NULL. */
 void ek_reply_failure(ek_exchange *x, const ek_dialect *d, ek_err err, const char *param, const char *own);
 
 #endif

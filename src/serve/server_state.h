@@ -20,7 +20,7 @@ typedef struct ek_receipts ek_receipts;
 
 struct ek_server {
     struct event_base *base;
-    ek_loop loop; /* its turns */
+    ek_loop loop; /* the turns of base */
     ek_http *http;
     ek_engine *engine;
     const ek_config *config;
@@ -29,12 +29,12 @@ struct ek_server {
     struct { /* drafts.c */
         ek_mailbox *mailbox;
         struct ek_draft_sessions *sessions;
-        char vocabulary[EK_CHAT_NAME]; /* of the tokenizer: hashing it takes milliseconds */
+        char vocabulary[EK_CHAT_NAME]; /* the tokenizer's hash; kept here because hashing takes milliseconds */
     } drafts;
     struct ek_response_store *responses;
     ek_journal *journal;           /* NULL: none */
     ek_replies *replies;           /* NULL: none */
-    struct ek_reply_audit *audits; /* that wait, the first may run */
+    struct ek_reply_audit *audits; /* waiting audits; the first may run */
     ek_receipts *receipts;         /* receipts.h; NULL: none */
     bool stop_loops;
     bool whole_calls, shares, prefill, decode, no_engine;
@@ -42,11 +42,11 @@ struct ek_server {
     ek_workers *workers;
     ek_workers *fetchers; /* NULL with EK_FETCH_OFF */
     ek_fetch_from fetch_from;
-    ek_workers *decoders; /* preparations that wait for such programs; NULL without */
+    ek_workers *decoders; /* for preparations that wait for external programs; NULL: none */
     const struct ek_ffmpeg *ffmpeg;
     const struct ek_pdftotext *pdftotext;
     const struct ek_pdftoppm *pdftoppm;
-    ek_server_limits limits; /* complete: no defaults left */
+    ek_server_limits limits; /* without zeros: defaults are filled in */
     ek_request_memory memory;
     const ek_chat_model *chat; /* borrowed */
     ek_model_card card;
@@ -58,41 +58,43 @@ struct ek_server {
     ek_metrics metrics;
     ek_canary *canary;
     struct ek_fingerprint_state *identity; /* fingerprint.c */
-    struct { /* supervised.c: what a supervisor was told last, and when by ek_now(); 0: never */
+    struct { /* supervised.c: the state that a supervisor last received, and when by ek_now(); 0: never */
         ek_readiness said;
         bool ready; /* READY=1 was sent */
         int running, waiting;
-        double said_at, alive_at, watchdog; /* seconds between signs of life; 0: it wants none */
+        double said_at, alive_at, watchdog; /* watchdog: seconds between signs of life; 0: the supervisor wants none */
     } supervised;
     bool stalled;
     size_t reserve_spent;              /* ek_reserve_times_spent() at the latest tick */
     int64_t started;                   /* seconds since 1970 */
     uint64_t nonce;                    /* random number of this process, for ids */
-    ek_session *sessions;              /* the open ones */
-    struct ek_background *backgrounds; /* background.c: the newest first */
+    ek_session *sessions;              /* the open sessions */
+    struct ek_background *backgrounds; /* background.c; the newest first */
     int n_backgrounds;
-    size_t background_bytes; /* of their events */
+    size_t background_bytes; /* bytes of their events */
     struct event *signals[2], *hangup, *tick;
-    int n_signals;         /* SIGTERM and SIGINT received, or 1 once the device is lost */
-    char broken[256];      /* why; "" while it is not */
-    double signalled;      /* ek_now() of the first */
-    double run_since;      /* ek_now() of ek_server_run */
+    int n_signals;         /* received SIGTERM and SIGINT; 1 once the device is lost */
+    char broken[256];      /* why the engine broke; "": it works */
+    double signalled;      /* ek_now() of the first signal */
+    double run_since;      /* ek_now() at the start of ek_server_run */
     double last_step_time; /* ek_now() when the step counter last changed, or nothing ran */
     uint64_t last_steps;
 };
 
-/* The router: an ek_handler_fn and an ek_http_error_fn; arg is the ek_server. */
+/* The router: ek_handler_fn and ek_http_error_fn; arg is the ek_server. */
 void ek_route(void *server, ek_exchange *x);
-bool ek_route_takes_body(void *server, const ek_exchange *x); /* not without a key: strangers take no memory */
-bool ek_route_always(void *server, const ek_exchange *x);     /* answered although too many connections are open */
+bool ek_route_takes_body(void *server,
+                         const ek_exchange *x); /* false without a key, so that strangers take no memory */
+bool ek_route_always(void *server,
+                     const ek_exchange *x); /* whether x is answered even if too many connections are open */
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text);
 
-/* The dialect in whose form errors and lists of models are written: of the path's API, else of the client's. */
+/* The dialect that writes errors and lists of models: of the path's API, or else of the client's. */
 const struct ek_dialect *ek_route_form(const ek_server *s, const ek_exchange *x);
 
 void ek_models_list(ek_server *s, ek_exchange *x);
 void ek_models_one(ek_server *s, ek_exchange *x, const char *id);
-/* Whose request it is: a number of its API key; 0 where there are none. */
+/* The owner of a request: a number for its API key; 0 without keys. */
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x);
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest);       /* rest: ID or ID/input_items */
 void ek_conversations_route(ek_server *s, ek_exchange *x, const char *rest); /* rest: ID, ID/items, ID/items/ITEM, "" */
@@ -104,19 +106,20 @@ void ek_version_reply(ek_exchange *x);
 void ek_debug_reply(ek_server *s, ek_exchange *x);
 void ek_props_reply(ek_server *s, ek_exchange *x);
 void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenizer_info.c */
-/* fingerprint.c. GET /v1/fingerprint: replies once the model's digest is known, which is computed for the first one. */
+/* GET /v1/fingerprint (fingerprint.c). The first request starts the computation of the model's digest; replies follow
+ * when it is known. */
 void ek_fingerprint_reply(ek_server *s, ek_exchange *x);
-/* Its SHA-256 as the header x-evenkeel-fingerprint of x, once it is known. */
+/* Adds the fingerprint's SHA-256 to x as the header x-evenkeel-fingerprint, once it is known. */
 void ek_fingerprint_header(ek_server *s, ek_exchange *x);
 void ek_supervised_open(ek_server *s);
-void ek_supervised_tick(ek_server *s); /* behind ek_ready_tick */
+void ek_supervised_tick(ek_server *s); /* call after ek_ready_tick */
 void ek_fingerprint_open(ek_server *s, const ek_server_opts *o);
-void ek_fingerprint_close(ek_server *s); /* after the workers */
+void ek_fingerprint_close(ek_server *s); /* call after the workers have stopped */
 void ek_slots_reply(ek_server *s, ek_exchange *x);
-/* drafts.c: POST /v1/drafts, and what its requests post. */
+/* POST /v1/drafts (drafts.c), and the news of its requests. */
 void ek_drafts_route(ek_server *s, ek_exchange *x, const char *rest);
 void ek_drafts_news(const ek_turn_news *news);
-/* Of Ollama's API. */
+/* For Ollama's API. */
 void ek_models_tags(ek_server *s, ek_exchange *x);
 void ek_models_ps(ek_server *s, ek_exchange *x);
 void ek_models_version(ek_exchange *x);

@@ -1,4 +1,4 @@
-/* What the server says of itself: its metrics, and whether it is fit to be sent requests. Event loop's thread. */
+/* The server's reports of itself: metrics and readiness. Event loop's thread. */
 #ifndef EK_SERVE_STATUS_H
 #define EK_SERVE_STATUS_H
 
@@ -10,7 +10,7 @@ struct ek_server;
 
 /* --- metrics: GET /metrics, Prometheus' text format; names: docs/DEPLOY.md --- */
 
-/* The latest traced request of each bin of a histogram, for OpenMetrics. */
+/* The latest traced request of each histogram bin, for OpenMetrics. */
 typedef struct ek_exemplar {
     char trace[33];
     double value, time; /* seconds since 1970; 0: none */
@@ -21,26 +21,26 @@ typedef struct ek_exemplars {
 } ek_exemplars;
 
 typedef struct ek_exemplars_of {
-    const char *name; /* of the metric */
+    const char *name; /* name of the metric */
     const ek_exemplars *of;
 } ek_exemplars_of;
 
-/* trace: 32 hex digits, or "" for none. */
+/* Stores value, whose bin follows from `first`. trace: 32 hex digits, or "": none. */
 void ek_exemplars_add(ek_exemplars *e, double first, double value, const char *trace);
-/* The text of the format 0.0.4 as one of OpenMetrics, with exemplars. */
+/* Rewrites a text of Prometheus' format 0.0.4 as OpenMetrics, with exemplars. */
 void ek_openmetrics_write(ek_buf *out, const char *text, size_t n, const ek_exemplars_of *of, int n_of);
 
 typedef enum ek_outcome {
     EK_OUTCOME_DONE,
-    EK_OUTCOME_REFUSED, /* with a status before anything was generated */
+    EK_OUTCOME_REFUSED, /* with an HTTP status before anything was generated */
     EK_OUTCOME_FAILED,
     EK_OUTCOME_GONE, /* the client went away */
     EK_OUTCOME_TIMEOUT,
-    EK_OUTCOME_CUT, /* it did not read its stream */
+    EK_OUTCOME_CUT, /* the client did not read its stream */
     EK_OUTCOME_COUNT
 } ek_outcome;
 
-/* What the server counts itself; the engine's numbers are ek_engine_stats. */
+/* Counts of the server; the engine's counts are ek_engine_stats. */
 typedef struct ek_metrics {
     uint64_t outcome[EK_OUTCOME_COUNT];
 #define METRIC_COUNT(field, name, help) uint64_t field;
@@ -49,26 +49,26 @@ typedef struct ek_metrics {
     struct {
         ek_exemplars prepare, first_token, whole;
     } traces;
-    ek_buf text;      /* of the latest reply */
+    ek_buf text;      /* the latest reply */
     double text_made; /* ek_now() */
 } ek_metrics;
 
 const char *ek_outcome_name(ek_outcome o);
-/* The engine's part of the text, and that of decoders. */
+/* Appends the engine's metrics and those of the decoders. */
 void ek_metrics_engine(ek_buf *out, const ek_engine_stats *st);
 void ek_metrics_reply(struct ek_server *s, ek_exchange *x);
 
 /* --- readiness --- */
 
-/* A short fixed prompt is answered by the engine beside everything else, and its digest has to be the same every time;
- * a watchdog notices steps that do not end. */
+/* The engine answers a short fixed prompt besides all requests. Its digest must be the same every time. A watchdog
+ * notices steps that do not end. */
 typedef struct ek_canary ek_canary;
 
 typedef enum ek_readiness {
     EK_READY,
     EK_READY_STARTING, /* the canary has not been answered twice */
-    EK_READY_STALLED,  /* no step ended for a while, though requests run */
-    EK_READY_WRONG,    /* a canary's digest was another one: until the process ends */
+    EK_READY_STALLED,  /* no step ended for a while although requests run */
+    EK_READY_WRONG,    /* a canary's digest differed; stays until the process ends */
     EK_READY_STOPPING
 } ek_readiness;
 
@@ -77,9 +77,9 @@ const char *ek_ready_name(ek_readiness r);
 
 /* Starts the canary; call when the engine's thread runs. */
 void ek_ready_start(struct ek_server *s);
-/* Several times a second: the watchdog, answers of the canary, the next one. */
+/* Runs the watchdog, takes a canary's answer and submits the next canary. Call several times a second. */
 void ek_ready_tick(struct ek_server *s);
-/* After the engine has stopped. */
+/* Call after the engine has stopped. */
 void ek_ready_close(struct ek_server *s);
 
 #endif

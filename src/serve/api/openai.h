@@ -1,4 +1,4 @@
-/* What the dialects of OpenAI's APIs share: the fields of bodies, and the pieces of replies. Inside src/serve. */
+/* Code that the dialects of OpenAI's APIs share: fields of bodies, and pieces of replies. Inside src/serve. */
 #ifndef EK_SERVE_OPENAI_H
 #define EK_SERVE_OPENAI_H
 
@@ -8,12 +8,12 @@ enum { EK_OPENAI_CHOICES_MAX = 64 };
 
 /* temperature, top_p, …, seed and logit_bias, into r->turn.sampling; absent fields come from limits. */
 ek_err ek_openai_sampling(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* max_tokens, max_completion_tokens and n. -1 is no limit, as of other servers; 0: the prompt is read and nothing is
- * written. */
+/* max_tokens, max_completion_tokens and n. -1 means no limit, as in other servers. 0: the prompt is read and nothing is
+ * generated. */
 ek_err ek_openai_counts(ek_api_request *r, const json_t *body);
-/* Stop strings, a text or a list of texts, under this key; empty ones are no stop strings. */
+/* Stop strings under this key: a string or a list of strings. Empty ones are ignored. */
 ek_err ek_openai_stop(ek_api_request *r, const json_t *body, const char *key);
-/* A function as the template takes it, a new reference. Each part may be NULL and is left out then. */
+/* A function in the template's form, a new reference. NULL parts are left out. */
 json_t *ek_openai_function(const json_t *name, const json_t *description, const json_t *parameters,
                            const json_t *strict);
 /* tool_choice and parallel_tool_calls, as chat completions and Responses spell them. */
@@ -21,32 +21,32 @@ ek_err ek_openai_calls(ek_api_request *r, const json_t *body);
 /* tool_choice, as chat completions and Responses spell it: a word, a function, or allowed_tools. After r->tools; sets
  * turn.tools_active, form.calls_required and only. A named function is called once. */
 ek_err ek_openai_tool_choice(ek_api_request *r, const json_t *body);
-/* A response format into r->form: {"type": "text" | "json_object" | "json_schema", …}, where the schema stands in a
- * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format); beside
- * json_object it may stand too. Without "strict": true what is not supported of it is left out. param: the field, a
+/* Reads a response format into r->form: {"type": "text" | "json_object" | "json_schema", …}. The schema stands in a
+ * member json_schema (chat completions) or beside the type (Responses, Anthropic's output_config.format); json_object
+ * may have one too. Without "strict": true unsupported keywords of the schema are left out. param: the field's name, a
  * literal. NULL: text. */
 ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *param);
-/* The same wishes as other servers have them beside OpenAI's fields: vLLM's guided_json, guided_choice and
- * structured_outputs, llama.cpp's json_schema. What does not exist here (grammars, regular expressions) is refused by
- * its name. After ek_openai_format. */
+/* Reads other servers' fields for the same purpose: vLLM's guided_json, guided_choice and structured_outputs,
+ * llama.cpp's json_schema. Unsupported forms (grammars, regular expressions) are refused by name. Call after
+ * ek_openai_format. */
 ek_err ek_openai_guided(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* The list `messages` as r->conversation. Arguments given as text are counted and parsed, leniently; the legacy forms
- * (role function, function_call) become tool messages and calls. "messages[I]: …" with r->param "messages": EINVAL for
- * an element that is not a valid message, or what counting says. */
+/* Reads the list `messages` into r->conversation. Arguments given as text are counted and parsed leniently; the legacy
+ * forms (role function, function_call) become tool messages and calls. EINVAL for an invalid message, as "messages[I]:
+ * …" with r->param "messages"; errors of counting. */
 ek_err ek_openai_messages(ek_api_request *r, const json_t *list, const ek_api_limits *limits);
-/* One of them, appended to c. EINVAL without r->param, or what counting says. */
+/* Appends one message to c. EINVAL without r->param; errors of counting. */
 ek_err ek_openai_message(ek_conversation *c, const json_t *v, const ek_api_limits *limits);
 
 /* stream_options.include_usage. */
 ek_err ek_openai_include_usage(ek_api_request *r, const json_t *body, bool *out);
-/* What the prompt of a chat is made of: tools, messages, thinking and the flags of the template. tool_choice is not
- * read. */
+/* Reads everything that makes the prompt of a chat: tools, messages, thinking and the flags of the template.
+ * tool_choice is not read. */
 ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits);
-/* Appends the tokens of a text in which special tokens that are spelled out count. bos: <bos> comes first, unless the
- * text begins with it. At most soon after max ids. */
+/* Appends the tokens of a text; special tokens spelled out in it count. bos: <bos> comes first, unless the text begins
+ * with it. Stops soon after max ids. */
 ek_err ek_openai_encode(ek_ids *out, const ek_chat_model *m, const char *text, size_t n, bool bos, size_t max);
 
-/* The prompt that a text is by itself, into out, which is zeroed. bos as above. ETOOLONG where it does not fit. */
+/* Makes a prompt of a bare text; *out is zeroed. bos as above. ETOOLONG if it does not fit. */
 ek_err ek_openai_text_prompt(ek_turn_prompt *out, const ek_chat_model *m, const char *text, size_t n, bool bos,
                              const ek_prompt_opts *opts);
 
@@ -56,46 +56,46 @@ ek_err ek_openai_text_prompt(ek_turn_prompt *out, const ek_chat_model *m, const 
 void ek_openai_head(ek_buf *out, const ek_api_reply *r, const char *object);
 /* A stream of chunks. */
 typedef struct ek_openai_stream {
-    const char *object, *nothing; /* of a chunk; its choice's member where there is nothing to say: "delta":{} */
-    bool include_usage;           /* every chunk has a usage member: null, but for one at the end */
+    const char *object, *nothing; /* object of a chunk; member of its choice if it has no content: "delta":{} */
+    bool include_usage;           /* every chunk has a usage member: null, except in a last one */
 } ek_openai_stream;
 
-/* A chunk around a choice: data: {head,"choices":[{"index":N, … ,"finish_reason":…}],"usage":null}. finish: NULL while
- * it goes on. */
+/* A chunk around a choice: data: {head,"choices":[{"index":N, … ,"finish_reason":…}],"usage":null}. finish: NULL before
+ * the end. */
 void ek_openai_choice_open(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice);
 void ek_openai_choice_close(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, const char *finish);
-/* Closes a choice of a reply in one piece: ,"finish_reason":…} with null for NULL. */
+/* Closes a choice of a reply in one piece: ,"finish_reason":…}; NULL is written as null. */
 void ek_openai_finish(ek_buf *out, const char *finish);
-/* finish_reason of a choice that has ended. */
+/* The finish_reason of a choice that has ended. */
 const char *ek_openai_finish_reason(const ek_turn_result *t);
-/* ek_dialect.progress: a chunk whose choice says nothing. */
+/* ek_dialect.progress: a chunk with an empty choice. */
 void ek_openai_progress(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, const ek_api_progress *p);
-/* The end of a stream: a chunk with the usage, where it was asked for, and [DONE]. s NULL: it has no chunks. */
+/* The end of a stream: a chunk with the usage, if it was requested, and [DONE]. s NULL: the stream has no chunks. */
 void ek_openai_stream_end(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s);
-/* The end of one that failed. The error object beside the choices makes clients raise it; an event of its own has it
- * once more, because parsers that know the members of a chunk do not see it there; then [DONE]. */
+/* The end of a failed stream. The error object beside the choices makes clients raise it. An event of its own repeats
+ * the error for parsers that know only the members of a chunk. [DONE] follows. */
 void ek_openai_stream_failed(ek_buf *out, const ek_api_reply *r, const ek_openai_stream *s, int choice,
                              const char *text);
 void ek_openai_heartbeat(ek_buf *out); /* serves as ek_dialect.heartbeat */
 
-/* Appends a number of log-probability; minus infinity, which JSON does not have, as -9999. */
+/* Appends a log-probability; minus infinity, which JSON lacks, as -9999. */
 void ek_openai_logprob(ek_buf *out, float x);
-/* Appends a token as OpenAI writes it: its text, or, where that is only a part of a character, its bytes behind a
- * prefix: "\\xf0\\x9f". */
+/* Appends a token as OpenAI writes it: its text, or, for an incomplete character, its bytes after a prefix:
+ * "\\xf0\\x9f". */
 void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix);
 void ek_openai_token_bytes(ek_buf *out, const ek_api_reply *r, int32_t token, const char *prefix); /* always bytes */
 /* [{token, logprob, bytes, top_logprobs}, …] of the content tokens first .. end - 1. */
 void ek_openai_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first, int end);
-/* Index behind the last content token that begins in visible text, from index first on. */
+/* The index after the last content token that begins in visible text, from index first on. */
 int ek_openai_visible(const ek_turn_result *t, int first);
 
 /* ,"usage":{…} */
 void ek_openai_usage(ek_buf *out, const ek_api_reply *r);
-/* Closes a reply in one piece behind its choices: ],"usage":{…} and what ek_put_extension has. */
+/* Closes a reply in one piece after its choices: ],"usage":{…} and the members of ek_put_extension. */
 void ek_openai_whole_close(ek_buf *out, const ek_api_reply *r);
 /* "error":{message, type, param, code}; param and code may be NULL. */
 void ek_openai_error_object(ek_buf *out, int status, const char *text, const char *param, const char *code);
-/* The same as a whole body; serves as ek_dialect.error. */
+/* The error as a whole body; serves as ek_dialect.error. */
 void ek_openai_error(ek_buf *out, int status, const char *text, const char *param, const char *code);
 
 #endif

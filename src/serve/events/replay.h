@@ -1,8 +1,8 @@
-/* Batches of events, the pages that they say are held, and what is sent again to those who missed some. A request names
- * the first sequence number that it wants and gets all from there on, without a gap: batches as they were, while they
- * are remembered; before that a history that was made up, in as many batches as are missing: everything is cleared, and
- * what is held came. Numbers go on to the latest batch, so that what is published next follows. One thread; nothing
- * here waits. */
+/* Batches of events, the pages that they report as held, and replays for subscribers that missed batches. A request
+ * names the first sequence number that it needs, and gets all batches from there on, without a gap: the original
+ * batches while they are kept, and before them a substitute of as many batches as are missing, which clears everything
+ * and lists the held pages. The numbers end at the latest batch, so that the next published batch follows. One thread;
+ * nothing here waits. */
 #ifndef EK_SERVE_EVENTS_REPLAY_H
 #define EK_SERVE_EVENTS_REPLAY_H
 
@@ -13,16 +13,16 @@
 /* --- a batch: changes of held pages as vLLM's consumers read them --- */
 
 /* Appends one batch in msgpack: [time, [event, …], 0]. time: seconds since 1970. clear: an AllBlocksCleared comes
- * first. n may be 0. BlockStored: pages that follow each other make one event with several hashes. Hashes have 8 bytes
- * on the wire whatever their value, because llm-d takes no shorter ones. There are no groups: a page is told of when
- * all that a prompt needs to begin behind it is held. */
+ * first. n may be 0. BlockStored: consecutive pages make one event with several hashes. A hash has 8 bytes on the wire
+ * whatever its value, because llm-d takes no shorter ones. There are no groups: a page is reported once everything is
+ * held that a prompt needs to resume after it. */
 void ek_events_write(ek_buf *out, const ek_events_form *form, double time, bool clear, const ek_held_change *change,
                      int n);
 
 /* --- the mirror --- */
 
-/* The pages that are held according to all batches so far, in the order in which they came: a page's parent stands
- * before it. Zero-initialise. */
+/* The pages that are held according to all batches so far, in order of arrival: a page's parent comes before the page.
+ * Zero-initialise. */
 typedef struct ek_mirror {
     struct ek_mirror_entry *entry;
     int n, cap;              /* pages; entries */
@@ -32,9 +32,8 @@ typedef struct ek_mirror {
 } ek_mirror;
 
 void ek_mirror_apply(ek_mirror *m, const ek_held_change *c); /* takes over the page's reference of its salt */
-/* Copies up to max pages behind `at`, 0 for the beginning, which becomes the last one's; the salts' references stay
- * with m.
- */
+/* Copies up to max pages after the cursor *at (0: from the beginning) and moves the cursor to the last one. The salts'
+ * references stay with m. Returns the number of pages. */
 int ek_mirror_list(const ek_mirror *m, int *at, ek_held_change *out, int max);
 void ek_mirror_fini(ek_mirror *m);
 
@@ -43,7 +42,7 @@ void ek_mirror_fini(ek_mirror *m);
 enum {
     EK_HISTORY_BATCHES = 4096,
     EK_HISTORY_BYTES = 16 << 20,
-    EK_REPLAYS = 8, /* at a time */
+    EK_REPLAYS = 8, /* maximum at a time */
     EK_REPLAY_PEER_MAX = 255
 };
 
@@ -54,11 +53,11 @@ typedef struct ek_history {
     size_t bytes;
 } ek_history;
 
-void ek_history_add(ek_history *h, ek_buf *payload); /* as number h->next; takes the payload over */
-void ek_history_clear(ek_history *h);                /* the next one is number 0 */
+void ek_history_add(ek_history *h, ek_buf *payload); /* appends batch number h->next; takes the payload over */
+void ek_history_clear(ek_history *h);                /* the next batch has number 0 */
 
-/* What is held, in at most n_batches batches of 64 pages and more, the first of which clears everything. *out is the
- * caller's, with the payloads. Returns how many, 1 and more. */
+/* Lists the held pages in at most n_batches batches of at least 64 pages; the first batch clears everything. The caller
+ * owns *out and the payloads. Returns the number of batches, at least 1. */
 int ek_events_snapshot(ek_buf **out, const ek_mirror *m, const ek_events_form *form, double time, uint64_t n_batches);
 
 /* Frames of a message. */
@@ -67,7 +66,7 @@ typedef struct ek_events_frame {
     size_t n;
 } ek_events_frame;
 
-/* A request as a ROUTER gets it: who asks, an empty frame, 8 bytes. False: it is none. */
+/* Parses a request as a ROUTER receives it: the peer's identity, an empty frame, 8 bytes. False: not a request. */
 bool ek_replay_parse(const ek_events_frame *frame, int n, uint64_t *from);
 
 typedef enum ek_replay_sent {
@@ -80,30 +79,30 @@ typedef struct ek_replay {
     uint8_t peer[EK_REPLAY_PEER_MAX];
     size_t n_peer; /* 0: unused */
     uint64_t next;
-    ek_buf *snapshot; /* of n_snapshot batches, of which those from at on were not sent; NULL: none */
+    ek_buf *snapshot; /* a substitute of n_snapshot batches; those from `at` on are unsent. NULL: none */
     int n_snapshot, at;
-    uint64_t snapshot_end; /* the number behind the last one that it stands for */
+    uint64_t snapshot_end; /* the number after the last one that the snapshot replaces */
     double progress;       /* ek_now() */
 } ek_replay;
 
-/* Zero-initialise, but for what is borrowed. */
+/* Zero-initialise, except the borrowed pointers. */
 typedef struct ek_replays {
     const ek_history *history;
     const ek_mirror *mirror;
     const ek_events_form *form;
-    /* Sends a batch, or with payload.data == NULL the end. */
+    /* Sends a batch, or the end if payload.data is NULL. */
     ek_replay_sent (*send)(void *arg, ek_events_frame peer, uint64_t number, ek_events_frame payload);
     void *arg;
     ek_replay job[EK_REPLAYS];
-    int n;                        /* that are unfinished */
-    uint64_t done, lost, batches; /* so far: answered, given up, batches sent */
+    int n;                        /* unfinished jobs */
+    uint64_t done, lost, batches; /* totals: answered requests, abandoned requests, sent batches */
 } ek_replays;
 
-/* A request, in place of one that the same peer has made. There must be room: n < EK_REPLAYS. */
+/* Adds a request; it replaces an earlier one of the same peer. There must be room: n < EK_REPLAYS. */
 void ek_replays_ask(ek_replays *r, ek_events_frame peer, uint64_t from, double now);
-/* Sends some of each. time: seconds since 1970. Returns whether more can be sent at once. A peer that takes nothing for
- * ten seconds is given up. */
+/* Sends some batches of each job. time: seconds since 1970. Returns whether more can be sent at once. A peer that takes
+ * nothing for ten seconds is abandoned. */
 bool ek_replays_go_on(ek_replays *r, double now, double time);
-void ek_replays_drop(ek_replays *r); /* all: the numbers begin again */
+void ek_replays_drop(ek_replays *r); /* drops all jobs: the numbers restart */
 
 #endif

@@ -10,20 +10,20 @@ typedef enum ek_conn_state {
     EK_CONN_HEAD,   /* idle, or a head is arriving */
     EK_CONN_BODY,   /* a body is arriving */
     EK_CONN_REPLY,  /* a whole request is with its handler, or its reply is being sent; nothing is read */
-    EK_CONN_LINGER, /* the last reply is sent: what still comes is thrown away, because closing a socket with unread
-                       input could take the reply back */
+    EK_CONN_LINGER, /* the last reply is sent; further input is read and dropped, because closing a socket with unread
+                       input could destroy the reply */
     EK_CONN_DEAD    /* freed at the end of the loop's turn */
 } ek_conn_state;
 
 enum {
     EK_HTTP_SMALL_BODY = 64 << 10, /* bytes of a body that are always admitted */
-    EK_HTTP_RESERVED = 64,         /* connections beyond the limit, for what must always be answered */
+    EK_HTTP_RESERVED = 64,         /* connections beyond the limit, for requests that must always be answered */
     EK_HTTP_CLIENTS = 4096         /* counters of connections by client */
 };
 
-/* How fast a body comes: bytes in the running half of a window and in the half before it. */
+/* The speed of a body: its bytes in the current half of a window and in the half before. */
 typedef struct ek_rate {
-    double begin, half, before; /* ek_now(): of the body, of the halves */
+    double begin, half, before; /* ek_now() at the start of the body, of the current half and of the half before */
     size_t n, n_before;
 } ek_rate;
 
@@ -35,31 +35,31 @@ typedef struct ek_conn {
     int fd;
     struct event *readable, *writable;
     ek_conn_state state;
-    ek_buf in; /* received and not yet taken */
+    ek_buf in; /* received bytes that are not yet taken */
     size_t scanned;
-    ek_exchange *x;    /* the request it carries */
-    double since;      /* ek_now() when accepted, when the last reply was sent, or when lingering began */
-    double since_byte; /* of the first byte of an incomplete request; 0: none */
-    double last_byte;  /* when bytes came last */
-    double last_sent;  /* when bytes of the reply were taken last */
-    bool fresh;        /* no request was read yet */
+    ek_exchange *x;    /* the current request */
+    double since;      /* ek_now() of accept, of the end of the last reply, or of the start of lingering */
+    double since_byte; /* ek_now() of the first byte of an incomplete request; 0: none */
+    double last_byte;  /* ek_now() of the last received bytes */
+    double last_sent;  /* ek_now() when the kernel last took bytes of the reply */
+    bool fresh;        /* no request has been read */
     bool reserved;     /* beyond the limit of connections */
-    uint64_t client;   /* stands for its address; never 0 */
+    uint64_t client;   /* identifies its address; never 0 */
     bool local;        /* its address is this machine's loopback */
     ek_rate rate;      /* of the body */
-    bool probed;       /* asked whether a client that closed its sending side still listens */
+    bool probed; /* the client closed its sending side, and a byte was sent to find out whether it still listens */
 } ek_conn;
 
-/* A header of a reply. */
+/* A header of the reply. */
 struct reply_header {
     char *name, *value;
 };
 
 struct ek_exchange {
     ek_http *http;
-    ek_conn *conn; /* never NULL before the exchange is freed, unless it has a sink */
+    ek_conn *conn; /* never NULL before the exchange is freed, except with a sink */
     uint64_t number;
-    char *head_text; /* the spans of head point into it; names and values are NUL-terminated */
+    char *head_text; /* the head's spans point into it; names and values are NUL-terminated */
     ek_http_head head;
     char *method, *path;
     ek_body body;
@@ -69,19 +69,19 @@ struct ek_exchange {
     int status;
     struct reply_header *header;
     int n_headers;
-    ek_buf out; /* not yet sent: from n_sent on */
+    ek_buf out; /* unsent from n_sent on */
     size_t n_sent;
     ek_outgoing lent; /* sent behind out; parts shrink from the front */
-    ek_buf behind;    /* sent behind lent */
-    size_t counted;   /* of the memory for what is unread, for out */
+    ek_buf behind;    /* sent after lent */
+    size_t counted;   /* bytes of `out` that are counted in the memory for unread bytes */
     bool dispatched, begun, ended, cut;
-    bool hasty;   /* the client was told that it is too slow */
+    bool hasty;   /* the client received an error because it is too slow */
     bool close;   /* the connection ends after the reply */
     bool framed;  /* the reply is sent in chunks */
     bool by_line; /* ek_exchange_by_line */
-    bool no_body; /* the answer to HEAD */
+    bool no_body; /* the request is HEAD */
 
-    const ek_sink *sink; /* of one that is detached: conn is NULL then */
+    const ek_sink *sink; /* of a detached exchange; conn is NULL then */
     void *sink_arg;
     struct event *woken;
 
@@ -99,46 +99,48 @@ struct ek_http {
     ek_http_error_fn *error;
     void *arg;
     ek_conn *first, *dead;
-    ek_conn *later, **later_end; /* those with a request in their input, for the next turn */
-    ek_conn *swept;              /* where the sweep goes on */
+    ek_conn *later, **later_end; /* connections with a request in their input, for the next turn */
+    ek_conn *swept;              /* the connection where the sweep continues */
     struct event *turn;
     int port, n_busy, n_conns;
     size_t body_bytes;
     uint64_t n_requests, n_responses[600]; /* by status */
-    time_t dated;                          /* the second of date */
+    time_t dated;                          /* the second for which `date` was written */
     char date[64];
     bool loopback, draining, cuts_slow_readers;
     int n_of_client[EK_HTTP_CLIENTS];
-    char chunk[64 << 10]; /* what was read last */
+    char chunk[64 << 10]; /* the bytes of the latest read */
 };
 
 /* http_conn.c */
-void ek_conns_go_on(ek_http *s); /* one request of each connection that waits for this turn, while there is time */
+void ek_conns_go_on(ek_http *s); /* takes one request of each waiting connection, while the turn has time */
 ek_conn *ek_conn_open(ek_http *s, int fd);
-/* Ends a connection now, in any state; on_gone is called for a reply that has not ended. */
+/* Ends a connection now, in any state; calls on_gone for an unfinished reply. */
 void ek_conn_kill(ek_conn *c);
-/* Answers an error that was found before the handler ran and ends the connection. */
+/* Answers an error that was found before the handler ran, and ends the connection. */
 void ek_conn_refuse(ek_conn *c, int status, const char *text);
-/* The reply is completely sent. */
+/* Called when the reply is completely sent. */
 void ek_conn_next(ek_conn *c);
 
 /* http_crowd.c */
 void ek_crowd_enter(ek_conn *c);
 void ek_crowd_leave(ek_conn *c);
-/* Closes a connection that carries no request, if there is one: of the client that has most, the one that is silent
- * longest. lingering: those too whose last reply is sent, although the client may not have read it yet. */
+/* Closes a connection without a request, if there is one: among those of the client with the most connections, the
+ * longest silent one. lingering: connections after their last reply count too, although the client may not have read
+ * it. */
 void ek_crowd_make_room(ek_http *s, bool lingering);
-bool ek_crowd_is_late(const ek_conn *c, double now); /* with its head, beyond the limit of connections */
+bool ek_crowd_is_late(const ek_conn *c, double now); /* whether its head is late, for a connection beyond the limit */
 void ek_crowd_body_begins(ek_conn *c);
 void ek_crowd_body_grows(ek_conn *c, size_t n);
-bool ek_crowd_is_slow(const ek_conn *c, double now); /* its large body comes below ek_http_opts.min_body_rate */
-/* For n bytes more of c's body: gives up the body that is slowest and largest, if one is much more so than c's, or has
- * stalled. */
+bool ek_crowd_is_slow(const ek_conn *c,
+                      double now); /* whether its large body arrives below ek_http_opts.min_body_rate */
+/* Makes room for n more bytes of c's body: gives up the slowest and largest body, if it is much slower or larger than
+ * c's, or has stalled. */
 bool ek_crowd_give_up_body(ek_conn *c, size_t n);
 
 /* http_reply.c */
 void ek_exchange_free(ek_exchange *x);
-void ek_exchange_wake(ek_exchange *x);  /* there is something to send, or the end of it */
-void ek_exchange_flush(ek_exchange *x); /* sends what the socket takes */
+void ek_exchange_wake(ek_exchange *x);  /* there are bytes to send, or the end of the reply */
+void ek_exchange_flush(ek_exchange *x); /* sends as many bytes as the socket takes */
 
 #endif

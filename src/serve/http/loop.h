@@ -1,8 +1,8 @@
-/* The turns of the event loop: a budget of CPU time for each, and how long they took.
+/* The turns of the event loop: a budget of CPU time for each turn, and a histogram of their durations.
  *
- * Whatever a turn finds to do, it stops when its budget is spent; what is left waits for the next one, behind what has
- * arrived meanwhile. Work that cannot be divided is done elsewhere (workers.h). Time is that of the thread: what waits
- * or is pre-empted is not the loop's doing. Event loop's thread only. */
+ * A turn stops when its budget is spent. Its remaining work waits for the next turn, after everything that has arrived
+ * meanwhile. Work that cannot be divided runs on other threads (workers.h). Time is CPU time of the thread, because
+ * waiting and pre-emption are not the loop's doing. Event loop's thread only. */
 #ifndef EK_SERVE_LOOP_H
 #define EK_SERVE_LOOP_H
 
@@ -14,23 +14,23 @@ struct event_base;
 
 typedef struct ek_loop {
     struct event_base *base;
-    double begin;      /* of this turn, in seconds of the thread's CPU time */
-    double not_before; /* on the clock of ek_now: until then the turn cannot have spent its time */
-    double max;        /* the longest turn so far */
+    double begin;      /* start of this turn, in seconds of the thread's CPU time */
+    double not_before; /* by ek_now(); before it the turn cannot have spent its budget */
+    double max;        /* the longest turn so far, in seconds */
     ek_histogram turns;
     bool stopping;
 } ek_loop;
 
-/* Runs turns until ek_loop_stop, or until the loop fails (-1, errno). */
+/* Runs turns until ek_loop_stop. Returns -1 with errno if the loop fails. */
 int ek_loop_run(ek_loop *l);
 void ek_loop_stop(ek_loop *l);
-/* Has this turn used its budget? Then it ends after the callback that asked, which leaves the rest of its work: what
- * libevent has active stays so; own lists need a wake-up (ek_loop_again). A loop that is NULL or does not run has no
- * budget. */
+/* Whether this turn has used its budget. If so, it ends after the asking callback, which leaves the rest of its work:
+ * libevent's active events stay active; a list of one's own needs a wake-up (ek_loop_again). A NULL or stopped loop has
+ * no budget. */
 bool ek_loop_spent(ek_loop *l);
 
 struct event;
-/* Has the event, a timer, called in the next turn. */
+/* Calls the timer's callback in the next turn. */
 void ek_loop_again(struct event *timer);
 
 #endif

@@ -1,5 +1,5 @@
-/* OpenAI's transcriptions: a sound in a form, and what is said in it as text. The model that is served hears the sound
- * in an ordinary prompt. Inside src/serve. */
+/* OpenAI's transcriptions: a form with a sound; the reply is the speech as text. The served model hears the sound in an
+ * ordinary prompt. Inside src/serve. */
 #ifndef EK_SERVE_OPENAI_TRANSCRIPTION_H
 #define EK_SERVE_OPENAI_TRANSCRIPTION_H
 
@@ -11,14 +11,14 @@ typedef enum ek_transcription_form {
     EK_TRANSCRIPTION_VERBOSE
 } ek_transcription_form;
 
-/* ek_api_request.own */
+/* ek_api_request.own of a transcription. */
 typedef struct ek_transcription {
     ek_transcription_form form;
-    double seconds;    /* of the sound */
-    char language[40]; /* as the client says; empty: it does not */
+    double seconds;    /* duration of the sound */
+    char language[40]; /* the client's; "": none given */
 } ek_transcription;
 
-/* ek_dialect.parse */
+/* Serves as ek_dialect.parse. */
 ek_err ek_transcription_parse(ek_api_request *r, const char *body, size_t n, const ek_api_limits *limits);
 
 #endif
