@@ -8,9 +8,9 @@
 #include "serve/server_state.h"
 #include "text/json/json.h"
 
-static void not_found(ek_exchange *x)
+static void failed(ek_exchange *x, ek_err err)
 {
-    ek_reply_failure(x, &ek_dialect_responses, EK_ENOTFOUND, "id", NULL);
+    ek_reply_failure(x, &ek_dialect_responses, err, err == EK_ENOTFOUND ? "id" : NULL, NULL);
 }
 
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
@@ -27,7 +27,7 @@ void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
                      ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
                      : ek_response_store_hold(s->responses, ek_route_owner(s, x), id, input, &text, &held);
     if (err) {
-        not_found(x);
+        failed(x, err);
         return;
     }
     static const char begin[] = "{\"object\":\"list\",\"data\":",
@@ -45,7 +45,7 @@ void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
     ek_err err = !ek_responses_is_id(id) ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
                                          : ek_response_store_delete(s->responses, owner, id);
     if (err && !was) {
-        not_found(x);
+        failed(x, err);
     } else {
         ek_buf_str(&b, "{\"id\":");
         ek_put_string(&b, id);

@@ -111,6 +111,42 @@ static void more_owners_than_places(void **state)
     ek_response_store_close(store);
 }
 
+static ek_err hold(uint64_t owner, const char *id, ek_response_held **held)
+{
+    ek_span text;
+    return ek_response_store_hold(store, owner, id, false, &text, held);
+}
+
+/* Clients that read slowly, of one owner, whose responses are replaced or deleted meanwhile. */
+static void slow_readers_of_one_leave_room_to_others(void **state)
+{
+    (void)state;
+    ek_response_held *held[4];
+    store = ek_response_store_open(100, 100000);
+    for (int round = 0; round < 2; round++) { /* what was held is free again */
+        for (int i = 0; i < 4; i++) {
+            char id[] = "slow0";
+            id[4] = (char)('0' + i);
+            put(1, "slow", i, 20000);
+            const ek_err err = hold(1, id, &held[i]);
+            assert_int_equal(err, i < 2 ? EK_OK : EK_EBUSY);
+            if (i % 2) assert_int_equal(ek_response_store_delete(store, 1, id), EK_OK);
+        }
+        assert_non_null(strstr(ek_err_text(), "are being read, of at most "));
+        assert_int_equal(hold(1, "slow0", &held[2]), EK_OK); /* once more costs nothing */
+        put(2, "other", 0, 35000);
+        assert_int_equal(count(2, "other", 1), 1);
+        for (int i = 0; i < 3; i++) ek_response_store_release(held[i]);
+        assert_int_equal(ek_response_store_delete(store, 1, "slow0"), EK_OK);
+        assert_int_equal(ek_response_store_delete(store, 1, "slow2"), EK_OK);
+        assert_int_equal(ek_response_store_delete(store, 2, "other0"), EK_OK);
+    }
+    put(1, "large", 0, 90000);
+    assert_int_equal(hold(1, "large0", &held[0]), EK_OK); /* alone, of any size */
+    ek_response_store_release(held[0]);
+    ek_response_store_close(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +154,7 @@ int main(void)
         cmocka_unit_test(bytes_count_too),
         cmocka_unit_test(one_owner_has_all),
         cmocka_unit_test(more_owners_than_places),
+        cmocka_unit_test(slow_readers_of_one_leave_room_to_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ typedef struct ek_response_entry {
     struct ek_response_store *store;
     bool kept;                       /* in the store; under the lock, like the next */
     int n_readers;                   /* while there are any, the entry stays and its bytes count, kept or not */
-    struct ek_response_owner *owner; /* under the lock; valid while kept */
+    struct ek_response_owner *owner; /* under the lock; valid while kept or read */
     uint64_t owner_id;
     uint64_t used; /* the clock of the last use */
     char *id, *previous;
@@ -40,12 +40,13 @@ typedef struct ek_response_owner {
     ek_response_entry *newest, *oldest;
     int n;
     size_t bytes;
+    size_t read_bytes; /* of its entries with readers, kept or not */
 } ek_response_owner;
 
 struct ek_response_store {
     pthread_mutex_t lock;
     pthread_mutex_t changing;  /* one change of a conversation at a time; taken before the lock */
-    ek_response_owner *owners; /* owners with entries, and one about to get its first */
+    ek_response_owner *owners; /* owners with entries, kept or read, and one about to get its first */
     uint64_t clock, walks;
     ek_response_entry *bucket[EK_RESPONSE_BUCKETS]; /* by id */
     ek_item_index items;

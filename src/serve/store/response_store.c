@@ -65,7 +65,7 @@ static ek_response_owner *owner_of(ek_response_store *s, uint64_t id)
 static void drop_empty_owners(ek_response_store *s)
 {
     for (ek_response_owner **at = &s->owners, *o; (o = *at) != NULL;) {
-        if (o->n > 0) {
+        if (o->n > 0 || o->read_bytes > 0) {
             at = &o->next;
             continue;
         }
@@ -92,16 +92,22 @@ void ek_response_entry_drop(ek_response_entry *e)
 
 void ek_response_entry_hold(ek_response_entry *e)
 {
-    if (e->n_readers++ == 0) e->store->read_bytes += size_of(e);
+    if (e->n_readers++ > 0) return;
+    e->store->read_bytes += size_of(e);
+    e->owner->read_bytes += size_of(e);
 }
 
 void ek_response_entry_let_go(ek_response_entry *e)
 {
     if (--e->n_readers > 0) return;
-    e->store->read_bytes -= size_of(e);
+    ek_response_store *s = e->store;
+    ek_response_owner *o = e->owner;
+    s->read_bytes -= size_of(e);
+    o->read_bytes -= size_of(e);
     if (e->kept) return;
-    e->store->lingering -= size_of(e);
+    s->lingering -= size_of(e);
     ek_response_entry_drop(e);
+    if (o->n == 0 && o->read_bytes == 0) drop_empty_owners(s);
 }
 
 /* by: the one that takes its place; NULL: none. */
@@ -118,7 +124,6 @@ static void forget_for(ek_response_store *s, ek_response_entry *e, ek_response_e
     s->bytes -= size, e->owner->bytes -= size;
     if (e->n_readers > 0) s->lingering += size;
     e->kept = false;
-    e->owner = NULL;
     ek_response_entry_drop(e);
 }
 
@@ -182,6 +187,11 @@ static ek_response_owner *largest(const ek_response_store *s, const ek_response_
     return max;
 }
 
+static bool is_full(const ek_response_store *s, size_t size)
+{
+    return s->bytes + s->lingering + size > s->max_bytes;
+}
+
 /* False, and nothing is forgotten, where those who have less would have to go, or what is being read leaves no room: to
  * forget that makes none. */
 static bool make_room(ek_response_store *s, const ek_response_owner *by, size_t size)
@@ -189,9 +199,8 @@ static bool make_room(ek_response_store *s, const ek_response_owner *by, size_t 
     size_t least = size;
     for (const ek_response_owner *o = s->owners; o; o = o->next)
         if (o != by) least += o->bytes < size ? o->bytes : size;
-    if (s->read_bytes > s->max_bytes || least > s->max_bytes - s->read_bytes) return false;
-    while (s->n >= s->max_entries || s->bytes + s->lingering + size > s->max_bytes)
-        forget(s, largest(s, by, size, s->n >= s->max_entries)->oldest);
+    if (is_full(s, size) && (s->read_bytes > s->max_bytes || least > s->max_bytes - s->read_bytes)) return false;
+    while (s->n >= s->max_entries || is_full(s, size)) forget(s, largest(s, by, size, s->n >= s->max_entries)->oldest);
     return true;
 }
 
@@ -321,14 +330,25 @@ ek_err ek_response_not_found(const char *id)
                    "there is no response %.80s here: it was not stored, was deleted, or made room for others", id);
 }
 
+/* A client decides how long a reply takes to be read. Beside the responses that one owner's clients read slowly, others
+ * still find room. */
+static ek_err check_quota(const ek_response_store *s, const ek_response_entry *e)
+{
+    const size_t max = s->max_bytes / EK_RESPONSES_READ_QUOTA, held = e->owner->read_bytes;
+    if (e->n_readers > 0 || held == 0 || held + size_of(e) <= max) return EK_OK;
+    return ek_fail(EK_EBUSY, "stored responses of %.1f MiB are being read, of at most %.1f: try again later",
+                   (double)held / (1 << 20), (double)max / (1 << 20));
+}
+
 ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner_id, const char *id, bool input, ek_span *text,
                               ek_response_held **held)
 {
     pthread_mutex_lock(&s->lock);
     ek_response_entry *e = ek_response_entry_find(s, owner_id, id);
-    if (e) ek_response_entry_hold(e);
+    const ek_err err = e ? check_quota(s, e) : ek_response_not_found(id);
+    if (!err) ek_response_entry_hold(e);
     pthread_mutex_unlock(&s->lock);
-    if (!e) return ek_response_not_found(id);
+    if (err) return err;
     const ek_buf *from = input ? &e->input : &e->response;
     *text = (ek_span){ek_buf_text(from), from->len};
     *held = (ek_response_held *)e;

@@ -20,6 +20,7 @@ bool ek_responses_is_id(const char *id);
 
 enum { EK_RESPONSES_MAX = 4096 };
 #define EK_RESPONSES_BYTES ((size_t)128 << 20)
+enum { EK_RESPONSES_READ_QUOTA = 2 }; /* slow readers of one owner hold at most 1/2 of max_bytes */
 
 /* Never fails. */
 ek_response_store *ek_response_store_open(int max_entries, size_t max_bytes);
@@ -73,7 +74,8 @@ void ek_response_store_note(const ek_response_store *s, uint64_t owner, ek_store
 bool ek_response_store_put(ek_response_store *s, uint64_t owner, ek_stored_response *r);
 /* The response's object, or with `input` the list of its input items. *text stays valid until
  * ek_response_store_release(*held), on any thread, even if the response is deleted; until then its bytes count.
- * ENOTFOUND. */
+ * ENOTFOUND; EBUSY: with this response, the owner's readers would hold more than their quota of max_bytes. One response
+ * of any size can always be read. */
 typedef struct ek_response_held ek_response_held;
 ek_err ek_response_store_hold(ek_response_store *s, uint64_t owner, const char *id, bool input, ek_span *text,
                               ek_response_held **held);
