@@ -225,6 +225,15 @@ def a_better_model_is_offered_once(home):
     best = next(r for r in json.loads(run(home, "names", "--json").stdout) if r["recommended"])
     HUB.repos[best["model"]] = hub_server.Repo({"gemma-4-q4_0-it.gguf": gguf(home)})
     call = [PROGRAM, "run", "--max-tokens", "4", "--history", "none"]
+    with Terminal(call, env=env(home)) as t:  # who begins to talk does not answer, and is not asked to say it again
+        t.until("[y/N] ")
+        t.type("Hello, who are you there?\r")
+        shown = plain(t.until(ON + "> "))
+        assert "the bundled model answers" in shown and "> Hello, who are you there?" in shown and " tokens/s]" in shown, shown
+        t.type("\x10")
+        t.until("Hello, who are you there?")
+        t.type("\x15\x04")
+        assert t.end()[0] == 0
     with Terminal(call, env=env(home), columns=200) as t:
         asked = plain(t.until("[y/N] "))
         assert f"fetch {best['name']}, about {best['gigabytes']:.1f} GB" in asked, asked

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -233,15 +234,35 @@ bool ek_cli_reader_left(void)
 
 /* ------------------------------------------------------------------ questions and signals */
 
+char *ek_cli_answer(void)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    if (getline(&line, &cap, stdin) < 0) {
+        free(line);
+        fputc('\n', stderr);
+        return NULL;
+    }
+    line[strcspn(line, "\r\n")] = '\0';
+    return line;
+}
+
+bool ek_cli_is_yes(const char *answer)
+{
+    return !strcasecmp(answer, "y") || !strcasecmp(answer, "yes");
+}
+
+bool ek_cli_is_no(const char *answer)
+{
+    return !*answer || !strcasecmp(answer, "n") || !strcasecmp(answer, "no");
+}
+
 bool ek_cli_yes(void)
 {
-    char answer[16] = "";
-    if (!fgets(answer, sizeof answer, stdin)) {
-        fputc('\n', stderr);
-        return false;
-    }
-    answer[strcspn(answer, "\r\n")] = '\0';
-    return !strcmp(answer, "y") || !strcmp(answer, "Y") || !strcmp(answer, "yes");
+    char *answer = ek_cli_answer();
+    const bool yes = answer && ek_cli_is_yes(answer);
+    free(answer);
+    return yes;
 }
 
 void ek_cli_on_stop(void (*stop)(int number), int flags)

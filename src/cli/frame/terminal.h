@@ -53,8 +53,11 @@ bool ek_cli_put_answer(FILE *to, const char *text, size_t n);
 /* Whether whoever read standard output has closed it: head, a pager that was left. No failure of ours. */
 bool ek_cli_reader_left(void);
 
-/* Reads an answer: whether it is y or yes. */
-bool ek_cli_yes(void);
+/* Reads a line from standard input, without its end; to be freed. NULL at the end of input. */
+char *ek_cli_answer(void);
+bool ek_cli_yes(void); /* reads an answer: whether it is y or yes */
+bool ek_cli_is_yes(const char *answer);
+bool ek_cli_is_no(const char *answer); /* "", n or no */
 
 /* Calls stop for SIGINT, SIGTERM and SIGHUP, with the flags of sigaction; one that is ignored, as under nohup, stays
  * so. */

@@ -181,8 +181,9 @@ static void keep_refusal(const char *file)
     (void)ek_file_replace(file, why, sizeof why - 1, 0600);
 }
 
-const char *ek_cli_offer(const ek_cli *cli)
+const char *ek_cli_offer(const ek_cli *cli, char **said)
 {
+    *said = NULL;
     ek_buf file = {0};
     const char *offline = getenv("HF_HUB_OFFLINE"), *chosen = NULL;
     const bool can_ask = isatty(STDIN_FILENO) && isatty(STDERR_FILENO) &&
@@ -200,8 +201,11 @@ const char *ek_cli_offer(const ek_cli *cli)
         if (missing) fprintf(stderr, "fetch %s, about %.1f GB, and run it? [y/N] ", best->name, best->gigabytes);
         else fprintf(stderr, "run %s instead? [y/N] ", best->name);
         fflush(stderr);
-        if (ek_cli_yes()) chosen = best->name;
-        else keep_refusal(file.data);
+        char *answer = ek_cli_answer();
+        if (answer && ek_cli_is_yes(answer)) chosen = best->name;
+        else if (!answer || ek_cli_is_no(answer)) keep_refusal(file.data);
+        else *said = answer, answer = NULL;
+        free(answer);
     }
     ek_buf_fini(&file);
     return chosen;

@@ -22,7 +22,8 @@ ek_err ek_cli_fetch_missing(const ek_cli *cli);
 const ek_hub_short *ek_cli_recommended(const ek_cli *cli);
 
 /* For `run` without a model: offers the recommended one to a person at a terminal, by name and size. Returns its name
- * after a yes; NULL: the bundled model it is. Asks once: a no is kept in evenkeel/bundled of XDG_STATE_HOME. */
-const char *ek_cli_offer(const ek_cli *cli);
+ * after a yes; NULL: the bundled model it is. Asks until there is an answer: a no is kept in evenkeel/bundled of
+ * XDG_STATE_HOME. *said: NULL, or a line that is neither yes nor no, which was meant for the model; to be freed. */
+const char *ek_cli_offer(const ek_cli *cli, char **said);
 
 #endif

@@ -139,10 +139,21 @@ static char *read_block(ek_editor *editor, const char *first)
     return copy;
 }
 
-/* A message or a command; NULL at the end of input. */
-static char *read_message(ek_editor *editor, bool terminal)
+static char *read_line(ek_editor *editor, char **said)
 {
-    char *line = ek_editor_read(editor, "> ");
+    char *line = *said;
+    *said = NULL;
+    if (!line) return ek_editor_read(editor, "> ");
+    fputs("> ", stdout);
+    ek_cli_put(stdout, line);
+    putchar('\n');
+    return line;
+}
+
+/* A message or a command; NULL at the end of input. */
+static char *read_message(ek_editor *editor, char **said, bool terminal)
+{
+    char *line = read_line(editor, said);
     if (!line || !terminal || strncmp(line, "\"\"\"", 3) != 0) return line;
     char *block = read_block(editor, line + 3);
     free(line);
@@ -210,7 +221,7 @@ static char *history_file(const ek_cli *cli)
     return copy;
 }
 
-int ek_chat_run(ek_dialogue *d)
+int ek_chat_run(ek_dialogue *d, char **said)
 {
     const bool terminal = isatty(STDIN_FILENO);
     char *history = history_file(d->cli);
@@ -220,7 +231,7 @@ int ek_chat_run(ek_dialogue *d)
     look_of(d);
     if (terminal) say_start(d);
     bool good = true;
-    for (char *line; good && !c.ended && (line = read_message(editor, terminal)); free(line)) {
+    for (char *line; good && !c.ended && (line = read_message(editor, said, terminal)); free(line)) {
         if (!*line) continue;
         ek_editor_remember(editor, line);
         if (is_command(line)) ek_chat_command(&c, line);
@@ -279,14 +290,18 @@ int ek_cmd_run(const ek_cli *given)
     static ek_dialogue d; /* large */
     ek_buf input = {0};
     const bool piped = has_input(cli);
-    const char *offered = cli->has.model || cli->arg || piped || cli->lines ? NULL : ek_cli_offer(cli);
+    char *said = NULL;
+    const char *offered = cli->has.model || cli->arg || piped || cli->lines ? NULL : ek_cli_offer(cli, &said);
     if (offered) cli->model = offered, cli->has.model = cli->yes = true; /* the question is answered */
     if ((piped && read_input(&input)) || ek_cli_fetch_missing(cli)) return ek_cli_failed(cli);
     ek_err err = ek_dialogue_open(&d, cli);
     if (!err && !cli->has.model)
         fputs("the bundled model answers, which is small and knows no facts; `evenkeel run e2b` runs Gemma 4 E2B\n",
               stderr);
-    int status = err ? ek_cli_refused(cli, err) : piped || cli->arg ? run_once(&d, cli, &input) : ek_chat_run(&d);
+    int status = err                 ? ek_cli_refused(cli, err)
+                 : piped || cli->arg ? run_once(&d, cli, &input)
+                                     : ek_chat_run(&d, &said);
+    free(said);
     ek_dialogue_close(&d);
     ek_buf_fini(&input);
     return status;

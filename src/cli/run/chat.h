@@ -8,8 +8,9 @@
 
 /* One message, one answer. The exit status: 130 after Ctrl-C. */
 int ek_chat_once(ek_dialogue *d, const char *prompt);
-/* Until the end of input or /quit. The exit status. */
-int ek_chat_run(ek_dialogue *d);
+/* Until the end of input or /quit. *said: the first line, which was read already, and is taken over; NULL: none. The
+ * exit status. */
+int ek_chat_run(ek_dialogue *d, char **said);
 
 /* ------------------------------------------------------------------ typed paths */
 
