@@ -113,19 +113,17 @@ static ek_err cut(ek_receipt_log *l)
 /* A line as a whole, or nothing. */
 static ek_err append(ek_receipt_log *l, const ek_buf *line)
 {
-    ssize_t n = 0, got = 0;
     l->failed = true;
     if (l->torn) EK_TRY(cut(l));
-    while (got < (ssize_t)line->len && (n = write(l->fd, line->data + got, line->len - (size_t)got)) > 0) got += n;
-    if (got == (ssize_t)line->len) {
-        ek_sha256(l->last.h, line->data, line->len - 1);
-        l->size += got;
-        l->failed = false;
-        return EK_OK;
+    if (ek_fd_write(l->fd, line->data, line->len)) {
+        const int why = errno;
+        EK_TRY(cut(l));
+        return ek_fail(EK_EIO, "%s: %s", l->path, strerror(why));
     }
-    const int why = n < 0 ? errno : ENOSPC;
-    EK_TRY(cut(l));
-    return ek_fail(EK_EIO, "%s: %s", l->path, strerror(why));
+    ek_sha256(l->last.h, line->data, line->len - 1);
+    l->size += (off_t)line->len;
+    l->failed = false;
+    return EK_OK;
 }
 
 static ek_err begin_file(ek_receipt_log *l, const char *origin)

@@ -1,12 +1,9 @@
 #include "cli/run/chat.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -170,27 +167,6 @@ static void write_message(ek_buf *out, const ek_message *m)
     ek_buf_fini(&text);
 }
 
-/* Written beside it and put in its place: what an earlier /save wrote stays until then. */
-static ek_err write_file(const char *path, const ek_buf *text)
-{
-    ek_buf part = {0};
-    ek_buf_fmt(&part, "%s.part", path);
-    int fd = open(ek_buf_text(&part), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    bool ok = fd >= 0;
-    for (size_t at = 0; ok && at < text->len;) {
-        ssize_t n = write(fd, text->data + at, text->len - at);
-        if (n < 0 && errno == EINTR) continue;
-        ok = n > 0;
-        at += n > 0 ? (size_t)n : 0;
-    }
-    int why = errno;
-    if (fd >= 0 && close(fd) && ok) ok = false, why = errno;
-    if (ok && rename(ek_buf_text(&part), path)) ok = false, why = errno;
-    if (!ok && fd >= 0) unlink(ek_buf_text(&part));
-    ek_buf_fini(&part);
-    return ok ? EK_OK : ek_fail(EK_EIO, "%s: %s", path, strerror(why));
-}
-
 ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n)
 {
     ek_buf out = {0};
@@ -209,7 +185,7 @@ ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n)
     }
     ek_buf_str(&out, "}\n");
     *n = d->history.n_messages;
-    ek_err err = write_file(path, &out);
+    ek_err err = ek_file_replace(path, out.data, out.len, 0600);
     free(name);
     ek_buf_fini(&out);
     return err;

@@ -23,6 +23,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/linux.h"
 #include "media/locked/lock.h"
 
@@ -333,13 +334,7 @@ ek_err ek_child_file(int *out, const void *bytes, size_t n, const char *what)
     *out = -1;
     EK_TRY(ek_lock_check(false));
     int fd = memfd_create(what, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    bool good = fd >= 0;
-    for (size_t at = 0; good && at < n;) {
-        ssize_t wrote = write(fd, (const char *)bytes + at, n - at);
-        if (wrote < 0 && errno == EINTR) continue;
-        good = wrote > 0;
-        at += good ? (size_t)wrote : 0;
-    }
+    bool good = fd >= 0 && !ek_fd_write(fd, bytes, n);
     if (good) good = fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) == 0;
     if (good) good = lseek(fd, 0, SEEK_SET) == 0;
     *out = fd;

@@ -295,9 +295,8 @@ static ek_err read_bytes(ek_buf *out, int folder, const char *file, size_t max)
     return err;
 }
 
-/* True: it is kept. What is damaged goes; what cannot be read now, or is of another version, stays where it is,
- * unused. */
-static bool read_one(ek_response_files *f, const found *one, size_t max)
+/* A damaged file is removed. A file that cannot be read now, or has another version, stays where it is, unused. */
+static void read_one(ek_response_files *f, const found *one, size_t max)
 {
     char file[FILE_NAME];
     ek_buf bytes = {0};
@@ -312,12 +311,11 @@ static bool read_one(ek_response_files *f, const found *one, size_t max)
         ek_log(EK_LOG_WARN, "event=store_skipped file=%s/%s %s: %s", f->dir, file, goes ? "removed" : "left",
                ek_err_text());
         if (goes) remove_file(f, one->name);
-        return false;
+        return;
     }
     const bool kept = ek_response_store_put_read(f->s, &r);
     ek_response_record_fini(&r);
     if (!kept) remove_file(f, one->name);
-    return kept;
 }
 
 static void forget_old(ek_response_files *f)
@@ -330,9 +328,8 @@ static void forget_old(ek_response_files *f)
 static ek_err read_all(ek_response_files *f)
 {
     list l = {0};
-    int n = 0;
     ek_err err = list_files(&l, f);
-    for (int i = 0; i < l.n && !err; i++) n += read_one(f, &l.at[i], f->s->max_bytes + (1 << 20));
+    for (int i = 0; i < l.n && !err; i++) read_one(f, &l.at[i], f->s->max_bytes + (1 << 20));
     if (f->max_age > 0) forget_old(f); /* once all are there: which is old, those that continue it say */
     if (!err)
         ek_log(EK_LOG_INFO, "event=store folder=%s entries=%d bytes=%zu of=%d", f->dir, f->s->n, f->s->bytes, l.n);
