@@ -74,7 +74,7 @@ ek_err ek_canonical_read(json_t **out, const char *text, size_t n, size_t max)
     if (size.depth > DEPTH || size.values > max)
         return ek_fail(EK_EFORMAT, "%zu values in a depth of %zu, at most %zu in %d are taken", size.values, size.depth,
                        max, DEPTH);
-    if (ek_json_read(out, text, n, n + 1)) return ek_fail_in(EK_EFORMAT, "no JSON");
+    if (ek_json_read(out, text, n, n + 1)) return EK_EFORMAT; /* the reader's sentence says it */
     ek_err err = ek_canonical_write(&again, *out);
     if (!err && (again.len != n || memcmp(again.data, text, n) != 0)) {
         size_t at = 0;

@@ -183,7 +183,7 @@ ek_err ek_receipts_parse(json_t **out, int *n_receipts, const char *text, size_t
     EK_TRY(check_size(text, n));
     if (ek_json_read(out, text, n, EK_RECEIPT_BYTES)) {
         *out = NULL;
-        return ek_fail_in(EK_EFORMAT, "no JSON");
+        return EK_EFORMAT; /* the reader's sentence says it */
     }
     const json_t *found = find(*out);
     const size_t count = json_is_array(found) ? json_array_size(found) : found ? 1 : 0;

@@ -313,8 +313,8 @@ static void test_refusals(void **state)
     static const struct {
         const char *body, *param, *says;
     } bad[] = {
-        {"", NULL, "not valid JSON"},
-        {"{", NULL, "not valid JSON"},
+        {"", NULL, "the body cannot be read: JSON, line 1 column 1: "},
+        {"{", NULL, "the body cannot be read: JSON, line 1 column 2: "},
         {"[]", NULL, "JSON object"},
         {"{}", "messages", "at least one"},
         {"{\"messages\":[]}", "messages", "at least one"},

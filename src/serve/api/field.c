@@ -26,7 +26,7 @@ ek_err ek_field_body(ek_api_request *r, const char *text, size_t n, const ek_api
                      ek_body_reader_fn *read)
 {
     json_t *body;
-    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body is not valid JSON");
+    if (ek_json_read_lenient(&body, text, n, 0)) return ek_fail_in(EK_EPARSE, "the body cannot be read");
     ek_api_limits own = *limits;
     ek_err err = json_is_object(body) ? EK_OK : ek_fail(EK_EINVAL, "the body must be a JSON object");
     if (!err) err = read_pdf(r, &own, body);
