@@ -131,6 +131,17 @@ def run(command, **more):
     return done
 
 
+def make_input(source):
+    """The whole file, or none: one that is kept is used for years."""
+    part = f"{source}.{os.getpid()}.part"
+    try:
+        run([*GENERATE, "--write", part])
+        os.replace(part, source)
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
+
+
 def batch(program, source, result, args):
     """Seconds that it took."""
     begun = time.time()
@@ -147,7 +158,7 @@ def main():
         source, result = os.environ.get("EVAL_INPUT") or os.path.join(folder, "in"), os.path.join(folder, "out")
         run([program, "version"], stdout=subprocess.DEVNULL)  # before the input, which takes seconds
         if not os.path.exists(source):
-            run([*GENERATE, "--write", source])
+            make_input(source)
         if "--model" not in args:
             args += ["--model", MODEL]
         if "--replicas" in args:

@@ -606,6 +606,18 @@ def one_evaluation_has_one_number():
 
 
 @test
+def an_evaluation_keeps_no_half_of_its_input():
+    def small_disk():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+
+    kept = path("kept.jsonl")
+    r = subprocess.run([sys.executable, "tools/eval.py", PROGRAM], capture_output=True, text=True, timeout=400, preexec_fn=small_disk,
+                       env={**os.environ, "EVAL_INPUT": kept})
+    assert r.returncode and "File too large" in r.stderr, (r.returncode, r.stderr)
+    assert not [f for f in os.listdir(os.path.dirname(kept)) if f.startswith("kept")]
+
+
+@test
 def an_evaluation_shows_the_sentence_of_a_program_that_fails():
     for args in ((), ("--replicas", "2")):
         r = evaluation(PROGRAM, "--model", path("no-model"), *args)
