@@ -20,31 +20,32 @@ struct ek_model {
     ek_linear_ops linear;
     ek_row_ops rows;
     ek_attn *attn[EK_KIND_COUNT]; /* NULL: no layer of that kind */
-    int last[EK_KIND_COUNT];      /* the last owning layer of each kind, -1 without */
+    int last[EK_KIND_COUNT];      /* the last layer of each kind that owns keys; -1: none */
     float *rope[EK_KIND_COUNT];   /* frequencies */
     int n_rotated[EK_KIND_COUNT];
     ek_kv_layout layout;
-    const ek_model *target;                /* of a drafter: has the keys and values that its layers read; else NULL */
-    size_t kv_offset[EK_MAX_LAYERS];       /* of the layer's block in a page of its kind; of the donor's */
-    size_t kv_start_offset[EK_MAX_LAYERS]; /* the same in a page of the start kind */
-    ek_items *deferred;                    /* weights that are packed share by share; NULL: all are */
-    ek_pack_opts pack;                     /* for them */
-    char *packed_dir;                      /* in it; owned */
-    bool some;                             /* of them only a share is packed */
+    const ek_model *target; /* of a drafter: the model whose keys and values its layers read; else NULL */
+    size_t
+        kv_offset[EK_MAX_LAYERS]; /* offset of the layer's block in a page of its kind; without own keys the donor's */
+    size_t kv_start_offset[EK_MAX_LAYERS]; /* the same for a page of the start kind */
+    ek_items *deferred;                    /* the weights of a deferred model; NULL: all are packed */
+    ek_pack_opts pack;                     /* for the deferred weights */
+    char *packed_dir;                      /* owned; pack points to it */
+    bool some;                             /* only a share of the deferred weights is packed */
     char numerics_id[160];
     double bytes_per_token, macs_prompt_row, macs_logit_row;
 };
 
-/* The list is the model's from then on, and the files stay open. */
+/* Makes m a deferred model. m takes over the list; its files stay open. */
 void ek_model_defer(ek_model *m, ek_items *list, const ek_pack_opts *o);
-/* Of layers [first, end), once they are packed. A key has the norm sqrt(head_dim) before its weight and at most
- * max |weight| times that after it; what f16 cannot hold would be cut off without a word. */
+/* Checks the keys of layers [first, end), whose weights are packed. A key has the norm sqrt(head_dim) before its
+ * weight, and at most max |weight| times that after it. A key outside f16's range would be clamped without notice. */
 ek_err ek_model_check_keys(const ek_model *m, int first, int end);
 
 /* A matrix of rows in scratch memory. */
 typedef struct ek_buffer {
     float *at;
-    ptrdiff_t ld; /* elements; a multiple of 16 */
+    ptrdiff_t ld; /* in elements; a multiple of 16 */
 } ek_buffer;
 
 static inline float *ek_at(const ek_buffer *b, int row)
@@ -58,26 +59,26 @@ struct ek_scratch {
     uint8_t *block;
     size_t bytes;
     ek_buffer h, x, q, k, v, o, y, gate, up;
-    ek_buffer per_layer_head, per_layer_tail, token; /* token: a row per thread */
+    ek_buffer per_layer_head, per_layer_tail, token; /* token: one row per thread */
     ek_buffer cos[EK_KIND_COUNT], sin[EK_KIND_COUNT];
-    ek_attn_row *row[EK_KIND_COUNT]; /* visible ranges of rows in layers of a kind */
-    int32_t *id, *pos, *want;        /* tokens (pad beside an embedding), positions; rows that want logits */
-    const float **embedding;         /* of each row, or NULL */
-    const ek_seq **seq;              /* of each view */
+    ek_attn_row *row[EK_KIND_COUNT]; /* visible ranges of rows, per kind of layer */
+    int32_t *id, *pos, *want;        /* tokens (pad for an embedding), positions; rows that want logits */
+    const float **embedding;         /* per row; NULL: none */
+    const ek_seq **seq;              /* per view */
     ek_kv_view *view;
     int *store; /* first row of each group of rows that share a page */
     void *acts, *attn;
-    void *gated; /* rows that gates have made; in the memory of gate and up, which nothing else uses then */
+    void *gated; /* gated rows for the next product; lies in the memory of gate and up, which are unused then */
     float *gate_space;
-    /* experts */
+    /* --- experts --- */
     ek_buffer route, sum, pair_gate, pair_up, pair_out;
     int32_t *expert, *pair_row, *pair_self, *row_pair; /* [rows][k], pair -> row, pair -> pair, [rows][k] -> pair */
     float *weight;                                     /* [rows][k] */
-    int *first;                                        /* an expert's first pair */
-    ek_acts *pick;                                     /* an expert's rows */
+    int *first;                                        /* first pair of each expert */
+    ek_acts *pick;                                     /* rows of each expert */
     ek_linear_job *job;
-    void *pair_gated;         /* as gated, of pairs */
-    ek_linear_gate *job_gate; /* an expert's */
+    void *pair_gated;         /* gated rows of pairs */
+    ek_linear_gate *job_gate; /* one per expert */
 };
 
 /* One call of ek_model_forward. */
@@ -85,13 +86,13 @@ typedef struct ek_pass {
     const ek_model *m;
     ek_scratch *s;
     const ek_kv_memory *kv;
-    int n; /* rows still running: at first all, later those that want logits */
+    int n; /* rows that still run: first all rows, later those that want logits */
     int n_want, n_views, n_store;
-    int layer, end;    /* end: layers behind are another device's */
-    ek_act_form reads; /* the next product, of the rows that a stage makes: see ek_put_row */
+    int layer, end;    /* end: later layers run on another device */
+    ek_act_form reads; /* the products that read the next rows: see ek_put_row */
 } ek_pass;
 
-/* Of the layer that the pass is in. */
+/* The configuration and the weights of the pass's current layer. */
 static inline const ek_layer_config *ek_config_of(const ek_pass *p)
 {
     return &p->m->config.layer[p->layer];
@@ -102,23 +103,23 @@ static inline const ek_layer_weights *ek_weights_of(const ek_pass *p)
     return &p->m->w.layer[p->layer];
 }
 
-/* Opens a drafter for target, which outlives it: dir, or random weights of config if dir is NULL. EUNSUPPORTED if it is
- * no drafter, EFORMAT with the numbers if it does not fit the target. */
+/* Opens a drafter for target, which must outlive it: from dir, or with random weights of config if dir is NULL.
+ * EUNSUPPORTED if it is no drafter, EFORMAT with the numbers if it does not fit the target. */
 ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *config, uint64_t seed,
                              const ek_model *target, const ek_model_opts *opts);
 
-/* All layers, from s->h, s->x and the rows of p to s->x, normed for the head. Rows that want no logits are dropped
- * where nothing reads them any more; p->n says how many are left. */
+/* Runs all layers, from s->h, s->x and the rows of p to s->x, normed for the head. Rows without logits are dropped once
+ * no later layer needs them; p->n is the number of remaining rows. */
 void ek_run_layers(ek_pass *p);
 
-/* Bytes per token and multiply-adds per row, from the planned matrices. */
+/* Computes bytes per token and multiply-adds per row from the planned matrices. */
 void ek_model_count_work(ek_model *m);
 
-/* Checks rows before ek_model_forward runs them. Reads the model and the limits of s only. */
+/* Checks rows before ek_model_forward runs them. Reads only the model and the limits of s. */
 ek_err ek_pass_check(const ek_scratch *s, const ek_row *rows, int n_rows, int n_seqs);
 
-/* Minimum number of rows for which a stage is spread over the pool: waking many threads costs some microseconds, two
- * are as quick as one from two rows on. */
+/* Minimum number of rows for which row work is spread over the pool. Waking many threads costs some microseconds; two
+ * threads are as fast as one from two rows on. */
 enum { EK_ROWS_WORTH_WAKING = 6, EK_ROWS_WORTH_TWO = 2 };
 
 static inline bool ek_rows_worth_waking(const ek_pool *pool, int n)
@@ -130,7 +131,7 @@ static inline bool ek_rows_worth_waking(const ek_pool *pool, int n)
 typedef void ek_row_fn(const ek_pass *p, int row, int worker);
 void ek_each_row(const ek_pass *p, ek_row_fn *fn);
 
-/* Rows of x as a linear layer reads them, not quantised yet. There is memory for one at a time. */
+/* Rows of x as input of a linear layer, not quantised yet. There is memory for one such input at a time. */
 static inline ek_acts ek_read_rows(const ek_pass *p, const ek_buffer *x, int k)
 {
     ek_acts a;
@@ -138,8 +139,8 @@ static inline ek_acts ek_read_rows(const ek_pass *p, const ek_buffer *x, int k)
     return a;
 }
 
-/* Row r of x has just been made and lies in the first-level cache: it is quantised there for who reads it next, whom
- * the stage has named in p->reads. */
+/* Row r of x was just computed and lies in the first-level cache. It is quantised now, for the products that p->reads
+ * names. */
 static inline void ek_put_row(const ek_pass *p, const ek_buffer *x, int k, int r)
 {
     if (!p->reads.group) return;
@@ -148,7 +149,7 @@ static inline void ek_put_row(const ek_pass *p, const ek_buffer *x, int k, int r
     ek_acts_quantize_row(p->m->linear.quantize_row, &a, r, p->reads);
 }
 
-/* Rows of x of which each has been through ek_put_row. */
+/* Rows of x as input of a linear layer, after ek_put_row for each row. */
 static inline ek_acts ek_read_put_rows(const ek_pass *p, const ek_buffer *x, int k)
 {
     ek_acts a = ek_read_rows(p, x, k);
@@ -156,7 +157,7 @@ static inline ek_acts ek_read_put_rows(const ek_pass *p, const ek_buffer *x, int
     return a;
 }
 
-/* Who reads rows next: up to three matrices, of which any may be NULL. */
+/* The form that up to three matrices read; any may be NULL. */
 static inline ek_act_form ek_readers(const ek_linear *a, const ek_linear *b, const ek_linear *c)
 {
     ek_act_form form = {0};
@@ -166,8 +167,8 @@ static inline ek_act_form ek_readers(const ek_linear *a, const ek_linear *b, con
     return form;
 }
 
-/* Whether gate and up go, gated, straight into the rows that a product reads: with few rows a thread would alternate
- * between two streams of weights, and their beginnings are not fetched ahead. rows: of a matrix, of experts on
+/* Whether gate and up are gated straight into the rows of the next product. With few rows this is slower: a thread
+ * would alternate between two streams of weights, whose beginnings are not prefetched. rows: per matrix; per expert on
  * average. */
 enum { EK_ROWS_WORTH_GATING = 16 };
 static inline bool ek_gates(int rows, const ek_linear *gate, const ek_linear *up, ek_act_form reads)
@@ -181,12 +182,12 @@ static inline void ek_project(const ek_pass *p, const ek_linear *w, ek_acts *x, 
     ek_linear_forward(&p->m->linear, p->m->pool, w, x, y->at, y->ld);
 }
 
-/* The work before the layers: embeddings, rotations and per-layer inputs of all rows. */
+/* --- before the layers: embeddings, rotations and per-layer inputs of all rows --- */
 
-/* From tokens and embeddings to s->h, s->x normed for the first layer, rotations and per-layer inputs. */
+/* Reads tokens and embeddings. Writes s->h, s->x normed for the first layer, rotations and per-layer inputs. */
 void ek_embed_rows(const ek_pass *p);
 
-/* Attention: the first half of a layer, from heads to the residual behind them. */
+/* --- attention: the first half of a layer, up to its residual --- */
 
 /* Reads s->x, normed for the layer and quantised for p->reads. Adds the layer's attention to s->h, and leaves s->x
  * normed and quantised for the feed-forward. A layer that owns keys and values stores the keys and values of the rows.
@@ -194,14 +195,15 @@ void ek_embed_rows(const ek_pass *p);
  * returns. */
 void ek_run_attention(ek_pass *p);
 
-/* Mixture of experts: the feed-forward of a layer that runs top-k experts per row. */
+/* --- mixture of experts: the feed-forward of a layer that runs top-k experts per row --- */
 
-/* s->sum = the weighted outputs of the experts that each row's router chose, from s->h. Uses
- * s->x and the acts memory. */
+/* Reads s->h. s->sum = the weighted outputs of the experts that each row's router chose. Uses s->x and the acts memory.
+ */
 void ek_run_experts(ek_pass *p);
 
-/* The same of layer i alone, for a device that has the rest of it: h, n rows of hidden_size behind attention, in order;
- * their sums to `sum` likewise. n is at most the scratch memory's rows. The layer's router and experts are packed. */
+/* Runs the experts of layer i alone, for a device that has the rest of the layer. h: n rows of hidden_size after
+ * attention, in order. sum: their sums, likewise. n is at most the scratch memory's rows. The layer's router and
+ * experts are packed. */
 void ek_model_run_experts(const ek_model *m, ek_scratch *s, int i, const float *h, int n, float *sum);
 
 #endif

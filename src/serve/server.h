@@ -43,8 +43,9 @@ typedef struct ek_server_opts {
     const char *open_paths;    /* serve/http/keys.h; NULL: the default of --open-paths */
     const char *cors_origins;  /* serve/http/origins.h; copied. NULL: none */
     const char
-        *allowed_hosts; /* serve/http/origins.h; copied; always checked. NULL: the names of this machine, checked only
-                           if strangers could use the server through a browser, which is on loopback without keys */
+        /* serve/http/origins.h; copied; always checked. NULL: the names of this machine, which are checked only if
+         * strangers could use the server through a browser: on loopback without keys. */
+        *allowed_hosts;
     /* The digest of the model (model/weights/digest.h) for /v1/fingerprint, computed on a thread of its own. NULL: the
      * path is a 404. */
     ek_err (*digest)(void *arg, char out[EK_MODEL_DIGEST]);

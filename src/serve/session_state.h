@@ -58,8 +58,7 @@ struct ek_session {
     bool full;      /* a large piece has to be sent before more is written */
     bool done;      /* the whole reply is written */
     bool forgotten; /* a background reply was dropped: bytes that a worker still writes are not kept */
-    ek_turn_news
-        *later; /* news from n_taken on that arrived while the session was writing or full; their texts are owned */
+    ek_turn_news *later; /* news from n_taken on that arrived meanwhile; their texts are owned */
     size_t n_later, n_taken, cap_later;
     struct event *go_on; /* takes more of `later` in the next turn */
     struct event *step;  /* writes the dialect's held-back text after the news of a step */

@@ -1,6 +1,5 @@
-/* What GGUF files call the weights and the configuration of a Gemma 4 model: one table each for those who read such
- * files and those who write them. Sources: llama.cpp, gguf-py/gguf/tensor_mapping.py and constants.py,
- * conversion/gemma.py. */
+/* Names of a Gemma 4 model's weights and settings in GGUF files: one table each, for readers and writers. Sources:
+ * llama.cpp, gguf-py/gguf/tensor_mapping.py and constants.py, conversion/gemma.py. */
 #ifndef EK_MODEL_SOURCE_GGUF_NAMES_H
 #define EK_MODEL_SOURCE_GGUF_NAMES_H
 
@@ -9,12 +8,12 @@
 
 #include "model/config/config.h"
 
-/* The first of a weight's names in these files (room bytes); name is the model's ("layers.3.layer_scalar"). False: it
- * has none. */
+/* Writes the first of a weight's GGUF names to full (room bytes). name: the model's ("layers.3.layer_scalar"). False:
+ * the weight has none. */
 bool ek_gguf_weight_name(const char *name, char *full, size_t room);
 
-/* Keys under the architecture's name that hold one whole number: key, field of ek_config, smallest and largest value,
- * what the field is where a file lacks the key (EK_GGUF_NEEDED: it must have it). */
+/* Keys, below the architecture's name, of whole numbers: key, field of ek_config, min, max, default for a missing key
+ * (EK_GGUF_NEEDED: the key is required). */
 enum { EK_GGUF_NEEDED = -1 };
 #define EK_GGUF_SIZES(X)                                                            \
     X("context_length", max_position_embeddings, 1, EK_MAX_CONTEXT, EK_GGUF_NEEDED) \
@@ -23,12 +22,12 @@ enum { EK_GGUF_NEEDED = -1 };
     X("attention.head_count", n_heads, 1, 4096, EK_GGUF_NEEDED)                     \
     X("attention.sliding_window", sliding_window, 0, EK_MAX_CONTEXT, 0)             \
     X("attention.shared_kv_layers", n_kv_shared_layers, 0, c->n_layers, 0)
-/* The same of models with experts. */
+/* The same for models with experts. */
 #define EK_GGUF_EXPERTS(X)                                                 \
     X("expert_used_count", top_k_experts, 1, c->n_experts, EK_GGUF_NEEDED) \
     X("expert_feed_forward_length", moe_intermediate_size, 1, EK_MAX_WIDTH, EK_GGUF_NEEDED)
 
-/* The others, by layer or kind of layer, or no whole numbers. */
+/* The other keys: per layer, per kind of layer, or not whole numbers. */
 #define EK_GGUF_LAYERS        "block_count"
 #define EK_GGUF_EXPERT_COUNT  "expert_count"
 #define EK_GGUF_KV_HEADS      "attention.head_count_kv"

@@ -1,4 +1,4 @@
-/* How a module's matrix is stored in safetensors: the tensors that stand beside each other under its name decide. */
+/* Storage of a module's matrix in safetensors; the tensors under its name decide the format. */
 #ifndef EK_MODEL_MODULE_H
 #define EK_MODEL_MODULE_H
 
@@ -28,26 +28,26 @@ typedef enum ek_module_part {
 const char *ek_part_suffix(int part);
 
 typedef struct ek_module {
-    const char *name;                     /* as the source calls it: "layers.3.mlp.up_proj" */
-    const ek_tensor *part[EK_PART_COUNT]; /* NULL: the file has none */
+    const char *name;                     /* the source's name: "layers.3.mlp.up_proj" */
+    const ek_tensor *part[EK_PART_COUNT]; /* NULL: not in the file */
 } ek_module;
 
-/* The suffix of a tensor without which the others mean nothing; "" for the weight itself, NULL if none is missing. */
+/* The suffix of a missing tensor without which the others are useless; "": the weight itself; NULL: none is missing. */
 const char *ek_module_missing(const ek_module *m);
 
-/* Modules of floats of 4 and 8 bits (module_minifloat.c): what ek_module_read asks first. */
+/* Modules of 4-bit and 8-bit floats (module_minifloat.c); ek_module_read calls these first. */
 bool ek_module_is_minifloat(const ek_module *m);
 ek_err ek_module_minifloat(const ek_module *m, const ek_quant *quant, int outer, int rows, int k, ek_weight_data *out);
 
-/* n, k and the row stay the caller's. rows x k; outer: leading dimension of fused experts, 0 without. EFORMAT and
- * EUNSUPPORTED name tensor and file. */
+/* Reads a module of rows x k; the caller sets n, k and the row of *out. outer: leading dimension of fused experts; 0:
+ * none. EFORMAT and EUNSUPPORTED name tensor and file. */
 ek_err ek_module_read(const ek_module *m, const ek_quant *quant, int outer, int rows, int k, ek_weight_data *out);
 
-/* EFORMAT unless t has the type; what: "shapes". */
+/* EFORMAT unless t has the type. what: a plural for the message: "shapes". */
 ek_err ek_module_type(const ek_tensor *t, ek_dtype want, const char *what);
-/* A tensor of floats, of ek_module_shape. */
+/* Reads a tensor of floats, whose shape is checked by ek_module_shape. */
 ek_err ek_module_floats(ek_weight_data *out, const ek_tensor *t, int outer, int rows, int k);
-/* EFORMAT unless t is [outer, rows, k]; outer 0: without that dimension; k 0: a vector of rows. */
+/* EFORMAT unless t is [outer, rows, k]. outer 0: without that dimension. k 0: a vector of rows. */
 ek_err ek_module_shape(const ek_tensor *t, int outer, int rows, int k);
 
 #endif

@@ -1,4 +1,4 @@
-/* Inside src/model/tower, of sounds: what an audio tower is made of, and the encoding of one clip. */
+/* Inside src/model/tower: the weights of an audio tower, and the encoding of one clip. */
 #ifndef EK_MODEL_TOWER_AUDIO_STATE_H
 #define EK_MODEL_TOWER_AUDIO_STATE_H
 
@@ -7,33 +7,33 @@
 
 #include <string.h>
 
-#define EK_AUDIO_NORM_EPS 1e-6f               /* of the norms that rms_norm_eps does not reach */
-#define EK_AUDIO_K_SCALE  1.8946361239720115f /* of keys: ln(1 + e) / ln 2 */
+#define EK_AUDIO_NORM_EPS 1e-6f               /* of the norms that do not use rms_norm_eps */
+#define EK_AUDIO_K_SCALE  1.8946361239720115f /* scale of keys: ln(1 + e) / ln 2 */
 
 enum { EK_AUDIO_MAX_LAYERS = 64, EK_AUDIO_MAX_TAPS = 64, EK_AUDIO_TOKENS = 32, EK_AUDIO_ROWS = 128 };
 
-/* audio_config. Transformers' defaults where a key is absent, as its class has them. */
+/* audio_config. A missing key has the default of transformers' class. */
 typedef struct ek_audio_config {
     int hidden, n_layers, n_heads;
-    int bins;        /* log-mel bins of a frame: channels[0], see ek_audio_config_check */
-    int channels[2]; /* of the convolutions that make one row of four frames */
-    int taps;        /* conv_kernel_size: rows that a depthwise convolution sees, the own one and those before */
+    int bins;        /* log-mel bins per frame; equals channels[0] (ek_audio_config_check) */
+    int channels[2]; /* of the two convolutions, which make one row of four frames */
+    int taps;        /* conv_kernel_size: rows of a depthwise convolution: the row itself and those before it */
     int span;        /* keys that a query sees: attention_context_left - 1 */
     float cap;       /* attention_logit_cap */
     float residual;  /* residual_weight */
-    float limit;     /* gradient_clipping: values before norms stay within it */
-    float eps;       /* rms_norm_eps: of the convolutions' norms and of embed_audio; the others have 1e-6 */
+    float limit;     /* gradient_clipping: values are clamped to +-limit before norms */
+    float eps;       /* rms_norm_eps: of the convolutions' norms and of embed_audio; the other norms use 1e-6 */
     int output;      /* output_proj_dims */
     bool clips;      /* use_clipped_linears */
     int text;        /* hidden size of the text model */
 } ek_audio_config;
 
-/* in: audio_config. EFORMAT and EUNSUPPORTED with field, value and what would do. */
+/* in: audio_config. EFORMAT and EUNSUPPORTED name field, value and accepted values. */
 ek_err ek_audio_config_read(ek_audio_config *c, const ek_tower_source *from, const json_t *in, int text);
-/* The rules between fields, for whatever filled c. */
+/* Checks the rules between fields, whoever filled c. */
 ek_err ek_audio_config_check(const ek_audio_config *c, const char *file);
 
-static inline int ek_audio_bands(const ek_audio_config *c) /* frequencies that are left of the bins */
+static inline int ek_audio_bands(const ek_audio_config *c) /* frequencies after both convolutions */
 {
     return c->bins / 4;
 }
@@ -52,14 +52,14 @@ typedef struct ek_audio_layer {
     float *conv_pre, *conv_norm;
     ek_clipped start, end;
     float *tap;     /* taps x hidden */
-    float *q_scale; /* made when the weights are there: hidden floats */
-    float *rel_row; /* span rows of hidden */
+    float *q_scale; /* computed from the weights: hidden floats */
+    float *rel_row; /* computed from the weights: span rows of hidden */
 } ek_audio_layer;
 
 typedef struct ek_audio {
     ek_tower_part part;
     ek_audio_config c;
-    bool scaled; /* per_dim_scale went through softplus already, as GGUF has it */
+    bool scaled; /* per_dim_scale is stored after softplus, as in GGUF */
     ek_near_fn *near;
     ek_linear conv[2]; /* inputs in the order (row, column, channel) of a window of 3 x 3 */
     float *conv_norm[2];
@@ -69,49 +69,49 @@ typedef struct ek_audio {
     float *made; /* memory of q_scale and rel_row of all layers */
 } ek_audio;
 
-const ek_audio *ek_audio_of(const ek_tower_part *p); /* NULL: an encoder of another kind, or none */
+const ek_audio *ek_audio_of(const ek_tower_part *p); /* NULL: another kind of encoder, or none */
 
 /* Binds every weight of a->c. */
 ek_err ek_audio_bind(ek_audio *a, ek_tower_binder *b);
-/* After packing: q_scale, rel_row. */
+/* Computes q_scale and rel_row, after packing. */
 ek_err ek_audio_ready(ek_audio *a);
 
-/* Multiply-adds of a token in the convolutions, in a layer, and behind the last one. */
+/* Multiply-adds per token in the convolutions, in a layer, and after the last layer. */
 double ek_audio_macs_begin(const ek_audio_config *c);
 double ek_audio_macs_layer(const ek_audio_config *c);
 double ek_audio_macs_end(const ek_audio_config *c);
 
-/* Bytes that ek_audio_begin takes beside the rows. */
+/* Bytes that ek_audio_begin takes besides the rows. */
 size_t ek_audio_work_bytes(const ek_audio *a, int frames);
-/* mel: frames rows of c.bins, copied. ENOMEM. */
+/* mel: frames rows of c.bins floats, copied. ENOMEM. */
 ek_err ek_audio_begin(ek_tower_work **out, const ek_audio *a, const float *mel, int frames);
 
-/* Inside src/model/tower, of audio towers: one clip on its way, and what its stages share. */
+/* --- the encoding of one clip, and helpers of its stages --- */
 
-/* One clip. */
+/* The encoding of one clip. */
 typedef struct ek_audio_work {
     ek_tower_work head;
     const ek_audio *a;
-    int frames, n, half; /* half: rows behind the first convolution */
+    int frames, n, half; /* half: rows after the first convolution */
     int stage, row;      /* 0: the convolutions; 1 to n_layers; then the projection */
     uint8_t *block;
     size_t bytes;
     float *mel;                /* [frames][bins] */
     float *x, *k, *v, *gate;   /* [n][hidden] */
-    float *norm, *y;           /* [EK_AUDIO_ROWS][the widest of hidden, output] */
+    float *norm, *y;           /* [EK_AUDIO_ROWS][max of hidden and output] */
     float *wide;               /* [EK_AUDIO_ROWS][4 hidden] */
-    float *window[2], *map[2]; /* of EK_AUDIO_TOKENS tokens: windows of the convolutions and what they give */
+    float *window[2], *map[2]; /* of EK_AUDIO_TOKENS tokens: inputs and outputs of the convolutions */
     void *acts;
-    int r0, rows; /* of the block that runs */
+    int r0, rows; /* of the current block */
     const ek_audio_layer *layer;
     const ek_audio_ffw *ffw;
 } ek_audio_work;
 
-/* The stages, for rows [w->r0, w->r0 + w->rows), of which those before have been through them. */
+/* The stages, for rows [w->r0, w->r0 + w->rows); earlier rows have passed the same stage. */
 void ek_audio_convolve(const ek_audio_work *w);
 void ek_audio_layer_run(ek_audio_work *w, const ek_audio_layer *l);
 
-typedef void ek_audio_row_fn(const ek_audio_work *w, int r); /* r: of the block */
+typedef void ek_audio_row_fn(const ek_audio_work *w, int r); /* r: index in the block */
 /* Calls fn for n rows, spread over the pool if there are enough. */
 void ek_audio_each(const ek_audio_work *w, ek_audio_row_fn *fn, int n);
 void ek_audio_product(const ek_audio_work *w, const ek_linear *m, const float *x, ptrdiff_t ldx, int rows, float *y,
@@ -143,7 +143,7 @@ static inline void ek_audio_out(const ek_audio_work *w, const ek_clip *c, float 
     if (ek_clips_out(c)) ek_audio_rows_of(w)->clamp(y, y, c->out[0], c->out[1], n);
 }
 
-/* y = RMS(x within the limit); y may be x. */
+/* y = RMS norm of x clamped to +-limit; y may be x. */
 static inline void ek_audio_norm(const ek_audio_work *w, float *y, const float *x, const float *weight)
 {
     const float limit = w->a->c.limit;

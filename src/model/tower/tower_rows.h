@@ -1,4 +1,4 @@
-/* Inside src/model/tower: rows of floats in a work's memory, and work on them spread over threads. */
+/* Inside src/model/tower: rows of floats in a work's memory, and row work spread over threads. */
 #ifndef EK_MODEL_TOWER_ROWS_H
 #define EK_MODEL_TOWER_ROWS_H
 
@@ -17,7 +17,7 @@ static inline float *ek_row_at(const ek_span *r, int i)
     return r->at + i * r->ld;
 }
 
-/* Hands out parts of a block of memory, or counts what is needed while base is NULL. */
+/* Hands out parts of a block of memory; while base is NULL it only counts the needed bytes. */
 typedef struct ek_layout {
     uint8_t *base;
     size_t used;
@@ -30,7 +30,7 @@ static inline void *ek_take(ek_layout *l, size_t n)
     return p;
 }
 
-/* Rows that begin on lines, and that do not all begin in the same sets of a first-level cache. */
+/* Rows that begin on cache lines, and not all in the same sets of a first-level cache. */
 static inline ek_span ek_take_rows(ek_layout *l, int n, int width)
 {
     const ptrdiff_t ld = (width + 15) / 16 * 16 + (width % 1024 < 16 ? 16 : 0);
@@ -52,7 +52,7 @@ static inline void ek_tower_spread_task(void *arg, int task, int worker)
     for (int i = task * EK_TOWER_TASK; i < (task + 1) * EK_TOWER_TASK && i < s->n; i++) s->fn(s->self, i, worker);
 }
 
-/* fn(self, row, thread) for rows [0, n). */
+/* Calls fn(self, row, thread) for rows [0, n). */
 static inline void ek_tower_each_row(ek_pool *pool, ek_tower_row_fn *fn, const void *self, int n)
 {
     ek_tower_spread s = {fn, self, n};

@@ -5,28 +5,28 @@
 #include "base/err.h"
 #include "base/machine/pool.h"
 
-enum { EK_MODEL_DIGEST = 65 }; /* its digits and NUL */
+enum { EK_MODEL_DIGEST = 65 }; /* hex digits and NUL */
 
-/* Writes a SHA-256 in 64 hex digits. path: a folder, of which all *.safetensors files and the JSON files that decide
- * tokens count, by name and content: config.json, generation_config.json (suppress_tokens), tokenizer.json (masks of
- * formats), processor_config.json and preprocessor_config.json (pictures and sounds); a GGUF file with its parts, or
- * the folder that holds it, by content; or another file. Equal for equal contents, wherever they lie and however many
- * threads read. Reads everything once, in the threads of pool (NULL: the caller's): blocks of 4 MiB are hashed by
- * themselves, and their hashes again. ENOTFOUND, EIO with the path. */
+/* Writes a SHA-256 as 64 hex digits. path is a folder, a GGUF file, the folder that holds one, or another file. Of a
+ * folder these files count, by name and content: *.safetensors, config.json, generation_config.json (suppress_tokens),
+ * tokenizer.json (masks of formats), processor_config.json and preprocessor_config.json (pictures and sounds). Of a
+ * GGUF all its files count, by content. Equal contents give equal digests, wherever they lie and however many threads
+ * read. Reads everything once, on the threads of pool (NULL: the caller's): each block of 4 MiB is hashed, and then
+ * their hashes. ENOTFOUND, EIO with the path. */
 ek_err ek_model_digest(char out[EK_MODEL_DIGEST], const char *path, ek_pool *pool);
 
-/* The same, but hashes of files that did not change are taken from a small file in `folder` and kept there: known by
- * device, inode, size and times. A damaged one is ignored and written anew; a folder that cannot be written costs the
- * next start its time. folder "" or NULL: nothing is kept. */
+/* The same digest, with hashes of unchanged files from a small file in `folder`, which is updated. A file is unchanged
+ * if device, inode, size and times are equal. A damaged store is ignored and rewritten; if it cannot be written, the
+ * next start hashes again. folder "" or NULL: nothing is stored. */
 ek_err ek_model_digest_kept(char out[EK_MODEL_DIGEST], const char *path, const char *folder, ek_pool *pool);
 
-/* What anybody computes with sha256sum, for receipts. weights: of a folder
+/* Hashes for receipts that anybody can compute with sha256sum. weights of a folder:
  *   sha256sum config.json *.safetensors | LC_ALL=C sort | sha256sum
- * of one file its SHA-256, of a GGUF in parts the same line over its parts in their order, without `sort`. tokenizer:
- * of a folder the line of weights over those that there are of chat_template.jinja, generation_config.json,
- * preprocessor_config.json, processor_config.json, tokenizer.json and tokenizer_config.json; else as weights. more: a
- * file of towers that stands among the weights, or NULL. Files of a folder are read by the threads of pool. ENOTFOUND,
- * EIO; ETOOLARGE for a folder of more than 4,096 files of weights. */
+ * of one file its SHA-256; of a GGUF in several files the same line over them in order, without `sort`. tokenizer of a
+ * folder: the same line over the existing files among chat_template.jinja, generation_config.json,
+ * preprocessor_config.json, processor_config.json, tokenizer.json and tokenizer_config.json; otherwise equal to
+ * weights. more: a file of towers that counts as weights, or NULL. The pool's threads read a folder's files. ENOTFOUND,
+ * EIO; ETOOLARGE for a folder with more than 4,096 weight files. */
 ek_err ek_model_sha256(char weights[EK_MODEL_DIGEST], char tokenizer[EK_MODEL_DIGEST], const char *path,
                        const char *more, ek_pool *pool);
 

@@ -1,6 +1,6 @@
-/* The weights of a model as the forward pass reads them, and how they are loaded:
- * a rule (bind.c) gives a weight's name, role, shape and place in ek_weights; a rule and a source give an
- * item; items are laid out in one block of memory and packed into it. */
+/* The weights of a model as the forward pass reads them, and how they are loaded. A rule (bind.c) gives a weight's
+ * name, role, shape and place in ek_weights. A rule and a source give an item. Items are laid out in one block of
+ * memory and packed into it. */
 #ifndef EK_MODEL_WEIGHTS_H
 #define EK_MODEL_WEIGHTS_H
 
@@ -10,7 +10,7 @@
 #include "model/source/source.h"
 #include "ops/linear/linear.h"
 
-/* An embedding table left where it lies; a row is decoded when a token asks for it. */
+/* An embedding table that stays in the file; a row is decoded when a token needs it. */
 typedef struct ek_embedding_table {
     ek_weight_data data; /* without planes: synthetic */
     uint64_t seed;
@@ -20,7 +20,7 @@ typedef struct ek_embedding_table {
 void ek_embedding_row(const ek_embedding_table *t, int row, int first, int n, float *out);
 
 typedef struct ek_layer_weights {
-    ek_linear q, k, v, o; /* k, v: n == 0 where the layer has none */
+    ek_linear q, k, v, o; /* k, v: n is 0 if the layer has none */
     ek_linear gate, up, down;
     ek_linear router;
     ek_linear *expert_gate, *expert_up, *expert_down; /* n_experts each */
@@ -31,46 +31,46 @@ typedef struct ek_layer_weights {
 } ek_layer_weights;
 
 typedef struct ek_weights {
-    ek_linear embed; /* lookup, and the head where the model has none of its own */
-    ek_linear head;  /* n == 0: it is embed */
+    ek_linear embed; /* for lookups, and for logits if the model has no own head */
+    ek_linear head;  /* n is 0: the head is embed */
     float *norm, *per_layer_norm;
-    /* per_layer_model_projection, cut by rows: what the layers before the last owner of keys
-     * and values need, which every prompt row runs, and the rest. */
+    /* per_layer_model_projection, divided by rows: the rows for layers before the last owner of keys and values, which
+     * every prompt row runs, and the rest. */
     ek_linear per_layer_head, per_layer_tail;
     ek_embedding_table per_layer_embed;
     ek_layer_weights layer[EK_MAX_LAYERS];
-    ek_linear *experts; /* all layers' */
-    /* drafters */
+    ek_linear *experts; /* of all layers */
+    /* Drafters only. */
     ek_linear pre_projection, post_projection, centroids;
     int32_t *token_ordering; /* owned; [vocab_size]: centroid c has the tokens at [c n, (c + 1) n) */
-    uint8_t *block;          /* writable only while it is packed */
+    uint8_t *block;          /* writable only during packing */
     size_t block_bytes;
-    size_t node_end[EK_MAX_NODES]; /* bytes of the block up to the end of each NUMA node's; of the last: block_bytes */
-    ek_linear_parts *parts;        /* of the matrices, on several nodes */
-    struct ek_packed *packed;      /* the file that block is mapped from; NULL: memory of its own */
-    ek_source *source;             /* kept open while a table lies in it */
+    size_t node_end[EK_MAX_NODES]; /* end of each NUMA node's bytes in block; the last is block_bytes */
+    ek_linear_parts *parts;        /* parts of the matrices, with several nodes */
+    struct ek_packed *packed;      /* the file that block is mapped from; NULL: block is allocated */
+    ek_source *source;             /* open while a table lies in it */
     size_t mapped_bytes;
 } ek_weights;
 
-/* The matrix that logits are made with. */
+/* The matrix for logits. */
 static inline const ek_linear *ek_weights_head(const ek_weights *w)
 {
     return w->head.n ? &w->head : &w->embed;
 }
 
-/* Layers that prompt rows without wanted logits run in full. */
+/* Number of layers that prompt rows without logits run in full. */
 static inline int ek_prompt_layers(const ek_config *c)
 {
     return c->first_shared - 1;
 }
 
-/* One weight on its way into memory. */
+/* A weight before and while it is loaded. */
 typedef struct ek_item {
-    char name[144];            /* of the weight; of the matrix for an expert ("….3") */
-    int layer;                 /* -1: of no layer */
-    ek_matrix_role role;       /* of a matrix */
+    char name[144];            /* of the weight; for an expert the matrix's with its number ("….3") */
+    int layer;                 /* -1: outside layers */
+    ek_matrix_role role;       /* only for a matrix */
     ek_linear *matrix;         /* either a matrix */
-    float **vector;            /* or a vector: data.n is 1 */
+    float **vector;            /* or a vector; data.n is 1 */
     ek_embedding_table *table; /* or a table that stays in the file */
     ek_weight_data data;       /* without planes: synthetic */
 } ek_item;
@@ -80,36 +80,36 @@ typedef struct ek_items {
     int n;
 } ek_items;
 
-/* Every weight of a configuration, as the source has it; fails as the source does. Sets own_head: whether the source
- * has a head that differs from the embedding, whatever the configuration says; one that says so and has none is
- * EFORMAT. */
+/* Lists every weight of a configuration as the source stores it; fails like the source. Sets own_head: whether the
+ * source has a head that differs from the embedding, whatever the configuration says. EFORMAT if the configuration says
+ * so and there is none. */
 ek_err ek_items_bind(ek_items *list, ek_weights *w, ek_config *c, ek_source *from);
-/* The same for random weights: bits 0 gives bf16. */
+/* Lists random weights instead; bits 0: bf16. */
 void ek_items_invent(ek_items *list, ek_weights *w, const ek_config *c, int bits);
 void ek_items_fini(ek_items *list);
 
 typedef struct ek_pack_opts {
     unsigned cpu;
     bool exact;
-    bool quantise; /* float matrices to 8 bits: ops/weights/quantised_type.h */
+    bool quantise; /* float matrices become 8-bit codes: ops/weights/quantised_type.h */
     ek_activations activations;
-    uint64_t seed; /* synthetic */
-    double limit;  /* bytes; 0: what the system has */
-    bool quiet;    /* neither a line in the log nor progress */
+    uint64_t seed; /* for synthetic weights */
+    double limit;  /* maximum bytes; 0: the memory that the system has available */
+    bool quiet;    /* no log lines and no progress */
     ek_pool *pool;
-    const char *packed_dir; /* folder of packed weights (model/weights/packed.h); NULL: none is kept */
-    const char *packed_of;  /* with it: where the items lie, a file or folder, as ek_packed_open has it */
+    const char *packed_dir; /* folder of packed weights (model/weights/packed.h); NULL: none */
+    const char *packed_of;  /* with packed_dir: the checkpoint, a file or folder, for ek_packed_open */
 } ek_pack_opts;
 
-/* For `quantise`, before the plan: float matrices are packed as 8-bit codes, except matrices whose rows are not a
+/* For `quantise`, before the plan: float matrices become 8-bit codes, except matrices whose row length is not a
  * multiple of 32. Vectors, and tables that stay in the file, keep their values. */
 void ek_items_quantise(ek_items *list);
-/* Shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, takes no memory. Vectors that there are
- * are not NULL from then on. */
+/* Plans the shapes and kernels of all matrices; sets block_bytes and mapped_bytes of w, and allocates nothing. From
+ * then on the pointers of existing vectors are not NULL. */
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
-/* After that: fills one block. Logs the memory first; ENOMEM with both numbers. */
+/* After the plan: fills one block. Logs the needed memory first; ENOMEM with both numbers. */
 ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o);
-/* The rows [first, first + n) of a matrix that are to be packed; first is the beginning of a panel. */
+/* Selects the rows [first, first + n) of a matrix for packing; first is the beginning of a panel. */
 typedef struct ek_rows_wanted {
     void (*of)(const void *arg, const ek_item *it, int *first, int *n);
     const void *arg;
@@ -124,15 +124,15 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
 
 /* Synthetic values: element i of NAME is a hash of (seed, NAME, i). */
 void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t first, int64_t n);
-/* Rows [row, row + n) of a matrix as a file would hold them, of BF16 or MLX affine with BF16 scales,
- * made in temp: ek_invent_bytes of memory, 64-byte aligned. */
+/* Rows [row, row + n) of a matrix as a file would hold them, BF16 or MLX affine with BF16 scales, made in temp:
+ * ek_invent_bytes of memory, 64-byte aligned. */
 ek_weight_data ek_invent_rows(const ek_item *it, uint64_t seed, int row, int n, void *temp);
 size_t ek_invent_bytes(const ek_item *it, int n);
 
-void ek_weights_release(ek_weights *w); /* the packed weights alone */
+void ek_weights_release(ek_weights *w); /* frees only the packed weights */
 void ek_weights_fini(ek_weights *w);
 
-/* Numbers in all weights of a model of this configuration, embeddings and experts included. */
+/* Number of parameters of a model of this configuration, embeddings and experts included. */
 uint64_t ek_weights_count(const ek_config *config);
 
 #endif
