@@ -37,8 +37,8 @@ static inline float ek_bf16_pair(float sum, float a0, float b0, float a1, float 
     return ek_bf16_step(ek_bf16_step(sum, a1, b1), a0, b0);
 }
 
-/* Whether VDPBF16PS of this machine equals the step: the order of a pair, one rounding per step, and zeros below
- * 2^-126. The machine must have the instruction (EK_CPU_BF16). x86-64 only. */
+/* Whether this machine's VDPBF16PS equals the step: the order of a pair, one rounding per step, and zeros below 2^-126.
+ * The machine must have the instruction (EK_CPU_BF16). x86-64 only. */
 bool ek_bf16_sound(void);
 
 #endif

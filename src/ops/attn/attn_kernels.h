@@ -24,11 +24,11 @@ typedef struct ek_attn_segment {
     int from[EK_TILE], to[EK_TILE];     /* visible keys, of 256; from >= to: none */
     int all_from, all_to;               /* union over the queries with a visible key */
     int common_from, common_to;         /* intersection over these; may be empty */
-    const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL where no key is visible */
+    const uint8_t *k[EK_SEGMENT_PAGES]; /* this head's part of each page; NULL: no key of it is visible */
     const uint8_t *v[EK_SEGMENT_PAGES];
-    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* to prefetch: read soon after this segment; may be NULL */
-    bool fetch_k, fetch_v;                   /* to prefetch while scoring: not read lately */
-    size_t k_bytes, v_bytes;                 /* of one page */
+    const uint8_t *k_next[EK_SEGMENT_PAGES]; /* the segment after this one, to prefetch; may be NULL */
+    bool fetch_k, fetch_v;                   /* to prefetch while scoring, because they were not read lately */
+    size_t k_bytes, v_bytes;                 /* of a head's part of one page */
     const float *q;                          /* [EK_TILE][EK_Q_STRIDE], 64-byte aligned */
     const int16_t *q_code;                   /* [EK_TILE][EK_CODE_STRIDE], 64-byte aligned: of absent queries 0; */
     const float *q_scale;                    /* [EK_TILE], scale / n; both for keys in integers only (attn_int.h) */
@@ -41,29 +41,29 @@ typedef struct ek_attn_segment {
 } ek_attn_segment;
 
 typedef void ek_attn_fn(ek_attn_segment *segment);
-/* Codes of queries and the end of a result (ek_attn_encode and ek_attn_rotate_back of ops/attn/attn_int.h). code has
- * room for EK_CODE_STRIDE: what lies behind EK_MAX_HEAD_DIM is the kernels' own. */
+/* The codes of queries, and the last step of a result (ek_attn_encode and ek_attn_rotate_back of ops/attn/attn_int.h).
+ * code has room for EK_CODE_STRIDE; the elements after EK_MAX_HEAD_DIM are the kernels' own. */
 typedef float ek_attn_encode_fn(float *x, int dim, int max_code, int16_t *code);
 typedef void ek_attn_rotate_fn(float *x, int dim);
 /* b = a * fa + b * fb, each product rounded; n is a multiple of 16. */
 typedef void ek_attn_combine_fn(float *b, const float *a, float fb, float fa, int n);
 
-/* An absent format is NULL. */
+/* NULL: the format has no kernel. */
 typedef struct ek_attn_ops {
     ek_attn_fn *scores[EK_KV_FORMAT_COUNT]; /* k, q -> e, at least for visible keys */
     ek_attn_fn *weights;                    /* e -> e, m, l; e is +0 for hidden keys of 16-blocks with a visible one */
     ek_attn_fn *values[EK_KV_FORMAT_COUNT]; /* v, e -> o */
-    ek_attn_combine_fn *combine;            /* of two nodes of T */
+    ek_attn_combine_fn *combine;            /* combines two nodes of T */
     ek_attn_encode_fn *encode;
     ek_attn_rotate_fn *rotate_back;
-    /* Bytes that kernels of i12 keep of a segment for the next tile; its first 64 are 0 before a worker's first. NULL:
-     * none. */
+    /* Bytes of a segment that kernels of i12 keep for the next tile; the first 64 are 0 before a worker's first tile.
+     * NULL: none. */
     size_t (*limb_bytes)(int head_dim);
 } ek_attn_ops;
 
-/* One kernel per format: a file that has scores(format, segment) and values(format, segment) as inline bodies makes
- * them with EK_KV_FORMATS(EK_ATTN_KERNELS), and its table with EK_KV_FORMATS(EK_ATTN_ENTRIES); loads(format) says
- * whether the bodies can load the format. */
+/* One kernel per format: a file that has scores(format, segment) and values(format, segment) as inline bodies makes its
+ * kernels with EK_KV_FORMATS(EK_ATTN_KERNELS) and its table with EK_KV_FORMATS(EK_ATTN_ENTRIES); loads(format) says
+ * whether the bodies can load a format. */
 #define EK_ATTN_KERNELS(id, name, rule, bits, group)  \
     static void scores_##id(ek_attn_segment *segment) \
     {                                                 \
@@ -77,7 +77,7 @@ typedef struct ek_attn_ops {
     .scores[EK_KV_##id] = loads(EK_KV_##id) ? scores_##id : NULL, \
     .values[EK_KV_##id] = loads(EK_KV_##id) ? values_##id : NULL,
 
-void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
+void ek_attn_init(ek_attn_ops *ops, unsigned cpu); /* the scalar definition, then the kernels that cpu allows */
 /* ek_attn_plan over a table of kernels. */
 ek_err ek_attn_plan_ops(ek_attn **out, const ek_attn_ops *ops, const ek_attn_shape *shape);
 

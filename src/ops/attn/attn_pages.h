@@ -4,7 +4,7 @@
 
 #include "ops/attn/attn_sched.h"
 
-/* How keys and values lie in a page, and what reads them. */
+/* The layout of keys and values in a page, and the kernels that read it. */
 typedef struct ek_attn_codec {
     ek_kv_format k_format, v_format;
     ek_attn_fn *scores, *values;
@@ -13,13 +13,13 @@ typedef struct ek_attn_codec {
 
 struct ek_attn {
     ek_attn_shape shape;
-    ek_attn_codec start, rest; /* of positions [0, shape.n_start), and of those behind */
+    ek_attn_codec start, rest; /* of positions [0, shape.n_start), and of later positions */
     ek_attn_fn *weights;
     ek_attn_combine_fn *combine;
     ek_attn_encode_fn *encode;
     ek_attn_rotate_fn *rotate_back;
     size_t limb_bytes; /* of ek_attn_segment.limbs */
-    int ratio;         /* query heads of one KV head */
+    int ratio;         /* query heads per KV head */
     ptrdiff_t ldo;     /* head_dim rounded up to 16 */
 };
 
@@ -44,9 +44,9 @@ typedef struct ek_attn_pages {
     ek_attn_place *place; /* [n_tiles] */
 } ek_attn_pages;
 
-/* The largest number of tiles of n_rows rows. */
+/* The maximum number of tiles of n_rows rows. */
 int64_t ek_attn_max_tiles(const ek_attn *a, int n_rows);
-/* Cuts rows into tiles, written to p->place; returns their number. */
+/* Divides rows into tiles, written to p->place; returns their number. */
 int64_t ek_attn_place_tiles(ek_attn_pages *p, int n_rows);
 /* The source of n_tiles tiles of p; p NULL: only the fields that ek_attn_schedule_bytes reads. */
 ek_attn_source ek_attn_source_of(const ek_attn *a, const ek_attn_pages *p, int64_t n_tiles);

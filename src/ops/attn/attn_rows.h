@@ -36,7 +36,7 @@ static inline ptrdiff_t ek_q16(int i, int d)
 
 /* A block of scores: EK_SCORE_KEYS keys for a tile of queries. */
 typedef struct ek_score_block {
-    const uint8_t *key[EK_SCORE_KEYS]; /* rows of dim elements of type; all readable */
+    const uint8_t *key[EK_SCORE_KEYS]; /* rows of dim elements of type; all 16 are readable */
     const float *turned; /* Form A, F32: instead of key, element d of key j at turned[16 d + j]; or NULL */
     ptrdiff_t ahead;     /* prefetch distance in bytes, from a key to one that is read soon; 0: none */
     ek_dtype type;       /* F32, F16, BF16; Form B: BF16 */
@@ -49,8 +49,8 @@ typedef struct ek_score_block {
     float *e;            /* n_q rows, stride EK_SEGMENT: EK_SCORE_KEYS scores each */
 } ek_score_block;
 
-/* Values of n_keys keys that follow each other, all visible to all n_q queries; o[i] += e[i][j] v_j for keys j in
- * ascending order. */
+/* Values of n_keys consecutive keys, all visible to all n_q queries; o[i] += e[i][j] v_j for keys j in ascending order.
+ */
 typedef struct ek_value_run {
     const uint8_t *v; /* row of the first key: dim elements of type */
     ptrdiff_t stride; /* bytes from row to row */
@@ -60,9 +60,9 @@ typedef struct ek_value_run {
     int dim, n_q;
     const float *e;    /* weight of the first key; queries EK_SEGMENT apart */
     const uint16_t *p; /* Form B: the same in bf16 */
-    /* Form B, a whole segment of contiguous rows: the address to prefetch from while the segment is added. Prefetched
-     * are as many bytes as the segment has (for a whole tile EK_VALUES_EARLY rows fewer), at most ahead_bytes.
-     * NULL: prefetch EK_VALUES_AHEAD rows further on. */
+    /* Form B, a whole segment of contiguous rows: the address from which as many bytes as the segment has (for a whole
+     * tile EK_VALUES_EARLY rows fewer) are prefetched while it is added, at most ahead_bytes. NULL: prefetch
+     * EK_VALUES_AHEAD rows ahead. */
     const uint8_t *ahead;
     ptrdiff_t ahead_bytes;
     float *o;      /* queries ldo apart */
@@ -83,16 +83,17 @@ typedef struct ek_attn_rows_ops {
     /* Weights of slots [from, to) are rounded in place; p gets the same in bf16; *l their sum. Whole blocks of 16 slots
      * are read and written: weights() left +0 there. */
     void (*round_bf16)(float *e, uint16_t *p, int from, int to, float *l);
-    /* weights() of one query, then round_bf16, in one; NULL: none */
+    /* weights() of one query, then round_bf16, in one call; NULL: not available */
     void (*weights_bf16)(float *e, uint16_t *p, int from, int to, int *m, float *l);
 } ek_attn_rows_ops;
 
-void ek_attn_rows_init(ek_attn_rows_ops *ops, unsigned cpu); /* scalar, then what cpu (EK_CPU_* bits) allows */
+void ek_attn_rows_init(ek_attn_rows_ops *ops,
+                       unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
 
-/* Which keys of a segment are visible to the queries of a tile: bit j % 64 of word j / 64 is slot j. */
+/* The keys of a segment that are visible to the queries of a tile: bit j % 64 of word j / 64 is slot j. */
 typedef struct ek_visible {
     uint64_t keys[EK_TILE][EK_SEGMENT_WORDS];
-    uint64_t any[EK_SEGMENT_WORDS], all[EK_SEGMENT_WORDS]; /* visible to any, to all of the live queries */
+    uint64_t any[EK_SEGMENT_WORDS], all[EK_SEGMENT_WORDS]; /* visible to any of the live queries; to all of them */
     int from[EK_TILE], to[EK_TILE];                        /* the first visible slot, and one past the last */
     bool holes[EK_TILE];                                   /* hidden slots between from and to */
     unsigned live;                                         /* one bit per query that has a visible key */

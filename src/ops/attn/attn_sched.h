@@ -1,12 +1,11 @@
-/* The scheduler of attention: which worker computes which segments of which queries, and the tree T over them.
- * Nothing here decides a bit: the leaves of a query and their order in T are fixed by its visible range
- * (ops/attn/attn.h).
+/* The scheduler of attention: it assigns segments of queries to workers, and adds them in the tree T. It decides no
+ * bit: the leaves of a query and their order in T are fixed by its visible range (ops/attn/attn.h).
  *
- * A source says where queries, keys, values and results are: pages (attn_pages.c), tensors
- * (attn_tensors.h). A tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a
- * group of tiles that share each segment while it is in the cache, or it is split into blocks of 2^k leaves, branches
- * of T. A worker keeps consecutive blocks on a stack of its own while they are branches of the tile's tree; the
- * sums that remain when all are done, about one per worker, are joined at the end. */
+ * A source gives access to queries, keys, values and results: in pages (attn_pages.c) or tensors (attn_tensors.h). A
+ * tile is up to EK_TILE queries that read the same keys. Its work is either one task, alone or in a group of tiles that
+ * share each segment while it is in the cache, or it is split into blocks of 2^k leaves, branches of T. A worker keeps
+ * consecutive blocks on a stack of its own while they are branches of the tile's tree; the sums that remain when all
+ * are done, about one per worker, are joined at the end. */
 #ifndef EK_OPS_ATTN_SCHED_H
 #define EK_OPS_ATTN_SCHED_H
 
@@ -19,7 +18,7 @@
 
 enum {
     EK_ATTN_GROUP = 4 /* tiles that share a segment; 4 trees of partial sums fit the second-level cache */,
-    EK_ATTN_SHARED_HEAD = 64 /* bytes of ek_attn_space.shared that are cleared */
+    EK_ATTN_SHARED_HEAD = 64 /* bytes of ek_attn_space.shared that are cleared before a call */
 };
 
 /* A sum of segments: o relative to 2^m, l = the sum of weights. Lives in the scheduler's memory. */
@@ -31,10 +30,10 @@ typedef struct ek_attn_node {
 
 typedef struct ek_attn_tile {
     int64_t number;                    /* in [0, n_tiles) */
-    int64_t keys;                      /* the same for tiles that read the same keys */
+    int64_t keys;                      /* equal for tiles that read the same keys */
     int64_t lo[EK_TILE], end[EK_TILE]; /* visible positions of each query, lo >= 0; lo >= end: none */
     int n_q;
-    /* by the scheduler: */
+    /* Written by the scheduler. */
     int64_t seg0, seg1; /* segments with a key that is visible to any query */
     bool gapless;       /* each query's visible range begins in seg0 and has no segment without a visible key */
 } ek_attn_tile;
@@ -47,9 +46,9 @@ typedef struct ek_attn_space {
     void *shared; /* shared_bytes of the source, for all tiles of the worker; its head is 0 when a call begins */
 } ek_attn_space;
 
-/* The place of a leaf among those of its worker: tells the kernel what to prefetch. Speed only. */
+/* The position of a leaf in its worker's order, from which a kernel chooses what to prefetch. Speed only. */
 typedef struct ek_attn_when {
-    bool begins; /* the first segment that a task, or a stretch of tasks, reads */
+    bool begins; /* the first segment of a task, or of consecutive tasks */
     bool cold;   /* begins, and the worker read other keys before */
     bool first;  /* the first of the tiles that share the segment */
     bool alone;  /* no other tile shares the segment */
@@ -67,13 +66,13 @@ typedef struct ek_attn_source {
     ek_attn_combine_fn *combine;
     /* Fills in keys, lo, end and n_q of tile t->number. */
     void (*tile)(const void *self, ek_attn_tile *t);
-    /* Copies the queries of t into space->q. */
+    /* Copies the queries of t to space->q. */
     void (*queries)(const void *self, const ek_attn_tile *t, ek_attn_space *space);
-    /* Segment seg for t: returns one bit per query with a visible key in it; out receives o, m and l of these queries.
-     */
+    /* Computes segment seg for t. Returns one bit per query with a visible key in it; out receives o, m and l of these
+     * queries. */
     unsigned (*segment)(const void *self, const ek_attn_tile *t, int64_t seg, ek_attn_when when, ek_attn_space *space,
                         ek_attn_node *out);
-    float (*sink)(const void *self, const ek_attn_tile *t, int i); /* of query i; with sinks only */
+    float (*sink)(const void *self, const ek_attn_tile *t, int i); /* the sink of query i; called only with sinks */
     /* Receives the result of query i: ldo floats, zeros if no key was visible. row may be changed. */
     void (*result)(const void *self, const ek_attn_tile *t, int i, float *row);
 } ek_attn_source;
@@ -88,20 +87,20 @@ typedef struct ek_attn_workers {
 } ek_attn_workers;
 ek_attn_workers ek_attn_workers_of(ek_pool *pool); /* NULL: the caller alone */
 
-/* How the work of one call is divided. */
+/* The division of one call's work. */
 typedef struct ek_attn_cut {
-    int64_t max_leaves; /* of a tile */
-    int64_t limit;      /* leaves of a tile that is not split */
-    int level;          /* k of its blocks */
+    int64_t max_leaves; /* leaves per tile */
+    int64_t limit;      /* maximum leaves of a tile that is not split */
+    int level;          /* level of a block: it has 2^level leaves */
     int64_t n_items, n_split, n_blocks, n_nodes;
     int group;
 } ek_attn_cut;
 
-/* Decides the cut and returns the bytes of memory that ek_attn_schedule needs for it. */
+/* Chooses the division and returns the bytes of memory that ek_attn_schedule needs for it. */
 size_t ek_attn_cut_work(ek_attn_cut *cut, const ek_attn_source *s, int n_workers);
 
-/* Computes all tiles of s and passes each result to s->result. memory: the bytes of ek_attn_cut_work, 64-byte
- * aligned. */
+/* Computes all tiles of s and passes each result to s->result. memory: as many bytes as ek_attn_cut_work returned,
+ * 64-byte aligned. */
 void ek_attn_schedule(const ek_attn_source *s, const ek_attn_cut *cut, const ek_attn_workers *workers, void *memory);
 
 /* An upper bound of ek_attn_cut_work for any call of at most n_tiles tiles with at most max_leaves leaves each, for a

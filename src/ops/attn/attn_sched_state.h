@@ -1,41 +1,41 @@
-/* What the files of attention's scheduler share: its memory (attn_cut.c), the tree T (attn_tree.c), its tasks
+/* State shared by the files of attention's scheduler: memory (attn_cut.c), the tree T (attn_tree.c), tasks
  * (attn_sched.c). */
 #ifndef EK_OPS_ATTN_SCHED_STATE_H
 #define EK_OPS_ATTN_SCHED_STATE_H
 
 #include "ops/attn/attn_sched.h"
 
-/* Leaves of a tile that one worker added, from a block on: nodes of T by level. */
+/* Consecutive leaves of a tile that one worker added, from a block on: nodes of T by level. */
 typedef struct ek_attn_span {
     _Alignas(64) int64_t blocks;
     ek_attn_node *stack;     /* by level; if away, see node_at */
-    bool away;               /* left the stack of its worker */
+    bool away;               /* its sums were moved out of its worker's stack */
     unsigned count[EK_TILE]; /* leaves of a query */
 } ek_attn_span;
 
-/* A tile that is cut into blocks of 2^level leaves, numbered over all split tiles. */
+/* A tile that is divided into blocks of 2^level leaves; blocks are numbered over all split tiles. */
 typedef struct ek_attn_split {
     int64_t tile, first_block, n_blocks;
-    int64_t first_node; /* nodes_per_block for each, for sums that leave the stack of their worker */
+    int64_t first_node; /* nodes_per_block nodes per block, for sums that leave their worker's stack */
     int level;
 } ek_attn_split;
 
 typedef struct ek_attn_item {
     int64_t tile;
-    int64_t keys;  /* of whole tiles: n from `tile` on */
-    int64_t block; /* of a split tile: n from this one on */
+    int64_t keys;  /* of whole tiles: the n tiles from `tile` on */
+    int64_t block; /* of a split tile: the n blocks from this one on */
     int n, split;  /* split: -1 for whole tiles */
 } ek_attn_item;
 
 typedef struct ek_attn_worker {
     bool ready;
-    int64_t keys, queries; /* last read: tile.keys, and the tile whose queries stand in space[0]; -1: none */
+    int64_t keys, queries; /* of the latest read: tile.keys, and the tile whose queries lie in space[0]; -1: none */
     ek_attn_space space[EK_ATTN_GROUP];
     ek_attn_node now;
     ek_attn_node *stack[EK_ATTN_GROUP], *joined; /* levels each */
-    ek_attn_span *span;                          /* the one on stack[0], or NULL */
-    const ek_attn_split *on;                     /* whose it is */
-    int64_t first, end;                          /* its blocks */
+    ek_attn_span *span;                          /* the span on stack[0], or NULL */
+    const ek_attn_split *on;                     /* the split tile of that span */
+    int64_t first, end;                          /* blocks of the split tile */
 } ek_attn_worker;
 
 typedef struct ek_attn_job {
@@ -46,41 +46,41 @@ typedef struct ek_attn_job {
     ek_attn_item *items;
     int64_t n_items, n_split;
     ek_attn_split *splits;
-    ek_attn_span *spans; /* [block]: those that begin there */
-    ek_attn_node *nodes; /* what left its stack */
-    uint8_t *sums;       /* of these */
+    ek_attn_span *spans; /* [block]: the span that begins there */
+    ek_attn_node *nodes; /* nodes that left a worker's stack */
+    uint8_t *sums;       /* memory of their sums */
     uint8_t *workers;
 } ek_attn_job;
 
-/* --- attn_cut.c: how the work is divided, and the memory for it */
+/* --- attn_cut.c: division of the work, and its memory */
 
-/* A span of n blocks has at most n levels of whole blocks, and what is behind them in one more node. */
+/* A span of n blocks has at most n levels of whole blocks, and one node for the leaves after them. */
 static inline int64_t ek_attn_nodes_per_block(const ek_attn_split *x)
 {
     return x->level ? 2 : 1;
 }
 
-/* Tile `number` of s, with what the scheduler adds to it. */
+/* Tile `number` of s, with the scheduler's fields set. */
 ek_attn_tile ek_attn_tile_at(const ek_attn_source *s, int64_t number);
 /* Lays out a job in memory, and its list of tasks. */
 void ek_attn_job_init(ek_attn_job *j, const ek_attn_source *s, const ek_attn_cut *cut, void *memory, int n_workers);
-/* Lays out a worker's memory; with at = NULL: the bytes that it takes. */
+/* Lays out a worker's memory. at NULL: only returns its bytes. */
 size_t ek_attn_worker_lay(const ek_attn_source *s, int levels, uint8_t *at);
 void ek_attn_node_lay(const ek_attn_source *s, ek_attn_node *n, uint8_t *at);
 
 /* --- attn_tree.c: a stack holds the nodes of T by level; i: the query */
 
 void ek_attn_node_copy(const ek_attn_source *s, ek_attn_node *to, const ek_attn_node *from, int i);
-/* Query i of a node of 2^level leaves, a whole branch of the tree, behind count leaves. */
+/* Adds query i of a node of 2^level leaves, a whole branch of the tree, after count leaves. */
 void ek_attn_tree_push(const ek_attn_source *s, ek_attn_node *stack, ek_attn_node *node, unsigned count, int level,
                        int i);
-/* A leaf of n queries that have count leaves each: the sums change places with what lay on the stack. */
+/* Adds a leaf of n queries that have count leaves each. Its sums are exchanged with the stack's. */
 void ek_attn_tree_push_all(const ek_attn_source *s, ek_attn_node *stack, ek_attn_node *leaf, unsigned count, int n);
-/* The sum of query i over the nodes of `count`, and of tail behind them unless NULL; NULL for none. Nodes are used
- * up. */
+/* The sum of query i over the nodes of `count` leaves, and after them of tail unless it is NULL; NULL for none.
+ * Overwrites the nodes. */
 ek_attn_node *ek_attn_tree_fold(const ek_attn_source *s, ek_attn_node *stack, unsigned count, ek_attn_node *tail,
                                 int i);
-/* Passes the result of query i to s->result; sum NULL: no key was visible. row: room for it. */
+/* Passes the result of query i to s->result; sum NULL: no key was visible. row: memory for it. */
 void ek_attn_tree_finish(const ek_attn_source *s, const ek_attn_tile *t, const ek_attn_node *sum, int i,
                          float *restrict row);
 

@@ -1,11 +1,11 @@
-/* Attention over tensors: queries, keys, values and results that lie in memory by strides, without pages. For towers of
+/* Attention over tensors: queries, keys, values and results in memory by strides, without pages. For towers of
  * images and audio, and for the operator library.
  *
  *   q, y  [entries][heads][rows][dim]
  *   k, v  [entries][kv_heads][keys][dim]
  *
- * Query head h reads KV head h / (heads / kv_heads). To row i of entry b those keys j in [0, keys) are visible that
- * each of these shows; without any of them all are, to every row:
+ * Query head h reads KV head h / (heads / kv_heads). Row i of entry b sees the keys j in [0, keys) that fulfil
+ * each given condition; without conditions it sees all keys:
  *
  *   causal     j <= i + keys - rows
  *   window     j > i + keys - rows - window
@@ -14,7 +14,7 @@
  *
  * Contract: Form A or, with `pairs`, Form B of ops/attn/attn_rows.h (docs/NUMERICS.md 5). Key j of entry b stands at
  * position key_start[b] + j: segments of 256 keys are aligned to position 0 and are the leaves of T. A sink is a leaf
- * before all segments: a weight without a value. A row without a visible key is zeros. What is hidden enters no
+ * before all segments: a weight without a value. A row without a visible key is zeros. Hidden keys enter no
  * addition. Neighbours in the batch, rows, heads, threads and ISA never change a bit of a row.
  * Formula: softmax(scale q k^T + mask) v (torch.nn.functional.scaled_dot_product_attention).
  * Cannot fail: the caller has checked shapes and types. */
@@ -27,28 +27,29 @@
 
 /* Element d of row i of head h of entry b is at data + b entry + h head + i row + d element, strides in bytes. */
 typedef struct ek_attn_tensor {
-    uint8_t *data; /* written in y alone */
-    ek_dtype type; /* F32, F16, BF16 */
+    uint8_t *data; /* read-only, except in y */
+    ek_dtype type; /* (j / 16 16 dim + 16 d + j % 16). Key starts are multiples of 16, and the last block is readable as
+                      a whole. */
     ptrdiff_t entry, head, row, element;
 } ek_attn_tensor;
 
 /* Keys or values. */
 typedef struct ek_attn_operand {
     ek_attn_tensor at;
-    /* Where they are no floats in memory: writes row j of a KV head of entry b as dim floats. Any thread. NULL: they
-     * lie at `at`. */
+    /* For operands that are not floats in memory: writes row j of a KV head of entry b as dim floats. Called on any
+     * thread. NULL: floats at `at`. */
     void (*read)(const void *self, int64_t b, int64_t kv_head, int64_t j, float *to);
     const void *self;
-    /* Keys in F32 that lie as kernels read them, 16 by 16: element d of key j at data + b entry + h head +
-     * 4 (j / 16 16 dim + 16 d + j % 16). Key starts are multiples of 16, and the last block is readable as a whole. */
+    /* Keys in F32 in the order of the kernels, 16 by 16: element d of key j lies at data + b entry + h head + */
     bool turned;
 } ek_attn_operand;
 
-/* Broadcasts to [entries][heads][rows][keys]: a stride of 0 where it is the same for all. */
+/* Broadcasts to [entries][heads][rows][keys]; a stride of 0 repeats. */
 typedef struct ek_attn_mask {
     const uint8_t *data; /* NULL: no mask */
-    bool bytes;          /* of bytes: 0 hides the key; else of floats, added to the score: -1e30 or less hides it */
-    ek_dtype type;       /* of floats */
+    bool bytes; /* true: bytes, of which 0 hides the key; false: floats, which are added to the score and hide the key
+                   at -1e30 or less */
+    ek_dtype type; /* of the floats */
     ptrdiff_t entry, head, row, key;
 } ek_attn_mask;
 
@@ -68,9 +69,9 @@ typedef struct ek_attn_tensors {
     const float *sinks;       /* heads; NULL: none */
 } ek_attn_tensors;
 
-/* Bytes of memory for a call on so many workers; 64-byte aligned. */
+/* Bytes of memory for a call on n_workers workers; 64-byte aligned. */
 size_t ek_attn_tensors_bytes(const ek_attn_tensors *s, int n_workers);
-/* Computes y, which shares no memory with what is read. */
+/* Computes y, which must not overlap any input. */
 void ek_attn_tensors_run(const ek_attn_tensors *s, const ek_attn_workers *workers, void *memory);
 
 /* Whether key j is visible in a row of the mask; *add receives the term it adds to the score. */

@@ -1,14 +1,14 @@
-/* A tile of queries of attention over tensors (attn_tensors.h) and the working memory it has. Inside src/ops. */
+/* A tile of queries of attention over tensors (attn_tensors.h), and its working memory. Inside src/ops. */
 #ifndef EK_OPS_ATTN_TENSORS_TILE_H
 #define EK_OPS_ATTN_TENSORS_TILE_H
 
 #include "ops/attn/attn_tensors.h"
 
-/* A call, with what its tiles have in common. */
+/* A call: the data that its tiles share. */
 typedef struct ek_tensors_call {
     const ek_attn_tensors *t;
     int ratio;               /* heads / kv_heads */
-    bool k_direct, v_direct; /* kernels read rows where they lie */
+    bool k_direct, v_direct; /* kernels read the rows in place */
     int64_t tiles_per_head;  /* tiles of one KV head of one entry */
     ptrdiff_t ldo;           /* dim rounded up to 32 */
 } ek_tensors_call;
@@ -47,10 +47,10 @@ static inline int64_t ek_tensors_start(const ek_tensors_call *c, int64_t b)
 
 /* Working memory of a tile. */
 typedef struct ek_tensors_space {
-    float *q, *e;  /* the scheduler's */
-    float *rows;   /* [EK_SCORE_KEYS][ldo]: keys or values that are not read in place; Form B: in bf16 */
+    float *q, *e;  /* of the scheduler */
+    float *rows;   /* [EK_SCORE_KEYS][ldo]: keys or values that cannot be read in place; Form B: in bf16 */
     uint16_t *q16; /* Form B: the queries, element d of query i at ek_q16(i, d) */
-    uint16_t *p;   /* Form B: [EK_TILE][EK_SEGMENT], e after it was rounded, in bf16 */
+    uint16_t *p;   /* Form B: [EK_TILE][EK_SEGMENT], the rounded e in bf16 */
 } ek_tensors_space;
 
 static inline size_t ek_tensors_space_bytes(const ek_tensors_call *c)
@@ -67,7 +67,7 @@ static inline ek_tensors_space ek_tensors_space_of(const ek_tensors_call *c, con
     return own;
 }
 
-/* dim elements of a row as floats. */
+/* Loads a row's dim elements as floats. */
 static inline void ek_tensors_load(const ek_attn_tensors *t, const ek_attn_tensor *x, const uint8_t *from, float *to)
 {
     if (x->element == (ptrdiff_t)ek_dtype_size(x->type) || t->dim == 1) {
@@ -83,7 +83,7 @@ unsigned ek_tensors_segment(const void *self, const ek_attn_tile *tile, int64_t 
 
 /* Writes the visible keys of a segment to v. Slot 0 of the segment is key `base`, which may be negative. */
 void ek_tensors_visible(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t base, ek_visible *v);
-/* Adds a mask of floats to the scores e of visible keys. */
+/* Adds a float mask to the scores e of visible keys. */
 void ek_tensors_add_mask(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t base, const ek_visible *v,
                          float *e);
 

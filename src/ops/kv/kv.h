@@ -79,8 +79,8 @@ typedef enum ek_layer_kind {
 } ek_layer_kind;
 
 const char *ek_kv_format_name(ek_kv_format f);
-/* The format of the first positions beside one for the others: bf16, or the same if that has 16 bits or more; i12
- * beside i8, because a sum of values is rotated in all its segments or in none. */
+/* The format of the first positions, for a format of the later ones: bf16, or f itself if it has 16 bits or more; i12
+ * for i8, because a sum of values is rotated in all its segments or in none. */
 ek_kv_format ek_kv_start_format(ek_kv_format f);
 /* Parses the name of a format, or two names as "K:V". "8.32" is another name of "8", and so for every width. EINVAL
  * lists the formats. */
@@ -101,12 +101,12 @@ typedef struct ek_kv_view {
     uint8_t *base; /* the layer's block in page 0 */
     size_t stride; /* bytes from a page to the next */
     const int32_t *page;
-    uint8_t *start_base; /* the same for entries [0, n_start) of page, which are of the start kind */
+    uint8_t *start_base; /* the same for entries [0, n_start) of page, which belong to the start kind */
     size_t start_stride;
     int n_start;
 } ek_kv_view;
 
-/* The layer's block for positions [64 i, 64 i + 64); NULL without a page. */
+/* The layer's block for positions [64 i, 64 i + 64); NULL: no page. */
 static inline uint8_t *ek_kv_block(const ek_kv_view *view, int i)
 {
     if (view->page[i] == EK_NO_PAGE) return NULL;
@@ -120,7 +120,7 @@ typedef struct ek_kv_memory {
     size_t stride[EK_PAGE_KINDS];
 } ek_kv_memory;
 
-/* The facts of a model that the cache needs: filled by the model, read by cache and engine. */
+/* A model's page layout: filled by the model, read by cache and engine. */
 typedef struct ek_kv_layout {
     size_t page_bytes[EK_PAGE_KINDS]; /* a multiple of 64; 0: no layer of that kind owns keys */
     int sliding_window;
@@ -132,13 +132,13 @@ static inline ek_layer_kind ek_kv_start_kind(ek_layer_kind kind)
     return (ek_layer_kind)(kind + EK_KIND_COUNT);
 }
 
-/* The kind of the page that is entry i of a layer kind's table. */
+/* The kind of page in entry i of a layer kind's table. */
 static inline ek_layer_kind ek_kv_page_kind(const ek_kv_layout *l, ek_layer_kind kind, int i)
 {
     return i < l->n_start ? ek_kv_start_kind(kind) : kind;
 }
 
-/* Its bytes, and the most that a page of a layer kind's table has. */
+/* Its bytes, and the maximum over all entries of a layer kind's table. */
 static inline size_t ek_kv_page_bytes(const ek_kv_layout *l, ek_layer_kind kind, int i)
 {
     return l->page_bytes[ek_kv_page_kind(l, kind, i)];

@@ -55,13 +55,13 @@ typedef struct ek_kv_codec {
 static const ek_kv_codec ek_kv_codecs[EK_KV_FORMAT_COUNT] __attribute__((unused)) = {EK_KV_FORMATS(EK_KV_ROW)};
 #undef EK_KV_ROW
 
-/* Whether a token of a head has one scale, in f32. */
+/* Whether each token of a head has one f32 scale. */
 static inline bool ek_kv_token_scaled(ek_kv_format f)
 {
     return ek_kv_codecs[f].rule == EK_KV_TOKEN || ek_kv_codecs[f].rule == EK_KV_ROTATED;
 }
 
-/* Whether attention takes the format in integers. */
+/* Whether attention reads the format in integers. */
 static inline bool ek_kv_rotated(ek_kv_format f)
 {
     return ek_kv_codecs[f].rule == EK_KV_ROTATED;
@@ -138,7 +138,7 @@ static inline const ek_f16 *ek_kv_bias(ek_kv_format f, const ek_f16 *scale, int 
     return scale + ek_kv_scales(f, dim) / sizeof *scale;
 }
 
-/* The place of a code's part in its plane: a byte, and its lowest bit there. */
+/* The place of a code's bits in a plane: a byte, and the lowest bit in it. */
 typedef struct ek_kv_place {
     size_t byte;
     int shift;

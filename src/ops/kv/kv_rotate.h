@@ -1,15 +1,15 @@
-/* The rotation R and the codes of keys, values and queries in the formats of the rule EK_KV_ROTATED. Their definition
- * stands in ops/attn/attn_int.h, with that of the attention that reads them. */
+/* The rotation R and the codes of keys, values and queries in the formats of the rule EK_KV_ROTATED.
+ * ops/attn/attn_int.h defines them, with the attention that reads them. */
 #ifndef EK_OPS_KV_ROTATE_H
 #define EK_OPS_KV_ROTATE_H
 
 #include "ops/kv/kv_codec.h"
 
-/* x becomes R x. */
+/* x = R x. */
 void ek_attn_rotate(float *x, int dim);
-/* Writes the codes of R x and returns the scale; x becomes R x. */
+/* Writes the codes of R x to code and returns their scale; x becomes R x. */
 float ek_attn_encode(float *x, int dim, int max_code, int16_t *code);
-/* A result's R / n. */
+/* x = R x / n, for a result. */
 void ek_attn_rotate_back(float *x, int dim);
 
 /* n, the dims of a block of R. */

@@ -1,12 +1,12 @@
-/* The exact product over weights that are decoded on the way: Form F of ops/linear/linear.h (one chain of fused
+/* The exact product over weights that are decoded on the fly: Form F of ops/linear/linear.h (one chain of fused
  * multiply-adds in ascending k per output and block of 256, blocks added by the tree T), for matrices that
  * are not packed as floats.
  *
  * A tile is some rows by EK_DECODED_COLS outputs. Their weights are made in the first-level cache,
  * EK_DECODED_DEPTH inputs at a time, as a panel:
  *     panel[k * EK_DECODED_COLS + n] = w[n][k]
- * by the caller's ek_decoded_fill, and every row of the tile reads them there. The division into tiles
- * changes no bit. */
+ * The caller's ek_decoded_fill writes the panel, and every row of the tile reads it. The division into tiles changes
+ * no bit. */
 #ifndef EK_OPS_DECODED_H
 #define EK_OPS_DECODED_H
 
@@ -15,7 +15,7 @@
 enum {
     EK_DECODED_COLS = 64,  /* outputs of a tile: 4 panels of ops/linear/linear.h */
     EK_DECODED_DEPTH = 64, /* inputs of a panel; divides EK_KBLOCK */
-    EK_DECODED_FEW = 3     /* rows that madd_few takes */
+    EK_DECODED_FEW = 3     /* maximum rows of madd_few */
 };
 
 typedef struct ek_decoded_ops {
@@ -27,8 +27,8 @@ typedef struct ek_decoded_ops {
     void (*decode_turned)(float *panel, const uint8_t *const *rows, int n, int bits, const float *s, const float *b);
     /* panel[k * EK_DECODED_COLS + i] = rows[i * EK_DECODED_DEPTH + k], i < 16, k < EK_DECODED_DEPTH */
     void (*transpose)(float *panel, const float *rows);
-    /* The panel of inputs [k0, k0 + depth) of four packed panels of w from p0, those that there are. w is biased
-     * Form Q; k0 and depth are multiples of 8. Values are fma(s, (float)u, b), as ek_linear_row says. */
+    /* The panel of inputs [k0, k0 + depth) of up to four packed panels of w from p0, as many as exist. w is biased Form
+     * Q; k0 and depth are multiples of 8. Values are fma(s, (float)u, b), as in ek_linear_row. */
     void (*unpack)(float *panel, const ek_linear *w, int p0, int k0, int depth);
     /* acc[r * EK_DECODED_COLS + n] = fma(x[r][at + k], panel[k * EK_DECODED_COLS + n], acc) for ascending k < depth */
     void (*madd)(float *acc, const float *const *x, int64_t at, int rows, const float *panel, int depth);
@@ -36,16 +36,18 @@ typedef struct ek_decoded_ops {
     void (*madd_few)(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth);
 } ek_decoded_ops;
 
-void ek_decoded_init(ek_decoded_ops *ops, unsigned cpu); /* scalar, then what cpu (EK_CPU_* bits) allows */
+void ek_decoded_init(ek_decoded_ops *ops,
+                     unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
 
-/* Writes the panel of inputs [k0, k0 + depth), depth <= EK_DECODED_DEPTH, outputs that do not exist as zeros. */
+/* Writes the panel of inputs [k0, k0 + depth), depth <= EK_DECODED_DEPTH; missing outputs are zeros. */
 typedef void ek_decoded_fill(const void *source, int64_t k0, int depth, float *panel);
 
-/* Where the weights of a tile come from: a function, or four whole panels of a packed matrix. */
+/* The weights of a tile: a function, or four whole panels of a packed matrix. */
 typedef struct ek_decoded_source {
     ek_decoded_fill *fill;
-    const void *source;      /* for fill */
-    const ek_linear *packed; /* not NULL: madd_few may read these panels instead, from p0, all with 16 outputs */
+    const void *source; /* for fill */
+    const ek_linear
+        *packed; /* NULL, or a matrix whose panels from p0, all with 16 outputs, madd_few may read instead */
     int p0;
 } ek_decoded_source;
 

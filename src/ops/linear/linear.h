@@ -46,11 +46,11 @@ typedef struct ek_linear ek_linear;
 typedef void ek_linear_fn(const ek_linear *w, const struct ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
                           int p1);
 
-/* Where the panels of a matrix lie that is divided among the NUMA nodes of a machine: each node's on pages of its own,
- * beside its panels of other matrices. */
+/* The panels of a matrix that is divided among NUMA nodes: each node's lie in its own memory, beside its panels of
+ * other matrices. */
 typedef struct ek_linear_parts {
-    int first[EK_MAX_NODES + 1]; /* panels of node j: from first[j] up to first[j + 1] */
-    uint8_t *data[EK_MAX_NODES]; /* panel first[j] */
+    int first[EK_MAX_NODES + 1]; /* panels of node j: [first[j], first[j + 1]) */
+    uint8_t *data[EK_MAX_NODES]; /* address of panel first[j] */
 } ek_linear_parts;
 
 /* A packed matrix of n outputs and k inputs. Filled by ek_linear_plan, memory by the caller.
@@ -60,11 +60,11 @@ struct ek_linear {
     int n, k;
     int n_panels;         /* (n + 15) / 16; the outputs past n are zeros */
     int group;            /* Q: weights that share a scale: 16 (PLANES), 32, 64, 128; divides k. F: 0 */
-    int a_group;          /* Q: activations that share a scale: 16 or 32 if group is that, else 64. F: 0 */
+    int a_group;          /* Q: activations that share a scale: 16 or 32 if group is, else 64. F: 0 */
     int bits;             /* Q: 2, 3, 4, 5, 6, 8 as stored in the checkpoint */
     int zero;             /* Q: 2^(bits-1); 128 of a codebook */
-    int limbs;            /* Q: int8 limbs of an activation that are read: 1 from the plan, or 2 */
-    bool biased;          /* Q: false when every group is symmetric by its format */
+    int limbs;            /* Q: int8 limbs of an activation: 1 (the plan's) or 2 */
+    bool biased;          /* Q: false if the format's groups are symmetric */
     ek_dtype scale_dtype; /* Q: BF16 or F32; PLANES: F16 */
     int block;            /* PLANES: inputs of a block, see ops/linear/planes.h; divides k */
     ek_wscale scale;      /* PLANES */
@@ -73,12 +73,12 @@ struct ek_linear {
     size_t bytes;         /* n_panels * panel_bytes */
     uint8_t *data;        /* 64-byte aligned */
     ek_linear_fn *run;    /* chosen by the plan from cpu and form; its kernels may differ by rows, no bit does */
-    /* borrowed, instead of data; NULL: all panels lie at data, one after the other */
+    /* borrowed, instead of data; NULL: all panels lie consecutively at data */
     const ek_linear_parts *parts;
 };
 
-/* How a matrix of Form Q reads the rows of x: part of the definition of its product. Not used for Form F.
- * The policy of a model: model/weights/role.h. */
+/* The form in which a matrix of Form Q reads the rows of x: a part of its product's definition. Not for Form F. A
+ * model's choice: model/weights/role.h. */
 typedef struct ek_act_form {
     int limbs; /* int8 limbs of an activation: 1, the high one, or 2 */
     int group; /* activations that share a scale: 32 or 64, at most the weights' group; PLANES: as planned */
@@ -93,10 +93,10 @@ ek_err ek_linear_plan(ek_linear *w, unsigned cpu, int n, int k, const ek_weight_
  * form. The effect of each form on a model's answer: docs/NUMERICS.md 10. */
 ek_err ek_linear_set_acts(ek_linear *w, ek_act_form acts);
 
-/* The first of the panels that belong to a node of the pool, by its threads; w->n_panels for the node behind the
- * last. A product's tasks go to the threads of their node first. */
+/* The first panel of a node of the pool, whose threads decide the division; w->n_panels for the node after the last. A
+ * product's tasks go to the threads of their node first. */
 int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node);
-/* A matrix with parts for who reads a node's panels alone: from its data on, by their numbers. */
+/* A matrix of one node's panels alone, for a reader of those. */
 ek_linear ek_linear_of_node(const ek_linear *w, int node);
 
 /* Packs all rows of src as rows [row, row + src->n) of w. Rows may be packed in any order, and by
@@ -106,9 +106,9 @@ ek_linear ek_linear_of_node(const ek_linear *w, int node);
  * where a conversion would round or the rows do not fit. */
 ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src);
 
-/* The first of n packed rows from `row` on, a multiple of 16, with a scale, a bias or, in Form F, a weight that is
- * infinite or no number; -1 if there is none. A model with one gives answers that look like answers: attention takes
- * such scores for keys that are not seen. */
+/* The first of n packed rows from `row` on, a multiple of 16, with an infinite or NaN scale, bias or (Form F) weight;
+ * -1: none. A model with one would give plausible but wrong answers, because attention takes such scores for hidden
+ * keys. */
 int ek_linear_odd_row(const ek_linear *w, int row, int n);
 
 /* out[0..k) = the weights of a row of w as the formula uses them: Form F the value, Form Q fma(s, (float)u, b)
@@ -142,7 +142,7 @@ typedef struct ek_acts {
     const float *x;
     ptrdiff_t ldx; /* elements */
     int rows, k;
-    int a_group, limbs;            /* how the rows are quantised; a_group 0: not at all */
+    int a_group, limbs;            /* how the rows are quantised; a_group 0: not quantised */
     int8_t *q;                     /* the records */
     ptrdiff_t ldq, low, groups[2]; /* bytes: between records, and in one */
     const int32_t *index;          /* a view: row r here is row index[r] above; NULL: row r */
@@ -161,7 +161,7 @@ static inline ptrdiff_t ek_acts_row(const ek_acts *a, int r)
     return a->index ? a->index[r] : r;
 }
 
-/* The record of row r, of a or of the view a, and its groups as a matrix of that many limbs reads them. */
+/* The record of row r, of a or of the view a, and its groups for a matrix of that many limbs. */
 static inline const int8_t *ek_acts_record(const ek_acts *a, int r)
 {
     return a->q + ek_acts_row(a, r) * a->ldq;
@@ -172,7 +172,7 @@ static inline const ek_act_group *ek_acts_groups(const ek_acts *a, int r, int li
     return (const ek_act_group *)(const void *)(ek_acts_record(a, r) + a->groups[limbs - 1]);
 }
 
-/* Element k of row r as a matrix of that many limbs reads it: h, or q. */
+/* Element k of row r for a matrix of that many limbs: h, or q. */
 static inline int ek_acts_code(const ek_acts *a, int r, int k, int limbs)
 {
     const int8_t *h = ek_acts_record(a, r) + k;
@@ -189,8 +189,8 @@ static inline int ek_acts_code(const ek_acts *a, int r, int k, int limbs)
 typedef void ek_quantize_fn(const float *x, int k, int a_group, int8_t *h, int8_t *l, ek_act_group *one,
                             ek_act_group *two);
 
-/* Elements [from, from + n) of row r of a (no view), which are x; from is a multiple of the group, n too or up to the
- * row's end. The caller sets how a is quantised when all of it is. */
+/* Quantises elements [from, from + n) of row r of a (no view), which are x; from is a multiple of the group, and so is
+ * n unless it reaches the row's end. The caller sets a's form once all of a is quantised. */
 static inline void ek_acts_quantize_part(ek_quantize_fn *fn, const ek_acts *a, int r, int from, int n, const float *x,
                                          ek_act_form form)
 {
@@ -206,8 +206,8 @@ static inline void ek_acts_quantize_row(ek_quantize_fn *fn, const ek_acts *a, in
     ek_acts_quantize_part(fn, a, r, 0, a->k, a->x + r * a->ldx, form);
 }
 
-/* Adds w to the readers of rows. form {0}: none so far. A matrix that is absent, of Form F or with groups of its own
- * changes nothing: for those the rows are quantised anew. */
+/* Adds w to the readers of rows. form {0}: none yet. An absent matrix, Form F and other groups change nothing: for the
+ * latter the rows are quantised again. */
 static inline void ek_acts_add_reader(ek_act_form *form, const ek_linear *w)
 {
     if (!w->a_group || (form->group && form->group != w->a_group)) return;
@@ -219,11 +219,11 @@ typedef struct ek_linear_ops {
     ek_quantize_fn *quantize_row;
     ek_linear_fn *run[EK_WFORM_COUNT];
 } ek_linear_ops;
-void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* scalar, then what cpu allows */
+void ek_linear_init(ek_linear_ops *ops, unsigned cpu); /* the scalar definition, then the kernels that cpu allows */
 
-/* Quantises all rows of a as w reads them; does nothing for Form F or if they already are. */
+/* Quantises all rows of a for w; does nothing for Form F or if they are quantised so. */
 void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, const ek_linear *w);
-/* The same for all that have been added to form. */
+/* The same for all readers added to form. */
 void ek_acts_quantize_as(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, ek_act_form form);
 
 /* y = x w^T for all rows and panels, spread over the pool; quantises x first if w needs it.
@@ -233,18 +233,18 @@ void ek_linear_forward(const ek_linear_ops *ops, ek_pool *pool, const ek_linear 
 
 enum { EK_GATE_OUTPUTS = 64, EK_GATE_ROWS = 128, EK_GATE_FLOATS = 2 * EK_GATE_ROWS * EK_GATE_OUTPUTS };
 
-/* What a product g is for that only gates: gelu_tanh(g) * u goes, quantised, to rows of `out`, and neither g nor u to
- * memory. A task has EK_GATE_OUTPUTS outputs of both, so any group of form divides them. u is another product of the
- * same rows, or it is there already. */
+/* The gate of a product g: gelu_tanh(g) * u is quantised into rows of `out`, and neither g nor u is written to memory.
+ * A task has EK_GATE_OUTPUTS outputs of both, which any group of form divides. u is another product of the same rows,
+ * or exists already. */
 typedef struct ek_linear_gate {
-    const ek_linear *up; /* as many outputs, inputs and inputs of a group as the job's w; NULL: u is `factor` */
-    const float *factor; /* of row r from r * ldf on */
+    const ek_linear *up; /* with w's number of outputs, of inputs and of inputs per group; NULL: u is `factor` */
+    const float *factor; /* of row r: from r * ldf on */
     ptrdiff_t ldf;
     void (*gelu_mul)(float *y, const float *g, const float *u, int n); /* of ek_row_ops */
-    ek_acts *out; /* k: the outputs of w; x is not read. The run says at its end how it is quantised. */
-    int row;      /* of out: row 0 of the job */
+    ek_acts *out; /* k: the outputs of w; x is not read. The run sets its form at the end */
+    int row;      /* row of out for row 0 of the job */
     ek_act_form form;
-    float *space; /* EK_GATE_FLOATS for each thread of the pool */
+    float *space; /* EK_GATE_FLOATS per thread of the pool */
 } ek_linear_gate;
 
 /* Several products in one parallel region: matrices that read the same rows (q, k, v; gate,
@@ -256,8 +256,8 @@ typedef struct ek_linear_job {
     float *y;
     ptrdiff_t ldy;
     const ek_linear_gate *gate; /* instead of y and ldy, or NULL */
-    int panels, rows;           /* written by ek_linear_run: the size of a task, */
-    int tasks[EK_MAX_NODES];    /* and each node's tasks up to here */
+    int panels, rows;           /* written by ek_linear_run: the size of a task */
+    int tasks[EK_MAX_NODES];    /* and the end of each node's tasks */
 } ek_linear_job;
 void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job);
 

@@ -22,7 +22,7 @@
 
 enum { EK_LINEAR_B_ROWS = 8 /* of a tile */ };
 
-/* Rows as Form B reads them. The caller owns the memory; x takes EK_LINEAR_B_BYTES bytes per input. */
+/* Rows in Form B. The caller owns the memory; x takes EK_LINEAR_B_BYTES bytes per input. */
 typedef struct ek_acts_b {
     uint8_t *x;    /* x', in a form that `row` and `panel` of one instruction set share; 64-byte aligned */
     float *sum;    /* X of each group */
@@ -40,6 +40,7 @@ typedef struct ek_linear_b_ops {
     void (*panel)(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, int n, const ek_linear *w, int p, bool fetch);
 } ek_linear_b_ops;
 
-void ek_linear_b_init(ek_linear_b_ops *ops, unsigned cpu); /* scalar, then what cpu (EK_CPU_* bits) allows */
+void ek_linear_b_init(ek_linear_b_ops *ops,
+                      unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
 
 #endif

@@ -32,7 +32,7 @@ static inline uint8_t *ek_linear_panel(const ek_linear *w, int p)
     return w->parts->data[node] + (size_t)(p - w->parts->first[node]) * w->panel_bytes;
 }
 
-/* Panels from p on that lie one after the other. */
+/* Number of consecutive panels in memory from p on. */
 static inline int ek_linear_adjacent(const ek_linear *w, int p)
 {
     return (w->parts ? w->parts->first[ek_linear_node_of(w, p) + 1] : w->n_panels) - p;

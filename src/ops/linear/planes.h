@@ -47,7 +47,7 @@ static inline size_t ek_planes_block_bytes(const ek_linear *w)
     return ek_planes_scale_bytes(w) + (size_t)(w->block / EK_UNIT) * ek_planes_unit_bytes(w);
 }
 
-/* Behind the blocks of a panel: factors of SCALE_E4M3. */
+/* Bytes after the blocks of a panel: factors of SCALE_E4M3. */
 static inline size_t ek_planes_tail_bytes(const ek_linear *w)
 {
     return w->scale == EK_SCALE_E4M3 ? EK_PANEL * sizeof(float) : 0;
@@ -59,19 +59,19 @@ static inline int ek_planes_low(int bits)
     return bits == 8 ? 8 : bits >= 4 ? 4 : 2;
 }
 
-/* What I starts with, times -X: codes are read as u, a codebook's as c + 128. */
+/* The start of I in units of -X: codes are read as u, a codebook's as c + 128. */
 static inline int ek_planes_offset(const ek_linear *w)
 {
     return w->book ? 128 : w->zero;
 }
 
-/* Plans w's block and sizes. EUNSUPPORTED where a type has no kernel. */
+/* Plans w's block and sizes. EUNSUPPORTED: the type has no kernel. */
 ek_err ek_planes_plan(ek_linear *w, const ek_weight_type *type);
-ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src); /* as ek_linear_pack */
-void ek_planes_row(const ek_linear *w, int row, float *out);             /* as ek_linear_row */
+ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src); /* like ek_linear_pack */
+void ek_planes_row(const ek_linear *w, int row, float *out);             /* like ek_linear_row */
 
-/* Centred codes c[n] of output o of a panel at inputs [k, k + n), whole blocks, n <= EK_KBLOCK_Q, and of each of their
- * groups the scale, and the bias if biased. */
+/* Centred codes c[n] of output o of a panel at inputs [k, k + n), whole blocks, n <= EK_KBLOCK_Q, and the scale of each
+ * of their groups, with the bias if biased. */
 void ek_planes_read(const ek_linear *w, const uint8_t *panel, int o, int k, int n, int8_t *c, float *s, float *b);
 
 #endif

@@ -28,7 +28,7 @@ typedef struct ek_row_ops {
     void (*axpy)(float *y, float a, const float *x, int n);
     /* (a[i] + b[i]) * s: the per-layer inputs */
     void (*add_scale)(float *y, const float *a, const float *b, float s, int n);
-    /* index of the largest, ties to the lowest index; NaN never wins; 0 if there is none */
+    /* index of the largest element; ties go to the lowest index; NaN never wins; 0 if all are NaN */
     int (*argmax)(const float *x, int n);
     /* sum of exp(x[i] - top) over a row, the total for top-p without top-k: ek_exp of each
      * difference, added as the plain sum above. x[i] <= top; -inf adds +0. */
