@@ -271,8 +271,8 @@ EK_API void evenkeel_cancel(evenkeel *engine, evenkeel_id id);
 EK_API const char *ek_isa(void);
 
 /* Sets the number of threads per call, the caller's own included: 1 to 1024, or 0 for the number of cores (the
- * default). EK_BAD_ARGUMENT outside that range. The function waits for a call in progress; the next call with enough
- * work starts the threads. The number changes speed, never a bit.
+ * default), which this call and the library's first one read. EK_BAD_ARGUMENT outside that range. The function waits
+ * for a call in progress; the next call with enough work starts the threads. The number changes speed, never a bit.
  *
  * One call at a time uses the pool; concurrent calls of other threads each run on their own thread alone.
  * Do not call it from inside a task. */

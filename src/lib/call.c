@@ -30,6 +30,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_once_t once;
     int n_threads; /* 0: as many as cores */
+    int n_cores;   /* kept: reading a quota's files takes longer than a small call */
     bool hooked;
     ek_pool_hook hook;
     ek_pool *pool; /* opened by the first call that has several tasks */
@@ -59,6 +60,7 @@ static void start(void)
 #endif
     fesetenv(&was);
     atomic_store(&state.cpu, cpu);
+    state.n_cores = ek_cpu_count();
 }
 
 void lib_force_cpu(unsigned cpu)
@@ -75,7 +77,7 @@ unsigned lib_cpu(void)
 
 static int threads(void)
 {
-    return state.hooked ? state.hook.threads : state.n_threads ? state.n_threads : ek_cpu_count();
+    return state.hooked ? state.hook.threads : state.n_threads ? state.n_threads : state.n_cores;
 }
 
 /* ------------------------------------------------------------------ memory */
@@ -246,15 +248,18 @@ ek_status ek_set_threads(int n_threads)
     if (n_threads < 0 || n_threads > 1024)
         return lib_status(
             ek_fail(EK_EINVAL, "%d threads asked for, 1 to 1024 are possible and 0 for all cores", n_threads));
+    pthread_once(&state.once, start);
     pthread_mutex_lock(&state.lock);
     drop_pool();
     state.n_threads = n_threads;
+    if (n_threads == 0) state.n_cores = ek_cpu_count();
     pthread_mutex_unlock(&state.lock);
     return EK_DONE;
 }
 
 int ek_get_threads(void)
 {
+    pthread_once(&state.once, start);
     pthread_mutex_lock(&state.lock);
     int n = threads();
     pthread_mutex_unlock(&state.lock);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,6 +302,33 @@ static void what_is_not_there_is_refused_in_a_sentence(void **state)
     ek_model_close(m);
 }
 
+/* A device gives keys and values its share of what is free once, and leaves the towers their bytes once: the device
+ * whose part of a page is the largest decides. */
+static void keys_get_their_share_of_each_device(void **state)
+{
+    (void)state;
+    const double towers = 50e6;
+    for (int by = LAYERS; by <= OUTPUTS; by += OUTPUTS - LAYERS)
+        for (int n = 1 + (by == OUTPUTS); n <= 2; n++) {
+            ek_gpu_driver d = good();
+            ek_ranks *r;
+            double part = 0;
+            ek_model *m = open_model("Q2", EK_KV_I16, false);
+            assert_int_equal(open_ranks(&r, &d, m, n, (how)by), EK_OK);
+            for (int i = 0; i < n; i++) {
+                r->gpu[i]->reserved = towers; /* ek_gpu_encoder_reserve */
+                part = fmax(part, ek_fit_part_of_pages(&m->layout, r->gpu[i]->share.kv_bytes));
+            }
+            const ek_executor on = ek_ranks_executor(r);
+            const double want = (double)(fake.free - fake.used) * EK_GPU_KEYS_SHARE - towers, got = on.room * part;
+            if (fabs(got / want - 1) > 1e-6) fail_msg("by %d on %d: %.0f bytes of keys, not %.0f", by, n, got, want);
+            on.close(on.arg);
+            ek_ranks_close(r);
+            fake_cuda_is_empty();
+            ek_model_close(m);
+        }
+}
+
 /* What `inspect` says without a device is what is done: the same lies where, and as many requests have room. r: NULL
  * where it was refused; room: of its executor. */
 static void check_paper(ek_model *m, const ek_fit_opts *o, const ek_ranks *r, double room)
@@ -564,6 +592,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(steps_are_queued_and_all_is_given_back),
         cmocka_unit_test(any_call_of_any_device_may_fail),
         cmocka_unit_test(experts_stay_on_the_host),
+        cmocka_unit_test(keys_get_their_share_of_each_device),
         cmocka_unit_test(what_was_placed_opens),
         cmocka_unit_test(what_is_not_there_is_refused_in_a_sentence),
         cmocka_unit_test(the_table_stays_on_the_host_where_little_may_be_taken),

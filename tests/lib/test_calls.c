@@ -1,8 +1,10 @@
 /* Threads, a caller's pool, calls at the same moment, the caller's rounding mode, a fork. */
 /* tier: all */
+#define _GNU_SOURCE
 #include <fenv.h>
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -72,6 +74,27 @@ static void test_threads(void **state)
     assert_non_null(strstr(ek_last_error(), "1025"));
     MUST(ek_set_threads(0));
     ref_free_all();
+}
+
+/* The number of cores is read by the first call and by ek_set_threads, not by every call: a quota's files take 78 us.
+ */
+static void test_cores(void **state)
+{
+    (void)state;
+    cpu_set_t all, one;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    MUST(ek_set_threads(0));
+    const int cores = ek_get_threads();
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; i++)
+        if (CPU_ISSET(i, &all)) CPU_SET(i, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    assert_int_equal(ek_get_threads(), cores);
+    MUST(ek_set_threads(0));
+    assert_int_equal(ek_get_threads(), 1);
+    assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+    MUST(ek_set_threads(0));
+    assert_int_equal(ek_get_threads(), cores);
 }
 
 /* ------------------------------------------------------------------ a caller's pool */
@@ -234,8 +257,9 @@ int main(int argc, char **argv)
 {
     ref_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_threads),       cmocka_unit_test(test_hook), cmocka_unit_test(test_concurrent),
-        cmocka_unit_test(test_rounding_mode), cmocka_unit_test(test_fork), cmocka_unit_test(test_words),
+        cmocka_unit_test(test_threads),    cmocka_unit_test(test_cores),         cmocka_unit_test(test_hook),
+        cmocka_unit_test(test_concurrent), cmocka_unit_test(test_rounding_mode), cmocka_unit_test(test_fork),
+        cmocka_unit_test(test_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

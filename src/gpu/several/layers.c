@@ -277,7 +277,7 @@ static double room_of(const split *x)
 {
     double room = INFINITY;
     for (int i = 0; i < x->n; i++) {
-        const double all = ek_ranks_room(x->r, i, x->on[i].room);
+        const double all = ek_ranks_room(x->r, i);
         room = all < room ? all : room;
     }
     const double host = x->r->place.host_end ? ek_memory_available() / 2 : 0;

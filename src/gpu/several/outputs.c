@@ -173,7 +173,7 @@ ek_executor ek_ranks_by_outputs(ek_ranks *r)
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
         x->run[i] = x->on[i].arg;
-        const double own = ek_ranks_room(r, i, x->on[i].room);
+        const double own = ek_ranks_room(r, i);
         room = i && room < own ? room : own;
     }
     join(x);

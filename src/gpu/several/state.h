@@ -40,8 +40,9 @@ ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s);
 
 /* Bytes of whole pages, if the part of `own` bytes per kind takes at most `room`. */
 double ek_ranks_pages_for(const ek_ranks *r, const size_t own[EK_PAGE_KINDS], double room);
-/* The same for device i's part of pages and its `free` bytes, within its limit. */
-double ek_ranks_room(const ek_ranks *r, int i, double free);
+/* The same for device i's part of pages, in the share of its free bytes that a step, a drafter and towers leave to keys
+ * and values, within its limit. An executor's `room` is such a share already, so it is no argument. */
+double ek_ranks_room(const ek_ranks *r, int i);
 /* Sets r->place by ek_fit_plan, and the bytes that the devices keep. gpu: the devices. */
 ek_err ek_ranks_place(ek_ranks *r, ek_gpu *const *gpu, const double *room, const ek_fit_opts *o);
 /* ENOMEM, as from ek_ranks_place, if m and o->beside do not fit on g, which has no model yet. */
