@@ -1,5 +1,5 @@
-/* A growing byte string. Zero-initialise; free with ek_buf_fini. When memory is out the program ends, so
- * callers limit what they append. Lengths are in bytes. */
+/* A growing byte string. Zero-initialise; free with ek_buf_fini. The program ends when memory runs out, so callers
+ * limit the appended bytes. Lengths are in bytes. */
 #ifndef EK_BASE_BUF_H
 #define EK_BASE_BUF_H
 
@@ -8,21 +8,21 @@
 #include <stdint.h>
 
 typedef struct ek_buf {
-    char *data; /* data[len] is '\0' once anything was appended; NULL when empty */
+    char *data; /* data[len] is '\0' after the first append; NULL: empty */
     size_t len, cap;
 } ek_buf;
 
-/* Room for n more bytes; false if the system has no memory for them, and b is as before. For what is large. */
+/* Makes room for n more bytes, for large n. False if the system has no memory; b is unchanged then. */
 bool ek_buf_reserve(ek_buf *b, size_t n);
 void ek_buf_add(ek_buf *b, const void *bytes, size_t n);
 void ek_buf_str(ek_buf *b, const char *s);
 void ek_buf_char(ek_buf *b, char c);
 __attribute__((format(printf, 2, 3))) void ek_buf_fmt(ek_buf *b, const char *fmt, ...);
-/* A finite number as JSON with a point or an exponent, so that readers with types take it for no integer: the fewest
- * digits that read back as the same float, or double, laid out as Python does. 30.0, 1e-06 */
+/* Appends a finite number as JSON, always with a point or an exponent, so that typed readers do not take it for an
+ * integer: the fewest digits that read back as the same float, or double, laid out as in Python: 30.0, 1e-06 */
 void ek_buf_float(ek_buf *b, float x);
 void ek_buf_double(ek_buf *b, double x);
-void ek_buf_clear(ek_buf *b); /* keeps the memory */
+void ek_buf_clear(ek_buf *b); /* the memory stays */
 void ek_buf_fini(ek_buf *b);
 const char *ek_buf_text(const ek_buf *b); /* NUL-terminated, never NULL; valid until b changes */
 

@@ -7,7 +7,7 @@
 
 #include "base/buf.h"
 
-/* 0 to 15, of either case; -1: it is none. */
+/* The value of a hexadecimal digit of either case, 0 to 15; -1: not a digit. */
 static inline int ek_hex_digit(int c)
 {
     if (c >= '0' && c <= '9') return c - '0';
@@ -15,14 +15,14 @@ static inline int ek_hex_digit(int c)
     return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-/* The byte of two digits at s, of which n bytes are there; -1: they are none. */
+/* The byte of two hexadecimal digits at s, n bytes long; -1: not two digits. */
 static inline int ek_hex_byte(const char *s, size_t n)
 {
     const int high = n >= 2 ? ek_hex_digit(s[0]) : -1, low = high >= 0 ? ek_hex_digit(s[1]) : -1;
     return low >= 0 ? high << 4 | low : -1;
 }
 
-/* Numbers of n bytes, 1 to 8, the lowest first. */
+/* Little-endian integers of n bytes, 1 to 8. */
 static inline void ek_put_le(void *to, uint64_t v, int n)
 {
     uint8_t *p = (uint8_t *)to;
@@ -44,17 +44,16 @@ static inline void ek_buf_le(ek_buf *out, uint64_t v, int n)
     ek_buf_add(out, bytes, (size_t)n);
 }
 
-/* Base64 (RFC 4648, with the digits + and /). */
+/* Base64 (RFC 4648, with + and /). */
 
 /* Appends the digits of n bytes, padded to a multiple of four. */
 void ek_base64_encode(ek_buf *out, const void *bytes, size_t n);
-/* Appends the bytes that n digits stand for, as WHATWG's forgiving decoder reads them: blanks and line breaks between
- * them are skipped; the padding may be missing. false, and nothing appended, for anything else, and where the system
- * has no memory for them. */
+/* Appends the bytes of n base64 digits, by the rules of WHATWG's forgiving decoder: blanks and line breaks are skipped,
+ * and padding may be missing. False, with nothing appended, for invalid digits and without memory. */
 bool ek_base64_decode(ek_buf *out, const char *s, size_t n);
-/* The same of digits that may be written as in a URL: %2B for +. */
+/* The same for digits that may be escaped as in a URL: %2B for +. */
 bool ek_base64_decode_escaped(ek_buf *out, const char *s, size_t n);
-/* At least the bytes that decoding appends, and at most 6 more where all n are digits; it reads the digits alone. */
+/* An upper bound of the decoded bytes; at most 6 too many if all n bytes are digits. Looks only at digits. */
 size_t ek_base64_bytes(const char *s, size_t n, bool escaped);
 
 #endif

@@ -1,4 +1,4 @@
-/* Errors: a code, declared in err.def, and per thread one sentence that says what was wrong. */
+/* Errors: a code, declared in err.def, and one sentence per thread that names the fault. */
 #ifndef EK_BASE_ERR_H
 #define EK_BASE_ERR_H
 
@@ -12,10 +12,9 @@ typedef enum ek_err {
     EK_ERR_COUNT
 } ek_err;
 
-/* Records a sentence for this thread and returns code, so that a failing function
- * ends in `return ek_fail(EK_EPARSE, "…", …);`. The sentence says what was wrong,
- * with the value and the limit; no trailing newline or full stop. Control
- * characters are escaped (base/log.h): a sentence is one line, whatever names it quotes. */
+/* Records a sentence for this thread and returns code, so that a failing function ends in `return ek_fail(EK_EPARSE,
+ * "…", …);`. The sentence names the fault, the value and the limit, without newline or full stop. Control characters
+ * are escaped (base/log.h), so a sentence is one line whatever names it quotes. */
 __attribute__((format(printf, 2, 3))) ek_err ek_fail(ek_err code, const char *fmt, ...);
 
 /* Puts "context: " before the recorded sentence; returns code. For callers that know

@@ -1,5 +1,5 @@
-/* A histogram of positive values in bins that double: counting costs nothing, and the relative error of a quantile is
- * bounded. No locks: its owner has them. */
+/* A histogram of positive values in bins of doubling width: counting is cheap, and the relative error of a quantile is
+ * bounded. Not synchronised. */
 #ifndef EK_BASE_HISTOGRAM_H
 #define EK_BASE_HISTOGRAM_H
 
@@ -7,11 +7,11 @@
 #include <stdlib.h>
 
 enum { EK_HISTOGRAM_BINS = 24 };
-#define EK_HISTOGRAM_SECONDS 1e-4 /* the first bound for times: 0.1 ms to 839 s */
-#define EK_HISTOGRAM_MICRO   1e-6 /* for short ones: 1 us to 8.4 s */
-#define EK_HISTOGRAM_COUNTS  1.0  /* and for counts */
+#define EK_HISTOGRAM_SECONDS 1e-4 /* first bound for times: 0.1 ms to 839 s */
+#define EK_HISTOGRAM_MICRO   1e-6 /* first bound for short times: 1 us to 8.4 s */
+#define EK_HISTOGRAM_COUNTS  1.0  /* first bound for counts */
 
-/* Zero-initialise. bin[i] counts values above the bound before and up to first * 2^i, the last all that are larger. */
+/* Zero-initialise. bin[i] counts values above the previous bound up to first * 2^i; the last bin all larger ones. */
 typedef struct ek_histogram {
     uint64_t bin[EK_HISTOGRAM_BINS + 1];
     double sum;
@@ -25,7 +25,7 @@ static inline void ek_histogram_add(ek_histogram *h, double first, double value)
     h->sum += value;
 }
 
-/* Medians and quantiles of measurements. */
+/* --- medians and quantiles of measurements --- */
 
 static inline int ek_ascending(const void *a, const void *b)
 {

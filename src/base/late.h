@@ -12,7 +12,7 @@ typedef struct ek_late_function {
 } ek_late_function;
 
 typedef struct ek_late {
-    const char *file; /* as the linker named it when this was built: "libpng16.so.16" */
+    const char *file; /* the linker's name at build time: "libpng16.so.16" */
     const ek_late_function *function;
     int n;
 } ek_late;
@@ -34,7 +34,7 @@ ek_err ek_late_open(const ek_late *l);
 #endif
 
 /* At file scope, for every function of a library: EK_LATE_STUB(png_read_row). */
-#ifdef __APPLE__ /* where names in C have a line before them */
+#ifdef __APPLE__ /* C names have an underscore there */
 #define EK_LATE_STUB(f)   \
     void *ek_late_at_##f; \
     __asm__(".text\n\t.p2align 4\n\t.globl _" #f "\n\t.private_extern _" #f "\n_" #f ":\n\t" EK_LATE_JUMP_APPLE(f));

@@ -1,5 +1,5 @@
-/* Calls of Linux under their names; on another system with POSIX what comes near them. Programs are linked with it
- * for macOS (tools/check/check_macos.sh) and were never run. Define _GNU_SOURCE before the first header. */
+/* Linux calls under their names; on other POSIX systems the nearest equivalents. Programs are linked with these for
+ * macOS (tools/check/check_macos.sh) and were never run. Define _GNU_SOURCE before the first header. */
 #ifndef EK_BASE_LINUX_H
 #define EK_BASE_LINUX_H
 
@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of a type of socket, for ek_socket and ek_socketpair. */
+/* Flags of a socket's type, for ek_socket and ek_socketpair. */
 #define SOCK_CLOEXEC      (1 << 28)
 #define SOCK_NONBLOCK     (1 << 29)
 int ek_socket(int domain, int type, int protocol);
@@ -30,10 +30,10 @@ int ek_socketpair(int domain, int type, int protocol, int fd[2]);
 int accept4(int fd, struct sockaddr *from, socklen_t *n, int flags);
 int pipe2(int fd[2], int flags);
 #define MSG_CMSG_CLOEXEC  0
-#define POLLRDHUP         0 /* a peer that closes its sending side is seen once it is gone */
+#define POLLRDHUP         0 /* a peer that closes its sending side is noticed only when it is gone */
 
-/* A counter whose descriptor is readable while it is not 0: here the datagrams of a socket that is its own peer. Each
- * read takes one of them. */
+/* A counter whose descriptor is readable while it is not 0. Here: datagrams of a socket that is its own peer; each read
+ * takes one. */
 enum { EFD_CLOEXEC = 1, EFD_NONBLOCK = 2 };
 int eventfd(unsigned count, int flags);
 
@@ -42,10 +42,10 @@ int fdatasync(int fd);
 #define MADV_HUGEPAGE     MADV_NORMAL
 #define MAP_POPULATE      0
 #define MREMAP_MAYMOVE    1
-void *mremap(void *p, size_t was, size_t n, int flags); /* by a copy */
+void *mremap(void *p, size_t was, size_t n, int flags); /* copies the bytes */
 #define MFD_CLOEXEC       1
 #define MFD_ALLOW_SEALING 2
-int memfd_create(const char *name, unsigned flags);     /* for ftruncate, once, and mmap */
+int memfd_create(const char *name, unsigned flags);     /* for one ftruncate, and mmap */
 #define F_ADD_SEALS       (-1)
 #define F_SEAL_SHRINK     0
 #define F_SEAL_GROW       0
@@ -58,7 +58,7 @@ int malloc_trim(size_t keep);
 void *memrchr(const void *s, int c, size_t n);
 extern char **environ;
 
-/* Processors are as many as the system has; threads are not bound to them. */
+/* The number of processors is the system's; threads are not bound to them. */
 enum { CPU_SETSIZE = 1024 };
 typedef struct cpu_set_t {
     uint64_t bits[CPU_SETSIZE / 64];

@@ -1,15 +1,15 @@
-/* How near a mistyped word is to one that exists. */
+/* The distance between a mistyped word and an existing one. */
 #ifndef EK_BASE_NEAR_H
 #define EK_BASE_NEAR_H
 
 #include <stddef.h>
 
-/* Steps that make b of a: a letter more, less, another, or two neighbours exchanged; na and nb bytes, of which at most
- * 32 are looked at. */
+/* The number of edits that turn a into b: insert, delete or replace a letter, or exchange two neighbours. na and nb are
+ * bytes, of which at most 32 count. */
 int ek_distance(const char *a, size_t na, const char *b, size_t nb);
 
-/* How far typed (n bytes) is from name: 0 is the same, EK_NOT_NEAR that it is not near. Near is within a third of
- * name's letters, or one of both begins with the other, three letters at least. */
+/* The distance of typed (n bytes) from name: 0 if equal, EK_NOT_NEAR if not near. Near means an edit distance up to a
+ * third of name's letters, or that one of them begins with the other, with at least three letters. */
 enum { EK_NOT_NEAR = 32 };
 int ek_near(const char *typed, size_t n, const char *name);
 

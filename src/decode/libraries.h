@@ -1,5 +1,5 @@
-/* The libraries that know formats. Each is found when a process begins to decode; a format whose library is not there
- * is refused with the library's name, the others go on. Inside src/decode. */
+/* The decoding libraries. Each is loaded when a process begins to decode. A format whose library is missing is refused
+ * with the library's name; the others work. Inside src/decode. */
 #ifndef EK_DECODE_LIBRARIES_H
 #define EK_DECODE_LIBRARIES_H
 
@@ -18,9 +18,9 @@ typedef enum ek_library {
     EK_LIBRARIES
 } ek_library;
 
-void ek_libraries_open(void); /* of all; once is enough, any thread */
+void ek_libraries_open(void); /* loads all; once is enough; any thread */
 bool ek_library_there(ek_library l);
-/* EINVAL, with why, where it is not; `what` cannot be read then: "JPEG pictures". */
+/* EINVAL, with the reason, if the library is missing. what: the formats that it reads, "JPEG pictures". */
 ek_err ek_library_need(ek_library l, const char *what);
 
 #endif

@@ -1,4 +1,4 @@
-/* What one reader of sounds gives to the dispatch. Inside src/decode. */
+/* The interface between readers of sounds and their dispatch. Inside src/decode. */
 #ifndef EK_DECODE_SOUND_READ_H
 #define EK_DECODE_SOUND_READ_H
 
@@ -8,12 +8,12 @@
 typedef struct ek_sound_header {
     const char *format;
     int64_t rate, channels, frames;
-    size_t data; /* WAV: where the frames lie, */
-    int bits;    /* bits per sample, */
-    bool floats; /* and whether these are numbers with a point */
+    size_t data; /* WAV: offset of the frames */
+    int bits;    /* WAV: bits per sample */
+    bool floats; /* WAV: samples are floats */
 } ek_sound_header;
 
-/* WAV: integers of 8, 16, 24 or 32 bits, floats of 32 or 64. Sets *known to false, and fails nothing, for other codecs.
+/* WAV: integers of 8, 16, 24 or 32 bits, floats of 32 or 64. For other codecs *known becomes false, without an error.
  */
 bool ek_is_wav(ek_media_bytes file);
 ek_err ek_wav_header(ek_sound_header *out, ek_media_bytes file, bool *known);
@@ -22,10 +22,10 @@ void ek_wav_mono(float *to, const ek_sound_header *h, ek_media_bytes file);
 
 bool ek_is_sndfile(ek_media_bytes file);
 ek_err ek_sndfile_header(ek_sound_header *out, ek_media_bytes file);
-/* The same; EPARSE if there are fewer frames than the header says. */
+/* The same by libsndfile; EPARSE if there are fewer frames than in the header. */
 ek_err ek_sndfile_mono(float *to, const ek_sound_header *h, ek_media_bytes file);
 
-/* in, n samples of `rate`, to 16 kHz. */
+/* Resamples n samples of `rate` to 16 kHz. */
 ek_err ek_sound_resample(float *out, int n_out, const float *in, size_t n, int rate);
 
 ek_err ek_sound_damaged(const char *format, const char *why);

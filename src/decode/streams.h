@@ -1,6 +1,6 @@
-/* The streams that a coded sound consists of. Recorders and programs that join files leave what libraries read in part
- * or not at all: MP3 without a frame that says how many follow, FLAC that says nothing of its length, Ogg without an
- * end, and several of them one behind the other. Here they are found and made whole, without a byte being decoded.
+/* The streams in a file of coded sound. Recorders, and programs that join files, write files that libraries read only
+ * in part or not at all: MP3 without a frame that gives the number of frames, FLAC without its length, Ogg without an
+ * end, and several streams one after the other. This code finds and completes the streams without decoding a byte.
  * Inside src/decode. */
 #ifndef EK_DECODE_STREAMS_H
 #define EK_DECODE_STREAMS_H
@@ -8,27 +8,27 @@
 #include "decode/image_read.h"
 
 enum {
-    EK_STREAMS_MAX = 64, /* of a file */
+    EK_STREAMS_MAX = 64, /* per file */
     EK_STREAM_HEAD = 512 /* bytes */
 };
 
-/* A stream: a part of the file, with some of its bytes replaced and others before it. */
+/* A stream: a part of the file, with bytes before it and some of its bytes replaced. */
 typedef struct ek_stream {
     ek_media_bytes part;
-    uint8_t head[EK_STREAM_HEAD]; /* what stands before the part */
+    uint8_t head[EK_STREAM_HEAD]; /* bytes before the part */
     size_t n_head;
-    uint8_t patch[5]; /* what replaces the part's bytes from patch_at on, */
+    uint8_t patch[5]; /* replaces the part's bytes from patch_at on, */
     size_t n_patch, patch_at;
-    uint8_t crc[4]; /* and from crc_at on, where that is not 0 */
+    uint8_t crc[4]; /* and from crc_at on, unless that is 0 */
     size_t crc_at;
 } ek_stream;
 
-/* Bytes without the ID3v2 tags in front. */
+/* The bytes after leading ID3v2 tags. */
 ek_media_bytes ek_streams_untagged(ek_media_bytes file);
-/* The next stream of what is left, which shrinks; false: there is none. Linear in the bytes of the stream. */
+/* Takes the next stream from *left; false: there is none. Linear in the stream's bytes. */
 typedef bool ek_stream_next(ek_stream *out, ek_media_bytes *left);
 ek_stream_next ek_stream_next_mpeg, ek_stream_next_ogg, ek_stream_next_flac;
-/* Does a frame of MPEG audio begin here, with others behind it? */
+/* Whether a frame of MPEG audio begins here, followed by others. */
 bool ek_is_mpeg(ek_media_bytes file);
 
 #endif

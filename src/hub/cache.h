@@ -18,13 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The files of a repository, as the Hub's API lists them or as they lie in the cache, and which of them a model needs.
- */
+/* The files of a repository, from the Hub's API or from the cache, and the choice of those that a model needs. */
 
 typedef struct ek_hub_file {
     char *path;    /* checked by ek_hub_is_path; owned */
     int64_t size;  /* bytes */
-    char hash[65]; /* names the blob: sha256 of the content, or git's sha1 of it (40 digits); "" if not known */
+    char hash[65]; /* name of the blob: sha256 of the content, or git's sha1 of it (40 digits); "": unknown */
     bool wanted;   /* set by ek_hub_choose */
 } ek_hub_file;
 
@@ -34,29 +33,25 @@ typedef struct ek_hub_files {
     int n;
 } ek_hub_files;
 
-/* Reads the reply of ek_hub_url_list, n bytes. EFORMAT names what is wrong: no JSON, no commit, a file without size or
- * hash, one name twice, or a name that would leave the folder it is put into. *out is empty after a failure. */
+/* Parses the reply of ek_hub_url_list, n bytes. EFORMAT names the fault: no JSON, no commit, a file without size or
+ * hash, a duplicate name, or a name that would leave its folder. *out is empty after an error. */
 ek_err ek_hub_files_parse(ek_hub_files *out, const char *json, size_t n);
 void ek_hub_files_add(ek_hub_files *f, const char *path, int64_t size,
-                      const char *hash); /* ek_hub_files_sort after it */
+                      const char *hash); /* call ek_hub_files_sort afterwards */
 void ek_hub_files_sort(ek_hub_files *f);
 void ek_hub_files_fini(ek_hub_files *f);
 const ek_hub_file *ek_hub_files_find(const ek_hub_files *f, const char *path); /* NULL if absent */
 
-/* Marks what a model needs and nothing else, and gives what is to be opened: *main is the path of a file, or NULL for
- * the folder.
- *
- *   which ""   safetensors, if there are any: model*.safetensors at the top (of an indexed set only its parts), JSON
- *              and template files beside them, and the tokenizer. Else the one GGUF file.
- *   a path     that file; of a split GGUF (-00002-of-00005.gguf) all parts.
- *   else       the GGUF file with that quantisation in its name, in any case, between separators: Q4_K_M is in
- *              x-Q4_K_M.gguf, not in x-Q4_K_M_L.gguf. Files of projections (mmproj) and drafters are not looked at.
- *
- * ENOTFOUND lists what there is; EINVAL where several fit; EFORMAT where parts of a set are missing. repo is for
- * messages. */
+/* Marks exactly the files that a model needs. *main: the path of the file to open, or NULL for the folder.
+ *   which ""   safetensors, if there are any: model*.safetensors at the top (of an indexed set only its files), JSON
+ *              and template files beside them, and the tokenizer. Else the only GGUF file.
+ *   a path     that file; of a split GGUF (-00002-of-00005.gguf) all files.
+ *   else       the GGUF file with that quantisation in its name, in any case, between separators: Q4_K_M matches
+ *              x-Q4_K_M.gguf, not x-Q4_K_M_L.gguf. Files of projections (mmproj) and drafters are skipped.
+ * ENOTFOUND lists the files; EINVAL if several fit; EFORMAT if files of a set are missing. repo: for messages. */
 ek_err ek_hub_choose(ek_hub_files *f, const char *repo, const char *which, const char **main);
 
-/* A GGUF file, or the first part of a split one. */
+/* Whether it is a GGUF file, or the first of a split one. */
 bool ek_hub_is_gguf(const char *path);
 
 typedef struct ek_hub_cache {
@@ -65,41 +60,40 @@ typedef struct ek_hub_cache {
     ek_buf locks;    /* CACHE/.locks/models--org--name */
 } ek_hub_cache;
 
-void ek_hub_cache_init(ek_hub_cache *c, const char *dir, const char *repo); /* touches no disk */
+void ek_hub_cache_init(ek_hub_cache *c, const char *dir, const char *repo); /* does not touch the disk */
 void ek_hub_cache_fini(ek_hub_cache *c);
-ek_err ek_hub_cache_make(const ek_hub_cache *c); /* the folders that are missing; EIO */
+ek_err ek_hub_cache_make(const ek_hub_cache *c); /* makes missing folders; EIO */
 
 /* Appends a path: repo/blobs/HASH + suffix. */
 void ek_hub_blob_path(ek_buf *out, const ek_hub_cache *c, const char *hash, const char *suffix);
 /* Bytes of repo/blobs/HASH + suffix, -1 if it is not there. */
 int64_t ek_hub_blob_size(const ek_hub_cache *c, const char *hash, const char *suffix);
 
-/* Locks a blob against other processes without waiting: *fd is the lock, closing it releases it; -1 where another
- * process holds it, -2 where this file system knows no locks, which is safe: every writer of a blob writes the same
- * bytes at the same places. */
+/* Locks a blob against other processes, without waiting: *fd is the lock, released by close; -1 if another process
+ * holds it; -2 if the file system has no locks, which is safe, because every writer of a blob writes the same bytes at
+ * the same offsets. */
 ek_err ek_hub_lock(int *fd, const ek_hub_cache *c, const char *hash);
 
-/* snapshots/COMMIT/PATH -> the blob; replaces another link. Where the file system has no links the blob becomes the
- * file. */
+/* Makes snapshots/COMMIT/PATH a link to the blob; replaces an older link. Without links in the file system the blob is
+ * moved there. */
 ek_err ek_hub_link(const ek_hub_cache *c, const char *commit, const ek_hub_file *file);
 
-/* refs/REVISION. Reading gives ENOTFOUND without one; a commit stands for itself. Writing is atomic. */
+/* refs/REVISION. Reading: ENOTFOUND if it does not exist; a commit stands for itself. Writing is atomic. */
 ek_err ek_hub_ref_read(const ek_hub_cache *c, const char *revision, char commit[41]);
 ek_err ek_hub_ref_write(const ek_hub_cache *c, const char *revision, const char *commit);
 
-/* The commits that are in snapshots/, the newest first; of the same second by name. The list is the caller's, and each
- * of its entries; *n is 0 without any. */
+/* The commits in snapshots/, the newest first; with equal seconds by name. The caller owns the list and its entries; *n
+ * is 0 without any. */
 char **ek_hub_commits(const ek_hub_cache *c, int *n);
 void ek_hub_commits_free(char **list, int n);
 
-/* The files of a snapshot with their sizes; files whose blob is gone are not there. ENOTFOUND without the folder.
- * Hashes are those of the links, "" for files that are no links. */
+/* The files of a snapshot with their sizes, except those without a blob. ENOTFOUND without the folder. Hashes come from
+ * the links; "" for files that are no links. */
 ek_err ek_hub_snapshot(ek_hub_files *out, const ek_hub_cache *c, const char *commit);
 
-/* What to open for a name, without any network: appends the path of a folder or a file. The revision's own snapshot
- * comes first; where none was written, another one that has
- * everything will do, the newest first. ENOTFOUND says which command
- * fetches it; EINVAL where the name fits several files. */
+/* Appends the path to open for a name, a folder or a file, without any network. The revision's own snapshot comes
+ * first; without one, the newest complete snapshot. ENOTFOUND names the command that fetches it; EINVAL if the name
+ * fits several files. */
 ek_err ek_hub_find(ek_buf *out, const char *cache, const ek_hub_name *name);
 
 #endif

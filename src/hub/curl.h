@@ -1,5 +1,5 @@
-/* libcurl, found at run time: it brings more than twenty libraries along, and loading them takes 20 ms, which only a
- * command that fetches something should pay. */
+/* libcurl, loaded at run time: it needs more than twenty libraries, whose loading takes 20 ms, and only a command that
+ * fetches something should pay for that. */
 #ifndef EK_HUB_CURL_H
 #define EK_HUB_CURL_H
 
@@ -7,7 +7,7 @@
 
 #include "base/err.h"
 
-/* The functions that are used, by their own types; the header defines some of them as macros as well. */
+/* The used functions, by their own types; curl's header defines some of them as macros too. */
 /* clang-format off */
 #define EK_CURL_FUNCTIONS(F)                                                            \
     F(global_init) F(version_info) F(slist_append) F(slist_free_all)                    \

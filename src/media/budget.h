@@ -1,5 +1,5 @@
-/* How many soft tokens a picture takes, and the size it is brought to for that. One function tells both the prompt and
- * the tower, so that they cannot differ. */
+/* The number of soft tokens of a picture, and the size to which it is resized for them. Prompt and tower use the same
+ * function, so that they cannot differ. */
 #ifndef EK_MEDIA_BUDGET_H
 #define EK_MEDIA_BUDGET_H
 
@@ -9,28 +9,28 @@
 #include "base/err.h"
 
 enum {
-    EK_BUDGET_IMAGE = 280, /* soft tokens of a picture that does not say how many */
-    EK_BUDGET_FRAME = 70,  /* of a frame of a video */
-    EK_CELL = 48,          /* pixels: the side of what becomes one soft token, 3 x 3 patches of 16 */
-    EK_MAX_CELL = 256      /* of models that cut pictures otherwise */
+    EK_BUDGET_IMAGE = 280, /* default soft tokens of a picture */
+    EK_BUDGET_FRAME = 70,  /* default soft tokens of a video's frame */
+    EK_CELL = 48,          /* pixels: the side of one soft token's square, 3 x 3 patches of 16 */
+    EK_MAX_CELL = 256      /* the maximum side with other patches */
 };
 
-/* How a model cuts pictures: patches of side x side pixels, of which pool x pool become one soft token. */
+/* A model's patches: side x side pixels, of which pool x pool become one soft token. */
 typedef struct ek_patching {
-    int side, pool; /* 0: 16 and 3, those of every published model */
+    int side, pool; /* 0: 16 and 3, the values of every published model */
 } ek_patching;
 
-/* 70, 140, 280, 560 or 1120: what models were trained with. */
+/* 70, 140, 280, 560 or 1120: the budgets used in training. */
 bool ek_budget_known(int budget);
 
 typedef struct ek_image_fit {
     int width, height;    /* multiples of side times pool: 48 */
     int tokens;           /* (width / 48) (height / 48), at most the budget; nine patches of 16 x 16 each */
-    ek_patching patching; /* as asked for, zeros replaced */
+    ek_patching patching; /* as requested; zeros are replaced */
 } ek_image_fit;
 
-/* For a picture of width x height > 0: keeps its shape and fills the budget, so that small pictures grow. In float64
- * and in the order of transformers' get_aspect_ratio_preserving_size, roundings that lose a row included. EINVAL for an
+/* Fits a picture of width x height > 0: keeps its shape and fills the budget, so small pictures grow. In float64, in
+ * the order of transformers' get_aspect_ratio_preserving_size, including roundings that lose a row. EINVAL for an
  * unknown budget, and for patches beyond EK_MAX_CELL. */
 ek_err ek_image_fit_budget(ek_image_fit *out, int width, int height, int budget, ek_patching patching);
 

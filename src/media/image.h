@@ -1,9 +1,9 @@
-/* Pictures: bytes of a file to RGB. JPEG, PNG, WebP and GIF, of animated ones the first frame; HEIC and AVIF if the
- * build had libheif.
+/* Pictures: from a file's bytes to RGB. JPEG, PNG, WebP and GIF (the first frame of animated ones); HEIC and AVIF if
+ * the build had libheif.
  *
- * Everything is a pure function of the bytes; no file, clock or global is read. Functions may run on any thread, on
- * several at once. Errors are one sentence with the numbers: EINVAL for what is no picture that this build reads,
- * EPARSE for a damaged or cut one, ETOOLARGE for one beyond limits.h, ENOMEM. */
+ * Everything is a pure function of the bytes; no file, clock or global is read. Any thread, several at once. Errors are
+ * one sentence with the numbers: EINVAL for bytes that are no picture readable by this build, EPARSE for a damaged or
+ * truncated one, ETOOLARGE for one beyond limits.h, ENOMEM. */
 #ifndef EK_MEDIA_IMAGE_H
 #define EK_MEDIA_IMAGE_H
 
@@ -13,18 +13,18 @@
 
 #include "base/err.h"
 
-/* What the header says. */
+/* The contents of the header. */
 typedef struct ek_image_info {
     const char *format; /* "JPEG", "PNG", "WebP", "GIF", "HEIC" or "AVIF" */
-    int width, height;  /* pixels as shown: behind the orientation */
+    int width, height;  /* pixels as shown, after the orientation */
     int orientation;    /* EXIF 1 to 8, of the pixels as stored; 1 if the file says none */
     bool animated;      /* more frames may follow the first */
-    size_t memory;      /* bytes that ek_image_decode takes at its peak, what it returns included; an upper bound */
-    size_t held;        /* those that the decoder keeps by itself while rows come out of it: some rows of JPEG in one
-                           scan, PNG and GIF that are not interlaced; all of the picture of others; an upper bound */
+    size_t memory;      /* upper bound of ek_image_decode's bytes at its peak, with its result */
+    size_t held; /* upper bound of the bytes that the decoder itself holds while it gives rows: a few rows for JPEG in
+                    one scan, PNG and GIF that are not interlaced; the whole picture otherwise */
 } ek_image_info;
 
-/* Reads the header and checks every limit. Takes no memory that grows with what the header claims. */
+/* Reads the header and checks every limit. Takes no memory that grows with the header's numbers. */
 ek_err ek_image_probe(ek_image_info *out, const void *bytes, size_t n);
 
 /* height rows of width pixels of 3 bytes, red, green, blue, without gaps. */
@@ -33,27 +33,27 @@ typedef struct ek_image {
     uint8_t *rgb;      /* owned */
 } ek_image;
 
-/* What becomes of transparency. */
+/* The handling of transparency. */
 typedef enum ek_alpha {
-    EK_ALPHA_DROP, /* the colour that is stored under it, as transformers' processors show it */
-    EK_ALPHA_WHITE /* blended on white: what a browser shows of a screenshot or a drawing with a transparent ground */
+    EK_ALPHA_DROP, /* keeps the colour stored under it, like transformers' processors */
+    EK_ALPHA_WHITE /* blends on white, like a browser that shows a screenshot or drawing with a transparent ground */
 } ek_alpha;
 
-/* Probes, decodes and turns upright. Colours as Pillow's convert("RGB") has them: alpha is dropped, not blended; the
- * palette's colour where an index is transparent; CMYK through 255 - K; colour profiles are ignored. Of 16 bits per
- * sample the upper 8 are taken. A file that ends early fails, also where its decoder would fill the rest with grey. */
+/* Probes, decodes and rotates upright. Colours are those of Pillow's convert("RGB"): alpha is dropped, not blended; a
+ * transparent index has the palette's colour; CMYK goes through 255 - K; colour profiles are ignored. Of 16 bits per
+ * sample the upper 8 are used. A truncated file fails, even if its decoder would fill the rest with grey. */
 ek_err ek_image_decode(ek_image *out, const void *bytes, size_t n);
-/* The same with the transparency that is asked for. On white a sample v of alpha a becomes (v a + 255 (255 - a)) / 255,
- * rounded to nearest, as Pillow's paste through a mask has it; a transparent index is white, and of an animated WebP
- * what its frame does not cover. */
+/* The same with the given handling of transparency. On white, a sample v with alpha a becomes (v a + 255 (255 - a)) /
+ * 255, rounded to nearest, as in Pillow's paste through a mask; a transparent index is white, and so is the part of an
+ * animated WebP that its frame does not cover. */
 ek_err ek_image_decode_on(ek_image *out, const void *bytes, size_t n, ek_alpha alpha);
 
-/* Room for a picture whose size is within the limits; not initialised. ENOMEM. */
+/* Allocates a picture whose size is within the limits; not initialised. ENOMEM. */
 ek_err ek_image_make(ek_image *out, int width, int height);
 size_t ek_image_bytes(const ek_image *image);
-void ek_image_free(ek_image *image); /* also of a zeroed one */
+void ek_image_free(ek_image *image); /* a zeroed one is allowed */
 
-/* "JPEG, PNG, WebP, GIF", and the others that this build reads. */
+/* "JPEG, PNG, WebP, GIF", and the further formats of this build. */
 const char *ek_image_formats(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* The pages of PDF files as pictures, by the operator's pdftoppm (poppler), locked up as pdftotext is (media/pdf.h). It
- * reads the system's fonts besides. Any thread, several at once. */
+/* The pages of PDF files as pictures, by the operator's pdftoppm (poppler), in the same sandbox as pdftotext
+ * (media/pdf.h), with the system's fonts. Any thread, several at once. */
 #ifndef EK_MEDIA_PDF_PAGES_H
 #define EK_MEDIA_PDF_PAGES_H
 
@@ -9,23 +9,23 @@
 typedef struct ek_pdftoppm ek_pdftoppm;
 
 enum {
-    EK_PDF_PAGES = 64,             /* of a file */
-    EK_PDF_PAGE_SIDE = 1600,       /* pixels of the longer side, whatever the page says of its size */
+    EK_PDF_PAGES = 64,             /* per file */
+    EK_PDF_PAGE_SIDE = 1600,       /* pixels of the longer side, whatever size the page has */
     EK_PDF_PAGES_BYTES = 64 << 20, /* of all pictures of a file */
     EK_PDF_PAGES_CPU_SECONDS = 20,
     EK_PDF_PAGES_WALL_SECONDS = 60
 };
 
-/* path: NULL: where it usually is. ENOTFOUND; EIO where it does not run locked up. */
+/* path NULL: the usual place. ENOTFOUND; EIO if it does not run in the sandbox. */
 ek_err ek_pdftoppm_open(ek_pdftoppm **out, const char *path);
-void ek_pdftoppm_close(ek_pdftoppm *p);             /* NULL is fine */
-const char *ek_pdftoppm_text(const ek_pdftoppm *p); /* its path, for people */
+void ek_pdftoppm_close(ek_pdftoppm *p);             /* NULL is allowed */
+const char *ek_pdftoppm_text(const ek_pdftoppm *p); /* its path, for messages */
 
-/* Called for each page, in order, with a PNG. Stops at an error, which is returned as it is. */
+/* Called for each page, in order, with a PNG. An error stops the pages and is returned unchanged. */
 typedef ek_err ek_pdf_page_fn(void *arg, const void *png, size_t n);
 
-/* At most max pages, of EK_PDF_PAGES. EPARSE for what it cannot read; ETOOLARGE beyond the limits, of pages too; then
- * no page was given. ECANCELLED, EIO, ENOMEM. */
+/* Draws at most max pages, with max <= EK_PDF_PAGES. EPARSE for an unreadable file; ETOOLARGE beyond the limits, also
+ * of pages, before any page was given. ECANCELLED, EIO, ENOMEM. */
 ek_err ek_pdf_pages(const ek_pdftoppm *p, const void *bytes, size_t n, int max, ek_pdf_page_fn *page, void *arg);
 
 #endif

@@ -1,5 +1,5 @@
-/* A picture as a model takes it: from the bytes of a file to patches, their positions and the number of soft tokens.
- * Pure functions of bytes and options. */
+/* A picture as model input: from a file's bytes to patches, their positions and the number of soft tokens. Pure
+ * functions of bytes and options. */
 #ifndef EK_MEDIA_PICTURE_H
 #define EK_MEDIA_PICTURE_H
 
@@ -7,19 +7,19 @@
 #include "media/resize.h"
 
 typedef struct ek_picture_opts {
-    int budget; /* soft tokens, ek_budget_known */
+    int budget; /* soft tokens; ek_budget_known is true */
     ek_resizer resizer;
-    ek_alpha alpha;             /* of ek_picture_read */
-    ek_patching patching;       /* of the model; zeros: that of every published one */
-    const ek_image_info *known; /* ek_image_probe of the same bytes; borrowed. NULL: it is asked */
+    ek_alpha alpha;             /* for ek_picture_read */
+    ek_patching patching;       /* the model's; zeros: that of every published model */
+    const ek_image_info *known; /* ek_image_probe's result for the same bytes; borrowed. NULL: it is called */
 } ek_picture_opts;
 
-/* What a picture will cost, from its header alone: to refuse or to plan before anything is decoded. The token count
- * is that of ek_picture_read. Errors of ek_image_probe and ek_image_fit_budget. */
+/* The cost of a picture from its header alone, so that it can be refused or planned before decoding. The token count is
+ * that of ek_picture_read. Errors of ek_image_probe and ek_image_fit_budget. */
 typedef struct ek_picture_cost {
     ek_image_info image;
     ek_image_fit fit;
-    size_t memory; /* bytes at the peak of ek_picture_read, an upper bound */
+    size_t memory; /* upper bound of ek_picture_read's bytes at its peak */
 } ek_picture_cost;
 
 ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const ek_picture_opts *o);
@@ -27,30 +27,30 @@ ek_err ek_picture_probe(ek_picture_cost *out, const void *bytes, size_t n, const
 typedef struct ek_picture {
     ek_image image; /* resized: fit.width x fit.height */
     ek_image_fit fit;
-    uint8_t digest[32]; /* SHA-256 of size and resized pixels: features are a function of it and the tower */
+    uint8_t digest[32]; /* SHA-256 of size and resized pixels; features are a function of it and the tower */
 } ek_picture;
 
-/* Decodes and resizes, row by row where the file is stored so. Free with ek_picture_free. */
+/* Decodes and resizes, row by row if the file's format allows it. Free with ek_picture_free. */
 ek_err ek_picture_read(ek_picture *out, const void *bytes, size_t n, const ek_picture_opts *o);
-/* The same from pixels at hand, such as a frame of a video. */
+/* The same from decoded pixels, such as a frame of a video. */
 ek_err ek_picture_make(ek_picture *out, const ek_image *image, const ek_picture_opts *o);
 void ek_picture_free(ek_picture *p);
 
-/* How a family of models cuts a picture. Patches go row by row, from left to right; in each the pixels do, with
- * red, green, blue side by side. */
+/* The patches of a model family. Patches are ordered row by row, from left to right, and so are the pixels in a patch,
+ * with red, green, blue adjacent. */
 typedef enum ek_patch_kind {
-    EK_PATCH_TOWER,  /* for a tower: 16 x 16 pixels, 768 floats 2 (x - 1/2); nine patches per token */
-    EK_PATCH_UNIFIED /* without one (12B): 48 x 48 pixels, 6,912 floats x; one patch per token */
+    EK_PATCH_TOWER,  /* tower: 16 x 16 pixels, 768 floats 2 (x - 1/2); nine patches per token */
+    EK_PATCH_UNIFIED /* no tower (12B): 48 x 48 pixels, 6,912 floats x; one patch per token */
 } ek_patch_kind;
 
 int ek_patch_side(const ek_image_fit *fit, ek_patch_kind kind);   /* pixels */
 int ek_patch_floats(const ek_image_fit *fit, ek_patch_kind kind); /* of one patch */
 int ek_patch_count(const ek_image_fit *fit, ek_patch_kind kind);  /* of a picture; there is no padding */
 
-/* What the samples 0 to 255 become. */
+/* The float for each sample 0 to 255. */
 void ek_patch_values(float of[256], ek_patch_kind kind);
-/* n patches from the first one on: n x ek_patch_floats into values, n pairs (column, row) into positions; either may be
- * NULL. x = (float)sample * (float)(1 / 255), as torchvision's backend rescales. */
+/* Writes n patches from `first` on: n x ek_patch_floats floats to values, n pairs (column, row) to positions; either
+ * may be NULL. x = (float)sample * (float)(1 / 255), as in torchvision's backend. */
 void ek_picture_patches(float *values, int32_t *positions, const ek_picture *p, ek_patch_kind kind, int first, int n);
 
 #endif

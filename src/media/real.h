@@ -1,5 +1,5 @@
-/* Cosine, sine, exponential and logarithm in float64 by add, multiply and divide alone, so that tables and log-mel rows
- * have the same bits everywhere. Inside src/media. */
+/* Cosine, sine, exponential and logarithm in float64, by add, multiply and divide alone, so that tables and log-mel
+ * rows have the same bits everywhere. Inside src/media. */
 #ifndef EK_MEDIA_REAL_H
 #define EK_MEDIA_REAL_H
 

@@ -1,25 +1,25 @@
 /* One pass of a resize: each output is a sum of inputs with integer weights. Inside src/media. The sums are exact, so
- * the kernels have the bytes of the plain definition at any width. */
+ * kernels of any width write the bytes of the plain definition. */
 #ifndef EK_MEDIA_RESIZE_PASS_H
 #define EK_MEDIA_RESIZE_PASS_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* One output sample: n inputs from `first` on, with weights from weight[at] and pairs from low[at / 2] on; at is a
- * multiple of 4, and so is the room for weights. */
+/* One output sample: n inputs from `first` on, with weights from weight[at] and pairs from low[at / 2] on; at and the
+ * number of weights are multiples of 4. */
 typedef struct ek_resize_tap {
     int first, n;
     size_t at;
 } ek_resize_tap;
 
 typedef struct ek_resize_pass {
-    int in, out, precision; /* bits of a weight behind the point */
+    int in, out, precision; /* fractional bits of a weight */
     int wide;               /* some weight has more than 16 bits; none has more than 24 */
     ek_resize_tap *tap;     /* one per output */
     int32_t *weight;
-    /* Two weights each as two numbers of 16 bits, the first in the lower half; weights of 0 fill up four. A weight is
-     * low, or 256 high + low in a wide pass. */
+    /* Pairs of weights, each as two 16-bit numbers, the first in the lower half; zero weights fill up four. In a wide
+     * pass a weight is 256 high + low, otherwise low. */
     uint32_t *low, *high;
 } ek_resize_pass;
 

@@ -1,11 +1,9 @@
 /* A checkpoint on disk: named tensors in memory-mapped files. Nothing is copied.
  *
- * Safetensors by the rules of the reference reader: header length bounded, entries inside
- * the data, tiling it without hole or overlap, byte count equal to shape times dtype, no
- * duplicate names. A directory is read through model.safetensors.index.json when it is
- * there (every listed tensor must be in the file named for it), else all model*.safetensors;
- * a tensor found twice is an error. Every error names the file, and the tensor where
- * there is one. */
+ * Safetensors are checked by the rules of the reference reader: bounded header length, entries that tile the data
+ * without hole or overlap, byte count equal to shape times dtype, no duplicate names. A directory is read through
+ * model.safetensors.index.json if it exists (every listed tensor must be in its file), otherwise all model*.safetensors
+ * are read; a tensor in two files is an error. Every error names the file, and the tensor if there is one. */
 #ifndef EK_TENSOR_CHECKPOINT_H
 #define EK_TENSOR_CHECKPOINT_H
 
@@ -42,12 +40,12 @@ const ek_tensor *ek_checkpoint_find(const ek_checkpoint *c, const char *name); /
 ek_err ek_safetensors_parse(const uint8_t *data, size_t size, const char *file,
                             void (*each)(void *arg, const ek_tensor *t), void *arg);
 
-/* The tensors of a checkpoint by name, type and shape, whatever its container: for people, not for models. */
+/* --- listing: the tensors of a checkpoint by name, type and shape, in any container; for people, not for models --- */
 
 enum { EK_LISTING_DIMS = 8 };
 
 typedef struct ek_listed {
-    const char *name, *type; /* type as the container calls it: "BF16", "q4_0", "type 77" */
+    const char *name, *type; /* type in the container's words: "BF16", "q4_0", "type 77" */
     int n_dims;
     int64_t dim[EK_LISTING_DIMS]; /* outermost first */
     double bytes;
@@ -55,11 +53,11 @@ typedef struct ek_listed {
 
 typedef struct ek_listing ek_listing;
 
-/* path: a folder or file of safetensors, a GGUF file (with the other parts of a split one) or a folder that holds one.
- * The errors of ek_checkpoint_open and ek_gguf_open. */
+/* path: a folder or file of safetensors, a GGUF file (with all files of a split one), or a folder that holds one.
+ * Errors of ek_checkpoint_open and ek_gguf_open. */
 ek_err ek_listing_open(ek_listing **out, const char *path);
-void ek_listing_close(ek_listing *l); /* NULL is fine */
+void ek_listing_close(ek_listing *l); /* NULL is allowed */
 int ek_listing_count(const ek_listing *l);
-const ek_listed *ek_listing_at(const ek_listing *l, int i); /* borrowed; in the order of the files, or of names */
+const ek_listed *ek_listing_at(const ek_listing *l, int i); /* borrowed; in the order of the files or of names */
 
 #endif

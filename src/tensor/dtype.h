@@ -20,7 +20,7 @@ typedef enum ek_dtype {
     EK_U64,
     EK_I64,
     EK_BOOL,
-    EK_F8_E4M3, /* floats of a byte: ops/weights/quantised_type.h */
+    EK_F8_E4M3, /* one-byte floats: ops/weights/quantised_type.h */
     EK_F8_E5M2,
     EK_F8_E8M0,
     EK_DTYPE_COUNT

@@ -1,9 +1,10 @@
-/* GGUF files, version 2 and 3: typed metadata and named tensors in memory-mapped files. Nothing but names is copied.
+/* GGUF files, versions 2 and 3: typed metadata and named tensors in memory-mapped files. Only names are copied.
  *
- * A model may be split over files NAME-00001-of-0000N.gguf; the name of any part opens all of them. Every count and
- * offset is checked against the bytes that are there before memory is taken for it, keys and names are unique, tensors
- * lie inside the file and do not overlap. Time and memory are linear in the size of what lies before the data, but for
- * the sorting of names. Every error names the file.
+ * A model may be split over files NAME-00001-of-0000N.gguf; the name of any of them opens all. Every count and offset
+ * is checked against the file's size before memory is taken for it; keys and names are unique; tensors lie inside the
+ * file and do not overlap. Time and memory are linear in the bytes before the data, except the sorting of names. Every
+ * error names the file.
+ *
  * Source: ggml, docs/gguf.md. */
 #ifndef EK_TENSOR_GGUF_H
 #define EK_TENSOR_GGUF_H
@@ -15,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The types of metadata values, with the numbers that files have. */
+/* The types of metadata values, with their numbers in files. */
 typedef enum ek_gguf_kind {
     EK_GGUF_U8,
     EK_GGUF_I8,
@@ -33,20 +34,20 @@ typedef enum ek_gguf_kind {
     EK_GGUF_KINDS
 } ek_gguf_kind;
 
-/* A metadata value, or an array of them: spans of the file. */
+/* A metadata value, or an array; points into the file. */
 typedef struct ek_gguf_value {
-    const char *key; /* not terminated */
+    const char *key; /* without NUL */
     size_t n_key;
     ek_gguf_kind kind; /* of the value, or of an array's elements: never EK_GGUF_ARRAY */
     bool is_array;
     uint64_t count;      /* of an array; else 1 */
-    const uint8_t *data; /* the elements as they are stored: strings with their lengths before them */
+    const uint8_t *data; /* the stored elements; strings have their lengths before them */
     size_t bytes;
 } ek_gguf_value;
 
-/* A type of stored tensors. Rows are made of blocks, `block` weights in `bytes` bytes. */
+/* A type of stored tensors. Rows are made of blocks of `block` weights in `bytes` bytes. */
 typedef struct ek_gguf_type {
-    const char *name; /* as ggml calls it, in lower case: "q4_0" */
+    const char *name; /* ggml's name in lower case: "q4_0" */
     int block, bytes;
 } ek_gguf_type;
 
@@ -54,22 +55,22 @@ enum { EK_GGUF_MAX_DIMS = 4 };
 
 typedef struct ek_gguf_tensor {
     const char *name, *file;
-    uint32_t type; /* the file's number */
+    uint32_t type; /* its number in files */
     int n_dims;
-    int64_t dim[EK_GGUF_MAX_DIMS]; /* innermost first, as the file has them; 1 beyond n_dims */
+    int64_t dim[EK_GGUF_MAX_DIMS]; /* innermost first, as in the file; 1 beyond n_dims */
     const uint8_t *data;
-    size_t bytes; /* 0 for a type whose size is not known */
+    size_t bytes; /* 0 for a type of unknown size */
 } ek_gguf_tensor;
 
 typedef struct ek_gguf ek_gguf;
 
-/* Opens a file, all parts of a split one, or the one model of a folder. ENOTFOUND (for a part that is missing too),
- * EIO, EFORMAT; EUNSUPPORTED for another version or byte order. */
+/* Opens a file, all files of a split model, or the one model of a folder. ENOTFOUND (also for a missing file of a split
+ * model), EIO, EFORMAT; EUNSUPPORTED for another version or byte order. */
 ek_err ek_gguf_open(ek_gguf **out, const char *path);
-void ek_gguf_close(ek_gguf *g);            /* NULL is fine */
-void ek_gguf_drop_pages(const ek_gguf *g); /* ek_map_drop_pages of its parts */
+void ek_gguf_close(ek_gguf *g);            /* NULL is allowed */
+void ek_gguf_drop_pages(const ek_gguf *g); /* ek_map_drop_pages of its files */
 
-/* Metadata; of a split file, that of its first part. NULL if absent. */
+/* Metadata; of a split model that of its first file. NULL if absent. */
 const ek_gguf_value *ek_gguf_find(const ek_gguf *g, const char *key);
 
 /* Tensors in the order of the files. */
@@ -77,37 +78,36 @@ int ek_gguf_tensor_count(const ek_gguf *g);
 const ek_gguf_tensor *ek_gguf_tensor_at(const ek_gguf *g, int i);
 const ek_gguf_tensor *ek_gguf_tensor_find(const ek_gguf *g, const char *name); /* NULL if absent */
 
-/* A file that begins as GGUF does, or that is called so and does not. */
+/* Whether a file begins like GGUF, or is named so. */
 bool ek_gguf_is_file(const char *path);
-/* A folder with GGUF files of models and without safetensors. */
+/* Whether a folder has GGUF files of models and no safetensors. */
 bool ek_gguf_is_folder(const char *path);
-/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one, EINVAL lists
+/* Appends the path of a model's GGUF file: path itself, or the file in that folder. ENOTFOUND without one; EINVAL lists
  * several. */
 ek_err ek_gguf_model_path(ek_buf *out, const char *path);
 
 int ek_gguf_file_count(const ek_gguf *g);
-const char *ek_gguf_file_name(const ek_gguf *g, int i); /* the path of a part */
+const char *ek_gguf_file_name(const ek_gguf *g, int i); /* the path of file i */
 
-/* NULL for a number that is no type or one that was removed. */
+/* NULL for an unknown or removed number. */
 const ek_gguf_type *ek_gguf_type_of(uint32_t number);
 
-/* Element i of an array, or a value (i 0). Integers and bools; false for others, and beyond int64. */
+/* Element i of an array, or a value (i 0), for integers and bools; false for other kinds and outside int64. */
 bool ek_gguf_int(const ek_gguf_value *v, uint64_t i, int64_t *out);
 bool ek_gguf_float(const ek_gguf_value *v, uint64_t i, double *out);  /* any number */
-bool ek_gguf_text(const ek_gguf_value *v, const char **s, size_t *n); /* a string; not terminated */
+bool ek_gguf_text(const ek_gguf_value *v, const char **s, size_t *n); /* a string without NUL */
 bool ek_gguf_text_is(const ek_gguf_value *v, const char *s);          /* v may be NULL */
 
-/* Walks a string or an array of strings: *at starts at v->data. False at the end, and for other kinds. */
+/* Walks a string or an array of strings; *at starts at v->data. False at the end and for other kinds. */
 bool ek_gguf_next_text(const ek_gguf_value *v, const uint8_t **at, const char **s, size_t *n);
 
-/* The head of a GGUF file (version 3, little-endian): metadata and tensor table. Source: ggml, docs/gguf.md.
- *
- * Values are appended in the order they shall stand in; keys must differ. Then ek_gguf_head lays the tensors out one
- * after the other, each from a multiple of EK_GGUF_ALIGN on, and writes everything before the data. */
+/* --- writing the head of a GGUF file (version 3, little-endian): metadata and tensor table. Source: ggml,
+ * docs/gguf.md. Values are appended in file order; keys must differ. Then ek_gguf_head lays the tensors out one after
+ * the other, each from a multiple of EK_GGUF_ALIGN on, and writes everything before the data. --- */
 
 enum { EK_GGUF_ALIGN = 32 };
 
-/* Metadata so far. Zero-initialise; ek_gguf_meta_fini when done. */
+/* The metadata so far. Zero-initialise; free with ek_gguf_meta_fini. */
 typedef struct ek_gguf_meta {
     ek_buf bytes;
     uint64_t n;
@@ -133,11 +133,11 @@ typedef struct ek_gguf_entry {
     int64_t dim[4];   /* outermost first: a matrix of n outputs and k inputs is {n, k} */
     uint32_t type;    /* ggml's number */
     uint64_t bytes;
-    uint64_t offset; /* set by ek_gguf_head: from the start of the data, which follows the head */
+    uint64_t offset; /* set by ek_gguf_head: bytes from the start of the data, which follows the head */
 } ek_gguf_entry;
 
-/* Appends the head, padded to EK_GGUF_ALIGN, and sets the offsets. The file ends after the last tensor's bytes, padded
- * likewise: *data_bytes after the head. */
+/* Appends the head, padded to EK_GGUF_ALIGN, and sets the offsets. *data_bytes: bytes of the data after the head, with
+ * the last tensor padded likewise. */
 void ek_gguf_head(ek_buf *out, const ek_gguf_meta *m, ek_gguf_entry *entry, int n, uint64_t *data_bytes);
 
 #endif

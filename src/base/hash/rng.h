@@ -1,5 +1,5 @@
-/* Random numbers as pure functions of their key: there is no stream state, so batching and resumption change nothing.
- * And those of the system, for keys, ids and salts. */
+/* Random numbers as pure functions of a key, without stream state, so that batching and resumption change nothing; and
+ * the system's random numbers, for keys, ids and salts. */
 #ifndef EK_BASE_RNG_H
 #define EK_BASE_RNG_H
 
@@ -24,8 +24,8 @@ uint64_t ek_fnv1a64(const char *s); /* of a NUL-terminated string */
 /* 64-bit hash of bytes, chained through seed. For comparisons and indexes, not for secrets. */
 uint64_t ek_hash64(uint64_t seed, const void *data, uint64_t n);
 
-/* Fills out with n bytes that nobody can guess. False where the system has none: out is then other bytes at each call
- * and in each process, good for ids and not for secrets. Any thread. */
+/* Fills out with n unpredictable bytes. False if the system has none; out then has bytes that differ per call and
+ * process, good for ids and not for secrets. Any thread. */
 bool ek_random(void *out, size_t n);
 
 #endif

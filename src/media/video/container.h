@@ -1,4 +1,4 @@
-/* What kind of video a file is, by its first bytes. Inside src/media/video. */
+/* The kind of a video file, by its first bytes. Inside src/media/video. */
 #ifndef EK_MEDIA_VIDEO_CONTAINER_H
 #define EK_MEDIA_VIDEO_CONTAINER_H
 
@@ -8,13 +8,13 @@
 #include "base/err.h"
 
 typedef struct ek_container {
-    const char *name, *reader; /* ours, ffmpeg's */
+    const char *name, *reader; /* our name; ffmpeg's name of its reader */
     const char *type;          /* as in data: URLs */
 } ek_container;
 
-/* NULL: none that is read. */
+/* NULL: no readable kind. */
 const ek_container *ek_container_find(const uint8_t *p, size_t n);
-/* The same with a sentence, and the limit of bytes: EINVAL, ETOOLARGE. */
+/* The same with an error: EINVAL; ETOOLARGE beyond the limit of bytes. */
 ek_err ek_container_check(const ek_container **out, const uint8_t *p, size_t n);
 
 #endif

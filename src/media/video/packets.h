@@ -1,5 +1,5 @@
-/* What ffmpeg's `framecrc` writes of a file: a line per packet of its video, behind lines that begin with #. The text
- * is a stranger's: anything else is an error. Pure; for a fuzzer as it stands. */
+/* The output of ffmpeg's `framecrc`: lines that begin with #, then one line per packet of the video. It is untrusted:
+ * anything else is an error. Pure, and fuzzed as it is. */
 #ifndef EK_MEDIA_VIDEO_PACKETS_H
 #define EK_MEDIA_VIDEO_PACKETS_H
 
@@ -11,20 +11,20 @@
 typedef struct ek_packets {
     char line[256];
     size_t n_line;
-    bool wrong;            /* there was a line that is none of them */
-    int64_t tick, per;     /* a tick of its clock is tick / per seconds; 0: not said */
-    int64_t width, height; /* 0: not said */
-    int64_t n;             /* packets that are shown */
-    bool timed;            /* one of them says when it is shown: */
-    int64_t first, last;   /* ticks at which the earliest begins and the latest ends */
-    int64_t begins;        /* at which the latest begins */
+    bool wrong;            /* an invalid line was read */
+    int64_t tick, per;     /* a tick of its clock is tick / per seconds; 0: unknown */
+    int64_t width, height; /* 0: unknown */
+    int64_t n;             /* shown packets */
+    bool timed;            /* some packet has a time */
+    int64_t first, last;   /* ticks: the earliest start and the latest end */
+    int64_t begins;        /* ticks: the latest start */
 } ek_packets;
 
-/* The next bytes, cut anywhere. */
+/* Takes the next bytes, which may end anywhere. */
 void ek_packets_add(ek_packets *p, const char *bytes, size_t n);
-/* At the end: whether all was understood. */
+/* Call at the end: whether all lines were valid. */
 bool ek_packets_end(ek_packets *p);
-/* Frames per second on average, of one packet or more; 24 where the clock says nothing. */
+/* Average frames per second, for at least one packet; 24 without a clock. */
 double ek_packets_fps(const ek_packets *p);
 
 #endif

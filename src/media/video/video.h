@@ -1,60 +1,60 @@
-/* Videos as files, by an ffmpeg of the operator's: frames with the seconds at which they stand.
+/* Video files, read by the operator's ffmpeg: frames with their times in seconds.
  *
- * What a file is, is found here, from its first bytes: ffmpeg is told which of its readers to use and never looks for
- * one itself, so that lists of other files or addresses (HLS, DASH, concat, subtitles) are none. It runs locked up, for
- * one file, and ends with the request (media/locked/child.h). What it writes is read as a stranger's. Any thread. */
+ * This code recognises a file's kind by its first bytes and tells ffmpeg which reader to use. ffmpeg never looks for a
+ * reader itself, so that lists of other files or addresses (HLS, DASH, concat, subtitles) are not read. It runs in a
+ * sandbox over one file, and ends with the request (media/locked/child.h). Its output is untrusted. Any thread. */
 #ifndef EK_MEDIA_VIDEO_H
 #define EK_MEDIA_VIDEO_H
 
 #include "media/image.h"
 
 enum {
-    EK_VIDEO_SAMPLES = 32,         /* frames that stand for a video */
-    EK_VIDEO_MAX_FRAMES = 1000000, /* of a video; all up to the last sample are decoded */
+    EK_VIDEO_SAMPLES = 32,         /* default frames per video */
+    EK_VIDEO_MAX_FRAMES = 1000000, /* maximum frames of a video; all up to the last sample are decoded */
     EK_VIDEO_MAX_SECONDS = 360000, /* 100 hours */
-    EK_VIDEO_CPU_SECONDS = 60,     /* of processor time that ffmpeg has for one file, counting and decoding each */
-    EK_VIDEO_WALL_SECONDS = 120    /* on the clock */
+    EK_VIDEO_CPU_SECONDS = 60,     /* ffmpeg's processor time for one file, for counting and for decoding each */
+    EK_VIDEO_WALL_SECONDS = 120    /* seconds of real time, likewise */
 };
 
 typedef struct ek_ffmpeg ek_ffmpeg;
 
-/* path: of the program; NULL: /usr/bin/ffmpeg or /usr/local/bin/ffmpeg. Runs it once, locked up as later. ENOTFOUND,
- * EIO and EUNSUPPORTED in a sentence. */
+/* path: the program; NULL: /usr/bin/ffmpeg or /usr/local/bin/ffmpeg. Runs it once in the sandbox. ENOTFOUND, EIO and
+ * EUNSUPPORTED with a sentence. */
 ek_err ek_ffmpeg_open(ek_ffmpeg **out, const char *path);
 void ek_ffmpeg_close(ek_ffmpeg *f); /* NULL is allowed */
 /* "/usr/bin/ffmpeg 5.1.6, locked up by seccomp, Landlock" */
 const char *ek_ffmpeg_text(const ek_ffmpeg *f);
-/* Whether the kernel keeps it from files that are not its own. */
+/* Whether the kernel's Landlock keeps ffmpeg from other files. */
 bool ek_ffmpeg_has_landlock(void);
 
-/* "video/mp4" and the like, by a file's first bytes; NULL: no video that is read. */
+/* "video/mp4" and the like, by a file's first bytes; NULL: no readable video. */
 const char *ek_video_type(const void *bytes, size_t n);
 const char *ek_video_formats(void); /* "MP4 (MOV), WebM (Matroska), …" */
 
-/* What was counted before anything is decoded. */
+/* The result of counting, before anything is decoded. */
 typedef struct ek_video_info {
     const char *format;
-    int frames;        /* packets that become one each */
-    double fps;        /* on average; 24 where the file does not say it */
+    int frames;        /* packets that become one frame each */
+    double fps;        /* on average; 24 if the file does not say */
     int width, height; /* as stored */
 } ek_video_info;
 
-/* What was asked of a video. */
+/* The client's wishes. */
 typedef struct ek_video_opts {
-    double fps; /* frames per second of it that are taken; 0: */
-    int frames; /* so many, or all where it has fewer; 0: EK_VIDEO_SAMPLES */
-    int max;    /* frames; more are EINVAL */
+    double fps; /* frames to take per second of the video; 0: use `frames` */
+    int frames; /* number of frames to take, or all if there are fewer; 0: EK_VIDEO_SAMPLES */
+    int max;    /* maximum frames; EINVAL beyond it */
 } ek_video_opts;
 
-/* How many frames are taken; frame i of n is the video's frame i N / n, rounded down, as transformers samples them.
- * With fps: N / rate x fps, rounded down, at least 1 and at most N. EINVAL where they are more than max. */
+/* The number n of frames to take. Frame i of n is the video's frame i N / n, rounded down, as in transformers. With
+ * fps: n = N / rate x fps, rounded down, at least 1 and at most N. EINVAL if n exceeds max. */
 ek_err ek_video_count(int *n, const ek_video_info *info, const ek_video_opts *o);
 int ek_video_index(const ek_video_info *info, int i, int n);
 
-/* Called for each frame, in order: frame i of n, upright, its pixels only for now. Stops at an error, which is returned
- * as it is. */
+/* Called for each frame, in order: frame i of n, upright; its pixels are valid during the call. An error stops the
+ * frames and is returned unchanged. */
 typedef ek_err ek_video_frame_fn(void *arg, int i, int n, double seconds, const ek_image *image);
-/* Called once before that: EK_OK, or the error that it ends with. May be NULL. */
+/* Called once before the frames; an error ends the reading. May be NULL. */
 typedef ek_err ek_video_info_fn(void *arg, const ek_video_info *info, int n);
 
 typedef struct ek_video_sink {
@@ -63,8 +63,8 @@ typedef struct ek_video_sink {
     void *arg;
 } ek_video_sink;
 
-/* EINVAL: no video of a known kind, or nothing in it that could be shown; EPARSE: damaged or cut; ETOOLARGE: a limit;
- * ECANCELLED: not wanted any more (base/clock.h); ENOMEM; EIO: ffmpeg cannot be started. */
+/* EINVAL: no video of a known kind, or nothing to show; EPARSE: damaged or truncated; ETOOLARGE: a limit; ECANCELLED:
+ * the request was dropped (base/clock.h); ENOMEM; EIO: ffmpeg cannot be started. */
 ek_err ek_video_read(const ek_ffmpeg *f, const void *bytes, size_t n, const ek_video_opts *o, const ek_video_sink *to);
 
 #endif

@@ -28,8 +28,7 @@
 /* Element d of row i of head h of entry b is at data + b entry + h head + i row + d element, strides in bytes. */
 typedef struct ek_attn_tensor {
     uint8_t *data; /* read-only, except in y */
-    ek_dtype type; /* (j / 16 16 dim + 16 d + j % 16). Key starts are multiples of 16, and the last block is readable as
-                      a whole. */
+    ek_dtype type; /* F32, F16, BF16 */
     ptrdiff_t entry, head, row, element;
 } ek_attn_tensor;
 
@@ -40,7 +39,8 @@ typedef struct ek_attn_operand {
      * thread. NULL: floats at `at`. */
     void (*read)(const void *self, int64_t b, int64_t kv_head, int64_t j, float *to);
     const void *self;
-    /* Keys in F32 in the order of the kernels, 16 by 16: element d of key j lies at data + b entry + h head + */
+    /* Keys in F32 in the order of the kernels, 16 by 16: element d of key j lies at data + b entry + h head + 4 (j / 16
+     * 16 dim + 16 d + j % 16). Key starts are multiples of 16, and the last block is readable as a whole. */
     bool turned;
 } ek_attn_operand;
 
