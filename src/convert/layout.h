@@ -14,14 +14,14 @@
 
 typedef enum ek_convert_form { EK_FORM_GGUF, EK_FORM_HF, EK_FORM_MLX } ek_convert_form;
 
-/* One stored array: a row of a tensor has row_bytes there. */
+/* A stored array: each row of the tensor has row_bytes in it. */
 typedef struct ek_out_plane {
     char name[208];
     const char *dtype; /* of safetensors */
     int64_t dim[3];    /* outermost first */
     size_t row_bytes;
     int file;    /* index */
-    uint64_t at; /* in the file; of row 0 */
+    uint64_t at; /* offset of row 0 in the file */
 } ek_out_plane;
 
 typedef struct ek_out {
@@ -29,7 +29,7 @@ typedef struct ek_out {
     int n_dims, n_planes;
     int64_t rows; /* over all parts */
     int k;
-    const ek_item **part; /* rows of them, one after the other */
+    const ek_item **part; /* parts: items whose rows follow one another */
     int n_parts;
     ek_out_plane plane[EK_TARGET_PLANES];
 } ek_out;
@@ -39,7 +39,7 @@ typedef struct ek_layout {
     ek_out *out;
     int n;
     const ek_item **parts; /* of all tensors */
-    ek_item rope;          /* rope_freqs.weight, which no checkpoint of other forms has */
+    ek_item rope;          /* rope_freqs.weight, which only GGUF has */
     float *rope_values;
     ek_item order; /* a drafter's masked_embedding.token_ordering, which is no weight */
     float *order_values;
@@ -48,32 +48,32 @@ typedef struct ek_layout {
 
 typedef struct ek_layout_opts {
     ek_convert_form form;
-    const ek_target *target; /* of matrices in general */
+    const ek_target *target; /* format of most matrices */
     bool nested;             /* names of a model with towers: model.language_model. */
-    bool invented;           /* the items' own formats are the formats; MLX only */
-    uint64_t seed;           /* of invented vectors */
+    bool invented;           /* the items' own formats are used; MLX only */
+    uint64_t seed;           /* of random vectors */
     const int32_t *order;    /* a drafter's tokens by centroid, vocab_size of them; NULL: none */
 } ek_layout_opts;
 
-/* items must outlive the layout. EUNSUPPORTED for what the form cannot hold. ek_layout_fini also after a failure. */
+/* items must outlive the layout. EUNSUPPORTED if the form cannot hold them. Call ek_layout_fini in any case. */
 ek_err ek_layout_make(ek_layout *l, const ek_layout_opts *o, const ek_config *c, const ek_items *items);
 void ek_layout_fini(ek_layout *l);
 
-/* name without the model's prefix and without .weight or .scales: what config.json calls a module. */
+/* The module's name in config.json: name without the model's prefix, .weight and .scales. */
 void ek_layout_module(const ek_out *t, char *out, size_t room);
 
-/* What a weight is called in a file. */
+/* --- names of weights in files --- */
 
-/* The tensor that the item is (the first part of): in GGUF its whole name, as llama.cpp's converter gives it; in
- * safetensors without .weight where it is a matrix. EUNSUPPORTED for one that GGUF has no name for. */
+/* The name of an item's tensor (of which it may be the first part): in GGUF the whole name of llama.cpp's converter; in
+ * safetensors without .weight for a matrix. EUNSUPPORTED if GGUF has no name for it. */
 ek_err ek_name_of(char *out, size_t room, ek_convert_form form, bool nested, const ek_item *it);
 
-/* Which plane lies where in which file, and the files' heads. */
+/* --- the files: which plane lies where, and their heads --- */
 
 typedef struct ek_place_file {
-    char *name; /* in the folder; whole path of a GGUF file */
+    char *name; /* name in the folder; whole path of a GGUF file */
     ek_buf head;
-    uint64_t bytes; /* head included */
+    uint64_t bytes; /* with the head */
 } ek_place_file;
 
 typedef struct ek_place {

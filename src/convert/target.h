@@ -21,10 +21,10 @@ typedef struct ek_target {
     const char *dtype[EK_TARGET_PLANES]; /* in safetensors; NULL: only in GGUF */
     int ggml;                            /* type number in GGUF; -1: only in safetensors */
     int file_type;                       /* general.file_type of a file of mostly this */
-    int bits, group;                     /* MLX affine; 0 else */
-    int block;                           /* values */
-    uint16_t bytes[EK_TARGET_PLANES];    /* of a block */
-    float max;                           /* of a value's magnitude that can be written; 0: any finite one */
+    int bits, group;                     /* MLX affine; otherwise 0 */
+    int block;                           /* values per block */
+    uint16_t bytes[EK_TARGET_PLANES];    /* per block */
+    float max;                           /* maximum magnitude of a value; 0: any finite one */
     ek_target_put_fn *put;
 } ek_target;
 
@@ -54,9 +54,9 @@ extern const float ek_iq4_table[16]; /* of IQ4_NL and IQ4_XS */
  * larger magnitude is a code's value, then 0 is moved onto a code; scales and biases are rounded to BF16. */
 void ek_put_affine(const float *x, int n, int bits, int group, uint8_t *codes, uint8_t *scales, uint8_t *biases);
 
-/* The search for scales, shared by the quantisers. n is a multiple of 8, at most EK_SEARCH_MAX. Codes are whole numbers
- * in float. Scales and biases are rounded to half precision where half is true, and errors are those of the rounded
- * ones. */
+/* --- the search for scales, shared by the quantisers. n is a multiple of 8, at most EK_SEARCH_MAX. Codes are whole
+ * numbers in float. half: scales and biases are rounded to half precision, and errors are those of the rounded ones.
+ * --- */
 
 enum { EK_SEARCH_MAX = 64, EK_TABLE_CODES = 16 };
 
@@ -69,7 +69,7 @@ static inline float ek_nearest(float x, float lo, float hi)
 
 float ek_half(float x); /* rounded to half precision */
 
-/* Each ek_try: the codes that are nearest for a scale, and the squared error of what they decode to. */
+/* Each ek_try: the nearest codes for a scale, and the squared error of the decoded values. */
 
 /* value = d * c, c of [-2^(bits - 1), 2^(bits - 1) - 1] */
 float ek_try_symmetric(const float *x, int n, float d, int bits, float *c);
@@ -78,11 +78,11 @@ float ek_try_biased(const float *x, int n, float d, float m, int bits, float *c)
 /* value = d * table[c]: table ascends */
 float ek_try_table(const float *x, int n, float d, const float table[EK_TABLE_CODES], float *c);
 
-/* The best scale of those that are tried: with search false the one that puts the value of largest magnitude on the
- * outermost code, else several around it, of either sign, and for each the least-squares fit to its codes. */
+/* The best of the tried scales. search false: the scale that puts the value of largest magnitude on the outermost code.
+ * search true: several around it, of either sign, each also fitted to its codes by least squares. */
 float ek_search_symmetric(const float *x, int n, int bits, bool search, bool half);
 float ek_search_table(const float *x, int n, const float table[EK_TABLE_CODES], bool search, bool half);
-/* The same for a scale and a bias, which is never positive where below is true. */
+/* The same for a scale and a bias; below: the bias is never positive. */
 void ek_search_biased(const float *x, int n, int bits, bool search, bool half, bool below, float *d, float *m);
 
 #endif

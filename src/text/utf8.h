@@ -1,5 +1,5 @@
-/* UTF-8: reading, cleaning, a streaming decoder, and the few Unicode properties that the chat template needs.
- * Strings are (pointer, length in bytes); NUL is an ordinary character. */
+/* UTF-8: reading, cleaning, a streaming decoder, and the Unicode properties that the chat template needs. Strings are
+ * (pointer, length in bytes); NUL is an ordinary character. */
 #ifndef EK_TEXT_UTF8_H
 #define EK_TEXT_UTF8_H
 
@@ -17,13 +17,14 @@ int ek_utf8_next(const char *s, size_t n, uint32_t *cp);
 int ek_utf8_put(char out[4], uint32_t cp);  /* cp is a scalar; returns 1..4 */
 void ek_utf8_add(ek_buf *out, uint32_t cp); /* appends the scalar cp */
 bool ek_utf8_valid(const char *s, size_t n);
-size_t ek_utf8_count(const char *s, size_t n); /* scalars of well-formed s; else the bytes that continue none */
+size_t ek_utf8_count(const char *s,
+                     size_t n); /* scalars of well-formed s; of other s the bytes that are no continuation */
 /* Appends s with every maximal ill-formed subpart replaced by one U+FFFD. */
 void ek_utf8_clean(ek_buf *out, const char *s, size_t n);
 
-/* Streaming decoder: each scalar is written as soon as it is complete. Bytes that can no longer become a scalar are
- * written as U+FFFD, one per maximal subpart. Where the input is cut does not matter: the result is ek_utf8_clean of
- * the whole. Zero-initialise. */
+/* Streaming decoder: writes each scalar once it is complete. Bytes that can no longer become a scalar are written as
+ * U+FFFD, one per maximal subpart. The result equals ek_utf8_clean of the whole, wherever the input is divided.
+ * Zero-initialise. */
 typedef struct ek_utf8_stream {
     char pending[4];
     int n;
@@ -32,10 +33,10 @@ typedef struct ek_utf8_stream {
 void ek_utf8_stream_add(ek_utf8_stream *u, ek_buf *out, const char *s, size_t n);
 void ek_utf8_stream_end(ek_utf8_stream *u, ek_buf *out); /* pending bytes become one U+FFFD */
 
-/* Unicode properties as Python's str has them (unicodedata 14.0). Input is well-formed. */
-bool ek_utf8_is_space(uint32_t cp);                       /* str.isspace: what str.strip removes */
+/* Unicode properties of Python's str (unicodedata 14.0). Input is well-formed. */
+bool ek_utf8_is_space(uint32_t cp);                       /* str.isspace: characters that str.strip removes */
 void ek_utf8_strip(const char **s, size_t *n);            /* str.strip, in place */
-void ek_utf8_lower(ek_buf *out, const char *s, size_t n); /* str.lower, final sigma too */
+void ek_utf8_lower(ek_buf *out, const char *s, size_t n); /* str.lower, with final sigma */
 void ek_utf8_upper(ek_buf *out, const char *s, size_t n); /* str.upper */
 bool ek_utf8_is_printable(uint32_t cp);                   /* str.isprintable */
 bool ek_utf8_is_word(uint32_t cp);                        /* \w of a regular expression */

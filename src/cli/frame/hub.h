@@ -6,18 +6,18 @@
 #include "hub/client.h"
 #include "hub/name.h"
 
-/* From the environment (HF_HOME and others, hub/client.h). Fini also after a failure. */
+/* From the environment (HF_HOME and others, hub/client.h). Call ek_hub_places_fini in any case. */
 ek_err ek_cli_hub_places(ek_hub_places *p);
 
-/* A repository as a user names it: in full, or by a short name (hub/name.h). EINVAL suggests some. */
+/* A repository in full, or by a short name (hub/name.h). EINVAL suggests names. */
 ek_err ek_cli_hub_name(ek_hub_name *out, const char *text);
 
-/* A path, or the name of a repository in the cache (no network): what is to be opened. What exists as a path is one.
+/* The path to open: text itself if it exists as a path, or else the repository of that name in the cache (no network).
  * ENOTFOUND names the command that fetches it. *path is valid until the process ends. */
 ek_err ek_cli_find_model(const char *text, const char **path);
 
-/* What a server calls its model without --model-name: as --model names it if that is a repository, else the last part
- * of the path. The caller frees it. */
+/* A server's default name of its model: --model if it names a repository, else the last part of the path. The caller
+ * frees it. */
 char *ek_cli_model_name(const ek_cli *cli, const char *path);
 
 /* "1.25 GB", with powers of 1000. */

@@ -1,4 +1,4 @@
-/* The options of the command line as those of open/open.h. */
+/* Command-line options as options of open/open.h. */
 #ifndef EK_CLI_OPEN_H
 #define EK_CLI_OPEN_H
 
@@ -13,33 +13,33 @@ ek_err ek_cli_model_dir(const ek_cli *cli, const char **dir);
 /* The tokenizer of --model or of the bundled model; close it with ek_tokenizer_close. */
 ek_err ek_cli_open_tokenizer(const ek_cli *cli, ek_tokenizer **out);
 
-/* What the command's options say; texts are borrowed from cli. EINVAL for options of the cache that do not go
- * together. */
+/* Fills out from the command's options; texts are borrowed from cli. EINVAL for cache options that exclude each other.
+ */
 ek_err ek_cli_open_opts(ek_open_opts *out, const ek_cli *cli);
 
 /* ek_open_model. */
 ek_err ek_cli_open_model(ek_opened *m, const ek_cli *cli, const ek_open_opts *o);
 
-/* Model and engine for at most max_requests at once, max_queue that wait; with chat also tokenizer and template.
- * ETOOLONG for a --ctx beyond the model's. */
+/* Opens model and engine, for at most max_requests at once and max_queue waiting ones; chat: with tokenizer and
+ * template. ETOOLONG for a --ctx beyond the model's. */
 ek_err ek_cli_open_engine(ek_opened *m, const ek_cli *cli, bool chat, int max_requests, int max_queue);
-/* With the tokenizer and chat template too, and for one request. */
+/* Opens them for one request, with tokenizer and chat template. */
 ek_err ek_cli_open_chat(ek_opened *m, const ek_cli *cli);
 
-/* Where a model runs, in a person's words: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)",
- * "with cuda:0 …" of several. */
+/* Where a model runs, for people: "on the CPU", "on the CPU (no NVIDIA driver)", "on cuda:0 (NVIDIA H100 …)"; "with
+ * cuda:0 …" for several devices. */
 void ek_cli_where(char *out, size_t room, const ek_cli *cli, const ek_opened *m);
 
-/* What --chunk says; without it the least that a step reads of a prompt where there is enough of it. */
+/* --chunk, or by default the smallest number of prompt tokens that a step reads if the prompt has enough. */
 int ek_cli_chunk(const ek_cli *cli);
-/* What --image-tokens says; without it what the model does. */
+/* --image-tokens, or by default the model's. */
 int ek_cli_image_tokens(const ek_cli *cli, int of_model);
-/* The path that an option of a program says (PROGRAM in options.def); NULL: none, it is where it usually is. */
+/* The path in a program's option (PROGRAM in options.def); NULL: the usual place. */
 const char *ek_cli_program(const char *option);
-/* The program of --ffmpeg; NULL without. Errors name the option. */
+/* The program of --ffmpeg; NULL: none. Errors name the option. */
 ek_err ek_cli_ffmpeg(ek_ffmpeg **out, const ek_cli *cli);
 
-/* Sampling options from the command line; those not given come from the model's generation_config.json. */
+/* Sampling options from the command line; defaults come from the model's generation_config.json. */
 ek_sampling ek_cli_sampling(const ek_cli *cli, const ek_config *config);
 
 #endif

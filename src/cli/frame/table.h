@@ -1,5 +1,5 @@
-/* Inside of the command line: the rows of options.def and commands.def as data, the values of options, and guesses at
- * mistyped words. Inside src/cli. */
+/* The rows of options.def and commands.def as data, the values of options, and guesses at mistyped words. Inside
+ * src/cli. */
 #ifndef EK_CLI_TABLE_H
 #define EK_CLI_TABLE_H
 
@@ -31,18 +31,18 @@ typedef struct ek_option {
     size_t field, has; /* offsets in ek_cli */
 } ek_option;
 
-/* Options that belong together, as options.def has them: from the index first up to the next group's. */
+/* Options that belong together in options.def: from index `first` to the next group's. */
 typedef struct ek_option_group {
     const char *text;
     int first;
 } ek_option_group;
 
-/* An option of earlier versions. */
+/* An option of an earlier version. */
 typedef struct ek_gone_option {
     const char *name; /* with underscores */
     unsigned commands;
     const char *instead;
-    bool has_variable; /* which stays */
+    bool has_variable; /* its environment variable still works */
 } ek_gone_option;
 
 typedef struct ek_command {
@@ -59,13 +59,13 @@ extern const ek_gone_option ek_gone_options[];
 extern const int ek_n_gone_options;
 extern const ek_command ek_commands[EK_CMD_COUNT];
 
-/* Of a command, from common.def: the options that help begins with, with spaces between, NULL for all; lines below the
- * usage, NULL without. */
+/* From common.def, per command: the options at the beginning of its help, separated by spaces, NULL: all; and lines
+ * below the usage, NULL: none. */
 const char *ek_command_common(ek_cmd_id id);
 const char *ek_command_more(ek_cmd_id id);
-/* The letter of an option, 0 without. */
+/* The letter of an option; 0: none. */
 char ek_option_letter(const ek_option *o);
-/* What a letter stands for in a command: NULL for nothing. *is_argument: for the argument of run; NULL then. */
+/* The option of a letter in a command; NULL: none. *is_argument: the letter is for run's argument; NULL then. */
 const ek_option *ek_option_by_letter(char letter, ek_cmd_id id, bool *is_argument);
 
 /* "max_tokens" as "--max-tokens" and "EVENKEEL_MAX_TOKENS". */
@@ -73,42 +73,43 @@ void ek_name_flag(ek_buf *out, const char *name);
 void ek_name_env(ek_buf *out, const char *name);
 void ek_option_flag(ek_buf *out, const ek_option *o); /* "--max-tokens" */
 void ek_option_env(ek_buf *out, const ek_option *o);  /* "EVENKEEL_MAX_TOKENS" */
-/* The text of an option with the words of one command, or (EK_CMD_COUNT) of each, named behind its own. */
+/* The text of an option in the words of one command, or (EK_CMD_COUNT) in those of all commands, each named after its
+ * text. */
 void ek_option_text(ek_buf *out, const ek_option *o, ek_cmd_id id);
 
-/* ------------------------------------------------------------------ values */
+/* --- values --- */
 
-/* An option's value and where it was written, for messages: "--chunk" or "EVENKEEL_CHUNK". */
+/* An option's value and its place, for messages: "--chunk" or "EVENKEEL_CHUNK". */
 typedef struct ek_given {
     const ek_option *o;
     const char *where, *value;
 } ek_given;
 
-/* Reads the value by the kind and the bounds of options.def. EINVAL says where, the value and what is needed instead.
- * Texts are kept as pointers; FILES are added to those before, a LIST takes their place. */
+/* Reads the value by the kind and bounds of options.def. EINVAL names the place, the value and the expected form. Texts
+ * are kept as pointers; FILES are appended, a LIST replaces the previous one. */
 ek_err ek_option_set(ek_cli *cli, const ek_given *g);
-void ek_option_clear(ek_cli *cli, const ek_option *o); /* gives back what ek_option_set has allocated for it */
+void ek_option_clear(ek_cli *cli, const ek_option *o); /* frees what ek_option_set allocated */
 
-/* Whether an empty text says something of its own: no origin at all. */
+/* Whether an empty text is a value of its own: no origin at all. */
 bool ek_option_may_be_empty(const ek_option *o);
 
-/* What PROGRAM takes for a path, rather than for a word or the next argument. */
+/* Whether PROGRAM takes text as a path, not as a word or the next argument. */
 bool ek_option_is_path(const char *text);
 
-/* ------------------------------------------------------------------ the end of parsing */
+/* --- the end of parsing --- */
 
-/* What the options say together, behind the last one; n_args: arguments that were given. Opens nothing. EINVAL for
- * options that do not go together. */
+/* Applies rules between options, after the last one; n_args: number of given arguments. Opens nothing. EINVAL for
+ * options that exclude each other. */
 ek_err ek_cli_settle(ek_cli *cli, int n_args, ek_env_fn *env);
 
-/* ------------------------------------------------------------------ guesses */
+/* --- guesses --- */
 
-/* What another program calls an option ("-ngl"), a command ("ls") or a line of a chat ("/set verbose"), of foreign.def:
- * appends "-ngl is llama.cpp's option; here: …". False where no program has it. */
+/* Other programs' names of an option ("-ngl"), a command ("ls") or a chat line ("/set verbose"), from foreign.def:
+ * appends "-ngl is llama.cpp's option; here: …". False if no program has it. */
 typedef enum { EK_FOREIGN_OPTION, EK_FOREIGN_COMMAND, EK_FOREIGN_LINE } ek_foreign_kind;
 bool ek_cli_foreign(ek_buf *out, ek_foreign_kind kind, const char *typed, size_t n);
 
-/* The nearest one, if it is near (base/near.h). NULL without. */
+/* The nearest one, if it is near (base/near.h), or NULL. */
 const char *ek_cli_guess_command(const char *typed);
 const ek_option *ek_cli_guess_option(const char *typed, size_t n, ek_cmd_id id); /* typed: "--prot" or "-prot" */
 

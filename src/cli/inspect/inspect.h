@@ -1,5 +1,5 @@
-/* What a checkpoint is, in a few words or in full, and the two ways in which inspect shows it. Describes what cannot be
- * run as well. Inside src/cli. */
+/* The description of a checkpoint, short or in full, and the two forms in which inspect shows it. Also describes models
+ * that cannot run. Inside src/cli. */
 #ifndef EK_CLI_INSPECT_H
 #define EK_CLI_INSPECT_H
 
@@ -9,30 +9,30 @@
 #include "model/model.h"
 #include "model/tower/tower.h"
 
-/* ------------------------------------------------------------------ in a few words, for list and inspect */
+/* --- the short description, for list and inspect --- */
 
 typedef struct ek_about {
     char container[24];  /* "safetensors", "MLX", "GGUF", "file" */
-    char model_type[64]; /* as config.json or the file's metadata call it; "" if they do not */
-    char variant[24];    /* "E2B", "26B-A4B", ...; "own" for another Gemma 4; "" for what is none */
-    char format[128]; /* of most of the weights, as the files say: "bf16", "4 bits in groups of 64", "gptq, 4 bits" */
-    char method[48];  /* the quantiser that config.json names beside MLX: "gptq", "compressed-tensors"; "" without */
+    char model_type[64]; /* in the words of config.json or the file's metadata; "": none */
+    char variant[24];    /* "E2B", "26B-A4B", ...; "own": another Gemma 4; "": no Gemma 4 */
+    char format[128];    /* of most weights, in the files' words: "bf16", "4 bits in groups of 64", "gptq, 4 bits" */
+    char method[48];     /* the quantiser of config.json, except MLX: "gptq", "compressed-tensors"; "": none */
     bool drafter;
 } ek_about;
 
-/* path: a folder or a file. Never fails: what cannot be read is not said. */
+/* path: a folder or a file. Never fails: unreadable facts are left out. */
 void ek_about_read(ek_about *a, const char *path);
-/* "Gemma 4 E2B, safetensors, bf16", or what is known. */
+/* "Gemma 4 E2B, safetensors, bf16", or the known part of it. */
 void ek_about_text(char *out, size_t room, const ek_about *a);
 
-/* The configuration, if it is a Gemma 4's. The container's error, if it cannot be read; *shape says whether the shape
- * is known all the same, as it is where only the quantisation is the hindrance. */
+/* The configuration of a Gemma 4. The container's error if it cannot be read; *shape: the shape is known anyway,
+ * because only the quantisation is unreadable. */
 ek_err ek_about_config(ek_config *out, const char *path, bool *shape);
 
-/* The published size that a configuration has, "own" if none. */
+/* The published size of a configuration, or "own". */
 const char *ek_about_variant(const ek_config *c);
 
-/* ------------------------------------------------------------------ in full, for inspect */
+/* --- the full description, for inspect --- */
 
 enum { EK_INSPECT_TYPES = 64 };
 
@@ -43,46 +43,45 @@ typedef struct ek_inspect_type {
     double bytes;
 } ek_inspect_type;
 
-/* Keys and values in one format, the same for keys and for values. */
+/* Keys and values in one format for both. */
 typedef struct ek_inspect_kv {
     const char *name;
-    double full, sliding; /* bytes per token in layers of a kind; in sliding ones for a token in their window */
-    double request;       /* of one request of ctx tokens */
-    int fit, fit_max;     /* requests of ctx tokens, and of the whole context, in free_bytes */
+    double full, sliding; /* bytes per token, per kind of layer; in sliding layers for a token in the window */
+    double request;       /* bytes of one request of ctx tokens */
+    int fit, fit_max;     /* number of requests of ctx tokens, and of the whole context, in free_bytes */
 } ek_inspect_kv;
 
 typedef struct ek_inspect {
     const ek_cli *cli;
-    const char *path; /* NULL: of a published model that is not here */
+    const char *path; /* NULL: a published model that is not on this machine */
     ek_about about;
     ek_inspect_type type[EK_INSPECT_TYPES]; /* the largest first */
     int n_types, n_tensors;
     double file_bytes;
-    bool has_config; /* config holds a Gemma 4, or a drafter */
+    bool has_config; /* config holds a Gemma 4 or a drafter */
     ek_config config;
     bool runs;
-    char why[1100];     /* why it does not, or as what it does; "" without */
+    char why[1100];     /* why it does not run, or as what it runs; "": none */
     ek_model_need need; /* if it runs as a model */
-    ek_model *model;    /* without weights; while it is read, as its towers */
+    ek_model *model;    /* without weights, while it is read */
     ek_towers *towers;
     bool measured;
     int ctx;
-    double weight_bytes; /* in memory, those of towers too; where it does not run, as stored */
-    double tower_bytes;  /* of these, what the first picture and the first sound take */
-    double free_bytes;   /* that serve would give to keys and values: half of what is left beside the weights */
+    double weight_bytes; /* in memory, towers included; as stored, if it does not run */
+    double tower_bytes;  /* the part of the first picture and the first sound */
+    double free_bytes;   /* memory that serve would give to keys and values: half of the rest beside the weights */
     ek_inspect_kv kv[EK_KV_FORMAT_COUNT];
     int n_kv;
-    double device_room; /* that a CUDA device would give to keys and values; 0: it has no room, or there is none */
+    double device_room; /* memory that a CUDA device would give to keys and values; 0: no room, or no device */
     char device[1024];
-    char place[1024]; /* with devices that were named, where the layers would lie and for how many requests; "" else */
+    char place[1024]; /* with named devices: the placement of layers and the number of requests; "" otherwise */
 } ek_inspect;
 
-/* Fails only where nothing can be said: no such path, a file of another kind, damaged weights, options that cannot be.
- */
+/* Fails only if nothing is known: no such path, a file of another kind, damaged weights, impossible options. */
 ek_err ek_inspect_read(ek_inspect *r, const ek_cli *cli);
-/* What a published size with weights of this many bits ("e2b", "4"; "0": bf16) needs here. */
+/* The needs of a published size with weights of this many bits ("e2b", "4"; "0": bf16) on this machine. */
 typedef struct ek_inspect_fit {
-    double needs, free, reads; /* bytes: with a request of 8192 tokens; free here; that a token reads */
+    double needs, free, reads; /* bytes: needed with a request of 8192 tokens; free here; read per token */
     bool on_device;            /* a CUDA device has room */
 } ek_inspect_fit;
 ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size, const char *bits);

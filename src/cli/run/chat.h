@@ -1,4 +1,4 @@
-/* A chat with a person, or with what is piped in: lines in, answers out; its commands, and its file. */
+/* A chat with a person, or with piped input: lines in, answers out; its commands, and its file. */
 #ifndef EK_CLI_RUN_CHAT_H
 #define EK_CLI_RUN_CHAT_H
 
@@ -6,52 +6,52 @@
 
 #include "cli/run/dialogue.h"
 
-/* One message, one answer. The exit status: 130 after Ctrl-C. */
+/* One message, one answer. Returns the exit status: 130 after Ctrl-C. */
 int ek_chat_once(ek_dialogue *d, const char *prompt);
-/* Until the end of input or /quit. *said: the first line, which was read already, and is taken over; NULL: none. The
- * exit status. */
+/* Chats until the end of input or /quit. *said: the first line, which was read already and is taken over; NULL: none.
+ * Returns the exit status. */
 int ek_chat_run(ek_dialogue *d, char **said);
 
-/* ------------------------------------------------------------------ typed paths */
+/* --- typed paths --- */
 
-/* Bytes of the word at text: up to the next blank that no quote or backslash covers. */
+/* Bytes of the word at text: up to the next blank outside quotes and without a backslash. */
 size_t ek_typed_word(const char *text);
-/* Appends the path that a person means by all of text: without quotes and backslashes, with the home for ~, unless a
- * file has just that name. */
+/* Appends the path in text: without quotes and backslashes, with the home folder for ~, unless a file has exactly that
+ * name. */
 void ek_typed_path(ek_buf *out, const char *text);
-/* Whether a line begins with the path of something that is there. */
+/* Whether a line begins with an existing path. */
 bool ek_typed_is_path(const char *line);
-/* Attaches the pictures, sounds and videos whose paths stand in text to the next message, and says so on `to`; rest
- * gets the text, with names in place of paths, and without those at its ends. Returns how many. */
+/* Attaches the pictures, sounds and videos named in text to the next message, and prints that to `to`. rest gets the
+ * text with names instead of paths, without paths at its ends. Returns their number. */
 int ek_chat_take_media(ek_dialogue *d, FILE *to, const char *text, ek_buf *rest);
 
-/* Completes the line before the cursor: appends what may stand from *from on to list, each with a NUL. */
+/* Completes the line before the cursor: appends the possible texts from *from on to list, each with NUL. */
 void ek_chat_complete(ek_buf *list, const char *line, size_t cursor, size_t *from);
 
-/* ------------------------------------------------------------------ commands and files */
+/* --- commands and files --- */
 
-/* What commands change: lines that begin with a slash. */
+/* State that commands change; commands are lines that begin with a slash. */
 typedef struct ek_chat {
     ek_dialogue *d;
-    bool stats; /* figures after an answer */
+    bool stats; /* figures follow each answer */
     bool ended; /* /quit */
-    int status; /* then: 0, or 1 where the model is lost */
+    int status; /* after /quit: 0, or 1 if the model is lost */
 } ek_chat;
 
 /* Whether a line begins with one of the commands. */
 bool ek_chat_knows(const char *line);
-const char *ek_chat_name(int i); /* of the command i, NULL behind the last */
+const char *ek_chat_name(int i); /* name of command i; NULL after the last */
 const char *ek_chat_setting(int i);
-/* Does what the line says, and says what it did. */
+/* Runs the command of a line and prints the result. */
 void ek_chat_command(ek_chat *c, const char *line);
 
-/* A conversation in a file is a body of OpenAI's Chat Completions ({"model", "messages", "tools"}), so that a server
- * takes what was said here, and the other way round.
+/* A conversation in a file is a body of OpenAI's Chat Completions ({"model", "messages", "tools"}), so servers and
+ * `run` can continue each other's conversations.
  *
- * Replaces the file; with its owner's rights alone. EIO. *n: messages. */
+ * Replaces the file, with its owner's rights only. EIO. *n: number of messages. */
 ek_err ek_chat_save(const ek_dialogue *d, const char *path, int *n);
-/* Replaces conversation, system message and, where the file has some, tools. A list of messages alone will do. EIO,
- * ENOTFOUND, EPARSE, EINVAL name the file and what is wrong in it; the dialogue is then as before. */
+/* Replaces conversation, system message and, if the file has some, tools. A list of messages alone is accepted. EIO,
+ * ENOTFOUND, EPARSE, EINVAL name the file and the fault; the dialogue is then unchanged. */
 ek_err ek_chat_load(ek_dialogue *d, const char *path, int *n);
 
 #endif

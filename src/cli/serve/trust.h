@@ -15,11 +15,11 @@ typedef struct ek_trust {
 /* Errors of ek_public_key_read with the path. */
 ek_err ek_trust_open(ek_trust *t, const ek_names *paths);
 void ek_trust_close(ek_trust *t);
-/* Whether the signature is one of theirs. */
+/* Whether one of the keys made the signature. */
 bool ek_trust_has(const ek_trust *t, const char *key, const char *signature, size_t n_signature, const void *message,
                   size_t n);
 
-/* An ek_cassette_signer.sign; key: an ek_signing_key. */
+/* Serves as ek_cassette_signer.sign; key: an ek_signing_key. */
 ek_err ek_trust_sign(void *key, ek_buf *signature, const void *message, size_t n);
 
 #endif

@@ -1,6 +1,6 @@
-/* The automaton's insides. A state is a set of stacks (more than one where alternatives begin alike); stacks share
- * their lower frames. Frames never change: a step makes new ones in an arena, so a walk over the vocabulary goes back
- * by forgetting the newest, and a state is kept by copying the frames it reaches. Inside src/text. */
+/* The state of the automaton: a set of stacks (more than one while alternatives begin alike), which share their lower
+ * frames. Frames never change: a step adds new ones in an arena. So a walk over the vocabulary returns by dropping the
+ * newest frames, and a state is saved by copying the frames that it reaches. Inside src/text. */
 #ifndef EK_TEXT_GRAMMAR_STATE_H
 #define EK_TEXT_GRAMMAR_STATE_H
 
@@ -9,9 +9,9 @@
 #include "text/reply/reply.h"
 
 enum {
-    EK_GRAMMAR_TOPS = 16,     /* stacks of a state; later alternatives beyond are dropped */
-    EK_GRAMMAR_FRAMES = 512,  /* of a state between two tokens; the same */
-    EK_GRAMMAR_ARENA = 16384, /* of a walk */
+    EK_GRAMMAR_TOPS = 16,     /* stacks per state; later alternatives are dropped */
+    EK_GRAMMAR_FRAMES = 512,  /* per state between two tokens; stacks beyond are dropped */
+    EK_GRAMMAR_ARENA = 16384, /* per walk */
     EK_SYMBOL_MARK = 256,     /* symbols: bytes, then 256 + ek_mark */
     EK_NO_FRAME = -1
 };
@@ -20,17 +20,17 @@ typedef struct ek_frame {
     int32_t up;   /* the frame below; EK_NO_FRAME for the reply itself */
     int32_t node; /* of the graph; -1: the reply itself */
     uint16_t state, depth;
-    uint32_t a; /* meaning by kind of node */
+    uint32_t a; /* depends on the kind of node */
     uint64_t v;
 } ek_frame;
 
-/* Values of ek_frame.state for node -1. */
+/* Values of ek_frame.state if node is -1. */
 enum {
-    EK_AT_START,  /* a channel or the body */
+    EK_AT_START,  /* before a channel or the body */
     EK_AT_HEADER, /* a: bytes of "thought\n" read */
     EK_AT_THOUGHT,
     EK_AT_BODY,
-    EK_AT_FREE, /* anything goes; a call is followed */
+    EK_AT_FREE, /* any text; a call is followed */
     EK_AT_NAME, /* "call:NAME{": a: bytes read; v: range of names */
     EK_AT_CALL_END,
     EK_AT_AFTER_CALL,
@@ -40,8 +40,8 @@ enum {
 
 struct ek_grammar {
     ek_graph graph;
-    ek_buf ignored;              /* of lenient schemas: what was left out */
-    char id[65];                 /* SHA-256 of all that follows and of graph: equal grammars share rows */
+    ek_buf ignored;              /* unsupported parts of lenient schemas */
+    char id[65];                 /* SHA-256 of the graph and all following members: equal grammars share rows */
     int max_depth;               /* of the graph's nodes that can end */
     int32_t json;                /* the node of the text; -1: none */
     bool free;                   /* text may be anything */
@@ -63,9 +63,9 @@ typedef struct ek_walk {
 void ek_walk_init(ek_walk *w);
 void ek_walk_fini(ek_walk *w);
 
-/* The stacks that follow from `top` by the symbol join out. */
+/* Adds the stacks that follow from `top` by the symbol to out. */
 void ek_walk_step(ek_walk *w, int32_t top, int symbol, ek_tops *out);
-/* out = every stack that follows from those in `from`. */
+/* out = all stacks that follow from those in `from` by the symbol. */
 void ek_walk_steps(ek_walk *w, const ek_tops *from, int symbol, ek_tops *out);
 
 struct ek_grammar_state {
@@ -77,12 +77,12 @@ struct ek_grammar_state {
     ek_frame frame[EK_GRAMMAR_FRAMES]; /* a frame comes after those below it */
 };
 
-/* --- for the files that step --- */
+/* --- for the files that implement steps --- */
 
-/* A new frame, or EK_NO_FRAME where the arena is full. */
+/* Adds a frame; EK_NO_FRAME if the arena is full. */
 int32_t ek_walk_add(ek_walk *w, ek_frame f);
 void ek_walk_put(const ek_walk *w, ek_tops *out, int32_t top);
-/* Begins a value of `node` with the symbol. up: the frame below as it is once the value is complete. */
+/* Begins a value of `node` with the symbol. up: the frame below, as it will be once the value is complete. */
 void ek_walk_value(ek_walk *w, int32_t node, int symbol, ek_frame up, ek_tops *out);
 
 static inline const ek_node *ek_walk_node(const ek_walk *w, const ek_frame *f)
@@ -90,39 +90,39 @@ static inline const ek_node *ek_walk_node(const ek_walk *w, const ek_frame *f)
     return &w->g->graph.nodes[f->node];
 }
 
-/* Whether a value of `node` fits above a frame of this depth: it can then be completed. */
+/* Whether a value of `node` above a frame of this depth can be completed. */
 static inline bool ek_walk_fits(const ek_walk *w, int depth, int32_t node)
 {
     return node >= 0 && depth + w->g->graph.nodes[node].depth <= EK_GRAPH_DEPTH;
 }
 
-/* A range of texts that begin alike, as ek_frame.v has it: the first one, the end, bytes read. */
+/* A range of texts with a common beginning, in the form of ek_frame.v: the first, the end, the number of bytes read. */
 static inline uint64_t ek_text_range(uint32_t lo, uint32_t hi, uint32_t len)
 {
     return lo | (uint64_t)hi << 16 | (uint64_t)len << 32;
 }
-/* The byte by which texts continue; -1: none. */
+/* The byte of texts for a symbol; -1: none. */
 int ek_text_byte(bool gemma, int symbol);
-/* One byte further in the texts from `first` on; false if none of the range has it. */
+/* Reads one more byte of the texts from `first` on; false if no text of the range has it. */
 bool ek_text_narrow(const ek_walk *w, int32_t first, uint64_t *v, int byte);
 const ek_graph_text *ek_text_first(const ek_walk *w, int32_t first, uint64_t v);
-/* White space between the parts of JSON: whether the symbol is any. */
+/* White space between parts of JSON: returns whether the symbol is white space. */
 bool ek_walk_in_space(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 
-/* In grammar_object.c. */
+/* --- grammar_object.c --- */
 void ek_walk_in_object(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 void ek_walk_in_array(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 
-/* In grammar_string.c and grammar_number.c. They return whether the value ended before the symbol: the caller then
- * gives it to the frame below. */
+/* --- grammar_string.c and grammar_number.c. They return whether the value ended before the symbol, which the caller
+ * then passes to the frame below. --- */
 bool ek_walk_in_string(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 bool ek_walk_in_number(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
 void ek_walk_begin_number(ek_walk *w, ek_frame f, int symbol, ek_tops *out);
-/* The next state of a character that is read byte by byte (0: between characters), or -1. */
+/* The next state of a character that is read byte by byte (0: between characters); -1: ill-formed. */
 int ek_utf8_walk(int state, int byte);
 
-/* Where a string with a pattern stands: the state of the pattern, what is known of a character that is not complete,
- * characters begun, the state of ek_utf8_walk. */
+/* The position in a string with a pattern: the pattern's state, the bits of an incomplete character, the number of
+ * characters begun, and the state of ek_utf8_walk. */
 typedef struct ek_string_at {
     int32_t state;
     uint32_t cp, n;
@@ -130,14 +130,14 @@ typedef struct ek_string_at {
 } ek_string_at;
 void ek_string_load(const ek_frame *f, ek_string_at *s);
 void ek_string_store(const ek_node *n, const ek_string_at *s, ek_frame *f);
-/* One byte further in the body, no escape; false if no match can follow. */
+/* Reads one more byte of the body, no escape; false if no match can follow. */
 bool ek_string_byte(const ek_pattern *p, ek_string_at *s, int byte);
-/* The same where no pattern has a say. */
+/* The same where no pattern applies. */
 bool ek_string_free_byte(const ek_node *n, ek_string_at *s, int byte);
 
 enum { EK_IN_BODY = 0, EK_IN_ESCAPE = 16, EK_IN_HEX = 17 }; /* string: below 16 the state of ek_utf8_walk */
 
-/* An object's states. */
+/* States of an object. */
 enum {
     EK_OBJECT_OPEN,
     EK_OBJECT_NEXT,
@@ -146,7 +146,7 @@ enum {
     EK_OBJECT_COLON,
     EK_OBJECT_VALUE,
     EK_OBJECT_AFTER,
-    EK_OBJECT_QUOTED /* in a name that is not known, behind <|"|>; v: the state of ek_utf8_walk */
+    EK_OBJECT_QUOTED /* in an unknown name, after <|"|>; v: the state of ek_utf8_walk */
 };
 
 #endif

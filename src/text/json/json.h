@@ -57,27 +57,27 @@ const char *ek_json_get_text(const json_t *obj, const char *key, size_t *n);
 /* True if v is a JSON string and not an odd number. */
 bool ek_json_is_text(const json_t *v);
 
-/* The size of a JSON text before it is read: one pass over the bytes that builds nothing, so that what a body
- * would cost can be refused before memory is taken. */
+/* The size of a JSON text, from one pass over its bytes that builds nothing, so that an expensive body can be refused
+ * before memory is taken. */
 
 typedef struct ek_json_size {
     size_t values;     /* of every kind, keys included */
-    size_t containers; /* of these: objects and lists */
+    size_t containers; /* objects and lists among them */
     size_t depth;      /* of nesting */
-    size_t growth;     /* bytes by which its strings may grow where they are read and written again */
-    size_t coded;      /* bytes of its strings of 4 KiB and more without a blank, an escape or a byte beyond ASCII: most
-                          likely files in base64 */
-    size_t max_list;   /* the most objects that stand directly in one list of the outermost object (`messages`) */
+    size_t growth;     /* maximum bytes by which its strings grow when they are read and written again */
+    /* Bytes of strings of at least 4 KiB without a blank, an escape or a byte beyond ASCII: most likely files in
+     * base64. */
+    size_t coded;
+    size_t max_list; /* the maximum number of objects directly in one list of the outermost object (`messages`) */
 } ek_json_size;
 
-/* Linear time. Exact for valid JSON (growth is an upper bound); for text that is not, at least what the reader
+/* Linear time. Exact for valid JSON (growth is an upper bound); for other text at least what the reader
  * (text/json/json.h) builds before it stops. */
 void ek_json_scan(ek_json_size *out, const char *text, size_t n);
-/* Bytes that reading a text of this size and n bytes takes in memory, at most. */
+/* Maximum bytes of memory for reading a text of this size and n bytes. */
 size_t ek_json_cost(const ek_json_size *size, size_t n);
 
-/* JSON values with the semantics of Python, which the chat template relies on. NULL stands for an undefined value.
- * Inside src/text. */
+/* --- JSON values with Python's semantics, for the chat template. NULL is an undefined value. Inside src/text. --- */
 
 bool ek_py_truthy(const json_t *v);                 /* bool(v) */
 bool ek_py_equal(const json_t *a, const json_t *b); /* ==; NULL equals None */
@@ -85,8 +85,8 @@ void ek_py_str(ek_buf *out, const json_t *v);       /* appends str(v); undefined
 /* Appends str(v).upper(). */
 void ek_py_upper(ek_buf *out, const json_t *v);
 
-/* The members of an object in the order of jinja's dictsort: by lowercased key; equal keys keep
- * their order. Keys and values are borrowed from the object. */
+/* The members of an object in the order of jinja's dictsort: by lower-case key; equal keys keep their order. Keys and
+ * values are borrowed from the object. */
 typedef struct ek_member {
     const char *key, *lowered;
     size_t n, n_lowered, place;

@@ -1,4 +1,4 @@
-/* What reading a grammar in Lark's notation leaves: its tokens, and where each name is defined. Inside
+/* The parsed form of a grammar in Lark's notation: its tokens, and the definition of each name. Inside
  * src/text/regex/lark*.c. */
 #ifndef EK_TEXT_LARK_WORK_H
 #define EK_TEXT_LARK_WORK_H
@@ -25,16 +25,16 @@ typedef enum ek_lark_kind {
 
 typedef struct ek_lark_token {
     ek_lark_kind kind;
-    const char *s; /* of texts and patterns: without their delimiters */
+    const char *s; /* of texts and patterns without delimiters */
     size_t n;
     int line;
-    bool folds; /* EK_LARK_TEXT: "…"i */
+    bool folds; /* EK_LARK_TEXT: case-insensitive, "…"i */
 } ek_lark_token;
 
 typedef struct ek_lark_rule {
-    const char *pattern; /* of common, else NULL */
-    int at;              /* first token behind the colon */
-    bool active;         /* being written */
+    const char *pattern; /* of a common terminal, else NULL */
+    int at;              /* index of the first token after the colon */
+    bool active;         /* its pattern is being written */
 } ek_lark_rule;
 
 typedef struct ek_lark {
@@ -42,21 +42,21 @@ typedef struct ek_lark {
     int n, cap;
     ek_lark_rule *rules;
     int n_rules, cap_rules;
-    json_t *names;  /* of rules: their numbers */
-    ek_buf ignored; /* a pattern of what may stand before every terminal */
+    json_t *names;  /* numbers of rules by name */
+    ek_buf ignored; /* the pattern that may precede every terminal */
     ek_buf *out;
     size_t limit; /* of out->len */
     int depth;
 } ek_lark;
 
-/* Tokens and definitions of a grammar into l, which is zeroed but for out and limit; ek_lark_fini in any case. EINVAL
- * with the line. */
+/* Reads the tokens and definitions of a grammar into l, which is zeroed except out and limit; call ek_lark_fini in any
+ * case. EINVAL with the line. */
 ek_err ek_lark_read(ek_lark *l, const char *s, size_t n);
 void ek_lark_fini(ek_lark *l);
-/* The token behind what begins at `at` and goes on to the end of a definition: newlines before | do not end one. */
+/* The index after the definition that continues at `at`; newlines before | do not end it. */
 int ek_lark_end_of(const ek_lark *l, int at);
 
-/* EINVAL: "lark grammar, line N: " and what is wrong, or the token between two texts. */
+/* EINVAL: "lark grammar, line N: " and the fault, or the token between two texts. */
 ek_err ek_lark_wrong(const ek_lark_token *t, const char *what);
 ek_err ek_lark_wrong_name(const ek_lark_token *t, const char *before, const char *after);
 

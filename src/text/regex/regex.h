@@ -57,28 +57,28 @@ int32_t ek_regex_step(const ek_regex *r, int32_t state, uint32_t cp);
 /* Whether anything may follow. */
 bool ek_regex_is_free(const ek_regex *r, int32_t state);
 
-/* Grammars in Lark's notation as regular expressions, as far as they are regular: a rule that comes to itself again is
- * refused. So the text of a tool's input can be kept to its grammar by the automata that schemas have. Inside src/text
- * and for dialects. */
+/* --- grammars in Lark's notation as regular expressions, if they are regular: a rule that reaches itself is refused.
+ * So the automata of schemas can keep the text of a tool's input to its grammar. Inside src/text and for dialects. ---
+ */
 
 enum {
-    EK_LARK_PATTERN_BYTES = 64 << 10, /* of the grammar, and of what it becomes */
-    EK_LARK_DEPTH = 100               /* names and brackets inside each other */
+    EK_LARK_PATTERN_BYTES = 64 << 10, /* of the grammar, and of the resulting pattern */
+    EK_LARK_DEPTH = 100               /* nesting of names and brackets */
 };
 
-/* Appends a pattern (text/regex/regex.h) of the whole texts that the grammar's rule `start` describes. Known: rules and
- * terminals, aliases and priorities (which change nothing), | ? * + ~n ~n..m ( ) [ ], "texts" and "texts"i, ranges,
- * /patterns/ without flags, %ignore, and %import of most of common. EINVAL with the line and what is wrong or not
- * supported there; ETOOLARGE beyond the limits above. What a pattern in the grammar says is not read here. */
+/* Appends a pattern (text/regex/regex.h) for the whole texts of the grammar's rule `start`. Supported: rules and
+ * terminals, aliases and priorities (without effect), | ? * + ~n ~n..m ( ) [ ], "texts" and "texts"i, ranges,
+ * /patterns/ without flags, %ignore, and %import of most of common. EINVAL with the line and the fault or unsupported
+ * part; ETOOLARGE beyond the limits above. Patterns in the grammar are not parsed here. */
 ek_err ek_lark_pattern(ek_buf *out, const char *grammar, size_t n);
 
-/* A string that a pattern and limits of its length describe together: whether what is written so far can still become
- * one. Immutable. Inside src/text. */
+/* --- a string that a pattern and limits of its length describe together: whether a beginning can still become one.
+ * Immutable. Inside src/text. --- */
 
-/* Kinds of characters that patterns rarely tell apart, as bits; EK_CHARS_ODD: what delimits strings, control
+/* Kinds of characters that patterns rarely distinguish, as bits. EK_CHARS_ODD: delimiters of strings, control
  * characters, and bytes that are no UTF-8. */
 enum { EK_CHARS_KINDS = 13, EK_CHARS_ODD = 1 << EK_CHARS_KINDS };
-/* The kind that a byte belongs to; utf8: the state of ek_utf8_walk before it, kind: that of the byte before it. */
+/* The kind of a byte; utf8: the state of ek_utf8_walk before it; kind: the kind of the byte before it. */
 int ek_chars_kind(int utf8, int byte, int kind);
 
 enum { EK_PATTERN_ENTRIES = 1 << 20 }; /* states times minLength */
@@ -86,25 +86,25 @@ enum { EK_PATTERN_ENTRIES = 1 << 20 }; /* states times minLength */
 typedef struct ek_pattern {
     ek_regex *regex;
     uint32_t min, max; /* characters; max UINT32_MAX: no limit */
-    uint32_t *reach;   /* [min * states]: for n in 1..min, from each state the smallest number >= n of characters that
-                        * lead to a match */
+    /* [min * states]: for n in 1..min and each state, the smallest number >= n of characters that lead to a match. */
+    uint32_t *reach;
 } ek_pattern;
 
-/* Takes over regex, on failure too. EINVAL if no text of so many characters matches; ETOOLARGE. */
+/* Takes over regex, also after an error. EINVAL if no text of that length matches; ETOOLARGE. */
 ek_err ek_pattern_open(ek_pattern **out, ek_regex *regex, uint32_t min, uint32_t max);
-void ek_pattern_close(ek_pattern *p); /* NULL is fine */
+void ek_pattern_close(ek_pattern *p); /* NULL is allowed */
 size_t ek_pattern_bytes(const ek_pattern *p);
 
-/* Whether a match can follow from `state` after n characters (without a maximum n need not exceed min). */
+/* Whether a match can follow from `state` after n characters; without a maximum, n above min may be passed as min. */
 bool ek_pattern_can_end(const ek_pattern *p, int32_t state, uint32_t n);
-/* Whether it can after one more character of [lo, hi], which makes n. */
+/* Whether a match can follow after one more character of [lo, hi], the n-th. */
 bool ek_pattern_may_come(const ek_pattern *p, int32_t state, uint32_t lo, uint32_t hi, uint32_t n);
 
-/* What holds for all texts of so many characters, the first one of the kinds kind[0], the second of kind[1], all
- * further ones of kind[2]: the number, up to `max`, to which every one of them can follow and beyond which none can
- * (at most: all can follow). -1 where that is not so, or not known without more work. */
+/* For texts whose first character is of the kinds kind[0], the second of kind[1], all further ones of kind[2]: the
+ * length, up to `max`, to which every such text can follow and beyond which none can (at max: all can follow). -1 if
+ * there is no such length, or if finding it needs more work. */
 int ek_pattern_run(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max);
-/* How many characters of these kinds, up to `max`, can follow whatever they are; perhaps more can. */
+/* A number of characters of these kinds, up to `max`, of which any can follow; perhaps more can. */
 int ek_pattern_any(const ek_pattern *p, int32_t state, uint32_t n, uint16_t kinds, int max);
 
 /* The pattern of a known `format` (date, time, date-time, uuid, ipv4), or NULL. */

@@ -10,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The names of a tool's arguments that cannot be told from the syntax of a call unless they are known: the template
- * writes names as they are, whatever they hold. Inside src/text. */
+/* --- names of a tool's arguments that syntax alone cannot tell: the template writes names unquoted, whatever they
+ * contain. Inside src/text. --- */
 
-/* Names with the colon behind each, ascending by bytes. Immutable. */
+/* Names, each with its colon, ascending by bytes. Immutable. */
 typedef struct ek_call_names {
     struct ek_call_name {
         uint32_t at, n; /* in text */
@@ -22,23 +22,23 @@ typedef struct ek_call_names {
     ek_buf text;
 } ek_call_names;
 
-/* Whether a call's parser reads the name without knowing it. */
+/* Whether a parser of calls reads the name without knowing it. */
 bool ek_call_name_is_plain(const char *s, size_t n);
-/* Whether a name that is known can stand without <|"|>: nothing else that a call may hold looks like it. */
+/* Whether a known name can stand without <|"|>, because nothing else in a call looks like it. */
 bool ek_call_name_is_bare(const char *s, size_t n);
 
-/* Those of all properties anywhere in the schema that are bare: not plain ones alone, or with plain ones. Time and
- * memory are linear, but for sorting. */
+/* Collects the bare names of all properties anywhere in the schema; plain: including plain names. Time and memory are
+ * linear, except sorting. */
 void ek_call_names_init(ek_call_names *names, const json_t *schema, bool plain);
 void ek_call_names_fini(ek_call_names *names);
-/* Narrows [*lo, *hi), names that begin alike with len bytes, to those whose next byte is c. True if there are any;
+/* Narrows [*lo, *hi), names with a common beginning of len bytes, to those whose next byte is c. True if any remain;
  * *whole: the first of them ends with it. */
 bool ek_call_names_narrow(const ek_call_names *names, int *lo, int *hi, uint32_t len, char c, bool *whole);
-/* The length of a name, with its colon, that s begins with; 0: none. */
+/* The length of a name, with its colon, at the beginning of s; 0: none. */
 size_t ek_call_names_at(const ek_call_names *names, const char *s, size_t n);
 
-/* Whether calls of a tool with these parameters need more than plain names: a name that is not, or objects whose names
- * are not known. */
+/* Whether calls of a tool with these parameters need more than plain names: a name that is not plain, or objects with
+ * unknown names. */
 bool ek_call_names_matter(const json_t *schema);
 
 enum { EK_ARGS_DEPTH = 96 };
@@ -55,7 +55,7 @@ typedef struct ek_args_frame {
     const json_t *schema; /* of this container; NULL: unknown */
 } ek_args_frame;
 
-/* What is known of a schema's names, for all calls of a reply. */
+/* The names of a schema, for all calls of a reply. */
 typedef struct ek_args_names {
     const json_t *schema;
     ek_call_names names;
@@ -67,18 +67,18 @@ typedef struct ek_args {
     bool bad;
     ek_args_frame stack[EK_ARGS_DEPTH];
     int depth;
-    int mute_depth; /* > 0: the value of a repeated key at this depth is not written */
-    char last;      /* byte of syntax that was written */
+    int mute_depth; /* > 0: the value of a repeated key at this depth is dropped */
+    char last;      /* the last byte of syntax that was written */
     bool in_call;   /* written like a Python call: name(k=v) */
-    ek_buf held;    /* a key, a bare word, or the end of a string that may be syntax */
+    ek_buf held;    /* a key, a bare word, or a string's end that may be syntax */
     size_t equals;  /* in a bare key: 1 + offset of the first '=' in held; 0: none */
     bool quote_pending, escaped;
     int braces, nested; /* in a bare key: braces, brackets and parentheses that it opened */
     ek_args_names *known;
-    int n_known, cap_known, names; /* names: of known, of this call */
+    int n_known, cap_known, names; /* names: index in known, for this call */
     int lo, hi;                    /* KEY_NAMED: names that begin with held */
-    size_t match;                  /* the longest of them that held has whole, with its colon; 0: none */
-    bool unnamed;                  /* the key that comes is none of them */
+    size_t match;                  /* length of the longest name that begins held, with its colon; 0: none */
+    bool unnamed;                  /* the current key is not a known name */
     ek_args_key *keys;
     int n_keys, cap_keys;
     ek_buf key_names;
@@ -91,21 +91,21 @@ void ek_args_begin(ek_args *a, char opener, const json_t *schema);
 void ek_args_fini(ek_args *a);
 void ek_args_text(ek_args *a, const char *s, size_t n); /* n bytes of whole characters */
 void ek_args_quote(ek_args *a);                         /* the token <|"|> */
-bool ek_args_in_text(const ek_args *a);                 /* between two <|"|> tokens */
-bool ek_args_done(const ek_args *a);                    /* the outermost container was closed */
-/* The call's end marker came: closes the containers that are open. False if the call is bad. */
+bool ek_args_in_text(const ek_args *a);                 /* whether the text is between two <|"|> tokens */
+bool ek_args_done(const ek_args *a);                    /* whether the outermost container was closed */
+/* Takes the call's end marker: closes open containers. False if the call is bad. */
 bool ek_args_close(ek_args *a);
-/* What the JSON that was written so far lacks to be a JSON object; appends. */
+/* Appends what the JSON written so far lacks to be an object. */
 void ek_args_closing(const ek_args *a, ek_buf *out);
-/* The call ended without its marker: true only if it is not bad and nothing was left open. */
+/* Ends a call without its marker: true only if it is not bad and nothing was left open. */
 bool ek_args_cut(ek_args *a);
 
-/* States of the argument parser (ek_args.state) and its JSON output, one container at a time; for call_args.c.
- * Inside src/text. */
+/* --- states of the argument parser (ek_args.state) and its JSON output, one container at a time; for call_args.c.
+ * Inside src/text. --- */
 
 enum {
     KEY_START, /* before a key, or the end of the object */
-    KEY_NAMED, /* what may become one of the names that are known */
+    KEY_NAMED, /* a possible known name */
     KEY_BARE,
     KEY_QUOTED,
     KEY_JSON,
@@ -113,8 +113,8 @@ enum {
     COLON, /* after a quoted key */
     VALUE, /* before a value */
     BARE,  /* a word without quotes, kept in held */
-    HOLD,  /* a word that is no literal: <|"|> or the end decides what it is */
-    TEXT,  /* between <|"|> and <|"|> */
+    HOLD,  /* a word that is no literal: <|"|> or the end decides its type */
+    TEXT,  /* between two <|"|> tokens */
     JSON,
     SINGLE,
     AFTER, /* after a value */
@@ -138,53 +138,53 @@ void ek_args_push(ek_args *a, char opener);
 void ek_args_pop(ek_args *a);
 void ek_args_close_with(ek_args *a, char c);
 
-/* The steps of reading a call's arguments (call_args.h): what ends them needs the same ones. Inside src/text. */
+/* --- steps of reading a call's arguments, which its end needs too. Inside src/text. --- */
 
 static inline bool ek_args_is_space(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Of the container that is open. */
+/* The known names of the open container. */
 static inline const ek_call_names *ek_args_known_names(const ek_args *a)
 {
     return &a->known[a->names].names;
 }
 
-/* One character. */
+/* Reads one character. */
 void ek_args_step(ek_args *a, char c);
 
-/* Begins to hold what follows, until the state says what it is. */
+/* Holds the following bytes until the state decides what they are. */
 void ek_args_begin_held(ek_args *a, int state);
-/* What is held is decoded in place: it stood between JSON quotes. */
+/* Decodes the held bytes in place, because they stood between JSON quotes. */
 void ek_args_decode_json(ek_args *a);
-/* What is held is a text, and the whole value. */
+/* The held bytes are a text, and the whole value. */
 void ek_args_end_text(ek_args *a);
 /* A bare word is the whole value. */
 void ek_args_emit_bare(ek_args *a, const char *s, size_t n);
 
-/* The first n bytes that are held are a key without quotes. */
+/* The first n held bytes are a key without quotes. */
 void ek_args_end_bare_key(ek_args *a, size_t n);
-/* A bare key that met no ':': `k=v`, or nothing that can be understood. */
+/* A bare key without a colon: `k=v`, or unintelligible. */
 void ek_args_end_without_colon(ek_args *a);
-/* What is held became a name that is known and perhaps more, or none. */
+/* The held bytes became a known name, perhaps with more bytes, or no known name. */
 void ek_args_end_named(ek_args *a);
 
-/* Unquoted values in a tool call, and their types by the tool's JSON schema. Inside src/text. */
+/* --- unquoted values in a tool call, and their types by the tool's JSON schema. Inside src/text. --- */
 
-/* Schema look-up. Results are borrowed; NULL where nothing is known, also for a NULL argument. */
+/* Schema look-up. Results are borrowed; NULL if nothing is known, also for a NULL argument. */
 const json_t *ek_schema_of_tool(const json_t *tools, const char *name); /* the function's parameters */
 const json_t *ek_schema_property(const json_t *schema, const char *key, size_t n);
 const json_t *ek_schema_items(const json_t *schema); /* of all items */
 
-/* True if the word is a value as it stands: a JSON or Python literal, or, where the schema wants a number, a
- * number in a spelling that JSON lacks. */
+/* True if the word is a value without quotes: a JSON or Python literal, or, if the schema wants a number, a number in a
+ * spelling that JSON lacks. */
 bool ek_bare_is_literal(const char *s, size_t n, const json_t *schema);
-/* Appends the word to out as JSON: a literal, else a string. An empty word becomes null, or an empty string where
- * the schema wants a string. */
+/* Appends the word to out as JSON: a literal, else a string. An empty word becomes null, or an empty string if the
+ * schema wants a string. */
 void ek_bare_value(ek_buf *out, const char *s, size_t n, const json_t *schema);
-/* Length in bytes of the word at s, in text that is complete: up to a comma that a key follows (in a list: any
- * comma), or up to a closer that the word did not open. names: keys that are known. */
+/* Length in bytes of the word at s, in complete text: up to a comma that a key follows (in a list: any comma), or up to
+ * a closer that the word did not open. names: known keys. */
 size_t ek_bare_extent(const char *s, size_t n, bool in_list, bool in_call, const ek_call_names *names);
 /* For a <|"|> that comes after the held text s: true if it opens a new string (the text is bare words and syntax),
  * false if it closes the present one. */

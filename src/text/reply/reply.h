@@ -16,7 +16,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* What a token means to the splitter. EK_MARK_OTHER: any other special token; it is dropped. */
+/* The meaning of a token for the splitter. EK_MARK_OTHER: any other special token; it is dropped. */
 typedef enum ek_mark {
     EK_MARK_TEXT,          /* not special */
     EK_MARK_EOS,           /* <eos> */
@@ -35,7 +35,7 @@ typedef enum ek_mark {
     EK_MARK_COUNT
 } ek_mark;
 
-/* The ids of a tokenizer's markers, looked up by name; -1 where a tokenizer has none. */
+/* The ids of a tokenizer's markers, by name; -1: the tokenizer has none. */
 typedef struct ek_marks {
     int32_t id[EK_MARK_COUNT]; /* TEXT and OTHER: -1 */
 } ek_marks;
@@ -46,16 +46,18 @@ typedef enum ek_reply_kind {
     EK_REPLY_CONTENT,    /* text */
     EK_REPLY_REASONING,  /* text */
     EK_REPLY_CALL_START, /* text: the function's name; call: its index from 0 */
-    EK_REPLY_CALL_ARGS,  /* text: a fragment of compact JSON. A call's fragments concatenate to
-                            a valid JSON object at CALL_END; there is at least one */
+    /* text: a fragment of compact JSON. A call's fragments, at least one, concatenate to a valid JSON object at
+     * CALL_END. */
+    EK_REPLY_CALL_ARGS,
     EK_REPLY_CALL_END,
-    EK_REPLY_CALL_CUT,  /* instead of CALL_END: the token limit cut the call off. What was sent is what
-                           was written; text: what would make it a JSON object ("null}") */
-    EK_REPLY_CALL_DROP, /* only with stream_calls, instead of CALL_END: the call that was started is malformed
-                           beyond repair. Forget it where that is still possible; what was sent
-                           stands, and text is as of CALL_CUT. The next call gets the next index. A
-                           CONTENT event with the call's raw text follows */
-    EK_REPLY_STOP       /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
+    /* Instead of CALL_END: the token limit ended the call. The fragments are its beginning; text: what would complete
+     * them to a JSON object ("null}"). */
+    EK_REPLY_CALL_CUT,
+    /* Only with stream_calls, instead of CALL_END: the started call is malformed beyond repair. Drop it if that is
+     * still possible; sent fragments stand, and text is that of CALL_CUT. The next call gets the next index. A CONTENT
+     * event with the call's raw text follows. */
+    EK_REPLY_CALL_DROP,
+    EK_REPLY_STOP /* mark: the stop marker, or EK_MARK_CALL_CLOSE after one_call */
 } ek_reply_kind;
 
 typedef struct ek_reply_event {
@@ -69,17 +71,18 @@ typedef struct ek_reply_event {
 typedef void ek_reply_sink_fn(void *arg, const ek_reply_event *e);
 
 typedef struct ek_reply_opts {
-    bool tools_active;   /* tools are given and tool_choice is not none */
-    bool one_call;       /* parallel_tool_calls false: stop after the first call */
-    bool stream_calls;   /* a call's events come as it is written: for replies whose calls cannot be malformed
-                            (grammar.h). Otherwise they come when it has ended or was cut, because until then
-                            it may turn out to be text */
-    bool ignore_eos;     /* stop markers are dropped instead of ending the reply */
-    bool lenient_start;  /* a reply that starts with the text "thought\n" opened its channel;
-                            for thinking on, or a prompt that ended with an empty channel
-                            (ek_reply_start detects the latter) */
-    const json_t *tools; /* borrowed, for as long as the reply lives; NULL: none. Types bare
-                            values: `zip:01234` stays a string where the schema says string */
+    bool tools_active; /* tools are given and tool_choice is not none */
+    bool one_call;     /* parallel_tool_calls false: stop after the first call */
+    /* A call's events come while it is written: for replies whose calls cannot be malformed (grammar.h). Otherwise they
+     * come after its end, because until then it may turn out to be text. */
+    bool stream_calls;
+    bool ignore_eos; /* stop markers are dropped instead of ending the reply */
+    /* A reply that starts with the text "thought\n" has opened its channel; for thinking on, or a prompt that ended
+     * with an empty channel (ek_reply_start detects the latter). */
+    bool lenient_start;
+    /* Borrowed until the reply is closed; NULL: none. Gives bare values their types: `zip:01234` stays a string if the
+     * schema wants a string. */
+    const json_t *tools;
     ek_reply_sink_fn *sink;
     void *arg;
 } ek_reply_opts;
@@ -87,7 +90,7 @@ typedef struct ek_reply_opts {
 typedef struct ek_reply ek_reply;
 
 /* Opens a reply; opts is copied, t is borrowed. t may be NULL for a reply fed by ek_reply_feed_text only. Never fails;
- * close with ek_reply_close (NULL is fine). */
+ * close with ek_reply_close (NULL is allowed). */
 ek_reply *ek_reply_open(const ek_tokenizer *t, const ek_reply_opts *opts);
 void ek_reply_close(ek_reply *r);
 
@@ -95,7 +98,7 @@ void ek_reply_close(ek_reply *r);
  * channel open. Call before the first token. */
 void ek_reply_start(ek_reply *r, const int32_t *prompt, size_t n);
 
-/* What a token is counted as, for logprobs and usage. */
+/* The kind of a token, for logprobs and usage. */
 typedef enum ek_token_kind {
     EK_TOKEN_CONTENT,   /* visible text (it may be held back for a while) */
     EK_TOKEN_REASONING, /* reasoning text, its header and markers */
@@ -103,14 +106,14 @@ typedef enum ek_token_kind {
     EK_TOKEN_MARKUP     /* stop markers, stray markers, anything dropped */
 } ek_token_kind;
 
-/* Feeds one token. Stop ids that only the model's configuration knows are not detected here: the
- * engine stops at them, and the caller calls ek_reply_end. Tokens after a STOP are ignored. */
+/* Feeds one token. Stop ids that only the model's configuration lists are not detected here: the engine stops at them,
+ * and the caller calls ek_reply_end. Tokens after a STOP are ignored. */
 ek_token_kind ek_reply_feed(ek_reply *r, int32_t token);
 /* Feeds text in which markers are spelled out: for model output kept as text. Every name of
  * the Gemma 4 control tokens counts as its marker. The text may be cut anywhere; ek_reply_end flushes. */
 void ek_reply_feed_text(ek_reply *r, const char *text, size_t n);
-/* Ends the reply: flushes text that was held back. truncated: the token or context limit ended it, and an unfinished
- * call is cut (one without a name yet is dropped); otherwise it ends as at a stop marker, without the STOP event. */
+/* Ends the reply: writes held-back text. truncated: the token or context limit ended it; an unfinished call is
+ * truncated (one without a name is dropped). Otherwise it ends as at a stop marker, without the STOP event. */
 void ek_reply_end(ek_reply *r, bool truncated);
 
 bool ek_reply_stopped(const ek_reply *r);  /* STOP was sent */
@@ -123,10 +126,10 @@ typedef struct ek_answer_call {
     char *name;
     int index;      /* ek_reply_event.call */
     ek_buf args;    /* a JSON object; the beginning of one if the call was cut off */
-    ek_buf closing; /* of a call that was cut off: what args lacks to be a JSON object; else empty */
+    ek_buf closing; /* of a truncated call: what args lacks to be a JSON object; else empty */
 } ek_answer_call;
 
-/* A run of one kind, in the order in which the answer was written. */
+/* A run of one kind, in the order of the answer. */
 typedef struct ek_answer_part {
     ek_reply_kind kind; /* CONTENT, REASONING: bytes from .. from + n of that text; CALL_START: calls[from] */
     size_t from, n;
@@ -142,8 +145,8 @@ typedef struct ek_answer {
 
 void ek_reply_collect(void *answer, const ek_reply_event *e);
 void ek_answer_fini(ek_answer *a);
-/* {"content": text or null, "reasoning_content": text or null, "tool_calls": [{"name",
- * "arguments": {…}}]}: null where the text is empty; calls that were cut off are left out. A new reference. */
+/* {"content": text or null, "reasoning_content": text or null, "tool_calls": [{"name", "arguments": {…}}]}: null for
+ * empty texts; truncated calls are left out. A new reference. */
 json_t *ek_answer_json(const ek_answer *a);
 
 /* Writes a call's id: prefix and 24 hex digits. It is a function of (request, index), so a repeated request
@@ -160,19 +163,18 @@ typedef struct ek_stop ek_stop;
 ek_err ek_stop_open(ek_stop **out, const char *const *strings, const size_t *lengths, int n);
 void ek_stop_close(ek_stop *s);
 
-/* Takes more text; appends to out the text that is certain to be visible. Returns -1, or the index of
- * the string that matched: out then ends before the match, and everything later is ignored
- * (the same index is returned again). The match that ends first wins, of those the longest;
- * where the text is cut does not matter. s may be NULL: no strings. */
+/* Takes more text; appends to out the text that is certain to be visible. Returns -1, or the index of the matched
+ * string: out then ends before the match, and all later text is ignored (the same index is returned again). The match
+ * that ends first wins, of those the longest; the division of the text does not matter. s may be NULL: no strings. */
 int ek_stop_feed(ek_stop *s, const char *text, size_t n, ek_buf *out);
-/* The text ended, or something that is no text interrupts it: appends the text that was held back; nothing after a
- * match. What comes next begins a text of its own. */
+/* The text ended, or something else interrupts it: appends the held-back text; nothing after a match. Later text is
+ * searched separately. */
 void ek_stop_end(ek_stop *s, ek_buf *out);
 
-/* The arguments of a call as clients send them back: JSON that was cut off, or written by a model that does not write
- * JSON well. Inside src/text and src/serve. */
+/* --- arguments of a call as clients send them back: truncated JSON, or JSON with a model's errors. Inside src/text and
+ * src/serve. --- */
 
-/* What ek_call_repair builds of this text at most; linear time. */
+/* The maximum that ek_call_repair builds from this text; linear time. */
 void ek_call_repair_scan(ek_json_size *out, const char *text, size_t n);
 /* Reads text that is nearly a JSON object, or one written as a JSON string: ends where the text is cut, in a string, a
  * number or a word too; commas before a closer; quotes '…' and quotes inside quotes; words of Python; keys and words
