@@ -1,4 +1,4 @@
-/* The prefix index from inside: for the files of src/cache and for tests that check it. */
+/* The state of the prefix index, for the files of src/cache and for tests. */
 #ifndef EK_CACHE_PREFIX_STATE_H
 #define EK_CACHE_PREFIX_STATE_H
 
@@ -6,12 +6,11 @@
 
 enum {
     EK_NO_NODE = -1,
-    EK_PREFIX_OWNERS = 64 /* that are told apart; further ones share with one of these */
+    EK_PREFIX_OWNERS = 64 /* distinguished owners; further ones share one of these */
 };
 
-/* Orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding:
- * the nodes that hold a sliding page. Unsaved: those with a page that is not on disk, in the order in which they came.
- */
+/* Orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding: nodes
+ * with a sliding page. Unsaved: nodes with a page that is not on disk, in order of arrival. */
 typedef enum ek_prefix_order { EK_ORDER_NODES, EK_ORDER_SLIDING, EK_ORDER_UNSAVED, EK_ORDER_COUNT } ek_prefix_order;
 
 typedef struct ek_prefix_list {
@@ -19,10 +18,10 @@ typedef struct ek_prefix_list {
     int n;
 } ek_prefix_list;
 
-/* Whose nodes: each has orders of its own, so that who holds most gives up its own first. */
+/* An owner of nodes. Each has orders of its own, so that the owner with the most pages gives up its own first. */
 typedef struct ek_prefix_owner {
     uint64_t id;
-    int n_roots; /* 0: the place is free */
+    int n_roots; /* 0: the entry is free */
     ek_prefix_list list[EK_ORDER_UNSAVED];
 } ek_prefix_owner;
 
@@ -30,16 +29,16 @@ typedef struct ek_prefix_node {
     int32_t token[EK_PAGE_TOKENS]; /* [n] */
     int n;                         /* 1..64; fewer than 64: no children; 0: a root */
     int depth;                     /* positions [64 depth, 64 depth + n); -1: a root */
-    int n_sliding;                 /* positions of the sliding page that are written; 0: no page */
+    int n_sliding;                 /* written positions of the sliding page; 0: no page */
     bool has_content;
-    int owner;     /* index; of roots too */
+    int owner;     /* index; also for roots */
     uint64_t salt; /* of a root */
     ek_salt_name *salt_name;
     uint64_t hash;  /* of roots and whole nodes, which are in the table */
-    ek_chain chain; /* of roots and whole nodes, if there is a saver or somebody is told */
+    ek_chain chain; /* of roots and whole nodes, with a saver or reports */
     int32_t page[EK_KIND_COUNT];
     bool startable, reported;                /* prefix_held.c */
-    int n_held;                              /* itself if it is startable, and children with any */
+    int n_held;                              /* itself if it is startable, plus the children whose count is above 0 */
     bool unsaved[EK_KIND_COUNT], listed;     /* listed: in EK_ORDER_UNSAVED */
     int32_t parent, child, prev, next, same; /* next: sibling, or in the free list; same: in a bucket */
     int32_t newer[EK_ORDER_COUNT], older[EK_ORDER_COUNT];
@@ -52,24 +51,24 @@ struct ek_prefix {
     bool has[EK_KIND_COUNT];
     double max_idle_bytes;
     ek_prefix_node *node;
-    ek_content_id (*content)[EK_PAGE_TOKENS]; /* of nodes with has_content */
-    int cap, n_nodes;                         /* n_nodes: roots too */
+    ek_content_id (*content)[EK_PAGE_TOKENS]; /* for nodes with has_content */
+    int cap, n_nodes;                         /* n_nodes: roots included */
     int32_t unused;                           /* free list */
-    int32_t held;                             /* a node that put stands on: not evicted */
+    int32_t held;                             /* a node that put is working on; it is not evicted */
     int32_t *bucket;
     uint64_t n_buckets; /* a power of two */
     ek_prefix_owner owner[EK_PREFIX_OWNERS];
     ek_prefix_list unsaved;
     uint64_t clock, evicted[EK_KIND_COUNT];
-    void (*save)(void *arg, const ek_prefix_unsaved *node); /* NULL: pages are not kept on disk */
+    void (*save)(void *arg, const ek_prefix_unsaved *node); /* NULL: pages are not saved */
     void *save_arg;
     int n_unsaved;
-    bool wrong;                /* what is dropped now is wrong: it is not saved */
-    ek_held_queue *held_queue; /* NULL: nobody is told which pages are held */
+    bool wrong;                /* the pages being dropped are wrong and are not saved */
+    ek_held_queue *held_queue; /* NULL: held pages are not reported */
     int32_t *held_path, late_at;
     int n_reported, n_late, max_depth;
     uint64_t reported_digest;
-    /* the path found last */
+    /* The found path. */
     int32_t *path;
     int n_path, n_found, n_wanted;
     int32_t rival;
@@ -82,44 +81,45 @@ static inline ek_layer_kind ek_prefix_kind(const ek_prefix *x, ek_layer_kind kin
     return ek_kv_page_kind(&x->layout, kind, x->node[node].depth);
 }
 
-/* The first page of the sliding layers that a sequence needs that begins at pos. */
+/* The first sliding page that a sequence needs to resume at pos. */
 static inline int ek_prefix_first_visible(const ek_prefix *x, int pos)
 {
     int lo = pos - x->layout.sliding_window + 1;
     return lo > 0 ? lo / EK_PAGE_TOKENS : 0;
 }
 
-/* prefix_node.c: the tree and its orders */
+/* --- prefix_node.c: the tree and its orders --- */
 uint64_t ek_prefix_hash_root(uint64_t salt);
 uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos);
-/* Positions that agree, from the node's first. */
+/* Number of equal positions, from the node's first. */
 int ek_prefix_common(const ek_prefix *x, int32_t node, const ek_prefix_key *key);
 int32_t ek_prefix_root(const ek_prefix *x, uint64_t salt);
 /* The whole node below parent with the 64 tokens of the key at pos. */
 int32_t ek_prefix_whole(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos);
-/* A new node; EK_NO_NODE when there is no room. The caller sets its pages. */
+/* Adds a node; EK_NO_NODE if there is no room. The caller sets its pages. */
 int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, int pos, int n);
 int32_t ek_prefix_add_root(ek_prefix *x, const ek_prefix_key *key);
-/* The order that a node is in, if it is. */
+/* The list of the order that contains the node; NULL: none. */
 ek_prefix_list *ek_prefix_list_of(ek_prefix *x, ek_prefix_order o, int32_t node);
-/* A whole page of the node is not on disk. */
+/* Notes that a whole page of the node is not on disk. */
 void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind);
-/* Describes what is unsaved of a listed node, which then counts as saved. */
+/* Describes the unsaved pages of a listed node, which then counts as saved. */
 void ek_prefix_take_unsaved(ek_prefix *x, int32_t node, ek_prefix_unsaved *out);
 void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node);
-void ek_prefix_touch_path(ek_prefix *x, int32_t node); /* and its ancestors */
+void ek_prefix_touch_path(ek_prefix *x, int32_t node); /* touches the node and its ancestors */
 void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n);
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node);
-void ek_prefix_drop_node(ek_prefix *x, int32_t node); /* without children; empty ancestors without pages go too */
-int ek_prefix_drop_tree(ek_prefix *x, int32_t node);  /* returns the pages */
+void ek_prefix_drop_node(ek_prefix *x,
+                         int32_t node); /* for a node without children; drops empty ancestors without pages too */
+int ek_prefix_drop_tree(ek_prefix *x, int32_t node); /* returns the number of dropped pages */
 
-/* prefix_held.c: after a page of a node came or went; before a node without children goes */
+/* prefix_held.c: call after a page of a node came or went, and before a node without children is dropped. */
 void ek_prefix_held_review(ek_prefix *x, int32_t node);
 void ek_prefix_held_drop(ek_prefix *x, int32_t node);
 
-/* prefix_evict.c */
+/* --- prefix_evict.c --- */
 void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n);
-/* Removes one node that has no children, in use or not, to have a node for another. */
+/* Drops one node without children, in use or not, to make room for another. */
 bool ek_prefix_evict_node(ek_prefix *x);
 
 #endif

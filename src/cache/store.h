@@ -1,9 +1,9 @@
-/* Cached pages outside of memory: a thread of its own that writes and reads them, so that no step waits for a disk.
+/* Cached pages outside the pool: a thread of its own writes and reads them, so that no step waits for a disk.
  *
- * The engine's thread copies a page into a free slot and goes on; the store's thread writes it. Loading works the
- * other way round: the engine gives a prompt and takes the pages as they come. All memory is taken at open. What
- * holds the pages is a backend (backends.h; tests bring their own). Every loss is silent for
- * answers: a page that is not written, not found or damaged is computed again. */
+ * The engine's thread copies a page into a free slot and continues; the store's thread writes it. For loading, the
+ * engine gives a prompt and takes pages as they arrive. All memory is allocated at open. A backend holds the pages
+ * (constructors below; tests bring their own). No loss changes an answer: a page that is unwritten, missing or damaged
+ * is computed again. */
 #ifndef EK_CACHE_STORE_H
 #define EK_CACHE_STORE_H
 
@@ -13,7 +13,7 @@
 
 enum { EK_STORE_LAYOUT = 1 }; /* of records; part of the key */
 
-/* A page of 64 positions with its name. Without bytes of any kind: the name is to be forgotten. */
+/* A page of 64 positions with its name. Without bytes of any kind: delete this name. */
 typedef struct ek_store_page {
     ek_chain chain;
     int32_t token[EK_PAGE_TOKENS];
@@ -26,80 +26,80 @@ typedef struct ek_store_page {
 /* Counts since start, any thread. */
 typedef struct ek_store_counts {
     atomic_ullong written, read;   /* pages */
-    atomic_ullong evicted;         /* for the byte limit */
-    atomic_ullong damaged, failed; /* dropped: wrong checksum or structure; a write that was not possible */
-    atomic_ullong bytes;           /* now */
+    atomic_ullong evicted;         /* because of the byte limit */
+    atomic_ullong damaged, failed; /* dropped: wrong checksum or structure; failed writes */
+    atomic_ullong bytes;           /* present bytes */
 } ek_store_counts;
 
-/* Of pages that several processes share (cache/shared/store_shared.h); counts since start, any thread. */
+/* Counts of pages that several processes share (cache/shared/store_shared.h), since start; any thread. */
 typedef struct ek_shared_counts {
-    atomic_ullong hits, misses;              /* pages that were looked for */
-    atomic_ullong written, known;            /* pages that were sent; that the server had already */
+    atomic_ullong hits, misses;              /* looked-up pages */
+    atomic_ullong written, known;            /* sent pages; pages that the server had already */
     atomic_ullong read_bytes, written_bytes; /* of records */
-    atomic_ullong wrong;                     /* not what was written under their name, or refuted by the audit */
-    atomic_ullong errors;                    /* connections that failed or broke, commands that were refused */
-    atomic_ullong dropped;                   /* pages that were not written: no room in flight, or refused */
-    atomic_ullong waiting_bytes;             /* now, to be written */
-    atomic_int connected;                    /* 0, 1 or 2: the connections that read and write */
+    atomic_ullong wrong;   /* pages that differ from what was written under their name, or that the audit refuted */
+    atomic_ullong errors;  /* failed or broken connections, and refused commands */
+    atomic_ullong dropped; /* unwritten pages: the queue was full, or the server refused */
+    atomic_ullong waiting_bytes; /* present bytes in the queue */
+    atomic_int connected;        /* 0, 1 or 2: open connections, for reading and for writing */
 } ek_shared_counts;
 
-/* Called on the store's thread, one at a time; close once, after it ended. */
+/* Called on the store's thread, one function at a time; close is called once, at its end. */
 typedef struct ek_store_backend {
     void *arg;
     void (*write)(void *arg, ek_store_page *const *page, int n);
-    /* chain, token, content and depth are given; reads the kinds in want into bytes and sets has. Never anything that
-     * is not the page that was written under this name. */
+    /* Reads the kinds in want of the page with the given chain, token, content and depth into bytes, and sets has. Must
+     * never return anything but the page that was written under this name. */
     void (*read)(void *arg, ek_store_page *page, const bool want[EK_KIND_COUNT]);
-    /* May be NULL. The kinds in want of this page, whose bytes are not given, will be read soon, in the order of these
-     * calls; page NULL: a new order begins, and what was told before is not wanted. */
+    /* May be NULL. Announces that the kinds in want of this page (without its bytes) will be read soon, in the order of
+     * these calls; page NULL: cancels earlier announcements. */
     void (*ahead)(void *arg, const ek_store_page *page, const bool want[EK_KIND_COUNT]);
-    /* May be NULL: whether the kind of the page is likely to be there; nothing is counted. */
+    /* May be NULL. Whether the kind of the page probably exists; not counted. */
     bool (*holds)(void *arg, const ek_store_page *page, int kind);
-    /* May be NULL: everything is written when write returns. Pages given to write so far, and whether the first n of
-     * them are written or lost. Any thread. */
+    /* May be NULL: write returns when everything is written. queued: number of pages given to write so far; then
+     * whether the first n of them are written or lost. Any thread. */
     uint64_t (*queued)(void *arg);
     bool (*is_written)(void *arg, uint64_t n);
     void (*close)(void *arg);
     ek_store_counts *counts;
-    ek_store_counts *host;    /* of what is kept in host memory besides; NULL: nothing is */
-    ek_shared_counts *shared; /* of what is shared with other processes; NULL: nothing is */
-    bool fleeting;            /* gone with the process: nothing needs to be written at its end */
+    ek_store_counts *host;    /* counts of pages kept in host memory too; NULL: none */
+    ek_shared_counts *shared; /* counts of pages shared with other processes; NULL: none */
+    bool fleeting;            /* lost with the process, so nothing has to be written at its end */
 } ek_store_backend;
 
-/* The checksum of a page's record: over its name, tokens, contents and n bytes. */
+/* The checksum of a page's record, over its name, tokens, contents and n bytes. */
 uint64_t ek_store_sum(const ek_store_page *p, int kind, size_t n);
 
 typedef struct ek_store ek_store;
 
-/* Pages of the layout's bytes, prompts of at most max_tokens. wake is called on the store's thread when there is
- * something to take or a slot became free. Takes over the backend, also on failure. */
+/* For pages of the layout's sizes and prompts of at most max_tokens. wake is called on the store's thread when a page
+ * arrived or a slot became free. Takes over the backend, also after an error. */
 ek_err ek_store_open(ek_store **out, const ek_store_backend *b, const ek_kv_layout *layout, int max_tokens,
                      void (*wake)(void *arg), void *arg);
-/* Writes what waits, then closes the backend. NULL is allowed. */
+/* Writes the waiting pages, then closes the backend. NULL is allowed. */
 void ek_store_close(ek_store *s);
 
-/* --- engine's thread */
+/* --- engine's thread --- */
 
-/* A page to fill, then to hand over with save; NULL while all slots wait to be written. */
+/* A page to fill and to hand over with ek_store_save; NULL: all slots wait to be written. */
 ek_store_page *ek_store_slot(ek_store *s);
 void ek_store_save(ek_store *s);
 
-/* Begins to load: pages first, first + 1, … below n_pages of the key (copied), as long as they are found, of each the
- * kinds wanted (want[kind] has a byte per page; borrowed during the call). chain: the name of page first - 1, or of
- * the root. Ends a load that was going on. */
+/* Starts a load: pages first, first + 1, … below n_pages of the key (copied), as long as they are found, each in the
+ * wanted kinds (want[kind] has a byte per page; borrowed during the call). chain: the name of page first - 1, or of the
+ * root. Ends an earlier load. */
 void ek_store_load(ek_store *s, const ek_chain *chain, const ek_prefix_key *key, int first, int n_pages,
                    const uint8_t *const want[EK_KIND_COUNT]);
-/* The next page, until ek_store_done with it; NULL: none yet, or (*end) no more. */
+/* The next page, valid until ek_store_done; NULL: none yet, or (*end) no more. */
 const ek_store_page *ek_store_loaded(ek_store *s, bool *end);
 void ek_store_done(ek_store *s);
-/* Seconds in which the load that began last waited for its pages, not for room to put them. */
+/* Seconds that the latest load spent waiting for pages, without waiting for room. */
 double ek_store_load_seconds(ek_store *s);
 void ek_store_stop_load(ek_store *s);
-/* Waits until something happened, at most so many seconds. */
+/* Waits for an event, at most `seconds`. */
 void ek_store_wait(ek_store *s, double seconds);
 
-/* What the thread calls while it has nothing else to do, for pages [from, to) of a kind, some at a time, to being the
- * last that was told: memory is to be ready for them before they come. At first from is 0. */
+/* Prepares memory for pages [first, first + n) of a kind before they arrive. The store's thread calls it when idle, in
+ * small steps, from 0 up to the latest number given to ek_store_ready. */
 typedef void ek_store_ready_fn(void *arg, ek_layer_kind kind, int32_t first, int n);
 void ek_store_set_ready(ek_store *s, ek_store_ready_fn *ready, void *arg); /* once, before the first ek_store_ready */
 void ek_store_ready(ek_store *s, ek_layer_kind kind, int to);
@@ -107,12 +107,12 @@ void ek_store_ready(ek_store *s, ek_layer_kind kind, int to);
 const ek_store_counts *ek_store_counts_of(const ek_store *s);
 const ek_store_counts *ek_store_host_counts_of(const ek_store *s);    /* may be NULL */
 const ek_shared_counts *ek_store_shared_counts_of(const ek_store *s); /* may be NULL */
-/* Pages saved so far, and whether the first n of these are written, or will not be. */
+/* The number of pages saved so far; then whether the first n of them are written or lost. */
 uint64_t ek_store_saved(const ek_store *s);
 bool ek_store_is_written(ek_store *s, uint64_t n);
 bool ek_store_is_fleeting(const ek_store *s);
 
-/* Backends of the store: memory and a file of SQLite. */
+/* --- backends: memory and a file of SQLite --- */
 
 /* Cached pages in an SQLite file.
  *

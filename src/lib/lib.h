@@ -1,5 +1,5 @@
-/* What every operator of the library shares: the call (threads, working memory, instruction
- * set) and its views in a checked form. Internal to src/lib. */
+/* Code that all operators of the library share: the call (threads, working memory, instruction set) and its views in a
+ * checked form. Internal to src/lib. */
 #ifndef EK_LIB_LIB_H
 #define EK_LIB_LIB_H
 
@@ -13,7 +13,7 @@ typedef struct lib_call {
     unsigned cpu;
     int n_workers; /* tasks that may run at the same moment, at least 1 */
     struct lib_blocks *memory;
-    struct lib_blocks *own; /* used when the pool is busy with another thread's call */
+    struct lib_blocks *own; /* used if another thread's call has the pool */
     bool alone;             /* the pool is busy: everything runs on this thread */
 } lib_call;
 

@@ -15,7 +15,7 @@ typedef struct lib_quant {
 
 /* Checks v (mode, types, shapes) and writes it to q. EINVAL; `what` names the tensor in messages: "w". */
 ek_err lib_quant_check(lib_quant *q, const ek_qview *v, const char *what);
-/* Makes rows of codes contiguous by a copy in working memory, where they are not. ENOMEM. */
+/* Copies rows of codes that are not contiguous into working memory. ENOMEM. */
 ek_err lib_quant_settle(lib_call *c, lib_quant *q);
 
 /* One matrix: element (n, k) is output n, input k. */

@@ -1,4 +1,4 @@
-/* Products of rows with matrices: which rows are multiplied with which matrix, and the tiles. */
+/* Products of rows with matrices: the assignment of rows to matrices, and the tiles. */
 #ifndef EK_LIB_PRODUCT_H
 #define EK_LIB_PRODUCT_H
 

@@ -1,4 +1,4 @@
-/* Views as the operators work with them: checked once, strides in bytes. */
+/* Views in the operators' form: checked once, strides in bytes. */
 #ifndef EK_LIB_VIEW_H
 #define EK_LIB_VIEW_H
 

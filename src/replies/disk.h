@@ -1,4 +1,4 @@
-/* Stored replies in an SQLite file beside that of the pages (cache/backends.h has the reason for SQLite). A file
+/* Stored replies in an SQLite file beside that of the pages (cache/store.h has the reason for SQLite). A file
  * belongs to one model and arithmetic, to one user, and to one process at a time. Each record has a sum; a record with
  * a wrong sum is deleted and counted. A file with a damaged structure is deleted and begun anew. Replies that find a
  * full disk are lost. */

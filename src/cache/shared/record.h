@@ -14,15 +14,15 @@
 
 enum { EK_RECORD_HEAD = 32, EK_RECORD_KEY = 128, EK_RECORD_SPACE = 33 };
 
-/* 32 hex digits and NUL for a text that says what pages depend on. */
+/* The 32 hex digits and NUL for `what`, a text of everything that pages depend on besides tokens. */
 void ek_record_space(char out[EK_RECORD_SPACE], const char *what);
 void ek_record_key(char out[EK_RECORD_KEY], const char *space, const ek_chain *chain, int kind);
 
-/* Of the page's record, head included. */
+/* The bytes of the page's record, with its head. */
 size_t ek_record_bytes(const ek_kv_layout *layout, const ek_store_page *p, int kind);
 void ek_record_write(uint8_t *out, const ek_kv_layout *layout, const ek_store_page *p, int kind);
-/* Copies the bytes of the page that p names to p->bytes[kind]; false if the n bytes of data are not its record: then
- * what it wrote there is to be forgotten. */
+/* Copies the page named by p from the n bytes of data to p->bytes[kind]. False if they are not its record;
+ * p->bytes[kind] is then invalid. */
 bool ek_record_read(const uint8_t *data, size_t n, const ek_kv_layout *layout, const ek_store_page *p, int kind);
 
 #endif

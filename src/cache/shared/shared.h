@@ -1,4 +1,4 @@
-/* Pages on a server: connections (line.c), reads and writes, of a thread each. Inside src/cache/shared. */
+/* Pages on a server: connections, reads and writes, each on a thread of its own. Inside src/cache/shared. */
 #ifndef EK_CACHE_SHARED_SHARED_H
 #define EK_CACHE_SHARED_SHARED_H
 
@@ -7,28 +7,29 @@
 #include "cache/shared/record.h"
 #include "cache/shared/redis.h"
 
-/* One connection to the server, of one thread: it rests after failures, longer each time, and keeps to a rate. What
- * both connections share. */
+/* A connection to the server, used by one thread. After failures it rests, longer each time; it keeps to a rate.
+ * ek_shared is the state that both connections share. */
 
 typedef struct ek_shared {
     ek_shared_url url;
-    char text[EK_SHARED_TEXT]; /* of it, for logs */
-    const char *name;          /* what it is for, likewise: "shared pages" */
+    char text[EK_SHARED_TEXT]; /* the URL, for logs */
+    const char *name;          /* the purpose, for logs: "shared pages" */
     char *ca, *cert;
-    char space[EK_RECORD_SPACE], *what; /* what pages depend on: its hash, its text */
+    char space[EK_RECORD_SPACE], *what; /* everything that pages depend on: its hash, its text */
     ek_kv_layout layout;
-    double rate;      /* bytes per second, each way; 0: any */
-    double max_bytes; /* that wait to be written; that were asked for and have not come */
-    bool writes;      /* pages are sent, too */
+    double rate; /* bytes per second in each direction; 0: unlimited */
+    double
+        max_bytes; /* maximum bytes that wait to be written; maximum bytes that were requested and have not arrived */
+    bool writes;   /* pages are also written */
     ek_shared_counts counts;
-    _Atomic double doubted_until; /* a page was wrong: until then what the server has is sent again */
-    atomic_bool stop;             /* every wait of a connection ends */
-    pthread_mutex_t lock;         /* of what follows */
+    _Atomic double doubted_until; /* a page was wrong: until then pages are sent even if the server has them */
+    atomic_bool stop;             /* ends every wait of a connection */
+    pthread_mutex_t lock;         /* guards the following fields */
     double last_warning;
-    bool warned; /* since the last good word */
+    bool warned; /* since the latest success */
 } ek_shared;
 
-/* Connecting, and the longest wait for a reply beside the time for its bytes. */
+/* Seconds to connect, and the maximum wait for a reply besides the time for its bytes. */
 #define EK_SHARED_CONNECT  2.0
 #define EK_SHARED_PATIENCE 1.0
 #define EK_SHARED_SLOWEST  16e6 /* bytes per second */
@@ -43,30 +44,30 @@ static inline double ek_shared_patience(double bytes)
 typedef struct ek_shared_connection {
     ek_shared *s;
     ek_redis *redis; /* NULL: not connected */
-    int failures;    /* one after the other */
+    int failures;    /* consecutive failures */
     double rest_until;
-    double charged_until; /* when what has moved so far is within the rate */
+    double charged_until; /* time until which the bytes moved so far use up the rate */
 } ek_shared_connection;
 
-/* Connects; false, with a rest begun, if that fails. */
+/* Connects. False after a failure, which starts a rest. */
 bool ek_shared_connection_connect(ek_shared_connection *l);
-/* After an error: the connection is closed, and a rest begins, but for a first one that is no lack of time: a server
- * closes what was idle. True if it may be tried again at once. */
+/* After an error: closes the connection and starts a rest, except after a first error that is no timeout, because
+ * servers close idle connections. True if it may be retried at once. */
 bool ek_shared_connection_failed(ek_shared_connection *l, ek_err err);
-/* The server refused a command, for which the connection is not to blame: counted, told, and a rest begins. */
+/* The server refused a command, which is not the connection's fault: counts it, logs it and starts a rest. */
 void ek_shared_connection_refused(ek_shared_connection *l, const char *command, const char *words);
-void ek_shared_connection_good(ek_shared_connection *l); /* a reply came */
+void ek_shared_connection_good(ek_shared_connection *l); /* a reply arrived */
 void ek_shared_connection_close(ek_shared_connection *l);
 
-/* n bytes have moved. */
+/* Counts n moved bytes. */
 void ek_shared_connection_charge(ek_shared_connection *l, double n);
-/* Seconds until more may move; 0: now. */
+/* Seconds until more bytes may move; 0: now. */
 double ek_shared_connection_backoff(const ek_shared_connection *l);
-/* A thread without signals: they are the program's. */
+/* Starts a thread that blocks all signals, which belong to the program. */
 ek_err ek_shared_thread(pthread_t *out, void *(*run)(void *arg), void *arg);
 
-/* Pages from the server: a thread of their own asks for several at a time, and the store's thread takes what came,
- * never waiting longer than a bound. */
+/* Pages from the server. A thread requests several at a time; the store's thread takes those that arrived, with bounded
+ * waits. */
 
 typedef struct ek_shared_reads ek_shared_reads;
 
@@ -74,36 +75,35 @@ ek_err ek_shared_reads_open(ek_shared_reads **out, ek_shared *s);
 /* s->stop is set before. NULL is allowed. */
 void ek_shared_reads_close(ek_shared_reads *r);
 
-/* --- the store's thread */
+/* --- the store's thread --- */
 
-/* What was asked for so far is not wanted any more: it may be there by now. */
+/* Cancels earlier requests, whose records may have arrived already. */
 void ek_shared_reads_begin(ek_shared_reads *r);
-/* A record of at most `bytes` will be taken; in the order of these calls. */
+/* Requests a record of at most `bytes`; records are taken in the order of these calls. */
 void ek_shared_reads_ask(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes);
-/* The record, asked for before or now: n bytes, to be given back before the next is taken; more than `bytes` are not
- * there, whatever n says. NULL: the server has none, or is away, or does not answer in time. What was asked for before
- * it is not wanted any more. */
+/* Takes a record, requested before or now: *n bytes, valid until the next take; only the first `bytes` exist, even if
+ * *n is larger. NULL: the server lacks it, is away, or is too slow. Cancels the requests before it. */
 const uint8_t *ek_shared_reads_take(ek_shared_reads *r, const ek_chain *chain, int kind, size_t bytes, size_t *n);
 void ek_shared_reads_give(ek_shared_reads *r, int kind, const uint8_t *data);
 
-/* Pages for the server: a queue within a bound, and a thread that sends what the server does not have. */
+/* Pages for the server: a bounded queue, and a thread that sends those that the server lacks. */
 
 typedef struct ek_shared_writes ek_shared_writes;
 
 ek_err ek_shared_writes_open(ek_shared_writes **out, ek_shared *s);
-/* Sends what waits, for at most so many seconds, and only while that works. NULL is allowed. */
+/* Sends the waiting pages, for at most `seconds`, and only while that works. NULL is allowed. */
 void ek_shared_writes_close(ek_shared_writes *w, double seconds);
 
-/* --- the store's thread */
+/* --- the store's thread --- */
 
-/* A page is copied to the queue; one for which there is no room, also after a moment, is dropped and counted. */
+/* Copies a page to the queue. A page for which there is no room, even after a short wait, is dropped and counted. */
 void ek_shared_writes_put(ek_shared_writes *w, const ek_store_page *p, int kind);
-/* The key is to be deleted. */
+/* Deletes the key. */
 void ek_shared_writes_drop(ek_shared_writes *w, const ek_chain *chain, int kind);
 
-/* --- any thread */
+/* --- any thread --- */
 
-/* Things put into the queue so far, and whether the first n of them have left it, or cannot now. */
+/* The number of entries queued so far; then whether the first n of them have left the queue or failed. */
 uint64_t ek_shared_writes_queued(ek_shared_writes *w);
 bool ek_shared_writes_written(ek_shared_writes *w, uint64_t n);
 

@@ -3,7 +3,7 @@
  *
  * A page's name follows from its model, tenant and tokens, so that nobody finds the page of another one. A checksum
  * exposes a page that does not belong to its name. A server that is slow, full, away or wrong costs time and nothing
- * else: separate threads wait for it (reads.h, writes.h), and pages that come too late are computed. The server alone
+ * else: separate threads wait for it (reads.c, writes.c), and pages that come too late are computed. The server alone
  * decides which pages it keeps, and for how long (docs/SCALE.md). */
 #ifndef EK_CACHE_STORE_SHARED_H
 #define EK_CACHE_STORE_SHARED_H
@@ -11,7 +11,7 @@
 #include "cache/store.h"
 
 typedef struct ek_shared_opts {
-    const char *url;  /* shared/url.h */
+    const char *url;  /* see link.h */
     const char *ca;   /* PEM file of the authorities that may certify the server; NULL: the system's */
     const char *cert; /* PEM file with the client's certificate and key; NULL: none */
     double rate;      /* bytes per second, each way; 0: any */

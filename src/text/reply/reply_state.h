@@ -12,7 +12,7 @@ typedef enum {
     REASONING,
     CALL_HEAD, /* before the arguments */
     CALL_ARGS,
-    CALL_BAD, /* the call is malformed: only its raw text is kept */
+    CALL_BAD, /* the call is malformed; only its raw text is kept */
     AFTER_CALL,
     STOPPED
 } reply_state;
@@ -23,33 +23,33 @@ struct ek_reply {
     ek_marks marks;
     reply_state state;
     ek_utf8_stream utf8;
-    ek_buf text; /* latest output of the UTF-8 decoder */
+    ek_buf text; /* the latest output of the UTF-8 decoder */
     ek_buf lead; /* CONTENT: a first text that may become "thought\n"; AFTER_CALL: white space */
     bool ended;
-    bool fresh; /* no content came yet: the lenient start is still possible */
+    bool fresh; /* no content yet, so the lenient start is still possible */
     ek_buf header;
     bool newline;     /* REASONING: a newline is held back */
-    ek_buf head, raw; /* of the call: its text before the arguments, and all of it */
+    ek_buf head, raw; /* of the call: the text before the arguments; the whole text */
     ek_args args;
     bool args_sent;
     int n_started, n_done, n_malformed;
-    ek_buf spelled; /* ek_reply_feed_text: the beginning of what may be a marker */
+    ek_buf spelled; /* ek_reply_feed_text: the beginning of a possible marker */
     ek_buf event;
 };
 
-void ek_reply_on_bytes(ek_reply *r, const char *s, size_t n); /* text, cut anywhere */
+void ek_reply_on_bytes(ek_reply *r, const char *s, size_t n); /* text that may end anywhere, even inside a character */
 void ek_reply_on_mark(ek_reply *r, ek_mark m);
 void ek_reply_drain(ek_reply *r);                 /* an unfinished character becomes U+FFFD */
-void ek_reply_flush(ek_reply *r, bool truncated); /* the end: emits text that was held back */
+void ek_reply_flush(ek_reply *r, bool truncated); /* the end: emits held-back text */
 void ek_reply_open_channel(ek_reply *r);
 bool ek_reply_header_is_thought(const ek_reply *r);
 bool ek_reply_is_stop(const ek_reply *r, ek_mark m);
 
 /* The names of the reply's markers. Inside src/text. */
 
-const char *ek_mark_text(ek_mark m); /* its spelling; "" for TEXT and OTHER */
-/* True if s[0..n) starts with a marker: sets *m, and *used to its length. If false, *used is n when s could be the
- * beginning of a marker, else 0. */
+const char *ek_mark_text(ek_mark m); /* the spelling of a marker; "" for TEXT and OTHER */
+/* True if s[0..n) starts with a marker: sets *m, and *used to its length. If false, *used is n if s could begin a
+ * marker, else 0. */
 bool ek_mark_spelled(const char *s, size_t n, ek_mark *m, size_t *used);
 
 #endif

@@ -1,15 +1,15 @@
-/* The parts of the schema compiler. Inside src/text/schema/schema*.c. */
+/* The internals of the schema compiler. Inside src/text/schema/schema*.c. */
 #ifndef EK_TEXT_SCHEMA_WORK_H
 #define EK_TEXT_SCHEMA_WORK_H
 
 #include "text/schema/schema.h"
 #include "text/tokenizer/tokenizer.h"
 
-/* Stands in a schema that something was left out of which may speak of any property and type, until it is compiled. */
+/* Marks a schema, until it is compiled, of which a part was left out that could mention any property and type. */
 #define EK_SCHEMA_LOOSE "\x01loose"
 
 enum {
-    EK_SCHEMA_MERGES = 60,     /* levels down to which two schemas of a place are merged, where one may be left out */
+    EK_SCHEMA_MERGES = 60,     /* maximum depth to which two schemas of a place are merged if one may be left out */
     EK_SCHEMA_PATH_SHOWN = 120 /* bytes of a path in a message */
 };
 
@@ -23,7 +23,7 @@ enum {
     EK_TYPE_OBJECT = 64
 };
 
-/* A schema that $ref named, and its node. */
+/* A schema that was the target of $ref, and its node. */
 typedef struct ek_schema_ref {
     const json_t *schema;
     int32_t node;
@@ -37,23 +37,23 @@ typedef struct ek_schema_one_of {
 
 typedef struct ek_schema_union {
     int32_t node;
-    char *path, *name; /* where it stands, of which tool */
+    char *path, *name; /* path: its place; name: its tool */
     const char *keyword;
 } ek_schema_union;
 
 struct ek_schema_work {
     ek_graph *g;
-    const json_t *doc; /* that references point into */
+    const json_t *doc; /* the document that references point into */
     ek_schema_opts opts;
-    ek_buf path; /* where the compiler is, as a JSON pointer */
+    ek_buf path; /* the compiler's position, as a JSON pointer */
     int depth;
-    size_t work;         /* schemas compiled and keywords copied */
-    ek_schema_ref *refs; /* open addressing, by address; of this doc and notation */
+    size_t work;         /* compiled schemas and copied keywords */
+    ek_schema_ref *refs; /* hash table with open addressing, by address; for the present doc and notation */
     uint32_t n_refs, ref_mask;
-    int64_t regex_left; /* steps that patterns may still take, of all schemas together */
-    json_t *patterns;   /* an object: numbers of the graph's patterns by what they are made of */
-    json_t *made;       /* a list: schemas made by merging, which nodes in work borrow from */
-    json_t *noted;      /* an object: what was said of keywords that are left out */
+    int64_t regex_left; /* steps left for patterns, over all schemas */
+    json_t *patterns;   /* an object: numbers of the graph's patterns by their source */
+    json_t *made;       /* a list of merged schemas, from which nodes in work borrow */
+    json_t *noted;      /* an object: left-out keywords that were noted */
     ek_ids roots;
     bool *lenient;           /* per root */
     ek_schema_union *unions; /* of lenient schemas */
@@ -64,54 +64,54 @@ struct ek_schema_work {
 
 /* EINVAL "PATH: …". */
 __attribute__((format(printf, 2, 3))) ek_err ek_schema_fail(ek_schema_work *w, const char *fmt, ...);
-/* Alternatives beside other keywords repeat these: a small schema could ask for a lot of work. ETOOLARGE beyond a
- * million. */
+/* Counts work, because alternatives beside other keywords repeat these, and a small schema could cause a lot. ETOOLARGE
+ * beyond a million. */
 ek_err ek_schema_spend(ek_schema_work *w, size_t work);
 ek_err ek_schema_value(ek_schema_work *w, const json_t *schema, int32_t *out);
-/* The same one step further down the path. */
+/* The same, one step further down the path. */
 ek_err ek_schema_child(ek_schema_work *w, const char *key, const json_t *schema, int32_t *out);
 ek_err ek_schema_child_at(ek_schema_work *w, const char *key, size_t i, const json_t *schema, int32_t *out); /* KEY/I */
 
 int ek_schema_type_of_name(const char *name); /* 0: none */
 /* Whether the schema's keyword excludes nothing. */
 bool ek_schema_is_idle(const json_t *schema, const char *keyword);
-/* Says that the keyword is left out here; "": all that stands here. */
+/* Notes that the keyword is left out here; "": the whole schema of this place. */
 void ek_schema_note(ek_schema_work *w, const char *keyword);
-/* The schema, an object, without what cannot be kept: itself, or a copy borrowed from w. Lenient schemas only. */
+/* The schema, an object, without its unsupported parts: itself, or a copy borrowed from w. Lenient schemas only. */
 const json_t *ek_schema_clean(ek_schema_work *w, const json_t *schema);
-/* A value of the keyword that means a and b together, or more; NULL if there is none. A new reference. */
+/* A value of the keyword that means both a and b, or allows more; NULL if there is none. A new reference. */
 json_t *ek_schema_both(ek_schema_work *w, const char *keyword, json_t *a, json_t *b);
 
-/* Whether a keyword says nothing about values, or nothing that this compiler does not know. */
+/* Whether a keyword restricts no values, or none that this compiler knows. */
 bool ek_schema_is_note(const char *keyword);
 ek_err ek_schema_check_keywords(ek_schema_work *w, const json_t *schema);
 bool ek_schema_has_siblings(const json_t *schema, const char *keyword);
-/* The same for $ref, beside which keywords that exclude nothing may stand. */
+/* Whether $ref has siblings that restrict values. */
 bool ek_schema_ref_has_siblings(const json_t *schema);
-/* The schema that `ref` points at, borrowed. */
+/* The target of `ref`, borrowed. */
 ek_err ek_schema_resolve(ek_schema_work *w, const char *ref, const json_t **out);
-/* One schema for values that fit all of them, borrowed from w. schema: with allOf, which is resolved. */
+/* One schema for values that fit all schemas of allOf, borrowed from w. schema: the one with allOf. */
 ek_err ek_schema_merge_all(ek_schema_work *w, const json_t *schema, const json_t **out);
-/* schema without `except`, and branch, in one. */
+/* Merges schema without `except` with branch. */
 ek_err ek_schema_merge_branch(ek_schema_work *w, const json_t *schema, const char *except, const json_t *branch,
                               const json_t **out);
 
-/* Sets *types to those that the schema allows: named, or those its keywords speak of; 0: all. */
+/* Sets *types to the types that the schema allows: those it names, or those of its keywords; 0: all. */
 ek_err ek_schema_types(ek_schema_work *w, const json_t *schema, int *types);
 ek_err ek_schema_object(ek_schema_work *w, const json_t *schema, int32_t *out);
 ek_err ek_schema_array(ek_schema_work *w, const json_t *schema, int32_t *out);
 ek_err ek_schema_texts(ek_schema_work *w, const json_t *schema, int32_t *out); /* enum, const */
 ek_err ek_schema_number(ek_schema_work *w, const json_t *schema, bool integer, int32_t *out);
 ek_err ek_schema_string(ek_schema_work *w, const json_t *schema, int32_t *out);
-/* A count: a whole number from 0 on; *out keeps its value where the keyword is absent. */
+/* Reads a count, a whole number from 0 on; *out keeps its value if the keyword is absent. */
 ek_err ek_schema_count(ek_schema_work *w, const json_t *schema, const char *keyword, uint32_t *out);
 
 /* --- in schema_parts.c --- */
 
-/* A union of one stands for a schema that may be met again inside itself. *known: it was met before. */
+/* Makes a union of one link for a schema that may contain itself. *known: it exists already. */
 ek_err ek_schema_stand_for(ek_schema_work *w, const json_t *schema, int32_t *out, bool *known);
-ek_err ek_schema_link_one(ek_schema_work *w, int32_t from, int32_t node); /* what it stands for */
-/* The schema that "$ref" leads to, with what stands beside it. */
+ek_err ek_schema_link_one(ek_schema_work *w, int32_t from, int32_t node); /* sets the union's link */
+/* The target of "$ref", merged with its siblings. */
 ek_err ek_schema_reference(ek_schema_work *w, const json_t *schema, int32_t *out);
 
 /* --- in schema_merge.c --- */
@@ -119,7 +119,7 @@ ek_err ek_schema_reference(ek_schema_work *w, const json_t *schema, int32_t *out
 ek_err ek_schema_union_of(ek_schema_work *w, const ek_ids *ids, int32_t *out);
 /* keyword: "anyOf" or "oneOf". */
 ek_err ek_schema_alternatives(ek_schema_work *w, const json_t *schema, const char *keyword, int32_t *out);
-/* Once the graph is whole: notes alternatives that were left out; EINVAL for those of a "oneOf" that cannot be told
+/* Once the graph is complete: notes left-out alternatives; EINVAL for alternatives of a "oneOf" that cannot be told
  * apart. */
 ek_err ek_schema_check_unions(ek_schema_work *w);
 

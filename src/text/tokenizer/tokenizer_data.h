@@ -24,8 +24,8 @@ typedef struct span {
 } span;
 
 typedef struct piece {
-    span text;  /* in blob: as the file spells it */
-    span bytes; /* in blob: as it decodes */
+    span text;  /* in blob: the file's spelling */
+    span bytes; /* in blob: the decoded bytes */
     uint8_t flags;
 } piece;
 
@@ -33,7 +33,7 @@ typedef struct piece {
 typedef struct trie {
     uint64_t *key; /* (node << 8 | byte) + 1; 0: free */
     uint32_t *child;
-    int32_t *id; /* of a node: the token that ends here, or -1 */
+    int32_t *id; /* per node: the token that ends here, or -1 */
     uint32_t mask, n_nodes;
     uint8_t first[256]; /* 1 if a token starts with this byte */
 } trie;
@@ -57,19 +57,18 @@ struct ek_tokenizer {
     uint32_t index_mask;
     merge *merges;
     uint32_t merge_mask, n_merges;
-    /* Most lookups of a merge end in one of two small tables, because the big one misses the
-     * caches: pairs of common single characters, found directly, and a filter that knows most
-     * pairs without a merge. */
-    uint8_t *code;           /* of an id: 1.. for a common single character, else 0 */
+    /* Most look-ups of a merge end in one of two small tables, because the large one misses the caches: a direct table
+     * for pairs of common single characters, and a filter that rejects most pairs without a merge. */
+    uint8_t *code;           /* per id: from 1 on for a common single character, else 0 */
     merge *first;            /* CODES x CODES */
-    uint64_t *filter;        /* one bit per pair, by the hash of the pair */
+    uint64_t *filter;        /* one bit per hash of a pair */
     uint32_t filter_mask;    /* of bits */
-    int32_t scalar[0x10000]; /* BMP scalar -> id of the piece that is just it, or -1 */
+    int32_t scalar[0x10000]; /* BMP scalar -> id of the piece that is exactly it, or -1 */
     int32_t byte[256];       /* -1: none */
     int32_t unk;             /* -1: none */
     bool byte_fallback, fuse_unk, ignore_merges;
 
-    bool normalizes; /* normalizing replaces from by to */
+    bool normalizes; /* normalizing replaces `from` by `to` */
     ek_buf from, to;
     bool decoder_replaces; /* decoding replaces back_from by back_to */
     ek_buf back_from, back_to;
@@ -123,22 +122,22 @@ static inline const merge *find_merge(const ek_tokenizer *t, int32_t left, int32
 }
 
 struct ek_cursor;
-/* Reads the list of merges at c, once the vocabulary of n_vocab pieces is known. */
+/* Reads the list of merges at c; the vocabulary of n_vocab pieces is read before. */
 ek_err ek_merges_read(ek_tokenizer *t, struct ek_cursor *c, int32_t n_vocab);
-/* Fills the two small tables that are tried before the big one; needs scalar. */
+/* Fills the two small tables; needs scalar. */
 void ek_merges_index(ek_tokenizer *t);
 
-/* Replaces every from in s by to, appending to out. */
+/* Appends s to out with every `from` replaced by `to`. */
 void ek_replace_all(ek_buf *out, const char *s, size_t n, const ek_buf *from, const ek_buf *to);
 
-void ek_trie_init(trie *t, size_t n_bytes); /* n_bytes: total length of all tokens to be added */
+void ek_trie_init(trie *t, size_t n_bytes); /* n_bytes: total length of all tokens to add */
 void ek_trie_add(trie *t, const char *s, size_t n, int32_t id);
 void ek_trie_fini(trie *t);
 /* The longest token at s that ok() accepts: its length and *id; 0 if none. */
 size_t ek_trie_longest(const trie *t, const char *s, size_t n, const ek_tokenizer *tok, bool special_too, int32_t *id);
 
-/* Reading the sections of a tokenizer.json. Every assumption of the encoder is checked: EFORMAT where the file is
- * damaged, EUNSUPPORTED where it asks for another algorithm. Inside src/text/tokenizer/tokenizer*.c only. */
+/* --- reading the sections of a tokenizer.json. Every assumption of the encoder is checked: EFORMAT if the file is
+ * damaged, EUNSUPPORTED if it needs another algorithm. Inside src/text/tokenizer/tokenizer*.c only. --- */
 
 /* Reads {"piece": id, ...} at c into blob and pieces, whose capacity is *cap; *n_vocab counts the entries. */
 ek_err ek_vocab_read(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n_vocab);
@@ -146,11 +145,12 @@ ek_err ek_vocab_read(ek_tokenizer *t, ek_cursor *c, int32_t *cap, int32_t *n_voc
 ek_err ek_vocab_index(ek_tokenizer *t, size_t n_entries);
 /* Adds the added tokens and builds their tries; needs the index and the normalizer. */
 ek_err ek_added_read(ek_tokenizer *t, const json_t *added, int32_t *cap);
-/* Derives what each piece decodes to, the scalars that are pieces, and where text may be cut. */
+/* Derives the decoded bytes of each piece, the scalars that are pieces, and the boundaries where text may be divided.
+ */
 void ek_pieces_derive(ek_tokenizer *t);
 
 ek_err ek_normalizer_read(ek_tokenizer *t, const json_t *v);
-/* Accepts none, and a split on a text that the normalizer has replaced already: it never splits. */
+/* Accepts no pre-tokenizer, and a split on a text that the normalizer has replaced, because it never splits. */
 ek_err ek_pre_tokenizer_check(const ek_tokenizer *t, const json_t *v);
 ek_err ek_decoder_read(ek_tokenizer *t, const json_t *v);
 /* Reads the switches of the model section, its unknown token and its byte pieces; needs the index. */
@@ -170,9 +170,9 @@ typedef struct ek_encoder {
     size_t n_control, next_control;
     bool all_special, unwanted;
     unsigned n_asked;
-    size_t max_ids; /* where encoding may stop */
+    size_t max_ids; /* number of ids after which encoding may stop */
     ek_ids *out;
-    ek_count *count; /* NULL: the ids are wanted. Else they are only counted, and out holds the latest ones */
+    ek_count *count; /* NULL: ids are written; otherwise they are only counted, and out holds the latest ones */
     const char *text;
     bool stopped;
     ek_buf clean, normal;
@@ -182,7 +182,7 @@ typedef struct ek_encoder {
     size_t n_heap, cap_heap;
 } ek_encoder;
 
-/* False once nobody waits for the ids any more; asked all the time. */
+/* False once the ids are no longer wanted; called often. */
 static inline bool ek_encoder_goes_on(ek_encoder *e)
 {
     enum { EVERY = 4096 };
@@ -190,7 +190,7 @@ static inline bool ek_encoder_goes_on(ek_encoder *e)
     return !e->unwanted;
 }
 
-/* Merges n symbols, of which the ids are set, until no two neighbours have a merge; appends what is left to e->out. */
+/* Merges n symbols, whose ids are set, until no two neighbours have a merge; appends the remaining ids to e->out. */
 void ek_encoder_merge(ek_encoder *e, ek_symbol *s, size_t n);
 
 #endif
