@@ -57,7 +57,7 @@ void ek_queue_run(ek_engine *e, ek_request *r)
     if (!r->turn.admitted)
         ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, r->turn.runs_since - r->arrived);
     pthread_mutex_unlock(&e->lock);
-    int at = e->n_running++; /* younger ones may run already: it waited for what another computed (reuse.h) */
+    int at = e->n_running++; /* younger ones may run already: it waited for what another computed (reuse.c) */
     for (; at > 0 && e->running[at - 1]->id > r->id; at--) e->running[at] = e->running[at - 1];
     e->running[at] = r;
     for (r->slot = 0; e->slot[r->slot]; r->slot++) EK_ASSERT(r->slot + 1 < e->opts.max_requests);

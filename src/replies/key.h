@@ -28,7 +28,7 @@ typedef struct ek_reply_ask {
     const ek_sampling *sampling; /* as passed to the engine: this choice's seed, the whole bias */
     bool masked;                 /* the next four fields count */
     const char *program;         /* its version, because another may allow other tokens; NULL as "" */
-    const char *form;            /* the grammar's source (chat/form.h); NULL: no grammar */
+    const char *form;            /* the grammar's source (chat/bounds.h); NULL: no grammar */
     int max_thinking;
     bool thinking;
 } ek_reply_ask;

@@ -1,5 +1,5 @@
-/* Log-probabilities of a token: log-softmax over the whole vocabulary, of the logits as the model gives them
- * (soft-capped; before temperature, penalties, bias and masks). A pure function of the row of logits. */
+/* Log-probabilities of a token: the log-softmax over the whole vocabulary of the model's own logits (soft-capped;
+ * before temperature, penalties, bias and masks). A pure function of the row of logits. */
 #ifndef EK_ENGINE_LOGPROBS_H
 #define EK_ENGINE_LOGPROBS_H
 
@@ -13,13 +13,13 @@ typedef struct ek_logprob {
 } ek_logprob;
 
 typedef struct ek_logprobs {
-    ek_logprob self; /* of the token that was sampled, or that stands in the prompt */
+    ek_logprob self; /* of the sampled token or the prompt's token */
     int n_top;
-    ek_logprob top[EK_LOGPROBS_MAX]; /* the most likely ones, descending; of equal ones the lower id first */
+    ek_logprob top[EK_LOGPROBS_MAX]; /* the most likely tokens, descending; equal ones by ascending id */
 } ek_logprobs;
 
-/* logits: n_vocab finite or -inf values, not all -inf; 0 <= token < n_vocab; n_top <= EK_LOGPROBS_MAX and n_vocab.
- * The sum of exp(x - max) is taken in double, in order of ids. */
+/* logits: n_vocab finite or -inf values, not all -inf; 0 <= token < n_vocab; n_top <= EK_LOGPROBS_MAX and n_vocab. The
+ * sum of exp(x - max) is in double, in order of ids. */
 void ek_logprobs_of(ek_logprobs *out, const float *logits, int n_vocab, int32_t token, int n_top);
 
 #endif

@@ -1,7 +1,6 @@
-/* From a row of logits to a token: a pure function of the row, the request's own tokens and
- * its options. There is no stream of random numbers: noise is keyed by (seed, position of the
- * sampled token, token id), so batching, preemption and resumption cannot shift a draw.
- * Definition: docs/NUMERICS.md 7. */
+/* From a row of logits to a token: a pure function of the row, the request's own tokens and its options. There is no
+ * stream of random numbers: noise is keyed by (seed, position of the sampled token, token id), so batching, preemption
+ * and resumption cannot shift a draw. Definition: docs/NUMERICS.md 7. */
 #ifndef EK_ENGINE_SAMPLER_H
 #define EK_ENGINE_SAMPLER_H
 
@@ -10,7 +9,7 @@
 
 #include "base/err.h"
 
-/* Temperatures below this are greedy: the division would leave the range of float32. */
+/* Lower temperatures are greedy, because the division would leave the range of float32. */
 #define EK_MIN_TEMPERATURE 1e-5f
 
 /* The purpose is part of the key of the noise: two purposes never share noise. */
@@ -29,7 +28,7 @@ typedef struct ek_sampling {
     float repetition_penalty;                  /* 1: off; over prompt and reply */
     float presence_penalty, frequency_penalty; /* 0: off; over the reply */
     uint64_t seed;
-    const ek_logit_bias *bias; /* copied by submit */
+    const ek_logit_bias *bias; /* ek_engine_submit copies it */
     int n_bias;
 } ek_sampling;
 
@@ -40,25 +39,26 @@ typedef struct ek_sampler ek_sampler;
 void ek_sampler_open(ek_sampler **out, unsigned cpu, int vocab_size, const int32_t *suppress, int n_suppress);
 void ek_sampler_close(ek_sampler *s);
 
-/* Every option in its range; EINVAL names the option, its value and the range. */
+/* Checks the range of every option; EINVAL names the option, its value and the range. */
 ek_err ek_sampling_check(const ek_sampling *o, int vocab_size);
 
-/* Whether its draws depend on the tokens before them. */
+/* Whether draws depend on earlier tokens. */
 static inline bool ek_sampling_has_penalties(const ek_sampling *o)
 {
     return o->repetition_penalty != 1 || o->presence_penalty != 0 || o->frequency_penalty != 0;
 }
 
-/* The token at position n_tokens, after tokens[0..n_tokens) of which the first n_prompt are
- * the prompt. logits: vocab_size, finite. allowed: a row as of ek_mask, NULL for all. -1 when every token is masked. */
+/* The token at position n_tokens, after tokens[0..n_tokens), of which the first n_prompt are the prompt. logits:
+ * vocab_size, finite. allowed: a row of ek_mask, or NULL for all. -1 if every token is masked. */
 int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, const ek_sampling *o,
                   const int32_t *tokens, int n_prompt, int n_tokens);
 
-/* Tells rows of logits apart, by every bit: the sum modulo 2^64 over tokens i of ek_mix64(i * 2^32 + the bits of
- * logits[i]), in any order. Two rows that differ in one logit have different digests; others but for 1 in 2^64. */
+/* A digest of every bit of a row of logits: the sum modulo 2^64 over tokens i of ek_mix64(i * 2^32 + the bits of
+ * logits[i]), in any order. Rows that differ in one logit have different digests; other different rows agree with
+ * probability 2^-64. */
 uint64_t ek_logits_digest(const float *logits, int vocab_size);
 
-/* No NaN, no infinity. */
+/* Whether there is no NaN and no infinity. */
 bool ek_logits_finite(const float *logits, int vocab_size);
 
 #endif

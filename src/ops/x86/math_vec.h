@@ -2,7 +2,7 @@
 #ifndef EK_OPS_X86_MATH_VEC_H
 #define EK_OPS_X86_MATH_VEC_H
 
-/* n comes as an integer; a NaN counts as the lower bound because max gives its second operand. */
+/* n is an integer; a NaN counts as the lower bound, because max returns its second operand. */
 INLINE vf v_exp_split(vf s, vi *n)
 {
     s = v_min(v_max(s, v_set1(-0x1p20f)), v_set1(0x1p20f));

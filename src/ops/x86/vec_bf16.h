@@ -4,9 +4,9 @@
 
 #include <string.h>
 
-/* Without the instruction, zeros for what is below 2^-126 come from the processor's flush-to-zero and
- * denormals-are-zero modes (bits of MXCSR). They are on for the steps only, and steps stand in functions of
- * their own (noinline), so that nothing moves across the switch. */
+/* Without the instruction, zeros for numbers below 2^-126 come from the processor's flush-to-zero and
+ * denormals-are-zero modes (bits of MXCSR). They are on for the steps only, and steps are in functions of their own
+ * (noinline), so that no other instruction moves across the switch. */
 enum { FLUSH = 0x8040 };
 
 #if defined(__AVX512BF16__)

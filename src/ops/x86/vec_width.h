@@ -1,6 +1,6 @@
-/* The part of the vectors of AVX2 and AVX-512 that differs in width alone. Inside vec_avx2.h and vec_avx512.h, which
- * give the types, V_(name), an intrinsic of the width, VI_(name), one of all its bits, and the loads of a half and a
- * quarter of a vector. */
+/* The vector operations of AVX2 and AVX-512 that differ only in width. vec_avx2.h and vec_avx512.h include this after
+ * defining the types, V_(name) for an intrinsic of the width, VI_(name) for one of all its bits, and loads of a half
+ * and a quarter of a vector. */
 #ifndef EK_OPS_X86_VEC_WIDTH_H
 #define EK_OPS_X86_VEC_WIDTH_H
 
@@ -88,8 +88,8 @@ INLINE vf v_from_i16_part(const int16_t *p, int n)
     return vi_to_float(V_(cvtepi16_epi32)(v_half_part(p, n)));
 }
 
-/* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1].
- * v_in_order puts two such vectors, or what was made of them lane by lane, back in order. */
+/* 2 W elements of bf16 with the fewest instructions: even ones in x[0], odd ones in x[1]. v_in_order puts two such
+ * vectors, or results computed from them lane by lane, back in order. */
 INLINE void v_load_bf16_pair(const uint16_t *p, vf x[2])
 {
     vi both = vi_load((const int *)(const void *)p);

@@ -1,5 +1,5 @@
-/* The kernels of attention for 64-bit Arm; each equals the scalar definition bit for bit. Attention in integers only:
- * of the other formats the definition itself computes. */
+/* The attention kernels for 64-bit Arm; each equals the scalar definition bit for bit. Only attention in integers has
+ * kernels; the definition computes the other formats. */
 #ifndef EK_OPS_ARM_ATTN_ARM_H
 #define EK_OPS_ARM_ATTN_ARM_H
 

@@ -132,7 +132,7 @@ static void code_weights(const ek_kv_format f, ek_attn_segment *segment, weight_
     }
 }
 
-/* The visible fours or pairs of page p: the first, and behind the last. */
+/* The visible fours or pairs of page p: the first, and the end. */
 static void visible(const ek_attn_segment *segment, int p, int of, int *from, int *to)
 {
     const int page = p * EK_PAGE_TOKENS, end = segment->all_to - page;

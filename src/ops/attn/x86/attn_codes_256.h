@@ -1,10 +1,10 @@
-/* Codes of 8 and 4 bits where a tile of queries takes two passes (attn_groups.h, which includes this), AVX2: the first
- * pass decodes a vector where it multiplies it, and leaves it in the tile for the second one. So the conversions run
- * beside the multiply-adds instead of before them, and fewer queries than a pass takes need no tile. */
+/* Codes of 8 and 4 bits if a tile of queries takes two passes (attn_groups.h, which includes this), AVX2. The first
+ * pass decodes a vector where it multiplies it, and stores it in the tile for the second pass. So conversions run
+ * besides multiply-adds instead of before them, and queries that fit one pass need no tile. */
 #ifndef EK_OPS_X86_ATTN_CODES_256_H
 #define EK_OPS_X86_ATTN_CODES_256_H
 
-/* In 4 bits two passes are faster behind a decoder: 1 % of the whole. */
+/* With 4 bits, two passes are faster after a decoder: 1 % in all. */
 #define DECODES(bits, n_q) ((bits) == 8 || ((bits) == 4 && (n_q) <= QUERIES))
 
 /* --- scores */
@@ -17,7 +17,7 @@ typedef struct key_block {
     float *tile, *acc;    /* [dim][64], [query][64] */
 } key_block;
 
-/* score_pass of the block's first queries; kept: the tile is written. */
+/* score_pass for the block's first queries; kept: the tile is written. */
 INLINE void score_pass_decoding(const int bits, const int nq, const int cols, const bool kept, const key_block *r,
                                 int first, stream *ahead)
 {
@@ -81,7 +81,7 @@ APART void score_block_4(const key_block *r, stream *ahead)
 
 /* --- values */
 
-/* value_pass of the first queries, all of whose slots are visible, for the vectors from c on of 64 dims. */
+/* value_pass for the first queries, which see all slots, for vectors from c on of 64 dims. */
 INLINE void value_pass_decoding(const int bits, const int nq, const int cols, const bool kept, const value_run *r,
                                 const int c, stream *ahead)
 {
@@ -109,7 +109,7 @@ INLINE void value_pass_decoding(const int bits, const int nq, const int cols, co
     UNROLL for (int i = 0; i < nq; i++) UNROLL for (int v = 0; v < cols; v++) v_store(o + i * r->ldo + v * W, a[i][v]);
 }
 
-/* Vectors of dims that nq queries take at a time: no more than share a scale. */
+/* Vectors of dims that nq queries take at a time, at most as many as share a scale. */
 #define DECODED_COLS(nq) (GROUP_COLS(nq) < 4 ? GROUP_COLS(nq) : 4)
 
 INLINE void value_cols_decoding(const int bits, const int nq, const bool kept, const value_run *r, stream *ahead)

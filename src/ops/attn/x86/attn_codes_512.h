@@ -1,11 +1,11 @@
-/* Scores of codes of 8 and 4 bits and values of 4 without a tile of floats, AVX-512. One pass takes all queries of a
- * tile, so a decoded vector is used once, in a register, and sums stay in registers: the stores of a tile took a
- * quarter of the time where a processor stores 64 bytes every other cycle. The terms and their order are those of
+/* Scores of 8-bit and 4-bit codes and values of 4-bit codes without a tile of floats, AVX-512. One pass takes all
+ * queries of a tile, so a decoded vector is used once, in a register, and sums stay in registers: stores of a tile took
+ * a quarter of the time on a processor that stores 64 bytes every other cycle. Terms and their order are those of
  * attn_groups.h, which includes this.
  *
- * Dwords are taken apart by shifts and masks: these and conversions leave the multipliers of a Zen 4 alone, which dot
- * products, widening loads and most shuffles do not. So a vector has the codes of every fourth key or dim, and sums are
- * put in order at the end. */
+ * Dwords are divided by shifts and masks. On Zen 4 these and conversions leave the multipliers free, while dot
+ * products, widening loads and most shuffles use them. So a vector has the codes of every fourth key or dim, and sums
+ * are put in order at the end. */
 #ifndef EK_OPS_X86_ATTN_CODES_512_H
 #define EK_OPS_X86_ATTN_CODES_512_H
 
@@ -22,7 +22,7 @@ INLINE vf key_scales(const ek_f16 *at, const int c)
     return _mm512_cvtph_ps(_mm512_castsi512_si256(x));
 }
 
-/* What the code of vector c is shifted left by as key_codes returns it; half: of the dims that share a byte. */
+/* The left shift of vector c's code in the result of key_codes; half: of the dims that share a byte. */
 #define KEY_SHIFT(bits, half, c) ((bits) == 8 ? ((c) == 0 ? 24 : 0) : (c) == 3 && (half) ? 0 : 8 * (c) + 4 * (half))
 
 INLINE vf key_codes(const int bits, vi row, const int half, const int c)
@@ -45,7 +45,7 @@ typedef struct key_run {
 } key_run;
 
 /* acc[i][key] = q[i] . key for nq queries and cols vectors of keys from vector `first` of the row on. The last vectors
- * of a row bring the others into order with them. */
+ * of a row put all of them in order. */
 INLINE void score_pass_codes(const int bits, const int nq, const int cols, const int first, const key_run *r,
                              stream *ahead)
 {
@@ -144,8 +144,8 @@ INLINE void score_chain_codes(const ek_attn_segment *segment, const ek_kv_codec 
 
 /* --- values in 4 bits: 32 dims with one scale in two vectors */
 
-/* Lanes 4 l to 4 l + 3 have the same codes before a shift of their own: byte l of each dword. A table has what each
- * code is worth in the group. */
+/* Lanes 4 l to 4 l + 3 have the same codes, before different shifts: byte l of each dword. A table has the group's
+ * value of each code. */
 INLINE void value_codes_4(const uint8_t *code, const float *s, const float *b, vf *x)
 {
     const vi lane = vi_iota(), row = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)code));
@@ -157,7 +157,7 @@ INLINE void value_codes_4(const uint8_t *code, const float *s, const float *b, v
     }
 }
 
-/* Sums over such a vector become those of ascending dims. */
+/* Puts sums over such a vector into the order of ascending dims. */
 INLINE vf order_values_4(vf x)
 {
     const vi lane = vi_iota();
@@ -173,7 +173,7 @@ typedef struct code_run {
     int groups;
 } code_run;
 
-/* Slots [j, stop) of page p, all visible to nq queries, or those that are. */
+/* Slots [j, stop) of page p: all are visible to nq queries, or only the visible ones are added. */
 INLINE void value_slots_4(const int nq, const code_run *r, int p, int j, int stop, const bool all, vf a[EK_TILE][2],
                           stream *ahead)
 {

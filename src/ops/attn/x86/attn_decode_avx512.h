@@ -1,9 +1,9 @@
 /* Decoders of formats with groups (attn_groups.h), AVX-512.
  *
- * Keys: 64 bytes hold the codes of a page's 64 keys for a dim, or for the dims that share bytes. Their dwords are taken
- * apart by shifts, so that vector j of a tile's row has keys 4 lane + j; order_keys sorts the sums, once per chain.
- * Codes of 4 bits and fewer become floats by a permutation of a table, which looks at the lowest bits of an index
- * alone: no mask, no conversion. */
+ * Keys: 64 bytes hold the codes of a page's 64 keys for a dim, or for the dims that share bytes. Shifts divide their
+ * dwords, so that vector j of a tile's row has keys 4 lane + j; order_keys sorts the sums, once per chain. Codes of at
+ * most 4 bits become floats by a permutation of a table, which uses only the lowest bits of an index: no mask, no
+ * conversion. */
 #ifndef EK_OPS_X86_ATTN_DECODE_AVX512_H
 #define EK_OPS_X86_ATTN_DECODE_AVX512_H
 
@@ -28,7 +28,7 @@ INLINE void page_scales(const ek_f16 *at, float *s)
     }
 }
 
-/* Sums of 64 keys in the order of a tile's row become ascending. */
+/* Puts sums of 64 keys in a tile's order into ascending order. */
 INLINE void order_keys(vf *x)
 {
     const vf a = x[0], b = x[1], c = x[2], d = x[3];
@@ -71,7 +71,7 @@ INLINE vf upper_table(void)
     return v_add(code_table(4), v_set1(16));
 }
 
-/* Four dims at a time: two rows of nibbles, one of two bits, half of the dims of one of single bits. */
+/* The floats 0 to 15; for shorter codes repeated. */
 INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0, int n, const float *s, const float *b,
                                float *tile)
 {

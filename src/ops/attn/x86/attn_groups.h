@@ -1,9 +1,8 @@
-/* Scores and values of formats with groups, for any vector of ops/x86/vec_*.h: codes are decoded to a small tile of
- * floats in the first-level cache, once for all queries, and one kernel multiplies whatever the format. A width of
- * codes costs one decoder of keys and one of values (attn_decode_*.h), not kernels of its own; a group size costs
- * nothing.
+/* Scores and values of formats with groups, for any vector of ops/x86/vec_*.h. Codes are decoded once for all queries
+ * to a small tile of floats in the first-level cache, and one kernel multiplies for every format. A code width needs
+ * one decoder of keys and one of values (attn_decode_*.h), and no kernels; a group size needs nothing.
  *
- * Included by attn_tile.h, behind QUERIES and the decoders. */
+ * attn_tile.h includes this after QUERIES and the decoders. */
 #ifndef EK_OPS_X86_ATTN_GROUPS_H
 #define EK_OPS_X86_ATTN_GROUPS_H
 
@@ -12,8 +11,8 @@
 #include "ops/attn/attn_kernels.h"
 #include "ops/kv/kv_codec.h"
 
-/* Dims [d, d + 32) of values of n slots, to tile[n][VALUE_DIMS]; d is a multiple of 32, and what is behind the last dim
- * may be anything. s and b: of the first slot, stride apart. */
+/* Dims [d, d + 32) of values of n slots, to tile[n][VALUE_DIMS]; d is a multiple of 32, and dims after the last one may
+ * be anything. s and b: of the first slot, stride apart. */
 APART void decode_values(const int bits, const uint8_t *v, int dim, int slot, int n, int d, const float *s,
                          const float *b, int stride, float *tile)
 {
@@ -83,7 +82,7 @@ INLINE void score_page(const int nq, const float *q, const float *tile, int n, f
         score_pass(nq, GROUP_COLS(nq), q, tile + key, n, acc + key, ahead);
 }
 
-/* All queries by the n dims of a tile; the tile of queries is rounded up: absent ones are zeros. */
+/* All queries by the n dims of a tile. The number of queries is rounded up: absent ones are zeros. */
 APART void score_tile_dims(int n_q, const float *q, const float *tile, int n, float *acc, stream *ahead)
 {
     for (int i = 0; i < n_q; i += QUERIES) {
@@ -152,7 +151,7 @@ INLINE void score_chain(const ek_attn_segment *segment, const ek_kv_codec c, con
     }
 }
 
-/* Scores of a page: e is that of its first key. codes: bytes of the page's codes, scales follow. */
+/* Scores of a page, from e on. codes: bytes of the page's codes; the scales follow. */
 INLINE void group_scores_page(ek_attn_segment *segment, const ek_kv_codec c, size_t codes, const uint8_t *k, float *e,
                               stream *ahead)
 {
@@ -255,8 +254,8 @@ APART void value_tile_dims(const value_run *r, stream *ahead)
     }
 }
 
-/* Slots [j, end) of a tile that begins with slot `first` of the segment; those visible to all take the path without
- * masks. */
+/* Slots [j, end) of a tile that begins with slot `first` of the segment. Slots that all queries see take the path
+ * without masks. */
 INLINE void value_slots(const ek_attn_segment *segment, value_run r, int end, stream *ahead)
 {
     for (int next; r.j < end; r.j = next, r.fresh = false) {

@@ -51,7 +51,7 @@ INLINE void rotate_vectors(float *x, int dim, int n)
             }
 }
 
-/* Behind a query's codes: what attn_int_halved_512.h takes off. */
+/* After a query's codes: the products that attn_int_halved_512.h subtracts. */
 INLINE void keep_own(int16_t *code, int dim)
 {
 #if HALVED
@@ -99,7 +99,7 @@ static void int_rotate_back(float *x, int dim)
     for (int d = 0; d < dim; d += W) v_store(x + d, v_mul(v_load(x + d), v_set1(1.0f / (float)n)));
 }
 
-/* Pairs of 16 bits in what one load of a lane's 32 bits holds. */
+/* Pairs of 16-bit numbers in a load of a lane's 32 bits. */
 #define INT_PAIRS(f) (ek_kv_codecs[f].bits == 16 ? 1 : 2)
 
 INLINE vi pair_in(const ek_kv_format f, vi lanes, int pair)
@@ -213,7 +213,7 @@ static void code_weights(ek_attn_segment *segment, size_t v_codes, weight_codes 
     }
 }
 
-/* Sums of codes of weights and values for cols vectors from dim d. What lies beside a row is read and stays apart. */
+/* Sums of codes of weights and values for cols vectors from dim d. Lanes after a row's end are read but kept apart. */
 INLINE void int_value_tile(const ek_kv_format f, int nq, int cols, const ek_attn_segment *segment,
                            const weight_codes *w, int first, int d)
 {

@@ -34,8 +34,8 @@ INLINE bool converts(const ek_kv_format f)
 
 /* --- keys: a lane is a key */
 
-/* Terms of dim pair + half for keys [slot, slot + cols W), pair even. bf16 comes in pairs of even and odd lanes, for
- * in_order to sort out what was made of them: cols are even. */
+/* Terms of dim pair + half for keys [slot, slot + cols W), pair even. bf16 comes in pairs of even and odd lanes, which
+ * in_order sorts after the computation; cols is even then. */
 INLINE void load_keys(const ek_kv_format f, int cols, const uint8_t *k, int pair, int half, int slot, vf *x)
 {
     const size_t at = (size_t)(pair + half) * EK_PAGE_TOKENS + (size_t)slot;

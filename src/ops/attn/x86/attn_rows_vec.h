@@ -80,7 +80,7 @@ INLINE void score_tile(const ek_score_block *b, const ek_dtype t, const bool tur
     else score_queries(b, t, first, i0, nq);
 }
 
-/* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them, one of 4 serves 3 and 4. */
+/* Queries after n_q are zeros: a tile of 8 serves 5 to 8 queries, one of 4 serves 3 and 4. */
 INLINE void scores_of(const ek_score_block *b, const ek_dtype t, const bool turned)
 {
     for (int first = 0; first < EK_SCORE_KEYS; first += W)

@@ -15,8 +15,8 @@
 
 enum { FETCH_ROWS = 24 /* rows of K that a prefetch within a page runs ahead */ };
 
-/* Vectors per query so that TILE_VECS chains, or what there is, hide the latency of an fma. A tile of 8 queries has
- * one where each load is a conversion: a Zen 4 then multiplies all the time, with two it loses an eighth of it. */
+/* Vectors per query, so that TILE_VECS chains, or as many as there are, hide the latency of an fma. A tile of 8 queries
+ * has one if each load is a conversion: a Zen 4 then multiplies all the time; with two it loses an eighth of it. */
 #define MIN(a, b)         ((a) < (b) ? (a) : (b))
 #define TILE_COLS(f, nq)  ((nq) == 8 && converts(f) ? 1 : TILE_VECS / (nq))
 #define SCORE_COLS(f, nq) MIN(TILE_COLS(f, nq), EK_PAGE_TOKENS / W)

@@ -6,7 +6,7 @@
 #include "ops/attn/attn_near.h"
 #include "ops/attn/attn_rows.h"
 
-/* Each overwrites the slots that it has kernels for. */
+/* Each overwrites the slots for which it has kernels. */
 void ek_attn_table_avx2(ek_attn_ops *ops);
 void ek_attn_table_avxvnni(ek_attn_ops *ops);
 void ek_attn_table_avx512(ek_attn_ops *ops);

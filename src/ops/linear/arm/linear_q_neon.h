@@ -1,10 +1,9 @@
-/* Form Q on 64-bit Arm. A file of one instruction set includes this after it has defined
- *
- *   put_quads()   where the signed codes of two quads of 4 outputs go in the decoded order
+/* Form Q on 64-bit Arm. A file of one instruction set includes this after defining
+ *   put_quads()   the place of the signed codes of two quads of 4 outputs in the decoded order
  *   products()    the exact sum of c * limb over an A-group: 16 outputs by n rows
  *
- * Codes are decoded to signed bytes (c itself, so no offset has to be taken off), scales and b' to floats, UNIT inputs
- * of a panel at a time, in the first-level cache; tiles of up to 4 rows read them there. */
+ * Codes are decoded to signed bytes (c itself, so no offset is subtracted), scales and b' to floats, UNIT inputs of a
+ * panel at a time, in the first-level cache, where tiles of up to 4 rows read them. */
 #ifndef EK_OPS_ARM_LINEAR_Q_NEON_H
 #define EK_OPS_ARM_LINEAR_Q_NEON_H
 
@@ -15,7 +14,7 @@
 #include "ops/linear/linear_layout.h"
 #include "ops/tree.h"
 
-enum { UNIT_GROUPS = UNIT / 32, ROWS = 32 /* that share decoded codes */ };
+enum { UNIT_GROUPS = UNIT / 32, ROWS = 32 /* rows that share decoded codes */ };
 
 typedef struct unit {
     int8_t codes[UNIT * EK_PANEL];

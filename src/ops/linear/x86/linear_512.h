@@ -1,4 +1,5 @@
-/* What the kernels of Form Q on AVX-512 VNNI share: a row's bytes, its groups, and the float part of two panels. */
+/* Code that the kernels of Form Q on AVX-512 VNNI share: a row's bytes, its groups, and the float part of two panels.
+ */
 #ifndef EK_OPS_X86_LINEAR_512_H
 #define EK_OPS_X86_LINEAR_512_H
 
@@ -7,7 +8,7 @@
 #include "ops/x86/vec_avx512.h"
 #include "ops/linear/linear_layout.h"
 
-enum { PANELS = 2, PAIR_ROWS = 8 }; /* a tile of two panels: 16 sums, or of two limbs those of 4 rows */
+enum { PANELS = 2, PAIR_ROWS = 8 }; /* a tile of two panels: 16 sums, or with two limbs those of 4 rows */
 
 /* A row's four bytes in every lane. */
 INLINE __m512i quad(const int8_t *q)
@@ -22,7 +23,7 @@ INLINE const ek_act_group *group_at(const int8_t *row, ptrdiff_t at)
     return (const ek_act_group *)(const void *)(row + at);
 }
 
-/* The outputs that panel p has. */
+/* The outputs of panel p. */
 INLINE __mmask16 outputs_of(const ek_linear *w, int p)
 {
     const int left = w->n - p * EK_PANEL;

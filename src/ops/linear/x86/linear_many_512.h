@@ -18,8 +18,8 @@
 
 enum {
     MANY_ROWS = PAIR_ROWS,
-    MANY_TILES = 16,    /* of rows, that share unpacked codes */
-    MANY_MIN_ROWS = 16, /* fewer would wait for the memory while codes are unpacked */
+    MANY_TILES = 16,    /* tiles of rows that share unpacked codes */
+    MANY_MIN_ROWS = 16, /* fewer rows would wait for memory while codes are unpacked */
     UNIT = 512          /* inputs */
 };
 
@@ -34,7 +34,7 @@ typedef struct many_unit {
 /* leaf[p * MANY_ROWS + r] += the unit's groups, from input k on. */
 typedef void many_fn(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, ptrdiff_t k, int groups, bool biased);
 
-/* A share of what is unpacked next, into the second-level cache: more at once would wait for the memory. */
+/* Fetches a part of the codes to unpack next into the second-level cache; more at once would wait for memory. */
 INLINE void many_fetch(many_unit *u)
 {
     const ptrdiff_t share = u->share < u->rest ? u->share : u->rest;
@@ -101,7 +101,7 @@ INLINE void many_tile(__m512 *leaf, many_unit *u, const ek_acts *x, int row0, pt
         many_tile(leaf, u, x, row0, k, groups, biased, a, wide, limbs);                                               \
     }
 
-/* Two panels (of an odd number the last twice) for tiles of `n` rows, each of which begins at row[i]. */
+/* Two panels (the last of an odd number twice) for tiles of `n` rows, each of which begins at row[i]. */
 static void many_panels(const ek_linear *w, const ek_acts *x, const int *row, int tiles, int n, float *y, ptrdiff_t ldy,
                         int p, int p1, unpack_fn *unpack, many_fn *fn)
 {
@@ -109,7 +109,7 @@ static void many_panels(const ek_linear *w, const ek_acts *x, const int *row, in
     __m512 sum[MANY_TILES][PANELS * MANY_ROWS], node[MANY_TILES][EK_LINEAR_LEVELS][PANELS * MANY_ROWS];
     const uint8_t *panel[PANELS];
     for (int i = 0; i < PANELS; i++) panel[i] = w->data + (size_t)ek_min(p + i, p1 - 1) * w->panel_bytes;
-    const size_t step = w->panel_bytes * UNIT / (size_t)w->k; /* about */
+    const size_t step = w->panel_bytes * UNIT / (size_t)w->k; /* approximate */
     unsigned leaves = 0;
     for (int k = 0; k < w->k; k += UNIT) {
         const int groups = ek_min(UNIT, w->k - k) / w->a_group;
@@ -136,8 +136,8 @@ static void many_panels(const ek_linear *w, const ek_acts *x, const int *row, in
                                       v_tree_sum(*node[i], PANELS * MANY_ROWS, leaves, j * MANY_ROWS + r));
 }
 
-/* At least MANY_MIN_ROWS rows; fns: of one limb, of two. The last tile ends with the last row: what it shares with the
- * one before comes out the same twice. */
+/* For at least MANY_MIN_ROWS rows; fns: for one limb, for two. The last tile ends with the last row; rows that it
+ * shares with the previous tile get the same result twice. */
 static void many_run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                      unpack_fn *unpack, many_fn *const *fns)
 {

@@ -1,32 +1,34 @@
-/* Few rows by two panels at once, of forms Q4, Q8 and PLANES on AVX-512 VNNI: what their kernels share. */
+/* Code that the kernels of few rows share, which read two panels at once, for forms Q4, Q8 and PLANES on AVX-512 VNNI.
+ */
 #ifndef EK_OPS_X86_LINEAR_PAIR_512_H
 #define EK_OPS_X86_LINEAR_PAIR_512_H
 
 #include "ops/x86/inline.h"
 #include "ops/linear/x86/linear_unpack_512.h"
 
-/* Bytes ahead into the first-level cache, and in each panel into the second. */
+/* Prefetch distances in bytes: into the first-level cache, and per panel into the second. */
 enum { PAIR_NEAR = 1024, PAIR_AHEAD = 8192, PAIR_AHEAD_ZEN4 = 4096 };
 
-/* Two panels, or the first twice. */
+/* Two panels; or the first one twice. */
 typedef struct pair_panels {
     const uint8_t *codes;
     ptrdiff_t second; /* from a byte of the first panel to that of the second */
     __mmask16 mask[PANELS];
-    ptrdiff_t ahead; /* how far into the second-level cache, in the end the beginning of the next two; 0: not at all */
-    const unpacked_scales *scales; /* decoded, for kernels that read them so */
-    /* Of several tiles that read two panels each fetches its share of the next two, [next, next_end), so many lines per
-     * group, and nothing else. NULL: as `ahead` says. */
+    ptrdiff_t
+        ahead; /* prefetch distance into the second-level cache; at the end it reaches the next two panels; 0: none */
+    const unpacked_scales *scales; /* decoded scales, for kernels that read them */
+    /* If several tiles read two panels in turn, each fetches its part of the next two, [next, next_end), some lines per
+     * group, and nothing else. NULL: `ahead` applies. */
     const uint8_t *next, *next_end;
     int lines;
 } pair_panels;
 
-/* How far ahead a group fetches, into either cache. 0 reads what is read anyway, which costs less than a branch. */
+/* The prefetch distances of a group, for both caches. 0 fetches present data again, which costs less than a branch. */
 typedef struct pair_ahead {
     ptrdiff_t near, far;
 } pair_ahead;
 
-/* `at`: bytes before this group in its panel. What lies behind its end is the beginning of the next but one. */
+/* `at`: bytes before this group in its panel. Bytes beyond the panel's end belong to the panel after the next. */
 INLINE pair_ahead pair_ahead_of(const pair_panels *two, ptrdiff_t at, ptrdiff_t panel_bytes)
 {
     if (!two->ahead) return (pair_ahead){0, 0};
@@ -34,7 +36,7 @@ INLINE pair_ahead pair_ahead_of(const pair_panels *two, ptrdiff_t at, ptrdiff_t 
                         at + two->ahead < panel_bytes ? two->ahead : two->ahead + panel_bytes};
 }
 
-/* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
+/* Prefetches one line: all lines of a group at once would fill the buffers that loads need. */
 INLINE void pair_fetch(const uint8_t *at, pair_ahead ahead)
 {
     fetch(at, ahead.far);

@@ -1,15 +1,14 @@
-/* Form Q in vectors of 8 outputs, for the instruction sets that have 256 bits. A file of one of them includes this
- * after it has included the header of that set, which defines
- *
+/* Form Q in vectors of 8 outputs, for instruction sets with 256 bits. A file of one of them includes this after the
+ * header of that set, which defines
  *   TILE_ROWS    rows of a tile, 4 or 6
- *   scratch      what a tile makes of its rows before it starts, by prepare()
+ *   scratch      data that prepare() makes from a tile's rows
  *   products()   the exact I of an A-group: 16 outputs by n rows
  *   WIDE_Q8      1 if a decoded code of Q8 takes two bytes, else 0
- *   decode_q8()  the 32 codes c + 128 of half a vector as products() wants them
+ *   decode_q8()  the 32 codes c + 128 of half a vector in the order of products()
  *
- * A tile is one panel by some rows: a broadcast of four activation bytes serves both halves of
- * the panel. Few rows read the packed codes themselves; more than a tile share codes that are decoded in the
- * first-level cache, UNIT inputs at a time, with scales and b' as floats. */
+ * A tile is one panel by some rows: a broadcast of four activation bytes serves both halves of the panel. Few rows read
+ * the packed codes. More rows than a tile share codes that are decoded in the first-level cache, UNIT inputs at a time,
+ * with scales and b' as floats. */
 #ifndef EK_OPS_X86_LINEAR_Q_256_H
 #define EK_OPS_X86_LINEAR_Q_256_H
 
@@ -123,7 +122,7 @@ INLINE void tile(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_acts *x
 
 typedef void tile_fn(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_acts *x, int row0, const unit *u);
 
-/* Its layout never settles on these. */
+/* clang-format changes these lines at every run. */
 /* clang-format off */
 #define TILE_FN(kind, l, d, n)                                                                                 \
     static __attribute__((noinline)) void tile_##kind##_##l##_##d##_##n(                                       \
@@ -151,7 +150,7 @@ typedef void tile_fn(__m256 (*sums)[TILE_ROWS], const ek_linear *w, const ek_act
         {{NULL}, {EACH_N(NAME, kind, 1, 1)}}, {{NULL}, {EACH_N(NAME, kind, 2, 1)}}};
 /* clang-format on */
 
-/* Where the tiles of some rows begin; tile i has at[i + 1] - at[i] rows. */
+/* The first rows of tiles; tile i has at[i + 1] - at[i] rows. */
 typedef struct tiling {
     int n, at[TILES + 1];
 } tiling;
@@ -163,11 +162,11 @@ static tiling split_rows(int r0, int r1)
     return t;
 }
 
-/* How a form's panels are read. */
+/* The reader of a form's panels. */
 typedef struct reader {
     tile_fn *const (*tiles)[TILE_ROWS]; /* of packed codes, of decoded ones */
     decode_fn *decode;
-    int decode_tiles, inputs;  /* tiles from which on codes are decoded; inputs of a block */
+    int decode_tiles, inputs;  /* number of tiles from which on codes are decoded; inputs of a block */
     size_t block_bytes, lines; /* of the packed weights: bytes of a block, and of a group */
 } reader;
 

@@ -1,4 +1,4 @@
-/* A piece of a panel for the kernels of linear_q_256.h, and its codes once decoded. WIDE_Q8 is defined before. */
+/* A part of a panel for the kernels of linear_q_256.h, and its decoded codes. WIDE_Q8 is defined before. */
 #ifndef EK_OPS_X86_LINEAR_Q_256_UNIT_H
 #define EK_OPS_X86_LINEAR_Q_256_UNIT_H
 
@@ -11,34 +11,34 @@
 
 enum {
     HALF = 8,                         /* outputs of a vector */
-    TILES = 8,                        /* of rows, that share a panel's bytes in the first-level cache */
-    DECODE_TILES = 3,                 /* from that many on the codes are decoded once for all */
+    TILES = 8,                        /* tiles of rows that share a panel's bytes in the first-level cache */
+    DECODE_TILES = 3,                 /* number of tiles from which on the codes are decoded once for all */
     UNIT = 512,                       /* inputs decoded at a time */
-    UNIT_GROUPS = UNIT / 16,          /* at most */
-    UNIT_CODES = UNIT * EK_PANEL * 2, /* bytes of them, when a code takes two */
-    AHEAD = 8192,                     /* bytes that a tile of packed codes fetches ahead, into the second-level cache */
-    AHEAD_1 = 4096                    /* one row's, into the first */
+    UNIT_GROUPS = UNIT / 16,          /* maximum */
+    UNIT_CODES = UNIT * EK_PANEL * 2, /* bytes of codes with two bytes per code */
+    AHEAD = 8192,  /* prefetch distance of a tile of packed codes into the second-level cache, in bytes */
+    AHEAD_1 = 4096 /* prefetch distance of one row into the first-level cache */
 };
 
-/* Codes once they are decoded: a byte c + 8, c + 16 or c + 32; CODES_8 as products() wants them. Also of packed ones,
- * of which those of Q4 are CODES_4, those of Q8 CODES_8. */
+/* Decoded codes: bytes c + 8, c + 16 or c + 32; CODES_8 in the order of products(). For packed codes: Q4 is CODES_4, Q8
+ * CODES_8. */
 enum { CODES_4, CODES_8, CODES_5, CODES_6 };
 
-/* Inputs [k, k + n) of a panel, inside one K-block. */
+/* Inputs [k, k + n) of a panel, within one K-block. */
 typedef struct unit {
     const uint8_t *panel, *packed; /* the panel; its first group, or block */
     int k, n;
-    const uint8_t *fetch;      /* bytes that are needed next, `lines` of them with every group of this unit */
-    ptrdiff_t lines, from, to; /* of which a tile fetches its share: [from, to) */
+    const uint8_t *fetch;      /* the next needed bytes, `lines` of them per group of this unit */
+    ptrdiff_t lines, from, to; /* the part of these lines that a tile fetches: [from, to) */
     const uint8_t *codes;      /* decoded, with scale and b' (centre) of group g at [g * EK_PANEL] */
     const float *scale, *centre;
 } unit;
 
-/* Where products() reads an A-group. */
+/* The place from which products() reads an A-group. */
 typedef struct source {
-    const uint8_t *codes; /* its first, packed or decoded */
-    ptrdiff_t k, low;     /* its h in a record; its l lie `low` bytes behind */
-    ptrdiff_t one, of;    /* its ek_act_group in a record: as of one limb, and as the matrix reads it */
+    const uint8_t *codes; /* its first code, packed or decoded */
+    ptrdiff_t k, low;     /* its h in a record; its l are `low` bytes later */
+    ptrdiff_t one, of;    /* its ek_act_group in a record: for one limb, and for the matrix */
     ptrdiff_t in_unit;    /* inputs of the unit before it */
 } source;
 

@@ -111,7 +111,7 @@ INLINE void dot_q8(__m256i acc[2][TILE_ROWS], const scratch *made, const source 
     }
 }
 
-/* What a sum in 16 bits begins with: -8, -16 or -32 times the limb's sum, kept `lower` lower. */
+/* The start of a 16-bit sum: -8, -16 or -32 times the limb's sum, minus `lower`. */
 INLINE __m256i start_of(const int8_t *row, ptrdiff_t at, const int kind, const int lower)
 {
     const int shift = kind == CODES_5 ? 1 : kind == CODES_6 ? 2 : 0;

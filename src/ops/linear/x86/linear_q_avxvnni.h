@@ -22,7 +22,8 @@ INLINE void decode_q8(uint8_t *to, __m256i stored)
     _mm256_store_si256((__m256i *)(void *)to, stored);
 }
 
-/* Few sums leave the multipliers waiting for themselves (5 cycles, two at a time): they are split into chains. */
+/* With few sums the multipliers would wait for their own results (5 cycles, two at a time), so sums are split into
+ * chains. */
 INLINE int chains_of(const int rows)
 {
     return rows == 1 ? 4 : rows == 2 ? 2 : 1;

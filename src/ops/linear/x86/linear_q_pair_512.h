@@ -10,13 +10,13 @@
 #include "ops/linear/x86/linear_unpack_512.h"
 #include "ops/x86/tree_vec.h"
 
-/* gcc would put the fetching of a whole group in front of it. */
+/* Without it gcc fetches a whole group's lines before its computation. */
 #define FETCH_HERE __asm__ volatile("")
 
-/* Where a tile's share of the next two panels is fetched: at most a line per vector of codes, and one behind them. */
+/* The lines of the next two panels that a tile fetches: at most one per vector of codes, and one after them. */
 typedef struct pair_next {
     const uint8_t *at;
-    ptrdiff_t line[65 / 4 + 1]; /* 0 past the lines of a group: fetched twice, which costs less than a branch */
+    ptrdiff_t line[65 / 4 + 1]; /* 0 for lines after a group's last: fetched twice, which costs less than a branch */
 } pair_next;
 
 /* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group of inputs from k. next: NULL, or
@@ -54,7 +54,7 @@ INLINE void pair_dot(__m512i sum[PANELS][PAIR_ROWS], const uint8_t *codes, ptrdi
             sum[p][i] = _mm512_add_epi32(sum[p][i], other[p][i]);
 }
 
-/* Groups as MLX writes them, whose layout is known here: a scale and a bias in bf16 per A-group. */
+/* Whether groups have MLX's layout, which is constant here: a scale and a bias in bf16 per A-group. */
 INLINE bool pair_is_usual(const ek_linear *w, const int a_group)
 {
     return w->group == a_group && w->biased && w->scale_dtype == EK_BF16;
@@ -103,7 +103,7 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
                     UNROLL for (int p = 0; p < PANELS; p++) UNROLL for (int r = 0; r < n; r++)
                         sum[p][r] = _mm512_add_epi32(_mm512_slli_epi32(sum[p][r], 8), sum[p][n + r]);
                 const uint8_t *scales = codes + (parts - 1 - part) * part_bytes;
-                __m512 s[PANELS], centre[PANELS]; /* read here: the registers are full of sums until now */
+                __m512 s[PANELS], centre[PANELS]; /* read here, because sums fill the registers until now */
                 UNROLL for (int p = 0; p < PANELS; p++)
                 {
                     const uint8_t *from = scales + p * second;
@@ -130,8 +130,8 @@ INLINE void pair_tile(const ek_linear *w, const ek_acts *x, int row0, float *y, 
         y + (row0 + r) * ldy + p * EK_PANEL, two->mask[p], v_tree_sum(*node, PANELS * PAIR_ROWS, leaves, p * n + r));
 }
 
-/* Rows [r0, r1) in tiles of up to max rows, at least two of them, which take turns on two panels: while they compute,
- * the next two come from memory as one stream. fns: by rows. */
+/* Rows [r0, r1) in at least two tiles of up to max rows, which take turns on two panels: while they compute, the next
+ * two panels arrive from memory as one stream. fns: by rows. */
 static void pair_run_tiles(const ek_linear *w, const ek_acts *x, int r0, int r1, int max, float *y, ptrdiff_t ldy,
                            int p0, int p1, pair_fn *const *fns)
 {
@@ -154,7 +154,7 @@ static void pair_run_tiles(const ek_linear *w, const ek_acts *x, int r0, int r1,
     }
 }
 
-/* clang-format lays these out differently every time. */
+/* clang-format changes these lines at every run. */
 /* clang-format off */
 #define PAIR_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void pair_##q8##_##a##_##l##_##n(                                            \

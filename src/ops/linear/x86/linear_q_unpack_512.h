@@ -4,7 +4,7 @@
 
 #include "ops/linear/x86/linear_unpack_512.h"
 
-/* Codes as they are stored, or signed: less what stands for 0. */
+/* Codes as stored, or signed: minus the code of 0. */
 INLINE void unpack_codes(uint8_t *out, const uint8_t *codes, int n, int zero_code, const bool q8, const bool is_signed)
 {
     const __m512i offset = _mm512_set1_epi8((char)zero_code);

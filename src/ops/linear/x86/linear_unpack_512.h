@@ -9,8 +9,8 @@
 
 typedef float unpacked_scales[PANELS][2][EK_PANEL];
 
-/* Unpacks `groups` A-groups from input k of two panels. Codes are signed, c, or for VPDPBUSD c + 8, of more than 4 bits
- * and of codebooks c + 128. */
+/* Unpacks `groups` A-groups from input k of two panels. Codes are signed, c; or for VPDPBUSD c + 8, with more than 4
+ * bits and for codebooks c + 128. */
 typedef void unpack_fn(uint8_t *codes, unpacked_scales *scales, const ek_linear *w, const uint8_t *const *panel, int k,
                        int groups, bool is_signed);
 

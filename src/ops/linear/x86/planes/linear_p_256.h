@@ -21,7 +21,7 @@ enum { NEAR = 2048, FAR = 16384 }; /* bytes ahead: into the first-level cache, i
 
 /* ------------------------------------------------------------------ packed codes */
 
-/* A line of what follows: all lines of a block at once would fill the buffers that loads need. */
+/* Prefetches one line: all lines of a block at once would fill the buffers that loads need. */
 INLINE void fetch_line(const uint8_t *at)
 {
     fetch(at, FAR);
@@ -32,7 +32,7 @@ INLINE void planes_tile(const ek_linear *w, const ek_acts *x, int row0, float *y
                         int last, const int n, const int bits, const bool book, const int a_group, const bool plain,
                         const int limbs)
 {
-    /* A choice in the loop costs registers and jumps: most types have one rule. */
+    /* A constant rule where possible: a choice in the loop costs registers and jumps. */
     const ek_wscale rule = plain                    ? EK_SCALE_PLAIN
                            : book && a_group == 16  ? EK_SCALE_E4M3
                            : bits == 3 || bits == 6 ? EK_SCALE_I8
@@ -100,7 +100,7 @@ DECODED_TILES_OF(CODES_8)
 DECODED_TILES_OF(CODES_5)
 DECODED_TILES_OF(CODES_6)
 
-/* Of bytes that decode_planes makes: c plus this. */
+/* The offset of bytes made by decode_planes: they are c plus this. */
 INLINE int codes_offset(const int kind)
 {
     return kind == CODES_4 ? 8 : kind == CODES_5 ? 16 : kind == CODES_6 ? 32 : 128;
@@ -142,17 +142,17 @@ INLINE void decode_planes(uint8_t *codes, float *scale, float *centre, const ek_
 
 /* ------------------------------------------------------------------ kinds of weights */
 
-enum { TILE_2 = 2 }; /* TILE of two limbs */
+enum { TILE_2 = 2 }; /* TILE with two limbs */
 
-/* Codes of `bits` bits, or of a codebook, in A-groups of a, once decoded of a kind. */
+/* Codes of `bits` bits, or of a codebook, in A-groups of `a`, and the kind of their decoded codes. */
 typedef struct planes_kind {
     planes_fn *packed[2][TILE];
     decode_fn *decode;
     tile_fn *const (*decoded)[2][TILE_ROWS];
-    int packed_rows[2]; /* by limbs: at most that many do not decode codes first */
+    int packed_rows[2]; /* by limbs: maximum number of rows that read packed codes */
 } planes_kind;
 
-/* Its layout never settles on these. */
+/* clang-format changes these lines at every run. */
 /* clang-format off */
 #define PLANES_FN(name, b, k, a, plain, l, n)                                                          \
     static __attribute__((noinline)) void planes_##name##_##l##_##n(                                   \

@@ -12,7 +12,7 @@
 
 enum { PAIR_TILE = 6 };
 
-/* What a kernel knows of its type as constants: a choice in the loop takes registers that the sums need. */
+/* A type's constants for a kernel: a choice in the loop takes registers that the sums need. */
 typedef struct pair_type {
     int bits, a_group, block;
     bool book, biased;
@@ -20,7 +20,7 @@ typedef struct pair_type {
 } pair_type;
 enum { PAIR_DECODED = -1 };
 
-/* No load moves across: left to itself gcc loads all bytes of a group first, into more registers than there are. */
+/* No load moves across. Without it gcc loads all bytes of a group first, into more registers than there are. */
 #define IN_ORDER __asm__ volatile("" : : : "memory")
 
 /* sum[p][limb * n + r] += codes of panel p * that limb of row r over the A-group from input k, whose first quad is
@@ -114,7 +114,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
         y + (row0 + r) * ldy + p * EK_PANEL, two->mask[p], v_tree_sum(*node, PANELS * PAIR_TILE, leaves, p * n + r));
 }
 
-/* Its layout never settles on this. */
+/* clang-format changes these lines at every run. */
 /* clang-format off */
 #define PAIR_FN(name, l, n)                                                                                       \
     static __attribute__((noinline)) void pair_##name##_##l##_##n(                                                \

@@ -33,14 +33,14 @@
 #define P_COUNT(n)    (n)
 #endif
 
-/* v moved by n bits to the left, or by -n to the right, in lanes of 16 bits: the caller masks. */
+/* v shifted left by n bits, or right by -n, in lanes of 16 bits; the caller masks. */
 INLINE vi p_shift(vi v, const int n)
 {
     return n > 0 ? P_(slli_epi16)(v, P_COUNT(n > 0 ? n : 0)) : n < 0 ? P_(srli_epi16)(v, P_COUNT(n < 0 ? -n : 0)) : v;
 }
 
-/* The operand of quad q of a unit: codes u, or of a codebook the bytes that table has. at: the unit, or its half for
- * the upper outputs. All but at and table are constants once inlined. */
+/* The operand of quad q of a unit: codes u, or the bytes of a codebook's table. at: the unit, or its half for the upper
+ * outputs. All arguments but at and table are constants once inlined. */
 INLINE vi p_codes(const uint8_t *at, const int q, const int bits, const bool book, vi table)
 {
     const int low = ek_planes_low(bits), per = 8 / low, high = bits - low;
@@ -68,7 +68,7 @@ INLINE vf p_half(const uint8_t *block, int i, int out)
     return P_(cvtph_ps)(P_16(block + 2 * (i * EK_PANEL + out)));
 }
 
-/* What a block's groups share. */
+/* Data that a block's groups share. */
 typedef struct p_block {
     const uint8_t *at, *subs;
     vf d, dmin;
@@ -132,7 +132,7 @@ INLINE void p_scales(ek_wscale rule, bool biased, const p_block *b, int g, int o
     }
 }
 
-/* What I starts with: -8 X times what the codes' offset is in eights. */
+/* The start of I: -8 X times the codes' offset in eights. */
 INLINE int p_start(int start, const int bits, const bool book)
 {
     const int shift = (book ? 8 : bits) - 4;
