@@ -1,4 +1,4 @@
-/* Some lines again, compared with what a file has for them. */
+/* Runs some lines again and compares them with their results in a file. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Where two files of results differ first: line, token, log-probability. */
+/* The first difference of two files of results: line, token, log-probability. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Lines on an engine in this process. Two threads make prompts of them, in this one the engine steps and the replies
- * are written: as a server does it (serve/session.h), by the same dialects, without its sockets. */
+/* Lines on an engine in this process. Two threads make their prompts; this thread steps the engine and writes the
+ * replies. It works like a server (serve/session.h), with the same dialects and without sockets. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

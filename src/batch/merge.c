@@ -1,4 +1,4 @@
-/* Shards: which lines they have, and all of a run put together. */
+/* Shards: their lines, and the merge of all shards of a run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* From lines to results: a window of lines is on its way, whatever the number of all. */
+/* From lines to results: only a window of lines is in progress, whatever their total number. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

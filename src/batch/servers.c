@@ -1,6 +1,6 @@
-/* Lines on servers of this program. Each request says the id and the seed of its reply (x-evenkeel-batch, which
- * serve/http/wishes.h reads); each reply says the server's fingerprint, so that one that was restarted with another
- * model between two lines is found out before its reply is believed. */
+/* Lines on servers of this program. Each request sends the id and the seed of its reply (x-evenkeel-batch, which
+ * serve/wishes.c reads). Each reply has the server's fingerprint, so that a server that was restarted with another
+ * model is noticed before its reply is used. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

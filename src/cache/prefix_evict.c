@@ -1,4 +1,5 @@
-/* Which pages the prefix index gives up: the least recently used that nobody else holds, of the owner that has most. */
+/* Eviction from the prefix index: the least recently used page that has no other holder, of the owner with the most
+ * pages. */
 #include <string.h>
 
 #include "cache/prefix_state.h"

@@ -1,8 +1,8 @@
-/* Which pages of the index a prompt can begin with, told to another thread as it changes (held.h).
+/* Reports of the index's pages with which a prompt can begin, to another thread (held.h).
  *
- * A node is startable if a sequence may begin at its end: its full page is there, and sliding pages cover the window
- * before that end. A node is held if it or a node below it is startable: the path to that place leads through it. A
- * path's own sliding pages are not asked for, because no window that is wanted again covers them. */
+ * A node is startable if a sequence may resume at its end: its full page exists, and sliding pages cover the window
+ * before that end. A node is held if it or a node below it is startable, because the path to that point leads through
+ * it. A path's own sliding pages are not needed, because no window of a later resume covers them. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Chats: bodies as the server's chat completions have them. */
+/* Chats: bodies in the form of the server's chat completions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* An engine from its options to its end. */
+/* The engine's life, from its options to its end. */
 #include <stdlib.h>
 #include <unistd.h>
 

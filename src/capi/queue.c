@@ -1,4 +1,4 @@
-/* Events on their way from the engine's threads to the program's. */
+/* The queue of events from the engine's threads to the program's. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

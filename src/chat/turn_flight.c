@@ -1,5 +1,5 @@
-/* A turn whose reply another one computes (replies/flight.h): it takes tokens as that one gets them, and goes on by
- * itself where that one ends sooner. */
+/* A turn whose reply another turn computes (replies/flight.h): it takes that turn's tokens as they arrive, and computes
+ * the rest itself if that turn ends earlier. */
 #include <stdlib.h>
 #include <string.h>
 

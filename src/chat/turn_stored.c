@@ -1,4 +1,4 @@
-/* What of a turn's reply comes from the store of replies, and what it gives to the store. */
+/* The part of a turn's reply that comes from the store of replies, and the data that the turn stores. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A turn's way to the engine, and what the engine's thread does for it. */
+/* Submitting a turn to the engine, and its callbacks on the engine's thread. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

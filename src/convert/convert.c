@@ -1,4 +1,4 @@
-/* The order of a conversion: read what the model is, decide what is written and where, see that it fits, write it. */
+/* The steps of a conversion: read the model, lay out the output, check that it fits, write it. */
 #include "convert/convert.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A vocabulary of the real size for random models: nobody's text, and every piece can be reached by merges. */
+/* A vocabulary of the real size for random models, without anybody's text; merges can make every piece. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* tokenizer.json to GGUF's arrays. Half a million strings: the file is walked once, nothing becomes a tree but the
- * added tokens. */
+/* tokenizer.json to GGUF's arrays. The file has half a million strings, so it is read in one pass, and only the added
+ * tokens become a tree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* GGUF's formats of 256 values per block: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS.
  *
  * A block has parts with whole-number scales (and minima) of their own, and one scale (and one for the minima) in half
- * precision. Each part's real scale is found as in target.h (ggml: make_qkx2_quants, make_qx_quants, which search
- * likewise but weigh errors by the values' size; all values count the same here). Then the block's scale makes the
- * largest part's whole, every part tries the whole numbers beside its own with its codes chosen anew, and the block's
- * scales are fitted once more to the codes, if that lowers the error. */
+ * precision. Each part's real scale is found as in target.h (ggml: make_qkx2_quants, make_qx_quants, which also search
+ * but weigh errors by the values' size; here all values count the same). Then the block's scale makes the largest
+ * part's scale whole. Every part tries the neighbouring whole numbers, with its codes chosen anew. Last, the block's
+ * scales are fitted to the codes once more, if that lowers the error. */
 #include <math.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* GGUF's formats of 32 values per block: Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, MXFP4.
  *
  * Without a search the scale is ggml's (quantize_row_*_ref): the value of largest magnitude gets the lowest code, or
- * minimum and maximum the outer ones; codes are rounded to nearest for the scale as it is stored. With a search the
- * best of several scales around it. Q8_0 is never searched: its error is a sixteenth of Q4_0's. */
+ * minimum and maximum get the outer codes; codes are rounded to nearest for the stored scale. With a search it is the
+ * best of several scales around that one. Q8_0 is never searched: its error is a sixteenth of Q4_0's. */
 #include <math.h>
 #include <string.h>
 

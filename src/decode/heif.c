@@ -1,5 +1,5 @@
-/* HEIC and AVIF by libheif, where it was installed when this was built. Its own boxes say how a picture is turned, so
- * that EXIF is not asked. */
+/* HEIC and AVIF by libheif, if it was installed at build time. Their own boxes hold the orientation, so EXIF is not
+ * read. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Which decoder reads a file, and the limits that are common to all. */
+/* Chooses the decoder of a file, and checks the limits that all decoders share. */
 #include "decode/decode.h"
 
 #include <stdio.h>

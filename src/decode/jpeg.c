@@ -1,4 +1,4 @@
-/* JPEG by libjpeg: accurate integer inverse transform, smooth upsampling, no scaling, as Pillow has it. */
+/* JPEG by libjpeg: accurate integer inverse transform, smooth upsampling, no scaling, as in Pillow. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

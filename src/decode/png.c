@@ -1,4 +1,4 @@
-/* PNG by libpng. Ancillary chunks are not given to it: none changes a colour here, and some are bombs. */
+/* PNG by libpng. Ancillary chunks are withheld from it: none changes a colour here, and some are bombs. */
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* FLAC, OGG and MP3 by libsndfile, out of memory. */
+/* FLAC, OGG and MP3 by libsndfile, from memory. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Which reader takes a sound, the limits that are common to all, and the rate. */
+/* Chooses the reader of a sound, checks the limits that all readers share, and converts the rate. */
 #include "decode/decode.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* MPEG audio: frames of which each says how long it is. */
+/* MPEG audio: frames, each with its own length. */
 #include <string.h>
 
 #include "decode/streams.h"

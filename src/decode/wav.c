@@ -1,4 +1,4 @@
-/* WAV: RIFF, RF64, BW64 and Wave64, read by ourselves: the common case depends on no library. */
+/* WAV (RIFF, RF64, BW64 and Wave64), read without a library, because it is the common case. */
 #include <string.h>
 
 #include "decode/sound_read.h"

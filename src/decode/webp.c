@@ -1,4 +1,4 @@
-/* WebP by libwebp; of an animated one the first frame, on a black canvas. */
+/* WebP by libwebp; of an animated file the first frame, on a black canvas. */
 #include <string.h>
 
 #include <webp/decode.h>

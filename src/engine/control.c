@@ -1,5 +1,5 @@
-/* An open engine from outside: requests come and are cancelled on any thread, its own thread starts and ends, and
- * others read what it counts. */
+/* The outside of an open engine: submitting and cancelling on any thread, starting and stopping its own thread, and
+ * reading its counts. */
 #include <stdio.h>
 
 #include "base/thread.h"

@@ -1,4 +1,4 @@
-/* What every draft is held to, wherever its tokens come from (planning.h). */
+/* Limits for all drafts, whatever their source (planning.h). */
 #include "engine/planning.h"
 
 /* What the last row of a draft must at least promise: the probability that it gives a token. A step of n rows takes

@@ -1,4 +1,4 @@
-/* Opening and closing an engine: its limits, the pages that fit its memory, and everything that a step needs. */
+/* Opens and closes an engine: limits, pages that fit its memory, and everything that a step needs. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* evenkeel-decode: decodes pictures and sounds for evenkeel, which starts it and talks to it by descriptors 0 and 1
- * (media/locked/ask.h). It finds the libraries, and makes a process of each file by a copy of itself, one ahead: no
- * copy has seen another's file. It ends when evenkeel does. */
+/* evenkeel-decode: decodes pictures and sounds for evenkeel, which starts it and talks to it through descriptors 0 and
+ * 1 (media/locked/ask.h). It loads the libraries. A copy of itself, forked one file ahead, decodes each file, so no
+ * copy has seen another file. It ends when evenkeel ends. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

@@ -1,5 +1,5 @@
-/* Decoders that ask how many processors there are get one: with more threads, what a damaged file leaves would depend
- * on their turns, and each would take memory that nobody counted. On macOS no program stands before its libraries. */
+/* Makes decoders see one processor. With more threads, the result of a damaged file would depend on their order, and
+ * each thread would take uncounted memory. On macOS a program cannot override its libraries' functions. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

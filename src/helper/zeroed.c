@@ -1,6 +1,6 @@
-/* Memory is zero wherever a decoder takes it, so that what a damaged file leaves unwritten is the same in every
- * process: never an address, never what another part of the decoder left. Of the C library's own allocator, which
- * this stands in front of for all libraries of the process; macOS is told by the helper's environment. */
+/* Zeroes all memory that a decoder allocates, so that bytes that a damaged file leaves unwritten are the same in every
+ * process: never an address, never another part's data. It overrides the C library's allocator for all libraries of the
+ * process; on macOS an environment variable of the helper does this. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>

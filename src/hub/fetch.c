@@ -1,5 +1,5 @@
-/* Files in ranges over several connections. The first range of a file that is not complete writes as it comes; those
- * behind it wait in memory, so that what is on disk has no holes. */
+/* Fetches files in ranges over several connections. The first range of an incomplete file is written as it arrives;
+ * later ranges wait in memory, so that the file on disk has no holes. */
 #include "hub/pull.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What to do after a request that failed: wait, or say why it cannot be. */
+/* After a failed request: how long to wait, or the final error's sentence. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Taking models out of the cache. */
+/* Removes models from the cache. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

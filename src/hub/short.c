@@ -1,4 +1,4 @@
-/* Short names of models, the names that other programs give the same weights, and guesses at what was meant. */
+/* Short names of models, other programs' names of the same weights, and guesses. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>

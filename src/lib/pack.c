@@ -1,4 +1,4 @@
-/* Matrices rearranged once for many products. */
+/* Matrices that are rearranged once for many products. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

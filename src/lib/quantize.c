@@ -1,4 +1,4 @@
-/* Quantising and its inverse. Rows are independent; a row's groups too. */
+/* Quantisation and its inverse. Rows are independent, and so are a row's groups. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Norms and rotations of rows. A row that does not lie in memory as f32 is worked on in a copy. */
+/* Norms and rotations of rows. A row that is not contiguous f32 is copied first. */
 #include <string.h>
 
 #include "lib/view.h"

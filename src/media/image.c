@@ -1,4 +1,5 @@
-/* Pictures, asked of the helper. What it says is checked: what decodes a stranger's file may say anything. */
+/* Pictures by the helper. Its answers are checked, because a process that decodes untrusted files may answer anything.
+ */
 #include "media/image.h"
 
 #include <string.h>

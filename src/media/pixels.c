@@ -1,4 +1,4 @@
-/* Room for pixels. */
+/* Memory for pixels. */
 #include "base/alloc.h"
 #include "media/image.h"
 

@@ -1,5 +1,5 @@
-/* The passes with SSE2, which every such processor has, and with AVX2. Products of 16 bits are added in pairs, which no
- * sum of bytes and weights can overflow. */
+/* The passes with SSE2, which every such processor has, and with AVX2. Products of 16 bits are added in pairs; no sum
+ * of bytes and weights can overflow. */
 #ifdef __x86_64__
 #include "media/resize_pass.h"
 

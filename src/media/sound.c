@@ -1,4 +1,4 @@
-/* Sounds, asked of the helper. What it says is checked: what decodes a stranger's file may say anything. */
+/* Sounds by the helper. Its answers are checked, because a process that decodes untrusted files may answer anything. */
 #include "media/sound.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What a step refuses about its rows. */
+/* Checks of a step's rows. */
 #include "model/pass.h"
 
 /* The row sees itself and, of its sequence, what is written: before the step or by its rows up to `written`. */

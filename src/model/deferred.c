@@ -1,4 +1,4 @@
-/* Models whose weights are read share by share, after they were opened. */
+/* Models whose weights are read after opening, share by share. */
 #include <math.h>
 
 #include "model/pass.h"

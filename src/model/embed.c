@@ -1,4 +1,4 @@
-/* Per-layer inputs: the vector that each layer reads of a row's token; E2B and E4B have them. */
+/* Per-layer inputs: a vector per layer and token; E2B and E4B have them. */
 #include "model/pass.h"
 
 #include <math.h>

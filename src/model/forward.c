@@ -1,5 +1,5 @@
-/* The forward pass (transformers, modeling_gemma4.py, in float32), layer by layer over all rows.
- * Work that concerns one row alone is gathered into stages between the linear layers. */
+/* The forward pass (transformers, modeling_gemma4.py, in float32), layer by layer over all rows. Work on single rows is
+ * gathered into stages between the linear layers. */
 #include "model/pass.h"
 
 #include <string.h>

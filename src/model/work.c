@@ -1,4 +1,4 @@
-/* How much a row costs: bytes of weights that are read, multiply-adds. */
+/* The cost of a row: bytes of weights read, multiply-adds. */
 #include "model/pass.h"
 
 static double bytes_of(const ek_linear *w)

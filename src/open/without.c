@@ -1,5 +1,5 @@
-/* A model without its weights: configuration, tokenizer and template, and an engine that can do everything but a step.
- * For a server that answers from stored replies alone. */
+/* A model without its weights: configuration, tokenizer and template, and an engine that can do everything except
+ * steps. For a server that answers only from stored replies. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Checkpoints of a log, and the proof that a receipt is among its entries. */
+/* Checkpoints of a log, and the proof that a receipt is one of its entries. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Making a receipt, and checking one. */
+/* Making and checking a receipt. */
 #include "receipts/receipt.h"
 
 #include <stdio.h>

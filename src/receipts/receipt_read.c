@@ -1,4 +1,4 @@
-/* Reading a receipt: bytes of strangers. */
+/* Reading a receipt from untrusted bytes. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* One in so many hits of the store of replies is computed again in idle time: the prompt and the stored tokens are read
- * in one pass of chunks, every row is compared with its stored digest, and every draw is made again. A reply under a
- * mask has its rows compared alone. */
+/* Recomputes a fraction of the store's hits in idle time: prompt and stored tokens are read in one pass of chunks,
+ * every row is compared with its stored digest, and every draw is repeated. For a reply under a mask only the rows are
+ * compared. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

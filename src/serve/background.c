@@ -1,4 +1,4 @@
-/* Replies in the background: their list, their states, who cancels them. Their events: background_log.c. */
+/* Background replies: their list, states and cancellation. Their events: background_log.c. */
 #include "serve/background.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* The events of replies in the background, and who reads them. */
+/* The events of background replies, and their readers. */
 #define _GNU_SOURCE /* memmem */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* POST /v1/drafts: tokens that this server's model proposes behind those of a request on another server, which verifies
- * each of them (text/draft_message.h, open/remote.h). A worker reads a question and hands it to the engine, where it is
- * a greedy request of a few tokens; what its prompt has in common with the last question's lies in the prefix cache. No
- * line of log and none of the journal: there is a question per step of the other server. */
+/* POST /v1/drafts: this server's model proposes tokens after those of a request on another server, which verifies each
+ * of them (text/draft_message.h, open/remote.h). A worker reads a question and gives it to the engine as a greedy
+ * request of a few tokens; the tokens that it shares with the previous question are in the prefix cache. There are no
+ * log and journal lines, because the other server asks once per step. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

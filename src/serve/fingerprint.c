@@ -1,5 +1,5 @@
-/* GET /v1/fingerprint (serve/api/fingerprint.h). Reading a large model takes seconds: a thread of its own does it, for
- * the first who asks, and all who ask meanwhile wait for it. */
+/* GET /v1/fingerprint (serve/api/fingerprint.h). Reading a large model takes seconds, so a thread of its own reads it
+ * for the first request, and later requests wait for the same result. */
 #include <stdio.h>
 #include <stdlib.h>
 

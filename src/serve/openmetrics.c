@@ -1,5 +1,5 @@
-/* The text of /metrics in the format OpenMetrics 1.0, for scrapers that ask for it: with exemplars, the traces of the
- * latest requests in each bin. */
+/* The text of /metrics in the format OpenMetrics 1.0, for scrapers that request it: with exemplars, the latest traced
+ * requests of each bin. */
 #include <string.h>
 
 #include "base/clock.h"

@@ -1,4 +1,4 @@
-/* A reply's receipts, from what its request asked and its turns gave. */
+/* A reply's receipts, from its request and its turns. */
 #include "serve/receipts.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* A server's keys, its log, and which receipts it keeps. Event thread. */
+/* A server's keys, its log, and its stored receipts. Event thread. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* GET /v1/receipts: receipts once more, with their paths into the log; the keys; proofs that the log only grew. Event
- * thread, but for the paths: receipts of many choices are long, and their checkpoint is signed. */
+/* GET /v1/receipts: stored receipts, with their paths into the log; the keys; proofs that the log only grew. Event
+ * thread, except the paths, because receipts of many choices are long and their checkpoint is signed. */
 #include <stdlib.h>
 #include <string.h>
 

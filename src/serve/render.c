@@ -1,5 +1,5 @@
-/* POST /v1/chat/completions/render and /v1/completions/render: the tokens of the prompt that the same body would have
- * without /render, in the shapes of vLLM, for routers that send a conversation where its prefix is cached. */
+/* POST /v1/chat/completions/render and /v1/completions/render: the tokens of the prompt for the same body without
+ * /render, in vLLM's form, for routers that send a conversation to the server that has its prefix cached. */
 #include "serve/api/openai.h"
 
 /* Without the brace that ends it. */

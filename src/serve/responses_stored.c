@@ -1,4 +1,4 @@
-/* GET and DELETE /v1/responses/{id}; which methods a path of conversations takes. */
+/* GET and DELETE /v1/responses/{id}; the allowed methods of the paths of conversations. */
 #include <stdio.h>
 #include <string.h>
 

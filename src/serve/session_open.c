@@ -1,4 +1,4 @@
-/* A session's beginning: from the body that was read to the turns that the engine has. */
+/* A session's beginning: from the body to the submitted turns. */
 #include <stdio.h>
 #include <string.h>
 

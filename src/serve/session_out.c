@@ -1,4 +1,5 @@
-/* What a session has written goes to its client: as it comes, or alone once all before it is read. */
+/* Sends a session's written bytes to its client: as they come, or large ones alone, once the client has read everything
+ * before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

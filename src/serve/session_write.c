@@ -1,9 +1,9 @@
-/* From news of the engine to bytes for the client.
+/* From the engine's news to bytes for the client.
  *
- * What a token adds to a reply is written at once. What may be large (a whole reply with log-probabilities, the
- * prompt's ones, the end of a stream that repeats everything) is counted, then written by a worker, while the session's
- * further news wait; and what is larger than the buffer of a stream goes out by itself, when all before it is read,
- * while news wait likewise. */
+ * A token's part of the reply is written at once. A part that may be large (a whole reply with log-probabilities, those
+ * of the prompt, the end of a stream that repeats everything) is counted, then written by a worker, while the session's
+ * further news wait. A part larger than the buffer of a stream is sent alone, once everything before it is read; news
+ * wait likewise. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

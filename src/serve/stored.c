@@ -1,4 +1,4 @@
-/* Stored replies: from a request to what the store has for it. */
+/* Stored replies: from a request to the stored part of its reply. */
 #include "serve/session.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* News for a supervisor (base/notify.h): once it answers, what runs, that it ends; and a sign of life, unless it is
- * stalled. */
+/* Messages to a supervisor (base/notify.h): the server is ready, what runs, the server stops; and signs of life, unless
+ * it is stalled. */
 #include <stdio.h>
 
 #include "base/clock.h"

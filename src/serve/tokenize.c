@@ -1,5 +1,5 @@
-/* POST /v1/tokenize and /v1/detokenize: what a text's or a conversation's tokens are, in the shapes that clients of
- * vLLM and of llama.cpp's server know. */
+/* POST /v1/tokenize and /v1/detokenize: the tokens of a text or a conversation, in the forms of vLLM's and llama.cpp's
+ * servers. */
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* GGUF files on disk: one, or the parts of a split one. */
+/* GGUF files on disk: one, or the files of a split model. */
 #include "tensor/gguf.h"
 
 #include <dirent.h>

@@ -1,4 +1,4 @@
-/* Two backends as one: a disk of this process, and what it shares with others. */
+/* Two backends as one: a disk of this process, and a store that processes share. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

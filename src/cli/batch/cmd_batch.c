@@ -1,4 +1,4 @@
-/* batch: a file of requests to a file of results; --check and merge on what it made. */
+/* batch: a file of requests to a file of results; --check and merge work on such results. */
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>

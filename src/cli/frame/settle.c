@@ -1,5 +1,5 @@
-/* What no option says alone: the arguments of run, limits in one option, the device of a test, and options that do not
- * go together. */
+/* Rules beyond a single option: the arguments of run, limits in one option, the device of a test, and options that
+ * exclude each other. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

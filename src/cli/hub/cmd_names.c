@@ -1,4 +1,4 @@
-/* names: the short names of models, which of them fit here, and which one to begin with. */
+/* names: the short names of models, which of them fit this machine, and the recommended one. */
 #define _GNU_SOURCE /* strcasestr */
 #include <jansson.h>
 #include <stdio.h>

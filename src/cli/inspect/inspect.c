@@ -1,5 +1,5 @@
-/* Reading a checkpoint for inspect. It is bound and checked like a model that is opened, only nothing is packed; what
- * cannot run is described as far as its files say what it is. */
+/* Reads a checkpoint for inspect. It is bound and checked like an opened model, but nothing is packed. A checkpoint
+ * that cannot run is described as far as its files allow. */
 #include "cli/inspect/inspect.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* What a server of this machine is doing: its page /metrics, which needs no key, and its memory in /proc. */
+/* The load of a server on this machine: its page /metrics, which needs no key, and its memory in /proc. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

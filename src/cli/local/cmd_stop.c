@@ -1,4 +1,4 @@
-/* stop: ends servers of this user on this machine as SIGTERM does: what runs is finished first. */
+/* stop: ends servers of this user on this machine, like SIGTERM: running requests are finished first. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* features: the rows that a model's tower makes of a picture or a sound, as they enter the text model. */
+/* features: the rows that a model's tower computes for a picture or a sound, as they enter the text model. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* preprocess: what a model would be given of a picture or a sound, without a model. */
+/* preprocess: a model's input for a picture or a sound, without a model. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* receipts: keys, and what a receipt says. */
+/* receipts: keys, and the contents of a receipt. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,5 +1,4 @@
-/* verify: exit status 0 where all that could be checked holds, 1 where it is another answer, 2 where it cannot be
- * checked. */
+/* verify. Exit status 0: every possible check succeeded; 1: another answer; 2: a check is impossible. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

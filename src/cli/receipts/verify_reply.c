@@ -1,4 +1,4 @@
-/* What of a receipt follows from tokens alone: the text, where the reply ends, the seed; and the client's prompt. */
+/* Checks of a receipt that need only tokens: the text, the end of the reply, the seed; and the client's prompt. */
 #include <stdlib.h>
 #include <string.h>
 

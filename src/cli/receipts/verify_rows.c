@@ -1,4 +1,4 @@
-/* The rows of a reply, computed again as a prompt. */
+/* Recomputes the rows of a reply, as a prompt. */
 #include <stdlib.h>
 #include <string.h>
 

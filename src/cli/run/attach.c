@@ -1,4 +1,4 @@
-/* Pictures, sounds and videos of a dialogue: files that the next message begins with. */
+/* Pictures, sounds and videos of a dialogue: files at the beginning of the next message. */
 #include <stdlib.h>
 #include <string.h>
 

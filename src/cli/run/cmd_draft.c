@@ -1,4 +1,4 @@
-/* draft: what a drafter model proposes behind given tokens and the model's own next one, for comparison with other
+/* draft: a drafter model's proposals after given tokens and the model's own next token, for comparison with other
  * programs. */
 #include <errno.h>
 #include <stdio.h>

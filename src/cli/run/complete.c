@@ -1,4 +1,4 @@
-/* Tab in a chat: commands behind a slash, what /set and /model take, and paths. */
+/* Tab in a chat: commands after a slash, the arguments of /set and /model, and paths. */
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>

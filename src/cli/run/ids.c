@@ -1,6 +1,6 @@
-/* Commands on token ids: generate continues them, logits writes the logits behind each of them, as raw numbers. The
- * files of --image and --audio fill the placeholders in --ids, those of a kind in the order given. Both ask the engine
- * as programs over the library do (evenkeel.h). */
+/* Commands on token ids: generate continues them; logits writes the logits after each of them as raw numbers. The files
+ * of --image and --audio fill the placeholders in --ids, each kind in the given order. Both use the engine like
+ * programs over the library (evenkeel.h). */
 #include <errno.h>
 #include <float.h>
 #include <limits.h>

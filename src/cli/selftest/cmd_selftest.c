@@ -1,6 +1,6 @@
-/* selftest: the promise on the user's own model and machine. The same requests are run alone,
- * batched, cut into chunks, preempted, drafted, on other thread counts and other instruction sets; every
- * row of logits must have the same bits. */
+/* selftest: the promise on the user's own model and machine. The same requests run alone, batched, in chunks,
+ * preempted, drafted, with other numbers of threads and on other instruction sets; every row of logits must have the
+ * same bits. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

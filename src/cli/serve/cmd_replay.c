@@ -1,8 +1,8 @@
 /* replay: runs a journal again, in any order and company, and compares the digest of every reply.
  *
- * A reply is sampled again with its own options until it has as many tokens as the journal says; the digest then chains
- * the same rows of logits. A mask that bound its tokens (record.forced) is made again from its form. Where the journal
- * does not have that, the reply's tokens are appended to the prompt and the logits of their positions are compared: the
+ * A reply is sampled again with its own options until it has the journal's number of tokens; its digest then chains the
+ * same rows of logits. A mask that restricted its tokens (record.forced) is made again from its form. If the journal
+ * lacks the form, the reply's tokens are appended to the prompt, and the logits at their positions are compared: the
  * same rows, computed as a prompt. */
 #include <stdio.h>
 #include <stdlib.h>

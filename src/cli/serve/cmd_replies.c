@@ -1,4 +1,4 @@
-/* replies: a store's replies to a file, and a file's into a store. */
+/* replies: writes a store's replies to a file, and a file's replies into a store. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

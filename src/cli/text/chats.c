@@ -1,4 +1,4 @@
-/* render and parse: a chat request as the prompt text, and what a model wrote as its parts. */
+/* render and parse: from a chat request to the prompt's text, and from a model's output to its parts. */
 #include <string.h>
 
 #include "chat/order.h"

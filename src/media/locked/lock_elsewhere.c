@@ -1,5 +1,5 @@
-/* Limits of a process on macOS: those of resources, and the sandbox for pure computation, which sshd uses there as
- * well. It was never run. Other systems lock up nothing. */
+/* Limits of a process on macOS: resources, and the sandbox for pure computation, which sshd uses there too. It was
+ * never run. Other systems have no sandbox. */
 #include "media/locked/lock.h"
 
 #ifndef __linux__

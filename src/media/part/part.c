@@ -1,4 +1,4 @@
-/* Which positions of a prompt belong to which picture or sound. */
+/* The positions of a prompt that belong to each picture and sound. */
 #include "media/part/part.h"
 
 const char *ek_part_name(ek_part_kind kind)

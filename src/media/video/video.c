@@ -1,4 +1,4 @@
-/* A video is counted first, packet by packet, then decoded up to the last frame that is wanted. */
+/* A video is first counted, packet by packet, then decoded up to the last needed frame. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif

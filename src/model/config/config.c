@@ -1,5 +1,5 @@
-/* config.json and generation_config.json (transformers, configuration_gemma4.py). Class defaults
- * of transformers describe no published model: a size that is missing is an error. */
+/* config.json and generation_config.json (transformers, configuration_gemma4.py). The class defaults of transformers
+ * describe no published model, so a missing size is an error. */
 #include "model/config/config.h"
 
 #include <jansson.h>

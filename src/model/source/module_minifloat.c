@@ -1,4 +1,4 @@
-/* Modules of floats of 4 and 8 bits. Who wrote them is seen from the tensors:
+/* Modules of 4-bit and 8-bit floats. The tensors show which program wrote them:
  *
  *                   codes                     scales                              one for all
  *   MLX             .weight U32               .scales U8, no .biases

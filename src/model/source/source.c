@@ -1,4 +1,4 @@
-/* Which containers there are, and how each is recognised. */
+/* The containers, and how each is recognised. */
 #include "model/source/source.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* A folder of safetensors with a config.json, as Hugging Face and mlx-lm write them: how tensors are
- * called there, how quantised ones are spread over several, and what else may lie beside them.
- * Names: transformers, modeling_gemma4.py; experts also as mlx-lm splits them. */
+/* A folder of safetensors with a config.json, as Hugging Face and mlx-lm write them: names of tensors, the parts of
+ * quantised tensors, and other tensors that may be present. Names: transformers, modeling_gemma4.py; experts also as
+ * mlx-lm splits them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

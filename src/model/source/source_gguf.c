@@ -1,4 +1,4 @@
-/* A model in a GGUF file, or in the parts of a split one: its weights. Dimensions are innermost first there. */
+/* A model in a GGUF file, or in the files of a split model: its weights. Dimensions are innermost first there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

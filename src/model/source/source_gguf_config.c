@@ -1,6 +1,6 @@
 /* The configuration of a Gemma 4 model from the metadata of a GGUF file. Keys are those of llama.cpp's converter
- * (conversion/gemma.py) and, for drafters, also of two other programs. Values may be one number or one per layer; what
- * metadata leaves out but shapes of tensors tell is read from them. */
+ * (conversion/gemma.py) and, for drafters, also of two other programs. A value may be one number or one per layer.
+ * Values missing from the metadata are read from the shapes of tensors. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,11 +1,11 @@
-/* Merges from the scores of a SentencePiece vocabulary. The tokenizer.json of such a model has them as transformers'
- * generate_merges makes them (tokenization_utils_base.py): every split of a piece into two pieces, by the score of the
+/* Merges from the scores of a SentencePiece vocabulary. The tokenizer.json of such a model has them from transformers'
+ * generate_merges (tokenization_utils_base.py): every split of a piece into two pieces, ordered by the score of the
  * piece, then by the characters of the left part and of the right one, all descending; equal ones by the piece's id and
- * those of its parts. The same list gives the same ids for every text.
+ * its parts' ids. The same list gives the same ids for every text.
  *
- * Nor would another order of one piece's splits, or leaving some of them out, change an id while scores differ: where
- * two pieces come to lie side by side that make a third, no merge ever crossed the ends of the third, so that its text
- * went the way that it goes alone; that way ends in one split. */
+ * While scores differ, neither another order of one piece's splits nor leaving some of them out would change an id. If
+ * two adjacent pieces make a third, no merge has crossed the ends of the third, so its text was merged as if it were
+ * alone, and that ends in one split. */
 #include "model/source/source_gguf_vocab.h"
 
 #include <stdlib.h>

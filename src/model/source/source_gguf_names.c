@@ -1,5 +1,5 @@
-/* Names of a Gemma 4 model's weights in GGUF files. Sources: llama.cpp, gguf-py/gguf/tensor_mapping.py; the projections
- * of drafters are called in three ways. */
+/* Names of a Gemma 4 model's weights in GGUF files. Sources: llama.cpp, gguf-py/gguf/tensor_mapping.py; drafters'
+ * projections have three different names. */
 #include <stdio.h>
 #include <string.h>
 

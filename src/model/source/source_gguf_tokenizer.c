@@ -1,6 +1,6 @@
-/* The tokenizer of a GGUF file's metadata, as the tokenizer.json that it was made of: pieces in the order of their ids,
- * merges in the order of their ranks. Gemma 4's rules (a space is U+2581, bytes for what has no piece) are not in the
- * file; the name of the model stands for them, or the vocabulary itself. */
+/* Turns the tokenizer of a GGUF file's metadata back into its tokenizer.json: pieces in the order of their ids, merges
+ * in the order of their ranks. Gemma 4's rules (a space is U+2581, bytes for text without a piece) are not in the file;
+ * the model's name or the vocabulary itself implies them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Which vocabulary a file has, and what its pieces are for. llama.cpp calls Gemma 4's rules "gemma4"; `ollama create`
- * calls every tokenizer of SentencePiece's kind "llama" (ollama, convert/convert_gemma4.go): such a vocabulary is known
- * by its marks and its bytes. */
+/* The kind of a file's vocabulary, and the roles of its pieces. llama.cpp names Gemma 4's rules "gemma4". `ollama
+ * create` names every SentencePiece tokenizer "llama" (ollama, convert/convert_gemma4.go); such a vocabulary is
+ * recognised by its marks and its bytes. */
 #include "model/source/source_gguf_vocab.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The towers of a checkpoint: opening, packing on demand, and who encodes what. */
+/* The towers of a checkpoint: opening, packing on demand, and the choice of the encoder. */
 #include "model/tower/tower.h"
 
 #include <math.h>

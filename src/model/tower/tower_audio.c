@@ -1,4 +1,4 @@
-/* What a model hears with: a conformer over log-mel rows (E2B, E4B), or a projection of runs of samples (12B). */
+/* The audio encoders: a conformer over log-mel rows (E2B, E4B), or a projection of runs of samples (12B). */
 #include "model/tower/tower_part.h"
 
 #include <stdlib.h>

@@ -1,6 +1,5 @@
-/* The weights of an audio tower by transformers' names (modeling_gemma4.py, Gemma4AudioModel), and what is computed
- * from them once. Convolutions lie in files as [out, in, rows, columns], or as mlx-vlm has them, [out, rows, columns,
- * in]. */
+/* The weights of an audio tower by transformers' names (modeling_gemma4.py, Gemma4AudioModel), and values computed from
+ * them once. Files store convolutions as [out, in, rows, columns], or in mlx-vlm's order, [out, rows, columns, in]. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

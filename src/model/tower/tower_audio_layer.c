@@ -1,5 +1,5 @@
-/* A conformer layer: feed forward, attention, convolution, feed forward. Each step reads what the steps before have
- * left, product by product; rows between products go over the pool. */
+/* A conformer layer: feed forward, attention, convolution, feed forward. Each step reads the results of earlier steps,
+ * product by product; row work between products is spread over the pool. */
 #include "model/tower/tower_audio_state.h"
 
 static void ffw_begin(const ek_audio_work *w, int r)

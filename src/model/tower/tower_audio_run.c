@@ -1,7 +1,7 @@
-/* The encoding of one clip: convolutions, conformer layers, projection. A stage runs over the rows of the clip in
- * ascending order, a block of them at a time; a row reads rows up to its own alone (keys, values and gates of the rows
- * before lie in buffers of the whole clip), so that no cut can change a bit. Formula: transformers, modeling_gemma4.py,
- * Gemma4AudioModel; docs/numerics/media.md. */
+/* The encoding of one clip: convolutions, conformer layers, projection. A stage runs over the clip's rows in ascending
+ * order, in blocks. A row reads only itself and earlier rows (whose keys, values and gates lie in buffers of the whole
+ * clip), so no division can change a bit. Formula: transformers, modeling_gemma4.py, Gemma4AudioModel;
+ * docs/numerics/media.md. */
 #include <stdlib.h>
 #include <string.h>
 

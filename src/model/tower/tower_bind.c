@@ -1,4 +1,4 @@
-/* Tensors of an encoder looked up, checked, and listed for packing. */
+/* Looks up an encoder's tensors, checks them, and lists them for packing. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

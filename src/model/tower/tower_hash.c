@@ -1,4 +1,4 @@
-/* Digests of all that rows depend on besides the pixels or samples. */
+/* Digests of everything that rows depend on besides the pixels or samples. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* What encoders share: their memory, and a work from outside. */
+/* Code that encoders share: memory, and the public functions of a work. */
 #include "model/tower/tower_part.h"
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* A picture on its way through the vision tower: slices, cost, memory. */
+/* The encoding of a picture by the vision tower: slices, cost, memory. */
 #include <stdlib.h>
 #include <string.h>
 

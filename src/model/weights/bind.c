@@ -1,5 +1,5 @@
-/* Which weights a Gemma 4 text model has, its role, its shape and its place in ek_weights. Names:
- * transformers, modeling_gemma4.py. */
+/* The weights of a Gemma 4 text model: name, role, shape and place in ek_weights. Names: transformers,
+ * modeling_gemma4.py. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Random weights: element i of NAME is a function of (seed, NAME, i), so that two processes
- * make the same model and no order of filling matters. */
+/* Random weights: element i of NAME is a function of (seed, NAME, i), so two processes make the same model, in any
+ * order of filling. */
 #include <math.h>
 
 #include "base/hash/rng.h"

@@ -1,4 +1,4 @@
-/* The SHA-256 of a model's files as sha256sum gives it. */
+/* The SHA-256 of a model's files, as sha256sum computes it. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

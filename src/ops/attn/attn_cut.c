@@ -1,4 +1,4 @@
-/* How attention's scheduler divides the work of a call (attn_sched.h), and its memory. */
+/* The division of a call's work by attention's scheduler (attn_sched.h), and its memory. */
 #include <string.h>
 
 #include "ops/attn/attn_sched_state.h"

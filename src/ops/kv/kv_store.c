@@ -1,4 +1,4 @@
-/* Writing keys and values: a token is quantised alone and once (contract: ops/kv/kv.h). */
+/* Storing keys and values: each token is quantised alone and once (contract: ops/kv/kv.h). */
 #include <stdbool.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A tile of the exact product, and the scalar definition of what it is made of. */
+/* A tile of the exact product, and the scalar definition of its parts. */
 #include "ops/linear/decoded.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Activations as linear layers read them, and the distribution of products over the pool. The
- * division into tasks is free: one task computes an output completely, in the contract's order. */
+/* Activations in the forms of linear layers, and the distribution of products over the pool. The division into tasks is
+ * free: one task computes an output completely, in the contract's order. */
 #include "ops/linear/linear.h"
 
 #include "ops/linear/linear_layout.h"

@@ -1,4 +1,4 @@
-/* From a checkpoint's rows to panels, and one row back. */
+/* Packs a checkpoint's rows into panels, and reads one row back. */
 #include <string.h>
 
 #include "ops/linear/planes.h"

@@ -1,4 +1,4 @@
-/* From a checkpoint's blocks to planes, and back. */
+/* Packs a checkpoint's blocks into planes, and reads them back. */
 #include "ops/linear/planes.h"
 
 #include <string.h>

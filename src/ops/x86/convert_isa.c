@@ -1,5 +1,5 @@
-/* Conversions (ops/convert.h) on AVX2 and AVX-512; each equals the scalar definition, but for which NaN a NaN of F16
- * gives. */
+/* Conversions (ops/convert.h) on AVX2 and AVX-512; each equals the scalar definition, except that an F16 NaN may give
+ * another NaN. */
 #include "ops/x86/isa.h"
 
 #include "ops/convert.h"

@@ -1,4 +1,5 @@
-/* context_management: what is removed of a conversation before it is read, and when it is summarized. */
+/* context_management: the parts that are removed from a conversation before it is read, and the condition for a
+ * summary. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

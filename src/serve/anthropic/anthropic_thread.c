@@ -1,6 +1,6 @@
 /* Message threads (beta message-threads-2026-08-12): a conversation is kept under the id of its reply, and a later
- * request sends what is new. A thread is stored as a response is: each reply with the messages that it was the answer
- * to, and the id that it continues. The first entry also has what the thread keeps: system and tools. */
+ * request sends only new messages. A thread is stored like a response: each reply with the messages that it answered,
+ * and the id that it continues. The first entry also has the thread's system text and tools. */
 #include <string.h>
 
 #include "base/alloc.h"

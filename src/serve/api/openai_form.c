@@ -1,4 +1,4 @@
-/* Which tools there are and what a reply must be, in OpenAI's words: functions, tool_choice and response formats. */
+/* Tools and the form of a reply in OpenAI's words: functions, tool_choice and response formats. */
 #include <string.h>
 
 #include "serve/api/field.h"

@@ -1,4 +1,4 @@
-/* Videos in the messages of a body: as frames that the client has taken, or as files, which ffmpeg reads where the
+/* Videos in the messages of a body: as frames that the client extracted, or as files, which ffmpeg reads if the
  * operator allows it. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Who goes when there is not room for all: connections that carry no request, and bodies that arrive slowly. */
+/* Making room: closes connections without a request, and bodies that arrive slowly. */
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>

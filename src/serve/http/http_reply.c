@@ -1,4 +1,4 @@
-/* The request as the handler sees it, and replies: whole, or in pieces with back-pressure. */
+/* A handler's view of the request, and replies: whole, or in pieces with back-pressure. */
 #include <errno.h>
 #include <event2/event.h>
 #include <stdlib.h>

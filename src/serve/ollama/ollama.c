@@ -1,6 +1,6 @@
-/* The dialect of Ollama's API: /api/chat and /api/generate. Reads their bodies; ollama_options.c reads what is beside
- * the prompt, ollama_reply.c writes replies, ollama_models.c says what is served. Fields: docs/API.md. A model is
- * always loaded, so that asking for it, or to unload it, changes nothing and is answered as Ollama answers. */
+/* The dialect of Ollama's API: /api/chat and /api/generate. Reads their bodies; ollama_options.c reads the other
+ * fields, ollama_reply.c writes replies, ollama_models.c describes the served model. Fields: docs/API.md. The model is
+ * always loaded, so requests to load or unload it change nothing and get Ollama's answer. */
 #include "serve/ollama/ollama.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* What Ollama's API says of models, of which one is served here, under any name: /api/version, /api/tags, /api/ps,
- * whose replies serve/models.c sends; /api/show, and /api/pull of what is served already. */
+/* Ollama's paths about models, for the one served model under any name: /api/version, /api/tags, /api/ps, whose replies
+ * serve/models.c sends; /api/show, and /api/pull of the served model. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

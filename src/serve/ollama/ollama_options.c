@@ -1,4 +1,4 @@
-/* What requests of Ollama's API have beside their prompt: options of sampling, and how long a model is kept. */
+/* Fields of Ollama's API besides the prompt: sampling options, and the time to keep a model. */
 #include <limits.h>
 #include <math.h>
 #include <string.h>

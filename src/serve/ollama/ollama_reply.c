@@ -1,6 +1,6 @@
-/* Writes replies of Ollama's API: a line of JSON per event, and one with done, the reason and the counts behind them; a
- * reply in one piece is that last line with all of it. Calls stand in one line each, with their arguments as an
- * object. */
+/* Writes replies of Ollama's API. A stream has a line of JSON per event and a last line with done, the reason and the
+ * counts; a reply in one piece is that last line with all content. Each call has a line of its own, with its arguments
+ * as an object. */
 #include <string.h>
 #include <time.h>
 

@@ -1,5 +1,5 @@
-/* The dialect of /v1/conversations: everything that is asked about conversations and their items, by method and path.
- * It generates nothing. Fields: docs/API.md. */
+/* The dialect of /v1/conversations: all requests about conversations and their items, by method and path. It generates
+ * nothing. Fields: docs/API.md. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-/* The dialect of OpenAI's chat completions. Fields of the API that this server does not support are refused where
- * ignoring them would change the reply; other fields are ignored. Chunks come in the order that strict clients insist
- * on. */
+/* The dialect of OpenAI's chat completions. Unsupported fields are refused if ignoring them would change the reply, and
+ * ignored otherwise. Chunks come in the order that strict clients require. */
 
 #include <stdio.h>
 #include <string.h>

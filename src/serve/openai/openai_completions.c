@@ -1,5 +1,5 @@
-/* The dialect of OpenAI's completions: texts are continued as they stand, without the chat template, and the reply is
- * the decoded text without the reply parser. Special tokens that are spelled out in a prompt are those tokens. */
+/* The dialect of OpenAI's completions: texts are continued without the chat template, and the reply is the decoded text
+ * without the reply parser. Special tokens spelled out in a prompt count as those tokens. */
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Bodies of OpenAI's transcriptions: a form with a sound. What would need times of words, or knows voices, is refused
- * by name. A sound of more than 30 s is heard in pieces of 30 s, all of one prompt. */
+/* Bodies of OpenAI's transcriptions: a form with a sound. Options that need times of words or recognise voices are
+ * refused by name. A sound of more than 30 s is divided into pieces of 30 s in one prompt. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

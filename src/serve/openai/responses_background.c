@@ -1,4 +1,4 @@
-/* Responses that are made without their clients: what is said before, and what is kept. */
+/* Background responses: the reply before they run, and the stored response. */
 #include "serve/openai/responses.h"
 
 void ek_responses_keep(const ek_api_reply *r, ek_buf *response)

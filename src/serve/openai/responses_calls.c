@@ -1,5 +1,5 @@
-/* Writes the calls of a response, each as an item of its tool's own type: functions and custom tools while they come,
- * the others, whose items are objects, once they have ended. */
+/* Writes the calls of a response, each as an item of its tool's own type: functions and custom tools while they arrive;
+ * the others, whose items are objects, after their end. */
 #include <string.h>
 
 #include "serve/api/tools.h"

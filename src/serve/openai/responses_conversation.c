@@ -1,4 +1,4 @@
-/* Items as conversations keep them. */
+/* Items in the form that conversations store. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
-/* What is kept of a request's items, for requests that continue it and for clients that read it again: the members that
- * this server reads or that the API's own types have. What else a client sends is its own: it would fill the store. */
+/* The stored part of a request's items, for requests that continue it and for clients that read it again: the members
+ * that this server reads or that the API's own types have. A client's other members would fill the store, so they are
+ * dropped. */
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* Writes responses. Their items are the blocks of the reply: reasoning, messages and calls in the order in which the
- * model wrote them. A stream opens, fills and closes one item after the other, between the events of the response. */
+/* Writes responses. Their items are the blocks of the reply: reasoning, messages and calls in the model's order. A
+ * stream opens, fills and closes one item after the other, between the events of the response. */
 #include <string.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* What is stored is read: the conversation that ends with a response, and single items. */
+/* Reads stored responses: the conversation that ends with a response, and single items. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Responses that are kept: who has them, and who makes room. Reading them: response_read.c. */
+/* Stored responses: their owners, and eviction. Reading them: response_read.c. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>

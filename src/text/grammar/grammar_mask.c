@@ -1,5 +1,5 @@
-/* Following a reply token by token, and the rows of tokens that may come next. A row of a state is the union of the
- * rows of its stacks; a stack's row is a function of the grammar and of its frames, which are the key of the cache. */
+/* Follows a reply token by token, and gives the rows of tokens that may come next. A row of a state is the union of the
+ * rows of its stacks. A stack's row is a function of the grammar and of its frames, which are the key of the cache. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Making the row of a stack: a walk over a trie of tokens, on which the automaton steps byte by byte. Three things make
- * it short: bytes that no continuation begins with are not stepped into, characters of strings need no frames, and of
- * tokens that are known to be nothing but text it is known which may stand where. */
+/* Makes the row of a stack: a walk over a trie of tokens, on which the automaton steps byte by byte. Three things
+ * shorten it: bytes with which no continuation begins are skipped, characters of strings need no frames, and for tokens
+ * that are only text the sets of allowed ones are known. */
 #include <string.h>
 
 #include "text/grammar/vocab_data.h"

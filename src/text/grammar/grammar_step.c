@@ -1,4 +1,4 @@
-/* One symbol further: what each kind of frame does with it. */
+/* One step by a symbol, per kind of frame. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What is known of a graph only when all of it is there: unions without unions, depths, alternatives that differ. */
+/* The last pass over a complete graph: unions without unions, depths, alternatives that differ. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* The JSON readers, strict and lenient: a recursive descent over bytes that builds jansson values itself:
- * a repairing pass before jansson's own reader would walk the text twice, and could keep neither
- * NUL in keys nor integers beyond 64 bits. */
+/* The JSON readers, strict and lenient: a recursive descent over bytes that builds jansson values itself. A repairing
+ * pass before jansson's own reader would read the text twice, and could keep neither NUL in keys nor integers beyond 64
+ * bits. */
 #include "text/json/json.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* A grammar is read into tokens, its definitions are ranges of them, and the pattern is written by going through the
- * tokens of `start`, into each name that stands there. */
+/* A grammar is read into tokens, and definitions are ranges of them. The pattern is written by following the tokens of
+ * `start` and of each name in them. */
 #include "text/regex/regex.h"
 
 #include <stdio.h>

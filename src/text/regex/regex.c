@@ -1,4 +1,4 @@
-/* Automata of regular expressions: stepping, conjunction, and what is common to making them. */
+/* Automata of regular expressions: stepping, conjunction, and the common part of their construction. */
 #include "text/regex/regex.h"
 
 #include <stdlib.h>

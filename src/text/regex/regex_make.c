@@ -1,4 +1,4 @@
-/* From the nodes of an expression to its automaton: states are the sets of nodes where a text may stand. */
+/* From the nodes of an expression to its automaton: a state is the set of nodes that a text may have reached. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Reads a regular expression. What is repeated is read again for each repetition, so no tree is kept. */
+/* Parses a regular expression. A repeated part is read again for each repetition, so no tree is kept. */
 #include <stdlib.h>
 
 #include "base/alloc.h"

@@ -1,4 +1,4 @@
-/* Keywords that exclude nothing: they are never refused, and nothing is said of them. */
+/* Keywords that exclude nothing: they are never refused and never noted. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* Schemas that are kept as far as they can be: what is left out of one only ever allows more. Where a part is left out
- * that may speak of other properties, those that are not named are allowed as well, and where it may speak of other
- * types, so are these; otherwise what is kept could forbid all that the schema means. */
+/* Schemas with unsupported parts: leaving a part out only ever allows more. If the part could mention other properties,
+ * unnamed properties are allowed too, and if it could mention other types, so are these; otherwise the rest could
+ * forbid everything that the schema means. */
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>

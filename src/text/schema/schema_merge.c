@@ -1,4 +1,4 @@
-/* Keywords of a schema as a whole: which are known, where a reference points, several schemas in one. */
+/* Keywords of a whole schema: the known ones, targets of references, several schemas merged. */
 #include "base/encoding.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Text to ids: added tokens are cut out first, then each stretch between them is merged. */
+/* Text to ids: added tokens are found first, then the text between them is merged. */
 #include "base/alloc.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* The pieces of a tokenizer: vocabulary, added tokens, and what each piece decodes to. */
+/* The pieces of a tokenizer: vocabulary, added tokens, and the decoded bytes of each piece. */
 #include "base/alloc.h"
 #include "base/encoding.h"
 #include "text/json/json.h"

@@ -1,7 +1,8 @@
 /* The loops of peak.h on AVX2, AVX-VNNI, AVX-512 and AMX.
  *
- * 12 sums: more than latency times throughput, so that the multipliers never wait. They are separate variables and the
- * instructions are spelled out: a compiler would keep an array of them in memory, or do a product once. */
+ * There are 12 sums, more than latency times throughput, so that the multipliers never wait. They are separate
+ * variables, and the instructions are spelled out: a compiler would keep an array of them in memory, or do a product
+ * once. */
 #include <immintrin.h>
 #include <stdint.h>
 

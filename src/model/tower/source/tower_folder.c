@@ -1,5 +1,5 @@
 /* A folder of safetensors with a config.json, as Hugging Face and mlx-vlm write them. Names are those of transformers;
- * mlx-vlm leaves "model." out, and calls what the 12B has for eyes vision_embedder. */
+ * mlx-vlm omits "model." and names the 12B's picture encoder vision_embedder. */
 #include "model/tower/source/tower_source.h"
 
 #include <stdio.h>

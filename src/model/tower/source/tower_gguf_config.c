@@ -1,5 +1,5 @@
-/* The configuration of towers in GGUF: their metadata (clip.* of llama.cpp, gemma4.* of Ollama) name less than
- * config.json does; the rest is seen from shapes, or is the same in every model. */
+/* The configuration of towers in GGUF. Their metadata (clip.* of llama.cpp, gemma4.* of Ollama) have fewer fields than
+ * config.json; the others follow from shapes, or are the same in every model. */
 #include <stdio.h>
 #include <string.h>
 

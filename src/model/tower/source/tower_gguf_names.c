@@ -1,5 +1,5 @@
-/* Names of what makes pictures into rows: those of transformers (modeling_gemma4.py), and those in GGUF files of
- * llama.cpp and of Ollama, which are the same. */
+/* Names of the vision tower's tensors: those of transformers (modeling_gemma4.py), and those in GGUF files, which are
+ * the same in llama.cpp and Ollama. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* Attention in integers on AMX (contract: ops/attn/attn_int.h). One tile product is 16 rows, the high limbs of 8
- * queries and their low ones, by 64 dims or tokens of 16 keys or dims; codes are bytes: 64 h + l of a query, a key and
- * a value of 12 bits, 128 h + l of a weight. i8 lies in pages as TDPBSSD wants it. Codes of i12 are taken apart once
- * for the tiles that share a segment (ek_attn_segment.limbs): 9 vector operations per 64 codes, more than the product
- * of one tile.
+/* Attention in integers on AMX (contract: ops/attn/attn_int.h). A tile product is 16 rows (the high limbs of 8 queries
+ * and their low limbs) by 64 dims or tokens of 16 keys or dims. Codes are bytes: 64 h + l for a query, a key and a
+ * value of 12 bits, 128 h + l for a weight. i8 has TDPBSSD's order in pages. Codes of i12 are divided once for the
+ * tiles that share a segment (ek_attn_segment.limbs): 9 vector operations per 64 codes, more than the product of one
+ * tile.
  *
- * Tiles of few queries, heads that are not whole blocks of 64 dims, and i12 for a tile alone are AVX-512's. */
+ * AVX-512 computes tiles of few queries, heads that are not whole blocks of 64 dims, and i12 for a single tile. */
 #include "ops/x86/vec_avx512.h"
 
 enum { QUERIES = 8, TILE_VECS = 16 };

@@ -1,7 +1,7 @@
-/* Attention on AVX2 (4 queries by 2 vectors of 8 of the 16 registers) and AVX-512 (8 queries by 1 or 2 vectors of 16);
- * in integers also on AVX-VNNI, the tiles of AVX2, whose products and their addition are one instruction, and on a Zen
- * 4 or 5, the tiles of AVX-512, those of 8 queries by attn_int_halved_512.h. Formats of floats stay with AVX2 and
- * AVX-512 there. */
+/* Attention on AVX2 (4 queries by 2 vectors of 8 of the 16 registers) and AVX-512 (8 queries by 1 or 2 vectors of 16).
+ * Attention in integers also on AVX-VNNI (AVX2's tiles; product and addition are one instruction) and on Zen 4 and 5
+ * (AVX-512's tiles, those of eight queries by attn_int_halved_512.h). There float formats use AVX2's and AVX-512's
+ * kernels. */
 #include "ops/x86/isa.h"
 
 enum { QUERIES = W == 8 ? 4 : 8, TILE_VECS = W };

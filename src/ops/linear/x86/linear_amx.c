@@ -1,14 +1,11 @@
-/* Forms Q and PLANES on AMX: one tile product is one A-group, 16 rows and 16 outputs, I exactly: codes
- * are unpacked to signed bytes, whose layout, vector t of a group with inputs 4 t .. 4 t + 3 of 16 outputs, is the one
- * TDPBSSD wants. Of A-groups of 32 and 16 the tiles are half and a quarter as deep.
+/* Forms Q and PLANES on AMX: one tile product is one A-group, 16 rows and 16 outputs, with I exact. Codes are unpacked
+ * to signed bytes in TDPBSSD's order: vector t of a group has inputs 4 t .. 4 t + 3 of 16 outputs. For A-groups of 32
+ * and 16 the tiles are half and a quarter as deep.
  *
- * A product with its loads and its store takes 14 ns on one core of a Xeon, its float part (4 vector operations per
- * row) 11, and the two hardly overlap: 25, where AVX-512 takes 75. What is in reach of that needs everything in the
- * first-level cache, so work is cut into slots: a tile of 16 rows by two panels by SLOT groups. A step of a slot
- * issues one product and adds one group of 8 rows by both panels of the slot before, whose X and sx are broadcast once
- * for both panels. Codes and scales of a slot are unpacked once for up to TILES tiles of rows, and fetched before.
- *
- * Few rows are AVX-512's: the bits are the same. */
+ * On one core of a Xeon a product with its loads and its store takes 14 ns, and its float part (4 vector operations per
+ * row) 11; they hardly overlap: 25 in all, where AVX-512 takes 75. To come near that, everything must be in the
+ * first-level cache, so work is divided into slots: a tile of 16 rows by two panels by SLOT groups. A step of a slot
+ * issues one product and adds one group of */
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
@@ -38,7 +35,10 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Sums 0 to 3, rows 4 and 5, codes 6 and 7: 16 rows of 64 bytes each, of A-groups of 64. */
+/* rows by both panels of the previous slot, whose X and sx are broadcast once for both panels. Codes and scales of a
+ * slot are prefetched, and unpacked once for up to TILES tiles of rows.
+ *
+ * AVX-512 computes few rows: the bits are the same. */
 static void configure(int group)
 {
     tile_config c = {.palette = PALETTE};

@@ -1,13 +1,15 @@
 /* Form Q on AVX-512 VNNI: a vector lane is one output of a panel.
  *
- * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k a
- * lane, the row's four bytes broadcast from memory; the accumulator starts at minus the offset
- * times X, so it ends as I exactly. Two limbs are two sums, joined as integers. One row and 9 to 12 (5, 6 of two
- * limbs) take a panel at a time, 2 to 8 two of them (linear_q_pair_512.h), 16 and more two of them unpacked. Where
- * vector units beside those that multiply take codes apart for nothing (EK_CPU_ZEN4), 9 rows and more are pairs of
- * panels by up to 6 rows (3 of two limbs): all sums stay in registers, a row's broadcast bytes serve both panels, and
- * the codes come packed from the second-level cache. Up to 16 rows those tiles take turns on two panels, and each
- * fetches its share of the next two; of more rows the first tile passes over all panels of a task before the second. */
+ * VPDPBUSD multiplies unsigned codes (c + 8 or c + 128) by the row's signed bytes, four k per lane, the row's four
+ * bytes broadcast from memory. The accumulator starts at minus the offset times X, so it ends as exactly I. Two limbs
+ * are two sums, joined as integers.
+ *
+ * One row, and 9 to 12 rows (5 and 6 with two limbs), take one panel at a time; 2 to 8 take two panels
+ * (linear_q_pair_512.h); 16 and more take two unpacked panels. If other vector units than the multipliers divide codes
+ * at no cost (EK_CPU_ZEN4), 9 and more rows are pairs of panels by up to 6 rows (3 with two limbs): all sums stay in
+ * registers, a row's broadcast bytes serve both panels, and the codes come packed from the second-level cache. Up to 16
+ * rows, these tiles take turns on two panels, and each fetches its part of the next two. With more rows, the first tile
+ * passes over all panels of a task before the second. */
 #include "ops/x86/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_many_512.h"

@@ -1,4 +1,4 @@
-/* Form B of linear layers (ops/linear/linear_b.h) by fused multiply-adds on AVX2 and AVX-512, for machines that have no
+/* Form B of linear layers (ops/linear/linear_b.h) by fused multiply-adds on AVX2 and AVX-512, for machines without an
  * instruction for it. */
 #include "ops/x86/isa.h"
 

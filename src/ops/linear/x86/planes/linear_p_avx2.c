@@ -1,11 +1,11 @@
 /* Form PLANES on AVX2.
  *
- * Of packed codes PMADDUBSW multiplies u by the row's bytes. An A-group's share of a lane, 16 inputs at most, is summed
- * in 16 bits, then PMADDWD adds the lanes, and of two limbs multiplies those of the high one by 256.
+ * For packed codes, PMADDUBSW multiplies u by the row's bytes. A lane's part of an A-group, at most 16 inputs, is
+ * summed in 16 bits; then PMADDWD adds the lanes, and with two limbs multiplies the high limb's sums by 256.
  *
- *   2, 3, 4 bits   at most 16 * 15 * 128 = 30720; the start, minus the codes' offset times X, is added behind
+ *   2, 3, 4 bits   at most 16 * 15 * 128 = 30720; the start, minus the codes' offset times X, is added afterwards
  *   5, 6 bits      may wrap around, from minus the offset times the limb's sum on, as in linear_q_avx2.h
- *   8 bits         and codebooks (as c + 128): low and high half are multiplied each for itself, as 4 bits
+ *   8 bits         and codebooks (as c + 128): low and high half are multiplied separately, like 4 bits
  *
  * Codes are put together once for both limbs. */
 #include "ops/linear/x86/linear_q_avx2.h"

@@ -1,8 +1,8 @@
 /* Form PLANES on AVX-512 VNNI: linear_q_avx512.c's product over codes that are put together from planes of bits.
  *
- * A vector lane is one output of a panel; VPDPBUSD multiplies codes u (of a codebook c + 128, which VPSHUFB looks up)
- * by the row's signed bytes. A unit of 32 inputs is decoded once for up to 12 rows (6 of two limbs), its scales too:
- * they are those of the file, and cost two or three operations per group. */
+ * A vector lane is one output of a panel. VPDPBUSD multiplies codes u (for a codebook c + 128, looked up by VPSHUFB) by
+ * the row's signed bytes. A unit of 32 inputs is decoded once for up to 12 rows (6 with two limbs), with its scales:
+ * they are the file's own, and cost two or three operations per group. */
 #include "ops/x86/inline.h"
 #include "ops/linear/x86/linear_512.h"
 #include "ops/linear/x86/linear_many_512.h"

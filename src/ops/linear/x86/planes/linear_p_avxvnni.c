@@ -1,5 +1,6 @@
-/* Form PLANES on AVX-VNNI: VPDPBUSD of codes u, of a codebook c + 128, by the row's bytes. The start, minus the codes'
- * offset times X, is added behind. Of two limbs the high one is summed first, shifted, and the low one added. */
+/* Form PLANES on AVX-VNNI: VPDPBUSD of codes u (for a codebook c + 128) by the row's bytes. The start, minus the codes'
+ * offset times X, is added afterwards. With two limbs the high one is summed first and shifted, then the low one is
+ * added. */
 #include "ops/linear/x86/linear_q_avxvnni.h"
 #include "ops/linear/x86/linear_q_256.h"
 #include "ops/linear/x86/planes/planes_vec.h"

@@ -1,6 +1,6 @@
 /* Types of form PLANES on a Zen 4 whose groups share a block's scales, by many rows of one limb: pairs of panels as in
- * linear_p_pair_avx512.c. To make s and b' of a group takes up to three multiplications, too many for 6 rows: they are
- * made once for all rows of a task and wait in the second-level cache. */
+ * linear_p_pair_avx512.c. Computing s and b' of a group takes up to three multiplications, too many for 6 rows, so they
+ * are computed once for all rows of a task and kept in the second-level cache. */
 #include "ops/linear/x86/planes/linear_p_pair_512.h"
 
 /* Fewer rows lose by it. Scales of GROUPS of two panels are 256 KB. */

@@ -1,6 +1,6 @@
-/* Form PLANES on a Zen 4 (EK_CPU_ZEN4): two panels by 2 to 6 rows (2 or 3 of two limbs), as linear_q_pair_512.h, codes
- * put together in registers. Of types without biases whose blocks are one group: what their codes and scales are is a
- * constant of the kernels, as a choice in the loop would take registers that the sums need. */
+/* Form PLANES on a Zen 4 (EK_CPU_ZEN4): two panels by 2 to 6 rows (2 or 3 with two limbs), like linear_q_pair_512.h,
+ * with codes put together in registers. For types without biases whose blocks are one group. The form of codes and
+ * scales is a constant of each kernel, because a choice in the loop would take registers that the sums need. */
 #include "ops/linear/x86/planes/linear_p_pair_512.h"
 
 /* clang-format off */
