@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Tool calls survive staggered arrival: staggered.py PROGRAM MODEL [SEED]
+"""Tool calls survive staggered arrival: staggered.py PROGRAM MODEL [SEED [DIGESTS]]
 
 Fifteen different tool-calling requests alone, all at once, and at random times: each call must be right
-in every company, and the digest over all of a request's sampled logits must be the same in all three."""
+in every company, and the digest over all of a request's sampled logits must be the same in all three. DIGESTS: a
+file for them, so that two devices' are compared."""
 import json, random, sys, threading, time
 
 from client import Server
@@ -71,12 +72,15 @@ def together(s, delays):
 
 def main():
     program, model = sys.argv[1:3]
-    r = random.Random(int(sys.argv[3], 0) if len(sys.argv) > 3 else 1)
+    r = random.Random(int(sys.argv[3], 0) if len(sys.argv) > 3 and sys.argv[3] else 1)
     n, passed, failed = len(ASKED), 0, 0
     with Server(program, "--model", model, "--max-requests", 16, "--ctx", 1024) as s:
         alone = [judge(i, s.chat(body(i))) for i in range(n)]
         rows = [("alone", alone), ("at once", together(s, [0] * n)),
                 ("staggered", together(s, [r.random() * 1.5 for _ in range(n)])), ("staggered again", together(s, [r.random() * 0.4 for _ in range(n)]))]
+    if len(sys.argv) > 4:
+        with open(sys.argv[4], "w") as f:
+            f.writelines(f"{x and x[1]}\n" for x in alone)
     for name, row in rows:
         right, same = sum(bool(x and x[0]) for x in row), sum(bool(x and x[1] == a[1]) for x, a in zip(row, alone))
         print(f"{name}: {right}/{n} right, {same}/{n} with the bits of alone")

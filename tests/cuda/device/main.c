@@ -179,7 +179,8 @@ int main(int argc, char **argv)
     must(ek_pool_open(&d.pool, threads < 1 ? 1 : threads > 64 ? 64 : threads));
     printf("%s\n", ek_cuda_text(d.c));
     bool products = !strcmp(what, "products");
-    if (shaders && !strcmp(what, "linear")) section(&d, "linear", test_linear);
+    if (shaders && !strcmp(what, "math")) section(&d, "math", test_math);
+    else if (shaders && !strcmp(what, "linear")) section(&d, "linear", test_linear);
     else if (shaders && !strcmp(what, "int")) section(&d, "int", test_attn_int);
     else if (products || !strcmp(what, "linear"))
         section(&d, "linear", test_linear), section(&d, "gate", test_gate), section(&d, "heads", test_heads),
