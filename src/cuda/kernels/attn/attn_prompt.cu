@@ -123,27 +123,32 @@ __device__ __forceinline__ void sum_values(shared &sm, int format, int d0, float
     }
 }
 
-template <int K>
-__device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, int number, float *stack)
+// Query n of the tile, of the KV head's queries row by row; in the same order, where its result goes.
+__device__ __forceinline__ int64_t query_at(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n, int ld)
 {
-    const ek_cuda_attn_tile &t = sm.tile; // not in registers, of which there are none left
-    __shared__ bool started;              // the segment is one of the first positions
-    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32, dim = a.kv.head_dim, mine = warp * OWN;
-    auto query = [&](int n) {
-        int at = t.head + n;
-        return (const float *)a.q + (t.row + at / a.ratio) * a.ldq +
-               (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim;
-    };
-    auto load_q = [&](int d0) {
-        const int n = tid % TILE;
-        const float *from = n < t.n_q ? query(n) + d0 : 0;
+    const int at = t.head + n;
+    return (int64_t)(t.row + at / a.ratio) * ld + (int64_t)(t.kv_head * a.ratio + at % a.ratio) * a.kv.head_dim;
+}
+
+// DIMS dims of the tile's queries from d0, transposed; zeros behind the last query and the last dim.
+__device__ __forceinline__ void load_queries(shared &sm, const ek_cuda_attn_args &a, int d0)
+{
+    const int n = threadIdx.x % TILE, dim = a.kv.head_dim;
+    const float *from = n < sm.tile.n_q ? (const float *)a.q + query_at(a, sm.tile, n, a.ldq) + d0 : 0;
 #pragma unroll 8
-        for (int d = tid / TILE * 4; d < DIMS; d += THREADS / TILE * 4) {
-            float4 v = make_float4(0, 0, 0, 0);
-            if (from && d0 + d < dim) v = *(const float4 *)(from + d);
-            sm.q[d][n] = v.x, sm.q[d + 1][n] = v.y, sm.q[d + 2][n] = v.z, sm.q[d + 3][n] = v.w;
-        }
-    };
+    for (int d = threadIdx.x / TILE * 4; d < DIMS; d += THREADS / TILE * 4) {
+        float4 v = make_float4(0, 0, 0, 0);
+        if (from && d0 + d < dim) v = *(const float4 *)(from + d);
+        sm.q[d][n] = v.x, sm.q[d + 1][n] = v.y, sm.q[d + 2][n] = v.z, sm.q[d + 3][n] = v.w;
+    }
+}
+
+// The tile's description, the keys that each of its queries sees, and the queries themselves where one load holds them
+// all.
+__device__ __forceinline__ void load_tile(shared &sm, const ek_cuda_attn_args &a, int number)
+{
+    const ek_cuda_attn_tile &t = sm.tile;
+    const int tid = threadIdx.x;
     __syncthreads();
     if (tid == 0) sm.tile = ((const ek_cuda_attn_tile *)a.tiles)[number];
     __syncthreads();
@@ -154,151 +159,193 @@ __device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_ar
             sm.lo[tid] = row.lo, sm.end[tid] = row.end;
         }
     }
-    if (dim <= DIMS) load_q(0);
-    for (int seg = t.seg0; seg < t.seg0 + t.n_seg; seg++) {
-        const int count = seg - t.seg0;
-        __syncthreads();
-        if (tid == 0) {
-            started = seg * 4 < a.n_start;
-            if (seg == t.seg0 + t.n_seg - 1) { // n_tiles are asked for in all; the last leaves the counter as it was
-                const int taken = atomicAdd((int *)a.ended, 1);
-                sm.next = (int)gridDim.x + taken;
-                if (taken == a.n_tiles - 1) *(volatile int *)a.ended = 0;
-            }
-        }
-        if (tid < TILE)
-            sm.from[tid] = clamp_key(sm.lo[tid] - seg * SEGMENT), sm.to[tid] = clamp_key(sm.end[tid] - seg * SEGMENT);
-        __syncthreads();
-        const visible own = seen_by(sm, mine, OWN);
-        if (lane == 0) sm.own[warp] = own;
-        if (warp == 0) {
-            const visible all = seen_by(sm, 0, TILE);
-            if (lane == 0)
-                sm.all = all, sm.keys = keys_of(started ? a.start : a.kv),
-                sm.values = values_of(started ? a.start : a.kv);
-            if (lane < SEGMENT / PAGE) {
-                const ek_cuda_kv &kv = started ? a.start : a.kv;
-                u64 page = all.from < (lane + 1) * PAGE && all.to > lane * PAGE ? page_block(kv, t.view, seg * 4 + lane)
-                                                                                : 0;
-                if (!page && all.from < lane * PAGE && all.to > lane * PAGE)
-                    page = page_block(kv, t.view, seg * 4 + all.from / PAGE); // absent: nobody sees it
-                sm.page[lane] = page ? (const uint8_t *)page + t.kv_head * (k_bytes(a, started) + v_bytes(a, started)) +
-                                           k_bytes(a, started)
-                                     : 0;
-            }
-        }
-        __syncthreads();
-        for (int d0 = 0; d0 < dim; d0 += CHAIN) {
-            float acc[OWN][8];
-#pragma unroll
-            for (int n = 0; n < OWN; n++)
-#pragma unroll
-                for (int j = 0; j < 8; j++) acc[n][j] = 0;
-            for (int part = d0, end; part < min(dim, d0 + CHAIN); part = end) {
-                end = min(dim, part + DIMS);
-                if (dim > DIMS) {
-                    __syncthreads();
-                    load_q(part);
-                }
-                if (grouped(K) && k_format(a, started) == BF16) scores<BF16>(sm, k_bytes(a, started), part, end, acc);
-                else scores<K>(sm, k_bytes(a, started), part, end, acc);
-                if (DIMS == CHAIN) break; // one part
-            }
-#pragma unroll
-            for (int n = 0; n < OWN; n += 4)
-#pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    float4 *const to = (float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n) / 4, lane * 4)];
-                    float4 v = make_float4(acc[n][j], acc[n + 1][j], acc[n + 2][j], acc[n + 3][j]);
-                    if (d0) { // behind the first chain
-                        const float4 x = *to;
-                        v.x = x.x + v.x, v.y = x.y + v.y, v.z = x.z + v.z, v.w = x.w + v.w;
-                    }
-                    *to = v;
-                }
-        }
+    if (a.kv.head_dim <= DIMS) load_queries(sm, a, 0);
+}
 
-        // weights, of the scores that the thread wrote itself: a warp has all keys of its queries
-        float key_scale[8];
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            int key = key_of(lane, j);
-            const uint8_t *at = sm.page[key / PAGE];
-            bool seen = key >= sm.all.from && key < sm.all.to;
-            key_scale[j] = K == I16 && seen
-                               ? ((const float *)(at - k_bytes(a, started) + k_codes(I16, sm.keys)))[key % PAGE]
-                               : 1.0f;
-            if (v_format(a, started) == I16 && warp == 0)
-                sm.value_scale[key] = seen ? ((const float *)(at + k_codes(I16, sm.keys)))[key % PAGE] : 0.0f;
+// What the queries see of segment `seg`, and where its pages lie. The tile's last segment asks for the block's next
+// tile.
+__device__ __forceinline__ void load_segment(shared &sm, const ek_cuda_attn_args &a, int seg, bool &started)
+{
+    const ek_cuda_attn_tile &t = sm.tile;
+    const int tid = threadIdx.x, lane = tid % 32, warp = tid / 32;
+    __syncthreads();
+    if (tid == 0) {
+        started = seg * 4 < a.n_start;
+        if (seg == t.seg0 + t.n_seg - 1) { // n_tiles are asked for in all; the last leaves the counter as it was
+            const int taken = atomicAdd((int *)a.ended, 1);
+            sm.next = (int)gridDim.x + taken;
+            if (taken == a.n_tiles - 1) *(volatile int *)a.ended = 0;
         }
-#pragma unroll 1
-        for (int n0 = 0; n0 < OWN; n0 += 4) {
-            float x[4][8];
+    }
+    if (tid < TILE)
+        sm.from[tid] = clamp_key(sm.lo[tid] - seg * SEGMENT), sm.to[tid] = clamp_key(sm.end[tid] - seg * SEGMENT);
+    __syncthreads();
+    const visible own = seen_by(sm, warp * OWN, OWN);
+    if (lane == 0) sm.own[warp] = own;
+    if (warp == 0) {
+        const visible all = seen_by(sm, 0, TILE);
+        const ek_cuda_kv &kv = started ? a.start : a.kv;
+        if (lane == 0) sm.all = all, sm.keys = keys_of(kv), sm.values = values_of(kv);
+        if (lane < SEGMENT / PAGE) {
+            u64 page = all.from < (lane + 1) * PAGE && all.to > lane * PAGE ? page_block(kv, t.view, seg * 4 + lane)
+                                                                            : 0;
+            if (!page && all.from < lane * PAGE && all.to > lane * PAGE)
+                page = page_block(kv, t.view, seg * 4 + all.from / PAGE); // absent: nobody sees it
+            sm.page[lane] = page ? (const uint8_t *)page + t.kv_head * (k_bytes(a, started) + v_bytes(a, started)) +
+                                       k_bytes(a, started)
+                                 : 0;
+        }
+    }
+    __syncthreads();
+}
+
+// Scores of the warp's queries and all keys of the segment, into s: a chain of dims after another.
+template <int K>
+__device__ __forceinline__ void score_segment(shared &sm, const ek_cuda_attn_args &a, const bool &started)
+{
+    const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * OWN, dim = a.kv.head_dim;
+    for (int d0 = 0; d0 < dim; d0 += CHAIN) {
+        float acc[OWN][8];
+#pragma unroll
+        for (int n = 0; n < OWN; n++)
+#pragma unroll
+            for (int j = 0; j < 8; j++) acc[n][j] = 0;
+        for (int part = d0, end; part < min(dim, d0 + CHAIN); part = end) {
+            end = min(dim, part + DIMS);
+            if (dim > DIMS) {
+                __syncthreads();
+                load_queries(sm, a, part);
+            }
+            if (grouped(K) && k_format(a, started) == BF16) scores<BF16>(sm, k_bytes(a, started), part, end, acc);
+            else scores<K>(sm, k_bytes(a, started), part, end, acc);
+            if (DIMS == CHAIN) break; // one part
+        }
+#pragma unroll
+        for (int n = 0; n < OWN; n += 4)
 #pragma unroll
             for (int j = 0; j < 8; j++) {
-                const float4 v = *(const float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n0) / 4, lane * 4)];
-                x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
-            }
-#pragma unroll
-            for (int n = 0; n < 4; n++) {
-                int from = sm.from[mine + n0 + n], to = sm.to[mine + n0 + n], most = INT32_MIN, n_of[8];
-#pragma unroll
-                for (int j = 0; j < 8; j++) {
-                    x[n][j] = exp_split(K == I16 ? x[n][j] * key_scale[j] : x[n][j], &n_of[j]);
-                    if (key_of(lane, j) >= from && key_of(lane, j) < to) most = max(most, n_of[j]);
+                float4 *const to = (float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n) / 4, lane * 4)];
+                float4 v = make_float4(acc[n][j], acc[n + 1][j], acc[n + 2][j], acc[n + 3][j]);
+                if (d0) { // behind the first chain
+                    const float4 x = *to;
+                    v.x = x.x + v.x, v.y = x.y + v.y, v.z = x.z + v.z, v.w = x.w + v.w;
                 }
-                most = __reduce_max_sync(~0u, most);
-                if (lane == 0) sm.leaf_m[mine + n0 + n] = most;
-#pragma unroll
-                for (int j = 0; j < 8; j++)
-                    x[n][j] = key_of(lane, j) >= from && key_of(lane, j) < to ? x[n][j] * factor(n_of[j] - most) : 0.0f;
+                *to = v;
             }
+    }
+}
+
+// Weights in place of the scores that the thread wrote itself (a warp has all keys of its queries), and each query's
+// max.
+template <int K>
+__device__ __forceinline__ void weigh_segment(shared &sm, const ek_cuda_attn_args &a, const bool &started)
+{
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, mine = warp * OWN;
+    float key_scale[8];
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        int key = key_of(lane, j);
+        const uint8_t *at = sm.page[key / PAGE];
+        bool seen = key >= sm.all.from && key < sm.all.to;
+        key_scale[j] = K == I16 && seen
+                           ? ((const float *)(at - k_bytes(a, started) + k_codes(I16, sm.keys)))[key % PAGE]
+                           : 1.0f;
+        if (v_format(a, started) == I16 && warp == 0)
+            sm.value_scale[key] = seen ? ((const float *)(at + k_codes(I16, sm.keys)))[key % PAGE] : 0.0f;
+    }
+#pragma unroll 1
+    for (int n0 = 0; n0 < OWN; n0 += 4) {
+        float x[4][8];
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            const float4 v = *(const float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n0) / 4, lane * 4)];
+            x[0][j] = v.x, x[1][j] = v.y, x[2][j] = v.z, x[3][j] = v.w;
+        }
+#pragma unroll
+        for (int n = 0; n < 4; n++) {
+            int from = sm.from[mine + n0 + n], to = sm.to[mine + n0 + n], max_n = INT32_MIN, n_of[8];
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                x[n][j] = exp_split(K == I16 ? x[n][j] * key_scale[j] : x[n][j], &n_of[j]);
+                if (key_of(lane, j) >= from && key_of(lane, j) < to) max_n = max(max_n, n_of[j]);
+            }
+            max_n = __reduce_max_sync(~0u, max_n);
+            if (lane == 0) sm.leaf_m[mine + n0 + n] = max_n;
 #pragma unroll
             for (int j = 0; j < 8; j++)
-                *(float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n0) / 4, lane * 4)] = make_float4(x[0][j], x[1][j],
-                                                                                                     x[2][j], x[3][j]);
+                x[n][j] = key_of(lane, j) >= from && key_of(lane, j) < to ? x[n][j] * factor(n_of[j] - max_n) : 0.0f;
         }
-        __syncthreads();
+#pragma unroll
+        for (int j = 0; j < 8; j++)
+            *(float4 *)&sm.s[key_of(lane, j)][piece_of((mine + n0) / 4, lane * 4)] = make_float4(x[0][j], x[1][j],
+                                                                                                 x[2][j], x[3][j]);
+    }
+    __syncthreads();
+}
+
+// Results of the queries that end in this segment: what is left of each in `leaf`, divided by l. ends: a bit a query.
+__device__ __forceinline__ void put_results(const shared &sm, const ek_cuda_attn_args &a, const nodes &leaf, int d,
+                                            int wanted, u32 ends)
+{
+    const int mine = threadIdx.x / 32 * OWN;
+#pragma unroll
+    for (int n = 0; n < OWN; n++) {
+        if (!(ends >> n & 1)) continue;
+        float *out = (float *)a.o + query_at(a, sm.tile, mine + n, a.ldo) + d;
+        float y[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) y[i] = __fdiv_rn(leaf.o[n][i] + 0.0f, leaf.l[n]);
+        if (wanted & 1) *(float4 *)out = make_float4(y[0], y[1], y[2], y[3]);
+        if (wanted & 2) *(float4 *)(out + 128) = make_float4(y[4], y[5], y[6], y[7]);
+    }
+}
+
+// The segment's leaves, COLS dims at once, meet the nodes of T that they complete. What is left goes onto the stack, or
+// is the result of a query that ends here. stack: MAX_LEVELS nodes of the tile's queries; seg: the segment's number.
+__device__ __forceinline__ void merge_segment(shared &sm, const ek_cuda_attn_args &a, const bool &started, int seg,
+                                              float *stack)
+{
+    const int lane = threadIdx.x % 32, mine = threadIdx.x / 32 * OWN, count = seg - sm.tile.seg0;
+    for (int d0 = 0; d0 < a.kv.head_dim; d0 += COLS) {
+        nodes leaf;
+        sum_values(sm, v_format(a, started), d0, leaf.o);
+        const u32 seen = __ballot_sync(~0u, lane < OWN && sm.from[mine + lane % OWN] < sm.to[mine + lane % OWN]);
+        const u32 ends = seen & __ballot_sync(~0u, sm.end[mine + lane % OWN] <= (seg + 1) * SEGMENT);
+        if (!seen) continue;
+#pragma unroll
+        for (int n = 0; n < OWN; n++) leaf.m[n] = sm.leaf_m[mine + n], leaf.l[n] = sm.leaf_l[mine + n];
+        const int dim = sm.values.dim, d = d0 + lane * 4, wanted = (d < dim) | (d + 128 < dim) << 1;
+        float *const node = stack + (int64_t)mine * dim + d;
+        int level = 0;
+        for (; count >> level & 1; level++) leaf.meet(sm, node + (int64_t)level * TILE * dim, level, dim, wanted, seen);
+#pragma unroll
+        for (int n = 0; n < OWN; n++) {
+            const int q = mine + n;
+            if (!((seen & ~ends) >> n & 1)) continue;
+            float *to = node + ((int64_t)level * TILE + n) * dim;
+            if (wanted & 1) *(float4 *)to = make_float4(leaf.o[n][0], leaf.o[n][1], leaf.o[n][2], leaf.o[n][3]);
+            if (wanted & 2) *(float4 *)(to + 128) = make_float4(leaf.o[n][4], leaf.o[n][5], leaf.o[n][6], leaf.o[n][7]);
+            if (lane == 0 && d0 + COLS >= dim) sm.l[level][q] = leaf.l[n], sm.m[level][q] = leaf.m[n];
+        }
+        if (!ends) continue;
+        for (level++; count >> level; level++)
+            if (count >> level & 1) leaf.meet(sm, node + (int64_t)level * TILE * dim, level, dim, wanted, seen);
+        put_results(sm, a, leaf, d, wanted, ends);
+    }
+}
+
+template <int K>
+__device__ __forceinline__ void tile_of_prompt(shared &sm, const ek_cuda_attn_args &a, int number, float *stack)
+{
+    __shared__ bool
+        started; // the segment is one of the first positions; not in registers, of which there are none left
+    load_tile(sm, a, number);
+    for (int seg = sm.tile.seg0; seg < sm.tile.seg0 + sm.tile.n_seg; seg++) {
+        load_segment(sm, a, seg, started);
+        score_segment<K>(sm, a, started);
+        weigh_segment<K>(sm, a, started);
         sum_weights(sm, a, started);
-        for (int d0 = 0; d0 < dim; d0 += COLS) {
-            nodes leaf;
-            sum_values(sm, v_format(a, started), d0, leaf.o);
-            const u32 seen = __ballot_sync(~0u, lane < OWN && sm.from[mine + lane % OWN] < sm.to[mine + lane % OWN]);
-            const u32 ends = seen & __ballot_sync(~0u, sm.end[mine + lane % OWN] <= (seg + 1) * SEGMENT);
-            if (!seen) continue;
-#pragma unroll
-            for (int n = 0; n < OWN; n++) leaf.m[n] = sm.leaf_m[mine + n], leaf.l[n] = sm.leaf_l[mine + n];
-            const int dim = sm.values.dim, d = d0 + lane * 4, wanted = (d < dim) | (d + 128 < dim) << 1;
-            float *const node = stack + (int64_t)mine * dim + d;
-            int level = 0;
-            for (; count >> level & 1; level++)
-                leaf.meet(sm, node + (int64_t)level * TILE * dim, level, dim, wanted, seen);
-#pragma unroll
-            for (int n = 0; n < OWN; n++) {
-                const int q = mine + n;
-                if (!((seen & ~ends) >> n & 1)) continue;
-                float *to = node + ((int64_t)level * TILE + n) * dim;
-                if (wanted & 1) *(float4 *)to = make_float4(leaf.o[n][0], leaf.o[n][1], leaf.o[n][2], leaf.o[n][3]);
-                if (wanted & 2)
-                    *(float4 *)(to + 128) = make_float4(leaf.o[n][4], leaf.o[n][5], leaf.o[n][6], leaf.o[n][7]);
-                if (lane == 0 && d0 + COLS >= dim) sm.l[level][q] = leaf.l[n], sm.m[level][q] = leaf.m[n];
-            }
-            if (!ends) continue;
-            for (level++; count >> level; level++)
-                if (count >> level & 1) leaf.meet(sm, node + (int64_t)level * TILE * dim, level, dim, wanted, seen);
-#pragma unroll
-            for (int n = 0; n < OWN; n++) {
-                const int at = t.head + mine + n;
-                if (!(ends >> n & 1)) continue;
-                float *out = (float *)a.o + (t.row + at / a.ratio) * a.ldo +
-                             (int64_t)(t.kv_head * a.ratio + at % a.ratio) * dim + d;
-                float y[8];
-#pragma unroll
-                for (int i = 0; i < 8; i++) y[i] = __fdiv_rn(leaf.o[n][i] + 0.0f, leaf.l[n]);
-                if (wanted & 1) *(float4 *)out = make_float4(y[0], y[1], y[2], y[3]);
-                if (wanted & 2) *(float4 *)(out + 128) = make_float4(y[4], y[5], y[6], y[7]);
-            }
-        }
+        merge_segment(sm, a, started, seg, stack);
     }
 }
 
