@@ -106,6 +106,22 @@ static void drop(ek_background *b)
     ek_exchange_drop(x);
 }
 
+/* It is stored as cancelled, and all holds it: who asks for it later, also after a restart, gets that. */
+static void cancel(ek_background *b, ek_buf *all)
+{
+    b->session->dialect->cancelled(all, &b->session->reply);
+    drop(b);
+}
+
+/* The server ends. A reply whose end is being written is complete. */
+static void stop(ek_background *b)
+{
+    ek_buf all = {0};
+    if (b->session->writing) drop(b);
+    else cancel(b, &all);
+    ek_buf_fini(&all);
+}
+
 static ek_background *oldest_ended(const ek_server *s)
 {
     ek_background *found = NULL;
@@ -256,8 +272,7 @@ void ek_background_cancel(ek_server *s, ek_exchange *x, const char *rest)
         return;
     }
     ek_buf all = {0};
-    b->session->dialect->cancelled(&all, &b->session->reply);
-    drop(b);
+    cancel(b, &all);
     const ek_outgoing body = ek_outgoing_own(s, &all, 0);
     ek_exchange_reply_from(x, 200, "application/json", &body);
 }
@@ -277,7 +292,7 @@ void ek_background_tick(ek_server *s)
     for (ek_background *b = s->backgrounds, *next; b; b = next) {
         next = b->next;
         if (b->ended > 0 && !b->readers && ek_now() - b->ended > EK_BACKGROUND_SECONDS) ek_background_free(b);
-        else if (s->n_signals && !b->ended && !b->readers) drop(b);
+        else if (s->n_signals && !b->ended && !b->readers && !b->session->writing) stop(b);
         else ek_background_beat(b);
     }
 }
@@ -287,7 +302,7 @@ void ek_background_close(ek_server *s)
     while (s->backgrounds) {
         ek_background *b = s->backgrounds;
         const bool streams = b->streams || b->ended > 0;
-        if (!b->ended) drop(b);
+        if (!b->ended) stop(b);
         if (streams) ek_background_free(b);
     }
 }

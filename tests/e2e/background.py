@@ -1,6 +1,6 @@
 """Responses that are made in the background: polling, events read again, cancelling, clients that leave, a server that
 stops. Usage: background.py PROGRAM MODEL"""
-import json, signal, sys, time
+import json, signal, sys, tempfile, time
 
 import counted
 from client import Server
@@ -203,12 +203,17 @@ def too_long():
 
 
 def stops():
-    """One without a reader ends with the server; a reader's has the time that others have."""
-    with Server(PROGRAM, "--model", MODEL) as s:
-        ask(s, slow_one(s, max_output_tokens=4000))
-        begun = time.time()
-        status, said = s.stop()
-        assert status == 0 and time.time() - begun < 20, (status, said)
+    """One without a reader is cancelled with the server, and stays so; a reader's has the time that others have."""
+    with tempfile.TemporaryDirectory() as kept:
+        with Server(PROGRAM, "--model", MODEL, "--store", kept) as s:
+            ids = [ask(s, slow_one(s, max_output_tokens=4000))["id"] for _ in range(2)]
+            begun = time.time()
+            status, said = s.stop()
+            assert status == 0 and time.time() - begun < 20, (status, said)
+        with Server(PROGRAM, "--model", MODEL, "--store", kept) as s:
+            for id_ in ids:
+                r = get(s, id_)
+                assert r["status"] == "cancelled" and r["background"] is True and r["output"] == [], r
     with Server(PROGRAM, "--model", MODEL) as s:
         c, r = open_events(s, "POST", PATH, slow_one(s, stream=True, max_output_tokens=60))
         got = events(r)
