@@ -145,6 +145,7 @@ static void refusals(void **state)
         ek_err err = parse(COUNT, &r, rows[i].body);
         if (!err || ek_err_http(err) != 400 || !strstr(ek_err_text(), rows[i].says))
             fail_msg("%s: %s", rows[i].body, err ? ek_err_text() : "taken");
+        if (ek_err_text()[strlen(ek_err_text()) - 1] == ' ') fail_msg("a blank at the end: \"%s\"", ek_err_text());
         assert_string_equal(r.param, rows[i].param);
         ek_api_request_fini(&r);
     }

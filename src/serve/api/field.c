@@ -251,7 +251,7 @@ ek_err ek_field_wrong_text(ek_api_request *r, const char *param, const char *bef
     ek_buf quoted = {0};
     ek_field_quote(&quoted, text, strlen(text));
     r->param = param;
-    ek_err err = ek_fail(EK_EINVAL, "%s: %s %s %s", param, before, quoted.data, after);
+    ek_err err = ek_fail(EK_EINVAL, "%s: %s %s%s%s", param, before, quoted.data, *after ? " " : "", after);
     ek_buf_fini(&quoted);
     return err;
 }
