@@ -17,11 +17,6 @@ enum { PAYLOAD_LIMIT = 8 << 20, MAX_VALUES = 1 << 20, MAX_NAME = 1024 };
 static const char type[] = "https://in-toto.io/Statement/v1", predicate_type[] = "urn:evenkeel:receipt:1";
 static const char *const sources[EK_SEED_SOURCES] = {"none", "client", "nonce", "server"};
 
-const char *ek_seed_from_name(ek_seed_from f)
-{
-    return sources[f];
-}
-
 bool ek_nonce_fits(const char *text, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -69,7 +69,6 @@ void ek_statement_fini(ek_statement *s);
 
 /* Whether a nonce is valid: 1 to 64 printable ASCII characters. */
 bool ek_nonce_fits(const char *text, size_t n);
-const char *ek_seed_from_name(ek_seed_from f);
 /* Writes seconds since 1970 in the form of ek_statement.time. */
 void ek_statement_time(char out[EK_STATEMENT_TIME], int64_t seconds);
 

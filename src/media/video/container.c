@@ -12,10 +12,7 @@ static const ek_container mov = {"MP4", "mov", "video/mp4"}, webm = {"WebM", "ma
                           mpegts = {"MPEG-TS", "mpegts", "video/mp2t"}, asf = {"ASF", "asf", "video/x-ms-wmv"},
                           gif = {"GIF", "gif", "video/gif"};
 
-const char *ek_video_formats(void)
-{
-    return "MP4 (MOV), WebM (Matroska), AVI, Ogg, FLV, MPEG, MPEG-TS, ASF (WMV) and GIF";
-}
+static const char formats[] = "MP4 (MOV), WebM (Matroska), AVI, Ogg, FLV, MPEG, MPEG-TS, ASF (WMV) and GIF";
 
 static bool begins(const uint8_t *p, size_t n, size_t at, const char *with, size_t n_with)
 {
@@ -71,6 +68,5 @@ ek_err ek_container_check(const ek_container **out, const uint8_t *p, size_t n)
     for (size_t i = 0; i < 4 && i < n; i++) snprintf(begin + 3 * i, 4, "%02x ", p[i]);
     if (n == 0) return ek_fail(EK_EINVAL, "empty video: it has 0 bytes");
     begin[3 * (n < 4 ? n : 4) - 1] = '\0';
-    return ek_fail(EK_EINVAL, "not a video of a known kind: it begins with the bytes %s; known are %s", begin,
-                   ek_video_formats());
+    return ek_fail(EK_EINVAL, "not a video of a known kind: it begins with the bytes %s; known are %s", begin, formats);
 }

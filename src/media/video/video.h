@@ -29,7 +29,6 @@ bool ek_ffmpeg_has_landlock(void);
 
 /* "video/mp4" and the like, by a file's first bytes; NULL: no readable video. */
 const char *ek_video_type(const void *bytes, size_t n);
-const char *ek_video_formats(void); /* "MP4 (MOV), WebM (Matroska), …" */
 
 /* The result of counting, before anything is decoded. */
 typedef struct ek_video_info {

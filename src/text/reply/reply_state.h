@@ -31,7 +31,6 @@ struct ek_reply {
     bool newline;     /* REASONING: a newline is held back */
     ek_buf head, raw; /* of the call: the text before the arguments; the whole text */
     ek_args args;
-    bool args_sent;
     int n_started, n_done, n_malformed;
     ek_buf spelled; /* ek_reply_feed_text: the beginning of a possible marker */
     ek_buf event;
