@@ -14,8 +14,8 @@ static ek_fair_queue_client *find(const ek_fair_queue *t, uint64_t id)
     return NULL;
 }
 
-/* Forgets clients that have nothing here and whose next turn is no later than a stranger's would be; more of them
- * where there are too many. */
+/* Forgets clients without items whose next turn is no later than a new client's would be; with too many clients, also
+ * others. */
 static void tidy(ek_fair_queue *t)
 {
     int n = 0, idle = 0;

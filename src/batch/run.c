@@ -132,7 +132,7 @@ static ek_err look(const run *r, const ek_buf *head, ek_batch_result *result)
                           r->o->out);
 }
 
-/* The copy of the errors takes the place of what is there: never of the input or of OUT. */
+/* The copy of the errors replaces an existing file, but never the input or OUT. */
 static ek_err check_errors(const ek_batch_opts *o, const ek_batch_input *in)
 {
     struct stat a, b;

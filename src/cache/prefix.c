@@ -17,7 +17,7 @@ void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, co
     ek_prefix *x = ek_alloc(sizeof *x);
     *x = (ek_prefix){.pages = p, .layout = *layout, .max_idle_bytes = max_idle_bytes, .held = EK_NO_NODE};
     for (int k = 0; k < EK_KIND_COUNT; k++) x->has[k] = layout->page_bytes[k] > 0;
-    /* A node per page, its root, and some for paths whose sliding pages are gone where there is nothing else. */
+    /* A node per page, its root, and some for paths without sliding pages. */
     ek_layer_kind kind = x->has[EK_FULL] ? EK_FULL : EK_SLIDING;
     x->cap = 2 * (n_pages[kind] + n_pages[ek_kv_start_kind(kind)]) + 2 * pages_for(max_tokens) + 2;
     x->node = ek_alloc(sizeof *x->node * (size_t)x->cap);

@@ -68,7 +68,7 @@ static void take_back(ek_prefix *x, int32_t i)
     x->reported_digest ^= name_of(d);
 }
 
-/* From a node up to the first that was told, and then down again. Returns whether all of them are told now. */
+/* From a node up to the first reported one, and then down again. Returns whether all of them are reported now. */
 static bool report_path(ek_prefix *x, int32_t i)
 {
     int n = 0;
@@ -99,7 +99,7 @@ static void set_startable(ek_prefix *x, int32_t i, bool on)
     x->n_late -= x->n_reported - before;
 }
 
-/* A page of a node came or went: it, and nodes whose window it lies in. */
+/* A page of a node came or went: reviews the node, and the nodes whose window contains it. */
 void ek_prefix_held_review(ek_prefix *x, int32_t node)
 {
     if (!x->held_queue) return;

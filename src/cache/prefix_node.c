@@ -313,7 +313,7 @@ static void give_back(ek_prefix *x, int32_t i)
     x->n_nodes--;
 }
 
-/* Nothing that a sequence could begin with lies at it or behind it. */
+/* No sequence can resume at it or below it. */
 static bool is_empty(const ek_prefix *x, int32_t i)
 {
     const ek_prefix_node *d = &x->node[i];

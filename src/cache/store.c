@@ -40,7 +40,7 @@ struct ek_store {
     bool has_content;
     uint8_t *want[EK_KIND_COUNT];
     int next, n_pages;
-    double waited, waits_since; /* seconds of it so far but those of now; 0: it waits for its reader */
+    double waited, waits_since; /* seconds of the load so far, except the present wait; 0: it waits for its reader */
     ek_chain reported_chain;    /* of the last page that the backend was told of ahead */
     int reported;               /* pages below it were */
     ek_store_page name;         /* the one it is told of; bytes are NULL */

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "cache/store.h"
 
-/* Within a batch the front of a prompt counts as used later than what follows it: a page is of no use without those
- * before it, and the oldest go first. */
+/* Within a batch the front of a prompt counts as used later than its continuation, because a page is useless without
+ * the pages before it, and the oldest are deleted first. */
 static int64_t stamp(int depth)
 {
     return ek_unix_time() << 16 | (0xffff - (depth & 0xffff));

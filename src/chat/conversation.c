@@ -95,8 +95,8 @@ void ek_message_fini(ek_message *m)
     *m = (ek_message){0};
 }
 
-/* Of the template's own, with where its control tokens stand: around a message or block, and around a text or a key;
- * and what a number or a word has. */
+/* Bytes of the template's own text, with the offsets of its control tokens: around a message or block, around a text or
+ * a key, and for a number or a word. */
 enum { MARKUP = 64, QUOTES = 24, SCALAR = 8 };
 
 static size_t value_bytes(const json_t *v)

@@ -39,7 +39,7 @@ bool ek_block_shows(const ek_block *b)
     return n > 0;
 }
 
-/* Does the block stand between the calls before and behind it? */
+/* Whether the block is between the calls before and after it. */
 static bool separates(const ek_block *b)
 {
     return b->kind == EK_BLOCK_REASONING || ek_block_shows(b);

@@ -17,7 +17,7 @@ static ek_err open_tokenizer(ek_tokenizer **out, ek_source *from)
     return err ? ek_fail_in(err, "%s", t.name) : EK_OK;
 }
 
-/* Once more, where there is none: drafters have none of their own, and that is the better reason. */
+/* After ENOTFOUND: a drafter has no tokenizer, and its refusal is the better reason. Otherwise tries once more. */
 static ek_err open_again(ek_tokenizer **out, ek_source *from, const char *path)
 {
     ek_config *c = ek_alloc(sizeof *c);

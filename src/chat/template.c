@@ -81,8 +81,8 @@ static void put_text(writer *w, const char *s, size_t n)
     append_to(w->at, "content", part);
 }
 
-/* Minutes and seconds as transformers' processor has them: the minutes have two digits or more, of the seconds what is
- * behind the point is cut off. */
+/* Minutes and seconds as in transformers' processor: at least two digits of minutes, and seconds without their
+ * fraction. */
 static json_t *time_of(double seconds)
 {
     char text[32];
@@ -221,8 +221,8 @@ static void put_result_message(writer *w, const ek_message *m, int call)
     for (int i = 0; i < m->n_blocks; i++) put_block(w, &m->blocks[i]);
 }
 
-/* Among the results that the message of the call holds itself: the template looks at no others then. What is no text
- * stands behind them all, where the template has it too. */
+/* Adds to the results in the message of the call itself, because the template then looks at no others. Parts that are
+ * no text follow all of them, as in the template. */
 static void put_own_result(writer *w, json_t *list, const ek_message *m, const ek_block *call)
 {
     json_t *result = json_object();
@@ -293,7 +293,7 @@ static void put_step(writer *w, const ek_conversation *c, const ek_step *s)
     if (s->closes) put_results(w, c);
 }
 
-/* Of somebody else than the assistant, who may have made calls, too. */
+/* From another role than the assistant, which may also have made calls. */
 static void put_other(writer *w, const ek_conversation *c, int message, bool *think_mark)
 {
     const ek_pairs *p = w->pairs;

@@ -337,7 +337,7 @@ static bool goes_on(ek_turn *t, const ek_turn_news *news)
     return false;
 }
 
-/* No token may follow: the mask allowed none behind stored tokens, as it does behind none that the model gave. */
+/* No token may follow: the mask allowed none after stored tokens, as it may after the model's own. */
 static bool is_refused(const ek_turn_news *news)
 {
     return news->finish == EK_FINISH_ERROR && news->err == EK_EINVAL;

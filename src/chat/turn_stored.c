@@ -100,7 +100,7 @@ static int ends_within(const ek_turn *t, const ek_turn_prompt *prompt, const ek_
     return end;
 }
 
-/* The end by tokens alone: behind a stop token, or at the limit; 0: there is none. */
+/* The end that tokens alone determine: after a stop token, or at the limit; 0: none. */
 static int ends_by_tokens(const ek_turn *t)
 {
     const int n = ek_reply_record_tokens(t->stored.found);

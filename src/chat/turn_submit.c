@@ -97,8 +97,8 @@ static void on_cache(void *user, const ek_cache_report *r)
     ek_buf_fini(&line);
 }
 
-/* Tokens of the reply that the engine gets behind the prompt: what a reply that goes on has, but for its last one, or
- * what the store gives. */
+/* Tokens of the reply that the engine gets after the prompt: those of a resumed reply except its last one, or the
+ * stored ones. */
 static int n_replied(const ek_turn *t)
 {
     return t->resumed.len ? (int)t->resumed.len - 1 : t->n_stored;

@@ -93,8 +93,8 @@ static void add_own(ek_buf *b, const ek_config *c, const common *usual, int i)
         ek_buf_fmt(b, "%s\"intermediate_size\": %d", n++ ? ", " : "", l->intermediate_size);
 }
 
-/* What single layers have of their own, under their numbers, padded with zeros to one width as transformers does since
- * 5.15. Other readers take global_head_dim and num_global_key_value_heads, which stand beside it. */
+/* Values that differ per layer, under their numbers, padded with zeros to one width as in transformers since 5.15.
+ * Other readers use global_head_dim and num_global_key_value_heads beside it. */
 static void add_own_layers(ek_buf *b, const ek_config *c)
 {
     const common usual = common_of(c);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* An item's name without what tells its part of a tensor: ".tail", and an expert's number. */
+/* An item's name without the suffix of its part of a tensor: ".tail", or an expert's number. */
 static void base_name(char *out, size_t room, const ek_item *it)
 {
     snprintf(out, room, "%s", it->name);

@@ -55,7 +55,7 @@ static void free_all(ek_outdir *o)
     free(o);
 }
 
-/* Removes the files directly in a folder; never what lies deeper. */
+/* Removes the files directly in a folder, never deeper ones. */
 static ek_err empty_folder(const char *path)
 {
     DIR *d = opendir(path);

@@ -114,7 +114,7 @@ static void read_rows(decoder *d, ek_image_sink *to, size_t pixel)
             for (int y = 0; y < to->height; y++) png_read_row(d->png, whole + (size_t)y * row, NULL);
         for (int y = 0; y < to->height && pixel == 4; y++) put_row(to, y, whole + (size_t)y * row, pixel);
     }
-    /* What stands behind the pixels decides nothing more: it need not be whole, or there. */
+    /* Chunks after the pixels have no effect: they may be damaged or missing. */
 }
 
 static bool run(decoder *d, ek_image_sink *to)

@@ -67,7 +67,7 @@ bool ek_is_mpeg(ek_media_bytes file)
     return false;
 }
 
-/* Where the words "Xing" or "Info" stand, with how many frames follow; 0: nowhere. */
+/* Offset of the words "Xing" or "Info" with a frame count; 0: none. */
 static size_t find_info(const frame *f, const uint8_t *p)
 {
     const size_t side = f->version == 1 ? (f->mono ? 17 : 32) : f->mono ? 9 : 17;
@@ -94,7 +94,7 @@ static void write_info(ek_stream *out, const uint8_t *first, uint32_t frames)
     out->n_head = f.n;
 }
 
-/* The first frame from `left` on, behind tags and bytes that are none. */
+/* The first frame from `left` on, after tags and other bytes. */
 static bool find_first(frame *f, ek_media_bytes *left)
 {
     for (; left->n >= 4; left->p++, left->n--) {

@@ -55,7 +55,7 @@ static uint64_t length_of(const layout *l, const uint8_t *p)
     return n < l->head ? 0 : n - l->head;
 }
 
-/* Is this the head of a chunk that stands behind samples, and do chunks follow up to the end of the file? */
+/* Whether this is the head of a chunk after the samples, followed by chunks up to the end of the file. */
 static bool is_tail(const layout *l, const uint8_t *p, size_t n)
 {
     static const char *const names[] = {"LIST", "id3 ", "ID3 ", "bext", "cue ", "smpl", "JUNK", "junk", "FLLR", "PAD ",
@@ -75,8 +75,7 @@ static bool is_tail(const layout *l, const uint8_t *p, size_t n)
     return n == 0;
 }
 
-/* Bytes of samples among those behind the head of a chunk that does not say how many there are: up to the chunks that
- * the writer put behind them when it ended. */
+/* Bytes of samples after the head of a chunk without a length: up to the chunks that the writer appended at the end. */
 static size_t find_end(const layout *l, const uint8_t *p, size_t n)
 {
     for (size_t at = 0; at + l->head <= n; at++) {
@@ -111,8 +110,8 @@ static bool is_known(const form *o)
     return o->codec == FLOAT && (o->bits == 32 || o->bits == 64);
 }
 
-/* A writer to a pipe does not know the length, and cannot go back: 0, all ones, or what its numbers hold at most, each
- * with or without what stands around the samples. */
+/* A writer to a pipe does not know the length, and cannot seek back: the field is 0, all ones, or its maximum, each
+ * with or without the bytes around the samples. */
 static bool is_unknown(const layout *l, uint64_t claimed, size_t there)
 {
     return claimed == 0 || (claimed > there && (claimed >= 0x7F000000 || (l->wide && claimed >= 0x7F000000 - l->head)));

@@ -8,19 +8,19 @@ static int left_behind(const ek_scheduled *s)
     return s->req->n_tokens - s->req->n_done - (s->n_rows - s->n_draft);
 }
 
-/* Whether a draw of r needs the tokens before it on the host, or its logits the place of those in front. */
+/* Whether a draw of r needs earlier tokens on the host, or its logits need the buffer that the current step uses. */
 static bool draws_late(const ek_request *r)
 {
     return r->mask.look || r->reply_logits || ek_sampling_has_penalties(&r->sampling);
 }
 
-/* Whether the request of s, which the step in front has, is known to draw behind that if no token ends it. */
+/* Whether the request of s, which is in the current step, certainly draws after it unless a token ends it. */
 static bool draws_on(const ek_engine *e, const ek_scheduled *s)
 {
     return (e->on.draw || !draws_late(s->req)) && !ek_draft_promises(e, s->req);
 }
 
-/* Rows that are known to come behind those of s, of a prompt `share` at most; 0: none are. */
+/* Rows that certainly follow those of s, at most `share` of a prompt; 0: none. */
 static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
 {
     const ek_request *r = s->req;
@@ -62,9 +62,9 @@ static bool is_poked(ek_engine *e)
     return poked;
 }
 
-enum { PLAN_EVERY = 4 }; /* steps: while somebody waits for a turn, none is begun in front of these */
+enum { PLAN_EVERY = 4 }; /* steps: while a request waits for a turn, none is begun ahead of these */
 
-/* A drafter would be asked for the token behind each, and a request that could be admitted would wait a step longer. */
+/* A drafter would be needed after each token, and an admissible request would wait a step longer. */
 static bool can_begin(ek_engine *e)
 {
     const ek_plan *p = &e->plan;
@@ -93,7 +93,7 @@ static void add_draw(ek_plan *a, ek_scheduled *to, int n_tokens)
     a->n_logits++;
 }
 
-/* n rows behind those of s: of a prompt, or the one behind the token that s will draw. */
+/* n rows after those of s: of a prompt, or the one after the token that s will draw. */
 static void lay_out(ek_plan *a, const ek_scheduled *s, int n)
 {
     ek_request *r = s->req;
@@ -138,7 +138,7 @@ static ek_step step_of(const ek_engine *e)
                      .follows = a->follows};
 }
 
-/* Takes pages for n rows behind those of s, and lays them out. */
+/* Takes pages for n rows after those of s, and lays them out. */
 static bool add(ek_engine *e, const ek_scheduled *s, int n)
 {
     ek_request *r = s->req;

@@ -102,8 +102,8 @@ void ek_draft_settle(const ek_plan *p, ek_scheduled *s)
 {
     const ek_draw *d = &p->draw[s->draw];
     const int32_t *draft = s->req->tokens + s->req->n_tokens;
-    /* A token that stands brings the sample behind it. If that is none, the token is refused, and the next step finds
-     * the failure as it would have without a draft. */
+    /* An accepted token gives the sample after it. If that sample is invalid, the token is refused, and the next step
+     * finds the failure as it would have without a draft. */
     while (s->n_accepted < s->n_draft && d[s->n_accepted].token == draft[s->n_accepted] &&
            d[s->n_accepted + 1].token >= 0)
         s->n_accepted++;

@@ -1,10 +1,9 @@
 /* Limits for all drafts, whatever their source (planning.h). */
 #include "engine/planning.h"
 
-/* What the last row of a draft must at least promise: the probability that it gives a token. A step of n rows takes
- * 1 + c (n - 1), in units of a step of one row, and gives n tokens; the row more takes `cost`. It pays if its tokens
- * per time are more than those of the step without it; a tenth of what is left to 1 is the margin for estimates that
- * are too good. */
+/* The minimum promise of a draft's last row: the probability that it gives a token. A step of n rows takes 1 + c (n -
+ * 1), in units of a step of one row, and gives n tokens; a further row takes `cost`. It pays if the tokens per time
+ * increase; a tenth of the rest up to 1 is the margin for optimistic estimates. */
 float ek_draft_least_worth(const ek_engine *e, float cost)
 {
     float n = (float)e->plan.n_scheduled, even = cost * n / (1 + e->on.row_cost * (n - 1));
@@ -12,7 +11,7 @@ float ek_draft_least_worth(const ek_engine *e, float cost)
     return even + (1 - even) / 10;
 }
 
-/* A drafted stop id would end the reply: nothing behind it can stand, and its own row is of no use. */
+/* A drafted stop id would end the reply, so no token after it can be accepted, and its own row is useless. */
 static int before_stop(const ek_request *r, int k)
 {
     for (int i = 0; i < k; i++)

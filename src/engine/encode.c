@@ -121,7 +121,7 @@ static uint64_t last_of(const ek_engine *e, uint64_t client)
     return last;
 }
 
-/* Of the client whose last picture was encoded longest ago the one whose own last was. */
+/* Of the client whose picture was encoded longest ago, the request whose own was. */
 static ek_request *whose_turn(const ek_engine *e)
 {
     ek_request *next = NULL;

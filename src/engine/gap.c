@@ -36,7 +36,7 @@ void ek_gap_note(ek_gap *g, int rows, double seconds)
     *own = *own == 0 || each > *own ? each : (*own + each) / 2;
     for (int i = 0; i < bin; i++)
         if (g->row[i] < *own) g->row[i] = *own;
-    for (int i = bin + 1; i < EK_GAP_BINS; i++) /* what all of the step took is none too little for one of more rows */
+    for (int i = bin + 1; i < EK_GAP_BINS; i++) /* `whole` is an upper bound per row of a larger step */
         if (g->row[i] == 0 || g->row[i] > whole) g->row[i] = whole;
 }
 

@@ -39,8 +39,8 @@ static bool make_room(ek_engine *e, const ek_request *r)
     return true;
 }
 
-/* In the order of their clients' turns: one that does not fit holds back those behind it, so that none starves. One
- * whose prompt is being computed by another, or read from outside of memory, waits for that and lets them pass. */
+/* In the order of their clients' turns: a request that does not fit holds back those after it, so that none starves. A
+ * request whose prompt another one computes, or that is read from outside memory, waits and lets them pass. */
 void ek_plan_admit(ek_engine *e)
 {
     e->admissions++;
@@ -119,7 +119,7 @@ static void lay_out(ek_engine *e, int i)
 
 enum { MAX_BLOCKED = 4 };
 
-/* A request whose next span was too long for what others had left of some steps. */
+/* A request whose next span did not fit the rows that others had left in some steps. */
 static ek_request *blocked(const ek_engine *e)
 {
     for (int i = 0; i < e->n_running; i++)
@@ -153,8 +153,8 @@ static int choose_rows(const ek_request *r, int share, int whole, int room)
     return n;
 }
 
-/* Pages for n rows of running[i], or for some of them: where there are none, younger requests start over, of those who
- * run the most. 0: it waits, with what it has, or starts over itself. */
+/* Takes pages for n rows of running[i], or for some of them: without free pages, younger requests of the client with
+ * the most start over. 0: it waits with its pages, or starts over itself. */
 static int take_pages(ek_engine *e, int i, int n)
 {
     ek_request *r = e->running[i];

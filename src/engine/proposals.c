@@ -28,7 +28,7 @@ static void judge(ek_request *r)
     }
 }
 
-/* Ids of the vocabulary alone; what stands behind another one is nothing. */
+/* Keeps ids of the vocabulary; everything after another number is dropped. */
 static int valid(const ek_engine *e, const int32_t *token, int n)
 {
     int i = 0;
@@ -72,7 +72,7 @@ static bool is_awaited(const ek_scheduled *s)
            m->judged == m->n;
 }
 
-/* Seconds that waiting for answers may take, by what the drafts behind them save and by what the replies may lose; 0:
+/* Seconds that waiting for answers may take, by the steps that their drafts should save and by the replies' credit; 0:
  * it does not pay. */
 static double patience(const ek_engine *e, int room, float least)
 {
@@ -146,7 +146,7 @@ int ek_proposals_plan(ek_engine *e, int room)
     return room;
 }
 
-/* Behind the token that the step in front gives: of the answer that is there one token is spent then. */
+/* Whether r still has a promising draft after the current step's token, which uses one token of the present answer. */
 bool ek_proposals_promises(const ek_engine *e, const ek_request *r)
 {
     const ek_request_remote *m = &r->draft.remote;

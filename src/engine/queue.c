@@ -10,7 +10,7 @@ static bool is_before(const ek_request *a, const ek_request *b)
     return a->turn.place < b->turn.place || (a->turn.place == b->turn.place && a->id < b->id);
 }
 
-/* Into the queue, of which what stands before *at goes first; returns where it is linked. */
+/* Inserts r in turn order into the queue from *at on; returns the link to r. */
 static ek_request **put_waiting(ek_request **at, ek_request *r)
 {
     while (*at && is_before(*at, r)) at = &(*at)->next;

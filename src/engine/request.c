@@ -177,7 +177,7 @@ static ek_content_id id_of(const void *what, size_t n)
     return id;
 }
 
-/* What an embedding is, or a span whose positions see each other: all of it stands behind each position. */
+/* An embedding, or a span whose positions see each other: each position gets the hash of the whole span. */
 static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, int hidden_size)
 {
     size_t n = (size_t)(s->end - s->first);
@@ -196,8 +196,8 @@ static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, 
     return id_of(&whole, sizeof whole);
 }
 
-/* A picture or sound by its content and the towers that read it; a sound's rows see nothing behind them, and still its
- * later rows stand for others if it is another one. */
+/* A picture or sound by its content and its towers; a sound's rows see only earlier ones, and still its content hash
+ * covers the whole sound. */
 static ek_content_id content_of_part(const ek_request *r, int i, const ek_encoder *encoder)
 {
     struct {
@@ -211,7 +211,7 @@ static ek_content_id content_of_part(const ek_request *r, int i, const ek_encode
     whole.first = r->media.span[i].first, whole.end = r->media.span[i].end;
     whole.mutual = is_whole(&r->media.span[i]), whole.uncut = r->media.span[i].uncut;
     ek_content_id id = id_of(&whole, sizeof whole);
-    id.h[0] = ek_media_name(r->media.part[i].media); /* whose half says the content, for those who are told of pages */
+    id.h[0] = ek_media_name(r->media.part[i].media); /* half of it is the content's public name in reports of pages */
     return id;
 }
 

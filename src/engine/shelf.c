@@ -64,8 +64,8 @@ static void wake(void *arg)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Memory that nobody wrote to yet is made ready by the store's thread, for as many pages as one request may have, but
- * not more bytes than READY: pages that are read would come faster than the system clears memory for them. */
+/* The store's thread prepares unused memory for as many pages as one request may have, at most READY bytes: pages from
+ * the store would otherwise arrive faster than the system clears memory for them. */
 static void ready_ahead(ek_engine *e)
 {
     for (int k = 0; k < EK_PAGE_KINDS && e->on.ready_pages; k++) {
@@ -159,7 +159,7 @@ static int mark_wanted(ek_engine *e, const ek_request *r, int found, int low, in
     return first;
 }
 
-/* Asks for those pages. False if there are none to ask for. */
+/* Requests those pages. False if there are none. */
 static bool ask(ek_engine *e, const ek_request *r, const ek_prefix_key *key, int found, int low, int n)
 {
     const int first = mark_wanted(e, r, found, low, n);
@@ -176,8 +176,8 @@ static int window_pages(const ek_request *r)
     return (r->window - 1 + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
 }
 
-/* What would let r begin later than it can now: all full pages, and of sliding ones, which can be many times as large,
- * what is seen from behind the last. */
+/* Pages that would let r resume later than it can now: all full pages, and of the sliding ones, which can be many times
+ * as large, those visible after the last full one. */
 typedef struct lack {
     int found, low, n; /* pages on the path in memory; from where sliding ones are wanted; pages in all */
 } lack;
@@ -208,9 +208,9 @@ static void begin_load(ek_engine *e, ek_request *r, const lack *l)
     e->load_taken = 0;
 }
 
-/* After a load: where r may begin nowhere behind the sliding pages that were asked for, those that are seen from the
- * end of the full ones are, if that came early, and then those before them, four times as many each time. False: that
- * is all. */
+/* After a load: if r can resume nowhere with the requested sliding pages, requests those that are visible at the end of
+ * the full ones, if that end came early; then those before them, four times as many each time. False: there are no
+ * more. */
 static bool go_back(ek_engine *e, ek_request *r)
 {
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
@@ -250,11 +250,10 @@ static bool take_in(ek_engine *e, const ek_request *r, const ek_store_page *p)
     return good;
 }
 
-/* --- what reading costs
- *
- * A request that reads waits, and pages that come more slowly than they are computed are not worth it: what loads took
- * beyond computing the same pages adds up, over all requests, and fades with time. Once it is GRACE nothing is read
- * until half of that has faded, so that a slow place costs the first request a second, and not each of them. */
+/* --- the cost of reading. A request that reads waits, and pages that arrive more slowly than they are computed are not
+ * worth it. The time of loads beyond computing the same pages is summed over all requests, and fades with time. Once it
+ * reaches GRACE, nothing is read until half of it has faded, so that a slow store costs the first request a second, and
+ * not each of them. --- */
 
 static double lost(const ek_engine *e)
 {

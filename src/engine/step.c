@@ -95,9 +95,9 @@ static ek_err compute(ek_engine *e, const ek_step *step, bool begun)
     return EK_OK;
 }
 
-/* All requests in one step of the executor. If that fails each runs by itself, which changes no bit, so that
- * the ones that cannot be computed are known and the others do not suffer; and without its draft or a step behind it,
- * which may be what cannot be computed. */
+/* Runs all requests in one step of the executor. If that fails, each runs by itself, which changes no bit, so that the
+ * failing ones are found and the others are not affected; and without its draft or a step ahead, which may have caused
+ * the failure. */
 static void run(ek_engine *e, bool begun)
 {
     ek_plan *p = &e->plan;

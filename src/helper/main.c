@@ -61,7 +61,7 @@ static bool greet(void)
     return send(1, &h, sizeof h, MSG_NOSIGNAL) == sizeof h;
 }
 
-/* Until the process has ended: its end of the pipe closes. False: nobody is there any more. */
+/* Waits until the process has ended: its end of the pipe closes. False: evenkeel is gone. */
 static bool watch(pid_t pid, int pipe)
 {
     for (;;) {

@@ -126,7 +126,8 @@ typedef struct origin {
     long port;
 } origin;
 
-/* false for what has none, and for what programs might read in two ways: names before an @, backslashes. */
+/* false for an address without a host, and for one that programs might read in two ways: names before an @,
+ * backslashes. */
 static bool find_origin(origin *o, const char *url)
 {
     o->https = !strncasecmp(url, "https://", 8);

@@ -97,8 +97,8 @@ static bool take_text(ek_get *g, const char *data, size_t n)
     return false;
 }
 
-/* Until it ends or somebody stops it. A watcher is reported once that nothing has come yet: names may take half a
- * minute to be looked up where there is no network. */
+/* Waits until it ends or is stopped. A watcher is told once that nothing has come yet, because looking up a name may
+ * take half a minute without a network. */
 static bool run(ek_client *client, const ek_hub_opts *opts, ek_get *g, bool *reported)
 {
     const double begun = ek_now();

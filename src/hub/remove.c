@@ -14,7 +14,7 @@
 
 /* ------------------------------------------------------------------ the plan */
 
-/* Marks what goes of one snapshot: all of it, or the files of a choice. */
+/* Marks the files of a snapshot to remove: all, or those of a choice. */
 static ek_err mark(ek_hub_files *files, const ek_hub_name *name)
 {
     const char *main;
@@ -30,7 +30,7 @@ static const ek_hub_file *find_hash(const ek_hub_files *f, const char *hash)
     return NULL;
 }
 
-/* Adds what goes of a snapshot to gone, and what stays to kept. */
+/* Adds a snapshot's removed files to gone, and its remaining ones to kept. */
 static void divide(ek_hub_removal *r, ek_hub_files *kept, const ek_hub_files *files, const char *commit)
 {
     ek_buf path = {0};

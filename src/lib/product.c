@@ -23,7 +23,7 @@ typedef struct work {
     int64_t n_slabs;
     int64_t rows; /* of a task */
     float *scratch;
-    size_t scratch_floats; /* per worker: what lib_fill needs, then what the tile does */
+    size_t scratch_floats; /* per worker: memory of lib_fill, then of the tile */
 } work;
 
 static int64_t ceil_div(int64_t a, int64_t b)

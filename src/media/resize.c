@@ -96,8 +96,8 @@ static void finish(ek_resize_pass *p)
 
 /* --- rows as they come --- */
 
-/* Rows go along the first axis of what is stored, one behind the other over the second. The resize goes along shown
- * rows first, with 8 bits in between: of a picture that lies on its side these are stored columns. */
+/* Rows run along the first axis of the stored picture, one after the other along the second. The resize works on shown
+ * rows first, with 8 bits in between; for a rotated picture these are stored columns. */
 struct ek_resizing {
     ek_image *to;
     ek_resize_pass along, over;

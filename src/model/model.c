@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "model/pass.h"
 
-/* A block behind those that pages of a kind have; its offset. */
+/* Appends a block to pages of a kind; returns its offset. */
 static size_t add_block(ek_model *m, ek_layer_kind kind, const ek_layer_config *l, ek_kv_format k, ek_kv_format v)
 {
     size_t at = m->layout.page_bytes[kind];
@@ -186,8 +186,7 @@ static ek_err read_ordering(ek_model *m, const char *path)
     return check_ordering(m, path);
 }
 
-/* Configuration and weights of what lies at path, bound and planned; list is the caller's also after
- * a failure. */
+/* Configuration and weights of the container at path, bound and planned; the caller frees list also after an error. */
 static ek_err bind(ek_model *m, ek_items *list, const char *path, const ek_pack_opts *o)
 {
     EK_TRY(ek_source_open(&m->w.source, path));

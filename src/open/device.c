@@ -62,7 +62,7 @@ static bool is(const char *p, const char *end, const char *word)
     return (size_t)(end - p) == strlen(word) && !memcmp(p, word, (size_t)(end - p));
 }
 
-/* One of a list: numbers behind the first may stand alone. */
+/* One of a list: after the first, a number alone suffices. */
 static ek_err add_item(ek_device *d, const char *p, const char *end, const char *text)
 {
     const bool layers = is(p, end, "cpu:layers"), experts = is(p, end, "cpu:experts");

@@ -44,7 +44,7 @@ ek_err ek_open_weights(ek_model **out, const char *path, const ek_open_opts *o, 
     return err;
 }
 
-/* Appends where the drafter lies: nothing, if there is none. The bundled model has one beside it. */
+/* Appends the path of the drafter; nothing if there is none. The bundled model has one beside it. */
 static ek_err find_drafter(ek_buf *out, const ek_opened *m, const ek_open_opts *o)
 {
     if (o->draft && strcmp(o->draft, "auto") != 0) return EK_OK;
@@ -148,8 +148,9 @@ static ek_err add_drafter(const ek_opened *m, const ek_open_opts *o)
     return drafts(m, o) ? ek_gpu_add_drafter(m->gpu ? m->gpu : ek_ranks_drafting(m->ranks), m->drafter) : EK_OK;
 }
 
-/* A step of a device takes about as long for many requests as for few. More of them do not take more of its memory than
- * a CPU's number with their whole context, or what they were chosen by: others may use the device, too. */
+/* A device's step takes about as long for many requests as for few. More requests do not take more of its memory than a
+ * CPU's number with their whole context, or than the figure they were chosen by, because others may use the device too.
+ */
 static void choose_requests(ek_engine_opts *o, const ek_executor *on)
 {
     const int ctx = o->ctx_tokens ? o->ctx_tokens : on->config->max_position_embeddings;
@@ -208,8 +209,8 @@ static ek_err open_on_cpu(ek_opened *m, const ek_open_opts *o)
     return ek_engine_open(&m->engine, m->model, &opts);
 }
 
-/* Rows of prompts of a step where nobody says it: the most, which are fastest, if such a step is a small part of what
- * the device has beside the weights. */
+/* The default number of prompt rows of a step: the maximum, which is fastest, if such a step is a small part of the
+ * device's memory beside the weights. */
 static int choose_chunk(const ek_opened *m, const ek_engine_opts *o)
 {
     const double part = 0.08; /* the rest is for keys and values, but for some */

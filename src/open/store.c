@@ -20,8 +20,8 @@ static ek_err make_key(char *key, size_t room, ek_opened *m)
     return EK_OK;
 }
 
-/* A file is one process's: what a GPU left and what the CPU left are apart. A server that is started while the one
- * before it drains waits for the file. */
+/* A file belongs to one process; a GPU's and the CPU's pages have different files. A server that is started while its
+ * predecessor drains waits for the file. */
 static ek_err open_disk(ek_store_backend *out, ek_opened *m, const ek_open_opts *o, const char *key, bool on_device)
 {
     const double max_bytes = o->cache_disk_bytes > 0 ? o->cache_disk_bytes : 0x1p33;

@@ -31,7 +31,7 @@ static ek_err failed(const char *path)
     return ek_fail(EK_EIO, "%s: %s", path, strerror(errno));
 }
 
-/* Where the last line begins that no newline ends; size: there is none; -1: it cannot be read. */
+/* Offset of a last line without a newline; size: there is none; -1: unreadable. */
 static off_t last_line(int fd, off_t size)
 {
     char block[4096];

@@ -154,7 +154,7 @@ void ek_statement_write(ek_buf *out, const ek_statement *s)
 
 /* --- reading --- */
 
-/* An object whose members are counted as they are read: one that nobody reads is unknown. */
+/* An object whose members are counted as they are read; an unread member is unknown. */
 typedef struct reader {
     const json_t *o;
     const char *name;

@@ -171,7 +171,7 @@ static int compare(ek_buf *out, const request *here, const request *there)
 
 /* --- the nearest --- */
 
-/* The first whose prompt does not come before that of q. */
+/* The first reply whose prompt does not sort before q's. */
 static size_t lower_bound(const ek_reply_requests *r, const request *q)
 {
     size_t low = 0, high = r->n;

@@ -56,7 +56,7 @@ static ek_err take_memory(ek_preparation *p, size_t bytes)
     return err == EK_ETOOLARGE && p->limits.batch ? ek_fail_in(EK_ENOMEM, "a batch's line") : err;
 }
 
-/* What making a prompt of so many bytes of text may take. Text beyond what fits the context is not made. */
+/* Bytes that making a prompt of this much text may take. Text beyond the context is not processed. */
 static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
     size_t max = (size_t)p->limits.ctx_tokens * p->server->chat->max_token_bytes;
@@ -87,7 +87,7 @@ static size_t text_among(const ek_preparation *p, const ek_json_size *size, size
     return files && size->coded < n_new ? n_new - size->coded : n_new;
 }
 
-/* Counts what reading n bytes of JSON, and what making a prompt of them, may take; n_new of them are text that was not
+/* Counts the memory for reading n bytes of JSON and making a prompt of them; n_new of them are text that was not
  * counted before. */
 static ek_err take(ek_preparation *p, const ek_json_size *size, size_t n, size_t n_new)
 {
@@ -254,7 +254,7 @@ static void run(ek_job *j)
     const size_t n_text = p->n_text;
     if (r->err || p->again) discard(p);
     if (p->again || p->moves) return; /* with its body */
-    /* What large trees took goes back to the system, also those of what a short body continues. */
+    /* Memory of large trees returns to the system, also that of a continued conversation. */
     if (n_text > LARGE_BODY || r->err == EK_ENOMEM) malloc_trim(0);
     if (r->err || !ek_api_summarizes(&r->req)) ek_body_fini(&p->body);
 }

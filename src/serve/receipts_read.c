@@ -73,8 +73,8 @@ typedef struct proving {
     char why[256];
 } proving;
 
-/* Each receipt's path stands behind its place in the log. What a client writes stands in texts, where a quote is
- * escaped: no other place looks like that. */
+/* Each receipt's path follows its place in the log. Client text is inside strings, where quotes are escaped, so no
+ * other place looks like that. */
 static ek_err put_proven(proving *p)
 {
     ek_receipt_log *log = p->server->receipts->log;

@@ -10,7 +10,7 @@ static void put_ids(ek_buf *out, const ek_ids *ids)
     ek_buf_char(out, ']');
 }
 
-/* Of the parts of a kind: a name each, as events of cached pages have it (--kv-events), or where they stand. */
+/* For each part of a kind: its name, as in events of cached pages (--kv-events), or its position. */
 static void put_parts(ek_buf *out, const ek_turn_prompt *p, ek_part_kind kind, bool names)
 {
     bool any = false;

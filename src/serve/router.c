@@ -74,8 +74,8 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
     (d ? d : s->dialects[0])->error(out, status, text, NULL, NULL);
 }
 
-/* Any media type: curl says application/x-www-form-urlencoded unless it is told otherwise, and what is no JSON is
- * refused by the reader. A coding is not undone here. */
+/* Any media type: curl sends application/x-www-form-urlencoded by default, and the reader refuses bodies that are no
+ * JSON. A content encoding is not undone here. */
 static bool is_coded(const ek_exchange *x)
 {
     const char *coding = ek_exchange_find(x, "content-encoding");
@@ -108,7 +108,7 @@ static bool is_foreign_host(const ek_server *s, const ek_exchange *x)
     return checked && !ek_origins_host_fits(s->allowed_hosts, ek_exchange_find(x, "host"));
 }
 
-/* A page of somebody else's, in the browser of somebody who may reach this server; it has no key. */
+/* A foreign page in the browser of a user who can reach this server; it has no key. */
 static bool is_foreign_page(const ek_server *s, const ek_exchange *x)
 {
     const char *origin = ek_exchange_find(x, "origin");
@@ -116,8 +116,8 @@ static bool is_foreign_page(const ek_server *s, const ek_exchange *x)
            !ek_origins_page_fits(s->cors_origins, origin, ek_exchange_find(x, "host"));
 }
 
-/* A path that needs no key, of this client. A browser of this machine is no router of it: a page of somebody else's, or
- * one whose name came to mean this machine. */
+/* A path that needs no key for this client. A browser on this machine does not count as this machine: its page may be
+ * foreign, or have a name that was made to mean this machine. */
 static bool is_open(const ek_server *s, const ek_exchange *x)
 {
     const char *path = ek_exchange_path(x), *origin = ek_exchange_find(x, "origin"),
@@ -145,7 +145,7 @@ static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, co
     ek_buf_fini(&b);
 }
 
-/* Health and metrics: what tells that the server is full. */
+/* Health and metrics, which tell that the server is full. */
 bool ek_route_always(void *server, const ek_exchange *x)
 {
     const char *rest;
@@ -166,7 +166,7 @@ void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d)
 {
     if (s->n_signals) ek_reply_error(x, d, 503, "the server is shutting down", NULL, NULL);
     else if (is_coded(x)) ek_reply_error(x, d, 415, "the body must be JSON without a content encoding", NULL, NULL);
-    /* How long a prompt takes tells whether it is cached: users of different keys do not learn that of each other. */
+    /* The time of a prompt reveals whether it is cached: users of different keys cannot learn that of each other. */
     else ek_session_open(s, x, d, ek_route_owner(s, x));
 }
 

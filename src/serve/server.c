@@ -37,8 +37,8 @@ static void note_memory(ek_server *s)
     ek_log(EK_LOG_WARN, "event=out_of_memory reserve_spent=%zu refilled=%d", spent, err == EK_OK);
 }
 
-/* A device that is lost answers nothing any more: what runs has ended with an error, and the process ends, so that
- * whoever supervises it starts another one. */
+/* A lost device answers no more: running requests have ended with an error, and the process ends, so that its
+ * supervisor starts another one. */
 static void note_broken(ek_server *s)
 {
     if (s->n_signals || !ek_engine_broken(s->engine, s->broken, sizeof s->broken)) return;
@@ -94,7 +94,7 @@ enum {
     PREPARE_SPARE = 6, /* so many slow pictures keep no others waiting */
     FETCH_THREADS = 8,
     FETCH_QUEUE = 64,
-    DECODE_THREADS = 4, /* what takes long has three of them: so many videos and PDFs are read at a time, */
+    DECODE_THREADS = 4, /* slow work has three of them: this many videos and PDFs are read at a time */
     DECODE_SHARE = 2,   /* and of one client so many */
     DECODE_QUEUE = 64
 };

@@ -24,7 +24,7 @@ static void forget_request(ek_session *s)
     s->read = -1;
 }
 
-/* Frees what a session has of a request whose turns have ended. Any thread. */
+/* Frees a session's data of a request whose turns have ended. Any thread. */
 static void end_request(ek_session *s)
 {
     ek_turn **turns = ek_alloc((size_t)s->n_opened * sizeof(ek_turn *));

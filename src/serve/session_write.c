@@ -213,8 +213,8 @@ static void flush_token(ek_session *s)
     ek_session_flush(s);
 }
 
-/* A summary that has ended stands for its conversation once its request has ended too, whose turn is closed then: that
- * of a summary that loops still runs. */
+/* A finished summary replaces its conversation once its request has ended, and its turn is closed then; a looping
+ * summary's request still runs. */
 static void after_summary(ek_session *s)
 {
     if (!s->x || s->preparing || s->done || s->n_opened == 0 || !ek_api_summarizes(&s->req)) return;
@@ -294,7 +294,7 @@ static void job_done(ek_job *j)
     ek_session_go_on(s);
 }
 
-/* Counts what the piece adds to what is counted, and makes room for it. */
+/* Counts the bytes that the piece adds, and makes room for it. */
 static ek_err take_room(ek_session *s, const piece *p)
 {
     size_t more = p->size - p->counted;

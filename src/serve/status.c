@@ -29,7 +29,7 @@ void ek_readiness_reply(ek_server *s, ek_exchange *x)
     status_reply(s, x, r, r == EK_READY);
 }
 
-/* As vLLM says it: requests in the server, those whose prompt is being made included. */
+/* In vLLM's sense: requests in the server, including those whose prompt is being made. */
 void ek_load_reply(ek_server *s, ek_exchange *x)
 {
     ek_engine_stats st;
@@ -67,8 +67,8 @@ static void put_events(ek_buf *b, const ek_events *e)
     ek_buf_char(b, '}');
 }
 
-/* What the index itself says it holds, beside what was published of it: a subscriber that has rebuilt the set compares
- * its number of pages and the exclusive or of their hashes with the former. */
+/* The index's own count of held pages, besides the published ones: a subscriber that has rebuilt the set compares its
+ * number of pages and the exclusive or of their hashes. */
 void ek_debug_reply(ek_server *s, ek_exchange *x)
 {
     static const char *const kinds[] = {"full", "sliding", "full_start", "sliding_start"};

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* --- reading: what is left of the text; `at` stands where the reading failed --- */
+/* --- reading: the rest of the text; `at` is the place of an error --- */
 
 typedef struct reader {
     const char *text;

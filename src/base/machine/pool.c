@@ -54,10 +54,9 @@ static inline void relax(void)
 #endif
 }
 
-/* Takes a task from the front of a share or, for another thread, from its back; -1 if there is none for it.
- * Both ends lie in one word: who takes a task holds the round open with it. A worker that the system
- * has put aside and that holds no task is never waited for; a late one finds none, or one of the
- * next round, which is as good. */
+/* Takes a task from the front of a share or, for another thread, from its back; -1: no task. Both ends are in one word.
+ * A thread that takes a task keeps the round open. A worker that the system has paused and that holds no task is never
+ * waited for; a late one finds no task, or one of the next round, which is harmless. */
 static int pop_task(share *s, bool back, bool foreign)
 {
     uint64_t now = atomic_load_explicit(&s->range, memory_order_acquire), then;
@@ -82,7 +81,7 @@ static void run_share(ek_pool *p, int whose, int number)
     }
 }
 
-/* The own share, those of the own node, those of the others. */
+/* The thread's own share, then those of its node, then the others. */
 static void run_tasks(ek_pool *p, int number)
 {
     const int node = p->worker[number].node, first = p->first[node], n = p->first[node + 1] - first;

@@ -22,8 +22,8 @@ typedef struct fetch {
     size_t n;
 } fetch;
 
-/* Records of a kind, taken once and used again, from the first on: memory that was touched stays so. As many as the
- * bound on what is under way holds, and BEYOND, for one record may be larger than the bound, and one is being used. */
+/* Records of a kind, reused from the first on, so that touched memory stays in use. As many as the bound on bytes in
+ * flight needs, and BEYOND, because one record may exceed the bound, and one is in use. */
 typedef struct buffers {
     uint8_t *base;
     size_t each, bytes;
@@ -79,7 +79,7 @@ static ek_err open_buffers(ek_shared_reads *r, const ek_kv_layout *layout)
     return EK_OK;
 }
 
-/* Drops those in front that nobody wants, but for those whose reply is to come. */
+/* Drops unwanted records at the front, except those whose reply is still to come. */
 static void trim(ek_shared_reads *r)
 {
     while (r->used > 0 && at(r, 0)->unwanted && at(r, 0)->state != SENT) {
@@ -138,7 +138,7 @@ static int count(ek_shared_reads *r, fetch_state state, size_t *bytes)
     return n;
 }
 
-/* The first that was asked for and not sent; those that nobody wants lose their turn. */
+/* The first requested but unsent record; unwanted ones are skipped. */
 static fetch *next_asked(ek_shared_reads *r)
 {
     for (int i = 0; i < r->used; i++) {
@@ -150,8 +150,8 @@ static fetch *next_asked(ek_shared_reads *r)
     return NULL;
 }
 
-/* As many as may be in flight: at least one. With the lock, released for each. All that were sent stand before those
- * that were not: replies come in the order of the ring. */
+/* Sends as many requests as may be in flight, at least one. With the lock, which is released for each. Sent ones
+ * precede unsent ones, because replies come in the order of the ring. */
 static ek_err send_asked(ek_shared_reads *r)
 {
     for (fetch *f; (f = next_asked(r)) != NULL;) {
@@ -195,7 +195,7 @@ static ek_err receive_one(ek_shared_reads *r)
     return EK_OK;
 }
 
-/* Until what has moved is within the rate; whoever asks meanwhile wakes the thread, and it waits on. */
+/* Waits until the moved bytes are within the rate; a new request wakes the thread, which then waits on. */
 static void wait_for_rate(ek_shared_reads *r)
 {
     for (double backoff; (backoff = ek_shared_connection_backoff(&r->connection)) > 0 && !atomic_load(&r->s->stop);)
@@ -283,7 +283,7 @@ void ek_shared_reads_close(ek_shared_reads *r)
     free_reads(r);
 }
 
-/* --- the store's thread --- */
+/* Whether this many more bytes are within the bound, with those that arrived and were not taken. */
 
 static fetch *find(ek_shared_reads *r, const ek_chain *chain, int kind)
 {

@@ -118,7 +118,7 @@ static ek_err send_page(ek_shared_writes *w, const item *i)
     return EK_OK;
 }
 
-/* For people who look at the server: what the keys of this space are of. */
+/* For people who look at the server: the meaning of this space's keys. */
 static ek_err describe(ek_shared_writes *w)
 {
     char key[EK_RECORD_KEY] = "evenkeel:about:1:";

@@ -142,8 +142,7 @@ static void add_yaml(ek_buf *out, const ek_buf *was, const ek_buf *ours)
 
 /* ------------------------------------------------------------------ writing */
 
-/* A backup of what was there stays beside it; there is none where nothing was. A link stays one: what it leads to is
- * written. */
+/* Keeps a backup beside the file, if it existed. A link stays a link: its target is written. */
 static ek_err write_settings(const client *c, const char *path, const ek_buf *ours)
 {
     char *real = realpath(path, NULL);

@@ -11,7 +11,7 @@
 #include "engine/budget.h"
 #include "open/device.h"
 
-enum { LONG = 2048 /* tokens: what is longer, and nobody asked for, must be worth its time */ };
+enum { LONG = 2048 /* tokens: longer rows that were not requested must be worth their time */ };
 
 static int smallest(const ek_list *l)
 {
@@ -72,7 +72,8 @@ static bool has_room(const ek_bench_report *r, const ek_bench_result *x, double 
            ek_budget_requests(layout, b.n_pages, own) >= n;
 }
 
-/* What nobody asked for and the model or the memory does not hold is left out; returns the context of the others. */
+/* Leaves out rows that were not requested and that the model or the memory does not hold; returns the context of the
+ * others. */
 static int fit_rows(ek_bench_report *r, int max_ctx, double room)
 {
     int ctx = 0;

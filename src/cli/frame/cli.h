@@ -1,6 +1,6 @@
 /* The command line: a table of commands, a table of options, and the parsed call, which every command gets. A command
- * is `int ek_cmd_NAME(const ek_cli *)` in a folder of src/cli. It returns the exit status: 0, 1 for a failure
- * (ek_cli_failed), */
+ * is `int ek_cmd_NAME(const ek_cli *)` in a folder of src/cli. It returns the exit status: 0; 1 for a failure
+ * (ek_cli_failed); 2 for a wrong call (ek_cli_wrong). */
 #ifndef EK_CLI_CLI_H
 #define EK_CLI_CLI_H
 
@@ -19,7 +19,7 @@ typedef enum ek_cmd_id {
 } ek_cmd_id;
 
 typedef struct ek_list {
-    int32_t *v; /* for a wrong call (ek_cli_wrong). */
+    int32_t *v; /* owned by the ek_cli */
     int n;
 } ek_list;
 

@@ -10,8 +10,8 @@
 #include "open/device.h"
 #include "open/open.h"
 
-/* Whether one argument alone names a model: a path, a repository, a name, what others call theirs, or a word that is
- * nearly a name. Sentences are prompts, also those that begin or end with a file, and so are times and fractions. */
+/* Whether a single argument names a model: a path, a repository, a name, another program's name, or nearly a name.
+ * Sentences are prompts, even if they begin or end with a file, and so are times and fractions. */
 static bool names_model(const char *text)
 {
     static const char in_names[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._/:@~+=%-";

@@ -127,7 +127,7 @@ const char *ek_cmd_name(ek_cmd_id id)
 
 static void spelled(ek_buf *out, const char *name, bool env)
 {
-    /* Two commands may have options of one name: "__" and what follows tells their fields and variables apart. */
+    /* Two commands may have options of the same name: "__" and the rest distinguish their fields and variables. */
     for (; *name && (env || strncmp(name, "__", 2)); name++) {
         if (env) ek_buf_char(out, (char)toupper((unsigned char)*name));
         else ek_buf_char(out, *name == '_' ? '-' : *name);

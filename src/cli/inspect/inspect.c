@@ -252,7 +252,7 @@ ek_err ek_inspect_fits(ek_inspect_fit *out, const ek_cli *cli, const char *size,
     return EK_OK;
 }
 
-/* inspect: what a checkpoint is, what it needs, whether it runs and why not. */
+/* inspect: the kind of a checkpoint, its needs, and whether it runs, or why not. */
 int ek_cmd_inspect(const ek_cli *cli)
 {
     static ek_inspect r; /* large */

@@ -19,7 +19,8 @@
 
 enum { MAX_FILE = 16 << 10, MAX_STAT = 4096 };
 
-/* The folder, made if it is missing. Others may write into /tmp: what is there must be ours, and closed to them. */
+/* The folder, created if missing. Others may write into /tmp, so an existing folder must be ours, and closed to them.
+ */
 static ek_err folder(ek_buf *out, bool make)
 {
     const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -34,8 +35,8 @@ static ek_err folder(ek_buf *out, bool make)
     return EK_OK;
 }
 
-/* The 22nd field of /proc/PID/stat, behind the name in brackets, which may hold anything; 0 without the process, and
- * for one that has ended and only its parent has not heard of it. */
+/* The 22nd field of /proc/PID/stat, after the name in brackets, which may contain anything; 0 if the process does not
+ * exist or is a zombie. */
 static uint64_t start_ticks(int pid)
 {
     char path[64];

@@ -76,7 +76,8 @@ static void print_stats(const ek_dialogue *d)
     fprintf(stderr, "]%s\n", undim);
 }
 
-/* Answers until no call waits for a result. editor NULL: nobody can be asked for one. *left: nobody gave one. */
+/* Answers until no call waits for a result. editor NULL: there is nobody to ask for results. *left: a result was not
+ * given. */
 static ek_err answer(ek_dialogue *d, ek_editor *editor, bool stats, bool *left)
 {
     *left = false;
@@ -187,7 +188,7 @@ static bool exchange(ek_chat *c, ek_editor *editor, const char *text)
     return true;
 }
 
-/* Files whose paths stand in the message are attached; alone, they wait for the next one. */
+/* Attaches the files whose paths are in the message; paths alone wait for the next message. */
 static bool say(ek_chat *c, ek_editor *editor, const char *line, bool terminal)
 {
     ek_buf text = {0};
@@ -200,8 +201,8 @@ static bool say(ek_chat *c, ek_editor *editor, const char *line, bool terminal)
     return good;
 }
 
-/* A line that begins with a slash and is no message. Of several lines only those of a command are one; a path that is
- * there is a file that was dragged here. */
+/* Whether a line begins with a slash and is no message. Of several lines only a command's are commands; an existing
+ * path is a file that was dragged here. */
 static bool is_command(const char *line)
 {
     return *line == '/' && (ek_chat_knows(line) || (!strchr(line, '\n') && !ek_typed_is_path(line)));
@@ -247,7 +248,7 @@ int ek_chat_run(ek_dialogue *d, char **said)
 
 /* ------------------------------------------------------------------ run: one answer, or a chat */
 
-/* What is piped in, without the ends of its last lines. A person is told whom the program waits for. */
+/* Piped input, without the ends of its last lines. A person sees that the program waits for input. */
 static ek_err read_input(ek_buf *out)
 {
     enum { MAX_INPUT = 64 << 20 };

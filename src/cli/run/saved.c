@@ -24,7 +24,7 @@ static void member(ek_buf *out, const char *key, const char *text, size_t n)
     ek_json_quote(out, text, n);
 }
 
-/* The texts of one kind, one behind the other; false where there are none. */
+/* Joins the texts of one kind; false if there are none. */
 static bool text_of(ek_buf *out, const ek_message *m, ek_block_kind kind)
 {
     bool any = false;

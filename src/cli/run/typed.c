@@ -20,7 +20,7 @@ static int hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
 }
 
-/* The home in place of ~ at the beginning; returns what is behind it. */
+/* Appends the home folder for a leading ~; returns the rest. */
 static const char *add_home(ek_buf *out, const char *text, const char *end)
 {
     const char *home = getenv("HOME");
@@ -148,8 +148,8 @@ static bool begins_path(const char *text)
     return *text == '/' || !strncmp(text, "./", 2) || !strncmp(text, "../", 3) || !strncmp(text, "~/", 2);
 }
 
-/* The bytes at text that name a media file; 0: none do. A word, less the marks of a sentence behind it; and of a path
- * with blanks that nobody quoted, as far as a file goes. */
+/* The bytes at text that name a media file; 0: none. A word without the punctuation after it; for an unquoted path with
+ * blanks, up to the end of an existing file's name. */
 static size_t media_at(ek_buf *path, ek_part_kind *kind, const char *text)
 {
     size_t n = ek_typed_word(text);

@@ -73,7 +73,7 @@ static void check_key_file(const char *path)
            st.st_mode & 0022 ? "change" : "read");
 }
 
-/* What a person needs, once it can be used: what, where it runs, where it is reached; what would make it faster. */
+/* Printed when the server can be used: model, device, address; and settings that would make it faster. */
 static void say_start(const ek_cli *cli, const ek_opened *m, const char *name, int port)
 {
     const bool v6 = strchr(cli->host, ':') != NULL;

@@ -24,7 +24,7 @@ struct ek_masks {
     /* under lock */
     pthread_mutex_t lock;
     pthread_cond_t work, done;
-    int begun, next, finished; /* jobs that may be taken, the first that nobody has, those that are made */
+    int begun, next, finished; /* available jobs, the first unclaimed one, finished ones */
     bool quit;
 };
 
@@ -35,7 +35,7 @@ static void make(const job *j)
     EK_ASSERT(n == j->n_draft);
 }
 
-/* Makes what nobody has begun. The caller holds the lock. */
+/* Makes unclaimed masks. The caller holds the lock. */
 static void take_all(ek_masks *m)
 {
     while (m->next < m->begun) {

@@ -31,8 +31,8 @@ enum { STACK = 256 << 10, NICE = 10, TICK = 100 /* ms between two looks at wheth
 
 /* --- the child, before it is the program --- */
 
-/* It shares its parent's memory until exec, as vfork's does: a copy of a process with a model in it would take long. So
- * nothing is allocated, and what failed can be told. */
+/* The child shares its parent's memory until exec, like vfork, because copying a process with a model would take long.
+ * So it allocates nothing, and can report an error to the parent. */
 typedef struct birth {
     const char *const *argv;
     ek_lock lock;
@@ -233,7 +233,7 @@ ek_err ek_child_start(ek_child *c, const ek_child_opts *o)
     return e;
 }
 
-/* Takes what stands on standard error; what is beyond says is dropped. */
+/* Reads standard error; bytes that do not fit `says` are dropped. */
 static void hear(ek_child *c)
 {
     char more[1024];

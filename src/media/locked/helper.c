@@ -29,7 +29,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static ek_helper *idle;
 static atomic_uint_fast64_t n_files, n_crashed, n_late, n_dropped;
 static _Thread_local uint64_t allowed, spent;
-static _Thread_local bool is_last; /* what is left of the request is less than what one file may take */
+static _Thread_local bool is_last; /* the rest of the request's time is less than one file's limit */
 
 static ek_helper *pop(void)
 {

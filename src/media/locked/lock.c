@@ -297,7 +297,8 @@ static bool lock_resources(const ek_lock *l)
            limit(RLIMIT_FSIZE, 0, 0) && limit(RLIMIT_NOFILE, 32, 32);
 }
 
-/* Root becomes nobody. By system calls: the C library's setuid is of all threads, and those are the parent's still. */
+/* Root becomes nobody. By system calls, because the C library's setuid affects all threads, which are still the
+ * parent's. */
 static bool lock_rights(void)
 {
     enum { NOBODY = 65534 };

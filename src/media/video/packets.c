@@ -5,7 +5,7 @@
 
 #include "base/encoding.h"
 
-/* A whole number with blanks before it; *s moves behind it. False where there is none or it is too large. */
+/* Reads a whole number with blanks before it; *s moves past it. False if there is none or it is too large. */
 static bool number(const char **s, int64_t *v)
 {
     static const char unknown[] = "-9223372036854775808"; /* ffmpeg's word for a time that is not known */
@@ -95,7 +95,7 @@ void ek_packets_add(ek_packets *p, const char *bytes, size_t n)
     for (size_t i = 0; i < n && !p->wrong; i++) {
         if (bytes[i] == '\n') end_line(p);
         else if (p->n_line + 1 < sizeof p->line && bytes[i]) p->line[p->n_line++] = bytes[i];
-        else if (p->line[0] != '#') p->wrong = true; /* notes may be long: what stands at their end is not needed */
+        else if (p->line[0] != '#') p->wrong = true; /* notes may be long; their end is not needed */
     }
 }
 

@@ -145,7 +145,7 @@ static ek_err add_ids(int32_t *ids, int *n, const ek_settings *f, const char *ke
     return EK_OK;
 }
 
-/* Of a kind's soft tokens and those around them; an id outside of the vocabulary is none. */
+/* Ids of a kind's soft tokens and of those around them; an id outside the vocabulary counts as none. */
 static ek_err read_media_id(int32_t *out, const ek_config *c, const ek_settings *p, const char *key)
 {
     EK_TRY(ek_setting_may_int(out, p, key, 0, 0, INT32_MAX));
@@ -226,9 +226,9 @@ float ek_config_embed_scale(const ek_config *c, int size)
     return c->exact_scale ? root : ek_bf16_f32(ek_f32_bf16(root));
 }
 
-/* transformers runs a model in its file's dtype and rounds the scale to that; the file's own word counts before that of
- * its text_config. Other types than float32, and none, are as good as bfloat16: no model was trained in another, and
- * mlx-lm rounds to bf16 whatever the file says. */
+/* transformers runs a model in its file's dtype and rounds the scale to that; the file's own dtype comes before that of
+ * its text_config. Other types than float32, or none, count as bfloat16: no model was trained in another, and mlx-lm
+ * rounds to bf16 in any case. */
 static ek_err read_dtype(ek_config *c, const ek_settings *p)
 {
     static const char *const key[] = {"dtype", "torch_dtype"};

@@ -121,8 +121,8 @@ static bool has_split_experts(folder *f)
     return any;
 }
 
-/* The head stands beside the model: "lm_head", in files of mlx-lm and of early transformers "language_model.lm_head".
- * Any tensor of it counts, so that one that lacks another is refused by name. */
+/* The head is outside the model: "lm_head", in files of mlx-lm and of early transformers "language_model.lm_head". Any
+ * of its tensors counts, so that a missing one is reported by name. */
 static void find_head(folder *f)
 {
     static const char *const prefix[] = {"lm_head.", "language_model.lm_head."};

@@ -58,8 +58,8 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Converters mark what programs should show as user-defined, special or not, and leave marks that no list of theirs has
- * as normal; the spelling tells. */
+/* Converters mark visible tokens as user-defined, special or not, and marks missing from their lists as normal; so the
+ * spelling decides. */
 static void find_candidates(work *w)
 {
     size_t cap = 0;

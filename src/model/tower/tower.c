@@ -224,8 +224,7 @@ size_t ek_towers_sound_bytes(const ek_towers *t)
     return bytes(&t->sound);
 }
 
-/* Packing reads every weight but those of tables, which stay in the file: what is no number there would become rows
- * that look like rows. */
+/* Packing reads every weight except those of tables, which stay in the file; a NaN there would give plausible rows. */
 static ek_err check_table(const ek_item *it)
 {
     float *row = ek_alloc(sizeof *row * (size_t)it->data.k);

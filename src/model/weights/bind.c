@@ -174,7 +174,7 @@ static ek_err find(const binder *b, const rule *r, int layer, int expert, int n,
     return ek_source_weight(b->from, &q, out);
 }
 
-/* tail: rows behind those of the item before, of the same weight. */
+/* tail: rows after those of the previous item, of the same weight. */
 static void add_item(binder *b, const ek_weight_data *data, const rule *r, int layer, int expert, bool tail, void *into)
 {
     ek_item *it = new_item(b->list);
@@ -287,9 +287,8 @@ static bool same_values(const ek_weight_data *a, const ek_weight_data *b)
     return true;
 }
 
-/* Files hold the head a second time, or one of its own beside a configuration that says nothing of it: the weights
- * decide, as in transformers. Fine-tuning tools leave such files behind; the embedding in its place gives other tokens.
- */
+/* Files may hold the head a second time, or one of its own that the configuration does not mention: the weights decide,
+ * as in transformers. Fine-tuning tools write such files; the embedding instead of the head would give other tokens. */
 static ek_err find_head(const binder *b, ek_config *c)
 {
     const rule *embed = &model_rules[0], *head = &model_rules[1];

@@ -154,8 +154,8 @@ static void pack_slice(packer *p, int n)
     ek_pool_run_nodes(p->o->pool, run_piece, p, end, true);
 }
 
-/* from, unless NULL, is where the weights lie: what was packed of it leaves the process at once, so that a process that
- * loads takes little more memory than one that has loaded. */
+/* from, unless NULL, is the source of the weights: its packed parts leave the process at once, so that loading takes
+ * little more memory than the loaded model. */
 static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *from)
 {
     packer p = {.o = o};
@@ -214,8 +214,8 @@ static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_p
     return up((size_t)(end - first) * it->matrix->panel_bytes);
 }
 
-/* Lays the items out node by node, each from a huge page's begin on: a matrix alone may be smaller than such a page,
- * which lies on one node as a whole. Returns the block's size; block NULL: nothing but that. */
+/* Lays the items out node by node, each node from the beginning of a huge page, because a matrix may be smaller than
+ * such a page, which lies on one node as a whole. Returns the block's size; block NULL: only that. */
 static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o, const ek_rows_wanted *rows,
                       uint8_t *block)
 {
@@ -234,7 +234,7 @@ static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o
 
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    static float planned; /* where a vector is that has no memory yet: who counts what there is sees it */
+    static float planned; /* marks an existing vector without memory yet */
     w->mapped_bytes = 0;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];

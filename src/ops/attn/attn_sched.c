@@ -77,7 +77,7 @@ static unsigned tail_of(const ek_attn_split *x, unsigned count)
     return count & ((1u << x->level) - 1);
 }
 
-/* The node of a span for a level of whole blocks; away, what is behind these is one node before them. */
+/* The node of a span for a level of whole blocks; if away, the node for leaves after these comes before them. */
 static ek_attn_node *node_at(const ek_attn_split *x, const ek_attn_span *at, int level)
 {
     return &at->stack[at->away && x->level ? 1 + level - x->level : at->away ? level - x->level : level];

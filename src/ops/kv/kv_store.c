@@ -145,7 +145,7 @@ static uint8_t plane_byte(const int *code, int stride, int n, int at, int plane)
     return (uint8_t)byte;
 }
 
-/* Formats with groups; code[dim] and what is behind are zeros: they pad the last byte. */
+/* Formats with groups; code[dim] and later elements are zeros, which pad the last byte. */
 static void store_k_groups(ek_kv_format f, int dim, uint8_t *part, int slot, const float *k)
 {
     int code[EK_MAX_HEAD_DIM + 8] = {0}, bits = ek_kv_codecs[f].bits, at = 0;

@@ -142,7 +142,7 @@ static void plan_product(ek_linear_job *job, int threads)
     if (job->rows > 1) job->panels = job->panels < 2 ? 2 : job->panels & ~1; /* kernels take two at a time */
 }
 
-/* A job's tasks on each node, behind those of the job before. */
+/* A job's tasks on each node follow those of the previous job. */
 static void plan_tasks(ek_linear_job *job, const int *before, int nodes, const ek_pool *pool)
 {
     const ek_linear *w = job->w;

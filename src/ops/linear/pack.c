@@ -41,7 +41,7 @@ static void put_row_bf16(ek_bf16 *panel, const ek_weight_data *src, int row)
     }
 }
 
-/* What lies behind the elements of the panels of rows [row, row + n_rows), and the outputs past n. */
+/* Zeroes the bytes after the elements of the panels of rows [row, row + n_rows), and the outputs past n. */
 static void clear_rest_f(const ek_linear *w, int row, int n_rows)
 {
     size_t size = element_bytes(w), used = (size_t)w->k * EK_PANEL * size;

@@ -148,9 +148,9 @@ static bool pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *s
     return finite;
 }
 
-/* Inlined, since gcc takes a function that only prefetches for one without effect and drops its calls.
- * Asks for what the next panel's row in this one's place reads, and a 16th of what its 16 rows write: both are new to
- * the caches, and a panel's rows are too many streams for the hardware to follow. */
+/* Inlined, because gcc takes a function that only prefetches for one without effect and drops its calls. Prefetches the
+ * data for the same row of the next panel, and a 16th of the output of its 16 rows: both are new to the caches, and a
+ * panel's rows are too many streams for the hardware prefetcher. */
 INLINE void fetch_next(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
 {
     const size_t in = (size_t)(n / w->block) * src->type->block_bytes[0];

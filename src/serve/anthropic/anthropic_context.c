@@ -19,8 +19,8 @@ static int usual(const ek_api_limits *limits, int tokens)
     return tokens < max ? tokens : max;
 }
 
-/* {"type": kind, "value": N} under key. other: a second kind, whose value goes to *out_other, and *out is -1 then;
- * NULL: there is none. Both stay where the key is absent. */
+/* Reads {"type": kind, "value": N} under key. other: a second kind, whose value goes to *out_other, and *out becomes
+ * -1; NULL: none. Both keep their values if the key is absent. */
 static ek_err read_value(ek_api_request *r, const json_t *edit, const char *key, const char *kind, const char *other,
                          int64_t *out, int64_t *out_other)
 {

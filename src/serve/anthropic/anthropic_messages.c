@@ -15,9 +15,9 @@ static const char *type_of(const json_t *block)
     return type ? type : "";
 }
 
-/* Claude Code drops the images or documents of a conversation and carries on where a refusal has this token, and no
- * letter, digit, '_', ':', '.' or '-' behind it; otherwise its turn ends with the error, and so does every later one.
- * Only what another request would be refused for too: not a lack of memory, and not the end of the server. */
+/* Claude Code drops the images or documents of a conversation and continues if a refusal contains this token without a
+ * letter, digit, '_', ':', '.' or '-' after it; otherwise its turn ends with the error, and so does every later one.
+ * Only for refusals that every request would get: not for lack of memory, and not at the end of the server. */
 static ek_err with_capability(ek_err err, const char *class)
 {
     if (err != EK_EINVAL && err != EK_EPARSE && err != EK_ETOOLARGE && err != EK_EUNSUPPORTED) return err;
@@ -207,7 +207,7 @@ static ek_err read_system(ek_conversation *c, const json_t *v, const ek_api_limi
     return err;
 }
 
-/* What a result says, and the tools that it refers to, which stand behind it. */
+/* The content of a result, and the tools that it refers to, which follow it. */
 static ek_err read_result_content(ek_api_request *r, const sink *to, const json_t *content)
 {
     bool any = false;
@@ -249,7 +249,7 @@ static ek_err read_result(ek_api_request *r, const json_t *block, const ek_api_l
     return EK_OK;
 }
 
-/* A block of type compaction stands for all that comes before it; one without a summary stands for nothing. */
+/* A block of type compaction replaces everything before it; one without a summary replaces nothing. */
 static ek_err take_compaction(ek_conversation *c, const json_t *block)
 {
     const json_t *v = ek_field(block, "content");

@@ -88,7 +88,7 @@ static void put_call_head(ek_buf *out, const ek_api_reply *r, int index, const c
     ek_buf_str(out, ",\"input\":");
 }
 
-/* The members of a summary, in a block or in a delta; null where there is none. */
+/* The members of a summary, in a block or in a delta; null without one. */
 static void put_summary(ek_buf *out, const ek_api_reply *r)
 {
     const char *text;

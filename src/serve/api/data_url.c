@@ -47,7 +47,8 @@ static void parse_type(ek_data_url *out, const char *s, size_t end)
     out->n_type = slash > 0 && stop > slash + 1 && stop == end ? end : 0;
 }
 
-/* [s, end) is ;PARAMETER;…: is one of them base64? Blanks beside it are none of it. Others say nothing of a file. */
+/* [s, end) is ;PARAMETER;…: whether one of them is base64. Blanks beside it are ignored. Other parameters do not
+ * concern a file. */
 static const char *parse_parameters(ek_data_url *out, const char *s, const char *end)
 {
     while (s < end) {

@@ -117,7 +117,7 @@ static ek_err settle_model(ek_api_request *r, const ek_model_card *card)
     return EK_OK;
 }
 
-/* A batch's reply is whole, and what is in it does not depend on what was asked before. */
+/* A batch's reply is whole, and its contents do not depend on earlier requests. */
 static ek_err check_batch(ek_api_request *r)
 {
     if (r->stream) return ek_field_wrong(r, "stream", "the replies of a batch are whole");

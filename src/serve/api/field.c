@@ -110,8 +110,7 @@ static ek_err read_transfer(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* Routers are told what a page's salt is called (--kv-events); a name that is too long to be told stands by its hash.
- */
+/* Routers receive the name of a page's salt (--kv-events); a name that is too long is replaced by its hash. */
 static void take_salt(ek_api_request *r, const char *salt, size_t n)
 {
     enum { MAX_TOLD = 1024 };

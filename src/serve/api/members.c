@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* By whose documentation and clients a name comes in. Those that are not read change nothing that this server does; the
- * ones that would change a reply and are refused have their sentences where an API is read. */
+/* Names from the documentation and clients of an API. The unread ones change nothing in this server; those that would
+ * change a reply are refused, with a sentence, where the API is read. */
 enum {
     OPENAI = EK_MEMBERS_CHAT | EK_MEMBERS_COMPLETIONS | EK_MEMBERS_RESPONSES,
     OLLAMA = EK_MEMBERS_OLLAMA_CHAT | EK_MEMBERS_OLLAMA_GENERATE,

@@ -86,8 +86,7 @@ static ek_err count_pdf(const ek_api_limits *limits, int max)
     return ek_fail(EK_EINVAL, "the request has more than %d PDFs", max);
 }
 
-/* What was appended behind byte `from` is a PDF: its text stands in its place. A program that reads it takes a while.
- */
+/* The bytes appended after `from` are a PDF: its text replaces them. The program that reads it takes a while. */
 static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
 {
     ek_buf text = {0};

@@ -42,7 +42,7 @@ struct ek_events {
     ek_mirror mirror;
     ek_history history;
     ek_replays replays;
-    bool newcomer;         /* somebody subscribed, and nobody can ask for a replay */
+    bool newcomer;         /* a peer subscribed, and there are no replays */
     double reported_again; /* ek_now() */
     ek_held_change change[CHANGES];
     pthread_mutex_t lock;
@@ -109,7 +109,7 @@ static bool publish_one(ek_events *e)
     return n == CHANGES;
 }
 
-/* Somebody who came late, where there are no replays, gets what is held, and so does everybody else. */
+/* Without replays, a late subscriber gets all held pages, and so do all other subscribers. */
 static void tell_again(ek_events *e)
 {
     ek_buf *batch;

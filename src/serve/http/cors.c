@@ -24,7 +24,7 @@ static bool is_word(const char *item, size_t n, const char *word)
     return n == strlen(word) && !strncasecmp(item, word, n);
 }
 
-/* Where the host begins, behind "scheme://"; NULL where there is no scheme. */
+/* The host, after "scheme://"; NULL without a scheme. */
 static const char *behind_scheme(const char *origin, size_t n)
 {
     size_t i = 0;

@@ -278,7 +278,7 @@ void ek_conn_next(ek_conn *c)
 
 void ek_conns_go_on(ek_http *s)
 {
-    ek_conn *last = NULL; /* those that come behind it wait for the turn after this one */
+    ek_conn *last = NULL; /* later ones wait for the turn after this one */
     for (ek_conn *c = s->later; c; c = c->later) last = c;
     for (ek_conn *c; (c = s->later) != NULL;) {
         stop_waiting(c);

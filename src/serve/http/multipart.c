@@ -10,7 +10,7 @@ static bool boundary_char(char c)
            (c != '\0' && strchr("'()+_,-./:=? ", c) != NULL);
 }
 
-/* Where "--BOUNDARY" ends, with which a line begins; NULL: it is none. Blanks behind it are none of it. */
+/* The end of "--BOUNDARY" at the beginning of a line; NULL: none. Blanks after it are ignored. */
 static const char *end_of_boundary(const char *line, size_t n, const char **next_line)
 {
     const size_t max = n < EK_FORM_MAX_BOUNDARY + 4 ? n : EK_FORM_MAX_BOUNDARY + 4;
@@ -29,8 +29,8 @@ static bool begins_head(const char *line, const char *end)
     return (size_t)(end - line) >= sizeof content - 1 && !strncasecmp(line, content, sizeof content - 1);
 }
 
-/* RFC 2046 lets lines stand before the first boundary, which nobody reads: of a line that may be one, and is not the
- * first of the body, the next must begin a part's head. */
+/* RFC 2046 allows ignored lines before the first boundary: after a line that may be the boundary and is not the body's
+ * first, the next line must begin a part's head. */
 const char *ek_form_begin(ek_form *f, const char *body, size_t n)
 {
     const char *end = body + n, *next = NULL;
@@ -96,8 +96,8 @@ static const char *read_head(ek_form_part *p, const char *at, const char *end, c
     return p->name ? NULL : "the body has a part without a name";
 }
 
-/* "\r\n--BOUNDARY" from `at` on; NULL if there is none. A line that only begins like it is the end of a part too, as
- * RFC 2046 has it: boundaries do not occur in what they divide. */
+/* "\r\n--BOUNDARY" from `at` on; NULL if there is none. A line that only begins so also ends the part, as in RFC 2046,
+ * because boundaries do not occur in the data. */
 static const char *find_boundary(const ek_form *f, const char *at)
 {
     char line[EK_FORM_MAX_BOUNDARY + 6] = "\r\n";

@@ -39,7 +39,7 @@ static bool is_local_v6(const char *text)
     return IN6_IS_ADDR_LOOPBACK(&v6) || IN6_IS_ADDR_UNSPECIFIED(&v6);
 }
 
-/* Nobody else's name: what a DNS server of somebody else's can answer has a dot and is no address. */
+/* A name that no foreign DNS server can answer: such a name would have a dot and be no address. */
 static bool is_own(const authority *a)
 {
     static const char below[] = ".localhost";

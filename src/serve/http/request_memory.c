@@ -13,7 +13,7 @@
 static const double MIB = 1048576;
 enum {
     PROBED = 1 << 20, /* the system is asked once for so many bytes of a request */
-    SPARE = 8 << 20,  /* left for the rest of the program, beyond what is asked for */
+    SPARE = 8 << 20,  /* left for the rest of the program, besides the requested bytes */
     RESERVE = 16 << 20
 };
 

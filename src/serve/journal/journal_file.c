@@ -131,7 +131,7 @@ static void keep_form(ek_journal_file *f, const char *id, const char *form)
     f->form = form ? ek_strdup(form) : NULL;
 }
 
-/* The form of the reply's choice 0, whose line stands before line i; NULL where it is not there. */
+/* The form of the reply's choice 0, whose line comes before line i; NULL if that line is missing. */
 static const char *find_form(ek_journal_file *f, int64_t i, const char *id)
 {
     if (f->form_id && !strcmp(f->form_id, id)) return f->form;

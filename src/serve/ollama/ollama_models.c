@@ -182,7 +182,7 @@ static ek_err write_show(ek_buf *out, const ek_chat_model *m, const ek_api_reque
     return EK_OK;
 }
 
-/* Any name is served, but who pulls one wants those weights. */
+/* Any name is served, but a pull asks for specific weights. */
 static ek_err read_pull(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     r->stream = true;

@@ -229,8 +229,8 @@ static void name_apart(ek_buf *out, const ek_api_reply *r, int32_t token, const 
     ek_buf_fmt(out, "\"token_id:%d\"", token);
 }
 
-/* The most likely tokens, and the token itself where it is none of them. It has the name that it has in the list of
- * tokens, so that clients find it; of others with the same text each has a name of its own. */
+/* The most likely tokens, and the token itself if it is not among them. It has its name from the list of tokens, so
+ * that clients find it; tokens with the same text have different names. */
 static void put_top(ek_buf *out, const ek_api_reply *r, const ek_logprobs *p)
 {
     ek_buf key[EK_LOGPROBS_MAX + 1] = {{0}};

@@ -152,7 +152,7 @@ static ek_err read_chunking(form *f, const ek_form_part *p)
     return wrong(f->r, "chunking_strategy", "a sound is cut every 30 s: \"auto\" can be asked for", p);
 }
 
-/* "segment" is what verbose_json has without the field, and what clients send with it: the reply has no segments. */
+/* "segment" is verbose_json's default, and clients send it: the reply has no segments. */
 static ek_err no_times(form *f, const ek_form_part *p)
 {
     if (is_value(p, "segment")) return EK_OK;
@@ -206,7 +206,7 @@ static ek_form_part trimmed(const ek_form_part *p)
     return v;
 }
 
-/* Fields of other names are ignored, as in other bodies, and those of no value: forms send what was not filled in. */
+/* Unknown fields are ignored, as in other bodies, and so are empty ones, because forms send unfilled fields. */
 static ek_err read_part(form *f, const ek_form_part *p)
 {
     static const struct {

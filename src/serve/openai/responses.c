@@ -208,7 +208,7 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
 }
 
-/* A conversation, by its id or an object that has it: what it has stands before the input. */
+/* A conversation, by its id or an object with it: its items come before the input. */
 static ek_err add_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits, json_t *items)
 {
     static const char need[] = "an id, or an object with an id, is needed";

@@ -77,7 +77,7 @@ static json_t *normal(const json_t *item, const char *type, const char *id)
     return out;
 }
 
-/* Its id, or a new one where there is none, or it is taken. */
+/* Its id, or a new one if it has none or the id is taken. */
 static void choose_id(char out[MAX_ID], const json_t *item, const char *type, json_t *seen)
 {
     size_t n = 0;

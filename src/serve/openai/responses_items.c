@@ -136,7 +136,7 @@ static bool is(const char *s, const char *word)
     return s && !strcmp(s, word);
 }
 
-/* A file whose text the part holds. Uploaded ones, and those behind a URL, are not here. */
+/* A file whose text is in the part. Uploaded files and URLs are not handled here. */
 static ek_err read_file(ek_conversation *c, ek_message *m, ek_buf *out, const json_t *part, const ek_api_limits *limits)
 {
     size_t n = 0;
@@ -176,7 +176,7 @@ static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
     return EK_OK;
 }
 
-/* The text that m ends with, behind those that it has; a new one behind a picture. */
+/* The last text of m, after its other blocks; a new one after a picture. */
 static ek_buf *text_at_end(ek_message *m)
 {
     bool any = false;
@@ -205,8 +205,8 @@ static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, c
     return media ? EK_OK : read_file(c, m, text_at_end(m), part, limits);
 }
 
-/* The content of a message, or what a tool gave: a text, or parts, whose texts are joined with newlines where nothing
- * stands between them. */
+/* The content of a message, or a tool's output: a text, or parts, whose texts are joined with newlines unless another
+ * part is between them. */
 static ek_err read_content(ek_conversation *c, ek_message *m, const json_t *v, const ek_api_limits *limits)
 {
     if (!json_is_array(v)) return read_text(&ek_message_add(m, EK_BLOCK_TEXT)->text, v, "");
@@ -304,7 +304,7 @@ static ek_err read_found(ek_api_request *r, const json_t *item)
     return ek_responses_bring(r, m, ek_field(item, "tools"));
 }
 
-/* A summary of what stands before it, but for the user's own messages. */
+/* A summary of everything before it, except the user's own messages. */
 static ek_err read_compaction(ek_conversation *c, const json_t *item)
 {
     size_t n = 0;

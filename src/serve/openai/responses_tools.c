@@ -19,7 +19,7 @@ static json_t *joined(const char *a, const char *between, const char *b)
     return v;
 }
 
-/* Where tools go: to those that the prompt begins with, or, where an item brings them, into its message. */
+/* The target of tools: the prompt's list, or the message of an item that brings them. */
 typedef struct place {
     ek_api_request *r;
     ek_message *m;             /* NULL: the former */

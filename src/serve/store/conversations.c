@@ -58,7 +58,7 @@ static void let_go(ek_response_entry *e)
 
 /* --- new texts --- */
 
-/* Items number from .. to - 1 of a list, behind what out and at have. */
+/* Items number from .. to - 1 of a list, after those in out. */
 static void copy_items(ek_buf *out, ek_stored_items *at, const char *text, const ek_stored_items *of, int from, int to)
 {
     for (int i = from; i < to; i++) {

@@ -45,7 +45,7 @@ static int count(const ek_draft_sessions *s, uint64_t owner)
     return n;
 }
 
-/* For one that begins: nobody's, or the longest unused of the owner who then has most. */
+/* For a new session: an unused entry, or the longest unused one of the owner with the most. */
 static session *make_free(ek_draft_sessions *s, uint64_t owner)
 {
     session *oldest = NULL;

@@ -330,7 +330,7 @@ static ek_err read_all(ek_response_files *f)
     list l = {0};
     ek_err err = list_files(&l, f);
     for (int i = 0; i < l.n && !err; i++) read_one(f, &l.at[i], f->s->max_bytes + (1 << 20));
-    if (f->max_age > 0) forget_old(f); /* once all are there: which is old, those that continue it say */
+    if (f->max_age > 0) forget_old(f); /* once all exist: their age follows from those that continue them */
     if (!err)
         ek_log(EK_LOG_INFO, "event=store folder=%s entries=%d bytes=%zu of=%d", f->dir, f->s->n, f->s->bytes, l.n);
     free(l.at);

@@ -168,7 +168,7 @@ static void link_items(ek_response_store *s, ek_response_entry *e)
     }
 }
 
-/* --- shares: who has most makes room, so that nobody loses anything to one who has more */
+/* --- quotas: the owner with the most makes room, so that nobody loses a response to an owner with more --- */
 
 /* Entries, or bytes, that o has with the one of `size` bytes that is about to come for `by`. */
 static size_t has(const ek_response_owner *o, const ek_response_owner *by, size_t size, bool entries)
@@ -192,8 +192,8 @@ static bool is_full(const ek_response_store *s, size_t size)
     return s->bytes + s->lingering + size > s->max_bytes;
 }
 
-/* False, and nothing is forgotten, where those who have less would have to go, or what is being read leaves no room: to
- * forget that makes none. */
+/* False, and nothing is evicted, if owners with less would have to lose responses, or if responses being read leave no
+ * room, because evicting those frees none. */
 static bool make_room(ek_response_store *s, const ek_response_owner *by, size_t size)
 {
     size_t least = size;
@@ -204,7 +204,7 @@ static bool make_room(ek_response_store *s, const ek_response_owner *by, size_t 
     return true;
 }
 
-/* Keeps e, whose texts are there, or frees it. Under the lock. */
+/* Stores e, whose texts are in memory, or frees it. Under the lock. */
 static bool put(ek_response_store *s, ek_response_entry *e)
 {
     const size_t size = size_of(e);

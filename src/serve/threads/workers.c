@@ -156,7 +156,7 @@ static void wait_for_work(ek_workers *w)
     w->n_watching--;
 }
 
-/* A client's jobs that wait go behind by what its last one took beyond the guess. */
+/* A client's waiting jobs move back by the time that its latest one took beyond the estimate. */
 static void put_back(line *l, uint64_t client, uint64_t more)
 {
     line all = *l;

@@ -55,8 +55,8 @@ static void expect_value(ek_walk *w, ek_frame f, int32_t node, int index, ek_top
     put_state(w, f, EK_OBJECT_VALUE, (uint64_t)node, out);
 }
 
-/* What a bare key of a call may hold, where nothing tells it from other syntax but itself: it ends at a colon, and must
- * not look like anything else. behind: EK_KEY_… of what it has. */
+/* The possible bytes of a bare key in a call that only its own form distinguishes from other syntax: it ends at a
+ * colon, and must not look like anything else. behind: EK_KEY_… of its bytes so far. */
 enum { EK_KEY_BEGUN = 256, EK_KEY_BLANK = 512, EK_KEY_EQUALS = 1024 };
 
 static bool is_bare(const ek_node *n, int c, uint64_t behind)

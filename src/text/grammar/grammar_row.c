@@ -156,8 +156,8 @@ static bool all_can(memo *m, const ek_pattern *p, const ek_string_at *s, const e
     return m->chars[at] == max;
 }
 
-/* The nodes [i, end) of the trie, which are the nodes below `base` bytes that led to top: the body of a string, whose
- * characters need no frames. What closes the string or begins an escape goes on with them. */
+/* The nodes [i, end) of the trie, those below the `base` bytes that led to top: the body of a string, whose characters
+ * need no frames. Bytes that close the string or begin an escape continue with frames. */
 static void walk_string(ek_walk *w, const ek_byte_trie *t, uint32_t i, uint32_t end, int base, int32_t top,
                         uint64_t *row)
 {

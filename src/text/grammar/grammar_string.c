@@ -23,8 +23,8 @@ int ek_utf8_walk(int state, int b)
     return b == 0xf4 ? AFTER_F4 : -1;
 }
 
-/* The state behind one more character of an escape (\", \n, \u and four digits), or -1. Surrogates are not offered:
- * characters beyond the first plane stand for themselves. */
+/* The state after one more character of an escape (\", \n, \u and four digits), or -1. Surrogates are not offered:
+ * characters beyond the first plane are written as themselves. */
 static int in_escape(int state, int c)
 {
     switch (state) {

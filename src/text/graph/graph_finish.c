@@ -67,7 +67,7 @@ static ek_err join_texts(flat *f, bool gemma)
     return joined >= 0 ? ek_graph_link(g, joined) : EK_OK;
 }
 
-/* The new links stand behind all old ones, so that unions not yet visited find theirs. */
+/* New links follow all old ones, so that unions not yet visited find theirs. */
 static ek_err flatten(ek_graph *g)
 {
     int n = g->n_nodes;
@@ -177,8 +177,8 @@ static int depth_of(const ek_graph *g, const ek_node *n)
     return depth >= EK_GRAPH_DEPTH ? EK_GRAPH_NEVER : depth + 1;
 }
 
-/* Depths fall from "never" to what is right; a round that finds no change is the last one, and since no depth lies
- * between EK_GRAPH_DEPTH and "never" there are few rounds. */
+/* Depths fall from "never" to their final values. A round without a change is the last one; there are few rounds,
+ * because no depth lies between EK_GRAPH_DEPTH and "never". */
 static void find_depths(ek_graph *g)
 {
     for (bool changed = true; changed;) {

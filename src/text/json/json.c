@@ -332,8 +332,8 @@ const char *ek_json_get_text(const json_t *obj, const char *key, size_t *n)
 
 enum { CODED = 4096 };
 
-/* The end of a string whose opening quote stands before at; adds how many of its bytes are control characters, and all
- * of them to coded where that is what they look like. */
+/* The end of a string whose opening quote is before at; adds the number of its control characters, and all its bytes to
+ * coded if they look like base64. */
 static size_t skip_string(const char *text, size_t n, size_t at, size_t *controls, size_t *coded)
 {
     size_t from = at;

@@ -26,7 +26,7 @@ static void add_token(ek_lark *l, ek_lark_token t)
     l->t[l->n++] = t;
 }
 
-/* The length of what stands between delimiters, from behind the first; -1 without the second on the line. */
+/* The length of the text between delimiters, after the first; -1 if the second is not on the line. */
 static ptrdiff_t delimited(const char *s, size_t n, char end)
 {
     for (size_t i = 0; i < n && s[i] != '\n'; i++) {
@@ -110,7 +110,7 @@ static ek_err read_tokens(ek_lark *l, const char *s, size_t n)
 
 /* --- definitions --- */
 
-/* The token behind the definition whose expansions begin at `at`: newlines before | do not end one. */
+/* The token after the definition whose expansions begin at `at`; newlines before | do not end it. */
 int ek_lark_end_of(const ek_lark *l, int at)
 {
     for (;; at++) {

@@ -100,7 +100,7 @@ static ek_err end_set(ek_regex_reader *p, int32_t first, bool negated, size_t at
     return EK_OK;
 }
 
-/* The set that was read from here before, if any; the parser then stands behind it. */
+/* The set that was read from here before, if any; the parser then moves past it. */
 static bool known_set(ek_regex_reader *p, int32_t *out)
 {
     int lo = 0, hi = p->w->n_sets;
@@ -191,7 +191,7 @@ static ek_err escape(ek_regex_reader *p, bool in_class, uint32_t *cp)
     return EK_OK;
 }
 
-/* Behind the backslash: whether a property stands there that stands for any character. */
+/* After the backslash: whether a property follows that stands for any character. */
 static bool skip_property(ek_regex_reader *p)
 {
     if (!p->w->lenient || (ek_regex_peek(p, 0) | 32) != 'p') return false;

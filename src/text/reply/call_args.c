@@ -263,7 +263,7 @@ void ek_args_step(ek_args *a, char c)
         else if (ek_args_is_closer(a, c)) ek_args_close_with(a, c);
         else if (!ek_args_is_space(c)) ek_args_fail(a);
         break;
-    default: break; /* DONE: whatever stands behind the arguments is dropped */
+    default: break; /* DONE: everything after the arguments is dropped */
     }
 }
 

@@ -20,7 +20,7 @@ bool ek_call_name_is_plain(const char *s, size_t n)
     return n > 0 && !is_space(s[0]) && !is_space(s[n - 1]);
 }
 
-/* Behind a colon a value could stand, and what ends it; at the beginning the end of the object. */
+/* After a colon a value could follow, and its end; at the beginning the end of the object. */
 bool ek_call_name_is_bare(const char *s, size_t n)
 {
     if (ek_call_name_is_plain(s, n)) return true;
@@ -111,7 +111,7 @@ static int compare(const void *x, const void *y)
     return c ? c : (a->n > b->n) - (a->n < b->n);
 }
 
-/* Sorted with their colons: "a:" may stand behind "a!:". */
+/* Sorted with their colons: "a:" may come after "a!:". */
 static void list(ek_call_names *names, json_t *set)
 {
     size_t count = json_object_size(set), i = 0;

@@ -42,8 +42,8 @@ static bool is_high_half(const char *s, size_t n)
     return n >= 4 && (s[0] == 'd' || s[0] == 'D') && memchr("89abAB", s[1], 6);
 }
 
-/* The lenient reader decodes what stands between the quotes; quotes inside are escaped for it. Of a string that was cut
- * off the last escape is left out where it is not whole, and half a character with it. */
+/* The lenient reader decodes the text between the quotes; quotes inside are escaped for it. Of a truncated string an
+ * incomplete last escape is left out, and so is half a character. */
 static json_t *decode(reader *r, const char *s, size_t n, char quote, bool cut)
 {
     ek_buf *b = &r->scratch;

@@ -119,8 +119,8 @@ static void open_call(ek_reply *r)
     ek_buf_str(&r->raw, ek_mark_text(EK_MARK_CALL_OPEN));
 }
 
-/* The name in what stands before the arguments: "call:name", ":name" or "name". The other form
- * that some models fall into, "call:name:BEGIN_ARG…", has its arguments elsewhere. */
+/* The name in the text before the arguments: "call:name", ":name" or "name". Another form that some models produce,
+ * "call:name:BEGIN_ARG…", has its arguments elsewhere. */
 static bool call_name(const ek_reply *r, const char **name, size_t *n)
 {
     const char *s = ek_buf_text(&r->head);
@@ -194,7 +194,7 @@ static void send_closing(ek_reply *r, ek_reply_kind kind)
     ek_buf_fini(&closing);
 }
 
-/* The limit came inside the call in hand. What was sent of it stands; without a name nothing was. */
+/* The limit came inside the current call. Its sent part stands; without a name nothing was sent. */
 static void cut_call(ek_reply *r)
 {
     if (r->state == CALL_ARGS) {

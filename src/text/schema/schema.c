@@ -175,8 +175,8 @@ static ek_err by_keywords(ek_schema_work *w, const json_t *schema, int32_t *out)
     return texts ? ek_schema_texts(w, schema, out) : compile_types(w, schema, out);
 }
 
-/* Schemas that are merged with others are made anew wherever they are met: those that meet themselves are known by
- * what they were before. */
+/* Schemas that are merged with others are made anew at each place, so recursive ones are recognised by their originals.
+ */
 static ek_err lenient(ek_schema_work *w, const json_t *schema, int32_t *out)
 {
     const json_t *clean = ek_schema_clean(w, schema);

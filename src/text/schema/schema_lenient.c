@@ -158,7 +158,7 @@ static void drop_wrong(cleaner *c)
         c->loose |= rules[i].loose;
         drop(c, rules[i].key);
     }
-    /* these speak of what is left over by those that were left out */
+    /* these refer to the rest that the left-out ones leave over */
     if (!items && get(c, "items")) drop(c, "items");
     if (!properties && get(c, "additionalProperties")) drop(c, "additionalProperties");
     if (json_is_array(get(c, "items")) && get(c, "prefixItems")) drop(c, "items");

@@ -261,8 +261,8 @@ static ek_err merge_list(ek_schema_work *w, json_t *into, const json_t *list, in
     return EK_OK;
 }
 
-/* Where something may be left out: a reference beside other keywords is one more schema to merge; one that leads
- * nowhere, and what is no schema, are left out. *from: what is still to be merged; NULL: nothing. */
+/* In lenient schemas: a reference beside other keywords is one more schema to merge; an invalid reference, and anything
+ * that is no schema, is left out. *from: the rest to merge; NULL: nothing. */
 static ek_err merge_lenient(ek_schema_work *w, json_t *into, const json_t **from, int hops)
 {
     const json_t *target = NULL;

@@ -287,7 +287,7 @@ static bool scale_bounds(const bound *b, int n, int fraction, int64_t *lo, int64
     return true;
 }
 
-/* As many digits behind the point as leave room for those before it: 9 between two bounds, 6 with one. */
+/* As many digits after the point as leave room for those before it: 9 between two bounds, 6 with one. */
 static ek_err number_node(ek_schema_work *w, const json_t *schema, bool integer, ek_node *node)
 {
     bound b[4];

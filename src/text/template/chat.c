@@ -25,8 +25,8 @@ static void put_stripped_str(ek_prompt *p, const json_t *v)
     ek_buf_fini(&b);
 }
 
-/* Removes thoughts a client left in a reply: of each piece that ends with a channel's close
- * only what stands before the channel's opening stays. */
+/* Removes thoughts that a client left in a reply: of each piece that ends with a channel's close, only the text before
+ * the channel's opening stays. */
 static void put_without_thoughts(ek_prompt *p, const char *s, size_t n)
 {
     static const char open[] = "<|channel>", close[] = "<channel|>";

@@ -18,8 +18,8 @@ static const struct {
     {"0a2c8073c878ab1da004bee933a998606537bbb62016310352c7285c3f01c5b5", EK_CHAT_SMALL},
 };
 
-/* The generation prompt is the last thing a template writes: what follows the last model
- * header tells the variants apart. */
+/* The generation prompt is a template's last output: the text after the last model header distinguishes the variants.
+ */
 static bool by_generation_prompt(const ek_buf *b, ek_chat_variant *out)
 {
     static const char header[] = "<|turn>model\\n", empty[] = "<|channel>thought\\n<channel|>";
@@ -96,8 +96,8 @@ static ek_err by_config(ek_chat_variant *out, const char *path, bool *decided)
     return EK_OK;
 }
 
-/* A template that stands as a text under chat_template, or in a list of named ones: another one than those published is
- * told, as a file of its own is. */
+/* A template as a text under chat_template, or in a list of named ones: an unpublished one is logged, like a file of
+ * its own. */
 static void note_text(const char *path, const char *name, const json_t *text)
 {
     ek_buf b = {0}, what = {0};

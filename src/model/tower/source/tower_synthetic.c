@@ -15,7 +15,7 @@ static bool ends(const char *s, const char *end)
     return n >= m && strcmp(s + n - m, end) == 0;
 }
 
-/* Of any shape that is asked for, without values: those are made while it is packed. */
+/* A tensor of any requested shape, without values: packing makes them. */
 static bool find(ek_tower_source *s, const char *name, ek_tower_tensor *out)
 {
     (void)s;

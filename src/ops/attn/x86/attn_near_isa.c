@@ -18,7 +18,7 @@ INLINE void add_products(vf *lane, const float *q, const float *k, int n)
     }
 }
 
-/* s has room for whole vectors; what lies behind n is not read again. */
+/* s has room for whole vectors; elements after n are not used. */
 INLINE void weigh(float *s, int n, float cap)
 {
     const vf c = v_set1(cap);

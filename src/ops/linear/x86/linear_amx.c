@@ -5,7 +5,10 @@
  * On one core of a Xeon a product with its loads and its store takes 14 ns, and its float part (4 vector operations per
  * row) 11; they hardly overlap: 25 in all, where AVX-512 takes 75. To come near that, everything must be in the
  * first-level cache, so work is divided into slots: a tile of 16 rows by two panels by SLOT groups. A step of a slot
- * issues one product and adds one group of */
+ * issues one product, and adds one group of 8 rows by both panels of the previous slot, whose X and sx are broadcast
+ * once for both panels. Codes and scales of a slot are prefetched, and unpacked once for up to TILES tiles of rows.
+ *
+ * AVX-512 computes few rows: the bits are the same. */
 #include <string.h>
 
 #include "ops/x86/vec_avx512.h"
@@ -35,10 +38,7 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* rows by both panels of the previous slot, whose X and sx are broadcast once for both panels. Codes and scales of a
- * slot are prefetched, and unpacked once for up to TILES tiles of rows.
- *
- * AVX-512 computes few rows: the bits are the same. */
+/* Sums 0 to 3, rows 4 and 5, codes 6 and 7: 16 rows of 64 bytes each, of A-groups of 64. */
 static void configure(int group)
 {
     tile_config c = {.palette = PALETTE};
