@@ -1,6 +1,5 @@
-/* The part of the CUDA driver's interface that is used. It is declared here, so that the C program builds
- * without a CUDA toolkit. Names and layouts are those of the driver's ABI since 12.0; constants carry
- * their CUDA name in the comment. */
+/* The used part of the CUDA driver's interface, declared here so that the C program builds without a CUDA toolkit.
+ * Names and layouts are those of the driver's ABI since 12.0; constants carry their CUDA name in the comment. */
 #ifndef EK_CUDA_API_H
 #define EK_CUDA_API_H
 
@@ -118,13 +117,15 @@ typedef struct ek_cuda_api {
 #define CU(name, args) CUresult(*name) args;
     EK_CUDA_FUNCTIONS(CU)
 #undef CU
-    const char *maker; /* of names of devices; NULL: cuda. Others stand behind this table, too (vulkan/vulkan.h) */
-    ek_err (*check)(int ordinal); /* EUNSUPPORTED: what device number `ordinal` lacks; NULL: nothing that could be */
-    CUresult (*max_block)(size_t *bytes, CUdevice device); /* of one allocation; NULL: there is no bound */
+    const char
+        /* Prefix of devices' names; NULL: cuda. Other drivers stand behind this table too (vulkan/vulkan.h). */
+        *maker;
+    ek_err (*check)(int ordinal); /* EUNSUPPORTED: names what device `ordinal` lacks; NULL: no requirement */
+    CUresult (*max_block)(size_t *bytes, CUdevice device); /* maximum bytes of one allocation; NULL: unbounded */
 } ek_cuda_api;
 
-/* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: there is none, or it
- * lacks a function of driver 12. */
+/* Fills the table from the library ("libcuda.so.1"), which stays loaded. EUNSUPPORTED: it is missing, or lacks a
+ * function of driver 12. */
 ek_err ek_cuda_load(ek_cuda_api *api, const char *library);
 
 #endif

@@ -1,35 +1,37 @@
-/* The machine code that is built into this program, and which of it a device runs. Code of a capability runs on later
- * ones of the same first number (8.0 on 8.6), on no other, and no driver makes code anew: none would keep to the bits
- * (no PTX is built in). */
+/* The machine code built into this program, and the choice of a device's code. Code of a capability runs on later ones
+ * with the same first number (8.0 on 8.6) and on no other. No driver translates code anew, because that could change
+ * bits (no PTX is built in). */
 #ifndef EK_CUDA_CODE_H
 #define EK_CUDA_CODE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Modules of kernels: what kernels.S embeds, or none in a build without nvcc. */
+/* Modules of kernels: those that kernels.S embeds; none in a build without nvcc. */
 typedef struct ek_cuda_module {
     const char *name;
     const void *fatbin;
     size_t bytes;
-    int code;     /* the compute capability that it is code for, ten times: 80, 90; 0: any (tests) */
-    int features; /* whose instructions it keeps to: code, or others, to try on a device what another one runs */
+    int code;     /* the code's compute capability times ten: 80, 90; 0: any (tests) */
+    int features; /* the capability whose instructions it is limited to: code, or another one, to test that one's
+                     kernels on a device */
 } ek_cuda_module;
 extern const ek_cuda_module ek_cuda_modules[]; /* ends with name NULL */
 extern const int ek_cuda_built_with;           /* version of the toolkit as 1000 major + 10 minor; 0: no kernels */
 
-/* The modules that a device runs are those with m->code == code and m->features == features. */
+/* A device runs the modules with m->code == code and m->features == features. */
 typedef struct ek_cuda_code {
     int code, features;
 } ek_cuda_code;
 
-/* For a device of that capability; features: that it is to keep to, 0: all. False: there are none. */
+/* Chooses the code for a device's capability; features: the capability to which it is limited, 0: none. False: there is
+ * no code. */
 bool ek_cuda_code_pick(ek_cuda_code *out, const ek_cuda_module *modules, int capability, int features);
 
-/* Whether a build could have code for it (tools/make/cuda.mk, CUDA_ARCHS=all). */
+/* Whether a build can have code for it (tools/make/cuda.mk, CUDA_ARCHS=all). */
 bool ek_cuda_code_exists(int capability);
 
-/* "8.0 to 8.9 and 9.0": the capabilities that the modules run on. */
+/* "8.0 to 8.9 and 9.0": the capabilities on which the modules run. */
 void ek_cuda_code_text(char *out, size_t size, const ek_cuda_module *modules);
 
 #endif

@@ -1,4 +1,4 @@
-/* What an opened device is made of: for driver.c and memory.c alone, others have the functions of cuda/driver.h. */
+/* The members of an open device, for driver.c and memory.c alone; other files use cuda/driver.h. */
 #ifndef EK_CUDA_STATE_H
 #define EK_CUDA_STATE_H
 
@@ -13,16 +13,16 @@ struct ek_cuda {
     int ordinal;
     CUdevice device;
     CUcontext context;
-    CUstream stream, beside; /* beside: NULL until it is needed */
+    CUstream stream, beside; /* beside: NULL until its first use */
     CUmodule *module;        /* [n_modules] */
     int n_modules;
-    ek_cuda_code code; /* of the modules that it runs */
+    ek_cuda_code code; /* of the loaded modules */
     ek_cuda_chip chip;
-    const char *last; /* the kernel queued last */
+    const char *last; /* the last queued kernel */
     bool broken;
-    char first[512]; /* the sentence of the error that broke it */
+    char first[512]; /* the sentence of the error that broke the device */
     char text[200], card[200];
-    ek_cuda_times times; /* the chip's, where they were set */
+    ek_cuda_times times; /* the chip's times, if they were set */
 };
 
 #endif

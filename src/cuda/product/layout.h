@@ -31,26 +31,26 @@ typedef struct ek_cuda_linear {
     int group, a_group, bits;  /* bits as stored on the device: 4 or 8 */
     int limbs, zero;
     bool biased, f32_scales, f16_scales; /* scales: neither: bf16 */
-    size_t code_bytes, scale_bytes;      /* of all panels, each a multiple of 64 */
-    size_t bytes;                        /* the scales begin behind the codes */
+    size_t code_bytes, scale_bytes;      /* over all panels, each a multiple of 64 */
+    size_t bytes;                        /* the scales follow the codes */
 } ek_cuda_linear;
 
-/* The device's layout of w. EUNSUPPORTED: k above 65,280 (Form F) or 261,120 (Form Q), or a rule of scales that the
- * kernels lack. */
+/* The device's layout of w. EUNSUPPORTED: k above 65,280 (Form F) or 261,120 (Form Q), or a scale rule without kernels.
+ */
 ek_err ek_cuda_linear_plan(ek_cuda_linear *out, const ek_linear *w);
 
-/* Bytes of s, or of s and b, of one output and group. */
+/* Bytes of s (with b, if biased) of one output and group. */
 size_t ek_cuda_linear_scale(const ek_cuda_linear *l);
 
 /* Whether two matrices may share a launch. */
 bool ek_cuda_linear_alike(const ek_cuda_linear *a, const ek_cuda_linear *b);
 
-/* The fields of args that the matrix decides: codes, scales, n, group, ..., x.k. */
+/* The fields of args that follow from the matrix: codes, scales, n, group, ..., x.k. */
 void ek_cuda_linear_args_of(ek_cuda_linear_args *args, const ek_cuda_linear *l, CUdeviceptr weights);
-/* The same of ek_pack_planes. */
+/* The same for ek_pack_planes. */
 void ek_cuda_planes_args(ek_cuda_pack_planes_args *args, const ek_cuda_linear *l, const ek_linear *w);
 
-/* Where a quantised row lies: fills all but q. Returns the bytes of a row, a multiple of 64. */
+/* The layout of a quantised row: fills everything but q. Returns the bytes per row, a multiple of 64. */
 size_t ek_cuda_acts_plan(ek_cuda_acts *a, int k, int a_group);
 
 #endif

@@ -1,133 +1,132 @@
-/* The families of product kernels: which matrices each one computes, its launch, and its time. */
+/* The families of product kernels: the matrices of each, its launch, and its time. */
 #ifndef EK_CUDA_PRODUCT_PRODUCT_H
 #define EK_CUDA_PRODUCT_PRODUCT_H
 
 #include "cuda/product/launch.h"
 #include "cuda/product/layout.h"
 
-/* Which family of kernels computes a call: the only place that compares families. Each family (floats,
- * units, warp, tile, mid, wide; below) says what fits it, its launch, and how long that takes (cuda/chip.h). No
- * bit depends on a choice. tests/cuda/choices.txt has what is chosen for the published models. */
+/* The choice of the family for a call; only this file compares families. Each family (floats, units, warp, tile, mid,
+ * wide; below) states its conditions, its launch and its time (cuda/chip.h). No bit depends on a choice.
+ * tests/cuda/choices.txt lists the choices for the published models. */
 
-/* How to compute `rows` rows on a chip. room: bytes of scratch memory for parts; 0: no parts. */
+/* The launch for `rows` rows on a chip. room: scratch bytes for parts; 0: no parts. */
 ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room);
 
-/* A product with its gate for that many rows, or jobs of experts, as the input of `next`: false where both matrices and
- * ek_gate would be faster, or no kernel does it. */
+/* A product with its gate for this number of rows, or of experts' jobs, as the input of `next`. False if both matrices
+ * and ek_gate are faster, or no kernel does it. */
 bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                         const ek_cuda_linear *next, const ek_cuda_chip *chip);
 
-/* q, k and v (v NULL: values are keys) for the same rows in one launch: false where the kernels do not fit or would not
- * win. */
+/* q, k and v (v NULL: values are keys) for the same rows in one launch. False if no kernel fits or it is not faster. */
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
                         int rows, const ek_cuda_chip *chip);
 
-/* The same for ek_products_* (cuda/model_args.h): `matrices` (1 or 2) in a launch, for `rows` rows, or for experts in
- * at most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty where rows are too many: compute the
- * matrices one by one. */
+/* The same for ek_products_* (cuda/model_args.h): 1 or 2 `matrices` in a launch, for `rows` rows, or for experts in at
+ * most `jobs` jobs of up to `rows` rows (jobs 0: no experts). name is empty for too many rows: compute the matrices one
+ * by one. */
 ek_cuda_product ek_cuda_products_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices,
                                       const ek_cuda_chip *chip);
-/* One matrix for experts in jobs of up to `rows` rows by kernels of ek_cuda_warp_args: false where
- * ek_cuda_products_plan has the kernels. */
+/* One matrix of experts in jobs of up to `rows` rows, by kernels of ek_cuda_warp_args. False if ek_cuda_products_plan
+ * has the kernels. */
 bool ek_cuda_jobs_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip);
-/* Two matrices alike by the kernels of ek_cuda_warp_args.y2: false where these do not fit or would not win. */
+/* Two matrices of one shape by the kernels of ek_cuda_warp_args.y2. False if these do not fit or are not faster. */
 bool ek_cuda_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 
-/* Products of Form F: for few rows by warps (kernels/product/product_f.cuh), for many by tiles of 64 rows and 128
- * outputs (kernels/product/product_many.cu). */
+/* --- products of Form F: few rows by warps (kernels/product/product_f.cuh), many rows by tiles of 64 rows and 128
+ * outputs (kernels/product/product_many.cu) --- */
 
-/* Both in as many parts as take the shortest time, which *us becomes; room: bytes of scratch memory for them. */
+/* Both with the fastest number of parts, whose time goes to *us; room: scratch bytes for the parts. */
 ek_cuda_product ek_cuda_floats_plan_few(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                                         double *us);
 ek_cuda_product ek_cuda_floats_plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                                           double *us);
-/* Without parts. */
+/* The time without parts. */
 double ek_cuda_floats_few_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
-/* In parts of that many units of 64 inputs, 0: whole. */
+/* The time with parts of this many units of 64 inputs; 0: one part. */
 double ek_cuda_floats_tiles_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
-/* Nodes of T that a block of the second keeps, of a matrix of k inputs. */
+/* Nodes of T that a block of product_many keeps for a matrix of k inputs. */
 int ek_cuda_floats_levels(int k);
-/* Of `matrices` alike in a launch, or of experts in `jobs` jobs of up to 8 rows (0: none). */
+/* For `matrices` of one shape in a launch, or for experts in `jobs` jobs of up to 8 rows (0: none). */
 ek_cuda_product ek_cuda_floats_plan_many(const ek_cuda_linear *l, int rows, int jobs, int matrices,
                                          const ek_cuda_chip *chip);
 
-/* Products of any rows on a device that is not CUDA's (cuda/chip.h): one matrix in a launch, nothing fused. */
+/* Products of any number of rows on a device that is not CUDA's (cuda/chip.h): one matrix per launch, nothing fused. */
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
-/* Of experts: jobs of up to so many rows, one or two matrices. */
+/* For experts: jobs of up to `rows` rows, one or two matrices. */
 ek_cuda_product ek_cuda_plain_plan_jobs(const ek_cuda_linear *l, int rows, int jobs, int matrices);
 
-/* What kernels of products are compiled for: the formats of weights, and what names of kernels say of them. */
+/* --- formats for which kernels of products are compiled, and their names --- */
 
 /* MLX's: bf16 scales and biases, groups of 64 of weights and activations. */
 bool ek_cuda_affine_64(const ek_cuda_linear *l);
-/* f16 scales without biases, groups of 32, whole units: what of the next also wgmma takes. */
+/* f16 scales without biases, groups of 32, whole units: the part of the next that wgmma kernels take too. */
 bool ek_cuda_half_32(const ek_cuda_linear *l);
-/* Groups of 32 or 16 that activations have too, with the scales of their file, and inputs whose leaves, of two panels,
- * fit into a block's shared memory. Never both this and the first. */
+/* Groups of 32 or 16, also of activations, with the scales of their file, and inputs whose leaves of two panels fit a
+ * block's shared memory. Excludes ek_cuda_affine_64. */
 bool ek_cuda_own_scales(const ek_cuda_linear *l);
 
-/* Bits, scales and groups in a kernel's name: of MLX's q4 or q8, else bits, the scales' type (h f16, b bf16, f f32), m
- * with biases, and the group: q4h_32, q8fm_32, q8f_16. */
+/* Bits, scales and groups in a kernel's name: q4 or q8 for MLX's; otherwise bits, the scales' type (h f16, b bf16, f
+ * f32), m with biases, and the group: q4h_32, q8fm_32, q8f_16. */
 typedef struct ek_cuda_kind {
     char name[16];
 } ek_cuda_kind;
 ek_cuda_kind ek_cuda_kind_of(const ek_cuda_linear *l);
 
-/* Products of 9 to some hundred rows by wgmma in narrow tiles (kernels/product/product_mid.cu), alone or with the gate
- * of a second matrix: 4 bits of what wgmma takes. Blocks have oct x 8 columns, 1, 2 or 4. */
+/* --- products of 9 to some hundred rows by narrow tiles of wgmma (kernels/product/product_mid.cu), alone or with the
+ * gate of a second matrix: wgmma formats of 4 bits. Blocks have oct x 8 columns; oct is 1, 2 or 4. --- */
 
 bool ek_cuda_mid_fits(const ek_cuda_linear *l);
-/* By the columns and parts that take the shortest time, *us; room: bytes for parts, 0: none. */
+/* With the fastest columns and parts, whose time goes to *us; room: bytes for parts, 0: no parts. */
 ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate gate, const ek_cuda_chip *chip,
                                  size_t room, double *us);
-/* By these; units: of a part. */
+/* With the given columns; units: per part. */
 ek_cuda_product ek_cuda_mid_plan_at(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate);
 
-/* Of experts in jobs of up to EK_CUDA_MID_JOB_ROWS rows (cuda/tiles.h), by kernels of ek_cuda_warp_args: one limb. */
+/* For experts in jobs of up to EK_CUDA_MID_JOB_ROWS rows (cuda/tiles.h), by kernels of ek_cuda_warp_args; one limb. */
 bool ek_cuda_mid_job_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
 ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int jobs, ek_cuda_gate gate);
 
-/* q of one limb, k and v of two in one launch: false where they are not alike enough. */
+/* q with one limb, k and v with two, in one launch. False if their shapes differ too much. */
 bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                             const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip, double *us);
-/* v: whether values are not keys. */
+/* v: whether values differ from keys. */
 ek_cuda_heads ek_cuda_mid_heads_plan_at(const ek_cuda_linear *q, const ek_cuda_linear *k, bool v, int rows, int oct);
 
-/* Products of Form Q by tiles of 128 outputs and 64 columns with mma.sync (kernels/product/product_tile.cu): many rows
- * of any format. */
+/* --- products of Form Q by tiles of 128 outputs and 64 columns with mma.sync (kernels/product/product_tile.cu): many
+ * rows, any format --- */
 
-/* In one part, or with `us` in as many as take the shortest time, which it becomes; room: bytes for them. */
+/* In one part; or, with us, in the fastest number of parts, whose time goes to *us; room: bytes for them. */
 ek_cuda_product ek_cuda_tile_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room, double *us);
-/* Of `matrices` alike for experts in `jobs` jobs of up to a tile of rows: 64, or 32 with two limbs. */
+/* For `matrices` of one shape, of experts in `jobs` jobs of up to a tile of rows: 64, or 32 with two limbs. */
 ek_cuda_product ek_cuda_tile_plan_jobs(const ek_cuda_linear *l, int jobs, int matrices, const ek_cuda_chip *chip);
-/* In parts of that many units, 0: whole. */
+/* The time with parts of this many units; 0: one part. */
 double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
 
-/* Products of Form Q whose warps take units of 64 inputs, whatever the format, and exchange their sums
- * (kernels/product/product_few.cuh): few rows of what the family `warp` does not take, and two matrices or experts in a
- * launch.
- */
+/* --- products of Form Q whose warps take units of 64 inputs in any format and exchange their sums
+ * (kernels/product/product_few.cuh): few rows that family `warp` does not take, and two matrices or experts in a launch
+ * --- */
 
-enum { EK_CUDA_UNITS_ROWS = 16 }; /* of a tile, at most */
+enum { EK_CUDA_UNITS_ROWS = 16 }; /* maximum per tile */
 
-/* matrices: alike, in a launch, 0: one, by the kernel of one. jobs: of experts, 0: none. */
+/* matrices: of one shape in a launch; 0: one, by the kernel for one. jobs: of experts; 0: none. */
 ek_cuda_product ek_cuda_units_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
-/* Of a matrix: all weights are read for every 16 rows. */
+/* The time of one matrix: all weights are read per 16 rows. */
 double ek_cuda_units_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 
-/* Products of few rows with mma.sync, whose warps have chunks of inputs each and their weights on their way all the
- * time (kernels/product/warp.cuh): of a matrix, of experts (jobs above 0), or with a gate
- * (cuda/model_args.h). Fits: groups of 64 with bf16 scales and biases (warp_64.c), and groups of 32 and 16 with their
- * file's own scales (warp_own.c). */
+/* --- products of few rows with mma.sync, whose warps take chunks of inputs and stream their weights
+ * (kernels/product/warp.cuh): of a matrix, of experts (jobs above 0), or with a gate (cuda/model_args.h) ---
+ *
+ * Fits groups of 64 with bf16 scales and biases (warp_64.c), and groups of 32 and 16 with their file's own scales
+ * (warp_own.c). */
 
 bool ek_cuda_warp_fits(const ek_cuda_linear *l);
-/* Whether jobs of so many rows of experts fit. */
+/* Whether experts' jobs of this many rows fit. */
 bool ek_cuda_warp_job_fits(const ek_cuda_linear *l, int rows);
 /* Whether a gate's products can be the input of `next`. */
 bool ek_cuda_warp_gate_fits(const ek_cuda_linear *l, const ek_cuda_linear *next);
 ek_cuda_product ek_cuda_warp_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                                   const ek_cuda_chip *chip);
-/* Of two matrices alike (ek_cuda_warp_args.y2). False: no kernel does it. */
+/* For two matrices of one shape (ek_cuda_warp_args.y2). False: no kernel does it. */
 bool ek_cuda_warp_pair_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 double ek_cuda_warp_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 double ek_cuda_warp_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip); /* of two matrices */
@@ -138,16 +137,16 @@ bool ek_cuda_warp_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
 double ek_cuda_warp_heads_us(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int rows,
                              const ek_cuda_chip *chip);
 
-/* The two launches of a layer with experts that hold blocks of the dense MLP too (cuda/model_args.h): q is of the gate
- * of the dense MLP, or of experts, whose q_blocks are then of a job; k of the router, whose k_blocks are of a tile of
- * rows, or of the dense MLP's down; their tiles are k_tiles. False: no kernel does it. */
+/* The two launches of a layer with experts that also hold blocks of the dense MLP (cuda/model_args.h). First: q is the
+ * dense MLP's gate, k the router, whose k_blocks are per tile of rows. Second: q is the experts' gate, whose q_blocks
+ * are per job, k the dense MLP's down, whose tiles are k_tiles. False: no kernel does it. */
 bool ek_cuda_experts_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                 const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip);
 bool ek_cuda_experts_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
                                  const ek_cuda_chip *chip);
 
-/* The family `warp` for groups of 64 with bf16 scales and biases; the same as above, for these alone. */
+/* --- family `warp` for groups of 64 with bf16 scales and biases: the functions above for these alone --- */
 
 ek_cuda_product ek_cuda_warp_64_plan(const ek_cuda_linear *l, int rows, int jobs, ek_cuda_gate gate,
                                      const ek_cuda_chip *chip);
@@ -161,40 +160,40 @@ bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
                                  const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
                                  const ek_cuda_chip *chip);
 
-/* The family `warp` for groups of 32 and 16 with their file's own scales; the same as above, for these alone. */
+/* --- family `warp` for groups of 32 and 16 with their file's own scales: the functions above for these alone --- */
 
-/* Rows of a job of experts, at most. */
+/* Maximum rows of an experts' job. */
 int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows);
-/* matrices: alike, in a launch, without a gate (ek_cuda_warp_args.y2). */
+/* matrices: of one shape in a launch, without a gate (ek_cuda_warp_args.y2). */
 ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, ek_cuda_gate gate,
                                       const ek_cuda_chip *chip);
 double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
 bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k,
                                  const ek_cuda_linear *v, int rows, const ek_cuda_chip *chip);
-/* The first with a router of floats. */
+/* The first launch with a router of floats. */
 bool ek_cuda_warp_own_first_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                  const ek_cuda_linear *router, int rows, const ek_cuda_chip *chip);
 bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate, const ek_cuda_linear *down,
                                   const ek_cuda_linear *expert_down, int rows, int tile, int jobs,
                                   const ek_cuda_chip *chip);
 
-/* Products of many rows by wgmma (kernels/product/wide_product.cuh): of a matrix, of one or two matrices of experts in
- * at most `jobs` jobs of up to `rows` rows (jobs above 0), with a gate, or of q, k and v. Their rows are written in
- * wgmma's order first. */
+/* --- products of many rows by wgmma (kernels/product/wide_product.cuh): of a matrix, of one or two matrices of experts
+ * in at most `jobs` jobs of up to `rows` rows (jobs above 0), with a gate, or of q, k and v. Their rows are first
+ * written in wgmma's order. --- */
 
 bool ek_cuda_wide_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
-/* split, parts: not decided. */
+/* Without split and parts. */
 ek_cuda_product ek_cuda_wide_plan(const ek_cuda_linear *l, int rows, int jobs, int matrices, const ek_cuda_chip *chip);
-/* Of a matrix of 4 bits with f16 scales by tiles of half as many outputs. */
+/* For a matrix of 4 bits with f16 scales, by tiles of half as many outputs. */
 bool ek_cuda_wide_short_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip);
 ek_cuda_product ek_cuda_wide_short_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip);
-/* Of a matrix, by whole or short tiles, in as many parts as take the shortest time, *us. */
+/* For a matrix, by whole or short tiles, with the fastest number of parts, whose time goes to *us. */
 ek_cuda_product ek_cuda_wide_plan_parts(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room,
                                         double *us);
-/* In parts of that many units, 0: whole. */
+/* The time with parts of this many units; 0: one part. */
 double ek_cuda_wide_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip);
 
-/* With the gate of a second matrix alike, as the operand of `next`. False: no kernel does it. */
+/* With the gate of a second matrix of the same shape, as the operand of `next`. False: no kernel does it. */
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, const ek_cuda_chip *chip);
 /* q with one limb, k and v with two, all of 4 bits with scales alike, in one launch that deals all their tiles to its

@@ -1,14 +1,12 @@
-/* The end of a layer with per-layer inputs in one launch (kernels/layer_end.cu): which models' layers it takes, and its
- * launch. */
+/* The end of a layer with per-layer inputs in one launch (kernels/rows/layer_end.cu): its conditions and its launch. */
 #ifndef EK_CUDA_LAYER_END_H
 #define EK_CUDA_LAYER_END_H
 
 #include "cuda/product/launch.h"
 #include "cuda/product/layout.h"
 
-/* For `rows` rows of both matrices, of which `next` reads the result: the kernel's name and grid, and of args all that
- * they decide but the addresses of weights. False: no kernel does it, or others are faster. Its
- * blocks are clusters. */
+/* For `rows` rows of both matrices, whose result `next` reads: the kernel's name and grid, and all of args except the
+ * addresses of weights. False: no kernel does it, or others are faster. Its blocks are clusters. */
 bool ek_cuda_layer_end_plan(ek_cuda_product *out, ek_cuda_layer_end_args *args, const ek_cuda_linear *gate,
                             const ek_cuda_linear *proj, const ek_cuda_linear *next, int rows, const ek_cuda_chip *chip);
 

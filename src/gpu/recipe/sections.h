@@ -7,52 +7,52 @@
 #include "gpu/recipe/recipe.h"
 #include "gpu/step/run.h"
 
-/* The forward pass on the device: the steps of src/model/forward.c as kernels in one stream, by recipes. */
+/* --- the forward pass on the device: the steps of src/model/forward.c as kernels in one stream, by recipes --- */
 
-/* Queues the forward pass of the rows in the block, up to the logits of the n_want rows: on one device, or on n whose
- * outputs are cut and whose rows are the same. */
+/* Queues the forward pass of the block's rows, up to the logits of the n_want rows: on one device, or on n devices with
+ * shards and the same rows. */
 void ek_gpu_forward(ek_gpu_run *const *x, int n);
 
-/* Of a drafter's run: what is queued once for a draft, and for each of its tokens. */
+/* For a drafter's run: queues the work of a draft's beginning, and that of each of its tokens. */
 void ek_gpu_draft_first(ek_gpu_run *x);
 void ek_gpu_draft_token(ek_gpu_run *x);
 
-/* What stands in front of the layers: embeddings, rotations, per-layer inputs. */
+/* --- before the layers: embeddings, rotations, per-layer inputs --- */
 
-/* The fields of args that the matrix decides. */
+/* The fields of args that follow from the matrix. */
 ek_cuda_embed_args ek_gpu_rows_of(const ek_gpu_matrix *m);
 /* to[r] = factor times elements [first, first + width) of row id[r] of m. */
 void ek_gpu_embed(ek_gpu_writer *w, const ek_gpu_matrix *m, CUdeviceptr id, CUdeviceptr to, int64_t ld, int first,
                   int width, float factor, int n);
-/* Of n rows of the set. */
+/* Rotations of n rows. */
 void ek_gpu_rope_tables(ek_gpu_writer *w, bool tail, int n);
-/* y[r] = from[index[r]], or from[r] without index, of n rows of so many elements. */
+/* y[r] = from[index[r]], or from[r] without index, for n rows of `width` elements. */
 void ek_gpu_gather(ek_gpu_writer *w, CUdeviceptr y, int64_t ldy, CUdeviceptr from, CUdeviceptr index, int width, int n);
-/* EK_GPU_BEGIN. */
+/* Writes EK_GPU_BEGIN. */
 void ek_gpu_write_begin(ek_gpu_writer *w);
 
 /* The per-layer inputs of layer i, ld elements per row. */
 CUdeviceptr ek_gpu_per_layer_rows(const ek_gpu_run *x, int i, int64_t *ld);
 
-/* A layer: attention, MLP or experts, and its end, which leaves rows for the layer behind it. */
+/* --- a layer: attention, MLP or experts, and its end, which writes the rows of the next layer --- */
 
 void ek_gpu_write_keys(ek_gpu_writer *w);  /* EK_GPU_KEYS */
 void ek_gpu_write_layer(ek_gpu_writer *w); /* EK_GPU_LAYER */
 
-/* Rows behind the last norm, as the last layer leaves them. */
+/* Rows after the last norm, as the last layer writes them. */
 ek_gpu_input ek_gpu_last_rows(ek_gpu_writer *w, int n);
 
-/* Which experts rows have: pairs of (row, chosen expert), sorted by expert and cut into jobs, each of up to a tile of
+/* The experts of rows: pairs of (row, chosen expert), sorted by expert and divided into jobs. A job has up to a tile of
  * rows of one expert, whose weights it reads once. */
 
 typedef struct ek_gpu_work {
-    int tile, jobs;    /* rows of a job, and jobs, at most */
+    int tile, jobs;    /* maximum rows per job, and maximum jobs */
     CUdeviceptr index; /* sorted pair -> row; 0: itself */
 } ek_gpu_work;
 
 ek_gpu_work ek_gpu_work_of(const ek_gpu_run *x, const ek_gpu_layer *l, int n);
 
-/* Whether pairs of n rows are found by one block (ek_cuda_choose_args), and its arguments: behind so many blocks of a
+/* Whether one block finds the pairs of n rows (ek_cuda_choose_args); and its arguments: after router_blocks blocks of a
  * router in the same launch, or alone. */
 bool ek_gpu_few_pairs(const ek_config *c, int n);
 ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *l, int n, int tile, int router_blocks);
@@ -60,24 +60,23 @@ ek_cuda_choose_args ek_gpu_choose_args(const ek_gpu_run *x, const ek_gpu_layer *
 /* From the router's rows at x->experts.route to pairs and jobs. */
 void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek_gpu_work *all);
 
-/* Mixture of experts: the dense MLP and the experts of a layer. */
+/* --- mixture of experts: the dense MLP and the experts of a layer --- */
 
-/* Both of layer i for n rows, from o's output in x->buf.y: the MLP's to x->buf.y, the experts' to x->experts.pair_out,
- * row_pair and weight, which `end`, the arguments of the layer's end, then names. One beside the other where they read
- * rows alike.
- */
+/* Writes both for n rows of layer i, from o's output in x->buf.y: the MLP's result to x->buf.y; the experts' to
+ * x->experts.pair_out, row_pair and weight, which are set in `end`, the arguments of the layer's end. They run beside
+ * each other if they read rows in the same form. */
 void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end);
 
-/* Mixture of experts whose experts the host computes. */
+/* --- mixture of experts on the host --- */
 
-/* As ek_gpu_write_moe; of a row's experts `end` names their sum, as the output of one. */
+/* Like ek_gpu_write_moe; `end` gets the sum of a row's experts as the output of one expert. */
 void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end);
 
-/* What a drafter does beside its layers. */
+/* --- a drafter's work besides its layers --- */
 
 void ek_gpu_write_draft_first(ek_gpu_writer *w); /* EK_GPU_DRAFT_FIRST: rotations, the target's last x */
 void ek_gpu_write_draft_begin(ek_gpu_writer *w); /* EK_GPU_DRAFT_BEGIN: tokens and states to h */
-/* EK_GPU_DRAFT_END: the next token joins the draft, and the next state lies where it is fed. */
+/* EK_GPU_DRAFT_END: appends the next token to the draft, and writes the next state to its input. */
 void ek_gpu_write_draft_end(ek_gpu_writer *w);
 
 #endif

@@ -10,33 +10,36 @@
 
 #include "engine/executor.h"
 
-enum { EK_MICROBATCHES = 4 }; /* at most */
+enum { EK_MICROBATCHES = 4 }; /* maximum */
 
 typedef struct ek_microbatches {
     ek_row
-        *row; /* [max_rows]: of all microbatches, one behind the other; not in turns, whose rows stay where they are */
-    int *follows; /* [max_rows]: likewise, of a step begun behind another */
+        /* [max_rows]: the rows of all microbatches, one after the other; unused with `turns`, because rows then stay in
+         * place. */
+        *row;
+    int *follows; /* [max_rows]: likewise, for a step begun after another */
     int first[EK_MICROBATCHES + 1];
     int n;
-    bool turns;                 /* row i has draw i and the i-th row of logits: microbatches have their own */
-    int after[EK_MICROBATCHES]; /* of a step begun behind another: the microbatch of that one behind which its draws are
-                                   there */
+    bool turns; /* row i has draw i and the i-th row of logits, so each microbatch has its own */
+    /* For a step begun after another: the microbatch of that step whose end completes the draws that microbatch i
+     * follows. */
+    int after[EK_MICROBATCHES];
 } ek_microbatches;
 
 void ek_microbatches_open(ek_microbatches *p, int max_rows);
 void ek_microbatches_close(ek_microbatches *p);
 
-/* Cuts s into at most max microbatches of about as many rows, each of `min` or more; one if there are too few that can
- * go in front of others: rows behind which nothing of their sequence is seen from in front, and which want no logits.
- * front: of the step behind which it begins, whose draws rows of the last microbatch may follow; NULL: of none. */
+/* Divides s into at most max microbatches of similar numbers of rows, each at least `min`. One microbatch if too few
+ * rows can go first: rows that no earlier row of their sequence's other rows needs, and that want no logits. front: the
+ * step before, if s is begun after it; rows of the last microbatch may follow its draws; NULL: none. */
 void ek_microbatches_divide(ek_microbatches *p, const ek_step *s, const ek_microbatches *front, int max, int min);
-/* Cuts s, which follows draws of the step that `front` has, into at most max microbatches of about as many sequences,
- * of `min` or more; into one where there are too few, or where sequences have more rows, or another order, than draws
- * in front. A sequence stays in its microbatch while these have about as many. */
+/* Divides s, which follows draws of the step of `front`, into at most max microbatches of similar numbers of sequences,
+ * each at least `min`; one if there are too few, or if sequences have more rows than draws in `front`, or another
+ * order. A sequence stays in its microbatch while microbatches have similar sizes. */
 void ek_microbatches_follow(ek_microbatches *p, const ek_step *s, const ek_microbatches *front, int max, int min);
-/* Piece i of s, which borrows from both. */
+/* Microbatch i of s; borrows from both. */
 ek_step ek_microbatches_step(const ek_microbatches *p, const ek_step *s, int i);
-/* The microbatch that has the i-th row of logits of the step. */
+/* The microbatch with the step's i-th row of logits. */
 int ek_microbatches_with(const ek_microbatches *p, int i);
 
 #endif

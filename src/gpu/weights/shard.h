@@ -13,7 +13,7 @@
 
 #include "model/pass.h"
 
-/* Device `rank` of `ranks`; ranks 0: it has all. whole_o: every device has all of o. */
+/* Device `rank` of `ranks`; ranks 0: not divided. whole_o: every device has all of o. */
 typedef struct ek_gpu_shard {
     int rank, ranks;
     bool whole_o;
@@ -24,48 +24,48 @@ typedef struct ek_gpu_range {
     int first, n;
 } ek_gpu_range;
 
-/* Heads and KV heads of layers of a kind. Every KV head here has as many of the heads here. Where there are fewer KV
- * heads than devices, some have the same one. */
+/* Heads and KV heads of a device in layers of a kind. All its KV heads have equally many of its heads. If there are
+ * fewer KV heads than devices, some devices have the same one. */
 typedef struct ek_gpu_head_part {
     ek_gpu_range q, kv;
 } ek_gpu_head_part;
 
 ek_gpu_head_part ek_gpu_heads_here(const ek_gpu_shard *shard, const ek_config *c, const ek_layer_config *l);
-/* Of the columns that `next` reads: in whole groups of its activations, where there are enough of them. */
+/* The device's range of the columns that `next` reads: whole groups of its activations, if there are enough of them. */
 ek_gpu_range ek_gpu_columns_here(const ek_gpu_shard *shard, const ek_linear *next);
 bool ek_gpu_columns_in_groups(const ek_gpu_shard *shard, const ek_linear *next);
-/* Of the outputs of a matrix of n. */
+/* The device's range of n outputs of a matrix. */
 ek_gpu_range ek_gpu_outputs_here(const ek_gpu_shard *shard, int n);
 
-/* Of any matrix of layer i (-1: of none), as the device keeps it. */
+/* The device's range of any matrix of layer i (-1: outside layers). */
 ek_gpu_range ek_gpu_rows_here(const ek_gpu_shard *shard, const ek_model *m, int i, const ek_linear *matrix);
 
-/* The same as ek_rows_wanted (model/pass.h) asks for them; arg: ek_gpu_wanted. */
+/* The same range as a function for ek_rows_wanted (model/weights/weights.h); arg: ek_gpu_wanted. */
 typedef struct ek_gpu_wanted {
     const ek_model *m;
     ek_gpu_shard shard;
-    int host_experts; /* of layers in front of it no router and no experts */
+    int host_experts; /* layers before this one have no router and no experts here */
 } ek_gpu_wanted;
 
 void ek_gpu_rows_wanted(const void *arg, const ek_item *it, int *first, int *n);
-/* What that leaves out: routers and experts alone. arg is not read. */
+/* The complement for the host: only routers and experts. arg is not read. */
 void ek_gpu_experts_wanted(const void *arg, const ek_item *it, int *first, int *n);
 
-/* EUNSUPPORTED with the reason where a model cannot be cut for so many devices. */
+/* EUNSUPPORTED with the reason if a model cannot be divided among so many devices. */
 ek_err ek_gpu_shard_check(const ek_model *m, int ranks);
 
-/* The same of a drafter, which is whole on a device and reads the keys of all. */
+/* The same for a drafter, which is whole on one device and reads all keys. */
 ek_err ek_gpu_shard_check_drafter(const ek_model *drafter);
 
-/* Bytes of the weights that a device has, about. */
+/* Approximate bytes of a device's weights. */
 double ek_gpu_shard_bytes(const ek_model *m, const ek_gpu_shard *shard);
 
-/* Of a page of each kind what the layers of a share keep, and of those the KV heads here: where it begins and its
- * bytes. */
+/* For a page of each kind: the offset and bytes of the device's KV heads in the share's layers. */
 void ek_gpu_pages_here(size_t at[EK_PAGE_KINDS], size_t bytes[EK_PAGE_KINDS], const ek_model *m,
                        const ek_model_share *s, const ek_gpu_shard *shard);
 
-/* Of bytes that all KV heads of a layer take, those of the KV heads here: blocks, and where they begin in a page. */
+/* The part of a layer's bytes of all KV heads that belongs to the device's KV heads; for blocks, and for their offsets
+ * in a page. */
 static inline size_t ek_gpu_kv_here(const ek_gpu_head_part *here, const ek_layer_config *l, size_t bytes)
 {
     return bytes / (size_t)l->n_kv_heads * (size_t)here->kv.n;
