@@ -117,9 +117,8 @@ typedef struct ek_cuda_api {
 #define CU(name, args) CUresult(*name) args;
     EK_CUDA_FUNCTIONS(CU)
 #undef CU
-    const char
-        /* Prefix of devices' names; NULL: cuda. Other drivers stand behind this table too (vulkan/vulkan.h). */
-        *maker;
+    /* Prefix of devices' names; NULL: cuda. Other drivers stand behind this table too (vulkan/vulkan.h). */
+    const char *maker;
     ek_err (*check)(int ordinal); /* EUNSUPPORTED: names what device `ordinal` lacks; NULL: no requirement */
     CUresult (*max_block)(size_t *bytes, CUdevice device); /* maximum bytes of one allocation; NULL: unbounded */
 } ek_cuda_api;

@@ -42,10 +42,9 @@ typedef struct ek_server_opts {
     const char *api_key_file;  /* one per line; NULL: none. Read again on SIGHUP */
     const char *open_paths;    /* serve/http/keys.h; NULL: the default of --open-paths */
     const char *cors_origins;  /* serve/http/origins.h; copied. NULL: none */
-    const char
-        /* serve/http/origins.h; copied; always checked. NULL: the names of this machine, which are checked only if
-         * strangers could use the server through a browser: on loopback without keys. */
-        *allowed_hosts;
+    /* serve/http/origins.h; copied; always checked. NULL: the names of this machine, which are checked only if
+     * strangers could use the server through a browser: on loopback without keys. */
+    const char *allowed_hosts;
     /* The digest of the model (model/weights/digest.h) for /v1/fingerprint, computed on a thread of its own. NULL: the
      * path is a 404. */
     ek_err (*digest)(void *arg, char out[EK_MODEL_DIGEST]);

@@ -13,10 +13,9 @@
 enum { EK_MICROBATCHES = 4 }; /* maximum */
 
 typedef struct ek_microbatches {
-    ek_row
-        /* [max_rows]: the rows of all microbatches, one after the other; unused with `turns`, because rows then stay in
-         * place. */
-        *row;
+    /* [max_rows]: the rows of all microbatches, one after the other; unused with `turns`, because rows then stay in
+     * place. */
+    ek_row *row;
     int *follows; /* [max_rows]: likewise, for a step begun after another */
     int first[EK_MICROBATCHES + 1];
     int n;

@@ -46,8 +46,8 @@ typedef void ek_decoded_fill(const void *source, int64_t k0, int depth, float *p
 typedef struct ek_decoded_source {
     ek_decoded_fill *fill;
     const void *source; /* for fill */
-    const ek_linear
-        *packed; /* NULL, or a matrix whose panels from p0, all with 16 outputs, madd_few may read instead */
+    /* NULL, or a matrix whose panels from p0, all with 16 outputs, madd_few may read instead. */
+    const ek_linear *packed;
     int p0;
 } ek_decoded_source;
 

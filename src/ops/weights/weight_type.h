@@ -74,8 +74,8 @@ typedef struct ek_weight_type {
     uint16_t block_bytes[EK_WEIGHT_PLANES]; /* of a block in each plane */
     ek_unpack_fn *unpack;                   /* exactly one of these two */
     ek_load_fn *load;
-    const struct ek_weight_type
-        *of; /* ops/weights/quantised_type.h: the float type that is stored; NULL: by `stored` */
+    /* ops/weights/quantised_type.h: the stored float type; NULL: `stored`. */
+    const struct ek_weight_type *of;
 } ek_weight_type;
 
 /* n rows of k weights in a type's layout, in a mapped file or in memory: borrowed, at any
