@@ -101,6 +101,7 @@ static ek_err start_drafter(ek_gpu *own)
 {
     EK_TRY(check(own->m));
     EK_TRY(ek_cuda_enter(own->c));
+    if (own->prove) EK_TRY(own->prove(own, own->m));
     if (ek_model_keeps_packed(own->m)) EK_TRY(ek_model_pack_all(own->m));
     return ek_gpu_upload(own, NULL);
 }

@@ -159,8 +159,7 @@ static void load(ek_drafter *d, const ek_drafter_row *row, int r)
             ek_rope_row(ek_at(&s->cos[k], r), ek_at(&s->sin[k], r), d->m->rope[k], d->m->n_rotated[k], s->pos[r]);
 }
 
-/* Lanes, so that a compiler may use vectors: nothing depends on the order. */
-static float dot(const float *x, const float *y, int n)
+float ek_drafter_score(const float *x, const float *y, int n)
 {
     float lane[16] = {0}, sum = 0;
     int i = 0;
@@ -186,7 +185,7 @@ static int32_t ordered_head(ek_drafter *d, int r, float *logits)
             for (int k = 0; k < per; k++) {
                 int32_t token = d->m->w.token_ordering[d->best[i] * per + k];
                 ek_linear_row(ek_weights_head(&d->m->w), token, d->embedding);
-                float z = dot(y, d->embedding, c->hidden_size);
+                float z = ek_drafter_score(y, d->embedding, c->hidden_size);
                 if (z < min) min = z;
                 if (pass == 1 && logits) logits[token] = z;
                 if (best < 0 || z > max || (z == max && token < best)) best = token, max = z;

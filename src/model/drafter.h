@@ -48,6 +48,10 @@ typedef struct ek_drafter_row {
     float *state;
 } ek_drafter_row;
 
+/* A token's score in ordered embeddings: x times its embedding y, of n elements. In 16 lanes, so that a compiler may
+ * use vectors, then what they leave over, then the lanes in their order. */
+float ek_drafter_score(const float *x, const float *y, int n);
+
 /* Feeds each row its token. kv: the memory of the target's pages. logits: n rows of vocab_size floats, ld elements
  * apart, or NULL. Tokens outside the best centroids get the smallest of their logits minus 1, as in transformers.
  * EINVAL for an invalid row. */

@@ -19,7 +19,8 @@ static ek_err no_device(const char *text)
     return ek_fail(
         EK_EINVAL,
         "device %.40s; there are auto, cpu, cuda and cuda:N, several as in cuda:0,1, cuda:0-3 or cuda:all, and "
-        "cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts; and vulkan, vulkan:N, vulkan:0,1, vulkan:0,cpu alike",
+        "cuda:0,cpu, cuda:0,cpu:layers, cuda:0,cpu:experts; and vulkan, vulkan:N, vulkan:0,1, vulkan:all, vulkan:0,cpu "
+        "alike",
         text);
 }
 
@@ -78,7 +79,7 @@ static ek_err add_item(ek_device *d, const char *p, const char *end, const char 
     if (vulkan && d->features) return no_device(text);
     d->vulkan |= vulkan;
     if (is(p, end, "cuda") || is(p, end, "vulkan")) return add(d, 0, text);
-    if (is(p, end, "cuda:all")) {
+    if (is(p, end, "cuda:all") || is(p, end, "vulkan:all")) {
         if (d->all || d->n) return no_device(text);
         d->all = true;
         return EK_OK;
@@ -168,6 +169,18 @@ ek_err ek_device_driver(ek_gpu_driver *out, const ek_device *d)
     return EK_OK;
 }
 
+/* Of Vulkan's devices the cards, if there are any: beside them a driver may show the CPU. */
+static ek_err add_all(ek_fit_opts *o, const ek_gpu_driver *driver, bool vulkan)
+{
+    int n = 0, cards = 0;
+    EK_TRY(ek_cuda_devices(&driver->api, &n));
+    for (int i = 0; i < n && vulkan; i++) cards += ek_vulkan_is_card(i);
+    for (int i = 0; i < n && o->n < EK_RANKS; i++)
+        if (!cards || ek_vulkan_is_card(i)) o->ordinal[o->n++] = i;
+    if (o->n) return EK_OK;
+    return ek_fail(EK_ENOTFOUND, "device %s:all: the driver finds no device", vulkan ? "vulkan" : "cuda");
+}
+
 static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_device *d)
 {
     *o = (ek_fit_opts){.n = d->n,
@@ -176,12 +189,7 @@ static ek_err resolve(ek_fit_opts *o, const ek_gpu_driver *driver, const ek_devi
                        .part = d->part,
                        .split = d->split};
     memcpy(o->ordinal, d->ordinal, sizeof o->ordinal);
-    if (!d->all) return EK_OK;
-    EK_TRY(ek_cuda_devices(&driver->api, &o->n));
-    if (o->n == 0) return ek_fail(EK_ENOTFOUND, "device cuda:all: the CUDA driver finds no device");
-    if (o->n > EK_RANKS) o->n = EK_RANKS;
-    for (int i = 0; i < o->n; i++) o->ordinal[i] = i;
-    return EK_OK;
+    return d->all ? add_all(o, driver, d->vulkan) : EK_OK;
 }
 
 /* Of other makers' devices the CPU encodes pictures and sounds. */

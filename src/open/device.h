@@ -1,6 +1,6 @@
 /* The devices that a model runs on: auto, cpu, vulkan, vulkan:N, cuda, cuda:N; several as cuda:0,1, cuda:0-3 and
  * cuda:all; and with the CPU for layers or experts that do not fit, as cuda:0,cpu, cuda:0,cpu:layers and
- * cuda:0,cpu:experts; of Vulkan all but vulkan:all. Behind any of them @sm_80 or the like: with the kernels of another
+ * cuda:0,cpu:experts; of Vulkan likewise. Behind any of them @sm_80 or the like: with the kernels of another
  * device, for a test of what would run there (docs/CUDA.md). */
 #ifndef EK_OPEN_DEVICE_H
 #define EK_OPEN_DEVICE_H

@@ -36,17 +36,18 @@ static ek_err prove(ek_gpu *g, const ek_model *m, const char *folder, const char
     int n = 0;
     const char *const maker = ek_cuda_maker(g->c);
     const int ordinal = ek_cuda_ordinal(g->c);
+    const char *const whose = ek_model_config(m)->backbone_hidden_size ? "the drafter's" : "its";
     const ek_err err = ek_gpu_prove(g, m, &n);
     if (err) return err;
     const double took = ek_now() - from;
     if (!folder[0] || ek_tuning_make_folder(folder) || ek_file_replace(path, text->data, text->len, 0600))
         ek_log(EK_LOG_NOTICE,
-               "%s:%d: %d comparisons of its kernels with the definition in %.1f s, none differs; not kept", maker,
-               ordinal, n, took);
+               "%s:%d: %d comparisons of %s kernels with the definition in %.1f s, none differs; not kept", maker,
+               ordinal, n, whose, took);
     else
         ek_log(EK_LOG_NOTICE,
-               "%s:%d: %d comparisons of its kernels with the definition in %.1f s, none differs; kept in %s", maker,
-               ordinal, n, took, path);
+               "%s:%d: %d comparisons of %s kernels with the definition in %.1f s, none differs; kept in %s", maker,
+               ordinal, n, whose, took, path);
     return EK_OK;
 }
 

@@ -26,19 +26,27 @@ static int type_for(const ek_vulkan *v, uint32_t among, ek_vulkan_place place)
     return best >= 0 ? best : type_with(v, among, host ? visible : 0);
 }
 
-static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, ek_vulkan_place place)
+static VkResult allocate(ek_vulkan *v, ek_vulkan_block *b, const VkMemoryRequirements *need, ek_vulkan_place place)
 {
-    VkMemoryRequirements need;
-    v->GetBufferMemoryRequirements(v->device, b->buffer, &need);
-    const int type = type_for(v, need.memoryTypeBits, place);
-    if (type < 0 || need.size > v->max_block) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+    const int type = type_for(v, need->memoryTypeBits, place);
+    if (type < 0 || need->size > v->max_block) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     const VkMemoryAllocateFlagsInfo flags = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
                                              .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
     const VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                        .pNext = &flags,
-                                       .allocationSize = need.size,
+                                       .allocationSize = need->size,
                                        .memoryTypeIndex = (uint32_t)type};
-    VkResult r = v->AllocateMemory(v->device, &info, NULL, &b->memory);
+    return v->AllocateMemory(v->device, &info, NULL, &b->memory);
+}
+
+/* Cards without a resizable BAR have little memory of their own that the host writes: once it is taken, the host's
+ * serves, too. */
+static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, ek_vulkan_place place)
+{
+    VkMemoryRequirements need;
+    v->GetBufferMemoryRequirements(v->device, b->buffer, &need);
+    VkResult r = allocate(v, b, &need, place);
+    if (r == VK_ERROR_OUT_OF_DEVICE_MEMORY && place == EK_VULKAN_BOTH) r = allocate(v, b, &need, EK_VULKAN_HOST);
     if (r == VK_SUCCESS) r = v->BindBufferMemory(v->device, b->buffer, b->memory, 0);
     void *map = NULL;
     if (r == VK_SUCCESS && place != EK_VULKAN_DEVICE) r = v->MapMemory(v->device, b->memory, 0, VK_WHOLE_SIZE, 0, &map);

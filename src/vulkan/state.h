@@ -227,7 +227,8 @@ bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, cons
 
 /* Bytes of one block at most. */
 size_t ek_vulkan_max_block(const ek_vulkan *v);
-/* Where memory is taken: on the device, on the host, or where the host writes and the device reads soonest. */
+/* Where memory is taken: on the device, on the host, or where the host writes and the device reads soonest, which is
+ * the host's where the device has no more. */
 typedef enum ek_vulkan_place { EK_VULKAN_DEVICE, EK_VULKAN_HOST, EK_VULKAN_BOTH } ek_vulkan_place;
 
 VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, ek_vulkan_place place);

@@ -21,103 +21,11 @@
 #include "gpu/gpu.h"
 #include "gpu/step/run.h"
 #include "model/drafter.h"
-#include "ops/kv/kv_codec.h"
 #include "record.h"
+#include "shapes.h"
 
 enum { MAX_ROWS = 512, MAX_CTX = 4096, DEEP = 3000, SHALLOW = 300, MAX_LAYERS = 8 };
 enum { N_PAGES = MAX_CTX / EK_PAGE_TOKENS + 1, MANY_ROWS = 8192 };
-
-/* --- models without values: shapes and places alone */
-
-typedef struct shape {
-    const char *name;  /* of launches.def */
-    const char *model; /* published, or tiny where it has a capital letter */
-    int layers;
-    const char *type, *heads; /* of matrices; of k and v, if that is another */
-    ek_kv_format kv;
-    int kv_start, multiprocessors;
-    bool host_table; /* per-layer embeddings stay on the host */
-    int drafter;     /* 0: none; 1: with a dense head, else of so many centroids */
-} shape;
-
-static const ek_weight_type *type_of(const char *name, int k)
-{
-    const ek_weight_type *t = NULL;
-    int bits, group;
-    if (sscanf(name, "q%d.%d", &bits, &group) == 2) {
-        if (k % group == 0) assert_int_equal(ek_weight_type_affine(&t, bits, group, EK_BF16, true), EK_OK);
-    } else {
-        t = ek_weight_type_named(name);
-        assert_non_null(t);
-        if (t->block && k % t->block) t = NULL;
-    }
-    return t ? t : ek_weight_type_float(EK_BF16);
-}
-
-static bool is_kv(ek_matrix_role role)
-{
-    return role == EK_ROLE_K || role == EK_ROLE_V;
-}
-
-static void bind(ek_model *m, const shape *s)
-{
-    static float vector[4];
-    static uint8_t codes[64];
-    ek_items list;
-    const ek_pack_opts o = {.cpu = m->cpu};
-    ek_items_invent(&list, &m->w, &m->config, 4);
-    for (int i = 0; i < list.n; i++) {
-        ek_item *it = &list.item[i];
-        if (it->matrix) it->data.type = type_of(s->heads && is_kv(it->role) ? s->heads : s->type, it->data.k);
-    }
-    assert_int_equal(ek_items_plan(&list, &m->w, &o), EK_OK);
-    m->w.block = codes; /* there, as far as a model with weights is asked for */
-    for (int i = 0; i < list.n; i++) {
-        ek_item *it = &list.item[i];
-        if (it->matrix) it->matrix->data = codes;
-        if (it->vector) *it->vector = vector;
-        if (it->table) *it->table = (ek_embedding_table){it->data, 77};
-    }
-    ek_items_fini(&list);
-}
-
-static size_t block_bytes(const ek_model *m, const ek_layer_config *l, bool start)
-{
-    const ek_kv_format k = start ? ek_kv_start_format(m->k_format) : m->k_format;
-    return (ek_kv_block_bytes(k, k, l->n_kv_heads, l->head_dim) + 63) / 64 * 64;
-}
-
-static void lay_out_pages(ek_model *m)
-{
-    const ek_config *c = &m->config;
-    for (int i = 0; i < c->n_layers; i++) {
-        const ek_layer_config *l = &c->layer[i];
-        size_t *bytes = m->layout.page_bytes;
-        m->kv_offset[i] = l->owns_kv ? bytes[l->kind] : m->kv_offset[l->donor];
-        m->kv_start_offset[i] = l->owns_kv ? bytes[ek_kv_start_kind(l->kind)] : m->kv_start_offset[l->donor];
-        if (l->owns_kv) bytes[l->kind] += block_bytes(m, l, false), m->last[l->kind] = i;
-        if (l->owns_kv && m->kv_start) bytes[ek_kv_start_kind(l->kind)] += block_bytes(m, l, true);
-        if (m->rope[l->kind]) continue;
-        m->rope[l->kind] = calloc((size_t)l->head_dim, sizeof(float));
-        m->n_rotated[l->kind] = ek_rope_frequencies(m->rope[l->kind], l->head_dim, c->rope_theta[l->kind],
-                                                    c->rope_partial[l->kind], c->rope_factor[l->kind]);
-    }
-    m->layout.sliding_window = c->sliding_window;
-    m->layout.n_start = m->kv_start / EK_PAGE_TOKENS;
-}
-
-static ek_model *open_shape(const shape *s)
-{
-    ek_model *m = calloc(1, sizeof *m);
-    const bool tiny = s->model[0] < 'a' && s->model[0] > '9';
-    m->k_format = m->v_format = s->kv, m->kv_start = s->kv_start;
-    assert_int_equal(tiny ? ek_config_tiny(&m->config, s->model) : ek_config_published(&m->config, s->model, s->layers),
-                     EK_OK);
-    if (!tiny) m->config.vocab_size = m->config.vocab_size_per_layer = 2048; /* rows of logits lie on the host */
-    bind(m, s);
-    lay_out_pages(m);
-    return m;
-}
 
 /* --- steps */
 
@@ -239,7 +147,7 @@ static void open_drafter(opened *o, int centroids)
     assert_int_equal(ek_gpu_add_drafter(o->g, o->drafter), EK_OK);
 }
 
-static opened open_with(const shape *s, int capability, int max_rows)
+static opened open_with(const gpu_shape *s, int capability, int max_rows)
 {
     opened o = {.m = open_shape(s)};
     static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
@@ -258,12 +166,12 @@ static opened open_with(const shape *s, int capability, int max_rows)
     return o;
 }
 
-static opened open_as(const shape *s, int capability)
+static opened open_as(const gpu_shape *s, int capability)
 {
     return open_with(s, capability, MAX_ROWS + 4);
 }
 
-static opened open_recorded(const shape *s)
+static opened open_recorded(const gpu_shape *s)
 {
     return open_as(s, 90);
 }
@@ -273,14 +181,12 @@ static void close_recorded(opened *o)
     o->on.close(o->on.arg);
     ek_gpu_close(o->g);
     ek_drafter_close(o->drafter);
-    for (int k = 0; k < EK_KIND_COUNT; k++) free(o->m->rope[k]);
-    free(o->m->w.experts);
-    free(o->m);
+    close_shape(o->m);
 }
 
 /* --- the table */
 
-static const shape shapes[] = {
+static const gpu_shape shapes[] = {
     {"e2b q4.64", "e2b", 8, "q4.64", NULL, EK_KV_F16, 0, 132, false, 0},
     {"e2b q4.64, i12", "e2b", 8, "q4.64", NULL, EK_KV_I12, 0, 132, false, 0},
     {"e2b q4.64, embeddings on the host", "e2b", 8, "q4.64", NULL, EK_KV_Q8, 0, 132, true, 0},
@@ -320,13 +226,13 @@ static const struct {
 #undef LAUNCHES
 };
 
-static int scenes_of(const shape *s)
+static int scenes_of(const gpu_shape *s)
 {
     return s->drafter ? SCENES : DRAFT;
 }
 
 /* How many rows of the table, from `at` on, are not what the model queues. */
-static int compare(const opened *o, const shape *s, size_t at)
+static int compare(const opened *o, const gpu_shape *s, size_t at)
 {
     int changed = 0;
     for (int k = 0; k < scenes_of(s); k++, at++) {
@@ -401,7 +307,7 @@ static void many_rows_are_no_more_blocks_than_a_launch_has(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SHAPES; i++) {
-        const shape *s = &shapes[i / 2];
+        const gpu_shape *s = &shapes[i / 2];
         if (strncmp(s->name, "26b", 3) != 0) continue;
         opened o = open_with(s, i % 2 ? 80 : 90, MANY_ROWS);
         const ek_step step = prompts(o.m, MANY_ROWS);
@@ -429,7 +335,7 @@ static void experts_are_read_when_they_have_been_found(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * SHAPES; i++) {
-        const shape *s = &shapes[i / 2];
+        const gpu_shape *s = &shapes[i / 2];
         if (strncmp(s->name, "26b", 3) != 0) continue;
         opened o = open_recorded(s);
         if (i % 2) shard(&o);

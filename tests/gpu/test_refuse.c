@@ -20,6 +20,7 @@
 #include "gpu/several/state.h"
 #include "gpu/weights/state.h"
 #include "model/pass.h"
+#include "shapes.h"
 
 /* --- in words */
 
@@ -330,6 +331,27 @@ static void weights_lie_in_several_blocks(void **state)
     remove_dir(dir);
 }
 
+static CUresult small_block(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    *bytes = 80000000;
+    return EK_CU_OK;
+}
+
+/* Each of 31B's matrices fits a block of a device that gives that little at once, but they are too many. */
+static void weights_in_too_many_blocks_are_refused(void **state)
+{
+    (void)state;
+    ek_model *m = open_shape(&(gpu_shape){.model = "31b", .type = "q4_0", .kv = EK_KV_F16});
+    ek_gpu_driver d = good();
+    ek_gpu *g;
+    d.api.max_block = small_block;
+    assert_int_equal(ek_gpu_open(&g, &d, m, 0), EK_EUNSUPPORTED);
+    assert_non_null(strstr(ek_err_text(), "weights need more than 128 blocks of 0.08 GB"));
+    assert_true(fake.blocks == 0 && fake.used == 0);
+    close_shape(m);
+}
+
 /* A folder of packed weights gets the whole, and gives it to the next start. */
 static void packed_weights_are_kept_whole(void **state)
 {
@@ -365,6 +387,7 @@ int main(void)
         cmocka_unit_test(wide_rows_are_refused_first),
         cmocka_unit_test(weights_are_read_in_parts),
         cmocka_unit_test(weights_lie_in_several_blocks),
+        cmocka_unit_test(weights_in_too_many_blocks_are_refused),
         cmocka_unit_test(packed_weights_are_kept_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

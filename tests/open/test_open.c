@@ -254,6 +254,8 @@ static void devices_are_lists(void **state)
         {"cpu:layers,cuda:1", 1, {1}, true, false, true},
         {"vulkan:0,1", 2, {0, 1}, false, false, true},
         {"vulkan:1,vulkan:0", 2, {1, 0}, false, false, true},
+        {"vulkan:all", 0, {0}, false, true, true},
+        {"vulkan:all,cpu", 0, {0}, true, true, true},
         {"vulkan:0-2,cpu", 3, {0, 1, 2}, true, false, true},
         {"cpu:experts,vulkan", 1, {0}, true, false, true},
     };
@@ -273,9 +275,9 @@ static void devices_are_lists(void **state)
     assert_true(d.gpu && d.vulkan && !d.may_be_cpu && d.n == 1 && d.ordinal[0] == 0 && !ek_device_is_split(&d));
     assert_int_equal(ek_device_parse(&d, "vulkan:2"), EK_OK);
     assert_true(d.vulkan && d.n == 1 && d.ordinal[0] == 2);
-    static const char *const none[] = {"vulkan:0,0",      "vulkan:1-0",     "vulkan:0,vulkan", "vulkan:0,cuda:1",
-                                       "cuda:0,vulkan:1", "vulkan:",        "vulkan:all",      "vulkan@sm_80",
-                                       "vulkanic",        "cuda:all,vulkan"};
+    static const char *const none[] = {"vulkan:0,0",      "vulkan:1-0",      "vulkan:0,vulkan",    "vulkan:0,cuda:1",
+                                       "cuda:0,vulkan:1", "vulkan:",         "vulkan:all,1",       "vulkan@sm_80",
+                                       "vulkanic",        "cuda:all,vulkan", "vulkan:all,cuda:all"};
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_int_equal(ek_device_parse(&d, none[i]), EK_EINVAL);
         assert_non_null(strstr(ek_err_text(), none[i]));

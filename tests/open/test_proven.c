@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/drafter.h"
 #include "../support/files.h"
 #include "base/machine/cpu.h"
 #include "gpu/evidence/evidence.h"
@@ -22,14 +23,30 @@
 #include "vulkan/vulkan.h"
 
 static ek_cuda_api real;
-static int launches, skipped = -1, by_matrices;
+static const char *skipped; /* launches of this kernel do nothing */
+static int launches, by_matrices;
 static bool matrices, skips_matrices; /* the device says that it has them; their kernels do nothing */
+
+enum { KERNELS = 128 };
+static const char *seen[KERNELS]; /* kernels that were launched */
+static int n_seen;
+
+static void note(const char *name)
+{
+    for (int i = 0; i < n_seen; i++)
+        if (!strcmp(seen[i], name)) return;
+    assert_true(n_seen < KERNELS);
+    seen[n_seen++] = name;
+}
 
 static CUresult launch(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
 {
     const bool coop = strstr(f->name, "_coop");
     by_matrices += coop;
-    return launches++ == skipped || (coop && skips_matrices) ? EK_CU_OK : real.cuLaunchKernelEx(config, f, args, extra);
+    launches++;
+    note(f->name);
+    const bool none = (skipped && !strcmp(f->name, skipped)) || (coop && skips_matrices);
+    return none ? EK_CU_OK : real.cuLaunchKernelEx(config, f, args, extra);
 }
 
 static CUresult attribute(int *value, int which, CUdevice device)
@@ -39,14 +56,19 @@ static CUresult attribute(int *value, int which, CUdevice device)
     return r;
 }
 
-static ek_model *model_of(int bits)
+static ek_model *model_like(const char *shape, int bits, ek_kv_format kv)
 {
-    ek_config c;
+    static ek_config c;
     ek_model *m;
-    const ek_model_opts o = {.k_format = EK_KV_I12, .v_format = EK_KV_I12, .cpu = ek_cpu_detect()};
-    assert_int_equal(ek_config_tiny(&c, "Q1"), EK_OK);
+    const ek_model_opts o = {.k_format = kv, .v_format = kv, .cpu = ek_cpu_detect()};
+    assert_int_equal(ek_config_tiny(&c, shape), EK_OK);
     assert_int_equal(ek_model_synthetic(&m, &c, bits, 5, &o), EK_OK);
     return m;
+}
+
+static ek_model *model_of(int bits)
+{
+    return model_like("Q1", bits, EK_KV_I12);
 }
 
 static ek_gpu *device_of(void)
@@ -59,41 +81,74 @@ static ek_gpu *device_of(void)
     return ek_gpu_open_device(&g, &d, 0) ? NULL : g;
 }
 
+/* What is read of these is what a kernel behind them makes of it, which is named. */
+static const struct {
+    const char *kernel, *named;
+} behind[] = {{"ek_pack_q", "ek_embed"},
+              {"ek_quantize", "ek_product"},
+              {"ek_sample_mask", "ek_sample_mask, edit and scale"},
+              {"ek_sample_edit", "ek_sample_mask, edit and scale"},
+              {"ek_sample_scale", "ek_sample_"},
+              {"ek_sample_weights", "ek_sample_choose"},
+              {"ek_attn_int_queries", "ek_attn_int_many"},
+              {"ek_attn_int_join", "ek_attn_int"},
+              {"ek_attn_join", "ek_attn_segment"}};
+
+static const char *name_for(const char *kernel)
+{
+    for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
+        if (!strcmp(kernel, behind[i].kernel)) return behind[i].named;
+    return kernel;
+}
+
+/* Of all that the comparisons of m launch, one kernel after the other does nothing. */
+static void every_kernel_matters(ek_gpu *g, const ek_model *m, int at_least)
+{
+    int n = 0;
+    n_seen = 0, skipped = NULL;
+    if (ek_gpu_prove(g, m, &n)) fail_msg("%s", ek_err_text());
+    assert_true(n_seen >= at_least);
+    for (int i = 0; i < n_seen; i++) {
+        char said[128];
+        skipped = seen[i];
+        snprintf(said, sizeof said, "results of %s", name_for(skipped));
+        if (ek_gpu_prove(g, m, &n) != EK_EUNSUPPORTED) fail_msg("nothing differs without %s", skipped);
+        if (!strstr(ek_err_text(), said)) fail_msg("%s was expected: %s", said, ek_err_text());
+        assert_non_null(strstr(ek_err_text(), "vulkan:0 ("));
+        g->err = EK_OK;
+    }
+    skipped = NULL;
+}
+
 static void a_kernel_that_differs_is_named(void **state)
 {
     (void)state;
     ek_gpu *g = device_of();
-    int n = 0;
     if (!g) skip();
     ek_model *m = model_of(4);
-    skipped = -1, launches = 0;
-    assert_int_equal(ek_gpu_prove(g, m, &n), EK_OK);
-    assert_true(n > 20);
-    const int all = launches;
-    static const struct {
-        int from_end, at;
-        const char *name;
-    } cases[] = {{0, 0, "ek_stage"},
-                 {0, 1, "ek_gate"},
-                 {0, 3, "ek_per_layer"},
-                 {0, 4, "ek_sample_mask, edit and scale"},
-                 {0, 5, "ek_sample_mask, edit and scale"},
-                 {0, 6, "ek_sample_all"},    /* of maxima */
-                 {0, 7, "ek_sample_choose"}, /* of weights */
-                 {0, 8, "ek_sample_choose"},
-                 {0, 9, "ek_sample_all"},
-                 {0, 10, "ek_sample_sort"},
-                 {0, 12, "ek_embed"},
-                 {1, 2, "ek_attn_int_many"},
-                 {1, 4, "ek_attn_int_4"},
-                 {1, 12, "ek_kv_store"}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char said[128];
-        skipped = cases[i].from_end ? all - cases[i].at : cases[i].at, launches = 0;
-        snprintf(said, sizeof said, "results of %s differ from the definition", cases[i].name);
-        if (ek_gpu_prove(g, m, &n) != EK_EUNSUPPORTED) fail_msg("nothing differs: launch %d", skipped);
-        if (!strstr(ek_err_text(), said)) fail_msg("%s was expected: %s", said, ek_err_text());
-        assert_non_null(strstr(ek_err_text(), "vulkan:0 ("));
+    every_kernel_matters(g, m, 25);
+    ek_model_close(m);
+    m = model_like("Q2", 4, EK_KV_F16); /* with experts */
+    every_kernel_matters(g, m, 25);
+    ek_model_close(m);
+    ek_gpu_close(g);
+}
+
+/* A drafter with a dense head, and one with ordered embeddings. */
+static void a_drafter_is_compared_before_it_drafts(void **state)
+{
+    (void)state;
+    static ek_config c;
+    ek_gpu *g = device_of();
+    if (!g) skip();
+    const ek_model_opts o = {.cpu = ek_cpu_detect()};
+    ek_model *m = model_of(4);
+    for (int centroids = 0; centroids < 12; centroids += 11) {
+        ek_drafter *d;
+        drafter_config(&c, &m->config, centroids);
+        assert_int_equal(ek_drafter_synthetic(&d, &c, 7, m, &o), EK_OK);
+        every_kernel_matters(g, ek_drafter_model(d), 15);
+        ek_drafter_close(d);
     }
     ek_model_close(m);
     ek_gpu_close(g);
@@ -107,9 +162,9 @@ static void it_is_made_once(void **state)
     if (!g) skip();
     setenv("XDG_CACHE_HOME", folder, 1);
     ek_model *m = model_of(8);
-    skipped = 0, launches = 0; /* refused: nothing is kept */
+    skipped = "ek_stage"; /* refused: nothing is kept */
     assert_int_equal(ek_proven_take(g, m), EK_EUNSUPPORTED);
-    skipped = -1, launches = 0;
+    skipped = NULL, launches = 0;
     assert_int_equal(ek_proven_take(g, m), EK_OK);
     assert_true(launches > 0);
     launches = 0;
@@ -137,7 +192,7 @@ static void matrices_that_differ_are_left(void **state)
         matrices = true, skips_matrices = differ;
         ek_gpu *g = device_of();
         if (!g) skip();
-        skipped = -1, launches = by_matrices = 0;
+        skipped = NULL, launches = by_matrices = 0;
         assert_int_equal(ek_proven_take(g, m), EK_OK);
         assert_true(by_matrices > 0);
         assert_int_equal(ek_cuda_chip_of(g->c)->matrices, !differ);
@@ -161,23 +216,30 @@ static void every_kind_of_matrix_is_kept_apart(void **state)
     ek_model *m = model_of(4);
     ek_linear *const w = &m->w.layer[0].q;
     const ek_linear as_it_is = *w;
-    ek_buf text[5] = {{0}};
+    enum { TEXTS = 9 };
+    ek_buf text[TEXTS] = {{0}};
     ek_gpu_evidence_needs(&text[0], m);
     w->zero++, ek_gpu_evidence_needs(&text[1], m), *w = as_it_is;
     w->block++, ek_gpu_evidence_needs(&text[2], m), *w = as_it_is;
     w->book = book[0], ek_gpu_evidence_needs(&text[3], m);
     w->book = book[1], ek_gpu_evidence_needs(&text[4], m), *w = as_it_is;
-    for (int i = 0; i < 5; i++)
+    ek_config *const c = &m->config;
+    c->per_layer_size++, ek_gpu_evidence_needs(&text[5], m), c->per_layer_size--;
+    c->n_experts++, ek_gpu_evidence_needs(&text[6], m), c->n_experts--;
+    c->backbone_hidden_size = 64, ek_gpu_evidence_needs(&text[7], m);
+    c->n_centroids = 64, ek_gpu_evidence_needs(&text[8], m), c->n_centroids = 0, c->backbone_hidden_size = 0;
+    for (int i = 0; i < TEXTS; i++)
         for (int j = 0; j < i; j++)
             if (!strcmp(ek_buf_text(&text[i]), ek_buf_text(&text[j]))) fail_msg("%d and %d are one", i, j);
-    for (int i = 0; i < 5; i++) ek_buf_fini(&text[i]);
+    for (int i = 0; i < TEXTS; i++) ek_buf_fini(&text[i]);
     ek_model_close(m);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_kernel_that_differs_is_named), cmocka_unit_test(it_is_made_once),
-        cmocka_unit_test(matrices_that_differ_are_left), cmocka_unit_test(every_kind_of_matrix_is_kept_apart)};
+        cmocka_unit_test(a_kernel_that_differs_is_named), cmocka_unit_test(a_drafter_is_compared_before_it_drafts),
+        cmocka_unit_test(it_is_made_once), cmocka_unit_test(matrices_that_differ_are_left),
+        cmocka_unit_test(every_kind_of_matrix_is_kept_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

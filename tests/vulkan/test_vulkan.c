@@ -12,6 +12,7 @@
 
 #include "cuda/memory.h"
 #include "vulkan/evidence.h"
+#include "vulkan/state.h"
 #include "vulkan/vulkan.h"
 
 static ek_cuda_api api;
@@ -196,9 +197,42 @@ static void errors(void **state)
     ek_cuda_free(c, p);
 }
 
+static PFN_vkAllocateMemory allocate;
+static int refused;
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate_once_refused(VkDevice device, const VkMemoryAllocateInfo *info,
+                                                            const VkAllocationCallbacks *a, VkDeviceMemory *out)
+{
+    return refused++ ? allocate(device, info, a, out) : VK_ERROR_OUT_OF_DEVICE_MEMORY;
+}
+
+/* Memory of the device that the host writes may be little: then the host's is taken, and of the device's own there is
+ * no other. */
+static void the_hosts_memory_stands_in(void **state)
+{
+    (void)state;
+    const ek_vulkan_loader *l;
+    ek_vulkan *v;
+    ek_vulkan_block b = {0};
+    if (!c) skip();
+    must(ek_vulkan_open_loader(&l));
+    assert_int_equal(ek_vulkan_open(&v, l, 0), VK_SUCCESS);
+    allocate = v->AllocateMemory;
+    v->AllocateMemory = allocate_once_refused;
+    refused = 0;
+    assert_int_equal(ek_vulkan_take(v, &b, 1000, EK_VULKAN_BOTH), VK_SUCCESS);
+    assert_true(refused == 2 && b.map);
+    ek_vulkan_give(v, &b);
+    refused = 0;
+    assert_int_equal(ek_vulkan_take(v, &b, 1000, EK_VULKAN_DEVICE), VK_ERROR_OUT_OF_DEVICE_MEMORY);
+    assert_int_equal(refused, 1);
+    ek_vulkan_close(v);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(copies), cmocka_unit_test(fills), cmocka_unit_test(pinned),
-                                       cmocka_unit_test(graphs), cmocka_unit_test(errors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(copies), cmocka_unit_test(fills),
+                                       cmocka_unit_test(pinned), cmocka_unit_test(graphs),
+                                       cmocka_unit_test(errors), cmocka_unit_test(the_hosts_memory_stands_in)};
     return cmocka_run_group_tests_name("vulkan", tests, open_device, close_device);
 }

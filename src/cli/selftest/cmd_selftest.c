@@ -171,11 +171,20 @@ static int deep_tokens(const ek_selftest *t)
     return n > DEEP_PROMPT ? DEEP_PROMPT : n < LONG_PROMPT / 4 ? LONG_PROMPT / 4 : (int)n;
 }
 
+/* "cuda: deep", "vulkan: deep": the name of a row of the device that t has. */
+static const char *name_of(const ek_selftest *t, const char *what, char out[64])
+{
+    const ek_gpu *g = t->ranks ? ek_ranks_drafting(t->ranks) : t->gpu;
+    snprintf(out, 64, "%s: %s", ek_cuda_maker(g->c), what);
+    return out;
+}
+
 static void report_deep(ek_selftest *t, bool device)
 {
+    char name[64];
     const ek_way alone = {.max_requests = 1}, other = {.max_requests = 1, .chunk = device ? 0 : 255};
-    report_long(t, device ? "cuda: deep" : "deep", deep_tokens(t), device ? "deep" : "deep, in chunks of 255", &t->deep,
-                alone, other, device);
+    report_long(t, device ? name_of(t, "deep", name) : "deep", deep_tokens(t),
+                device ? "deep" : "deep, in chunks of 255", &t->deep, alone, other, device);
 }
 
 /* A prompt in one step, whose matrices have more tiles than a device has blocks of threads. */
@@ -183,7 +192,8 @@ static void report_long_prompt(ek_selftest *t)
 {
     const ek_way alone = {.max_requests = 1, .chunk = LONG_PROMPT};
     ek_trace want = {0};
-    report_long(t, "cuda: a long prompt", LONG_PROMPT, "in a step", &want, alone, alone, true);
+    char name[64];
+    report_long(t, name_of(t, "a long prompt", name), LONG_PROMPT, "in a step", &want, alone, alone, true);
     ek_trace_fini(&want);
 }
 
@@ -218,8 +228,7 @@ static ek_err run_device(ek_selftest *t, ek_device device)
     for (int i = 0; i < N_WAYS; i++) {
         ek_way w = ways[i];
         char name[64];
-        snprintf(name, sizeof name, "cuda: %s", i ? ways[i].name : "alone");
-        w.name = name;
+        w.name = name_of(t, i ? ways[i].name : "alone", name);
         report(t, &w);
     }
     report_long_prompt(t);

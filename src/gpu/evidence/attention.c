@@ -25,13 +25,6 @@ typedef struct scene {
     CUdeviceptr on, table; /* pages and their table on the device */
 } scene;
 
-static float *hard(size_t n, uint64_t seed, int limit)
-{
-    float *x = ek_alloc(sizeof *x * n);
-    ek_trial_hard(x, n, seed, limit);
-    return x;
-}
-
 static ek_err open_scene(scene *s, const ek_model *m, const ek_layer_config *l)
 {
     const int ratio = m->config.n_heads / l->n_kv_heads, kv = l->n_kv_heads < 2 ? 1 : 2;
@@ -42,8 +35,8 @@ static ek_err open_scene(scene *s, const ek_model *m, const ek_layer_config *l)
     s->pages = ek_alloc_big(s->stride * PAGES);
     s->scratch = ek_alloc_big(ek_attn_scratch_bytes(s->cpu, ROWS, KEYS, 1) + 64);
     if (!s->pages || !s->scratch) return EK_ENOMEM;
-    s->q = hard(s->width * ROWS, 11, 0), s->o = ek_alloc(sizeof(float) * s->width * ROWS);
-    s->k = hard(s->kv_width * KEYS, 12, 1), s->v = hard(s->kv_width * KEYS, 13, 2);
+    s->q = ek_trial_hard(s->width * ROWS, 11, 0), s->o = ek_alloc(sizeof(float) * s->width * ROWS);
+    s->k = ek_trial_hard(s->kv_width * KEYS, 12, 1), s->v = ek_trial_hard(s->kv_width * KEYS, 13, 2);
     return EK_OK;
 }
 
@@ -71,7 +64,7 @@ static ek_err prove_heads(ek_trial *t, scene *s)
 {
     const int dim = s->shape.head_dim, rotated = t->m->n_rotated[s->shape.kind];
     const size_t bytes = sizeof(float) * s->width * ROWS, turns = sizeof(float) * (size_t)(ROWS * rotated);
-    float *norm = hard((size_t)dim, 14, 1), *cos = ek_alloc(2 * turns + 64), *sin = cos + ROWS * rotated;
+    float *norm = ek_trial_hard((size_t)dim, 14, 1), *cos = ek_alloc(2 * turns + 64), *sin = cos + ROWS * rotated;
     ek_row_ops ops;
     ek_row_init(&ops, 0);
     for (int r = 0; r < ROWS; r++)

@@ -10,7 +10,8 @@
 
 enum { VOCAB = 2000, ROWS = 7, N_TOKENS = 3, N_PROMPT = 1 };
 static const int32_t history[N_TOKENS] = {5, 9, 700}, suppress[] = {0, VOCAB - 1};
-static const ek_logit_bias bias[] = {{7, 3}, {7, -1.25f}, {900, -INFINITY}};
+enum { N_BIAS = 3 };
+static const ek_logit_bias bias[N_BIAS] = {{7, 3}, {7, -1.25f}, {900, -INFINITY}};
 static const struct {
     const char *kernel; /* that decides */
     float temperature;
@@ -29,14 +30,14 @@ static ek_sampling options(int r)
     ek_sampling o = ek_sampling_greedy();
     o.temperature = way[r].temperature, o.top_k = way[r].top_k, o.top_p = way[r].top_p, o.min_p = way[r].min_p;
     o.seed = 0x9E3779B97F4A7C15u * (uint64_t)(r + 1);
-    if (r % 2) o.bias = bias, o.n_bias = sizeof bias / sizeof *bias;
+    if (r % 2) o.bias = bias, o.n_bias = N_BIAS;
     if (r >= 3) o.repetition_penalty = 1.3f, o.presence_penalty = 0.5f, o.frequency_penalty = 0.25f;
     return o;
 }
 
 static ek_cuda_sample row_of(ek_trial *t, int r, const float *logits, const uint64_t *allowed)
 {
-    static const ek_cuda_bias entries[] = {{7, 3}, {7, -1.25f}, {900, -INFINITY}};
+    ek_cuda_bias entries[N_BIAS];
     static const ek_cuda_count counts[] = {{5, 0}, {9, 1}, {700, 1}};
     const ek_sampling o = options(r);
     ek_cuda_sample row = {.logits = ek_trial_up(t, logits, sizeof *logits * VOCAB),
@@ -50,6 +51,7 @@ static ek_cuda_sample row_of(ek_trial *t, int r, const float *logits, const uint
                           .frequency = o.frequency_penalty,
                           .top_k = o.top_k,
                           .pos = N_TOKENS};
+    for (int i = 0; i < N_BIAS; i++) entries[i] = (ek_cuda_bias){bias[i].token, bias[i].bias};
     if (o.n_bias) row.bias = ek_trial_up(t, entries, sizeof entries);
     if (ek_sampling_has_penalties(&o)) row.count = ek_trial_up(t, counts, sizeof counts), row.n_count = N_TOKENS;
     if (allowed) row.allowed = ek_trial_up(t, allowed, sizeof *allowed * (size_t)ek_mask_words(VOCAB));

@@ -38,8 +38,14 @@ static void note(upload *u, ek_err err)
 static CUdeviceptr take(upload *u, size_t bytes)
 {
     const size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
-    if (u->at && (u->at > u->max || whole > u->max - u->at)) u->block++, u->at = 0;
-    if (whole > u->max || u->block == EK_GPU_BLOCKS) {
+    if (u->at && whole > u->max - u->at) u->block++, u->at = 0;
+    if (u->block == EK_GPU_BLOCKS) {
+        note(u,
+             ek_fail(EK_EUNSUPPORTED, "weights need more than %d blocks of %.2f GB, the most that %s:%d gives at once",
+                     EK_GPU_BLOCKS, (double)u->max / 1e9, ek_cuda_maker(u->g->c), ek_cuda_ordinal(u->g->c)));
+        return 0;
+    }
+    if (whole > u->max) {
         note(u, ek_fail(EK_EUNSUPPORTED, "weights have a piece of %.2f GB; %s:%d gives at most %.2f GB at once",
                         (double)whole / 1e9, ek_cuda_maker(u->g->c), ek_cuda_ordinal(u->g->c), (double)u->max / 1e9));
         return 0;
@@ -308,7 +314,7 @@ void ek_gpu_set_share(ek_gpu *g, const ek_model_share *s, ek_gpu_shard shard)
 
 void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d)
 {
-    own->c = g->c, own->target = g, own->m = ek_drafter_model(d);
+    own->c = g->c, own->target = g, own->m = ek_drafter_model(d), own->prove = g->prove;
     own->position = ek_drafter_position(d);
     own->share = g->share; /* of pages */
     own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;

@@ -22,6 +22,13 @@ const float MAX_GUMBEL = 22.875;
 
 #define MINUS_INFINITY f_(0xff800000u)
 
+// What the workgroup's threads wrote to memory is there for all of them.
+void settle()
+{
+    memoryBarrierBuffer();
+    barrier();
+}
+
 bool greedy(options o)
 {
     return less_(o.temperature, 1e-5);

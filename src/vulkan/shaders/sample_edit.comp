@@ -9,12 +9,6 @@ layout(local_size_x = 256) in;
 layout(buffer_reference, scalar, buffer_reference_align = 4) coherent buffer Logits { float at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Pairs { ivec2 at[]; };
 
-void settle()
-{
-    memoryBarrierBuffer();
-    barrier();
-}
-
 float biased(Pairs bias, int i, int n, float v)
 {
     const int token = bias.at[i].x;

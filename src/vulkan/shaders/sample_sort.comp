@@ -16,12 +16,6 @@ shared int kept, candidates;
 
 layout(buffer_reference, scalar, buffer_reference_align = 8) coherent buffer Keys { uvec2 at[]; }; // value, token
 
-void settle()
-{
-    memoryBarrierBuffer();
-    barrier();
-}
-
 // Counts become places: larger digits first, of a digit the threads in order.
 void scan_places()
 {
