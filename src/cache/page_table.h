@@ -46,9 +46,8 @@ int ek_page_table_room(const ek_page_table *t, const ek_pages *p, int n);
  * All or none over all kinds: EBUSY changes nothing. */
 ek_err ek_page_table_extend(ek_page_table *t, ek_pages *p, int n);
 
-/* Drops the positions from n on, n <= t->n, and releases the pages that hold nothing else: drafted
- * tokens that were refused. What is visible to row n in sliding layers must still be held, so truncate
- * before trim. */
+/* Drops the positions from n on, n <= t->n, such as refused drafts, and releases the pages that hold nothing else. What
+ * is visible to row n in sliding layers must still be held, so truncate before trim. */
 void ek_page_table_truncate(ek_page_table *t, ek_pages *p, int n);
 
 /* Releases the sliding pages that are visible to no row at n or behind, n <= t->n: entry i goes when its last

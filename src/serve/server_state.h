@@ -105,7 +105,7 @@ void ek_load_reply(ek_server *s, ek_exchange *x);
 void ek_version_reply(ek_exchange *x);
 void ek_debug_reply(ek_server *s, ek_exchange *x);
 void ek_props_reply(ek_server *s, ek_exchange *x);
-void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenizer_info.c */
+void ek_tokenizer_info_reply(ek_server *s, ek_exchange *x); /* tokenize.c */
 /* GET /v1/fingerprint (fingerprint.c). The first request starts the computation of the model's digest; replies follow
  * when it is known. */
 void ek_fingerprint_reply(ek_server *s, ek_exchange *x);

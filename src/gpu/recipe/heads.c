@@ -159,7 +159,7 @@ static ek_cuda_head head_of(const ek_gpu_writer *w, int i, CUdeviceptr norm)
                           .rotated = x->g->m->n_rotated[kind]};
 }
 
-/* Heads of that many rows by kernels/heads_rows.cu. */
+/* Heads of that many rows by kernels/product/heads_rows.cu. */
 static bool by_rows(const ek_gpu_run *x, int n, int dim)
 {
     return !ek_gpu_is_plain(x) && n >= EK_CUDA_STORE_ROWS && (dim == 256 || dim == 512);

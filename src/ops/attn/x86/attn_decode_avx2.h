@@ -30,7 +30,8 @@ INLINE vi bits_of(vi x, const int shift, const int mask)
     return vi_and(_mm256_srli_epi32(x, shift), vi_set1(mask));
 }
 
-/* Four dims at a time: two rows of nibbles, one of two bits, half of the dims of one of single bits. */
+/* Four dims at a time: two rows of the 4-bit plane, one row of the 2-bit plane, half the dims of a row of
+ * the 1-bit plane. */
 INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0, int n, const float *s, const float *b,
                                float *tile)
 {

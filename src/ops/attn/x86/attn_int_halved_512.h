@@ -1,17 +1,18 @@
 /* Sums of products of attention in integers with fewer multiplications than products, for processors that add twice as
  * many vectors as they multiply (EK_CPU_ZEN4): four vector operations a cycle, two of them products.
  *
- * Of four neighbours, dims of a query x and a key y or tokens of weights and values, let a be the first two and b the
- * others, and * the sum of two products. Then (S. Winograd, 1968)
+ * Take four neighbours of two vectors x and y: dims of a query and a key, or tokens of weights and values. Let a be the
+ * first two, b the other two, and * the sum of two products. Then (S. Winograd, 1968)
  *
  *   x_a * y_a + x_b * y_b = (x_a + y_b) * (x_b + y_a) - x_a * x_b - y_a * y_b
  *
- * one product and two additions, of 16 bits each, in place of two products. What is taken off at the end belongs to the
- * query alone and to the key alone. Codes of at most 2047 beside such, or beside 16,383, add up below 2^15; all else is
- * exact modulo 2^32, and so is the sum, which is smaller (ops/attn/attn_int.h): the same bits as any other kernel's.
+ * one product and two additions of 16 bits in place of two products. Of the two terms subtracted at the end one depends
+ * on the query alone, the other on the key alone. The sums of 16 bits do not overflow: a code of at most 2047 is added
+ * to another such code or to one of at most 16,383. All further arithmetic is exact modulo 2^32, and the result is
+ * smaller than that (ops/attn/attn_int.h), so the bits are those of every other kernel.
  *
- * Of four fours three go this way and one by plain products: then two pipes multiply nearly all the time and the other
- * two add all the time, 2.75 cycles for 16 dims of 16 keys, where products alone take 4. */
+ * Three of four such groups of four are computed this way, the fourth by plain products. Then two pipes multiply nearly
+ * all the time and the other two add all the time: 2.75 cycles for 16 dims of 16 keys; products alone take 4. */
 #ifndef EK_OPS_X86_ATTN_INT_HALVED_512_H
 #define EK_OPS_X86_ATTN_INT_HALVED_512_H
 
@@ -22,7 +23,7 @@
 
 enum { HALVED_COLS = 2, HALVED_FOURS = EK_PAGE_TOKENS / 4 };
 
-/* Whether four number g of dims or of a page's tokens is computed with one product. */
+/* Whether group g of four, of dims or of a page's tokens, is computed with one product. */
 INLINE bool is_halved(int g)
 {
     return g % 4 != 3;

@@ -1,8 +1,8 @@
 /* The bodies of attention in integers (contract: ops/attn/attn_int.h) for any vector of ops/x86/vec_*.h; included by
  * attn_tile.h.
  *
- * A lane is a key of a score, or a dim of a value, as for floats; a step multiplies two neighbours, dims of a key or
- * tokens of a value, by vi_dot16. i8 holds four in a lane, whose even bytes are one pair and whose odd ones the next.
+ * A lane is a key of a score, or a dim of a value, as with floats. A step multiplies two neighbours, dims of a key or
+ * tokens of a value, by vi_dot16. A lane of i8 holds four numbers: its even bytes are one pair, its odd bytes the next.
  * Hidden keys and absent queries have codes of 0. */
 #ifndef EK_OPS_X86_ATTN_INT_TILE_H
 #define EK_OPS_X86_ATTN_INT_TILE_H

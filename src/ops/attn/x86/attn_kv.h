@@ -1,6 +1,6 @@
 /* Loads of keys and values by format, for any vector of ops/x86/vec_*.h: W elements per load, as ops/kv/kv_codec.h
  * defines them. The format is a constant wherever these are inlined. Formats with groups are decoded in tiles
- * (attn_groups.h). For a rule or a code width without a load, loads() is false, and its formats have no kernel. */
+ * (attn_groups.h). loads() is false for a rule or a code width without a load; such formats have no kernel. */
 #ifndef EK_OPS_X86_ATTN_KV_H
 #define EK_OPS_X86_ATTN_KV_H
 
