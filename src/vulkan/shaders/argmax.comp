@@ -1,5 +1,6 @@
-// out[r] = the index of a row's largest, the lowest of equals; NaN and -inf never win. The key's words are the best's
-// place in the order of integers and its index inverted. grid (any, rows), of which the first of a row computes.
+// out[r] = the index of row r's largest value, the lowest of equal ones; NaN and -inf never win. The key's words are the
+// best value as an integer in the values' order, and its inverted index. grid (any, rows): the first workgroup of a row
+// computes.
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,4 +1,4 @@
-// What the shaders of attention share (cuda/args.h): a tile's queries and the nodes of T.
+// Code that the shaders of attention share (cuda/args.h): a tile's queries and the nodes of T.
 #include "kv.glsl"
 
 // ek_cuda_head
@@ -32,7 +32,7 @@ struct tile_of_queries {
 layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Tiles { tile_of_queries at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Pairs { ivec2 at[]; }; // rows, items
 
-// Of query n of a tile.
+// The row of query n of a tile.
 int row_of(tile_of_queries t, int n)
 {
     return t.row + (t.head + n) / a.ratio;
@@ -43,7 +43,7 @@ int head_of(tile_of_queries t, int n)
     return t.kv_head * a.ratio + (t.head + n) % a.ratio;
 }
 
-// The keys of a segment that it sees.
+// The keys of a segment that query n sees.
 ivec2 seen_by(tile_of_queries t, int n, int seg)
 {
     return clamp(Pairs(a.rows).at[row_of(t, n)] - seg * SEGMENT, 0, SEGMENT);
@@ -59,7 +59,7 @@ uint64_t result_at(tile_of_queries t, int n, int dim)
     return a.o + uint64_t((int64_t(row_of(t, n)) * a.ldo + int64_t(head_of(t, n) * dim)) * 4l);
 }
 
-// Number of a leaf of query n among all, of which leaf_l and leaf_m have one number each.
+// The number of a leaf of query n among all leaves; leaf_l and leaf_m have one number per leaf.
 int64_t leaf_number(tile_of_queries t, int n, int leaf)
 {
     return int64_t(t.leaf0 + leaf) * int64_t(a.tile) + int64_t(n);

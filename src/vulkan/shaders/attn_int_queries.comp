@@ -1,6 +1,6 @@
-// Queries of tiles of many (attn_int_many.glsl) as codes, once for all segments: eight by a workgroup. Of a tile in a.k: high
-// limbs of a.tile queries (code >> 7), low ones (7 bits), then what a sum is multiplied by; of four dims in the order 0, 2,
-// 1, 3, which keys have, too. grid (tiles, tile / 8)
+// Codes of the queries of tiles of many (attn_int_many.glsl), once for all segments: eight queries per workgroup. a.k has
+// for each tile the high limbs of a.tile queries (code >> 7), the low limbs (7 bits), then the factors of the sums; four
+// dims are in the order 0, 2, 1, 3, as in keys. grid (tiles, tile / 8)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

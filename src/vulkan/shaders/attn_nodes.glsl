@@ -1,4 +1,4 @@
-// The tree T over the leaves of a query (ops/attn/attn.h), of one dim by each thread.
+// The tree T over the leaves of a query (ops/attn/attn.h); each thread computes one dim.
 struct node {
     float o, l;
     int m;

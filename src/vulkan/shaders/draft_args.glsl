@@ -11,7 +11,7 @@ layout(buffer_reference, scalar, buffer_reference_align = 8) readonly buffer Arg
 };
 layout(push_constant, scalar) uniform Push { Args a; };
 
-// Scores of a row's tokens of chosen centroids, which take the place of those of centroids; and the tokens.
+// Scores of a row's tokens of chosen centroids, which replace those of the centroids; and the tokens.
 int tokens_of_row()
 {
     return a.vocab_size / a.n_centroids * a.top_k;

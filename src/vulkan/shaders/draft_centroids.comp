@@ -1,4 +1,4 @@
-// The top_k largest of a row's scores, the lower index of equals. grid (rows)
+// The top_k largest of a row's scores; of equal ones the lower index first. grid (rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

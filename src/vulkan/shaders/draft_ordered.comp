@@ -1,5 +1,5 @@
-// Scores of the tokens of chosen centroids (model/drafter.c): 16 lanes, each its own chain, then what 16 leaves over,
-// then the lanes in their order. grid (any, rows)
+// Scores of the tokens of chosen centroids (model/drafter.c): 16 lanes, each its own chain; then the elements after the
+// last multiple of 16, and the lanes in order, are added. grid (any, rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,4 +1,4 @@
-// An element of a matrix of Form Q as it lies on a device (cuda/product/layout.h).
+// An element of a matrix of Form Q in the device's layout (cuda/product/layout.h).
 
 // Byte and nibble of the code of output o of 16 and input k of 64 in a unit of `bits` bits.
 int place_of_code(int o, int k, int bits, int a_group, out int shift)

@@ -1,4 +1,4 @@
-// What fma, division, square root, product and sum give on this device, each by the function that every shader here
+// Results of fma, division, square root, product and sum on this device, each by the function that every shader here
 // uses: five results for each triple of floats. grid (ceil(n / 256)).
 #version 460
 #include "math.glsl"

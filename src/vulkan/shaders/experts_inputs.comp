@@ -1,6 +1,6 @@
-// h_out = h + norm(y, y_norm), and what reads it: norm(h_out, norm[0]) for the dense MLP, norm[1] times factor for the
-// router, norm[2] for the experts, quantised; the router's row also as floats. grid (3, rows), a row for each, or (1,
-// rows)
+// h_out = h + norm(y, y_norm), and its readers' rows: norm(h_out, norm[0]) for the dense MLP, norm[1] times factor for the
+// router, norm[2] for the experts, quantised; the router's row also as floats. grid (3, rows), a workgroup for each
+// reader, or (1, rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,4 +1,4 @@
-// gelu(g) * u, to y and quantised, where there is a place for either: 8 groups, of 64 elements where nothing is
+// gelu(g) * u, to y and as codes, each if it has an address: 8 groups per workgroup, of 64 elements if nothing is
 // quantised. grid (ceil(n / group / 8), rows)
 #version 460
 #include "math.glsl"

@@ -1,6 +1,6 @@
-// Groups of activations as a quantised row has them (ops/linear/linear.h), by a whole workgroup: begin_groups, see_value of
-// every element, scale_groups, write_code of every element, write_groups, with a barrier between each; GROUPS of them
-// have room. Maxima and sums are of integers: their order is free.
+// Groups of activations of a quantised row (ops/linear/linear.h), by a whole workgroup: begin_groups, see_value for
+// every element, scale_groups, write_code for every element, write_groups, with a barrier between each. There is room
+// for GROUPS of them. Maxima and sums are of integers, so their order is free.
 shared uint group_top[GROUPS];
 shared float group_scale[GROUPS];
 shared float group_inverse[GROUPS]; // 32512 over the largest magnitude; 0: all codes are 0
@@ -26,7 +26,7 @@ void scale_groups(int n)
     }
 }
 
-// The code of an element of group g of the workgroup's.
+// The code of an element of the workgroup's group g.
 int code_in(int g, float v)
 {
     const float inverse = group_inverse[g];
@@ -49,7 +49,7 @@ void write_code(acts to, int64_t row, int at, int g, float v)
     atomicAdd(group_q[g], q);
 }
 
-// The same of four neighbours from a multiple of 4 on.
+// see_value for four neighbours from a multiple of 4 on.
 void see_four(int g, vec4 v)
 {
     atomicMax(group_top[g], max(max(u_(v.x) & 0x7fffffffu, u_(v.y) & 0x7fffffffu),
@@ -72,7 +72,7 @@ void write_four(acts to, int64_t row, int at, int g, vec4 v)
     atomicAdd(group_q[g], q.x + q.y + q.z + q.w);
 }
 
-// Groups [0, n), of which the row's number is first + g.
+// Writes groups [0, n), whose numbers in the row are first + g.
 void write_groups(acts to, int64_t row, int first, int n)
 {
     for (int g = int(gl_LocalInvocationIndex); g < n; g += int(gl_WorkGroupSize.x)) {

@@ -17,7 +17,7 @@ float row_value(int i)
 
 #include "row_sum.glsl"
 
-// Of row r, by all threads, which see the head; norm 0: without weights, cos 0: not rotated.
+// Finishes a head of row r, by all threads, to which it is visible; norm 0: without weights, cos 0: not rotated.
 void finish_head(head_rule rule, int64_t r, int dim)
 {
     const float f = norm_factor(sum_of_squares(dim), dim, rule.eps);

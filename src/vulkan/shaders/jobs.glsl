@@ -1,6 +1,6 @@
-// Which rows and which matrix a workgroup of products has (cuda/model_args.h): of one matrix, or (EXPERTS) of a job's
-// expert and of one of two matrices.
-uint64_t codes_at, scales_at, y_at; // y: of the row number 0
+// The rows and the matrix of a workgroup of products (cuda/model_args.h): of one matrix, or (EXPERTS) of a job's expert
+// and of one of two matrices.
+uint64_t codes_at, scales_at, y_at; // y: of row 0
 int first_row, end_row;
 
 #ifdef EXPERTS
@@ -20,7 +20,7 @@ layout(set = 0, binding = 0, scalar) uniform Args {
 #ifdef EXPERTS
 layout(buffer_reference, scalar, buffer_reference_align = 4) readonly buffer Jobs { ivec4 at[]; }; // expert, first, n
 
-// Workgroups y of a job have `tile` rows each. False: there is nothing to do.
+// Workgroups y of a job have `tile` rows each. False: there is no work.
 bool open_work(int tile)
 {
     const int each = (args.a.rows + tile - 1) / tile, number = int(gl_WorkGroupID.y) / each;

@@ -1,4 +1,4 @@
-// Where keys and values lie in a page (ops/kv/kv_codec.h, cuda/args.h).
+// The layout of keys and values in a page (ops/kv/kv_codec.h, cuda/args.h).
 const int PAGE = 64, SEGMENT = 256;
 const int F32 = 0, F16 = 1, BF16 = 2, I16 = 3, Q8 = 4, Q4 = 5, PLANES = 6, ROTATED = 7; // kinds of formats
 
@@ -34,7 +34,7 @@ int v_plane_row(int plane, int dim)
     return (dim + 31) / 32 * 4 * plane;
 }
 
-// Bytes of codes of less than 8 bits in front of the scales; of others bits / 8 for each element.
+// Bytes of codes before the scales: for codes of less than 8 bits those of the planes, otherwise bits / 8 per element.
 int k_code_bytes(int bits, int dim)
 {
     if (bits >= 8) return bits / 8 * dim * PAGE;
@@ -47,8 +47,8 @@ int v_code_bytes(int bits, int dim)
     return bits >= 8 ? bits / 8 * dim * PAGE : PAGE * v_plane_row(bits, dim);
 }
 
-// Where a code of integers lies: number `pair` of neighbours that an instruction multiplies, of `lanes` beside each
-// other.
+// The place of an integer code: number `pair` of the neighbours that an instruction multiplies, with `lanes` beside
+// each other.
 int rotated_place(int bits, int pair, int lanes, int lane)
 {
     const int together = bits == 16 ? 2 : 4, i = pair % together;

@@ -1,4 +1,4 @@
-// Elements of keys and values as terms of a chain, all formats but those in integers (ops/kv/kv_codec.h).
+// Elements of keys and values as terms of a chain, for all formats except those in integers (ops/kv/kv_codec.h).
 
 // A code of less than 8 bits from its planes at `codes`: keys [dim / ..][64], values [64][dim / ..].
 int plane_code(uint64_t codes, int bits, int dim, int d, int slot, bool keys)
@@ -18,7 +18,7 @@ int plane_code(uint64_t codes, int bits, int dim, int d, int slot, bool keys)
     return code;
 }
 
-// Element d of the token in a slot, of keys or of values; part: the head's.
+// Element d of the token in a slot, of keys or of values; part: the head's part of the page.
 float kv_term(uint64_t part, int format, int bits, int shift, int dim, int d, int slot, bool keys)
 {
     const int at = keys ? d * PAGE + slot : slot * dim + d;

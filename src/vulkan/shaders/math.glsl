@@ -1,10 +1,10 @@
-// The arithmetic of docs/NUMERICS.md for shaders: each operation alone, rounded once; exp, tanh, gelu and ln as
-// ops/math.c defines them. An fma stands only where it is written; `precise` keeps the compiler of GLSL from others,
-// and vulkan/strict.c the driver.
+// The arithmetic of docs/NUMERICS.md for shaders: each operation alone, rounded once; exp, tanh, gelu and ln of
+// ops/math.c. An fma occurs only where it is written: `precise` keeps the GLSL compiler from others, and
+// vulkan/strict.c the driver.
 //
-// EK_SOFT: fma by integers (soft.glsl) everywhere; else the device's, and by integers where that may lose denormals.
-// Quotients and square roots take the device's own only for an estimate: which neighbour is nearest, exact remainders in
-// integers decide.
+// EK_SOFT: fma by integers (soft.glsl) everywhere; otherwise the device's, and by integers where that may lose
+// denormals. Quotients and square roots use the device's own only as an estimate; exact remainders in integers decide
+// which neighbour is nearest.
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_buffer_reference2 : require
@@ -16,9 +16,9 @@
 #extension GL_EXT_shader_8bit_storage : require
 #extension GL_EXT_control_flow_attributes : require
 
-// Loops over an array in registers; those with an fma_ are not repeated, for that is long.
+// Unrolls a loop over an array in registers; loops with an fma_ are not unrolled, because that is long.
 #define UNROLL [[unroll]]
-// Those with an fma: by integers it is long.
+// Unrolls a loop with an fma, which is long if computed by integers.
 #if EK_SOFT
 #define UNROLL_FMA [[dont_unroll]]
 #else
@@ -55,7 +55,7 @@ float mul_(float a, float b)
 
 #include "soft.glsl"
 
-// fma where no operand and no result is denormal, or where it does not matter.
+// fma without denormal operands and results, or where these do not matter.
 float normal_fma(float a, float b, float c)
 {
 #if EK_SOFT
@@ -66,15 +66,15 @@ float normal_fma(float a, float b, float c)
 #endif
 }
 
-// Whether the device's own fma of a, b and c, which gave r, may have taken denormals for zeros.
+// Whether the device's own fma of a, b and c, with the result r, may have treated denormals as zeros.
 bool may_lose(float a, float b, float c, float r)
 {
-    const uint a2 = u_(a) << 1, b2 = u_(b) << 1, r2 = u_(r) << 1; // without signs; less 1, zeros are large
+    const uint a2 = u_(a) << 1, b2 = u_(b) << 1, r2 = u_(r) << 1; // without signs; minus 1, zeros become large
     const bool denormal = min(min(a2 - 1u, b2 - 1u), min((u_(c) << 1) - 1u, r2 - 1u)) < 0x00ffffffu;
     return denormal || (r2 == 0u && a2 != 0u && b2 != 0u);
 }
 
-// fma everywhere: a device's own may take denormals for zeros, in operands and in its result.
+// fma everywhere; a device's own may treat denormals as zeros, in operands and in its result.
 float fma_(float a, float b, float c)
 {
 #if EK_SOFT
@@ -117,8 +117,8 @@ uint mantissa(uint u, out int e)
     return m << up;
 }
 
-// m 2^(e - 150) for m in [2^23, 2^24], whose rest says what lies behind it in units of its last place: below 0 less than
-// half, 0 half, above 0 more; `more`: anything at all.
+// m 2^(e - 150) for m in [2^23, 2^24]; rest is the part beyond its last place: below 0 less than half a unit, 0 half,
+// above 0 more; `more`: there is any rest.
 float nearest(uint sign, uint m, int e, int rest, bool more)
 {
     if (e >= 1) {
@@ -134,7 +134,7 @@ float nearest(uint sign, uint m, int e, int rest, bool more)
     return f_(sign | kept);
 }
 
-// A number's place among others, as an integer; both zeros have one. What compares floats may take denormals for zeros.
+// A number's rank as an integer; both zeros have the same. Comparisons of floats may treat denormals as zeros.
 int order_of(float x)
 {
     const int u = int(u_(x));
@@ -155,7 +155,7 @@ float slow_div(float a, float b)
     if (ma < mb) ma <<= 1, e--;
     precise const float near = float(ma) / float(mb); // in [1, 2], to some units of its last place
     uint q = uint(mul_(near, 8388608.0));
-    int left = int((ma << 23) - q * mb); // its low 32 bits, which are all
+    int left = int((ma << 23) - q * mb); // its low 32 bits, which suffice
     [[unroll]] for (int i = 0; i < 4; i++) {
         if (left < 0) q--, left += int(mb);
         else if (left >= int(mb)) q++, left -= int(mb);
@@ -163,8 +163,8 @@ float slow_div(float a, float b)
     return nearest(sign, q, e, 2 * left - int(mb), left > 0);
 }
 
-// The device's quotient, where an exact remainder says that it is the nearest: r below half of a unit in q's last place,
-// times b. With exponents about 0 nothing is denormal; below a power of two the numbers lie twice as dense.
+// The device's quotient if an exact remainder proves that it is the nearest: r is below half a unit in q's last place,
+// times b. With exponents about 0 nothing is denormal; below a power of two the numbers are twice as dense.
 float div_(float a, float b)
 {
 #if !EK_SOFT
@@ -183,8 +183,8 @@ float div_(float a, float b)
 float slow_sqrt(float x)
 {
     const uint u = u_(x);
-    // Zeros, infinity, what is below zero and NaN by one comparison of integers: Mesa makes x == 0.0 of a comparison of
-    // the bits without the sign, which holds for denormals where these count as zeros.
+    // Zeros, infinity, negative numbers and NaN by one comparison of integers: Mesa turns a comparison of the bits
+    // without the sign into x == 0.0, which is true for denormals where these count as zeros.
     if (u - 1u >= 0x7f7fffffu) return f_(u << 1 == 0u || u == 0x7f800000u ? u : 0x7fc00000u);
     int e;
     const uint m = mantissa(u, e);
@@ -196,11 +196,12 @@ float slow_sqrt(float x)
         if (left < 0) r--, left += int(2u * r + 1u);
         else if (left > int(2u * r)) left -= int(2u * r + 1u), r++;
     }
-    if (left > int(r)) r++; // no root lies half between two numbers
+    if (left > int(r)) r++; // no root lies halfway between two numbers
     return f_((uint(((e - (odd ? 128 : 127)) / 2) + 126) << 23) + r);
 }
 
-// The device's root, likewise: r = x - q q within q times a unit in q's last place, which only the upper bound may reach.
+// The device's root, likewise: r = x - q q is within q times a unit in q's last place, and only the upper bound may be
+// reached.
 float sqrt_(float x)
 {
 #if !EK_SOFT
@@ -227,7 +228,7 @@ float factor_(int n)
 
 const float LN2_HI = 0.693145751953125, LN2_LO = 1.428606765330187e-06;
 
-// A denormal s, or r r, changes no bit of what comes out.
+// A denormal s, or r r, changes no bit of the result.
 float exp_split(float s, out int n)
 {
     s = s > -1048576.0 ? s : -1048576.0;
@@ -286,7 +287,7 @@ float tanh_(float x)
     return with_sign(sub_(1.0, div_(2.0, add_(exp_(mul_(2.0, a)), 1.0))), x);
 }
 
-// Where x x is denormal t is x, and 1 + tanh is 1 whatever becomes of it.
+// If x x is denormal, t is x, and 1 + tanh is 1 in any case.
 float gelu_(float x)
 {
     const float t = normal_fma(mul_(0.044715, mul_(x, x)), x, x);

@@ -1,5 +1,5 @@
-// Elements of a matrix as it lies on a device (cuda/product/layout.h): what ek_linear_row (ops/linear/linear.h) gives
-// for them.
+// Elements of a matrix in the device's layout (cuda/product/layout.h), equal to those of ek_linear_row
+// (ops/linear/linear.h).
 #include "element.glsl"
 
 // ek_cuda_embed_args

@@ -1,4 +1,4 @@
-// Memory by addresses, as arguments have them (cuda/args.h).
+// Memory by the addresses in arguments (cuda/args.h).
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Floats { float at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Words { uint at[]; };
 layout(buffer_reference, scalar, buffer_reference_align = 4) buffer Ints { int at[]; };

@@ -1,4 +1,4 @@
-// Rows quantised: 8 groups. grid (ceil(groups / 8), rows)
+// Quantises rows: 8 groups per workgroup. grid (ceil(groups / 8), rows)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,4 +1,4 @@
-// The best of values: the largest, and of equals the lowest index; by a workgroup of 256 threads. NaN never is.
+// The best of values: the largest, and of equal ones the lowest index; by a workgroup of 256 threads. NaN never wins.
 shared uint best_value[256], best_index[256];
 
 // Integers in the order of values; 0 is below all.
@@ -8,7 +8,8 @@ uint ordered(float x)
     return (u & 0x80000000u) != 0u ? ~u : u | 0x80000000u;
 }
 
-// Of each thread's best, as `ordered` has it; the result is in the first place. A barrier before the next call.
+// The best of all threads' values, in the form of `ordered`; the result is in the first place. A barrier before the
+// next call.
 void find_best(uint value, uint index)
 {
     const int thread = int(gl_LocalInvocationID.x);

@@ -1,4 +1,5 @@
-// Reads n / 16 vectors, and keeps them from being left out: the stream that others are measured against. grid (any)
+// Reads n / 16 vectors, and uses them so that the compiler keeps the reads: the stream with which kernels are compared.
+// grid (any)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

@@ -1,7 +1,7 @@
 // The rotation R of a head in head_at (ops/attn/attn_int.h) and its codes, by a workgroup of THREADS threads.
 shared uint head_top;
 
-// head_at becomes R head_at. A barrier before and behind.
+// head_at = R head_at. Needs a barrier before and after.
 void rotate_head(int dim)
 {
     const int block = dim & -dim;
@@ -15,7 +15,7 @@ void rotate_head(int dim)
     }
 }
 
-// The same of a token or query: elements are held first. Leaves the largest magnitude in head_top.
+// The same for a token or query: elements are clamped first. Leaves the largest magnitude in head_top.
 void encode_head(int dim)
 {
     const int thread = int(gl_LocalInvocationID.x);
@@ -27,7 +27,7 @@ void encode_head(int dim)
     barrier();
 }
 
-// With t = head_top: the scale t / most, and what an element is multiplied with for its code.
+// With t = head_top: returns the scale t / most, and the factor from an element to its code.
 float code_scale(float most)
 {
     return head_top < 0x0d800000u ? 0.0 : div_(f_(head_top), most); // 2^-100

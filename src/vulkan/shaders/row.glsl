@@ -1,5 +1,5 @@
 // A row of up to 8,192 elements by a workgroup of 512 threads (ops/rows/rows.h): a thread has four neighbours of each
-// part of 2,048 elements. Loops are not repeated, where a row has one part they have one turn: a workgroup alone on its
+// part of 2,048 elements. Loops are not unrolled, and run once for a row of one part: a workgroup alone on its
 // multiprocessor waits for every line of instructions.
 const int ROW_THREADS = 512, PART = 2048, ROW_BLOCKS = 32;
 const int PARTS = 4;
@@ -90,8 +90,8 @@ row_parts weighted(float w, row_parts x, row_parts sum, int n)
     return sum;
 }
 
-// The chain of squares of a lane. The device's fma loses nothing unless a square, and so the sum of what came so far,
-// may be denormal: of a number below 2^-63.
+// The chain of squares of a lane. The device's fma loses nothing unless a square, and so the sum so far, may be
+// denormal: for a number below 2^-63.
 float squares_from(int from)
 {
     float sum = 0.0;
@@ -110,12 +110,12 @@ float squares_from(int from)
 #endif
     for (int i = 0; i < 16; i++) {
         const float y = part_at[from + i * 16];
-        sum = fma_(y, y, sum); // 0 where there is no element changes nothing
+        sum = fma_(y, y, sum); // missing elements are 0, which changes nothing
     }
     return sum;
 }
 
-// Lanes' sums of a part, of which the thread has `mine`; elements behind the row count for nothing.
+// Adds lanes' sums of a part, of which the thread has `mine`; elements after the row do not count.
 void add_part(int part, vec4 mine, int n)
 {
     const int thread = int(gl_LocalInvocationIndex), at = first_of(part), lane = part * (PART / 16) + thread;

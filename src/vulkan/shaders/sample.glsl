@@ -1,6 +1,6 @@
-// What the shaders of sampling share (engine/sample/sampler.h, docs/NUMERICS.md 7): a row's options, its best token, the
-// noise of a token. Maxima of blocks of 64 values lie at a.block as integers in the values' order (rank.glsl); `best`
-// and `draw` of ek_cuda_sample_args are not used.
+// Code that the shaders of sampling share (engine/sample/sampler.h, docs/NUMERICS.md 7): a row's options, its best
+// token, the noise of a token. Maxima of blocks of 64 values are at a.block as integers in the values' order
+// (rank.glsl); `best` and `draw` of ek_cuda_sample_args are unused.
 struct options { // ek_cuda_sample
     uint64_t logits, bias, count, allowed;
     uint64_t seed;
@@ -22,7 +22,7 @@ const float MAX_GUMBEL = 22.875;
 
 #define MINUS_INFINITY f_(0xff800000u)
 
-// What the workgroup's threads wrote to memory is there for all of them.
+// Barrier: what the workgroup's threads wrote to memory is visible to all of them.
 void settle()
 {
     memoryBarrierBuffer();
@@ -74,8 +74,8 @@ Floats leaves_of(int row)
     return Floats(a.leaf + uint64_t(int64_t(row) * int64_t(leaves_of_row()) * 4l));
 }
 
-// The largest value of a row, in the order of values, and the first token that has it; 0: every token is masked. By all of
-// 256 threads.
+// The largest value of a row, in the order of values, and the first token with it; 0: every token is masked. By all 256
+// threads.
 uint find_top(options o, int row, out uint token)
 {
     const int thread = int(gl_LocalInvocationID.x), blocks = blocks_of_row();

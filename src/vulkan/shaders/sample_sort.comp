@@ -1,4 +1,4 @@
-// Rows that sample_choose.comp left undecided: all of a row in order. grid (up to EK_CUDA_SORTERS)
+// Rows that sample_choose.comp left undecided: sorts the whole row. grid (up to EK_CUDA_SORTERS)
 #version 460
 #include "math.glsl"
 #include "memory.glsl"

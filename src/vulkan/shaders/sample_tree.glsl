@@ -1,5 +1,5 @@
-// T over the leaves of a row (ops/tree.h), of exp(z - largest) of every token: neighbours, level by level. Takes
-// weight[0 .. leaves); by all of 256 threads.
+// T over the leaves of a row (ops/tree.h), of exp(z - largest) of every token: neighbours, level by level. Overwrites
+// weight[0 .. leaves); by all 256 threads.
 float total_of_leaves(int row)
 {
     const int thread = int(gl_LocalInvocationID.x), n = leaves_of_row();

@@ -1,8 +1,8 @@
-// fma by integers alone, rounded once, denormals kept: for devices whose own is a product and a sum, or loses denormals.
-// The product has 48 bits; a sum of two numbers of 64 bits, of which the smaller is shifted down and keeps in its last
-// bit whether anything was lost, has enough of them for one rounding: where much cancels, nothing was lost.
+// fma by integers alone, rounded once, denormals kept: for devices whose own is a product and a sum, or loses
+// denormals. The product has 48 bits. The sum of two 64-bit numbers, of which the smaller is shifted down and keeps in
+// its last bit whether anything was lost, has enough bits for one rounding: after large cancellation nothing was lost.
 
-// v, shifted down by k; the last bit is set if a bit that went was.
+// v shifted down by k; the last bit is set if a lost bit was set.
 uvec2 shifted_down(uvec2 v, uint k)
 {
     if (k == 0u) return v;
@@ -20,7 +20,7 @@ uvec2 shifted_down(uvec2 v, uint k)
     return uvec2(r.x | (lost != 0u ? 1u : 0u), r.y);
 }
 
-// The 24 bits of a number's magnitude, and the exponent of their last.
+// The 24 bits of a number's magnitude, and the exponent of the last one.
 void take_apart(uint u, out uint m, out int e)
 {
     e = int(u >> 23 & 255u);
@@ -46,7 +46,7 @@ float rounded(uint sign, uvec2 v, int e)
     if (exponent < 1) {
         const uint k = uint(1 - exponent);
         high = k >= 32u ? 1u : high >> k | ((high & ((1u << k) - 1u)) != 0u ? 1u : 0u);
-        exponent = 1; // what has no first bit is below 2^-126: its own place
+        exponent = 1; // a number without the first bit is below 2^-126
     }
     uint m = high >> 8;
     const uint rest = high & 255u;

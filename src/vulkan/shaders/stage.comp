@@ -1,4 +1,4 @@
-// What lies between two linear layers, for a row: h = h + norm(y, y_norm) with y; h = h * *scalar with scalar;
+// A row between two linear layers: h = h + norm(y, y_norm) with y; h = h * *scalar with scalar;
 // x = norm(h, x_norm), or h without x_norm; x = x * factor with has_factor; then quantised. grid (rows)
 #version 460
 #include "math.glsl"

@@ -1,5 +1,5 @@
-// Codes in groups with scales of binary16, and biases (ops/kv/kv_store.c): a thread a group. Dims of a group are told
-// apart by their number mod 4: where the first of these is NaN, none of them counts.
+// Codes in groups with binary16 scales, and biases (ops/kv/kv_store.c): a thread per group. Dims of a group are
+// separated by their number mod 4: if the first of a class is NaN, the whole class does not count.
 
 float half_held(float x)
 {
@@ -60,7 +60,7 @@ void affine_group(int first, int n, int bits, out uint scale, out uint bias)
 void put_plane(uint64_t to, int plane, int from, int dim, int slot, bool keys)
 {
     const int bytes = keys ? (dim * plane + 7) / 8 : v_plane_row(plane, dim), mask = (1 << plane) - 1;
-    const bool halves = plane == 4 && !keys; // of 32 dims the first 16 lie in the low nibbles
+    const bool halves = plane == 4 && !keys; // of 32 dims the first 16 are in the low nibbles
     for (int b = int(gl_LocalInvocationID.x); b < bytes; b += THREADS) {
         const int d = halves ? b / 16 * 32 + b % 16 : b * 8 / plane;
         int byte = 0;
@@ -72,7 +72,7 @@ void put_plane(uint64_t to, int plane, int from, int dim, int slot, bool keys)
     }
 }
 
-// One token's part at `at` in a format of groups.
+// Stores one token's part at `at`, in a format of groups.
 void store_groups(uint64_t at, int format, int bits, int shift, int dim, int slot, bool keys)
 {
     const int thread = int(gl_LocalInvocationID.x), groups = groups_of(dim, shift);

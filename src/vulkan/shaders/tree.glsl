@@ -1,9 +1,8 @@
-// The tree T of up to 511 leaves (ops/tree.h) for each of 16 outputs and TILE rows, by a thread of its own:
-// leaves in order.
+// The tree T of up to 511 leaves (ops/tree.h) for each of 16 outputs and TILE rows, by a thread each; leaves in order.
 const int LEVELS = 9;
 shared float tree_node[LEVELS * 16 * TILE];
 
-void push_leaf(int o, float leaf, int before) // `before` are there
+void push_leaf(int o, float leaf, int before) // `before` leaves were pushed earlier
 {
     int level = 0;
     for (; (before >> level & 1) != 0; level++) leaf = add_(tree_node[level * 16 * TILE + o], leaf);

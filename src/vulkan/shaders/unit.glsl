@@ -17,7 +17,7 @@ vec2 scale_of(uint64_t group, int o)
     return sb;
 }
 
-// The codes of an output in a unit, four in a word, in the order of inputs; those of 4 bits times 16.
+// The codes of an output in a unit, four per word, in the order of inputs; 4-bit codes times 16.
 void load_codes(uint64_t unit, int o, int a_group, out uint c[WORDS])
 {
     Words code = Words(unit);
@@ -39,7 +39,7 @@ int sum_of_16(uint c[WORDS], int i, uvec4 x)
     return dot4(c[4 * i], x.x) + dot4(c[4 * i + 1], x.y) + dot4(c[4 * i + 2], x.z) + dot4(c[4 * i + 3], x.w);
 }
 
-// Sums of products of the codes with a limb, of each 16 inputs.
+// Sums of products of the codes with a limb, per 16 inputs.
 ivec4 sums_of(uint c[WORDS], uint64_t limb)
 {
     ivec4 sum = ivec4(0);
@@ -47,7 +47,7 @@ ivec4 sums_of(uint c[WORDS], uint64_t limb)
     return sum;
 }
 
-// The same of each group, from those of 16 inputs.
+// The sums per group, from those of 16 inputs.
 ivec4 sums_of_groups(ivec4 sum, int a_group)
 {
     if (a_group == 64) sum.x = sum.x + sum.y + sum.z + sum.w;
