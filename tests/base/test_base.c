@@ -1,5 +1,5 @@
 /* Errors, buffers, hashes, random numbers, the thread pool, CPU features and files. */
-/* runs: alone */
+/* runs: quiet */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

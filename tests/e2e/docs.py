@@ -109,6 +109,7 @@ class Servers:
             argv[argv.index("--port") + 1] = str(port)
         else:
             argv += ["--port", str(port)]
+        argv = [re.sub(r"(?<=tcp://127\.0\.0\.1:)\d+", lambda _: str(free_port()), a) for a in argv]  # events and replays
         p = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=ENV)
         self.process.append(p)
         deadline = time.time() + 30

@@ -3,7 +3,7 @@
 
 Help, names, the first line of a server, ps and stop, a download that asks, no network, inspect, list, selftest and bench.
 Standard library only; prints a line per failure and closes with `N passed, N failed`."""
-import contextlib, json, os, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time
+import contextlib, fcntl, json, os, re, resource, shutil, signal, socket, subprocess, sys, tempfile, time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import hub_server, tiny_model
@@ -269,6 +269,33 @@ def no_network_is_said_within_a_second(home):
         out, err = p.communicate(timeout=10)
         assert p.returncode == 1 and "interrupted" in err, err
     refused(home, 1, "pull", "e2b", says="HF_HUB_OFFLINE", HF_HUB_OFFLINE="1")
+
+
+@test
+def an_interrupt_ends_a_model_that_loads(home):
+    """The file of the weights has a lease: a program that opens it waits there until the lease ends, 45 seconds later."""
+    signal.signal(signal.SIGIO, signal.SIG_IGN)  # by which the system tells of that program
+    folder = os.path.join(home, "leased")
+    shutil.copytree(MODEL, folder)
+    with open(os.path.join(folder, "model.safetensors"), "r+b") as weights:
+        try:
+            fcntl.fcntl(weights, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as why:
+            raise Skipped(f"a file system without leases: {why}")
+        for words in (("generate", "--max-tokens", "2"), ("logits", "--out", os.path.join(home, "rows"))):
+            p = subprocess.Popen([PROGRAM, *words, "--model", folder, "--ids", "2,9"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                 env=env(home), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+            assert soon(lambda: p.poll() is not None or fcntl.fcntl(weights, fcntl.F_GETLEASE) != fcntl.F_WRLCK), "nobody opens the weights"
+            p.send_signal(signal.SIGINT)
+            try:
+                out, err = p.communicate(timeout=10)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.communicate()
+                raise
+            assert p.returncode == -signal.SIGINT and out == "", (words, p.returncode, err)
+            fcntl.fcntl(weights, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            fcntl.fcntl(weights, fcntl.F_SETLEASE, fcntl.F_WRLCK)
 
 
 @test

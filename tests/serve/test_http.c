@@ -1,6 +1,6 @@
 /* Connections: limits, deadlines and clients that behave badly or unusually, over real sockets. The handler answers
  * by path: /echo the body, /wait the same after 0.2 s, /never nothing, /flood 8 MiB that nobody reads. */
-/* runs: alone */
+/* runs: quiet */
 #include "helper.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* The server beside its API: keys, web pages, readiness, metrics, time limits. The engine's steps can be made to hang,
  * to take long or to give other logits. */
-/* runs: alone */
+/* runs: quiet */
 #include "helper.h"
 
 #include <signal.h>

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Every command that README.md, CONTRIBUTING.md and docs/ name works. Usage: check_docs.sh BUILD_DIR
 # tier: all
-# runs: ports
 set -eu
 cd "$(dirname "$0")/../.."
 build=$1

@@ -50,14 +50,24 @@ fi
 # The order and the tiers.
 export TIER=all
 order() { JOBS=1 tools/check/run.sh "$dir" "$@" | sed -n 's/^ran \([^ ]*\) .*/\1/p' | tr '\n' ' '; }
-mkdir -p "$dir/tests/lib" "$dir/tests/base"
-for name in fast slow unknown tests/lib/test_calls tests/base/test_base; do cp "$dir/passes" "$dir/$name"; done
-printf '9 slow\n1 fast\n99 tests/base/test_base\n' >"$dir/times"
-got=$(order "$dir/tests/base/test_base" "$dir/fast" "$dir/unknown" "$dir/slow")
-[ "$got" = 'slow unknown fast tests/base/test_base ' ] || { echo "the order is $got: not the longest first, what measures time last"; bad=1; }
+mkdir -p "$dir/tests/lib" "$dir/tests/base" "$dir/tests/serve"
+for name in fast slow unknown tests/lib/test_calls tests/base/test_base tests/serve/test_prepare; do cp "$dir/passes" "$dir/$name"; done
+printf '9 slow\n1 fast\n50 tests/base/test_base\n99 tests/serve/test_prepare\n' >"$dir/times"
+got=$(order "$dir/tests/serve/test_prepare" "$dir/tests/base/test_base" "$dir/fast" "$dir/unknown" "$dir/slow")
+[ "$got" = 'slow unknown fast tests/base/test_base tests/serve/test_prepare ' ] ||
+  { echo "the order is $got: not the longest first, then what is quiet, what measures time last"; bad=1; }
 grep -q '^9 slow$' "$dir/times" && { echo "the times of this run are not kept"; bad=1; }
 [ "$(TIER=check order "$dir/tests/lib/test_calls" "$dir/fast")" = 'fast ' ] || { echo "make check runs what is for make check-all"; bad=1; }
 expect '2 passed, 0 failed' "$dir/tests/lib/test_calls" "$dir/fast"
+
+# What is quiet runs together, behind the others: each of these two ends when the other has begun.
+for name in serve/test_server serve/test_http; do
+  printf '#!/usr/bin/env bash\n>"%s/began.$$"\nfor i in {1..100}; do set -- "%s"/began.*; [ $# -lt 2 ] || break; sleep 0.1; done\n%s\n' \
+    "$dir" "$dir" '[ $# -ge 2 ] && [ -e "'"$dir"'/first" ] && echo "[       OK ] a"' >"$dir/tests/$name"
+  chmod +x "$dir/tests/$name"
+done
+printf '#!/usr/bin/env bash\nsleep 0.5; [ -e "%s"/began.* ] || >"%s/first"; echo "[       OK ] a"\n' "$dir" "$dir" >"$dir/fast"
+JOBS=2 expect '3 passed, 0 failed' "$dir/tests/serve/test_server" "$dir/tests/serve/test_http" "$dir/fast"
 
 # Tests of what changed: of a source of operators, of a header that nearly all include, of nothing.
 python3 - "${1:-build/release}" <<'END' || bad=1

@@ -15,9 +15,9 @@
 # there are processors, at a lower priority, and beside them as many scripts and one more: a script that wakes up has a
 # processor at once, and while all wait the programs have both. `make check` runs as many of both as there are processors;
 # at most 8 and 8. JOBS=N: N of both; JOBS=1: one after the other. The longest first, by the times of the last run, which
-# BUILD_DIR/times keeps (of a machine where nothing ran yet: tools/check/times). What measures time runs alone, behind the
-# others; what calls make or listens on a documented port has a chain, in which one follows the other. Behind the seconds of
-# each stand those of processors.
+# BUILD_DIR/times keeps (of a machine where nothing ran yet: tools/check/times). Behind the others those run together that have
+# deadlines and mostly wait (`quiet`), then what measures time, alone; what calls make or listens on a documented port has a
+# chain, in which one follows the other. Behind the seconds of each stand those of processors.
 set -u
 build=$1; shift
 passed=0; failed=0; skipped=0
@@ -119,13 +119,13 @@ offer() { # kind, names
 }
 tables=(); for t in tools/check/times "$build/times"; do [ -s "$t" ] && tables+=("$t"); done
 { offer script ${CHECKS-tools/check/check_*.sh}; offer program "$@"; } | by_time ${#tables[@]} ${tables[@]+"${tables[@]}"} >"$dir/order"
-item=() kind=() rest=() last=() first_chain=() second_chain=()
+item=() kind=() rest=() quiet=() last=() first_chain=() second_chain=()
 while read -r what name; do
   i=${#item[@]}
   item+=("$name") kind+=("$what")
   short "$name"; chain_of "$name_of"
   case $chain in
-    alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
+    quiet) quiet+=("$i") ;; alone) last+=("$i") ;; ports) first_chain+=("$i") ;; make) second_chain+=("$i") ;; *) rest+=("$i") ;;
   esac
 done <"$dir/order"
 declare -A running=([script]=0 [program]=0)
@@ -164,6 +164,12 @@ while [ $s -lt ${#script[@]} ] || [ $p -lt ${#program[@]} ]; do
     start "${program[$p]}"
     p=$((p + 1))
   else wait_for_one; fi
+done
+wait
+count_ended
+for i in ${quiet[@]+"${quiet[@]}"}; do
+  [ "$jobs" -gt 1 ] || { run_item "$i"; continue; }
+  run_item "$i" &
 done
 wait
 count_ended

@@ -4,6 +4,7 @@
 #   tier: all       not in `make check`, but in `make check-all`
 #   tier: release   in `make check-release` alone
 #   runs: alone     behind everything else, with nothing beside it: it measures time
+#   runs: quiet     together, behind everything else: it has deadlines and mostly waits
 #   runs: ports     one after the other in this chain: documented ports
 #   runs: make      one after the other in this chain: targets of make that write into the build
 declare -A tier_of runs_of
@@ -11,7 +12,7 @@ while IFS=: read -r path line; do
   value=${line##*: } value=${value%% *}
   name=${path#tools/check/} name=${name%.c}
   case $line in *tier:*) tier_of[$name]=$value ;; *) runs_of[$name]=$value ;; esac
-done < <(grep -E '^(#|/\*) (tier: (all|release)|runs: (alone|ports|make))( \*/)?$' tools/check/check_*.sh tests/*/test_*.c)
+done < <(grep -E '^(#|/\*) (tier: (all|release)|runs: (alone|quiet|ports|make))( \*/)?$' tools/check/check_*.sh tests/*/test_*.c)
 
 in_tier() { # name
   case $TIER in
