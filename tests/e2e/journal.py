@@ -171,7 +171,7 @@ def main():
             for i, line in enumerate(f):
                 out.write(line[: len(line) // 2] + "\n" if i == 0 else "\x00\xff{\n" if i == 1 else "\n" if i == 2 else '{"lost":3}\n' if i == 3 else line)
         status, text, last = replay(changed)
-        check("damaged, empty and lost lines", status == 0 and last == f"{n - 4} agree, 0 differ, 5 skipped" and "line 1:" in text and "line 2:" in text, text[-600:])
+        check("damaged, empty and lost lines", status == 0 and last == f"{n - 4} agree, 0 differ, 5 skipped" and "line 1: JSON, line 1 column " in text and "line 2: JSON" in text, text[-600:])
 
         for member in ("model", "numerics"):
             edit(journal, changed, lambda i, o: o.update({member: "other"}))

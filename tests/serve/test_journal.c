@@ -231,9 +231,7 @@ static counts count(const char *path)
     for (int64_t i = 0; i < ek_journal_file_lines(f); i++) {
         ek_journal_line l;
         if (ek_journal_file_read(f, i, &l)) {
-            char want[64];
-            snprintf(want, sizeof want, " line %d: ", (int)ek_journal_file_number(f, i));
-            assert_non_null(strstr(ek_err_text(), want));
+            assert_null(strstr(ek_err_text(), path)); /* the caller has path and number */
             c.bad++;
         } else if (l.lost > 0) c.lost += (int)l.lost;
         else c.good++;
@@ -362,7 +360,7 @@ static void lines_are_bounded(void **state)
     assert_int_equal(ek_journal_file_lines(f), 1);
     assert_int_equal(ek_journal_file_number(f, 0), EMPTY - 1);
     assert_true(ek_journal_file_read(f, 0, &l) != EK_OK);
-    assert_non_null(strstr(ek_err_text(), " line 16777215: "));
+    assert_non_null(strstr(ek_err_text(), "JSON, line 1 column 1: "));
     ek_journal_line_fini(&l);
     ek_journal_file_close(f);
     for (int i = 0; i <= EK_JOURNAL_LINES_MAX; i++) text[2 * i] = 'x', text[2 * i + 1] = '\n';

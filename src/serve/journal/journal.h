@@ -78,7 +78,7 @@ void ek_journal_file_close(ek_journal_file *f); /* NULL is allowed */
 int64_t ek_journal_file_lines(const ek_journal_file *f);
 int64_t ek_journal_file_number(const ek_journal_file *f, int64_t i); /* of line i in the file, from 1 */
 /* Reads line i, from 0, like ek_journal_line_read, with the form of the line that form_of names (has_bounds is false if
- * that line is missing). Errors begin with "PATH line N: ", N being the number in the file. Also EIO. */
+ * that line is missing). Also EIO. */
 ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l);
 
 #endif

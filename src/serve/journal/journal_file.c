@@ -149,8 +149,7 @@ static const char *find_form(ek_journal_file *f, int64_t i, const char *id)
 
 ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l)
 {
-    ek_err err = read_line(f, i, l);
-    if (err) return ek_fail_in(err, "%s line %lld", f->path, (long long)f->line[i].number);
+    EK_TRY(read_line(f, i, l));
     ek_record *r = &l->record;
     if (!r->same_form) return EK_OK;
     const char *form = find_form(f, i, l->id);
