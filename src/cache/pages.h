@@ -41,12 +41,13 @@ void ek_pages_release(ek_pages *p, ek_layer_kind kind, int32_t page);
 void ek_pages_copy(ek_pages *p, ek_layer_kind kind, int32_t from, int32_t to);
 
 int ek_pages_refs(const ek_pages *p, ek_layer_kind kind, int32_t page); /* holders; 0: unused */
-int ek_pages_unused(const ek_pages *p, ek_layer_kind kind); /* that acquire can still return, idle ones too */
-int ek_pages_idle(const ek_pages *p, ek_layer_kind kind);   /* cached, and held by nobody else */
+int ek_pages_unused(const ek_pages *p,
+                    ek_layer_kind kind);                  /* pages that acquire can still return, idle ones included */
+int ek_pages_idle(const ek_pages *p, ek_layer_kind kind); /* cached pages without another holder */
 
 /* The index becomes one more holder of a held page; at most once per page. */
 void ek_pages_cache(ek_pages *p, ek_layer_kind kind, int32_t page);
-/* It stops being one. */
+/* Removes the index as a holder. */
 void ek_pages_uncache(ek_pages *p, ek_layer_kind kind, int32_t page);
 /* Calls reclaim when acquire needs n more pages of a kind than are in the pool: it must uncache idle pages until
  * there are n more, or none is idle. */

@@ -12,8 +12,8 @@ typedef struct ek_image_sink {
     int next;                     /* the next expected row */
     int width, height;            /* as stored */
     int orientation;
-    bool on_white;  /* the memory of ek_sink_whole; NULL if it is out's */
-    uint8_t *whole; /* ek_sink_whole's own room; NULL if it is out's */
+    bool on_white;  /* transparency is blended on white (ek_sink_blend); otherwise it is dropped */
+    uint8_t *whole; /* the memory of ek_sink_whole; NULL if it is out's */
 } ek_image_sink;
 
 /* Blends n pixels of red, green, blue and alpha on white. to may be rgba: the results move to the front. */

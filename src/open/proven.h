@@ -6,9 +6,8 @@
 #include "gpu/gpu.h"
 
 /* Reads the result, or compares and keeps it; called before the model's weights are uploaded (ek_gpu_driver.prove).
- * EUNSUPPORTED: a sentence names the kernel that differs. Where that happens on a device with cooperative matrices,
- * its kernels without them are compared, and are those that it then has. A folder that cannot be written is no error.
- */
+ * EUNSUPPORTED: a sentence names the kernel that differs. On a device with cooperative matrices its kernels
+ * without them are compared before that, and used if they agree. A folder that cannot be written is no error. */
 ek_err ek_proven_take(ek_gpu *g, const ek_model *m);
 
 #endif

@@ -283,7 +283,7 @@ void ek_shared_reads_close(ek_shared_reads *r)
     free_reads(r);
 }
 
-/* Whether this many more bytes are within the bound, with those that arrived and were not taken. */
+/* --- the store's thread --- */
 
 static fetch *find(ek_shared_reads *r, const ek_chain *chain, int kind)
 {
@@ -320,7 +320,7 @@ void ek_shared_reads_begin(ek_shared_reads *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Whether so many bytes more are within the bound, with those that came and were not taken. */
+/* Whether this many more bytes are within the bound, with those that arrived and were not taken. */
 static bool has_room(ek_shared_reads *r, size_t bytes)
 {
     size_t all = bytes;

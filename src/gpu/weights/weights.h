@@ -37,7 +37,7 @@ ek_err ek_gpu_pack(ek_gpu *g, const ek_cuda_linear *l, const ek_linear *w, CUdev
 
 /* --- the table of per-layer embeddings (E2B, E4B) */
 
-/* Whether a table of so many bytes may lie on the device. left: bytes beside the weights, `kept` of them reserved. */
+/* Whether a table of `table` bytes may lie on the device. left: bytes beside the weights, `kept` of them reserved. */
 bool ek_gpu_table_fits(double table, double left, double kept);
 /* Fills the layout in g->w.table from sizes alone and returns the table's bytes; 0: there is no table, it is computed,
  * or it is larger than the device's largest block. */

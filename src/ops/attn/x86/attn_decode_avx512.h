@@ -58,7 +58,7 @@ INLINE vi merged(vi mask, vi low, vi high)
     return _mm512_ternarylogic_epi32(mask, low, high, 0xca);
 }
 
-/* The floats 0 to 15, or, of codes of fewer bits, over and over. */
+/* The floats 0 to 15; for shorter codes repeated. */
 INLINE vf code_table(const int bits)
 {
     if (bits == 2) return _mm512_setr_ps(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
@@ -71,7 +71,8 @@ INLINE vf upper_table(void)
     return v_add(code_table(4), v_set1(16));
 }
 
-/* The floats 0 to 15; for shorter codes repeated. */
+/* Four dims at a time: two rows of the 4-bit plane, one row of the 2-bit plane, half the dims of a row of
+ * the 1-bit plane. */
 INLINE void decode_keys_planes(const int bits, const uint8_t *k, int dim, int d0, int n, const float *s, const float *b,
                                float *tile)
 {
