@@ -41,9 +41,8 @@ void ek_pages_release(ek_pages *p, ek_layer_kind kind, int32_t page);
 void ek_pages_copy(ek_pages *p, ek_layer_kind kind, int32_t from, int32_t to);
 
 int ek_pages_refs(const ek_pages *p, ek_layer_kind kind, int32_t page); /* holders; 0: unused */
-int ek_pages_unused(const ek_pages *p,
-                    ek_layer_kind kind);                  /* pages that acquire can still return, idle ones included */
-int ek_pages_idle(const ek_pages *p, ek_layer_kind kind); /* cached pages without another holder */
+int ek_pages_unused(const ek_pages *p, ek_layer_kind kind); /* pages that acquire can return, with idle ones */
+int ek_pages_idle(const ek_pages *p, ek_layer_kind kind);   /* cached pages without another holder */
 
 /* The index becomes one more holder of a held page; at most once per page. */
 void ek_pages_cache(ek_pages *p, ek_layer_kind kind, int32_t page);

@@ -122,8 +122,8 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
 /* From now on reports every held whole page after which a sequence may resume, there or further down its path. Call it
  * before the first put. n_waiting: maximum number of unread pages; further pages are reported later. */
 ek_err ek_prefix_report(ek_prefix *x, int n_waiting);
-ek_held_queue *ek_prefix_held(
-    const ek_prefix *x); /* for the reader, until ek_prefix_close; NULL: nothing is reported */
+/* For the reader, until ek_prefix_close; NULL: nothing is reported. */
+ek_held_queue *ek_prefix_held(const ek_prefix *x);
 /* Reports pages that found no room, and wakes the reader; call it after a step. */
 void ek_prefix_held_flush(ek_prefix *x);
 

@@ -109,8 +109,8 @@ void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node);
 void ek_prefix_touch_path(ek_prefix *x, int32_t node); /* touches the node and its ancestors */
 void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n);
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node);
-void ek_prefix_drop_node(ek_prefix *x,
-                         int32_t node); /* for a node without children; drops empty ancestors without pages too */
+/* For a node without children; drops empty ancestors without pages too. */
+void ek_prefix_drop_node(ek_prefix *x, int32_t node);
 int ek_prefix_drop_tree(ek_prefix *x, int32_t node); /* returns the number of dropped pages */
 
 /* prefix_held.c: call after a page of a node came or went, and before a node without children is dropped. */

@@ -36,8 +36,8 @@ typedef struct ek_hub_files {
 /* Parses the reply of ek_hub_url_list, n bytes. EFORMAT names the fault: no JSON, no commit, a file without size or
  * hash, a duplicate name, or a name that would leave its folder. *out is empty after an error. */
 ek_err ek_hub_files_parse(ek_hub_files *out, const char *json, size_t n);
-void ek_hub_files_add(ek_hub_files *f, const char *path, int64_t size,
-                      const char *hash); /* call ek_hub_files_sort afterwards */
+/* Call ek_hub_files_sort afterwards. */
+void ek_hub_files_add(ek_hub_files *f, const char *path, int64_t size, const char *hash);
 void ek_hub_files_sort(ek_hub_files *f);
 void ek_hub_files_fini(ek_hub_files *f);
 const ek_hub_file *ek_hub_files_find(const ek_hub_files *f, const char *path); /* NULL if absent */

@@ -25,8 +25,8 @@ struct ek_model {
     int n_rotated[EK_KIND_COUNT];
     ek_kv_layout layout;
     const ek_model *target; /* of a drafter: the model whose keys and values its layers read; else NULL */
-    size_t
-        kv_offset[EK_MAX_LAYERS]; /* offset of the layer's block in a page of its kind; without own keys the donor's */
+    /* Offset of the layer's block in a page of its kind; without own keys the donor's. */
+    size_t kv_offset[EK_MAX_LAYERS];
     size_t kv_start_offset[EK_MAX_LAYERS]; /* the same for a page of the start kind */
     ek_items *deferred;                    /* the weights of a deferred model; NULL: all are packed */
     ek_pack_opts pack;                     /* for the deferred weights */

@@ -43,8 +43,8 @@ typedef struct ek_convert_ops {
     void (*narrow)(void *to, ek_dtype t, const float *from, int64_t n);
 } ek_convert_ops;
 
-void ek_convert_init(ek_convert_ops *ops,
-                     unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
+/* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
+void ek_convert_init(ek_convert_ops *ops, unsigned cpu);
 /* x86-64: each overwrites the slots. */
 void ek_convert_table_avx2(ek_convert_ops *ops);
 void ek_convert_table_avx512(ek_convert_ops *ops);

@@ -22,8 +22,8 @@ typedef struct ek_server_limits {
     int prepare_queue;      /* maximum number of bodies that wait for them */
     double request_timeout; /* seconds from the end of a request to the end of its reply; 0: unlimited */
     double drain_timeout;   /* seconds from the first signal until running requests are cancelled */
-    double
-        stall_timeout; /* seconds without the end of a step, while requests run, until the server is no longer ready */
+    /* Seconds without the end of a step, while requests run, until the server is no longer ready. */
+    double stall_timeout;
 } ek_server_limits;
 
 typedef struct ek_server_opts {
@@ -67,8 +67,8 @@ typedef struct ek_server_opts {
     const struct ek_pdftoppm *pdftoppm;   /* draws the pages of PDFs; borrowed; NULL: pages are not drawn */
     const struct ek_ffmpeg *ffmpeg;       /* reads video files; borrowed; NULL: video files are refused */
     bool whole_calls;                     /* ek_api_limits.whole_calls */
-    bool
-        shares; /* pages are shared with other replicas: clients may ask for the prompt alone to be computed for them */
+    /* Pages are shared with other replicas: clients may ask for the prompt alone to be computed for them. */
+    bool shares;
     bool prefill; /* every request ends after its first token, because its reply is generated elsewhere */
     bool decode;  /* prompts are computed elsewhere: one that was not is logged as a warning */
     /* Addresses for events of cached pages (serve/events/events.h); the engine has tell_held set. NULL: none. Borrowed.

@@ -83,10 +83,10 @@ struct ek_server {
 
 /* The router: ek_handler_fn and ek_http_error_fn; arg is the ek_server. */
 void ek_route(void *server, ek_exchange *x);
-bool ek_route_takes_body(void *server,
-                         const ek_exchange *x); /* false without a key, so that strangers take no memory */
-bool ek_route_always(void *server,
-                     const ek_exchange *x); /* whether x is answered even if too many connections are open */
+/* False without a key, so that strangers take no memory. */
+bool ek_route_takes_body(void *server, const ek_exchange *x);
+/* Whether x is answered even if too many connections are open. */
+bool ek_route_always(void *server, const ek_exchange *x);
 void ek_route_error(void *server, ek_buf *out, const char *path, int status, const char *text);
 
 /* The dialect that writes errors and lists of models: of the path's API, or else of the client's. */

@@ -17,8 +17,8 @@ int ek_utf8_next(const char *s, size_t n, uint32_t *cp);
 int ek_utf8_put(char out[4], uint32_t cp);  /* cp is a scalar; returns 1..4 */
 void ek_utf8_add(ek_buf *out, uint32_t cp); /* appends the scalar cp */
 bool ek_utf8_valid(const char *s, size_t n);
-size_t ek_utf8_count(const char *s,
-                     size_t n); /* scalars of well-formed s; of other s the bytes that are no continuation */
+/* Scalars of well-formed s; of other s the bytes that are no continuation. */
+size_t ek_utf8_count(const char *s, size_t n);
 /* Appends s with every maximal ill-formed subpart replaced by one U+FFFD. */
 void ek_utf8_clean(ek_buf *out, const char *s, size_t n);
 

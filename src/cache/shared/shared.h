@@ -18,9 +18,9 @@ typedef struct ek_shared {
     char space[EK_RECORD_SPACE], *what; /* everything that pages depend on: its hash, its text */
     ek_kv_layout layout;
     double rate; /* bytes per second in each direction; 0: unlimited */
-    double
-        max_bytes; /* maximum bytes that wait to be written; maximum bytes that were requested and have not arrived */
-    bool writes;   /* pages are also written */
+    /* Maximum bytes that wait to be written; maximum bytes that were requested and have not arrived. */
+    double max_bytes;
+    bool writes; /* pages are also written */
     ek_shared_counts counts;
     _Atomic double doubted_until; /* a page was wrong: until then pages are sent even if the server has them */
     atomic_bool stop;             /* ends every wait of a connection */

@@ -42,9 +42,9 @@ typedef struct ek_dialogue {
 /* Call ek_dialogue_close in any case. */
 ek_err ek_dialogue_open(ek_dialogue *d, const ek_cli *cli);
 void ek_dialogue_close(ek_dialogue *d);
-ek_err ek_dialogue_tools(ek_dialogue *d,
-                         const char *path); /* replaces the tools by a JSON list in a file; NULL: none */
-void ek_dialogue_reset(ek_dialogue *d);     /* removes all but the system message */
+/* Replaces the tools by a JSON list in a file; NULL: none. */
+ek_err ek_dialogue_tools(ek_dialogue *d, const char *path);
+void ek_dialogue_reset(ek_dialogue *d); /* removes all but the system message */
 
 /* Replaces the system message; NULL or "": none. */
 void ek_dialogue_system(ek_dialogue *d, const char *text);

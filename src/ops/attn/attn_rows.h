@@ -87,8 +87,8 @@ typedef struct ek_attn_rows_ops {
     void (*weights_bf16)(float *e, uint16_t *p, int from, int to, int *m, float *l);
 } ek_attn_rows_ops;
 
-void ek_attn_rows_init(ek_attn_rows_ops *ops,
-                       unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
+/* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
+void ek_attn_rows_init(ek_attn_rows_ops *ops, unsigned cpu);
 
 /* The keys of a segment that are visible to the queries of a tile: bit j % 64 of word j / 64 is slot j. */
 typedef struct ek_visible {

@@ -36,8 +36,8 @@ typedef struct ek_decoded_ops {
     void (*madd_few)(float *acc, const float *const *x, int rows, const ek_linear *w, int p0, int64_t k0, int depth);
 } ek_decoded_ops;
 
-void ek_decoded_init(ek_decoded_ops *ops,
-                     unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
+/* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
+void ek_decoded_init(ek_decoded_ops *ops, unsigned cpu);
 
 /* Writes the panel of inputs [k0, k0 + depth), depth <= EK_DECODED_DEPTH; missing outputs are zeros. */
 typedef void ek_decoded_fill(const void *source, int64_t k0, int depth, float *panel);

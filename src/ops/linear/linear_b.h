@@ -40,7 +40,7 @@ typedef struct ek_linear_b_ops {
     void (*panel)(float *y, ptrdiff_t ldy, const ek_acts_b *x, int r0, int n, const ek_linear *w, int p, bool fetch);
 } ek_linear_b_ops;
 
-void ek_linear_b_init(ek_linear_b_ops *ops,
-                      unsigned cpu); /* the scalar definition, then the kernels that cpu (EK_CPU_* bits) allows */
+/* The scalar definition, then the kernels that cpu (EK_CPU_* bits) allows. */
+void ek_linear_b_init(ek_linear_b_ops *ops, unsigned cpu);
 
 #endif

@@ -98,15 +98,15 @@ void ek_http_close(ek_http *s); /* closes everything; calls on_gone for open exc
 
 /* The request; borrowed, valid until the end of the reply. */
 const char *ek_exchange_method(const ek_exchange *x);
-const char *ek_exchange_path(
-    const ek_exchange *x); /* percent-decoded, without query and prefix; "" if it is the prefix */
+/* Percent-decoded, without query and prefix; "" if it is the prefix. */
+const char *ek_exchange_path(const ek_exchange *x);
 ek_span ek_exchange_target(const ek_exchange *x); /* as received */
 /* A parameter of the query; see ek_http_query. */
 int ek_exchange_query(const ek_exchange *x, const char *name, char *out, size_t room);
 const char *ek_exchange_prefix(const ek_exchange *x);                   /* the server's path_prefix; "": none */
 const char *ek_exchange_find(const ek_exchange *x, const char *header); /* NULL without */
-const char *ek_exchange_find_nth(const ek_exchange *x, const char *header,
-                                 int i); /* the i-th of that name, from 0; NULL: none */
+/* The i-th of that name, from 0; NULL: none. */
+const char *ek_exchange_find_nth(const ek_exchange *x, const char *header, int i);
 ek_span ek_exchange_body(const ek_exchange *x);
 /* Hands the body over to the caller. Its bytes count against the server's limit until ek_http_body_freed. */
 ek_body ek_exchange_take_body(ek_exchange *x);
@@ -114,8 +114,8 @@ void ek_http_body_freed(ek_http *s, size_t n);
 /* Returns a taken body, for a request that is read again; its bytes are still counted. */
 void ek_exchange_return_body(ek_exchange *x, ek_body *body);
 uint64_t ek_exchange_client(const ek_exchange *x); /* identifies the address (IPv6: the /64); never 0 */
-bool ek_exchange_is_local(
-    const ek_exchange *x); /* whether the client's address is this machine's and no proxy is in between */
+/* Whether the client's address is this machine's and no proxy is in between. */
+bool ek_exchange_is_local(const ek_exchange *x);
 uint64_t ek_exchange_number(const ek_exchange *x); /* counts from 1 in this process */
 
 /* gone is called once if the client leaves or is cut off before the end of the reply; the exchange is freed after the
@@ -145,8 +145,8 @@ void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const 
  * client is disconnected later, with a call of on_gone. */
 void ek_exchange_begin(ek_exchange *x, int status, const char *type);
 bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n);
-void ek_exchange_by_line(
-    ek_exchange *x); /* each piece is one line and is written by itself; call before the reply begins */
+/* Each piece is one line and is written by itself; call before the reply begins. */
+void ek_exchange_by_line(ek_exchange *x);
 /* Sends a piece of any size without a copy. Only while nothing is unsent. */
 void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes);
 void ek_exchange_end(ek_exchange *x); /* the caller must not use the exchange afterwards */

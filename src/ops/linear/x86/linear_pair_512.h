@@ -14,8 +14,8 @@ typedef struct pair_panels {
     const uint8_t *codes;
     ptrdiff_t second; /* from a byte of the first panel to that of the second */
     __mmask16 mask[PANELS];
-    ptrdiff_t
-        ahead; /* prefetch distance into the second-level cache; at the end it reaches the next two panels; 0: none */
+    /* Prefetch distance into the second-level cache; at the end it reaches the next two panels; 0: none. */
+    ptrdiff_t ahead;
     const unpacked_scales *scales; /* decoded scales, for kernels that read them */
     /* If several tiles read two panels in turn, each fetches its part of the next two, [next, next_end), some lines per
      * group, and nothing else. NULL: `ahead` applies. */
