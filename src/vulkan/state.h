@@ -112,7 +112,7 @@ typedef struct ek_vulkan_late {
     size_t bytes;
 } ek_vulkan_late;
 
-/* What a kernel reads and writes of what a step changes: addresses from first to end. */
+/* Memory that changes within a step and that a kernel reads or writes: addresses [first, end). */
 typedef struct ek_vulkan_span {
     uint64_t first, end;
 } ek_vulkan_span;
@@ -121,14 +121,14 @@ typedef struct ek_vulkan_use {
     ek_vulkan_span write, read[EK_VULKAN_READS];
 } ek_vulkan_use;
 
-/* What runs or reads, as bits. */
+/* Bits: shaders and copies that run, and reads of the host. */
 enum { EK_VULKAN_SHADERS_RUN = 1, EK_VULKAN_COPIES_RUN = 2, EK_VULKAN_HOST_READS = 4 };
 
 /* Commands being recorded, and the memory that they read. */
 typedef struct ek_vulkan_record {
     VkCommandBuffer commands; /* NULL: none yet */
     ek_vulkan_chunk *chunks, *stages;
-    unsigned shaders_wait, copies_wait;  /* for what ran since they last waited */
+    unsigned shaders_wait, copies_wait;  /* bits of what ran since they last waited */
     ek_vulkan_use use[EK_VULKAN_BESIDE]; /* of the launches since shaders last waited; */
     int n_uses;                          /* -1: not known */
 } ek_vulkan_record;
@@ -225,10 +225,10 @@ bool ek_vulkan_has_extension(const ek_vulkan_loader *l, VkPhysicalDevice d, cons
 
 /* --- memory.c */
 
-/* Bytes of one block at most. */
+/* Maximum bytes of one block. */
 size_t ek_vulkan_max_block(const ek_vulkan *v);
-/* Where memory is taken: on the device, on the host, or where the host writes and the device reads soonest, which is
- * the host's where the device has no more. */
+/* The place of memory: on the device, on the host, or where the host can write and the device reads fastest; that is
+ * the host's memory if the device has none left. */
 typedef enum ek_vulkan_place { EK_VULKAN_DEVICE, EK_VULKAN_HOST, EK_VULKAN_BOTH } ek_vulkan_place;
 
 VkResult ek_vulkan_take(ek_vulkan *v, ek_vulkan_block *out, size_t bytes, ek_vulkan_place place);
@@ -255,7 +255,7 @@ VkResult ek_vulkan_wait_all(ek_vulkan *v);
 VkResult ek_vulkan_is_done(CUstream s, uint64_t value, bool *done);
 void ek_vulkan_close_stream(CUstream s);
 VkResult ek_vulkan_end_record(ek_vulkan *v, ek_vulkan_batch *b);   /* closes the open command buffer */
-void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r); /* a barrier for what is behind the record */
+void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r); /* a barrier for commands after the record */
 VkResult ek_vulkan_begin_graph(CUstream s);
 VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out);
 VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g);
@@ -263,11 +263,11 @@ void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v);
 
 /* --- beside.c */
 
-/* What a product, ek_heads and ek_kv_store read and write of what a step changes. */
+/* Memory that changes within a step and that a product, ek_heads and ek_kv_store read and write. */
 ek_vulkan_use ek_vulkan_use_product(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_heads(const void *args, const uint32_t grid[3]);
 ek_vulkan_use ek_vulkan_use_store(const void *args, const uint32_t grid[3]);
-/* Whether a launch need not wait for those in front of it since shaders last waited; notes it. */
+/* Whether a launch need not wait for the launches since shaders last waited; adds its use to the record. */
 bool ek_vulkan_beside(ek_vulkan_record *r, const ek_vulkan_use *use);
 
 /* --- kernels.c */

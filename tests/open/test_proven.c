@@ -181,7 +181,7 @@ static void it_is_made_once(void **state)
     ek_gpu_close(g);
 }
 
-/* On lavapipe their kernels are made of packed products (shaders/matrices.glsl). */
+/* On lavapipe their kernels are made of packed products (vulkan/shaders/matrices.glsl). */
 static void matrices_that_differ_are_left(void **state)
 {
     (void)state;
