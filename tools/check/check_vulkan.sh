@@ -105,9 +105,11 @@ fi
 # is accepted leaves layers to the CPU
 if [ "$how" != check ]; then
   "$program" logits --device cpu --ids 2,105,71,107 --out "$dir/want" >/dev/null 2>"$dir/said"
-  layer LAYER_CARDS=2 "$program" logits --device vulkan:0,1 --ids 2,105,71,107 --out "$dir/got" >/dev/null 2>"$dir/said"
-  cmp "$dir/want" "$dir/got" && grep -q 'on vulkan:0 .* and the head on vulkan:1' "$dir/said"
-  count $? "layers over two devices: $(tail -1 "$dir/said")"
+  for devices in vulkan:0,1 vulkan:all; do
+    layer LAYER_CARDS=2 "$program" logits --device $devices --ids 2,105,71,107 --out "$dir/got" >/dev/null 2>"$dir/said"
+    cmp "$dir/want" "$dir/got" && grep -q 'on vulkan:0 .* and the head on vulkan:1' "$dir/said"
+    count $? "layers over two devices, $devices: $(tail -1 "$dir/said")"
+  done
   for size in $(seq 20 3 80); do
     "$program" logits --device vulkan:0,cpu --gpu-memory "${size}M" --chunk 16 --ids 2,105,71,107 --out "$dir/got" \
       >/dev/null 2>"$dir/said" && break
@@ -152,14 +154,16 @@ for i in 1 2 3; do
 done
 
 if [ "$how" = release ]; then
-  "$program" selftest --device vulkan >"$dir/said" 2>&1
-  count $? "selftest: $(tail -3 "$dir/said")"
+  VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation timeout 1800 "$program" selftest --device vulkan >"$dir/said" 2>&1
+  count $? "selftest under the validation layer: $(tail -3 "$dir/said")"
+  ! grep -q 'VUID-\|Validation Error' "$dir/said"
+  count $? "the validation layer in selftest: $(grep -m1 'VUID-\|Validation Error' "$dir/said")"
   for section in "linear few" "int quick" "kv quick"; do # tiles of many rows and queries, with matrices made of packed products
     # shellcheck disable=SC2086 # two words
     timeout 600 "$build/tests/cuda/device/device" vulkan $section >"$dir/said" 2>&1
     count $? "shaders against C, $section: $(grep -m1 FAIL "$dir/said") $(tail -1 "$dir/said")"
   done
-  layer LAYER_CARDS=2 "$program" selftest --device vulkan:0,1 >"$dir/said" 2>&1
+  layer LAYER_CARDS=2 timeout 1800 "$program" selftest --device vulkan:0,1 >"$dir/said" 2>&1
   count $? "selftest over two devices: $(tail -3 "$dir/said")"
 fi
 echo "$passed passed, $failed failed"

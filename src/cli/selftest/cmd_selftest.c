@@ -16,7 +16,7 @@
 #include "open/device.h"
 #include "engine/trace.h"
 
-enum { LONG_PROMPT = 2048, DEEP_PROMPT = 4096 };
+enum { LONG_PROMPT = 2048, DEEP_PROMPT = 4096, LONG_SECONDS = 40, MIN_PROMPT = 256, SHORT_SECONDS = 20, FEW_ROWS = 64 };
 static const double DEEP_MACS = 8e12;
 
 /* One row of the report. */
@@ -44,6 +44,7 @@ static void report(ek_selftest *t, const ek_way *w)
     }
     t->passed += good;
     t->failed += !good;
+    if (t->on_device && t->device_rate == 0) t->device_rate = rows / (ek_now() - start);
     if (good) printf("ok    %-22s %d requests, %d tokens, %.1f s", w->name, n, rows, ek_now() - start);
     if (good && w->scarce) printf(", %d interrupted", (int)stats.preempted);
     if (good && w->drafted)
@@ -179,21 +180,33 @@ static const char *name_of(const ek_selftest *t, const char *what, char out[64])
     return out;
 }
 
+/* No more tokens than the device computes in LONG_SECONDS at the rate of its first row: a Vulkan driver on a CPU would
+ * take half an hour. */
+static int device_tokens(const ek_selftest *t, int n)
+{
+    const double may = t->device_rate * LONG_SECONDS;
+    return may >= n ? n : may < MIN_PROMPT ? MIN_PROMPT : (int)may;
+}
+
 static void report_deep(ek_selftest *t, bool device)
 {
     char name[64];
+    ek_trace own = {0}; /* of another number of tokens than the CPU's row */
+    const int all = deep_tokens(t), n = device ? device_tokens(t, all) : all;
     const ek_way alone = {.max_requests = 1}, other = {.max_requests = 1, .chunk = device ? 0 : 255};
-    report_long(t, device ? name_of(t, "deep", name) : "deep", deep_tokens(t),
-                device ? "deep" : "deep, in chunks of 255", &t->deep, alone, other, device);
+    report_long(t, device ? name_of(t, "deep", name) : "deep", n, device ? "deep" : "deep, in chunks of 255",
+                n == all ? &t->deep : &own, alone, other, device);
+    ek_trace_fini(&own);
 }
 
 /* A prompt in one step, whose matrices have more tiles than a device has blocks of threads. */
 static void report_long_prompt(ek_selftest *t)
 {
-    const ek_way alone = {.max_requests = 1, .chunk = LONG_PROMPT};
+    const int n = device_tokens(t, LONG_PROMPT);
+    const ek_way alone = {.max_requests = 1, .chunk = n};
     ek_trace want = {0};
     char name[64];
-    report_long(t, name_of(t, "a long prompt", name), LONG_PROMPT, "in a step", &want, alone, alone, true);
+    report_long(t, name_of(t, "a long prompt", name), n, "in a step", &want, alone, alone, true);
     ek_trace_fini(&want);
 }
 
@@ -229,6 +242,8 @@ static ek_err run_device(ek_selftest *t, ek_device device)
         ek_way w = ways[i];
         char name[64];
         w.name = name_of(t, i ? ways[i].name : "alone", name);
+        /* many steps of few rows: of a slow device, some of the requests */
+        if (w.chunk && w.chunk < FEW_ROWS) w.max_rows = (int)fmax(90, fmin(1e6, t->device_rate * SHORT_SECONDS));
         report(t, &w);
     }
     report_long_prompt(t);

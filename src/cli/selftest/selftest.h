@@ -19,10 +19,11 @@ typedef struct ek_selftest {
     ek_model_opts opts;
     ek_pool *pool;
     ek_model *model;
-    ek_gpu *gpu;     /* the device, or NULL */
-    ek_ranks *ranks; /* several devices, or NULL */
-    bool on_device;  /* the next requests run there */
-    double macs;     /* multiply-adds per row */
+    ek_gpu *gpu;        /* the device, or NULL */
+    ek_ranks *ranks;    /* several devices, or NULL */
+    bool on_device;     /* the next requests run there */
+    double macs;        /* multiply-adds per row */
+    double device_rate; /* tokens per second of the device's first row; 0: not run yet */
     int ctx;
     int32_t tokens[EK_SELFTEST_ASKS][EK_SELFTEST_CTX];
     ek_ask ask[EK_SELFTEST_ASKS];

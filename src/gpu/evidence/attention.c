@@ -21,14 +21,23 @@ typedef struct scene {
     size_t stride, width, kv_width; /* bytes of a page; floats of a row of queries, of keys */
     uint8_t *pages;
     float *q, *k, *v, *o;
+    int o_group; /* in which a row of o is quantised as well; 0: not */
     void *scratch;
     CUdeviceptr on, table; /* pages and their table on the device */
 } scene;
+
+/* As gpu/recipe/heads.c has it. */
+static int o_group_of(const ek_model *m, const ek_layer_config *l)
+{
+    const int group = m->w.layer[l - m->config.layer].o.a_group;
+    return (group == 32 || group == 64) && l->head_dim % group == 0 ? group : 0;
+}
 
 static ek_err open_scene(scene *s, const ek_model *m, const ek_layer_config *l)
 {
     const int ratio = m->config.n_heads / l->n_kv_heads, kv = l->n_kv_heads < 2 ? 1 : 2;
     *s = (scene){.shape = {l->kind, m->k_format, m->v_format, ratio * kv, kv, l->head_dim, 0}};
+    s->o_group = o_group_of(m, l);
     EK_TRY(ek_attn_plan(&s->cpu, 0, &s->shape));
     s->stride = (ek_kv_block_bytes(m->k_format, m->v_format, kv, l->head_dim) + 63) / 64 * 64;
     s->width = (size_t)(ratio * kv * l->head_dim), s->kv_width = (size_t)(kv * l->head_dim);
@@ -85,20 +94,46 @@ static ek_err prove_heads(ek_trial *t, scene *s)
     return ek_trial_floats(t, "ek_heads", a.q, s->q, s->width * ROWS);
 }
 
+/* What ek_kv_store makes of a token's keys and values: the norm, of keys with weights, and keys are rotated. */
+static void finish(const scene *s, const ek_cuda_head *head, const float *norm, const float *cos, const float *sin)
+{
+    const int dim = s->shape.head_dim;
+    ek_row_ops ops;
+    ek_row_init(&ops, 0);
+    for (int i = 0; i < KEYS * s->shape.n_kv_heads; i++) {
+        const int at = i / s->shape.n_kv_heads * head->rotated;
+        float *const k = s->k + i * dim, *const v = s->v + i * dim;
+        ops.rms_norm(k, k, norm, dim, head->eps);
+        ops.rope(k, cos + at, sin + at, dim / 2, head->rotated);
+        ops.rms_norm(v, v, NULL, dim, head->eps);
+    }
+}
+
 static ek_err prove_store(ek_trial *t, scene *s)
 {
-    const size_t bytes = sizeof(float) * s->kv_width * KEYS;
+    const int dim = s->shape.head_dim, rotated = t->m->n_rotated[s->shape.kind];
+    const size_t bytes = sizeof(float) * s->kv_width * KEYS, turns = sizeof(float) * (size_t)(KEYS * rotated);
     ek_cuda_place place[KEYS];
     const ek_kv_view view = {.base = s->pages, .stride = s->stride, .page = page};
-    for (int i = 0; i < KEYS; i++) place[i] = (ek_cuda_place){0, i};
+    float *const norm = ek_trial_hard((size_t)dim, 17, 1), *const cos = ek_alloc(2 * turns + 64),
+                 *const sin = cos + KEYS * rotated;
+    for (int i = 0; i < KEYS; i++) {
+        place[i] = (ek_cuda_place){0, i};
+        ek_rope_row(cos + i * rotated, sin + i * rotated, t->m->rope[s->shape.kind], rotated, i);
+    }
     s->on = ek_trial_up(t, s->pages, s->stride * PAGES), s->table = ek_trial_up(t, page, sizeof page);
     ek_cuda_store_args a = {.kv = kv_of(s), .ldk = (int64_t)s->kv_width, .ldv = (int64_t)s->kv_width, .rows = KEYS};
+    a.head = (ek_cuda_head){.ld_table = rotated, .eps = t->m->config.rms_norm_eps, .rotated = rotated};
+    a.head.norm = ek_trial_up(t, norm, sizeof *norm * (size_t)dim);
+    a.head.cos = ek_trial_up(t, cos, turns), a.head.sin = ek_trial_up(t, sin, turns);
     a.place = ek_trial_up(t, place, sizeof place);
     a.k = ek_trial_up(t, s->k, bytes), a.v = ek_trial_up(t, s->v, bytes);
+    finish(s, &a.head, norm, cos, sin);
     for (int i = 0; i < KEYS; i++)
         ek_attn_store(s->cpu, &view, i, s->k + (size_t)i * s->kv_width, s->v + (size_t)i * s->kv_width);
     const ek_cuda_grid grid = {.x = (unsigned)s->shape.n_kv_heads, .y = KEYS, .z = 2, .threads = 128};
     ek_gpu_launch(t->g, "ek_kv_store", grid, &a);
+    free(norm), free(cos);
     return ek_trial_bytes(t, "ek_kv_store", s->on, s->pages, s->stride * PAGES);
 }
 
@@ -121,6 +156,10 @@ static ek_err prove_tiles(ek_trial *t, const scene *s, int tile)
     a.q = ek_trial_up(t, s->q, floats * s->width * ROWS), a.o = ek_trial_up(t, NULL, floats * s->width * ROWS);
     a.leaf_o = ek_trial_up(t, NULL, floats * leaves * (size_t)dim);
     a.leaf_l = ek_trial_up(t, NULL, floats * leaves), a.leaf_m = ek_trial_up(t, NULL, floats * leaves);
+    if (s->o_group) {
+        const size_t record = ek_cuda_acts_plan(&a.to, (int)s->width, s->o_group);
+        a.to.q = ek_trial_up(t, NULL, record * ROWS);
+    }
     const ek_cuda_attn_segment leaf = ek_cuda_attn_segment_plan(tile, dim, p->k_format, p->v_format, false, w.n_items,
                                                                 chip);
     const ek_cuda_attn_joiner join = ek_cuda_attn_join_plan(p->v_format, dim);
@@ -135,6 +174,7 @@ static ek_err prove_tiles(ek_trial *t, const scene *s, int tile)
                   &a);
     free(w.tiles), free(w.items);
     if (!err) err = ek_trial_floats(t, leaf.name, a.o, s->o, s->width * ROWS);
+    if (!err && a.to.q) err = ek_trial_records(t, join.name, &a.to, s->o, (int64_t)s->width, ROWS);
     t->used = before;
     return err;
 }
@@ -149,8 +189,7 @@ static ek_err prove_attention(ek_trial *t, scene *s)
     const ek_kv_view view = {.base = s->pages, .stride = s->stride, .page = page};
     ek_attn_run(s->cpu, NULL, &view, seen, ROWS, s->q, (ptrdiff_t)s->width, s->o, (ptrdiff_t)s->width, s->scratch);
     EK_TRY(prove_tiles(t, s, few));
-    for (int tile = 1; chip->plain && ek_kv_rotated(p->v_format) && tile < few; tile *= 2)
-        EK_TRY(prove_tiles(t, s, tile));
+    for (int tile = ek_kv_rotated(p->v_format) ? 1 : 2; tile < few; tile *= 2) EK_TRY(prove_tiles(t, s, tile));
     return many ? prove_tiles(t, s, many) : EK_OK;
 }
 

@@ -31,8 +31,9 @@ void ek_gpu_evidence_needs(ek_buf *out, const ek_model *m)
         for (int i = 0; i < m->config.n_layers; i++) {
             const ek_layer_config *l = &m->config.layer[i];
             if ((int)l->kind != k) continue;
-            ek_buf_fmt(out, "attention of %d on %d heads of %d, keys %s, values %s\n", m->config.n_heads, l->n_kv_heads,
-                       l->head_dim, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format));
+            ek_buf_fmt(out, "attention of %d on %d heads of %d, keys %s, values %s, for groups of %d\n",
+                       m->config.n_heads, l->n_kv_heads, l->head_dim, ek_kv_format_name(m->k_format),
+                       ek_kv_format_name(m->v_format), m->w.layer[i].o.a_group);
             break;
         }
 }

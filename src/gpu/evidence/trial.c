@@ -87,6 +87,7 @@ ek_err ek_trial_records(ek_trial *t, const char *kernel, const ek_cuda_acts *a, 
     int8_t *const h = ek_alloc(2 * codes + 64), *const l = h + codes;
     ek_act_group *const one = ek_alloc(2 * sizeof *one * groups), *const two = one + groups;
     float *const pairs = ek_alloc(2 * sizeof *pairs * groups);
+    const int before = t->n;
     ek_err err = EK_OK;
     for (int r = 0; r < rows && !err; r++) {
         const CUdeviceptr row = a->q + (CUdeviceptr)(r * a->ldq);
@@ -100,6 +101,7 @@ ek_err ek_trial_records(ek_trial *t, const char *kernel, const ek_cuda_acts *a, 
         }
     }
     free(h), free(one), free(pairs);
+    t->n = before + 1; /* of rows, not of their parts */
     return err;
 }
 
