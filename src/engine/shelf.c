@@ -15,8 +15,8 @@ enum {
 }; /* seconds without a page; seconds at the end */
 #define FORGETTING 0.5
 #define READY      (32u << 20) /* bytes */
-#define GRACE      1.0 /* seconds that reading may take beyond computing the same pages: of all loads together */
-#define RETURN     0.1 /* of each second that goes by, so much may be lost to reading again */
+#define GRACE      1.0         /* maximum seconds of all loads together beyond the time of computing the same pages */
+#define RETURN     0.1         /* seconds of each elapsed second that reading may lose again */
 
 static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
 {
@@ -33,10 +33,10 @@ static void copy_out(ek_engine *e, const ek_prefix_unsaved *u)
         if (p->has[k]) e->on.read_page(e->on.arg, kind, u->page[k], p->bytes[k]);
     }
     ek_engine_note_broken(e);
-    if (!e->broken[0]) ek_store_save(e->store); /* else nothing was read */
+    if (!e->broken[0]) ek_store_save(e->store); /* otherwise nothing was read */
 }
 
-/* Only the audit finds such pages, when nothing runs: it may wait a moment for free slots. */
+/* Only the audit finds such pages, while nothing runs, so it may wait a moment for free slots. */
 static void forget_one(ek_engine *e, const ek_chain *chain)
 {
     ek_store_page *p;
@@ -47,7 +47,7 @@ static void forget_one(ek_engine *e, const ek_chain *chain)
     ek_store_save(e->store);
 }
 
-/* A page leaves memory before it was written: now or never. Or it is wrong. */
+/* A page leaves memory before it was written, so this is the last chance to write it; or the page is wrong. */
 static void save_evicted(void *arg, const ek_prefix_unsaved *u)
 {
     if (u->page[EK_FULL] == EK_NO_PAGE && u->page[EK_SLIDING] == EK_NO_PAGE) forget_one(arg, u->chain);
@@ -116,7 +116,7 @@ int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first)
 {
     e->forget_by = ek_now() + FORGETTING;
     ek_chain chain = ek_chain_root(key->salt);
-    /* The wrong one first: there may not be time to name all that follow it. */
+    /* the wrong page first, because there may not be time to name all that follow it */
     for (int i = 0; e->store && i < key->n / EK_PAGE_TOKENS; i++) {
         chain = ek_chain_next(&chain, key->token + i * EK_PAGE_TOKENS, NULL);
         if (i >= first) forget_one(e, &chain);
@@ -127,7 +127,7 @@ int ek_shelf_drop(ek_engine *e, const ek_prefix_key *key, int first)
 void ek_shelf_close(ek_engine *e)
 {
     const ek_store_backend *b = e->opts.cache_store;
-    if (b) b->close(b->arg); /* opening failed before */
+    if (b) b->close(b->arg); /* set only if opening failed earlier */
     e->opts.cache_store = NULL;
     if (!e->store) return;
     const bool last = !ek_store_is_fleeting(e->store);
@@ -144,12 +144,12 @@ void ek_shelf_close(ek_engine *e)
 
 /* --- loading */
 
-/* Marks pages below n, as far as memory lacks them: full ones from `found` on, where the path in memory ends, and
- * sliding ones from `low` on. The first of them; n: there are none. */
+/* Marks the pages below n that memory lacks: full ones from `found` on, where the path in memory ends, and sliding ones
+ * from `low` on. Returns the first one; n: there are none. */
 static int mark_wanted(ek_engine *e, const ek_request *r, int found, int low, int n)
 {
     const bool full = e->on.layout->page_bytes[EK_FULL] > 0, sliding = e->on.layout->page_bytes[EK_SLIDING] > 0;
-    int first = n, back = ek_prefix_usable(e->prefix, ek_reuse_max(r)) - r->window + 1; /* before that: of no use */
+    int first = n, back = ek_prefix_usable(e->prefix, ek_reuse_max(r)) - r->window + 1; /* useless before that */
     for (int i = n - 1; i >= 0; i--) {
         e->load_want[EK_FULL][i] = full && i >= found;
         e->load_want[EK_SLIDING][i] = sliding && i >= low && (i + 1) * EK_PAGE_TOKENS > back &&
@@ -170,7 +170,7 @@ static bool ask(ek_engine *e, const ek_request *r, const ek_prefix_key *key, int
     return true;
 }
 
-/* Pages of sliding layers that a sequence sees which begins behind them. */
+/* Number of pages of sliding layers that are visible to a sequence that begins after them. */
 static int window_pages(const ek_request *r)
 {
     return (r->window - 1 + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS;
@@ -179,7 +179,7 @@ static int window_pages(const ek_request *r)
 /* Pages that would let r resume later than it can now: all full pages, and of the sliding ones, which can be many times
  * as large, those visible after the last full one. */
 typedef struct lack {
-    int found, low, n; /* pages on the path in memory; from where sliding ones are wanted; pages in all */
+    int found, low, n; /* pages on the path in memory; the first wanted sliding page; all pages */
 } lack;
 
 /* False if it lacks nothing. */
@@ -187,11 +187,11 @@ static bool lacks(ek_engine *e, const ek_request *r, lack *out)
 {
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     const int found = ek_prefix_find(e->prefix, &key) / EK_PAGE_TOKENS, max = ek_reuse_max(r);
-    int n = (max + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS; /* of the last one a part is of use */
+    int n = (max + EK_PAGE_TOKENS - 1) / EK_PAGE_TOKENS; /* part of the last one is useful */
     if (n * EK_PAGE_TOKENS > r->n_tokens) n--;
     if (ek_prefix_usable(e->prefix, max) >= max) return false;
     int low = n > window_pages(r) ? n - window_pages(r) : 0;
-    if (e->on.layout->page_bytes[EK_FULL] == 0) low = 0; /* a page joins the index behind the one before it */
+    if (e->on.layout->page_bytes[EK_FULL] == 0) low = 0; /* a page joins the index only after the page before it */
     *out = (lack){.found = found, .low = low, .n = n};
     return mark_wanted(e, r, found, low, n) < n;
 }
@@ -208,9 +208,9 @@ static void begin_load(ek_engine *e, ek_request *r, const lack *l)
     e->load_taken = 0;
 }
 
-/* After a load: if r can resume nowhere with the requested sliding pages, requests those that are visible at the end of
- * the full ones, if that end came early; then those before them, four times as many each time. False: there are no
- * more. */
+/* After a load: if r cannot resume anywhere with the requested sliding pages, requests those that are visible at the
+ * end of the full ones, if that end came early; then the pages before them, four times as many each time. False: there
+ * are no more. */
 static bool go_back(ek_engine *e, ek_request *r)
 {
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
@@ -231,7 +231,7 @@ static bool go_back(ek_engine *e, ek_request *r)
     return false;
 }
 
-/* A loaded page joins the index; false if there is no place for it. */
+/* Adds a loaded page to the index; false if it has no place there. */
 static bool take_in(ek_engine *e, const ek_request *r, const ek_store_page *p)
 {
     int32_t page[EK_KIND_COUNT] = {EK_NO_PAGE, EK_NO_PAGE};
@@ -261,11 +261,11 @@ static double lost(const ek_engine *e)
     return left > 0 ? left : 0;
 }
 
-/* Seconds that the load took beyond computing what came, and a page more, which was perhaps not there. */
+/* Seconds that the load took beyond computing the received pages and one more, which the store may not have had. */
 static double excess(const ek_engine *e)
 {
     const double computing = e->pace.row_seconds * EK_PAGE_TOKENS * (e->load_taken + 1);
-    if (computing == 0 && e->load_taken > 0) return 0; /* nothing was computed yet */
+    if (computing == 0 && e->load_taken > 0) return 0; /* nothing has been computed yet */
     return e->load_before + ek_store_load_seconds(e->store) - computing;
 }
 
@@ -298,7 +298,7 @@ static bool rests(ek_engine *e)
     return e->rests;
 }
 
-/* Why reading shall end before all pages are there; NULL: it shall not. */
+/* The reason to end reading before all pages have arrived; NULL: none. */
 static const char *too_slow(const ek_engine *e)
 {
     if (ek_now() - e->load_since >= PATIENCE) return "no page came for 5 seconds";
@@ -307,7 +307,8 @@ static const char *too_slow(const ek_engine *e)
 
 /* --- whose pages are read */
 
-/* The request of the wait queue whose pages are read; NULL: none. Ends reading for one that is gone from it. */
+/* The request of the wait queue whose pages are read; NULL: none. Ends reading for a request that has left the queue.
+ */
 static ek_request *reader(ek_engine *e)
 {
     ek_request *r = e->load_for ? e->waiting : NULL;
@@ -316,7 +317,7 @@ static ek_request *reader(ek_engine *e)
     return r;
 }
 
-/* Ends reading for r, which asks for the rest when its turn comes. */
+/* Ends reading for r, which requests the rest when its turn comes. */
 static void put_off(ek_engine *e, ek_request *r)
 {
     r->cache.asked_store = false;
@@ -334,7 +335,7 @@ void ek_shelf_end_unwanted_load(ek_engine *e)
     reader(e);
 }
 
-/* Takes what came for r; true once it is all, or reading ends without it. */
+/* Takes the pages that arrived for r; true if these were the last, or if reading ends without the rest. */
 static bool take_loaded(ek_engine *e, ek_request *r)
 {
     bool end = false, good = true;
@@ -350,7 +351,7 @@ static bool take_loaded(ek_engine *e, ek_request *r)
     if (!end && !why) return false;
     if (end && good && go_back(e, r)) return false;
     if (why)
-        ek_log(e->load_taken > 0 ? EK_LOG_DEBUG : EK_LOG_WARN, /* slow is no fault, silent is */
+        ek_log(e->load_taken > 0 ? EK_LOG_DEBUG : EK_LOG_WARN, /* a slow store is no fault, a silent one is */
                "cached pages: %s: the rest of a prompt is computed", why);
     end_load(e);
     return true;
@@ -367,7 +368,7 @@ bool ek_shelf_ready(ek_engine *e, ek_request *r)
         r->cache.asked_store = true;
         return true;
     }
-    if (now && !stands_behind(now, r)) { /* one that lacks nothing passes */
+    if (now && !stands_behind(now, r)) { /* one that lacks nothing passes it */
         if (!r->cache.in_line) r->cache.in_line = lacks(e, r, &l);
         return !r->cache.in_line;
     }
@@ -399,8 +400,8 @@ typedef struct ek_leaving {
     ek_request *req;
     ek_event event;
     float *logits;    /* the event's own */
-    uint64_t unsaved; /* the last page that the index had not handed to the store (ek_prefix_unsaved_mark) */
-    uint64_t saved;   /* pages handed over when that one was */
+    uint64_t unsaved; /* the last page that the index had not given to the store (ek_prefix_unsaved_mark) */
+    uint64_t saved;   /* pages given to the store by then */
     bool handed;
     double until;
 } ek_leaving;

@@ -14,8 +14,8 @@
 enum {
     LARGE_BODY = 256 << 10,    /* bytes */
     BASE_COST = 50,            /* microseconds that any preparation takes, as a guess, */
-    PER_COST = 64,             /* and bytes of a body that take one more */
-    LARGE_REQUEST = 256 << 10, /* bytes held, beyond which freeing takes too long for the event loop */
+    PER_COST = 64,             /* bytes of a body that take one microsecond more */
+    LARGE_REQUEST = 256 << 10, /* bytes held by a request, beyond which freeing takes too long for the event loop */
     PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
                                   grows), normalised; symbols and heap of the encoder */
     PER_CONTAINER = 128,       /* messages, blocks and calls, in the conversation, in the template's values and while
@@ -31,36 +31,37 @@ struct ek_preparation {
     void *user;
     atomic_bool dropped;
     ek_body body;
-    size_t n_body; /* its bytes, which stay counted until the event loop hears of its end */
+    size_t n_body; /* bytes of the body, counted until the event loop learns that the job has ended */
     ek_api_limits limits;
     ek_wishes wishes;
     char *method, *path; /* limits' own */
     ek_buf target;
-    ek_api_summary *summary;        /* limits.summary */
-    ek_json_size size;              /* of the body */
-    ek_body_plan plan;              /* limits.plan */
-    bool again;                     /* the body is to be read again, with what the plan lacks */
-    bool read, moves;               /* it was read; its prompt is to be made among the large ones */
-    bool fetching;                  /* the job is fetching what the body names */
-    bool wants_aside, aside;        /* it is to be read, or is read, where another program may be waited for */
-    ek_fetches fetches;             /* by URLs */
+    ek_api_summary *summary; /* limits.summary */
+    ek_json_size size;       /* of the body */
+    ek_body_plan plan;       /* limits.plan */
+    bool again;              /* the body has to be read again, with the parts that the plan lacks */
+    bool read, moves;        /* the body was read; its prompt belongs in the queue of large ones */
+    bool fetching;           /* the job fetches the URLs of the body */
+    bool wants_aside, aside; /* the body should be read, or is read, on a thread that may wait for another program */
+    ek_fetches fetches;      /* by URLs */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
     uint64_t decoded;               /* microseconds that its pictures and sounds have taken */
     ek_prepared result;
 };
 
-/* Of the request memory; what it does not hold is no mistake of a batch's line, which another machine may take. */
+/* Takes bytes of the request memory. A lack of them is no mistake of a batch's line, because another machine may accept
+ * the line. */
 static ek_err take_memory(ek_preparation *p, size_t bytes)
 {
     const ek_err err = ek_request_memory_take(&p->server->memory, p->taken, bytes);
     return err == EK_ETOOLARGE && p->limits.batch ? ek_fail_in(EK_ENOMEM, "a batch's line") : err;
 }
 
-/* Bytes that making a prompt of this much text may take. Text beyond the context is not processed. */
+/* Maximum bytes for making a prompt of this much text. Text beyond the context is not processed. */
 static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
     size_t max = (size_t)p->limits.ctx_tokens * p->server->chat->max_token_bytes;
-    if (!p->dialect->end) max = text; /* it counts tokens, also of a text that does not fit */
+    if (!p->dialect->end) max = text; /* the dialect counts tokens, also of a text that does not fit */
     return 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
 
@@ -79,8 +80,8 @@ static ek_err check_lists(const ek_preparation *p, const ek_json_size *size)
                    max);
 }
 
-/* Bytes of text among n_new bytes of JSON; what looks like a file may be text all the same, and is counted as such once
- * that is known (settle_text). */
+/* Bytes of text among n_new bytes of JSON. Strings that look like files are left out; they are counted later if they
+ * turn out to be text (settle_text). */
 static size_t text_among(const ek_preparation *p, const ek_json_size *size, size_t n_new)
 {
     bool files = p->limits.media && (p->limits.media->image || p->limits.media->audio);
@@ -153,15 +154,15 @@ static void give(void *arg, size_t bytes)
     p->taken -= bytes;
 }
 
-/* What the request holds until its reply is sent: tools, the prompt's tokens here and in the engine, their
- * log-probabilities, which the reply repeats as text, and what the dialect keeps. */
+/* Bytes that the request holds until its reply is sent: tools, the prompt's tokens here and in the engine, their
+ * log-probabilities, which the reply repeats as text, and the dialect's own data. */
 static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body)
 {
     size_t n = r->req.n > 0 ? (size_t)r->req.n : 1;
     size_t tools = r->req.tools ? ek_json_cost(size, n_body) : 0;
     size_t ids = r->prompt.ids.len;
     for (int i = 0; i < r->req.n_more; i++) ids = ids < r->req.more[i].ids.len ? r->req.more[i].ids.len : ids;
-    size_t form = r->req.form_text.len * 2; /* and in the first reply's record */
+    size_t form = r->req.form_text.len * 2; /* once more in the first reply's record */
     size_t resumed = r->req.resume.tokens.len * (r->req.turn.logprobs ? sizeof(ek_turn_logprobs) : 0);
     resumed += r->req.resume.tokens.len * 4 * sizeof(int32_t);
     size_t logprobs = r->req.turn.prompt_logprobs
@@ -171,7 +172,7 @@ static size_t kept(const ek_prepared *r, const ek_json_size *size, size_t n_body
            n * ids * logprobs + ek_grammar_bytes(r->req.grammar) + (n + 1) * (ids * sizeof(int32_t) + PER_CHOICE);
 }
 
-/* What was counted for the preparation, which has ended, becomes what the request holds. */
+/* After the preparation: replaces its counted bytes by those that the request holds. */
 static ek_err keep(ek_preparation *p, size_t held)
 {
     ek_request_memory *memory = &p->server->memory;
@@ -182,8 +183,8 @@ static ek_err keep(ek_preparation *p, size_t held)
     return EK_OK;
 }
 
-/* A few bytes may continue a long conversation, which is no small job. An error of a reading that lacks it means
- * nothing; any other is the client's, whatever else is to be fetched. */
+/* Reads the body. A few bytes may continue a long conversation, which is a large job. Errors of a reading that lacks
+ * that conversation are ignored; any other error is the client's, whatever else has to be fetched. */
 static ek_err read_body(ek_preparation *p)
 {
     const bool json = !p->dialect->binary;
@@ -243,12 +244,12 @@ static void run(ek_job *j)
     ek_wanted_until(NULL);
     p->job.elsewhere = ek_helper_spent() - before;
     p->decoded += p->job.elsewhere;
-    /* It was made with the reserve, which the requests that run may need: it gives back what it has. */
+    /* The preparation used the reserve, which running requests may need, so its memory is given back. */
     if (!r->err && ek_reserve_times_spent() != spent)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
     if (r->err) {
         snprintf(r->text, sizeof r->text, "%s", ek_err_text());
-        if (r->err == EK_ENOMEM) r->req.param = NULL; /* no field is wrong then */
+        if (r->err == EK_ENOMEM) r->req.param = NULL; /* then no field is wrong */
         p->again = p->moves = false;
     }
     const size_t n_text = p->n_text;
@@ -259,20 +260,20 @@ static void run(ek_job *j)
     if (r->err || !ek_api_summarizes(&r->req)) ek_body_fini(&p->body);
 }
 
-/* Beside the preparations, which wait neither for the hosts of others nor for other programs. *how is what the job
- * asks: it is set before a worker has it. */
+/* Starts a job beside the preparations, which wait neither for others' hosts nor for other programs. *how names the
+ * job; it is set before a worker has it. */
 static bool begin_beside(ek_preparation *p, ek_workers *workers, bool *how)
 {
     *how = true;
     ek_err err = workers ? ek_workers_add(workers, &p->job) : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
-    if (!err) return true; /* p is a worker's now, which may have ended already */
+    if (!err) return true; /* a worker has p now, and may have finished already */
     p->result.err = err;
     snprintf(p->result.text, sizeof p->result.text, "%s", ek_err_text());
     *how = false;
     return false;
 }
 
-/* Bytes that were fetched, or of what the plan found. */
+/* Bytes that were fetched, or that belong to the plan's findings. */
 static size_t beside(const ek_preparation *p)
 {
     size_t n = 0;
@@ -280,7 +281,7 @@ static size_t beside(const ek_preparation *p)
     return n > p->plan.n_beside ? n : p->plan.n_beside;
 }
 
-/* Does it go on? */
+/* Continues the preparation with its next job. False: it has ended. */
 static bool goes_on(ek_preparation *p)
 {
     if (atomic_load(&p->dropped) || !(p->again || p->moves || p->fetching)) return false;
@@ -300,7 +301,7 @@ static bool goes_on(ek_preparation *p)
     return true;
 }
 
-/* What is read of a request beside its body. */
+/* Copies the parts of a request that are read besides its body. */
 static void copy_request(ek_preparation *p, const ek_exchange *x)
 {
     const ek_span target = ek_exchange_target(x);
@@ -332,7 +333,7 @@ static void done(ek_job *j)
     } else {
         ek_http_body_freed(p->server->http, p->n_body);
     }
-    ek_body_fini(&p->body); /* of one that was dropped */
+    ek_body_fini(&p->body); /* for a dropped one */
     if (!atomic_load(&p->dropped)) {
         p->ready(p->user, r);
     } else {
@@ -377,7 +378,7 @@ ek_err ek_prepare_start(ek_preparation **out, ek_server *s, ek_exchange *x, cons
     if (d->by_path) copy_request(p, x);
     p->fetches.memory = &s->memory;
     p->limits.count_arg = p;
-    p->body = ek_exchange_take_body(x); /* before a worker can look at it */
+    p->body = ek_exchange_take_body(x); /* before a worker can read it */
     p->n_body = p->body.len;
     ek_err err = ek_request_memory_check();
     if (!err) err = ek_workers_add(s->workers, &p->job);
