@@ -145,7 +145,8 @@ typedef struct ek_cuda_head {
 /* ek_kv_store: grid (n_kv_heads, rows, 2), 128 threads: z = 0 keys, finished by `head`, 1 values, normed without
  * weights if there is a head.norm. k and v are read only, and may be one.
  * ek_kv_store_rows_DIM, 256 or 512: of prompts in f16, without a start and with a head.norm: grid (n_kv_heads,
- * ceil(rows / EK_CUDA_STORE_ROWS), 2), EK_CUDA_STORE_THREADS. */
+ * ceil(rows / EK_CUDA_STORE_ROWS), 2), EK_CUDA_STORE_THREADS. ek_kv_store_codes_DIM: the same in i12 and i8, with a
+ * start or without. */
 enum { EK_CUDA_STORE_ROWS = 32, EK_CUDA_STORE_THREADS = 256 };
 
 typedef struct ek_cuda_store_args {
@@ -155,7 +156,7 @@ typedef struct ek_cuda_store_args {
     ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim per row */
     int64_t ldk, ldv;
     ek_cuda_head head;
-    int32_t rows; /* ek_kv_store_rows */
+    int32_t rows; /* ek_kv_store_rows, ek_kv_store_codes */
 } ek_cuda_store_args;
 
 /* --- attention (ops/attn/attn.h).

@@ -9,8 +9,11 @@ namespace ek
 
 // Which place a pair gets among those of its expert decides no bit: a pair's product is its own.
 // Ordered: pairs of an expert in their own order, by a warp for every 32nd expert; otherwise in any.
+// Rows of up to SORTED pairs are sorted in shared memory: one block scatters slowly to others.
 template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_group_args &a)
 {
+    constexpr int SORTED = 16384; // of 2,048 rows that have eight experts each
+    __shared__ uint16_t sorted[ORDERED ? 1 : SORTED];
     __shared__ int count[EK_CUDA_MAX_EXPERTS], first[EK_CUDA_MAX_EXPERTS];
     __shared__ int warp_pairs[32], warp_jobs[32], warp_last[32];
     const int tid = threadIdx.x, lane = tid % 32;
@@ -74,6 +77,7 @@ template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_grou
             }
         }
     } else {
+        const bool here = a.n_pairs <= SORTED;
         for (int i = tid; i < a.n_pairs; i += EACH * 1024) {
             int of[EACH];
             read(i, of);
@@ -81,10 +85,14 @@ template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_grou
             for (int j = 0; j < EACH; j++) {
                 if (of[j] < 0) continue;
                 const int pair = i + j * 1024, at = atomicAdd(&first[of[j]], 1);
-                ((int32_t *)a.pair_row)[at] = pair / a.top_k;
+                if (here) sorted[at] = (uint16_t)(pair / a.top_k);
+                else ((int32_t *)a.pair_row)[at] = pair / a.top_k;
                 ((int32_t *)a.row_pair)[pair] = at;
             }
         }
+        if (!here) return;
+        __syncthreads();
+        for (int i = tid; i < a.n_pairs; i += 1024) ((int32_t *)a.pair_row)[i] = sorted[i];
     }
 }
 

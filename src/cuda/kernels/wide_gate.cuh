@@ -19,10 +19,11 @@ __device__ __forceinline__ u32 high_limbs(const float *v, float inv, int *sum)
     return word;
 }
 
-// sum: of a lane, [matrix][octet of rows][half][row] as wgmma leaves them; by a block of 128 threads. between: 17,408
-// bytes of shared memory that nobody reads. to: two units of an operand, of which this is the first or second. Floats
-// go through shared memory, 32 rows at once, to 4 lanes per row, each of which has the 16 outputs of a piece of the
-// operand: little code, which runs once per tile.
+// A: inputs of a group. sum: of a lane, [matrix][octet of rows][half][row] as wgmma leaves them; by a block of 128
+// threads. between: 17,408 bytes of shared memory that nobody reads. to: two units of an operand, of which this is the
+// first or second. Floats go through shared memory, 32 rows at once, to 4 lanes per row, each of which has the 16
+// outputs of a piece of the operand: little code, which runs once per tile.
+template <int A>
 __device__ __forceinline__ void gate_tile(const float (&sum)[64], float *between, uint8_t *to, int second)
 {
     constexpr int ROW = 68, MATRIX = 32 * ROW; // floats: rows 2 t begin in different banks, and so do rows r and r + 4
@@ -42,14 +43,16 @@ __device__ __forceinline__ void gate_tile(const float (&sum)[64], float *between
                             sum[((m * 8 + part * 4 + o) * 2 + h) * 2 + c];
         __syncthreads();
         const int q = lane % 4, r = warp * 8 + lane / 4 % 2 * 4 + lane / 8, row = part * 32 + r;
-        const float *from = between + r * ROW + q * 4;
-        float v[16]; // outputs 16 i + 4 q ..; the oldest leave
+        // outputs 16 i + 4 q .., of groups of 32 8 i + 4 (q % 2) .. of half q / 2; the oldest leave
+        constexpr int STEP = A == 64 ? 16 : 8;
+        const float *from = between + r * ROW + (A == 64 ? q * 4 : q / 2 * 32 + q % 2 * 4);
+        float v[16];
         u32 top = 0;
 #pragma unroll
         for (int i = 0; i < 16; i++) v[i] = 0;
 #pragma unroll 1
         for (int i = 0; i < 4; i++) {
-            const float4 g = *(const float4 *)(from + i * 16), u = *(const float4 *)(from + MATRIX + i * 16);
+            const float4 g = *(const float4 *)(from + i * STEP), u = *(const float4 *)(from + MATRIX + i * STEP);
             const float next[4] = {gelu_(g.x) * u.x, gelu_(g.y) * u.y, gelu_(g.z) * u.z, gelu_(g.w) * u.w};
 #pragma unroll
             for (int j = 0; j < 12; j++) v[j] = v[j + 4];
@@ -57,7 +60,7 @@ __device__ __forceinline__ void gate_tile(const float (&sum)[64], float *between
             for (int j = 0; j < 4; j++) v[12 + j] = next[j], top = max(top, __float_as_uint(next[j]) & 0x7fffffffu);
         }
         top = max(top, __shfl_xor_sync(~0u, top, 1));
-        top = max(top, __shfl_xor_sync(~0u, top, 2));
+        if (A == 64) top = max(top, __shfl_xor_sync(~0u, top, 2));
         float inv, sx, sx256;
         group_scales(top, &inv, &sx, &sx256);
         int codes = 0;
@@ -68,7 +71,8 @@ __device__ __forceinline__ void gate_tile(const float (&sum)[64], float *between
         codes += __shfl_xor_sync(~0u, codes, 1);
         codes += __shfl_xor_sync(~0u, codes, 2);
         *(uint4 *)(to + row * 128 + ((second * 4 + q) ^ row % 8) * 16) = make_uint4(word[0], word[1], word[2], word[3]);
-        if (q == 0) *(float2 *)(to + 8192 + second * 512 + row * 8) = make_float2(sx256, (float)codes);
+        if (A == 64 && q == 0) *(float2 *)(to + 8192 + second * 512 + row * 8) = make_float2(sx256, (float)codes);
+        if (A == 32 && q % 2 == 0) *(float *)(to + 8192 + second * 512 + q / 2 * 256 + row * 4) = sx256;
     }
 }
 

@@ -77,14 +77,17 @@ ek_cuda_product ek_cuda_wide_short_plan(const ek_cuda_linear *l, int rows, const
 bool ek_cuda_wide_gate_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_linear *next, int rows,
                             int jobs, const ek_cuda_chip *chip)
 {
-    if (!ek_cuda_wide_fits(l, chip) || !ek_cuda_affine_64(l) || !ek_cuda_affine_64(next) || l->limbs != 1 ||
-        next->limbs != 1 || l->bits != 4 || l->n % 64)
+    const bool alike = ek_cuda_affine_64(l) ? ek_cuda_affine_64(next) : ek_cuda_half_32(l) && ek_cuda_half_32(next);
+    if (!ek_cuda_wide_fits(l, chip) || !alike || l->limbs != 1 || next->limbs != 1 || l->bits != 4 || l->n % 64)
         return false;
     ek_cuda_product p = ek_cuda_wide_plan(l, rows, jobs, 1, chip);
     const int tiles = (int)p.arrange.y * (l->n / 64), blocks = EK_CUDA_WIDE_BLOCKS * chip->multiprocessors;
     const size_t each = p.stack / p.grid.x;
     p.grid.x = (unsigned)(tiles < blocks ? tiles : blocks), p.stack = p.grid.x * each;
-    snprintf(p.name, sizeof p.name, "ek_products_q%d_l1_wide_gate%s", l->bits, jobs ? "_jobs" : "");
+    snprintf(p.name, sizeof p.name, "ek_products_q4%s",
+             ek_cuda_half_32(l) ? "h_32_l1_wide_gate"
+             : jobs             ? "_l1_wide_gate_jobs"
+                                : "_l1_wide_gate");
     *out = p;
     return true;
 }

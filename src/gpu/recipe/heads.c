@@ -6,6 +6,7 @@
 #include "cuda/operand_args.h"
 #include "cuda/product/product.h"
 #include "gpu/recipe/exchange.h"
+#include "ops/kv/kv_codec.h"
 
 /* --- products */
 
@@ -191,6 +192,16 @@ static bool stores(const ek_gpu_writer *w, int i)
            w->of.single;
 }
 
+/* The kernel that stores a prompt's keys and values; NULL: ek_kv_store. */
+static const char *store_of_rows(const ek_model *m, int dim)
+{
+    const ek_kv_format k = m->k_format, v = m->v_format;
+    if (ek_kv_codecs[k].rule == EK_KV_ROTATED && ek_kv_codecs[v].rule == EK_KV_ROTATED)
+        return dim == 256 ? "ek_kv_store_codes_256" : "ek_kv_store_codes_512";
+    if (k != EK_KV_F16 || v != EK_KV_F16 || m->layout.n_start) return NULL;
+    return dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512";
+}
+
 void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
 {
     const ek_gpu_run *x = w->x;
@@ -208,13 +219,14 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
                                   .head = head_of(w, i, x->g->w.layer[i].k_norm),
                                   .rows = n};
     const unsigned kv_heads = (unsigned)ek_gpu_heads_of(x, l).kv.n;
-    if (by_rows(x, n, l->head_dim) && m->k_format == EK_KV_F16 && m->v_format == EK_KV_F16 && !a.n_start) {
+    const char *const rows = by_rows(x, n, l->head_dim) ? store_of_rows(m, l->head_dim) : NULL;
+    if (rows) {
         const ek_cuda_grid grid = {.x = kv_heads,
                                    .y = ek_gpu_over(n, EK_CUDA_STORE_ROWS),
                                    .z = 2,
                                    .threads = EK_CUDA_STORE_THREADS,
                                    .overlap = true};
-        EK_GPU_WRITE(w, l->head_dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512", grid, a);
+        EK_GPU_WRITE(w, rows, grid, a);
         return;
     }
     const ek_cuda_grid grid = {.x = kv_heads, .y = (unsigned)n, .z = 2, .threads = 128, .overlap = true};

@@ -38,7 +38,7 @@ ek_gpu_input ek_gpu_turn_operand(ek_gpu_writer *w, int k, int n, const ek_gpu_ma
     w->operand[0] = w->operand[1], w->operand[1] = read;
     w->holds[1] = 0;
     ek_gpu_input in = rows_in_acts(w, k, n, m);
-    ek_gpu_hold(w, &in, 1, 64);
+    ek_gpu_hold(w, &in, 1, m->l.a_group);
     return in;
 }
 

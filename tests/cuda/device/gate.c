@@ -40,22 +40,32 @@ static void compare(dev *d, const ek_cuda_linear *l, const CUdeviceptr weights[2
     drop(d, to.q);
 }
 
-/* Rows as an image of one limb, as the next product by wgmma reads them. */
-static void compare_image(dev *d, const ek_acts *want, CUdeviceptr image, size_t bytes, int k, int rows,
-                          const char *name)
+/* Byte i of a unit in its column of an image: of groups of 64 word i / 4 lies in piece i / 4 % 4, of groups of 32 the
+ * words of a half in two pieces in turn. */
+static int image_at(int i, int a_group, int second, int column)
+{
+    const int word = i / 4 % (a_group / 4), pieces = a_group / 16, piece = i / a_group * pieces + word % pieces;
+    return ((second * 4 + piece) ^ column % 8) * 16 + word / pieces * 4 + i % 4;
+}
+
+/* Rows as an image of one limb, as the next product by wgmma reads them; a unit's scales lie behind its columns. */
+static void compare_image(dev *d, const ek_acts *want, CUdeviceptr image, size_t bytes, const ek_cuda_linear *next,
+                          int rows, const char *name)
 {
     uint8_t *mem = down(d, image, bytes);
-    const int units = k / 64, pairs = (units + 1) / 2;
+    const int k = next->k, units = k / 64, pairs = (units + 1) / 2, each = next->a_group == 64 ? 8 : 4;
     for (int r = 0; r < rows; r++) {
-        uint8_t *w = malloc((size_t)k + (size_t)units * 8), *g = malloc((size_t)k + (size_t)units * 8);
+        uint8_t *w = calloc(1, (size_t)k + (size_t)units * 8), *g = calloc(1, (size_t)k + (size_t)units * 8);
         memcpy(w, ek_acts_record(want, r), (size_t)k);
         for (int u = 0; u < units; u++) {
             const uint8_t *of = mem + ((size_t)(r / 64) * (size_t)pairs + (size_t)u / 2) * EK_CUDA_WIDE_PAIR;
-            const ek_act_group *one = &ek_acts_groups(want, r, 1)[u];
-            for (int i = 0; i < 64; i++) /* word i / 4 of a unit lies in piece i / 4 % 4 */
-                g[u * 64 + i] = of[r % 64 * 128 + ((u % 2 * 4 + i / 4 % 4) ^ r % 8) * 16 + i / 16 * 4 + i % 4];
-            memcpy(w + k + u * 8, &one->sx, 4), memcpy(w + k + u * 8 + 4, &one->sum, 4);
-            memcpy(g + k + u * 8, of + EK_CUDA_WIDE_COLUMNS * 128 + u % 2 * 512 + r % 64 * 8, 8);
+            const uint8_t *scales = of + EK_CUDA_WIDE_COLUMNS * 128 + u % 2 * 512 + r % 64 * each;
+            const ek_act_group *one = ek_acts_groups(want, r, 1) + u * (64 / next->a_group);
+            for (int i = 0; i < 64; i++) g[u * 64 + i] = of[r % 64 * 128 + image_at(i, next->a_group, u % 2, r)];
+            memcpy(w + k + u * 8, &one->sx, 4);
+            memcpy(w + k + u * 8 + 4, next->a_group == 64 ? &one->sum : &one[1].sx, 4);
+            memcpy(g + k + u * 8, scales, 4);
+            memcpy(g + k + u * 8 + 4, next->a_group == 64 ? scales + 4 : scales + 256, 4);
         }
         same(d, w, g, (size_t)k + (size_t)units * 8, false, "row %d of the image of %s", r, name);
         free(w);
@@ -80,11 +90,11 @@ static void compare_wide(dev *d, const ek_cuda_linear *l, const ek_cuda_linear *
                                .y2 = up(d, NULL, bytes)};
     ek_cuda_linear_args_of(&a.a, l, weights[0]);
     ek_cuda_arrange_args r = {.x = *in, .operand = a.a.operand, .rows = rows};
-    ek_cuda_kernel arrange = find(d, "ek_arrange_l1", 0), kernel = find(d, p.name, p.grid.shared);
+    ek_cuda_kernel arrange = find(d, ek_cuda_arrange_name(l), 0), kernel = find(d, p.name, p.grid.shared);
     launch(d, &arrange, p.arrange, &r);
     launch(d, &kernel, p.grid, &a);
     snprintf(name, sizeof name, "gate %d x %d, %d rows by %s", l->n, l->k, rows, p.name);
-    compare_image(d, want, a.y2, bytes, l->n, rows, name);
+    compare_image(d, want, a.y2, bytes, next, rows, name);
     drop(d, a.a.stack), drop(d, a.a.operand), drop(d, a.y2);
 }
 
@@ -130,7 +140,7 @@ static void test_shape(dev *d, shape s, const int *rows, int max, bool odd)
             const ek_cuda_product mid = ek_cuda_mid_plan_at(&l, *rows, oct, l.units, EK_CUDA_GATE_MATRIX);
             compare(d, &l, weights, 0, &in, &gated, &mid, *rows);
         }
-        if (!gguf && chip->wgmma) compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
+        if (chip->wgmma && (!gguf || !strcmp(gguf, "q4_0"))) compare_wide(d, &l, &next_l, weights, &in, &gated, *rows);
     }
     drop(d, dx), drop(d, in.q), drop(d, weights[0]), drop(d, weights[1]);
     free(mem), free(mem2), free(x), free(y[0]), free(y[1]), free(w[0].data), free(w[1].data), free(next.data);

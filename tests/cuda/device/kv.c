@@ -81,11 +81,18 @@ static void odd_row(float *x, int n, int kind, uint64_t seed)
     }
 }
 
-/* Heads of prompts: queries in place, and keys and values normed, rotated and stored in f16, as ek_kv_store_rows_DIM
- * does; positions that do not follow each other, too. */
-static void test_rows_of_heads(dev *d, int dim, int n, int q_heads, int kv_heads, double partial, bool odd)
+static const char *store_name(ek_kv_format format, int dim)
 {
-    ek_attn_shape shape = {EK_FULL, EK_KV_F16, EK_KV_F16, kv_heads, kv_heads, dim, 0};
+    if (format == EK_KV_F16) return dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512";
+    return dim == 256 ? "ek_kv_store_codes_256" : "ek_kv_store_codes_512";
+}
+
+/* Heads of prompts: queries in place, and keys and values normed, rotated and stored, in f16 as ek_kv_store_rows_DIM
+ * does, in i12 and i8 as ek_kv_store_codes_DIM; positions that do not follow each other, too. */
+static void test_rows_of_heads(dev *d, ek_kv_format format, int dim, int n, int q_heads, int kv_heads, double partial,
+                               bool odd)
+{
+    ek_attn_shape shape = {EK_FULL, format, format, kv_heads, kv_heads, dim, 0};
     scene s;
     scene_open(&s, d, &shape, 2, n, 1, 5);
     ek_row_ops ops;
@@ -112,7 +119,7 @@ static void test_rows_of_heads(dev *d, int dim, int n, int q_heads, int kv_heads
         .kv = scene_kv(&s), .place = dp, .k = dk, .v = dv, .ldk = width, .ldv = width, .head = head, .rows = n};
     st.head.norm = dw + sizeof(float) * (size_t)dim;
     ek_cuda_kernel heads = find(d, dim == 256 ? "ek_heads_rows_256" : "ek_heads_rows_512", 0),
-                   store = find(d, dim == 256 ? "ek_kv_store_rows_256" : "ek_kv_store_rows_512", 0);
+                   store = find(d, store_name(format, dim), 0);
     launch(d, &heads, (ek_cuda_grid){.x = (unsigned)n, .threads = EK_CUDA_HEADS_THREADS}, &a);
     launch(d, &store,
            (ek_cuda_grid){.x = (unsigned)kv_heads,
@@ -132,7 +139,8 @@ static void test_rows_of_heads(dev *d, int dim, int n, int q_heads, int kv_heads
     }
     same(d, q, down(d, dq, q_bytes), q_bytes, true, "%d rows of %d heads of %d", n, q_heads, dim);
     const size_t all = (size_t)(2 * s.pages_per_view) * s.page_bytes;
-    same(d, s.host, down(d, s.mem, all), all, false, "store %d rows of %d heads of %d", n, kv_heads, dim);
+    same(d, s.host, down(d, s.mem, all), all, false, "store %d rows of %d heads of %d in %s", n, kv_heads, dim,
+         ek_kv_format_name(format));
     drop(d, dq), drop(d, dk), drop(d, dv), drop(d, dw), drop(d, dc), drop(d, ds), drop(d, dp);
     free(q), free(k), free(v), free(cs), free(sn), free(w), free(place);
     scene_close(&s);
@@ -141,8 +149,13 @@ static void test_rows_of_heads(dev *d, int dim, int n, int q_heads, int kv_heads
 void test_kv(dev *d)
 {
     if (!ek_cuda_chip_of(d->c)->plain) {
-        test_rows_of_heads(d, 256, 70, 5, 2, 1, true), test_rows_of_heads(d, 512, 70, 3, 2, 0.25, true);
-        test_rows_of_heads(d, 256, 33, 8, 1, 1, false), test_rows_of_heads(d, 512, 128, 8, 1, 0.25, false);
+        static const ek_kv_format formats[] = {EK_KV_F16, EK_KV_I12, EK_KV_I8};
+        for (int f = 0; f < 3; f++) {
+            test_rows_of_heads(d, formats[f], 256, 70, 5, 2, 1, true);
+            test_rows_of_heads(d, formats[f], 512, 70, 3, 2, 0.25, true);
+            test_rows_of_heads(d, formats[f], 256, 33, 8, 1, 1, false);
+            test_rows_of_heads(d, formats[f], 512, 128, 8, 1, 0.25, false);
+        }
     }
     static const int dims[] = {4, 36, 64, 100, 128, 256, 320, 512};
     enum { N = 70, HEADS = 2 };

@@ -1,7 +1,7 @@
-// Heads of prompts (contracts: ops/rows/rows.h, ops/kv/kv.h): queries in place, keys and values into pages of f16. A
-// head lies in the registers of half a warp, or of a warp for more than 256 dims; keys of 32 rows are turned in shared
-// memory, as a page has the keys of a dim side by side.
-#include "cuda/kernels/kv.cuh"
+// Heads of prompts (contracts: ops/rows/rows.h, ops/kv/kv.h): queries in place, keys and values into pages of f16 or of
+// codes for attention in integers. A head lies in the registers of half a warp, or of a warp for more than 256 dims;
+// keys of 32 rows are turned in shared memory, as a page has the keys of a dim side by side.
+#include "cuda/kernels/attn/attn_int_codes.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/model_args.h"
 
@@ -154,16 +154,131 @@ template <int DIM> __device__ __forceinline__ void store(const ek_cuda_store_arg
     for (int d = warp; d < DIM; d += EK_CUDA_STORE_THREADS / 32) to[d * PAGE] = tile[lane][d];
 }
 
-#define HEADS(DIM)                                                           \
-    extern "C" __global__ void __launch_bounds__(EK_CUDA_HEADS_THREADS)      \
-        ek_heads_rows_##DIM(const __grid_constant__ ek_cuda_heads_args a)    \
-    {                                                                        \
-        heads<DIM>(a);                                                       \
-    }                                                                        \
-    extern "C" __global__ void __launch_bounds__(EK_CUDA_STORE_THREADS)      \
-        ek_kv_store_rows_##DIM(const __grid_constant__ ek_cuda_store_args a) \
-    {                                                                        \
-        store<DIM>(a);                                                       \
+// --- pages of codes (contract: ops/attn/attn_int.h)
+
+// x becomes R x, code[i] that of x[i]; returns the scale. As encode (attn_int_codes.cuh), for row_head's elements.
+template <int DIM, int OWN>
+__device__ __forceinline__ float encode_row(float (&x)[OWN], float largest, int (&code)[OWN])
+{
+    typedef row_head<DIM> head;
+    u32 top = 0;
+#pragma unroll
+    for (int i = 0; i < OWN; i++) x[i] = clamp_(x[i], -0x1p96f, 0x1p96f);
+#pragma unroll
+    for (int h = 1; h < DIM; h *= 2) { // in ascending order, as the contract has it
+        const int lanes = h < 16 ? h : h == 256 ? 16 : 0;
+#pragma unroll
+        for (int i = 0; i < OWN; i++) {
+            if (lanes) {
+                const float other = __shfl_xor_sync(~0u, x[i], lanes);
+                x[i] = head::lane() & lanes ? other - x[i] : x[i] + other;
+            } else if (!(i & h / 16)) {
+                const float a = x[i], b = x[i + h / 16];
+                x[i] = a + b, x[i + h / 16] = a - b;
+            }
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < OWN; i++) top = max(top, __float_as_uint(x[i]) & 0x7fffffffu);
+#pragma unroll
+    for (int apart = head::LANES / 2; apart; apart /= 2) top = max(top, __shfl_xor_sync(~0u, top, apart));
+    const float t = bits(top);
+    const bool none = t < 0x1p-100f;
+    const float by = none ? 0.0f : __fdiv_rn(largest, t);
+#pragma unroll
+    for (int i = 0; i < OWN; i++) code[i] = rounded(clamp_(x[i] * by, -largest, largest));
+    return none ? 0.0f : __fdiv_rn(t, largest);
+}
+
+// A row's token: its slot, and its page's codes of the block's head, which the formats of that page describe.
+struct code_place {
+    uint8_t *at;
+    int slot, bits;
+
+    __device__ __forceinline__ code_place(const ek_cuda_store_args &a, int r, bool keys)
+    {
+        const ek_cuda_place place = ((const ek_cuda_place *)a.place)[r];
+        const ek_cuda_kv kv = kv_at(a, place.pos / PAGE);
+        at = (uint8_t *)page_block(kv, place.view, place.pos / PAGE) + blockIdx.x * (kv.k_bytes + kv.v_bytes) +
+             (keys ? 0 : kv.k_bytes);
+        slot = place.pos % PAGE, bits = keys ? kv.k_bits : kv.v_bits;
+    }
+};
+
+// Four keys' codes of a row as a page has them: codes of 16 bits in pairs, of 8 in fours (rotated_place).
+__device__ __forceinline__ void put_keys(const code_place &to, const u32 (&pair)[2], int d)
+{
+    u32 *const at = (u32 *)to.at + to.slot;
+    if (to.bits == 16) {
+        at[d / 2 * PAGE] = pair[0], at[(d / 2 + 1) * PAGE] = pair[1];
+    } else {
+        at[d / 4 * PAGE] = __byte_perm(pair[0], pair[1], 0x6240);
+    }
+}
+
+template <int DIM> __device__ __forceinline__ void store_codes(const ek_cuda_store_args &a)
+{
+    typedef row_head<DIM> head;
+    constexpr int ROWS = EK_CUDA_STORE_ROWS;
+    __shared__ int16_t tile[ROWS][DIM + 2]; // rows begin in different banks
+    const int row0 = blockIdx.y * ROWS, rows = min(ROWS, a.rows - row0), lane = head::lane(), warp = threadIdx.x / 32;
+    const bool keys = blockIdx.z == 0;
+    head h;
+    let_next_start();
+    if (keys) h.weights(a.head);
+    wait_for_previous();
+#pragma unroll 1
+    for (int i = warp * head::PER_WARP; i < rows; i += EK_CUDA_STORE_THREADS / head::LANES) {
+        const int mine = i + lane / head::LANES, r = row0 + min(mine, rows - 1);
+        float x[head::OWN];
+        int code[head::OWN];
+        head::read(x, (keys ? (const float *)a.k + r * a.ldk : (const float *)a.v + r * a.ldv) +
+                          (int64_t)blockIdx.x * DIM);
+        if (keys) {
+            h.rotation(a.head, r);
+            h.template norm<true>(x, a.head.eps);
+            h.rotate(x, a.head);
+        } else {
+            h.template norm<false>(x, a.head.eps);
+        }
+        const code_place to(a, r, keys);
+        const float scale = encode_row<DIM>(x, to.bits == 16 ? 2047.0f : 127.0f, code);
+        if (mine >= rows) continue;
+        if (lane % head::LANES == 0) ((float *)(to.at + rotated_codes(to.bits, DIM)))[to.slot] = scale;
+#pragma unroll
+        for (int j = 0; j < head::OWN; j++) {
+            const int d = head::first() + j * 16;
+            if (keys) tile[mine][d] = (int16_t)code[j];
+            else if (to.bits == 16) ((int16_t *)to.at)[rotated_place(16, to.slot, DIM, d)] = (int16_t)code[j];
+            else ((int8_t *)to.at)[rotated_place(8, to.slot, DIM, d)] = (int8_t)code[j];
+        }
+    }
+    if (!keys) return;
+    __syncthreads();
+    if (lane >= rows) return;
+    const code_place to(a, row0 + lane, true); // rows of a prompt: neighbours in a page
+#pragma unroll 4
+    for (int d = warp * 4; d < DIM; d += EK_CUDA_STORE_THREADS / 32 * 4) {
+        const u32 pair[2] = {*(const u32 *)&tile[lane][d], *(const u32 *)&tile[lane][d + 2]};
+        put_keys(to, pair, d);
+    }
+}
+
+#define HEADS(DIM)                                                            \
+    extern "C" __global__ void __launch_bounds__(EK_CUDA_HEADS_THREADS)       \
+        ek_heads_rows_##DIM(const __grid_constant__ ek_cuda_heads_args a)     \
+    {                                                                         \
+        heads<DIM>(a);                                                        \
+    }                                                                         \
+    extern "C" __global__ void __launch_bounds__(EK_CUDA_STORE_THREADS)       \
+        ek_kv_store_rows_##DIM(const __grid_constant__ ek_cuda_store_args a)  \
+    {                                                                         \
+        store<DIM>(a);                                                        \
+    }                                                                         \
+    extern "C" __global__ void __launch_bounds__(EK_CUDA_STORE_THREADS)       \
+        ek_kv_store_codes_##DIM(const __grid_constant__ ek_cuda_store_args a) \
+    {                                                                         \
+        store_codes<DIM>(a);                                                  \
     }
 HEADS(256)
 HEADS(512)

@@ -8,19 +8,8 @@ EK_WIDE(q4, 4, 2, 64)
 EK_WIDE(q8, 8, 1, 64)
 EK_WIDE(q8, 8, 2, 64)
 
-extern "C" __global__ void EK_WIDE_BOUNDS ek_products_q4_l1_wide_gate(const __grid_constant__ ek_cuda_products_args p)
-{
-    EK_DYNAMIC_SHARED(uint8_t, base);
-    wide<4, 1, 64, true>{p.a, &p, base}.run(blockIdx.x);
-}
-
-// Of experts; alone, for the second loop costs 2 % where it is not used.
-extern "C" __global__ void EK_WIDE_BOUNDS
-ek_products_q4_l1_wide_gate_jobs(const __grid_constant__ ek_cuda_products_args p)
-{
-    EK_DYNAMIC_SHARED(uint8_t, base);
-    wide<4, 1, 64, true, 0, JOB_SHORT>{p.a, &p, base}.run(blockIdx.x);
-}
+EK_WIDE_GATE(q4_l1_wide_gate, 64, 0)
+EK_WIDE_GATE(q4_l1_wide_gate_jobs, 64, JOB_SHORT) // of experts; alone, for the loop costs 2 % where it is not used
 
 EK_WIDE_HEADS(q4, 4, 64)
 

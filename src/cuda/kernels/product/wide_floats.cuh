@@ -48,16 +48,18 @@ __device__ __forceinline__ void wide_floats(float (&sum)[SUMS], int (&d)[TALL][C
     }
 }
 
-// Groups of 32, without biases: all columns; s: of outputs g and g + 8; x: sx of the lane's columns.
-template <int LIMBS, int TALL, int OCTETS, int SUMS>
-__device__ __forceinline__ void wide_floats_32(float (&sum)[SUMS], int (&d)[TALL][OCTETS * 4], const float2 (&s)[TALL],
-                                               const uint8_t *x)
+// Groups of 32, without biases: the first 2 N columns; s: of outputs g and g + 8; x: sx of the lane's columns; unless
+// all are wanted the last quarter is left out.
+template <int LIMBS, int TALL, int OCTETS, int N, int SUMS>
+__device__ __forceinline__ void wide_floats_32(float (&sum)[SUMS], int (&d)[TALL][N], const float2 (&s)[TALL],
+                                               const uint8_t *x, bool all)
 {
     constexpr int PER = LIMBS == 1 ? 2 : 1;
 #pragma unroll
     for (int m = 0; m < TALL; m++) wgmma_pin(d[m]);
 #pragma unroll
-    for (int o = 0; o < OCTETS; o++) {
+    for (int o = 0; o < N / 4; o++) {
+        if (o == N / 4 * 3 / 4 && !all) return;
         float sx[2];
         if (LIMBS == 1) {
             const float2 v = *(const float2 *)(x + o * 32);

@@ -39,6 +39,14 @@ using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, TALL, EK_CUDA_WIDE_C
         wide<BITS, LIMBS, A, false, 0, JOB_SHORT>{p.a, &p, base}.run(blockIdx.x);   \
     }
 
+// Two matrices and their gate, with a loop for few columns or without.
+#define EK_WIDE_GATE(NAME, A, SHORT)                                                                              \
+    extern "C" __global__ void EK_WIDE_BOUNDS ek_products_##NAME(const __grid_constant__ ek_cuda_products_args p) \
+    {                                                                                                             \
+        EK_DYNAMIC_SHARED(uint8_t, base);                                                                         \
+        wide<4, 1, A, true, 0, SHORT>{p.a, &p, base}.run(blockIdx.x);                                             \
+    }
+
 // A matrix by tiles of half the outputs: of few tiles all multiprocessors get as many as each other.
 #define EK_WIDE_SHORT(NAME, LIMBS, A)                                                             \
     static_assert(wide<4, LIMBS, A, false, 0, 0, 1>::SHARED <= EK_CUDA_SHORT_SHARED,              \

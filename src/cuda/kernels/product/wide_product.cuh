@@ -35,7 +35,7 @@ struct wide_product {
     typedef wide_unit<BITS, LIMBS, TALL, COLUMNS, CHUNK, UNITS, SHORT> one_unit;
     static constexpr int LANE = (A == 64 ? 8 : 4) *
                                 PER; // bytes from a lane's {sx, X}, or sx, of an octet to the next one's
-    static_assert(A == 64 || (A == 32 && CHUNK == COLUMNS && !GATE), "groups of 64 or 32");
+    static_assert(A == 64 || (A == 32 && CHUNK == COLUMNS), "groups of 64 or 32");
     static_assert(!GATE || (GROUPS == 1 && TALL == 2 && LIMBS == 1 && COLUMNS == 64),
                   "a group of 64 outputs by 64 rows");
 
@@ -177,8 +177,8 @@ struct wide_product {
     {
         const int warp = thread_again() / 32, unit = of().p0[warp] / PANELS, pairs = (of().columns + 1) / 2;
         if constexpr (GATE)
-            gate_tile(sum, (float *)(ring + slot * OPERAND),
-                      (uint8_t *)pick->y2 + ((int64_t)of().operand[warp] * pairs + unit / 2) * PAIR, unit % 2);
+            gate_tile<A>(sum, (float *)(ring + slot * OPERAND),
+                         (uint8_t *)pick->y2 + ((int64_t)of().operand[warp] * pairs + unit / 2) * PAIR, unit % 2);
         wgmma_reads_fence();
         __syncthreads(); // before the slot is filled
     }
@@ -279,13 +279,16 @@ struct wide_product {
                 arrival_wait(&of().weights[warp][slot], phase);
                 arrival_wait(&of().acts[slot], phase);
                 bool all = true;
-                if constexpr (SHORT && A == 64) {
+                if constexpr (SHORT != 0) {
                     all = columns() > SHORT * 3 / 2;
                     if (columns() <= SHORT) {
+                        int few[TALL][SHORT / 2];
 #pragma unroll 1
                         for (; u < end; u++) {
-                            one_unit::template add_64<true>(a.zero, sum, d, codes, scales, acts + (u & 1) * 64,
-                                                            acts + ACTS + (u & 1) * SX + lane % 4 * LANE, all);
+                            const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
+                            if constexpr (A == 64)
+                                one_unit::template add_64<true>(a.zero, sum, d, codes, scales, b, x, all);
+                            else one_unit::add_32(sum, few, codes, scales, b, x, true);
                             codes += CODE, scales += SCALE;
                             if (u & 1) acts += PAIR;
                         }
@@ -295,7 +298,7 @@ struct wide_product {
                 for (; u < end; u++) {
                     const uint8_t *b = acts + (u & 1) * 64, *x = acts + ACTS + (u & 1) * SX + lane % 4 * LANE;
                     if constexpr (A == 64) one_unit::template add_64<false>(a.zero, sum, d, codes, scales, b, x, all);
-                    else one_unit::add_32(sum, d[0], codes, scales, b, x);
+                    else one_unit::add_32(sum, d[0], codes, scales, b, x, all);
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;
                 }

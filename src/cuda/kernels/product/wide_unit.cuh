@@ -70,9 +70,12 @@ template <int BITS, int LIMBS, int TALL, int COLUMNS, int CHUNK, int UNITS, int 
         }
     }
 
-    // As two groups of 32 without biases; x: sx of the lane's columns, of the second group SX / 2 behind.
-    static __device__ __forceinline__ void add_32(float (&sum)[SUMS], accumulators &d, const uint8_t *codes,
-                                                  const uint8_t *scales, const uint8_t *acts, const uint8_t *x)
+    // As two groups of 32 without biases, of as many columns as d has sums for, the first; x: sx of the lane's columns,
+    // of the second group SX / 2 behind. Unless `all` three quarters of the floats.
+    template <int N>
+    static __device__ __forceinline__ void add_32(float (&sum)[SUMS], int (&d)[TALL][N], const uint8_t *codes,
+                                                  const uint8_t *scales, const uint8_t *acts, const uint8_t *x,
+                                                  bool all)
     {
         constexpr float UNIT = BITS == 4 ? 0.0625f : 1;
         u32 code[TALL][8];
@@ -96,7 +99,7 @@ template <int BITS, int LIMBS, int TALL, int COLUMNS, int CHUNK, int UNITS, int 
                 s[m].x *= UNIT, s[m].y *= UNIT;
             }
             wgmma_wait<0>();
-            wide_floats_32<LIMBS, TALL, OCTETS>(sum, d, s, x + g * (SX / 2));
+            wide_floats_32<LIMBS, TALL, OCTETS>(sum, d, s, x + g * (SX / 2), all);
         }
     }
 };
