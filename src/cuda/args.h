@@ -1,7 +1,7 @@
 /* The arguments of kernels: plain structures with the same layout in C and CUDA. Pointers are device addresses.
  *
- * A kernel takes one structure by value and nothing else, so that a launch is (kernel, grid, &args).
- * Each kernel computes, to the bit, what the contract of its operator says (named at each section; docs/CUDA.md). */
+ * A kernel takes one structure by value and nothing else, so that a launch is (kernel, grid, &args). Each kernel
+ * computes its operator's contract bit for bit (named at each section; docs/CUDA.md). */
 #ifndef EK_CUDA_ARGS_H
 #define EK_CUDA_ARGS_H
 
@@ -9,8 +9,8 @@
 
 typedef uint64_t ek_cuda_ptr; /* a device address; 0: none */
 
-/* --- rows (ops/rows/rows.h). Row r of x starts at x + r * ldx elements. One block of threads per row where a
- * row is reduced, else blocks of 256 threads over all elements (grid.x) of a row (grid.y). */
+/* --- rows (ops/rows/rows.h). Row r of x starts at x + r * ldx elements. One block of threads per row if a row is
+ * reduced; otherwise blocks of 256 threads over all elements (grid.x) of a row (grid.y). --- */
 
 typedef struct ek_cuda_rows_args {
     ek_cuda_ptr y, x, w; /* w: weights of a norm, up of gelu_mul, b of add_scale; may be 0 for a norm */
@@ -34,19 +34,18 @@ typedef struct ek_cuda_reduce_args {
     int32_t n;
 } ek_cuda_reduce_args;
 
-/* y[i] = f(x[i]): exp, tanh, ln, gelu; and the exponent split, which writes n as well. For tests of math. */
+/* y[i] = f(x[i]): exp, tanh, ln, gelu; and the exponent split, which also writes n. For tests of math. */
 typedef struct ek_cuda_math_args {
     ek_cuda_ptr y, n_out, x;
     int64_t n;
     int32_t which; /* 0 split, 1 exp, 2 tanh, 3 ln, 4 gelu */
 } ek_cuda_math_args;
 
-/* --- products (ops/linear/linear.h). Weights lie as cuda/product/layout.h writes them.
- *
- * A quantised row is a record like that of ek_acts without what only the CPU needs:
+/* --- products (ops/linear/linear.h). Weights have the layout of cuda/product/layout.h. A quantised row is a record
+ * like that of ek_acts, without the parts that only the CPU needs:
  *     h        k bytes, rounded up to 64
  *     l        the same, at `low`
- *     groups   {sx, X} as two floats, for one limb at groups[0], for two at groups[1] */
+ *     groups   {sx, X} as two floats; at groups[0] for one limb, at groups[1] for two */
 
 enum { EK_CUDA_MAX_LEAVES = 255 };
 
@@ -67,22 +66,22 @@ typedef struct ek_cuda_linear_args {
     ek_cuda_acts x;            /* Form Q */
     ek_cuda_ptr f;             /* Form F: f32, ldf elements per row */
     ek_cuda_ptr codes, scales; /* Form F: codes are the CPU's panels */
-    ek_cuda_ptr y, stack;      /* stack: ek_product_tile, nodes of T: 32 KB per block and level */
-    ek_cuda_ptr operand;       /* ek_product_wide: what ek_arrange wrote */
+    ek_cuda_ptr y, stack;      /* stack: ek_product_tile's nodes of T: 32 KB per block and level */
+    ek_cuda_ptr operand;       /* ek_product_wide: the operand written by ek_arrange */
     int64_t ldf, ldy;
     int32_t n, rows;
     int32_t group_shift;                          /* log2 of the weights that share a scale */
-    int32_t zero, biased, f32_scales, f16_scales; /* scales: neither: bf16 */
+    int32_t zero, biased, f32_scales, f16_scales; /* scales: if neither, bf16 */
     int32_t pass;                                 /* units of 64 inputs between two exchanges; a multiple of 16 */
     int32_t levels;                               /* of a stack */
-    /* ek_product_*_tile: units of a part, a power of two of leaves; 0: no parts. y is then `rows` rows of ldy per part,
-     * nodes of T that ek_product_join adds. */
+    /* ek_product_*_tile: units per part, a power of two of leaves; 0: no parts. y then has `rows` rows of ldy per part:
+     * nodes of T, which ek_product_join adds. */
     int32_t split;
-    int32_t share, slots; /* ek_product_warp_*: panels of a share, chunks that a warp has on their way */
+    int32_t share, slots; /* ek_product_warp_*: panels per share, and chunks in flight per warp */
 } ek_cuda_linear_args;
 
-/* ek_product_*_wide (kernels/wide_product.cuh), what a launch must know: threads and panels of a block, how many blocks
- * a multiprocessor takes, its columns, units of 64 inputs of a slot, slots, bytes of two units of activations. */
+/* Constants for launches of ek_product_*_wide (kernels/product/wide_product.cuh): threads and panels of a block, blocks
+ * per multiprocessor, its columns, units of 64 inputs per slot, slots, bytes of two units of activations. */
 enum {
     EK_CUDA_WIDE_GROUPS = 1,
     EK_CUDA_WIDE_TALL = 2,
@@ -92,21 +91,21 @@ enum { EK_CUDA_WIDE_BLOCKS = 3, EK_CUDA_WIDE_SLOTS = 2, EK_CUDA_WIDE_CONTROL = 5
 enum {
     EK_CUDA_WIDE_COLUMNS = 64,
     EK_CUDA_WIDE_PAIR = EK_CUDA_WIDE_COLUMNS * 144
-}; /* one limb's; of two a little is spare */
+}; /* for one limb; slightly more than needed for two */
 #define EK_CUDA_WIDE_UNITS(bits) ((bits) == 4 ? 4 : 2)
 #define EK_CUDA_WIDE_SHARED(bits)                                            \
     (EK_CUDA_WIDE_SLOTS * EK_CUDA_WIDE_UNITS(bits) *                         \
          (EK_CUDA_WIDE_PAIR / 2 + EK_CUDA_WIDE_PANELS * ((bits)*128 + 64)) + \
      EK_CUDA_WIDE_CONTROL)
 
-/* ek_product_mid_* (kernels/product_mid.cuh): units of a slot, threads, panels, slots, bytes of a slot and of a node
- * of T of a block with oct x 8 columns: 1, 2 or 4. */
+/* Constants for ek_product_mid_* (kernels/product/mid_product.cuh): units per slot, threads, panels, slots, bytes of a
+ * slot and of a node of T of a block with oct x 8 columns: 1, 2 or 4. */
 enum { EK_CUDA_MID_CHUNK = 2, EK_CUDA_MID_THREADS = 128, EK_CUDA_MID_PANELS = 8, EK_CUDA_MID_MAX_OCT = 4 };
 #define EK_CUDA_MID_SLOTS(oct)       ((oct) == 1 ? 7 : 4)
 #define EK_CUDA_MID_SLOT(oct, limbs) (EK_CUDA_MID_CHUNK * (EK_CUDA_MID_PANELS * 576 + (oct)*8 * (64 + 8 / (limbs))))
 #define EK_CUDA_MID_NODE(oct, limbs) (EK_CUDA_MID_PANELS * 16 * (oct)*8 / (limbs)*4)
 
-enum { EK_CUDA_WARP_GROUPS = 8 }; /* ek_product_warp_*: groups of a chunk */
+enum { EK_CUDA_WARP_GROUPS = 8 }; /* ek_product_warp_*: groups per chunk */
 
 /* ek_product_join: y = T over parts. grid (ceil(n / 256), rows), 256 threads. */
 typedef struct ek_cuda_join_args {
@@ -128,15 +127,13 @@ typedef struct ek_cuda_kv {
     int32_t k_bits, v_bits, k_shift, v_shift; /* of codes; log2 of the dims that share a scale */
 } ek_cuda_kv;
 
-typedef struct ek_cuda_place { /* where a row's token stands */
+typedef struct ek_cuda_place { /* the place of a row's token */
     int32_t view, pos;
 } ek_cuda_place;
 
-/* How a head becomes a query or a key (ops/rows/rows.h): its norm with weights, then its rotation by a row of cos and
- * sin.
- */
+/* From a head to a query or key (ops/rows/rows.h): its norm with weights, then its rotation by a row of cos and sin. */
 typedef struct ek_cuda_head {
-    ek_cuda_ptr norm, cos, sin; /* norm 0: the head is ready as it lies */
+    ek_cuda_ptr norm, cos, sin; /* norm 0: the head is final */
     int64_t ld_table;
     float eps;
     int32_t rotated;
@@ -150,7 +147,7 @@ typedef struct ek_cuda_head {
 enum { EK_CUDA_STORE_ROWS = 32, EK_CUDA_STORE_THREADS = 256 };
 
 typedef struct ek_cuda_store_args {
-    ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
+    ek_cuda_kv kv, start; /* start: for entries [0, n_start) of the tables */
     int64_t n_start;
     ek_cuda_ptr place; /* ek_cuda_place per row */
     ek_cuda_ptr k, v;  /* f32, n_kv_heads x head_dim per row */
@@ -159,10 +156,8 @@ typedef struct ek_cuda_store_args {
     int32_t rows; /* ek_kv_store_rows, ek_kv_store_codes */
 } ek_cuda_store_args;
 
-/* --- attention (ops/attn/attn.h).
- *
- * A tile is up to `tile` consecutive queries (row by row, head by head) of one view that read one KV head
- * and begin in the same segment; `tile` is 2, 4 or 8 for attn_leaf and 64 for attn_prompt. */
+/* --- attention (ops/attn/attn.h). A tile is up to `tile` consecutive queries (row by row, head by head) of one view
+ * that read one KV head and begin in the same segment; `tile` is 2, 4 or 8 for attn_leaf and 64 for attn_prompt. --- */
 
 typedef struct ek_cuda_attn_row {
     int32_t lo, end;
@@ -173,90 +168,90 @@ typedef struct ek_cuda_attn_tile {
     int32_t n_q, kv_head;
     int32_t view;
     int32_t seg0, n_seg; /* segments that any of the queries touches */
-    int32_t leaf0;       /* number of the first leaf in the scratch memory; attn_prompt: unused by the kernel */
+    int32_t leaf0;       /* number of the first leaf in scratch memory; unused by attn_prompt */
 } ek_cuda_attn_tile;
 
 /* One work item of attn_leaf: a segment of a tile. */
 typedef struct ek_cuda_attn_item {
-    int32_t tile, seg; /* tile -1: nothing */
+    int32_t tile, seg; /* tile -1: no work */
 } ek_cuda_attn_item;
 
-/* The same of attn_half, with all that a block needs to begin: each load that waits for another is waited for in every
- * layer. */
+/* A work item of attn_half, with everything that a block needs to begin, because each load that waits for another one
+ * delays every layer. */
 typedef struct ek_cuda_attn_start {
     ek_cuda_attn_tile t;
-    int32_t tile, seg; /* tile -1: nothing */
+    int32_t tile, seg; /* tile -1: no work */
     int32_t lo, end;   /* of the tile's first row */
     int32_t page[4];   /* of the segment: its entries in the view's table */
 } ek_cuda_attn_start;
 
 typedef struct ek_cuda_attn_args {
-    ek_cuda_kv kv, start; /* start: of entries [0, n_start) of the tables */
+    ek_cuda_kv kv, start; /* start: for entries [0, n_start) of the tables */
     int64_t n_start;      /* whole segments */
     ek_cuda_ptr rows;     /* ek_cuda_attn_row */
     ek_cuda_ptr tiles;    /* ek_cuda_attn_tile */
-    /* ek_cuda_attn_item, one per block of attn_leaf; of attn_half ek_cuda_attn_start. attn_int_prompt: 0, or where
-     * tiles are parts of 2^n segments the stacks, and leaf_o, leaf_l and leaf_m have a node for each part */
+    /* ek_cuda_attn_item, one per block of attn_leaf; for attn_half ek_cuda_attn_start. attn_int_prompt: 0; or, if tiles
+     * are parts of 2^n segments, the stacks, and leaf_o, leaf_l and leaf_m have a node per part. */
     ek_cuda_ptr items;
     ek_cuda_ptr q, o; /* n_heads x head_dim per row */
     int64_t ldq, ldo;
-    /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]; attn_prompt: stacks of T for each
-     * block of threads, o [block][level][64][head_dim], l and m unused */
+    /* leaves: o [leaf][tile][head_dim], l [leaf][tile], m [leaf][tile]. attn_prompt: stacks of T per block of threads,
+     * o [block][level][64][head_dim]; l and m unused. */
     ek_cuda_ptr leaf_o, leaf_l, leaf_m;
-    int32_t ratio; /* query heads of a KV head */
+    int32_t ratio; /* query heads per KV head */
     int32_t n_tiles;
-    int32_t tile;   /* queries of a tile */
-    int32_t levels; /* attn_prompt: levels of a stack */
-    int32_t slots;  /* attn_half: pieces of its ring, which the launch's shared memory holds; attn_int_join: a leaf is a
-                     * node of 2^slots segments */
-    ek_cuda_acts to;   /* where o is written: its rows quantised as well; q 0: not. head_dim is then whole groups */
+    int32_t tile;    /* queries of a tile */
+    int32_t levels;  /* attn_prompt: levels of a stack */
+    int32_t slots;   /* attn_half: pieces of its ring, which fits the launch's shared memory; attn_int_join: a leaf is a
+                        node of 2^slots segments */
+    ek_cuda_acts to; /* records of o, if o is also quantised; q 0: not. head_dim is then whole groups */
     ek_cuda_head head; /* attn_half and attn_int_DIM: how rows of q become queries */
-    /* attn_half, attn_int_DIM and attn_deep: single, every view has one row in the step, whose last visible key is its
-     * own. The former two then: the new keys and values as ek_kv_store reads them, which the kernel then stores itself;
-     * 0: they are in their pages */
+    /* attn_half, attn_int_DIM and attn_deep: with `single`, every view has one row in the step, whose last visible key
+     * is its own. For the former two k and v are then the new keys and values in the form of ek_kv_store, which the
+     * kernel stores itself; 0: they are in their pages. */
     ek_cuda_ptr k, v, k_norm;
     int64_t ldk;
     int32_t single;
     int32_t starts; /* attn_int_DIM: items are ek_cuda_attn_start */
-    /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, which are
-     * EK_CUDA_ATTN_JOINED at most. 0: attn_join does, in a launch of its own. attn_int_DIM: the same per leaf, of which
-     * there may be any number. attn_prompt: one int32, the tiles that were asked for, zero before and after */
+    /* attn_half: int32 per tile, zero before and after: the last block of a tile joins its leaves, at most
+     * EK_CUDA_ATTN_JOINED. 0: attn_join does that in a launch of its own. attn_int_DIM: int32 per leaf, of which there
+     * may be any number. attn_prompt: one int32, the number of requested tiles, zero before and after. */
     ek_cuda_ptr ended;
 } ek_cuda_attn_args;
 
 enum { EK_CUDA_ATTN_JOINED = 8, EK_CUDA_ATTN_PIECE = 8192 };
-/* Pieces of a ring, by blocks: few, some, many. */
+/* Pieces of a ring, for few, some and many blocks. */
 enum { EK_CUDA_ATTN_FEW_SLOTS = 24, EK_CUDA_ATTN_SLOTS = 12, EK_CUDA_ATTN_MANY_SLOTS = 8 };
-/* ek_attn_deep_DIM: queries of a tile; pieces of its ring at most; shared memory of queries and ring, of which a
- * multiprocessor has room for four blocks' and a block of attn_join. */
+/* ek_attn_deep_DIM: queries per tile; maximum pieces of its ring; shared memory of queries and ring, of which a
+ * multiprocessor has room for four blocks and a block of attn_join. */
 enum { EK_CUDA_ATTN_DEEP_TILE = 8, EK_CUDA_ATTN_DEEP_SLOTS = 16, EK_CUDA_ATTN_DEEP_SHARED = 55296 };
 enum { EK_CUDA_PROMPT_TILE = 64, EK_CUDA_PROMPT_LEVELS = 12, EK_CUDA_PROMPT_SHARED = 206576 };
 enum { EK_CUDA_PROMPT_SMALL_TILE = 32, EK_CUDA_PROMPT_SMALL_SHARED = 79280 }; /* ek_attn_prompt_small_* */
-/* ek_attn_int_many, ek_attn_int_coop (vulkan/shaders/attn_int_many.glsl): queries of a tile; a.k has their codes, which
- * ek_attn_int_queries wrote, grid (tiles, tile / 8). */
+/* ek_attn_int_many, ek_attn_int_coop (vulkan/shaders/attn_int_many.glsl): queries per tile; a.k has their codes,
+ * written by ek_attn_int_queries, grid (tiles, tile / 8). */
 enum { EK_CUDA_ATTN_MANY_TILE = 16, EK_CUDA_ATTN_COOP_TILE = 32 };
-/* ek_attn_int and ek_attn_int_prompt: queries of a tile of few at most; of prompts threads, shared memory, and
- * leaf_o: stacks as of attn_prompt, head_dim rounded up to 64 and 2 more. */
+/* ek_attn_int and ek_attn_int_prompt: maximum queries per tile of few; for prompts the threads, the shared memory, and
+ * leaf_o: stacks as in attn_prompt, with head_dim rounded up to 64 and 2 more. */
 enum { EK_CUDA_ATTN_INT_TILE = 8, EK_CUDA_INT_PROMPT_THREADS = 256, EK_CUDA_INT_PROMPT_SHARED = 203104 };
 
 /* --- sampling (engine/sample/sampler.h). */
 
 enum { EK_CUDA_UNDECIDED = -3, EK_CUDA_MAX_CANDIDATES = 1024, EK_CUDA_SORTERS = 8 };
 
-typedef struct ek_cuda_bias { /* entries of one token are adjacent and in their order */
+typedef struct ek_cuda_bias { /* entries of one token are adjacent and in order */
     int32_t token;
     float bias;
 } ek_cuda_bias;
 
-typedef struct ek_cuda_count { /* a token of the history, once */
+typedef struct ek_cuda_count { /* a token of the history, listed once */
     int32_t token, replied;
 } ek_cuda_count;
 
-/* One row to sample; an array of them lies in device memory. */
+/* A row to sample; an array of them is in device memory. */
 typedef struct ek_cuda_sample {
-    ek_cuda_ptr logits; /* vocab_size; changed: becomes z */
+    ek_cuda_ptr logits; /* vocab_size floats; changed to z */
     ek_cuda_ptr bias, count;
-    ek_cuda_ptr allowed; /* 64-bit words, a bit per token; 0: all are */
+    ek_cuda_ptr allowed; /* 64-bit words, a bit per token; 0: all are allowed */
     uint64_t seed;
     int32_t n_bias, n_count;
     float temperature, top_p, min_p, repetition, presence, frequency;
@@ -267,12 +262,12 @@ typedef struct ek_cuda_sample {
 typedef struct ek_cuda_sample_args {
     ek_cuda_ptr rows;     /* ek_cuda_sample */
     ek_cuda_ptr suppress; /* int32 */
-    ek_cuda_ptr best;     /* uint64 per row, zero before ek_sample_scale: the largest and its token */
+    ek_cuda_ptr best;     /* uint64 per row, zero before ek_sample_scale: the largest value and its token */
     ek_cuda_ptr draw;     /* 2 uint64 per row, zero before ek_sample_all */
     ek_cuda_ptr block;    /* f32 [row][ceil(vocab_size / 64)]: block maxima */
     ek_cuda_ptr leaf;     /* f32 [row][ceil(vocab_size / 256)]: sums of weights */
-    ek_cuda_ptr token;    /* int32 per row: the result; -1 all masked, EK_CUDA_UNDECIDED: ek_sample_sort decides */
-    ek_cuda_ptr sorted;   /* ek_sample_sort: 2 vocab_size uint64 for each of its blocks */
+    ek_cuda_ptr token;    /* int32 per row, the result: -1: all masked; EK_CUDA_UNDECIDED: ek_sample_sort decides */
+    ek_cuda_ptr sorted;   /* ek_sample_sort: 2 vocab_size uint64 per block */
     int32_t n_suppress, vocab_size, n_rows;
 } ek_cuda_sample_args;
 

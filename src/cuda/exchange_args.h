@@ -1,18 +1,18 @@
-/* The arguments of the kernels that exchange what devices have computed (kernels/rows/exchange.cu), under the rules of
- * cuda/args.h. Every one of `ranks` devices makes a part of some rows, says when it is there, and takes the others'
- * parts from their memory. It writes nothing there: a kernel that stores into another device's memory ends only when
- * that has said that it came, and what is behind it waits so long (docs/log/2026-11-28-exchanges.md).
+/* The arguments of the kernels that exchange results between devices (kernels/rows/exchange.cu), under the rules of
+ * cuda/args.h. Each of `ranks` devices computes a part of some rows, announces it, and reads the others' parts from
+ * their memory. It writes nothing there, because a kernel that stores into another device's memory ends only when that
+ * device has confirmed it, and later work waits for that (docs/log/2026-11-28-exchanges.md).
  *
- * ek_exchange_words: of few rows. A word of 4 bytes lies beside the number of its exchange, both stored at once, in the
- * landing of the device that made it; who wants it reads until the number is there. ek_exchange_rows: of any rows. A
- * device says behind all of them that they are there, and they are read where they lie.
+ * ek_exchange_words, for few rows: each word of 4 bytes is stored together with the number of its exchange, in the
+ * landing of the device that computed it; readers poll until the number is there. ek_exchange_rows, for any rows: a
+ * device announces all its rows at once, and they are read in place.
  *
- * So what lies in a landing, or in rows of ek_exchange_rows, may be written again behind the next exchange, not before:
- * who has taken that knows that the others have begun it, so that they have taken what was in front.
+ * A landing, or rows of ek_exchange_rows, may be overwritten after the next exchange, not before: a device that has
+ * read an exchange knows that the others have begun it, and so have read the previous one.
  *
- * No block waits for another one of its own device, and in the order of blocks those that leave words of a span, or say
- * that rows are there, come before all that wait for that span: so what is waited for runs or has run, however many
- * blocks run at once. */
+ * No block waits for another block of its own device. In the order of blocks, those that write a span's words, or
+ * announce rows, come before all that wait for that span. So a block only waits for blocks that run or have run,
+ * however many blocks run at once. */
 #ifndef EK_CUDA_EXCHANGE_ARGS_H
 #define EK_CUDA_EXCHANGE_ARGS_H
 
@@ -21,35 +21,35 @@
 enum {
     EK_CUDA_EXCHANGE_RANKS = 8,
     EK_CUDA_EXCHANGE_PIECES = 2, /* buffers of an exchange, */
-    EK_CUDA_EXCHANGE_SPANS = 6,  /* spans of rows of both: of a record codes of each limb, and scales */
+    EK_CUDA_EXCHANGE_SPANS = 6,  /* spans of rows of both buffers; of a record: codes per limb, and scales */
     EK_CUDA_EXCHANGE_BLOCKS = 64,
     EK_CUDA_EXCHANGE_THREADS = 256,
-    EK_CUDA_EXCHANGES = 4096,        /* of a step, at most */
-    EK_CUDA_EXCHANGE_STEPS = 1 << 19 /* are counted; then landings and controls are zeroed, and they begin at 0 */
+    EK_CUDA_EXCHANGES = 4096,        /* maximum per step */
+    EK_CUDA_EXCHANGE_STEPS = 1 << 19 /* are counted; then landings and controls are zeroed, and numbers restart at 0 */
 };
 
 enum {
-    EK_CUDA_WORDS_ROWS = 4,         /* of a step that go in words at most (docs/CUDA.md) */
-    EK_CUDA_LANDINGS = 5,           /* of exchanges of a layer in turns; the last is of logits */
-    EK_CUDA_LANDING_BYTES = 8 << 20 /* of one, at most */
+    EK_CUDA_WORDS_ROWS = 4,         /* maximum rows of a step that are exchanged in words (docs/CUDA.md) */
+    EK_CUDA_LANDINGS = 5,           /* of a layer's exchanges in turn; the last is for logits */
+    EK_CUDA_LANDING_BYTES = 8 << 20 /* maximum bytes of one */
 };
 
-/* What a device has for exchanges, zeros at first. ready: the number of the last exchange for which its rows are there;
- * lost: another one did not come, and nothing waits any more. */
+/* A device's state for exchanges, initially zeros. ready: number of the latest exchange whose rows it has announced;
+ * lost: another device's rows did not come, and no exchange waits any more. */
 typedef struct ek_cuda_exchange_control {
     uint32_t ready, lost, unused[14];
 } ek_cuda_exchange_control;
 
-/* Rows of ld bytes each, of which every device has room for all. */
+/* Rows of ld bytes; every device has memory for all of them. */
 typedef struct ek_cuda_exchange_piece {
     ek_cuda_ptr at[EK_CUDA_EXCHANGE_RANKS]; /* on each device */
-    ek_cuda_ptr first;                      /* bytes in front of the first row */
+    ek_cuda_ptr first;                      /* bytes before the first row */
     int64_t ld;
     int32_t rows;
-    int32_t place; /* of the first row in a landing, in words */
+    int32_t place; /* offset of the first row in a landing, in words */
 } ek_cuda_exchange_piece;
 
-/* Of each row of a piece the bytes [from, from + bytes) that each device makes: multiples of 4. */
+/* The bytes [from, from + bytes) of each row of a piece that each device computes; multiples of 4. */
 typedef struct ek_cuda_exchange_span {
     int32_t piece;
     int32_t from[EK_CUDA_EXCHANGE_RANKS], bytes[EK_CUDA_EXCHANGE_RANKS];
@@ -59,13 +59,13 @@ typedef struct ek_cuda_exchange_span {
 enum { EK_CUDA_PUT = 1, EK_CUDA_TAKE = 2 };
 
 /* Grid (up to EK_CUDA_EXCHANGE_BLOCKS, ranks - 1, spans), EK_CUDA_EXCHANGE_THREADS threads. The exchange's number is
- * EK_CUDA_EXCHANGES times its step's, plus index. Waits for `limit` nanoseconds at most. */
+ * EK_CUDA_EXCHANGES times its step's number, plus index. Waits for at most `limit` nanoseconds. */
 typedef struct ek_cuda_exchange_args {
     ek_cuda_ptr landing[EK_CUDA_EXCHANGE_RANKS], control[EK_CUDA_EXCHANGE_RANKS]; /* of each device */
     ek_cuda_ptr step; /* uint64: the step's number in its lower half */
     uint64_t limit;
     int32_t ranks, rank, index; /* index: from 1 */
-    int32_t half;               /* 0: both; the emulated device launches a kernel twice, by these */
+    int32_t half;               /* 0: both halves; the emulated device launches a kernel twice, once per half */
     ek_cuda_exchange_piece piece[EK_CUDA_EXCHANGE_PIECES];
     ek_cuda_exchange_span span[EK_CUDA_EXCHANGE_SPANS];
 } ek_cuda_exchange_args;

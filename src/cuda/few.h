@@ -1,8 +1,9 @@
-/* ek_product_*_r* and ek_products_*_r* of Form F (kernels/product/product_f.cuh), what a launch must know: rows of a
- * tile 1, 2, 4 or 8; its outputs; inputs of a slot, its bytes, weights of `bytes` each and rows; shared memory, with so
- * many warps and slots of a warp, and `levels` nodes of T in front of the leaves that are added at once. Warps of a
- * block, a leaf of 256 inputs each: a power of two, or as many as there are leaves. Arguments: ek_cuda_linear_args with
- * `slots`, grid (groups of outputs x parts x tiles of rows), tiles first; or ek_cuda_products_args. */
+/* Constants for launches of ek_product_*_r* and ek_products_*_r* of Form F (kernels/product/product_f.cuh): rows per
+ * tile 1, 2, 4 or 8; outputs per tile; inputs per slot; bytes of a slot, for weights of `bytes` each and rows; shared
+ * memory, for a number of warps and of slots per warp, with `levels` nodes of T before leaves that are added together.
+ * Warps per block, each with a leaf of 256 inputs: a power of two, or the number of leaves. Arguments:
+ * ek_cuda_linear_args with `slots`, grid (groups of outputs x parts x tiles of rows), tiles first; or
+ * ek_cuda_products_args. */
 #ifndef EK_CUDA_FEW_H
 #define EK_CUDA_FEW_H
 

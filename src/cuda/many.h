@@ -1,5 +1,5 @@
-/* ek_product_*_many (kernels/product/product_many.cu), what a launch must know: blocks of a multiprocessor, threads,
- * rows and outputs of a tile, shared memory. Its arguments: ek_cuda_linear_args. */
+/* Constants for launches of ek_product_*_many (kernels/product/product_many.cu): blocks per multiprocessor, threads,
+ * rows and outputs of a tile, shared memory. Arguments: ek_cuda_linear_args. */
 #ifndef EK_CUDA_MANY_H
 #define EK_CUDA_MANY_H
 

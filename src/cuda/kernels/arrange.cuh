@@ -1,4 +1,4 @@
-// Records of quantised rows in the order in which products by wgmma read them (wide_product.cuh).
+// Writes records of quantised rows in the order of products by wgmma (wide_product.cuh).
 #pragma once
 
 #include "cuda/kernels/device.cuh"
@@ -7,11 +7,12 @@
 namespace ek
 {
 
-// Activations as a tile of wide_product reads them: for each COLUMNS columns and each two units, codes in rows of
-// 128 bytes as wgmma wants them (mma.cuh), then {sx, X} of ROWS rows for the first unit and the second.
-// A thread writes 16 bytes of a column's unit; grid.y: tiles of rows, or jobs.
-// Groups of 32: a piece's words are 2 apart in a half of the unit, and sx alone lies behind, of a unit's first group,
-// then of its second.
+// Activations in the order of a tile of wide_product: per COLUMNS columns and two units, codes in wgmma's rows of 128
+// bytes (mma.cuh), then {sx, X} of ROWS rows for the first unit and for the second. A thread writes 16 bytes of a
+// column's unit; grid.y: tiles of rows, or jobs.
+//
+// Groups of 32: a piece's words are 2 apart in a half of the unit, and only sx follows, for a unit's first group, then
+// for its second.
 template <int LIMBS, int COLUMNS, int A = 64> __device__ __forceinline__ void arrange(const ek_cuda_arrange_args &p)
 {
     constexpr int ROWS = COLUMNS / LIMBS, ACTS = COLUMNS * 128, SX = ROWS * 8,

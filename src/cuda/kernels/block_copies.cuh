@@ -1,5 +1,5 @@
-// Copies of whole pieces that all threads of a block make together where no thread alone can (device.cuh: EK_HAS_BULK):
-// their arrivals are opened for all of them then, and behind the last piece stands arrival_of_copies.
+// Copies of whole pieces by all threads of a block, for devices where no single thread can make them (device.cuh:
+// EK_HAS_BULK). Arrivals are opened for all threads, and arrival_of_copies follows the last piece.
 #pragma once
 
 #include "cuda/kernels/device.cuh"

@@ -1,4 +1,4 @@
-// Which experts a row has, and the jobs of few rows (contracts: src/model/moe.c, cuda/model_args.h).
+// The experts of a row, and the jobs of few rows (contracts: src/model/moe.c, cuda/model_args.h).
 #pragma once
 
 #include "cuda/kernels/row.cuh"
@@ -7,8 +7,9 @@
 namespace ek
 {
 
-// Probabilities of all experts, those of the largest over their sum, in ascending order of experts: by a warp, whose
-// lane has experts lane % 16 + 16 i of half a chain. Unless it is real it runs over other numbers, for its code.
+// Probabilities of all experts, divided by the sum of the chosen ones, in ascending order of experts: by a warp, whose
+// lane has experts lane % 16 + 16 i of half a chain. A call that is not real runs over other numbers, to fetch its
+// code.
 __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, int32_t *chosen, bool real)
 {
     const int lane = threadIdx.x % 32, n = a.n_experts, first = lane / 16 * 64 + lane % 16;
@@ -28,14 +29,14 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
 #pragma unroll
     for (int i = 0; i < 4; i++)
         if (first + i * 16 < n) sum = sum + v[i];
-    sum = __shfl_up_sync(~0u, sum, 16); // the chains go on in the upper half
+    sum = __shfl_up_sync(~0u, sum, 16); // the chains continue in the upper half
 #pragma unroll
     for (int i = 0; i < 4; i++)
         if (lane < 16 || first + i * 16 < n) sum = sum + v[i];
     const float total = __shfl_sync(~0u, add_lanes(sum), 16);
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total)) : 0; // NaN: all are, the answer is refused later
+        key[i] = first + i * 16 < n ? ordered(__fdiv_rn(v[i], total)) : 0; // NaN: all are; the answer is refused later
     int mine = 0;
     float p = 0;
     sum = 0;
@@ -59,11 +60,11 @@ __device__ __forceinline__ void choose_row(const ek_cuda_choose_args &a, int r, 
     if (real) ((float *)a.weight)[place] = p;
 }
 
-// Experts of all rows, then pairs by expert, and jobs (ek_group), by a block that first runs over other numbers and
-// writes nothing: its code is there when the router's blocks have ended.
+// Experts of all rows, then pairs by expert, and jobs (ek_group), by a block that first runs over other numbers without
+// writing, so that its code is fetched when the router's blocks have ended.
 __device__ __forceinline__ void choose(const ek_cuda_choose_args &a)
 {
-    EK_DYNAMIC_SHARED(int32_t, chosen); // not a variable: in clusters the emulated device has those once
+    EK_DYNAMIC_SHARED(int32_t, chosen); // not a variable: in clusters the emulated device has only one copy of those
     int32_t *const lead = chosen + EK_CUDA_CHOOSE_PAIRS;
     const int tid = threadIdx.x, pairs = a.rows * a.top_k;
 #pragma unroll 1

@@ -1,11 +1,10 @@
-// What only the device's instructions do; products of the tensor cores are in mma.cuh. Every line of assembly of the
-// kernels is in these two, so that the rest compiles as plain C++ over other files of their names
+// Operations that only the device's instructions provide; products of the tensor cores are in mma.cuh. All assembly of
+// the kernels is in these two files, so that the rest compiles as plain C++ over other files of their names
 // (tests/emulate/cuda/kernels), which compute the same on a CPU.
 //
-// What an architecture lacks is not here for it: EK_HAS_WGMMA (9.0a), EK_HAS_BULK (copies of whole pieces and arrivals
-// that count bytes, 9.0 and later), EK_HAS_CLUSTERS, EK_HAS_OVERLAP, EK_HAS_LARGE_SHARED (more than 200 KB of shared
-// memory) say what is, and a kernel that lives on one of them stands behind `#if`. cuda/chip.c has the same for whoever
-// chooses kernels.
+// Features of an architecture: EK_HAS_WGMMA (9.0a), EK_HAS_BULK (copies of whole pieces and arrivals that count bytes,
+// 9.0 and later), EK_HAS_CLUSTERS, EK_HAS_OVERLAP, EK_HAS_LARGE_SHARED (more than 200 KB of shared memory). A kernel
+// that needs one stands behind `#if`. cuda/chip.h has the same features for the choice of kernels.
 #pragma once
 
 #include <stdint.h>
@@ -30,7 +29,7 @@ namespace ek
 typedef uint32_t u32;
 typedef uint64_t u64;
 
-// The thread's number, read anew where it is needed instead of kept, with all that is computed from it, in registers.
+// The thread's number, read again at each use, so that neither it nor values derived from it take registers.
 __device__ __forceinline__ int thread_again()
 {
     int tid;
@@ -38,7 +37,7 @@ __device__ __forceinline__ int thread_again()
     return tid;
 }
 
-// --- launches that may start before the one in front has ended
+// --- launches that may start before the previous one has ended ---
 __device__ __forceinline__ void let_next_start()
 {
 #if EK_HAS_OVERLAP
@@ -53,13 +52,13 @@ __device__ __forceinline__ void wait_for_previous()
 #endif
 }
 
-// for what does not depend on the kernel in front: towards the second-level cache
+// for data that does not depend on the previous kernel: into the second-level cache
 __device__ __forceinline__ void prefetch_line(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-// towards the multiprocessor's own cache, with what it will be read as; behind wait_for_previous only
+// into the multiprocessor's own cache, with the type of its later use; only after wait_for_previous
 __device__ __forceinline__ void touch_line(const void *p)
 {
     asm volatile("{\n"
@@ -69,8 +68,8 @@ __device__ __forceinline__ void touch_line(const void *p)
                  : "memory");
 }
 
-// --- words in global memory that other devices read: what lay there in front of store_system is there for who then
-// reads with load_system what it stored
+// --- words in global memory that other devices read: writes before store_system are visible to a device that reads its
+// value with load_system ---
 __device__ __forceinline__ void store_system(u32 *to, u32 v)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(v) : "memory");
@@ -83,7 +82,7 @@ __device__ __forceinline__ u32 load_system(const u32 *from)
     return v;
 }
 
-// a word and a number beside it, which are there together
+// a word and a number beside it, which become visible together
 __device__ __forceinline__ void store_word(u64 *to, u64 v)
 {
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(v) : "memory");
@@ -96,7 +95,7 @@ __device__ __forceinline__ u64 load_word(const u64 *from)
     return v;
 }
 
-// two of them, at a multiple of 16 bytes: each is there with its number
+// two of them, at a multiple of 16 bytes: each becomes visible with its number
 __device__ __forceinline__ void store_words(u64 *to, u64 v, u64 next)
 {
     asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(v), "l"(next) : "memory");
@@ -114,7 +113,7 @@ __device__ __forceinline__ u64 nanoseconds()
     return v;
 }
 
-// --- copies to shared memory that a thread waits for itself: those it committed, but for the last N groups
+// --- copies to shared memory for which the thread itself waits: all committed ones except the last N groups ---
 __device__ __forceinline__ u32 shared_at(const void *p)
 {
     return (u32)__cvta_generic_to_shared(p);
@@ -126,7 +125,7 @@ template <int N> __device__ __forceinline__ void copy_async(void *to, const void
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared_at(to)), "l"(from), "n"(N) : "memory");
 }
 
-// for what other warps of the multiprocessor read too: through its cache
+// for data that other warps of the multiprocessor read too: through its cache
 __device__ __forceinline__ void copy_shared16(void *to, const void *from)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16;" ::"r"(shared_at(to)), "l"(from) : "memory");
@@ -142,14 +141,14 @@ template <int N> __device__ __forceinline__ void copy_wait()
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
 
-// --- copies of whole pieces (addresses and bytes multiples of 16); `arrived` counts what has come, and anybody waits
-// for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each of a thread whose writes
-// before it are then there.
+// --- copies of whole pieces (addresses and bytes multiples of 16). `arrived` counts the bytes, and any thread waits
+// for its phases 0, 1, 0, ... A phase also ends by `threads` calls of arrival_tell, each by a thread whose earlier
+// writes are then visible.
 //
-// Who copies: with EK_HAS_BULK one thread, which announces all bytes first (arrival_expect); else a whole warp, whose
-// lanes each copy a part and arrive by themselves (arrival_of_copies), a lane behind its last piece. So that one text
-// serves both, threads that may copy ask copies_here, an arrival that copies end is opened by arrival_open_copies, and
-// behind the last piece stands arrival_of_copies.
+// With EK_HAS_BULK one thread copies; it announces all bytes first (arrival_expect). Otherwise a whole warp copies:
+// each lane copies a part, and arrives by itself after its last piece (arrival_of_copies). For both, the same text is
+// used: threads that may copy ask copies_here, an arrival of copies is opened by arrival_open_copies, and
+// arrival_of_copies follows the last piece. ---
 __device__ __forceinline__ bool copies_here(int lane)
 {
     return !EK_HAS_BULK || lane == 0;
@@ -165,7 +164,7 @@ __device__ __forceinline__ void arrival_open_copies(u64 *arrived)
     arrival_open(arrived, EK_HAS_BULK ? 1 : 32);
 }
 
-// behind all arrival_open of a thread, before others or copies use them
+// after all arrival_open of a thread, before others or copies use them
 __device__ __forceinline__ void arrival_fence()
 {
 #if EK_HAS_BULK
@@ -201,7 +200,7 @@ __device__ __forceinline__ void copy_piece(void *to, const void *from, u32 bytes
         : "memory");
 }
 
-// the same of what a step reads once: the first that the second-level cache gives up
+// the same for data that a step reads once: the second-level cache evicts it first
 __device__ __forceinline__ void copy_piece_once(void *to, const void *from, u32 bytes, u64 *arrived)
 {
     u64 policy;
@@ -256,8 +255,8 @@ __device__ __forceinline__ void arrival_wait(u64 *arrived, u32 phase)
                  : "memory");
 }
 
-// a thread's copies and writes to shared memory before it: wgmma, or what is copied there
-// next, comes behind them behind a barrier
+// a thread's copies and writes to shared memory before it come before later wgmma, or copies to the same place, after a
+// barrier
 __device__ __forceinline__ void wgmma_reads_fence()
 {
 #if EK_HAS_BULK
@@ -266,9 +265,8 @@ __device__ __forceinline__ void wgmma_reads_fence()
 }
 
 // --- blocks of a cluster, which are those of a row of the grid, by blockIdx.x: they start together and write into each
-// other's shared memory. Between cluster_arrive and the first such write a
-// cluster_wait: all of them have started and opened their arrivals. Without EK_HAS_CLUSTERS no kernel that is there
-// comes here.
+// other's shared memory. Between cluster_arrive and the first such write comes a cluster_wait: all blocks have then
+// started and opened their arrivals. Without EK_HAS_CLUSTERS no present kernel reaches this code. ---
 #if EK_HAS_CLUSTERS
 __device__ __forceinline__ void cluster_arrive()
 {
@@ -280,8 +278,8 @@ __device__ __forceinline__ void cluster_wait()
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
-// v to `to`, and 4 bytes announced to `arrived`, both as they lie in block `block`, which waits by sent_wait and ends
-// only then
+// writes v to `to`, and announces 4 bytes to `arrived`, both addresses within block `block`, which waits by sent_wait
+// and ends only then
 __device__ __forceinline__ void send(float *to, float v, u64 *arrived, u32 block)
 {
     asm volatile("{\n"

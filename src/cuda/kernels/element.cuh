@@ -1,4 +1,4 @@
-// One element of a matrix as it lies on the device: what ek_linear_row (ops/linear/linear.h) gives for it.
+// One element of a matrix in the device's layout, equal to that of ek_linear_row (ops/linear/linear.h).
 #pragma once
 
 #include <cuda_fp16.h>
@@ -22,7 +22,7 @@ __device__ __forceinline__ int code_of(const uint8_t *unit, int o, int kk, int b
     return c >= 8 ? c - 16 : c;
 }
 
-// Element k of row `id` of the matrix that a names.
+// Element k of row `id` of the matrix in a.
 __device__ __forceinline__ float element(const ek_cuda_embed_args &a, int64_t id, int k)
 {
     const int o = (int)(id % 16);

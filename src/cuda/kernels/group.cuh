@@ -22,7 +22,7 @@ template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_grou
     const int32_t *expert = (const int32_t *)a.expert;
     count[tid] = 0;
     __syncthreads();
-    constexpr int EACH = 8; // pairs of a thread that are asked for at once
+    constexpr int EACH = 8; // pairs that a thread requests at once
     auto read = [&](int first, int(&of)[EACH]) {
 #pragma unroll
         for (int j = 0; j < EACH; j++) of[j] = first + j * 1024 < a.n_pairs ? expert[first + j * 1024] : -1;
@@ -35,10 +35,9 @@ template <bool ORDERED> __device__ __forceinline__ void group(const ek_cuda_grou
             if (of[j] >= 0) atomicAdd(&count[of[j]], 1);
     }
     __syncthreads();
-    // Jobs of prompts come in three classes, the longest first, for blocks take them in turn and shall end together: an
-    // expert's last job is behind all others unless it needs the time of a whole one, and last if half a tile suffices.
-    // Sums of what is before, of pairs and of jobs: over a warp, then over warps; of the last two classes in one
-    // number.
+    // Jobs of prompts have three classes, the longest first, because blocks take them in turn and should end together:
+    // an expert's last job comes after all others, unless it needs the time of a whole one, and last if half a tile
+    // suffices. Prefix sums of pairs and of jobs: over a warp, then over warps; of the last two classes in one number.
     const int pairs = count[tid], rest = pairs % a.tile, by_length = a.tile > 16;
     const int last = !rest || !by_length || rest > a.tile * 3 / 4 ? 0 : rest > a.tile / 2 ? 1 : 1 << 16;
     const int jobs = (pairs + a.tile - 1) / a.tile - (last > 0);

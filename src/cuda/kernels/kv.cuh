@@ -1,6 +1,6 @@
-// Where keys and values lie in a page and what they are worth (ops/kv/kv_codec.h), for kernels whose warps
-// read 64 neighbours at a time: the 64 keys of a page for a dim, or 64 dims of a value. A lane holds two of
-// them, so that a load of a warp is 64 elements in a row: 256, 128, 64 or 32 bytes.
+// The layout and the values of keys and values in a page (ops/kv/kv_codec.h), for kernels whose warps read 64
+// neighbours at a time: the 64 keys of a page for a dim, or 64 dims of a value. A lane has two of them, so that a load
+// of a warp is 64 contiguous elements: 256, 128, 64 or 32 bytes.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -11,13 +11,13 @@
 namespace ek
 {
 
-// Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits, whose number is known only at run time. ROTATED:
-// of attention in integers, 16 or 8 bits (attn/attn_int_codes.cuh).
+// Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits; the number is known only at run time. ROTATED:
+// for attention in integers, 16 or 8 bits (attn/attn_int_codes.cuh).
 enum { F32, F16, BF16, I16, Q8, Q4, PLANES, ROTATED };
 
-constexpr int PAGE = 64, SEGMENT = 256, BLOCK = 32; // BLOCK: dims of a value whose codes lie together
+constexpr int PAGE = 64, SEGMENT = 256, BLOCK = 32; // BLOCK: dims of a value whose codes are contiguous
 
-// What describes the pages of entry i of a table: the first positions may have formats of their own.
+// The description of the pages of table entry i: the first positions may have formats of their own.
 template <class A> __device__ __forceinline__ ek_cuda_kv kv_at(const A &a, int i)
 {
     return i < a.n_start ? a.start : a.kv;
@@ -84,7 +84,7 @@ __device__ __forceinline__ unsigned short to_half(float x)
     return __half_as_ushort(__float2half_rn(clamp_(x, -65504.0f, 65504.0f)));
 }
 
-// Bytes of codes in front of the scales.
+// Bytes of codes before the scales.
 __device__ __forceinline__ int k_codes(int f, const kv_codec &c)
 {
     if (f < Q4) return c.dim * PAGE * (f == F32 ? 4 : f == Q8 ? 1 : 2);
@@ -103,8 +103,8 @@ __device__ __forceinline__ float half_f32(u32 h)
     return __half2float(__ushort_as_half((unsigned short)h));
 }
 
-// Integers to floats without a conversion: the code's bits behind the exponent of 2^23, less that and the
-// offset that made it unsigned. Exact.
+// Integers to floats without a conversion: the code's bits after the exponent of 2^23, minus that and the offset that
+// made it unsigned. Exact.
 __device__ __forceinline__ float2 two_i16(u32 r)
 {
     u32 u = r ^ 0x80008000u;
@@ -140,8 +140,8 @@ __device__ __forceinline__ float2 two_codes(u32 x)
             bits(__byte_perm(x, 0x4B000000u, 0x7441)) - 8388608.0f};
 }
 
-// A lane's two dims of slice number `slice` of 64: which they are, the group of their scale, and where their bytes
-// lie in a row of values. Lanes behind the head's last dim read the row's first bytes.
+// A lane's two dims of slice number `slice` of 64: their indices, the group of their scale, and their offset in a row
+// of values. Lanes after the head's last dim read the row's first bytes.
 template <int F> struct lane_dims {
     int d0, d1, group;
     int at, row;                     // bytes
@@ -174,7 +174,7 @@ template <int F> __device__ __forceinline__ lane_dims<F> lane_dims_of(const kv_c
     return l;
 }
 
-// A chunk: ROWS rows of 64 elements as they lie in memory, a lane's two of each.
+// A chunk: ROWS rows of 64 elements as in memory, two per lane.
 template <int F> struct chunk {
     static constexpr int ROWS = F == F32 || F == PLANES ? 8 : 16; // of V
     static constexpr int K_ROWS = F == Q4 ? 32 : F == F32 ? 8 : 16;
@@ -182,7 +182,7 @@ template <int F> struct chunk {
     u32 scale, bias; // K in groups: of the lane's two keys
     int width;       // PLANES, K: bits
 
-    // dims [d, d + K_ROWS) of the page's keys; k is the head's part of the page. Dims behind dim are not read.
+    // dims [d, d + K_ROWS) of the page's keys; k is the head's part of the page; dims beyond dim are not read
     template <bool EDGE> __device__ __forceinline__ void load_k(const uint8_t *k, const kv_codec &c, int d, int lane)
     {
         int last = c.dim - 1;
@@ -277,7 +277,7 @@ template <int F> struct chunk {
         for (int i = 0; i < ROWS; i++, at += l.high_row) r[(8 + i) % 16] = __ldg(at);
     }
 
-    // the two values of slot + i; s and b: the row's scale and bias where the format has them
+    // the two values of slot + i; s and b: the row's scale and bias, if the format has them
     __device__ __forceinline__ float2 value(int i, float s, float b, const lane_dims<F> &l) const
     {
         if (F == F32) return {bits(r[2 * i % 16]), bits(r[(2 * i + 1) % 16])};

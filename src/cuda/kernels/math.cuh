@@ -1,6 +1,5 @@
-// exp, tanh, ln as ops/math.c defines them, the tree T, and conversions of tensor/dtype.h: the same
-// operations in the same order, each correctly rounded. nvcc gets -fmad=false, so an fma stands only
-// where it is written.
+// exp, tanh, ln of ops/math.c, the tree T, and conversions of tensor/dtype.h: the same operations in the same order,
+// each correctly rounded. nvcc gets -fmad=false, so an fma occurs only where it is written.
 #pragma once
 
 #include "cuda/kernels/device.cuh"
@@ -89,7 +88,7 @@ __device__ __forceinline__ float tanh_(float x)
     return copysignf(1.0f - __fdiv_rn(2.0f, exp_(2.0f * a) + 1.0f), x);
 }
 
-// tanh_(y) but for NaN: its exponential is one of a number in [1.25, 20], so that nothing is clamped, the integer comes
+// tanh_(y) except for NaN: its exponential is that of a number in [1.25, 20], so nothing is clamped, the integer comes
 // from the bits of 2^23 and more, 2^n from an addition to the exponent, and 2 / (e + 1) is twice the reciprocal.
 __device__ __forceinline__ float tanh_of_number(float y)
 {
@@ -192,8 +191,8 @@ __device__ __forceinline__ float add_lanes(float lane)
     return lane;
 }
 
-// T over leaf[0..n) by all threads of the block, into leaf[0]; n >= 1. Adding neighbours level by level,
-// a last one without a neighbour waiting, is the same tree.
+// T over leaf[0..n) by all threads of the block, into leaf[0]; n >= 1. Adding neighbours level by level, with a last
+// one without a neighbour waiting, is the same tree.
 __device__ __forceinline__ void block_tree(float *leaf, int n)
 {
     for (int apart = 1; apart < n; apart *= 2) {

@@ -1,5 +1,5 @@
-// Products of the tensor cores in integers, exact: by a warp from its registers (mma), and by a warpgroup from shared
-// memory (wgmma), which architectures without EK_HAS_WGMMA (device.cuh) compute by mma. The only assembly beside
+// Exact integer products of the tensor cores: by a warp from its registers (mma), and by a warpgroup from shared memory
+// (wgmma), which architectures without EK_HAS_WGMMA (device.cuh) compute by mma. The only assembly besides
 // device.cuh's; tests/emulate/cuda/kernels/mma.cuh computes the same on a CPU.
 #pragma once
 
@@ -34,10 +34,10 @@ __device__ __forceinline__ void mma_half(int (&d)[4], const u32 *a, u32 b)
 
 #if EK_HAS_WGMMA
 // --- products of a warpgroup (128 threads, whose first warp's number is a multiple of 4): 64 outputs by N columns over
-// 32 inputs, int8, exact. A lane's part of a is that of mma, the warp's 16 outputs of 64; d holds {g, g + 8} x {2 t, 2
-// t + 1} of 8 columns after 8. b lies in shared memory: a column's 128 bytes in a row, 8 rows in 1024, whose 16-byte
-// pieces c of row n are at c ^ n % 8; `b` is where 32 inputs of column 0 would begin without that. Between wgmma_fence
-// and wgmma_wait neither a nor d may be touched.
+// 32 inputs, int8, exact. A lane's part of a is that of mma, for the warp's 16 of 64 outputs; d holds outputs g, g + 8
+// by columns 2 t, 2 t + 1, for each 8 columns in turn. b is in shared memory: a column's 128 bytes in a row, 8 rows in
+// 1024, with 16-byte piece c of row n at c ^ n % 8; `b` is the address of 32 inputs of column 0 without that
+// permutation. Between wgmma_fence and wgmma_wait neither a nor d may be touched. ---
 __device__ __forceinline__ void wgmma_fence()
 {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -48,7 +48,7 @@ __device__ __forceinline__ void wgmma_commit()
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-// all but the last LEFT committed are done
+// all committed ones except the last LEFT are done
 template <int LEFT> __device__ __forceinline__ void wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
@@ -59,7 +59,7 @@ __device__ __forceinline__ u64 wgmma_operand(const void *b)
     return (u64)(shared_at(b) >> 4 & 0x3fff) | (u64)1 << 16 | (u64)64 << 32 | (u64)1 << 62;
 }
 
-// values that a wgmma has written, or will read: they are in their registers here
+// values that a wgmma has written, or will read, are in their registers here
 template <int N> __device__ __forceinline__ void wgmma_pin(int (&d)[N])
 {
 #pragma unroll
@@ -118,7 +118,7 @@ template <int KEPT> __device__ __forceinline__ void wgmma(int (&d)[64], const u3
              "%64,%65,%66,%67", "%68", "%69");
 }
 #else
-// The same by mma and what a warp reads itself.
+// The same by mma, with operands that each warp reads itself.
 __device__ __forceinline__ void wgmma_fence()
 {
 }
@@ -135,7 +135,7 @@ template <class T, int N> __device__ __forceinline__ void wgmma_pin(T (&)[N])
 {
 }
 
-// b0 and b1 of 16 columns: lane i asks for piece i / 8 % 2 of column i % 8 of the first or the second eight.
+// b0 and b1 of 16 columns: lane i requests piece i / 8 % 2 of column i % 8 of the first or the second eight.
 __device__ __forceinline__ void read_columns(u32 (&b)[4], u32 at)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -155,7 +155,7 @@ template <int KEPT, int N> __device__ __forceinline__ void wgmma(int (&d)[N], co
 #pragma unroll
     for (int i = 0; i < N; i += 8) {
         u32 x[4];
-        const bool two = i + 8 <= N; // of 8 columns alone the second half is read again
+        const bool two = i + 8 <= N; // with only 8 columns the second half is read again
         read_columns(x, own + (i / 4 + (two ? lane / 16 : 0)) * 1024);
         add(*(int(*)[4])(d + i), x[0], x[1]);
         if (two) add(*(int(*)[4])(d + i + 4), x[2], x[3]);

@@ -9,7 +9,7 @@ namespace ek
 
 constexpr int MAX_LEAVES = 2048; // rows of up to 524,288 elements
 
-// T over leaf[0..n): one warp where they fit, which needs no further barriers. The result is everywhere.
+// T over leaf[0..n): by one warp if they fit, which needs no further barriers. Every thread gets the result.
 __device__ __forceinline__ float tree(float *leaf, int n)
 {
     if (n > 32) {
@@ -35,8 +35,8 @@ __device__ __forceinline__ float tree(float *leaf, int n)
     return sum;
 }
 
-// Sum of squares of x[0..n) (SQUARE) or of its elements, everywhere in the block; x may be shared memory. The caller
-// has made x visible.
+// Sum of squares of x[0..n) (SQUARE) or of its elements, for every thread of the block; x may be shared memory. The
+// caller has made x visible.
 template <bool SQUARE> __device__ __forceinline__ float row_sum(const float *x, int n, float *leaf)
 {
     const int half = threadIdx.x / 16, lane = threadIdx.x % 16, halves = blockDim.x / 16, blocks = (n + 255) / 256;
@@ -66,8 +66,8 @@ __device__ __forceinline__ float norm_factor(float ss, int n, float eps)
     return __fdiv_rn(1.0f, __fsqrt_rn(__fdiv_rn(ss, (float)n) + eps));
 }
 
-// T over leaf[0..n), n up to 32 and none of them -0, by a warp: the result is in all lanes. Where there is no leaf
-// stands 0, which changes no such sum, and lanes repeat the leaves, so that only n decides how many levels there are.
+// T over leaf[0..n), n up to 32 and none of them -0, by a warp: all lanes get the result. Missing leaves are 0, which
+// changes no such sum, and lanes repeat the leaves, so that only n decides the number of levels.
 __device__ __forceinline__ float tree_of_leaves(const float *leaf, int n)
 {
     const int last = n > 16 ? 31 : n > 8 ? 15 : n > 4 ? 7 : 3, i = threadIdx.x & last;
@@ -78,8 +78,8 @@ __device__ __forceinline__ float tree_of_leaves(const float *leaf, int n)
     return s;
 }
 
-// A head in shared memory, which is there: normed with head.norm (0: without weights), then rotated if head.cos, for
-// row r.
+// Finishes a head in shared memory, which is visible: normed with head.norm (0: without weights), then rotated if
+// head.cos, for row r.
 __device__ __forceinline__ void finish_head(float *x, const ek_cuda_head &head, int r, int dim, float *leaf)
 {
     const float f = norm_factor(row_sum<true>(x, dim, leaf), dim, head.eps), *w = (const float *)head.norm;

@@ -1,4 +1,4 @@
-// A group of activations as a quantised row has it (ops/linear/linear.h): the one place where the kernels round them.
+// A group of activations in a quantised row (ops/linear/linear.h): the only place where the kernels round them.
 #pragma once
 
 #include "cuda/args.h"
@@ -7,8 +7,8 @@
 namespace ek
 {
 
-// The scale of a group with the largest magnitude `top` (its bits), for two limbs and for one, and what a value is
-// multiplied with; 0: all codes are 0.
+// The scale of a group with the largest magnitude `top` (its bits), for two limbs and for one, and the factor of
+// values; 0: all codes are 0.
 __device__ __forceinline__ void group_scales(u32 top, float *inv, float *sx, float *sx256)
 {
     const float most = bits(top);
@@ -25,8 +25,7 @@ __device__ __forceinline__ int two_limbs(float v, float inv, int *high)
     return q;
 }
 
-// By one warp: v are elements lane and lane + 32 of group g, 0 where there are none; groups of 32 and 16 have only the
-// first.
+// By one warp: v are elements lane and lane + 32 of group g, 0 if absent; groups of 32 and 16 have only the first.
 __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2])
 {
     const int lane = threadIdx.x % 32;
@@ -52,7 +51,8 @@ __device__ __forceinline__ void quantize_group(const ek_cuda_acts &to, int64_t r
     }
 }
 
-// The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1; nothing is written unless it is real.
+// The same for a group of 64 of which a lane has elements 2 lane and 2 lane + 1; nothing is written unless the call is
+// real.
 __device__ __forceinline__ void quantize_pairs(const ek_cuda_acts &to, int64_t row, int g, const float (&v)[2],
                                                bool real)
 {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void quantize_block(const ek_cuda_acts &to, int64_t r
     for (int apart = 8; apart; apart /= 2)
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) top[g] = max(top[g], __shfl_xor_sync(~0u, top[g], apart, 16));
-    const u32 mine = pick(top, lane); // a lane divides for one group, all lanes take the quotient
+    const u32 mine = pick(top, lane); // each lane divides for one group, and all lanes take the quotient
     float inv_mine, sx, sx256;
     group_scales(mine, &inv_mine, &sx, &sx256);
     int8_t *h = (int8_t *)to.q + row * to.ldq, *l = h + to.low;

@@ -1,5 +1,5 @@
 // The end of a tile of wide_product.cuh with a gate: gelu of the first product times the second, 64 outputs by 64 rows,
-// quantised with one limb and written as ek_arrange would write it.
+// quantised with one limb and written in ek_arrange's order.
 #pragma once
 
 #include "cuda/kernels/quantize.cuh"
@@ -7,8 +7,8 @@
 namespace ek
 {
 
-// 4 codes of one limb, and their sum added to *sum; inv above 0. A value behind the exponent of 2^23 is rounded as
-// __float2int_rn rounds it, and its bits from 8 on, with 128 added, are the high limb.
+// 4 codes of one limb, whose sum is added to *sum; inv above 0. A value after the exponent of 2^23 is rounded like
+// __float2int_rn, and its bits from 8 on, with 128 added, are the high limb.
 __device__ __forceinline__ u32 high_limbs(const float *v, float inv, int *sum)
 {
     u32 q[4];

@@ -1,4 +1,4 @@
-// What the kernels of attention of few queries share: a tile's queries, nodes of T, the join of few leaves.
+// Code that the kernels of attention of few queries share: a tile's queries, nodes of T, the join of few leaves.
 #pragma once
 
 #include "cuda/kernels/kv.cuh"
@@ -10,7 +10,8 @@ namespace ek
 
 constexpr int MULTIPROCESSORS = 132, FEW_BLOCKS = 2 * MULTIPROCESSORS; // of an H100 or H200: speed only
 
-// Few blocks wait for memory: the pages of an item come to the second-level cache while the kernels in front run.
+// Few blocks wait for memory, so the pages of an item are fetched into the second-level cache while the previous
+// kernels run.
 __device__ __forceinline__ void fetch_ahead(const ek_cuda_kv &kv, const ek_cuda_attn_args &a,
                                             const ek_cuda_attn_item &item, const ek_cuda_attn_tile &t)
 {
@@ -59,7 +60,7 @@ __device__ __forceinline__ node combine(const node &a, const node &b)
     return {a.o * fa + b.o * fb, a.l * fa + b.l * fb, m};
 }
 
-// T over n of up to COUNT leaves: neighbours level by level, a last one without a neighbour waits.
+// T over n of up to COUNT leaves: neighbours level by level; a last one without a neighbour waits.
 template <int COUNT> __device__ __forceinline__ node join_up_to(node (&x)[COUNT], int n)
 {
 #pragma unroll
@@ -75,7 +76,7 @@ __device__ __forceinline__ float finish(const node &sum)
     return __fdiv_rn(sum.o + 0.0f, sum.l);
 }
 
-// Where query n of a tile stands.
+// The row of query n of a tile.
 __device__ __forceinline__ int row_of(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, int n)
 {
     return t.row + (t.head + n) / a.ratio;
@@ -117,7 +118,7 @@ __device__ __forceinline__ node join_leaves(const ek_cuda_attn_args &a, const ek
             else stack[level] = up, put = true;
         }
     }
-    // what is left of less than 8, from the last leaf back; nodes of equal size first
+    // the rest of less than 8 leaves, from the last leaf back; nodes of equal size first
     bool any = rest > 0;
     if (rest) {
         node x[7];

@@ -1,10 +1,10 @@
 // Attention of few queries over many keys (contract: ops/attn/attn.h), for tiles of 8 queries of one row and heads of
-// 256 or 512 dims: what ek_attn_segment_8 of attn.cu computes, with few instructions around the fma, which are the
-// limit there.
+// 256 or 512 dims: the leaves of ek_attn_segment_8 of attn.cu, with few instructions besides the fma, because those are
+// the limit there.
 //
 // A block is a segment of 256 keys. Its last warp copies pieces of the pages into a ring, by bulk copies, keys and then
-// values, while the others compute. Scores: a warp has 128 keys, four per lane, and a chain of 256 dims; values: 128
-// dims, four per lane. So what is read from shared memory and decoded serves 32 fma of a lane.
+// values, while the others compute. Scores: a warp has 128 keys, four per lane, and a chain of 256 dims. Values: 128
+// dims, four per lane. So each element that is read from shared memory and decoded serves 32 fma of a lane.
 #include "cuda/kernels/attn/attn_deep.cuh"
 
 using namespace ek;

@@ -1,5 +1,5 @@
-// What a lane of ek_attn_deep has of a piece in shared memory: four neighbouring keys of a dim, or four dims of a
-// value, decoded once for all queries of a tile (formats: ops/kv/kv_codec.h).
+// A lane's part of a piece in shared memory for ek_attn_deep: four adjacent keys of a dim, or four dims of a value,
+// decoded once for all queries of a tile (formats: ops/kv/kv_codec.h).
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
@@ -7,7 +7,7 @@
 namespace ek
 {
 
-// Pieces: STEP dims of the segment's keys, of each chain, or STEP values. Scales and biases behind the codes.
+// Pieces: STEP dims of the segment's keys, of each chain, or STEP values. Scales and biases follow the codes.
 __device__ __forceinline__ constexpr int deep_bits(int f)
 {
     return f == F32 ? 32 : f <= I16 ? 16 : f == Q8 ? 8 : 4;
@@ -19,14 +19,14 @@ template <int F, int DIM> struct deep_piece {
     static constexpr int BYTES = CODES + (grouped(F) ? SCALES : 0) + (affine(F) ? SCALES : 0);
 };
 
-// The code of 4 bits at bit p <= 12 of w, as a float: behind the exponent that gives bit p the weight 1, less that.
+// The 4-bit code at bit p <= 12 of w, as a float: placed after the exponent that gives bit p the weight 1, minus that.
 __device__ __forceinline__ float code4(u32 w, int p)
 {
     return bits((w & 15u << p) | (u32)(150 - p) << 23) - bits((u32)(150 - p) << 23);
 }
 
-// 8 bits by one fma: a code c behind the exponent of 2^15 is 32896 + c; that times the scale, less 32896 scales, all of
-// which 24 bits hold, is the code times the scale.
+// An 8-bit code by one fma: c placed after the exponent of 2^15 is 32896 + c; that times the scale, minus 32896 scales,
+// all exact in 24 bits, is the code times the scale.
 __device__ __forceinline__ float code8(u32 flipped, int i)
 {
     return bits(__byte_perm(flipped, 0x47000000u, 0x7404u + (u32)i * 16));
@@ -90,7 +90,7 @@ template <int F> struct deep_keys {
     }
 };
 
-// Four dims of a value, and which: dim and the three behind it, of 4 bits dim, dim + 1, dim + 16 and dim + 17.
+// Four dims of a value: dim and the three after it; for 4 bits dim, dim + 1, dim + 16 and dim + 17.
 template <int F> struct deep_values {
     int at, dim; // in a row
     int scale, apart, row_scale;
@@ -118,8 +118,7 @@ template <int F> struct deep_values {
     }
 };
 
-// s += x k: the lanes' four neighbours in turns that change direction, so that two fma after each other share an
-// operand that is kept.
+// s += x k over the lane's four neighbours, in alternating direction, so that consecutive fma share a kept operand.
 template <int N>
 __device__ __forceinline__ void add_products(float (&s)[N][4], const float (&x)[N], const float (&k)[4])
 {

@@ -1,16 +1,16 @@
 // Attention of few queries over keys and values in f16 (contract: ops/attn/attn.h), for heads of 64, 128, 256 or 512
-// dims: what ek_attn_segment_N of attn.cu computes, in little code and with few waits, because a short step is as long
-// as those take.
+// dims: the leaves of ek_attn_segment_N of attn.cu, in little code and with few waits, which determine the time of a
+// short step.
 //
-// A block is a segment of 256 keys for a tile of queries. Its pages come in pieces of 8 KB, 64 dims of a page's keys or
-// as many values, by bulk copies into a ring: a step takes one piece of each page that is seen, and as many steps are
-// on their way as the ring has room for. Where every view has one row in the step (a.single), they come while the
-// kernels in front still run: of what lies in pages only the row's own key and value are new, its last; those are put
-// into the ring later.
+// A block is a segment of 256 keys for a tile of queries. Its pages arrive in pieces of 8 KB, 64 dims of a page's keys
+// or as many values, by bulk copies into a ring. A step takes one piece of each visible page, and as many steps are in
+// flight as the ring has room for. If every view has one row in the step (a.single), pieces arrive while the previous
+// kernels still run, because only the row's own key and value, its last, are new in the pages; they are put into the
+// ring later.
 //
-// Scores: a thread has a key and all queries; of one query whose pieces all fit the ring its key is in registers before
-// the kernels in front have ended. Values: a warp has 64 dims, two per lane, and all queries; the last warp adds the
-// weights.
+// Scores: a thread has a key and all queries. With one query whose pieces all fit the ring, its key is in registers
+// before the previous kernels have ended. Values: a warp has 64 dims, two per lane, and all queries; the last warp adds
+// the weights.
 #include "cuda/kernels/attn/attn_half_end.cuh"
 #include "cuda/kernels/attn/attn_heads.cuh"
 

@@ -1,5 +1,5 @@
-// What becomes of a block's sums in attention of few queries (attn_half.cu): the rows of the only leaf, or a leaf, and
-// the join of a tile's leaves by the block that ends last.
+// The end of a block of attention of few queries (attn_half.cu): the rows of a tile's only leaf; or a leaf, and the
+// join of the tile's leaves by its last block.
 #pragma once
 
 #include "cuda/kernels/attn/attn_half_segment.cuh"
@@ -48,10 +48,10 @@ template <int N, int DIM> __device__ __forceinline__ void join(const half_leaf<N
     const ek_cuda_attn_args &a = h.a;
     const ek_cuda_attn_tile &t = h.t;
     half_shared<N, DIM> &m = h.m;
-    float *const all = (float *)h.ring; // [n_q][DIM]: has no other use any more
+    float *const all = (float *)h.ring; // [n_q][DIM]; the ring is no longer used
     const int tid = threadIdx.x, lane = tid % 32;
     __syncthreads();
-    if (tid == 0) { // what the others have written before the barrier is before this, too
+    if (tid == 0) { // everything that others wrote before the barrier is visible from here on
         __threadfence();
         m.before = atomicAdd((int *)a.ended + h.item.tile, 1);
         __threadfence();

@@ -1,6 +1,6 @@
 // A segment of 256 keys in f16 for a tile of N queries of DIM dims, by a block of threads (attn_half.cu): its ring of
-// copies, scores, weights and values; what becomes of the sums is in attn_half_end.cuh. Loops are short and stand here
-// once: code that comes from memory costs more than what it computes.
+// copies, scores, weights and values; the sums are used in attn_half_end.cuh. Loops are short and appear once, because
+// fetching code from memory costs more than its computation.
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
@@ -9,36 +9,35 @@
 namespace ek
 {
 
-constexpr int PIECE = EK_CUDA_ATTN_PIECE, MAX_SLOTS = EK_CUDA_ATTN_FEW_SLOTS; // pieces on their way
+constexpr int PIECE = EK_CUDA_ATTN_PIECE, MAX_SLOTS = EK_CUDA_ATTN_FEW_SLOTS; // pieces in flight
 
-// Of a block: a thread per key; where heads have more than 256 dims all of these add values, and sums have a warp more,
-// but for one query.
+// Threads of a block: one per key. With more than 256 dims all of them add values, and sums have a further warp, except
+// for one query.
 template <int N, int DIM> constexpr int HALF_THREADS = N > 1 && DIM > 256 ? 288 : 256;
 
 template <int N, int DIM> struct half_shared {
     int from[N], to[N];                      // keys of the segment that a query sees
     int row[N], column[N];                   // of the queries, and their first element there
-    int leaves[N];                           // that a query has
+    int leaves[N];                           // leaves per query
     __align__(16) int most[N][SEGMENT / 32]; // largest exponents of a warp's keys
     float sum[N];                            // l
-    u64 arrived[MAX_SLOTS];                  // per step on its way
+    u64 arrived[MAX_SLOTS];                  // one per step in flight
     u64 page[4];                             // the head's part of each of the segment's pages
-    int holes;                               // keys between others that nobody sees
-    int before;                              // blocks of the tile that have ended
+    int holes;                               // keys between others that no query sees
+    int before;                              // ended blocks of the tile
     uint8_t seen[SEGMENT];
     float weight[2][DIM > 256 ? DIM : 1];               // of the norms of queries and of the new key
     float second[N][DIM > 256 && N <= 2 ? SEGMENT : 1]; // scores over the dims from 256 on
-    __align__(16) unsigned short fresh[2][DIM];         // as pages have them
+    __align__(16) unsigned short fresh[2][DIM];         // in the pages' format
 };
 
-// Where a step is: its place, and the phase in which all of its pieces are there.
+// A step's slot in the ring, and the phase in which all its pieces have arrived.
 struct ring_cursor {
     int place = 0;
     u32 phase = 0;
 };
 
-// What is not real runs for its code alone, which then is there when it counts: over the ring's first piece, and
-// nothing is written.
+// A call that is not real runs only to fetch its code early, over the ring's first piece, and writes nothing.
 template <int N, int DIM> struct half_leaf {
     static constexpr int STEPS = DIM / 64, PER = PIECE / 2 / DIM; // steps of keys, as many of values; values of a piece
     static constexpr int THREADS = HALF_THREADS<N, DIM>, LAST = THREADS / 32 - 1;
@@ -47,16 +46,16 @@ template <int N, int DIM> struct half_leaf {
     const ek_cuda_attn_tile &t;
     half_shared<N, DIM> &m;
     uint8_t *ring;
-    float *q, *e;         // [DIM][N], [256][N], in one place
-    int first, some;      // pages that are seen
-    int all_from, all_to; // keys that are seen
+    float *q, *e;         // [DIM][N], [256][N], in the same memory
+    int first, some;      // visible pages
+    int all_from, all_to; // visible keys
     u32 mine;             // queries that see the thread's key
     int fresh;            // the new key, or -1
-    int ahead;            // steps on their way
+    int ahead;            // steps in flight
     bool alone;           // the tile has no other leaf
-    bool there;           // all pieces have come
+    bool there;           // all pieces have arrived
 
-    // Pieces of a step into its place of `ahead`, by one thread, or by_block by all.
+    // Copies the pieces of a step into its slot of `ahead`, by one thread, or with by_block by all threads.
     __device__ __forceinline__ void issue(int step, int place) const
     {
         uint8_t *to = ring + place * some * PIECE;
@@ -73,7 +72,7 @@ template <int N, int DIM> struct half_leaf {
         arrival_of_copies(m.arrived + place);
     }
 
-    // The first steps, as many as there is room for.
+    // Issues the first steps, as many as fit the ring.
     __device__ __forceinline__ void issue_first() const
     {
         if (by_block())
@@ -82,7 +81,7 @@ template <int N, int DIM> struct half_leaf {
         else if ((int)threadIdx.x < ahead) issue(threadIdx.x, threadIdx.x);
     }
 
-    // All steps are on their way: their pieces have come.
+    // All steps are in flight: waits for their pieces.
     __device__ __forceinline__ void arrive()
     {
 #pragma unroll 1
@@ -90,12 +89,12 @@ template <int N, int DIM> struct half_leaf {
         there = true;
     }
 
-    // All threads have read the pieces of n steps, if others shall come in their place.
+    // All threads have read the pieces of n steps, whose slots may be refilled.
     __device__ __forceinline__ void release(int step, int n, bool real, ring_cursor &at) const
     {
         const int left = (real ? 2 * STEPS : 0) - (step + ahead);
         if (left > 0) {
-            wgmma_reads_fence(); // the copies stay behind what threads have written there
+            wgmma_reads_fence(); // the copies stay after the threads' earlier writes there
             __syncthreads();
             if (by_block() || threadIdx.x == 0)
 #pragma unroll 1
@@ -125,7 +124,7 @@ template <int N, int DIM> struct half_leaf {
             for (int n = 0; n < N; n++) s[n] = fma_(v[d * N + n], half_f32(key[d]), s[n]);
     }
 
-    // Where the thread's key is: its warp, and whether it has the dims from 256 on of a key of another.
+    // The thread's key: its warp, and whether the thread has the dims from 256 on of another thread's key.
     __device__ __forceinline__ bool helps(int &warp) const
     {
         warp = threadIdx.x / 32;
@@ -139,7 +138,7 @@ template <int N, int DIM> struct half_leaf {
         return warp * 32 < all_to && warp * 32 + 32 > all_from;
     }
 
-    // 256 dims of the thread's key, all pieces being there.
+    // Reads 256 dims of the thread's key; all pieces have arrived.
     static constexpr int PAIRS = (DIM > 256 ? 256 : DIM) / 2;
     __device__ __forceinline__ void keep_key(u32 (&key)[PAIRS]) const
     {
@@ -155,7 +154,7 @@ template <int N, int DIM> struct half_leaf {
             for (int i = 0; i < 32; i++) key[step * 32 + i] = k[2 * i * PAGE] | (u32)k[(2 * i + 1) * PAGE] << 16;
     }
 
-    // A score of one query by keys in registers; the new key comes from where heads have put it.
+    // A score of one query by keys in registers; the new key is read from where the heads put it.
     __device__ __forceinline__ void score_kept(float (&s)[N], u32 (&key)[PAIRS], bool real)
     {
         int warp;
@@ -187,8 +186,8 @@ template <int N, int DIM> struct half_leaf {
         if (threadIdx.x < SEGMENT) s[0] = s[0] + m.second[0][DIM > 256 ? threadIdx.x : 0];
     }
 
-    // Scores of the thread's key: a chain over 256 dims for each query, two for more; where few pages are seen the
-    // second by a warp that has no keys. The new key is put into its page's pieces by the warp that reads it.
+    // Scores of the thread's key: per query one chain over 256 dims, or two for more dims; if few pages are visible, a
+    // warp without keys computes the second. The warp that reads the new key's page puts the key into its pieces.
     __device__ __forceinline__ void scores(float (&s)[N], bool real, ring_cursor &at)
     {
         constexpr int SUB = N <= 2 ? 16 : N == 4 ? 8 : 4; // dims that are read, then added
@@ -272,7 +271,7 @@ template <int N, int DIM> struct half_leaf {
     }
 
     // l and m of the leaf, by the last warp while others add values: lanes l and l + 8 of a query, added 8, 4, 2, 1
-    // apart; keys of unseen pages add 0.
+    // apart; keys of invisible pages add 0.
     __device__ __forceinline__ void sums(bool real) const
     {
         const float *const e = real ? this->e : (const float *)ring;
@@ -298,7 +297,7 @@ template <int N, int DIM> struct half_leaf {
         }
     }
 
-    // The new key and value to where they stay, by a warp.
+    // Stores the new key and value in their page, by a warp.
     __device__ __forceinline__ void store_fresh() const
     {
         const int lane = threadIdx.x % 32;
@@ -316,16 +315,16 @@ template <int N, int DIM> struct half_leaf {
         return threadIdx.x < DIM / 2; // whole warps
     }
 
-    // Two dims of a lane over the keys that are seen, ascending. A key that a query does not see has weight 0 there;
-    // one that nobody sees, which may be anything, becomes 0 as well. Neither changes a sum but for the sign of 0,
-    // which ends with it. Each thread touches its own dims of a piece.
+    // Two dims per lane over the visible keys, ascending. A key that a query does not see has weight 0; a key that no
+    // query sees may be anything, and becomes 0 as well. Neither changes a sum except for the sign of 0, which does not
+    // survive. Each thread touches its own dims of a piece.
     __device__ __forceinline__ void values(float (&o)[N][2], bool real, ring_cursor &at) const
     {
         const float *const e = real ? this->e : (const float *)ring;
         const bool works = !real || has_dims();
-        const int own = threadIdx.x % (DIM / 2); // the last warps, not real, stay in the piece, too
+        const int own = threadIdx.x % (DIM / 2); // the last warps, which are not real, stay within the piece too
         const int steps = STEPS + (real ? STEPS : 1), put = real ? fresh : -1,
-                  run = real && ahead == 2 * STEPS ? STEPS : 1;          // steps whose values lie together
+                  run = real && ahead == 2 * STEPS ? STEPS : 1;          // steps whose values are contiguous
         constexpr int KEYS = N <= 2 && DIM <= 256 ? 16 : N <= 4 ? 8 : 4; // that are read, then added
 #pragma unroll
         for (int n = 0; n < N; n++) o[n][0] = o[n][1] = 0;

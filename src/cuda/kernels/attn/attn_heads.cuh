@@ -6,10 +6,10 @@
 namespace ek
 {
 
-// Heads of a tile: its queries, and where this block has the new token, its key and value; each by half a warp, or by a
+// Heads of a tile: its queries, and if this block has the new token, its key and value; each by half a warp, or by a
 // warp for more than 256 dims. A lane has elements 16 apart of a block of 256, which is its chain in the sum of
-// squares; what it turns with an element is its own as well, or with more than 256 dims the same of lane ^ 16. Where a
-// head lies and the norm's weights are known before the kernel in front has ended.
+// squares. The rotation's partner of an element is in the same lane, or with more than 256 dims in lane ^ 16. The place
+// of a head and the norm's weights are known before the previous kernel has ended.
 template <int N, int DIM> struct half_head {
     static constexpr int THREADS = HALF_THREADS<N, DIM>, LANES = DIM > 256 ? 32 : 16, OWN = DIM / LANES,
                          PAIRS = LANES == 32 ? OWN : OWN / 2;
@@ -21,7 +21,7 @@ template <int N, int DIM> struct half_head {
     const float *from;
     int64_t table; // of cos and sin, its first element of them
     static constexpr int KEPT = LANES == 16 ? OWN : 1;
-    float w[KEPT]; // the norm's weights; for more there are no registers
+    float w[KEPT]; // the norm's weights, as many as registers allow
 
     __device__ __forceinline__ explicit half_head(const half_leaf<N, DIM> &leaf) : h(leaf)
     {
@@ -29,7 +29,7 @@ template <int N, int DIM> struct half_head {
         place(at < PLACES ? min(at, N - 1) : at - (PLACES - N));
     }
 
-    // The head after those that the warps have at once: false if there is none.
+    // The head after those that the warps have at once; false if there is none.
     __device__ __forceinline__ bool next(bool new_token)
     {
         if (PLACES + 2 <= THREADS / LANES || u + THREADS / LANES >= (new_token ? N + 2 : N)) return false;

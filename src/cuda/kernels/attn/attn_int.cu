@@ -1,9 +1,8 @@
 // Attention in integers of few queries (contract: ops/attn/attn_int.h): a block of threads computes one segment of 256
 // keys for a tile of up to 8 queries of one KV head.
 //
-// ek_attn_int_DIM finishes its queries, stores the new key and value, and joins its leaves: one launch. ek_attn_int
-// takes any head, and the first positions in another format; ek_heads, ek_kv_store and ek_attn_int_join do the rest
-// then.
+// ek_attn_int_DIM finishes its queries, stores the new key and value, and joins its leaves in one launch. ek_attn_int
+// takes any head, and first positions in another format; ek_heads, ek_kv_store and ek_attn_int_join then do the rest.
 #include "cuda/kernels/attn/attn_int_end.cuh"
 #include "cuda/kernels/attn/attn_int_heads.cuh"
 #include "cuda/kernels/attn/attn_int_open.cuh"

@@ -1,8 +1,8 @@
-// What the kernels of attention in integers share (contract: ops/attn/attn_int.h): rotation, codes, their limbs as a
-// product of int8 takes them, weights.
+// Code that the kernels of attention in integers share (contract: ops/attn/attn_int.h): rotation, codes, their limbs
+// for products of int8, weights.
 //
-// A code c is two limbs, c = 128 h + l with l of 0 to 127 and h = c >> 7: of 12 bits h is -16 to 15, of a weight's 14
-// bits 0 to 127. Sums of products of limbs over 512 dims or 256 keys stay below 2^24.
+// A code c is two limbs, c = 128 h + l, with l from 0 to 127 and h = c >> 7: with 12 bits h is -16 to 15, for a
+// weight's 14 bits 0 to 127. Sums of products of limbs over 512 dims or 256 keys stay below 2^24.
 #pragma once
 
 #include "cuda/kernels/kv.cuh"
@@ -19,20 +19,20 @@ __device__ __forceinline__ int rounded(float x) // |x| < 2^22
     return (int)(__float_as_uint(x + WHOLE) - WHOLE_BITS);
 }
 
-// Bytes of the codes in front of the scales of a page's keys or values.
+// Bytes of the codes before the scales of a page's keys or values.
 __device__ __forceinline__ int rotated_codes(int bits, int dim)
 {
     return dim * PAGE * (bits / 8);
 }
 
-// Where a code lies among those of its part of a page (ek_kv_int_place).
+// The place of a code in its part of a page (ek_kv_int_place).
 __device__ __forceinline__ int rotated_place(int bits, int pair, int lanes, int lane)
 {
     if (bits == 16) return (pair / 2 * lanes + lane) * 2 + pair % 2;
     return (pair / 4 * lanes + lane) * 4 + (pair & 1) * 2 + (pair >> 1 & 1);
 }
 
-// --- a head over the lanes of a warp: x[i] is element 32 i + lane, behind the head's dims 0
+// --- a head over the lanes of a warp: x[i] is element 32 i + lane; 0 after the head's dims ---
 constexpr int HEAD = 16; // of 512 dims
 
 // R x
@@ -80,7 +80,7 @@ __device__ __forceinline__ float encode(float (&x)[COUNT], int dim, int largest,
     return none ? 0.0f : __fdiv_rn(t, c);
 }
 
-// Codes and scale of a token to its slot of `at`, a page's keys or values of the head; x becomes R x.
+// Writes codes and scale of a token to its slot of `at`, a page's keys or values of the head; x becomes R x.
 template <int COUNT>
 __device__ __forceinline__ void store_rotated(uint8_t *at, float (&x)[COUNT], int dim, int code_bits, int slot,
                                               bool keys)
@@ -99,7 +99,7 @@ __device__ __forceinline__ void store_rotated(uint8_t *at, float (&x)[COUNT], in
     }
 }
 
-// A result's R / n.
+// R / n of a result.
 template <int COUNT> __device__ __forceinline__ void rotate_back(float (&x)[COUNT], int dim)
 {
     const float by = bits(__float_as_uint(1.0f) -
@@ -109,8 +109,8 @@ template <int COUNT> __device__ __forceinline__ void rotate_back(float (&x)[COUN
     for (int i = 0; i < COUNT; i++) x[i] = x[i] * by;
 }
 
-// --- a lane's part of operand a of mma and wgmma: 16 columns of a page's part (keys, or dims of values) by 32 of what
-// is summed, which lie in pairs (16 bits) or fours (8). The product's rows g and g + 8 are columns 2 g and 2 g + 1.
+// --- a lane's part of operand a of mma and wgmma: 16 columns of a page's part (keys, or dims of values) by 32 summed
+// elements, in pairs (16 bits) or fours (8). The product's rows g and g + 8 are columns 2 g and 2 g + 1. ---
 template <int BITS> struct fragment {
     static constexpr int ROWS = BITS == 16 ? 16 : 8; // words of 4 bytes that lie below each other
     uint2 w[BITS == 16 ? 4 : 2];
@@ -138,7 +138,7 @@ template <int BITS> struct fragment {
     }
 };
 
-// The sum of a score, of 12-bit codes of keys and of 8-bit ones (one limb: ll and lh).
+// The sum of a score, for 12-bit codes of keys and for 8-bit ones (one limb: ll and lh).
 template <int BITS> __device__ __forceinline__ int score_sum(int hh, int mid, int ll)
 {
     return BITS == 16 ? (hh << 14) + (mid << 7) + ll : (mid << 7) + ll;
@@ -159,13 +159,13 @@ __device__ __forceinline__ float held_score(float s)
     return s < 0x1p20f ? s : 0x1p20f;
 }
 
-// n of exp_split, of a held score, as bits of WHOLE + n, which are ordered as n is.
+// n of exp_split for a clamped score, as bits of WHOLE + n, which have the order of n.
 __device__ __forceinline__ u32 exponent_bits(float s)
 {
     return __float_as_uint(__fadd_rn(__fmul_rn(s, 1.44269504f), WHOLE));
 }
 
-// e = p 2^(n - m) of a held score, +0 when n - m < -125; max_n: m as bits of WHOLE + m.
+// e = p 2^(n - m) for a clamped score; +0 if n - m < -125; max_n: m as bits of WHOLE + m.
 __device__ __forceinline__ float weight_of(float s, u32 max_n)
 {
     const u32 n = exponent_bits(s);

@@ -1,5 +1,5 @@
-// What becomes of the sums of a block of attention in integers of few queries (attn_int.cu): leaves of a tile are
-// joined by the blocks that end last, and the last of all turns the result back.
+// The end of a block of attention in integers of few queries (attn_int.cu): the blocks that end last join the leaves of
+// a tile, and the very last one rotates the result back.
 #pragma once
 
 #include "cuda/kernels/attn/attn_int_few.cuh"
@@ -7,8 +7,8 @@
 namespace ek
 {
 
-// T over up to 8 nodes of each query, whose leaves begin `below` leaves apart from leaf `first` of the tile on: in
-// place of the first, or of all leaves to sm.all.
+// T over up to 8 nodes of each query, whose leaves begin `below` leaves apart from leaf `first` of the tile on; the
+// result replaces the first, or goes to sm.all if it covers all leaves.
 template <int DIM>
 __device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t,
                                      int first, int below, bool last)
@@ -60,9 +60,9 @@ __device__ __forceinline__ void meet(few_shared<DIM> &sm, const ek_cuda_attn_arg
     }
 }
 
-// Of 8 neighbours the block that ends last joins the nodes, and goes on with that node among its neighbours: so few
-// nodes wait for one block. False: another block goes on. Whoever counts does so at a place of leaves that meet, by
-// level.
+// Of 8 neighbours the block that ends last joins the nodes, and continues with the result among its neighbours, so that
+// few nodes wait for one block. False: another block continues. Blocks count themselves in a counter per group of
+// joined leaves and level.
 template <int DIM>
 __device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_attn_start &item)
 {
@@ -71,9 +71,9 @@ __device__ __forceinline__ bool join(few_shared<DIM> &sm, const ek_cuda_attn_arg
 #pragma unroll 1
     for (int below = 1, level = 0; below < t.n_seg; below *= 8, level++) {
         const int first = own / (below * 8) * (below * 8), meeting = min(below * 8, t.n_seg - first);
-        if (meeting <= below) continue; // nobody to meet
+        if (meeting <= below) continue; // nothing to join
         __syncthreads();
-        if (threadIdx.x == 0) { // what the others have written before the barrier is before this, too
+        if (threadIdx.x == 0) { // everything that others wrote before the barrier is visible from here on
             int *const ended = (int *)a.ended + t.leaf0 + first + level;
             __threadfence();
             sm.before = atomicAdd(ended, 1);
@@ -115,7 +115,7 @@ __device__ __forceinline__ void write_two_rows(few_shared<DIM> &sm, const ek_cud
                                                const ek_cuda_attn_tile &t)
 {
     constexpr int PARTS = DIM < 256 ? DIM / 64 : 4, COUNT = DIM / PARTS / 32; // warps of a row; values of a lane
-    float *const turned = (float *)sm.q;                                      // [2][DIM]; queries are not needed now
+    float *const turned = (float *)sm.q;                                      // [2][DIM]; queries are no longer needed
     const int warp = threadIdx.x / 32, n = warp / PARTS, part = warp % PARTS, lane = threadIdx.x % 32;
     const bool has = n < t.n_q;
     const float by = 1.0f / DIM;

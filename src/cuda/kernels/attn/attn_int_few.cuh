@@ -1,12 +1,11 @@
-// A segment of 256 keys for a tile of few queries of attention in integers (attn_int.cu): scores, weights, values.
+// A segment of 256 keys for a tile of few queries of attention in integers (attn_int.cu): scores, weights, values. A
+// block of threads is one segment. Codes go from the page to operand a of mma.sync, 16 keys or dims at a time, and
+// serve all queries, which are its columns. Scores: a warp has 32 keys; values: 32 dims, then the next 32.
 //
-// A block of threads is one segment. Codes come from the page to operand a of mma.sync, 16 keys or dims at a time,
-// and serve all queries, which are its columns. Scores: a warp has 32 keys; values: 32 dims, then the next 32.
-//
-// Model, H100: a segment of 256 dims is 256 KB, 13 bytes a clock and multiprocessor at 3 TB/s. Of 4 warps' 1 KB of
-// codes unpacking takes 40 clocks (100 bytes a clock), 4 products of m16n8k32 28: the memory bounds it at any batch. It
-// answers after about 800 clocks, in which 10 KB of a multiprocessor must be on their way: of scores two blocks have
-// 32, of values 64.
+// Model, H100: a segment of 256 dims is 256 KB, 13 bytes per clock and multiprocessor at 3 TB/s. For 4 warps' 1 KB of
+// codes unpacking takes 40 clocks (100 bytes per clock), and 4 products of m16n8k32 take 28: memory bounds it at any
+// batch. Memory answers after about 800 clocks, for which 10 KB per multiprocessor must be in flight: with scores two
+// blocks have 32, with values 64.
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
@@ -21,21 +20,21 @@ constexpr int SCORE_AHEAD = 1, VALUE_AHEAD = 2; // steps
 
 // DIM: dims of a head, a power of two of 64 to 512; 0: any, known when the kernel runs.
 template <int DIM> struct few_shared {
-    ek_cuda_attn_start item;       // here, for registers are needed for codes
+    ek_cuda_attn_start item;       // kept here, because registers are needed for codes
     u32 q[HEAD][2][32][2];         // limbs of queries by 32 dims, as a lane has them of operand b: low, high
     u32 p[SEGMENT / 32][2][32][2]; // of weights, by 32 keys
     float q_scale[N];
     u32 max_n[WARPS][N], sum[WARPS][N];
     float largest[WARPS][N];
     int from[N], to[N];
-    const uint8_t *page[SEGMENT / PAGE];        // the head's part; 0: nobody sees any
-    int first, end;                             // of those that are seen
-    float l[N];                                 // of the leaf, then of the node it is joined to
+    const uint8_t *page[SEGMENT / PAGE];        // the head's part; 0: no query sees it
+    int first, end;                             // of the visible pages
+    float l[N];                                 // of the leaf, then of the node into which it is joined
     float unit[N];                              // of the codes of weights
-    int leaves[N];                              // that a query has
-    int before;                                 // blocks that have ended, of those whose nodes meet
-    int nodes[N];                               // of a query, that meet
-    float factor[N][7][2];                      // which two nodes are multiplied with, in the order of their meetings
+    int leaves[N];                              // per query
+    int before;                                 // ended blocks of those whose nodes are joined
+    int nodes[N];                               // nodes to join, per query
+    float factor[N][7][2];                      // the factors of two nodes, in the order of their joins
     __align__(16) float all[DIM ? N * DIM : 1]; // sums of all leaves
 };
 
@@ -82,7 +81,7 @@ template <int BITS, bool EDGE, int AHEAD> struct two_tiles {
     }
 };
 
-// Number of the block's leaf.
+// The number of the block's leaf.
 __device__ __forceinline__ int64_t leaf_of(const ek_cuda_attn_start &item)
 {
     return item.t.leaf0 + item.seg - item.t.seg0;
@@ -112,7 +111,7 @@ __device__ __forceinline__ void scale_scores(float (&s)[2][4], const int (&sum)[
                       (i % 2 ? q.y : q.x);
 }
 
-// Scores of the warp's 32 keys, whose page is there: s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
+// Scores of the warp's 32 keys, whose page exists: s[m][i] of key 16 m + 2 g + i / 2 and query 2 t + i % 2.
 template <int BITS, int DIM>
 __device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &sm, const uint8_t *page, int dim,
                                        int warp, int lane)
@@ -140,7 +139,7 @@ __device__ __forceinline__ void scores(float (&s)[2][4], const few_shared<DIM> &
     scale_scores<BITS>(s, sum, k_scale, *(const float2 *)&sm.q_scale[lane % 4 * 2]);
 }
 
-// Sums of values of a lane's queries at dims `column` and three more: to a leaf, or of the only one to sm.all.
+// Stores sums of values of a lane's queries at dims `column` and three more: in a leaf, or for the only leaf in sm.all.
 template <int BITS, int DIM>
 __device__ __forceinline__ void put_values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const int (&sum)[2][3][4],
                                            bool alone, int dim, int column)
@@ -160,7 +159,7 @@ __device__ __forceinline__ void put_values(few_shared<DIM> &sm, const ek_cuda_at
         }
 }
 
-// Sums of values at dims [d0, d0 + 32) over the pages that are seen: to a leaf, or of the only one to sm.all.
+// Sums of values at dims [d0, d0 + 32) over the visible pages: to a leaf, or for the only leaf to sm.all.
 template <int BITS, int DIM>
 __device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
                                        bool alone, int d0)
@@ -191,7 +190,7 @@ __device__ __forceinline__ void values(few_shared<DIM> &sm, const ek_cuda_attn_a
     put_values<BITS, DIM>(sm, a, sum, alone, dim, column);
 }
 
-// Of the lanes that have the same queries: lanes apart by 4, 8 and 16.
+// Combines the lanes with the same queries: lanes 4, 8 and 16 apart.
 template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
 {
 #pragma unroll
@@ -199,8 +198,8 @@ template <class T, class F> __device__ __forceinline__ T over_keys(T x, F f)
     return x;
 }
 
-// Codes of weights, of scores s and scales of values, into sm.p; l and m of the leaf, of several to memory; units into
-// sm.unit.
+// Writes codes of weights, from scores s and scales of values, to sm.p; l and m of the leaf, to memory if there are
+// several; units to sm.unit.
 template <int DIM>
 __device__ __forceinline__ void weigh(few_shared<DIM> &sm, const ek_cuda_attn_args &a, float (&s)[2][4],
                                       const float (&scale)[2][2], bool alone, int warp, int lane)

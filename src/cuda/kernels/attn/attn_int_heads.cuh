@@ -1,5 +1,5 @@
-// Heads as a block of attention in integers begins with them (attn_int.cu): queries normed, turned and coded, the new
-// key and value as well, and stored. A warp has a head, x[i] being element 32 i + lane.
+// The heads of a block of attention in integers (attn_int.cu): queries are normed, rotated and encoded; so are the new
+// key and value, which are stored. A warp has a head; x[i] is element 32 i + lane.
 #pragma once
 
 #include "cuda/kernels/attn/attn_int_few.cuh"
@@ -70,7 +70,7 @@ __device__ __forceinline__ void code_query(few_shared<DIM> &sm, const ek_cuda_at
         if (i * 32 < dim) put_limbs(sm.q[i], n, lane, code[i]);
 }
 
-// The new key, or value, of row `row` to its slot of the page, by a warp.
+// Stores the new key, or value, of row `row` in its slot of the page, by a warp.
 template <int DIM>
 __device__ __forceinline__ void store_fresh(const ek_cuda_attn_args &a, const ek_cuda_attn_tile &t, uint8_t *page,
                                             int slot, bool key)
@@ -84,9 +84,8 @@ __device__ __forceinline__ void store_fresh(const ek_cuda_attn_args &a, const ek
     store_rotated(page + (key ? 0 : a.kv.k_bytes), x, DIM, key ? a.kv.k_bits : a.kv.v_bits, slot, key);
 }
 
-// Warps 0 to 3 of a block of two queries, by the same code: a query each, the new key, the new value (last: its slot of
-// the segment, where it is stored here). Columns of queries that there are not keep what they have: no other depends on
-// them.
+// Warps 0 to 3 of a block of two queries run the same code: a query each, the new key, the new value (last: its slot of
+// the segment, if it is stored here). Columns of absent queries keep their contents, on which no other column depends.
 template <int DIM>
 __device__ __forceinline__ void head_by_warp(few_shared<DIM> &sm, const ek_cuda_attn_args &a, int last, int warp)
 {

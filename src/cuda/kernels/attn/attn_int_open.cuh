@@ -1,5 +1,5 @@
-// How a block of attention in integers of few queries begins (attn_int.cu, attn_int_own.cu): its item, its pages, what
-// its queries see.
+// The beginning of a block of attention in integers of few queries (attn_int.cu, attn_int_own.cu): its item, its pages,
+// and its queries' visible keys.
 #pragma once
 
 #include "cuda/kernels/attn/attn_int_few.cuh"
@@ -7,7 +7,7 @@
 namespace ek
 {
 
-// The block's item; of `starts` all in one record, else of the first row what it sees.
+// The block's item: from `starts` as one record, otherwise the visible range of the first row.
 __device__ __forceinline__ ek_cuda_attn_start item_of(const ek_cuda_attn_args &a)
 {
     if (a.starts) {
@@ -22,7 +22,7 @@ __device__ __forceinline__ ek_cuda_attn_start item_of(const ek_cuda_attn_args &a
     return s;
 }
 
-// The segment's page p: the head's part of it; 0: there is none.
+// The head's part of the segment's page p; 0: no page.
 __device__ __forceinline__ u64 page_of(const ek_cuda_attn_args &a, const ek_cuda_kv &kv, const ek_cuda_attn_start &item,
                                        int p)
 {
@@ -31,8 +31,8 @@ __device__ __forceinline__ u64 page_of(const ek_cuda_attn_args &a, const ek_cuda
     return number < 0 ? 0 : kv.base + (u64)kv.stride * (u32)number + item.t.kv_head * (kv.k_bytes + kv.v_bytes);
 }
 
-// Few blocks wait for memory: keys and values of the segment come to the second-level cache while the kernels in front
-// run.
+// Few blocks wait for memory, so keys and values of the segment are fetched into the second-level cache while the
+// previous kernels run.
 __device__ __forceinline__ void fetch_segment(const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
                                               const ek_cuda_attn_start &item)
 {
@@ -48,7 +48,7 @@ __device__ __forceinline__ void fetch_segment(const ek_cuda_attn_args &a, const 
     }
 }
 
-// What the block's queries see of the segment, and its pages. False: nothing.
+// The part of the segment that the block's queries see, and its pages. False: nothing is visible.
 template <int DIM>
 __device__ __forceinline__ bool open(few_shared<DIM> &sm, const ek_cuda_attn_args &a, const ek_cuda_kv &kv,
                                      const ek_cuda_attn_start &item)

@@ -1,11 +1,11 @@
-// Attention in integers of 12 bits of two queries, where each block of threads has a multiprocessor to itself
-// (contract: ops/attn/attn_int.h; choice: cuda/attn/choose.h): the same bits as ek_attn_int_DIM, in less code and with
-// more registers, because a short step is as long as those blocks wait.
+// Attention in integers of 12 bits for two queries, if each block of threads has a multiprocessor to itself (contract:
+// ops/attn/attn_int.h; choice: cuda/attn/choose.h): the bits of ek_attn_int_DIM, in less code and with more registers,
+// because the waits of these blocks determine the time of a short step.
 //
 // A lane has eight steps of codes in registers: a warp's 32 keys of 256 dims, then its 32 dims of a segment's values.
-// One loop body loads and adds both, so its instructions arrive once. Where every view has one row in the step, keys
-// are read before the kernels in front have ended; the row's own key is read again. Values arrive while weights are
-// made.
+// One loop body loads and adds both, so its instructions are fetched once. If every view has one row in the step, keys
+// are read before the previous kernels have ended, and the row's own key is read again later. Values arrive while
+// weights are computed.
 #include "cuda/kernels/attn/attn_int_end.cuh"
 #include "cuda/kernels/attn/attn_int_heads.cuh"
 #include "cuda/kernels/attn/attn_int_open.cuh"

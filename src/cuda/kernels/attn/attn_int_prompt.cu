@@ -1,13 +1,13 @@
 // Attention in integers of prompts (contract: ops/attn/attn_int.h): 64 queries of one KV head, row by row and head by
-// head, go through their segments together, by a block of two warpgroups: of keys each has two pages, of values every
-// other block of 64 dims. T is kept as a stack of nodes in scratch memory, of which a thread reads and writes its own
-// elements alone. Where tiles are few, they are cut into parts of 2^n segments, each a block's: then a.items has the
+// head, pass through their segments together, in a block of two warpgroups. Each has two pages of the keys, and every
+// other block of 64 dims of the values. T is a stack of nodes in scratch memory, where a thread reads and writes only
+// its own elements. If tiles are few, they are divided into parts of 2^n segments, one per block: a.items then has the
 // stacks, and nodes of the parts go to a.leaf_o, for ek_attn_int_join.
 //
 // Model, per segment, of 256 (512) dims, clocks of a multiprocessor, H100: products of int8 8,200 (16,400);
 // instructions of a quarter of it: unpacking 2,200 (4,500), weights 4,500, sums to floats and T 3,200 (6,400); 256
-// (512) KB from the second-level cache at 55 bytes a clock 4,800 (9,500). Weights wait for all scores, so that 16,000
-// (25,000) may be reached. What is measured, 74,000 of 512 dims, and why: docs/cuda/attention.md.
+// (512) KB from the second-level cache at 55 bytes a clock 4,800 (9,500). Weights wait for all scores, so 16,000
+// (25,000) may be reached. The measured figure, 74,000 for 512 dims, and its causes: docs/cuda/attention.md.
 #include "cuda/kernels/attn/attn_int_tile.cuh"
 
 using namespace ek;

@@ -1,6 +1,6 @@
-// The sums of prompts' attention in integers (attn_int_prompt.cu): 64 queries of one KV head, by wgmma. Operand a are
-// codes of keys, then of values, 64 columns of a page's part, which a warp copies for itself into a ring; operand b
-// the limbs of 64 queries, then of their weights, in shared memory.
+// The sums of prompts' attention in integers (attn_int_prompt.cu): 64 queries of one KV head, by wgmma. Operand a is
+// codes of keys, then of values, 64 columns of a page's part, which each warp copies for itself into a ring. Operand b
+// is the limbs of 64 queries, then of their weights, in shared memory.
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
@@ -21,20 +21,21 @@ struct int_shared {
     uint8_t ring[WARPS][SLOTS][SLOT];
     union {
         u32 part[2][WARPS][TILE];      // of the queries, per warp
-        u32 factors[MAX_LEVELS][TILE]; // of a node of T below, which the leaf meets: the node's, bf16, its own above it
+        u32 factors[MAX_LEVELS][TILE]; // for a leaf that is joined to a node of T below it: the node's factor as bf16,
+                                       // its own above it
     };
     union {
         u32 max_n[TILE];    // bits of WHOLE + m
-        float factor[TILE]; // 1 / unit, once max_n is not needed any more
+        float factor[TILE]; // 1 / unit, once max_n is no longer needed
     };
     float q_scale[TILE], unit[TILE];
     float l[TILE];                                   // of queries that end here
     int lo[TILE], end[TILE], from[TILE], seen[TILE]; // the last two of the segment: its first key, how many
-    const uint8_t *page[PAGES];                      // the head's part; 0: nobody sees any
-    int64_t k_bytes; // of the segment's pages, as in ek_cuda_kv; here, for registers are needed for sums
-    int out[TILE];   // where a query's node goes, and its row
+    const uint8_t *page[PAGES];                      // the head's part; 0: no query sees it
+    int64_t k_bytes; // of the segment's pages, as in ek_cuda_kv; kept here, because registers are needed for sums
+    int out[TILE];   // the target of a query's node, and its row
     int k_bits, v_bits, first, last,
-        seen_end; // first, last: pages that are seen; seen_end: behind the last key that is
+        seen_end; // first, last: visible pages; seen_end: after the last visible key
     ek_cuda_attn_tile tile;
     int next;
 };
@@ -46,17 +47,17 @@ __device__ __forceinline__ int row_place(int n, int i)
 }
 
 // Pairs of steps of 32 inputs, of which a warp copies its 16 columns: rows of 64 bytes, two in 128, whose pieces of 16
-// are turned so that lanes of four rows read from different banks. First the warpgroup's pages of keys, then all of
-// values for every GROUPS-th block of 64 dims. Each lane keeps where its next pieces lie.
+// are permuted so that lanes of four rows read from different banks. First the warpgroup's pages of keys, then all
+// pages of values for every GROUPS-th block of 64 dims. Each lane keeps the addresses of its next pieces.
 template <int DIM> struct int_ring {
     const int_shared &sm;
     uint8_t *const slots;
     const int dim;
-    int get;             // bytes in front of the slot that is read next
+    int get;             // offset of the slot that is read next, in bytes
     const uint8_t *from; // the lane's piece of the next pair's first eight rows
     int eights;          // of a pair's rows
-    int left;            // pairs of keys that the page still has
-    int page, block;     // of what is copied next; block: of dims, -1 keys
+    int left;            // pairs of keys left in the page
+    int page, block;     // of the next copy; block: of dims, -1 for keys
 
     static __device__ __forceinline__ int warp() // of the warpgroup
     {
@@ -80,7 +81,7 @@ template <int DIM> struct int_ring {
         return thread_again() % 32 / 4;
     }
 
-    static __device__ __forceinline__ int hot_lane() // kept where registers suffice
+    static __device__ __forceinline__ int hot_lane() // kept in a register where these suffice
     {
         return (EK_HAS_WGMMA ? (int)threadIdx.x : thread_again()) % 32;
     }
@@ -119,7 +120,7 @@ template <int DIM> struct int_ring {
         from = sm.page[page] + sm.k_bytes + (row() * dim + (d < dim ? d : 0)) * 4;
     }
 
-    // The next pair comes into the slot that was read last. Of keys behind the last row that row is repeated.
+    // Copies the next pair into the slot that was read last. After the last row of keys that row is repeated.
     __device__ __forceinline__ void feed()
     {
         const int own = hot_lane() / 4, at = own / 2;
@@ -148,8 +149,7 @@ template <int DIM> struct int_ring {
         }
     }
 
-    // The oldest pair of those that are on their way is there for the warp then; reads of its two steps, a feed
-    // and next follow.
+    // Waits for the oldest pair in flight, for the warp; reads of its two steps, a feed and next follow.
     __device__ __forceinline__ void open() const
     {
         copy_wait<SLOTS - 2>();
@@ -174,7 +174,7 @@ template <int DIM> struct int_ring {
     }
 };
 
-// A step's products; a step in front of it may still be computed. KEPT 0: the sums' first.
+// A step's products; the previous step may still be running. KEPT 0: the sums' first.
 template <int BITS, int KEPT>
 __device__ __forceinline__ void multiply(int (&hh)[32], int (&mid)[32], int (&ll)[32], u32 (&l)[4], u32 (&h)[4],
                                          const uint8_t *low, const uint8_t *high)
@@ -187,12 +187,12 @@ __device__ __forceinline__ void multiply(int (&hh)[32], int (&mid)[32], int (&ll
     wgmma_commit();
 }
 
-// A pair of steps, by the codes that come next; the last step in front of it may still be computed.
+// A pair of steps with the next codes; the last step before it may still be running.
 template <int BITS, int KEPT, int DIM>
 __device__ __forceinline__ void multiply_pair(int_ring<DIM> &ring, int (&hh)[32], int (&mid)[32], int (&ll)[32],
                                               u32 (&l)[2][4], u32 (&h)[2][4], const uint8_t *low, const uint8_t *high)
 {
-    constexpr int two = DIM && EK_HAS_WGMMA ? 1 : 0; // steps on their way; registers suffice
+    constexpr int two = DIM && EK_HAS_WGMMA ? 1 : 0; // steps in flight; registers suffice
     fragment<BITS> x;
     ring.open();
     ring.read(x, 0);

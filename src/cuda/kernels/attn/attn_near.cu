@@ -1,6 +1,6 @@
-// Attention over the keys near a query (contract: ops/attn/attn_near.h): towers of sounds. Half a warp is a query of a
-// head, its threads the 16 lanes of the definition; neighbours read the same keys and values, which the
-// multiprocessor's cache then has.
+// Attention over the keys near a query (contract: ops/attn/attn_near.h), for towers of sounds. Half a warp computes a
+// query of a head; its threads are the 16 lanes of the definition. Neighbours read the same keys and values, which are
+// then in the multiprocessor's cache.
 #include "cuda/kernels/math.cuh"
 #include "cuda/tower_args.h"
 

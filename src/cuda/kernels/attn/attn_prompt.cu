@@ -1,7 +1,7 @@
-// Attention of prompts (contract: ops/attn/attn.h): 64 queries of one KV head, or 32, row by row and head by head, go
-// through their segments together. A warp has 8 queries; scores are 8 queries by 8 keys per thread, values
-// 8 queries by 8 dims (attn_prompt.cuh). T is kept as a stack of nodes in scratch memory, which a thread reads and
-// writes only where it owns the element; a query's last leaf meets what is left there and is the result.
+// Attention of prompts (contract: ops/attn/attn.h): 64 queries of one KV head, or 32, row by row and head by head, pass
+// through their segments together. A warp has 8 queries; a thread has scores of 8 queries by 8 keys, and values of 8
+// queries by 8 dims (attn_prompt.cuh). T is a stack of nodes in scratch memory, where a thread reads and writes only
+// its own elements; a query's last leaf is added to the remaining nodes and gives the result.
 #include "cuda/kernels/attn/attn_prompt.cuh"
 
 using namespace ek;

@@ -1,5 +1,5 @@
-// The sums of prompts' attention (attn_prompt.cu): scores and values of 64 queries over a stage of 32 rows, dims of
-// keys or values of dims, which is decoded once for all queries while the stage before it is added.
+// The sums of prompts' attention (attn_prompt.cu): scores and values of 64 queries over a stage of 32 rows (dims of
+// keys, or values), which is decoded once for all queries while the previous stage is added.
 #pragma once
 
 #include "cuda/kernels/kv.cuh"
@@ -7,9 +7,9 @@
 namespace ek
 {
 
-// OWN: queries of a warp; BRINGS: rows of a stage that a warp brings; CHAIN: dims of a chain, of which DIMS lie in
-// shared memory at once. EK_PROMPT_SMALL: half of the queries and of the rows, by half of the threads, in 80 KB; not
-// for keys in 4 bits, which come by 32 rows.
+// OWN: queries per warp; BRINGS: rows of a stage that a warp decodes; CHAIN: dims of a chain, of which DIMS are in
+// shared memory at once. EK_PROMPT_SMALL: half of the queries and rows, by half of the threads, in 80 KB; not for 4-bit
+// keys, which arrive in 32 rows.
 #ifdef EK_PROMPT_SMALL
 inline namespace small_prompt
 {
@@ -22,7 +22,8 @@ constexpr int TILE = EK_CUDA_PROMPT_TILE, THREADS = 256, DIMS = 256;
 constexpr int WARPS = THREADS / 32, OWN = TILE / WARPS, BRINGS = 16, ROWS = BRINGS * (WARPS / 4), COLS = 256;
 constexpr int MAX_LEVELS = 12, CHAIN = 256;
 
-// What a warp's queries see of a segment: keys [from, to) some of them, [common_from, common_to) all that see any.
+// The part of a segment that a warp's queries see: keys [from, to) by any, [common_from, common_to) by all that see
+// some.
 struct visible {
     int from, to, common_from, common_to;
     __device__ __forceinline__ int halves() const // of the segment: bits 0 and 1
@@ -34,7 +35,7 @@ struct visible {
 struct shared {
     float stage[2][ROWS][COLS]; // keys: [dim][key]; values: [key][dim]
     float q[DIMS][TILE];        // of one chain
-    float s[SEGMENT][TILE];     // scores, then what enters the fma; see piece_of
+    float s[SEGMENT][TILE];     // scores, then the operands of the fma; see piece_of
     float part[4][TILE];        // of l
     float l[MAX_LEVELS][TILE];  // of the nodes of T
     int m[MAX_LEVELS][TILE];
@@ -44,26 +45,26 @@ struct shared {
     int lo[TILE], end[TILE];
     float value_scale[SEGMENT];
     const uint8_t *page[SEGMENT / PAGE]; // values of the KV head, the keys in front of them; 0: nobody sees any
-    kv_codec keys, values;               // of the segment; here so that what follows from them is not kept in registers
+    kv_codec keys, values;               // of the segment; kept here so that derived values need no registers
     visible all, own[TILE / OWN];        // of the tile's queries, of a warp's
-    ek_cuda_attn_tile tile;              // and the number of the next
+    ek_cuda_attn_tile tile;              // and the number of the next one
     int next;
 };
 
-// Where four queries, number `piece`, of a key lie in its row of s: turned by the key, so that lanes of different keys
+// The place of four queries, number `piece`, in a key's row of s: permuted by the key, so that lanes of different keys
 // write to different banks.
 __device__ __forceinline__ int piece_of(int piece, int key)
 {
     return (piece ^ (key / 4 & 7)) * 4;
 }
 
-// The same for row i of the stage that begins with `key`: stages of 32 rows begin where nothing is turned.
+// The same for row i of the stage that begins with `key`: stages of 32 rows begin where nothing is permuted.
 __device__ __forceinline__ int turn_of(int key, int i)
 {
     return ROWS % 32 ? key + i : i;
 }
 
-// 16 rows of 64 elements as they lie in memory: what a warp brings to the stage.
+// 16 rows of 64 elements as in memory: a warp's part of a stage.
 template <int F> struct half_stage {
     static constexpr int K_PARTS = chunk<F>::K_ROWS < 16 ? 2 : 1, V_PARTS = 16 / chunk<F>::ROWS, PARTS = V_PARTS;
     chunk<F> c[PARTS];
@@ -124,8 +125,8 @@ __device__ __forceinline__ int key_of(int lane, int j)
 
 // Rows [from, to) of the stage, both multiples of 4: acc[n][j] += x[n] y[j], x 8 queries, y 8 columns, of which HALVES
 // (bits 0 and 1) are wanted. TURNED: x is s, at the stage's first key, and y has neighbours exchanged: sums are stored
-// by fours, and so would be in the same bank of registers as the y that they are multiplied by. Queries go through the
-// columns to and fro, for a y that is kept at the turn.
+// in fours, and would otherwise be in the same bank of registers as their y. Queries alternate their direction over the
+// columns, so that a y is kept at the turn.
 template <int HALVES, bool TURNED>
 __device__ __forceinline__ void add_rows(const float *x, const float *y, int from, int to, float (&acc)[OWN][8],
                                          int key = 0)
@@ -217,7 +218,7 @@ __device__ __forceinline__ void add_masked(const shared &sm, const float *y, int
     }
 }
 
-// The same of PLANES for 16 slots at once: what is needed in between is computed anew, because no registers are left.
+// The same for PLANES, 16 slots at once: intermediate values are recomputed, because no registers are left.
 __device__ __forceinline__ void bring_planes(float *to, const uint8_t *v, const kv_codec &c, int slice, int slot)
 {
     const int lane = thread_again() % 32, groups = c.groups();

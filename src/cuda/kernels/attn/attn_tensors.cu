@@ -1,8 +1,8 @@
-// Attention over tensors whose keys are all visible to all rows (contract: ops/attn/attn_tensors.h, Form A without
-// scale): towers of images. A block takes 64 queries of a head through all segments, a warp 16 of them, so that scores,
-// weights and sums of values need no barrier but those of their copies. Scores are 16 queries by 8 keys of a thread and
-// become weights in its registers; weights lie in shared memory, values are 8 queries by a sixteenth of the dims. T is
-// kept as a stack of nodes in scratch memory.
+// Attention over tensors where all rows see all keys (contract: ops/attn/attn_tensors.h, Form A without scale), for
+// towers of images. A block takes 64 queries of a head through all segments, a warp 16 of them, so that scores, weights
+// and sums of values need no barriers besides those of their copies. A thread has scores of 16 queries by 8 keys, which
+// become weights in its registers; weights are in shared memory, values are 8 queries by a sixteenth of the dims. T is
+// a stack of nodes in scratch memory.
 #include "cuda/kernels/attn/attn_tensors_weights.cuh"
 
 using namespace ek;

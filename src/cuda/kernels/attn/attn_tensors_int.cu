@@ -1,9 +1,9 @@
-// Attention in integers over tensors whose keys are all visible to all rows (contract: ops/attn/attn_int.h, i12): large
-// pictures. ek_tensors_codes lays codes out as the lanes of mma.sync read them, in two limbs, so that nothing is
-// unpacked. A block takes 64 queries of a head through all segments; 16 of them belong to two warps, of which each has
-// the scores of half of a segment's keys in registers, where they become codes of weights: operand a of the sums of
-// values as they stand, for which key has which place in a sum is free. Of values each has every other 8 dims. T is
-// kept as a stack of nodes in scratch memory.
+// Attention in integers over tensors where all rows see all keys (contract: ops/attn/attn_int.h, i12), for large
+// pictures. ek_tensors_codes writes codes in the order of mma.sync's lanes, in two limbs, so that nothing is unpacked.
+// A block takes 64 queries of a head through all segments. Two warps share 16 queries; each has the scores of half of a
+// segment's keys in registers, where they become codes of weights. These are operand a of the sums of values without
+// reordering, because the place of a key in a sum is free. Each warp has every other 8 dims of the values. T is a stack
+// of nodes in scratch memory.
 //
 // Model, H100, of 16 queries, a segment and 64 dims: 512 products of 6 clocks, and 128 pairs of query and key a lane of
 // some 35 instructions; four at once on a multiprocessor, so that 7,500 clocks of them would give 65 T multiply-adds/s.

@@ -1,4 +1,4 @@
-// Where the codes of attention in integers over tensors lie (attn_tensors_int.cu).
+// The layout of codes for attention in integers over tensors (attn_tensors_int.cu).
 #pragma once
 
 #include "cuda/kernels/attn/attn_int_codes.cuh"
@@ -10,8 +10,8 @@ namespace ek
 constexpr int STEP = 512;           // bytes of 8 columns by 32 inputs, both limbs
 constexpr int SCALES = SEGMENT * 4; // bytes, in front of a segment's codes
 
-// Where the codes of queries, keys and values begin, and how many bytes a tile of 16 queries and a segment have.
-// Computed anew where it is needed, for registers.
+// The beginnings of the codes of queries, keys and values, and the bytes of a tile of 16 queries and of a segment.
+// Recomputed at each use, to save registers.
 struct codes {
     int steps, blocks, padded; // of 32 dims; of 8 dims; rows
     int64_t q_bytes, k_bytes, v_bytes;
@@ -30,7 +30,7 @@ struct codes {
     }
 };
 
-// A code's limbs to byte `at` of the low ones and of the high ones, `apart` bytes behind them.
+// Writes a code's limbs: the low one to byte `at`, the high one `apart` bytes later.
 __device__ __forceinline__ void put_code(uint8_t *at, int apart, int code)
 {
     at[0] = (uint8_t)(code & 127), at[apart] = (uint8_t)(code >> 7);

@@ -1,5 +1,5 @@
-// The weights of a segment of keys for the 16 queries of a warp (attn_tensors.cu): their scores in its registers,
-// weights in shared memory, e[key][query], and their sums. Nothing of them waits for another warp.
+// The weights of a segment of keys for the 16 queries of a warp (attn_tensors.cu): scores in its registers, weights in
+// shared memory, e[key][query], and their sums. Nothing here waits for another warp.
 #pragma once
 
 #include "cuda/kernels/math.cuh"
@@ -11,7 +11,7 @@ namespace ek
 constexpr int TILE = EK_CUDA_TENSORS_TILE, SEGMENT = 256;
 constexpr int K_DIMS = 8, LDK = SEGMENT + 4; // a slot of keys: [dim][key]
 
-// Where four queries, number `piece`, of a key lie in its row of e: turned by the key, so that lanes of different keys
+// The place of four queries, number `piece`, in a key's row of e: permuted by the key, so that lanes of different keys
 // write to different banks.
 __device__ __forceinline__ int piece_of(int piece, int key)
 {
@@ -24,7 +24,7 @@ __device__ __forceinline__ int key_of(int i)
     return threadIdx.x % 32 * 4 + i / 4 * 128 + i % 4;
 }
 
-// 12582912 + n as a float, where exp_split (math.cuh) of s has n; s is clamped
+// 12582912 + n as a float, with the n of exp_split(s) (math.cuh); s is clamped
 __device__ __forceinline__ float whole_of(float s)
 {
     return __fadd_rn(__fmul_rn(s, 1.44269504f), 12582912.0f);
@@ -61,7 +61,7 @@ struct __align__(16) scores
         }
     };
 
-    // Keys go to and fro, for operands that stay where the instruction before had them.
+    // Keys alternate their direction, so that operands stay in place from one instruction to the next.
     __device__ __forceinline__ void add(const dim &d)
     {
 #pragma unroll
@@ -87,7 +87,8 @@ struct __align__(16) scores
         }
     }
 
-    // The largest of a segment's first n keys, the visible ones, for each of the warp's queries, as whole_of has it.
+    // The largest of a segment's first n keys, the visible ones, for each of the warp's queries, in the form of
+    // whole_of.
     __device__ __forceinline__ void top_of(int n, int *m) const
     {
 #pragma unroll
@@ -112,8 +113,8 @@ struct __align__(16) scores
     }
 };
 
-// Turns the warp's scores that the lane has put into e into weights; m: top_of. As a loop over shared memory, for its
-// instructions would not stay in their cache.
+// Turns the warp's scores that the lane has put into e into weights; m: top_of. A loop over shared memory, because
+// unrolled instructions would not stay in their cache.
 __device__ __forceinline__ void weigh(float (*e)[TILE], int piece, int n, const int *m)
 {
 #pragma unroll 1

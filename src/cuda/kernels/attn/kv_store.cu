@@ -1,5 +1,5 @@
-// Writing keys and values into pages (contract: ops/kv/kv.h, definition: ops/kv/kv_store.c), their norms and rotations
-// first: one block of threads per token, KV head and part. A token is quantised alone and once.
+// Stores keys and values in pages (contract: ops/kv/kv.h, definition: ops/kv/kv_store.c), after their norms and
+// rotations: one block of threads per token, KV head and part. Each token is quantised alone and once.
 #include "cuda/kernels/attn/attn_int_codes.cuh"
 #include "cuda/kernels/norm.cuh"
 

@@ -1,5 +1,6 @@
-// A layer with experts, for few rows: experts and the dense MLP read the same rows and meet again at the layer's end,
-// so the launches between hold blocks of both (cuda/model_args.h; contracts: ops/rows/rows.h, src/model/moe.c).
+// A layer with experts, for few rows. Experts and the dense MLP read the same rows, and their results meet at the
+// layer's end, so the launches in between hold blocks of both (cuda/model_args.h; contracts: ops/rows/rows.h,
+// src/model/moe.c).
 #include "cuda/kernels/choose.cuh"
 #include "cuda/kernels/product/warp.cuh"
 #include "cuda/kernels/row.cuh"

@@ -1,4 +1,4 @@
-// A layer with experts in groups of 32 whose router has floats, for few rows: as experts.cu, by warp.cuh
+// A layer with experts in groups of 32 and a router of floats, for few rows: like experts.cu, by warp.cuh
 // (cuda/model_args.h; contracts: ops/linear/linear.h, src/model/moe.c).
 #include "cuda/kernels/choose.cuh"
 #include "cuda/kernels/product/product_f.cuh"

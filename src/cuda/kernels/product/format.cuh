@@ -1,5 +1,5 @@
-// Weights of Form Q in groups of 64, 32 or 16 as kernels read them (layout: cuda/product/layout.h): what the codes,
-// scales and biases of a unit and of a chunk take, and how they become numbers.
+// Weights of Form Q in groups of 64, 32 or 16 as kernels read them (layout: cuda/product/layout.h): the sizes of codes,
+// scales and biases of a unit and of a chunk, and their conversion to numbers.
 #pragma once
 
 #include "cuda/kernels/product/product_fragment.cuh"
@@ -13,9 +13,9 @@ enum weight_scales {
     SCALES_BF16,
     SCALES_F32,
     SCALES_BIASED = 4
-}; // SCALES_BIASED + one of them: a bias behind each
+}; // SCALES_BIASED + one of them: a bias after each scale
 
-// GROUPS_: of a chunk.
+// GROUPS_: per chunk.
 template <int BITS_, int A_, int SCALES, int GROUPS_ = EK_CUDA_WARP_GROUPS> struct weight_format {
     static constexpr int BITS = BITS_, A = A_, SUB = 64 / A, KIND = SCALES % SCALES_BIASED;
     static constexpr bool BIASED = SCALES >= SCALES_BIASED;

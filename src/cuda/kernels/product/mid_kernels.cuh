@@ -1,5 +1,5 @@
-// The kernels of mid_product.cuh for weights of one kind: alone, with their gate, and q, k and v in one launch; which
-// tile and part a block has, and where its sums go.
+// The kernels of mid_product.cuh for weights of one kind: alone, with their gate, and q, k and v in one launch; a
+// block's tile and part, and the target of its sums.
 #pragma once
 
 #include "cuda/kernels/product/mid_product.cuh"
@@ -9,8 +9,7 @@
 namespace ek
 {
 
-// Panels, rows and units of block number `block`: tiles of rows change first, so that blocks which run together share
-// weights.
+// Panels, rows and units of block number `block`: tiles of rows change first, so that concurrent blocks share weights.
 template <int LIMBS, int OCT, int A>
 __device__ __forceinline__ mid_product<LIMBS, OCT, A> mid_open(const ek_cuda_linear_args &a, int block, int *group,
                                                                int *part)
@@ -31,7 +30,7 @@ __device__ __forceinline__ mid_product<LIMBS, OCT, A> mid_open(const ek_cuda_lin
                    (int)threadIdx.x / 32};
 }
 
-// Sums of a warp's panels, of which the first is p0, to the tile's rows of y.
+// Stores sums of a warp's panels, from panel p0 on, in the tile's rows of y.
 template <class M> __device__ __forceinline__ void mid_store(const M &m, const float (&sum)[M::SUMS], int p0, float *y)
 {
 #pragma unroll
@@ -66,8 +65,8 @@ template <int LIMBS, int OCT, int A> __device__ __forceinline__ void mid(const e
 }
 
 // A block's sums of two matrices: gelu(the first's) times the second's, quantised, are group number `group` of 64
-// outputs. They go through shared memory to a warp per row, in a loop of little code: unrolled over a lane's sums it
-// takes longer than the product, as instructions that run once are fetched for each of them.
+// outputs. They pass through shared memory to a warp per row, in a loop of little code: unrolled over a lane's sums it
+// would take longer than the product, because instructions that run once must be fetched.
 template <int A, class M>
 __device__ __forceinline__ void mid_gate_end(const ek_cuda_warp_args &p, const M &m, const float (&sum)[M::SUMS],
                                              int group)
@@ -134,8 +133,8 @@ template <int OCT, int A> __device__ __forceinline__ void mid_heads(const ek_cud
 
 } // namespace ek
 
-// The kernels for groups of A inputs: NAME is what stands in their names for bits and scales.
-// Of a multiprocessor three blocks, or two: what they read themselves (mma.cuh) takes registers.
+// The kernels for groups of A inputs: NAME is the part of their names for bits and scales. A multiprocessor has three
+// blocks; or two, if their own reading (mma.cuh) takes registers.
 #define EK_MID_BOUNDS __launch_bounds__(128, EK_HAS_WGMMA ? 3 : 2)
 #define EK_MID(NAME, LIMBS, OCT, A)                                                     \
     extern "C" __global__ void EK_MID_BOUNDS ek_product_mid_##NAME##_l##LIMBS##_o##OCT( \

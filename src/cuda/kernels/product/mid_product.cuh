@@ -1,14 +1,14 @@
 // Products of Form Q for 9 to some hundred rows by wgmma, 4 bits, with bf16 scales and biases and groups of 64, or with
-// f16 scales alone and groups of 32 (contract: ops/linear/linear.h): where the tiles of wide_product.cuh would be too
-// few for the multiprocessors.
+// f16 scales alone and groups of 32 (contract: ops/linear/linear.h), for cases where the tiles of wide_product.cuh
+// would be too few for the multiprocessors.
 //
 // A block is a warpgroup and computes 128 outputs for OCT x 8 columns (rows of activations, or with two limbs half as
-// many rows) over the units of a part, which is whole leaves: each warp two panels, whose work alternates: one is
-// multiplied while the floats of the other are added. All threads copy chunks of two units ahead, codes each lane its
-// own, words of activations to where wgmma wants them, so that a chunk costs one barrier and nothing is arranged
-// before. Chains stay in registers, nodes of T lie in shared memory. With a gate the two panels are of two matrices: a
-// lane has both factors, the block a group of 64 of the quantised rows. Of experts a tile is a job, whose rows are
-// picked from all by a list in shared memory.
+// many rows) over the units of a part, which is whole leaves. Each warp has two panels that alternate: one is
+// multiplied while the floats of the other are added. All threads copy chunks of two units ahead: each lane its own
+// codes, and words of activations in wgmma's order, so that a chunk costs one barrier and nothing is arranged before.
+// Chains stay in registers; nodes of T are in shared memory. With a gate the two panels are of two matrices: a lane has
+// both factors, the block a group of 64 of the quantised rows. For experts a tile is a job, whose rows are selected by
+// a list in shared memory.
 #pragma once
 
 #include "cuda/kernels/product/product_fragment.cuh"
@@ -25,7 +25,7 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
     static constexpr int CODE = 512, SCALE = 64, COLUMNS = OCT * 8, ROWS = COLUMNS / LIMBS, PER = LIMBS == 1 ? 2 : 1;
     static constexpr int EACH = OCT * 2 * PER, SUMS = PANELS * EACH; // of a panel, of a lane
     static constexpr int WEIGHTS = PANELS * CHUNK * (CODE + SCALE), ACTS = COLUMNS * CHUNK * 64, SX = CHUNK * ROWS * 8;
-    static constexpr int SLOT_BYTES = ACTS + WARPS * WEIGHTS; // {sx, X} of all slots, or sx, lie behind the slots
+    static constexpr int SLOT_BYTES = ACTS + WARPS * WEIGHTS; // {sx, X} of all slots, or sx, follow the slots
     static_assert(SLOT_BYTES % 1024 == 0, "wgmma's swizzle");
     static_assert(SLOT_BYTES + SX == EK_CUDA_MID_SLOT(OCT, LIMBS) && SUMS * 4 * THREADS == EK_CUDA_MID_NODE(OCT, LIMBS),
                   "args.h says what a launch must ask for");
@@ -33,16 +33,16 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
 
     const ek_cuda_linear_args &a;
     uint8_t *ring;
-    int first, units, row0, rows; // units of the part; rows of the tile, of which some may not exist
+    int first, units, row0, rows; // units of the part; rows of the tile, some of which may not exist
     int lane, w;
 
-    // Of experts: which rows of x the tile's are, behind the slots.
+    // For experts: the tile's rows of x; after the slots.
     __device__ __forceinline__ int32_t *picked() const
     {
         return (int32_t *)(ring + SLOTS * (SLOT_BYTES + SX));
     }
 
-    // Behind a barrier of the block, where they are picked.
+    // Call it after a barrier of the block, before the rows are used.
     __device__ __forceinline__ void pick(const int32_t *index) const
     {
         const int r = row0 + min((int)threadIdx.x, rows - 1);
@@ -55,7 +55,7 @@ template <int LIMBS, int OCT, int A, bool JOBS = false> struct mid_product {
         return (const uint8_t *)a.x.q + (JOBS ? picked()[r] : row0 + min(r, rows - 1)) * a.x.ldq;
     }
 
-    // Unit u of the part, or its last: what lies behind is copied twice and not read.
+    // Unit u of the part, or its last: units beyond the end are copied twice and not read.
     __device__ __forceinline__ int unit(int u) const
     {
         return first + min(u, units - 1);

@@ -1,5 +1,5 @@
-// Rows quantised in groups of 64 straight to where products by wgmma read them (cuda/operand_args.h): what ek_arrange
-// makes of records, without them.
+// Quantises rows in groups of 64 directly into the order of products by wgmma (cuda/operand_args.h): the result of
+// ek_arrange, without records.
 #include "cuda/operand_args.h"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/quantize.cuh"

@@ -1,4 +1,4 @@
-// Products of prompts by wgmma for weights of GGUF in groups of 32 with f16 scales, and the rows as they read them
+// Products of prompts by wgmma for GGUF weights in groups of 32 with f16 scales, and the arrangement of their rows
 // (contract: ops/linear/linear.h).
 #include "cuda/kernels/product/wide_kernels.cuh"
 

@@ -1,7 +1,6 @@
 // Products of Form F for few rows (contract: ops/linear/linear.h): weights in the CPU's panels, a chain of 256 fma per
-// leaf. A warp has a leaf of some panels, a lane 2 or 4 of their outputs for all rows of a tile. What the warp reads
-// goes through slots of shared memory that are its own: pieces of some inputs of its panels and rows, several on their
-// way.
+// leaf. A warp has a leaf of some panels, a lane 2 or 4 of their outputs for all rows of a tile. The warp reads through
+// its own slots of shared memory: pieces of some inputs of its panels and rows, several in flight.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -27,7 +26,7 @@ template <int F> __device__ __forceinline__ const uint8_t *panel_at(const ek_cud
     return (const uint8_t *)a.codes + number * panel_bytes<F>(a.x.k);
 }
 
-// Two weights as they lie in a word.
+// Two weights in a word.
 template <int F> __device__ __forceinline__ float2 two(u32 u)
 {
     if (F == BRAIN) return make_float2(bits(u << 16), bits(u & 0xffff0000u));
@@ -46,10 +45,10 @@ template <int F, int ROWS> struct few {
     const ek_cuda_linear_args &a;
     uint8_t *ring; // the warp's
     int slots, warps, lane, warp;
-    int line[4];                 // where the lane's weights of an input lie, by its place in four
+    int line[4];                 // place of the lane's weights of an input, by its index in four
     const uint8_t *from[COPIES]; // what the lane copies: weights of an input,
     int to[COPIES], input;       // and where; which input of the slot
-    const float *row;            // of whose elements the lane copies some
+    const float *row;            // the row from which the lane copies some elements
     float sum[ROWS][MINE];
 
     __device__ __forceinline__ few(const ek_cuda_linear_args &args, uint8_t *memory, int panel0)
@@ -63,12 +62,12 @@ template <int F, int ROWS> struct few {
 #pragma unroll
         for (int i = 0; i < COPIES; i++) {
             const int panel = (i * 32 + lane) / PIECES;
-            from[i] = panel_at<F>(a, panel0 + min(panel, end)) + part; // past the last panel it stands in
+            from[i] = panel_at<F>(a, panel0 + min(panel, end)) + part; // past the last panel: the last one
             to[i] = line_of(panel, input + further(i)) + part;
         }
     }
 
-    // Where input i of a panel lies in a slot: inputs change places in fours, so that lanes of four panels read one
+    // The place of input i of a panel in a slot: inputs are exchanged in fours, so that lanes of four panels read one
     // input from different banks.
     static __device__ __forceinline__ int line_of(int panel, int i)
     {
@@ -81,7 +80,7 @@ template <int F, int ROWS> struct few {
         return i * 32 % PIECES / (LINE / 16);
     }
 
-    // The piece of weights from input k0 on; inputs past the last are not used: the last stands in for them.
+    // Copies the piece of weights from input k0 on; inputs past the last are unused and replaced by the last.
     __device__ __forceinline__ void copy_weights(int slot, int k0)
     {
         uint8_t *const base = ring + slot * SLOT;
@@ -90,7 +89,7 @@ template <int F, int ROWS> struct few {
             copy_async<16>(base + to[i], from[i] + (int64_t)min(k0 + input + further(i), a.x.k - 1) * LINE);
     }
 
-    // The rows' elements there, those of an input side by side.
+    // Copies the rows' elements there, those of an input adjacent.
     __device__ __forceinline__ void copy_rows(int slot, int k0)
     {
         float *const base = (float *)(ring + slot * SLOT + EK_CUDA_FEW_PIECE(BYTES));
@@ -98,7 +97,7 @@ template <int F, int ROWS> struct few {
         for (int at = lane; at < ROWS * STEP; at += 32) copy_async<4>(base + at, row + min(k0 + at / ROWS, a.x.k - 1));
     }
 
-    // What a lane adds at once: an input of all rows, its weights as they lie.
+    // A lane's operands of one step: an input of all rows, its packed weights.
     struct __align__(16) operands
     {
         float x[ROWS];
@@ -159,7 +158,7 @@ template <int F, int ROWS> struct few {
         }
     }
 
-    // The oldest slot is there.
+    // Waits for the oldest slot.
     __device__ __forceinline__ void wait()
     {
         if (slots == 4) copy_wait<2>();
@@ -168,15 +167,15 @@ template <int F, int ROWS> struct few {
         else copy_wait<EK_CUDA_FEW_MAX_SLOTS - 2>();
     }
 
-    // The warp's slot behind that of input k0: of its leaf, or of the next that it has.
+    // The warp's slot after that of input k0: of its leaf, or of its next leaf.
     __device__ __forceinline__ int behind(int k0) const
     {
         k0 += STEP;
         return k0 % BLOCK ? k0 : k0 + (warps - 1) * BLOCK;
     }
 
-    // Leaves [first, last), first a multiple of the warps, of the tile's rows; put(row, output, y) takes what they add
-    // up to. ready: what comes before in front of the first row that is read.
+    // Leaves [first, last), first a multiple of the warps, of the tile's rows; put(row, output, y) receives their sum.
+    // ready: called before the first row is read.
     template <class Ready, class Put>
     __device__ __forceinline__ void run(float *sums, int first, int last, Ready ready, Put put)
     {
@@ -235,7 +234,7 @@ template <int F, int ROWS> struct few {
     }
 };
 
-// Rows [row0, row0 + ROWS) up to a.rows of outputs [16 panel0, ...); record(r) is where row r of x lies. In parts
+// Rows [row0, row0 + ROWS) up to a.rows of outputs [16 panel0, ...); record(r) is the address of row r of x. With parts
 // (a.split) a part's node of T goes to rows of its own.
 template <int F, int ROWS, class R>
 __device__ __forceinline__ void product(const ek_cuda_linear_args &a, int panel0, int row0, int part, R record)
@@ -245,7 +244,7 @@ __device__ __forceinline__ void product(const ek_cuda_linear_args &a, int panel0
     few<F, ROWS> f(a, memory, panel0);
     f.run((float *)(memory + f.warps * f.slots * f.SLOT), part * each, min(leaves, (part + 1) * each),
           [&] {
-              wait_for_previous(); // again where the caller has waited, which costs nothing
+              wait_for_previous(); // again if the caller has waited, which costs nothing
               f.row = record(min(row0 + f.lane % ROWS, a.rows - 1));
           },
           [&](int r, int o, float y) {

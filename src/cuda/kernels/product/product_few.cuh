@@ -6,13 +6,13 @@
 namespace ek
 {
 
-// Few rows. A block takes panels one after the other, warp w of n units w, w + n, ... of each. Every
-// lane copies what it alone will read into a ring of its own, ahead over the panels' edges, so that nothing
-// but its own wait is needed. Group values t go to shared memory; the block then walks them, a thread a leaf
-// of an output: chains are ascending whatever the warps did. OCT columns of 8.
+// Few rows. A block takes panels one after the other, warp w of n units w, w + n, ... of each. Every lane copies its
+// own data into a ring of its own, ahead across the panels' edges, so that it only waits for itself. Group values t go
+// to shared memory; the block then adds them, a thread per leaf of an output, so chains are ascending whatever the
+// warps did. OCT columns of 8.
 constexpr int SLOTS = 4;
 
-// Rows [row0, ...) up to a.rows; record(r) is where row r of x lies.
+// Rows [row0, ...) up to a.rows; record(r) is the address of row r of x.
 template <int BITS, int LIMBS, int A, int OCT, class R>
 __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R record)
 {
@@ -157,7 +157,7 @@ __device__ __forceinline__ void few(const ek_cuda_linear_args &a, int row0, R re
                 ((float *)a.y)[(row0 + r) * a.ldy + out] = tree_sum([&](int j) { return leaf[j * VALUES + v]; },
                                                                     leaves);
         }
-        // leaves are written again only behind the next panel's first barrier
+        // leaves are written again only after the next panel's first barrier
     }
     copy_wait<0>();
 }

@@ -1,10 +1,11 @@
-// What the kernels of Form Q share: fragments of int8 products, scales, the formula of a group (ops/linear/linear.h).
+// Code that the kernels of Form Q share: fragments of int8 products, scales, the formula of a group
+// (ops/linear/linear.h).
 //
 // A unit is 64 inputs of a panel of 16 outputs, as fragments of two mma.sync m16n8k32 (cuda/product/layout.h). The
-// inputs of a lane t = lane % 4 are 16 t .. 16 t + 15 of the unit with activations in groups of 64, and
-// 8 t .. 8 t + 7 of each half in groups of 32, 4 t .. 4 t + 3 of each quarter in groups of 16, so that a row of
-// activations is read as it lies. Columns of the product are rows of activations, or with two limbs h and l of a row
-// side by side.
+// inputs of lane t = lane % 4 are 16 t .. 16 t + 15 of the unit with activations in groups of 64, 8 t .. 8 t + 7 of
+// each half in groups of 32, and 4 t .. 4 t + 3 of each quarter in groups of 16, so that a row of activations is read
+// in memory order. Columns of the product are rows of activations, or with two limbs h and l of a row in adjacent
+// columns.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -19,7 +20,7 @@ namespace ek
 constexpr int MAGIC = 0x4B400000; // the float 12582912; as an integer start it makes a sum I the float 12582912 + I
 constexpr float MAGIC_F = 12582912.0f;
 
-// a lane's scales: {s, b} of outputs g and g + 8, or {s} where there are no biases
+// a lane's scales: {s, b} of outputs g and g + 8, or {s} without biases
 __device__ __forceinline__ int scale_bytes(const ek_cuda_linear_args &a)
 {
     return (a.f32_scales ? 8 : 4) << (a.biased ? 1 : 0);
@@ -81,7 +82,7 @@ template <int BITS, int LIMBS, int A> struct group_product {
     static constexpr int ROWS = LIMBS == 1 ? 2 : 1; // of a lane
     float i[2][ROWS];                               // (float)I
 
-    // sub: which part of the unit, where a group is less than a unit
+    // sub: the part of the unit, if a group is less than a unit
     __device__ __forceinline__ void run(const u32 (&a)[8], const uint4 &b, int sub)
     {
         constexpr int START = LIMBS == 1 ? MAGIC : 0;

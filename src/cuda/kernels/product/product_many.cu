@@ -1,6 +1,6 @@
 // Products of Form F for many rows (contract: ops/linear/linear.h): a block computes 64 rows by 128 outputs, a thread
-// 16 by 4. Pieces of 16 inputs go through shared memory, rows turned so that a thread reads four of them at once;
-// chains of 256 inputs stay in registers, nodes of T lie in scratch memory.
+// 16 by 4. Pieces of 16 inputs pass through shared memory, with rows transposed so that a thread reads four of them at
+// once; chains of 256 inputs stay in registers, nodes of T are in scratch memory.
 #include "cuda/kernels/product/product_f.cuh"
 #include "cuda/many.h"
 

@@ -202,7 +202,7 @@ TILE(8, 2, 32)
 TILE(8, 1, 16)
 TILE(8, 2, 16)
 
-// The same with scales that the compiler knows (cuda/linear_plane.c).
+// The same with scales known at compile time (cuda/product/tile.c).
 #define TILE_OF(NAME, BITS, A, LIMBS, BIASED, F32, F16)                                             \
     extern "C" __global__ void __launch_bounds__(256, 2)                                            \
         ek_product_##NAME##_l##LIMBS##_tile(const __grid_constant__ ek_cuda_linear_args args)       \

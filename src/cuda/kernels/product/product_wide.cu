@@ -1,4 +1,4 @@
-// Products of Form Q for many rows by wgmma, and the rows as they read them (contract: ops/linear/linear.h).
+// Products of Form Q for many rows by wgmma, and the arrangement of their rows (contract: ops/linear/linear.h).
 #include "cuda/kernels/product/wide_kernels.cuh"
 
 using namespace ek;

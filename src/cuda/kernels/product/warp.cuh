@@ -1,13 +1,15 @@
 // Products of Form Q for few rows by mma.sync (contract: ops/linear/linear.h): in groups of 64 with bf16 scales and
 // biases, in groups of 32 and 16 with their file's own scales (format.cuh).
 //
-// A warp takes a chunk of a panel, 256 inputs or 8 groups: its codes and scales come as two pieces into a ring of the
-// warp's own, as many chunks ahead as the ring has, before the kernel in front has ended. A leaf is some chunks, each
-// of another warp: it computes the values of its groups at once, and only the chain over them waits for the warp of the
-// chunk before, whose sums lie in shared memory. There too lie the leaves of a share's panels; a thread adds them by T.
+// A warp takes a chunk of a panel, 256 inputs or 8 groups. Its codes and scales arrive as two pieces in the warp's own
+// ring, as many chunks ahead as the ring has, before the previous kernel has ended. A leaf is some chunks, each of
+// another warp. A warp computes the values of its groups at once; only the chain over them waits for the warp of the
+// previous chunk, whose sums are in shared memory. The leaves of a share's panels are there too; a thread adds them by
+// T.
+//
 // Up to 4 rows of one limb in groups of 32 and 16 are every second column, so that a lane adds for one row instead of
-// two. In groups of 64 so are they by chunks of 512 inputs (8 units), where what a chunk costs beside its groups is
-// paid once for twice as many inputs; and 8 rows of one limb, whose values of half a chunk are held at once.
+// two. In groups of 64 this is done in chunks of 512 inputs (8 units), where a chunk's fixed cost is paid once for
+// twice as many inputs; and so are 8 rows of one limb, whose values of half a chunk are held at once.
 #pragma once
 
 #include "cuda/kernels/product/warp_chunk.cuh"
@@ -21,9 +23,9 @@ constexpr int SPREAD = EK_CUDA_SPREAD;
 
 template <int BITS, int UNITS = 4> using affine_64 = weight_format<BITS, 64, SCALES_BIASED + SCALES_BF16, UNITS>;
 
-// By block number `block` of `blocks`, of tile or job number `tile`. JOBS: of experts too; ONCE: a block has one share.
-// SHARE: of a gate alone, with a second matrix, or, 1, with u. SPREAD_GATE: a share is 16 elements; the blocks of a
-// cluster have those of a group; of its rows each rounds some.
+// For block number `block` of `blocks`, of tile or job number `tile`. JOBS: also of experts; ONCE: a block has one
+// share. SHARE: only of a gate, with a second matrix, or (1) with u. SPREAD_GATE: a share is 16 elements; the blocks of
+// a cluster have those of a group, and each rounds some of its rows.
 template <class F, int LIMBS, int ROWS, bool JOBS, bool ONCE = false, int SHARE = 0, bool SPREAD_GATE = false>
 __device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int blocks, int tile)
 {
@@ -42,7 +44,7 @@ __device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int
     m.arrived = (u64 *)base + m.w * m.slots;
     const u32 part = 65535 / (u32)m.share + 1; // 2^16 / share
     const int n_summed = m.share * m.leaves * (F::LEAF - 1);
-    u64 *summed = (u64 *)base + m.warps * m.slots; // of each leaf of a share
+    u64 *summed = (u64 *)base + m.warps * m.slots; // per leaf of a share
     uint8_t *rings = base + ((m.warps * m.slots + n_summed) * 8 + 127) / 128 * 128;
     m.ring = rings + m.w * m.slots * F::CHUNK;
     float *const sums = (float *)(rings + m.warps * m.slots * F::CHUNK); // of a share, and of the next
@@ -60,14 +62,14 @@ __device__ __forceinline__ void warps(const ek_cuda_warp_args &p, int block, int
     typename product::cursor at;
     const bool jobs = JOBS && p.jobs, known = !SPREAD_GATE && p.known, holds = JOBS && p.holds;
     if (!holds) let_next_start();
-    const bool early = F::A == 64 && jobs; // the same for any job, so that its code has come before the wait
+    const bool early = F::A == 64 && jobs; // the same for any job, so that its code has arrived before the wait
     if (early) m.begin(at, block);
     int row0 = tile * ROWS, rows = min(ROWS, a.rows - row0);
     const int32_t *index = 0;
     if (jobs) {
-        if (!known) wait_for_previous(); // which experts there are
+        if (!known) wait_for_previous(); // the experts of the step
         if (holds) let_next_start();
-        // past the cache, which may have those of a layer before; a job that is not there is not looked at
+        // bypasses the cache, which may have those of an earlier layer; an absent job is not read
         const volatile ek_cuda_job *const one = (const volatile ek_cuda_job *)p.jobs + tile;
         const u32 n_jobs = *(const volatile u32 *)p.n_jobs;
         const ek_cuda_job job = {one->expert, one->first, one->n, 0};
@@ -189,13 +191,13 @@ __device__ __forceinline__ void warps_of(const ek_cuda_linear_args &a)
 }
 
 // Kernels of weights with their file's own scales: q<bits>, scales h f16, b bf16, f f32, m with a bias, the group;
-// limbs; rows; whether of experts too, for which registers suffice, where not, for 4 rows only
+// limbs; rows; and whether also of experts, for which registers suffice; otherwise for 4 rows only
 // (cuda/product/warp_own.c).
 #define EK_WARP_OWN_KERNEL(K, NAME, BITS, A, SCALES, ONE, TWO) \
     K(NAME, BITS, A, SCALES, 1, 4, true)                       \
     K(NAME, BITS, A, SCALES, 2, 4, true)                       \
     K(NAME, BITS, A, SCALES, 1, 8, ONE) K(NAME, BITS, A, SCALES, 2, 8, TWO)
-// Without the last where a warp copies itself, for which there are no registers (warp_chunk.cuh).
+// Without the last one where a warp copies by itself, because registers are lacking (warp_chunk.cuh).
 #if EK_HAS_BULK
 #define EK_WARP_OWN_FOUR EK_WARP_OWN_KERNEL
 #else

@@ -1,5 +1,5 @@
-// A warp's part of products of few rows (warp.cuh): of the chunks that it takes (warp_tasks.cuh) the values of their
-// groups and the chains over them.
+// A warp's part of products of few rows (warp.cuh): the values of the groups of its chunks (warp_tasks.cuh), and the
+// chains over them.
 #pragma once
 
 #include "cuda/kernels/product/warp_tasks.cuh"
@@ -7,7 +7,7 @@
 namespace ek
 {
 
-// COLS 1, or EVEN: of one limb, where a lane's row is column 2 t, or its rows 2 t and 2 t + 1, in groups of 64.
+// COLS 1, or EVEN: with one limb, a lane's row is column 2 t; otherwise its rows are 2 t and 2 t + 1, in groups of 64.
 template <int BITS, int LIMBS, int A, bool EVEN, int COLS> struct warp_group : group_product<BITS, LIMBS, A> {
 };
 
@@ -28,7 +28,7 @@ template <int BITS, int COLS> struct warp_group<BITS, 1, 64, true, COLS> {
 
 template <int LIMBS, int ROWS> constexpr int WARP_OCTETS = LIMBS == 2 && ROWS == 8 ? 2 : 1;
 
-// A pointer, or its number: what of it is kept in registers is another.
+// A pointer, or its number, which takes other registers.
 template <bool NUMBER, class T> struct address {
     typedef const T *type;
 };
@@ -53,16 +53,16 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
     static constexpr bool LARGE = F::A == 64 && F::UNITS == 8, HALVES = LARGE && ROWS == 8;
     static constexpr int HALF = 4; // HALVES: units whose values are held at once
     static constexpr bool PACKED = TIGHT && ROWS == 8;
-    // LARGE: units whose codes of rows are read a chunk ahead: more would not fit the registers
+    // LARGE: units whose codes of rows are read a chunk ahead; more would not fit the registers
     static constexpr int UNITS_AHEAD = !COPIES && !TIGHT && (SHARE || ONCE) ? 3 : 2;
-    // LARGE: units whose codes come before the chunk is waited for; the others do behind two of its units
+    // LARGE: units whose codes are read before the wait for the chunk; the others are read after two of its units
     static constexpr int UNITS_FIRST = (TIGHT && SHARE) || (COPIES && ONCE) ? 6 : F::UNITS;
-    // Rows are read a chunk ahead, else there are no registers for it; ANY: of a row that is not there those of any
-    // other
+    // Rows are read a chunk ahead, if there are registers for it; ANY: an absent row is replaced by any other
     static constexpr bool AHEAD = F::A == 64 ? OCT == 1
                                              : ROWS == 4 && !F::BIASED && (!(COPIES || TIGHT) || F::KIND != SCALES_F32),
                           ANY = LARGE || (F::A != 64 && (AHEAD || (COPIES && F::BIASED && ROWS == 4)));
-    // In smaller groups two columns of 8 one after the other, and scales of rows twice, for the same reason
+    // In smaller groups two columns of 8 are processed one after the other, and scales of rows read twice, for the same
+    // reason
     static constexpr int AT_ONCE = F::A == 64 ? OCT : 1;
     static constexpr bool AGAIN =
         F::A != 64 && ROWS == 8
@@ -95,7 +95,7 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
         }
     }
 
-    // What a lane reads of 8 columns for a chunk, or for half of one.
+    // A lane's reads of 8 columns for a chunk, or for half of one.
     struct operands {
         static constexpr int UNITS = HALVES ? HALF : F::UNITS, GROUPS = UNITS * F::SUB;
         uint4 b[UNITS];
@@ -112,7 +112,7 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
         }
     };
 
-    // of the lane's column, LARGE where the lane reads; no such row: 0, or ANY any other
+    // of the lane's column (LARGE: where the lane reads); absent row: 0, or with ANY any other
     typedef typename address<TIGHT, uint8_t>::type codes_at;
     typedef typename address<TIGHT, float4>::type groups_at;
     codes_at rec[OCT];
@@ -138,8 +138,7 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
             for (int p = 0; p < operands::GROUPS / 2; p++) in.x[i][p] = ((const float4 *)act[o][i])[first / 2 + p];
     }
 
-    // Codes of units FROM to TO behind `first`; what lies in place of those behind the last is multiplied too, and not
-    // added.
+    // Codes of units FROM to TO after `first`; units beyond the last are multiplied too, and not added.
     template <int FROM, int TO> __device__ __forceinline__ void load_some(operands &in, int first) const
     {
         const uint8_t *from = (const uint8_t *)rec[0] + first * 64;
@@ -153,14 +152,14 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
         }
     }
 
-    // HALVES: of half a chunk, which has at least one unit or is not added.
+    // HALVES: for half a chunk, which has at least one unit or is not added.
     __device__ __forceinline__ void load_half(operands &in, int first) const
     {
         if (first < units) load_some<0, HALF>(in, first), load_groups(in, 0, first);
     }
 
-    // LARGE: of UNITS_AHEAD units the codes, and the rest by load_rest. Conditions keep few loads on their way where
-    // registers are few.
+    // LARGE: the codes of UNITS_AHEAD units; load_rest reads the rest. Conditions keep few loads in flight if registers
+    // are scarce.
     __device__ __forceinline__ void load(operands &in, int o, int c) const
     {
         const int first = c * F::UNITS;
@@ -189,7 +188,7 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
         load_groups(in, 0, c * F::GROUPS);
     }
 
-    // Where a lane's sums of a leaf lie.
+    // The place of a lane's sums of a leaf.
     __device__ __forceinline__ float *sums_of(float *leaf) const
     {
         if (AGAIN_LANE) return leaf + lane_again() / 4 * PER + lane_again() % 4 * COLS;
@@ -213,8 +212,8 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
         }
     }
 
-    // The chain over chunk c of a leaf, its values first. `leaf` has the chain so far and takes the result; summed:
-    // that a part of the leaf but the last is there, once in each share.
+    // The chain over chunk c of a leaf, after its values. `leaf` has the chain so far and receives the result; summed:
+    // signals that a part of the leaf, except the last, is complete, once per share.
     __device__ __forceinline__ void relay(operands (&in)[AT_ONCE], int c, float zero, float *leaf, u64 *summed,
                                           u32 summed_phase, int next_c)
     {
@@ -286,7 +285,7 @@ struct warp_product : warp_tasks<F, WARP_OCTETS<LIMBS, ROWS>, SHARE, ONCE> {
         next_slot();
     }
 
-    // HALVES: as relay, half a chunk at a time.
+    // HALVES: like relay, half a chunk at a time.
     __device__ __forceinline__ void relay_halves(operands &in, int c, float zero, float *leaf, u64 *summed,
                                                  u32 summed_phase, int next_c)
     {

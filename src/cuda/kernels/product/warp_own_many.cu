@@ -1,5 +1,5 @@
-// Products of Form Q for few rows in groups of 32 or 16 of two matrices alike, of experts, and of two matrices with
-// their gate (warp.cuh, cuda/model_args.h).
+// Products of Form Q for few rows in groups of 32 or 16: of two matrices of one shape, of experts, and of two matrices
+// with their gate (warp.cuh, cuda/model_args.h).
 #include "cuda/kernels/product/warp.cuh"
 
 using namespace ek;

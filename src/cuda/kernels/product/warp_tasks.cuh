@@ -1,5 +1,5 @@
-// Which chunks of panels a warp takes in products of few rows (warp.cuh), share by share, and their copies into its
-// ring of slots, ahead of what warp_chunk.cuh computes of them.
+// The assignment of panels' chunks to warps in products of few rows (warp.cuh), share by share, and their copies into a
+// warp's ring of slots, ahead of the computation in warp_chunk.cuh.
 #pragma once
 
 #include "cuda/kernels/product/format.cuh"
@@ -9,28 +9,28 @@ namespace ek
 
 // F: the weights (format.cuh), OCT: times 8 columns. SHARE, ONCE: as in warp_chunk.cuh.
 template <class F, int OCT, int SHARE, bool ONCE> struct warp_tasks {
-    // Where a warp copies itself, it has some registers less for the rest
+    // A warp that copies by itself has fewer registers for the rest
     static constexpr bool COPIES = !EK_HAS_BULK;
-    // For 10.0 and 12.0 the same code takes more registers than for 9.0a: what it may compute anew, it does
+    // For 10.0 and 12.0 the same code takes more registers than for 9.0a, so values are recomputed where possible
     static constexpr bool TIGHT = !COPIES && !EK_HAS_WGMMA, AGAIN_LANE = TIGHT && (F::A == 64 ? OCT == 1 : F::BIASED);
 
-    const ek_cuda_warp_args &p; // read where it is needed, instead of kept in registers
+    const ek_cuda_warp_args &p; // read at each use, instead of kept in registers
     u64 skip;                   // of an expert
     int units, groups, chunks, leaves, panels, share, shares,
         half;   // half: panels of a share that the first matrix has
-    int blocks; // that share the shares
-    // the warp's ring, and which slot is read next: warp_product::PACKED: the phase is bit 16 of it
+    int blocks; // blocks among which the shares are divided
+    // the warp's ring, and the slot that is read next; warp_product::PACKED: the phase is its bit 16
     int lane, g, t, w, warps, slots, slot;
     u32 phase;
     uint8_t *ring;
     u64 *arrived;
 
-    // The tasks of a warp, share by share: chunk c of panel j of the share.
+    // The tasks of a warp, share by share: chunk c of the share's panel j.
     struct cursor {
         int share, j, c, panels, step_j, step_c;
     };
-    // The next task to copy: in smaller groups by its number, c * panels + j, for registers are fewer than divisions.
-    // TIGHT: so are the steps of the tasks that are added.
+    // The next task to copy: in smaller groups by its number, c * panels + j, because registers are scarcer than
+    // divisions. TIGHT: also the steps of the added tasks.
     static constexpr bool NUMBERED = F::A != 64 || (TIGHT && !SHARE && !ONCE);
     cursor next;
     int next_share, next_task;
@@ -40,7 +40,7 @@ template <class F, int OCT, int SHARE, bool ONCE> struct warp_tasks {
         return SHARE ? SHARE : min(share, panels - share_number * share);
     }
 
-    // The first share from this one on that has a task for the warp.
+    // The first share from this one on with a task for the warp.
     __device__ __forceinline__ int share_from(int share_number) const
     {
         while (share_number < shares && w >= panels_of(share_number) * chunks) share_number += blocks;
@@ -70,7 +70,7 @@ template <class F, int OCT, int SHARE, bool ONCE> struct warp_tasks {
         return at.j;
     }
 
-    // False: the share has no more for this warp.
+    // False: the share has no more tasks for this warp.
     __device__ __forceinline__ bool step(cursor &at) const
     {
         if constexpr (SHARE > 0) {

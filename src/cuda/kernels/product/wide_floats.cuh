@@ -1,4 +1,4 @@
-// What wide_product.cuh adds for a group: the integers that wgmma left become floats and go onto the chains, which are
+// The float part of wide_product.cuh for a group: wgmma's integers become floats and are added to the chains,
 // sum[((panel * OCTETS + octet of columns) * 2 + half of the panel) * PER + row of the lane].
 #pragma once
 
@@ -7,14 +7,14 @@
 namespace ek
 {
 
-// A lane's value of an accumulator's outputs v[0], v[1]: of row c, or of two limbs.
+// A lane's value of an accumulator's outputs v[0], v[1]: for row c, or from two limbs.
 template <int LIMBS> __device__ __forceinline__ float wide_value(const int *v, int c)
 {
     return __int2float_rn(LIMBS == 1 ? v[c] : v[0] * 256 + v[1]);
 }
 
 // Groups of 64: chunk i of CHUNK columns; s, b: of the lane's outputs of a panel; x: {sx, X} of the lane's columns;
-// unless all are wanted the last quarter is left out.
+// unless all are wanted, the last quarter is left out.
 template <int LIMBS, int TALL, int CHUNK, int OCTETS, int SUMS>
 __device__ __forceinline__ void wide_floats(float (&sum)[SUMS], int (&d)[TALL][CHUNK / 2], int i,
                                             const float (&s)[TALL][2], const float (&b)[TALL][2], const uint8_t *x,
@@ -80,7 +80,7 @@ __device__ __forceinline__ void wide_floats_32(float (&sum)[SUMS], int (&d)[TALL
     }
 }
 
-// --- the sums of a thread: nodes of T in scratch memory, a float4 of each thread behind the other's, and results
+// --- the sums of a thread: nodes of T in scratch memory, the float4 of all threads adjacent, and results ---
 
 template <int SUMS> __device__ __forceinline__ void wide_clear(float (&sum)[SUMS])
 {
@@ -106,7 +106,7 @@ template <int THREADS, int SUMS> __device__ __forceinline__ void wide_put(const 
         to[i * THREADS] = make_float4(sum[i * 4], sum[i * 4 + 1], sum[i * 4 + 2], sum[i * 4 + 3]);
 }
 
-// y: the lane's first value, of rows of ld floats. Unless ALL, only the first `rows` rows and `outs` outputs from
+// y: the lane's first value, in rows of ld floats. Unless ALL, only the first `rows` rows and `outs` outputs from
 // there.
 template <bool ALL, int LIMBS, int TALL, int OCTETS, int SUMS>
 __device__ __forceinline__ void wide_store(const float (&sum)[SUMS], float *y, int64_t ld, int rows, int outs)

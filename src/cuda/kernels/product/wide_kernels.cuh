@@ -1,5 +1,5 @@
-// The kernels of wide_product.cuh for weights of one kind, and of the rows as they read them: NAME is what stands in
-// their names for bits and scales, GROUP for groups of A inputs.
+// The kernels of wide_product.cuh for weights of one kind, and the arrangement of their rows: NAME is the part of their
+// names for bits and scales, GROUP is for groups of A inputs.
 #pragma once
 
 #include "cuda/operand_args.h"
@@ -11,7 +11,7 @@ namespace ek
 {
 
 constexpr int JOB_SHORT =
-    32; // columns of an expert's last job, if they are enough: of prompts of 512 that job is half of its rows
+    32; // columns of an expert's last job, if they suffice: with prompts of 512 rows that job is half of its rows
 
 template <int BITS, int LIMBS, int A, bool GATE = false, int PART = 0, int SHORT = 0, int TALL = EK_CUDA_WIDE_TALL>
 using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, TALL, EK_CUDA_WIDE_COLUMNS, 64, EK_CUDA_WIDE_UNITS(BITS),
@@ -58,8 +58,8 @@ using wide = wide_product<BITS, LIMBS, EK_CUDA_WIDE_GROUPS, TALL, EK_CUDA_WIDE_C
         wide<4, LIMBS, A, false, 0, 0, 1>{a, 0, base}.run(blockIdx.x);                            \
     }
 
-// k, v and q, of which any may be missing: keys and values have two limbs, queries one. All tiles are dealt to the
-// blocks in turn.
+// k, v and q, of which any may be missing: keys and values have two limbs, queries one. All tiles are distributed over
+// the blocks in turn.
 #define EK_WIDE_HEADS(NAME, BITS, A)                                                                                \
     static_assert(sizeof(wide<BITS, 1, A>::control) <= EK_CUDA_WIDE_CONTROL, "args.h says how far apart they lie"); \
     extern "C" __global__ void EK_WIDE_BOUNDS ek_product_heads_##NAME##_wide(                                       \

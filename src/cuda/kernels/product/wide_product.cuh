@@ -2,15 +2,16 @@
 // 64, or with f16 scales and groups of 32 (A), each of which is a wgmma of its own.
 //
 // A block computes GROUPS x TALL x 64 outputs for COLUMNS columns (rows of activations, or with two limbs half as many
-// rows). A warpgroup has TALL x 64 outputs: codes of weights go from shared memory to its registers, activations lie
-// there as ek_arrange wrote them. Of each group of 64 inputs it computes CHUNK columns while it adds the floats
-// of the CHUNK columns before. Chains stay in registers, nodes of T lie in scratch memory.
+// rows). A warpgroup has TALL x 64 outputs: codes of weights go from shared memory to its registers; activations are
+// there in ek_arrange's order. For each group of 64 inputs it computes CHUNK columns while it adds the floats of the
+// previous CHUNK columns. Chains stay in registers; nodes of T are in scratch memory.
+//
 // Each warp copies its own codes and scales into a ring of its own, some units at once, and warp 0 the activations of
-// all into another, across the tiles of a block. Of q, k and v in one launch a block takes the tiles of one matrix
-// behind those of another; PART: the matrix's number. SHORT: of experts a tile with no more than so many columns
-// computes these alone, one with half as many again leaves out the floats of the others. With a gate the TALL = 2
-// panels of a warp are of two matrices, and the block writes a group of 64 of the quantised rows as the next product
-// reads it (wide_gate.cuh).
+// all into another, across the tiles of a block. For q, k and v in one launch a block takes the tiles of one matrix
+// after those of another; PART: the matrix's number. SHORT: for experts a tile with at most so many columns computes
+// only these; one with up to half as many again leaves out the floats of the others. With a gate the TALL = 2 panels of
+// a warp are of two matrices, and the block writes a group of 64 of the quantised rows in the next product's order
+// (wide_gate.cuh).
 #pragma once
 
 #include "cuda/kernels/wide_gate.cuh"
@@ -39,21 +40,21 @@ struct wide_product {
     static_assert(!GATE || (GROUPS == 1 && TALL == 2 && LIMBS == 1 && COLUMNS == 64),
                   "a group of 64 outputs by 64 rows");
 
-    // Where the next chunk that a warp copies comes from: of weights its own, of activations warp 0's.
+    // The next chunk that a warp copies: its own weights; for warp 0 also activations.
     struct feed {
         u64 codes[TALL], scales[TALL], acts;
         int number, left; // tile, units of it
     };
 
-    // What is needed between chunks only lies in shared memory: registers are for sums.
+    // Data that is needed only between chunks is in shared memory, because registers are for sums.
     struct control {
-        u64 weights[WARPS][SLOTS], acts[SLOTS], read[SLOTS]; // have arrived; have been read by all threads
+        u64 weights[WARPS][SLOTS], acts[SLOTS], read[SLOTS]; // bytes have arrived; all threads have read them
         feed feeds[WARPS + 1];                               // the last: activations
         int number[WARPS], mine[WARPS];                      // a warp's tile, its units
         int p0[WARPS], operand[WARPS], row0[WARPS], end[WARPS], part[WARPS]; // its place
-        int units, split, panels, columns, tiles;                            // split: units of a part but the last
-        int parts, across;       // of a tile; of a column of panels, or panels' columns of a job
-        u32 by_parts, by_across; // the largest number of 32 bits over them
+        int units, split, panels, columns, tiles; // split: units of each part except the last
+        int parts, across;                        // of a tile; of a column of panels, or panels' columns of a job
+        u32 by_parts, by_across;                  // the largest number of 32 bits over them
     };
     static constexpr int SHARED = SLOTS * SLOT_BYTES + (sizeof(control) + 15) / 16 * 16;
 
@@ -124,7 +125,7 @@ struct wide_product {
         }
     }
 
-    // Copies the next chunk into a slot: one thread.
+    // Copies the next chunk into a slot; by one thread.
     __device__ __forceinline__ void feed_weights(int warp, int slot) const
     {
         feed &f = of().feeds[warp];
@@ -153,8 +154,8 @@ struct wide_product {
         if ((f.left -= some) == 0) begin(f, f.number + gridDim.x, 0);
     }
 
-    // A block's nodes lie where they would with one limb, though of two they are half as large: of q, k and v in one
-    // launch another block may be at a matrix of the other number of limbs.
+    // A block's nodes lie as they would with one limb, though with two they are half as large, because in one launch of
+    // q, k and v another block may be at a matrix with the other number of limbs.
     __device__ __forceinline__ float4 *node(int level) const
     {
         const int block = blockIdx.z * gridDim.x + blockIdx.x;
@@ -228,7 +229,7 @@ struct wide_product {
         return (of().end[warp] - of().row0[warp]) * LIMBS;
     }
 
-    // The warp's next tile.
+    // Takes the warp's next tile.
     __device__ __forceinline__ void take(int next) const
     {
         const int warp = thread_again() / 32;
@@ -245,8 +246,8 @@ struct wide_product {
         __syncwarp();
     }
 
-    // After a chunk, one thread of each warp, behind its warp: its own slot again; of activations this slot where one
-    // warpgroup reads them in step, else the slot before, which all will have read.
+    // After a chunk, one thread of each warp, after its warp: refills its own slot; for activations this slot if one
+    // warpgroup reads them in step, otherwise the previous one, which all will have read.
     __device__ __forceinline__ void refill(int slot, u32 phase, bool first) const
     {
         const int warp = thread_again() / 32;
@@ -257,7 +258,8 @@ struct wide_product {
         feed_acts(slot);
     }
 
-    // The block's tiles: `first` and every gridDim.x behind it. Returns how far behind the last tile the next one is.
+    // The block's tiles: `first` and every gridDim.x-th after it. Returns the distance of the next one after the last
+    // tile.
     __device__ __forceinline__ int run(int first) const
     {
         open(first);
@@ -302,7 +304,7 @@ struct wide_product {
                     codes += CODE, scales += SCALE;
                     if (u & 1) acts += PAIR;
                 }
-                // every lane tells: racecheck does not see that __syncwarp puts a warp's reads before one lane's
+                // every lane arrives: racecheck does not see that __syncwarp orders a warp's reads before one lane's
                 // arrival
                 arrival_tell(&of().read[slot]);
                 __syncwarp();

@@ -1,5 +1,5 @@
-// A unit of a tile of wide_product.cuh: its products, and their floats onto the chains (wide_floats.cuh) of the columns
-// before, while those of the next are multiplied.
+// A unit of a tile of wide_product.cuh: its products, and the floats of the previous columns added to the chains
+// (wide_floats.cuh) while the next columns are multiplied.
 #pragma once
 
 #include "cuda/kernels/product/wide_floats.cuh"
@@ -7,7 +7,7 @@
 namespace ek
 {
 
-// codes, scales, acts and x are where this lane reads the unit in a slot that holds UNITS of each panel.
+// codes, scales, acts and x: this lane's addresses of the unit in a slot that holds UNITS of each panel.
 template <int BITS, int LIMBS, int TALL, int COLUMNS, int CHUNK, int UNITS, int SHORT> struct wide_unit {
     static constexpr int CODE = BITS * 128, SCALE = 64, OCTETS = COLUMNS / 8,
                          SUMS = TALL * OCTETS * 2 * (LIMBS == 1 ? 2 : 1), SX = COLUMNS / LIMBS * 8;
@@ -25,8 +25,8 @@ template <int BITS, int LIMBS, int TALL, int COLUMNS, int CHUNK, int UNITS, int 
         wgmma_commit();
     }
 
-    // As one group of 64 with biases. FEW: SHORT columns alone; else all, or unless `all` three quarters of a chunk's
-    // floats.
+    // As one group of 64 with biases. FEW: only SHORT columns; otherwise all, or without `all` three quarters of a
+    // chunk's floats.
     template <bool FEW>
     static __device__ __forceinline__ void add_64(int zero_code, float (&sum)[SUMS],
                                                   accumulators (&d)[COLUMNS / CHUNK > 1 ? 2 : 1], const uint8_t *codes,

@@ -1,5 +1,5 @@
-// What several devices have computed of the same rows goes to all of them (cuda/exchange_args.h). Bytes are moved and
-// nothing is added.
+// Distributes the parts of rows that several devices have computed to all of them (cuda/exchange_args.h). Bytes are
+// moved, and nothing is added.
 #include "cuda/exchange_args.h"
 #include "cuda/kernels/device.cuh"
 

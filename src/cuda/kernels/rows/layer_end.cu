@@ -1,9 +1,10 @@
-// The end of a layer with per-layer inputs, from down's output to the rows that q, k and v read, for a row by a cluster
-// of blocks (cuda/model_args.h). Two small products lie in between, each of which needs all of what is in front of it:
-// alone each is as long as a launch. Here a block has its panels of both matrices in shared memory before down has
-// ended; all blocks compute what belongs to the whole row, and send each other the outputs of their panels.
+// The end of a layer with per-layer inputs, from down's output to the input rows of q, k and v, for a row by a cluster
+// of blocks (cuda/model_args.h). It contains two small products, each of which needs all earlier results; as launches
+// of their own they would take as long as a launch each. Here a block loads its panels of both matrices into shared
+// memory before down has ended. All blocks compute the parts that concern the whole row, and send each other the
+// outputs of their panels.
 //
-// Few warps run it, and no step can begin before the one in front has ended: its time is that of a chain of
+// Few warps run it, and no step can begin before the previous one has ended, so its time is that of a chain of
 // instructions.
 #include "cuda/kernels/norm.cuh"
 #include "cuda/kernels/product/format.cuh"

@@ -1,5 +1,5 @@
-// What a forward pass does between its linear layers (cuda/model_args.h; contracts: ops/rows/rows.h,
-// ops/linear/linear.h, src/model/forward.c). Sums of a row as in rows.cu: a block of 256 elements by half a warp.
+// The work of a forward pass between its linear layers (cuda/model_args.h; contracts: ops/rows/rows.h,
+// ops/linear/linear.h, src/model/forward.c). Sums of a row as in rows.cu: half a warp adds a block of 256 elements.
 #include <cuda_fp16.h>
 
 #include "cuda/kernels/group.cuh"
@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(64) ek_rope_tables(const __grid_con
 
 // --- embeddings
 
-// Element k of row `id` of a synthetic model's table (model/table.c).
+// Element k of row `id` of a synthetic model's table (model/embed.c).
 __device__ __forceinline__ float invented(const ek_cuda_embed_args &a, int64_t id, int k)
 {
     return (float)(mix64(a.codes ^ (u64)(id * a.k + k)) >> 40) * 0x1p-24f - 0.5f;

@@ -1,4 +1,4 @@
-// What lies between the products of a tower of images or sounds (cuda/tower_args.h): patches and windows, norms with
+// The work between the products of a tower for images or sounds (cuda/tower_args.h): patches and windows, norms with
 // their clips and sums, heads and their rotation by column and line, gates, convolutions along time, soft tokens.
 #include "cuda/kernels/row.cuh"
 #include "cuda/tower_args.h"

@@ -1,4 +1,4 @@
-// What a drafter model needs behind its layers (contract: model/drafter.h; arguments: cuda/model_args.h).
+// A drafter model's work after its layers (contract: model/drafter.h; arguments: cuda/model_args.h).
 #include "cuda/kernels/element.cuh"
 #include "cuda/kernels/sample/select.cuh"
 

@@ -1,4 +1,4 @@
-// What the kernels of sampling ask of a row's options (sample.cu, sample_sort.cu).
+// Queries about a row's options, for the kernels of sampling (sample.cu, sample_sort.cu).
 #pragma once
 
 #include "cuda/args.h"

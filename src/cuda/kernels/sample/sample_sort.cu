@@ -1,4 +1,4 @@
-// Rows of logits that ek_sample_choose left undecided: all of a row in order (contract: sample.cu).
+// Rows of logits that ek_sample_choose left undecided: sorts the whole row (contract: sample.cu).
 #include "cuda/kernels/sample/sample.cuh"
 
 using namespace ek;
