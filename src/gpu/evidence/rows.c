@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "cuda/model_args.h"
+#include "cuda/rows/stage.h"
 #include "engine/sample/sampler.h"
 #include "gpu/evidence/evidence.h"
 #include "ops/linear/linear.h"
@@ -38,10 +39,11 @@ static ek_err prove_stage(ek_trial *t, const ek_row_ops *ops, int a_group, float
         if (factor != 0) ops->scale(x + r * n, factor, n);
     }
     const unsigned threads = (unsigned)(n + 255) / 256 * 32;
-    ek_gpu_launch(t->g, "ek_stage", (ek_cuda_grid){.x = ROWS, .threads = threads}, &a);
-    ek_err err = ek_trial_floats(t, "ek_stage", a.h, h, all);
-    if (!err) err = ek_trial_floats(t, "ek_stage", a.x, x, all);
-    if (!err && a_group) err = ek_trial_records(t, "ek_stage", &a.to, x, n, ROWS);
+    const char *const name = ek_cuda_stage_name(n, ek_cuda_chip_of(t->g->c));
+    ek_gpu_launch(t->g, name, (ek_cuda_grid){.x = ROWS, .threads = threads}, &a);
+    ek_err err = ek_trial_floats(t, name, a.h, h, all);
+    if (!err) err = ek_trial_floats(t, name, a.x, x, all);
+    if (!err && a_group) err = ek_trial_records(t, name, &a.to, x, n, ROWS);
     free(h), free(y), free(w), free(v), free(x);
     return err;
 }

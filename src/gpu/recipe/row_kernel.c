@@ -1,6 +1,7 @@
 #include "gpu/recipe/linear.h"
 
 #include "cuda/operand_args.h"
+#include "cuda/rows/stage.h"
 #include "gpu/recipe/exchange.h"
 
 static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operands to)
@@ -18,7 +19,7 @@ static void write(ek_gpu_writer *w, ek_cuda_stage_args a, int n, ek_cuda_operand
         return;
     }
     const char *experts = c->hidden_size <= EK_CUDA_EXPERTS_WIDTH ? "ek_experts_end" : "ek_experts_end_wide";
-    EK_GPU_WRITE(w, a.pair_out ? experts : "ek_stage", grid, a);
+    EK_GPU_WRITE(w, a.pair_out ? experts : ek_cuda_stage_name(a.n, ek_cuda_chip_of(w->x->g->c)), grid, a);
 }
 
 void ek_gpu_write_rows(ek_gpu_writer *w, ek_cuda_stage_args a, int n)

@@ -31,8 +31,6 @@ void main()
     const int group = a.to.a_group, first = head_of(t, n) * dim;
     const int64_t row = int64_t(row_of(t, n));
     barrier();
-    scale_groups(dim / group);
-    barrier();
     for (int d = thread; d < dim; d += 256) write_code(a.to, row, first + d, d / group, head_at[d]);
     barrier();
     write_groups(a.to, row, first / group, dim / group);

@@ -26,8 +26,6 @@ void main()
     const int group = a.to.a_group, first = head_of(t, n) * dim + d0, groups = min(128, dim - d0) / group;
     const int64_t row = int64_t(row_of(t, n));
     barrier();
-    scale_groups(groups);
-    barrier();
     if (d < dim) write_code(a.to, row, first + thread, thread / group, value);
     barrier();
     write_groups(a.to, row, first / group, groups);

@@ -13,6 +13,7 @@ void main()
 {
     const int n = a.n;
     row_parts sum;
+    begin_groups();
     EACH_PART sum.p[k] = vec4(0.0);
     row_parts y = load_row(row_of(a.y), n), h = load_row(row_of(a.h_from != 0ul ? a.h_from : a.h), n);
     for (int k = 0; k < a.top_k; k++) {

@@ -39,6 +39,8 @@ void main()
             v = scaled(v, a.factor, n);
             if (a.router != 0ul) store_row(row_of(a.router), n, v);
         }
+        begin_groups();
+        barrier();
         if (a.to[which].q != 0ul) quantize_row(a.to[which], v, n);
     }
 }

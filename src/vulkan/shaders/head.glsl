@@ -10,12 +10,41 @@ struct head_rule {
     int rotated;
 };
 
-float row_value(int i)
+#define SQUARES_OF head_at
+#include "squares.glsl"
+shared vec4 lane_sum[MAX_HEAD / 64]; // 16 lanes of a block of 256 elements
+
+vec4 add4(vec4 a, vec4 b)
 {
-    return head_at[i];
+    return vec4(add_(a.x, b.x), add_(a.y, b.y), add_(a.z, b.z), add_(a.w, b.w));
 }
 
-#include "row_sum.glsl"
+// Lanes of blocks, 8, 4, 2 and 1 apart, and T over the blocks, by each thread for itself. Zeros lie behind the head.
+float sum_of_squares(int dim)
+{
+    const int thread = int(gl_LocalInvocationID.x);
+    if (thread < MAX_HEAD / 16 && thread / 16 * 256 < dim)
+        lane_sum[thread / 4][thread % 4] = squares_from(thread / 16 * 256 + thread % 16);
+    barrier();
+    float sum = 0.0;
+    [[dont_unroll]] for (int block = 0; block * 256 < dim; block++) {
+        const vec4 of_4 = add4(add4(lane_sum[block * 4], lane_sum[block * 4 + 2]),
+                               add4(lane_sum[block * 4 + 1], lane_sum[block * 4 + 3]));
+        sum = add_(sum, add_(add_(of_4.x, of_4.z), add_(of_4.y, of_4.w)));
+    }
+    return sum;
+}
+
+float norm_factor(float squares, int n, float eps)
+{
+    return div_(1.0, sqrt_(add_(div_(squares, float(n)), eps)));
+}
+
+// Puts the head at `from` into head_at. A barrier behind.
+void load_head(Floats from, int dim)
+{
+    for (int d = int(gl_LocalInvocationID.x); d < (dim + 255 & ~255); d += THREADS) head_at[d] = d < dim ? from.at[d] : 0.0;
+}
 
 // Finishes a head of row r, by all threads, to which it is visible; norm 0: without weights, cos 0: not rotated.
 void finish_head(head_rule rule, int64_t r, int dim)

@@ -17,7 +17,7 @@ void main()
 {
     const int64_t row = int64_t(gl_WorkGroupID.y);
     Floats at = Floats(a.q + uint64_t((row * a.ldq + int64_t(gl_WorkGroupID.x) * int64_t(a.head_dim)) * 4l));
-    for (int i = int(gl_LocalInvocationID.x); i < a.head_dim; i += THREADS) head_at[i] = at.at[i];
+    load_head(at, a.head_dim);
     barrier();
     finish_head(a.head, row, a.head_dim);
     for (int i = int(gl_LocalInvocationID.x); i < a.head_dim; i += THREADS) at.at[i] = head_at[i];

@@ -74,7 +74,7 @@ void main()
                         uint64_t(keys ? 0l : kv.k_bytes);
     Floats from = Floats((keys ? a.k + uint64_t(row * a.ldk * 4l) : a.v + uint64_t(row * a.ldv * 4l)) +
                          uint64_t(number * dim * 4));
-    for (int d = int(gl_LocalInvocationID.x); d < dim; d += THREADS) head_at[d] = from.at[d];
+    load_head(from, dim);
     barrier();
     if (a.head.norm != 0ul) {
         head_rule rule = a.head;

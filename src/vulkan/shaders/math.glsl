@@ -163,15 +163,17 @@ float slow_div(float a, float b)
     return nearest(sign, q, e, 2 * left - int(mb), left > 0);
 }
 
-// The device's quotient if an exact remainder proves that it is the nearest: r is below half a unit in q's last place,
-// times b. With exponents about 0 nothing is denormal; below a power of two the numbers are twice as dense.
+// A quotient if an exact remainder proves that it is the nearest: r is below half a unit in q's last place, times b. With
+// exponents about 0 nothing is denormal; below a power of two the numbers are twice as dense. The device's own quotient
+// is often not the nearest, and one lane of a subgroup would send all into the slow path: it is corrected first.
 float div_(float a, float b)
 {
 #if !EK_SOFT
     const uint ua = u_(a) & 0x7fffffffu, ub = u_(b) & 0x7fffffffu;
     if (ua - 0x26800000u < 0x32000000u && ub - 0x26800000u < 0x32000000u) { // 2^-50 to 2^50
-        precise const float q = a / b;
-        const float r = normal_fma(-q, b, a);
+        precise const float estimate = 1.0 / b;
+        const float inverse = normal_fma(normal_fma(-b, estimate, 1.0), estimate, estimate), near = mul_(a, inverse);
+        const float q = normal_fma(normal_fma(-near, b, a), inverse, near), r = normal_fma(-q, b, a);
         const uint uq = u_(q) & 0x7fffffffu, unit = u_(mul_(f_(ub), f_((uq & 0x7f800000u) - (24u << 23))));
         const uint ur = u_(r) & 0x7fffffffu;
         if (ur == 0u || (ur < unit && (uq & 0x7fffffu) != 0u)) return q;
@@ -206,7 +208,8 @@ float sqrt_(float x)
 {
 #if !EK_SOFT
     if (u_(x) - 0x21800000u < 0x3c000000u) {
-        precise const float q = sqrt(x);
+        precise const float near = sqrt(x), half_inverse = 0.5 / near;
+        const float q = normal_fma(normal_fma(-near, near, x), half_inverse, near);
         const float r = normal_fma(-q, q, x), most = mul_(q, f_((u_(q) & 0x7f800000u) - (23u << 23)));
         const int ur = order_of(r), um = order_of(most);
         if (ur == 0 || (-um < ur && ur <= um && (u_(q) & 0x7fffffu) != 0u)) return q;

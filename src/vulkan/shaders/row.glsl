@@ -1,12 +1,18 @@
-// A row of up to 8,192 elements by a workgroup of 512 threads (ops/rows/rows.h): a thread has four neighbours of each
-// part of 2,048 elements. Loops are not unrolled, and run once for a row of one part: a workgroup alone on its
-// multiprocessor waits for every line of instructions.
+// A row of up to 2,048 PARTS elements by a workgroup of 512 threads (ops/rows/rows.h): a thread has four neighbours of
+// each part of 2,048 elements. A workgroup alone on its multiprocessor waits for every line of instructions, so the code
+// is short: shaders of one part have no loops over parts, and each thread computes the numbers that all need.
 const int ROW_THREADS = 512, PART = 2048, ROW_BLOCKS = 32;
-const int PARTS = 4;
+#ifndef PARTS
+#define PARTS 4
+#endif
+#if PARTS == 1
+#define EACH_PART [[unroll]] for (int k = 0; k < 1; k++)
+#else
 #define EACH_PART [[dont_unroll]] for (int k = 0; k * PART < n; k++)
+#endif
 layout(buffer_reference, scalar, buffer_reference_align = 16) buffer Fours { vec4 at[]; };
-shared float part_at[PART], block_sum[ROW_BLOCKS], row_factor;
-shared vec4 lane_sum[ROW_BLOCKS * 4];
+shared float part_at[PART];
+shared vec4 lane_sum[ROW_BLOCKS * 4], block_sum[ROW_BLOCKS / 4];
 
 struct row_parts {
     vec4 p[PARTS];
@@ -90,30 +96,8 @@ row_parts weighted(float w, row_parts x, row_parts sum, int n)
     return sum;
 }
 
-// The chain of squares of a lane. The device's fma loses nothing unless a square, and so the sum so far, may be
-// denormal: for a number below 2^-63.
-float squares_from(int from)
-{
-    float sum = 0.0;
-#if !EK_SOFT
-    bool small = false;
-    float x;
-#define SQUARE(i)                                            \
-    x = part_at[from + i * 16];                              \
-    small = small || (u_(x) << 1) - 1u < 0x3fffffffu;        \
-    sum = normal_fma(x, x, sum);
-    for (int end = from + 256; from < end; from += 64) {
-        SQUARE(0) SQUARE(1) SQUARE(2) SQUARE(3)
-    }
-    if (!small) return sum;
-    sum = 0.0, from -= 256;
-#endif
-    for (int i = 0; i < 16; i++) {
-        const float y = part_at[from + i * 16];
-        sum = fma_(y, y, sum); // missing elements are 0, which changes nothing
-    }
-    return sum;
-}
+#define SQUARES_OF part_at
+#include "squares.glsl"
 
 // Adds lanes' sums of a part, of which the thread has `mine`; elements after the row do not count.
 void add_part(int part, vec4 mine, int n)
@@ -127,23 +111,28 @@ void add_part(int part, vec4 mine, int n)
     barrier();
 }
 
-// 1 / root mean square
+// T over eight blocks from number `at` on. Behind the last block lie zeros, which change no sum of squares.
+float sum_of_blocks(int at)
+{
+    const vec4 a = block_sum[at / 4], b = block_sum[at / 4 + 1];
+    return add_(add_(add_(a.x, a.y), add_(a.z, a.w)), add_(add_(b.x, b.y), add_(b.z, b.w)));
+}
+
+// 1 / root mean square. A barrier lies between the last reads and what the next call writes.
 float factor_of(row_parts v, int n, float eps)
 {
     const int thread = int(gl_LocalInvocationIndex), blocks = (n + 255) / 256;
     EACH_PART add_part(k, v.p[k], n);
-    if (thread < blocks) { // 16 lanes, 8, 4, 2 and 1 apart
+    if (thread < ROW_BLOCKS) { // 16 lanes, 8, 4, 2 and 1 apart
         const vec4 of_4 = add4(add4(lane_sum[thread * 4], lane_sum[thread * 4 + 2]),
                                add4(lane_sum[thread * 4 + 1], lane_sum[thread * 4 + 3]));
-        block_sum[thread] = add_(add_(of_4.x, of_4.z), add_(of_4.y, of_4.w));
+        block_sum[thread / 4][thread % 4] = thread < blocks ? add_(add_(of_4.x, of_4.z), add_(of_4.y, of_4.w)) : 0.0;
     }
     barrier();
-    for (int apart = 1; apart < blocks; apart *= 2) { // neighbours, level by level, are T
-        const int at = thread * 2 * apart;
-        if (at + apart < blocks) block_sum[at] = add_(block_sum[at], block_sum[at + apart]);
-        barrier();
-    }
-    if (thread == 0) row_factor = div_(1.0, sqrt_(add_(div_(block_sum[0], float(n)), eps)));
-    barrier();
-    return row_factor;
+    float sum = sum_of_blocks(0);
+#if PARTS > 1
+    if (blocks > 8) sum = add_(sum, sum_of_blocks(8));
+    if (blocks > 16) sum = add_(sum, add_(sum_of_blocks(16), sum_of_blocks(24)));
+#endif
+    return div_(1.0, sqrt_(add_(div_(sum, float(n)), eps)));
 }

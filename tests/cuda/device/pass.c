@@ -6,6 +6,7 @@
 
 #include "../../support/device_pack.h"
 #include "cuda/model_args.h"
+#include "cuda/rows/stage.h"
 #include "ops/linear/linear_layout.h"
 #include "ops/rows/rows.h"
 #include "product.h"
@@ -84,7 +85,7 @@ static void test_stage(dev *d, int n, int a_group, unsigned parts)
                                   .eps = 1e-6f,
                                   .factor = factor,
                                   .n = n};
-    ek_cuda_kernel kernel = find(d, "ek_stage", 0);
+    ek_cuda_kernel kernel = find(d, ek_cuda_stage_name(n, ek_cuda_chip_of(d->c)), 0);
     launch(d, &kernel, (ek_cuda_grid){.x = ROWS, .threads = (unsigned)(n + 255) / 256 * 32}, &a);
     for (int r = 0; r < ROWS; r++) {
         float *at = h + r * n, *out = x + r * n;
