@@ -1,8 +1,12 @@
 #include "engine/gap.h"
 
 #include <limits.h>
+#include <stddef.h>
 
-#define AIM 0.95 /* of what a step may take: the next one may be slower */
+#define AIM          0.95        /* of what a step may take: the next one may be slower */
+#define AIM_MEASURED 0.98        /* the same of a size that was measured */
+#define UNEVEN       1.25        /* a row of more rows may take so much longer: a tile begins */
+#define FORGET       (1.0 / 512) /* of a larger size's time in each step: it is tried again */
 
 /* The sizes of a bin: [least, least of the next one). */
 static int least_of(int bin)
@@ -15,6 +19,83 @@ static int bin_of(int rows)
     int bin = 0;
     while (rows >= least_of(bin + 1)) bin++;
     return bin;
+}
+
+/* Of half octaves: 1, 24, 32, 48, 64, 96 and so on. */
+static int point_of(int rows)
+{
+    int i = 0;
+    while (i + 1 < EK_GAP_POINTS && rows >= ((i + 1) % 2 ? 24 << i / 2 : 16 << (i + 1) / 2)) i++;
+    return i;
+}
+
+/* A step that took longer or less than the one before it of the same size moves all sizes, because texts become longer;
+ * a size that was not tried for long moves itself alone. Sizes that contradict the new one follow it: fewer rows take
+ * no longer, and a row of more not much longer. */
+static void note_point(ek_gap *g, int rows, double seconds)
+{
+    ek_gap_point *const own = &g->point[point_of(rows)];
+    if (own->rows > 0) {
+        const double by = seconds / (own->seconds * rows / own->rows), all = by > 1 ? by : (1 + by) / 2;
+        for (ek_gap_point *p = g->point; p < g->point + EK_GAP_POINTS; p++)
+            if (p == own || g->latest == own - g->point) p->seconds *= all;
+        seconds = own->seconds * rows / own->rows;
+    }
+    g->latest = (int)(own - g->point);
+    *own = (ek_gap_point){rows, seconds};
+    for (ek_gap_point *p = g->point; p < g->point + EK_GAP_POINTS; p++) {
+        if (p->rows == 0 || p == own) continue;
+        const double even = seconds * p->rows / rows;
+        if (p->rows > rows) {
+            p->seconds -= p->seconds * FORGET;
+            if (p->seconds > even * UNEVEN || p->seconds < seconds) p->rows = 0;
+        } else if (p->seconds > seconds) p->seconds = seconds;
+        else if (p->seconds < even / UNEVEN) p->seconds = even / UNEVEN;
+    }
+}
+
+static int rounded(int rows)
+{
+    int unit = 1;
+    while (rows / unit >= 16) unit *= 2;
+    return rows / unit * unit;
+}
+
+/* The largest measured size that adds at most `left`; NULL: none. */
+static const ek_gap_point *largest_within(const ek_gap *g, double left)
+{
+    for (int i = EK_GAP_POINTS - 1; i >= 0; i--)
+        if (g->point[i].rows > 0 && g->point[i].seconds <= left) return &g->point[i];
+    return NULL;
+}
+
+/* What a row adds behind p: by the line through p and a smaller size, at least half of p's own. */
+static double slope_behind(const ek_gap *g, const ek_gap_point *p)
+{
+    const double whole = p->seconds / p->rows;
+    double slope = whole;
+    for (const ek_gap_point *q = g->point; q < p; q++) {
+        if (q->rows == 0 || q->rows > p->rows * 3 / 4) continue;
+        const double s = (p->seconds - q->seconds) / (p->rows - q->rows);
+        if (s < slope) slope = s;
+    }
+    return slope > whole / 2 ? slope : whole / 2;
+}
+
+/* Rows that add at most `left`: between two measured sizes by the line through them, behind the largest by the line
+ * through it and a smaller one, because rows get no dearer; twice as many as were measured, at most. */
+static int rows_on_lines(const ek_gap *g, double left)
+{
+    const ek_gap_point *const p = largest_within(g, left);
+    if (!p) return 0;
+    double n = p->rows + (left - p->seconds) / slope_behind(g, p);
+    if (n > p->rows * 2) n = p->rows * 2;
+    for (const ek_gap_point *q = p + 1; q < g->point + EK_GAP_POINTS; q++) {
+        if (q->rows == 0) continue;
+        const double between = p->rows + (left - p->seconds) * (q->rows - p->rows) / (q->seconds - p->seconds);
+        if (between < n) n = between;
+    }
+    return rounded((int)n);
 }
 
 static void note_reply(ek_gap *g, double seconds)
@@ -33,18 +114,12 @@ void ek_gap_note(ek_gap *g, int rows, double seconds)
     const int bin = bin_of(rows);
     const double whole = seconds / rows, over = (seconds - g->reply) / rows, each = over > whole / 8 ? over : whole / 8;
     double *const own = &g->row[bin];
+    note_point(g, rows, over > whole / 8 ? over * rows : seconds / 8);
     *own = *own == 0 || each > *own ? each : (*own + each) / 2;
     for (int i = 0; i < bin; i++)
         if (g->row[i] < *own) g->row[i] = *own;
     for (int i = bin + 1; i < EK_GAP_BINS; i++) /* `whole` is an upper bound per row of a larger step */
         if (g->row[i] == 0 || g->row[i] > whole) g->row[i] = whole;
-}
-
-static int rounded(int rows)
-{
-    int unit = 1;
-    while (rows / unit >= 16) unit *= 2;
-    return rows / unit * unit;
 }
 
 int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows)
@@ -58,6 +133,12 @@ int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows)
         rows = n >= least_of(bin + 1) ? least_of(bin + 1) - 1 : (int)n;
     }
     rows = rows < EK_GAP_LEAST ? EK_GAP_LEAST : rounded(rows);
+    if (left > 0) {
+        const ek_gap_point *const known = largest_within(g, left + seconds * (AIM_MEASURED - AIM));
+        const int lines = rows_on_lines(g, left);
+        if (lines > rows) rows = lines;
+        if (known && known->rows > rows) rows = known->rows;
+    }
     return rows < max_rows ? rows : max_rows;
 }
 
@@ -65,7 +146,8 @@ int ek_gap_whole(int rows, int others, int tile, int max_rows)
 {
     const int all = rows + others;
     if (tile <= 0 || all < tile * 3 / 4) return rows;
-    const int whole = (all < tile ? tile : all - all % tile) - others;
+    const int unit = all < 2 * tile ? tile / 2 : tile; /* of few tiles half a one is a large part */
+    const int whole = (all < tile ? tile : all - all % unit) - others;
     if (whole < EK_GAP_LEAST) return rows;
     return whole < max_rows ? whole : max_rows;
 }

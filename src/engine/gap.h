@@ -2,20 +2,30 @@
  *
  * The time of a row depends on the model, the device, the depth and the number of rows in the step, so it is measured
  * in running steps. A step with more rows is longer, and each of its rows is cheaper or equal. So a measured step
- * bounds steps of fewer rows from below and steps of more rows from above, and a slow step is believed at once. Before
- * the first measurement the minimum is allowed. Clocks decide here only how many rows share a step, which changes no
+ * bounds steps of fewer rows from below and steps of more rows from above, and a slow step is believed at once. A line
+ * through two measured sizes estimates sizes between them and beyond the largest. Before the first measurement the
+ * minimum is allowed. Clocks decide here only how many rows share a step, which changes no
  * bit. */
 #ifndef EK_ENGINE_GAP_H
 #define EK_ENGINE_GAP_H
 
 enum {
     EK_GAP_LEAST = 32, /* rows: fewer would hardly shorten a step, and prompts always progress */
-    EK_GAP_BINS = 9    /* sizes of steps: below 64 rows, then octaves */
+    EK_GAP_BINS = 9,   /* sizes of steps: below 64 rows, then octaves */
+    EK_GAP_POINTS = 18 /* sizes of steps: half octaves */
 };
+
+/* The seconds that prompt rows added to a step of replies. */
+typedef struct ek_gap_point {
+    int rows; /* 0: unknown */
+    double seconds;
+} ek_gap_point;
 
 typedef struct ek_gap {
     double reply;            /* seconds of a step without prompts; 0: unknown */
     double row[EK_GAP_BINS]; /* seconds per prompt row, per size of step; 0: unknown */
+    ek_gap_point point[EK_GAP_POINTS];
+    int latest; /* the point that was measured last */
 } ek_gap;
 
 /* Records a step's time, with its number of prompt rows (0: only replies). */
@@ -25,8 +35,8 @@ void ek_gap_note(ek_gap *g, int rows, double seconds);
  * binary digits are kept, so that few different numbers occur. */
 int ek_gap_rows(const ek_gap *g, double seconds, double spent, int max_rows);
 /* The number of prompt rows, EK_GAP_LEAST to max_rows and at most `rows`, that together with `others` fill whole tiles,
- * because a tile takes as long for one row as for all. It exceeds `rows` if 3/4 of the first tile are filled; below
- * that `rows` is returned. */
+ * because a tile takes as long for one row as for all; one and a half tiles are allowed. It exceeds `rows` if 3/4 of
+ * the first tile are filled; below that `rows` is returned. */
 int ek_gap_whole(int rows, int others, int tile, int max_rows);
 
 #endif
