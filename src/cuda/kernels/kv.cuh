@@ -12,7 +12,7 @@ namespace ek
 {
 
 // Kinds of formats (ek_cuda_kv.k_format). PLANES: 6, 5, 3 and 2 bits; the number is known only at run time. ROTATED:
-// for attention in integers, 16 or 8 bits (attn/attn_int_codes.cuh).
+// for attention in integers, 16 or 8 bits (int_codes.cuh).
 enum { F32, F16, BF16, I16, Q8, Q4, PLANES, ROTATED };
 
 constexpr int PAGE = 64, SEGMENT = 256, BLOCK = 32; // BLOCK: dims of a value whose codes are contiguous

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "cuda/kernels/attn/attn.cuh"
-#include "cuda/kernels/attn/attn_int_codes.cuh"
+#include "cuda/kernels/int_codes.cuh"
 #include "cuda/kernels/mma.cuh"
 
 namespace ek

@@ -1,7 +1,7 @@
 // The layout of codes for attention in integers over tensors (attn_tensors_int.cu).
 #pragma once
 
-#include "cuda/kernels/attn/attn_int_codes.cuh"
+#include "cuda/kernels/int_codes.cuh"
 #include "cuda/tower_args.h"
 
 namespace ek

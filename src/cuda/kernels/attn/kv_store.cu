@@ -1,6 +1,6 @@
 // Stores keys and values in pages (contract: ops/kv/kv.h, definition: ops/kv/kv_store.c), after their norms and
 // rotations: one block of threads per token, KV head and part. Each token is quantised alone and once.
-#include "cuda/kernels/attn/attn_int_codes.cuh"
+#include "cuda/kernels/int_codes.cuh"
 #include "cuda/kernels/norm.cuh"
 
 using namespace ek;

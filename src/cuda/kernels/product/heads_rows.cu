@@ -1,7 +1,7 @@
 // Heads of prompts (contracts: ops/rows/rows.h, ops/kv/kv.h): queries in place, keys and values into pages of f16 or of
 // codes for attention in integers. A head lies in the registers of half a warp, or of a warp for more than 256 dims;
 // keys of 32 rows are turned in shared memory, as a page has the keys of a dim side by side.
-#include "cuda/kernels/attn/attn_int_codes.cuh"
+#include "cuda/kernels/int_codes.cuh"
 #include "cuda/kernels/norm.cuh"
 #include "cuda/model_args.h"
 
@@ -156,7 +156,7 @@ template <int DIM> __device__ __forceinline__ void store(const ek_cuda_store_arg
 
 // --- pages of codes (contract: ops/attn/attn_int.h)
 
-// x becomes R x, code[i] that of x[i]; returns the scale. As encode (attn_int_codes.cuh), for row_head's elements.
+// x becomes R x, code[i] that of x[i]; returns the scale. As encode (int_codes.cuh), for row_head's elements.
 template <int DIM, int OWN>
 __device__ __forceinline__ float encode_row(float (&x)[OWN], float largest, int (&code)[OWN])
 {

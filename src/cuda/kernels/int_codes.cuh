@@ -1,5 +1,5 @@
-// Code that the kernels of attention in integers share (contract: ops/attn/attn_int.h): rotation, codes, their limbs
-// for products of int8, weights.
+// What kernels of attention in integers and of stored keys share (contract: ops/attn/attn_int.h): rotation, codes,
+// limbs for products of int8, weights.
 //
 // A code c is two limbs, c = 128 h + l, with l from 0 to 127 and h = c >> 7: with 12 bits h is -16 to 15, for a
 // weight's 14 bits 0 to 127. Sums of products of limbs over 512 dims or 256 keys stay below 2^24.
