@@ -130,7 +130,7 @@ ask() { # port, words
 replies() { # device, file
   "$program" serve --host 127.0.0.1 --port 0 --device "$1" >"$dir/serve" 2>&1 &
   server=$!
-  for _ in $(seq 600); do
+  for _ in $(seq 2400); do # a first start compiles for a minute, and longer beside other work
     grep -q ' serves ' "$dir/serve" && break
     kill -0 $server 2>/dev/null || break
     sleep 0.1
@@ -150,7 +150,7 @@ replies cpu "$dir/cpu"
 replies vulkan "$dir/vulkan"
 for i in 1 2 3; do
   [ -s "$dir/cpu.$i" ] && cmp "$dir/cpu.$i" "$dir/vulkan.$i"
-  count $? "reply $i of a server"
+  count $? "reply $i of a server: $(tail -1 "$dir/serve")"
 done
 
 if [ "$how" = release ]; then
