@@ -193,7 +193,8 @@ def taken_out(p, servers, where):
 def killed(p, servers, where):
     """The reply of the replica that dies is made again by the other, with the same bits."""
     want = json.loads(p.call("POST", CHAT, ask("Long.", max_tokens=500), x_session_id="lost")[2])["evenkeel"]["digest"]
-    victim = next(s for s in servers if replica_of(s.call("GET", "/health")[1]) == replica_of(p.call("GET", "/health", x_session_id="lost")[1]))
+    number = replica_of(p.call("GET", "/health", x_session_id="lost")[1])  # once: the balance of load may pass the next one on
+    victim = next(s for s in servers if replica_of(s.call("GET", "/health")[1]) == number)
     rest = [s for s in servers if s is not victim]
     got = []
     t = threading.Thread(target=lambda: got.append(p.call("POST", CHAT, ask("Long.", max_tokens=500), x_session_id="lost")))
