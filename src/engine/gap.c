@@ -21,7 +21,7 @@ static int bin_of(int rows)
     return bin;
 }
 
-/* Of half octaves: 1, 24, 32, 48, 64, 96 and so on. */
+/* A size's place among half octaves, which begin at 1, 24, 32, 48, 64, 96 and so on. */
 static int point_of(int rows)
 {
     int i = 0;
@@ -29,9 +29,9 @@ static int point_of(int rows)
     return i;
 }
 
-/* A step that took longer or less than the one before it of the same size moves all sizes, because texts become longer;
- * a size that was not tried for long moves itself alone. Sizes that contradict the new one follow it: fewer rows take
- * no longer, and a row of more not much longer. */
+/* If the step before had the same size, a change of its time moves all sizes, because texts become longer. A size that
+ * was not tried for long moves itself alone. Sizes that contradict the new one follow it: fewer rows take no longer,
+ * and each of more rows not much longer. */
 static void note_point(ek_gap *g, int rows, double seconds)
 {
     ek_gap_point *const own = &g->point[point_of(rows)];
@@ -69,7 +69,8 @@ static const ek_gap_point *largest_within(const ek_gap *g, double left)
     return NULL;
 }
 
-/* What a row adds behind p: by the line through p and a smaller size, at least half of p's own. */
+/* Seconds of one more row than p has, by the line through p and a smaller size; at least half of p's seconds per row.
+ */
 static double slope_behind(const ek_gap *g, const ek_gap_point *p)
 {
     const double whole = p->seconds / p->rows;
@@ -82,8 +83,8 @@ static double slope_behind(const ek_gap *g, const ek_gap_point *p)
     return slope > whole / 2 ? slope : whole / 2;
 }
 
-/* Rows that add at most `left`: between two measured sizes by the line through them, behind the largest by the line
- * through it and a smaller one, because rows get no dearer; twice as many as were measured, at most. */
+/* Rows that add at most `left` seconds. Between two measured sizes the line through them tells; behind the largest the
+ * line through it and a smaller one, up to twice its rows, because more rows take no longer each. */
 static int rows_on_lines(const ek_gap *g, double left)
 {
     const ek_gap_point *const p = largest_within(g, left);

@@ -89,9 +89,8 @@ typedef struct ek_gpu_open_word {
 typedef struct ek_gpu_writer {
     const ek_gpu_run *x; /* without reading anything that a step changes */
     ek_gpu_subject of;
-    CUdeviceptr acts,
-        /* Records; the second are written while the first are read, and then become the first. */
-        other_acts;
+    /* Records; the second are written while the first are read, and then become the first. */
+    CUdeviceptr acts, other_acts;
     CUdeviceptr operand[2];
     uint64_t n_inputs, holds[2]; /* numbers given so far; numbers of the rows in the operands */
     int held_group[2];           /* inputs per group */
