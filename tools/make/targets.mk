@@ -11,7 +11,7 @@ check: setup ## set up, build with warnings as errors, run the tests (10 minutes
 	@$(MAKE) --no-print-directory $(PARALLEL) WERROR=-Werror check-programs
 	@$(MAKE) --no-print-directory WERROR=-Werror TIER=check check-built
 
-check-all: setup ## all tests and checks that there are (30 minutes on two cores)
+check-all: setup ## all tests and checks that there are (20 minutes on two cores)
 	@$(MAKE) --no-print-directory $(PARALLEL) WERROR=-Werror check-all-programs
 	@$(MAKE) --no-print-directory WERROR=-Werror TIER=all check-all-built
 
