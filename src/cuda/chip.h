@@ -56,6 +56,11 @@ typedef struct ek_cuda_times {
     struct {
         double launch, full, last, last_tile, full_short, last_short, last_tile_short, half_32, l2;
     } wide;
+    /* A plain device: from how many rows on a product takes tiles of rows, of up to EK_CUDA_NARROW panels and of more;
+     * the time of a tile by matrices over that by packed products, 1 unless it was measured */
+    struct {
+        double narrow, wide, matrices;
+    } plain;
 } ek_cuda_times;
 
 extern const ek_cuda_times ek_cuda_us, ek_cuda_us_mma;
@@ -69,6 +74,9 @@ typedef enum ek_cuda_family {
     EK_CUDA_MID,
     EK_CUDA_FLOATS_FEW,
     EK_CUDA_FLOATS_TILES,
+    EK_CUDA_TILES_NARROW, /* of a plain device these three, and no other */
+    EK_CUDA_TILES_WIDE,
+    EK_CUDA_BY_MATRICES,
     EK_CUDA_FAMILIES
 } ek_cuda_family;
 extern const char *const ek_cuda_family_name[EK_CUDA_FAMILIES];
@@ -97,6 +105,7 @@ typedef struct ek_cuda_chip {
     bool timed;              /* the times were measured on such chips; otherwise they are guesses */
 } ek_cuda_chip;
 
+enum { EK_CUDA_NARROW = 128 };                      /* panels */
 enum { EK_CUDA_PLAIN = 1, EK_CUDA_PLAIN_MATRICES }; /* capabilities of devices that are not CUDA's */
 
 /* A chip with the features of a capability: of the nearest known one not above it. */

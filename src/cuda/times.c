@@ -17,6 +17,7 @@
                 .gates_weight = 0.28e-6,                                                                          \
                 .heads_launch = 2.5,                                                                              \
                 .heads_weight = 0.24e-6},                                                                         \
+    .plain = {.narrow = 16, .wide = 16, .matrices = 1},                                                           \
     .warp_own = {.launch = 3, .weight_16 = 0.5e-6, .weight_8 = 0.36e-6, .weight_4 = 0.28e-6, .eight = {1.6, 2}},
 #define MID(...) .mid = {.launch = 1, .half_32 = 1.5, .sum = 1.5, .gate = 1, .gate_oct = 0.7, __VA_ARGS__}
 
@@ -38,8 +39,8 @@ const ek_cuda_times ek_cuda_us_mma = {
     COMMON MID(.alone = 0.25, .alone_oct = 0.08, .each = 0.06, .each_oct = 0.11),
 };
 
-const char *const ek_cuda_family_name[EK_CUDA_FAMILIES] = {"units", "tile",       "warp-64",     "warp-own",
-                                                           "mid",   "floats-few", "floats-tiles"};
+const char *const ek_cuda_family_name[EK_CUDA_FAMILIES] = {
+    "units", "tile", "warp-64", "warp-own", "mid", "floats-few", "floats-tiles", "narrow", "wide", "matrices"};
 
 static void scale(double *const *us, double by)
 {
@@ -72,6 +73,9 @@ void ek_cuda_times_scale(ek_cuda_times *t, ek_cuda_family family, double by)
         break;
     case EK_CUDA_FLOATS_FEW: scale(ALL(&t->floats.few), by); break;
     case EK_CUDA_FLOATS_TILES: scale(ALL(&t->floats.launch, &t->floats.alone, &t->floats.shared), by); break;
+    case EK_CUDA_TILES_NARROW: t->plain.narrow *= by; break;
+    case EK_CUDA_TILES_WIDE: t->plain.wide *= by; break;
+    case EK_CUDA_BY_MATRICES: t->plain.matrices *= by; break;
     case EK_CUDA_FAMILIES: break;
     }
 #undef ALL

@@ -64,8 +64,9 @@ double ek_gpu_read_rate(ek_gpu *g);
 
 /* Measures, for a card without built-in times (cuda/chip.h), the factor between each product family's time and the
  * chip's time: the geometric mean over some products in published models' shapes; 1 if none could be timed. Factors
- * decide which kernel computes a product, and no bit. Takes 0.1 s on an H100 and about 150 MB of the device.
- * EUNSUPPORTED: the device has no clock (an emulated one); ENOMEM; else an error of the driver. */
+ * decide which kernel computes a product, and no bit. Takes 0.1 s on an H100 and about 150 MB of the device. A plain
+ * device measures from how many rows on tiles are faster, and whether matrices are, by the host's clock.
+ * EUNSUPPORTED: a CUDA device has no clock (an emulated one); ENOMEM; else an error of the driver. */
 ek_err ek_gpu_tune(double factor[EK_CUDA_FAMILIES], ek_cuda *c);
 
 /* --- a run of an executor on one device: pages, a step's buffers on the device, and host memory */

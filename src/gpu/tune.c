@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/hash/rng.h"
+#include "base/log.h"
 #include "cuda/memory.h"
 #include "cuda/product/product.h"
 #include "ops/linear/linear.h"
@@ -87,12 +89,12 @@ static ek_cuda_product plan(const struct timed *t, const ek_cuda_linear *l, cons
     }
 }
 
-/* LAUNCHES of the kernel, each with weights that no cache has. */
+/* n launches of the kernel, each with weights that no cache has. */
 static ek_err queue(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
-                    ek_cuda_linear_args a)
+                    ek_cuda_linear_args a, size_t n)
 {
     const size_t copies = WEIGHTS / l->bytes;
-    for (size_t i = 0; i < LAUNCHES; i++) {
+    for (size_t i = 0; i < n; i++) {
         ek_cuda_linear_args_of(&a, l, x->weights + i % copies * l->bytes);
         EK_TRY(ek_cuda_launch(x->c, kernel, p->grid, &a));
     }
@@ -108,7 +110,7 @@ static ek_err measure(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_prod
     for (int r = -1; r < ROUNDS; r++) {
         float ms = 0;
         EK_TRY(ek_cuda_event_record(x->c, x->from));
-        EK_TRY(queue(x, kernel, p, l, *a));
+        EK_TRY(queue(x, kernel, p, l, *a, LAUNCHES));
         EK_TRY(ek_cuda_event_record(x->c, x->to));
         EK_TRY(ek_cuda_sync(x->c));
         EK_TRY(ek_cuda_check(x->c, f->cuEventElapsedTime(&ms, x->from, x->to), "timing a kernel"));
@@ -119,24 +121,51 @@ static ek_err measure(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_prod
     return EK_OK;
 }
 
-/* Rows of any bytes, the result and nodes of T lie in x->rows. */
+/* The same by the host's clock, for a plain device, which has none. A slow one has fewer launches and one round. */
+static ek_err measure_plain(tuner *x, const ek_cuda_kernel *kernel, const ek_cuda_product *p, const ek_cuda_linear *l,
+                            const ek_cuda_linear_args *a, double *us)
+{
+    const double enough = 20e-3; /* seconds of a round */
+    size_t n = 1;
+    double each = 0;
+    *us = 0;
+    for (int r = -2; r < ROUNDS && (r < 0 || each < enough); r++) { /* the first may have the driver's compiler in it */
+        const double from = ek_now();
+        EK_TRY(queue(x, kernel, p, l, *a, n));
+        EK_TRY(ek_cuda_sync(x->c));
+        each = (ek_now() - from) / (double)n;
+        if (r >= -1 && (*us == 0 || each * 1e6 < *us)) *us = each * 1e6;
+        if (r == -1 && each * LAUNCHES < enough) n = LAUNCHES;
+    }
+    return EK_OK;
+}
+
+/* us of a launch; 0: too many bytes. Rows of any bytes, the result and nodes of T lie in x->rows. */
+static ek_err time_product(tuner *x, const ek_cuda_product *p, const ek_cuda_linear *l, int rows, double *us)
+{
+    ek_cuda_kernel kernel;
+    EK_TRY(ek_cuda_find(x->c, &kernel, p->name, p->grid.shared));
+    ek_cuda_linear_args a = {.ldf = l->k, .ldy = l->n, .rows = rows};
+    a.pass = p->pass, a.levels = p->levels, a.share = p->share, a.slots = p->slots;
+    const size_t row = l->units ? ek_cuda_acts_plan(&a.x, l->k, l->a_group) : (size_t)l->k * sizeof(float);
+    const size_t y = (row * (size_t)rows + 255) & ~(size_t)255,
+                 stack = (y + (size_t)l->n * (size_t)rows * sizeof(float) + 255) & ~(size_t)255;
+    *us = 0;
+    if (stack + p->stack > ROWS || l->bytes > WEIGHTS) return EK_OK;
+    a.x.q = x->rows, a.f = x->rows, a.y = x->rows + y, a.stack = x->rows + stack;
+    if (ek_cuda_chip_of(x->c)->plain) return measure_plain(x, &kernel, p, l, &a, us);
+    EK_TRY(measure(x, &kernel, p, l, &a, us));
+    return *us <= 0 ? ek_fail(EK_EUNSUPPORTED, "the device has no clock") : EK_OK;
+}
+
 static ek_err time_one(tuner *x, const struct timed *t)
 {
     ek_cuda_linear l;
     EK_TRY(plan_weights(&l, t));
     double said = 0, us = 0;
     const ek_cuda_product p = plan(t, &l, ek_cuda_chip_of(x->c), &said);
-    ek_cuda_kernel kernel;
-    EK_TRY(ek_cuda_find(x->c, &kernel, p.name, p.grid.shared));
-    ek_cuda_linear_args a = {.ldf = l.k, .ldy = l.n, .rows = t->rows};
-    a.pass = p.pass, a.levels = p.levels, a.share = p.share, a.slots = p.slots;
-    const size_t row = l.units ? ek_cuda_acts_plan(&a.x, l.k, l.a_group) : (size_t)l.k * sizeof(float);
-    const size_t y = (row * (size_t)t->rows + 255) & ~(size_t)255,
-                 stack = (y + (size_t)l.n * (size_t)t->rows * sizeof(float) + 255) & ~(size_t)255;
-    if (stack + p.stack > ROWS || l.bytes > WEIGHTS) return EK_OK;
-    a.x.q = x->rows, a.f = x->rows, a.y = x->rows + y, a.stack = x->rows + stack;
-    EK_TRY(measure(x, &kernel, &p, &l, &a, &us));
-    if (us <= 0) return ek_fail(EK_EUNSUPPORTED, "the device has no clock");
+    EK_TRY(time_product(x, &p, &l, t->rows, &us));
+    if (us == 0) return EK_OK;
     x->logs[t->family] += log(us / said), x->n[t->family]++;
     return EK_OK;
 }
@@ -159,9 +188,68 @@ static ek_err start(tuner *x, uint8_t *random)
     return fill(x, x->rows, ROWS, random);
 }
 
-static ek_err run(tuner *x, uint8_t *random)
+/* --- a plain device */
+
+/* Matrices of few panels, and of many: E2B's o and down, its gate and down of a wider layer. */
+static const struct timed shapes[2][2] = {
+    {{EK_CUDA_TILES_NARROW, AFFINE, 1536, 2048, 1, 0}, {EK_CUDA_TILES_NARROW, GGUF, 1536, 6144, 1, 0}},
+    {{EK_CUDA_TILES_WIDE, AFFINE, 6144, 1536, 1, 0}, {EK_CUDA_TILES_WIDE, GGUF, 10240, 2560, 1, 0}}};
+
+/* us of both shapes by tiles of rows, or by few rows at a time. */
+static ek_err time_plain(tuner *x, const struct timed shape[2], int rows, bool tiles, bool matrices, double *us)
 {
-    EK_TRY(start(x, random));
+    const ek_cuda_chip *const own = ek_cuda_chip_of(x->c);
+    ek_cuda_times times = *own->us;
+    ek_cuda_chip chip = *own;
+    times.plain.narrow = times.plain.wide = tiles ? 1 : rows + 1;
+    chip.us = &times, chip.matrices = own->matrices && matrices;
+    *us = 0;
+    for (int i = 0; i < 2; i++) {
+        ek_cuda_linear l;
+        double one;
+        EK_TRY(plan_weights(&l, &shape[i]));
+        const ek_cuda_product p = ek_cuda_plain_plan(&l, rows, &chip);
+        EK_TRY(time_product(x, &p, &l, rows, &one));
+        *us += one;
+    }
+    return EK_OK;
+}
+
+/* The least number of rows that tiles are as fast for, at most a tile's, over the built-in one. */
+static ek_err find_rows(tuner *x, const struct timed shape[2], double built_in, double *factor)
+{
+    static const int rows[] = {8, 12, 16, 24, 32, 48, 64};
+    size_t i = 0;
+    for (; i + 1 < sizeof rows / sizeof *rows; i++) {
+        double few, tiles;
+        EK_TRY(time_plain(x, shape, rows[i], false, true, &few));
+        EK_TRY(time_plain(x, shape, rows[i], true, true, &tiles));
+        ek_log(EK_LOG_DEBUG, "%d rows of two products: %.0f us, by tiles %.0f", rows[i], few, tiles);
+        if (tiles <= few) break;
+    }
+    *factor = rows[i] / built_in;
+    return EK_OK;
+}
+
+static ek_err run_plain(tuner *x, double factor[EK_CUDA_FAMILIES])
+{
+    enum { MANY = 256 };
+    const ek_cuda_chip *const chip = ek_cuda_chip_of(x->c);
+    double by, packed;
+    EK_TRY(find_rows(x, shapes[0], chip->us->plain.narrow, &factor[EK_CUDA_TILES_NARROW]));
+    EK_TRY(find_rows(x, shapes[1], chip->us->plain.wide, &factor[EK_CUDA_TILES_WIDE]));
+    if (!chip->matrices) return EK_OK;
+    EK_TRY(time_plain(x, shapes[1], MANY, true, true, &by));
+    EK_TRY(time_plain(x, shapes[1], MANY, true, false, &packed));
+    ek_log(EK_LOG_DEBUG, "%d rows of two products: %.0f us by matrices, packed %.0f", MANY, by, packed);
+    factor[EK_CUDA_BY_MATRICES] = by / packed;
+    return EK_OK;
+}
+
+/* --- a CUDA device */
+
+static ek_err run(tuner *x)
+{
     for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) {
         const ek_err err = time_one(x, &timed[i]);
         /* a kernel that is not there is none that could be chosen */
@@ -174,10 +262,13 @@ ek_err ek_gpu_tune(double factor[EK_CUDA_FAMILIES], ek_cuda *c)
 {
     tuner x = {.c = c};
     uint8_t *const random = ek_alloc(FILL);
-    const ek_err err = run(&x, random);
+    for (int f = 0; f < EK_CUDA_FAMILIES; f++) factor[f] = 1;
+    ek_err err = start(&x, random);
     free(random);
+    if (!err) err = ek_cuda_chip_of(c)->plain ? run_plain(&x, factor) : run(&x);
     ek_cuda_event_close(c, x.from), ek_cuda_event_close(c, x.to);
     ek_cuda_free(c, x.weights), ek_cuda_free(c, x.rows);
-    for (int f = 0; f < EK_CUDA_FAMILIES; f++) factor[f] = x.n[f] ? exp(x.logs[f] / x.n[f]) : 1;
+    for (int f = 0; f < EK_CUDA_FAMILIES; f++)
+        if (x.n[f]) factor[f] = exp(x.logs[f] / x.n[f]);
     return err;
 }

@@ -11,6 +11,7 @@
 #include "base/hash/hash.h"
 #include "base/log.h"
 #include "gpu/gpu.h"
+#include "vulkan/vulkan.h"
 
 #define MAX_FACTOR 100.0 /* nobody measures more, or less than its inverse */
 
@@ -24,8 +25,10 @@ void ek_tuning_folder(ek_buf *out, char *(*env)(const char *name))
 void ek_tuning_key(ek_buf *out, const ek_cuda *c)
 {
     const ek_cuda_chip *chip = ek_cuda_chip_of(c);
-    ek_buf_fmt(out, "%s, sm_%d, evenkeel %s, times %08x", ek_cuda_card(c), chip->features, EK_VERSION,
-               (unsigned)ek_crc32(0, chip->us, sizeof *chip->us));
+    ek_buf_fmt(out, "%s, ", ek_cuda_card(c));
+    if (chip->plain) ek_buf_fmt(out, "shaders %08x", (unsigned)ek_vulkan_hash());
+    else ek_buf_fmt(out, "sm_%d", chip->features);
+    ek_buf_fmt(out, ", evenkeel %s, times %08x", EK_VERSION, (unsigned)ek_crc32(0, chip->us, sizeof *chip->us));
 }
 
 void ek_tuning_path(ek_buf *out, const char *folder, const char *key)
@@ -112,6 +115,7 @@ static void set(ek_cuda *c, const double *factor)
     ek_cuda_times t = *ek_cuda_chip_of(c)->us;
     for (int f = 0; f < EK_CUDA_FAMILIES; f++) ek_cuda_times_scale(&t, (ek_cuda_family)f, factor[f]);
     ek_cuda_set_times(c, &t);
+    if (t.plain.matrices > 1) ek_cuda_leave_matrices(c);
 }
 
 static void measure(ek_cuda *c, const char *folder, const char *path, const char *key)
@@ -119,25 +123,28 @@ static void measure(ek_cuda *c, const char *folder, const char *path, const char
     double factor[EK_CUDA_FAMILIES];
     const double from = ek_now();
     const int n = ek_cuda_ordinal(c);
+    const char *const maker = ek_cuda_maker(c);
     if (ek_gpu_tune(factor, c) != EK_OK) {
-        ek_log(EK_LOG_DEBUG, "cuda:%d: kernels are chosen by times of other cards: %s", n, ek_err_text());
+        ek_log(EK_LOG_DEBUG, "%s:%d: kernels are chosen by times of other cards: %s", maker, n, ek_err_text());
         return;
     }
     const double took = ek_now() - from;
     set(c, factor);
     if (!folder[0])
-        ek_log(EK_LOG_NOTICE, "cuda:%d: measured in %.1f s which kernels are faster; no HOME to keep it in", n, took);
+        ek_log(EK_LOG_NOTICE, "%s:%d: measured in %.1f s which kernels are faster; no HOME to keep it in", maker, n,
+               took);
     else if (ek_tuning_write(factor, folder, path, key))
-        ek_log(EK_LOG_NOTICE, "cuda:%d: measured in %.1f s which kernels are faster; not kept: %s", n, took,
+        ek_log(EK_LOG_NOTICE, "%s:%d: measured in %.1f s which kernels are faster; not kept: %s", maker, n, took,
                ek_err_text());
-    else ek_log(EK_LOG_NOTICE, "cuda:%d: measured in %.1f s which kernels are faster, kept in %s", n, took, path);
+    else ek_log(EK_LOG_NOTICE, "%s:%d: measured in %.1f s which kernels are faster, kept in %s", maker, n, took, path);
 }
 
 static void take(ek_cuda *c, bool again)
 {
     double factor[EK_CUDA_FAMILIES];
     ek_buf folder = {0}, key = {0}, path = {0};
-    if (ek_cuda_chip_of(c)->plain || (ek_cuda_chip_of(c)->timed && !again)) return;
+    const ek_cuda_chip *const chip = ek_cuda_chip_of(c);
+    if (!again && (chip->timed || (chip->plain && ek_vulkan_is_processor(ek_cuda_ordinal(c))))) return;
     ek_tuning_folder(&folder, getenv), ek_tuning_key(&key, c);
     ek_tuning_path(&path, ek_buf_text(&folder), ek_buf_text(&key));
     ek_err err = EK_ENOTFOUND;

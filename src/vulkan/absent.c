@@ -21,6 +21,12 @@ bool ek_vulkan_is_card(int ordinal)
     return false;
 }
 
+bool ek_vulkan_is_processor(int ordinal)
+{
+    (void)ordinal;
+    return false;
+}
+
 uint32_t ek_vulkan_hash(void)
 {
     return 0;

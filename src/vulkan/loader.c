@@ -11,17 +11,17 @@
 static const char library[] = "libvulkan.so.1";
 
 /* Cards first, then what shares the host's memory; a device that is the CPU last. */
-enum { CARD };
+enum { CARD, SHARED, VIRTUAL, OTHER, PROCESSOR };
 static int rank_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
     l->GetPhysicalDeviceProperties2(d, &p);
     switch (p.properties.deviceType) {
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return CARD;
-    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return 1;
-    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return 2;
-    case VK_PHYSICAL_DEVICE_TYPE_CPU: return 4;
-    default: return 3;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return SHARED;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return VIRTUAL;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return PROCESSOR;
+    default: return OTHER;
     }
 }
 
@@ -102,8 +102,18 @@ bool ek_vulkan_may_have_card(char *(*env)(const char *name))
     return false;
 }
 
-bool ek_vulkan_is_card(int ordinal)
+static bool is(int ordinal, int rank)
 {
     const ek_vulkan_loader *l;
-    return !ek_vulkan_open_loader(&l) && ordinal < l->n && rank_of(l, l->device[ordinal]) == CARD;
+    return !ek_vulkan_open_loader(&l) && ordinal < l->n && rank_of(l, l->device[ordinal]) == rank;
+}
+
+bool ek_vulkan_is_card(int ordinal)
+{
+    return is(ordinal, CARD);
+}
+
+bool ek_vulkan_is_processor(int ordinal)
+{
+    return is(ordinal, PROCESSOR);
 }

@@ -26,6 +26,7 @@ enum { EK_VULKAN_VERSION = 13000 };
 bool ek_vulkan_may_have_card(char *(*env)(const char *name));
 /* Whether device number `ordinal` is a card with memory of its own. The table is loaded. */
 bool ek_vulkan_is_card(int ordinal);
+bool ek_vulkan_is_processor(int ordinal); /* whether it is the CPU */
 
 /* A hash of all shaders in this program; 0: it has none. */
 uint32_t ek_vulkan_hash(void);

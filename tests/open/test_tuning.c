@@ -16,13 +16,14 @@
 
 #include "../support/fake_cuda.h"
 #include "../support/files.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "open/device.h"
 #include "open/tuning.h"
 
 static const char key[] = "NVIDIA A10, 72 multiprocessors, driver 13.0, sm_86, evenkeel 1, times 01234567";
-static const double measured[EK_CUDA_FAMILIES] = {0.5, 1.25, 2, 1, 0.0125, 99.5, 1.0001};
+static const double measured[EK_CUDA_FAMILIES] = {0.5, 1.25, 2, 1, 0.0125, 99.5, 1.0001, 1.5, 0.5, 1};
 
 static void put(const char *path, const char *data, size_t n)
 {
@@ -40,6 +41,21 @@ static int files_in(const char *folder)
     while (readdir(d)) n++;
     closedir(d);
     return n;
+}
+
+/* Deletes a folder and the files in it. */
+static void empty(const char *folder)
+{
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));) {
+        ek_buf path = {0};
+        ek_buf_fmt(&path, "%s/%s", folder, e->d_name);
+        if (e->d_name[0] != '.') unlink(ek_buf_text(&path));
+        ek_buf_fini(&path);
+    }
+    closedir(d);
+    rmdir(folder);
 }
 
 static void what_was_written_is_read_again(void **state)
@@ -92,7 +108,7 @@ static void damaged_and_foreign_files_are_not_believed(void **state)
     memcpy(copy, text.data, text.len), copy[text.len] = 'x';
     put(at, copy, text.len + 1);
     assert_int_equal(ek_tuning_read(factor, at, key), EK_EFORMAT);
-    const double absurd[EK_CUDA_FAMILIES] = {0, 1, 1, 1, 1, 1, 1};
+    const double absurd[EK_CUDA_FAMILIES] = {0, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     assert_int_equal(ek_tuning_write(absurd, dir, at, key), EK_OK);
     assert_int_equal(ek_tuning_read(factor, at, key), EK_EFORMAT);
     free(copy);
@@ -192,8 +208,6 @@ static void a_card_without_times_measures_them_once(void **state)
     assert_true(fabs(then.us.mid.each / first.us.mid.each - 2) < 1e-3);
     const taken other = take(ek_tuning_take, 80, 0.6f), fitted = take(ek_tuning_take, 90, 0.6f);
     assert_true(other.measured && !fitted.measured && !fitted.set);
-    const taken plain = take(ek_tuning_again, EK_CUDA_PLAIN, 0.6f); /* whose kernels have no times */
-    assert_true(!plain.measured && !plain.set);
     assert_int_equal(files_in(ek_buf_text(&folder)), 2);
 
     DIR *d = opendir(ek_buf_text(&folder));
@@ -204,18 +218,70 @@ static void a_card_without_times_measures_them_once(void **state)
     }
     closedir(d);
     assert_true(take(ek_tuning_take, 86, 0.6f).measured && !take(ek_tuning_take, 86, 0.6f).measured);
-    d = opendir(ek_buf_text(&folder));
-    for (struct dirent *e; (e = readdir(d));) {
-        ek_buf_clear(&path), ek_buf_fmt(&path, "%s/%s", ek_buf_text(&folder), e->d_name);
-        if (e->d_name[0] != '.') unlink(ek_buf_text(&path));
-    }
-    closedir(d);
-    rmdir(ek_buf_text(&folder));
+    empty(ek_buf_text(&folder));
     put(ek_buf_text(&folder), "", 0); /* no folder: it is used all the same */
     const taken kept_nowhere = take(ek_tuning_take, 86, 0.6f);
     assert_true(kept_nowhere.measured && kept_nowhere.set);
     unlink(ek_buf_text(&folder));
     ek_buf_fini(&folder), ek_buf_fini(&path);
+    remove_dir(dir);
+}
+
+/* --- on a plain device, whose kernels take the host's time */
+
+static double matrices_take; /* over packed products */
+
+static CUresult spend(const CUlaunchConfig *config, CUfunction f, void **args, void **extra)
+{
+    const char *const name = (const char *)f;
+    const bool narrow = config->gridDimX * (strstr(name, "_coop_")   ? 8
+                                            : strstr(name, "_many_") ? 4
+                                                                     : 1) <=
+                        EK_CUDA_NARROW;
+    const double tile = narrow ? 24.5e-6 : 48.7e-6, few = 5e-6; /* seconds; a few rows are four */
+    const double each = strstr(name, "_coop_") ? tile * matrices_take : strstr(name, "_many_") ? tile : few;
+    const double until = ek_now() + each * config->gridDimY;
+    (void)args, (void)extra;
+    fake.launches++;
+    while (ek_now() < until) continue;
+    return EK_CU_OK;
+}
+
+static ek_cuda_chip measure_plain(void (*tune)(ek_cuda *c), int of, double matrices)
+{
+    static const ek_cuda_module modules[] = {{.name = "all", .fatbin = "all", .bytes = 4}, {0}};
+    static ek_cuda_times us;
+    ek_cuda_api api;
+    ek_cuda *c;
+    fake_cuda_reset(&api);
+    api.cuDeviceGetAttribute = attribute, api.cuEventElapsedTime = elapsed, api.cuLaunchKernelEx = spend;
+    capability = of, clock_ms = 0, matrices_take = matrices;
+    assert_int_equal(ek_cuda_open_as(&c, &api, modules, 13000, 0, 0), EK_OK);
+    tune(c);
+    ek_cuda_chip chip = *ek_cuda_chip_of(c);
+    us = *chip.us, chip.us = &us;
+    ek_cuda_close(c);
+    return chip;
+}
+
+static void a_plain_device_measures_where_tiles_begin(void **state)
+{
+    (void)state;
+    char *dir = temp_dir();
+    ek_buf folder = {0};
+    setenv("XDG_CACHE_HOME", dir, 1);
+    ek_tuning_folder(&folder, getenv);
+    const ek_cuda_chip packed = measure_plain(ek_tuning_again, EK_CUDA_PLAIN, 1);
+    assert_true(packed.us->plain.narrow == 24 && packed.us->plain.wide == 48 && !packed.matrices);
+    const ek_cuda_chip fast = measure_plain(ek_tuning_again, EK_CUDA_PLAIN_MATRICES, 0.5);
+    assert_true(fast.us->plain.narrow == 12 && fast.us->plain.wide == 24 && fast.matrices);
+    assert_true(fast.us->plain.matrices < 0.8);
+    const int kept = fake.launches;
+    assert_true(kept > 0);
+    const ek_cuda_chip slow = measure_plain(ek_tuning_again, EK_CUDA_PLAIN_MATRICES, 3);
+    assert_true(slow.us->plain.matrices > 1 && !slow.matrices);
+    empty(ek_buf_text(&folder));
+    ek_buf_fini(&folder);
     remove_dir(dir);
 }
 
@@ -250,13 +316,7 @@ static void the_measurement_is_said_once_wherever_it_happens(void **state)
     assert_int_equal(lines_of(at, ek_tuning_take, "\n"), 0);
     assert_int_equal(lines_of(at, ek_tuning_again, "kept in"), 1);
     unlink(at);
-    DIR *d = opendir(ek_buf_text(&folder));
-    for (struct dirent *e; (e = readdir(d));) {
-        ek_buf_clear(&path), ek_buf_fmt(&path, "%s/%s", ek_buf_text(&folder), e->d_name);
-        if (e->d_name[0] != '.') unlink(ek_buf_text(&path));
-    }
-    closedir(d);
-    rmdir(ek_buf_text(&folder));
+    empty(ek_buf_text(&folder));
     put(ek_buf_text(&folder), "", 0); /* no folder */
     assert_int_equal(lines_of(at, ek_tuning_take, "not kept"), 1);
     unlink(ek_buf_text(&folder)), unlink(at);
@@ -287,6 +347,7 @@ int main(void)
                                        cmocka_unit_test(damaged_and_foreign_files_are_not_believed),
                                        cmocka_unit_test(the_folder_is_the_users),
                                        cmocka_unit_test(a_card_without_times_measures_them_once),
+                                       cmocka_unit_test(a_plain_device_measures_where_tiles_begin),
                                        cmocka_unit_test(the_measurement_is_said_once_wherever_it_happens),
                                        cmocka_unit_test(words)};
     return cmocka_run_group_tests(tests, NULL, NULL);

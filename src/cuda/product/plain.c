@@ -2,9 +2,9 @@
 
 #include <stdio.h>
 
-/* Rows of a block (vulkan/shaders/product_q.glsl), and of many (product_many.glsl, product_tile.glsl) from how many on,
- * its rows and panels; leaves of T that the former holds. */
-enum { TILE = 4, MANY = 16, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
+/* Rows of a block (vulkan/shaders/product_q.glsl); rows and panels of many (product_many.glsl, product_tile.glsl);
+ * leaves of T that the former holds. */
+enum { TILE = 4, MANY_TILE = 64, SMALL_TILE = 32, MANY_PANELS = 4, MANY_LEAVES = 31, LEAF = 1024 };
 
 /* Eight threads for each unit of one row at a time, where that many are: few panels must not wait for each other's. */
 static int threads_of(const ek_cuda_linear *l, int max_threads)
@@ -32,7 +32,7 @@ static ek_cuda_product plan(const char *family, const ek_cuda_linear *l, int row
 ek_cuda_product ek_cuda_plain_plan(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     ek_cuda_product p = plan("ek_product", l, rows, 1024);
-    if (!l->units || rows < MANY) return p;
+    if (!l->units || rows < (l->n_panels > EK_CUDA_NARROW ? chip->us->plain.wide : chip->us->plain.narrow)) return p;
     const bool sixteen = l->a_group == 16, small = l->k > MANY_LEAVES * LEAF || (sixteen && l->bits != 8),
                coop = !small && !sixteen && chip->matrices;
     const char *const family = small ? "tile" : sixteen ? "many16" : coop ? "coop" : "many";
