@@ -59,14 +59,16 @@ void ek_prefix_close(ek_prefix *x)
 
 /* --- hits */
 
-/* The child of a node that has most positions in common with the key. */
+/* The child of a node that has most positions in common with the key, of several the one with most of these in a
+ * sliding page. */
 static int32_t best_child(const ek_prefix *x, int32_t parent, const ek_prefix_key *key, int *common)
 {
     int32_t best = EK_NO_NODE;
+    int longest = 0; /* written positions of the best one's sliding page */
     *common = -1;
     for (int32_t i = x->node[parent].child; i != EK_NO_NODE; i = x->node[i].next) {
-        int n = ek_prefix_common(x, i, key);
-        if (n > *common) *common = n, best = i;
+        int n = ek_prefix_common(x, i, key), written = x->node[i].n_sliding < n ? x->node[i].n_sliding : n;
+        if (n > *common || (n == *common && written > longest)) *common = n, best = i, longest = written;
     }
     return best;
 }
@@ -129,7 +131,7 @@ int ek_prefix_adopt(ek_prefix *x, ek_page_table *t, int n)
         hold(x, n);
         /* Used now: whatever the copy evicts, it is not this path. */
         for (int i = ek_prefix_first_visible(x, n); i < pages_for(n); i++)
-            if (x->node[x->path[i]].n_sliding > 0) ek_prefix_touch(x, EK_ORDER_SLIDING, x->path[i]);
+            if (x->node[x->path[i]].n_sliding > 0) ek_prefix_touch_sliding(x, x->path[i], false);
         ek_prefix_touch_path(x, x->path[pages_for(n) - 1]);
         err = ek_page_table_adopt(t, x->pages, &x->hit, n);
         ek_page_table_clear(&x->hit, x->pages);
@@ -158,11 +160,15 @@ typedef struct put {
     bool last;
 } put;
 
-static bool is_kept(const put *w, int i)
+static bool is_in(const ek_prefix_keep *keep, int i)
 {
-    if (w->last) return true;
+    return i >= keep->first && i < keep->end;
+}
+
+static bool is_kept(const put *w, int i, bool seldom)
+{
     for (int k = 0; k < w->n_keep; k++)
-        if (i >= w->keep[k].first && i < w->keep[k].end) return true;
+        if (w->keep[k].seldom == seldom && is_in(&w->keep[k], i)) return true;
     return false;
 }
 
@@ -182,13 +188,16 @@ static void put_sliding(ek_prefix *x, const put *w, int32_t node, int i, int n)
 {
     ek_page_table *t = w->t;
     const ek_prefix_node *d = &x->node[node];
-    if (!x->has[EK_SLIDING] || i < t->first[EK_SLIDING] || i >= t->end[EK_SLIDING]) return;
-    if (d->n_sliding == EK_PAGE_TOKENS && n == EK_PAGE_TOKENS) {
+    if (!x->has[EK_SLIDING]) return;
+    const bool held = i >= t->first[EK_SLIDING] && i < t->end[EK_SLIDING];
+    const bool likely = (held && w->last) || is_kept(w, i, false);
+    if (held && d->n_sliding == EK_PAGE_TOKENS && n == EK_PAGE_TOKENS) {
         use_cached(x, t, EK_SLIDING, i, d->page[EK_SLIDING]);
-    } else if (d->n_sliding < n && is_kept(w, i)) {
+    } else if (held && d->n_sliding < n && (likely || is_kept(w, i, true))) {
         ek_prefix_drop_sliding(x, node);
-        ek_prefix_set_sliding(x, node, t->page[EK_SLIDING][i], n);
+        ek_prefix_set_sliding(x, node, t->page[EK_SLIDING][i], n, !likely);
     }
+    if (likely && d->n_sliding > 0) ek_prefix_touch_sliding(x, node, false);
 }
 
 /* The node below parent for n positions of the key at page i: one that is there (and may know more), or a new one, in
@@ -242,6 +251,36 @@ void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int
     if (at == EK_NO_NODE) return;
     ek_prefix_touch_path(x, at);
     if (x->node[at].depth < 0 && x->node[at].child == EK_NO_NODE) ek_prefix_drop_node(x, at);
+}
+
+/* --- where sequences begin: noted at the last whole page before, which all that begin there share */
+
+static void forget_path(ek_prefix *x)
+{
+    x->n_path = x->n_found = 0;
+    x->rival = EK_NO_NODE;
+}
+
+void ek_prefix_began(ek_prefix *x, const ek_prefix_key *key, int n)
+{
+    const int pages = n / EK_PAGE_TOKENS;
+    if (pages > 0 && ek_prefix_find(x, key) >= n) {
+        ek_prefix_node *last = &x->node[x->path[pages - 1]];
+        last->shared = last->resumed;
+        last->resumed = true;
+        for (int i = ek_prefix_first_visible(x, n); last->shared && i < pages; i++)
+            x->node[x->path[i]].spared = EK_PREFIX_SPARED;
+    }
+    forget_path(x);
+}
+
+void ek_prefix_passed(ek_prefix *x, const ek_prefix_key *key, int n, const ek_prefix_keep *end)
+{
+    const int pages = n / EK_PAGE_TOKENS;
+    if (pages > 0 && ek_prefix_find(x, key) >= n && !x->node[x->path[pages - 1]].shared)
+        for (int i = ek_prefix_first_visible(x, n); i < pages; i++)
+            if (x->node[x->path[i]].n_sliding > 0 && !is_in(end, i)) ek_prefix_touch_sliding(x, x->path[i], true);
+    forget_path(x);
 }
 
 int ek_prefix_drop(ek_prefix *x, const ek_prefix_key *key, int n)
@@ -298,7 +337,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
     if (page[EK_SLIDING] != EK_NO_PAGE && x->node[node].n_sliding < EK_PAGE_TOKENS) {
         ek_prefix_drop_sliding(x, node);
         bool full = x->node[node].unsaved[EK_FULL];
-        ek_prefix_set_sliding(x, node, page[EK_SLIDING], EK_PAGE_TOKENS);
+        ek_prefix_set_sliding(x, node, page[EK_SLIDING], EK_PAGE_TOKENS, false);
         x->node[node].unsaved[EK_SLIDING] = false; /* it came from there */
         if (!full && x->node[node].listed) {
             ek_prefix_unsaved none;

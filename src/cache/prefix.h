@@ -46,9 +46,11 @@ typedef struct ek_chain {
 ek_chain ek_chain_root(uint64_t salt);
 ek_chain ek_chain_next(const ek_chain *before, const int32_t token[EK_PAGE_TOKENS], const ek_content_id *content);
 
-/* Sliding pages [first, end) that are worth keeping. */
+/* Sliding pages [first, end) that are worth keeping. seldom: a prompt is less likely to resume there, so others' pages
+ * outlive them. */
 typedef struct ek_prefix_keep {
     int first, end;
+    bool seldom;
 } ek_prefix_keep;
 
 typedef struct ek_prefix_stats {
@@ -81,6 +83,13 @@ const int32_t *ek_prefix_rival(const ek_prefix *x, int *first, int *n);
  * sliding pages. If the index has an equal page, t gets that page and returns its own to the pool. */
 void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int n, const ek_prefix_keep *keep,
                    int n_keep, bool last);
+/* A sequence began with the first n cached positions of the key. Sliding pages with which several began are spared for
+ * a while. Forgets the found path. */
+void ek_prefix_began(ek_prefix *x, const ek_prefix_key *key, int n);
+/* A sequence that began at n now has kept pages of its own for a later end, where its next turn will begin: from now on
+ * the other sliding pages that n needs are seldom used, unless several sequences began there. Forgets the found path.
+ */
+void ek_prefix_passed(ek_prefix *x, const ek_prefix_key *key, int n, const ek_prefix_keep *end);
 /* Evicts the least recently used idle pages until the byte limit holds. */
 void ek_prefix_shrink(ek_prefix *x);
 /* Drops everything after the first n positions of the key (pages [n / 64, ...) of the path and their subtrees), because

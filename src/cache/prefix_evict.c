@@ -20,12 +20,22 @@ static void count(ek_prefix *x, int32_t i)
 /* Owners that have nothing to give up, as was found. */
 typedef bool owners[EK_PREFIX_OWNERS];
 
-/* Of the owners that may have something to give up, the one with most nodes in its order; -1: none. */
-static int largest(const ek_prefix *x, ek_prefix_order order, const owners tried)
+static int n_slidings(const ek_prefix_owner *o)
+{
+    return o->list[EK_ORDER_SLIDING].n + o->list[EK_ORDER_SELDOM].n;
+}
+
+static int n_in(const ek_prefix_owner *o, ek_layer_kind kind)
+{
+    return kind == EK_FULL ? o->list[EK_ORDER_NODES].n : n_slidings(o);
+}
+
+/* Of the owners that may have something to give up, the one with most nodes, or sliding pages; -1: none. */
+static int largest(const ek_prefix *x, ek_layer_kind kind, const owners tried)
 {
     int largest = -1;
     for (int i = 0; i < EK_PREFIX_OWNERS; i++)
-        if (!tried[i] && x->owner[i].list[order].n > (largest < 0 ? 0 : x->owner[largest].list[order].n)) largest = i;
+        if (!tried[i] && n_in(&x->owner[i], kind) > (largest < 0 ? 0 : n_in(&x->owner[largest], kind))) largest = i;
     return largest;
 }
 
@@ -33,7 +43,7 @@ static int largest(const ek_prefix *x, ek_prefix_order order, const owners tried
  * become the newest: they are in use, or were touched after a child. */
 static int32_t oldest_idle(ek_prefix *x, owners tried)
 {
-    for (int o; (o = largest(x, EK_ORDER_NODES, tried)) >= 0; tried[o] = true)
+    for (int o; (o = largest(x, EK_FULL, tried)) >= 0; tried[o] = true)
         for (int left = x->owner[o].list[EK_ORDER_NODES].n; left > 0; left--) {
             int32_t i = x->owner[o].list[EK_ORDER_NODES].oldest;
             const ek_prefix_node *d = &x->node[i];
@@ -43,19 +53,43 @@ static int32_t oldest_idle(ek_prefix *x, owners tried)
     return EK_NO_NODE;
 }
 
-/* The oldest node with an idle sliding page of one of two kinds of page, of the largest owner that has one. */
+/* The oldest node of an order with an idle sliding page of one of two kinds of page. */
+static int32_t oldest_idle_in(ek_prefix *x, ek_prefix_order order, int owner, ek_layer_kind one, ek_layer_kind other)
+{
+    const ek_prefix_list *const list = &x->owner[owner].list[order];
+    int32_t i = list->oldest, newer;
+    for (int left = list->n; left > 0 && i != EK_NO_NODE; left--, i = newer) {
+        const ek_layer_kind kind = ek_prefix_kind(x, EK_SLIDING, i);
+        newer = x->node[i].newer[order];
+        if (kind != one && kind != other) continue;
+        if (is_idle(x, EK_SLIDING, i)) return i;
+        ek_prefix_touch(x, order, i);
+    }
+    return EK_NO_NODE;
+}
+
+/* Of two nodes that may be none: ages of pages that are seldom used count so many times. */
+enum { SELDOM_AGE = 64 };
+
+static int32_t first_of(const ek_prefix *x, int32_t seldom, int32_t likely)
+{
+    if (seldom == EK_NO_NODE || likely == EK_NO_NODE) return seldom == EK_NO_NODE ? likely : seldom;
+    const uint64_t age = x->clock - x->node[seldom].used[EK_ORDER_SELDOM];
+    return SELDOM_AGE * age >= x->clock - x->node[likely].used[EK_ORDER_SLIDING] ? seldom : likely;
+}
+
+/* A node with an idle sliding page of one of two kinds of page, of the largest owner that has one: the oldest. */
 static int32_t oldest_idle_sliding(ek_prefix *x, ek_layer_kind one, ek_layer_kind other, owners tried)
 {
-    for (int o; (o = largest(x, EK_ORDER_SLIDING, tried)) >= 0; tried[o] = true) {
-        int32_t i = x->owner[o].list[EK_ORDER_SLIDING].oldest, newer;
-        for (int left = x->owner[o].list[EK_ORDER_SLIDING].n; left > 0 && i != EK_NO_NODE; left--, i = newer) {
-            ek_layer_kind kind = ek_prefix_kind(x, EK_SLIDING, i);
-            newer = x->node[i].newer[EK_ORDER_SLIDING];
-            if (kind != one && kind != other) continue;
-            if (is_idle(x, EK_SLIDING, i)) return i;
-            ek_prefix_touch(x, EK_ORDER_SLIDING, i);
+    for (int o; (o = largest(x, EK_SLIDING, tried)) >= 0; tried[o] = true)
+        for (;;) {
+            const int32_t seldom = oldest_idle_in(x, EK_ORDER_SELDOM, o, one, other),
+                          likely = oldest_idle_in(x, EK_ORDER_SLIDING, o, one, other), i = first_of(x, seldom, likely);
+            if (i == EK_NO_NODE) break;
+            if (x->node[i].spared == 0) return i;
+            x->node[i].spared--;
+            ek_prefix_touch_sliding(x, i, false);
         }
-    }
     return EK_NO_NODE;
 }
 
@@ -76,7 +110,7 @@ static void evict_sliding(ek_prefix *x, int32_t i)
 bool ek_prefix_evict_node(ek_prefix *x)
 {
     owners tried = {false};
-    for (int o; (o = largest(x, EK_ORDER_NODES, tried)) >= 0; tried[o] = true) {
+    for (int o; (o = largest(x, EK_FULL, tried)) >= 0; tried[o] = true) {
         int32_t i = x->owner[o].list[EK_ORDER_NODES].oldest;
         while (i != EK_NO_NODE && (x->node[i].child != EK_NO_NODE || i == x->held))
             i = x->node[i].newer[EK_ORDER_NODES];
@@ -111,14 +145,14 @@ static double bytes_of_owner(const ek_prefix *x, int32_t node)
 {
     const ek_prefix_owner *o = &x->owner[x->node[node].owner];
     return (double)x->layout.page_bytes[EK_FULL] * o->list[EK_ORDER_NODES].n +
-           (double)x->layout.page_bytes[EK_SLIDING] * o->list[EK_ORDER_SLIDING].n;
+           (double)x->layout.page_bytes[EK_SLIDING] * n_slidings(o);
 }
 
 /* Whether a sliding page goes before a full one: the larger owner's, of one owner the older. */
 static bool goes_first(const ek_prefix *x, int32_t sliding, int32_t full)
 {
     if (x->node[sliding].owner != x->node[full].owner) return bytes_of_owner(x, sliding) > bytes_of_owner(x, full);
-    return x->node[sliding].used[EK_ORDER_SLIDING] < x->node[full].used[EK_ORDER_NODES];
+    return x->node[sliding].used[ek_prefix_sliding_order(x, sliding)] < x->node[full].used[EK_ORDER_NODES];
 }
 
 void ek_prefix_shrink(ek_prefix *x)

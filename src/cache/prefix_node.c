@@ -280,17 +280,25 @@ int32_t ek_prefix_add(ek_prefix *x, int32_t parent, const ek_prefix_key *key, in
     return i;
 }
 
-void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n)
+void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n, bool seldom)
 {
     ek_prefix_node *d = &x->node[node];
     EK_ASSERT(d->n_sliding == 0 && n > 0);
     ek_pages_cache(x->pages, ek_prefix_kind(x, EK_SLIDING, node), page);
     d->page[EK_SLIDING] = page;
     d->n_sliding = n;
-    link_newest(x, EK_ORDER_SLIDING, node);
+    d->seldom = seldom;
+    link_newest(x, ek_prefix_sliding_order(x, node), node);
     if (n < EK_PAGE_TOKENS) return;
     ek_prefix_mark_unsaved(x, node, EK_SLIDING);
     ek_prefix_held_review(x, node);
+}
+
+void ek_prefix_touch_sliding(ek_prefix *x, int32_t node, bool seldom)
+{
+    unlink_order(x, ek_prefix_sliding_order(x, node), node);
+    x->node[node].seldom = seldom;
+    link_newest(x, ek_prefix_sliding_order(x, node), node);
 }
 
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
@@ -298,7 +306,7 @@ void ek_prefix_drop_sliding(ek_prefix *x, int32_t node)
     ek_prefix_node *d = &x->node[node];
     if (d->n_sliding == 0) return;
     save_now(x, node);
-    unlink_order(x, EK_ORDER_SLIDING, node);
+    unlink_order(x, ek_prefix_sliding_order(x, node), node);
     ek_pages_uncache(x->pages, ek_prefix_kind(x, EK_SLIDING, node), d->page[EK_SLIDING]);
     bool whole = d->n_sliding == EK_PAGE_TOKENS;
     d->page[EK_SLIDING] = EK_NO_PAGE;

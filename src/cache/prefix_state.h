@@ -6,12 +6,20 @@
 
 enum {
     EK_NO_NODE = -1,
-    EK_PREFIX_OWNERS = 64 /* distinguished owners; further ones share one of these */
+    EK_PREFIX_OWNERS = 64, /* distinguished owners; further ones share one of these */
+    EK_PREFIX_SPARED = 2   /* times that a page is not evicted with which several sequences began */
 };
 
 /* Orders of use. Nodes: a path is touched from its end to its root, so the oldest node has no children. Sliding: nodes
- * with a sliding page. Unsaved: nodes with a page that is not on disk, in order of arrival. */
-typedef enum ek_prefix_order { EK_ORDER_NODES, EK_ORDER_SLIDING, EK_ORDER_UNSAVED, EK_ORDER_COUNT } ek_prefix_order;
+ * with a sliding page. Seldom: nodes with a sliding page where a prompt is less likely to resume. Unsaved: nodes with a
+ * page that is not on disk, in order of arrival. */
+typedef enum ek_prefix_order {
+    EK_ORDER_NODES,
+    EK_ORDER_SLIDING,
+    EK_ORDER_SELDOM,
+    EK_ORDER_UNSAVED,
+    EK_ORDER_COUNT
+} ek_prefix_order;
 
 typedef struct ek_prefix_list {
     int32_t newest, oldest;
@@ -31,6 +39,10 @@ typedef struct ek_prefix_node {
     int depth;                     /* positions [64 depth, 64 depth + n); -1: a root */
     int n_sliding;                 /* written positions of the sliding page; 0: no page */
     bool has_content;
+    bool seldom;   /* the order of its sliding page */
+    bool resumed;  /* a sequence began behind it, in the next page or at its end */
+    bool shared;   /* several did */
+    int spared;    /* its sliding page, which several sequences began with, is passed over so many times */
     int owner;     /* index; also for roots */
     uint64_t salt; /* of a root */
     ek_salt_name *salt_name;
@@ -88,6 +100,12 @@ static inline int ek_prefix_first_visible(const ek_prefix *x, int pos)
     return lo > 0 ? lo / EK_PAGE_TOKENS : 0;
 }
 
+/* The order in which a node with a sliding page is. */
+static inline ek_prefix_order ek_prefix_sliding_order(const ek_prefix *x, int32_t node)
+{
+    return x->node[node].seldom ? EK_ORDER_SELDOM : EK_ORDER_SLIDING;
+}
+
 /* --- prefix_node.c: the tree and its orders --- */
 uint64_t ek_prefix_hash_root(uint64_t salt);
 uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos);
@@ -107,7 +125,9 @@ void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind);
 void ek_prefix_take_unsaved(ek_prefix *x, int32_t node, ek_prefix_unsaved *out);
 void ek_prefix_touch(ek_prefix *x, ek_prefix_order o, int32_t node);
 void ek_prefix_touch_path(ek_prefix *x, int32_t node); /* touches the node and its ancestors */
-void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n);
+void ek_prefix_set_sliding(ek_prefix *x, int32_t node, int32_t page, int n, bool seldom);
+/* The node's sliding page becomes the newest one of its order. */
+void ek_prefix_touch_sliding(ek_prefix *x, int32_t node, bool seldom);
 void ek_prefix_drop_sliding(ek_prefix *x, int32_t node);
 /* For a node without children; drops empty ancestors without pages too. */
 void ek_prefix_drop_node(ek_prefix *x, int32_t node);

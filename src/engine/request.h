@@ -76,6 +76,7 @@ typedef struct ek_request_cache {
     bool suspect;                     /* its step failed, so nothing of it is cached */
     ek_prefix_keep keep[EK_MAX_KEEP]; /* sliding pages worth keeping */
     int n_keep;
+    bool passed; /* the index knows that its prompt is read, and that it will not resume where it began */
     float min_cached;
     bool uncached; /* less than min_cached was cached: it ends before the next step */
     bool publish;

@@ -25,22 +25,23 @@ static int page_of(int pos)
 }
 
 /* A sequence shall be able to begin at each position of [from, to]. */
-static void keep_for(ek_request *r, int from, int to)
+static void keep_for(ek_request *r, int from, int to, bool seldom)
 {
     int lo = page_of(from) * EK_PAGE_TOKENS - r->window + 1;
     if (r->cache.n_keep == EK_MAX_KEEP) return;
-    r->cache.keep[r->cache.n_keep++] = (ek_prefix_keep){.first = lo > 0 ? page_of(lo) : 0,
-                                                        .end = page_of(to + EK_PAGE_TOKENS - 1)};
+    r->cache.keep[r->cache.n_keep++] = (ek_prefix_keep){
+        .first = lo > 0 ? page_of(lo) : 0, .end = page_of(to + EK_PAGE_TOKENS - 1), .seldom = seldom};
 }
 
-/* begin: where it would begin if all sliding pages were there. */
+/* begin: where it would begin if all sliding pages were there; it begins at n_hit. */
 static void choose_keep(ek_request *r, int begin)
 {
     r->cache.n_keep = 0;
-    keep_for(r, r->n_prompt - 1, r->n_prompt);
-    if (begin > 0 && begin < r->n_prompt - 1) keep_for(r, begin, begin);
+    keep_for(r, r->n_prompt - 1, r->n_prompt, false);
+    if (begin > r->cache.n_hit && begin < r->n_prompt - 1) keep_for(r, begin, begin, false);
     for (int64_t d = FIRST_DISTANCE; d < r->n_prompt; d *= GROWTH)
-        keep_for(r, r->n_prompt - (int)d, r->n_prompt - (int)d);
+        keep_for(r, r->n_prompt - (int)d, r->n_prompt - (int)d, true);
+    r->cache.passed = false;
 }
 
 /* --- waiting */
@@ -101,7 +102,7 @@ bool ek_reuse_waits(ek_engine *e, ek_request *r)
     ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
     ek_prefix_find(e->prefix, &key);
     if (best - ek_prefix_usable(e->prefix, ek_reuse_max(r)) < EK_PAGE_TOKENS) return false;
-    keep_for(from, best, best); /* of sliding layers, what r begins with */
+    keep_for(from, best, best, false); /* of sliding layers, what r begins with */
     r->cache.wait_for = from->id;
     pthread_mutex_lock(&e->lock);
     e->stats.cache_waits++;
@@ -125,7 +126,6 @@ void ek_reuse_adopt(ek_engine *e, ek_request *r)
     r->cache.n_found = ek_prefix_find(e->prefix, &key);
     int max = ek_reuse_max(r);
     if (max > r->cache.n_found) max = r->cache.n_found;
-    choose_keep(r, max);
     int n = ek_prefix_usable(e->prefix, max);
     for (int cut; n > 0 && (cut = ek_request_before_span(r, n)) < n;) n = ek_prefix_usable(e->prefix, cut);
     /* Without a page for a copy it may begin earlier, which can be inside a span again: then not at all. */
@@ -135,6 +135,7 @@ void ek_reuse_adopt(ek_engine *e, ek_request *r)
         n = 0;
     }
     r->cache.n_hit = r->n_done = n;
+    choose_keep(r, max);
 }
 
 bool ek_reuse_suffices(ek_engine *e, ek_request *r)
@@ -181,6 +182,8 @@ void ek_reuse_admitted(ek_engine *e, ek_request *r)
     if (first) note_cached(r);
     if (!e->prefix) return;
     if (first && r->cache.on_cache) report(e, r);
+    const ek_prefix_key key = ek_reuse_key(r, r->n_tokens);
+    if (first) ek_prefix_began(e->prefix, &key, r->cache.n_hit);
     pthread_mutex_lock(&e->lock);
     e->stats.cache_lookups++;
     e->stats.cache_hits += r->cache.n_hit > 0;
@@ -196,6 +199,9 @@ void ek_reuse_capture(ek_engine *e, ek_request *r)
     r->cache.n_captured = page_of(r->n_done);
     ek_prefix_key key = ek_reuse_key(r, r->n_done);
     ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->cache.keep, r->cache.n_keep, false);
+    if (r->cache.passed || r->n_done < r->n_prompt) return;
+    ek_prefix_passed(e->prefix, &key, r->cache.n_hit, &r->cache.keep[0]);
+    r->cache.passed = true;
 }
 
 void ek_reuse_give(ek_engine *e, ek_request *r)
@@ -203,5 +209,5 @@ void ek_reuse_give(ek_engine *e, ek_request *r)
     r->cache.n_captured = 0;
     if (!e->prefix || r->n_done == 0 || r->cache.suspect) return;
     ek_prefix_key key = ek_reuse_key(r, r->n_done);
-    ek_prefix_put(e->prefix, &key, &r->table, r->n_done, NULL, 0, true);
+    ek_prefix_put(e->prefix, &key, &r->table, r->n_done, r->cache.keep, r->cache.n_keep, true);
 }
