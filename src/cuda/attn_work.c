@@ -23,7 +23,7 @@ static ek_err add_tile(ek_cuda_attn_work *w, ek_cuda_attn_tile t)
     return EK_OK;
 }
 
-/* The tiles of rows [first, end), a run. */
+/* Divides the run of rows [first, end) into tiles. */
 static ek_err cut_run(ek_cuda_attn_work *w, const ek_attn_row *rows, int first, int end, int ratio, int n_kv_heads,
                       int tile)
 {
@@ -115,7 +115,7 @@ bool ek_cuda_attn_is_many(int tile, ek_kv_format v, const ek_cuda_chip *chip)
     return chip->plain && ek_kv_rotated(v) && tile > EK_CUDA_ATTN_INT_TILE;
 }
 
-/* Where each block has a multiprocessor to itself. */
+/* Whether each block has a multiprocessor to itself. */
 bool ek_cuda_attn_int_owns(ek_kv_format k, ek_kv_format v, int n_items, const ek_cuda_chip *chip)
 {
     return k == EK_KV_I12 && v == EK_KV_I12 && n_items <= chip->multiprocessors;
@@ -128,7 +128,7 @@ static int log2_of(int n)
     return log;
 }
 
-/* Of as many pieces as 228 KB have room for: at least one of each page. */
+/* The number of slots that fit 228 KB, at least one per page. */
 static int slots_of(const ek_cuda_chip *chip, int slots)
 {
     enum { LARGE = 228 << 10, MIN_SLOTS = EK_SEGMENT / EK_PAGE_TOKENS };
@@ -164,12 +164,12 @@ ek_cuda_attn_segment ek_cuda_attn_segment_plan(int tile, int head_dim, ek_kv_for
     if (!whole)
         return (ek_cuda_attn_segment){leaf[log2_of(tile) - 1], head_dim > 256 ? 256 : 128,
                                       segment_shared(tile, head_dim, v), 0, 0};
-    /* of 4 queries three blocks fit a multiprocessor, which pays once two have no room for all */
+    /* with 4 queries three blocks fit a multiprocessor, which pays once two per multiprocessor do not hold all items */
     const bool third = tile == 4 && head_dim <= 256 && n_items > 2 * chip->multiprocessors;
     const int slots = slots_of(chip, n_items <= chip->multiprocessors ? EK_CUDA_ATTN_FEW_SLOTS
                                      : third                          ? EK_CUDA_ATTN_MANY_SLOTS
                                                                       : EK_CUDA_ATTN_SLOTS);
-    const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, then of its weights */
+    const int floats = head_dim > EK_SEGMENT ? head_dim : EK_SEGMENT; /* of a query, later of its weights */
     return (ek_cuda_attn_segment){halves[log2_of(tile)][log2_of(head_dim) - 6], tile > 1 && head_dim > 256 ? 288 : 256,
                                   (size_t)slots * EK_CUDA_ATTN_PIECE + (size_t)(tile * floats) * sizeof(float), slots,
                                   0};
@@ -218,7 +218,7 @@ static int kind_of(ek_kv_format f)
 
 static int shift_of(ek_kv_format f)
 {
-    int shift = 5; /* formats without groups have no use for it */
+    int shift = 5; /* formats without groups ignore it */
     while (1 << shift < ek_kv_codecs[f].group) shift++;
     return shift;
 }

@@ -4,7 +4,7 @@
 
 enum { MAX_CODES = 16 };
 
-/* Whether code for `code` runs on a device of that capability. */
+/* Whether machine code for `code` runs on a device of that capability. */
 static bool runs(int code, int capability)
 {
     return code == 0 || (code / 10 == capability / 10 && code <= capability);
@@ -43,11 +43,12 @@ void ek_cuda_code_text(char *out, size_t size, const ek_cuda_module *modules)
     snprintf(out, size, "none");
     for (int i = 0; i < n && used < size; i++) {
         const int major = code[i] / 10, minor = code[i] % 10;
-        if (i && code[i - 1] / 10 == major) continue; /* of one first number the lowest says all */
+        if (i && code[i - 1] / 10 == major) continue; /* of one major number only the lowest is named */
         bool last = true;
         for (int k = i + 1; k < n; k++) last &= code[k] / 10 == major;
         char later[32] = "";
-        if (major != 9) snprintf(later, sizeof later, " to %d.9", major); /* code for 9.0a runs on no other */
+        if (major != 9)
+            snprintf(later, sizeof later, " to %d.9", major); /* code for 9.0a runs on no other capability */
         used += (size_t)snprintf(out + used, size - used, "%s%d.%d%s",
                                  !used  ? ""
                                  : last ? " and "

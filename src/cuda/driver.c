@@ -15,7 +15,7 @@
 /* After these the driver refuses every call in this context. */
 static bool is_sticky(CUresult r)
 {
-    /* 4, 46, 201: the driver shuts down, the device is gone, the context is */
+    /* 4, 46, 201: the driver shuts down, the device is lost, the context is invalid */
     return r == 4 || r == 46 || r == 201 || r == EK_CU_ECC || r == 220 || r == 226 ||
            (r >= 700 && r < 800 && r != 701 && r != 704 && r != 705 && r != 708) || r == 911 || r == EK_CU_UNKNOWN;
 }
@@ -72,8 +72,8 @@ ek_err ek_cuda_devices(const ek_cuda_api *api, int *n)
     return ek_fail(EK_EUNSUPPORTED, "the CUDA driver does not start: %s", error_text(api, r, why, sizeof why));
 }
 
-/* features: to keep to, 0: the device's own. Those of a newer device are an error, but on 9.0, for which there may be
- * code that keeps to them (120on90). */
+/* Chooses the machine code. features: the capability whose features the code may use; 0: the device's own. Features of
+ * a newer device are an error, except on 9.0, for which there may be code with them (120on90). */
 static ek_err pick_code(ek_cuda *c, const ek_cuda_module *modules, int capability, int multiprocessors, int features,
                         const char *name)
 {
@@ -119,7 +119,7 @@ static ek_err find_device(ek_cuda *c, const ek_cuda_module *modules, int built_w
                        c->ordinal, count, ek_cuda_maker(c));
     if (f->check) EK_TRY(f->check(c->ordinal));
     EK_TRY(ek_cuda_check(c, f->cuDeviceGet(&c->device, c->ordinal), "opening the device"));
-    char name[160] = "?"; /* with a Vulkan driver's version, by which evidence is kept */
+    char name[160] = "?"; /* with the version of a Vulkan driver, because evidence is kept per version */
     f->cuDeviceGetName(name, sizeof name, c->device);
     const struct {
         int id, *to;
@@ -330,7 +330,7 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
     *api = (ek_cuda_api){0};
     void *lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
     if (!lib) {
-        const char *why = dlerror(); /* the most common one is no fault: this machine has no such device */
+        const char *why = dlerror(); /* usually no fault: this machine has no such device */
         if (strstr(why, "No such file")) return ek_fail(EK_ENOTFOUND, "no NVIDIA driver: there is no %s", library);
         return ek_fail(EK_EUNSUPPORTED, "the NVIDIA driver cannot be opened: %s", why);
     }
@@ -357,7 +357,7 @@ ek_err ek_cuda_load(ek_cuda_api *api, const char *library)
 }
 
 /* CUDA C++ Programming Guide, "Compute Capabilities": shared memory of a multiprocessor; a block may have 1 KB less.
- * 12.x: clusters are left out, for no device was at hand to say what they cost there. */
+ * For 12.x clusters are not used, because their speed was never measured there. */
 static const struct {
     int capability, shared_kb;
     bool wgmma, bulk, clusters, overlap;
@@ -376,7 +376,7 @@ static const struct {
 
 ek_cuda_chip ek_cuda_chip_like(int capability, int multiprocessors)
 {
-    enum { CUDA = 2 }; /* the first that is CUDA's */
+    enum { CUDA = 2 }; /* the first attribute that belongs to CUDA */
     size_t at = capability == EK_CUDA_PLAIN ? 0 : capability == EK_CUDA_PLAIN_MATRICES ? 1 : CUDA;
     for (size_t i = CUDA + 1; i < sizeof known / sizeof *known; i++)
         if (known[i].capability <= capability) at = i;

@@ -99,7 +99,8 @@ ek_err ek_cuda_reach(ek_cuda *c, const ek_cuda *of, bool *reached)
     EK_TRY(ek_cuda_check(c, c->broken ? EK_CU_OK : c->f.cuDeviceCanAccessPeer(&can, c->device, of->device), doing));
     if (!can) return EK_OK;
     const CUresult r = c->broken ? EK_CU_OK : c->f.cuCtxEnablePeerAccess(of->context, 0);
-    if (r == EK_CU_TOO_MANY_PEERS || r == EK_CU_NO_PEER) return EK_OK; /* nothing is lost but the short way */
+    if (r == EK_CU_TOO_MANY_PEERS || r == EK_CU_NO_PEER)
+        return EK_OK; /* without direct access copies go through the host */
     EK_TRY(ek_cuda_check(c, r == EK_CU_ENABLED ? EK_CU_OK : r, doing));
     *reached = true;
     return EK_OK;

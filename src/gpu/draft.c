@@ -1,6 +1,6 @@
-/* Drafts by a drafter model on the device (model/drafter.h): its layers read the target's pages, its first state is the
- * target's last hidden state, and each token is fed to the next step where it was found. All of a draft is queued at
- * once. */
+/* Drafts by a drafter model on the device (model/drafter.h). Its layers read the target's pages, and its first state is
+ * the target's last hidden state. Each token is written to where the next step reads it. All steps of a draft are
+ * queued at once. */
 #include "gpu/gpu.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ static ek_err check(const ek_gpu_run *x, const ek_draft *draft, int n)
     return EK_OK;
 }
 
-/* Which positions a row sees, and why: model/drafter.c. */
+/* model/drafter.c says which positions a row sees, and why. */
 static ek_row row_of(const ek_gpu_run *x, const ek_draft *d, int seq)
 {
     const int n = d->n_tokens - 1, window = x->g->target->m->config.sliding_window;
@@ -46,7 +46,7 @@ static ek_err lists(ek_gpu_run *x, const ek_draft *draft, int n)
         x->lists.rows[i] = row_of(x, &draft[i], i);
         x->lists.seqs[i] = *draft[i].seq;
     }
-    /* first, so that a graph of n rows finds them where they were */
+    /* first in the block, so that a graph of n rows always finds them at the same offsets */
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)n, &from, &x->now.from));
     EK_TRY(ek_gpu_block_take(&x->block, sizeof(int32_t) * (size_t)n, &n_token, &x->now.n_token));
     for (int i = 0; i < n; i++) ((int32_t *)from)[i] = draft[i].logits;
@@ -56,7 +56,8 @@ static ek_err lists(ek_gpu_run *x, const ek_draft *draft, int n)
 
 /* --- a step of the drafter */
 
-/* Feeds each row its token and its state: the next token joins the draft, and the next state lies where it is fed. */
+/* Feeds each row its token and its state. The next token is appended to the draft, and the next state is written to
+ * where it is read. */
 static ek_err queue_token(ek_gpu_run *const *x, int n)
 {
     EK_ASSERT(n == 1);
@@ -76,14 +77,14 @@ static ek_err queue(ek_gpu_run *x, const ek_draft *draft, int n, int steps)
     return ek_cuda_download(x->g->c, x->flights.result, x->buf.token, sizeof(int32_t) * (size_t)n * EK_DRAFT_MAX);
 }
 
-/* All rows take as many steps as the longest draft; a row's own bits do not depend on it. */
+/* All rows make as many steps as the longest draft; a row's own bits do not depend on that. */
 ek_err ek_gpu_draft(void *run, ek_draft *draft, int n)
 {
     const ek_gpu_run *t = run;
     ek_gpu_run *x = t->drafter;
     int steps = 0;
     for (int i = 0; i < n; i++) draft[i].n = 0;
-    if (t->pending) return ek_fail(t->pending, "%s", t->pending_text); /* the next step ends with it */
+    if (t->pending) return ek_fail(t->pending, "%s", t->pending_text); /* the next step ends with this error */
     EK_TRY(ek_cuda_enter(x->g->c));
     EK_TRY(check(x, draft, n));
     for (int i = 0; i < n; i++) steps = draft[i].max > steps ? draft[i].max : steps;

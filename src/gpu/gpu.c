@@ -26,7 +26,7 @@ ek_err ek_gpu_driver_load_vulkan(ek_gpu_driver *out)
     return ek_vulkan_load(&out->api);
 }
 
-/* What the kernels' sizes allow. */
+/* Checks the limits of the kernels' sizes. */
 static ek_err check(const ek_model *m)
 {
     enum { MAX_VOCAB = 327680 }; /* blocks of ek_sample_choose */
@@ -57,7 +57,8 @@ ek_err ek_gpu_load(ek_gpu *g, ek_model *m, const ek_model_share *share, ek_gpu_s
     EK_TRY(ek_cuda_enter(g->c));
     if (g->prove) EK_TRY(g->prove(g, m));
     const bool whole = share->end - share->first == m->config.n_layers && !shard.ranks && !share->host_experts;
-    if (whole && ek_model_keeps_packed(m)) EK_TRY(ek_model_pack_all(m)); /* in that folder as a whole alone */
+    if (whole && ek_model_keeps_packed(m))
+        EK_TRY(ek_model_pack_all(m)); /* in that folder weights are kept only whole */
     EK_TRY(ek_gpu_upload(g, share->rows));
     return ek_gpu_table_upload(g);
 }
@@ -88,8 +89,9 @@ ek_err ek_gpu_open(ek_gpu **out, const ek_gpu_driver *driver, ek_model *m, int o
     return err;
 }
 
-/* Time per time of a step of the target. A layer of few rows takes the device as long as its launches, so layers count
- * where bytes do not; projections and head are as two. Measured on an H200: E2B 0.16 to 0.20, this says 0.17. */
+/* The time of a drafter's step over that of the target's. With few rows a layer takes as long as its launches, so
+ * layers count, not bytes; projections and head count as two layers. Measured on an H200: E2B 0.16 to 0.20; this
+ * returns 0.17. */
 static float draft_cost(const ek_drafter *d, const ek_model *own, const ek_model *target)
 {
     const double layers = (double)(own->config.n_layers + 2) / (target->config.n_layers + 1);

@@ -1,5 +1,5 @@
-/* The memory of an executor: pages, a step's buffers on the device, and what it fills and reads on the host. That of a
- * drafter is smaller: its pages are the target's, and so is scratch memory that is large enough there. */
+/* The memory of an executor: pages, a step's buffers on the device, and the buffers that the host fills and reads. A
+ * drafter's memory is smaller: it uses the target's pages, and the target's scratch memory if that is large enough. */
 #include "gpu/gpu.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ static ek_err pinned(ek_gpu_run *x, void *out, size_t bytes)
     return EK_OK;
 }
 
-/* What the lists of a step are made in. */
+/* Opens the memory in which the lists of a step are made. */
 static ek_err open_lists(ek_gpu_run *x)
 {
     const size_t n = (size_t)x->z.max_rows, logits = (size_t)x->z.max_logits;
@@ -106,7 +106,7 @@ static ek_err open_host_memory(ek_gpu_run *x)
     return EK_OK;
 }
 
-/* One row per request, each of a sequence of its own. */
+/* One row per request, each with a sequence of its own. */
 static ek_err open_drafter(ek_gpu_run *t)
 {
     size_t free, total;

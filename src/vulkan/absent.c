@@ -1,4 +1,4 @@
-/* A program that was built without shaders: there is no glslc, or no Vulkan headers. */
+/* For programs that were built without shaders, because glslc or Vulkan's headers were missing. */
 #include "vulkan/vulkan.h"
 
 const ek_cuda_module ek_vulkan_modules[] = {{0}};

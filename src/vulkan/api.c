@@ -1,5 +1,5 @@
 /* The CUDA driver's functions (cuda/api.h) for Vulkan devices. Streams, events and graphs are those of this folder; a
- * context is a device. Results are CUDA's numbers where one fits; else a VkResult r is 2000 - r. */
+ * context is a device. Results are CUDA's numbers if one fits; otherwise a VkResult r becomes 2000 - r. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static CUresult result(VkResult r)
     case VK_ERROR_OUT_OF_HOST_MEMORY:
     case VK_ERROR_TOO_MANY_OBJECTS:
     case VK_ERROR_OUT_OF_DEVICE_MEMORY: return EK_CU_OUT_OF_MEMORY;
-    case VK_ERROR_DEVICE_LOST: return EK_CU_UNKNOWN; /* after which nothing succeeds */
+    case VK_ERROR_DEVICE_LOST: return EK_CU_UNKNOWN; /* after this nothing succeeds */
     default: return OTHER - (int)r;
     }
 }
@@ -198,7 +198,7 @@ static CUresult api_cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t b
     return result(ek_vulkan_copy(stream, to, from, bytes));
 }
 
-/* Devices do not reach each other: by way of the host, which waits. */
+/* Devices do not reach each other's memory: the bytes go through the host, which waits. */
 static CUresult api_cuMemcpyPeerAsync(CUdeviceptr to, CUcontext at, CUdeviceptr from, CUcontext of, size_t bytes,
                                       CUstream stream)
 {
@@ -276,14 +276,14 @@ static CUresult api_cuEventSynchronize(CUevent event)
     return event->of ? result(ek_vulkan_wait(event->of, event->value)) : EK_CU_OK;
 }
 
-/* A device runs what is submitted in its order; for another device the host waits. */
+/* A device runs submissions in order; for another device's event the host waits. */
 static CUresult api_cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
 {
     (void)flags;
     return !event->of || event->of->of == stream->of ? EK_CU_OK : api_cuEventSynchronize(event);
 }
 
-/* There is no clock: kernels are not timed. */
+/* There is no clock, so kernels are not timed. */
 static CUresult api_cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
     (void)from, (void)to;

@@ -1,5 +1,5 @@
-/* Kernels that run beside each other: those whose places of reading and writing are known to be apart need no barrier
- * between them, which takes as long as a small kernel. */
+/* Kernels that run at the same time. No barrier stands between kernels whose memory is known to be disjoint, because a
+ * barrier takes as long as a small kernel. */
 #include "cuda/model_args.h"
 #include "vulkan/state.h"
 
@@ -13,7 +13,7 @@ static bool meet(ek_vulkan_span a, ek_vulkan_span b)
     return a.first < b.end && b.first < a.end;
 }
 
-/* Weights are not changed. */
+/* Weights are never written, so they do not count. */
 ek_vulkan_use ek_vulkan_use_product(const void *args, const uint32_t grid[3])
 {
     const ek_cuda_linear_args *a = args;
@@ -28,7 +28,7 @@ ek_vulkan_use ek_vulkan_use_heads(const void *args, const uint32_t grid[3])
     return (ek_vulkan_use){.write = span(a->q, 4 * a->ldq * grid[1])};
 }
 
-/* Pages lie apart from all that the others have. */
+/* Pages are disjoint from the memory of all other kernels. */
 ek_vulkan_use ek_vulkan_use_store(const void *args, const uint32_t grid[3])
 {
     const ek_cuda_store_args *a = args;

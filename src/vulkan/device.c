@@ -1,4 +1,4 @@
-/* A device: what it must have, and how it is opened. */
+/* A device: its requirements, and how it is opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "vulkan/matrices.h"
 #include "vulkan/state.h"
 
-/* What a device says of itself. */
+/* The properties and features that a device reports. */
 typedef struct said {
     VkPhysicalDeviceVulkan11Properties p11;
     VkPhysicalDeviceVulkan12Properties p12;
@@ -35,13 +35,14 @@ static void ask(said *s, const ek_vulkan_loader *l, VkPhysicalDevice d)
     s->properties.pNext = &s->m3, s->m3.pNext = &s->p12, s->p12.pNext = &s->p11;
     s->features.pNext = &s->f11, s->f11.pNext = &s->f12, s->f12.pNext = &s->f13;
     l->GetPhysicalDeviceProperties2(d, &s->properties);
-    if (s->properties.properties.apiVersion < VK_API_VERSION_1_3) return; /* and knows neither of the rest */
+    if (s->properties.properties.apiVersion < VK_API_VERSION_1_3)
+        return; /* older devices know none of the structures below */
     s->p12.pNext = &s->m4;
     l->GetPhysicalDeviceProperties2(d, &s->properties);
     l->GetPhysicalDeviceFeatures2(d, &s->features);
 }
 
-/* The first queue family that computes; -1: there is none. */
+/* The first queue family that can compute; -1: there is none. */
 static int family_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
     VkQueueFamilyProperties list[32];

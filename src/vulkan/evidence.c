@@ -19,7 +19,8 @@ static float of_bits(uint32_t u)
     return f;
 }
 
-/* Triples where a rounding too many shows, where results are denormal, and any bits but NaN. */
+/* Triples of three kinds: one rounding too many shows in the result, results are denormal, and random bits except
+ * NaN. */
 static void fill(float *x)
 {
     static const uint32_t edge[] = {0,          0x80000000, 1,          0x80000001, 0x007fffff, 0x00800000, 0x807fffff,
@@ -31,11 +32,11 @@ static void fill(float *x)
         for (int j = 0; j < 3; j++) u[j] = (uint32_t)ek_mix64((uint64_t)(3 * i + j));
         if (i < ALL) {
             u[0] = edge[i / EDGES / EDGES], u[1] = edge[i / EDGES % EDGES], u[2] = edge[i % EDGES];
-        } else if (i % 4 < 2) { /* c cancels the product but for what its rounding would lose */
+        } else if (i % 4 < 2) { /* c cancels the product except for the part that a rounding would lose */
             const float a = of_bits((u[0] & 0x007fffff) | 0x3f800000), b = of_bits((u[1] & 0x007fffff) | 0x3f800000);
             const float c = -(a * b);
             memcpy(u, &a, 4), memcpy(u + 1, &b, 4), memcpy(u + 2, &c, 4);
-        } else if (i % 4 == 2) { /* products about the smallest normal number */
+        } else if (i % 4 == 2) { /* products near the smallest normal number */
             u[0] = (u[0] & 0x807fffff) | (20u + u[0] % 24) << 23;
             u[1] = (u[1] & 0x807fffff) | (100u + u[1] % 12) << 23;
             u[2] = (u[2] & 0x807fffff) | (u[2] % 4) << 23;
@@ -58,7 +59,7 @@ static bool same(float a, float b)
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
 }
 
-/* A bit of *wrong for each operation that gave other bits. */
+/* Sets a bit of *wrong for each operation whose bits differ. */
 static void compare(const float *x, const float *y, unsigned *wrong)
 {
     *wrong = 0;

@@ -23,7 +23,7 @@ VkResult ek_vulkan_end_graph(CUstream s, CUgraph *out)
     return r;
 }
 
-/* Command buffers go into the batch in their order: what was recorded in front of the graph, and the graph. */
+/* Command buffers enter the batch in order: those recorded before the graph, then the graph. */
 VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g)
 {
     if (!g->record.commands) return VK_SUCCESS;
@@ -41,7 +41,7 @@ VkResult ek_vulkan_launch_graph(CUstream s, CUgraph g)
     return VK_SUCCESS;
 }
 
-/* Batches that have not run use it, too. */
+/* Batches that have not run may use it, too. */
 void ek_vulkan_drop_graph(CUgraph g, ek_vulkan *v)
 {
     if (--g->users) return;

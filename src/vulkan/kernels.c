@@ -1,4 +1,4 @@
-/* Kernels: names of CUDA's kernels, the shader and the arguments of each (kernels.def), and pipelines. */
+/* Kernels by CUDA's names: the shader and the arguments of each (kernels.def), and pipelines. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,8 +43,8 @@ static int number_of(const char *shader)
 
 static VkResult make(ek_vulkan *v, VkPipeline *out, const uint32_t *code, size_t words, ek_vulkan_size size)
 {
-    static const VkSpecializationMapEntry entry[] = {{0, 0, 4},
-                                                     {1, 4, 4}}; /* numbers in the shaders, places in a size */
+    static const VkSpecializationMapEntry entry[] = {
+        {0, 0, 4}, {1, 4, 4}}; /* constants' numbers in the shaders, and their offsets in a size */
     while (size.threads > v->max_threads) size.threads /= 2;
     const VkSpecializationInfo special = {size.threads ? 2 : 0, entry, sizeof size, &size};
     const VkShaderModuleCreateInfo info = {

@@ -1,4 +1,4 @@
-/* libvulkan.so.1, opened at run time, and the devices that its drivers have. */
+/* Opens libvulkan.so.1 at run time, and lists the devices of its drivers. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 static const char library[] = "libvulkan.so.1";
 
-/* Cards first, then what shares the host's memory; a device that is the CPU last. */
+/* Cards come first, then devices that share the host's memory; a device that is the CPU comes last. */
 enum { CARD, SHARED, VIRTUAL, OTHER, PROCESSOR };
 static int rank_of(const ek_vulkan_loader *l, VkPhysicalDevice d)
 {
@@ -93,7 +93,7 @@ void ek_vulkan_name(const ek_vulkan_loader *l, int ordinal, char *out, size_t ro
 bool ek_vulkan_may_have_card(char *(*env)(const char *name))
 {
     static const char *const device[] = {"/dev/dri", "/dev/nvidiactl",
-                                         "/dev/dxg"}; /* Linux, NVIDIA's containers, WSL */
+                                         "/dev/dxg"}; /* devices of Linux, NVIDIA's containers and WSL */
     static const char *const named[] = {"VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_INSTANCE_LAYERS"};
     for (size_t i = 0; i < sizeof device / sizeof *device; i++)
         if (!access(device[i], F_OK)) return true;

@@ -31,15 +31,15 @@ enum {
     KHR_STORE = 4458,
     KHR_MUL_ADD = 4459,
     KHR_LENGTH = 4460,
-    SIGNED = 15 /* components of both factors, the sum and the result */
+    SIGNED = 15 /* the result and both factors have signed components */
 };
 
-/* What is found in one walk; identifiers. */
+/* The identifiers found in one walk over the shader. */
 typedef struct found {
     bool matrices;
     uint32_t uint_type, yes, no;
-    size_t n_more;          /* words that types and products take more */
-    uint32_t *value, *bits; /* of constants; of types of integers */
+    size_t n_more;          /* additional words for types and products */
+    uint32_t *value, *bits; /* values of constants; bits of integer types */
 } found;
 
 static bool look(found *f, const uint32_t *code, size_t n, uint32_t bound)
@@ -66,13 +66,14 @@ static bool look(found *f, const uint32_t *code, size_t n, uint32_t bound)
     return true;
 }
 
-/* Which of three the type is: the left factor, the right one, the sum. */
+/* The use of a type: the left factor, the right one, or the sum. */
 static uint32_t use_of(const found *f, const uint32_t *w)
 {
     return f->bits[w[2]] == 32 ? 2 : f->value[w[5]] > f->value[w[4]] ? 0 : 1;
 }
 
-/* One instruction; `number` is the identifier of a constant 0, behind it are 1 and 2. Returns the words written. */
+/* Rewrites one instruction and returns the number of words written. `number` is the identifier of a constant 0; the
+ * next two identifiers are 1 and 2. */
 static size_t put(uint32_t *to, const found *f, const uint32_t *w, uint32_t number)
 {
     static const char extension[] = "SPV_KHR_cooperative_matrix";
@@ -83,12 +84,12 @@ static size_t put(uint32_t *to, const found *f, const uint32_t *w, uint32_t numb
     case OP_CAPABILITY:
         if (w[1] == NV_CAPABILITY) to[1] = KHR_CAPABILITY;
         return words;
-    case OP_EXTENSION: /* of the same number of words */
+    case OP_EXTENSION: /* the new name has the same number of words */
         if (words == 8 && !strcmp((const char *)(w + 1), "SPV_NV_cooperative_matrix"))
             memcpy(to + 1, extension, sizeof extension);
         return words;
     case NV_TYPE: to[0] = more | KHR_TYPE, to[words] = number + use_of(f, w); return words + 1;
-    case NV_LOAD: /* of row-major or column-major layout, in front of the stride */
+    case NV_LOAD: /* the layout, row-major or column-major, stands before the stride */
         to[0] = same | KHR_LOAD, to[4] = number + (w[5] == f->yes), to[5] = w[4];
         return words;
     case NV_STORE: to[0] = same | KHR_STORE, to[3] = number + (w[4] == f->yes), to[4] = w[3]; return words;
@@ -97,7 +98,7 @@ static size_t put(uint32_t *to, const found *f, const uint32_t *w, uint32_t numb
     case OP_SPEC_OP:
         if (w[3] == NV_LENGTH) to[3] = KHR_LENGTH;
         return words;
-    case OP_TYPE_INT: /* the first place for constants of the type */
+    case OP_TYPE_INT: /* constants of the type can stand from here on */
         if (w[1] != f->uint_type) return words;
         for (uint32_t i = 0; i < 3; i++) {
             const uint32_t constant[] = {4u << 16 | OP_CONSTANT, f->uint_type, number + i, i};
@@ -138,7 +139,7 @@ uint32_t *ek_vulkan_matrices(const uint32_t *code, size_t n, size_t *n_out)
 
 /* --- whether a device has them */
 
-/* VkCooperativeMatrixPropertiesKHR, and what its numbers mean. */
+/* VkCooperativeMatrixPropertiesKHR, with the meaning of its numbers. */
 typedef struct form {
     VkStructureType type;
     void *next;

@@ -1,13 +1,13 @@
-/* Memory: buffers with addresses, of the device and of the host, and host memory that goes from one use to the next. */
+/* Memory: buffers with addresses, on the device and on the host, and host memory that is used again and again. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "vulkan/state.h"
 
-enum { ALIGN = 256 }; /* of a block's address, as of CUDA's */
+enum { ALIGN = 256 }; /* alignment of a block's address, as CUDA's */
 
-/* The first type with all of `want` among those; -1: none. */
+/* The first memory type with all flags of `want`, among the given types; -1: none. */
 static int type_with(const ek_vulkan *v, uint32_t among, VkMemoryPropertyFlags want)
 {
     for (uint32_t i = 0; i < v->memory.memoryTypeCount; i++)
@@ -39,8 +39,8 @@ static VkResult allocate(ek_vulkan *v, ek_vulkan_block *b, const VkMemoryRequire
     return v->AllocateMemory(v->device, &info, NULL, &b->memory);
 }
 
-/* Cards without a resizable BAR have little memory of their own that the host writes: once it is taken, the host's
- * serves, too. */
+/* Cards without a resizable BAR have little device memory that the host can write. Once it is taken, the host's memory
+ * is used. */
 static VkResult bind(ek_vulkan *v, ek_vulkan_block *b, ek_vulkan_place place)
 {
     VkMemoryRequirements need;
@@ -113,7 +113,8 @@ const ek_vulkan_block *ek_vulkan_host_at(const ek_vulkan *v, const void *p, size
     return NULL;
 }
 
-/* Of the largest heap of the device's own: what the driver says, or, where it does not say, less what was taken. */
+/* Room in the largest heap of device memory: as the driver reports it, or if it does not, the size less what was
+ * taken. */
 void ek_vulkan_room(const ek_vulkan *v, size_t *free, size_t *total)
 {
     VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {

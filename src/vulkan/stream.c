@@ -1,5 +1,5 @@
-/* What is queued: commands are recorded into a batch, which is submitted when the host waits for them or asks for an
- * event, so a step is one submission. The device has one queue, and every command waits for all in front of it. */
+/* Queued work. Commands are recorded into a batch, which is submitted when the host waits for them or asks for an
+ * event, so a step is one submission. A device has one queue, and every command waits for all earlier ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 enum { SHADERS = EK_VULKAN_SHADERS_RUN, COPIES = EK_VULKAN_COPIES_RUN, HOST = EK_VULKAN_HOST_READS };
 
-/* Kernels reach all that they change by addresses: a barrier names storage alone, so that a driver need not empty its
- * caches of constants. */
+/* Kernels reach memory by addresses. A barrier names storage alone, so that the driver need not empty its caches of
+ * constants. */
 static VkPipelineStageFlags2 stages_of(unsigned what)
 {
     return (what & SHADERS ? VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT : 0) |
@@ -43,8 +43,9 @@ static void order(const ek_vulkan *v, VkCommandBuffer c, unsigned from, unsigned
     v->CmdPipelineBarrier2(c, &info);
 }
 
-/* A shader waits for what ran since shaders last waited, a copy likewise; to wait for the host's sake, too, takes half
- * as long again (docs/log/2026-11-29-vulkan-speed.md), so that is left to the end. */
+/* A shader waits for commands that were queued since shaders last waited, and a copy likewise. Waiting for the host as
+ * well would take half as long again (docs/log/2026-11-29-vulkan-speed.md), so the host's barrier comes only at the
+ * end. */
 static void wait_to_launch(const ek_vulkan *v, ek_vulkan_record *r, const ek_vulkan_use *use)
 {
     const bool beside = use && r->shaders_wait == SHADERS && ek_vulkan_beside(r, use);
@@ -62,7 +63,7 @@ static void wait_to_copy(const ek_vulkan *v, ek_vulkan_record *r)
     r->copies_wait = COPIES, r->shaders_wait |= COPIES;
 }
 
-/* What is behind this record waits for all of it, and so does the host. */
+/* Everything after this record, and the host, waits for all of it. */
 void ek_vulkan_end_waits(const ek_vulkan *v, ek_vulkan_record *r)
 {
     order(v, r->commands, SHADERS | COPIES, SHADERS | COPIES | HOST);
@@ -80,11 +81,11 @@ static VkResult open_record(ek_vulkan *v, ek_vulkan_record *r, bool again)
                                                            : VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
     VkResult e = v->AllocateCommandBuffers(v->device, &info, &r->commands);
     if (e == VK_SUCCESS) e = v->BeginCommandBuffer(r->commands, &begin);
-    r->shaders_wait = r->copies_wait = 0, r->n_uses = -1; /* the record in front ended with a barrier */
+    r->shaders_wait = r->copies_wait = 0, r->n_uses = -1; /* the previous record ended with a barrier */
     return e;
 }
 
-/* Where the next command goes. */
+/* The record that takes the next command. */
 static VkResult record_of(CUstream s, ek_vulkan_record **out)
 {
     if (!s->recording && !s->open) s->open = ek_alloc(sizeof *s->open);
@@ -92,9 +93,9 @@ static VkResult record_of(CUstream s, ek_vulkan_record **out)
     return open_record(s->of, *out, s->recording);
 }
 
-enum { ROOM = 256 }; /* alignment of uniform buffers, of any device */
+enum { ROOM = 256 }; /* bytes; uniform buffers of every device allow this alignment */
 
-/* Room in a list of chunks, which grows by one where it is full. */
+/* Takes room in a list of chunks, which grows by a chunk if it is full. */
 static VkResult take_room(ek_vulkan *v, ek_vulkan_chunk **list, bool stage, size_t bytes, uint8_t **map,
                           VkBuffer *buffer, size_t *offset, uint64_t *at)
 {
@@ -161,7 +162,7 @@ static void free_batch(ek_vulkan *v, ek_vulkan_batch *b)
     free(b->late), free(b);
 }
 
-/* Ends batches up to `value`, which have run. */
+/* Ends the batches up to `value`, which have run. */
 static void retire(CUstream s, uint64_t value)
 {
     while (s->first && s->first->value <= value) {
@@ -204,7 +205,7 @@ VkResult ek_vulkan_wait_all(ek_vulkan *v)
     return VK_SUCCESS;
 }
 
-/* The device has nothing to do any more. */
+/* The device must have finished all work. */
 void ek_vulkan_close_stream(CUstream s)
 {
     ek_vulkan *v = s->of;
@@ -254,8 +255,7 @@ static void copy(const ek_vulkan *v, ek_vulkan_record *r, VkBuffer to, uint64_t 
     v->CmdCopyBuffer(r->commands, from, to, 1, &region);
 }
 
-/* Where host memory that the device does not reach meets it: bytes of a stage. Waits where too many are on their way.
- */
+/* Takes bytes of a stage, through which the device reaches ordinary host memory. Waits if too many are in use. */
 static VkResult stage(CUstream s, size_t bytes, ek_vulkan_record **to, uint8_t **map, VkBuffer *buffer, size_t *offset)
 {
     if (!s->recording && s->open && s->open->staged + bytes > EK_VULKAN_STAGED) {
@@ -314,7 +314,7 @@ static VkResult download_staged(CUstream s, uint8_t *to, const ek_vulkan_block *
     uint8_t *map;
     VkBuffer buffer;
     size_t offset;
-    if (s->recording) return VK_ERROR_FEATURE_NOT_PRESENT; /* of a step that runs again, memory must be reached */
+    if (s->recording) return VK_ERROR_FEATURE_NOT_PRESENT; /* a step that runs again must reach the memory itself */
     for (size_t n; bytes; to += n, from += n, bytes -= n) {
         n = bytes < EK_VULKAN_STAGE ? bytes : EK_VULKAN_STAGE;
         const VkResult r = stage(s, n, &into, &map, &buffer, &offset);
@@ -351,7 +351,7 @@ VkResult ek_vulkan_copy(CUstream s, uint64_t to, uint64_t from, size_t bytes)
     return VK_SUCCESS;
 }
 
-/* Vulkan fills words: what is left at both ends is copied. */
+/* Vulkan fills whole words; the bytes at both ends are copied. */
 VkResult ek_vulkan_fill(CUstream s, uint64_t to, uint8_t byte, size_t bytes)
 {
     const ek_vulkan_block *b = ek_vulkan_block_at(s->of, to, bytes);

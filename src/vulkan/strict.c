@@ -9,7 +9,7 @@
 enum {
     MAGIC = 0x07230203,
     HEADER = 5,
-    MAX_BOUND = 4194303, /* identifiers: the universal limit */
+    MAX_BOUND = 4194303, /* the maximum number of identifiers in SPIR-V */
     OP_EXT_INST = 12,
     OP_ENTRY_POINT = 15,
     OP_EXECUTION_MODE = 16,
@@ -52,9 +52,9 @@ static bool is_float_operation(const uint32_t *w, unsigned op)
     }
 }
 
-/* What is found in one walk. */
+/* The positions found in one walk over the shader. */
 typedef struct found {
-    size_t capabilities_end, modes_end, types; /* words in front of which more go */
+    size_t capabilities_end, modes_end, types; /* further words are inserted before these words */
     uint32_t entry;
     int entries;
     size_t n_marked;

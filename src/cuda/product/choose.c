@@ -2,21 +2,21 @@
 
 #include "cuda/tiles.h"
 
-enum { FEW = 8 }; /* rows that one tile of the family `warp` holds */
+enum { FEW = 8 }; /* maximum rows of a tile of the family `warp` */
 
-/* By whole tiles of many rows: of wgmma, where they are and fit. */
+/* The time by whole tiles of many rows: of wgmma if such kernels exist and fit. */
 static double many_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     return ek_cuda_wide_fits(l, chip) ? ek_cuda_wide_us(l, rows, 0, chip) : ek_cuda_tile_us(l, rows, 0, chip);
 }
 
-/* Whether the chip has the shared memory: long rows have many sums. */
+/* Whether the chip has enough shared memory: long rows have many sums. */
 static bool holds(const ek_cuda_grid *g, const ek_cuda_chip *chip)
 {
     return g->shared <= chip->block_shared;
 }
 
-/* Whether the family `warp` can compute so many rows. */
+/* Whether the family `warp` can compute this many rows. */
 static bool warp_can(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     if (!ek_cuda_warp_fits(l)) return false;
@@ -24,7 +24,7 @@ static bool warp_can(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip
     return holds(&p.grid, chip);
 }
 
-/* Whether the family `warp` is faster than one of tiles. */
+/* Whether the family `warp` is faster than tiles. */
 static bool warp_wins(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     if (!warp_can(l, rows, chip)) return false;
@@ -34,13 +34,13 @@ static bool warp_wins(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chi
            (!chip->wgmma || !ek_cuda_affine_64(l) || us < ek_cuda_wide_us(l, rows, 0, chip));
 }
 
-/* Whether narrow tiles of wgmma may win where rows are few. */
+/* Whether narrow tiles of wgmma may win for few rows. */
 static bool mid_may(const ek_cuda_linear *l, int rows)
 {
     return ek_cuda_mid_fits(l) && (rows >= FEW || (double)l->n * l->k > 100e6);
 }
 
-/* Of few rows, by warps: with narrow tiles, where they are faster. */
+/* The plan for few rows: by warps, or by narrow tiles if these are faster. */
 static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     double us = 0;
@@ -51,7 +51,7 @@ static ek_cuda_product plan_few(const ek_cuda_linear *l, int rows, const ek_cuda
     return ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip);
 }
 
-/* By tiles of any kind, in parts where that is faster. */
+/* The plan by tiles of any kind, in parts if that is faster. */
 static ek_cuda_product plan_tiles(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip, size_t room, double *us)
 {
     double t = 0;
@@ -84,7 +84,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
     if (warp && rows <= FEW) return plan_few(l, rows, chip);
     const ek_cuda_product few = warp ? ek_cuda_warp_plan(l, rows, 0, EK_CUDA_GATE_NONE, chip)
                                      : ek_cuda_units_plan(l, rows, 0, 0, chip);
-    const bool may_be_few = holds(&few.grid, chip); /* tiles need no more for longer rows */
+    const bool may_be_few = holds(&few.grid, chip); /* tiles need no more shared memory for longer rows */
     if (may_be_few && !warp && rows * l->limbs <= EK_CUDA_UNITS_ROWS) return few;
     double us;
     const ek_cuda_product tiles = plan_tiles(l, rows, chip, room, &us);
@@ -92,7 +92,7 @@ ek_cuda_product ek_cuda_product_plan(const ek_cuda_linear *l, int rows, const ek
     return few;
 }
 
-/* Whether jobs of that many rows are for narrow tiles of wgmma. */
+/* Whether narrow tiles of wgmma take jobs of this many rows. */
 static bool mid_takes_jobs(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     return rows == EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(l, chip);
@@ -125,7 +125,7 @@ bool ek_cuda_gated_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows,
     if (!ek_cuda_warp_gate_fits(l, next) || !(jobs ? ek_cuda_warp_job_fits(l, rows) : warp_wins(l, rows, chip)))
         return false;
     *out = ek_cuda_warp_plan(l, rows, jobs, gate, chip);
-    return holds(&out->grid, chip); /* of both matrices' sums */
+    return holds(&out->grid, chip); /* the shared memory holds the sums of both matrices */
 }
 
 bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v,
@@ -133,7 +133,7 @@ bool ek_cuda_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const ek_cu
 {
     double us = 0;
     if (chip->plain) return false;
-    /* products of their own for many rows */
+    /* for many rows separate products are faster */
     if (rows > FEW && ek_cuda_mid_heads_plan(out, q, k, v, rows, chip, &us) &&
         us < ek_cuda_warp_heads_us(q, k, v, rows, chip) && us < many_us(q, rows, chip))
         return true;

@@ -15,7 +15,7 @@ static const char *name_of(const ek_cuda_linear *l)
     return l->form == EK_W_F32 ? "f32" : l->form == EK_W_F16 ? "f16" : "bf16";
 }
 
-/* Rows of a tile of few; of several matrices or experts there is none of two. */
+/* Rows per tile of few rows; for several matrices or experts there is no tile of two. */
 static int tile_of(int rows)
 {
     return rows > 4 ? 8 : rows > 2 ? 4 : rows;
@@ -26,15 +26,16 @@ static int tile_of_several(int rows)
     return rows == 2 ? 4 : tile_of(rows);
 }
 
-/* How few rows are launched: leaves that a block adds, its warps, slots of a warp, shared memory; what all take. */
+/* The launch for few rows: leaves per block, its warps, slots per warp, shared memory; and the time of the whole
+ * launch. */
 typedef struct split {
     int leaves, warps, slots;
     size_t shared;
     double us;
 } split;
 
-/* Cycles of a leaf where a multiprocessor has so many warps: what its instructions take, for one warp and for all, or
- * the wait for its slots. */
+/* Cycles per leaf if a multiprocessor has this many warps: the instructions of one warp or of all, or the wait for
+ * slots. */
 static double leaf_cycles(int tile, int slots, int warps)
 {
     enum { LATENCY = 1800, SCHEDULERS = 4 };
@@ -47,13 +48,13 @@ static double leaf_cycles(int tile, int slots, int warps)
     return EK_KBLOCK * each;
 }
 
-/* Of blocks of so many leaves and warps, `blocks` in all. */
+/* The launch with blocks of this many leaves and warps, `blocks` in all. */
 static split try_split(const ek_cuda_linear *l, int tile, int leaves, int warps, int blocks, const ek_cuda_chip *chip)
 {
     static const int slots[] = {EK_CUDA_FEW_MAX_SLOTS, 6, 4, 3};
-    /* bytes of a cycle that a multiprocessor reads while all do, and at most */
+    /* bytes per cycle that a multiprocessor reads while all read, and its maximum */
     static const double READ = 17.5, READ_ALONE = 21;
-    enum { OWN = 1024, WARPS = 24, START = 1500 }; /* OWN: bytes that the system takes of each block's */
+    enum { OWN = 1024, WARPS = 24, START = 1500 }; /* OWN: bytes of each block that the system uses */
     const int rounds = ek_cuda_over(leaves, warps), levels = ek_cuda_nodes(rounds), bytes = l->form == EK_W_F32 ? 4 : 2;
     const double block = (double)leaves * EK_KBLOCK * EK_CUDA_FEW_OUTPUTS(tile) * bytes;
     const double all = blocks * block / chip->multiprocessors / READ;
@@ -62,10 +63,10 @@ static split try_split(const ek_cuda_linear *l, int tile, int leaves, int warps,
     split best = {.us = 1e30};
     for (size_t i = 0; i < sizeof slots / sizeof *slots; i++) {
         const size_t shared = (size_t)EK_CUDA_FEW_SHARED(tile, bytes, warps, slots[i], levels);
-        int each = (int)((chip->block_shared + OWN) / (shared + OWN)); /* blocks of a multiprocessor */
+        int each = (int)((chip->block_shared + OWN) / (shared + OWN)); /* blocks per multiprocessor */
         each = each < WARPS / warps ? each : WARPS / warps;
         if (!each && (best.warps || i + 1 < sizeof slots / sizeof *slots)) continue;
-        each = each ? each : 1; /* too much: whoever asked sees it */
+        each = each ? each : 1; /* too much shared memory: the caller notices */
         const int wave = each * chip->multiprocessors, rest = blocks % wave;
         double cycles = blocks / wave * rounds * (leaf_cycles(tile, slots[i], each * warps) + START);
         if (rest)
@@ -77,11 +78,11 @@ static split try_split(const ek_cuda_linear *l, int tile, int leaves, int warps,
     return best;
 }
 
-/* The fastest with so many groups of outputs and tiles of rows; in parts of a power of two of leaves, if a part's rows
- * are given room. A block's warps are as many as its leaves, or a power of two. */
+/* The fastest launch for this number of output groups and tiles of rows. If the parts' rows have room, the inputs are
+ * split into parts of a power of two of leaves. A block has as many warps as leaves, or a power of two. */
 static split split_of(const ek_cuda_linear *l, int tile, int rows, int blocks, const ek_cuda_chip *chip, size_t room)
 {
-    static const double PART = 0.4; /* us that the launch that adds parts takes for each */
+    static const double PART = 0.4; /* us per part for the launch that adds parts */
     const int all = ek_cuda_over(l->k, EK_KBLOCK);
     split best = {.us = 1e30};
     for (int leaves = all, next = 1 << 10; leaves >= EK_CUDA_FEW_WARPS / 2 || leaves == all; leaves = next, next /= 2) {

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-enum { MAX_LEAVES = 128 }; /* of a panel in shared memory */
+enum { MAX_LEAVES = 128 }; /* of a panel, in shared memory */
 
 bool ek_cuda_affine_64(const ek_cuda_linear *l)
 {
@@ -18,7 +18,7 @@ bool ek_cuda_own_scales(const ek_cuda_linear *l)
 {
     if (!l->units || l->group != l->a_group || l->k > MAX_LEAVES * EK_KBLOCK_Q) return false;
     if (l->group == 16) return l->bits == 8 && l->f32_scales && !l->biased;
-    /* what no type has: 4 bits without biases but in f16 */
+    /* no type has 4 bits without biases unless scales are f16 */
     return l->group == 32 && (l->biased || l->f16_scales || l->bits == 8);
 }
 
@@ -55,7 +55,7 @@ int ek_cuda_cut_share(const ek_cuda_cut *c, int panels, int places, int sums)
 void ek_cuda_cut_ring(ek_cuda_product *p, const ek_cuda_cut *c, int shares, int warps, size_t room,
                       const ek_cuda_chip *chip)
 {
-    const int arrived = p->share * c->leaves * (c->leaf_chunks - 1); /* barriers of chunks that wait for others */
+    const int arrived = p->share * c->leaves * (c->leaf_chunks - 1); /* barriers of chunks that wait for other chunks */
     const size_t sums = 2 * (size_t)(p->share * c->leaves) * c->leaf_bytes, fixed = (size_t)arrived * 8 + 256 + sums;
     p->slots = ek_cuda_over(shares * p->share * c->chunks, warps);
     if (p->slots > c->slots) p->slots = c->slots;

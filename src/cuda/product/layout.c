@@ -17,7 +17,7 @@ size_t ek_cuda_linear_scale(const ek_cuda_linear *l)
     return (l->f32_scales ? 4u : 2u) << (l->biased ? 1 : 0);
 }
 
-/* Bits and scales of weights with their file's own. */
+/* Bits and scales of weights with the scales of their file. */
 static ek_err plan_planes(ek_cuda_linear *l, const ek_linear *w)
 {
     switch (w->scale) {

@@ -4,7 +4,7 @@
 
 #include "cuda/tiles.h"
 
-enum { MIN_OCT = 1, MAX_OCT = EK_CUDA_MID_MAX_OCT }; /* columns of a block over 8 */
+enum { MIN_OCT = 1, MAX_OCT = EK_CUDA_MID_MAX_OCT }; /* columns per block, divided by 8 */
 #define NEVER 1e30                                   /* us */
 enum { LEAF_UNITS = EK_KBLOCK_Q / 64 };
 
@@ -13,7 +13,7 @@ bool ek_cuda_mid_fits(const ek_cuda_linear *l)
     return l->bits == 4 && (ek_cuda_affine_64(l) || ek_cuda_half_32(l));
 }
 
-/* units: of a part. */
+/* Shared memory of a block; units: per part. */
 static size_t shared_bytes(const ek_cuda_linear *l, int oct, int units)
 {
     int levels = 0;
@@ -27,8 +27,8 @@ static int groups(const ek_cuda_linear *l, ek_cuda_gate gate)
     return ek_cuda_over(l->n_panels, gate ? EK_CUDA_MID_PANELS / 2 : EK_CUDA_MID_PANELS);
 }
 
-/* So many blocks of so many units, each with so much shared memory. A block's unit takes `alone`, or where several
- * share a multiprocessor `each`: with two groups of 32 in it, half as long again. */
+/* The time of `blocks` blocks of this many units and bytes of shared memory. A block's unit takes `alone`, or `each` if
+ * several blocks share a multiprocessor. Units with two groups of 32 take half as long again. */
 static double blocks_us(const ek_cuda_linear *l, int blocks, int units, int oct, size_t shared,
                         const ek_cuda_chip *chip)
 {
@@ -48,7 +48,7 @@ static double blocks_us(const ek_cuda_linear *l, int blocks, int units, int oct,
     return us;
 }
 
-/* In parts of that many units. */
+/* The time with parts of this many units. */
 static double part_us(const ek_cuda_linear *l, int rows, int oct, int units, ek_cuda_gate gate,
                       const ek_cuda_chip *chip)
 {
@@ -76,7 +76,7 @@ ek_cuda_product ek_cuda_mid_plan(const ek_cuda_linear *l, int rows, ek_cuda_gate
                                  size_t room, double *us)
 {
     int oct = MIN_OCT, best = l->units;
-    *us = NEVER; /* of so many leaves that a block has no room for its nodes */
+    *us = NEVER; /* a block has no room for the nodes of this many leaves */
     for (int o = MIN_OCT; o <= MAX_OCT; o *= 2)
         for (int units = LEAF_UNITS;; units *= 2) {
             const bool whole = units >= l->units;
@@ -95,7 +95,7 @@ bool ek_cuda_mid_job_fits(const ek_cuda_linear *l, const ek_cuda_chip *chip)
     return chip->wgmma && ek_cuda_mid_fits(l) && l->limbs == 1;
 }
 
-/* A block has room for whatever its job needs. */
+/* A block has room for the largest job. */
 ek_cuda_product ek_cuda_mid_plan_jobs(const ek_cuda_linear *l, int jobs, ek_cuda_gate gate)
 {
     ek_cuda_product p = {
@@ -129,7 +129,7 @@ bool ek_cuda_mid_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const e
         k->limbs != 2 || q->group != k->group)
         return false;
     *us = NEVER;
-    for (int oct = MIN_OCT; oct <= MAX_OCT; oct *= 2) { /* one width for all */
+    for (int oct = MIN_OCT; oct <= MAX_OCT; oct *= 2) { /* all matrices of the launch have one width */
         const ek_cuda_heads p = ek_cuda_mid_heads_plan_at(q, k, v, rows, oct);
         const double t = blocks_us(q, (int)p.q.grid.x, q->units, oct, p.q.grid.shared, chip);
         if (p.q.grid.shared <= chip->block_shared && t < *us) *us = t, *out = p;

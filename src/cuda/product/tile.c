@@ -9,7 +9,7 @@ static int tiles_of(const ek_cuda_linear *l, int rows)
     return (rows * l->limbs + COLUMNS - 1) / COLUMNS * ((l->n_panels + PANELS - 1) / PANELS);
 }
 
-/* A multiprocessor with two tiles takes less than twice as long. */
+/* Two tiles on a multiprocessor take less than twice the time of one. */
 double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, const ek_cuda_chip *chip)
 {
     const int parts = units ? ek_cuda_over(l->units, units) : 1, each = units ? units : l->units;
@@ -18,7 +18,7 @@ double ek_cuda_tile_us(const ek_cuda_linear *l, int rows, int units, const ek_cu
            (waves == 1 ? chip->us->tile.alone : chip->us->tile.shared[l->limbs - 1] * waves);
 }
 
-/* Kernels of a format of their own, where there is one. */
+/* Whether the format has its own kernels. */
 static bool has_own(const ek_cuda_linear *l)
 {
     return ek_cuda_own_scales(l) && (l->group == 16 || (l->biased ? l->bits == 4 && !l->f16_scales : l->f16_scales));

@@ -1,24 +1,24 @@
-/* How products of few rows in groups of 64 are launched (kernels/product/warp.cuh): of a matrix, of experts, with a
- * gate, of q, k and v, or of experts beside the dense MLP. */
+/* Launches of products of few rows in groups of 64 (kernels/product/warp.cuh): of a matrix, of experts, with a gate, of
+ * q, k and v, and of experts beside the dense MLP. */
 #include "cuda/product/product.h"
 
 #include <stdio.h>
 
 enum {
     CHUNK_UNITS = 4,
-    FEW_UNITS = 8, /* of a chunk of the kernels for few rows */
-    FEW_ROWS = 4,  /* of those kernels; of one limb, a matrix alone, twice as many */
-    SLOTS = 3,     /* chunks of a warp on their way: with more what the others read waits longer */
+    FEW_UNITS = 8, /* units per chunk of the kernels for few rows */
+    FEW_ROWS = 4,  /* rows of those kernels; a single matrix of one limb has twice as many */
+    SLOTS = 3,     /* chunks per warp in flight; with more, the chunks of other warps wait longer */
     ROW_CHUNKS = 12
 };
 
-/* A share's leaves in a block that is alone. */
+/* Maximum leaves of a share if a multiprocessor has one block. */
 static int wide_sums(const ek_cuda_chip *chip)
 {
     return ek_cuda_warp_sums(chip) / 8 * 11;
 }
 
-/* Rows that a block computes: two limbs of 8 bits leave registers for 4. */
+/* Rows per block: two limbs of 8 bits leave registers for 4. */
 static int rows_of(const ek_cuda_linear *l, int rows)
 {
     return l->limbs == 1 ? 8 : rows > 4 && l->bits == 4 ? 8 : 4;
@@ -38,7 +38,7 @@ static ek_cuda_cut cut_of(const ek_cuda_linear *l, int units, int per_tile)
     return ek_cuda_cut_of(l, units, per_tile, SLOTS);
 }
 
-/* Panels of a share; of up to FEW_ROWS rows their leaves leave room for two of the larger chunks per warp. */
+/* Panels per share. With up to FEW_ROWS rows their leaves leave room for two larger chunks per warp. */
 static int share_of(const ek_cuda_linear *l, int units, int per_tile, int panels, int places, int sums)
 {
     const ek_cuda_cut c = cut_of(l, units, per_tile);
@@ -58,7 +58,7 @@ static int in_a_row(const ek_cuda_linear *l, int units, int share, int each, int
     return each * ek_cuda_over(share * ek_cuda_over(l->units, units), warps);
 }
 
-/* By chunks of so many units; *row: those of a warp. */
+/* The launch by chunks of this many units; *row: chunks that a warp takes one after the other. */
 static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int jobs, ek_cuda_gate gate,
                                const ek_cuda_chip *chip, int *row)
 {
@@ -68,7 +68,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
     const int panels = l->n_panels * (gate == EK_CUDA_GATE_MATRIX ? 2 : 1);
     char tile[16];
     ek_cuda_product p = {0};
-    /* two blocks of a multiprocessor, or one if its warps then take fewer chunks one after the other */
+    /* two blocks per multiprocessor, or one if its warps then take fewer chunks one after the other */
     for (int wide = 0; wide < 2; wide++) {
         const int places = chip->multiprocessors * (wide ? 1 : EK_CUDA_WARP_BLOCKS);
         ek_cuda_product next = {.grid = {.y = (unsigned)tiles, .overlap = true}};
@@ -77,7 +77,8 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
             next.share = share_of(l, units, per_tile, panels * tiles, places,
                                   wide ? wide_sums(chip) : ek_cuda_warp_sums(chip));
         if (next.share > panels && !gate) next.share = panels;
-        /* of more jobs than places nobody knows how many there will be: a block per share, as places become free */
+        /* with more jobs than places the number of running jobs is unknown: a block takes one share, as soon as there
+         * is a place */
         const int shares = ek_cuda_over(panels, next.share),
                   each = jobs && 2 * tiles > places ? 1 : ek_cuda_over(shares, ek_cuda_over(places, tiles));
         next.grid.x = (unsigned)ek_cuda_over(shares, each);
@@ -98,9 +99,9 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int units, int rows, int
     return p;
 }
 
-/* A gate's groups of 64 by clusters, each block of which has 16 of them, where whole groups would leave some
- * multiprocessors with half as much again as their share (E4B: 160 groups on 132). Two warps per block: with three or
- * four it is slower, as is what shares out evenly already. */
+/* Puts the groups of 64 of a gate on clusters, whose blocks have 16 outputs each, if whole groups would give some
+ * multiprocessors half as much again as others (E4B: 160 groups on 132). Blocks have two warps; three or four are
+ * slower. Clusters are also slower if the groups are divided evenly already. */
 static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_cuda_chip *chip)
 {
     const int groups = l->n_panels / EK_CUDA_SPREAD, rounds = ek_cuda_over(groups, chip->multiprocessors);
@@ -114,8 +115,8 @@ static bool spread_plan(ek_cuda_product *out, const ek_cuda_linear *l, const ek_
     return true;
 }
 
-/* The same of one matrix, whose groups are few (per-layer gates have 4), as long as multiprocessors have no more to do
- * than ROW_CHUNKS chunks each: of E4B it gains 5 % of a step of 16 rows, nothing at 32, and would lose 2 at 64. */
+/* The same for one matrix with few groups (per-layer gates have 4), while multiprocessors have at most ROW_CHUNKS
+ * chunks each. With E4B a step of 16 rows gains 5 %, one of 32 nothing, and one of 64 would lose 2 %. */
 static bool spread_row_plan(ek_cuda_product *out, const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     const int tiles = ek_cuda_over(rows, FEW_ROWS), blocks = l->n_panels * tiles,
@@ -145,7 +146,8 @@ ek_cuda_product ek_cuda_warp_64_plan(const ek_cuda_linear *l, int rows, int jobs
     if (l->bits != 4 || gate == EK_CUDA_GATE_ROW || (jobs && gate) || (!alone && l->limbs == 2)) return p;
     if (rows > (alone && l->limbs == 1 ? 2 * FEW_ROWS : FEW_ROWS)) return p;
     if (gate && spread_plan(&spread, l, chip)) return spread;
-    /* where every warp has one chunk anyway, a larger one takes longer; experts and more rows: a block has one share */
+    /* if every warp has one chunk anyway, a larger chunk takes longer; for experts and more rows a block has one
+     * share */
     const ek_cuda_product few = plan_by(l, FEW_UNITS, rows, jobs, gate, chip, &few_row);
     const bool once = (int)few.grid.x * few.share >= l->n_panels;
     return few_row < row && (once || (!jobs && rows <= FEW_ROWS)) ? few : p;
@@ -156,13 +158,13 @@ double ek_cuda_warp_64_gate_us(const ek_cuda_linear *l, int rows, const ek_cuda_
     if (rows > 8)
         return chip->us->warp_64.gates_launch +
                chip->us->warp_64.gates_weight * 2 * (double)l->n * (double)l->k * ek_cuda_over(rows, 8);
-    int row; /* chunks of 256 inputs, also where larger ones then take less time */
+    int row; /* chunks of 256 inputs, even if larger ones took less time */
     plan_by(l, CHUNK_UNITS, rows, 0, EK_CUDA_GATE_MATRIX, chip, &row);
     return chip->us->warp_64.gate_launch +
            (chip->us->warp_64.gate_chunk + chip->us->warp_64.gate_row * (rows - 1)) * row;
 }
 
-/* By chunks of so many units; *row: those of a warp. */
+/* The launch by chunks of this many units; *row: chunks that a warp takes one after the other. */
 static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v, int units,
                               int rows, const ek_cuda_chip *chip, int *row)
 {
@@ -174,7 +176,7 @@ static ek_cuda_heads heads_by(const ek_cuda_linear *q, const ek_cuda_linear *k, 
                        .k.share = share_of(k, units, k_rows, panels, places, ek_cuda_warp_sums(chip))};
     const int q_shares = ek_cuda_over(q->n_panels, p.q.share), k_shares = ek_cuda_over(k->n_panels, p.k.share),
               shares = q_shares + parts * k_shares;
-    const int each = ek_cuda_over(shares, places); /* shares of a block */
+    const int each = ek_cuda_over(shares, places); /* shares per block */
     const int of_q = in_a_row(q, units, p.q.share, each, EK_CUDA_WARPS),
               of_k = in_a_row(k, units, p.k.share, each, EK_CUDA_WARPS);
     *row = of_q > of_k ? of_q : of_k;
@@ -205,7 +207,7 @@ bool ek_cuda_warp_64_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, con
     return true;
 }
 
-/* Slots and shared memory of a launch that holds blocks of both, by chunks of so many units. */
+/* Sets slots and shared memory of a launch that holds blocks of both matrices, by chunks of this many units. */
 static void rings_of_both(ek_cuda_heads *p, const ek_cuda_linear *a, const ek_cuda_linear *b, int units, int rows,
                           int b_rows, int warps, size_t room, int blocks, const ek_cuda_chip *chip)
 {
@@ -253,7 +255,7 @@ bool ek_cuda_warp_64_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate,
     const int units = few ? FEW_UNITS : CHUNK_UNITS, per_tile = few ? FEW_ROWS : 8;
     *out = (ek_cuda_heads){.q.share = 8, .k_tiles = ek_cuda_over(rows, per_tile)};
     out->q_blocks = ek_cuda_over(2 * gate->n_panels, 8);
-    /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
+    /* the dense matrix takes the multiprocessors that the experts do not use, or shares some with them */
     int left = chip->multiprocessors - out->q_blocks * jobs;
     const bool alone = left >= chip->multiprocessors / 4;
     if (!alone) left = chip->multiprocessors * 2 / 3;

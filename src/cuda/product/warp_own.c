@@ -1,17 +1,17 @@
-/* How products of few rows in groups of 32 or 16 are launched (kernels/product/warp.cuh). */
+/* Launches of products of few rows in groups of 32 or 16 (kernels/product/warp.cuh). */
 #include "cuda/product/product.h"
 
 #include <stdio.h>
 
 enum {
     MAX_ROWS = 8,
-    SLOTS = 4,             /* chunks that a warp has on their way */
-    GATED = 64 / EK_PANEL, /* panels of a share that is rounded to groups of activations */
+    SLOTS = 4,             /* chunks per warp in flight */
+    GATED = 64 / EK_PANEL, /* panels of a share, rounded to groups of activations */
     UNIT = 64
 };
 
-/* Rows that a block computes: of experts others leave registers for 4, and of any where warps copy themselves bytes of
- * two limbs with biases. */
+/* Rows per block. Registers suffice for 4 rows of experts of most types, and of all products if warps themselves copy
+ * bytes of two limbs with biases. */
 static int rows_of(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_chip *chip)
 {
     const bool few = !chip->bulk && l->limbs == 2 && l->bits == 8 && l->biased && !l->f16_scales;
@@ -22,7 +22,7 @@ static int rows_of(const ek_cuda_linear *l, int rows, int jobs, const ek_cuda_ch
 
 int ek_cuda_warp_own_job_rows(const ek_cuda_linear *l, int rows)
 {
-    static const ek_cuda_chip any; /* of experts it is the same on all */
+    static const ek_cuda_chip any; /* for experts the number is the same on all chips */
     return rows_of(l, rows, 1, &any);
 }
 
@@ -46,7 +46,7 @@ ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int job
     if (p.share > panels && !gate) p.share = panels;
     const int shares = ek_cuda_over(panels, p.share), each = ek_cuda_over(shares, ek_cuda_over(places, layers));
     p.grid.x = (unsigned)ek_cuda_over(shares, each);
-    /* more warps where blocks are few and have enough chunks */
+    /* more warps if blocks are few and have enough chunks */
     const bool many = (int)p.grid.x * layers <= chip->multiprocessors && each * p.share * c.chunks > EK_CUDA_WARPS;
     ek_cuda_cut_ring(&p, &c, each, many ? 2 * EK_CUDA_WARPS : EK_CUDA_WARPS,
                      many ? 2 * ek_cuda_warp_room(chip) : ek_cuda_warp_room(chip), chip);
@@ -55,7 +55,8 @@ ek_cuda_product ek_cuda_warp_own_plan(const ek_cuda_linear *l, int rows, int job
     return p;
 }
 
-/* Kernels of q, k and v in one launch: 4 bits with f16 scales, q with one limb, or 8 bits of two limbs. */
+/* Whether kernels of q, k and v in one launch fit: 4 bits with f16 scales and q with one limb, or 8 bits with two
+ * limbs. */
 static bool heads_fit(const ek_cuda_linear *q, const ek_cuda_linear *k, const ek_cuda_linear *v)
 {
     return ek_cuda_own_scales(q) && q->group == 32 && q->f16_scales && !q->biased && q->bits == k->bits &&
@@ -73,7 +74,7 @@ bool ek_cuda_warp_own_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, co
     const ek_cuda_cut c = cut_of(q, per_tile);
     const int share = ek_cuda_cut_share(&c, panels, places, ek_cuda_warp_sums(chip));
     const int q_shares = ek_cuda_over(q->n_panels, share), k_shares = ek_cuda_over(k->n_panels, share);
-    const int each = ek_cuda_over(q_shares + parts * k_shares, places); /* shares of a block */
+    const int each = ek_cuda_over(q_shares + parts * k_shares, places); /* shares per block */
     ek_cuda_heads p = {.q.share = share,
                        .k.share = share,
                        .q_blocks = ek_cuda_over(q_shares, each),
@@ -119,7 +120,7 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
         return false;
     const ek_cuda_cut c = cut_of(gate, per_tile), of_down = cut_of(down, per_tile);
     *out = (ek_cuda_heads){.q.share = 2 * GATED, .q_blocks = gate->n / UNIT, .k_tiles = ek_cuda_over(rows, per_tile)};
-    /* the dense matrix on multiprocessors that the experts leave, or on some that they then share */
+    /* the dense matrix takes the multiprocessors that the experts do not use, or shares some with them */
     const int experts = out->q_blocks * jobs, left = chip->multiprocessors - experts;
     const bool alone = left >= chip->multiprocessors / 4;
     out->k.share = ek_cuda_cut_share(&of_down, down->n_panels * out->k_tiles,
@@ -137,7 +138,7 @@ bool ek_cuda_warp_own_second_plan(ek_cuda_heads *out, const ek_cuda_linear *gate
     return true;
 }
 
-/* Where registers are few (rows_of) a tile of 8 takes longer than one of 4. */
+/* If registers are few (rows_of), a tile of 8 takes longer than one of 4. */
 double ek_cuda_warp_own_us(const ek_cuda_linear *l, int rows, const ek_cuda_chip *chip)
 {
     const int per_tile = rows_of(l, rows, 0, chip);

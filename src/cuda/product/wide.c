@@ -31,7 +31,7 @@ size_t ek_cuda_wide_operand(const ek_cuda_linear *l, int rows, int jobs, const e
     return (size_t)(jobs ? jobs : row_tiles(l, rows)) * (size_t)ek_cuda_over(l->units, 2) * (size_t)EK_CUDA_WIDE_PAIR;
 }
 
-/* By tiles of so many panels, of which a multiprocessor takes so many. */
+/* The launch by tiles of `panels` panels, of which a multiprocessor runs `at_once`. */
 static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int jobs, int matrices, int panels, int at_once,
                                const ek_cuda_chip *chip)
 {
@@ -46,7 +46,7 @@ static ek_cuda_product plan_by(const ek_cuda_linear *l, int rows, int jobs, int 
                             .shared = (size_t)EK_CUDA_WIDE_SHARED(l->bits),
                             .overlap = true};
     p.stack = (size_t)p.grid.x * (size_t)matrices * (size_t)p.levels * (size_t)panels * EK_PANEL * (size_t)columns *
-              sizeof(float); /* of two limbs half is spare */
+              sizeof(float); /* with two limbs half of it is unused */
     p.arrange = (ek_cuda_grid){.x = (unsigned)ek_cuda_over(columns * l->units * 4, 256),
                                .y = (unsigned)operands,
                                .threads = 256,
@@ -110,12 +110,12 @@ bool ek_cuda_wide_heads_plan(ek_cuda_heads *out, const ek_cuda_linear *q, const 
     out->q.grid.x = (unsigned)(all < blocks ? all : blocks), out->q.grid.z = 1;
     out->q.stack = out->q.grid.x * (size_t)out->q.levels * EK_CUDA_WIDE_PANELS * EK_PANEL * EK_CUDA_WIDE_COLUMNS *
                    sizeof(float);
-    out->q.grid.shared += 2 * EK_CUDA_WIDE_CONTROL; /* each matrix has its own */
+    out->q.grid.shared += 2 * EK_CUDA_WIDE_CONTROL; /* each matrix has its own control words */
     snprintf(out->q.name, sizeof out->q.name, "ek_product_heads_%s_wide", small ? "q4h_32" : "q4");
     return true;
 }
 
-/* So many tiles of so many units. */
+/* The time of `tiles` tiles of `units` units. */
 static double tiles_us(const ek_cuda_linear *l, int tiles, int units, int at_once, double full, double last,
                        double last_tile, const ek_cuda_chip *chip)
 {

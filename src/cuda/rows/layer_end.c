@@ -6,9 +6,9 @@
 #include "cuda/product/product.h"
 
 enum { MAX_BLOCKS = 16, MIN_BLOCKS = 4, MAX_ROWS = 8, THREADS = EK_CUDA_LAYER_END_THREADS };
-enum { MAX_INPUTS = 1024, CONTROL = 448 }; /* of proj: one leaf; bytes of arrivals and sums of rows */
+enum { MAX_INPUTS = 1024, CONTROL = 448 }; /* inputs of proj: one leaf; bytes of arrivals and of rows' sums */
 
-/* The place of `bytes` in a block's shared memory, which ends at *end. */
+/* Takes `bytes` of a block's shared memory, which so far ends at *end; returns their offset. */
 static int32_t take(size_t *end, size_t bytes)
 {
     const size_t at = *end;
@@ -16,8 +16,8 @@ static int32_t take(size_t *end, size_t bytes)
     return (int32_t)at;
 }
 
-/* Blocks of a row, as many as share the panels of both matrices evenly. Most win: no step waits for more than one warp
- * does. */
+/* The number of blocks per row: the largest that divides the panels of both matrices evenly, because a step then waits
+ * for no more than one warp's work. */
 static int blocks_of(const ek_cuda_linear *gate, const ek_cuda_linear *proj)
 {
     int blocks = MAX_BLOCKS;
@@ -25,7 +25,7 @@ static int blocks_of(const ek_cuda_linear *gate, const ek_cuda_linear *proj)
     return blocks;
 }
 
-/* What the kernels are compiled for. */
+/* The shapes for which the kernels are compiled. */
 static bool fits(const ek_cuda_linear *l)
 {
     static const char *const kinds[] = {"q4", "q4h_32", "q8h_32", "q4fm_32", "q8fm_32"};
@@ -36,7 +36,7 @@ static bool fits(const ek_cuda_linear *l)
     return l->limbs == 2 && !strcmp(kind.name, "q8f_16");
 }
 
-/* Whether groups of `next` can be written: those of l, or of 32 by matrices with groups of 16. */
+/* Whether groups of `next` can be written: l's groups, or groups of 32 by matrices with groups of 16. */
 static bool writes(const ek_cuda_linear *l, const ek_cuda_linear *next)
 {
     return !next->units || next->a_group == l->a_group || (l->a_group == 16 && next->a_group == 32);

@@ -1,4 +1,5 @@
-/* Queries, keys and values of each kind of layers, stored in pages and read by attention: up to two KV heads. */
+/* Compares queries, keys and values of each kind of layers: stored in pages and read by attention, for up to two KV
+ * heads. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,15 +19,15 @@ static const ek_attn_row seen[ROWS] = {{0, 0, KEYS}, {0, 100, KEYS}, {0, 200, 25
 typedef struct scene {
     ek_attn_shape shape;
     ek_attn *cpu;
-    size_t stride, width, kv_width; /* bytes of a page; floats of a row of queries, of keys */
+    size_t stride, width, kv_width; /* bytes of a page; floats per row of queries and of keys */
     uint8_t *pages;
     float *q, *k, *v, *o;
-    int o_group; /* in which a row of o is quantised as well; 0: not */
+    int o_group; /* group size if a row of o is also quantised; 0: it is not */
     void *scratch;
     CUdeviceptr on, table; /* pages and their table on the device */
 } scene;
 
-/* As gpu/recipe/heads.c has it. */
+/* The same rule as in gpu/recipe/heads.c. */
 static int o_group_of(const ek_model *m, const ek_layer_config *l)
 {
     const int group = m->w.layer[l - m->config.layer].o.a_group;
@@ -68,7 +69,7 @@ static ek_cuda_kv kv_of(const scene *s)
     return kv;
 }
 
-/* Norm and rotation of the queries, which are then those of attention. */
+/* Compares norm and rotation of the queries, which attention then uses. */
 static ek_err prove_heads(ek_trial *t, scene *s)
 {
     const int dim = s->shape.head_dim, rotated = t->m->n_rotated[s->shape.kind];
@@ -94,7 +95,7 @@ static ek_err prove_heads(ek_trial *t, scene *s)
     return ek_trial_floats(t, "ek_heads", a.q, s->q, s->width * ROWS);
 }
 
-/* What ek_kv_store makes of a token's keys and values: the norm, of keys with weights, and keys are rotated. */
+/* The result of ek_kv_store for a token's keys and values: both are normed, keys with weights, and keys are rotated. */
 static void finish(const scene *s, const ek_cuda_head *head, const float *norm, const float *cos, const float *sin)
 {
     const int dim = s->shape.head_dim;
@@ -137,7 +138,7 @@ static ek_err prove_store(ek_trial *t, scene *s)
     return ek_trial_bytes(t, "ek_kv_store", s->on, s->pages, s->stride * PAGES);
 }
 
-/* Attention by tiles of so many queries, which is s->o by the definition. */
+/* Compares attention by tiles of `tile` queries with the definition, s->o. */
 static ek_err prove_tiles(ek_trial *t, const scene *s, int tile)
 {
     const ek_cuda_chip *chip = ek_cuda_chip_of(t->g->c);

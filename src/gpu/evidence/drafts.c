@@ -1,4 +1,4 @@
-/* A drafter's step behind its layers: its best token by a dense head, or by the tokens of the best centroids. */
+/* Compares the end of a drafter's step: the best token by a dense head, or among the tokens of the best centroids. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,9 @@
 #include "gpu/recipe/sections.h"
 #include "ops/rows/rows.h"
 
-enum { ROWS = 3, DRAFTED = 2, MAX = 4 }; /* tokens that each row's draft has already, and may have */
+enum { ROWS = 3, DRAFTED = 2, MAX = 4 }; /* drafted: tokens of each row's draft so far; max: its room */
 
-/* What ek_draft_next feeds and keeps of a row's best token. */
+/* Compares ek_draft_next: what it feeds back and keeps of a row's best token. */
 static ek_err prove_next(ek_trial *t, ek_cuda_draft_args a, const int32_t want[ROWS])
 {
     int32_t draft[ROWS * MAX], n[ROWS];
@@ -31,7 +31,7 @@ static ek_err prove_next(ek_trial *t, ek_cuda_draft_args a, const int32_t want[R
 
 /* --- a dense head */
 
-/* Rows with ties for the best beside NaN, with nothing that can win, and with numbers of every size. */
+/* Rows with NaN and ties for the best, without any candidate, and with numbers of every size. */
 static float *logits_of(int n)
 {
     float *const x = ek_trial_hard((size_t)(ROWS * n), 31, 4);
@@ -84,7 +84,7 @@ static ek_err prove_centroids(ek_trial *t)
 
 enum { CENTROIDS = 8, TOP = 3, PER = EK_TRIAL_OUTPUTS / CENTROIDS, TOKENS = TOP * PER };
 
-/* Scores of the tokens of chosen centroids, and the best of each row, the lowest of equals. */
+/* Scores of the tokens of chosen centroids, and the best of each row, the lowest among equal ones. */
 static void expect(float score[ROWS * TOKENS], int32_t best[ROWS], const ek_linear *w, const int32_t *ordering,
                    const int32_t *chosen, const float *y)
 {

@@ -1,4 +1,4 @@
-/* Draws: a row for each way from logits to a token, with a mask, a bias and penalties among them. */
+/* Compares draws: a row for each way from logits to a token, with a mask, a bias and penalties among them. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -58,7 +58,7 @@ static ek_cuda_sample row_of(ek_trial *t, int r, const float *logits, const uint
     return row;
 }
 
-/* In the order of gpu/step/sample.c. */
+/* The same order as in gpu/step/sample.c. */
 static void launch(ek_gpu *g, const ek_cuda_sample_args *a)
 {
     const ek_cuda_grid each = {.x = 16, .y = ROWS, .threads = 256};
@@ -79,7 +79,7 @@ static void fill(float *logits, uint64_t *allowed)
     for (int i = 0; i < ek_mask_words(VOCAB); i++) allowed[i] = ek_mix64((uint64_t)i + 99);
 }
 
-/* What the first three kernels make of a row, in place. */
+/* Changes a row as the first three kernels do, in place. */
 static void edit(float *z, const ek_sampling *o, const uint64_t *mask)
 {
     for (int i = 0; i < VOCAB; i++)

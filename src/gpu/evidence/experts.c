@@ -1,5 +1,5 @@
-/* Experts: which ones a row has, the jobs of their pairs, the rows that they read, their products, and the end of their
- * layer. */
+/* Compares experts: the choice of experts, the jobs of pairs (row, expert), their input rows, their products, and the
+ * end of their layer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ enum { ROWS = 3, OUTPUTS = EK_TRIAL_OUTPUTS };
 
 /* --- which ones */
 
-/* Of rows with ties, with numbers of every size, and with all but one probability denormal. */
+/* Logits with ties, with numbers of every size, and with all probabilities but one denormal. */
 static float *outputs_of_router(int n)
 {
     float *const x = ek_trial_hard((size_t)(ROWS * n), 20, 3);
@@ -65,7 +65,7 @@ static ek_err prove_route(ek_trial *t)
 
 /* --- their jobs */
 
-/* Pairs of an expert may be in any order: each pair's expert and row as its place says, and which places are taken. */
+/* Pairs of an expert may be in any order: reads each pair's expert and row at its index, and which indices are used. */
 static void read_places(int32_t *out, const int32_t *row_pair, const int32_t *pair_row, const ek_cuda_job *job,
                         int n_jobs, int pairs)
 {
@@ -80,7 +80,7 @@ static void read_places(int32_t *out, const int32_t *row_pair, const int32_t *pa
     }
 }
 
-/* Jobs of up to `tile` pairs, and how many they are, of pairs in the order of their experts. */
+/* Makes jobs of up to `tile` pairs, in the order of the experts. Returns their number. */
 static int make_jobs(ek_cuda_job *job, const int32_t *count, int experts, int tile)
 {
     int n = 0;
@@ -126,9 +126,9 @@ static ek_err prove_group(ek_trial *t)
     return err;
 }
 
-/* --- the rows that they and the dense MLP read, and what becomes of their outputs */
+/* --- the input rows of the experts and of the dense MLP, and the use of their outputs */
 
-/* How the matrices behind read a row: in records of groups of that many, 0: as floats. */
+/* The form in which the matrices read a row: records of groups of that many inputs; 0: floats. */
 static ek_cuda_acts records_for(ek_trial *t, const ek_linear *w, int n)
 {
     ek_cuda_acts to = {0};
@@ -138,7 +138,7 @@ static ek_cuda_acts records_for(ek_trial *t, const ek_linear *w, int n)
     return to;
 }
 
-/* A row at a time for each reader, or all three in turn, as for a prompt. */
+/* Writes one row for one reader at a time, or for all three in turn, as for a prompt. */
 static ek_err prove_inputs(ek_trial *t, const ek_row_ops *ops, bool many)
 {
     static const char *const kernel[2] = {"ek_experts_inputs_any", "ek_experts_inputs_any_rows"};
@@ -172,11 +172,11 @@ static ek_err prove_inputs(ek_trial *t, const ek_row_ops *ops, bool many)
 }
 
 typedef struct end {
-    float *h, *from, *y, *out, *norm, *weight, *x; /* norm: y's, the dense MLP's, the experts', the next layer's */
+    float *h, *from, *y, *out, *norm, *weight, *x; /* norm: of y, the dense MLP, the experts, and the next layer */
     int32_t *row_pair;
 } end;
 
-/* The definition: h becomes the layer's output, x what the next layer reads. */
+/* The definition: h becomes the layer's output, x the next layer's input. */
 static void end_rows(const end *e, const ek_row_ops *ops, int n, int top, float scalar, float eps)
 {
     float *const sum = ek_alloc(sizeof *sum * (size_t)n);
@@ -232,15 +232,15 @@ static ek_err prove_end(ek_trial *t, const ek_row_ops *ops)
 /* --- their products */
 
 enum { EXPERTS = 3, SIDES = 2, PAIRS = 11 };
-static const int32_t count_of[EXPERTS] = {1, 4, 6}; /* pairs of an expert */
+static const int32_t count_of[EXPERTS] = {1, 4, 6}; /* number of pairs of each expert */
 
 typedef struct products {
     ek_linear w[SIDES][EXPERTS];
     ek_cuda_linear l;
     float *x; /* a row for each pair */
     int32_t row[PAIRS];
-    float want[SIDES][PAIRS * OUTPUTS]; /* of pairs whose row is `row`; and */
-    float plain[PAIRS * OUTPUTS];       /* of the first matrices, whose row is their own */
+    float want[SIDES][PAIRS * OUTPUTS]; /* outputs of pairs whose input is row `row` */
+    float plain[PAIRS * OUTPUTS];       /* outputs of the first matrices for one input row per pair */
 } products;
 
 static void expect(products *p)
@@ -258,7 +258,7 @@ static void expect(products *p)
     free(all);
 }
 
-/* In jobs of up to `tile` pairs: both matrices of rows by an index, then one of rows as they lie. */
+/* Runs jobs of up to `tile` pairs: both matrices with rows by index, then one matrix with rows in order. */
 static ek_err run_jobs(ek_trial *t, const products *p, ek_cuda_products_args a, int tile)
 {
     ek_cuda_job job[PAIRS];
@@ -281,7 +281,7 @@ static ek_err run_jobs(ek_trial *t, const products *p, ek_cuda_products_args a, 
 
 static ek_err run_products(ek_trial *t, const products *p)
 {
-    static const int tiles[] = {4, 1}; /* every other one has the first one's kernel */
+    static const int tiles[] = {4, 1}; /* tiles of other sizes have the same kernels */
     t->used = 0;
     const CUdeviceptr all = ek_trial_up(t, NULL, p->l.bytes * SIDES * EXPERTS);
     for (int i = 0; i < SIDES * EXPERTS; i++)
@@ -303,7 +303,7 @@ static ek_err prove_products(ek_trial *t, const ek_linear *of)
     for (int i = 0; i < PAIRS; i++) p->row[i] = i * 5 % PAIRS;
     p->x = ek_trial_hard((size_t)(PAIRS * of->k), 30, 6);
     if (!err) err = ek_cuda_linear_plan(&p->l, &p->w[0][0]);
-    p->l.bytes = (p->l.bytes + 255) / 256 * 256; /* of floats, too (gpu/weights/upload.c) */
+    p->l.bytes = (p->l.bytes + 255) / 256 * 256; /* also for floats (gpu/weights/upload.c) */
     if (!err) expect(p);
     if (!err) err = run_products(t, p);
     for (int i = 0; i < SIDES * EXPERTS; i++)

@@ -1,4 +1,5 @@
-/* Products of each kind of matrix that a model has, with as many inputs: two panels of random codes and hard scales. */
+/* Compares products of each kind of matrix in a model, with the model's number of inputs: two panels of random codes
+ * and hard scales. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,7 @@ enum {
     MAX_NAMES = 8
 };
 
-/* --- which there are */
+/* --- the kinds */
 
 static bool alike(const ek_linear *a, const ek_linear *b)
 {
@@ -58,7 +59,7 @@ void ek_trial_matrices(const ek_linear *out[EK_TRIAL_MATRICES], int *n, const ek
 
 /* --- their weights */
 
-/* Of ordinary size, small down to where a binary16 is denormal, and zeros. */
+/* Scales of ordinary size, scales that are denormal as binary16, and zeros. */
 static float scale_at(uint64_t i)
 {
     static const float some[] = {1, -0.5f, 0x1.8p-3f, 0x1.004p-7f, -0x1.ff8p-12f, 0x1p-14f, 0x1.4p-20f, 0x1p-24f, 0, 2};
@@ -161,8 +162,8 @@ ek_cuda_linear_args ek_trial_inputs(ek_trial *t, const ek_cuda_linear *l, const 
     return a;
 }
 
-/* Rows of the matrix at `to`, as embeddings are looked up in it: by numbers, by a token that was drawn, and one that
- * stays as it lies. */
+/* Compares embedding lookups in the matrix at `to`: by numbers, by a drawn token, and of a row that is a vector
+ * itself. */
 static ek_err prove_embed(ek_trial *t, const ek_linear *w, const ek_cuda_linear *l, CUdeviceptr to)
 {
     static const int32_t id[IDS] = {3, 31, 0, EK_CUDA_DRAWN - 1, -1}, drawn[] = {7, 16}, row[IDS - 1] = {3, 31, 0, 16};
@@ -182,7 +183,7 @@ static ek_err prove_embed(ek_trial *t, const ek_linear *w, const ek_cuda_linear 
     return err;
 }
 
-/* Adds the kernel that computes so many rows, if it is new. */
+/* Adds the kernel that computes this many rows, if it is new. */
 static bool add_kernel(ek_cuda_product seen[MAX_NAMES], int *n, const ek_trial *t, const ek_cuda_linear *l, int rows)
 {
     const ek_cuda_product p = ek_cuda_product_plan(l, rows, ek_cuda_chip_of(t->g->c), 0);
@@ -193,12 +194,12 @@ static bool add_kernel(ek_cuda_product seen[MAX_NAMES], int *n, const ek_trial *
     return true;
 }
 
-/* By every kernel that any number of rows is computed by: a reply's, a batch's, a prompt's. */
+/* Compares every kernel that any number of rows uses: of a reply, a batch, and a prompt. */
 static ek_err prove_rows(ek_trial *t, const ek_cuda_linear *l, ek_cuda_linear_args a, const float *want)
 {
     ek_cuda_product seen[MAX_NAMES];
     for (int i = 1, n = 0; i <= MAX_ROWS; i++) {
-        const int rows = i <= FEW ? FEW + 1 - i : i; /* a batch of a tile and more than that first */
+        const int rows = i <= FEW ? FEW + 1 - i : i; /* the largest number first: a tile and more */
         if (!add_kernel(seen, &n, t, l, rows)) continue;
         a.rows = rows < ROWS ? rows : ROWS, a.y = ek_trial_up(t, NULL, sizeof *want * ROWS * OUTPUTS);
         ek_gpu_launch(t->g, seen[n - 1].name, seen[n - 1].grid, &a);

@@ -1,8 +1,8 @@
-/* Which comparisons a model needs, and all of them. */
+/* Finds the comparisons that a model needs, and runs them. */
 #include "gpu/evidence/evidence.h"
 #include "ops/kv/kv.h"
 
-/* All by which one kind of matrix is distinct from another (ek_trial_matrices). */
+/* Appends all properties that distinguish one kind of matrix from another (ek_trial_matrices). */
 static void product(ek_buf *out, const ek_linear *w)
 {
     ek_buf_fmt(out, "product form %d, %d inputs, %d bits, groups %d and %d, zero %d, limbs %d, biased %d", (int)w->form,

@@ -1,4 +1,4 @@
-/* What lies between products: norms and sums, their quantised rows, gates, the soft cap. */
+/* Compares the kernels between products: norms and sums, quantised rows, gates, the soft cap. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static ek_err prove_stage(ek_trial *t, const ek_row_ops *ops, int a_group, float
     return err;
 }
 
-/* n elements for a matrix that reads them in groups of a_group, 0: as floats. */
+/* Compares gates of n elements for a matrix that reads them in groups of a_group; 0: as floats. */
 static ek_err prove_gate(ek_trial *t, const ek_row_ops *ops, int n, int a_group)
 {
     const size_t all = (size_t)(ROWS * n), bytes = sizeof(float) * all;
@@ -70,7 +70,7 @@ static ek_err prove_gate(ek_trial *t, const ek_row_ops *ops, int n, int a_group)
     return err;
 }
 
-/* Also whether a row holds what is no number, as the last one does, and the digests of the others. */
+/* Also compares the flag of rows that are not finite, as the last one is, and the digests of the others. */
 static ek_err prove_cap(ek_trial *t, const ek_row_ops *ops)
 {
     enum { N = 4096 };
@@ -95,7 +95,7 @@ static ek_err prove_cap(ek_trial *t, const ek_row_ops *ops)
     return err;
 }
 
-/* A layer's inputs of E2B and E4B, of two layers. */
+/* Compares per-layer inputs as in E2B and E4B, of two layers. */
 static ek_err prove_per_layer(ek_trial *t, const ek_row_ops *ops)
 {
     enum { LAYERS = 2 };
@@ -129,7 +129,7 @@ static ek_err prove_per_layer(ek_trial *t, const ek_row_ops *ops)
     return err;
 }
 
-/* Some rows of those that lie there, by an index and in their order. */
+/* Compares gathering some rows, by an index and in order. */
 static ek_err prove_gather(ek_trial *t)
 {
     static const int32_t index[ROWS] = {4, 0, 3};
@@ -153,7 +153,7 @@ static ek_err prove_gather(ek_trial *t)
 
 static int group_of(const ek_linear *w)
 {
-    return w->a_group > 16 ? w->a_group : 0; /* rows in groups of 16 are quantised by ek_quantize alone */
+    return w->a_group > 16 ? w->a_group : 0; /* only ek_quantize quantises rows in groups of 16 */
 }
 
 ek_err ek_trial_rows(ek_trial *t)

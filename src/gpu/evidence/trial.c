@@ -101,7 +101,7 @@ ek_err ek_trial_records(ek_trial *t, const char *kernel, const ek_cuda_acts *a, 
         }
     }
     free(h), free(one), free(pairs);
-    t->n = before + 1; /* of rows, not of their parts */
+    t->n = before + 1; /* counts rows, not their parts */
     return err;
 }
 

@@ -5,11 +5,12 @@
 #include "gpu/weights/shard.h"
 #include "model/pass.h"
 
-/* Of a device's room: the rest is for keys, values and a step. Beside the CPU there is more than one way to cut, and
- * what is left is what makes contexts long. */
+/* Maximum fractions of a device's room for weights; the rest is for keys, values and a step. Beside the CPU the
+ * fraction is smaller, because the CPU can take more layers and a larger rest allows longer contexts. */
 static const double ALL = 0.95, BESIDE_HOST = 0.75;
 
-/* Up to here layers are dealt by time: what is left does not shorten contexts by much, whoever has a layer more. */
+/* If weights take at most this fraction of the room, times place the layers: one layer more or less then hardly
+ * shortens contexts. */
 static const double HALF = 0.5;
 
 double ek_place_share(bool host)
@@ -22,7 +23,7 @@ static int n_layers(const ek_model *m)
     return m->config.n_layers;
 }
 
-/* Where the last device's layers begin at the latest. */
+/* The first layer that must lie on the last device. */
 static int last_border(const ek_model *m)
 {
     int border = n_layers(m) - 1;
@@ -31,14 +32,15 @@ static int last_border(const ek_model *m)
     return border;
 }
 
-/* The first embeds and the last makes logits, both by one table; a model with per-layer inputs embeds everywhere. */
+/* The first device embeds and the last one makes logits, both by one table; a model with per-layer inputs embeds on
+ * every device. */
 static ek_model_share share_of(const ek_model *m, int first, int end)
 {
     return (ek_model_share){
         .first = first, .end = end, .embed = first == 0 || end == n_layers(m) || m->config.per_layer_size};
 }
 
-/* Without the experts of layers [0, host_experts). */
+/* Bytes of weights without the experts of layers [0, host_experts). */
 static double weights_beside(const ek_model *m, int first, int end, int host_experts)
 {
     double bytes = ek_model_common_bytes(m, share_of(m, first, end).embed);
@@ -66,11 +68,11 @@ static ek_err too_large(const ek_model *m, const double *room, int n, bool host)
     return ek_fit_fail_weights(first, weights_of(m, first, n_layers(m)), room, n, host ? BESIDE_HOST : 1);
 }
 
-/* What borders are to make small of the device that has most of it. */
+/* The costs that borders minimise for the device with the highest cost. */
 typedef struct aim {
     const double *room;
-    double share; /* of a device's room that weights take at most */
-    bool time;    /* of a few replies' step; else the part of the room that weights take */
+    double share; /* maximum fraction of a device's room for weights */
+    bool time; /* the cost is the time of a step of a few replies; false: the fraction of the room that weights take */
 } aim;
 
 static double cost_of(const ek_place *p, const ek_model *m, const aim *a, int r, int first, int end)
@@ -83,8 +85,8 @@ static double cost_of(const ek_place *p, const ek_model *m, const aim *a, int r,
     return ek_stage_time(&own, FEW, FEW);
 }
 
-/* Borders of n devices, cut[0] to cut[n], so that the one that costs most costs as little as can be, and what it does:
- * cost[r][i] is of r devices that have the first i layers. INFINITY: there are none. */
+/* Finds the borders of n devices, cut[0] to cut[n], with the lowest cost of the most expensive device, and returns this
+ * cost. cost[r][i] is the cost of r devices with the first i layers. INFINITY: there are no such borders. */
 static double find_borders(int *shard, const ek_place *p, const ek_model *m, int n, const aim *a)
 {
     const int layers = n_layers(m), border = last_border(m);
@@ -104,8 +106,8 @@ static double find_borders(int *shard, const ek_place *p, const ek_model *m, int
     return cost[n][layers];
 }
 
-/* By time where there is room for it; of layers whose experts are the CPU's, devices wait for that. At most `share` of
- * a device's room is taken. */
+/* Places layers by time if there is room for that. Devices also wait for layers whose experts are the CPU's. Weights
+ * take at most `share` of a device's room. */
 static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *room, int n, double share)
 {
     const int border = last_border(m);
@@ -120,7 +122,7 @@ static ek_err place_on_devices(ek_place *p, const ek_model *m, const double *roo
     return EK_OK;
 }
 
-/* From the last device's last layer on, as many as it holds. */
+/* From the last device's last layer backwards, each device takes as many layers as it can hold. */
 static ek_err place_beside_host(ek_place *p, const ek_model *m, const double *room, int n)
 {
     int first[EK_RANKS], end = n_layers(m), used = 0;
@@ -143,7 +145,7 @@ ek_err ek_place_layers(ek_place *out, const ek_model *m, const double *room, int
     return host ? place_beside_host(out, m, room, n) : place_on_devices(out, m, room, n, ALL);
 }
 
-/* The experts of as few layers as can be on the CPU, and the rest on the devices. */
+/* Puts the experts of as few layers as possible on the CPU, and the rest on the devices. */
 static ek_err place_experts(ek_place *out, const ek_model *m, const double *room, int n)
 {
     if (!m->config.n_experts)
@@ -156,7 +158,7 @@ static ek_err place_experts(ek_place *out, const ek_model *m, const double *room
     return ek_fit_fail_experts(least, n, BESIDE_HOST);
 }
 
-/* Weights that the CPU reads for a token. */
+/* Bytes of weights that the CPU reads for a token. */
 static double read_by_host(const ek_place *p, const ek_model *m)
 {
     double bytes = 0;
@@ -187,7 +189,7 @@ ek_gpu_shard ek_place_shards(const ek_place *p, int i)
     return (ek_gpu_shard){i, p->split == EK_SPLIT_OUTPUTS ? p->n : 0, p->whole_o};
 }
 
-/* What all of o takes is better left to keys where there is little of it. */
+/* False if there is little room: keys then need the memory that all of o would take. */
 static bool have_room_for_o(const ek_model *m, const double *room, int n)
 {
     bool all = true;

@@ -1,5 +1,5 @@
-/* The planner: what lies where, so that a step and all else beside the weights has room; and where it has none, what is
- * lacking and what would do. */
+/* The planner: it places the model so that a step and everything else beside the weights has room. If there is no room,
+ * it finds what is missing and what would help. */
 #include "gpu/fit/fit.h"
 
 #include <limits.h>
@@ -11,7 +11,7 @@
 #include "gpu/weights/weights.h"
 #include "model/pass.h"
 
-/* --- what a part takes */
+/* --- the bytes of a part */
 
 double ek_fit_part_of_pages(const ek_kv_layout *l, const size_t own[EK_PAGE_KINDS])
 {
@@ -56,7 +56,7 @@ ek_err ek_fit_measure(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *c
     double room[EK_RANKS];
     for (int i = 0; i < o->n; i++) room[i] = 1e18;
     EK_TRY(ek_fit_place_by(out, m, room, o));
-    out->whole_o = false; /* which is as there is room */
+    out->whole_o = false; /* whole_o depends on the room */
     for (int i = 0; i < out->n && out->split == EK_SPLIT_OUTPUTS; i++) {
         const ek_gpu_shard shard = ek_place_shards(out, i);
         out->bytes[i] = ek_gpu_shard_bytes(m, &shard);
@@ -79,7 +79,7 @@ double ek_fit_keys_within(const ek_fit_parts *k, double left)
     return k->step > 0 ? fmax(fmin(share, rest), fmin(k->keys, rest)) : share;
 }
 
-/* Of the devices that have a part: what the rest takes of each that is too full, by its place in the list. */
+/* For each device whose rest takes too much: the bytes of this rest, by the device's index in the list. */
 static ek_err find_short(const ek_place *p, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const double *room,
                          const ek_fit_opts *o, double *beside, bool *found)
 {
@@ -88,7 +88,7 @@ static ek_err find_short(const ek_place *p, ek_fit_parts *kept, ek_model *m, ek_
         const int d = p->device[i];
         ek_fit_parts *const k = &kept[d];
         EK_TRY(ek_fit_keep(k, p, i, m, c[d], room[d], o));
-        /* what the layers' sizes do not say of the weights, too: they are laid out for the device */
+        /* includes bytes of weights that the layers' sizes do not show, because of the device's layout */
         const double need = k->weights - p->bytes[i] + k->step + k->keys + k->drafter + k->towers;
         if (p->bytes[i] + need <= room[d]) continue;
         *found = true;
@@ -97,8 +97,8 @@ static ek_err find_short(const ek_place *p, ek_fit_parts *kept, ek_model *m, ek_
     return EK_OK;
 }
 
-/* The rest takes more of its room than the share that weights leave: so a device is as if it had less. Where what it
- * takes is known, weights may take more than their share. */
+/* If the rest takes more of a device's room than the fraction that weights leave, the device is treated as smaller. If
+ * the size of the rest is known, weights may take more than their fraction. */
 static ek_err plan_by(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *const *c, const double *room,
                       const ek_fit_opts *o)
 {
@@ -124,14 +124,14 @@ static ek_err plan_by(ek_place *out, ek_fit_parts *kept, ek_model *m, ek_cuda *c
                  : EK_OK;
 }
 
-/* --- what is lacking */
+/* --- missing memory */
 
 static double all_of(const ek_fit_parts *k)
 {
     return k->weights + k->step + k->keys + k->drafter + k->towers;
 }
 
-/* What the layers that stay together take of one device, where all would have room but for them. */
+/* The bytes of the layers that stay together on one device, if all other layers would have room. */
 static void find_last(ek_fit_need *out, ek_model *m, ek_cuda *const *c, const ek_fit_opts *o)
 {
     const ek_fit_opts last = {.n = 1, .host = true, .part = EK_HOST_LAYERS, .beside = o->beside};
@@ -212,9 +212,9 @@ ek_fit_requests ek_fit_count_requests(const ek_place *p, const ek_fit_parts *kep
     return fewest;
 }
 
-/* --- what would do */
+/* --- remedies */
 
-/* As many more like the one that has least as are enough. */
+/* The number of further devices, like the smallest one, that would suffice. */
 static void find_more(ek_fit_advice *out, ek_model *m, ek_cuda *const *c, const double *room, const ek_fit_opts *o)
 {
     ek_fit_opts other = {.n = o->n, .split = o->host ? EK_SPLIT_AUTO : o->split, .beside = o->beside};

@@ -1,4 +1,5 @@
-/* All sentences of bytes: what each part takes, what there is, what would do. Planning and opening give the numbers. */
+/* All sentences of bytes: the size of each part, the available memory, the remedies. Planning and opening give the
+ * numbers. */
 #include "gpu/fit/fit.h"
 
 #include <math.h>
@@ -11,7 +12,7 @@ static double gb(double bytes)
     return bytes / 1e9;
 }
 
-/* --- where a model lies */
+/* --- the placement of a model */
 
 typedef struct words {
     char *text;
@@ -98,7 +99,7 @@ ek_err ek_fit_say_beside(char *out, size_t size, const ek_fit_opts *o, const ek_
     return EK_OK;
 }
 
-/* --- what a model needs */
+/* --- the needs of a model */
 
 static void say_stay_together(ek_buf *out, int first, int layers, double bytes)
 {
@@ -107,8 +108,8 @@ static void say_stay_together(ek_buf *out, int first, int layers, double bytes)
     ek_buf_fmt(out, " and the head, which stay together, need %.2f GB", gb(bytes));
 }
 
-/* Each part beside the weights that there is, the first behind `sep`. up_to: of several devices one may take less.
- * Returns how many. */
+/* Appends each part besides the weights, the first one after `sep`. up_to: on some devices the parts may be smaller.
+ * Returns the number of parts. */
 static int say_beside(ek_buf *out, const char *sep, const ek_fit_parts *k, int rows, const char *up_to)
 {
     const struct {
@@ -159,7 +160,7 @@ void ek_fit_say_need(ek_buf *out, const ek_fit_need *need, const double *room, c
         ek_buf_str(out, " (less is needed with a smaller --ctx, --chunk, --max-requests or --kv-memory)");
 }
 
-/* --- what would do */
+/* --- remedies */
 
 void ek_fit_say_advice(ek_buf *out, const ek_fit_advice *a, const ek_fit_opts *o)
 {
@@ -176,7 +177,7 @@ void ek_fit_say_advice(ek_buf *out, const ek_fit_advice *a, const ek_fit_opts *o
                a->host_layers, a->layers);
 }
 
-/* --- what has no room */
+/* --- parts without room */
 
 ek_err ek_fit_fail_weights(int first, double bytes, const double *room, int n, double share)
 {

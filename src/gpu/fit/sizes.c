@@ -1,4 +1,4 @@
-/* What a step's buffers on a device take, and where in its memory each begins: of an executor that opens, and of one
+/* The sizes of a step's buffers on a device and their offsets in its memory, for an executor that opens and for one
  * that is planned. */
 #include "gpu/fit/fit.h"
 
@@ -83,7 +83,7 @@ static void lay_out_experts(ek_gpu_run *x, arena *a)
     x->experts.expert_acts = reserve(a, record(n, c->hidden_size), 1);
 }
 
-/* What other devices read: records, words, and who waits for whom. */
+/* Buffers that other devices read: records, words, and numbers of exchanges. */
 static void lay_out_exchange(ek_gpu_run *x, arena *a, const widths *w)
 {
     const ek_config *c = &x->g->m->config;
@@ -114,7 +114,8 @@ static void lay_out_draft(ek_gpu_run *x, arena *a)
     const size_t n = (size_t)x->z.max_rows, f = sizeof(float);
     x->buf.fed = reserve(a, n * 2 * (size_t)c->backbone_hidden_size, f);
     if (c->n_centroids) {
-        /* scores of centroids; on a plain chip then of the tokens of those chosen (vulkan/shaders/draft_args.glsl) */
+        /* scores of centroids; on a plain chip then scores of the chosen centroids' tokens
+         * (vulkan/shaders/draft_args.glsl) */
         const size_t tokens = (size_t)(c->vocab_size / c->n_centroids) * (size_t)c->top_k_centroids;
         const bool plain = ek_cuda_chip_of(x->g->c)->plain;
         x->buf.logits = reserve(a, n * (plain ? larger((size_t)c->n_centroids, tokens) : (size_t)c->n_centroids), f);
@@ -176,15 +177,15 @@ static void lay_out(ek_gpu_run *x, arena *a)
         x->buf.leaf_sums = reserve(a, logits * ((vocab + 255) / 256), f);
         x->buf.sorted = reserve(a, EK_CUDA_SORTERS * 2 * vocab, sizeof(uint64_t));
     }
-    /* All five in one microbatch: the first four zeroed by one call, the last three copied by one. Tokens stay until
-     * the next step's are drawn: it may begin with them. */
+    /* All five lie together: one call zeroes the first four, one copies the last three. Tokens stay until those of the
+     * next step are drawn, because the next step may begin with them. */
     x->buf.best = reserve(a, logits * 40, 1);
     x->buf.draw = x->buf.best + logits * 8, x->buf.digest = x->buf.draw + logits * 16;
     x->buf.bad = x->buf.digest + logits * 8, x->buf.token = x->buf.bad + logits * 4;
 }
 
-/* Bytes of the stack and an operand for any step: an operand of all rows, and for each block that is at work at once
- * nodes of 128 outputs by 64 rows. */
+/* Bytes of the stack and of an operand for any step: the operand holds all rows, and each running block has nodes of
+ * 128 outputs by 64 rows on the stack. */
 static void size_products(ek_gpu_run *x)
 {
     const ek_config *c = &x->g->m->config;
@@ -195,7 +196,8 @@ static void size_products(ek_gpu_run *x)
                          larger(EK_CUDA_WIDE_BLOCKS * (size_t)x->g->levels,
                                 EK_CUDA_MANY_BLOCKS * (size_t)x->g->float_levels);
     x->buf.operand_bytes = 0;
-    const int behind = x->g->share.end < c->n_layers; /* whose rows are left as for a layer here */
+    const int behind = x->g->share.end <
+                       c->n_layers; /* a layer follows on the next device: rows are written as for a layer here */
     for (int i = x->g->share.first; i < x->g->share.end + behind; i++) {
         const ek_gpu_layer *w = &x->g->w.layer[i];
         const ek_gpu_matrix *const dense[] = {
@@ -205,7 +207,8 @@ static void size_products(ek_gpu_run *x)
         if (!c->n_experts) continue;
         const ek_gpu_matrix *const expert[] = {&w->expert_gate, &w->expert_up, &w->expert_down};
         for (size_t m = 0; m < sizeof expert / sizeof *expert; m++) {
-            const int jobs = rows * c->top_k_experts / 32 + c->n_experts; /* of 32 pairs where a matrix has two limbs */
+            const int jobs = rows * c->top_k_experts / 32 +
+                             c->n_experts; /* jobs of 32 pairs if a matrix has two limbs */
             x->buf.operand_bytes = larger(x->buf.operand_bytes, ek_cuda_wide_operand(&expert[m]->l, rows, jobs, chip));
         }
     }
@@ -241,7 +244,7 @@ void ek_gpu_lay_out(ek_gpu_run *x)
     lay_out(x, &a);
 }
 
-/* Of a drafter's run, which has a row per request (memory.c). */
+/* Buffers of a drafter's run, which has one row per request (memory.c). */
 void ek_gpu_size_drafter(ek_gpu_run *x, ek_gpu_run *target)
 {
     const ek_executor_sizes *z = &target->z;
@@ -270,7 +273,7 @@ double ek_gpu_step_bytes(ek_gpu *g, const ek_executor_sizes *z)
     return bytes;
 }
 
-/* What m's g and the run x of it take. */
+/* Plans the bytes of g's model and of its run x. */
 static void plan(ek_gpu_planned *out, ek_gpu_run *x, const ek_executor_sizes *z)
 {
     ek_gpu *const g = x->g;

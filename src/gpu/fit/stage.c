@@ -5,16 +5,16 @@
 #include "model/pass.h"
 #include "model/weights/weights.h"
 
-/* A layer's chain of kernels, 30 us, and 1.2 us for each row until tiles are full; head and draws, 67 us; what products
- * take of a row, by the weights it reads; with experts both take half as much again; and a copy to the next device, 40
- * us. */
+/* Constants of a step's time. CHAIN: a layer's chain of kernels, 30 us. ROW: 1.2 us for each row until tiles are full.
+ * HEAD: head and draws, 67 us. PRODUCT: time of a row per byte of the weights that it reads. EXPERTS: with experts the
+ * last two are half as much again. BORDER: a copy to the next device, 40 us. */
 static const double CHAIN = 0.135e9, ROW = 5.4e6, HEAD = 0.3e9, PRODUCT = 0.065, BORDER = 0.18e9, EXPERTS = 1.5;
 enum { FULL = 200 };
 
-/* What a layer's three exchanges of some 3 us may take, and half as much again: 15 us. */
+/* The time that a layer's three exchanges of some 3 us may take, with a margin of one half: 15 us. */
 static const double EXCHANGES = 67.5e6;
 
-enum { REPLIES = 8 }; /* of agents that work together */
+enum { REPLIES = 8 }; /* replies of agents that work together */
 
 ek_stage ek_stage_of(const ek_model *m, int first, int end)
 {
@@ -37,7 +37,8 @@ double ek_stage_time(const ek_stage *s, int rows, int wanted)
         const int n = i ? wanted : rows;
         if (!n) continue;
         const double row = s->chosen > 0 ? EXPERTS * ROW : ROW;
-        const double read = 1 - pow(1 - s->chosen, n); /* of experts, which rows choose apart from each other */
+        const double read =
+            1 - pow(1 - s->chosen, n); /* fraction of the experts that n rows read, because rows choose independently */
         time += s->part[i].layers * (CHAIN + row * (n < FULL ? n : FULL));
         time += s->part[i].dense + s->part[i].experts * read;
         time += PRODUCT * n * (s->part[i].dense + EXPERTS * s->part[i].experts * s->chosen);
@@ -48,7 +49,7 @@ double ek_stage_time(const ek_stage *s, int rows, int wanted)
 bool ek_stage_prefers_outputs(const ek_model *m, int n)
 {
     const ek_stage s = ek_stage_of(m, 0, m->config.n_layers);
-    const double experts = 1 - pow(1 - s.chosen, REPLIES); /* of which a step reads so many */
+    const double experts = 1 - pow(1 - s.chosen, REPLIES); /* fraction of the experts that a step reads */
     double read = s.head;
     for (int i = 0; i < 2; i++) read += s.part[i].dense + s.part[i].experts * experts;
     return read * (n - 1) / n > EXCHANGES * m->config.n_layers;

@@ -2,7 +2,7 @@
 
 #include "gpu/recipe/linear.h"
 
-/* The states that rows are fed lie behind their embeddings. */
+/* The states that are fed to rows lie behind their embeddings. */
 static CUdeviceptr states(const ek_gpu_run *x)
 {
     return x->buf.fed + sizeof(float) * (size_t)x->g->m->config.backbone_hidden_size;
@@ -11,7 +11,7 @@ static CUdeviceptr states(const ek_gpu_run *x)
 void ek_gpu_write_draft_first(ek_gpu_writer *w)
 {
     const int wide = w->x->g->m->config.backbone_hidden_size;
-    ek_gpu_rope_tables(w, false, w->of.n); /* queries stay where they are for the whole draft */
+    ek_gpu_rope_tables(w, false, w->of.n); /* queries keep their position for the whole draft */
     ek_gpu_gather(w, states(w->x), 2 * wide, w->x->target->buf.hidden, ek_gpu_open_value(EK_GPU_FROM), wide, w->of.n);
 }
 
@@ -45,7 +45,7 @@ static ek_cuda_draft_args args_of(const ek_gpu_writer *w, CUdeviceptr y)
                                 .max = EK_DRAFT_MAX};
 }
 
-/* The best token's key of each row, to x->best. */
+/* Writes the key of each row's best token to x->best. */
 static void write_head(ek_gpu_writer *w, ek_gpu_input *in)
 {
     const ek_gpu_run *x = w->x;

@@ -39,7 +39,7 @@ void ek_gpu_embed(ek_gpu_writer *w, const ek_gpu_matrix *m, CUdeviceptr id, CUde
 void ek_gpu_rope_tables(ek_gpu_writer *w, bool tail, int n)
 {
     const ek_gpu *g = w->x->g;
-    const ek_gpu_set *set = tail ? &w->x->now.tail : &w->x->now.all; /* whose places for these do not change */
+    const ek_gpu_set *set = tail ? &w->x->now.tail : &w->x->now.all; /* the offsets of these never change */
     if (ek_gpu_is_plain(w->x)) return;                               /* they came with the step's block */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const int rotated = g->m->n_rotated[k];
@@ -62,7 +62,7 @@ void ek_gpu_gather(ek_gpu_writer *w, CUdeviceptr y, int64_t ldy, CUdeviceptr fro
     EK_GPU_WRITE(w, "ek_gather", grid, a);
 }
 
-/* Layers [first, first + layers) of the rows' inputs, from projections of `in` and the embeddings at temp. */
+/* Layers [first, first + layers) of the rows' per-layer inputs, from projections of `in` and the embeddings at temp. */
 static void per_layer_part(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_input *in, CUdeviceptr to, CUdeviceptr temp,
                            int layers)
 {
@@ -87,8 +87,8 @@ static void per_layer_part(ek_gpu_writer *w, const ek_gpu_matrix *m, ek_gpu_inpu
     EK_GPU_WRITE(w, "ek_per_layer", grid, a);
 }
 
-/* Embeddings of the layers lie at temp: first those of all rows' first layers, then those of the rest for rows that
- * want logits. */
+/* The layers' embeddings lie at temp: first those of the first layers for all rows, then those of the other layers for
+ * rows with logits. */
 static void per_layer_inputs(ek_gpu_writer *w)
 {
     const ek_gpu_run *x = w->x;
@@ -106,8 +106,8 @@ static void per_layer_inputs(ek_gpu_writer *w)
     if (before) per_layer_part(w, &g->per_layer_head, &in, x->buf.per_layer_head, x->buf.temp, before);
     if (!want) return;
     if (want < n) {
-        /* Where outputs are cut, others may still take what is here of y (gpu/recipe/exchange.h); behind another
-         * device the rows themselves lie at x. */
+        /* If outputs are divided, other devices may still read y here (gpu/recipe/exchange.h). On a later device the
+         * rows themselves lie at x. */
         const CUdeviceptr some = rows == x->buf.h ? x->buf.x : x->buf.y;
         ek_gpu_gather(w, some, hidden, rows, ek_gpu_open_value(EK_GPU_WANT), hidden, want);
         in = ek_gpu_rows(some, hidden, want, hidden);

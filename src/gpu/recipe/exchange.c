@@ -3,13 +3,14 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A step of the slowest kernel on the slowest device, and far more: then the other device is gone. */
+/* Nanoseconds, far more than a step of the slowest kernel on the slowest device takes: after that the other device
+ * counts as lost. */
 static const uint64_t LIMIT = 20ull * 1000 * 1000 * 1000;
 
-/* That a block takes, where there are not too many. */
+/* Bytes per block, unless there would be too many blocks. */
 enum { WORDS_BYTES = 1024, ROWS_BYTES = 4096 };
 
-/* What of a matrix its columns are cut by. */
+/* The matrix whose groups decide how the columns of m are divided. */
 static ek_linear columns_of(const ek_gpu_matrix *m)
 {
     return (ek_linear){.k = m->l.k, .a_group = m->l.a_group};
@@ -62,7 +63,7 @@ ek_gpu_parts ek_gpu_queries_of(const ek_gpu_run *x, const ek_layer_config *l)
 bool ek_gpu_goes_as_records(const ek_gpu_run *x, const ek_gpu_matrix *m)
 {
     const ek_linear columns = columns_of(m);
-    /* groups of 16 are written by ek_quantize alone */
+    /* only ek_quantize writes groups of 16 */
     return m->l.units && m->l.a_group != 16 && ek_gpu_columns_in_groups(&x->g->share.shard, &columns);
 }
 
@@ -82,7 +83,7 @@ ek_cuda_acts ek_gpu_part_of_records(const ek_cuda_acts *all, ek_gpu_range p)
     return out;
 }
 
-/* A span of the last piece: units of so many bytes each, which lie from base on. */
+/* Adds a span to the last piece: units of `bytes` bytes each, from base on. */
 static void add_span(const ek_gpu_run *x, ek_gpu_exchange *e, int64_t base, int bytes, const ek_gpu_parts *units)
 {
     EK_ASSERT(e->n_spans < EK_CUDA_EXCHANGE_SPANS);
@@ -122,7 +123,7 @@ void ek_gpu_exchange_records(const ek_gpu_run *x, ek_gpu_exchange *e, size_t pla
     add_span(x, e, a->groups[m->l.limbs - 1], 8, &groups);
 }
 
-/* Every device has as many blocks, by the largest part. */
+/* Every device uses the same number of blocks, that of the largest part. */
 static ek_cuda_grid grid_of(const ek_gpu_exchange *e, int bytes_each)
 {
     int64_t bytes = 0;
@@ -205,7 +206,7 @@ bool ek_gpu_skips_exchange_y(ek_gpu_writer *w, int n)
     return w->skips;
 }
 
-/* Of nothing: behind it everybody has taken what was exchanged in front. */
+/* An exchange without bytes: after it, all devices have read what was exchanged before. */
 static void write_settled(ek_gpu_writer *w)
 {
     ek_gpu_exchange e = {.n = 1, .n_spans = 1};
@@ -222,5 +223,5 @@ void ek_gpu_write_exchange_logits(ek_gpu_writer *w, int n)
     ek_gpu_exchange_floats(w->x, &e, offsetof(ek_gpu_run, buf.logits), vocab, &parts, n);
     e.a.piece[0].first = ek_gpu_open_value(EK_GPU_LOGITS_AT);
     ek_gpu_write_exchange(w, &e);
-    if (!goes_in_words(w, &e)) write_settled(w); /* they are capped, masked and scaled where they lie */
+    if (!goes_in_words(w, &e)) write_settled(w); /* the logits are capped, masked and scaled in place */
 }

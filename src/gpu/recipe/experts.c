@@ -10,7 +10,7 @@
 #include "cuda/product/product.h"
 #include "gpu/recipe/linear.h"
 
-/* x = norm(h) for the router and for the experts; m decides how it is quantised. */
+/* x = norm(h) for the router and for the experts; m decides how x is quantised. */
 static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, const ek_gpu_matrix *m, int n)
 {
     const ek_config *c = &w->x->g->m->config;
@@ -25,7 +25,8 @@ static ek_gpu_input input(ek_gpu_writer *w, CUdeviceptr norm, float factor, cons
     return in;
 }
 
-/* y[pair] = a row of `in` times its expert's matrix, ldy from one to the next; with m2, the same to y2. */
+/* y[pair] = a row of `in` times the matrix of its expert; ldy is the distance between pairs. With m2 the same goes to
+ * y2. */
 static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matrix *m2, ek_gpu_input *in,
                     const ek_gpu_work *c, CUdeviceptr y, CUdeviceptr y2, int64_t ldy)
 {
@@ -70,7 +71,7 @@ static void project(ek_gpu_writer *w, const ek_gpu_matrix *m, const ek_gpu_matri
 
 /* --- their products */
 
-/* From rows that the experts read to their outputs. */
+/* From the experts' input rows to their outputs. */
 static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n, ek_gpu_work all)
 {
     const ek_gpu_run *x = w->x;
@@ -97,8 +98,8 @@ static void write_experts(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input 
     project(w, g.next, NULL, &gated, &all, x->experts.pair_out, 0, c->hidden_size);
 }
 
-/* The same of devices whose outputs are cut: what is gated here is a piece of e; behind the exchange all of it is what
- * the experts' down reads. */
+/* The same for devices that divide outputs: here a device gates its piece of e, and after the exchange the experts'
+ * down reads the whole. */
 static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, ek_gpu_input in, int n,
                                        const ek_gpu_work *all, ek_gpu_exchange *e)
 {
@@ -131,7 +132,7 @@ static ek_gpu_input write_experts_part(ek_gpu_writer *w, const ek_gpu_layer *l, 
     return out;
 }
 
-/* Both downs, whose outputs go to all. */
+/* Writes both downs, whose outputs go to all devices. */
 static void write_downs_part(ek_gpu_writer *w, int i, ek_gpu_input *gated, ek_gpu_input *pair, ek_gpu_work all, int n)
 {
     const ek_gpu_run *x = w->x;
@@ -187,7 +188,7 @@ static void write_apart(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 
 /* --- beside the dense MLP */
 
-/* Rows that m reads: records at q, or floats at f. */
+/* Rows in the form that m reads: records at q, or floats at f. */
 static ek_gpu_input rows_at(const ek_gpu_run *x, int n, CUdeviceptr q, CUdeviceptr f, const ek_gpu_matrix *m)
 {
     const int hidden = x->g->m->config.hidden_size;
@@ -208,7 +209,8 @@ static bool in_groups_of_64(const ek_gpu_matrix *m)
     return m->l.units && m->l.a_group == 64;
 }
 
-/* Few rows: the router and which experts beside gate and up, these experts' gate and up beside down. */
+/* Joint launches for few rows: the first has gate and up, the router, and the choice of experts; the second has down,
+ * and these experts' gate and up. */
 typedef struct together {
     ek_cuda_heads first, second;
 } together;
@@ -353,7 +355,7 @@ void ek_gpu_write_moe(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 
 /* --- experts of the host */
 
-/* The host computes while the device does gate, up and down. */
+/* The host computes while the device computes gate, up and down. */
 void ek_gpu_write_moe_with_host(ek_gpu_writer *w, int i, int n, ek_cuda_stage_args *end)
 {
     const ek_gpu_run *x = w->x;

@@ -5,7 +5,7 @@
 
 #include "cuda/product/product.h"
 
-/* Where both products would be wide and whole. */
+/* Whether both products would use the wide kernels and whole tiles. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_gating *g)
 {
     if (g->jobs) return g->tile == EK_CUDA_WIDE_COLUMNS;
@@ -71,10 +71,10 @@ ek_gpu_input ek_gpu_write_gated(ek_gpu_writer *w, const ek_gpu_gated *by, const 
                                      : write_wide(w, &by->p, g, &with, in, rows_out);
 }
 
-/* n rows, of experts a row for each of a token's. */
+/* n rows; for experts one row for each pair. */
 static void write_gate(ek_gpu_writer *w, ek_cuda_gate_args *a, int n)
 {
-    if (!a->to.q) a->y = a->g; /* in place: a warp reads what it alone writes */
+    if (!a->to.q) a->y = a->g; /* in place, because only the same warp reads what it writes */
     for (int first = 0, here; first < n; first += here) {
         here = n - first < EK_CUDA_GRID_Y ? n - first : EK_CUDA_GRID_Y;
         const ek_cuda_grid grid = {.x = ek_gpu_over(a->n, 8 * (a->to.q ? a->to.a_group : 64)),
@@ -116,7 +116,7 @@ ek_gpu_gated ek_gpu_choose_mlp(const ek_gpu_run *x, int i, int n)
     return ek_gpu_choose_gated(x, &g);
 }
 
-/* Of n rows, gate and up of the part by two products. */
+/* Gate and up of the part by two products, for n rows. */
 static void write_apart(ek_gpu_writer *w, const ek_gpu_gating *g, ek_gpu_input *in, ek_gpu_range part, int n)
 {
     const ek_gpu_run *x = w->x;

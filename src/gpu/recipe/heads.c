@@ -10,7 +10,7 @@
 
 /* --- products */
 
-/* Elements of the heads that are here. */
+/* Elements of this device's heads. */
 static int64_t query_size(const ek_gpu_run *x, int i)
 {
     const ek_layer_config *l = &x->g->m->config.layer[i];
@@ -28,7 +28,7 @@ static const ek_cuda_linear *values_of(const ek_gpu_layer *l)
     return l->v.l.n ? &l->v.l : NULL; /* NULL: values are keys */
 }
 
-/* Where q, or without it k, would be wide and whole by itself. */
+/* Whether q, or k without q, would use the wide kernels and whole tiles by itself. */
 static bool wide_wins(const ek_gpu_run *x, const ek_gpu_layer *l, bool keys_alone, int n, ek_cuda_heads *p)
 {
     if (ek_gpu_is_plain(x) || n < EK_GPU_PROMPT_ROWS ||
@@ -105,7 +105,8 @@ void ek_gpu_write_heads(ek_gpu_writer *w, int i, bool keys_alone, ek_gpu_input *
 
 /* --- queries and keys */
 
-/* Who has KV heads from `head` on: x, or, of a drafter behind a target whose outputs are cut, that target's part. */
+/* The run that has the KV heads from `head` on: x, or for a drafter of a target with divided outputs, a part of the
+ * target. */
 static const ek_gpu_run *owner_of(const ek_gpu_run *x, const ek_layer_config *l, int head, ek_gpu_head_part *there)
 {
     *there = ek_gpu_heads_of(x, l);
@@ -120,8 +121,8 @@ static const ek_gpu_run *owner_of(const ek_gpu_run *x, const ek_layer_config *l,
     return owner;
 }
 
-/* Layer i in pages of its kind, or of the kind of the first positions, from a KV head on. Others' pages are read where
- * they are: whoever cuts outputs reaches them. */
+/* Layer i in pages of its kind, or of the kind of the first positions, from a KV head on. Pages on other devices are
+ * read in place, because devices that divide outputs reach each other's memory. */
 static ek_cuda_kv kv_from(const ek_gpu_run *x, int i, bool start, int head)
 {
     const ek_model *m = x->g->m;
@@ -151,7 +152,7 @@ static ek_cuda_head head_of(const ek_gpu_writer *w, int i, CUdeviceptr norm)
 {
     const ek_gpu_run *x = w->x;
     const ek_layer_kind kind = x->g->m->config.layer[i].kind;
-    const ek_gpu_set *set = w->of.tail ? &x->now.tail : &x->now.all; /* whose places for these do not change */
+    const ek_gpu_set *set = w->of.tail ? &x->now.tail : &x->now.all; /* the offsets of these never change */
     return (ek_cuda_head){.norm = norm,
                           .cos = set->cos[kind],
                           .sin = set->sin[kind],
@@ -160,7 +161,7 @@ static ek_cuda_head head_of(const ek_gpu_writer *w, int i, CUdeviceptr norm)
                           .rotated = x->g->m->n_rotated[kind]};
 }
 
-/* Heads of that many rows by kernels/product/heads_rows.cu. */
+/* Writes heads of that many rows by kernels/product/heads_rows.cu. */
 static bool by_rows(const ek_gpu_run *x, int n, int dim)
 {
     return !ek_gpu_is_plain(x) && n >= EK_CUDA_STORE_ROWS && (dim == 256 || dim == 512);
@@ -185,7 +186,7 @@ void ek_gpu_write_finish(ek_gpu_writer *w, int i, int n)
     EK_GPU_WRITE(w, "ek_heads", grid, a);
 }
 
-/* Whether the attention of the rows that layer i makes keys of stores these, too. */
+/* Whether the attention of the rows whose keys layer i makes also stores these keys. */
 static bool stores(const ek_gpu_writer *w, int i)
 {
     return w->of.section == EK_GPU_LAYER && w->x->g->m->config.layer[i].owns_kv && !w->of.tail && w->of.finishes &&
@@ -233,13 +234,13 @@ void ek_gpu_write_store(ek_gpu_writer *w, int i, int n)
     EK_GPU_WRITE(w, "ek_kv_store", grid, a);
 }
 
-/* What of its rows attention here makes, and how it goes to the product behind it. */
+/* The parts of its rows' work that attention does here, and the form of its result for the following product. */
 typedef struct made {
-    ek_gpu_input all; /* that the product reads */
+    ek_gpu_input all; /* the product reads this form */
     ek_gpu_parts parts;
     ek_gpu_range part; /* this one's */
-    bool records;      /* the others get records, */
-    ek_cuda_acts here; /* of which these are the part's */
+    bool records;      /* other devices get records, */
+    ek_cuda_acts here; /* of which this device writes these */
 } made;
 
 static made made_of(const ek_gpu_run *x, int i, int n)
@@ -267,7 +268,7 @@ static void write_exchange(ek_gpu_writer *w, const made *m, const ek_gpu_matrix 
     ek_gpu_write_exchange(w, &e);
 }
 
-/* a is of all heads here. */
+/* Attention of all heads on this device, by a. */
 static void write_launches(ek_gpu_writer *w, int i, const ek_cuda_attn_args *a)
 {
     const ek_gpu_run *x = w->x;
@@ -298,7 +299,7 @@ ek_gpu_input ek_gpu_write_attend(ek_gpu_writer *w, int i, int n)
                            .ldq = query_size(x, i),
                            .ldo = (int64_t)m->config.n_heads * l->head_dim,
                            .ratio = here.q.n / here.kv.n};
-    /* where all are few queries */
+    /* if all rows are few queries */
     const int group = ek_gpu_is_plain(x) && layer->o.l.a_group == 32 ? 32 : 64;
     const bool writes = !w->of.prompt && layer->o.l.a_group == group && l->head_dim % group == 0;
     if (writes) a.to = ek_gpu_is_sharded(x) ? out.here : ek_gpu_acts_for(w, &out.all, &layer->o);

@@ -6,7 +6,7 @@
 
 /* --- its rows */
 
-/* n rows for q, k and v of layer i. */
+/* The inputs of q, k and v of layer i, of n rows. */
 static ek_gpu_input rows_in(ek_gpu_writer *w, int i, bool drops, int n)
 {
     const ek_gpu_reading r = {.layer = i, .n = n, .by = EK_GPU_TO_HEADS, .drops = drops};
@@ -14,13 +14,13 @@ static ek_gpu_input rows_in(ek_gpu_writer *w, int i, bool drops, int n)
     return ek_gpu_write_rows_for(w, (ek_cuda_stage_args){0}, &r);
 }
 
-/* Rows that want no logits leave: the layers behind write no keys that others could read. */
+/* Drops rows without logits: later layers write no keys that other rows could read. */
 static ek_gpu_input drop_rows(ek_gpu_writer *w, int i, int n)
 {
     const ek_gpu_run *x = w->x;
     const ek_gpu_layer *l = &x->g->w.layer[i];
     const int hidden = x->g->m->config.hidden_size;
-    /* by way of x: other devices may still take what is here of y (gpu/recipe/exchange.h) */
+    /* through x, because other devices may still read y here (gpu/recipe/exchange.h) */
     ek_gpu_gather(w, x->buf.x, hidden, x->buf.h, ek_gpu_open_value(EK_GPU_WANT), hidden, n);
     ek_gpu_gather(w, x->buf.h, hidden, x->buf.x, 0, hidden, n);
     ek_gpu_rope_tables(w, true, n);
@@ -29,7 +29,7 @@ static ek_gpu_input drop_rows(ek_gpu_writer *w, int i, int n)
 
 /* --- its end */
 
-/* Where the last x is written: for a drafter, if there is one. */
+/* The buffer for the last x, which a drafter reads; 0: there is no drafter. */
 static CUdeviceptr last_x(const ek_gpu_run *x)
 {
     return x->buf.hidden ? ek_gpu_open_value(EK_GPU_HIDDEN) : x->buf.x;
@@ -49,7 +49,7 @@ ek_gpu_input ek_gpu_last_rows(ek_gpu_writer *w, int n)
     return in;
 }
 
-/* The row-wise end of layer i: the rows' h, and x for what reads it next. */
+/* The row kernel at the end of layer i: the rows' h, and x in the form of the next reader. */
 static void write_end(ek_gpu_writer *w, int i, ek_cuda_stage_args a, int n)
 {
     const ek_gpu_run *x = w->x;
@@ -79,11 +79,12 @@ static void write_per_layer(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
     } else {
         gated = ek_gpu_write_gated(w, &by, &g, own, in, n);
     }
-    ek_gpu_project(w, g.next, &gated, x->buf.x, x->g->m->config.hidden_size); /* not to y, as in drop_rows */
+    ek_gpu_project(w, g.next, &gated, x->buf.x,
+                   x->g->m->config.hidden_size); /* not to y, for the reason in drop_rows */
     write_end(w, i, (ek_cuda_stage_args){.y = x->buf.x, .y_norm = l->post_per_layer_norm}, n);
 }
 
-/* All of the end of a layer with per-layer inputs behind down, whose output is x->y, in one launch. */
+/* A launch with the whole end of a layer with per-layer inputs, from down's output in x->y on. */
 typedef struct whole_end {
     ek_cuda_product p;
     ek_cuda_layer_end_args a;
@@ -153,7 +154,7 @@ static void write_behind_attention(ek_gpu_writer *w, int i, int n)
     }
 }
 
-/* Devices whose outputs are cut compute all of few rows, if they have all of o. */
+/* Devices that divide outputs compute all of o for few rows, if they have all of o. */
 static void write_o(ek_gpu_writer *w, int i, ek_gpu_input *in, int n)
 {
     const ek_gpu_layer *l = &w->x->g->w.layer[i];

@@ -11,7 +11,7 @@ ek_gpu_input ek_gpu_rows(CUdeviceptr f, int64_t ld, int n, int k)
 ek_cuda_acts ek_gpu_acts_for(const ek_gpu_writer *w, ek_gpu_input *in, const ek_gpu_matrix *m)
 {
     in->acts.q = 0, in->number = 0;
-    if (m->l.units == 0 || m->l.a_group == 16) return in->acts; /* groups of 16: by ek_quantize alone */
+    if (m->l.units == 0 || m->l.a_group == 16) return in->acts; /* only ek_quantize writes groups of 16 */
     ek_cuda_acts_plan(&in->acts, in->k, m->l.a_group);
     in->acts.q = w->acts;
     return in->acts;

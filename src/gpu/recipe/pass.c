@@ -36,7 +36,7 @@ static void write(ek_gpu_writer *w)
     }
 }
 
-/* Looked up, or written first. */
+/* Looks the recipe up, or writes it first. */
 static const ek_gpu_recipe *recipe_of(ek_gpu_run *x, const ek_gpu_subject *of)
 {
     const ek_gpu_recipe *r = ek_gpu_recipe_find(x->recipes, of);
@@ -45,7 +45,7 @@ static const ek_gpu_recipe *recipe_of(ek_gpu_run *x, const ek_gpu_subject *of)
     return ek_gpu_recipe_keep(x->recipes);
 }
 
-/* Each device's subject, queued in turns, so that all have put what one waits for. */
+/* Queues each device's subject, one device after the other, so that all have begun before one waits for another. */
 static void queue(ek_gpu_run *const *x, int n, const ek_gpu_subject *of)
 {
     for (int i = 0; i < n; i++) ek_gpu_queue_begin(x[i], recipe_of(x[i], &of[i]));
@@ -87,7 +87,7 @@ static void queue_layer(ek_gpu_run *const *x, int n, int i, bool tail, bool drop
     queue(x, n, of);
 }
 
-/* All layers here of the rows in the block. Those that want no logits leave in the last layer that owns keys. */
+/* All layers on this device, for the rows in the block. Rows without logits end after the last layer that owns keys. */
 static void queue_layers(ek_gpu_run *const *x, int n)
 {
     const ek_gpu_run *first = x[0];

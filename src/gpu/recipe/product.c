@@ -28,7 +28,7 @@ ek_cuda_linear_args ek_gpu_linear_args(const ek_gpu_writer *w, const ek_gpu_matr
 
 ek_cuda_product ek_gpu_product_of(const ek_gpu_run *x, const ek_gpu_matrix *m, int n)
 {
-    /* the segments of attention have no use while a product runs */
+    /* attention's segments are not used while a product runs */
     return ek_cuda_product_plan(&m->l, n, chip(x), x->buf.segment_bytes);
 }
 

@@ -8,13 +8,13 @@
 #include "gpu/step/step.h"
 #include "gpu/weights/weights.h"
 
-enum { KEPT_BYTES = 4 << 20, PLACES = 1 << 12 }; /* some twenty numbers of rows of a model of 60 layers */
+enum { KEPT_BYTES = 4 << 20, PLACES = 1 << 12 }; /* room for some twenty numbers of rows of a model of 60 layers */
 
 struct ek_gpu_recipe {
     int n_lines;
     const ek_gpu_line *line;
     const ek_gpu_open_word *open;
-    uint64_t *args; /* open words are filled in here */
+    uint64_t *args; /* the open words among them are filled in here */
 };
 
 typedef struct place {
@@ -22,7 +22,7 @@ typedef struct place {
     ek_gpu_recipe recipe;
 } place;
 
-/* Kept recipes lie one behind the other; where one has no room, all are forgotten. */
+/* Recipes are kept one behind the other; if one has no room, all are forgotten. */
 struct ek_gpu_recipes {
     ek_gpu_writer writer;
     uint8_t *kept;
@@ -30,7 +30,7 @@ struct ek_gpu_recipes {
     int n;
     place place[PLACES];
     uint64_t value[EK_GPU_VALUES];
-    /* what is being queued */
+    /* the recipe that is being queued, and its open words */
     const ek_gpu_recipe *queued;
     const ek_gpu_open_word *open;
     int line;
@@ -117,7 +117,7 @@ static uint64_t key_of(const ek_gpu_subject *s)
     return (uint64_t)s->section << 55 | (uint64_t)s->layer << 45 | (uint64_t)s->n << 25 | (uint64_t)s->want << 5 | bits;
 }
 
-/* The place of the key, or the free one where it belongs. */
+/* The index of the key, or the free index where it belongs. */
 static size_t place_of(const ek_gpu_recipes *r, uint64_t key)
 {
     size_t at = ek_mix64(key) % PLACES;

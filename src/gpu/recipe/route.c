@@ -5,22 +5,22 @@
 #include "gpu/recipe/exchange.h"
 #include "gpu/recipe/linear.h"
 
-/* Pairs of a job, and how many jobs there can be: an expert's pairs fill all jobs but the last. */
+/* The number of pairs per job, and in *jobs the maximum number of jobs: all jobs of an expert but the last are full. */
 static int tile_of(const ek_config *c, const ek_gpu_layer *l, int pairs, int *jobs, const ek_cuda_chip *chip)
 {
     const bool floats = !l->expert_gate.l.units || !l->expert_up.l.units || !l->expert_down.l.units;
     int experts = pairs < c->n_experts ? pairs : c->n_experts, each = (pairs + experts - 1) / experts;
     const int limbs = l->expert_gate.l.limbs > l->expert_down.l.limbs ? l->expert_gate.l.limbs : l->expert_down.l.limbs;
-    /* Few pairs are alone with their expert. Of more some experts have twice as many as others, and jobs of 4 would
-     * read these twice: 8, where the kernels take them and, in groups of 32, that is not slower. Form F takes 8; more
-     * than 16 are a tile of ek_products_*_tile, whatever the matrix's limbs. */
+    /* With few pairs most experts have one. With more, some experts have twice as many as others, and jobs of 4 would
+     * read their weights twice. Jobs then have 8 pairs, if the kernels take 8 and, in groups of 32, if that is not
+     * slower. Form F takes 8. More than 16 pairs are a tile of ek_products_*_tile, whatever the matrix's limbs. */
     const bool eight = ek_cuda_warp_job_fits(&l->expert_gate.l, 8) && ek_cuda_warp_job_fits(&l->expert_up.l, 8) &&
                        ek_cuda_warp_job_fits(&l->expert_down.l, 8) &&
                        (each > 2 || ek_cuda_affine_64(&l->expert_gate.l));
     const bool four = each <= 4 && (pairs <= EK_CUDA_CHOOSE_PAIRS || !eight);
-    /* Narrow tiles of wgmma read an expert's weights once for a tile of rows and cost as many columns as it has; where
-     * most experts have one row, warps are faster, where they have more than a tile, wide tiles (docs/log/
-     * 2026-11-29-experts.md). */
+    /* Narrow tiles of wgmma read an expert's weights once for a tile of rows, and their time grows with the expert's
+     * rows. If most experts have one row, warps are faster; if most have more than a tile, wide tiles are
+     * (docs/log/2026-11-29-experts.md). */
     const bool mid = each > 1 && each <= EK_CUDA_MID_JOB_ROWS && ek_cuda_mid_job_fits(&l->expert_gate.l, chip) &&
                      ek_cuda_mid_job_fits(&l->expert_up.l, chip) && ek_cuda_mid_job_fits(&l->expert_down.l, chip);
     int tile = four ? 4 : each <= 8 || floats ? 8 : l->expert_up.l.limbs > limbs ? 16 : 64 / limbs;
@@ -95,6 +95,6 @@ void ek_gpu_write_route(ek_gpu_writer *w, const ek_gpu_layer *l, int n, const ek
                                   .n_pairs = n * c->top_k_experts,
                                   .tile = all->tile};
     const ek_cuda_grid one = {.x = 1, .threads = 1024, .overlap = true};
-    /* pairs of an expert are in any order, unless other devices have some of the same ones */
+    /* pairs of an expert may have any order, unless devices share outputs of the same pairs */
     EK_GPU_WRITE(w, ek_gpu_is_sharded(x) ? "ek_group_ordered" : "ek_group", one, g);
 }

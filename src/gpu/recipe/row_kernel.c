@@ -27,7 +27,7 @@ void ek_gpu_write_rows(ek_gpu_writer *w, ek_cuda_stage_args a, int n)
     write(w, a, n, (ek_cuda_operands){0});
 }
 
-/* Whether records of rows for m are what b reads, too. */
+/* Whether b can read the records that are written for m. */
 static bool serves(const ek_gpu_matrix *m, const ek_gpu_matrix *b)
 {
     return b->l.n == 0 || (b->l.units && b->l.a_group == m->l.a_group);
@@ -44,17 +44,18 @@ ek_gpu_input ek_gpu_write_rows_to(ek_gpu_writer *w, ek_cuda_stage_args a, CUdevi
     const int hidden = w->x->g->m->config.hidden_size;
     ek_gpu_input in = ek_gpu_rows(to, hidden, n, hidden);
     a.x_norm = norm, a.to = ek_gpu_acts_for(w, &in, m);
-    if (all && a.to.q) in.f = 0; /* what a kernel writes, the next one waits for */
+    if (all && a.to.q)
+        in.f = 0; /* nobody reads the floats, and the next kernel would wait for them */
     a.x = in.f;
     write(w, a, n, (ek_cuda_operands){0});
     return in;
 }
 
-/* --- what readers find */
+/* --- the forms that readers take */
 
 typedef struct readers {
-    const ek_gpu_matrix *m[3]; /* NULL: there are fewer */
-    bool all;                  /* records for the first are what all read */
+    const ek_gpu_matrix *m[3]; /* NULL: there are fewer readers */
+    bool all;                  /* all readers take the records of the first */
 } readers;
 
 static readers readers_of(const ek_gpu_run *x, const ek_gpu_reading *r)
@@ -66,7 +67,7 @@ static readers readers_of(const ek_gpu_run *x, const ek_gpu_reading *r)
     return out;
 }
 
-/* Operands of n rows of a prompt for the readers. complete: nobody reads anything else of the rows. */
+/* Operands of n rows of a prompt for the readers. complete: the readers need no other form. */
 static ek_cuda_operands operands_for(const ek_gpu_writer *w, const ek_gpu_reading *r, const readers *all,
                                      bool *complete)
 {
@@ -75,12 +76,13 @@ static ek_cuda_operands operands_for(const ek_gpu_writer *w, const ek_gpu_readin
     *complete = false;
     if (ek_gpu_is_plain(x) || r->n < EK_GPU_PROMPT_ROWS || x->g->m->config.hidden_size > EK_CUDA_STAGE_ROWS_WIDTH)
         return to;
-    if (all->m[0]->l.units && all->m[0]->l.a_group != 64) return to; /* its records: ek_stage alone has them */
+    if (all->m[0]->l.units && all->m[0]->l.a_group != 64)
+        return to; /* only ek_stage writes the records that this needs */
     ek_gpu_heads_by heads = EK_GPU_HEADS_APART;
     if (r->by == EK_GPU_TO_MLP) {
         if (ek_gpu_choose_mlp(x, r->layer, r->n).by == EK_GPU_GATE_FEW) return to;
     } else if (all->m[1]) {
-        if (r->drops) return to; /* q reads other rows */
+        if (r->drops) return to; /* q reads other rows than k and v */
         heads = ek_gpu_choose_heads(x, r->layer, false, r->n).by;
         if (heads == EK_GPU_HEADS_TOGETHER) return to;
     }
@@ -109,7 +111,8 @@ static left leave(ek_gpu_writer *w, const ek_gpu_reading *r)
     left out = {.in = ek_gpu_rows(w->x->buf.x, hidden, r->n, hidden)};
     out.to = operands_for(w, r, &all, &complete);
     if (!complete) ek_gpu_acts_for(w, &out.in, all.m[0]);
-    if (complete || (all.all && out.in.acts.q)) out.in.f = 0; /* what a kernel writes, the next one waits for */
+    if (complete || (all.all && out.in.acts.q))
+        out.in.f = 0; /* nobody reads the floats, and the next kernel would wait for them */
     if (out.to.one) ek_gpu_hold(w, &out.in, 1, 64);
     if (out.to.two) ek_gpu_hold(w, &out.in, 2, 64);
     return out;

@@ -2,7 +2,7 @@
 
 #include <limits.h>
 
-/* Those that s follows, and no others: a microbatch that the last device computes meanwhile may write its own. */
+/* Takes only the tokens that s follows: the last device may write those of another microbatch meanwhile. */
 static ek_err take_tokens(ek_gpu_run *x, const ek_step *s)
 {
     const ek_gpu_run *last = x->near.last;
@@ -23,7 +23,7 @@ ek_err ek_gpu_border_take(ek_gpu_run *x, const ek_step *s)
 {
     const size_t bytes = sizeof(float) * (size_t)x->g->m->config.hidden_size * (size_t)s->n_rows;
     EK_TRY(take_tokens(x, s));
-    /* the rows of the step in front of this one must have been taken before they are written again */
+    /* the next device must have taken the rows of the previous step before they are overwritten */
     if (x->near.behind) EK_TRY(ek_cuda_follow(x->g->c, x->near.behind->near.taken));
     if (x->near.given) return ek_cuda_upload(x->g->c, x->buf.h, x->near.given, bytes);
     if (!x->near.front) return EK_OK;

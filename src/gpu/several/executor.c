@@ -18,7 +18,7 @@ typedef struct embed_arg {
     int before, behind; /* elements */
 } embed_arg;
 
-/* The per-layer embeddings of row `task`, and of the task - n-th row that wants logits. */
+/* The per-layer embeddings of row `task`, or from task n on of row task - n among those with logits. */
 static void embed_task(void *arg, int task, int worker)
 {
     (void)worker;
@@ -36,10 +36,10 @@ static void embed_task(void *arg, int task, int worker)
     }
 }
 
-/* What the file holds of the rows' embeddings, and rows that are vectors themselves. */
+/* Copies the rows' embeddings that lie in the file, and rows that are vectors themselves. */
 static ek_err upload_embeddings(ek_gpu_run *x, const ek_step *s)
 {
-    ek_gpu_run *const maker = x->exchange.follower ? x->exchange.peer[0] : x; /* whose turn is first */
+    ek_gpu_run *const maker = x->exchange.follower ? x->exchange.peer[0] : x; /* the device that makes them for all */
     const ek_config *c = &x->g->m->config;
     const size_t hidden = sizeof(float) * (size_t)c->hidden_size;
     for (int r = 0; r < s->n_rows; r++)
@@ -95,7 +95,7 @@ static ek_err queue_all(ek_gpu_run *const *x, int n)
     return queue_draws(x, n);
 }
 
-/* Behind the forward pass, which the device computes while masks are made. */
+/* Queues the draws after the forward pass, which the device computes while masks are made. */
 static ek_err queue_masked_draws(ek_gpu_run *const *x, int n, const ek_step *s)
 {
     ek_masks_wait(s->masks);
@@ -106,7 +106,7 @@ static ek_err queue_masked_draws(ek_gpu_run *const *x, int n, const ek_step *s)
     return ek_gpu_replay(x, n, queue_draws, EK_GPU_DRAWS);
 }
 
-/* All that a step queues behind its copies. */
+/* Queues all kernels of a step, after its copies. */
 static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
 {
     if (!x[0]->now.masks && !s->draws_later) return ek_gpu_replay(x, n, queue_all, EK_GPU_ALL);
@@ -114,7 +114,7 @@ static ek_err queue_kernels(ek_gpu_run *const *x, int n, const ek_step *s)
     return s->draws_later ? EK_OK : queue_masked_draws(x, n, s);
 }
 
-/* Draws, and rows of logits that the host reads. */
+/* Lists the draws, and the rows of logits that the host reads. */
 static ek_err list_draws(ek_gpu_run *x, const ek_step *s)
 {
     if (x->now.n_want)
@@ -125,14 +125,14 @@ static ek_err list_draws(ek_gpu_run *x, const ek_step *s)
     return EK_OK;
 }
 
-/* The host still reads rows of logits of the step in front, and knows nothing of the draws. */
+/* The draws are not known yet, because the host still reads rows of logits of the previous step. */
 static void put_off_draws(ek_gpu_run *x)
 {
     memset(x->lists.shown, 0, sizeof *x->lists.shown * (size_t)x->z.max_logits);
     ek_gpu_no_samples(x);
 }
 
-/* What the host brings to the step. */
+/* Queues the copies from the host to the step. */
 static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_gpu_lists(x, s));
@@ -149,7 +149,7 @@ static ek_err queue_lists(ek_gpu_run *x, const ek_step *s)
     return upload_embeddings(x, s);
 }
 
-/* What the host reads of the step, and where in the stream it is there. */
+/* Queues the copies of results to the host, and marks their end in the stream. */
 static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
 {
     f->n_draws = x->now.n_draws, f->draws = x->now.n_draws == s->n_draws, f->disturbed = false;
@@ -158,8 +158,8 @@ static ek_err queue_results(ek_gpu_run *x, const ek_step *s, ek_gpu_flight *f)
     return ek_cuda_event_record(x->g->c, f->ended);
 }
 
-/* Whether s can begin behind the step that was begun: its tokens are on the device, and so is what they say of the
- * rows. */
+/* Whether s can begin after the step that was begun: its tokens, and everything about its rows that depends on them,
+ * are on the device. */
 static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
 {
     if (!s->follows) return EK_OK;
@@ -168,11 +168,12 @@ static ek_err check_follows(ek_gpu_run *x, const ek_step *s)
         return ek_fail(EK_EUNSUPPORTED, "the tokens before are not the device's");
     if (x->g->m->config.per_layer_size && !x->g->w.table.l.n)
         return ek_fail(EK_EUNSUPPORTED, "per-layer embeddings of tokens that are not known are the file's");
-    if (x->pending) return ek_fail(x->pending, "%s", x->pending_text); /* of a step that is not ahead */
+    if (x->pending)
+        return ek_fail(x->pending, "%s", x->pending_text); /* the error of an earlier action outside of steps */
     return EK_OK;
 }
 
-/* Before anything is queued. */
+/* Checks the step before anything is queued. */
 static ek_err check_step(ek_gpu_run *x, const ek_step *s)
 {
     EK_ASSERT(x->flights.n_begun - x->flights.n_ended < (uint64_t)x->flights.n_flights &&
@@ -189,12 +190,12 @@ static ek_err put_number(ek_gpu_run *x)
     CUdeviceptr device;
     const uint32_t step = x->exchange.n_exchanged - 1;
     EK_TRY(ek_gpu_block_take(&x->block, sizeof step, &host, &device));
-    EK_ASSERT(device == x->block.device); /* where exchanges look for it */
+    EK_ASSERT(device == x->block.device); /* exchanges look for it there */
     memcpy(host, &step, sizeof step);
     return EK_OK;
 }
 
-/* Up to where devices may wait for each other. */
+/* Prepares everything that comes before devices wait for each other. */
 static ek_err prepare(ek_gpu_run *x, const ek_step *s)
 {
     EK_TRY(ek_cuda_enter(x->g->c));
@@ -217,7 +218,7 @@ static ek_err queue_step(ek_gpu_run *const *x, int n, const ek_step *s)
     return EK_OK;
 }
 
-/* Nothing queued may still read the block. */
+/* Waits until nothing queued can still read the block. */
 static ek_err release(ek_gpu_run *const *x, int n, ek_err err)
 {
     char text[512];
@@ -235,7 +236,7 @@ ek_err ek_gpu_begin(ek_gpu_run *const *x, int n, const ek_step *s)
     return err ? release(x, n, err) : EK_OK;
 }
 
-/* The lists of draws lie behind those of the forward pass, which may run already. */
+/* The lists of draws lie behind those of the forward pass, which may be running already. */
 static ek_err prepare_draws(ek_gpu_run *x, const ek_step *s)
 {
     const size_t from = x->block.used;
@@ -289,7 +290,7 @@ ek_err ek_gpu_end(ek_gpu_run *const *x, int n, const ek_step *s)
     EK_TRY(err);
     if (n == 1) EK_TRY(ek_cuda_event_wait(x[0]->g->c, f->ended));
     else EK_TRY(ek_cuda_enter(x[0]->g->c));
-    ek_masks_wait(s->masks); /* of draws that the device does not make */
+    ek_masks_wait(s->masks); /* for draws that the CPU makes */
     return ek_gpu_deliver(x[0], s, f);
 }
 
@@ -319,7 +320,8 @@ static uint64_t digest_run(void *arg, int row)
     return digest;
 }
 
-/* A page is not what the engine takes it for, and it will not ask again: no step after that can be trusted. */
+/* After a failed copy the page differs from the engine's belief, and the engine does not ask again: all later steps
+ * must fail. */
 static void note_pending(ek_gpu_run *x, ek_err err)
 {
     if (!err || x->pending) return;
@@ -341,7 +343,7 @@ static void copy_page_run(void *arg, ek_layer_kind kind, int32_t from, int32_t t
     note_pending(x, ek_cuda_copy(x->g->c, page_at(x, kind, to), page_at(x, kind, from), x->buf.page_bytes[kind]));
 }
 
-/* A page that cannot be read must not reach a disk: the engine asks whether the device is lost, and after another error
+/* A page that cannot be read must not reach a disk. The engine asks whether the device is lost; after any other error
  * the process ends. */
 static void read_page_run(void *arg, ek_layer_kind kind, int32_t page, void *out)
 {
@@ -358,7 +360,7 @@ static void write_page_run(void *arg, ek_layer_kind kind, int32_t page, const vo
     ek_gpu_run *x = arg;
     note_pending(x, ek_cuda_enter(x->g->c));
     note_pending(x, ek_cuda_upload(x->g->c, page_at(x, kind, page), in, x->buf.page_bytes[kind]));
-    note_pending(x, ek_cuda_sync(x->g->c)); /* in is the caller's again */
+    note_pending(x, ek_cuda_sync(x->g->c)); /* after this the caller may change `in` */
 }
 
 static void poison_page_run(void *arg, ek_layer_kind kind, int32_t page)
@@ -395,7 +397,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .layout = &g->m->layout,
                          .model = g->m,
                          .leaves_host = true,
-                         .room = room > 1 ? room : 1, /* 0 would ask for the host's */
+                         .room = room > 1 ? room : 1, /* 0 would mean the host's memory */
                          .arg = x,
                          .open = ek_gpu_run_open,
                          .step = step_run,
@@ -404,7 +406,7 @@ ek_executor ek_gpu_executor(ek_gpu *g)
                          .draw = draw_run,
                          .logits = logits_run,
                          .digest = digest_run,
-                         .row_cost = 0.03f, /* batch 8 against 1, E2B on an H100 */
+                         .row_cost = 0.03f, /* measured: batch 8 against 1, E2B on an H100 */
                          .row_tile = ek_cuda_chip_of(g->c)->wgmma ? EK_CUDA_WIDE_COLUMNS : 0,
                          .copy_page = copy_page_run,
                          .read_page = read_page_run,

@@ -1,7 +1,6 @@
-/* The executor over several devices that have whole layers: every step, or microbatch of one, goes through the CPU's
+/* The executor over several devices with whole layers. Every step, or microbatch of a step, goes through the CPU's
  * layers, if there are any, and then through each device's. A device's own executor (gpu/several/executor.c) computes
- * its part of it.
- */
+ * its layers. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,18 +20,18 @@ typedef struct split {
     ek_stage stage[EK_RANKS];
     ek_front *front; /* NULL: the CPU has no layers */
     size_t front_bytes[EK_PAGE_KINDS];
-    float *rows;                     /* pinned: the front's, of all microbatches */
-    ek_microbatches microbatches[2]; /* of the step that was begun first, and of the one behind it */
-    uint64_t at[2];                  /* the first of them, by the devices' count */
+    float *rows;                     /* pinned: rows from the front, of all microbatches */
+    ek_microbatches microbatches[2]; /* of the running step and of the step begun after it */
+    uint64_t at[2];                  /* the number of each step's first microbatch, as the devices count */
     uint64_t n_begun, n_ended;       /* steps */
-    const ek_microbatches *ended;    /* of the step that ended last, and what its microbatches brought to the host */
+    const ek_microbatches *ended;    /* the microbatches of the step that ended last, and their results on the host */
     int first_logits;
     int32_t *result[EK_MICROBATCHES];
 } split;
 
 _Static_assert(EK_GPU_MAX_FLIGHTS >= 2 * EK_MICROBATCHES, "of all pieces, and of those of a step behind");
 
-/* Rows of a microbatch of a prompt. */
+/* Minimum rows of a prompt's microbatch. */
 enum { MIN_MICROBATCH = 256, MIN_MICROBATCH_OF_HOST = 128 };
 
 static ek_gpu_run *run_of(const split *x, int i)
@@ -86,7 +85,7 @@ static void close_split(void *arg)
 
 /* --- a step */
 
-/* What device i is given of a microbatch: draws and logits are the last one's. */
+/* Microbatch `microbatch` of s as a step of device i. Draws and logits belong to the last device. */
 static ek_step step_of(const split *x, const ek_microbatches *p, const ek_step *s, int microbatch, int i)
 {
     ek_step own = ek_microbatches_step(p, s, microbatch);
@@ -99,7 +98,7 @@ static ek_microbatches *microbatches_of(split *x, uint64_t step)
     return &x->microbatches[step % 2];
 }
 
-/* Keeps the first sentence while others are written. */
+/* Keeps the first error's sentence while later ones are written. */
 typedef struct first {
     ek_err err;
     char text[512];
@@ -117,7 +116,7 @@ static ek_err fail_with(const first *f)
     return f->err ? ek_fail(f->err, "%s", f->text) : EK_OK;
 }
 
-/* Piece by microbatch, so that a device begins with the first while the one behind it waits for it. */
+/* Begins a microbatch on all devices, so that the first device can go on with the next microbatch. */
 static ek_err begin_microbatch(split *x, const ek_microbatches *p, const ek_step *s, int microbatch,
                                int begun[EK_RANKS])
 {
@@ -136,7 +135,7 @@ static ek_err begin_microbatch(split *x, const ek_microbatches *p, const ek_step
     return EK_OK;
 }
 
-/* Where embeddings of layers are decoded on the host, there is room for those of one step. */
+/* If the host decodes per-layer embeddings, it has room for those of one step only. */
 static int max_microbatches(const split *x)
 {
     const ek_config *c = &x->r->m->config;
@@ -146,7 +145,7 @@ static int max_microbatches(const split *x)
     return EK_MICROBATCHES;
 }
 
-/* Whether all rows follow draws of the step in front. */
+/* Whether all rows follow draws of the previous step. */
 static bool only_follows(const ek_step *s)
 {
     for (int i = 0; s->follows && i < s->n_rows; i++)
@@ -154,7 +153,7 @@ static bool only_follows(const ek_step *s)
     return s->follows;
 }
 
-/* In as many microbatches as take least time; for tests in as many as can be. */
+/* Divides a step into the number of microbatches with the least time; in tests into as many as possible. */
 static void divide(split *x, ek_microbatches *p, const ek_step *s)
 {
     const bool turns = only_follows(s);
@@ -169,7 +168,7 @@ static void divide(split *x, ek_microbatches *p, const ek_step *s)
     x->r->turns += p->turns && p->n > 1, x->r->prompts_ahead += front && !turns;
 }
 
-/* A step of which one device cannot begin a microbatch is begun nowhere. */
+/* If one device cannot begin a microbatch, the step is begun on none. */
 static ek_err begin_split(void *arg, const ek_step *s)
 {
     split *x = arg;
@@ -221,7 +220,7 @@ static uint64_t digest_split(void *arg, int row)
     return x->on[x->n - 1].digest(x->on[x->n - 1].arg, row);
 }
 
-/* --- pages: what each has of one lies where its layers do */
+/* --- pages: each device has the part of its layers */
 
 static void copy_page_split(void *arg, ek_layer_kind kind, int32_t from, int32_t to)
 {
@@ -283,10 +282,10 @@ static double room_of(const split *x)
     const double host = x->r->place.host_end ? ek_memory_available() / 2 : 0;
     const double all = host > 0 ? ek_ranks_pages_for(x->r, x->front_bytes, host) : INFINITY;
     room = all < room ? all : room;
-    return room > 1 ? room : 1; /* 0 would ask for the host's */
+    return room > 1 ? room : 1; /* 0 would mean the host's memory */
 }
 
-/* Of few rows: the CPU's layers cost what its executor's do. */
+/* The cost of a further row among few; the CPU's layers have the cost of the CPU's executor. */
 static float row_cost(const split *x)
 {
     const float device = x->on[0].row_cost, host = 0.25f;
@@ -310,10 +309,10 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     for (int i = 0; i < x->n; i++) {
         x->on[i] = ek_gpu_executor(r->gpu[i]);
         x->stage[i] = ek_stage_of(r->m, r->place.share[i].first, r->place.share[i].end);
-        run_of(x, i)->flights.n_flights = 2 * EK_MICROBATCHES; /* and of a step behind */
+        run_of(x, i)->flights.n_flights = 2 * EK_MICROBATCHES; /* and those of the next step */
     }
     join(x);
-    memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's */
+    memcpy(x->front_bytes, share_of(x, 0)->kv_at, sizeof x->front_bytes); /* up to the first device's part */
     const bool host = r->place.host_end || r->place.host_experts;
     ek_executor out = x->on[x->n - 1]; /* draft, draft_arg, draft_cost */
     out.arg = x;
@@ -321,7 +320,7 @@ ek_executor ek_ranks_by_layers(ek_ranks *r)
     out.open = open_split, out.close = close_split;
     out.step = step_split;
     out.begin = host ? NULL : begin_split, out.end = host ? NULL : end_split;
-    out.draw = NULL; /* of microbatches each has its own */
+    out.draw = NULL; /* draws cannot follow later, because each microbatch has its own */
     out.begins_prompts = !host && x->n > 1;
     out.logits = logits_split, out.digest = digest_split;
     out.copy_page = copy_page_split, out.read_page = read_page_split, out.write_page = write_page_split;

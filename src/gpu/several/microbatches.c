@@ -30,7 +30,7 @@ static int run_end(const ek_step *s, int first)
     return end;
 }
 
-/* n rows of s, to where *end is, which they move. */
+/* Appends n rows of s at *end and moves *end. */
 static void put(ek_microbatches *p, int *end, const ek_step *s, int from, int n)
 {
     memcpy(p->row + *end, s->row + from, sizeof *p->row * (size_t)n);
@@ -38,8 +38,8 @@ static void put(ek_microbatches *p, int *end, const ek_step *s, int from, int n)
     *end += n;
 }
 
-/* Takes rows [from, to) of a sequence into microbatch i, up to where it is full and what it has sees nothing behind it.
- * Returns how many. */
+/* Takes rows [from, to) of a sequence into microbatch i, until it is full or its rows would need later rows. Returns
+ * the number of rows taken. */
 static int take(ek_microbatches *p, const ek_step *s, int i, int from, int to, int full)
 {
     int seen = 0, good = 0;
@@ -57,13 +57,14 @@ void ek_microbatches_divide(ek_microbatches *p, const ek_step *s, const ek_micro
     const int limit = s->n_rows / min < max ? s->n_rows / min : max;
     *p = (ek_microbatches){.row = p->row, .follows = p->follows};
     for (int i = 0; front && i < EK_MICROBATCHES; i++) p->after[i] = front->n - 1;
-    if (limit < 2) { /* the step itself (ek_microbatches_step) */
+    if (limit < 2) { /* one microbatch: the step itself (ek_microbatches_step) */
         p->n = 1, p->first[1] = s->n_rows;
         return;
     }
     const int full = s->n_rows / limit;
     int i = 0;
-    for (int r = 0, end; r < s->n_rows; r = end) { /* a sequence's rows: some to microbatches, the rest to the last */
+    for (int r = 0, end; r < s->n_rows;
+         r = end) { /* some rows of a sequence go to microbatches, the rest to the last one */
         end = run_end(s, r);
         for (int took = 1; took && i + 1 < limit && r < end; r += took) {
             took = take(p, s, i, r, end, full);
@@ -75,7 +76,7 @@ void ek_microbatches_divide(ek_microbatches *p, const ek_step *s, const ek_micro
     if (p->first[p->n - 1] == s->n_rows) p->n--; /* all rows went */
     const int last = p->n - 1, gone = p->first[last];
     p->first[p->n] = gone;
-    for (int r = 0, g = 0, end; r < s->n_rows; r = end) { /* what its sequence did not give away */
+    for (int r = 0, g = 0, end; r < s->n_rows; r = end) { /* rows that earlier microbatches did not take */
         end = run_end(s, r);
         for (; g < gone && r < end && p->row[g].seq == s->row[r].seq && p->row[g].pos == s->row[r].pos; g++) r++;
         put(p, &p->first[p->n], s, r, end - r);
@@ -92,8 +93,8 @@ int ek_microbatches_with(const ek_microbatches *p, int i)
     return microbatch;
 }
 
-/* Whether row i is the only one of its sequence and has draw i, and draws are followed in their order: then what the
- * microbatches in front of a microbatch draw lies in front of all that it and those behind it follow. */
+/* Whether each row is the only one of its sequence and has the draw of the same index, and rows follow draws in order.
+ * Then the draws of earlier microbatches lie before all draws that this microbatch and later ones follow. */
 static bool goes_in_turns(const ek_step *s)
 {
     if (s->n_draws != s->n_rows) return false;
@@ -104,7 +105,7 @@ static bool goes_in_turns(const ek_step *s)
     return true;
 }
 
-/* Each sequence where it was; false: there are too many or none in a microbatch. */
+/* Puts each sequence into its former microbatch. False: a microbatch would have too many sequences or none. */
 static bool stay(ek_microbatches *p, const ek_step *s, const ek_microbatches *front)
 {
     const int limit = (s->n_rows + p->n - 1) / p->n + 1 + s->n_rows / 16;

@@ -1,6 +1,6 @@
-/* The executor over several devices whose outputs are cut: every step runs on all of them at once, each computes its
- * part of every row, and parts go to all (gpu/recipe/exchange.h). All draw the same tokens; the first one's go to the
- * host. */
+/* The executor over several devices that divide outputs. Every step runs on all devices at once, each computes its part
+ * of every row, and parts go to all devices (gpu/recipe/exchange.h). All devices draw the same tokens; the first
+ * device's go to the host. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef struct split {
     int n;
     ek_executor on[EK_RANKS];
     ek_gpu_run *run[EK_RANKS];
-    uint8_t *page[EK_PAGE_KINDS]; /* a device's part of one, on its way */
+    uint8_t *page[EK_PAGE_KINDS]; /* one device's part of a page, while it is copied */
 } split;
 
 /* --- opening */
@@ -36,7 +36,7 @@ static ek_err open_split(void *arg, const ek_executor_sizes *z)
 static void close_split(void *arg)
 {
     split *x = arg;
-    /* none may write into what another one gave back */
+    /* no device may write into memory that another one has released */
     for (int i = 0; i < x->n; i++)
         if (ek_cuda_enter(x->run[i]->g->c) == EK_OK) ek_cuda_sync(x->run[i]->g->c);
     for (int i = 0; i < x->n; i++) x->on[i].close(x->run[i]);
@@ -82,14 +82,14 @@ static uint64_t digest_split(void *arg, int row)
     return x->on[0].digest(x->run[0], row);
 }
 
-/* --- pages: each device keeps what its KV heads have of one, layer by layer */
+/* --- pages: each device has the part of its KV heads, layer by layer */
 
-/* A layer's block, of which a device has a part: in a whole page, and in its own. */
+/* A layer's block of which a device has a part: its offsets in a whole page and in the device's part. */
 typedef struct block {
     size_t whole, part, bytes;
 } block;
 
-/* What device i has of a page. Returns how many blocks that are. */
+/* The blocks of device i's part of a page. Returns their number. */
 static int blocks_of(const split *x, int i, ek_layer_kind kind, block out[EK_MAX_LAYERS])
 {
     const ek_model *m = x->r->m;

@@ -5,7 +5,7 @@
 
 #include "cuda/exchange_args.h"
 
-/* Asks all in turns: a device that waits for one that failed never ends by itself. */
+/* Asks all devices in turn, because a device that waits for a failed one never ends by itself. */
 static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
 {
     for (int left = n; left;) {
@@ -21,7 +21,7 @@ static ek_err poll(ek_gpu_run *const *x, int n, uint64_t step)
     return EK_OK;
 }
 
-/* A device that was not heard of for so long that the one that waited gave up. */
+/* The error of a device for which another one waited until it gave up. */
 static ek_err check_came(const ek_gpu_run *x, uint64_t step)
 {
     const int32_t *control = x->flights.flight[step % (uint64_t)x->flights.n_flights].result + 4 * x->z.max_logits;
@@ -37,7 +37,7 @@ static bool any_broken(ek_gpu_run *const *x, int n)
     return false;
 }
 
-/* Where this fails kernels that wait give up by themselves, later. */
+/* If this fails, waiting kernels give up by themselves later. */
 static void let_go(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++)
@@ -52,8 +52,8 @@ static ek_err clear(ek_gpu_run *x)
     return ek_cuda_fill_beside(x->g->c, x->exchange.control, 0, sizeof(ek_cuda_exchange_control));
 }
 
-/* A device whose exchanges could not be cleared would take what was put before for what is to come: no step of it
- * begins any more. */
+/* If a device's exchanges cannot be cleared, it would take earlier numbers for later ones: none of its steps begins any
+ * more. */
 static void begin_anew(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++)
@@ -77,7 +77,7 @@ void ek_gpu_release(ek_gpu_run *const *x, int n)
     begin_anew(x, n);
 }
 
-/* So that no word has a number that comes again. */
+/* Zeroes the words, so that no word has the number of a later exchange. */
 static ek_err zero_landings(ek_gpu_run *const *x, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -22,7 +22,7 @@ double ek_ranks_room(const ek_ranks *r, int i)
     ek_gpu *g = r->gpu[i];
     double own = keys_of(g, ek_gpu_room(g));
     if (r->max_bytes > 0) own = fmin(own, keys_of(g, r->max_bytes - ek_gpu_bytes(g)));
-    own = fmin(own, (double)ek_cuda_max_block(g->c)); /* a kind's pages lie in one block */
+    own = fmin(own, (double)ek_cuda_max_block(g->c)); /* all pages of a kind lie in one block */
     return ek_ranks_pages_for(r, g->share.kv_bytes, own > 1 ? own : 1);
 }
 

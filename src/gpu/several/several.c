@@ -36,8 +36,8 @@ static ek_err open_devices(ek_gpu **gpu, const ek_gpu_driver *driver, const ek_f
     return EK_OK;
 }
 
-/* Each reaches the memory of those that it exchanges rows with: by layers of its neighbours, and, for tokens, of the
- * last. */
+/* Opens the memory of each device to those that exchange rows with it: by layers to its neighbours, and to the last
+ * device for tokens. */
 static ek_err reach(ek_ranks *r)
 {
     const bool outputs = r->place.split == EK_SPLIT_OUTPUTS;
@@ -57,7 +57,8 @@ static ek_err reach(ek_ranks *r)
     return EK_OK;
 }
 
-/* By EK_SPLIT_AUTO, which two do not reach each other's memory, of those that would exchange parts; "": all do. */
+/* For EK_SPLIT_AUTO: names two devices that would exchange parts and do not reach each other's memory; "": there are
+ * none. */
 static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_model *m, const ek_fit_opts *o)
 {
     out[0] = '\0';
@@ -73,7 +74,7 @@ static ek_err find_apart(char *out, size_t size, ek_gpu *const *gpu, const ek_mo
     return EK_OK;
 }
 
-/* What device i has. */
+/* Loads the weights of device i. */
 static ek_err load_one(ek_ranks *r, int i)
 {
     ek_model_share share = r->place.share[i];
@@ -83,7 +84,7 @@ static ek_err load_one(ek_ranks *r, int i)
     return ek_gpu_load(r->gpu[i], r->m, &share, w.shard);
 }
 
-/* Weights in the order of the devices, the CPU's last: these stay. */
+/* Loads weights in the order of the devices, the CPU's last, because these stay in host memory. */
 static ek_err load(ek_ranks *r)
 {
     for (int i = 0; i < r->n; i++) EK_TRY(load_one(r, i));
@@ -107,7 +108,7 @@ static ek_err start(ek_ranks *r, const ek_gpu_driver *driver, const ek_fit_opts 
     if (!err && apart[0]) known.apart = apart;
     if (!err) err = ek_ranks_place(r, gpu, room, &known);
     if (!err) r->n = r->place.n;
-    for (int i = 0; i < r->n; i++) { /* those that have layers are kept */
+    for (int i = 0; i < r->n; i++) { /* only devices with layers are kept */
         r->gpu[i] = gpu[r->place.device[i]];
         gpu[r->place.device[i]] = NULL;
     }

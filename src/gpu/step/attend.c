@@ -21,7 +21,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
     const bool many = ek_cuda_attn_is_many(list->tile, m->v_format, ek_cuda_chip_of(x->g->c));
     const size_t codes = many ? (size_t)wave->n_tiles * ek_cuda_attn_code_bytes(list->tile, a.kv.head_dim) : 0;
     size_t max_segments = (x->buf.segment_bytes - codes) / sizeof(float) /
-                          (size_t)(a.kv.head_dim + 2); /* times the tile's queries */
+                          (size_t)(a.kv.head_dim + 2); /* per query of the tile */
     a.leaf_o = x->buf.segments + codes;
     a.leaf_l = a.leaf_o + sizeof(float) * max_segments * (size_t)a.kv.head_dim;
     a.leaf_m = a.leaf_l + sizeof(float) * max_segments;
@@ -35,7 +35,7 @@ static void attend_few(ek_gpu_run *x, ek_cuda_attn_args a, const ek_gpu_list *li
         x->g, p.name,
         (ek_cuda_grid){.x = (unsigned)wave->n_items, .threads = p.threads, .shared = p.shared, .overlap = true}, &a);
     if (list->whole) return;
-    a.slots = 0; /* of the join: every leaf is one */
+    a.slots = 0; /* the join needs no slots, because every leaf is one */
     const ek_cuda_attn_joiner j = ek_cuda_attn_join_plan(m->v_format, a.kv.head_dim);
     ek_gpu_launch(
         x->g, j.name,

@@ -1,6 +1,6 @@
-/* CUDA graphs: a step of few rows that all want logits is queued by one call once a step of its form has been seen. The
- * form is everything that the kernels' arguments hold: counts, and places in the step's block; what depth, tokens and
- * options change lies in the block. No bit depends on whether a step is replayed. */
+/* CUDA graphs: after a step of some form, one call queues further steps of that form, if they have few rows that all
+ * want logits. The form is everything in the kernels' arguments: counts, and offsets in the step's block. Everything
+ * that depth, tokens and options change lies in the block. Replaying a graph changes no bit. */
 #include "gpu/step/step.h"
 
 #include <string.h>
@@ -23,7 +23,7 @@ static void add_set(ek_gpu_form *f, const ek_gpu_set *set)
     }
 }
 
-/* False: a step that is queued kernel by kernel. */
+/* False: this step is queued kernel by kernel. */
 static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
 {
     const ek_gpu_now *now = &x->now;
@@ -32,7 +32,7 @@ static bool form_of(const ek_gpu_run *x, ek_gpu_part part, ek_gpu_form *f)
     for (int k = 0; k < EK_KIND_COUNT; k++)
         if (now->all.list[k].n_waves > 1 || now->all.list[k].n_prompt) return false;
     add_set(f, &now->all);
-    for (int i = 0; i < now->n_want; i++) /* rows that are copied to the host */
+    for (int i = 0; i < now->n_want; i++) /* rows of logits are copied to the host */
         f->value[f->n + i / 64] |= (uint64_t)x->lists.shown[now->first_logits + i] << i % 64;
     f->n += MAX_ROWS / 64;
     f->value[f->n++] = now->id, f->value[f->n++] = now->sample, f->value[f->n++] = now->table_id;
@@ -58,7 +58,7 @@ void ek_gpu_graphs_fini(ek_gpu_run *x)
     for (int i = 0; i < EK_GPU_GRAPHS; i++) drop(x, &x->graphs.graph[i]);
 }
 
-/* The graph of this form, or the one unused for longest, emptied. */
+/* The graph of this form, or an emptied one: the graph unused for longest. */
 static ek_gpu_graph *find(ek_gpu_run *x, const ek_gpu_form *f)
 {
     ek_gpu_graph *oldest = &x->graphs.graph[0];
@@ -87,7 +87,7 @@ static ek_err capture(ek_gpu_run *x, ek_gpu_graph *graph, ek_gpu_body *body)
     return err;
 }
 
-/* *out: the graph of what body queues, or NULL while there is none of a step of this form. */
+/* *out: the graph of the kernels that body queues, or NULL if no step had this form before. */
 static ek_err graph_for(ek_gpu_run *x, ek_gpu_body *body, ek_gpu_part part, CUgraphExec *out)
 {
     ek_gpu_form form;
@@ -108,7 +108,8 @@ ek_err ek_gpu_replay(ek_gpu_run *const *x, int n, ek_gpu_body *body, ek_gpu_part
     ek_gpu_run *rest[EK_CUDA_EXCHANGE_RANKS];
     CUgraphExec exec[EK_CUDA_EXCHANGE_RANKS];
     int n_rest = 0;
-    for (int i = 0; i < n; i++) { /* all of them are made before one runs, which waits for the others */
+    for (int i = 0; i < n;
+         i++) { /* all graphs are made before one is launched, because a launched one waits for the others */
         if (n > 1) EK_TRY(ek_cuda_enter(x[i]->g->c));
         EK_TRY(graph_for(x[i], body, part, &exec[i]));
     }
@@ -122,6 +123,6 @@ ek_err ek_gpu_replay(ek_gpu_run *const *x, int n, ek_gpu_body *body, ek_gpu_part
         EK_TRY(ek_cuda_check(c, ek_cuda_functions(c)->cuGraphLaunch(exec[i], ek_cuda_stream(c)), "launching a graph"));
     }
     if (n_rest == 0) return EK_OK;
-    if (n > 1 && n_rest == 1) EK_TRY(ek_cuda_enter(rest[0]->g->c)); /* a body of one device is inside it */
+    if (n > 1 && n_rest == 1) EK_TRY(ek_cuda_enter(rest[0]->g->c)); /* the body of a single device runs inside */
     return body(rest, n_rest);
 }

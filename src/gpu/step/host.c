@@ -24,7 +24,7 @@ static ek_err pinned(ek_gpu_run *x, float **out)
     return EK_OK;
 }
 
-/* A row's sum is what ek_experts_end takes for the output of its only expert, with a weight of 1. */
+/* Presents a row's sum to ek_experts_end as the output of its only expert, with weight 1. */
 static ek_err write_pairs(ek_gpu_run *x)
 {
     const size_t n = (size_t)x->z.max_rows;
@@ -66,7 +66,7 @@ ek_err ek_gpu_host_ask(ek_gpu_run *x, int n)
     return ek_cuda_event_record(x->g->c, x->host->there);
 }
 
-/* The sums of the layer in front have left when the rows of this one are there. */
+/* When this layer's rows arrive, the previous layer's sums have been copied. */
 ek_err ek_gpu_host_answer(ek_gpu_run *x, int i, int n)
 {
     EK_TRY(ek_cuda_event_wait(x->g->c, x->host->there));

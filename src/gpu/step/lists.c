@@ -1,4 +1,5 @@
-/* The rows of a step as the kernels read them: tokens, places, visible ranges, page tables, work lists of attention. */
+/* The rows of a step in the form that kernels read: tokens, offsets, visible ranges, page tables, work lists of
+ * attention. */
 #include "gpu/step/step.h"
 
 #include <limits.h>
@@ -25,7 +26,7 @@ static size_t segment_size(int tile, int head_dim)
     return sizeof(float) * (size_t)tile * (size_t)(head_dim + 2);
 }
 
-/* A segment of a tile, with the codes of its queries where those are written first. */
+/* Bytes of a segment of a tile, with the codes of its queries if these are written first. */
 static size_t item_size(const ek_gpu_run *x, int tile, int head_dim)
 {
     const bool many = ek_cuda_attn_is_many(tile, x->g->m->v_format, ek_cuda_chip_of(x->g->c));
@@ -48,7 +49,7 @@ size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
             size_t all = one * (size_t)x->z.max_requests;
             const int many = ek_cuda_attn_many_tile(l->head_dim, x->g->m->k_format, x->g->m->v_format,
                                                     ek_cuda_chip_of(x->g->c));
-            if (many) { /* a prompt's rows, and any row alone */
+            if (many) { /* rows of prompts, and any row alone */
                 const size_t row = (size_t)((ratio + many - 1) / many * here.kv.n) * segments *
                                    item_size(x, many, l->head_dim),
                              prompt = row * (size_t)((x->z.max_rows * ratio + many - 1) / many);
@@ -63,7 +64,7 @@ size_t ek_gpu_segment_bytes(const ek_gpu_run *x)
 
 void ek_gpu_lists_max(const ek_gpu_run *x, int *tiles, int *items)
 {
-    *tiles = *items = ek_cuda_multiprocessors(x->g->c); /* of one query, while they are so few */
+    *tiles = *items = ek_cuda_multiprocessors(x->g->c); /* tiles of one query, while there are few */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
@@ -92,20 +93,21 @@ static int max_parts(const ek_gpu_run *x)
     return 8 * ek_cuda_multiprocessors(x->g->c);
 }
 
-/* Rows that can be in tiles of few queries at once. Full layers: a short run per request, and long ones whose tiles
- * would leave multiprocessors idle; sliding ones: where a window enters the next segment, a run is cut. */
+/* Maximum rows in tiles of few queries. In full layers these are a short run per request, and long runs whose tiles
+ * would leave multiprocessors idle. In sliding layers a run ends where a window enters the next segment. */
 static size_t max_few(const ek_gpu_run *x, int kind, int heads, int ratio, int head_dim)
 {
     const ek_model *m = x->g->m;
     const int tiles = ek_cuda_attn_idle_prompts(ratio, head_dim, m->k_format, m->v_format, 1,
-                                                ek_cuda_chip_of(x->g->c)), /* most where a row sees little */
+                                                ek_cuda_chip_of(x->g->c)), /* the worst case: each row sees little */
         idle = tiles * EK_CUDA_PROMPT_TILE / heads;
     size_t rows = (size_t)x->z.max_rows,
            runs = (size_t)x->z.max_requests * (size_t)(EK_CUDA_PROMPT_QUERIES / ratio + 1) + (size_t)idle;
     return kind == EK_FULL && runs < rows && has_prompts(x) ? runs : rows;
 }
 
-/* Both kinds, both sets: tiles of few queries or of prompts, items rounded up to powers of two. */
+/* Bytes of both kinds of layers and both sets: tiles of few queries and tiles of prompts, items rounded up to powers of
+ * two. */
 size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
 {
     const int window = (x->g->target ? x->g->target->m : x->g->m)->config.sliding_window;
@@ -113,14 +115,14 @@ size_t ek_gpu_lists_bytes(const ek_gpu_run *x)
            tables = (size_t)x->z.max_requests * (size_t)x->lists.max_ld_table * EK_KIND_COUNT * 4;
     size_t bytes = ek_gpu_turns_bytes(x) + rows * (4 * 4 + 2 * sizeof(ek_cuda_place) + 4 * sizeof(ek_cuda_attn_row)) +
                    tables + 65536;
-    const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* tiles of one query at most */
+    const size_t single = (size_t)ek_cuda_multiprocessors(x->g->c); /* maximum number of tiles of one query */
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const ek_layer_config *l = layer_of(x, k);
         if (!l) continue;
         const ek_gpu_head_part here = ek_gpu_heads_at_once(x, l);
         size_t one = (size_t)ek_cuda_attn_max_tiles(1, here.q.n, here.kv.n, 2), seen = (size_t)x->z.max_ctx;
         if (k == EK_SLIDING && (size_t)(window + x->z.max_rows) < seen)
-            seen = (size_t)(window + x->z.max_rows); /* spans that see each other are in one step */
+            seen = (size_t)(window + x->z.max_rows); /* spans whose positions see each other are in one step */
         const size_t tiles = max_few(x, k, here.q.n, here.q.n / here.kv.n, l->head_dim) * one;
         const size_t items = tiles * (seen / EK_SEGMENT + 2) * sizeof(ek_cuda_attn_item);
         const size_t starts = tiles * EK_CUDA_ATTN_JOINED * sizeof(ek_cuda_attn_start);
@@ -138,7 +140,7 @@ typedef struct gather {
     ek_gpu_list *list;
     ek_cuda_attn_work w;
     const ek_attn_row *rows;
-    const int32_t *pages; /* of the layer's kind: tables of ld_table entries */
+    const int32_t *pages; /* tables of ld_table entries, of the layer's kind */
     int heads, kv_heads;
 } gather;
 
@@ -166,7 +168,7 @@ static ek_err end_wave(gather *a)
     return EK_OK;
 }
 
-/* Rows [first, end) into this wave, or the next one, or row by row. */
+/* Adds rows [first, end) to this wave, or to the next one, or row by row. */
 static ek_err add_few(gather *a, int first, int end)
 {
     for (int tries = 0; tries < 2; tries++) {
@@ -179,7 +181,7 @@ static ek_err add_few(gather *a, int first, int end)
     return EK_OK;
 }
 
-/* The end of the run of rows of one view from `row` on whose ranges begin in one segment. */
+/* The end of the run from `row` on: rows of one view whose ranges begin in one segment. */
 static int run_end(const ek_attn_row *rows, int row, int n)
 {
     int end = row + 1, seg = rows[row].lo / EK_SEGMENT;
@@ -187,8 +189,8 @@ static int run_end(const ek_attn_row *rows, int row, int n)
     return end;
 }
 
-/* Whether the run of `row` is one of a prompt: by the rows of its view, which are adjacent, for where a window enters
- * the next segment a prompt is cut, and the last piece may be of one row. */
+/* Whether the run of `row` belongs to a prompt. All adjacent rows of its view count, because a prompt's run ends where
+ * a window enters the next segment, so the last run may have one row. */
 static bool of_prompt(const ek_gpu_run *x, const ek_attn_row *rows, int row, int n, int ratio)
 {
     if (!has_prompts(x)) return false;
@@ -199,7 +201,7 @@ static bool of_prompt(const ek_gpu_run *x, const ek_attn_row *rows, int row, int
     return (end - first) * ratio >= EK_CUDA_PROMPT_QUERIES;
 }
 
-/* Whether ek_attn_prompt computes the runs of prompts; *few: whether there are some that it does not. */
+/* Whether ek_attn_prompt computes the runs of prompts; *few: whether there are other runs. */
 static bool prompts_pay(const ek_gpu_run *x, const ek_attn_row *rows, int n, int ratio, int kv_heads, int head_dim,
                         bool *few)
 {
@@ -218,7 +220,7 @@ static bool prompts_pay(const ek_gpu_run *x, const ek_attn_row *rows, int n, int
     return pay;
 }
 
-/* Whether every view has one row in the step, which sees nothing behind itself; rows of a view are adjacent. */
+/* Whether every view has one row in the step, which sees no later row. Rows of a view are adjacent. */
 static bool single_rows(const ek_step *s)
 {
     for (int r = 0; r < s->n_rows; r++) {
@@ -229,7 +231,7 @@ static bool single_rows(const ek_step *s)
     return true;
 }
 
-/* Whether ek_attn_deep_DIM computes n_items segments, of the first positions' formats too. */
+/* Whether ek_attn_deep_DIM computes n_items segments, and those of the first positions' format. */
 static bool goes_deep(const ek_gpu_run *x, int ratio, int head_dim, int tile, int n_items)
 {
     const ek_model *m = x->g->m;
@@ -308,7 +310,7 @@ static ek_err make_list(ek_gpu_run *x, ek_gpu_list *list, const ek_layer_config 
         return EK_OK;
     }
     EK_TRY(ek_gpu_block_take(&x->block, sizeof *w.tiles * (size_t)w.n_tiles, &to, &list->prompt));
-    for (int i = 0; i < w.n_tiles; i++) /* late rows first: they have the most visible keys */
+    for (int i = 0; i < w.n_tiles; i++) /* last rows first, because they see the most keys */
         ((ek_cuda_attn_tile *)to)[i] = w.tiles[w.n_tiles - 1 - i];
     list->n_prompt = w.n_tiles;
     list->levels = ek_cuda_attn_levels(w.max_segments);
@@ -338,8 +340,8 @@ static ek_err make_set(ek_gpu_run *x, ek_gpu_set *set, ek_attn_row *const row[EK
 
 enum { MIN_LD_TABLE = 32 };
 
-/* As many entries as the longest table has: of the longest that could be a batch would make and copy megabytes. Powers
- * of two, for each is another graph. */
+/* Entries per table: those of the longest table in the step, because tables for the longest possible context would be
+ * megabytes. A power of two, because each number needs another graph. */
 static int64_t ld_table_of(const ek_gpu_run *x, const ek_step *s)
 {
     int64_t max = 0, ld = MIN_LD_TABLE;
@@ -349,7 +351,7 @@ static int64_t ld_table_of(const ek_gpu_run *x, const ek_step *s)
     return ld < x->lists.max_ld_table ? ld : x->lists.max_ld_table;
 }
 
-/* The tables of the sequences that the rows name; entries outside [first, end) are never read. */
+/* Makes the tables of the sequences that the rows name; entries outside [first, end) are never read. */
 static ek_err make_tables(ek_gpu_run *x, const ek_step *s)
 {
     x->now.ld_table = ld_table_of(x, s);
@@ -374,7 +376,7 @@ static bool follows_draw(const ek_step *s, int row)
     return s->follows && s->follows[row] >= 0;
 }
 
-/* A row that is a vector itself has the per-layer embeddings of the padding token. */
+/* For a row that is a vector itself the per-layer embeddings are those of the padding token. */
 static ek_err make_table_ids(ek_gpu_run *x, const ek_step *s)
 {
     void *all = NULL, *wanted = NULL;

@@ -9,14 +9,14 @@
 #include "gpu/step/run.h"
 #include "gpu/weights/weights.h"
 
-enum { MAX_BIAS = 65536, MAX_COUNTS = 1 << 20 }; /* entries of a step; draws beyond are made on the CPU */
+enum { MAX_BIAS = 65536, MAX_COUNTS = 1 << 20 }; /* maximum entries per step; draws beyond these are made on the CPU */
 
 static size_t mask_bytes(const ek_gpu_run *x)
 {
     return sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size) + 64;
 }
 
-/* Of a step: what all rows of logits can have. */
+/* Maximum counts of a step's rows of logits. */
 static int max_counts(const ek_gpu_run *x)
 {
     const int64_t all = (int64_t)x->z.max_logits * x->z.max_ctx;
@@ -33,10 +33,10 @@ static int by_token(const void *a, const void *b)
 {
     const ek_logit_bias *x = *(const ek_logit_bias *const *)a, *y = *(const ek_logit_bias *const *)b;
     if (x->token != y->token) return (x->token > y->token) - (x->token < y->token);
-    return (x > y) - (x < y); /* in their order: they are added one after the other */
+    return (x > y) - (x < y); /* entries of a token keep their order, because they are added one after the other */
 }
 
-/* Entries of a token adjacent and in their order. */
+/* Puts the entries of a token side by side, in their order. */
 static void put_bias(ek_cuda_bias *to, const ek_sampling *o)
 {
     const ek_logit_bias **in = malloc(sizeof *in * (size_t)(o->n_bias + 1));
@@ -47,7 +47,7 @@ static void put_bias(ek_cuda_bias *to, const ek_sampling *o)
     free(in);
 }
 
-/* Each token of the history once; returns how many. */
+/* Puts each token of the history once; returns their number. */
 static int put_counts(int32_t *seen, ek_cuda_count *to, const ek_draw *d)
 {
     int n = 0;
@@ -65,7 +65,7 @@ static int put_counts(int32_t *seen, ek_cuda_count *to, const ek_draw *d)
 
 static bool fits(const ek_gpu_run *x, const ek_draw *d, const bool *taken, int bias, int counts)
 {
-    if (taken[d->logits]) return false; /* z replaces the logits, for the first draw of a row */
+    if (taken[d->logits]) return false; /* changed logits are stored in place, for the first draw of a row */
     if (d->sampling->n_bias > MAX_BIAS - bias) return false;
     return !ek_sampling_has_penalties(d->sampling) || d->n_tokens <= max_counts(x) - counts;
 }
@@ -83,13 +83,13 @@ static void note_kernels(ek_gpu_now *now, const ek_sampling *o, const ek_config 
     now->weighs |= !greedy && !cut_k && o->top_p < 1;
     now->chooses |= !greedy && limited(o, vocab);
     now->draws_all |= greedy || !limited(o, vocab);
-    /* as many candidates as ek_sample_choose may want are not all that a step can need: then a step must not wait for
-     * the host to see it, because the next one may have begun behind it */
+    /* ek_sample_choose may lack candidates for this step. The step must not wait until the host sees that, because the
+     * next step may have begun, so the sorting kernel is queued too */
     const bool few = cut_k && o->top_k <= EK_CUDA_MAX_CANDIDATES && o->top_k < (vocab + 63) / 64;
     now->sorts |= !greedy && limited(o, vocab) && !few;
 }
 
-/* Room for the masks, behind all that the forward pass needs: they may not be made yet. */
+/* Room for the masks, behind everything that the forward pass needs, because they may not be made yet. */
 static ek_err place_masks(ek_gpu_run *x, const ek_step *s, ek_cuda_sample *row)
 {
     const size_t bytes = sizeof(uint64_t) * (size_t)ek_mask_words(x->g->m->config.vocab_size);
@@ -111,7 +111,7 @@ void ek_gpu_no_samples(ek_gpu_run *x)
     x->now.masks = x->now.edits = x->now.weighs = x->now.chooses = x->now.draws_all = x->now.sorts = false;
 }
 
-/* x->on_device[i] is the draw of sample i; rows of draws left to the CPU are marked as shown. */
+/* x->on_device[i]: whether the device makes draw i. Rows of draws that the CPU makes are marked as shown. */
 ek_err ek_gpu_samples(ek_gpu_run *x, const ek_step *s, bool *shown)
 {
     const int vocab = x->g->m->config.vocab_size;
@@ -172,7 +172,7 @@ ek_err ek_gpu_put_masks(ek_gpu_run *x, const ek_step *s)
                           x->block.used - x->now.first_mask);
 }
 
-/* The step's own, behind those of the pieces in front of it. */
+/* The tokens of this microbatch, behind those of earlier ones. */
 static CUdeviceptr tokens_at(const ek_gpu_run *x)
 {
     return x->buf.token + sizeof(int32_t) * (size_t)x->now.first_draw;
@@ -194,8 +194,8 @@ static ek_cuda_sample_args args_of(const ek_gpu_run *x)
                                  .n_rows = x->now.n_draws};
 }
 
-/* Rows that need more candidates in order than ek_sample_choose takes; behind all other kernels, which write every
- * row's token. */
+/* Sorts rows that need more ordered candidates than ek_sample_choose takes. It runs after all other kernels, because
+ * they write every row's token. */
 static void sort(ek_gpu_run *x, const ek_cuda_sample_args *a)
 {
     const int blocks = x->now.n_draws < EK_CUDA_SORTERS ? x->now.n_draws : EK_CUDA_SORTERS;
@@ -221,10 +221,10 @@ void ek_gpu_draw(ek_gpu_run *x)
 
 static int32_t *tokens_of(const ek_gpu_run *x, const ek_step *s)
 {
-    return x->flights.result + 3 * x->z.max_logits + s->first_draw; /* behind digests and bad */
+    return x->flights.result + 3 * x->z.max_logits + s->first_draw; /* behind digests and flags of bad rows */
 }
 
-/* Of rows that hardly ever are: with ties where top-k ends. */
+/* Sorts rows that are almost never undecided: those with ties at the end of top-k. */
 static ek_err sort_undecided(ek_gpu_run *x, const ek_step *s, const ek_gpu_flight *f)
 {
     int32_t *token = tokens_of(x, s);

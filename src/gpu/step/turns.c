@@ -1,5 +1,5 @@
-/* Rows of cos and sin of a step's positions where a device has no kernel for them, which needs floats of 64 bits: the
- * host makes them in the step's block, and they are copied to where kernels look for them. */
+/* Rows of cos and sin of a step's positions, for devices without floats of 64 bits, which the kernel needs. The host
+ * makes them in the step's block, and they are copied to where kernels look for them. */
 #include "gpu/step/step.h"
 
 #include "ops/rows/rows.h"

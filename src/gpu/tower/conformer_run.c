@@ -1,5 +1,5 @@
-/* What model/tower/tower_audio_layer.c computes row by row, for all rows of a clip. Between two
- * products stands one kernel: what a block leaves is added where the next one's input is made. */
+/* Computes model/tower/tower_audio_layer.c's row by row steps for all rows of a clip. One kernel stands between two
+ * products: it adds a block's output and makes the next block's input. */
 #include <math.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static const ek_audio_config *config(const ek_gpu_conformer *x)
     return &x->a->c;
 }
 
-/* Bounds on a matrix' output, and then of what is normed. */
+/* The bounds of a matrix' output, and those of the normed row. */
 static void set_limited(const ek_gpu_conformer *x, float to[2], const float clip[2])
 {
     const float limit = config(x)->limit;
@@ -25,7 +25,7 @@ static void rows_kernel(ek_gpu_conformer *x, const char *name, const void *args)
 
 /* ------------------------------------------------------------------ four frames become a row */
 
-/* Windows of map `from`, of rows x cols, their product, and norms over channels: map[i]. */
+/* The windows of map `from`, of rows x cols; their product; and norms over channels: map[i]. */
 static void convolve(ek_gpu_conformer *x, int i, CUdeviceptr from, int rows, int cols, int rows_out)
 {
     const ek_audio_config *c = config(x);
@@ -60,7 +60,7 @@ static ek_cuda_tower_stage_args stage(const ek_gpu_conformer *x)
         .h = x->h, .ld = c->hidden, .limit = c->limit, .factor = 1, .eps = EK_AUDIO_NORM_EPS, .n = c->hidden};
 }
 
-/* What a block left in y, behind matrix `by`, into h. */
+/* Adds a block's output in y, from matrix `by`, to h. */
 static void set_sum(const ek_gpu_conformer *x, ek_cuda_tower_stage_args *a, const ek_clipped *by, CUdeviceptr norm)
 {
     a->y = x->y, a->y_norm = norm;
@@ -80,7 +80,7 @@ static void gate(ek_gpu_conformer *x, ek_cuda_tower_gate_args *a, int n)
 
 /* ------------------------------------------------------------------ a layer */
 
-/* From the input of up to the output of down, in y. */
+/* From the input of up to the output of down, which is in y. */
 static void feed_forward(ek_gpu_conformer *x, const ek_gpu_ffw *f, const ek_audio_ffw *w)
 {
     const int wide = f->up.width;
@@ -172,7 +172,7 @@ void ek_gpu_conformer_layer_of(ek_gpu_conformer *x, int layer)
     light_conv(x, l, w);
     a = stage(x);
     set_sum(x, &a, &w->end, 0);
-    memcpy(a.y_clip, w->end.clip.out, sizeof a.y_clip); /* no norm, no limit */
+    memcpy(a.y_clip, w->end.clip.out, sizeof a.y_clip); /* there is no norm and no limit */
     stage_for(x, &a, &l->ffw[1].up, l->ffw[1].pre);
     rows_kernel(x, "ek_tower_stage", &a);
 

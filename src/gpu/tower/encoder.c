@@ -11,12 +11,12 @@ typedef struct device {
     ek_encoder host;
     ek_gpu *g;
     ek_towers *towers;
-    ek_gpu_tower *tower[SENSES]; /* NULL: it is the host's */
-    ek_gpu_tower *at;            /* what was begun is there; NULL: on the host */
+    ek_gpu_tower *tower[SENSES]; /* NULL: the host encodes */
+    ek_gpu_tower *at;            /* the tower of the running encoding; NULL: the host's */
 } device;
 
-/* The one place that decides what stays with the CPU: what the kernels lack, or have no memory for, and the log says
- * which. A broken device is an error. */
+/* The only place that decides whether the CPU encodes: if kernels or memory are missing, it does, and the log names the
+ * reason. A broken device is an error. */
 static ek_err open_sense(device *d, int sense, const ek_tower_part *p)
 {
     static const char *const name[] = {"images", "sounds"};

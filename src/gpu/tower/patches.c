@@ -1,4 +1,4 @@
-/* The 12B's pictures on a device, which pass no tower (model/tower/tower_unified.h): a projection between norms. */
+/* The 12B's pictures on a device, which have no tower (model/tower/tower_unified.h): a projection between norms. */
 #include <math.h>
 
 #include "gpu/tower/state.h"
@@ -11,7 +11,7 @@ typedef struct ek_gpu_patches {
     ek_gpu_matrix input, projection;
     CUdeviceptr bias, ln1[2], ln2[2], ln3[2];
     int across, down;
-    CUdeviceptr rgb, value, column, line, x, y; /* x: of the pixels; y: rows of the width */
+    CUdeviceptr rgb, value, column, line, x, y; /* x: rows of pixels; y: rows of the model's width */
 } patches;
 
 static patches *of(ek_gpu_tower *t)

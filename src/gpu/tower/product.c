@@ -1,9 +1,9 @@
-/* Products of an encoder: those of the decoder's recipes, queued as they are written. */
+/* Products of an encoder by the decoder's recipes, queued as they are written. */
 #include "gpu/tower/state.h"
 
 #include "gpu/weights/weights.h"
 
-/* Of a product in parts, at most. */
+/* Maximum bytes of a product's parts. */
 enum { PARTS = 64 << 20 };
 
 static void raise_to(size_t *of, size_t bytes)
@@ -40,7 +40,7 @@ void ek_gpu_tower_take_products(ek_gpu_tower *t)
     ek_gpu_write_home(&t->writer);
 }
 
-/* Records are of the rows that were quantised last. */
+/* The records are those of the rows that were quantised last. */
 static void project(ek_gpu_tower *t, const ek_gpu_matrix *m, ek_gpu_input *in, CUdeviceptr y, int64_t ldy)
 {
     if (t->read != in) in->acts.q = 0;

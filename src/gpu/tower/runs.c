@@ -1,5 +1,4 @@
-/* The 12B's sounds on a device, runs of samples without a tower (model/tower/tower_part.h): a norm and a projection.
- */
+/* The 12B's sounds on a device: runs of samples without a tower (model/tower/tower_part.h), a norm and a projection. */
 #include <string.h>
 
 #include "gpu/tower/state.h"
@@ -53,7 +52,7 @@ static void lay_out(ek_gpu_tower *t)
     ek_gpu_tower_need(t, &of(t)->embed, t->tokens);
 }
 
-/* The last run is filled with zeros, as the memory is. */
+/* The rest of the last run is zeros, because the memory is zeroed. */
 static void write_samples(ek_gpu_tower *t)
 {
     const ek_sound *s = &t->media->sound;

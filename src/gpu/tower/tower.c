@@ -32,7 +32,7 @@ static ek_err upload(ek_gpu_tower *t)
     return t->err;
 }
 
-/* EUNSUPPORTED: what the row kernels lack; matrices are checked when their layout is planned. */
+/* EUNSUPPORTED names what row kernels lack; matrices are checked when their layout is planned. */
 static ek_err find(const ek_gpu_tower_ops **out, const ek_tower_part *p, const ek_cuda_chip *chip)
 {
     static const ek_gpu_tower_ops *const all[] = {&ek_gpu_vision_ops, &ek_gpu_patches_ops, &ek_gpu_conformer_ops,
@@ -131,7 +131,7 @@ void ek_gpu_tower_drop(ek_gpu_tower *t)
 {
     if (!t->media) return;
     if (ek_cuda_enter(t->g->c) == EK_OK) {
-        ek_cuda_sync(t->g->c); /* of copies from the host's memory */
+        ek_cuda_sync(t->g->c); /* waits for copies from the host's memory */
         ek_cuda_free(t->g->c, t->scratch);
     }
     free(t->host);

@@ -94,7 +94,8 @@ static void need(ek_gpu_vision *x)
         ek_gpu_tower_need_group(t, &l->heads, x->n), ek_gpu_tower_need_group(t, &l->gates, x->n);
         ek_gpu_tower_need(t, &l->o, x->n), ek_gpu_tower_need(t, &l->down, x->n);
     }
-    if (attention > t->run.buf.stack_bytes) t->run.buf.stack_bytes = attention; /* it has the products' */
+    if (attention > t->run.buf.stack_bytes)
+        t->run.buf.stack_bytes = attention; /* attention shares the products' stack */
 }
 
 static int larger(int a, int b)
@@ -102,7 +103,7 @@ static int larger(int a, int b)
     return a > b ? a : b;
 }
 
-/* Codes of attention, in integers, are no longer needed when gates are written. */
+/* Gates use the memory of attention's integer codes, which are no longer needed then. */
 static size_t gates_bytes(const ek_gpu_vision *x)
 {
     const ek_vision *v = x->v;

@@ -1,4 +1,4 @@
-/* What model/tower/tower_vision_run.c computes row by row. */
+/* Computes model/tower/tower_vision_run.c's row by row steps. */
 #include <math.h>
 #include <string.h>
 
@@ -22,14 +22,14 @@ static void run_stage(ek_gpu_vision *x, const ek_cuda_tower_stage_args *a)
     ek_gpu_launch(x->t.g, "ek_tower_stage", ek_gpu_tower_row_grid(x->n, x->v->width), a);
 }
 
-/* What a block of a layer left in y, into h. */
+/* Adds the output of a layer's block in y to h. */
 static void set_sum(const ek_gpu_vision *x, ek_cuda_tower_stage_args *a, const ek_clipped *by, CUdeviceptr norm)
 {
     a->y = x->y, a->y_norm = norm;
     memcpy(a->y_clip, by->clip.out, sizeof by->clip.out);
 }
 
-/* Norms of the first layer's input are its own launch's; those of the others end the layer before. */
+/* The norms of the first layer's input have their own launch; those of later layers end the layer before. */
 static void stage_for_heads(const ek_gpu_vision *x, int layer, ek_cuda_tower_stage_args *a)
 {
     const ek_gpu_vision_layer *l = &x->layer[layer];

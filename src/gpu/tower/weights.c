@@ -1,5 +1,5 @@
-/* The memory of an encoder on its device, and its weights. Everything is visited twice: first it is counted (base is
- * 0), then it is there. */
+/* The memory of an encoder on its device, and its weights. Everything is visited twice: the first visit counts bytes
+ * (base is 0), the second copies. */
 #include <string.h>
 
 #include "gpu/tower/state.h"
@@ -24,8 +24,8 @@ static void note(ek_gpu_tower *t, ek_err err)
     if (!t->err) t->err = err;
 }
 
-/* Counts or copies n matrices that become one: panels of the first, of the second, … Only the last has outputs that
- * fill no panel. */
+/* Counts or copies n matrices as one: panels of the first, then of the second, and so on. Only the last one may end
+ * within a panel. */
 static void join(ek_gpu_tower *t, ek_gpu_matrix *to, const ek_linear *const *from, int n)
 {
     ek_linear all = *from[0];
@@ -49,7 +49,7 @@ void ek_gpu_tower_vector(ek_gpu_tower *t, CUdeviceptr *to, const float *from, in
     if (t->base && !t->err) note(t, ek_cuda_upload(t->g->c, *to, from, sizeof *from * (size_t)n));
 }
 
-/* Whether b's panels may follow a's in one matrix. */
+/* Whether the panels of b may follow those of a in one matrix. */
 static bool alike(const ek_linear *a, const ek_linear *b)
 {
     return a->form == b->form && a->form != EK_W_PLANES && a->k == b->k && a->group == b->group &&

@@ -10,7 +10,8 @@ void ek_gpu_note(ek_gpu *g, ek_err err)
     if (!g->err) g->err = err;
 }
 
-/* One table for model and drafter: the shared memory that a kernel may use is the driver's, not the table's. */
+/* Model and drafter have one table of kernels. The kernel's limit of shared memory belongs to the driver, not to a
+ * table. */
 ek_gpu_kernel *ek_gpu_kernel_named(ek_gpu *g, const char *name)
 {
     if (g->target) g = g->target;
@@ -33,7 +34,9 @@ static ek_err find(ek_gpu *g, ek_gpu_kernel *k, const ek_cuda_grid *grid)
     k->shared = grid->shared;
     ek_err err = ek_cuda_find(g->c, &k->kernel, k->name, grid->shared);
     if (!err && grid->cluster) err = ek_cuda_allow_cluster(g->c, &k->kernel);
-    if (err) k->kernel.function = NULL; /* it may not use that much, and is looked for again */
+    if (err)
+        k->kernel.function =
+            NULL; /* the device refuses that much shared memory; a later call looks the kernel up again */
     return err;
 }
 

@@ -2,10 +2,11 @@
 
 #include "cuda/exchange_args.h"
 
-/* Columns and outputs are cut in as many as this, where there are enough: kernels read and write groups of them. */
+/* Columns and outputs are divided in units of this many, if there are enough, because kernels read and write groups of
+ * them. */
 enum { UNIT = 64 };
 
-/* Unit i of n begins here, of parts as equal as can be. */
+/* The first of n elements of part i, of `of` parts of nearly equal size. */
 static int border(int n, int i, int of)
 {
     return (int)((int64_t)n * i / of);
@@ -20,7 +21,7 @@ static ek_gpu_range part_of(int total, int unit, const ek_gpu_shard *shard)
     return (ek_gpu_range){first, (end < total ? end : total) - first};
 }
 
-/* The smallest number r with border(of, r, n) == i, for n of at least `of`: who has KV head i first. */
+/* The smallest r with border(of, r, n) == i, for n of at least `of`: the first device that has KV head i. */
 static int first_of(int i, int n, int of)
 {
     return (int)(((int64_t)i * n + of - 1) / of);
@@ -41,7 +42,7 @@ ek_gpu_head_part ek_gpu_heads_here(const ek_gpu_shard *shard, const ek_config *c
     return (ek_gpu_head_part){{head * ratio + begin, end - begin}, {head, 1}};
 }
 
-/* Columns that are cut as one: whole groups where there are enough of them. */
+/* Columns that stay together: whole groups, if there are enough of them. */
 static int unit_for(int total, int ranks, int a_group)
 {
     if (total >= UNIT * ranks) return UNIT;
@@ -91,7 +92,7 @@ ek_gpu_range ek_gpu_rows_here(const ek_gpu_shard *shard, const ek_model *m, int 
     return all;
 }
 
-/* --- what can be cut */
+/* --- conditions */
 
 static ek_err check_part(ek_gpu_range p, int ranks, const char *what, int n)
 {
@@ -99,7 +100,7 @@ static ek_err check_part(ek_gpu_range p, int ranks, const char *what, int n)
     return ek_fail(EK_EUNSUPPORTED, "%d %s cannot be cut for %d devices (--split layers)", n, what, ranks);
 }
 
-/* Heads begin at a whole panel. */
+/* A device's heads must begin at a whole panel. */
 static ek_err check_heads(const ek_model *m, const ek_gpu_shard *shard, int i)
 {
     const ek_layer_config *l = &m->config.layer[i];
@@ -159,7 +160,7 @@ ek_err ek_gpu_shard_check(const ek_model *m, int ranks)
     return EK_OK;
 }
 
-/* A layer has a launch for each KV head at most: as many as a recipe has room for. */
+/* A layer has at most one launch per KV head: as many as a recipe has room for. */
 ek_err ek_gpu_shard_check_drafter(const ek_model *drafter)
 {
     enum { MAX_KV_HEADS = 24 };
@@ -189,7 +190,7 @@ static bool is_of_kind(const ek_layer_config *l, int kind)
     return (int)(kind >= EK_KIND_COUNT ? ek_kv_start_kind(l->kind) : l->kind) == kind;
 }
 
-/* A layer's part of a page ends where the next one's begins. */
+/* The parts of a page that belong to layers follow each other without gaps. */
 void ek_gpu_pages_here(size_t at[EK_PAGE_KINDS], size_t bytes[EK_PAGE_KINDS], const ek_model *m,
                        const ek_model_share *s, const ek_gpu_shard *shard)
 {

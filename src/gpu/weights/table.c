@@ -1,6 +1,6 @@
-/* The table of per-layer embeddings (E2B, E4B) on the device: packed piece by piece as a matrix of its type is, so that
- * ek_embed decodes a row there. Where it does not fit, or its type is no matrix's, rows are decoded on the CPU and
- * copied. */
+/* The table of per-layer embeddings (E2B, E4B) on the device. It is packed piece by piece like a matrix of its type, so
+ * that ek_embed can decode its rows. If it does not fit, or has a type without matrices, the CPU decodes rows and
+ * copies them. */
 #include "gpu/weights/weights.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static ek_err copy_piece(ek_gpu *g, piece *p, int first, CUdeviceptr buffer)
     EK_TRY(ek_cuda_upload(g->c, q ? buffer : g->w.table.at + (size_t)(first / EK_PANEL) * p->w.panel_bytes, p->w.data,
                           p->w.bytes));
     if (q) EK_TRY(ek_gpu_pack(g, l, &p->w, buffer, g->w.table.at, first / EK_PANEL, p->w.n_panels));
-    return ek_cuda_sync(g->c); /* the piece's memory is used again */
+    return ek_cuda_sync(g->c); /* the memory of the piece is used again */
 }
 
 static ek_err copy(ek_gpu *g, const ek_weight_data *data, piece *p, CUdeviceptr buffer)
@@ -54,7 +54,7 @@ static ek_err copy(ek_gpu *g, const ek_weight_data *data, piece *p, CUdeviceptr 
     return EK_OK;
 }
 
-/* Bytes that are left: free on the device, and of those that may be taken there. */
+/* Bytes that are left of the device's free memory and of its limit. */
 static double left_of(const ek_gpu *g)
 {
     size_t free, total;

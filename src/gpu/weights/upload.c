@@ -1,6 +1,6 @@
-/* The weights' way to the device. Matrices of Form Q are copied as the CPU has them and laid out there by ek_pack_q;
- * Form F and vectors are copied as they are. Those of a deferred model are read some layers at a time, which is all
- * that host memory has of them. */
+/* Copies the weights to the device. Matrices of Form Q are copied in the CPU's layout and rearranged there by
+ * ek_pack_q; Form F and vectors are copied unchanged. The weights of a deferred model are read some layers at a time,
+ * so that host memory never holds more. */
 #include "gpu/weights/weights.h"
 
 #include <stdlib.h>
@@ -14,16 +14,17 @@
 
 enum { ALIGN = 256 };
 
-/* Layers that are read together: a part of all bytes, so many at most. */
+/* Layers are read together up to this fraction of all bytes, and up to this many bytes. */
 static const double GROUP_PART = 1.0 / 16, GROUP_BYTES = 1e9;
 
-/* Visits everything twice: first it counts, then it copies. */
+/* Visits everything twice: the first visit counts bytes, the second copies. */
 typedef struct upload {
     ek_gpu *g;
-    bool copies, reads;           /* reads: before it copies something */
-    const ek_rows_wanted *wanted; /* of what it reads */
+    bool copies,
+        reads; /* copies: the second visit; reads: layers of a deferred model are read before they are copied */
+    const ek_rows_wanted *wanted; /* the rows that it reads */
     int read_end;                 /* layers [g->share.first, read_end) were read */
-    size_t at, done, max;         /* bytes of the block at hand, of all, that a block may have */
+    size_t at, done, max; /* the offset in the current block, all bytes so far, and the maximum bytes of a block */
     int block;
     ek_gpu_buffer buffer;
     ek_err err;
@@ -34,7 +35,7 @@ static void note(upload *u, ek_err err)
     if (!u->err) u->err = err;
 }
 
-/* Behind what was taken, or in the next block. Both visits take the same. */
+/* Takes memory behind the last piece, or in the next block. Both visits take the same. */
 static CUdeviceptr take(upload *u, size_t bytes)
 {
     const size_t whole = (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -107,7 +108,7 @@ ek_err ek_gpu_upload_matrix(ek_gpu *g, const ek_cuda_linear *l, const ek_linear 
     return EK_OK;
 }
 
-/* `copies` matrices of one layout, one after the other. */
+/* Copies `copies` matrices of one layout, one after the other. */
 static void matrices(upload *u, ek_gpu_matrix *to, const ek_linear *from, int copies)
 {
     if (from->n == 0 || u->err) return;
@@ -133,14 +134,14 @@ static void matrix(upload *u, ek_gpu_matrix *to, const ek_linear *from)
     matrices(u, to, from, 1);
 }
 
-/* The part of a matrix whose rows are p, which begins at a whole panel. parts: room for where its panels lie. */
+/* Rows p of a matrix; they begin at a whole panel. parts: room for the positions of its panels. */
 static ek_linear rows_of(const upload *u, const ek_linear *w, ek_gpu_range p, ek_linear_parts *parts)
 {
     ek_linear out = *w;
     const int skip = p.first / EK_PANEL;
     out.n = p.n, out.n_panels = (p.n + EK_PANEL - 1) / EK_PANEL;
     out.bytes = (size_t)out.n_panels * w->panel_bytes;
-    if (!u->copies) { /* nothing need be in memory */
+    if (!u->copies) { /* the first visit needs no weights in memory */
         out.data = NULL, out.parts = NULL;
         return out;
     }
@@ -158,7 +159,7 @@ static ek_linear rows_of(const upload *u, const ek_linear *w, ek_gpu_range p, ek
     return out;
 }
 
-/* What is here of `copies` matrices of layer i. */
+/* Copies this device's part of `copies` matrices of layer i. */
 static void rows(upload *u, int i, ek_gpu_matrix *to, const ek_linear *from, int copies)
 {
     ek_gpu *g = u->g;
@@ -206,8 +207,8 @@ static void layer(upload *u, int i)
     vector(u, &to->scalar, from->scalar, 1);
 }
 
-/* The norm of the layer behind, and how its matrices will lie on the next device: the last layer here ends as if that
- * one were here, too. */
+/* The norm of the following layer, and the layout of its matrices on the next device: the last layer here ends as if
+ * that layer were here, too. */
 static void layer_behind(upload *u, int i)
 {
     const ek_layer_weights *from = &u->g->m->w.layer[i];
@@ -219,7 +220,7 @@ static void layer_behind(upload *u, int i)
         if (heads[j]->n) note(u, ek_cuda_linear_plan(&plan[j]->l, heads[j]));
 }
 
-/* The outputs of a whole matrix that are computed here. */
+/* The outputs of a whole matrix that this device computes. */
 static ek_gpu_matrix part_of(const ek_gpu *g, const ek_gpu_matrix *whole)
 {
     ek_gpu_matrix out = *whole, *to = &out;
@@ -229,11 +230,12 @@ static ek_gpu_matrix part_of(const ek_gpu *g, const ek_gpu_matrix *whole)
                  scales = (size_t)(to->l.units ? to->l.k / to->l.group : 0) * EK_PANEL * ek_cuda_linear_scale(&to->l);
     to->l.n = p.n, to->l.n_panels = (p.n + EK_PANEL - 1) / EK_PANEL;
     to->at += codes;
-    to->l.code_bytes = to->l.code_bytes - codes + scales * skip; /* from the first code to the first scale */
+    to->l.code_bytes = to->l.code_bytes - codes +
+                       scales * skip; /* the distance from the first code to the first scale */
     return out;
 }
 
-/* The head is a part of a whole matrix: of the table that tokens are looked up in, or of one beside it. */
+/* The head here is a part of a whole matrix: of the token table, or of a separate head. */
 static void parts(ek_gpu *g)
 {
     g->w.head = g->share.head && g->share.shard.ranks ? part_of(g, ek_gpu_head(&g->w)) : *ek_gpu_head(&g->w);
@@ -241,7 +243,7 @@ static void parts(ek_gpu *g)
         g->w.layer[i].o_part = g->share.shard.whole_o ? part_of(g, &g->w.layer[i].o) : g->w.layer[i].o;
 }
 
-/* Layers [first, end), and with embed what belongs to no layer, in place of what was copied. */
+/* Reads layers [first, end), and with `embed` the weights outside of layers; they replace those that were copied. */
 static void read_some(upload *u, int first, int end, bool embed)
 {
     const ek_model_share some = {.first = first, .end = end, .embed = embed, .rows = u->wanted, .quiet = true};
@@ -318,7 +320,7 @@ void ek_gpu_set_drafter(ek_gpu *own, ek_gpu *g, const ek_drafter *d)
     own->position = ek_drafter_position(d);
     own->share = g->share; /* of pages */
     own->share.first = 0, own->share.end = own->m->config.n_layers, own->share.embed = true;
-    own->share.shard = (ek_gpu_shard){0}; /* it is whole on its device, and reads keys on all */
+    own->share.shard = (ek_gpu_shard){0}; /* a drafter is whole on its device and reads keys on all devices */
 }
 
 ek_err ek_gpu_upload_plan(ek_gpu *g)
