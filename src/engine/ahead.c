@@ -2,7 +2,7 @@
 
 #include "engine/sample/sampler.h"
 
-/* Tokens of a prompt that the step in front leaves; 0: its request replies, or will. */
+/* Prompt tokens that remain after the current step; 0: the request replies, or will reply. */
 static int left_behind(const ek_scheduled *s)
 {
     return s->req->n_tokens - s->req->n_done - (s->n_rows - s->n_draft);
@@ -14,13 +14,14 @@ static bool draws_late(const ek_request *r)
     return r->mask.look || r->reply_logits || ek_sampling_has_penalties(&r->sampling);
 }
 
-/* Whether the request of s, which is in the current step, certainly draws after it unless a token ends it. */
+/* Whether the request of s, which is in the current step, certainly draws in the next step too, unless a token ends
+ * it. */
 static bool draws_on(const ek_engine *e, const ek_scheduled *s)
 {
     return (e->on.draw || !draws_late(s->req)) && !ek_draft_promises(e, s->req);
 }
 
-/* Rows that certainly follow those of s, at most `share` of a prompt; 0: none. */
+/* The number of rows that certainly follow those of s, at most `share` rows of a prompt; 0: none. */
 static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
 {
     const ek_request *r = s->req;
@@ -30,7 +31,7 @@ static int rows_behind(const ek_engine *e, const ek_scheduled *s, int share)
     return e->on.begins_prompts && text && (n < left || draws_on(e, s)) ? n : 0;
 }
 
-/* Rows of prompts of the step, as ek_plan_make has it. */
+/* The step's rows for prompts, as in ek_plan_make. */
 static int prompt_rows(const ek_engine *e)
 {
     bool replying = false;
@@ -39,7 +40,7 @@ static int prompt_rows(const ek_engine *e)
     return ek_engine_prompt_rows(e, replying, 0);
 }
 
-/* As ek_plan_make has it: max_rows of each request. */
+/* max_rows of each request, as in ek_plan_make. */
 static void divide(ek_engine *e, int chunk)
 {
     int n = 0;
@@ -62,9 +63,10 @@ static bool is_poked(ek_engine *e)
     return poked;
 }
 
-enum { PLAN_EVERY = 4 }; /* steps: while a request waits for a turn, none is begun ahead of these */
+enum { PLAN_EVERY = 4 }; /* steps: while a request waits for a turn, every fourth step is planned, not begun ahead */
 
-/* A drafter would be needed after each token, and an admissible request would wait a step longer. */
+/* Whether a step may begin ahead. A drafter needs each token first, and an admissible request would wait a step
+ * longer. */
 static bool can_begin(ek_engine *e)
 {
     const ek_plan *p = &e->plan;
@@ -76,7 +78,7 @@ static bool can_begin(ek_engine *e)
     return n == e->n_running && !is_poked(e);
 }
 
-/* Of the last row of `to`, whose request will have n_tokens then. */
+/* Adds the draw of the last row of `to`, whose request will then have n_tokens. */
 static void add_draw(ek_plan *a, ek_scheduled *to, int n_tokens)
 {
     const ek_request *r = to->req;
@@ -93,7 +95,7 @@ static void add_draw(ek_plan *a, ek_scheduled *to, int n_tokens)
     a->n_logits++;
 }
 
-/* n rows after those of s: of a prompt, or the one after the token that s will draw. */
+/* Lays out n rows after those of s: rows of a prompt, or the row of the token that s will draw. */
 static void lay_out(ek_plan *a, const ek_scheduled *s, int n)
 {
     ek_request *r = s->req;
@@ -166,7 +168,7 @@ void ek_ahead_begin(ek_engine *e)
             forget(e);
             return;
         }
-        if (left > 1) spare = own - n, chunk -= n; /* the others share what it left */
+        if (left > 1) spare = own - n, chunk -= n; /* the others share the rest */
     }
     if (e->ahead.n_scheduled == 0) return;
     const ek_step step = step_of(e);
@@ -174,7 +176,7 @@ void ek_ahead_begin(ek_engine *e)
         forget(e); /* if it cannot be computed at all, the next plan finds out */
 }
 
-/* What the draws of s were begun without. */
+/* Adds the parts of s's draws that were not known when the step began. */
 static void complete(ek_engine *e, ek_scheduled *s)
 {
     bool all[EK_DRAFT_MAX + 1];
@@ -190,11 +192,11 @@ bool ek_ahead_take(ek_engine *e)
     if (e->ahead.n_scheduled == 0) return false;
     ek_plan front = e->plan, *p = &e->plan;
     e->plan = e->ahead, e->ahead = front;
-    p->masks = front.masks, p->allowed = front.allowed; /* of the step that is planned with its tokens known */
+    p->masks = front.masks, p->allowed = front.allowed; /* of the next step */
     e->ahead.n_scheduled = 0;
-    for (int i = 0; i < p->n_scheduled; i++) { /* as a plan would have it that knows the tokens */
+    for (int i = 0; i < p->n_scheduled; i++) { /* as a plan would have it if it knew the tokens */
         ek_request *r = p->scheduled[i].req;
-        p->seq[i] = r ? ek_request_seq(r) : (ek_seq){.slot = p->seq[i].slot}; /* nobody else has it yet */
+        p->seq[i] = r ? ek_request_seq(r) : (ek_seq){.slot = p->seq[i].slot}; /* no other request has it yet */
         if (!r) continue;
         for (int j = p->scheduled[i].row; j < p->scheduled[i].row + p->scheduled[i].n_rows; j++)
             p->row[j].token = r->tokens[p->row[j].pos];
@@ -205,7 +207,7 @@ bool ek_ahead_take(ek_engine *e)
     return true;
 }
 
-/* Draws that nobody reads, and that are still to be made: without tokens, which may not be known or there. */
+/* Makes pending draws void, because nobody reads them and their tokens may not be there. */
 static void void_draws(ek_plan *a, const ek_scheduled *s)
 {
     static const ek_sampling greedy = {.top_p = 1, .repetition_penalty = 1};

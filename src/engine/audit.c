@@ -59,7 +59,7 @@ static void count(ek_engine *e, uint64_t *counter)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* The first n tokens, in their own pages. */
+/* Computes the first n tokens, in their own pages. */
 static ek_err compute(ek_engine *e, int n)
 {
     ek_audit *a = &e->audit;
@@ -83,7 +83,7 @@ static ek_err compute(ek_engine *e, int n)
     return e->on.step(e->on.arg, &step);
 }
 
-/* Whether the cached page i, if there is one, is the computed one. */
+/* Whether the cached page i, if there is one, equals the computed one. */
 static bool agrees(ek_engine *e, int i)
 {
     ek_audit *a = &e->audit;
@@ -120,7 +120,7 @@ bool ek_audit_step(ek_engine *e)
     if (closed) return false;
     int done = a->table.n, n = a->n - done < e->opts.chunk ? a->n - done : e->opts.chunk;
     n = ek_page_table_room(&a->table, e->pages, n);
-    if (n == 0 || compute(e, n) != EK_OK) { /* no room, or not computable now: not an audit's business */
+    if (n == 0 || compute(e, n) != EK_OK) { /* no room, or a failure: that is no finding of the audit */
         end(e);
         return true;
     }

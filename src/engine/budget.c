@@ -18,7 +18,7 @@ static int page_count(double pages)
     return pages > INT_MAX / 2 ? INT_MAX / 2 : pages > 0 ? (int)pages : 0;
 }
 
-/* Bytes of the pages of first positions: of one request's. */
+/* Bytes of one request's pages of first positions. */
 static double start_bytes(const ek_kv_layout *layout, int ctx, int chunk)
 {
     double bytes = 0;
@@ -31,11 +31,11 @@ ek_err ek_budget_plan(ek_budget *b, const ek_kv_layout *layout, int max_requests
                       bool shrink)
 {
     double full = (double)layout->page_bytes[EK_FULL], sliding = (double)layout->page_bytes[EK_SLIDING];
-    /* One request alone must always finish, if need be with chunks of one row. */
+    /* One request alone must always be able to finish, if need be with chunks of one row. */
     int min = ek_page_table_max(layout, EK_SLIDING, ctx, 1), ample = ek_page_table_max(layout, EK_SLIDING, ctx, chunk);
     int whole = ek_page_table_max(layout, EK_FULL, ctx, chunk);
     double start = start_bytes(layout, ctx, chunk), max = max_requests * (whole * full + ample * sliding + start);
-    bool all = limit >= max; /* nobody has to give way */
+    bool all = limit >= max; /* all requests have their sliding pages */
     if (all) limit = max;
 
     int starts = all || start * max_requests <= limit / 4 ? max_requests : page_count(limit / 4 / start);

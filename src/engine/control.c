@@ -1,5 +1,5 @@
-/* The outside of an open engine: submitting and cancelling on any thread, starting and stopping its own thread, and
- * reading its counts. */
+/* The interface of an open engine for other threads: submitting, cancelling, starting and stopping its thread, and
+ * reading its counters. */
 #include <stdio.h>
 
 #include "base/thread.h"
@@ -52,7 +52,7 @@ void ek_engine_reading(const ek_engine *e, int *done, int *all)
 
 bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
 {
-    ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */
+    ek_engine *open = (ek_engine *)(uintptr_t)e; /* only to take the lock */
     pthread_mutex_lock(&open->lock);
     const bool is = e->broken[0] != 0;
     if (is) snprintf(why, room, "%s", e->broken);
@@ -60,8 +60,7 @@ bool ek_engine_broken(const ek_engine *e, char *why, size_t room)
     return is;
 }
 
-/* In tokens, as far as it is known: the prompt's, and a reply's up to a bound, because most replies end before what
- * they may have. */
+/* The cost of r in tokens: the prompt's, and the reply's up to a bound, because most replies end before their limit. */
 static uint64_t cost_of(const ek_request *r)
 {
     enum { REPLY = 1024 };
@@ -98,7 +97,7 @@ ek_err ek_engine_submit(ek_engine *e, const ek_request_opts *o, ek_request_id *i
     ek_request *r = ek_request_new(o, &e->rules);
     pthread_mutex_lock(&e->lock);
     ek_err err = enter(e, r);
-    if (err == EK_OK && id) *id = r->id; /* written before the first event can be */
+    if (err == EK_OK && id) *id = r->id; /* written before the first event can come */
     pthread_mutex_unlock(&e->lock);
     if (err != EK_OK) ek_request_free(r);
     return err;
@@ -163,7 +162,7 @@ void ek_engine_stop(ek_engine *e, bool drain)
     while (any) any = ek_engine_step(e);
 }
 
-/* Those of a shared server go on while the engine rests. */
+/* Counters of a shared server change while the engine rests, so they are read here. */
 #define READ_COUNTED(ctype, field, of)
 #define READ_HERE(ctype, field, of)
 #define READ_DISK(ctype, field, of)
@@ -174,7 +173,7 @@ void ek_engine_stop(ek_engine *e, bool drain)
 
 void ek_engine_stats_read(const ek_engine *e, ek_engine_stats *out)
 {
-    ek_engine *open = (ek_engine *)(uintptr_t)e; /* for the lock alone */
+    ek_engine *open = (ek_engine *)(uintptr_t)e; /* only to take the lock */
     pthread_mutex_lock(&open->lock);
     *out = e->stats;
     const ek_shared_counts *shared = e->store ? ek_store_shared_counts_of(e->store) : NULL;

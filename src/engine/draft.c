@@ -1,8 +1,8 @@
 #include "engine/planning.h"
 
-enum { DRAFTER_REST = 48 }; /* tokens without a draft, after the drafter was found not to pay */
+enum { DRAFTER_REST = 48 }; /* tokens without a draft after the drafter was found not to pay */
 
-/* The longest draft of at most max whose last row is still worth its cost. */
+/* The largest length, at most max, of a draft whose last row still pays. */
 static int ngram_length(const ek_request *r, int max, float least)
 {
     float p = 1;
@@ -18,7 +18,8 @@ static int drafter_length(const ek_request *r, int max, float least)
     float p = 1;
     for (int k = 0; k < max; k++) {
         p *= r->draft.drafter_right;
-        if (p <= least) return k > 0 || r->draft.drafter_rests > 0 || least >= 1 ? k : 1; /* now and then one, to see */
+        if (p <= least)
+            return k > 0 || r->draft.drafter_rests > 0 || least >= 1 ? k : 1; /* sometimes one, to measure */
     }
     return max;
 }
@@ -37,8 +38,8 @@ static int draft_ngrams(ek_engine *e, int room)
     return room;
 }
 
-/* The drafter's part: requests without a draft whose last token was sampled in the last step, because the executor
- * keeps its state no longer. */
+/* Asks the drafter for requests without another draft, but only if their last token was sampled in the last step,
+ * because the executor keeps no older state. */
 static int ask_drafter(ek_engine *e, int room)
 {
     ek_plan *p = &e->plan;
@@ -109,7 +110,7 @@ void ek_draft_settle(const ek_plan *p, ek_scheduled *s)
         s->n_accepted++;
 }
 
-/* An accepted token saves the request's share of a step. */
+/* Adds to the credit: an accepted token saves the request its part of a step. */
 static void settle_credit(const ek_engine *e, const ek_scheduled *s)
 {
     float n = (float)e->plan.n_scheduled, cost = e->on.row_cost, credit = s->req->draft.credit;

@@ -1,9 +1,9 @@
 /* Limits for all drafts, whatever their source (planning.h). */
 #include "engine/planning.h"
 
-/* The minimum promise of a draft's last row: the probability that it gives a token. A step of n rows takes 1 + c (n -
- * 1), in units of a step of one row, and gives n tokens; a further row takes `cost`. It pays if the tokens per time
- * increase; a tenth of the rest up to 1 is the margin for optimistic estimates. */
+/* The minimum probability with which a draft's last row must give a token. A step of n rows takes 1 + c (n - 1), in
+ * units of a step of one row, and gives n tokens; a further row takes `cost`. The row pays if tokens per time increase.
+ * A tenth of the distance to 1 is added, because estimates may be too high. */
 float ek_draft_least_worth(const ek_engine *e, float cost)
 {
     float n = (float)e->plan.n_scheduled, even = cost * n / (1 + e->on.row_cost * (n - 1));
@@ -19,7 +19,7 @@ static int before_stop(const ek_request *r, int k)
     return k;
 }
 
-/* The draft is tokens[n_tokens .. n_tokens + k). Returns how much of it stays. */
+/* Shortens the draft tokens[n_tokens .. n_tokens + k) to its useful part; returns the new length. */
 int ek_draft_take(ek_engine *e, ek_scheduled *s, int k)
 {
     ek_request *r = s->req;
@@ -27,11 +27,11 @@ int ek_draft_take(ek_engine *e, ek_scheduled *s, int k)
         EK_ASSERT(r->tokens[r->n_tokens + i] >= 0 && r->tokens[r->n_tokens + i] < e->rules.vocab_size);
     s->n_draft = ek_page_table_room(&r->table, e->pages, before_stop(r, k));
     const ek_err err = s->n_draft > 0 ? ek_page_table_extend(&r->table, e->pages, s->n_draft) : EK_OK;
-    EK_ASSERT(err == EK_OK); /* there is room for so many */
+    EK_ASSERT(err == EK_OK); /* ek_draft_room reserved this room */
     return s->n_draft;
 }
 
-/* Drafted tokens that r could use and may lose, at `cost` each: the last token of the reply needs no row. */
+/* The number of drafted tokens that r could use, if each costs `cost`: the last token of the reply needs no row. */
 int ek_draft_room(const ek_engine *e, const ek_scheduled *s, int room, float cost)
 {
     const ek_request *r = s->req;

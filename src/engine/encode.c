@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 
-enum { DEFAULT_CHUNK = 512 }; /* rows of the step that a slice may be as long as */
+enum { DEFAULT_CHUNK = 512 }; /* prompt rows of the step whose time a slice may take */
 
 static bool is_sound(const ek_media *m)
 {
@@ -16,7 +16,7 @@ void ek_encode_open(ek_engine *e)
     ek_features_init(&e->features, e->rules.hidden_size, e->opts.feature_bytes);
 }
 
-/* Nothing is being encoded any more. */
+/* Ends the running encoding. */
 static void leave(ek_engine *e)
 {
     ek_features_drop(&e->features, e->encoding.feature);
@@ -61,7 +61,7 @@ void ek_encode_release(ek_engine *e, ek_request *r)
     r->media.first_part = 0;
 }
 
-/* Whether the next step can reach rows of part i. */
+/* Whether the next step may contain rows of part i. */
 static bool is_near(const ek_engine *e, const ek_request *r, int i)
 {
     int rows = e->opts.chunk > r->media.longest_piece ? e->opts.chunk : r->media.longest_piece;
@@ -85,9 +85,9 @@ void ek_encode_supply(ek_engine *e)
         if (e->running[i]->media.n_parts > 0) supply(e, e->running[i]);
 }
 
-/* --- what they wait for */
+/* --- what requests wait for */
 
-/* The next part, from i on, that is near and has no features; n_parts: there is none. */
+/* The first part from i on that is near and has no features; n_parts: there is none. */
 static int missing(const ek_engine *e, const ek_request *r, int i)
 {
     while (i < r->media.n_parts && r->media.part[i].feature) i++;
@@ -102,7 +102,7 @@ bool ek_encode_is_for(const ek_engine *e, const ek_request *r)
     return false;
 }
 
-/* The oldest request that waits for what is being encoded. */
+/* The oldest request that waits for the running encoding. */
 static ek_request *who_waits(const ek_engine *e)
 {
     for (int k = 0; k < e->n_running; k++)
@@ -110,7 +110,7 @@ static ek_request *who_waits(const ek_engine *e)
     return NULL;
 }
 
-/* The last encoding for a client, as far as its requests run. */
+/* The number of the latest encoding for a client, from its running requests. */
 static uint64_t last_of(const ek_engine *e, uint64_t client)
 {
     uint64_t last = 0;
@@ -121,7 +121,8 @@ static uint64_t last_of(const ek_engine *e, uint64_t client)
     return last;
 }
 
-/* Of the client whose picture was encoded longest ago, the request whose own was. */
+/* The request whose picture is encoded next: of the client whose last encoding is the oldest, the request whose own
+ * is. */
 static ek_request *whose_turn(const ek_engine *e)
 {
     ek_request *next = NULL;
@@ -154,7 +155,8 @@ static ek_err begin(ek_engine *e, ek_request *r)
     return EK_OK;
 }
 
-/* Whoever waits for the features gets them before nobody holds them, when the limit could take them away. */
+/* Gives the features to all requests that wait for them while the encoding still holds them; afterwards the limit could
+ * evict them. */
 static void finish(ek_engine *e)
 {
     const ek_encoding *x = &e->encoding;
@@ -167,7 +169,7 @@ static void finish(ek_engine *e)
     leave(e);
 }
 
-/* Beside replies half of what prompts may have: a slice and a step share the time between two tokens. */
+/* Beside replies half of the rows for prompts, because a slice and a step lie between two tokens. */
 static int slice_rows(const ek_engine *e)
 {
     const bool replying = ek_engine_replies(e) && e->opts.max_gap > 0;

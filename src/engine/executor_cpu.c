@@ -19,14 +19,14 @@ typedef struct cpu {
     ek_kv_memory kv;
     size_t kv_bytes[EK_PAGE_KINDS];
     float *logits;
-    uint64_t *digest; /* of rows of logits */
+    uint64_t *digest; /* of each row of logits */
     ptrdiff_t ld;
     size_t logits_bytes;
-    ek_drafter *drafter; /* NULL: none; the rest is for it */
+    ek_drafter *drafter; /* NULL: none, and the fields below are unused */
     float *hidden;       /* [max_logits][ldh]: last hidden states of the rows of logits */
     ptrdiff_t ldh;
     ek_drafter_row *draft_row; /* [max_requests] */
-    int *draft_of;             /* the draft of each */
+    int *draft_of;             /* the index in the draft of each row */
     ek_sampler **sampler;      /* one per thread of the pool */
     int n_samplers;
     bool one_node; /* of memory */
@@ -127,7 +127,8 @@ static ek_err step_cpu(void *arg, const ek_step *step)
     return EK_OK;
 }
 
-/* All drafts grow together, a token per step of the drafter, until each has what it wants. States are overwritten. */
+/* All drafts grow together, by a token per step of the drafter, until each has the wanted length. States are
+ * overwritten. */
 static ek_err draft_cpu(void *arg, ek_draft *draft, int n)
 {
     cpu *x = arg;
@@ -188,13 +189,13 @@ static void write_page_cpu(void *arg, ek_layer_kind kind, int32_t page, const vo
     memcpy(page_at(x, kind, page), in, x->kv.stride[kind]);
 }
 
-/* A page of the system's that is touched first is cleared first: in a virtual machine that can take longer than to
- * compute what goes there. */
+/* The system clears a page at the first write, which in a virtual machine can take longer than computing the page's
+ * contents. So another thread writes first. */
 static void ready_pages_cpu(void *arg, ek_layer_kind kind, int32_t first, int n)
 {
 #ifdef MADV_POPULATE_WRITE
     const cpu *x = arg;
-    if (!x->one_node) return; /* who writes a page first decides where it lies */
+    if (!x->one_node) return; /* the node of the first writer gets the page */
     const uintptr_t page = 4096, from = (uintptr_t)page_at(x, kind, first) / page * page;
     madvise((void *)from, (uintptr_t)page_at(x, kind, first + n - 1) + x->kv.stride[kind] - from, MADV_POPULATE_WRITE);
 #else

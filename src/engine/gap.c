@@ -3,12 +3,12 @@
 #include <limits.h>
 #include <stddef.h>
 
-#define AIM          0.95        /* of what a step may take: the next one may be slower */
-#define AIM_MEASURED 0.98        /* the same of a size that was measured */
-#define UNEVEN       1.25        /* a row of more rows may take so much longer: a tile begins */
-#define FORGET       (1.0 / 512) /* of a larger size's time in each step: it is tried again */
+#define AIM          0.95        /* fraction of the allowed time that is used: the next step may be slower */
+#define AIM_MEASURED 0.98        /* the same for a size that was measured */
+#define UNEVEN       1.25        /* a row of a larger step may take this many times as long: a tile begins */
+#define FORGET       (1.0 / 512) /* each step subtracts this part of a larger size's time: it is tried again */
 
-/* The sizes of a bin: [least, least of the next one). */
+/* The smallest size of a bin; the bin ends before the next bin's smallest. */
 static int least_of(int bin)
 {
     return bin == 0 ? 1 : bin < EK_GAP_BINS ? EK_GAP_LEAST << bin : INT_MAX;
@@ -21,7 +21,7 @@ static int bin_of(int rows)
     return bin;
 }
 
-/* A size's place among half octaves, which begin at 1, 24, 32, 48, 64, 96 and so on. */
+/* The index of a size among half octaves, which begin at 1, 24, 32, 48, 64, 96 and so on. */
 static int point_of(int rows)
 {
     int i = 0;
@@ -29,9 +29,9 @@ static int point_of(int rows)
     return i;
 }
 
-/* If the step before had the same size, a change of its time moves all sizes, because texts become longer. A size that
- * was not tried for long moves itself alone. Sizes that contradict the new one follow it: fewer rows take no longer,
- * and each of more rows not much longer. */
+/* Records a measured step. If the step before had the same size, the change of its time is applied to all sizes,
+ * because contexts become longer. A size that was not tried for long changes alone. Sizes that contradict the new time
+ * follow it: fewer rows take no longer, and more rows take not much longer per row. */
 static void note_point(ek_gap *g, int rows, double seconds)
 {
     ek_gap_point *const own = &g->point[point_of(rows)];
@@ -61,7 +61,7 @@ static int rounded(int rows)
     return rows / unit * unit;
 }
 
-/* The largest measured size that adds at most `left`; NULL: none. */
+/* The largest measured size that adds at most `left` seconds; NULL: none. */
 static const ek_gap_point *largest_within(const ek_gap *g, double left)
 {
     for (int i = EK_GAP_POINTS - 1; i >= 0; i--)
@@ -83,8 +83,9 @@ static double slope_behind(const ek_gap *g, const ek_gap_point *p)
     return slope > whole / 2 ? slope : whole / 2;
 }
 
-/* Rows that add at most `left` seconds. Between two measured sizes the line through them tells; behind the largest the
- * line through it and a smaller one, up to twice its rows, because more rows take no longer each. */
+/* Rows that add at most `left` seconds. Between two measured sizes a line through them gives the time. Beyond the
+ * largest size the line goes through it and a smaller one, up to twice its rows; more rows do not take longer per
+ * row. */
 static int rows_on_lines(const ek_gap *g, double left)
 {
     const ek_gap_point *const p = largest_within(g, left);
@@ -102,7 +103,7 @@ static int rows_on_lines(const ek_gap *g, double left)
 static void note_reply(ek_gap *g, double seconds)
 {
     if (g->reply == 0 || seconds < g->reply) g->reply = seconds;
-    else g->reply += (seconds - g->reply) / 8; /* one that was held up counts little */
+    else g->reply += (seconds - g->reply) / 8; /* a step that was held up counts little */
 }
 
 void ek_gap_note(ek_gap *g, int rows, double seconds)
@@ -119,7 +120,7 @@ void ek_gap_note(ek_gap *g, int rows, double seconds)
     *own = *own == 0 || each > *own ? each : (*own + each) / 2;
     for (int i = 0; i < bin; i++)
         if (g->row[i] < *own) g->row[i] = *own;
-    for (int i = bin + 1; i < EK_GAP_BINS; i++) /* `whole` is an upper bound per row of a larger step */
+    for (int i = bin + 1; i < EK_GAP_BINS; i++) /* a larger step's time per row is an upper bound */
         if (g->row[i] == 0 || g->row[i] > whole) g->row[i] = whole;
 }
 
@@ -147,7 +148,7 @@ int ek_gap_whole(int rows, int others, int tile, int max_rows)
 {
     const int all = rows + others;
     if (tile <= 0 || all < tile * 3 / 4) return rows;
-    const int unit = all < 2 * tile ? tile / 2 : tile; /* of few tiles half a one is a large part */
+    const int unit = all < 2 * tile ? tile / 2 : tile; /* among few tiles, half a tile is a large fraction */
     const int whole = (all < tile ? tile : all - all % unit) - others;
     if (whole < EK_GAP_LEAST) return rows;
     return whole < max_rows ? whole : max_rows;

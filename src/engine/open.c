@@ -46,14 +46,14 @@ static ek_err check_opts(const ek_engine_opts *o, int ctx_model)
     return EK_OK;
 }
 
-/* Prompt rows that a step can have: a chunk, or an image whose rows see each other. */
+/* Maximum prompt rows of a step: a chunk, or an image whose rows see each other. */
 static int whole_rows(const ek_engine *e)
 {
     int image = e->on.config->mutual && e->on.encoder.takes[EK_PART_IMAGE] ? e->on.encoder.max_tokens : 0;
     return image > e->opts.chunk ? image : e->opts.chunk;
 }
 
-/* Exactly the pages that the executor says, for tests; of the start kinds those of all requests if it says nothing. */
+/* For tests: exactly the executor's numbers of pages. If it gives none of the start kinds, those of all requests. */
 static ek_err use_given_pages(ek_engine *e, ek_budget *b)
 {
     const ek_kv_layout *layout = e->on.layout;
@@ -73,7 +73,7 @@ static ek_err use_given_pages(ek_engine *e, ek_budget *b)
     return EK_OK;
 }
 
-/* How many pages of each kind, and the longest context that they allow. */
+/* Plans the number of pages of each kind, and the longest context that they allow. */
 static ek_err plan_pages(ek_engine *e)
 {
     const ek_kv_layout *layout = e->on.layout;
@@ -105,7 +105,7 @@ static int prompt_logits(int whole, const ek_config *c)
     return n > whole ? whole : n < 1 ? 1 : n;
 }
 
-/* Many requests at once leave little to gain: rows cost as much as tokens then. */
+/* The maximum length of drafts: with many requests at once a row costs as much as a token, so drafts gain little. */
 static int max_draft_rows(const ek_engine_opts *o)
 {
     const int64_t n = (int64_t)o->draft_max * o->max_requests;
@@ -162,9 +162,9 @@ static void close_plan(ek_plan *p)
     free(p->follows);
 }
 
-enum { HELD_WAITING = 4096 }; /* pages that the reader has not taken yet, before further ones are told later */
+enum { HELD_WAITING = 4096 }; /* reports that the reader has not taken yet; further ones wait */
 
-/* Everything a step needs, taken now. */
+/* Takes everything that a step needs. */
 static ek_err open_step(ek_engine *e)
 {
     size_t requests = (size_t)e->opts.max_requests;
@@ -238,7 +238,7 @@ void ek_engine_close(ek_engine *e)
     ek_audit_close(e);
     ek_encode_close(e);
     if (e->on.encoder.close) e->on.encoder.close(e->on.encoder.arg);
-    ek_prefix_close(e->prefix); /* while the memory of its pages is there */
+    ek_prefix_close(e->prefix); /* before the memory of its pages goes */
     e->on.close(e->on.arg);
     for (int k = 0; k < EK_KIND_COUNT; k++) free(e->load_want[k]);
     free(e->running);

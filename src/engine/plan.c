@@ -1,11 +1,11 @@
-/* Which requests share the next step. Nothing decided here reaches the arithmetic of a row: a row is a
- * token at an absolute position with its own pages, whatever other rows the step has. */
+/* Decides which requests share the next step. No decision here reaches the arithmetic of a row: a row is a token at an
+ * absolute position with its own pages, whatever other rows the step has. */
 #include "engine/planning.h"
 
 #include "engine/cached.h"
 #include "engine/queue.h"
 
-/* Pages of a kind that a request needs at least to compute all tokens it has. */
+/* Pages of a kind that a request needs to compute all tokens it has. */
 static int need(const ek_engine *e, const ek_request *r, ek_layer_kind kind)
 {
     return ek_page_table_max(e->on.layout, kind, r->n_tokens, r->media.longest_piece);
@@ -17,7 +17,7 @@ static int more_pages(const ek_engine *e, const ek_request *r, ek_layer_kind kin
     return more > 0 ? more : 0;
 }
 
-/* Whether r, which may hold cached pages, fits beside the running ones once these have all pages their tokens need. */
+/* Whether r, which may hold cached pages, fits beside the running requests, each with the pages for all its tokens. */
 static bool has_room(const ek_engine *e, const ek_request *r)
 {
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
@@ -28,7 +28,7 @@ static bool has_room(const ek_engine *e, const ek_request *r)
     return true;
 }
 
-/* Makes room for r, which may hold cached pages: others give way to it. False: not now. */
+/* Makes room for r, which may hold cached pages, by stopping other requests. False: r has to wait. */
 static bool make_room(ek_engine *e, const ek_request *r)
 {
     ek_request *v;
@@ -39,8 +39,9 @@ static bool make_room(ek_engine *e, const ek_request *r)
     return true;
 }
 
-/* In the order of their clients' turns: a request that does not fit holds back those after it, so that none starves. A
- * request whose prompt another one computes, or that is read from outside memory, waits and lets them pass. */
+/* Admits requests in the order of their clients' turns. A request that does not fit holds back those after it, so that
+ * none starves. A request waits, and lets others pass, while another request computes the same prompt or while its
+ * pages are read from outside memory. */
 void ek_plan_admit(ek_engine *e)
 {
     e->admissions++;
@@ -67,8 +68,8 @@ void ek_plan_admit(ek_engine *e)
     ek_shelf_ahead(e);
 }
 
-/* r starts over later, from its tokens: prompt and reply so far are its prompt
- * then, and the keys and values come out the same. */
+/* r will start over from its tokens: prompt and reply so far are then its prompt, and keys and values come out the
+ * same. */
 static void preempt(ek_engine *e, ek_request *r)
 {
     ek_queue_requeue(e, r);
@@ -77,8 +78,8 @@ static void preempt(ek_engine *e, ek_request *r)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* The token at position n_tokens, from the row that was planned last. A draft is several of these in a row; the
- * history of each is what it is if the draft is right so far. */
+/* Adds the draw of the token at position n_tokens, from the row that was planned last. A draft has several such draws;
+ * the history of each assumes that the draft is right so far. */
 static void add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64_t *allowed)
 {
     p->draw[p->n_draws++] = (ek_draw){.logits = p->n_logits - 1,
@@ -90,7 +91,7 @@ static void add_draw(ek_plan *p, const ek_request *r, int n_tokens, const uint64
                                       .allowed = allowed};
 }
 
-/* The rows and draws of a scheduled request: n_rows rows, then its draft. */
+/* Lays out the rows and draws of a scheduled request: its rows, then its draft. */
 static void lay_out(ek_engine *e, int i)
 {
     ek_plan *p = &e->plan;
@@ -119,7 +120,7 @@ static void lay_out(ek_engine *e, int i)
 
 enum { MAX_BLOCKED = 4 };
 
-/* A request whose next span did not fit the rows that others had left in some steps. */
+/* A request whose next span did not fit into the rows that others left in several steps. */
 static ek_request *blocked(const ek_engine *e)
 {
     for (int i = 0; i < e->n_running; i++)
@@ -127,7 +128,7 @@ static ek_request *blocked(const ek_engine *e)
     return NULL;
 }
 
-/* Gives each prompt what it may have of the step's rows. */
+/* Divides the step's prompt rows among the prompts. */
 static void divide(ek_engine *e, int chunk)
 {
     for (int i = 0; i < e->n_running; i++) {
@@ -139,22 +140,22 @@ static void divide(ek_engine *e, int chunk)
     for (int i = 0; i < e->n_running; i++) e->running[i]->turn.max_rows = e->share[i].max;
 }
 
-/* Rows of r that the step can take: of its tokens at most `share`, of its prompt logits `room`. Spans are
- * not cut; one that is longer than the share of the oldest takes what the step has, `whole`. */
+/* The number of r's rows in the step: at most `share` tokens, and at most `room` rows with prompt logits. Spans are not
+ * divided. A span longer than `share` takes all rows of the step, if it fits `whole`. */
 static int choose_rows(const ek_request *r, int share, int whole, int room)
 {
     int n = ek_request_ready(r, ek_request_rows_left(r)), piece = ek_request_piece(r);
-    if (n == 0) return 0; /* its next rows are being encoded */
+    if (n == 0) return 0; /* the features of its next rows are being encoded */
     if (n > 1 && n > share) n = share;
     int over = ek_request_prompt_logits(r, n) - room;
-    if (over > 0) n -= over; /* the rows that want logits are the last ones */
+    if (over > 0) n -= over; /* only the last rows want logits */
     n = ek_request_cut(r, n);
     if (n == 0 && piece > 1 && piece <= whole && ek_request_prompt_logits(r, piece) <= room) n = piece;
     return n;
 }
 
-/* Takes pages for n rows of running[i], or for some of them: without free pages, younger requests of the client with
- * the most start over. 0: it waits with its pages, or starts over itself. */
+/* Takes pages for n rows of running[i], or for fewer. If pages are missing, the youngest requests of the client with
+ * the most requests start over. 0: it waits with its pages, or starts over itself. */
 static int take_pages(ek_engine *e, int i, int n)
 {
     ek_request *r = e->running[i];
@@ -172,8 +173,8 @@ static int take_pages(ek_engine *e, int i, int n)
     return fit;
 }
 
-/* Every request gets one row; a prompt takes more, as far as the step's rows for prompts, the room for
- * logits and the pages go. The oldest are served first; drafts take what all of them leave. */
+/* Makes the plan. Every request gets one row; a prompt gets more, as far as the step's prompt rows, the room for logits
+ * and the pages allow. The oldest are served first; drafts take the rows that remain. */
 void ek_plan_make(ek_engine *e)
 {
     ek_plan *p = &e->plan;
@@ -185,7 +186,7 @@ void ek_plan_make(ek_engine *e)
     p->n_scheduled = p->n_rows = p->n_logits = p->n_draws = 0;
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
-        /* A span longer than the step's rows is its only prompt. */
+        /* A span longer than the step's rows is the step's only prompt. */
         const int whole = chunk == all || r == first ? e->rules.whole : chunk;
         const int own = r->turn.max_rows + spare, share = r == first ? reserved : own < chunk ? own : chunk;
         const int left = ek_request_rows_left(r), ready = ek_request_ready(r, left);
@@ -195,7 +196,7 @@ void ek_plan_make(ek_engine *e)
                                 ? r->turn.n_blocked + (share > 0 || i > 0)
                                 : 0;
         if (n > 0 && (n = take_pages(e, i, n)) == 0 && (i == e->n_running || e->running[i] != r)) i--;
-        if (left > 1 && r != first) { /* the others share what it left */
+        if (left > 1 && r != first) { /* the others share the rest */
             spare = own > n ? own - n : 0;
             chunk = chunk > n ? chunk - n : 0;
         }

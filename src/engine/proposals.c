@@ -2,7 +2,7 @@
 
 #include "engine/planning.h"
 
-/* How much longer than a measured answer the engine waits, and the seconds that are due to the clock alone. */
+/* The maximum wait for an answer, as a multiple of a measured one; and seconds of tolerance for the clock. */
 static const double PATIENCE = 2, SLACK = 0.001;
 
 static bool is_on(const ek_engine *e)
@@ -15,7 +15,7 @@ static bool replies(const ek_request *r)
     return ek_request_rows_left(r) == 1;
 }
 
-/* Compares proposals with the tokens that came meanwhile. The first wrong one ends all behind it. */
+/* Compares proposals with the tokens that were sampled meanwhile. The first wrong one ends the comparison. */
 static void judge(ek_request *r)
 {
     ek_request_remote *m = &r->draft.remote;
@@ -28,7 +28,7 @@ static void judge(ek_request *r)
     }
 }
 
-/* Keeps ids of the vocabulary; everything after another number is dropped. */
+/* Keeps leading ids that are in the vocabulary. */
 static int valid(const ek_engine *e, const int32_t *token, int n)
 {
     int i = 0;
@@ -72,8 +72,8 @@ static bool is_awaited(const ek_scheduled *s)
            m->judged == m->n;
 }
 
-/* Seconds that waiting for answers may take, by the steps that their drafts should save and by the replies' credit; 0:
- * it does not pay. */
+/* Seconds that a step may wait for answers, by the steps that their drafts should save and by the replies' credit; 0:
+ * waiting does not pay. */
 static double patience(const ek_engine *e, int room, float least)
 {
     const double step = e->timing.gap.reply, latency = e->remote.latency;
@@ -154,7 +154,7 @@ bool ek_proposals_promises(const ek_engine *e, const ek_request *r)
            length(r, e->opts.draft_max, ek_draft_least_worth(e, e->on.row_cost)) > 0;
 }
 
-/* Twice a draft: while an answer is on its way the first tokens of it are computed. */
+/* Twice the length of a draft, because the answer's first tokens are computed while it is on its way. */
 static int wanted(const ek_engine *e, const ek_request *r)
 {
     int max = 2 * e->opts.draft_max, left = r->max_tokens - r->n_tokens - 1;
@@ -169,7 +169,7 @@ void ek_proposals_follow(ek_engine *e)
     for (int i = 0; i < e->n_running; i++) {
         ek_request *r = e->running[i];
         ek_request_remote *m = &r->draft.remote;
-        if (!replies(r) || r->media.n_spans > 0) continue; /* a picture is no token */
+        if (!replies(r) || r->media.n_spans > 0) continue; /* pictures cannot be sent as tokens */
         collect(e, r);
         const int max = wanted(e, r);
         if (m->asked || max <= 0 || !p->ask(p->arg, r->id, r->cache.salt, r->tokens, r->n_tokens, max)) continue;

@@ -27,7 +27,7 @@ void ek_queue_drain_inbox(ek_engine *e)
     e->inbox_end = &e->inbox;
     e->poked = false;
     pthread_mutex_unlock(&e->lock);
-    ek_request **at = &e->waiting; /* a client's come in the order of their places: each behind the one before it */
+    ek_request **at = &e->waiting; /* a client's requests keep their order of arrival */
     uint64_t last = 0;
     for (ek_request *r = first, *next; r; r = next) {
         next = r->next;
@@ -57,7 +57,7 @@ void ek_queue_run(ek_engine *e, ek_request *r)
     if (!r->turn.admitted)
         ek_histogram_add(&e->stats.queue_seconds, EK_HISTOGRAM_SECONDS, r->turn.runs_since - r->arrived);
     pthread_mutex_unlock(&e->lock);
-    int at = e->n_running++; /* younger ones may run already: it waited for what another computed (reuse.c) */
+    int at = e->n_running++; /* younger ones may run already, because this one waited (reuse.c) */
     for (; at > 0 && e->running[at - 1]->id > r->id; at--) e->running[at] = e->running[at - 1];
     e->running[at] = r;
     for (r->slot = 0; e->slot[r->slot]; r->slot++) EK_ASSERT(r->slot + 1 < e->opts.max_requests);
@@ -104,8 +104,8 @@ void ek_queue_remove(ek_engine *e, ek_request *r)
     pthread_mutex_unlock(&e->lock);
 }
 
-enum { MIN_STEPS = 4 }; /* that a request computes before it gives way */
-#define PATIENCE 1.0    /* seconds after which it gives way in any case to a client that holds less */
+enum { MIN_STEPS = 4 }; /* steps that a request computes before it gives way */
+#define PATIENCE 1.0    /* seconds after which it always gives way to a client with fewer requests */
 #define MIN_PART 0.1    /* of a turn */
 #define LATE     4      /* turns */
 
@@ -116,19 +116,19 @@ static int running_of(const ek_engine *e, uint64_t client)
     return n;
 }
 
-/* One that gave way waits as long as a turn takes before it takes another's. */
+/* Whether r gave way so recently that it may not yet take another request's turn. */
 static bool waits_its_turn(const ek_engine *e, const ek_request *r, double now)
 {
     return r->turn.admitted && e->n_running == e->opts.max_requests && now - r->turn.waits_since < e->turn_seconds;
 }
 
-/* Clients of which a request gave way and waits. */
+/* Clients with a request that gave way and waits. */
 typedef struct gave {
     uint64_t client[64];
     int n;
 } gave;
 
-/* Whether r is all that its client asks for here, and has not run. Noted in the order of places. */
+/* Whether r is its client's only request here and has never run. Called for all requests in turn order. */
 static bool is_new(gave *g, const ek_request *r)
 {
     for (int i = 0; i < g->n; i++)
@@ -138,8 +138,8 @@ static bool is_new(gave *g, const ek_request *r)
     return false;
 }
 
-/* Of clients that run none those come first that have not had a turn, but for every second time where one has waited
- * for several turns. */
+/* The next request: among clients without a running one, those that never had a turn come first, except that every
+ * second time a client that has waited for several turns does. */
 ek_request *ek_turns_next(ek_engine *e)
 {
     ek_request *best = NULL, *late = NULL, *fresh = NULL;
@@ -161,7 +161,7 @@ ek_request *ek_turns_next(ek_engine *e)
     return late && (e->new_was_last || !fresh) ? late : fresh ? fresh : best;
 }
 
-/* It has computed nothing since it began, and nothing is being encoded for it. */
+/* Whether r has computed nothing since it began, and nothing is being encoded for it. */
 static bool is_idle(const ek_engine *e, const ek_request *r)
 {
     return r->n_done == r->cache.n_hit && !ek_encode_is_for(e, r);
@@ -172,8 +172,8 @@ static bool has_progressed(const ek_request *r)
     return r->turn.n_steps >= MIN_STEPS && r->n_done > r->turn.n_done_before;
 }
 
-/* How long one has run that gives way to w, whose client runs none: a request that never ran waits for less, the less
- * the more clients there are. */
+/* The seconds after which a running request gives way to w, whose client runs none. A request that never ran waits for
+ * a shorter time, the shorter the more clients there are. */
 static double turn_for(ek_engine *e, const ek_request *w)
 {
     if (w->turn.admitted) return e->turn_seconds;

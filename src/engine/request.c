@@ -19,7 +19,7 @@ static ek_err check_tokens(const char *what, const int32_t *token, int n, int vo
     return EK_OK;
 }
 
-/* Its rows see each other in some layers, so they are computed together. */
+/* Whether the span's rows see each other in some layers, so that they are computed together. */
 static bool is_whole(const ek_prompt_span *s)
 {
     return s->mutual[EK_FULL] || s->mutual[EK_SLIDING];
@@ -61,9 +61,10 @@ static ek_err check_spans(const ek_request_opts *o, const ek_request_rules *rule
     return EK_OK;
 }
 
-/* What a part is to the decoder; its embedding comes later. Rows of images see each other where the model says so: in
- * sliding layers within the window (transformers, Gemma4ForConditionalGeneration); in models without a tower in all
- * layers, and the window does not cut inside of an image (Gemma4UnifiedForConditionalGeneration). */
+/* The span of a part for the decoder; its embedding comes later. The model decides whether rows of an image see each
+ * other: in models with a tower in sliding layers within the window (transformers, Gemma4ForConditionalGeneration); in
+ * models without a tower in all layers, and the window does not limit rows inside an image
+ * (Gemma4UnifiedForConditionalGeneration). */
 static ek_prompt_span span_of(const ek_part *part, const ek_request_rules *rules)
 {
     const bool mutual = rules->mutual && part->media->kind != EK_PART_SOUND;
@@ -99,7 +100,7 @@ static bool is_in(const int32_t *list, int n, int32_t token)
     return false;
 }
 
-/* A reply that has ended does not go on. */
+/* A reply that has ended cannot be resumed. */
 static ek_err check_replied(const ek_request_opts *o, const ek_request_rules *rules)
 {
     const int32_t *reply = o->tokens + o->n_tokens - o->n_replied;
@@ -177,7 +178,8 @@ static ek_content_id id_of(const void *what, size_t n)
     return id;
 }
 
-/* An embedding, or a span whose positions see each other: each position gets the hash of the whole span. */
+/* The id of an embedding, or of a span whose positions see each other: each position gets the hash of the whole
+ * span. */
 static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, int hidden_size)
 {
     size_t n = (size_t)(s->end - s->first);
@@ -196,8 +198,8 @@ static ek_content_id content_of(const ek_prompt_span *s, const int32_t *tokens, 
     return id_of(&whole, sizeof whole);
 }
 
-/* A picture or sound by its content and its towers; a sound's rows see only earlier ones, and still its content hash
- * covers the whole sound. */
+/* The id of a picture or sound, by its content and its towers. A sound's rows see only earlier ones, but its content
+ * hash covers the whole sound. */
 static ek_content_id content_of_part(const ek_request *r, int i, const ek_encoder *encoder)
 {
     struct {
@@ -269,7 +271,7 @@ ek_request *ek_request_new(const ek_request_opts *o, const ek_request_rules *rul
     }
     r->draft.credit = EK_DRAFT_CREDIT;
     r->draft.remote.right = 0.75f;
-    r->draft.drafter_right = 0.75f; /* about what published drafters reach; moves within some tokens */
+    r->draft.drafter_right = 0.75f; /* a typical rate of published drafters; adapts within some tokens */
     r->sampling = o->sampling;
     r->sampling.bias = copy(o->sampling.bias, sizeof *o->sampling.bias * (size_t)o->sampling.n_bias);
     int n_own = o->ignore_eos ? 0 : rules->n_stop;
@@ -336,7 +338,7 @@ ek_row ek_request_row(const ek_request *r, int pos, int seq, bool wants_logits)
     ek_row row = ek_text_row(r->tokens[pos], pos, seq, wants_logits, r->window);
     const ek_prompt_span *s = span_at(r, pos);
     if (!s) return row;
-    EK_ASSERT(s->embedding || r->media.n_parts == 0); /* a row of features never is the placeholder's */
+    EK_ASSERT(s->embedding || r->media.n_parts == 0); /* a row of features never equals the placeholder's */
     if (s->embedding) row.embedding = s->embedding + (ptrdiff_t)(pos - s->first) * r->hidden_size;
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         if (!s->mutual[k]) continue;

@@ -54,7 +54,7 @@ static bool same_content(const ek_request *a, const ek_request *b, int pos)
     return x->h[0] == y->h[0] && x->h[1] == y->h[1];
 }
 
-/* Of the first n tokens of both, those that agree. */
+/* The number of equal leading tokens, at most n. */
 static int common(const ek_request *a, const ek_request *b, int n)
 {
     int i = 0;
@@ -63,13 +63,13 @@ static int common(const ek_request *a, const ek_request *b, int n)
     return i;
 }
 
-/* Whole pages that q, which computes its prompt, is still to make of r's first tokens: the index takes no others of a
- * request that runs. 0: none. n: the positions that r could begin with then. */
+/* The number of whole pages of r's first tokens that the running request q will still make; the index takes only whole
+ * pages from it. 0: none. n: the position at which r could then begin. */
 static int pages_to_come(const ek_request *q, const ek_request *r, int *n)
 {
     int max = ek_reuse_max(r), pages;
     *n = common(q, r, max < q->n_tokens ? max : q->n_tokens);
-    pages = page_of(*n + EK_PAGE_TOKENS - 1); /* the last one is of use in part */
+    pages = page_of(*n + EK_PAGE_TOKENS - 1); /* a part of the last page is useful */
     if (pages > page_of(q->n_tokens)) pages = page_of(q->n_tokens);
     if (*n > pages * EK_PAGE_TOKENS) *n = pages * EK_PAGE_TOKENS;
     *n = ek_request_before_span(r, *n);
@@ -128,7 +128,7 @@ void ek_reuse_adopt(ek_engine *e, ek_request *r)
     if (max > r->cache.n_found) max = r->cache.n_found;
     int n = ek_prefix_usable(e->prefix, max);
     for (int cut; n > 0 && (cut = ek_request_before_span(r, n)) < n;) n = ek_prefix_usable(e->prefix, cut);
-    /* Without a page for a copy it may begin earlier, which can be inside a span again: then not at all. */
+    /* If there is no page for a copy, the hit ends earlier, which may be inside a span; then there is no hit. */
     if (n > 0) n = ek_prefix_adopt(e->prefix, &r->table, n);
     if (ek_request_before_span(r, n) < n) {
         ek_page_table_clear(&r->table, e->pages);
@@ -143,7 +143,7 @@ bool ek_reuse_suffices(ek_engine *e, ek_request *r)
     if (r->turn.admitted || r->cache.min_cached <= 0 ||
         (float)r->cache.n_hit >= r->cache.min_cached * (float)(r->n_prompt - 1))
         return true;
-    r->cache.n_cached = r->cache.n_hit; /* what the event says */
+    r->cache.n_cached = r->cache.n_hit; /* the number that the event reports */
     ek_reuse_return(e, r);
     r->cache.uncached = e->any_uncached = true;
     return false;
@@ -163,7 +163,7 @@ static void report(const ek_engine *e, const ek_request *r)
     r->cache.on_cache(r->user, &c);
 }
 
-/* What the request begins with, and the pictures and sounds in it as a whole: nothing is encoded for them. */
+/* Notes the cached tokens, and those of pictures and sounds that are wholly cached and therefore not encoded. */
 static void note_cached(ek_request *r)
 {
     r->cache.n_cached = r->cache.n_hit;

@@ -40,7 +40,8 @@ int ek_engine_oldest_share(int chunk, int64_t others)
     return others < chunk - half ? chunk - (int)others : half;
 }
 
-/* Those of all prompts but share[first], whose client has the fewest left before others'; returns what they leave. */
+/* Divides the rows among all prompts but share[first]; the client with the fewest remaining rows comes first. Returns
+ * the rest. */
 static int divide_rest(ek_share *share, int first, int n, int chunk)
 {
     while (chunk > 0) {
@@ -81,7 +82,7 @@ void ek_engine_divide(ek_share *share, int n, int chunk, uint64_t turn)
     divide_rest(share, first, n, chunk - (share[first].left < share[first].max ? share[first].left : share[first].max));
 }
 
-/* The rows are made while the step computes, where the mask can say all else without them. */
+/* If the mask can decide everything else without rows, these are made while the step computes. */
 const uint64_t *ek_engine_ask_mask(ek_engine *e, ek_scheduled *s, int first, bool all[EK_DRAFT_MAX + 1])
 {
     const ek_request *r = s->req;

@@ -27,7 +27,7 @@ static void send(const ek_request *r, const ek_event *event)
     if (r->sink) r->sink(r->arg, event);
 }
 
-/* Ends a request, in whatever state, with a last event. It is gone before that: a sink that cancels or
+/* Ends a request, in whatever state, with a last event. It leaves the list before that, so a sink that cancels or
  * submits does not find it. */
 static void finish(ek_engine *e, ek_request *r, ek_finish how, ek_err err, const char *text)
 {
@@ -60,8 +60,8 @@ static void fail(ek_scheduled *s, ek_err err)
     snprintf(s->text, sizeof s->text, "%s", ek_err_text());
 }
 
-/* A draw that gave no token fails its request: no answer beats a wrong one. Draws behind the first belong to
- * drafted tokens, which are refused instead. */
+/* A draw without a token fails its request, because no answer is better than a wrong one. Draws behind the first belong
+ * to drafted tokens, which are refused instead. */
 static void check_draw(const ek_plan *p, ek_scheduled *s)
 {
     if (s->n_draws == 0) return;
@@ -71,14 +71,14 @@ static void check_draw(const ek_plan *p, ek_scheduled *s)
     else if (d->token < 0) fail(s, ek_fail(EK_EINVAL, "every token is masked at position %d", d->n_tokens));
 }
 
-/* While they are those of the last step. */
+/* Keeps the digests while they are the last step's. */
 static void keep_digests(const ek_engine *e, const ek_scheduled *s)
 {
     for (int i = s->draw; s->req->reply_digest && i < s->draw + s->n_draws; i++)
         e->plan.draw[i].digest = e->on.digest(e->on.arg, e->plan.draw[i].logits);
 }
 
-/* The step that `begun` says was begun already; the one behind it is begun before it ends. */
+/* Computes the step; `begun`: it was begun ahead. The next step is begun before this one ends. */
 static ek_err compute(ek_engine *e, const ek_step *step, bool begun)
 {
     if (!e->on.begin) return e->on.step(e->on.arg, step);
@@ -95,9 +95,9 @@ static ek_err compute(ek_engine *e, const ek_step *step, bool begun)
     return EK_OK;
 }
 
-/* Runs all requests in one step of the executor. If that fails, each runs by itself, which changes no bit, so that the
- * failing ones are found and the others are not affected; and without its draft or a step ahead, which may have caused
- * the failure. */
+/* Runs all requests in one step of the executor. If it fails, each request runs alone, which changes no bit, so that
+ * only the failing ones end. It then runs without its draft and without a step ahead, because these may have caused the
+ * failure. */
 static void run(ek_engine *e, bool begun)
 {
     ek_plan *p = &e->plan;
@@ -112,8 +112,8 @@ static void run(ek_engine *e, bool begun)
                    .draws_later = begun && p->draws_later,
                    .masks = p->masks};
     ek_err err = compute(e, &all, begun);
-    ek_masks_wait(p->masks);           /* a step that failed did not, and the masks' states are about to change */
-    if (err) ek_engine_note_broken(e); /* before any client hears of it */
+    ek_masks_wait(p->masks); /* a failed step did not wait for them, and the masks' states are about to change */
+    if (err) ek_engine_note_broken(e); /* before a client learns of the error */
     for (int i = 0; i < p->n_scheduled; i++) {
         ek_scheduled *s = &p->scheduled[i];
         ek_err own = err;
@@ -150,7 +150,7 @@ static void send_prompt_logits(ek_engine *e, const ek_scheduled *s)
     }
 }
 
-/* The sampled token joins the request; true when it was the last. */
+/* Appends the sampled token to the request; true if it was the last. */
 static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
 {
     r->tokens[r->n_tokens++] = d->token;
@@ -169,7 +169,7 @@ static bool send_token(ek_engine *e, ek_request *r, const ek_draw *d)
     return last;
 }
 
-/* Last events that have waited; all of them once the engine ends. */
+/* Sends last events that have waited; all of them once the engine ends. */
 static bool send_leaving(ek_engine *e)
 {
     bool any = false, now;
@@ -184,8 +184,8 @@ static bool send_leaving(ek_engine *e)
     return any;
 }
 
-/* What a step made is given to a request only here, after it succeeded. The pages of refused tokens go back before
- * a sink is called; a token is delivered as if it were the step's only one. */
+/* Applies the results of a step to a request, only after the step succeeded. The pages of refused tokens are returned
+ * before a sink is called. Each token is delivered as if it were the step's only one. */
 static void deliver(ek_engine *e, const ek_scheduled *s)
 {
     ek_request *r = s->req;
@@ -203,7 +203,7 @@ static void deliver(ek_engine *e, const ek_scheduled *s)
     send_prompt_logits(e, s);
     ek_draft_learn(e, s);
     for (int i = 0; i < s->n_draws && i <= s->n_accepted; i++) {
-        if (i > 0 && atomic_load(&r->cancelled)) return; /* no token after that, as without drafts */
+        if (i > 0 && atomic_load(&r->cancelled)) return; /* no further token, as without drafts */
         if (send_token(e, r, &e->plan.draw[s->draw + i])) return;
     }
     ek_draft_follow(r);
@@ -218,7 +218,7 @@ static void deliver_all(ek_engine *e)
     if (e->on_results) e->on_results(e->on_results_arg, false);
 }
 
-/* A row beside a reply's is one too few to tell. */
+/* Prompt rows of the step, for the statistics; a single row beside replies is too short to measure. */
 static int prompt_rows(const ek_plan *p)
 {
     int n = 0;
@@ -247,7 +247,7 @@ static void count(ek_engine *e, double seconds)
         e->stats.drafted_tokens += (uint64_t)s->n_draft;
         e->stats.accepted_tokens += (uint64_t)s->n_accepted;
         e->stats.remote_accepted += s->remote ? (uint64_t)s->n_accepted : 0;
-        if (s->req->n_tokens != s->req->n_given) continue; /* the first token, and never again */
+        if (s->req->n_tokens != s->req->n_given) continue; /* only the reply's first token */
         e->stats.prompt_tokens += (uint64_t)s->req->n_given;
         e->stats.cached_tokens += (uint64_t)s->req->cache.n_cached;
         for (int k = 0; k < 2; k++) {
@@ -284,7 +284,7 @@ static void publish(ek_engine *e)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* Those that shall not run without more cached tokens than there are. */
+/* Ends requests that require more cached tokens than there are. */
 static bool drop_uncached(ek_engine *e)
 {
     bool any = false;
@@ -298,7 +298,7 @@ static bool drop_uncached(ek_engine *e)
     return any;
 }
 
-/* What new requests with pictures and sounds are told apart by; the first one waits for the towers. */
+/* Computes the content ids of pictures and sounds in new requests; the first such request waits for the towers. */
 static void name_parts(ek_engine *e)
 {
     for (ek_request *r = e->unnamed ? e->waiting : NULL, *next; r; r = next) {
@@ -316,7 +316,7 @@ static void name_parts(ek_engine *e)
     e->unnamed = false;
 }
 
-/* A slice of what running requests wait for. */
+/* Encodes a slice for running requests. */
 static bool encode(ek_engine *e)
 {
     ek_request *failed;
@@ -353,7 +353,7 @@ bool ek_engine_step(ek_engine *e)
     if (p->n_scheduled > 0) {
         worked = true;
         e->n_steps++;
-        const double begin = begun ? e->timing.ended : ek_engine_now(e); /* speed and statistics alone */
+        const double begin = begun ? e->timing.ended : ek_engine_now(e); /* times affect only speed and statistics */
         run(e, begun);
         e->timing.ended = ek_engine_now(e);
         count(e, e->timing.ended - begin);
@@ -366,7 +366,7 @@ bool ek_engine_step(ek_engine *e)
     ek_shelf_end_unwanted_load(e);
     worked |= send_leaving(e);
     if (!worked && !e->waiting && !e->leaving) worked = ek_audit_step(e);
-    if (!worked && (e->load_for || e->leaving)) { /* nothing to do but to wait for the store */
+    if (!worked && (e->load_for || e->leaving)) { /* nothing to do except wait for the store */
         ek_store_wait(e->store, 0.005);
         worked = true;
     }

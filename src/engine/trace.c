@@ -123,7 +123,7 @@ bool ek_trace_same(const ek_trace *want, const ek_trace *got, char *where, size_
                      pos, want->n_prompt);
             return false;
         }
-    int unknown = first < got->n_prompt ? 0 : first + 1 - got->n_prompt; /* digests of rows that were not computed */
+    int unknown = first < got->n_prompt ? 0 : first + 1 - got->n_prompt; /* rows that were not computed */
     for (int i = unknown; i < want->n_reply && i < got->n_reply; i++)
         if (want->digest[i] != got->digest[i]) {
             snprintf(where, room, "the logits before reply token %d differ in their digest (prompt %d)", i,

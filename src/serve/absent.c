@@ -1,4 +1,4 @@
-/* Paths of other servers that this server lacks: a sentence for each, with its counterpart here. */
+/* Paths of other servers that this server lacks: a sentence for each, with the counterpart here. */
 #include <string.h>
 
 #include "serve/routes.h"

@@ -19,7 +19,7 @@ struct ek_reply_audit {
     ek_reply_record *record;
     ek_turn_prompt prompt;
     ek_sampling sampling; /* bias is owned */
-    bool draws;           /* can be made again */
+    bool draws;           /* its draws can be repeated */
     int32_t *tokens;      /* prompt, then reply */
     int n_prompt, n_reply, n_vocab;
     ek_sampler *sampler;

@@ -11,9 +11,9 @@
 #include "serve/session_state.h"
 #include "serve/store/response_store.h"
 
-/* --- the state of one that runs --- */
+/* --- the state of a running one --- */
 
-/* A response that is queued, and where in it that is said. */
+/* The object of a queued response, and the position of its status. */
 struct ek_background_text {
     int n_refs;
     ek_buf all;
@@ -34,13 +34,13 @@ static ek_background_text *make_text(ek_session *s)
     ek_background_text *t = ek_alloc(sizeof *t);
     t->n_refs = 1;
     s->dialect->queued(&t->all, &s->reply, false);
-    const char *at = strstr(t->all.data, word); /* ids and times come before it, which have no quotes */
+    const char *at = strstr(t->all.data, word); /* only ids and times come before it, and these have no quotes */
     EK_ASSERT(at);
     t->from = (size_t)(at - t->all.data), t->n = sizeof word - 1;
     return t;
 }
 
-/* Once it has begun it goes on, also where its request is read again behind a summary. */
+/* Whether it has begun and not ended; it also continues while its request is read again after a summary. */
 static bool runs(ek_background *b)
 {
     const ek_session *s = b->session;
@@ -85,7 +85,7 @@ void ek_background_free(ek_background *b)
     free(b);
 }
 
-/* It has ended: only its events are left. */
+/* It has ended: only its events remain. */
 static void end(ek_background *b)
 {
     b->session = NULL;
@@ -97,7 +97,7 @@ static void end(ek_background *b)
     if (!b->streams) ek_background_free(b);
 }
 
-/* Nobody waits for it any more. */
+/* Drops one that nobody waits for any more. */
 static void drop(ek_background *b)
 {
     ek_exchange *x = b->x;
@@ -106,14 +106,14 @@ static void drop(ek_background *b)
     ek_exchange_drop(x);
 }
 
-/* It is stored as cancelled, and all holds it: who asks for it later, also after a restart, gets that. */
+/* Stores it as cancelled; `all` is the object that later requests get, also after a restart. */
 static void cancel(ek_background *b, ek_buf *all)
 {
     b->session->dialect->cancelled(all, &b->session->reply);
     drop(b);
 }
 
-/* The server ends. A reply whose end is being written is complete. */
+/* The server stops. A reply whose end is being written counts as complete. */
 static void stop(ek_background *b)
 {
     ek_buf all = {0};
@@ -195,7 +195,7 @@ static bool is_true(const char *word)
     return !strcmp(word, "true") || !strcmp(word, "1");
 }
 
-/* The number of the first event that is wanted. */
+/* Reads the number of the first requested event. */
 static ek_err read_start(const ek_exchange *x, int n_events, int *first)
 {
     char text[32], *rest = text;
@@ -248,7 +248,7 @@ bool ek_background_get(ek_server *s, ek_exchange *x, const char *id, bool input)
     return true;
 }
 
-/* What is stored of one that has ended stays as it is. */
+/* A stored response that has ended stays unchanged. */
 static void cancel_ended(ek_server *s, ek_exchange *x, const char *id)
 {
     bool background;
@@ -267,7 +267,7 @@ void ek_background_cancel(ek_server *s, ek_exchange *x, const char *rest)
         cancel_ended(s, x, id);
         return;
     }
-    if (b->session->writing) { /* its end: it is complete before this could stop it */
+    if (b->session->writing) { /* its end is being written, so it completes before it could be stopped */
         reply_state(b, x);
         return;
     }

@@ -8,7 +8,7 @@
 #include "serve/server_state.h"
 
 enum {
-    AHEAD = 256 << 10, /* bytes on their way to a reader */
+    AHEAD = 256 << 10, /* maximum bytes in flight to a reader */
     PIECE = 32 << 10,
     HEARTBEAT_SECONDS = 10
 };
@@ -18,8 +18,8 @@ struct ek_background_reader {
     ek_background *of;
     ek_exchange *x;
     size_t at;    /* in the log */
-    double last;  /* ek_now() when bytes were written last */
-    bool refused; /* it leaves too much unread, and is gone soon */
+    double last;  /* ek_now() of the last write */
+    bool refused; /* it left too much unread and will be closed soon */
 };
 
 static void free_reader(ek_background_reader *r)
@@ -92,7 +92,7 @@ static void lose(ek_background *b)
     }
 }
 
-/* The oldest that ended, else the longest. */
+/* The response whose events go first: the oldest ended one, else the longest. */
 static ek_background *largest(const ek_server *s)
 {
     ek_background *found = NULL;
@@ -128,7 +128,7 @@ void ek_background_log_add(ek_background *b, const char *bytes, size_t n)
     const size_t before = size_of(b);
     const char *p = bytes, *const end = bytes + n;
     if (b->lost) return;
-    while (p < end) { /* an event has no line end within its data */
+    while (p < end) { /* an event's data have no line ends */
         note_start(b, b->log.len + (size_t)(p - bytes));
         p = memmem(p, (size_t)(end - p), "\n\n", 2);
         p = p ? p + 2 : end;
@@ -169,7 +169,7 @@ void ek_background_read(ek_background *b, ek_exchange *x, int first)
     ek_exchange_on_gone(x, on_gone, r);
     ek_exchange_on_drained(x, pump);
     ek_exchange_header(x, "cache-control", "no-cache");
-    ek_exchange_header(x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
+    ek_exchange_header(x, "x-accel-buffering", "no"); /* keeps nginx from buffering the stream */
     ek_exchange_begin(x, 200, "text/event-stream; charset=utf-8");
     pump(r);
 }

@@ -13,7 +13,7 @@
 #include "text/draft_message.h"
 
 enum {
-    PER_TOKEN = 12, /* bytes of a body at most, with a comma and white space, and beside them */
+    PER_TOKEN = 12, /* maximum bytes of a token in the body, with comma and white space; bytes of everything else */
     AROUND = 1 << 10,
     UNKNOWN_SESSION = 409,
     TOO_LONG = 413
@@ -22,13 +22,13 @@ enum {
 typedef struct question {
     ek_job job;
     ek_server *server;
-    ek_exchange *x; /* NULL: its client is gone */
+    ek_exchange *x; /* NULL: the client is gone */
     ek_body body;
-    size_t n_body, counted; /* of the body, and of the request memory */
+    size_t n_body, counted; /* bytes of the body; bytes counted in the request memory */
     uint64_t owner, client;
-    int32_t *tokens;  /* of the body, then all */
-    bool read, ended; /* the job is done; the engine has sent its last event, or never had it */
-    int status;       /* of a refusal that no ek_err has, or 0 */
+    int32_t *tokens;  /* tokens of the body; then all tokens */
+    bool read, ended; /* the worker has finished; the engine has sent the last event, or has none to send */
+    int status;       /* status of a refusal that has no ek_err; 0: none */
     ek_err err;
     char why[256];
     ek_request_id id;
@@ -64,7 +64,7 @@ static void reply(question *q)
     ek_buf_fini(&b);
 }
 
-/* Once both the worker and the engine have done with it. */
+/* Called when both the worker and the engine have finished with it. */
 static void finish(question *q)
 {
     if (!q->read || !q->ended) return;
@@ -137,7 +137,7 @@ static void run(ek_job *j)
 {
     question *q = (question *)(void *)j;
     const ek_err err = ask(q);
-    if (!err) return; /* the engine may have answered by now: nothing of q is the worker's any more */
+    if (!err) return; /* the engine may have answered already, so the worker may not touch q any more */
     q->ended = true;
     q->err = err;
     if (err == EK_ETOOLONG) q->status = TOO_LONG;
@@ -181,7 +181,7 @@ void ek_drafts_route(ek_server *s, ek_exchange *x, const char *rest)
         ek_reply_error(x, form, TOO_LONG, "more tokens than the context holds", NULL, NULL);
         return;
     }
-    const size_t tokens = 3 * ctx * sizeof(int32_t); /* of the body, of the session, of the engine */
+    const size_t tokens = 3 * ctx * sizeof(int32_t); /* tokens of the body, of the session and of the engine */
     if (ek_request_memory_take(&s->memory, 0, tokens)) {
         ek_reply_failure(x, form, EK_ENOMEM, NULL, NULL);
         return;

@@ -6,7 +6,7 @@
 
 #include "serve/server.h"
 
-enum { SECOND = 400 /* ms, in which streams get their error */ };
+enum { SECOND = 400 /* ms in which streams get their error */ };
 
 static struct sigaction before[2];
 static volatile sig_atomic_t count;
@@ -18,7 +18,7 @@ static void end_within(long ms)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* setitimer and _exit may be called here, whatever the thread that was interrupted holds. */
+/* setitimer and _exit are allowed here, whatever locks the interrupted thread holds. */
 static void on_signal(int number)
 {
     const struct sigaction *was = &before[number == SIGINT];

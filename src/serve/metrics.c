@@ -61,7 +61,7 @@ static double resident_bytes(void)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
-/* The fullest pool: what decides whether another request fits. */
+/* The usage of the fullest pool, which decides whether another request fits. */
 static double kv_usage(const ek_engine_stats *st)
 {
     double usage = 0;
@@ -94,9 +94,9 @@ typedef struct row {
     section section;
     row_type type;
     const char *name, *help;
-    size_t at;    /* of the field in ek_engine_stats */
-    bool is_int;  /* else uint64_t; a gauge */
-    double first; /* of a histogram, and how many bins of it */
+    size_t at;    /* offset of the field in ek_engine_stats */
+    bool is_int;  /* int, and a gauge; else uint64_t */
+    double first; /* first bin of a histogram; its number of bins */
     int n_bins;
 } row;
 
@@ -271,7 +271,7 @@ static void write_text(ek_buf *b, const ek_server *s)
     put_aliases(b, s, &st);
 }
 
-/* Everybody may ask, as often as they like: the text is good for a moment. */
+/* Anybody may ask as often as they like, so one text serves all requests for a moment. */
 void ek_metrics_reply(ek_server *s, ek_exchange *x)
 {
     static const double FRESH = 0.02; /* seconds */

@@ -7,7 +7,7 @@
 #include "serve/server_state.h"
 #include "text/json/json.h"
 
-/* As OpenRouter's and vLLM's lists have it, which clients ask before they send a picture. */
+/* The members of OpenRouter's and vLLM's lists, which clients read before they send a picture. */
 static void put_modalities(ek_buf *out, const ek_server *s)
 {
     const ek_chat_media *m = &s->chat->media;
@@ -15,7 +15,7 @@ static void put_modalities(ek_buf *out, const ek_server *s)
                m->image ? ",\"image\"" : "", m->audio ? ",\"audio\"" : "");
 }
 
-/* What becomes of PDFs here, for the page at /. */
+/* How this server takes PDFs, for the page at /. */
 static void put_pdf(ek_buf *out, const ek_server *s)
 {
     const bool pages = s->pdftoppm && s->chat->media.image;
@@ -32,7 +32,7 @@ static void openai_entry(ek_buf *out, const ek_server *s, const char *name)
         out,
         ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",\"max_model_len\":%d,\"context_length\":%d",
         (long long)s->started, ek_engine_ctx(s->engine), ek_engine_ctx(s->engine));
-    ek_buf_str(out, ",\"parent\":null,\"root\":"); /* as vLLM's: no adapter of another model */
+    ek_buf_str(out, ",\"parent\":null,\"root\":"); /* as in vLLM: not an adapter of another model */
     ek_put_string(out, s->model_name);
     put_modalities(out, s);
     put_pdf(out, s);
@@ -56,7 +56,7 @@ static void anthropic_entry(ek_buf *out, const ek_server *s, const char *name)
                created, ek_engine_ctx(s->engine), ek_engine_ctx(s->engine), ek_engine_ctx(s->engine));
 }
 
-/* The model under each of its names. */
+/* Writes the model under each of its names. */
 static void put_entries(ek_buf *out, const ek_server *s, void (*entry)(ek_buf *, const ek_server *, const char *))
 {
     entry(out, s, s->model_name);

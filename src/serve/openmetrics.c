@@ -26,7 +26,7 @@ static bool begins(const char *p, const char *end, const char *with)
     return (size_t)(end - p) >= n && !memcmp(p, with, n);
 }
 
-/* Is the metric whose lines "# HELP" and "# TYPE" these are a counter? Its family has no _total. */
+/* Whether the metric of these lines "# HELP" and "# TYPE" is a counter; its family's name has no _total. */
 static bool is_counter(const char *type, const char *end)
 {
     static const char word[] = " counter\n";
@@ -53,7 +53,7 @@ static void put_exemplar(ek_buf *out, const ek_exemplar *e)
     if (e->time > 0) ek_buf_fmt(out, " # {trace_id=\"%s\"} %.9g %.3f", e->trace, e->value, e->time);
 }
 
-/* A line of a bin; *bin counts those of the family. */
+/* Writes a line of a bin; *bin counts the family's bins. */
 static void put_sample(ek_buf *out, const char *p, const char *end, const ek_exemplars_of *of, int n_of, int *bin)
 {
     const ek_exemplars *e = NULL;

@@ -13,11 +13,10 @@
 
 enum {
     LARGE_BODY = 256 << 10,    /* bytes */
-    BASE_COST = 50,            /* microseconds that any preparation takes, as a guess, */
-    PER_COST = 64,             /* bytes of a body that take one microsecond more */
-    LARGE_REQUEST = 256 << 10, /* bytes held by a request, beyond which freeing takes too long for the event loop */
-    PER_TEXT_BYTE = 34,        /* text in the conversation, in the template's values, rendered (twice while it
-                                  grows), normalised; symbols and heap of the encoder */
+    BASE_COST = 50,            /* estimated microseconds of any preparation, */
+    PER_COST = 64,             /* and bytes of a body per further microsecond */
+    LARGE_REQUEST = 256 << 10, /* bytes of a request beyond which freeing it takes too long for the event loop */
+    PER_TEXT_BYTE = 34,        /* text in conversation, template, rendered twice, normalised; the encoder */
     PER_CONTAINER = 128,       /* messages, blocks and calls, in the conversation, in the template's values and while
                                   results are paired with calls */
     PER_CHOICE = 64 << 10
@@ -36,21 +35,21 @@ struct ek_preparation {
     ek_wishes wishes;
     char *method, *path; /* limits' own */
     ek_buf target;
-    ek_api_summary *summary; /* limits.summary */
-    ek_json_size size;       /* of the body */
-    ek_body_plan plan;       /* limits.plan */
-    bool again;              /* the body has to be read again, with the parts that the plan lacks */
-    bool read, moves;        /* the body was read; its prompt belongs in the queue of large ones */
-    bool fetching;           /* the job fetches the URLs of the body */
-    bool wants_aside, aside; /* the body should be read, or is read, on a thread that may wait for another program */
-    ek_fetches fetches;      /* by URLs */
+    ek_api_summary *summary;        /* limits.summary */
+    ek_json_size size;              /* of the body */
+    ek_body_plan plan;              /* limits.plan */
+    bool again;                     /* the body has to be read again, with the parts of the plan */
+    bool read, moves;               /* the body was read, and its prompt belongs in the queue of large ones */
+    bool fetching;                  /* the job fetches the URLs of the body */
+    bool wants_aside, aside;        /* should read, or reads, the body on a thread that may wait for another program */
+    ek_fetches fetches;             /* by URLs */
     size_t n_text, n_values, taken; /* counted so far: bytes of text, JSON values, bytes of the request memory */
     uint64_t decoded;               /* microseconds that its pictures and sounds have taken */
     ek_prepared result;
 };
 
-/* Takes bytes of the request memory. A lack of them is no mistake of a batch's line, because another machine may accept
- * the line. */
+/* Takes bytes of the request memory. In a batch a lack of memory is no fault of the line, because another machine may
+ * have enough. */
 static ek_err take_memory(ek_preparation *p, size_t bytes)
 {
     const ek_err err = ek_request_memory_take(&p->server->memory, p->taken, bytes);
@@ -61,7 +60,7 @@ static ek_err take_memory(ek_preparation *p, size_t bytes)
 static size_t prompt_cost(const ek_preparation *p, size_t text)
 {
     size_t max = (size_t)p->limits.ctx_tokens * p->server->chat->max_token_bytes;
-    if (!p->dialect->end) max = text; /* the dialect counts tokens, also of a text that does not fit */
+    if (!p->dialect->end) max = text; /* this dialect counts tokens, even of a text that does not fit */
     return 3 * text + (text < max ? text : max) * PER_TEXT_BYTE;
 }
 
@@ -213,7 +212,7 @@ static ek_err prepare(ek_preparation *p)
     return EK_OK;
 }
 
-/* Trees are freed here, on a worker, not in the event loop. */
+/* Trees are freed here, on a worker, not on the event loop. */
 static void discard(ek_preparation *p)
 {
     ek_prepared *r = &p->result;
@@ -249,7 +248,7 @@ static void run(ek_job *j)
         r->err = ek_fail(EK_ENOMEM, "the system is out of memory, try again later");
     if (r->err) {
         snprintf(r->text, sizeof r->text, "%s", ek_err_text());
-        if (r->err == EK_ENOMEM) r->req.param = NULL; /* then no field is wrong */
+        if (r->err == EK_ENOMEM) r->req.param = NULL; /* then no field is at fault */
         p->again = p->moves = false;
     }
     const size_t n_text = p->n_text;
@@ -260,20 +259,20 @@ static void run(ek_job *j)
     if (r->err || !ek_api_summarizes(&r->req)) ek_body_fini(&p->body);
 }
 
-/* Starts a job beside the preparations, which wait neither for others' hosts nor for other programs. *how names the
- * job; it is set before a worker has it. */
+/* Starts a job that does not delay preparations, because it waits for other hosts or programs. *how names the job; it
+ * is set before a worker has it. */
 static bool begin_beside(ek_preparation *p, ek_workers *workers, bool *how)
 {
     *how = true;
     ek_err err = workers ? ek_workers_add(workers, &p->job) : ek_fail(EK_ESHUTDOWN, "the server is shutting down");
-    if (!err) return true; /* a worker has p now, and may have finished already */
+    if (!err) return true; /* a worker has p now and may have finished already */
     p->result.err = err;
     snprintf(p->result.text, sizeof p->result.text, "%s", ek_err_text());
     *how = false;
     return false;
 }
 
-/* Bytes that were fetched, or that belong to the plan's findings. */
+/* Bytes that were fetched, or that the plan has collected. */
 static size_t beside(const ek_preparation *p)
 {
     size_t n = 0;

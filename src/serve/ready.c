@@ -13,10 +13,10 @@
 
 enum {
     CANARY_TOKENS = 4,
-    AGAIN_SECONDS = 300 /* between canaries of a server that has nothing else to do */
+    AGAIN_SECONDS = 300 /* seconds between canaries of an idle server */
 };
 
-/* No client's prompt begins with the canary's pages: how many of its tokens were cached would tell when it ran. */
+/* No client's prompt shares the canary's cached pages, because the number of cached tokens would reveal when it ran. */
 static const uint64_t SALT = 0x63616e617279; /* "canary" */
 
 struct ek_canary {
@@ -24,7 +24,7 @@ struct ek_canary {
     ek_request_id id;
     int n_vocab;
     bool running;
-    /* Written by the engine's thread until ended is set. */
+    /* The engine's thread writes these until `ended` is set. */
     uint64_t hash;
     ek_finish finish;
     atomic_bool ended;
@@ -32,7 +32,7 @@ struct ek_canary {
     uint64_t first; /* digest of the first answer */
     int n_answers;  /* that agreed */
     bool wrong;
-    double next; /* ek_now() of the next one */
+    double next; /* ek_now() of the next canary */
 };
 
 static const char *const names[] = {"ok", "starting", "stalled", "wrong", "stopping"};
@@ -79,7 +79,7 @@ static void submit(ek_server *s)
     c->hash = 0;
     atomic_store(&c->ended, false);
     c->next = ek_now() + AGAIN_SECONDS;
-    c->running = ek_engine_submit(s->engine, &r, &c->id) == EK_OK; /* a full queue: later */
+    c->running = ek_engine_submit(s->engine, &r, &c->id) == EK_OK; /* if the queue is full, it tries later */
     if (!c->running) c->next = ek_now() + 1;
 }
 

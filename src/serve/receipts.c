@@ -50,7 +50,7 @@ static void state_sampling(ek_statement *s, const ek_sampling *o, ek_seed_from f
     for (int i = 0; i < o->n_bias; i++) s->sampling.bias[i] = (ek_stated_bias){o->bias[i].token, o->bias[i].bias};
 }
 
-/* The options as the engine got them. */
+/* States the options in the form in which the engine got them. */
 static void state_options(ek_statement *s, const ek_server *server, const ek_receipt_of *of, int choice,
                           const ek_turn_prompt *prompt)
 {

@@ -95,7 +95,7 @@ static void mark_done(ek_job *j)
     say_mark(of_job(j));
 }
 
-/* A disk may take its time to sync. */
+/* On a worker, because syncing a disk can take long. */
 void ek_receipts_tick(ek_server *s)
 {
     ek_receipts *k = s->receipts;
@@ -155,7 +155,7 @@ void ek_receipts_close(ek_server *s)
     s->receipts = NULL;
 }
 
-/* An entry in which the old key signs the new one: who trusts the old one can follow. */
+/* Appends an entry in which the old key signs the new one, so that clients who trust the old key can follow. */
 static ek_err log_rotation(ek_receipts *k, const ek_signing_key *key)
 {
     char when[EK_STATEMENT_TIME];

@@ -33,7 +33,7 @@ static void put_keys(ek_buf *out, const ek_receipts *k)
     ek_buf_str(out, "]}");
 }
 
-/* A number of the query; 0 where there is none. */
+/* Reads a number of the query; 0 if it is absent. */
 static bool number_of(ek_exchange *x, const char *name, size_t *out)
 {
     char text[24], *end;
@@ -59,22 +59,22 @@ static ek_err put_log(ek_buf *out, const ek_receipts *k, ek_exchange *x, const c
 
 /* --- a receipt with its path --- */
 
-/* Writes a kept text again, each receipt with its path into the log. */
+/* Writes a stored text again, each receipt with its path into the log. */
 typedef struct proving {
     ek_job job;
     ek_server *server;
-    ek_exchange *x; /* NULL: its client is gone */
+    ek_exchange *x; /* NULL: the client is gone */
     ek_kept_receipt *of;
     const ek_signing_key *key;
-    size_t size; /* entries of the checkpoint; 0: all */
+    size_t size; /* entries below the checkpoint; 0: all */
     ek_buf out;
-    size_t counted; /* of the server's request memory */
+    size_t counted; /* bytes counted in the server's request memory */
     ek_err err;
     char why[256];
 } proving;
 
-/* Each receipt's path follows its place in the log. Client text is inside strings, where quotes are escaped, so no
- * other place looks like that. */
+/* Puts each receipt's path behind its index in the log. Text from clients is inside strings, whose quotes are escaped,
+ * so nothing else matches. */
 static ek_err put_proven(proving *p)
 {
     ek_receipt_log *log = p->server->receipts->log;
@@ -129,10 +129,10 @@ static void end_proving(ek_job *j)
     free(p);
 }
 
-/* At most: what each receipt gets is its checkpoint and a hash for each level of the log. */
+/* An upper bound: each receipt gets its checkpoint, and a hash per level of the log. */
 static size_t proven_bytes(const ek_server *s, const ek_kept_receipt *r)
 {
-    enum { CHECKPOINT = 1024, PER_HASH = 67, SHORTEST = 1024 }; /* a receipt has more bytes */
+    enum { CHECKPOINT = 1024, PER_HASH = 67, SHORTEST = 1024 }; /* SHORTEST: a receipt has more bytes */
     size_t levels = 1;
     for (size_t n = ek_receipts_log_size(s); n > 0; n /= 2) levels++;
     return r->text.len + (r->text.len / SHORTEST + 1) * (levels * PER_HASH + CHECKPOINT);

@@ -2,7 +2,7 @@
  * /render, in vLLM's form, for routers that send a conversation to the server that has its prefix cached. */
 #include "serve/api/openai.h"
 
-/* Without the brace that ends it. */
+/* Writes the ids without the closing brace. */
 static void put_ids(ek_buf *out, const ek_ids *ids)
 {
     ek_buf_str(out, "{\"token_ids\":[");
@@ -10,7 +10,7 @@ static void put_ids(ek_buf *out, const ek_ids *ids)
     ek_buf_char(out, ']');
 }
 
-/* For each part of a kind: its name, as in events of cached pages (--kv-events), or its position. */
+/* Writes for each part of a kind its name, as in events of cached pages (--kv-events), or its position. */
 static void put_parts(ek_buf *out, const ek_turn_prompt *p, ek_part_kind kind, bool names)
 {
     bool any = false;
@@ -71,7 +71,7 @@ static ek_err make_prompts(ek_turn_prompt *out, const ek_chat_model *m, ek_api_r
     return ek_dialect_openai_completions.prompt(out, m, r);
 }
 
-/* One object per prompt. */
+/* Writes one object per prompt. */
 static ek_err write_all(ek_buf *out, const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     (void)m;

@@ -6,14 +6,14 @@
 #include "base/log.h"
 #include "text/json/json.h"
 
-enum { MAX_REASON = 600 }; /* bytes of a sentence in the log */
+enum { MAX_REASON = 600 }; /* maximum bytes of a sentence in the log */
 
 void ek_reply_json(ek_exchange *x, int status, const ek_buf *body)
 {
     ek_exchange_reply(x, status, "application/json", ek_buf_text(body), body->len);
 }
 
-/* A burst of lines, then so many per second. */
+/* Allows a burst of lines, then a fixed number per second. */
 static bool may_log(uint64_t *suppressed)
 {
     enum { BURST = 50, PER_SECOND = 10 };

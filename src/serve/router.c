@@ -12,7 +12,7 @@
 #include "serve/routes.h"
 #include "serve/session.h"
 
-/* Some clients leave the version out: "/chat/completions" is "/v1/chat/completions". */
+/* Some clients leave out the version: "/chat/completions" means "/v1/chat/completions". */
 static bool is_path(const char *path, const char *known)
 {
     static const char v1[] = "/v1";
@@ -20,7 +20,7 @@ static bool is_path(const char *path, const char *known)
     return !strcmp(path, known) || (!strncmp(known, v1, n) && !strcmp(path, known + n));
 }
 
-/* The dialect of a path, NULL without. */
+/* The dialect of a path; NULL: none. */
 static const ek_dialect *dialect_of(const ek_server *s, const char *path)
 {
     for (const ek_dialect *const *d = s->dialects; *d; d++)
@@ -28,7 +28,7 @@ static const ek_dialect *dialect_of(const ek_server *s, const char *path)
     return NULL;
 }
 
-/* Is path below the path of a dialect, and so of its API? */
+/* The dialect above whose path this path lies; NULL: none. */
 static const ek_dialect *dialect_above(const ek_server *s, const char *path)
 {
     for (const ek_dialect *const *d = s->dialects; *d; d++) {
@@ -40,8 +40,7 @@ static const ek_dialect *dialect_above(const ek_server *s, const char *path)
     return NULL;
 }
 
-/* The dialect of a path, of one above it, or of the API that has all paths which begin so; NULL for a path of nobody.
- */
+/* The dialect of a path, of one above it, or of the API that owns all paths with this beginning; NULL: none. */
 static const ek_dialect *dialect_near(const ek_server *s, const char *path)
 {
     const ek_dialect *d = dialect_of(s, path);
@@ -51,7 +50,7 @@ static const ek_dialect *dialect_near(const ek_server *s, const char *path)
     return d;
 }
 
-/* Both of Anthropic's clients' headers; OpenAI's send neither. */
+/* Whether the client is Anthropic's: its clients send one of these headers, OpenAI's do not. */
 static bool is_anthropics(const ek_exchange *x)
 {
     if (ek_exchange_find(x, "anthropic-version")) return true;
@@ -74,15 +73,15 @@ void ek_route_error(void *server, ek_buf *out, const char *path, int status, con
     (d ? d : s->dialects[0])->error(out, status, text, NULL, NULL);
 }
 
-/* Any media type: curl sends application/x-www-form-urlencoded by default, and the reader refuses bodies that are no
- * JSON. A content encoding is not undone here. */
+/* Whether the body has a content encoding, which is not decoded here. Any media type is accepted: curl sends
+ * application/x-www-form-urlencoded by default, and the reader refuses bodies that are not JSON. */
 static bool is_coded(const ek_exchange *x)
 {
     const char *coding = ek_exchange_find(x, "content-encoding");
     return coding && *coding && strcasecmp(coding, "identity");
 }
 
-/* The key a client sends, NULL without: OpenAI's clients in one header, Anthropic's in another. */
+/* The client's key, NULL: none. OpenAI's clients and Anthropic's send it in different headers. */
 static const char *key_of(const ek_exchange *x)
 {
     const char *bearer = ek_exchange_find(x, "authorization");
@@ -92,7 +91,7 @@ static const char *key_of(const ek_exchange *x)
 
 uint64_t ek_route_owner(const ek_server *s, const ek_exchange *x)
 {
-    const char *key = key_of(x); /* none on a path that is open */
+    const char *key = key_of(x); /* open paths need none */
     return key && ek_keys_count(s->keys) > 0 ? ek_keys_identity(key) : 0;
 }
 
@@ -101,14 +100,15 @@ static bool may_use(const ek_server *s, const ek_exchange *x)
     return ek_keys_count(s->keys) == 0 || ek_keys_allow(s->keys, key_of(x));
 }
 
-/* DNS rebinding: a page whose own name came to mean this machine. Who has a key is no such page. */
+/* Whether the page's own name was made to mean this machine (DNS rebinding). A client with a key is no such page. */
 static bool is_foreign_host(const ek_server *s, const ek_exchange *x)
 {
     bool checked = s->allowed_hosts || (ek_keys_count(s->keys) == 0 && ek_http_is_loopback(s->http));
     return checked && !ek_origins_host_fits(s->allowed_hosts, ek_exchange_find(x, "host"));
 }
 
-/* A foreign page in the browser of a user who can reach this server; it has no key. */
+/* Whether the request comes from a foreign page in the browser of a user who can reach this server; such a page has no
+ * key. */
 static bool is_foreign_page(const ek_server *s, const ek_exchange *x)
 {
     const char *origin = ek_exchange_find(x, "origin");
@@ -116,8 +116,8 @@ static bool is_foreign_page(const ek_server *s, const ek_exchange *x)
            !ek_origins_page_fits(s->cors_origins, origin, ek_exchange_find(x, "host"));
 }
 
-/* A path that needs no key for this client. A browser on this machine does not count as this machine: its page may be
- * foreign, or have a name that was made to mean this machine. */
+/* Whether the path needs no key for this client. A browser on this machine does not count as local, because its page
+ * may be foreign, or have a name that was made to mean this machine. */
 static bool is_open(const ek_server *s, const ek_exchange *x)
 {
     const char *path = ek_exchange_path(x), *origin = ek_exchange_find(x, "origin"),
@@ -137,7 +137,7 @@ static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, co
 {
     ek_buf b = {0};
     char value[81];
-    snprintf(value, sizeof value, "%s", ek_exchange_find(x, header)); /* the log has it, too */
+    snprintf(value, sizeof value, "%s", ek_exchange_find(x, header)); /* the log has the id, too */
     for (char *p = value; *p; p++)
         if (*p < ' ' || *p > '~' || *p == '"' || *p == '\\') *p = '?';
     ek_buf_fmt(&b, "requests with %s: %s are not served here; %s can allow them", header, value, option);
@@ -145,7 +145,7 @@ static void refuse_foreign(ek_server *s, ek_exchange *x, const ek_dialect *d, co
     ek_buf_fini(&b);
 }
 
-/* Health and metrics, which tell that the server is full. */
+/* Health and metrics are served even if the server is full, because they tell that it is. */
 bool ek_route_always(void *server, const ek_exchange *x)
 {
     const char *rest;
@@ -166,11 +166,12 @@ void ek_route_api(ek_server *s, ek_exchange *x, const ek_dialect *d)
 {
     if (s->n_signals) ek_reply_error(x, d, 503, "the server is shutting down", NULL, NULL);
     else if (is_coded(x)) ek_reply_error(x, d, 415, "the body must be JSON without a content encoding", NULL, NULL);
-    /* The time of a prompt reveals whether it is cached: users of different keys cannot learn that of each other. */
+    /* The time of a prompt reveals whether it is cached, so users with different keys share no cache. */
     else ek_session_open(s, x, d, ek_route_owner(s, x));
 }
 
-/* What a page of another origin may do at a path: its methods. What is nowhere is found missing by any. */
+/* Lists the methods that a page of another origin may use at a path. At unknown paths any method is allowed, so that
+ * the page sees the 404. */
 static void list_methods(char *out, size_t room, const ek_dialect *d, const char *path)
 {
     const char *rest;
@@ -182,7 +183,7 @@ static void list_methods(char *out, size_t room, const ek_dialect *d, const char
     snprintf(out, room, "%s%s, OPTIONS", methods, strncmp(methods, "GET", 3) ? "" : ", HEAD");
 }
 
-/* Methods and paths are the client's: bytes of any kind, cleaned where they are quoted. */
+/* Methods and paths come from the client and may hold any bytes, so quotations are cleaned. */
 static void wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, const char *allowed)
 {
     ek_buf b = {0};
@@ -192,8 +193,8 @@ static void wrong_method(ek_exchange *x, const ek_dialect *d, const char *path, 
     ek_buf_fini(&b);
 }
 
-/* Does the client name HTML among the types that it takes? Browsers do. Clients of Ollama, curl and programs that look
- * whether a server is there do not; a client that says nothing gets the page. */
+/* Whether the client names HTML among its types, as browsers do. Clients of Ollama, curl and programs that look for a
+ * server do not. A client without an `accept` header gets the page. */
 static bool takes_html(const ek_exchange *x)
 {
     const char *accept = ek_exchange_find(x, "accept");

@@ -79,7 +79,7 @@ static void ollama_version(ek_server *s, ek_exchange *x, const char *rest)
     ek_models_version(x);
 }
 
-/* 404 and not 501: clients try again after a 5xx. */
+/* 404 and not 501, because clients repeat a request after a 5xx. */
 void ek_route_missing(ek_server *s, ek_exchange *x, const char *why)
 {
     ek_buf b = {0};
@@ -178,7 +178,7 @@ void ek_routes_methods(char *out, size_t room, const ek_route_row *row)
             n += (size_t)snprintf(out + n, room - n, "%s%s", n ? ", " : "", routes[i].method);
 }
 
-/* The APIs that are served: a new one adds its row. */
+/* The served APIs; a new one gets a row. */
 
 const ek_dialect *const ek_dialects[] = {
     &ek_dialect_openai_chat,

@@ -17,9 +17,9 @@
 #include "serve/receipts.h"
 #include "serve/session.h"
 
-enum { AFTER_DRAIN = 4 }; /* seconds that cancelling and closing have, rounded up to 5 */
+enum { AFTER_DRAIN = 4 }; /* seconds for cancelling and closing, rounded up to 5 */
 
-/* What runs is cancelled, and readers that do not read are cut off. */
+/* Cancels running requests and cuts off readers that do not read. */
 static void stop_now(ek_server *s)
 {
     ek_log(EK_LOG_INFO, "event=stop cancelling=%d", ek_http_busy(s->http));
@@ -37,7 +37,7 @@ static void note_memory(ek_server *s)
     ek_log(EK_LOG_WARN, "event=out_of_memory reserve_spent=%zu refilled=%d", spent, err == EK_OK);
 }
 
-/* A lost device answers no more: running requests have ended with an error, and the process ends, so that its
+/* A lost device cannot answer any more: running requests have ended with an error, and the process ends, so that its
  * supervisor starts another one. */
 static void note_broken(ek_server *s)
 {
@@ -91,11 +91,11 @@ static void on_hangup(evutil_socket_t number, short what, void *arg)
 }
 
 enum {
-    PREPARE_SPARE = 6, /* so many slow pictures keep no others waiting */
+    PREPARE_SPARE = 6, /* slow work that cannot delay the rest */
     FETCH_THREADS = 8,
     FETCH_QUEUE = 64,
-    DECODE_THREADS = 4, /* slow work has three of them: this many videos and PDFs are read at a time */
-    DECODE_SHARE = 2,   /* and of one client so many */
+    DECODE_THREADS = 4, /* slow work takes three of them: this many videos and PDFs are read at a time */
+    DECODE_SHARE = 2,   /* and this many of one client */
     DECODE_QUEUE = 64
 };
 
@@ -139,7 +139,7 @@ static bool is_loopback(const char *host)
     return !strncmp(host, "127.", 4) || !strcmp(host, "::1") || !strcmp(host, "localhost");
 }
 
-/* kv@NAME@MODEL, as llm-d takes it apart at its @. */
+/* kv@NAME@MODEL; llm-d divides it at the @. */
 static void make_topic(ek_buf *out, const ek_server *s, const ek_server_opts *o)
 {
     ek_buf_str(out, "kv@");
@@ -174,7 +174,7 @@ static ek_err open_events(ek_server *s, const ek_server_opts *o)
 
 static ek_err open_all(ek_server *s, const ek_server_opts *opts)
 {
-    /* Bodies wait in memory, too: at most half of what requests may take, but at least one of the largest. */
+    /* Waiting bodies take memory too: at most half of the request memory, but at least one body of the largest size. */
     ek_http_opts http = opts->http;
     http.takes_body = ek_route_takes_body;
     http.always = ek_route_always;
@@ -291,7 +291,7 @@ void ek_server_close(ek_server *s)
     if (s->decoders) ek_workers_close(s->decoders);
     s->decoders = NULL;
     ek_events_close(s->events);
-    if (s->workers) ek_workers_close(s->workers); /* what they made may still be answered */
+    if (s->workers) ek_workers_close(s->workers); /* their results may still be answered */
     s->workers = NULL;
     ek_background_close(s);
     if (s->http) ek_http_close(s->http);

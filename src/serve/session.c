@@ -1,4 +1,4 @@
-/* A session outlives its client until the engine has posted the last news of each choice, because news point to
+/* A session lives on after its client until the engine has posted the last news of each choice, because news point to
  * choices. */
 #include <stddef.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 enum { HEARTBEAT_SECONDS = 10 };
 
-/* What is left of it says nothing of a request. */
+/* Clears everything that belongs to the request. */
 static void forget_request(ek_session *s)
 {
     s->choices = NULL, s->results = NULL;
@@ -24,7 +24,7 @@ static void forget_request(ek_session *s)
     s->read = -1;
 }
 
-/* Frees a session's data of a request whose turns have ended. Any thread. */
+/* Frees the data of a request whose turns have ended. Any thread. */
 static void end_request(ek_session *s)
 {
     ek_turn **turns = ek_alloc((size_t)s->n_opened * sizeof(ek_turn *));
@@ -96,7 +96,7 @@ static void free_parts(ek_job *j)
     ek_request_memory_give(&s->server->memory, s->counted);
 }
 
-/* What holds much is freed by a worker: many replies with log-probabilities, large trees of tools. */
+/* A worker frees sessions with much memory: many replies with log-probabilities, large trees of tools. */
 void ek_session_free(ek_session *s)
 {
     *s->link = s->next;
@@ -147,7 +147,8 @@ static void note_loops(ek_session *s)
     }
 }
 
-/* A replica that only replies has computed a prompt: slowly, and nobody sees why. At most a line per minute. */
+/* Warns, at most once a minute, that a replica for replies computed a prompt itself, which is slow and otherwise hard
+ * to notice. */
 static void note_computed(ek_session *s, const ek_api_usage *u)
 {
     static const double EVERY = 60;
@@ -167,12 +168,12 @@ void ek_session_leave_client(ek_session *s, ek_outcome how)
 {
     static const char *const outcomes[] = {"-", "miss", "part", "hit"};
     ek_metrics *m = &s->server->metrics;
-    bool opened = s->n_opened == s->reply.n; /* a client can go before all turns are */
+    bool opened = s->n_opened == s->reply.n; /* the client may leave before all turns are open */
     ek_api_usage u = opened ? ek_api_usage_of(&s->reply) : (ek_api_usage){0};
     double whole = ek_now() - s->opened;
     m->outcome[how]++;
     note_stored(s);
-    if (s->req.resume.tokens.len == 0) m->cached_tokens += (uint64_t)u.cached; /* else a client says it */
+    if (s->req.resume.tokens.len == 0) m->cached_tokens += (uint64_t)u.cached; /* else the client has it */
     if (how == EK_OUTCOME_DONE && s->req.resume.tokens.len == 0) note_computed(s, &u);
     if (how == EK_OUTCOME_DONE) ek_histogram_add(&m->whole, EK_HISTOGRAM_SECONDS, whole);
     if (how == EK_OUTCOME_DONE) ek_exemplars_add(&m->traces.whole, EK_HISTOGRAM_SECONDS, whole, s->wishes.trace);
@@ -210,7 +211,7 @@ void ek_session_on_gone(void *user)
         return;
     }
     if (s->writing) {
-        s->x = NULL; /* the worker's end sees to the rest */
+        s->x = NULL; /* the worker's end does the rest */
         return;
     }
     ek_session_leave_client(s, EK_OUTCOME_GONE);
@@ -243,7 +244,7 @@ void ek_session_failed(ek_session *s, int index, ek_err err, const char *text, e
 void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *param, const char *code)
 {
     ek_exchange *x = s->x;
-    if (ek_exchange_begun(x)) { /* of one that is read again, or in the background */
+    if (ek_exchange_begun(x)) { /* of a request that is read again, or runs in the background */
         ek_buf why = {0};
         ek_buf_str(&why, text ? text : ek_err_text());
         ek_session_failed(s, 0, err, why.data, err == EK_ETIMEOUT ? EK_OUTCOME_TIMEOUT : EK_OUTCOME_FAILED);
@@ -263,7 +264,7 @@ void ek_session_refuse(ek_session *s, ek_err err, const char *text, const char *
 
 /* --- all sessions --- */
 
-/* True if its time was over and its reply has ended. */
+/* True if its time is over and its reply has ended. */
 static bool check_deadline(ek_session *s)
 {
     double limit = s->server->limits.request_timeout;
@@ -283,18 +284,18 @@ static bool check_deadline(ek_session *s)
 static bool beat(ek_session *s)
 {
     bool streams = !s->preparing && s->x && s->req.stream && !s->req.background && !s->writing && !s->full;
-    if (s->wishes.if_available && s->first_token == 0) return false; /* its status is not known yet */
+    if (s->wishes.if_available && s->first_token == 0) return false; /* the status is not known yet */
     if (!streams) return false;
     const bool due = ek_now() - s->last_sent >= HEARTBEAT_SECONDS, reads = s->first_token == 0;
     if (!(reads && ek_session_put_progress(s, due))) {
         if (!due) return false;
-        s->dialect->heartbeat(&s->out); /* dead clients are noticed, too */
+        s->dialect->heartbeat(&s->out); /* also notices dead clients */
     }
     ek_session_flush(s);
     return true;
 }
 
-/* What a turn has no time for, the next tick does: what was done is not due again. */
+/* If a turn lacks time, the next tick continues; finished work is not due again. */
 void ek_sessions_tick(ek_server *server)
 {
     for (ek_session *s = server->sessions, *next; s; s = next) {

@@ -13,14 +13,14 @@
 
 static void on_more(evutil_socket_t fd, short what, void *arg);
 
-/* The share of a prompt that its whole pages are, as ek_request_opts.min_cached. The last token is always computed. */
+/* The fraction of a prompt in its whole pages, as ek_request_opts.min_cached. The last token is always computed. */
 static float all_pages(const ek_turn_prompt *prompt)
 {
     const int rest = (int)prompt->ids.len - 1, whole = rest / EK_PAGE_TOKENS * EK_PAGE_TOKENS;
     return whole > 0 ? ((float)whole - 0.5f) / (float)rest : 0;
 }
 
-/* Of several choices, all have to be there for a hit; a part is better than none. */
+/* Of several choices all must be stored for a hit; if some are, it is a part. */
 static ek_err note_outcome(ek_session *s, int i)
 {
     const ek_reply_outcome o = ek_turn_outcome(s->choices[i].turn);
@@ -42,18 +42,18 @@ static ek_err open_turn(ek_session *s, int i)
     opts.past_calls = &s->req.past_calls;
     opts.stop_loops = s->server->stop_loops;
     opts.choice = i % (s->req.n / (1 + s->req.n_more));
-    if (ek_api_summarizes(&s->req)) opts.receipt = opts.logprobs = false; /* nobody sees its rows */
+    if (ek_api_summarizes(&s->req)) opts.receipt = opts.logprobs = false; /* nobody sees the rows of a summary */
     if (s->wishes.if_available && !s->req.says_share)
         opts.min_cached = all_pages(ek_api_prompt_of(&s->req, &s->prompt, i));
     const ek_turn_resumed resumed = ek_resume_turn(&s->req.resume);
     if (resumed.n > 0) opts.resumed = &resumed;
     opts.stored = s->stored.n > 0 ? &s->stored.of[i] : NULL;
-    if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large, and the journal's */
+    if (i > 0 && opts.form) opts.form = NULL, opts.same_form = true; /* it can be large; the journal needs it once */
     EK_TRY(ek_turn_open(&c->turn, s->server->chat, ek_api_prompt_of(&s->req, &s->prompt, i), &opts, ek_session_on_reply,
                         c));
     s->results[i] = ek_turn_result_of(c->turn);
     s->n_opened++;
-    c->replayed = resumed.n == 0; /* nothing that the client has already */
+    c->replayed = resumed.n == 0; /* a resumed stream has sent these events already */
     return note_outcome(s, i);
 }
 
@@ -63,7 +63,7 @@ static ek_err submit_turn(ek_session *s, int i)
     s->n_submitted++;
     const ek_err err = ek_turn_submit(c->turn, s->server->engine, ek_api_prompt_of(&s->req, &s->prompt, i),
                                       ek_mailbox_post, s->server->mailbox, c);
-    if (ek_turn_outcome(c->turn) == EK_REPLY_PART) ek_session_sum_outcomes(s); /* another request computes it */
+    if (ek_turn_outcome(c->turn) == EK_REPLY_PART) ek_session_sum_outcomes(s); /* if another request computes it */
     return err;
 }
 
@@ -93,7 +93,7 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
 {
     ek_session *s = arg;
     (void)fd, (void)what;
-    if (!s->x) return; /* those that were submitted end it */
+    if (!s->x) return; /* the submitted turns end the session */
     if (s->writing) {
         struct timeval soon = {0, 10000};
         event_add(s->more, &soon);
@@ -102,7 +102,7 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
     int i = s->n_submitted;
     ek_err err = begin_turns(s);
     if (!err) {
-        ek_session_go_on(s); /* with what is stored */
+        ek_session_go_on(s); /* continues with the stored part */
         return;
     }
     char text[512];
@@ -111,7 +111,8 @@ static void on_more(evutil_socket_t fd, short what, void *arg)
     ek_session_go_on(s);
 }
 
-/* With one key all prompts are alike to a router; those of several keys share nothing, and look apart. */
+/* With one key the salt has no name, because all prompts are alike to a router. With several keys they share nothing,
+ * and get different names. */
 static void name_salt(ek_session *s)
 {
     ek_api_request *req = &s->req;
@@ -126,8 +127,8 @@ static void name_salt(ek_session *s)
     req->turn.cache_salt_len = req->salt_text.len;
 }
 
-/* Whether another replica writes the reply: what the body says counts more than its head, which counts more than the
- * role of this one. A body that says that it is this one's does not change the role. */
+/* Whether another replica writes the reply. The body's wish comes before the header's, and that before this replica's
+ * role. A body that asks this replica for the reply does not change the role. */
 static bool asks_prompt_alone(const ek_session *s)
 {
     const ek_wish wish = s->wishes.prefill;
@@ -136,7 +137,7 @@ static bool asks_prompt_alone(const ek_session *s)
     return s->server->prefill && wish != EK_WISH_NO;
 }
 
-/* A nonce gives the seed of a reply that draws, unless the client gives it: so the server has none to choose. */
+/* If the client gives no seed, its nonce gives the seed of a sampled reply, so that the server cannot choose one. */
 static void choose_seed(ek_session *s, const ek_prepared *p, bool draws)
 {
     const ek_api_request *req = &s->req;
@@ -147,14 +148,13 @@ static void choose_seed(ek_session *s, const ek_prepared *p, bool draws)
     s->req.turn.sampling.seed = ek_nonce_seed(req->nonce, p->prompt.ids.data, p->prompt.ids.len);
 }
 
-/* Fills in what follows from a body that was read. */
+/* Fills in everything that follows from a body that was read. */
 static void set_up(ek_session *s, ek_prepared *p)
 {
     ek_server *server = s->server;
     uint64_t number = ek_exchange_number(s->x);
     ek_api_request *req = &s->req;
-    bool draws = !p->req.has_seed &&
-                 p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply has no use for a seed */
+    bool draws = !p->req.has_seed && p->req.turn.sampling.temperature >= 1e-5f; /* a greedy reply needs no seed */
     *req = p->req;
     req->turn.tools = req->tools;
     req->turn.client = s->client;
@@ -166,14 +166,13 @@ static void set_up(ek_session *s, ek_prepared *p)
     s->held = p->held;
     s->stored = p->stored;
     p->stored = (ek_stored){0};
-    if (req->turn.publish) ek_stored_fini(&s->stored); /* its pages are wanted */
+    if (req->turn.publish) ek_stored_fini(&s->stored); /* the pages are wanted, so nothing is taken from the store */
     s->choices = ek_alloc((size_t)req->n * sizeof *s->choices);
     s->results = ek_alloc((size_t)req->n * sizeof *s->results);
-    const bool resumed = req->resume.tokens.len > 0; /* it has the seed of the stream that it continues */
+    const bool resumed = req->resume.tokens.len > 0; /* a resumed stream keeps its seed */
     if (!req->has_seed && s->wishes.has_seed) req->turn.sampling.seed = s->wishes.seed;
     else if (!req->has_seed && !resumed)
-        req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact as a
-                                                                             double */
+        req->turn.sampling.seed = ek_mix64(server->nonce + number) >> 11; /* exact in a double */
     choose_seed(s, p, draws);
     if (resumed) {
         server->metrics.resumed++;
@@ -187,7 +186,7 @@ static void set_up(ek_session *s, ek_prepared *p)
                               .fingerprint = server->fingerprint,
                               .created = resumed            ? req->resume.created
                                          : *s->wishes.batch ? 0
-                                         : s->reply.created ? s->reply.created /* of the first reading */
+                                         : s->reply.created ? s->reply.created /* the time of the first reading */
                                                             : ek_unix_time(),
                               .stream = req->stream,
                               .n = req->n,
@@ -206,7 +205,7 @@ static void set_up(ek_session *s, ek_prepared *p)
     s->reply.marks = &s->marks;
 }
 
-/* The whole reply of a path that generates nothing. */
+/* Sends the whole reply of a path that generates nothing. */
 static void answer(ek_session *s, ek_prepared *p)
 {
     ek_exchange *x = s->x;
@@ -321,14 +320,14 @@ void ek_session_read_again(ek_session *s)
     if (!err) return;
     char why[512];
     snprintf(why, sizeof why, "%s", ek_err_text());
-    ek_session_failed(s, 0, err, why, EK_OUTCOME_REFUSED); /* whoever brought the news frees s */
+    ek_session_failed(s, 0, err, why, EK_OUTCOME_REFUSED); /* the sender of the news frees s */
 }
 
 void ek_session_open(ek_server *server, ek_exchange *x, const ek_dialect *d, uint64_t salt)
 {
     ek_session *s = ek_alloc(sizeof *s);
     uint64_t number = ek_exchange_number(x), secret;
-    /* Who knows the id of a stored response can read it: ids do not follow from each other. */
+    /* A stored response can be read by anyone who knows its id, so ids must not follow from each other. */
     (void)ek_random(&secret, sizeof secret);
     s->server = server;
     s->x = x;

@@ -1,5 +1,5 @@
-/* Sends a session's written bytes to its client: as they come, or large ones alone, once the client has read everything
- * before. */
+/* Sends a session's written bytes to its client: small ones as they come, large ones alone, once the client has read
+ * everything before. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "serve/routes.h"
 #include "serve/session_state.h"
 
-/* Bytes of a stream, and of a reply in one piece: more go out from where they lie. */
+/* Maximum bytes of a stream, and of a whole reply, that are copied; larger ones are sent from their own memory. */
 enum { COPIED = 256 << 10, COPIED_WHOLE = 64 << 10 };
 
 static size_t buffer_of(const ek_session *s)
@@ -24,7 +24,7 @@ void ek_session_cut(ek_session *s, const char *text)
     ek_session_leave_client(s, EK_OUTCOME_CUT);
 }
 
-/* What was left out of schemas; the log has all of it. */
+/* Writes the omitted keywords of schemas; the log has all of them. */
 void ek_session_put_ignored(ek_session *s)
 {
     enum { MAX_VALUE = 1000 };
@@ -49,7 +49,7 @@ void ek_session_sum_outcomes(ek_session *s)
 static void put_outcome(ek_session *s)
 {
     static const char *const words[] = {[EK_REPLY_MISS] = "miss", [EK_REPLY_PART] = "part", [EK_REPLY_HIT] = "hit"};
-    ek_session_sum_outcomes(s); /* a part that was found wrong became a miss */
+    ek_session_sum_outcomes(s); /* a stored part that was wrong became a miss */
     if (s->outcome != EK_REPLY_UNASKED) ek_exchange_header(s->x, "x-evenkeel-reply-cache", words[s->outcome]);
 }
 
@@ -59,7 +59,7 @@ static void put_receipt(ek_session *s)
     if (s->receipt_key) ek_exchange_header(s->x, "x-evenkeel-receipt", s->id);
 }
 
-/* Of a reply in one piece: the first loop of its choices. */
+/* For a whole reply: the first loop of its choices. */
 static void put_loop(ek_session *s)
 {
     char value[48];
@@ -77,7 +77,7 @@ static void open_stream(ek_session *s)
 {
     if (ek_exchange_begun(s->x)) return;
     ek_exchange_header(s->x, "cache-control", "no-cache");
-    ek_exchange_header(s->x, "x-accel-buffering", "no"); /* nginx would hold the stream back */
+    ek_exchange_header(s->x, "x-accel-buffering", "no"); /* keeps nginx from buffering the stream */
     ek_session_put_ignored(s);
     if (s->dialect->step) ek_exchange_by_line(s->x);
     put_outcome(s);
@@ -86,7 +86,7 @@ static void open_stream(ek_session *s)
     ek_exchange_begin(s->x, 200, type ? type : "text/event-stream; charset=utf-8");
 }
 
-/* What s->out holds, as bytes that give back what was counted for them. */
+/* The content of s->out, whose counted bytes are returned when it is sent. */
 static ek_outgoing own_out(ek_session *s)
 {
     ek_buf *b = &s->out;
@@ -100,12 +100,12 @@ static ek_outgoing own_out(ek_session *s)
     return ek_outgoing_own(s->server, b, counted - excess);
 }
 
-/* More than is copied, or than the buffer holds: alone, when the client has read all before it. */
+/* Sends more bytes than are copied or fit the buffer: alone, when the client has read everything before. */
 static void flush_large(ek_session *s)
 {
     s->full = true;
     if (ek_exchange_unsent(s->x) > 0) return; /* on_drained comes */
-    if (s->counted + s->promised == 0) {      /* one event that is this large */
+    if (s->counted + s->promised == 0) {      /* a single event of this size */
         if (ek_request_memory_take(&s->server->memory, s->held, s->out.cap)) {
             ek_session_cut(s, ek_err_text());
             return;
@@ -117,7 +117,7 @@ static void flush_large(ek_session *s)
     s->last_sent = ek_now();
 }
 
-/* What is written, in one piece, or in one for each line. */
+/* Sends the written bytes, in one piece or one piece per line. */
 static bool send_out(ek_session *s)
 {
     const char *at = s->out.data, *const end = at + s->out.len;
@@ -150,7 +150,7 @@ void ek_session_flush(ek_session *s)
         }
     }
     if (!s->done || !s->x || s->out.len > 0) return;
-    open_stream(s); /* the client of one that goes on may have all of it */
+    open_stream(s); /* the client of a resumed stream may have all events already */
     ek_exchange_end(s->x);
     ek_session_leave_client(s, EK_OUTCOME_DONE);
 }
@@ -175,7 +175,7 @@ void ek_session_send_whole(ek_session *s)
 
 /* --- how far the prompt is read --- */
 
-/* How far the first prompt is read. */
+/* The reading of the first prompt. */
 static ek_api_progress progress_of(const ek_session *s)
 {
     ek_api_progress p = {.total = s->results[0]->n_prompt, .seconds = ek_now() - s->prepared};
@@ -185,7 +185,7 @@ static ek_api_progress progress_of(const ek_session *s)
 
 static void put_progress(ek_session *s, const ek_api_progress *p)
 {
-    s->reply.marks = NULL; /* it is of no token */
+    s->reply.marks = NULL; /* the event belongs to no token */
     s->dialect->progress(&s->out, &s->reply, p);
     s->reply.marks = s->marks.on ? &s->marks : NULL;
     s->read = p->read;

@@ -18,15 +18,15 @@
 #include "serve/store/response_store.h"
 
 enum {
-    LARGE = 64 << 10, /* bytes: more are written by a worker */
+    LARGE = 64 << 10, /* bytes; a worker writes more */
     VERY_LARGE = 4 << 20,
-    COUNTED_AT_ONCE = 64 << 10, /* of what results grow by */
-    REPLAYED_AT_ONCE = 500      /* tokens: more are replayed by a worker */
+    COUNTED_AT_ONCE = 64 << 10, /* bytes by which counts of results grow */
+    REPLAYED_AT_ONCE = 500      /* tokens; a worker replays more */
 };
 
 /* --- sizes --- */
 
-/* Of the text of a reply in one piece, without what its request made known beforehand. */
+/* The size of a whole reply's text, without the parts that were counted with the request. */
 static size_t results_size(const ek_session *s)
 {
     size_t size = 0, per_token = EK_PER_LOGPROB * (size_t)(s->req.turn.n_top + 2);
@@ -39,7 +39,7 @@ static size_t results_size(const ek_session *s)
     return size;
 }
 
-/* What was counted for the prompt's log-probabilities in the reply, per choice. */
+/* Bytes counted per choice for the prompt's log-probabilities in the reply. */
 static size_t prompt_size(const ek_session *s, const ek_turn_result *r)
 {
     return s->req.turn.prompt_logprobs ? EK_PER_LOGPROB * (size_t)(s->req.turn.n_top + 2) * (size_t)r->n_prompt : 0;
@@ -60,14 +60,14 @@ static ek_receipt_of receipt_of(const ek_session *s)
 typedef struct piece {
     ek_session_choice *c;
     const ek_turn_news *news; /* NULL: the end */
-    size_t size;              /* that it may have */
-    size_t counted;           /* of these, what s->held has for it */
+    size_t size;              /* maximum size */
+    size_t counted;           /* the part of it that s->held has counted */
 } piece;
 
 static piece piece_of(ek_session_choice *c, const ek_turn_news *news)
 {
     const ek_session *s = c->session;
-    enum { REPEATED = 5 }; /* times that the end of a stream has each text */
+    enum { REPEATED = 5 }; /* copies of each text at the end of a stream */
     piece p = {.c = c, .news = news};
     if (news) {
         if (news->token >= 0 && !c->replayed && s->req.resume.tokens.len > REPLAYED_AT_ONCE) p.size = LARGE + 1;
@@ -83,20 +83,20 @@ static piece piece_of(ek_session_choice *c, const ek_turn_news *news)
     }
     if (!news && s->receipt_key && s->reply.n_open == 0) {
         const ek_receipt_of of = receipt_of(s);
-        if (ek_receipts_waits(s->server)) p.size += LARGE + 1; /* a disk is waited for */
-        p.size += 3 * ek_receipts_bytes(&of);                  /* in the reply, by itself, and as it is made */
+        if (ek_receipts_waits(s->server)) p.size += LARGE + 1; /* on a worker, because it waits for a disk */
+        p.size += 3 * ek_receipts_bytes(&of); /* three copies: in the reply, alone, and while it is made */
     }
     p.size += p.counted;
     return p;
 }
 
-/* --- writing, on either thread --- */
+/* --- writing, on both threads --- */
 
 static void begin(ek_session_choice *c)
 {
     ek_session *s = c->session;
     ek_session_end_progress(s);
-    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index); /* the counts of the prompt are known by now */
+    if (!c->begun) s->dialect->begin(&s->out, &s->reply, c->index); /* the prompt's counts are known now */
     c->begun = true;
 }
 
@@ -115,8 +115,8 @@ static void write_digest(ek_session *s)
     if (s->req.turn.digest) s->reply.digest = s->digest;
 }
 
-/* False: there is no receipt, and without it no reply. One that was not computed, for too little was cached, needs
- * none. */
+/* False: there is no receipt, and therefore no reply. A reply that was not computed, because too little was cached,
+ * needs none. */
 static bool write_receipt(ek_session *s)
 {
     const ek_receipt_of of = receipt_of(s);
@@ -137,13 +137,13 @@ static void note_times(ek_session *s)
     s->reply.times = (ek_api_times){s->prepared - s->opened, first - s->prepared, now - first};
 }
 
-/* What the reply had before this turn: nothing of it is written, but the dialect goes through it. */
+/* Passes the reply before this turn through the dialect, without writing it. */
 static void replay(ek_session_choice *c)
 {
     ek_session *s = c->session;
     const size_t from = s->out.len;
     c->replayed = true;
-    s->reply.marks = NULL; /* they know these tokens already */
+    s->reply.marks = NULL; /* the marks already include these tokens */
     while (ek_turn_replay(c->turn)) {
         if (s->req.stream) begin(c);
         s->out.len = from;
@@ -163,7 +163,7 @@ static void write_token(ek_session_choice *c, const ek_turn_news *news)
     }
     ek_turn_feed(c->turn, news);
     const ek_turn_result *r = s->results[c->index];
-    const bool anew = r->n_tokens == 0 && r->end == EK_END_NONE; /* what the store had was wrong */
+    const bool anew = r->n_tokens == 0 && r->end == EK_END_NONE; /* the stored reply was wrong */
     const bool shown = s->req.stream && !ek_api_summarizes(&s->req);
     if (shown && news->token >= 0 && r->end != EK_END_ERROR && !anew) begin(c);
 }
@@ -194,13 +194,13 @@ static void on_step(evutil_socket_t fd, short what, void *arg)
 {
     ek_session *s = arg;
     (void)fd, (void)what;
-    if (!s->x || s->done || s->writing || s->full) return; /* what comes next writes it */
+    if (!s->x || s->done || s->writing || s->full) return; /* the next piece writes it */
     s->dialect->step(&s->out, &s->reply);
     ek_session_flush(s);
 }
 
-/* The tokens of a step come in one turn of the loop. A stream that may continue elsewhere has an event for each, and so
- * has a stored reply. */
+/* Flushes the tokens of a step, which come in one turn of the loop. In a stream that may be resumed, and for a stored
+ * reply, each token has its own event. */
 static void flush_token(ek_session *s)
 {
     if (s->dialect->step && !s->marks.on && !s->storing) {
@@ -273,7 +273,7 @@ static void after_piece(const piece *p)
 typedef struct write_job {
     ek_job job;
     piece piece;
-    ek_turn_news news; /* of a token: without text */
+    ek_turn_news news; /* of a token, without its text */
 } write_job;
 
 static void run_job(ek_job *j)
@@ -357,7 +357,7 @@ static void note_token(ek_session_choice *c)
     c->last_token = now;
 }
 
-/* Results of a long reply with log-probabilities are large before a byte of them is written. */
+/* Counts the results of a long reply with log-probabilities, which are large before a byte of them is written. */
 static ek_err count_growth(ek_session *s)
 {
     s->grown += s->req.turn.logprobs ? sizeof(ek_turn_logprobs) : 8;
@@ -389,7 +389,7 @@ static void take_news(const ek_turn_news *news)
     else run_piece(&p);
 }
 
-/* Tokens that the store of replies has come first, one of each choice in turn, as steps would give them. */
+/* Tokens from the store of replies come first, one of each choice in turn, like steps. */
 static bool has_stored(const ek_session *s)
 {
     for (int i = 0; s->outcome >= EK_REPLY_PART && s->n_submitted == s->req.n && i < s->n_opened; i++)
@@ -397,7 +397,7 @@ static bool has_stored(const ek_session *s)
     return false;
 }
 
-/* A batch's replies do not say what came from caches. */
+/* A batch's replies do not show the effect of caches. */
 static void hide_caches(ek_turn_news *news)
 {
     news->n_cached = news->n_images_kept = news->n_sounds_kept = 0;
@@ -424,7 +424,7 @@ static void on_go_on(evutil_socket_t fd, short what, void *arg)
     ek_session_go_on(arg);
 }
 
-/* False: too much waits for a client that does not read. */
+/* False: too many bytes wait for a client that does not read. */
 static bool keep_for_later(ek_session *s, const ek_turn_news *news)
 {
     if (s->n_taken == s->n_later) s->n_taken = s->n_later = 0;
@@ -455,7 +455,7 @@ void ek_session_go_on(ek_session *s)
     ek_session_free_when_done(s);
 }
 
-/* A reply that another request computes has news, or goes on here. */
+/* A reply that another request computes has news, or continues here. */
 static void awake(ek_session_choice *c)
 {
     char text[512];

@@ -14,8 +14,8 @@ static void status_reply(ek_server *s, ek_exchange *x, ek_readiness r, bool good
     ek_buf_fini(&b);
 }
 
-/* Live means: takes requests, and the engine moves when there is work. A canary that has not been answered yet is no
- * reason to restart the process. */
+/* Alive means: the server takes requests, and the engine makes progress if there is work. A canary without an answer
+ * yet is no reason to restart the process. */
 void ek_health(ek_server *s, ek_exchange *x)
 {
     ek_readiness r = ek_ready(s);
@@ -29,7 +29,7 @@ void ek_readiness_reply(ek_server *s, ek_exchange *x)
     status_reply(s, x, r, r == EK_READY);
 }
 
-/* In vLLM's sense: requests in the server, including those whose prompt is being made. */
+/* vLLM's definition: requests in the server, including those whose prompt is being made. */
 void ek_load_reply(ek_server *s, ek_exchange *x)
 {
     ek_engine_stats st;
@@ -41,7 +41,7 @@ void ek_load_reply(ek_server *s, ek_exchange *x)
     ek_buf_fini(&b);
 }
 
-/* Routers ask it to learn which kind of server this is. */
+/* Routers use this path to recognise the kind of server. */
 void ek_version_reply(ek_exchange *x)
 {
     ek_buf b = {0};
@@ -97,9 +97,9 @@ void ek_debug_reply(ek_server *s, ek_exchange *x)
     ek_buf_fini(&b);
 }
 
-/* --- as llama.cpp's server has it, in the members that its clients read; a place is no memory of a conversation --- */
+/* --- llama.cpp's paths, with the members that its clients read; a slot stores no conversation --- */
 
-/* Sampling as requests have it that say nothing; -1 of 32 bits is "any seed". */
+/* Sampling defaults of requests; -1 as an unsigned number of 32 bits means "any seed". */
 static void put_settings(ek_buf *out, const ek_server *s, int id, bool busy)
 {
     const ek_config *c = s->config;
@@ -120,7 +120,7 @@ void ek_props_reply(ek_server *s, ek_exchange *x)
     put_settings(&b, s, 0, false);
     ek_buf_fmt(&b, ",\"total_slots\":%d,\"model_alias\":", ek_engine_max_requests(s->engine));
     ek_put_string(&b, s->model_name);
-    ek_buf_str(&b, ",\"model_path\":"); /* its name: where it lies is nobody's business */
+    ek_buf_str(&b, ",\"model_path\":"); /* the name, because the path on disk is private */
     ek_put_string(&b, s->model_name);
     ek_buf_fmt(&b,
                ",\"chat_template\":\"\",\"modalities\":{\"vision\":%s,\"audio\":%s},\"bos_token\":\"<bos>\","
@@ -130,9 +130,9 @@ void ek_props_reply(ek_server *s, ek_exchange *x)
     ek_buf_fini(&b);
 }
 
-enum { MAX_SLOTS = 256 }; /* in one reply, which the event loop writes */
+enum { MAX_SLOTS = 256 }; /* the event loop writes the reply at once */
 
-/* The first so many are busy as requests run. */
+/* As many slots are busy as requests run. */
 void ek_slots_reply(ek_server *s, ek_exchange *x)
 {
     ek_engine_stats st;

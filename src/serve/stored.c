@@ -15,7 +15,7 @@ static bool is_storable(const ek_server *s, const ek_api_request *req, const ek_
     return !req->grammar || req->form_text.len > 0;
 }
 
-/* Not of requests whose texts would take much: a prompt of many choices has as many. */
+/* Whether the request itself is kept: not if its text would be large, as with a prompt of many choices. */
 static bool keeps_asks(const ek_server *s, const ek_api_request *req, const ek_turn_prompt *prompt)
 {
     enum { PER_TOKEN = 8, MAX_ASKS = 64 << 20 };

@@ -7,19 +7,19 @@
 #include "serve/server_state.h"
 #include "serve/status.h"
 
-static const double STATUS_SECONDS = 1; /* between two lines of what runs */
+static const double STATUS_SECONDS = 1; /* between two status lines */
 
 void ek_supervised_open(ek_server *s)
 {
     s->supervised.watchdog = ek_notify_watchdog();
 }
 
-/* Sent again at the next tick if the supervisor had no room. */
+/* Sends the state; again at the next tick if the supervisor's queue was full. */
 static void say(ek_server *s, ek_readiness now, const ek_engine_stats *st)
 {
     char text[256], name[100];
     snprintf(name, sizeof name, "%s", s->model_name);
-    for (char *c = name; *c; c++) /* a line of its own would be another message */
+    for (char *c = name; *c; c++) /* a line end would begin another message */
         if ((unsigned char)*c < ' ') *c = '?';
     const bool ready = now == EK_READY && !s->supervised.ready, stopping = now == EK_READY_STOPPING;
     const char *news = ready ? "READY=1\n" : stopping && s->supervised.said != EK_READY_STOPPING ? "STOPPING=1\n" : "";

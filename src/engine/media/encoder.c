@@ -86,7 +86,8 @@ ek_err ek_encoder_open(ek_encoder *out, ek_towers *t, const ek_model *m)
     return EK_OK;
 }
 
-/* Matrix units multiply codes 30 times as fast as the same processor does floats. */
+/* The first guess of a slice's time: matrix units multiply codes 30 times as fast as the processor multiplies
+ * floats. */
 static const double START = 1.0 / 32, LEAST = 1.0 / 1024;
 
 void ek_pace_step(ek_pace *p, int rows, double seconds)
@@ -94,7 +95,7 @@ void ek_pace_step(ek_pace *p, int rows, double seconds)
     if (rows < EK_PACE_ROWS || !(seconds > 0)) return;
     const double each = seconds / rows;
     if (p->row_seconds == 0 || each < p->row_seconds) p->row_seconds = each;
-    else p->row_seconds += (each - p->row_seconds) / 8; /* one that was held up counts little */
+    else p->row_seconds += (each - p->row_seconds) / 8; /* a slice that was held up counts little */
 }
 
 static double fraction_of(const ek_pace *p)
@@ -111,7 +112,7 @@ void ek_pace_note(ek_pace *p, int rows, double seconds)
 {
     if (p->row_seconds == 0 || !(seconds > 0)) return;
     double change = rows * p->row_seconds / seconds;
-    if (change > 1.25) change = 1.25; /* what comes next may be slower: attention is */
+    if (change > 1.25) change = 1.25; /* the following part, attention, may be slower */
     double fraction = fraction_of(p) * change;
     p->fraction = fraction > 1 ? 1 : fraction < LEAST ? LEAST : fraction;
 }

@@ -84,9 +84,8 @@ static float kth_largest(float *a, int n, int k)
     return a[at];
 }
 
-/* Lowers the bound so that about `hint` values of the row reach it, and takes those that had
- * not been looked at: hint blocks reach the hint-th largest maximum, so at least that many
- * values do. */
+/* Lowers the bound so that about `hint` values of the row reach it, and takes the values that were not looked at
+ * before. `hint` blocks have maxima of at least the hint-th largest maximum, so at least that many values reach it. */
 static void lower_bound(ek_choose *c, int hint)
 {
     int blocks = n_blocks(c->cap);
@@ -133,7 +132,7 @@ bool ek_choose_next(ek_choose *c, ek_candidate *out)
     *out = c->item[0];
     c->item[0] = c->item[--c->n_heap];
     if (c->n_heap > 1) sift_down(c->item, c->n_heap, 0);
-    /* the heap and what was returned never hold more than the row together */
+    /* the heap and the returned candidates together never exceed the row */
     c->item[c->cap - 1 - c->n_returned++] = *out;
     c->n_again = c->n_returned;
     return true;

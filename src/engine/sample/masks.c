@@ -16,7 +16,7 @@ typedef struct job {
 } job;
 
 struct ek_masks {
-    job *job; /* [max]; the engine's thread adds while nobody works */
+    job *job; /* [max]; only the engine's thread adds, while no thread makes masks */
     int max, n;
     double waited;
     pthread_t thread;
@@ -103,7 +103,7 @@ void ek_masks_begin(ek_masks *m)
 void ek_masks_wait(ek_masks *m)
 {
     if (!m || m->n == 0) return;
-    double since = ek_now(); /* for the statistics alone */
+    double since = ek_now(); /* only for the statistics */
     pthread_mutex_lock(&m->lock);
     take_all(m);
     while (m->finished < m->begun) pthread_cond_wait(&m->done, &m->lock);

@@ -10,7 +10,7 @@ static const int order[EK_NGRAM_ORDERS] = {2, 4};
 
 void ek_ngram_init(ek_ngram *g, int max_tokens)
 {
-    /* Measured on tool calls, chats and random text; the averages move away from this within some tokens. */
+    /* Start values, measured on tool calls, chats and random text; the averages adapt within some tokens. */
     *g = (ek_ngram){.bits = 6, .right = {0.3f, 0.6f, 0.8f, 0.9f}};
     while (g->bits < EK_NGRAM_MAX_BITS && 1 << g->bits < max_tokens) g->bits++;
     for (int i = 0; i < EK_NGRAM_ORDERS; i++) g->behind[i] = ek_alloc(sizeof *g->behind[i] << g->bits);
@@ -28,14 +28,14 @@ static int slots_of(const ek_ngram *g, const int32_t *tokens, int end, uint64_t 
     uint64_t hash = 0;
     int n = 0;
     for (int i = 0; i < EK_NGRAM_ORDERS && order[i] <= end; i++) {
-        const int32_t *t = tokens + end - order[i]; /* each order adds two tokens in front of the one before */
+        const int32_t *t = tokens + end - order[i]; /* each order adds two tokens in front */
         hash = ek_mix64(hash ^ (uint64_t)(uint32_t)t[0] << 32 ^ (uint32_t)t[1]);
         slot[n++] = hash >> (64 - g->bits);
     }
     return n;
 }
 
-/* How many tokens before a equal those before b, a < b. */
+/* The number of equal tokens before a and before b, a < b. */
 static int match_length(const int32_t *tokens, int a, int b)
 {
     int n = 0;
@@ -54,7 +54,7 @@ static void judge_guess(ek_ngram *g, int32_t token, const int32_t *tokens)
     *right += ((tokens[g->source] == token ? 1.0f : 0.0f) - *right) / 8;
 }
 
-/* The source goes on with the text, or is given up. */
+/* Moves the source on by the token, or drops it if the token differs. */
 static void follow(ek_ngram *g, const int32_t *tokens, int32_t token)
 {
     if (g->source == 0) return;
@@ -66,12 +66,12 @@ static void follow(ek_ngram *g, const int32_t *tokens, int32_t token)
     if (g->match < EK_NGRAM_MAX_MATCH) g->match++;
 }
 
-/* A longer match than the source's, from the longest n-gram down. */
+/* Looks for a longer match than the source's, from the longest n-gram down. */
 static void look_up(ek_ngram *g, const int32_t *tokens, const uint64_t *slot, int n_slots)
 {
     for (int i = n_slots - 1; i >= 0 && g->match < 2 * order[i]; i--) {
         int at = g->behind[i][slot[i]], match = at > 0 ? match_length(tokens, at, g->n) : 0;
-        if (match < order[i] || match <= g->match) continue; /* another n-gram with this hash; a shorter match */
+        if (match < order[i] || match <= g->match) continue; /* another n-gram, or a shorter match */
         g->source = at;
         g->match = match;
         return;

@@ -16,9 +16,9 @@ struct ek_sampler {
     int vocab_size;
     int32_t *suppress;
     int n_suppress;
-    float *z;         /* the row while it is changed */
+    float *z;         /* the row with all changes */
     int32_t *replied; /* times a token occurs in the reply; zero between draws */
-    uint8_t *occurs;  /* occurs in the history; zero between draws */
+    uint8_t *occurs;  /* whether a token occurs in the history; zero between draws */
     int32_t *touched; /* the tokens with occurs set */
     ek_choose choose;
 };
@@ -114,8 +114,8 @@ bool ek_logits_finite(const float *x, int n)
     return !bad;
 }
 
-/* Repetition over prompt and reply as in transformers; presence and frequency over the reply.
- * A token is changed once, whatever the order in which tokens are visited. */
+/* Repetition over prompt and reply as in transformers; presence and frequency over the reply. A token is changed once,
+ * in whatever order tokens are visited. */
 static void penalise(ek_sampler *s, const ek_sampling *o, const int32_t *tokens, int n_prompt, int n_tokens)
 {
     int n = 0;
@@ -183,21 +183,21 @@ static void process(ek_sampler *s, const float *logits, const uint64_t *allowed,
 /* The best candidate so far: the largest z + g, ties to the lowest id. */
 struct best {
     float sum;
-    float slack; /* how far below sum an exact z + g can lie that rounds up to it, and more */
+    float slack; /* the distance below `sum` within which an exact z + g can still round up to it, with a margin */
     int32_t token;
 };
 
-/* Whether no noise at all lifts z to the best. Rounding keeps order, so nothing is lost here. */
+/* Whether no noise can lift z to the best sum. Rounding preserves order, so no candidate is lost. */
 static bool out_of_reach(const struct best *b, float z)
 {
     return b->token >= 0 && z + EK_MAX_GUMBEL < b->sum;
 }
 
-/* Whether the noise of this word cannot lift z to the best, without a logarithm. z + g reaches the
- * best only if E <= exp(z - best), and E > v, so n < 2^32 exp(z - best). The chord of 2^x between
- * integers lies above it by up to 6 percent and is what a float's bits are: x scaled, read as a
- * float. Every rounding, here and in z + g, is inside the slack; a word kept in vain costs time only.
- * NaN, of rows that are not finite, rejects nothing. */
+/* Whether this word's noise cannot lift z to the best sum, without computing a logarithm. z + g reaches the best only
+ * if E <= exp(z - best). Since E > v, n must then be below 2^32 exp(z - best). The chord of 2^x between integers lies
+ * above 2^x by up to 6 percent; it is computed by reading a scaled x as the bits of a float. Every rounding, here and
+ * in z + g, is within the slack; a word that is kept in vain costs only time. NaN, of rows that are not finite, rejects
+ * nothing. */
 static bool word_too_large(const struct best *b, float z, uint32_t word)
 {
     float x = (z - b->sum + b->slack) * 1.442695f + 32;
@@ -214,7 +214,8 @@ static void consider(struct best *b, float z, int32_t token, uint32_t word)
     *b = (struct best){sum, 0x1p-23f * fabsf(sum) + 4e-5f, token};
 }
 
-/* Every token is a candidate. The likeliest goes first: most others then need no logarithm. */
+/* Draws when every token is a candidate. The likeliest token comes first, because most others then need no
+ * logarithm. */
 static int32_t draw_from_all(const float *z, int n, int32_t top, const ek_sampling *o, int pos)
 {
     struct best b = {.token = -1};
@@ -233,7 +234,7 @@ static int32_t draw_from_all(const float *z, int n, int32_t top, const ek_sampli
     return b.token;
 }
 
-/* Candidates in order (z descending, id ascending) until one of the limits ends them. */
+/* Draws from candidates in order (z descending, id ascending) until one of the limits ends them. */
 static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek_sampling *o, int pos)
 {
     bool cut_k = o->top_k > 0 && o->top_k < s->vocab_size;
@@ -260,7 +261,7 @@ static int32_t draw_from_best(ek_sampler *s, const float *z, float top, const ek
             if (i > 0 && w < o->min_p) break;
             sum += w;
         }
-        /* in descending order: when one cannot win, none after it can */
+        /* in descending order: if one candidate cannot win, no later one can */
         if (out_of_reach(&b, next.z)) break;
         uint32_t word[4];
         noise_words(word, o->seed, pos, EK_NOISE_SAMPLE, (uint32_t)next.id / 4);
@@ -276,7 +277,7 @@ int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, c
     int n = s->vocab_size;
     const float *z = logits;
     int32_t top = s->rows.argmax(logits, n);
-    /* If nothing changes a logit and the best of all may be taken, no other needs a look. */
+    /* If nothing changes a logit and the best token may be taken, the others need not be looked at. */
     bool done = plain && greedy && !suppressed(s, top) && (!allowed || is_allowed(allowed, top));
     if (!done && (allowed || !plain || s->n_suppress)) {
         process(s, logits, allowed, o, tokens, n_prompt, n_tokens);
@@ -288,7 +289,7 @@ int32_t ek_sample(ek_sampler *s, const float *logits, const uint64_t *allowed, c
     if (o->temperature != 1) {
         for (int i = 0; i < n; i++) s->z[i] = z[i] / o->temperature;
         z = s->z;
-        top = s->rows.argmax(z, n); /* the division may have made ties */
+        top = s->rows.argmax(z, n); /* the division may have produced ties */
     }
     bool all = (o->top_k == 0 || o->top_k >= n) && o->top_p >= 1 && o->min_p <= 0;
     return all ? draw_from_all(z, n, top, o, n_tokens) : draw_from_best(s, z, z[top], o, n_tokens);

@@ -14,7 +14,7 @@
 #include "serve/api/openai.h"
 #include "text/json/json.h"
 
-/* Those that the client runs and the API describes are functions with the published schema; those that the API's own
+/* Tools that the client runs and the API describes become functions with the published schema. Tools that the API's own
  * servers run are refused by their type. */
 ek_err ek_anthropic_tool(ek_api_request *r, const json_t *t, json_t **tool)
 {
@@ -45,7 +45,7 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* The same wish in OpenAI's words. A new reference; NULL for a choice that is none. */
+/* The same choice in OpenAI's form. A new reference; NULL for an invalid choice. */
 static json_t *openai_choice(const json_t *choice)
 {
     const char *type = ek_json_get_text(choice, "type", NULL);
@@ -99,7 +99,7 @@ static ek_err read_thinking(ek_api_request *r, const json_t *body)
     return ek_field_wrong(r, "thinking", "its type must be enabled, adaptive, between_tools or disabled");
 }
 
-/* output_config.format, which was output_format. */
+/* Reads output_config.format, or output_format, its old name. */
 static ek_err read_format(ek_api_request *r, const json_t *body)
 {
     const json_t *format = ek_field(ek_field(body, "output_config"), "format");
@@ -107,7 +107,7 @@ static ek_err read_format(ek_api_request *r, const json_t *body)
     return ek_openai_format(r, format, "output_config");
 }
 
-/* What would change the reply and does not exist here. */
+/* Refuses fields that would change the reply and are not supported. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     if (json_array_size(ek_field(body, "mcp_servers")) > 0)
@@ -135,7 +135,7 @@ static void free_own(void *p)
     free(own);
 }
 
-/* compaction: {"type": "summarize", "instructions"}: the reply is a summary, and nothing else. */
+/* compaction: {"type": "summarize", "instructions"}: the whole reply is a summary. */
 static ek_err read_compaction(ek_api_request *r, const json_t *body)
 {
     ek_anthropic *own = r->own;
@@ -167,7 +167,7 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     return compacts ? read_compaction(r, body) : EK_OK;
 }
 
-/* compacts: as the reply does, where compaction asks for it; a count is that of the messages as they are. */
+/* compacts: the prompt asks for a summary if `compaction` does; a token count is that of the messages as they are. */
 static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_limits *limits, bool compacts)
 {
     ek_anthropic *own = r->own = ek_alloc(sizeof *own);
@@ -189,7 +189,7 @@ static ek_err read_prompt(ek_api_request *r, const json_t *body, const ek_api_li
     return err;
 }
 
-/* Sampling fields that this API does not know (seed, min_p, …) are read as in OpenAI's. */
+/* Sampling fields that this API lacks (seed, min_p, …) are read as in OpenAI's. */
 static ek_err read_body(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     EK_TRY(read_prompt(r, body, limits, true));

@@ -1,5 +1,4 @@
-/* context_management: the parts that are removed from a conversation before it is read, and the condition for a
- * summary. */
+/* context_management: removes parts of a conversation before it is read, and decides whether a summary is due. */
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 
 #define FIELD "context_management"
 
-enum { COMPACT_AT = 150000, CLEAR_AT = 100000, KEEP_USES = 3 }; /* as the API has it, where the context is so large */
+enum { COMPACT_AT = 150000, CLEAR_AT = 100000, KEEP_USES = 3 }; /* the API's defaults */
 
 static int usual(const ek_api_limits *limits, int tokens)
 {

@@ -21,7 +21,7 @@ static const char *type_of(const json_t *block)
 static ek_err with_capability(ek_err err, const char *class)
 {
     if (err != EK_EINVAL && err != EK_EPARSE && err != EK_ETOOLARGE && err != EK_EUNSUPPORTED) return err;
-    if (strstr(ek_err_text(), "(capability_rejected: ")) return err; /* of a block inside of this one */
+    if (strstr(ek_err_text(), "(capability_rejected: ")) return err; /* an inner block has it already */
     ek_buf says = {0};
     ek_buf_str(&says, ek_err_text());
     ek_fail(err, "%s (capability_rejected: %s)", says.data, class);
@@ -54,11 +54,11 @@ static ek_err copy_member(ek_buf *out, const json_t *block, const char *key)
     return EK_OK;
 }
 
-/* Where blocks go: their texts become one, joined by newlines, because the template would add blanks, or nothing,
- * between parts; a picture begins another. */
+/* The target of blocks. Their texts become one, joined by newlines, because the template would put blanks, or nothing,
+ * between parts; after a picture a new text begins. */
 typedef struct sink {
     ek_conversation *c;
-    ek_message *m; /* of c, or about to be */
+    ek_message *m; /* a message of c, or one that will be added to c */
     const ek_api_limits *limits;
 } sink;
 
@@ -70,7 +70,7 @@ static ek_buf *text_of(const sink *to)
     return &ek_message_add(to->m, EK_BLOCK_TEXT)->text;
 }
 
-/* Before each block that is text. any: whether there was one. */
+/* Called before each text block. any: whether a text came before. */
 static void begin_text(const sink *to, bool *any)
 {
     if (*any) ek_buf_char(text_of(to), '\n');
@@ -122,7 +122,7 @@ static ek_err add_blocks(const sink *to, const json_t *list, const char *where,
     return EK_OK;
 }
 
-/* The text that a document's source is. PDFs, URLs and uploaded files are none. */
+/* Adds the text of a document's source. PDFs, URLs and uploaded files have none. */
 static ek_err add_source(const sink *to, const json_t *source, const char *where)
 {
     const char *type = type_of(source), *media = ek_json_get_text(source, "media_type", NULL);
@@ -174,7 +174,7 @@ static bool is_known(const char *type)
            !strcmp(type, "image");
 }
 
-/* A block that is text, or becomes it, or is a picture. */
+/* Adds a block that is a text, becomes one, or is a picture. */
 static ek_err add_block(const sink *to, const json_t *block, const char *where)
 {
     const char *type = type_of(block);
@@ -182,7 +182,7 @@ static ek_err add_block(const sink *to, const json_t *block, const char *where)
     return !strcmp(type, "search_result") ? add_search_result(to, block) : add_text_or_image(to, block, where);
 }
 
-/* A text, or blocks. */
+/* Reads a text, or a list of blocks. */
 static ek_err read_text(const sink *to, const json_t *v, const char *where)
 {
     if (!v) return EK_OK;
@@ -207,7 +207,7 @@ static ek_err read_system(ek_conversation *c, const json_t *v, const ek_api_limi
     return err;
 }
 
-/* The content of a result, and the tools that it refers to, which follow it. */
+/* Reads the content of a result, and the tools that it refers to, which follow it. */
 static ek_err read_result_content(ek_api_request *r, const sink *to, const json_t *content)
 {
     bool any = false;
@@ -292,7 +292,7 @@ static ek_err read_user(ek_api_request *r, const json_t *content, const ek_api_l
     return err;
 }
 
-/* Signatures are not checked: the text is the client's word, as all others. Without a text it is in the signature. */
+/* Signatures are not checked, because a client may write any reasoning. Without a text the signature has it. */
 static ek_err read_thinking(ek_message *m, const json_t *block)
 {
     size_t n_text = 0, n_signature = 0;
@@ -338,7 +338,7 @@ static ek_err read_assistant(ek_conversation *c, const json_t *content, const ek
         ek_err err = EK_OK;
         if (!strcmp(type, "compaction")) {
             EK_TRY(take_compaction(c, block));
-            m = NULL; /* it went with what was before */
+            m = NULL; /* the block replaced it with everything before */
             continue;
         }
         if (!m) m = ek_conversation_add(c, EK_ROLE_ASSISTANT);
@@ -351,7 +351,7 @@ static ek_err read_assistant(ek_conversation *c, const json_t *content, const ek
     return EK_OK;
 }
 
-/* A tool that is offered, or no longer, from here on: a reference to one of tools, or a definition of its own. */
+/* From here on a tool can be called, or no longer: the block refers to one of `tools`, or has its own definition. */
 static ek_err read_tool_change(ek_api_request *r, ek_message *m, const json_t *block, const ek_api_limits *limits)
 {
     const json_t *change = ek_field(block, "tool");
@@ -366,7 +366,7 @@ static ek_err read_tool_change(ek_api_request *r, ek_message *m, const json_t *b
     return EK_OK;
 }
 
-/* A system message among the others: text, and changes of tools. */
+/* A system message between others: text, and changes of tools. */
 static ek_err read_system_message(ek_api_request *r, const json_t *content, const ek_api_limits *limits)
 {
     ek_message *m = ek_conversation_add(&r->conversation, EK_ROLE_SYSTEM);
@@ -400,7 +400,8 @@ static ek_err read_message(ek_api_request *r, const json_t *v, const ek_api_limi
     return read_system_message(r, content, limits);
 }
 
-/* A last message of the assistant is the beginning of the reply, unless it waits for the results of its calls. */
+/* Whether the last message is the beginning of the reply: an assistant's message that does not wait for results of
+ * calls. */
 static bool is_beginning(const ek_conversation *c)
 {
     const ek_message *m = c->n_messages ? &c->messages[c->n_messages - 1] : NULL;

@@ -44,7 +44,7 @@ static void put_iteration(ek_buf *out, const char *type, int n_prompt, int n_cac
                type, n_prompt - n_cached, n_cached, n_tokens);
 }
 
-/* The tokens of a summary before the reply are none of the message's own. */
+/* The message's own counts do not include the tokens of a summary before it. */
 static void put_iterations(ek_buf *out, const ek_api_reply *r, int n_tokens)
 {
     const ek_turn_result *t = r->choices[0];
@@ -72,7 +72,7 @@ static void put_usage(ek_buf *out, const ek_api_reply *r, int n_tokens)
     ek_buf_char(out, '}');
 }
 
-/* A thinking block's signature: opaque to clients, and what remains of the text where it is not shown. */
+/* A thinking block's signature: opaque to clients; if the text is not shown, the signature has it. */
 static void write_signature(ek_buf *out, const char *thinking, size_t n, bool omitted)
 {
     if (omitted) ek_seal(out, thinking, n);
@@ -88,7 +88,7 @@ static void put_call_head(ek_buf *out, const ek_api_reply *r, int index, const c
     ek_buf_str(out, ",\"input\":");
 }
 
-/* The members of a summary, in a block or in a delta; null without one. */
+/* The members of a summary, in a block or in a delta; null if there is none. */
 static void put_summary(ek_buf *out, const ek_api_reply *r)
 {
     const char *text;
@@ -104,7 +104,7 @@ static void put_summary(ek_buf *out, const ek_api_reply *r)
     if (any) ek_buf_fmt(out, ",\"signature\":\"ek0+%016llx\"", (unsigned long long)ek_hash64(1, text, n));
 }
 
-/* {"id":… up to and without the member content. */
+/* Writes {"id":… up to the member content, which follows. */
 static void put_message_head(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_str(out, "{\"id\":");
@@ -122,7 +122,7 @@ static void frame_open(ek_buf *out, const ek_api_reply *r, const char *type)
     ek_buf_fmt(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
 }
 
-/* whole: it has the extension of a whole reply. */
+/* whole: the extension is that of a whole reply. */
 static void frame_close(ek_buf *out, const ek_api_reply *r, bool whole)
 {
     ek_event_extend(out, r, whole);
@@ -142,7 +142,7 @@ void ek_anthropic_ping(ek_buf *out, const ek_api_progress *p)
     ek_buf_str(out, "}\n\n");
 }
 
-/* The only block of its reply, or its first. */
+/* Writes the block of a summary: the only block of its reply, or the first. */
 static void stream_summary(ek_buf *out, const ek_api_reply *r)
 {
     frame_open(out, r, "content_block_start");
@@ -177,7 +177,7 @@ void ek_anthropic_begin(ek_buf *out, const ek_api_reply *r, int choice)
     own->blocks.n++;
 }
 
-/* Where a stream's next bytes go. */
+/* The target of a stream's next bytes. */
 typedef struct writer {
     ek_buf *out;
     const ek_api_reply *r;
@@ -233,7 +233,7 @@ static void close_block(void *ctx)
     frame_close(w->out, w->r, false);
 }
 
-/* Clients parse the fragments of a call strictly: one that was cut is closed by put_piece. */
+/* Clients parse the fragments of a call strictly, so put_piece completes a call that was cut. */
 static const ek_block_writer block_writer = {open_block, put_piece, put_piece, close_block};
 
 void ek_anthropic_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
@@ -272,7 +272,7 @@ void ek_anthropic_error(ek_buf *out, int status, const char *text, const char *p
         if (types[i].status == status) type = types[i].type;
     ek_buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", type);
     ek_put_string(out, text);
-    if (code && !strncmp(code, "thread_", 7)) { /* the SDK and Claude Code then send all of it */
+    if (code && !strncmp(code, "thread_", 7)) { /* the SDK and Claude Code then send the whole conversation */
         const bool unsupported = !strcmp(code, "thread_unsupported_request");
         ek_buf_fmt(out, ",\"details\":{\"error_code\":\"%s\"%s}", code,
                    unsupported ? ",\"unsupported\":[\"thread\"]" : "");

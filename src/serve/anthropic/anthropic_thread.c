@@ -8,7 +8,7 @@
 #include "serve/api/field.h"
 #include "text/json/json.h"
 
-/* What stands before the messages of a thread that begins: {"system":…,"tools":…}, without a role. */
+/* Whether the item is the head of a thread: {"system":…,"tools":…}, without a role, before the messages. */
 static bool is_head(const json_t *item)
 {
     return json_is_object(item) && !ek_json_get(item, "role");
@@ -34,7 +34,7 @@ static void write_input(ek_anthropic *own, const json_t *body, bool head)
     ek_buf_char(out, ']');
 }
 
-/* The body with the messages of the thread before its own. */
+/* The body with the thread's messages before its own. */
 static json_t *join(const json_t *body, json_t *earlier)
 {
     const json_t *messages = ek_field(body, "messages");
@@ -48,7 +48,7 @@ static json_t *join(const json_t *body, json_t *earlier)
     return whole;
 }
 
-/* Where a request that goes on has system or tools, they must be the thread's. */
+/* If a request that continues a thread has system or tools, they must equal the thread's. */
 static ek_err check_head(ek_api_request *r, const json_t *body, const json_t *head)
 {
     static const char *const kept[] = {"system", "tools"};

@@ -31,11 +31,11 @@ int ek_context_threshold(int ctx_tokens)
     return (int)((int64_t)ctx_tokens * 8 / 10);
 }
 
-/* --- edits, which can be taken back --- */
+/* --- edits that can be undone --- */
 
 typedef struct change {
     int message;
-    int block;      /* whose value was changed; -1: the message was exchanged */
+    int block;      /* the block whose value was changed; -1: the message was replaced */
     ek_message was; /* of the message */
     json_t *value;  /* of the block */
 } change;
@@ -89,7 +89,7 @@ static bool is_named(const json_t *names, const char *name)
     return false;
 }
 
-/* The message and block of each call, by its id; of equal ids the last. */
+/* The message and block of each call by its id; of calls with one id the last. */
 static json_t *calls_of(const ek_conversation *c)
 {
     json_t *calls = json_object();
@@ -130,7 +130,7 @@ static void clear_input(changes *c, int message, int block)
     b->value = json_object();
 }
 
-/* Of all uses but the latest, which have results. */
+/* Clears all uses that have results, except the latest ones. */
 static void clear_uses(changes *c, const ek_edit *e, int n_uses)
 {
     json_t *calls = calls_of(c->of);
@@ -158,7 +158,7 @@ static bool has_thoughts(const ek_message *m)
     return false;
 }
 
-/* A message without its thoughts: the blocks stay where they are, with an empty text. */
+/* Clears the thoughts of a message: the blocks stay, with an empty text. */
 static void clear_thoughts(changes *c, int message)
 {
     ek_message *m = &c->of->messages[message];
@@ -221,7 +221,7 @@ static ek_err make(ek_turn_prompt *out, const ek_chat_model *m, const ek_api_req
     return ek_turn_prompt_make(out, m, &r->conversation, r->declared ? r->declared : r->tools, &r->prompt);
 }
 
-/* *err: of the prompt as it is; one that is too long counts as long as the context. */
+/* *err: the error of the unchanged prompt; a prompt that is too long counts as long as the context. */
 static ek_err edit(ek_api_request *r, ek_edit *e, ek_turn_prompt *prompt, const ek_chat_model *m, ek_err err)
 {
     const int64_t before = err ? r->prompt.ctx_tokens : (int64_t)prompt->ids.len;
@@ -237,7 +237,7 @@ static ek_err edit(ek_api_request *r, ek_edit *e, ek_turn_prompt *prompt, const 
     if ((now && now != EK_ETOOLONG) || saved < e->at_least) {
         take_back(&c);
         ek_turn_prompt_fini(&shorter);
-        if (now == EK_ETOOLONG) err = now; /* its sentence is the latest */
+        if (now == EK_ETOOLONG) err = now; /* its sentence is the latest one */
     } else {
         e->n_cleared = c.n_cleared;
         e->n_tokens = saved > 0 ? saved : 0;
@@ -249,8 +249,8 @@ static ek_err edit(ek_api_request *r, ek_edit *e, ek_turn_prompt *prompt, const 
     return err;
 }
 
-/* The summary is written without a form, calls, stop strings or a beginning; its prompt begins as the conversation's
- * does. */
+/* Makes the prompt of a summary: without a form, calls, stop strings or a beginning. It begins like the conversation's
+ * prompt. */
 static ek_err summarize(ek_api_request *r, ek_turn_prompt *prompt, const ek_chat_model *m)
 {
     ek_context *c = r->context;
@@ -261,7 +261,7 @@ static ek_err summarize(ek_api_request *r, ek_turn_prompt *prompt, const ek_chat
     ek_buf_fini(&r->form_text);
     r->turn.form = NULL;
     r->turn.max_tokens = INT_MAX;
-    r->turn.n_stop = 0; /* they end the reply: a summary that one cut would stand for the whole conversation */
+    r->turn.n_stop = 0; /* a stop string would cut the summary, which stands for the whole conversation */
     c->compacts = true;
     ek_turn_prompt_fini(prompt);
     return make(prompt, m, r);
@@ -283,7 +283,7 @@ ek_api_summary *ek_context_take(ek_api_request *r, const ek_api_summary *summary
     *copy = *summary;
     copy->text = (ek_buf){0};
     ek_buf_add(&copy->text, ek_buf_text(&summary->text), summary->text.len);
-    if (summary->text.len == 0) return copy; /* a limit cut it: it stands for nothing */
+    if (summary->text.len == 0) return copy; /* a limit cut it, so it replaces nothing */
     ek_compaction_take(&r->conversation, copy->text.data, copy->text.len, keep_user);
     r->prompt.add_generation_prompt = true;
     r->prompt.continue_final = false;

@@ -7,10 +7,10 @@
 #include "text/json/json.h"
 #include "text/regex/regex.h"
 
-/* What a grammar says, as a pattern of the whole input, and for the model in words. */
+/* Reads a grammar: a pattern of the whole input, and a description for the model. */
 static ek_err read_grammar(ek_api_request *r, const json_t *format, ek_buf *pattern, ek_buf *says)
 {
-    const json_t *inner = ek_field(format, "grammar"), *at = inner ? inner : format; /* as chat completions has it */
+    const json_t *inner = ek_field(format, "grammar"), *at = inner ? inner : format; /* the form of chat completions */
     const char *syntax = ek_json_get_text(at, "syntax", NULL);
     size_t n = 0;
     const char *definition = ek_json_get_text(at, "definition", &n);
@@ -89,7 +89,7 @@ json_t *ek_custom_arguments(const char *input, size_t n)
 
 /* --- inputs --- */
 
-/* How many bytes the escape that is held has in all; of the first half of a pair as many as both. */
+/* The length of the escape that is being held; for the first half of a surrogate pair, the length of both. */
 static int escape_length(const ek_custom_input *c)
 {
     if (c->n_held < 2 || c->held[1] != 'u') return 2;
@@ -115,7 +115,7 @@ void ek_custom_input_add(ek_custom_input *c, ek_buf *out, const char *args, size
     enum { BEFORE = sizeof before - 1 };
     for (size_t i = 0; i < n && c->at >= 0; i++) {
         if (c->at < BEFORE) {
-            c->at = args[i] == before[c->at] ? c->at + 1 : -1; /* other arguments are no input */
+            c->at = args[i] == before[c->at] ? c->at + 1 : -1; /* other arguments are not the input */
         } else if (c->n_held > 0 || args[i] == '\\') {
             c->held[c->n_held++] = args[i];
             if (c->n_held == escape_length(c)) end_escape(c, out);

@@ -25,7 +25,7 @@ bool ek_is_data_url(const char *s, size_t n)
     return n >= SCHEME && !strncasecmp(s, scheme, SCHEME);
 }
 
-/* Of names in media types (RFC 2045). */
+/* Whether c may stand in the names of a media type (RFC 2045). */
 static bool is_token_char(char c)
 {
     return c > ' ' && c < 127 && !strchr("()<>@,;:\\\"/[]?=", c);
@@ -37,7 +37,7 @@ static size_t skip_token(const char *s, size_t at, size_t end)
     return at;
 }
 
-/* Of something else than TYPE/SUBTYPE nothing is said: "None", "image", "undefined". */
+/* Reads TYPE/SUBTYPE. Other texts ("None", "image", "undefined") are ignored. */
 static void parse_type(ek_data_url *out, const char *s, size_t end)
 {
     ek_url_trim(&s, &end);
@@ -47,7 +47,7 @@ static void parse_type(ek_data_url *out, const char *s, size_t end)
     out->n_type = slash > 0 && stop > slash + 1 && stop == end ? end : 0;
 }
 
-/* [s, end) is ;PARAMETER;…: whether one of them is base64. Blanks beside it are ignored. Other parameters do not
+/* [s, end) is ;PARAMETER;…: finds base64 among the parameters. Blanks around it are ignored. Other parameters do not
  * concern a file. */
 static const char *parse_parameters(ek_data_url *out, const char *s, const char *end)
 {
@@ -86,7 +86,7 @@ size_t ek_data_url_bytes(const ek_data_url *u)
     return u->base64 ? ek_base64_bytes(u->data, u->n_data, true) : u->n_data + 1;
 }
 
-/* %41 is A; line breaks and tabs are none of a URL's. */
+/* Decodes %41 as A; line breaks and tabs are not part of a URL. */
 static bool add_unescaped(ek_buf *out, const char *s, size_t n)
 {
     if (!ek_buf_reserve(out, n + 1)) return false;
@@ -104,7 +104,7 @@ static bool add_unescaped(ek_buf *out, const char *s, size_t n)
 
 bool ek_data_url_decode(ek_buf *out, const ek_data_url *u)
 {
-    const char *end = memchr(u->data, '#', u->n_data); /* of a fragment, which is none of the data */
+    const char *end = memchr(u->data, '#', u->n_data); /* a fragment does not belong to the data */
     const size_t n = end ? (size_t)(end - u->data) : u->n_data;
     return u->base64 ? ek_base64_decode_escaped(out, u->data, n) : add_unescaped(out, u->data, n);
 }

@@ -14,7 +14,7 @@
 #include "serve/api/model_card.h"
 #include "text/json/json.h"
 
-/* A schema's own errors begin with a place in it, "#/…". */
+/* A schema's own errors begin with a position in it, "#/…". */
 static ek_err make_grammar(ek_api_request *r, const ek_chat_model *m, bool keep_form)
 {
     const json_t *tools = r->turn.tools_active ? r->tools : NULL;
@@ -50,7 +50,7 @@ static ek_err make_answer(ek_api_request *r, const ek_turn_prompt *prompt, const
     if (!ek_buf_reserve(&r->answer, bytes))
         return ek_fail(EK_ENOMEM, "the system has no memory for a reply of %zu bytes now, try again later", bytes);
     EK_TRY(d->answer(&r->answer, m, r, prompt));
-    ek_buf *b = &r->answer; /* the bound was a generous one */
+    ek_buf *b = &r->answer; /* the bound was generous */
     char *data = b->cap > 2 * b->len ? realloc(b->data, b->len + 1) : NULL;
     if (data) b->data = data, b->cap = b->len + 1;
     return EK_OK;
@@ -69,7 +69,7 @@ static ek_err check_resumed(ek_api_request *r, const ek_turn_prompt *prompt, con
     return ek_resume_check(c, m, prompt, &r->turn, limits->n_vocab, limits->ctx_tokens);
 }
 
-/* A stream that can be continued, or that continues one. */
+/* Prepares a stream that can be resumed, or that resumes one. */
 static ek_err prepare_resume(ek_api_request *r, const ek_turn_prompt *prompt, const ek_dialect *d,
                              const ek_chat_model *m, const ek_api_limits *limits)
 {
@@ -80,25 +80,25 @@ static ek_err prepare_resume(ek_api_request *r, const ek_turn_prompt *prompt, co
         return ek_field_wrong(r, "evenkeel.resume", "only a stream of one reply continues: one prompt, and n is 1");
     const char *identity = limits->identity ? limits->identity : "";
     c->begin = ek_resume_begin(d->path, identity, prompt, &r->turn, ek_buf_text(&r->form_text));
-    c->begin += limits->whole_calls; /* other events for the same tokens */
+    c->begin += limits->whole_calls; /* the events for the same tokens are then different */
     ek_err err = c->tokens.len > 0 ? check_resumed(r, prompt, d, m, limits) : EK_OK;
     if (err) r->param = "evenkeel.resume";
     return err;
 }
 
-/* Of the prompt, about. A body that has no conversation is counted whole. */
+/* The approximate size of the prompt's text. A body without a conversation counts whole. */
 static size_t text_bytes(const ek_api_request *r, size_t n)
 {
     if (r->turn.plain || r->conversation.n_messages == 0) return n;
     return ek_conversation_bytes(&r->conversation, r->declared ? r->declared : r->tools);
 }
 
-/* A reply names the model that wrote it, by the name that was asked for where that is one of its own. */
+/* A reply names the model that wrote it; by the requested name, if that is one of the model's names. */
 static ek_err settle_model(ek_api_request *r, const ek_model_card *card)
 {
     size_t n = r->model ? strlen(r->model) : 0;
     if (n == 0) return EK_OK;
-    if (n > EK_SERVED_BYTES) { /* every chunk repeats it */
+    if (n > EK_SERVED_BYTES) { /* every chunk repeats it, so long names are refused */
         r->param = "model";
         return ek_fail(EK_EINVAL, "model: the name has %zu bytes, at most %d are allowed", n, EK_SERVED_BYTES);
     }
@@ -117,7 +117,7 @@ static ek_err settle_model(ek_api_request *r, const ek_model_card *card)
     return EK_OK;
 }
 
-/* A batch's reply is whole, and its contents do not depend on earlier requests. */
+/* A batch's reply is whole, and its content does not depend on earlier requests. */
 static ek_err check_batch(ek_api_request *r)
 {
     if (r->stream) return ek_field_wrong(r, "stream", "the replies of a batch are whole");
@@ -133,7 +133,7 @@ static ek_err check_batch(ek_api_request *r)
 void ek_api_limits_batch(ek_api_limits *l)
 {
     l->batch = true;
-    l->receipts = false; /* they have a time */
+    l->receipts = false; /* receipts have a time */
     l->responses = NULL;
     l->fetch = NULL;
     l->ffmpeg = NULL;
@@ -170,7 +170,7 @@ ek_err ek_api_make(ek_api_request *r, ek_turn_prompt *prompt, const ek_dialect *
                            : ek_turn_prompt_make(prompt, m, &r->conversation, r->declared ? r->declared : r->tools,
                                                  &r->prompt);
     if (err && prompt->refused && d->refused) err = d->refused(err, (ek_part_kind)(prompt->refused - 1));
-    if (err == EK_ETOOLONG && limits->batch) /* how far it is counted depends on the machine */
+    if (err == EK_ETOOLONG && limits->batch) /* the number in the sentence depends on the machine */
         ek_fail(err, "prompt is too long: more than %d tokens", limits->ctx_tokens - 1);
     if (!d->prompt) err = ek_context_settle(r, prompt, m, err);
     if (!err && !r->answered && r->turn.tools_active) ek_past_calls_make(&r->past_calls, &r->conversation);
@@ -203,7 +203,7 @@ void ek_api_request_fini(ek_api_request *r)
     json_decref(r->by_name);
     json_decref(r->schema);
     json_decref(r->only);
-    ek_resume_fini(&r->resume); /* before the grammar that it follows */
+    ek_resume_fini(&r->resume); /* before the grammar that it uses */
     ek_grammar_close(r->grammar);
     ek_buf_fini(&r->form_text);
     free(r->bias);
@@ -257,7 +257,7 @@ void ek_drop_billing_line(ek_conversation *c)
     if (!system || m->n_blocks == 0 || m->blocks[0].kind != EK_BLOCK_TEXT) return;
     ek_buf *text = &m->blocks[0].text;
     if (!ek_drop_billing(text) || text->len > 0 || !m->parts) return;
-    ek_buf_fini(text); /* a part that is empty now is no part */
+    ek_buf_fini(text); /* an empty part is removed */
     m->n_blocks--;
     memmove(m->blocks, m->blocks + 1, (size_t)m->n_blocks * sizeof *m->blocks);
 }
@@ -303,8 +303,8 @@ void ek_put_string(ek_buf *out, const char *s)
     else ek_buf_str(out, "null");
 }
 
-/* Routers hand it to the replica that writes the reply, as it is; in the form that vLLM's connectors give it. What it
- * needs is found by its content. */
+/* Routers give it unchanged to the replica that writes the reply. It has the form of vLLM's connectors; pages are found
+ * by their content. */
 static void put_transfer(ek_buf *out, const ek_api_reply *r)
 {
     ek_buf_str(out, ",\"kv_transfer_params\":{\"do_remote_prefill\":true,\"do_remote_decode\":false,"
@@ -314,7 +314,7 @@ static void put_transfer(ek_buf *out, const ek_api_reply *r)
                r->choices[0]->n_prompt);
 }
 
-/* The members that the object has, with commas between. */
+/* The members of the object, with commas between. */
 static void put_own(ek_buf *out, const ek_api_reply *r, bool whole, bool resume)
 {
     const char *before = ",\"evenkeel\":{";

@@ -13,7 +13,7 @@
 #include "text/json/json.h"
 #include "text/utf8.h"
 
-/* What becomes of PDFs, before the first is read. */
+/* Reads the form in which PDFs are taken, before the first PDF is read. */
 static ek_err read_pdf(ek_api_request *r, ek_api_limits *limits, const json_t *body)
 {
     const json_t *ours = ek_field(body, "evenkeel");
@@ -52,7 +52,7 @@ ek_err ek_field_model(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* The budget of pictures that do not say how closely they are looked at. */
+/* Reads the budget of pictures that have no `detail` of their own. */
 static ek_err read_image_tokens(ek_api_request *r, const json_t *v, const char *param)
 {
     int64_t n = json_is_integer(v) ? json_integer_value(v) : 0;
@@ -63,7 +63,7 @@ static ek_err read_image_tokens(ek_api_request *r, const json_t *v, const char *
     return EK_OK;
 }
 
-/* The same as vLLM's clients ask for it; nothing else of a processor can be chosen here. */
+/* The same option by vLLM's name; no other option of a processor is supported. */
 static ek_err read_processor(ek_api_request *r, const json_t *v)
 {
     const char *key;
@@ -82,7 +82,7 @@ static ek_err read_processor(ek_api_request *r, const json_t *v)
     return read_image_tokens(r, ek_field(v, "max_soft_tokens"), "mm_processor_kwargs.max_soft_tokens");
 }
 
-/* What shows where a picture is transparent. */
+/* Reads the treatment of transparent pixels. */
 static ek_err read_image_alpha(ek_api_request *r, const json_t *ours)
 {
     const json_t *v = ek_field(ours, "image_alpha");
@@ -94,7 +94,7 @@ static ek_err read_image_alpha(ek_api_request *r, const json_t *ours)
     return EK_OK;
 }
 
-/* do_remote_prefill says where the pages are, which is where they always are looked for. */
+/* do_remote_prefill needs no action: it says where the pages are, and they are always looked for there. */
 static ek_err read_transfer(ek_api_request *r, const json_t *body)
 {
     const json_t *transfer = ek_field(body, "kv_transfer_params");

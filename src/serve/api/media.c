@@ -18,7 +18,7 @@ static const char *noun(ek_part_kind kind)
     return names[kind];
 }
 
-/* --- what is taken --- */
+/* --- accepted kinds --- */
 
 static bool model_takes(ek_part_kind kind, const ek_chat_media *media)
 {
@@ -72,7 +72,7 @@ static ek_err check_size(ek_part_kind kind, size_t n)
     return ek_fail(EK_EINVAL, "%s has %zu bytes, at most %d are allowed", noun(kind), n, EK_MEDIA_MAX_BYTES);
 }
 
-/* Before `bytes` are decoded, of which a few may be none. */
+/* Counts memory before `bytes` are decoded; a few bytes are not counted. */
 static ek_err take_bytes(ek_buf *out, ek_part_kind kind, size_t bytes, const ek_api_limits *limits)
 {
     if (bytes > EK_MEDIA_MAX_BYTES + 8) EK_TRY(check_size(kind, bytes));
@@ -88,15 +88,15 @@ ek_err ek_media_decode(ek_buf *out, ek_part_kind kind, const char *s, size_t n, 
     return check_size(kind, out->len);
 }
 
-/* image/…, audio/… or video/…: which kind a type names. */
+/* Whether the media type is of this kind: image/…, audio/… or video/…. */
 static bool type_is(ek_part_kind kind, const char *type, size_t n)
 {
     static const char *const main_types[] = {"image/", "image/", "audio/", "video/"};
     return n > 6 && !strncasecmp(type, main_types[kind], 6);
 }
 
-/* The bytes decide, and clients name them loosely: "image/jpg", "video/ogg" of a sound, "application/octet-stream". A
- * type that no picture, sound or video has is a mistake of another kind. */
+/* The bytes decide, because clients name types loosely: "image/jpg", "video/ogg" for a sound,
+ * "application/octet-stream". A type that no picture, sound or video has is a different mistake, and refused. */
 static bool type_fits(const char *type, size_t n)
 {
     static const char pdf[] = "application/pdf";
@@ -153,10 +153,10 @@ ek_err ek_media_read_url(ek_buf *out, ek_part_kind kind, const char *s, size_t n
 
 /* --- files --- */
 
-/* Damaged ones are the client's mistake. */
+/* A damaged header is the client's mistake. */
 ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_buf *bytes, const ek_api_limits *limits)
 {
-    enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
+    enum { PER_BYTE = 16 }; /* decoded bytes that take as long as one byte of JSON */
     ek_sound_info sound = {0};
     *found = (ek_image_info){0};
     ek_err err = kind == EK_PART_SOUND ? ek_sound_probe(&sound, ek_buf_text(bytes), bytes->len)
@@ -166,7 +166,7 @@ ek_err ek_media_check_header(ek_image_info *found, ek_part_kind kind, const ek_b
     return err;
 }
 
-/* Takes the bytes over. */
+/* Adds a file; takes ownership of the bytes. */
 static ek_err add_file(ek_conversation *c, ek_message *m, ek_part_kind kind, ek_buf *bytes, int budget,
                        const ek_api_limits *limits)
 {
@@ -256,7 +256,7 @@ static ek_err read_url_part(ek_conversation *c, ek_message *m, const json_t *par
     return add_url(c, m, kind, json_string_value(url), json_string_length(url), budget, limits);
 }
 
-/* Its format is not asked: clients make it of a media type ("mpeg", "x-wav", "oga"), and the bytes say it. */
+/* The format is not read: clients derive it from a media type ("mpeg", "x-wav", "oga"), and the bytes decide. */
 static ek_err read_sound_part(ek_conversation *c, ek_message *m, const json_t *part, const ek_api_limits *limits)
 {
     const json_t *audio = ek_field(part, "input_audio");
@@ -308,7 +308,7 @@ static size_t first_digits(char *to, size_t max, const char *s, size_t n)
     return len;
 }
 
-/* Ogg holds films as well as sounds: its first packet, behind a header of 28 bytes, says which. */
+/* Ogg holds films as well as sounds: the first packet, after a header of 28 bytes, tells which. */
 static bool is_ogg_film(const char *text, size_t n_text)
 {
     static const char *const sounds[] = {"\x01vorbis", "OpusHead",
@@ -325,7 +325,7 @@ static bool is_ogg_film(const char *text, size_t n_text)
     return film;
 }
 
-/* What its first bytes look like; -1: neither. */
+/* The kind that the first bytes suggest; -1: unknown. */
 static int kind_of(const char *text, size_t n_text)
 {
     char s[24];
@@ -338,7 +338,7 @@ static int kind_of(const char *text, size_t n_text)
                  {"SUQz", EK_PART_SOUND},        {"//", EK_PART_SOUND}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (n >= strlen(known[i].begin) && !strncmp(s, known[i].begin, strlen(known[i].begin))) return known[i].kind;
-    if (n < 16 || strncmp(s, "UklGR", 5) != 0) return -1; /* RIFF, four bytes, and what it is */
+    if (n < 16 || strncmp(s, "UklGR", 5) != 0) return -1; /* RIFF, four bytes, and the kind */
     return !strncmp(s + 12, "RUJQ", 4) ? EK_PART_IMAGE : !strncmp(s + 12, "QVZF", 4) ? EK_PART_SOUND : -1;
 }
 
@@ -346,7 +346,7 @@ ek_err ek_media_file_part(ek_conversation *c, ek_message *m, const char *s, size
                           const ek_api_limits *limits, bool *is)
 {
     int kind = -1;
-    char type[96] = ""; /* more than is quoted */
+    char type[96] = ""; /* longer than what errors quote */
     ek_data_url u;
     if (!ek_is_data_url(s, n)) {
         kind = kind_of(s, n);

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-/* Names from the documentation and clients of an API. The unread ones change nothing in this server; those that would
- * change a reply are refused, with a sentence, where the API is read. */
+/* Names of members from the documentation and clients of each API. Members that are not read change nothing here.
+ * Members that would change a reply are refused, with a sentence, by the API's reader. */
 enum {
     OPENAI = EK_MEMBERS_CHAT | EK_MEMBERS_COMPLETIONS | EK_MEMBERS_RESPONSES,
     OLLAMA = EK_MEMBERS_OLLAMA_CHAT | EK_MEMBERS_OLLAMA_GENERATE,
@@ -12,7 +12,7 @@ enum {
 
 static const struct {
     int apis;
-    const char *names; /* with a blank before and behind each */
+    const char *names; /* each between blanks */
 } known[] = {
     /* chat completions */
     {EK_MEMBERS_CHAT, " messages modalities audio functions function_call prediction web_search_options "},
@@ -37,7 +37,7 @@ static const struct {
      "response_format max_completion_tokens "},
     /* its generate */
     {EK_MEMBERS_OLLAMA_GENERATE, " suffix system template context raw images width height steps "},
-    /* every API: what is read in all of them, sampling that other APIs call so, and labels */
+    /* every API: members that all of them read, sampling fields of other APIs, and labels */
     {ALL, " model stream temperature top_p top_k min_p seed presence_penalty frequency_penalty "
           "repetition_penalty logit_bias cache_salt cache_hit_threshold kv_transfer_params evenkeel "
           "mm_processor_kwargs metadata user session_id request_id priority tools tool_choice logprobs "
@@ -47,7 +47,7 @@ static const struct {
     {OPENAI, " stream_options parallel_tool_calls prompt_cache_retention prompt_cache_options moderation image "
              "store response_format max_completion_tokens verbosity reasoning reasoning_effort "
              "include_reasoning "},
-    /* forms of the reply, by vLLM's, SGLang's and llama.cpp's names */
+    /* forms of the reply under vLLM's, SGLang's and llama.cpp's names */
     {OPENAI, " guided_json guided_json_object guided_choice guided_regex guided_grammar guided_decoding_backend "
              "guided_whitespace_pattern structured_outputs structural_tag json_schema grammar grammar_lazy "
              "grammar_triggers regex ebnf "},

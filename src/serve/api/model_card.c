@@ -18,7 +18,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= k && !strcmp(text + n - k, end);
 }
 
-/* True if there is such a file. */
+/* Adds the file; false if there is none. */
 static bool add_file(ek_model_card *card, const char *path)
 {
     struct stat st;
@@ -28,7 +28,7 @@ static bool add_file(ek_model_card *card, const char *path)
     return true;
 }
 
-/* All files of a folder with this ending. */
+/* Adds all files of a folder with this ending. */
 static void add_files(ek_model_card *card, const char *folder, const char *ending)
 {
     DIR *d = opendir(folder);
@@ -106,7 +106,7 @@ void ek_model_card_names(ek_model_card *card, const char *listed, const char *ot
     add_names(card, others);
 }
 
-/* The bytes of a name without the tag that stands for none. */
+/* The length of a name without the tag `latest`. */
 static size_t untagged(const char *name)
 {
     static const char tag[] = ":latest";

@@ -30,7 +30,7 @@ static ek_err read_bias(ek_api_request *r, const json_t *body, int n_vocab)
             return ek_field_wrong_text(r, "logit_bias", "no token of this model has the id", key, "");
         if (!(b >= -100 && b <= 100))
             return ek_field_wrong(r, "logit_bias", "each value must be a number from -100 to 100");
-        /* -100 is how the API spells "never". */
+        /* the API spells "never" as -100 */
         r->bias[s->n_bias++] = (ek_logit_bias){(int32_t)id, b <= -100 ? -INFINITY : (float)b};
     }
     s->bias = r->bias;

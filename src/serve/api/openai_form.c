@@ -1,12 +1,12 @@
-/* Tools and the form of a reply in OpenAI's words: functions, tool_choice and response formats. */
+/* Tools and the form of a reply in OpenAI's fields: functions, tool_choice and response formats. */
 #include <string.h>
 
 #include "serve/api/field.h"
 #include "serve/api/openai.h"
 #include "text/json/json.h"
 
-/* The tool's name of {"type": "function", "function": {"name"}}, or {"type": "function", "name"}; of a custom one
- * likewise. One that has its type alone is named by it. */
+/* The tool's name of {"type": "function", "function": {"name"}}, or of {"type": "function", "name"}; likewise for
+ * custom tools. A tool that has only a type is named by it. */
 static const char *tool_name(const json_t *v)
 {
     const char *type = ek_json_get_text(v, "type", NULL);
@@ -16,7 +16,7 @@ static const char *tool_name(const json_t *v)
     return ek_json_get_text(f ? f : v, "name", NULL);
 }
 
-/* The names of the tools as keys, so that many are found in linear time. A new reference. */
+/* The tools' names as keys, so that looking up many takes linear time. A new reference. */
 static json_t *names_of_tools(const ek_api_request *r)
 {
     json_t *names = json_object();
@@ -129,7 +129,7 @@ ek_err ek_openai_format(ek_api_request *r, const json_t *format, const char *par
     return EK_OK;
 }
 
-/* --- the same wishes in other servers' words --- */
+/* --- the same in other servers' fields --- */
 
 /* v: a schema, or JSON text of one. */
 static ek_err read_schema(ek_api_request *r, const json_t *v, const char *param, const ek_api_limits *limits)
@@ -160,7 +160,7 @@ static ek_err read_choices(ek_api_request *r, const json_t *v, const char *param
 
 typedef enum wish { SCHEMA, OBJECT, CHOICE, NONE } wish;
 
-/* key: a literal, as r->param needs it. */
+/* key: a literal, because r->param keeps the pointer. */
 static ek_err read_wish(ek_api_request *r, const json_t *v, wish what, const char *param, const ek_api_limits *limits)
 {
     if (!v || (what != CHOICE && json_is_false(v)) || (what == NONE && json_is_string(v) && !json_string_length(v)))

@@ -19,7 +19,7 @@ const char *ek_openai_finish_reason(const ek_turn_result *t)
     case EK_END_CALLS: return "tool_calls";
     case EK_END_MAX_TOKENS:
     case EK_END_CONTEXT:
-    case EK_END_LOOP: return "length";              /* clients know no other word for a reply that was cut */
+    case EK_END_LOOP: return "length";              /* clients know no other word for a cut reply */
     case EK_END_UNCACHED: return "cache_threshold"; /* vLLM's word */
     default: return "stop";
     }
@@ -132,7 +132,7 @@ void ek_openai_token(ek_buf *out, const ek_api_reply *r, int32_t token, const ch
     else ek_openai_token_bytes(out, r, token, prefix);
 }
 
-/* {token, logprob, bytes without its brace. */
+/* Writes {token, logprob, bytes, without the closing brace. */
 static void put_logprob(ek_buf *out, const ek_api_reply *r, const ek_logprob *p)
 {
     size_t n;

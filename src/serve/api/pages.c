@@ -30,7 +30,7 @@ ek_err ek_part_pdf(ek_api_limits *limits, const json_t *part)
     return err;
 }
 
-/* A page is a picture as any other from here on. */
+/* From here on a page is a picture like any other. */
 static ek_err add_page(void *arg, const void *png, size_t n)
 {
     const pages *p = arg;
@@ -60,7 +60,7 @@ static ek_err draw(pages *p, const ek_buf *pdf)
     ek_err err = ek_pdf_pages(limits->pdftoppm, ek_buf_text(pdf), pdf->len, max, add_page, p);
     if (limits->give) limits->give(limits->count_arg, EK_PDF_PAGES_BYTES);
     if (err != EK_EPARSE && err != EK_ETOOLARGE) return err;
-    char why[200]; /* the sentence stands, of a mistake in a field */
+    char why[200]; /* the sentence stays, as that of a mistake in a field */
     snprintf(why, sizeof why, "%s", ek_err_text());
     return ek_fail(EK_EINVAL, "%s", why);
 }

@@ -43,7 +43,7 @@ void ek_part_close(ek_buf *out, const char *tag)
 
 /* --- files --- */
 
-/* %41 is A, as in any URL. */
+/* Decodes %41 as A, as in any URL. */
 static void add_unescaped(ek_buf *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -73,7 +73,7 @@ static bool is_text_type(const char *s, size_t n)
 
 static ek_err wrong_file(const char *type, size_t n, const char *where)
 {
-    char copy[96]; /* more than is quoted */
+    char copy[96]; /* longer than what errors quote */
     if (n >= sizeof copy) n = sizeof copy - 1;
     memcpy(copy, type, n);
     copy[n] = '\0';
@@ -86,7 +86,7 @@ static ek_err count_pdf(const ek_api_limits *limits, int max)
     return ek_fail(EK_EINVAL, "the request has more than %d PDFs", max);
 }
 
-/* The bytes appended after `from` are a PDF: its text replaces them. The program that reads it takes a while. */
+/* Replaces the bytes after `from`, which are a PDF, by its text. The program that reads it takes a while. */
 static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits)
 {
     ek_buf text = {0};
@@ -105,12 +105,12 @@ static ek_err read_pdf(ek_buf *out, size_t from, const char *where, const ek_api
     ek_buf_fini(&text);
     if (limits->give) limits->give(limits->count_arg, EK_PDF_TEXT);
     if (err != EK_EPARSE) return err;
-    char why[200]; /* the sentence stands, of a mistake in a field */
+    char why[200]; /* the sentence stays, as that of a mistake in a field */
     snprintf(why, sizeof why, "%s", ek_err_text());
     return ek_fail(EK_EINVAL, "%s", why);
 }
 
-/* What was appended behind byte `from` must be a text, or a PDF that can be read: its text then, or it goes to pdf. */
+/* The bytes after `from` must be a text or a readable PDF. A PDF is replaced by its text, or moved to pdf. */
 static ek_err check_text(ek_buf *out, size_t from, const char *where, const ek_api_limits *limits, ek_buf *pdf)
 {
     const bool is_pdf = ek_is_pdf(ek_buf_text(out) + from, out->len - from);
@@ -129,7 +129,7 @@ static ek_err check_text(ek_buf *out, size_t from, const char *where, const ek_a
     return EK_OK;
 }
 
-/* Of a text that is not coded all is taken, also behind a # that should have been escaped. */
+/* Of a text without base64 everything is taken, even after a # that should have been escaped. */
 static ek_err add_url(ek_buf *out, const char *s, size_t n, const char *where, const ek_api_limits *limits)
 {
     ek_data_url u;

@@ -9,7 +9,7 @@ void ek_plan_weigh(ek_body_plan *p, size_t n)
     if (p->n_sum > p->max_beside) p->n_beside = p->n_sum;
 }
 
-/* Many small ones take as long as a large one. */
+/* Many small parts take as long as a large one. */
 bool ek_plan_reads(ek_body_plan *p, size_t n)
 {
     ek_plan_weigh(p, n);

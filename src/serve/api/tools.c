@@ -7,7 +7,7 @@
 #include "text/reply/reply.h"
 #include "text/utf8.h"
 
-/* r->by_name: [declaration, may it be called, its bytes as JSON, 0 until they are known] by its name. */
+/* r->by_name maps a name to [declaration, whether it can be called, its bytes as JSON or 0 if unknown]. */
 static void know(ek_api_request *r, json_t *tool, bool callable)
 {
     const char *name = ek_json_get_text(ek_json_get(tool, "function"), "name", NULL);
@@ -46,7 +46,7 @@ void ek_tools_add(ek_api_request *r, json_t *tool, bool later)
     json_array_append_new(r->tools, tool);
 }
 
-/* A short reference may stand for a long declaration, any number of times. */
+/* Counts the declaration again: a short reference may stand for a long one, any number of times. */
 static ek_err count_again(const ek_api_request *r, const char *name, const ek_api_limits *limits)
 {
     const ek_json_size none = {0};
@@ -114,7 +114,7 @@ const char *ek_tools_type(const json_t *tools, const char *name, size_t n)
 
 /* --- arguments of calls --- */
 
-/* *out: any value, or NULL where the text is beyond repair. */
+/* *out: any value; NULL if the text cannot be repaired. */
 static ek_err read_text(json_t **out, const char *s, size_t n, const ek_api_limits *limits)
 {
     ek_json_size size;
@@ -150,7 +150,7 @@ static bool is_empty(const json_t *v)
            (json_is_string(v) && json_string_length(v) == 0);
 }
 
-/* No object: what the client wrote. */
+/* Not an object: the client's text. */
 static json_t *as_text(const json_t *v)
 {
     const char *s = json_string_value(v);

@@ -13,7 +13,7 @@
 
 enum { MAX_SECONDS = 360000 }; /* 100 hours */
 
-/* Where frame i of n stands, in seconds. */
+/* The time of frame i of n, in seconds. */
 static ek_err read_time(double *out, const json_t *part, size_t i, size_t n)
 {
     const json_t *times = ek_field(part, "timestamps"), *fps = ek_field(part, "fps");
@@ -41,7 +41,7 @@ static ek_err read_frame(ek_media_file *f, const json_t *v, const ek_api_limits 
     return here ? ek_media_check_header(&f->image, EK_PART_FRAME, &f->bytes, limits) : EK_OK;
 }
 
-/* The frames come with it: their bytes are freed with the block where one of them is wrong. */
+/* The frames lie in the block; if one is wrong, their bytes are freed with it. */
 static ek_err read_frames(ek_conversation *c, ek_message *m, const json_t *part, const json_t *frames,
                           const ek_api_limits *limits)
 {
@@ -66,7 +66,7 @@ static ek_err read_frames(ek_conversation *c, ek_message *m, const json_t *part,
 
 /* --- files --- */
 
-/* A program that reads it takes a while. */
+/* Reads a video file; the program that does it takes a while. */
 static ek_err read_file(ek_conversation *c, ek_message *m, ek_buf *bytes, const ek_video_asked *asked,
                         const ek_api_limits *limits)
 {
@@ -99,7 +99,7 @@ ek_err ek_media_video_file(ek_conversation *c, ek_message *m, const char *s, siz
     ek_err err = asked->url || is_url(s, n) ? ek_media_read_url(&bytes, EK_VIDEO_FILE, s, n, limits, &here)
                                             : ek_media_decode(&bytes, EK_VIDEO_FILE, s, n, limits);
     if (!err && here) return read_file(c, m, &bytes, asked, limits);
-    if (!err) ek_plan_runs(limits->plan); /* once it is fetched */
+    if (!err) ek_plan_runs(limits->plan); /* after it was fetched */
     ek_buf_fini(&bytes);
     return err;
 }

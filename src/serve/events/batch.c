@@ -26,7 +26,7 @@ static void put_list(msgpack_packer *p, int n)
     msgpack_pack_array(p, (size_t)n);
 }
 
-/* Changes from the first one on that make one event: pages that follow each other, or pages that went. */
+/* The number of leading changes that make one event: consecutive pages, or removed pages. */
 static int run_of(const ek_held_change *c, int n)
 {
     int k = 1;
@@ -63,7 +63,8 @@ static bool has_keys(const ek_held_change *c, int n)
     return false;
 }
 
-/* What else a page depends on: its pictures and sounds, and what its salt is called, of the first page of a prompt. */
+/* Everything else that a page depends on: its pictures and sounds, and in the first page of a prompt the salt's
+ * name. */
 static void put_keys(msgpack_packer *p, const ek_held_change *c, int n)
 {
     char name[20];
@@ -96,7 +97,7 @@ static void put_came_map(msgpack_packer *p, const ek_held_change *c, int n)
     put_word(p, "extra_keys"), put_keys(p, c, n);
 }
 
-/* Members with their defaults are left out at the end. */
+/* Default members at the end are left out. */
 static void put_came_list(msgpack_packer *p, const ek_held_change *c, int n)
 {
     bool keys = has_keys(c, n);
@@ -148,6 +149,6 @@ void ek_events_write(ek_buf *out, const ek_events_form *form, double time, bool 
         else if (form->arrays) put_came_list(&p, change + i, k);
         else put_came_map(&p, change + i, k);
     }
-    msgpack_pack_int(&p, 0); /* the rank among several that serve one model's data in parallel */
+    msgpack_pack_int(&p, 0); /* the rank among servers that serve one model in data parallel */
 }
 #endif

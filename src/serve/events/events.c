@@ -23,11 +23,11 @@
 #include "serve/events/replay.h"
 #include "serve/events/zmtp.h"
 
-/* Changes of one batch; batches in a turn before requests are looked at. */
+/* changes per batch; batches per turn before requests are looked at */
 enum { CHANGES = 64, BATCHES = 64, EPOCH = 1 << 18 };
-/* Seconds from a batch to the next: changes of several steps share one. */
+/* Seconds between batches, so that changes of several steps share one. */
 static const double PAUSE = 0.01;
-/* Seconds between two times that everything is told again. */
+/* Seconds between two repetitions of everything. */
 static const double AGAIN = 1;
 
 struct ek_events {
@@ -42,7 +42,7 @@ struct ek_events {
     ek_mirror mirror;
     ek_history history;
     ek_replays replays;
-    bool newcomer;         /* a peer subscribed, and there are no replays */
+    bool newcomer;         /* a peer subscribed, and there is no replay socket */
     double reported_again; /* ek_now() */
     ek_held_change change[CHANGES];
     pthread_mutex_t lock;
@@ -69,7 +69,7 @@ static void count(ek_events *e, size_t bytes, uint64_t came, uint64_t went)
     pthread_mutex_unlock(&e->lock);
 }
 
-/* A subscriber that is behind loses the oldest. */
+/* A slow subscriber loses the oldest batches. */
 static void publish(ek_events *e, ek_buf *payload, uint64_t came, uint64_t went)
 {
     uint8_t number[8];
@@ -94,7 +94,7 @@ static void begin_again(ek_events *e)
     free(batch);
 }
 
-/* False: nothing is left. */
+/* False: no changes remain. */
 static bool publish_one(ek_events *e)
 {
     uint64_t came = 0;
@@ -109,7 +109,7 @@ static bool publish_one(ek_events *e)
     return n == CHANGES;
 }
 
-/* Without replays, a late subscriber gets all held pages, and so do all other subscribers. */
+/* Without replays a late subscriber gets all held pages, and so do all others. */
 static void tell_again(ek_events *e)
 {
     ek_buf *batch;
@@ -128,7 +128,7 @@ static void note_newcomer(void *arg)
     e->newcomer = e->newcomer || !e->router;
 }
 
-/* Returns whether there may be more. */
+/* Returns whether more may remain. */
 static bool publish_some(ek_events *e)
 {
     for (int i = 0; i < BATCHES; i++)
@@ -197,7 +197,7 @@ static int sooner(int a, int b)
 
 static int wait_ms(const ek_events *e, bool pending, double until, bool more)
 {
-    enum { PEER = 5 }; /* milliseconds after which a peer that had too much unread is tried again */
+    enum { PEER = 5 }; /* milliseconds after which a peer with too much unread is tried again */
     const double left = ceil((until - ek_now()) * 1e3);
     int ms = e->replays.n > 0 ? PEER : -1;
     if (more || (pending && left <= 0)) return 0;
@@ -288,7 +288,7 @@ ek_err ek_events_open(ek_events **out, const ek_events_opts *o)
 
 void ek_events_stats_read(const ek_events *e, ek_events_stats *out)
 {
-    ek_events *open = (ek_events *)(uintptr_t)e; /* for the lock alone */
+    ek_events *open = (ek_events *)(uintptr_t)e; /* only to take the lock */
     pthread_mutex_lock(&open->lock);
     *out = e->stats;
     pthread_mutex_unlock(&open->lock);

@@ -8,7 +8,7 @@
 
 typedef struct ek_mirror_entry {
     ek_held_page page;
-    int times; /* that it was told; 0: unused */
+    int times; /* number of reports that it is stored; 0: the entry is unused */
     int before, behind, same;
 } entry;
 

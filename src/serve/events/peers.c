@@ -18,10 +18,10 @@
 #include "base/linux.h"
 #include "serve/events/zmtp.h"
 
-enum { TURN = 32 /* messages that a peer is sent in a turn */, BACKLOG = 64, ANSWERS = 4096 /* bytes */ };
+enum { TURN = 32 /* messages per peer and turn */, BACKLOG = 64, ANSWERS = 4096 /* bytes */ };
 #define GREETING_SECONDS 5.0
 #define LOOK_UP_SECONDS  2.0
-#define NAP              0.1 /* seconds before the next try to connect, or to take in with no descriptor left */
+#define NAP              0.1 /* seconds before the next attempt to connect, or to accept after running out of descriptors */
 #define LONGEST_NAP      3.0
 
 typedef struct message {
@@ -36,11 +36,11 @@ typedef struct peer {
     struct sockaddr_storage from;
     double since;
     ek_zmtp in;
-    ek_buf answers; /* what is to be said between messages; the first n_answered bytes were */
+    ek_buf answers; /* bytes to send between messages; the first n_answered were sent */
     size_t n_answered;
-    int n_topics;  /* subscriptions that the topic begins with */
-    uint64_t next; /* the message to send next */
-    message *now;  /* the one that is on its way, `sent` bytes of it; NULL: none */
+    int n_topics;  /* number of subscriptions that match the topic */
+    uint64_t next; /* number of the next message */
+    message *now;  /* the message being sent, `sent` bytes of it so far; NULL: none */
     size_t sent;
     message *queue[EK_PEERS_UNREAD_ROUTER]; /* of a router */
     int n_queue;
@@ -51,7 +51,7 @@ struct ek_peers {
     ek_events_address address;
     char endpoint[EK_PEERS_ENDPOINT];
     int listener;
-    double rests_until, nap; /* before it connects or takes in again */
+    double rests_until, nap; /* not before this time it connects or accepts again */
     uint64_t n_peers;        /* so far */
     peer peer[EK_PEERS];
     message *ring[EK_PEERS_UNREAD]; /* messages [first, next) */
@@ -81,7 +81,7 @@ static bool subscribes(const peer *p)
     return p->fd >= 0 && p->n_topics > 0;
 }
 
-/* What every subscriber has, or is behind too far for. */
+/* Drops messages that every subscriber has, or is too slow for. */
 static void trim(ek_peers *s)
 {
     uint64_t from = s->next;
@@ -155,7 +155,7 @@ static int count_of(const ek_peers *s, const struct sockaddr_storage *from)
     return n;
 }
 
-/* A place for who comes from there; NULL: none. */
+/* A free entry for a peer from this address; NULL: none. */
 static peer *make_room(ek_peers *s, const struct sockaddr_storage *from)
 {
     peer *idle = NULL, *many = NULL;
@@ -192,7 +192,7 @@ static void take_in(ek_peers *s)
     p->from = from;
 }
 
-/* --- what they say --- */
+/* --- bytes from peers --- */
 
 static void subscribed(ek_peers *s, peer *p)
 {
@@ -211,7 +211,7 @@ static bool hear(ek_peers *s, peer *p, ek_zmtp_news news)
     case EK_ZMTP_BAD_REQUEST: s->opts.asked(s->opts.arg, p->id, false, p->in.number); break;
     default: break;
     }
-    return p->answers.len < ANSWERS; /* who asks for answers reads them */
+    return p->answers.len < ANSWERS; /* a peer that asks for answers must read them */
 }
 
 static bool has_room(const ek_peers *s)
@@ -240,9 +240,9 @@ static void listen_to(ek_peers *s, peer *p)
     hear_all(s, p);
 }
 
-/* --- what they are sent --- */
+/* --- bytes to peers --- */
 
-/* Bytes of b from *at on. False: the connection is broken, or has no room now (*full). */
+/* Sends b from *at on. False: the connection is broken, or has no room now (*full). */
 static bool send_from(peer *p, const ek_buf *b, size_t *at, bool *full)
 {
     while (*at < b->len) {
@@ -255,7 +255,7 @@ static bool send_from(peer *p, const ek_buf *b, size_t *at, bool *full)
     return true;
 }
 
-/* False: it is broken. */
+/* Sends what is due; false: the connection is broken. */
 static bool tell(ek_peers *s, peer *p)
 {
     bool full = false;
@@ -375,7 +375,7 @@ static ek_err open_listener(ek_peers *s)
     return err;
 }
 
-/* To the peer that binds; again and again, less often while it does not answer. */
+/* Connects to a peer that binds, again and again, less often while it does not answer. */
 static void connect_again(ek_peers *s)
 {
     char host[EK_PEERS_ENDPOINT];
@@ -432,7 +432,7 @@ void ek_peers_turn(ek_peers *s, const struct pollfd *fds, int n)
     for (int k = 0; k < EK_PEERS; k++) {
         peer *p = &s->peer[k];
         if (p->fd >= 0 && !p->ready && now - p->since > GREETING_SECONDS) shut(p);
-        if (p->fd >= 0 && p->ready && p->in.n > 0) hear_all(s, p); /* what there was no room for */
+        if (p->fd >= 0 && p->ready && p->in.n > 0) hear_all(s, p); /* bytes that had no room before */
         if (p->fd >= 0 && !p->connecting && has_more(s, p)) go_on(s, p);
     }
     trim(s);

@@ -6,7 +6,7 @@
 
 #include "base/alloc.h"
 
-/* --- what was sent */
+/* --- sent batches --- */
 
 void ek_history_add(ek_history *h, ek_buf *payload)
 {
@@ -102,16 +102,16 @@ static int snapshots(const ek_replays *r)
     return n;
 }
 
-/* The next batch of a request that is not at its end. False: it has to wait for its turn. */
+/* The next batch of an unfinished request. False: it has to wait for its turn. */
 static bool next_batch(ek_replays *r, ek_replay *j, double time, ek_buf *none, ek_events_frame *out)
 {
-    enum { SNAPSHOTS = 2 }; /* at a time: one is as large as what is held */
+    enum { SNAPSHOTS = 2 }; /* at the same time: a snapshot is as large as the set of held pages */
     const ek_history *h = r->history;
     if (!j->snapshot && j->next < h->first) {
         if (snapshots(r) >= SNAPSHOTS) return false;
         j->n_snapshot = ek_events_snapshot(&j->snapshot, r->mirror, r->form, time, h->next - j->next);
         j->snapshot_end = h->next;
-        j->at = 0; /* it counted batches of the history, too */
+        j->at = 0; /* it also counted batches of the history */
     }
     const ek_buf *b = &h->item[j->next % EK_HISTORY_BATCHES];
     if (j->snapshot) b = j->at < j->n_snapshot ? &j->snapshot[j->at] : none;
@@ -136,7 +136,7 @@ static ek_replay_sent send_next(ek_replays *r, ek_replay *j, double time, ek_buf
 
 bool ek_replays_go_on(ek_replays *r, double now, double time)
 {
-    enum { BATCHES = 256 }; /* of one request before the others, and what is published, have their turn */
+    enum { BATCHES = 256 }; /* batches of one request per turn, before other requests and new batches */
     static const double PATIENCE = 10;
     ek_buf none = {0};
     bool more = false;

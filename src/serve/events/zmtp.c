@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { GREETED, READY, OPEN }; /* what is awaited: its greeting, its READY, all else */
+enum { GREETED, READY, OPEN }; /* the awaited input: greeting, READY, anything */
 enum { MORE = 1, LONG = 2, COMMAND = 4 };
 enum { GREETING = 64, VERSION = 10, MECHANISM = 12, MECHANISM_ROOM = 20, CONTEXT_MAX = 16 };
 
@@ -58,7 +58,7 @@ static ek_err check_greeting(const ek_zmtp *z)
     return EK_OK;
 }
 
-/* The frame at the beginning: its body's place and length. false: it is not whole. */
+/* Finds the frame at the beginning: offset and length of its body. *whole false: it is incomplete. */
 static ek_err find_frame(const ek_zmtp *z, size_t *at, size_t *n, bool *whole)
 {
     *whole = false;
@@ -77,7 +77,7 @@ static ek_err find_frame(const ek_zmtp *z, size_t *at, size_t *n, bool *whole)
     return EK_OK;
 }
 
-/* Is it the command of this name? Then what follows the name. */
+/* Whether the frame is the command of this name; *rest: the bytes after the name. */
 static bool is_command(const uint8_t *p, size_t n, const char *name, const uint8_t **rest, size_t *n_rest)
 {
     const size_t len = strlen(name);
@@ -95,7 +95,7 @@ static bool fits(const ek_zmtp *z, const uint8_t *type, size_t n)
     return false;
 }
 
-/* Its properties, of which the socket's type counts. */
+/* Reads the properties; only the socket's type matters. */
 static ek_err read_ready(const ek_zmtp *z, const uint8_t *p, size_t n)
 {
     static const char name[] = "Socket-Type";
@@ -128,14 +128,14 @@ static ek_err read_command(const ek_zmtp *z, const uint8_t *p, size_t n, ek_zmtp
     if (is_command(p, n, "CANCEL", &rest, &k) && !z->router) *news = subscription(z, false, rest, k);
     if (!is_command(p, n, "PING", &rest, &k) || k < 2) return EK_OK;
     uint8_t pong[5 + CONTEXT_MAX] = "\4PONG";
-    k = k - 2 < CONTEXT_MAX ? k - 2 : CONTEXT_MAX; /* behind the time to live */
+    k = k - 2 < CONTEXT_MAX ? k - 2 : CONTEXT_MAX; /* the context comes after the time to live */
     memcpy(pong + 5, rest + 2, k);
     frame(out, pong, 5 + k, COMMAND);
     *news = EK_ZMTP_PING;
     return EK_OK;
 }
 
-/* A frame of a message to a router. */
+/* Takes a frame of a message to a router. */
 static ek_zmtp_news take_frame(ek_zmtp *z, const uint8_t *p, size_t n, bool more)
 {
     if (z->n_frames < 2) z->size[z->n_frames] = n;

@@ -14,7 +14,7 @@
 #include "media/limits.h"
 #include "serve/http/request_memory.h"
 
-/* After FREE_SECONDS as many bytes as the least rate gives since then are to be there, whatever redirects it took. */
+/* After FREE_SECONDS a transfer must have received MIN_RATE bytes for each further second, redirects included. */
 enum { MAX_SECONDS = 10, MAX_REDIRECTS = 5, FREE_SECONDS = 3, MIN_RATE = 32 << 10 };
 
 ek_err ek_fetch_parse(ek_fetch_from *out, const char *word)
@@ -43,8 +43,7 @@ static bool is_public_4(uint32_t a)
     } others[] = {
         {0x00000000, 8},  {0x0a000000, 8},  {0x64400000, 10}, {0x7f000000, 8},  {0xa9fe0000, 16},
         {0xac100000, 12}, {0xc0000000, 24}, {0xc0000200, 24}, {0xc0586300, 24}, {0xc0a80000, 16},
-        {0xc6120000, 15}, {0xc6336400, 24}, {0xcb007100, 24}, {0xe0000000, 3}, /* groups, reserved ones and all of a
-                                                                                  network */
+        {0xc6120000, 15}, {0xc6336400, 24}, {0xcb007100, 24}, {0xe0000000, 3}, /* multicast, reserved, broadcast */
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if ((a ^ others[i].net) >> (32 - others[i].bits) == 0) return false;
@@ -60,7 +59,7 @@ static bool is_public_6(const uint8_t a[16])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
     if (!memcmp(a, mapped, sizeof mapped)) return is_public_4(word(a + 12));
-    if ((a[0] & 0xe0) != 0x20) return false; /* 2000::/3, so none of NAT64's own prefixes */
+    if ((a[0] & 0xe0) != 0x20) return false; /* only 2000::/3, which excludes NAT64's own prefixes */
     uint32_t first = word(a);
     const uint32_t host = word(a + 8);
     bool carries = first == 0x20010000 || first >> 16 == 0x2002 || /* Teredo, 6to4, */
@@ -134,10 +133,10 @@ static void set_up(const ek_curl *lib, transfer *t)
     lib->easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     lib->easy_setopt(c, CURLOPT_TIMEOUT, (long)MAX_SECONDS);
 #if CURL_AT_LEAST_VERSION(7, 87, 0)
-    lib->easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* a name server that does not answer is not waited for at the end */
+    lib->easy_setopt(c, CURLOPT_QUICK_EXIT, 1L); /* the end does not wait for a name server */
 #endif
     lib->easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)EK_MEDIA_MAX_BYTES);
-    lib->easy_setopt(c, CURLOPT_PROXY, ""); /* the address that is judged is the one that is asked */
+    lib->easy_setopt(c, CURLOPT_PROXY, ""); /* no proxy, so that the judged address is the contacted one */
     lib->easy_setopt(c, CURLOPT_USERAGENT, "evenkeel/" EK_VERSION);
     lib->easy_setopt(c, CURLOPT_OPENSOCKETFUNCTION, on_socket);
     lib->easy_setopt(c, CURLOPT_OPENSOCKETDATA, t);
@@ -201,7 +200,7 @@ static void end_slow(const ek_curl *lib, CURLM *multi, transfer *all, int n)
     }
 }
 
-/* Until all have ended; the time limit is each transfer's own. */
+/* Runs all transfers until they have ended; each has its own time limit. */
 static void work(const ek_curl *lib, CURLM *multi, transfer *all, int n, const atomic_bool *dropped)
 {
     int running = 1, left;
@@ -242,7 +241,7 @@ void ek_fetches_run(ek_fetches *f, ek_fetch_from from, const atomic_bool *droppe
     f->n_done = f->n;
 }
 
-/* --- lists of them --- */
+/* --- lists of addresses --- */
 
 void ek_fetches_add(ek_fetches *f, const char *url, size_t n)
 {

@@ -18,7 +18,7 @@ typedef struct plain {
     uint8_t bytes[16];
 } plain;
 
-/* False: neither IPv4 nor IPv6. */
+/* False: neither an IPv4 nor an IPv6 address. */
 static bool read_address(plain *out, const struct sockaddr *a)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
@@ -41,7 +41,8 @@ static bool read_address(plain *out, const struct sockaddr *a)
 
 /* --- interfaces --- */
 
-/* Or an IPv6 address with an IPv4 address of theirs at its end, as a NAT64 of this network makes them. */
+/* Whether an interface has it. An IPv6 address that ends with an interface's IPv4 address counts, because a NAT64 of
+ * this network makes such ones. */
 static bool is_of_interface(const plain *a)
 {
     struct ifaddrs *all;
@@ -67,8 +68,7 @@ typedef struct question {
     uint8_t bytes[16];
 } question;
 
-/* The type of the route that packets to it take. RTN_UNSPEC: the system does not say. RTN_UNREACHABLE: there is none.
- */
+/* The type of the route to the address. RTN_UNSPEC: the system does not tell. RTN_UNREACHABLE: there is no route. */
 static int ask_route(int fd, const plain *a)
 {
     question q = {.head = {.nlmsg_type = RTM_GETROUTE, .nlmsg_flags = NLM_F_REQUEST},
@@ -106,7 +106,7 @@ static int route_type(const plain *a)
     return type;
 }
 
-/* Packets to it go elsewhere than to one other machine, or nobody knows. */
+/* Whether packets to it may reach more than one other machine, or the route is unknown. */
 static bool is_of_route(const plain *a)
 {
     const int type = route_type(a);

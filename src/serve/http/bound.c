@@ -22,8 +22,8 @@ static bool set_reuse(int fd, int on)
     return !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
 }
 
-/* Two sockets that may reuse an address may both be bound to it until one listens. So that is asked for only where
- * connections of an earlier server are in the way, and taken back. */
+/* Two sockets that may reuse an address can both be bound to it until one listens. Reuse is therefore requested only if
+ * connections of an earlier server are in the way, and then withdrawn. */
 static bool bind_to(int fd, const struct addrinfo *a)
 {
     if (!bind(fd, a->ai_addr, a->ai_addrlen)) return true;
@@ -62,7 +62,7 @@ ek_err ek_bound_open(ek_bound *out, const char *host, int port)
 
 ek_err ek_bound_listen(const ek_bound *b, const char *host)
 {
-    /* Connections inherit it, so that they are in no later server's way. */
+    /* connections inherit it, so that they do not block a later server */
     if (set_reuse(b->fd, 1) && !listen(b->fd, 1024)) return EK_OK;
     return failed(host, b->port, errno);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* --- what a list has --- */
+/* --- origins in a list --- */
 
 /* The next item of a list, without blanks around it; NULL at the list's end. */
 static const char *next_item(const char **list, size_t *n)
@@ -24,7 +24,7 @@ static bool is_word(const char *item, size_t n, const char *word)
     return n == strlen(word) && !strncasecmp(item, word, n);
 }
 
-/* The host, after "scheme://"; NULL without a scheme. */
+/* The host after "scheme://"; NULL without a scheme. */
 static const char *behind_scheme(const char *origin, size_t n)
 {
     size_t i = 0;
@@ -48,7 +48,7 @@ static bool is_port(const char *s, size_t n)
     return n > 0 && port > 0;
 }
 
-/* http or https, a name that means this machine in every browser, any port. */
+/* Whether the origin is http or https, any port, and a name that means this machine in every browser. */
 static bool is_loopback(const char *origin)
 {
     static const char *const hosts[] = {"localhost", "127.0.0.1", "[::1]", "0.0.0.0"};
@@ -62,7 +62,7 @@ static bool is_loopback(const char *origin)
     return n > k && !strncasecmp(end - k, below, k) && strcspn(p, "/:@") >= n;
 }
 
-/* Programs of a desktop, whose pages are their own files: no page of the web has such an origin. */
+/* Whether the origin is a desktop program's, whose pages are its own files: no page of the web has such an origin. */
 static bool is_desktop(const char *origin)
 {
     static const char *const schemes[] = {"app://", "file://", "tauri://", "vscode-webview://", "vscode-file://"};
@@ -71,7 +71,7 @@ static bool is_desktop(const char *origin)
     return false;
 }
 
-/* One with "*": the whole host with its port, the labels before a name, or the port. */
+/* Compares with a pattern with "*": for the whole host with its port, the labels before a name, or the port. */
 static bool fits_pattern(const char *pattern, size_t n, const char *origin)
 {
     const char *star = memchr(pattern, '*', n);
@@ -105,7 +105,7 @@ bool ek_cors_allows(const char *list, const char *origin)
     return false;
 }
 
-/* --- lists that a user wrote --- */
+/* --- lists from a user --- */
 
 static ek_err bad(const char *item, size_t n, const char *why)
 {

@@ -4,7 +4,7 @@
 #include "base/alloc.h"
 #include "serve/http/http_state.h"
 
-/* As a connection would: not within the call that sent. */
+/* Wakes the owner like a connection would: not within the call that sent. */
 static void on_woken(evutil_socket_t fd, short what, void *arg)
 {
     ek_exchange *x = arg;

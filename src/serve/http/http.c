@@ -18,7 +18,7 @@
 #include "serve/http/http_state.h"
 
 enum {
-    MIN_BYTES_PER_SECOND = 64 << 10, /* a body that comes this fast is not cut off */
+    MIN_BYTES_PER_SECOND = 64 << 10, /* a body that arrives this fast is not cut off */
     MIN_READ_PER_SECOND = 4 << 10,   /* a whole reply that is read this fast is not cut off */
     REFUSED = 5,                     /* seconds without progress for a reader that was told that it is too slow */
     SWEEP_MS = 250,
@@ -56,7 +56,7 @@ static void on_acceptable(evutil_socket_t fd, short what, void *arg)
 
 /* --- deadlines --- */
 
-/* Has the peer closed its sending side (1), or is it gone (2)? Nothing is read while a request is with its handler. */
+/* 1: the peer has closed its sending side; 2: it is gone. Nothing is read while a handler has the request. */
 static int peer_left(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLRDHUP};
@@ -64,8 +64,8 @@ static int peer_left(int fd)
     return p.revents & (POLLHUP | POLLERR | POLLNVAL) ? 2 : p.revents & POLLRDHUP ? 1 : 0;
 }
 
-/* A client that closed its sending side may still wait for its answer, or may be gone: to the kernel both look alike
- * until something is sent. An interim response is nothing to the first and is answered with a reset by the second. */
+/* A client that closed its sending side may still wait for its answer, or may be gone; the kernel cannot tell before
+ * something is sent. An interim response is harmless to the first and makes the second answer with a reset. */
 static void probe(ek_conn *c)
 {
     static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -85,7 +85,7 @@ static void sweep_reply(ek_conn *c, double now)
         ek_conn_kill(c);
         return;
     }
-    if (unsent == 0) c->since = now; /* the time of sending a reply is limited, too, once it is whole */
+    if (unsent == 0) c->since = now; /* a whole reply also has a time limit for sending */
     if (x->ended && unsent > 0 && now - c->since > s->opts.idle_timeout + 60 + grace) {
         ek_conn_kill(c);
         return;
@@ -118,7 +118,7 @@ static void sweep_one(ek_conn *c, double now)
     }
 }
 
-/* Deadlines of many connections can pass together: they end over several turns. */
+/* Many deadlines can pass at once, so connections end over several turns. */
 static void on_sweep_rest(evutil_socket_t fd, short what, void *arg)
 {
     ek_http *s = arg;
@@ -138,7 +138,7 @@ static void on_sweep(evutil_socket_t fd, short what, void *arg)
 {
     ek_http *s = arg;
     if (!s->draining) event_add(s->acceptable, NULL);
-    if (s->swept) return; /* the last one still goes on */
+    if (s->swept) return; /* the last sweep still runs */
     s->swept = s->first;
     on_sweep_rest(fd, what, arg);
 }

@@ -1,4 +1,4 @@
-/* A connection: bytes to requests. */
+/* A connection: turns bytes into requests. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <event2/event.h>
@@ -15,10 +15,10 @@
 
 enum {
     SEND_BUFFER = 128 << 10, /* the kernel's */
-    READS_PER_TURN = 4,      /* of the size of ek_http.chunk; then other connections have their turn */
+    READS_PER_TURN = 4,      /* reads of ek_http.chunk bytes per turn; then other connections have their turn */
 };
 
-/* --- requests that came before they were asked for --- */
+/* --- pipelined requests --- */
 
 /* A connection that has sent more than one request gets one answered per turn, and none is read from it meanwhile. */
 static void wait_for_turn(ek_conn *c)
@@ -53,7 +53,7 @@ void ek_conn_kill(ek_conn *c)
     if (s->swept == c) s->swept = c->next;
     *c->link = c->next;
     if (c->next) c->next->link = c->link;
-    c->next = s->dead; /* callers up the stack may still look at it */
+    c->next = s->dead; /* callers may still look at it */
     s->dead = c;
     s->n_conns--;
     event_free(c->readable);
@@ -179,7 +179,7 @@ void ek_conn_refuse(ek_conn *c, int status, const char *text)
     ek_buf_fini(&b);
 }
 
-/* The head is whole: n bytes at the front of c->in, which are taken. */
+/* Begins a request: its head is complete, n bytes at the front of c->in, which are taken. */
 static void begin_request(ek_conn *c, size_t n)
 {
     static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -214,7 +214,7 @@ static void begin_request(ek_conn *c, size_t n)
     } else if (!h->chunked && h->length == 0) {
         dispatch(c);
     } else if (c->http->opts.takes_body && !c->http->opts.takes_body(c->http->arg, x)) {
-        x->close = true; /* what is left of the request is not read as another one */
+        x->close = true; /* the rest of the request must not be read as another request */
         dispatch(c);
     } else if (h->expects_continue && c->in.len == 0) {
         if (send(c->fd, go_on, sizeof go_on - 1, MSG_NOSIGNAL) < 0) ek_conn_kill(c);
@@ -232,7 +232,7 @@ static void skip_empty_lines(ek_conn *c)
     c->scanned = 0;
 }
 
-/* Makes the most of what is in c->in. */
+/* Processes as much of c->in as possible. */
 static void process(ek_conn *c)
 {
     while (c->in.len > 0) {
@@ -278,7 +278,7 @@ void ek_conn_next(ek_conn *c)
 
 void ek_conns_go_on(ek_http *s)
 {
-    ek_conn *last = NULL; /* later ones wait for the turn after this one */
+    ek_conn *last = NULL; /* later ones wait for the next turn */
     for (ek_conn *c = s->later; c; c = c->later) last = c;
     for (ek_conn *c; (c = s->later) != NULL;) {
         stop_waiting(c);
@@ -296,7 +296,7 @@ static void take(ek_conn *c, const char *p, size_t n)
     c->last_byte = ek_now();
     if (c->state == EK_CONN_LINGER) return;
     if (c->state == EK_CONN_HEAD && c->since_byte == 0) c->since_byte = c->last_byte;
-    if (c->state == EK_CONN_BODY && c->in.len == 0) { /* the usual way of a large body: not through c->in */
+    if (c->state == EK_CONN_BODY && c->in.len == 0) { /* usually a large body does not go through c->in */
         size_t took = take_body(c, p, n);
         p += took;
         n -= took;
@@ -338,7 +338,7 @@ ek_conn *ek_conn_open(ek_http *s, int fd)
     int yes = 1, unsent = SEND_BUFFER;
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    /* What a slow reader leaves should pile up with us, where it is counted, not in the kernel. */
+    /* unread output should stay in this process, where it is counted, not in the kernel */
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &unsent, sizeof unsent);
     ek_conn *c = ek_alloc(sizeof *c);
     c->http = s;

@@ -12,7 +12,7 @@ static const double STALLED = 1;    /* seconds without a byte after which a larg
 static const double QUICK = 8;      /* a body that needed fewer seconds at its rate is not given up for others */
 static const double RESERVED_S = 2; /* seconds that a connection beyond the limit has for its head */
 
-/* Stands for the peer's address, of IPv6 its /64. */
+/* A number for the peer's address; of IPv6 its /64. */
 static uint64_t client_of(int fd, bool *local)
 {
     struct sockaddr_storage a;
@@ -28,7 +28,7 @@ static uint64_t client_of(int fd, bool *local)
         uint32_t v4;
         memcpy(&v4, v6->s6_addr + 12, sizeof v4);
         if (IN6_IS_ADDR_V4MAPPED(v6)) id = v4;
-        else memcpy(&id, v6->s6_addr, sizeof id); /* one client has a network of them, at least a /64 */
+        else memcpy(&id, v6->s6_addr, sizeof id); /* a client has a whole network, at least a /64 */
     }
     return ek_mix64(id) | 1;
 }
@@ -78,7 +78,7 @@ void ek_crowd_make_room(ek_http *s, bool lingering)
             ek_conn_kill(c);
             return;
         }
-        c->since = ek_now(); /* what has come is about to be read */
+        c->since = ek_now(); /* the received bytes are about to be read */
     }
 }
 
@@ -106,11 +106,11 @@ void ek_crowd_body_grows(ek_conn *c, size_t n)
     r->n += n;
 }
 
-/* Bytes per second lately. */
+/* The recent rate in bytes per second. */
 static double rate(const ek_conn *c, double now)
 {
     const ek_rate *r = &c->rate;
-    bool over = now - r->half > c->http->opts.rate_window; /* nothing came meanwhile that would have moved the window */
+    bool over = now - r->half > c->http->opts.rate_window; /* if nothing arrived, the window was not moved */
     double since = over ? r->half : r->before;
     double n = over ? (double)r->n : (double)(r->n + r->n_before);
     return n / (now - since > 0.01 ? now - since : 0.01);
@@ -123,7 +123,7 @@ bool ek_crowd_is_slow(const ek_conn *c, double now)
     return min > 0 && large && now - c->rate.begin > c->http->opts.rate_window && rate(c, now) < min;
 }
 
-/* Seconds that so large a body takes at its rate: the slowest and largest has most. */
+/* The seconds that a body of this size takes at its rate: largest for the slowest and largest body. */
 static double weight(const ek_conn *c, double now, size_t more)
 {
     double r = rate(c, now);

@@ -105,7 +105,7 @@ static void read_connection(ek_http_head *h, ek_span v)
     }
 }
 
-/* What the fields mean for where the request ends. */
+/* Reads the fields that decide where the request ends. */
 static bool read_framing(ek_http_head *h)
 {
     int hosts = 0;
@@ -160,7 +160,7 @@ bool ek_http_head_read(ek_http_head *h, const char *buf, size_t n)
 
 enum { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER, TRAILER_LINE, TRAILER_LF, LAST_LF, ENDED };
 
-/* One byte outside of data; false if it cannot stand here. */
+/* Takes one byte that is no data; false if it is not allowed here. */
 static bool step(ek_http_chunks *c, char byte)
 {
     enum { MAX_LINE = 8192 };
@@ -273,7 +273,7 @@ static const char *query_end(const char *p, const char *end, bool name)
     return p;
 }
 
-/* Decodes p[0, end) into out; its length, or -1 for what does not fit or holds NUL. */
+/* Decodes p[0, end) into out. Returns its length, or -1 if it does not fit or holds NUL. */
 static ptrdiff_t query_decode(char *out, size_t room, const char *p, const char *end)
 {
     size_t n = 0;

@@ -14,8 +14,8 @@
 #include "serve/http/request_memory.h"
 
 enum {
-    SENT_PER_TURN = 256 << 10, /* to one reader, however fast; then others have their turn */
-    UNCOUNTED = 64 << 10,      /* bytes of a stream that take no memory from requests */
+    SENT_PER_TURN = 256 << 10, /* bytes per turn to one reader, however fast; then others have their turn */
+    UNCOUNTED = 64 << 10,      /* bytes of a stream that do not count as request memory */
     FRAMING = 32               /* of a chunk */
 };
 
@@ -288,7 +288,7 @@ void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const 
 void ek_exchange_begin(ek_exchange *x, int status, const char *type)
 {
     x->framed = x->head.minor == 1;
-    if (!x->framed) x->close = true; /* the end of the connection ends the reply */
+    if (!x->framed) x->close = true; /* the reply ends with the connection */
     put_head(x, status, type);
     ek_buf_str(&x->out, x->framed ? "transfer-encoding: chunked\r\n\r\n" : "\r\n");
     ek_exchange_wake(x);
@@ -304,7 +304,7 @@ static void compact(ek_exchange *x)
     x->n_sent = 0;
 }
 
-/* Counts what x->out takes with n more bytes before it takes it. */
+/* Counts the memory for n more bytes in x->out, before they are added. */
 static bool has_memory(ek_exchange *x, size_t n)
 {
     struct ek_request_memory *m = x->http->opts.memory;
@@ -316,7 +316,7 @@ static bool has_memory(ek_exchange *x, size_t n)
     return true;
 }
 
-/* Behind all that was sent before. */
+/* Appends a piece behind everything that was sent before. */
 static void put_piece(ek_exchange *x, const char *bytes, size_t n)
 {
     ek_buf *to = bytes_of(&x->lent) > 0 ? &x->behind : &x->out;
@@ -341,7 +341,7 @@ bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
     compact(x);
     x->cut = x->cut || ek_exchange_unsent(x) + n > x->http->opts.max_unsent || !has_memory(x, n);
     if (!x->cut) put_piece(x, bytes, n);
-    return !x->cut; /* the sweep ends it, unless its owner does, who is in the middle of sending now */
+    return !x->cut; /* the sweep ends it, or its owner, who is sending now */
 }
 
 void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes)
@@ -373,7 +373,8 @@ void ek_exchange_end_with(ek_exchange *x, const char *bytes, size_t n)
 
 /* --- out --- */
 
-/* Later in this turn of the loop: what a turn adds is sent together, and nothing is freed under its owner's hands. */
+/* Wakes later in this turn of the loop, so that all output of a turn is sent together and nothing is freed while its
+ * owner uses it. */
 void ek_exchange_wake(ek_exchange *x)
 {
     if (x->sink) ek_loop_again(x->woken);
@@ -385,7 +386,7 @@ size_t ek_exchange_unsent(const ek_exchange *x)
     return x->out.len - x->n_sent + bytes_of(&x->lent) + x->behind.len;
 }
 
-/* Bytes to the end of the line that is unsent, with what frames it; all without one. */
+/* The number of bytes to the end of the line that is being sent, framing included; without a line end all bytes. */
 static size_t line_end(const ek_exchange *x)
 {
     const char *s = x->out.data + x->n_sent, *const end = x->out.data + x->out.len, *p = s;
@@ -428,7 +429,7 @@ static void note_sent(ek_exchange *x, size_t n)
     }
 }
 
-/* What was lent is sent: now what came behind it. */
+/* A borrowed piece is sent; the bytes behind it follow. */
 static void next_part(ek_exchange *x)
 {
     release_lent(x);

@@ -100,7 +100,7 @@ int ek_keys_count(const ek_keys *k)
     return k->given.n + k->file.n;
 }
 
-/* Looks at every byte of every key. */
+/* Looks at every byte of every key, so that the time reveals nothing. */
 static bool find(const list *l, const char *digest)
 {
     bool found = false;

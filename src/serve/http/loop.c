@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-static const double BUDGET = 2e-3; /* seconds of a turn after which no more is begun */
+static const double BUDGET = 2e-3; /* seconds of a turn after which no more work is begun */
 
 int ek_loop_run(ek_loop *l)
 {
@@ -32,7 +32,7 @@ void ek_loop_stop(ek_loop *l)
 bool ek_loop_spent(ek_loop *l)
 {
     if (!l || l->begin <= 0) return false;
-    const double now = ek_now(); /* without a system call, which the thread's own time takes, for every token */
+    const double now = ek_now(); /* once per token, so without a system call */
     if (now < l->not_before) return false;
     const double left = BUDGET - (ek_thread_time() - l->begin);
     l->not_before = now + left;
@@ -43,6 +43,6 @@ bool ek_loop_spent(ek_loop *l)
 
 void ek_loop_again(struct event *timer)
 {
-    static const struct timeval now = {0, 0}; /* timers are looked at once per turn, before what is active */
+    static const struct timeval now = {0, 0}; /* timers are checked once per turn, before events */
     event_add(timer, &now);
 }

@@ -29,8 +29,8 @@ static bool begins_head(const char *line, const char *end)
     return (size_t)(end - line) >= sizeof content - 1 && !strncasecmp(line, content, sizeof content - 1);
 }
 
-/* RFC 2046 allows ignored lines before the first boundary: after a line that may be the boundary and is not the body's
- * first, the next line must begin a part's head. */
+/* RFC 2046 allows ignored lines before the first boundary. If a line that may be the boundary is not the body's first,
+ * the next line must begin a part's head. */
 const char *ek_form_begin(ek_form *f, const char *body, size_t n)
 {
     const char *end = body + n, *next = NULL;
@@ -77,7 +77,7 @@ static bool parameter(const char *line, const char *end, const char *name, const
     return false;
 }
 
-/* The lines before a part's data; *data is behind them. */
+/* Reads the lines before a part's data; *data points behind them. */
 static const char *read_head(ek_form_part *p, const char *at, const char *end, const char **data)
 {
     static const char disposition[] = "content-disposition:";
@@ -114,7 +114,7 @@ const char *ek_form_next(ek_form *f, ek_form_part *out)
     if (++f->n_parts > EK_FORM_MAX_PARTS) return "the body has more than 64 parts";
     const char *why = read_head(out, f->at, head_end, &out->data);
     if (why) return why;
-    /* Data of no bytes: the line end before the boundary is the one that ended the head. */
+    /* For empty data the line end before the boundary is the one that ended the head. */
     const char *last = find_boundary(f, out->data - 2);
     if (!last) return cut;
     out->n = last > out->data ? (size_t)(last - out->data) : 0;

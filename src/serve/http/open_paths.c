@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* What routers ask; * stands for the rest. Without /v1, which clients may leave out. */
+/* Paths that routers use, without /v1, which clients may leave out. * stands for the rest. */
 static const char *const paths[] = {
     "/metrics",
     "/load",

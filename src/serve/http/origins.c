@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* A host, and behind a colon its port, which may be missing; a literal IPv6 address is in brackets. */
+/* A host, and after a colon its port, which may be missing; a literal IPv6 address is in brackets. */
 typedef struct authority {
     const char *host, *port;
     size_t n_host, n_port;
@@ -39,7 +39,7 @@ static bool is_local_v6(const char *text)
     return IN6_IS_ADDR_LOOPBACK(&v6) || IN6_IS_ADDR_UNSPECIFIED(&v6);
 }
 
-/* A name that no foreign DNS server can answer: such a name would have a dot and be no address. */
+/* Whether the name is one that no foreign DNS server can answer for: a foreign name has a dot and is no address. */
 static bool is_own(const authority *a)
 {
     static const char below[] = ".localhost";

@@ -12,14 +12,14 @@
 
 static const double MIB = 1048576;
 enum {
-    PROBED = 1 << 20, /* the system is asked once for so many bytes of a request */
-    SPARE = 8 << 20,  /* left for the rest of the program, besides the requested bytes */
+    PROBED = 1 << 20, /* the system is asked once for each such number of bytes of a request */
+    SPARE = 8 << 20,  /* bytes left for the rest of the program */
     RESERVE = 16 << 20
 };
 
 ek_err ek_request_memory_open(void)
 {
-    /* jansson drops values where it gets no memory; a prompt must not lose any */
+    /* jansson drops values if it gets no memory; a prompt must not lose any */
     json_set_alloc_funcs(ek_reserve_malloc, free);
     event_set_mem_functions(ek_reserve_malloc, ek_reserve_realloc, free);
     if (ek_reserve_fill(RESERVE)) return EK_OK;
@@ -63,7 +63,7 @@ ek_err ek_request_memory_take(ek_request_memory *m, size_t held, size_t bytes)
                            "later",
                            needs / MIB, (double)(used - held) / MIB, (double)m->total / MIB);
     } while (!atomic_compare_exchange_weak(&m->used, &used, used + bytes));
-    bool small = held / PROBED == (held + bytes) / PROBED; /* many small amounts are asked for together */
+    bool small = held / PROBED == (held + bytes) / PROBED; /* small amounts are asked for together */
     if (small || system_has(used + bytes)) return EK_OK;   /* used may not have been touched yet */
     ek_request_memory_give(m, bytes);
     return ek_fail(EK_ENOMEM, "the request may need %.1f MiB of memory, which the system does not have now",

@@ -14,11 +14,11 @@
 
 enum { MAX_PENDING = 64 << 20 };
 
-/* A line on its way to the file. */
+/* A line that waits for the file. */
 typedef struct item {
     struct item *next;
     size_t bytes;
-    ek_journal_line line; /* model and numerics are the journal's */
+    ek_journal_line line; /* without model and numerics, which are the journal's */
 } item;
 
 struct ek_journal {
@@ -32,22 +32,22 @@ struct ek_journal {
     /* Under the lock. */
     item *first, **last;
     size_t pending;
-    int64_t dropped;    /* since the writer looked last */
+    int64_t dropped;    /* lines dropped since the writer last looked */
     int64_t total_lost; /* for whatever reason */
     bool closing;
 
     /* The writer's. */
     int fd;        /* -1: not open */
-    bool mid_line; /* what the file ends with is no whole line */
+    bool mid_line; /* the file does not end with a whole line */
     bool failing;
     int64_t lost;       /* lines since the last {"lost":N} */
-    int64_t unreported; /* dropped, and not in the log yet */
+    int64_t unreported; /* dropped lines that the log does not report yet */
     double reported;    /* ek_now() */
 };
 
 /* --- the file --- */
 
-/* O_NONBLOCK: a FIFO that nobody reads is an error and not a wait. */
+/* O_NONBLOCK: a FIFO without a reader is an error, not a wait. */
 static ek_err open_file(ek_journal *j)
 {
     j->fd = open(j->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0600);
@@ -59,7 +59,7 @@ static ek_err open_file(ek_journal *j)
         pread(r, &last, 1, st.st_size - 1) != 1)
         last = '\n';
     if (r >= 0) close(r);
-    j->mid_line = last != '\n'; /* a process was ended while it wrote */
+    j->mid_line = last != '\n'; /* an earlier process was killed while it wrote */
     return EK_OK;
 }
 
@@ -69,7 +69,7 @@ static void close_file(ek_journal *j)
     j->fd = -1;
 }
 
-/* Whether the open file still is the one of that name. */
+/* Whether the name still belongs to the open file. */
 static bool is_current(const ek_journal *j)
 {
     struct stat a, b;
@@ -155,7 +155,7 @@ static void write_items(ek_journal *j, item *first)
     ek_buf_fini(&text);
 }
 
-/* At most one line of log per second. */
+/* Logs at most one line per second. */
 static void tell_dropped(ek_journal *j, int64_t dropped, bool now)
 {
     j->unreported += dropped;
@@ -186,7 +186,7 @@ static void *run(void *arg)
         tell_dropped(j, dropped, false);
         write_items(j, first);
         pthread_mutex_lock(&j->lock);
-        j->pending -= bytes; /* only now: what is being written takes memory, too */
+        j->pending -= bytes; /* only now, because a line takes memory while it is written */
     }
     pthread_mutex_unlock(&j->lock);
     return NULL;
@@ -241,7 +241,7 @@ void ek_journal_close(ek_journal *j)
     free_journal(j);
 }
 
-/* --- in from the server --- */
+/* --- records from the server --- */
 
 ek_record_mode ek_journal_mode(const ek_journal *j)
 {
@@ -276,7 +276,7 @@ static void add_item(batch *b, const ek_journal_line *line)
     i->line.id = ek_strdup(line->id);
     i->line.api = ek_strdup(line->api);
     i->line.trace = line->trace ? ek_strdup(line->trace) : NULL;
-    /* Per token up to 8 bytes in the line and 4 in the record. */
+    /* a token takes up to 8 bytes in the line and 4 in the record */
     b->bytes += 1024 + 12 * (r->prompt.len + r->reply.len) + 32 * (size_t)r->sampling.n_bias;
     if (r->form) b->bytes += 2 * strlen(r->form);
     if (!b->last) b->last = &b->first;
@@ -285,7 +285,7 @@ static void add_item(batch *b, const ek_journal_line *line)
     b->n++;
 }
 
-/* Appends them, unless too much waits; what nothing waits before is always taken. */
+/* Appends the lines, unless too many bytes wait; if nothing waits, any line is taken. */
 static void enqueue(ek_journal *j, const batch *b)
 {
     if (b->n == 0) return;

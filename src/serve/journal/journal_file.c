@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 
 typedef struct line_at {
-    int64_t begin, end, number; /* end: without its line end; number: in the file, from 1 */
+    int64_t begin, end, number; /* end: without the line end; number: in the file, from 1 */
 } line_at;
 
 struct ek_journal_file {
@@ -17,8 +17,8 @@ struct ek_journal_file {
     int fd;
     line_at *line; /* those that are not empty */
     int64_t n, cap;
-    ek_buf text;          /* of the line last read */
-    char *form_id, *form; /* the last form that was looked for, and its reply */
+    ek_buf text;          /* the text of the line read last */
+    char *form_id, *form; /* the form found last, and its reply */
 };
 
 static ek_err add_line(ek_journal_file *f, line_at at)
@@ -99,7 +99,7 @@ int64_t ek_journal_file_number(const ek_journal_file *f, int64_t i)
     return f->line[i].number;
 }
 
-/* Bytes [at, at + n) of the file into f->text. */
+/* Reads bytes [at, at + n) of the file into f->text. */
 static ek_err fetch(ek_journal_file *f, int64_t at, size_t n)
 {
     char part[65536];
@@ -154,6 +154,6 @@ ek_err ek_journal_file_read(ek_journal_file *f, int64_t i, ek_journal_line *l)
     if (!r->same_form) return EK_OK;
     const char *form = find_form(f, i, l->id);
     if (form) r->form = ek_strdup(form);
-    else r->has_bounds = false; /* it can still be compared by its logits */
+    else r->has_bounds = false; /* its logits can still be compared */
     return EK_OK;
 }

@@ -24,7 +24,7 @@ static void add_ids(ek_buf *out, const char *key, const ek_ids *ids)
     ek_buf_char(out, ']');
 }
 
-/* Nine digits give every float back. The seed is text: JSON's readers keep 53 bits. */
+/* Nine digits preserve every float. The seed is text, because JSON readers keep 53 bits. */
 static void add_sampling(ek_buf *out, const ek_record *r)
 {
     const ek_sampling *s = &r->sampling;
@@ -109,7 +109,7 @@ static ek_err get_float(float *out, const json_t *o, const char *key)
     return EK_OK;
 }
 
-/* A text that is one whole number and nothing else. */
+/* Reads a text that is one whole number and nothing else. */
 static ek_err get_u64(uint64_t *out, const json_t *o, const char *key, int base)
 {
     size_t n;
@@ -161,7 +161,7 @@ static ek_err get_bias(ek_sampling *s, const json_t *o)
     return EK_OK;
 }
 
-/* With max_thinking, all of them; forms are kept as compact text. */
+/* Reads max_thinking and the form, which is kept as compact text. Without max_thinking there are no bounds. */
 static ek_err get_bounds(ek_record *r, const json_t *o)
 {
     const json_t *form = ek_json_get(o, "form");
@@ -198,7 +198,7 @@ static ek_err get_sampling(ek_record *r, const json_t *o)
     return get_bias(s, o);
 }
 
-/* Both lists of tokens, or none; the prompt must be the one that was hashed. */
+/* Reads both lists of tokens, or none; the prompt must have the stored hash. */
 static ek_err get_tokens(ek_journal_line *l, const json_t *o)
 {
     ek_record *r = &l->record;

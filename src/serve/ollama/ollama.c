@@ -32,7 +32,7 @@ ek_err ek_ollama_model(ek_api_request *r, const json_t *body)
     return r->model && *r->model ? EK_OK : ek_field_wrong(r, "model", "a name is required");
 }
 
-/* The blocks from index k on come before the others. */
+/* Moves the blocks from index k on to the front. */
 static void move_to_front(ek_message *m, int k)
 {
     int n = m->n_blocks - k;
@@ -43,7 +43,7 @@ static void move_to_front(ek_message *m, int k)
     free(first);
 }
 
-/* A list of base64, into m: in Ollama's prompts pictures stand before the text of their message. */
+/* Reads a list of base64 into m: in Ollama's prompts pictures stand before the text of their message. */
 static ek_err read_images(ek_api_request *r, ek_message *m, const json_t *object, const char *where,
                           const ek_api_limits *limits)
 {
@@ -65,7 +65,7 @@ static ek_err read_images(ek_api_request *r, ek_message *m, const json_t *object
 
 /* --- fields of both --- */
 
-/* A word for how much is a wish to think at all, as for the model's template. */
+/* Any level ("low", …) turns thinking on; the model's template knows only on and off. */
 static ek_err read_think(ek_api_request *r, const json_t *body)
 {
     static const char *const words[] = {"low", "medium", "high", "max"};
@@ -80,7 +80,7 @@ static ek_err read_think(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* "json" or a schema, as the response format that it is in OpenAI's words. */
+/* "json" or a schema, like OpenAI's response format. */
 static ek_err read_format(ek_api_request *r, const json_t *body)
 {
     const json_t *v = ek_field(body, "format");
@@ -128,7 +128,7 @@ ek_err ek_ollama_common(ek_api_request *r, const json_t *body, const ek_api_limi
     return ek_field_ours(r, body, limits);
 }
 
-/* Nothing to read or to say. */
+/* The request has nothing to read or to answer. */
 static void answer_loaded(ek_api_request *r)
 {
     ek_ollama *own = r->own;
@@ -159,7 +159,7 @@ static ek_err read_tool(ek_api_request *r, const json_t *t)
         json_array_append(r->tools, (json_t *)(uintptr_t)t);
         return EK_OK;
     }
-    json_t *whole = json_object(); /* the template takes those with a type */
+    json_t *whole = json_object(); /* the template takes declarations with a type */
     json_object_set_new_nocheck(whole, "type", json_string_nocheck("function"));
     json_object_set_nocheck(whole, "function", (json_t *)(uintptr_t)ek_json_get(t, "function"));
     json_array_append_new(r->tools, whole);
@@ -175,7 +175,7 @@ static ek_err read_tools(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* Ollama reads it in any case of letters. A new reference. */
+/* The role; Ollama accepts upper case too. A new reference. */
 static json_t *role_of(const json_t *message)
 {
     static const char *const roles[] = {"system", "user", "assistant", "tool"};
@@ -185,11 +185,11 @@ static json_t *role_of(const json_t *message)
     return json_incref((json_t *)(uintptr_t)role);
 }
 
-/* The same message with OpenAI's names for its members, which are shared. A new reference. */
+/* The message with OpenAI's names of members; the values are shared. A new reference. */
 static json_t *openai_message(const json_t *v)
 {
     static const struct {
-        const char *theirs, *ours; /* of two with the same of ours the first that is there */
+        const char *theirs, *ours; /* if two names of theirs mean one of ours, the first present one counts */
     } names[] = {{"content", "content"},          {"thinking", "reasoning"}, {"reasoning", "reasoning"},
                  {"tool_calls", "tool_calls"},    {"tool_name", "name"},     {"name", "name"},
                  {"tool_call_id", "tool_call_id"}};
@@ -244,7 +244,7 @@ static ek_err read_chat(ek_api_request *r, const json_t *body, const ek_api_limi
 
 /* --- /api/generate --- */
 
-/* What would change the reply and does not exist here. */
+/* Refuses fields that would change the reply and are not supported. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     static const struct {
@@ -330,7 +330,7 @@ static ek_err make_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_re
     return ek_openai_text_prompt(out, m, ek_buf_text(&own->text), own->text.len, true, &r->prompt);
 }
 
-/* What the paths have in common. */
+/* Members that both paths share. */
 #define REPLIES                                                                                                       \
     .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .prompt = make_prompt, .answer = ek_ollama_answer, \
     .answer_bytes = ek_ollama_answer_bytes, .begin = ek_ollama_begin, .event = ek_ollama_event,                       \

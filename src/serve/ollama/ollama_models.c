@@ -11,7 +11,7 @@
 
 /* --- pieces --- */
 
-/* A name has a tag there; clients look for names with the one that stands for none. */
+/* The tag of a name; clients look for names with `latest`, which stands for no tag. */
 static const char *tag_of(const char *name)
 {
     const char *colon = strrchr(name, ':');
@@ -54,7 +54,7 @@ static void put_capabilities(ek_buf *out, const ek_model_card *card)
                card->audio ? ",\"audio\"" : "");
 }
 
-/* What a list of models has of this one, without its braces. */
+/* The members of the model in a list, without the braces. */
 static void put_entry(ek_buf *out, const ek_model_card *card)
 {
     ek_buf_str(out, "\"name\":");
@@ -83,7 +83,7 @@ void ek_ollama_tags(ek_buf *out, const ek_model_card *card)
     ek_buf_str(out, "}]}");
 }
 
-/* It is loaded as long as the server runs. */
+/* The model is loaded as long as the server runs. */
 void ek_ollama_ps(ek_buf *out, const ek_model_card *card)
 {
     ek_buf_str(out, "{\"models\":[{");
@@ -92,7 +92,7 @@ void ek_ollama_ps(ek_buf *out, const ek_model_card *card)
                (long long)(card->on_device ? card->size : 0), card->ctx_tokens);
 }
 
-/* --- paths with a body that says which model --- */
+/* --- paths whose body names a model --- */
 
 typedef struct own {
     const ek_model_card *card;
@@ -126,7 +126,7 @@ static ek_err parse_show(ek_api_request *r, const char *text, size_t n, const ek
     return ek_field_body(r, text, n, limits, read_show);
 }
 
-/* Lines KEY VALUE; clients read the context from them. */
+/* Writes lines KEY VALUE; clients read the context from them. */
 static void put_parameters(ek_buf *out, const own *o, const char *before)
 {
     const ek_sampling *s = &o->sampling;
@@ -168,7 +168,7 @@ static ek_err write_show(ek_buf *out, const ek_chat_model *m, const ek_api_reque
     put_text(out, "modelfile", &text);
     put_parameters(&text, o, "");
     put_text(out, "parameters", &text);
-    ek_buf_str(&text, "{{ .Prompt }}"); /* the model's own is no template of Ollama's */
+    ek_buf_str(&text, "{{ .Prompt }}"); /* the model's own template is not in Ollama's form */
     put_text(out, "template", &text);
     ek_buf_fini(&text);
     put_details(out, o->card);

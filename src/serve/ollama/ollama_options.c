@@ -19,7 +19,7 @@ static ek_err read_num_predict(ek_api_request *r, const json_t *options)
     return EK_OK;
 }
 
-/* Penalties are of everything before a token, not of a window of it. */
+/* Penalties count everything before a token; a window is not supported. */
 static ek_err read_penalties(ek_api_request *r, const json_t *options)
 {
     ek_sampling *s = &r->turn.sampling;
@@ -39,7 +39,7 @@ static ek_err read_penalties(ek_api_request *r, const json_t *options)
     return EK_OK;
 }
 
-/* Ways to sample that do not exist here, and the values that switch them off. */
+/* Refuses samplers that are not supported, except for the values that switch them off. */
 static ek_err refuse_samplers(ek_api_request *r, const json_t *options)
 {
     static const struct {
@@ -57,7 +57,8 @@ static ek_err refuse_samplers(ek_api_request *r, const json_t *options)
     return EK_OK;
 }
 
-/* How the model is loaded and run: the server's own options say it, and no answer depends on it. */
+/* Checks options of loading and running, which have no effect: the server's own options decide, and no answer depends
+ * on them. */
 static ek_err check_runner(ek_api_request *r, const json_t *options)
 {
     static const char *const numbers[] = {"num_ctx",  "num_keep",   "num_batch", "num_gpu",
@@ -94,7 +95,7 @@ ek_err ek_ollama_options(ek_api_request *r, const json_t *body, const ek_api_lim
     return ek_fail_in(err, "options");
 }
 
-/* As Go writes durations: a sign, then numbers with units, "1h30m"; a number alone is of seconds. */
+/* Whether s is a duration in Go's form: a sign, then numbers with units, "1h30m"; a number alone counts seconds. */
 static bool is_duration(const char *s, size_t n, bool *zero)
 {
     size_t at = n > 0 && (*s == '-' || *s == '+');

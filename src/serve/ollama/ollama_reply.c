@@ -28,7 +28,7 @@ static void put_head(ek_buf *out, const char *model, int64_t created)
     ek_ollama_time(out, created);
 }
 
-/* What a line adds: texts, NULL and 0 without; calls as JSON, NULL without. */
+/* The content of a line: texts (NULL and 0: none) and calls as JSON (NULL: none). */
 typedef struct said {
     const char *content, *thinking;
     size_t n_content, n_thinking;
@@ -56,11 +56,11 @@ static void put_call(ek_buf *out, const ek_api_reply *r, const ek_answer_call *c
     ek_json_quote(out, c->name, strlen(c->name));
     ek_buf_str(out, ",\"arguments\":");
     ek_buf_add(out, ek_buf_text(&c->args), c->args.len);
-    ek_buf_add(out, ek_buf_text(&c->closing), c->closing.len); /* one that was cut is an object, too */
+    ek_buf_add(out, ek_buf_text(&c->closing), c->closing.len); /* a cut call is completed to an object */
     ek_buf_str(out, "}}");
 }
 
-/* Those of the content from index first on that are visible; returns the index behind them. */
+/* Writes the log-probabilities of visible tokens from index first on; returns the next index. */
 static int put_logprobs(ek_buf *out, const ek_api_reply *r, int first)
 {
     if (!r->turn->logprobs) return 0;
@@ -76,7 +76,7 @@ static long long nanoseconds(double seconds)
     return seconds > 0 ? (long long)(seconds * 1e9) : 0;
 }
 
-/* Durations of what happened are never 0: clients divide by them. */
+/* Durations of things that happened are never 0, because clients divide by them. */
 static void put_end(ek_buf *out, const ek_api_reply *r)
 {
     const ek_turn_result *t = r->choices[0];
@@ -97,7 +97,7 @@ static void put_end(ek_buf *out, const ek_api_reply *r)
 
 /* --- a stream --- */
 
-/* Before the next line, where JSON has room for it: parsers of lines fail at an empty one. */
+/* A blank before the next line, where JSON allows it, because parsers of lines fail at an empty line. */
 void ek_ollama_heartbeat(ek_buf *out)
 {
     ek_buf_char(out, ' ');
@@ -130,7 +130,7 @@ static void call_line(ek_buf *out, const ek_api_reply *r, int index)
 {
     const ek_answer *a = &r->choices[0]->answer;
     ek_buf call = {0};
-    for (int i = a->n_calls - 1; i >= 0 && call.len == 0; i--) /* it is the last one */
+    for (int i = a->n_calls - 1; i >= 0 && call.len == 0; i--) /* of the finished calls the last one */
         if (a->calls[i].index == index) put_call(&call, r, &a->calls[i]);
     if (call.len > 0) put_line(out, r, &(said){.calls = &call});
     ek_buf_fini(&call);
@@ -147,7 +147,7 @@ void ek_ollama_step(ek_buf *out, const ek_api_reply *r)
     ek_buf_clear(&own->held);
 }
 
-/* Text is held until the step has ended, or something else comes. */
+/* Text is held back until the step has ended or another event comes. */
 void ek_ollama_event(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
     ek_ollama *own = r->own;
@@ -208,9 +208,9 @@ void ek_ollama_end(ek_buf *out, const ek_api_reply *r)
     ek_buf_fini(&calls);
 }
 
-/* --- where nothing is generated --- */
+/* --- replies without generation --- */
 
-enum { ESCAPED = 6, COPIED = 2 }; /* bytes that one byte of text becomes at most; and the text itself while it grows */
+enum { ESCAPED = 6, COPIED = 2 }; /* maximum bytes that one byte of text becomes; the text itself while it grows */
 
 size_t ek_ollama_answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {

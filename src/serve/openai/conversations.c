@@ -17,7 +17,7 @@ typedef enum operation { CREATE, GET, UPDATE, DELETE, ADD, LIST, GET_ITEM, DELET
 
 typedef struct ek_conversation_ask {
     operation what;
-    ek_buf id, item; /* of the path; empty without */
+    ek_buf id, item; /* from the path; empty: absent */
     char after[128];
     ek_conversation_page page;
     ek_buf metadata;
@@ -37,7 +37,7 @@ void ek_conversation_ask_free(ek_conversation_ask *a)
     free(a);
 }
 
-/* /v1/conversations[/ID[/items[/ITEM]]] and its method; the router lets no others through. */
+/* Reads /v1/conversations[/ID[/items[/ITEM]]] and the method; the router admits no other paths. */
 static void read_path(ek_conversation_ask *a, const char *method, const char *path)
 {
     static const char name[] = "/conversations", items[] = "/items";
@@ -79,7 +79,7 @@ static ek_err read_page(ek_api_request *r, ek_conversation_ask *a, const char *t
     return EK_OK;
 }
 
-/* They are read as those of a response are, so that later ones can go on with them. */
+/* Items are read like those of a response, so that later responses can continue from them. */
 static ek_err read_items(ek_api_request *r, ek_conversation_ask *a, const json_t *body, const ek_api_limits *limits)
 {
     const json_t *list = ek_field(body, "items");
@@ -146,7 +146,7 @@ static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_requ
     return EK_OK;
 }
 
-/* The items are written as a page before they are taken over. */
+/* The items are written as a page before the conversation takes them over. */
 static ek_err add(ek_buf *out, ek_conversation_ask *a)
 {
     ek_buf list = {0};
@@ -191,14 +191,14 @@ static ek_err answer(ek_buf *out, const ek_chat_model *m, const ek_api_request *
     return EK_OK;
 }
 
-/* What the conversation has, and what the body adds: in its items, and in the reply. */
+/* The conversation's bytes, and those that the body adds: in its items and in the reply. */
 static size_t answer_bytes(const ek_chat_model *m, const ek_api_request *r, const ek_turn_prompt *prompt)
 {
     const ek_conversation_ask *a = ((const ek_responses *)r->own)->ask;
     size_t n = 0;
     (void)m, (void)prompt;
     if (a->what != CREATE && ek_conversation_page_size(a->store, a->owner, ek_buf_text(&a->id), &n))
-        n = 0; /* it is not there */
+        n = 0; /* it does not exist */
     return n + 2 * a->items.text.cap + 3 * a->metadata.cap + 1024;
 }
 

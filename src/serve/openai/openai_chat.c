@@ -13,9 +13,9 @@
 /* ek_api_request.own. */
 typedef struct ek_openai_chat {
     ek_openai_stream stream;
-    bool whole_calls;                      /* of a stream: a call is one delta, once it has ended */
-    int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: how many the stream has sent */
-    bool custom[EK_OPENAI_CHOICES_MAX];    /* per choice: the open call is of a custom tool, with this input so far */
+    bool whole_calls;                      /* in streams a call is one delta */
+    int n_logprobs[EK_OPENAI_CHOICES_MAX]; /* per choice: number of log-probabilities that the stream has sent */
+    bool custom[EK_OPENAI_CHOICES_MAX];    /* per choice: whether the open call is a custom tool's, and its input */
     ek_custom_input input[EK_OPENAI_CHOICES_MAX];
 } ek_openai_chat;
 
@@ -82,7 +82,7 @@ ek_err ek_openai_chat_prompt(ek_api_request *r, const json_t *body, const ek_api
     return ek_field_bool(r, body, "continue_final_message", &r->prompt.continue_final);
 }
 
-/* What would change the answer's form and does not exist here yet. */
+/* Refuses fields that would change the answer's form and are not supported. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     const json_t *modalities = ek_field(body, "modalities");
@@ -153,7 +153,7 @@ static void delta_open(ek_buf *out, const ek_api_reply *r, int choice)
     ek_buf_str(out, "\"delta\":{");
 }
 
-/* A choice's log-probabilities from index first on; returns the index behind the last one. */
+/* Writes a choice's log-probabilities from index first on; returns the next index. */
 static int put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, int first)
 {
     ek_buf_str(out, "\"logprobs\":");
@@ -175,7 +175,7 @@ static void delta_close(ek_buf *out, const ek_api_reply *r)
     ek_openai_choice_close(out, r, stream_of(r), NULL);
 }
 
-/* Closes a delta of content, or the last one, with the log-probabilities of what became visible. */
+/* Closes a delta of content, or the last one, with the log-probabilities of newly visible tokens. */
 static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, const char *finish)
 {
     ek_openai_chat *o = r->own;
@@ -184,8 +184,8 @@ static void delta_close_content(ek_buf *out, const ek_api_reply *r, int choice, 
     ek_openai_choice_close(out, r, &o->stream, finish);
 }
 
-/* As OpenAI: content is null where a call may come first, because a text, even an empty one, begins a part of text in
- * clients. The first event is in the answer already. */
+/* As OpenAI: content is null if a call may come first, because any text, even an empty one, begins a text part in
+ * clients. The answer already has the first event. */
 static void begin(ek_buf *out, const ek_api_reply *r, int choice)
 {
     bool text = r->choices[choice]->answer.content.len > 0;
@@ -206,7 +206,7 @@ static bool is_custom(const ek_api_reply *r, const char *name, size_t n)
     return !strcmp(ek_tools_type(r->turn->tools, name, n), "custom");
 }
 
-/* "type":"function","function":{…}, or of a custom tool likewise. args: NULL: not yet. */
+/* "type":"function","function":{…}, or the same for a custom tool. args NULL: not known yet. */
 static void put_called(ek_buf *out, const ek_api_reply *r, const char *name, size_t n, const ek_buf *args)
 {
     const ek_buf none = {0};
@@ -224,7 +224,7 @@ static void put_called(ek_buf *out, const ek_api_reply *r, const char *name, siz
     ek_buf_fini(&input);
 }
 
-/* Neither id nor name is repeated: accumulators that add strings up would double them. */
+/* Neither id nor name is repeated, because accumulators that concatenate strings would double them. */
 static void put_call(ek_buf *out, const ek_api_reply *r, int choice, int call, const char *name, size_t n,
                      const ek_buf *args)
 {
@@ -243,7 +243,7 @@ static void call_start(ek_buf *out, const ek_api_reply *r, int choice, const ek_
     put_call(out, r, choice, e->call, e->text, e->n, NULL);
 }
 
-/* A piece of a custom tool's input; nothing where the piece of its arguments has none. */
+/* Writes a piece of a custom tool's input, if the piece of its arguments has any. */
 static void input_piece(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
     ek_openai_chat *o = r->own;
@@ -259,7 +259,7 @@ static void input_piece(ek_buf *out, const ek_api_reply *r, int choice, const ek
     ek_buf_fini(&piece);
 }
 
-/* The call that e is of, in one delta once it has ended: for clients that need id, type and name in every delta. */
+/* Writes e's call in one delta once it has ended, for clients that need id, type and name in every delta. */
 static void whole_call(ek_buf *out, const ek_api_reply *r, int choice, const ek_reply_event *e)
 {
     if (e->kind != EK_REPLY_CALL_END && e->kind != EK_REPLY_CALL_CUT) return;
@@ -273,8 +273,8 @@ static void whole_call(ek_buf *out, const ek_api_reply *r, int choice, const ek_
     }
 }
 
-/* OpenAI's API has no member for it: clients read DeepSeek's, or that of OpenRouter and of vLLM. Those that know both
- * take one of them. */
+/* OpenAI's API has no member for reasoning. Clients read DeepSeek's member, or that of OpenRouter and vLLM; clients
+ * that know both use one. */
 static void put_reasoning(ek_buf *out, const char *s, size_t n)
 {
     ek_buf_str(out, "\"reasoning_content\":");

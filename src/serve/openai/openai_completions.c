@@ -10,17 +10,17 @@
 #include "text/json/json.h"
 #include "text/utf8.h"
 
-/* Of one choice: how far its stream is. */
+/* The progress of a choice's stream. */
 typedef struct progress {
     int n_logprobs;        /* sent */
-    size_t bytes, n_chars; /* of the content before the next token to be sent, for text_offset */
+    size_t bytes, n_chars; /* bytes and characters of the content before the next token to be sent, for text_offset */
 } progress;
 
 static const char object[] = "text_completion";
 
 /* ek_api_request.own. */
 typedef struct completion {
-    json_t *prompt; /* until the prompts are made */
+    json_t *prompt; /* kept until the prompts are made */
     bool bos, echo;
     ek_openai_stream stream;
     ek_buf echoed[EK_OPENAI_CHOICES_MAX]; /* per prompt: its text, with echo */
@@ -33,7 +33,7 @@ static bool is_shown(const ek_tokenizer *t, const ek_turn_opts *o, int32_t id)
     return o->show_special || !ek_tokenizer_is_special(t, id);
 }
 
-/* Of a prompt that each choice repeats: its piece of the reply, and that until the client has read it. */
+/* Copies of the echo per choice: in the reply, and until the client has read it. */
 enum { ECHO_COPIES = 6 };
 
 static void free_own(void *p)
@@ -51,7 +51,7 @@ static bool is_ids(const json_t *v)
     return json_is_array(v) && json_array_size(v) > 0 && json_is_integer(json_array_get(v, 0));
 }
 
-/* prompt is one text or list of tokens, or a list of such. */
+/* The number of prompts: one text or list of tokens, or a list of these. */
 static int count_prompts(const json_t *v)
 {
     size_t n = json_is_array(v) && !is_ids(v) ? json_array_size(v) : 1;
@@ -106,7 +106,7 @@ static ek_err read_logprobs(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* What would change the reply and does not exist here. */
+/* Refuses fields that would change the reply and are not supported. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     const json_t *suffix = ek_field(body, "suffix"), *best = ek_field(body, "best_of");
@@ -194,7 +194,8 @@ static ek_err make_prompts(ek_turn_prompt *out, const ek_chat_model *m, ek_api_r
 
 /* --- log-probabilities, in the API's old shape: four lists --- */
 
-/* The tokens that one piece of a reply is about: all of the prompt's or none, and of the content those from..end. */
+/* The tokens of one piece of a reply: all tokens of the prompt or none, and those of the content from `from` to
+ * `end`. */
 typedef struct span {
     const ek_turn_result *t;
     int n_prompt, from, end;
@@ -217,7 +218,8 @@ static bool is_taken(const ek_buf *name, const ek_buf *key, int n)
     return false;
 }
 
-/* A name for a token that none of key[0 .. n) is: as in a list, else by its bytes, else by its id as vLLM has it. */
+/* Writes a name for the token that differs from key[0 .. n): the usual one, else one by its bytes, else vLLM's form by
+ * its id. */
 static void name_apart(ek_buf *out, const ek_api_reply *r, int32_t token, const ek_buf *key, int n)
 {
     put_token(out, r, token);
@@ -229,8 +231,8 @@ static void name_apart(ek_buf *out, const ek_api_reply *r, int32_t token, const 
     ek_buf_fmt(out, "\"token_id:%d\"", token);
 }
 
-/* The most likely tokens, and the token itself if it is not among them. It has its name from the list of tokens, so
- * that clients find it; tokens with the same text have different names. */
+/* Writes the most likely tokens, and the token itself if it is not among them. It has the same name as in the list of
+ * tokens, so that clients find it. Tokens with the same text get different names. */
 static void put_top(ek_buf *out, const ek_api_reply *r, const ek_logprobs *p)
 {
     ek_buf key[EK_LOGPROBS_MAX + 1] = {{0}};
@@ -312,7 +314,7 @@ static void put_logprobs(ek_buf *out, const ek_api_reply *r, int choice, bool pr
 
 /* --- replies --- */
 
-/* Of one choice: "text":…,"logprobs":… */
+/* "text":…,"logprobs":… of one choice. */
 static void put_text(ek_buf *out, const ek_api_reply *r, int choice, const char *text, size_t n, bool prompt,
                      progress *at)
 {

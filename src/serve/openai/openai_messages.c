@@ -7,7 +7,7 @@
 #include "serve/api/openai.h"
 #include "text/json/json.h"
 
-/* Is there something? null, false, 0, "", [] and {} are nothing, as for the chat template. */
+/* Whether a value is given: null, false, 0, "", [] and {} count as absent, as in the chat template. */
 static bool given(const json_t *v)
 {
     if (json_is_string(v)) return json_string_length(v) > 0;
@@ -22,7 +22,7 @@ static void copy_text(ek_buf *out, const json_t *v)
     if (ek_json_is_text(v)) ek_buf_add(out, json_string_value(v), json_string_length(v));
 }
 
-/* Ids only pair calls with results; one that is no text serves too. */
+/* Ids only pair calls with results, so other types than texts are accepted. */
 static void copy_id(ek_buf *out, const json_t *v)
 {
     if (ek_json_is_text(v)) copy_text(out, v);
@@ -44,7 +44,7 @@ static bool read_role(const json_t *v, ek_role *role)
     return false;
 }
 
-/* A file that the part holds: a text, a picture or a sound. Uploaded ones are not here. */
+/* Reads a file inside the part: a text, a picture or a sound. There are no uploaded files. */
 static ek_err read_file(ek_conversation *c, ek_message *m, const json_t *file, const ek_api_limits *limits)
 {
     size_t n = 0;
@@ -62,7 +62,7 @@ static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, c
     bool media;
     const char *type = ek_json_get_text(part, "type", NULL), *text = ek_json_get_text(part, "text", &n);
     if (!type) return ek_fail(EK_EINVAL, "a content part needs a type");
-    if (!strcmp(type, "refusal")) { /* a part without text */
+    if (!strcmp(type, "refusal")) { /* a part without a text */
         ek_message_text(m, EK_BLOCK_TEXT, "", 0);
         return EK_OK;
     }
@@ -102,7 +102,7 @@ static ek_err read_call(ek_message *m, const json_t *id, const json_t *function,
     return EK_OK;
 }
 
-/* Of a custom tool, whose input is a text. */
+/* The call of a custom tool, whose input is a text. */
 static ek_err read_custom_call(ek_message *m, const json_t *id, const json_t *custom, size_t i)
 {
     size_t n = 0;
@@ -140,7 +140,7 @@ static ek_err read_name(ek_buf *out, const json_t *v)
     return EK_OK;
 }
 
-/* The template's own form of results: inside the message that made the calls, values of any kind. */
+/* The template's own form of results: inside the message with the calls, values of any type. */
 static ek_err read_results(ek_message *m, const json_t *results)
 {
     if (!given(results)) return EK_OK;

@@ -10,7 +10,7 @@ static void put_text(ek_buf *out, const ek_api_reply *r)
     ek_json_quote(out, ek_buf_text(text), text->len);
 }
 
-/* ,"usage":{…}; verbose_json has the sound's length there, by the types of OpenAI's SDK. */
+/* ,"usage":{…}; in verbose_json it has the sound's length, as in the types of OpenAI's SDK. */
 static void put_usage(ek_buf *out, const ek_api_reply *r)
 {
     const ek_transcription *t = r->own;
@@ -27,7 +27,7 @@ static void put_usage(ek_buf *out, const ek_api_reply *r)
                (long long)(u.prompt + u.completion));
 }
 
-/* usage: of the last event. */
+/* usage: for the last event. */
 static void put_event(ek_buf *out, const ek_api_reply *r, const char *type, const char *key, const char *text, size_t n,
                       bool usage)
 {

@@ -19,9 +19,9 @@ enum { MAX_VALUE = 64 << 10, SECONDS = EK_SOUND_MAX_SAMPLES / EK_SOUND_RATE };
 
 typedef struct form {
     ek_api_request *r;
-    ek_form_part file; /* data NULL: none so far */
+    ek_form_part file; /* data NULL: not there yet */
     ek_form_part prompt;
-    ek_buf keywords, languages; /* lists, for the prompt */
+    ek_buf keywords, languages; /* lists for the prompt */
 } form;
 
 /* EINVAL: "NAME: need, not VALUE". */
@@ -71,7 +71,7 @@ static ek_err check_language(form *f, const char *name, const ek_form_part *p)
     return good ? EK_OK : wrong(f->r, name, "must be a code such as \"en\", or the name of a language", p);
 }
 
-/* What clients say where the language is not known, and what they make of no value at all. */
+/* Whether the value means an unknown language: clients' words for that, and for no value. */
 static bool is_any_language(const ek_form_part *p)
 {
     static const char *const words[] = {
@@ -99,7 +99,7 @@ static void list_add(ek_buf *list, const ek_form_part *p)
     ek_buf_add(list, p->data, p->n);
 }
 
-/* Those that the sound may be in; the sound's own is `language`. */
+/* Possible languages of the sound; `language` is its actual one. */
 static ek_err read_languages(form *f, const ek_form_part *p)
 {
     if (is_any_language(p)) return EK_OK;
@@ -152,7 +152,7 @@ static ek_err read_chunking(form *f, const ek_form_part *p)
     return wrong(f->r, "chunking_strategy", "a sound is cut every 30 s: \"auto\" can be asked for", p);
 }
 
-/* "segment" is verbose_json's default, and clients send it: the reply has no segments. */
+/* Clients send "segment", verbose_json's default, so it is accepted; the reply has no segments. */
 static ek_err no_times(form *f, const ek_form_part *p)
 {
     if (is_value(p, "segment")) return EK_OK;
@@ -266,7 +266,7 @@ static void add_bytes(ek_api_request *r, ek_message *m, ek_buf bytes)
     ek_conversation_media(&r->conversation, m, EK_PART_SOUND, 1)->files->bytes = bytes;
 }
 
-/* Of up to 30 s: as it came. */
+/* A sound of up to 30 s stays as it came. */
 static ek_err add_short(ek_api_request *r, ek_message *m, const ek_form_part *file, const ek_api_limits *limits)
 {
     ek_buf bytes = {0};
@@ -277,7 +277,7 @@ static ek_err add_short(ek_api_request *r, ek_message *m, const ek_form_part *fi
     return EK_OK;
 }
 
-/* Longer: decoded here, each piece a sound of its own of the same samples. */
+/* A longer sound is decoded here; each piece becomes a sound of the same samples. */
 static ek_err add_pieces(ek_api_request *r, ek_message *m, const ek_form_part *file, const ek_sound_info *info,
                          const ek_api_limits *limits)
 {
@@ -299,7 +299,7 @@ static ek_err add_pieces(ek_api_request *r, ek_message *m, const ek_form_part *f
 
 static ek_err add_sound(ek_api_request *r, ek_message *m, const ek_form_part *file, const ek_api_limits *limits)
 {
-    enum { PER_BYTE = 16 }; /* decoded bytes that take the time of one byte of JSON */
+    enum { PER_BYTE = 16 }; /* decoded bytes that take as long as one byte of JSON */
     ek_sound_info info;
     if (file->n > EK_MEDIA_MAX_BYTES) {
         r->param = "file";
@@ -319,7 +319,7 @@ static ek_err add_sound(ek_api_request *r, ek_message *m, const ek_form_part *fi
 
 /* --- the prompt --- */
 
-/* What is asked of the model, behind the sound. */
+/* The instruction for the model, after the sound. */
 static void add_task(form *f, ek_message *m)
 {
     const ek_transcription *t = f->r->own;

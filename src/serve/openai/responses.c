@@ -17,10 +17,10 @@
 #include "text/utf8.h"
 
 enum {
-    CONVERSATION_SPARE = 1 << 20, /* bytes of a conversation that its next items may take, at least */
-    WRITTEN_ASIDE = 128 << 10     /* a reply that adds to one ends on a worker */
+    CONVERSATION_SPARE = 1 << 20, /* minimum bytes that a conversation leaves for its next items */
+    WRITTEN_ASIDE = 128 << 10     /* bytes of a reply to a conversation from which on a worker writes its end */
 };
-enum { ECHO_COPIES = 6 }; /* the echo, and events or a whole response until the client has read them */
+enum { ECHO_COPIES = 6 }; /* the echo, and events or a response until they are read */
 
 static void free_own(void *p)
 {
@@ -39,7 +39,7 @@ static void free_own(void *p)
     free(o);
 }
 
-/* Once it is known whether the response is stored. */
+/* Reads `background`, once it is known whether the response is stored. */
 static ek_err read_background(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     ek_responses *o = r->own;
@@ -54,7 +54,7 @@ static ek_err read_background(ek_api_request *r, const json_t *body, const ek_ap
     return EK_OK;
 }
 
-/* context_management: when the conversation is summarized before the reply. */
+/* Reads context_management: the condition for a summary before the reply. */
 static ek_err read_context(ek_api_request *r, const json_t *body, const ek_api_limits *limits)
 {
     static const char field[] = "context_management";
@@ -87,14 +87,15 @@ static ek_err read_context(ek_api_request *r, const json_t *body, const ek_api_l
     return EK_OK;
 }
 
-/* What would change the reply and does not exist here. */
+/* Refuses fields that would change the reply and are not supported. */
 static ek_err refuse_unsupported(ek_api_request *r, const json_t *body)
 {
     if (ek_field(body, "prompt")) return ek_field_wrong(r, "prompt", "stored prompts are not supported");
     return EK_OK;
 }
 
-/* reasoning.summary, which was generate_summary. However short it was asked to be, the thought is given as it is. */
+/* Reads reasoning.summary, or generate_summary, its old name. The whole thought is sent, whatever length was
+ * requested. */
 static ek_err read_summary(ek_api_request *r, const json_t *reasoning)
 {
     static const char *const words[] = {"auto", "concise", "detailed"};
@@ -153,12 +154,12 @@ static ek_err read_counts(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* The items of this request: input, where a text is a message of the user. *out is a new reference. */
+/* The items of this request's `input`; a text is a user's message. *out is a new reference. */
 static ek_err read_input(ek_api_request *r, const json_t *body, json_t **out)
 {
     const ek_responses *o = r->own;
     const json_t *input = ek_field(body, "input");
-    if (!input && (o->counting || o->compact)) { /* the API takes what there is */
+    if (!input && (o->counting || o->compact)) { /* the API accepts a request without input */
         *out = json_array();
         return EK_OK;
     }
@@ -187,7 +188,7 @@ static ek_err add_instructions(ek_api_request *r, const json_t *body)
     return EK_OK;
 }
 
-/* What was said before, by the id of its last response; appended to items, which are borrowed. */
+/* Appends the earlier turns of the response with that id to items; the values are borrowed. */
 static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_limits *limits, json_t *items)
 {
     ek_responses *o = r->own;
@@ -208,7 +209,7 @@ static ek_err add_previous(ek_api_request *r, const json_t *body, const ek_api_l
     return err ? ek_fail_in(err, "previous_response_id") : EK_OK;
 }
 
-/* A conversation, by its id or an object with it: its items come before the input. */
+/* Reads a conversation's id, or an object with it; its items come before the input. */
 static ek_err add_conversation(ek_api_request *r, const json_t *body, const ek_api_limits *limits, json_t *items)
 {
     static const char need[] = "an id, or an object with an id, is needed";
@@ -237,7 +238,7 @@ static ek_err add_conversation(ek_api_request *r, const json_t *body, const ek_a
     return EK_OK;
 }
 
-/* The items of this request, as the conversation will have them. */
+/* The items of this request in the form that the conversation stores. */
 static ek_err keep_for_conversation(ek_api_request *r, const json_t *items, const json_t *earlier,
                                     const ek_api_limits *limits)
 {
@@ -297,11 +298,11 @@ static ek_err read_conversation(ek_api_request *r, const json_t *body, const ek_
     return err;
 }
 
-/* --- what a response repeats of its request --- */
+/* --- the request's fields in a response --- */
 
-/* None of it but the instructions has to fit the context, and each event about
- * the response repeats it all, so that it has a limit of its own. */
-enum { MAX_PAIRS = 16, MAX_KEY = 64, MAX_VALUE = 512 }; /* of metadata; in characters */
+/* Only the instructions have to fit the context, and each event about the response repeats the rest, so the rest has a
+ * limit of its own. */
+enum { MAX_PAIRS = 16, MAX_KEY = 64, MAX_VALUE = 512 }; /* of metadata; lengths in characters */
 enum { MAX_BYTES = 512 << 10 };
 
 static ek_err check_pair(const char *key, size_t n_key, const json_t *value)

@@ -37,7 +37,7 @@ void ek_responses_cancelled(ek_buf *out, const ek_api_reply *r)
 {
     ek_responses *o = r->own;
     ek_buf copy = {0};
-    o->items.n = o->n_inputs; /* of what was written nothing is kept */
+    o->items.n = o->n_inputs; /* nothing of the written items is kept */
     ek_responses_put(out, r, "cancelled", NULL);
     ek_buf_add(&copy, out->data, out->len);
     ek_responses_keep(r, &copy);

@@ -19,7 +19,7 @@ static const struct {
     [TOOL_SEARCH] = {"tool_search", "tool_search_call", "tsc_"},
 };
 
-/* By the type of its declaration. */
+/* The kind of the call, by the type of its tool's declaration. */
 static int kind_of(const ek_api_reply *r, const ek_buf *name)
 {
     const char *type = ek_tools_type(r->turn->tools, ek_buf_text(name), name->len);
@@ -81,14 +81,14 @@ static void put_operation(ek_buf *out, const json_t *args)
     ek_buf_char(out, '}');
 }
 
-/* What says what the call does; args: a JSON object, or its beginning, which c->closing completes. */
+/* Writes the call's action; args: a JSON object, or its beginning, which c->closing completes. */
 static void put_what(ek_buf *out, const ek_responses_call *c, int kind)
 {
     ek_buf all = {0};
     json_t *args;
     ek_buf_add(&all, ek_buf_text(c->args), c->args->len);
     ek_buf_add(&all, ek_buf_text(c->closing), c->closing->len);
-    if (ek_json_read(&args, ek_buf_text(&all), all.len, 0)) args = json_object(); /* nothing of it was written */
+    if (ek_json_read(&args, ek_buf_text(&all), all.len, 0)) args = json_object(); /* the object has not begun */
     if (kind == APPLY_PATCH) {
         put_operation(out, args);
     } else if (kind == TOOL_SEARCH) {
@@ -104,7 +104,7 @@ static void put_what(ek_buf *out, const ek_responses_call *c, int kind)
 
 static void put_item(ek_buf *out, const ek_api_reply *r, const ek_responses_call *c, int kind, const char *status)
 {
-    if (kind == APPLY_PATCH && !strcmp(status, "incomplete")) status = "in_progress"; /* the type knows no other word */
+    if (kind == APPLY_PATCH && !strcmp(status, "incomplete")) status = "in_progress"; /* no other status fits */
     ek_buf_str(out, "{\"id\":");
     ek_responses_put_id(out, r, kinds[kind].prefix, c->index);
     ek_buf_fmt(out, ",\"type\":\"%s\",\"status\":\"%s\",\"call_id\":", kinds[kind].item, status);

@@ -6,7 +6,7 @@
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 
-enum { MAX_ID = 64 }; /* bytes of an id of a client's that is kept */
+enum { MAX_ID = 64 }; /* maximum bytes of a client's id that is kept */
 
 void ek_responses_see(json_t *seen, const json_t *items)
 {
@@ -23,7 +23,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* An id of our own. */
+/* Makes a new id. */
 static void make_id(char out[MAX_ID], const char *type)
 {
     static const char *const prefixes[][2] = {
@@ -36,7 +36,7 @@ static void make_id(char out[MAX_ID], const char *type)
     snprintf(out, MAX_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
 }
 
-/* One that later requests can name in a path, and that stands in JSON as it is. */
+/* Whether later requests can name the id in a path, and JSON needs no escapes for it. */
 static bool is_plain_id(const char *id, size_t n)
 {
     if (n == 0 || n >= MAX_ID) return false;
@@ -56,7 +56,7 @@ static json_t *text_part(const char *role, const json_t *text)
     return list;
 }
 
-/* An item with its id in front, the status of one that is complete, and contents as a list of parts. */
+/* The item with its id in front, the status of a complete one, and its content as a list of parts. */
 static json_t *normal(const json_t *item, const char *type, const char *id)
 {
     json_t *out = json_object(), *v;
@@ -96,7 +96,7 @@ ek_err ek_responses_add_items(ek_new_items *out, const json_t *items, json_t *se
         const char *type = ek_json_get_text(item, "type", NULL);
         char id[MAX_ID];
         if (!type) type = "message";
-        if (!strcmp(type, "compaction_trigger")) continue; /* a wish, and nothing that was said */
+        if (!strcmp(type, "compaction_trigger")) continue; /* a request, not a part of the conversation */
         choose_id(id, item, type, seen);
         json_t *all = normal(item, type, id);
         if (out->text.len > 0) ek_buf_char(&out->text, ',');
@@ -122,6 +122,6 @@ void ek_responses_extend(ek_responses *o, const ek_buf *response)
         item.output = false;
         ek_stored_items_add(&all->at, &item);
     }
-    (void)ek_conversation_append(o->conversations, o->owner, o->conversation, all); /* one that is gone stays so */
+    (void)ek_conversation_append(o->conversations, o->owner, o->conversation, all); /* a deleted one stays so */
     o->conversations = NULL;
 }

@@ -12,8 +12,7 @@
 
 /* --- items of other tools --- */
 
-/* Calls and results of the Responses API that are no functions' as the items that functions have, so that everything
- * behind them knows one kind. */
+/* Other calls and results of the Responses API become items of functions, so that later code knows one kind only. */
 static void set(json_t *object, const char *key, json_t *value)
 {
     json_object_set_new_nocheck(object, key, value);
@@ -34,7 +33,7 @@ static json_t *written(const json_t *v)
     return text;
 }
 
-/* A function's call with these arguments, which are taken over. name: NULL: the item has it. */
+/* A function's call with these arguments, of which it takes ownership. name NULL: the item has the name. */
 static json_t *call_of(const json_t *item, const char *name, json_t *arguments)
 {
     json_t *call = json_object();
@@ -48,7 +47,7 @@ static json_t *call_of(const json_t *item, const char *name, json_t *arguments)
     return call;
 }
 
-/* The members of an object that are not null; type is left out where it only says what the object is. */
+/* The members of an object that are not null; without `type` if it only says what the object is. */
 static json_t *members_of(const json_t *object, bool with_type)
 {
     json_t *all = json_object(), *v;
@@ -68,7 +67,7 @@ static json_t *result_of(const json_t *item, json_t *output)
     return result;
 }
 
-/* The API's results name the item of the call, not the call. */
+/* In the API's form a result names the item of the call, not the call. */
 static json_t *local_shell_result(ek_responses *o, const json_t *item)
 {
     json_t *result = result_of(item, NULL);
@@ -91,7 +90,7 @@ static json_t *local_shell_call(ek_responses *o, const json_t *item)
     return call_of(item, "local_shell", members_of(ek_field(item, "action"), false));
 }
 
-/* completed: what the patch printed */
+/* completed: the patch's output */
 static json_t *patch_result(const json_t *item)
 {
     const char *status = ek_json_get_text(item, "status", NULL), *output = ek_json_get_text(item, "output", NULL);
@@ -136,7 +135,7 @@ static bool is(const char *s, const char *word)
     return s && !strcmp(s, word);
 }
 
-/* A file whose text is in the part. Uploaded files and URLs are not handled here. */
+/* Reads a file whose text is in the part; there are no uploaded files or URLs here. */
 static ek_err read_file(ek_conversation *c, ek_message *m, ek_buf *out, const json_t *part, const ek_api_limits *limits)
 {
     size_t n = 0;
@@ -176,7 +175,7 @@ static ek_err read_text(ek_buf *out, const json_t *v, const char *between)
     return EK_OK;
 }
 
-/* The last text of m, after its other blocks; a new one after a picture. */
+/* The last text of m, behind its other blocks; after a picture a new text. */
 static ek_buf *text_at_end(ek_message *m)
 {
     bool any = false;
@@ -187,7 +186,7 @@ static ek_buf *text_at_end(ek_message *m)
     return text;
 }
 
-/* A part of a message that is no text yet: a picture, a sound, a file. */
+/* A part of a message that is not a text: a picture, a sound, a file. */
 static ek_err read_part(ek_conversation *c, ek_message *m, const json_t *part, const char *type,
                         const ek_api_limits *limits)
 {
@@ -248,8 +247,8 @@ static ek_err read_message(ek_conversation *c, const json_t *item, const ek_api_
     return ek_field_wrong_role(item, "user, assistant, system, developer");
 }
 
-/* The text is in content, or, for a client that keeps nothing readable, in encrypted_content; a summary is better
- * than nothing. */
+/* The text is in content; clients that keep nothing readable send it in encrypted_content. Without either the summary
+ * is used. */
 static ek_err read_reasoning(ek_conversation *c, const json_t *item)
 {
     const json_t *content = ek_field(item, "content"), *summary = ek_field(item, "summary");
@@ -292,7 +291,7 @@ static ek_err read_result(ek_conversation *c, const json_t *item, const ek_api_l
     return read_content(c, m, ek_field(item, "output"), limits);
 }
 
-/* The result of a search for tools, which are declared where it stands. */
+/* The result of a search for tools, which are declared at its position. */
 static ek_err read_found(ek_api_request *r, const json_t *item)
 {
     size_t n = 0;
@@ -325,14 +324,14 @@ static ek_err read_plain(ek_api_request *r, const json_t *item, const char *type
     if (is(type, "function_call_output")) return read_result(c, item, limits);
     if (is(type, "reasoning")) return read_reasoning(c, item);
     if (is(type, "compaction")) return read_compaction(c, item);
-    if (is(type, "compaction_trigger")) return EK_OK; /* of the last item alone: responses.c */
+    if (is(type, "compaction_trigger")) return EK_OK; /* only as the last item: responses.c */
     if (is(type, "tool_search_output")) return read_found(r, item);
     if (is(type, "additional_tools"))
         return ek_responses_bring(r, ek_conversation_add(c, EK_ROLE_DEVELOPER), ek_field(item, "tools"));
     return ek_part_refuse("items", type, "input");
 }
 
-/* An item becomes a message and a block, where other APIs have a container for each. */
+/* An item becomes a message and a block, each of which is one container in other APIs. */
 static ek_err count_items(const json_t *items, const ek_api_limits *limits)
 {
     ek_json_size more = {.containers = json_array_size(items)};

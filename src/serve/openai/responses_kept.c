@@ -8,7 +8,7 @@
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 
-enum { MAX_LABEL = 512 }; /* bytes of an id or a status: longer ones are not ours */
+enum { MAX_LABEL = 512 }; /* maximum bytes of an id or a status; this server's are shorter */
 
 /* Members by the type of an item, NULL at the end. Items of other types are kept whole. */
 static const struct {
@@ -25,7 +25,7 @@ static const struct {
     {"compaction", {"encrypted_content"}},
 };
 
-/* Of the parts of contents, outputs and summaries, whatever their type. */
+/* Members of the parts in contents, outputs and summaries of any type. */
 static const char *const part_members[] = {"text",        "refusal",   "title",    "source",    "image_url",
                                            "detail",      "file_id",   "file_url", "filename",  "file_data",
                                            "input_audio", "audio_url", "video",    "video_url", "input_video",
@@ -50,7 +50,7 @@ static bool is_kept(const char *const *members, const char *key, const json_t *v
 
 static void put_parts(ek_buf *out, const json_t *list);
 
-/* {…} of what is kept. parts: lists in it are lists of parts. */
+/* Writes {…} with the kept members. parts: lists in it are lists of parts. */
 static void put_object(ek_buf *out, const json_t *o, const char *const *members, bool parts)
 {
     json_t *v;
@@ -61,7 +61,7 @@ static void put_object(ek_buf *out, const json_t *o, const char *const *members,
     json_object_keylen_foreach((json_t *)(uintptr_t)o, key, n, v)
     {
         bool none = parts == false &&
-                    !strcmp(key, "annotations"); /* the type of a text needs them, but none are read */
+                    !strcmp(key, "annotations"); /* the type of a text requires them, but they are not read */
         if (strlen(key) != n || (!none && !is_kept(members, key, v))) continue;
         if (any) ek_buf_char(out, ',');
         any = true;
@@ -97,9 +97,9 @@ void ek_responses_put_kept(ek_buf *out, const json_t *item)
     ek_json_write(out, item);
 }
 
-/* --- items by reference (item_reference), and what later requests may refer to --- */
+/* --- items by reference (item_reference), and the items that later requests may refer to --- */
 
-/* Its type may be left out. */
+/* Whether the item is a reference; it may lack a type. */
 static bool is_reference(const json_t *item)
 {
     const json_t *type = ek_json_get(item, "type");
@@ -114,7 +114,7 @@ static void see(json_t *seen, const json_t *item)
     if (id) json_object_setn_new_nocheck(seen, id, n, json_true());
 }
 
-/* Appends what the reference stands for. */
+/* Appends the item that the reference names. */
 static ek_err resolve(json_t *list, json_t *seen, const json_t *reference, const ek_api_limits *limits)
 {
     size_t n = 0;
@@ -141,7 +141,7 @@ ek_err ek_responses_resolve(json_t **items, const json_t *earlier, const ek_api_
 {
     ek_err err = EK_OK;
     if (!has_reference(*items)) return EK_OK;
-    ek_json_size ids = {.containers = json_array_size(earlier) + json_array_size(*items)}; /* seen has no more */
+    ek_json_size ids = {.containers = json_array_size(earlier) + json_array_size(*items)}; /* upper bound */
     if (limits->count) EK_TRY(limits->count(limits->count_arg, &ids, 0, 0));
     json_t *seen = json_object(), *list = json_array();
     for (size_t i = 0; i < json_array_size(earlier); i++) see(seen, json_array_get(earlier, i));

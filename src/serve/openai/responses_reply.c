@@ -67,8 +67,8 @@ static void put_reasoning(ek_buf *out, const ek_api_reply *r, int index, const c
     ek_buf_char(out, '}');
 }
 
-/* written: with the summary. One that a limit cut is left out, so that it replaces nothing; a response says that it is
- * incomplete, a response.compaction cannot, and has the beginning. */
+/* written: with the summary. A summary that a limit cut is left out, so that it replaces nothing. A response then has
+ * status incomplete; a response.compaction has no such status and contains the beginning. */
 static void put_compaction(ek_buf *out, const ek_api_reply *r, int index, bool written)
 {
     const ek_responses *o = r->own;
@@ -82,7 +82,7 @@ static void put_compaction(ek_buf *out, const ek_api_reply *r, int index, bool w
     ek_buf_str(out, "\"}");
 }
 
-/* The log-probabilities of a text part: of the tokens that begin in it. from: the first one's index, which moves on. */
+/* Writes a text part's log-probabilities: of the tokens that begin in it. from: index of the first, which moves on. */
 static void write_logprobs(ek_buf *out, const ek_api_reply *r, const ek_answer_part *p, int *from)
 {
     const ek_turn_result *t = r->choices[0];
@@ -112,7 +112,7 @@ static void put_part(ek_buf *out, const ek_api_reply *r, int index, const ek_ans
     }
 }
 
-/* The item that was just written, of a response that is stored: its id comes first. */
+/* Notes the item that was just written, for a stored response: its id comes first. */
 static void note_item(ek_responses *o, const ek_buf *out, size_t from)
 {
     static const char head[] = "{\"id\":\"";
@@ -188,7 +188,7 @@ void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, co
     ek_buf_add(out, ek_buf_text(&o->echo), o->echo.len);
     ek_buf_str(out, ",\"output\":");
     o->output_from = out->len;
-    if (running || ended || error) ek_buf_str(out, "[]"); /* what was written went out as events */
+    if (running || ended || error) ek_buf_str(out, "[]"); /* events have sent the items already */
     else put_output(out, r);
     o->n_output = out->len - o->output_from;
     ek_buf_str(out, ",\"usage\":");
@@ -233,7 +233,7 @@ static void frame_close(writer *w)
     ek_responses_frame_close(w->out, w->r);
 }
 
-/* Is the open item a thought that is given as its summary? */
+/* Whether the open item is a thought that is sent as its summary. */
 static bool is_summary(const writer *w)
 {
     return w->own->summary && w->own->blocks.open == EK_REPLY_REASONING;
@@ -258,7 +258,7 @@ static void part_frame_open(writer *w, bool done)
     ek_buf_str(w->out, ",\"part\":");
 }
 
-/* What happens to the text of the open item's part. */
+/* Opens a frame about the text of the open item's part. */
 static void text_frame_open(writer *w, bool done)
 {
     static const char *const types[3][2] = {{"output_text.delta", "output_text.done"},
@@ -355,7 +355,7 @@ static void close_item(void *ctx)
     w->own->cut = false;
 }
 
-/* What was written of the call stands. */
+/* The written part of the call stays. */
 static void cut_item(void *ctx, const char *closing, size_t n)
 {
     writer *w = ctx;

@@ -8,7 +8,7 @@
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 
-enum { MAX_SPACE = 256 }; /* bytes of a namespace's name, which each of its functions repeats */
+enum { MAX_SPACE = 256 }; /* maximum bytes of a namespace's name, which each of its functions repeats */
 
 static json_t *joined(const char *a, const char *between, const char *b)
 {
@@ -23,7 +23,7 @@ static json_t *joined(const char *a, const char *between, const char *b)
 typedef struct place {
     ek_api_request *r;
     ek_message *m;             /* NULL: the former */
-    const char *space, *about; /* of the namespace, NULL without; its description, once */
+    const char *space, *about; /* name of the namespace, NULL: none; its description, written once */
 } place;
 
 static void put_tool(const place *p, json_t *tool, bool later)
@@ -58,7 +58,7 @@ static ek_err add_named(const place *p, const json_t *t, bool custom)
     return err;
 }
 
-/* A search that the client runs has its own words and parameters. */
+/* A search by the client has its own description and parameters. */
 static ek_err add_search(const place *p, const json_t *t)
 {
     const char *execution = ek_json_get_text(t, "execution", NULL);
@@ -124,7 +124,7 @@ static ek_err add_tool(const place *p, const json_t *t)
     return add_client_tool(p, t, type);
 }
 
-/* Calls would not say which of two was meant. */
+/* Refuses equal names, because a call could mean either tool. */
 static ek_err check_names(ek_api_request *r)
 {
     json_t *seen = json_object();

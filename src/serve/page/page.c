@@ -54,7 +54,7 @@ typedef struct page_file {
 #define TEXT "text/plain; charset=utf-8"
 #define JS   "text/javascript; charset=utf-8"
 
-#ifdef __APPLE__ /* where names in C have a line before them */
+#ifdef __APPLE__ /* there names in C get an underscore in front */
 #define DATA   ".section __DATA,__const\n"
 #define LABEL  "_ek_page_"
 #define BEHIND ".text\n"
@@ -78,9 +78,8 @@ enum { N_FILES = sizeof files / sizeof *files };
 
 /* --- answers --- */
 
-/* Nothing from elsewhere, nothing inline, no frame around it. No text becomes HTML, and none the address of a script
- * but by the policy that is named last: the page's own, for the address of its worker. Sounds play from bytes that
- * the page has. */
+/* Nothing from other hosts, nothing inline, no frame around the page. No text becomes HTML, or the address of a script,
+ * except by the policy named last: the page's own, for its worker's address. Sounds play from bytes in the page. */
 static const char policy[] =
     "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
     "media-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
@@ -93,7 +92,7 @@ static const page_file *find(const char *path)
     return NULL;
 }
 
-/* Whether the header, a list of tags or "*", has tag; W/ before a tag changes nothing for GET. */
+/* Whether the header, a list of tags or "*", has the tag; for GET a W/ before a tag is ignored. */
 static bool has_tag(const char *header, const char *tag)
 {
     return header && (strstr(header, tag) || !strcmp(header, "*"));
@@ -103,7 +102,7 @@ bool ek_page_answer(ek_exchange *x)
 {
     const page_file *f = find(ek_exchange_path(x));
     const char *method = ek_exchange_method(x);
-    if (!*ek_exchange_path(x) && *ek_exchange_prefix(x)) { /* without the slash the page's references would miss it */
+    if (!*ek_exchange_path(x) && *ek_exchange_prefix(x)) { /* else relative references fail */
         char to[EK_HTTP_MAX_PREFIX + 2];
         snprintf(to, sizeof to, "%s/", ek_exchange_prefix(x));
         ek_exchange_header(x, "location", to);
@@ -121,7 +120,7 @@ bool ek_page_answer(ek_exchange *x)
     size_t n = (size_t)(f->end - f->data);
     snprintf(tag, sizeof tag, "\"%016llx\"", (unsigned long long)ek_hash64(0, f->data, n));
     ek_exchange_header(x, "etag", tag);
-    ek_exchange_header(x, "cache-control", "no-cache"); /* kept, but asked for again: a new build shows at once */
+    ek_exchange_header(x, "cache-control", "no-cache"); /* cached, but revalidated: a new build shows at once */
     ek_exchange_header(x, "content-security-policy", policy);
     ek_exchange_header(x, "x-content-type-options", "nosniff");
     ek_exchange_header(x, "x-frame-options", "DENY");

@@ -79,7 +79,7 @@ uint64_t ek_resume_token(uint64_t chain, int32_t token)
     return ek_hash64(chain, &token, sizeof token);
 }
 
-/* --- a reply that goes on --- */
+/* --- a resumed reply --- */
 
 static ek_err check_chain(ek_resume *r, const ek_sampling *s)
 {
@@ -140,9 +140,9 @@ ek_err ek_resume_check(ek_resume *r, const ek_chat_model *m, const ek_turn_promp
     return ek_bounds_any(&r->bounds) ? follow(&r->bounds, &r->tokens) : EK_OK;
 }
 
-/* --- what a body says --- */
+/* --- the state in a body --- */
 
-/* A whole number of the member; absent is 0. */
+/* Reads a whole number; absent: 0. */
 static ek_err read_int(const json_t *o, const char *key, int64_t max, int64_t *out, bool *found)
 {
     const json_t *v = ek_json_get(o, key);
@@ -154,7 +154,7 @@ static ek_err read_int(const json_t *o, const char *key, int64_t max, int64_t *o
     return ek_fail(EK_EINVAL, "evenkeel.resume.%s: a whole number from 0 to %lld is needed", key, (long long)max);
 }
 
-/* 16 hex digits, as streams spell them. */
+/* Reads 16 hex digits. */
 static ek_err read_digest(const json_t *o, const char *key, uint64_t *out, bool *found)
 {
     const json_t *v = ek_json_get(o, key);
@@ -193,7 +193,7 @@ static ek_err read_tokens(ek_resume *r, const json_t *o, int n_vocab, int ctx_to
     return EK_OK;
 }
 
-/* As it was given out: "chatcmpl-" and hex digits; the dialect checks the beginning. */
+/* Reads an id of this server: a prefix, which the dialect checks, and hex digits. */
 static ek_err read_id(ek_resume *r, const json_t *o)
 {
     size_t n = 0;
@@ -294,7 +294,7 @@ void ek_resume_event_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *
 {
     ek_buf_str(out, "\"resume\":");
     if (m->events > m->skip) ek_resume_put(m, out, r, logits);
-    else ek_buf_str(out, "{}"); /* it will be removed: what it says is for the first that the client lacks */
+    else ek_buf_str(out, "{}"); /* it will be removed, because its state is for the first event that the client lacks */
 }
 
 void ek_resume_put(ek_resume_marks *m, ek_buf *out, const ek_turn_result *r, const uint64_t *logits)

@@ -35,7 +35,7 @@ static ek_err no_item(const char *id)
     return err;
 }
 
-/* It stays as it is until it is let go. */
+/* Holds the entry, which stays unchanged until it is released. */
 static ek_err hold(ek_response_store *s, uint64_t owner, const char *id, ek_response_entry **out)
 {
     *out = NULL;
@@ -52,13 +52,13 @@ static void let_go(ek_response_entry *e)
 {
     ek_response_store *s = e->store;
     pthread_mutex_lock(&s->lock);
-    ek_response_entry_let_go(e); /* and is gone, if it was forgotten */
+    ek_response_entry_let_go(e); /* and is freed, if it was forgotten meanwhile */
     pthread_mutex_unlock(&s->lock);
 }
 
 /* --- new texts --- */
 
-/* Items number from .. to - 1 of a list, after those in out. */
+/* Appends items from .. to - 1 of a list to out. */
 static void copy_items(ek_buf *out, ek_stored_items *at, const char *text, const ek_stored_items *of, int from, int to)
 {
     for (int i = from; i < to; i++) {
@@ -110,7 +110,7 @@ ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t crea
     return put(s, owner, &r);
 }
 
-/* What changes a conversation: its entry and the new one, which begins as a copy of the object. Under s->changing. */
+/* A change of a conversation: its entry and the new one, which begins as a copy. Under s->changing. */
 typedef struct change {
     ek_response_store *s;
     uint64_t owner;
@@ -179,7 +179,7 @@ ek_err ek_conversation_set_metadata(ek_response_store *s, uint64_t owner, const 
     return finish(&c);
 }
 
-/* --- what it has --- */
+/* --- its content --- */
 
 /* The index of an item, or -1. */
 static int find(const ek_response_entry *e, const char *item)
@@ -215,7 +215,7 @@ ek_err ek_conversation_delete_item(ek_response_store *s, uint64_t owner, const c
 ek_err ek_conversation_delete(ek_response_store *s, uint64_t owner, const char *id)
 {
     if (strncmp(id, EK_CONVERSATIONS_ID, sizeof EK_CONVERSATIONS_ID - 1) != 0) return not_found(id);
-    pthread_mutex_lock(&s->changing); /* what adds to it meanwhile would bring it back */
+    pthread_mutex_lock(&s->changing); /* otherwise a simultaneous change would bring it back */
     ek_err err = ek_response_store_delete(s, owner, id);
     pthread_mutex_unlock(&s->changing);
     return err ? not_found(id) : EK_OK;
@@ -249,7 +249,7 @@ ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owne
     return i < 0 ? no_item(item) : EK_OK;
 }
 
-/* The id of an item as it stands there, with its quotes. */
+/* Writes the stored id of an item, with its quotes. */
 static void put_id(ek_buf *out, const char *item)
 {
     static const char head[] = "{\"id\":";

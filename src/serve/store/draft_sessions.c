@@ -45,7 +45,7 @@ static int count(const ek_draft_sessions *s, uint64_t owner)
     return n;
 }
 
-/* For a new session: an unused entry, or the longest unused one of the owner with the most. */
+/* An entry for a new session: a free one, or the least recently used of the owner with the most. */
 static session *make_free(ek_draft_sessions *s, uint64_t owner)
 {
     session *oldest = NULL;
@@ -59,7 +59,7 @@ static session *make_free(ek_draft_sessions *s, uint64_t owner)
     return oldest;
 }
 
-/* Its own; NULL: it has none and begins none. */
+/* The owner's session of that name. NULL: there is none, and `begins` is false. */
 static session *find(ek_draft_sessions *s, uint64_t owner, const char *name, bool begins)
 {
     for (int i = 0; i < EK_DRAFT_SESSIONS; i++) {
@@ -74,7 +74,7 @@ static session *find(ek_draft_sessions *s, uint64_t owner, const char *name, boo
     return a;
 }
 
-/* A half more than is needed: replies grow by a few tokens at a time. */
+/* Half as much again as is needed, because replies grow by a few tokens at a time. */
 static void make_room(const ek_draft_sessions *s, session *a, int n)
 {
     if (n <= a->room) return;

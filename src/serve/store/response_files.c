@@ -21,7 +21,7 @@
 static const char suffix[] = ".response", part_suffix[] = ".part", lock_name[] = "lock";
 enum { FILE_NAME = EK_RESPONSE_RECORD_NAME + sizeof suffix, WARN_SECONDS = 60, AGE_SECONDS = 60, RETRY_SECONDS = 1 };
 
-/* A file that is to go. */
+/* A file to be removed. */
 typedef struct gone {
     struct gone *next;
     char name[EK_RESPONSE_RECORD_NAME];
@@ -34,16 +34,16 @@ struct ek_response_files {
     double max_age; /* seconds; 0: no limit */
     pthread_t thread;
     bool has_thread;
-    double warned; /* by ek_now(); the thread's, or of the start */
-    /* Under the lock of the store. */
+    double warned; /* ek_now() of the last warning; used by the thread, and by the start */
+    /* Under the lock of the store: */
     pthread_cond_t news, idle;
     bool closing, busy;
-    ek_response_entry *first, **last; /* that wait to be written, by dirty_next */
-    gone *gone;                       /* no more than there were files: what was never written has none */
-    double retry_at;                  /* by ek_now(): where a write failed, nothing is written before that */
+    ek_response_entry *first, **last; /* entries to be written, linked by dirty_next */
+    gone *gone;                       /* files to be removed; entries that were never written have none */
+    double retry_at;                  /* ek_now() before which nothing is written, after a failed write */
 };
 
-/* --- what waits --- */
+/* --- waiting entries --- */
 
 static void add_dirty(ek_response_files *f, ek_response_entry *e)
 {
@@ -64,7 +64,7 @@ static void remove_dirty(ek_response_files *f, ek_response_entry *e)
     e->dirty = false;
 }
 
-/* What changes again and again does not wait for longer. */
+/* The new entry takes the old one's position, so that repeated changes do not delay the write. */
 static void take_turn(ek_response_files *f, ek_response_entry *e, ek_response_entry *by)
 {
     if (!e->dirty) return;
@@ -101,7 +101,7 @@ void ek_response_files_forget(ek_response_files *f, ek_response_entry *e, ek_res
 
 /* --- the thread --- */
 
-/* At most a line a minute: a full disk fails for each of them. */
+/* At most one line per minute, because with a full disk every write fails. */
 static void warn(ek_response_files *f, const char *doing)
 {
     const double now = ek_now();
@@ -129,7 +129,8 @@ static ek_err failed(const char *file)
     return ek_fail(EK_EIO, "%s: %s", file, strerror(errno));
 }
 
-/* The system's own is the same for what is written within some milliseconds; it is the order after a restart. */
+/* Sets the time, because the system's own is equal for writes within some milliseconds, and times give the order after
+ * a restart. */
 static void set_time(int fd, double seconds)
 {
     const double whole = (double)(int64_t)seconds;
@@ -158,14 +159,14 @@ static void write_first(ek_response_files *f)
 {
     ek_response_entry *e = f->first;
     remove_dirty(f, e);
-    e->writing = true; /* it stays, and what it says does not change */
+    e->writing = true; /* while it is set, the entry stays unchanged */
     pthread_mutex_unlock(&f->s->lock);
     const ek_err err = write_file(f, e);
     if (err) warn(f, "writing");
     pthread_mutex_lock(&f->s->lock);
     e->writing = false;
     if (!err) e->has_file = true;
-    else if (e->kept && !e->dirty && !f->closing) add_dirty(f, e); /* a full disk has room again some day */
+    else if (e->kept && !e->dirty && !f->closing) add_dirty(f, e); /* a full disk may have room again later */
     if (err) f->retry_at = ek_now() + RETRY_SECONDS;
     ek_response_entry_drop(e);
 }
@@ -192,7 +193,7 @@ static void *run(void *arg)
         }
         f->busy = f->gone || f->first;
         if (f->gone) {
-            remove_gone(f); /* first: none of them is one that is about to be written */
+            remove_gone(f); /* first, so that no removed file is one that is written below */
         } else if (f->first && (f->closing || ek_now() >= f->retry_at)) {
             write_first(f);
         } else if (f->first) {
@@ -246,7 +247,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* What is no regular file is not ours. */
+/* Files that are not regular are not the store's. */
 static void add_found(list *l, int folder, const char *file)
 {
     found one;
@@ -270,7 +271,7 @@ static int by_change(const void *a, const void *b)
 
 static ek_err list_files(list *l, const ek_response_files *f)
 {
-    const int fd = openat(f->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* the one that was checked */
+    const int fd = openat(f->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* opens the folder that was checked */
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
     if (!d) {
         const ek_err err = failed(f->dir);
@@ -278,7 +279,7 @@ static ek_err list_files(list *l, const ek_response_files *f)
         return err;
     }
     for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-        if (ends_with(e->d_name, ".response.part")) unlinkat(f->folder, e->d_name, 0); /* of one that was killed */
+        if (ends_with(e->d_name, ".response.part")) unlinkat(f->folder, e->d_name, 0); /* of a killed process */
         else add_found(l, f->folder, e->d_name);
     }
     closedir(d);
@@ -330,14 +331,14 @@ static ek_err read_all(ek_response_files *f)
     list l = {0};
     ek_err err = list_files(&l, f);
     for (int i = 0; i < l.n && !err; i++) read_one(f, &l.at[i], f->s->max_bytes + (1 << 20));
-    if (f->max_age > 0) forget_old(f); /* once all exist: their age follows from those that continue them */
+    if (f->max_age > 0) forget_old(f); /* once all exist, because an entry's age follows from those that continue it */
     if (!err)
         ek_log(EK_LOG_INFO, "event=store folder=%s entries=%d bytes=%zu of=%d", f->dir, f->s->n, f->s->bytes, l.n);
     free(l.at);
     return err;
 }
 
-/* Who may write into it may leave responses there for any key. */
+/* Refuses a folder that others may write: they could leave responses for any key. */
 static ek_err check_folder(const ek_response_files *f)
 {
     struct stat st;

@@ -26,8 +26,8 @@ static void add(chain *c, ek_response_entry *e)
     c->entries[c->n++] = e;
 }
 
-/* From the newest to the oldest: older ones become the most recently used, so that a conversation loses its end before
- * it loses its beginning. A stream that goes on has the id that its client says: responses can continue each other. */
+/* Walks from the newest to the oldest, so that older ones become the most recently used, and a conversation loses its
+ * end before its beginning. A resumed stream has an id from its client, so responses could form a circle. */
 static ek_err hold_chain(ek_response_store *s, uint64_t owner_id, const char *id, chain *c)
 {
     ek_err err = EK_OK;
@@ -100,7 +100,7 @@ ek_err ek_response_store_items(const ek_api_limits *limits, const char *id, json
     for (int i = c.n - 1; i >= 0 && reads && !err; i--) {
         const ek_response_entry *e = c.entries[i];
         append_items(list, ek_buf_text(&e->input), e->input.len);
-        if (e->n > 0) append_items(list, ek_buf_text(&e->response) + e->from, e->n); /* a conversation has none */
+        if (e->n > 0) append_items(list, ek_buf_text(&e->response) + e->from, e->n); /* it may be empty */
         err = ek_wanted_check();
     }
     let_chain_go(limits->responses, &c);
@@ -157,7 +157,7 @@ ek_err ek_response_store_item(const ek_api_limits *limits, const char *id, size_
     ek_response_entry_let_go(e);
     pthread_mutex_unlock(&s->lock);
     if (err || same || !reads) return err;
-    json_decref(*out); /* another one of the same 64 bits */
+    json_decref(*out); /* another id with the same 64 bits */
     *out = NULL;
     return no_item(id, n_id);
 }

@@ -96,7 +96,8 @@ static ek_err damaged(const char *what)
     return ek_fail(EK_EFORMAT, "damaged: %s", what);
 }
 
-/* The lengths fit the bytes, one by one: no sum of them can go around. The time is one: ages are compared. */
+/* Each length must fit the remaining bytes, so that no sum can overflow. The time must be a number, because ages are
+ * compared. */
 static bool fits(const head *h, size_t left)
 {
     const uint64_t n[] = {h->n_id, h->n_previous == NONE ? 0 : h->n_previous, h->n_input, h->n_response};
@@ -129,7 +130,7 @@ static bool is_conversation(const char *id)
     return !strncmp(id, EK_CONVERSATIONS_ID, sizeof EK_CONVERSATIONS_ID - 1);
 }
 
-/* One item: an object that begins with its id where a conversation has it, which looks for it there. */
+/* Adds an item: an object that begins with its id, where conversations look for it. */
 static ek_err add_item(ek_response_record *out, const ek_response_store *s, const place *p)
 {
     static const char head_of[] = "{\"id\":\"";

@@ -110,7 +110,7 @@ void ek_response_entry_let_go(ek_response_entry *e)
     if (o->n == 0 && o->read_bytes == 0) drop_empty_owners(s);
 }
 
-/* by: the one that takes its place; NULL: none. */
+/* by: the entry that replaces it; NULL: none. */
 static void forget_for(ek_response_store *s, ek_response_entry *e, ek_response_entry *by)
 {
     if (s->files) ek_response_files_forget(s->files, e, by);
@@ -170,7 +170,7 @@ static void link_items(ek_response_store *s, ek_response_entry *e)
 
 /* --- quotas: the owner with the most makes room, so that nobody loses a response to an owner with more --- */
 
-/* Entries, or bytes, that o has with the one of `size` bytes that is about to come for `by`. */
+/* Entries, or bytes, of o, with the one of `size` bytes that is about to be added for `by`. */
 static size_t has(const ek_response_owner *o, const ek_response_owner *by, size_t size, bool entries)
 {
     return entries ? (size_t)o->n + (o == by) : o->bytes + (o == by ? size : 0);
@@ -209,7 +209,7 @@ static bool put(ek_response_store *s, ek_response_entry *e)
 {
     const size_t size = size_of(e);
     ek_response_owner *o = owner_of(s, e->owner_id);
-    (void)ek_response_entry_find(s, e->owner_id, e->id); /* the same, of a stream that ended here before, goes last */
+    (void)ek_response_entry_find(s, e->owner_id, e->id); /* an older copy goes last */
     const bool kept = make_room(s, o, size);
     if (kept) {
         ek_response_entry *same = ek_response_entry_find(s, e->owner_id, e->id);
@@ -252,7 +252,7 @@ bool ek_response_store_put(ek_response_store *s, uint64_t owner_id, ek_stored_re
     const bool kept = put(s, e);
     if (kept && s->files) ek_response_files_put(s->files, e);
     pthread_mutex_unlock(&s->lock);
-    if (!kept) /* the request that goes on with it will not find it */
+    if (!kept) /* a request that continues it will not find it */
         ek_log(EK_LOG_WARN, "event=not_stored id=%.80s bytes=%zu of=%zu being_read=%zu", r->id, size, s->max_bytes,
                read);
     return kept;
@@ -284,8 +284,8 @@ static int latest_first(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* What e continues is as young as e. Latest first: what is as young already is so with all that it continues, so that
- * each link is walked once, also where links, of files, make a circle. */
+/* Entries that e continues become as young as e. An entry that is that young already ends the walk, so each link is
+ * walked once, even if links from files form a circle. */
 static void keep_young(ek_response_store *s, ek_response_entry *e)
 {
     const double time = e->changed;
@@ -330,8 +330,8 @@ ek_err ek_response_not_found(const char *id)
                    "there is no response %.80s here: it was not stored, was deleted, or made room for others", id);
 }
 
-/* A client decides how long a reply takes to be read. Beside the responses that one owner's clients read slowly, others
- * still find room. */
+/* A client decides how fast a reply is read, so responses that one owner's clients read slowly must leave room for
+ * others. */
 static ek_err check_quota(const ek_response_store *s, const ek_response_entry *e)
 {
     const size_t max = s->max_bytes / EK_RESPONSES_READ_QUOTA, held = e->owner->read_bytes;

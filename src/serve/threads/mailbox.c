@@ -16,12 +16,12 @@ typedef struct pile {
     size_t n, cap;
 } pile;
 
-/* Two piles take turns, so that after a while nothing is allocated. */
+/* Two piles take turns, so that soon nothing is allocated. */
 struct ek_mailbox {
     pthread_mutex_t lock;
-    pile in;            /* under the lock, as what stands below */
-    bool gathers;       /* who posts will say when all of it is there; */
-    bool owes;          /* the reader then has to be woken */
+    pile in;            /* under the lock, like the members below */
+    bool gathers;       /* the poster will report the end of a series of posts; */
+    bool owes;          /* then the reader has to be woken */
     pile out;           /* being delivered */
     size_t n_delivered; /* of out */
     ek_loop *loop;
@@ -33,10 +33,10 @@ struct ek_mailbox {
 static void wake(const ek_mailbox *b)
 {
     uint64_t one = 1;
-    if (write(b->fd, &one, sizeof one) < 0) return; /* a full counter has woken the reader already */
+    if (write(b->fd, &one, sizeof one) < 0) return; /* EAGAIN: the counter is full, so the reader was woken already */
 }
 
-/* loop: NULL for all that was posted. A delivery inside a delivery goes on where that one is. */
+/* loop: NULL delivers everything. A delivery inside a delivery continues the outer one. */
 static void deliver(ek_mailbox *b, ek_loop *loop)
 {
     for (;;) {
@@ -69,7 +69,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg)
     ek_mailbox *b = arg;
     uint64_t count;
     (void)what;
-    /* Emptied before the pile is taken: a post in between wakes us once more. */
+    /* The counter is emptied before the pile is taken, so a post in between wakes the reader once more. */
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN) return;
     deliver(b, b->loop);
 }

@@ -15,11 +15,11 @@
 #include "base/linux.h"
 #include "serve/http/loop.h"
 
-#define SLOW 0.1 /* seconds after which a job keeps nobody else's from a place */
+#define SLOW 0.1 /* seconds after which a job no longer counts against the places of others */
 
-enum { LOOK = 30 /* ms between two looks at whether a job has become slow */ };
+enum { LOOK = 30 /* ms between two checks whether a job has become slow */ };
 
-/* Of a thread: what it runs, or NULL, and since when. */
+/* A thread's job, or NULL, and its start. */
 typedef struct running {
     ek_job *job;
     double begun;
@@ -34,15 +34,15 @@ struct ek_workers {
     pthread_cond_t wake;
     line small, large, finished;
     ek_fair_queue turns;
-    int n_large;          /* large jobs that run */
-    int n_running, share; /* share: jobs of one client that run, at most */
-    int n_watching;       /* threads that wait for a job to become slow */
+    int n_large;          /* number of running large jobs */
+    int n_running, share; /* share: maximum running jobs of one client */
+    int n_watching;       /* number of threads that wait for a job to become slow */
     running *running;     /* of each thread */
     bool closing;
 
     pthread_t *thread;
     int n_threads, n_spare, n_started, n_begun, max_queue; /* n_begun: under the lock */
-    int n_open;                                            /* jobs added and not done; the event loop's */
+    int n_open;                                            /* jobs added and not finished; event loop only */
     int fd;
     struct event *event;
     ek_loop *loop;
@@ -73,7 +73,7 @@ static ek_job *take(line *l)
     return j;
 }
 
-/* Jobs of a client that run. */
+/* The number of running jobs of a client. */
 static int running_of(const ek_workers *w, uint64_t client, bool large)
 {
     int n = 0;
@@ -84,7 +84,7 @@ static int running_of(const ek_workers *w, uint64_t client, bool large)
     return n;
 }
 
-/* Large jobs that have run for long, as many as there are spare threads for. */
+/* The number of large jobs that have run for long, at most the number of spare threads. */
 static int slow(const ek_workers *w)
 {
     const double now = w->n_spare > 0 && w->n_large > 0 ? ek_now() : 0;
@@ -96,8 +96,8 @@ static int slow(const ek_workers *w)
     return n < w->n_spare ? n : w->n_spare;
 }
 
-/* Nobody waits for those that are slow, but half of the spare threads is for clients that have none of the large jobs
- * that run. */
+/* Whether the job has a place. Slow jobs do not take places, but half of the spare threads are reserved for clients
+ * without a running large job. */
 static bool has_place(const ek_workers *w, const ek_job *j, int n_slow)
 {
     const int places = w->n_threads == 1 ? 1 : w->n_threads - 1, half = w->n_spare / 2;
@@ -106,7 +106,7 @@ static bool has_place(const ek_workers *w, const ek_job *j, int n_slow)
     return w->n_large - (n_slow < half ? n_slow : half) < places || running_of(w, j->client, true) == 0;
 }
 
-/* The first that has a place, and whose client has not its share of the threads. */
+/* Takes the first job that has a place and whose client runs fewer jobs than its share. */
 static ek_job *take_allowed(ek_workers *w, line *l, int n_slow)
 {
     for (ek_job **at = &l->first; *at; at = &(*at)->next) {
@@ -131,8 +131,8 @@ static ek_job *next_job(ek_workers *w)
     return j;
 }
 
-/* Whether another thread could take one of the jobs that wait, or is to watch until it can. A thread that ends a job
- * takes the next itself: to wake the others each time costs more than a small job does. */
+/* Whether another thread is needed: to take a waiting job, or to watch until one can be taken. A thread that ends a job
+ * takes the next one itself, because waking others each time takes longer than a small job. */
 static bool wants_thread(const ek_workers *w)
 {
     if (!w->small.first && !w->large.first) return false;
@@ -140,7 +140,7 @@ static bool wants_thread(const ek_workers *w)
     return w->n_spare > 0 && w->n_large > 0 && w->n_watching == 0;
 }
 
-/* Where jobs wait for one that may be slow soon, for a while. */
+/* Waits for work; only for a while if a waiting job may get the place of a slow one. */
 static void wait_for_work(ek_workers *w)
 {
     struct timespec until;
@@ -156,7 +156,7 @@ static void wait_for_work(ek_workers *w)
     w->n_watching--;
 }
 
-/* A client's waiting jobs move back by the time that its latest one took beyond the estimate. */
+/* Moves a client's waiting jobs back by the time that its latest job took beyond the estimate. */
 static void put_back(line *l, uint64_t client, uint64_t more)
 {
     line all = *l;
@@ -178,7 +178,7 @@ static void charge(ek_workers *w, const ek_job *j, uint64_t took)
     put_back(&w->large, j->client, more);
 }
 
-/* Of this thread, in microseconds. */
+/* The processor time of this thread in microseconds. */
 static uint64_t processor_time(void)
 {
     struct timespec t;
@@ -189,7 +189,7 @@ static uint64_t processor_time(void)
 static void wake(const ek_workers *w)
 {
     uint64_t one = 1;
-    if (write(w->fd, &one, sizeof one) < 0) return; /* a full counter has woken the reader already */
+    if (write(w->fd, &one, sizeof one) < 0) return; /* EAGAIN: the counter is full, so the reader was woken already */
 }
 
 static void *work(void *arg)
@@ -197,7 +197,7 @@ static void *work(void *arg)
     ek_workers *w = arg;
     pthread_mutex_lock(&w->lock);
     running *place = &w->running[w->n_begun++];
-    for (bool owes = false;;) { /* the event loop is to hear of what has ended, without the lock, which it wants then */
+    for (bool owes = false;;) { /* the event loop is woken for finished jobs without the lock, which it needs then */
         ek_job *j = next_job(w);
         if (!j && owes) {
             pthread_mutex_unlock(&w->lock);
@@ -217,7 +217,7 @@ static void *work(void *arg)
         *place = (running){j, w->n_spare > 0 ? ek_now() : 0};
         const bool wants = wants_thread(w);
         pthread_mutex_unlock(&w->lock);
-        if (wants) pthread_cond_signal(&w->wake); /* without the lock, which it wants at once */
+        if (wants) pthread_cond_signal(&w->wake); /* without the lock, which the other thread needs at once */
         if (owes) wake(w);
         const uint64_t begun = processor_time();
         j->run(j);
@@ -227,14 +227,14 @@ static void *work(void *arg)
         w->n_large -= large;
         w->n_running--;
         *place = (running){0};
-        owes = !w->finished.first; /* else it has heard, and takes all */
+        owes = !w->finished.first; /* otherwise the event loop was woken and takes all of them */
         append(&w->finished, j);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
 
-/* As many as the turn has time for. loop: NULL for all. */
+/* Delivers as many as the turn has time for. loop: NULL delivers all. */
 static void deliver(ek_workers *w, ek_loop *loop)
 {
     for (;;) {
@@ -331,7 +331,7 @@ int ek_workers_waiting(const ek_workers *w)
 
 void ek_workers_close(ek_workers *w)
 {
-    while (w->n_open > 0) { /* a job that is done may add another */
+    while (w->n_open > 0) { /* a finished job may add another one */
         uint64_t count;
         struct timespec nap = {0, 1000000};
         if (read(w->fd, &count, sizeof count) < 0) nanosleep(&nap, NULL);
