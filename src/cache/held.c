@@ -30,8 +30,8 @@ void ek_salt_name_release(ek_salt_name *s)
     if (s && atomic_fetch_sub(&s->refs, 1) == 1) free(s);
 }
 
-/* --- the ring: records of 8-byte words. One that came: what follows, hash, parent, salt, tokens, names; one that went:
- * a zero and its hash */
+/* --- the ring: records of 8-byte words. A stored page: the number of words that follow, hash, parent, salt, tokens,
+ * names. A removed page: a zero and its hash */
 
 enum {
     WENT = 2,
@@ -42,9 +42,9 @@ enum {
 struct ek_held_queue {
     uint64_t *word;
     uint64_t n_words;             /* a power of two */
-    _Atomic(uint64_t) head, tail; /* words written, words taken; of whole records */
-    uint64_t reported;            /* pages whose end has a place kept: the writer's */
-    bool news;                    /* since the last flush: the writer's */
+    _Atomic(uint64_t) head, tail; /* words written, words taken; always whole records */
+    uint64_t reported;            /* pages with reserved room for the report of their removal; writer only */
+    bool news;                    /* something was written since the last flush; writer only */
     int fd;
 };
 

@@ -31,21 +31,21 @@ void ek_page_table_fini(ek_page_table *t)
     *t = (ek_page_table){0};
 }
 
-/* The first entry of a kind that a row at pos sees. */
+/* The first entry of a kind that is visible to a row at pos. */
 static int first_visible(const ek_page_table *t, ek_layer_kind kind, int pos)
 {
     int lo = kind == EK_SLIDING ? pos - t->window + 1 : 0;
     return lo > 0 ? lo / EK_PAGE_TOKENS : 0;
 }
 
-/* The next row would write into a page that others hold too. */
+/* Whether the next row would write into a page that others also hold. */
 static bool shares_end(const ek_page_table *t, const ek_pages *p, ek_layer_kind kind)
 {
     int i = t->n / EK_PAGE_TOKENS;
     return t->n % EK_PAGE_TOKENS > 0 && ek_pages_refs(p, ek_page_table_kind(t, kind, i), t->page[kind][i]) > 1;
 }
 
-/* Entries of [from, to) whose pages are of the kind, which is one of the two of a layer kind. */
+/* The number of entries of [from, to) with pages of `kind`; a layer kind has two kinds of pages. */
 static int of_kind(int n_start, ek_layer_kind kind, int from, int to)
 {
     if (kind >= EK_KIND_COUNT) to = to < n_start ? to : n_start;
@@ -80,7 +80,7 @@ int ek_page_table_room(const ek_page_table *t, const ek_pages *p, int n)
         for (int start = 0; start < 2; start++)
             unused[start] = ek_pages_unused(p, (ek_layer_kind)(k + start * EK_KIND_COUNT));
         if (shares_end(t, p, (ek_layer_kind)k) && --unused[i < t->n_start] < 0) return 0;
-        int first = end < t->n_start ? t->n_start - end : 0; /* entries that are still to come in start pages */
+        int first = end < t->n_start ? t->n_start - end : 0; /* further entries with start pages */
         int64_t more = unused[1] < first ? unused[1] : (int64_t)first + unused[0];
         int64_t room = (end + more) * EK_PAGE_TOKENS - t->n;
         if (room < n) n = (int)room;
@@ -88,7 +88,7 @@ int ek_page_table_room(const ek_page_table *t, const ek_pages *p, int n)
     return n;
 }
 
-/* Replaces the last, partly filled page by a copy that nobody else holds. */
+/* Replaces the last, partly filled page by a copy that only this table holds. */
 static void own_end(ek_page_table *t, ek_pages *p, ek_layer_kind kind)
 {
     int i = t->n / EK_PAGE_TOKENS;
@@ -152,7 +152,7 @@ void ek_page_table_truncate(ek_page_table *t, ek_pages *p, int n)
     t->n = n;
 }
 
-/* Gives back the entries of a kind below `first`. */
+/* Returns the pages of a kind in entries below `first`. */
 static void drop_below(ek_page_table *t, ek_pages *p, ek_layer_kind kind, int first)
 {
     if (first > t->end[kind]) first = t->end[kind];
@@ -215,8 +215,8 @@ int ek_page_table_max(const ek_kv_layout *layout, ek_layer_kind kind, int max_to
     if (layout->page_bytes[kind] == 0) return 0;
     int whole = of_kind(layout->n_start, kind, 0, pages_for(max_tokens));
     if (layer_kind(kind) == EK_FULL) return whole;
-    /* W - 1 positions back and `rows` forward: a run of n positions touches most pages when it
-     * starts at the last slot of one. */
+    /* W - 1 positions back and `rows` forward: a run of n positions touches most pages if it starts at the last
+     * position of a page. */
     int64_t n = (int64_t)layout->sliding_window - 1 + rows;
     int64_t max = n == 1 ? 1 : (n - 2) / EK_PAGE_TOKENS + 2;
     return max < whole ? (int)max : whole;

@@ -6,10 +6,10 @@
 
 struct pool {
     int *refs;
-    int32_t *unused; /* a stack: the page released last is the one still in the processor's caches */
-    bool *cached;    /* the index is one of the holders */
+    int32_t *unused; /* a stack: the page released last is the likeliest to be in the processor's caches */
+    bool *cached;    /* whether the index is one of the holders */
     int n, n_unused; /* n_unused: on the stack */
-    int n_idle;      /* cached, with one holder */
+    int n_idle;      /* cached pages with one holder */
 };
 
 struct ek_pages {

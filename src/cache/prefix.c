@@ -17,11 +17,11 @@ void ek_prefix_open(ek_prefix **out, ek_pages *p, const ek_kv_layout *layout, co
     ek_prefix *x = ek_alloc(sizeof *x);
     *x = (ek_prefix){.pages = p, .layout = *layout, .max_idle_bytes = max_idle_bytes, .held = EK_NO_NODE};
     for (int k = 0; k < EK_KIND_COUNT; k++) x->has[k] = layout->page_bytes[k] > 0;
-    /* A node per page, its root, and some for paths without sliding pages. */
+    /* Nodes: one per page, the root, and some for paths without sliding pages. */
     ek_layer_kind kind = x->has[EK_FULL] ? EK_FULL : EK_SLIDING;
     x->cap = 2 * (n_pages[kind] + n_pages[ek_kv_start_kind(kind)]) + 2 * pages_for(max_tokens) + 2;
     x->node = ek_alloc(sizeof *x->node * (size_t)x->cap);
-    x->content = ek_alloc(sizeof *x->content * (size_t)x->cap); /* zeroed by the kernel: text alone never touches it */
+    x->content = ek_alloc(sizeof *x->content * (size_t)x->cap); /* zeroed; text alone never touches it */
     x->unused = EK_NO_NODE;
     for (int i = x->cap - 1; i >= 0; i--) {
         x->node[i].next = x->unused;
@@ -103,7 +103,7 @@ int ek_prefix_usable(const ek_prefix *x, int max)
             if (have < need) break;
         }
         if (i < lo) break;
-        p = i * EK_PAGE_TOKENS + have; /* the largest position that page i does not hold back */
+        p = i * EK_PAGE_TOKENS + have; /* the largest position that page i allows */
     }
     return p > 0 ? p : 0;
 }
@@ -129,7 +129,7 @@ int ek_prefix_adopt(ek_prefix *x, ek_page_table *t, int n)
     ek_err err = EK_OK;
     while (n > 0) {
         hold(x, n);
-        /* Used now: whatever the copy evicts, it is not this path. */
+        /* Touches them now, so that the copy evicts no page of this path. */
         for (int i = ek_prefix_first_visible(x, n); i < pages_for(n); i++)
             if (x->node[x->path[i]].n_sliding > 0) ek_prefix_touch_sliding(x, x->path[i], false);
         ek_prefix_touch_path(x, x->path[pages_for(n) - 1]);
@@ -150,7 +150,7 @@ const int32_t *ek_prefix_rival(const ek_prefix *x, int *first, int *n)
     return x->n_found < *first + d->n ? d->token : NULL;
 }
 
-/* --- pages for the index */
+/* --- adding pages to the index */
 
 typedef struct put {
     const ek_prefix_key *key;
@@ -172,7 +172,7 @@ static bool is_kept(const put *w, int i, bool seldom)
     return false;
 }
 
-/* t reads the index's page in place of its own, which holds the same. */
+/* Replaces t's page by the index's, which has the same contents. */
 static void use_cached(ek_prefix *x, ek_page_table *t, ek_layer_kind kind, int i, int32_t page)
 {
     int32_t own = t->page[kind][i];
@@ -183,7 +183,7 @@ static void use_cached(ek_prefix *x, ek_page_table *t, ek_layer_kind kind, int i
     ek_pages_release(x->pages, pages, own);
 }
 
-/* n positions of the table's page i are at the node. */
+/* Adds the table's page i to the node, with n positions. */
 static void put_sliding(ek_prefix *x, const put *w, int32_t node, int i, int n)
 {
     ek_page_table *t = w->t;
@@ -200,8 +200,8 @@ static void put_sliding(ek_prefix *x, const put *w, int32_t node, int i, int n)
     if (likely && d->n_sliding > 0) ek_prefix_touch_sliding(x, node, false);
 }
 
-/* The node below parent for n positions of the key at page i: one that is there (and may know more), or a new one, in
- * place of one that knew only some of them. */
+/* The node below parent for n positions of the key at page i: an existing one (which may have more positions), or a new
+ * one, which replaces one with fewer positions. */
 static int32_t put_page(ek_prefix *x, const put *w, int32_t parent, int i, int n)
 {
     int pos = i * EK_PAGE_TOKENS;
@@ -231,7 +231,7 @@ static int32_t put_page(ek_prefix *x, const put *w, int32_t parent, int i, int n
 void ek_prefix_put(ek_prefix *x, const ek_prefix_key *key, ek_page_table *t, int n, const ek_prefix_keep *keep,
                    int n_keep, bool last)
 {
-    /* The key ends where the pages do: a node must not claim tokens that are not written. */
+    /* The key ends with the pages, because a node must not claim tokens that are not written. */
     ek_prefix_key written = *key;
     written.n = last ? n : n / EK_PAGE_TOKENS * EK_PAGE_TOKENS;
     if (written.n <= 0) return;
@@ -318,7 +318,7 @@ bool ek_prefix_attach(ek_prefix *x, const ek_prefix_key *key, int i, const int32
         if (parent == EK_NO_NODE) parent = ek_prefix_add_root(x, key);
         if (parent == EK_NO_NODE) return false;
         x->held = parent;
-        for (int32_t c = x->node[parent].child, next; c != EK_NO_NODE; c = next) { /* one that knows less */
+        for (int32_t c = x->node[parent].child, next; c != EK_NO_NODE; c = next) { /* a child with fewer positions */
             next = x->node[c].next;
             if (x->node[c].n < EK_PAGE_TOKENS && ek_prefix_common(x, c, &whole) == x->node[c].n)
                 ek_prefix_drop_node(x, c);

@@ -4,7 +4,7 @@
 
 #include "cache/prefix_state.h"
 
-/* The page that a node has for layers of a kind is nobody else's. */
+/* Whether the node's page for layers of a kind has no other holder. */
 static bool is_idle(const ek_prefix *x, ek_layer_kind kind, int32_t node)
 {
     int32_t page = x->node[node].page[kind];
@@ -17,7 +17,7 @@ static void count(ek_prefix *x, int32_t i)
     x->evicted[EK_SLIDING] += is_idle(x, EK_SLIDING, i);
 }
 
-/* Owners that have nothing to give up, as was found. */
+/* Owners that were found to have nothing to evict. */
 typedef bool owners[EK_PREFIX_OWNERS];
 
 static int n_slidings(const ek_prefix_owner *o)
@@ -39,8 +39,8 @@ static int largest(const ek_prefix *x, ek_layer_kind kind, const owners tried)
     return largest;
 }
 
-/* The oldest node without children whose full page is idle, of the largest owner that has one. Others that are met
- * become the newest: they are in use, or were touched after a child. */
+/* The oldest node without children whose full page is idle, of the largest owner that has one. Other nodes on the way
+ * become the newest, because they are in use or were touched after a child. */
 static int32_t oldest_idle(ek_prefix *x, owners tried)
 {
     for (int o; (o = largest(x, EK_FULL, tried)) >= 0; tried[o] = true)
@@ -124,7 +124,7 @@ bool ek_prefix_evict_node(ek_prefix *x)
 void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n)
 {
     ek_prefix *x = arg;
-    owners tried = {false}; /* so that what is in use is looked at once */
+    owners tried = {false}; /* so that each page in use is looked at once */
     int want = ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) + n;
     while (ek_pages_unused(x->pages, kind) - ek_pages_idle(x->pages, kind) < want) {
         if (kind % EK_KIND_COUNT == EK_SLIDING) {
@@ -136,11 +136,11 @@ void ek_prefix_reclaim(void *arg, ek_layer_kind kind, int n)
         int32_t i = oldest_idle(x, tried);
         memset(tried, 0, i == EK_NO_NODE ? sizeof tried : 0);
         if (i != EK_NO_NODE) evict(x, i);
-        else if (!ek_prefix_evict_node(x)) return; /* idle pages above one in use: the index forgets the latter */
+        else if (!ek_prefix_evict_node(x)) return; /* idle pages follow one in use: the index drops the latter */
     }
 }
 
-/* Bytes that the owner of a node has in the index, about: pages of the first positions may have others. */
+/* The approximate bytes of a node's owner in the index: pages of the first positions may have another size. */
 static double bytes_of_owner(const ek_prefix *x, int32_t node)
 {
     const ek_prefix_owner *o = &x->owner[x->node[node].owner];
@@ -148,7 +148,7 @@ static double bytes_of_owner(const ek_prefix *x, int32_t node)
            (double)x->layout.page_bytes[EK_SLIDING] * n_slidings(o);
 }
 
-/* Whether a sliding page goes before a full one: the larger owner's, of one owner the older. */
+/* Whether a sliding page is evicted before a full one: the page of the larger owner, or the older page of one owner. */
 static bool goes_first(const ek_prefix *x, int32_t sliding, int32_t full)
 {
     if (x->node[sliding].owner != x->node[full].owner) return bytes_of_owner(x, sliding) > bytes_of_owner(x, full);

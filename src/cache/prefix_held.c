@@ -27,7 +27,7 @@ static uint64_t name_of(const ek_prefix_node *d)
     return hash;
 }
 
-/* Each picture or sound once where its positions begin in the page. */
+/* Names each picture or sound where its positions begin in the page. */
 static void name_media(const ek_prefix *x, int32_t i, ek_held_page *p)
 {
     const ek_content_id *c = x->content[i], none = {{0, 0}}, *before = &none;
@@ -68,7 +68,7 @@ static void take_back(ek_prefix *x, int32_t i)
     x->reported_digest ^= name_of(d);
 }
 
-/* From a node up to the first reported one, and then down again. Returns whether all of them are reported now. */
+/* Reports the path from the first reported node down to node i. Returns whether all its nodes are reported now. */
 static bool report_path(ek_prefix *x, int32_t i)
 {
     int n = 0;
@@ -94,12 +94,12 @@ static void set_startable(ek_prefix *x, int32_t i, bool on)
     }
     if (n_new == 0) return;
     int before = x->n_reported;
-    x->n_late += n_new; /* until they are told */
+    x->n_late += n_new; /* until they are reported */
     report_path(x, from);
     x->n_late -= x->n_reported - before;
 }
 
-/* A page of a node came or went: reviews the node, and the nodes whose window contains it. */
+/* After a page of a node was added or removed: reviews the node, and the nodes whose window contains it. */
 void ek_prefix_held_review(ek_prefix *x, int32_t node)
 {
     if (!x->held_queue) return;
@@ -127,7 +127,7 @@ void ek_prefix_held_drop(ek_prefix *x, int32_t node)
 
 void ek_prefix_held_flush(ek_prefix *x)
 {
-    enum { NODES = 4096 }; /* looked at in one call, which a step makes */
+    enum { NODES = 4096 }; /* nodes reviewed per call, of which a step makes one */
     if (!x->held_queue) return;
     for (int n = 0; x->n_late > 0 && n < NODES; n++) {
         int32_t i = x->late_at;

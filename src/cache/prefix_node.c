@@ -20,7 +20,7 @@ uint64_t ek_prefix_hash_page(int32_t parent, const ek_prefix_key *key, int pos)
 {
     uint64_t h = ek_hash64((uint64_t)parent + 1, key->token + pos, EK_PAGE_TOKENS * sizeof *key->token);
     for (int i = pos; key->content && i < pos + EK_PAGE_TOKENS && i < key->n_content; i++)
-        if (key->content[i].h[0]) h = ek_mix64(h ^ key->content[i].h[0] ^ (uint64_t)i); /* text: as without contents */
+        if (key->content[i].h[0]) h = ek_mix64(h ^ key->content[i].h[0] ^ (uint64_t)i); /* 0: text */
     return h;
 }
 
@@ -106,7 +106,7 @@ void ek_prefix_touch_path(ek_prefix *x, int32_t node)
         ek_prefix_touch(x, EK_ORDER_NODES, node);
 }
 
-/* --- pages that are not on disk */
+/* --- pages that the store lacks */
 
 void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind)
 {
@@ -119,7 +119,7 @@ void ek_prefix_mark_unsaved(ek_prefix *x, int32_t node, ek_layer_kind kind)
     link_newest(x, EK_ORDER_UNSAVED, node);
 }
 
-/* Describes what is unsaved of a node, which then counts as saved. */
+/* Describes the unsaved pages of a node, which then count as saved. */
 void ek_prefix_take_unsaved(ek_prefix *x, int32_t i, ek_prefix_unsaved *out)
 {
     ek_prefix_node *d = &x->node[i];
@@ -157,7 +157,7 @@ bool ek_prefix_saved_until(const ek_prefix *x, uint64_t mark)
     return x->unsaved.oldest == EK_NO_NODE || x->node[x->unsaved.oldest].used[EK_ORDER_UNSAVED] > mark;
 }
 
-/* It is about to lose a page. */
+/* Saves the node's pages, because it is about to lose one. */
 static void save_now(ek_prefix *x, int32_t i)
 {
     ek_prefix_unsaved u;
@@ -321,7 +321,7 @@ static void give_back(ek_prefix *x, int32_t i)
     x->n_nodes--;
 }
 
-/* No sequence can resume at it or below it. */
+/* Whether no sequence can resume at the node or below it. */
 static bool is_empty(const ek_prefix *x, int32_t i)
 {
     const ek_prefix_node *d = &x->node[i];

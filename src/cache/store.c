@@ -14,7 +14,7 @@ enum { MAX_SLOTS = 32, MAX_IN = 8, STAGING_BYTES = 64 << 20, AHEAD = 16, READY_B
 
 typedef struct ring {
     ek_store_page slot[MAX_SLOTS];
-    int n, first, used; /* used ones: [first, first + used) modulo n */
+    int n, first, used; /* entries in use: [first, first + used) modulo n */
 } ring;
 
 struct ek_store {
@@ -29,21 +29,21 @@ struct ek_store {
     pthread_cond_t work, news;
     bool closing, stirred;
     ring out, in;            /* out: to be written; in: loaded */
-    uint64_t saved, written; /* pages that were given to out, and left it */
-    uint64_t queued;         /* what the backend had been given when the last one left */
+    uint64_t saved, written; /* pages that were put into out, and pages that left it */
+    uint64_t queued;         /* the number that the backend had received when the last one left */
     /* the load; the thread works on it while loading is set */
     bool loading;
-    unsigned load; /* counts loads: what was read for an older one is thrown away */
+    unsigned load; /* counts loads: pages read for an older load are dropped */
     ek_chain chain;
     int32_t *token;
     ek_content_id *content;
     bool has_content;
     uint8_t *want[EK_KIND_COUNT];
     int next, n_pages;
-    double waited, waits_since; /* seconds of the load so far, except the present wait; 0: it waits for its reader */
-    ek_chain reported_chain;    /* of the last page that the backend was told of ahead */
-    int reported;               /* pages below it were */
-    ek_store_page name;         /* the one it is told of; bytes are NULL */
+    double waited, waits_since; /* seconds of the load so far, without the present wait; 0: it waits for its reader */
+    ek_chain reported_chain;    /* the last page that the backend was asked for ahead */
+    int reported;               /* number of pages asked for ahead */
+    ek_store_page name;         /* the page that it is asked for; bytes are NULL */
     ek_store_ready_fn *ready;
     void *ready_arg;
     int ready_from[EK_PAGE_KINDS], ready_to[EK_PAGE_KINDS];
@@ -54,7 +54,7 @@ static bool open_ring(ek_store *s, ring *r, int which)
     size_t sliding = ek_kv_page_bytes_max(&s->layout, EK_SLIDING);
     size_t size = sliding + ek_kv_page_bytes_max(&s->layout, EK_FULL);
     size_t n = STAGING_BYTES / size;
-    const size_t max = which == 0 ? MAX_SLOTS : MAX_IN; /* what comes in is taken at once, or nothing waits for it */
+    const size_t max = which == 0 ? MAX_SLOTS : MAX_IN; /* loaded pages are taken at once, and nothing waits for out */
     r->n = n > max ? (int)max : n < 2 ? 2 : (int)n;
     s->n_bytes[which] = size * (size_t)r->n;
     s->bytes[which] = ek_alloc_big(s->n_bytes[which]);
@@ -100,8 +100,8 @@ static void name_page(ek_store *s, ek_store_page *p, int i, const ek_chain *befo
     p->depth = i;
 }
 
-/* A backend far away is asked for pages before they are needed. With the lock, which is released meanwhile; false if
- * the load has ended since. */
+/* Asks a distant backend for pages before they are needed. With the lock, which is released meanwhile; false if the
+ * load has ended since. */
 static bool announce(ek_store *s)
 {
     unsigned load = s->load;
@@ -127,7 +127,7 @@ static bool announce(ek_store *s)
     return true;
 }
 
-/* With the lock: it waits from now on where there is more to read and room for it, else for its reader. */
+/* With the lock: from now on the load waits for pages if more are to be read and there is room, else for its reader. */
 static void note_wait(ek_store *s)
 {
     const double now = ek_now();
@@ -135,7 +135,7 @@ static void note_wait(ek_store *s)
     s->waits_since = s->loading && s->in.used < s->in.n ? now : 0;
 }
 
-/* One page of the load. */
+/* Loads one page. */
 static void load_one(ek_store *s)
 {
     if (s->backend.ahead && !announce(s)) return;
@@ -154,15 +154,15 @@ static void load_one(ek_store *s)
         s->backend.read(s->backend.arg, p, want);
         pthread_mutex_lock(&s->lock);
     }
-    if (load != s->load) return; /* nobody waits for it any more */
+    if (load != s->load) return; /* the load has ended */
     bool missing = want[EK_FULL] && !p->has[EK_FULL];
     if (missing || s->next == s->n_pages) s->loading = false;
     if (!missing && (p->has[EK_FULL] || p->has[EK_SLIDING])) s->in.used++;
     note_wait(s);
-    if (s->in.used < 2 || !s->loading) stir(s); /* who takes the one before it looks for more */
+    if (s->in.used < 2 || !s->loading) stir(s); /* the reader that takes the page before looks for this one */
 }
 
-/* False: there is nothing to do. With the lock, which is released meanwhile. */
+/* Prepares unused memory. False: there is nothing to do. With the lock, which is released meanwhile. */
 static bool ready_some(ek_store *s)
 {
     for (int k = 0; k < EK_PAGE_KINDS; k++) {
@@ -258,8 +258,8 @@ void ek_store_save(ek_store *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* With the lock. The thread may be reading a page of it, into a slot that counts only if the load is the same when it
- * has it. */
+/* With the lock. The thread may be reading a page of this load; its slot counts only if the load is still the same
+ * afterwards. */
 static void end_load(ek_store *s)
 {
     s->loading = false;
@@ -366,7 +366,7 @@ const ek_shared_counts *ek_store_shared_counts_of(const ek_store *s)
 
 uint64_t ek_store_saved(const ek_store *s)
 {
-    return s->saved; /* the engine's thread alone writes it */
+    return s->saved; /* only the engine's thread writes it */
 }
 
 bool ek_store_is_written(ek_store *s, uint64_t n)

@@ -48,7 +48,7 @@ int ek_store_read_int64(sqlite3 *db, const char *sql, int64_t *out)
     return rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-/* SQLite keeps the text of CREATE without IF NOT EXISTS. */
+/* SQLite stores the text of CREATE without IF NOT EXISTS. */
 static bool stands_in(const char *schema, const char *sql)
 {
     static const char skipped[] = "IF NOT EXISTS ";
@@ -77,7 +77,7 @@ static bool is_ours(sqlite3 *db, const char *schema, int *rc)
         const char *sql = (const char *)sqlite3_column_text(s, 0);
         ours = ours && sql && stands_in(schema, sql);
     }
-    ours = ours && (n > 0 || id == 0); /* its tables, under a damaged mark too, or nothing at all */
+    ours = ours && (n > 0 || id == 0); /* either its tables, even under a damaged mark, or nothing at all */
     sqlite3_finalize(s);
     if (step != SQLITE_DONE) *rc = step;
     return ours && *rc == 0;
@@ -88,7 +88,7 @@ static int run(sqlite3 *db, const char *sql)
     return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
-/* The key inside, or a new one; SQLITE_MISMATCH: it is another. */
+/* Compares the key in the file, or writes it into a new one; SQLITE_MISMATCH: it differs. */
 static int check_key(sqlite3 *db, const char *want)
 {
     sqlite3_stmt *s;
@@ -115,8 +115,8 @@ int ek_store_file_open(sqlite3 **db, const char *path, const ek_store_tables *ta
     int rc = sqlite3_open_v2(path, db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
     if (rc) return rc;
     sqlite3_db_config(*db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    /* Exclusive before WAL: then its index is in memory and no file is mapped; a file that shrinks is an error code
-     * and no signal. */
+    /* Exclusive before WAL: its index is then in memory and no file is mapped, so a file that shrinks gives an error
+     * code, not a signal. */
     snprintf(set, sizeof set,
              "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0; PRAGMA cell_size_check=ON;"
              "PRAGMA trusted_schema=OFF; PRAGMA page_size=%d; PRAGMA auto_vacuum=INCREMENTAL;",
@@ -159,7 +159,7 @@ ek_err ek_store_file_refused(int rc, const char *path)
     case SQLITE_BUSY: return ek_fail(EK_EBUSY, "%s is in use by another process", path);
     case SQLITE_AUTH: return ek_fail(EK_EFORMAT, "%s is the database of another program, which is left as it is", path);
     case SQLITE_CANTOPEN: {
-        ek_err err = ek_store_file_take(path); /* says what is wrong with it */
+        ek_err err = ek_store_file_take(path); /* finds the fault in the file */
         if (err) return err;
     }
     /* fall through */

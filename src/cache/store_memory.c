@@ -9,7 +9,8 @@
 
 enum { BUCKETS = 1 << 16 };
 
-/* A page and its name, in the list of its bucket and in that of all, which begins with the latest used. */
+/* A page and its name, in the list of its bucket and in the list of all pages, which begins with the most recently
+ * used. */
 typedef struct entry {
     struct entry *next, *newer, *older;
     ek_chain chain;
@@ -38,7 +39,7 @@ static entry **bucket_of(memory *m, const ek_chain *chain)
     return &m->bucket[(chain->h[0] | chain->h[1] << 8) % BUCKETS];
 }
 
-/* The entry of the page's name and of its tokens. */
+/* The entry with the page's name and tokens. */
 static entry *find(memory *m, const ek_store_page *p)
 {
     for (entry *e = *bucket_of(m, &p->chain); e; e = e->next)
@@ -71,7 +72,7 @@ static void touch(memory *m, entry *e)
     list_first(m, e);
 }
 
-/* Returns how many pages it had. */
+/* Returns the number of its pages. */
 static int drop(memory *m, entry *e)
 {
     int n = 0;
@@ -104,7 +105,7 @@ static entry *add_entry(memory *m, const ek_store_page *p)
     return e;
 }
 
-/* Room for so many bytes more, beside `keep`. */
+/* Makes room for this many more bytes; `keep` stays. */
 static bool make_room(memory *m, size_t bytes, const entry *keep)
 {
     if (bytes + sizeof *keep > m->max) return false;
@@ -113,11 +114,11 @@ static bool make_room(memory *m, size_t bytes, const entry *keep)
     return m->used + bytes <= m->max;
 }
 
-/* What p has of kinds that are not here yet. */
+/* Keeps the kinds of p that are missing here. */
 static void keep(memory *m, const ek_store_page *p)
 {
     entry *e = find(m, p);
-    if (e && !alike(e, p)) return; /* two names that are the same: never seen, and of no use */
+    if (e && !alike(e, p)) return; /* equal names of different pages: never seen, and useless */
     if (e) touch(m, e);
     for (int k = 0; k < EK_KIND_COUNT; k++) {
         const size_t bytes = page_bytes(m, p->depth, k);
@@ -153,7 +154,7 @@ static void write_pages(void *arg, ek_store_page *const *page, int n)
     if (m->below.write) m->below.write(m->below.arg, page, n);
 }
 
-/* The kinds that are not here, from below. */
+/* Reads the kinds that are missing here from the backend below. */
 static void read_below(memory *m, ek_store_page *p, const bool want[EK_KIND_COUNT])
 {
     ek_store_page got = *p;
@@ -185,7 +186,7 @@ static void read_page(void *arg, ek_store_page *p, const bool want[EK_KIND_COUNT
     read_below(m, p, want);
 }
 
-/* What is not here will be read below. */
+/* Asks the backend below for the missing kinds. */
 static void read_ahead(void *arg, const ek_store_page *p, const bool want[EK_KIND_COUNT])
 {
     memory *m = arg;

@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "cache/store.h"
 
-/* Within a batch the front of a prompt counts as used later than its continuation, because a page is useless without
- * the pages before it, and the oldest are deleted first. */
+/* Within a batch the beginning of a prompt gets a later time of use than its continuation, because a page is useless
+ * without the pages before it and the oldest are deleted first. */
 static int64_t stamp(int depth)
 {
     return ek_unix_time() << 16 | (0xffff - (depth & 0xffff));
@@ -43,7 +43,7 @@ int ek_store_rows_make_room(ek_store_db *f, int64_t n)
         int rc = sqlite3_step(f->oldest);
         int64_t id = sqlite3_column_int64(f->oldest, 0), size = sqlite3_column_int64(f->oldest, 1);
         sqlite3_reset(f->oldest);
-        if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; /* the sum says that there are some */
+        if (rc != SQLITE_ROW) return rc == SQLITE_DONE ? SQLITE_CORRUPT : rc; /* the sum implies that there are rows */
         rc = drop(f, id);
         if (rc) return rc;
         ek_store_db_set_total(f, f->total - size);
@@ -114,7 +114,7 @@ int ek_store_rows_write(ek_store_db *f, ek_store_page *const *page, int n)
     return rc;
 }
 
-/* Whether the row of data is the page; fills its bytes. */
+/* Whether the row holds the page; copies its bytes. */
 static bool take_data(ek_store_db *f, ek_store_page *p, int kind)
 {
     sqlite3_stmt *s = f->get_data;

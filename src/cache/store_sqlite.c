@@ -74,7 +74,7 @@ static int begin_anew(ek_store_db *f, const char *what)
     return rc;
 }
 
-/* At most a line a minute. */
+/* At most one line per minute. */
 static void warn(ek_store_db *f, const char *what, int rc)
 {
     double now = ek_now();
@@ -84,7 +84,7 @@ static void warn(ek_store_db *f, const char *what, int rc)
            sqlite3_errstr(rc), (unsigned long long)atomic_load(&f->counts.failed));
 }
 
-/* After an error outside of writing. */
+/* Handles an error outside of writing. */
 static void failed(ek_store_db *f, int rc)
 {
     if (ek_store_is_damage(rc)) begin_anew(f, sqlite3_errstr(rc));
@@ -131,7 +131,7 @@ static void close_file(void *arg)
     free(f);
 }
 
-/* Down to the limit, which may be lower than last time. */
+/* Deletes pages down to the limit, which may be lower than last time. */
 static int fit(ek_store_db *f)
 {
     int64_t before = f->total;
@@ -158,7 +158,7 @@ ek_err ek_store_sqlite_open(ek_store_backend *out, const char *dir, const char *
     int rc = open_db(f);
     if (!rc) rc = fit(f);
     if (ek_store_is_damage(rc)) rc = begin_anew(f, sqlite3_errstr(rc));
-    if ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR) { /* a full disk is no reason not to serve */
+    if ((rc & 0xff) == SQLITE_FULL || (rc & 0xff) == SQLITE_IOERR) { /* a full disk does not stop the server */
         ek_log(EK_LOG_ERROR, "cache on disk: %s: %s: nothing is kept on disk", path, sqlite3_errstr(rc));
         close_db(f);
         f->gone = true;

@@ -27,7 +27,7 @@ static void key_row(const ek_pass *p, int r, int worker)
     const ek_row_ops *ops = &p->m->rows;
     float eps = p->m->config.rms_norm_eps, *k = ek_at(&p->s->k, r), *v = ek_at(&p->s->v, r);
     for (int j = 0; j < l->n_kv_heads; j++, k += l->head_dim, v += l->head_dim) {
-        ops->rms_norm(v, l->k_eq_v ? k : v, NULL, l->head_dim, eps); /* values are k_proj's output as it is */
+        ops->rms_norm(v, l->k_eq_v ? k : v, NULL, l->head_dim, eps); /* values are k_proj's unchanged output */
         ops->rms_norm(k, k, ek_weights_of(p)->k_norm, l->head_dim, eps);
         rotate(p, k, r);
     }
@@ -39,7 +39,7 @@ static void all_row(const ek_pass *p, int r, int worker)
     key_row(p, r, worker);
 }
 
-/* Rows of one page go to one thread: a quantised format may pack two tokens into a byte. */
+/* One thread stores all rows of a page, because a quantised format may pack two tokens into a byte. */
 static void store_rows(const ek_pass *p, int first, int end)
 {
     const ek_scratch *s = p->s;
@@ -80,7 +80,7 @@ static void copy_row(const ek_buffer *b, int to, int from)
     memmove(ek_at(b, to), ek_at(b, from), sizeof(float) * (size_t)b->ld);
 }
 
-/* Rows that want no logits end here: the layers behind write no keys that others could read. */
+/* Drops rows without logits: later layers write no keys that other rows could read. */
 static void drop_rows(ek_pass *p)
 {
     ek_scratch *s = p->s;
@@ -98,7 +98,7 @@ static void drop_rows(ek_pass *p)
     p->n = p->n_want;
 }
 
-/* q, k and v of all rows; of the last owner q only for rows that go on. */
+/* q, k and v of all rows; in the last owner q only for rows that continue. */
 static void project_heads(ek_pass *p)
 {
     const ek_model *m = p->m;

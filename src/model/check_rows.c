@@ -1,7 +1,8 @@
 /* Checks of a step's rows. */
 #include "model/pass.h"
 
-/* The row sees itself and, of its sequence, what is written: before the step or by its rows up to `written`. */
+/* Checks that the row sees itself and only written positions of its sequence: those from before the step and those of
+ * its rows up to `written`. */
 static ek_err check_visible(const ek_model *m, const ek_row *row, int r, int written)
 {
     for (int k = 0; k < EK_KIND_COUNT; k++) {

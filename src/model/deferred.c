@@ -1,4 +1,4 @@
-/* Models whose weights are read after opening, share by share. */
+/* Models whose weights are read after opening, a share of the layers at a time. */
 #include <math.h>
 
 #include "model/pass.h"

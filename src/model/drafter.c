@@ -138,8 +138,8 @@ static ek_err check(const ek_drafter *d, const ek_drafter_row *row, int n)
     return EK_OK;
 }
 
-/* All rows of a draft see the positions that are verified, in sliding layers the last `window` of them. That is one
- * more than the target's next row sees, so its page may be gone: then the draft does without it. */
+/* All rows of a draft see the verified positions, in sliding layers the last `window` of them. That is one more than
+ * the target's next row sees, so the page of the first may be gone; the draft then does without it. */
 static void load(ek_drafter *d, const ek_drafter_row *row, int r)
 {
     ek_scratch *s = d->s;
@@ -170,7 +170,7 @@ float ek_drafter_score(const float *x, const float *y, int n)
     return sum;
 }
 
-/* The best token of the best centroids; the lowest id of equals. */
+/* The best token among those of the best centroids; the lowest id among equal ones. */
 static int32_t ordered_head(ek_drafter *d, int r, float *logits)
 {
     const ek_config *c = &d->m->config;
@@ -179,7 +179,7 @@ static int32_t ordered_head(ek_drafter *d, int r, float *logits)
     int32_t best = -1;
     float max = 0, min = INFINITY;
     ek_top_k(ek_at(&d->score, r), c->n_centroids, c->top_k_centroids, d->best, d->best_score);
-    for (int pass = logits ? 0 : 1; pass < 2; pass++) { /* the first finds the smallest logit, the second writes */
+    for (int pass = logits ? 0 : 1; pass < 2; pass++) { /* the first pass finds the smallest logit, the second writes */
         for (int v = 0; v < c->vocab_size && pass == 1 && logits; v++) logits[v] = min - 1;
         for (int i = 0; i < c->top_k_centroids; i++)
             for (int k = 0; k < per; k++) {

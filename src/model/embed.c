@@ -1,4 +1,4 @@
-/* Per-layer inputs: a vector per layer and token; E2B and E4B have them. */
+/* Per-layer inputs (E2B, E4B): a vector per layer and token. */
 #include "model/pass.h"
 
 #include <math.h>

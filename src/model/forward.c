@@ -22,7 +22,7 @@ static void end_row(const ek_pass *p, int r)
     int n = m->config.hidden_size, next = p->layer + 1;
     float *h = ek_at(&p->s->h, r);
     m->rows.scale(h, *ek_weights_of(p)->scalar, n);
-    if (next == p->end && next < m->config.n_layers) return; /* what reads it is elsewhere */
+    if (next == p->end && next < m->config.n_layers) return; /* the next layer is on another device */
     m->rows.rms_norm(ek_at(&p->s->x, r), h, next < m->config.n_layers ? m->w.layer[next].input_norm : m->w.norm, n,
                      m->config.rms_norm_eps);
     ek_put_row(p, &p->s->x, n, r);
@@ -54,7 +54,7 @@ static void after_mlp(const ek_pass *p, int r, int worker)
     else end_row(p, r);
 }
 
-/* The rows that down reads. */
+/* Returns the rows that down reads. */
 static ek_acts run_gate_and_up(ek_pass *p)
 {
     const ek_model *m = p->m;
@@ -90,7 +90,7 @@ static void run_mlp(ek_pass *p)
 
 /* --- per-layer inputs */
 
-/* This layer's, from row 0 on. */
+/* The inputs of this layer, from row 0 on. */
 static ek_buffer per_layer_inputs(const ek_pass *p)
 {
     int before = ek_prompt_layers(&p->m->config), size = p->m->config.per_layer_size;
@@ -118,7 +118,7 @@ static void add_per_layer(const ek_pass *p, int r, int worker)
     end_row(p, r);
 }
 
-/* The rows that the projection reads. */
+/* Returns the rows that the projection reads. */
 static ek_acts gate_per_layer(ek_pass *p)
 {
     const ek_model *m = p->m;
@@ -155,7 +155,7 @@ static void run_per_layer(ek_pass *p)
 
 void ek_run_layers(ek_pass *p)
 {
-    p->reads = (ek_act_form){0}; /* the first layer's rows are quantised by their first reader */
+    p->reads = (ek_act_form){0}; /* the first reader quantises the first layer's rows */
     for (p->layer = 0; p->layer < p->end; p->layer++) {
         ek_run_attention(p);
         if (!p->n) return;
@@ -235,7 +235,7 @@ ek_err ek_model_forward_front(const ek_model *m, ek_scratch *s, const ek_kv_memo
     EK_TRY(ek_pass_check(s, rows, n_rows, n_seqs));
     ek_pass pass = {.m = m, .s = s, .kv = kv, .n = n_rows, .end = end}, *p = &pass;
     load_rows(p, rows, n_rows, seqs);
-    p->n_want = 0; /* nothing for the layers behind, and no row leaves */
+    p->n_want = 0; /* later layers have no rows, and no row is dropped */
     ek_embed_rows(p);
     ek_run_layers(p);
     for (int r = 0; r < n_rows; r++) memcpy(h + r * ld, ek_at(&s->h, r), sizeof *h * (size_t)m->config.hidden_size);

@@ -28,7 +28,7 @@ static void own_kv(ek_model *m, int i)
                                           ek_kv_start_format(m->v_format));
 }
 
-/* A drafter's layer reads the keys and values of the target's last layer of its kind that owns some. */
+/* A drafter's layer reads the keys and values of the target's last owning layer of its kind. */
 static ek_err borrow_kv(ek_model *m, int i)
 {
     const ek_layer_config *l = &m->config.layer[i];
@@ -72,7 +72,7 @@ static ek_err plan_attention(ek_model *m)
         } else {
             own_kv(m, i);
         }
-        if (m->attn[l->kind]) continue; /* layers of a kind are alike: ek_config_finish */
+        if (m->attn[l->kind]) continue; /* layers of one kind are alike: ek_config_finish */
         ek_attn_shape shape = {.kind = l->kind,
                                .k_format = m->k_format,
                                .v_format = m->v_format,
@@ -90,9 +90,9 @@ static ek_err plan_attention(ek_model *m)
     return EK_OK;
 }
 
-/* "ek3 w=q4.64+q8.64+bf16 a=auto kv=16:16", behind it " start=256" if the first positions are apart: the formats of the
- * weights in order of appearance; a= only where quantised weights meet quantised activations, so that the same function
- * has one name. */
+/* "ek3 w=q4.64+q8.64+bf16 a=auto kv=16:16", with " start=256" at the end if the first positions have another format.
+ * Weight formats stand in order of appearance. a= is there only if quantised weights meet quantised activations, so
+ * that equal functions have equal names. */
 static void name_numerics(ek_model *m, const ek_items *list)
 {
     char all[96] = "", one[24], acts[16] = "", start[20] = "";
@@ -105,7 +105,7 @@ static void name_numerics(ek_model *m, const ek_items *list)
         const char *found = all;
         while ((found = strstr(found, one)) &&
                ((found > all && found[-1] != '+') || (found[n] != '+' && found[n] != '\0')))
-            found++; /* "f16" is no part of "bf16" */
+            found++; /* "f16" is also the end of "bf16" */
         if (found) continue;
         if (used + n + 2 <= sizeof all) snprintf(all + used, sizeof all - used, "%s%s", used ? "+" : "", one);
     }
@@ -114,7 +114,7 @@ static void name_numerics(ek_model *m, const ek_items *list)
              m->exact ? " exact" : "", acts, ek_kv_format_name(m->k_format), ek_kv_format_name(m->v_format), start);
 }
 
-/* Everything that does not depend on the weights' values. */
+/* Plans everything that does not depend on the weights' values. */
 static ek_err plan(ek_model *m, ek_items *list, const ek_pack_opts *o)
 {
     if (o->quantise) ek_items_quantise(list);
@@ -146,7 +146,7 @@ static ek_model *new_model(const ek_model_opts *o)
     return m;
 }
 
-/* A drafter is no model, and a model no drafter. */
+/* Refuses a model as a drafter, and a drafter as a model. */
 static ek_err check_target(const ek_model *m, const char *path)
 {
     const ek_config *c = &m->config, *t = m->target ? &m->target->config : NULL;
@@ -161,7 +161,7 @@ static ek_err check_target(const ek_model *m, const char *path)
     return EK_OK;
 }
 
-/* Every token has one place. */
+/* Checks that every token occurs once. */
 static ek_err check_ordering(const ek_model *m, const char *path)
 {
     int n = m->config.vocab_size;
@@ -208,7 +208,7 @@ static ek_err pack_all(ek_model *m, const ek_items *list, const ek_pack_opts *o)
 {
     EK_TRY(ek_items_pack(list, &m->w, o));
     EK_TRY(ek_model_check_keys(m, 0, m->config.n_layers));
-    if (!m->w.mapped_bytes) { /* nothing stays in the files */
+    if (!m->w.mapped_bytes) { /* the files hold nothing that is still needed */
         ek_source_close(m->w.source);
         m->w.source = NULL;
     }
@@ -262,7 +262,7 @@ ek_err ek_model_open_drafter(ek_model **out, const char *dir, const ek_config *c
 {
     ek_model *m = new_model(opts);
     m->target = target;
-    m->k_format = target->k_format, m->v_format = target->v_format; /* as it stores them */
+    m->k_format = target->k_format, m->v_format = target->v_format; /* in the formats that the target stores */
     m->kv_start = target->kv_start;
     if (dir) return open_dir(out, m, dir, opts);
     if (config->n_centroids) {

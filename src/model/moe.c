@@ -16,7 +16,7 @@ static void route_input(const ek_pass *p, int r, int worker)
     ek_put_row(p, &p->s->x, n, r);
 }
 
-/* Softmax over all, the k largest, renormalised in that order, scaled; then by ascending id. */
+/* Softmax over all experts; the k largest, renormalised in descending order and scaled; then sorted by ascending id. */
 static void choose(const ek_pass *p, int r, int worker)
 {
     (void)worker;
@@ -69,8 +69,8 @@ static void expert_input(const ek_pass *p, int r, int worker)
     ek_put_row(p, &p->s->x, n, r);
 }
 
-/* One job for every expert that was chosen: its pairs' rows of x through its matrix into y. The
- * experts' matrices of one role are alike, so x is quantised once. */
+/* Adds one job per chosen expert: its pairs' rows of x through its matrix into y. The experts' matrices of one role
+ * have one format, so x is quantised once. */
 static int add_jobs(const ek_pass *p, const ek_linear *experts, ek_acts *x, const int32_t *index, const ek_buffer *y,
                     int n)
 {
@@ -109,7 +109,7 @@ static void add_experts(const ek_pass *p, int r, int worker)
         p->m->rows.axpy(sum, s->weight[i], ek_at(&s->pair_out, s->row_pair[i]), n);
 }
 
-/* The same for gate and up, into rows that down reads. */
+/* The same for gate and up, whose outputs are the rows that down reads. */
 static int add_gated_jobs(const ek_pass *p, ek_acts *x, ek_acts *gated)
 {
     ek_scratch *s = p->s;
@@ -130,7 +130,7 @@ static int add_gated_jobs(const ek_pass *p, ek_acts *x, ek_acts *gated)
     return n;
 }
 
-/* x, the rows of the tokens, through gate and up; the rows of the pairs that down reads. */
+/* From x, the tokens' rows, through gate and up to the pairs' rows that down reads. */
 static ek_acts run_gate_and_up(ek_pass *p, ek_acts *x)
 {
     const ek_model *m = p->m;

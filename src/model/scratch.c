@@ -30,7 +30,8 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* gate and up, or instead of both the rows of k that their product is read as; returns these. */
+/* Reserves gate and up, or instead of both the rows of k elements that the reader of their product takes. Returns these
+ * rows. */
 static void *reserve_gates(arena *a, int rows, int k, ek_buffer *gate, ek_buffer *up)
 {
     arena floats = *a;

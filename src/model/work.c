@@ -1,4 +1,4 @@
-/* The cost of a row: bytes of weights read, multiply-adds. */
+/* The cost of a row: bytes of weights read, and multiply-adds. */
 #include "model/pass.h"
 
 static double bytes_of(const ek_linear *w)
@@ -11,7 +11,7 @@ static double macs_of(const ek_linear *w)
     return (double)w->n * (double)w->k;
 }
 
-/* Of a row, which goes to some of the experts, or of all. */
+/* The sum for a row, which uses `experts` experts. */
 static double sum_layer(const ek_model *m, int i, int experts, double (*of)(const ek_linear *))
 {
     const ek_layer_weights *l = &m->w.layer[i];

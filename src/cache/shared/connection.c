@@ -13,7 +13,7 @@
 #define SHORTEST_REST 0.25
 #define LONGEST_REST  30.0
 
-/* At most a line a minute, of both connections together. */
+/* At most one line per minute for both connections. */
 static void warn(ek_shared *s, const char *why, double rest)
 {
     pthread_mutex_lock(&s->lock);
@@ -84,7 +84,7 @@ void ek_shared_connection_refused(ek_shared_connection *l, const char *command, 
     snprintf(why, sizeof why, "the server answers %s to %s%s", ek_plain_name(shown, words), command,
              cluster ? " (a node of a cluster has some keys alone: name a proxy for it)" : "");
     atomic_fetch_add(&l->s->counts.errors, 1);
-    if (l->rest_until > ek_now()) return; /* of the same batch: one rest */
+    if (l->rest_until > ek_now()) return; /* an error of the same batch: one wait is enough */
     l->failures++;
     warn(l->s, why, rest(l));
 }

@@ -23,7 +23,7 @@
 #include "base/log.h"
 #include "base/address.h"
 
-enum { SLICE = 50 }; /* milliseconds between looks at `stop` */
+enum { SLICE = 50 }; /* milliseconds between checks of `stop` */
 
 struct ek_link {
     int fd;
@@ -34,7 +34,7 @@ struct ek_link {
 #endif
 };
 
-/* Until fd can be read (POLLIN) or written (POLLOUT). */
+/* Waits until fd can be read (POLLIN) or written (POLLOUT). */
 static ek_err wait_for(const ek_link *l, short what, double deadline)
 {
     for (;;) {
@@ -64,14 +64,14 @@ static ek_err connect_to(ek_link *l, const struct addrinfo *a, double deadline)
     return EK_OK;
 }
 
-/* To the first of the host's addresses that answers. */
+/* Connects to the first of the host's addresses that answers. */
 static ek_err connect_any(ek_link *l, const ek_shared_url *url, double deadline)
 {
     struct addrinfo *found;
     EK_TRY(ek_resolve(&found, url->host, url->port, deadline, l->stop));
     ek_err err = ek_fail(EK_EIO, "no address");
     for (const struct addrinfo *a = found; a; a = a->ai_next) {
-        const double left = deadline - ek_now(); /* one that swallows packets leaves half to the others */
+        const double left = deadline - ek_now(); /* leaves half to the other addresses */
         err = connect_to(l, a, a->ai_next ? deadline - left / 2 : deadline);
         if (!err) break;
         if (l->fd >= 0) close(l->fd);
@@ -91,7 +91,7 @@ bool ek_link_has_tls(void)
 }
 
 #ifdef EK_HAVE_TLS
-/* The last thing that OpenSSL has to say. */
+/* OpenSSL's last error message. */
 static ek_err tls_failed(const ek_link *l, const char *doing)
 {
     char text[160] = "the connection was closed";
@@ -104,7 +104,7 @@ static ek_err tls_failed(const ek_link *l, const char *doing)
     return ek_fail(EK_EIO, "%s: %s", doing, text);
 }
 
-/* After a call that returned rc: waits for what it needs. EK_OK: call it again. */
+/* After a call that returned rc: waits for the socket. EK_OK: repeat the call. */
 static ek_err tls_again(const ek_link *l, int rc, const char *doing, double deadline)
 {
     switch (SSL_get_error(l->tls, rc)) {
@@ -125,7 +125,7 @@ static ek_err set_files(const ek_link *l, const ek_link_opts *o)
     return EK_OK;
 }
 
-/* The certificate must be that of the host, by name or address. */
+/* Requires that the certificate is the host's, by name or address. */
 static bool expect_host(const ek_link *l, const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
@@ -182,7 +182,7 @@ void ek_link_close(ek_link *l)
     free(l);
 }
 
-/* One call of send or recv, or TLS's: bytes moved, 0: again later. */
+/* One call of send or recv, or of TLS; *moved: the bytes, 0: try again later. */
 static ek_err move(ek_link *l, void *bytes, size_t n, size_t *moved, bool out, double deadline)
 {
     *moved = 0;

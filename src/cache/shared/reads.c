@@ -6,24 +6,24 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-enum { MAX_FETCHES = 60, MAX_BUFFERS = 64 /* of a kind: bits of a word */, BEYOND = 2 };
+enum { MAX_FETCHES = 60, MAX_BUFFERS = 64 /* per kind: bits of a word */, BEYOND = 2 };
 
 typedef enum fetch_state { ASKED, SENT, HERE } fetch_state;
 
-/* In the order in which they were asked for; sent in that order, and so do replies come. */
+/* A request. Requests are sent in the order in which they were made, and replies come in that order. */
 typedef struct fetch {
     ek_chain chain;
     int kind;
-    size_t bytes; /* of the record that it shall be */
+    size_t bytes; /* of the expected record */
     fetch_state state;
     bool unwanted;
-    uint8_t *data; /* its buffer, from the beginning */
-    bool has;      /* HERE: the server had n bytes */
+    uint8_t *data; /* its buffer, from its beginning on */
+    bool has;      /* HERE: whether the server had the record, of n bytes */
     size_t n;
 } fetch;
 
-/* Records of a kind, reused from the first on, so that touched memory stays in use. As many as the bound on bytes in
- * flight needs, and BEYOND, because one record may exceed the bound, and one is in use. */
+/* Records of a kind, reused from the first on, so that touched memory stays in use. Their number follows from the limit
+ * on bytes in flight, plus BEYOND, because one record may exceed the limit and one is in use. */
 typedef struct buffers {
     uint8_t *base;
     size_t each, bytes;
@@ -35,11 +35,11 @@ struct ek_shared_reads {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t work, news;
-    bool up; /* connected, or to be so at once: who asks waits */
+    bool up; /* connected, or about to be: requests wait */
     fetch ring[MAX_FETCHES];
     int first, used;
     buffers buffers[EK_KIND_COUNT];
-    double since; /* when the thread began the wait that it is in; 0: in none */
+    double since; /* the time when the thread began its present wait; 0: it does not wait */
     /* the thread's alone */
     ek_shared_connection connection;
 };
@@ -49,7 +49,7 @@ static fetch *at(ek_shared_reads *r, int i)
     return &r->ring[(r->first + i) % MAX_FETCHES];
 }
 
-/* NULL: all are used. */
+/* NULL: all are in use. */
 static uint8_t *take_buffer(buffers *b)
 {
     if (!b->spare) return NULL;
@@ -92,7 +92,7 @@ static void trim(ek_shared_reads *r)
 
 /* --- the thread --- */
 
-/* Nothing comes any more of what was asked for. */
+/* Drops all requests: no reply will come. */
 static void give_up(ek_shared_reads *r)
 {
     for (int i = 0; i < r->used; i++) at(r, i)->state = HERE;
@@ -101,7 +101,7 @@ static void give_up(ek_shared_reads *r)
     pthread_cond_broadcast(&r->news);
 }
 
-/* With the lock; released while the connection is made. */
+/* With the lock, which is released while the connection is made. */
 static void connect_now(ek_shared_reads *r)
 {
     r->since = ek_now();
@@ -169,7 +169,7 @@ static ek_err send_asked(ek_shared_reads *r)
     return EK_OK;
 }
 
-/* The reply to the oldest that was sent. With the lock, released meanwhile. */
+/* Receives the reply to the oldest sent request. With the lock, released meanwhile. */
 static ek_err receive_one(ek_shared_reads *r)
 {
     ek_reply reply;
@@ -202,13 +202,13 @@ static void wait_for_rate(ek_shared_reads *r)
         ek_wait_until(&r->work, &r->lock, ek_now() + backoff);
 }
 
-/* What goes on with a connection; false: there is nothing to do. */
+/* Continues with a connection; false: there is nothing to do. */
 static bool exchange(ek_shared_reads *r)
 {
     size_t bytes;
     double backoff = ek_shared_connection_backoff(&r->connection);
     if (count(r, ASKED, &bytes) == 0 && count(r, SENT, &bytes) == 0) return false;
-    if (backoff > EK_SHARED_PATIENCE / 2) { /* the rate: what is asked for now is computed sooner */
+    if (backoff > EK_SHARED_PATIENCE / 2) { /* a rate this low: new requests are computed faster than read */
         for (int i = 0; i < r->used; i++)
             if (at(r, i)->state == ASKED) at(r, i)->state = HERE;
         trim(r);
@@ -221,7 +221,7 @@ static bool exchange(ek_shared_reads *r)
     if (!err && count(r, SENT, &bytes) > 0) err = receive_one(r);
     if (err) failed(r, err);
     if (r->connection.rest_until >
-        ek_now()) { /* refused: what is still to come would pass for replies to later commands */
+        ek_now()) { /* a refusal: pending replies would be taken for those to later commands */
         ek_shared_connection_close(&r->connection);
         give_up(r);
     }
@@ -306,7 +306,7 @@ static fetch *add(ek_shared_reads *r, const ek_chain *chain, int kind, size_t by
     return f;
 }
 
-/* Those before f, or all. */
+/* Drops the requests before f, or all. */
 static void drop_before(ek_shared_reads *r, const fetch *f)
 {
     for (int i = 0; i < r->used && at(r, i) != f; i++) at(r, i)->unwanted = true;
@@ -320,7 +320,7 @@ void ek_shared_reads_begin(ek_shared_reads *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Whether this many more bytes are within the bound, with those that arrived and were not taken. */
+/* Whether this many more bytes are within the limit, with those that arrived and were not taken. */
 static bool has_room(ek_shared_reads *r, size_t bytes)
 {
     size_t all = bytes;
@@ -335,7 +335,7 @@ void ek_shared_reads_ask(ek_shared_reads *r, const ek_chain *chain, int kind, si
     pthread_mutex_unlock(&r->lock);
 }
 
-/* Until it is there; false once the thread has been in one wait for too long. */
+/* Waits until it has arrived; false once the thread has been in one wait for too long. */
 static bool wait_for(ek_shared_reads *r, const fetch *f)
 {
     while (f->state != HERE) {

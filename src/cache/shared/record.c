@@ -53,6 +53,6 @@ bool ek_record_read(const uint8_t *data, size_t n, const ek_kv_layout *layout, c
     uint8_t head[EK_RECORD_HEAD];
     if (n != ek_record_bytes(layout, p, kind)) return false;
     memcpy(p->bytes[kind], data + EK_RECORD_HEAD, n - EK_RECORD_HEAD);
-    put_head(head, p, kind, n - EK_RECORD_HEAD); /* of the bytes that are used: nothing changes between check and use */
+    put_head(head, p, kind, n - EK_RECORD_HEAD); /* of the bytes that are used, not of a copy */
     return memcmp(head, data, sizeof head) == 0;
 }

@@ -8,14 +8,14 @@
 #include "base/buf.h"
 #include "base/log.h"
 
-/* Bytes that are received before it is known what they are: a large reply goes where it belongs. */
+/* CHUNK: buffer of received bytes; a large reply is received directly into its target. */
 enum { CHUNK = 16 << 10, AT_ONCE = 4 << 10, SMALL = 16 << 10 };
 
 struct ek_redis {
     ek_link *link;
-    ek_reply last; /* its text is owned */
+    ek_reply last; /* its text belongs to it */
     uint8_t *chunk;
-    size_t first, end; /* of chunk: received, and not read */
+    size_t first, end; /* bytes [first, end) of chunk were received and not read */
     ek_buf out;
 };
 
@@ -27,7 +27,7 @@ static ek_err out_of_form(const char *why)
     return ek_fail(EK_EFORMAT, "not a reply of Redis: %s", ek_plain_name(shown, why));
 }
 
-/* At least one byte more in the chunk, which has room. */
+/* Receives at least one more byte into the chunk, which has room. */
 static ek_err receive(ek_redis *r, double deadline)
 {
     size_t got;
@@ -43,7 +43,7 @@ static ek_err receive(ek_redis *r, double deadline)
     return EK_OK;
 }
 
-/* The first line of the next reply: its bytes, with its end. */
+/* Finds the first line of the next reply: its bytes, line end included. */
 static ek_err next_line(ek_redis *r, size_t *n, double deadline)
 {
     for (size_t from = 0;;) {
@@ -60,7 +60,7 @@ static ek_err next_line(ek_redis *r, size_t *n, double deadline)
     }
 }
 
-/* What follows the line: the bytes of $N, with the end behind them. -1: nothing does. */
+/* The bytes that follow the line $N, line end included; -1: none follow. */
 static ek_err bytes_behind(const char *line, size_t n, long long *bytes)
 {
     enum { MAX_DIGITS = 12 };
@@ -75,7 +75,7 @@ static ek_err bytes_behind(const char *line, size_t n, long long *bytes)
     return EK_OK;
 }
 
-/* n bytes of the next reply, which are in the chunk or to come: into `into`, or nowhere. */
+/* Takes n bytes of the next reply, from the chunk or the connection, into `into`; NULL: drops them. */
 static ek_err take(ek_redis *r, uint8_t *into, size_t n, double deadline)
 {
     while (n > 0) {
@@ -95,8 +95,8 @@ static ek_err take(ek_redis *r, uint8_t *into, size_t n, double deadline)
     return EK_OK;
 }
 
-/* The reply's text with a NUL behind it; as large as a page, so that it may fail, which is an error of the connection.
- */
+/* Allocates the reply's text with a NUL behind it. It may be as large as a page, so the allocation may fail, which is
+ * an error of the connection. */
 static ek_err make(ek_redis *r, ek_reply_kind kind, size_t n)
 {
     r->last = (ek_reply){.kind = kind, .text = malloc(n + 1), .n = n};
@@ -105,7 +105,7 @@ static ek_err make(ek_redis *r, ek_reply_kind kind, size_t n)
     return EK_OK;
 }
 
-/* The digits of ":-12", as a server writes them: no sign but a minus, no zero in front, at most 64 bits. */
+/* Reads the digits of ":-12" as a server writes them: no sign but a minus, no leading zero, at most 64 bits. */
 static ek_err read_number(long long *out, const char *at, size_t n)
 {
     const bool minus = n > 1 && *at == '-';
@@ -122,7 +122,7 @@ static ek_err read_number(long long *out, const char *at, size_t n)
     return EK_OK;
 }
 
-/* A reply that is a line of n bytes with its end: all but bytes. */
+/* Takes a reply that is one line of n bytes, line end included; replies of bytes are others. */
 static ek_err take_line(ek_redis *r, ek_reply *out, size_t n)
 {
     const char *at = (const char *)r->chunk + r->first;
@@ -139,7 +139,7 @@ static ek_err take_line(ek_redis *r, ek_reply *out, size_t n)
     return EK_OK;
 }
 
-/* The end behind bytes. */
+/* Takes the line end behind bytes. */
 static ek_err take_end(ek_redis *r, double deadline)
 {
     uint8_t end[2];
@@ -153,7 +153,7 @@ static void drop_last(ek_redis *r)
     r->last = (ek_reply){0};
 }
 
-/* The head of the next reply. No command here gets a list, or a reply of a newer protocol. */
+/* Reads the head of the next reply. No command here gets a list, or a reply of a newer protocol. */
 static ek_err begin_reply(ek_redis *r, size_t *line, long long *bytes, size_t max_bytes, double deadline)
 {
     drop_last(r);
@@ -207,7 +207,7 @@ ek_err ek_redis_send(ek_redis *r, const ek_redis_arg *arg, int n, double deadlin
     ek_buf_fmt(&r->out, "*%d\r\n", n);
     for (int i = 0; i < n; i++) {
         ek_buf_fmt(&r->out, "$%zu\r\n", arg[i].n);
-        if (arg[i].n <= SMALL) { /* large ones go out as they lie */
+        if (arg[i].n <= SMALL) { /* large arguments are sent from their own memory */
             ek_buf_add(&r->out, arg[i].bytes, arg[i].n);
         } else {
             EK_TRY(ek_link_send(r->link, r->out.data, r->out.len, deadline));
@@ -224,7 +224,7 @@ static ek_redis_arg text_arg(const char *text)
     return (ek_redis_arg){text, strlen(text)};
 }
 
-/* A command of texts whose reply is OK or the like. An error of the server: EIO, with its words. */
+/* A command of texts with a reply such as OK. An error from the server is EIO with its message. */
 static ek_err ask(ek_redis *r, const char *const *word, int n, double deadline)
 {
     ek_redis_arg arg[4];

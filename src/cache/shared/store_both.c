@@ -15,7 +15,7 @@ static void write_pages(void *arg, ek_store_page *const *page, int n)
     b->lower.write(b->lower.arg, page, n);
 }
 
-/* The kinds that are wanted and not there; false if there are none. */
+/* The wanted kinds that are missing; false if there are none. */
 static bool rest_of(const ek_store_page *p, const bool want[EK_KIND_COUNT], bool rest[EK_KIND_COUNT])
 {
     bool any = false;

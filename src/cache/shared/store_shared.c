@@ -8,18 +8,18 @@
 #include "base/log.h"
 #include "cache/shared/shared.h"
 
-enum { MAX_REFUTED = 4096, LAST_WRITES = 5 }; /* names; seconds at the end */
+enum { MAX_REFUTED = 4096, LAST_WRITES = 5 }; /* names; seconds at shutdown */
 
-/* The store's thread alone, but for `common`. */
+/* Used by the store's thread alone, except `common`. */
 typedef struct shared {
     ek_shared common;
     ek_shared_reads *reads;
     ek_shared_writes *writes;
     ek_store_counts no_disk;
-    /* Names of pages that the audit found to be wrong: whoever serves them again is not believed. The oldest go. */
+    /* Names of pages that the audit found wrong: such a page is not accepted again. The oldest names are dropped. */
     ek_chain *refuted;
     uint64_t n_refuted;
-    double last_warning; /* of a wrong page */
+    double last_warning; /* about a wrong page */
 } shared;
 
 static bool is_refuted(const shared *s, const ek_chain *chain)
@@ -30,7 +30,7 @@ static bool is_refuted(const shared *s, const ek_chain *chain)
     return false;
 }
 
-/* The page is wrong, whatever its checksum says. */
+/* Marks the page as wrong, whatever its checksum. */
 static void refute(shared *s, const ek_store_page *p)
 {
     if (is_refuted(s, &p->chain)) return;

@@ -8,13 +8,13 @@
 
 enum { BATCH = 32, TRIES = 2 };
 #define BATCH_BYTES 16e6
-#define MOMENT      0.02 /* that the store's thread waits for room */
+#define MOMENT      0.02 /* seconds that the store's thread waits for room */
 
 typedef struct item {
     struct item *next;
     ek_chain chain;
     int kind, tries;
-    uint8_t *record; /* NULL: the key is to be deleted */
+    uint8_t *record; /* NULL: delete the key */
     size_t n;
 } item;
 
@@ -24,13 +24,13 @@ struct ek_shared_writes {
     pthread_mutex_t lock;
     pthread_cond_t work, room;
     item *first, **end;
-    double bytes; /* of records in the queue */
+    double bytes; /* bytes of the records in the queue */
     uint64_t queued, dequeued;
     double close_by; /* 0: not closing */
     bool up;
     /* the thread's alone */
     ek_shared_connection connection;
-    bool described; /* what the keys are of */
+    bool described; /* the meaning of the keys was written */
 };
 
 /* --- the thread --- */
@@ -56,12 +56,12 @@ static void dequeue(ek_shared_writes *w, int n)
     pthread_cond_broadcast(&w->room);
 }
 
-/* The items that go together: all pages, or all keys to delete. */
+/* The items that are sent together: all pages, or all keys to delete. */
 static int gather(const ek_shared_writes *w, item *batch[BATCH])
 {
     int n = 0;
     double bytes = 0;
-    const int max = w->s->rate > 0 ? 1 : BATCH; /* under a rate each waits for the one before it */
+    const int max = w->s->rate > 0 ? 1 : BATCH; /* with a rate each item waits for the one before */
     for (item *i = w->first; i && n < max && bytes < BATCH_BYTES; i = i->next) {
         if (n > 0 && !i->record != !w->first->record) break;
         batch[n++] = i;
@@ -70,7 +70,7 @@ static int gather(const ek_shared_writes *w, item *batch[BATCH])
     return n;
 }
 
-/* A reply to a command of the queue. true in *refused: the server does not want it. */
+/* Takes a reply to a command of the queue. *refused: the server refused it. */
 static ek_err reply_to(ek_shared_writes *w, const char *command, double deadline, long long *number, bool *refused)
 {
     ek_reply reply;
@@ -82,7 +82,7 @@ static ek_err reply_to(ek_shared_writes *w, const char *command, double deadline
     return EK_OK;
 }
 
-/* One command for each item of a batch, then the replies. */
+/* Sends one command per item of a batch, then takes the replies. */
 static ek_err ask_each(ek_shared_writes *w, const char *command, item *const *batch, int n, bool wanted[BATCH])
 {
     double deadline = ek_now() + EK_SHARED_PATIENCE;
@@ -118,7 +118,7 @@ static ek_err send_page(ek_shared_writes *w, const item *i)
     return EK_OK;
 }
 
-/* For people who look at the server: the meaning of this space's keys. */
+/* For operators: writes the meaning of this space's keys to the server. */
 static ek_err describe(ek_shared_writes *w)
 {
     char key[EK_RECORD_KEY] = "evenkeel:about:1:";
@@ -133,7 +133,7 @@ static ek_err describe(ek_shared_writes *w)
     return EK_OK;
 }
 
-/* *done: items of the batch that need not be looked at again, whatever happened. */
+/* *done: items of the batch that are finished, whatever happens. */
 static ek_err send_batch(ek_shared_writes *w, item *const *batch, int n, int *done)
 {
     bool wanted[BATCH];
@@ -145,10 +145,10 @@ static ek_err send_batch(ek_shared_writes *w, item *const *batch, int n, int *do
         return EK_OK;
     }
     if (ek_now() < atomic_load(&w->s->doubted_until))
-        for (int i = 0; i < n; i++) wanted[i] = true;    /* where one was wrong, others are that nobody read yet */
-    else EK_TRY(ask_each(w, "TOUCH", batch, n, wanted)); /* known pages count as used there */
+        for (int i = 0; i < n; i++) wanted[i] = true;    /* one was wrong, so others may be that nobody has read yet */
+    else EK_TRY(ask_each(w, "TOUCH", batch, n, wanted)); /* known pages count as used on the server */
     for (; *done < n; ++*done) {
-        if (wanted[*done] && w->connection.rest_until > ek_now()) { /* refused one: it would refuse these */
+        if (wanted[*done] && w->connection.rest_until > ek_now()) { /* it refused one and would refuse these */
             atomic_fetch_add(&w->s->counts.dropped, 1);
             continue;
         }
@@ -157,7 +157,7 @@ static ek_err send_batch(ek_shared_writes *w, item *const *batch, int n, int *do
     return EK_OK;
 }
 
-/* With the lock, released meanwhile: items stay in the queue until they are sent, and nobody else removes them. */
+/* With the lock, released meanwhile: items stay in the queue until they are sent, and only this thread removes them. */
 static void exchange(ek_shared_writes *w)
 {
     item *batch[BATCH];
@@ -166,7 +166,7 @@ static void exchange(ek_shared_writes *w)
     ek_err err = send_batch(w, batch, n, &done);
     bool away = err && !ek_shared_connection_failed(&w->connection, err);
     pthread_mutex_lock(&w->lock);
-    if (err && done < n && ++batch[done]->tries == TRIES) { /* it may be what the connection breaks of */
+    if (err && done < n && ++batch[done]->tries == TRIES) { /* this item may be the reason why the connection fails */
         if (batch[done]->record) atomic_fetch_add(&w->s->counts.dropped, 1);
         done++;
     }
@@ -182,7 +182,7 @@ static void connect_now(ek_shared_writes *w)
     w->up = good;
 }
 
-/* When the thread may go on; 0: now. */
+/* The time when the thread may continue; 0: now. */
 static double rests_until(const ek_shared_writes *w)
 {
     double now = ek_now(), until = w->connection.rest_until, backoff = ek_shared_connection_backoff(&w->connection);
@@ -199,7 +199,7 @@ static void *writes_thread(void *arg)
         if (w->close_by > 0 && (!w->first || !w->up || ek_now() > w->close_by)) break;
         if (until > 0) ek_wait_until(&w->work, &w->lock, w->close_by > 0 && w->close_by < until ? w->close_by : until);
         else if (!w->connection.redis) connect_now(w);
-        else if (!w->up) w->up = true; /* a rest after a refusal has ended */
+        else if (!w->up) w->up = true; /* a pause after a refusal has ended */
         else if (w->first) exchange(w);
         else pthread_cond_wait(&w->work, &w->lock);
     }
@@ -231,7 +231,7 @@ void ek_shared_writes_close(ek_shared_writes *w, double seconds)
     w->close_by = ek_now() + seconds;
     pthread_cond_broadcast(&w->work);
     while (w->first && w->up && ek_wait_until(&w->room, &w->lock, w->close_by)) continue;
-    atomic_store(&w->s->stop, true); /* whatever it waits for now */
+    atomic_store(&w->s->stop, true); /* ends whatever it waits for */
     pthread_cond_broadcast(&w->work);
     pthread_mutex_unlock(&w->lock);
     pthread_join(w->thread, NULL);
@@ -247,7 +247,7 @@ void ek_shared_writes_close(ek_shared_writes *w, double seconds)
 
 /* --- the store's thread --- */
 
-/* Room for n bytes, now or in a moment. With the lock. */
+/* Waits a moment for room for n bytes. With the lock. */
 static bool has_room(ek_shared_writes *w, double n)
 {
     double deadline = ek_now() + MOMENT;

@@ -44,8 +44,7 @@ ek_gpu_input ek_gpu_write_rows_to(ek_gpu_writer *w, ek_cuda_stage_args a, CUdevi
     const int hidden = w->x->g->m->config.hidden_size;
     ek_gpu_input in = ek_gpu_rows(to, hidden, n, hidden);
     a.x_norm = norm, a.to = ek_gpu_acts_for(w, &in, m);
-    if (all && a.to.q)
-        in.f = 0; /* nobody reads the floats, and the next kernel would wait for them */
+    if (all && a.to.q) in.f = 0; /* nobody reads the floats, and the next kernel would wait for them */
     a.x = in.f;
     write(w, a, n, (ek_cuda_operands){0});
     return in;

@@ -10,7 +10,7 @@
 #include "model/config/setting.h"
 #include "tensor/dtype.h"
 
-/* What the engine does not compute is refused by name, never approximated. */
+/* Features that the engine does not compute are refused by name, never approximated. */
 static ek_err check_kind(ek_config *c, const ek_settings *p)
 {
     const char *type, *act;
@@ -94,7 +94,7 @@ static ek_err read_sizes(ek_config *c, const ek_settings *p)
     return ek_setting_need_int(&c->moe_intermediate_size, p, "moe_intermediate_size", 1, EK_MAX_WIDTH);
 }
 
-/* Of the layers of one kind. */
+/* Reads the rotation of the layers of one kind. */
 static ek_err read_rope_of(ek_config *c, ek_layer_kind k, const ek_settings *p)
 {
     const char *type;
@@ -145,7 +145,8 @@ static ek_err add_ids(int32_t *ids, int *n, const ek_settings *f, const char *ke
     return EK_OK;
 }
 
-/* Ids of a kind's soft tokens and of those around them; an id outside the vocabulary counts as none. */
+/* Reads the ids of a kind's soft tokens and of the tokens around them; an id outside the vocabulary counts as
+ * absent. */
 static ek_err read_media_id(int32_t *out, const ek_config *c, const ek_settings *p, const char *key)
 {
     EK_TRY(ek_setting_may_int(out, p, key, 0, 0, INT32_MAX));
@@ -191,7 +192,7 @@ ek_err ek_config_finish(ek_config *c)
     for (int i = 0; i < c->n_layers; i++) {
         ek_layer_config *l = &c->layer[i];
         if (first[l->kind] < 0) first[l->kind] = i;
-        if (c->backbone_hidden_size) last[l->kind] = i; /* the target has the donor: ek_model_open_drafter */
+        if (c->backbone_hidden_size) last[l->kind] = i; /* the donor layer is in the target: ek_model_open_drafter */
         l->owns_kv = i < c->first_shared;
         if (l->owns_kv) last[l->kind] = i;
         l->donor = last[l->kind];

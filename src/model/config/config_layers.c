@@ -30,7 +30,7 @@ ek_err ek_config_kinds(ek_config *c, const ek_settings *p)
     return EK_OK;
 }
 
-/* The number that a key is, of any width; -1 if it is none below n. */
+/* The number that a key spells, of any width; -1: none below n. */
 static int layer_number(const char *key, int n)
 {
     int number = 0;
@@ -42,7 +42,7 @@ static int layer_number(const char *key, int n)
     return *key ? number : -1;
 }
 
-/* A member that differs from the common value changes what a layer computes. */
+/* Checks a member that differs from the common value, which changes the computation of a layer. */
 static ek_err check_member(const ek_settings *own, const ek_settings *p, const char *key, const json_t *v)
 {
     static const char *const read[] = {"head_dim", "num_key_value_heads", "intermediate_size"};
@@ -115,7 +115,7 @@ ek_err ek_config_layers(ek_config *c, const ek_settings *p)
         l->head_dim = dim;
         l->n_kv_heads = kv;
         l->intermediate_size = inter;
-        if (own || !full) continue; /* per_layer_config is the whole truth, as transformers reads it */
+        if (own || !full) continue; /* per_layer_config decides alone, as in transformers */
         if (!global_dim)
             return ek_fail(EK_EFORMAT, "config.json: global_head_dim is missing, and so is per_layer_config");
         l->head_dim = global_dim;

@@ -27,9 +27,8 @@ static const shape published[] = {
      0,     262144,   true, false, 0,     0,  0,  262144, 1e4, 1e6, 0.25},
 };
 
-/* T: for every branch a configuration that notices its absence; small thetas make short
- * prompts sensitive to rotation; T7 has as many experts as 26B-A4B. Q: the same with multiples of 32, which quantised
- * weights need, Q4 of 64. */
+/* T: for every branch a configuration that fails without it; small thetas make short prompts sensitive to rotation; T7
+ * has as many experts as 26B-A4B. Q: the same with multiples of 32, which quantised weights need, Q4 of 64. */
 static const shape tiny[] = {
     {"T1", "SFSSSF", 6, 64, 96, 4, 1, 0, 16, 32, 8, 3, 8, 99, false, true, 0, 0, 0, 512, 50, 500, 0.25},
     {"T2", "SSF", 3, 48, 40, 4, 2, 1, 16, 32, 4, 0, 0, 101, true, false, 6, 2, 24, 512, 50, 500, 0.25},
@@ -44,12 +43,12 @@ static const shape tiny[] = {
     {"Q4", "SSSFSSSF", 8, 192, 320, 4, 2, 0, 32, 64, 24, 4, 64, 311, false, true, 0, 0, 0, 4096, 1e4, 1e6, 0.25},
 };
 
-/* A stack cut short shares as many of its last layers as keeps one owner of each kind: the
- * donor structure of the whole model, and never more sharing than it has. */
+/* The number of last layers that share in a shortened stack: as many as leave one owner of each kind, as in the whole
+ * model, and never more than the whole model has. */
 static int cut_shared(const shape *s, int layers)
 {
     int period = (int)strlen(s->kinds);
-    int owners = layers * (s->layers - s->shared) / s->layers; /* the same share of owners */
+    int owners = layers * (s->layers - s->shared) / s->layers; /* the same fraction of owners */
     if (s->shared == 0) return 0;
     if (owners < period) owners = period;
     return layers > owners ? layers - owners : 0;

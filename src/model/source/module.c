@@ -24,7 +24,7 @@ const char *ek_part_suffix(int part)
     return suffix[part];
 }
 
-/* GPTQ and AWQ call their scales as MLX does. */
+/* GPTQ and AWQ name their scales like MLX. */
 const char *ek_module_missing(const ek_module *m)
 {
     const ek_tensor *const *p = m->part;
@@ -82,8 +82,8 @@ ek_err ek_module_floats(ek_weight_data *w, const ek_tensor *t, int outer, int ro
     return EK_OK;
 }
 
-/* Bits and group that the shapes of codes and scales leave. A copy of the embedding under the head's name has those of
- * the embedding, and no entry of its own in config.json. */
+/* Finds bits and group from the shapes of codes and scales. A copy of the embedding under the head's name has those of
+ * the embedding and no entry in config.json. */
 static void find_by_shapes(const ek_tensor *codes, const ek_tensor *scales, int k, int *bits, int *group)
 {
     if (codes->n_dims != 2 || scales->n_dims != 2 || scales->dim[1] < 1 || k % scales->dim[1]) return;
@@ -122,7 +122,7 @@ static ek_err read_affine(ek_weight_data *w, const ek_module *m, const ek_quant 
 
 /* ------------------------------------------------------------------ compressed-tensors */
 
-/* [n], [n, 1], [1] or []: how many numbers. */
+/* The number of values in [n], [n, 1], [1] or []. */
 static int64_t count_of(const ek_tensor *t)
 {
     int64_t n = 1;
@@ -130,7 +130,7 @@ static int64_t count_of(const ek_tensor *t)
     return n;
 }
 
-/* A scale of a whole row, or of more, is repeated for groups that divide it. */
+/* A scale of a whole row, or of more, is repeated for groups that divide the row. */
 static ek_err repeat_scale(const ek_tensor *scales, int k, int *group)
 {
     *group = k % 64 ? 32 : 64;
@@ -139,7 +139,8 @@ static ek_err repeat_scale(const ek_tensor *scales, int k, int *group)
                    scales->file, scales->name, k);
 }
 
-/* Groups of a row by the scales there are: k / group of them, one, or 0 for one of the whole tensor. */
+/* Finds the groups of a row by the number of scales: k / group per row, one per row, or one for the whole tensor
+ * (0). */
 static ek_err find_groups(const ek_tensor *scales, int rows, int k, int *groups, int *group)
 {
     if (count_of(scales) == 1 && rows > 1) {
@@ -158,8 +159,7 @@ static ek_err find_groups(const ek_tensor *scales, int rows, int k, int *groups,
     return EK_OK;
 }
 
-/* An order of the inputs by size, which other engines need a gather for, is refused; one that changes nothing is not.
- */
+/* Refuses inputs that are ordered by size, which would need a gather; an order that changes nothing is accepted. */
 static ek_err check_order(const ek_tensor *order, int k, int group)
 {
     if (!order) return EK_OK;

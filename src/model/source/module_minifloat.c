@@ -20,7 +20,7 @@ static bool is_fp8(const ek_tensor *t)
     return t && (t->dtype == EK_F8_E4M3 || t->dtype == EK_F8_E5M2);
 }
 
-static bool is_byte(const ek_tensor *t) /* as E8M0 is stored */
+static bool is_byte(const ek_tensor *t) /* the type of E8M0 scales */
 {
     return t && (t->dtype == EK_U8 || t->dtype == EK_F8_E8M0);
 }
@@ -76,7 +76,7 @@ static ek_err read_fp4(const ek_module *m, int rows, int k, ek_weight_data *out)
 
 /* ------------------------------------------------------------------ 8 bits */
 
-/* rows x columns without the dimensions of one that some writers put between; -1 where it has others. */
+/* The dimensions rows x columns, without dimensions of 1 that some writers insert; -1: there are others. */
 static void flat_shape(const ek_tensor *t, int64_t shape[2])
 {
     int n = 0;
@@ -88,13 +88,13 @@ static void flat_shape(const ek_tensor *t, int64_t shape[2])
         }
 }
 
-/* One scale; one per row, or per group of a row; one per tile of 128 x 128. */
+/* Finds the extent of a scale: the tensor, a row, a group of a row, or a tile of 128 x 128. */
 static ek_err find_tiles(ek_weight_data *w, const ek_tensor *t, int rows, int k)
 {
     enum { TILE = 128 };
     int64_t shape[2];
     flat_shape(t, shape);
-    if (shape[0] == 1 && shape[1] == 1) return EK_OK; /* of one row or one tile too */
+    if (shape[0] == 1 && shape[1] == 1) return EK_OK; /* also if the tensor is one row or one tile */
     if (shape[0] == rows && shape[1] == 1) {
         w->tile_rows = 1;
         return EK_OK;

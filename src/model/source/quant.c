@@ -17,8 +17,7 @@ const char *ek_bare_name(const char *name)
     return name;
 }
 
-/* Modes of floats have one width and one group each; which of them a module is stored in is seen from those and from
- * its tensors. */
+/* Each mode of floats has one width and one group; a module's mode follows from these and from its tensors. */
 static ek_err read_mx(const char *name, const char *where, int *bits, int *group)
 {
     static const struct {
@@ -88,7 +87,7 @@ static ek_err read_section(ek_quant *q, const ek_settings *f)
     return EK_OK;
 }
 
-/* Of names (NULL ends them), or absent; EUNSUPPORTED lists what can be read. */
+/* Reads one of `names` (NULL ends them); may be absent. EUNSUPPORTED lists the names in `can`. */
 static ek_err one_of(const char **out, const ek_settings *f, const char *key, const char *what,
                      const char *const *names, const char *can)
 {
@@ -115,7 +114,7 @@ static ek_err read_compressed(ek_quant *q, const ek_settings *f)
                   "mxfp8-quantized, int-quantized and float-quantized");
 }
 
-/* AutoGPTQ's and AutoAWQ's names for the same: bits or w_bit, group_size or q_group_size. */
+/* Reads the same settings under AutoGPTQ's and AutoAWQ's names: bits or w_bit, group_size or q_group_size. */
 static ek_err read_across(ek_quant *q, const ek_settings *f, bool awq)
 {
     static const char *const gemm[] = {"gemm", "GEMM", NULL}, *const formats[] = {"gptq", "gptq_v2", NULL};
@@ -145,7 +144,7 @@ static ek_err read_method(ek_quant *q, const ek_settings *f, const char *name)
                   "MLX, compressed-tensors, GPTQ, AWQ, modelopt and fp8");
 }
 
-/* The section under one of its names, at the top or in text_config. f->object NULL: there is none. */
+/* Finds the section under one of its names, at the top or in text_config. f->object NULL: there is none. */
 static ek_err find_section(ek_settings *f, const json_t *top)
 {
     static const struct {

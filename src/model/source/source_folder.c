@@ -17,10 +17,10 @@ enum { JSON_LIMIT = 64 << 20 };
 typedef struct folder {
     ek_source source;
     ek_quant quant;
-    ek_checkpoint *files; /* opened by the first weight that is asked for */
-    bool *used;           /* by index of the tensor */
+    ek_checkpoint *files; /* opened when the first weight is requested */
+    bool *used;           /* by the tensor's index */
     const char *prefix;
-    const char *head; /* of an lm_head's name; NULL: there is none */
+    const char *head; /* name of an lm_head; NULL: there is none */
     bool split_experts, single_experts;
     ek_map tokenizer;
     char *tokenizer_path;
@@ -101,14 +101,15 @@ static ek_err find_prefix(folder *f)
         f->prefix = prefix[i];
         if (find_tensor(f, "embed_tokens", ".weight")) return EK_OK;
     }
-    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) { /* how the others are called tells its whole name */
+    for (size_t i = 0; i < sizeof prefix / sizeof *prefix; i++) { /* the names of other tensors show the prefix */
         f->prefix = prefix[i];
         if (find_tensor(f, "norm", ".weight")) break;
     }
     return missing(f, "embed_tokens", ".weight");
 }
 
-/* As mlx-lm names them; one of the three is enough, so that another that is missing is called by its name. */
+/* Whether experts are split and named as in mlx-lm; one of the three names is enough, so that a missing one is reported
+ * by name. */
 static bool has_split_experts(folder *f)
 {
     static const char *const proj[] = {"gate_proj", "up_proj", "down_proj"};
@@ -132,7 +133,7 @@ static void find_head(folder *f)
                 f->head = j ? "language_model." : "";
 }
 
-/* One module per expert, as quantisers of PyTorch models take the fused tensors apart. */
+/* Whether each expert is a module: quantisers of PyTorch models divide the fused tensors so. */
 static bool has_single_experts(folder *f)
 {
     static const char *const part[] = {".weight", ".weight_packed", ".qweight"};
@@ -155,7 +156,7 @@ static ek_err open_files(folder *f)
 
 /* ------------------------------------------------------------------ weights */
 
-/* The tensors of a module, by what follows its name. */
+/* Reads the tensors of a module: its name with each known ending. */
 static ek_err read_module(folder *f, ek_weight_data *w, const char *name, const char *suffix, int outer, int rows,
                           int k)
 {
@@ -166,9 +167,8 @@ static ek_err read_module(folder *f, ek_weight_data *w, const char *name, const 
     return ek_module_read(&m, &f->quant, outer, rows, k, w);
 }
 
-/* "layers.3.experts.up_proj" is experts.switch_glu.up_proj in mlx-lm's files, experts.7.up_proj where each expert is
- * a module; elsewhere it is the second half of the rows of experts.gate_up_proj, or experts.down_proj as it is called.
- */
+/* "layers.3.experts.up_proj" is experts.switch_glu.up_proj in mlx-lm's files, and experts.7.up_proj if each expert is a
+ * module. Otherwise it is the second half of the rows of experts.gate_up_proj; experts.down_proj has its own name. */
 static ek_err read_expert(folder *f, ek_weight_data *w, const ek_weight_query *q)
 {
     char name[128];
@@ -232,10 +232,9 @@ static ek_err read_ids(ek_source *s, const char *name, int n, int32_t *out)
     return EK_OK;
 }
 
-/* ------------------------------------------------------------------ what is left over */
+/* ------------------------------------------------------------------ unused tensors */
 
-/* Scales of activations, keys and values that were measured for other arithmetic: ours quantises them by what they are.
- */
+/* Measured scales of activations, keys and values: evenkeel computes them from the actual values instead. */
 static bool activation_scale(const char *name)
 {
     static const char *const last[] = {"input_scale", "input_global_scale", "output_scale", "k_scale", "v_scale",
@@ -246,8 +245,8 @@ static bool activation_scale(const char *name)
     return false;
 }
 
-/* Tensors that a text model may leave aside: the towers of other senses, and the keys and values that early files still
- * hold for layers that share. */
+/* Tensors that a text model may ignore: the towers of other senses, and the keys and values that early files have for
+ * layers that share. */
 static bool ignorable(const char *name, const ek_config *c)
 {
     static const char *const tower[] = {"vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.",

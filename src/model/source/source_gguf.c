@@ -39,7 +39,7 @@ static ek_err read_config(ek_source *source, ek_config *out)
 
 /* ------------------------------------------------------------------ weights */
 
-/* full has the names' room. */
+/* full has room for names. */
 static ek_err find_tensor(ek_gguf_source *s, const char *name, const ek_gguf_tensor **out)
 {
     char full[160];
@@ -49,7 +49,7 @@ static ek_err find_tensor(ek_gguf_source *s, const char *name, const ek_gguf_ten
     return EK_OK;
 }
 
-/* As numbers are written in the model's order, outermost first. */
+/* Compares with dimensions in the model's order, outermost first. */
 static ek_err check_shape(const ek_gguf_tensor *t, int64_t outer, int64_t n, int64_t k)
 {
     if (t->dim[0] == k && t->dim[1] == n && t->dim[2] == outer && t->dim[3] == 1) return EK_OK;
@@ -73,7 +73,7 @@ static ek_err type_of(const ek_gguf_tensor *t, const ek_weight_type **out)
     return ek_fail(EK_EUNSUPPORTED, "%s: tensor %s has type %s, which cannot be run", t->file, t->name, has->name);
 }
 
-/* "layers.3.experts.up_proj": a tensor of its own, or the second half of each expert's rows of gate_up_proj. */
+/* "layers.3.experts.up_proj": a tensor, or the second half of each expert's rows of gate_up_proj. */
 static ek_err find_expert(ek_gguf_source *s, const ek_weight_query *q, const ek_gguf_tensor **t, int *rows, int *first)
 {
     char fused[128], full[160];
@@ -86,7 +86,7 @@ static ek_err find_expert(ek_gguf_source *s, const ek_weight_query *q, const ek_
     return find_tensor(s, fused, t);
 }
 
-/* Converters that fold the scales of experts into the weights leave them out. */
+/* Converters that multiply the experts' scales into the weights leave these scales out. */
 static bool folded_scale(ek_gguf_source *s, const ek_weight_query *q, ek_weight_data *out)
 {
     char full[160];
@@ -154,9 +154,9 @@ static ek_err has_head(ek_source *source, bool *out)
     return EK_OK;
 }
 
-/* ------------------------------------------------------------------ a drafter's tokens by centroid */
+/* ------------------------------------------------------------------ a drafter's order of tokens by centroid */
 
-enum { I32 = 26, I64 = 27 }; /* the numbers of these types */
+enum { I32 = 26, I64 = 27 }; /* GGUF's numbers of these types */
 
 static int64_t load_id(const ek_gguf_tensor *t, int i)
 {
@@ -170,8 +170,8 @@ static int64_t load_id(const ek_gguf_tensor *t, int i)
     return narrow;
 }
 
-/* Some files have each token's centroid in place of the tokens in the order of centroids: then no number reaches that
- * of centroids, and each centroid has as many tokens. *out is put in order in place. */
+/* Some files have each token's centroid instead of the tokens ordered by centroid. They are recognised because no value
+ * reaches the number of centroids, and each centroid has equally many tokens. Rewrites *out in place. */
 static void order_by_centroid(int32_t *out, int n, int n_centroids)
 {
     int each = n_centroids ? n / n_centroids : 0;
@@ -194,7 +194,7 @@ static ek_err read_ids(ek_source *source, const char *name, int n, int32_t *out)
     EK_TRY(open_file(s));
     EK_TRY(find_tensor(s, name, &t));
     EK_TRY(check_shape(t, 1, 1, n));
-    if (t->type != I32 && t->type != I64) /* others have fewer bytes */
+    if (t->type != I32 && t->type != I64) /* other types have fewer bytes */
         return ek_fail(EK_EFORMAT, "%s: tensor %s has type number %u, it must be i32 or i64", t->file, t->name,
                        t->type);
     for (int i = 0; i < n; i++) {
@@ -207,10 +207,10 @@ static ek_err read_ids(ek_source *source, const char *name, int n, int32_t *out)
     return EK_OK;
 }
 
-/* ------------------------------------------------------------------ what is left over */
+/* ------------------------------------------------------------------ unused tensors */
 
-/* Towers that other programs put into the same file, frequencies that the configuration has, centroids of a drafter
- * that does without them, and the keys and values that files hold for layers that share. */
+/* Tensors that may be ignored: towers that other programs put into the same file, frequencies that the configuration
+ * has, centroids of a drafter that does not use them, and keys and values of layers that share. */
 static bool ignorable(const char *name, const ek_config *c)
 {
     static const char *const start[] = {"v.", "a.", "mm.", "rope_freqs."};
@@ -218,7 +218,7 @@ static bool ignorable(const char *name, const ek_config *c)
     int layer, at = 0;
     for (size_t i = 0; i < sizeof start / sizeof *start; i++)
         if (strncmp(name, start[i], strlen(start[i])) == 0) return true;
-    if (ends_with(name, ".input_scale")) return true; /* of activations, for other arithmetic */
+    if (ends_with(name, ".input_scale")) return true; /* scale of activations, for another arithmetic */
     if (c->backbone_hidden_size && (strstr(name, "centroids.weight") || strstr(name, "token_ordering.weight")))
         return true;
     if (sscanf(name, "blk.%d.%n", &layer, &at) != 1 || !at || layer < 0 || layer >= c->n_layers) return false;

@@ -54,8 +54,8 @@ static ek_err missing(const meta *m, const char *name)
     return ek_fail(EK_EFORMAT, "%s: metadata %s.%s is missing", m->s->file, m->arch, name);
 }
 
-/* The value of a layer, of an array with one per layer or the one of all; layer < 0: of the model, where every element
- * of an array must be the same. */
+/* The value for a layer: an array's element, or the one value for all. layer < 0: the value for the model; all elements
+ * of an array must be equal. */
 static ek_err number(const meta *m, const char *name, const ek_gguf_value *v, int layer, double min, double max,
                      bool whole, double *out)
 {
@@ -114,7 +114,7 @@ static ek_err need_float(const meta *m, const char *name, double min, double max
     return may_float(m, name, 0, min, max, out);
 }
 
-/* Size d of a weight's tensor, innermost first; 0 without the tensor. */
+/* Dimension d of a weight's tensor, innermost first; 0: there is no tensor. */
 static int64_t dim_of(const meta *m, const char *weight, int d)
 {
     char full[160];
@@ -165,7 +165,7 @@ static ek_err read_experts(const meta *m, ek_config *c)
 
 #undef READ
 
-/* One bool per layer, true for a sliding one; or the period, whose last layer is full. */
+/* Reads a bool per layer, true for a sliding one; or the period, whose last layer is full. */
 static ek_err read_kinds(const meta *m, ek_config *c)
 {
     static const char name[] = EK_GGUF_SLIDING;
@@ -210,7 +210,7 @@ static ek_err read_layers(const meta *m, ek_config *c)
         EK_TRY(read_head_dim(m, c, i));
         EK_TRY(need_int(m, EK_GGUF_KV_HEADS, i, 1, 4096, &l->n_kv_heads));
         EK_TRY(need_int(m, EK_GGUF_FEED_FORWARD, i, 1, EK_MAX_WIDTH, &l->intermediate_size));
-        /* no attn_v.weight: values are what attn_k.weight gives */
+        /* without attn_v.weight, values are the outputs of attn_k.weight */
         l->k_eq_v = l->kind == EK_FULL && i < c->first_shared && !layer_dim(m, i, "self_attn.v_proj", 0);
     }
     return EK_OK;
@@ -218,14 +218,14 @@ static ek_err read_layers(const meta *m, ek_config *c)
 
 /* ------------------------------------------------------------------ rotation */
 
-/* rope_freqs.weight divides the frequencies of full layers: some equal numbers, then numbers so large that nothing
+/* rope_freqs.weight divides the frequencies of full layers: first equal numbers, then numbers so large that nothing
  * rotates. */
 static ek_err read_freqs(const meta *m, ek_config *c, int dim)
 {
     const ek_gguf_tensor *t = ek_gguf_tensor_find(m->s->g, "rope_freqs.weight");
     enum { NEVER = 1000000000 };
     int n = 0;
-    if (!t && m->drafter) { /* as its model has them, in every release */
+    if (!t && m->drafter) { /* as in its model, in every release */
         c->rope_partial[EK_FULL] = 0.25;
         return EK_OK;
     }
@@ -244,7 +244,7 @@ static ek_err read_freqs(const meta *m, ek_config *c, int dim)
     if (n && !(first >= 1e-6f && first <= 1e6f))
         return ek_fail(EK_EFORMAT, "%s: tensor rope_freqs.weight begins with %g", t->file, (double)first);
     if (n) c->rope_factor[EK_FULL] = (double)first;
-    c->rope_partial[EK_FULL] = (2 * n + 0.5) / dim; /* n pairs, whatever is rounded: ek_rope_frequencies */
+    c->rope_partial[EK_FULL] = (2 * n + 0.5) / dim; /* gives n pairs after any rounding: ek_rope_frequencies */
     if (n == dim / 2) c->rope_partial[EK_FULL] = 1;
     return EK_OK;
 }
@@ -281,7 +281,8 @@ static void add_id(int32_t *ids, int *n, int64_t id, int vocab)
     if (id >= 0 && id < vocab && *n < EK_MAX_STOP) ids[(*n)++] = (int32_t)id;
 }
 
-/* The id of a key, or absent. An id outside the vocabulary is none: converters write -1 or 2^32 - 1 for "none". */
+/* The id under a key, or `absent`. An id outside the vocabulary counts as absent, because converters write -1 or 2^32 -
+ * 1 for "none". */
 static int64_t token_id(const meta *m, const char *key, int64_t absent)
 {
     const ek_gguf_value *v = ek_gguf_find(m->s->g, key);
@@ -289,7 +290,7 @@ static int64_t token_id(const meta *m, const char *key, int64_t absent)
     return v && !v->is_array && ek_gguf_int(v, 0, &id) ? id : absent;
 }
 
-/* The marks that end a turn stop it, under whatever key or none a file names them. */
+/* The marks that end a turn stop it, under whatever key a file names them, or without a key. */
 static void find_marks(const meta *m, ek_config *c)
 {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -323,12 +324,12 @@ static void read_tokens(const meta *m, ek_config *c)
     int64_t id, bos = token_id(m, "tokenizer.ggml.bos_token_id", 2),
                 pad = token_id(m, "tokenizer.ggml.padding_token_id", 0);
     find_marks(m, c);
-    c->mutual = !c->per_layer_size; /* no key says it: E2B and E4B alone are causal, and alone have these */
+    c->mutual = !c->per_layer_size; /* no key: only E2B and E4B are causal and have these */
     for (uint64_t i = 0; v && ek_gguf_int(v, i, &id) && c->n_suppress < EK_MAX_STOP; i++)
         add_id(c->suppress, &c->n_suppress, id, c->vocab_size);
     c->bos = bos >= 0 && bos < c->vocab_size ? (int32_t)bos : 2;
     c->pad = pad >= 0 && pad < c->vocab_size ? (int32_t)pad : 0;
-    /* without: those of every release's generation_config.json, which converters do not always copy */
+    /* the defaults are those of every release's generation_config.json, which converters do not always copy */
     c->temperature = (float)sampling(m, "general.sampling.temp", 1, 1000);
     c->top_p = (float)sampling(m, "general.sampling.top_p", 0.95, 1);
     c->top_k = (int)sampling(m, "general.sampling.top_k", 64, EK_MAX_VOCAB);
@@ -342,8 +343,8 @@ static ek_err first_of(const meta *m, const char *const *names, int n, int absen
     return EK_OK;
 }
 
-/* Ordered embeddings only where a file has their tensors and both numbers; the head of all tokens has the same weights.
- */
+/* Reads ordered embeddings only if the file has their tensors and both numbers; the head of all tokens has the same
+ * weights. */
 static ek_err read_drafter(const meta *m, ek_config *c)
 {
     static const char *const width[] = {"embedding_length_out", "backbone_embedding_length", "n_embd_backbone"};

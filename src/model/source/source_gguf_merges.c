@@ -15,18 +15,18 @@
 #include "base/hash/rng.h"
 
 enum {
-    MAX_PIECE = 1024,   /* bytes of a piece that merges make: the work is their square */
-    ADDED_SCORE = -1000 /* what converters give to tokens that were added to a vocabulary */
+    MAX_PIECE = 1024,   /* maximum bytes of a piece that merges make; the work grows with their square */
+    ADDED_SCORE = -1000 /* the score that converters give to added tokens */
 };
 
 typedef struct piece_index {
     const ek_gguf_vocab *v;
     uint32_t *slot; /* 1 + id; 0: free */
     uint64_t mask;
-    size_t max; /* bytes of the longest piece in it */
+    size_t max; /* bytes of the longest piece */
 } piece_index;
 
-/* A part of merges, or what they make. */
+/* Whether the piece can be a part of merges, or their result. */
 static bool is_text(const ek_gguf_piece *p)
 {
     if (p->n == 0) return false;
@@ -74,8 +74,8 @@ static void add_merge(ek_gguf_merges *m, ek_gguf_merge one)
     m->v[m->n++] = one;
 }
 
-/* The splits of a piece. Returns whether one of them is of parts that were there before it: single characters, or
- * pieces of better scores. */
+/* Adds the splits of a piece. Returns whether one of them has only parts that existed before the piece: single
+ * characters, or pieces with better scores. */
 static bool split(ek_gguf_merges *m, const piece_index *x, uint32_t id, size_t characters)
 {
     const ek_gguf_piece *p = &x->v->v[id];
@@ -109,8 +109,8 @@ static int by_rank(const void *a, const void *b)
     return x->left < y->left ? -1 : x->left > y->left;
 }
 
-/* Pieces are made of better ones, or the scores are none: ids, or the same for all. A few pieces of a real vocabulary
- * were put in by hand. */
+/* Checks that pieces are made of better ones; otherwise the scores are not real: ids, or all equal. A few pieces of a
+ * real vocabulary were added by hand. */
 static ek_err check_scores(const ek_gguf_vocab *v, size_t made, size_t alone, size_t example)
 {
     if (alone * 100 <= made) return EK_OK;

@@ -61,7 +61,7 @@ static const pair *find_pair(const pair *list, size_t n, const char *ours)
     return NULL;
 }
 
-/* *layer: -1 for a weight of no layer. */
+/* *layer: -1 for a weight outside of layers. */
 static const pair *pair_of(const char *name, int *layer)
 {
     int at = 0;
@@ -90,7 +90,7 @@ const ek_gguf_tensor *ek_gguf_weight_find(const ek_gguf *g, const char *name, ch
     int layer;
     const pair *p = pair_of(name, &layer);
     EK_ASSERT(p);
-    for (int i = 2; i >= 0; i--) { /* ends with the first of its names in full */
+    for (int i = 2; i >= 0; i--) { /* the first of its full names ends the list */
         if (!p->theirs[i]) continue;
         put_name(full, room, layer, p->theirs[i]);
         const ek_gguf_tensor *t = ek_gguf_tensor_find(g, full);

@@ -12,20 +12,20 @@
 typedef struct candidate {
     uint64_t hash;
     int64_t id;
-    bool special, always; /* always: also if merges make it */
-    bool made;            /* by a merge: an ordinary piece, unless always */
+    bool special, always; /* always: added even if merges make it */
+    bool made;            /* merges make it: an ordinary piece, unless `always` */
 } candidate;
 
 typedef struct work {
     const ek_gguf *g;
-    const ek_gguf_value *merges; /* NULL: made from the scores */
+    const ek_gguf_value *merges; /* NULL: merges are computed from the scores */
     ek_gguf_vocab vocab;
     ek_gguf_merges made;
     candidate *c;
     size_t n;
 } work;
 
-/* JSON's own characters are escaped; whether it is UTF-8, the reader checks. */
+/* JSON's special characters are escaped; the reader checks the UTF-8. */
 static void add_json(ek_buf *out, const char *s, size_t n)
 {
     size_t from = 0;
@@ -58,8 +58,8 @@ static int by_id(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Converters mark visible tokens as user-defined, special or not, and marks missing from their lists as normal; so the
- * spelling decides. */
+/* Converters mark visible tokens as user-defined, whether special or not, and marks missing from their lists as normal.
+ * So the spelling decides. */
 static void find_candidates(work *w)
 {
     size_t cap = 0;
@@ -78,7 +78,7 @@ static void find_candidates(work *w)
     if (w->n) qsort(w->c, w->n, sizeof *w->c, by_hash);
 }
 
-/* A piece that merges make was in the vocabulary before anything was added to it. */
+/* A piece that merges make was in the vocabulary before tokens were added. */
 static void mark_made(work *w, const char *s, size_t n)
 {
     candidate key = {.hash = ek_hash64(0, s, n)};
@@ -117,7 +117,7 @@ static void write_added(work *w, ek_buf *out)
     for (size_t i = 0; i < w->n; i++) {
         const candidate *c = &w->c[i];
         if (c->made && !c->always) continue;
-        /* All fields: Hugging Face's tokenizers refuse a file with one less. */
+        /* With all fields, because Hugging Face's tokenizers refuse a file in which one is missing. */
         ek_buf_fmt(out,
                    "%s{\"id\":%lld,\"special\":%s,\"single_word\":false,\"lstrip\":false,\"rstrip\":false,"
                    "\"normalized\":false,\"content\":",

@@ -22,7 +22,7 @@ ek_err ek_gguf_find_array(const ek_gguf *g, const char *key, bool text, const ek
     return EK_OK;
 }
 
-/* Others put the name of a family into the model and the rules beside it. */
+/* Other converters put a family's name into the model and the rules beside it. */
 static ek_err check_rules(const ek_gguf *g, bool *llama)
 {
     const ek_gguf_value *model = ek_gguf_find(g, "tokenizer.ggml.model"), *pre = ek_gguf_find(g, "tokenizer.ggml.pre"),
@@ -46,13 +46,13 @@ static bool is_mark(const char *s, size_t n)
     return n > 3 && s[0] == '<' && s[n - 1] == '>' && (s[1] == '|' || s[n - 2] == '|');
 }
 
-/* The byte that <0x41> stands for; -1. */
+/* The byte that <0x41> stands for; -1: none. */
 static int byte_of(const char *s, size_t n)
 {
     return n == 6 && memcmp(s, "<0x", 3) == 0 && s[5] == '>' ? ek_hex_byte(s + 3, 2) : -1;
 }
 
-/* "[PAD7]", with which converters fill ids that have no token. */
+/* Whether the piece is "[PAD7]", with which converters fill ids without a token. */
 static bool is_filler(const char *s, size_t n)
 {
     size_t i = 4;
@@ -61,7 +61,7 @@ static bool is_filler(const char *s, size_t n)
     return i == n - 1;
 }
 
-/* <bos> and its like, under the ids that the metadata names. */
+/* Whether the piece is <bos> or the like, under an id that the metadata names. */
 static bool is_named(const ek_gguf *g, uint64_t id)
 {
     static const char *const keys[] = {"tokenizer.ggml.bos_token_id",     "tokenizer.ggml.eos_token_id",
@@ -75,7 +75,8 @@ static bool is_named(const ek_gguf *g, uint64_t id)
     return false;
 }
 
-/* Without types: what Gemma 4's vocabulary has beside its marks, <mask> and <unused0> to <unused98> among them. */
+/* For files without types: the control tokens of Gemma 4's vocabulary besides its marks, <mask> and <unused0> to
+ * <unused98> among them. */
 static bool is_control(const char *s, size_t n)
 {
     static const char *const known[] = {"<pad>", "<eos>", "<bos>", "<unk>", "<mask>"};
@@ -97,7 +98,7 @@ static ek_piece_role role_of(const ek_gguf *g, uint64_t id, const char *s, size_
     return type == BYTE || byte_of(s, n) >= 0 ? EK_PIECE_BYTE : EK_PIECE_PLAIN;
 }
 
-/* llama.cpp's converters write the spaces of a user-defined piece as spaces; in the vocabulary they are U+2581. */
+/* In user-defined pieces llama.cpp's converters write spaces as spaces; in the vocabulary they are U+2581. */
 static void add_spaced(ek_gguf_vocab *v, ek_gguf_piece *p)
 {
     size_t from = v->spaced.len;
@@ -105,7 +106,7 @@ static void add_spaced(ek_gguf_vocab *v, ek_gguf_piece *p)
         if (p->s[i] == ' ') ek_buf_str(&v->spaced, "\xE2\x96\x81");
         else ek_buf_char(&v->spaced, p->s[i]);
     p->n = v->spaced.len - from;
-    p->s = NULL; /* where the text lies is known once all are there */
+    p->s = NULL; /* the address of the text is known once all pieces are there */
 }
 
 static void read_pieces(ek_gguf_vocab *v, const ek_gguf *g, const ek_gguf_value *tokens, const ek_gguf_value *types,
@@ -129,7 +130,7 @@ static void read_pieces(ek_gguf_vocab *v, const ek_gguf *g, const ek_gguf_value 
     }
 }
 
-/* The marks of a turn, and every byte: what Gemma 4's vocabulary has and no other of SentencePiece's kind. */
+/* Requires the marks of a turn and all 256 bytes, which only Gemma 4's vocabulary has among SentencePiece's. */
 static ek_err check_vocabulary(const ek_gguf_vocab *v)
 {
     static const char *const marks[] = {"<pad>", "<eos>", "<bos>", "<unk>", "<|turn>", "<turn|>", "\xE2\x96\x81"};
@@ -154,7 +155,7 @@ static ek_err check_vocabulary(const ek_gguf_vocab *v)
     return EK_OK;
 }
 
-/* Damaged scores are refused even where merges make them needless. */
+/* Damaged scores are refused even if the merges make them unnecessary. */
 static ek_err read_scores(ek_gguf_vocab *v, const ek_gguf *g)
 {
     const ek_gguf_value *scores;

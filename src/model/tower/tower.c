@@ -50,7 +50,7 @@ static ek_err read_config(ek_towers *t)
     return EK_OK;
 }
 
-/* GGUF says nothing of it. */
+/* GGUF has no settings for it. */
 static ek_err read_processor(ek_towers *t)
 {
     ek_processor p;
@@ -108,7 +108,7 @@ static ek_err plan(ek_towers *t, ek_sense *s)
     return err ? ek_fail_in(err, "%s", t->source->path) : EK_OK;
 }
 
-/* Of the senses that the model has: what belongs to one that config.json leaves out is left aside. */
+/* Checks the senses that the model has; tensors of a sense that config.json leaves out are ignored. */
 static ek_err check_unused(const ek_towers *t)
 {
     static const char *const image[] = {"vision_tower.", "embed_vision.", "vision_embedder.", NULL}, *const sound[] = {
@@ -224,7 +224,8 @@ size_t ek_towers_sound_bytes(const ek_towers *t)
     return bytes(&t->sound);
 }
 
-/* Packing reads every weight except those of tables, which stay in the file; a NaN there would give plausible rows. */
+/* Packing reads every weight except those of tables, which stay in the file. A NaN in a table would give plausible
+ * rows. */
 static ek_err check_table(const ek_item *it)
 {
     float *row = ek_alloc(sizeof *row * (size_t)it->data.k);

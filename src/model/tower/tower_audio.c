@@ -65,7 +65,7 @@ static ek_err runs_begin(ek_tower_work **out, const runs *r, const ek_sound *sou
     runs_work *w = ek_alloc(sizeof *w);
     *w = (runs_work){.head = {.ops = &ops, .part = &r->part, .n_rows = tokens}, .of = r};
     runs_sizes(w, tokens);
-    w->x = ek_alloc_big(w->x_bytes); /* zeros, with which the last run is filled */
+    w->x = ek_alloc_big(w->x_bytes); /* zeros, which fill the last run */
     w->acts = ek_alloc_big(w->acts_bytes);
     w->head.rows = ek_alloc_big(sizeof(float) * (size_t)tokens * (size_t)r->part.hidden);
     if (!w->x || !w->acts || !w->head.rows) {
@@ -123,7 +123,7 @@ static ek_err tower_ready(ek_tower_part *p)
     return ek_audio_ready((ek_audio *)p);
 }
 
-/* Bounds are no items, so they are hashed here. */
+/* Bounds are not items, so they are hashed here. */
 static uint64_t tower_hash(const ek_tower_part *p, uint64_t h)
 {
     const ek_audio *a = (const ek_audio *)p;
@@ -179,7 +179,7 @@ static ek_err tower_begin(ek_tower_work **out, const ek_audio *a, const ek_sound
 
 /* ------------------------------------------------------------------ either */
 
-/* A model whose files of ears were left out opens as one without. */
+/* A model whose audio tensors are missing opens as a model without sounds. */
 ek_err ek_tower_audio_open(ek_tower_part **out, ek_sound_kind *kind, ek_tower_binder *b, const ek_tower_ops *kernels,
                            int hidden)
 {
@@ -191,7 +191,7 @@ ek_err ek_tower_audio_open(ek_tower_part **out, ek_sound_kind *kind, ek_tower_bi
     if (!f.object) return EK_OK;
     EK_TRY(ek_setting_may_text(&type, &f, "model_type"));
     if (!ek_tower_source_has(b->from, "audio_tower.") && !ek_tower_source_has(b->from, "embed_audio.")) return EK_OK;
-    /* GGUF files name no type: what has no tower has runs of samples. */
+    /* GGUF files name no type: without a tower there are runs of samples */
     const bool unified = type ? strcmp(type, "gemma4_unified_audio") == 0
                               : !ek_tower_source_has(b->from, "audio_tower.");
     if (type && !unified && strcmp(type, "gemma4_audio") != 0)

@@ -12,7 +12,7 @@
 typedef struct namer {
     ek_tower_binder *b;
     char text[160];
-    size_t stem; /* characters that stay: "audio_tower.layers.3." */
+    size_t stem; /* length of the constant beginning: "audio_tower.layers.3." */
 } namer;
 
 static const char *name(namer *n, const char *rest)
@@ -32,7 +32,7 @@ static ek_err wrong_shape(const ek_tower_tensor *t, const char *needs)
                    needs);
 }
 
-/* Any tensor of `count` numbers; its shape is the caller's matter, unless it is synthetic, which has none. */
+/* Finds a tensor of `count` numbers in any shape, which the caller checks; a synthetic tensor has no shape. */
 static ek_err find(ek_tower_binder *b, const char *of, int64_t count, const char *needs, ek_tower_tensor *t)
 {
     int64_t has = 1;
@@ -89,7 +89,8 @@ static ek_err bind_conv(ek_tower_binder *b, const char *of, int out, int in, ek_
     return EK_OK;
 }
 
-/* [channels, 1, taps], [channels, taps, 1] or [channels, taps]: the same order; ours is tap by tap. */
+/* [channels, 1, taps], [channels, taps, 1] or [channels, taps] have one order of values; here they are stored tap by
+ * tap. */
 static ek_err bind_taps(ek_tower_binder *b, const char *of, int channels, int taps, float **v)
 {
     ek_tower_tensor t;
@@ -117,7 +118,7 @@ static ek_err bind_taps(ek_tower_binder *b, const char *of, int channels, int ta
     return EK_OK;
 }
 
-/* A vector, with whatever dimensions of 1 a container has beside. */
+/* A vector, whatever dimensions of 1 the container adds. */
 static ek_err bind_vector(ek_tower_binder *b, const char *of, int n, float **v)
 {
     ek_tower_tensor t;
@@ -187,9 +188,9 @@ ek_err ek_audio_bind(ek_audio *a, ek_tower_binder *b)
     return ek_tower_matrix(b, "embed_audio.embedding_projection", c->text, c->output, &a->embed);
 }
 
-/* ------------------------------------------------------------------ what is computed once */
+/* ------------------------------------------------------------------ values computed once */
 
-/* ln(1 + exp(x)) in float64, rounded once, so that it is what a GGUF file has: with e = exp(-|x|) and t = e / (2 + e),
+/* ln(1 + exp(x)) in float64, rounded once, to equal the values in a GGUF file: with e = exp(-|x|) and t = e / (2 + e),
  * at most 1/3, ln(1 + e) = 2 (t + t^3 / 3 + t^5 / 5 + …). */
 static float softplus(float x)
 {
@@ -199,7 +200,7 @@ static float softplus(float x)
     return (float)((x > 0 ? (double)x : 0) + 2 * t * sum);
 }
 
-/* sin(d t_i), then cos(d t_i), of rows that lie d back; t_i = 10000^(-i / (n - 1)), in the steps of transformers, each
+/* sin(d t_i), then cos(d t_i), for rows at distance d; t_i = 10000^(-i / (n - 1)), in the steps of transformers, each
  * rounded to float32. */
 static void encode_distance(float *row, int hidden, int d)
 {

@@ -37,7 +37,7 @@ static void feed_forward(ek_audio_work *w, const ek_audio_ffw *f)
     ek_audio_each(w, ffw_end, w->rows);
 }
 
-/* Rows as each of the three products clips them, one behind the other. */
+/* The row as each of the three products clips it, one after the other. */
 static void attn_begin(const ek_audio_work *w, int r)
 {
     const ek_audio_layer *l = w->layer;
@@ -176,8 +176,8 @@ static void norm_relu(const ek_audio_work *w, int i, float *y)
     ek_audio_rows_of(w)->clamp(y, y, 0.0f, __builtin_inff(), n);
 }
 
-/* The 3 x 3 windows with stride 2 about row 2 t of a map of rows x cols x channels, of which row `first` lies at `map`;
- * zeros where it ends. */
+/* The 3 x 3 windows with stride 2 around row 2 t of a map of rows x cols x channels; `map` is the address of row
+ * `first`. Zeros beyond its ends. */
 static void windows(float *out, const float *map, int first, int t, int rows, int cols, int channels)
 {
     for (int f = 0; f < cols / 2; f++)
@@ -190,7 +190,7 @@ static void windows(float *out, const float *map, int first, int t, int rows, in
             }
 }
 
-/* The row of the first convolution that row 0 of the buffer is. */
+/* The number of the first convolution's row that is row 0 of the buffer. */
 static int half_first(const ek_audio_work *w)
 {
     return w->r0 ? 2 * w->r0 - 1 : 0;

@@ -22,7 +22,7 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-/* Rows of the first convolution that so many tokens read. */
+/* The number of the first convolution's rows that this many tokens read. */
 static int half_rows(int tokens)
 {
     return 2 * tokens + 1;
@@ -109,7 +109,7 @@ static double macs_of_stage(const ek_audio_work *w)
                                     : ek_audio_macs_layer(c);
 }
 
-/* Rows [r0, r0 + rows) of a stage, of which those before have been through it. */
+/* Runs rows [r0, r0 + rows) through a stage that earlier rows have passed. */
 static void run_block(ek_audio_work *w)
 {
     const int layers = w->a->c.n_layers;
@@ -120,7 +120,7 @@ static void run_block(ek_audio_work *w)
 
 static void advance(ek_tower_work *head, double max_macs)
 {
-    enum { FEW_ROWS = 16 }; /* fewer take as long: the weights come from memory anyway */
+    enum { FEW_ROWS = 16 }; /* fewer take as long, because the weights come from memory */
     ek_audio_work *w = (ek_audio_work *)head;
     const int stages = w->a->c.n_layers + 2;
     while (w->stage < stages && max_macs > 0) {
@@ -138,7 +138,7 @@ static void advance(ek_tower_work *head, double max_macs)
         if (w->row == w->n) w->row = 0, w->stage++;
     }
     if (w->stage == stages) head->left = 0;
-    else if (head->left <= 0) head->left = 1; /* roundings must not end it early */
+    else if (head->left <= 0) head->left = 1; /* rounding must not end it early */
 }
 
 static void free_work(ek_tower_work *head)

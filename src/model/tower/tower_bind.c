@@ -14,7 +14,7 @@ void *ek_tower_own(ek_tower_binder *b, void *memory)
 static ek_item *new_item(ek_tower_binder *b, const char *name, const ek_weight_data *data)
 {
     ek_items *list = &b->items;
-    if ((list->n & (list->n - 1)) == 0) /* at every power of two the room doubles */
+    if ((list->n & (list->n - 1)) == 0) /* the room doubles at every power of two */
         list->item = ek_realloc(list->item, sizeof *list->item * (size_t)(list->n ? list->n * 2 : 1));
     ek_item *it = &list->item[list->n++];
     *it = (ek_item){.role = EK_ROLE_Q, .data = *data};
@@ -33,7 +33,7 @@ void ek_tower_vector_of(ek_tower_binder *b, const char *name, const ek_weight_da
     new_item(b, name, data)->vector = v;
 }
 
-/* Data that the source has made lives as long as the binder. */
+/* Data that the source has made belongs to the binder from here on. */
 static void take_made(ek_tower_binder *b)
 {
     if (b->from->made) ek_tower_own(b, b->from->made);
@@ -49,7 +49,7 @@ ek_err ek_tower_matrix(ek_tower_binder *b, const char *name, int n, int k, ek_li
     return EK_OK;
 }
 
-/* k: elements of a row; the others are rows. */
+/* k: elements per row; the other dimensions are rows. */
 static ek_err find_floats(ek_tower_binder *b, const char *name, int n_dims, const int64_t *dim, int64_t k,
                           ek_weight_data *out)
 {
@@ -88,7 +88,7 @@ ek_err ek_tower_table(ek_tower_binder *b, const char *name, int n_dims, const in
 
 /* ------------------------------------------------------------------ clipped linears */
 
-/* A scalar, or a tensor of one element, as some programs store it. */
+/* Reads a scalar, or a tensor of one element, as some programs store it. */
 static ek_err bound(ek_tower_binder *b, const char *module, const char *which, float *out)
 {
     char name[256];

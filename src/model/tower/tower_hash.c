@@ -5,7 +5,7 @@
 #include "base/hash/rng.h"
 #include "model/tower/tower_state.h"
 
-/* Panels in their order, wherever the nodes of the machine have them. */
+/* Hashes panels in order, on whatever nodes they lie. */
 static uint64_t hash_matrix(uint64_t h, const ek_linear *w, const ek_pool *pool)
 {
     const int nodes = w->parts ? ek_pool_nodes(pool) : 1;

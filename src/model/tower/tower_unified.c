@@ -14,7 +14,7 @@ typedef ek_unified unified;
 typedef struct work {
     ek_tower_work work;
     const unified *u;
-    ek_picture picture; /* a copy; its pixels in the block */
+    ek_picture picture; /* a copy; its pixels lie in the block */
     int across, down, row, m;
     uint8_t *block;
     size_t bytes;
@@ -234,7 +234,7 @@ ek_err ek_tower_image_open(ek_tower_part **out, ek_towers_info *info, ek_tower_b
     const bool tower = ek_tower_source_has(from, "vision_tower.");
     if (!vision.object ||
         (!tower && !ek_tower_source_has(from, "embed_vision.") && !ek_tower_source_has(from, "vision_embedder.")))
-        return EK_OK; /* some programs drop the tensors and leave the configuration */
+        return EK_OK; /* some programs drop the tensors and keep the configuration */
     info->image_kind = tower ? EK_PATCH_TOWER : EK_PATCH_UNIFIED;
     EK_TRY(ek_setting_may_int(&info->patching.side, &vision, "patch_size", 16, 1, EK_MAX_CELL));
     EK_TRY(ek_setting_may_int(&info->patching.pool, &vision, "pooling_kernel_size", 3, 1, EK_MAX_CELL));

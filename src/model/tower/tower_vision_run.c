@@ -17,7 +17,7 @@ static void clamp(const ek_vision_work *w, float *y, const float *x, const float
     w->v->part.kernels->rows.clamp(y, x, bounds[0], bounds[1], n);
 }
 
-/* Which of the inputs x[] a matrix reads: the first that is clamped like it. */
+/* The index of the input x[] that a matrix reads: the first one with the same clamp. */
 static int input_of(const ek_clipped *const *w, int i)
 {
     int j = 0;
@@ -25,7 +25,7 @@ static int input_of(const ek_clipped *const *w, int i)
     return j;
 }
 
-/* Row i of x[0] holds what n matrices read before it is clamped: x[j] gets it as matrix j does. */
+/* Row i of x[0] is the unclamped input of n matrices; x[j] gets the row as matrix j clamps it. */
 static void clamp_inputs(const ek_vision_work *w, const ek_clipped *const *m, int n, int i, int k)
 {
     for (int j = n - 1; j >= 0; j--)
@@ -119,7 +119,7 @@ static void rotate(const ek_vision_work *w, float *head, int p)
     ops->rope(head + half, w->cos + y, w->sin + y, n, n);
 }
 
-/* Keys and values of patch p, as the products left them, to codes. */
+/* Stores patch p's keys and values as codes, from the products' outputs. */
 static void store_row(const ek_vision_work *w, int p, float *k, float *val)
 {
     const ek_vision *v = w->v;

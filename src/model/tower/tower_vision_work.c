@@ -4,7 +4,7 @@
 
 #include "model/tower/tower_vision.h"
 
-enum { LEAST = 16 /* rows of a slice */ };
+enum { LEAST = 16 /* minimum rows of a slice */ };
 
 /* ------------------------------------------------------------------ slices */
 
@@ -75,7 +75,7 @@ static bool is_quantised(const ek_vision *v)
     return any;
 }
 
-/* For a call of any number of rows. */
+/* Bytes for a call with any number of rows. */
 static size_t attention_bytes(const ek_vision_work *w)
 {
     size_t largest = 0;
@@ -87,7 +87,7 @@ static size_t attention_bytes(const ek_vision_work *w)
     return (largest + 63) / 64 * 64;
 }
 
-/* What floats need: keys, values and room for each thread; or integers: pages of codes. */
+/* Lays out the memory of attention: in floats, keys, values and room for each thread; in integers, pages of codes. */
 static void lay_out_attention(ek_vision_work *w, ek_layout *l)
 {
     const ek_vision *v = w->v;
@@ -136,7 +136,7 @@ static void lay_out(ek_vision_work *w, ek_layout *l)
     w->acts_o = ek_take(l, ek_acts_bytes(b, max(q, v->inner)));
 }
 
-/* Of w of which v and n are set. */
+/* w->v and w->n are set. */
 static ek_err plan_attention(ek_vision_work *w)
 {
     const ek_vision *v = w->v;

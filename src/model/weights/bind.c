@@ -34,8 +34,8 @@ typedef enum form { MATRIX, VECTOR, EXPERT, TABLE } form;
 enum { ALWAYS = 0, OWNS = 1, HAS_V = 2, HAS_MOE = 4, HAS_P = 8, DRAFTS = 16, ORDERED = 32, OWN_HEAD = 64 };
 
 typedef struct rule {
-    const char *name;  /* that synthetic weights are drawn by, and messages call it */
-    const char *query; /* that a source is asked for; NULL: name */
+    const char *name;  /* for messages, and as the key of synthetic weights */
+    const char *query; /* the name for the source; NULL: name */
     form form;
     ek_matrix_role role; /* of a matrix */
     unsigned when;
@@ -95,7 +95,7 @@ static const rule layer_rules[] = {
     {"layer_scalar", NULL, VECTOR, 0, ALWAYS, ONE, NONE, ONE, ONE, L(scalar)},
 };
 
-/* layer < 0: of the whole model */
+/* layer < 0: for the whole model */
 static int count(const ek_config *c, int layer, size s)
 {
     const ek_layer_config *l = &c->layer[layer < 0 ? 0 : layer];
@@ -144,13 +144,13 @@ typedef struct binder {
 
 static ek_item *new_item(ek_items *list)
 {
-    if ((list->n & (list->n - 1)) == 0) /* at every power of two the room doubles */
+    if ((list->n & (list->n - 1)) == 0) /* the room doubles at every power of two */
         list->item = ek_realloc(list->item, sizeof *list->item * (size_t)(list->n ? list->n * 2 : 1));
     list->item[list->n] = (ek_item){0};
     return &list->item[list->n++];
 }
 
-/* Synthetic: the widest group that divides k; none (floats) where 32 does not, as mlx-lm leaves them. */
+/* For synthetic weights: the widest group that divides k; floats if 32 does not divide it, as in mlx-lm. */
 static const ek_weight_type *invented_type(const binder *b, const rule *r, int k)
 {
     const ek_weight_type *t = ek_weight_type_float(EK_BF16);
@@ -249,8 +249,8 @@ static ek_err apply_all(binder *b)
     return EK_OK;
 }
 
-/* Whether all that there is of both lies row after row in their planes, in one type: then equal bytes are equal values.
- */
+/* Whether both have one type, and their rows lie next to each other in their planes: equal bytes are then equal
+ * values. */
 static bool lie_alike(const ek_weight_data *a, const ek_weight_data *b)
 {
     if (a->type != b->type || a->across || b->across || a->gain != b->gain) return false;
@@ -268,7 +268,7 @@ static bool same_bytes(const ek_weight_data *a, const ek_weight_data *b, int row
     return true;
 }
 
-/* Whether all values of two matrices of one shape are the same, however each is stored. */
+/* Whether two matrices of one shape have equal values, in whatever form each is stored. */
 static bool same_values(const ek_weight_data *a, const ek_weight_data *b)
 {
     enum { RUN = 1024 };
@@ -287,8 +287,8 @@ static bool same_values(const ek_weight_data *a, const ek_weight_data *b)
     return true;
 }
 
-/* Files may hold the head a second time, or one of its own that the configuration does not mention: the weights decide,
- * as in transformers. Fine-tuning tools write such files; the embedding instead of the head would give other tokens. */
+/* A file may hold the head a second time, or a head that the configuration does not mention. As in transformers the
+ * weights decide, because fine-tuning tools write such files and the embedding would give other tokens. */
 static ek_err find_head(const binder *b, ek_config *c)
 {
     const rule *embed = &model_rules[0], *head = &model_rules[1];

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "tensor/gguf.h"
 
-enum { BLOCK = 4 << 20, HASH = 32, KEPT_LIMIT = 1 << 20 }; /* bytes that one task hashes; of a file that is kept */
+enum { BLOCK = 4 << 20, HASH = 32, KEPT_LIMIT = 1 << 20 }; /* bytes per task; of the kept hashes */
 
 /* --- a file --- */
 
@@ -31,7 +31,7 @@ static void hash_block(void *arg, int task, int worker)
     ek_sha256(j->hash + (size_t)task * HASH, j->map.data + at, n);
 }
 
-/* The SHA-256 of its size and of its blocks' SHA-256. */
+/* The SHA-256 of the file's size and of its blocks' SHA-256. */
 static ek_err hash_file(uint8_t out[HASH], const char *path, ek_pool *pool)
 {
     job j = {0};
@@ -51,12 +51,12 @@ static ek_err hash_file(uint8_t out[HASH], const char *path, ek_pool *pool)
     return EK_OK;
 }
 
-/* --- what is kept --- */
+/* --- kept hashes --- */
 
-/* A text: lines "DEV INODE SIZE MTIME CTIME HASH", and last the SHA-256 of those before it. */
+/* The file's text: lines "DEV INODE SIZE MTIME CTIME HASH", and at the end the SHA-256 of the lines before. */
 typedef struct kept {
     char *path;        /* NULL: nothing is kept */
-    ek_buf text, next; /* as read, without its last line; as it will be written */
+    ek_buf text, next; /* as read, without the last line; as it will be written */
     bool changed;
 } kept;
 
@@ -108,7 +108,7 @@ static bool read_hash(uint8_t out[HASH], const char *hex)
     return true;
 }
 
-/* From what is kept, if the file did not change since; changes while it is read are not kept. */
+/* Takes the kept hash if the file is unchanged. If the file changes while it is read, its hash is not kept. */
 static ek_err hash_kept(uint8_t out[HASH], const char *path, kept *k, ek_pool *pool)
 {
     ek_buf key = {0}, after = {0};
@@ -150,7 +150,7 @@ typedef struct sum {
     ek_pool *pool;
 } sum;
 
-/* Adds name and content, each with its length known. */
+/* Adds name and content, each after its length. */
 static ek_err add_file(sum *s, const char *path, const char *name)
 {
     uint8_t hash[HASH];
@@ -194,7 +194,8 @@ static ek_err add_folder(sum *s, const char *path)
     return err;
 }
 
-/* The parts of a split file count in order, under no name: a model keeps its identity when its files are renamed. */
+/* The files of a split model count in order, without names, so that a model keeps its identity when its files are
+ * renamed. */
 static ek_err add_gguf(sum *s, const char *path)
 {
     ek_gguf *g;

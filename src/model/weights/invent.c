@@ -20,14 +20,14 @@ static float unit(uint64_t bits) /* [0, 1) */
     return (float)(bits >> 40) * 0x1p-24f;
 }
 
-/* Norm weights, scales of router and layer: around 1, which no test can mistake for 1. */
+/* Norm weights, scales of router and layer: near 1, but no test can mistake them for 1. */
 void ek_invent_floats(float *out, const ek_item *it, uint64_t seed, int64_t first, int64_t n)
 {
     uint64_t key = key_of(it, seed);
     for (int64_t i = 0; i < n; i++) out[i] = 0.5f + unit(draw(key, (uint64_t)(first + i)));
 }
 
-/* Uniform with the variance 1 / k, so that a layer keeps the size of what it reads. */
+/* Uniform with variance 1 / k, so that a layer's output is as large as its input. */
 static void invent_bf16(ek_bf16 *out, const ek_item *it, uint64_t seed, int row, int n_rows)
 {
     const int k = it->data.k;
@@ -63,7 +63,7 @@ static void invent_affine(uint32_t *codes, ek_bf16 *scales, ek_bf16 *biases, con
     }
 }
 
-/* A type's planes lie one after the other, each from a multiple of 64 bytes on. */
+/* A type's planes lie one after the other, each at a multiple of 64 bytes. */
 static size_t plane_bytes(const ek_item *it, int plane, int n)
 {
     const ek_weight_type *t = it->data.type;

@@ -15,12 +15,12 @@
 #include "base/linux.h"
 #include "base/log.h"
 
-/* The file: a head, a hash per block, padding to a whole page, the weights. Raised with the layout of any packed
- * form. */
+/* The file: a head, a hash per block, padding to a whole page, the weights. LAYOUT is raised when the layout of a
+ * packed form changes. */
 enum { LAYOUT = 3, BLOCK = 4 << 20, PAGE = 4096, CHAINS = 8 };
 typedef struct head {
     char magic[8];
-    uint64_t bytes, n_blocks, hashes; /* of the weights; blocks; the hash of the hashes */
+    uint64_t bytes, n_blocks, hashes; /* bytes of the weights; number of blocks; hash of the hashes */
 } head;
 static const char magic[8] = "EKPACK1";
 
@@ -62,7 +62,8 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* All files of the folder that holds the checkpoint: parts, index, configuration. A file too many only packs again. */
+/* All files of the checkpoint's folder: weights, index, configuration. An unrelated file only causes another
+ * packing. */
 static ek_err add_checkpoint(ek_buf *key, const char *checkpoint)
 {
     ek_buf folder = {0}, path = {0};
@@ -127,13 +128,13 @@ ek_err ek_packed_open(ek_packed *p, const char *dir, const char *checkpoint, con
 
 typedef struct blocks {
     const uint8_t *data;
-    size_t bytes, first; /* first: where they begin in the file */
+    size_t bytes, first; /* first: their offset in the file */
     uint64_t *hash;
     int fd;
-    atomic_int why; /* errno of a write that failed */
+    atomic_int why; /* errno of a failed write */
 } blocks;
 
-/* Chains side by side: one alone would wait for its multiplications, at a quarter of the speed. */
+/* Several chains side by side, because a single one would wait for its multiplications, at a quarter of the speed. */
 static uint64_t hash_chains(uint64_t seed, const uint8_t *p, size_t n)
 {
     uint64_t h[CHAINS], w[CHAINS];
@@ -174,7 +175,7 @@ static void write_block(void *arg, int task, int worker)
     if (why) atomic_store(&b->why, why);
 }
 
-/* Each block by a thread of the node that has it, or has most of it at the border of two. */
+/* A thread of the block's node handles it; at the border of two nodes, of the node with the larger part. */
 static void run_blocks(ek_pool *pool, const ek_weights *w, ek_task_fn *fn, blocks *b)
 {
     int end[EK_MAX_NODES];
@@ -183,7 +184,7 @@ static void run_blocks(ek_pool *pool, const ek_weights *w, ek_task_fn *fn, block
     ek_pool_run_nodes(pool, fn, b, end, true);
 }
 
-/* A hash per block; free it. */
+/* A hash per block; the caller frees the array. */
 static uint64_t *hash_all(const uint8_t *data, const ek_weights *w, ek_pool *pool)
 {
     blocks b = {.data = data, .bytes = w->block_bytes};
@@ -194,7 +195,7 @@ static uint64_t *hash_all(const uint8_t *data, const ek_weights *w, ek_pool *poo
 
 /* --- reading --- */
 
-/* NULL if the file holds these weights. */
+/* The fault of the file; NULL: it holds these weights. */
 static const char *fault(const ek_packed *p, const ek_weights *w, ek_pool *pool)
 {
     const size_t bytes = w->block_bytes;
@@ -237,7 +238,7 @@ void ek_packed_write(const ek_packed *p, const ek_weights *w, ek_pool *pool)
     memcpy(front + sizeof h, hashes, h.n_blocks * sizeof *hashes);
     ek_buf temp = {0};
     ek_buf_fmt(&temp, "%s.%d", p->path, (int)getpid());
-    unlink(temp.data); /* of a process that was killed; a link that was laid there is not followed */
+    unlink(temp.data); /* left by a killed process; a link in its place is not followed */
     int fd = open(temp.data, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     int why = fd < 0 ? errno : put(fd, front, first, 0);
     blocks b = {.data = w->block, .bytes = bytes, .first = first, .fd = fd};

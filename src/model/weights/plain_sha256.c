@@ -56,7 +56,7 @@ static int by_line(const void *a, const void *b)
     return order ? order : strcmp(x->name, y->name);
 }
 
-/* Of one file itself; of several, of the lines that sha256sum prints. */
+/* The hash of a single file; of several files, that of the lines that sha256sum prints. */
 static void sum(char out[EK_MODEL_DIGEST], const files *f)
 {
     ek_buf lines = {0};

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Where a second limb is cheap and an error weighs: docs/NUMERICS.md 10. */
+/* Whether the matrix gets a second limb: it is cheap there, and errors cost much (docs/NUMERICS.md 10). */
 static bool weighs(ek_matrix_role role)
 {
     switch (role) {

@@ -15,12 +15,12 @@
 enum {
     ALIGN = 64,
     NODE_ALIGN = 2 << 20,  /* a huge page has one node */
-    CHUNK = 1 << 18,       /* elements a task packs */
+    CHUNK = 1 << 18,       /* elements per packing task */
     SLICE = 256,           /* tasks between two progress lines */
-    SLICE_BYTES = 32 << 20 /* and what they read: after that the file's pages leave the process */
+    SLICE_BYTES = 32 << 20 /* and the bytes that they read; then the file's pages are released */
 };
 
-/* Rows [row, row + n) of an item, panels of one node: one task. */
+/* A task: rows [row, row + n) of an item, whose panels belong to one node. */
 typedef struct piece {
     const ek_item *item;
     int row, n, node;
@@ -30,9 +30,9 @@ typedef struct packer {
     const ek_pack_opts *o;
     piece *piece;
     int n_pieces, first;
-    int order[SLICE];  /* of a slice's pieces: by node */
-    uint8_t **temp;    /* per thread: invented rows */
-    atomic_int failed; /* a piece that could not be packed, plus one */
+    int order[SLICE];  /* pieces of a slice, ordered by node */
+    uint8_t **temp;    /* per thread: synthetic rows */
+    atomic_int failed; /* index of a piece that could not be packed, plus one */
 } packer;
 
 static size_t up(size_t n)
@@ -80,7 +80,7 @@ static void run_piece(void *arg, int task, int worker)
     if (pack_rows(one, &rows)) atomic_store(&p->failed, p->first + p->order[task] + 1);
 }
 
-/* Pieces start at multiples of a panel, so that two threads never write one panel. */
+/* Pieces start at multiples of a panel, so that no two threads write one panel. */
 static int piece_rows(const ek_item *it)
 {
     int rows = CHUNK / it->data.k / EK_PANEL * EK_PANEL;
@@ -120,7 +120,7 @@ static void cut(packer *p, const ek_items *list, size_t *temp_bytes)
     p->n_pieces = n;
 }
 
-/* A message belongs to the thread that failed: this thread fails once more. */
+/* Error messages belong to the thread that failed, so this thread repeats the failing piece. */
 static ek_err fail_again(packer *p)
 {
     const piece *one = &p->piece[p->failed - 1];
@@ -130,7 +130,7 @@ static ek_err fail_again(packer *p)
     return ek_fail_in(err, "tensor %s", one->item->name);
 }
 
-/* Pieces from the first on that are packed at once. */
+/* The number of pieces from the first on that are packed together. */
 static int slice(const packer *p)
 {
     size_t bytes = 0;
@@ -142,7 +142,8 @@ static int slice(const packer *p)
     return n;
 }
 
-/* Packs n pieces, each by a thread of the node that will read it: who writes a page first has it beside itself. */
+/* Packs n pieces, each by a thread of the node that will read it, because a page lies on the node of its first
+ * writer. */
 static void pack_slice(packer *p, int n)
 {
     int end[EK_MAX_NODES], done = 0;
@@ -154,8 +155,8 @@ static void pack_slice(packer *p, int n)
     ek_pool_run_nodes(p->o->pool, run_piece, p, end, true);
 }
 
-/* from, unless NULL, is the source of the weights: its packed parts leave the process at once, so that loading takes
- * little more memory than the loaded model. */
+/* from: the source of the weights, or NULL. Its packed pages are released at once, so that loading takes little more
+ * memory than the loaded model. */
 static ek_err pack_all(const ek_items *list, const ek_pack_opts *o, ek_source *from)
 {
     packer p = {.o = o};
@@ -192,7 +193,7 @@ static int clip(int x, int lo, int hi)
     return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* Gives what a node has of an item its place; returns the bytes. at NULL: nothing but that. */
+/* Lays out a node's part of an item; returns the bytes. at NULL: only counts. */
 static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_pool *pool, const ek_rows_wanted *rows,
                            int node, uint8_t *at)
 {
@@ -214,8 +215,8 @@ static size_t lay_out_item(const ek_item *it, ek_linear_parts *parts, const ek_p
     return up((size_t)(end - first) * it->matrix->panel_bytes);
 }
 
-/* Lays the items out node by node, each node from the beginning of a huge page, because a matrix may be smaller than
- * such a page, which lies on one node as a whole. Returns the block's size; block NULL: only that. */
+/* Lays the items out node by node, each node from the beginning of a huge page, because a huge page lies on one node as
+ * a whole and a matrix may be smaller. Returns the block's size; block NULL: only counts. */
 static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o, const ek_rows_wanted *rows,
                       uint8_t *block)
 {
@@ -234,7 +235,7 @@ static size_t lay_out(const ek_items *list, ek_weights *w, const ek_pack_opts *o
 
 ek_err ek_items_plan(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
-    static float planned; /* marks an existing vector without memory yet */
+    static float planned; /* marks a vector that exists but has no memory yet */
     w->mapped_bytes = 0;
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
@@ -268,7 +269,7 @@ static ek_err fill(const ek_items *list, ek_weights *w, const ek_pack_opts *o, c
     return pack_all(list, o, w->source);
 }
 
-/* From the file if it is there; else packed, and the file written. */
+/* Maps the file if it is there; otherwise packs the weights and writes the file. */
 static ek_err fill_or_map(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
     ek_packed p;
@@ -299,7 +300,7 @@ ek_err ek_items_pack(const ek_items *list, ek_weights *w, const ek_pack_opts *o)
 {
     place_tables(list, o);
     ek_err err = o->packed_dir ? fill_or_map(list, w, o) : fill(list, w, o, NULL);
-    ek_pool_leave(o->pool); /* others may run the model's steps, and threads start */
+    ek_pool_leave(o->pool); /* other threads may run the model's steps, and the pool starts new threads */
     return err;
 }
 
@@ -307,7 +308,7 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
                             const ek_rows_wanted *rows)
 {
     ek_items some = {.item = ek_alloc(sizeof *some.item * (size_t)list->n)};
-    bool parts = false; /* of a matrix some rows alone are wanted */
+    bool parts = false; /* only some rows of a matrix are wanted */
     for (int i = 0; i < list->n; i++) {
         const ek_item *it = &list->item[i];
         const bool whole = it->layer < 0 ? embed || (it->matrix != &w->embed && it->matrix != &w->head)
@@ -317,7 +318,7 @@ ek_err ek_items_pack_layers(const ek_items *list, ek_weights *w, const ek_pack_o
         if ((whole && n > 0) || (it->layer == end && it->vector)) some.item[some.n++] = *it;
         parts |= whole && it->matrix && n > 0 && n < it->matrix->n;
     }
-    if (!parts) rows = NULL; /* what is there is whole: a CPU may compute with it */
+    if (!parts) rows = NULL; /* whole matrices, so that a CPU may compute with them */
     ek_weights_release(w);
     w->block_bytes = lay_out(&some, w, o, rows, NULL);
     place_tables(&some, o);

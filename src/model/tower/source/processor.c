@@ -16,7 +16,7 @@ void ek_processor_default(ek_processor *out)
     *out = (ek_processor){EK_BUDGET_IMAGE, EK_BUDGET_FRAME, EK_MEDIA_MAX_FRAMES};
 }
 
-/* NULL where there is no such file. */
+/* NULL: there is no such file. */
 static ek_err read_file(json_t **out, const char *folder, const char *name)
 {
     ek_buf path = {0}, text = {0};
@@ -50,7 +50,7 @@ static ek_err check_size(const ek_settings *f, ek_patching patching)
                    f->file, side, pool, pool, patching.side, patching.pool, patching.pool);
 }
 
-/* Whether each of a list's numbers is `want`; an absent one is. */
+/* Whether each number of a list is `want`; an absent list counts as such. */
 static bool all_are(const ek_settings *f, const char *key, double want)
 {
     const json_t *list = ek_setting(f, key), *v;
@@ -101,13 +101,13 @@ static ek_err read_video(ek_processor *out, const ek_settings *f, ek_patching pa
     return read_budget(&out->frame_tokens, f, out->frame_tokens);
 }
 
-/* In the order in which they count for videos; of images the last one does. */
+/* In order of precedence for videos; for images only the last one counts. */
 enum { NESTED, VIDEOS, IMAGES, FILES };
 static const char *const names[FILES] = {"processor_config.json", "video_preprocessor_config.json",
                                          "preprocessor_config.json"};
 
-/* What counts for one kind: the object `in` (dotted: with a dot) of the first file, else the file `own` or, if it is
- * not there, the last one. */
+/* The settings for one kind: the object `in` (dotted: with a dot) of the first file, else the file `own`, or if it is
+ * missing, the last one. */
 static ek_settings choose(json_t *const file[FILES], const char *in, const char *dotted, int own)
 {
     const json_t *object = json_object_get(file[NESTED], in);

@@ -16,10 +16,10 @@ typedef struct folder {
     ek_tower_source source;
     ek_quant quant;
     ek_checkpoint *files;
-    bool *used; /* by index of the tensor */
+    bool *used; /* by the tensor's index */
 } folder;
 
-/* What a module is called elsewhere; checked in order. */
+/* Other programs' names of a module; checked in order. */
 static const struct {
     const char *ours, *theirs;
 } dialects[] = {
@@ -74,8 +74,7 @@ static bool has(ek_tower_source *s, const char *begin)
     return false;
 }
 
-/* Scales that were measured for other arithmetic, as beside the text's matrices, and bounds where config.json has no
- * clipping. */
+/* Measured scales for another arithmetic, as beside the text's matrices, and bounds if config.json has no clipping. */
 static bool of_activations(const char *name)
 {
     static const char *const last[] = {".input_scale", ".input_global_scale", ".output_scale", ".input_min",
@@ -86,7 +85,7 @@ static bool of_activations(const char *name)
     return false;
 }
 
-/* A bias or an adapter's tensor changes what others compute: leaving it aside unseen would give other features. */
+/* A bias or an adapter's tensor would change the features, so it must not be ignored. */
 static ek_err check_unused(ek_tower_source *s, const char *const *begin)
 {
     const folder *f = (const folder *)s;

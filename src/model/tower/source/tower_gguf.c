@@ -24,7 +24,7 @@ static int is_mmproj(const struct dirent *e)
     return n > 5 && strcmp(e->d_name + n - 5, ".gguf") == 0 && strstr(e->d_name, "mmproj") != NULL;
 }
 
-/* Which of several is taken: bf16 is what towers were trained in, f32 holds it, f16 may not. */
+/* The order of preference among several files: towers were trained in bf16, f32 can hold it, f16 may not. */
 static int rank(const char *name)
 {
     static const char *const in_order[] = {"BF16", "bf16", "F32", "f32", "F16", "f16"};
@@ -45,7 +45,7 @@ static ek_err no_towers(const char *path)
                    "%s: holds no towers: neither mm.input_projection.weight nor mm.a.input_projection.weight", path);
 }
 
-/* Whether its rows are as wide as the model's, which is `hidden`. */
+/* Whether its rows have the model's width, `hidden`. */
 static ek_err check_fits(const ek_gguf *g, const char *path, int64_t hidden)
 {
     static const char *const last[] = {"mm.input_projection.weight", "mm.a.input_projection.weight"};
@@ -59,8 +59,8 @@ static ek_err check_fits(const ek_gguf *g, const char *path, int64_t hidden)
     return EK_OK;
 }
 
-/* The first file of towers beside a model that can be read and fits it. Nobody asked for these files, so none of them
- * is an error: where all fail the model has no towers, and a line says why. */
+/* Opens the first file of towers beside a model that can be read and fits it. Nobody requested these files, so none of
+ * them is an error: if all fail, the model has no towers, and a line names the reason. */
 static void open_beside(ek_gguf **out, const char *path, int64_t hidden)
 {
     ek_buf dir = {0}, why = {0};
@@ -91,7 +91,7 @@ static void open_beside(ek_gguf **out, const char *path, int64_t hidden)
     ek_buf_fini(&dir), ek_buf_fini(&why);
 }
 
-/* *out NULL: no towers. *beside: nobody named the file. */
+/* *out NULL: no towers. *beside: the file was found, not named. */
 static ek_err open_file(ek_gguf **out, bool *beside, const char *path, const char *mmproj)
 {
     *out = NULL, *beside = false;
@@ -123,7 +123,7 @@ static const ek_weight_type *type_of(const ek_gguf_tensor *t)
     return has ? ek_weight_type_named(has->name) : NULL;
 }
 
-/* What is made of a tensor; the source's until it is taken (ek_tower_source.made). */
+/* Memory for a converted tensor; it belongs to the source until it is taken (ek_tower_source.made). */
 static void *make(ek_tower_source *s, size_t n)
 {
     free(s->made);
@@ -140,8 +140,7 @@ static const uint8_t *channels_last(ek_tower_source *s, const uint8_t *from, int
     return to;
 }
 
-/* Four floats of v.clamp_data for "vision_tower.encoder.layers.3.mlp.up_proj.input_min": zeros say that there is no
- * bound. */
+/* The four floats of v.clamp_data for "vision_tower.encoder.layers.3.mlp.up_proj.input_min"; zeros mean no bound. */
 static bool find_packed_bound(ek_tower_gguf *s, const char *name, ek_tower_tensor *out)
 {
     static const char *const linear[] = {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj",
@@ -201,7 +200,7 @@ static ek_err wrong_shape(const ek_gguf_tensor *t, int n, int k)
                    k);
 }
 
-/* The first projection of patches, whichever way its inputs lie. */
+/* The first projection of patches, in either order of its inputs. */
 static ek_err patches(ek_tower_source *s, const ek_gguf_tensor *t, bool unified, int n, int k, ek_weight_data *out)
 {
     const int64_t *d = t->dim, pixels = k / 3;

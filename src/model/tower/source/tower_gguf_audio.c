@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Modules; what follows the name (".weight", ".bias", ".input_min") is the same, but for ".linear", which is left out.
- * ollama NULL: the same. */
+/* Names of modules. The rest of the name (".weight", ".bias", ".input_min") is the same, except that ".linear" is left
+ * out. ollama NULL: as theirs. */
 typedef struct row {
     const char *ours, *theirs, *ollama;
 } row;
@@ -44,7 +44,7 @@ static const row layer[] = {
     {"lconv1d.depthwise_conv1d", "conv_dw", NULL},
 };
 
-/* stem: of the file's name, "a.blk.3." or nothing */
+/* stem: beginning of the file's name, "a.blk.3." or empty */
 static bool translate(char *out, size_t room, const row *rows, size_t n_rows, const char *stem, const char *name,
                       bool ollama)
 {

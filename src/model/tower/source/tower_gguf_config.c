@@ -30,7 +30,7 @@ static void set_int(json_t *to, const char *name, int64_t n)
     json_object_set_new(to, name, json_integer(n));
 }
 
-/* A dimension, innermost first; 0 without the tensor. */
+/* A dimension, innermost first; 0: there is no tensor. */
 static int64_t dim(const ek_gguf *g, const char *tensor, int d)
 {
     const ek_gguf_tensor *t = ek_gguf_tensor_find(g, tensor);

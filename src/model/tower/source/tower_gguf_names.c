@@ -9,7 +9,7 @@ typedef struct pair {
     const char *ours, *theirs;
 } pair;
 
-/* Whole names but for what follows: ".weight", ".bias", ".input_min", … Longer ones first. */
+/* Names without their ending (".weight", ".bias", ".input_min", …). Longer ones first. */
 static const pair fixed[] = {
     {"vision_tower.patch_embedder.input_proj", "v.patch_embd"},
     {"vision_tower.patch_embedder.position_embedding_table", "v.position_embd.weight"},
@@ -40,7 +40,7 @@ static const pair vision_layer[] = {
     {"post_feedforward_layernorm", "ffn_post_norm"},
 };
 
-/* What follows `ours` in name: "" or from a dot on; NULL if name is another. */
+/* The rest of name after `ours`: "" or from a dot on; NULL: the name is a different one. */
 static const char *rest(const char *name, const char *ours)
 {
     const size_t n = strlen(ours);

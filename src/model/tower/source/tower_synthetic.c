@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "model/config/config.h"
 
-/* Bounds that some of what is normed reaches. */
+/* Bounds that some normed values reach. */
 static const float bound[] = {-2, 2};
 
 static bool ends(const char *s, const char *end)
@@ -80,7 +80,7 @@ ek_err ek_tower_synthetic_open(ek_tower_source **out, const char *name)
         s->config = json_pack("{s:{s:i,s:i},s:o}", "text_config", "hidden_size", c->hidden_size, "vocab_size",
                               c->vocab_size, "vision_config", vision_of(name, c));
         EK_ASSERT(s->config);
-        /* The published conformer is what transformers takes without a word; 12B has none. */
+        /* The published conformer has transformers' default values; 12B has none. */
         if (c->per_layer_size || !strcmp(name, "12b")) json_object_set_new(s->config, "audio_config", json_object());
         *out = s;
     }
