@@ -5,8 +5,8 @@
 
 #include "tensor/dtype.h"
 
-/* ln 2 in two parts: the first has 15 significant bits, so that its products with the integers
- * met here are exact even before the fma. */
+/* ln 2 in two parts: the first has 15 significant bits, so that its products with the integers used here are exact even
+ * before the fma. */
 #define LN2_HI 0.693145751953125f
 #define LN2_LO 1.428606765330187e-06f
 
@@ -98,15 +98,15 @@ float ek_ln(float x)
     return ln_tail((float)k, f);
 }
 
-/* n + 1/2 rounded once: both halves of n, and the lower one with 1/2, are exact in float32. The
- * halves fit signed integers, so every instruction set converts them in one step. */
+/* n + 1/2, rounded once: both halves of n, and the lower one plus 1/2, are exact in float32. The halves fit signed
+ * integers, so every instruction set converts them in one step. */
 static float plus_half(uint32_t n)
 {
     return fmaf((float)(int32_t)(n >> 16), 65536.0f, (float)(int32_t)(n & 0xffff) + 0.5f);
 }
 
-/* Below v = 1/4 the logarithm takes f = -v as it is: 1 - v would round small v away. Above, 1 - v
- * is (~n + 1/2) 2^-32 exactly, so one rounding is all it has. */
+/* Below v = 1/4 the logarithm takes f = -v directly, because 1 - v would round small v away. Above, 1 - v is exactly
+ * (~n + 1/2) 2^-32, so there is one rounding only. */
 float ek_standard_exponential(uint32_t n)
 {
     if (n < 1u << 30) return -ln_tail(0.0f, plus_half(n) * -0x1p-32f);
@@ -118,7 +118,7 @@ float ek_standard_gumbel(uint32_t n)
     return -ek_ln(ek_standard_exponential(n));
 }
 
-/* pi/2 in three parts, each the double nearest to what the ones before leave. */
+/* pi/2 in three parts; each is the double nearest to the rest. */
 #define PIO2_1 1.5707963267948966
 #define PIO2_2 6.123233995736766e-17
 #define PIO2_3 -1.4973849048591698e-33

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* --- reading: the rest of the text; `at` is the place of an error --- */
+/* --- reading: the rest of the text; `at` is the position of an error --- */
 
 typedef struct reader {
     const char *text;
@@ -37,7 +37,7 @@ static bool number(reader *r, int64_t max, int32_t *out)
     return true;
 }
 
-/* A text of 1 to room - 1 letters of `of`. */
+/* A text of 1 to room - 1 letters out of `of`. */
 static bool word(reader *r, const char *of, char *out, size_t room)
 {
     size_t n = 0;

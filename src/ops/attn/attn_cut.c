@@ -4,8 +4,8 @@
 #include "ops/attn/attn_sched_state.h"
 
 enum {
-    TASKS_PER_WORKER = 4,     /* tiles larger than such a share of all leaves are split */
-    MAX_SPLIT_BYTES = 1 << 28 /* of leaves that stand alone; more, and nothing is split */
+    TASKS_PER_WORKER = 4,     /* tiles with more than one part in so many of all leaves are split */
+    MAX_SPLIT_BYTES = 1 << 28 /* bytes of leaves that stand alone; if there are more, nothing is split */
 };
 
 /* ------------------------------------------------------------------ memory */
@@ -26,7 +26,7 @@ void ek_attn_node_lay(const ek_attn_source *s, ek_attn_node *n, uint8_t *at)
     n->m = (int *)at, n->l = (float *)at + EK_TILE, n->o = (float *)at + 2 * EK_TILE;
 }
 
-/* Levels of a tree of n leaves. */
+/* The number of levels of a tree of n leaves. */
 static int levels_of(int64_t n)
 {
     int levels = 1;
@@ -90,8 +90,8 @@ ek_attn_tile ek_attn_tile_at(const ek_attn_source *s, int64_t number)
     return t;
 }
 
-/* Cuts tile t; false: it stays whole. Where a mask makes gaps, blocks are single leaves; other tiles with gaps are
- * rare, and stay whole. */
+/* Splits tile t; false: it stays whole. If a mask makes gaps, blocks are single leaves. Other tiles with gaps are rare,
+ * and stay whole. */
 static bool split_tile(const ek_attn_source *s, const ek_attn_cut *cut, const ek_attn_tile *t, ek_attn_split *x)
 {
     const int64_t leaves = leaves_of(s, t);
@@ -108,7 +108,7 @@ static int64_t blocks_per_task(const ek_attn_cut *cut, const ek_attn_tile *t)
     return t->gapless ? 1 : cut->limit;
 }
 
-/* What the cut takes of memory, besides that of the workers. */
+/* The memory of the division, without that of the workers. */
 static size_t shared_bytes(const ek_attn_source *s, const ek_attn_cut *cut)
 {
     return lines(sizeof(ek_attn_item) * (size_t)cut->n_items) + lines(sizeof(ek_attn_split) * (size_t)cut->n_split) +

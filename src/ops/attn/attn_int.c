@@ -22,7 +22,7 @@ void ek_attn_int_scores(ek_kv_format f, ek_attn_segment *segment)
     }
 }
 
-/* E of W >= 2^-100; 128 if W is infinite. */
+/* The exponent E of W >= 2^-100; 128 if W is infinite. */
 static int exponent_of(float w)
 {
     uint32_t bits;
@@ -58,7 +58,7 @@ void ek_attn_int_values(ek_kv_format f, ek_attn_segment *segment)
         const float unit = ek_attn_int_weigh(f, segment, i, code);
         for (int d = 0; d < segment->head_dim; d++) {
             int64_t sum = 0;
-            uint32_t low = 0; /* of the sum, with the page's products so far */
+            uint32_t low = 0; /* of the sum so far, with the page's products */
             for (int j = segment->from[i]; j < segment->to[i] && unit > 0; j++) {
                 low += (uint32_t)(code[j] * ek_kv_int_value(f, segment->v[j / EK_PAGE_TOKENS], segment->head_dim,
                                                             j % EK_PAGE_TOKENS, d));

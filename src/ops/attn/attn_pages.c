@@ -15,7 +15,7 @@ int64_t ek_attn_max_tiles(const ek_attn *a, int n_rows)
     return (int64_t)n_rows * tiles_of(a, 1) * a->shape.n_kv_heads;
 }
 
-/* Adjacent rows of one view share tiles; tiles that read the same keys are neighbours. */
+/* Makes tiles: adjacent rows of one view share a tile, and tiles that read the same keys are adjacent. */
 int64_t ek_attn_place_tiles(ek_attn_pages *p, int n_rows)
 {
     const int ratio = p->a->ratio;
@@ -32,7 +32,7 @@ int64_t ek_attn_place_tiles(ek_attn_pages *p, int n_rows)
     return n;
 }
 
-/* Query i of a tile: its row and head. */
+/* The row and the head of query i of a tile. */
 static int query_row(const ek_attn_pages *p, const ek_attn_place *at, int i)
 {
     return at->row + (at->first + i) / p->a->ratio;
@@ -124,8 +124,8 @@ static bool wanted(const ek_attn_segment *segment, int p)
     return false;
 }
 
-/* Where the pages of a segment hold this KV head's keys and values, and its keys in the next segment, if that is
- * going to be read too. */
+/* Finds the segment's keys and values of this KV head in its pages, and the keys of the next segment if that will be
+ * read too. */
 static void find_pages(const ek_attn_pages *p, const ek_attn_codec *c, const ek_attn_tile *t, int64_t seg, bool more,
                        ek_attn_segment *segment)
 {

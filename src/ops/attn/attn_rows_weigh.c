@@ -24,8 +24,8 @@ void ek_visible_add(ek_visible *v, int i)
     for (int w = 0; w < EK_SEGMENT_WORDS; w++) v->any[w] |= keys[w], v->all[w] &= keys[w];
 }
 
-/* A hidden key between visible ones is given the lowest score there is: its weight is +0, for its exponent is far below
- * that of any visible key. */
+/* Gives hidden keys between visible ones the lowest possible score. Their weight is then +0, because their exponent is
+ * far below that of any visible key. */
 static void hide(const ek_visible *v, int n_q, float *e)
 {
     for (int i = 0; i < n_q; i++)
@@ -34,7 +34,7 @@ static void hide(const ek_visible *v, int n_q, float *e)
                 if (!ek_visible_at(v->keys[i], j)) e[i * EK_SEGMENT + j] = -INFINITY;
 }
 
-/* Unless the visible keys have no higher one: then these have equal weights, and the hidden are taken out here. */
+/* If the visible keys have that score too, all weights are equal, and the hidden keys are removed here. */
 static void hide_again(const ek_visible *v, ek_attn_segment *segment, uint16_t *p)
 {
     int lowest;
@@ -71,7 +71,7 @@ void ek_attn_rows_weigh(const ek_attn_rows_ops *ops, ek_attn_segment *segment, c
                         const uint8_t *ahead, ptrdiff_t ahead_bytes)
 {
     const ptrdiff_t share = EK_VALUES_EARLY / EK_TILE * 2 *
-                            segment->head_dim; /* per query: memory would rest meanwhile */
+                            segment->head_dim; /* per query, so that the memory is busy meanwhile */
     hide(v, segment->n_q, segment->e);
     memcpy(segment->from, v->from, sizeof v->from);
     memcpy(segment->to, v->to, sizeof v->to);

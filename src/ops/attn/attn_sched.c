@@ -3,9 +3,9 @@
 #include "ops/attn/attn_sched_state.h"
 #include "ops/math.h"
 
-enum { JOIN_ALONE = 1 << 14 /* floats that the caller joins by itself: cheaper than asking for help */ };
+enum { JOIN_ALONE = 1 << 14 /* floats that the caller joins alone, because asking other threads takes longer */ };
 
-/* Cores may be far from each other: each lays out its memory itself. */
+/* The worker's memory. Each worker lays out its own, because cores may be far from each other. */
 static ek_attn_worker *worker_of(const ek_attn_job *j, int number)
 {
     ek_attn_worker *w = (ek_attn_worker *)(j->workers + (size_t)number * j->worker_bytes);
@@ -13,7 +13,7 @@ static ek_attn_worker *worker_of(const ek_attn_job *j, int number)
     return w;
 }
 
-/* The leaf before all segments: weight without value. */
+/* Pushes the leaf before all segments: a weight without a value. */
 static void push_sinks(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_worker *w, int g, unsigned *count)
 {
     const ek_attn_source *s = j->s;
@@ -38,7 +38,7 @@ static void push_segment(const ek_attn_job *j, const ek_attn_tile *t, ek_attn_wo
         else if (live >> i & 1) ek_attn_tree_push(s, w->stack[g], &w->now, count[i]++, 0, i);
 }
 
-/* The tree of each of n tiles that read the same keys. */
+/* Computes the trees of n tiles that read the same keys. */
 static void run_whole(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_item *it)
 {
     const ek_attn_source *s = j->s;
@@ -71,13 +71,13 @@ static void run_whole(const ek_attn_job *j, ek_attn_worker *w, const ek_attn_ite
             ek_attn_tree_finish(s, &t[g], ek_attn_tree_fold(s, w->stack[g], count[g][i], NULL, i), i, w->space[0].e);
 }
 
-/* Leaves of a query behind its last whole block: its last ones. */
+/* The number of a query's leaves behind its last whole block. */
 static unsigned tail_of(const ek_attn_split *x, unsigned count)
 {
     return count & ((1u << x->level) - 1);
 }
 
-/* The node of a span for a level of whole blocks; if away, the node for leaves after these comes before them. */
+/* The node of a span for a level of whole blocks. If `away`, the node for leaves behind these comes before them. */
 static ek_attn_node *node_at(const ek_attn_split *x, const ek_attn_span *at, int level)
 {
     return &at->stack[at->away && x->level ? 1 + level - x->level : at->away ? level - x->level : level];
@@ -88,7 +88,7 @@ static void lay_away(const ek_attn_job *j, ek_attn_node *node)
     ek_attn_node_lay(j->s, node, j->sums + (size_t)(node - j->nodes) * j->node_bytes);
 }
 
-/* What is on the stack makes room for the next span. */
+/* Puts the nodes on the stack away, to make room for the next span. */
 static void put_away(const ek_attn_job *j, ek_attn_worker *w)
 {
     ek_attn_span *old = w->span;
@@ -113,8 +113,8 @@ static void put_away(const ek_attn_job *j, ek_attn_worker *w)
     }
 }
 
-/* Blocks that follow each other stay on one stack as long as its branches are branches of the tile's tree: up to the
- * largest one that can begin where the span does. */
+/* Whether a block continues the span on the stack: consecutive blocks stay on one stack while its branches are branches
+ * of the tile's tree, up to the largest one that can begin where the span does. */
 static bool goes_on(const ek_attn_worker *w, const ek_attn_split *x, const ek_attn_tile *t, int64_t block)
 {
     const int64_t first = w->first - x->first_block, n = block + 1 - w->first;

@@ -5,7 +5,7 @@
 
 #include "ops/attn/attn_tensors_tile.h"
 
-/* What causal, window and padding leave of the keys; masks hide more, in the segments. */
+/* The tile's keys by causal, window and padding; masks hide more keys, per segment. */
 static void tile(const void *self, ek_attn_tile *out)
 {
     const ek_tensors_call *c = self;
@@ -16,8 +16,7 @@ static void tile(const void *self, ek_attn_tile *out)
     const ek_tensors_tile at = ek_tensors_tile_of(c, out);
     const int64_t start = ek_tensors_start(c, at.b);
     for (int i = 0; i < out->n_q; i++) {
-        const int64_t own = ek_tensors_row(c, &at, i) + t->keys -
-                            t->rows; /* the key that stands where the query does */
+        const int64_t own = ek_tensors_row(c, &at, i) + t->keys - t->rows; /* the key at the query's position */
         int64_t lo = t->window ? own - t->window + 1 : 0, end = t->causal && own < t->keys ? own + 1 : t->keys;
         if (lo < 0) lo = 0;
         if (lo < -start) lo = -start;
@@ -25,7 +24,7 @@ static void tile(const void *self, ek_attn_tile *out)
     }
 }
 
-/* A row of q in bf16, as Form B reads it. */
+/* Copies a row of q in bf16, in Form B's order. */
 static void pair_query(const ek_attn_tensors *t, uint16_t *q16, const uint8_t *from, int i)
 {
     for (int d = 0; d < t->dim; d += 32) {
@@ -105,7 +104,7 @@ static ek_attn_source source_of(const ek_tensors_call *c)
     const ek_attn_tensors *t = c->t;
     return (ek_attn_source){.self = c,
                             .n_tiles = t->entries * t->kv_heads * c->tiles_per_head,
-                            .group = t->pairs ? 1 : EK_ATTN_GROUP, /* Form B fetches its keys and values ahead */
+                            .group = t->pairs ? 1 : EK_ATTN_GROUP, /* Form B prefetches its keys and values itself */
                             .masked = t->mask.data != NULL,
                             .sinks = t->sinks != NULL,
                             .ldo = c->ldo,

@@ -3,7 +3,7 @@
 
 #include "ops/attn/attn_tensors_tile.h"
 
-/* Keys from one that is read to one that is fetched; in Form B they pass faster. */
+/* Distance in keys between reading and prefetching; in Form B keys are read faster. */
 enum { AHEAD = 2 * EK_SCORE_KEYS, AHEAD_PAIRS = 3 * EK_SCORE_KEYS };
 
 /* ------------------------------------------------------------------ rows of keys and values */
@@ -13,7 +13,7 @@ static const uint8_t *row_at(const ek_attn_operand *x, const ek_tensors_tile *t,
     return x->at.data + t->b * x->at.entry + t->kv_head * x->at.head + j * x->at.row;
 }
 
-/* Row j where kernels can read it: as f32, in Form B as it is. Returns the bytes of such a row. */
+/* Copies row j into a form that kernels read: f32, in Form B unchanged. Returns the bytes of such a row. */
 static ptrdiff_t copy_row(const ek_tensors_call *c, const ek_attn_operand *x, const ek_tensors_tile *t, int64_t j,
                           int place, ek_tensors_space *space)
 {
@@ -30,7 +30,7 @@ static ptrdiff_t copy_row(const ek_tensors_call *c, const ek_attn_operand *x, co
     return (ptrdiff_t)sizeof *to * dim;
 }
 
-/* The block of 16 keys from j on, of turned ones. */
+/* The block of 16 turned keys from j on. */
 static const float *block_at(const ek_attn_operand *x, const ek_tensors_tile *t, int64_t j, int dim)
 {
     return (const float *)(x->at.data + t->b * x->at.entry + t->kv_head * x->at.head) + j * dim;
@@ -52,7 +52,7 @@ static void score(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t ba
             c->t->attn->scores(&b);
             continue;
         }
-        int first = __builtin_ctz(some); /* stands in for keys that are hidden from all */
+        int first = __builtin_ctz(some); /* used in place of keys that are hidden from all queries */
         const bool direct = some == 0xffffu && c->k_direct;
         if (direct) b.key[0] = row_at(&c->t->k, t, base + j0);
         for (int j = 1; j < EK_SCORE_KEYS && direct; j++) b.key[j] = b.key[j - 1] + c->t->k.at.row;
@@ -71,8 +71,8 @@ static void score(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t ba
     }
 }
 
-/* The rows of values that are read behind EK_VALUES_AHEAD ones of a segment, as many as a segment has, if they lie one
- * after the other; their bytes. */
+/* The rows of values that follow EK_VALUES_AHEAD rows of a segment, as many as a segment has, if they are adjacent;
+ * returns their bytes. */
 static ptrdiff_t values_ahead(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t base, const uint8_t **ahead)
 {
     const ek_attn_operand *x = &c->t->v;
@@ -115,7 +115,7 @@ static void add_run(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t 
     }
 }
 
-/* Whether slots [j, j + step) are visible to all queries, to some. */
+/* Whether slots [j, j + step) are visible to all queries, and to some. */
 static void visible_to(const ek_visible *v, int j, int step, bool *all, bool *some)
 {
     *all = ek_visible_at(v->all, j) && ek_visible_at(v->all, j + step - 1);
@@ -152,8 +152,8 @@ static void value(const ek_tensors_call *c, const ek_tensors_tile *t, int64_t ba
     }
 }
 
-/* The first rows of a stretch of segments, which no segment before has fetched. Read in the order of memory they take
- * a fifth of the time that the kernels' order would take. */
+/* Prefetches the first rows of a run of segments, which no earlier segment has prefetched. Read in memory order they
+ * take a fifth of the time of the kernels' order. */
 static void touch(const ek_tensors_call *c, const ek_attn_operand *x, const ek_tensors_tile *t, int64_t base, int64_t n)
 {
     const int64_t from = base < 0 ? 0 : base, to = base + n < c->t->keys ? base + n : c->t->keys;

@@ -11,7 +11,7 @@ static float factor(int64_t n)
     return n < -125 ? 0.0f : ek_bits_f32((uint32_t)(n + 127) << 23);
 }
 
-/* Query i of later = earlier + later. */
+/* Adds query i of `earlier` to `later`. */
 static void combine(const ek_attn_source *s, const ek_attn_node *earlier, ek_attn_node *later, int i)
 {
     const int ma = earlier->m[i], mb = later->m[i], m = ma > mb ? ma : mb;
@@ -56,8 +56,8 @@ ek_attn_node *ek_attn_tree_fold(const ek_attn_source *s, ek_attn_node *stack, un
     return sum;
 }
 
-/* The result of query i. -0 becomes +0: whether a sum that underflowed ends in -0 would depend on unseen keys having
- * been added as zeros or not at all. */
+/* The result of query i. -0 becomes +0, because a sum that underflowed would be -0 or +0 depending on whether unseen
+ * keys were added as zeros or not at all. */
 void ek_attn_tree_finish(const ek_attn_source *s, const ek_attn_tile *t, const ek_attn_node *sum, int i,
                          float *restrict row)
 {

@@ -12,13 +12,13 @@ static float clamp(float x, float min, float max)
     return x > min ? x < max ? x : max : min; /* NaN: min */
 }
 
-/* Keys and values are normed, so they fit; what does not is held at the largest, never infinite. */
+/* Keys and values are normed, so they fit; larger values become the largest finite one. */
 static ek_f16 to_f16(float x)
 {
     return ek_f32_f16(clamp(x, -f16_max, f16_max));
 }
 
-/* NaN is passed over; n is a multiple of 4. */
+/* The largest |x|; NaN is skipped; n is a multiple of 4. */
 static float max_abs(const float *x, int n)
 {
     float max[4] = {0};
@@ -28,7 +28,7 @@ static float max_abs(const float *x, int n)
     return max[0];
 }
 
-/* rne(x) held in [min, max], integers of at most 22 bits; NaN: min. Without a call per element. */
+/* rne(x) limited to [min, max], integers of at most 22 bits; NaN: min. Without a call per element. */
 static int code_of(float x, float min, float max)
 {
     const float whole = 0x1.8p23f;
@@ -55,8 +55,8 @@ static ek_f16 f16_up(float x)
     return ek_f16_f32(h) < x && h < 0x7bff ? (ek_f16)(h + 1) : h;
 }
 
-/* A group by MLX's affine rule: the end of larger magnitude is the bias, the other end decides the scale, and the
- * grid is moved so that 0 is on it. Codes are taken with the scale and bias as stored. */
+/* Codes of a group by MLX's affine rule: the end with the larger magnitude is the bias, the other end decides the
+ * scale, and the grid is moved so that it contains 0. Codes are computed with the scale and bias as stored. */
 static void affine_codes(ek_kv_format f, const float *x, int n, ek_f16 *scale, ek_f16 *bias, int *code)
 {
     float lane_min[4] = {x[0], x[1], x[2], x[3]}, lane_max[4] = {x[0], x[1], x[2], x[3]};
@@ -81,7 +81,8 @@ static void affine_codes(ek_kv_format f, const float *x, int n, ek_f16 *scale, e
     for (int i = 0; i < n; i++) code[i] = code_of((x[i] - bf) / sf, 0, codes);
 }
 
-/* A token, or a group of one, becomes codes; writes its scale (f32 for EK_KV_TOKEN, f16 else) and bias, if any. */
+/* Turns a token, or a group of one, into codes; writes its scale (f32 for EK_KV_TOKEN, else f16) and its bias, if
+ * any. */
 static void quantise(ek_kv_format f, const float *x, int n, void *scale, int dim, int *code)
 {
     ek_f16 *half = scale;
@@ -99,7 +100,7 @@ static void quantise(ek_kv_format f, const float *x, int n, void *scale, int dim
     }
 }
 
-/* A number of at least 8 bits: an element, or its code. */
+/* Writes a number of at least 8 bits: an element, or its code. */
 static void put(ek_kv_format f, uint8_t *part, size_t at, float x, int code)
 {
     switch (ek_kv_codecs[f].rule) {
@@ -111,14 +112,14 @@ static void put(ek_kv_format f, uint8_t *part, size_t at, float x, int code)
     }
 }
 
-/* Dims from d that share a scale: a group, or the whole token. */
+/* The number of dims from d on that share a scale: a group, or the whole token. */
 static int scale_dims(ek_kv_format f, int dim, int d)
 {
     int group = ek_kv_codecs[f].group;
     return group && group < dim - d ? group : dim - d;
 }
 
-/* With f constant, so that no element asks for its format. */
+/* f is a constant, so that no element checks the format. */
 #define ALWAYS static inline __attribute__((always_inline))
 
 ALWAYS void store_k(const ek_kv_format f, int dim, uint8_t *part, int slot, const float *k)
@@ -137,7 +138,7 @@ ALWAYS void store_v(const ek_kv_format f, int dim, uint8_t *part, int slot, cons
     for (int d = 0; d < dim; d++) put(f, part, (size_t)slot * (size_t)dim + (size_t)d, v[d], codes ? code[d] : 0);
 }
 
-/* The part of n codes that lies in a plane of some bits, in one byte; stride: from a code to the next. */
+/* The bits of n codes that lie in a plane, as one byte; stride: the distance between codes. */
 static uint8_t plane_byte(const int *code, int stride, int n, int at, int plane)
 {
     int byte = 0;
@@ -145,7 +146,7 @@ static uint8_t plane_byte(const int *code, int stride, int n, int at, int plane)
     return (uint8_t)byte;
 }
 
-/* Formats with groups; code[dim] and later elements are zeros, which pad the last byte. */
+/* For formats with groups; code[dim] and later elements are zeros, which pad the last byte. */
 static void store_k_groups(ek_kv_format f, int dim, uint8_t *part, int slot, const float *k)
 {
     int code[EK_MAX_HEAD_DIM + 8] = {0}, bits = ek_kv_codecs[f].bits, at = 0;
@@ -168,16 +169,16 @@ static void store_v_groups(ek_kv_format f, int dim, uint8_t *part, int slot, con
     for (int d = 0; bits == 8 && d < dim; d++) put(f, part, (size_t)slot * (size_t)dim + (size_t)d, v[d], code[d]);
     for (int plane = EK_KV_MAX_PLANE; plane && bits < 8; plane /= 2) {
         if (!(bits & plane)) continue;
-        const int stride = plane == 4 ? 16 : 1; /* between the codes of a byte */
+        const int stride = plane == 4 ? 16 : 1; /* the distance between the codes of a byte */
         for (int i = 0; i < padded * plane / 8; i++) {
-            const int d = plane == 4 ? i / 16 * 32 + i % 16 : i * 8 / plane; /* of its first code */
+            const int d = plane == 4 ? i / 16 * 32 + i % 16 : i * 8 / plane; /* the dim of its first code */
             part[ek_kv_v_place(plane, dim, slot, d).byte] = plane_byte(code + d, stride, 8 / plane, at, plane);
         }
         part += ek_kv_v_plane(plane, dim), at += plane;
     }
 }
 
-/* Codes of the rotated token (ops/attn/attn_int.h). */
+/* Stores the codes of the rotated token (ops/attn/attn_int.h). */
 static void store_rotated(ek_kv_format f, int dim, uint8_t *part, int slot, const float *x, bool key)
 {
     float y[EK_MAX_HEAD_DIM];

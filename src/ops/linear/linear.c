@@ -135,7 +135,7 @@ static void quantize_row(const float *x, int k, int a_group, int8_t *h, int8_t *
         float amax = ek_bits_f32(top), inv = 0, sx = 0;
         if (top >= 0x7f800000u) sx = ek_bits_f32(0x7fc00000u);
         else if (amax >= 0x1p-100f) sx = amax / 32512, inv = 32512 / amax;
-        int32_t sum_h = 0, sum_q = 0, h_of[2] = {0}, l_of[2] = {0}; /* of k % 4 < 2, and of the others */
+        int32_t sum_h = 0, sum_q = 0, h_of[2] = {0}, l_of[2] = {0}; /* of inputs with k % 4 < 2, and of the others */
         for (int i = 0; i < a_group; i++) {
             int32_t q = i < n && inv > 0 ? (int32_t)rintf(x[i] * inv) : 0, high = (q + 32768 + 128) / 256 - 128;
             const int8_t low = (int8_t)(q - 256 * high);

@@ -87,9 +87,9 @@ void ek_acts_quantize_for(const ek_linear_ops *ops, ek_pool *pool, ek_acts *a, c
     ek_acts_quantize_as(ops, pool, a, form);
 }
 
-/* A task's weights stay in the second-level cache while its tiles of rows pass over them. It
- * should last long against the cost of taking one and short against the whole, so that threads
- * finish together. */
+/* The sizes of a task. A task's weights stay in the second-level cache while its tiles of rows pass over them. It
+ * should be long compared with the time to take a task, and short compared with the whole, so that threads finish
+ * together. */
 enum { TASK_BYTES = 128 << 10, TASK_BYTES_ROWS = 160 << 10, FEW_ROWS = 16, TASK_ROWS = 128, TASKS_PER_THREAD = 8 };
 enum { GATE_PANELS = EK_GATE_OUTPUTS / EK_PANEL, NODE_PANELS = GATE_PANELS };
 
@@ -113,14 +113,14 @@ int ek_linear_node_panel(const ek_linear *w, const ek_pool *pool, int node)
 ek_linear ek_linear_of_node(const ek_linear *w, int node)
 {
     ek_linear own = *w;
-    /* an address that panels count from: it may lie in front of the memory */
+    /* the address from which panels count, which may lie before the memory */
     own.data = (uint8_t *)((uintptr_t)w->parts->data[node] - (uintptr_t)w->parts->first[node] * w->panel_bytes);
     own.parts = NULL;
     return own;
 }
 
-/* Tasks of a gate have so many outputs that the next product's groups are whole; few outputs for many threads are
- * divided by rows. */
+/* Plans a gate: tasks have so many outputs that the next product's groups are whole. Few outputs for many threads are
+ * also divided by rows. */
 static void plan_gate(ek_linear_job *job, int threads)
 {
     const int rows = job->x->rows, tasks = ceil_div(job->w->n_panels, GATE_PANELS);
@@ -160,7 +160,7 @@ typedef struct run_arg {
     ek_quantize_fn *quantize;
     const ek_linear_job *job;
     int n;
-    int end[EK_MAX_NODES]; /* of each node's tasks */
+    int end[EK_MAX_NODES]; /* the end of the tasks on each node */
 } run_arg;
 
 static void run_panels(const ek_linear *w, int node, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0,
@@ -171,7 +171,8 @@ static void run_panels(const ek_linear *w, int node, const ek_acts *x, int r0, i
     w->run(w, x, r0, r1, y, ldy, p0, p1);
 }
 
-/* The kernels' y for outputs from panel p and row r on to be at `at`: they count from the first output and row. */
+/* The y for kernels so that the output of panel p and row r is at `at`, because kernels count from the first output and
+ * row. */
 static float *counted_from_0(const float *at, ptrdiff_t ld, int r, int p)
 {
     return (float *)((uintptr_t)at - sizeof(float) * (size_t)(r * ld + (ptrdiff_t)p * EK_PANEL));
@@ -194,7 +195,7 @@ static void run_gate(const run_arg *t, const ek_linear_job *job, int node, int r
 static void run_task(void *arg, int task, int worker)
 {
     const run_arg *t = arg;
-    int node = 0, low = 0; /* the first job whose tasks end behind this one */
+    int node = 0, low = 0; /* the first job whose tasks end after this one */
     while (task >= t->end[node]) node++;
     if (node > 0) task -= t->end[node - 1];
     for (int high = t->n - 1; low < high;) {
@@ -207,7 +208,7 @@ static void run_task(void *arg, int task, int worker)
 
     const ek_linear *w = job->w;
     const int first = w->parts ? w->parts->first[node] : 0, end = w->parts ? w->parts->first[node + 1] : w->n_panels;
-    int row_tasks = ceil_div(job->x->rows, job->rows); /* of one set of panels, one after the other */
+    int row_tasks = ceil_div(job->x->rows, job->rows); /* tasks of one set of panels are adjacent */
     int p0 = first + task / row_tasks * job->panels, r0 = task % row_tasks * job->rows;
     int p1 = p0 + job->panels < end ? p0 + job->panels : end;
     int r1 = r0 + job->rows < job->x->rows ? r0 + job->rows : job->x->rows;
@@ -218,7 +219,7 @@ static void run_task(void *arg, int task, int worker)
     run_panels(w, node, job->x, r0, r1, job->y, job->ldy, p0, p1);
 }
 
-/* The matrices of a model have parts on as many nodes as its pool has, or none of them has. */
+/* Either all matrices of a model have parts on the pool's nodes, or none has. */
 static void run_all(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job *job)
 {
     run_arg arg = {.quantize = ops->quantize_row, .job = job, .n = n};
@@ -255,7 +256,7 @@ void ek_linear_run(const ek_linear_ops *ops, ek_pool *pool, int n, ek_linear_job
         ek_act_form form = {0};
         add_readers(&form, &job[i]);
         if (is_quantised(x, form)) continue;
-        if (x->a_group && x->a_group != form.group) { /* jobs before this one may still need the other groups */
+        if (x->a_group && x->a_group != form.group) { /* earlier jobs may still need records with other groups */
             run_all(ops, pool, i - first, job + first);
             first = i;
         }

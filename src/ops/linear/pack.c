@@ -30,7 +30,7 @@ static void put_row_4(float *panel, const ek_weight_data *src, int row)
     }
 }
 
-/* Values that are bf16 by their type, but not stored as such. */
+/* Values whose type is bf16 but that are stored in another form. */
 static void put_row_bf16(ek_bf16 *panel, const ek_weight_data *src, int row)
 {
     float values[EK_UNPACK_WEIGHTS];
@@ -72,8 +72,8 @@ static ek_err pack_f(ek_linear *w, int row, const ek_weight_data *src)
 
 enum { MAX_GROUP = 128 };
 
-/* Writes codes into the four bytes of output o in each vector of a group; shift makes them
- * what is stored. Eight codes at once, a byte each. */
+/* Writes codes into the four bytes of output o in each vector of a group; `shift` turns them into stored codes. Eight
+ * codes at once, in a byte each. */
 static inline void put_codes(uint8_t *group, int o, const uint8_t *u, int n, int shift, const bool q8)
 {
     uint8_t *to = group + o * 4;
@@ -81,7 +81,7 @@ static inline void put_codes(uint8_t *group, int o, const uint8_t *u, int n, int
     for (int k = 0; k < n; k += 8, to += q8 ? 128 : 64) {
         uint64_t v;
         memcpy(&v, u + k, 8);
-        v += shifts; /* what is stored fits a byte: nothing carries */
+        v += shifts; /* stored codes fit a byte, so nothing carries */
         uint32_t quad = (uint32_t)v, next = (uint32_t)(v >> 32);
         if (!q8) quad |= next << 4;
         memcpy(to, &quad, 4);
@@ -96,8 +96,8 @@ static void put_scale(const ek_linear *w, uint8_t *group, int i, float value)
     else ((float *)at)[i] = value;
 }
 
-/* Zeros behind the scales of every group of the panels of rows [row, row + n_rows), and
- * centred zeros with scale 0 for the outputs past n. */
+/* Writes zeros behind the scales of every group of the panels of rows [row, row + n_rows), and centred zeros with scale
+ * 0 for the outputs past n. */
 static void clear_rest_q(const ek_linear *w, int row, int n_rows)
 {
     size_t group_bytes = ek_linear_group_bytes(w);
@@ -134,7 +134,7 @@ static inline void pack_row_q(const ek_linear *w, int row, const ek_weight_data 
     }
 }
 
-/* Whether the packed form keeps what the type holds. */
+/* Whether the packed form preserves the type's values. */
 static bool holds(const ek_linear *w, const ek_weight_type *t)
 {
     return t->form == w->form && t->bits == w->bits && t->group == w->group && t->biased == w->biased &&
@@ -169,7 +169,7 @@ ek_err ek_linear_pack(ek_linear *w, int row, const ek_weight_data *src)
 
 /* ------------------------------------------------------------------ numbers */
 
-/* Whether some of n values is infinite or no number: all bits of its exponent are set. */
+/* Whether one of n values is infinite or NaN: all bits of its exponent are set. */
 static bool some_odd(const uint8_t *at, size_t n, ek_dtype type)
 {
     const uint32_t e = type == EK_F32 ? 0x7f800000 : type == EK_BF16 ? 0x7f80 : 0x7c00;

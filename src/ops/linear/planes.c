@@ -8,7 +8,7 @@
 
 /* ------------------------------------------------------------------ plan */
 
-/* Pairs that have kernels: the types of the table. */
+/* Whether the type's pair of bits and group has kernels. */
 static bool has_kernel(const ek_weight_type *t)
 {
     if (t->group == 32) return t->book ? t->bits == 4 : t->bits == 4 || t->bits == 5 || t->bits == 8;
@@ -35,7 +35,8 @@ static inline uint32_t quad_at(const uint8_t *u, int quad)
     return four;
 }
 
-/* One plane of 32 codes: `bits` bits from bit `from` of each; to points at output o's bytes. Returns the next plane. */
+/* Writes one plane of 32 codes: `bits` bits from bit `from` of each; to points at output o's bytes. Returns the next
+ * plane. */
 static inline uint8_t *put_plane(uint8_t *to, const uint8_t *u, const int bits, const int from)
 {
     const int per = 8 / bits;
@@ -60,8 +61,8 @@ static inline void put_unit(uint8_t *to, const uint8_t *u, int bits)
     }
 }
 
-/* Scales and biases of output o in a block, which begins at input `first` of the source's row. False where one is no
- * number. */
+/* Writes scales and biases of output o in a block, which begins at input `first` of the source's row. False if one is
+ * NaN. */
 static inline bool put_scales(const ek_linear *w, uint8_t *block, int o, const ek_weight_data *src, int row, int first)
 {
     ek_f16 d[2];
@@ -96,7 +97,7 @@ static float *factors_of(const ek_linear *w, const uint8_t *panel)
     return (float *)(void *)(panel + w->panel_bytes - ek_planes_tail_bytes(w));
 }
 
-/* Up to EK_UNPACK_WEIGHTS inputs from k on of one output, whole blocks. False where a scale is no number. */
+/* Packs up to EK_UNPACK_WEIGHTS inputs from k on of one output, in whole blocks. False if a scale is NaN. */
 static bool pack_some(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
 {
     uint8_t u[EK_UNPACK_WEIGHTS + 8];
@@ -115,14 +116,15 @@ static bool pack_some(const ek_linear *w, int to_row, const ek_weight_data *src,
     return finite;
 }
 
-/* Types whose block is scales, then 32 codes in 16 bytes: code i in the low half of byte i, 16 + i in the high one. */
+/* Whether a block of the type has scales, then 32 codes in 16 bytes: code i in the low half of byte i, 16 + i in the
+ * high half. */
 static bool has_nibble_blocks(const ek_weight_type *t)
 {
     return t->unpack == ek_unpack_q4_0 || t->unpack == ek_unpack_q4_1 || t->unpack == ek_unpack_iq4_nl ||
            t->unpack == ek_unpack_mxfp4;
 }
 
-/* The same as pack_some for these: the halves of bytes move four at a time, without a byte per code. */
+/* pack_some for such types: halves of bytes are moved four at a time, without a byte per code. */
 static bool pack_nibbles(const ek_linear *w, int to_row, const ek_weight_data *src, int row, int k, int n)
 {
     const size_t scales = src->type->block_bytes[0] - EK_UNIT / 2, block_bytes = ek_planes_block_bytes(w);
@@ -163,7 +165,7 @@ INLINE void fetch_next(const ek_linear *w, int to_row, const ek_weight_data *src
     for (size_t i = 0; i < out; i += 64) __builtin_prefetch(to + i, 1);
 }
 
-/* Zeros for an output past w->n, in the last panel. */
+/* Writes zeros for an output past w->n, in the last panel. */
 static void clear_output(const ek_linear *w, int o)
 {
     const size_t block_bytes = ek_planes_block_bytes(w), scale_bytes = ek_planes_scale_bytes(w);
@@ -179,7 +181,7 @@ static void clear_output(const ek_linear *w, int o)
     }
 }
 
-/* Zeros behind the blocks of the panels of rows [row, row + n). */
+/* Writes zeros behind the blocks of the panels of rows [row, row + n). */
 static void clear_rest(const ek_linear *w, int row, int n)
 {
     const size_t used = (size_t)(w->k / w->block) * ek_planes_block_bytes(w);
@@ -196,7 +198,7 @@ ek_err ek_planes_pack(ek_linear *w, int row, const ek_weight_data *src)
                        t->name, w->n, w->k, w->bits, w->group);
     const bool nibbles = has_nibble_blocks(t);
     for (int end, r = row; r < row + src->n;
-         r = end) { /* a panel's piece of K after the other: it stays in the cache */
+         r = end) { /* one piece of K of a panel after the other, which stay in the cache */
         end = (r / EK_PANEL + 1) * EK_PANEL;
         if (end > row + src->n) end = row + src->n;
         for (int k = 0, n; k < w->k; k += n) {
@@ -248,7 +250,7 @@ static float half_at(const uint8_t *p, int i)
     return ek_f16_f32(h);
 }
 
-/* Scale and bias of output o in group g of a block. */
+/* Reads scale and bias of output o in group g of a block. */
 static void take_scale(const ek_linear *w, const uint8_t *panel, const uint8_t *block, int o, int g, float *s, float *b)
 {
     const uint8_t *subs = block + 2 * EK_PANEL * (w->biased ? 2 : 1) + o;

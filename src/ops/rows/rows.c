@@ -159,7 +159,7 @@ static bool behind(float a, int32_t i, float b, int32_t j)
     return a < b || (a == b && i > j);
 }
 
-/* Lets the entry at the root of a heap whose root ranks last sink to its place. */
+/* In a heap whose root ranks last, moves the entry at the root to its position. */
 static void sink(int32_t *id, float *value, int n)
 {
     int32_t i = id[0];
@@ -193,7 +193,7 @@ void ek_top_k(const float *x, int n, int k, int32_t *id, float *value)
         id[0] = i, value[0] = x[i];
         sink(id, value, k);
     }
-    for (int left = k - 1; left > 0; left--) { /* the last of the rest to the end */
+    for (int left = k - 1; left > 0; left--) { /* moves the last of the rest to the end */
         int32_t i = id[0];
         float v = value[0];
         id[0] = id[left], value[0] = value[left];

@@ -12,7 +12,7 @@ static void nibbles(const ek_weight_data *w, int row, int first, int n, uint8_t 
     for (int i = 0; values && i < n; i++) u[i] = (uint8_t)(ek_e2m1_doubled[u[i]] + 128);
 }
 
-/* The byte that form PLANES stores: 255 is no number. */
+/* The byte that form PLANES stores: 255 means NaN. */
 static inline uint8_t e4m3_scale(uint8_t byte, bool mlx)
 {
     return !mlx && (byte & 0x7f) == 0x7f ? 255 : byte;
@@ -68,7 +68,8 @@ static void unpack_mxfp4(const ek_weight_data *w, int row, int first, int n, uin
 
 /* ------------------------------------------------------------------ 8 bits */
 
-/* The fields of the byte where binary32 has them: another power of two, which is multiplied away exactly. */
+/* Puts the fields of the byte where binary32 has them. The exponent is then off by a constant, which an exact
+ * multiplication corrects. */
 static inline float e4m3(uint8_t byte, bool mlx)
 {
     float v = ek_bits_f32((uint32_t)(byte & 0x80) << 24 | (uint32_t)(byte & 0x7f) << 20) * 0x1p120f;
@@ -84,7 +85,7 @@ static inline float e5m2(uint8_t byte)
 
 typedef enum element { E4M3, E4M3_MLX, E5M2 } element;
 
-/* n elements under one scale. */
+/* Decodes n elements with one scale. */
 static inline void scaled(float *out, const uint8_t *codes, int n, float s, const element e)
 {
     for (int i = 0; i < n; i++) {

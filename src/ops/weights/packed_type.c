@@ -28,9 +28,9 @@ static inline void put_zero(float *b, float s, int z)
     *b = -(s * (float)z);
 }
 
-/* ------------------------------------------------------------------ rows that lie one after the other */
+/* ------------------------------------------------------------------ rows stored one after the other */
 
-/* Of row r: where its scale of weight `first` stands. */
+/* The index of row r's scale for weight `first`. */
 static inline size_t scale_index(const ek_weight_data *w, size_t r, int first)
 {
     if (w->groups <= 1) return w->groups ? r : 0;
@@ -64,7 +64,7 @@ static void unpack_bytes(const ek_weight_data *w, int row, int first, int n, uin
     row_scales(w, r, first, n, s);
 }
 
-/* ------------------------------------------------------------------ rows that lie across */
+/* ------------------------------------------------------------------ rows stored across words */
 
 static inline void unpack_gptq(const ek_weight_data *w, int row, int first, int n, uint8_t *u, float *s, float *b,
                                const int bits, const int less)

@@ -11,7 +11,7 @@ static void quantise(const float *w, int n, uint8_t *u, float *s)
         finite &= x < INFINITY;
         a = x > a ? x : a;
     }
-    if (!finite) a = INFINITY; /* a NaN is no maximum */
+    if (!finite) a = INFINITY; /* NaN would not count as a maximum */
     *s = a < 0x1p-100f ? 0 : a / 127.0f;
     const float r = a < 0x1p-100f || !finite ? 0 : 127.0f / a;
     /* The sum's last bits are the integer nearest to w r: |w r| is far below 2^22. */
@@ -34,7 +34,7 @@ static void unpack_floats(const ek_weight_data *w, int row, int first, int n, ui
         .scale_dtype = EK_F32, .block = (G), .block_bytes = {(BYTES) * (G)}, .unpack = unpack_floats,    \
     }
 
-/* The planes are read through `of`; what a row takes of them is the bytes of its first block. */
+/* `of` reads the planes; a row's part of them is the bytes of its first block. */
 #define OF(I, NAME, BYTES, G)                                                                              \
     {                                                                                                      \
         .name = NAME "@q8." #G, .form = EK_W_Q8, .bits = 8, .group = (G), .zero = 128, .stored = EK_U8,    \

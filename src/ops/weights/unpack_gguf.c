@@ -13,7 +13,7 @@ static inline float f16_at(const uint8_t *p)
     return ek_f16_f32((ek_f16)(p[0] | p[1] << 8));
 }
 
-/* Block i of a row, counted from the block that weight `first` lies in. */
+/* Block i of a row, counted from the block with weight `first`. */
 static inline const uint8_t *block_at(const ek_weight_data *w, int row, int first)
 {
     return ek_weight_plane_row(w, 0, row) + (size_t)(first / w->type->block) * w->type->block_bytes[0];
@@ -43,14 +43,14 @@ static inline void fifth_bits(uint8_t *u, const uint8_t *qh)
 {
     for (int byte = 0; byte < 4; byte++, u += 8) {
         uint64_t spread = qh[byte] * 0x0101010101010101u & 0x8040201008040201u, codes;
-        spread = (spread + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u; /* any bit of a byte to its lowest */
+        spread = (spread + 0x7f7f7f7f7f7f7f7fu) >> 7 & 0x0101010101010101u; /* to the lowest bit of a byte */
         memcpy(&codes, u, 8);
         codes |= spread << 4;
         memcpy(u, &codes, 8);
     }
 }
 
-/* An unsigned E4M3 as ggml reads it: the sign is no part of it, and 0x7f is 0. */
+/* An unsigned E4M3 as ggml reads it: the sign is ignored, and 0x7f is 0. */
 static inline uint8_t scale_nvfp4(uint8_t byte)
 {
     return byte == 0x7f ? 0 : byte & 0x7f;
@@ -258,7 +258,7 @@ void ek_unpack_nvfp4(const ek_weight_data *w, int row, int first, int n, uint8_t
     if (s) look_up(u, n, ek_e2m1_doubled);
 }
 
-/* ------------------------------------------------------------------ what is packed of their scales */
+/* ------------------------------------------------------------------ scales in packed form */
 
 static inline ek_f16 half_at(const uint8_t *p)
 {

@@ -21,8 +21,8 @@ static void load_floats(const ek_weight_data *w, int row, int first, int n, floa
 
 /* ------------------------------------------------------------------ MLX affine */
 
-/* Eight codes of `bits` bits, one behind the other in the low bits of v, into a byte each: halves
- * are moved apart three times. */
+/* Moves eight codes of `bits` bits, adjacent in the low bits of v, into a byte each: halves are moved apart three
+ * times. */
 static inline uint64_t spread(uint64_t v, const int bits)
 {
     const uint64_t four = (1ull << 4 * bits) - 1, two = ((1ull << 2 * bits) - 1) * 0x0000000100000001u;
@@ -32,7 +32,7 @@ static inline uint64_t spread(uint64_t v, const int bits)
     return (v & one) | (v >> bits & one) << 8;
 }
 
-/* n <= 8 bytes, a constant; by whole words, which memcpy of 3, 5 and 6 bytes would go through memory for. */
+/* Loads n <= 8 bytes, n constant, by whole words; memcpy of 3, 5 and 6 bytes would go through memory. */
 static inline uint64_t load_bytes(const uint8_t *p, const int n)
 {
     uint64_t eight = 0;

@@ -15,7 +15,7 @@ typedef struct maker {
     ek_schema_work *work;
     const ek_reply_form *form;
     const json_t *tools;
-    bool had_lenient, no_lenient; /* a schema may be left out as a whole; all such are */
+    bool had_lenient, no_lenient; /* a schema may be left out; all such are */
 } maker;
 
 static bool is_strict(const json_t *tool)
@@ -34,7 +34,7 @@ static json_t *keys_of(const json_t *list)
     return keys;
 }
 
-/* Whether the request says what the reply must be; otherwise calls are only kept well-formed, where that can be. */
+/* Whether the request demands a form of the reply; otherwise calls are only kept well-formed, if possible. */
 static bool is_asked(const ek_reply_form *form, const json_t *tools)
 {
     if (form->text != EK_TEXT_FREE || form->calls_required || form->only) return true;
@@ -43,7 +43,7 @@ static bool is_asked(const ek_reply_form *form, const json_t *tools)
     return false;
 }
 
-/* What the reply parser takes as a function's name. */
+/* Whether the reply parser accepts it as a function's name. */
 static bool can_be_called(const char *s)
 {
     for (const char *c = s; *c; c++)
@@ -51,7 +51,7 @@ static bool can_be_called(const char *s)
     return *s && s[strlen(s) - 1] != ':';
 }
 
-/* A schema that may be left out in parts; as a whole where even that went beyond a limit. */
+/* A schema that may be left out in parts, or as a whole if it exceeds a limit even then. */
 static ek_err lenient_schema(maker *m, const json_t *schema, const char *name, int32_t *node)
 {
     ek_schema_opts opts = {.gemma = name != NULL, .lenient = true, .ignored = &m->g->ignored, .name = name};
@@ -67,8 +67,8 @@ bool ek_grammar_reads(const json_t *tool, const ek_reply_form *form)
            ek_call_names_matter(ek_json_get(ek_json_get(tool, "function"), "parameters"));
 }
 
-/* Any arguments. Names that are declared can be written as they are, so that the model does not have to write others;
- * with plain names alone all tools share a node. */
+/* Any arguments. Declared names can be written as declared, so that the model is not forced to use others. If all names
+ * are plain, all tools share a node. */
 static ek_err any_arguments(ek_graph *g, const json_t *schema, int32_t *node)
 {
     enum { MOST_NODES = EK_GRAPH_NODES / 2, MOST_TEXTS = EK_GRAPH_TEXTS / 2, MOST_NAMES = 5000 };
@@ -95,7 +95,7 @@ static ek_err arguments(maker *m, const json_t *tool, const char *name, int32_t 
     return err ? ek_fail_in(err, "the parameters of the tool \"%.60s\"", name) : EK_OK;
 }
 
-/* A tool that cannot be called is left alone, unless it is the one that is asked for. */
+/* A tool that cannot be called is left out, unless the request demands it. */
 static bool must_be_called(const maker *m, const json_t *tool)
 {
     return is_strict(tool) || m->form->only;
@@ -192,7 +192,7 @@ static ek_err make(maker *m)
     return EK_OK;
 }
 
-/* A reply that cannot end, or a call that cannot be written, would run into a wall. */
+/* Refuses a reply that cannot end, or a call that cannot be written. */
 static ek_err check_marks(const ek_vocab *v, const ek_grammar *g)
 {
     const int32_t *id = v->marks.id;
@@ -213,7 +213,7 @@ static void add_pattern(ek_sha256_state *s, const ek_pattern *p)
     ek_sha256_add(s, r->accepts, sizeof *r->accepts * (size_t)r->n_states);
 }
 
-/* All that rows depend on: what follows from it (depths, nearest matches) is left out. */
+/* Hashes everything that rows depend on; derived values (depths, nearest matches) are left out. */
 static void identify(ek_grammar *g)
 {
     const ek_graph *x = &g->graph;

@@ -8,7 +8,7 @@
 
 /* --- states --- */
 
-/* The frames of the state are the first of the arena, under the same numbers. */
+/* Loads the frames of the state: the first ones of the arena, under the same numbers. */
 static void load(ek_walk *w, const ek_grammar_state *s)
 {
     w->g = s->g;
@@ -145,7 +145,7 @@ void ek_grammar_accept(ek_grammar_state *s, int32_t token)
     pthread_mutex_unlock(&s->vocab->lock);
 }
 
-/* The same look back as that of the reply parser (ek_reply_start). */
+/* The frame in which the reply starts: looks back in the prompt as far as the reply parser (ek_reply_start). */
 static ek_frame start_of(const ek_grammar *g, const ek_vocab *v, const int32_t *prompt, size_t n, bool thinking)
 {
     ek_frame f = {.up = EK_NO_FRAME, .node = -1, .depth = 1, .state = thinking ? EK_AT_START : EK_AT_BODY};
@@ -167,7 +167,7 @@ static ek_frame start_of(const ek_grammar *g, const ek_vocab *v, const int32_t *
             f.a = 0;
             return f;
         }
-        f.a = f.a + len < 7 ? f.a + (uint32_t)len : 7; /* the header's name; the newline is still to come */
+        f.a = f.a + len < 7 ? f.a + (uint32_t)len : 7; /* within the header's name; the newline comes later */
     }
     return f;
 }

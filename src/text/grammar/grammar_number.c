@@ -4,8 +4,8 @@
 enum { IN_SIGN, IN_ZERO, IN_WHOLE, IN_POINT, IN_FRACTION, IN_E, IN_E_SIGN, IN_EXPONENT };
 enum { MAX_DIGITS = 18, MAX_EXPONENT = 2 }; /* a double below 1e118: readers need no more */
 
-/* f.a: digits before the point, behind it, of the exponent, 8 bits each, then whether it is negative. f.v: of a
- * bounded number its digits so far. */
+/* f.a: number of digits before the point, behind it, and of the exponent, 8 bits each; then whether the number is
+ * negative. f.v: the digits of a bounded number so far. */
 static int whole_digits(const ek_frame *f)
 {
     return (int)(f->a & 255);
@@ -39,8 +39,7 @@ static bool within(const ek_node *n, bool negative, wide from, wide to)
     return from <= hi && to >= lo && hi >= 0;
 }
 
-/* Whether the digits can become a number within the bounds: as they are continued behind the point, or by more
- * digits before it. */
+/* Whether the digits can become a number within the bounds, by digits behind the point or by more digits before it. */
 static bool can_be(const ek_node *n, const ek_frame *f, bool whole)
 {
     wide unit = power10(n->fraction - fraction_digits(f)), v = (wide)f->v;

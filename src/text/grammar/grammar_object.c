@@ -19,7 +19,7 @@ static int next_required(const ek_walk *w, const ek_frame *f)
     return w->g->graph.links[n->order + index_of(f)];
 }
 
-/* In their order: an optional one may be left out, a required one may not. */
+/* Properties come in order: an optional one may be skipped, a required one may not. */
 static bool may_come(const ek_walk *w, const ek_frame *f, const ek_graph_text *t)
 {
     return t->index >= index_of(f) && t->index <= next_required(w, f) && ek_walk_fits(w, f->depth, t->node);
@@ -33,8 +33,7 @@ static bool any_may_come(const ek_walk *w, const ek_frame *f, uint32_t lo, uint3
     return false;
 }
 
-/* Properties without a name of their own come when all required ones are there, so that these are not put off for
- * ever. */
+/* Unnamed properties may come only once all required ones are there, so that these cannot be put off for ever. */
 static bool others_may_come(const ek_walk *w, const ek_frame *f)
 {
     const ek_node *n = ek_walk_node(w, f);
@@ -55,21 +54,21 @@ static void expect_value(ek_walk *w, ek_frame f, int32_t node, int index, ek_top
     put_state(w, f, EK_OBJECT_VALUE, (uint64_t)node, out);
 }
 
-/* The possible bytes of a bare key in a call that only its own form distinguishes from other syntax: it ends at a
- * colon, and must not look like anything else. behind: EK_KEY_… of its bytes so far. */
+/* The allowed bytes of a bare key in a call. Only its own form distinguishes it from other syntax: it ends at a colon
+ * and must not look like anything else. behind: EK_KEY_… of its bytes so far. */
 enum { EK_KEY_BEGUN = 256, EK_KEY_BLANK = 512, EK_KEY_EQUALS = 1024 };
 
 static bool is_bare(const ek_node *n, int c, uint64_t behind)
 {
     bool first = !(behind & EK_KEY_BEGUN);
-    if (c == ' ') return !first; /* between other characters: around a key it would be dropped */
+    if (c == ' ') return !first; /* only between other characters, because around a key it would be dropped */
     if (c < ' ' || c == 0x7f || c == (uint8_t)EK_GRAPH_QUOTE || (c < 0x80 && strchr(":,{}", c))) return false;
     if (c >= 0x80 || !strchr("=[]()\"'`\\", c)) return true;
     if (!n->wide || (first && strchr("=])\"'", c))) return false;
-    return c == '\\' || c == '`' || !(behind & EK_KEY_EQUALS); /* k='v' would be a value */
+    return c == '\\' || c == '`' || !(behind & EK_KEY_EQUALS); /* k='v' would be read as a value */
 }
 
-/* Inside a key that is none of the named ones. v: the state of ek_utf8_walk and EK_KEY_…. */
+/* Inside a key that is not a named one. v: the state of ek_utf8_walk and EK_KEY_…. */
 static void in_other_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
 {
     const ek_node *n = ek_walk_node(w, &f);
@@ -89,7 +88,7 @@ static void in_other_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
     }
 }
 
-/* The same between <|"|> and <|"|>. */
+/* The same inside a key between <|"|> and <|"|>. */
 static void in_quoted_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
 {
     if (symbol == EK_SYMBOL_MARK + EK_MARK_QUOTE) {
@@ -100,15 +99,15 @@ static void in_quoted_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
     }
 }
 
-/* Whether what was read of a named key could not be read of another one: an escape, or <|"|> where others have none. */
+/* Whether the beginning of a named key cannot begin another one: it has an escape, or <|"|> where others have none. */
 static bool is_spelled(const ek_walk *w, const ek_node *n, uint64_t v)
 {
     const char *s = w->g->graph.blob.data + ek_text_first(w, n->first, v)->at;
     return n->gemma ? *s == EK_GRAPH_QUOTE && !n->wide : memchr(s, '\\', v >> 32) != NULL;
 }
 
-/* Inside a named key of a call: one that is longer may follow one that ends here, and so may another that is not named,
- * since the value that follows a key looks like no name. */
+/* Inside a named key of a call. A longer named key may continue beyond it, and so may a key that is not named, because
+ * the value behind a key does not look like a name. */
 static void end_or_go_on(ek_walk *w, ek_frame f, uint64_t v, bool other, ek_tops *out)
 {
     const ek_node *n = ek_walk_node(w, &f);
@@ -127,7 +126,7 @@ static void end_or_go_on(ek_walk *w, ek_frame f, uint64_t v, bool other, ek_tops
     ek_walk_put(w, out, ek_walk_add(w, f));
 }
 
-/* What is known of a key that has begun like a named one, as in_other_key has it. False if it cannot become another. */
+/* The state, as in in_other_key, of a key that has begun like a named one. False if it cannot become another key. */
 static bool key_so_far(const ek_walk *w, const ek_node *n, uint64_t v, int utf8, uint64_t *is)
 {
     uint32_t len = (uint32_t)(v >> 32);
@@ -135,7 +134,7 @@ static bool key_so_far(const ek_walk *w, const ek_node *n, uint64_t v, int utf8,
     if (len <= (n->gemma ? 0 : 1)) return true;
     *is |= EK_KEY_BEGUN;
     const char *s = w->g->graph.blob.data + ek_text_first(w, n->first, v)->at;
-    /* behind the closing quote comes its colon */
+    /* the closing quote is followed by its colon */
     if (!n->gemma || *s == EK_GRAPH_QUOTE) return !memchr(s + 1, *s, len - 1);
     uint64_t so_far = 0;
     for (uint32_t i = 0; i < len; i++) {
@@ -147,8 +146,8 @@ static bool key_so_far(const ek_walk *w, const ek_node *n, uint64_t v, int utf8,
     return true;
 }
 
-/* Inside a key that begins like a named one. It may still become another key, unless it is just about to end as the
- * named one would. */
+/* Inside a key that begins like a named one. It may become another key, unless it is about to end like the named
+ * one. */
 static void in_key(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
 {
     const ek_node *n = ek_walk_node(w, &f);
@@ -258,14 +257,14 @@ void ek_walk_in_array(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
     } else if (more) {
         f.state = EK_OBJECT_AFTER;
         f.a = 0;
-        /* without a maximum, counting ends where nothing depends on it */
+        /* without a maximum, counting ends once nothing depends on the count */
         if (n->max < UINT32_MAX || f.v < n->min || f.v < (uint64_t)n->n) f.v++;
         ek_walk_value(w, item, symbol, f, out);
     }
 }
 
-/* What a row depends on: numbers that no token can reach make no difference. Without this, each place in a long string,
- * each level of a recursive schema and each item of a list would have rows of its own. */
+/* The part of a frame on which a row depends: numbers beyond the reach of a token make no difference. Otherwise each
+ * position in a long string, each level of a recursive schema and each item of a list would have rows of its own. */
 
 static uint32_t at_most(uint32_t x, uint32_t limit)
 {
@@ -280,7 +279,7 @@ const ek_pattern *ek_grammar_pattern(const ek_walk *w, const ek_frame *f)
     return ek_regex_is_free(p->regex, (int32_t)(f->v & UINT32_MAX)) ? NULL : p;
 }
 
-/* How many more there may and must be after `count`. */
+/* The number of further ones that may or must come after `count`. */
 static uint32_t left(uint32_t max, uint32_t count, uint32_t limit)
 {
     return at_most(max == UINT32_MAX ? max : max - count, limit);
@@ -290,7 +289,7 @@ static uint32_t missing(uint32_t min, uint32_t count, uint32_t limit)
     return at_most(min > count ? min - count : 0, limit);
 }
 
-/* Depths count only near the limit: a token opens so many values. */
+/* Depths matter only near the limit, because a token opens few values. */
 static uint16_t depth_of(const ek_vocab *v, const ek_grammar *g, const ek_frame *f)
 {
     int deepest = EK_GRAPH_DEPTH - (v->opening + g->max_depth + 2);
@@ -303,13 +302,13 @@ static void simplify(const ek_vocab *v, const ek_walk *w, ek_frame *f)
     const ek_pattern *p = ek_grammar_pattern(w, f);
     f->up = 0;
     f->depth = depth_of(v, w->g, f);
-    if (p) { /* beyond the minimum no match is further away than the automaton has states */
+    if (p) { /* beyond the minimum no match is further away than the number of states */
         uint32_t some = missing(n->min, f->a, UINT32_MAX);
         f->up = (int32_t)left(n->max, f->a, some + (uint32_t)v->longest + (uint32_t)p->regex->n_states);
         f->a = some;
     } else if (n && n->kind == EK_NODE_STRING) {
         f->a = left(n->max, f->a, (uint32_t)v->longest) << 16 | missing(n->min, f->a, (uint32_t)v->longest);
-    } else if (n && n->kind == EK_NODE_ARRAY && f->v >= (uint64_t)n->n) { /* behind each further item is a comma */
+    } else if (n && n->kind == EK_NODE_ARRAY && f->v >= (uint64_t)n->n) { /* each further item is followed by a comma */
         uint32_t items = (uint32_t)f->v, limit = (uint32_t)v->commas + 2;
         f->v = (uint64_t)1 << 63 | (uint64_t)left(n->max, items, limit) << 32 | missing(n->min, items, limit);
     }
@@ -319,7 +318,7 @@ void ek_grammar_key(const ek_vocab *v, const ek_walk *w, int32_t top, ek_row_key
 {
     memcpy(key->grammar, w->g->id, sizeof key->grammar);
     key->n = 0;
-    /* the value at the top may end by itself; each frame below ends by a bracket of its own */
+    /* the value at the top may end by itself; each frame below ends by its own bracket */
     for (int32_t at = top; at != EK_NO_FRAME && key->n < v->closing + 3; at = w->f[at].up) {
         key->frame[key->n] = w->f[at];
         simplify(v, w, &key->frame[key->n++]);

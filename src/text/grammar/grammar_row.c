@@ -5,7 +5,7 @@
 
 #include "text/grammar/vocab_data.h"
 
-/* --- bytes that may come: all that do, and perhaps more --- */
+/* --- possible bytes: all that may come, and perhaps more --- */
 
 typedef struct bytes {
     uint64_t of[4];
@@ -26,7 +26,7 @@ static bool has_byte(const bytes *b, int byte)
     return b->of[byte >> 6] >> (byte & 63) & 1;
 }
 
-/* Those by which the texts of a range go on. They are sorted. */
+/* The bytes with which the sorted texts of a range continue. */
 static void put_texts(bytes *b, const ek_walk *w, int32_t first, uint64_t v)
 {
     const ek_graph *g = &w->g->graph;
@@ -86,7 +86,7 @@ static bool put_reply(bytes *b, const ek_walk *w, const ek_frame *f)
     }
 }
 
-/* false: any byte may come, as far as is known. */
+/* False: any byte may come, as far as is known. */
 static bool put_frame(bytes *b, const ek_walk *w, int32_t top)
 {
     for (;; top = w->f[top].up) {
@@ -97,7 +97,7 @@ static bool put_frame(bytes *b, const ek_walk *w, int32_t top)
         case EK_NODE_TEXTS:
             put_texts(b, w, n->first, f->v);
             if (ek_text_first(w, n->first, f->v)->n != f->v >> 32) return true;
-            break; /* it may be complete: what follows it */
+            break; /* it may be complete, so the frame below decides, too */
         case EK_NODE_NUMBER: put_bytes(b, "+-.0123456789Ee"); break;
         case EK_NODE_OBJECT: return put_object(b, w, f, n);
         case EK_NODE_ARRAY:
@@ -132,8 +132,8 @@ static void take(const ek_byte_trie *t, uint32_t from, uint32_t to, uint64_t *ro
 static void walk_part(ek_walk *w, const ek_byte_trie *t, uint32_t i, uint32_t end, int base, int32_t top,
                       uint64_t *row);
 
-/* What ek_pattern_any said during one row, by state, characters before and kinds. */
-enum { MEMO = 512, FEW = 16 /* nodes: sooner walked than asked about */ };
+/* Results of ek_pattern_any during one row, by state, characters before, and kinds. */
+enum { MEMO = 512, FEW = 16 /* FEW: nodes that are walked rather than asked about */ };
 typedef struct memo {
     uint32_t first; /* characters before the row's tokens */
     uint64_t key[MEMO];
@@ -145,8 +145,8 @@ static bool all_can(memo *m, const ek_pattern *p, const ek_string_at *s, const e
 {
     if (s->utf8 > 0 || node->kinds & EK_CHARS_ODD || node->height == 3 || n_nodes < FEW) return false;
     uint32_t n = p->max == UINT32_MAX ? at_most(s->n, p->min) : s->n;
-    if (n >= p->min && n > m->first) n = m->first + ((n - m->first + 15) & ~15u); /* what can follow later, can now */
-    int max = 4 << 2 * node->height; /* characters below the node, as many as it may have bytes */
+    if (n >= p->min && n > m->first) n = m->first + ((n - m->first + 15) & ~15u); /* a position with the same result */
+    int max = 4 << 2 * node->height; /* upper bound of the characters below the node, by its bytes */
     uint64_t key = 1 + ((uint64_t)s->state << 48 | (uint64_t)n << 16 | (uint64_t)node->height << 14 | node->kinds);
     uint64_t at = (key * 0x9e3779b97f4a7c15u) >> 55;
     if (m->key[at] != key) {
@@ -202,7 +202,7 @@ static void walk_part(ek_walk *w, const ek_byte_trie *t, uint32_t i, uint32_t en
 {
     ek_tops at[EK_VOCAB_TOKEN + 1];
     bytes come[EK_VOCAB_TOKEN + 1];
-    int n[EK_VOCAB_TOKEN + 1], known = 0; /* n: frames of the arena that belong to the path down to this depth */
+    int n[EK_VOCAB_TOKEN + 1], known = 0; /* n: frames of the arena that belong to the path to this depth */
     at[0] = (ek_tops){.n = 1, .at = {top}};
     n[0] = w->n;
     may_come(&come[0], w, &at[0]);
@@ -244,7 +244,7 @@ static void join(uint64_t *row, const uint64_t *set, size_t words)
     for (size_t i = 0; i < words; i++) row[i] |= set[i];
 }
 
-/* Inside a string that a pattern still has a say in. */
+/* Inside a string that a pattern still restricts. */
 static void pattern_row(ek_vocab *v, const ek_pattern *p, int32_t top, uint64_t *row)
 {
     ek_walk *w = &v->walk;
@@ -258,7 +258,7 @@ static void pattern_row(ek_vocab *v, const ek_pattern *p, int32_t top, uint64_t 
     }
 }
 
-/* The set of text that may stand where the stack is, NULL if none; *rest: the trie of the other tokens. */
+/* The set of text tokens allowed for this stack, NULL: none; *rest: the trie of the other tokens. */
 static const uint64_t *known_text(const ek_vocab *v, const ek_walk *w, const ek_frame *f, const ek_byte_trie **rest)
 {
     *rest = &v->all;

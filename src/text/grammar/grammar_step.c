@@ -40,7 +40,7 @@ void ek_walk_put(const ek_walk *w, ek_tops *out, int32_t top)
 
 /* --- texts: v = first of the range, its end, bytes read --- */
 
-/* The byte by which texts continue; -1: none. */
+/* The byte with which texts continue; -1: none. */
 int ek_text_byte(bool gemma, int symbol)
 {
     if (gemma && symbol == EK_SYMBOL_MARK + EK_MARK_QUOTE) return (uint8_t)EK_GRAPH_QUOTE;
@@ -70,7 +70,7 @@ static bool in_texts(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
     return false;
 }
 
-/* --- white space between the parts of JSON: one blank, or a newline and blanks. The count stands in a >> 16 --- */
+/* --- white space between the parts of JSON: one blank, or a newline and blanks. The count is a >> 16 --- */
 
 bool ek_walk_in_space(ek_walk *w, ek_frame f, int symbol, ek_tops *out)
 {

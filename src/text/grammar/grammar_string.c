@@ -4,7 +4,7 @@
 #include "base/encoding.h"
 
 enum { LAST1 = 1, LAST2, LAST3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4 };
-enum { SECOND = EK_IN_HEX + 1, SECOND_OF_D, THIRD, FOURTH }; /* the digit of \u that comes next */
+enum { SECOND = EK_IN_HEX + 1, SECOND_OF_D, THIRD, FOURTH }; /* the number of the next digit of \u */
 
 int ek_utf8_walk(int state, int b)
 {
@@ -41,7 +41,7 @@ static int in_escape(int state, int c)
     }
 }
 
-/* The characters that an escape may still become after k of its four digits. */
+/* The range of characters that an escape can still become after some of its four digits. */
 static void hex_range(uint32_t cp, int digits, uint32_t *lo, uint32_t *hi)
 {
     int left = 4 * (4 - digits);
@@ -61,7 +61,7 @@ static void utf8_range(int state, uint32_t cp, uint32_t *lo, uint32_t *hi)
         *lo = after[state].lo, *hi = after[state].hi;
         return;
     }
-    *lo = cp << 6 * state; /* LAST1, LAST2, LAST3: so many bytes are to come */
+    *lo = cp << 6 * state; /* LAST1, LAST2, LAST3: this many bytes follow */
     *hi = *lo | (((uint32_t)1 << 6 * state) - 1);
 }
 
@@ -96,7 +96,7 @@ static uint32_t escaped(int c)
     return c == 'b' ? '\b' : c == 'f' ? '\f' : c == 'n' ? '\n' : c == 'r' ? '\r' : c == 't' ? '\t' : (uint32_t)c;
 }
 
-/* In an escape, with the state behind the symbol. */
+/* A byte of an escape; `next` is the state behind it. */
 static bool escape_byte(const ek_pattern *p, ek_string_at *s, int was, int next, int symbol)
 {
     uint32_t lo = 0, hi = 0xffff;
@@ -124,7 +124,7 @@ void ek_string_store(const ek_node *n, const ek_string_at *s, ek_frame *f)
     f->a = n->max == UINT32_MAX && s->n > n->min ? n->min : s->n;
 }
 
-/* The body of a string with a pattern, behind one more symbol; false if none can follow. */
+/* Inside a string with a pattern, after one more symbol; false if none can follow. */
 static bool in_pattern(const ek_node *n, const ek_pattern *p, ek_frame *f, int symbol)
 {
     ek_string_at s;
@@ -151,7 +151,7 @@ static bool in_pattern(const ek_node *n, const ek_pattern *p, ek_frame *f, int s
     return true;
 }
 
-/* The same where there is no pattern. */
+/* The same without a pattern. */
 static bool in_body(const ek_node *n, ek_frame *f, int symbol)
 {
     int next;

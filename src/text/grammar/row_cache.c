@@ -8,7 +8,7 @@
 enum { SLOTS = 1 << 14, WAYS = 8 };
 enum { DENSE = -1 };
 
-/* The frames follow, then the row: the tokens that base lacks, or all words of it. */
+/* Followed by the frames, then by the row: the tokens that `base` lacks, or all words. */
 struct ek_row_record {
     char grammar[64];
     const uint64_t *base;
@@ -36,7 +36,7 @@ static const ek_row_record *record_at(const ek_rows *c, uint64_t at)
     return (const ek_row_record *)(c->ring + (at - 1) % c->cap);
 }
 
-/* Whether nothing was written over it. */
+/* Whether the record was not overwritten. */
 static bool is_whole(const ek_rows *c, const ek_row_slot *s)
 {
     return s->at > 0 && c->end - (s->at - 1) <= c->cap;

@@ -7,8 +7,8 @@
 #include "text/grammar/vocab_data.h"
 #include "text/utf8.h"
 
-/* Characters of a token that is nothing but the body of a string; 0 if it is something else. *may: whether it may
- * at least begin in one. */
+/* The number of characters of a token that fits into a string's body; 0 if it does not. *may: whether it can begin in
+ * one. */
 static uint32_t body_chars(ek_body body, const ek_piece *e, bool *may)
 {
     uint32_t chars = 0;
@@ -121,7 +121,7 @@ void ek_vocab_close(ek_vocab *v)
     free(v);
 }
 
-/* The tables are more than the reserve holds, so they are not begun where they would not fit. */
+/* The tables are larger than the reserve, so they are not begun if they would not fit. */
 static ek_err check_room(const ek_vocab *v)
 {
     size_t max = ((size_t)ek_tokenizer_size(v->t) * 256) + ((size_t)4 << 20);
@@ -152,7 +152,7 @@ ek_vocab_stats ek_vocab_stats_of(ek_vocab *v)
 
 enum { SMALL = 1 << 0 | 1 << 1, LARGE = 1 << 2 | 1 << 3, DIGIT = 1 << 4, BLANK = 1 << 8, FOREIGN = 1 << 12 };
 
-/* A token belongs to the first that it fits. */
+/* A token belongs to the first kind that fits. */
 static const uint16_t kinds[EK_RUNS][3] = {
     {SMALL, SMALL, SMALL},
     {BLANK, SMALL, SMALL},
@@ -168,7 +168,7 @@ static const uint16_t kinds[EK_RUNS][3] = {
     {BLANK, SMALL | LARGE | FOREIGN, SMALL | LARGE | FOREIGN},
 };
 
-/* The characters' kinds, at most EK_VOCAB_RUN of them; 0 if there are more, or if some are bytes only. */
+/* The kinds of the characters, at most EK_VOCAB_RUN; 0 if there are more, or if some are incomplete. */
 static uint32_t read_kinds(const ek_piece *e, int *kind)
 {
     uint32_t chars = 0;

@@ -82,7 +82,7 @@ static int compare(const void *x, const void *y, void *arg)
     return c ? c : (a->n > b->n) - (a->n < b->n);
 }
 
-/* Merge sort: qsort_r is not in every C library, and qsort may be quadratic. */
+/* Merge sort, because not every C library has qsort_r, and qsort may be quadratic. */
 static void sort(ek_graph_text *t, ek_graph_text *spare, int n, char *blob)
 {
     if (n < 2) return;
@@ -111,7 +111,7 @@ void ek_graph_texts_sort(ek_graph *g, int32_t first)
 void ek_graph_narrow(const ek_graph *g, const ek_graph_text *t, uint32_t *lo, uint32_t *hi, uint32_t len, uint8_t c)
 {
     uint32_t from = *lo, to = *hi, end = to;
-    while (from < to) { /* the first whose byte is at least c; a text that ends here comes before all */
+    while (from < to) { /* the first text whose byte is at least c; a text that ends here comes first */
         uint32_t mid = from + (to - from) / 2;
         if (t[mid].n > len && (uint8_t)g->blob.data[t[mid].at + len] >= c) to = mid;
         else from = mid + 1;
@@ -138,7 +138,7 @@ static ek_err texts_node(ek_graph *g, bool gemma, const char *const *text, int n
     return EK_OK;
 }
 
-/* Links of a union of any value that holds these objects. */
+/* Links of a union of all values, which contains these objects. */
 static ek_err any_value(ek_graph *g, bool gemma, int32_t object, int32_t out)
 {
     static const char *const words[] = {"true", "false", "null"};

@@ -1,4 +1,5 @@
-/* The last pass over a complete graph: unions without unions, depths, alternatives that differ. */
+/* The last pass over a complete graph: removes unions within unions, finds depths, and checks that alternatives
+ * differ. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ typedef struct flat {
     int64_t n_visits;
 } flat;
 
-/* Leaves go to links, texts are gathered. */
+/* Leaves become links; texts are collected. */
 static ek_err visit(flat *f, int32_t node)
 {
     f->mark++;
@@ -67,7 +68,7 @@ static ek_err join_texts(flat *f, bool gemma)
     return joined >= 0 ? ek_graph_link(g, joined) : EK_OK;
 }
 
-/* New links follow all old ones, so that unions not yet visited find theirs. */
+/* New links follow all old ones, so that unions that were not visited yet find theirs. */
 static ek_err flatten(ek_graph *g)
 {
     int n = g->n_nodes;
@@ -92,7 +93,7 @@ static ek_err flatten(ek_graph *g)
     return err;
 }
 
-/* Any value of the kind. */
+/* A node for any value of the kind. */
 static ek_err any_of_kind(ek_graph *g, int kind, bool gemma, int32_t *out)
 {
     int32_t any = -1;
@@ -104,7 +105,7 @@ static ek_err any_of_kind(ek_graph *g, int kind, bool gemma, int32_t *out)
     return EK_OK;
 }
 
-/* All alternatives of the kind become one. The links of each union are its own by now. */
+/* Joins all alternatives of the kind. By now each union has its own links. */
 static ek_err join_kind(ek_graph *g, int32_t node, int kind)
 {
     int32_t any, kept = 0;
@@ -206,7 +207,7 @@ bool ek_graph_can_end(const ek_graph *g, int32_t node)
 
 /* --- alternatives --- */
 
-enum { LOOKS = 4 }; /* levels of objects that are compared */
+enum { LOOKS = 4 }; /* levels of objects to compare */
 
 static bool apart(const ek_graph *g, int32_t a, int32_t b, int looks, size_t *budget);
 
@@ -225,7 +226,7 @@ static bool is_required(const ek_graph *g, const ek_node *n, const ek_graph_text
     return g->links[n->order + t->index] == t->index;
 }
 
-/* A property that a requires: b excludes it, or has other values for it. */
+/* Whether they differ by a property that a requires: b excludes it, or has other values for it. */
 static bool differ_by_property(const ek_graph *g, const ek_node *a, const ek_node *b, int looks, size_t *budget)
 {
     for (int i = 0; i < a->n; i++) {
@@ -239,7 +240,7 @@ static bool differ_by_property(const ek_graph *g, const ek_node *a, const ek_nod
     return false;
 }
 
-/* Whether a text of a may be a value of kind b: told by its first character. */
+/* Whether a text of a may be a value of this kind, by its first character. */
 static bool text_of_kind(const ek_graph *g, const ek_node *a, const ek_node *b)
 {
     for (int i = 0; i < a->n; i++) {
@@ -259,7 +260,7 @@ static bool text_of_kind(const ek_graph *g, const ek_node *a, const ek_node *b)
 static bool leaves_apart(const ek_graph *g, const ek_node *a, const ek_node *b, int looks, size_t *budget)
 {
     size_t cost = 1 + (size_t)a->n + (size_t)b->n;
-    if (*budget < cost) return false; /* too much to look at: as if they were alike */
+    if (*budget < cost) return false; /* too much to compare: they count as alike */
     *budget -= cost;
     if (a->kind == EK_NODE_TEXTS) return !text_of_kind(g, a, b);
     if (b->kind == EK_NODE_TEXTS) return !text_of_kind(g, b, a);

@@ -113,7 +113,7 @@ static ek_err read_string(reader *r)
             r->at++;
             EK_TRY(read_unicode_escape(r));
         } else if (r->lenient) {
-            ek_buf_char(&r->scratch, '\\'); /* and what follows stands for itself */
+            ek_buf_char(&r->scratch, '\\'); /* and the next character is literal */
         } else {
             return wrong(r, r->at - 1, "no such escape");
         }
@@ -332,8 +332,8 @@ const char *ek_json_get_text(const json_t *obj, const char *key, size_t *n)
 
 enum { CODED = 4096 };
 
-/* The end of a string whose opening quote is before at; adds the number of its control characters, and all its bytes to
- * coded if they look like base64. */
+/* The end of a string whose opening quote is before at. Adds the number of its control characters, and to `coded` its
+ * bytes if they look like base64. */
 static size_t skip_string(const char *text, size_t n, size_t at, size_t *controls, size_t *coded)
 {
     size_t from = at;
@@ -379,7 +379,7 @@ void ek_json_scan(ek_json_size *out, const char *text, size_t n)
         }
     }
     s.growth = 5 * controls;                        /* written as \u0001 */
-    if (!ek_utf8_valid(text, n)) s.growth += 2 * n; /* of ill-formed bytes each may become U+FFFD */
+    if (!ek_utf8_valid(text, n)) s.growth += 2 * n; /* each ill-formed byte may become U+FFFD */
     *out = s;
 }
 

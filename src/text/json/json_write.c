@@ -49,7 +49,7 @@ void ek_json_double(ek_buf *out, double x)
     int places = 0;
     do snprintf(e, sizeof e, "%.*e", places, x);
     while (strtod(e, NULL) != x && ++places < 17);
-    /* "-d.ddde±XX" apart: the digits, and the place of the point among them. */
+    /* Splits "-d.ddde±XX" into the digits and the position of the point among them. */
     const char *p = e;
     if (*p == '-') ek_buf_char(out, *p++);
     int n = 0;

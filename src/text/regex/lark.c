@@ -169,7 +169,7 @@ static bool begins_atom(const ek_lark_token *t)
            ek_lark_is_sign(t, '(') || ek_lark_is_sign(t, '[');
 }
 
-/* Up to what is no part of them: a bracket, or the end of the definition. */
+/* Writes expansions up to a token that ends them: a bracket, or the end of the definition. */
 static ek_err put_expansions(ek_lark *l, int *at, bool terminal)
 {
     if (++l->depth > EK_LARK_DEPTH)
@@ -199,7 +199,7 @@ static ek_err put_expansions(ek_lark *l, int *at, bool terminal)
     return put_str(l, ")");
 }
 
-/* %ignore NAME, or any expansions; they are written once, when all names are known. */
+/* %ignore NAME, or any expansions; written once, when all names are known. */
 static ek_err put_ignored(ek_lark *l, int at)
 {
     ek_buf *out = l->out, one = {0};

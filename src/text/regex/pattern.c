@@ -12,7 +12,7 @@ static uint32_t reach_of(const ek_pattern *p, int32_t state, uint32_t n)
     return n == 0 ? p->regex->least[state] : p->reach[(size_t)(n - 1) * (size_t)p->regex->n_states + (size_t)state];
 }
 
-/* Of at least n characters the first one leads to a state from which at least n - 1 follow. */
+/* If at least n characters can follow a state, the first one leads to a state that at least n - 1 can follow. */
 static void find_reach(ek_pattern *p)
 {
     const ek_regex *r = p->regex;
@@ -29,7 +29,7 @@ static void find_reach(ek_pattern *p)
 
 /* --- kinds of characters --- */
 
-/* Beyond ASCII: 11 has the first bytes under which there is white space, 12 the others. */
+/* Beyond ASCII: kind 11 has the first bytes of white space, kind 12 the others. */
 static const struct {
     uint32_t lo, hi;
     int kind;
@@ -120,8 +120,8 @@ enum { RUN_STATES = 8, RUN_EDGES = 1024 };
 
 typedef struct run {
     const ek_pattern *p;
-    uint32_t n;             /* characters behind the one that comes */
-    bool all, any;          /* of the texts can follow */
+    uint32_t n;             /* number of characters after the next one */
+    bool all, any;          /* whether all texts, or any, can follow */
     int32_t to[RUN_STATES]; /* where they lead */
     int n_to, budget;
 } run;
@@ -151,7 +151,7 @@ static bool has_state(const int32_t *set, int n, int32_t state)
     return n > 0;
 }
 
-/* Whether the characters lead from the states to the same ones, so that nothing changes for `more` characters. */
+/* Whether the characters lead from the states to the same states, so that nothing changes for `more` characters. */
 static bool is_loop(const run *r, const int32_t *from, int n_from, uint32_t more)
 {
     bool same = r->n_to == n_from && r->n >= r->p->min;
@@ -162,7 +162,7 @@ static bool is_loop(const run *r, const int32_t *from, int n_from, uint32_t more
     return same;
 }
 
-/* Returns to how many characters all of them can follow; *ends: none can beyond that. */
+/* Returns the number of characters up to which all of them can follow; *ends: beyond it none can. */
 static int follow(const ek_pattern *p, int32_t state, uint32_t n, const uint16_t kind[3], int max, bool *ends)
 {
     int32_t from[RUN_STATES] = {state};

@@ -69,9 +69,9 @@ ek_err ek_regex_add_edge(ek_regex *r, uint32_t lo, uint32_t hi, int32_t to)
     return EK_OK;
 }
 
-/* --- what leads to a match --- */
+/* --- distances to a match --- */
 
-/* Characters from each state to the nearest match: backwards from the states that accept, in rings. */
+/* Computes the characters from each state to the nearest match: backwards from accepting states, in rings. */
 static void find_least(ek_regex *r)
 {
     size_t n = (size_t)r->n_states;
@@ -115,7 +115,7 @@ ek_err ek_regex_finish(ek_regex **out, ek_regex *r)
     for (int s = 0; s < r->n_states; s++) {
         int from = r->first[s], to = r->first[s + 1];
         if (is[s] == DEAD) continue;
-        r->first[is[s]] = n_edges; /* never behind what is still to be read */
+        r->first[is[s]] = n_edges; /* never beyond the edges that are still to be read */
         for (int e = from; e < to; e++) {
             if (is[r->edge[e].to] == DEAD) continue;
             r->edge[n_edges] = r->edge[e];
@@ -138,7 +138,7 @@ ek_err ek_regex_finish(ek_regex **out, ek_regex *r)
     return EK_OK;
 }
 
-/* --- both of two --- */
+/* --- conjunction --- */
 
 typedef struct product {
     const ek_regex *a, *b;

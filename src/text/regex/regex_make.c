@@ -14,20 +14,20 @@ typedef struct maker {
     /* sets of nodes: arena[at[s] .. at[s + 1]), ascending. The first is the beginning, which no other state equals */
     int32_t *arena, at[EK_REGEX_STATES + 1], n_sets;
     int32_t table[TABLE]; /* open addressing: 1 + a set's number */
-    uint32_t *seen, mark; /* per node: the closure that reached it last */
-    int32_t *todo;        /* [2 * nodes]: a node waits once per way to it */
+    uint32_t *seen, mark; /* per node: number of the last closure that reached it */
+    int32_t *todo;        /* [2 * nodes]: a node waits once per path to it */
     int32_t *now;         /* [nodes]: the closure that is being made */
     int n_now;
     bool match;
-    /* of the state whose edges are being made */
-    uint32_t *border; /* where sets of characters begin, or end + 1 */
+    /* borders of the state whose edges are being made */
+    uint32_t *border; /* the beginnings of sets of characters, and their ends + 1 */
     int n_borders;
     int32_t *chars; /* [sets]: sets of characters, each once */
     int n_chars;
     uint32_t *char_seen, char_mark;
 } maker;
 
-/* Adds `node` and all that it leads to without a character to the closure; matches at an end count if `at_end`. */
+/* Adds `node` and all nodes reachable without a character to the closure; matches at an end count if `at_end`. */
 static ek_err reach(maker *m, int32_t node, bool at_start, bool at_end)
 {
     int n = 0;
@@ -71,7 +71,7 @@ static int by_number(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* The state of the closure; after a match anything may follow, so there is one state for that: the set of no nodes. */
+/* The state of the closure. After a match anything may follow, so all matches share one state: the set of no nodes. */
 static ek_err state_of(maker *m, int32_t *out)
 {
     if (m->match) m->n_now = 0;
@@ -101,7 +101,7 @@ static int by_size(const void *x, const void *y)
     return (a > b) - (a < b);
 }
 
-/* Between two borders the same sets hold each character or none. */
+/* Finds the borders: between two of them each set holds all characters or none. */
 static ek_err find_borders(maker *m, int32_t s)
 {
     m->char_mark++;
@@ -178,7 +178,7 @@ static ek_err make(maker *m)
     int32_t start;
     begin_closure(m);
     EK_TRY(reach(m, m->w->start, true, false));
-    bool free = m->match; /* the empty text matches, and so does any */
+    bool free = m->match; /* the empty text matches, so any text does */
     if (free) m->n_now = 0;
     EK_TRY(state_of(m, &start));
     for (int32_t s = 0; s < m->n_sets; s++) {

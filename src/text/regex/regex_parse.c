@@ -6,7 +6,7 @@
 
 enum { MAX_COUNT = 1000000, NO_MAX = -1 };
 
-/* Its end is an EMPTY node that leads nowhere yet. */
+/* It ends with an EMPTY node without a successor yet. */
 typedef struct part {
     int32_t start, end;
 } part;
@@ -50,7 +50,7 @@ static ek_err empty_part(ek_regex_reader *p, part *out)
     return err;
 }
 
-/* One node that leads on. */
+/* A part of one node. */
 static ek_err single_part(ek_regex_reader *p, int kind, int32_t b, part *out)
 {
     EK_TRY(add_node(p, EK_REGEX_EMPTY, -1, -1, &out->end));
@@ -67,7 +67,7 @@ static void append(ek_regex_reader *p, part *x, part y)
 
 static ek_err alternatives(ek_regex_reader *p, part *out);
 
-/* Behind the opening parenthesis of a group that is left out: to behind its end. */
+/* Skips a group that is left out; at stands behind its opening parenthesis. */
 static ek_err skip_group(ek_regex_reader *p, part *out)
 {
     size_t from = p->at;
@@ -143,11 +143,11 @@ static bool read_quantifier(ek_regex_reader *p, int *min, int *max)
     } else if (c != '{' || !read_counts(p, min, max)) {
         return false;
     }
-    if (ek_regex_peek(p, 0) == '?') p->at++; /* as few as possible: the same texts */
+    if (ek_regex_peek(p, 0) == '?') p->at++; /* "as few as possible" matches the same texts */
     return true;
 }
 
-/* Nothing for a word boundary, any text for what a group has matched. */
+/* A part that replaces an unsupported escape: nothing for a word boundary, any text for the text of a group. */
 static ek_err stand_in(ek_regex_reader *p, int escape, part *out)
 {
     int32_t any, set;
@@ -198,7 +198,7 @@ static ek_err atom(ek_regex_reader *p, part *out, bool *repeats)
     return ek_regex_spend(p->w, (int64_t)(p->at - from));
 }
 
-/* x, which was read from `from` on, min to max times. */
+/* Repeats x, which was read from `from` on, min to max times. */
 static ek_err repeat(ek_regex_reader *p, part x, size_t from, int min, int max, part *out)
 {
     part y = x, end;

@@ -66,7 +66,7 @@ static int by_lo(const void *x, const void *y)
     return (a->lo > b->lo) - (a->lo < b->lo);
 }
 
-/* The ranges from `first` on become a set: ascending and apart; or what they leave out. */
+/* Makes the ranges from `first` on a set, ascending and separate; or their complement. */
 static ek_err end_set(ek_regex_reader *p, int32_t first, bool negated, size_t at, int32_t *out)
 {
     ek_regex_work *w = p->w;
@@ -80,7 +80,7 @@ static ek_err end_set(ek_regex_reader *p, int32_t first, bool negated, size_t at
     w->n_ranges = first + n;
     int32_t end = w->n_ranges;
     uint32_t from = 0;
-    for (int i = first; i < end && negated; i++) { /* the complement behind them, then in their place */
+    for (int i = first; i < end && negated; i++) { /* the complement is written behind them and then moved */
         ek_regex_range r = w->range[i];
         if (r.lo > from) EK_TRY(add_range(p, from, r.lo - 1));
         from = r.hi + 1;
@@ -100,7 +100,7 @@ static ek_err end_set(ek_regex_reader *p, int32_t first, bool negated, size_t at
     return EK_OK;
 }
 
-/* The set that was read from here before, if any; the parser then moves past it. */
+/* The set that was read here before, if any; the parser then skips it. */
 static bool known_set(ek_regex_reader *p, int32_t *out)
 {
     int lo = 0, hi = p->w->n_sets;
@@ -153,7 +153,7 @@ static ek_err unicode(ek_regex_reader *p, uint32_t *cp)
     return *cp >= 0xd800 && *cp < 0xe000 ? ek_regex_refuse(p, "a lone surrogate is no character") : EK_OK;
 }
 
-/* \d and the like: their ranges are added. */
+/* \d and the like: adds their ranges. */
 static bool class_escape(int c, const ek_regex_range **r, int *n)
 {
     switch (c | 32) {
@@ -191,7 +191,7 @@ static ek_err escape(ek_regex_reader *p, bool in_class, uint32_t *cp)
     return EK_OK;
 }
 
-/* After the backslash: whether a property follows that stands for any character. */
+/* After the backslash: skips a property, which then stands for any character. */
 static bool skip_property(ek_regex_reader *p)
 {
     if (!p->w->lenient || (ek_regex_peek(p, 0) | 32) != 'p') return false;
@@ -204,7 +204,8 @@ static bool skip_property(ek_regex_reader *p)
 
 /* --- sets in brackets --- */
 
-/* One member: a character in *cp, or a whole class, which is added (*single is false). *any: it may be any. */
+/* Reads one member: a character in *cp, or a whole class, which is added (*single false). *any: it may be any
+ * character. */
 static ek_err class_atom(ek_regex_reader *p, uint32_t *cp, bool *single, bool *any)
 {
     const ek_regex_range *r;
@@ -224,7 +225,7 @@ static ek_err class_atom(ek_regex_reader *p, uint32_t *cp, bool *single, bool *a
     return add_ranges(p, r, n, negated);
 }
 
-/* Behind the opening bracket. */
+/* Reads the rest of a set; at stands behind the opening bracket. */
 static ek_err brackets(ek_regex_reader *p, size_t at, int32_t *out)
 {
     int32_t first = p->w->n_ranges;
@@ -239,7 +240,7 @@ static ek_err brackets(ek_regex_reader *p, size_t at, int32_t *out)
             p->at++;
             EK_TRY(class_atom(p, &hi, &single_hi, &any));
             if (single && single_hi && hi < lo) return ek_regex_refuse(p, "the range is out of order");
-            if (!single || !single_hi) { /* [\w-x]: a hyphen, as where no flag u is given */
+            if (!single || !single_hi) { /* [\w-x]: a hyphen, as without the flag u */
                 EK_TRY(add_range(p, '-', '-'));
                 if (single) hi = lo;
                 else lo = hi;
@@ -251,14 +252,14 @@ static ek_err brackets(ek_regex_reader *p, size_t at, int32_t *out)
         if (single) EK_TRY(add_range(p, lo, hi));
     }
     p->at++;
-    if (any) { /* a property is a member: any character may be in the set, and in what it leaves */
+    if (any) { /* a property as a member: any character may be in the set, and in its complement */
         p->w->n_ranges = first;
         negated = true;
     }
     return end_set(p, first, negated, at, out);
 }
 
-/* A set of characters in any spelling. */
+/* Reads a set of characters in any spelling. */
 ek_err ek_regex_read_set(ek_regex_reader *p, int32_t *out)
 {
     const ek_regex_range *r;

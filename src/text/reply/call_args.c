@@ -15,7 +15,7 @@ void ek_args_end_bare_key(ek_args *a, size_t n)
     else ek_args_end_key(a, a->held.data + from, n - from);
 }
 
-/* A bare key that met no ':': `k=v`, or nothing that can be understood. */
+/* Ends a bare key without ':': it is `k=v`, or not understandable. */
 void ek_args_end_without_colon(ek_args *a)
 {
     if (a->equals == 0) {
@@ -29,13 +29,13 @@ void ek_args_end_without_colon(ek_args *a)
     ek_buf_fini(&rest);
 }
 
-/* A comma or a closer that belongs to a key such as filter[status] or f(a, b): what it opened, it closes. */
+/* Whether a comma or a closer belongs to a key such as filter[status] or f(a, b), which closes what it opened. */
 static bool is_inside_key(const ek_args *a, char c)
 {
     if (a->equals) return false;
     if (c == '}') return a->braces > 0;
     if (c == ',' || c == ')') return a->nested > 0;
-    return true; /* a list's bracket closes nothing here */
+    return true; /* here it is no list's bracket */
 }
 
 static void in_bare_key(ek_args *a, char c)
@@ -63,14 +63,14 @@ static void in_bare_key(ek_args *a, char c)
     }
 }
 
-/* held is what stood between JSON quotes; decoded in place. */
+/* held has the text between JSON quotes; decodes it in place. */
 void ek_args_decode_json(ek_args *a)
 {
     ek_buf b = {0};
     json_t *v;
     ek_buf_char(&b, '"');
     ek_buf_add(&b, ek_buf_text(&a->held), a->held.len);
-    if (a->escaped) ek_buf_char(&b, '\\'); /* cut behind a backslash */
+    if (a->escaped) ek_buf_char(&b, '\\'); /* a backslash was the last character */
     ek_buf_char(&b, '"');
     ek_buf_clear(&a->held);
     if (ek_json_read_lenient(&v, b.data, b.len, 0) == EK_OK) {
@@ -125,7 +125,7 @@ static void in_single(ek_args *a, char c)
 
 static void in_text(ek_args *a, char c)
 {
-    /* If the closing <|"|> is missing, what ends the text belongs to the containers. */
+    /* if the closing <|"|> is missing, the end of the text belongs to the containers */
     if (ek_args_is_closer(a, c) || (a->held.len > 0 && ek_args_is_space(c))) {
         ek_buf_char(&a->held, c);
         return;
@@ -182,7 +182,7 @@ static void before_value(ek_args *a, char c)
     }
 }
 
-/* What is held became a name and perhaps more, or none. */
+/* The held text became a name and perhaps more, or no name. */
 void ek_args_end_named(ek_args *a)
 {
     ek_buf b = a->held;
@@ -195,7 +195,7 @@ void ek_args_end_named(ek_args *a)
     ek_buf_fini(&b);
 }
 
-/* Names that are known are read before anything else: the longest one. */
+/* Known names are tried before anything else: the longest one. */
 static void in_named(ek_args *a, char c)
 {
     bool whole;

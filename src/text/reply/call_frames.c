@@ -85,8 +85,7 @@ void ek_args_pop(ek_args *a)
     else ek_args_end_value(a);
 }
 
-/* A closer closes the nearest container it fits, and those inside that; one that fits none is
- * dropped. */
+/* Closes the nearest container that fits the closer, and those inside it; a closer that fits none is dropped. */
 void ek_args_close_with(ek_args *a, char c)
 {
     int fits = a->depth;
@@ -111,8 +110,8 @@ static bool is_new_key(ek_args *a, const char *key, size_t n)
     return true;
 }
 
-/* A key is known and its value comes next. Of equal keys the first counts: what was sent
- * cannot be taken back. */
+/* A key is complete, and its value comes next. Of equal keys the first one counts, because sent text cannot be taken
+ * back. */
 void ek_args_end_key(ek_args *a, const char *key, size_t n)
 {
     bool is_new = is_new_key(a, key, n);
@@ -127,11 +126,10 @@ void ek_args_end_key(ek_args *a, const char *key, size_t n)
     a->state = VALUE;
 }
 
-/* What ends a value of a call's arguments, or all of them: a quote of the notation, and the end of the call, whether or
- * not what is open was closed. */
+/* The end of a value of a call's arguments, or of all of them: a quote of the notation, or the end of the call, whether
+ * or not open parts were closed. */
 
-/* Reads held text again, now that all of it is known: a bare word ends where the notation
- * says so. */
+/* Reads held text again when all of it is known: a bare word ends where the notation says. */
 static void replay(ek_args *a)
 {
     ek_buf b = a->held;
@@ -152,8 +150,8 @@ static void replay(ek_args *a)
     ek_buf_fini(&b);
 }
 
-/* `a=x, b=y` holds again what follows the next '=', so once may not be enough; every turn takes
- * at least one character. */
+/* `a=x, b=y` holds the text after the next '=' again, so one pass may not be enough; every pass takes at least one
+ * character. */
 static void settle(ek_args *a)
 {
     while (!a->bad && (a->state == BARE || a->state == HOLD)) replay(a);
@@ -188,8 +186,7 @@ void ek_args_quote(ek_args *a)
     }
 }
 
-/* The closing quote is missing: one closer for each open container leaves the end of the
- * text, outermost last. */
+/* Without a closing quote, one closer per open container is removed from the end of the text, the outermost last. */
 static size_t without_closers(const ek_args *a, const char *s, size_t n)
 {
     for (int i = 0; i < a->depth; i++) {
@@ -230,7 +227,7 @@ static void close_value(ek_args *a)
     }
 }
 
-/* Stands the machine inside a key or a value? */
+/* Whether the machine is inside a key or a value. */
 static bool is_open(const ek_args *a)
 {
     return a->state != KEY_START && a->state != VALUE && a->state != AFTER && a->state != DONE;

@@ -20,7 +20,8 @@ bool ek_call_name_is_plain(const char *s, size_t n)
     return n > 0 && !is_space(s[0]) && !is_space(s[n - 1]);
 }
 
-/* After a colon a value could follow, and its end; at the beginning the end of the object. */
+/* Whether a name can stand without quotes. After a colon a value could follow, and its end; at the beginning the object
+ * could end. */
 bool ek_call_name_is_bare(const char *s, size_t n)
 {
     if (ek_call_name_is_plain(s, n)) return true;
@@ -34,10 +35,10 @@ bool ek_call_name_is_bare(const char *s, size_t n)
 /* --- collecting --- */
 
 typedef struct walk {
-    json_t *names; /* an object: its keys are the names; NULL: they are only looked at */
+    json_t *names; /* an object whose keys are the names; NULL: they are only checked */
     bool plain;    /* plain names too */
     bool odd;      /* a name is not plain */
-    bool open;     /* names of an object are not known */
+    bool open;     /* an object has unknown names */
 } walk;
 
 static void add_name(walk *w, const char *s, size_t n)
@@ -56,7 +57,7 @@ static bool is_object_type(const json_t *type)
     return false;
 }
 
-/* An object without known names, or a value of which nothing is known. */
+/* Whether it is an object without known names, or a value of unknown type. */
 static bool is_open(const json_t *schema)
 {
     static const char *const says[] = {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "properties"};
@@ -111,7 +112,7 @@ static int compare(const void *x, const void *y)
     return c ? c : (a->n > b->n) - (a->n < b->n);
 }
 
-/* Sorted with their colons: "a:" may come after "a!:". */
+/* Lists the names, sorted with their colons, because "a:" may come after "a!:". */
 static void list(ek_call_names *names, json_t *set)
 {
     size_t count = json_object_size(set), i = 0;

@@ -8,7 +8,7 @@
 typedef struct reader {
     const char *s;
     size_t n, at;
-    int depth, lists; /* open containers; of these lists */
+    int depth, lists; /* open containers; lists among them */
     ek_buf scratch;
 } reader;
 
@@ -27,7 +27,7 @@ static int peek(const reader *r)
     return r->at < r->n ? (unsigned char)r->s[r->at] : -1;
 }
 
-/* A quote ends a string where the notation goes on behind it; elsewhere it is part of the text. */
+/* A quote ends a string if the notation continues after it; otherwise it belongs to the text. */
 static bool ends_string(const reader *r, size_t at)
 {
     bool line = false;
@@ -42,15 +42,15 @@ static bool is_high_half(const char *s, size_t n)
     return n >= 4 && (s[0] == 'd' || s[0] == 'D') && memchr("89abAB", s[1], 6);
 }
 
-/* The lenient reader decodes the text between the quotes; quotes inside are escaped for it. Of a truncated string an
- * incomplete last escape is left out, and so is half a character. */
+/* Decodes the text between the quotes by the lenient reader; inner quotes are escaped for it. At the end of a truncated
+ * string an incomplete escape is dropped, and so is half a character. */
 static json_t *decode(reader *r, const char *s, size_t n, char quote, bool cut)
 {
     ek_buf *b = &r->scratch;
     json_t *v = NULL;
     ek_buf_clear(b);
     ek_buf_char(b, '"');
-    size_t half = 0; /* length of b before the first half of a character, which was the last thing read */
+    size_t half = 0; /* length of b before the first half of a character, if that was read last */
     for (size_t i = 0; i < n; i++) {
         size_t left = n - i - 1, before = b->len;
         bool escape = s[i] == '\\', unicode = escape && left > 0 && s[i + 1] == 'u';
@@ -67,7 +67,7 @@ static json_t *decode(reader *r, const char *s, size_t n, char quote, bool cut)
     return ek_json_read_lenient(&v, b->data, b->len, 0) ? NULL : v;
 }
 
-/* Quotes inside are for values only: a key ends at the first one. */
+/* Only values may contain quotes: a key ends at the first one. */
 static json_t *read_string(reader *r, bool key, bool *cut)
 {
     char quote = r->s[r->at++];
@@ -82,7 +82,7 @@ static json_t *read_string(reader *r, bool key, bool *cut)
     return decode(r, r->s + from, to - from, quote, *cut);
 }
 
-/* A literal that was cut off behind its first letters. */
+/* The literal whose first letters these are, at the end of a truncated text. */
 static const char *begun(const char *s, size_t n)
 {
     static const char *const words[] = {"true", "false", "null", "True", "False", "None"};
@@ -91,12 +91,12 @@ static const char *begun(const char *s, size_t n)
     return NULL;
 }
 
-/* A word without quotes: up to what goes on with the notation. */
+/* Reads a word without quotes, up to the next character of the notation. */
 static json_t *read_word(reader *r)
 {
     size_t from = r->at;
     for (; r->at < r->n && !memchr(",}]\n", r->s[r->at], 4); r->at++)
-        if (memchr("{[\"", r->s[r->at], 3)) return NULL; /* whether it is a word is not clear */
+        if (memchr("{[\"", r->s[r->at], 3)) return NULL; /* it may not be a word */
     const char *s = r->s + from;
     size_t n = r->at - from;
     while (n > 0 && is_space(s[n - 1])) n--;
@@ -114,8 +114,8 @@ static json_t *read_word(reader *r)
 
 static json_t *read_value(reader *r);
 
-/* Before a member: false where its container ends. A closer of another kind ends it too, if that kind is open. *bad:
- * nothing divides it from the member before. */
+/* Before a member: false if its container ends. A closer of another kind also ends it, if such a container is open.
+ * *bad: nothing separates it from the member before. */
 static bool goes_on(reader *r, char closer, bool first, bool *bad)
 {
     bool divided = first;
@@ -125,7 +125,7 @@ static bool goes_on(reader *r, char closer, bool first, bool *bad)
             r->at++;
             return false;
         }
-        if (c == '}' || (c == ']' && r->lists > 0)) return false; /* of what is around it */
+        if (c == '}' || (c == ']' && r->lists > 0)) return false; /* it closes an outer container */
         if (c == ',' || c == '\n') divided = true;
         else if (!is_space(c) && c != ']') break;
     }
@@ -150,7 +150,7 @@ static json_t *read_list(reader *r)
     return NULL;
 }
 
-/* NULL: none is to be understood. */
+/* NULL: there is no readable key. */
 static json_t *read_key(reader *r, bool *cut)
 {
     int c = peek(r);
@@ -168,7 +168,7 @@ static bool read_member(reader *r, json_t *object)
     bool cut = false;
     json_t *key = read_key(r, &cut), *value = NULL;
     skip_space(r);
-    if (key && cut) { /* half a key means nothing */
+    if (key && cut) { /* half a key is useless */
         json_decref(key);
         return true;
     }

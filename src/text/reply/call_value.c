@@ -154,7 +154,7 @@ static bool is_word(char c)
            c == '.' || c == '$' || (signed char)c < 0;
 }
 
-/* Does a key stand at s, or nothing at all? */
+/* Whether a key stands at s, or the text ends. */
 static bool key_follows(const char *s, size_t n, const ek_call_names *names)
 {
     size_t i = 0, from;

@@ -51,7 +51,7 @@ static void on_content(ek_reply *r, const char *s, size_t n)
     size_t had = r->lead.len, take = n < len - had ? n : len - had;
     ek_buf_add(&r->lead, s, take);
     if (memcmp(r->lead.data, opening, r->lead.len) != 0) {
-        ek_buf_add(&r->lead, s + take, n - take); /* take may have cut a character */
+        ek_buf_add(&r->lead, s + take, n - take); /* the last character may be incomplete */
         flush_lead(r);
     } else if (r->lead.len == len) {
         ek_buf_clear(&r->lead);
@@ -94,7 +94,7 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* After a call white space is dropped, but blanks that begin the line of a text belong to it. */
+/* After a call white space is dropped, except blanks at the beginning of a line of text. */
 static void on_after_call(ek_reply *r, const char *s, size_t n)
 {
     ek_buf_add(&r->lead, s, n);
@@ -137,7 +137,7 @@ static bool call_name(const ek_reply *r, const char **name, size_t *n)
     return true;
 }
 
-/* The call in hand is one: its name stands in its head. */
+/* The current call has a name, so it starts. */
 static void start_call(ek_reply *r)
 {
     const char *name;
@@ -194,7 +194,7 @@ static void send_closing(ek_reply *r, ek_reply_kind kind)
     ek_buf_fini(&closing);
 }
 
-/* The limit came inside the current call. Its sent part stands; without a name nothing was sent. */
+/* The limit came inside the current call. Its sent part stays; without a name nothing was sent. */
 static void cut_call(ek_reply *r)
 {
     if (r->state == CALL_ARGS) {

@@ -6,7 +6,7 @@
 
 enum { QUERIES = 4, COLS = 2, LIMB_STRIDE = EK_MAX_HEAD_DIM + 16, PAIRS = QUERIES / 2 };
 
-/* Sums lie [pair of queries][pair of lanes], each 2 by 2. */
+/* The sum of query i and lane c: sums lie [pair of queries][pair of lanes], each 2 by 2. */
 INLINE int32x4_t taken(const int32x4_t *sum, int i, int c)
 {
     const int32x4_t *at = sum + i / 2 * 2 * COLS + 2 * c;
@@ -14,7 +14,8 @@ INLINE int32x4_t taken(const int32x4_t *sum, int i, int c)
     return vreinterpretq_s32_s64(i % 2 ? vzip2q_s64(a, b) : vzip1q_s64(a, b));
 }
 
-/* Eight bytes of two queries; behind an odd number of fours are zeros, or codes that meet zeros. */
+/* Eight bytes each of two queries. Behind an odd number of fours there are zeros, or codes that are multiplied by
+ * zeros. */
 INLINE int8x16_t eights(const int8_t *code)
 {
     return vcombine_s8(vld1_s8(code), vld1_s8(code + LIMB_STRIDE));

@@ -31,8 +31,8 @@ static void configure(void)
     _tile_loadconfig(&c);
 }
 
-/* The limbs of EK_TILE rows of codes, by blocks of 64: [block][limb][query][64]. i8: fours in the order of its bytes.
- */
+/* The limbs of EK_TILE rows of codes, in blocks of 64: [block][limb][query][64]. For i8, fours stand in the order of
+ * its bytes. */
 typedef struct limb_tiles {
     _Alignas(64) int8_t at[MAX_BLOCKS][2][EK_TILE][TILE_DEPTH];
 } limb_tiles;
@@ -54,8 +54,8 @@ static void split(limb_tiles *to, const int16_t *code, ptrdiff_t stride, int n, 
         }
 }
 
-/* sum[s] = the products of the blocks of `of` with the tiles at at[block] + off[s], rows row bytes apart; a block
- * without an address is left out. Rows 0 to 7 of a sum are the high limbs'. */
+/* sum[s] = the products of the blocks of `of` with the tiles at at[block] + off[s], whose rows are row bytes apart. A
+ * block without an address is left out. Rows 0 to 7 of a sum belong to the high limbs. */
 static void multiply(int32_t (*sum)[TILE_BYTES / 4], const limb_tiles *of, const uint8_t *const *at, int blocks,
                      const size_t off[SUMS], ptrdiff_t row)
 {
@@ -81,16 +81,16 @@ static void multiply(int32_t (*sum)[TILE_BYTES / 4], const limb_tiles *of, const
     _tile_stored(3, sum[3], 64);
 }
 
-/* --- i12: a page's codes in limbs, each as i8 would lie, its fours in order */
+/* --- i12: a page's codes in limbs, each in i8's layout with fours in order */
 
-/* What a worker keeps of the last segment: its pages, then limbs of keys and of values of each. */
+/* A worker's copy of the last segment: its pages, then the limbs of the keys and values of each. */
 typedef struct kept {
     const uint8_t *k[EK_SEGMENT_PAGES], *v[EK_SEGMENT_PAGES];
     _Alignas(64) uint8_t codes[];
 } kept;
 _Static_assert(offsetof(kept, codes) == EK_ATTN_SHARED_HEAD, "the pages, which are cleared, are the head");
 
-/* Two rows of pairs become a row of fours, of each limb. */
+/* Divides two rows of pairs into a row of fours per limb. */
 static void take_apart(uint8_t *high, uint8_t *low, const uint8_t *codes, int fours, int lanes)
 {
     const __m512i first = _mm512_broadcast_i32x4(
@@ -109,7 +109,7 @@ static void take_apart(uint8_t *high, uint8_t *low, const uint8_t *codes, int fo
         }
 }
 
-/* The limbs of page p: high ones, low ones behind them. */
+/* The limbs of page p: the high ones, then the low ones. */
 static const uint8_t *limbs_of(const ek_attn_segment *segment, int p, bool values)
 {
     kept *k = segment->limbs;

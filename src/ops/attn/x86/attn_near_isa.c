@@ -6,7 +6,7 @@
 #include "ops/attn/x86/attn_x86.h"
 #include "ops/x86/math_vec.h"
 
-/* Elements that are absent are zeros, whose product changes no lane: none is ever -0. */
+/* Absent elements are zeros, whose product changes no lane, because no lane is ever -0. */
 INLINE void add_products(vf *lane, const float *q, const float *k, int n)
 {
     int d = 0;
@@ -25,7 +25,7 @@ INLINE void weigh(float *s, int n, float cap)
     float max = -INFINITY, total = 0;
     for (int j = 0; j < n; j += W) v_store(s + j, v_mul(c, v_tanh(v_div(v_load(s + j), c))));
     for (int j = 0; j < n; j++) max = s[j] > max ? s[j] : max;
-    for (int j = 0; j < n; j += W) { /* NaN is lost in exp; the product with 0 brings it back */
+    for (int j = 0; j < n; j += W) { /* exp loses a NaN; the product with 0 restores it */
         const vf below = v_sub(v_load(s + j), v_set1(max));
         v_store(s + j, v_add(v_exp_below(below), v_mul(v_zero(), below)));
     }
@@ -40,7 +40,7 @@ void EK_OF_ISA(ek_near)(const ek_near *a, float *o, const float *q, const float 
     for (int h = 0; h < a->heads; h++) {
         const int at = h * a->head_dim;
         float s[EK_NEAR_MAX_SPAN + W];
-        for (int j = 0; j < W; j++) s[n + j] = 0; /* behind the end nothing is taken from elsewhere */
+        for (int j = 0; j < W; j++) s[n + j] = 0; /* zeros, so that nothing behind the end counts */
         for (int j = 0; j < n; j++) {
             vf lane[LANE_VECS];
             for (int c = 0; c < LANE_VECS; c++) lane[c] = v_zero();

@@ -9,8 +9,8 @@
 #include "ops/x86/vec_bf16.h"
 
 enum {
-    BLOCK = 128, /* keys of a column of values between two stops of its sums in memory */
-    AHEAD_LINES = 16 - 16 * EK_VALUES_EARLY / EK_SEGMENT /* lines fetched ahead by a whole tile per 16 of its own */
+    BLOCK = 128,                                         /* keys of a column of values before its sums are stored */
+    AHEAD_LINES = 16 - 16 * EK_VALUES_EARLY / EK_SEGMENT /* lines that a tile prefetches per 16 of its own */
 };
 
 /* 32 elements of one row, the first n of them; NULL: zeros. */
@@ -28,7 +28,7 @@ typedef struct lane_sums {
     vf all; /* lane i: the lanes of x[i], added 8, 4, 2, 1 apart */
 } lane_sums;
 
-INLINE int lane_first(const int n) /* step n takes this of x, and the one 4 behind */
+INLINE int lane_first(const int n) /* step n needs x of this index, and of the index 4 higher */
 {
     return n % 2 * 8 + n / 2;
 }
@@ -86,7 +86,7 @@ INLINE void score_keys(const ek_score_block *b, const int nq, int k)
     put_scores(b, nq, k, sums.all);
 }
 
-/* 32 dims of eight queries by two keys, of which a and c have these dims. */
+/* 32 dims of eight queries by two keys, whose dims are in a and c. */
 INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
 {
     UNROLL for (int i = 0; i < 8; i++)
@@ -96,9 +96,9 @@ INLINE void score_dims(vf acc[16], const uint16_t *q, vi a, vi c)
     }
 }
 
-/* Eight queries by keys k and k + 1 of at least 256 dims; now: the lanes of their sums. Those of the keys before, if
- * any, are added meanwhile: added at once, they would keep the multiplications waiting. Rows of 256 dims are asked for
- * in the order of memory, a few lines at a time: the processor forgets those for which it has no room. */
+/* Eight queries by keys k and k + 1, of at least 256 dims; now: the lanes of their sums. The lanes of the keys before,
+ * if any, are added meanwhile, because adding them at once would delay the multiplications. Rows of 256 dims are
+ * prefetched in memory order, a few lines at a time. */
 INLINE void score_pair(const ek_score_block *b, int k, float (*now)[16], float (*before)[16])
 {
     const uint8_t *k0 = b->key[k], *k1 = b->key[k + 1];
@@ -137,7 +137,7 @@ static __attribute__((noinline)) void score_pairs(const ek_score_block *b)
     put_scores(b, 8, EK_SCORE_KEYS - 2, sums.all);
 }
 
-/* The queries behind n_q are zeros: a tile of 8 serves 5 to 8 of them. */
+/* Queries from n_q on are zeros: a tile of 8 serves 5 to 8 queries. */
 static void scores_bf16(const ek_score_block *b)
 {
     const int nq = b->n_q > 4 ? 8 : b->n_q > 2 ? 4 : b->n_q;
@@ -168,14 +168,14 @@ static void round_bf16(float *e, uint16_t *p, int from, int to, float *l)
     *l = v_add_lanes(&sum);
 }
 
-/* Slots of [from, to) among 16 from j. */
+/* The slots of [from, to) among the 16 from j on. */
 INLINE __mmask16 visible(int j, int from, int to)
 {
     unsigned below = from > j ? (1u << (from - j)) - 1 : 0, above = to - j < 16 ? ~0u << (to - j) : 0;
     return (__mmask16) ~(below | above);
 }
 
-/* [from, to) is whole unless some of its blocks of 16 are cut. */
+/* [from, to) is whole unless some of its blocks of 16 are incomplete. */
 INLINE void weigh(float *e, uint16_t *p, int from, int to, const bool whole, int *m, float *l)
 {
     int n[EK_SEGMENT], begin = from / 16 * 16;
@@ -208,7 +208,7 @@ static void weights_bf16(float *e, uint16_t *p, int from, int to, int *m, float 
 
 /* ------------------------------------------------------------------ values */
 
-/* 32 dims for nq queries: two rows meet in pairs, and the sums stay in the order that the pairs come in. */
+/* 32 dims for nq queries: two rows are multiplied in pairs, and the sums stay in the order of the pairs. */
 INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint8_t *v1, int n, const uint16_t *p,
                        vi mask)
 {
@@ -220,8 +220,8 @@ INLINE void value_pair(vf (*acc)[2], const int nq, const uint8_t *v0, const uint
     }
 }
 
-/* Slots [j0, j1) of the run for dims from d, n of 32. Meanwhile are fetched: lines from next, step behind for the next
- * 16 rows, or the rows EK_VALUES_AHEAD below. */
+/* Slots [j0, j1) of the run for the n of 32 dims from d on. Meanwhile it prefetches: lines from `next` on, `step`
+ * apart, for the next 16 rows, or the rows EK_VALUES_AHEAD below. */
 INLINE void value_column(const ek_value_run *r, const int nq, int i0, int d, int n, int j0, int j1, const bool lines,
                          const uint8_t *next, ptrdiff_t step)
 {
@@ -252,7 +252,7 @@ INLINE void value_column(const ek_value_run *r, const int nq, int i0, int d, int
     UNROLL for (int i = 0; i < nq; i++) v_store(o + i * r->ldo, acc[i][0]), v_store(o + i * r->ldo + W, acc[i][1]);
 }
 
-/* Rows that follow each other are asked for in the order of memory: in the order of use it took 1.3 times as long. */
+/* Adjacent rows are prefetched in memory order; the order of use took 1.3 times as long. */
 INLINE void value_queries(const ek_value_run *r, const int nq, int i0, int j0, int j1)
 {
     const int columns = (r->dim + 31) / 32;
@@ -284,7 +284,7 @@ static void values_bf16(const ek_value_run *r)
     }
 }
 
-/* A quarter of the first vector has dims 0 to 3 of 8, of the second 4 to 7. */
+/* Puts dims in order: each quarter of the first vector has dims 0 to 3 of 8, of the second dims 4 to 7. */
 static void order_bf16(float *o, int dim)
 {
     const vi lo = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);

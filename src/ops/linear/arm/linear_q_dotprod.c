@@ -1,4 +1,4 @@
-/* Form Q by SDOT: a lane is an output, four bytes of a row come from a lane of a vector of its codes. */
+/* Form Q by SDOT: a lane is an output; four bytes of a row are a lane of the vector with its codes. */
 #include <arm_neon.h>
 
 #include "ops/inline.h"
@@ -6,14 +6,14 @@
 
 enum { TILE = 4, UNIT = 512 };
 
-/* Decoded: quad after quad, 16 outputs of 4 bytes. */
+/* Writes decoded codes: quad after quad, 16 outputs of 4 bytes. */
 INLINE void put_quads(int8_t *to, int pair, int i, int8x16_t first, int8x16_t second)
 {
     vst1q_s8(to + pair * 128 + 16 * i, first);
     vst1q_s8(to + pair * 128 + 64 + 16 * i, second);
 }
 
-/* One quad: lane of q, the codes of 16 outputs. */
+/* One quad: a lane of q times the codes of 16 outputs. */
 #define DOT(lane)                                                                                 \
     UNROLL for (int i = 0; i < 4; i++)                                                            \
     {                                                                                             \

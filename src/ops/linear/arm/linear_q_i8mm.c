@@ -6,7 +6,7 @@
 
 enum { TILE = 4, UNIT = 512 };
 
-/* Decoded: 8 inputs after 8 inputs, 8 vectors of 2 outputs. */
+/* Writes decoded codes: 8 inputs after 8 inputs, in 8 vectors of 2 outputs. */
 INLINE void put_quads(int8_t *to, int pair, int i, int8x16_t first, int8x16_t second)
 {
     const int32x4_t a = vreinterpretq_s32_s8(first), b = vreinterpretq_s32_s8(second);

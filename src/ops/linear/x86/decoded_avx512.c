@@ -117,7 +117,7 @@ static void unpack(float *panel, const ek_linear *w, int p0, int k0, int depth)
 
 enum { PANELS = EK_DECODED_COLS / EK_PANEL, FETCH = 2048 };
 
-/* The values of four panels go from codes into the sums of nr rows without a stop in memory. */
+/* The values of four panels go from codes into the sums of nr rows without being stored. */
 INLINE void madd_codes(float *acc, const float *const *x, const ek_linear *w, int p0, int64_t k0, int depth,
                        const int nr, const bool q8)
 {

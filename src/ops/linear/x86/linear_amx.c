@@ -26,7 +26,7 @@ enum {
     SLOT = 2,       /* groups */
     STEPS = PANELS * SLOT,
     LAG = 2,   /* steps from a product to its store */
-    TILES = 8, /* of rows, that share unpacked codes */
+    TILES = 8, /* tiles of rows that share unpacked codes */
     MIN_ROWS = ROWS,
     AHEAD = 4096, /* bytes of packed weights */
     PALETTE = 1
@@ -38,7 +38,7 @@ typedef struct tile_config {
     uint8_t rows[16];
 } tile_config;
 
-/* Sums 0 to 3, rows 4 and 5, codes 6 and 7: 16 rows of 64 bytes each, of A-groups of 64. */
+/* Tile registers: sums 0 to 3, rows 4 and 5, codes 6 and 7; 16 rows of 64 bytes each for A-groups of 64. */
 static void configure(int group)
 {
     tile_config c = {.palette = PALETTE};
@@ -49,16 +49,16 @@ static void configure(int group)
     _tile_loadconfig(&c);
 }
 
-/* Weights of a slot: signed codes, group after group and of each panel after panel; s and b'. */
+/* The weights of a slot: signed codes, group after group, and in each group panel after panel; s and b'. */
 typedef struct weights {
     _Alignas(64) uint8_t codes[SLOT * PANELS * MAX_GROUP * EK_PANEL];
     _Alignas(64) unpacked_scales scale[SLOT];
 } weights;
 
-/* 16 rows: those that tiles share come out the same twice. */
+/* 16 rows. Rows in two tiles get the same result twice. */
 typedef struct row_tile {
     const int8_t *record[ROWS];
-    ptrdiff_t ldq; /* between records; 0: rows of a view, which are gathered */
+    ptrdiff_t ldq; /* the distance between records; 0: rows of a view, which are gathered */
     int row;       /* of y */
 } row_tile;
 
@@ -70,7 +70,7 @@ typedef struct slot {
     int groups;
     _Alignas(64) ek_act_group act[ROWS][SLOT];
     _Alignas(64) int8_t gathered[2 * ROWS * SLOT * MAX_GROUP];    /* [limb][row][input] */
-    _Alignas(64) int32_t sum[2 * SLOT * PANELS][ROWS * EK_PANEL]; /* of two limbs two each */
+    _Alignas(64) int32_t sum[2 * SLOT * PANELS][ROWS * EK_PANEL]; /* with two limbs two each */
 } slot;
 
 static void find_rows(row_tile *t, const ek_acts *x, int row)
@@ -80,7 +80,7 @@ static void find_rows(row_tile *t, const ek_acts *x, int row)
     t->row = row;
 }
 
-/* Rows of tile t over `groups` groups from input k on. */
+/* Prepares the rows of tile t over `groups` groups from input k on. */
 static void open_slot(slot *s, const weights *w, const ek_acts *x, const row_tile *t, int k, int groups, int limbs,
                       int group)
 {
@@ -165,8 +165,8 @@ INLINE void store(slot *s, int i, const int limbs)
     }
 }
 
-/* Step i of the products. Of one limb, what is loaded is multiplied a step later and stored two after that; two limbs
- * have no registers to spare, and are faster at once. */
+/* Step i of the products. With one limb the loaded tiles are multiplied a step later, and stored two steps after that.
+ * With two limbs there are no registers for that, and no delay is faster. */
 INLINE void product(slot *s, int i, ptrdiff_t low, const int group, const int limbs, const bool full)
 {
     const int n = full ? STEPS : s->groups * PANELS;
@@ -236,7 +236,7 @@ INLINE void run_slot(__m512 (*leaf)[ROWS], const slot *now, slot *next, ptrdiff_
 
 typedef void slot_fn(__m512 (*leaf)[ROWS], const slot *now, slot *next, ptrdiff_t low);
 
-/* Its layout never settles on these. */
+/* clang-format never settles on a layout of these. */
 /* clang-format off */
 #define SLOT_FN(a, biased, limbs)                                                                               \
     static __attribute__((noinline)) void slot_##a##_##biased##_##limbs(__m512 (*leaf)[ROWS], const slot *now, \
@@ -253,12 +253,12 @@ typedef void slot_fn(__m512 (*leaf)[ROWS], const slot *now, slot *next, ptrdiff_
     static slot_fn *const slots_##a[2][2] = {{slot_##a##_0_1, slot_##a##_0_2}, {slot_##a##_1_1, slot_##a##_1_2}};
 /* clang-format on */
 
-/* Share i of n of what the slot from input k on will need of the weights: all at once would wait for the memory. */
+/* Prefetches part i of n of the weights that the slot from input k on needs; all at once would wait for the memory. */
 static void fetch_share(const ek_linear *w, const uint8_t *const *panel, int k, int groups, int i, int n)
 {
     const size_t from = w->panel_bytes * (size_t)k / (size_t)w->k + AHEAD; /* about */
     const size_t bytes = w->panel_bytes * (size_t)(groups * w->a_group) / (size_t)w->k;
-    const size_t other = from >= w->panel_bytes ? (PANELS - 1) * w->panel_bytes : 0; /* of the panels behind these */
+    const size_t other = from >= w->panel_bytes ? (PANELS - 1) * w->panel_bytes : 0; /* of the panels that follow */
     for (size_t at = bytes * (size_t)i / (size_t)n; at < bytes * (size_t)(i + 1) / (size_t)n; at += 64)
         for (int p = 0; p < PANELS; p++) fetch(panel[p] + from + other, (ptrdiff_t)at);
 }
@@ -306,7 +306,7 @@ static void panels(const ek_linear *w, const ek_acts *x, const row_tile *tiles, 
     }
 }
 
-/* At least MIN_ROWS rows; fns: the slots of w's A-group. The last tile ends with the last row. */
+/* At least MIN_ROWS rows; fns: the slots for w's A-group. The last tile ends with the last row. */
 static void amx_run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, ptrdiff_t ldy, int p0, int p1,
                     unpack_fn *unpack, slot_fn *const (*fns)[2])
 {

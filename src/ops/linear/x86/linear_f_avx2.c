@@ -55,7 +55,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdif
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *panel,
                      int last);
 
-/* Its layout never settles on these. */
+/* clang-format never settles on a layout of these. */
 /* clang-format off */
 #define TILE_FN(form, n, p)                                                                                       \
     static __attribute__((noinline)) void tile_##form##_##n##_##p(const ek_linear *w, const ek_acts *x, int row,  \

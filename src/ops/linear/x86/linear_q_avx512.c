@@ -19,18 +19,18 @@
 #include "ops/linear/x86/linear_x86.h"
 #include "ops/x86/tree_vec.h"
 
-/* Bytes. Several rows fetch into the second-level cache: what they do with a line takes so long that the first one,
- * which their activations share, would lose it or them. */
+/* Bytes ahead. With several rows, prefetches go into the second-level cache: the rows take so long with a line that the
+ * first level, which their activations share, would lose one of them. */
 enum { TILE = 12, PAIR_TILE = 6, SUMS = 12, AHEAD = 16384, AHEAD_1 = 4096, NEAR = 1024 };
-enum { MAX_IN_TURN = 16 }; /* rows; more do not wait for the memory */
+enum { MAX_IN_TURN = 16 }; /* rows; with more the memory is no limit */
 
-/* Few sums leave the multiplier waiting for itself (4 cycles): they are split into chains. */
+/* With few sums the multiplier waits for itself (4 cycles), so sums are split into chains. */
 INLINE int chains_of(const int sums)
 {
     return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
 }
 
-/* A line of what follows: all lines of a group at once would fill the buffers that loads need. */
+/* Prefetches a line; all lines of a group at once would fill the buffers that loads need. */
 INLINE void fetch_both(const uint8_t *codes)
 {
     fetch(codes, AHEAD);
@@ -83,7 +83,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
     ptrdiff_t k = 0, at = x->groups[limbs - 1];
     const int groups = w->k / w->group, block = EK_KBLOCK_Q / w->group, parts = w->group / a_group;
     const size_t rest = ek_linear_group_bytes(w) - ek_linear_code_bytes(w), code_bytes = ek_linear_code_bytes(w);
-    const bool biased = w->biased, by_lines = n * limbs > 1; /* one sum is too quick for it */
+    const bool biased = w->biased, by_lines = n * limbs > 1; /* with one sum there is no time for it */
     const ek_dtype scale_dtype = w->scale_dtype;
     const __m512 zero = _mm512_set1_ps((float)w->zero);
 
@@ -130,7 +130,7 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *codes,
                      __mmask16 mask, bool ahead);
 
-/* Its layout never settles on these. */
+/* clang-format never settles on a layout of these. */
 /* clang-format off */
 #define TILE_FN(q8, a, l, n)                                                                                      \
     static __attribute__((noinline)) void tile_##q8##_##a##_##l##_##n(                                            \
@@ -139,7 +139,7 @@ typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, pt
     {                                                                                                             \
         tile(w, x, row, y, ldy, codes, mask, ahead, n, q8, a, l);                                                 \
     }
-/* By limbs and rows; rows without a tile here take pairs of panels. */
+/* Tiles by limbs and rows; numbers of rows that are missing here take pairs of panels. */
 #define TILES(q8, a)                                                                                              \
     TILE_FN(q8, a, 1, 1) TILE_FN(q8, a, 1, 9) TILE_FN(q8, a, 1, 10) TILE_FN(q8, a, 1, 11) TILE_FN(q8, a, 1, 12)   \
     TILE_FN(q8, a, 2, 1) TILE_FN(q8, a, 2, 5) TILE_FN(q8, a, 2, 6)                                                \
@@ -167,7 +167,7 @@ MANY_FN(64, 1, 2)
 static many_fn *const many[2][2][2] = {{{many_32_0_1, many_32_0_2}, {many_64_0_1, many_64_0_2}},
                                        {{many_32_1_1, many_32_1_2}, {many_64_1_1, many_64_1_2}}};
 
-/* Of rows from r0 on, which a pair holds or tiles divide evenly. */
+/* The number of rows, from r on, that a pair holds or that tiles divide evenly. */
 static int tile_rows(int r0, int r, int r1, int limbs, bool zen4)
 {
     if (r1 - r0 <= PAIR_ROWS / limbs) return r1 - r0;
@@ -197,7 +197,7 @@ static void run(const ek_linear *w, const ek_acts *x, int r0, int r1, float *y, 
             continue;
         }
         const bool ahead = first &&
-                           (w->form == EK_W_Q4 || n > 1); /* for one row of Q8 the hardware does better alone */
+                           (w->form == EK_W_Q4 || n > 1); /* for one row of Q8 the hardware prefetches better alone */
         for (int p = p0; p < p1; p++)
             tiles[n](w, x, r, y + p * EK_PANEL, ldy, w->data + (size_t)p * w->panel_bytes, outputs_of(w, p), ahead);
     }

@@ -52,7 +52,7 @@ void ek_quantize_row_avx2(const float *x, int k, int a_group, int8_t *h, int8_t 
                 code[j] = _mm256_sub_epi32(code[j], _mm256_slli_epi32(high[j], 8));
                 sum_l = _mm256_add_epi32(sum_l, code[j]);
             }
-            if (a_group == 16) { /* what lies behind a row's last group is not its own */
+            if (a_group == 16) { /* bytes behind a row's last group belong to others */
                 _mm_storeu_si128((__m128i *)h, _mm256_castsi256_si128(bytes(high)));
                 if (l) _mm_storeu_si128((__m128i *)l, _mm256_castsi256_si128(bytes(code)));
                 break;

@@ -45,7 +45,7 @@ static void quantize_group(const float *x, int n, int a_group, int8_t *h, int8_t
     put_group(one, two, sx, quarters(sum_h), quarters(sum_l));
 }
 
-/* v[g] of a group in each lane of four, to one vector whose lanes of four are the groups' folded. */
+/* Folds v[g], a vector per group, into one vector; its four lanes g hold group g. */
 #define FOLD(op, v)                                                                               \
     ({                                                                                            \
         const __m512i first = op(_mm512_shuffle_i32x4((v)[0], (v)[1], 0x44),                      \
@@ -55,7 +55,7 @@ static void quantize_group(const float *x, int n, int a_group, int8_t *h, int8_t
         op(_mm512_shuffle_i32x4(first, second, 0x88), _mm512_shuffle_i32x4(first, second, 0xdd)); \
     })
 
-/* Lane g: what the four lanes of group g add up to. */
+/* Lane g: the sum of the four lanes of group g. */
 INLINE __m128i sum_lanes(__m512i v)
 {
     v = _mm512_add_epi32(v, _mm512_shuffle_epi32(v, 0x4e));
@@ -80,7 +80,7 @@ INLINE __m512i pack_bytes(const __m512i *v)
     return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(words, rest));
 }
 
-/* Of four groups, whose bytes are b[]: the sums by group of the bytes with a one in `which`. */
+/* For four groups with bytes b[]: the sums by group of the bytes with a one in `which`. */
 INLINE __m128i sum_bytes(const __m512i *b, int which, const int vecs)
 {
     __m512i s[GROUPS];
@@ -90,7 +90,7 @@ INLINE __m128i sum_bytes(const __m512i *b, int which, const int vecs)
     return sum_lanes(_mm512_add_epi32(_mm512_shuffle_i32x4(s[0], s[1], 0x88), _mm512_shuffle_i32x4(s[0], s[1], 0xdd)));
 }
 
-/* lower: EK_ACT_LOWER of the low limb, whose sums make `starts` then. */
+/* lower: EK_ACT_LOWER of the low limb; its sums then give `starts`. */
 INLINE void put_groups(ek_act_group *to, __m128 sx, __m128i sum, __m128i all, __m128i first, int lower)
 {
     const __m128i less = _mm_set1_epi32(lower), second = _mm_sub_epi32(all, first), zero = _mm_setzero_si128();
@@ -102,7 +102,7 @@ INLINE void put_groups(ek_act_group *to, __m128 sx, __m128i sum, __m128i all, __
     for (int g = 0; g < GROUPS; g++) _mm_storeu_ps((float *)&to[g], row[g]);
 }
 
-/* vecs: of a group. False, and nothing is written, if a group has no scale. */
+/* vecs: vectors per group. False, with nothing written, if a group has no scale. */
 INLINE bool quantize_four(const float *x, int8_t *h, int8_t *l, ek_act_group *one, ek_act_group *two, const int vecs,
                           const bool both)
 {

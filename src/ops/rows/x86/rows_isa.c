@@ -95,7 +95,7 @@ static void add_scale(float *y, const float *a, const float *b, float s, int n)
     EACH(i, m, n) put(y + i, v_mul(v_add(get(a + i, m), get(b + i, m)), v_set1(s)), m);
 }
 
-/* The largest first, then where it first stands: no index travels with the values. */
+/* Finds the largest value first, then its first index, so that no index travels with the values. */
 static int argmax(const float *x, int n)
 {
     vf max[4];

@@ -41,7 +41,7 @@ INLINE vi nibble_table(void)
     return _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)c));
 }
 
-INLINE vi byte_float(vi u, const int byte) /* signed, of each dword */
+INLINE vi byte_float(vi u, const int byte) /* the signed byte of each dword */
 {
     vi x = byte == 3 ? u : vi_shl(u, 24 - 8 * byte);
     return v_bits(_mm512_cvtepi32_ps(_mm512_srai_epi32(x, 24)));
@@ -57,15 +57,14 @@ INLINE vi pair_of(vi u, vi table, const int i, const bool q8)
 
 /* ------------------------------------------------------------------ tiles */
 
-/* A of groups groups of n rows. */
+/* A of several groups of n rows. */
 INLINE void sum_groups(vf (*sums)[TILE], const uint8_t *codes, size_t group_bytes, const uint8_t *x, ptrdiff_t ldx,
                        const int group, const int n, const int groups, const bool q8, bool fetch_codes)
 {
     const vi table = nibble_table(), flip = vi_set1((int)0x80808080u);
     const int pairs = q8 ? 2 : 4;
     UNROLL for (int g = 0; g < groups; g++) UNROLL for (int r = 0; r < n; r++) sums[g][r] = v_zero();
-    uintptr_t ahead = (uintptr_t)codes +
-                      FETCH; /* in the order of memory, scales too: by group it took 1.9 times as long */
+    uintptr_t ahead = (uintptr_t)codes + FETCH; /* in memory order, with scales; by group it took 1.9 times as long */
     const uintptr_t ahead_end = ahead + (size_t)groups * group_bytes;
     for (int k = 0; k < group; k += 2 * pairs, codes += 64, x += 4 * pairs) UNROLL for (int g = 0; g < groups; g++)
         {

@@ -45,14 +45,14 @@ static void row_b(void *to, float *sum, const float *from, int k, int group)
 /* ------------------------------------------------------------------ tiles */
 
 typedef struct block {
-    const uint8_t *codes; /* of the first group, at the first output */
+    const uint8_t *codes; /* codes of the first group, at the first output */
     size_t group_bytes;
     const float *x; /* of the first group */
     ptrdiff_t ldx;
     int group, groups, rows;
 } block;
 
-/* A of groups groups from g of n rows from r. */
+/* A of several groups from g on, of n rows from r on. */
 INLINE void sum_groups(vf (*sums)[TILE], const block *b, int g, int r, const int groups, const int n, const bool q8)
 {
     static const int order[4] = {2, 0, 3, 1}; /* the second of a pair comes first */
@@ -77,7 +77,7 @@ INLINE void sum_groups(vf (*sums)[TILE], const block *b, int g, int r, const int
     UNROLL for (int i = 0; i < groups; i++) UNROLL for (int j = 0; j < n; j++) sums[g + i][r + j] = a[i][j];
 }
 
-/* One row takes several groups at once, whose sums wait for themselves only. */
+/* A single row takes several groups at once, so that their sums wait only for themselves. */
 INLINE void sum_block(vf (*sums)[TILE], const block *b, const bool q8)
 {
     for (int r = 0; r < b->rows; r += ROWS) {

@@ -13,9 +13,9 @@
 #include "ops/linear/x86/planes/planes_vec.h"
 
 enum {
-    TILE = 3, /* rows of a tile of packed codes */
+    TILE = 3, /* rows per tile of packed codes */
     SUMS = 4, /* limbs of them */
-    /* rows that read packed codes; for more they are decoded once */
+    /* maximum rows that read packed codes; for more, codes are decoded once */
     PACKED = 8,
     PACKED_2 = 8,
     PACKED_BIASED = 6,
@@ -64,7 +64,7 @@ INLINE void products_of_bytes(__m256i i[2][TILE], const source *from, const int8
     UNROLL for (int r = 0; r < n; r++)
     {
         __m256i one = wraps ? start_of(row[r], from->one, kind, 0) : _mm256_setzero_si256();
-        if (wraps && limbs == 2) { /* what the low limb is kept lower, in both lanes: 256 */
+        if (wraps && limbs == 2) { /* the amount by which the low limb is kept lower, in both lanes: 256 */
             one = _mm256_add_epi16(one, _mm256_set1_epi32(2 * EK_ACT_LOWER / 256));
             sum[0][n + r] = sum[1][n + r] = start_of(row[r], from->of, kind, EK_ACT_LOWER);
         } else if (limbs == 2) sum[0][n + r] = sum[1][n + r] = _mm256_setzero_si256();
@@ -81,7 +81,7 @@ INLINE void products_of_bytes(__m256i i[2][TILE], const source *from, const int8
     }
 }
 
-/* The same of codes of 8 bits: the low and the high half of each are multiplied. */
+/* The same for codes of 8 bits: the low and the high half of each are multiplied. */
 INLINE void products_of_halves(__m256i i[2][TILE], const source *from, const int8_t *const *row, const int first,
                                const planes_table *table, const int n, const int bits, const bool book,
                                const int a_group, const int limbs)

@@ -13,14 +13,14 @@
 
 enum { TILE = 12, TILE_2 = 6, SUMS = 12, AHEAD = 16384, NEAR = 2048 };
 
-/* A line of what follows: all lines of a unit at once would fill the buffers that loads need. */
+/* Prefetches a line; all lines of a unit at once would fill the buffers that loads need. */
 INLINE void fetch_line(const uint8_t *at)
 {
     fetch(at, AHEAD);
     _mm_prefetch((const char *)at + NEAR, _MM_HINT_T0);
 }
 
-/* Few sums leave the multiplier waiting for itself: they are split into chains. */
+/* With few sums the multiplier waits for itself, so sums are split into chains. */
 INLINE int chains_of(const int sums)
 {
     return sums == 1 ? 4 : sums <= 3 ? 2 : 1;
@@ -111,10 +111,10 @@ INLINE void tile(const ek_linear *w, const ek_acts *x, int row0, float *y, ptrdi
 typedef void tile_fn(const ek_linear *w, const ek_acts *x, int row, float *y, ptrdiff_t ldy, const uint8_t *block,
                      __mmask16 mask, bool ahead);
 
-/* Rows of the tiles that there are, in both tables below. */
+/* Rows of the existing tiles, in both tables below. */
 static const int8_t sizes[2][7] = {{12, 8, 6, 4, 3, 2, 1}, {6, 4, 3, 2, 1, 0, 0}};
 
-/* Its layout never settles on these. */
+/* clang-format never settles on a layout of these. */
 /* clang-format off */
 #define TILE_FN(b, k, a, l, n)                                                                                    \
     static __attribute__((noinline)) void tile_##b##_##k##_##a##_##l##_##n(                                       \
@@ -174,7 +174,7 @@ static void run_few(const ek_linear *w, const ek_acts *x, int r0, int r1, float 
 {
     tile_fn *const *tiles = tiles_of(w)[w->limbs - 1];
     const int8_t *rows = sizes[w->limbs - 1];
-    /* single rows that the hardware does not serve better alone */
+    /* single rows that the hardware does not prefetch better alone */
     const bool one_too = !w->book && w->bits < 8 && (w->limbs == 2 || !w->biased);
     for (int r = r0, i = 0; r < r1; r += rows[i]) {
         while (rows[i] > r1 - r) i++;

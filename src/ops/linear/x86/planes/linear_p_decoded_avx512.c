@@ -3,10 +3,10 @@
  * are computed once for all rows of a task and kept in the second-level cache. */
 #include "ops/linear/x86/planes/linear_p_pair_512.h"
 
-/* Fewer rows lose by it. Scales of GROUPS of two panels are 256 KB. */
+/* With fewer rows it is slower. The scales of GROUPS groups of two panels are 256 KB. */
 enum { MIN_ROWS = 64, GROUPS = 1024, AHEAD = 4 /* blocks */ };
 
-/* So many rows are divided into tiles of 5 and 6. */
+/* Numbers of rows are divided into tiles of 5 and 6. */
 #define TYPE(name, ...)                                 \
     static const pair_type type_##name = {__VA_ARGS__}; \
     PAIR_FN(name, 1, 5)                                 \
@@ -33,7 +33,7 @@ static pair_fn *const *pairs_of(const ek_linear *w)
     }
 }
 
-/* Of panel p and the next, or of the last one twice. */
+/* Decodes panel p and the next one, or the last one twice. */
 static void decode(const ek_linear *w, int p, int p1, unpacked_scales *to)
 {
     const size_t block_bytes = ek_planes_block_bytes(w), scale_bytes = ek_planes_scale_bytes(w);
