@@ -240,7 +240,7 @@ ek_err ek_batch_diff(ek_buf *out, bool *same, const char *a, const char *b)
     }
     if (!err && *same && x.n != y.n) {
         *same = false;
-        ek_buf_fmt(out, "%s has %zu lines, %s %zu; the first %zu are equal", a, x.n, b, y.n, x.n < y.n ? x.n : y.n);
+        ek_buf_fmt(out, "lines: %s has %zu, %s %zu; the first %zu are equal", a, x.n, b, y.n, x.n < y.n ? x.n : y.n);
     }
     ek_batch_input_close(&x);
     ek_batch_input_close(&y);

@@ -4,37 +4,49 @@
 
 #include "serve/background.h"
 #include "serve/routes.h"
-#include "serve/store/response_store.h"
+#include "serve/store/conversations.h"
 #include "serve/server_state.h"
 #include "text/json/json.h"
 
-static void failed(ek_exchange *x, ek_err err)
+static void failed(ek_exchange *x, ek_err err, const char *param)
 {
-    ek_reply_failure(x, &ek_dialect_responses, err, err == EK_ENOTFOUND ? "id" : NULL, NULL);
+    ek_reply_failure(x, &ek_dialect_responses, err, err == EK_ENOTFOUND || err == EK_EINVAL ? param : NULL, NULL);
+}
+
+/* Whole, or a page of its input. */
+static ek_err hold(ek_outgoing *out, ek_server *s, const ek_exchange *x, const char *id, bool input, const char **param)
+{
+    const uint64_t owner = ek_route_owner(s, x);
+    ek_api_request r = {.param = "id"};
+    ek_item_page page = {0};
+    ek_err err;
+    if (!ek_responses_is_id(id)) {
+        err = ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id);
+    } else if (input) {
+        err = ek_item_page_read(&r, &page, ek_exchange_target(x));
+        if (!err) err = ek_response_lend_page(out, s->responses, owner, id, &page);
+    } else {
+        ek_response_held *held;
+        err = ek_response_store_hold(s->responses, owner, id, false, &out->part[0], &held);
+        out->release = ek_response_store_release, out->arg = held;
+    }
+    *param = r.param;
+    return err;
 }
 
 void ek_responses_get(ek_server *s, ek_exchange *x, const char *rest)
 {
     static const char items[] = "/input_items";
     char id[128];
-    ek_span text;
-    ek_response_held *held;
+    const char *param;
+    ek_outgoing body = {0};
     size_t n = strlen(rest), k = sizeof items - 1;
     bool input = n > k && !strcmp(rest + n - k, items);
     snprintf(id, sizeof id, "%.*s", (int)(input ? n - k : n), rest);
     if (ek_background_get(s, x, id, input)) return;
-    ek_err err = !ek_responses_is_id(id)
-                     ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
-                     : ek_response_store_hold(s->responses, ek_route_owner(s, x), id, input, &text, &held);
-    if (err) {
-        failed(x, err);
-        return;
-    }
-    static const char begin[] = "{\"object\":\"list\",\"data\":",
-                      end[] = ",\"first_id\":null,\"last_id\":null,\"has_more\":false}";
-    ek_outgoing body = {.part[1] = text, .release = ek_response_store_release, .arg = held};
-    if (input) body.part[0] = (ek_span){begin, sizeof begin - 1}, body.part[2] = (ek_span){end, sizeof end - 1};
-    ek_exchange_reply_from(x, 200, "application/json", &body);
+    ek_err err = hold(&body, s, x, id, input, &param);
+    if (err) failed(x, err, param);
+    else ek_exchange_reply_from(x, 200, "application/json", &body);
 }
 
 void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
@@ -45,7 +57,7 @@ void ek_responses_delete(ek_server *s, ek_exchange *x, const char *id)
     ek_err err = !ek_responses_is_id(id) ? ek_fail(EK_ENOTFOUND, "there is no response %.80s here", id)
                                          : ek_response_store_delete(s->responses, owner, id);
     if (err && !was) {
-        failed(x, err);
+        failed(x, err, "id");
     } else {
         ek_buf_str(&b, "{\"id\":");
         ek_put_string(&b, id);

@@ -433,6 +433,8 @@ def what_cannot_be_is_said_in_one_line():
     write("empty.jsonl", [])
     assert ": 0 lines, 0 errors" in batch("n", source="empty.jsonl")
     assert open(path("n")).read() == ""
+    write("one.jsonl", ["not json"])
+    assert ": 1 line, 1 error," in batch("one", source="one.jsonl")
 
 
 @test

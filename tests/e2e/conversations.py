@@ -1,5 +1,6 @@
 """/v1/conversations, and responses that continue one. conversations.py PROGRAM MODEL [NAME...]"""
 import json, sys, threading
+from urllib.parse import quote
 
 import counted
 from client import Server
@@ -49,6 +50,24 @@ def made_changed_deleted(s):
         assert c["id"] in e["error"]["message"] and e["error"]["type"] == "not_found_error", e
 
 
+def by_pages(s, path, all_, order):
+    """All items by pages of 7."""
+    got, after, n = [], "", 0
+    while True:
+        page = ok(s, "GET", f"{path}?order={order}&limit=7&include[]=x{after}")
+        assert (page["first_id"], page["last_id"]) == (page["data"][0]["id"], page["data"][-1]["id"]), page
+        got, after, n = got + page["data"], "&after=" + quote(page["last_id"]), n + 1
+        if not page["has_more"]:
+            break
+    assert n == (len(all_) + 6) // 7 and got == (all_ if order == "asc" else all_[::-1]), (order, n)
+    end = ok(s, "GET", f"{path}?order={order}{after}")
+    assert end["data"] == [] and end["first_id"] is None and end["last_id"] is None and end["has_more"] is False, end
+
+
+WRONG = (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=", "limit"), ("order=up", "order"), ("limit=" + 20 * "9", "limit"),
+         ("after=" + 199 * "x", "after"), ("after=%00", "after"))
+
+
 def pages(s):
     c = ok(s, "POST", PATH, {"items": [user(str(i)) for i in range(20)]})["id"]
     for part in range(1, 3):
@@ -61,16 +80,7 @@ def pages(s):
     page = ok(s, "GET", f"{PATH}/{c}/items")
     assert page["object"] == "list" and texts(page["data"]) == [str(i) for i in range(59, 39, -1)] and page["has_more"] is True, page
     for order in ("asc", "desc"):
-        got, after, n = [], "", 0
-        while True:
-            page = ok(s, "GET", f"{PATH}/{c}/items?order={order}&limit=7&include[]=x{after}")
-            assert (page["first_id"], page["last_id"]) == (page["data"][0]["id"], page["data"][-1]["id"]), page
-            got, after, n = got + page["data"], "&after=" + page["last_id"], n + 1
-            if not page["has_more"]:
-                break
-        assert n == 9 and got == (all_ if order == "asc" else all_[::-1]), (order, n)
-        end = ok(s, "GET", f"{PATH}/{c}/items?order={order}{after}")
-        assert end["data"] == [] and end["first_id"] is None and end["last_id"] is None and end["has_more"] is False, end
+        by_pages(s, f"{PATH}/{c}/items", all_, order)
     one = all_[30]["id"]
     assert ok(s, "GET", f"{PATH}/{c}/items/{one}?include[]=x") == all_[30]
     assert ok(s, "DELETE", f"{PATH}/{c}/items/{one}")["id"] == c
@@ -78,8 +88,29 @@ def pages(s):
     for method, path in (("GET", f"/items/{one}"), ("DELETE", f"/items/{one}"), ("GET", f"/items?after={one}")):
         assert one in ok(s, method, f"{PATH}/{c}{path}", None, 404)["error"]["message"]
     assert ok(s, "GET", f"{PATH}/{c}/items/{all_[31]['id']}") == all_[31]
-    for query, param in (("limit=0", "limit"), ("limit=101", "limit"), ("limit=x", "limit"), ("limit=", "limit"), ("order=up", "order"), ("limit=" + 20 * "9", "limit"), ("after=" + 199 * "x", "after"), ("after=%00", "after")):
+    for query, param in WRONG:
         assert ok(s, "GET", f"{PATH}/{c}/items?{query}", None, 400)["error"]["param"] == param
+
+
+def pages_of_input(s):
+    """What a response was the reply to is read by the same pages; what came without an id has one."""
+    given = [{**user(str(i)), **({"id": f'msg "{i}"'} if i % 10 == 3 else {})} for i in range(24)]
+    r = ask(s, input=given)["id"]
+    path = f"{RESPONSES}/{r}/input_items"
+    newest = ok(s, "GET", path)
+    assert [i["content"] for i in newest["data"]] == [str(i) for i in range(23, 3, -1)] and newest["has_more"] is True, newest
+    all_ = ok(s, "GET", path + "?order=asc&limit=100")["data"]
+    assert [i["content"] for i in all_] == [str(i) for i in range(24)] and len({i["id"] for i in all_}) == 24
+    assert all_[3] == {**given[3], **all_[3]} and all_[4] == {"id": all_[4]["id"], **given[4]}
+    for order in ("asc", "desc"):
+        by_pages(s, path, all_, order)
+    assert ok(s, "GET", f"{path}?order=asc&after=msg%20%223%22")["data"] == all_[4:]
+    for query, param in WRONG:
+        assert ok(s, "GET", f"{path}?{query}", None, 400)["error"]["param"] == param
+    assert "msg_none" in ok(s, "GET", path + "?after=msg_none", None, 404)["error"]["message"]
+    # An item of it can be named in a later request.
+    want = ask(s, input=[given[4], user("And now?")])["evenkeel"]["digest"]
+    assert ask(s, input=[{"type": "item_reference", "id": all_[4]["id"]}, user("And now?")])["evenkeel"]["digest"] == want
 
 
 def continued(s):
@@ -215,7 +246,7 @@ def by_key():
 
 def main():
     with Server(PROGRAM, "--model", MODEL) as s:
-        for test in (made_changed_deleted, pages, continued, calls, refused, too_large, at_once):
+        for test in (made_changed_deleted, pages, pages_of_input, continued, calls, refused, too_large, at_once):
             counted.run(test, s)
     counted.run(by_key)
     return counted.closing()

@@ -183,7 +183,7 @@ def items_by_reference(s):
     want = digest(s, RESPONSES, [hello, *first["output"], ask])
     second = post(s, RESPONSES, [hello, *references, ask], include=["reasoning.encrypted_content"])
     assert second["evenkeel"]["digest"] == want
-    stored = s.call("GET", f"{RESPONSES}/{second['id']}/input_items")[2]["data"]
+    stored = s.call("GET", f"{RESPONSES}/{second['id']}/input_items?order=asc")[2]["data"]
     assert [i.get("id") for i in stored[1:-1]] == [r["id"] for r in references], stored
     call = post(s, RESPONSES, [user("Weather in Oslo?")], tool_choice="required", max_output_tokens=64)["output"][-1]
     results = [output(call["call_id"], "rain"), user()]

@@ -200,7 +200,7 @@ def unread_stored(s):
     status, _, items = ask(s, head("GET", f"/v1/responses/{small}/input_items", close=True))
     assert status == 200 and len(items) < 1000, f"{len(items)} bytes of items are kept"
     status, _, items = ask(s, head("GET", f"/v1/responses/{large}/input_items", close=True))
-    assert status == 200 and json.loads(items)["data"][1]["encrypted_content"] == "x" * (20 << 20)
+    assert status == 200 and json.loads(items)["data"][0]["encrypted_content"] == "x" * (20 << 20)
     before = resident(s)
     attackers = [never_reads(s, head("GET", f"/v1/responses/{large}/input_items")) for _ in range(50)]
     with Others(s) as others:

@@ -31,7 +31,7 @@ static ek_new_items made(uint64_t owner, const char *list)
 static void has(uint64_t owner, const char *id, const char *want)
 {
     ek_buf out = {0};
-    const ek_conversation_page all = {.after = "", .limit = 100, .oldest_first = true};
+    const ek_item_page all = {.after = "", .limit = 100, .oldest_first = true};
     assert_int_equal(ek_conversation_put_page(&out, store, owner, id, &all), EK_OK);
     if (strncmp(out.data, want, strlen(want)) != 0) fail_msg("%s\nnot %s", out.data, want);
     ek_buf_fini(&out);

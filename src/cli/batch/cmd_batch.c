@@ -40,6 +40,11 @@ static screen open_screen(void)
     return (screen){.tty = isatty(STDERR_FILENO), .begun = now, .shown = now};
 }
 
+static const char *plural(size_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void clear_screen(screen *s)
 {
     if (s->drawn) ek_cli_status_clear(stderr);
@@ -58,10 +63,10 @@ static void progress(void *arg, const ek_batch_progress *p)
     if (rate > 0) ek_cli_time_text(left, (double)(p->lines - p->done) / rate);
     ek_field field[] = {{.rank = 0}, {.rank = 1}, {.rank = 3}, {.rank = 2}, {.rank = 4}};
     snprintf(field[0].text, sizeof field[0].text, "%3d %%", (int)(fraction * 100));
-    snprintf(field[1].text, sizeof field[1].text, "%zu of %zu lines", p->done, p->lines);
+    snprintf(field[1].text, sizeof field[1].text, "%zu of %zu line%s", p->done, p->lines, plural(p->lines));
     snprintf(field[2].text, sizeof field[2].text, "%.*f lines/s", rate < 10 ? 2 : 0, rate);
     snprintf(field[3].text, sizeof field[3].text, "%7s left", left);
-    if (p->errors) snprintf(field[4].text, sizeof field[4].text, "%zu errors", p->errors);
+    if (p->errors) snprintf(field[4].text, sizeof field[4].text, "%zu error%s", p->errors, plural(p->errors));
     const int n = sizeof field / sizeof *field;
     if (s->tty) {
         ek_cli_status_bar(stderr, fraction, field, n);
@@ -147,8 +152,8 @@ static int run(const ek_cli *cli, const char *in, ek_batch_opts *o)
     int status = err ? failed(cli, err, true) : 0;
     if (!err) {
         ek_cli_put(stdout, o->out);
-        printf(": %zu lines, %zu errors, %zu computed now in %.1f s\nfingerprint %s\nsha256 %s\n", r.lines, r.errors,
-               r.computed, r.seconds, c.runner->sha256, r.sha256);
+        printf(": %zu line%s, %zu error%s, %zu computed now in %.1f s\nfingerprint %s\nsha256 %s\n", r.lines,
+               plural(r.lines), r.errors, plural(r.errors), r.computed, r.seconds, c.runner->sha256, r.sha256);
     }
     close_computer(&c);
     ek_batch_part_close(part);
@@ -169,8 +174,8 @@ static int check(const ek_cli *cli, const char *in)
     if (!err) err = ek_batch_check(&c, cli->check, &about, &input, (int)cli->every, by.runner, &watch);
     int status = err ? failed(cli, err, false) : c.equal < c.lines;
     if (!err) {
-        printf("%zu of %zu lines computed again: %zu equal, %zu differ\n", c.lines, about.lines, c.equal,
-               c.lines - c.equal);
+        printf("%zu of %zu line%s computed again: %zu equal, %zu differ\n", c.lines, about.lines, plural(about.lines),
+               c.equal, c.lines - c.equal);
         if (c.number) {
             printf("line %zu, ", c.number);
             ek_cli_put(stdout, ek_buf_text(&c.why));
@@ -190,7 +195,8 @@ static int merge(const ek_cli *cli)
     const ek_err err = ek_batch_merge(&r, cli->args.v[1], cli->args.v + 2, cli->args.n - 2);
     if (err) return failed(cli, err, false);
     ek_cli_put(stdout, cli->args.v[1]);
-    printf(": %zu lines of %d shards\nsha256 %s\n", r.lines, cli->args.n - 2, r.sha256);
+    printf(": %zu line%s of %d shard%s\nsha256 %s\n", r.lines, plural(r.lines), cli->args.n - 2,
+           plural((size_t)cli->args.n - 2), r.sha256);
     return 0;
 }
 

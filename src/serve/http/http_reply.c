@@ -269,7 +269,9 @@ void ek_exchange_reply(ek_exchange *x, int status, const char *type, const char 
 
 static size_t bytes_of(const ek_outgoing *b)
 {
-    return b->part[0].n + b->part[1].n + b->part[2].n;
+    size_t n = b->part[0].n + b->part[1].n + b->part[2].n;
+    for (int i = 0; i < b->n; i++) n += b->list[i].n;
+    return n;
 }
 
 void ek_exchange_reply_from(ek_exchange *x, int status, const char *type, const ek_outgoing *body)
@@ -346,7 +348,7 @@ bool ek_exchange_send(ek_exchange *x, const char *bytes, size_t n)
 
 void ek_exchange_send_from(ek_exchange *x, const ek_outgoing *bytes)
 {
-    EK_ASSERT(ek_exchange_unsent(x) == 0 && !bytes->part[1].n && !bytes->part[2].n);
+    EK_ASSERT(ek_exchange_unsent(x) == 0 && !bytes->part[1].n && !bytes->part[2].n && !bytes->n);
     x->lent = *bytes;
     if (x->sink) x->sink->take(x->sink_arg, bytes->part[0].p, bytes->part[0].n);
     if (x->no_body || x->sink) release_lent(x);
@@ -401,14 +403,14 @@ static ssize_t send_some(const ek_exchange *x, size_t max)
 {
     const size_t line = x->by_line && x->out.len > x->n_sent ? line_end(x) : max;
     if (line < max) max = line;
-    ek_span all[4] = {{x->out.data + x->n_sent, x->out.len - x->n_sent}};
-    struct iovec v[4];
+    const ek_span out = {x->out.data + x->n_sent, x->out.len - x->n_sent};
+    struct iovec v[16];
     size_t n = 0;
-    memcpy(all + 1, x->lent.part, sizeof x->lent.part);
-    for (int i = 0; i < 4 && max > 0; i++) {
-        size_t k = all[i].n < max ? all[i].n : max;
+    for (int i = 0; i < 4 + x->lent.n && n < sizeof v / sizeof *v && max > 0; i++) {
+        const ek_span *p = i == 0 ? &out : i < 4 ? &x->lent.part[i - 1] : &x->lent.list[i - 4];
+        size_t k = p->n < max ? p->n : max;
         if (k == 0) continue;
-        v[n++] = (struct iovec){(void *)(uintptr_t)all[i].p, k};
+        v[n++] = (struct iovec){(void *)(uintptr_t)p->p, k};
         max -= k;
     }
     struct msghdr m = {.msg_iov = v, .msg_iovlen = n};
@@ -420,8 +422,8 @@ static void note_sent(ek_exchange *x, size_t n)
     size_t k = x->out.len - x->n_sent < n ? x->out.len - x->n_sent : n;
     x->n_sent += k;
     n -= k;
-    for (int i = 0; i < 3; i++) {
-        ek_span *p = &x->lent.part[i];
+    for (int i = 0; i < 3 + x->lent.n && n > 0; i++) {
+        ek_span *p = i < 3 ? &x->lent.part[i] : &x->lent.list[i - 3];
         k = p->n < n ? p->n : n;
         p->p += k;
         p->n -= k;

@@ -11,15 +11,14 @@
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 
-enum { MAX_ITEMS = 20, DEFAULT_PAGE = 20, MAX_PAGE = 100 };
+enum { MAX_ITEMS = 20 };
 
 typedef enum operation { CREATE, GET, UPDATE, DELETE, ADD, LIST, GET_ITEM, DELETE_ITEM } operation;
 
 typedef struct ek_conversation_ask {
     operation what;
     ek_buf id, item; /* from the path; empty: absent */
-    char after[128];
-    ek_conversation_page page;
+    ek_item_page page;
     ek_buf metadata;
     ek_new_items items;
     ek_response_store *store;
@@ -56,27 +55,6 @@ static void read_path(ek_conversation_ask *a, const char *method, const char *pa
     else if (!has_items) a->what = get ? GET : delete ? DELETE : UPDATE;
     else if (a->item.len == 0) a->what = get ? LIST : ADD;
     else a->what = delete ? DELETE_ITEM : GET_ITEM;
-}
-
-static ek_err read_page(ek_api_request *r, ek_conversation_ask *a, const char *text)
-{
-    const ek_span target = {text ? text : "", text ? strlen(text) : 0};
-    char word[16], *rest = word;
-    a->page.limit = DEFAULT_PAGE;
-    a->page.after = a->after;
-    if (ek_http_query(a->after, sizeof a->after, target, "after") < 0)
-        return ek_field_wrong(r, "after", "the id of an item is needed");
-    if (ek_http_query(word, sizeof word, target, "limit")) {
-        const long v = strtol(word, &rest, 10);
-        if (rest == word || *rest || v < 1 || v > MAX_PAGE)
-            return ek_field_wrong_text(r, "limit", "a whole number from 1 to 100 is needed, not", word, "");
-        a->page.limit = (int)v;
-    }
-    if (!ek_http_query(word, sizeof word, target, "order")) return EK_OK;
-    a->page.oldest_first = !strcmp(word, "asc");
-    if (!a->page.oldest_first && strcmp(word, "desc") != 0)
-        return ek_field_wrong_text(r, "order", "it must be asc or desc, not", word, "");
-    return EK_OK;
 }
 
 /* Items are read like those of a response, so that later responses can continue from them. */
@@ -134,7 +112,8 @@ static ek_err parse(ek_api_request *r, const char *text, size_t n, const ek_api_
     a->now = limits->now;
     read_path(a, limits->method, limits->path);
     if (!a->store) return ek_fail(EK_ENOTFOUND, "there is no conversation here: this server stores none");
-    if (a->what == LIST) EK_TRY(read_page(r, a, limits->target));
+    if (a->what == LIST)
+        EK_TRY(ek_item_page_read(r, &a->page, (ek_span){limits->target, limits->target ? strlen(limits->target) : 0}));
     if (a->what != CREATE && a->what != UPDATE && a->what != ADD) return EK_OK;
     if (a->what == CREATE && is_blank(text, n)) return EK_OK;
     return ek_field_body(r, text, n, limits, read_body);
@@ -150,7 +129,7 @@ static ek_err no_prompt(ek_turn_prompt *out, const ek_chat_model *m, ek_api_requ
 static ek_err add(ek_buf *out, ek_conversation_ask *a)
 {
     ek_buf list = {0};
-    ek_items_put_page(&list, ek_buf_text(&a->items.text), &a->items.at, 0, a->items.at.n, 1, false);
+    ek_items_put_all(&list, &a->items);
     ek_err err = ek_conversation_append(a->store, a->owner, ek_buf_text(&a->id), &a->items);
     if (!err) ek_buf_add(out, ek_buf_text(&list), list.len);
     ek_buf_fini(&list);

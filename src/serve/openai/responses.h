@@ -96,8 +96,12 @@ void ek_responses_extend(ek_responses *o, const ek_buf *response);
 void ek_conversation_ask_free(struct ek_conversation_ask *a); /* NULL is allowed */
 /* Makes r's own. */
 ek_responses *ek_responses_open(ek_api_request *r);
-/* Appends an item in its stored form, without members that are unknown here and in the API. */
-void ek_responses_put_kept(ek_buf *out, const json_t *item);
+/* Appends an item in its stored form: id is its first member, and members that are unknown here and in the API are
+ * left out. */
+void ek_responses_put_kept(ek_buf *out, const json_t *item, const char *id);
+enum { EK_ITEM_ID = 64 }; /* bytes of an item's id with its NUL */
+/* A new id for an item of this type. */
+void ek_responses_make_id(char out[EK_ITEM_ID], const char *type);
 
 /* Appends a response with this status and keeps its items' positions. error: of a failed response, else NULL. */
 void ek_responses_put(ek_buf *out, const ek_api_reply *r, const char *status, const char *error);

@@ -6,8 +6,6 @@
 #include "serve/openai/responses.h"
 #include "text/json/json.h"
 
-enum { MAX_ID = 64 }; /* maximum bytes of a client's id that is kept */
-
 void ek_responses_see(json_t *seen, const json_t *items)
 {
     for (size_t i = 0; i < json_array_size(items); i++) {
@@ -23,8 +21,7 @@ static bool ends_with(const char *s, const char *tail)
     return n >= k && !strcmp(s + n - k, tail);
 }
 
-/* Makes a new id. */
-static void make_id(char out[MAX_ID], const char *type)
+void ek_responses_make_id(char out[EK_ITEM_ID], const char *type)
 {
     static const char *const prefixes[][2] = {
         {"message", "msg"}, {"reasoning", "rs"}, {"function_call", "fc"}, {"compaction", "cmp"}};
@@ -33,13 +30,13 @@ static void make_id(char out[MAX_ID], const char *type)
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (!strcmp(type, prefixes[i][0])) prefix = prefixes[i][1];
     (void)ek_random(random, sizeof random);
-    snprintf(out, MAX_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
+    snprintf(out, EK_ITEM_ID, "%s_%016llx%08x", prefix, (unsigned long long)random[0], (unsigned)random[1]);
 }
 
 /* Whether later requests can name the id in a path, and JSON needs no escapes for it. */
 static bool is_plain_id(const char *id, size_t n)
 {
-    if (n == 0 || n >= MAX_ID) return false;
+    if (n == 0 || n >= EK_ITEM_ID) return false;
     for (size_t i = 0; i < n; i++)
         if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.:", id[i])) return false;
     return true;
@@ -78,12 +75,12 @@ static json_t *normal(const json_t *item, const char *type, const char *id)
 }
 
 /* Its id, or a new one if it has none or the id is taken. */
-static void choose_id(char out[MAX_ID], const json_t *item, const char *type, json_t *seen)
+static void choose_id(char out[EK_ITEM_ID], const json_t *item, const char *type, json_t *seen)
 {
     size_t n = 0;
     const char *id = ek_json_get_text(item, "id", &n);
-    if (id && is_plain_id(id, n) && !json_object_getn(seen, id, n)) snprintf(out, MAX_ID, "%.*s", (int)n, id);
-    else make_id(out, type);
+    if (id && is_plain_id(id, n) && !json_object_getn(seen, id, n)) snprintf(out, EK_ITEM_ID, "%.*s", (int)n, id);
+    else ek_responses_make_id(out, type);
     json_object_set_new_nocheck(seen, out, json_true());
 }
 
@@ -94,14 +91,14 @@ ek_err ek_responses_add_items(ek_new_items *out, const json_t *items, json_t *se
     for (size_t i = 0; i < json_array_size(items); i++) {
         const json_t *item = json_array_get(items, i);
         const char *type = ek_json_get_text(item, "type", NULL);
-        char id[MAX_ID];
+        char id[EK_ITEM_ID];
         if (!type) type = "message";
         if (!strcmp(type, "compaction_trigger")) continue; /* a request, not a part of the conversation */
         choose_id(id, item, type, seen);
         json_t *all = normal(item, type, id);
         if (out->text.len > 0) ek_buf_char(&out->text, ',');
         ek_stored_item where = {.from = out->text.len};
-        ek_responses_put_kept(&out->text, all);
+        ek_responses_put_kept(&out->text, all, id);
         where.n = out->text.len - where.from;
         ek_response_store_note(limits->responses, limits->owner, &out->at, id, strlen(id), where);
         json_decref(all);

@@ -50,25 +50,25 @@ static bool is_kept(const char *const *members, const char *key, const json_t *v
 
 static void put_parts(ek_buf *out, const json_t *list);
 
-/* Writes {…} with the kept members. parts: lists in it are lists of parts. */
-static void put_object(ek_buf *out, const json_t *o, const char *const *members, bool parts)
+/* Writes {…} with the kept members; members NULL: all. id: of an item, whose lists are lists of parts; NULL: a part. */
+static void put_object(ek_buf *out, const json_t *o, const char *const *members, const char *id)
 {
     json_t *v;
     const char *key;
     size_t n;
-    bool any = false;
-    ek_buf_char(out, '{');
+    bool any = id != NULL;
+    ek_buf_str(out, id ? "{\"id\":" : "{");
+    if (id) ek_json_quote(out, id, strlen(id));
     json_object_keylen_foreach((json_t *)(uintptr_t)o, key, n, v)
     {
-        bool none = parts == false &&
-                    !strcmp(key, "annotations"); /* the type of a text requires them, but they are not read */
-        if (strlen(key) != n || (!none && !is_kept(members, key, v))) continue;
+        bool none = !id && !strcmp(key, "annotations"); /* the type of a text requires them, but they are not read */
+        if (strlen(key) != n || (id && !strcmp(key, "id")) || (!none && members && !is_kept(members, key, v))) continue;
         if (any) ek_buf_char(out, ',');
         any = true;
         ek_json_quote(out, key, n);
         ek_buf_char(out, ':');
         if (none) ek_buf_str(out, "[]");
-        else if (parts && json_is_array(v)) put_parts(out, v);
+        else if (id && members && json_is_array(v)) put_parts(out, v);
         else ek_json_write(out, v);
     }
     ek_buf_char(out, '}');
@@ -80,21 +80,19 @@ static void put_parts(ek_buf *out, const json_t *list)
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *v = json_array_get(list, i);
         if (i > 0) ek_buf_char(out, ',');
-        if (json_is_object(v)) put_object(out, v, part_members, false);
+        if (json_is_object(v)) put_object(out, v, part_members, NULL);
         else ek_json_write(out, v);
     }
     ek_buf_char(out, ']');
 }
 
-void ek_responses_put_kept(ek_buf *out, const json_t *item)
+void ek_responses_put_kept(ek_buf *out, const json_t *item, const char *id)
 {
     const char *type = ek_json_get_text(item, "type", NULL);
-    for (size_t i = 0; i < sizeof by_type / sizeof *by_type; i++) {
-        if (strcmp(type ? type : "message", by_type[i].type) != 0) continue;
-        put_object(out, item, by_type[i].member, true);
-        return;
-    }
-    ek_json_write(out, item);
+    const size_t n = sizeof by_type / sizeof *by_type;
+    size_t i = 0;
+    while (i < n && strcmp(type ? type : "message", by_type[i].type) != 0) i++;
+    put_object(out, item, i < n ? by_type[i].member : NULL, id);
 }
 
 /* --- items by reference (item_reference), and the items that later requests may refer to --- */
@@ -166,13 +164,19 @@ void ek_responses_keep_input(ek_responses *o, const json_t *items)
     ek_buf_char(&o->input, '[');
     for (size_t i = 0; i < json_array_size(items); i++) {
         const json_t *item = json_array_get(items, i);
+        const char *type = ek_json_get_text(item, "type", NULL);
+        char own[EK_ITEM_ID];
         size_t n_id;
         const char *id = ek_json_get_text(item, "id", &n_id);
+        if (!id || !n_id || n_id > MAX_LABEL || strlen(id) != n_id) {
+            ek_responses_make_id(own, type ? type : "message");
+            id = own, n_id = strlen(own);
+        }
         if (i > 0) ek_buf_char(&o->input, ',');
         size_t from = o->input.len;
-        ek_responses_put_kept(&o->input, item);
+        ek_responses_put_kept(&o->input, item, id);
         ek_stored_item where = {.from = from, .n = o->input.len - from};
-        if (id) ek_response_store_note(o->store, o->owner, &o->items, id, n_id, where);
+        ek_response_store_note(o->store, o->owner, &o->items, id, n_id, where);
     }
     ek_buf_char(&o->input, ']');
     o->n_inputs = o->items.n;

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/hash/rng.h"
+#include "serve/api/field.h"
 #include "serve/store/response_state.h"
 #include "text/json/json.h"
 
@@ -30,7 +31,7 @@ static ek_err no_item(const char *id)
     ek_buf quoted = {0};
     const size_t n = strlen(id), max = EK_CONVERSATION_ID;
     ek_json_quote(&quoted, id, n < max ? n : max);
-    ek_err err = ek_fail(EK_ENOTFOUND, "the conversation has no item %s", quoted.data);
+    ek_err err = ek_fail(EK_ENOTFOUND, "there is no item %s in it", quoted.data);
     ek_buf_fini(&quoted);
     return err;
 }
@@ -181,25 +182,28 @@ ek_err ek_conversation_set_metadata(ek_response_store *s, uint64_t owner, const 
 
 /* --- its content --- */
 
-/* The index of an item, or -1. */
-static int find(const ek_response_entry *e, const char *item)
+/* The index of an item among the first n, which begin with their ids, or -1. */
+static int find(const ek_response_entry *e, int n_items, const char *item)
 {
-    const size_t n = strlen(item);
-    const uint64_t key = ek_item_key(&e->store->items, e->owner_id, item, n);
-    static const char head[] = "{\"id\":\"";
-    for (int i = 0; i < e->items.n; i++) {
+    const uint64_t key = ek_item_key(&e->store->items, e->owner_id, item, strlen(item));
+    ek_buf begin = {0};
+    int found = -1;
+    ek_buf_str(&begin, "{\"id\":");
+    ek_json_quote(&begin, item, strlen(item));
+    for (int i = 0; i < n_items && found < 0; i++) {
         const ek_stored_item *at = &e->items.at[i].item;
-        const char *id = ek_buf_text(&e->input) + at->from + sizeof head - 1;
-        if (at->key == key && at->n > sizeof head + n && !memcmp(id, item, n) && id[n] == '"') return i;
+        if (at->key == key && at->n > begin.len && !memcmp(ek_buf_text(&e->input) + at->from, begin.data, begin.len))
+            found = i;
     }
-    return -1;
+    ek_buf_fini(&begin);
+    return found;
 }
 
 ek_err ek_conversation_delete_item(ek_response_store *s, uint64_t owner, const char *id, const char *item)
 {
     change c;
     EK_TRY(begin(&c, s, owner, id));
-    const int i = find(c.from, item);
+    const int i = find(c.from, c.from->items.n, item);
     if (i < 0) {
         ek_buf_fini(&c.to.input);
         let_go(c.from);
@@ -243,51 +247,149 @@ ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owne
 {
     ek_response_entry *e;
     EK_TRY(hold(s, owner, id, &e));
-    const int i = find(e, item);
+    const int i = find(e, e->items.n, item);
     if (i >= 0) ek_buf_add(out, ek_buf_text(&e->input) + e->items.at[i].item.from, e->items.at[i].item.n);
     let_go(e);
     return i < 0 ? no_item(item) : EK_OK;
+}
+
+ek_err ek_item_page_read(ek_api_request *r, ek_item_page *page, ek_span target)
+{
+    enum { DEFAULT_PAGE = 20, MAX_PAGE = 100 };
+    char word[16], *rest = word;
+    page->limit = DEFAULT_PAGE;
+    if (ek_http_query(page->after, sizeof page->after, target, "after") < 0)
+        return ek_field_wrong(r, "after", "the id of an item is needed");
+    if (ek_http_query(word, sizeof word, target, "limit")) {
+        const long v = strtol(word, &rest, 10);
+        if (rest == word || *rest || v < 1 || v > MAX_PAGE)
+            return ek_field_wrong_text(r, "limit", "a whole number from 1 to 100 is needed, not", word, "");
+        page->limit = (int)v;
+    }
+    if (!ek_http_query(word, sizeof word, target, "order")) return EK_OK;
+    page->oldest_first = !strcmp(word, "asc");
+    if (!page->oldest_first && strcmp(word, "desc") != 0)
+        return ek_field_wrong_text(r, "order", "it must be asc or desc, not", word, "");
+    return EK_OK;
 }
 
 /* Writes the stored id of an item, with its quotes. */
 static void put_id(ek_buf *out, const char *item)
 {
     static const char head[] = "{\"id\":";
-    const char *id = item + sizeof head - 1;
-    ek_buf_add(out, id, strcspn(id + 1, "\"") + 2);
+    const char *id = item + sizeof head - 1, *end = id + 1;
+    while (*end != '"') end += *end == '\\' ? 2 : 1;
+    ek_buf_add(out, id, (size_t)(end - id) + 1);
 }
 
-void ek_items_put_page(ek_buf *out, const char *text, const ek_stored_items *items, int first, int n, int step,
-                       bool more)
+typedef struct range {
+    int first, n, step;
+    bool more;
+} range;
+
+/* What stands behind the items of a page. */
+static void put_end(ek_buf *out, const char *text, const ek_stored_items *items, const range *r)
 {
-    ek_buf_str(out, "{\"object\":\"list\",\"data\":[");
-    for (int i = 0; i < n; i++) {
-        const ek_stored_item *at = &items->at[first + i * step].item;
-        if (i > 0) ek_buf_char(out, ',');
-        ek_buf_add(out, text + at->from, at->n);
-    }
     const char *const names[] = {"],\"first_id\":", ",\"last_id\":"};
     for (int k = 0; k < 2; k++) {
         ek_buf_str(out, names[k]);
-        if (n > 0) put_id(out, text + items->at[k ? first + (n - 1) * step : first].item.from);
+        if (r->n > 0) put_id(out, text + items->at[r->first + (k ? (r->n - 1) * r->step : 0)].item.from);
         else ek_buf_str(out, "null");
     }
-    ek_buf_fmt(out, ",\"has_more\":%s}", more ? "true" : "false");
+    ek_buf_fmt(out, ",\"has_more\":%s}", r->more ? "true" : "false");
+}
+
+static const char begin_list[] = "{\"object\":\"list\",\"data\":[";
+
+static void put_page(ek_buf *out, const char *text, const ek_stored_items *items, const range *r)
+{
+    ek_buf_str(out, begin_list);
+    for (int i = 0; i < r->n; i++) {
+        const ek_stored_item *at = &items->at[r->first + i * r->step].item;
+        if (i > 0) ek_buf_char(out, ',');
+        ek_buf_add(out, text + at->from, at->n);
+    }
+    put_end(out, text, items, r);
+}
+
+void ek_items_put_all(ek_buf *out, const ek_new_items *items)
+{
+    put_page(out, ek_buf_text(&items->text), &items->at, &(range){.n = items->at.n, .step = 1});
+}
+
+/* The page among the first n items; false: its item before is not there. */
+static bool range_of(range *out, const ek_response_entry *e, int n, const ek_item_page *page)
+{
+    const int step = page->oldest_first ? 1 : -1, at = *page->after ? find(e, n, page->after) : -1;
+    const int first = at >= 0 ? at + step : step > 0 ? 0 : n - 1, left = step > 0 ? n - first : first + 1;
+    *out = (range){first, left < page->limit ? left : page->limit, step, left > page->limit};
+    return !*page->after || at >= 0;
 }
 
 ek_err ek_conversation_put_page(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id,
-                                const ek_conversation_page *page)
+                                const ek_item_page *page)
 {
     ek_response_entry *e;
+    range r;
     EK_TRY(hold(s, owner, id, &e));
-    const int step = page->oldest_first ? 1 : -1, n = e->items.n, at = *page->after ? find(e, page->after) : -1;
-    const bool missing = *page->after && at < 0;
-    const int first = at >= 0 ? at + step : page->oldest_first ? 0 : n - 1, left = step > 0 ? n - first : first + 1;
-    if (!missing)
-        ek_items_put_page(out, ek_buf_text(&e->input), &e->items, first, left < page->limit ? left : page->limit, step,
-                          left > page->limit);
+    const bool is = range_of(&r, e, e->items.n, page);
+    if (is) put_page(out, ek_buf_text(&e->input), &e->items, &r);
     let_go(e);
-    return missing ? no_item(page->after) : EK_OK;
+    return is ? EK_OK : no_item(page->after);
+}
+
+/* A page of a response's input while it is sent. */
+typedef struct lent_page {
+    ek_response_held *held;
+    ek_buf end;
+    ek_span part[];
+} lent_page;
+
+static void release_page(void *arg)
+{
+    lent_page *p = arg;
+    ek_response_store_release(p->held);
+    ek_buf_fini(&p->end);
+    free(p);
+}
+
+/* The number of input items, or -1: not all of them have their ids. */
+static int inputs_of(const ek_response_entry *e)
+{
+    size_t bytes = 1;
+    int n = 0;
+    for (; n < e->items.n && !e->items.at[n].item.output; n++) bytes += e->items.at[n].item.n + 1;
+    return n > 0 && bytes != e->input.len ? -1 : n == 0 && e->input.len > 2 ? -1 : n;
+}
+
+ek_err ek_response_lend_page(ek_outgoing *out, ek_response_store *s, uint64_t owner, const char *id,
+                             const ek_item_page *page)
+{
+    static const char whole[] = ",\"first_id\":null,\"last_id\":null,\"has_more\":false}";
+    ek_span text;
+    ek_response_held *held;
+    range r;
+    EK_TRY(ek_response_store_hold(s, owner, id, true, &text, &held));
+    const ek_response_entry *e = (const ek_response_entry *)held;
+    const int n = inputs_of(e);
+    if (n >= 0 && !range_of(&r, e, n, page)) {
+        ek_response_store_release(held);
+        return no_item(page->after);
+    }
+    lent_page *p = ek_alloc(sizeof *p + sizeof *p->part * (2 * (size_t)(n < 0 ? 1 : r.n) + 2));
+    int k = 0;
+    p->held = held;
+    p->part[k++] = (ek_span){begin_list, sizeof begin_list - 1 - (n < 0)};
+    if (n < 0) p->part[k++] = text, p->part[k++] = (ek_span){whole, sizeof whole - 1};
+    for (int i = 0; n >= 0 && i < r.n; i++) {
+        const ek_stored_item *at = &e->items.at[r.first + i * r.step].item;
+        if (i > 0) p->part[k++] = (ek_span){",", 1};
+        p->part[k++] = (ek_span){text.p + at->from, at->n};
+    }
+    if (n >= 0) put_end(&p->end, text.p, &e->items, &r);
+    if (n >= 0) p->part[k++] = (ek_span){p->end.data, p->end.len};
+    *out = (ek_outgoing){.list = p->part, .n = k, .release = release_page, .arg = p};
+    return EK_OK;
 }
 
 ek_err ek_conversation_page_size(ek_response_store *s, uint64_t owner, const char *id, size_t *n)

@@ -3,6 +3,7 @@
 #ifndef EK_SERVE_CONVERSATIONS_H
 #define EK_SERVE_CONVERSATIONS_H
 
+#include "serve/http/http.h"
 #include "serve/store/response_store.h"
 
 #define EK_CONVERSATIONS_ID "conv_"
@@ -16,10 +17,8 @@ typedef struct ek_new_items {
 } ek_new_items;
 
 void ek_new_items_fini(ek_new_items *items);
-/* Appends a page of n items of text: item `first` and every step-th after it. more: the page says that others follow.
- */
-void ek_items_put_page(ek_buf *out, const char *text, const ek_stored_items *items, int first, int n, int step,
-                       bool more);
+/* Appends them as one page. */
+void ek_items_put_all(ek_buf *out, const ek_new_items *items);
 
 /* Makes a conversation of these items and takes them over. metadata: a JSON object. out: the new id. ETOOLARGE. */
 ek_err ek_conversation_create(ek_response_store *s, uint64_t owner, int64_t created, const char *metadata,
@@ -38,15 +37,22 @@ ek_err ek_conversation_size(ek_response_store *s, uint64_t owner, const char *id
 ek_err ek_conversation_put(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id);
 ek_err ek_conversation_put_item(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id, const char *item);
 
-typedef struct ek_conversation_page {
-    const char *after; /* the id of the item before the page, in the page's order; "": start at the first */
+typedef struct ek_item_page {
+    char after[128]; /* the id of the item before the page, in the page's order; "": start at the first */
     int limit;
     bool oldest_first;
-} ek_conversation_page;
+} ek_item_page;
+
+/* The page that a request's query asks for. EINVAL: a value is wrong; r->param names it. */
+ek_err ek_item_page_read(ek_api_request *r, ek_item_page *page, ek_span target);
 
 /* The maximum bytes that ek_conversation_put_page appends. */
 ek_err ek_conversation_page_size(ek_response_store *s, uint64_t owner, const char *id, size_t *n);
 ek_err ek_conversation_put_page(ek_buf *out, ek_response_store *s, uint64_t owner, const char *id,
-                                const ek_conversation_page *page);
+                                const ek_item_page *page);
+/* The same of a response's input, sent from where it lies. The input of a response that was stored without ids is one
+ * page. *out holds the response as by ek_response_store_hold, whose errors this has; ENOTFOUND: no such item. */
+ek_err ek_response_lend_page(ek_outgoing *out, ek_response_store *s, uint64_t owner, const char *id,
+                             const ek_item_page *page);
 
 #endif
